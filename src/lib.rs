@@ -1,0 +1,2 @@
+//! Locks inside Redis and Valkey.
+pub mod lock;

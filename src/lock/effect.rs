@@ -1,0 +1,93 @@
+//! What the core wants done. It does none of it: the shell carries the list out, in order.
+
+use std::rc::Rc;
+
+use super::{LockError, Token, WaiterId};
+
+/// One thing to do, all of them about the key of the decision.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Effect {
+    /// Store the horizon of the key's domain (see [`super::token`]).
+    Horizon(u64),
+    /// Write the token back to Redisson's counter key, which exists.
+    Counter(Token),
+    /// Change the lock hash.
+    Write(KeyWrite),
+    /// Tell Redisson's waiters that the key is free.
+    Publish,
+    /// A keyspace event of class `d`.
+    Notify(Event),
+    /// Answer a parked request; it has left the queue.
+    Answer(WaiterId, Outcome),
+}
+
+/// A change of the lock hash.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum KeyWrite {
+    /// Delete the key.
+    Delete,
+    /// A fresh hold of count 1; `clear` first deletes what a former holder left.
+    Take {
+        /// Whether the key exists and is to be deleted first.
+        clear: bool,
+        /// The new holder.
+        owner: Rc<[u8]>,
+        /// The token of the grant.
+        token: Token,
+        /// The end of the lease, Unix milliseconds.
+        deadline_ms: i64,
+    },
+    /// Changes of the present hold; what is `None` stays as it is.
+    Adjust {
+        /// The present holder.
+        owner: Rc<[u8]>,
+        /// A new hold count.
+        count: Option<u32>,
+        /// A token for a hold that had none.
+        token: Option<Token>,
+        /// A new end of the lease, Unix milliseconds.
+        deadline_ms: Option<i64>,
+    },
+}
+
+/// The keyspace events that the module adds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event {
+    /// A fresh grant, at once or by hand-off.
+    Acquire,
+    /// The last hold was dropped by its owner.
+    Release,
+    /// The hold was broken by an operator.
+    Break,
+    /// Somebody waits now: a holder that can yield may want to.
+    Wait,
+    /// A watched lease ran out.
+    Expire,
+    /// The key went away under a watched holder.
+    Lost,
+}
+
+impl Event {
+    /// Its name in notifications.
+    pub fn name(self) -> &'static std::ffi::CStr {
+        match self {
+            Event::Acquire => c"lock.acquire",
+            Event::Release => c"lock.release",
+            Event::Break => c"lock.break",
+            Event::Wait => c"lock.wait",
+            Event::Expire => c"lock.expire",
+            Event::Lost => c"lock.lost",
+        }
+    }
+}
+
+/// What a parked request is answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// The lock is its own.
+    Granted(Token),
+    /// It did not happen.
+    Nil,
+    /// The request cannot be served any more.
+    Failed(LockError),
+}

@@ -1,0 +1,329 @@
+//! The exclusive lock: what each command decides, given what the key holds and who waits.
+//!
+//! The rules are Redisson's `RLock` (re-entry by owner, a count, a lease), with three differences:
+//! re-entry never shortens the lease, nobody passes a waiter, and each grant has a token.
+
+use std::rc::Rc;
+
+use super::effect::{Effect, Event, KeyWrite, Outcome};
+use super::locks::{free, Locks, View};
+use super::queue::Waiter;
+use super::state::MAX_HOLD_COUNT;
+use super::waiters::Joined;
+use super::{Hold, KeyState, Lease, LockError, Now, Token, WaiterId};
+
+/// How long an acquire is ready to wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wait {
+    /// Not at all, or in a context that cannot block.
+    No,
+    /// Until granted.
+    ForEver,
+    /// At most so many milliseconds.
+    Ms(u64),
+}
+
+/// `LOCK.ACQUIRE`.
+#[derive(Debug, Clone, Copy)]
+pub struct Acquire<'a> {
+    /// Who asks.
+    pub owner: &'a [u8],
+    /// The lease, from the moment of the grant.
+    pub lease: Lease,
+    /// Do not count a re-entry: re-sending is safe.
+    pub once: bool,
+    /// How long to wait.
+    pub wait: Wait,
+    /// The server's id of the connection.
+    pub client: u64,
+}
+
+/// How an acquire went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// The owner holds the lock under this token.
+    Granted(Token),
+    /// Somebody else holds it, or comes first.
+    Refused,
+    /// The request is parked; its answer comes as an [`Effect::Answer`].
+    Parked(WaiterId),
+}
+
+/// `LOCK.RELEASE`.
+#[derive(Debug, Clone, Copy)]
+pub struct Release<'a> {
+    /// Who releases.
+    pub owner: &'a [u8],
+    /// Drop every hold, not one.
+    pub all: bool,
+    /// Only if the grant has this token.
+    pub token: Option<u64>,
+}
+
+/// How a release went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Released {
+    /// The owner holds no more: the lock is free or handed off.
+    Freed,
+    /// One hold less, still held.
+    StillHeld,
+    /// Not held by this owner, or not under that token.
+    NotHeld,
+}
+
+/// `LOCK.RENEW`.
+#[derive(Debug, Clone, Copy)]
+pub struct Renew<'a> {
+    /// Who renews.
+    pub owner: &'a [u8],
+    /// The new lease, from now.
+    pub lease: Lease,
+    /// Only if the grant has this token.
+    pub token: Option<u64>,
+}
+
+/// `LOCK.BREAK`.
+#[derive(Debug, Clone, Copy)]
+pub struct Break {
+    /// Only if the grant has this token.
+    pub token: Option<u64>,
+    /// Waiters are sent away instead of being granted.
+    pub purge: bool,
+}
+
+impl Locks {
+    /// `LOCK.ACQUIRE`: Redisson's tryLock script, and its wait.
+    pub fn acquire(
+        &mut self,
+        view: &View<'_>,
+        req: &Acquire<'_>,
+        now: Now,
+        fx: &mut Vec<Effect>,
+    ) -> Result<Answer, LockError> {
+        refuse_foreign(&view.state)?;
+        if let Some(hold) = view.state.hold(now) {
+            return if hold.owner[..] == *req.owner {
+                self.reenter(view, hold, req, now, fx)
+            } else {
+                self.wait_or_refuse(view, hold.deadline_ms, req, now, fx)
+            };
+        }
+        // Free. Whoever waits comes first: the lock is theirs before the newcomer's request is
+        // looked at, even if the event that freed it has not been dealt with yet.
+        if self.waiters.live_on(view.key) == 0 {
+            self.claim(view.key, req.owner);
+            let owner = Rc::from(req.owner);
+            let (token, _) = self.grant(view, &owner, req.lease, req.client, now, fx)?;
+            self.waiters.withdraw(view.key, req.owner);
+            return Ok(Answer::Granted(token));
+        }
+        let answer = self.wait_or_refuse(view, None, req, now, fx)?;
+        self.hand_off(view, now, fx);
+        Ok(answer)
+    }
+
+    /// `LOCK.RELEASE`: Redisson's unlock script, and the hand-off.
+    pub fn release(
+        &mut self,
+        view: &View<'_>,
+        req: &Release<'_>,
+        now: Now,
+        fx: &mut Vec<Effect>,
+    ) -> Result<Released, LockError> {
+        refuse_foreign(&view.state)?;
+        let Some(hold) = held_by(&view.state, req.owner, req.token, now) else {
+            self.stats.release_misses += 1;
+            if req.token.is_none() {
+                if let Some(waiter) = self.waiters.withdraw(view.key, req.owner) {
+                    self.stats.waits_withdrawn += 1;
+                    fx.push(Effect::Answer(waiter, Outcome::Nil));
+                }
+            }
+            return Ok(Released::NotHeld);
+        };
+        self.claim(view.key, req.owner);
+        if hold.count > 1 && !req.all {
+            fx.push(Effect::Write(KeyWrite::Adjust {
+                owner: req.owner.into(),
+                count: Some(hold.count - 1),
+                token: None,
+                deadline_ms: None,
+            }));
+            return Ok(Released::StillHeld);
+        }
+        self.stats.grants_released += u64::from(self.holds.remove(view.key).is_some());
+        self.end_hold(view, Event::Release, now, fx);
+        Ok(Released::Freed)
+    }
+
+    /// `LOCK.RENEW`: Redisson's watchdog script. True when the lease is renewed.
+    pub fn renew(
+        &mut self,
+        view: &View<'_>,
+        req: &Renew<'_>,
+        now: Now,
+        fx: &mut Vec<Effect>,
+    ) -> Result<bool, LockError> {
+        refuse_foreign(&view.state)?;
+        let Some(hold) = held_by(&view.state, req.owner, req.token, now) else {
+            self.stats.renewal_misses += 1;
+            return Ok(false);
+        };
+        let token = match hold.token {
+            Some(_) => None,
+            None => Some(self.mint(view, now, fx)?),
+        };
+        self.claim(view.key, req.owner);
+        let deadline_ms = req.lease.deadline(now);
+        fx.push(Effect::Write(KeyWrite::Adjust {
+            owner: req.owner.into(),
+            count: None,
+            token,
+            deadline_ms: Some(deadline_ms),
+        }));
+        self.stats.renewals += 1;
+        self.note_deadline(view, deadline_ms);
+        Ok(true)
+    }
+
+    /// `LOCK.BREAK`: Redisson's forceUnlock script. True when a hold was broken.
+    pub fn break_lock(
+        &mut self,
+        view: &View<'_>,
+        req: Break,
+        now: Now,
+        fx: &mut Vec<Effect>,
+    ) -> Result<bool, LockError> {
+        refuse_foreign(&view.state)?;
+        let hold = view
+            .state
+            .hold(now)
+            .filter(|hold| matches_token(hold, req.token));
+        if hold.is_none() && req.token.is_some() {
+            return Ok(false);
+        }
+        if req.purge {
+            self.fail_all(view.key, &LockError::Broken, fx);
+        }
+        if hold.is_none() {
+            return Ok(false);
+        }
+        self.stats.grants_broken += u64::from(self.holds.remove(view.key).is_some());
+        self.end_hold(view, Event::Break, now, fx);
+        Ok(true)
+    }
+
+    fn reenter(
+        &mut self,
+        view: &View<'_>,
+        hold: &Hold,
+        req: &Acquire<'_>,
+        now: Now,
+        fx: &mut Vec<Effect>,
+    ) -> Result<Answer, LockError> {
+        if !req.once && hold.count >= MAX_HOLD_COUNT {
+            return Err(LockError::HoldCountOverflow);
+        }
+        let adopted = match hold.token {
+            Some(_) => None,
+            None => Some(self.mint(view, now, fx)?),
+        };
+        let token = hold.token.or(adopted).ok_or(LockError::TokensExhausted)?;
+        let wanted = req.lease.deadline(now);
+        let deadline_ms = hold
+            .deadline_ms
+            .is_none_or(|end| end < wanted)
+            .then_some(wanted);
+        let count = (!req.once).then_some(hold.count + 1);
+        if count.is_some() || adopted.is_some() || deadline_ms.is_some() {
+            fx.push(Effect::Write(KeyWrite::Adjust {
+                owner: req.owner.into(),
+                count,
+                token: adopted,
+                deadline_ms,
+            }));
+        }
+        if let Some(deadline_ms) = deadline_ms {
+            self.note_deadline(view, deadline_ms);
+        }
+        self.claim(view.key, req.owner);
+        self.stats.reentries += 1;
+        Ok(Answer::Granted(token))
+    }
+
+    fn wait_or_refuse(
+        &mut self,
+        view: &View<'_>,
+        lease_ms: Option<i64>,
+        req: &Acquire<'_>,
+        now: Now,
+        fx: &mut Vec<Effect>,
+    ) -> Result<Answer, LockError> {
+        let deadline_ms = match req.wait {
+            Wait::No => {
+                self.stats.refusals += 1;
+                return Ok(Answer::Refused);
+            }
+            Wait::ForEver => None,
+            Wait::Ms(ms) => Some(now.mono_ms.saturating_add(ms)),
+        };
+        let full = self.waiters.live() >= self.limits.max_waiters
+            || self.waiters.live_on(view.key) >= self.limits.max_waiters_per_key;
+        if full && self.waiters.parked(view.key, req.owner).is_none() {
+            self.stats.busy += 1;
+            return Err(LockError::Busy);
+        }
+        self.next_waiter += 1;
+        let id = WaiterId(self.next_waiter);
+        let waiter = Waiter {
+            id,
+            lease: req.lease,
+            deadline_ms,
+            since_ms: now.mono_ms,
+            client: req.client,
+        };
+        if let Joined::TookOver(older) = self.waiters.park(view.key, req.owner, waiter) {
+            self.stats.waits_taken_over += 1;
+            fx.push(Effect::Answer(older, Outcome::Nil));
+        }
+        self.stats.waits_parked += 1;
+        self.waiters.set_lease(view.key, lease_ms);
+        fx.push(Effect::Notify(Event::Wait));
+        Ok(Answer::Parked(id))
+    }
+
+    fn end_hold(&mut self, view: &View<'_>, event: Event, now: Now, fx: &mut Vec<Effect>) {
+        fx.push(Effect::Notify(event));
+        if !self.hand_off(view, now, fx) {
+            free(fx);
+        }
+    }
+
+    fn note_deadline(&mut self, view: &View<'_>, deadline_ms: i64) {
+        self.holds.renewed(view.key, deadline_ms);
+        self.waiters.set_lease(view.key, Some(deadline_ms));
+    }
+}
+
+fn refuse_foreign(state: &KeyState) -> Result<(), LockError> {
+    match state {
+        KeyState::OtherType => Err(LockError::WrongType),
+        KeyState::OtherHash => Err(LockError::LockType),
+        _ => Ok(()),
+    }
+}
+
+fn held_by<'s>(
+    state: &'s KeyState,
+    owner: &[u8],
+    token: Option<u64>,
+    now: Now,
+) -> Option<&'s Hold> {
+    state
+        .hold(now)
+        .filter(|hold| hold.owner[..] == *owner && matches_token(hold, token))
+}
+
+fn matches_token(hold: &Hold, token: Option<u64>) -> bool {
+    token.is_none_or(|token| hold.token.map(Token::get) == Some(token))
+}

@@ -1,0 +1,79 @@
+//! A bounded table of the grants that this server made and has not seen end.
+//!
+//! It knows what the hash does not: since when, and through which connection. Nothing depends on
+//! it: a lock that is not here (taken by a Redisson client, before a restart, or pushed out by
+//! newer ones) works the same and is only described with less.
+
+use indexmap::IndexMap;
+
+use super::{KeyId, KeyRef, Token};
+
+/// One grant that this server made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tracked {
+    /// The token of the grant.
+    pub token: Token,
+    /// When, on the monotonic clock.
+    pub since_ms: u64,
+    /// The server's id of the connection that got it.
+    pub client: u64,
+    /// The end of its lease as last seen, Unix milliseconds.
+    pub deadline_ms: i64,
+}
+
+/// The table.
+#[derive(Debug, Default)]
+pub struct Holds {
+    table: IndexMap<KeyId, Tracked>,
+    /// Where the next victim is looked for: a clock hand, so that none is spared for ever.
+    hand: usize,
+}
+
+impl Holds {
+    /// How many grants are tracked.
+    pub fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// The tracked grant of a key, if it is the one with this token.
+    pub fn get(&self, key: KeyRef<'_>, token: Option<Token>) -> Option<&Tracked> {
+        self.table
+            .get(&key)
+            .filter(|tracked| Some(tracked.token) == token)
+    }
+
+    /// Notes a new end of the lease.
+    pub fn renewed(&mut self, key: KeyRef<'_>, deadline_ms: i64) {
+        if let Some(tracked) = self.table.get_mut(&key) {
+            tracked.deadline_ms = deadline_ms;
+        }
+    }
+
+    /// Tracks a grant; answers how many others had to go to keep within `max`.
+    pub fn insert(&mut self, key: KeyRef<'_>, tracked: Tracked, max: usize) -> u64 {
+        let mut pushed_out = 0;
+        while self.table.len() >= max.max(1) {
+            self.hand = (self.hand + 1) % self.table.len();
+            self.table.swap_remove_index(self.hand);
+            pushed_out += 1;
+        }
+        if max == 0 {
+            return pushed_out + 1;
+        }
+        self.table.insert(key.to_id(), tracked);
+        pushed_out
+    }
+
+    /// The key's grant has ended.
+    pub fn remove(&mut self, key: KeyRef<'_>) -> Option<Tracked> {
+        self.table.swap_remove(&key)
+    }
+
+    /// The grants of a database (`None`: of all) are gone; answers how many that were.
+    pub fn clear(&mut self, db: Option<i32>) -> u64 {
+        let before = self.table.len();
+        self.table
+            .retain(|key, _| db.is_some_and(|db| key.as_ref().db != db));
+        (before - self.table.len()) as u64
+    }
+}

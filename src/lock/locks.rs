@@ -1,0 +1,332 @@
+//! What one server keeps in memory about its locks, and what happens to them without a command:
+//! waits that end, connections that die, keys that go away, leases that run out.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use indexmap::IndexMap;
+
+use super::effect::{Effect, Event, KeyWrite, Outcome};
+use super::holds::{Holds, Tracked};
+use super::queue::{Queue, Seq};
+use super::stats::Stats;
+use super::token::Tokens;
+use super::waiters::{Due, Waiters};
+use super::{Domain, Hold, KeyId, KeyRef, KeyState, Lease, LockError, Now, Token, WaiterId};
+
+/// The limits in force, from the settings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Parked requests on this server.
+    pub max_waiters: usize,
+    /// Parked requests on one key.
+    pub max_waiters_per_key: usize,
+    /// Grants in the bounded table.
+    pub max_tracked: usize,
+}
+
+/// What the shell read for one decision.
+#[derive(Debug, Clone)]
+pub struct View<'a> {
+    /// The lock.
+    pub key: KeyRef<'a>,
+    /// What the key holds.
+    pub state: KeyState,
+    /// Redisson's token counter of this name, where that key exists.
+    pub counter: Option<u64>,
+    /// Whose horizon covers this key.
+    pub domain: Domain,
+    /// False while a grant cannot be made safe: its horizon's slot is leaving this node.
+    pub may_grant: bool,
+}
+
+/// A grant on its way to a parked client.
+#[derive(Debug)]
+struct Handed {
+    key: KeyId,
+    owner: Rc<[u8]>,
+    token: Token,
+    seq: Seq,
+}
+
+/// The locks of one server, as far as memory goes.
+#[derive(Debug)]
+pub struct Locks {
+    /// The limits in force.
+    pub limits: Limits,
+    /// Who waits, and what is due when.
+    pub waiters: Waiters,
+    /// Where tokens come from.
+    pub tokens: Tokens,
+    /// What has happened so far.
+    pub stats: Stats,
+    pub(super) holds: Holds,
+    pub(super) next_waiter: u64,
+    handed: HashMap<WaiterId, Handed>,
+    undone: IndexMap<KeyId, Handed>,
+}
+
+impl Locks {
+    /// An empty server.
+    pub fn new(limits: Limits) -> Locks {
+        Locks {
+            limits,
+            waiters: Waiters::default(),
+            tokens: Tokens::default(),
+            stats: Stats::default(),
+            holds: Holds::default(),
+            next_waiter: 0,
+            handed: HashMap::new(),
+            undone: IndexMap::new(),
+        }
+    }
+
+    /// What is known of the present hold beyond the hash.
+    pub fn tracked(&self, key: KeyRef<'_>, hold: &Hold) -> Option<&Tracked> {
+        self.holds.get(key, hold.token)
+    }
+
+    /// How many grants are in the bounded table.
+    pub fn tracked_len(&self) -> usize {
+        self.holds.len()
+    }
+
+    /// The queue of a key, if somebody waits for it.
+    pub fn queue(&self, key: KeyRef<'_>) -> Option<&Queue> {
+        self.waiters.queue(key).filter(|queue| queue.live() > 0)
+    }
+
+    /// The reply of a grant is written: from here on only its lease or its owner ends it.
+    pub fn delivered(&mut self, waiter: WaiterId) {
+        self.handed.remove(&waiter);
+    }
+
+    /// The connection of a parked request is gone, or was answered by the server itself. A grant
+    /// that was on its way to it is to be undone when the key is settled.
+    pub fn gone(&mut self, waiter: WaiterId, now: Now) {
+        if let Some(handed) = self.handed.remove(&waiter) {
+            self.waiters.touch_id(handed.key.clone());
+            self.undone.insert(handed.key.clone(), handed);
+        } else if self.waiters.leave(waiter, now).is_some() {
+            self.stats.waits_disconnected += 1;
+        }
+    }
+
+    /// A request that was still parked has been answered nil by `CLIENT UNBLOCK ... TIMEOUT`.
+    pub fn unblocked(&mut self, waiter: WaiterId, now: Now) {
+        if self.waiters.leave(waiter, now).is_some() {
+            self.stats.waits_unblocked += 1;
+        }
+    }
+
+    /// Answers nil to the next request whose wait ran out. False when none is left.
+    pub fn end_next_wait(&mut self, now: Now, fx: &mut Vec<Effect>) -> bool {
+        match self.waiters.pop_due(now) {
+            Some(Due::Wait(_, waiter)) => {
+                self.stats.waits_timed_out += 1;
+                fx.push(Effect::Answer(waiter, Outcome::Nil));
+                true
+            }
+            Some(Due::Place) => true,
+            None => false,
+        }
+    }
+
+    /// The key's lease ran out, says the server. Answers whether the hold was watched.
+    pub fn expired(&mut self, key: KeyRef<'_>) -> bool {
+        self.waiters.touch(key);
+        let watched = self.holds.remove(key).is_some();
+        self.stats.grants_expired += u64::from(watched);
+        watched
+    }
+
+    /// The key went away, says the server. Answers whether the hold was watched.
+    pub fn lost(&mut self, key: KeyRef<'_>) -> bool {
+        self.waiters.touch(key);
+        let watched = self.holds.remove(key).is_some();
+        self.stats.grants_lost += u64::from(watched);
+        watched
+    }
+
+    /// A database (or, with `None`, every one) was emptied; stored horizons went with it.
+    pub fn flushed(&mut self, db: Option<i32>) {
+        self.tokens.forget();
+        self.waiters.touch_all(db);
+        self.stats.grants_lost += self.holds.clear(db);
+    }
+
+    /// Judges a key afresh: called when its lease is over or something happened to it from
+    /// outside. Harmless at any other time.
+    pub fn settle(&mut self, view: &View<'_>, now: Now, fx: &mut Vec<Effect>) {
+        let undone = self.undone.swap_remove(&view.key);
+        match &view.state {
+            KeyState::OtherType => return self.fail_all(view.key, &LockError::WrongType, fx),
+            KeyState::OtherHash => return self.fail_all(view.key, &LockError::LockType, fx),
+            _ => {}
+        }
+        let undone = match (view.state.hold(now), undone) {
+            (Some(hold), Some(undone))
+                if hold.token == Some(undone.token) && hold.owner[..] == undone.owner[..] =>
+            {
+                Some(undone)
+            }
+            (Some(hold), _) => return self.waiters.set_lease(view.key, hold.deadline_ms),
+            (None, _) => None,
+        };
+        if let Some(undone) = &undone {
+            self.holds.remove(view.key);
+            self.stats.grants_undone += 1;
+            self.waiters
+                .restore(&undone.key, &undone.owner, undone.seq, now);
+        } else if self
+            .waiters
+            .lease(view.key)
+            .is_some_and(|end| end > now.wall_ms)
+        {
+            self.stats.foreign_wakeups += 1;
+        }
+        let took_back = undone.is_some() || matches!(view.state, KeyState::Bare(_));
+        if !self.hand_off(view, now, fx) && took_back {
+            free(fx);
+        }
+    }
+
+    /// Grants the key to its next waiter. False when nobody is left to be granted; then nothing
+    /// was written, and requests whose wait ran out meanwhile have been answered.
+    pub(super) fn hand_off(&mut self, view: &View<'_>, now: Now, fx: &mut Vec<Effect>) -> bool {
+        if !view.may_grant {
+            return false;
+        }
+        let mut timed_out = 0;
+        let next = self.waiters.take_next(view.key, now, |waiter| {
+            timed_out += 1;
+            fx.push(Effect::Answer(waiter, Outcome::Nil));
+        });
+        self.stats.waits_timed_out += timed_out;
+        let Some((owner, waiter, seq)) = next else {
+            return false;
+        };
+        let (token, deadline_ms) =
+            match self.grant(view, &owner, waiter.lease, waiter.client, now, fx) {
+                Ok(granted) => granted,
+                Err(error) => {
+                    self.stats.waits_failed += 1;
+                    fx.push(Effect::Answer(waiter.id, Outcome::Failed(error)));
+                    return false;
+                }
+            };
+        let waited = now.mono_ms.saturating_sub(waiter.since_ms);
+        self.stats.waits_granted += 1;
+        self.stats.wait_ms_sum += waited;
+        self.stats.wait_ms_max = self.stats.wait_ms_max.max(waited);
+        let key = view.key.to_id();
+        self.waiters.set_lease(view.key, Some(deadline_ms));
+        self.handed.insert(
+            waiter.id,
+            Handed {
+                key,
+                owner,
+                token,
+                seq,
+            },
+        );
+        fx.push(Effect::Answer(waiter.id, Outcome::Granted(token)));
+        true
+    }
+
+    /// Writes a fresh hold: the one place where locks are granted.
+    pub(super) fn grant(
+        &mut self,
+        view: &View<'_>,
+        owner: &Rc<[u8]>,
+        lease: Lease,
+        client: u64,
+        now: Now,
+        fx: &mut Vec<Effect>,
+    ) -> Result<(Token, i64), LockError> {
+        let token = self.mint(view, now, fx)?;
+        let deadline_ms = lease.deadline(now);
+        self.close_unseen(view.key, now, fx);
+        fx.push(Effect::Write(KeyWrite::Take {
+            clear: view.state != KeyState::Absent,
+            owner: owner.clone(),
+            token,
+            deadline_ms,
+        }));
+        fx.push(Effect::Notify(Event::Acquire));
+        self.stats.grants += 1;
+        let tracked = Tracked {
+            token,
+            since_ms: now.mono_ms,
+            client,
+            deadline_ms,
+        };
+        self.stats.grants_unwatched +=
+            self.holds
+                .insert(view.key, tracked, self.limits.max_tracked);
+        Ok((token, deadline_ms))
+    }
+
+    pub(super) fn mint(
+        &mut self,
+        view: &View<'_>,
+        now: Now,
+        fx: &mut Vec<Effect>,
+    ) -> Result<Token, LockError> {
+        if !view.may_grant {
+            return Err(LockError::TryAgain);
+        }
+        let seen = view.state.token().map_or(0, Token::get);
+        let floor = seen.max(view.counter.unwrap_or(0));
+        let now_us = u64::try_from(now.wall_ms)
+            .unwrap_or(0)
+            .saturating_mul(1_000);
+        let minted = self
+            .tokens
+            .mint(view.domain, floor, now_us)
+            .ok_or(LockError::TokensExhausted)?;
+        fx.extend(minted.horizon.map(Effect::Horizon));
+        fx.extend(view.counter.map(|_| Effect::Counter(minted.token)));
+        Ok(minted.token)
+    }
+
+    /// The owner showed that it lives and knows of its grant: an undo that was planned for it
+    /// would take a lock from under a client that got it by asking again.
+    pub(super) fn claim(&mut self, key: KeyRef<'_>, owner: &[u8]) {
+        if self
+            .undone
+            .get(&key)
+            .is_some_and(|undone| undone.owner[..] == *owner)
+        {
+            self.undone.swap_remove(&key);
+        }
+    }
+
+    /// Everybody who waits is answered this error.
+    pub(super) fn fail_all(&mut self, key: KeyRef<'_>, error: &LockError, fx: &mut Vec<Effect>) {
+        for waiter in self.waiters.clear(key) {
+            self.stats.waits_failed += 1;
+            fx.push(Effect::Answer(waiter, Outcome::Failed(error.clone())));
+        }
+    }
+
+    /// The grant before this one ended without our seeing it.
+    fn close_unseen(&mut self, key: KeyRef<'_>, now: Now, fx: &mut Vec<Effect>) {
+        let Some(former) = self.holds.remove(key) else {
+            return;
+        };
+        if former.deadline_ms <= now.wall_ms {
+            self.stats.grants_expired += 1;
+            fx.push(Effect::Notify(Event::Expire));
+        } else {
+            self.stats.grants_lost += 1;
+            fx.push(Effect::Notify(Event::Lost));
+        }
+    }
+}
+
+/// The key is free now: tell those who wait outside.
+pub(super) fn free(fx: &mut Vec<Effect>) {
+    fx.push(Effect::Write(KeyWrite::Delete));
+    fx.push(Effect::Publish);
+}

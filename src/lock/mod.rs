@@ -1,0 +1,55 @@
+//! How a lock works, told once.
+//!
+//! A lock is a hash in the key space: `key {owner: hold count, #token: t<token>}`, and its TTL is
+//! the lease. The hash is the truth about who holds. What lives in memory is only who *waits*, and
+//! some statistics.
+//!
+//! `LOCK.ACQUIRE` finds the key absent, writes the hash, and answers a fencing token. The owner that
+//! already holds is let in again and counted. Anybody else is answered nil, or, with `BLOCK`, is
+//! *parked*: its connection falls silent and its request joins the key's queue.
+//!
+//! When the holder releases, the lock is not freed but *handed off*: in the same event the hash comes
+//! to belong to the first waiter, with a new token and with a lease that starts now. The waiter's
+//! answer is on its way when the releaser's is. The same happens when a lease runs out (a timer is
+//! armed for it), when an operator breaks the lock, and when the key goes away by other means (`DEL`,
+//! a Redisson client's release, `FLUSHALL`): each of those only marks the key, and it is *settled*,
+//! that is, read and judged afresh, at the end of the turn.
+//!
+//! A grant counts as *delivered* once the reply is written. If the connection dies before that, the
+//! grant is undone, provided that its token is still the current one, and passed on. An owner whose
+//! connection died or whose wait ran out keeps its place in the queue for a moment, *empty*, so that a
+//! client which asks again has its turn back.
+//!
+//! Words: *owner*, *holder* (owner, hold count, token), *lease* and its *deadline*, *renew*,
+//! *waiter* (a parked request) and its wait deadline, *park*, *grant*, *hand-off*, *settle*.
+//!
+//! Everything in this folder is a function of its arguments: no Redis types, no clock, no I/O, no
+//! `unsafe`. Time comes in ([`Now`]), what the key holds comes in ([`View`]), and what is to be done
+//! goes out ([`Effect`]).
+
+mod effect;
+mod error;
+mod exclusive;
+mod holds;
+mod locks;
+mod name;
+mod queue;
+mod state;
+mod stats;
+mod time;
+mod token;
+mod waiters;
+
+#[cfg(test)]
+mod tests;
+
+pub use effect::{Effect, Event, KeyWrite, Outcome};
+pub use error::LockError;
+pub use exclusive::{Acquire, Answer, Break, Release, Released, Renew, Wait};
+pub use locks::{Limits, Locks, View};
+pub use name::{KeyId, KeyRef};
+pub use queue::{Waiter, WaiterId};
+pub use state::{parse_decimal, Hold, KeyState, TOKEN_FIELD};
+pub use time::{Lease, Now};
+pub use token::{Domain, Token};
+pub use waiters::{Due, Grace};

@@ -1,0 +1,59 @@
+//! The name of a lock on one server: a database number and the bytes of a key.
+//!
+//! Every table of the core is keyed by [`KeyId`]; a look-up needs only a borrowed [`KeyRef`], so
+//! the common case (nobody waits, nothing is tracked) allocates nothing.
+
+use std::hash::{Hash, Hasher};
+use std::rc::Rc;
+
+use indexmap::Equivalent;
+
+/// An owned lock name, shared between the tables that speak of it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct KeyId(Rc<(i32, Box<[u8]>)>);
+
+/// A borrowed lock name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeyRef<'a> {
+    /// The database number, as `SELECT` takes it.
+    pub db: i32,
+    /// The key's bytes, any bytes at all.
+    pub name: &'a [u8],
+}
+
+impl KeyId {
+    /// The borrowed form.
+    pub fn as_ref(&self) -> KeyRef<'_> {
+        KeyRef {
+            db: self.0 .0,
+            name: &self.0 .1,
+        }
+    }
+}
+
+impl KeyRef<'_> {
+    /// The owned form.
+    pub fn to_id(self) -> KeyId {
+        KeyId(Rc::new((self.db, self.name.into())))
+    }
+}
+
+// Both forms hash alike: that is what lets a borrowed name find an owned one.
+impl Hash for KeyRef<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.db.hash(state);
+        self.name.hash(state);
+    }
+}
+
+impl Hash for KeyId {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_ref().hash(state);
+    }
+}
+
+impl Equivalent<KeyId> for KeyRef<'_> {
+    fn equivalent(&self, key: &KeyId) -> bool {
+        *self == key.as_ref()
+    }
+}

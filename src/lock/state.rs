@@ -1,0 +1,182 @@
+//! What a key holds now, read afresh for every decision: the hash is the truth about the holder.
+//!
+//! An exclusive lock is Redisson's `RLock` hash: one field, the owner, whose value is the hold
+//! count, and the key's TTL as the lease. Beside it stands one field of ours, [`TOKEN_FIELD`],
+//! whose value `t<digits>` is no number, so that scripts which look for counts pass over it.
+
+use super::{Now, Token};
+
+/// The reserved hash field that holds the fencing token of the current grant.
+pub const TOKEN_FIELD: &[u8] = b"#token";
+
+/// The highest hold count, Redisson's (a Java int).
+pub const MAX_HOLD_COUNT: u32 = i32::MAX as u32;
+
+/// A hold as the hash states it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hold {
+    /// The owner: the hash field.
+    pub owner: Box<[u8]>,
+    /// How many times the owner holds it, at least 1.
+    pub count: u32,
+    /// The token of the grant; `None` when a Redisson client took the lock.
+    pub token: Option<Token>,
+    /// The end of the lease in Unix milliseconds; `None` when somebody removed the TTL.
+    pub deadline_ms: Option<i64>,
+}
+
+impl Hold {
+    /// Whether the lease is over. Decided by the clock alone: at its deadline a hold has ended,
+    /// even if the key is still there and no timer has run.
+    pub fn is_over(&self, now: Now) -> bool {
+        self.deadline_ms.is_some_and(|end| now.wall_ms >= end)
+    }
+}
+
+/// What the key holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum KeyState {
+    /// No key at all.
+    Absent,
+    /// A hash with the token field alone: somebody removed the holder by `HDEL`.
+    Bare(Token),
+    /// A lock, perhaps one whose lease is over.
+    Held(Hold),
+    /// A hash of another layout.
+    OtherHash,
+    /// Another Redis type.
+    OtherType,
+}
+
+impl KeyState {
+    /// The hold that is valid now.
+    pub fn hold(&self, now: Now) -> Option<&Hold> {
+        match self {
+            KeyState::Held(hold) if !hold.is_over(now) => Some(hold),
+            _ => None,
+        }
+    }
+
+    /// The token that the key itself remembers: the next one must be above it.
+    pub fn token(&self) -> Option<Token> {
+        match self {
+            KeyState::Bare(token) => Some(*token),
+            KeyState::Held(hold) => hold.token,
+            _ => None,
+        }
+    }
+
+    /// Reads a hash of at most two fields; whatever has more is [`KeyState::OtherHash`].
+    pub fn from_fields<'a>(
+        fields: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,
+        deadline_ms: Option<i64>,
+    ) -> KeyState {
+        let (mut holder, mut token) = (None, None);
+        for (field, value) in fields {
+            let known = if field == TOKEN_FIELD {
+                token.is_none() && {
+                    token = parse_token(value);
+                    token.is_some()
+                }
+            } else {
+                holder.is_none() && {
+                    holder = parse_count(value).map(|count| (field, count));
+                    holder.is_some()
+                }
+            };
+            if !known {
+                return KeyState::OtherHash;
+            }
+        }
+        match (holder, token) {
+            (Some((owner, count)), token) => KeyState::Held(Hold {
+                owner: owner.into(),
+                count,
+                token,
+                deadline_ms,
+            }),
+            (None, Some(token)) => KeyState::Bare(token),
+            (None, None) => KeyState::OtherHash,
+        }
+    }
+}
+
+/// Plain decimal digits without sign or leading zero, as `HINCRBY` writes them.
+pub fn parse_decimal(digits: &[u8]) -> Option<u64> {
+    let (first, rest) = digits.split_first()?;
+    if digits.len() > 19 || (*first == b'0' && !rest.is_empty()) {
+        return None;
+    }
+    digits.iter().try_fold(0u64, |value, digit| {
+        let digit = digit.is_ascii_digit().then(|| u64::from(digit - b'0'))?;
+        value.checked_mul(10)?.checked_add(digit)
+    })
+}
+
+/// The value of the token field: `t` and digits.
+pub fn parse_token(value: &[u8]) -> Option<Token> {
+    Token::new(parse_decimal(value.strip_prefix(b"t")?)?)
+}
+
+/// The value of the owner's field: 1 to 2^31-1.
+pub fn parse_count(value: &[u8]) -> Option<u32> {
+    let count = u32::try_from(parse_decimal(value)?).ok()?;
+    (1..=MAX_HOLD_COUNT).contains(&count).then_some(count)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn read(fields: &[(&str, &str)]) -> KeyState {
+        let fields = fields.iter().map(|(f, v)| (f.as_bytes(), v.as_bytes()));
+        KeyState::from_fields(fields, Some(5))
+    }
+
+    #[test]
+    fn a_redisson_hold_and_ours_read_alike() {
+        let KeyState::Held(plain) = read(&[("u:1", "2")]) else {
+            panic!()
+        };
+        assert_eq!((plain.count, plain.token), (2, None));
+        let KeyState::Held(ours) = read(&[("#token", "t7"), ("u:1", "1")]) else {
+            panic!()
+        };
+        assert_eq!((ours.count, ours.token), (1, Token::new(7)));
+        assert_eq!(
+            read(&[("#token", "t7")]),
+            KeyState::Bare(Token::new(7).unwrap())
+        );
+    }
+
+    #[test]
+    fn every_other_hash_is_foreign() {
+        for fields in [
+            &[("mode", "read"), ("u:1", "1")][..],
+            &[("u:1", "0")],
+            &[("u:1", "-1")],
+            &[("u:1", "01")],
+            &[("u:1", "2147483648")],
+            &[("u:1", "1"), ("u:2", "1")],
+            &[("#token", "7"), ("u:1", "1")],
+            &[("#token", "t0"), ("u:1", "1")],
+            &[("#token", "t9007199254740992"), ("u:1", "1")],
+            &[("name", "Ada")],
+            &[],
+        ] {
+            assert_eq!(read(fields), KeyState::OtherHash, "{fields:?}");
+        }
+    }
+
+    #[test]
+    fn a_lease_is_over_at_its_deadline_not_after_it() {
+        let at = |wall_ms| Now {
+            wall_ms,
+            mono_ms: 0,
+        };
+        let state = read(&[("u:1", "1")]);
+        assert!(state.hold(at(4)).is_some());
+        assert!(state.hold(at(5)).is_none());
+    }
+}

@@ -1,0 +1,31 @@
+//! The two clocks, as they stood when the event began. The core never reads a clock.
+
+/// One reading of both clocks, taken once per event by the shell.
+///
+/// A lease is a key's TTL, so it follows the server's wall clock. A wait is a promise to one
+/// connection of this process, so it follows the monotonic clock and no step of the wall clock
+/// can stretch or cut it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Now {
+    /// Unix time in milliseconds, as the server's own `PEXPIREAT` understands it.
+    pub wall_ms: i64,
+    /// Milliseconds of a clock that never steps; its zero means nothing.
+    pub mono_ms: u64,
+}
+
+/// A lease length in milliseconds, at least 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lease(i64);
+
+impl Lease {
+    /// `None` unless `ms` is at least 1.
+    pub fn from_ms(ms: i64) -> Option<Lease> {
+        (ms >= 1).then_some(Lease(ms))
+    }
+
+    /// The absolute end of a lease that starts now; saturates where `from_ms` let an absurd
+    /// length through (the argument parser refuses those with an error first).
+    pub fn deadline(self, now: Now) -> i64 {
+        now.wall_ms.saturating_add(self.0)
+    }
+}

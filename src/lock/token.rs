@@ -1,0 +1,191 @@
+//! Fencing tokens: numbers that only ever rise, whatever ended the grant before.
+//!
+//! A token is the wall clock in microseconds, or the last token plus one where that is higher. The
+//! clock alone would repeat after a restart with the clock set back, so the source also reserves a
+//! *horizon* ahead of time, as timestamp oracles do: one small key (one per slot in a cluster) that
+//! says "every token up to here may have been handed out". It travels with the data (RDB, AOF,
+//! replicas, slot migration), and whoever takes over starts above it. The horizon is written in the
+//! same transaction as the grant that first needs it, about once in half a [`SPAN_US`], so the last
+//! half span of grants is covered even by a copy of the data that missed the newest writes.
+//!
+//! docs/DESIGN.md walks through the cases (FLUSHALL, promotion, unload, clocks) one by one.
+
+use indexmap::IndexMap;
+
+/// How far ahead of the clock a horizon reaches: one hour.
+pub const SPAN_US: u64 = 3_600_000_000;
+
+/// How many tokens a horizon covers while tokens run ahead of the clock (after a restart, or with
+/// the clock set back) and each grant is worth only one.
+pub const SPAN_TOKENS: u64 = 1 << 20;
+
+/// Ahead of the clock by more than this, a token is counted, not timed.
+const AHEAD_US: u64 = 1_000_000;
+
+/// A fencing token, below 2^53 so that every client language can hold it exactly.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Token(u64);
+
+impl Token {
+    /// The highest token there is.
+    pub const MAX: Token = Token((1 << 53) - 1);
+
+    /// `None` for zero and for numbers of 2^53 and more.
+    pub fn new(value: u64) -> Option<Token> {
+        (1..=Token::MAX.0).contains(&value).then_some(Token(value))
+    }
+
+    /// The number itself.
+    pub fn get(self) -> u64 {
+        self.0
+    }
+}
+
+/// Whose horizon: the whole server's, or one slot's in a cluster.
+pub type Domain = u16;
+
+/// What a freshly minted token needs written beside it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Minted {
+    /// The token of the grant.
+    pub token: Token,
+    /// A horizon to store before the grant, where the stored one is too near.
+    pub horizon: Option<u64>,
+}
+
+/// The source of tokens of one server process.
+#[derive(Debug, Default)]
+pub struct Tokens {
+    last: u64,
+    /// The horizon that stands in the key space, by domain, as far as this process knows.
+    stored: IndexMap<Domain, u64>,
+}
+
+impl Tokens {
+    /// Whether the stored horizon of this domain is known; if not, the shell reads the key and
+    /// calls [`Tokens::learn`] before it asks for a token.
+    pub fn knows(&self, domain: Domain) -> bool {
+        self.stored.contains_key(&domain)
+    }
+
+    /// Takes in what the horizon key holds (0 when it is absent or unreadable). A horizon that
+    /// this process did not write is somebody else's reservation: start above it.
+    pub fn learn(&mut self, domain: Domain, horizon: u64) {
+        if self.stored.get(&domain) != Some(&horizon) {
+            self.last = self.last.max(horizon.min(Token::MAX.0));
+            self.stored.insert(domain, horizon);
+        }
+    }
+
+    /// Forgets what is stored (role change, data loaded or flushed): it is read again, and
+    /// written again if it is gone. The last token itself is never forgotten.
+    pub fn forget(&mut self) {
+        self.stored.clear();
+    }
+
+    /// The next token: above every token of this process, above `floor` (what this very lock's
+    /// data says it has seen), and not behind the clock. `None` when numbers have run out.
+    pub fn mint(&mut self, domain: Domain, floor: u64, now_us: u64) -> Option<Minted> {
+        let next = self.last.max(floor).checked_add(1)?.max(now_us);
+        let token = Token::new(next)?;
+        self.last = next;
+        let ahead = next > now_us.saturating_add(AHEAD_US);
+        let margin = if ahead { SPAN_TOKENS } else { SPAN_US } / 2;
+        let stored = self.stored.get(&domain).copied().unwrap_or(0);
+        let horizon = (next + margin > stored).then(|| {
+            let reserved = (now_us.saturating_add(SPAN_US)).max(next + SPAN_TOKENS);
+            self.stored.insert(domain, reserved);
+            reserved
+        });
+        Some(Minted { token, horizon })
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    const NOON: u64 = 1_700_000_000_000_000;
+
+    fn minted(tokens: &mut Tokens, now_us: u64) -> Minted {
+        tokens.mint(0, 0, now_us).unwrap()
+    }
+
+    #[test]
+    fn follows_the_clock_and_never_repeats() {
+        let mut tokens = Tokens::default();
+        assert_eq!(minted(&mut tokens, NOON).token.get(), NOON);
+        assert_eq!(minted(&mut tokens, NOON).token.get(), NOON + 1);
+        assert_eq!(minted(&mut tokens, NOON - 5).token.get(), NOON + 2);
+        assert_eq!(minted(&mut tokens, NOON + 9).token.get(), NOON + 9);
+    }
+
+    #[test]
+    fn the_horizon_is_written_once_in_half_a_span() {
+        let mut tokens = Tokens::default();
+        assert_eq!(minted(&mut tokens, NOON).horizon, Some(NOON + SPAN_US));
+        let half = NOON + SPAN_US / 2;
+        assert_eq!(minted(&mut tokens, half - 10).horizon, None);
+        assert_eq!(
+            minted(&mut tokens, half + 10).horizon,
+            Some(half + 10 + SPAN_US)
+        );
+    }
+
+    #[test]
+    fn a_restart_with_the_clock_set_back_goes_on_above_the_horizon() {
+        let mut before = Tokens::default();
+        let horizon = minted(&mut before, NOON).horizon.unwrap();
+        let last = minted(&mut before, NOON + 1_000).token;
+        let mut after = Tokens::default();
+        after.learn(0, horizon);
+        let first = minted(&mut after, NOON - SPAN_US);
+        assert!(first.token > last);
+        assert_eq!(first.token.get(), horizon + 1);
+        assert_eq!(first.horizon, Some(horizon + 1 + SPAN_TOKENS));
+    }
+
+    #[test]
+    fn a_crash_loop_spends_tokens_by_the_second_not_by_the_hour() {
+        let mut horizon = 0;
+        for _ in 0..1_000 {
+            let mut tokens = Tokens::default();
+            tokens.learn(0, horizon);
+            horizon = minted(&mut tokens, NOON).horizon.unwrap();
+        }
+        assert!(horizon < NOON + SPAN_US + 1_000 * (SPAN_TOKENS + 1));
+    }
+
+    #[test]
+    fn our_own_horizon_read_again_is_not_a_jump() {
+        let mut tokens = Tokens::default();
+        let horizon = minted(&mut tokens, NOON).horizon.unwrap();
+        tokens.learn(0, horizon);
+        assert_eq!(minted(&mut tokens, NOON + 7).token.get(), NOON + 7);
+        tokens.learn(0, horizon + 50);
+        assert_eq!(minted(&mut tokens, NOON + 9).token.get(), horizon + 51);
+    }
+
+    #[test]
+    fn a_flushed_horizon_is_written_again_and_tokens_go_on() {
+        let mut tokens = Tokens::default();
+        let first = minted(&mut tokens, NOON).token;
+        tokens.forget();
+        assert!(!tokens.knows(0));
+        tokens.learn(0, 0);
+        let second = minted(&mut tokens, NOON - 50);
+        assert!(second.token > first && second.horizon.is_some());
+    }
+
+    #[test]
+    fn the_floor_of_the_lock_counts_and_the_end_is_an_error_not_a_wrap() {
+        let mut tokens = Tokens::default();
+        assert_eq!(
+            tokens.mint(0, NOON + 5, NOON).unwrap().token.get(),
+            NOON + 6
+        );
+        assert_eq!(tokens.mint(0, Token::MAX.get(), NOON), None);
+        assert_eq!(tokens.mint(0, u64::MAX, NOON), None);
+    }
+}

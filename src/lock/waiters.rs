@@ -1,0 +1,350 @@
+//! All queues of one server, and every moment at which something is due.
+//!
+//! Two kinds of deadline stand in ordered indexes: the ends of waits and of empty places (monotonic
+//! clock) and the leases of locks that somebody waits for (wall clock). The shell arms one timer
+//! for the nearest of all; a call that comes early or twice finds nothing due and does nothing.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::rc::Rc;
+
+use indexmap::{IndexMap, IndexSet};
+
+use super::queue::{Queue, Seq, Waiter, WaiterId};
+use super::{KeyId, KeyRef, Now};
+
+#[derive(Debug, Default)]
+struct Line {
+    queue: Queue,
+    /// The lease that the waiters wait out, as last seen; an entry of `leases`.
+    lease_ms: Option<i64>,
+}
+
+/// How joining a queue went.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Joined {
+    /// Parked, at a new place or a kept one.
+    Parked,
+    /// Parked in place of an older request of the same owner, which is to be answered nil.
+    TookOver(WaiterId),
+}
+
+/// Whose moment has come.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Due {
+    /// A wait ran out; the place is kept for the grace time.
+    Wait(KeyId, WaiterId),
+    /// A kept place is given up; nobody is told.
+    Place,
+}
+
+/// How long, and how many, places are kept for owners who went away.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Grace {
+    /// `lock.queue-grace`, in milliseconds; 0 keeps none.
+    pub ms: u64,
+    /// Never more kept places than this on the whole server.
+    pub max_places: usize,
+}
+
+/// The waiters of one server.
+#[derive(Debug, Default)]
+pub struct Waiters {
+    /// The rule for kept places, set by the shell from the settings.
+    pub grace: Grace,
+    lines: IndexMap<KeyId, Line>,
+    by_id: HashMap<WaiterId, (KeyId, Seq)>,
+    deadlines: BTreeMap<(u64, Seq), KeyId>,
+    /// The entry of `deadlines` that a place has.
+    due_of: HashMap<Seq, u64>,
+    leases: BTreeSet<(i64, KeyId)>,
+    /// Keys to be judged afresh: something happened to them that the core did not decide.
+    dirty: IndexSet<KeyId>,
+    next_seq: Seq,
+    places: usize,
+}
+
+impl Waiters {
+    /// Parked requests on this server.
+    pub fn live(&self) -> usize {
+        self.by_id.len()
+    }
+
+    /// Parked requests of one key.
+    pub fn live_on(&self, key: KeyRef<'_>) -> usize {
+        self.lines.get(&key).map_or(0, |line| line.queue.live())
+    }
+
+    /// Keys that somebody waits for.
+    pub fn keys_waited(&self) -> usize {
+        self.lines
+            .values()
+            .filter(|line| line.queue.live() > 0)
+            .count()
+    }
+
+    /// Empty places kept for their owners.
+    pub fn kept_places(&self) -> usize {
+        self.places - self.by_id.len()
+    }
+
+    /// The queue of a key.
+    pub fn queue(&self, key: KeyRef<'_>) -> Option<&Queue> {
+        self.lines.get(&key).map(|line| &line.queue)
+    }
+
+    /// The owner's parked request on this key.
+    pub fn parked(&self, key: KeyRef<'_>, owner: &[u8]) -> Option<WaiterId> {
+        let queue = self.queue(key)?;
+        Some(queue.waiter(queue.place_of(owner)?)?.id)
+    }
+
+    /// Parks a request: at the owner's place if it has one, else at the end of the line.
+    pub fn park(&mut self, key: KeyRef<'_>, owner: &[u8], waiter: Waiter) -> Joined {
+        let id = match self.lines.get_key_value(&key) {
+            Some((id, _)) => id.clone(),
+            None => key.to_id(),
+        };
+        let (waiter_id, deadline) = (waiter.id, waiter.deadline_ms);
+        let line = self.lines.entry(id.clone()).or_default();
+        let (seq, old) = match line.queue.place_of(owner) {
+            Some(seq) => (seq, line.queue.occupy(seq, waiter)),
+            None => {
+                self.next_seq += 1;
+                self.places += 1;
+                line.queue.push(self.next_seq, owner, waiter);
+                (self.next_seq, None)
+            }
+        };
+        self.set_due(&id, seq, deadline);
+        self.by_id.insert(waiter_id, (id, seq));
+        match old {
+            Some(old) => {
+                self.by_id.remove(&old.id);
+                Joined::TookOver(old.id)
+            }
+            None => Joined::Parked,
+        }
+    }
+
+    /// Takes the first request whose wait has not run out off the queue: the next to be granted.
+    /// Requests whose wait is over are passed to `timed_out` on the way and keep their place.
+    pub fn take_next(
+        &mut self,
+        key: KeyRef<'_>,
+        now: Now,
+        mut timed_out: impl FnMut(WaiterId),
+    ) -> Option<(Rc<[u8]>, Waiter, Seq)> {
+        loop {
+            let (id, line) = self
+                .lines
+                .get_full_mut(&key)
+                .map(|(_, id, line)| (id.clone(), line))?;
+            let Some(seq) = line.queue.first_live() else {
+                self.drop_if_empty(&id);
+                return None;
+            };
+            let over = |waiter: &Waiter| waiter.deadline_ms.is_some_and(|end| now.mono_ms >= end);
+            if let Some(waiter) = line.queue.waiter(seq).filter(|waiter| over(waiter)) {
+                timed_out(waiter.id);
+                self.vacate(&id, seq, now);
+                continue;
+            }
+            let owner = line.queue.owner_of(seq)?;
+            let waiter = self.remove(&id, seq)?;
+            return Some((owner, waiter, seq));
+        }
+    }
+
+    /// A request is no longer there (disconnected, unblocked, timed out): its place is kept.
+    pub fn leave(&mut self, waiter: WaiterId, now: Now) -> Option<KeyId> {
+        let (key, seq) = self.by_id.get(&waiter).cloned()?;
+        self.vacate(&key, seq, now);
+        Some(key)
+    }
+
+    /// The owner gives up its place, live or kept; answers the parked request, if any.
+    pub fn withdraw(&mut self, key: KeyRef<'_>, owner: &[u8]) -> Option<WaiterId> {
+        let (_, id, line) = self.lines.get_full(&key)?;
+        let (id, seq) = (id.clone(), line.queue.place_of(owner)?);
+        self.remove(&id, seq).map(|waiter| waiter.id)
+    }
+
+    /// Everybody leaves this queue, no place is kept; answers the parked requests in order.
+    pub fn clear(&mut self, key: KeyRef<'_>) -> Vec<WaiterId> {
+        let Some((_, id, line)) = self.lines.get_full(&key) else {
+            return Vec::new();
+        };
+        let id = id.clone();
+        let parked = line.queue.iter().map(|(_, waiter)| waiter.id).collect();
+        let places: Vec<Seq> = line.queue.places().collect();
+        for seq in places {
+            self.remove(&id, seq);
+        }
+        parked
+    }
+
+    /// Gives a place back to an owner whose grant was undone, for the grace time.
+    pub fn restore(&mut self, key: &KeyId, owner: &[u8], seq: Seq, now: Now) {
+        if self.grace.ms == 0 || self.kept_places() >= self.grace.max_places {
+            return;
+        }
+        let line = self.lines.entry(key.clone()).or_default();
+        if line.queue.restore(seq, owner) {
+            self.places += 1;
+            self.set_due(key, seq, Some(now.mono_ms.saturating_add(self.grace.ms)));
+        }
+    }
+
+    /// Notes the lease that the waiters of this key wait out (`None`: no TTL, or nobody holds it).
+    pub fn set_lease(&mut self, key: KeyRef<'_>, lease_ms: Option<i64>) {
+        let Some((_, id, line)) = self.lines.get_full_mut(&key) else {
+            return;
+        };
+        let lease_ms = lease_ms.filter(|_| line.queue.live() > 0);
+        if line.lease_ms == lease_ms {
+            return;
+        }
+        if let Some(old) = line.lease_ms {
+            self.leases.remove(&(old, id.clone()));
+        }
+        line.lease_ms = lease_ms;
+        if let Some(new) = lease_ms {
+            self.leases.insert((new, id.clone()));
+        }
+    }
+
+    /// The lease that the waiters of this key wait out.
+    pub fn lease(&self, key: KeyRef<'_>) -> Option<i64> {
+        self.lines.get(&key)?.lease_ms
+    }
+
+    /// Something happened to this key from outside. Answers whether anybody cares.
+    pub fn touch(&mut self, key: KeyRef<'_>) -> bool {
+        let Some((_, id, _)) = self.lines.get_full(&key) else {
+            return false;
+        };
+        self.dirty.insert(id.clone());
+        true
+    }
+
+    /// Something happened to a whole database (`None`: to all of them).
+    pub fn touch_all(&mut self, db: Option<i32>) {
+        let all = self
+            .lines
+            .keys()
+            .filter(|id| db.is_none_or(|db| id.as_ref().db == db));
+        self.dirty.extend(all.cloned());
+    }
+
+    /// Marks a key to be judged whether or not somebody waits for it.
+    pub fn touch_id(&mut self, key: KeyId) {
+        self.dirty.insert(key);
+    }
+
+    /// The next wait or place whose time is up.
+    pub fn pop_due(&mut self, now: Now) -> Option<Due> {
+        let (&(due, seq), key) = self.deadlines.first_key_value()?;
+        if due > now.mono_ms {
+            return None;
+        }
+        let key = key.clone();
+        let parked = self
+            .lines
+            .get(&key.as_ref())
+            .and_then(|line| line.queue.waiter(seq));
+        Some(match parked.map(|waiter| waiter.id) {
+            Some(id) => {
+                self.vacate(&key, seq, now);
+                Due::Wait(key, id)
+            }
+            None => {
+                self.remove(&key, seq);
+                Due::Place
+            }
+        })
+    }
+
+    /// The next key to be judged: touched, or its lease is over.
+    pub fn pop_dirty(&mut self, now: Now) -> Option<KeyId> {
+        if let Some(key) = self.dirty.swap_remove_index(0) {
+            return Some(key);
+        }
+        let (lease_ms, key) = self.leases.first()?.clone();
+        if lease_ms > now.wall_ms {
+            return None;
+        }
+        self.set_lease(key.as_ref(), None);
+        Some(key)
+    }
+
+    /// Milliseconds until the next wait or place is due.
+    pub fn next_wait(&self, now: Now) -> Option<u64> {
+        let (due, _) = self.deadlines.first_key_value()?.0;
+        Some(due.saturating_sub(now.mono_ms))
+    }
+
+    /// Milliseconds until the next key is to be judged.
+    pub fn next_judgement(&self, now: Now) -> Option<u64> {
+        if !self.dirty.is_empty() {
+            return Some(0);
+        }
+        let (lease_ms, _) = self.leases.first()?;
+        Some(u64::try_from(lease_ms.saturating_sub(now.wall_ms)).unwrap_or(0))
+    }
+
+    fn vacate(&mut self, key: &KeyId, seq: Seq, now: Now) {
+        if let Some(line) = self.lines.get_mut(key) {
+            if let Some(waiter) = line.queue.vacate(seq) {
+                self.by_id.remove(&waiter.id);
+            }
+        }
+        if self.grace.ms == 0 || self.kept_places() > self.grace.max_places {
+            self.remove(key, seq);
+        } else {
+            self.set_due(key, seq, Some(now.mono_ms.saturating_add(self.grace.ms)));
+        }
+        self.forget_idle_lease(key);
+    }
+
+    fn remove(&mut self, key: &KeyId, seq: Seq) -> Option<Waiter> {
+        self.set_due(key, seq, None);
+        let queue = self.lines.get_mut(key).map(|line| &mut line.queue);
+        let waiter = queue.and_then(|queue| {
+            self.places -= usize::from(queue.owner_of(seq).is_some());
+            queue.remove(seq)
+        });
+        if let Some(waiter) = &waiter {
+            self.by_id.remove(&waiter.id);
+        }
+        self.forget_idle_lease(key);
+        self.drop_if_empty(key);
+        waiter
+    }
+
+    fn set_due(&mut self, key: &KeyId, seq: Seq, due_ms: Option<u64>) {
+        if let Some(old) = self.due_of.remove(&seq) {
+            self.deadlines.remove(&(old, seq));
+        }
+        if let Some(due) = due_ms {
+            self.due_of.insert(seq, due);
+            self.deadlines.insert((due, seq), key.clone());
+        }
+    }
+
+    fn forget_idle_lease(&mut self, key: &KeyId) {
+        if self.live_on(key.as_ref()) == 0 {
+            self.set_lease(key.as_ref(), None);
+        }
+    }
+
+    fn drop_if_empty(&mut self, key: &KeyId) {
+        if self
+            .lines
+            .get(key)
+            .is_some_and(|line| line.queue.is_empty())
+        {
+            self.set_lease(key.as_ref(), None);
+            self.lines.swap_remove(key);
+        }
+    }
+}
