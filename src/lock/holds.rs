@@ -76,4 +76,22 @@ impl Holds {
             .retain(|key, _| db.is_some_and(|db| key.as_ref().db != db));
         (before - self.table.len()) as u64
     }
+
+    /// Two databases have changed places, and the locks in them.
+    pub fn swap(&mut self, first: i32, second: i32) {
+        let renamed = |key: &KeyId| {
+            let KeyRef { db, name } = key.as_ref();
+            let db = match db {
+                db if db == first => second,
+                db if db == second => first,
+                db => db,
+            };
+            KeyRef { db, name }.to_id()
+        };
+        self.table = self
+            .table
+            .drain(..)
+            .map(|(key, tracked)| (renamed(&key), tracked))
+            .collect();
+    }
 }

@@ -155,6 +155,34 @@ impl Locks {
         self.stats.grants_lost += self.holds.clear(db);
     }
 
+    /// Two databases have changed places. Clients stay parked under their database's number.
+    pub fn swapped(&mut self, first: i32, second: i32) {
+        self.tokens.forget();
+        self.holds.swap(first, second);
+        self.waiters.touch_all(Some(first));
+        self.waiters.touch_all(Some(second));
+    }
+
+    /// Data was loaded, or the server's role has changed: what the keys hold may be another's.
+    pub fn reloaded(&mut self) {
+        self.tokens.forget();
+        self.waiters.touch_all(None);
+    }
+
+    /// Nobody waits and nothing is tracked: key events are of no interest.
+    pub fn is_idle(&self) -> bool {
+        self.waiters.live() == 0 && self.holds.len() == 0
+    }
+
+    /// Whether settling a key in this state may write: a grant is due, or one is to be undone.
+    pub fn may_change(&self, key: KeyRef<'_>, state: &KeyState, now: Now) -> bool {
+        match state {
+            KeyState::OtherType | KeyState::OtherHash => false,
+            _ if self.undone.contains_key(&key) => true,
+            state => state.hold(now).is_none(),
+        }
+    }
+
     /// Judges a key afresh: called when its lease is over or something happened to it from
     /// outside. Harmless at any other time.
     pub fn settle(&mut self, view: &View<'_>, now: Now, fx: &mut Vec<Effect>) {
@@ -211,7 +239,9 @@ impl Locks {
                 Ok(granted) => granted,
                 Err(error) => {
                     self.stats.waits_failed += 1;
-                    fx.push(Effect::Answer(waiter.id, Outcome::Failed(error)));
+                    fx.push(Effect::Answer(waiter.id, Outcome::Failed(error.clone())));
+                    // The next ones would fare no better, and nobody would wake them again.
+                    self.fail_all(view.key, &error, fx);
                     return false;
                 }
             };
@@ -291,7 +321,8 @@ impl Locks {
     }
 
     /// The owner showed that it lives and knows of its grant: an undo that was planned for it
-    /// would take a lock from under a client that got it by asking again.
+    /// would take a lock from under a client that got it by asking again. Nor may one be planned
+    /// later, when the end of the connection that was first answered is noticed.
     pub(super) fn claim(&mut self, key: KeyRef<'_>, owner: &[u8]) {
         if self
             .undone
@@ -300,6 +331,8 @@ impl Locks {
         {
             self.undone.swap_remove(&key);
         }
+        self.handed
+            .retain(|_, handed| handed.key.as_ref() != key || handed.owner[..] != *owner);
     }
 
     /// Everybody who waits is answered this error.

@@ -83,16 +83,26 @@ impl Tokens {
         self.stored.clear();
     }
 
+    /// Whether the next token of this domain will need its horizon written, as far as can be told
+    /// before it is minted (a token that this very lock pushes up may still need it).
+    pub fn wants_horizon(&self, domain: Domain, now_us: u64) -> bool {
+        let next = self.last.saturating_add(1).max(now_us);
+        self.needs_horizon(domain, next, now_us)
+    }
+
+    fn needs_horizon(&self, domain: Domain, next: u64, now_us: u64) -> bool {
+        let ahead = next > now_us.saturating_add(AHEAD_US);
+        let margin = if ahead { SPAN_TOKENS } else { SPAN_US } / 2;
+        next.saturating_add(margin) > self.stored.get(&domain).copied().unwrap_or(0)
+    }
+
     /// The next token: above every token of this process, above `floor` (what this very lock's
     /// data says it has seen), and not behind the clock. `None` when numbers have run out.
     pub fn mint(&mut self, domain: Domain, floor: u64, now_us: u64) -> Option<Minted> {
         let next = self.last.max(floor).checked_add(1)?.max(now_us);
         let token = Token::new(next)?;
         self.last = next;
-        let ahead = next > now_us.saturating_add(AHEAD_US);
-        let margin = if ahead { SPAN_TOKENS } else { SPAN_US } / 2;
-        let stored = self.stored.get(&domain).copied().unwrap_or(0);
-        let horizon = (next + margin > stored).then(|| {
+        let horizon = self.needs_horizon(domain, next, now_us).then(|| {
             let reserved = (now_us.saturating_add(SPAN_US)).max(next + SPAN_TOKENS);
             self.stored.insert(domain, reserved);
             reserved

@@ -220,11 +220,20 @@ impl Waiters {
 
     /// Something happened to this key from outside. Answers whether anybody cares.
     pub fn touch(&mut self, key: KeyRef<'_>) -> bool {
-        let Some((_, id, _)) = self.lines.get_full(&key) else {
-            return false;
-        };
-        self.dirty.insert(id.clone());
-        true
+        match self.lines.get_key_value(&key) {
+            Some((id, line)) if line.queue.live() > 0 => {
+                self.dirty.insert(id.clone());
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Something else than a lock stands at the key that this request waits for.
+    pub fn touch_waiter(&mut self, waiter: WaiterId) {
+        if let Some((key, _)) = self.by_id.get(&waiter) {
+            self.dirty.insert(key.clone());
+        }
     }
 
     /// Something happened to a whole database (`None`: to all of them).

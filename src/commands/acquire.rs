@@ -1,0 +1,105 @@
+//! `LOCK.ACQUIRE key owner [EX s | PX ms] [BLOCK ms] [ONCE] [WITHHOLDER]`
+
+use super::args::{default_lease, once, option, word, Args, KEY, LEASE, OWNER, SYNTAX};
+use super::reply_with_holder;
+use crate::lock::{self, Answer, LockError, Wait};
+use crate::module::alarm;
+use crate::module::ctx::Ctx;
+use crate::module::fence;
+use crate::module::key::LockKey;
+use crate::module::parked::Parked;
+use crate::module::register::{access, Command, Spec};
+use crate::module::shell;
+use crate::module::strings::Str;
+
+const INVALID_EXPIRE: LockError =
+    LockError::Syntax("ERR invalid expire time in 'lock.acquire' command");
+
+/// Takes the lock, or waits for it. Replies the fencing token, or nil.
+pub struct Acquire;
+
+impl Command for Acquire {
+    const SPEC: Spec = Spec {
+        name: c"lock.acquire",
+        flags: c"write deny-oom fast blocking",
+        acl: c"write fast blocking",
+        key: Some(access::UPDATE),
+        arity: -3,
+        summary: c"Takes a lock for an owner, or waits for it, and returns the fencing token of the grant",
+        complexity: c"O(1), however many wait",
+        args: &[
+            KEY,
+            OWNER,
+            LEASE,
+            option(c"milliseconds", c"BLOCK", true),
+            word(c"once", c"ONCE"),
+            word(c"withholder", c"WITHHOLDER"),
+        ],
+    };
+
+    fn run(ctx: Ctx, words: &[Str<'_>]) -> Result<(), LockError> {
+        let mut args = Args::new(words);
+        let name = args.key()?;
+        let owner = args.owner()?;
+        let (mut lease, mut wait) = (None, None);
+        let (mut count_once, mut with_holder) = (None, None);
+        while let Some(option) = args.option() {
+            match &option[..] {
+                b"EX" => once(&mut lease, args.lease(1_000, INVALID_EXPIRE)?)?,
+                b"PX" => once(&mut lease, args.lease(1, INVALID_EXPIRE)?)?,
+                b"BLOCK" => once(&mut wait, args.wait()?)?,
+                b"ONCE" => once(&mut count_once, ())?,
+                b"WITHHOLDER" => once(&mut with_holder, ())?,
+                _ => return Err(SYNTAX),
+            }
+        }
+        let request = lock::Acquire {
+            owner,
+            lease: lease.map_or_else(default_lease, Ok)?,
+            once: count_once.is_some(),
+            wait: wait.filter(|_| ctx.may_block()).unwrap_or(Wait::No),
+            client: ctx.client_id(),
+        };
+        acquire(
+            &mut LockKey::open(ctx, name),
+            &request,
+            with_holder.is_some(),
+        )
+    }
+}
+
+fn acquire(
+    key: &mut LockKey<'_>,
+    request: &lock::Acquire<'_>,
+    with_holder: bool,
+) -> Result<(), LockError> {
+    let ctx = key.ctx();
+    let now = ctx.now();
+    let state = key.read();
+    // A key that looks free while traffic is paused (inside a transaction that paused it) may only
+    // be hidden: its expiry waits for the pause to end, and writing over it aborts the server.
+    if state == lock::KeyState::Absent && ctx.is_paused() {
+        return Err(LockError::TryAgain);
+    }
+    let view = match state.hold(now) {
+        Some(hold) if hold.token.is_some() => fence::plain_view(key, state),
+        _ => fence::minting_view(key, state),
+    };
+    let (answer, fx) = shell::decide(|locks, fx| locks.acquire(&view, request, now, fx));
+    if let Ok(Answer::Parked(id)) = answer {
+        Parked::park(key, id, with_holder);
+    }
+    shell::apply(key, view.domain, fx);
+    alarm::rearm(ctx);
+    let token = match answer? {
+        Answer::Parked(_) => return Ok(()),
+        Answer::Granted(token) => Some(token),
+        Answer::Refused => None,
+    };
+    if with_holder {
+        reply_with_holder(key, token);
+    } else {
+        ctx.reply_maybe(token.map(|token| token.get() as i64));
+    }
+    Ok(())
+}

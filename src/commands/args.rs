@@ -1,0 +1,213 @@
+//! The words of a command, read one by one. Everything a client sends is bytes; whatever cannot be
+//! understood is an error in the core's wording, found before anything is done.
+
+use crate::lock::{Lease, LockError, Wait, TOKEN_FIELD};
+use crate::module::register::{Arg, Kind};
+use crate::module::settings;
+use crate::module::strings::Str;
+
+/// Anything out of place among the options.
+pub const SYNTAX: LockError = LockError::Syntax("ERR syntax error");
+
+const NOT_INTEGER: LockError = LockError::Syntax("ERR value is not an integer or out of range");
+
+/// The arguments that are left.
+pub struct Args<'a> {
+    left: std::slice::Iter<'a, Str<'a>>,
+}
+
+impl<'a> Args<'a> {
+    /// Starts behind the command's name.
+    pub fn new(words: &'a [Str<'a>]) -> Args<'a> {
+        let mut left = words.iter();
+        left.next();
+        Args { left }
+    }
+
+    /// The key: the server has checked that it is there.
+    pub fn key(&mut self) -> Result<Str<'a>, LockError> {
+        self.left.next().copied().ok_or(SYNTAX)
+    }
+
+    /// The owner: any bytes but none, not too many, and not the name of our field.
+    pub fn owner(&mut self) -> Result<&'a [u8], LockError> {
+        let owner = self.left.next().ok_or(SYNTAX)?.bytes();
+        if owner.is_empty() {
+            Err(LockError::Syntax("ERR owner is empty"))
+        } else if owner.len() > settings::max_owner_len() {
+            Err(LockError::Syntax(
+                "ERR owner is longer than lock.max-owner-len",
+            ))
+        } else if owner == TOKEN_FIELD {
+            Err(LockError::Syntax("ERR owner '#token' is reserved"))
+        } else {
+            Ok(owner)
+        }
+    }
+
+    /// The next option in upper case, or `None` at the end. Longer words than any option are cut.
+    pub fn option(&mut self) -> Option<Vec<u8>> {
+        let word = self.left.next()?.bytes();
+        Some(word.iter().take(16).map(u8::to_ascii_uppercase).collect())
+    }
+
+    fn integer(&mut self) -> Result<i64, LockError> {
+        parse_integer(self.left.next().ok_or(SYNTAX)?.bytes()).ok_or(NOT_INTEGER)
+    }
+
+    /// The value of `TOKEN`.
+    pub fn token(&mut self) -> Result<u64, LockError> {
+        u64::try_from(self.integer()?).map_err(|_| NOT_INTEGER)
+    }
+
+    /// The value of `COUNT`.
+    pub fn count(&mut self) -> Result<usize, LockError> {
+        match usize::try_from(self.integer()?) {
+            Ok(count) if count > 0 => Ok(count),
+            _ => Err(LockError::Syntax(
+                "ERR value is out of range, must be positive",
+            )),
+        }
+    }
+
+    /// The value of `EX` (`unit_ms` 1,000) or `PX` (1); `error` is the command's "invalid expire time".
+    pub fn lease(&mut self, unit_ms: i64, error: LockError) -> Result<Lease, LockError> {
+        let ms = self
+            .integer()?
+            .checked_mul(unit_ms)
+            .filter(|ms| *ms <= settings::max_lease_ms());
+        ms.and_then(Lease::from_ms).ok_or(error)
+    }
+
+    /// The value of `BLOCK`.
+    pub fn wait(&mut self) -> Result<Wait, LockError> {
+        let word = self.left.next().ok_or(SYNTAX)?.bytes();
+        match parse_integer(word) {
+            None => Err(LockError::Syntax(
+                "ERR timeout is not an integer or out of range",
+            )),
+            Some(ms) if ms < 0 => Err(LockError::Syntax("ERR timeout is negative")),
+            Some(ms) if ms > settings::max_wait_ms() => {
+                Err(LockError::Syntax("ERR timeout is out of range"))
+            }
+            Some(0) => Ok(Wait::ForEver),
+            Some(ms) => Ok(Wait::Ms(ms.unsigned_abs())),
+        }
+    }
+}
+
+/// The lease where the request names none.
+pub fn default_lease() -> Result<Lease, LockError> {
+    Lease::from_ms(settings::default_lease_ms()).ok_or(SYNTAX)
+}
+
+/// Puts a value into an option that may be given once only.
+pub fn once<T>(slot: &mut Option<T>, value: T) -> Result<(), LockError> {
+    match slot.replace(value) {
+        Some(_) => Err(SYNTAX),
+        None => Ok(()),
+    }
+}
+
+/// As the core parses integers: an optional minus, digits, no leading zero, no spaces.
+fn parse_integer(word: &[u8]) -> Option<i64> {
+    let (digits, negative) = match word.strip_prefix(b"-") {
+        Some(digits) => (digits, true),
+        None => (word, false),
+    };
+    let first = digits.first()?;
+    if !digits.iter().all(u8::is_ascii_digit) || (*first == b'0' && word.len() > 1) {
+        return None;
+    }
+    let text = std::str::from_utf8(digits).ok()?;
+    let value: i128 = text.parse().ok()?;
+    i64::try_from(if negative { -value } else { value }).ok()
+}
+
+/// `key`, for the descriptions.
+pub const KEY: Arg = Arg {
+    name: c"key",
+    kind: Kind::Key,
+    token: None,
+    optional: false,
+};
+
+/// `owner`, for the descriptions.
+pub const OWNER: Arg = Arg {
+    name: c"owner",
+    kind: Kind::String,
+    token: None,
+    optional: false,
+};
+
+/// `[EX seconds | PX milliseconds]`, for the descriptions.
+pub const LEASE: Arg = Arg {
+    name: c"lease",
+    kind: Kind::OneOf(&[
+        option(c"seconds", c"EX", false),
+        option(c"milliseconds", c"PX", false),
+    ]),
+    token: None,
+    optional: true,
+};
+
+/// `[TOKEN token]`, for the descriptions.
+pub const TOKEN: Arg = option(c"token", c"TOKEN", true);
+
+/// A word with an integer behind it.
+pub const fn option(
+    name: &'static std::ffi::CStr,
+    token: &'static std::ffi::CStr,
+    optional: bool,
+) -> Arg {
+    Arg {
+        name,
+        kind: Kind::Integer,
+        token: Some(token),
+        optional,
+    }
+}
+
+/// A bare optional word.
+pub const fn word(name: &'static std::ffi::CStr, token: &'static std::ffi::CStr) -> Arg {
+    Arg {
+        name,
+        kind: Kind::Word,
+        token: Some(token),
+        optional: true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse_integer;
+
+    #[test]
+    fn integers_are_read_as_the_core_reads_them() {
+        for (word, value) in [
+            ("0", 0),
+            ("7", 7),
+            ("-1", -1),
+            ("9223372036854775807", i64::MAX),
+        ] {
+            assert_eq!(parse_integer(word.as_bytes()), Some(value));
+        }
+        for word in [
+            "",
+            " 1",
+            "1 ",
+            "+1",
+            "1.0",
+            "1e3",
+            "0x1",
+            "01",
+            "-",
+            "--1",
+            "-0",
+            "NaN",
+            "9223372036854775808",
+        ] {
+            assert_eq!(parse_integer(word.as_bytes()), None, "{word:?}");
+        }
+    }
+}

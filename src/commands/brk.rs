@@ -1,0 +1,56 @@
+//! `LOCK.BREAK key [TOKEN t] [PURGE]`
+
+use super::args::{once, word, Args, KEY, SYNTAX, TOKEN};
+use crate::lock::{self, LockError};
+use crate::module::acl;
+use crate::module::alarm;
+use crate::module::ctx::Ctx;
+use crate::module::fence;
+use crate::module::key::LockKey;
+use crate::module::register::{access, Command, Spec};
+use crate::module::shell;
+use crate::module::strings::Str;
+
+/// Ends a hold by force: an operator's command.
+pub struct Break;
+
+impl Command for Break {
+    const SPEC: Spec = Spec {
+        name: c"lock.break",
+        flags: c"write",
+        acl: c"write dangerous",
+        key: Some(access::DELETE),
+        arity: -2,
+        summary:
+            c"Ends a hold by force and hands the lock to the next waiter, or purges the waiters too",
+        complexity: c"O(1), with PURGE O(N) in the number of waiters",
+        args: &[KEY, TOKEN, word(c"purge", c"PURGE")],
+    };
+
+    fn run(ctx: Ctx, words: &[Str<'_>]) -> Result<(), LockError> {
+        let mut args = Args::new(words);
+        let name = args.key()?;
+        let (mut token, mut purge) = (None, None);
+        while let Some(option) = args.option() {
+            match &option[..] {
+                b"TOKEN" => once(&mut token, args.token()?)?,
+                b"PURGE" => once(&mut purge, ())?,
+                _ => return Err(SYNTAX),
+            }
+        }
+        acl::may_break(ctx, name)?;
+        let request = lock::Break {
+            token,
+            purge: purge.is_some(),
+        };
+        let mut key = LockKey::open(ctx, name);
+        let now = ctx.now();
+        let state = key.read();
+        let view = fence::handing_view(&key, state);
+        let (broken, fx) = shell::decide(|locks, fx| locks.break_lock(&view, request, now, fx));
+        shell::apply(&mut key, view.domain, fx);
+        alarm::rearm(ctx);
+        ctx.reply_integer(broken?.into());
+        Ok(())
+    }
+}

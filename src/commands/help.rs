@@ -1,0 +1,47 @@
+//! `LOCK.HELP`
+
+use crate::lock::LockError;
+use crate::module::ctx::Ctx;
+use crate::module::register::{Command, Spec};
+use crate::module::strings::Str;
+
+const LINES: [&str; 14] = [
+    "LOCK.ACQUIRE <key> <owner> [EX <s> | PX <ms>] [BLOCK <ms>] [ONCE] [WITHHOLDER]",
+    "    Take the lock, or wait for it (BLOCK 0: for ever). Returns the fencing token, or nil.",
+    "LOCK.RELEASE <key> <owner> [ALL] [TOKEN <token>]",
+    "    Drop one hold, or all. Returns 1 (freed), 0 (still held), nil (not held by this owner).",
+    "LOCK.RENEW <key> <owner> [EX <s> | PX <ms>] [TOKEN <token>]",
+    "    Set the lease anew. Returns 1, or 0 when the lock is lost.",
+    "LOCK.BREAK <key> [TOKEN <token>] [PURGE]",
+    "    End a hold by force; with PURGE send the waiters away. Returns 1, or 0 when not held.",
+    "LOCK.INFO <key> [WAITERS [COUNT <n>]]",
+    "    Who holds, who waits, since when.",
+    "LOCK.OWNER",
+    "    A fresh unique owner id.",
+    "LOCK.HELP",
+    "    Print this help.",
+];
+
+/// The commands in a few lines.
+pub struct Help;
+
+impl Command for Help {
+    const SPEC: Spec = Spec {
+        name: c"lock.help",
+        flags: c"allow-loading allow-stale",
+        acl: c"slow",
+        key: None,
+        arity: 1,
+        summary: c"Returns the commands of this module in a few lines",
+        complexity: c"O(1)",
+        args: &[],
+    };
+
+    fn run(ctx: Ctx, _words: &[Str<'_>]) -> Result<(), LockError> {
+        ctx.reply_array(LINES.len());
+        for line in LINES {
+            ctx.reply_bytes(line.as_bytes());
+        }
+        Ok(())
+    }
+}

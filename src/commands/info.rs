@@ -1,0 +1,189 @@
+//! `LOCK.INFO key [WAITERS [COUNT n]]`
+
+use super::args::{option, Args, KEY, SYNTAX};
+use crate::lock::{Hold, KeyRef, KeyState, LockError, Now};
+use crate::module::ctx::Ctx;
+use crate::module::key::LockKey;
+use crate::module::register::{access, Arg, Command, Kind, Spec};
+use crate::module::shell;
+use crate::module::strings::Str;
+
+/// Waiters listed when `COUNT` is not given.
+const DEFAULT_COUNT: usize = 10;
+
+/// Who holds a lock, who waits for it, since when.
+pub struct Info;
+
+impl Command for Info {
+    const SPEC: Spec = Spec {
+        name: c"lock.info",
+        flags: c"readonly",
+        acl: c"read",
+        key: Some(access::READ),
+        arity: -2,
+        summary: c"Tells who holds a lock and who waits for it",
+        complexity: c"O(1), with WAITERS O(N) in the number of waiters listed",
+        args: &[
+            KEY,
+            Arg {
+                name: c"waiters",
+                kind: Kind::Block(&[
+                    Arg {
+                        name: c"waiters",
+                        kind: Kind::Word,
+                        token: Some(c"WAITERS"),
+                        optional: false,
+                    },
+                    option(c"count", c"COUNT", true),
+                ]),
+                token: None,
+                optional: true,
+            },
+        ],
+    };
+
+    fn run(ctx: Ctx, words: &[Str<'_>]) -> Result<(), LockError> {
+        let mut args = Args::new(words);
+        let name = args.key()?;
+        let list = match args.option().as_deref() {
+            None => 0,
+            Some(b"WAITERS") => match args.option().as_deref() {
+                None => DEFAULT_COUNT,
+                Some(b"COUNT") => args.count()?,
+                Some(_) => return Err(SYNTAX),
+            },
+            Some(_) => return Err(SYNTAX),
+        };
+        if args.option().is_some() {
+            return Err(SYNTAX);
+        }
+        let now = ctx.now();
+        let key = LockKey::open_read(ctx, name);
+        let state = key.read();
+        match &state {
+            KeyState::OtherType => return Err(LockError::WrongType),
+            KeyState::OtherHash => return Err(LockError::LockType),
+            _ => {}
+        }
+        let queue = queue_of(key.id(), now, list);
+        match (state.hold(now), queue.waiters) {
+            (None, 0) => ctx.reply_nil(),
+            (hold, _) => reply(ctx, key.id(), hold, &queue, list > 0, now),
+        }
+        Ok(())
+    }
+}
+
+/// What `LOCK.INFO` tells of a queue.
+struct QueueInfo {
+    waiters: usize,
+    longest_wait_ms: u64,
+    listed: Vec<WaiterInfo>,
+}
+
+struct WaiterInfo {
+    owner: Vec<u8>,
+    waited_ms: u64,
+    left_ms: Option<u64>,
+    client: u64,
+}
+
+fn queue_of(key: KeyRef<'_>, now: Now, list: usize) -> QueueInfo {
+    shell::with(|shell| {
+        let Some(queue) = shell.locks.queue(key) else {
+            return QueueInfo {
+                waiters: 0,
+                longest_wait_ms: 0,
+                listed: Vec::new(),
+            };
+        };
+        let waited = |since: u64| now.mono_ms.saturating_sub(since);
+        let listed = queue.iter().take(list).map(|(owner, waiter)| WaiterInfo {
+            owner: owner.to_vec(),
+            waited_ms: waited(waiter.since_ms),
+            left_ms: waiter
+                .deadline_ms
+                .map(|end| end.saturating_sub(now.mono_ms)),
+            client: waiter.client,
+        });
+        QueueInfo {
+            waiters: queue.live(),
+            longest_wait_ms: queue
+                .iter()
+                .next()
+                .map_or(0, |(_, first)| waited(first.since_ms)),
+            listed: listed.collect(),
+        }
+    })
+}
+
+fn reply(ctx: Ctx, key: KeyRef<'_>, hold: Option<&Hold>, queue: &QueueInfo, list: bool, now: Now) {
+    ctx.reply_map(if list { 5 } else { 4 });
+    ctx.reply_bytes(b"mode");
+    ctx.reply_bytes(b"exclusive");
+    ctx.reply_bytes(b"holders");
+    ctx.reply_array(hold.iter().len());
+    if let Some(hold) = hold {
+        reply_holder(ctx, key, hold, now);
+    }
+    ctx.reply_bytes(b"waiters");
+    ctx.reply_integer(queue.waiters as i64);
+    ctx.reply_bytes(b"longest-wait-ms");
+    ctx.reply_integer(queue.longest_wait_ms as i64);
+    if list {
+        ctx.reply_bytes(b"queue");
+        ctx.reply_array(queue.listed.len());
+        for waiter in &queue.listed {
+            reply_waiter(ctx, waiter);
+        }
+    }
+}
+
+fn reply_holder(ctx: Ctx, key: KeyRef<'_>, hold: &Hold, now: Now) {
+    let tracked = shell::with(|shell| shell.locks.tracked(key, hold).copied());
+    let client = tracked.map(|tracked| tracked.client);
+    let (addr, name) = match client.and_then(|id| ctx.client_info(id)) {
+        Some((addr, name)) => (Some(addr), name),
+        None => (None, None),
+    };
+    ctx.reply_map(9);
+    ctx.reply_bytes(b"owner");
+    ctx.reply_bytes(&hold.owner);
+    ctx.reply_bytes(b"holds");
+    ctx.reply_integer(hold.count.into());
+    ctx.reply_bytes(b"token");
+    ctx.reply_maybe(hold.token.map(|token| token.get() as i64));
+    ctx.reply_bytes(b"pttl");
+    ctx.reply_integer(hold.deadline_ms.map_or(-1, |end| end - now.wall_ms));
+    ctx.reply_bytes(b"held-ms");
+    ctx.reply_maybe(tracked.map(|tracked| now.mono_ms.saturating_sub(tracked.since_ms) as i64));
+    ctx.reply_bytes(b"client-id");
+    ctx.reply_maybe(client.map(|id| id as i64));
+    ctx.reply_bytes(b"addr");
+    match &addr {
+        Some(addr) => ctx.reply_bytes(addr.as_bytes()),
+        None => ctx.reply_nil(),
+    }
+    ctx.reply_bytes(b"client-name");
+    match &name {
+        Some(name) => ctx.reply_bytes(name.as_str().bytes()),
+        None => ctx.reply_nil(),
+    }
+    // Locks bound to a connection are still to come: none is.
+    ctx.reply_bytes(b"session");
+    ctx.reply_integer(0);
+}
+
+fn reply_waiter(ctx: Ctx, waiter: &WaiterInfo) {
+    ctx.reply_map(5);
+    ctx.reply_bytes(b"owner");
+    ctx.reply_bytes(&waiter.owner);
+    ctx.reply_bytes(b"mode");
+    ctx.reply_bytes(b"exclusive");
+    ctx.reply_bytes(b"waited-ms");
+    ctx.reply_integer(waiter.waited_ms as i64);
+    ctx.reply_bytes(b"left-ms");
+    ctx.reply_maybe(waiter.left_ms.map(|ms| ms as i64));
+    ctx.reply_bytes(b"client-id");
+    ctx.reply_integer(waiter.client as i64);
+}

@@ -1,0 +1,59 @@
+//! `LOCK.RELEASE key owner [ALL] [TOKEN t]`
+
+use super::args::{once, word, Args, KEY, OWNER, SYNTAX, TOKEN};
+use crate::lock::{self, LockError, Released};
+use crate::module::alarm;
+use crate::module::ctx::Ctx;
+use crate::module::fence;
+use crate::module::key::LockKey;
+use crate::module::register::{access, Command, Spec};
+use crate::module::shell;
+use crate::module::strings::Str;
+
+/// Drops one hold, or all; the last one hands the lock to the next waiter or frees it.
+pub struct Release;
+
+impl Command for Release {
+    const SPEC: Spec = Spec {
+        name: c"lock.release",
+        flags: c"write fast",
+        acl: c"write fast",
+        key: Some(access::DELETE),
+        arity: -3,
+        summary: c"Drops a hold; the last one hands the lock to the next waiter, or frees it",
+        complexity: c"O(1), however many wait",
+        args: &[KEY, OWNER, word(c"all", c"ALL"), TOKEN],
+    };
+
+    fn run(ctx: Ctx, words: &[Str<'_>]) -> Result<(), LockError> {
+        let mut args = Args::new(words);
+        let name = args.key()?;
+        let owner = args.owner()?;
+        let (mut all, mut token) = (None, None);
+        while let Some(option) = args.option() {
+            match &option[..] {
+                b"ALL" => once(&mut all, ())?,
+                b"TOKEN" => once(&mut token, args.token()?)?,
+                _ => return Err(SYNTAX),
+            }
+        }
+        let request = lock::Release {
+            owner,
+            all: all.is_some(),
+            token,
+        };
+        let mut key = LockKey::open(ctx, name);
+        let now = ctx.now();
+        let state = key.read();
+        let view = fence::handing_view(&key, state);
+        let (released, fx) = shell::decide(|locks, fx| locks.release(&view, &request, now, fx));
+        shell::apply(&mut key, view.domain, fx);
+        alarm::rearm(ctx);
+        ctx.reply_maybe(match released? {
+            Released::Freed => Some(1),
+            Released::StillHeld => Some(0),
+            Released::NotHeld => None,
+        });
+        Ok(())
+    }
+}

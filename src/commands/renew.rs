@@ -1,0 +1,62 @@
+//! `LOCK.RENEW key owner [EX s | PX ms] [TOKEN t]`
+
+use super::args::{default_lease, once, Args, KEY, LEASE, OWNER, SYNTAX, TOKEN};
+use crate::lock::{self, LockError};
+use crate::module::alarm;
+use crate::module::ctx::Ctx;
+use crate::module::fence;
+use crate::module::key::LockKey;
+use crate::module::register::{access, Command, Spec};
+use crate::module::shell;
+use crate::module::strings::Str;
+
+const INVALID_EXPIRE: LockError =
+    LockError::Syntax("ERR invalid expire time in 'lock.renew' command");
+
+/// Sets the lease of a lock that the owner still holds.
+pub struct Renew;
+
+impl Command for Renew {
+    const SPEC: Spec = Spec {
+        name: c"lock.renew",
+        flags: c"write fast",
+        acl: c"write fast",
+        key: Some(access::UPDATE),
+        arity: -3,
+        summary: c"Sets the lease of a lock that the owner still holds",
+        complexity: c"O(1)",
+        args: &[KEY, OWNER, LEASE, TOKEN],
+    };
+
+    fn run(ctx: Ctx, words: &[Str<'_>]) -> Result<(), LockError> {
+        let mut args = Args::new(words);
+        let name = args.key()?;
+        let owner = args.owner()?;
+        let (mut lease, mut token) = (None, None);
+        while let Some(option) = args.option() {
+            match &option[..] {
+                b"EX" => once(&mut lease, args.lease(1_000, INVALID_EXPIRE)?)?,
+                b"PX" => once(&mut lease, args.lease(1, INVALID_EXPIRE)?)?,
+                b"TOKEN" => once(&mut token, args.token()?)?,
+                _ => return Err(SYNTAX),
+            }
+        }
+        let request = lock::Renew {
+            owner,
+            lease: lease.map_or_else(default_lease, Ok)?,
+            token,
+        };
+        let mut key = LockKey::open(ctx, name);
+        let now = ctx.now();
+        let state = key.read();
+        let view = match state.hold(now) {
+            Some(hold) if hold.token.is_none() => fence::minting_view(&key, state),
+            _ => fence::plain_view(&key, state),
+        };
+        let (renewed, fx) = shell::decide(|locks, fx| locks.renew(&view, &request, now, fx));
+        shell::apply(&mut key, view.domain, fx);
+        alarm::rearm(ctx);
+        ctx.reply_integer(renewed?.into());
+        Ok(())
+    }
+}

@@ -1,0 +1,79 @@
+//! Names of keys beside a lock: Redisson's, and the cluster's rule of which slot a name is in.
+
+/// Slots of a cluster.
+pub const SLOTS: usize = 16_384;
+
+/// The slot of a key, by the cluster specification: CRC16 of the hash tag, or of the whole name.
+pub fn slot_of(name: &[u8]) -> u16 {
+    crc16::State::<crc16::XMODEM>::calculate(hash_tag(name)) % SLOTS as u16
+}
+
+/// What stands between the first `{` and the next `}`, if that is not empty; else the whole name.
+fn hash_tag(name: &[u8]) -> &[u8] {
+    let tagged = || {
+        let open = name.iter().position(|byte| *byte == b'{')?;
+        let rest = name.get(open + 1..)?;
+        let close = rest.iter().position(|byte| *byte == b'}')?;
+        rest.get(..close).filter(|tag| !tag.is_empty())
+    };
+    tagged().unwrap_or(name)
+}
+
+/// Redisson's `prefixName`: `prefix:name` where the name has a `{` anywhere, else `prefix:{name}`.
+pub fn prefixed(prefix: &str, name: &[u8]) -> Vec<u8> {
+    if name.contains(&b'{') {
+        [prefix.as_bytes(), b":", name].concat()
+    } else {
+        [prefix.as_bytes(), b":{", name, b"}"].concat()
+    }
+}
+
+/// For every slot the smallest number whose digits, as a hash tag, fall into it.
+pub fn slot_tags() -> Vec<u32> {
+    let mut tags = vec![None; SLOTS];
+    let mut missing = SLOTS;
+    for number in 0u32.. {
+        if missing == 0 {
+            break;
+        }
+        let slot = usize::from(slot_of(number.to_string().as_bytes()));
+        if let Some(tag @ None) = tags.get_mut(slot) {
+            *tag = Some(number);
+            missing -= 1;
+        }
+    }
+    tags.into_iter().flatten().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_are_those_of_the_cluster_specification() {
+        assert_eq!(slot_of(b"123456789"), 0x31C3 % SLOTS as u16);
+        assert_eq!(slot_of(b"a{user1000}b"), slot_of(b"user1000"));
+        assert_eq!(slot_of(b"foo{}{bar}"), slot_of(b"foo{}{bar}"));
+        assert_ne!(slot_of(b"foo{}{bar}"), slot_of(b"bar"));
+        assert_eq!(slot_of(b"foo{{bar}}zap"), slot_of(b"{bar"));
+    }
+
+    #[test]
+    fn every_slot_has_a_tag() {
+        let tags = slot_tags();
+        assert_eq!(tags.len(), SLOTS);
+        for (slot, tag) in tags.iter().enumerate() {
+            assert_eq!(
+                usize::from(slot_of(format!("x:{{{tag}}}").as_bytes())),
+                slot
+            );
+        }
+    }
+
+    #[test]
+    fn derived_names_follow_redisson() {
+        assert_eq!(prefixed("p", b"k"), b"p:{k}");
+        assert_eq!(prefixed("p", b"{a}k"), b"p:{a}k");
+        assert_eq!(prefixed("p", b"a{"), b"p:a{");
+    }
+}

@@ -1,0 +1,184 @@
+//! One timer for everything that is due: answers to deliver, waits that run out, leases that end,
+//! keys to judge afresh.
+//!
+//! It exists only while something is pending (a live timer forbids `MODULE UNLOAD`), and what it
+//! does is safe to do early or twice.
+
+use std::ffi::c_void;
+use std::ptr::null_mut;
+
+use redis_module::raw;
+
+use super::api::api;
+use super::ctx::Ctx;
+use super::fence;
+use super::guard;
+use super::key::{name_of, LockKey};
+use super::parked::Parked;
+use super::shell::{self, Shell};
+use crate::lock::{Effect, KeyId, Now};
+
+/// Keys judged in one turn; more wait for the next, so that other clients are served in between.
+const KEYS_PER_TURN: usize = 500;
+
+/// While writes are refused (a pause, too few replicas, a full disk) keys are looked at this often.
+const RETRY_MS: u64 = 20;
+
+/// No timer is armed for longer: the server's timers mix the wall clock into their period.
+const LONGEST_MS: u64 = 60_000;
+
+/// The state of the timer.
+#[derive(Default)]
+pub struct Alarm {
+    armed: Option<(raw::RedisModuleTimerID, u64)>,
+    /// Nothing is written before this moment of the monotonic clock.
+    retry_at_ms: Option<u64>,
+}
+
+impl Shell {
+    /// Milliseconds until something is to be done; `None`: nothing is pending.
+    fn next_due(&self, now: Now) -> Option<u64> {
+        if !self.answered.is_empty() {
+            return Some(0);
+        }
+        let pause = self
+            .alarm
+            .retry_at_ms
+            .map_or(0, |at| at.saturating_sub(now.mono_ms));
+        let judgement = self
+            .locks
+            .waiters
+            .next_judgement(now)
+            .map(|due| due.max(pause));
+        [self.locks.waiters.next_wait(now), judgement]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+}
+
+/// Arms, moves or stops the timer: called at the end of every event that may have changed what is
+/// due. A timer that comes too early is left alone.
+pub fn rearm(ctx: Ctx) {
+    let now = ctx.now();
+    let (armed, due) = shell::with(|shell| (shell.alarm.armed, shell.next_due(now)));
+    let due_at = due.map(|due| now.mono_ms.saturating_add(due.min(LONGEST_MS)));
+    match (armed, due_at) {
+        (Some((_, armed_at)), Some(due_at)) if armed_at <= due_at => return,
+        (None, None) => return,
+        _ => stop(ctx),
+    }
+    if let (Some(due), Some(due_at)) = (due, due_at) {
+        let period = due.min(LONGEST_MS) as i64;
+        // SAFETY: the context is live; the callback takes no data.
+        let id = unsafe {
+            api!(RedisModule_CreateTimer)(ctx.as_ptr(), period, Some(on_timer), null_mut())
+        };
+        shell::with(|shell| shell.alarm.armed = Some((id, due_at)));
+    }
+}
+
+/// Stops the timer, if it is armed.
+pub fn stop(ctx: Ctx) {
+    if let Some((id, _)) = shell::with(|shell| shell.alarm.armed.take()) {
+        // SAFETY: the id is of a live timer: it leaves `armed` here and when the timer fires.
+        unsafe { api!(RedisModule_StopTimer)(ctx.as_ptr(), id, null_mut()) };
+    }
+}
+
+/// Something is overdue although a timer may be armed for later: the wall clock was set back under
+/// the server's timers. Called about ten times a second.
+pub fn check(ctx: Ctx) {
+    let now = ctx.now();
+    let overdue = shell::with(|shell| shell.next_due(now) == Some(0));
+    if overdue {
+        stop(ctx);
+        rearm(ctx);
+    }
+}
+
+unsafe extern "C" fn on_timer(ctx: *mut raw::RedisModuleCtx, _data: *mut c_void) {
+    // SAFETY: the server's context for this callback.
+    let ctx = unsafe { Ctx::new(ctx) };
+    // The timer that fires is gone: stopping it from here would free it twice.
+    let fired = guard::entry("alarm", || {
+        shell::with(|shell| shell.alarm.armed = None);
+        ring(ctx);
+        rearm(ctx);
+    });
+    if fired.is_none() {
+        guard::entry("alarm-again", || {
+            shell::with(|shell| shell.alarm.armed = None);
+            rearm(ctx);
+        });
+    }
+}
+
+fn ring(ctx: Ctx) {
+    let now = ctx.now();
+    end_waits(now);
+    Parked::deliver_all();
+    if shell::with(|shell| shell.locks.waiters.next_judgement(now)) != Some(0) {
+        return;
+    }
+    if ctx.may_write() {
+        shell::with(|shell| shell.alarm.retry_at_ms = None);
+        settle_due(ctx, now);
+        Parked::deliver_all();
+    } else {
+        retry_later(now);
+    }
+}
+
+fn end_waits(now: Now) {
+    let ((), fx) = shell::decide(|locks, fx| while locks.end_next_wait(now, fx) {});
+    for effect in fx {
+        if let Effect::Answer(waiter, outcome) = effect {
+            Parked::answer(waiter, outcome);
+        }
+    }
+}
+
+fn settle_due(ctx: Ctx, now: Now) {
+    let mut refused = Vec::new();
+    for _ in 0..KEYS_PER_TURN {
+        let Some(key) = shell::with(|shell| shell.locks.waiters.pop_dirty(now)) else {
+            break;
+        };
+        if !settle(ctx, &key, now) {
+            refused.push(key);
+        }
+    }
+    if !refused.is_empty() {
+        retry_later(now);
+        shell::with(|shell| {
+            refused
+                .into_iter()
+                .for_each(|key| shell.locks.waiters.touch_id(key))
+        });
+    }
+}
+
+/// Judges one key. False when a grant is due but the server refuses writes just now.
+fn settle(ctx: Ctx, id: &KeyId, now: Now) -> bool {
+    let name = name_of(id);
+    ctx.select(id.as_ref().db);
+    let mut key = LockKey::open(ctx, name.as_str());
+    let state = key.read();
+    let may_change = shell::with(|shell| shell.locks.may_change(id.as_ref(), &state, now));
+    if may_change && !ctx.probe_write(name.as_str()) {
+        return false;
+    }
+    let view = if may_change {
+        fence::minting_view(&key, state)
+    } else {
+        fence::plain_view(&key, state)
+    };
+    let ((), fx) = shell::decide(|locks, fx| locks.settle(&view, now, fx));
+    shell::apply(&mut key, view.domain, fx);
+    view.may_grant
+}
+
+fn retry_later(now: Now) {
+    shell::with(|shell| shell.alarm.retry_at_ms = Some(now.mono_ms + RETRY_MS));
+}

@@ -1,0 +1,245 @@
+//! One call from the server, and what may be asked of it: clocks, flags, replies, replication.
+
+use std::ffi::CStr;
+
+use redis_module::raw;
+
+use super::api::api;
+use super::strings::{OwnedStr, Str};
+use crate::lock::{LockError, Now};
+
+/// The context of the call that is under way. Never kept beyond it.
+#[derive(Clone, Copy)]
+pub struct Ctx(*mut raw::RedisModuleCtx);
+
+impl Ctx {
+    /// # Safety
+    /// `raw` is the context that the server passed to the callback now running, and the value does
+    /// not outlive that callback. (NULL is never passed.)
+    pub unsafe fn new(raw: *mut raw::RedisModuleCtx) -> Ctx {
+        Ctx(raw)
+    }
+
+    /// The pointer, for calls into the server.
+    pub fn as_ptr(self) -> *mut raw::RedisModuleCtx {
+        self.0
+    }
+
+    /// Both clocks.
+    pub fn now(self) -> Now {
+        // SAFETY: neither takes arguments nor touches a context.
+        let (wall_ms, mono_us) = unsafe {
+            (
+                api!(RedisModule_Milliseconds)(),
+                api!(RedisModule_MonotonicMicroseconds)(),
+            )
+        };
+        Now {
+            wall_ms,
+            mono_ms: mono_us / 1_000,
+        }
+    }
+
+    fn flags(self) -> u32 {
+        // SAFETY: the context is live (see `new`).
+        let flags = unsafe { api!(RedisModule_GetContextFlags)(self.0) };
+        flags.unsigned_abs()
+    }
+
+    /// Whether this call may park its client: not inside MULTI, scripts and the like.
+    pub fn may_block(self) -> bool {
+        const NEVER: u32 = raw::REDISMODULE_CTX_FLAGS_MULTI
+            | raw::REDISMODULE_CTX_FLAGS_LUA
+            | raw::REDISMODULE_CTX_FLAGS_DENY_BLOCKING;
+        self.flags() & NEVER == 0
+    }
+
+    /// Whether replicas and clients are to see no new writes just now (`CLIENT PAUSE`, a failover).
+    /// Writing then aborts the server.
+    pub fn is_paused(self) -> bool {
+        // SAFETY: takes no arguments.
+        unsafe { api!(RedisModule_AvoidReplicaTraffic)() != 0 }
+    }
+
+    /// Whether a write that no client asked for may be made here and now: on a master, not while
+    /// data is being loaded, not while traffic is paused.
+    pub fn may_write(self) -> bool {
+        const LOADING: u32 =
+            raw::REDISMODULE_CTX_FLAGS_LOADING | raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING;
+        let flags = self.flags();
+        flags & raw::REDISMODULE_CTX_FLAGS_MASTER != 0 && flags & LOADING == 0 && !self.is_paused()
+    }
+
+    /// Whether the server runs as a cluster node.
+    pub fn is_cluster(self) -> bool {
+        self.flags() & raw::REDISMODULE_CTX_FLAGS_CLUSTER != 0
+    }
+
+    /// Whether the server calls itself Valkey.
+    pub fn is_valkey(self) -> bool {
+        // SAFETY: the section's name is a constant; the info is freed before the end, and the value
+        // is only read until then.
+        unsafe {
+            let (Some(get), Some(field), Some(free)) = (
+                raw::RedisModule_GetServerInfo,
+                raw::RedisModule_ServerInfoGetFieldC,
+                raw::RedisModule_FreeServerInfo,
+            ) else {
+                return false;
+            };
+            let info = get(self.0, c"server".as_ptr());
+            let name = field(info, c"server_name".as_ptr());
+            let valkey = !name.is_null() && CStr::from_ptr(name) == c"valkey";
+            free(self.0, info);
+            valkey
+        }
+    }
+
+    /// Whether `maxmemory` may evict keys (which of them, the policy's name says).
+    pub fn may_evict(self) -> bool {
+        self.flags() & raw::REDISMODULE_CTX_FLAGS_EVICT != 0
+    }
+
+    /// The selected database.
+    pub fn db(self) -> i32 {
+        // SAFETY: the context is live.
+        unsafe { api!(RedisModule_GetSelectedDb)(self.0) }
+    }
+
+    /// Selects a database; whoever does it in a client's call selects the old one again.
+    pub fn select(self, db: i32) {
+        // SAFETY: the context is live; an unknown number is refused and changes nothing.
+        unsafe { api!(RedisModule_SelectDb)(self.0, db) };
+    }
+
+    /// The id of the calling connection.
+    pub fn client_id(self) -> u64 {
+        // SAFETY: the context is live.
+        unsafe { api!(RedisModule_GetClientId)(self.0) }
+    }
+
+    /// Sends a keyspace event about a key of the selected database.
+    pub fn notify(self, class: i32, event: &CStr, key: Str<'_>) {
+        // SAFETY: the context, the name and the key live through the call; the key is not kept.
+        unsafe {
+            api!(RedisModule_NotifyKeyspaceEvent)(self.0, class, event.as_ptr(), key.as_ptr())
+        };
+    }
+
+    /// Publishes a message on a channel and passes it to the replicas, as `PUBLISH` does; in a
+    /// cluster on the shard channel of the same name too, as `SPUBLISH` does.
+    pub fn publish(self, channel: Str<'_>, message: Str<'_>, cluster: bool) {
+        // SAFETY: context and strings live through the calls. The "Ass" arguments are two strings;
+        // "A" leaves the AOF out. A cluster node must not replicate it: each replica would send it
+        // to the whole bus again.
+        unsafe {
+            api!(RedisModule_PublishMessage)(self.0, channel.as_ptr(), message.as_ptr());
+            if cluster {
+                api!(RedisModule_PublishMessageShard)(self.0, channel.as_ptr(), message.as_ptr());
+            } else {
+                api!(RedisModule_Replicate)(
+                    self.0,
+                    c"PUBLISH".as_ptr(),
+                    c"Ass".as_ptr(),
+                    channel.as_ptr(),
+                    message.as_ptr(),
+                );
+            }
+        }
+    }
+
+    /// Asks the server whether it would run a write command on this key now; `NOREPLICAS`,
+    /// `MISCONF`, a moved slot and a cluster that is down say no. The probe, an `HDEL` of the empty
+    /// field, changes nothing: no lock has an empty owner.
+    pub fn probe_write(self, key: Str<'_>) -> bool {
+        // SAFETY: "S" checks as for scripts, "E" gives refusals as error replies, "sc" takes one
+        // string and one C string. The reply is ours to free.
+        unsafe {
+            let reply = api!(RedisModule_Call)(
+                self.0,
+                c"HDEL".as_ptr(),
+                c"SEsc".as_ptr(),
+                key.as_ptr(),
+                c"".as_ptr(),
+            );
+            if reply.is_null() {
+                return false;
+            }
+            let kind = api!(RedisModule_CallReplyType)(reply);
+            api!(RedisModule_FreeCallReply)(reply);
+            kind as isize == raw::REDISMODULE_REPLY_INTEGER
+        }
+    }
+
+    /// Address and name of a connection, while it lives.
+    pub fn client_info(self, id: u64) -> Option<(String, Option<OwnedStr>)> {
+        // SAFETY: all-zero is a valid value of this plain C struct.
+        let mut info: raw::RedisModuleClientInfo = unsafe { std::mem::zeroed() };
+        info.version = 1;
+        // SAFETY: the struct has the version it states; `addr` is NUL-terminated when the call
+        // succeeds; the name's reference is ours.
+        unsafe {
+            if api!(RedisModule_GetClientInfoById)((&raw mut info).cast(), id)
+                != raw::REDISMODULE_OK as i32
+            {
+                return None;
+            }
+            let addr = CStr::from_ptr(info.addr.as_ptr()).to_string_lossy();
+            let name = raw::RedisModule_GetClientNameById
+                .and_then(|get| OwnedStr::from_raw(get(self.0, id)));
+            Some((format!("{addr}:{}", info.port), name))
+        }
+    }
+
+    /// An integer.
+    pub fn reply_integer(self, value: i64) {
+        // SAFETY: the context is live. (So for each reply below.)
+        unsafe { api!(RedisModule_ReplyWithLongLong)(self.0, value) };
+    }
+
+    /// Nil: `$-1`, or `_` in RESP3.
+    pub fn reply_nil(self) {
+        // SAFETY: as above.
+        unsafe { api!(RedisModule_ReplyWithNull)(self.0) };
+    }
+
+    /// An integer, or nil.
+    pub fn reply_maybe(self, value: Option<i64>) {
+        match value {
+            Some(value) => self.reply_integer(value),
+            None => self.reply_nil(),
+        }
+    }
+
+    /// A bulk string.
+    pub fn reply_bytes(self, bytes: &[u8]) {
+        // SAFETY: as above; the bytes are copied.
+        unsafe {
+            api!(RedisModule_ReplyWithStringBuffer)(self.0, bytes.as_ptr().cast(), bytes.len())
+        };
+    }
+
+    /// The head of an array of so many elements.
+    pub fn reply_array(self, len: usize) {
+        // SAFETY: as above.
+        unsafe { api!(RedisModule_ReplyWithArray)(self.0, len as _) };
+    }
+
+    /// The head of a map of so many pairs; RESP2 clients get a flat array.
+    pub fn reply_map(self, pairs: usize) {
+        // SAFETY: as above.
+        unsafe { api!(RedisModule_ReplyWithMap)(self.0, pairs as _) };
+    }
+
+    /// An error. Its texts are constants of this module.
+    pub fn reply_error(self, error: &LockError) {
+        let text = std::ffi::CString::new(error.to_string()).unwrap_or_default();
+        self.reply_error_text(&text);
+    }
+
+    /// An error with this text.
+    pub fn reply_error_text(self, text: &CStr) {
+        // SAFETY: as above; the text is copied.
+        unsafe { api!(RedisModule_ReplyWithError)(self.0, text.as_ptr()) };
+    }
+}

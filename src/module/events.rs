@@ -1,0 +1,194 @@
+//! News from the server: keys that went away or changed, databases flushed or swapped, data loaded,
+//! roles changed.
+//!
+//! A callback here never writes and never opens a key: it runs in the middle of somebody else's
+//! command, and a write would reach the AOF before the change that caused it. It only marks keys; the
+//! alarm judges them at the end of the turn.
+
+use std::ffi::{c_char, c_int, c_void, CStr};
+
+use redis_module::raw;
+
+use super::alarm;
+use super::api::api;
+use super::ctx::Ctx;
+use super::guard;
+use super::log;
+use super::shell;
+use super::strings::Str;
+use crate::lock::{Event, KeyRef};
+
+/// Everything that may put something else in the place of a lock, or end or prolong it.
+const CHANGES: c_int = raw::REDISMODULE_NOTIFY_GENERIC
+    | raw::REDISMODULE_NOTIFY_HASH
+    | raw::REDISMODULE_NOTIFY_STRING
+    | raw::REDISMODULE_NOTIFY_LIST
+    | raw::REDISMODULE_NOTIFY_SET
+    | raw::REDISMODULE_NOTIFY_ZSET
+    | raw::REDISMODULE_NOTIFY_STREAM;
+
+/// Subscribes at load to what costs other commands nothing.
+pub fn subscribe(ctx: Ctx) -> Option<()> {
+    subscribe_keys(ctx, raw::REDISMODULE_NOTIFY_EXPIRED, on_expired)?;
+    subscribe_keys(ctx, raw::REDISMODULE_NOTIFY_EVICTED, on_evicted)?;
+    for id in [
+        raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED,
+        raw::REDISMODULE_EVENT_FLUSHDB,
+        raw::REDISMODULE_EVENT_LOADING,
+        raw::REDISMODULE_EVENT_SWAPDB,
+        raw::REDISMODULE_EVENT_CRON_LOOP,
+        raw::REDISMODULE_EVENT_CONFIG,
+    ] {
+        let event = raw::RedisModuleEvent { id, dataver: 1 };
+        // SAFETY: the context is OnLoad's; the callback has the type that the server expects.
+        let status = unsafe {
+            api!(RedisModule_SubscribeToServerEvent)(ctx.as_ptr(), event, Some(on_server_event))
+        };
+        (status == raw::REDISMODULE_OK as c_int).then_some(())?;
+    }
+    Some(())
+}
+
+/// Subscribes, once, to the key events that waiters depend on. They cost every writing command of
+/// every client a little, so nobody pays before the first request is parked.
+pub fn watch(ctx: Ctx) {
+    if !shell::with(|shell| std::mem::replace(&mut shell.watching, true))
+        && subscribe_keys(ctx, CHANGES, on_changed).is_none()
+    {
+        log::warning(
+            "key events cannot be subscribed to: waiters will not notice a lock deleted by others",
+        );
+    }
+}
+
+type KeyCallback = unsafe extern "C" fn(
+    *mut raw::RedisModuleCtx,
+    c_int,
+    *const c_char,
+    *mut raw::RedisModuleString,
+) -> c_int;
+
+fn subscribe_keys(ctx: Ctx, types: c_int, callback: KeyCallback) -> Option<()> {
+    // SAFETY: the context is live and belongs to this module.
+    let status =
+        unsafe { api!(RedisModule_SubscribeToKeyspaceEvents)(ctx.as_ptr(), types, Some(callback)) };
+    (status == raw::REDISMODULE_OK as c_int).then_some(())
+}
+
+unsafe extern "C" fn on_expired(
+    ctx: *mut raw::RedisModuleCtx,
+    _types: c_int,
+    _event: *const c_char,
+    key: *mut raw::RedisModuleString,
+) -> c_int {
+    guard::entry("expired", || {
+        // SAFETY: the server's context and key for this callback.
+        let (ctx, key) = unsafe { (Ctx::new(ctx), Str::new(key)) };
+        if shell::with(|shell| shell.locks.expired(id(ctx, key))) {
+            ctx.notify(raw::REDISMODULE_NOTIFY_MODULE, Event::Expire.name(), key);
+        }
+        alarm::rearm(ctx);
+    });
+    raw::REDISMODULE_OK as c_int
+}
+
+unsafe extern "C" fn on_evicted(
+    ctx: *mut raw::RedisModuleCtx,
+    _types: c_int,
+    _event: *const c_char,
+    key: *mut raw::RedisModuleString,
+) -> c_int {
+    guard::entry("evicted", || {
+        // SAFETY: the server's context and key for this callback.
+        let (ctx, key) = unsafe { (Ctx::new(ctx), Str::new(key)) };
+        lose(ctx, key);
+        // The horizon may have been the victim: it is looked at again before the next token.
+        shell::with(|shell| shell.locks.tokens.forget());
+        alarm::rearm(ctx);
+    });
+    raw::REDISMODULE_OK as c_int
+}
+
+unsafe extern "C" fn on_changed(
+    ctx: *mut raw::RedisModuleCtx,
+    _types: c_int,
+    event: *const c_char,
+    key: *mut raw::RedisModuleString,
+) -> c_int {
+    guard::entry("changed", || {
+        if shell::with(|shell| shell.locks.is_idle()) {
+            return;
+        }
+        // SAFETY: the server's context, key and NUL-terminated event name for this callback.
+        let (ctx, key, event) = unsafe { (Ctx::new(ctx), Str::new(key), CStr::from_ptr(event)) };
+        if matches!(event.to_bytes(), b"del" | b"rename_from" | b"move_from") {
+            lose(ctx, key);
+        } else {
+            shell::with(|shell| shell.locks.waiters.touch(id(ctx, key)));
+        }
+        alarm::rearm(ctx);
+    });
+    raw::REDISMODULE_OK as c_int
+}
+
+fn lose(ctx: Ctx, key: Str<'_>) {
+    if shell::with(|shell| shell.locks.lost(id(ctx, key))) {
+        ctx.notify(raw::REDISMODULE_NOTIFY_MODULE, Event::Lost.name(), key);
+    }
+}
+
+fn id<'a>(ctx: Ctx, key: Str<'a>) -> KeyRef<'a> {
+    KeyRef {
+        db: ctx.db(),
+        name: key.bytes(),
+    }
+}
+
+unsafe extern "C" fn on_server_event(
+    ctx: *mut raw::RedisModuleCtx,
+    event: raw::RedisModuleEvent,
+    subevent: u64,
+    data: *mut c_void,
+) {
+    guard::entry("server-event", || {
+        // SAFETY: the server's context for this callback.
+        let ctx = unsafe { Ctx::new(ctx) };
+        match event.id {
+            raw::REDISMODULE_EVENT_CRON_LOOP => return alarm::check(ctx),
+            raw::REDISMODULE_EVENT_CONFIG => return warn_of_eviction(ctx),
+            raw::REDISMODULE_EVENT_FLUSHDB if subevent == raw::REDISMODULE_SUBEVENT_FLUSHDB_END => {
+                // SAFETY: for this event the data is a flush info, live through the callback.
+                let db = unsafe { (*data.cast::<raw::RedisModuleFlushInfo>()).dbnum };
+                shell::with(|shell| shell.locks.flushed((db >= 0).then_some(db)));
+            }
+            raw::REDISMODULE_EVENT_SWAPDB => {
+                // SAFETY: for this event the data is a swap info, live through the callback.
+                let info = unsafe { &*data.cast::<raw::RedisModuleSwapDbInfo>() };
+                let (first, second) = (info.dbnum_first, info.dbnum_second);
+                shell::with(|shell| shell.locks.swapped(first, second));
+            }
+            raw::REDISMODULE_EVENT_LOADING
+                if subevent >= raw::REDISMODULE_SUBEVENT_LOADING_ENDED =>
+            {
+                shell::with(|shell| shell.locks.reloaded());
+            }
+            raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED => {
+                shell::with(|shell| shell.locks.reloaded());
+            }
+            _ => return,
+        }
+        alarm::rearm(ctx);
+    });
+}
+
+/// Says so in the log when `maxmemory` may delete locks under their holders.
+pub fn warn_of_eviction(ctx: Ctx) {
+    let risky = ctx.may_evict();
+    let news = shell::with(|shell| std::mem::replace(&mut shell.eviction_risk, risky) != risky);
+    if news && risky {
+        log::warning(
+            "maxmemory is set with a policy that may evict locks, and an evicted lock has two holders: \
+             use 'maxmemory-policy noeviction' on a server that keeps locks",
+        );
+    }
+}

@@ -1,0 +1,148 @@
+//! The two small keys that fencing tokens lean on.
+//!
+//! The *horizon* (`redis_lock:horizon`, in a cluster one per slot in use) makes tokens survive
+//! restarts: see `lock::token`. Redisson's *counter* (`redisson_lock_token:{name}`) belongs to its
+//! `RFencedLock`; where it exists, our tokens rise above it and are written back to it.
+
+use std::ffi::{c_int, CString};
+
+use redis_module::raw;
+
+use super::api::api;
+use super::ctx::Ctx;
+use super::key::LockKey;
+use super::shell;
+use super::strings::{OwnedStr, Str};
+use crate::lock::{parse_decimal, prefixed, slot_of, Domain, KeyState, Token, View};
+
+const HORIZON: &str = "redis_lock:horizon";
+const COUNTER: &str = "redisson_lock_token";
+const DB_OF_HORIZON: i32 = 0;
+
+/// The view for a decision that cannot mint a token.
+pub fn plain_view<'a>(key: &LockKey<'a>, state: KeyState) -> View<'a> {
+    View {
+        key: key.id(),
+        state,
+        counter: None,
+        domain: 0,
+        may_grant: true,
+    }
+}
+
+/// The view for a decision that may mint a token: what the two keys hold is read first.
+pub fn minting_view<'a>(key: &LockKey<'a>, state: KeyState) -> View<'a> {
+    let mut view = plain_view(key, state);
+    let ctx = key.ctx();
+    let counter = counter_name(key.name().bytes());
+    view.counter = counter.and_then(|name| read_number(ctx, name.as_str()));
+    if shell::is_cluster() {
+        view.domain = slot_of(key.name().bytes());
+        let name = horizon_name(view.domain);
+        let stored = read_number(ctx, name.as_str()).unwrap_or(0);
+        let now_us = u64::try_from(ctx.now().wall_ms)
+            .unwrap_or(0)
+            .saturating_mul(1_000);
+        let must_write = shell::with(|shell| {
+            shell.locks.tokens.learn(view.domain, stored);
+            shell.locks.tokens.wants_horizon(view.domain, now_us)
+        });
+        // A slot that is on its way to another node takes no new key: no horizon, no grant.
+        view.may_grant = !must_write || ctx.probe_write(name.as_str());
+    } else if !shell::with(|shell| shell.locks.tokens.knows(0)) {
+        let stored = in_horizon_db(ctx, || read_number(ctx, horizon_name(0).as_str()));
+        shell::with(|shell| shell.locks.tokens.learn(0, stored.unwrap_or(0)));
+    }
+    view
+}
+
+/// The view for a decision that may hand the lock on: tokens matter if somebody waits.
+pub fn handing_view<'a>(key: &LockKey<'a>, state: KeyState) -> View<'a> {
+    if shell::with(|shell| shell.locks.queue(key.id()).is_some()) {
+        minting_view(key, state)
+    } else {
+        plain_view(key, state)
+    }
+}
+
+/// Stores the horizon of a domain.
+pub fn write_horizon(ctx: Ctx, domain: Domain, horizon: u64) {
+    in_horizon_db(ctx, || {
+        write_number(ctx, horizon_name(domain).as_str(), horizon)
+    });
+}
+
+/// Writes the token back to Redisson's counter.
+pub fn write_counter(key: &LockKey<'_>, token: Token) {
+    if let Some(name) = counter_name(key.name().bytes()) {
+        write_number(key.ctx(), name.as_str(), token.get());
+    }
+}
+
+/// A lock's name with braces but no hash tag has its counter in another slot: then it is left alone.
+fn counter_name(lock: &[u8]) -> Option<OwnedStr> {
+    let name = prefixed(COUNTER, lock);
+    let reachable = !shell::is_cluster() || slot_of(&name) == slot_of(lock);
+    reachable.then(|| OwnedStr::new(&name))
+}
+
+fn horizon_name(domain: Domain) -> OwnedStr {
+    match shell::slot_tag(domain) {
+        Some(tag) => OwnedStr::new(format!("{HORIZON}:{{{tag}}}").as_bytes()),
+        None => OwnedStr::new(HORIZON.as_bytes()),
+    }
+}
+
+fn in_horizon_db<T>(ctx: Ctx, body: impl FnOnce() -> T) -> T {
+    let db = ctx.db();
+    if db == DB_OF_HORIZON {
+        return body();
+    }
+    ctx.select(DB_OF_HORIZON);
+    let result = body();
+    ctx.select(db);
+    result
+}
+
+/// The number that a string key holds. Opened to write, because that counts no key-space miss.
+fn read_number(ctx: Ctx, name: Str<'_>) -> Option<u64> {
+    let mode = (raw::REDISMODULE_READ | raw::REDISMODULE_WRITE) as c_int;
+    // SAFETY: context and name are live; the handle is closed before the end; the bytes that
+    // StringDMA points to are only read, before anything can change the key.
+    unsafe {
+        let key = api!(RedisModule_OpenKey)(ctx.as_ptr(), name.as_ptr(), mode);
+        if key.is_null() {
+            return None;
+        }
+        let number = if api!(RedisModule_KeyType)(key) as isize == raw::REDISMODULE_KEYTYPE_STRING {
+            let mut len = 0;
+            let data = api!(RedisModule_StringDMA)(key, &mut len, raw::REDISMODULE_READ as c_int);
+            parse_decimal(std::slice::from_raw_parts(data.cast(), len))
+        } else {
+            None
+        };
+        api!(RedisModule_CloseKey)(key);
+        number
+    }
+}
+
+fn write_number(ctx: Ctx, name: Str<'_>, number: u64) {
+    let text = CString::new(number.to_string()).unwrap_or_default();
+    let value = OwnedStr::new(text.as_bytes());
+    let mode = (raw::REDISMODULE_READ | raw::REDISMODULE_WRITE) as c_int;
+    // SAFETY: context and strings are live; the handle is closed before the end; StringSet keeps a
+    // reference of its own; "sc" takes a string and a C string.
+    unsafe {
+        let key = api!(RedisModule_OpenKey)(ctx.as_ptr(), name.as_ptr(), mode);
+        api!(RedisModule_StringSet)(key, value.as_str().as_ptr());
+        api!(RedisModule_CloseKey)(key);
+        api!(RedisModule_SignalModifiedKey)(ctx.as_ptr(), name.as_ptr());
+        api!(RedisModule_Replicate)(
+            ctx.as_ptr(),
+            c"SET".as_ptr(),
+            c"sc".as_ptr(),
+            name.as_ptr(),
+            text.as_ptr(),
+        );
+    }
+}

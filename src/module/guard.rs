@@ -1,0 +1,88 @@
+//! No panic crosses into C: there it would end the server.
+//!
+//! Every function that the server calls runs its body through [`entry`]. A panic there is a bug of
+//! this module: it is counted, logged with its place in the source, and the caller gets `None`.
+
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::log;
+
+static PANICS: AtomicU64 = AtomicU64::new(0);
+
+/// The reply to a client whose request ran into a bug.
+pub const PANIC_REPLY: &std::ffi::CStr =
+    c"ERR internal error in the lock module, see the server's log; the lock itself is unaffected";
+
+/// Panics caught since the module was loaded.
+pub fn panics() -> u64 {
+    PANICS.load(Ordering::Relaxed)
+}
+
+/// Runs the body of an entry from C.
+pub fn entry<T>(name: &'static str, body: impl FnOnce() -> T) -> Option<T> {
+    // What a panic may leave half-done is in the core's tables, and `shell::recover` has every
+    // queue judged afresh from the keys, so nothing is trusted that was being changed.
+    let result = catch_unwind(AssertUnwindSafe(|| {
+        fault::trip(name);
+        body()
+    }));
+    match result {
+        Ok(value) => Some(value),
+        Err(_) => {
+            PANICS.fetch_add(1, Ordering::Relaxed);
+            log::warning(&format!(
+                "a bug in the lock module was caught in '{name}', see the line before"
+            ));
+            super::shell::recover();
+            None
+        }
+    }
+}
+
+/// Sends the text of a panic to the server's log instead of its standard error.
+pub fn install_hook() {
+    std::panic::set_hook(Box::new(|info| {
+        let place = info
+            .location()
+            .map_or_else(String::new, ToString::to_string);
+        log::warning(&format!("panic at {place}"));
+    }));
+}
+
+/// Gives the default hook back; this one's code goes away with the module.
+pub fn remove_hook() {
+    drop(std::panic::take_hook());
+}
+
+/// Panics on request, for the tests of this very file.
+#[cfg(feature = "fault-injection")]
+pub mod fault {
+    use std::sync::Mutex;
+
+    static ARMED: Mutex<Option<Vec<u8>>> = Mutex::new(None);
+
+    /// The next entry of this name panics, once.
+    pub fn arm(name: &[u8]) {
+        if let Ok(mut armed) = ARMED.lock() {
+            *armed = Some(name.to_vec());
+        }
+    }
+
+    pub(super) fn trip(name: &str) {
+        let hit = ARMED.lock().is_ok_and(|mut armed| {
+            let hit = armed.as_deref() == Some(name.as_bytes());
+            if hit {
+                *armed = None;
+            }
+            hit
+        });
+        assert!(!hit, "injected fault");
+    }
+}
+
+#[cfg(not(feature = "fault-injection"))]
+mod fault {
+    #[inline(always)]
+    pub(super) fn trip(_: &str) {}
+}

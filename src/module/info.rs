@@ -1,0 +1,44 @@
+//! The section `INFO lock`: gauges of this moment and the counters of `lock::stats`.
+
+use std::ffi::{c_int, CStr};
+
+use redis_module::raw;
+
+use super::api::api;
+use super::ctx::Ctx;
+use super::guard;
+use super::shell;
+
+/// Registers the section.
+pub fn register(ctx: Ctx) -> Option<()> {
+    // SAFETY: the context is OnLoad's.
+    let status = unsafe { api!(RedisModule_RegisterInfoFunc)(ctx.as_ptr(), Some(on_info)) };
+    (status == raw::REDISMODULE_OK as c_int).then_some(())
+}
+
+unsafe extern "C" fn on_info(info: *mut raw::RedisModuleInfoCtx, for_crash_report: c_int) {
+    if for_crash_report != 0 {
+        return;
+    }
+    guard::entry("info", || {
+        let (gauges, counters) = shell::with(|shell| {
+            let waiters = &shell.locks.waiters;
+            let gauges: [(&CStr, u64); 6] = [
+                (c"waiters", waiters.live() as u64),
+                (c"keys_waited", waiters.keys_waited() as u64),
+                (c"places_kept", waiters.kept_places() as u64),
+                (c"grants_tracked", shell.locks.tracked_len() as u64),
+                (c"eviction_risk", u64::from(shell.eviction_risk)),
+                (c"panics", guard::panics()),
+            ];
+            (gauges, shell.locks.stats.clone())
+        });
+        // SAFETY: the server's info context for this callback; names are constants.
+        unsafe {
+            api!(RedisModule_InfoAddSection)(info, c"".as_ptr());
+            for (name, value) in gauges.into_iter().chain(counters.fields()) {
+                api!(RedisModule_InfoAddFieldULongLong)(info, name.as_ptr(), value);
+            }
+        }
+    });
+}

@@ -1,0 +1,117 @@
+//! `MODULE LOAD` and `MODULE UNLOAD`.
+
+use std::ffi::{c_int, CStr};
+
+use redis_module::raw;
+
+use super::alarm;
+use super::api::{self, api, has};
+use super::ctx::Ctx;
+use super::{events, guard, info, log, register, settings, shell};
+
+const NAME: &CStr = c"lock";
+
+/// The module's version as the server wants it: one number.
+const VERSION: c_int = 100;
+
+/// Major versions of the oldest servers that are known to be sound.
+const OLDEST_REDIS: i32 = 7;
+const OLDEST_VALKEY: i32 = 8;
+
+/// The server loads the module.
+///
+/// # Safety
+/// Called by the server only, once, on its main thread.
+#[no_mangle]
+pub unsafe extern "C" fn RedisModule_OnLoad(
+    raw_ctx: *mut raw::RedisModuleCtx,
+    _argv: *mut *mut raw::RedisModuleString,
+    argc: c_int,
+) -> c_int {
+    // Nothing may allocate before this line: the allocator is the server's.
+    // SAFETY: the context is the server's; the name is a constant.
+    let status = unsafe {
+        raw::Export_RedisModule_Init(
+            raw_ctx,
+            NAME.as_ptr(),
+            VERSION,
+            raw::REDISMODULE_APIVER_1 as c_int,
+        )
+    };
+    if status != raw::REDISMODULE_OK as c_int || !has_allocator() {
+        return raw::REDISMODULE_ERR as c_int;
+    }
+    guard::install_hook();
+    // SAFETY: the server's context for this callback.
+    let ctx = unsafe { Ctx::new(raw_ctx) };
+    match guard::entry("load", || load(ctx, argc)) {
+        Some(Ok(())) => raw::REDISMODULE_OK as c_int,
+        failed => {
+            if let Some(Err(reason)) = failed {
+                log::warning(&format!("not loaded: {reason}"));
+            }
+            guard::remove_hook();
+            raw::REDISMODULE_ERR as c_int
+        }
+    }
+}
+
+/// The server unloads the module. It refuses by itself while clients are parked or a timer is armed.
+///
+/// # Safety
+/// Called by the server only, on its main thread.
+#[no_mangle]
+pub unsafe extern "C" fn RedisModule_OnUnload(raw_ctx: *mut raw::RedisModuleCtx) -> c_int {
+    guard::entry("unload", || {
+        // SAFETY: the server's context for this callback.
+        alarm::stop(unsafe { Ctx::new(raw_ctx) });
+        shell::stop();
+    });
+    guard::remove_hook();
+    raw::REDISMODULE_OK as c_int
+}
+
+fn has_allocator() -> bool {
+    has!(RedisModule_Alloc) && has!(RedisModule_Log)
+}
+
+fn load(ctx: Ctx, argc: c_int) -> Result<(), String> {
+    check_server(ctx)?;
+    if argc > 0 {
+        return Err("the module takes no arguments; settings are lock.* in redis.conf".into());
+    }
+    // SAFETY: the context is OnLoad's. Without this option every opened key would count as changed.
+    unsafe {
+        api!(RedisModule_SetModuleOptions)(
+            ctx.as_ptr(),
+            raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED as c_int,
+        );
+    }
+    let own_category = register::add_category(ctx);
+    crate::commands::register_all(ctx, own_category).ok_or("a command could not be registered")?;
+    settings::register(ctx);
+    // SAFETY: the context is OnLoad's and all settings are registered.
+    unsafe { api!(RedisModule_LoadConfigs)(ctx.as_ptr()) };
+    info::register(ctx).ok_or("the INFO section could not be registered")?;
+    shell::start(ctx);
+    events::subscribe(ctx).ok_or("the server's events could not be subscribed to")?;
+    if !own_category {
+        log::notice("this server cannot add the ACL category @lock; grant +lock.acquire and so on");
+    }
+    events::warn_of_eviction(ctx);
+    Ok(())
+}
+
+fn check_server(ctx: Ctx) -> Result<(), String> {
+    const TOO_OLD: &str = "this module needs Redis 7.0 or Valkey 8.0 at least";
+    // SAFETY: a pointer written at load; the function takes no arguments.
+    let version = unsafe { raw::RedisModule_GetServerVersion.map(|get| get()) }.unwrap_or(0);
+    let major = (version >> 16) & 0xff;
+    if major < OLDEST_REDIS || (ctx.is_valkey() && major < OLDEST_VALKEY) {
+        return Err(TOO_OLD.into());
+    }
+    match api::first_missing() {
+        Some(name) => Err(format!("{TOO_OLD}; this server lacks {name}")),
+        None => Ok(()),
+    }
+}

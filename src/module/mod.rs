@@ -1,0 +1,32 @@
+//! The shell: the only home of `unsafe` and of the server's own types.
+//!
+//! Commands come in through [`register`], time through [`alarm`], news about keys and roles through
+//! [`events`], and dead connections through [`parked`]. Each of these entries catches panics
+//! ([`guard`]), reads what the key holds ([`key`]), asks the core ([`shell`]), and carries out the
+//! effects. No call into the server is made while the core is borrowed: the server may call back.
+//!
+//! Everything runs on the server's main thread.
+
+pub mod acl;
+pub mod alarm;
+mod api;
+pub mod ctx;
+mod events;
+pub mod fence;
+mod guard;
+mod info;
+pub mod key;
+mod load;
+mod log;
+pub mod parked;
+pub mod register;
+pub mod settings;
+pub mod shell;
+pub mod strings;
+
+#[cfg(feature = "fault-injection")]
+pub use guard::fault::arm as arm_fault;
+
+#[cfg(not(test))]
+#[global_allocator]
+static ALLOCATOR: redis_module::alloc::RedisAlloc = redis_module::alloc::RedisAlloc;

@@ -1,0 +1,183 @@
+//! A parked client: blocked on the lock's key, answered from its timeout callback.
+//!
+//! This form passed every same-turn hazard on nine server versions where others lost a reply,
+//! answered twice, or ended the server. The client is blocked *on the key* (so that a cluster
+//! redirects it when the slot moves) and without a native timeout. An answer is only noted at first;
+//! the alarm unblocks the client at the end of the turn, which makes the server call the timeout
+//! callback, and that writes the reply. Until then a disconnect (connection closed, `CLIENT KILL`,
+//! `CLIENT UNBLOCK ... ERROR`, demotion) is reported by the disconnect callback, and a grant on its
+//! way is undone. Once the timeout callback has run, the grant is delivered.
+//!
+//! The server frees its handle by itself in every one of these ends; ours is forgotten first, so it
+//! is never used again.
+
+use std::ffi::{c_int, c_void};
+
+use redis_module::raw;
+
+use super::alarm;
+use super::api::api;
+use super::ctx::Ctx;
+use super::guard;
+use super::key::LockKey;
+use super::shell;
+use crate::commands::reply_with_holder;
+use crate::lock::{Outcome, WaiterId};
+
+/// What the shell knows of a parked request.
+pub struct Parked {
+    handle: *mut raw::RedisModuleBlockedClient,
+    with_holder: bool,
+    outcome: Option<Outcome>,
+}
+
+impl Parked {
+    /// Blocks the calling client under this name.
+    pub fn park(key: &LockKey<'_>, id: WaiterId, with_holder: bool) {
+        super::events::watch(key.ctx());
+        let mut keys = [key.name().as_ptr()];
+        // SAFETY: the caller has checked that this context may block; one live key; no native
+        // timeout (it aborts some versions when it meets an unblock in the same turn). The private
+        // data is a number that is never dereferenced.
+        let handle = unsafe {
+            let handle = api!(RedisModule_BlockClientOnKeys)(
+                key.ctx().as_ptr(),
+                Some(on_key_ready),
+                Some(on_answer),
+                None,
+                0,
+                keys.as_mut_ptr(),
+                1,
+                id.0 as *mut c_void,
+            );
+            api!(RedisModule_SetDisconnectCallback)(handle, Some(on_disconnect));
+            handle
+        };
+        let parked = Parked {
+            handle,
+            with_holder,
+            outcome: None,
+        };
+        shell::with(|shell| shell.parked.insert(id, parked));
+    }
+
+    /// Notes the answer; the alarm delivers it at the end of the turn.
+    pub fn answer(id: WaiterId, outcome: Outcome) {
+        shell::with(|shell| {
+            if let Some(parked) = shell.parked.get_mut(&id) {
+                parked.outcome = Some(outcome);
+                shell.answered.push(id);
+            }
+        });
+    }
+
+    /// Unblocks everyone whose answer is known.
+    pub fn deliver_all() {
+        for id in shell::with(|shell| std::mem::take(&mut shell.answered)) {
+            let Some(handle) =
+                shell::with(|shell| shell.parked.get(&id).map(|parked| parked.handle))
+            else {
+                continue;
+            };
+            // SAFETY: the handle is live: entries leave `parked` in `on_answer` and
+            // `on_disconnect`, one of which runs before the server frees it. Each id is in
+            // `answered` once, so it is not unblocked twice.
+            unsafe { api!(RedisModule_UnblockClient)(handle, std::ptr::null_mut()) };
+        }
+    }
+}
+
+/// The server asks whether a key that became ready serves the client: never. But something other
+/// than a lock stands there now.
+unsafe extern "C" fn on_key_ready(
+    ctx: *mut raw::RedisModuleCtx,
+    _argv: *mut *mut raw::RedisModuleString,
+    _argc: c_int,
+) -> c_int {
+    guard::entry("key-ready", || {
+        // SAFETY: the server's context for this callback.
+        let (ctx, id) = unsafe { (Ctx::new(ctx), waiter_of(ctx)) };
+        shell::with(|shell| shell.locks.waiters.touch_waiter(id));
+        alarm::rearm(ctx);
+    });
+    raw::REDISMODULE_ERR as c_int
+}
+
+/// Unblocked by us, or by `CLIENT UNBLOCK ... TIMEOUT`: the one place where a parked client is
+/// answered.
+unsafe extern "C" fn on_answer(
+    raw_ctx: *mut raw::RedisModuleCtx,
+    argv: *mut *mut raw::RedisModuleString,
+    argc: c_int,
+) -> c_int {
+    // SAFETY: the server's context for this callback.
+    let ctx = unsafe { Ctx::new(raw_ctx) };
+    let done = guard::entry("answer", || {
+        // SAFETY: as above.
+        let id = unsafe { waiter_of(raw_ctx) };
+        let now = ctx.now();
+        let parked = shell::with(|shell| {
+            let parked = shell.parked.remove(&id);
+            match parked.as_ref().map(|parked| parked.outcome.is_some()) {
+                Some(true) => shell.locks.delivered(id),
+                Some(false) => shell.locks.unblocked(id, now),
+                None => {}
+            }
+            parked
+        });
+        let (with_holder, outcome) = match parked {
+            Some(parked) => (parked.with_holder, parked.outcome),
+            None => (false, None),
+        };
+        // SAFETY: the server passes the arguments of the command that was parked.
+        let args = unsafe { super::register::arguments(argv, argc) };
+        reply(
+            ctx,
+            args.get(1).copied(),
+            with_holder,
+            outcome.unwrap_or(Outcome::Nil),
+        );
+        alarm::rearm(ctx);
+    });
+    if done.is_none() {
+        ctx.reply_error_text(guard::PANIC_REPLY);
+    }
+    raw::REDISMODULE_OK as c_int
+}
+
+fn reply(ctx: Ctx, key: Option<super::strings::Str<'_>>, with_holder: bool, outcome: Outcome) {
+    let token = match outcome {
+        Outcome::Failed(error) => return ctx.reply_error(&error),
+        Outcome::Granted(token) => Some(token),
+        Outcome::Nil => None,
+    };
+    match key.filter(|_| with_holder) {
+        Some(name) => reply_with_holder(&LockKey::open_read(ctx, name), token),
+        None => ctx.reply_maybe(token.map(|token| token.get() as i64)),
+    }
+}
+
+/// The connection is gone, or the server itself has answered it.
+unsafe extern "C" fn on_disconnect(
+    raw_ctx: *mut raw::RedisModuleCtx,
+    _handle: *mut raw::RedisModuleBlockedClient,
+) {
+    guard::entry("disconnect", || {
+        // SAFETY: the server's context for this callback.
+        let (ctx, id) = unsafe { (Ctx::new(raw_ctx), waiter_of(raw_ctx)) };
+        let now = ctx.now();
+        shell::with(|shell| {
+            if shell.parked.remove(&id).is_some() {
+                shell.locks.gone(id, now);
+            }
+        });
+        alarm::rearm(ctx);
+    });
+}
+
+/// # Safety
+/// `ctx` is the context of a callback of a blocked client.
+unsafe fn waiter_of(ctx: *mut raw::RedisModuleCtx) -> WaiterId {
+    // SAFETY: see above; what `park` stored is a number.
+    WaiterId(unsafe { api!(RedisModule_GetBlockedClientPrivateData)(ctx) } as u64)
+}

@@ -1,0 +1,265 @@
+//! Commands as data: what the server is told about each, and the one entry that all share.
+
+use std::ffi::{c_int, CStr, CString};
+use std::ptr::{null, null_mut};
+
+use redis_module::raw;
+
+use super::api::api;
+use super::ctx::Ctx;
+use super::guard;
+use super::strings::Str;
+use crate::lock::LockError;
+
+/// A command of the module.
+pub trait Command {
+    /// What the server and its users are told.
+    const SPEC: Spec;
+
+    /// Serves one call: replies and answers `Ok`, or has the error replied.
+    fn run(ctx: Ctx, args: &[Str<'_>]) -> Result<(), LockError>;
+}
+
+/// The description of a command, for `COMMAND INFO`, `COMMAND DOCS` and the ACL.
+pub struct Spec {
+    /// Its name, in lower case.
+    pub name: &'static CStr,
+    /// Flags as `RedisModule_CreateCommand` takes them.
+    pub flags: &'static CStr,
+    /// ACL categories, for servers that let a module state them.
+    pub acl: &'static CStr,
+    /// How it uses its one key, the first argument; `None`: it has none.
+    pub key: Option<u32>,
+    /// Number of arguments with the name; negative: at least so many.
+    pub arity: i32,
+    /// One line.
+    pub summary: &'static CStr,
+    /// In big-O notation.
+    pub complexity: &'static CStr,
+    /// Its arguments.
+    pub args: &'static [Arg],
+}
+
+/// One argument of a command.
+pub struct Arg {
+    /// Its name in the documentation.
+    pub name: &'static CStr,
+    /// Its kind.
+    pub kind: Kind,
+    /// The word before the value (or the whole argument, for a bare word).
+    pub token: Option<&'static CStr>,
+    /// Whether it may be left out.
+    pub optional: bool,
+}
+
+/// Kinds of argument.
+pub enum Kind {
+    /// The key of the command.
+    Key,
+    /// Any bytes.
+    String,
+    /// A decimal integer.
+    Integer,
+    /// A bare word.
+    Word,
+    /// One of several.
+    OneOf(&'static [Arg]),
+    /// Several together.
+    Block(&'static [Arg]),
+}
+
+/// Key flags for [`Spec::key`], as the server names them.
+pub mod access {
+    use redis_module::raw;
+
+    /// Read only.
+    pub const READ: u32 = raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS;
+    /// Reads and changes the value.
+    pub const UPDATE: u32 = raw::REDISMODULE_CMD_KEY_RW
+        | raw::REDISMODULE_CMD_KEY_ACCESS
+        | raw::REDISMODULE_CMD_KEY_UPDATE;
+    /// Reads and may delete the value.
+    pub const DELETE: u32 = raw::REDISMODULE_CMD_KEY_RW
+        | raw::REDISMODULE_CMD_KEY_ACCESS
+        | raw::REDISMODULE_CMD_KEY_DELETE;
+}
+
+const ACL_CATEGORY: &CStr = c"lock";
+
+/// Adds the module's own ACL category. False where the server cannot.
+pub fn add_category(ctx: Ctx) -> bool {
+    // SAFETY: the context is OnLoad's; the server copies the name.
+    unsafe {
+        raw::RedisModule_AddACLCategory.is_some_and(|add| {
+            add(ctx.as_ptr(), ACL_CATEGORY.as_ptr()) == raw::REDISMODULE_OK as c_int
+        })
+    }
+}
+
+/// Registers a command with everything the server can be told about it.
+pub fn register<C: Command>(ctx: Ctx, own_category: bool) -> Option<()> {
+    let spec = &C::SPEC;
+    let position = i32::from(spec.key.is_some());
+    // SAFETY: the context is OnLoad's; strings are constants; `entry` has the type of a handler.
+    let command = unsafe {
+        let status = api!(RedisModule_CreateCommand)(
+            ctx.as_ptr(),
+            spec.name.as_ptr(),
+            Some(entry::<C>),
+            spec.flags.as_ptr(),
+            position,
+            position,
+            position,
+        );
+        (status == raw::REDISMODULE_OK as c_int).then_some(())?;
+        api!(RedisModule_GetCommand)(ctx.as_ptr(), spec.name.as_ptr())
+    };
+    describe(command, spec)?;
+    categorize(command, spec, own_category)
+}
+
+fn describe(command: *mut raw::RedisModuleCommand, spec: &Spec) -> Option<()> {
+    let mut lists = Vec::new();
+    let mut keys: Vec<raw::RedisModuleCommandKeySpec> =
+        spec.key.map(key_spec).into_iter().collect();
+    keys.push(zeroed());
+    // SAFETY: reading the address of a constant of the bindings.
+    let mut version = raw::RedisModuleCommandInfoVersion {
+        version: 1,
+        sizeof_historyentry: size_of::<raw::RedisModuleCommandHistoryEntry>(),
+        sizeof_keyspec: size_of::<raw::RedisModuleCommandKeySpec>(),
+        sizeof_arg: size_of::<raw::RedisModuleCommandArg>(),
+    };
+    let info = raw::RedisModuleCommandInfo {
+        version: &raw mut version,
+        summary: spec.summary.as_ptr(),
+        complexity: spec.complexity.as_ptr(),
+        since: SINCE.as_ptr(),
+        history: null_mut(),
+        tips: null(),
+        arity: spec.arity,
+        key_specs: keys.as_mut_ptr(),
+        args: arg_list(spec.args, &mut lists),
+    };
+    // SAFETY: both arrays end with an all-zero element and outlive the call; the server copies all.
+    let status = unsafe { api!(RedisModule_SetCommandInfo)(command, &info) };
+    (status == raw::REDISMODULE_OK as c_int).then_some(())
+}
+
+const SINCE: &CStr = c"0.1.0";
+
+fn categorize(
+    command: *mut raw::RedisModuleCommand,
+    spec: &Spec,
+    own_category: bool,
+) -> Option<()> {
+    // SAFETY: a pointer that is written once, at load.
+    let Some(set) = (unsafe { raw::RedisModule_SetCommandACLCategories }) else {
+        return Some(());
+    };
+    let mut categories = spec.acl.to_bytes().to_vec();
+    if own_category {
+        categories.extend(b" ");
+        categories.extend(ACL_CATEGORY.to_bytes());
+    }
+    let categories = CString::new(categories).ok()?;
+    // SAFETY: the command was just created by this module; the text is only read.
+    let status = unsafe { set(command, categories.as_ptr()) };
+    (status == raw::REDISMODULE_OK as c_int).then_some(())
+}
+
+fn key_spec(flags: u32) -> raw::RedisModuleCommandKeySpec {
+    let mut spec: raw::RedisModuleCommandKeySpec = zeroed();
+    spec.flags = flags.into();
+    spec.begin_search_type = raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INDEX;
+    spec.bs.index.pos = 1;
+    spec.find_keys_type = raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_RANGE;
+    spec.fk.range.keystep = 1;
+    spec
+}
+
+/// Plain C structs of the bindings for which all-zero is valid and ends an array.
+trait Zeroable {}
+impl Zeroable for raw::RedisModuleCommandKeySpec {}
+impl Zeroable for raw::RedisModuleCommandArg {}
+
+fn zeroed<T: Zeroable>() -> T {
+    // SAFETY: see `Zeroable`.
+    unsafe { std::mem::zeroed() }
+}
+
+/// The C form of a list of arguments; `lists` keeps every list alive.
+fn arg_list(
+    args: &'static [Arg],
+    lists: &mut Vec<Vec<raw::RedisModuleCommandArg>>,
+) -> *mut raw::RedisModuleCommandArg {
+    if args.is_empty() {
+        return null_mut();
+    }
+    let mut list: Vec<_> = args.iter().map(|arg| c_arg(arg, lists)).collect();
+    list.push(zeroed());
+    let first = list.as_mut_ptr();
+    lists.push(list);
+    first
+}
+
+fn c_arg(
+    arg: &'static Arg,
+    lists: &mut Vec<Vec<raw::RedisModuleCommandArg>>,
+) -> raw::RedisModuleCommandArg {
+    let mut c: raw::RedisModuleCommandArg = zeroed();
+    c.name = arg.name.as_ptr();
+    c.token = arg.token.map_or(null(), CStr::as_ptr);
+    c.key_spec_index = -1;
+    if arg.optional {
+        c.flags = raw::REDISMODULE_CMD_ARG_OPTIONAL as c_int;
+    }
+    c.type_ = match arg.kind {
+        Kind::Key => {
+            c.key_spec_index = 0;
+            raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY
+        }
+        Kind::String => raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_STRING,
+        Kind::Integer => raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_INTEGER,
+        Kind::Word => raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_PURE_TOKEN,
+        Kind::OneOf(parts) => {
+            c.subargs = arg_list(parts, lists);
+            raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_ONEOF
+        }
+        Kind::Block(parts) => {
+            c.subargs = arg_list(parts, lists);
+            raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_BLOCK
+        }
+    };
+    c
+}
+
+/// The arguments of a call.
+///
+/// # Safety
+/// `argv` and `argc` are what the server passed to the callback now running.
+pub unsafe fn arguments<'a>(argv: *mut *mut raw::RedisModuleString, argc: c_int) -> Vec<Str<'a>> {
+    let argc = usize::try_from(argc).unwrap_or(0);
+    // SAFETY: the server passes `argc` live strings that stay through the callback.
+    unsafe { (0..argc).map(|i| Str::new(*argv.add(i))).collect() }
+}
+
+unsafe extern "C" fn entry<C: Command>(
+    raw_ctx: *mut raw::RedisModuleCtx,
+    argv: *mut *mut raw::RedisModuleString,
+    argc: c_int,
+) -> c_int {
+    // SAFETY: the server's context and arguments for this callback.
+    let ctx = unsafe { Ctx::new(raw_ctx) };
+    let done = guard::entry("command", || {
+        // SAFETY: as above.
+        let args = unsafe { arguments(argv, argc) };
+        if let Err(error) = C::run(ctx, &args) {
+            ctx.reply_error(&error);
+        }
+    });
+    if done.is_none() {
+        ctx.reply_error_text(guard::PANIC_REPLY);
+    }
+    raw::REDISMODULE_OK as c_int
+}

@@ -1,0 +1,133 @@
+//! The one global of the module, and the two steps of every event: decide, then apply.
+//!
+//! The state is borrowed only while the core decides. Effects are carried out after the borrow has
+//! ended, because the server calls back: a key event while a key is opened or deleted, the answer of
+//! a parked client while it is unblocked.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use redis_module::raw;
+
+use super::alarm::Alarm;
+use super::ctx::Ctx;
+use super::fence;
+use super::key::LockKey;
+use super::parked::Parked;
+use super::settings;
+use super::strings::OwnedStr;
+use crate::lock::{prefixed, slot_tags, Effect, Locks, WaiterId};
+
+/// Everything the module keeps between calls.
+pub struct Shell {
+    /// The core.
+    pub locks: Locks,
+    /// Blocked clients, by the core's name for their request.
+    pub parked: HashMap<WaiterId, Parked>,
+    /// Parked requests whose answer is known, in the order in which they are to be answered.
+    pub answered: Vec<WaiterId>,
+    /// The one timer.
+    pub alarm: Alarm,
+    /// Whether key events of every type are subscribed to: from the first park on.
+    pub watching: bool,
+    /// Whether `maxmemory` may evict locks.
+    pub eviction_risk: bool,
+    /// In a cluster, a hash tag for each slot.
+    slot_tags: Option<Vec<u32>>,
+}
+
+struct Global(RefCell<Option<Shell>>);
+
+// SAFETY: the module has no threads, and the server calls it on its main thread only; the RefCell
+// is never touched by two threads.
+unsafe impl Sync for Global {}
+
+static SHELL: Global = Global(RefCell::new(None));
+
+/// Starts with nothing in memory; the keys say who holds what.
+pub fn start(ctx: Ctx) {
+    let shell = Shell {
+        locks: Locks::new(settings::limits()),
+        parked: HashMap::new(),
+        answered: Vec::new(),
+        alarm: Alarm::default(),
+        watching: false,
+        eviction_risk: false,
+        slot_tags: ctx.is_cluster().then(slot_tags),
+    };
+    *SHELL.0.borrow_mut() = Some(shell);
+}
+
+/// Gives all memory back.
+pub fn stop() {
+    *SHELL.0.borrow_mut() = None;
+}
+
+/// Borrows the state. No call into the server that could call back is made inside.
+///
+/// # Panics
+/// When the state is borrowed already, or the module is not loaded: bugs, caught by the guard.
+pub fn with<T>(body: impl FnOnce(&mut Shell) -> T) -> T {
+    match SHELL.0.borrow_mut().as_mut() {
+        Some(shell) => body(shell),
+        None => panic!("the module is not loaded"),
+    }
+}
+
+/// Whether this node is part of a cluster.
+pub fn is_cluster() -> bool {
+    with(|shell| shell.slot_tags.is_some())
+}
+
+/// The hash tag of a slot's horizon; `None` outside a cluster.
+pub fn slot_tag(slot: u16) -> Option<u32> {
+    with(|shell| shell.slot_tags.as_ref()?.get(usize::from(slot)).copied())
+}
+
+/// After a panic: whatever was being changed, every waited-for key is judged afresh.
+pub fn recover() {
+    if let Ok(mut shell) = SHELL.0.try_borrow_mut() {
+        if let Some(shell) = shell.as_mut() {
+            shell.locks.waiters.touch_all(None);
+            shell.locks.tokens.forget();
+        }
+    }
+}
+
+/// Lets the core decide, under the settings in force.
+pub fn decide<T>(body: impl FnOnce(&mut Locks, &mut Vec<Effect>) -> T) -> (T, Vec<Effect>) {
+    with(|shell| {
+        shell.locks.limits = settings::limits();
+        shell.locks.waiters.grace = settings::grace();
+        let mut fx = Vec::new();
+        let result = body(&mut shell.locks, &mut fx);
+        (result, fx)
+    })
+}
+
+/// Carries out what the core decided about this key, in order.
+pub fn apply(key: &mut LockKey<'_>, domain: u16, fx: Vec<Effect>) {
+    let ctx = key.ctx();
+    for effect in fx {
+        match effect {
+            Effect::Horizon(horizon) => fence::write_horizon(ctx, domain, horizon),
+            Effect::Counter(token) => fence::write_counter(key, token),
+            Effect::Write(change) => key.write(&change),
+            Effect::Publish => publish_free(key),
+            Effect::Notify(event) => {
+                ctx.notify(raw::REDISMODULE_NOTIFY_MODULE, event.name(), key.name());
+            }
+            Effect::Answer(waiter, outcome) => Parked::answer(waiter, outcome),
+        }
+    }
+}
+
+/// Redisson's waiters listen on the lock's channel for `0`.
+fn publish_free(key: &LockKey<'_>) {
+    if settings::publish() {
+        let channel = OwnedStr::new(&prefixed("redisson_lock__channel", key.name().bytes()));
+        let message = OwnedStr::new(b"0");
+        key.ctx()
+            .publish(channel.as_str(), message.as_str(), is_cluster());
+    }
+}

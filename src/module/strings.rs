@@ -1,0 +1,74 @@
+//! The server's strings: borrowed from the arguments of a command, or owned by us.
+
+use std::marker::PhantomData;
+
+use redis_module::raw;
+
+use super::api::api;
+
+/// A string that somebody else keeps alive for `'a`.
+#[derive(Clone, Copy)]
+pub struct Str<'a> {
+    raw: *mut raw::RedisModuleString,
+    life: PhantomData<&'a ()>,
+}
+
+impl<'a> Str<'a> {
+    /// # Safety
+    /// `raw` is a live server string and stays so for `'a`.
+    pub unsafe fn new(raw: *mut raw::RedisModuleString) -> Str<'a> {
+        Str {
+            raw,
+            life: PhantomData,
+        }
+    }
+
+    /// Its bytes.
+    pub fn bytes(self) -> &'a [u8] {
+        let mut len = 0;
+        // SAFETY: the string is live for 'a (see `new`) and is not changed while shared.
+        unsafe {
+            let data = api!(RedisModule_StringPtrLen)(self.raw, &mut len);
+            std::slice::from_raw_parts(data.cast(), len)
+        }
+    }
+
+    /// The pointer, for calls into the server.
+    pub fn as_ptr(self) -> *mut raw::RedisModuleString {
+        self.raw
+    }
+}
+
+/// A string of our own.
+pub struct OwnedStr(*mut raw::RedisModuleString);
+
+impl OwnedStr {
+    /// Copies these bytes.
+    pub fn new(bytes: &[u8]) -> OwnedStr {
+        // SAFETY: with a NULL context the string is not tied to a call; the bytes are copied.
+        OwnedStr(unsafe {
+            api!(RedisModule_CreateString)(std::ptr::null_mut(), bytes.as_ptr().cast(), bytes.len())
+        })
+    }
+
+    /// Takes over a string that a server call gave us to free; `None` for NULL.
+    ///
+    /// # Safety
+    /// `raw` is NULL or a live string whose reference is ours.
+    pub unsafe fn from_raw(raw: *mut raw::RedisModuleString) -> Option<OwnedStr> {
+        (!raw.is_null()).then_some(OwnedStr(raw))
+    }
+
+    /// The borrowed form.
+    pub fn as_str(&self) -> Str<'_> {
+        // SAFETY: our reference keeps the string alive as long as `self`.
+        unsafe { Str::new(self.0) }
+    }
+}
+
+impl Drop for OwnedStr {
+    fn drop(&mut self) {
+        // SAFETY: the reference is ours and is given up exactly once.
+        unsafe { api!(RedisModule_FreeString)(std::ptr::null_mut(), self.0) };
+    }
+}
