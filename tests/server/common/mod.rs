@@ -1,0 +1,329 @@
+//! A real server for every test: started on a loopback port and in a directory of its own, ended by
+//! its pid, and asked at the end whether its books balance.
+//!
+//! `LOCK_SERVER` names the server binary (default `redis-server`), `LOCK_MODULE` the module (default
+//! the release build). Tests wait for conditions, never for time.
+
+#![allow(
+    dead_code,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing
+)]
+
+mod conn;
+pub mod replica;
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+pub use conn::{Conn, Reply};
+
+/// How long a condition may take to come true on a slow, shared machine.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Waits until the condition holds.
+///
+/// # Panics
+/// When it does not within [`PATIENCE`].
+pub fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < PATIENCE, "waited in vain for: {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// The server binary under test.
+pub fn server_binary() -> String {
+    std::env::var("LOCK_SERVER").unwrap_or_else(|_| "redis-server".into())
+}
+
+/// The module under test.
+pub fn module_path() -> PathBuf {
+    let default = || Path::new(env!("CARGO_MANIFEST_DIR")).join("target/release/libredis_lock.so");
+    std::env::var_os("LOCK_MODULE").map_or_else(default, PathBuf::from)
+}
+
+/// A running server. Dropping it checks the books and ends the process.
+pub struct TestServer {
+    process: Child,
+    /// Its port on 127.0.0.1.
+    pub port: u16,
+    dir: tempfile::TempDir,
+    options: Vec<String>,
+    module: Option<PathBuf>,
+}
+
+impl TestServer {
+    /// A server with the module and without persistence.
+    pub fn start() -> TestServer {
+        TestServer::with(&[])
+    }
+
+    /// A server with the module and more options, e.g. `["--appendonly", "yes"]`.
+    pub fn with(options: &[&str]) -> TestServer {
+        TestServer::launch(options, Some(module_path()))
+    }
+
+    /// A server that does not have the module.
+    pub fn without_module(options: &[&str]) -> TestServer {
+        TestServer::launch(options, None)
+    }
+
+    /// A server with another build of the module.
+    pub fn with_module(module: &Path, options: &[&str]) -> TestServer {
+        TestServer::launch(options, Some(module.to_path_buf()))
+    }
+
+    fn launch(options: &[&str], module: Option<PathBuf>) -> TestServer {
+        let options: Vec<String> = options.iter().map(ToString::to_string).collect();
+        // Another process may take a free port before the server does: then try the next one.
+        for _ in 0..20 {
+            let dir = tempfile::tempdir().expect("a temporary directory");
+            let port = free_port();
+            let process = spawn(port, dir.path(), &options, module.as_deref());
+            let mut server = TestServer {
+                process,
+                port,
+                dir,
+                options: options.clone(),
+                module: module.clone(),
+            };
+            if server.comes_up() {
+                return server;
+            }
+            let log = server.log();
+            let _ = server.process.wait();
+            assert!(
+                log.contains("Address already in use"),
+                "the server did not start:\n{log}"
+            );
+        }
+        panic!("no free port");
+    }
+
+    fn comes_up(&mut self) -> bool {
+        let start = Instant::now();
+        while start.elapsed() < PATIENCE {
+            if self.process.try_wait().expect("a child").is_some() {
+                return false;
+            }
+            if Conn::try_open(self.port).is_some_and(|mut conn| conn.is_ready()) {
+                return true;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        panic!("the server does not answer:\n{}", self.log());
+    }
+
+    /// A connection that speaks RESP2.
+    pub fn conn(&self) -> Conn {
+        Conn::open(self.port)
+    }
+
+    /// A connection that speaks RESP3.
+    pub fn conn3(&self) -> Conn {
+        let mut conn = self.conn();
+        conn.run(["HELLO", "3"]);
+        conn
+    }
+
+    /// The server's log so far.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
+    }
+
+    /// The server's directory.
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// The process id, for signals.
+    pub fn pid(&self) -> i32 {
+        // The matrix runs some servers through a small shell wrapper that execs: same pid.
+        self.process.id() as i32
+    }
+
+    /// Sends a signal to the server.
+    pub fn signal(&self, signal: i32) {
+        // SAFETY: a signal to a child that has not been waited for.
+        assert_eq!(unsafe { libc::kill(self.pid(), signal) }, 0);
+    }
+
+    /// Ends the process at once (SIGKILL) and starts it again on the same port and directory.
+    pub fn crash_and_restart(&mut self) {
+        self.signal(libc::SIGKILL);
+        self.process.wait().expect("a child");
+        self.start_again();
+    }
+
+    /// Ends the process with SHUTDOWN and starts it again on the same port and directory.
+    pub fn restart(&mut self) {
+        self.conn().send(["SHUTDOWN"]);
+        self.process.wait().expect("a child");
+        self.start_again();
+    }
+
+    fn start_again(&mut self) {
+        self.process = spawn(
+            self.port,
+            self.dir.path(),
+            &self.options,
+            self.module.as_deref(),
+        );
+        assert!(
+            self.comes_up(),
+            "the server did not start again:\n{}",
+            self.log()
+        );
+    }
+
+    /// Whether the process is still running.
+    pub fn is_alive(&mut self) -> bool {
+        self.process.try_wait().expect("a child").is_none()
+    }
+
+    /// A counter or gauge of `INFO lock`, by its name without the prefix.
+    pub fn stat(&self, name: &str) -> u64 {
+        let line = format!("lock_{name}:");
+        let info = self.conn().run(["INFO", "lock"]).text();
+        let value = info
+            .lines()
+            .find_map(|l| l.strip_prefix(&line))
+            .map(str::trim);
+        value
+            .and_then(|v| v.parse().ok())
+            .unwrap_or_else(|| panic!("no {line} in:\n{info}"))
+    }
+
+    /// Waits until so many requests are parked on the server.
+    pub fn wait_for_waiters(&self, count: u64) {
+        wait_for(&format!("{count} waiters"), || {
+            self.stat("waiters") == count
+        });
+    }
+
+    /// The version that the server's binary reports, e.g. (7, 0, 15).
+    pub fn version(&self) -> (u32, u32, u32) {
+        let info = self.conn().run(["INFO", "server"]).text();
+        let field = |name: &str| {
+            info.lines()
+                .find_map(|l| l.strip_prefix(name).map(|v| v.trim().to_string()))
+        };
+        let text = field("valkey_version:")
+            .or_else(|| field("redict_version:"))
+            .or_else(|| field("redis_version:"));
+        let parts: Vec<u32> = text
+            .unwrap_or_default()
+            .split('.')
+            .filter_map(|p| p.parse().ok())
+            .collect();
+        (parts[0], parts[1], parts[2])
+    }
+
+    /// Whether the server calls itself Valkey.
+    pub fn is_valkey(&self) -> bool {
+        self.conn()
+            .run(["INFO", "server"])
+            .text()
+            .contains("valkey_version:")
+    }
+
+    /// The two sums that hold at every quiet moment, see `src/lock/stats.rs`.
+    pub fn check_books(&self) {
+        let s = |name: &str| self.stat(name);
+        let ended_waits = s("waits_granted")
+            + s("waits_timed_out")
+            + s("waits_unblocked")
+            + s("waits_disconnected")
+            + s("waits_taken_over")
+            + s("waits_withdrawn")
+            + s("waits_failed");
+        assert_eq!(
+            s("waits_parked"),
+            ended_waits + s("waiters"),
+            "waits do not add up"
+        );
+        let ended_grants = s("grants_released")
+            + s("grants_expired")
+            + s("grants_broken")
+            + s("grants_lost")
+            + s("grants_undone")
+            + s("grants_unwatched");
+        assert_eq!(
+            s("grants"),
+            ended_grants + s("grants_tracked"),
+            "grants do not add up"
+        );
+    }
+
+    fn check_at_end(&mut self) {
+        assert!(self.is_alive(), "the server died:\n{}", self.log());
+        let log = self.log();
+        for sign in ["ASSERTION FAILED", "BUG REPORT", "panic at"] {
+            assert!(
+                !log.contains(sign) || log.contains("injected"),
+                "the log has '{sign}':\n{log}"
+            );
+        }
+        let has_books = self.module.is_some()
+            && Conn::try_open(self.port).is_some_and(|mut conn| conn.is_ready());
+        if has_books {
+            self.check_books();
+        }
+    }
+}
+
+impl Drop for TestServer {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.check_at_end();
+        } else {
+            eprintln!("the server's log:\n{}", self.log());
+        }
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a loopback port");
+    listener.local_addr().expect("an address").port()
+}
+
+fn spawn(port: u16, dir: &Path, options: &[String], module: Option<&Path>) -> Child {
+    let mut command = Command::new(server_binary());
+    command.args([
+        "--port",
+        &port.to_string(),
+        "--bind",
+        "127.0.0.1",
+        "--save",
+        "",
+    ]);
+    command.args([
+        "--enable-module-command",
+        "yes",
+        "--enable-debug-command",
+        "yes",
+    ]);
+    command
+        .arg("--dir")
+        .arg(dir)
+        .arg("--logfile")
+        .arg(dir.join("log"));
+    if let Some(module) = module {
+        command.arg("--loadmodule").arg(module);
+    }
+    command.args(options).current_dir(dir);
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    command
+        .spawn()
+        .unwrap_or_else(|error| panic!("{}: {error}", server_binary()))
+}

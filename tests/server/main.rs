@@ -1,0 +1,20 @@
+//! The module on real servers, one file a concern.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+
+mod acl;
+mod citizenship;
+mod cluster;
+mod commands;
+mod common;
+mod faults;
+mod first_steps;
+mod hazards;
+mod limits;
+mod parked;
+mod persistence;
+mod redisson;
+mod replication;
+mod scale;
+mod tokens;
+mod wakeups;
