@@ -1,11 +1,32 @@
 //! Distributed locks inside Redis and Valkey.
 //!
-//! The house has three floors. [`lock`] is the core: the rules of locking as pure functions, told once
-//! at the top of that module. [`commands`] has one file per command: parse, ask the core, reply.
-//! [`module`] is the shell around both, the only place that talks to the server and the only one with
-//! `unsafe`. Commands may use the core and the shell, the shell may use the core, the core uses
-//! neither; `make lint` sees to it.
+//! The house has three floors:
+//!
+//! * [`lock`] is the core: the rules of locking as pure functions. The story of how a lock works is
+//!   told once, at the top of that module.
+//! * [`commands`] has one file per command: parse, ask the core, reply.
+//! * [`module`] is the shell around both, the only part that talks to the server and the only one
+//!   with `unsafe`.
+//!
+//! Commands use the core and the shell, the shell uses the core, the core uses neither; `make lint`
+//! sees to it. The settings stand in `module/settings.rs`, the counters in `lock/stats.rs`.
 
 pub mod commands;
 pub mod lock;
 pub mod module;
+
+use module::ctx::Ctx;
+use module::register::register;
+
+/// Every command: how each is registered when the module is loaded.
+pub const COMMANDS: &[fn(Ctx, bool) -> Option<()>] = &[
+    register::<commands::acquire::Acquire>,
+    register::<commands::release::Release>,
+    register::<commands::renew::Renew>,
+    register::<commands::brk::Break>,
+    register::<commands::info::Info>,
+    register::<commands::owner::Owner>,
+    register::<commands::help::Help>,
+    #[cfg(feature = "fault-injection")]
+    register::<commands::fault::Fault>,
+];

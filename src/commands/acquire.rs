@@ -1,7 +1,6 @@
 //! `LOCK.ACQUIRE key owner [EX s | PX ms] [BLOCK ms] [ONCE] [WITHHOLDER]`
 
 use super::args::{default_lease, once, option, word, Args, KEY, LEASE, OWNER, SYNTAX};
-use super::reply_with_holder;
 use crate::lock::{self, Answer, LockError, Wait};
 use crate::module::alarm;
 use crate::module::ctx::Ctx;
@@ -9,6 +8,7 @@ use crate::module::fence;
 use crate::module::key::LockKey;
 use crate::module::parked::Parked;
 use crate::module::register::{access, Command, Spec};
+use crate::module::reply;
 use crate::module::shell;
 use crate::module::strings::Str;
 
@@ -97,9 +97,9 @@ fn acquire(
         Answer::Refused => None,
     };
     if with_holder {
-        reply_with_holder(key, token);
+        reply::token_with_holder(key, token);
     } else {
-        ctx.reply_maybe(token.map(|token| token.get() as i64));
+        reply::token(ctx, token);
     }
     Ok(())
 }

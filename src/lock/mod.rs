@@ -27,6 +27,8 @@
 //! `unsafe`. Time comes in ([`Now`]), what the key holds comes in ([`View`]), and what is to be done
 //! goes out ([`Effect`]).
 
+#![forbid(unsafe_code)]
+
 mod effect;
 mod error;
 mod exclusive;

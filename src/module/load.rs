@@ -88,7 +88,9 @@ fn load(ctx: Ctx, argc: c_int) -> Result<(), String> {
         );
     }
     let own_category = register::add_category(ctx);
-    crate::commands::register_all(ctx, own_category).ok_or("a command could not be registered")?;
+    for register_command in crate::COMMANDS {
+        register_command(ctx, own_category).ok_or("a command could not be registered")?;
+    }
     settings::register(ctx);
     // SAFETY: the context is OnLoad's and all settings are registered.
     unsafe { api!(RedisModule_LoadConfigs)(ctx.as_ptr()) };

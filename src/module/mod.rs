@@ -20,6 +20,7 @@ mod load;
 mod log;
 pub mod parked;
 pub mod register;
+pub mod reply;
 pub mod settings;
 pub mod shell;
 pub mod strings;
@@ -27,6 +28,7 @@ pub mod strings;
 #[cfg(feature = "fault-injection")]
 pub use guard::fault::arm as arm_fault;
 
+/// Memory comes from the server, so that its accounting and limits see it. Unit tests have no server.
 #[cfg(not(test))]
 #[global_allocator]
 static ALLOCATOR: redis_module::alloc::RedisAlloc = redis_module::alloc::RedisAlloc;

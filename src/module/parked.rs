@@ -20,8 +20,8 @@ use super::api::api;
 use super::ctx::Ctx;
 use super::guard;
 use super::key::LockKey;
+use super::reply;
 use super::shell;
-use crate::commands::reply_with_holder;
 use crate::lock::{Outcome, WaiterId};
 
 /// What the shell knows of a parked request.
@@ -131,7 +131,7 @@ unsafe extern "C" fn on_answer(
         };
         // SAFETY: the server passes the arguments of the command that was parked.
         let args = unsafe { super::register::arguments(argv, argc) };
-        reply(
+        reply_outcome(
             ctx,
             args.get(1).copied(),
             with_holder,
@@ -145,15 +145,20 @@ unsafe extern "C" fn on_answer(
     raw::REDISMODULE_OK as c_int
 }
 
-fn reply(ctx: Ctx, key: Option<super::strings::Str<'_>>, with_holder: bool, outcome: Outcome) {
+fn reply_outcome(
+    ctx: Ctx,
+    key: Option<super::strings::Str<'_>>,
+    with_holder: bool,
+    outcome: Outcome,
+) {
     let token = match outcome {
         Outcome::Failed(error) => return ctx.reply_error(&error),
         Outcome::Granted(token) => Some(token),
         Outcome::Nil => None,
     };
     match key.filter(|_| with_holder) {
-        Some(name) => reply_with_holder(&LockKey::open_read(ctx, name), token),
-        None => ctx.reply_maybe(token.map(|token| token.get() as i64)),
+        Some(name) => reply::token_with_holder(&LockKey::open_read(ctx, name), token),
+        None => reply::token(ctx, token),
     }
 }
 

@@ -1,0 +1,44 @@
+#!/bin/sh
+# The borders of the house, checked. The compiler holds two of them (unsafe is forbidden in src/lock and
+# src/commands, and clippy wants a SAFETY comment on every unsafe block); this script holds the rest.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+failed=0
+
+# refuse WHY PATTERN PATH...: no line of these files may match, comments aside.
+refuse() {
+    why=$1 pattern=$2
+    shift 2
+    if found=$(grep -rnE --include='*.rs' "$pattern" "$@" | grep -vE '^[^:]+:[0-9]+: *//'); then
+        printf 'lint: %s\n%s\n\n' "$why" "$found"
+        failed=1
+    fi
+}
+
+refuse 'the core knows nothing of the server, the shell or the commands' \
+    'redis_module|crate::(module|commands)' src/lock
+refuse 'the core reads no clock and does no input or output' \
+    'std::(time|thread|fs|net|io|env|process)|SystemTime|Instant' src/lock
+refuse 'the shell does not use the commands' 'crate::commands' src/module
+refuse 'the commands reach the server only through the shell' 'redis_module|raw::' src/commands
+refuse 'the module has no threads' 'std::thread|thread::spawn|thread_local!' src
+refuse 'tests wait for conditions, not for time' 'thread::sleep' \
+    $(find tests -name '*.rs' ! -path 'tests/server/common/*')
+
+for file in $(find src tests -name '*.rs'); do
+    lines=$(wc -l <"$file")
+    if [ "$lines" -gt 700 ]; then
+        echo "lint: $file has $lines lines; no file is longer than 700"
+        failed=1
+    fi
+done
+
+for dir in src/lock src/commands; do
+    if ! grep -q '#!\[forbid(unsafe_code)\]' "$dir/mod.rs"; then
+        echo "lint: $dir/mod.rs must forbid unsafe code"
+        failed=1
+    fi
+done
+
+[ "$failed" -eq 0 ] && echo 'lint: the borders hold'
+exit "$failed"

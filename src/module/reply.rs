@@ -1,0 +1,33 @@
+//! Replies that more than one place gives.
+
+use super::ctx::Ctx;
+use super::key::LockKey;
+use crate::lock::Token;
+
+/// The reply of an acquire: the token or nil.
+pub fn token(ctx: Ctx, token: Option<Token>) {
+    // Below 2^53 by construction, so the cast loses nothing.
+    ctx.reply_maybe(token.map(|token| token.get() as i64));
+}
+
+/// The wide reply of `WITHHOLDER`: `[token | nil, holder | nil, hold count, remaining ms]`, as the key
+/// stands now. Without a holder the count is 0 and the time -2; without a TTL it is -1 (as `PTTL`).
+pub fn token_with_holder(key: &LockKey<'_>, granted: Option<Token>) {
+    let ctx = key.ctx();
+    let now = ctx.now();
+    let state = key.read();
+    ctx.reply_array(4);
+    token(ctx, granted);
+    match state.hold(now) {
+        Some(hold) => {
+            ctx.reply_bytes(&hold.owner);
+            ctx.reply_integer(hold.count.into());
+            ctx.reply_integer(hold.deadline_ms.map_or(-1, |end| end - now.wall_ms));
+        }
+        None => {
+            ctx.reply_nil();
+            ctx.reply_integer(0);
+            ctx.reply_integer(-2);
+        }
+    }
+}
