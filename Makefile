@@ -1,0 +1,64 @@
+# Everything a user or a contributor types. `make help` lists it.
+
+export PATH := $(HOME)/.cargo/bin:$(PATH)
+MODULE := target/release/libredis_lock.so
+FAULT_MODULE := target/fault/release/libredis_lock.so
+SERVERS := .servers
+CARGO := cargo
+
+# Cases of the property test: quick by default; `make test-all` runs 100,000.
+CASES ?= 2000
+
+.PHONY: help setup build fault-build run demo test test-core test-server test-all servers check lint fmt install clean
+
+help: ## show this help
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | awk -F'\t' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+setup: ## install what is missing (with root or sudo), or say what to install
+	@scripts/setup.sh
+
+build: setup ## build the module: target/release/libredis_lock.so
+	$(CARGO) build --release --locked
+	@chmod 755 $(MODULE)
+
+run: build ## a server with the module, in the foreground, on loopback (PORT=6379)
+	@scripts/run.sh
+
+demo: build ## play the two windows of the README
+	@scripts/demo.sh
+
+fault-build: setup
+	$(CARGO) build --release --locked --features fault-injection --target-dir target/fault
+
+test: test-core test-server ## all tests: the core, and the module on three servers
+
+test-core: setup
+	PROPTEST_CASES=$(CASES) $(CARGO) test --release --locked --lib
+
+test-server: build fault-build servers
+	@LOCK_FAULT_MODULE=$(CURDIR)/$(FAULT_MODULE) scripts/test-servers.sh $(SERVERS) quick
+
+servers: setup
+	@tests/servers.sh $(SERVERS) quick
+
+test-all: build fault-build ## all tests on every server that can be had, the property test in full
+	@$(MAKE) test-core CASES=100000
+	@tests/servers.sh $(SERVERS) all
+	@LOCK_FAULT_MODULE=$(CURDIR)/$(FAULT_MODULE) scripts/test-servers.sh $(SERVERS) all
+
+check: setup lint ## format, clippy with warnings denied, borders of the house
+	$(CARGO) fmt --check
+	$(CARGO) clippy --locked --all-targets -- -D warnings
+	$(CARGO) clippy --locked --all-targets --features fault-injection -- -D warnings
+
+lint: ## the borders between core, commands and shell
+	@scripts/lint.sh
+
+fmt: ## format the code
+	$(CARGO) fmt
+
+install: build ## copy the module to where a packaged server may load it (DESTDIR, MODULE_DIR)
+	install -D -m 755 $(MODULE) $(DESTDIR)$(or $(MODULE_DIR),/usr/lib/redis/modules)/libredis_lock.so
+
+clean: ## remove what was built and fetched
+	rm -rf target $(SERVERS)

@@ -1,0 +1,62 @@
+#!/bin/sh
+# Installs what is missing to build, run and test the module, or says what to install.
+# On Debian: a C compiler and libclang (for the bindings of the module API), cargo, a server.
+set -eu
+
+OLDEST_RUST=85 # as rust-version in Cargo.toml: 1.85
+export PATH="$HOME/.cargo/bin:$PATH"
+
+has() { command -v "$1" >/dev/null 2>&1; }
+
+rust_is_new_enough() {
+    has cargo && has rustc || return 1
+    minor=$(rustc --version | sed -n 's/^rustc 1\.\([0-9]*\).*/\1/p')
+    [ "${minor:-0}" -ge "$OLDEST_RUST" ]
+}
+
+server_is_new_enough() {
+    for server in redis-server valkey-server; do
+        if has "$server"; then
+            major=$("$server" --version | sed -n 's/.* v=\([0-9]*\).*/\1/p')
+            [ "${major:-0}" -ge 7 ] && return 0
+        fi
+    done
+    return 1
+}
+
+has_libclang() {
+    ls /usr/lib/llvm-*/lib/libclang*.so* /usr/lib/*/libclang*.so* >/dev/null 2>&1
+}
+
+# Debian 12 has a current Rust under another name than Debian 13.
+rust_packages() {
+    if apt-cache show cargo-web >/dev/null 2>&1; then echo cargo-web rustc-web; else echo cargo rustc; fi
+}
+
+missing() {
+    has cc || echo gcc libc6-dev
+    has_libclang || echo libclang-dev
+    rust_is_new_enough || rust_packages
+    server_is_new_enough || echo redis-server
+    has redis-cli || has valkey-cli || echo redis-tools
+    return 0
+}
+
+as_root=
+if [ "$(id -u)" -ne 0 ] && has sudo && sudo -n true 2>/dev/null; then as_root=sudo; fi
+
+if [ -z "$(missing)" ]; then exit 0; fi
+if has apt-get && { [ "$(id -u)" -eq 0 ] || [ -n "$as_root" ]; }; then
+    $as_root apt-get -qq update
+    packages=$(missing | tr '\n' ' ')
+    echo "installing: $packages"
+    # The server is started by our own targets: the package shall not start one beside it.
+    # shellcheck disable=SC2086
+    $as_root env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 \
+        apt-get -qq -y --no-install-recommends install $packages >/dev/null
+fi
+if [ -n "$(missing)" ]; then
+    echo "Please install: $(missing | tr '\n' ' ')" >&2
+    echo "(Rust 1.$OLDEST_RUST or newer, Redis 7.0 or Valkey 8.0 or newer)" >&2
+    exit 1
+fi
