@@ -52,7 +52,7 @@ required! {
     RedisModule_ScanKey RedisModule_ScanCursorCreate RedisModule_ScanCursorDestroy
     RedisModule_StringDMA RedisModule_StringSet RedisModule_SignalModifiedKey RedisModule_Replicate
     RedisModule_NotifyKeyspaceEvent RedisModule_PublishMessage RedisModule_PublishMessageShard
-    RedisModule_Call RedisModule_CallReplyType RedisModule_FreeCallReply RedisModule_BlockClientOnKeys
+    RedisModule_Call RedisModule_CallReplyType RedisModule_FreeCallReply RedisModule_CallReplyStringPtr RedisModule_BlockClientOnKeys
     RedisModule_UnblockClient RedisModule_SetDisconnectCallback RedisModule_GetBlockedClientPrivateData
     RedisModule_CreateTimer RedisModule_StopTimer RedisModule_SubscribeToKeyspaceEvents
     RedisModule_SubscribeToServerEvent RedisModule_GetContextFlags RedisModule_AvoidReplicaTraffic
@@ -63,4 +63,5 @@ required! {
     RedisModule_ReplyWithStringBuffer RedisModule_ReplyWithArray RedisModule_ReplyWithMap
     RedisModule_ReplyWithSimpleString RedisModule_GetServerVersion RedisModule_GetServerInfo
     RedisModule_ServerInfoGetFieldC RedisModule_FreeServerInfo
+    RedisModule_GetDetachedThreadSafeContext RedisModule_FreeThreadSafeContext
 }

@@ -150,10 +150,11 @@ impl Ctx {
 
     /// Asks the server whether it would run a write command on this key now; `NOREPLICAS`,
     /// `MISCONF`, a moved slot and a cluster that is down say no. The probe, an `HDEL` of the empty
-    /// field, changes nothing: no lock has an empty owner.
+    /// field, changes nothing: no lock has an empty owner, and at a key of another type the command
+    /// gets as far as seeing that.
     pub fn probe_write(self, key: Str<'_>) -> bool {
         // SAFETY: "S" checks as for scripts, "E" gives refusals as error replies, "sc" takes one
-        // string and one C string. The reply is ours to free.
+        // string and one C string. The reply is ours to free, its text is read before that.
         unsafe {
             let reply = api!(RedisModule_Call)(
                 self.0,
@@ -165,9 +166,29 @@ impl Ctx {
             if reply.is_null() {
                 return false;
             }
-            let kind = api!(RedisModule_CallReplyType)(reply);
+            let ran = match api!(RedisModule_CallReplyType)(reply) as isize {
+                raw::REDISMODULE_REPLY_INTEGER => true,
+                raw::REDISMODULE_REPLY_ERROR => {
+                    let mut len = 0;
+                    let text = api!(RedisModule_CallReplyStringPtr)(reply, &mut len);
+                    std::slice::from_raw_parts(text.cast(), len).starts_with(b"WRONGTYPE")
+                }
+                _ => false,
+            };
             api!(RedisModule_FreeCallReply)(reply);
-            kind as isize == raw::REDISMODULE_REPLY_INTEGER
+            ran
+        }
+    }
+
+    /// The same question asked as nobody in particular. A client that came with `ASKING` may write
+    /// into a slot that is still on its way to this node; the module's own keys must not.
+    pub fn probe_write_unasked(self, key: Str<'_>) -> bool {
+        // SAFETY: the detached context is a fresh one, used and freed on the main thread, here.
+        unsafe {
+            let fresh = api!(RedisModule_GetDetachedThreadSafeContext)(self.0);
+            let allowed = Ctx(fresh).probe_write(key);
+            api!(RedisModule_FreeThreadSafeContext)(fresh);
+            allowed
         }
     }
 

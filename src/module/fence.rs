@@ -47,8 +47,9 @@ pub fn minting_view<'a>(key: &LockKey<'a>, state: KeyState) -> View<'a> {
             shell.locks.tokens.learn(view.domain, stored);
             shell.locks.tokens.wants_horizon(view.domain, now_us)
         });
-        // A slot that is on its way to another node takes no new key: no horizon, no grant.
-        view.may_grant = !must_write || ctx.probe_write(name.as_str());
+        // A slot that is on its way, to another node or to this one, takes no new key of ours: no
+        // horizon, no grant.
+        view.may_grant = !must_write || ctx.probe_write_unasked(name.as_str());
     } else if !shell::with(|shell| shell.locks.tokens.knows(0)) {
         let stored = in_horizon_db(ctx, || read_number(ctx, horizon_name(0).as_str()));
         shell::with(|shell| shell.locks.tokens.learn(0, stored.unwrap_or(0)));
