@@ -21,6 +21,8 @@ pub enum LockError {
     TryAgain,
     /// The caller's user may not do this; the text names what is missing.
     NoPermission(&'static str),
+    /// A bug of this module was caught on the way.
+    Internal,
     /// Wrong words or numbers; the text follows the core's own.
     Syntax(&'static str),
 }
@@ -41,6 +43,9 @@ impl fmt::Display for LockError {
                 "ERR fencing tokens are exhausted, check the server's clock"
             }
             LockError::TryAgain => "TRYAGAIN the slot is being migrated, try again later",
+            LockError::Internal => {
+                "ERR internal error in the lock module, the server's log says where"
+            }
             LockError::NoPermission(text) | LockError::Syntax(text) => text,
         })
     }

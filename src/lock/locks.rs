@@ -169,6 +169,13 @@ impl Locks {
         self.waiters.touch_all(None);
     }
 
+    /// This server follows another now: what is to be done about its keys is the other's business.
+    pub fn demoted(&mut self) {
+        self.tokens.forget();
+        self.undone.clear();
+        self.waiters.forget_touched();
+    }
+
     /// Nobody waits and nothing is tracked: key events are of no interest.
     pub fn is_idle(&self) -> bool {
         self.waiters.live() == 0 && self.holds.len() == 0

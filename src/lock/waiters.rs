@@ -69,6 +69,11 @@ impl Waiters {
         self.by_id.len()
     }
 
+    /// Whether this request is still parked.
+    pub fn is_parked(&self, waiter: WaiterId) -> bool {
+        self.by_id.contains_key(&waiter)
+    }
+
     /// Parked requests of one key.
     pub fn live_on(&self, key: KeyRef<'_>) -> usize {
         self.lines.get(&key).map_or(0, |line| line.queue.live())
@@ -243,6 +248,11 @@ impl Waiters {
             .keys()
             .filter(|id| db.is_none_or(|db| id.as_ref().db == db));
         self.dirty.extend(all.cloned());
+    }
+
+    /// Nothing that was touched is to be judged any more.
+    pub fn forget_touched(&mut self) {
+        self.dirty.clear();
     }
 
     /// Marks a key to be judged whether or not somebody waits for it.

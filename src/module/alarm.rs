@@ -24,6 +24,9 @@ const KEYS_PER_TURN: usize = 500;
 /// While writes are refused (a pause, too few replicas, a full disk) keys are looked at this often.
 const RETRY_MS: u64 = 20;
 
+/// After a panic keys are looked at again this late.
+const PAUSE_AFTER_PANIC_MS: u64 = 1_000;
+
 /// No timer is armed for longer: the server's timers mix the wall clock into their period.
 const LONGEST_MS: u64 = 60_000;
 
@@ -35,25 +38,31 @@ pub struct Alarm {
     retry_at_ms: Option<u64>,
 }
 
+impl Alarm {
+    /// No key is judged for a second: after a bug in that very place, rather slow than spinning.
+    pub fn pause(&mut self, now: Now) {
+        self.retry_at_ms = Some(now.mono_ms + PAUSE_AFTER_PANIC_MS);
+    }
+}
+
 impl Shell {
     /// Milliseconds until something is to be done; `None`: nothing is pending.
     fn next_due(&self, now: Now) -> Option<u64> {
         if !self.answered.is_empty() {
             return Some(0);
         }
-        let pause = self
-            .alarm
-            .retry_at_ms
-            .map_or(0, |at| at.saturating_sub(now.mono_ms));
-        let judgement = self
-            .locks
+        let next = [self.locks.waiters.next_wait(now), self.next_judgement(now)];
+        next.into_iter().flatten().min()
+    }
+
+    /// Milliseconds until the next key is to be judged.
+    fn next_judgement(&self, now: Now) -> Option<u64> {
+        let retry_at = self.alarm.retry_at_ms.unwrap_or(0);
+        let pause = retry_at.saturating_sub(now.mono_ms);
+        self.locks
             .waiters
             .next_judgement(now)
-            .map(|due| due.max(pause));
-        [self.locks.waiters.next_wait(now), judgement]
-            .into_iter()
-            .flatten()
-            .min()
+            .map(|due| due.max(pause))
     }
 }
 
@@ -118,7 +127,7 @@ fn ring(ctx: Ctx) {
     let now = ctx.now();
     end_waits(now);
     Parked::deliver_all();
-    if shell::with(|shell| shell.locks.waiters.next_judgement(now)) != Some(0) {
+    if shell::with(|shell| shell.next_judgement(now)) != Some(0) {
         return;
     }
     if ctx.may_write() {

@@ -12,6 +12,21 @@ use crate::lock::{LockError, Now};
 #[derive(Clone, Copy)]
 pub struct Ctx(*mut raw::RedisModuleCtx);
 
+/// Both clocks; needs no context.
+pub fn now() -> Now {
+    // SAFETY: neither takes arguments nor touches a context.
+    let (wall_ms, mono_us) = unsafe {
+        (
+            api!(RedisModule_Milliseconds)(),
+            api!(RedisModule_MonotonicMicroseconds)(),
+        )
+    };
+    Now {
+        wall_ms,
+        mono_ms: mono_us / 1_000,
+    }
+}
+
 impl Ctx {
     /// # Safety
     /// `raw` is the context that the server passed to the callback now running, and the value does
@@ -27,17 +42,7 @@ impl Ctx {
 
     /// Both clocks.
     pub fn now(self) -> Now {
-        // SAFETY: neither takes arguments nor touches a context.
-        let (wall_ms, mono_us) = unsafe {
-            (
-                api!(RedisModule_Milliseconds)(),
-                api!(RedisModule_MonotonicMicroseconds)(),
-            )
-        };
-        Now {
-            wall_ms,
-            mono_ms: mono_us / 1_000,
-        }
+        now()
     }
 
     fn flags(self) -> u32 {
@@ -255,11 +260,6 @@ impl Ctx {
     /// An error. Its texts are constants of this module.
     pub fn reply_error(self, error: &LockError) {
         let text = std::ffi::CString::new(error.to_string()).unwrap_or_default();
-        self.reply_error_text(&text);
-    }
-
-    /// An error with this text.
-    pub fn reply_error_text(self, text: &CStr) {
         // SAFETY: as above; the text is copied.
         unsafe { api!(RedisModule_ReplyWithError)(self.0, text.as_ptr()) };
     }

@@ -172,9 +172,13 @@ unsafe extern "C" fn on_server_event(
             {
                 shell::with(|shell| shell.locks.reloaded());
             }
-            raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED => {
-                shell::with(|shell| shell.locks.reloaded());
-            }
+            raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED => shell::with(|shell| {
+                if subevent == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_MASTER {
+                    shell.locks.reloaded();
+                } else {
+                    shell.locks.demoted();
+                }
+            }),
             _ => return,
         }
         alarm::rearm(ctx);

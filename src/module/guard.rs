@@ -10,10 +10,6 @@ use super::log;
 
 static PANICS: AtomicU64 = AtomicU64::new(0);
 
-/// The reply to a client whose request ran into a bug.
-pub const PANIC_REPLY: &std::ffi::CStr =
-    c"ERR internal error in the lock module, see the server's log; the lock itself is unaffected";
-
 /// Panics caught since the module was loaded.
 pub fn panics() -> u64 {
     PANICS.load(Ordering::Relaxed)
@@ -21,8 +17,8 @@ pub fn panics() -> u64 {
 
 /// Runs the body of an entry from C.
 pub fn entry<T>(name: &'static str, body: impl FnOnce() -> T) -> Option<T> {
-    // What a panic may leave half-done is in the core's tables, and `shell::recover` has every
-    // queue judged afresh from the keys, so nothing is trusted that was being changed.
+    // What a panic may leave half-done is in our tables; `shell::recover` has every key judged afresh
+    // and answers whoever was dropped on the way, so nothing is trusted that was being changed.
     let result = catch_unwind(AssertUnwindSafe(|| {
         fault::trip(name);
         body()
@@ -34,7 +30,7 @@ pub fn entry<T>(name: &'static str, body: impl FnOnce() -> T) -> Option<T> {
             log::warning(&format!(
                 "a bug in the lock module was caught in '{name}', see the line before"
             ));
-            super::shell::recover();
+            super::shell::recover(super::ctx::now());
             None
         }
     }

@@ -22,13 +22,14 @@ use super::guard;
 use super::key::LockKey;
 use super::reply;
 use super::shell;
-use crate::lock::{Outcome, WaiterId};
+use crate::lock::{LockError, Outcome, WaiterId};
 
 /// What the shell knows of a parked request.
 pub struct Parked {
     handle: *mut raw::RedisModuleBlockedClient,
     with_holder: bool,
-    outcome: Option<Outcome>,
+    /// The answer, once it is known.
+    pub outcome: Option<Outcome>,
 }
 
 impl Parked {
@@ -140,7 +141,7 @@ unsafe extern "C" fn on_answer(
         alarm::rearm(ctx);
     });
     if done.is_none() {
-        ctx.reply_error_text(guard::PANIC_REPLY);
+        ctx.reply_error(&LockError::Internal);
     }
     raw::REDISMODULE_OK as c_int
 }

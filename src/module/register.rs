@@ -259,7 +259,7 @@ unsafe extern "C" fn entry<C: Command>(
         }
     });
     if done.is_none() {
-        ctx.reply_error_text(guard::PANIC_REPLY);
+        ctx.reply_error(&LockError::Internal);
     }
     raw::REDISMODULE_OK as c_int
 }

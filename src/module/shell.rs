@@ -16,7 +16,7 @@ use super::key::LockKey;
 use super::parked::Parked;
 use super::settings;
 use super::strings::OwnedStr;
-use crate::lock::{prefixed, slot_tags, Effect, Locks, WaiterId};
+use crate::lock::{prefixed, slot_tags, Effect, LockError, Locks, Now, Outcome, WaiterId};
 
 /// Everything the module keeps between calls.
 pub struct Shell {
@@ -84,14 +84,35 @@ pub fn slot_tag(slot: u16) -> Option<u32> {
     with(|shell| shell.slot_tags.as_ref()?.get(usize::from(slot)).copied())
 }
 
-/// After a panic: whatever was being changed, every waited-for key is judged afresh.
-pub fn recover() {
-    if let Ok(mut shell) = SHELL.0.try_borrow_mut() {
-        if let Some(shell) = shell.as_mut() {
-            shell.locks.waiters.touch_all(None);
-            shell.locks.tokens.forget();
+/// After a panic: every waited-for key is judged afresh, and clients that the core has let go of
+/// without an answer reaching them get one. The alarm sees to both, at the latest with the next cron.
+pub fn recover(now: Now) {
+    let Ok(mut shell) = SHELL.0.try_borrow_mut() else {
+        return;
+    };
+    let Some(Shell {
+        locks,
+        parked,
+        answered,
+        alarm,
+        ..
+    }) = shell.as_mut()
+    else {
+        return;
+    };
+    locks.reloaded();
+    for (id, parked) in parked.iter_mut() {
+        if parked.outcome.is_none() && !locks.waiters.is_parked(*id) {
+            locks.gone(*id, now);
+            parked.outcome = Some(Outcome::Failed(LockError::Internal));
         }
     }
+    *answered = parked
+        .iter()
+        .filter(|(_, parked)| parked.outcome.is_some())
+        .map(|(id, _)| *id)
+        .collect();
+    alarm.pause(now);
 }
 
 /// Lets the core decide, under the settings in force.
