@@ -53,7 +53,7 @@ pub use locks::{Limits, Locks, View};
 pub use name::{KeyId, KeyRef};
 pub use queue::{Waiter, WaiterId};
 pub use slot::{prefixed, slot_of, slot_tags};
-pub use state::{parse_decimal, Hold, KeyState, TOKEN_FIELD};
+pub use state::{parse_decimal, HashReader, Hold, KeyState, TOKEN_FIELD};
 pub use time::{Lease, Now};
 pub use token::{Domain, Token};
 pub use waiters::{Due, Grace};

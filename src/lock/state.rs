@@ -65,38 +65,41 @@ impl KeyState {
             _ => None,
         }
     }
+}
 
-    /// Reads a hash of at most two fields; whatever has more is [`KeyState::OtherHash`].
-    pub fn from_fields<'a>(
-        fields: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,
-        deadline_ms: Option<i64>,
-    ) -> KeyState {
-        let (mut holder, mut token) = (None, None);
-        for (field, value) in fields {
-            let known = if field == TOKEN_FIELD {
-                token.is_none() && {
-                    token = parse_token(value);
-                    token.is_some()
-                }
-            } else {
-                holder.is_none() && {
-                    holder = parse_count(value).map(|count| (field, count));
-                    holder.is_some()
-                }
-            };
-            if !known {
-                return KeyState::OtherHash;
-            }
+/// Reads a small hash field by field into a [`KeyState`].
+#[derive(Debug, Default)]
+pub struct HashReader {
+    holder: Option<(Box<[u8]>, u32)>,
+    token: Option<Token>,
+    other: bool,
+}
+
+impl HashReader {
+    /// One field and its value, in any order.
+    pub fn field(&mut self, field: &[u8], value: &[u8]) {
+        if field == TOKEN_FIELD && self.token.is_none() {
+            self.token = parse_token(value);
+            self.other |= self.token.is_none();
+        } else if self.holder.is_none() && field != TOKEN_FIELD {
+            self.holder = parse_count(value).map(|count| (field.into(), count));
+            self.other |= self.holder.is_none();
+        } else {
+            self.other = true;
         }
-        match (holder, token) {
-            (Some((owner, count)), token) => KeyState::Held(Hold {
-                owner: owner.into(),
+    }
+
+    /// What the hash is, all fields read.
+    pub fn finish(self, deadline_ms: Option<i64>) -> KeyState {
+        match (self.other, self.holder, self.token) {
+            (false, Some((owner, count)), token) => KeyState::Held(Hold {
+                owner,
                 count,
                 token,
                 deadline_ms,
             }),
-            (None, Some(token)) => KeyState::Bare(token),
-            (None, None) => KeyState::OtherHash,
+            (false, None, Some(token)) => KeyState::Bare(token),
+            _ => KeyState::OtherHash,
         }
     }
 }
@@ -130,8 +133,11 @@ mod tests {
     use super::*;
 
     fn read(fields: &[(&str, &str)]) -> KeyState {
-        let fields = fields.iter().map(|(f, v)| (f.as_bytes(), v.as_bytes()));
-        KeyState::from_fields(fields, Some(5))
+        let mut reader = HashReader::default();
+        for (field, value) in fields {
+            reader.field(field.as_bytes(), value.as_bytes());
+        }
+        reader.finish(Some(5))
     }
 
     #[test]

@@ -10,8 +10,10 @@ use redis_module::raw;
 
 use super::api::api;
 use super::ctx::Ctx;
+use super::guard;
+use super::shell;
 use super::strings::{OwnedStr, Str};
-use crate::lock::{KeyId, KeyRef, KeyState, KeyWrite, Token, TOKEN_FIELD};
+use crate::lock::{HashReader, KeyId, KeyRef, KeyState, KeyWrite, Token};
 
 /// A lock's key, open for this call.
 pub struct LockKey<'a> {
@@ -76,11 +78,7 @@ impl<'a> LockKey<'a> {
         };
         match kind {
             raw::REDISMODULE_KEYTYPE_EMPTY => KeyState::Absent,
-            raw::REDISMODULE_KEYTYPE_HASH if fields <= 2 => {
-                let fields = scan(key);
-                let pairs = fields.iter().map(|(field, value)| (&**field, &**value));
-                KeyState::from_fields(pairs, self.deadline(key))
-            }
+            raw::REDISMODULE_KEYTYPE_HASH if fields <= 2 => scan(key).finish(self.deadline(key)),
             raw::REDISMODULE_KEYTYPE_HASH => KeyState::OtherHash,
             _ => KeyState::OtherType,
         }
@@ -146,45 +144,57 @@ impl<'a> LockKey<'a> {
         }
     }
 
+    /// Sets the owner's count, the token, or both, in one call.
     fn set_fields(&mut self, owner: &[u8], count: Option<u32>, token: Option<Token>) {
-        let mut fields = Vec::with_capacity(2);
-        if let Some(count) = count {
-            fields.push((
-                OwnedStr::new(owner),
-                OwnedStr::new(count.to_string().as_bytes()),
-            ));
-        }
-        if let Some(token) = token {
-            let text = format!("t{}", token.get());
-            fields.push((OwnedStr::new(TOKEN_FIELD), OwnedStr::new(text.as_bytes())));
-        }
         let Some(key) = self.raw else {
             return;
         };
-        let mut argv = vec![self.name.as_ptr()];
-        for (field, value) in &fields {
-            let (field, value) = (field.as_str().as_ptr(), value.as_str().as_ptr());
-            argv.extend([field, value]);
-            // SAFETY: the handle is open for writing and holds a hash or nothing; the variadic list
-            // is one field, one value, and NULL; the server copies both.
-            unsafe {
-                api!(RedisModule_HashSet)(
-                    key.as_ptr(),
-                    raw::REDISMODULE_HASH_NONE as c_int,
-                    field,
-                    value,
-                    null_mut::<c_void>(),
-                );
+        // A hold count of 1 and the token's field are in every grant: those strings are kept.
+        let (one, token_field) = shell::with(|shell| shell.constants.pointers());
+        let owner = OwnedStr::new(owner);
+        let other_count = count.filter(|count| *count != 1).map(OwnedStr::of_number);
+        let token = token.map(|token| OwnedStr::new(TokenText::new(token).bytes()));
+        let count = count.map(|_| other_count.as_ref().map_or(one, OwnedStr::as_ptr));
+
+        // The command's words, ended by the NULLs that end a shorter variadic list.
+        let mut words = [
+            self.name.as_ptr(),
+            null_mut(),
+            null_mut(),
+            null_mut(),
+            null_mut(),
+        ];
+        let pairs = [
+            count.map(|count| (owner.as_ptr(), count)),
+            token.as_ref().map(|token| (token_field, token.as_ptr())),
+        ];
+        let mut len = 1;
+        for (field, value) in pairs.into_iter().flatten() {
+            for (slot, word) in words.iter_mut().skip(len).zip([field, value]) {
+                *slot = word;
             }
+            len += 2;
         }
-        // SAFETY: "v" takes an array of strings and its length as size_t; the strings outlive it.
+        let [_, field_1, value_1, field_2, value_2] = words;
+        // SAFETY: the handle is open for writing and holds a hash or nothing; the variadic list is
+        // one or two pairs of live strings and then NULL (a NULL field ends it); the server copies
+        // them. "v" takes an array of strings and its length as size_t.
         unsafe {
+            api!(RedisModule_HashSet)(
+                key.as_ptr(),
+                raw::REDISMODULE_HASH_NONE as c_int,
+                field_1,
+                value_1,
+                field_2,
+                value_2,
+                null_mut::<c_void>(),
+            );
             api!(RedisModule_Replicate)(
                 self.ctx.as_ptr(),
                 c"HSET".as_ptr(),
                 c"v".as_ptr(),
-                argv.as_ptr(),
-                argv.len(),
+                words.as_ptr(),
+                len,
             );
         }
     }
@@ -222,20 +232,18 @@ pub fn name_of(key: &KeyId) -> OwnedStr {
     OwnedStr::new(key.as_ref().name)
 }
 
-type Fields = Vec<(Box<[u8]>, Box<[u8]>)>;
-
 /// The fields of a small hash.
-fn scan(key: NonNull<raw::RedisModuleKey>) -> Fields {
-    let mut fields = Fields::with_capacity(2);
-    // SAFETY: the cursor is created and destroyed here; the callback gets `fields` back and does
+fn scan(key: NonNull<raw::RedisModuleKey>) -> HashReader {
+    let mut reader = HashReader::default();
+    // SAFETY: the cursor is created and destroyed here; the callback gets `reader` back and does
     // not keep it; nothing changes the hash meanwhile.
     unsafe {
         let cursor = api!(RedisModule_ScanCursorCreate)();
-        let to = (&raw mut fields).cast();
+        let to = (&raw mut reader).cast();
         while api!(RedisModule_ScanKey)(key.as_ptr(), cursor, Some(on_field), to) != 0 {}
         api!(RedisModule_ScanCursorDestroy)(cursor);
     }
-    fields
+    reader
 }
 
 unsafe extern "C" fn on_field(
@@ -244,14 +252,44 @@ unsafe extern "C" fn on_field(
     value: *mut raw::RedisModuleString,
     to: *mut c_void,
 ) {
-    // Only copies bytes: nothing here can panic short of running out of memory, where the server's
-    // allocator ends the process by itself.
-    // SAFETY: `to` is the `Fields` that `scan` passed; field and value live through the callback.
-    unsafe {
-        let fields: &mut Fields = &mut *to.cast();
-        fields.push((
-            Str::new(field).bytes().into(),
-            Str::new(value).bytes().into(),
-        ));
+    guard::entry("field", || {
+        // SAFETY: `to` is the reader that `scan` passed and nobody else uses meanwhile; field and
+        // value live through the callback.
+        let (reader, field, value) = unsafe {
+            (
+                &mut *to.cast::<HashReader>(),
+                Str::new(field),
+                Str::new(value),
+            )
+        };
+        reader.field(field.bytes(), value.bytes());
+    });
+}
+
+/// The value of the token field, `t` and digits, without a detour through the allocator.
+struct TokenText {
+    text: [u8; 20],
+    start: usize,
+}
+
+impl TokenText {
+    fn new(token: Token) -> TokenText {
+        let (mut text, mut start, mut left) = ([b't'; 20], 20, token.get());
+        for slot in text.iter_mut().rev() {
+            if left == 0 {
+                break;
+            }
+            *slot = b'0' + (left % 10) as u8;
+            left /= 10;
+            start -= 1;
+        }
+        TokenText {
+            text,
+            start: start - 1,
+        }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        self.text.get(self.start..).unwrap_or_default()
     }
 }

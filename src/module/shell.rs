@@ -15,7 +15,7 @@ use super::fence;
 use super::key::LockKey;
 use super::parked::Parked;
 use super::settings;
-use super::strings::OwnedStr;
+use super::strings::{Constants, OwnedStr};
 use crate::lock::{prefixed, slot_tags, Effect, LockError, Locks, Now, Outcome, WaiterId};
 
 /// Everything the module keeps between calls.
@@ -32,6 +32,8 @@ pub struct Shell {
     pub watching: bool,
     /// Whether `maxmemory` may evict locks.
     pub eviction_risk: bool,
+    /// Strings made once.
+    pub constants: Constants,
     /// In a cluster, a hash tag for each slot.
     slot_tags: Option<Vec<u32>>,
 }
@@ -53,6 +55,7 @@ pub fn start(ctx: Ctx) {
         alarm: Alarm::default(),
         watching: false,
         eviction_risk: false,
+        constants: Constants::new(),
         slot_tags: ctx.is_cluster().then(slot_tags),
     };
     *SHELL.0.borrow_mut() = Some(shell);

@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 use redis_module::raw;
 
 use super::api::api;
+use crate::lock::TOKEN_FIELD;
 
 /// A string that somebody else keeps alive for `'a`.
 #[derive(Clone, Copy)]
@@ -59,6 +60,16 @@ impl OwnedStr {
         (!raw.is_null()).then_some(OwnedStr(raw))
     }
 
+    /// A decimal number.
+    pub fn of_number(number: u32) -> OwnedStr {
+        OwnedStr::new(number.to_string().as_bytes())
+    }
+
+    /// The pointer, for calls into the server.
+    pub fn as_ptr(&self) -> *mut raw::RedisModuleString {
+        self.0
+    }
+
     /// The borrowed form.
     pub fn as_str(&self) -> Str<'_> {
         // SAFETY: our reference keeps the string alive as long as `self`.
@@ -70,5 +81,26 @@ impl Drop for OwnedStr {
     fn drop(&mut self) {
         // SAFETY: the reference is ours and is given up exactly once.
         unsafe { api!(RedisModule_FreeString)(std::ptr::null_mut(), self.0) };
+    }
+}
+
+/// Strings that nearly every grant and release needs, made once.
+pub struct Constants {
+    one: OwnedStr,
+    token_field: OwnedStr,
+}
+
+impl Constants {
+    /// Makes them.
+    pub fn new() -> Constants {
+        Constants {
+            one: OwnedStr::of_number(1),
+            token_field: OwnedStr::new(TOKEN_FIELD),
+        }
+    }
+
+    /// The hold count 1 and the name of the token's field, alive as long as the module is loaded.
+    pub fn pointers(&self) -> (*mut raw::RedisModuleString, *mut raw::RedisModuleString) {
+        (self.one.0, self.token_field.0)
     }
 }
