@@ -55,7 +55,7 @@ pub fn start(ctx: Ctx) {
         alarm: Alarm::default(),
         watching: false,
         eviction_risk: false,
-        constants: Constants::new(),
+        constants: Constants::make(),
         slot_tags: ctx.is_cluster().then(slot_tags),
     };
     *SHELL.0.borrow_mut() = Some(shell);

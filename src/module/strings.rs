@@ -92,7 +92,7 @@ pub struct Constants {
 
 impl Constants {
     /// Makes them.
-    pub fn new() -> Constants {
+    pub fn make() -> Constants {
         Constants {
             one: OwnedStr::of_number(1),
             token_field: OwnedStr::new(TOKEN_FIELD),

@@ -1,1 +1,16 @@
-//! x
+//! Tests of the pure core, without a server.
+//!
+//! * [`sim`]: a small simulated server around [`Locks`](super::Locks): a key space, two clocks that
+//!   are set by hand, connections, and a function for everything that can happen to a lock. It
+//!   carries effects out, and whatever must hold at every single effect is asserted there.
+//! * [`transcripts`]: conversations with that server in files that read like a session. They show
+//!   what the contract says, subject by subject.
+//! * [`model`]: random sequences of all inputs, compared step by step with a naive model of the
+//!   contract.
+//!
+//! The parts that stand alone (queue, key state, tokens) have their tests beside the code.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+
+mod model;
+mod sim;
+mod transcripts;
