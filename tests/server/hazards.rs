@@ -404,9 +404,6 @@ fn assert_replicated(replica: Option<&TestServer>, owner: &str, token: i64) {
 fn a_lease_that_ends_while_writes_are_paused_is_handed_on_after_the_pause() {
     for how in ["aof", "replica"] {
         let (mut scene, replica) = propagating(how);
-        scene.alice.line("CLIENT PAUSE 60000 WRITE");
-        // The renewal is a write itself, so the transaction pauses first and renews then.
-        scene.alice.line("CLIENT UNPAUSE");
         scene.exec(&["LOCK.RENEW k alice PX 50", "CLIENT PAUSE 60000 WRITE"]);
         let alice = &mut scene.alice;
         wait_for("the end of the lease", || alice.line("EXISTS k").int() == 0);
@@ -474,10 +471,11 @@ fn a_transaction_that_pauses_may_itself_hand_the_lock_on() {
             "LOCK.ACQUIRE x alice PX 60000",
             "LOCK.RELEASE k alice",
         ]);
-        assert!(replies[1].int() > scene.first);
+        // An absent key may be an expired one that the pause hides: nobody writes over it now.
+        assert!(replies[1].error().starts_with("TRYAGAIN"));
         assert_eq!(replies[2].int(), 1);
         let token = scene.bob.recv().int();
-        assert!(token > replies[1].int());
+        assert!(token > scene.first);
         scene.assert_held("bob", token);
         scene.alice.line("CLIENT UNPAUSE");
         assert_replicated(replica.as_ref(), "bob", token);
@@ -590,8 +588,10 @@ fn a_lease_that_ends_in_the_middle_of_a_failover_ends_no_server() {
     }
 }
 
+/// Taking the grant back would need a write, which a replica does not make; and later it may be too
+/// late, because the owner has asked again elsewhere.
 #[test]
-fn a_grant_in_the_turn_of_a_demotion_is_not_left_with_a_dead_client() {
+fn a_grant_in_the_turn_of_a_demotion_is_left_to_its_owner_and_its_lease() {
     let mut scene = Scene::new();
     scene
         .alice
@@ -600,11 +600,12 @@ fn a_grant_in_the_turn_of_a_demotion_is_not_left_with_a_dead_client() {
     assert!(scene.bob.is_closed());
     assert_eq!(scene.alice.recv().int(), 1);
     assert_eq!(scene.alice.recv().text(), "OK");
-    // A replica does not write: the grant is taken back by the one who may.
-    assert_eq!(scene.alice.line("HGET k bob").text(), "1");
     scene.alice.line("REPLICAOF NO ONE");
-    scene.assert_becomes_free(scene.first);
-    scene.assert_stats(&[("grants_undone", 1)]);
+    let token = scene.alice.line("LOCK.ACQUIRE k bob ONCE").int();
+    let mut carol = scene.park("carol");
+    assert_stays_silent(&mut carol);
+    scene.assert_held("bob", token);
+    scene.assert_stats(&[("grants_undone", 0), ("reentries", 1)]);
 }
 
 // The one timer.
