@@ -86,6 +86,17 @@ impl Conn {
         }
     }
 
+    /// The next line as it comes over the wire, for what the parser makes alike.
+    pub fn raw_line(&mut self) -> String {
+        let mut line = Vec::new();
+        while !line.ends_with(b"\r\n") {
+            let mut byte = [0];
+            self.stream.read_exact(&mut byte).expect("a line");
+            line.extend(byte);
+        }
+        String::from_utf8_lossy(&line[..line.len() - 2]).into_owned()
+    }
+
     /// Whether nothing has arrived: only meaningful after an event that would have made it arrive.
     pub fn is_silent(&mut self) -> bool {
         self.stream.set_nonblocking(true).expect("a socket");
