@@ -110,6 +110,15 @@ impl Scene {
         assert!(next > above, "{next} is not above {above}");
     }
 
+    /// For keys that the server itself may have taken away again.
+    pub fn assert_becomes_free_or_held_by(&mut self, owner: &str, token: i64) {
+        if self.alice.line("EXISTS k").int() == 0 {
+            self.assert_becomes_free(token);
+        } else {
+            self.assert_held(owner, token);
+        }
+    }
+
     /// Bob's one and only reply: a token above alice's, and the hash agrees.
     pub fn assert_bob_is_granted(&mut self) -> i64 {
         let token = only_reply(&mut self.bob).int();
