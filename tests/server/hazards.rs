@@ -369,7 +369,8 @@ fn propagating(how: &str) -> (Scene, Option<TestServer>) {
 fn replica_of(server: &TestServer, with_module: bool) -> TestServer {
     // What a replica without the module lacks is only its INFO section.
     let master = format!("127.0.0.1 {}", server.port);
-    let options = ["--repl-diskless-sync-delay", "0", "--replicaof", &master];
+    let options = ["--replicaof", &master];
+    server.conn().line("CONFIG SET repl-diskless-sync-delay 0");
     let replica = if with_module {
         TestServer::with_module(&module_path(), &options)
     } else {

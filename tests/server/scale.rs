@@ -1,1 +1,276 @@
-//! To be written.
+//! Thousands of waiters: what a hand-off costs, that everybody is granted in turn and once, and that
+//! nothing is left of them afterwards. Figures are printed, not asserted: `cargo test -- --nocapture`.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use crate::common::{module_path, wait_for, Conn, TestServer, PATIENCE};
+
+const MANY: usize = 5_000;
+
+/// A connection in the ring, and the owner that it asks for.
+struct Member {
+    conn: Conn,
+    owner: String,
+}
+
+impl Member {
+    fn new(server: &TestServer, number: usize) -> Member {
+        Member {
+            conn: server.conn(),
+            owner: format!("w{number}"),
+        }
+    }
+
+    fn ask(&mut self) {
+        self.conn.send([
+            "LOCK.ACQUIRE",
+            "k",
+            &self.owner,
+            "PX",
+            "600000",
+            "BLOCK",
+            "0",
+        ]);
+    }
+
+    fn release(&mut self) {
+        self.conn.send(["LOCK.RELEASE", "k", &self.owner]);
+    }
+}
+
+/// Lets this process, and the servers it starts, open as many files as the system allows.
+fn allow_many_connections() {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: both calls get a valid, live struct.
+    unsafe {
+        assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit), 0);
+        limit.rlim_cur = limit.rlim_max;
+        assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &limit), 0);
+    }
+    assert!(
+        limit.rlim_cur > 2 * MANY as u64,
+        "too few files: {}",
+        limit.rlim_cur
+    );
+}
+
+/// The holder, and behind it so many waiters, in the order in which they were parked.
+fn ring(server: &TestServer, waiters: usize) -> VecDeque<Member> {
+    let mut ring = VecDeque::with_capacity(waiters + 1);
+    let mut holder = Member::new(server, 0);
+    holder.ask();
+    holder.conn.recv().int();
+    ring.push_back(holder);
+    let mut watcher = server.conn();
+    for number in 1..=waiters {
+        let mut member = Member::new(server, number);
+        member.ask();
+        ring.push_back(member);
+        wait_until_parked(&mut watcher, number);
+    }
+    ring
+}
+
+/// Waits without the naps of `wait_for`: thousands are parked one by one.
+fn wait_until_parked(watcher: &mut Conn, waiters: usize) {
+    let start = Instant::now();
+    loop {
+        let info = watcher.line("LOCK.INFO k");
+        if info
+            .field("waiters")
+            .is_some_and(|count| count.int() == waiters as i64)
+        {
+            return;
+        }
+        assert!(start.elapsed() < PATIENCE, "never {waiters} waiters");
+    }
+}
+
+/// One hand-off: from sending the release to having read the next owner's token.
+fn hand_off(ring: &mut VecDeque<Member>, last: &mut i64) -> Duration {
+    let mut holder = ring.pop_front().expect("a holder");
+    let start = Instant::now();
+    holder.release();
+    let token = ring[0].conn.recv().int();
+    let took = start.elapsed();
+    assert!(token > *last, "{token} after {last}");
+    *last = token;
+    assert_eq!(holder.conn.recv().int(), 1);
+    ring.push_back(holder);
+    took
+}
+
+/// Hand-offs at a constant length of the queue; the median in microseconds.
+fn median_hand_off(server: &TestServer, ring: &mut VecDeque<Member>, rounds: usize) -> u128 {
+    let mut last = 0;
+    let mut watcher = server.conn();
+    let mut times: Vec<u128> = (0..rounds)
+        .map(|_| {
+            let took = hand_off(ring, &mut last);
+            // The one who released joins at the end; parked before the next round begins.
+            ring.back_mut().expect("the former holder").ask();
+            wait_until_parked(&mut watcher, ring.len() - 1);
+            took.as_micros()
+        })
+        .collect();
+    times.sort_unstable();
+    times[rounds / 2]
+}
+
+/// Everybody is granted, one after the other, in this order.
+fn drain(server: &TestServer, ring: &mut VecDeque<Member>) {
+    let (mut last, waiters) = (0, ring.len() - 1);
+    let before = server.stat("waits_granted");
+    for _ in 0..waiters {
+        hand_off(ring, &mut last);
+    }
+    assert_eq!(server.stat("waits_granted"), before + waiters as u64);
+    assert_eq!(server.stat("waiters"), 0);
+    for member in ring.iter_mut() {
+        assert!(
+            member.conn.is_silent(),
+            "{} was answered twice",
+            member.owner
+        );
+    }
+}
+
+fn assert_no_residue(server: &TestServer) {
+    server.wait_for_waiters(0);
+    server.check_books();
+    wait_for("no kept places", || server.stat("places_kept") == 0);
+    assert_eq!(server.stat("keys_waited"), 0);
+    let mut conn = server.conn();
+    wait_for("a module without timers", || {
+        !conn.line("MODULE UNLOAD lock").is_error()
+    });
+    // Loaded again for the check of the books at the end.
+    conn.run(["MODULE", "LOAD", &module_path().to_string_lossy()]);
+}
+
+fn used_memory(server: &TestServer) -> i64 {
+    let info = server.conn().line("INFO memory").text();
+    let value = info
+        .lines()
+        .find_map(|line| line.strip_prefix("used_memory:"));
+    value
+        .and_then(|value| value.trim().parse().ok())
+        .expect("used_memory")
+}
+
+#[test]
+fn thousands_are_granted_in_the_order_of_arrival_and_once() {
+    allow_many_connections();
+    for waiters in [1, 100, MANY] {
+        let server = TestServer::start();
+        let mut ring = ring(&server, waiters);
+        let median = median_hand_off(&server, &mut ring, 200);
+        println!("hand-off, {waiters} waiters: median {median} us of 200");
+        drain(&server, &mut ring);
+        ring.clear();
+        assert_no_residue(&server);
+    }
+}
+
+#[test]
+fn thousands_who_hang_up_leave_nothing_behind() {
+    allow_many_connections();
+    let server = TestServer::start();
+    let mut ring = ring(&server, MANY);
+    let holder = ring.pop_front().expect("the holder");
+    drop(ring);
+    server.wait_for_waiters(0);
+    assert_eq!(server.stat("waits_disconnected"), MANY as u64);
+    let mut conn = holder.conn;
+    assert_eq!(conn.line("LOCK.RELEASE k w0").int(), 1);
+    assert_eq!(conn.line("EXISTS k").int(), 0);
+    assert_no_residue(&server);
+}
+
+#[test]
+fn thousands_whose_wait_runs_out_are_all_answered_nil() {
+    allow_many_connections();
+    let server = TestServer::start();
+    let mut alice = server.conn();
+    alice.line("LOCK.ACQUIRE k alice PX 600000");
+    let mut waiters: Vec<Conn> = (0..MANY).map(|_| server.conn()).collect();
+    for (i, conn) in waiters.iter_mut().enumerate() {
+        conn.send_line(&format!("LOCK.ACQUIRE k w{i} BLOCK 50"));
+    }
+    for conn in &mut waiters {
+        assert!(conn.recv().is_nil());
+    }
+    assert_eq!(server.stat("waits_timed_out"), MANY as u64);
+    assert_no_residue(&server);
+}
+
+#[test]
+fn thousands_are_purged_by_one_command() {
+    allow_many_connections();
+    let server = TestServer::start();
+    let mut ring = ring(&server, MANY);
+    assert_eq!(server.conn().line("LOCK.BREAK k PURGE").int(), 1);
+    for member in ring.iter_mut().skip(1) {
+        assert!(member.conn.recv().error().starts_with("LOCKBROKEN"));
+    }
+    assert_eq!(server.stat("waits_failed"), MANY as u64);
+    assert_no_residue(&server);
+}
+
+/// More keys than are judged in one turn.
+#[test]
+fn thousands_of_locks_lost_in_one_flush_are_all_handed_on() {
+    const LOCKS: usize = 1_500;
+    allow_many_connections();
+    let server = TestServer::start();
+    let mut alice = server.conn();
+    let mut waiters: Vec<Conn> = (0..LOCKS).map(|_| server.conn()).collect();
+    for (i, conn) in waiters.iter_mut().enumerate() {
+        alice.line(&format!("LOCK.ACQUIRE k{i} alice PX 600000"));
+        conn.send_line(&format!("LOCK.ACQUIRE k{i} bob PX 600000 BLOCK 0"));
+    }
+    server.wait_for_waiters(LOCKS as u64);
+    alice.line("FLUSHALL");
+    for conn in &mut waiters {
+        assert!(conn.recv().int() > 0);
+    }
+    assert_eq!(server.stat("foreign_wakeups"), LOCKS as u64);
+    assert_eq!(
+        alice.line("DBSIZE").int(),
+        LOCKS as i64 + 1,
+        "the locks and the horizon"
+    );
+}
+
+/// What a parked client costs, beside one that waits in BLPOP: the difference is the server's own
+/// bookkeeping of blocked module clients, and our queue.
+#[test]
+fn a_waiter_costs_the_server_more_memory_than_this_module() {
+    const WAITERS: usize = 500;
+    let grown_by = |line: &dyn Fn(usize) -> String, parked: &dyn Fn(&TestServer) -> bool| {
+        let server = TestServer::start();
+        server.conn().line("LOCK.ACQUIRE k alice PX 600000");
+        let mut waiters: Vec<Conn> = (0..WAITERS).map(|_| server.conn()).collect();
+        // The same connections, warmed up: what they cost by themselves is not counted.
+        for conn in &mut waiters {
+            conn.line("PING");
+        }
+        let before = used_memory(&server);
+        for (i, conn) in waiters.iter_mut().enumerate() {
+            conn.send_line(&line(i));
+        }
+        wait_for("all to be parked", || parked(&server));
+        (used_memory(&server) - before) / WAITERS as i64
+    };
+    let blocked = |server: &TestServer| {
+        let info = server.conn().line("INFO clients").text();
+        info.contains(&format!("blocked_clients:{WAITERS}"))
+    };
+    let module = grown_by(&|i| format!("LOCK.ACQUIRE k w{i} BLOCK 0"), &blocked);
+    let blpop = grown_by(&|_| "BLPOP list 0".to_string(), &blocked);
+    println!("used_memory per waiter: {module} bytes parked by the module, {blpop} in BLPOP");
+}

@@ -18,8 +18,9 @@ fn hands_over(lines: &[&str]) -> (Scene, i64) {
     (scene, token)
 }
 
-/// Runs the lines and asserts that bob is answered this error.
-fn sends_away(code: &str, lines: &[&str]) -> Scene {
+/// Runs the lines and asserts that bob is answered this error, and that alice's grant is seen to
+/// have ended.
+fn sends_away(code: &str, lines: &[&str]) {
     let mut scene = Scene::new();
     for line in lines {
         let reply = scene.alice.line(line);
@@ -28,7 +29,7 @@ fn sends_away(code: &str, lines: &[&str]) -> Scene {
     let error = only_reply(&mut scene.bob).error();
     assert!(error.starts_with(code), "{error} after {lines:?}");
     scene.assert_stats(&[("waits_failed", 1), ("waiters", 0), ("panics", 0)]);
-    scene
+    scene.assert_stats(&[("grants_lost", 1), ("grants_tracked", 0)]);
 }
 
 // Ends by commands of this module, and by time.
@@ -336,7 +337,7 @@ fn a_redisson_hold_that_slips_in_keeps_the_waiters_until_it_ends() {
         redis.call('pexpire', KEYS[1], 60000)";
     scene.alice.run(["EVAL", script, "1", "k"]);
     assert_stays_silent(&mut scene.bob);
-    scene.server.wait_for_waiters(1);
+    scene.assert_stats(&[("waiters", 1), ("grants_lost", 1), ("grants_tracked", 0)]);
     redisson(&mut scene.alice, REDISSON_UNLOCK, "uuid:1", "60000");
     scene.assert_bob_is_granted();
 }
@@ -482,6 +483,8 @@ fn another_lock_renamed_onto_it_is_waited_for() {
     scene.alice.line("RENAME other k");
     assert_stays_silent(&mut scene.bob);
     scene.assert_held("carol", carols);
+    // Carol's is lost under its old name, alice's under the new.
+    scene.assert_stats(&[("grants_lost", 2), ("waiters", 1)]);
     assert_eq!(scene.alice.line("LOCK.RELEASE k carol").int(), 1);
     scene.assert_bob_is_granted();
 }
