@@ -619,6 +619,24 @@ fn a_demoted_server_keeps_no_timer() {
     unload_and_load(&mut scene.alice);
 }
 
+/// The snapshot arrives while bob's place is still kept.
+#[test]
+fn a_demoted_server_that_loads_its_masters_data_keeps_no_timer() {
+    let master = TestServer::start();
+    master.conn().line("CONFIG SET repl-diskless-sync-delay 0");
+    let mut scene = Scene::new();
+    scene.alice.line("CONFIG SET lock.queue-grace 3000");
+    scene
+        .alice
+        .line(&format!("REPLICAOF 127.0.0.1 {}", master.port));
+    assert!(scene.bob.recv().is_error());
+    wait_for("a replica in sync", || {
+        replication(&scene.server).contains("master_link_status:up")
+    });
+    scene.assert_stats(&[("places_kept", 1)]);
+    unload_and_load(&mut scene.alice);
+}
+
 #[test]
 fn many_waits_of_every_end_leave_no_timer_behind() {
     let server = TestServer::start();
