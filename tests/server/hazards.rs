@@ -625,7 +625,7 @@ fn a_demoted_server_that_loads_its_masters_data_keeps_no_timer() {
     let master = TestServer::start();
     master.conn().line("CONFIG SET repl-diskless-sync-delay 0");
     let mut scene = Scene::new();
-    scene.alice.line("CONFIG SET lock.queue-grace 3000");
+    scene.alice.line("CONFIG SET lock.queue-grace 9000");
     scene
         .alice
         .line(&format!("REPLICAOF 127.0.0.1 {}", master.port));

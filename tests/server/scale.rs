@@ -1,5 +1,6 @@
 //! Thousands of waiters: what a hand-off costs, that everybody is granted in turn and once, and that
-//! nothing is left of them afterwards. Figures are printed, not asserted: `cargo test -- --nocapture`.
+//! nothing is left of them afterwards. And hundreds of accidents at random, for the orders of events that
+//! nobody thought of. Figures are printed, not asserted: `cargo test -- --nocapture`.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -273,4 +274,117 @@ fn a_waiter_costs_the_server_more_memory_than_this_module() {
     let module = grown_by(&|i| format!("LOCK.ACQUIRE k w{i} BLOCK 0"), &blocked);
     let blpop = grown_by(&|_| "BLPOP list 0".to_string(), &blocked);
     println!("used_memory per waiter: {module} bytes parked by the module, {blpop} in BLPOP");
+}
+
+/// A small generator of its own: a failure names the seed and can be repeated.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: usize) -> usize {
+        // Knuth's multiplier; the high bits are the random ones.
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (self.0 >> 33) as usize % sides
+    }
+}
+
+/// Something that may happen around a grant; `ids` are those of the waiters' connections.
+fn accident(dice: &mut Dice, ids: &[i64]) -> String {
+    let waiter = dice.roll(ids.len());
+    let (id, owner) = (ids[waiter], format!("w{waiter}"));
+    match dice.roll(14) {
+        0..=2 => format!("CLIENT KILL ID {id}"),
+        3 => format!("CLIENT UNBLOCK {id} TIMEOUT"),
+        4 => format!("CLIENT UNBLOCK {id} ERROR"),
+        5 => format!("LOCK.RELEASE k {owner}"),
+        6 => format!("LOCK.ACQUIRE k {owner} ONCE PX 60000"),
+        7 => "LOCK.BREAK k".into(),
+        8 => "DEL k".into(),
+        9 => "PEXPIRE k 1".into(),
+        10 => "FLUSHALL".into(),
+        11 => format!("HDEL k {owner}"),
+        _ => "LOCK.RELEASE k alice".into(),
+    }
+}
+
+/// Breaks the lock until nobody waits for it and nobody holds it.
+fn settle_everything(conn: &mut Conn) {
+    wait_for("a free lock that nobody waits for", || {
+        conn.line("LOCK.BREAK k");
+        conn.line("LOCK.INFO k").is_nil()
+    });
+}
+
+/// One transaction of accidents with four waiters behind a holder; afterwards every waiter has had one
+/// answer, or none if its connection was closed.
+fn storm(server: &TestServer, control: &mut Conn, dice: &mut Dice, last: &mut i64) {
+    let first = control.line("LOCK.ACQUIRE k alice PX 60000").int();
+    assert!(first > *last, "{first} after {last}");
+    *last = first;
+    let mut waiters: Vec<Conn> = (0..4).map(|_| server.conn()).collect();
+    let ids: Vec<i64> = waiters.iter_mut().map(Conn::id).collect();
+    for (number, conn) in waiters.iter_mut().enumerate() {
+        let block = [0, 0, 3][dice.roll(3)];
+        conn.send_line(&format!("LOCK.ACQUIRE k w{number} PX 60000 BLOCK {block}"));
+    }
+    let mut lines = vec!["MULTI".to_string(), "LOCK.RELEASE k alice".to_string()];
+    let accidents = 1 + dice.roll(5);
+    lines.extend((0..accidents).map(|_| accident(dice, &ids)));
+    let place = 1 + dice.roll(accidents + 1);
+    lines.swap(1, place);
+    lines.push("EXEC".into());
+    // Sometimes another command follows in the same turn.
+    lines.push(accident(dice, &ids));
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+    control.send_lines(&lines);
+    for _ in &lines {
+        control.recv();
+    }
+    settle_everything(control);
+    let mut tokens = Vec::new();
+    for conn in &mut waiters {
+        let mut answers = Vec::new();
+        if conn.try_send(["PING"]) {
+            while let Some(reply) = conn.try_recv() {
+                if reply.0 == redis::Value::SimpleString("PONG".into()) {
+                    assert_eq!(answers.len(), 1, "{answers:?} after {lines:?}");
+                    break;
+                }
+                answers.push(reply);
+            }
+        }
+        assert!(answers.len() <= 1, "{answers:?} after {lines:?}");
+        let granted = answers
+            .iter()
+            .filter(|reply| !reply.is_nil() && !reply.is_error());
+        tokens.extend(granted.map(|reply| reply.int()));
+    }
+    assert!(
+        tokens.iter().all(|token| *token > first),
+        "{tokens:?} after {lines:?}"
+    );
+    tokens.sort_unstable();
+    let granted = tokens.len();
+    tokens.dedup();
+    assert_eq!(tokens.len(), granted, "a token was given twice: {lines:?}");
+    *last = tokens.last().copied().unwrap_or(first).max(*last);
+}
+
+#[test]
+fn whatever_happens_in_one_turn_everybody_is_answered_once() {
+    const STORMS: usize = 400;
+    let server = TestServer::with(&["--appendonly", "yes"]);
+    let mut control = server.conn();
+    control.line("CONFIG SET lock.queue-grace 20");
+    let seed = u64::from(std::process::id());
+    println!("seed {seed}, {STORMS} storms");
+    let (mut dice, mut last) = (Dice(seed), 0);
+    for _ in 0..STORMS {
+        storm(&server, &mut control, &mut dice, &mut last);
+    }
+    assert!(server.stat("grants_undone") > 0 && server.stat("waits_granted") > 0);
+    assert_eq!(server.stat("panics"), 0);
+    assert_no_residue(&server);
 }

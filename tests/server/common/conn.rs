@@ -68,7 +68,8 @@ impl Conn {
         self.stream.write_all(&packed).expect("a write");
     }
 
-    fn try_send<A: AsRef<[u8]>>(&mut self, args: impl IntoIterator<Item = A>) -> bool {
+    /// Sends a command; false when the connection was closed.
+    pub fn try_send<A: AsRef<[u8]>>(&mut self, args: impl IntoIterator<Item = A>) -> bool {
         self.stream.write_all(&pack(args)).is_ok()
     }
 
