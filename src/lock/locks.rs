@@ -194,10 +194,14 @@ impl Locks {
     /// outside. Harmless at any other time.
     pub fn settle(&mut self, view: &View<'_>, now: Now, fx: &mut Vec<Effect>) {
         let undone = self.undone.swap_remove(&view.key);
-        match &view.state {
-            KeyState::OtherType => return self.fail_all(view.key, &LockError::WrongType, fx),
-            KeyState::OtherHash => return self.fail_all(view.key, &LockError::LockType, fx),
-            _ => {}
+        let foreign = match &view.state {
+            KeyState::OtherType => Some(LockError::WrongType),
+            KeyState::OtherHash => Some(LockError::LockType),
+            _ => None,
+        };
+        if let Some(error) = foreign {
+            self.close_unseen(view.key, now, fx);
+            return self.fail_all(view.key, &error, fx);
         }
         let undone = match (view.state.hold(now), undone) {
             (Some(hold), Some(undone))
@@ -205,7 +209,12 @@ impl Locks {
             {
                 Some(undone)
             }
-            (Some(hold), _) => return self.waiters.set_lease(view.key, hold.deadline_ms),
+            (Some(hold), _) => {
+                if self.tracked(view.key, hold).is_none() {
+                    self.close_unseen(view.key, now, fx);
+                }
+                return self.waiters.set_lease(view.key, hold.deadline_ms);
+            }
             (None, _) => None,
         };
         if let Some(undone) = &undone {

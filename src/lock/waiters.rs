@@ -241,13 +241,14 @@ impl Waiters {
         }
     }
 
-    /// Something happened to a whole database (`None`: to all of them).
+    /// Something happened to a whole database (`None`: to all of them). As with [`Waiters::touch`],
+    /// keys for which only empty places are kept are of no interest.
     pub fn touch_all(&mut self, db: Option<i32>) {
-        let all = self
+        let waited = self
             .lines
-            .keys()
-            .filter(|id| db.is_none_or(|db| id.as_ref().db == db));
-        self.dirty.extend(all.cloned());
+            .iter()
+            .filter(|(id, line)| line.queue.live() > 0 && db.is_none_or(|db| id.as_ref().db == db));
+        self.dirty.extend(waited.map(|(id, _)| id.clone()));
     }
 
     /// Nothing that was touched is to be judged any more.

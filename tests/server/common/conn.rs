@@ -68,7 +68,8 @@ impl Conn {
         self.stream.write_all(&packed).expect("a write");
     }
 
-    fn try_send<A: AsRef<[u8]>>(&mut self, args: impl IntoIterator<Item = A>) -> bool {
+    /// Sends a command; false when the connection was closed.
+    pub fn try_send<A: AsRef<[u8]>>(&mut self, args: impl IntoIterator<Item = A>) -> bool {
         self.stream.write_all(&pack(args)).is_ok()
     }
 
@@ -84,6 +85,17 @@ impl Conn {
             Err(error) if error.is_timeout() => panic!("no reply within {PATIENCE:?}"),
             Err(_) => None,
         }
+    }
+
+    /// The next line as it comes over the wire, for what the parser makes alike.
+    pub fn raw_line(&mut self) -> String {
+        let mut line = Vec::new();
+        while !line.ends_with(b"\r\n") {
+            let mut byte = [0];
+            self.stream.read_exact(&mut byte).expect("a line");
+            line.extend(byte);
+        }
+        String::from_utf8_lossy(&line[..line.len() - 2]).into_owned()
     }
 
     /// Whether nothing has arrived: only meaningful after an event that would have made it arrive.

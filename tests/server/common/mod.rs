@@ -13,6 +13,7 @@
 
 mod conn;
 pub mod replica;
+pub mod scene;
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};

@@ -1,0 +1,153 @@
+//! Where most tests of waiting begin: alice holds the lock `k`, bob is parked behind her.
+
+use std::time::{Duration, Instant};
+
+use super::{wait_for, Conn, Reply, TestServer};
+
+/// A server, the holder's connection and the waiter's.
+pub struct Scene {
+    pub alice: Conn,
+    pub bob: Conn,
+    pub bob_id: i64,
+    /// Alice's token: whoever comes next must get a higher one.
+    pub first: i64,
+    /// Dropped last, so that its books are checked while everything is as the test left it.
+    pub server: TestServer,
+}
+
+impl Scene {
+    /// On a fresh server; bob waits for ever.
+    pub fn new() -> Scene {
+        Scene::on(TestServer::start())
+    }
+
+    /// On a fresh server with these options.
+    pub fn with(options: &[&str]) -> Scene {
+        Scene::on(TestServer::with(options))
+    }
+
+    /// On this server.
+    pub fn on(server: TestServer) -> Scene {
+        Scene::waiting(server, "BLOCK 0")
+    }
+
+    /// On this server, bob's acquire having these options.
+    pub fn waiting(server: TestServer, options: &str) -> Scene {
+        let mut alice = server.conn();
+        let first = alice.line("LOCK.ACQUIRE k alice PX 60000").int();
+        let mut bob = server.conn();
+        let bob_id = bob.id();
+        bob.send_line(&format!("LOCK.ACQUIRE k bob PX 60000 {options}"));
+        server.wait_for_waiters(1);
+        Scene {
+            alice,
+            bob,
+            bob_id,
+            first,
+            server,
+        }
+    }
+
+    /// One more waiter, parked when this returns.
+    pub fn park(&self, owner: &str) -> Conn {
+        let waiters = self.server.stat("waiters");
+        let mut conn = self.server.conn();
+        conn.send_line(&format!("LOCK.ACQUIRE k {owner} PX 60000 BLOCK 0"));
+        self.server.wait_for_waiters(waiters + 1);
+        conn
+    }
+
+    /// Runs the lines as one transaction of alice's connection; `$BOB` stands for bob's client id.
+    pub fn exec(&mut self, lines: &[&str]) -> Vec<Reply> {
+        self.pipeline_exec(lines, &[]);
+        self.exec_replies(lines.len())
+    }
+
+    /// Sends the lines as one transaction and others right behind it, in one write.
+    pub fn pipeline_exec(&mut self, lines: &[&str], behind: &[&str]) {
+        let id = self.bob_id.to_string();
+        let all = [&["MULTI"], lines, &["EXEC"], behind].concat();
+        let all: Vec<String> = all.iter().map(|line| line.replace("$BOB", &id)).collect();
+        let all: Vec<&str> = all.iter().map(String::as_str).collect();
+        self.alice.send_lines(&all);
+    }
+
+    /// The replies of a transaction of so many commands.
+    pub fn exec_replies(&mut self, commands: usize) -> Vec<Reply> {
+        for _ in 0..=commands {
+            let queued = self.alice.recv().text();
+            assert!(queued == "OK" || queued == "QUEUED", "{queued}");
+        }
+        self.alice.recv().list()
+    }
+
+    /// Asserts that the hash states this hold and nothing else, with a lease.
+    pub fn assert_held(&mut self, owner: &str, token: i64) {
+        let fields = self.fields();
+        let expected = [("#token", format!("t{token}")), (owner, "1".to_string())];
+        assert_eq!(
+            fields,
+            expected.map(|(field, value)| (field.to_string(), value))
+        );
+        assert!(self.alice.line("PTTL k").int() > 0);
+    }
+
+    fn fields(&mut self) -> Vec<(String, String)> {
+        let flat = self.alice.line("HGETALL k").list();
+        let mut fields: Vec<_> = flat
+            .chunks(2)
+            .map(|pair| (pair[0].text(), pair[1].text()))
+            .collect();
+        fields.sort();
+        fields
+    }
+
+    /// Waits until the lock is free, and asserts that a new grant has a higher token than all.
+    pub fn assert_becomes_free(&mut self, above: i64) {
+        let alice = &mut self.alice;
+        wait_for("a free lock", || alice.line("EXISTS k").int() == 0);
+        let next = alice.line("LOCK.ACQUIRE k zoe PX 60000").int();
+        assert!(next > above, "{next} is not above {above}");
+    }
+
+    /// For keys that the server itself may have taken away again.
+    pub fn assert_becomes_free_or_held_by(&mut self, owner: &str, token: i64) {
+        if self.alice.line("EXISTS k").int() == 0 {
+            self.assert_becomes_free(token);
+        } else {
+            self.assert_held(owner, token);
+        }
+    }
+
+    /// Bob's one and only reply: a token above alice's, and the hash agrees.
+    pub fn assert_bob_is_granted(&mut self) -> i64 {
+        let token = only_reply(&mut self.bob).int();
+        assert!(token > self.first);
+        self.assert_held("bob", token);
+        token
+    }
+
+    /// Asserts counters of `INFO lock`.
+    pub fn assert_stats(&self, expected: &[(&str, u64)]) {
+        for (name, value) in expected {
+            assert_eq!(self.server.stat(name), *value, "{name}");
+        }
+    }
+}
+
+/// The reply of a parked acquire, and proof that no second one came: a `PING` behind it is answered
+/// by `PONG` next.
+pub fn only_reply(conn: &mut Conn) -> Reply {
+    let reply = conn.recv();
+    assert_eq!(conn.line("PING").text(), "PONG", "after {reply:?}");
+    reply
+}
+
+/// Asserts that nothing arrives for a moment: for use after an event that would have made it arrive.
+pub fn assert_stays_silent(conn: &mut Conn) {
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_millis(120) {
+        assert!(conn.is_silent(), "unexpected: {:?}", conn.recv());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
