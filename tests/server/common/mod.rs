@@ -11,6 +11,7 @@
     clippy::indexing_slicing
 )]
 
+pub mod bystander;
 mod conn;
 pub mod replica;
 
@@ -19,6 +20,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+pub use bystander::{Bystander, Events};
 pub use conn::{Conn, Reply};
 
 /// How long a condition may take to come true on a slow, shared machine.
