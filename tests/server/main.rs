@@ -6,6 +6,8 @@ mod acl;
 mod citizenship;
 mod cluster;
 mod commands;
+mod commands_anywhere;
+mod commands_refused;
 mod common;
 mod faults;
 mod first_steps;

@@ -190,15 +190,11 @@ impl TestServer {
 
     /// A counter or gauge of `INFO lock`, by its name without the prefix.
     pub fn stat(&self, name: &str) -> u64 {
-        let line = format!("lock_{name}:");
-        let info = self.conn().run(["INFO", "lock"]).text();
-        let value = info
-            .lines()
-            .find_map(|l| l.strip_prefix(&line))
-            .map(str::trim);
-        value
-            .and_then(|v| v.parse().ok())
-            .unwrap_or_else(|| panic!("no {line} in:\n{info}"))
+        stat_in(&self.info(), name)
+    }
+
+    fn info(&self) -> String {
+        self.conn().run(["INFO", "lock"]).text()
     }
 
     /// Waits until so many requests are parked on the server.
@@ -236,7 +232,9 @@ impl TestServer {
 
     /// The two sums that hold at every quiet moment, see `src/lock/stats.rs`.
     pub fn check_books(&self) {
-        let s = |name: &str| self.stat(name);
+        // One reading: connections that are being closed move requests from line to line.
+        let info = self.info();
+        let s = |name: &str| stat_in(&info, name);
         let ended_waits = s("waits_granted")
             + s("waits_timed_out")
             + s("waits_unblocked")
@@ -289,6 +287,14 @@ impl Drop for TestServer {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
+}
+
+fn stat_in(info: &str, name: &str) -> u64 {
+    let line = format!("lock_{name}:");
+    let value = info.lines().find_map(|l| l.strip_prefix(&line));
+    value
+        .and_then(|value| value.trim().parse().ok())
+        .unwrap_or_else(|| panic!("no {line} in:\n{info}"))
 }
 
 fn free_port() -> u16 {
