@@ -4,6 +4,7 @@
 
 mod acl;
 mod citizenship;
+mod citizenship_settings;
 mod cluster;
 mod commands;
 mod commands_anywhere;

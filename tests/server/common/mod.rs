@@ -297,7 +297,8 @@ fn stat_in(info: &str, name: &str) -> u64 {
         .unwrap_or_else(|| panic!("no {line} in:\n{info}"))
 }
 
-fn free_port() -> u16 {
+/// A port that was free a moment ago.
+pub fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a loopback port");
     listener.local_addr().expect("an address").port()
 }
