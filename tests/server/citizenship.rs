@@ -379,8 +379,10 @@ fn ends_that_no_command_made_tell_of_themselves() {
     let server = TestServer::start();
     let (mut a, mut b) = (server.conn(), server.conn());
     let mut events = Events::of(&server);
-    a.line("LOCK.ACQUIRE k o PX 20");
-    b.send_line("LOCK.ACQUIRE k p PX 60000 BLOCK 0");
+    a.line("LOCK.ACQUIRE k o PX 600000");
+    b.send_line("LOCK.ACQUIRE k p PX 600000 BLOCK 0");
+    server.wait_for_waiters(1);
+    a.line("LOCK.RENEW k o PX 20");
     b.recv();
     assert_eq!(
         ours(&mut events),
