@@ -97,7 +97,7 @@ fn acquire(
         Answer::Refused => None,
     };
     if with_holder {
-        reply::token_with_holder(key, token);
+        reply::token_with_holder(key, token, now);
     } else {
         reply::token(ctx, token);
     }

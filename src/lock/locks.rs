@@ -291,7 +291,7 @@ impl Locks {
     ) -> Result<(Token, i64), LockError> {
         let token = self.mint(view, now, fx)?;
         let deadline_ms = lease.deadline(now);
-        self.close_unseen(view.key, now, fx);
+        self.close_unseen(view, now, fx);
         fx.push(Effect::Write(KeyWrite::Take {
             clear: view.state != KeyState::Absent,
             owner: owner.clone(),
@@ -359,11 +359,16 @@ impl Locks {
     }
 
     /// The grant before this one ended without our seeing it.
-    fn close_unseen(&mut self, key: KeyRef<'_>, now: Now, fx: &mut Vec<Effect>) {
-        let Some(former) = self.holds.remove(key) else {
+    fn close_unseen(&mut self, view: &View<'_>, now: Now, fx: &mut Vec<Effect>) {
+        let Some(former) = self.holds.remove(view.key) else {
             return;
         };
-        if former.deadline_ms <= now.wall_ms {
+        // While the key is there, it knows best: a script may have cut the lease.
+        let deadline_ms = match &view.state {
+            KeyState::Held(hold) if hold.token == Some(former.token) => hold.deadline_ms,
+            _ => Some(former.deadline_ms),
+        };
+        if deadline_ms.is_some_and(|end| end <= now.wall_ms) {
             self.stats.grants_expired += 1;
             fx.push(Effect::Notify(Event::Expire));
         } else {

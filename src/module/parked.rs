@@ -158,7 +158,7 @@ fn reply_outcome(
         Outcome::Nil => None,
     };
     match key.filter(|_| with_holder) {
-        Some(name) => reply::token_with_holder(&LockKey::open_read(ctx, name), token),
+        Some(name) => reply::token_with_holder(&LockKey::open_read(ctx, name), token, ctx.now()),
         None => reply::token(ctx, token),
     }
 }

@@ -2,7 +2,7 @@
 
 use super::ctx::Ctx;
 use super::key::LockKey;
-use crate::lock::Token;
+use crate::lock::{Now, Token};
 
 /// The reply of an acquire: the token or nil.
 pub fn token(ctx: Ctx, token: Option<Token>) {
@@ -11,10 +11,11 @@ pub fn token(ctx: Ctx, token: Option<Token>) {
 }
 
 /// The wide reply of `WITHHOLDER`: `[token | nil, holder | nil, hold count, remaining ms]`, as the key
-/// stands now. Without a holder the count is 0 and the time -2; without a TTL it is -1 (as `PTTL`).
-pub fn token_with_holder(key: &LockKey<'_>, granted: Option<Token>) {
+/// stands at `now`, the moment of the decision: by a second look at the clock a lease might have
+/// ended since, and nobody would have refused. Without a holder the count is 0 and the time -2;
+/// without a TTL it is -1 (as `PTTL`).
+pub fn token_with_holder(key: &LockKey<'_>, granted: Option<Token>, now: Now) {
     let ctx = key.ctx();
-    let now = ctx.now();
     let state = key.read();
     ctx.reply_array(4);
     token(ctx, granted);

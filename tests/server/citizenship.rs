@@ -1,1 +1,503 @@
-//! To be written.
+//! What the server and its tools are told: descriptions, statistics, key events, the module's life.
+
+use std::os::unix::fs::PermissionsExt;
+
+use crate::acl::{has_categories, has_own_category};
+use crate::common::{module_path, wait_for, Conn, Events, Reply, TestServer};
+
+/// What `COMMAND INFO` and `COMMAND DOCS` say of a command, as it should be.
+struct Described {
+    name: &'static str,
+    arity: i64,
+    flags: &'static str,
+    categories: &'static str,
+    key: &'static str,
+    arguments: &'static str,
+}
+
+const COMMANDS: [Described; 7] = [
+    Described {
+        name: "lock.acquire",
+        arity: -3,
+        flags: "blocking denyoom fast module write",
+        categories: "@blocking @fast @lock @write",
+        key: "RW access update",
+        arguments:
+            "key owner [EX seconds | PX milliseconds] [BLOCK milliseconds] [ONCE] [WITHHOLDER]",
+    },
+    Described {
+        name: "lock.release",
+        arity: -3,
+        flags: "fast module write",
+        categories: "@fast @lock @write",
+        key: "RW access delete",
+        arguments: "key owner [ALL] [TOKEN token]",
+    },
+    Described {
+        name: "lock.renew",
+        arity: -3,
+        flags: "fast module write",
+        categories: "@fast @lock @write",
+        key: "RW access update",
+        arguments: "key owner [EX seconds | PX milliseconds] [TOKEN token]",
+    },
+    Described {
+        name: "lock.break",
+        arity: -2,
+        flags: "module write",
+        categories: "@dangerous @lock @write",
+        key: "RW access delete",
+        arguments: "key [TOKEN token] [PURGE]",
+    },
+    Described {
+        name: "lock.info",
+        arity: -2,
+        flags: "module readonly",
+        categories: "@lock @read",
+        key: "RO access",
+        arguments: "key [WAITERS [COUNT count]]",
+    },
+    Described {
+        name: "lock.owner",
+        arity: 1,
+        flags: "fast loading module stale",
+        categories: "@fast @lock",
+        key: "",
+        arguments: "",
+    },
+    Described {
+        name: "lock.help",
+        arity: 1,
+        flags: "loading module stale",
+        categories: "@lock @slow",
+        key: "",
+        arguments: "",
+    },
+];
+
+fn words(list: &Reply) -> String {
+    list.list()
+        .iter()
+        .map(Reply::text)
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+fn sorted(text: &str) -> String {
+    let mut words: Vec<&str> = text.split(' ').collect();
+    words.sort_unstable();
+    words.join(" ")
+}
+
+#[test]
+fn command_info_states_arity_flags_categories_and_keys() {
+    let server = TestServer::start();
+    let mut c = server.conn();
+    for command in COMMANDS {
+        let info = c.run(["COMMAND", "INFO", command.name]).list()[0].list();
+        assert_eq!(info[0].text(), command.name);
+        assert_eq!(info[1].int(), command.arity, "{}", command.name);
+        assert_eq!(sorted(&words(&info[2])), command.flags, "{}", command.name);
+        let position = i64::from(!command.key.is_empty());
+        for place in &info[3..6] {
+            assert_eq!(place.int(), position, "{}", command.name);
+        }
+        let expected = if has_own_category(&server) {
+            command.categories.to_string()
+        } else if has_categories(&server) {
+            sorted(&command.categories.replace("@lock", ""))
+                .trim()
+                .replace("  ", " ")
+        } else {
+            String::new()
+        };
+        assert_eq!(sorted(&words(&info[6])), expected, "{}", command.name);
+        let specs = info[8].list();
+        let keys: Vec<String> = specs
+            .iter()
+            .map(|spec| words(&spec.field("flags").unwrap()))
+            .collect();
+        assert_eq!(keys.join(";"), command.key, "{}", command.name);
+    }
+}
+
+#[test]
+fn command_getkeys_finds_the_key() {
+    let server = TestServer::start();
+    let mut c = server.conn();
+    for command in COMMANDS.iter().filter(|command| !command.key.is_empty()) {
+        let call = ["COMMAND", "GETKEYS", command.name, "the-key", "PX", "7"];
+        assert_eq!(words(&c.run(call)), "the-key");
+        let call = ["COMMAND", "GETKEYSANDFLAGS", command.name, "the-key", "PX"];
+        let keys = c.run(call).list()[0].list();
+        assert_eq!(keys[0].text(), "the-key");
+        assert_eq!(words(&keys[1]), command.key);
+    }
+}
+
+/// An argument of `COMMAND DOCS` as people write it.
+fn written(arg: &Reply) -> String {
+    let text = |name: &str| arg.field(name).map(|field| field.text());
+    let parts = |between: &str| {
+        let parts = arg.field("arguments").unwrap().list();
+        parts.iter().map(written).collect::<Vec<_>>().join(between)
+    };
+    let kind = text("type").unwrap();
+    let value = match kind.as_str() {
+        "oneof" => parts(" | "),
+        "block" => parts(" "),
+        "pure-token" => text("token").unwrap(),
+        _ => [text("token"), text("name")]
+            .into_iter()
+            .flatten()
+            .collect::<Vec<_>>()
+            .join(" "),
+    };
+    let optional = arg.field("flags").is_some_and(|f| words(&f) == "optional");
+    if optional {
+        format!("[{value}]")
+    } else {
+        value
+    }
+}
+
+#[test]
+fn command_docs_describe_every_command_and_argument() {
+    let server = TestServer::start();
+    for mut c in [server.conn(), server.conn3()] {
+        for command in COMMANDS {
+            let name = command.name;
+            let docs = c.run(["COMMAND", "DOCS", name]).field(name).unwrap();
+            let text = |field: &str| docs.field(field).map_or(String::new(), |f| f.text());
+            assert!(text("summary").len() > 20, "{name}: {}", text("summary"));
+            assert_eq!(text("since"), "0.1.0", "{name}");
+            assert!(text("complexity").starts_with("O("), "{name}");
+            assert_eq!(text("group"), "module", "{name}");
+            assert_eq!(text("module"), "lock", "{name}");
+            let arguments = docs.field("arguments").map_or(vec![], |args| args.list());
+            let syntax: Vec<String> = arguments.iter().map(written).collect();
+            assert_eq!(syntax.join(" "), command.arguments, "{name}");
+            if let Some(key) = arguments.first() {
+                assert_eq!(key.field("type").unwrap().text(), "key");
+                assert_eq!(key.field("key_spec_index").unwrap().int(), 0);
+            }
+        }
+    }
+}
+
+#[test]
+fn help_and_docs_agree() {
+    let server = TestServer::start();
+    let mut c = server.conn();
+    let help: Vec<String> = c.line("LOCK.HELP").list().iter().map(Reply::text).collect();
+    for command in COMMANDS {
+        let call = format!("{} {}", command.name.to_uppercase(), command.arguments);
+        let plain = |text: &str| text.replace(['<', '>'], "");
+        let short = call
+            .replace("milliseconds", "ms")
+            .replace("seconds", "s")
+            .replace("COUNT count", "COUNT n");
+        assert!(
+            help.iter().any(|line| plain(line) == short.trim()),
+            "{short} in {help:#?}"
+        );
+    }
+}
+
+#[test]
+fn the_server_lists_the_module_and_its_commands() {
+    let server = TestServer::start();
+    let mut c = server.conn();
+    let mut listed: Vec<String> = c
+        .line("COMMAND LIST FILTERBY MODULE lock")
+        .list()
+        .iter()
+        .map(Reply::text)
+        .collect();
+    listed.sort();
+    let mut names = COMMANDS.map(|command| command.name);
+    names.sort_unstable();
+    assert_eq!(listed, names);
+    // Newer servers list modules of their own.
+    let modules = c.line("MODULE LIST").list();
+    let ours = modules
+        .iter()
+        .find(|module| module.field("name").unwrap().text() == "lock")
+        .expect("our module");
+    assert_eq!(ours.field("ver").unwrap().int(), 100);
+}
+
+#[test]
+fn info_has_a_section_of_plain_numbers() {
+    let server = TestServer::start();
+    let mut c = server.conn();
+    let fields = |text: &str| -> Vec<String> {
+        let ours = text.lines().filter(|line| line.starts_with("lock_"));
+        ours.map(|line| line.split(':').next().unwrap().to_string())
+            .collect()
+    };
+    let section = c.line("INFO lock").text();
+    assert!(section.contains("# lock\r\n"), "{section}");
+    let names = fields(&section);
+    for name in [
+        "waiters",
+        "keys_waited",
+        "places_kept",
+        "grants_tracked",
+        "eviction_risk",
+        "panics",
+        "grants",
+        "reentries",
+        "refusals",
+        "busy",
+        "renewals",
+        "renewal_misses",
+        "release_misses",
+        "grants_released",
+        "grants_expired",
+        "grants_broken",
+        "grants_lost",
+        "grants_undone",
+        "grants_unwatched",
+        "waits_parked",
+        "waits_granted",
+        "waits_timed_out",
+        "waits_unblocked",
+        "waits_disconnected",
+        "waits_taken_over",
+        "waits_withdrawn",
+        "waits_failed",
+        "foreign_wakeups",
+        "wait_ms_sum",
+        "wait_ms_max",
+    ] {
+        assert!(names.contains(&format!("lock_{name}")), "{name}");
+        assert_eq!(server.stat(name), 0, "{name}");
+    }
+    for wider in ["INFO modules", "INFO everything", "INFO all server modules"] {
+        assert_eq!(fields(&c.line(wider).text()), names, "{wider}");
+    }
+    assert!(
+        fields(&c.line("INFO").text()).is_empty(),
+        "by default the server shows no module"
+    );
+}
+
+#[test]
+fn the_servers_own_statistics_count_our_commands_and_errors() {
+    let server = TestServer::start();
+    let mut c = server.conn();
+    c.line("HSET h mode read");
+    c.line("SET s v");
+    c.line("LOCK.ACQUIRE k o");
+    assert!(c.line("LOCK.ACQUIRE k p").is_nil());
+    c.line("LOCK.ACQUIRE h o");
+    c.line("LOCK.RELEASE s o");
+    c.line("LOCK.RENEW k o PX 0");
+    c.line("LOCK.INFO");
+    let errors = c.line("INFO errorstats").text();
+    for line in [
+        "errorstat_LOCKTYPE:count=1",
+        "errorstat_WRONGTYPE:count=1",
+        "errorstat_ERR:count=2",
+    ] {
+        assert!(errors.contains(line), "{line} in {errors}");
+    }
+    assert_eq!(
+        errors.matches("errorstat_").count(),
+        3,
+        "contention is no error: {errors}"
+    );
+    let commands = c.line("INFO commandstats").text();
+    let of = |name: &str| {
+        let line = commands.lines().find(|line| line.contains(name)).unwrap();
+        line.to_string()
+    };
+    assert!(of("cmdstat_lock.acquire").contains("calls=3,"));
+    assert!(of("cmdstat_lock.acquire").contains("failed_calls=1"));
+    assert!(of("cmdstat_lock.info").contains("rejected_calls=1"));
+}
+
+/// Our events, and `del`, since the last call.
+fn ours(events: &mut Events) -> Vec<String> {
+    let mut seen = events.so_far();
+    seen.retain(|event| event.starts_with("lock.") || event.starts_with("del "));
+    seen
+}
+
+#[test]
+fn commands_tell_of_themselves_by_key_events() {
+    let server = TestServer::start();
+    let mut c = server.conn();
+    let mut events = Events::of(&server);
+    for (line, expected) in [
+        ("LOCK.ACQUIRE k o", &["lock.acquire k"][..]),
+        ("LOCK.ACQUIRE k o", &[]),
+        ("LOCK.RENEW k o", &[]),
+        ("LOCK.ACQUIRE k p", &[]),
+        ("LOCK.RELEASE k p", &[]),
+        ("LOCK.RELEASE k o", &[]),
+        ("LOCK.RELEASE k o", &["lock.release k", "del k"]),
+        ("LOCK.ACQUIRE k o", &["lock.acquire k"]),
+        ("LOCK.BREAK k", &["lock.break k", "del k"]),
+        ("LOCK.BREAK k", &[]),
+    ] {
+        c.line(line);
+        assert_eq!(events.so_far(), expected, "{line}");
+    }
+    c.line("CONFIG SET notify-keyspace-events Kd");
+    let mut subscriber = server.conn();
+    subscriber.line("SUBSCRIBE __keyspace@0__:k");
+    c.line("LOCK.ACQUIRE k o");
+    assert_eq!(subscriber.recv().list()[2].text(), "lock.acquire");
+}
+
+#[test]
+fn waits_and_hand_offs_tell_of_themselves() {
+    let server = TestServer::start();
+    let (mut a, mut b) = (server.conn(), server.conn());
+    let mut events = Events::of(&server);
+    a.line("LOCK.ACQUIRE k o");
+    b.send_line("LOCK.ACQUIRE k p BLOCK 0");
+    server.wait_for_waiters(1);
+    assert_eq!(ours(&mut events), ["lock.acquire k", "lock.wait k"]);
+    a.line("LOCK.RELEASE k o");
+    b.recv();
+    assert_eq!(ours(&mut events), ["lock.release k", "lock.acquire k"]);
+    a.send_line("LOCK.ACQUIRE k o BLOCK 0");
+    server.wait_for_waiters(1);
+    b.line("LOCK.BREAK k");
+    a.recv();
+    assert_eq!(
+        ours(&mut events),
+        ["lock.wait k", "lock.break k", "lock.acquire k"]
+    );
+}
+
+#[test]
+fn ends_that_no_command_made_tell_of_themselves() {
+    let server = TestServer::start();
+    let (mut a, mut b) = (server.conn(), server.conn());
+    let mut events = Events::of(&server);
+    a.line("LOCK.ACQUIRE k o PX 600000");
+    b.send_line("LOCK.ACQUIRE k p PX 600000 BLOCK 0");
+    server.wait_for_waiters(1);
+    a.line("LOCK.RENEW k o PX 20");
+    b.recv();
+    assert_eq!(
+        ours(&mut events),
+        [
+            "lock.acquire k",
+            "lock.wait k",
+            "lock.expire k",
+            "lock.acquire k"
+        ]
+    );
+    a.line("DEL k");
+    assert_eq!(ours(&mut events), ["lock.lost k", "del k"]);
+    a.line("LOCK.ACQUIRE k o");
+    b.send_line("LOCK.ACQUIRE k p PX 60000 BLOCK 0");
+    server.wait_for_waiters(1);
+    ours(&mut events);
+    a.line("RENAME k elsewhere");
+    b.recv();
+    assert_eq!(ours(&mut events), ["lock.lost k", "lock.acquire k"]);
+    // Nobody waits, but the lock is in the table.
+    a.line("LOCK.RENEW k p PX 10");
+    wait_for("the end of a lease", || a.line("EXISTS k").int() == 0);
+    assert_eq!(ours(&mut events), ["lock.expire k"]);
+}
+
+/// Both the line in the log and the gauge.
+fn warnings_of_eviction(server: &TestServer) -> (usize, u64) {
+    let lines = server.log().matches("may evict locks").count();
+    (lines, server.stat("eviction_risk"))
+}
+
+#[test]
+fn a_server_that_may_evict_locks_is_warned_of_at_start() {
+    let options = ["--maxmemory", "1gb", "--maxmemory-policy", "allkeys-lru"];
+    let server = TestServer::with(&options);
+    assert_eq!(warnings_of_eviction(&server), (1, 1));
+    let server = TestServer::with(&options[..2]);
+    assert_eq!(warnings_of_eviction(&server), (0, 0));
+}
+
+#[test]
+fn a_server_that_may_evict_locks_is_warned_of_when_it_is_told_to() {
+    let server = TestServer::start();
+    let mut c = server.conn();
+    for (setting, expected) in [
+        ("maxmemory-policy volatile-ttl", (0, 0)),
+        ("maxmemory 1gb", (1, 1)),
+        ("maxmemory 2gb", (1, 1)),
+        ("maxmemory-policy noeviction", (1, 0)),
+        ("maxmemory-policy allkeys-random", (2, 1)),
+        ("maxmemory 0", (2, 0)),
+    ] {
+        assert_eq!(c.line(&format!("CONFIG SET {setting}")).text(), "OK");
+        assert_eq!(warnings_of_eviction(&server), expected, "{setting}");
+    }
+}
+
+fn load(conn: &mut Conn) -> Reply {
+    conn.run(["MODULE", "LOAD", module_path().to_str().unwrap()])
+}
+
+#[test]
+fn unloaded_and_loaded_again_the_locks_are_still_there() {
+    let server = TestServer::start();
+    let mut c = server.conn();
+    let mut last = c.line("LOCK.ACQUIRE k o PX 600000").int();
+    for _ in 0..3 {
+        assert_eq!(c.line("MODULE UNLOAD lock").text(), "OK");
+        assert!(c.line("LOCK.INFO k").is_error());
+        assert_eq!(c.line("HGET k o").text(), "1");
+        assert_eq!(load(&mut c).text(), "OK");
+        assert!(c.line("LOCK.ACQUIRE k p").is_nil());
+        assert_eq!(c.line("LOCK.RENEW k o PX 600000").int(), 1);
+        let token = c.line("LOCK.ACQUIRE other o").int();
+        assert!(token > last, "tokens rise");
+        last = token;
+        assert_eq!(c.line("LOCK.RELEASE other o").int(), 1);
+        let info = c.run(["COMMAND", "INFO", "lock.acquire"]).list()[0].list();
+        assert_eq!(
+            words(&info[6]).contains("@lock"),
+            has_own_category(&server),
+            "the category outlives the module, and its commands come back to it"
+        );
+    }
+    assert_eq!(c.line("LOCK.RELEASE k o").int(), 1);
+}
+
+#[test]
+fn the_module_stays_while_somebody_waits() {
+    let server = TestServer::start();
+    let (mut c, mut waiter) = (server.conn(), server.conn());
+    c.line("LOCK.ACQUIRE k o");
+    waiter.send_line("LOCK.ACQUIRE k p BLOCK 0");
+    server.wait_for_waiters(1);
+    assert!(c.line("MODULE UNLOAD lock").is_error());
+    c.line("LOCK.RELEASE k o");
+    assert!(waiter.recv().int() > 0);
+    wait_for("nothing to keep the module", || {
+        !c.line("MODULE UNLOAD lock").is_error()
+    });
+    assert_eq!(load(&mut c).text(), "OK");
+    assert_eq!(waiter.line("LOCK.RELEASE k p").int(), 1);
+}
+
+#[test]
+fn loaded_twice_is_refused() {
+    let server = TestServer::start();
+    let mut c = server.conn();
+    assert!(load(&mut c).is_error());
+    assert!(c.line("LOCK.ACQUIRE k o").int() > 0);
+}
+
+#[test]
+fn the_library_may_be_executed() {
+    // Servers refuse a module without the bit.
+    let mode = module_path().metadata().unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o755);
+}

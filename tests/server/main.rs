@@ -4,8 +4,11 @@
 
 mod acl;
 mod citizenship;
+mod citizenship_settings;
 mod cluster;
 mod commands;
+mod commands_anywhere;
+mod commands_refused;
 mod common;
 mod faults;
 mod first_steps;

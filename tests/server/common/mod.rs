@@ -11,6 +11,7 @@
     clippy::indexing_slicing
 )]
 
+pub mod bystander;
 mod conn;
 pub mod replica;
 pub mod scene;
@@ -20,6 +21,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+pub use bystander::{Bystander, Events};
 pub use conn::{Conn, Reply};
 
 /// How long a condition may take to come true on a slow, shared machine.
@@ -189,15 +191,11 @@ impl TestServer {
 
     /// A counter or gauge of `INFO lock`, by its name without the prefix.
     pub fn stat(&self, name: &str) -> u64 {
-        let line = format!("lock_{name}:");
-        let info = self.conn().run(["INFO", "lock"]).text();
-        let value = info
-            .lines()
-            .find_map(|l| l.strip_prefix(&line))
-            .map(str::trim);
-        value
-            .and_then(|v| v.parse().ok())
-            .unwrap_or_else(|| panic!("no {line} in:\n{info}"))
+        stat_in(&self.info(), name)
+    }
+
+    fn info(&self) -> String {
+        self.conn().run(["INFO", "lock"]).text()
     }
 
     /// Waits until so many requests are parked on the server.
@@ -235,7 +233,9 @@ impl TestServer {
 
     /// The two sums that hold at every quiet moment, see `src/lock/stats.rs`.
     pub fn check_books(&self) {
-        let s = |name: &str| self.stat(name);
+        // One reading: connections that are being closed move requests from line to line.
+        let info = self.info();
+        let s = |name: &str| stat_in(&info, name);
         let ended_waits = s("waits_granted")
             + s("waits_timed_out")
             + s("waits_unblocked")
@@ -290,7 +290,16 @@ impl Drop for TestServer {
     }
 }
 
-fn free_port() -> u16 {
+fn stat_in(info: &str, name: &str) -> u64 {
+    let line = format!("lock_{name}:");
+    let value = info.lines().find_map(|l| l.strip_prefix(&line));
+    value
+        .and_then(|value| value.trim().parse().ok())
+        .unwrap_or_else(|| panic!("no {line} in:\n{info}"))
+}
+
+/// A port that was free a moment ago.
+pub fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a loopback port");
     listener.local_addr().expect("an address").port()
 }
