@@ -57,7 +57,8 @@ impl OwnedStr {
     /// # Safety
     /// `raw` is NULL or a live string whose reference is ours.
     pub unsafe fn from_raw(raw: *mut raw::RedisModuleString) -> Option<OwnedStr> {
-        (!raw.is_null()).then_some(OwnedStr(raw))
+        // Lazily: an OwnedStr of NULL must not even exist, its drop would end the server.
+        (!raw.is_null()).then(|| OwnedStr(raw))
     }
 
     /// A decimal number.
