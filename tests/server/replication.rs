@@ -194,7 +194,7 @@ fn a_renewal_is_the_lease_and_a_break_is_a_release() {
 fn a_hold_of_redisson_gets_its_token_when_it_is_first_touched() {
     let mut s = Stage::settled();
     s.conn.line("HSET k uuid:1 1");
-    s.conn.line("PEXPIRE k 60000");
+    s.conn.line("PEXPIRE k 50000");
     s.seen();
     let token = s.take("k", "uuid:1");
     let deadline = s.deadline("k");
