@@ -200,7 +200,10 @@ fn a_hold_of_redisson_gets_its_token_when_it_is_first_touched() {
     let deadline = s.deadline("k");
     let seen = s.seen();
     assert_eq!(seen[1], format!("HSET k uuid:1 2 #token t{token}"));
-    assert_eq!(seen, atomic([seen[1].clone(), format!("PEXPIREAT k {deadline}")]));
+    assert_eq!(
+        seen,
+        atomic([seen[1].clone(), format!("PEXPIREAT k {deadline}")])
+    );
 }
 
 #[test]
@@ -222,7 +225,11 @@ fn a_grant_at_the_leases_end_comes_after_the_deletion() {
     let token = b.recv().int();
     let grant = s.grant_of("k", "b", token);
     // Newer servers delete what has expired by UNLINK.
-    let seen: Vec<_> = s.seen().iter().map(|c| c.replace("UNLINK", "DEL")).collect();
+    let seen: Vec<_> = s
+        .seen()
+        .iter()
+        .map(|c| c.replace("UNLINK", "DEL"))
+        .collect();
     // The alarm deletes the key on the way, unless the server's own cleaning came first.
     let cleaned_first = [vec!["DEL k".to_string()], atomic(grant.clone())].concat();
     assert!(
@@ -281,7 +288,8 @@ fn an_undone_grant_is_taken_back_like_a_release() {
     s.server.wait_for_waiters(1);
     s.seen();
     let kill = format!("CLIENT KILL ID {id}");
-    s.conn.send_lines(&["MULTI", "LOCK.RELEASE k a", &kill, "EXEC"]);
+    s.conn
+        .send_lines(&["MULTI", "LOCK.RELEASE k a", &kill, "EXEC"]);
     (0..4).for_each(|_| drop(s.conn.recv()));
     let server = &s.server;
     wait_for("the undo", || server.stat("grants_undone") == 1);
@@ -368,7 +376,8 @@ fn a_deferred_grant_in_another_database_is_replicated_there() {
 fn a_transaction_and_a_script_replicate_the_effects_in_one_transaction() {
     let mut s = Stage::settled();
     let lines = ["LOCK.ACQUIRE k a", "SET x 1", "LOCK.RELEASE k a"];
-    s.conn.send_lines(&["MULTI", lines[0], lines[1], lines[2], "EXEC"]);
+    s.conn
+        .send_lines(&["MULTI", lines[0], lines[1], lines[2], "EXEC"]);
     (0..4).for_each(|_| drop(s.conn.recv()));
     let token = s.conn.recv().list()[0].int();
     let seen = s.seen();
@@ -459,7 +468,9 @@ fn replicas_with_and_without_the_module_hold_the_same_data() {
     for replica in &replicas {
         wait_until_in_sync(replica, &master);
         assert_eq!(replica.conn().line("DEBUG DIGEST").text(), digest);
-        for key in ["held", "renewed", "released", "expired", "moved", "scripted"] {
+        for key in [
+            "held", "renewed", "released", "expired", "moved", "scripted",
+        ] {
             let on_master = snapshot_of(&master, key);
             assert!(on_master.1 > 0, "{key}");
             assert_eq!(snapshot_of(replica, key), on_master, "{key}");

@@ -87,7 +87,11 @@ pub fn aof_text(server: &TestServer) -> Vec<String> {
 fn read_command(parser: &mut Parser, source: &mut impl Read) -> Option<String> {
     let value = parser.parse_value(source).ok()?;
     let words: Vec<String> = Reply(value).list().iter().map(Reply::text).collect();
-    Some([&[words[0].to_uppercase()][..], &words[1..]].concat().join(" "))
+    Some(
+        [&[words[0].to_uppercase()][..], &words[1..]]
+            .concat()
+            .join(" "),
+    )
 }
 
 /// Options of a master that sends its snapshot at once.
