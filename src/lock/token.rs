@@ -87,6 +87,11 @@ impl Tokens {
         self.known.clear();
     }
 
+    /// A token that a lock's data shows, perhaps another server's: those to come are above it.
+    pub fn observe(&mut self, token: Token) {
+        self.last = self.last.max(token.0);
+    }
+
     /// Whether the next token of this domain will need its horizon written, as far as can be told
     /// before it is minted (a token that this very lock pushes up may still need it).
     pub fn wants_horizon(&self, domain: Domain, now_us: u64) -> bool {
@@ -202,6 +207,18 @@ mod tests {
         tokens.learn(0, 0);
         let second = minted(&mut tokens, NOON - 50);
         assert!(second.token > first && second.horizon.is_some());
+    }
+
+    #[test]
+    fn an_observed_token_is_surpassed_and_needs_a_horizon_beyond_it() {
+        let mut tokens = Tokens::default();
+        minted(&mut tokens, NOON);
+        tokens.observe(Token::new(NOON + 2 * SPAN_US).unwrap());
+        let next = minted(&mut tokens, NOON);
+        assert_eq!(next.token.get(), NOON + 2 * SPAN_US + 1);
+        assert!(next.horizon.unwrap() > next.token.get());
+        tokens.observe(Token::new(5).unwrap());
+        assert!(minted(&mut tokens, NOON).token > next.token);
     }
 
     #[test]
