@@ -11,6 +11,7 @@
     clippy::indexing_slicing
 )]
 
+pub mod clock;
 mod conn;
 pub mod replica;
 
