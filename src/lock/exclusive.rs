@@ -100,7 +100,7 @@ impl Locks {
         now: Now,
         fx: &mut Vec<Effect>,
     ) -> Result<Answer, LockError> {
-        refuse_foreign(&view.state)?;
+        self.look_at(&view.state)?;
         if let Some(hold) = view.state.hold(now) {
             return if hold.owner[..] == *req.owner {
                 self.reenter(view, hold, req, now, fx)
@@ -130,7 +130,7 @@ impl Locks {
         now: Now,
         fx: &mut Vec<Effect>,
     ) -> Result<Released, LockError> {
-        refuse_foreign(&view.state)?;
+        self.look_at(&view.state)?;
         let Some(hold) = held_by(&view.state, req.owner, req.token, now) else {
             self.stats.release_misses += 1;
             if req.token.is_none() {
@@ -164,7 +164,7 @@ impl Locks {
         now: Now,
         fx: &mut Vec<Effect>,
     ) -> Result<bool, LockError> {
-        refuse_foreign(&view.state)?;
+        self.look_at(&view.state)?;
         let Some(hold) = held_by(&view.state, req.owner, req.token, now) else {
             self.stats.renewal_misses += 1;
             return Ok(false);
@@ -194,7 +194,7 @@ impl Locks {
         now: Now,
         fx: &mut Vec<Effect>,
     ) -> Result<bool, LockError> {
-        refuse_foreign(&view.state)?;
+        self.look_at(&view.state)?;
         let hold = view
             .state
             .hold(now)
@@ -211,6 +211,20 @@ impl Locks {
         self.stats.grants_broken += u64::from(self.holds.remove(view.key).is_some());
         self.end_hold(view, Event::Break, now, fx);
         Ok(true)
+    }
+
+    /// Nothing is decided about foreign data. The token of a lock that came from elsewhere (RESTORE,
+    /// COPY) counts as handed out here, since its key will not be there to tell when it is released.
+    fn look_at(&mut self, state: &KeyState) -> Result<(), LockError> {
+        match state {
+            KeyState::OtherType => return Err(LockError::WrongType),
+            KeyState::OtherHash => return Err(LockError::LockType),
+            _ => {}
+        }
+        if let Some(token) = state.token() {
+            self.tokens.observe(token);
+        }
+        Ok(())
     }
 
     fn reenter(
@@ -302,14 +316,6 @@ impl Locks {
     fn note_deadline(&mut self, view: &View<'_>, deadline_ms: i64) {
         self.holds.renewed(view.key, deadline_ms);
         self.waiters.set_lease(view.key, Some(deadline_ms));
-    }
-}
-
-fn refuse_foreign(state: &KeyState) -> Result<(), LockError> {
-    match state {
-        KeyState::OtherType => Err(LockError::WrongType),
-        KeyState::OtherHash => Err(LockError::LockType),
-        _ => Ok(()),
     }
 }
 

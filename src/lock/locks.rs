@@ -200,7 +200,7 @@ impl Locks {
             _ => None,
         };
         if let Some(error) = foreign {
-            self.close_unseen(view.key, now, fx);
+            self.close_unseen(view, now, fx);
             return self.fail_all(view.key, &error, fx);
         }
         let undone = match (view.state.hold(now), undone) {
@@ -211,7 +211,7 @@ impl Locks {
             }
             (Some(hold), _) => {
                 if self.tracked(view.key, hold).is_none() {
-                    self.close_unseen(view.key, now, fx);
+                    self.close_unseen(view, now, fx);
                 }
                 return self.waiters.set_lease(view.key, hold.deadline_ms);
             }

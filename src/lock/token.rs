@@ -10,7 +10,7 @@
 //!
 //! docs/DESIGN.md walks through the cases (FLUSHALL, promotion, unload, clocks) one by one.
 
-use indexmap::IndexMap;
+use indexmap::{IndexMap, IndexSet};
 
 /// How far ahead of the clock a horizon reaches: one hour.
 pub const SPAN_US: u64 = 3_600_000_000;
@@ -59,13 +59,15 @@ pub struct Tokens {
     last: u64,
     /// The horizon that stands in the key space, by domain, as far as this process knows.
     stored: IndexMap<Domain, u64>,
+    /// The domains of which nothing has happened that could have changed it.
+    known: IndexSet<Domain>,
 }
 
 impl Tokens {
     /// Whether the stored horizon of this domain is known; if not, the shell reads the key and
     /// calls [`Tokens::learn`] before it asks for a token.
     pub fn knows(&self, domain: Domain) -> bool {
-        self.stored.contains_key(&domain)
+        self.known.contains(&domain)
     }
 
     /// Takes in what the horizon key holds (0 when it is absent or unreadable). A horizon that
@@ -75,12 +77,19 @@ impl Tokens {
             self.last = self.last.max(horizon.min(Token::MAX.0));
             self.stored.insert(domain, horizon);
         }
+        self.known.insert(domain);
     }
 
-    /// Forgets what is stored (role change, data loaded or flushed): it is read again, and
-    /// written again if it is gone. The last token itself is never forgotten.
+    /// What is stored may have changed (role change, data loaded or flushed): it is read again, and
+    /// written again if it is gone. If our own horizon is found, nobody took over in between, and
+    /// tokens go on as they were. The last token itself is never forgotten.
     pub fn forget(&mut self) {
-        self.stored.clear();
+        self.known.clear();
+    }
+
+    /// A token that a lock's data shows, perhaps another server's: those to come are above it.
+    pub fn observe(&mut self, token: Token) {
+        self.last = self.last.max(token.0);
     }
 
     /// Whether the next token of this domain will need its horizon written, as far as can be told
@@ -178,6 +187,18 @@ mod tests {
     }
 
     #[test]
+    fn our_own_horizon_found_after_looking_again_is_not_a_jump_either() {
+        let mut tokens = Tokens::default();
+        let horizon = minted(&mut tokens, NOON).horizon.unwrap();
+        tokens.forget();
+        assert!(!tokens.knows(0));
+        tokens.learn(0, horizon);
+        assert!(tokens.knows(0));
+        let next = minted(&mut tokens, NOON + 7);
+        assert_eq!((next.token.get(), next.horizon), (NOON + 7, None));
+    }
+
+    #[test]
     fn a_flushed_horizon_is_written_again_and_tokens_go_on() {
         let mut tokens = Tokens::default();
         let first = minted(&mut tokens, NOON).token;
@@ -186,6 +207,18 @@ mod tests {
         tokens.learn(0, 0);
         let second = minted(&mut tokens, NOON - 50);
         assert!(second.token > first && second.horizon.is_some());
+    }
+
+    #[test]
+    fn an_observed_token_is_surpassed_and_needs_a_horizon_beyond_it() {
+        let mut tokens = Tokens::default();
+        minted(&mut tokens, NOON);
+        tokens.observe(Token::new(NOON + 2 * SPAN_US).unwrap());
+        let next = minted(&mut tokens, NOON);
+        assert_eq!(next.token.get(), NOON + 2 * SPAN_US + 1);
+        assert!(next.horizon.unwrap() > next.token.get());
+        tokens.observe(Token::new(5).unwrap());
+        assert!(minted(&mut tokens, NOON).token > next.token);
     }
 
     #[test]

@@ -141,7 +141,10 @@ unsafe extern "C" fn on_answer(
         alarm::rearm(ctx);
     });
     if done.is_none() {
+        // Told of an error, the client holds nothing and waits no more.
         ctx.reply_error(&LockError::Internal);
+        // SAFETY: as above.
+        guard::entry("answer-again", || unsafe { forget(raw_ctx) });
     }
     raw::REDISMODULE_OK as c_int
 }
@@ -168,17 +171,28 @@ unsafe extern "C" fn on_disconnect(
     raw_ctx: *mut raw::RedisModuleCtx,
     _handle: *mut raw::RedisModuleBlockedClient,
 ) {
-    guard::entry("disconnect", || {
-        // SAFETY: the server's context for this callback.
-        let (ctx, id) = unsafe { (Ctx::new(raw_ctx), waiter_of(raw_ctx)) };
-        let now = ctx.now();
-        shell::with(|shell| {
-            if shell.parked.remove(&id).is_some() {
-                shell.locks.gone(id, now);
-            }
-        });
-        alarm::rearm(ctx);
+    // SAFETY: the server's context for this callback.
+    let done = guard::entry("disconnect", || unsafe { forget(raw_ctx) });
+    if done.is_none() {
+        // SAFETY: as above.
+        guard::entry("disconnect-again", || unsafe { forget(raw_ctx) });
+    }
+}
+
+/// The client is no longer parked, and the server is about to free its handle: one that stayed
+/// behind would be used again at the next grant. Harmless to do twice.
+///
+/// # Safety
+/// `raw_ctx` is the context of a callback of a blocked client.
+unsafe fn forget(raw_ctx: *mut raw::RedisModuleCtx) {
+    // SAFETY: see above.
+    let (ctx, id) = unsafe { (Ctx::new(raw_ctx), waiter_of(raw_ctx)) };
+    let now = ctx.now();
+    shell::with(|shell| {
+        shell.parked.remove(&id);
+        shell.locks.gone(id, now);
     });
+    alarm::rearm(ctx);
 }
 
 /// # Safety

@@ -35,7 +35,11 @@ impl Conn {
 
     /// Whether the server serves commands, data loaded.
     pub fn is_ready(&mut self) -> bool {
-        self.try_send(["PING"]) && self.try_recv().is_some_and(|reply| reply.text() == "PONG")
+        // While data is loaded the answer is an error.
+        self.try_send(["PING"])
+            && self
+                .try_recv()
+                .is_some_and(|reply| !reply.is_error() && reply.text() == "PONG")
     }
 
     /// Sends a command and waits for its reply.

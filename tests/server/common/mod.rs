@@ -12,6 +12,7 @@
 )]
 
 pub mod bystander;
+pub mod clock;
 mod conn;
 pub mod replica;
 pub mod scene;
@@ -58,6 +59,7 @@ pub struct TestServer {
     dir: tempfile::TempDir,
     options: Vec<String>,
     module: Option<PathBuf>,
+    env: Vec<(String, String)>,
 }
 
 impl TestServer {
@@ -87,13 +89,14 @@ impl TestServer {
         for _ in 0..20 {
             let dir = tempfile::tempdir().expect("a temporary directory");
             let port = free_port();
-            let process = spawn(port, dir.path(), &options, module.as_deref());
+            let process = spawn(port, dir.path(), &options, module.as_deref(), &[]);
             let mut server = TestServer {
                 process,
                 port,
                 dir,
                 options: options.clone(),
                 module: module.clone(),
+                env: Vec::new(),
             };
             if server.comes_up() {
                 return server;
@@ -158,9 +161,24 @@ impl TestServer {
 
     /// Ends the process at once (SIGKILL) and starts it again on the same port and directory.
     pub fn crash_and_restart(&mut self) {
+        self.crash();
+        self.start_again();
+    }
+
+    /// Ends the process at once (SIGKILL).
+    pub fn crash(&mut self) {
         self.signal(libc::SIGKILL);
         self.process.wait().expect("a child");
-        self.start_again();
+    }
+
+    /// From the next start on, this build of the module (`None`: no module at all).
+    pub fn set_module(&mut self, module: Option<&Path>) {
+        self.module = module.map(Path::to_path_buf);
+    }
+
+    /// From the next start on, this variable in the server's environment.
+    pub fn set_env(&mut self, name: &str, value: &str) {
+        self.env.push((name.into(), value.into()));
     }
 
     /// Ends the process with SHUTDOWN and starts it again on the same port and directory.
@@ -170,12 +188,14 @@ impl TestServer {
         self.start_again();
     }
 
-    fn start_again(&mut self) {
+    /// Starts the ended process again on the same port and directory.
+    pub fn start_again(&mut self) {
         self.process = spawn(
             self.port,
             self.dir.path(),
             &self.options,
             self.module.as_deref(),
+            &self.env,
         );
         assert!(
             self.comes_up(),
@@ -187,6 +207,14 @@ impl TestServer {
     /// Whether the process is still running.
     pub fn is_alive(&mut self) -> bool {
         self.process.try_wait().expect("a child").is_none()
+    }
+
+    /// A field of a section of `INFO`; empty when it is not there.
+    pub fn info_field(&self, section: &str, field: &str) -> String {
+        let info = self.conn().run(["INFO", section]).text();
+        let line = format!("{field}:");
+        let value = info.lines().find_map(|l| l.strip_prefix(&line));
+        value.map_or_else(String::new, |value| value.trim().to_string())
     }
 
     /// A counter or gauge of `INFO lock`, by its name without the prefix.
@@ -304,8 +332,15 @@ pub fn free_port() -> u16 {
     listener.local_addr().expect("an address").port()
 }
 
-fn spawn(port: u16, dir: &Path, options: &[String], module: Option<&Path>) -> Child {
+fn spawn(
+    port: u16,
+    dir: &Path,
+    options: &[String],
+    module: Option<&Path>,
+    env: &[(String, String)],
+) -> Child {
     let mut command = Command::new(server_binary());
+    command.envs(env.iter().cloned());
     command.args([
         "--port",
         &port.to_string(),

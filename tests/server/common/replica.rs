@@ -1,4 +1,5 @@
-//! A replica that does nothing but read: what the server sends to replicas, command by command.
+//! What the server tells others of its writes: a pretended replica that only reads, the text of the
+//! AOF, and real replicas.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -6,7 +7,9 @@ use std::net::TcpStream;
 use redis::Parser;
 
 use super::conn::{pack, Reply};
-use super::{TestServer, PATIENCE};
+use super::{wait_for, TestServer, PATIENCE};
+
+const MARKER: &str = "marker:of:the:test";
 
 /// The replication stream of a server from the moment of connecting.
 pub struct ReplicationStream {
@@ -45,32 +48,69 @@ impl ReplicationStream {
             .get_mut()
             .write_all(&pack(["REPLCONF", "ACK", "0"]))
             .expect("a write");
-        ReplicationStream {
+        let mut replica = ReplicationStream {
             stream,
             parser: Parser::new(),
-        }
+        };
+        // The stream of a fresh replica begins with a SELECT.
+        assert_eq!(replica.until_now(server), ["SELECT 0"]);
+        replica
     }
 
     /// The commands up to, without, a marker that is written to the server now. `PING`s and
     /// `REPLCONF`s are left out; words are joined by spaces, the command's name in upper case.
     pub fn until_now(&mut self, server: &TestServer) -> Vec<String> {
-        server.conn().run(["SET", "marker:of:the:test", "1"]);
-        let mut commands = Vec::new();
-        loop {
-            let value = self
-                .parser
-                .parse_value(&mut self.stream)
-                .expect("the stream");
-            let words: Vec<String> = Reply(value).list().iter().map(Reply::text).collect();
-            let name = words[0].to_uppercase();
-            if name == "SET" && words[1] == "marker:of:the:test" {
-                return commands;
-            }
-            if name != "PING" && name != "REPLCONF" {
-                commands.push([&[name][..], &words[1..]].concat().join(" "));
-            }
-        }
+        server.conn().run(["SET", MARKER, "1"]);
+        let mut next = || read_command(&mut self.parser, &mut self.stream).expect("the stream");
+        std::iter::from_fn(|| Some(next()).filter(|command| !command.contains(MARKER)))
+            .filter(|command| command != "PING" && !command.starts_with("REPLCONF"))
+            .collect()
     }
+}
+
+/// What a server with `appendfsync always` has written to its AOF since it was opened or rewritten,
+/// in the form of [`ReplicationStream::until_now`].
+pub fn aof_text(server: &TestServer) -> Vec<String> {
+    let dir = std::fs::read_dir(server.dir().join("appendonlydir")).expect("the AOF's directory");
+    let mut increments: Vec<_> = dir
+        .map(|entry| entry.expect("a file").path())
+        .filter(|path| path.to_string_lossy().ends_with(".incr.aof"))
+        .collect();
+    increments.sort();
+    let text = std::fs::read(increments.last().expect("an increment")).expect("the AOF");
+    let (mut parser, mut rest) = (Parser::new(), text.as_slice());
+    std::iter::from_fn(|| read_command(&mut parser, &mut rest))
+        .filter(|command| !command.contains(MARKER))
+        .collect()
+}
+
+fn read_command(parser: &mut Parser, source: &mut impl Read) -> Option<String> {
+    let value = parser.parse_value(source).ok()?;
+    let words: Vec<String> = Reply(value).list().iter().map(Reply::text).collect();
+    Some(
+        [&[words[0].to_uppercase()][..], &words[1..]]
+            .concat()
+            .join(" "),
+    )
+}
+
+/// Options of a master that sends its snapshot at once.
+pub const PROMPT_MASTER: [&str; 2] = ["--repl-diskless-sync-delay", "0"];
+
+/// Makes a server the replica of another and waits until it has all its data.
+pub fn follow(replica: &TestServer, master: &TestServer) {
+    let port = master.port.to_string();
+    replica.conn().run(["REPLICAOF", "127.0.0.1", &port]);
+    wait_for("the link to the master", || {
+        replica.info_field("replication", "master_link_status") == "up"
+    });
+    wait_until_in_sync(replica, master);
+}
+
+/// Waits until the replica has applied all that the master has sent.
+pub fn wait_until_in_sync(replica: &TestServer, master: &TestServer) {
+    let offset = |server: &TestServer| server.info_field("replication", "master_repl_offset");
+    wait_for("equal offsets", || offset(replica) == offset(master));
 }
 
 fn read_line(stream: &mut BufReader<TcpStream>) -> String {

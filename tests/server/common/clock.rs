@@ -1,0 +1,45 @@
+//! Servers whose wall clock is wrong.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use super::TestServer;
+
+/// From its next start on, the server's wall clock is as far off as [`set_clock`] says.
+pub fn fake_clock(server: &mut TestServer) {
+    let file = clock_file(server);
+    server.set_env("LD_PRELOAD", &shim().to_string_lossy());
+    server.set_env("LOCK_TEST_CLOCK", &file.to_string_lossy());
+}
+
+/// Sets the clock of a server off the true one, also while it runs.
+pub fn set_clock(server: &TestServer, seconds_off: i64) {
+    let file = clock_file(server);
+    // Written beside and renamed: the server reads it all the time.
+    let beside = file.with_extension("new");
+    std::fs::write(&beside, seconds_off.to_string()).expect("a file");
+    std::fs::rename(beside, file).expect("a file");
+}
+
+fn clock_file(server: &TestServer) -> PathBuf {
+    server.dir().join("clock")
+}
+
+/// The library that is preloaded. (Debian's libfaketime hangs in the start of jemalloc.)
+fn shim() -> &'static Path {
+    static SHIM: OnceLock<PathBuf> = OnceLock::new();
+    SHIM.get_or_init(|| {
+        let source =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/server/common/clock_shim.rs");
+        let library = Path::new(env!("CARGO_TARGET_TMPDIR"))
+            .join(format!("clock_shim.{}.so", std::process::id()));
+        let status = Command::new("rustc")
+            .args(["--edition", "2021", "--crate-type", "cdylib"])
+            .args(["-O", "-C", "panic=abort", "-o"])
+            .args([&library, &source])
+            .status();
+        assert!(status.expect("rustc").success(), "the shim does not build");
+        library
+    })
+}

@@ -1,0 +1,89 @@
+//! A wall clock for one process, to be preloaded into a server: it runs as many seconds off the true
+//! one as the file named in `LOCK_TEST_CLOCK` says. The monotonic clock stays as it is. Built by
+//! `common::clock`; calls nothing but the kernel, because it runs inside the start of an allocator.
+
+use std::ffi::{c_char, c_int, c_long};
+use std::ptr::null_mut;
+
+#[repr(C)]
+pub struct Moment {
+    seconds: i64,
+    fraction: i64,
+}
+
+extern "C" {
+    fn syscall(number: c_long, ...) -> c_long;
+    fn getenv(name: *const c_char) -> *const c_char;
+    fn open(path: *const c_char, flags: c_int, ...) -> c_int;
+    fn read(file: c_int, to: *mut u8, len: usize) -> isize;
+    fn close(file: c_int) -> c_int;
+}
+
+#[cfg(target_arch = "x86_64")]
+const CLOCK_GETTIME: c_long = 228;
+#[cfg(target_arch = "aarch64")]
+const CLOCK_GETTIME: c_long = 113;
+const CLOCK_REALTIME: c_int = 0;
+const CLOCK_REALTIME_COARSE: c_int = 5;
+
+fn seconds_off() -> i64 {
+    let mut text = [0u8; 16];
+    // SAFETY: constants and a buffer of the stated length; the file is closed once.
+    let len = unsafe {
+        let path = getenv(c"LOCK_TEST_CLOCK".as_ptr());
+        if path.is_null() {
+            return 0;
+        }
+        let file = open(path, 0);
+        let len = read(file, text.as_mut_ptr(), text.len());
+        close(file);
+        len
+    };
+    let text = &text[..usize::try_from(len).unwrap_or(0)];
+    let sign = if text.first() == Some(&b'-') { -1 } else { 1 };
+    let digits = text.iter().filter(|byte| byte.is_ascii_digit());
+    sign * digits.fold(0, |value, digit| value * 10 + i64::from(digit - b'0'))
+}
+
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C" fn clock_gettime(clock: c_int, to: *mut Moment) -> c_int {
+    // SAFETY: the caller's pointer, as the kernel takes it.
+    let status = unsafe { syscall(CLOCK_GETTIME, clock, to) } as c_int;
+    if status == 0 && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE) {
+        // SAFETY: the kernel has just written there.
+        unsafe { (*to).seconds += seconds_off() };
+    }
+    status
+}
+
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C" fn gettimeofday(to: *mut Moment, _zone: *mut u8) -> c_int {
+    // SAFETY: the caller's pointer; both structures are two longs.
+    unsafe {
+        let status = clock_gettime(CLOCK_REALTIME, to);
+        (*to).fraction /= 1_000;
+        status
+    }
+}
+
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C" fn time(to: *mut i64) -> i64 {
+    let mut now = Moment {
+        seconds: 0,
+        fraction: 0,
+    };
+    // SAFETY: a local, and the caller's pointer unless it is NULL.
+    unsafe {
+        clock_gettime(CLOCK_REALTIME, &mut now);
+        if to != null_mut() {
+            *to = now.seconds;
+        }
+    }
+    now.seconds
+}
