@@ -79,7 +79,7 @@ fn acquire(
     // A key that looks free while traffic is paused (inside a transaction that paused it) may only
     // be hidden: its expiry waits for the pause to end, and writing over it aborts the server.
     if state == lock::KeyState::Absent && ctx.is_paused() {
-        return Err(LockError::TryAgain);
+        return Err(LockError::Paused);
     }
     let view = match state.hold(now) {
         Some(hold) if hold.token.is_some() => fence::plain_view(key, state),

@@ -15,10 +15,14 @@ pub enum LockError {
     Broken,
     /// One more hold would pass 2^31-1.
     HoldCountOverflow,
-    /// Tokens have reached 2^53: the clock or a stored token is absurdly far ahead.
+    /// The token stored with this lock, or Redisson's counter, is more than a day ahead of the clock.
+    TokenAhead,
+    /// Tokens have reached 2^53: the clock is, or once was, absurdly far ahead.
     TokensExhausted,
     /// The key's slot is on its way to another node; the client is to ask again.
     TryAgain,
+    /// Traffic was paused within this very transaction, so a free key may only be a hidden one.
+    Paused,
     /// The caller's user may not do this; the text names what is missing.
     NoPermission(&'static str),
     /// A bug of this module was caught on the way.
@@ -40,8 +44,12 @@ impl fmt::Display for LockError {
             LockError::Broken => "LOCKBROKEN the lock was broken and its waiters purged",
             LockError::HoldCountOverflow => "ERR hold count would overflow",
             LockError::TokensExhausted => {
-                "ERR fencing tokens are exhausted, check the server's clock"
+                "ERR fencing tokens are exhausted, check the server's clock and the key redis_lock:horizon"
             }
+            LockError::TokenAhead => {
+                "ERR the token stored with this lock is more than a day ahead of the clock"
+            }
+            LockError::Paused => "TRYAGAIN writes are paused, try again later",
             LockError::TryAgain => "TRYAGAIN the slot is being migrated, try again later",
             LockError::Internal => {
                 "ERR internal error in the lock module, the server's log says where"

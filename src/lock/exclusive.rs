@@ -100,7 +100,7 @@ impl Locks {
         now: Now,
         fx: &mut Vec<Effect>,
     ) -> Result<Answer, LockError> {
-        self.look_at(&view.state)?;
+        self.look_at(&view.state, now)?;
         if let Some(hold) = view.state.hold(now) {
             return if hold.owner[..] == *req.owner {
                 self.reenter(view, hold, req, now, fx)
@@ -118,7 +118,9 @@ impl Locks {
             return Ok(Answer::Granted(token));
         }
         let answer = self.wait_or_refuse(view, None, req, now, fx)?;
-        self.hand_off(view, now, fx);
+        if !self.hand_off(view, now, fx) {
+            self.waiters.touch(view.key);
+        }
         Ok(answer)
     }
 
@@ -130,7 +132,7 @@ impl Locks {
         now: Now,
         fx: &mut Vec<Effect>,
     ) -> Result<Released, LockError> {
-        self.look_at(&view.state)?;
+        self.look_at(&view.state, now)?;
         let Some(hold) = held_by(&view.state, req.owner, req.token, now) else {
             self.stats.release_misses += 1;
             if req.token.is_none() {
@@ -164,7 +166,7 @@ impl Locks {
         now: Now,
         fx: &mut Vec<Effect>,
     ) -> Result<bool, LockError> {
-        self.look_at(&view.state)?;
+        self.look_at(&view.state, now)?;
         let Some(hold) = held_by(&view.state, req.owner, req.token, now) else {
             self.stats.renewal_misses += 1;
             return Ok(false);
@@ -194,7 +196,7 @@ impl Locks {
         now: Now,
         fx: &mut Vec<Effect>,
     ) -> Result<bool, LockError> {
-        self.look_at(&view.state)?;
+        self.look_at(&view.state, now)?;
         let hold = view
             .state
             .hold(now)
@@ -215,14 +217,14 @@ impl Locks {
 
     /// Nothing is decided about foreign data. The token of a lock that came from elsewhere (RESTORE,
     /// COPY) counts as handed out here, since its key will not be there to tell when it is released.
-    fn look_at(&mut self, state: &KeyState) -> Result<(), LockError> {
+    fn look_at(&mut self, state: &KeyState, now: Now) -> Result<(), LockError> {
         match state {
             KeyState::OtherType => return Err(LockError::WrongType),
             KeyState::OtherHash => return Err(LockError::LockType),
             _ => {}
         }
         if let Some(token) = state.token() {
-            self.tokens.observe(token);
+            self.tokens.observe(token, now.wall_us());
         }
         Ok(())
     }
@@ -309,6 +311,8 @@ impl Locks {
     fn end_hold(&mut self, view: &View<'_>, event: Event, now: Now, fx: &mut Vec<Effect>) {
         fx.push(Effect::Notify(event));
         if !self.hand_off(view, now, fx) {
+            // Whoever still waits could not be granted just now: the alarm tries again.
+            self.waiters.touch(view.key);
             free(fx);
         }
     }

@@ -79,19 +79,10 @@ impl Holds {
 
     /// Two databases have changed places, and the locks in them.
     pub fn swap(&mut self, first: i32, second: i32) {
-        let renamed = |key: &KeyId| {
-            let KeyRef { db, name } = key.as_ref();
-            let db = match db {
-                db if db == first => second,
-                db if db == second => first,
-                db => db,
-            };
-            KeyRef { db, name }.to_id()
-        };
         self.table = self
             .table
             .drain(..)
-            .map(|(key, tracked)| (renamed(&key), tracked))
+            .map(|(key, tracked)| (key.swapped(first, second), tracked))
             .collect();
     }
 }

@@ -63,6 +63,8 @@ pub struct Locks {
     pub(super) holds: Holds,
     pub(super) next_waiter: u64,
     handed: HashMap<WaiterId, Handed>,
+    /// The latest of them on each key.
+    handed_on: IndexMap<KeyId, WaiterId>,
     undone: IndexMap<KeyId, Handed>,
 }
 
@@ -77,6 +79,7 @@ impl Locks {
             holds: Holds::default(),
             next_waiter: 0,
             handed: HashMap::new(),
+            handed_on: IndexMap::new(),
             undone: IndexMap::new(),
         }
     }
@@ -98,13 +101,13 @@ impl Locks {
 
     /// The reply of a grant is written: from here on only its lease or its owner ends it.
     pub fn delivered(&mut self, waiter: WaiterId) {
-        self.handed.remove(&waiter);
+        self.take_handed(Some(waiter));
     }
 
     /// The connection of a parked request is gone, or was answered by the server itself. A grant
     /// that was on its way to it is to be undone when the key is settled.
     pub fn gone(&mut self, waiter: WaiterId, now: Now) {
-        if let Some(handed) = self.handed.remove(&waiter) {
+        if let Some(handed) = self.take_handed(Some(waiter)) {
             self.waiters.touch_id(handed.key.clone());
             self.undone.insert(handed.key.clone(), handed);
         } else if self.waiters.leave(waiter, now).is_some() {
@@ -159,6 +162,19 @@ impl Locks {
     pub fn swapped(&mut self, first: i32, second: i32) {
         self.tokens.forget();
         self.holds.swap(first, second);
+        for handed in self.handed.values_mut().chain(self.undone.values_mut()) {
+            handed.key = handed.key.swapped(first, second);
+        }
+        self.undone = self
+            .undone
+            .drain(..)
+            .map(|(_, undone)| (undone.key.clone(), undone))
+            .collect();
+        self.handed_on = self
+            .handed
+            .iter()
+            .map(|(id, handed)| (handed.key.clone(), *id))
+            .collect();
         self.waiters.touch_all(Some(first));
         self.waiters.touch_all(Some(second));
     }
@@ -266,6 +282,7 @@ impl Locks {
         self.stats.wait_ms_max = self.stats.wait_ms_max.max(waited);
         let key = view.key.to_id();
         self.waiters.set_lease(view.key, Some(deadline_ms));
+        self.handed_on.insert(key.clone(), waiter.id);
         self.handed.insert(
             waiter.id,
             Handed {
@@ -323,13 +340,7 @@ impl Locks {
         }
         let seen = view.state.token().map_or(0, Token::get);
         let floor = seen.max(view.counter.unwrap_or(0));
-        let now_us = u64::try_from(now.wall_ms)
-            .unwrap_or(0)
-            .saturating_mul(1_000);
-        let minted = self
-            .tokens
-            .mint(view.domain, floor, now_us)
-            .ok_or(LockError::TokensExhausted)?;
+        let minted = self.tokens.mint(view.domain, floor, now.wall_us())?;
         fx.extend(minted.horizon.map(Effect::Horizon));
         fx.extend(view.counter.map(|_| Effect::Counter(minted.token)));
         Ok(minted.token)
@@ -346,8 +357,23 @@ impl Locks {
         {
             self.undone.swap_remove(&key);
         }
-        self.handed
-            .retain(|_, handed| handed.key.as_ref() != key || handed.owner[..] != *owner);
+        let handed = self.handed_on.get(&key).copied();
+        if handed
+            .and_then(|waiter| self.handed.get(&waiter))
+            .is_some_and(|h| h.owner[..] == *owner)
+        {
+            self.take_handed(handed);
+        }
+    }
+
+    /// Forgets a grant that was on its way.
+    fn take_handed(&mut self, waiter: Option<WaiterId>) -> Option<Handed> {
+        let waiter = waiter?;
+        let handed = self.handed.remove(&waiter)?;
+        if self.handed_on.get(&handed.key) == Some(&waiter) {
+            self.handed_on.swap_remove(&handed.key);
+        }
+        Some(handed)
     }
 
     /// Everybody who waits is answered this error.

@@ -31,6 +31,18 @@ impl KeyId {
     }
 }
 
+impl KeyId {
+    /// The name that this lock has after two databases have changed places.
+    pub fn swapped(&self, first: i32, second: i32) -> KeyId {
+        let KeyRef { db, name } = self.as_ref();
+        match db {
+            db if db == first => KeyRef { db: second, name }.to_id(),
+            db if db == second => KeyRef { db: first, name }.to_id(),
+            _ => self.clone(),
+        }
+    }
+}
+
 impl KeyRef<'_> {
     /// The owned form.
     pub fn to_id(self) -> KeyId {

@@ -78,7 +78,9 @@ pub struct HashReader {
 impl HashReader {
     /// One field and its value, in any order.
     pub fn field(&mut self, field: &[u8], value: &[u8]) {
-        if field == TOKEN_FIELD && self.token.is_none() {
+        if field.is_empty() {
+            self.other = true;
+        } else if field == TOKEN_FIELD && self.token.is_none() {
             self.token = parse_token(value);
             self.other |= self.token.is_none();
         } else if self.holder.is_none() && field != TOKEN_FIELD {
@@ -169,6 +171,7 @@ mod tests {
             &[("#token", "t0"), ("u:1", "1")],
             &[("#token", "t9007199254740992"), ("u:1", "1")],
             &[("name", "Ada")],
+            &[("", "1")],
             &[],
         ] {
             assert_eq!(read(fields), KeyState::OtherHash, "{fields:?}");

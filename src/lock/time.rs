@@ -13,6 +13,15 @@ pub struct Now {
     pub mono_ms: u64,
 }
 
+impl Now {
+    /// The wall clock in microseconds, as tokens count; 0 before 1970.
+    pub fn wall_us(self) -> u64 {
+        u64::try_from(self.wall_ms)
+            .unwrap_or(0)
+            .saturating_mul(1_000)
+    }
+}
+
 /// A lease length in milliseconds, at least 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lease(i64);

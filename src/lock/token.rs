@@ -12,6 +12,8 @@
 
 use indexmap::{IndexMap, IndexSet};
 
+use super::LockError;
+
 /// How far ahead of the clock a horizon reaches: one hour.
 pub const SPAN_US: u64 = 3_600_000_000;
 
@@ -21,6 +23,10 @@ pub const SPAN_TOKENS: u64 = 1 << 20;
 
 /// Ahead of the clock by more than this, a token is counted, not timed.
 const AHEAD_US: u64 = 1_000_000;
+
+/// A token that a lock's data shows is taken at its word up to a day ahead of the clock. Beyond that it
+/// is more likely forged or damaged, and believing it would push every later token of the server up.
+const TRUSTED_AHEAD_US: u64 = 24 * SPAN_US;
 
 /// A fencing token, below 2^53 so that every client language can hold it exactly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -88,8 +94,14 @@ impl Tokens {
     }
 
     /// A token that a lock's data shows, perhaps another server's: those to come are above it.
-    pub fn observe(&mut self, token: Token) {
-        self.last = self.last.max(token.0);
+    pub fn observe(&mut self, token: Token, now_us: u64) {
+        if self.is_plausible(token.0, now_us) {
+            self.last = self.last.max(token.0);
+        }
+    }
+
+    fn is_plausible(&self, token: u64, now_us: u64) -> bool {
+        token <= self.last || token <= now_us.saturating_add(TRUSTED_AHEAD_US)
     }
 
     /// Whether the next token of this domain will need its horizon written, as far as can be told
@@ -106,17 +118,25 @@ impl Tokens {
     }
 
     /// The next token: above every token of this process, above `floor` (what this very lock's
-    /// data says it has seen), and not behind the clock. `None` when numbers have run out.
-    pub fn mint(&mut self, domain: Domain, floor: u64, now_us: u64) -> Option<Minted> {
-        let next = self.last.max(floor).checked_add(1)?.max(now_us);
-        let token = Token::new(next)?;
+    /// data says it has seen), and not behind the clock.
+    ///
+    /// # Errors
+    /// [`LockError::TokenAhead`] when the floor is not to be believed, [`LockError::TokensExhausted`]
+    /// when numbers have run out.
+    pub fn mint(&mut self, domain: Domain, floor: u64, now_us: u64) -> Result<Minted, LockError> {
+        if !self.is_plausible(floor, now_us) {
+            return Err(LockError::TokenAhead);
+        }
+        let next = self.last.max(floor).saturating_add(1).max(now_us);
+        let token = Token::new(next).ok_or(LockError::TokensExhausted)?;
         self.last = next;
         let horizon = self.needs_horizon(domain, next, now_us).then(|| {
-            let reserved = (now_us.saturating_add(SPAN_US)).max(next + SPAN_TOKENS);
+            let ahead = now_us.saturating_add(SPAN_US).max(next + SPAN_TOKENS);
+            let reserved = ahead.min(Token::MAX.0);
             self.stored.insert(domain, reserved);
             reserved
         });
-        Some(Minted { token, horizon })
+        Ok(Minted { token, horizon })
     }
 }
 
@@ -213,22 +233,43 @@ mod tests {
     fn an_observed_token_is_surpassed_and_needs_a_horizon_beyond_it() {
         let mut tokens = Tokens::default();
         minted(&mut tokens, NOON);
-        tokens.observe(Token::new(NOON + 2 * SPAN_US).unwrap());
+        tokens.observe(Token::new(NOON + 2 * SPAN_US).unwrap(), NOON);
         let next = minted(&mut tokens, NOON);
         assert_eq!(next.token.get(), NOON + 2 * SPAN_US + 1);
         assert!(next.horizon.unwrap() > next.token.get());
-        tokens.observe(Token::new(5).unwrap());
+        tokens.observe(Token::new(5).unwrap(), NOON);
         assert!(minted(&mut tokens, NOON).token > next.token);
     }
 
     #[test]
-    fn the_floor_of_the_lock_counts_and_the_end_is_an_error_not_a_wrap() {
+    fn the_floor_of_the_lock_counts() {
         let mut tokens = Tokens::default();
         assert_eq!(
             tokens.mint(0, NOON + 5, NOON).unwrap().token.get(),
             NOON + 6
         );
-        assert_eq!(tokens.mint(0, Token::MAX.get(), NOON), None);
-        assert_eq!(tokens.mint(0, u64::MAX, NOON), None);
+    }
+
+    #[test]
+    fn an_absurd_floor_is_refused_and_pushes_nobody_else_up() {
+        let mut tokens = Tokens::default();
+        let forged = NOON + 25 * SPAN_US;
+        tokens.observe(Token::new(forged).unwrap(), NOON);
+        for floor in [forged, Token::MAX.get(), u64::MAX] {
+            assert_eq!(tokens.mint(0, floor, NOON), Err(LockError::TokenAhead));
+        }
+        assert_eq!(minted(&mut tokens, NOON).token.get(), NOON);
+    }
+
+    #[test]
+    fn the_end_of_all_numbers_is_an_error_not_a_wrap() {
+        let mut tokens = Tokens::default();
+        tokens.learn(0, Token::MAX.get() - 1);
+        let last = minted(&mut tokens, NOON);
+        assert_eq!(
+            (last.token, last.horizon),
+            (Token::MAX, Some(Token::MAX.get()))
+        );
+        assert_eq!(tokens.mint(0, 0, NOON), Err(LockError::TokensExhausted));
     }
 }

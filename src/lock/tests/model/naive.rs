@@ -1,0 +1,660 @@
+//! The contract as plainly as it can be written: vectors that are searched from the front.
+//!
+//! Nothing here is shared with the core but the idea. There is no index, no timer and no list of
+//! effects; a queue is a vector of places in the order of arrival, and whatever is due is found by
+//! looking at everything. Tokens are not predicted: whoever drives the model tells it which token a
+//! grant got ([`Model::learn_token`]).
+//!
+//! What is not in the contract but in the story of the core is copied on purpose: a wait that is
+//! over is noticed by a timer or when a grant passes over it, and the grace time of the place
+//! begins then.
+
+use super::super::sim::Settings;
+
+pub const KEYS: usize = 2;
+
+pub type Key = usize;
+pub type Owner = usize;
+pub type Conn = u64;
+
+/// What a command answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reply {
+    Granted,
+    Refused,
+    Parked,
+    Freed,
+    StillHeld,
+    NotHeld,
+    Renewed,
+    Lost,
+    Broken,
+    Error(&'static str),
+}
+
+/// What a parked connection is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Told {
+    Granted,
+    Nil,
+    Error(&'static str),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Token {
+    /// A Redisson client's hold.
+    None,
+    /// Granted in this step.
+    New,
+    Known(u64),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hold {
+    pub owner: Owner,
+    pub count: u32,
+    pub deadline_ms: Option<i64>,
+    pub token: Token,
+    /// Which grant this is; 0 for Redisson's.
+    grant: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    Absent,
+    /// The token without a holder.
+    Bare,
+    Held(Hold),
+    OtherHash,
+    OtherType,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub struct Request {
+    pub conn: Conn,
+    pub lease_ms: i64,
+    pub until_ms: Option<u64>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    key: Key,
+    owner: Owner,
+    /// The number of its arrival.
+    arrival: u64,
+    /// `None`: kept for its owner until `kept_until_ms`.
+    request: Option<Request>,
+    kept_until_ms: u64,
+}
+
+/// A grant whose reply has not been delivered.
+#[derive(Debug, Clone, Copy)]
+struct OnTheWay {
+    conn: Conn,
+    key: Key,
+    owner: Owner,
+    grant: u64,
+    arrival: u64,
+}
+
+#[derive(Debug)]
+pub struct Model {
+    pub wall_ms: i64,
+    pub mono_ms: u64,
+    pub may_grant: bool,
+    pub keys: [State; KEYS],
+    pub told: Vec<(Conn, Told)>,
+    pub published: Vec<Key>,
+    /// Fresh grants of this process.
+    pub grants: u64,
+    settings: Settings,
+    /// All places of all keys, by arrival.
+    places: Vec<Place>,
+    /// Keys to be judged at the end of the turn, in the order in which they were touched.
+    touched: Vec<Key>,
+    on_the_way: Vec<OnTheWay>,
+    to_undo: Vec<OnTheWay>,
+    grant_number: u64,
+    arrivals: u64,
+}
+
+impl Model {
+    pub fn new(settings: &Settings, wall_ms: i64) -> Model {
+        Model {
+            wall_ms,
+            mono_ms: 0,
+            may_grant: true,
+            keys: [State::Absent; KEYS],
+            told: Vec::new(),
+            published: Vec::new(),
+            grants: 0,
+            settings: *settings,
+            places: Vec::new(),
+            touched: Vec::new(),
+            on_the_way: Vec::new(),
+            to_undo: Vec::new(),
+            grant_number: 0,
+            arrivals: 0,
+        }
+    }
+
+    // ---- what can be asked ----
+
+    /// The hold that is valid now.
+    pub fn holder(&self, key: Key) -> Option<Hold> {
+        match self.keys[key] {
+            State::Held(hold) if hold.deadline_ms.is_none_or(|end| end > self.wall_ms) => {
+                Some(hold)
+            }
+            _ => None,
+        }
+    }
+
+    /// The owners who wait for a key, in the order in which they will be served.
+    pub fn line(&self, key: Key) -> Vec<Owner> {
+        let places = self.places.iter();
+        let live = places.filter(|place| place.key == key && place.request.is_some());
+        live.map(|place| place.owner).collect()
+    }
+
+    pub fn kept_places(&self) -> usize {
+        let places = self.places.iter();
+        places.filter(|place| place.request.is_none()).count()
+    }
+
+    /// The present hold has this token in the key space. True when it is a new one.
+    pub fn learn_token(&mut self, key: Key, token: Option<u64>) -> bool {
+        let State::Held(hold) = &mut self.keys[key] else {
+            panic!("a token without a holder");
+        };
+        match (hold.token, token) {
+            (Token::New, Some(token)) => {
+                hold.token = Token::Known(token);
+                true
+            }
+            (Token::Known(known), Some(token)) if known == token => false,
+            (Token::None, None) => false,
+            (expected, got) => panic!("the token is {got:?}, expected {expected:?}"),
+        }
+    }
+
+    // ---- commands ----
+
+    pub fn acquire(
+        &mut self,
+        key: Key,
+        owner: Owner,
+        (conn, lease_ms): (Conn, i64),
+        wait: Option<Option<u64>>,
+        once: bool,
+    ) -> Reply {
+        if let Some(error) = self.foreign(key) {
+            return Reply::Error(error);
+        }
+        let until_ms = wait.map(|ms| ms.map(|ms| self.mono_ms + ms));
+        let request = until_ms.map(|until_ms| Request {
+            conn,
+            lease_ms,
+            until_ms,
+        });
+        match self.holder(key) {
+            Some(hold) if hold.owner == owner => self.reenter(key, hold, lease_ms, once),
+            Some(_) => self.park(key, owner, request),
+            None if self.line(key).is_empty() => {
+                if !self.may_grant {
+                    return Reply::Error("TRYAGAIN");
+                }
+                self.claim(key, owner);
+                self.grant(key, owner, lease_ms);
+                self.places.retain(|p| (p.key, p.owner) != (key, owner));
+                Reply::Granted
+            }
+            // Free, but others wait: they come first. (A try may be refused here although every
+            // wait is over and nobody has noticed yet; nil promises nothing.)
+            None => {
+                let reply = self.park(key, owner, request);
+                if !matches!(reply, Reply::Error(_)) {
+                    self.hand_off(key);
+                }
+                reply
+            }
+        }
+    }
+
+    pub fn release(&mut self, key: Key, owner: Owner, all: bool, token: Option<u64>) -> Reply {
+        if let Some(error) = self.foreign(key) {
+            return Reply::Error(error);
+        }
+        let Some(hold) = self.held_by(key, Some(owner), token) else {
+            if token.is_none() {
+                self.withdraw(key, owner);
+            }
+            return Reply::NotHeld;
+        };
+        self.claim(key, owner);
+        if hold.count > 1 && !all {
+            let count = hold.count - 1;
+            self.keys[key] = State::Held(Hold { count, ..hold });
+            return Reply::StillHeld;
+        }
+        self.pass_on(key);
+        Reply::Freed
+    }
+
+    pub fn renew(&mut self, key: Key, owner: Owner, lease_ms: i64, token: Option<u64>) -> Reply {
+        if let Some(error) = self.foreign(key) {
+            return Reply::Error(error);
+        }
+        let Some(hold) = self.held_by(key, Some(owner), token) else {
+            return Reply::Lost;
+        };
+        let Some(hold) = self.adopted(hold) else {
+            return Reply::Error("TRYAGAIN");
+        };
+        self.claim(key, owner);
+        let deadline_ms = Some(self.wall_ms + lease_ms);
+        self.keys[key] = State::Held(Hold {
+            deadline_ms,
+            ..hold
+        });
+        Reply::Renewed
+    }
+
+    pub fn break_lock(&mut self, key: Key, token: Option<u64>, purge: bool) -> Reply {
+        if let Some(error) = self.foreign(key) {
+            return Reply::Error(error);
+        }
+        let held = self.held_by(key, None, token).is_some();
+        if purge && (held || token.is_none()) {
+            self.fail_all(key, "LOCKBROKEN");
+        }
+        if !held {
+            return Reply::NotHeld;
+        }
+        self.pass_on(key);
+        Reply::Broken
+    }
+
+    fn reenter(&mut self, key: Key, hold: Hold, lease_ms: i64, once: bool) -> Reply {
+        let Some(hold) = self.adopted(hold) else {
+            return Reply::Error("TRYAGAIN");
+        };
+        self.claim(key, hold.owner);
+        let wanted = self.wall_ms + lease_ms;
+        let deadline_ms = Some(hold.deadline_ms.map_or(wanted, |end| end.max(wanted)));
+        let count = hold.count + u32::from(!once);
+        self.keys[key] = State::Held(Hold {
+            count,
+            deadline_ms,
+            ..hold
+        });
+        Reply::Granted
+    }
+
+    fn park(&mut self, key: Key, owner: Owner, request: Option<Request>) -> Reply {
+        let Some(request) = request else {
+            return Reply::Refused;
+        };
+        let in_all = (0..KEYS).map(|key| self.line(key).len()).sum::<usize>();
+        let limits = self.settings.limits;
+        let full =
+            in_all >= limits.max_waiters || self.line(key).len() >= limits.max_waiters_per_key;
+        if full && !self.line(key).contains(&owner) {
+            return Reply::Error("LOCKBUSY");
+        }
+        let mut places = self.places.iter_mut();
+        match places.find(|place| (place.key, place.owner) == (key, owner)) {
+            Some(place) => {
+                let older = place.request.replace(request);
+                self.told.extend(older.map(|older| (older.conn, Told::Nil)));
+            }
+            None => {
+                self.arrivals += 1;
+                self.places.push(Place {
+                    key,
+                    owner,
+                    arrival: self.arrivals,
+                    request: Some(request),
+                    kept_until_ms: 0,
+                });
+            }
+        }
+        Reply::Parked
+    }
+
+    fn withdraw(&mut self, key: Key, owner: Owner) {
+        let mut places = self.places.iter();
+        if let Some(index) = places.position(|p| (p.key, p.owner) == (key, owner)) {
+            let request = self.places.remove(index).request;
+            self.told.extend(request.map(|r| (r.conn, Told::Nil)));
+        }
+    }
+
+    // ---- time and turns ----
+
+    pub fn alarm(&mut self) {
+        while let Some(index) = self.next_due() {
+            let place = self.places.remove(index);
+            if let Some(request) = place.request {
+                self.told.push((request.conn, Told::Nil));
+                self.keep(place);
+            }
+        }
+        self.end_of_turn();
+    }
+
+    fn next_due(&self) -> Option<usize> {
+        let due = |place: &Place| match place.request {
+            Some(request) => request.until_ms.unwrap_or(u64::MAX),
+            None => place.kept_until_ms,
+        };
+        let indices = 0..self.places.len();
+        indices
+            .filter(|index| due(&self.places[*index]) <= self.mono_ms)
+            .min_by_key(|index| (due(&self.places[*index]), *index))
+    }
+
+    pub fn end_of_turn(&mut self) {
+        for key in std::mem::take(&mut self.touched) {
+            self.settle(key);
+        }
+        let mut over: Vec<Key> = (0..KEYS).collect();
+        over.retain(|key| self.holder(*key).is_none() && !self.line(*key).is_empty());
+        over.sort_by_key(|key| match self.keys[*key] {
+            State::Held(hold) => hold.deadline_ms,
+            _ => None,
+        });
+        for key in over {
+            self.settle(key);
+        }
+    }
+
+    fn settle(&mut self, key: Key) {
+        let planned = self.to_undo.iter().position(|undo| undo.key == key);
+        let planned = planned.map(|index| self.to_undo.remove(index));
+        if let Some(error) = self.foreign(key) {
+            return self.fail_all(key, error);
+        }
+        let bare = self.keys[key] == State::Bare;
+        match (self.holder(key), planned) {
+            (Some(hold), Some(undo)) if hold.grant == undo.grant => {
+                self.give_back(undo);
+                self.pass_on(key);
+            }
+            (Some(_), _) => {}
+            (None, _) => {
+                if !self.hand_off(key) && bare {
+                    self.free(key);
+                }
+            }
+        }
+    }
+
+    /// The owner of an undone grant has its turn back, for the grace time.
+    fn give_back(&mut self, undo: OnTheWay) {
+        let OnTheWay {
+            key,
+            owner,
+            arrival,
+            ..
+        } = undo;
+        let known = self.places.iter().any(|p| (p.key, p.owner) == (key, owner));
+        if !known {
+            self.keep(Place {
+                key,
+                owner,
+                arrival,
+                request: None,
+                kept_until_ms: 0,
+            });
+        }
+    }
+
+    // ---- connections ----
+
+    pub fn delivered(&mut self) {
+        self.on_the_way.clear();
+    }
+
+    pub fn disconnect(&mut self, conn: Conn) {
+        let way = self.on_the_way.iter().position(|grant| grant.conn == conn);
+        if let Some(index) = way {
+            let grant = self.on_the_way.remove(index);
+            self.to_undo.retain(|undo| undo.key != grant.key);
+            self.to_undo.push(grant);
+            self.note(grant.key);
+        } else {
+            self.unblock(conn);
+        }
+    }
+
+    pub fn unblock(&mut self, conn: Conn) {
+        let mut places = self.places.iter();
+        if let Some(index) = places.position(|p| p.request.is_some_and(|r| r.conn == conn)) {
+            let place = self.places.remove(index);
+            self.keep(place);
+        }
+    }
+
+    pub fn restart(&mut self, settings: &Settings) {
+        let fresh = Model::new(settings, self.wall_ms);
+        *self = Model {
+            keys: self.keys,
+            mono_ms: self.mono_ms,
+            may_grant: self.may_grant,
+            grant_number: self.grant_number,
+            ..fresh
+        };
+    }
+
+    // ---- the key changes by other means ----
+
+    pub fn set(&mut self, key: Key, state: State) {
+        self.keys[key] = state;
+        self.touch(key);
+    }
+
+    pub fn hdel_holder(&mut self, key: Key) {
+        if let State::Held(hold) = self.keys[key] {
+            let bare = hold.token != Token::None;
+            self.set(key, if bare { State::Bare } else { State::Absent });
+        }
+    }
+
+    pub fn set_ttl(&mut self, key: Key, deadline_ms: Option<i64>) {
+        if let State::Held(hold) = self.keys[key] {
+            self.set(
+                key,
+                State::Held(Hold {
+                    deadline_ms,
+                    ..hold
+                }),
+            );
+        }
+    }
+
+    pub fn server_expires(&mut self, key: Key) {
+        if matches!(self.keys[key], State::Held(_)) && self.holder(key).is_none() {
+            self.set(key, State::Absent);
+        }
+    }
+
+    pub fn redisson_acquires(&mut self, key: Key, owner: Owner, lease_ms: i64) {
+        self.server_expires(key);
+        let deadline_ms = Some(self.wall_ms + lease_ms);
+        let hold = match self.keys[key] {
+            State::Absent => Hold {
+                owner,
+                count: 1,
+                deadline_ms,
+                token: Token::None,
+                grant: 0,
+            },
+            State::Held(hold) if hold.owner == owner => Hold {
+                count: hold.count + 1,
+                deadline_ms,
+                ..hold
+            },
+            _ => return,
+        };
+        self.set(key, State::Held(hold));
+    }
+
+    pub fn redisson_releases(&mut self, key: Key, owner: Owner, lease_ms: i64) {
+        self.server_expires(key);
+        match self.keys[key] {
+            State::Held(hold) if hold.owner == owner && hold.count > 1 => {
+                let deadline_ms = Some(self.wall_ms + lease_ms);
+                let count = hold.count - 1;
+                self.set(
+                    key,
+                    State::Held(Hold {
+                        count,
+                        deadline_ms,
+                        ..hold
+                    }),
+                );
+            }
+            State::Held(hold) if hold.owner == owner => self.set(key, State::Absent),
+            _ => {}
+        }
+    }
+
+    pub fn flush(&mut self) {
+        self.keys = [State::Absent; KEYS];
+        self.touch_all();
+    }
+
+    pub fn set_may_grant(&mut self, may_grant: bool) {
+        self.may_grant = may_grant;
+        if may_grant {
+            self.touch_all();
+        }
+    }
+
+    fn touch(&mut self, key: Key) {
+        if !self.line(key).is_empty() {
+            self.note(key);
+        }
+    }
+
+    fn touch_all(&mut self) {
+        for key in 0..KEYS {
+            self.touch(key);
+        }
+    }
+
+    fn note(&mut self, key: Key) {
+        if !self.touched.contains(&key) {
+            self.touched.push(key);
+        }
+    }
+
+    // ---- the rules that the above share ----
+
+    fn foreign(&self, key: Key) -> Option<&'static str> {
+        match self.keys[key] {
+            State::OtherHash => Some("LOCKTYPE"),
+            State::OtherType => Some("WRONGTYPE"),
+            _ => None,
+        }
+    }
+
+    fn held_by(&self, key: Key, owner: Option<Owner>, token: Option<u64>) -> Option<Hold> {
+        let hold = self.holder(key)?;
+        let right_owner = owner.is_none_or(|owner| owner == hold.owner);
+        let right_token = token.is_none_or(|token| hold.token == Token::Known(token));
+        (right_owner && right_token).then_some(hold)
+    }
+
+    /// A hold without a token gets one, if tokens can be had.
+    fn adopted(&self, hold: Hold) -> Option<Hold> {
+        match hold.token {
+            Token::None if !self.may_grant => None,
+            Token::None => Some(Hold {
+                token: Token::New,
+                ..hold
+            }),
+            _ => Some(hold),
+        }
+    }
+
+    /// The owner knows of its grant: the end of an older connection does not undo it.
+    fn claim(&mut self, key: Key, owner: Owner) {
+        let other = |grant: &OnTheWay| (grant.key, grant.owner) != (key, owner);
+        self.to_undo.retain(other);
+        self.on_the_way.retain(other);
+    }
+
+    fn pass_on(&mut self, key: Key) {
+        if !self.hand_off(key) {
+            self.free(key);
+        }
+    }
+
+    fn free(&mut self, key: Key) {
+        self.keys[key] = State::Absent;
+        self.published.push(key);
+    }
+
+    fn grant(&mut self, key: Key, owner: Owner, lease_ms: i64) {
+        self.grants += 1;
+        self.grant_number += 1;
+        self.keys[key] = State::Held(Hold {
+            owner,
+            count: 1,
+            deadline_ms: Some(self.wall_ms + lease_ms),
+            token: Token::New,
+            grant: self.grant_number,
+        });
+    }
+
+    /// The first whose wait is not over gets the lock.
+    fn hand_off(&mut self, key: Key) -> bool {
+        while self.may_grant {
+            let mut places = self.places.iter();
+            let first = places.position(|p| p.key == key && p.request.is_some());
+            let Some(first) = first else { break };
+            let place = self.places.remove(first);
+            let Some(request) = place.request else { break };
+            if request.until_ms.is_some_and(|end| end <= self.mono_ms) {
+                self.told.push((request.conn, Told::Nil));
+                self.keep(place);
+                continue;
+            }
+            self.grant(key, place.owner, request.lease_ms);
+            self.told.push((request.conn, Told::Granted));
+            self.on_the_way.push(OnTheWay {
+                conn: request.conn,
+                key,
+                owner: place.owner,
+                grant: self.grant_number,
+                arrival: place.arrival,
+            });
+            return true;
+        }
+        false
+    }
+
+    /// An owner that went away keeps its place for a while, if there is room for it.
+    fn keep(&mut self, mut place: Place) {
+        let grace = self.settings.grace;
+        if grace.ms == 0 || self.kept_places() >= grace.max_places {
+            return;
+        }
+        place.request = None;
+        place.kept_until_ms = self.mono_ms + grace.ms;
+        self.places.push(place);
+        self.places.sort_by_key(|place| place.arrival);
+    }
+
+    fn fail_all(&mut self, key: Key, error: &'static str) {
+        for place in std::mem::take(&mut self.places) {
+            if place.key != key {
+                self.places.push(place);
+            } else if let Some(request) = place.request {
+                self.told.push((request.conn, Told::Error(error)));
+            }
+        }
+    }
+}

@@ -1,0 +1,524 @@
+//! Conversations with the simulated server, as files that read like a session.
+//!
+//! A block is some commands, `----`, and what came of them. The commands of one block run in one
+//! turn of the server: at its end touched keys are settled, then replies are delivered. So a `drop`
+//! in the block of a release hits the moment between a grant and its delivery.
+//!
+//! Commands, with their options in brackets:
+//! ```text
+//! acquire k owner [lease=30s] [block=5s | block=0] [once] [conn=c]     the lease is 30s, conn the owner
+//! release k owner [all] [token=#1]         renew k owner [lease=30s] [token=#1]
+//! break k [token=#1] [purge]               info k           stats name ...      quiet
+//! advance 5s     every timer runs at its moment
+//! late 5s        time passes and no timer runs      alarm   the timer that was late
+//! clock forward 5s | back 5s        the wall clock alone is set
+//! drop conn      the connection closes              unblock conn
+//! del k   expire k   hdel k   persist k   pexpire k 5s   overwrite k string | hash | holds N
+//! redisson acquire k owner [lease=30s]   redisson release k owner   redisson renew k owner [lease=30s]
+//! counter k 50   flush   restart [back=1h]   grants off | on
+//! limits [waiters=N] [per-key=N] [tracked=N] [grace=1s] [places=N]     a new server
+//! ```
+//! In the answers tokens are #1, #2, in the order in which they appear (the simulated server itself
+//! checks that they rise), times are counted from the server's start, and indented lines are the
+//! effects, in order: writes, events, publishes, and the answers `to` parked connections.
+//!
+//! `UPDATE_TRANSCRIPTS=1 cargo test` writes the answers anew. Read the difference critically: what
+//! the contract does not say must not be frozen.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use super::sim::{Out, Settings, Sim, START_MS};
+use crate::lock::{
+    Answer, Grace, Hold, KeyRef, KeyState, KeyWrite, Lease, Limits, LockError, Outcome, Released,
+    Token, Wait,
+};
+
+#[test]
+fn exclusive() {
+    run("exclusive");
+}
+
+#[test]
+fn queue() {
+    run("queue");
+}
+
+#[test]
+fn lease() {
+    run("lease");
+}
+
+#[test]
+fn undo() {
+    run("undo");
+}
+
+#[test]
+fn foreign() {
+    run("foreign");
+}
+
+#[test]
+fn broken() {
+    run("break");
+}
+
+#[test]
+fn limits() {
+    run("limits");
+}
+
+#[test]
+fn tokens() {
+    run("tokens");
+}
+
+fn run(subject: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("src/lock/tests/transcripts")
+        .join(subject)
+        .with_extension("txt");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let actual = play(&text);
+    if std::env::var_os("UPDATE_TRANSCRIPTS").is_some() {
+        std::fs::write(&path, actual).unwrap();
+        return;
+    }
+    // Line by line, so that a failure names the place.
+    let mut lines = actual.lines();
+    for (number, expected) in text.lines().enumerate() {
+        let got = lines.next().unwrap_or("the end of the file");
+        assert_eq!(got, expected, "{}:{}", path.display(), number + 1);
+    }
+    assert_eq!(lines.next(), None, "{}: more came of it", path.display());
+}
+
+/// The file with the answers as they are now.
+fn play(text: &str) -> String {
+    let mut session = Session::new();
+    let mut result = String::new();
+    let mut commands = Vec::new();
+    let mut in_answers = false;
+    for line in text.lines() {
+        if in_answers && !line.is_empty() {
+            continue;
+        }
+        in_answers = line == "----";
+        writeln!(result, "{line}").unwrap();
+        if in_answers {
+            let commands = std::mem::take(&mut commands);
+            result.push_str(&session.turn(&commands));
+        } else if !line.is_empty() && !line.starts_with('#') {
+            commands.push(line);
+        }
+    }
+    assert!(commands.is_empty(), "commands without ----: {commands:?}");
+    result
+}
+
+struct Session {
+    settings: Settings,
+    sim: Sim,
+    conns: Vec<String>,
+    tokens: Vec<u64>,
+    said: String,
+}
+
+/// The words of a command line, and its `name=value` options.
+struct Words<'a>(Vec<&'a str>);
+
+impl<'a> Words<'a> {
+    fn at(&self, index: usize) -> &'a str {
+        self.0[index]
+    }
+
+    fn has(&self, word: &str) -> bool {
+        self.0.contains(&word)
+    }
+
+    fn option(&self, name: &str) -> Option<&'a str> {
+        let mut words = self.0.iter();
+        words.find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
+    }
+
+    fn number(&self, name: &str) -> Option<usize> {
+        self.option(name).map(|text| text.parse().unwrap())
+    }
+
+    fn lease(&self) -> Lease {
+        let ms = self.option("lease").map_or(30_000, millis);
+        Lease::from_ms(ms as i64).unwrap()
+    }
+
+    fn wait(&self) -> Wait {
+        match self.option("block") {
+            None => Wait::No,
+            Some("0") => Wait::ForEver,
+            Some(text) => Wait::Ms(millis(text)),
+        }
+    }
+}
+
+impl Session {
+    fn new() -> Session {
+        let settings = Settings {
+            limits: Limits {
+                max_waiters: 100,
+                max_waiters_per_key: 100,
+                max_tracked: 100,
+            },
+            grace: Grace {
+                ms: 1_000,
+                max_places: 100,
+            },
+            cluster: false,
+        };
+        Session {
+            settings,
+            sim: Sim::new(&settings),
+            conns: Vec::new(),
+            tokens: Vec::new(),
+            said: String::new(),
+        }
+    }
+
+    fn turn(&mut self, commands: &[&str]) -> String {
+        for command in commands {
+            let words = Words(command.split_whitespace().collect());
+            let reply = self.command(&words);
+            if !reply.is_empty() {
+                writeln!(self.said, "{reply}").unwrap();
+            }
+            self.say_effects();
+        }
+        self.sim.settle_all();
+        self.say_effects();
+        self.sim.deliver_all();
+        std::mem::take(&mut self.said)
+    }
+
+    fn command(&mut self, words: &Words<'_>) -> String {
+        match words.at(0) {
+            "acquire" => self.acquire(words),
+            "release" | "renew" | "break" => self.end_or_renew(words),
+            "redisson" => self.redisson(words),
+            "info" => self.info(words.at(1)),
+            "stats" => self.stats(&words.0[1..]),
+            "quiet" => self.quiet(),
+            "restart" => {
+                self.sim.restart(&self.settings);
+                self.sim.now.wall_ms -= words.option("back").map_or(0, millis) as i64;
+                String::new()
+            }
+            "limits" => self.set_limits(words),
+            _ => {
+                self.change(words);
+                String::new()
+            }
+        }
+    }
+
+    /// What happens to the server and to its keys without a lock command.
+    fn change(&mut self, words: &Words<'_>) {
+        let sim = &mut self.sim;
+        match words.at(0) {
+            "advance" => sim.advance(millis(words.at(1))),
+            "late" => sim.pass(millis(words.at(1))),
+            "clock" => {
+                let by = millis(words.at(2)) as i64;
+                sim.now.wall_ms += if words.at(1) == "back" { -by } else { by };
+            }
+            "alarm" => sim.alarm(),
+            "drop" => {
+                let conn = self.conn(words.at(1));
+                self.sim.disconnect(conn);
+            }
+            "unblock" => {
+                let conn = self.conn(words.at(1));
+                self.sim.unblock(conn);
+            }
+            "del" => sim.del(words.at(1)),
+            "expire" => sim.server_expires(words.at(1)),
+            "hdel" => sim.hdel_holder(words.at(1)),
+            "persist" => sim.set_ttl(words.at(1), None),
+            "pexpire" => {
+                let deadline_ms = sim.now.wall_ms + millis(words.at(2)) as i64;
+                sim.set_ttl(words.at(1), Some(deadline_ms));
+            }
+            "overwrite" => match words.at(2) {
+                "string" => sim.overwrite(words.at(1), KeyState::OtherType),
+                "hash" => sim.overwrite(words.at(1), KeyState::OtherHash),
+                "holds" => self.set_holds(words.at(1), words.at(3)),
+                other => panic!("overwrite with {other}?"),
+            },
+            "counter" => {
+                let value = words.at(2).parse().unwrap();
+                sim.counters.insert(words.at(1).into(), value);
+            }
+            "flush" => sim.flush(),
+            "grants" => sim.set_may_grant(words.at(1) == "on"),
+            other => panic!("{other}?"),
+        }
+    }
+
+    fn acquire(&mut self, words: &Words<'_>) -> String {
+        let (key, owner) = (words.at(1), words.at(2));
+        let conn = self.conn(words.option("conn").unwrap_or(owner));
+        let how = (words.lease(), words.wait(), words.has("once"));
+        match self.sim.acquire(key, owner, conn, how) {
+            Ok(Answer::Granted(token)) => format!("granted {}", self.name(token)),
+            Ok(Answer::Refused) => "refused".into(),
+            Ok(Answer::Parked(_)) => "parked".into(),
+            Err(error) => code(&error),
+        }
+    }
+
+    fn end_or_renew(&mut self, words: &Words<'_>) -> String {
+        let token = words.option("token").map(|name| self.token(name));
+        let (key, sim) = (words.at(1), &mut self.sim);
+        let said = match words.at(0) {
+            "release" => sim
+                .release(key, words.at(2), words.has("all"), token)
+                .map(|released| match released {
+                    Released::Freed => "freed",
+                    Released::StillHeld => "still held",
+                    Released::NotHeld => "not held",
+                }),
+            "renew" => sim
+                .renew(key, words.at(2), words.lease(), token)
+                .map(|renewed| if renewed { "renewed" } else { "lost" }),
+            _ => sim
+                .break_lock(key, token, words.has("purge"))
+                .map(|broken| if broken { "broken" } else { "not held" }),
+        };
+        said.map_or_else(|error| code(&error), String::from)
+    }
+
+    fn redisson(&mut self, words: &Words<'_>) -> String {
+        let (key, owner, lease) = (words.at(2), words.at(3), words.lease());
+        let sim = &mut self.sim;
+        let held = matches!(sim.keys.get(key), Some(KeyState::Held(hold)) if *hold.owner == *owner.as_bytes());
+        let done = match words.at(1) {
+            "acquire" => sim.foreign_acquire(key, owner, lease),
+            "release" => sim.foreign_release(key, owner, lease),
+            _ => {
+                if held {
+                    sim.set_ttl(key, Some(lease.deadline(sim.now)));
+                }
+                held
+            }
+        };
+        if done { "ok" } else { "not done" }.into()
+    }
+
+    fn set_holds(&mut self, key: &str, count: &str) {
+        if let Some(KeyState::Held(hold)) = self.sim.keys.get_mut(key) {
+            hold.count = count.parse().unwrap();
+        }
+    }
+
+    fn set_limits(&mut self, words: &Words<'_>) -> String {
+        let mut settings = Session::new().settings;
+        let limits = &mut settings.limits;
+        limits.max_waiters = words.number("waiters").unwrap_or(limits.max_waiters);
+        limits.max_waiters_per_key = words
+            .number("per-key")
+            .unwrap_or(limits.max_waiters_per_key);
+        limits.max_tracked = words.number("tracked").unwrap_or(limits.max_tracked);
+        let grace = &mut settings.grace;
+        grace.ms = words.option("grace").map_or(grace.ms, millis);
+        grace.max_places = words.number("places").unwrap_or(grace.max_places);
+        self.settings = settings;
+        self.sim = Sim::new(&settings);
+        self.tokens.clear();
+        String::new()
+    }
+
+    // ---- what is said ----
+
+    fn say_effects(&mut self) {
+        for out in std::mem::take(&mut self.sim.out) {
+            let line = match out {
+                Out::Horizon => "set horizon".into(),
+                Out::Counter(key, token) => format!("set counter {key} {}", self.name(token)),
+                Out::Write(key, write) => self.write(&key, &write),
+                Out::Publish(key) => format!("publish {key}"),
+                Out::Notify(key, event) => {
+                    format!("event {} {key}", event.name().to_str().unwrap())
+                }
+                Out::Answer { conn, outcome, .. } => {
+                    let what = match outcome {
+                        Outcome::Granted(token) => self.name(token),
+                        Outcome::Nil => "nil".into(),
+                        Outcome::Failed(error) => code(&error),
+                    };
+                    format!("to {}: {what}", self.conns[conn as usize])
+                }
+            };
+            writeln!(self.said, "  {line}").unwrap();
+        }
+    }
+
+    fn write(&mut self, key: &str, write: &KeyWrite) -> String {
+        match write {
+            KeyWrite::Delete => format!("del {key}"),
+            KeyWrite::Take {
+                clear,
+                owner,
+                token,
+                deadline_ms,
+            } => {
+                let del = if *clear {
+                    format!("del {key}, ")
+                } else {
+                    String::new()
+                };
+                let (owner, token) = (text(owner), self.name(*token));
+                let end = moment(*deadline_ms);
+                format!("{del}hset {key} {owner} 1 #token {token}, pexpireat {key} {end}")
+            }
+            KeyWrite::Adjust {
+                owner,
+                count,
+                token,
+                deadline_ms,
+            } => {
+                let mut parts = Vec::new();
+                parts.extend(count.map(|count| format!("hset {key} {} {count}", text(owner))));
+                parts.extend(token.map(|token| format!("hset {key} #token {}", self.name(token))));
+                parts.extend(deadline_ms.map(|end| format!("pexpireat {key} {}", moment(end))));
+                parts.join(", ")
+            }
+        }
+    }
+
+    fn info(&mut self, key: &str) -> String {
+        let state = self.sim.keys.get(key).cloned();
+        let state = match state.unwrap_or(KeyState::Absent) {
+            KeyState::Absent => "absent".into(),
+            KeyState::Bare(token) => format!("free, token {}", self.name(token)),
+            KeyState::Held(hold) => self.hold(&hold),
+            KeyState::OtherHash => "another hash".into(),
+            KeyState::OtherType => "another type".into(),
+        };
+        let name = KeyRef {
+            db: 0,
+            name: key.as_bytes(),
+        };
+        let waiters = &self.sim.locks.waiters;
+        let line = waiters.queue(name).map_or(String::new(), |queue| {
+            let owners: Vec<_> = queue.iter().map(|(owner, _)| text(owner)).collect();
+            owners.join(" ")
+        });
+        let places = waiters.kept_places();
+        format!("{state}; waiting: [{line}]; places kept: {places}")
+    }
+
+    fn hold(&mut self, hold: &Hold) -> String {
+        let token = hold.token.map_or("none".into(), |token| self.name(token));
+        let end = hold.deadline_ms.map_or("for ever".into(), moment);
+        let over = if hold.is_over(self.sim.now) {
+            ", over"
+        } else {
+            ""
+        };
+        let (owner, count) = (text(&hold.owner), hold.count);
+        format!("{owner} holds {count}, token {token}, until {end}{over}")
+    }
+
+    fn stats(&self, names: &[&str]) -> String {
+        let fields = self.sim.locks.stats.fields();
+        let fields: Vec<_> = fields
+            .map(|(name, value)| (name.to_str().unwrap(), value))
+            .collect();
+        let value = |name: &&str| fields.iter().find(|field| field.0 == *name).unwrap().1;
+        let values = names.iter().map(|name| format!("{name}={}", value(name)));
+        values.collect::<Vec<_>>().join(" ")
+    }
+
+    /// Whether anything is left to be done later, and in memory.
+    fn quiet(&self) -> String {
+        let waiters = &self.sim.locks.waiters;
+        let due = |ms: Option<u64>| ms.map_or("never".into(), duration);
+        let keys = self.sim.keys.keys().chain(self.sim.counters.keys());
+        let lines = keys.filter(|key| {
+            let name = key.as_bytes();
+            waiters.queue(KeyRef { db: 0, name }).is_some()
+        });
+        format!(
+            "next wait: {}, next judgement: {}, parked: {}, places kept: {}, lines: {}",
+            due(waiters.next_wait(self.sim.now)),
+            due(waiters.next_judgement(self.sim.now)),
+            waiters.live(),
+            waiters.kept_places(),
+            lines.count(),
+        )
+    }
+
+    // ---- names ----
+
+    fn conn(&mut self, name: &str) -> u64 {
+        let known = self.conns.iter().position(|conn| conn == name);
+        let index = known.unwrap_or_else(|| {
+            self.conns.push(name.into());
+            self.conns.len() - 1
+        });
+        index as u64
+    }
+
+    fn name(&mut self, token: Token) -> String {
+        let known = self.tokens.iter().position(|known| *known == token.get());
+        let index = known.unwrap_or_else(|| {
+            self.tokens.push(token.get());
+            self.tokens.len() - 1
+        });
+        format!("#{}", index + 1)
+    }
+
+    /// `#2` is a token that has appeared, a plain number is itself.
+    fn token(&self, name: &str) -> u64 {
+        match name.strip_prefix('#') {
+            Some(index) => self.tokens[index.parse::<usize>().unwrap() - 1],
+            None => name.parse().unwrap(),
+        }
+    }
+}
+
+fn code(error: &LockError) -> String {
+    let text = error.to_string();
+    if text.starts_with("ERR ") {
+        return format!("error: {text}");
+    }
+    format!("error: {}", text.split(' ').next().unwrap())
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn millis(text: &str) -> u64 {
+    let digits = text.trim_end_matches(|unit: char| unit.is_ascii_alphabetic());
+    let unit = match &text[digits.len()..] {
+        "ms" => 1,
+        "s" => 1_000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        other => panic!("{text}: the unit {other}?"),
+    };
+    digits.parse::<u64>().unwrap() * unit
+}
+
+fn duration(ms: u64) -> String {
+    if ms.is_multiple_of(1_000) {
+        format!("{}s", ms / 1_000)
+    } else {
+        format!("{ms}ms")
+    }
+}
+
+fn moment(wall_ms: i64) -> String {
+    let since = wall_ms - START_MS;
+    let sign = if since < 0 { "-" } else { "" };
+    format!("@{sign}{}", duration(since.unsigned_abs()))
+}
