@@ -1,15 +1,16 @@
 //! `LOCK.ACQUIRE key owner [EX s | PX ms] [BLOCK ms] [ONCE] [WITHHOLDER]`
 
 use super::args::{default_lease, once, option, word, Args, KEY, LEASE, OWNER, SYNTAX};
-use crate::lock::{self, Answer, LockError, Wait};
+use crate::lock::{self, Answer, KeyState, LockError, Wait};
 use crate::module::alarm;
+use crate::module::apply::{apply, decide};
 use crate::module::ctx::Ctx;
+use crate::module::events;
 use crate::module::fence;
 use crate::module::key::LockKey;
 use crate::module::parked::Parked;
 use crate::module::register::{access, Command, Spec};
 use crate::module::reply;
-use crate::module::shell;
 use crate::module::strings::Str;
 
 const INVALID_EXPIRE: LockError =
@@ -60,44 +61,47 @@ impl Command for Acquire {
             wait: wait.filter(|_| ctx.may_block()).unwrap_or(Wait::No),
             client: ctx.client_id(),
         };
-        acquire(
-            &mut LockKey::open(ctx, name),
-            &request,
-            with_holder.is_some(),
-        )
+        acquire(ctx, name, &request, with_holder.is_some())
     }
 }
 
 fn acquire(
-    key: &mut LockKey<'_>,
+    ctx: Ctx,
+    name: Str<'_>,
     request: &lock::Acquire<'_>,
     with_holder: bool,
 ) -> Result<(), LockError> {
-    let ctx = key.ctx();
+    let key = LockKey::open(ctx, name);
     let now = ctx.now();
     let state = key.read();
     // A key that looks free while traffic is paused (inside a transaction that paused it) may only
     // be hidden: its expiry waits for the pause to end, and writing over it aborts the server.
-    if state == lock::KeyState::Absent && ctx.is_paused() {
+    if state == KeyState::Absent && ctx.is_paused() {
         return Err(LockError::Paused);
     }
     let view = match state.hold(now) {
-        Some(hold) if hold.token.is_some() => fence::plain_view(key, state),
-        _ => fence::minting_view(key, state),
+        Some(hold) if hold.token.is_some() || hold.owner[..] != *request.owner => {
+            fence::plain_view(&key, state)
+        }
+        _ => fence::minting_view(&key, state),
     };
-    let (answer, fx) = shell::decide(|locks, fx| locks.acquire(&view, request, now, fx));
+    let (answer, fx) = decide(|locks, fx| locks.acquire(&view, request, now, fx));
     if let Ok(Answer::Parked(id)) = answer {
-        Parked::park(key, id, with_holder);
+        Parked::expect(id, with_holder);
     }
-    shell::apply(key, view.domain, fx);
+    apply(key, view.domain, &fx);
     alarm::rearm(ctx);
     let token = match answer? {
-        Answer::Parked(_) => return Ok(()),
+        Answer::Parked(id) => {
+            events::watch(ctx);
+            Parked::block(ctx, name, id);
+            return Ok(());
+        }
         Answer::Granted(token) => Some(token),
         Answer::Refused => None,
     };
     if with_holder {
-        reply::token_with_holder(key, token, now);
+        reply::token_with_holder(&LockKey::open_read(ctx, name), token, now);
     } else {
         reply::token(ctx, token);
     }

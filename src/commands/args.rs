@@ -2,6 +2,7 @@
 //! understood is an error in the core's wording, found before anything is done.
 
 use crate::lock::{Lease, LockError, Wait, TOKEN_FIELD};
+use crate::module::fence::HORIZON;
 use crate::module::register::{Arg, Kind};
 use crate::module::settings;
 use crate::module::strings::Str;
@@ -24,9 +25,15 @@ impl<'a> Args<'a> {
         Args { left }
     }
 
-    /// The key: the server has checked that it is there.
+    /// The key: any name but those of our own keys.
     pub fn key(&mut self) -> Result<Str<'a>, LockError> {
-        self.left.next().copied().ok_or(SYNTAX)
+        let key = self.left.next().copied().ok_or(SYNTAX)?;
+        if key.bytes().starts_with(HORIZON.as_bytes()) {
+            return Err(LockError::Syntax(
+                "ERR keys named 'redis_lock:horizon' are reserved",
+            ));
+        }
+        Ok(key)
     }
 
     /// The owner: any bytes but none, not too many, and not the name of our field.

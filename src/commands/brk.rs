@@ -4,11 +4,11 @@ use super::args::{once, word, Args, KEY, SYNTAX, TOKEN};
 use crate::lock::{self, LockError};
 use crate::module::acl;
 use crate::module::alarm;
+use crate::module::apply::{apply, decide};
 use crate::module::ctx::Ctx;
 use crate::module::fence;
 use crate::module::key::LockKey;
 use crate::module::register::{access, Command, Spec};
-use crate::module::shell;
 use crate::module::strings::Str;
 
 /// Ends a hold by force: an operator's command.
@@ -17,8 +17,8 @@ pub struct Break;
 impl Command for Break {
     const SPEC: Spec = Spec {
         name: c"lock.break",
-        flags: c"write",
-        acl: c"write dangerous",
+        flags: c"write fast",
+        acl: c"write fast dangerous",
         key: Some(access::DELETE),
         arity: -2,
         summary:
@@ -43,12 +43,12 @@ impl Command for Break {
             token,
             purge: purge.is_some(),
         };
-        let mut key = LockKey::open(ctx, name);
+        let key = LockKey::open(ctx, name);
         let now = ctx.now();
         let state = key.read();
         let view = fence::handing_view(&key, state);
-        let (broken, fx) = shell::decide(|locks, fx| locks.break_lock(&view, request, now, fx));
-        shell::apply(&mut key, view.domain, fx);
+        let (broken, fx) = decide(|locks, fx| locks.break_lock(&view, request, now, fx));
+        apply(key, view.domain, &fx);
         alarm::rearm(ctx);
         ctx.reply_integer(broken?.into());
         Ok(())

@@ -1,6 +1,6 @@
 //! `LOCK.FAULT name`: the entry of that name panics once. Only in builds for the tests.
 
-use super::args::Args;
+use super::args::SYNTAX;
 use crate::lock::LockError;
 use crate::module::ctx::Ctx;
 use crate::module::register::{Command, Spec};
@@ -22,7 +22,7 @@ impl Command for Fault {
     };
 
     fn run(ctx: Ctx, words: &[Str<'_>]) -> Result<(), LockError> {
-        let name = Args::new(words).key()?;
+        let name = words.get(1).ok_or(SYNTAX)?;
         crate::module::arm_fault(name.bytes());
         ctx.reply_bytes(b"OK");
         Ok(())

@@ -3,11 +3,11 @@
 use super::args::{once, word, Args, KEY, OWNER, SYNTAX, TOKEN};
 use crate::lock::{self, LockError, Released};
 use crate::module::alarm;
+use crate::module::apply::{apply, decide};
 use crate::module::ctx::Ctx;
 use crate::module::fence;
 use crate::module::key::LockKey;
 use crate::module::register::{access, Command, Spec};
-use crate::module::shell;
 use crate::module::strings::Str;
 
 /// Drops one hold, or all; the last one hands the lock to the next waiter or frees it.
@@ -42,12 +42,12 @@ impl Command for Release {
             all: all.is_some(),
             token,
         };
-        let mut key = LockKey::open(ctx, name);
+        let key = LockKey::open(ctx, name);
         let now = ctx.now();
         let state = key.read();
         let view = fence::handing_view(&key, state);
-        let (released, fx) = shell::decide(|locks, fx| locks.release(&view, &request, now, fx));
-        shell::apply(&mut key, view.domain, fx);
+        let (released, fx) = decide(|locks, fx| locks.release(&view, &request, now, fx));
+        apply(key, view.domain, &fx);
         alarm::rearm(ctx);
         ctx.reply_maybe(match released? {
             Released::Freed => Some(1),

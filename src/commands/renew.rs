@@ -3,11 +3,11 @@
 use super::args::{default_lease, once, Args, KEY, LEASE, OWNER, SYNTAX, TOKEN};
 use crate::lock::{self, LockError};
 use crate::module::alarm;
+use crate::module::apply::{apply, decide};
 use crate::module::ctx::Ctx;
 use crate::module::fence;
 use crate::module::key::LockKey;
 use crate::module::register::{access, Command, Spec};
-use crate::module::shell;
 use crate::module::strings::Str;
 
 const INVALID_EXPIRE: LockError =
@@ -46,15 +46,15 @@ impl Command for Renew {
             lease: lease.map_or_else(default_lease, Ok)?,
             token,
         };
-        let mut key = LockKey::open(ctx, name);
+        let key = LockKey::open(ctx, name);
         let now = ctx.now();
         let state = key.read();
         let view = match state.hold(now) {
             Some(hold) if hold.token.is_none() => fence::minting_view(&key, state),
             _ => fence::plain_view(&key, state),
         };
-        let (renewed, fx) = shell::decide(|locks, fx| locks.renew(&view, &request, now, fx));
-        shell::apply(&mut key, view.domain, fx);
+        let (renewed, fx) = decide(|locks, fx| locks.renew(&view, &request, now, fx));
+        apply(key, view.domain, &fx);
         alarm::rearm(ctx);
         ctx.reply_integer(renewed?.into());
         Ok(())

@@ -59,6 +59,8 @@ pub struct Waiters {
     leases: BTreeSet<(i64, KeyId)>,
     /// Keys to be judged afresh: something happened to them that the core did not decide.
     dirty: IndexSet<KeyId>,
+    /// Keys whose grant is due while writes to them are refused.
+    refused: IndexSet<KeyId>,
     next_seq: Seq,
     places: usize,
 }
@@ -254,6 +256,22 @@ impl Waiters {
     /// Nothing that was touched is to be judged any more.
     pub fn forget_touched(&mut self) {
         self.dirty.clear();
+        self.refused.clear();
+    }
+
+    /// A grant of this key is due, but writes to it are refused for now.
+    pub fn refuse(&mut self, key: KeyId) {
+        self.refused.insert(key);
+    }
+
+    /// Whether keys stand back because writes to them were refused.
+    pub fn has_refused(&self) -> bool {
+        !self.refused.is_empty()
+    }
+
+    /// The next key that stands back.
+    pub fn pop_refused(&mut self) -> Option<KeyId> {
+        self.refused.swap_remove_index(0)
     }
 
     /// Marks a key to be judged whether or not somebody waits for it.
@@ -284,17 +302,14 @@ impl Waiters {
         })
     }
 
-    /// The next key to be judged: touched, or its lease is over.
+    /// The next key to be judged: its lease is over, or it was touched.
     pub fn pop_dirty(&mut self, now: Now) -> Option<KeyId> {
-        if let Some(key) = self.dirty.swap_remove_index(0) {
+        let lease = self.leases.first().filter(|(end, _)| *end <= now.wall_ms);
+        if let Some((_, key)) = lease.cloned() {
+            self.set_lease(key.as_ref(), None);
             return Some(key);
         }
-        let (lease_ms, key) = self.leases.first()?.clone();
-        if lease_ms > now.wall_ms {
-            return None;
-        }
-        self.set_lease(key.as_ref(), None);
-        Some(key)
+        self.dirty.swap_remove_index(0)
     }
 
     /// Milliseconds until the next wait or place is due.

@@ -10,6 +10,7 @@ use std::ptr::null_mut;
 use redis_module::raw;
 
 use super::api::api;
+use super::apply::{apply, decide};
 use super::ctx::Ctx;
 use super::fence;
 use super::guard;
@@ -24,6 +25,9 @@ const KEYS_PER_TURN: usize = 500;
 /// While writes are refused (a pause, too few replicas, a full disk) keys are looked at this often.
 const RETRY_MS: u64 = 20;
 
+/// Keys that are refused again in one turn before the rest of the refused ones waits for the next.
+const RETRIES_PER_TURN: usize = 50;
+
 /// After a panic keys are looked at again this late.
 const PAUSE_AFTER_PANIC_MS: u64 = 1_000;
 
@@ -34,14 +38,16 @@ const LONGEST_MS: u64 = 60_000;
 #[derive(Default)]
 pub struct Alarm {
     armed: Option<(raw::RedisModuleTimerID, u64)>,
-    /// Nothing is written before this moment of the monotonic clock.
-    retry_at_ms: Option<u64>,
+    /// No key is judged before this moment of the monotonic clock.
+    paused_until_ms: u64,
+    /// No refused key is judged again before this moment.
+    retry_at_ms: u64,
 }
 
 impl Alarm {
     /// No key is judged for a second: after a bug in that very place, rather slow than spinning.
     pub fn pause(&mut self, now: Now) {
-        self.retry_at_ms = Some(now.mono_ms + PAUSE_AFTER_PANIC_MS);
+        self.paused_until_ms = now.mono_ms + PAUSE_AFTER_PANIC_MS;
     }
 }
 
@@ -57,12 +63,14 @@ impl Shell {
 
     /// Milliseconds until the next key is to be judged.
     fn next_judgement(&self, now: Now) -> Option<u64> {
-        let retry_at = self.alarm.retry_at_ms.unwrap_or(0);
-        let pause = retry_at.saturating_sub(now.mono_ms);
-        self.locks
-            .waiters
-            .next_judgement(now)
-            .map(|due| due.max(pause))
+        let until = |moment: u64| moment.saturating_sub(now.mono_ms);
+        let waiters = &self.locks.waiters;
+        let retry = waiters.has_refused().then(|| until(self.alarm.retry_at_ms));
+        let next = [waiters.next_judgement(now), retry]
+            .into_iter()
+            .flatten()
+            .min();
+        next.map(|due| due.max(until(self.alarm.paused_until_ms)))
     }
 }
 
@@ -130,17 +138,19 @@ fn ring(ctx: Ctx) {
     if shell::with(|shell| shell.next_judgement(now)) != Some(0) {
         return;
     }
-    if ctx.may_write() {
-        shell::with(|shell| shell.alarm.retry_at_ms = None);
+    if ctx.is_replica() {
+        shell::with(|shell| shell.locks.waiters.forget_touched());
+    } else if ctx.may_write() {
+        shell::with(|shell| shell.alarm.paused_until_ms = 0);
         settle_due(ctx, now);
         Parked::deliver_all();
     } else {
-        retry_later(now);
+        shell::with(|shell| shell.alarm.paused_until_ms = now.mono_ms + RETRY_MS);
     }
 }
 
 fn end_waits(now: Now) {
-    let ((), fx) = shell::decide(|locks, fx| while locks.end_next_wait(now, fx) {});
+    let ((), fx) = decide(|locks, fx| while locks.end_next_wait(now, fx) {});
     for effect in fx {
         if let Effect::Answer(waiter, outcome) = effect {
             Parked::answer(waiter, outcome);
@@ -151,7 +161,14 @@ fn end_waits(now: Now) {
 fn settle_due(ctx: Ctx, now: Now) {
     let mut refused = Vec::new();
     for _ in 0..KEYS_PER_TURN {
-        let Some(key) = shell::with(|shell| shell.locks.waiters.pop_dirty(now)) else {
+        let next = shell::with(|shell| {
+            let waiters = &mut shell.locks.waiters;
+            // What was refused before comes last, so that it holds nobody else back.
+            let retry = refused.len() < RETRIES_PER_TURN && shell.alarm.retry_at_ms <= now.mono_ms;
+            let next = waiters.pop_dirty(now);
+            next.or_else(|| retry.then(|| waiters.pop_refused()).flatten())
+        });
+        let Some(key) = next else {
             break;
         };
         if !settle(ctx, &key, now) {
@@ -159,11 +176,11 @@ fn settle_due(ctx: Ctx, now: Now) {
         }
     }
     if !refused.is_empty() {
-        retry_later(now);
         shell::with(|shell| {
-            refused
-                .into_iter()
-                .for_each(|key| shell.locks.waiters.touch_id(key))
+            shell.alarm.retry_at_ms = now.mono_ms + RETRY_MS;
+            for key in refused {
+                shell.locks.waiters.refuse(key);
+            }
         });
     }
 }
@@ -171,23 +188,27 @@ fn settle_due(ctx: Ctx, now: Now) {
 /// Judges one key. False when a grant is due but the server refuses writes just now.
 fn settle(ctx: Ctx, id: &KeyId, now: Now) -> bool {
     let name = name_of(id);
+    let name = name.as_str();
     ctx.select(id.as_ref().db);
-    let mut key = LockKey::open(ctx, name.as_str());
-    let state = key.read();
-    let may_change = shell::with(|shell| shell.locks.may_change(id.as_ref(), &state, now));
-    if may_change && !ctx.probe_write(name.as_str()) {
-        return false;
+    let mut key = LockKey::open(ctx, name);
+    let mut state = key.read();
+    let changes = shell::with(|shell| shell.locks.may_change(id.as_ref(), &state, now));
+    if changes {
+        // The question itself may delete the key, if its TTL ends just now: it is asked with the
+        // key closed.
+        drop(key);
+        if !ctx.probe_write(name) {
+            return false;
+        }
+        key = LockKey::open(ctx, name);
+        state = key.read();
     }
-    let view = if may_change {
+    let view = if changes {
         fence::minting_view(&key, state)
     } else {
         fence::plain_view(&key, state)
     };
-    let ((), fx) = shell::decide(|locks, fx| locks.settle(&view, now, fx));
-    shell::apply(&mut key, view.domain, fx);
+    let ((), fx) = decide(|locks, fx| locks.settle(&view, now, fx));
+    apply(key, view.domain, &fx);
     view.may_grant
-}
-
-fn retry_later(now: Now) {
-    shell::with(|shell| shell.alarm.retry_at_ms = Some(now.mono_ms + RETRY_MS));
 }

@@ -51,9 +51,11 @@ impl Ctx {
         flags.unsigned_abs()
     }
 
-    /// Whether this call may park its client: not inside MULTI, scripts and the like.
+    /// Whether this call may park its client: not inside MULTI, scripts and the like, and not on a
+    /// replica (a writable one), where nobody would be granted anything.
     pub fn may_block(self) -> bool {
         const NEVER: u32 = raw::REDISMODULE_CTX_FLAGS_MULTI
+            | raw::REDISMODULE_CTX_FLAGS_SLAVE
             | raw::REDISMODULE_CTX_FLAGS_LUA
             | raw::REDISMODULE_CTX_FLAGS_DENY_BLOCKING;
         self.flags() & NEVER == 0
@@ -64,6 +66,11 @@ impl Ctx {
     pub fn is_paused(self) -> bool {
         // SAFETY: takes no arguments.
         unsafe { api!(RedisModule_AvoidReplicaTraffic)() != 0 }
+    }
+
+    /// Whether this server follows another.
+    pub fn is_replica(self) -> bool {
+        self.flags() & raw::REDISMODULE_CTX_FLAGS_SLAVE != 0
     }
 
     /// Whether a write that no client asked for may be made here and now: on a master, not while

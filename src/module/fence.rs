@@ -15,7 +15,8 @@ use super::shell;
 use super::strings::{OwnedStr, Str};
 use crate::lock::{parse_decimal, prefixed, slot_of, Domain, KeyState, Token, View};
 
-const HORIZON: &str = "redis_lock:horizon";
+/// The name of the horizon, or how its name begins in a cluster. No lock may have it.
+pub const HORIZON: &str = "redis_lock:horizon";
 const COUNTER: &str = "redisson_lock_token";
 const DB_OF_HORIZON: i32 = 0;
 
@@ -39,10 +40,8 @@ pub fn minting_view<'a>(key: &LockKey<'a>, state: KeyState) -> View<'a> {
     if shell::is_cluster() {
         view.domain = slot_of(key.name().bytes());
         let name = horizon_name(view.domain);
-        let stored = read_number(ctx, name.as_str()).unwrap_or(0);
-        let now_us = u64::try_from(ctx.now().wall_ms)
-            .unwrap_or(0)
-            .saturating_mul(1_000);
+        let stored = in_horizon_db(ctx, || read_number(ctx, name.as_str()).unwrap_or(0));
+        let now_us = ctx.now().wall_us();
         let must_write = shell::with(|shell| {
             shell.locks.tokens.learn(view.domain, stored);
             shell.locks.tokens.wants_horizon(view.domain, now_us)

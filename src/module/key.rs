@@ -93,11 +93,7 @@ impl<'a> LockKey<'a> {
     /// Makes a change, replicates it, and tells those who watch the key.
     pub fn write(&mut self, change: &KeyWrite) {
         match change {
-            KeyWrite::Delete => {
-                self.delete();
-                self.ctx
-                    .notify(raw::REDISMODULE_NOTIFY_GENERIC, c"del", self.name);
-            }
+            KeyWrite::Delete => self.delete(),
             KeyWrite::Take {
                 clear,
                 owner,

@@ -93,7 +93,10 @@ fn load(ctx: Ctx, argc: c_int) -> Result<(), String> {
     }
     settings::register(ctx);
     // SAFETY: the context is OnLoad's and all settings are registered.
-    unsafe { api!(RedisModule_LoadConfigs)(ctx.as_ptr()) };
+    let status = unsafe { api!(RedisModule_LoadConfigs)(ctx.as_ptr()) };
+    if status != raw::REDISMODULE_OK as c_int {
+        return Err("a lock.* setting was refused".into());
+    }
     info::register(ctx).ok_or("the INFO section could not be registered")?;
     shell::start(ctx);
     events::subscribe(ctx).ok_or("the server's events could not be subscribed to")?;

@@ -2,16 +2,17 @@
 //!
 //! Commands come in through [`register`], time through [`alarm`], news about keys and roles through
 //! [`events`], and dead connections through [`parked`]. Each of these entries catches panics
-//! ([`guard`]), reads what the key holds ([`key`]), asks the core ([`shell`]), and carries out the
-//! effects. No call into the server is made while the core is borrowed: the server may call back.
+//! ([`guard`]), reads what the key holds ([`key`]), asks the core, and carries out the effects
+//! ([`apply`]). No call into the server is made while the core is borrowed: the server may call back.
 //!
 //! Everything runs on the server's main thread.
 
 pub mod acl;
 pub mod alarm;
 mod api;
+pub mod apply;
 pub mod ctx;
-mod events;
+pub mod events;
 pub mod fence;
 mod guard;
 mod info;

@@ -12,6 +12,7 @@
 //! is never used again.
 
 use std::ffi::{c_int, c_void};
+use std::ptr::{null_mut, NonNull};
 
 use redis_module::raw;
 
@@ -22,27 +23,44 @@ use super::guard;
 use super::key::LockKey;
 use super::reply;
 use super::shell;
+use super::strings::Str;
 use crate::lock::{LockError, Outcome, WaiterId};
 
 /// What the shell knows of a parked request.
 pub struct Parked {
-    handle: *mut raw::RedisModuleBlockedClient,
+    /// `None` until the client is blocked, which is the last thing its command does.
+    handle: Option<NonNull<raw::RedisModuleBlockedClient>>,
     with_holder: bool,
     /// The answer, once it is known.
     pub outcome: Option<Outcome>,
 }
 
 impl Parked {
-    /// Blocks the calling client under this name.
-    pub fn park(key: &LockKey<'_>, id: WaiterId, with_holder: bool) {
-        super::events::watch(key.ctx());
-        let mut keys = [key.name().as_ptr()];
+    /// The calling client is going to be blocked under this name.
+    pub fn expect(id: WaiterId, with_holder: bool) {
+        let parked = Parked {
+            handle: None,
+            with_holder,
+            outcome: None,
+        };
+        shell::with(|shell| shell.parked.insert(id, parked));
+    }
+
+    /// Whether the client has been blocked.
+    pub fn is_blocked(&self) -> bool {
+        self.handle.is_some()
+    }
+
+    /// Blocks the calling client on this key. Nothing may follow that can fail: an error reply to a
+    /// blocked client would be one reply too many.
+    pub fn block(ctx: Ctx, key: Str<'_>, id: WaiterId) {
+        let mut keys = [key.as_ptr()];
         // SAFETY: the caller has checked that this context may block; one live key; no native
         // timeout (it aborts some versions when it meets an unblock in the same turn). The private
         // data is a number that is never dereferenced.
         let handle = unsafe {
             let handle = api!(RedisModule_BlockClientOnKeys)(
-                key.ctx().as_ptr(),
+                ctx.as_ptr(),
                 Some(on_key_ready),
                 Some(on_answer),
                 None,
@@ -54,12 +72,11 @@ impl Parked {
             api!(RedisModule_SetDisconnectCallback)(handle, Some(on_disconnect));
             handle
         };
-        let parked = Parked {
-            handle,
-            with_holder,
-            outcome: None,
-        };
-        shell::with(|shell| shell.parked.insert(id, parked));
+        shell::with(|shell| {
+            if let Some(parked) = shell.parked.get_mut(&id) {
+                parked.handle = NonNull::new(handle);
+            }
+        });
     }
 
     /// Notes the answer; the alarm delivers it at the end of the turn.
@@ -75,15 +92,13 @@ impl Parked {
     /// Unblocks everyone whose answer is known.
     pub fn deliver_all() {
         for id in shell::with(|shell| std::mem::take(&mut shell.answered)) {
-            let Some(handle) =
-                shell::with(|shell| shell.parked.get(&id).map(|parked| parked.handle))
-            else {
+            let Some(handle) = shell::with(|shell| shell.parked.get(&id)?.handle) else {
                 continue;
             };
             // SAFETY: the handle is live: entries leave `parked` in `on_answer` and
             // `on_disconnect`, one of which runs before the server frees it. Each id is in
             // `answered` once, so it is not unblocked twice.
-            unsafe { api!(RedisModule_UnblockClient)(handle, std::ptr::null_mut()) };
+            unsafe { api!(RedisModule_UnblockClient)(handle.as_ptr(), null_mut()) };
         }
     }
 }
@@ -149,12 +164,7 @@ unsafe extern "C" fn on_answer(
     raw::REDISMODULE_OK as c_int
 }
 
-fn reply_outcome(
-    ctx: Ctx,
-    key: Option<super::strings::Str<'_>>,
-    with_holder: bool,
-    outcome: Outcome,
-) {
+fn reply_outcome(ctx: Ctx, key: Option<Str<'_>>, with_holder: bool, outcome: Outcome) {
     let token = match outcome {
         Outcome::Failed(error) => return ctx.reply_error(&error),
         Outcome::Granted(token) => Some(token),

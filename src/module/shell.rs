@@ -1,22 +1,17 @@
-//! The one global of the module, and the two steps of every event: decide, then apply.
+//! The one global of the module.
 //!
-//! The state is borrowed only while the core decides. Effects are carried out after the borrow has
-//! ended, because the server calls back: a key event while a key is opened or deleted, the answer of
-//! a parked client while it is unblocked.
+//! It is borrowed only while nothing of the server is called: the server calls back, with a key event
+//! while a key is opened or deleted, with the answer of a parked client while it is unblocked.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-use redis_module::raw;
-
 use super::alarm::Alarm;
 use super::ctx::Ctx;
-use super::fence;
-use super::key::LockKey;
 use super::parked::Parked;
 use super::settings;
-use super::strings::{Constants, OwnedStr};
-use crate::lock::{prefixed, slot_tags, Effect, LockError, Locks, Now, Outcome, WaiterId};
+use super::strings::Constants;
+use crate::lock::{slot_tags, LockError, Locks, Now, Outcome, WaiterId};
 
 /// Everything the module keeps between calls.
 pub struct Shell {
@@ -104,54 +99,22 @@ pub fn recover(now: Now) {
         return;
     };
     locks.reloaded();
-    for (id, parked) in parked.iter_mut() {
+    parked.retain(|id, parked| {
+        if !parked.is_blocked() {
+            // The panic came before its client was blocked; that client has had an error reply.
+            locks.gone(*id, now);
+            return false;
+        }
         if parked.outcome.is_none() && !locks.waiters.is_parked(*id) {
             locks.gone(*id, now);
             parked.outcome = Some(Outcome::Failed(LockError::Internal));
         }
-    }
+        true
+    });
     *answered = parked
         .iter()
         .filter(|(_, parked)| parked.outcome.is_some())
         .map(|(id, _)| *id)
         .collect();
     alarm.pause(now);
-}
-
-/// Lets the core decide, under the settings in force.
-pub fn decide<T>(body: impl FnOnce(&mut Locks, &mut Vec<Effect>) -> T) -> (T, Vec<Effect>) {
-    with(|shell| {
-        shell.locks.limits = settings::limits();
-        shell.locks.waiters.grace = settings::grace();
-        let mut fx = Vec::new();
-        let result = body(&mut shell.locks, &mut fx);
-        (result, fx)
-    })
-}
-
-/// Carries out what the core decided about this key, in order.
-pub fn apply(key: &mut LockKey<'_>, domain: u16, fx: Vec<Effect>) {
-    let ctx = key.ctx();
-    for effect in fx {
-        match effect {
-            Effect::Horizon(horizon) => fence::write_horizon(ctx, domain, horizon),
-            Effect::Counter(token) => fence::write_counter(key, token),
-            Effect::Write(change) => key.write(&change),
-            Effect::Publish => publish_free(key),
-            Effect::Notify(event) => {
-                ctx.notify(raw::REDISMODULE_NOTIFY_MODULE, event.name(), key.name());
-            }
-            Effect::Answer(waiter, outcome) => Parked::answer(waiter, outcome),
-        }
-    }
-}
-
-/// Redisson's waiters listen on the lock's channel for `0`.
-fn publish_free(key: &LockKey<'_>) {
-    if settings::publish() {
-        let channel = OwnedStr::new(&prefixed("redisson_lock__channel", key.name().bytes()));
-        let message = OwnedStr::new(b"0");
-        key.ctx()
-            .publish(channel.as_str(), message.as_str(), is_cluster());
-    }
 }
