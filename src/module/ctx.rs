@@ -220,7 +220,13 @@ impl Ctx {
             let addr = CStr::from_ptr(info.addr.as_ptr()).to_string_lossy();
             let name = raw::RedisModule_GetClientNameById
                 .and_then(|get| OwnedStr::from_raw(get(self.0, id)));
-            Some((format!("{addr}:{}", info.port), name))
+            // As the core writes addresses, for CLIENT KILL ADDR.
+            let addr = if addr.contains(':') {
+                format!("[{addr}]:{}", info.port)
+            } else {
+                format!("{addr}:{}", info.port)
+            };
+            Some((addr, name))
         }
     }
 

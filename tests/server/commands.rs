@@ -1,6 +1,7 @@
 //! What each command replies when all is well, in both protocols.
 
-use std::io::Read;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::ops::RangeInclusive;
 
 use crate::common::{wait_for, Conn, Reply, TestServer};
@@ -342,6 +343,22 @@ fn info_tells_who_holds_and_through_which_connection() {
     let info = b.line("LOCK.INFO k");
     assert_eq!(holder(&info, "client-id").int(), id);
     assert!(holder(&info, "client-name").is_nil());
+}
+
+#[test]
+fn info_writes_an_address_as_the_server_does() {
+    let server = TestServer::with(&["--bind", "127.0.0.1", "-::1"]);
+    let mut c = server.conn();
+    let Ok(mut socket) = TcpStream::connect(("::1", server.port)) else {
+        println!("skipped: no IPv6 here");
+        return;
+    };
+    socket.write_all(b"LOCK.ACQUIRE k o\r\n").unwrap();
+    wait_for("the lock", || !c.line("LOCK.INFO k").is_nil());
+    let addr = holder(&c.line("LOCK.INFO k"), "addr").text();
+    assert!(addr.starts_with("[::1]:"), "{addr}");
+    let killed = c.run(["CLIENT", "KILL", "ADDR", &addr]);
+    assert_eq!(killed.int(), 1, "an operator may pass it on");
 }
 
 #[test]

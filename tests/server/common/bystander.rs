@@ -90,7 +90,7 @@ impl Events {
         Events { conn, subscriber }
     }
 
-    /// The events since the last call, as `name key`; of the module's horizon none.
+    /// The events since the last call, as `name key`.
     pub fn so_far(&mut self) -> Vec<String> {
         self.conn.line("PUBLISH the-end x");
         let mut events = Vec::new();
