@@ -65,6 +65,8 @@ pub struct Tokens {
     last: u64,
     /// The horizon that stands in the key space, by domain, as far as this process knows.
     stored: IndexMap<Domain, u64>,
+    /// A foreign horizon was taken in since the last token.
+    took_over: bool,
     /// The domains of which nothing has happened that could have changed it.
     known: IndexSet<Domain>,
 }
@@ -82,6 +84,7 @@ impl Tokens {
         if self.stored.get(&domain) != Some(&horizon) {
             self.last = self.last.max(horizon.min(Token::MAX.0));
             self.stored.insert(domain, horizon);
+            self.took_over |= horizon > 0;
         }
         self.known.insert(domain);
     }
@@ -107,8 +110,18 @@ impl Tokens {
     /// Whether the next token of this domain will need its horizon written, as far as can be told
     /// before it is minted (a token that this very lock pushes up may still need it).
     pub fn wants_horizon(&self, domain: Domain, now_us: u64) -> bool {
-        let next = self.last.saturating_add(1).max(now_us);
-        self.needs_horizon(domain, next, now_us)
+        self.needs_horizon(domain, self.next(now_us), now_us)
+    }
+
+    /// The next token, if no lock pushes it up.
+    fn next(&self, now_us: u64) -> u64 {
+        // Another process may have started from the horizon that was taken over, and all that it
+        // wrote may be lost. By the clock it started earlier, so its tokens are below these.
+        let start = match self.took_over {
+            true => now_us.saturating_add(SPAN_US),
+            false => now_us,
+        };
+        self.last.saturating_add(1).max(start)
     }
 
     fn needs_horizon(&self, domain: Domain, next: u64, now_us: u64) -> bool {
@@ -127,9 +140,10 @@ impl Tokens {
         if !self.is_plausible(floor, now_us) {
             return Err(LockError::TokenAhead);
         }
-        let next = self.last.max(floor).saturating_add(1).max(now_us);
+        let next = floor.saturating_add(1).max(self.next(now_us));
         let token = Token::new(next).ok_or(LockError::TokensExhausted)?;
         self.last = next;
+        self.took_over = false;
         let horizon = self.needs_horizon(domain, next, now_us).then(|| {
             let ahead = now_us.saturating_add(SPAN_US).max(next + SPAN_TOKENS);
             let reserved = ahead.min(Token::MAX.0);
@@ -183,6 +197,18 @@ mod tests {
         assert!(first.token > last);
         assert_eq!(first.token.get(), horizon + 1);
         assert_eq!(first.horizon, Some(horizon + 1 + SPAN_TOKENS));
+    }
+
+    #[test]
+    fn two_processes_that_start_from_one_horizon_follow_the_clock() {
+        let mut before = Tokens::default();
+        let horizon = minted(&mut before, NOON).horizon.unwrap();
+        let first_of = |now_us| {
+            let mut tokens = Tokens::default();
+            tokens.learn(0, horizon);
+            minted(&mut tokens, now_us).token
+        };
+        assert!(first_of(NOON + 1_000_000) < first_of(NOON + 2_000_000));
     }
 
     #[test]

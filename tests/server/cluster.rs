@@ -1,1 +1,359 @@
-//! To be written.
+//! A node of a cluster: one horizon a slot, both kinds of release message, and slots that move to
+//! another node with locks and waiters in them.
+
+use crate::common::replica::ReplicationStream;
+use crate::common::{free_port, wait_for, Conn, Reply, TestServer};
+
+const HORIZON: &str = "redis_lock:horizon:";
+
+fn start_node(options: &[&str]) -> (TestServer, u16) {
+    let bus = free_port();
+    let port = bus.to_string();
+    let cluster = ["--cluster-enabled", "yes", "--cluster-port", &port];
+    // A node whose last slot goes stays a master.
+    let steady = ["--cluster-allow-replica-migration", "no"];
+    let options = [&cluster[..], &steady, options].concat();
+    (TestServer::with(&options), bus)
+}
+
+fn wait_until_served(node: &TestServer) {
+    let mut conn = node.conn();
+    wait_for("the cluster", || {
+        let info = conn.line("CLUSTER INFO").text();
+        info.contains("cluster_state:ok") && info.contains("cluster_slots_assigned:16384")
+    });
+}
+
+/// A node that serves every slot.
+fn one_node(options: &[&str]) -> TestServer {
+    let (node, _) = start_node(options);
+    node.conn().line("CLUSTER ADDSLOTSRANGE 0 16383");
+    wait_until_served(&node);
+    node
+}
+
+/// Two nodes; the first serves every slot, until one is moved.
+struct Pair {
+    source: TestServer,
+    target: TestServer,
+    /// Connections to both.
+    here: Conn,
+    there: Conn,
+}
+
+impl Pair {
+    fn start() -> Pair {
+        let source = one_node(&[]);
+        let (target, bus) = start_node(&[]);
+        let meet = format!("CLUSTER MEET 127.0.0.1 {} {bus}", target.port);
+        source.conn().line(&meet);
+        for node in [&source, &target] {
+            wait_until_served(node);
+        }
+        let (here, there) = (source.conn(), target.conn());
+        let mut pair = Pair {
+            source,
+            target,
+            here,
+            there,
+        };
+        let target_id = pair.there.line("CLUSTER MYID").text();
+        wait_for("the nodes to know each other", || {
+            pair.here.line("CLUSTER NODES").text().contains(&target_id)
+        });
+        pair
+    }
+
+    /// The slot is on its way from here to there.
+    fn begin_move(&mut self, slot: i64) {
+        let [source, target] = self.ids();
+        let import = format!("CLUSTER SETSLOT {slot} IMPORTING {source}");
+        let migrate = format!("CLUSTER SETSLOT {slot} MIGRATING {target}");
+        assert_eq!(self.there.line(&import).text(), "OK");
+        assert_eq!(self.here.line(&migrate).text(), "OK");
+    }
+
+    fn migrate_keys(&mut self, slot: i64) {
+        for key in keys_in(&mut self.here, slot) {
+            let port = self.target.port.to_string();
+            let migrate = ["MIGRATE", "127.0.0.1", &port, &key, "0", "10000"];
+            assert_eq!(self.here.run(migrate).text(), "OK");
+        }
+    }
+
+    fn end_move(&mut self, slot: i64) {
+        let [_, target] = self.ids();
+        let line = format!("CLUSTER SETSLOT {slot} NODE {target}");
+        assert_eq!(self.there.line(&line).text(), "OK");
+        assert_eq!(self.here.line(&line).text(), "OK");
+    }
+
+    fn ids(&mut self) -> [String; 2] {
+        [&mut self.here, &mut self.there].map(|conn| conn.line("CLUSTER MYID").text())
+    }
+
+    /// A client of the source that is parked on `k`.
+    fn park_here(&self, owner: &str) -> Conn {
+        let mut waiter = self.source.conn();
+        waiter.send_line(&format!("LOCK.ACQUIRE k {owner} PX 60000 BLOCK 0"));
+        self.source.wait_for_waiters(1);
+        waiter
+    }
+
+    /// Passes when the source's alarm has rung and judged what there was to be judged: a lease of
+    /// another lock has ended and its waiter was granted.
+    fn let_the_alarm_ring_here(&self) {
+        let mut conn = self.source.conn();
+        conn.line("LOCK.ACQUIRE other x PX 50");
+        let token = conn.line("LOCK.ACQUIRE other y PX 60000 BLOCK 0").int();
+        assert!(token > 0);
+    }
+}
+
+fn slot_of(conn: &mut Conn, key: &str) -> i64 {
+    conn.run(["CLUSTER", "KEYSLOT", key]).int()
+}
+
+fn keys_in(conn: &mut Conn, slot: i64) -> Vec<String> {
+    let line = format!("CLUSTER GETKEYSINSLOT {slot} 100");
+    let mut keys: Vec<_> = conn.line(&line).list().iter().map(Reply::text).collect();
+    keys.sort();
+    keys
+}
+
+/// The horizons that stand in the slot of a lock.
+fn horizons_beside(conn: &mut Conn, key: &str) -> Vec<String> {
+    let slot = slot_of(conn, key);
+    let mut keys = keys_in(conn, slot);
+    keys.retain(|key| key.starts_with(HORIZON));
+    keys
+}
+
+#[test]
+fn every_lock_has_its_horizon_in_its_own_slot() {
+    let node = one_node(&[]);
+    let mut conn = node.conn();
+    for key in [
+        "k", "{tag}a", "a{tag}b", "x{}y", "{", "a}b{c}", "{{x}}", "a{",
+    ] {
+        let first = conn.run(["LOCK.ACQUIRE", key, "a"]).int();
+        let horizons = horizons_beside(&mut conn, key);
+        assert_eq!(horizons.len(), 1, "{key}: {horizons:?}");
+        let slot = slot_of(&mut conn, key);
+        assert_eq!(slot_of(&mut conn, &horizons[0]), slot, "{key}");
+        let stored: i64 = conn.run(["GET", &horizons[0]]).text().parse().unwrap();
+        assert!(stored > first);
+
+        let mut waiter = node.conn();
+        waiter.send(["LOCK.ACQUIRE", key, "b", "BLOCK", "0"]);
+        conn.wait_for_waiters_on(key, 1);
+        assert_eq!(conn.run(["LOCK.RELEASE", key, "a"]).int(), 1);
+        assert!(waiter.recv().int() > first, "{key}");
+        assert_eq!(conn.run(["LOCK.RELEASE", key, "b"]).int(), 1);
+        assert_eq!(conn.run(["EXISTS", key]).int(), 0);
+    }
+    assert!(conn.line("EXISTS redis_lock:horizon").int() == 0);
+}
+
+#[test]
+fn locks_of_one_slot_share_their_horizon_and_it_is_written_once() {
+    let node = one_node(&[]);
+    let mut stream = ReplicationStream::attach(&node);
+    let mut conn = node.conn();
+    for number in 0..50 {
+        let key = format!("{{tag}}{number}");
+        conn.run(["LOCK.ACQUIRE", &key, "a"]);
+        conn.run(["LOCK.RELEASE", &key, "a"]);
+    }
+    let seen = stream.until_now(&node);
+    let horizons = seen.iter().filter(|line| line.contains(HORIZON)).count();
+    assert_eq!(horizons, 1);
+    assert_eq!(horizons_beside(&mut conn, "{tag}").len(), 1);
+}
+
+#[test]
+fn a_release_is_published_to_both_kinds_of_subscribers_and_not_replicated() {
+    let node = one_node(&[]);
+    let mut stream = ReplicationStream::attach(&node);
+    for (key, channel) in [
+        ("k", "redisson_lock__channel:{k}"),
+        ("{tag}k", "redisson_lock__channel:{tag}k"),
+    ] {
+        let mut classic = node.conn();
+        classic.run(["SUBSCRIBE", channel]);
+        let mut sharded = node.conn();
+        let answer = sharded.run(["SSUBSCRIBE", channel]);
+        assert_eq!(answer.list()[0].text(), "ssubscribe");
+        let mut conn = node.conn();
+        conn.run(["LOCK.ACQUIRE", key, "a"]);
+        conn.run(["LOCK.RELEASE", key, "a"]);
+        for (subscriber, kind) in [(&mut classic, "message"), (&mut sharded, "smessage")] {
+            let message: Vec<_> = subscriber.recv().list().iter().map(Reply::text).collect();
+            assert_eq!(message, [kind, channel, "0"]);
+        }
+        // Each replica would send it to the whole cluster again.
+        let seen = stream.until_now(&node);
+        assert_eq!(seen.last().unwrap(), &format!("DEL {key}"), "{seen:?}");
+        assert!(
+            seen.iter().all(|line| !line.contains("PUBLISH")),
+            "{seen:?}"
+        );
+    }
+}
+
+#[test]
+fn tokens_rise_over_a_crash_of_a_node() {
+    let mut node = one_node(&["--appendonly", "yes", "--appendfsync", "always"]);
+    let mut last = 0;
+    for _ in 0..3 {
+        let mut conn = node.conn();
+        for key in ["k", "{tag}k"] {
+            let token = conn.run(["LOCK.ACQUIRE", key, "a"]).int();
+            assert!(token > last);
+            last = token;
+            conn.run(["LOCK.RELEASE", key, "a"]);
+        }
+        node.crash_and_restart();
+        wait_until_served(&node);
+    }
+}
+
+#[test]
+fn a_key_of_another_node_is_redirected() {
+    let mut pair = Pair::start();
+    let expected = format!("MOVED {} 127.0.0.1:", slot_of(&mut pair.here, "k"));
+    for line in [
+        "LOCK.ACQUIRE k a",
+        "LOCK.ACQUIRE k a BLOCK 0",
+        "LOCK.RELEASE k a",
+        "LOCK.RENEW k a",
+        "LOCK.BREAK k",
+        "LOCK.INFO k",
+    ] {
+        let error = pair.there.line(line).error();
+        assert!(error.starts_with(&expected), "{line}: {error}");
+    }
+    // A release message reaches the subscribers of every node.
+    let mut subscriber = pair.target.conn();
+    subscriber.line("SUBSCRIBE redisson_lock__channel:{k}");
+    pair.here.line("LOCK.ACQUIRE k a");
+    pair.here.line("LOCK.RELEASE k a");
+    assert_eq!(subscriber.recv().list()[2].text(), "0");
+}
+
+#[test]
+fn a_held_lock_moves_with_its_slot_and_its_waiter_is_redirected() {
+    let mut pair = Pair::start();
+    let token = pair.here.line("LOCK.ACQUIRE k a PX 60000").int();
+    let deadline = pair.here.line("PEXPIRETIME k").int();
+    let horizon = horizons_beside(&mut pair.here, "k")[0].clone();
+    let reserved: i64 = pair.here.run(["GET", &horizon]).text().parse().unwrap();
+    let mut waiter = pair.park_here("b");
+    let slot = slot_of(&mut pair.here, "k");
+
+    pair.begin_move(slot);
+    pair.migrate_keys(slot);
+    // MIGRATE deletes the key here, but the lock is held as before, over there.
+    pair.let_the_alarm_ring_here();
+    assert!(waiter.is_silent());
+    assert!(keys_in(&mut pair.here, slot).is_empty());
+    pair.end_move(slot);
+    let redirected = waiter.recv().error();
+    let expected = format!("MOVED {slot} 127.0.0.1:{}", pair.target.port);
+    assert_eq!(redirected, expected);
+    pair.source.wait_for_waiters(0);
+
+    // The target goes on where the source stopped.
+    let there = &mut pair.there;
+    assert_eq!(there.line("LOCK.ACQUIRE k a PX 1000 ONCE").int(), token);
+    // MIGRATE passes on the time that is left, so the deadline moves by what it took.
+    let moved = there.line("PEXPIRETIME k").int() - deadline;
+    assert!((0..1_000).contains(&moved), "{moved} ms");
+    assert!(there.line("LOCK.ACQUIRE k b").is_nil());
+    assert_eq!(there.line("LOCK.RELEASE k a").int(), 1);
+    let next = there.line("LOCK.ACQUIRE k b PX 60000").int();
+    assert!(
+        next > reserved,
+        "{next} is not above the source's {reserved}"
+    );
+}
+
+#[test]
+fn tokens_rise_when_a_slot_moves_there_and_back() {
+    let mut pair = Pair::start();
+    let mut last = 0;
+    let slot = slot_of(&mut pair.here, "k");
+    for _ in 0..4 {
+        for _ in 0..3 {
+            let token = pair.here.line("LOCK.ACQUIRE k a PX 60000").int();
+            assert!(token > last, "{token} after {last}");
+            last = token;
+            assert_eq!(pair.here.line("LOCK.RELEASE k a").int(), 1);
+        }
+        pair.begin_move(slot);
+        pair.migrate_keys(slot);
+        pair.end_move(slot);
+        std::mem::swap(&mut pair.here, &mut pair.there);
+        std::mem::swap(&mut pair.source, &mut pair.target);
+    }
+}
+
+#[test]
+fn a_hand_off_in_a_migrating_slot_goes_on_while_its_horizon_stands() {
+    let mut pair = Pair::start();
+    let token = pair.here.line("LOCK.ACQUIRE k a PX 60000").int();
+    let mut waiter = pair.park_here("b");
+    let slot = slot_of(&mut pair.here, "k");
+    pair.begin_move(slot);
+    assert_eq!(pair.here.line("LOCK.RELEASE k a").int(), 1);
+    let second = waiter.recv().int();
+    assert!(second > token);
+    pair.migrate_keys(slot);
+    pair.end_move(slot);
+    assert_eq!(pair.there.line("LOCK.ACQUIRE k b ONCE").int(), second);
+    assert_eq!(pair.there.line("LOCK.RELEASE k b").int(), 1);
+}
+
+#[test]
+fn no_horizon_is_written_into_a_migrating_slot() {
+    let mut pair = Pair::start();
+    // A hold of Redisson: the slot has no horizon yet.
+    pair.here.line("HSET k uuid:1 1");
+    pair.here.line("PEXPIRE k 60000");
+    let slot = slot_of(&mut pair.here, "k");
+    let mut waiter = pair.park_here("b");
+    pair.begin_move(slot);
+    for line in ["LOCK.ACQUIRE k uuid:1 ONCE", "LOCK.RENEW k uuid:1"] {
+        let refusal = pair.here.line(line).error();
+        assert!(refusal.starts_with("TRYAGAIN"), "{refusal}");
+    }
+    assert_eq!(keys_in(&mut pair.here, slot), ["k"]);
+    assert_eq!(pair.here.line("HLEN k").int(), 1);
+
+    // Freed, it can be granted only where the slot goes.
+    assert_eq!(pair.here.line("LOCK.RELEASE k uuid:1").int(), 1);
+    pair.let_the_alarm_ring_here();
+    assert!(waiter.is_silent());
+    assert!(keys_in(&mut pair.here, slot).is_empty());
+    pair.end_move(slot);
+    assert!(waiter.recv().error().starts_with("MOVED"));
+    assert!(pair.there.line("LOCK.ACQUIRE k b").int() > 0);
+    assert_eq!(horizons_beside(&mut pair.there, "k").len(), 1);
+}
+
+#[test]
+fn a_migration_that_is_called_off_leaves_the_lock_to_its_waiter() {
+    let mut pair = Pair::start();
+    pair.here.line("HSET k uuid:1 1");
+    pair.here.line("PEXPIRE k 60000");
+    let slot = slot_of(&mut pair.here, "k");
+    let mut waiter = pair.park_here("b");
+    pair.begin_move(slot);
+    assert_eq!(pair.here.line("LOCK.RELEASE k uuid:1").int(), 1);
+    pair.let_the_alarm_ring_here();
+    assert!(waiter.is_silent());
+    let stable = format!("CLUSTER SETSLOT {slot} STABLE");
+    pair.here.line(&stable);
+    pair.there.line(&stable);
+    assert!(waiter.recv().int() > 0);
+}

@@ -167,6 +167,22 @@ fn they_rise_over_a_restart_with_an_rdb_file() {
 }
 
 #[test]
+fn they_rise_when_all_since_the_last_snapshot_is_lost_again_and_again() {
+    let mut server = TestServer::start();
+    let mut climb = Climb::default();
+    climb.grant(&mut server.conn(), "first");
+    free(&mut server.conn());
+    server.conn().line("SAVE");
+    for round in 0..3 {
+        server.crash_and_restart();
+        for _ in 0..3 {
+            climb.grant(&mut server.conn(), &format!("round {round}"));
+            free(&mut server.conn());
+        }
+    }
+}
+
+#[test]
 fn a_horizon_that_somebody_deletes_or_overwrites_harms_nothing() {
     let in_two_hours = now_us() + 7_200_000_000;
     let mut server = TestServer::with(&AOF_ALWAYS);
@@ -177,10 +193,10 @@ fn a_horizon_that_somebody_deletes_or_overwrites_harms_nothing() {
     for spoil in [
         format!("DEL {HORIZON}"),
         format!("SET {HORIZON} rubbish"),
-        format!("SET {HORIZON} 1"),
         format!("SET {HORIZON} -5"),
         format!("RENAME {HORIZON} elsewhere"),
         format!("RPUSH list x|RENAME list {HORIZON}"),
+        format!("SET {HORIZON} 1"),
         format!("SET {HORIZON} {in_two_hours}"),
     ] {
         spoil.split('|').for_each(|line| drop(conn.line(line)));
