@@ -109,7 +109,11 @@ impl Locks {
     pub fn gone(&mut self, waiter: WaiterId, now: Now) {
         if let Some(handed) = self.take_handed(Some(waiter)) {
             self.waiters.touch_id(handed.key.clone());
-            self.undone.insert(handed.key.clone(), handed);
+            // Of several grants of one key only the last can still be the current one.
+            let last = |other: &Handed| other.token < handed.token;
+            if self.undone.get(&handed.key).is_none_or(last) {
+                self.undone.insert(handed.key.clone(), handed);
+            }
         } else if self.waiters.leave(waiter, now).is_some() {
             self.stats.waits_disconnected += 1;
         }

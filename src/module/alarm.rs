@@ -37,7 +37,10 @@ const LONGEST_MS: u64 = 60_000;
 /// The state of the timer.
 #[derive(Default)]
 pub struct Alarm {
+    /// The timer, and when it fires on the monotonic clock; 0: at the end of this turn.
     armed: Option<(raw::RedisModuleTimerID, u64)>,
+    /// The timer fires just now: it is armed again at the end of that.
+    ringing: bool,
     /// No key is judged before this moment of the monotonic clock.
     paused_until_ms: u64,
     /// No refused key is judged again before this moment.
@@ -75,21 +78,32 @@ impl Shell {
 }
 
 /// Arms, moves or stops the timer: called at the end of every event that may have changed what is
-/// due. A timer that comes too early is left alone.
+/// due. A timer that comes too early is left alone, but what is due now does not wait for one that
+/// was armed for a later moment of this same millisecond.
 pub fn rearm(ctx: Ctx) {
+    if !shell::with(|shell| shell.alarm.ringing) {
+        arm(ctx, 0);
+    }
+}
+
+/// Arms the timer for what is due, but not sooner than in so many milliseconds.
+fn arm(ctx: Ctx, soonest: u64) {
     let now = ctx.now();
     let (armed, due) = shell::with(|shell| (shell.alarm.armed, shell.next_due(now)));
-    let due_at = due.map(|due| now.mono_ms.saturating_add(due.min(LONGEST_MS)));
+    let due = due.map(|due| due.clamp(soonest, LONGEST_MS));
+    let due_at = due.map(|due| match due {
+        0 => 0,
+        due => now.mono_ms.saturating_add(due),
+    });
     match (armed, due_at) {
         (Some((_, armed_at)), Some(due_at)) if armed_at <= due_at => return,
         (None, None) => return,
         _ => stop(ctx),
     }
     if let (Some(due), Some(due_at)) = (due, due_at) {
-        let period = due.min(LONGEST_MS) as i64;
         // SAFETY: the context is live; the callback takes no data.
         let id = unsafe {
-            api!(RedisModule_CreateTimer)(ctx.as_ptr(), period, Some(on_timer), null_mut())
+            api!(RedisModule_CreateTimer)(ctx.as_ptr(), due as i64, Some(on_timer), null_mut())
         };
         shell::with(|shell| shell.alarm.armed = Some((id, due_at)));
     }
@@ -117,18 +131,22 @@ pub fn check(ctx: Ctx) {
 unsafe extern "C" fn on_timer(ctx: *mut raw::RedisModuleCtx, _data: *mut c_void) {
     // SAFETY: the server's context for this callback.
     let ctx = unsafe { Ctx::new(ctx) };
-    // The timer that fires is gone: stopping it from here would free it twice.
+    // The timer that fires is gone: stopping it from here would free it twice. And one created from
+    // here does not fire in this turn, so it is armed for the next millisecond at the soonest, for
+    // an answer that comes earlier to move it.
     let fired = guard::entry("alarm", || {
-        shell::with(|shell| shell.alarm.armed = None);
+        shell::with(|shell| shell.alarm.ringing = true);
         ring(ctx);
-        rearm(ctx);
+        again(ctx);
     });
     if fired.is_none() {
-        guard::entry("alarm-again", || {
-            shell::with(|shell| shell.alarm.armed = None);
-            rearm(ctx);
-        });
+        guard::entry("alarm-again", || again(ctx));
     }
+}
+
+fn again(ctx: Ctx) {
+    shell::with(|shell| (shell.alarm.armed, shell.alarm.ringing) = (None, false));
+    arm(ctx, 1);
 }
 
 fn ring(ctx: Ctx) {

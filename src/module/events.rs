@@ -12,6 +12,7 @@ use redis_module::raw;
 use super::alarm;
 use super::api::api;
 use super::ctx::Ctx;
+use super::fence;
 use super::guard;
 use super::log;
 use super::shell;
@@ -156,7 +157,13 @@ unsafe extern "C" fn on_server_event(
         match event.id {
             raw::REDISMODULE_EVENT_CRON_LOOP => return alarm::check(ctx),
             raw::REDISMODULE_EVENT_CONFIG => return warn_of_eviction(ctx),
-            raw::REDISMODULE_EVENT_FLUSHDB if subevent == raw::REDISMODULE_SUBEVENT_FLUSHDB_END => {
+            raw::REDISMODULE_EVENT_FLUSHDB if subevent != raw::REDISMODULE_SUBEVENT_FLUSHDB_END => {
+                if !ctx.is_cluster() && !ctx.is_replica() {
+                    fence::learn_horizon(ctx);
+                }
+                return;
+            }
+            raw::REDISMODULE_EVENT_FLUSHDB => {
                 // SAFETY: for this event the data is a flush info, live through the callback.
                 let db = unsafe { (*data.cast::<raw::RedisModuleFlushInfo>()).dbnum };
                 shell::with(|shell| shell.locks.flushed((db >= 0).then_some(db)));

@@ -49,11 +49,19 @@ pub fn minting_view<'a>(key: &LockKey<'a>, state: KeyState) -> View<'a> {
         // A slot that is on its way, to another node or to this one, takes no new key of ours: no
         // horizon, no grant.
         view.may_grant = !must_write || ctx.probe_write_unasked(name.as_str());
-    } else if !shell::with(|shell| shell.locks.tokens.knows(0)) {
+    } else {
+        learn_horizon(ctx);
+    }
+    view
+}
+
+/// Outside a cluster: reads the horizon, unless it is known. Done before the first token, and before
+/// the data that may hold another process's horizon is flushed.
+pub fn learn_horizon(ctx: Ctx) {
+    if !shell::with(|shell| shell.locks.tokens.knows(0)) {
         let stored = in_horizon_db(ctx, || read_number(ctx, horizon_name(0).as_str()));
         shell::with(|shell| shell.locks.tokens.learn(0, stored.unwrap_or(0)));
     }
-    view
 }
 
 /// The view for a decision that may hand the lock on: tokens matter if somebody waits.

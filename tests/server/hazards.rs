@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::common::scene::{assert_stays_silent, only_reply, Scene};
+use crate::common::scene::{assert_stays_silent, only_reply, unload_and_load, Scene};
 use crate::common::{module_path, wait_for, Conn, TestServer};
 
 // A grant, then the waiter is taken away.
@@ -308,6 +308,42 @@ fn a_lost_grant_and_a_dead_waiter_leave_the_next_one_alone() {
     let token = only_reply(&mut carol).int();
     scene.assert_held("carol", token);
     scene.assert_stats(&[("grants_lost", 1), ("grants_undone", 0)]);
+}
+
+#[test]
+fn of_two_grants_that_die_in_one_turn_the_later_one_is_taken_back() {
+    for later_dies_first in [false, true] {
+        let mut scene = Scene::new();
+        let mut carol = scene.server.conn();
+        let mut kills = [
+            "CLIENT KILL ID $BOB".into(),
+            format!("CLIENT KILL ID {}", carol.id()),
+        ];
+        carol.send_line("LOCK.ACQUIRE k carol PX 60000 BLOCK 0");
+        scene.server.wait_for_waiters(2);
+        let mut dave = scene.park("dave");
+        if later_dies_first {
+            kills.reverse();
+        }
+        scene.exec(&["LOCK.RELEASE k alice", "LOCK.BREAK k", &kills[0], &kills[1]]);
+        let token = only_reply(&mut dave).int();
+        scene.assert_held("dave", token);
+        scene.assert_stats(&[("grants_broken", 1), ("grants_undone", 1)]);
+    }
+}
+
+#[test]
+fn a_newer_holder_is_not_hurt_by_the_death_of_the_one_before() {
+    for end in ["DEL k", "LOCK.BREAK k"] {
+        let mut scene = Scene::new();
+        let kill = "CLIENT KILL ID $BOB";
+        let eve = "LOCK.ACQUIRE k eve PX 60000";
+        let replies = scene.exec(&["LOCK.RELEASE k alice", kill, end, eve]);
+        let mut carol = scene.park("carol");
+        assert_stays_silent(&mut carol);
+        scene.assert_held("eve", replies[3].int());
+        scene.assert_stats(&[("grants_undone", 0), ("waiters", 1)]);
+    }
 }
 
 #[test]
@@ -653,17 +689,4 @@ fn many_waits_of_every_end_leave_no_timer_behind() {
     server.wait_for_waiters(0);
     server.check_books();
     unload_and_load(&mut alice);
-}
-
-/// A server refuses to unload a module that has a timer or a parked client. Loaded again, the books
-/// can be read at the end.
-fn unload_and_load(conn: &mut Conn) {
-    wait_for("a module without timers", || {
-        !conn.line("MODULE UNLOAD lock").is_error()
-    });
-    let path = module_path();
-    assert_eq!(
-        conn.run(["MODULE", "LOAD", &path.to_string_lossy()]).text(),
-        "OK"
-    );
 }

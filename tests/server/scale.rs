@@ -5,7 +5,8 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use crate::common::{module_path, wait_for, Conn, TestServer, PATIENCE};
+use crate::common::scene::unload_and_load;
+use crate::common::{wait_for, Conn, Reply, TestServer, PATIENCE};
 
 const MANY: usize = 5_000;
 
@@ -145,12 +146,7 @@ fn assert_no_residue(server: &TestServer) {
     server.check_books();
     wait_for("no kept places", || server.stat("places_kept") == 0);
     assert_eq!(server.stat("keys_waited"), 0);
-    let mut conn = server.conn();
-    wait_for("a module without timers", || {
-        !conn.line("MODULE UNLOAD lock").is_error()
-    });
-    // Loaded again for the check of the books at the end.
-    conn.run(["MODULE", "LOAD", &module_path().to_string_lossy()]);
+    unload_and_load(&mut server.conn());
 }
 
 fn used_memory(server: &TestServer) -> i64 {
@@ -339,9 +335,17 @@ fn storm(server: &TestServer, control: &mut Conn, dice: &mut Dice, last: &mut i6
     lines.push(accident(dice, &ids));
     let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
     control.send_lines(&lines);
+    let mut known = vec![first];
     for _ in &lines {
-        control.recv();
+        let reply = control.recv();
+        let replies = if reply.is_array() {
+            reply.list()
+        } else {
+            vec![reply]
+        };
+        known.extend(replies.iter().filter_map(Reply::maybe_int));
     }
+    let held = control.run(["HGET", "k", "#token"]);
     settle_everything(control);
     let mut tokens = Vec::new();
     for conn in &mut waiters {
@@ -364,6 +368,17 @@ fn storm(server: &TestServer, control: &mut Conn, dice: &mut Dice, last: &mut i6
     assert!(
         tokens.iter().all(|token| *token > first),
         "{tokens:?} after {lines:?}"
+    );
+    // Whoever held the lock after the turn was told so, unless it was killed with its reply already
+    // written, by an UNBLOCK.
+    known.extend(&tokens);
+    let is_known = |held: &str| {
+        known.iter().any(|token| held == format!("t{token}"))
+            || lines.iter().any(|line| line.ends_with("TIMEOUT"))
+    };
+    assert!(
+        held.is_nil() || is_known(&held.text()),
+        "{held:?} is nobody's after {lines:?}"
     );
     tokens.sort_unstable();
     let granted = tokens.len();

@@ -164,6 +164,18 @@ impl Reply {
         }
     }
 
+    /// The number, if it is one.
+    pub fn maybe_int(&self) -> Option<i64> {
+        match self.0 {
+            Value::Int(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    pub fn is_array(&self) -> bool {
+        matches!(self.0, Value::Array(_))
+    }
+
     /// The text of a string or status reply.
     pub fn text(&self) -> String {
         match &self.0 {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{wait_for, Conn, Reply, TestServer};
+use super::{module_path, wait_for, Conn, Reply, TestServer};
 
 /// A server, the holder's connection and the waiter's.
 pub struct Scene {
@@ -150,4 +150,17 @@ pub fn assert_stays_silent(conn: &mut Conn) {
         assert!(conn.is_silent(), "unexpected: {:?}", conn.recv());
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// A server refuses to unload a module that has a timer or a parked client. Loaded again, the books
+/// can be read at the end.
+pub fn unload_and_load(conn: &mut Conn) {
+    wait_for("a module without timers", || {
+        !conn.line("MODULE UNLOAD lock").is_error()
+    });
+    let path = module_path();
+    assert_eq!(
+        conn.run(["MODULE", "LOAD", &path.to_string_lossy()]).text(),
+        "OK"
+    );
 }
