@@ -194,6 +194,7 @@ impl Locks {
         self.tokens.forget();
         self.undone.clear();
         self.waiters.forget_touched();
+        self.waiters.give_up_places();
     }
 
     /// Nobody waits and nothing is tracked: key events are of no interest.
@@ -343,8 +344,10 @@ impl Locks {
             return Err(LockError::TryAgain);
         }
         let seen = view.state.token().map_or(0, Token::get);
-        let floor = seen.max(view.counter.unwrap_or(0));
-        let minted = self.tokens.mint(view.domain, floor, now.wall_us())?;
+        let counter = view.counter.unwrap_or(0);
+        let minted = self
+            .tokens
+            .mint(view.domain, seen, counter, now.wall_us())?;
         fx.extend(minted.horizon.map(Effect::Horizon));
         fx.extend(view.counter.map(|_| Effect::Counter(minted.token)));
         Ok(minted.token)

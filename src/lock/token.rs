@@ -130,17 +130,33 @@ impl Tokens {
         next.saturating_add(margin) > self.stored.get(&domain).copied().unwrap_or(0)
     }
 
-    /// The next token: above every token of this process, above `floor` (what this very lock's
-    /// data says it has seen), and not behind the clock.
+    /// The next token: above every token of this process, above what this very lock's data says it
+    /// has seen (`seen`: its token field; `counter`: Redisson's counter), and not behind the clock.
     ///
     /// # Errors
-    /// [`LockError::TokenAhead`] when the floor is not to be believed, [`LockError::TokensExhausted`]
-    /// when numbers have run out.
-    pub fn mint(&mut self, domain: Domain, floor: u64, now_us: u64) -> Result<Minted, LockError> {
-        if !self.is_plausible(floor, now_us) {
+    /// [`LockError::TokenAhead`] when `seen` is not to be believed, [`LockError::TokensExhausted`] when
+    /// numbers have run out.
+    pub fn mint(
+        &mut self,
+        domain: Domain,
+        seen: u64,
+        counter: u64,
+        now_us: u64,
+    ) -> Result<Minted, LockError> {
+        if !self.is_plausible(counter, now_us) {
+            // Far ahead, the counter leads alone: it stays when the lock is gone, so its own lock's
+            // tokens go on rising, and no other lock has to follow.
+            let next = counter.max(seen).saturating_add(1);
+            let token = Token::new(next).ok_or(LockError::TokensExhausted)?;
+            return Ok(Minted {
+                token,
+                horizon: None,
+            });
+        }
+        if !self.is_plausible(seen, now_us) {
             return Err(LockError::TokenAhead);
         }
-        let next = floor.saturating_add(1).max(self.next(now_us));
+        let next = seen.max(counter).saturating_add(1).max(self.next(now_us));
         let token = Token::new(next).ok_or(LockError::TokensExhausted)?;
         self.last = next;
         self.took_over = false;
@@ -162,7 +178,7 @@ mod tests {
     const NOON: u64 = 1_700_000_000_000_000;
 
     fn minted(tokens: &mut Tokens, now_us: u64) -> Minted {
-        tokens.mint(0, 0, now_us).unwrap()
+        tokens.mint(0, 0, 0, now_us).unwrap()
     }
 
     #[test]
@@ -268,23 +284,37 @@ mod tests {
     }
 
     #[test]
-    fn the_floor_of_the_lock_counts() {
+    fn what_the_lock_has_seen_counts() {
         let mut tokens = Tokens::default();
-        assert_eq!(
-            tokens.mint(0, NOON + 5, NOON).unwrap().token.get(),
-            NOON + 6
-        );
+        let token = |minted: Result<Minted, LockError>| minted.unwrap().token.get();
+        assert_eq!(token(tokens.mint(0, NOON + 5, 0, NOON)), NOON + 6);
+        assert_eq!(token(tokens.mint(0, 0, NOON + 8, NOON)), NOON + 9);
     }
 
     #[test]
-    fn an_absurd_floor_is_refused_and_pushes_nobody_else_up() {
+    fn an_absurd_token_is_refused_and_pushes_nobody_else_up() {
         let mut tokens = Tokens::default();
         let forged = NOON + 25 * SPAN_US;
         tokens.observe(Token::new(forged).unwrap(), NOON);
-        for floor in [forged, Token::MAX.get(), u64::MAX] {
-            assert_eq!(tokens.mint(0, floor, NOON), Err(LockError::TokenAhead));
+        for seen in [forged, Token::MAX.get(), u64::MAX] {
+            assert_eq!(tokens.mint(0, seen, 0, NOON), Err(LockError::TokenAhead));
         }
         assert_eq!(minted(&mut tokens, NOON).token.get(), NOON);
+    }
+
+    #[test]
+    fn a_counter_far_ahead_leads_its_own_lock_alone() {
+        let mut tokens = Tokens::default();
+        let far = NOON + 25 * SPAN_US;
+        let first = tokens.mint(0, 0, far, NOON).unwrap();
+        assert_eq!((first.token.get(), first.horizon), (far + 1, None));
+        assert_eq!(
+            tokens.mint(0, far + 1, far, NOON).unwrap().token.get(),
+            far + 2
+        );
+        assert_eq!(minted(&mut tokens, NOON).token.get(), NOON);
+        let end = tokens.mint(0, 0, Token::MAX.get(), NOON);
+        assert_eq!(end, Err(LockError::TokensExhausted));
     }
 
     #[test]
@@ -296,6 +326,6 @@ mod tests {
             (last.token, last.horizon),
             (Token::MAX, Some(Token::MAX.get()))
         );
-        assert_eq!(tokens.mint(0, 0, NOON), Err(LockError::TokensExhausted));
+        assert_eq!(tokens.mint(0, 0, 0, NOON), Err(LockError::TokensExhausted));
     }
 }

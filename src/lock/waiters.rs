@@ -259,6 +259,24 @@ impl Waiters {
         self.refused.clear();
     }
 
+    /// No place is kept any longer.
+    pub fn give_up_places(&mut self) {
+        let kept: Vec<(KeyId, Seq)> = self
+            .deadlines
+            .iter()
+            .map(|((_, seq), key)| (key.clone(), *seq))
+            .filter(|(key, seq)| !self.is_live(key, *seq))
+            .collect();
+        for (key, seq) in kept {
+            self.remove(&key, seq);
+        }
+    }
+
+    fn is_live(&self, key: &KeyId, seq: Seq) -> bool {
+        let line = self.lines.get(key);
+        line.is_some_and(|line| line.queue.waiter(seq).is_some())
+    }
+
     /// A grant of this key is due, but writes to it are refused for now.
     pub fn refuse(&mut self, key: KeyId) {
         self.refused.insert(key);

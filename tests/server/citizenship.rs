@@ -44,8 +44,8 @@ const COMMANDS: [Described; 7] = [
     Described {
         name: "lock.break",
         arity: -2,
-        flags: "module write",
-        categories: "@dangerous @lock @write",
+        flags: "fast module write",
+        categories: "@dangerous @fast @lock @write",
         key: "RW access delete",
         arguments: "key [TOKEN token] [PURGE]",
     },

@@ -448,7 +448,7 @@ fn a_counter_at_the_end_of_numbers_refuses_its_own_lock_only() {
         let bystander = Bystander::of(&server, "k");
         assert_eq!(
             c.line("LOCK.ACQUIRE k u:1").error(),
-            "ERR the token stored with this lock is more than a day ahead of the clock"
+            "ERR fencing tokens are exhausted, check the server's clock and the key redis_lock:horizon"
         );
         bystander.saw_nothing(end);
         assert!(c.line("LOCK.ACQUIRE j u:1").int() > 0);
