@@ -62,9 +62,10 @@ impl FromFile {
     }
 
     fn wait_until_up_or_ended(&mut self) {
+        let pid = self.process.id();
         wait_for("the server to start or to give up", || {
             self.process.try_wait().unwrap().is_some()
-                || Conn::try_open(self.port).is_some_and(|mut conn| conn.is_ready())
+                || Conn::try_open(self.port).is_some_and(|mut conn| conn.is_ready_as(pid))
         });
     }
 

@@ -42,6 +42,17 @@ impl Conn {
                 .is_some_and(|reply| !reply.is_error() && reply.text() == "PONG")
     }
 
+    /// Whether the process at the other end is this one, and serves commands. Another process may
+    /// have taken the port that was free a moment ago.
+    pub fn is_ready_as(&mut self, pid: u32) -> bool {
+        let line = format!("process_id:{pid}");
+        self.is_ready()
+            && self.try_send(["INFO", "server"])
+            && self
+                .try_recv()
+                .is_some_and(|info| info.text().lines().any(|l| l == line))
+    }
+
     /// Sends a command and waits for its reply.
     pub fn run<A: AsRef<[u8]>>(&mut self, args: impl IntoIterator<Item = A>) -> Reply {
         self.send(args);

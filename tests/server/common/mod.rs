@@ -127,10 +127,8 @@ impl TestServer {
 
     /// Whether this very process serves the port: another test's server may have been faster.
     fn answers(&self) -> bool {
-        Conn::try_open(self.port).is_some_and(|mut conn| {
-            let pid = format!("process_id:{}\r", self.pid());
-            conn.is_ready() && conn.run(["INFO", "server"]).text().contains(&pid)
-        })
+        let pid = self.process.id();
+        Conn::try_open(self.port).is_some_and(|mut conn| conn.is_ready_as(pid))
     }
 
     /// A connection that speaks RESP2.
