@@ -277,7 +277,7 @@ fn a_token_from_the_far_future_concerns_its_own_lock_only() {
             "ERR the token stored with this lock is more than a day ahead of the clock"
         );
     }
-    bystander.saw_nothing("tokens that ran out");
+    bystander.saw_nothing("a token far ahead");
     assert!(
         c.line("LOCK.ACQUIRE j o").int() > 0,
         "other locks are not concerned"
