@@ -486,6 +486,9 @@ fn the_module_stays_while_somebody_waits() {
     assert!(c.line("MODULE UNLOAD lock").is_error());
     c.line("LOCK.RELEASE k o");
     assert!(waiter.recv().int() > 0);
+    // Redis 8 looks at a client's last command when the next one comes, and crashes if that was one
+    // of a module that is gone, whichever module it was.
+    waiter.line("PING");
     wait_for("nothing to keep the module", || {
         !c.line("MODULE UNLOAD lock").is_error()
     });

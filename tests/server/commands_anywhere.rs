@@ -137,6 +137,28 @@ fn locks_of_different_databases_are_different_locks() {
 }
 
 #[test]
+fn one_event_wakes_the_waiters_of_every_database_in_their_own() {
+    let server = TestServer::start();
+    let mut c = server.conn();
+    let mut waiters: Vec<Conn> = (0..4).map(|_| server.conn()).collect();
+    for (i, waiter) in waiters.iter_mut().enumerate() {
+        for conn in [&mut c, waiter] {
+            conn.line(&format!("SELECT {}", 3 * i));
+        }
+        c.line("LOCK.ACQUIRE k o PX 600000");
+        waiter.send_line(&format!("LOCK.ACQUIRE k w{i} BLOCK 0 WITHHOLDER"));
+        c.wait_for_waiters_on("k", 1);
+    }
+    c.line("SELECT 1");
+    c.line("FLUSHALL");
+    for (i, waiter) in waiters.iter_mut().enumerate() {
+        assert_eq!(waiter.recv().list()[1].text(), format!("w{i}"));
+        assert_eq!(waiter.run(["HGET", "k", &format!("w{i}")]).text(), "1");
+    }
+    assert_eq!(c.line("DBSIZE").int(), 0);
+}
+
+#[test]
 fn a_transaction_takes_and_frees_locks_but_never_waits() {
     let server = TestServer::start();
     let (mut a, mut b) = (server.conn(), server.conn());
