@@ -242,6 +242,29 @@ fn owners_that_are_empty_too_long_or_reserved_are_refused() {
 }
 
 #[test]
+fn the_modules_own_keys_are_no_locks() {
+    let server = TestServer::start();
+    let mut c = server.conn();
+    c.line("LOCK.ACQUIRE k o");
+    for key in ["redis_lock:horizon", "redis_lock:horizon:{7}"] {
+        let bystander = Bystander::of(&server, key);
+        for line in [
+            "LOCK.ACQUIRE KEY o BLOCK 0",
+            "LOCK.RELEASE KEY o",
+            "LOCK.RENEW KEY o",
+            "LOCK.BREAK KEY PURGE",
+            "LOCK.INFO KEY",
+        ] {
+            assert_eq!(
+                c.line(&line.replace("KEY", key)).error(),
+                "ERR keys named 'redis_lock:horizon' are reserved"
+            );
+        }
+        bystander.saw_nothing(key);
+    }
+}
+
+#[test]
 fn a_hold_count_that_would_overflow_is_refused_before_anything_is_written() {
     let server = TestServer::start();
     let mut c = server.conn();
