@@ -442,21 +442,44 @@ fn a_counter_that_is_no_counter_is_ignored_and_left_alone() {
 }
 
 #[test]
-fn a_counter_far_ahead_of_the_clock_refuses_its_own_lock_only() {
+fn a_counter_far_ahead_of_the_clock_leads_its_own_lock_alone() {
     let server = TestServer::start();
     let mut c = server.conn();
     let counter = counter_of("k");
-    let now = c.line("LOCK.ACQUIRE warm up").int();
-    let in_two_days = (now + 2 * 24 * HOUR).to_string();
-    for far in [&in_two_days, "9007199254740991", "9223372036854775807"] {
-        c.run(["SET", &counter, far]);
-        let bystander = Bystander::of(&server, "k");
+    let far = c.line("LOCK.ACQUIRE warm up").int() + 48 * HOUR;
+    c.run(["SET", &counter, &far.to_string()]);
+    for next in 1..4 {
+        assert_eq!(c.line("LOCK.ACQUIRE k u:1").int(), far + next);
         assert_eq!(
-            c.line("LOCK.ACQUIRE k u:1").error(),
-            "ERR fencing tokens are exhausted, check the server's clock and the key redis_lock:horizon"
+            c.run(["GET", &counter]).text(),
+            (far + next).to_string(),
+            "written back"
         );
-        bystander.saw_nothing(far);
+        assert!(
+            c.line("LOCK.ACQUIRE j u:1").int() < far,
+            "no other lock has to follow"
+        );
+        assert_eq!(c.line("LOCK.RELEASE k u:1").int(), 1);
+        assert_eq!(c.line("LOCK.RELEASE j u:1").int(), 1);
+    }
+}
+
+#[test]
+fn a_counter_at_the_end_of_numbers_refuses_its_own_lock_only() {
+    let server = TestServer::start();
+    let mut c = server.conn();
+    c.line("LOCK.ACQUIRE warm up");
+    let counter = counter_of("k");
+    for end in ["9007199254740991", "9223372036854775807"] {
+        c.run(["SET", &counter, end]);
+        let bystander = Bystander::of(&server, "k");
+        let refused = c.line("LOCK.ACQUIRE k u:1").error();
+        assert!(
+            refused.starts_with("ERR fencing tokens are exhausted"),
+            "{refused}"
+        );
+        bystander.saw_nothing(end);
         assert!(c.line("LOCK.ACQUIRE j u:1 ONCE").int() > 0);
-        assert_eq!(c.run(["GET", &counter]).text(), far);
+        assert_eq!(c.run(["GET", &counter]).text(), end);
     }
 }
