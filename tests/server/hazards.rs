@@ -208,16 +208,19 @@ fn a_grant_between_two_unblocks_is_delivered_or_taken_back_once() {
     scene.assert_stats(&[("grants_undone", 1), ("panics", 0)]);
 }
 
-/// The server sleeps while two sockets become readable, and then serves both in one turn, in the
+/// The server is stopped while two sockets become readable, and then serves both in one turn, in the
 /// order in which they did.
 #[test]
 fn a_connection_closed_around_its_grant_does_not_keep_the_lock() {
     for release_first in [false, true] {
         let mut scene = Scene::new();
         let mut carol = scene.park("carol");
-        let mut sleeper = scene.server.conn();
-        sleeper.send_line("DEBUG SLEEP 0.3");
-        let bob = std::mem::replace(&mut scene.bob, carol);
+        let bob = std::mem::replace(&mut scene.bob, scene.server.conn());
+        let status = format!("/proc/{}/stat", scene.server.pid());
+        scene.server.signal(libc::SIGSTOP);
+        wait_for("a stopped server", || {
+            std::fs::read_to_string(&status).is_ok_and(|stat| stat.contains(") T "))
+        });
         if release_first {
             scene.alice.send_line("LOCK.RELEASE k alice");
             bob.close();
@@ -225,7 +228,7 @@ fn a_connection_closed_around_its_grant_does_not_keep_the_lock() {
             bob.close();
             scene.alice.send_line("LOCK.RELEASE k alice");
         }
-        carol = std::mem::replace(&mut scene.bob, sleeper);
+        scene.server.signal(libc::SIGCONT);
         assert_eq!(scene.alice.recv().int(), 1);
         let token = only_reply(&mut carol).int();
         scene.assert_held("carol", token);

@@ -355,12 +355,14 @@ fn the_queue_of_each_database_is_its_own() {
     let token = only_reply(&mut dave).int();
     assert!(token > there && scene.bob.is_silent());
     assert_eq!(carol.line("HGET k dave").text(), "1");
-    // Not by a command of theirs, but by the timer, which must select the database itself.
+    // Not by a command of theirs but by the timer, which was armed last by somebody of database 0.
     let mut erin = scene.server.conn();
     erin.line("SELECT 3");
     erin.send_line("LOCK.ACQUIRE k erin PX 60000 BLOCK 0");
     scene.server.wait_for_waiters(2);
-    carol.line("PEXPIRE k 1");
+    carol.line("LOCK.RENEW k dave PX 200");
+    assert!(scene.alice.line("LOCK.RELEASE k bob").is_nil());
+    assert!(only_reply(&mut scene.bob).is_nil());
     assert!(only_reply(&mut erin).int() > token);
     assert_eq!(carol.line("HGET k erin").text(), "1");
     scene.assert_held("alice", scene.first);
