@@ -64,8 +64,23 @@ impl Pair {
         pair
     }
 
+    /// Both nodes have epochs of their own and know the latest: a claim to a slot is not contested.
+    fn wait_until_settled(&mut self) {
+        wait_for("the nodes to agree on the epoch", || {
+            let infos = [&mut self.here, &mut self.there];
+            let [a, b] = infos.map(|conn| conn.line("CLUSTER INFO").text());
+            let epoch = |info: &str, name: &str| {
+                let line = info.lines().find(|line| line.starts_with(name));
+                line.unwrap().split(':').nth(1).unwrap().trim().to_string()
+            };
+            epoch(&a, "cluster_current_epoch") == epoch(&b, "cluster_current_epoch")
+                && epoch(&a, "cluster_my_epoch") != epoch(&b, "cluster_my_epoch")
+        });
+    }
+
     /// The slot is on its way from here to there.
     fn begin_move(&mut self, slot: i64) {
+        self.wait_until_settled();
         let [source, target] = self.ids();
         let import = format!("CLUSTER SETSLOT {slot} IMPORTING {source}");
         let migrate = format!("CLUSTER SETSLOT {slot} MIGRATING {target}");

@@ -183,6 +183,20 @@ fn they_rise_when_all_since_the_last_snapshot_is_lost_again_and_again() {
 }
 
 #[test]
+fn they_rise_over_a_flush_and_a_crash_while_they_run_ahead_of_the_clock() {
+    let mut server = TestServer::with(&AOF_ALWAYS);
+    let mut climb = Climb::default();
+    climb.grant(&mut server.conn(), "first");
+    free(&mut server.conn());
+    server.crash_and_restart();
+    climb.grant(&mut server.conn(), "a restart");
+    assert!(climb.0 > now_us(), "from here on tokens run ahead");
+    server.conn().line("FLUSHALL");
+    server.crash_and_restart();
+    climb.grant(&mut server.conn(), "FLUSHALL and a crash");
+}
+
+#[test]
 fn a_horizon_that_somebody_deletes_or_overwrites_harms_nothing() {
     let in_two_hours = now_us() + 7_200_000_000;
     let mut server = TestServer::with(&AOF_ALWAYS);

@@ -60,6 +60,8 @@ pub struct TestServer {
     options: Vec<String>,
     module: Option<PathBuf>,
     env: Vec<(String, String)>,
+    /// Whether it ever served; one that found its port taken is no failure.
+    served: bool,
 }
 
 impl TestServer {
@@ -97,6 +99,7 @@ impl TestServer {
                 options: options.clone(),
                 module: module.clone(),
                 env: Vec::new(),
+                served: false,
             };
             if server.comes_up() {
                 return server;
@@ -118,6 +121,7 @@ impl TestServer {
                 return false;
             }
             if self.answers() {
+                self.served = true;
                 return true;
             }
             std::thread::sleep(Duration::from_millis(5));
@@ -314,10 +318,10 @@ impl TestServer {
 
 impl Drop for TestServer {
     fn drop(&mut self) {
-        if !std::thread::panicking() {
-            self.check_at_end();
-        } else {
+        if std::thread::panicking() {
             eprintln!("the server's log:\n{}", self.log());
+        } else if self.served {
+            self.check_at_end();
         }
         let _ = self.process.kill();
         let _ = self.process.wait();
