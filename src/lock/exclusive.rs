@@ -110,18 +110,24 @@ impl Locks {
         }
         // Free. Whoever waits comes first: the lock is theirs before the newcomer's request is
         // looked at, even if the event that freed it has not been dealt with yet.
-        if self.waiters.live_on(view.key) == 0 {
-            self.claim(view.key, req.owner);
-            let owner = Rc::from(req.owner);
-            let (token, _) = self.grant(view, &owner, req.lease, req.client, now, fx)?;
-            self.waiters.withdraw(view.key, req.owner);
-            return Ok(Answer::Granted(token));
+        if req.wait == Wait::No {
+            let others_first = !view.may_grant && self.waiters.touch(view.key);
+            if others_first || self.hand_off(view, now, fx) {
+                self.stats.refusals += 1;
+                return Ok(Answer::Refused);
+            }
+        } else if self.waiters.live_on(view.key) > 0 {
+            let answer = self.wait_or_refuse(view, None, req, now, fx)?;
+            if !self.hand_off(view, now, fx) {
+                self.waiters.touch(view.key);
+            }
+            return Ok(answer);
         }
-        let answer = self.wait_or_refuse(view, None, req, now, fx)?;
-        if !self.hand_off(view, now, fx) {
-            self.waiters.touch(view.key);
-        }
-        Ok(answer)
+        self.claim(view.key, req.owner);
+        let owner = Rc::from(req.owner);
+        let (token, _) = self.grant(view, &owner, req.lease, req.client, now, fx)?;
+        self.waiters.withdraw(view.key, req.owner);
+        Ok(Answer::Granted(token))
     }
 
     /// `LOCK.RELEASE`: Redisson's unlock script, and the hand-off.

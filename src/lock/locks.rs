@@ -40,6 +40,9 @@ pub struct View<'a> {
     pub may_grant: bool,
 }
 
+/// The database that holds the horizons.
+pub const HORIZON_DB: i32 = 0;
+
 /// A grant on its way to a parked client.
 #[derive(Debug)]
 struct Handed {
@@ -157,14 +160,14 @@ impl Locks {
 
     /// A database (or, with `None`, every one) was emptied; stored horizons went with it.
     pub fn flushed(&mut self, db: Option<i32>) {
-        self.tokens.forget();
+        self.lose_horizons(&[db.unwrap_or(HORIZON_DB)]);
         self.waiters.touch_all(db);
         self.stats.grants_lost += self.holds.clear(db);
     }
 
     /// Two databases have changed places. Clients stay parked under their database's number.
     pub fn swapped(&mut self, first: i32, second: i32) {
-        self.tokens.forget();
+        self.lose_horizons(&[first, second]);
         self.holds.swap(first, second);
         for handed in self.handed.values_mut().chain(self.undone.values_mut()) {
             handed.key = handed.key.swapped(first, second);
@@ -183,6 +186,13 @@ impl Locks {
         self.waiters.touch_all(Some(second));
     }
 
+    /// Something happened to whole databases: the horizons went with theirs.
+    fn lose_horizons(&mut self, dbs: &[i32]) {
+        if dbs.contains(&HORIZON_DB) {
+            self.tokens.lose();
+        }
+    }
+
     /// Data was loaded, or the server's role has changed: what the keys hold may be another's.
     pub fn reloaded(&mut self) {
         self.tokens.forget();
@@ -192,6 +202,7 @@ impl Locks {
     /// This server follows another now: what is to be done about its keys is the other's business.
     pub fn demoted(&mut self) {
         self.tokens.forget();
+        self.tokens.forget_lost();
         self.undone.clear();
         self.waiters.forget_touched();
         self.waiters.give_up_places();

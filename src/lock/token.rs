@@ -18,8 +18,9 @@ use super::LockError;
 pub const SPAN_US: u64 = 3_600_000_000;
 
 /// How many tokens a horizon covers while tokens run ahead of the clock (after a restart, or with
-/// the clock set back) and each grant is worth only one.
-pub const SPAN_TOKENS: u64 = 1 << 20;
+/// the clock set back) and each grant is worth only one. Small: in microseconds it is also how soon
+/// after each other two processes may start from one horizon without meeting.
+pub const SPAN_TOKENS: u64 = 1 << 14;
 
 /// Ahead of the clock by more than this, a token is counted, not timed.
 const AHEAD_US: u64 = 1_000_000;
@@ -69,6 +70,8 @@ pub struct Tokens {
     took_over: bool,
     /// The domains of which nothing has happened that could have changed it.
     known: IndexSet<Domain>,
+    /// The domains whose horizon was deleted with everything else and is to be stored again.
+    lost: IndexSet<Domain>,
 }
 
 impl Tokens {
@@ -94,6 +97,46 @@ impl Tokens {
     /// tokens go on as they were. The last token itself is never forgotten.
     pub fn forget(&mut self) {
         self.known.clear();
+    }
+
+    /// The horizons were deleted (flushed, evicted, moved to another database). They are stored
+    /// again at once: tokens may be ahead of the clock, and a process that started without a horizon
+    /// would fall behind them.
+    pub fn lose(&mut self) {
+        self.known.clear();
+        let there = self.stored.drain(..).filter(|(_, horizon)| *horizon > 0);
+        self.lost.extend(there.map(|(domain, _)| domain));
+    }
+
+    /// Whether horizons are to be stored again.
+    pub fn has_lost(&self) -> bool {
+        !self.lost.is_empty()
+    }
+
+    /// The next domain whose horizon is to be stored again, and what to store.
+    pub fn pop_lost(&mut self, now_us: u64) -> Option<(Domain, u64)> {
+        let domain = self.lost.pop()?;
+        self.known.insert(domain);
+        Some((domain, self.reserve(domain, now_us)))
+    }
+
+    /// This horizon could not be stored just now.
+    pub fn put_off(&mut self, domain: Domain) {
+        self.stored.swap_remove(&domain);
+        self.lost.insert(domain);
+    }
+
+    /// What was lost is somebody else's business now.
+    pub fn forget_lost(&mut self) {
+        self.lost.clear();
+    }
+
+    fn reserve(&mut self, domain: Domain, now_us: u64) -> u64 {
+        let ahead = now_us.saturating_add(SPAN_US).max(self.last + SPAN_TOKENS);
+        let reserved = ahead.min(Token::MAX.0);
+        self.stored.insert(domain, reserved);
+        self.lost.swap_remove(&domain);
+        reserved
     }
 
     /// A token that a lock's data shows, perhaps another server's: those to come are above it.
@@ -160,12 +203,8 @@ impl Tokens {
         let token = Token::new(next).ok_or(LockError::TokensExhausted)?;
         self.last = next;
         self.took_over = false;
-        let horizon = self.needs_horizon(domain, next, now_us).then(|| {
-            let ahead = now_us.saturating_add(SPAN_US).max(next + SPAN_TOKENS);
-            let reserved = ahead.min(Token::MAX.0);
-            self.stored.insert(domain, reserved);
-            reserved
-        });
+        let wanted = self.needs_horizon(domain, next, now_us);
+        let horizon = wanted.then(|| self.reserve(domain, now_us));
         Ok(Minted { token, horizon })
     }
 }
@@ -281,6 +320,24 @@ mod tests {
         assert!(next.horizon.unwrap() > next.token.get());
         tokens.observe(Token::new(5).unwrap(), NOON);
         assert!(minted(&mut tokens, NOON).token > next.token);
+    }
+
+    #[test]
+    fn a_lost_horizon_is_stored_again_above_all_tokens() {
+        let mut tokens = Tokens::default();
+        tokens.learn(0, 0);
+        tokens.lose();
+        assert!(!tokens.has_lost(), "there was none");
+        tokens.learn(0, NOON + SPAN_US);
+        let last = minted(&mut tokens, NOON).token.get();
+        tokens.lose();
+        let (domain, horizon) = tokens.pop_lost(NOON).unwrap();
+        assert_eq!(domain, 0);
+        assert!(horizon > last && !tokens.has_lost());
+        assert_eq!(minted(&mut tokens, NOON).horizon, None);
+        tokens.lose();
+        assert!(minted(&mut tokens, NOON).horizon.is_some());
+        assert!(!tokens.has_lost(), "the grant stored it");
     }
 
     #[test]

@@ -68,7 +68,8 @@ impl Shell {
     fn next_judgement(&self, now: Now) -> Option<u64> {
         let until = |moment: u64| moment.saturating_sub(now.mono_ms);
         let waiters = &self.locks.waiters;
-        let retry = waiters.has_refused().then(|| until(self.alarm.retry_at_ms));
+        let stands_back = waiters.has_refused() || self.locks.tokens.has_lost();
+        let retry = stands_back.then(|| until(self.alarm.retry_at_ms));
         let next = [waiters.next_judgement(now), retry]
             .into_iter()
             .flatten()
@@ -157,11 +158,14 @@ fn ring(ctx: Ctx) {
         return;
     }
     if ctx.is_replica() {
-        shell::with(|shell| shell.locks.waiters.forget_touched());
+        shell::with(|shell| shell.locks.demoted());
     } else if ctx.may_write() {
         shell::with(|shell| shell.alarm.paused_until_ms = 0);
         settle_due(ctx, now);
         Parked::deliver_all();
+        if !fence::restore_horizons(ctx, now, KEYS_PER_TURN) {
+            shell::with(|shell| shell.alarm.retry_at_ms = now.mono_ms + RETRY_MS);
+        }
     } else {
         shell::with(|shell| shell.alarm.paused_until_ms = now.mono_ms + RETRY_MS);
     }

@@ -103,8 +103,9 @@ unsafe extern "C" fn on_evicted(
         // SAFETY: the server's context and key for this callback.
         let (ctx, key) = unsafe { (Ctx::new(ctx), Str::new(key)) };
         lose(ctx, key);
-        // The horizon may have been the victim: it is looked at again before the next token.
-        shell::with(|shell| shell.locks.tokens.forget());
+        if key.bytes().starts_with(fence::HORIZON.as_bytes()) {
+            shell::with(|shell| shell.locks.tokens.lose());
+        }
         alarm::rearm(ctx);
     });
     raw::REDISMODULE_OK as c_int

@@ -13,12 +13,13 @@ use super::ctx::Ctx;
 use super::key::LockKey;
 use super::shell;
 use super::strings::{OwnedStr, Str};
-use crate::lock::{parse_decimal, prefixed, slot_of, Domain, KeyState, Token, View};
+use crate::lock::{
+    parse_decimal, prefixed, slot_of, Domain, KeyState, Now, Token, View, HORIZON_DB,
+};
 
 /// The name of the horizon, or how its name begins in a cluster. No lock may have it.
 pub const HORIZON: &str = "redis_lock:horizon";
 const COUNTER: &str = "redisson_lock_token";
-const DB_OF_HORIZON: i32 = 0;
 
 /// The view for a decision that cannot mint a token.
 pub fn plain_view<'a>(key: &LockKey<'a>, state: KeyState) -> View<'a> {
@@ -73,6 +74,26 @@ pub fn handing_view<'a>(key: &LockKey<'a>, state: KeyState) -> View<'a> {
     }
 }
 
+/// Stores horizons again that were deleted with everything else, so many at most. False when the server
+/// refuses writes just now.
+pub fn restore_horizons(ctx: Ctx, now: Now, at_most: usize) -> bool {
+    ctx.select(HORIZON_DB);
+    for _ in 0..at_most {
+        let lost = shell::with(|shell| shell.locks.tokens.pop_lost(now.wall_us()));
+        let Some((domain, horizon)) = lost else {
+            break;
+        };
+        if ctx.probe_write(horizon_name(domain).as_str()) {
+            write_horizon(ctx, domain, horizon);
+        } else if !shell::is_cluster() {
+            shell::with(|shell| shell.locks.tokens.put_off(domain));
+            return false;
+        }
+        // In a cluster the slot may have left this node, and its horizon with it.
+    }
+    true
+}
+
 /// Stores the horizon of a domain.
 pub fn write_horizon(ctx: Ctx, domain: Domain, horizon: u64) {
     in_horizon_db(ctx, || {
@@ -103,10 +124,10 @@ fn horizon_name(domain: Domain) -> OwnedStr {
 
 fn in_horizon_db<T>(ctx: Ctx, body: impl FnOnce() -> T) -> T {
     let db = ctx.db();
-    if db == DB_OF_HORIZON {
+    if db == HORIZON_DB {
         return body();
     }
-    ctx.select(DB_OF_HORIZON);
+    ctx.select(HORIZON_DB);
     let result = body();
     ctx.select(db);
     result

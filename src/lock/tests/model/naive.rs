@@ -200,17 +200,15 @@ impl Model {
         match self.holder(key) {
             Some(hold) if hold.owner == owner => self.reenter(key, hold, lease_ms, once),
             Some(_) => self.park(key, owner, request),
-            None if self.line(key).is_empty() => {
-                if !self.may_grant {
-                    return Reply::Error("TRYAGAIN");
+            // Free, but others may wait: they come first. Waits that are over do not count, even if
+            // nobody has noticed yet.
+            None if until_ms.is_none() && !self.line(key).is_empty() => {
+                if !self.may_grant || self.hand_off(key) {
+                    return Reply::Refused;
                 }
-                self.claim(key, owner);
-                self.grant(key, owner, lease_ms);
-                self.places.retain(|p| (p.key, p.owner) != (key, owner));
-                Reply::Granted
+                self.take_free(key, owner, lease_ms)
             }
-            // Free, but others wait: they come first. (A try may be refused here although every
-            // wait is over and nobody has noticed yet; nil promises nothing.)
+            None if self.line(key).is_empty() => self.take_free(key, owner, lease_ms),
             None => {
                 let reply = self.park(key, owner, request);
                 if !matches!(reply, Reply::Error(_)) {
@@ -219,6 +217,16 @@ impl Model {
                 reply
             }
         }
+    }
+
+    fn take_free(&mut self, key: Key, owner: Owner, lease_ms: i64) -> Reply {
+        if !self.may_grant {
+            return Reply::Error("TRYAGAIN");
+        }
+        self.claim(key, owner);
+        self.grant(key, owner, lease_ms);
+        self.places.retain(|p| (p.key, p.owner) != (key, owner));
+        Reply::Granted
     }
 
     pub fn release(&mut self, key: Key, owner: Owner, all: bool, token: Option<u64>) -> Reply {
