@@ -338,6 +338,38 @@ fn they_rise_over_a_restart_with_the_clock_set_back() {
 }
 
 #[test]
+fn a_horizon_that_goes_with_its_database_is_stored_again_at_once() {
+    let mut server = TestServer::with(&AOF_ALWAYS);
+    let mut climb = Climb::default();
+    for gone in ["FLUSHALL", "FLUSHALL ASYNC", "FLUSHDB", "SWAPDB 0 1"] {
+        let mut conn = server.conn();
+        climb.grant(&mut conn, gone);
+        free(&mut conn);
+        conn.line(gone);
+        wait_for("the horizon", || {
+            conn.line(&format!("EXISTS {HORIZON}")).int() == 1
+        });
+        // No grant comes between, and the clock is of no help.
+        server.crash();
+        fake_clock(&mut server);
+        set_clock(&server, -7_200);
+        server.start_again();
+        climb.grant(&mut server.conn(), &format!("{gone}, a crash, the clock"));
+        free(&mut server.conn());
+    }
+}
+
+#[test]
+fn a_flush_of_a_server_without_locks_leaves_it_empty() {
+    let server = TestServer::start();
+    let mut conn = server.conn();
+    conn.line("SET k v");
+    conn.line("FLUSHALL");
+    wait_for("the turn after", || conn.line("PING").text() == "PONG");
+    assert_eq!(conn.line("DBSIZE").int(), 0);
+}
+
+#[test]
 fn they_rise_under_a_running_server_whose_clock_is_set_back() {
     let mut server = TestServer::start();
     server.crash();
