@@ -196,6 +196,7 @@ impl Locks {
     /// Data was loaded, or the server's role has changed: what the keys hold may be another's.
     pub fn reloaded(&mut self) {
         self.tokens.forget();
+        self.tokens.forget_lost();
         self.waiters.touch_all(None);
     }
 

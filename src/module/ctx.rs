@@ -73,13 +73,17 @@ impl Ctx {
         self.flags() & raw::REDISMODULE_CTX_FLAGS_SLAVE != 0
     }
 
+    /// Whether data is being loaded: what happens to keys then is history.
+    pub fn is_loading(self) -> bool {
+        const LOADING: u32 =
+            raw::REDISMODULE_CTX_FLAGS_LOADING | raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING;
+        self.flags() & LOADING != 0
+    }
+
     /// Whether a write that no client asked for may be made here and now: on a master, not while
     /// data is being loaded, not while traffic is paused.
     pub fn may_write(self) -> bool {
-        const LOADING: u32 =
-            raw::REDISMODULE_CTX_FLAGS_LOADING | raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING;
-        let flags = self.flags();
-        flags & raw::REDISMODULE_CTX_FLAGS_MASTER != 0 && flags & LOADING == 0 && !self.is_paused()
+        !self.is_replica() && !self.is_loading() && !self.is_paused()
     }
 
     /// Whether the server runs as a cluster node.

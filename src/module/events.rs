@@ -158,6 +158,11 @@ unsafe extern "C" fn on_server_event(
         match event.id {
             raw::REDISMODULE_EVENT_CRON_LOOP => return alarm::check(ctx),
             raw::REDISMODULE_EVENT_CONFIG => return warn_of_eviction(ctx),
+            // An AOF that is replayed, or a snapshot that takes the place of the data, flushes and
+            // swaps as well. Everything is looked at again when it has been loaded.
+            raw::REDISMODULE_EVENT_FLUSHDB | raw::REDISMODULE_EVENT_SWAPDB if ctx.is_loading() => {
+                return;
+            }
             raw::REDISMODULE_EVENT_FLUSHDB if subevent != raw::REDISMODULE_SUBEVENT_FLUSHDB_END => {
                 if !ctx.is_cluster() && !ctx.is_replica() {
                     fence::learn_horizon(ctx);

@@ -83,7 +83,11 @@ pub fn restore_horizons(ctx: Ctx, now: Now, at_most: usize) -> bool {
         let Some((domain, horizon)) = lost else {
             break;
         };
-        if ctx.probe_write(horizon_name(domain).as_str()) {
+        let name = horizon_name(domain);
+        if let Some(stored) = read_number(ctx, name.as_str()) {
+            // Somebody stored one meanwhile: it is theirs, and never lowered.
+            shell::with(|shell| shell.locks.tokens.learn(domain, stored));
+        } else if ctx.probe_write(name.as_str()) {
             write_horizon(ctx, domain, horizon);
         } else if !shell::is_cluster() {
             shell::with(|shell| shell.locks.tokens.put_off(domain));
