@@ -46,7 +46,8 @@ test-all: build fault-build ## all tests on every server that can be had, the pr
 	@tests/servers.sh $(SERVERS) all
 	@LOCK_FAULT_MODULE=$(CURDIR)/$(FAULT_MODULE) scripts/test-servers.sh $(SERVERS) all
 
-check: setup lint ## format, clippy with warnings denied, borders of the house
+check: lint ## format, clippy with warnings denied, borders of the house
+	@scripts/setup.sh check
 	$(CARGO) fmt --check
 	$(CARGO) clippy --locked --all-targets -- -D warnings
 	$(CARGO) clippy --locked --all-targets --features fault-injection -- -D warnings
@@ -57,7 +58,8 @@ lint: ## the borders between core, commands and shell
 fmt: ## format the code
 	$(CARGO) fmt
 
-install: build ## copy the module to where a packaged server may load it (DESTDIR, MODULE_DIR)
+install: ## copy the module to where a packaged server may load it (DESTDIR, MODULE_DIR)
+	@test -f $(MODULE) || { echo 'first, as yourself: make build'; exit 1; }
 	install -D -m 755 $(MODULE) $(DESTDIR)$(or $(MODULE_DIR),/usr/lib/redis/modules)/libredis_lock.so
 
 clean: ## remove what was built and fetched

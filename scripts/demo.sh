@@ -2,7 +2,7 @@
 # The two windows of the README, played on a server of their own.
 set -eu
 cd "$(dirname "$0")/.."
-server=$(command -v redis-server || command -v valkey-server)
+server=$(scripts/server.sh)
 cli=$(command -v redis-cli || command -v valkey-cli)
 dir=$(mktemp -d)
 

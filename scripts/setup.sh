@@ -1,10 +1,13 @@
 #!/bin/sh
-# Installs what is missing to build, run and test the module, or says what to install.
+# Installs what is missing to build, run and test the module (with the argument "check": to check it
+# too), or says what to install.
 # On Debian: a C compiler and libclang (for the bindings of the module API), cargo, a server.
 set -eu
 
+purpose=${1:-}
 OLDEST_RUST=85 # as rust-version in Cargo.toml: 1.85
 export PATH="$HOME/.cargo/bin:$PATH"
+cd "$(dirname "$0")/.."
 
 has() { command -v "$1" >/dev/null 2>&1; }
 
@@ -14,31 +17,29 @@ rust_is_new_enough() {
     [ "${minor:-0}" -ge "$OLDEST_RUST" ]
 }
 
-server_is_new_enough() {
-    for server in redis-server valkey-server; do
-        if has "$server"; then
-            major=$("$server" --version | sed -n 's/.* v=\([0-9]*\).*/\1/p')
-            [ "${major:-0}" -ge 7 ] && return 0
-        fi
-    done
-    return 1
-}
-
-has_libclang() {
-    ls /usr/lib/llvm-*/lib/libclang*.so* /usr/lib/*/libclang*.so* >/dev/null 2>&1
-}
-
 # Debian 12 has a current Rust under another name than Debian 13.
 rust_packages() {
     if apt-cache show cargo-web >/dev/null 2>&1; then echo cargo-web rustc-web; else echo cargo rustc; fi
+}
+
+check_packages() {
+    if apt-cache show cargo-web >/dev/null 2>&1; then
+        printf 'rustfmt-web\nrust-web-clippy\n'
+    else
+        printf 'rustfmt\nrust-clippy\n'
+    fi
 }
 
 missing() {
     has cc || echo gcc libc6-dev
     has_libclang || echo libclang-dev
     rust_is_new_enough || rust_packages
-    server_is_new_enough || echo redis-server
+    scripts/server.sh >/dev/null || echo redis-server
     has redis-cli || has valkey-cli || echo redis-tools
+    if [ "$purpose" = check ]; then
+        cargo fmt --version >/dev/null 2>&1 || check_packages | head -n 1
+        cargo clippy --version >/dev/null 2>&1 || check_packages | tail -n 1
+    fi
     return 0
 }
 
@@ -56,7 +57,7 @@ if has apt-get && { [ "$(id -u)" -eq 0 ] || [ -n "$as_root" ]; }; then
         apt-get -qq -y --no-install-recommends install $packages >/dev/null
 fi
 if [ -n "$(missing)" ]; then
-    echo "Please install: $(missing | tr '\n' ' ')" >&2
-    echo "(Rust 1.$OLDEST_RUST or newer, Redis 7.0 or Valkey 8.0 or newer)" >&2
+    echo "Something is missing. On Debian, as root: apt-get install $(missing | tr '\n' ' ')" >&2
+    echo "Elsewhere: a C compiler, libclang, Rust 1.$OLDEST_RUST, Redis 7.0 or Valkey 8.0 (or newer)." >&2
     exit 1
 fi

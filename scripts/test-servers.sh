@@ -8,11 +8,13 @@ LOCK_MODULE=$PWD/target/release/libredis_lock.so
 LOCK_OLD_SERVERS=$(ls -d "$PWD/$dir"/bin/redis-6.* 2>/dev/null | paste -sd: -)
 export LOCK_MODULE LOCK_OLD_SERVERS
 
-case $which in
-quick) servers=$(cat "$dir/quick") ;;
-all) servers=$(cat "$dir/all") ;;
-esac
-for server in $servers; do
+failed=
+for server in $(cat "$dir/$which"); do
     printf '\n== %s: %s\n' "$(basename "$server")" "$("$server" --version)"
-    LOCK_SERVER=$server cargo test --release --locked --test server -- --test-threads "${THREADS:-4}"
+    LOCK_SERVER=$server cargo test --release --locked --test server -- --test-threads "${THREADS:-4}" ||
+        failed="$failed $(basename "$server")"
 done
+if [ -n "$failed" ]; then
+    echo "failed on:$failed"
+    exit 1
+fi

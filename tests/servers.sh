@@ -98,9 +98,7 @@ wheel() {
 # try WORDS...: a server that cannot be had is left out with a word.
 try() { "$@" || echo "servers: $2 cannot be had here, left out"; }
 
-installed() {
-    for server in redis-server valkey-server; do command -v $server || true; done | head -n 1
-}
+here=$(cd "$(dirname "$0")/.." && pwd)
 
 try newer redis-8.0 redis-server trixie trixie-security
 try newer valkey-8.1 valkey-server trixie trixie-security
@@ -119,7 +117,7 @@ fi
 
 # list NAME...: those of them that are there.
 list() {
-    installed
+    "$here/scripts/server.sh" || true
     for name in "$@"; do if [ -x "$dir/bin/$name" ]; then echo "$dir/bin/$name"; fi; done
 }
 list redis-8.0 valkey-8.1 >"$dir/quick"

@@ -1,6 +1,6 @@
 //! `LOCK.ACQUIRE key owner [EX s | PX ms] [BLOCK ms] [ONCE] [WITHHOLDER]`
 
-use super::args::{default_lease, once, option, word, Args, KEY, LEASE, OWNER, SYNTAX};
+use super::args::{default_lease, once, option, word, Args, KEY, LEASE, OWNER};
 use crate::lock::{self, Answer, KeyState, LockError, Wait};
 use crate::module::alarm;
 use crate::module::apply::{apply, decide};
@@ -12,9 +12,6 @@ use crate::module::parked::Parked;
 use crate::module::register::{access, Command, Spec};
 use crate::module::reply;
 use crate::module::strings::Str;
-
-const INVALID_EXPIRE: LockError =
-    LockError::Syntax("ERR invalid expire time in 'lock.acquire' command");
 
 /// Takes the lock, or waits for it. Replies the fencing token, or nil.
 pub struct Acquire;
@@ -46,12 +43,12 @@ impl Command for Acquire {
         let (mut count_once, mut with_holder) = (None, None);
         while let Some(option) = args.option() {
             match &option[..] {
-                b"EX" => once(&mut lease, args.lease(1_000, INVALID_EXPIRE)?)?,
-                b"PX" => once(&mut lease, args.lease(1, INVALID_EXPIRE)?)?,
+                b"EX" => once(&mut lease, args.lease(1_000, "lock.acquire")?)?,
+                b"PX" => once(&mut lease, args.lease(1, "lock.acquire")?)?,
                 b"BLOCK" => once(&mut wait, args.wait()?)?,
                 b"ONCE" => once(&mut count_once, ())?,
                 b"WITHHOLDER" => once(&mut with_holder, ())?,
-                _ => return Err(SYNTAX),
+                _ => return Err(LockError::Syntax),
             }
         }
         let request = lock::Acquire {
@@ -89,7 +86,7 @@ fn acquire(
     if let Ok(Answer::Parked(id)) = answer {
         Parked::expect(id, with_holder);
     }
-    apply(key, view.domain, &fx);
+    apply(key, &fx);
     alarm::rearm(ctx);
     let token = match answer? {
         Answer::Parked(id) => {

@@ -7,11 +7,6 @@ use crate::module::register::{Arg, Kind};
 use crate::module::settings;
 use crate::module::strings::Str;
 
-/// Anything out of place among the options.
-pub const SYNTAX: LockError = LockError::Syntax("ERR syntax error");
-
-const NOT_INTEGER: LockError = LockError::Syntax("ERR value is not an integer or out of range");
-
 /// The arguments that are left.
 pub struct Args<'a> {
     left: std::slice::Iter<'a, Str<'a>>,
@@ -27,26 +22,22 @@ impl<'a> Args<'a> {
 
     /// The key: any name but those of our own keys.
     pub fn key(&mut self) -> Result<Str<'a>, LockError> {
-        let key = self.left.next().copied().ok_or(SYNTAX)?;
+        let key = self.left.next().copied().ok_or(LockError::Syntax)?;
         if key.bytes().starts_with(HORIZON.as_bytes()) {
-            return Err(LockError::Syntax(
-                "ERR keys named 'redis_lock:horizon' are reserved",
-            ));
+            return Err(LockError::KeyReserved);
         }
         Ok(key)
     }
 
     /// The owner: any bytes but none, not too many, and not the name of our field.
     pub fn owner(&mut self) -> Result<&'a [u8], LockError> {
-        let owner = self.left.next().ok_or(SYNTAX)?.bytes();
+        let owner = self.left.next().ok_or(LockError::Syntax)?.bytes();
         if owner.is_empty() {
-            Err(LockError::Syntax("ERR owner is empty"))
+            Err(LockError::OwnerEmpty)
         } else if owner.len() > settings::max_owner_len() {
-            Err(LockError::Syntax(
-                "ERR owner is longer than lock.max-owner-len",
-            ))
+            Err(LockError::OwnerTooLong)
         } else if owner == TOKEN_FIELD {
-            Err(LockError::Syntax("ERR owner '#token' is reserved"))
+            Err(LockError::OwnerReserved)
         } else {
             Ok(owner)
         }
@@ -59,44 +50,38 @@ impl<'a> Args<'a> {
     }
 
     fn integer(&mut self) -> Result<i64, LockError> {
-        parse_integer(self.left.next().ok_or(SYNTAX)?.bytes()).ok_or(NOT_INTEGER)
+        parse_integer(self.left.next().ok_or(LockError::Syntax)?.bytes())
+            .ok_or(LockError::NotInteger)
     }
 
     /// The value of `TOKEN`.
     pub fn token(&mut self) -> Result<u64, LockError> {
-        u64::try_from(self.integer()?).map_err(|_| NOT_INTEGER)
+        u64::try_from(self.integer()?).map_err(|_| LockError::NotInteger)
     }
 
     /// The value of `COUNT`.
     pub fn count(&mut self) -> Result<usize, LockError> {
         match usize::try_from(self.integer()?) {
             Ok(count) if count > 0 => Ok(count),
-            _ => Err(LockError::Syntax(
-                "ERR value is out of range, must be positive",
-            )),
+            _ => Err(LockError::NotPositive),
         }
     }
 
-    /// The value of `EX` (`unit_ms` 1,000) or `PX` (1); `error` is the command's "invalid expire time".
-    pub fn lease(&mut self, unit_ms: i64, error: LockError) -> Result<Lease, LockError> {
-        let ms = self
-            .integer()?
-            .checked_mul(unit_ms)
-            .filter(|ms| *ms <= settings::max_lease_ms());
-        ms.and_then(Lease::from_ms).ok_or(error)
+    /// The value of `EX` (`unit_ms` 1,000) or `PX` (1), for the command of this name.
+    pub fn lease(&mut self, unit_ms: i64, command: &'static str) -> Result<Lease, LockError> {
+        let ms = self.integer()?.checked_mul(unit_ms);
+        ms.filter(|ms| *ms <= settings::max_lease_ms())
+            .and_then(Lease::from_ms)
+            .ok_or(LockError::InvalidExpire(command))
     }
 
     /// The value of `BLOCK`.
     pub fn wait(&mut self) -> Result<Wait, LockError> {
-        let word = self.left.next().ok_or(SYNTAX)?.bytes();
+        let word = self.left.next().ok_or(LockError::Syntax)?.bytes();
         match parse_integer(word) {
-            None => Err(LockError::Syntax(
-                "ERR timeout is not an integer or out of range",
-            )),
-            Some(ms) if ms < 0 => Err(LockError::Syntax("ERR timeout is negative")),
-            Some(ms) if ms > settings::max_wait_ms() => {
-                Err(LockError::Syntax("ERR timeout is out of range"))
-            }
+            None => Err(LockError::TimeoutNotInteger),
+            Some(ms) if ms < 0 => Err(LockError::TimeoutNegative),
+            Some(ms) if ms > settings::max_wait_ms() => Err(LockError::TimeoutOutOfRange),
             Some(0) => Ok(Wait::ForEver),
             Some(ms) => Ok(Wait::Ms(ms.unsigned_abs())),
         }
@@ -105,13 +90,13 @@ impl<'a> Args<'a> {
 
 /// The lease where the request names none.
 pub fn default_lease() -> Result<Lease, LockError> {
-    Lease::from_ms(settings::default_lease_ms()).ok_or(SYNTAX)
+    Lease::from_ms(settings::default_lease_ms()).ok_or(LockError::Syntax)
 }
 
 /// Puts a value into an option that may be given once only.
 pub fn once<T>(slot: &mut Option<T>, value: T) -> Result<(), LockError> {
     match slot.replace(value) {
-        Some(_) => Err(SYNTAX),
+        Some(_) => Err(LockError::Syntax),
         None => Ok(()),
     }
 }

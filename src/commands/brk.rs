@@ -1,6 +1,6 @@
 //! `LOCK.BREAK key [TOKEN t] [PURGE]`
 
-use super::args::{once, word, Args, KEY, SYNTAX, TOKEN};
+use super::args::{once, word, Args, KEY, TOKEN};
 use crate::lock::{self, LockError};
 use crate::module::acl;
 use crate::module::alarm;
@@ -35,7 +35,7 @@ impl Command for Break {
             match &option[..] {
                 b"TOKEN" => once(&mut token, args.token()?)?,
                 b"PURGE" => once(&mut purge, ())?,
-                _ => return Err(SYNTAX),
+                _ => return Err(LockError::Syntax),
             }
         }
         acl::may_break(ctx, name)?;
@@ -48,7 +48,7 @@ impl Command for Break {
         let state = key.read();
         let view = fence::handing_view(&key, state);
         let (broken, fx) = decide(|locks, fx| locks.break_lock(&view, request, now, fx));
-        apply(key, view.domain, &fx);
+        apply(key, &fx);
         alarm::rearm(ctx);
         ctx.reply_integer(broken?.into());
         Ok(())

@@ -1,6 +1,5 @@
 //! `LOCK.FAULT name`: the entry of that name panics once. Only in builds for the tests.
 
-use super::args::SYNTAX;
 use crate::lock::LockError;
 use crate::module::ctx::Ctx;
 use crate::module::register::{Command, Spec};
@@ -22,7 +21,7 @@ impl Command for Fault {
     };
 
     fn run(ctx: Ctx, words: &[Str<'_>]) -> Result<(), LockError> {
-        let name = words.get(1).ok_or(SYNTAX)?;
+        let name = words.get(1).ok_or(LockError::Syntax)?;
         crate::module::arm_fault(name.bytes());
         ctx.reply_bytes(b"OK");
         Ok(())

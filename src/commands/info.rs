@@ -1,6 +1,6 @@
 //! `LOCK.INFO key [WAITERS [COUNT n]]`
 
-use super::args::{option, Args, KEY, SYNTAX};
+use super::args::{option, Args, KEY};
 use crate::lock::{Hold, KeyRef, KeyState, LockError, Now};
 use crate::module::ctx::Ctx;
 use crate::module::key::LockKey;
@@ -50,12 +50,12 @@ impl Command for Info {
             Some(b"WAITERS") => match args.option().as_deref() {
                 None => DEFAULT_COUNT,
                 Some(b"COUNT") => args.count()?,
-                Some(_) => return Err(SYNTAX),
+                Some(_) => return Err(LockError::Syntax),
             },
-            Some(_) => return Err(SYNTAX),
+            Some(_) => return Err(LockError::Syntax),
         };
         if args.option().is_some() {
-            return Err(SYNTAX);
+            return Err(LockError::Syntax);
         }
         let now = ctx.now();
         let key = LockKey::open_read(ctx, name);

@@ -1,6 +1,6 @@
 //! `LOCK.RELEASE key owner [ALL] [TOKEN t]`
 
-use super::args::{once, word, Args, KEY, OWNER, SYNTAX, TOKEN};
+use super::args::{once, word, Args, KEY, OWNER, TOKEN};
 use crate::lock::{self, LockError, Released};
 use crate::module::alarm;
 use crate::module::apply::{apply, decide};
@@ -34,7 +34,7 @@ impl Command for Release {
             match &option[..] {
                 b"ALL" => once(&mut all, ())?,
                 b"TOKEN" => once(&mut token, args.token()?)?,
-                _ => return Err(SYNTAX),
+                _ => return Err(LockError::Syntax),
             }
         }
         let request = lock::Release {
@@ -47,7 +47,7 @@ impl Command for Release {
         let state = key.read();
         let view = fence::handing_view(&key, state);
         let (released, fx) = decide(|locks, fx| locks.release(&view, &request, now, fx));
-        apply(key, view.domain, &fx);
+        apply(key, &fx);
         alarm::rearm(ctx);
         ctx.reply_maybe(match released? {
             Released::Freed => Some(1),

@@ -1,6 +1,6 @@
 //! `LOCK.RENEW key owner [EX s | PX ms] [TOKEN t]`
 
-use super::args::{default_lease, once, Args, KEY, LEASE, OWNER, SYNTAX, TOKEN};
+use super::args::{default_lease, once, Args, KEY, LEASE, OWNER, TOKEN};
 use crate::lock::{self, LockError};
 use crate::module::alarm;
 use crate::module::apply::{apply, decide};
@@ -9,9 +9,6 @@ use crate::module::fence;
 use crate::module::key::LockKey;
 use crate::module::register::{access, Command, Spec};
 use crate::module::strings::Str;
-
-const INVALID_EXPIRE: LockError =
-    LockError::Syntax("ERR invalid expire time in 'lock.renew' command");
 
 /// Sets the lease of a lock that the owner still holds.
 pub struct Renew;
@@ -35,10 +32,10 @@ impl Command for Renew {
         let (mut lease, mut token) = (None, None);
         while let Some(option) = args.option() {
             match &option[..] {
-                b"EX" => once(&mut lease, args.lease(1_000, INVALID_EXPIRE)?)?,
-                b"PX" => once(&mut lease, args.lease(1, INVALID_EXPIRE)?)?,
+                b"EX" => once(&mut lease, args.lease(1_000, "lock.renew")?)?,
+                b"PX" => once(&mut lease, args.lease(1, "lock.renew")?)?,
                 b"TOKEN" => once(&mut token, args.token()?)?,
-                _ => return Err(SYNTAX),
+                _ => return Err(LockError::Syntax),
             }
         }
         let request = lock::Renew {
@@ -54,7 +51,7 @@ impl Command for Renew {
             _ => fence::plain_view(&key, state),
         };
         let (renewed, fx) = decide(|locks, fx| locks.renew(&view, &request, now, fx));
-        apply(key, view.domain, &fx);
+        apply(key, &fx);
         alarm::rearm(ctx);
         ctx.reply_integer(renewed?.into());
         Ok(())

@@ -2,13 +2,13 @@
 
 use std::rc::Rc;
 
-use super::{LockError, Token, WaiterId};
+use super::{Domain, LockError, Token, WaiterId};
 
 /// One thing to do, all of them about the key of the decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
-    /// Store the horizon of the key's domain (see [`super::token`]).
-    Horizon(u64),
+    /// Store the horizon of a domain (see [`super::token`]).
+    Horizon(Domain, u64),
     /// Write the token back to Redisson's counter key, which exists.
     Counter(Token),
     /// Change the lock hash.

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-/// A refused request. The first word of the text is a stable code that clients may match.
+/// A refused request. The first word of its text is a stable code that clients may match; where the
+/// core of Redis has a wording, it is the core's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LockError {
     /// The key holds another Redis type.
@@ -15,46 +16,82 @@ pub enum LockError {
     Broken,
     /// One more hold would pass 2^31-1.
     HoldCountOverflow,
-    /// The token stored with this lock, or Redisson's counter, is more than a day ahead of the clock.
+    /// The token stored with this lock is more than a day ahead of the clock.
     TokenAhead,
-    /// Tokens have reached 2^53: the clock is, or once was, absurdly far ahead.
+    /// Tokens have reached 2^53: the clock, the horizon or this lock's Redisson counter is absurdly
+    /// far ahead.
     TokensExhausted,
     /// The key's slot is on its way to another node; the client is to ask again.
     TryAgain,
     /// Traffic was paused within this very transaction, so a free key may only be a hidden one.
     Paused,
-    /// The caller's user may not do this; the text names what is missing.
-    NoPermission(&'static str),
+    /// The caller's user may not break this lock (only where the server cannot tell by itself).
+    MayNotBreak,
+    /// The caller has no user that could be asked about.
+    NoUser,
     /// A bug of this module was caught on the way.
     Internal,
-    /// Wrong words or numbers; the text follows the core's own.
-    Syntax(&'static str),
+    /// A word that is no option here, an option given twice, or one without its value.
+    Syntax,
+    /// A number that is none, or not of 64 bits.
+    NotInteger,
+    /// A count of zero or less.
+    NotPositive,
+    /// A lease below 1 ms or above the limit; the command's name.
+    InvalidExpire(&'static str),
+    /// A wait that is no number.
+    TimeoutNotInteger,
+    /// A wait below zero.
+    TimeoutNegative,
+    /// A wait above the limit.
+    TimeoutOutOfRange,
+    /// An owner of no bytes.
+    OwnerEmpty,
+    /// An owner above the limit.
+    OwnerTooLong,
+    /// An owner that is the name of our own field.
+    OwnerReserved,
+    /// A key that is named like one of our own.
+    KeyReserved,
 }
 
 impl fmt::Display for LockError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        use LockError as E;
         f.write_str(match self {
-            LockError::WrongType => {
-                "WRONGTYPE Operation against a key holding the wrong kind of value"
-            }
-            LockError::LockType => "LOCKTYPE the key holds a hash that is not an exclusive lock",
-            LockError::Busy => {
+            E::WrongType => "WRONGTYPE Operation against a key holding the wrong kind of value",
+            E::LockType => "LOCKTYPE the key holds a hash that is not an exclusive lock",
+            E::Busy => {
                 "LOCKBUSY too many waiters, see lock.max-waiters and lock.max-waiters-per-key"
             }
-            LockError::Broken => "LOCKBROKEN the lock was broken and its waiters purged",
-            LockError::HoldCountOverflow => "ERR hold count would overflow",
-            LockError::TokensExhausted => {
+            E::Broken => "LOCKBROKEN the lock was broken and its waiters purged",
+            E::HoldCountOverflow => "ERR hold count would overflow",
+            E::TokenAhead => "ERR the token stored with this lock is more than a day ahead of the clock",
+            E::TokensExhausted => {
                 "ERR fencing tokens are exhausted, check the server's clock and the key redis_lock:horizon"
             }
-            LockError::TokenAhead => {
-                "ERR the token stored with this lock is more than a day ahead of the clock"
+            E::TryAgain => "TRYAGAIN the slot is being migrated, try again later",
+            E::Paused => "TRYAGAIN writes are paused, try again later",
+            E::MayNotBreak => {
+                "NOPERM LOCK.BREAK needs permission to run DEL on the key and CLIENT KILL"
             }
-            LockError::Paused => "TRYAGAIN writes are paused, try again later",
-            LockError::TryAgain => "TRYAGAIN the slot is being migrated, try again later",
-            LockError::Internal => {
-                "ERR internal error in the lock module, the server's log says where"
+            E::NoUser => {
+                "NOPERM permissions cannot be checked inside a script or a module on this server"
             }
-            LockError::NoPermission(text) | LockError::Syntax(text) => text,
+            E::Internal => "ERR internal error in the lock module, the server's log says where",
+            E::Syntax => "ERR syntax error",
+            E::NotInteger => "ERR value is not an integer or out of range",
+            E::NotPositive => "ERR value is out of range, must be positive",
+            E::InvalidExpire(command) => {
+                return write!(f, "ERR invalid expire time in '{command}' command");
+            }
+            E::TimeoutNotInteger => "ERR timeout is not an integer or out of range",
+            E::TimeoutNegative => "ERR timeout is negative",
+            E::TimeoutOutOfRange => "ERR timeout is out of range",
+            E::OwnerEmpty => "ERR owner is empty",
+            E::OwnerTooLong => "ERR owner is longer than lock.max-owner-len",
+            E::OwnerReserved => "ERR owner '#token' is reserved",
+            E::KeyReserved => "ERR keys that begin with 'redis_lock:horizon' are reserved",
         })
     }
 }

@@ -111,7 +111,7 @@ impl Locks {
         // Free. Whoever waits comes first: the lock is theirs before the newcomer's request is
         // looked at, even if the event that freed it has not been dealt with yet.
         if req.wait == Wait::No {
-            let others_first = !view.may_grant && self.waiters.touch(view.key);
+            let others_first = !view.may_grant() && self.waiters.touch(view.key);
             if others_first || self.hand_off(view, now, fx) {
                 self.stats.refusals += 1;
                 return Ok(Answer::Refused);
@@ -159,7 +159,7 @@ impl Locks {
             }));
             return Ok(Released::StillHeld);
         }
-        self.stats.grants_released += u64::from(self.holds.remove(view.key).is_some());
+        self.stats.grants_released += u64::from(self.end_tracked(view, hold, now, fx));
         self.end_hold(view, Event::Release, now, fx);
         Ok(Released::Freed)
     }
@@ -190,7 +190,7 @@ impl Locks {
             deadline_ms: Some(deadline_ms),
         }));
         self.stats.renewals += 1;
-        self.note_deadline(view, deadline_ms);
+        self.note_deadline(view, hold.token, deadline_ms);
         Ok(true)
     }
 
@@ -213,10 +213,10 @@ impl Locks {
         if req.purge {
             self.fail_all(view.key, &LockError::Broken, fx);
         }
-        if hold.is_none() {
+        let Some(hold) = hold else {
             return Ok(false);
-        }
-        self.stats.grants_broken += u64::from(self.holds.remove(view.key).is_some());
+        };
+        self.stats.grants_broken += u64::from(self.end_tracked(view, hold, now, fx));
         self.end_hold(view, Event::Break, now, fx);
         Ok(true)
     }
@@ -266,7 +266,7 @@ impl Locks {
             }));
         }
         if let Some(deadline_ms) = deadline_ms {
-            self.note_deadline(view, deadline_ms);
+            self.note_deadline(view, hold.token, deadline_ms);
         }
         self.claim(view.key, req.owner);
         self.stats.reentries += 1;
@@ -323,8 +323,8 @@ impl Locks {
         }
     }
 
-    fn note_deadline(&mut self, view: &View<'_>, deadline_ms: i64) {
-        self.holds.renewed(view.key, deadline_ms);
+    fn note_deadline(&mut self, view: &View<'_>, token: Option<Token>, deadline_ms: i64) {
+        self.holds.renewed(view.key, token, deadline_ms);
         self.waiters.set_lease(view.key, Some(deadline_ms));
     }
 }

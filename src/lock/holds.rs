@@ -42,9 +42,15 @@ impl Holds {
             .filter(|tracked| Some(tracked.token) == token)
     }
 
-    /// Notes a new end of the lease.
-    pub fn renewed(&mut self, key: KeyRef<'_>, deadline_ms: i64) {
-        if let Some(tracked) = self.table.get_mut(&key) {
+    /// Whether a grant of this key is tracked.
+    pub fn contains(&self, key: KeyRef<'_>) -> bool {
+        self.table.contains_key(&key)
+    }
+
+    /// Notes a new end of the lease of the grant with this token.
+    pub fn renewed(&mut self, key: KeyRef<'_>, token: Option<Token>, deadline_ms: i64) {
+        let tracked = self.table.get_mut(&key);
+        if let Some(tracked) = tracked.filter(|tracked| Some(tracked.token) == token) {
             tracked.deadline_ms = deadline_ms;
         }
     }

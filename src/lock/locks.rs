@@ -32,6 +32,13 @@ pub struct View<'a> {
     pub key: KeyRef<'a>,
     /// What the key holds.
     pub state: KeyState,
+    /// What a token leans on; `None` when the decision was not expected to need one.
+    pub fence: Option<Fence>,
+}
+
+/// What the keys beside a lock say about its tokens.
+#[derive(Debug, Clone, Copy)]
+pub struct Fence {
     /// Redisson's token counter of this name, where that key exists.
     pub counter: Option<u64>,
     /// Whose horizon covers this key.
@@ -42,6 +49,13 @@ pub struct View<'a> {
 
 /// The database that holds the horizons.
 pub const HORIZON_DB: i32 = 0;
+
+impl View<'_> {
+    /// Whether a grant is possible now.
+    pub fn may_grant(&self) -> bool {
+        self.fence.is_some_and(|fence| fence.may_grant)
+    }
+}
 
 /// A grant on its way to a parked client.
 #[derive(Debug)]
@@ -142,20 +156,19 @@ impl Locks {
         }
     }
 
-    /// The key's lease ran out, says the server. Answers whether the hold was watched.
+    /// The key's lease ran out, says the server. Answers whether somebody cares: the grant is
+    /// tracked, or waited for.
     pub fn expired(&mut self, key: KeyRef<'_>) -> bool {
-        self.waiters.touch(key);
-        let watched = self.holds.remove(key).is_some();
-        self.stats.grants_expired += u64::from(watched);
-        watched
+        let tracked = self.holds.remove(key).is_some();
+        self.stats.grants_expired += u64::from(tracked);
+        self.waiters.touch(key) || tracked
     }
 
-    /// The key went away, says the server. Answers whether the hold was watched.
+    /// The key went away, says the server. Answers whether somebody cares, as above.
     pub fn lost(&mut self, key: KeyRef<'_>) -> bool {
-        self.waiters.touch(key);
-        let watched = self.holds.remove(key).is_some();
-        self.stats.grants_lost += u64::from(watched);
-        watched
+        let tracked = self.holds.remove(key).is_some();
+        self.stats.grants_lost += u64::from(tracked);
+        self.waiters.touch(key) || tracked
     }
 
     /// A database (or, with `None`, every one) was emptied; stored horizons went with it.
@@ -233,6 +246,9 @@ impl Locks {
             _ => None,
         };
         if let Some(error) = foreign {
+            if self.waiters.live_on(view.key) > 0 {
+                self.announce_untracked(view, now, fx);
+            }
             self.close_unseen(view, now, fx);
             return self.fail_all(view.key, &error, fx);
         }
@@ -270,7 +286,7 @@ impl Locks {
     /// Grants the key to its next waiter. False when nobody is left to be granted; then nothing
     /// was written, and requests whose wait ran out meanwhile have been answered.
     pub(super) fn hand_off(&mut self, view: &View<'_>, now: Now, fx: &mut Vec<Effect>) -> bool {
-        if !view.may_grant {
+        if !view.may_grant() {
             return false;
         }
         let mut timed_out = 0;
@@ -282,6 +298,7 @@ impl Locks {
         let Some((owner, waiter, seq)) = next else {
             return false;
         };
+        self.announce_untracked(view, now, fx);
         let (token, deadline_ms) =
             match self.grant(view, &owner, waiter.lease, waiter.client, now, fx) {
                 Ok(granted) => granted,
@@ -352,16 +369,22 @@ impl Locks {
         now: Now,
         fx: &mut Vec<Effect>,
     ) -> Result<Token, LockError> {
-        if !view.may_grant {
+        // Without it a token might repeat one: that would be a bug, and is refused as one.
+        let fence = view.fence.ok_or(LockError::Internal)?;
+        if !fence.may_grant {
             return Err(LockError::TryAgain);
         }
         let seen = view.state.token().map_or(0, Token::get);
-        let counter = view.counter.unwrap_or(0);
+        let counter = fence.counter.unwrap_or(0);
         let minted = self
             .tokens
-            .mint(view.domain, seen, counter, now.wall_us())?;
-        fx.extend(minted.horizon.map(Effect::Horizon));
-        fx.extend(view.counter.map(|_| Effect::Counter(minted.token)));
+            .mint(fence.domain, seen, counter, now.wall_us())?;
+        fx.extend(
+            minted
+                .horizon
+                .map(|horizon| Effect::Horizon(fence.domain, horizon)),
+        );
+        fx.extend(fence.counter.map(|_| Effect::Counter(minted.token)));
         Ok(minted.token)
     }
 
@@ -403,7 +426,22 @@ impl Locks {
         }
     }
 
-    /// The grant before this one ended without our seeing it.
+    /// The present hold ends now, by its owner or an operator. True when it was the tracked one.
+    pub(super) fn end_tracked(
+        &mut self,
+        view: &View<'_>,
+        hold: &Hold,
+        now: Now,
+        fx: &mut Vec<Effect>,
+    ) -> bool {
+        if self.tracked(view.key, hold).is_none() {
+            self.close_unseen(view, now, fx);
+            return false;
+        }
+        self.holds.remove(view.key).is_some()
+    }
+
+    /// The tracked grant before this one ended without our seeing it.
     fn close_unseen(&mut self, view: &View<'_>, now: Now, fx: &mut Vec<Effect>) {
         let Some(former) = self.holds.remove(view.key) else {
             return;
@@ -420,6 +458,18 @@ impl Locks {
             self.stats.grants_lost += 1;
             fx.push(Effect::Notify(Event::Lost));
         }
+    }
+
+    /// A hold that is waited for but was never tracked has ended: what the key still shows is told.
+    /// (Where the key itself went away, the server's news of that has been passed on already.)
+    fn announce_untracked(&self, view: &View<'_>, now: Now, fx: &mut Vec<Effect>) {
+        let event = match &view.state {
+            _ if self.holds.contains(view.key) => return,
+            KeyState::Held(hold) if hold.is_over(now) => Event::Expire,
+            KeyState::Bare(_) | KeyState::OtherHash | KeyState::OtherType => Event::Lost,
+            KeyState::Held(_) | KeyState::Absent => return,
+        };
+        fx.push(Effect::Notify(event));
     }
 }
 

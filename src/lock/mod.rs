@@ -49,7 +49,7 @@ mod tests;
 pub use effect::{Effect, Event, KeyWrite, Outcome};
 pub use error::LockError;
 pub use exclusive::{Acquire, Answer, Break, Release, Released, Renew, Wait};
-pub use locks::{Limits, Locks, View, HORIZON_DB};
+pub use locks::{Fence, Limits, Locks, View, HORIZON_DB};
 pub use name::{KeyId, KeyRef};
 pub use queue::{Waiter, WaiterId};
 pub use slot::{prefixed, slot_of, slot_tags};

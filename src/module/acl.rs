@@ -15,9 +15,7 @@ pub fn may_break(ctx: Ctx, key: Str<'_>) -> Result<(), LockError> {
     }
     // Only a real connection surely has a user: asking for the name of none ends the server.
     if ctx.client_info(ctx.client_id()).is_none() {
-        return Err(LockError::NoPermission(
-            "NOPERM permissions cannot be checked inside a script or a module on this server",
-        ));
+        return Err(LockError::NoUser);
     }
     let del = OwnedStr::new(b"DEL");
     let kill = [b"CLIENT".as_slice(), b"KILL", b"ID", b"1"].map(OwnedStr::new);
@@ -25,9 +23,7 @@ pub fn may_break(ctx: Ctx, key: Str<'_>) -> Result<(), LockError> {
     if user_may(ctx, &[del.as_str(), key]) && user_may(ctx, &kill) {
         Ok(())
     } else {
-        Err(LockError::NoPermission(
-            "NOPERM LOCK.BREAK needs permission to run DEL on the key and CLIENT KILL",
-        ))
+        Err(LockError::MayNotBreak)
     }
 }
 

@@ -231,6 +231,6 @@ fn settle(ctx: Ctx, id: &KeyId, now: Now) -> bool {
         fence::plain_view(&key, state)
     };
     let ((), fx) = decide(|locks, fx| locks.settle(&view, now, fx));
-    apply(key, view.domain, &fx);
-    view.may_grant
+    apply(key, &fx);
+    !changes || view.may_grant()
 }

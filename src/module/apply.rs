@@ -8,7 +8,7 @@ use super::parked::Parked;
 use super::settings;
 use super::shell;
 use super::strings::{OwnedStr, Str};
-use crate::lock::{prefixed, Domain, Effect, KeyWrite, Locks};
+use crate::lock::{prefixed, Effect, KeyWrite, Locks};
 
 /// Lets the core decide, under the settings in force.
 pub fn decide<T>(body: impl FnOnce(&mut Locks, &mut Vec<Effect>) -> T) -> (T, Vec<Effect>) {
@@ -23,11 +23,11 @@ pub fn decide<T>(body: impl FnOnce(&mut Locks, &mut Vec<Effect>) -> T) -> (T, Ve
 
 /// Carries out what the core decided about this key: first the changes, in order, then, with the key
 /// closed, the news of them. Others hear the news at once and may touch the key themselves.
-pub fn apply(mut key: LockKey<'_>, domain: Domain, fx: &[Effect]) {
+pub fn apply(mut key: LockKey<'_>, fx: &[Effect]) {
     let (ctx, name) = (key.ctx(), key.name());
     for effect in fx {
         match effect {
-            Effect::Horizon(horizon) => fence::write_horizon(ctx, domain, *horizon),
+            Effect::Horizon(domain, horizon) => fence::write_horizon(ctx, *domain, *horizon),
             Effect::Counter(token) => fence::write_counter(&key, *token),
             Effect::Write(change) => key.write(change),
             Effect::Answer(waiter, outcome) => Parked::answer(*waiter, outcome.clone()),

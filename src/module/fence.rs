@@ -14,54 +14,43 @@ use super::key::LockKey;
 use super::shell;
 use super::strings::{OwnedStr, Str};
 use crate::lock::{
-    parse_decimal, prefixed, slot_of, Domain, KeyState, Now, Token, View, HORIZON_DB,
+    parse_decimal, prefixed, slot_of, Domain, Fence, KeyState, Now, Token, View, HORIZON_DB,
 };
 
 /// The name of the horizon, or how its name begins in a cluster. No lock may have it.
 pub const HORIZON: &str = "redis_lock:horizon";
 const COUNTER: &str = "redisson_lock_token";
 
-/// The view for a decision that cannot mint a token.
+/// The view for a decision that needs no token.
 pub fn plain_view<'a>(key: &LockKey<'a>, state: KeyState) -> View<'a> {
     View {
         key: key.id(),
         state,
-        counter: None,
-        domain: 0,
-        may_grant: true,
+        fence: None,
     }
 }
 
 /// The view for a decision that may mint a token: what the two keys hold is read first.
 pub fn minting_view<'a>(key: &LockKey<'a>, state: KeyState) -> View<'a> {
-    let mut view = plain_view(key, state);
     let ctx = key.ctx();
     let counter = counter_name(key.name().bytes());
-    view.counter = counter.and_then(|name| read_number(ctx, name.as_str()));
-    if shell::is_cluster() {
-        view.domain = slot_of(key.name().bytes());
-        let name = horizon_name(view.domain);
-        let stored = in_horizon_db(ctx, || read_number(ctx, name.as_str()).unwrap_or(0));
-        let now_us = ctx.now().wall_us();
-        let must_write = shell::with(|shell| {
-            shell.locks.tokens.learn(view.domain, stored);
-            shell.locks.tokens.wants_horizon(view.domain, now_us)
-        });
-        // A slot that is on its way, to another node or to this one, takes no new key of ours: no
-        // horizon, no grant.
-        view.may_grant = !must_write || ctx.probe_write_unasked(name.as_str());
+    let counter = counter.and_then(|name| read_number(ctx, name.as_str()));
+    let (domain, may_grant) = if shell::is_cluster() {
+        let domain = slot_of(key.name().bytes());
+        (domain, learn_slot(ctx, domain))
     } else {
         learn_horizon(ctx);
-    }
-    view
-}
-
-/// Outside a cluster: reads the horizon, unless it is known. Done before the first token, and before
-/// the data that may hold another process's horizon is flushed.
-pub fn learn_horizon(ctx: Ctx) {
-    if !shell::with(|shell| shell.locks.tokens.knows(0)) {
-        let stored = in_horizon_db(ctx, || read_number(ctx, horizon_name(0).as_str()));
-        shell::with(|shell| shell.locks.tokens.learn(0, stored.unwrap_or(0)));
+        (0, true)
+    };
+    let fence = Fence {
+        counter,
+        domain,
+        may_grant,
+    };
+    View {
+        key: key.id(),
+        state,
+        fence: Some(fence),
     }
 }
 
@@ -71,6 +60,29 @@ pub fn handing_view<'a>(key: &LockKey<'a>, state: KeyState) -> View<'a> {
         minting_view(key, state)
     } else {
         plain_view(key, state)
+    }
+}
+
+/// In a cluster the horizon of the slot is read for every token: it moves with its slot. False when
+/// it has to be stored anew and cannot be, because the slot is on its way, to another node or to
+/// this one, and takes no new key of ours: no horizon, no grant.
+fn learn_slot(ctx: Ctx, slot: Domain) -> bool {
+    let name = horizon_name(slot);
+    let stored = in_horizon_db(ctx, || read_number(ctx, name.as_str()).unwrap_or(0));
+    let now_us = ctx.now().wall_us();
+    let must_write = shell::with(|shell| {
+        shell.locks.tokens.learn(slot, stored);
+        shell.locks.tokens.wants_horizon(slot, now_us)
+    });
+    !must_write || ctx.probe_write_unasked(name.as_str())
+}
+
+/// Outside a cluster: reads the horizon, unless it is known. Done before the first token, and before
+/// the data that may hold another process's horizon is flushed.
+pub fn learn_horizon(ctx: Ctx) {
+    if !shell::with(|shell| shell.locks.tokens.knows(0)) {
+        let stored = in_horizon_db(ctx, || read_number(ctx, horizon_name(0).as_str()));
+        shell::with(|shell| shell.locks.tokens.learn(0, stored.unwrap_or(0)));
     }
 }
 

@@ -252,11 +252,11 @@ fn module_arguments_stop_a_start() {
 
 #[test]
 fn servers_that_are_too_old_refuse_the_module_with_one_sentence() {
-    let Some(servers) = std::env::var_os("LOCK_OLD_SERVERS") else {
+    let servers = std::env::var("LOCK_OLD_SERVERS").unwrap_or_default();
+    if servers.is_empty() {
         println!("skipped: LOCK_OLD_SERVERS names no server");
-        return;
-    };
-    for binary in servers.to_string_lossy().split(':') {
+    }
+    for binary in servers.split(':').filter(|binary| !binary.is_empty()) {
         let mut server = FromFile::start(binary, "");
         let mut c = server.conn();
         c.set_read_timeout(PATIENCE);

@@ -3,40 +3,8 @@
 //! The scripts are our own words for what Redisson's do (acquire since 3.19, unlock, renew and force
 //! of the 3.x line): the same commands on the same keys in the same order.
 
+use crate::common::scripts::{FORCE, GIVE, RENEW, TAKE};
 use crate::common::{Bystander, Conn, Reply, TestServer};
-
-/// KEYS: lock; ARGV: lease, owner. Nil when taken, else the holder's time to live.
-const TAKE: &str = "\
-    local free = redis.call('EXISTS', KEYS[1]) == 0 \
-    if free or redis.call('HEXISTS', KEYS[1], ARGV[2]) == 1 then \
-      redis.call('HINCRBY', KEYS[1], ARGV[2], 1) \
-      redis.call('PEXPIRE', KEYS[1], ARGV[1]) \
-      return nil \
-    end \
-    return redis.call('PTTL', KEYS[1])";
-
-/// KEYS: lock, channel; ARGV: lease, owner. Nil: not the owner; 0: still held; 1: free.
-const GIVE: &str = "\
-    if redis.call('HEXISTS', KEYS[1], ARGV[2]) == 0 then return nil end \
-    if redis.call('HINCRBY', KEYS[1], ARGV[2], -1) > 0 then \
-      redis.call('PEXPIRE', KEYS[1], ARGV[1]) \
-      return 0 \
-    end \
-    redis.call('DEL', KEYS[1]) \
-    redis.call('PUBLISH', KEYS[2], '0') \
-    return 1";
-
-/// KEYS: lock; ARGV: lease, owner.
-const RENEW: &str = "\
-    if redis.call('HEXISTS', KEYS[1], ARGV[2]) == 0 then return 0 end \
-    redis.call('PEXPIRE', KEYS[1], ARGV[1]) \
-    return 1";
-
-/// KEYS: lock, channel.
-const FORCE: &str = "\
-    if redis.call('DEL', KEYS[1]) == 0 then return 0 end \
-    redis.call('PUBLISH', KEYS[2], '0') \
-    return 1";
 
 /// In the microseconds of tokens.
 const HOUR: i64 = 3_600_000_000;

@@ -4,6 +4,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::common::scene::{assert_stays_silent, only_reply, Scene};
+use crate::common::scripts::{GIVE, TAKE};
 use crate::common::{wait_for, Conn, TestServer};
 
 /// Runs the lines and asserts that bob comes to hold the lock; answers his token.
@@ -270,27 +271,6 @@ fn the_holders_field_expires() {
 
 // Redisson's scripts.
 
-/// KEYS: lock; ARGV: lease, owner. Nil when taken, else the holder's time to live.
-const REDISSON_LOCK: &str = "\
-    local free = redis.call('EXISTS', KEYS[1]) == 0 \
-    if free or redis.call('HEXISTS', KEYS[1], ARGV[2]) == 1 then \
-      redis.call('HINCRBY', KEYS[1], ARGV[2], 1) \
-      redis.call('PEXPIRE', KEYS[1], ARGV[1]) \
-      return nil \
-    end \
-    return redis.call('PTTL', KEYS[1])";
-
-/// KEYS: lock, channel; ARGV: lease, owner. Nil: not the owner; 0: still held; 1: free.
-const REDISSON_UNLOCK: &str = "\
-    if redis.call('HEXISTS', KEYS[1], ARGV[2]) == 0 then return nil end \
-    if redis.call('HINCRBY', KEYS[1], ARGV[2], -1) > 0 then \
-      redis.call('PEXPIRE', KEYS[1], ARGV[1]) \
-      return 0 \
-    end \
-    redis.call('DEL', KEYS[1]) \
-    redis.call('PUBLISH', KEYS[2], '0') \
-    return 1";
-
 fn redisson(conn: &mut Conn, script: &str, owner: &str, lease: &str) -> bool {
     let keys = ["2", "k", "redisson_lock__channel:{k}"];
     let words = [&["EVAL", script], &keys[..], &[lease, owner]].concat();
@@ -304,24 +284,14 @@ fn a_redisson_client_releases() {
     for owner in ["alice", "uuid:1"] {
         let server = TestServer::start();
         let mut redisson_client = server.conn();
-        assert!(redisson(
-            &mut redisson_client,
-            REDISSON_LOCK,
-            owner,
-            "60000"
-        ));
-        assert!(redisson(
-            &mut redisson_client,
-            REDISSON_LOCK,
-            owner,
-            "60000"
-        ));
+        assert!(redisson(&mut redisson_client, TAKE, owner, "60000"));
+        assert!(redisson(&mut redisson_client, TAKE, owner, "60000"));
         let mut bob = server.conn();
         bob.send_line("LOCK.ACQUIRE k bob PX 60000 BLOCK 0");
         server.wait_for_waiters(1);
-        redisson(&mut redisson_client, REDISSON_UNLOCK, owner, "60000");
+        redisson(&mut redisson_client, GIVE, owner, "60000");
         assert_stays_silent(&mut bob);
-        redisson(&mut redisson_client, REDISSON_UNLOCK, owner, "60000");
+        redisson(&mut redisson_client, GIVE, owner, "60000");
         assert!(only_reply(&mut bob).int() > 0);
         assert_eq!(redisson_client.line("HGET k bob").text(), "1");
     }
@@ -330,7 +300,7 @@ fn a_redisson_client_releases() {
 #[test]
 fn a_redisson_client_releases_what_this_module_granted() {
     let mut scene = Scene::new();
-    redisson(&mut scene.alice, REDISSON_UNLOCK, "alice", "60000");
+    redisson(&mut scene.alice, GIVE, "alice", "60000");
     scene.assert_bob_is_granted();
 }
 
@@ -343,7 +313,7 @@ fn a_redisson_hold_that_slips_in_keeps_the_waiters_until_it_ends() {
     scene.alice.run(["EVAL", script, "1", "k"]);
     assert_stays_silent(&mut scene.bob);
     scene.assert_stats(&[("waiters", 1), ("grants_lost", 1), ("grants_tracked", 0)]);
-    redisson(&mut scene.alice, REDISSON_UNLOCK, "uuid:1", "60000");
+    redisson(&mut scene.alice, GIVE, "uuid:1", "60000");
     scene.assert_bob_is_granted();
 }
 

@@ -13,8 +13,9 @@
 use std::collections::BTreeMap;
 
 use crate::lock::{
-    Acquire, Answer, Break, Domain, Effect, Event, Grace, Hold, KeyRef, KeyState, KeyWrite, Lease,
-    Limits, LockError, Locks, Now, Outcome, Release, Released, Renew, Token, View, Wait, WaiterId,
+    Acquire, Answer, Break, Domain, Effect, Event, Fence, Grace, Hold, KeyRef, KeyState, KeyWrite,
+    Lease, Limits, LockError, Locks, Now, Outcome, Release, Released, Renew, Token, View, Wait,
+    WaiterId,
 };
 
 /// The wall clock of a new server, Unix milliseconds.
@@ -415,9 +416,11 @@ impl Sim {
         let view = View {
             key: key_ref(key),
             state: self.keys.get(key).cloned().unwrap_or(KeyState::Absent),
-            counter: self.counters.get(key).copied(),
-            domain,
-            may_grant: self.may_grant,
+            fence: Some(Fence {
+                counter: self.counters.get(key).copied(),
+                domain,
+                may_grant: self.may_grant,
+            }),
         };
         let mut fx = Vec::new();
         let answer = decide(&mut self.locks, &view, self.now, &mut fx);
@@ -429,8 +432,9 @@ impl Sim {
         for effect in fx {
             let name = key.to_string();
             let out = match effect {
-                Effect::Horizon(horizon) => {
-                    let former = self.horizons.insert(self.domain(key), horizon);
+                Effect::Horizon(domain, horizon) => {
+                    assert_eq!(domain, self.domain(key));
+                    let former = self.horizons.insert(domain, horizon);
                     assert!(former < Some(horizon), "the horizon went back");
                     Out::Horizon
                 }

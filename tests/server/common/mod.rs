@@ -16,6 +16,7 @@ pub mod clock;
 mod conn;
 pub mod replica;
 pub mod scene;
+pub mod scripts;
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
