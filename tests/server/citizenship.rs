@@ -353,6 +353,50 @@ fn commands_tell_of_themselves_by_key_events() {
 }
 
 #[test]
+fn ends_of_holds_that_were_never_tracked_are_told_if_somebody_waits() {
+    let server = TestServer::start();
+    let (mut a, mut b) = (server.conn(), server.conn());
+    let mut events = Events::of(&server);
+    for (end, expected) in [
+        ("PEXPIRE k 1", "lock.expire k"),
+        ("DEL k", "lock.lost k"),
+        ("HDEL k u:1", "lock.lost k"),
+        ("SET k other", "lock.lost k"),
+    ] {
+        // As a Redisson client takes it; the token's field makes that of HDEL a free lock.
+        a.line("HSET k u:1 1 #token t1");
+        a.line("PEXPIRE k 60000");
+        b.send_line("LOCK.ACQUIRE k bob BLOCK 0");
+        server.wait_for_waiters(1);
+        a.line(end);
+        b.recv();
+        let told = ours(&mut events);
+        assert_eq!(
+            told.iter().filter(|event| *event == expected).count(),
+            1,
+            "{end}: {told:?}"
+        );
+        b.line("LOCK.RELEASE k bob");
+        a.line("DEL k");
+        events.so_far();
+    }
+}
+
+#[test]
+fn a_grant_that_another_holder_replaced_counts_as_lost() {
+    let server = TestServer::start();
+    let mut c = server.conn();
+    c.line("LOCK.ACQUIRE k alice");
+    c.line("DEL k");
+    c.line("HSET k bob 1");
+    c.line("PEXPIRE k 60000");
+    assert_eq!(c.line("LOCK.RENEW k bob").int(), 1);
+    assert_eq!(c.line("LOCK.RELEASE k bob").int(), 1);
+    assert_eq!(server.stat("grants_lost"), 1);
+    assert_eq!(server.stat("grants_released"), 0);
+}
+
+#[test]
 fn waits_and_hand_offs_tell_of_themselves() {
     let server = TestServer::start();
     let (mut a, mut b) = (server.conn(), server.conn());

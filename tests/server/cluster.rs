@@ -372,3 +372,18 @@ fn a_migration_that_is_called_off_leaves_the_lock_to_its_waiter() {
     pair.there.line(&stable);
     assert!(waiter.recv().int() > 0);
 }
+
+#[test]
+fn a_waiter_is_told_when_the_cluster_goes_down() {
+    let node = one_node(&[]);
+    let (mut holder, mut waiter) = (node.conn(), node.conn());
+    holder.line("LOCK.ACQUIRE k alice");
+    waiter.send_line("LOCK.ACQUIRE k bob BLOCK 0");
+    node.wait_for_waiters(1);
+    // A cluster that does not cover every slot serves none, if it is told to insist.
+    holder.line("CONFIG SET cluster-require-full-coverage yes");
+    let elsewhere = (slot_of(&mut holder, "k") + 1) % 16_384;
+    holder.line(&format!("CLUSTER DELSLOTS {elsewhere}"));
+    assert!(waiter.recv().error().starts_with("CLUSTERDOWN"));
+    node.wait_for_waiters(0);
+}
