@@ -1,7 +1,7 @@
 //! `LOCK.ACQUIRE key owner [EX s | PX ms] [BLOCK ms] [ONCE] [WITHHOLDER]`
 
 use super::args::{default_lease, once, option, word, Args, KEY, LEASE, OWNER};
-use crate::lock::{self, Answer, KeyState, LockError, Wait};
+use crate::lock::{self, Answer, LockError, Wait};
 use crate::module::alarm;
 use crate::module::apply::{apply, decide};
 use crate::module::ctx::Ctx;
@@ -71,11 +71,6 @@ fn acquire(
     let key = LockKey::open(ctx, name);
     let now = ctx.now();
     let state = key.read();
-    // A key that looks free while traffic is paused (inside a transaction that paused it) may only
-    // be hidden: its expiry waits for the pause to end, and writing over it aborts the server.
-    if state == KeyState::Absent && ctx.is_paused() {
-        return Err(LockError::Paused);
-    }
     let view = match state.hold(now) {
         Some(hold) if hold.token.is_some() || hold.owner[..] != *request.owner => {
             fence::plain_view(&key, state)
@@ -91,8 +86,7 @@ fn acquire(
     let token = match answer? {
         Answer::Parked(id) => {
             events::watch(ctx);
-            Parked::block(ctx, name, id);
-            return Ok(());
+            return Parked::block(ctx, name, id);
         }
         Answer::Granted(token) => Some(token),
         Answer::Refused => None,

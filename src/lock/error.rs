@@ -21,10 +21,9 @@ pub enum LockError {
     /// Tokens have reached 2^53: the clock, the horizon or this lock's Redisson counter is absurdly
     /// far ahead.
     TokensExhausted,
-    /// The key's slot is on its way to another node; the client is to ask again.
+    /// No grant can be made safe just now: the key's slot is on its way between nodes, or traffic was
+    /// paused within this very transaction. The client is to ask again.
     TryAgain,
-    /// Traffic was paused within this very transaction, so a free key may only be a hidden one.
-    Paused,
     /// The caller's user may not break this lock (only where the server cannot tell by itself).
     MayNotBreak,
     /// The caller has no user that could be asked about.
@@ -70,8 +69,9 @@ impl fmt::Display for LockError {
             E::TokensExhausted => {
                 "ERR fencing tokens are exhausted, check the server's clock and the key redis_lock:horizon"
             }
-            E::TryAgain => "TRYAGAIN the slot is being migrated, try again later",
-            E::Paused => "TRYAGAIN writes are paused, try again later",
+            E::TryAgain => {
+                "TRYAGAIN the slot is being migrated or writes are paused, try again later"
+            }
             E::MayNotBreak => {
                 "NOPERM LOCK.BREAK needs permission to run DEL on the key and CLIENT KILL"
             }

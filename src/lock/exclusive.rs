@@ -100,7 +100,7 @@ impl Locks {
         now: Now,
         fx: &mut Vec<Effect>,
     ) -> Result<Answer, LockError> {
-        self.look_at(&view.state, now)?;
+        self.look_at(view, now)?;
         if let Some(hold) = view.state.hold(now) {
             return if hold.owner[..] == *req.owner {
                 self.reenter(view, hold, req, now, fx)
@@ -138,7 +138,7 @@ impl Locks {
         now: Now,
         fx: &mut Vec<Effect>,
     ) -> Result<Released, LockError> {
-        self.look_at(&view.state, now)?;
+        self.look_at(view, now)?;
         let Some(hold) = held_by(&view.state, req.owner, req.token, now) else {
             self.stats.release_misses += 1;
             if req.token.is_none() {
@@ -172,7 +172,7 @@ impl Locks {
         now: Now,
         fx: &mut Vec<Effect>,
     ) -> Result<bool, LockError> {
-        self.look_at(&view.state, now)?;
+        self.look_at(view, now)?;
         let Some(hold) = held_by(&view.state, req.owner, req.token, now) else {
             self.stats.renewal_misses += 1;
             return Ok(false);
@@ -202,7 +202,7 @@ impl Locks {
         now: Now,
         fx: &mut Vec<Effect>,
     ) -> Result<bool, LockError> {
-        self.look_at(&view.state, now)?;
+        self.look_at(view, now)?;
         let hold = view
             .state
             .hold(now)
@@ -223,14 +223,14 @@ impl Locks {
 
     /// Nothing is decided about foreign data. The token of a lock that came from elsewhere (RESTORE,
     /// COPY) counts as handed out here, since its key will not be there to tell when it is released.
-    fn look_at(&mut self, state: &KeyState, now: Now) -> Result<(), LockError> {
-        match state {
+    fn look_at(&mut self, view: &View<'_>, now: Now) -> Result<(), LockError> {
+        match view.state {
             KeyState::OtherType => return Err(LockError::WrongType),
             KeyState::OtherHash => return Err(LockError::LockType),
             _ => {}
         }
-        if let Some(token) = state.token() {
-            self.tokens.observe(token, now.wall_us());
+        if let Some(token) = view.state.token() {
+            self.tokens.observe(view.domain, token, now.wall_us());
         }
         Ok(())
     }

@@ -32,6 +32,8 @@ pub struct View<'a> {
     pub key: KeyRef<'a>,
     /// What the key holds.
     pub state: KeyState,
+    /// Whose horizon covers this key: 0, in a cluster its slot.
+    pub domain: Domain,
     /// What a token leans on; `None` when the decision was not expected to need one.
     pub fence: Option<Fence>,
 }
@@ -41,9 +43,8 @@ pub struct View<'a> {
 pub struct Fence {
     /// Redisson's token counter of this name, where that key exists.
     pub counter: Option<u64>,
-    /// Whose horizon covers this key.
-    pub domain: Domain,
-    /// False while a grant cannot be made safe: its horizon's slot is leaving this node.
+    /// False while a grant cannot be made safe: its horizon's slot is on its way between nodes, or
+    /// traffic is paused within this very transaction.
     pub may_grant: bool,
 }
 
@@ -190,9 +191,10 @@ impl Locks {
             .drain(..)
             .map(|(_, undone)| (undone.key.clone(), undone))
             .collect();
-        self.handed_on = self
-            .handed
-            .iter()
+        let mut handed: Vec<_> = self.handed.iter().collect();
+        handed.sort_unstable_by_key(|(id, _)| **id);
+        self.handed_on = handed
+            .into_iter()
             .map(|(id, handed)| (handed.key.clone(), *id))
             .collect();
         self.waiters.touch_all(Some(first));
@@ -202,7 +204,7 @@ impl Locks {
     /// Something happened to whole databases: the horizons went with theirs.
     fn lose_horizons(&mut self, dbs: &[i32]) {
         if dbs.contains(&HORIZON_DB) {
-            self.tokens.lose();
+            self.tokens.lose_all();
         }
     }
 
@@ -215,8 +217,7 @@ impl Locks {
 
     /// This server follows another now: what is to be done about its keys is the other's business.
     pub fn demoted(&mut self) {
-        self.tokens.forget();
-        self.tokens.forget_lost();
+        self.tokens.disown();
         self.undone.clear();
         self.waiters.forget_touched();
         self.waiters.give_up_places();
@@ -227,13 +228,19 @@ impl Locks {
         self.waiters.live() == 0 && self.holds.len() == 0
     }
 
-    /// Whether settling a key in this state may write: a grant is due, or one is to be undone.
-    pub fn may_change(&self, key: KeyRef<'_>, state: &KeyState, now: Now) -> bool {
-        match state {
-            KeyState::OtherType | KeyState::OtherHash => false,
-            _ if self.undone.contains_key(&key) => true,
-            state => state.hold(now).is_none(),
+    /// Whether settling a key in this state may write: a grant is due, or one is to be undone. An undo
+    /// whose grant has gone by itself is forgotten on the way.
+    pub fn may_change(&mut self, key: KeyRef<'_>, state: &KeyState, now: Now) -> bool {
+        let hold = state.hold(now);
+        if let Some(undone) = self.undone.get(&key) {
+            if hold.is_some_and(|hold| hold.token == Some(undone.token)) {
+                return true;
+            }
+            self.undone.swap_remove(&key);
         }
+        let foreign = matches!(state, KeyState::OtherType | KeyState::OtherHash);
+        let bare = matches!(state, KeyState::Bare(_));
+        hold.is_none() && !foreign && (bare || self.waiters.live_on(key) > 0)
     }
 
     /// Judges a key afresh: called when its lease is over or something happened to it from
@@ -378,11 +385,11 @@ impl Locks {
         let counter = fence.counter.unwrap_or(0);
         let minted = self
             .tokens
-            .mint(fence.domain, seen, counter, now.wall_us())?;
+            .mint(view.domain, seen, counter, now.wall_us())?;
         fx.extend(
             minted
                 .horizon
-                .map(|horizon| Effect::Horizon(fence.domain, horizon)),
+                .map(|horizon| Effect::Horizon(view.domain, horizon)),
         );
         fx.extend(fence.counter.map(|_| Effect::Counter(minted.token)));
         Ok(minted.token)

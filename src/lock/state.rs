@@ -182,6 +182,7 @@ mod tests {
     fn a_lease_is_over_at_its_deadline_not_after_it() {
         let at = |wall_ms| Now {
             wall_ms,
+            wall_sub_us: 0,
             mono_ms: 0,
         };
         let state = read(&[("u:1", "1")]);

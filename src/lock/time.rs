@@ -9,6 +9,8 @@
 pub struct Now {
     /// Unix time in milliseconds, as the server's own `PEXPIREAT` understands it.
     pub wall_ms: i64,
+    /// Microseconds within that millisecond: tokens are finer than leases.
+    pub wall_sub_us: u16,
     /// Milliseconds of a clock that never steps; its zero means nothing.
     pub mono_ms: u64,
 }
@@ -16,9 +18,9 @@ pub struct Now {
 impl Now {
     /// The wall clock in microseconds, as tokens count; 0 before 1970.
     pub fn wall_us(self) -> u64 {
-        u64::try_from(self.wall_ms)
-            .unwrap_or(0)
-            .saturating_mul(1_000)
+        let ms = u64::try_from(self.wall_ms).unwrap_or(0);
+        ms.saturating_mul(1_000)
+            .saturating_add(self.wall_sub_us.into())
     }
 }
 

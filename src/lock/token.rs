@@ -60,102 +60,21 @@ pub struct Minted {
     pub horizon: Option<u64>,
 }
 
-/// The source of tokens of one server process.
+/// Where the tokens of one domain come from.
 #[derive(Debug, Default)]
-pub struct Tokens {
+struct Source {
+    /// No token of this domain up to here is handed out again.
     last: u64,
-    /// The horizon that stands in the key space, by domain, as far as this process knows.
-    stored: IndexMap<Domain, u64>,
-    /// A foreign horizon was taken in since the last token.
+    /// The horizon that stands in the key space, as far as this process knows, if it is its own or
+    /// has been taken over.
+    stored: Option<u64>,
+    /// Whether nothing has happened since that could have changed it.
+    known: bool,
+    /// A foreign horizon was taken over since the last token.
     took_over: bool,
-    /// The domains of which nothing has happened that could have changed it.
-    known: IndexSet<Domain>,
-    /// The domains whose horizon was deleted with everything else and is to be stored again.
-    lost: IndexSet<Domain>,
 }
 
-impl Tokens {
-    /// Whether the stored horizon of this domain is known; if not, the shell reads the key and
-    /// calls [`Tokens::learn`] before it asks for a token.
-    pub fn knows(&self, domain: Domain) -> bool {
-        self.known.contains(&domain)
-    }
-
-    /// Takes in what the horizon key holds (0 when it is absent or unreadable). A horizon that
-    /// this process did not write is somebody else's reservation: start above it.
-    pub fn learn(&mut self, domain: Domain, horizon: u64) {
-        if self.stored.get(&domain) != Some(&horizon) {
-            self.last = self.last.max(horizon.min(Token::MAX.0));
-            self.stored.insert(domain, horizon);
-            self.took_over |= horizon > 0;
-        }
-        self.known.insert(domain);
-    }
-
-    /// What is stored may have changed (role change, data loaded or flushed): it is read again, and
-    /// written again if it is gone. If our own horizon is found, nobody took over in between, and
-    /// tokens go on as they were. The last token itself is never forgotten.
-    pub fn forget(&mut self) {
-        self.known.clear();
-    }
-
-    /// The horizons were deleted (flushed, evicted, moved to another database). They are stored
-    /// again at once: tokens may be ahead of the clock, and a process that started without a horizon
-    /// would fall behind them.
-    pub fn lose(&mut self) {
-        self.known.clear();
-        let there = self.stored.drain(..).filter(|(_, horizon)| *horizon > 0);
-        self.lost.extend(there.map(|(domain, _)| domain));
-    }
-
-    /// Whether horizons are to be stored again.
-    pub fn has_lost(&self) -> bool {
-        !self.lost.is_empty()
-    }
-
-    /// The next domain whose horizon is to be stored again, and what to store.
-    pub fn pop_lost(&mut self, now_us: u64) -> Option<(Domain, u64)> {
-        let domain = self.lost.pop()?;
-        self.known.insert(domain);
-        Some((domain, self.reserve(domain, now_us)))
-    }
-
-    /// This horizon could not be stored just now.
-    pub fn put_off(&mut self, domain: Domain) {
-        self.stored.swap_remove(&domain);
-        self.lost.insert(domain);
-    }
-
-    /// What was lost is somebody else's business now.
-    pub fn forget_lost(&mut self) {
-        self.lost.clear();
-    }
-
-    fn reserve(&mut self, domain: Domain, now_us: u64) -> u64 {
-        let ahead = now_us.saturating_add(SPAN_US).max(self.last + SPAN_TOKENS);
-        let reserved = ahead.min(Token::MAX.0);
-        self.stored.insert(domain, reserved);
-        self.lost.swap_remove(&domain);
-        reserved
-    }
-
-    /// A token that a lock's data shows, perhaps another server's: those to come are above it.
-    pub fn observe(&mut self, token: Token, now_us: u64) {
-        if self.is_plausible(token.0, now_us) {
-            self.last = self.last.max(token.0);
-        }
-    }
-
-    fn is_plausible(&self, token: u64, now_us: u64) -> bool {
-        token <= self.last || token <= now_us.saturating_add(TRUSTED_AHEAD_US)
-    }
-
-    /// Whether the next token of this domain will need its horizon written, as far as can be told
-    /// before it is minted (a token that this very lock pushes up may still need it).
-    pub fn wants_horizon(&self, domain: Domain, now_us: u64) -> bool {
-        self.needs_horizon(domain, self.next(now_us), now_us)
-    }
-
+impl Source {
     /// The next token, if no lock pushes it up.
     fn next(&self, now_us: u64) -> u64 {
         // Another process may have started from the horizon that was taken over, and all that it
@@ -167,13 +86,132 @@ impl Tokens {
         self.last.saturating_add(1).max(start)
     }
 
-    fn needs_horizon(&self, domain: Domain, next: u64, now_us: u64) -> bool {
+    fn needs_horizon(&self, next: u64, now_us: u64) -> bool {
         let ahead = next > now_us.saturating_add(AHEAD_US);
         let margin = if ahead { SPAN_TOKENS } else { SPAN_US } / 2;
-        next.saturating_add(margin) > self.stored.get(&domain).copied().unwrap_or(0)
+        next.saturating_add(margin) > self.stored.unwrap_or(0)
     }
 
-    /// The next token: above every token of this process, above what this very lock's data says it
+    fn reserve(&mut self, now_us: u64) -> u64 {
+        let ahead = now_us.saturating_add(SPAN_US);
+        let reserved = ahead.max(self.last + SPAN_TOKENS).min(Token::MAX.0);
+        (self.stored, self.known) = (Some(reserved), true);
+        reserved
+    }
+
+    fn is_plausible(&self, token: u64, now_us: u64) -> bool {
+        token <= self.last || token <= now_us.saturating_add(TRUSTED_AHEAD_US)
+    }
+}
+
+/// The source of tokens of one server process.
+///
+/// In a cluster each slot has its own: a key never leaves its slot, and no slot pushes up another's.
+#[derive(Debug, Default)]
+pub struct Tokens {
+    sources: IndexMap<Domain, Source>,
+    /// The domains whose horizon was deleted with everything else and is to be stored again.
+    lost: IndexSet<Domain>,
+}
+
+impl Tokens {
+    fn source(&mut self, domain: Domain) -> &mut Source {
+        self.sources.entry(domain).or_default()
+    }
+
+    /// Whether the stored horizon of this domain is known; if not, the shell reads the key and
+    /// calls [`Tokens::learn`] before it asks for a token.
+    pub fn knows(&self, domain: Domain) -> bool {
+        self.sources.get(&domain).is_some_and(|source| source.known)
+    }
+
+    /// Takes in what the horizon key holds (0 when it is absent or unreadable). A horizon that
+    /// this process did not write is somebody else's reservation: start above it.
+    pub fn learn(&mut self, domain: Domain, horizon: u64) {
+        let source = self.source(domain);
+        if source.stored != Some(horizon) {
+            source.last = source.last.max(horizon.min(Token::MAX.0));
+            source.stored = Some(horizon);
+            source.took_over |= horizon > 0;
+        }
+        source.known = true;
+    }
+
+    /// What is stored may have changed (data loaded, a promotion): it is read again, and written
+    /// again if it is gone. If our own horizon is found, nobody took over in between, and tokens go
+    /// on as they were. The last token itself is never forgotten.
+    pub fn forget(&mut self) {
+        for source in self.sources.values_mut() {
+            source.known = false;
+        }
+    }
+
+    /// This server followed another, which may have handed out tokens from the very horizon that
+    /// this one wrote: none is our own any more.
+    pub fn disown(&mut self) {
+        for source in self.sources.values_mut() {
+            (source.known, source.stored) = (false, None);
+        }
+        self.lost.clear();
+    }
+
+    /// A horizon was deleted. It is stored again at once: tokens may be ahead of the clock, and a
+    /// process that started without a horizon would fall behind them.
+    pub fn lose(&mut self, domain: Domain) {
+        if let Some(source) = self.sources.get_mut(&domain) {
+            if source.stored.is_some_and(|horizon| horizon > 0) {
+                self.lost.insert(domain);
+            }
+            (source.known, source.stored) = (false, None);
+        }
+    }
+
+    /// Every horizon was deleted: flushed, or swapped away with its database.
+    pub fn lose_all(&mut self) {
+        for domain in self.sources.keys().copied().collect::<Vec<_>>() {
+            self.lose(domain);
+        }
+    }
+
+    /// Whether horizons are to be stored again.
+    pub fn has_lost(&self) -> bool {
+        !self.lost.is_empty()
+    }
+
+    /// The next domain whose horizon is to be stored again, and what to store.
+    pub fn pop_lost(&mut self, now_us: u64) -> Option<(Domain, u64)> {
+        let domain = self.lost.pop()?;
+        Some((domain, self.source(domain).reserve(now_us)))
+    }
+
+    /// This horizon could not be stored just now.
+    pub fn put_off(&mut self, domain: Domain) {
+        let source = self.source(domain);
+        (source.known, source.stored) = (false, None);
+        self.lost.insert(domain);
+    }
+
+    /// Nothing is to be stored again: the data was replaced by other data, with its own horizons.
+    pub fn forget_lost(&mut self) {
+        self.lost.clear();
+    }
+
+    /// A token that a lock's data shows, perhaps another server's: those to come are above it.
+    pub fn observe(&mut self, domain: Domain, token: Token, now_us: u64) {
+        let source = self.source(domain);
+        if source.is_plausible(token.0, now_us) {
+            source.last = source.last.max(token.0);
+        }
+    }
+
+    /// Whether the next token of this domain will need its horizon written, as far as can be told
+    /// before it is minted (a token that this very lock pushes up may still need it).
+    pub fn wants_horizon(&mut self, domain: Domain, now_us: u64) -> bool {
+        let source = self.source(domain);
+        source.needs_horizon(source.next(now_us), now_us)
+    }
+
+    /// The next token: above every token of this domain, above what this very lock's data says it
     /// has seen (`seen`: its token field; `counter`: Redisson's counter), and not behind the clock.
     ///
     /// # Errors
@@ -186,7 +224,8 @@ impl Tokens {
         counter: u64,
         now_us: u64,
     ) -> Result<Minted, LockError> {
-        if !self.is_plausible(counter, now_us) {
+        let source = self.source(domain);
+        if !source.is_plausible(counter, now_us) {
             // Far ahead, the counter leads alone: it stays when the lock is gone, so its own lock's
             // tokens go on rising, and no other lock has to follow.
             let next = counter.max(seen).saturating_add(1);
@@ -196,15 +235,17 @@ impl Tokens {
                 horizon: None,
             });
         }
-        if !self.is_plausible(seen, now_us) {
+        if !source.is_plausible(seen, now_us) {
             return Err(LockError::TokenAhead);
         }
-        let next = seen.max(counter).saturating_add(1).max(self.next(now_us));
+        let next = seen.max(counter).saturating_add(1).max(source.next(now_us));
         let token = Token::new(next).ok_or(LockError::TokensExhausted)?;
-        self.last = next;
-        self.took_over = false;
-        let wanted = self.needs_horizon(domain, next, now_us);
-        let horizon = wanted.then(|| self.reserve(domain, now_us));
+        (source.last, source.took_over) = (next, false);
+        let wanted = source.needs_horizon(next, now_us);
+        let horizon = wanted.then(|| source.reserve(now_us));
+        if wanted {
+            self.lost.swap_remove(&domain);
+        }
         Ok(Minted { token, horizon })
     }
 }
@@ -314,11 +355,11 @@ mod tests {
     fn an_observed_token_is_surpassed_and_needs_a_horizon_beyond_it() {
         let mut tokens = Tokens::default();
         minted(&mut tokens, NOON);
-        tokens.observe(Token::new(NOON + 2 * SPAN_US).unwrap(), NOON);
+        tokens.observe(0, Token::new(NOON + 2 * SPAN_US).unwrap(), NOON);
         let next = minted(&mut tokens, NOON);
         assert_eq!(next.token.get(), NOON + 2 * SPAN_US + 1);
         assert!(next.horizon.unwrap() > next.token.get());
-        tokens.observe(Token::new(5).unwrap(), NOON);
+        tokens.observe(0, Token::new(5).unwrap(), NOON);
         assert!(minted(&mut tokens, NOON).token > next.token);
     }
 
@@ -326,18 +367,35 @@ mod tests {
     fn a_lost_horizon_is_stored_again_above_all_tokens() {
         let mut tokens = Tokens::default();
         tokens.learn(0, 0);
-        tokens.lose();
+        tokens.lose(0);
         assert!(!tokens.has_lost(), "there was none");
         tokens.learn(0, NOON + SPAN_US);
         let last = minted(&mut tokens, NOON).token.get();
-        tokens.lose();
+        tokens.lose(0);
         let (domain, horizon) = tokens.pop_lost(NOON).unwrap();
         assert_eq!(domain, 0);
         assert!(horizon > last && !tokens.has_lost());
         assert_eq!(minted(&mut tokens, NOON).horizon, None);
-        tokens.lose();
+        tokens.lose(0);
         assert!(minted(&mut tokens, NOON).horizon.is_some());
         assert!(!tokens.has_lost(), "the grant stored it");
+    }
+
+    #[test]
+    fn after_following_another_our_own_horizon_is_somebody_elses() {
+        let mut tokens = Tokens::default();
+        let horizon = minted(&mut tokens, NOON).horizon.unwrap();
+        tokens.disown();
+        tokens.learn(0, horizon);
+        assert!(minted(&mut tokens, NOON + 5).token.get() > horizon);
+    }
+
+    #[test]
+    fn no_domain_pushes_up_another() {
+        let mut tokens = Tokens::default();
+        tokens.learn(1, NOON + SPAN_US);
+        assert!(tokens.mint(1, 0, 0, NOON).unwrap().token.get() > NOON + SPAN_US);
+        assert_eq!(tokens.mint(2, 0, 0, NOON).unwrap().token.get(), NOON);
     }
 
     #[test]
@@ -352,7 +410,7 @@ mod tests {
     fn an_absurd_token_is_refused_and_pushes_nobody_else_up() {
         let mut tokens = Tokens::default();
         let forged = NOON + 25 * SPAN_US;
-        tokens.observe(Token::new(forged).unwrap(), NOON);
+        tokens.observe(0, Token::new(forged).unwrap(), NOON);
         for seen in [forged, Token::MAX.get(), u64::MAX] {
             assert_eq!(tokens.mint(0, seen, 0, NOON), Err(LockError::TokenAhead));
         }

@@ -61,6 +61,8 @@ pub struct Waiters {
     dirty: IndexSet<KeyId>,
     /// Keys whose grant is due while writes to them are refused.
     refused: IndexSet<KeyId>,
+    /// Those of them whose turn to be looked at again has come: all, before any comes twice.
+    retrying: IndexSet<KeyId>,
     next_seq: Seq,
     places: usize,
 }
@@ -257,6 +259,7 @@ impl Waiters {
     pub fn forget_touched(&mut self) {
         self.dirty.clear();
         self.refused.clear();
+        self.retrying.clear();
     }
 
     /// No place is kept any longer.
@@ -284,12 +287,15 @@ impl Waiters {
 
     /// Whether keys stand back because writes to them were refused.
     pub fn has_refused(&self) -> bool {
-        !self.refused.is_empty()
+        !self.refused.is_empty() || !self.retrying.is_empty()
     }
 
     /// The next key that stands back.
     pub fn pop_refused(&mut self) -> Option<KeyId> {
-        self.refused.swap_remove_index(0)
+        if self.retrying.is_empty() {
+            std::mem::swap(&mut self.retrying, &mut self.refused);
+        }
+        self.retrying.pop()
     }
 
     /// Marks a key to be judged whether or not somebody waits for it.

@@ -46,9 +46,9 @@ required! {
     RedisModule_SetCommandInfo RedisModule_SetModuleOptions RedisModule_RegisterNumericConfig
     RedisModule_RegisterBoolConfig RedisModule_LoadConfigs RedisModule_RegisterInfoFunc
     RedisModule_InfoAddSection RedisModule_InfoAddFieldULongLong RedisModule_CreateString
-    RedisModule_FreeString RedisModule_RetainString RedisModule_StringPtrLen RedisModule_OpenKey
+    RedisModule_FreeString RedisModule_StringPtrLen RedisModule_OpenKey
     RedisModule_CloseKey RedisModule_KeyType RedisModule_ValueLength RedisModule_DeleteKey
-    RedisModule_GetAbsExpire RedisModule_SetAbsExpire RedisModule_HashGet RedisModule_HashSet
+    RedisModule_GetAbsExpire RedisModule_SetAbsExpire RedisModule_HashSet
     RedisModule_ScanKey RedisModule_ScanCursorCreate RedisModule_ScanCursorDestroy
     RedisModule_StringDMA RedisModule_StringSet RedisModule_SignalModifiedKey RedisModule_Replicate
     RedisModule_NotifyKeyspaceEvent RedisModule_PublishMessage RedisModule_PublishMessageShard
@@ -58,10 +58,10 @@ required! {
     RedisModule_SubscribeToServerEvent RedisModule_GetContextFlags RedisModule_AvoidReplicaTraffic
     RedisModule_GetSelectedDb RedisModule_SelectDb RedisModule_GetClientId RedisModule_GetClientInfoById
     RedisModule_GetCurrentUserName RedisModule_GetModuleUserFromUserName RedisModule_FreeModuleUser
-    RedisModule_ACLCheckCommandPermissions RedisModule_Milliseconds RedisModule_MonotonicMicroseconds
+    RedisModule_ACLCheckCommandPermissions RedisModule_MonotonicMicroseconds
     RedisModule_ReplyWithLongLong RedisModule_ReplyWithNull RedisModule_ReplyWithError
     RedisModule_ReplyWithStringBuffer RedisModule_ReplyWithArray RedisModule_ReplyWithMap
-    RedisModule_ReplyWithSimpleString RedisModule_GetServerVersion RedisModule_GetServerInfo
+    RedisModule_GetServerVersion RedisModule_GetServerInfo
     RedisModule_ServerInfoGetFieldC RedisModule_FreeServerInfo
     RedisModule_GetDetachedThreadSafeContext RedisModule_FreeThreadSafeContext
 }

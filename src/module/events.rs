@@ -104,7 +104,7 @@ unsafe extern "C" fn on_evicted(
         let (ctx, key) = unsafe { (Ctx::new(ctx), Str::new(key)) };
         lose(ctx, key);
         if key.bytes().starts_with(fence::HORIZON.as_bytes()) {
-            shell::with(|shell| shell.locks.tokens.lose());
+            fence::lose_horizon(key);
         }
         alarm::rearm(ctx);
     });
@@ -118,12 +118,13 @@ unsafe extern "C" fn on_changed(
     key: *mut raw::RedisModuleString,
 ) -> c_int {
     guard::entry("changed", || {
-        if shell::with(|shell| shell.locks.is_idle()) {
-            return;
-        }
         // SAFETY: the server's context, key and NUL-terminated event name for this callback.
         let (ctx, key, event) = unsafe { (Ctx::new(ctx), Str::new(key), CStr::from_ptr(event)) };
-        if matches!(event.to_bytes(), b"del" | b"rename_from" | b"move_from") {
+        if key.bytes().starts_with(fence::HORIZON.as_bytes()) {
+            fence::lose_horizon(key);
+        } else if shell::with(|shell| shell.locks.is_idle()) {
+            return;
+        } else if matches!(event.to_bytes(), b"del" | b"rename_from" | b"move_from") {
             lose(ctx, key);
         } else {
             shell::with(|shell| shell.locks.waiters.touch(id(ctx, key)));
@@ -178,6 +179,9 @@ unsafe extern "C" fn on_server_event(
                 // SAFETY: for this event the data is a swap info, live through the callback.
                 let info = unsafe { &*data.cast::<raw::RedisModuleSwapDbInfo>() };
                 let (first, second) = (info.dbnum_first, info.dbnum_second);
+                if !ctx.is_cluster() && !ctx.is_replica() {
+                    fence::learn_swapped_horizon(ctx, first, second);
+                }
                 shell::with(|shell| shell.locks.swapped(first, second));
             }
             raw::REDISMODULE_EVENT_LOADING

@@ -26,6 +26,7 @@ pub fn plain_view<'a>(key: &LockKey<'a>, state: KeyState) -> View<'a> {
     View {
         key: key.id(),
         state,
+        domain: domain_of(key.name()),
         fence: None,
     }
 }
@@ -33,25 +34,22 @@ pub fn plain_view<'a>(key: &LockKey<'a>, state: KeyState) -> View<'a> {
 /// The view for a decision that may mint a token: what the two keys hold is read first.
 pub fn minting_view<'a>(key: &LockKey<'a>, state: KeyState) -> View<'a> {
     let ctx = key.ctx();
+    let mut view = plain_view(key, state);
     let counter = counter_name(key.name().bytes());
     let counter = counter.and_then(|name| read_number(ctx, name.as_str()));
-    let (domain, may_grant) = if shell::is_cluster() {
-        let domain = slot_of(key.name().bytes());
-        (domain, learn_slot(ctx, domain))
+    let horizon_is_safe = if shell::is_cluster() {
+        learn_slot(ctx, view.domain)
     } else {
         learn_horizon(ctx);
-        (0, true)
+        true
     };
-    let fence = Fence {
-        counter,
-        domain,
-        may_grant,
-    };
-    View {
-        key: key.id(),
-        state,
-        fence: Some(fence),
-    }
+    // While traffic is paused (inside a transaction that paused it) a key that looks absent, the
+    // lock's or the horizon's, may only be hidden, and writing over it aborts the server.
+    let may_write =
+        !ctx.is_paused() || (view.state != KeyState::Absent && !wants_horizon(ctx, view.domain));
+    let may_grant = horizon_is_safe && may_write;
+    view.fence = Some(Fence { counter, may_grant });
+    view
 }
 
 /// The view for a decision that may hand the lock on: tokens matter if somebody waits.
@@ -69,12 +67,14 @@ pub fn handing_view<'a>(key: &LockKey<'a>, state: KeyState) -> View<'a> {
 fn learn_slot(ctx: Ctx, slot: Domain) -> bool {
     let name = horizon_name(slot);
     let stored = in_horizon_db(ctx, || read_number(ctx, name.as_str()).unwrap_or(0));
+    shell::with(|shell| shell.locks.tokens.learn(slot, stored));
+    !wants_horizon(ctx, slot) || ctx.probe_write_unasked(name.as_str())
+}
+
+/// Whether the next token will need the horizon stored anew.
+fn wants_horizon(ctx: Ctx, domain: Domain) -> bool {
     let now_us = ctx.now().wall_us();
-    let must_write = shell::with(|shell| {
-        shell.locks.tokens.learn(slot, stored);
-        shell.locks.tokens.wants_horizon(slot, now_us)
-    });
-    !must_write || ctx.probe_write_unasked(name.as_str())
+    shell::with(|shell| shell.locks.tokens.wants_horizon(domain, now_us))
 }
 
 /// Outside a cluster: reads the horizon, unless it is known. Done before the first token, and before
@@ -84,6 +84,29 @@ pub fn learn_horizon(ctx: Ctx) {
         let stored = in_horizon_db(ctx, || read_number(ctx, horizon_name(0).as_str()));
         shell::with(|shell| shell.locks.tokens.learn(0, stored.unwrap_or(0)));
     }
+}
+
+/// Outside a cluster, after two databases have changed places: the horizon is in the other one now.
+/// One that was not known yet is taken in before it is forgotten there.
+pub fn learn_swapped_horizon(ctx: Ctx, first: i32, second: i32) {
+    let other = match HORIZON_DB {
+        db if db == first => second,
+        db if db == second => first,
+        _ => return,
+    };
+    if !shell::with(|shell| shell.locks.tokens.knows(0)) {
+        let db = ctx.db();
+        ctx.select(other);
+        let stored = read_number(ctx, horizon_name(0).as_str());
+        ctx.select(db);
+        shell::with(|shell| shell.locks.tokens.learn(0, stored.unwrap_or(0)));
+    }
+}
+
+/// Something happened to a horizon's key: it is looked at, and stored again if it is gone.
+pub fn lose_horizon(key: Str<'_>) {
+    let domain = domain_of(key);
+    shell::with(|shell| shell.locks.tokens.lose(domain));
 }
 
 /// Stores horizons again that were deleted with everything else, so many at most. False when the server
@@ -129,6 +152,15 @@ fn counter_name(lock: &[u8]) -> Option<OwnedStr> {
     let name = prefixed(COUNTER, lock);
     let reachable = !shell::is_cluster() || slot_of(&name) == slot_of(lock);
     reachable.then(|| OwnedStr::new(&name))
+}
+
+/// Whose horizon covers a key.
+fn domain_of(key: Str<'_>) -> Domain {
+    if shell::is_cluster() {
+        slot_of(key.bytes())
+    } else {
+        0
+    }
 }
 
 fn horizon_name(domain: Domain) -> OwnedStr {

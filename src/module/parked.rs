@@ -53,7 +53,11 @@ impl Parked {
 
     /// Blocks the calling client on this key. Nothing may follow that can fail: an error reply to a
     /// blocked client would be one reply too many.
-    pub fn block(ctx: Ctx, key: Str<'_>, id: WaiterId) {
+    pub fn block(ctx: Ctx, key: Str<'_>, id: WaiterId) -> Result<(), LockError> {
+        if !shell::with(|shell| shell.parked.contains_key(&id)) {
+            // A bug caught in a callback meanwhile has given the request up.
+            return Err(LockError::Internal);
+        }
         let mut keys = [key.as_ptr()];
         // SAFETY: the caller has checked that this context may block; one live key; no native
         // timeout (it aborts some versions when it meets an unblock in the same turn). The private
@@ -77,6 +81,7 @@ impl Parked {
                 parked.handle = NonNull::new(handle);
             }
         });
+        Ok(())
     }
 
     /// Notes the answer; the alarm delivers it at the end of the turn.

@@ -3,6 +3,7 @@
 //! nobody thought of. Figures are printed, not asserted: `cargo test -- --nocapture`.
 
 use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::common::scene::unload_and_load;
@@ -41,8 +42,13 @@ impl Member {
     }
 }
 
-/// Lets this process, and the servers it starts, open as many files as the system allows.
-fn allow_many_connections() {
+/// One crowd at a time: ports and files are for everybody.
+static CROWD: Mutex<()> = Mutex::new(());
+
+/// Lets this process, and the servers it starts, open as many files as the system allows, and keeps
+/// the other crowds waiting.
+fn allow_many_connections() -> MutexGuard<'static, ()> {
+    let alone = CROWD.lock().unwrap_or_else(PoisonError::into_inner);
     let mut limit = libc::rlimit {
         rlim_cur: 0,
         rlim_max: 0,
@@ -58,6 +64,7 @@ fn allow_many_connections() {
         "too few files: {}",
         limit.rlim_cur
     );
+    alone
 }
 
 /// The holder, and behind it so many waiters, in the order in which they were parked.
@@ -161,7 +168,7 @@ fn used_memory(server: &TestServer) -> i64 {
 
 #[test]
 fn thousands_are_granted_in_the_order_of_arrival_and_once() {
-    allow_many_connections();
+    let _alone = allow_many_connections();
     for waiters in [1, 100, MANY] {
         let server = TestServer::start();
         let mut ring = ring(&server, waiters);
@@ -175,7 +182,7 @@ fn thousands_are_granted_in_the_order_of_arrival_and_once() {
 
 #[test]
 fn thousands_who_hang_up_leave_nothing_behind() {
-    allow_many_connections();
+    let _alone = allow_many_connections();
     let server = TestServer::start();
     let mut ring = ring(&server, MANY);
     let holder = ring.pop_front().expect("the holder");
@@ -190,7 +197,7 @@ fn thousands_who_hang_up_leave_nothing_behind() {
 
 #[test]
 fn thousands_whose_wait_runs_out_are_all_answered_nil() {
-    allow_many_connections();
+    let _alone = allow_many_connections();
     let server = TestServer::start();
     let mut alice = server.conn();
     alice.line("LOCK.ACQUIRE k alice PX 600000");
@@ -207,7 +214,7 @@ fn thousands_whose_wait_runs_out_are_all_answered_nil() {
 
 #[test]
 fn thousands_are_purged_by_one_command() {
-    allow_many_connections();
+    let _alone = allow_many_connections();
     let server = TestServer::start();
     let mut ring = ring(&server, MANY);
     assert_eq!(server.conn().line("LOCK.BREAK k PURGE").int(), 1);
@@ -222,7 +229,7 @@ fn thousands_are_purged_by_one_command() {
 #[test]
 fn thousands_of_locks_lost_in_one_flush_are_all_handed_on() {
     const LOCKS: usize = 1_500;
-    allow_many_connections();
+    let _alone = allow_many_connections();
     let server = TestServer::start();
     let mut alice = server.conn();
     let mut waiters: Vec<Conn> = (0..LOCKS).map(|_| server.conn()).collect();

@@ -360,6 +360,36 @@ fn a_horizon_that_goes_with_its_database_is_stored_again_at_once() {
 }
 
 #[test]
+fn they_rise_when_a_former_master_that_missed_its_successor_is_promoted_again() {
+    let (first, second) = (TestServer::start(), TestServer::start());
+    let mut climb = Climb::default();
+    climb.grant(&mut first.conn(), "the first master");
+    free(&mut first.conn());
+    follow(&second, &first);
+    second.conn().line("REPLICAOF NO ONE");
+    climb.grant(&mut second.conn(), "the second master");
+    free(&mut second.conn());
+    // The first is demoted, but never comes to follow the second, which is lost.
+    first.conn().line("REPLICAOF 127.0.0.1 1");
+    first.conn().line("REPLICAOF NO ONE");
+    climb.grant(&mut first.conn(), "the first again");
+}
+
+#[test]
+fn they_rise_over_a_swap_before_the_first_grant() {
+    let mut server = TestServer::with(&AOF_ALWAYS);
+    let mut climb = Climb::default();
+    for round in 0..3 {
+        climb.grant(&mut server.conn(), &format!("round {round}"));
+        free(&mut server.conn());
+        server.crash_and_restart();
+        server.conn().line("SWAPDB 0 1");
+        climb.grant(&mut server.conn(), &format!("a swap, round {round}"));
+        free(&mut server.conn());
+    }
+}
+
+#[test]
 fn a_flush_of_a_server_without_locks_leaves_it_empty() {
     let server = TestServer::start();
     let mut conn = server.conn();

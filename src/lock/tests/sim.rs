@@ -92,6 +92,7 @@ impl Sim {
             locks: new_locks(settings),
             now: Now {
                 wall_ms: START_MS,
+                wall_sub_us: 0,
                 mono_ms: 0,
             },
             may_grant: true,
@@ -416,9 +417,9 @@ impl Sim {
         let view = View {
             key: key_ref(key),
             state: self.keys.get(key).cloned().unwrap_or(KeyState::Absent),
+            domain,
             fence: Some(Fence {
                 counter: self.counters.get(key).copied(),
-                domain,
                 may_grant: self.may_grant,
             }),
         };
