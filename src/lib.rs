@@ -23,7 +23,7 @@ pub const COMMANDS: &[fn(Ctx, bool) -> Option<()>] = &[
     register::<commands::acquire::Acquire>,
     register::<commands::release::Release>,
     register::<commands::renew::Renew>,
-    register::<commands::brk::Break>,
+    register::<commands::break_lock::Break>,
     register::<commands::info::Info>,
     register::<commands::owner::Owner>,
     register::<commands::help::Help>,

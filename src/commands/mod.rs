@@ -9,7 +9,7 @@
 
 pub mod acquire;
 mod args;
-pub mod brk;
+pub mod break_lock;
 #[cfg(feature = "fault-injection")]
 pub mod fault;
 pub mod help;

@@ -83,7 +83,7 @@ pub struct Locks {
     handed: HashMap<WaiterId, Handed>,
     /// The latest of them on each key.
     handed_on: IndexMap<KeyId, WaiterId>,
-    undone: IndexMap<KeyId, Handed>,
+    to_undo: IndexMap<KeyId, Handed>,
 }
 
 impl Locks {
@@ -98,7 +98,7 @@ impl Locks {
             next_waiter: 0,
             handed: HashMap::new(),
             handed_on: IndexMap::new(),
-            undone: IndexMap::new(),
+            to_undo: IndexMap::new(),
         }
     }
 
@@ -129,8 +129,8 @@ impl Locks {
             self.waiters.touch_id(handed.key.clone());
             // Of several grants of one key only the last can still be the current one.
             let last = |other: &Handed| other.token < handed.token;
-            if self.undone.get(&handed.key).is_none_or(last) {
-                self.undone.insert(handed.key.clone(), handed);
+            if self.to_undo.get(&handed.key).is_none_or(last) {
+                self.to_undo.insert(handed.key.clone(), handed);
             }
         } else if self.waiters.leave(waiter, now).is_some() {
             self.stats.waits_disconnected += 1;
@@ -183,11 +183,11 @@ impl Locks {
     pub fn swapped(&mut self, first: i32, second: i32) {
         self.lose_horizons(&[first, second]);
         self.holds.swap(first, second);
-        for handed in self.handed.values_mut().chain(self.undone.values_mut()) {
+        for handed in self.handed.values_mut().chain(self.to_undo.values_mut()) {
             handed.key = handed.key.swapped(first, second);
         }
-        self.undone = self
-            .undone
+        self.to_undo = self
+            .to_undo
             .drain(..)
             .map(|(_, undone)| (undone.key.clone(), undone))
             .collect();
@@ -218,7 +218,7 @@ impl Locks {
     /// This server follows another now: what is to be done about its keys is the other's business.
     pub fn demoted(&mut self) {
         self.tokens.disown();
-        self.undone.clear();
+        self.to_undo.clear();
         self.waiters.forget_touched();
         self.waiters.give_up_places();
     }
@@ -232,11 +232,11 @@ impl Locks {
     /// whose grant has gone by itself is forgotten on the way.
     pub fn may_change(&mut self, key: KeyRef<'_>, state: &KeyState, now: Now) -> bool {
         let hold = state.hold(now);
-        if let Some(undone) = self.undone.get(&key) {
+        if let Some(undone) = self.to_undo.get(&key) {
             if hold.is_some_and(|hold| hold.token == Some(undone.token)) {
                 return true;
             }
-            self.undone.swap_remove(&key);
+            self.to_undo.swap_remove(&key);
         }
         let foreign = matches!(state, KeyState::OtherType | KeyState::OtherHash);
         let bare = matches!(state, KeyState::Bare(_));
@@ -246,7 +246,7 @@ impl Locks {
     /// Judges a key afresh: called when its lease is over or something happened to it from
     /// outside. Harmless at any other time.
     pub fn settle(&mut self, view: &View<'_>, now: Now, fx: &mut Vec<Effect>) {
-        let undone = self.undone.swap_remove(&view.key);
+        let undone = self.to_undo.swap_remove(&view.key);
         let foreign = match &view.state {
             KeyState::OtherType => Some(LockError::WrongType),
             KeyState::OtherHash => Some(LockError::LockType),
@@ -400,11 +400,11 @@ impl Locks {
     /// later, when the end of the connection that was first answered is noticed.
     pub(super) fn claim(&mut self, key: KeyRef<'_>, owner: &[u8]) {
         if self
-            .undone
+            .to_undo
             .get(&key)
             .is_some_and(|undone| undone.owner[..] == *owner)
         {
-            self.undone.swap_remove(&key);
+            self.to_undo.swap_remove(&key);
         }
         let handed = self.handed_on.get(&key).copied();
         if handed

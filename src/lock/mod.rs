@@ -12,8 +12,8 @@
 //! to belong to the first waiter, with a new token and with a lease that starts now. The waiter's
 //! answer is on its way when the releaser's is. The same happens when a lease runs out (a timer is
 //! armed for it), when an operator breaks the lock, and when the key goes away by other means (`DEL`,
-//! a Redisson client's release, `FLUSHALL`): each of those only marks the key, and it is *settled*,
-//! that is, read and judged afresh, at the end of the turn.
+//! a Redisson client's release, `FLUSHALL`): each of those only touches the key, and it is *settled*,
+//! that is, read and decided about afresh, at the end of the turn.
 //!
 //! A grant counts as *delivered* once the reply is written. If the connection dies before that, the
 //! grant is undone, provided that its token is still the current one, and passed on. An owner whose

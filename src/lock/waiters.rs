@@ -57,10 +57,10 @@ pub struct Waiters {
     /// The entry of `deadlines` that a place has.
     due_of: HashMap<Seq, u64>,
     leases: BTreeSet<(i64, KeyId)>,
-    /// Keys to be judged afresh: something happened to them that the core did not decide.
-    dirty: IndexSet<KeyId>,
+    /// Keys to be settled: something happened to them that the core did not decide.
+    touched: IndexSet<KeyId>,
     /// Keys whose grant is due while writes to them are refused.
-    refused: IndexSet<KeyId>,
+    stood_back: IndexSet<KeyId>,
     /// Those of them whose turn to be looked at again has come: all, before any comes twice.
     retrying: IndexSet<KeyId>,
     next_seq: Seq,
@@ -231,7 +231,7 @@ impl Waiters {
     pub fn touch(&mut self, key: KeyRef<'_>) -> bool {
         match self.lines.get_key_value(&key) {
             Some((id, line)) if line.queue.live() > 0 => {
-                self.dirty.insert(id.clone());
+                self.touched.insert(id.clone());
                 true
             }
             _ => false,
@@ -241,7 +241,7 @@ impl Waiters {
     /// Something else than a lock stands at the key that this request waits for.
     pub fn touch_waiter(&mut self, waiter: WaiterId) {
         if let Some((key, _)) = self.by_id.get(&waiter) {
-            self.dirty.insert(key.clone());
+            self.touched.insert(key.clone());
         }
     }
 
@@ -252,13 +252,13 @@ impl Waiters {
             .lines
             .iter()
             .filter(|(id, line)| line.queue.live() > 0 && db.is_none_or(|db| id.as_ref().db == db));
-        self.dirty.extend(waited.map(|(id, _)| id.clone()));
+        self.touched.extend(waited.map(|(id, _)| id.clone()));
     }
 
-    /// Nothing that was touched is to be judged any more.
+    /// Nothing that was touched is to be settled any more.
     pub fn forget_touched(&mut self) {
-        self.dirty.clear();
-        self.refused.clear();
+        self.touched.clear();
+        self.stood_back.clear();
         self.retrying.clear();
     }
 
@@ -281,26 +281,26 @@ impl Waiters {
     }
 
     /// A grant of this key is due, but writes to it are refused for now.
-    pub fn refuse(&mut self, key: KeyId) {
-        self.refused.insert(key);
+    pub fn stand_back(&mut self, key: KeyId) {
+        self.stood_back.insert(key);
     }
 
     /// Whether keys stand back because writes to them were refused.
-    pub fn has_refused(&self) -> bool {
-        !self.refused.is_empty() || !self.retrying.is_empty()
+    pub fn has_stood_back(&self) -> bool {
+        !self.stood_back.is_empty() || !self.retrying.is_empty()
     }
 
     /// The next key that stands back.
-    pub fn pop_refused(&mut self) -> Option<KeyId> {
+    pub fn pop_stood_back(&mut self) -> Option<KeyId> {
         if self.retrying.is_empty() {
-            std::mem::swap(&mut self.retrying, &mut self.refused);
+            std::mem::swap(&mut self.retrying, &mut self.stood_back);
         }
         self.retrying.pop()
     }
 
-    /// Marks a key to be judged whether or not somebody waits for it.
+    /// Marks a key to be settled whether or not somebody waits for it.
     pub fn touch_id(&mut self, key: KeyId) {
-        self.dirty.insert(key);
+        self.touched.insert(key);
     }
 
     /// The next wait or place whose time is up.
@@ -326,14 +326,14 @@ impl Waiters {
         })
     }
 
-    /// The next key to be judged: its lease is over, or it was touched.
-    pub fn pop_dirty(&mut self, now: Now) -> Option<KeyId> {
+    /// The next key to be settled: its lease is over, or it was touched.
+    pub fn pop_touched(&mut self, now: Now) -> Option<KeyId> {
         let lease = self.leases.first().filter(|(end, _)| *end <= now.wall_ms);
         if let Some((_, key)) = lease.cloned() {
             self.set_lease(key.as_ref(), None);
             return Some(key);
         }
-        self.dirty.swap_remove_index(0)
+        self.touched.swap_remove_index(0)
     }
 
     /// Milliseconds until the next wait or place is due.
@@ -342,9 +342,9 @@ impl Waiters {
         Some(due.saturating_sub(now.mono_ms))
     }
 
-    /// Milliseconds until the next key is to be judged.
-    pub fn next_judgement(&self, now: Now) -> Option<u64> {
-        if !self.dirty.is_empty() {
+    /// Milliseconds until the next key is to be settled.
+    pub fn next_settle(&self, now: Now) -> Option<u64> {
+        if !self.touched.is_empty() {
             return Some(0);
         }
         let (lease_ms, _) = self.leases.first()?;

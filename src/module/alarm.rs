@@ -1,5 +1,5 @@
 //! One timer for everything that is due: answers to deliver, waits that run out, leases that end,
-//! keys to judge afresh.
+//! keys to settle afresh.
 //!
 //! It exists only while something is pending (a live timer forbids `MODULE UNLOAD`), and what it
 //! does is safe to do early or twice.
@@ -19,7 +19,7 @@ use super::parked::Parked;
 use super::shell::{self, Shell};
 use crate::lock::{Effect, KeyId, Now};
 
-/// Keys judged in one turn; more wait for the next, so that other clients are served in between.
+/// Keys settled in one turn; more wait for the next, so that other clients are served in between.
 const KEYS_PER_TURN: usize = 500;
 
 /// While writes are refused (a pause, too few replicas, a full disk) keys are looked at this often.
@@ -41,14 +41,14 @@ pub struct Alarm {
     armed: Option<(raw::RedisModuleTimerID, u64)>,
     /// The timer fires just now: it is armed again at the end of that.
     ringing: bool,
-    /// No key is judged before this moment of the monotonic clock.
+    /// No key is settled before this moment of the monotonic clock.
     paused_until_ms: u64,
-    /// No refused key is judged again before this moment.
+    /// No key that stood back is settled again before this moment.
     retry_at_ms: u64,
 }
 
 impl Alarm {
-    /// No key is judged for a second: after a bug in that very place, rather slow than spinning.
+    /// No key is settled for a second: after a bug in that very place, rather slow than spinning.
     pub fn pause(&mut self, now: Now) {
         self.paused_until_ms = now.mono_ms + PAUSE_AFTER_PANIC_MS;
     }
@@ -60,17 +60,17 @@ impl Shell {
         if !self.answered.is_empty() {
             return Some(0);
         }
-        let next = [self.locks.waiters.next_wait(now), self.next_judgement(now)];
+        let next = [self.locks.waiters.next_wait(now), self.next_settle(now)];
         next.into_iter().flatten().min()
     }
 
-    /// Milliseconds until the next key is to be judged.
-    fn next_judgement(&self, now: Now) -> Option<u64> {
+    /// Milliseconds until the next key is to be settled.
+    fn next_settle(&self, now: Now) -> Option<u64> {
         let until = |moment: u64| moment.saturating_sub(now.mono_ms);
         let waiters = &self.locks.waiters;
-        let stands_back = waiters.has_refused() || self.locks.tokens.has_lost();
+        let stands_back = waiters.has_stood_back() || self.locks.tokens.has_lost();
         let retry = stands_back.then(|| until(self.alarm.retry_at_ms));
-        let next = [waiters.next_judgement(now), retry]
+        let next = [waiters.next_settle(now), retry]
             .into_iter()
             .flatten()
             .min();
@@ -154,7 +154,7 @@ fn ring(ctx: Ctx) {
     let now = ctx.now();
     end_waits(now);
     Parked::deliver_all();
-    if shell::with(|shell| shell.next_judgement(now)) != Some(0) {
+    if shell::with(|shell| shell.next_settle(now)) != Some(0) {
         return;
     }
     if ctx.is_replica() {
@@ -185,10 +185,10 @@ fn settle_due(ctx: Ctx, now: Now) {
     for _ in 0..KEYS_PER_TURN {
         let next = shell::with(|shell| {
             let waiters = &mut shell.locks.waiters;
-            // What was refused before comes last, so that it holds nobody else back.
+            // What stood back comes last, so that it holds nobody else back.
             let retry = refused.len() < RETRIES_PER_TURN && shell.alarm.retry_at_ms <= now.mono_ms;
-            let next = waiters.pop_dirty(now);
-            next.or_else(|| retry.then(|| waiters.pop_refused()).flatten())
+            let next = waiters.pop_touched(now);
+            next.or_else(|| retry.then(|| waiters.pop_stood_back()).flatten())
         });
         let Some(key) = next else {
             break;
@@ -201,13 +201,13 @@ fn settle_due(ctx: Ctx, now: Now) {
         shell::with(|shell| {
             shell.alarm.retry_at_ms = now.mono_ms + RETRY_MS;
             for key in refused {
-                shell.locks.waiters.refuse(key);
+                shell.locks.waiters.stand_back(key);
             }
         });
     }
 }
 
-/// Judges one key. False when a grant is due but the server refuses writes just now.
+/// Settles one key. False when a grant is due but the server refuses writes just now.
 fn settle(ctx: Ctx, id: &KeyId, now: Now) -> bool {
     let name = name_of(id);
     let name = name.as_str();

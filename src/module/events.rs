@@ -3,7 +3,7 @@
 //!
 //! A callback here never writes and never opens a key: it runs in the middle of somebody else's
 //! command, and a write would reach the AOF before the change that caused it. It only marks keys; the
-//! alarm judges them at the end of the turn.
+//! alarm settles them at the end of the turn.
 
 use std::ffi::{c_char, c_int, c_void, CStr};
 

@@ -17,7 +17,7 @@ pub fn panics() -> u64 {
 
 /// Runs the body of an entry from C.
 pub fn entry<T>(name: &'static str, body: impl FnOnce() -> T) -> Option<T> {
-    // What a panic may leave half-done is in our tables; `shell::recover` has every key judged afresh
+    // What a panic may leave half-done is in our tables; `shell::recover` has every key settled
     // and answers whoever was dropped on the way, so nothing is trusted that was being changed.
     let result = catch_unwind(AssertUnwindSafe(|| {
         fault::trip(name);

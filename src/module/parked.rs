@@ -53,6 +53,9 @@ impl Parked {
 
     /// Blocks the calling client on this key. Nothing may follow that can fail: an error reply to a
     /// blocked client would be one reply too many.
+    ///
+    /// # Errors
+    /// When the request was given up meanwhile: the client is not blocked then.
     pub fn block(ctx: Ctx, key: Str<'_>, id: WaiterId) -> Result<(), LockError> {
         if !shell::with(|shell| shell.parked.contains_key(&id)) {
             // A bug caught in a callback meanwhile has given the request up.

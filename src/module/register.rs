@@ -126,7 +126,6 @@ fn describe(command: *mut raw::RedisModuleCommand, spec: &Spec) -> Option<()> {
     let mut keys: Vec<raw::RedisModuleCommandKeySpec> =
         spec.key.map(key_spec).into_iter().collect();
     keys.push(zeroed());
-    // SAFETY: reading the address of a constant of the bindings.
     let mut version = raw::RedisModuleCommandInfoVersion {
         version: 1,
         sizeof_historyentry: size_of::<raw::RedisModuleCommandHistoryEntry>(),

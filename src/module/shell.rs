@@ -1,4 +1,4 @@
-//! The one global of the module.
+//! What the module keeps between calls (beside the settings and the count of panics): one global.
 //!
 //! It is borrowed only while nothing of the server is called: the server calls back, with a key event
 //! while a key is opened or deleted, with the answer of a parked client while it is unblocked.
@@ -82,7 +82,7 @@ pub fn slot_tag(slot: u16) -> Option<u32> {
     with(|shell| shell.slot_tags.as_ref()?.get(usize::from(slot)).copied())
 }
 
-/// After a panic: every waited-for key is judged afresh, and clients that the core has let go of
+/// After a panic: every waited-for key is settled, and clients that the core has let go of
 /// without an answer reaching them get one. The alarm sees to both, at the latest with the next cron.
 pub fn recover(now: Now) {
     let Ok(mut shell) = SHELL.0.try_borrow_mut() else {

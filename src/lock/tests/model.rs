@@ -543,7 +543,7 @@ impl Case {
         }
         self.check_sums();
         if settled && waiters.live() == 0 {
-            assert_eq!(waiters.next_judgement(self.sim.now), None);
+            assert_eq!(waiters.next_settle(self.sim.now), None);
             let nothing_kept = waiters.kept_places() == 0;
             assert_eq!(waiters.next_wait(self.sim.now).is_none(), nothing_kept);
             let lines = NAMES.iter().filter_map(|name| waiters.queue(key_ref(name)));
@@ -601,7 +601,7 @@ impl Case {
         let waiters = &self.sim.locks.waiters;
         assert_eq!((waiters.live(), waiters.kept_places()), (0, 0));
         assert_eq!(waiters.next_wait(self.sim.now), None);
-        assert_eq!(waiters.next_judgement(self.sim.now), None);
+        assert_eq!(waiters.next_settle(self.sim.now), None);
         assert!(NAMES
             .iter()
             .all(|name| waiters.queue(key_ref(name)).is_none()));

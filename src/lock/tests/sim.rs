@@ -214,12 +214,12 @@ impl Sim {
         assert_ne!(self.locks.waiters.next_wait(self.now), Some(0));
     }
 
-    /// The end of a turn: every marked key is read afresh and judged.
+    /// The end of a turn: every marked key is read afresh and settled.
     pub fn settle_all(&mut self) {
-        let mut judged = 0;
-        while let Some(id) = self.locks.waiters.pop_dirty(self.now) {
-            judged += 1;
-            assert!(judged < 1_000, "a turn that does not end");
+        let mut settled = 0;
+        while let Some(id) = self.locks.waiters.pop_touched(self.now) {
+            settled += 1;
+            assert!(settled < 1_000, "a turn that does not end");
             let key = String::from_utf8(id.as_ref().name.into()).unwrap();
             let settled = self.command(&key, |locks, view, now, fx| {
                 locks.settle(view, now, fx);
@@ -227,7 +227,7 @@ impl Sim {
             });
             settled.unwrap();
         }
-        assert_ne!(self.locks.waiters.next_judgement(self.now), Some(0));
+        assert_ne!(self.locks.waiters.next_settle(self.now), Some(0));
     }
 
     /// Time passes, and each timer runs at its moment.
@@ -236,10 +236,7 @@ impl Sim {
         loop {
             let left = end_ms - self.now.mono_ms;
             let waiters = &self.locks.waiters;
-            let dues = [
-                waiters.next_wait(self.now),
-                waiters.next_judgement(self.now),
-            ];
+            let dues = [waiters.next_wait(self.now), waiters.next_settle(self.now)];
             match dues.into_iter().flatten().min().filter(|due| *due <= left) {
                 Some(due) => self.pass(due),
                 None => return self.pass(left),

@@ -447,9 +447,9 @@ impl Session {
             waiters.queue(KeyRef { db: 0, name }).is_some()
         });
         format!(
-            "next wait: {}, next judgement: {}, parked: {}, places kept: {}, lines: {}",
+            "next wait: {}, next settling: {}, parked: {}, places kept: {}, lines: {}",
             due(waiters.next_wait(self.sim.now)),
-            due(waiters.next_judgement(self.sim.now)),
+            due(waiters.next_settle(self.sim.now)),
             waiters.live(),
             waiters.kept_places(),
             lines.count(),

@@ -110,7 +110,7 @@ pub struct Model {
     settings: Settings,
     /// All places of all keys, by arrival.
     places: Vec<Place>,
-    /// Keys to be judged at the end of the turn, in the order in which they were touched.
+    /// Keys to be settled at the end of the turn, in the order in which they were touched.
     touched: Vec<Key>,
     on_the_way: Vec<OnTheWay>,
     to_undo: Vec<OnTheWay>,
