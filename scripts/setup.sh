@@ -1,13 +1,13 @@
 #!/bin/sh
 # Installs what is missing to build, run and test the module (with the argument "check": to check it
-# too), or says what to install.
-# On Debian: a C compiler and libclang (for the bindings of the module API), cargo, a server.
+# too), or says what to install. On Debian: a C compiler and libclang (for the bindings of the module
+# API), cargo, a server.
 set -eu
+cd "$(dirname "$0")/.."
 
 purpose=${1:-}
 OLDEST_RUST=85 # as rust-version in Cargo.toml: 1.85
 export PATH="$HOME/.cargo/bin:$PATH"
-cd "$(dirname "$0")/.."
 
 has() { command -v "$1" >/dev/null 2>&1; }
 
@@ -17,18 +17,15 @@ rust_is_new_enough() {
     [ "${minor:-0}" -ge "$OLDEST_RUST" ]
 }
 
-# Debian 12 has a current Rust under another name than Debian 13.
-rust_packages() {
-    if apt-cache show cargo-web >/dev/null 2>&1; then echo cargo-web rustc-web; else echo cargo rustc; fi
+has_libclang() {
+    ls /usr/lib/llvm-*/lib/libclang*.so* /usr/lib/*/libclang*.so* >/dev/null 2>&1
 }
 
-check_packages() {
-    if apt-cache show cargo-web >/dev/null 2>&1; then
-        printf 'rustfmt-web\nrust-web-clippy\n'
-    else
-        printf 'rustfmt\nrust-clippy\n'
-    fi
-}
+# Debian 12 has a current Rust under other names than Debian 13.
+debian_has_rust_web() { apt-cache show cargo-web >/dev/null 2>&1; }
+rust_packages() { if debian_has_rust_web; then echo cargo-web rustc-web; else echo cargo rustc; fi; }
+fmt_package() { if debian_has_rust_web; then echo rustfmt-web; else echo rustfmt; fi; }
+clippy_package() { if debian_has_rust_web; then echo rust-web-clippy; else echo rust-clippy; fi; }
 
 missing() {
     has cc || echo gcc libc6-dev
@@ -37,8 +34,8 @@ missing() {
     scripts/server.sh >/dev/null || echo redis-server
     has redis-cli || has valkey-cli || echo redis-tools
     if [ "$purpose" = check ]; then
-        cargo fmt --version >/dev/null 2>&1 || check_packages | head -n 1
-        cargo clippy --version >/dev/null 2>&1 || check_packages | tail -n 1
+        cargo fmt --version >/dev/null 2>&1 || fmt_package
+        cargo clippy --version >/dev/null 2>&1 || clippy_package
     fi
     return 0
 }
@@ -51,7 +48,7 @@ if has apt-get && { [ "$(id -u)" -eq 0 ] || [ -n "$as_root" ]; }; then
     $as_root apt-get -qq update
     packages=$(missing | tr '\n' ' ')
     echo "installing: $packages"
-    # The server is started by our own targets: the package shall not start one beside it.
+    # The server is started by our own targets: the package need not start one beside it.
     # shellcheck disable=SC2086
     $as_root env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 \
         apt-get -qq -y --no-install-recommends install $packages >/dev/null
