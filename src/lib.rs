@@ -15,11 +15,13 @@ pub mod commands;
 pub mod lock;
 pub mod module;
 
+use std::ffi::CStr;
+
 use module::ctx::Ctx;
 use module::register::register;
 
 /// Every command: how each is registered when the module is loaded.
-pub const COMMANDS: &[fn(Ctx, bool) -> Option<()>] = &[
+pub const COMMANDS: &[fn(Ctx, Option<&CStr>) -> Option<()>] = &[
     register::<commands::acquire::Acquire>,
     register::<commands::release::Release>,
     register::<commands::renew::Renew>,

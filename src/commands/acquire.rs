@@ -10,7 +10,7 @@ use crate::module::fence;
 use crate::module::key::LockKey;
 use crate::module::parked::Parked;
 use crate::module::register::{access, Command, Spec};
-use crate::module::reply;
+use crate::module::reply::{self, Shape};
 use crate::module::strings::Str;
 
 /// Takes the lock, or waits for it. Replies the fencing token, or nil.
@@ -58,7 +58,11 @@ impl Command for Acquire {
             wait: wait.filter(|_| ctx.may_block()).unwrap_or(Wait::No),
             client: ctx.client_id(),
         };
-        acquire(ctx, name, &request, with_holder.is_some())
+        let shape = match with_holder {
+            Some(()) => Shape::WithHolder,
+            None => Shape::Token,
+        };
+        acquire(ctx, name, &request, shape)
     }
 }
 
@@ -66,7 +70,7 @@ fn acquire(
     ctx: Ctx,
     name: Str<'_>,
     request: &lock::Acquire<'_>,
-    with_holder: bool,
+    shape: Shape,
 ) -> Result<(), LockError> {
     let key = LockKey::open(ctx, name);
     let now = ctx.now();
@@ -79,7 +83,7 @@ fn acquire(
     };
     let (answer, fx) = decide(|locks, fx| locks.acquire(&view, request, now, fx));
     if let Ok(Answer::Parked(id)) = answer {
-        Parked::expect(id, with_holder);
+        Parked::expect(id, shape);
     }
     apply(key, &fx);
     alarm::rearm(ctx);
@@ -91,10 +95,6 @@ fn acquire(
         Answer::Granted(token) => Some(token),
         Answer::Refused => None,
     };
-    if with_holder {
-        reply::token_with_holder(&LockKey::open_read(ctx, name), token, now);
-    } else {
-        reply::token(ctx, token);
-    }
+    reply::acquired(ctx, name, shape, token, now);
     Ok(())
 }

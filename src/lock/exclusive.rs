@@ -123,9 +123,9 @@ impl Locks {
             }
             return Ok(answer);
         }
-        self.claim(view.key, req.owner);
         let owner = Rc::from(req.owner);
         let (token, _) = self.grant(view, &owner, req.lease, req.client, now, fx)?;
+        self.claim(view.key, req.owner);
         self.waiters.withdraw(view.key, req.owner);
         Ok(Answer::Granted(token))
     }

@@ -326,14 +326,15 @@ impl Waiters {
         })
     }
 
-    /// The next key to be settled: its lease is over, or it was touched.
+    /// The next key to be settled: it was touched, or its lease is over.
     pub fn pop_touched(&mut self, now: Now) -> Option<KeyId> {
-        let lease = self.leases.first().filter(|(end, _)| *end <= now.wall_ms);
-        if let Some((_, key)) = lease.cloned() {
-            self.set_lease(key.as_ref(), None);
+        if let Some(key) = self.touched.swap_remove_index(0) {
             return Some(key);
         }
-        self.touched.swap_remove_index(0)
+        let (_, key) = self.leases.first().filter(|(end, _)| *end <= now.wall_ms)?;
+        let key = key.clone();
+        self.set_lease(key.as_ref(), None);
+        Some(key)
     }
 
     /// Milliseconds until the next wait or place is due.

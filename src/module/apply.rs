@@ -45,7 +45,12 @@ pub fn apply(mut key: LockKey<'_>, fx: &[Effect]) {
             }
             Effect::Publish if settings::publish() => {
                 let (channel, message) = release_message(name);
-                ctx.publish(channel.as_str(), message.as_str(), shell::is_cluster());
+                let (channel, message) = (channel.as_str(), message.as_str());
+                if shell::is_cluster() {
+                    ctx.publish_in_cluster(channel, message);
+                } else {
+                    ctx.publish(channel, message);
+                }
             }
             _ => {}
         }

@@ -144,25 +144,29 @@ impl Ctx {
         };
     }
 
-    /// Publishes a message on a channel and passes it to the replicas, as `PUBLISH` does; in a
-    /// cluster on the shard channel of the same name too, as `SPUBLISH` does.
-    pub fn publish(self, channel: Str<'_>, message: Str<'_>, cluster: bool) {
+    /// Publishes a message on a channel and passes it to the replicas, as `PUBLISH` does.
+    pub fn publish(self, channel: Str<'_>, message: Str<'_>) {
         // SAFETY: context and strings live through the calls. The "Ass" arguments are two strings;
-        // "A" leaves the AOF out. A cluster node must not replicate it: each replica would send it
-        // to the whole bus again.
+        // "A" leaves the AOF out.
         unsafe {
             api!(RedisModule_PublishMessage)(self.0, channel.as_ptr(), message.as_ptr());
-            if cluster {
-                api!(RedisModule_PublishMessageShard)(self.0, channel.as_ptr(), message.as_ptr());
-            } else {
-                api!(RedisModule_Replicate)(
-                    self.0,
-                    c"PUBLISH".as_ptr(),
-                    c"Ass".as_ptr(),
-                    channel.as_ptr(),
-                    message.as_ptr(),
-                );
-            }
+            api!(RedisModule_Replicate)(
+                self.0,
+                c"PUBLISH".as_ptr(),
+                c"Ass".as_ptr(),
+                channel.as_ptr(),
+                message.as_ptr(),
+            );
+        }
+    }
+
+    /// In a cluster: publishes on the channel and on the shard channel of the same name, as `PUBLISH`
+    /// and `SPUBLISH` do. Replicas get it by the bus: each would send a replicated one again.
+    pub fn publish_in_cluster(self, channel: Str<'_>, message: Str<'_>) {
+        // SAFETY: context and strings live through the calls.
+        unsafe {
+            api!(RedisModule_PublishMessage)(self.0, channel.as_ptr(), message.as_ptr());
+            api!(RedisModule_PublishMessageShard)(self.0, channel.as_ptr(), message.as_ptr());
         }
     }
 

@@ -100,7 +100,7 @@ fn load(ctx: Ctx, argc: c_int) -> Result<(), String> {
     info::register(ctx).ok_or("the INFO section could not be registered")?;
     shell::start(ctx);
     events::subscribe(ctx).ok_or("the server's events could not be subscribed to")?;
-    if !own_category {
+    if own_category.is_none() {
         log::notice("this server cannot add the ACL category @lock; grant +lock.acquire and so on");
     }
     events::warn_of_eviction(ctx);

@@ -20,8 +20,7 @@ use super::alarm;
 use super::api::api;
 use super::ctx::Ctx;
 use super::guard;
-use super::key::LockKey;
-use super::reply;
+use super::reply::{self, Shape};
 use super::shell;
 use super::strings::Str;
 use crate::lock::{LockError, Outcome, WaiterId};
@@ -30,17 +29,17 @@ use crate::lock::{LockError, Outcome, WaiterId};
 pub struct Parked {
     /// `None` until the client is blocked, which is the last thing its command does.
     handle: Option<NonNull<raw::RedisModuleBlockedClient>>,
-    with_holder: bool,
+    shape: Shape,
     /// The answer, once it is known.
     pub outcome: Option<Outcome>,
 }
 
 impl Parked {
     /// The calling client is going to be blocked under this name.
-    pub fn expect(id: WaiterId, with_holder: bool) {
+    pub fn expect(id: WaiterId, shape: Shape) {
         let parked = Parked {
             handle: None,
-            with_holder,
+            shape,
             outcome: None,
         };
         shell::with(|shell| shell.parked.insert(id, parked));
@@ -97,6 +96,16 @@ impl Parked {
         });
     }
 
+    /// Writes the answer; nil when the server unblocks a client that has none yet.
+    fn reply(self, ctx: Ctx, key: Str<'_>) {
+        let granted = match self.outcome {
+            Some(Outcome::Failed(error)) => return ctx.reply_error(&error),
+            Some(Outcome::Granted(token)) => Some(token),
+            Some(Outcome::Nil) | None => None,
+        };
+        reply::acquired(ctx, key, self.shape, granted, ctx.now());
+    }
+
     /// Unblocks everyone whose answer is known.
     pub fn deliver_all() {
         for id in shell::with(|shell| std::mem::take(&mut shell.answered)) {
@@ -149,18 +158,13 @@ unsafe extern "C" fn on_answer(
             }
             parked
         });
-        let (with_holder, outcome) = match parked {
-            Some(parked) => (parked.with_holder, parked.outcome),
-            None => (false, None),
-        };
-        // SAFETY: the server passes the arguments of the command that was parked.
+        // SAFETY: the server passes the arguments of the command that was parked; the second is
+        // its key.
         let args = unsafe { super::register::arguments(argv, argc) };
-        reply_outcome(
-            ctx,
-            args.get(1).copied(),
-            with_holder,
-            outcome.unwrap_or(Outcome::Nil),
-        );
+        match (parked, args.get(1)) {
+            (Some(parked), Some(key)) => parked.reply(ctx, *key),
+            _ => ctx.reply_nil(),
+        }
         alarm::rearm(ctx);
     });
     if done.is_none() {
@@ -170,18 +174,6 @@ unsafe extern "C" fn on_answer(
         guard::entry("answer-again", || unsafe { forget(raw_ctx) });
     }
     raw::REDISMODULE_OK as c_int
-}
-
-fn reply_outcome(ctx: Ctx, key: Option<Str<'_>>, with_holder: bool, outcome: Outcome) {
-    let token = match outcome {
-        Outcome::Failed(error) => return ctx.reply_error(&error),
-        Outcome::Granted(token) => Some(token),
-        Outcome::Nil => None,
-    };
-    match key.filter(|_| with_holder) {
-        Some(name) => reply::token_with_holder(&LockKey::open_read(ctx, name), token, ctx.now()),
-        None => reply::token(ctx, token),
-    }
 }
 
 /// The connection is gone, or the server itself has answered it.

@@ -87,20 +87,20 @@ pub mod access {
 
 const ACL_CATEGORY: &CStr = c"lock";
 
-/// Adds the module's own ACL category. False where the server cannot.
-pub fn add_category(ctx: Ctx) -> bool {
+/// Adds the module's own ACL category; `None` where the server cannot.
+pub fn add_category(ctx: Ctx) -> Option<&'static CStr> {
     // SAFETY: the context is OnLoad's; the server copies the name.
     unsafe {
-        raw::RedisModule_AddACLCategory.is_some_and(|add| {
-            // A category outlives the module: when it is loaded again the server says busy.
-            add(ctx.as_ptr(), ACL_CATEGORY.as_ptr()) == raw::REDISMODULE_OK as c_int
-                || std::io::Error::last_os_error().kind() == ErrorKind::ResourceBusy
-        })
+        let added = raw::RedisModule_AddACLCategory?(ctx.as_ptr(), ACL_CATEGORY.as_ptr());
+        // A category outlives the module: when it is loaded again the server says busy.
+        let is_there = added == raw::REDISMODULE_OK as c_int
+            || std::io::Error::last_os_error().kind() == ErrorKind::ResourceBusy;
+        is_there.then_some(ACL_CATEGORY)
     }
 }
 
 /// Registers a command with everything the server can be told about it.
-pub fn register<C: Command>(ctx: Ctx, own_category: bool) -> Option<()> {
+pub fn register<C: Command>(ctx: Ctx, own_category: Option<&CStr>) -> Option<()> {
     let spec = &C::SPEC;
     let position = i32::from(spec.key.is_some());
     // SAFETY: the context is OnLoad's; strings are constants; `entry` has the type of a handler.
@@ -153,16 +153,16 @@ const SINCE: &CStr = c"0.1.0";
 fn categorize(
     command: *mut raw::RedisModuleCommand,
     spec: &Spec,
-    own_category: bool,
+    own_category: Option<&CStr>,
 ) -> Option<()> {
     // SAFETY: a pointer that is written once, at load.
     let Some(set) = (unsafe { raw::RedisModule_SetCommandACLCategories }) else {
         return Some(());
     };
     let mut categories = spec.acl.to_bytes().to_vec();
-    if own_category {
+    if let Some(own) = own_category {
         categories.extend(b" ");
-        categories.extend(ACL_CATEGORY.to_bytes());
+        categories.extend(own.to_bytes());
     }
     let categories = CString::new(categories).ok()?;
     // SAFETY: the command was just created by this module; the text is only read.

@@ -2,10 +2,27 @@
 
 use super::ctx::Ctx;
 use super::key::LockKey;
+use super::strings::Str;
 use crate::lock::{Now, Token};
 
-/// The reply of an acquire: the token or nil.
-pub fn token(ctx: Ctx, token: Option<Token>) {
+/// What an acquire asked to be told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    /// The token, or nil.
+    Token,
+    /// With `WITHHOLDER`: the holder too.
+    WithHolder,
+}
+
+/// The reply of an acquire: granted under this token, or not.
+pub fn acquired(ctx: Ctx, name: Str<'_>, shape: Shape, granted: Option<Token>, now: Now) {
+    match shape {
+        Shape::Token => token(ctx, granted),
+        Shape::WithHolder => token_with_holder(&LockKey::open_read(ctx, name), granted, now),
+    }
+}
+
+fn token(ctx: Ctx, token: Option<Token>) {
     // Below 2^53 by construction, so the cast loses nothing.
     ctx.reply_maybe(token.map(|token| token.get() as i64));
 }
@@ -14,7 +31,7 @@ pub fn token(ctx: Ctx, token: Option<Token>) {
 /// stands at `now`, the moment of the decision: by a second look at the clock a lease might have
 /// ended since, and nobody would have refused. Without a holder the count is 0 and the time -2;
 /// without a TTL it is -1 (as `PTTL`).
-pub fn token_with_holder(key: &LockKey<'_>, granted: Option<Token>, now: Now) {
+fn token_with_holder(key: &LockKey<'_>, granted: Option<Token>, now: Now) {
     let ctx = key.ctx();
     let state = key.read();
     ctx.reply_array(4);

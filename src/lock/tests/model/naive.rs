@@ -428,9 +428,17 @@ impl Model {
         let way = self.on_the_way.iter().position(|grant| grant.conn == conn);
         if let Some(index) = way {
             let grant = self.on_the_way.remove(index);
-            self.to_undo.retain(|undo| undo.key != grant.key);
-            self.to_undo.push(grant);
             self.note(grant.key);
+            // Only the latest grant of a key can still be the current one.
+            let rival = |undo: &OnTheWay| undo.key == grant.key;
+            if !self
+                .to_undo
+                .iter()
+                .any(|undo| rival(undo) && undo.grant > grant.grant)
+            {
+                self.to_undo.retain(|undo| !rival(undo));
+                self.to_undo.push(grant);
+            }
         } else {
             self.unblock(conn);
         }
