@@ -20,8 +20,11 @@ use std::ffi::CStr;
 use module::ctx::Ctx;
 use module::register::register;
 
+/// Registers one command, in the module's own ACL category if there is one.
+pub type Register = fn(Ctx, Option<&CStr>) -> Option<()>;
+
 /// Every command: how each is registered when the module is loaded.
-pub const COMMANDS: &[fn(Ctx, Option<&CStr>) -> Option<()>] = &[
+pub const COMMANDS: &[Register] = &[
     register::<commands::acquire::Acquire>,
     register::<commands::release::Release>,
     register::<commands::renew::Renew>,

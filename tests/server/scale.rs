@@ -277,6 +277,7 @@ fn a_waiter_costs_the_server_more_memory_than_this_module() {
     let module = grown_by(&|i| format!("LOCK.ACQUIRE k w{i} BLOCK 0"), &blocked);
     let blpop = grown_by(&|_| "BLPOP list 0".to_string(), &blocked);
     println!("used_memory per waiter: {module} bytes parked by the module, {blpop} in BLPOP");
+    assert!(blpop < module && module < 50_000, "{module} bytes");
 }
 
 /// A small generator of its own: a failure names the seed and can be repeated.
