@@ -243,7 +243,7 @@ impl Locks {
         hold.is_none() && !foreign && (bare || self.waiters.live_on(key) > 0)
     }
 
-    /// Judges a key afresh: called when its lease is over or something happened to it from
+    /// Settles a key: called when its lease is over or something happened to it from
     /// outside. Harmless at any other time.
     pub fn settle(&mut self, view: &View<'_>, now: Now, fx: &mut Vec<Effect>) {
         let undone = self.to_undo.swap_remove(&view.key);

@@ -25,10 +25,10 @@ const KEYS_PER_TURN: usize = 500;
 /// While writes are refused (a pause, too few replicas, a full disk) keys are looked at this often.
 const RETRY_MS: u64 = 20;
 
-/// Keys that are refused again in one turn before the rest of the refused ones waits for the next.
+/// So many keys may be refused in one turn before those that stood back wait for the next.
 const RETRIES_PER_TURN: usize = 50;
 
-/// After a panic keys are looked at again this late.
+/// After a panic no key is settled for so long.
 const PAUSE_AFTER_PANIC_MS: u64 = 1_000;
 
 /// No timer is armed for longer: the server's timers mix the wall clock into their period.
