@@ -2,7 +2,7 @@
 //! understood is an error in the core's wording, found before anything is done.
 
 use crate::lock::{Lease, LockError, Wait, TOKEN_FIELD};
-use crate::module::fence::HORIZON;
+use crate::module::fence;
 use crate::module::register::{Arg, Kind};
 use crate::module::settings;
 use crate::module::strings::Str;
@@ -23,7 +23,7 @@ impl<'a> Args<'a> {
     /// The key: any name but those of our own keys.
     pub fn key(&mut self) -> Result<Str<'a>, LockError> {
         let key = self.left.next().copied().ok_or(LockError::Syntax)?;
-        if key.bytes().starts_with(HORIZON.as_bytes()) {
+        if fence::is_horizon(key) {
             return Err(LockError::KeyReserved);
         }
         Ok(key)

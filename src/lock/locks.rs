@@ -119,27 +119,27 @@ impl Locks {
 
     /// The reply of a grant is written: from here on only its lease or its owner ends it.
     pub fn delivered(&mut self, waiter: WaiterId) {
-        self.take_handed(Some(waiter));
+        self.take_handed(waiter);
     }
 
     /// The connection of a parked request is gone, or was answered by the server itself. A grant
     /// that was on its way to it is to be undone when the key is settled.
     pub fn gone(&mut self, waiter: WaiterId, now: Now) {
-        if let Some(handed) = self.take_handed(Some(waiter)) {
+        if let Some(handed) = self.take_handed(waiter) {
             self.waiters.touch_id(handed.key.clone());
             // Of several grants of one key only the last can still be the current one.
             let last = |other: &Handed| other.token < handed.token;
             if self.to_undo.get(&handed.key).is_none_or(last) {
                 self.to_undo.insert(handed.key.clone(), handed);
             }
-        } else if self.waiters.leave(waiter, now).is_some() {
+        } else if self.waiters.leave(waiter, now) {
             self.stats.waits_disconnected += 1;
         }
     }
 
     /// A request that was still parked has been answered nil by `CLIENT UNBLOCK ... TIMEOUT`.
     pub fn unblocked(&mut self, waiter: WaiterId, now: Now) {
-        if self.waiters.leave(waiter, now).is_some() {
+        if self.waiters.leave(waiter, now) {
             self.stats.waits_unblocked += 1;
         }
     }
@@ -147,7 +147,7 @@ impl Locks {
     /// Answers nil to the next request whose wait ran out. False when none is left.
     pub fn end_next_wait(&mut self, now: Now, fx: &mut Vec<Effect>) -> bool {
         match self.waiters.pop_due(now) {
-            Some(Due::Wait(_, waiter)) => {
+            Some(Due::Wait(waiter)) => {
                 self.stats.waits_timed_out += 1;
                 fx.push(Effect::Answer(waiter, Outcome::Nil));
                 true
@@ -406,18 +406,20 @@ impl Locks {
         {
             self.to_undo.swap_remove(&key);
         }
-        let handed = self.handed_on.get(&key).copied();
-        if handed
-            .and_then(|waiter| self.handed.get(&waiter))
-            .is_some_and(|h| h.owner[..] == *owner)
+        let Some(&waiter) = self.handed_on.get(&key) else {
+            return;
+        };
+        if self
+            .handed
+            .get(&waiter)
+            .is_some_and(|handed| handed.owner[..] == *owner)
         {
-            self.take_handed(handed);
+            self.take_handed(waiter);
         }
     }
 
     /// Forgets a grant that was on its way.
-    fn take_handed(&mut self, waiter: Option<WaiterId>) -> Option<Handed> {
-        let waiter = waiter?;
+    fn take_handed(&mut self, waiter: WaiterId) -> Option<Handed> {
         let handed = self.handed.remove(&waiter)?;
         if self.handed_on.get(&handed.key) == Some(&waiter) {
             self.handed_on.swap_remove(&handed.key);

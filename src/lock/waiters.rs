@@ -32,7 +32,7 @@ pub enum Joined {
 #[derive(Debug, PartialEq, Eq)]
 pub enum Due {
     /// A wait ran out; the place is kept for the grace time.
-    Wait(KeyId, WaiterId),
+    Wait(WaiterId),
     /// A kept place is given up; nobody is told.
     Place,
 }
@@ -165,10 +165,13 @@ impl Waiters {
     }
 
     /// A request is no longer there (disconnected, unblocked, timed out): its place is kept.
-    pub fn leave(&mut self, waiter: WaiterId, now: Now) -> Option<KeyId> {
-        let (key, seq) = self.by_id.get(&waiter).cloned()?;
+    /// Answers whether it was parked until now.
+    pub fn leave(&mut self, waiter: WaiterId, now: Now) -> bool {
+        let Some((key, seq)) = self.by_id.get(&waiter).cloned() else {
+            return false;
+        };
         self.vacate(&key, seq, now);
-        Some(key)
+        true
     }
 
     /// The owner gives up its place, live or kept; answers the parked request, if any.
@@ -317,7 +320,7 @@ impl Waiters {
         Some(match parked.map(|waiter| waiter.id) {
             Some(id) => {
                 self.vacate(&key, seq, now);
-                Due::Wait(key, id)
+                Due::Wait(id)
             }
             None => {
                 self.remove(&key, seq);

@@ -103,7 +103,7 @@ unsafe extern "C" fn on_evicted(
         // SAFETY: the server's context and key for this callback.
         let (ctx, key) = unsafe { (Ctx::new(ctx), Str::new(key)) };
         lose(ctx, key);
-        if key.bytes().starts_with(fence::HORIZON.as_bytes()) {
+        if fence::is_horizon(key) {
             fence::lose_horizon(key);
         }
         alarm::rearm(ctx);
@@ -120,7 +120,7 @@ unsafe extern "C" fn on_changed(
     guard::entry("changed", || {
         // SAFETY: the server's context, key and NUL-terminated event name for this callback.
         let (ctx, key, event) = unsafe { (Ctx::new(ctx), Str::new(key), CStr::from_ptr(event)) };
-        if key.bytes().starts_with(fence::HORIZON.as_bytes()) {
+        if fence::is_horizon(key) {
             fence::lose_horizon(key);
         } else if shell::with(|shell| shell.locks.is_idle()) {
             return;

@@ -18,8 +18,13 @@ use crate::lock::{
 };
 
 /// The name of the horizon, or how its name begins in a cluster. No lock may have it.
-pub const HORIZON: &str = "redis_lock:horizon";
+const HORIZON: &str = "redis_lock:horizon";
 const COUNTER: &str = "redisson_lock_token";
+
+/// Whether this name is kept for horizons.
+pub fn is_horizon(key: Str<'_>) -> bool {
+    key.bytes().starts_with(HORIZON.as_bytes())
+}
 
 /// The view for a decision that needs no token.
 pub fn plain_view<'a>(key: &LockKey<'a>, state: KeyState) -> View<'a> {

@@ -208,6 +208,6 @@ unsafe fn forget(raw_ctx: *mut raw::RedisModuleCtx) {
 /// # Safety
 /// `ctx` is the context of a callback of a blocked client.
 unsafe fn waiter_of(ctx: *mut raw::RedisModuleCtx) -> WaiterId {
-    // SAFETY: see above; what `park` stored is a number.
+    // SAFETY: see above; what `block` stored is a number.
     WaiterId(unsafe { api!(RedisModule_GetBlockedClientPrivateData)(ctx) } as u64)
 }

@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::common::{module_path, wait_for, Conn, Reply, TestServer};
+use crate::common::{module_path, wait_for, Conn, TestServer};
 
 const AOF_ALWAYS: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
 
@@ -67,13 +67,6 @@ fn rewrite_aof(server: &TestServer) {
     });
 }
 
-/// All that a lock's key says, its lease in absolute time included.
-fn snapshot_of(conn: &mut Conn, key: &str) -> (Vec<Reply>, i64) {
-    let mut fields = conn.run(["HGETALL", key]).list();
-    fields.sort_by_key(Reply::text);
-    (fields, conn.run(["PEXPIRETIME", key]).int())
-}
-
 /// The holder as `LOCK.INFO` describes it: owner, holds, token.
 fn holder_of(conn: &mut Conn, key: &str) -> (String, i64, i64) {
     let info = conn.run(["LOCK.INFO", key]);
@@ -98,13 +91,13 @@ fn holds_counts_leases_and_tokens_survive_and_waiters_do_not() {
         let mut waiter = server.conn();
         waiter.send_line("LOCK.ACQUIRE k b BLOCK 0");
         server.wait_for_waiters(1);
-        let before = [snapshot_of(&mut conn, "k"), snapshot_of(&mut conn, "late")];
+        let before = [conn.snapshot_of("k"), conn.snapshot_of("late")];
 
         ending.restart(&mut server);
 
         assert!(waiter.is_closed(), "{ending:?}");
         let mut conn = server.conn();
-        let after = [snapshot_of(&mut conn, "k"), snapshot_of(&mut conn, "late")];
+        let after = [conn.snapshot_of("k"), conn.snapshot_of("late")];
         assert_eq!(after, before, "{ending:?}");
         assert_eq!(server.stat("waiters"), 0);
         assert_eq!(holder_of(&mut conn, "k"), ("a".into(), 2, first));
@@ -137,13 +130,13 @@ fn a_server_without_the_module_loads_the_same_files_and_hands_them_back() {
         conn.line("LOCK.ACQUIRE k a PX 70000");
         conn.line("LOCK.ACQUIRE freed a PX 60000");
         conn.line("LOCK.RELEASE freed a");
-        let before = snapshot_of(&mut conn, "k");
+        let before = conn.snapshot_of("k");
 
         server.set_module(None);
         ending.restart(&mut server);
         let mut conn = server.conn();
         assert!(conn.line("LOCK.INFO k").is_error());
-        assert_eq!(snapshot_of(&mut conn, "k"), before, "{ending:?}");
+        assert_eq!(conn.snapshot_of("k"), before, "{ending:?}");
         assert_eq!(conn.line("EXISTS freed").int(), 0);
         // What Redisson's unlock script does to a hold of two.
         conn.line("HINCRBY k a -1");
@@ -208,9 +201,9 @@ fn a_reload_keeps_those_who_wait_and_what_they_wait_for() {
         waiter.send_line(&format!("LOCK.ACQUIRE k w{place} PX 60000 BLOCK 0"));
         server.wait_for_waiters(place as u64 + 1);
     }
-    let before = snapshot_of(&mut conn, "k");
+    let before = conn.snapshot_of("k");
     assert_eq!(conn.line("DEBUG RELOAD").text(), "OK");
-    assert_eq!(snapshot_of(&mut conn, "k"), before);
+    assert_eq!(conn.snapshot_of("k"), before);
     assert_eq!(server.stat("waiters"), 2);
     assert!(waiters.iter_mut().all(Conn::is_silent));
 

@@ -448,14 +448,6 @@ fn the_aof_has_the_same_text_without_the_messages() {
     assert_eq!(written[1..], replicated);
 }
 
-/// All that a lock's key says, its lease in absolute time included.
-fn snapshot_of(server: &TestServer, key: &str) -> (Vec<Reply>, i64) {
-    let mut conn = server.conn();
-    let mut fields = conn.run(["HGETALL", key]).list();
-    fields.sort_by_key(Reply::text);
-    (fields, conn.run(["PEXPIRETIME", key]).int())
-}
-
 #[test]
 fn replicas_with_and_without_the_module_hold_the_same_data() {
     let master = TestServer::with(&PROMPT_MASTER);
@@ -471,9 +463,9 @@ fn replicas_with_and_without_the_module_hold_the_same_data() {
         for key in [
             "held", "renewed", "released", "expired", "moved", "scripted",
         ] {
-            let on_master = snapshot_of(&master, key);
+            let on_master = master.conn().snapshot_of(key);
             assert!(on_master.1 > 0, "{key}");
-            assert_eq!(snapshot_of(replica, key), on_master, "{key}");
+            assert_eq!(replica.conn().snapshot_of(key), on_master, "{key}");
         }
     }
     let [with, without] = &replicas;
@@ -533,12 +525,12 @@ fn a_promoted_replica_keeps_the_hold_and_goes_on() {
     let other = conn.line("LOCK.ACQUIRE other x").int();
     conn.line("LOCK.RELEASE other x");
     wait_until_in_sync(&replica, &master);
-    let before = snapshot_of(&master, "k");
+    let before = master.conn().snapshot_of("k");
     master.crash();
 
     let mut conn = replica.conn();
     conn.line("REPLICAOF NO ONE");
-    assert_eq!(snapshot_of(&replica, "k"), before);
+    assert_eq!(replica.conn().snapshot_of("k"), before);
     assert!(conn.line("LOCK.ACQUIRE k b").is_nil());
     assert_eq!(conn.line("LOCK.ACQUIRE k a PX 60000 ONCE").int(), token);
     let mut waiter = replica.conn();

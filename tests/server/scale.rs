@@ -157,13 +157,8 @@ fn assert_no_residue(server: &TestServer) {
 }
 
 fn used_memory(server: &TestServer) -> i64 {
-    let info = server.conn().line("INFO memory").text();
-    let value = info
-        .lines()
-        .find_map(|line| line.strip_prefix("used_memory:"));
-    value
-        .and_then(|value| value.trim().parse().ok())
-        .expect("used_memory")
+    let value = server.info_field("memory", "used_memory");
+    value.parse().expect("used_memory")
 }
 
 #[test]

@@ -145,6 +145,13 @@ impl Conn {
         });
     }
 
+    /// All that a lock's key says, its lease in absolute time included.
+    pub fn snapshot_of(&mut self, key: &str) -> (Vec<Reply>, i64) {
+        let mut fields = self.run(["HGETALL", key]).list();
+        fields.sort_by_key(Reply::text);
+        (fields, self.run(["PEXPIRETIME", key]).int())
+    }
+
     /// The raw socket, for what is not RESP.
     pub fn stream(&mut self) -> &mut TcpStream {
         &mut self.stream
