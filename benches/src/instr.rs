@@ -1,0 +1,237 @@
+//! Instructions per command, counted by callgrind in the server: the figure that repeats, whatever
+//! else the machine does.
+//!
+//! A path is a list of commands for one lock, sent for many locks in batches on one connection, as a
+//! pipelining client would. What is counted is everything that the server does in user space for it,
+//! from reading the request to writing the reply; the kernel's part is left out. The server's own cron
+//! is kept to once a second.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::io;
+use std::path::Path;
+use std::process::Command;
+
+use crate::paths::{Scenario, Setting, OTHER, OWNER, SETTINGS};
+use crate::server::Server;
+use crate::wire::{line, Conn};
+
+/// Locks per path.
+const LOCKS: usize = 2_000;
+
+/// Requests sent before their replies are read.
+const BATCH: usize = 50;
+
+/// The committed table, below the project.
+const TABLE: &str = "docs/INSTRUCTIONS.md";
+
+type Counts = HashMap<(String, String), u64>;
+
+/// Counts every path and prints the table beside the committed one; with `save`, commits it anew.
+pub fn run(save: bool) -> io::Result<()> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(TABLE);
+    let before = parse(&std::fs::read_to_string(&path).unwrap_or_default());
+    let mut table = String::new();
+    for setting in SETTINGS {
+        println!("\n{}", setting.name);
+        let _ = write!(
+            table,
+            "\n## {}\n\n| path | instructions |\n|---|---:|\n",
+            setting.name
+        );
+        let server = Counted::start(setting)?;
+        for scenario in setting.scenarios {
+            let count = server.count(scenario)?;
+            let old = before.get(&(setting.name.into(), scenario.name.into()));
+            println!(
+                "  {:<48} {count:>8} {}",
+                scenario.name,
+                change(count, old.copied())
+            );
+            let _ = writeln!(table, "| {} | {count} |", scenario.name);
+        }
+    }
+    if save {
+        let version = Server::start(&[], &[], false)?.version()?;
+        std::fs::write(&path, format!("{}{table}", intro(&version)))?;
+    }
+    Ok(())
+}
+
+fn intro(version: &str) -> String {
+    format!(
+        "# Instructions per command\n\n\
+         What the server ({version}) executes in user space for one command, or for the commands that a row\n\
+         names together: callgrind's count over {LOCKS} locks, requests in batches of {BATCH} on one connection,\n\
+         owners of {} bytes. `make bench-instr` counts again and shows the difference; with `SAVE=1` it\n\
+         rewrites this file. The kernel's part, about half of a command that comes alone, is not in it.\n",
+        OWNER.len()
+    )
+}
+
+/// The counts of a table as it is written above.
+fn parse(text: &str) -> Counts {
+    let (mut counts, mut setting) = (Counts::new(), String::new());
+    for text in text.lines() {
+        if let Some(name) = text.strip_prefix("## ") {
+            setting = name.into();
+        }
+        let cells: Vec<&str> = text.split('|').map(str::trim).collect();
+        if let ["", path, count, ""] = cells[..] {
+            if let Ok(count) = count.parse() {
+                counts.insert((setting.clone(), path.into()), count);
+            }
+        }
+    }
+    counts
+}
+
+fn change(now: u64, before: Option<u64>) -> String {
+    match before {
+        Some(before) => {
+            let percent = 100.0 * (now as f64 - before as f64) / before as f64;
+            format!("{before:>8} {percent:>+6.1} %")
+        }
+        None => "     new".into(),
+    }
+}
+
+/// A server under callgrind.
+struct Counted(Server);
+
+impl Counted {
+    fn start(setting: &Setting) -> io::Result<Counted> {
+        let under = [
+            "valgrind",
+            "--tool=callgrind",
+            "--callgrind-out-file=callgrind.out",
+        ];
+        let options = [&["--hz", "1", "--activerehashing", "no"], setting.options].concat();
+        let server = Server::start(&under, &options, setting.with_module)?;
+        let mut conn = server.conn()?;
+        for words in setting.before {
+            conn.ask(words)?;
+        }
+        Ok(Counted(server))
+    }
+
+    /// Instructions for one lock's worth of the counted commands.
+    fn count(&self, scenario: &Scenario) -> io::Result<u64> {
+        let mut conns = Conns {
+            main: self.0.conn()?,
+            waiter: self.0.conn()?,
+        };
+        conns.play(scenario.setup)?;
+        self.control("-z")?;
+        conns.play(scenario.counted)?;
+        self.control("-d")?;
+        conns.play(scenario.clean)?;
+        Ok(self.total()? / LOCKS as u64)
+    }
+
+    /// `callgrind_control`: `-z` sets the counters to zero, `-d` writes them.
+    fn control(&self, what: &str) -> io::Result<()> {
+        let pid = self.0.pid().to_string();
+        let done = Command::new("callgrind_control")
+            .args([what, &pid])
+            .output()?;
+        if done.status.success() {
+            return Ok(());
+        }
+        Err(io::Error::other(
+            String::from_utf8_lossy(&done.stderr).into_owned(),
+        ))
+    }
+
+    /// The total of the latest dump; the file appears a moment after the command that asks for it.
+    fn total(&self) -> io::Result<u64> {
+        for _ in 0..1_000 {
+            let mut dumps: Vec<_> = std::fs::read_dir(self.0.dir.path())?
+                .filter_map(|entry| entry.ok().map(|entry| entry.path()))
+                .filter(|path| {
+                    path.extension()
+                        .is_some_and(|number| number != "out" && number != "aof")
+                })
+                .filter(|path| path.to_string_lossy().contains("callgrind.out."))
+                .collect();
+            dumps.sort();
+            let text = dumps
+                .last()
+                .map(std::fs::read_to_string)
+                .transpose()?
+                .unwrap_or_default();
+            let total = text.lines().find_map(|line| line.strip_prefix("totals: "));
+            if let Some(total) = total.and_then(|total| total.trim().parse().ok()) {
+                for dump in dumps {
+                    std::fs::remove_file(dump)?;
+                }
+                return Ok(total);
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        Err(io::Error::other("callgrind wrote no totals"))
+    }
+}
+
+struct Conns {
+    main: Conn,
+    waiter: Conn,
+}
+
+impl Conns {
+    /// Sends the commands for every lock and reads their replies. Paths in which somebody waits go
+    /// lock by lock, all others in batches.
+    fn play(&mut self, commands: &[&str]) -> io::Result<()> {
+        if commands
+            .iter()
+            .any(|command| command.starts_with("waiter: "))
+        {
+            (0..LOCKS).try_for_each(|lock| self.play_with_waiter(commands, lock))
+        } else {
+            let all: Vec<_> = (0..LOCKS)
+                .flat_map(|lock| commands.iter().map(move |command| filled(command, lock)))
+                .collect();
+            for batch in all.chunks(BATCH) {
+                self.main.send(&batch.concat())?;
+                for _ in batch {
+                    refuse_error(&self.main.reply()?)?;
+                }
+            }
+            Ok(())
+        }
+    }
+
+    /// What the waiter sends has been dealt with when the PING before it is answered: a server
+    /// answers a connection after it has read all that came together.
+    fn play_with_waiter(&mut self, commands: &[&str], lock: usize) -> io::Result<()> {
+        for command in commands {
+            if let Some(command) = command.strip_prefix("waiter: ") {
+                self.waiter
+                    .send(&[line("PING"), filled(command, lock)].concat())?;
+                self.waiter.reply()?;
+            } else {
+                self.main.send(&filled(command, lock))?;
+                refuse_error(&self.main.reply()?)?;
+            }
+        }
+        refuse_error(&self.waiter.reply()?)
+    }
+}
+
+fn refuse_error(reply: &[u8]) -> io::Result<()> {
+    match reply.strip_prefix(b"-") {
+        Some(error) => Err(io::Error::other(
+            String::from_utf8_lossy(error).into_owned(),
+        )),
+        None => Ok(()),
+    }
+}
+
+fn filled(command: &str, lock: usize) -> Vec<u8> {
+    line(
+        &command
+            .replace("{k}", &format!("lock:{lock}"))
+            .replace("{o}", OWNER)
+            .replace("{p}", OTHER),
+    )
+}

@@ -1,0 +1,174 @@
+//! The paths whose instructions are counted, and what the server is like meanwhile.
+
+/// An owner as Redisson makes them.
+pub const OWNER: &str = "8743c9c0-0795-4907-87fd-6c719a6b4586:1";
+
+/// Somebody else.
+pub const OTHER: &str = "0c5e6c5a-9d5c-4b43-bd0b-5e3f6a0a5f10:7";
+
+/// What the server is like while its scenarios are counted, one after the other.
+pub struct Setting {
+    /// For the table.
+    pub name: &'static str,
+    /// Of the server.
+    pub options: &'static [&'static str],
+    /// Whether the module is loaded.
+    pub with_module: bool,
+    /// Sent once, at first.
+    pub before: &'static [&'static str],
+    /// What is counted.
+    pub scenarios: &'static [Scenario],
+}
+
+/// Commands counted together; `{k}` is the lock's name, `{o}` its owner, `{p}` another's. What starts
+/// with `waiter: ` goes over a connection of its own, behind a PING, and is answered by what follows.
+pub struct Scenario {
+    /// For the table.
+    pub name: &'static str,
+    /// Sent for every lock first, not counted.
+    pub setup: &'static [&'static str],
+    /// Counted.
+    pub counted: &'static [&'static str],
+    /// Sent for every lock afterwards, not counted.
+    pub clean: &'static [&'static str],
+}
+
+const ACQUIRE: &str = "LOCK.ACQUIRE {k} {o} PX 30000";
+const RELEASE: &str = "LOCK.RELEASE {k} {o}";
+
+/// Commands that need nothing before and leave nothing behind, or what the next one needs.
+const fn plain(name: &'static str, counted: &'static [&'static str]) -> Scenario {
+    Scenario {
+        name,
+        setup: &[],
+        counted,
+        clean: &[],
+    }
+}
+
+const fn after(
+    name: &'static str,
+    setup: &'static [&'static str],
+    counted: &'static [&'static str],
+) -> Scenario {
+    Scenario {
+        name,
+        setup,
+        counted,
+        clean: &[],
+    }
+}
+
+const PAIR: Scenario = plain("pair: acquire, release", &[ACQUIRE, RELEASE]);
+const SET_DEL: Scenario = plain(
+    "pair: SET NX PX, DEL",
+    &["SET {k} {o} NX PX 30000", "DEL {k}"],
+);
+
+/// Every way through every command; each leaves the locks as the next one needs them.
+const EVERY_COMMAND: &[Scenario] = &[
+    PAIR,
+    plain("acquire: free", &[ACQUIRE]),
+    plain("acquire: re-entrant", &[ACQUIRE]),
+    plain(
+        "acquire ONCE: held already",
+        &["LOCK.ACQUIRE {k} {o} PX 20000 ONCE"],
+    ),
+    plain("acquire: refused", &["LOCK.ACQUIRE {k} {p} PX 30000"]),
+    plain(
+        "acquire WITHHOLDER: refused",
+        &["LOCK.ACQUIRE {k} {p} PX 30000 WITHHOLDER"],
+    ),
+    plain("renew", &["LOCK.RENEW {k} {o} PX 30000"]),
+    plain("renew: not the holder", &["LOCK.RENEW {k} {p} PX 30000"]),
+    plain("info", &["LOCK.INFO {k}"]),
+    plain("release: one hold of two", &[RELEASE]),
+    plain("release: not the holder", &["LOCK.RELEASE {k} {p}"]),
+    plain("release: the last hold", &[RELEASE]),
+    plain("release: nobody holds", &[RELEASE]),
+    after("break", &[ACQUIRE], &["LOCK.BREAK {k}"]),
+    plain("owner", &["LOCK.OWNER"]),
+    plain("help", &["LOCK.HELP"]),
+    plain(
+        "hand-off: acquire, PING, park, release, release",
+        &[
+            ACQUIRE,
+            "waiter: LOCK.ACQUIRE {k} {p} PX 30000 BLOCK 0",
+            RELEASE,
+            "LOCK.RELEASE {k} {p}",
+        ],
+    ),
+    plain(
+        "its peer: PING, BLPOP, RPUSH",
+        &["waiter: BLPOP {k} 0", "RPUSH {k} x"],
+    ),
+    plain("PING", &["PING"]),
+    SET_DEL,
+];
+
+const HOT: &[Scenario] = &[
+    PAIR,
+    plain("acquire: free", &[ACQUIRE]),
+    plain("acquire: re-entrant", &[ACQUIRE]),
+    plain("renew", &["LOCK.RENEW {k} {o} PX 30000"]),
+    plain("release: one hold of two", &[RELEASE]),
+    plain("release: the last hold", &[RELEASE]),
+    SET_DEL,
+];
+
+const OTHERS: &[Scenario] = &[
+    plain("SET", &["SET {k} {o}"]),
+    plain("GET", &["GET {k}"]),
+    plain("DEL", &["DEL {k}"]),
+    SET_DEL,
+];
+
+/// All of it.
+pub const SETTINGS: &[Setting] = &[
+    Setting {
+        name: "Nobody can hear: no AOF, never a replica, no subscriber",
+        options: &[],
+        with_module: true,
+        before: &[],
+        scenarios: EVERY_COMMAND,
+    },
+    Setting {
+        name: "Effects handed to replication: another role was had since the start",
+        options: &[],
+        with_module: true,
+        before: &["REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE"],
+        scenarios: HOT,
+    },
+    Setting {
+        name: "AOF, everysec",
+        options: &["--appendonly", "yes", "--auto-aof-rewrite-percentage", "0"],
+        with_module: true,
+        before: &[],
+        scenarios: HOT,
+    },
+    Setting {
+        name: "Others' commands, without the module",
+        options: &[],
+        with_module: false,
+        before: &[],
+        scenarios: OTHERS,
+    },
+    Setting {
+        name: "Others' commands, the module loaded",
+        options: &[],
+        with_module: true,
+        before: &[],
+        scenarios: OTHERS,
+    },
+    Setting {
+        name: "Others' commands, after the first park",
+        options: &[],
+        with_module: true,
+        before: &[
+            "LOCK.ACQUIRE parked a PX 30000",
+            "LOCK.ACQUIRE parked b BLOCK 1",
+            "LOCK.RELEASE parked a",
+        ],
+        scenarios: OTHERS,
+    },
+];

@@ -1,0 +1,140 @@
+//! A server for a measurement: on a loopback port and in a directory of its own, ended by its pid.
+
+use std::io;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::wire::Conn;
+
+/// The core that servers are pinned to, where there are two; the load has the other.
+pub const SERVER_CPU: usize = 0;
+
+/// A running server; dropping it ends the process.
+pub struct Server {
+    process: Child,
+    /// Its port on 127.0.0.1.
+    pub port: u16,
+    /// Its directory, removed with it.
+    pub dir: tempfile::TempDir,
+}
+
+/// The server binary: `LOCK_SERVER`, or `redis-server`.
+pub fn binary() -> String {
+    std::env::var("LOCK_SERVER").unwrap_or_else(|_| "redis-server".into())
+}
+
+/// The module: `LOCK_MODULE`, or the release build.
+pub fn module() -> PathBuf {
+    let default =
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/release/libredis_lock.so");
+    std::env::var_os("LOCK_MODULE").map_or_else(default, PathBuf::from)
+}
+
+impl Server {
+    /// Starts a server under these command words (`["taskset", "-c", "0"]`, `["valgrind", ...]`), with
+    /// these options, with or without the module, and waits until it answers.
+    pub fn start(under: &[&str], options: &[&str], with_module: bool) -> io::Result<Server> {
+        let dir = tempfile::tempdir()?;
+        let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
+        let binary = binary();
+        let mut words = under.iter().copied().chain([binary.as_str()]);
+        let mut command = Command::new(words.next().unwrap_or_default());
+        command.args(words).current_dir(dir.path());
+        command.args([
+            "--port",
+            &port.to_string(),
+            "--bind",
+            "127.0.0.1",
+            "--save",
+            "",
+        ]);
+        command
+            .arg("--dir")
+            .arg(dir.path())
+            .arg("--logfile")
+            .arg(dir.path().join("log"));
+        command.args(options);
+        if with_module {
+            command.arg("--loadmodule").arg(module());
+        }
+        let process = command
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()?;
+        let mut server = Server { process, port, dir };
+        server.wait_until_it_answers()?;
+        Ok(server)
+    }
+
+    /// A server on its own core, where there are two.
+    pub fn pinned(options: &[&str], with_module: bool) -> io::Result<Server> {
+        let cpu = SERVER_CPU.to_string();
+        let pin = ["taskset", "-c", &cpu];
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Server::start(if cores > 1 { &pin } else { &[] }, options, with_module)
+    }
+
+    fn wait_until_it_answers(&mut self) -> io::Result<()> {
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_secs(60) {
+            if self.process.try_wait()?.is_some() {
+                break;
+            }
+            if self.conn().is_ok_and(|mut conn| conn.ask("PING").is_ok()) {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let log = std::fs::read_to_string(self.dir.path().join("log")).unwrap_or_default();
+        Err(io::Error::other(format!(
+            "the server does not answer:\n{log}"
+        )))
+    }
+
+    /// A connection.
+    pub fn conn(&self) -> io::Result<Conn> {
+        Conn::open(self.port)
+    }
+
+    /// The process (of the wrapper, where it runs under one that stays).
+    pub fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Microseconds that the server's main thread has spent on a core (Linux).
+    pub fn cpu_us(&self) -> f64 {
+        let path = format!("/proc/{0}/task/{0}/schedstat", self.pid());
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        let ns: f64 = text
+            .split(' ')
+            .next()
+            .and_then(|ns| ns.parse().ok())
+            .unwrap_or(0.0);
+        ns / 1_000.0
+    }
+
+    /// What the server calls itself: "redis 7.0.15".
+    pub fn version(&self) -> io::Result<String> {
+        let info = self.conn()?.ask("INFO server")?;
+        let field = |name: &str| {
+            let line = info
+                .lines()
+                .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+            line.map(str::trim)
+        };
+        let name = field("server_name").unwrap_or("redis");
+        let version = field("valkey_version")
+            .or(field("redis_version"))
+            .unwrap_or("?");
+        Ok(format!("{name} {version}"))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
