@@ -52,7 +52,7 @@ impl Command for Acquire {
             }
         }
         let request = lock::Acquire {
-            owner,
+            owner: owner.bytes(),
             lease: lease.map_or_else(default_lease, Ok)?,
             once: count_once.is_some(),
             wait: wait.filter(|_| ctx.may_block()).unwrap_or(Wait::No),
@@ -62,17 +62,18 @@ impl Command for Acquire {
             Some(()) => Shape::WithHolder,
             None => Shape::Token,
         };
-        acquire(ctx, name, &request, shape)
+        acquire(ctx, name, owner, &request, shape)
     }
 }
 
 fn acquire(
     ctx: Ctx,
     name: Str<'_>,
+    owner: Str<'_>,
     request: &lock::Acquire<'_>,
     shape: Shape,
 ) -> Result<(), LockError> {
-    let key = LockKey::open(ctx, name);
+    let key = LockKey::open_for(ctx, name, owner);
     let now = ctx.now();
     let state = key.read();
     let view = match state.hold(now) {

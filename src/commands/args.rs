@@ -1,6 +1,8 @@
 //! The words of a command, read one by one. Everything a client sends is bytes; whatever cannot be
 //! understood is an error in the core's wording, found before anything is done.
 
+use smallvec::SmallVec;
+
 use crate::lock::{Lease, LockError, Wait, TOKEN_FIELD};
 use crate::module::fence;
 use crate::module::register::{Arg, Kind};
@@ -30,8 +32,9 @@ impl<'a> Args<'a> {
     }
 
     /// The owner: any bytes but none, not too many, and not the name of our field.
-    pub fn owner(&mut self) -> Result<&'a [u8], LockError> {
-        let owner = self.left.next().ok_or(LockError::Syntax)?.bytes();
+    pub fn owner(&mut self) -> Result<Str<'a>, LockError> {
+        let word = self.left.next().copied().ok_or(LockError::Syntax)?;
+        let owner = word.bytes();
         if owner.is_empty() {
             Err(LockError::OwnerEmpty)
         } else if owner.len() > settings::max_owner_len() {
@@ -39,12 +42,12 @@ impl<'a> Args<'a> {
         } else if owner == TOKEN_FIELD {
             Err(LockError::OwnerReserved)
         } else {
-            Ok(owner)
+            Ok(word)
         }
     }
 
     /// The next option in upper case, or `None` at the end. Longer words than any option are cut.
-    pub fn option(&mut self) -> Option<Vec<u8>> {
+    pub fn option(&mut self) -> Option<SmallVec<[u8; 16]>> {
         let word = self.left.next()?.bytes();
         Some(word.iter().take(16).map(u8::to_ascii_uppercase).collect())
     }
@@ -103,17 +106,19 @@ pub fn once<T>(slot: &mut Option<T>, value: T) -> Result<(), LockError> {
 
 /// As the core parses integers: an optional minus, digits, no leading zero, no spaces.
 fn parse_integer(word: &[u8]) -> Option<i64> {
-    let (digits, negative) = match word.strip_prefix(b"-") {
-        Some(digits) => (digits, true),
-        None => (word, false),
-    };
-    let first = digits.first()?;
-    if !digits.iter().all(u8::is_ascii_digit) || (*first == b'0' && word.len() > 1) {
+    let digits = word.strip_prefix(b"-").unwrap_or(word);
+    if digits.is_empty() || (digits.starts_with(b"0") && word.len() > 1) {
         return None;
     }
-    let text = std::str::from_utf8(digits).ok()?;
-    let value: i128 = text.parse().ok()?;
-    i64::try_from(if negative { -value } else { value }).ok()
+    // The lowest number has no positive counterpart, so the digits are added up below zero.
+    let below_zero = digits.iter().try_fold(0i64, |value, digit| {
+        let digit = digit.is_ascii_digit().then(|| i64::from(digit - b'0'))?;
+        value.checked_mul(10)?.checked_sub(digit)
+    })?;
+    match digits.len() == word.len() {
+        true => below_zero.checked_neg(),
+        false => Some(below_zero),
+    }
 }
 
 /// `key`, for the descriptions.
@@ -181,6 +186,7 @@ mod tests {
             ("7", 7),
             ("-1", -1),
             ("9223372036854775807", i64::MAX),
+            ("-9223372036854775808", i64::MIN),
         ] {
             assert_eq!(parse_integer(word.as_bytes()), Some(value));
         }

@@ -38,11 +38,11 @@ impl Command for Release {
             }
         }
         let request = lock::Release {
-            owner,
+            owner: owner.bytes(),
             all: all.is_some(),
             token,
         };
-        let key = LockKey::open(ctx, name);
+        let key = LockKey::open_for(ctx, name, owner);
         let now = ctx.now();
         let state = key.read();
         let view = fence::handing_view(&key, state);

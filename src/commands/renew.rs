@@ -39,11 +39,11 @@ impl Command for Renew {
             }
         }
         let request = lock::Renew {
-            owner,
+            owner: owner.bytes(),
             lease: lease.map_or_else(default_lease, Ok)?,
             token,
         };
-        let key = LockKey::open(ctx, name);
+        let key = LockKey::open_for(ctx, name, owner);
         let now = ctx.now();
         let state = key.read();
         let view = match state.hold(now) {

@@ -1,8 +1,11 @@
 //! What the core wants done. It does none of it: the shell carries the list out, in order.
 
-use std::rc::Rc;
+use smallvec::SmallVec;
 
-use super::{Domain, LockError, Token, WaiterId};
+use super::{Domain, LockError, OwnerId, Token, WaiterId};
+
+/// What one decision wants done, in order. Nearly every decision fits in without an allocation.
+pub type Effects = SmallVec<[Effect; 5]>;
 
 /// One thing to do, all of them about the key of the decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,7 +34,7 @@ pub enum KeyWrite {
         /// Whether the key exists and is to be deleted first.
         clear: bool,
         /// The new holder.
-        owner: Rc<[u8]>,
+        owner: OwnerId,
         /// The token of the grant.
         token: Token,
         /// The end of the lease, Unix milliseconds.
@@ -40,7 +43,7 @@ pub enum KeyWrite {
     /// Changes of the present hold; what is `None` stays as it is.
     Adjust {
         /// The present holder.
-        owner: Rc<[u8]>,
+        owner: OwnerId,
         /// A new hold count.
         count: Option<u32>,
         /// A token for a hold that had none.

@@ -3,14 +3,12 @@
 //! The rules are Redisson's `RLock` (re-entry by owner, a count, a lease), with three differences:
 //! re-entry never shortens the lease, nobody passes a waiter, and each grant has a token.
 
-use std::rc::Rc;
-
-use super::effect::{Effect, Event, KeyWrite, Outcome};
+use super::effect::{Effect, Effects, Event, KeyWrite, Outcome};
 use super::locks::{free, Locks, View};
 use super::queue::Waiter;
 use super::state::MAX_HOLD_COUNT;
 use super::waiters::Joined;
-use super::{Hold, KeyState, Lease, LockError, Now, Token, WaiterId};
+use super::{Hold, KeyState, Lease, LockError, Now, OwnerId, Token, WaiterId};
 
 /// How long an acquire is ready to wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,7 +96,7 @@ impl Locks {
         view: &View<'_>,
         req: &Acquire<'_>,
         now: Now,
-        fx: &mut Vec<Effect>,
+        fx: &mut Effects,
     ) -> Result<Answer, LockError> {
         self.look_at(view, now)?;
         if let Some(hold) = view.state.hold(now) {
@@ -123,8 +121,7 @@ impl Locks {
             }
             return Ok(answer);
         }
-        let owner = Rc::from(req.owner);
-        let (token, _) = self.grant(view, &owner, req.lease, req.client, now, fx)?;
+        let (token, _) = self.grant(view, req.owner, req.lease, req.client, now, fx)?;
         self.claim(view.key, req.owner);
         self.waiters.withdraw(view.key, req.owner);
         Ok(Answer::Granted(token))
@@ -136,7 +133,7 @@ impl Locks {
         view: &View<'_>,
         req: &Release<'_>,
         now: Now,
-        fx: &mut Vec<Effect>,
+        fx: &mut Effects,
     ) -> Result<Released, LockError> {
         self.look_at(view, now)?;
         let Some(hold) = held_by(&view.state, req.owner, req.token, now) else {
@@ -152,7 +149,7 @@ impl Locks {
         self.claim(view.key, req.owner);
         if hold.count > 1 && !req.all {
             fx.push(Effect::Write(KeyWrite::Adjust {
-                owner: req.owner.into(),
+                owner: OwnerId::from_slice(req.owner),
                 count: Some(hold.count - 1),
                 token: None,
                 deadline_ms: None,
@@ -170,7 +167,7 @@ impl Locks {
         view: &View<'_>,
         req: &Renew<'_>,
         now: Now,
-        fx: &mut Vec<Effect>,
+        fx: &mut Effects,
     ) -> Result<bool, LockError> {
         self.look_at(view, now)?;
         let Some(hold) = held_by(&view.state, req.owner, req.token, now) else {
@@ -184,7 +181,7 @@ impl Locks {
         self.claim(view.key, req.owner);
         let deadline_ms = req.lease.deadline(now);
         fx.push(Effect::Write(KeyWrite::Adjust {
-            owner: req.owner.into(),
+            owner: OwnerId::from_slice(req.owner),
             count: None,
             token,
             deadline_ms: Some(deadline_ms),
@@ -200,7 +197,7 @@ impl Locks {
         view: &View<'_>,
         req: Break,
         now: Now,
-        fx: &mut Vec<Effect>,
+        fx: &mut Effects,
     ) -> Result<bool, LockError> {
         self.look_at(view, now)?;
         let hold = view
@@ -241,7 +238,7 @@ impl Locks {
         hold: &Hold,
         req: &Acquire<'_>,
         now: Now,
-        fx: &mut Vec<Effect>,
+        fx: &mut Effects,
     ) -> Result<Answer, LockError> {
         if !req.once && hold.count >= MAX_HOLD_COUNT {
             return Err(LockError::HoldCountOverflow);
@@ -259,7 +256,7 @@ impl Locks {
         let count = (!req.once).then_some(hold.count + 1);
         if count.is_some() || adopted.is_some() || deadline_ms.is_some() {
             fx.push(Effect::Write(KeyWrite::Adjust {
-                owner: req.owner.into(),
+                owner: OwnerId::from_slice(req.owner),
                 count,
                 token: adopted,
                 deadline_ms,
@@ -279,7 +276,7 @@ impl Locks {
         lease_ms: Option<i64>,
         req: &Acquire<'_>,
         now: Now,
-        fx: &mut Vec<Effect>,
+        fx: &mut Effects,
     ) -> Result<Answer, LockError> {
         let deadline_ms = match req.wait {
             Wait::No => {
@@ -314,7 +311,7 @@ impl Locks {
         Ok(Answer::Parked(id))
     }
 
-    fn end_hold(&mut self, view: &View<'_>, event: Event, now: Now, fx: &mut Vec<Effect>) {
+    fn end_hold(&mut self, view: &View<'_>, event: Event, now: Now, fx: &mut Effects) {
         fx.push(Effect::Notify(event));
         if !self.hand_off(view, now, fx) {
             // Whoever still waits could not be granted just now: the alarm tries again.

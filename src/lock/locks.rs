@@ -6,13 +6,15 @@ use std::rc::Rc;
 
 use indexmap::IndexMap;
 
-use super::effect::{Effect, Event, KeyWrite, Outcome};
+use super::effect::{Effect, Effects, Event, KeyWrite, Outcome};
 use super::holds::{Holds, Tracked};
 use super::queue::{Queue, Seq};
 use super::stats::Stats;
 use super::token::Tokens;
 use super::waiters::{Due, Waiters};
-use super::{Domain, Hold, KeyId, KeyRef, KeyState, Lease, LockError, Now, Token, WaiterId};
+use super::{
+    Domain, Hold, KeyId, KeyRef, KeyState, Lease, LockError, Now, OwnerId, Token, WaiterId,
+};
 
 /// The limits in force, from the settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -145,7 +147,7 @@ impl Locks {
     }
 
     /// Answers nil to the next request whose wait ran out. False when none is left.
-    pub fn end_next_wait(&mut self, now: Now, fx: &mut Vec<Effect>) -> bool {
+    pub fn end_next_wait(&mut self, now: Now, fx: &mut Effects) -> bool {
         match self.waiters.pop_due(now) {
             Some(Due::Wait(waiter)) => {
                 self.stats.waits_timed_out += 1;
@@ -245,7 +247,7 @@ impl Locks {
 
     /// Settles a key: called when its lease is over or something happened to it from
     /// outside. Harmless at any other time.
-    pub fn settle(&mut self, view: &View<'_>, now: Now, fx: &mut Vec<Effect>) {
+    pub fn settle(&mut self, view: &View<'_>, now: Now, fx: &mut Effects) {
         let undone = self.to_undo.swap_remove(&view.key);
         let foreign = match &view.state {
             KeyState::OtherType => Some(LockError::WrongType),
@@ -292,7 +294,7 @@ impl Locks {
 
     /// Grants the key to its next waiter. False when nobody is left to be granted; then nothing
     /// was written, and requests whose wait ran out meanwhile have been answered.
-    pub(super) fn hand_off(&mut self, view: &View<'_>, now: Now, fx: &mut Vec<Effect>) -> bool {
+    pub(super) fn hand_off(&mut self, view: &View<'_>, now: Now, fx: &mut Effects) -> bool {
         if !view.may_grant() {
             return false;
         }
@@ -341,18 +343,18 @@ impl Locks {
     pub(super) fn grant(
         &mut self,
         view: &View<'_>,
-        owner: &Rc<[u8]>,
+        owner: &[u8],
         lease: Lease,
         client: u64,
         now: Now,
-        fx: &mut Vec<Effect>,
+        fx: &mut Effects,
     ) -> Result<(Token, i64), LockError> {
         let token = self.mint(view, now, fx)?;
         let deadline_ms = lease.deadline(now);
         self.close_unseen(view, now, fx);
         fx.push(Effect::Write(KeyWrite::Take {
             clear: view.state != KeyState::Absent,
-            owner: owner.clone(),
+            owner: OwnerId::from_slice(owner),
             token,
             deadline_ms,
         }));
@@ -374,7 +376,7 @@ impl Locks {
         &mut self,
         view: &View<'_>,
         now: Now,
-        fx: &mut Vec<Effect>,
+        fx: &mut Effects,
     ) -> Result<Token, LockError> {
         // Without it a token might repeat one: that would be a bug, and is refused as one.
         let fence = view.fence.ok_or(LockError::Internal)?;
@@ -428,7 +430,7 @@ impl Locks {
     }
 
     /// Everybody who waits is answered this error.
-    pub(super) fn fail_all(&mut self, key: KeyRef<'_>, error: &LockError, fx: &mut Vec<Effect>) {
+    pub(super) fn fail_all(&mut self, key: KeyRef<'_>, error: &LockError, fx: &mut Effects) {
         for waiter in self.waiters.clear(key) {
             self.stats.waits_failed += 1;
             fx.push(Effect::Answer(waiter, Outcome::Failed(error.clone())));
@@ -441,7 +443,7 @@ impl Locks {
         view: &View<'_>,
         hold: &Hold,
         now: Now,
-        fx: &mut Vec<Effect>,
+        fx: &mut Effects,
     ) -> bool {
         if self.tracked(view.key, hold).is_none() {
             self.close_unseen(view, now, fx);
@@ -451,7 +453,7 @@ impl Locks {
     }
 
     /// The tracked grant before this one ended without our seeing it.
-    fn close_unseen(&mut self, view: &View<'_>, now: Now, fx: &mut Vec<Effect>) {
+    fn close_unseen(&mut self, view: &View<'_>, now: Now, fx: &mut Effects) {
         let Some(former) = self.holds.remove(view.key) else {
             return;
         };
@@ -471,7 +473,7 @@ impl Locks {
 
     /// A hold that is waited for but was never tracked has ended: what the key still shows is told.
     /// (Where the key itself went away, the server's news of that has been passed on already.)
-    fn announce_untracked(&self, view: &View<'_>, now: Now, fx: &mut Vec<Effect>) {
+    fn announce_untracked(&self, view: &View<'_>, now: Now, fx: &mut Effects) {
         let event = match &view.state {
             _ if self.holds.contains(view.key) => return,
             KeyState::Held(hold) if hold.is_over(now) => Event::Expire,
@@ -483,7 +485,7 @@ impl Locks {
 }
 
 /// The key is free now: tell those who wait outside.
-pub(super) fn free(fx: &mut Vec<Effect>) {
+pub(super) fn free(fx: &mut Effects) {
     fx.push(Effect::Write(KeyWrite::Delete));
     fx.push(Effect::Publish);
 }

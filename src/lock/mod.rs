@@ -46,14 +46,14 @@ mod waiters;
 #[cfg(test)]
 mod tests;
 
-pub use effect::{Effect, Event, KeyWrite, Outcome};
+pub use effect::{Effect, Effects, Event, KeyWrite, Outcome};
 pub use error::LockError;
 pub use exclusive::{Acquire, Answer, Break, Release, Released, Renew, Wait};
 pub use locks::{Fence, Limits, Locks, View, HORIZON_DB};
 pub use name::{KeyId, KeyRef};
 pub use queue::{Waiter, WaiterId};
 pub use slot::{prefixed, slot_of, slot_tags};
-pub use state::{parse_decimal, HashReader, Hold, KeyState, TOKEN_FIELD};
+pub use state::{parse_decimal, HashReader, Hold, KeyState, OwnerId, TOKEN_FIELD};
 pub use time::{Lease, Now};
 pub use token::{Domain, Token};
 pub use waiters::{Due, Grace};

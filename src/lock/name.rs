@@ -10,7 +10,10 @@ use indexmap::Equivalent;
 
 /// An owned lock name, shared between the tables that speak of it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct KeyId(Rc<(i32, Box<[u8]>)>);
+pub struct KeyId {
+    db: i32,
+    name: Rc<[u8]>,
+}
 
 /// A borrowed lock name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,8 +28,8 @@ impl KeyId {
     /// The borrowed form.
     pub fn as_ref(&self) -> KeyRef<'_> {
         KeyRef {
-            db: self.0 .0,
-            name: &self.0 .1,
+            db: self.db,
+            name: &self.name,
         }
     }
 }
@@ -46,7 +49,10 @@ impl KeyId {
 impl KeyRef<'_> {
     /// The owned form.
     pub fn to_id(self) -> KeyId {
-        KeyId(Rc::new((self.db, self.name.into())))
+        KeyId {
+            db: self.db,
+            name: self.name.into(),
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! Names of keys beside a lock: Redisson's, and the cluster's rule of which slot a name is in.
 
+use smallvec::SmallVec;
+
 /// Slots of a cluster.
 pub const SLOTS: usize = 16_384;
 
@@ -19,13 +21,19 @@ fn hash_tag(name: &[u8]) -> &[u8] {
     tagged().unwrap_or(name)
 }
 
-/// Redisson's `prefixName`: `prefix:name` where the name has a `{` anywhere, else `prefix:{name}`.
-pub fn prefixed(prefix: &str, name: &[u8]) -> Vec<u8> {
+/// Redisson's `prefixName`: `prefix:name` where the name has a `{` anywhere, else `prefix:{name}`. Names
+/// of usual length need no allocation.
+pub fn prefixed(prefix: &str, name: &[u8]) -> SmallVec<[u8; 128]> {
+    let mut prefixed = SmallVec::from_slice(prefix.as_bytes());
     if name.contains(&b'{') {
-        [prefix.as_bytes(), b":", name].concat()
+        prefixed.push(b':');
+        prefixed.extend_from_slice(name);
     } else {
-        [prefix.as_bytes(), b":{", name, b"}"].concat()
+        prefixed.extend_from_slice(b":{");
+        prefixed.extend_from_slice(name);
+        prefixed.push(b'}');
     }
+    prefixed
 }
 
 /// For every slot the smallest number whose digits, as a hash tag, fall into it.
@@ -72,8 +80,8 @@ mod tests {
 
     #[test]
     fn derived_names_follow_redisson() {
-        assert_eq!(prefixed("p", b"k"), b"p:{k}");
-        assert_eq!(prefixed("p", b"{a}k"), b"p:{a}k");
-        assert_eq!(prefixed("p", b"a{"), b"p:a{");
+        assert_eq!(prefixed("p", b"k")[..], b"p:{k}"[..]);
+        assert_eq!(prefixed("p", b"{a}k")[..], b"p:{a}k"[..]);
+        assert_eq!(prefixed("p", b"a{")[..], b"p:a{"[..]);
     }
 }

@@ -4,6 +4,8 @@
 //! count, and the key's TTL as the lease. Beside it stands one field of ours, [`TOKEN_FIELD`],
 //! whose value `t<digits>` is no number, so that scripts which look for counts pass over it.
 
+use smallvec::SmallVec;
+
 use super::{Now, Token};
 
 /// The reserved hash field that holds the fencing token of the current grant.
@@ -12,11 +14,14 @@ pub const TOKEN_FIELD: &[u8] = b"#token";
 /// The highest hold count, Redisson's (a Java int).
 pub const MAX_HOLD_COUNT: u32 = i32::MAX as u32;
 
+/// The name of an owner, any bytes. One as Redisson makes them (`uuid:thread`) needs no allocation.
+pub type OwnerId = SmallVec<[u8; 48]>;
+
 /// A hold as the hash states it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hold {
     /// The owner: the hash field.
-    pub owner: Box<[u8]>,
+    pub owner: OwnerId,
     /// How many times the owner holds it, at least 1.
     pub count: u32,
     /// The token of the grant; `None` when a Redisson client took the lock.
@@ -70,7 +75,7 @@ impl KeyState {
 /// Reads a small hash field by field into a [`KeyState`].
 #[derive(Debug, Default)]
 pub struct HashReader {
-    holder: Option<(Box<[u8]>, u32)>,
+    holder: Option<(OwnerId, u32)>,
     token: Option<Token>,
     other: bool,
 }
@@ -112,9 +117,10 @@ pub fn parse_decimal(digits: &[u8]) -> Option<u64> {
     if digits.len() > 19 || (*first == b'0' && !rest.is_empty()) {
         return None;
     }
+    // Nineteen digits cannot overflow.
     digits.iter().try_fold(0u64, |value, digit| {
         let digit = digit.is_ascii_digit().then(|| u64::from(digit - b'0'))?;
-        value.checked_mul(10)?.checked_add(digit)
+        Some(value * 10 + digit)
     })
 }
 

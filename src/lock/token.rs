@@ -10,7 +10,9 @@
 //!
 //! docs/DESIGN.md walks through the cases (FLUSHALL, promotion, unload, clocks) one by one.
 
-use indexmap::{IndexMap, IndexSet};
+use std::collections::BTreeMap;
+
+use indexmap::IndexSet;
 
 use super::LockError;
 
@@ -109,7 +111,8 @@ impl Source {
 /// In a cluster each slot has its own: a key never leaves its slot, and no slot pushes up another's.
 #[derive(Debug, Default)]
 pub struct Tokens {
-    sources: IndexMap<Domain, Source>,
+    /// Mostly a single one: an ordered map finds it without hashing.
+    sources: BTreeMap<Domain, Source>,
     /// The domains whose horizon was deleted with everything else and is to be stored again.
     lost: IndexSet<Domain>,
 }

@@ -340,6 +340,14 @@ impl Waiters {
         Some(key)
     }
 
+    /// Whether nothing is due, now or later.
+    pub fn is_quiet(&self) -> bool {
+        self.deadlines.is_empty()
+            && self.leases.is_empty()
+            && self.touched.is_empty()
+            && !self.has_stood_back()
+    }
+
     /// Milliseconds until the next wait or place is due.
     pub fn next_wait(&self, now: Now) -> Option<u64> {
         let (due, _) = self.deadlines.first_key_value()?.0;

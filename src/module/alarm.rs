@@ -10,7 +10,7 @@ use std::ptr::null_mut;
 use redis_module::raw;
 
 use super::api::api;
-use super::apply::{apply, decide};
+use super::apply::{apply_unasked, decide};
 use super::ctx::Ctx;
 use super::fence;
 use super::guard;
@@ -55,6 +55,15 @@ impl Alarm {
 }
 
 impl Shell {
+    /// Whether nothing is pending and no timer is armed: then there is no need to read the clocks,
+    /// which every command would do otherwise.
+    fn is_quiet(&self) -> bool {
+        self.alarm.armed.is_none()
+            && self.answered.is_empty()
+            && self.locks.waiters.is_quiet()
+            && !self.locks.tokens.has_lost()
+    }
+
     /// Milliseconds until something is to be done; `None`: nothing is pending.
     fn next_due(&self, now: Now) -> Option<u64> {
         if !self.answered.is_empty() {
@@ -89,6 +98,9 @@ pub fn rearm(ctx: Ctx) {
 
 /// Arms the timer for what is due, but not sooner than in so many milliseconds.
 fn arm(ctx: Ctx, soonest: u64) {
+    if shell::with(|shell| shell.is_quiet()) {
+        return;
+    }
     let now = ctx.now();
     let (armed, due) = shell::with(|shell| (shell.alarm.armed, shell.next_due(now)));
     let due = due.map(|due| due.clamp(soonest, LONGEST_MS));
@@ -231,6 +243,6 @@ fn settle(ctx: Ctx, id: &KeyId, now: Now) -> bool {
         fence::plain_view(&key, state)
     };
     let ((), fx) = decide(|locks, fx| locks.settle(&view, now, fx));
-    apply(key, &fx);
+    apply_unasked(key, &fx);
     !changes || view.may_grant()
 }

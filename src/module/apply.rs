@@ -5,31 +5,47 @@ use redis_module::raw;
 use super::fence;
 use super::key::LockKey;
 use super::parked::Parked;
+use super::replication::Replication;
 use super::settings;
 use super::shell;
-use super::strings::{OwnedStr, Str};
-use crate::lock::{prefixed, Effect, KeyWrite, Locks};
+use super::strings::{Constants, OwnedStr};
+use crate::lock::{prefixed, Effect, Effects, KeyWrite, Locks};
 
 /// Lets the core decide, under the settings in force.
-pub fn decide<T>(body: impl FnOnce(&mut Locks, &mut Vec<Effect>) -> T) -> (T, Vec<Effect>) {
+pub fn decide<T>(body: impl FnOnce(&mut Locks, &mut Effects) -> T) -> (T, Effects) {
     shell::with(|shell| {
         shell.locks.limits = settings::limits();
         shell.locks.waiters.grace = settings::grace();
-        let mut fx = Vec::new();
+        let mut fx = Effects::new();
         let result = body(&mut shell.locks, &mut fx);
         (result, fx)
     })
 }
 
-/// Carries out what the core decided about this key: first the changes, in order, then, with the key
+/// Carries out what the core decided in a command about this key: first the changes, in order, then, with the key
 /// closed, the news of them. Others hear the news at once and may touch the key themselves.
-pub fn apply(mut key: LockKey<'_>, fx: &[Effect]) {
+pub fn apply(key: LockKey<'_>, fx: &[Effect]) {
+    if !fx.is_empty() {
+        let replication = Replication::of_command(key.ctx());
+        carry_out(key, fx, replication);
+    }
+}
+
+/// The same for what no command asked for.
+pub fn apply_unasked(key: LockKey<'_>, fx: &[Effect]) {
+    let replication = Replication::of_event(key.ctx());
+    carry_out(key, fx, replication);
+}
+
+fn carry_out(mut key: LockKey<'_>, fx: &[Effect], replication: Replication) {
     let (ctx, name) = (key.ctx(), key.name());
     for effect in fx {
         match effect {
-            Effect::Horizon(domain, horizon) => fence::write_horizon(ctx, *domain, *horizon),
-            Effect::Counter(token) => fence::write_counter(&key, *token),
-            Effect::Write(change) => key.write(change),
+            Effect::Horizon(domain, horizon) => {
+                fence::write_horizon(ctx, *domain, *horizon, replication);
+            }
+            Effect::Counter(token) => fence::write_counter(&key, *token, replication),
+            Effect::Write(change) => key.write(change, replication),
             Effect::Answer(waiter, outcome) => Parked::answer(*waiter, outcome.clone()),
             Effect::Notify(_) | Effect::Publish => {}
         }
@@ -44,21 +60,18 @@ pub fn apply(mut key: LockKey<'_>, fx: &[Effect]) {
                 ctx.notify(raw::REDISMODULE_NOTIFY_MODULE, event.name(), name);
             }
             Effect::Publish if settings::publish() => {
-                let (channel, message) = release_message(name);
-                let (channel, message) = (channel.as_str(), message.as_str());
+                // Redisson's waiters listen on the lock's channel for `0`.
+                let channel = prefixed("redisson_lock__channel", name.bytes());
+                let channel = OwnedStr::new(&channel);
+                let (channel, message) = (channel.as_str(), Constants::released());
                 if shell::is_cluster() {
                     ctx.publish_in_cluster(channel, message);
                 } else {
                     ctx.publish(channel, message);
+                    replication.publish(channel, message);
                 }
             }
             _ => {}
         }
     }
-}
-
-/// Redisson's waiters listen on the lock's channel for `0`.
-fn release_message(lock: Str<'_>) -> (OwnedStr, OwnedStr) {
-    let channel = prefixed("redisson_lock__channel", lock.bytes());
-    (OwnedStr::new(&channel), OwnedStr::new(b"0"))
 }

@@ -93,23 +93,32 @@ impl Ctx {
         self.flags() & raw::REDISMODULE_CTX_FLAGS_CLUSTER != 0
     }
 
+    /// Whether changes go to an AOF, or will once its first rewrite is done.
+    pub fn has_aof(self) -> bool {
+        self.flags() & raw::REDISMODULE_CTX_FLAGS_AOF != 0
+    }
+
+    /// Whether there is a replication backlog: true as well where the server does not say.
+    pub fn has_backlog(self) -> bool {
+        !self.info_is(c"replication", c"repl_backlog_active", c"0")
+            || !self.info_is(c"replication", c"connected_slaves", c"0")
+    }
+
     /// Whether the server calls itself Valkey.
     pub fn is_valkey(self) -> bool {
-        // SAFETY: the section's name is a constant; the info is freed before the end, and the value
-        // is only read until then.
+        self.info_is(c"server", c"server_name", c"valkey")
+    }
+
+    /// Whether a field of `INFO` has this value.
+    fn info_is(self, section: &CStr, name: &CStr, value: &CStr) -> bool {
+        // SAFETY: section and name are constants; the info is freed before the end, and the field is
+        // only read until then.
         unsafe {
-            let (Some(get), Some(field), Some(free)) = (
-                raw::RedisModule_GetServerInfo,
-                raw::RedisModule_ServerInfoGetFieldC,
-                raw::RedisModule_FreeServerInfo,
-            ) else {
-                return false;
-            };
-            let info = get(self.0, c"server".as_ptr());
-            let name = field(info, c"server_name".as_ptr());
-            let valkey = !name.is_null() && CStr::from_ptr(name) == c"valkey";
-            free(self.0, info);
-            valkey
+            let info = api!(RedisModule_GetServerInfo)(self.0, section.as_ptr());
+            let field = api!(RedisModule_ServerInfoGetFieldC)(info, name.as_ptr());
+            let is = !field.is_null() && CStr::from_ptr(field) == value;
+            api!(RedisModule_FreeServerInfo)(self.0, info);
+            is
         }
     }
 
@@ -144,19 +153,11 @@ impl Ctx {
         };
     }
 
-    /// Publishes a message on a channel and passes it to the replicas, as `PUBLISH` does.
+    /// Publishes a message to the subscribers of this server.
     pub fn publish(self, channel: Str<'_>, message: Str<'_>) {
-        // SAFETY: context and strings live through the calls. The "Ass" arguments are two strings;
-        // "A" leaves the AOF out.
+        // SAFETY: context and strings live through the call.
         unsafe {
             api!(RedisModule_PublishMessage)(self.0, channel.as_ptr(), message.as_ptr());
-            api!(RedisModule_Replicate)(
-                self.0,
-                c"PUBLISH".as_ptr(),
-                c"Ass".as_ptr(),
-                channel.as_ptr(),
-                message.as_ptr(),
-            );
         }
     }
 

@@ -15,6 +15,7 @@ use super::ctx::Ctx;
 use super::fence;
 use super::guard;
 use super::log;
+use super::replication;
 use super::shell;
 use super::strings::Str;
 use crate::lock::{Event, KeyRef};
@@ -39,6 +40,7 @@ pub fn subscribe(ctx: Ctx) -> Option<()> {
         raw::REDISMODULE_EVENT_SWAPDB,
         raw::REDISMODULE_EVENT_CRON_LOOP,
         raw::REDISMODULE_EVENT_CONFIG,
+        raw::REDISMODULE_EVENT_FORK_CHILD,
     ] {
         let event = raw::RedisModuleEvent { id, dataver: 1 };
         // SAFETY: the context is OnLoad's; the callback has the type that the server expects.
@@ -159,6 +161,7 @@ unsafe extern "C" fn on_server_event(
         match event.id {
             raw::REDISMODULE_EVENT_CRON_LOOP => return alarm::check(ctx),
             raw::REDISMODULE_EVENT_CONFIG => return warn_of_eviction(ctx),
+            raw::REDISMODULE_EVENT_FORK_CHILD => return replication::ask_again(),
             // An AOF that is replayed, or a snapshot that takes the place of the data, flushes and
             // swaps as well. Everything is looked at again when it has been loaded.
             raw::REDISMODULE_EVENT_FLUSHDB | raw::REDISMODULE_EVENT_SWAPDB if ctx.is_loading() => {
@@ -188,14 +191,15 @@ unsafe extern "C" fn on_server_event(
                 if subevent >= raw::REDISMODULE_SUBEVENT_LOADING_ENDED =>
             {
                 shell::with(|shell| shell.locks.reloaded());
+                replication::ask_again();
             }
-            raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED => shell::with(|shell| {
-                if subevent == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_MASTER {
-                    shell.locks.reloaded();
-                } else {
-                    shell.locks.demoted();
-                }
-            }),
+            raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED => {
+                shell::with(|shell| match subevent {
+                    raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_MASTER => shell.locks.reloaded(),
+                    _ => shell.locks.demoted(),
+                });
+                replication::ask_again();
+            }
             _ => return,
         }
         alarm::rearm(ctx);

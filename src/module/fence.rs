@@ -4,13 +4,14 @@
 //! restarts: see `lock::token`. Redisson's *counter* (`redisson_lock_token:{name}`) belongs to its
 //! `RFencedLock`; where it exists, our tokens rise above it and are written back to it.
 
-use std::ffi::{c_int, CString};
+use std::ffi::c_int;
 
 use redis_module::raw;
 
 use super::api::api;
 use super::ctx::Ctx;
 use super::key::LockKey;
+use super::replication::Replication;
 use super::shell;
 use super::strings::{OwnedStr, Str};
 use crate::lock::{
@@ -128,7 +129,7 @@ pub fn restore_horizons(ctx: Ctx, now: Now, at_most: usize) -> bool {
             // Somebody stored one meanwhile: it is theirs, and never lowered.
             shell::with(|shell| shell.locks.tokens.learn(domain, stored));
         } else if ctx.probe_write(name.as_str()) {
-            write_horizon(ctx, domain, horizon);
+            write_horizon(ctx, domain, horizon, Replication::of_event(ctx));
         } else if !shell::is_cluster() {
             shell::with(|shell| shell.locks.tokens.put_off(domain));
             return false;
@@ -139,16 +140,16 @@ pub fn restore_horizons(ctx: Ctx, now: Now, at_most: usize) -> bool {
 }
 
 /// Stores the horizon of a domain.
-pub fn write_horizon(ctx: Ctx, domain: Domain, horizon: u64) {
+pub fn write_horizon(ctx: Ctx, domain: Domain, horizon: u64, replication: Replication) {
     in_horizon_db(ctx, || {
-        write_number(ctx, horizon_name(domain).as_str(), horizon)
+        write_number(ctx, horizon_name(domain).as_str(), horizon, replication)
     });
 }
 
 /// Writes the token back to Redisson's counter.
-pub fn write_counter(key: &LockKey<'_>, token: Token) {
+pub fn write_counter(key: &LockKey<'_>, token: Token, replication: Replication) {
     if let Some(name) = counter_name(key.name().bytes()) {
-        write_number(key.ctx(), name.as_str(), token.get());
+        write_number(key.ctx(), name.as_str(), token.get(), replication);
     }
 }
 
@@ -208,23 +209,16 @@ fn read_number(ctx: Ctx, name: Str<'_>) -> Option<u64> {
     }
 }
 
-fn write_number(ctx: Ctx, name: Str<'_>, number: u64) {
-    let text = CString::new(number.to_string()).unwrap_or_default();
-    let value = OwnedStr::new(text.as_bytes());
+fn write_number(ctx: Ctx, name: Str<'_>, number: u64, replication: Replication) {
+    let value = OwnedStr::new(number.to_string().as_bytes());
     let mode = (raw::REDISMODULE_READ | raw::REDISMODULE_WRITE) as c_int;
     // SAFETY: context and strings are live; the handle is closed before the end; StringSet keeps a
-    // reference of its own; "sc" takes a string and a C string.
+    // reference of its own.
     unsafe {
         let key = api!(RedisModule_OpenKey)(ctx.as_ptr(), name.as_ptr(), mode);
         api!(RedisModule_StringSet)(key, value.as_str().as_ptr());
         api!(RedisModule_CloseKey)(key);
         api!(RedisModule_SignalModifiedKey)(ctx.as_ptr(), name.as_ptr());
-        api!(RedisModule_Replicate)(
-            ctx.as_ptr(),
-            c"SET".as_ptr(),
-            c"sc".as_ptr(),
-            name.as_ptr(),
-            text.as_ptr(),
-        );
     }
+    replication.set(name, value.as_str());
 }

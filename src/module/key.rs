@@ -1,25 +1,28 @@
 //! The lock hash, through the server's low-level key API: read it, change it, replicate the change.
 //!
-//! Replicas and the AOF get the effects as plain commands (`DEL`, `HSET`, `PEXPIREAT` with absolute
-//! times), so whoever reads them needs no module.
+//! A command knows whose hold it is about: that owner's field is looked up by name, and written under
+//! the client's own string. Only where it is not there is the whole hash read.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::{null_mut, NonNull};
 
 use redis_module::raw;
+use smallvec::SmallVec;
 
 use super::api::api;
 use super::ctx::Ctx;
 use super::guard;
-use super::shell;
-use super::strings::{OwnedStr, Str};
-use crate::lock::{HashReader, KeyId, KeyRef, KeyState, KeyWrite, Token};
+use super::replication::Replication;
+use super::strings::{Constants, OwnedStr, Str};
+use crate::lock::{HashReader, KeyId, KeyRef, KeyState, KeyWrite, Token, TOKEN_FIELD};
 
 /// A lock's key, open for this call.
 pub struct LockKey<'a> {
     ctx: Ctx,
     name: Str<'a>,
     db: i32,
+    /// Who asks.
+    owner: Option<Str<'a>>,
     /// Closed on drop; `None` for an absent key that was opened to read.
     raw: Option<NonNull<raw::RedisModuleKey>>,
 }
@@ -29,6 +32,13 @@ impl<'a> LockKey<'a> {
     /// on the way, as any write command would do.
     pub fn open(ctx: Ctx, name: Str<'a>) -> LockKey<'a> {
         LockKey::open_mode(ctx, name, raw::REDISMODULE_READ | raw::REDISMODULE_WRITE)
+    }
+
+    /// Opens the key to read and write, for a command of this owner.
+    pub fn open_for(ctx: Ctx, name: Str<'a>, owner: Str<'a>) -> LockKey<'a> {
+        let mut key = LockKey::open(ctx, name);
+        key.owner = Some(owner);
+        key
     }
 
     /// Opens the key to read.
@@ -44,6 +54,7 @@ impl<'a> LockKey<'a> {
             ctx,
             name,
             db: ctx.db(),
+            owner: None,
             raw: NonNull::new(handle.cast()),
         }
     }
@@ -78,10 +89,30 @@ impl<'a> LockKey<'a> {
         };
         match kind {
             raw::REDISMODULE_KEYTYPE_EMPTY => KeyState::Absent,
-            raw::REDISMODULE_KEYTYPE_HASH if fields <= 2 => scan(key).finish(self.deadline(key)),
+            raw::REDISMODULE_KEYTYPE_HASH if fields <= 2 => {
+                let reader = self.read_own(key, fields).unwrap_or_else(|| scan(key));
+                reader.finish(self.deadline(key))
+            }
             raw::REDISMODULE_KEYTYPE_HASH => KeyState::OtherHash,
             _ => KeyState::OtherType,
         }
+    }
+
+    /// The hold of the owner who asks, by name: half the price of reading the whole hash. `None` where
+    /// that owner holds nothing, or the hash has other fields.
+    fn read_own(&self, key: NonNull<raw::RedisModuleKey>, fields: usize) -> Option<HashReader> {
+        let owner = self.owner?;
+        let count = field(key, owner)?;
+        let token = match fields {
+            1 => None,
+            _ => Some(field(key, Constants::token_field())?),
+        };
+        let mut reader = HashReader::default();
+        reader.field(owner.bytes(), count.as_str().bytes());
+        if let Some(token) = token {
+            reader.field(TOKEN_FIELD, token.as_str().bytes());
+        }
+        Some(reader)
     }
 
     fn deadline(&self, key: NonNull<raw::RedisModuleKey>) -> Option<i64> {
@@ -91,9 +122,9 @@ impl<'a> LockKey<'a> {
     }
 
     /// Makes a change, replicates it, and tells those who watch the key.
-    pub fn write(&mut self, change: &KeyWrite) {
+    pub fn write(&mut self, change: &KeyWrite, replication: Replication) {
         match change {
-            KeyWrite::Delete => self.delete(),
+            KeyWrite::Delete => self.delete(replication),
             KeyWrite::Take {
                 clear,
                 owner,
@@ -101,10 +132,10 @@ impl<'a> LockKey<'a> {
                 deadline_ms,
             } => {
                 if *clear {
-                    self.delete();
+                    self.delete(replication);
                 }
-                self.set_fields(owner, Some(1), Some(*token));
-                self.set_deadline(*deadline_ms);
+                self.set_fields(owner, Some(1), Some(*token), replication);
+                self.set_deadline(*deadline_ms, replication);
             }
             KeyWrite::Adjust {
                 owner,
@@ -113,10 +144,10 @@ impl<'a> LockKey<'a> {
                 deadline_ms,
             } => {
                 if count.is_some() || token.is_some() {
-                    self.set_fields(owner, *count, *token);
+                    self.set_fields(owner, *count, *token, replication);
                 }
                 if let Some(deadline_ms) = deadline_ms {
-                    self.set_deadline(*deadline_ms);
+                    self.set_deadline(*deadline_ms, replication);
                 }
             }
         }
@@ -124,92 +155,68 @@ impl<'a> LockKey<'a> {
         unsafe { api!(RedisModule_SignalModifiedKey)(self.ctx.as_ptr(), self.name.as_ptr()) };
     }
 
-    fn delete(&mut self) {
-        let Some(key) = self.raw else {
-            return;
-        };
-        // SAFETY: the handle is open for writing; "s" takes one string.
-        unsafe {
-            api!(RedisModule_DeleteKey)(key.as_ptr());
-            api!(RedisModule_Replicate)(
-                self.ctx.as_ptr(),
-                c"DEL".as_ptr(),
-                c"s".as_ptr(),
-                self.name.as_ptr(),
-            );
+    fn delete(&mut self, replication: Replication) {
+        if let Some(key) = self.raw {
+            // SAFETY: the handle is open for writing.
+            unsafe { api!(RedisModule_DeleteKey)(key.as_ptr()) };
+            replication.del(self.name);
         }
     }
 
     /// Sets the owner's count, the token, or both, in one call.
-    fn set_fields(&mut self, owner: &[u8], count: Option<u32>, token: Option<Token>) {
+    fn set_fields(
+        &mut self,
+        owner: &[u8],
+        count: Option<u32>,
+        token: Option<Token>,
+        replication: Replication,
+    ) {
         let Some(key) = self.raw else {
             return;
         };
-        // A hold count of 1 and the token's field are in every grant: those strings are kept.
-        let (one, token_field) = shell::with(|shell| shell.constants.pointers());
-        let owner = OwnedStr::new(owner);
+        // A hold count of 1 and the token's field are in every grant: those strings are kept. So is
+        // the owner's, as the client sent it.
+        let own = self.owner.filter(|own| own.bytes() == owner);
+        let made = own.is_none().then(|| OwnedStr::new(owner));
+        let owner = own.or(made.as_ref().map(OwnedStr::as_str));
         let other_count = count.filter(|count| *count != 1).map(OwnedStr::of_number);
         let token = token.map(|token| OwnedStr::new(TokenText::new(token).bytes()));
-        let count = count.map(|_| other_count.as_ref().map_or(one, OwnedStr::as_ptr));
 
-        // The command's words, ended by the NULLs that end a shorter variadic list.
-        let mut words = [
-            self.name.as_ptr(),
-            null_mut(),
-            null_mut(),
-            null_mut(),
-            null_mut(),
-        ];
-        let pairs = [
-            count.map(|count| (owner.as_ptr(), count)),
-            token.as_ref().map(|token| (token_field, token.as_ptr())),
-        ];
-        let mut len = 1;
-        for (field, value) in pairs.into_iter().flatten() {
-            for (slot, word) in words.iter_mut().skip(len).zip([field, value]) {
-                *slot = word;
-            }
-            len += 2;
+        let mut words: SmallVec<[_; 5]> = SmallVec::new();
+        words.push(self.name.as_ptr());
+        if let (Some(owner), Some(_)) = (owner, count) {
+            let count = other_count
+                .as_ref()
+                .map_or(Constants::one(), OwnedStr::as_str);
+            words.extend([owner.as_ptr(), count.as_ptr()]);
         }
-        let [_, field_1, value_1, field_2, value_2] = words;
+        if let Some(token) = &token {
+            words.extend([Constants::token_field().as_ptr(), token.as_ptr()]);
+        }
+        let word = |at: usize| words.get(at).copied().unwrap_or(null_mut());
         // SAFETY: the handle is open for writing and holds a hash or nothing; the variadic list is
         // one or two pairs of live strings and then NULL (a NULL field ends it); the server copies
-        // them. "v" takes an array of strings and its length as size_t.
+        // them.
         unsafe {
             api!(RedisModule_HashSet)(
                 key.as_ptr(),
                 raw::REDISMODULE_HASH_NONE as c_int,
-                field_1,
-                value_1,
-                field_2,
-                value_2,
+                word(1),
+                word(2),
+                word(3),
+                word(4),
                 null_mut::<c_void>(),
             );
-            api!(RedisModule_Replicate)(
-                self.ctx.as_ptr(),
-                c"HSET".as_ptr(),
-                c"v".as_ptr(),
-                words.as_ptr(),
-                len,
-            );
         }
+        replication.hset(&words);
     }
 
-    fn set_deadline(&mut self, deadline_ms: i64) {
-        let Some(key) = self.raw else {
-            return;
-        };
-        // SAFETY: the handle is open for writing and the key exists: a hold was just read or
-        // written. "sl" takes a string and a long long.
-        unsafe {
-            api!(RedisModule_SetAbsExpire)(key.as_ptr(), deadline_ms);
-            api!(RedisModule_Replicate)(
-                self.ctx.as_ptr(),
-                c"PEXPIREAT".as_ptr(),
-                c"sl".as_ptr(),
-                self.name.as_ptr(),
-                deadline_ms,
-            );
+    fn set_deadline(&mut self, deadline_ms: i64, replication: Replication) {
+        if let Some(key) = self.raw {
+            // SAFETY: the handle is open for writing and the key exists: a hold was just read or
+            // written.
+            unsafe { api!(RedisModule_SetAbsExpire)(key.as_ptr(), deadline_ms) };
+            replication.pexpireat(self.name, deadline_ms);
         }
     }
 }
@@ -226,6 +233,23 @@ impl Drop for LockKey<'_> {
 /// The name of a key of the core as a server string.
 pub fn name_of(key: &KeyId) -> OwnedStr {
     OwnedStr::new(key.as_ref().name)
+}
+
+/// The value of one field.
+fn field(key: NonNull<raw::RedisModuleKey>, name: Str<'_>) -> Option<OwnedStr> {
+    let mut value: *mut raw::RedisModuleString = null_mut();
+    // SAFETY: the handle is open and holds a hash; the variadic list is a live string, where to put
+    // the value, and the NULL that ends it. The value's reference is ours.
+    unsafe {
+        api!(RedisModule_HashGet)(
+            key.as_ptr(),
+            raw::REDISMODULE_HASH_NONE as c_int,
+            name.as_ptr(),
+            &raw mut value,
+            null_mut::<c_void>(),
+        );
+        OwnedStr::from_raw(value)
+    }
 }
 
 /// The fields of a small hash.

@@ -21,6 +21,7 @@ mod load;
 mod log;
 pub mod parked;
 pub mod register;
+pub mod replication;
 pub mod reply;
 pub mod settings;
 pub mod shell;

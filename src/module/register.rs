@@ -240,10 +240,11 @@ fn c_arg(
 ///
 /// # Safety
 /// `argv` and `argc` are what the server passed to the callback now running.
-pub unsafe fn arguments<'a>(argv: *mut *mut raw::RedisModuleString, argc: c_int) -> Vec<Str<'a>> {
+pub unsafe fn arguments<'a>(argv: *mut *mut raw::RedisModuleString, argc: c_int) -> &'a [Str<'a>] {
     let argc = usize::try_from(argc).unwrap_or(0);
-    // SAFETY: the server passes `argc` live strings that stay through the callback.
-    unsafe { (0..argc).map(|i| Str::new(*argv.add(i))).collect() }
+    // SAFETY: the server passes `argc` live strings that stay, and an array of their pointers that
+    // does not change, through the callback; a `Str` is such a pointer and nothing else.
+    unsafe { std::slice::from_raw_parts(argv.cast::<Str<'a>>(), argc) }
 }
 
 unsafe extern "C" fn entry<C: Command>(
@@ -256,7 +257,7 @@ unsafe extern "C" fn entry<C: Command>(
     let done = guard::entry("command", || {
         // SAFETY: as above.
         let args = unsafe { arguments(argv, argc) };
-        if let Err(error) = C::run(ctx, &args) {
+        if let Err(error) = C::run(ctx, args) {
             ctx.reply_error(&error);
         }
     });

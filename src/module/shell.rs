@@ -25,6 +25,8 @@ pub struct Shell {
     pub alarm: Alarm,
     /// Whether key events of every type are subscribed to: from the first park on.
     pub watching: bool,
+    /// Whether replicas may get what is replicated, if that is known.
+    pub replicas_may_hear: Option<bool>,
     /// Whether `maxmemory` may evict locks.
     pub eviction_risk: bool,
     /// Strings made once.
@@ -49,6 +51,7 @@ pub fn start(ctx: Ctx) {
         answered: Vec::new(),
         alarm: Alarm::default(),
         watching: false,
+        replicas_may_hear: None,
         eviction_risk: false,
         constants: Constants::make(),
         slot_tags: ctx.is_cluster().then(slot_tags),

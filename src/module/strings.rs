@@ -5,10 +5,12 @@ use std::marker::PhantomData;
 use redis_module::raw;
 
 use super::api::api;
+use super::shell;
 use crate::lock::TOKEN_FIELD;
 
 /// A string that somebody else keeps alive for `'a`.
 #[derive(Clone, Copy)]
+#[repr(transparent)]
 pub struct Str<'a> {
     raw: *mut raw::RedisModuleString,
     life: PhantomData<&'a ()>,
@@ -89,6 +91,7 @@ impl Drop for OwnedStr {
 pub struct Constants {
     one: OwnedStr,
     token_field: OwnedStr,
+    released: OwnedStr,
 }
 
 impl Constants {
@@ -97,11 +100,27 @@ impl Constants {
         Constants {
             one: OwnedStr::of_number(1),
             token_field: OwnedStr::new(TOKEN_FIELD),
+            released: OwnedStr::new(b"0"),
         }
     }
 
-    /// The hold count 1 and the name of the token's field, alive as long as the module is loaded.
-    pub fn pointers(&self) -> (*mut raw::RedisModuleString, *mut raw::RedisModuleString) {
-        (self.one.0, self.token_field.0)
+    /// The hold count 1.
+    pub fn one() -> Str<'static> {
+        Constants::get(|constants| &constants.one)
+    }
+
+    /// The name of the token's field.
+    pub fn token_field() -> Str<'static> {
+        Constants::get(|constants| &constants.token_field)
+    }
+
+    /// Redisson's release message.
+    pub fn released() -> Str<'static> {
+        Constants::get(|constants| &constants.released)
+    }
+
+    fn get(which: impl FnOnce(&Constants) -> &OwnedStr) -> Str<'static> {
+        // SAFETY: the string lives as long as the module is loaded, which is longer than any call.
+        shell::with(|shell| unsafe { Str::new(which(&shell.constants).0) })
     }
 }

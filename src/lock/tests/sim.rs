@@ -13,9 +13,9 @@
 use std::collections::BTreeMap;
 
 use crate::lock::{
-    Acquire, Answer, Break, Domain, Effect, Event, Fence, Grace, Hold, KeyRef, KeyState, KeyWrite,
-    Lease, Limits, LockError, Locks, Now, Outcome, Release, Released, Renew, Token, View, Wait,
-    WaiterId,
+    Acquire, Answer, Break, Domain, Effect, Effects, Event, Fence, Grace, Hold, KeyRef, KeyState,
+    KeyWrite, Lease, Limits, LockError, Locks, Now, Outcome, Release, Released, Renew, Token, View,
+    Wait, WaiterId,
 };
 
 /// The wall clock of a new server, Unix milliseconds.
@@ -200,7 +200,7 @@ impl Sim {
 
     /// The shell's timer.
     pub fn alarm(&mut self) {
-        let mut fx = Vec::new();
+        let mut fx = Effects::new();
         while self.locks.end_next_wait(self.now, &mut fx) {}
         // These are answers only, and each names its request.
         for effect in fx {
@@ -208,7 +208,7 @@ impl Sim {
                 panic!("the end of a wait did {effect:?}");
             };
             let key = self.parked[&waiter].key.clone();
-            self.carry_out(&key, vec![effect]);
+            self.carry_out(&key, Effects::from_iter([effect]));
         }
         self.settle_all();
         assert_ne!(self.locks.waiters.next_wait(self.now), Some(0));
@@ -394,7 +394,7 @@ impl Sim {
     fn command<T>(
         &mut self,
         key: &str,
-        decide: impl FnOnce(&mut Locks, &View<'_>, Now, &mut Vec<Effect>) -> Result<T, LockError>,
+        decide: impl FnOnce(&mut Locks, &View<'_>, Now, &mut Effects) -> Result<T, LockError>,
     ) -> Result<T, LockError> {
         let (answer, fx) = self.ask(key, decide);
         self.carry_out(key, fx);
@@ -404,8 +404,8 @@ impl Sim {
     fn ask<T>(
         &mut self,
         key: &str,
-        decide: impl FnOnce(&mut Locks, &View<'_>, Now, &mut Vec<Effect>) -> Result<T, LockError>,
-    ) -> (Result<T, LockError>, Vec<Effect>) {
+        decide: impl FnOnce(&mut Locks, &View<'_>, Now, &mut Effects) -> Result<T, LockError>,
+    ) -> (Result<T, LockError>, Effects) {
         let domain = self.domain(key);
         if !self.locks.tokens.knows(domain) {
             let horizon = self.horizons.get(&domain).copied().unwrap_or(0);
@@ -420,13 +420,13 @@ impl Sim {
                 may_grant: self.may_grant,
             }),
         };
-        let mut fx = Vec::new();
+        let mut fx = Effects::new();
         let answer = decide(&mut self.locks, &view, self.now, &mut fx);
         assert!(answer.is_ok() || fx.is_empty(), "a failed call did {fx:?}");
         (answer, fx)
     }
 
-    fn carry_out(&mut self, key: &str, fx: Vec<Effect>) {
+    fn carry_out(&mut self, key: &str, fx: Effects) {
         for effect in fx {
             let name = key.to_string();
             let out = match effect {

@@ -1,0 +1,141 @@
+//! Handing changes to replicas and the AOF, where there are any.
+//!
+//! Both get the effects as plain commands (`DEL`, `HSET`, `PEXPIREAT` with absolute times), so whoever
+//! reads them needs no module. `RedisModule_Replicate` looks the command up and builds its words before
+//! the server finds out that nobody is there to get them: 2,600 instructions, and an acquire and its
+//! release need three. So it is asked first, and the answer is the server's own: it propagates to an AOF
+//! that is on, and to replicas while it is a master with a replication backlog (`shouldPropagate` in
+//! its server.c). The first is read with every change. The second is asked once and remembered until
+//! something happens that can create a backlog:
+//!
+//! * a change of role;
+//! * the loading of data, which may end with a backlog for the replicas of before the restart;
+//! * a child process: the first replica of a server gets its backlog and a fresh replication id when it
+//!   asks to be synchronized, but its data and the offset that it follows from are those of the fork
+//!   that comes after, so what changed in between reaches it as data.
+//!
+//! A node of a cluster always replicates: slots move by other ways.
+
+use std::ffi::CStr;
+
+use redis_module::raw;
+
+use super::api::api;
+use super::ctx::Ctx;
+use super::shell;
+use super::strings::{OwnedStr, Str};
+
+/// Where the changes of one event go.
+#[derive(Clone, Copy)]
+pub struct Replication {
+    ctx: Ctx,
+    aof: bool,
+    replicas: bool,
+}
+
+impl Replication {
+    /// Of the command that is served in this context.
+    pub fn of_command(ctx: Ctx) -> Replication {
+        Replication {
+            ctx,
+            aof: ctx.has_aof(),
+            replicas: replicas_may_hear(ctx),
+        }
+    }
+
+    /// Of an event that no command caused: to everybody, without asking. (Only a command has the words
+    /// that `count_change` needs to name.)
+    pub fn of_event(ctx: Ctx) -> Replication {
+        Replication {
+            ctx,
+            aof: true,
+            replicas: true,
+        }
+    }
+
+    /// `DEL key`.
+    pub fn del(self, key: Str<'_>) {
+        self.send(c"DEL", &[key.as_ptr()]);
+    }
+
+    /// `HSET key field value [field value]`; the words begin with the key.
+    pub fn hset(self, words: &[*mut raw::RedisModuleString]) {
+        self.send(c"HSET", words);
+    }
+
+    /// `PEXPIREAT key milliseconds`.
+    pub fn pexpireat(self, key: Str<'_>, at_ms: i64) {
+        if self.is_heard() {
+            let at = OwnedStr::new(at_ms.to_string().as_bytes());
+            self.send(c"PEXPIREAT", &[key.as_ptr(), at.as_ptr()]);
+        } else {
+            self.count_change();
+        }
+    }
+
+    /// `SET key value`.
+    pub fn set(self, key: Str<'_>, value: Str<'_>) {
+        self.send(c"SET", &[key.as_ptr(), value.as_ptr()]);
+    }
+
+    /// `PUBLISH channel message`, to the replicas' own subscribers only.
+    pub fn publish(self, channel: Str<'_>, message: Str<'_>) {
+        if self.replicas {
+            // SAFETY: context and strings live through the call. The "Ass" arguments are two strings;
+            // "A" leaves the AOF out.
+            unsafe {
+                api!(RedisModule_Replicate)(
+                    self.ctx.as_ptr(),
+                    c"PUBLISH".as_ptr(),
+                    c"Ass".as_ptr(),
+                    channel.as_ptr(),
+                    message.as_ptr(),
+                );
+            }
+        }
+    }
+
+    fn is_heard(self) -> bool {
+        self.aof || self.replicas
+    }
+
+    /// The words are live strings.
+    fn send(self, command: &CStr, words: &[*mut raw::RedisModuleString]) {
+        if !self.is_heard() {
+            return self.count_change();
+        }
+        // SAFETY: the context is live, and so are the strings: each caller in this file and in `key`
+        // holds them. "v" takes an array of them and its length as size_t; the server keeps
+        // references of its own.
+        unsafe {
+            api!(RedisModule_Replicate)(
+                self.ctx.as_ptr(),
+                command.as_ptr(),
+                c"v".as_ptr(),
+                words.as_ptr(),
+                words.len(),
+            );
+        }
+    }
+
+    /// A change that nobody is told of still counts as one: `save` points go by it.
+    fn count_change(self) {
+        // SAFETY: the context is that of a command. Nobody gets its words: the server comes to the
+        // same answer as `of_command` did a moment ago, and only counts.
+        unsafe { api!(RedisModule_ReplicateVerbatim)(self.ctx.as_ptr()) };
+    }
+}
+
+/// Something happened after which replicas may hear what they did not hear before.
+pub fn ask_again() {
+    shell::with(|shell| shell.replicas_may_hear = None);
+}
+
+fn replicas_may_hear(ctx: Ctx) -> bool {
+    if let Some(known) = shell::with(|shell| shell.replicas_may_hear) {
+        return known;
+    }
+    let may = ctx.is_cluster() || ctx.is_replica() || ctx.has_backlog();
+    shell::with(|shell| shell.replicas_may_hear = Some(may));
+    may
+}
