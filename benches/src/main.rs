@@ -1,12 +1,14 @@
-//! The benchmarks of the module: `lock-bench instr`. The Makefile has a target for each.
+//! The benchmarks of the module: `lock-bench instr`, `lock-bench bench`. The Makefile has a target for each.
 //!
 //! Every subcommand starts its own servers on loopback, measures, prints, and writes what it found
 //! below `docs/`.
 
 #![allow(clippy::indexing_slicing)]
 
+mod bench;
 mod instr;
 mod paths;
+mod report;
 mod server;
 mod stats;
 mod wire;
@@ -19,8 +21,10 @@ fn main() -> ExitCode {
     let done = match words[..] {
         ["instr"] => instr::run(false),
         ["instr", "save"] => instr::run(true),
+        ["bench"] => bench::run(false),
+        ["bench", "quick"] => bench::run(true),
         _ => {
-            eprintln!("usage: lock-bench instr [save]");
+            eprintln!("usage: lock-bench instr [save] | bench [quick]");
             return ExitCode::from(2);
         }
     };

@@ -25,6 +25,13 @@ pub fn binary() -> String {
     std::env::var("LOCK_SERVER").unwrap_or_else(|_| "redis-server".into())
 }
 
+/// The cores of the machine. (`available_parallelism` counts only those that this process may use,
+/// and the load is pinned to one of them.)
+pub fn cores() -> usize {
+    let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    cpuinfo.matches("processor\t").count().max(1)
+}
+
 /// The module: `LOCK_MODULE`, or the release build.
 pub fn module() -> PathBuf {
     let default =
@@ -72,8 +79,7 @@ impl Server {
     pub fn pinned(options: &[&str], with_module: bool) -> io::Result<Server> {
         let cpu = SERVER_CPU.to_string();
         let pin = ["taskset", "-c", &cpu];
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        Server::start(if cores > 1 { &pin } else { &[] }, options, with_module)
+        Server::start(if cores() > 1 { &pin } else { &[] }, options, with_module)
     }
 
     fn wait_until_it_answers(&mut self) -> io::Result<()> {
