@@ -4,9 +4,8 @@
 //! it: a lock that is not here (taken by a Redisson client, before a restart, or pushed out by
 //! newer ones) works the same and is only described with less.
 
-use indexmap::IndexMap;
-
-use super::{KeyId, KeyRef, Token};
+use super::name::KeyMap;
+use super::{KeyRef, Token};
 
 /// One grant that this server made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,7 +23,7 @@ pub struct Tracked {
 /// The table.
 #[derive(Debug, Default)]
 pub struct Holds {
-    table: IndexMap<KeyId, Tracked>,
+    table: KeyMap<Tracked>,
     /// Where the next victim is looked for: a clock hand, so that none is spared for ever.
     hand: usize,
 }

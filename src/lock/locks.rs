@@ -4,10 +4,9 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use indexmap::IndexMap;
-
 use super::effect::{Effect, Effects, Event, KeyWrite, Outcome};
 use super::holds::{Holds, Tracked};
+use super::name::KeyMap;
 use super::queue::{Queue, Seq};
 use super::stats::Stats;
 use super::token::Tokens;
@@ -84,8 +83,8 @@ pub struct Locks {
     pub(super) next_waiter: u64,
     handed: HashMap<WaiterId, Handed>,
     /// The latest of them on each key.
-    handed_on: IndexMap<KeyId, WaiterId>,
-    to_undo: IndexMap<KeyId, Handed>,
+    handed_on: KeyMap<WaiterId>,
+    to_undo: KeyMap<Handed>,
 }
 
 impl Locks {
@@ -99,8 +98,8 @@ impl Locks {
             holds: Holds::default(),
             next_waiter: 0,
             handed: HashMap::new(),
-            handed_on: IndexMap::new(),
-            to_undo: IndexMap::new(),
+            handed_on: KeyMap::default(),
+            to_undo: KeyMap::default(),
         }
     }
 
@@ -228,6 +227,11 @@ impl Locks {
     /// Nobody waits and nothing is tracked: key events are of no interest.
     pub fn is_idle(&self) -> bool {
         self.waiters.live() == 0 && self.holds.len() == 0
+    }
+
+    /// Whether somebody waits for this key or its grant is tracked: else its events are of no interest.
+    pub fn cares_about(&self, key: KeyRef<'_>) -> bool {
+        self.holds.contains(key) || self.waiters.live_on(key) > 0
     }
 
     /// Whether settling a key in this state may write: a grant is due, or one is to be undone. An undo

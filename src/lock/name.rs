@@ -6,7 +6,7 @@
 use std::hash::{Hash, Hasher};
 use std::rc::Rc;
 
-use indexmap::Equivalent;
+use indexmap::{Equivalent, IndexMap, IndexSet};
 
 /// An owned lock name, shared between the tables that speak of it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -14,6 +14,12 @@ pub struct KeyId {
     db: i32,
     name: Rc<[u8]>,
 }
+
+/// What is known of locks by name. Clients choose the names, so the hash has a secret.
+pub type KeyMap<V> = IndexMap<KeyId, V, ahash::RandomState>;
+
+/// Locks by name.
+pub type KeySet = IndexSet<KeyId, ahash::RandomState>;
 
 /// A borrowed lock name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

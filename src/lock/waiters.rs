@@ -7,8 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 
-use indexmap::{IndexMap, IndexSet};
-
+use super::name::{KeyMap, KeySet};
 use super::queue::{Queue, Seq, Waiter, WaiterId};
 use super::{KeyId, KeyRef, Now};
 
@@ -51,18 +50,18 @@ pub struct Grace {
 pub struct Waiters {
     /// The rule for kept places, set by the shell from the settings.
     pub grace: Grace,
-    lines: IndexMap<KeyId, Line>,
+    lines: KeyMap<Line>,
     by_id: HashMap<WaiterId, (KeyId, Seq)>,
     deadlines: BTreeMap<(u64, Seq), KeyId>,
     /// The entry of `deadlines` that a place has.
     due_of: HashMap<Seq, u64>,
     leases: BTreeSet<(i64, KeyId)>,
     /// Keys to be settled: something happened to them that the core did not decide.
-    touched: IndexSet<KeyId>,
+    touched: KeySet,
     /// Keys whose grant is due while writes to them are refused.
-    stood_back: IndexSet<KeyId>,
+    stood_back: KeySet,
     /// Those of them whose turn to be looked at again has come: all, before any comes twice.
-    retrying: IndexSet<KeyId>,
+    retrying: KeySet,
     next_seq: Seq,
     places: usize,
 }

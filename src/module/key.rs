@@ -180,7 +180,7 @@ impl<'a> LockKey<'a> {
         let made = own.is_none().then(|| OwnedStr::new(owner));
         let owner = own.or(made.as_ref().map(OwnedStr::as_str));
         let other_count = count.filter(|count| *count != 1).map(OwnedStr::of_number);
-        let token = token.map(|token| OwnedStr::new(TokenText::new(token).bytes()));
+        let token = token.map(|token| OwnedStr::new(&token_text(token)));
 
         let mut words: SmallVec<[_; 5]> = SmallVec::new();
         words.push(self.name.as_ptr());
@@ -286,30 +286,9 @@ unsafe extern "C" fn on_field(
     });
 }
 
-/// The value of the token field, `t` and digits, without a detour through the allocator.
-struct TokenText {
-    text: [u8; 20],
-    start: usize,
-}
-
-impl TokenText {
-    fn new(token: Token) -> TokenText {
-        let (mut text, mut start, mut left) = ([b't'; 20], 20, token.get());
-        for slot in text.iter_mut().rev() {
-            if left == 0 {
-                break;
-            }
-            *slot = b'0' + (left % 10) as u8;
-            left /= 10;
-            start -= 1;
-        }
-        TokenText {
-            text,
-            start: start - 1,
-        }
-    }
-
-    fn bytes(&self) -> &[u8] {
-        self.text.get(self.start..).unwrap_or_default()
-    }
+/// The value of the token field: `t` and digits.
+fn token_text(token: Token) -> SmallVec<[u8; 24]> {
+    let mut text = SmallVec::from_slice(b"t");
+    text.extend_from_slice(itoa::Buffer::new().format(token.get()).as_bytes());
+    text
 }

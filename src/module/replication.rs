@@ -66,7 +66,7 @@ impl Replication {
     /// `PEXPIREAT key milliseconds`.
     pub fn pexpireat(self, key: Str<'_>, at_ms: i64) {
         if self.is_heard() {
-            let at = OwnedStr::new(at_ms.to_string().as_bytes());
+            let at = OwnedStr::new(itoa::Buffer::new().format(at_ms).as_bytes());
             self.send(c"PEXPIREAT", &[key.as_ptr(), at.as_ptr()]);
         } else {
             self.count_change();
