@@ -9,7 +9,7 @@ CARGO := cargo
 # Cases of the property test: quick by default; `make test-all` runs 100,000.
 CASES ?= 2000
 
-.PHONY: help setup build fault-build run demo test test-core test-server test-all servers check lint fmt install clean
+.PHONY: help setup build fault-build run demo test test-core test-server test-all servers check lint fmt bench install clean
 
 help: ## show this help
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | awk -F'\t' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -57,6 +57,13 @@ lint: ## the borders between core, commands and shell
 
 fmt: ## format the code
 	$(CARGO) fmt
+
+# The servers are pinned to core 0, the load to core 1, where there are two.
+LOAD_CORE := $(if $(filter-out 1,$(shell nproc --all 2>/dev/null)),taskset -c 1)
+
+bench: build ## measure the module beside its peers, into docs/BENCHMARKS.md (QUICK=1: a trial)
+	$(CARGO) build --release --locked -p redis_lock_benches
+	$(LOAD_CORE) target/release/lock-bench bench $(if $(QUICK),quick)
 
 install: ## copy the module to where a packaged server may load it (DESTDIR, MODULE_DIR)
 	@test -f $(MODULE) || { echo 'first, as yourself: make build'; exit 1; }

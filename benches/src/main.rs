@@ -7,9 +7,15 @@
 
 mod bench;
 mod instr;
+mod load;
+mod others;
+mod pairs;
 mod paths;
+mod points;
 mod report;
+mod scripts;
 mod server;
+mod singles;
 mod stats;
 mod wire;
 

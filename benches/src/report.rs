@@ -87,12 +87,11 @@ fn cells(row: &[String]) -> String {
     format!("| {} |\n", row.join(" | ").replace('\n', " "))
 }
 
-/// Writes the whole document; `effort` says how long and how often each point was measured.
-pub fn write(effort: &str, sections: &[Section]) -> io::Result<PathBuf> {
-    let path = project().join("docs/BENCHMARKS.md");
+/// Writes the whole document to a path below the project; `effort` says how long and how often each
+/// point was measured.
+pub fn write(path: &str, effort: &str, sections: &[Section]) -> io::Result<()> {
     let body: String = sections.iter().map(Section::markdown).collect();
-    std::fs::write(&path, header(effort)? + &body)?;
-    Ok(path)
+    std::fs::write(project().join(path), header(effort)? + &body)
 }
 
 fn header(effort: &str) -> io::Result<String> {
@@ -168,7 +167,8 @@ fn output_of(command: &str, args: &[&str]) -> String {
 
 /// The project's directory.
 pub fn project() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    package.parent().unwrap_or(package).into()
 }
 
 #[cfg(test)]

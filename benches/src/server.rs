@@ -32,6 +32,13 @@ pub fn cores() -> usize {
     cpuinfo.matches("processor\t").count().max(1)
 }
 
+/// Microseconds that a thread, named by its directory in `/proc`, has spent on a core (Linux).
+pub fn cpu_us_of(thread: &str) -> f64 {
+    let text = std::fs::read_to_string(format!("{thread}/schedstat")).unwrap_or_default();
+    let ns = text.split(' ').next().and_then(|ns| ns.parse::<f64>().ok());
+    ns.unwrap_or(0.0) / 1_000.0
+}
+
 /// The module: `LOCK_MODULE`, or the release build.
 pub fn module() -> PathBuf {
     let default =
@@ -111,14 +118,7 @@ impl Server {
 
     /// Microseconds that the server's main thread has spent on a core (Linux).
     pub fn cpu_us(&self) -> f64 {
-        let path = format!("/proc/{0}/task/{0}/schedstat", self.pid());
-        let text = std::fs::read_to_string(path).unwrap_or_default();
-        let ns: f64 = text
-            .split(' ')
-            .next()
-            .and_then(|ns| ns.parse().ok())
-            .unwrap_or(0.0);
-        ns / 1_000.0
+        cpu_us_of(&format!("/proc/{0}/task/{0}", self.pid()))
     }
 
     /// What the server calls itself: "redis 7.0.15".

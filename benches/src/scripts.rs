@@ -1,0 +1,133 @@
+//! The peers that lock by scripts, as clients do on a server without this module: our own texts, which
+//! make the same calls as Redisson's `RLock`.
+
+use std::io;
+
+use crate::load::{step, Step};
+use crate::server::Server;
+use crate::wire::request;
+
+/// KEYS: lock; ARGV: lease, owner. Nil when taken, else the holder's time to live.
+const TAKE: &str = "\
+    local free = redis.call('EXISTS', KEYS[1]) == 0 \
+    if free or redis.call('HEXISTS', KEYS[1], ARGV[2]) == 1 then \
+      redis.call('HINCRBY', KEYS[1], ARGV[2], 1) \
+      redis.call('PEXPIRE', KEYS[1], ARGV[1]) \
+      return nil \
+    end \
+    return redis.call('PTTL', KEYS[1])";
+
+/// KEYS: lock, channel; ARGV: lease, owner. Nil: not the owner; 0: still held; 1: free.
+const GIVE: &str = "\
+    if redis.call('HEXISTS', KEYS[1], ARGV[2]) == 0 then return nil end \
+    if redis.call('HINCRBY', KEYS[1], ARGV[2], -1) > 0 then \
+      redis.call('PEXPIRE', KEYS[1], ARGV[1]) \
+      return 0 \
+    end \
+    redis.call('DEL', KEYS[1]) \
+    redis.call('PUBLISH', KEYS[2], '0') \
+    return 1";
+
+/// KEYS: lock; ARGV: lease, owner.
+const RENEW: &str = "\
+    if redis.call('HEXISTS', KEYS[1], ARGV[2]) == 0 then return 0 end \
+    redis.call('PEXPIRE', KEYS[1], ARGV[1]) \
+    return 1";
+
+/// A release that remembers its answer, for a client that lost the reply and asks again: KEYS: lock,
+/// channel, latch; ARGV: message, lease, owner, command to publish with, the latch's time to live.
+const GIVE_BY_LATCH: &str = "\
+    local answered = redis.call('GET', KEYS[3]) \
+    if answered ~= false then return tonumber(answered) end \
+    if redis.call('HEXISTS', KEYS[1], ARGV[3]) == 0 then return nil end \
+    local given = 0 \
+    if redis.call('HINCRBY', KEYS[1], ARGV[3], -1) > 0 then \
+      redis.call('PEXPIRE', KEYS[1], ARGV[2]) \
+    else \
+      given = 1 \
+      redis.call('DEL', KEYS[1]) \
+      redis.call(ARGV[4], KEYS[2], ARGV[1]) \
+    end \
+    redis.call('SET', KEYS[3], given, 'PX', ARGV[5]) \
+    return given";
+
+const CHANNEL: &str = "redisson_lock__channel:{{k}}";
+const LATCH: &str = "redisson_unlock_latch:{{k}}:6a1f0c3d9b2e47588e1c5d7f90ab34e2";
+
+/// The scripts as one server knows them.
+pub struct Scripts {
+    take: String,
+    give: String,
+    renew: String,
+    give_by_latch: String,
+}
+
+impl Scripts {
+    /// Loads them.
+    pub fn load(server: &Server) -> io::Result<Scripts> {
+        let mut conn = server.conn()?;
+        let mut sha = |text: &str| {
+            conn.send(&request(&["SCRIPT", "LOAD", text]))?;
+            let reply = String::from_utf8_lossy(&conn.reply()?).into_owned();
+            let sha = reply.split("\r\n").nth(1).map(String::from);
+            sha.ok_or_else(|| io::Error::other(reply))
+        };
+        Ok(Scripts {
+            take: sha(TAKE)?,
+            give: sha(GIVE)?,
+            renew: sha(RENEW)?,
+            give_by_latch: sha(GIVE_BY_LATCH)?,
+        })
+    }
+
+    /// Acquire and release by EVALSHA.
+    pub fn pair(&self) -> Vec<Step> {
+        pair("EVALSHA", &self.take, &self.give)
+    }
+
+    /// Acquire and release with the scripts' texts sent each time.
+    pub fn pair_by_text() -> Vec<Step> {
+        pair("EVAL", TAKE, GIVE)
+    }
+
+    /// Acquire and release as Redisson sends them since 3.24: three commands, by EVALSHA.
+    pub fn redisson(&self) -> Vec<Step> {
+        vec![
+            self.take("$-1"),
+            step(
+                &[
+                    "EVALSHA",
+                    &self.give_by_latch,
+                    "3",
+                    "{k}",
+                    CHANNEL,
+                    LATCH,
+                    "0",
+                    "30000",
+                    "{o}",
+                    "PUBLISH",
+                    "16000",
+                ],
+                ":1",
+            ),
+            step(&["DEL", LATCH], ":1"),
+        ]
+    }
+
+    /// An acquire by EVALSHA: `$-1` when it succeeds.
+    pub fn take(&self, reply: &'static str) -> Step {
+        step(&["EVALSHA", &self.take, "1", "{k}", "30000", "{o}"], reply)
+    }
+
+    /// A renewal by EVALSHA.
+    pub fn renew(&self) -> Step {
+        step(&["EVALSHA", &self.renew, "1", "{k}", "30000", "{o}"], ":1")
+    }
+}
+
+fn pair(command: &str, take: &str, give: &str) -> Vec<Step> {
+    vec![
+        step(&[command, take, "1", "{k}", "30000", "{o}"], "$-1"),
+        step(&[command, give, "2", "{k}", CHANNEL, "30000", "{o}"], ":1"),
+    ]
+}
