@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::load::{Effort, CONNECTIONS, LOCKS};
 use crate::pairs::Costs;
 use crate::report::{self, Section};
-use crate::{others, pairs, singles};
+use crate::{libraries, others, pairs, singles};
 
 const FULL: Effort = Effort {
     rounds: 5,
@@ -31,7 +31,7 @@ pub fn run(quick: bool) -> io::Result<()> {
     let effort = if quick { QUICK } else { FULL };
     let (mut sections, costs) = pairs::measure(&effort)?;
     print(&sections);
-    for section in [singles::measure, others::measure] {
+    for section in [singles::measure, others::measure, libraries::measure] {
         let section = [section(&effort)?];
         print(&section);
         sections.extend(section);

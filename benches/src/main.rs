@@ -7,6 +7,7 @@
 
 mod bench;
 mod instr;
+mod libraries;
 mod load;
 mod others;
 mod pairs;
