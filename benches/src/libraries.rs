@@ -268,6 +268,7 @@ fn install_python() -> io::Result<(PathBuf, PathBuf)> {
         )?;
         std::fs::write(stamp, REDIS_PY)?;
     }
+    done(bounded(&python).arg("--version"), "python3")?;
     Ok((python, project().join("benches/peers/redis_py_lock.py")))
 }
 
@@ -291,6 +292,7 @@ fn install_node() -> io::Result<(PathBuf, PathBuf)> {
         done(bounded("npm").args(words).current_dir(&dir), "npm install")?;
         std::fs::write(stamp, PACKAGE)?;
     }
+    done(bounded("node").arg("--version"), "node")?;
     Ok(("node".into(), script))
 }
 

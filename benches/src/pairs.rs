@@ -199,7 +199,9 @@ fn explanations() -> [String; 3] {
          a message at the release, no queue, no token. Since 3.24 Redisson sends three commands: the release \
          also keeps its answer under a key, which the third command deletes."
             .into(),
-        "A ratio is the median of the rounds' ratios: of pairs/s more is better, of µs less.".into(),
+        "± is half the distance between the smallest and the largest round, in percent of the median. A ratio \
+         is the median of the rounds' ratios: of pairs/s more is better, of µs less."
+            .into(),
     ]
 }
 
