@@ -13,13 +13,13 @@ use crate::lock::{prefixed, Effect, Effects, KeyWrite, Locks};
 
 /// Lets the core decide, under the settings in force.
 pub fn decide<T>(body: impl FnOnce(&mut Locks, &mut Effects) -> T) -> (T, Effects) {
-    shell::with(|shell| {
+    let mut fx = Effects::new();
+    let result = shell::with(|shell| {
         shell.locks.limits = settings::limits();
         shell.locks.waiters.grace = settings::grace();
-        let mut fx = Effects::new();
-        let result = body(&mut shell.locks, &mut fx);
-        (result, fx)
-    })
+        body(&mut shell.locks, &mut fx)
+    });
+    (result, fx)
 }
 
 /// Carries out what the core decided in a command about this key: first the changes, in order, then, with the key

@@ -102,14 +102,10 @@ impl<'a> LockKey<'a> {
     /// that owner holds nothing, or the hash has other fields.
     fn read_own(&self, key: NonNull<raw::RedisModuleKey>, fields: usize) -> Option<HashReader> {
         let owner = self.owner?;
-        let count = field(key, owner)?;
-        let token = match fields {
-            1 => None,
-            _ => Some(field(key, Constants::token_field())?),
-        };
         let mut reader = HashReader::default();
-        reader.field(owner.bytes(), count.as_str().bytes());
-        if let Some(token) = token {
+        reader.field(owner.bytes(), field(key, owner)?.as_str().bytes());
+        if fields > 1 {
+            let token = field(key, Constants::token_field())?;
             reader.field(TOKEN_FIELD, token.as_str().bytes());
         }
         Some(reader)
