@@ -13,6 +13,7 @@ mod common;
 mod faults;
 mod first_steps;
 mod hazards;
+mod late_listeners;
 mod limits;
 mod parked;
 mod persistence;

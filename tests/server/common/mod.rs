@@ -192,6 +192,11 @@ impl TestServer {
         self.env.push((name.into(), value.into()));
     }
 
+    /// From the next start on, this option.
+    pub fn add_option(&mut self, name: &str, value: &str) {
+        self.options.extend([name.into(), value.into()]);
+    }
+
     /// Ends the process with SHUTDOWN and starts it again on the same port and directory.
     pub fn restart(&mut self) {
         self.conn().send(["SHUTDOWN"]);
