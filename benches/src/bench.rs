@@ -4,9 +4,8 @@ use std::io;
 use std::time::Duration;
 
 use crate::load::{Effort, CONNECTIONS, LOCKS};
-use crate::pairs::Costs;
 use crate::report::{self, Section};
-use crate::{libraries, others, pairs, singles};
+use crate::{libraries, others, pairs, plots, singles, waiting};
 
 const FULL: Effort = Effort {
     rounds: 5,
@@ -23,6 +22,9 @@ const QUICK: Effort = Effort {
 /// Below the project.
 const REPORT: &str = "docs/BENCHMARKS.md";
 
+/// Beside the report.
+const PAIR_COST: &str = "pair-cost.svg";
+
 /// A trial's figures do not replace measured ones.
 const TRIAL: &str = "target/BENCHMARKS-trial.md";
 
@@ -30,13 +32,24 @@ const TRIAL: &str = "target/BENCHMARKS-trial.md";
 pub fn run(quick: bool) -> io::Result<()> {
     let effort = if quick { QUICK } else { FULL };
     let (mut sections, costs) = pairs::measure(&effort)?;
+    if !quick {
+        let picture = report::project().join("docs").join(PAIR_COST);
+        plots::pair_cost(
+            &picture,
+            &costs,
+            "pipeline 16, 50 connections, no AOF unless said",
+        )?;
+        sections[0].image = Some(PAIR_COST.into());
+    }
     print(&sections);
     for section in [singles::measure, others::measure, libraries::measure] {
         let section = [section(&effort)?];
         print(&section);
         sections.extend(section);
     }
-    costs.iter().for_each(print_bars);
+    let waiting = waiting::sections(quick, &report::project().join("docs"))?;
+    print(&waiting);
+    sections.extend(waiting);
     let path = if quick { TRIAL } else { REPORT };
     report::write(path, &in_words(&effort), &sections)?;
     println!("\nwritten: {path}");
@@ -46,20 +59,6 @@ pub fn run(quick: bool) -> io::Result<()> {
 fn print(sections: &[Section]) {
     for section in sections {
         println!("{}", section.plain());
-    }
-}
-
-fn print_bars(costs: &Costs) {
-    println!("\nPairs/s and server µs/pair: {}", costs.setting);
-    let longest = costs.cpu_us.iter().map(|bar| bar.value).fold(1.0, f64::max);
-    for (bar, speed) in costs.cpu_us.iter().zip(&costs.per_s) {
-        let length = (50.0 * bar.value / longest) as usize;
-        let (name, speed) = (&bar.name, speed.value / 1_000.0);
-        println!(
-            "  {name:<36} {speed:>6.1}k {:>6.2} {}",
-            bar.value,
-            "#".repeat(length)
-        );
     }
 }
 

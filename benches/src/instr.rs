@@ -108,6 +108,9 @@ impl Counted {
         ];
         let options = [&["--hz", "1", "--activerehashing", "no"], setting.options].concat();
         let server = Server::start(&under, &options, setting.with_module)?;
+        if setting.had_replica {
+            drop(server.replica()?);
+        }
         let mut conn = server.conn()?;
         for words in setting.before {
             conn.ask(words)?;

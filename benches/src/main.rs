@@ -1,4 +1,4 @@
-//! The benchmarks of the module: `lock-bench instr`, `lock-bench bench`. The Makefile has a target for each.
+//! The benchmarks of the module: `lock-bench bench`, `lock-bench instr`. The Makefile has a target for each.
 //!
 //! Every subcommand starts its own servers on loopback, measures, prints, and writes what it found
 //! below `docs/`.
@@ -6,18 +6,29 @@
 #![allow(clippy::indexing_slicing)]
 
 mod bench;
+mod cancel;
+mod cells;
+mod crowd;
+mod handoff;
+mod herd;
 mod instr;
+mod lease_end;
 mod libraries;
 mod load;
+mod many_locks;
+mod memory;
 mod others;
 mod pairs;
 mod paths;
+mod plots;
 mod points;
 mod report;
+mod ring;
 mod scripts;
 mod server;
 mod singles;
 mod stats;
+mod waiting;
 mod wire;
 
 use std::process::ExitCode;

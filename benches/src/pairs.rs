@@ -5,79 +5,63 @@
 use std::io;
 
 use crate::load::{step, Effort, Step};
+use crate::plots::Bar;
 use crate::points::{columns, cpu_us, per_s, Point, Points, Work, PIPELINES};
 use crate::report::Section;
 use crate::scripts::Scripts;
-use crate::server::{cores, Server};
+use crate::server::Server;
 
-/// The other core, where there is one: the load's.
-const OTHER_CPU: &str = "1";
-
+const MODULE: &str = "LOCK.ACQUIRE, LOCK.RELEASE";
 const SET_DEL: &str = "SET NX PX, DEL";
 const SCRIPTS: &str = "two scripts, EVALSHA";
+const TEXTS: &str = "two scripts, EVAL";
 const THREE: &str = "Redisson's three commands, EVALSHA";
+
+/// Who gets the effects of the module's commands, beside an AOF.
+#[derive(PartialEq)]
+enum Replica {
+    Never,
+    /// There was one: the server keeps a backlog for it.
+    Gone,
+    Here,
+}
 
 struct Setting {
     name: &'static str,
     text: &'static str,
     options: &'static [&'static str],
-    before: &'static [&'static str],
-    replica: bool,
+    replica: Replica,
 }
 
 const SETTINGS: &[Setting] = &[
     Setting {
-        name: "nobody can hear",
-        text: "No AOF, no replica now or before, no subscriber to key events: the module need not tell anybody \
-               what it does.",
+        name: "nobody to replicate to",
+        text: "No AOF, and never a replica. Nobody is subscribed; the release message is published all the same.",
         options: &[],
-        before: &[],
-        replica: false,
+        replica: Replica::Never,
     },
     Setting {
-        name: "effects handed to replication",
-        text: "The server has been a replica once: from then on every effect of the module goes to replication, \
-               heard or not.",
-        options: &[],
-        before: &["REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE"],
-        replica: false,
+        name: "a replica that went away",
+        text: "The server keeps a replication backlog for it, so all effects go to replication.",
+        options: &["--repl-diskless-sync-delay", "0"],
+        replica: Replica::Gone,
     },
     Setting {
         name: "append-only file",
         text: "`appendonly yes`, `appendfsync everysec`.",
         options: &["--appendonly", "yes", "--auto-aof-rewrite-percentage", "0"],
-        before: &[],
-        replica: false,
+        replica: Replica::Never,
     },
     Setting {
         name: "one replica",
         text: "A replica without the module, on the load's core.",
         options: &["--repl-diskless-sync-delay", "0"],
-        before: &[],
-        replica: true,
+        replica: Replica::Here,
     },
 ];
 
-/// One bar of a plot.
-pub struct Bar {
-    /// What was measured.
-    pub name: String,
-    /// How much of it.
-    pub value: f64,
-}
-
-/// What a pair costs in one setting, at the larger pipeline.
-pub struct Costs {
-    /// The setting.
-    pub setting: &'static str,
-    /// Microseconds of the server's main thread.
-    pub cpu_us: Vec<Bar>,
-    /// Pairs per second.
-    pub per_s: Vec<Bar>,
-}
-
-/// Measures all settings; a section and a plot's data for each.
-pub fn measure(effort: &Effort) -> io::Result<(Vec<Section>, Vec<Costs>)> {
+/// Measures all settings; a section for each, and the bars of the plot.
+pub fn measure(effort: &Effort) -> io::Result<(Vec<Section>, Vec<Bar>)> {
     let mut all: Vec<Points> = SETTINGS.iter().map(|_| Points::default()).collect();
     for round in 0..effort.rounds {
         for (setting, points) in SETTINGS.iter().zip(&mut all) {
@@ -86,16 +70,35 @@ pub fn measure(effort: &Effort) -> io::Result<(Vec<Section>, Vec<Costs>)> {
             points.measure(&server, &works(&server)?, round, effort)?;
         }
     }
-    let both = || SETTINGS.iter().zip(&all);
-    let sections = both().map(|(setting, points)| setting.section(points));
+    let sections = SETTINGS.iter().zip(&all);
+    let sections = sections.map(|(setting, points)| setting.section(points));
     let mut sections: Vec<Section> = sections.collect::<io::Result<_>>()?;
     sections[0].notes.extend(explanations());
-    Ok((
-        sections,
-        both()
-            .map(|(setting, points)| setting.costs(points))
-            .collect(),
-    ))
+    Ok((sections, bars(&all)?))
+}
+
+/// What a pair costs at the larger pipeline: everybody's with nobody to replicate to, and ours with
+/// somebody too.
+fn bars(all: &[Points]) -> io::Result<Vec<Bar>> {
+    let cost = |points: &Points, name: &str| -> io::Result<f64> {
+        Ok(points.get(name, PIPELINES[1])?.summary(cpu_us).median)
+    };
+    let bar = |label: &str, value| Bar {
+        name: label.into(),
+        value,
+    };
+    Ok(vec![
+        bar(SET_DEL, cost(&all[0], SET_DEL)?),
+        bar("this module", cost(&all[0], MODULE)?),
+        bar(
+            "this module, with a backlog to fill",
+            cost(&all[1], MODULE)?,
+        ),
+        bar("this module, AOF everysec", cost(&all[2], MODULE)?),
+        bar(SCRIPTS, cost(&all[0], SCRIPTS)?),
+        bar(TEXTS, cost(&all[0], TEXTS)?),
+        bar(THREE, cost(&all[0], THREE)?),
+    ])
 }
 
 /// The ways to take and give a lock.
@@ -107,17 +110,18 @@ fn works(server: &Server) -> io::Result<Vec<Work>> {
         steps,
     };
     Ok(vec![
-        work("LOCK.ACQUIRE, LOCK.RELEASE", module_pair()),
+        work(MODULE, module_pair(&["PX", "30000"])),
+        work("the same, the default lease", module_pair(&[])),
         work(SET_DEL, set_del()),
         work(SCRIPTS, scripts.pair()),
-        work("two scripts, EVAL", Scripts::pair_by_text()),
+        work(TEXTS, Scripts::pair_by_text()),
         work(THREE, scripts.redisson()),
     ])
 }
 
-fn module_pair() -> Vec<Step> {
+fn module_pair(lease: &[&str]) -> Vec<Step> {
     vec![
-        step(&["LOCK.ACQUIRE", "{k}", "{o}", "PX", "30000"], ":"),
+        step(&[&["LOCK.ACQUIRE", "{k}", "{o}"], lease].concat(), ":"),
         step(&["LOCK.RELEASE", "{k}", "{o}"], ":1"),
     ]
 }
@@ -133,12 +137,11 @@ impl Setting {
     /// The server, and its replica.
     fn start(&self) -> io::Result<(Server, Option<Server>)> {
         let server = Server::pinned(self.options, true)?;
-        let mut conn = server.conn()?;
-        for words in self.before {
-            conn.ask(words)?;
-        }
-        let replica = self.replica.then(|| replica_of(&server)).transpose()?;
-        Ok((server, replica))
+        let replica = match self.replica {
+            Replica::Never => None,
+            Replica::Gone | Replica::Here => Some(server.replica()?),
+        };
+        Ok((server, replica.filter(|_| self.replica == Replica::Here)))
     }
 
     fn section(&self, points: &Points) -> io::Result<Section> {
@@ -159,22 +162,6 @@ impl Setting {
             notes: vec![points.busy()],
             image: None,
         })
-    }
-
-    fn costs(&self, points: &Points) -> Costs {
-        let bars = |figure| {
-            let points = points.iter().filter(|point| point.pipeline == PIPELINES[1]);
-            let bar = |point: &Point| Bar {
-                name: point.name.clone(),
-                value: point.summary(figure).median,
-            };
-            points.map(bar).collect()
-        };
-        Costs {
-            setting: self.name,
-            cpu_us: bars(cpu_us),
-            per_s: bars(per_s),
-        }
     }
 }
 
@@ -203,20 +190,4 @@ fn explanations() -> [String; 3] {
          is the median of the rounds' ratios: of pairs/s more is better, of µs less."
             .into(),
     ]
-}
-
-/// A server without the module that follows this one, once it does.
-fn replica_of(server: &Server) -> io::Result<Server> {
-    let pin = ["taskset", "-c", OTHER_CPU];
-    let replica = Server::start(if cores() > 1 { &pin } else { &[] }, &[], false)?;
-    let follow = format!("REPLICAOF 127.0.0.1 {}", server.port);
-    replica.conn()?.ask(&follow)?;
-    let mut conn = server.conn()?;
-    for _ in 0..100 {
-        conn.ask("SET written-for-the-replica 1")?;
-        if conn.ask("WAIT 1 100")?.starts_with(":1") {
-            return Ok(replica);
-        }
-    }
-    Err(io::Error::other("the replica does not follow"))
 }

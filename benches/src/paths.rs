@@ -14,6 +14,8 @@ pub struct Setting {
     pub options: &'static [&'static str],
     /// Whether the module is loaded.
     pub with_module: bool,
+    /// Whether a replica came and went before.
+    pub had_replica: bool,
     /// Sent once, at first.
     pub before: &'static [&'static str],
     /// What is counted.
@@ -60,6 +62,10 @@ const fn after(
 }
 
 const PAIR: Scenario = plain("pair: acquire, release", &[ACQUIRE, RELEASE]);
+const DEFAULT_PAIR: Scenario = plain(
+    "pair: the same, the default lease",
+    &["LOCK.ACQUIRE {k} {o}", RELEASE],
+);
 const SET_DEL: Scenario = plain(
     "pair: SET NX PX, DEL",
     &["SET {k} {o} NX PX 30000", "DEL {k}"],
@@ -68,6 +74,7 @@ const SET_DEL: Scenario = plain(
 /// Every way through every command; each leaves the locks as the next one needs them.
 const EVERY_COMMAND: &[Scenario] = &[
     PAIR,
+    DEFAULT_PAIR,
     plain("acquire: free", &[ACQUIRE]),
     plain("acquire: re-entrant", &[ACQUIRE]),
     plain(
@@ -108,6 +115,7 @@ const EVERY_COMMAND: &[Scenario] = &[
 
 const HOT: &[Scenario] = &[
     PAIR,
+    DEFAULT_PAIR,
     plain("acquire: free", &[ACQUIRE]),
     plain("acquire: re-entrant", &[ACQUIRE]),
     plain("renew", &["LOCK.RENEW {k} {o} PX 30000"]),
@@ -126,23 +134,26 @@ const OTHERS: &[Scenario] = &[
 /// All of it.
 pub const SETTINGS: &[Setting] = &[
     Setting {
-        name: "Nobody can hear: no AOF, never a replica, no subscriber",
+        name: "Nobody to replicate to: no AOF, never a replica",
         options: &[],
         with_module: true,
+        had_replica: false,
         before: &[],
         scenarios: EVERY_COMMAND,
     },
     Setting {
-        name: "Effects handed to replication: another role was had since the start",
-        options: &[],
+        name: "A replica that went away: the backlog is kept for it",
+        options: &["--repl-diskless-sync-delay", "0"],
         with_module: true,
-        before: &["REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE"],
+        had_replica: true,
+        before: &[],
         scenarios: HOT,
     },
     Setting {
         name: "AOF, everysec",
         options: &["--appendonly", "yes", "--auto-aof-rewrite-percentage", "0"],
         with_module: true,
+        had_replica: false,
         before: &[],
         scenarios: HOT,
     },
@@ -150,6 +161,7 @@ pub const SETTINGS: &[Setting] = &[
         name: "Others' commands, without the module",
         options: &[],
         with_module: false,
+        had_replica: false,
         before: &[],
         scenarios: OTHERS,
     },
@@ -157,6 +169,7 @@ pub const SETTINGS: &[Setting] = &[
         name: "Others' commands, the module loaded",
         options: &[],
         with_module: true,
+        had_replica: false,
         before: &[],
         scenarios: OTHERS,
     },
@@ -164,6 +177,7 @@ pub const SETTINGS: &[Setting] = &[
         name: "Others' commands, after the first park",
         options: &[],
         with_module: true,
+        had_replica: false,
         before: &[
             "LOCK.ACQUIRE parked a PX 30000",
             "LOCK.ACQUIRE parked b BLOCK 1",

@@ -8,7 +8,7 @@ use crate::server::Server;
 use crate::wire::request;
 
 /// KEYS: lock; ARGV: lease, owner. Nil when taken, else the holder's time to live.
-const TAKE: &str = "\
+pub const TAKE: &str = "\
     local free = redis.call('EXISTS', KEYS[1]) == 0 \
     if free or redis.call('HEXISTS', KEYS[1], ARGV[2]) == 1 then \
       redis.call('HINCRBY', KEYS[1], ARGV[2], 1) \
@@ -18,7 +18,7 @@ const TAKE: &str = "\
     return redis.call('PTTL', KEYS[1])";
 
 /// KEYS: lock, channel; ARGV: lease, owner. Nil: not the owner; 0: still held; 1: free.
-const GIVE: &str = "\
+pub const GIVE: &str = "\
     if redis.call('HEXISTS', KEYS[1], ARGV[2]) == 0 then return nil end \
     if redis.call('HINCRBY', KEYS[1], ARGV[2], -1) > 0 then \
       redis.call('PEXPIRE', KEYS[1], ARGV[1]) \

@@ -11,6 +11,9 @@ use crate::wire::Conn;
 /// The core that servers are pinned to, where there are two; the load has the other.
 pub const SERVER_CPU: usize = 0;
 
+/// The other core, where there is one: the load's, and a replica's.
+const OTHER_CPU: &str = "1";
+
 /// A running server; dropping it ends the process.
 pub struct Server {
     process: Child,
@@ -87,6 +90,22 @@ impl Server {
         let cpu = SERVER_CPU.to_string();
         let pin = ["taskset", "-c", &cpu];
         Server::start(if cores() > 1 { &pin } else { &[] }, options, with_module)
+    }
+
+    /// A server without the module that follows this one, once it does.
+    pub fn replica(&self) -> io::Result<Server> {
+        let pin = ["taskset", "-c", OTHER_CPU];
+        let replica = Server::start(if cores() > 1 { &pin } else { &[] }, &[], false)?;
+        let follow = format!("REPLICAOF 127.0.0.1 {}", self.port);
+        replica.conn()?.ask(&follow)?;
+        let mut conn = self.conn()?;
+        for _ in 0..300 {
+            conn.ask("SET written-for-the-replica 1")?;
+            if conn.ask("WAIT 1 100")?.starts_with(":1") {
+                return Ok(replica);
+            }
+        }
+        Err(io::Error::other("the replica does not follow"))
     }
 
     fn wait_until_it_answers(&mut self) -> io::Result<()> {

@@ -103,6 +103,20 @@ impl Conn {
         Ok(text)
     }
 
+    /// A number from INFO.
+    pub fn info(&mut self, section: &str, name: &str) -> io::Result<f64> {
+        let info = self.ask(&format!("INFO {section}"))?;
+        let field = |line: &str| {
+            line.strip_prefix(name)?
+                .strip_prefix(':')?
+                .trim()
+                .parse()
+                .ok()
+        };
+        let missing = || io::Error::other(format!("INFO {section} has no {name}"));
+        info.lines().find_map(field).ok_or_else(missing)
+    }
+
     /// The stream, for a caller that does its own waiting.
     pub fn into_stream(self) -> TcpStream {
         self.stream

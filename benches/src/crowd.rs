@@ -1,0 +1,174 @@
+//! Thousands of connections in one thread: each a client of its own for the server, and the replies
+//! in the order in which they come.
+//!
+//! A waiter's grant has to be noticed without looking at the waiters that were not granted, or the
+//! client would be measured: the sockets are watched by epoll (mio), which names the ready ones.
+
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind, Read, Write};
+use std::time::{Duration, Instant};
+
+use mio::net::TcpStream;
+use mio::{Events, Interest, Poll, Token};
+
+use crate::server::Server;
+use crate::wire::{reply_len, Conn};
+
+/// Options of a server for a crowd. Where it may not open so many files, it allows fewer clients.
+pub const MANY_CLIENTS: [&str; 2] = ["--maxclients", "20000"];
+
+/// No reply, and no state of the server, is waited for longer than this.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Between two looks at INFO: seldom, because the server's time is measured meanwhile.
+const LOOK: Duration = Duration::from_millis(25);
+
+/// So many connections are opened before the server is asked whether it has accepted them.
+const BATCH: usize = 200;
+
+/// The most clients that fit, when each has so many connections: a server and the crowd have the
+/// same limit on open files. Raises it as far as the system allows.
+pub fn room(connections_each: usize) -> io::Result<usize> {
+    let files = rlimit::increase_nofile_limit(u64::MAX)?;
+    let connections = usize::try_from(files).unwrap_or(usize::MAX).min(20_000);
+    Ok((connections.saturating_sub(100) / connections_each).max(1))
+}
+
+/// Waits until INFO shows this number.
+pub fn wait_for(control: &mut Conn, section: &str, name: &str, number: usize) -> io::Result<()> {
+    let start = Instant::now();
+    while start.elapsed() < PATIENCE {
+        if control.info(section, name)? == number as f64 {
+            return Ok(());
+        }
+        std::thread::sleep(LOOK);
+    }
+    Err(io::Error::other(format!("{name} never became {number}")))
+}
+
+struct Member {
+    stream: TcpStream,
+    unread: Vec<u8>,
+}
+
+/// Connections, each known by its number.
+pub struct Crowd {
+    poll: Poll,
+    events: Events,
+    members: Vec<Member>,
+    /// Members whose sockets have something to read.
+    readable: VecDeque<usize>,
+    /// What was read and not yet asked for.
+    replies: VecDeque<(usize, Vec<u8>)>,
+}
+
+impl Crowd {
+    /// Connects them all; afterwards the server has accepted every one.
+    pub fn connect(server: &Server, count: usize) -> io::Result<Crowd> {
+        let poll = Poll::new()?;
+        let mut members = Vec::with_capacity(count);
+        for number in 0..count {
+            let mut conn = server.conn()?;
+            if number % BATCH == BATCH - 1 || number == count - 1 {
+                conn.ask("PING")?;
+            }
+            let stream = conn.into_stream();
+            stream.set_nonblocking(true)?;
+            let mut stream = TcpStream::from_std(stream);
+            poll.registry()
+                .register(&mut stream, Token(number), Interest::READABLE)?;
+            let unread = Vec::new();
+            members.push(Member { stream, unread });
+        }
+        Ok(Crowd {
+            poll,
+            events: Events::with_capacity(1024),
+            members,
+            readable: VecDeque::new(),
+            replies: VecDeque::new(),
+        })
+    }
+
+    /// How many they are.
+    pub fn len(&self) -> usize {
+        self.members.len()
+    }
+
+    /// Closes all connections.
+    pub fn hang_up(&mut self) {
+        self.members.clear();
+    }
+
+    /// Sends a request for this one. Requests are small: they always fit into the socket's buffer.
+    pub fn send(&mut self, who: usize, request: &[u8]) -> io::Result<()> {
+        self.members[who].stream.write_all(request)
+    }
+
+    /// The next reply to anybody. Errors of the server end the measurement.
+    pub fn next(&mut self) -> io::Result<(usize, Vec<u8>)> {
+        loop {
+            if let Some((who, reply)) = self.replies.pop_front() {
+                if reply.starts_with(b"-") {
+                    return Err(io::Error::other(
+                        String::from_utf8_lossy(&reply).into_owned(),
+                    ));
+                }
+                return Ok((who, reply));
+            }
+            match self.readable.pop_front() {
+                Some(who) => self.read(who)?,
+                None => self.wait()?,
+            }
+        }
+    }
+
+    /// One request, one reply, while nobody else is answered.
+    pub fn ask(&mut self, who: usize, request: &[u8]) -> io::Result<Vec<u8>> {
+        self.send(who, request)?;
+        match self.next()? {
+            (answered, reply) if answered == who => Ok(reply),
+            (other, reply) => Err(io::Error::other(format!(
+                "{other} was answered instead of {who}: {}",
+                String::from_utf8_lossy(&reply)
+            ))),
+        }
+    }
+
+    fn wait(&mut self) -> io::Result<()> {
+        match self.poll.poll(&mut self.events, Some(PATIENCE)) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => return Ok(()),
+            done => done?,
+        }
+        self.readable
+            .extend(self.events.iter().map(|event| event.token().0));
+        if self.readable.is_empty() {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        Ok(())
+    }
+
+    /// Reads one socket until it is empty, as edge-triggered readiness demands; a read that did not
+    /// fill the buffer has emptied it.
+    fn read(&mut self, who: usize) -> io::Result<()> {
+        let member = &mut self.members[who];
+        let mut chunk = [0; 4096];
+        loop {
+            let len = match member.stream.read(&mut chunk) {
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok(len) => len,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            };
+            member.unread.extend_from_slice(&chunk[..len]);
+            if len < chunk.len() {
+                break;
+            }
+        }
+        while let Some(len) = reply_len(&member.unread) {
+            let reply = member.unread.drain(..len).collect();
+            self.replies.push_back((who, reply));
+        }
+        Ok(())
+    }
+}

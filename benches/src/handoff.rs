@@ -1,0 +1,345 @@
+//! What it costs to hand a lock on, by the number of those who wait: the time from the holder's
+//! release to the next one's grant, the server's time on its core, and the messages it took.
+
+use std::io;
+use std::time::Duration;
+
+use crate::cells::{count, short, with_spread};
+use crate::crowd::{room, wait_for, MANY_CLIENTS};
+use crate::herd::Herd;
+use crate::plots::{Line, Point};
+use crate::report::Section;
+use crate::ring::{Ring, BLPOP, MODULE};
+use crate::server::Server;
+use crate::stats::{quantile, Summary};
+use crate::wire::Conn;
+
+/// Who hands on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Peer {
+    Module,
+    Blpop,
+    Redisson,
+}
+
+const PEERS: [Peer; 3] = [Peer::Blpop, Peer::Module, Peer::Redisson];
+
+impl Peer {
+    fn name(self) -> &'static str {
+        match self {
+            Peer::Module => "this module",
+            Peer::Blpop => "BLPOP",
+            Peer::Redisson => "Redisson's protocol",
+        }
+    }
+
+    fn connections_each(self) -> usize {
+        if self == Peer::Redisson {
+            2
+        } else {
+            1
+        }
+    }
+
+    /// The number of waiters that fits, beside a holder.
+    fn fitting(self, waiters: usize) -> io::Result<usize> {
+        let room = room(self.connections_each())?;
+        Ok(if waiters < room {
+            waiters
+        } else {
+            (room - 1) / 100 * 100
+        })
+    }
+
+    /// Hand-offs in one round: as many as take a second or two.
+    fn samples(self, waiters: usize, quick: bool) -> usize {
+        let samples = match self {
+            Peer::Redisson => (30_000 / waiters).clamp(4, 2_000),
+            _ => 2_000,
+        };
+        if quick {
+            samples.min(200)
+        } else {
+            samples
+        }
+    }
+
+    fn start(self, server: &Server, waiters: usize) -> io::Result<Game> {
+        Ok(match self {
+            Peer::Module => Game::Ring(Ring::new(server, &MODULE, 1, waiters)?),
+            Peer::Blpop => Game::Ring(Ring::new(server, &BLPOP, 1, waiters)?),
+            Peer::Redisson => Game::Herd(Herd::new(server, waiters)?),
+        })
+    }
+}
+
+enum Game {
+    Ring(Ring),
+    Herd(Herd),
+}
+
+impl Game {
+    fn hand_off(&mut self) -> io::Result<Duration> {
+        match self {
+            Game::Ring(ring) => ring.hand_off(0),
+            Game::Herd(herd) => herd.hand_off(),
+        }
+    }
+}
+
+/// What the server has done until now.
+#[derive(Debug, Clone, Copy)]
+struct Meter {
+    cpu_us: f64,
+    messages: f64,
+    commands: f64,
+}
+
+impl Meter {
+    fn read(server: &Server, control: &mut Conn) -> io::Result<Meter> {
+        let mut stat = |name| control.info("stats", name);
+        let reads = stat("total_reads_processed")?;
+        let writes = stat("total_writes_processed")?;
+        let commands = stat("total_commands_processed")?;
+        Ok(Meter {
+            cpu_us: server.cpu_us(),
+            messages: reads + writes,
+            commands,
+        })
+    }
+
+    /// The difference for one of so many hand-offs. Between two readings of a field lie three
+    /// requests of the reader: their messages are not counted.
+    fn since(self, before: Meter, hand_offs: usize) -> Meter {
+        let each = |difference: f64| difference / hand_offs as f64;
+        Meter {
+            cpu_us: each(self.cpu_us - before.cpu_us),
+            messages: each(self.messages - before.messages - 6.0),
+            commands: each(self.commands - before.commands - 3.0),
+        }
+    }
+}
+
+/// One peer with one number of waiters, over all rounds.
+pub struct Figures {
+    peer: Peer,
+    /// How many wait.
+    waiters: usize,
+    /// Every hand-off, in microseconds.
+    times_us: Vec<f64>,
+    /// The median of every round.
+    medians_us: Vec<f64>,
+    /// Per hand-off, of every round.
+    meters: Vec<Meter>,
+}
+
+impl Figures {
+    fn p50(&self) -> f64 {
+        median(&self.medians_us)
+    }
+
+    fn of_meters(&self, field: fn(&Meter) -> f64) -> Vec<f64> {
+        self.meters.iter().map(field).collect()
+    }
+
+    fn round(&mut self, quick: bool) -> io::Result<()> {
+        let (peer, waiters) = (self.peer, self.waiters);
+        let server = Server::pinned(&MANY_CLIENTS, peer == Peer::Module)?;
+        let mut game = peer.start(&server, waiters)?;
+        let samples = peer.samples(waiters, quick);
+        let warm_up = samples.div_ceil(20);
+        for _ in 0..warm_up {
+            game.hand_off()?;
+        }
+        let mut control = server.conn()?;
+        let before = Meter::read(&server, &mut control)?;
+        let mut times = Vec::with_capacity(samples);
+        for _ in 0..samples {
+            times.push(game.hand_off()?.as_nanos() as f64 / 1_000.0);
+        }
+        let after = Meter::read(&server, &mut control)?;
+        if peer == Peer::Module {
+            // Nobody was early enough to find the lock free.
+            wait_for(
+                &mut control,
+                "lock",
+                "lock_waits_granted",
+                warm_up + samples,
+            )?;
+        }
+        self.meters.push(after.since(before, samples));
+        self.medians_us.push(median(&times));
+        self.times_us.append(&mut times);
+        Ok(())
+    }
+}
+
+fn median(values: &[f64]) -> f64 {
+    Summary::of(values).map_or(f64::NAN, |all| all.median)
+}
+
+/// Plays all rounds: the peers take turns, in the opposite order every other round.
+pub fn measure(quick: bool) -> io::Result<Vec<Figures>> {
+    let (crowds, rounds): (&[usize], usize) = if quick {
+        (&[1, 100], 3)
+    } else {
+        (&[1, 100, 1_000, 10_000], 5)
+    };
+    let mut all = Vec::new();
+    for &wanted in crowds {
+        let mut these = Vec::new();
+        for peer in PEERS {
+            let waiters = peer.fitting(wanted)?;
+            these.push(Figures {
+                peer,
+                waiters,
+                times_us: Vec::new(),
+                medians_us: Vec::new(),
+                meters: Vec::new(),
+            });
+        }
+        for round in 0..rounds {
+            eprintln!(
+                "hand-off: {wanted} waiters, round {} of {rounds}",
+                round + 1
+            );
+            these
+                .iter_mut()
+                .try_for_each(|figures| figures.round(quick))?;
+            these.reverse();
+        }
+        these.sort_by_key(|figures| PEERS.iter().position(|peer| *peer == figures.peer));
+        all.append(&mut these);
+    }
+    Ok(all)
+}
+
+/// The table of it.
+pub fn section(all: &[Figures], image: Option<&str>) -> Section {
+    let columns = [
+        "waiters, and who hands on",
+        "p50 us",
+        "p99 us",
+        "to BLPOP",
+        "server CPU us",
+        "messages",
+        "commands",
+        "samples",
+    ];
+    let rows = all.iter().map(|figures| row(figures, all)).collect();
+    let notes = [
+        "One lock, the holder and every waiter on a connection of its own. The holder releases, the first waiter is granted; the former holder then parks again at the end, so that the queue keeps its length. Timed from the moment before the release is written to the moment after the grant was read, in one client thread (epoll); the next release comes when the server has been idle for 100 us.",
+        "p50: the median of the rounds' medians, and the rounds' range; each round is a new server and new connections, and the peers take turns. p99: of all samples together; of less than a hundred it is about the largest. To BLPOP: the p50 in units of BLPOP's at about the same number of waiters.",
+        "Server CPU, messages (reads and writes of sockets) and commands are of a whole cycle: the release, the grant, and the former holder's parking. Redis counts the calls that a script makes as commands.",
+        "BLPOP hands on a token in a list: it knows no owner and no lease, and a holder that dies takes the token with it.",
+        "Redisson's protocol is played by scripts of our own with the same calls, sent by their hash: every waiter is a process of its own, with a connection for commands and one for its subscription (threads of one JVM share a subscription, and one of them tries). Its sample ends when the winner has read that it has the lock; the next release waits until all the others have tried and been refused, which favours it. Its number of waiters is bounded by open files, two for each.",
+    ];
+    Section {
+        title: "Hand-off".into(),
+        text: "How long a lock is on its way from the holder who releases it to the next one who waits, and what that costs the server.".into(),
+        columns: columns.map(String::from).to_vec(),
+        rows,
+        notes: notes.map(String::from).to_vec(),
+        image: image.map(String::from),
+    }
+}
+
+fn row(figures: &Figures, all: &[Figures]) -> Vec<String> {
+    // Every number of waiters has three rows, BLPOP's first.
+    let place = all.iter().position(|other| std::ptr::eq(other, figures));
+    let blpop = place.and_then(|place| all.get(place / PEERS.len() * PEERS.len()));
+    let ratio = blpop.map_or(f64::NAN, |blpop| figures.p50() / blpop.p50());
+    vec![
+        format!("{} {}", count(figures.waiters), figures.peer.name()),
+        with_spread(&figures.medians_us),
+        quantile(&figures.times_us, 0.99).map_or_else(String::new, short),
+        short(ratio),
+        with_spread(&figures.of_meters(|meter| meter.cpu_us)),
+        short(median(&figures.of_meters(|meter| meter.messages))),
+        short(median(&figures.of_meters(|meter| meter.commands))),
+        count(figures.times_us.len()),
+    ]
+}
+
+/// The lines of the picture.
+pub fn lines(all: &[Figures]) -> Vec<Line> {
+    let point = |figures: &Figures| Point {
+        waiters: figures.waiters as f64,
+        time_us: figures.p50(),
+        messages: median(&figures.of_meters(|meter| meter.messages)),
+    };
+    let line = |peer: Peer| Line {
+        name: peer.name().into(),
+        points: all
+            .iter()
+            .filter(|figures| figures.peer == peer)
+            .map(point)
+            .collect(),
+    };
+    [Peer::Module, Peer::Blpop, Peer::Redisson].map(line).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figures(peer: Peer, waiters: usize, p50: f64) -> Figures {
+        let (cpu_us, messages, commands) = (10.0, 4.0, 2.0);
+        Figures {
+            peer,
+            waiters,
+            times_us: vec![p50; 3],
+            medians_us: vec![p50],
+            meters: vec![Meter {
+                cpu_us,
+                messages,
+                commands,
+            }],
+        }
+    }
+
+    #[test]
+    fn everybody_is_compared_with_blpop_at_the_same_number_of_waiters() {
+        let all = [
+            figures(PEERS[0], 1, 20.0),
+            figures(PEERS[1], 1, 25.0),
+            figures(PEERS[2], 1, 50.0),
+            figures(PEERS[0], 10_000, 10.0),
+            figures(PEERS[1], 10_000, 15.0),
+            figures(PEERS[2], 9_900, 4_000.0),
+        ];
+        let rows = section(&all, None).rows;
+        let ratios: Vec<&str> = rows.iter().map(|row| row[3].as_str()).collect();
+        assert_eq!(ratios, ["1.00", "1.25", "2.50", "1.00", "1.50", "400"]);
+        assert_eq!(rows[5][0], "9,900 Redisson's protocol");
+        let lines = lines(&all);
+        assert_eq!(lines[0].name, "this module");
+        assert_eq!(lines[2].points[1].waiters, 9_900.0);
+    }
+
+    #[test]
+    fn the_reader_of_the_counters_is_not_counted() {
+        let before = Meter {
+            cpu_us: 5.0,
+            messages: 10.0,
+            commands: 7.0,
+        };
+        let after = Meter {
+            cpu_us: 105.0,
+            messages: 56.0,
+            commands: 30.0,
+        };
+        let each = after.since(before, 10);
+        assert_eq!(
+            (each.cpu_us, each.messages, each.commands),
+            (10.0, 4.0, 2.0)
+        );
+    }
+
+    #[test]
+    fn a_herd_has_few_samples_where_each_takes_long() {
+        let samples = |waiters| Peer::Redisson.samples(waiters, false);
+        assert_eq!([1, 100, 1_000, 9_900].map(samples), [2_000, 300, 30, 4]);
+        assert_eq!(Peer::Module.samples(10_000, false), 2_000);
+    }
+}

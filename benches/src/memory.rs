@@ -1,0 +1,174 @@
+//! What a waiter takes of the server's memory, once its buffers have been trimmed: beside a
+//! connection that waits for nothing, beside a waiter in BLPOP, and the module's own share of it.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use crate::cells::{count, short};
+use crate::crowd::{room, wait_for, Crowd, MANY_CLIENTS};
+use crate::report::Section;
+use crate::ring::{Words, BLPOP, MODULE};
+use crate::server::Server;
+use crate::wire::{line, Conn};
+
+/// The server trims what its clients no longer need within seconds, and is given no longer than this.
+const SETTLING: Duration = Duration::from_secs(15);
+
+/// Memory that has not fallen for so long is taken as settled.
+const STILL: Duration = Duration::from_secs(6);
+
+#[derive(Debug, Clone, Copy)]
+struct Memory {
+    used: f64,
+    resident: f64,
+}
+
+impl Memory {
+    fn read(control: &mut Conn) -> io::Result<Memory> {
+        Ok(Memory {
+            used: control.info("memory", "used_memory")?,
+            resident: control.info("memory", "used_memory_rss")?,
+        })
+    }
+
+    fn each_since(self, before: Memory, number: usize) -> Memory {
+        Memory {
+            used: (self.used - before.used) / number as f64,
+            resident: (self.resident - before.resident) / number as f64,
+        }
+    }
+}
+
+/// A server with clients that first only are there, and then wait.
+struct Place {
+    _server: Server,
+    control: Conn,
+    words: &'static Words,
+    crowd: Crowd,
+    empty: Memory,
+}
+
+impl Place {
+    fn new(words: &'static Words, number: usize) -> io::Result<Place> {
+        let server = Server::pinned(&MANY_CLIENTS, words.module)?;
+        let mut control = server.conn()?;
+        if words.module {
+            control.ask("CONFIG SET lock.queue-grace 60000")?;
+            control.ask("LOCK.ACQUIRE lock:0 holder PX 600000")?;
+        }
+        let empty = Memory::read(&mut control)?;
+        let mut crowd = Crowd::connect(&server, number)?;
+        for member in 0..number {
+            crowd.ask(member, &line("PING"))?;
+        }
+        Ok(Place {
+            _server: server,
+            control,
+            words,
+            crowd,
+            empty,
+        })
+    }
+
+    fn park(&mut self) -> io::Result<()> {
+        for member in 0..self.crowd.len() {
+            self.crowd.send(member, &self.words.park(0, member))?;
+        }
+        wait_for(
+            &mut self.control,
+            "clients",
+            "blocked_clients",
+            self.crowd.len(),
+        )
+    }
+
+    /// Everybody hangs up; the places that are kept for them are the module's. (The server keeps what
+    /// it used for them in a pool at first, and frees some hundreds a second.)
+    fn leave(&mut self) -> io::Result<()> {
+        let number = self.crowd.len();
+        self.crowd.hang_up();
+        wait_for(&mut self.control, "clients", "connected_clients", 1)?;
+        wait_for(&mut self.control, "lock", "lock_places_kept", number)
+    }
+}
+
+/// Waits until the memory of all these servers has stopped falling.
+fn settle(places: &mut [Place], settling: Duration) -> io::Result<Vec<Memory>> {
+    let start = Instant::now();
+    let (mut least, mut least_at) = (f64::INFINITY, start);
+    loop {
+        let read = |place: &mut Place| Memory::read(&mut place.control);
+        let now = places
+            .iter_mut()
+            .map(read)
+            .collect::<io::Result<Vec<_>>>()?;
+        let used: f64 = now.iter().map(|memory| memory.used).sum();
+        if used < least * 0.999 {
+            (least, least_at) = (used, Instant::now());
+        }
+        if start.elapsed() > settling || least_at.elapsed() > STILL {
+            return Ok(now);
+        }
+        std::thread::sleep(Duration::from_millis(250));
+    }
+}
+
+/// Measures and tells.
+pub fn section(quick: bool) -> io::Result<Section> {
+    let (wanted, settling) = if quick {
+        (200, Duration::from_secs(1))
+    } else {
+        (2_000, SETTLING)
+    };
+    let number = wanted.min(room(2)? - 50);
+    eprintln!("memory: {number} connections");
+    let mut places = [Place::new(&MODULE, number)?, Place::new(&BLPOP, number)?];
+    let connected = settle(&mut places, settling)?;
+    eprintln!("memory: {number} waiters");
+    places.iter_mut().try_for_each(Place::park)?;
+    let parked = settle(&mut places, settling)?;
+    places[0].leave()?;
+    let kept = settle(&mut places, settling)?[0].each_since(places[0].empty, number);
+    let row = |what: &str, memory: Memory| {
+        let cells = [what.into(), short(memory.used), short(memory.resident)];
+        cells.to_vec()
+    };
+    let waiting = |place: usize| parked[place].each_since(connected[place], number);
+    let rows = [
+        row(
+            "a connection",
+            connected[0].each_since(places[0].empty, number),
+        ),
+        row("its waiting in BLPOP", waiting(1)),
+        row("its waiting in this module", waiting(0)),
+        // What the clients gave back stays resident, and says nothing about the rest.
+        ["of that, the module's own", &short(kept.used), "-"]
+            .map(String::from)
+            .to_vec(),
+    ];
+    Ok(Section {
+        title: "Memory".into(),
+        text: "What one more waiter takes.".into(),
+        columns: ["what", "used_memory, bytes", "resident, bytes"]
+            .map(String::from)
+            .to_vec(),
+        rows: rows.to_vec(),
+        notes: notes(number, settling, quick),
+        image: None,
+    })
+}
+
+fn notes(number: usize, settling: Duration, quick: bool) -> Vec<String> {
+    let mut notes = vec![
+        format!("{} waiters on one key, after the server has trimmed its clients' buffers (memory has stopped falling, or {} s). What a waiter takes is the difference to the same connection before it waited.", count(number), settling.as_secs()),
+        "The server keeps two further clients of its own for every blocked client of a module, each with a reply buffer of 16 kB of which hardly a byte is ever touched: used_memory counts them, the resident size shows what is really taken.".into(),
+        "The module's own share: all connections are closed, and the server frees its clients; the module still keeps the waiters' places (lock.queue-grace), each with its owner and its entries in the indexes. Compared with the same server before anybody had connected, so whatever the server has not yet freed, or never frees, is counted too: it is an upper bound.".into(),
+    ];
+    if quick {
+        notes.push(
+            "A quick run does not wait until buffers are trimmed: these figures mean nothing."
+                .into(),
+        );
+    }
+    notes
+}

@@ -1,0 +1,378 @@
+//! The pictures below `docs/`: SVG on white, readable on a light and on a dark page, every line and bar
+//! named where it is.
+
+use std::error::Error;
+use std::io;
+use std::path::Path;
+
+use plotters::coord::Shift;
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+
+use crate::cells::short;
+
+/// One bar.
+pub struct Bar {
+    /// What it stands for.
+    pub name: String,
+    /// Its length, in microseconds.
+    pub value: f64,
+}
+
+/// Somebody's hand-offs with so many waiters.
+pub struct Point {
+    /// How many wait.
+    pub waiters: f64,
+    /// The median time of a hand-off.
+    pub time_us: f64,
+    /// Reads and writes of the server per hand-off.
+    pub messages: f64,
+}
+
+/// One peer.
+pub struct Line {
+    /// Its name.
+    pub name: String,
+    /// By rising number of waiters.
+    pub points: Vec<Point>,
+}
+
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+type Drawn = Result<(), Box<dyn Error + Send + Sync>>;
+type Pixel = (i32, i32);
+
+/// What bears this name is drawn in the accent colour.
+const OURS: &str = "this module";
+
+const ACCENT: RGBColor = RGBColor(0, 110, 144);
+const OTHERS: [RGBColor; 2] = [RGBColor(224, 146, 40), RGBColor(164, 58, 48)];
+const QUIET: RGBColor = RGBColor(183, 192, 201);
+const INK: RGBColor = RGBColor(36, 41, 47);
+const FAINT: RGBColor = RGBColor(101, 109, 118);
+const GRID: RGBColor = RGBColor(229, 232, 236);
+
+/// The backend writes a font's size divided by 1.24: these come out as 18, 14 and 13 pixels.
+const TITLE: f64 = 22.3;
+const LABEL: f64 = 17.4;
+const SMALL: f64 = 16.1;
+
+const WIDTH: i32 = 880;
+
+fn text(area: &Area, words: &str, size: f64, colour: RGBColor, at: Pixel, from: HPos) -> Drawn {
+    let style = ("sans-serif", size).into_font().color(&colour);
+    let style = style.pos(Pos::new(from, VPos::Center));
+    area.draw(&Text::new(words, at, style))?;
+    Ok(())
+}
+
+fn heading(area: &Area, words: &str, subtitle: &str) -> Drawn {
+    area.fill(&WHITE)?;
+    let style = ("sans-serif", TITLE, FontStyle::Bold)
+        .into_font()
+        .color(&INK);
+    let style = style.pos(Pos::new(HPos::Left, VPos::Center));
+    area.draw(&Text::new(words, (24, 28), style))?;
+    text(area, subtitle, SMALL, FAINT, (24, 52), HPos::Left)
+}
+
+fn save(path: &Path, height: i32, draw: impl FnOnce(&Area) -> Drawn) -> io::Result<()> {
+    let area = SVGBackend::new(path, (WIDTH as u32, height as u32)).into_drawing_area();
+    draw(&area).map_err(io::Error::other)?;
+    area.present().map_err(io::Error::other)
+}
+
+/// Horizontal bars: the server's time for an acquire and a release.
+pub fn pair_cost(path: &Path, bars: &[Bar], subtitle: &str) -> io::Result<()> {
+    const TOP: i32 = 92;
+    const STEP: i32 = 36;
+    const NAMES_END: i32 = 318;
+    const LONGEST: f64 = 460.0;
+    let most = bars.iter().map(|bar| bar.value).fold(0.0, f64::max);
+    save(path, TOP + STEP * bars.len() as i32, |area| {
+        heading(area, "Server CPU for one acquire and release", subtitle)?;
+        for (middle, bar) in (TOP..).step_by(STEP as usize).zip(bars) {
+            let ours = bar.name.starts_with(OURS);
+            let colour = if ours { ACCENT } else { QUIET };
+            let end = NAMES_END + (bar.value / most * LONGEST).round() as i32;
+            let corners = [(NAMES_END, middle - 11), (end, middle + 11)];
+            area.draw(&Rectangle::new(corners, colour.filled()))?;
+            text(
+                area,
+                &bar.name,
+                LABEL,
+                INK,
+                (NAMES_END - 12, middle),
+                HPos::Right,
+            )?;
+            let value = format!("{} µs", short(bar.value));
+            text(area, &value, LABEL, INK, (end + 8, middle), HPos::Left)?;
+        }
+        Ok(())
+    })
+}
+
+/// Two panels over the number of waiters: how long a hand-off takes, and how many messages.
+pub fn hand_offs(path: &Path, lines: &[Line]) -> io::Result<()> {
+    let subtitle = "One lock, by the number of clients that wait for it; both scales logarithmic";
+    save(path, 424, |area| {
+        heading(area, "Handing a lock on", subtitle)?;
+        let time = Panel::new(62, lines, |point| point.time_us);
+        time.draw(
+            area,
+            "From the release to the next one's grant (p50)",
+            lines,
+            duration,
+        )?;
+        let messages = Panel::new(502, lines, |point| point.messages);
+        messages.draw(area, "Messages of the server per hand-off", lines, plain)
+    })
+}
+
+fn duration(us: f64) -> String {
+    match us {
+        us if us < 1_000.0 => format!("{} µs", plain(us)),
+        us if us < 1_000_000.0 => format!("{} ms", plain(us / 1_000.0)),
+        us => format!("{} s", plain(us / 1_000_000.0)),
+    }
+}
+
+/// Two digits that matter, or all before the point.
+fn plain(value: f64) -> String {
+    if value < 9.95 && (value - value.round()).abs() > 0.05 {
+        format!("{value:.1}")
+    } else {
+        short(value.round())
+            .trim_end_matches(".00")
+            .trim_end_matches(".0")
+            .into()
+    }
+}
+
+const PANEL_TOP: i32 = 122;
+const PANEL_BOTTOM: i32 = 372;
+const PANEL_WIDTH: f64 = 226.0;
+
+/// Two logarithmic scales, from one power of ten to another.
+struct Panel {
+    left: i32,
+    of: fn(&Point) -> f64,
+    x_decades: (i32, i32),
+    y_decades: (i32, i32),
+}
+
+impl Panel {
+    fn new(left: i32, lines: &[Line], of: fn(&Point) -> f64) -> Panel {
+        let points = || lines.iter().flat_map(|line| &line.points);
+        Panel {
+            left,
+            of,
+            x_decades: decades(points().map(|point| point.waiters)),
+            y_decades: decades(points().map(of)),
+        }
+    }
+
+    fn x(&self, waiters: f64) -> i32 {
+        self.left + (PANEL_WIDTH * share(waiters, self.x_decades)).round() as i32
+    }
+
+    fn y(&self, value: f64) -> i32 {
+        let height = f64::from(PANEL_BOTTOM - PANEL_TOP);
+        PANEL_BOTTOM - (height * share(value, self.y_decades)).round() as i32
+    }
+
+    fn draw(&self, area: &Area, title: &str, lines: &[Line], show: fn(f64) -> String) -> Drawn {
+        let right = self.left + PANEL_WIDTH as i32;
+        text(
+            area,
+            title,
+            LABEL,
+            INK,
+            (self.left - 38, PANEL_TOP - 30),
+            HPos::Left,
+        )?;
+        for decade in self.y_decades.0..=self.y_decades.1 {
+            let value = 10_f64.powi(decade);
+            let y = self.y(value);
+            area.draw(&PathElement::new([(self.left, y), (right, y)], GRID))?;
+            text(
+                area,
+                &show(value),
+                SMALL,
+                FAINT,
+                (self.left - 6, y),
+                HPos::Right,
+            )?;
+        }
+        for decade in self.x_decades.0..=self.x_decades.1 {
+            let value = 10_f64.powi(decade);
+            let at = (self.x(value), PANEL_BOTTOM + 16);
+            text(area, &plain(value), SMALL, FAINT, at, HPos::Center)?;
+        }
+        let middle = (self.left + right) / 2;
+        text(
+            area,
+            "waiters",
+            SMALL,
+            FAINT,
+            (middle, PANEL_BOTTOM + 36),
+            HPos::Center,
+        )?;
+        let colours = colours(lines);
+        // Ours is drawn last, with smaller points: where it lies on another, both can be seen.
+        for (line, colour) in lines.iter().zip(&colours).rev() {
+            let size = if line.name == OURS { 4 } else { 6 };
+            let path: Vec<Pixel> = line.points.iter().map(|point| self.at(point)).collect();
+            area.draw(&PathElement::new(path.clone(), colour.stroke_width(3)))?;
+            for at in path {
+                area.draw(&Circle::new(at, size, colour.filled()))?;
+            }
+        }
+        self.name_lines(area, lines, &colours, show)
+    }
+
+    fn at(&self, point: &Point) -> Pixel {
+        (self.x(point.waiters), self.y((self.of)(point)))
+    }
+
+    /// Names and last values beside the ends of the lines.
+    fn name_lines(
+        &self,
+        area: &Area,
+        lines: &[Line],
+        colours: &[RGBColor],
+        show: fn(f64) -> String,
+    ) -> Drawn {
+        let ends = lines.iter().map(|line| line.points.last());
+        let wanted: Vec<i32> = ends
+            .map(|end| end.map_or(PANEL_BOTTOM, |end| self.at(end).1))
+            .collect();
+        let left = self.left + PANEL_WIDTH as i32 + 12;
+        for ((line, colour), y) in lines.iter().zip(colours).zip(spread(&wanted, 34)) {
+            let last = line
+                .points
+                .last()
+                .map_or_else(String::new, |end| show((self.of)(end)));
+            text(area, &line.name, SMALL, *colour, (left, y - 8), HPos::Left)?;
+            text(area, &last, SMALL, *colour, (left, y + 8), HPos::Left)?;
+        }
+        Ok(())
+    }
+}
+
+fn colours(lines: &[Line]) -> Vec<RGBColor> {
+    let mut others = OTHERS.iter().cycle();
+    let colour = |line: &Line| {
+        if line.name == OURS {
+            ACCENT
+        } else {
+            *others.next().unwrap_or(&INK)
+        }
+    };
+    lines.iter().map(colour).collect()
+}
+
+/// The powers of ten around these values.
+fn decades(values: impl Iterator<Item = f64>) -> (i32, i32) {
+    let (least, most) = values
+        .filter(|value| *value > 0.0)
+        .fold((f64::INFINITY, 0.0_f64), |(least, most), value| {
+            (least.min(value), most.max(value))
+        });
+    if most == 0.0 {
+        return (0, 1);
+    }
+    let (first, last) = (least.log10().floor() as i32, most.log10().ceil() as i32);
+    (first, last.max(first + 1))
+}
+
+/// Where a value lies between two powers of ten, from 0 to 1.
+fn share(value: f64, (first, last): (i32, i32)) -> f64 {
+    (value.log10() - f64::from(first)) / f64::from(last - first)
+}
+
+/// The wanted heights, with at least so much room between them: what is too close to something below
+/// it is pushed upwards.
+fn spread(wanted: &[i32], room: i32) -> Vec<i32> {
+    let mut order: Vec<usize> = (0..wanted.len()).collect();
+    // On equal height the earlier one stands above.
+    order.sort_by_key(|at| wanted[*at]);
+    let mut placed = wanted.to_vec();
+    for pair in (1..order.len()).rev() {
+        let (above, below) = (order[pair - 1], order[pair]);
+        placed[above] = placed[above].min(placed[below] - room);
+    }
+    placed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scales_reach_from_one_power_of_ten_to_another() {
+        assert_eq!(decades([4.0, 27_000.0].into_iter()), (0, 5));
+        assert_eq!(decades([10.0].into_iter()), (1, 2));
+        assert_eq!(decades([].into_iter()), (0, 1));
+        assert_eq!(share(100.0, (1, 3)), 0.5);
+    }
+
+    #[test]
+    fn names_that_are_too_close_are_pushed_apart() {
+        assert_eq!(spread(&[300, 300, 100], 30), [270, 300, 100]);
+        assert_eq!(spread(&[300, 310, 305], 30), [250, 310, 280]);
+    }
+
+    #[test]
+    fn values_are_shown_with_their_units() {
+        let shown: Vec<String> = [7.26, 41.7, 2_234.0, 241_000.0].map(duration).into();
+        assert_eq!(shown, ["7.3 µs", "42 µs", "2.2 ms", "241 ms"]);
+        assert_eq!(plain(27_015.2), "27,015");
+        assert_eq!(plain(4.0), "4");
+    }
+
+    #[test]
+    fn pictures_name_everything_in_them() -> io::Result<()> {
+        let dir = tempfile::tempdir()?;
+        let bar = |name: &str, value| Bar {
+            name: name.into(),
+            value,
+        };
+        let bars = dir.path().join("bars.svg");
+        pair_cost(
+            &bars,
+            &[bar("SET NX PX, DEL", 4.2), bar("this module", 6.1)],
+            "on a server",
+        )?;
+        let point = |waiters, time_us, messages| Point {
+            waiters,
+            time_us,
+            messages,
+        };
+        let line = |name: &str, points| Line {
+            name: name.into(),
+            points,
+        };
+        let crowds = dir.path().join("crowds.svg");
+        hand_offs(
+            &crowds,
+            &[
+                line(OURS, vec![point(1.0, 40.0, 4.0), point(1_000.0, 42.0, 4.0)]),
+                line(
+                    "herd",
+                    vec![point(1.0, 80.0, 13.0), point(1_000.0, 19_000.0, 3_000.0)],
+                ),
+            ],
+        )?;
+        let (bars, crowds) = (
+            std::fs::read_to_string(bars)?,
+            std::fs::read_to_string(crowds)?,
+        );
+        for name in ["SET NX PX, DEL", OURS, "4.20 µs", "on a server"] {
+            assert!(bars.contains(name), "{name}");
+        }
+        for name in ["herd", OURS, "42 µs", "19 ms", "3,000", "waiters"] {
+            assert!(crowds.contains(name), "{name}");
+        }
+        Ok(())
+    }
+}
