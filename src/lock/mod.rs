@@ -56,4 +56,4 @@ pub use slot::{prefixed, slot_of, slot_tags};
 pub use state::{parse_decimal, HashReader, Hold, KeyState, OwnerId, TOKEN_FIELD};
 pub use time::{Lease, Now};
 pub use token::{Domain, Token};
-pub use waiters::{Due, Grace};
+pub use waiters::{Due, Grace, LARGE};

@@ -7,13 +7,12 @@ use std::hash::{Hash, Hasher};
 use std::rc::Rc;
 
 use indexmap::{Equivalent, IndexMap, IndexSet};
+use smallvec::SmallVec;
 
-/// An owned lock name, shared between the tables that speak of it.
+/// An owned lock name, shared between the tables that speak of it: one pointer in each, and one
+/// allocation in all where the name is not long.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct KeyId {
-    db: i32,
-    name: Rc<[u8]>,
-}
+pub struct KeyId(Rc<(i32, SmallVec<[u8; 40]>)>);
 
 /// What is known of locks by name. Clients choose the names, so the hash has a secret.
 pub type KeyMap<V> = IndexMap<KeyId, V, ahash::RandomState>;
@@ -34,8 +33,8 @@ impl KeyId {
     /// The borrowed form.
     pub fn as_ref(&self) -> KeyRef<'_> {
         KeyRef {
-            db: self.db,
-            name: &self.name,
+            db: self.0 .0,
+            name: &self.0 .1,
         }
     }
 }
@@ -55,10 +54,7 @@ impl KeyId {
 impl KeyRef<'_> {
     /// The owned form.
     pub fn to_id(self) -> KeyId {
-        KeyId {
-            db: self.db,
-            name: self.name.into(),
-        }
+        KeyId(Rc::new((self.db, SmallVec::from_slice(self.name))))
     }
 }
 

@@ -10,6 +10,7 @@
 //! only others who returned can stand before it.
 
 use std::collections::HashMap;
+use std::num::NonZeroU64;
 use std::rc::Rc;
 
 use super::Lease;
@@ -18,8 +19,9 @@ use super::Lease;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WaiterId(pub u64);
 
-/// The number of a place: the order of arrival, unique on this server.
-pub type Seq = u64;
+/// The number of a place: the order of arrival, unique on this server. Never 0, which halves the links
+/// of a place: there may be very many.
+pub type Seq = NonZeroU64;
 
 /// What a parked request asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,10 +41,45 @@ pub struct Waiter {
 #[derive(Debug)]
 struct Place {
     owner: Rc<[u8]>,
-    waiter: Option<Waiter>,
+    at: At,
     linked: bool,
     prev: Option<Seq>,
     next: Option<Seq>,
+}
+
+#[derive(Debug)]
+enum At {
+    Live(Waiter),
+    /// Kept for its owner until this moment of the monotonic clock.
+    Empty(u64),
+}
+
+impl Place {
+    fn new(owner: Rc<[u8]>, at: At) -> Place {
+        Place {
+            owner,
+            at,
+            linked: false,
+            prev: None,
+            next: None,
+        }
+    }
+
+    fn waiter(&self) -> Option<&Waiter> {
+        match &self.at {
+            At::Live(waiter) => Some(waiter),
+            At::Empty(_) => None,
+        }
+    }
+}
+
+impl At {
+    fn into_waiter(self) -> Option<Waiter> {
+        match self {
+            At::Live(waiter) => Some(waiter),
+            At::Empty(_) => None,
+        }
+    }
 }
 
 /// The queue of one key.
@@ -78,28 +115,29 @@ impl Queue {
 
     /// The request parked at a place; `None` when the place is empty.
     pub fn waiter(&self, seq: Seq) -> Option<&Waiter> {
-        self.places.get(&seq)?.waiter.as_ref()
+        self.places.get(&seq)?.waiter()
+    }
+
+    /// When something is due at a place: the end of its wait, or of its being kept.
+    pub fn due(&self, seq: Seq) -> Option<u64> {
+        match &self.places.get(&seq)?.at {
+            At::Live(waiter) => waiter.deadline_ms,
+            At::Empty(until_ms) => Some(*until_ms),
+        }
     }
 
     /// The parked requests in the order of the queue.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &Waiter)> {
         let follow = |seq: Option<Seq>| seq.and_then(|seq| self.places.get(&seq));
         std::iter::successors(follow(self.head), move |place| follow(place.next))
-            .filter_map(|place| Some((&*place.owner, place.waiter.as_ref()?)))
+            .filter_map(|place| Some((&*place.owner, place.waiter()?)))
     }
 
     /// Joins the queue at its end.
     pub fn push(&mut self, seq: Seq, owner: &[u8], waiter: Waiter) {
         let owner: Rc<[u8]> = owner.into();
         self.by_owner.insert(owner.clone(), seq);
-        let place = Place {
-            owner,
-            waiter: Some(waiter),
-            linked: false,
-            prev: None,
-            next: None,
-        };
-        self.places.insert(seq, place);
+        self.places.insert(seq, Place::new(owner, At::Live(waiter)));
         self.live += 1;
         self.link(seq, self.tail);
     }
@@ -108,7 +146,7 @@ impl Queue {
     pub fn occupy(&mut self, seq: Seq, waiter: Waiter) -> Option<Waiter> {
         let place = self.places.get_mut(&seq)?;
         let linked = place.linked;
-        let old = place.waiter.replace(waiter);
+        let old = std::mem::replace(&mut place.at, At::Live(waiter)).into_waiter();
         if old.is_none() {
             self.live += 1;
         }
@@ -118,9 +156,10 @@ impl Queue {
         old
     }
 
-    /// Empties a live place but keeps it; answers the request that stood there.
-    pub fn vacate(&mut self, seq: Seq) -> Option<Waiter> {
-        let waiter = self.places.get_mut(&seq)?.waiter.take()?;
+    /// Empties a live place but keeps it until then; answers the request that stood there.
+    pub fn vacate(&mut self, seq: Seq, until_ms: u64) -> Option<Waiter> {
+        let place = self.places.get_mut(&seq)?;
+        let waiter = std::mem::replace(&mut place.at, At::Empty(until_ms)).into_waiter()?;
         self.live -= 1;
         Some(waiter)
     }
@@ -130,32 +169,28 @@ impl Queue {
         self.unlink(seq);
         let place = self.places.remove(&seq)?;
         self.by_owner.remove(&place.owner);
-        self.live -= usize::from(place.waiter.is_some());
-        place.waiter
+        let waiter = place.at.into_waiter();
+        self.live -= usize::from(waiter.is_some());
+        waiter
     }
 
-    /// Restores an empty place whose turn was taken back. False when the owner has another by now.
-    pub fn restore(&mut self, seq: Seq, owner: &[u8]) -> bool {
+    /// Restores an empty place whose turn was taken back, until then. False when the owner has another
+    /// by now.
+    pub fn restore(&mut self, seq: Seq, owner: &[u8], until_ms: u64) -> bool {
         if self.by_owner.contains_key(owner) {
             return false;
         }
         let owner: Rc<[u8]> = owner.into();
         self.by_owner.insert(owner.clone(), seq);
-        let place = Place {
-            owner,
-            waiter: None,
-            linked: false,
-            prev: None,
-            next: None,
-        };
-        self.places.insert(seq, place);
+        self.places
+            .insert(seq, Place::new(owner, At::Empty(until_ms)));
         true
     }
 
     /// The first live place. Empty places on the way leave the line but are not forgotten.
     pub fn first_live(&mut self) -> Option<Seq> {
         while let Some(seq) = self.head {
-            if self.places.get(&seq)?.waiter.is_some() {
+            if self.places.get(&seq)?.waiter().is_some() {
                 return Some(seq);
             }
             self.unlink(seq);
@@ -228,10 +263,14 @@ mod tests {
         }
     }
 
+    fn seq(number: u64) -> Seq {
+        Seq::new(number).unwrap()
+    }
+
     fn queue_of(owners: &[&str]) -> Queue {
         let mut queue = Queue::default();
-        for (seq, owner) in owners.iter().enumerate() {
-            queue.push(seq as u64, owner.as_bytes(), waiter(seq as u64));
+        for (number, owner) in (1..).zip(owners) {
+            queue.push(seq(number), owner.as_bytes(), waiter(number));
         }
         queue
     }
@@ -246,29 +285,29 @@ mod tests {
     #[test]
     fn first_come_first_served_and_anyone_may_leave() {
         let mut queue = queue_of(&["a", "b", "c", "d"]);
-        queue.remove(1);
+        queue.remove(seq(2));
         assert_eq!(line(&queue), "a c d");
-        queue.remove(0);
-        queue.remove(3);
+        queue.remove(seq(1));
+        queue.remove(seq(4));
         assert_eq!((line(&queue).as_str(), queue.live()), ("c", 1));
-        assert_eq!(queue.first_live(), Some(2));
-        queue.remove(2);
+        assert_eq!(queue.first_live(), Some(seq(3)));
+        queue.remove(seq(3));
         assert!(queue.is_empty() && queue.first_live().is_none());
     }
 
     #[test]
     fn an_empty_place_is_skipped_and_can_be_taken_again() {
         let mut queue = queue_of(&["a", "b", "c"]);
-        queue.vacate(0);
-        queue.vacate(1);
+        queue.vacate(seq(1), 0);
+        queue.vacate(seq(2), 0);
         assert_eq!(
             queue.first_live(),
-            Some(2),
+            Some(seq(3)),
             "both empty places are passed over"
         );
-        queue.occupy(1, waiter(11));
+        queue.occupy(seq(2), waiter(11));
         assert_eq!(line(&queue), "b c");
-        queue.occupy(0, waiter(10));
+        queue.occupy(seq(1), waiter(10));
         assert_eq!(line(&queue), "a b c", "places keep the order of arrival");
         assert_eq!(queue.live(), 3);
     }
@@ -276,21 +315,21 @@ mod tests {
     #[test]
     fn an_empty_place_in_the_middle_is_taken_again_where_it_was() {
         let mut queue = queue_of(&["a", "b", "c"]);
-        queue.vacate(1);
+        queue.vacate(seq(2), 0);
         assert_eq!(line(&queue), "a c");
-        assert_eq!(queue.occupy(1, waiter(11)), None);
+        assert_eq!(queue.occupy(seq(2), waiter(11)), None);
         assert_eq!(line(&queue), "a b c");
-        assert_eq!(queue.occupy(1, waiter(12)).unwrap().id, WaiterId(11));
+        assert_eq!(queue.occupy(seq(2), waiter(12)).unwrap().id, WaiterId(11));
     }
 
     #[test]
     fn a_turn_taken_back_stands_first() {
         let mut queue = queue_of(&["a", "b"]);
-        queue.remove(0);
-        assert!(queue.restore(0, b"a"));
-        assert!(!queue.restore(0, b"b"));
-        assert_eq!(queue.first_live(), Some(1));
-        queue.occupy(0, waiter(20));
+        queue.remove(seq(1));
+        assert!(queue.restore(seq(1), b"a", 0));
+        assert!(!queue.restore(seq(1), b"b", 0));
+        assert_eq!(queue.first_live(), Some(seq(2)));
+        queue.occupy(seq(1), waiter(20));
         assert_eq!(line(&queue), "a b");
     }
 }

@@ -11,6 +11,9 @@ use super::name::{KeyMap, KeySet};
 use super::queue::{Queue, Seq, Waiter, WaiterId};
 use super::{KeyId, KeyRef, Now};
 
+/// A table that is empty again gives its memory back if it had grown beyond so many entries.
+pub const LARGE: usize = 1_000;
+
 #[derive(Debug, Default)]
 struct Line {
     queue: Queue,
@@ -52,9 +55,8 @@ pub struct Waiters {
     pub grace: Grace,
     lines: KeyMap<Line>,
     by_id: HashMap<WaiterId, (KeyId, Seq)>,
+    /// What is due at each place, by the moment.
     deadlines: BTreeMap<(u64, Seq), KeyId>,
-    /// The entry of `deadlines` that a place has.
-    due_of: HashMap<Seq, u64>,
     leases: BTreeSet<(i64, KeyId)>,
     /// Keys to be settled: something happened to them that the core did not decide.
     touched: KeySet,
@@ -62,7 +64,7 @@ pub struct Waiters {
     stood_back: KeySet,
     /// Those of them whose turn to be looked at again has come: all, before any comes twice.
     retrying: KeySet,
-    next_seq: Seq,
+    last_seq: u64,
     places: usize,
 }
 
@@ -114,16 +116,20 @@ impl Waiters {
         };
         let (waiter_id, deadline) = (waiter.id, waiter.deadline_ms);
         let line = self.lines.entry(id.clone()).or_default();
-        let (seq, old) = match line.queue.place_of(owner) {
-            Some(seq) => (seq, line.queue.occupy(seq, waiter)),
+        let (seq, was_due, old) = match line.queue.place_of(owner) {
+            Some(seq) => {
+                let was_due = line.queue.due(seq);
+                (seq, was_due, line.queue.occupy(seq, waiter))
+            }
             None => {
-                self.next_seq += 1;
+                self.last_seq += 1;
                 self.places += 1;
-                line.queue.push(self.next_seq, owner, waiter);
-                (self.next_seq, None)
+                let seq = Seq::MIN.saturating_add(self.last_seq);
+                line.queue.push(seq, owner, waiter);
+                (seq, None, None)
             }
         };
-        self.set_due(&id, seq, deadline);
+        self.set_due(&id, seq, was_due, deadline);
         self.by_id.insert(waiter_id, (id, seq));
         match old {
             Some(old) => {
@@ -199,10 +205,11 @@ impl Waiters {
         if self.grace.ms == 0 || self.kept_places() >= self.grace.max_places {
             return;
         }
+        let until = now.mono_ms.saturating_add(self.grace.ms);
         let line = self.lines.entry(key.clone()).or_default();
-        if line.queue.restore(seq, owner) {
+        if line.queue.restore(seq, owner, until) {
             self.places += 1;
-            self.set_due(key, seq, Some(now.mono_ms.saturating_add(self.grace.ms)));
+            self.set_due(key, seq, None, Some(until));
         }
     }
 
@@ -363,41 +370,51 @@ impl Waiters {
     }
 
     fn vacate(&mut self, key: &KeyId, seq: Seq, now: Now) {
+        let until = now.mono_ms.saturating_add(self.grace.ms);
         if let Some(line) = self.lines.get_mut(key) {
-            if let Some(waiter) = line.queue.vacate(seq) {
-                self.by_id.remove(&waiter.id);
+            let was_due = line.queue.due(seq);
+            if let Some(waiter) = line.queue.vacate(seq, until) {
+                self.forget_id(waiter.id);
+                self.set_due(key, seq, was_due, Some(until));
             }
         }
         if self.grace.ms == 0 || self.kept_places() > self.grace.max_places {
             self.remove(key, seq);
-        } else {
-            self.set_due(key, seq, Some(now.mono_ms.saturating_add(self.grace.ms)));
         }
         self.forget_idle_lease(key);
     }
 
+    fn forget_id(&mut self, waiter: WaiterId) {
+        self.by_id.remove(&waiter);
+        if self.by_id.is_empty() && self.by_id.capacity() > LARGE {
+            // A crowd has gone: its memory goes too.
+            self.by_id.shrink_to_fit();
+        }
+    }
+
     fn remove(&mut self, key: &KeyId, seq: Seq) -> Option<Waiter> {
-        self.set_due(key, seq, None);
+        let mut was_due = None;
         let queue = self.lines.get_mut(key).map(|line| &mut line.queue);
         let waiter = queue.and_then(|queue| {
+            was_due = queue.due(seq);
             self.places -= usize::from(queue.owner_of(seq).is_some());
             queue.remove(seq)
         });
+        self.set_due(key, seq, was_due, None);
         if let Some(waiter) = &waiter {
-            self.by_id.remove(&waiter.id);
+            self.forget_id(waiter.id);
         }
         self.forget_idle_lease(key);
         self.drop_if_empty(key);
         waiter
     }
 
-    fn set_due(&mut self, key: &KeyId, seq: Seq, due_ms: Option<u64>) {
-        if let Some(old) = self.due_of.remove(&seq) {
+    fn set_due(&mut self, key: &KeyId, seq: Seq, was_due: Option<u64>, due: Option<u64>) {
+        if let Some(old) = was_due {
             self.deadlines.remove(&(old, seq));
         }
-        if let Some(due) = due_ms {
-            self.due_of.insert(seq, due);
-            self.deadlines.insert((due, seq), key.clone());
+        if let Some(new) = due {
+            self.deadlines.insert((new, seq), key.clone());
         }
     }
 

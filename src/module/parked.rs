@@ -150,7 +150,7 @@ unsafe extern "C" fn on_answer(
         let id = unsafe { waiter_of(raw_ctx) };
         let now = ctx.now();
         let parked = shell::with(|shell| {
-            let parked = shell.parked.remove(&id);
+            let parked = shell.take_parked(id);
             match parked.as_ref().map(|parked| parked.outcome.is_some()) {
                 Some(true) => shell.locks.delivered(id),
                 Some(false) => shell.locks.unblocked(id, now),
@@ -199,7 +199,7 @@ unsafe fn forget(raw_ctx: *mut raw::RedisModuleCtx) {
     let (ctx, id) = unsafe { (Ctx::new(raw_ctx), waiter_of(raw_ctx)) };
     let now = ctx.now();
     shell::with(|shell| {
-        shell.parked.remove(&id);
+        shell.take_parked(id);
         shell.locks.gone(id, now);
     });
     alarm::rearm(ctx);

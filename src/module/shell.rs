@@ -11,7 +11,7 @@ use super::ctx::Ctx;
 use super::parked::Parked;
 use super::settings;
 use super::strings::Constants;
-use crate::lock::{slot_tags, LockError, Locks, Now, Outcome, WaiterId};
+use crate::lock::{slot_tags, LockError, Locks, Now, Outcome, WaiterId, LARGE};
 
 /// Everything the module keeps between calls.
 pub struct Shell {
@@ -33,6 +33,17 @@ pub struct Shell {
     pub constants: Constants,
     /// In a cluster, a hash tag for each slot.
     slot_tags: Option<Vec<u32>>,
+}
+
+impl Shell {
+    /// Forgets a blocked client. When the last of a crowd has gone, so does the crowd's memory.
+    pub fn take_parked(&mut self, id: WaiterId) -> Option<Parked> {
+        let parked = self.parked.remove(&id);
+        if self.parked.is_empty() && self.parked.capacity() > LARGE {
+            self.parked.shrink_to_fit();
+        }
+        parked
+    }
 }
 
 struct Global(RefCell<Option<Shell>>);
