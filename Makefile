@@ -9,7 +9,7 @@ CARGO := cargo
 # Cases of the property test: quick by default; `make test-all` runs 100,000.
 CASES ?= 2000
 
-.PHONY: help setup build fault-build run demo test test-core test-server test-all servers check lint fmt bench install clean
+.PHONY: help setup build fault-build run demo test test-core test-server test-all servers check lint fmt bench bench-build bench-instr bench-peers install clean
 
 help: ## show this help
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | awk -F'\t' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -48,22 +48,32 @@ test-all: build fault-build ## all tests on every server that can be had, the pr
 
 check: lint ## format, clippy with warnings denied, borders of the house
 	@scripts/setup.sh check
-	$(CARGO) fmt --check
-	$(CARGO) clippy --locked --all-targets -- -D warnings
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	$(CARGO) clippy --locked --all-targets --features fault-injection -- -D warnings
 
 lint: ## the borders between core, commands and shell
 	@scripts/lint.sh
 
 fmt: ## format the code
-	$(CARGO) fmt
+	$(CARGO) fmt --all
 
 # The servers are pinned to core 0, the load to core 1, where there are two.
 LOAD_CORE := $(if $(filter-out 1,$(shell nproc --all 2>/dev/null)),taskset -c 1)
 
-bench: build ## measure the module beside its peers, into docs/BENCHMARKS.md (QUICK=1: a trial)
-	$(CARGO) build --release --locked -p redis_lock_benches
+bench-build: build
+	@$(CARGO) build --release --locked -p redis_lock_benches
+
+bench: bench-build ## measure the module beside its peers, into docs/BENCHMARKS.md (QUICK=1: a trial)
 	$(LOAD_CORE) target/release/lock-bench bench $(if $(QUICK),quick)
+
+bench-instr: bench-build ## count the instructions of every command, beside docs/INSTRUCTIONS.md (SAVE=1: into it)
+	@scripts/setup.sh count
+	target/release/lock-bench instr $(if $(SAVE),save)
+
+bench-peers: bench-build ## PostgreSQL, etcd, ZooKeeper (installed if missing) beside it: docs/BENCHMARKS-PEERS.md
+	@benches/peers/install.sh
+	$(LOAD_CORE) target/release/lock-bench peers
 
 install: ## copy the module to where a packaged server may load it (DESTDIR, MODULE_DIR)
 	@test -f $(MODULE) || { echo 'first, as yourself: make build'; exit 1; }

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs what is missing to build, run and test the module (with the argument "check": to check it
-# too), or says what to install. On Debian: a C compiler and libclang (for the bindings of the module
-# API), cargo, a server.
+# too; with "count": to count its instructions), or says what to install. On Debian: a C compiler and
+# libclang (for the bindings of the module API), cargo, a server.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -36,6 +36,9 @@ missing() {
     if [ "$purpose" = check ]; then
         cargo fmt --version >/dev/null 2>&1 || fmt_package
         cargo clippy --version >/dev/null 2>&1 || clippy_package
+    fi
+    if [ "$purpose" = count ]; then
+        has valgrind || echo valgrind
     fi
     return 0
 }

@@ -30,7 +30,13 @@ type Counts = HashMap<(String, String), u64>;
 /// Counts every path and prints the table beside the committed one; with `save`, commits it anew.
 pub fn run(save: bool) -> io::Result<()> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(TABLE);
-    let before = parse(&std::fs::read_to_string(&path).unwrap_or_default());
+    let committed = std::fs::read_to_string(&path).unwrap_or_default();
+    let version = Server::start(&[], &[], false)?.version()?;
+    println!("{version}: now, in {TABLE}, change");
+    if !committed.contains(&format!("({version})")) {
+        println!("that table is of another server: its figures do not compare with these");
+    }
+    let before = parse(&committed);
     let mut table = String::new();
     for setting in SETTINGS {
         println!("\n{}", setting.name);
@@ -52,7 +58,6 @@ pub fn run(save: bool) -> io::Result<()> {
         }
     }
     if save {
-        let version = Server::start(&[], &[], false)?.version()?;
         std::fs::write(&path, format!("{}{table}", intro(&version)))?;
     }
     Ok(())

@@ -1,4 +1,5 @@
-//! The benchmarks of the module: `lock-bench bench`, `lock-bench instr`. The Makefile has a target for each.
+//! The benchmarks of the module: `lock-bench bench`, `lock-bench instr`, `lock-bench
+//! peers`. The Makefile has a target for each.
 //!
 //! Every subcommand starts its own servers on loopback, measures, prints, and writes what it found
 //! below `docs/`.
@@ -20,6 +21,7 @@ mod memory;
 mod others;
 mod pairs;
 mod paths;
+mod peers;
 mod plots;
 mod points;
 mod report;
@@ -41,8 +43,9 @@ fn main() -> ExitCode {
         ["instr", "save"] => instr::run(true),
         ["bench"] => bench::run(false),
         ["bench", "quick"] => bench::run(true),
+        ["peers"] => peers::run(),
         _ => {
-            eprintln!("usage: lock-bench instr [save] | bench [quick]");
+            eprintln!("usage: lock-bench instr [save] | bench [quick] | peers");
             return ExitCode::from(2);
         }
     };

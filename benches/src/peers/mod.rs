@@ -1,0 +1,161 @@
+//! `lock-bench peers`: the module beside the locks of other servers, doing the same works in one run.
+//!
+//! All servers are started first and stay. Then every peer does every work, in rounds, each in the
+//! reverse order of the one before; the first round warms them up and is thrown away. A peer that is
+//! not installed, does not start or fails is left out, with a word why.
+
+mod etcd;
+mod grpc;
+mod jute;
+mod module;
+mod page;
+mod postgres;
+mod process;
+mod works;
+mod zookeeper;
+
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use works::WORKS;
+
+/// Rounds that count.
+const ROUNDS: usize = 5;
+
+/// A work is sampled no longer than this: in the first round, and in those that count.
+const WARM_UP: Duration = Duration::from_millis(500);
+const TIME: Duration = Duration::from_secs(2);
+
+/// The page, below the project.
+const PAGE: &str = "docs/BENCHMARKS-PEERS.md";
+
+/// What is to be known of a peer; what it promises, in words for a table.
+pub struct About {
+    /// Which lock of which server.
+    pub name: &'static str,
+    /// Of the server.
+    pub version: String,
+    /// Where a lock is when its holder has been told so.
+    pub kept: &'static str,
+    /// Where else it is.
+    pub copies: &'static str,
+    /// When the lock of a holder that fell silent ends.
+    pub ends: &'static str,
+    /// What tells a late holder from the present one.
+    pub fencing: &'static str,
+}
+
+/// A server with locks.
+pub trait Peer {
+    /// What it is.
+    fn about(&self) -> &About;
+
+    /// Somebody new who may want the lock; there is one lock.
+    fn session(&self) -> io::Result<Box<dyn Session>>;
+}
+
+/// Somebody with a connection. What is sent and what is waited for are apart, so that one thread can
+/// drive the releasing and the granted one.
+pub trait Session {
+    /// Asks for the lock.
+    fn ask(&mut self) -> io::Result<()>;
+
+    /// Waits for the grant.
+    fn granted(&mut self) -> io::Result<()>;
+
+    /// Sends the release.
+    fn give_back(&mut self) -> io::Result<()>;
+
+    /// Waits for the reply to it.
+    fn given_back(&mut self) -> io::Result<()>;
+
+    /// How many are in the queue for the lock, as the server says. (For a session that asks for
+    /// nothing itself, as the next.)
+    fn waiting(&mut self) -> io::Result<usize>;
+
+    /// Whether the server is ready to tell this many that it is their turn; where it is so as soon as
+    /// they are in the queue, there is nothing to ask.
+    fn parked(&mut self, _waiters: usize) -> io::Result<bool> {
+        Ok(true)
+    }
+}
+
+/// How a peer is started.
+type Start = fn() -> io::Result<Box<dyn Peer>>;
+
+/// All of them; the first is what the others are compared with.
+const PEERS: [(&str, Start); 6] = [
+    ("the module", module::in_memory),
+    ("the module, AOF always", module::on_disk),
+    ("PostgreSQL", postgres::start),
+    ("etcd", etcd::watched),
+    ("etcd, just asked", etcd::just_asked),
+    ("ZooKeeper", zookeeper::start),
+];
+
+/// A peer and what it took, in microseconds: by work, by round, by sample.
+struct Contestant {
+    peer: Box<dyn Peer>,
+    took: [Vec<Vec<f64>>; WORKS.len()],
+}
+
+/// Measures, prints, and writes the page.
+pub fn run() -> io::Result<()> {
+    let load = page::load_average();
+    let mut left_out = Vec::new();
+    let mut contestants = Vec::new();
+    for (name, start) in PEERS {
+        match start() {
+            Ok(peer) => {
+                println!("{name}: {}", peer.about().version);
+                let took = std::array::from_fn(|_| Vec::new());
+                contestants.push(Contestant { peer, took });
+            }
+            Err(error) => leave_out(&mut left_out, name, &error),
+        }
+    }
+
+    for round in 0..=ROUNDS {
+        println!("round {round} of {ROUNDS}");
+        let backwards = round % 2 == 1;
+        if backwards {
+            contestants.reverse();
+        }
+        contestants.retain_mut(|one| match one.play(round) {
+            Ok(()) => true,
+            Err(error) => {
+                leave_out(&mut left_out, one.peer.about().name, &error);
+                false
+            }
+        });
+        if backwards {
+            contestants.reverse();
+        }
+    }
+
+    let page = page::of(&contestants, &left_out, &load)?;
+    println!("\n{page}");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(PAGE);
+    std::fs::write(path, page)
+}
+
+fn leave_out(left_out: &mut Vec<String>, name: &str, error: &io::Error) {
+    println!("{name}: left out: {error}");
+    let first = error.to_string();
+    left_out.push(format!("{name}: {}", first.lines().next().unwrap_or("")));
+}
+
+impl Contestant {
+    /// Every work once.
+    fn play(&mut self, round: usize) -> io::Result<()> {
+        for (work, rounds) in WORKS.iter().zip(&mut self.took) {
+            if round == 0 {
+                work.sample(&*self.peer, WARM_UP)?;
+            } else {
+                rounds.push(work.sample(&*self.peer, TIME)?);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,124 @@
+//! A peer's server: a process on loopback in a directory of its own, ended by its pid.
+
+use std::io::{self, BufReader};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::server::{cores, SERVER_CPU};
+
+/// No start and no reply takes longer.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A running process; dropping it ends the process and removes the directory.
+pub struct Daemon {
+    process: Child,
+    /// What makes it end in good order: the signal's name.
+    goodbye: &'static str,
+    /// What it said.
+    log: PathBuf,
+    _dir: tempfile::TempDir,
+}
+
+impl Daemon {
+    /// Starts this command in this directory; `goodbye` is the signal that ends it in good order.
+    pub fn start(
+        mut command: Command,
+        dir: tempfile::TempDir,
+        goodbye: &'static str,
+    ) -> io::Result<Daemon> {
+        let log = dir.path().join("log");
+        let file = std::fs::File::create(&log)?;
+        let process = command
+            .current_dir(dir.path())
+            .stdin(Stdio::null())
+            .stdout(file.try_clone()?)
+            .stderr(file)
+            .spawn()?;
+        Ok(Daemon {
+            process,
+            goodbye,
+            log,
+            _dir: dir,
+        })
+    }
+
+    /// Waits until `answer` gives something, as long as the process lives.
+    pub fn wait_for<T>(&mut self, answer: impl Fn() -> io::Result<T>) -> io::Result<T> {
+        let start = Instant::now();
+        let mut last = io::Error::other("it ended");
+        while self.process.try_wait()?.is_none() && start.elapsed() < PATIENCE {
+            match answer() {
+                Ok(answer) => return Ok(answer),
+                Err(error) => last = error,
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        let log = std::fs::read_to_string(&self.log).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().collect();
+        let tail = lines[lines.len().saturating_sub(5)..].join("\n");
+        Err(io::Error::other(format!("does not answer: {last}\n{tail}")))
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let pid = self.process.id().to_string();
+        let _ = Command::new("kill")
+            .args(["-s", self.goodbye, &pid])
+            .status();
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_secs(5) {
+            if !matches!(self.process.try_wait(), Ok(None)) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// These words as a command on the servers' core, where there are two.
+pub fn pinned(words: &[&str]) -> Command {
+    let cpu = SERVER_CPU.to_string();
+    let pin = ["taskset", "-c", &cpu];
+    let under: &[&str] = if cores() > 1 { &pin } else { &[] };
+    let mut words = under.iter().chain(words);
+    let mut command = Command::new(words.next().unwrap_or(&""));
+    command.args(words);
+    command
+}
+
+/// What a command says, which must succeed.
+pub fn said(command: &mut Command) -> io::Result<String> {
+    let output = command.output()?;
+    if !output.status.success() {
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        return Err(io::Error::other(error));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_string())
+}
+
+/// A port that nobody listens on.
+pub fn free_port() -> io::Result<u16> {
+    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
+}
+
+/// A connection to a port on loopback: written to at once, read through a buffer.
+pub fn connect(port: u16) -> io::Result<BufReader<TcpStream>> {
+    let stream = TcpStream::connect(("127.0.0.1", port))?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    Ok(BufReader::new(stream))
+}
+
+/// This file, or a word that it is missing.
+pub fn must_exist(path: PathBuf) -> io::Result<PathBuf> {
+    if Path::new(&path).exists() {
+        return Ok(path);
+    }
+    let missing = format!("{} is not installed", path.display());
+    Err(io::Error::new(io::ErrorKind::NotFound, missing))
+}
