@@ -50,7 +50,9 @@ struct Place {
 
 impl Place {
     fn new(words: &'static Words, number: usize) -> io::Result<Place> {
-        let server = Server::pinned(&MANY_CLIENTS, words.module)?;
+        // A busy cron trims buffers and the pool of module clients within seconds.
+        let options = [&MANY_CLIENTS[..], &["--hz", "100"]].concat();
+        let server = Server::pinned(&options, words.module)?;
         let mut control = server.conn()?;
         if words.module {
             control.ask("CONFIG SET lock.queue-grace 60000")?;
@@ -118,7 +120,7 @@ pub fn section(quick: bool) -> io::Result<Section> {
     let (wanted, settling) = if quick {
         (200, Duration::from_secs(1))
     } else {
-        (2_000, SETTLING)
+        (5_000, SETTLING)
     };
     let number = wanted.min(room(2)? - 50);
     eprintln!("memory: {number} connections");
@@ -142,9 +144,13 @@ pub fn section(quick: bool) -> io::Result<Section> {
         row("its waiting in BLPOP", waiting(1)),
         row("its waiting in this module", waiting(0)),
         // What the clients gave back stays resident, and says nothing about the rest.
-        ["of that, the module's own", &short(kept.used), "-"]
-            .map(String::from)
-            .to_vec(),
+        [
+            "of that, its place in the module's queue",
+            &short(kept.used),
+            "-",
+        ]
+        .map(String::from)
+        .to_vec(),
     ];
     Ok(Section {
         title: "Memory".into(),
@@ -162,7 +168,7 @@ fn notes(number: usize, settling: Duration, quick: bool) -> Vec<String> {
     let mut notes = vec![
         format!("{} waiters on one key, after the server has trimmed its clients' buffers (memory has stopped falling, or {} s). What a waiter takes is the difference to the same connection before it waited.", count(number), settling.as_secs()),
         "The server keeps two further clients of its own for every blocked client of a module, each with a reply buffer of 16 kB of which hardly a byte is ever touched: used_memory counts them, the resident size shows what is really taken.".into(),
-        "The module's own share: all connections are closed, and the server frees its clients; the module still keeps the waiters' places (lock.queue-grace), each with its owner and its entries in the indexes. Compared with the same server before anybody had connected, so whatever the server has not yet freed, or never frees, is counted too: it is an upper bound.".into(),
+        "The place in the queue: all connections are closed, and the server frees its clients; the module still keeps the waiters' places (lock.queue-grace), each with its owner, its links and its deadline. Compared with the same server before anybody had connected, so what the server never frees is counted too. While the request is parked it has an entry in two more tables, by its number: about 120 bytes.".into(),
     ];
     if quick {
         notes.push(
