@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use crate::crowd::Crowd;
 use crate::ring::{filled, pause};
-use crate::scripts::{GIVE, TAKE};
+use crate::rlock::{GIVE, TAKE};
 use crate::server::Server;
 use crate::wire::{request, Conn};
 

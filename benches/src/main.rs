@@ -26,6 +26,10 @@ mod plots;
 mod points;
 mod report;
 mod ring;
+/// The scripts that the tests play Redisson with.
+#[allow(dead_code)]
+#[path = "../../tests/server/common/scripts.rs"]
+mod rlock;
 mod scripts;
 mod server;
 mod singles;

@@ -1,38 +1,12 @@
-//! The peers that lock by scripts, as clients do on a server without this module: our own texts, which
-//! make the same calls as Redisson's `RLock`.
+//! The peers that lock by scripts, as clients do on a server without this module. The texts are those of
+//! the tests; only what Redisson does since 3.24 is added here.
 
 use std::io;
 
 use crate::load::{step, Step};
+use crate::rlock::{GIVE, RENEW, TAKE};
 use crate::server::Server;
 use crate::wire::request;
-
-/// KEYS: lock; ARGV: lease, owner. Nil when taken, else the holder's time to live.
-pub const TAKE: &str = "\
-    local free = redis.call('EXISTS', KEYS[1]) == 0 \
-    if free or redis.call('HEXISTS', KEYS[1], ARGV[2]) == 1 then \
-      redis.call('HINCRBY', KEYS[1], ARGV[2], 1) \
-      redis.call('PEXPIRE', KEYS[1], ARGV[1]) \
-      return nil \
-    end \
-    return redis.call('PTTL', KEYS[1])";
-
-/// KEYS: lock, channel; ARGV: lease, owner. Nil: not the owner; 0: still held; 1: free.
-pub const GIVE: &str = "\
-    if redis.call('HEXISTS', KEYS[1], ARGV[2]) == 0 then return nil end \
-    if redis.call('HINCRBY', KEYS[1], ARGV[2], -1) > 0 then \
-      redis.call('PEXPIRE', KEYS[1], ARGV[1]) \
-      return 0 \
-    end \
-    redis.call('DEL', KEYS[1]) \
-    redis.call('PUBLISH', KEYS[2], '0') \
-    return 1";
-
-/// KEYS: lock; ARGV: lease, owner.
-const RENEW: &str = "\
-    if redis.call('HEXISTS', KEYS[1], ARGV[2]) == 0 then return 0 end \
-    redis.call('PEXPIRE', KEYS[1], ARGV[1]) \
-    return 1";
 
 /// A release that remembers its answer, for a client that lost the reply and asks again: KEYS: lock,
 /// channel, latch; ARGV: message, lease, owner, command to publish with, the latch's time to live.
