@@ -159,9 +159,10 @@ impl Queue {
     /// Empties a live place but keeps it until then; answers the request that stood there.
     pub fn vacate(&mut self, seq: Seq, until_ms: u64) -> Option<Waiter> {
         let place = self.places.get_mut(&seq)?;
-        let waiter = std::mem::replace(&mut place.at, At::Empty(until_ms)).into_waiter()?;
+        // One that is empty already keeps its own moment.
+        place.waiter()?;
         self.live -= 1;
-        Some(waiter)
+        std::mem::replace(&mut place.at, At::Empty(until_ms)).into_waiter()
     }
 
     /// Removes a place, live or empty.

@@ -11,7 +11,7 @@ use super::name::{KeyMap, KeySet};
 use super::queue::{Queue, Seq, Waiter, WaiterId};
 use super::{KeyId, KeyRef, Now};
 
-/// A table that is empty again gives its memory back if it had grown beyond so many entries.
+/// A table that a crowd has left gives its memory back if it had grown beyond so many entries.
 pub const LARGE: usize = 1_000;
 
 #[derive(Debug, Default)]
@@ -314,11 +314,13 @@ impl Waiters {
 
     /// The next wait or place whose time is up.
     pub fn pop_due(&mut self, now: Now) -> Option<Due> {
-        let (&(due, seq), key) = self.deadlines.first_key_value()?;
+        let first = self.deadlines.first_entry()?;
+        let (due, seq) = *first.key();
         if due > now.mono_ms {
             return None;
         }
-        let key = key.clone();
+        // Gone whatever follows: an entry that stayed would be due for ever.
+        let key = first.remove();
         let parked = self
             .lines
             .get(&key.as_ref())
@@ -338,6 +340,9 @@ impl Waiters {
     /// The next key to be settled: it was touched, or its lease is over.
     pub fn pop_touched(&mut self, now: Now) -> Option<KeyId> {
         if let Some(key) = self.touched.swap_remove_index(0) {
+            if self.touched.is_empty() && self.touched.capacity() > LARGE {
+                self.touched.shrink_to_fit();
+            }
             return Some(key);
         }
         let (_, key) = self.leases.first().filter(|(end, _)| *end <= now.wall_ms)?;
@@ -432,6 +437,9 @@ impl Waiters {
         {
             self.set_lease(key.as_ref(), None);
             self.lines.swap_remove(key);
+            if self.lines.is_empty() && self.lines.capacity() > LARGE {
+                self.lines.shrink_to_fit();
+            }
         }
     }
 }

@@ -42,6 +42,7 @@ pub fn subscribe(ctx: Ctx) -> Option<()> {
         raw::REDISMODULE_EVENT_CRON_LOOP,
         raw::REDISMODULE_EVENT_CONFIG,
         raw::REDISMODULE_EVENT_FORK_CHILD,
+        raw::REDISMODULE_EVENT_PERSISTENCE,
     ] {
         let event = raw::RedisModuleEvent { id, dataver: 1 };
         // SAFETY: the context is OnLoad's; the callback has the type that the server expects.
@@ -124,7 +125,7 @@ unsafe extern "C" fn on_changed(
         // SAFETY: the server's context, key and NUL-terminated event name for this callback.
         let (ctx, key, event) = unsafe { (Ctx::new(ctx), Str::new(key), CStr::from_ptr(event)) };
         // Every writing command of every client comes by here, and nearly all leave at once: 80
-        // instructions, beside the 600 that the server spends on the call.
+        // of the 600 instructions that the server spends on the call.
         if fence::is_horizon(key) {
             fence::lose_horizon(key);
         } else if !shell::with(|shell| {
@@ -166,7 +167,9 @@ unsafe extern "C" fn on_server_event(
         match event.id {
             raw::REDISMODULE_EVENT_CRON_LOOP => return alarm::check(ctx),
             raw::REDISMODULE_EVENT_CONFIG => return warn_of_eviction(ctx),
-            raw::REDISMODULE_EVENT_FORK_CHILD => return replication::ask_again(),
+            raw::REDISMODULE_EVENT_FORK_CHILD | raw::REDISMODULE_EVENT_PERSISTENCE => {
+                return replication::ask_again();
+            }
             // An AOF that is replayed, or a snapshot that takes the place of the data, flushes and
             // swaps as well. Everything is looked at again when it has been loaded.
             raw::REDISMODULE_EVENT_FLUSHDB | raw::REDISMODULE_EVENT_SWAPDB if ctx.is_loading() => {

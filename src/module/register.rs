@@ -242,6 +242,9 @@ fn c_arg(
 /// `argv` and `argc` are what the server passed to the callback now running.
 pub unsafe fn arguments<'a>(argv: *mut *mut raw::RedisModuleString, argc: c_int) -> &'a [Str<'a>] {
     let argc = usize::try_from(argc).unwrap_or(0);
+    if argc == 0 {
+        return &[];
+    }
     // SAFETY: the server passes `argc` live strings that stay, and an array of their pointers that
     // does not change, through the callback; a `Str` is such a pointer and nothing else.
     unsafe { std::slice::from_raw_parts(argv.cast::<Str<'a>>(), argc) }

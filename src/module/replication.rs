@@ -6,13 +6,17 @@
 //! release need three. So it is asked first, and the answer is the server's own: it propagates to an AOF
 //! that is on, and to replicas while it is a master with a replication backlog (`shouldPropagate` in
 //! its server.c). The first is read with every change. The second is asked once and remembered until
-//! something happens that can create a backlog:
+//! something happens after which it can matter:
 //!
 //! * a change of role;
 //! * the loading of data, which may end with a backlog for the replicas of before the restart;
-//! * a child process: the first replica of a server gets its backlog and a fresh replication id when it
-//!   asks to be synchronized, but its data and the offset that it follows from are those of the fork
-//!   that comes after, so what changed in between reaches it as data.
+//! * a child process, or a snapshot that is being written.
+//!
+//! The first replica of a server gets its backlog and a fresh replication id when it asks to be
+//! synchronized, and no event tells of that. But nobody can follow this history yet: the id and an offset
+//! leave the server only with a snapshot, by a child for the replica, or in a file. What changed
+//! before is in the snapshot as data, and what changes after it is replicated. What the backlog has of
+//! the time in between (words of `count_change` among it) is before every offset that was given out.
 //!
 //! A node of a cluster always replicates: slots move by other ways.
 
@@ -120,8 +124,9 @@ impl Replication {
 
     /// A change that nobody is told of still counts as one: `save` points go by it.
     fn count_change(self) {
-        // SAFETY: the context is that of a command. Nobody gets its words: the server comes to the
-        // same answer as `of_command` did a moment ago, and only counts.
+        // SAFETY: the context is that of a command, which has words. Nobody gets them: either the server
+        // comes to the same answer as `of_command` did a moment ago, and only counts, or a backlog
+        // has come that nobody follows yet (see above).
         unsafe { api!(RedisModule_ReplicateVerbatim)(self.ctx.as_ptr()) };
     }
 }

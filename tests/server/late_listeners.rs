@@ -1,5 +1,5 @@
 //! Replication that begins late. While there is no AOF and no replica, changes are not even made
-//! ready for them: whoever comes to listen, at whatever moment, still has every lock.
+//! ready for them: whoever comes to listen still has every lock, at whatever moment it comes.
 
 use crate::common::replica::{follow, wait_until_in_sync, PROMPT_MASTER};
 use crate::common::{wait_for, Conn, TestServer};
@@ -98,6 +98,53 @@ fn a_replica_that_goes_on_after_its_master_restarted_has_what_changed_before_it_
     assert_eq!(master.info_field("stats", "sync_partial_ok"), "1");
     wait_until_in_sync(&replica, &master);
     same_data(&master, &replica);
+}
+
+/// A replica asks for a snapshot that is never sent, or only after the test. The master has a backlog from
+/// then on. A file that is saved now makes a server that goes on by that backlog.
+fn goes_on_from_a_saved_file(stays: bool) {
+    let master = TestServer::with(&["--repl-diskless-sync-delay", "3600"]);
+    let mut conn = master.conn();
+    change_locks(&mut conn, 0);
+    let mut asking = master.conn();
+    asking.line("REPLCONF capa eof capa psync2");
+    asking.send_line("PSYNC ? -1");
+    wait_for("the backlog", || {
+        master.info_field("replication", "repl_backlog_active") == "1"
+    });
+    change_locks(&mut conn, 1);
+    if !stays {
+        asking.close();
+        wait_for("the replica to be gone", || {
+            master.info_field("replication", "connected_slaves") == "0"
+        });
+    }
+    change_locks(&mut conn, 2);
+    conn.line("SAVE");
+    change_locks(&mut conn, 3);
+
+    let mut seeded = TestServer::without_module(&[]);
+    seeded.crash();
+    std::fs::copy(master.dir().join("dump.rdb"), seeded.dir().join("dump.rdb")).unwrap();
+    seeded.add_option("--replicaof", &format!("127.0.0.1 {}", master.port));
+    seeded.start_again();
+    wait_for("the link of the seeded replica", || {
+        seeded.info_field("replication", "master_link_status") == "up"
+    });
+    assert_eq!(master.info_field("stats", "sync_partial_ok"), "1");
+    change_locks(&mut conn, 4);
+    wait_until_in_sync(&seeded, &master);
+    same_data(&master, &seeded);
+}
+
+#[test]
+fn a_server_made_from_a_saved_file_goes_on_with_what_changed_since() {
+    goes_on_from_a_saved_file(true);
+}
+
+#[test]
+fn the_same_where_the_replica_that_asked_first_went_away() {
+    goes_on_from_a_saved_file(false);
 }
 
 #[test]
