@@ -11,8 +11,8 @@ use crate::ring::{Words, BLPOP, MODULE};
 use crate::server::Server;
 use crate::wire::{line, Conn};
 
-/// The server trims what its clients no longer need within seconds, and is given no longer than this.
-const SETTLING: Duration = Duration::from_secs(15);
+/// The server trims what its clients no longer need within half a minute, and is given no longer than this.
+const SETTLING: Duration = Duration::from_secs(40);
 
 /// Memory that has not fallen for so long is taken as settled.
 const STILL: Duration = Duration::from_secs(6);
@@ -50,9 +50,7 @@ struct Place {
 
 impl Place {
     fn new(words: &'static Words, number: usize) -> io::Result<Place> {
-        // A busy cron trims buffers and the pool of module clients within seconds.
-        let options = [&MANY_CLIENTS[..], &["--hz", "100"]].concat();
-        let server = Server::pinned(&options, words.module)?;
+        let server = Server::pinned(&MANY_CLIENTS, words.module)?;
         let mut control = server.conn()?;
         if words.module {
             control.ask("CONFIG SET lock.queue-grace 60000")?;
@@ -130,7 +128,7 @@ pub fn section(quick: bool) -> io::Result<Section> {
     places.iter_mut().try_for_each(Place::park)?;
     let parked = settle(&mut places, settling)?;
     places[0].leave()?;
-    let kept = settle(&mut places, settling)?[0].each_since(places[0].empty, number);
+    let kept = settle(&mut places[..1], settling)?[0].each_since(places[0].empty, number);
     let row = |what: &str, memory: Memory| {
         let cells = [what.into(), short(memory.used), short(memory.resident)];
         cells.to_vec()
