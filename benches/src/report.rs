@@ -113,7 +113,7 @@ fn header(effort: &str) -> io::Result<String> {
         output_of("date", &["-u", "+%Y-%m-%d"]),
         module_version(),
         cpu_model(&cpu).unwrap_or("unknown"),
-        output_of("uname", &["-sr"]),
+        kernel(),
         command_line(),
     ))
 }
@@ -152,6 +152,12 @@ fn command_line() -> String {
 }
 
 /// What a command prints, in one line; "unknown" when it cannot be run.
+/// The kernel and its version, without what its builder added.
+pub fn kernel() -> String {
+    let system = output_of("uname", &["-sr"]);
+    system.split('-').next().unwrap_or_default().into()
+}
+
 fn output_of(command: &str, args: &[&str]) -> String {
     let run = Command::new(command)
         .args(args)

@@ -22,8 +22,8 @@ pub fn decide<T>(body: impl FnOnce(&mut Locks, &mut Effects) -> T) -> (T, Effect
     (result, fx)
 }
 
-/// Carries out what the core decided in a command about this key: first the changes, in order, then, with the key
-/// closed, the news of them. Others hear the news at once and may touch the key themselves.
+/// Carries out what the core decided in a command about this key: first the changes, in order, then,
+/// with the key closed, the news of them. Others hear the news at once and may touch the key themselves.
 pub fn apply(key: LockKey<'_>, fx: &[Effect]) {
     if !fx.is_empty() {
         let replication = Replication::of_command(key.ctx());

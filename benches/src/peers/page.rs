@@ -7,7 +7,7 @@ use std::time::Instant;
 use super::process::said;
 use super::works::{Work, WORKS};
 use super::{About, Contestant, PEERS, ROUNDS};
-use crate::report::Section;
+use crate::report::{kernel, Section};
 use crate::server::cores;
 use crate::stats::{quantile, Summary};
 
@@ -36,7 +36,7 @@ pub fn of(contestants: &[Contestant], left_out: &[String], load: &str) -> io::Re
 
 fn intro(load: &str) -> io::Result<String> {
     let date = said(Command::new("date").arg("+%F"))?;
-    let system = said(Command::new("uname").args(["-s", "-r", "-m"]))?;
+    let system = kernel();
     let pinned = match cores() {
         1 => "one core for the servers and the load".into(),
         cores => format!(
