@@ -109,6 +109,8 @@ impl Counted {
         let under = [
             "valgrind",
             "--tool=callgrind",
+            // The server may be behind a script that finds its libraries.
+            "--trace-children=yes",
             "--callgrind-out-file=callgrind.out",
         ];
         let options = [&["--hz", "1", "--activerehashing", "no"], setting.options].concat();
