@@ -98,8 +98,8 @@ impl<'a> LockKey<'a> {
         }
     }
 
-    /// The hold of the owner who asks, by name: two thirds of the price of reading the whole hash.
-    /// `None` where that owner holds nothing, or the hash has other fields.
+    /// The hold of the owner who asks, by name: 1,700 instructions, where reading the whole hash
+    /// takes 2,500. `None` where that owner holds nothing, or the hash has other fields.
     fn read_own(&self, key: NonNull<raw::RedisModuleKey>, fields: usize) -> Option<HashReader> {
         let owner = self.owner?;
         let mut reader = HashReader::default();
