@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::cells::{count, short, with_spread};
 use crate::crowd::{room, wait_for, Crowd, MANY_CLIENTS};
+use crate::points::in_turn;
 use crate::report::Section;
 use crate::ring::filled;
 use crate::server::Server;
@@ -156,16 +157,12 @@ pub fn section(quick: bool) -> io::Result<Section> {
     let numbers: Vec<usize> = numbers.iter().map(|number| (*number).min(room)).collect();
     // By series, by number: the rounds.
     let mut figures = vec![vec![Vec::new(); numbers.len()]; SERIES.len()];
+    let order: Vec<usize> = (0..SERIES.len()).collect();
     for round in 0..rounds {
         eprintln!("parked and let go: round {} of {rounds}", round + 1);
-        for turn in 0..SERIES.len() {
-            let at = if round % 2 == 0 {
-                turn
-            } else {
-                SERIES.len() - 1 - turn
-            };
-            let (end, waiters) = SERIES[at];
-            for (number, rounds) in numbers.iter().zip(&mut figures[at]) {
+        for at in in_turn(&order, round) {
+            let (end, waiters) = SERIES[*at];
+            for (number, rounds) in numbers.iter().zip(&mut figures[*at]) {
                 rounds.push(cpu_each(end, waiters, *number)?);
             }
         }

@@ -12,7 +12,7 @@ use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 
 use crate::server::Server;
-use crate::wire::{reply_len, Conn};
+use crate::wire::{refuse_error, reply_len, Conn};
 
 /// Options of a server for a crowd. Where it may not open so many files, it allows fewer clients.
 pub const MANY_CLIENTS: [&str; 2] = ["--maxclients", "20000"];
@@ -108,11 +108,7 @@ impl Crowd {
     pub fn next(&mut self) -> io::Result<(usize, Vec<u8>)> {
         loop {
             if let Some((who, reply)) = self.replies.pop_front() {
-                if reply.starts_with(b"-") {
-                    return Err(io::Error::other(
-                        String::from_utf8_lossy(&reply).into_owned(),
-                    ));
-                }
+                refuse_error(&reply)?;
                 return Ok((who, reply));
             }
             match self.readable.pop_front() {

@@ -9,12 +9,12 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io;
-use std::path::Path;
 use std::process::Command;
 
 use crate::paths::{Scenario, Setting, OTHER, OWNER, SETTINGS};
+use crate::report::project;
 use crate::server::Server;
-use crate::wire::{line, Conn};
+use crate::wire::{line, refuse_error, Conn};
 
 /// Locks per path.
 const LOCKS: usize = 2_000;
@@ -29,7 +29,7 @@ type Counts = HashMap<(String, String), u64>;
 
 /// Counts every path and prints the table beside the committed one; with `save`, commits it anew.
 pub fn run(save: bool) -> io::Result<()> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(TABLE);
+    let path = project().join(TABLE);
     let committed = std::fs::read_to_string(&path).unwrap_or_default();
     let version = Server::start(&[], &[], false)?.version()?;
     println!("{version}: now, in {TABLE}, change");
@@ -135,7 +135,6 @@ impl Counted {
         self.control("-z")?;
         conns.play(scenario.counted)?;
         self.control("-d")?;
-        conns.play(scenario.clean)?;
         Ok(self.total()? / LOCKS as u64)
     }
 
@@ -158,10 +157,6 @@ impl Counted {
         for _ in 0..1_000 {
             let mut dumps: Vec<_> = std::fs::read_dir(self.0.dir.path())?
                 .filter_map(|entry| entry.ok().map(|entry| entry.path()))
-                .filter(|path| {
-                    path.extension()
-                        .is_some_and(|number| number != "out" && number != "aof")
-                })
                 .filter(|path| path.to_string_lossy().contains("callgrind.out."))
                 .collect();
             dumps.sort();
@@ -225,15 +220,6 @@ impl Conns {
             }
         }
         refuse_error(&self.waiter.reply()?)
-    }
-}
-
-fn refuse_error(reply: &[u8]) -> io::Result<()> {
-    match reply.strip_prefix(b"-") {
-        Some(error) => Err(io::Error::other(
-            String::from_utf8_lossy(error).into_owned(),
-        )),
-        None => Ok(()),
     }
 }
 

@@ -31,8 +31,6 @@ pub struct Scenario {
     pub setup: &'static [&'static str],
     /// Counted.
     pub counted: &'static [&'static str],
-    /// Sent for every lock afterwards, not counted.
-    pub clean: &'static [&'static str],
 }
 
 const ACQUIRE: &str = "LOCK.ACQUIRE {k} {o} PX 30000";
@@ -40,12 +38,7 @@ const RELEASE: &str = "LOCK.RELEASE {k} {o}";
 
 /// Commands that need nothing before and leave nothing behind, or what the next one needs.
 const fn plain(name: &'static str, counted: &'static [&'static str]) -> Scenario {
-    Scenario {
-        name,
-        setup: &[],
-        counted,
-        clean: &[],
-    }
+    after(name, &[], counted)
 }
 
 const fn after(
@@ -57,7 +50,6 @@ const fn after(
         name,
         setup,
         counted,
-        clean: &[],
     }
 }
 

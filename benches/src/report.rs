@@ -142,7 +142,7 @@ fn cpu_model(cpuinfo: &str) -> Option<&str> {
 }
 
 /// As it was typed, without the directory of the binary.
-fn command_line() -> String {
+pub fn command_line() -> String {
     let mut words: Vec<String> = std::env::args().collect();
     if let Some(binary) = words.first_mut() {
         let name = Path::new(binary.as_str()).file_name();
@@ -151,13 +151,13 @@ fn command_line() -> String {
     words.join(" ")
 }
 
-/// What a command prints, in one line; "unknown" when it cannot be run.
 /// The kernel and its version, without what its builder added.
 pub fn kernel() -> String {
     let system = output_of("uname", &["-sr"]);
     system.split('-').next().unwrap_or_default().into()
 }
 
+/// What a command prints, in one line; "unknown" when it cannot be run.
 fn output_of(command: &str, args: &[&str]) -> String {
     let run = Command::new(command)
         .args(args)

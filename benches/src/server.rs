@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::wire::Conn;
+use crate::wire::{info_field, Conn};
 
 /// The core that servers are pinned to, where there are two; the load has the other.
-pub const SERVER_CPU: usize = 0;
+pub const SERVER_CPU: &str = "0";
 
 /// The other core, where there is one: the load's, and a replica's.
 const OTHER_CPU: &str = "1";
@@ -35,6 +35,19 @@ pub fn cores() -> usize {
     cpuinfo.matches("processor\t").count().max(1)
 }
 
+/// The words that pin a command to a core, where there are two.
+pub fn pin(cpu: &str) -> Vec<&str> {
+    match cores() {
+        1 => Vec::new(),
+        _ => vec!["taskset", "-c", cpu],
+    }
+}
+
+/// A port that nobody listens on.
+pub fn free_port() -> io::Result<u16> {
+    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
+}
+
 /// Microseconds that a thread, named by its directory in `/proc`, has spent on a core (Linux).
 pub fn cpu_us_of(thread: &str) -> f64 {
     let text = std::fs::read_to_string(format!("{thread}/schedstat")).unwrap_or_default();
@@ -54,7 +67,7 @@ impl Server {
     /// these options, with or without the module, and waits until it answers.
     pub fn start(under: &[&str], options: &[&str], with_module: bool) -> io::Result<Server> {
         let dir = tempfile::tempdir()?;
-        let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
+        let port = free_port()?;
         let binary = binary();
         let mut words = under.iter().copied().chain([binary.as_str()]);
         let mut command = Command::new(words.next().unwrap_or_default());
@@ -87,15 +100,12 @@ impl Server {
 
     /// A server on its own core, where there are two.
     pub fn pinned(options: &[&str], with_module: bool) -> io::Result<Server> {
-        let cpu = SERVER_CPU.to_string();
-        let pin = ["taskset", "-c", &cpu];
-        Server::start(if cores() > 1 { &pin } else { &[] }, options, with_module)
+        Server::start(&pin(SERVER_CPU), options, with_module)
     }
 
     /// A server without the module that follows this one, once it does.
     pub fn replica(&self) -> io::Result<Server> {
-        let pin = ["taskset", "-c", OTHER_CPU];
-        let replica = Server::start(if cores() > 1 { &pin } else { &[] }, &[], false)?;
+        let replica = Server::start(&pin(OTHER_CPU), &[], false)?;
         let follow = format!("REPLICAOF 127.0.0.1 {}", self.port);
         replica.conn()?.ask(&follow)?;
         let mut conn = self.conn()?;
@@ -143,12 +153,7 @@ impl Server {
     /// What the server calls itself: "redis 7.0.15".
     pub fn version(&self) -> io::Result<String> {
         let info = self.conn()?.ask("INFO server")?;
-        let field = |name: &str| {
-            let line = info
-                .lines()
-                .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-            line.map(str::trim)
-        };
+        let field = |name| info_field(&info, name);
         let name = field("server_name").unwrap_or("redis");
         let version = field("valkey_version")
             .or(field("redis_version"))

@@ -47,6 +47,22 @@ pub fn reply_len(bytes: &[u8]) -> Option<usize> {
     (len <= bytes.len()).then_some(len)
 }
 
+/// An error reply is an error.
+pub fn refuse_error(reply: &[u8]) -> io::Result<()> {
+    match reply.strip_prefix(b"-") {
+        Some(error) => Err(io::Error::other(
+            String::from_utf8_lossy(error).trim().to_string(),
+        )),
+        None => Ok(()),
+    }
+}
+
+/// A field of what INFO answers.
+pub fn info_field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+    let field = |line: &'a str| Some(line.strip_prefix(name)?.strip_prefix(':')?.trim());
+    info.lines().find_map(field)
+}
+
 /// A blocking connection that sends bytes and reads whole replies.
 pub struct Conn {
     stream: TcpStream,
@@ -96,25 +112,16 @@ impl Conn {
     pub fn ask(&mut self, words: &str) -> io::Result<String> {
         self.send(&line(words))?;
         let reply = self.reply()?;
-        let text = String::from_utf8_lossy(&reply).into_owned();
-        if reply.starts_with(b"-") {
-            return Err(io::Error::other(format!("{words}: {text}")));
-        }
-        Ok(text)
+        refuse_error(&reply).map_err(|error| io::Error::other(format!("{words}: {error}")))?;
+        Ok(String::from_utf8_lossy(&reply).into_owned())
     }
 
     /// A number from INFO.
     pub fn info(&mut self, section: &str, name: &str) -> io::Result<f64> {
         let info = self.ask(&format!("INFO {section}"))?;
-        let field = |line: &str| {
-            line.strip_prefix(name)?
-                .strip_prefix(':')?
-                .trim()
-                .parse()
-                .ok()
-        };
+        let field = info_field(&info, name).and_then(|field| field.parse().ok());
         let missing = || io::Error::other(format!("INFO {section} has no {name}"));
-        info.lines().find_map(field).ok_or_else(missing)
+        field.ok_or_else(missing)
     }
 
     /// The stream, for a caller that does its own waiting.

@@ -3,7 +3,7 @@
 
 use smallvec::SmallVec;
 
-use crate::lock::{Lease, LockError, Wait, TOKEN_FIELD};
+use crate::lock::{parse_decimal, Lease, LockError, Wait, TOKEN_FIELD};
 use crate::module::fence;
 use crate::module::register::{Arg, Kind};
 use crate::module::settings;
@@ -106,18 +106,14 @@ pub fn once<T>(slot: &mut Option<T>, value: T) -> Result<(), LockError> {
 
 /// As the core parses integers: an optional minus, digits, no leading zero, no spaces.
 fn parse_integer(word: &[u8]) -> Option<i64> {
-    let digits = word.strip_prefix(b"-").unwrap_or(word);
-    if digits.is_empty() || (digits.starts_with(b"0") && word.len() > 1) {
-        return None;
-    }
-    // The lowest number has no positive counterpart, so the digits are added up below zero.
-    let below_zero = digits.iter().try_fold(0i64, |value, digit| {
-        let digit = digit.is_ascii_digit().then(|| i64::from(digit - b'0'))?;
-        value.checked_mul(10)?.checked_sub(digit)
-    })?;
-    match digits.len() == word.len() {
-        true => below_zero.checked_neg(),
-        false => Some(below_zero),
+    let (digits, negative) = match word.strip_prefix(b"-") {
+        Some(digits) => (digits, true),
+        None => (word, false),
+    };
+    match (i128::from(parse_decimal(digits)?), negative) {
+        (0, true) => None,
+        (value, true) => i64::try_from(-value).ok(),
+        (value, false) => i64::try_from(value).ok(),
     }
 }
 

@@ -210,7 +210,7 @@ fn read_number(ctx: Ctx, name: Str<'_>) -> Option<u64> {
 }
 
 fn write_number(ctx: Ctx, name: Str<'_>, number: u64, replication: Replication) {
-    let value = OwnedStr::new(number.to_string().as_bytes());
+    let value = OwnedStr::of_number(number);
     let mode = (raw::REDISMODULE_READ | raw::REDISMODULE_WRITE) as c_int;
     // SAFETY: context and strings are live; the handle is closed before the end; StringSet keeps a
     // reference of its own.

@@ -70,7 +70,7 @@ impl Replication {
     /// `PEXPIREAT key milliseconds`.
     pub fn pexpireat(self, key: Str<'_>, at_ms: i64) {
         if self.is_heard() {
-            let at = OwnedStr::new(itoa::Buffer::new().format(at_ms).as_bytes());
+            let at = OwnedStr::of_number(at_ms);
             self.send(c"PEXPIREAT", &[key.as_ptr(), at.as_ptr()]);
         } else {
             self.count_change();

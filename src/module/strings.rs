@@ -64,8 +64,8 @@ impl OwnedStr {
     }
 
     /// A decimal number.
-    pub fn of_number(number: u32) -> OwnedStr {
-        OwnedStr::new(number.to_string().as_bytes())
+    pub fn of_number(number: impl itoa::Integer) -> OwnedStr {
+        OwnedStr::new(itoa::Buffer::new().format(number).as_bytes())
     }
 
     /// The pointer, for calls into the server.
@@ -98,7 +98,7 @@ impl Constants {
     /// Makes them.
     pub fn make() -> Constants {
         Constants {
-            one: OwnedStr::of_number(1),
+            one: OwnedStr::of_number(1u32),
             token_field: OwnedStr::new(TOKEN_FIELD),
             released: OwnedStr::new(b"0"),
         }

@@ -115,6 +115,16 @@ impl Pair {
         waiter
     }
 
+    /// Redisson holds `k`, so that its slot has no horizon yet, b waits for it, and the slot is on its way.
+    fn move_a_lock_of_redisson(&mut self) -> (i64, Conn) {
+        self.here.line("HSET k uuid:1 1");
+        self.here.line("PEXPIRE k 60000");
+        let slot = slot_of(&mut self.here, "k");
+        let waiter = self.park_here("b");
+        self.begin_move(slot);
+        (slot, waiter)
+    }
+
     /// Passes when the source's alarm has rung and judged what there was to be judged: a lease of
     /// another lock has ended and its waiter was granted.
     fn let_the_alarm_ring_here(&self) {
@@ -333,12 +343,7 @@ fn a_hand_off_in_a_migrating_slot_goes_on_while_its_horizon_stands() {
 #[test]
 fn no_horizon_is_written_into_a_migrating_slot() {
     let mut pair = Pair::start();
-    // A hold of Redisson: the slot has no horizon yet.
-    pair.here.line("HSET k uuid:1 1");
-    pair.here.line("PEXPIRE k 60000");
-    let slot = slot_of(&mut pair.here, "k");
-    let mut waiter = pair.park_here("b");
-    pair.begin_move(slot);
+    let (slot, mut waiter) = pair.move_a_lock_of_redisson();
     for line in ["LOCK.ACQUIRE k uuid:1 ONCE", "LOCK.RENEW k uuid:1"] {
         let refusal = pair.here.line(line).error();
         assert!(refusal.starts_with("TRYAGAIN"), "{refusal}");
@@ -360,11 +365,7 @@ fn no_horizon_is_written_into_a_migrating_slot() {
 #[test]
 fn a_migration_that_is_called_off_leaves_the_lock_to_its_waiter() {
     let mut pair = Pair::start();
-    pair.here.line("HSET k uuid:1 1");
-    pair.here.line("PEXPIRE k 60000");
-    let slot = slot_of(&mut pair.here, "k");
-    let mut waiter = pair.park_here("b");
-    pair.begin_move(slot);
+    let (slot, mut waiter) = pair.move_a_lock_of_redisson();
     assert_eq!(pair.here.line("LOCK.RELEASE k uuid:1").int(), 1);
     pair.let_the_alarm_ring_here();
     assert!(waiter.is_silent());

@@ -2,6 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use crate::common::scene::Scene;
 use crate::common::{module_path, wait_for, Conn, TestServer};
 
 const AOF_ALWAYS: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
@@ -233,28 +234,18 @@ fn a_reload_that_finds_the_lock_free_grants_it() {
 
 #[test]
 fn an_aof_loaded_again_in_place_keeps_the_waiters_too() {
-    let server = TestServer::with(&AOF_ALWAYS);
-    let mut conn = server.conn();
-    let token = conn.line("LOCK.ACQUIRE k a PX 60000").int();
-    let mut waiter = server.conn();
-    waiter.send_line("LOCK.ACQUIRE k b BLOCK 0");
-    server.wait_for_waiters(1);
-    assert_eq!(conn.line("DEBUG LOADAOF").text(), "OK");
-    assert_eq!(holder_of(&mut conn, "k"), ("a".into(), 1, token));
-    assert_eq!(conn.line("LOCK.RELEASE k a").int(), 1);
-    assert!(waiter.recv().int() > token);
+    let mut s = Scene::with(&AOF_ALWAYS);
+    assert_eq!(s.alice.line("DEBUG LOADAOF").text(), "OK");
+    assert_eq!(holder_of(&mut s.alice, "k"), ("alice".into(), 1, s.first));
+    assert_eq!(s.alice.line("LOCK.RELEASE k alice").int(), 1);
+    assert!(s.bob.recv().int() > s.first);
 }
 
 #[test]
 fn a_rewrite_of_the_aof_disturbs_nobody() {
-    let server = TestServer::with(&AOF_ALWAYS);
-    let mut conn = server.conn();
-    let token = conn.line("LOCK.ACQUIRE k a PX 60000").int();
-    let mut waiter = server.conn();
-    waiter.send_line("LOCK.ACQUIRE k b BLOCK 0");
-    server.wait_for_waiters(1);
-    rewrite_aof(&server);
-    assert!(waiter.is_silent());
-    assert_eq!(conn.line("LOCK.RELEASE k a").int(), 1);
-    assert!(waiter.recv().int() > token);
+    let mut s = Scene::with(&AOF_ALWAYS);
+    rewrite_aof(&s.server);
+    assert!(s.bob.is_silent());
+    assert_eq!(s.alice.line("LOCK.RELEASE k alice").int(), 1);
+    assert!(s.bob.recv().int() > s.first);
 }

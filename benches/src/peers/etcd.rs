@@ -4,8 +4,9 @@ use std::io::{self, Read, Write};
 use std::process::Command;
 
 use super::grpc::{bytes, field, number, Channel, Value};
-use super::process::{connect, free_port, must_exist, pinned, said, Daemon};
+use super::process::{connect, must_exist, pinned, said, Daemon};
 use super::{About, Peer, Session};
+use crate::server::free_port;
 
 const LOCK: &str = "/v3lockpb.Lock/Lock";
 const UNLOCK: &str = "/v3lockpb.Lock/Unlock";

@@ -15,9 +15,9 @@ mod works;
 mod zookeeper;
 
 use std::io;
-use std::path::Path;
 use std::time::Duration;
 
+use crate::report::project;
 use works::WORKS;
 
 /// Rounds that count.
@@ -136,8 +136,7 @@ pub fn run() -> io::Result<()> {
 
     let page = page::of(&contestants, &left_out, &load)?;
     println!("\n{page}");
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(PAGE);
-    std::fs::write(path, page)
+    std::fs::write(project().join(PAGE), page)
 }
 
 fn leave_out(left_out: &mut Vec<String>, name: &str, error: &io::Error) {

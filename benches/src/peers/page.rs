@@ -7,7 +7,7 @@ use std::time::Instant;
 use super::process::said;
 use super::works::{Work, WORKS};
 use super::{About, Contestant, PEERS, ROUNDS};
-use crate::report::{kernel, Section};
+use crate::report::{command_line, kernel, Section};
 use crate::server::cores;
 use crate::stats::{quantile, Summary};
 
@@ -55,17 +55,6 @@ fn intro(load: &str) -> io::Result<String> {
          beside it**: a lock on disk, or on several machines, is another thing than one in memory.",
         command_line(),
     ))
-}
-
-/// As it was typed, without the directory of the binary.
-fn command_line() -> String {
-    let mut words = std::env::args();
-    let binary = words.next().unwrap_or_default();
-    let name = binary.rsplit('/').next().unwrap_or_default().to_string();
-    std::iter::once(name)
-        .chain(words)
-        .collect::<Vec<_>>()
-        .join(" ")
 }
 
 /// The cores that this process may run on: "1", "0-3".

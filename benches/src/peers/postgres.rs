@@ -8,8 +8,9 @@ use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::Command;
 
-use super::process::{connect, free_port, must_exist, pinned, said, Daemon};
+use super::process::{connect, must_exist, pinned, said, Daemon};
 use super::{About, Peer, Session};
+use crate::server::free_port;
 
 /// The user that the server runs as, and that it trusts.
 const USER: &str = "postgres";

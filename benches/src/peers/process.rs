@@ -1,12 +1,12 @@
 //! A peer's server: a process on loopback in a directory of its own, ended by its pid.
 
 use std::io::{self, BufReader};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::server::{cores, SERVER_CPU};
+use crate::server::{pin, SERVER_CPU};
 
 /// No start and no reply takes longer.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -82,9 +82,7 @@ impl Drop for Daemon {
 
 /// These words as a command on the servers' core, where there are two.
 pub fn pinned(words: &[&str]) -> Command {
-    let cpu = SERVER_CPU.to_string();
-    let pin = ["taskset", "-c", &cpu];
-    let under: &[&str] = if cores() > 1 { &pin } else { &[] };
+    let under = pin(SERVER_CPU);
     let mut words = under.iter().chain(words);
     let mut command = Command::new(words.next().unwrap_or(&""));
     command.args(words);
@@ -99,11 +97,6 @@ pub fn said(command: &mut Command) -> io::Result<String> {
         return Err(io::Error::other(error));
     }
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_string())
-}
-
-/// A port that nobody listens on.
-pub fn free_port() -> io::Result<u16> {
-    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
 }
 
 /// A connection to a port on loopback: written to at once, read through a buffer.

@@ -5,8 +5,9 @@ use std::io::{self, Read, Write};
 use std::time::Duration;
 
 use super::jute::{Client, Kind};
-use super::process::{connect, free_port, must_exist, pinned, Daemon};
+use super::process::{connect, must_exist, pinned, Daemon};
 use super::{About, Peer, Session};
+use crate::server::free_port;
 
 /// The node above those of the lock.
 const LOCK: &str = "/lock";
