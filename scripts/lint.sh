@@ -24,7 +24,7 @@ refuse 'the shell does not use the commands' 'crate::commands' src/module
 refuse 'the commands reach the server only through the shell' 'redis_module|raw::' src/commands
 refuse 'the module has no threads' 'std::thread|thread::spawn|thread_local!' src
 refuse 'tests wait for conditions, not for time' 'thread::sleep' \
-    $(find tests -name '*.rs' ! -path 'tests/server/common/*')
+    $(find tests -name '*.rs' ! -path 'tests/harness/*' ! -path 'tests/faults/*')
 
 for file in $(find src tests -name '*.rs'); do
     lines=$(wc -l <"$file")

@@ -28,7 +28,7 @@ mod report;
 mod ring;
 /// The scripts that the tests play Redisson with.
 #[allow(dead_code)]
-#[path = "../../tests/server/common/scripts.rs"]
+#[path = "../../tests/harness/src/scripts.rs"]
 mod rlock;
 mod scripts;
 mod server;

@@ -9,7 +9,6 @@ mod cluster;
 mod commands;
 mod commands_anywhere;
 mod commands_refused;
-mod common;
 mod faults;
 mod first_steps;
 mod hazards;
@@ -22,3 +21,5 @@ mod replication;
 mod scale;
 mod tokens;
 mod wakeups;
+
+use redis_lock_harness as common;

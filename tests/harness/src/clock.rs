@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use super::TestServer;
+use crate::TestServer;
 
 /// From its next start on, the server's wall clock is as far off as [`set_clock`] says.
 pub fn fake_clock(server: &mut TestServer) {
@@ -30,10 +30,11 @@ fn clock_file(server: &TestServer) -> PathBuf {
 fn shim() -> &'static Path {
     static SHIM: OnceLock<PathBuf> = OnceLock::new();
     SHIM.get_or_init(|| {
-        let source =
-            Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/server/common/clock_shim.rs");
-        let library = Path::new(env!("CARGO_TARGET_TMPDIR"))
-            .join(format!("clock_shim.{}.so", std::process::id()));
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("clock_shim.rs");
+        // Beside the program that runs the tests: that is somewhere below target.
+        let library = std::env::current_exe()
+            .expect("a program")
+            .with_file_name(format!("clock_shim.{}.so", std::process::id()));
         let status = Command::new("rustc")
             .args(["--edition", "2021", "--crate-type", "cdylib"])
             .args(["-O", "-C", "panic=abort", "-o"])

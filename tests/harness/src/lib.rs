@@ -4,13 +4,6 @@
 //! `LOCK_SERVER` names the server binary (default `redis-server`), `LOCK_MODULE` the module (default
 //! the release build). Tests wait for conditions, never for time.
 
-#![allow(
-    dead_code,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing
-)]
-
 pub mod bystander;
 pub mod clock;
 mod conn;
@@ -46,9 +39,15 @@ pub fn server_binary() -> String {
     std::env::var("LOCK_SERVER").unwrap_or_else(|_| "redis-server".into())
 }
 
+/// Options that every server of this run gets, e.g. `LOCK_SERVER_OPTIONS='--io-threads 4'`.
+fn extra_options() -> String {
+    std::env::var("LOCK_SERVER_OPTIONS").unwrap_or_default()
+}
+
 /// The module under test.
 pub fn module_path() -> PathBuf {
-    let default = || Path::new(env!("CARGO_MANIFEST_DIR")).join("target/release/libredis_lock.so");
+    let default =
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/release/libredis_lock.so");
     std::env::var_os("LOCK_MODULE").map_or_else(default, PathBuf::from)
 }
 
@@ -379,6 +378,7 @@ fn spawn(
     if let Some(module) = module {
         command.arg("--loadmodule").arg(module);
     }
+    command.args(extra_options().split_whitespace());
     command.args(options).current_dir(dir);
     command
         .stdin(Stdio::null())

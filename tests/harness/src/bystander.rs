@@ -1,6 +1,6 @@
 //! Somebody who looks on: whether a command left a trace, and which key events it caused.
 
-use super::{Conn, Reply, TestServer};
+use crate::{Conn, Reply, TestServer};
 
 /// Watches a key, and everything else, from before a command until after it.
 pub struct Bystander {

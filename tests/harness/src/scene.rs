@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{module_path, wait_for, Conn, Reply, TestServer};
+use crate::{module_path, wait_for, Conn, Reply, TestServer};
 
 /// A server, the holder's connection and the waiter's.
 pub struct Scene {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use redis::{Parser, Value};
 
-use super::{wait_for, PATIENCE};
+use crate::{wait_for, PATIENCE};
 
 /// A raw RESP connection.
 pub struct Conn {

@@ -6,8 +6,8 @@ use std::net::TcpStream;
 
 use redis::Parser;
 
-use super::conn::{pack, Reply};
-use super::{wait_for, TestServer, PATIENCE};
+use crate::conn::{pack, Reply};
+use crate::{wait_for, TestServer, PATIENCE};
 
 const MARKER: &str = "marker:of:the:test";
 
