@@ -24,6 +24,10 @@ pub enum LockError {
     /// No grant can be made safe just now: the key's slot is on its way between nodes, or traffic was
     /// paused within this very transaction. The client is to ask again.
     TryAgain,
+    /// No lock is granted yet, after a start or a promotion; the milliseconds left.
+    Delayed(u64),
+    /// The module is being drained, to be unloaded. The client is to ask again.
+    Drained,
     /// The caller's user may not break this lock (only where the server cannot tell by itself).
     MayNotBreak,
     /// The caller has no user that could be asked about.
@@ -61,7 +65,7 @@ impl fmt::Display for LockError {
             E::WrongType => "WRONGTYPE Operation against a key holding the wrong kind of value",
             E::LockType => "LOCKTYPE the key holds a hash that is not an exclusive lock",
             E::Busy => {
-                "LOCKBUSY too many waiters, see lock.max-waiters and lock.max-waiters-per-key"
+                "LOCKBUSY too many waiters, see lock.max-waiters, lock.max-waiters-per-key and lock.drain"
             }
             E::Broken => "LOCKBROKEN the lock was broken and its waiters purged",
             E::HoldCountOverflow => "ERR hold count would overflow",
@@ -72,6 +76,13 @@ impl fmt::Display for LockError {
             E::TryAgain => {
                 "TRYAGAIN the slot is being migrated or writes are paused, try again later"
             }
+            E::Delayed(ms) => {
+                return write!(
+                    f,
+                    "LOCKDELAY no lock is granted for {ms} ms more after the start, see lock.startup-delay"
+                );
+            }
+            E::Drained => "UNBLOCKED the lock module is being unloaded, ask again",
             E::MayNotBreak => {
                 "NOPERM LOCK.BREAK needs permission to run DEL on the key and CLIENT KILL"
             }

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
+use super::delay::Delay;
 use super::effect::{Effect, Effects, Event, KeyWrite, Outcome};
 use super::holds::{Holds, Tracked};
 use super::name::KeyMap;
@@ -79,6 +80,8 @@ pub struct Locks {
     pub tokens: Tokens,
     /// What has happened so far.
     pub stats: Stats,
+    /// Whether locks are granted yet, after a start or a promotion.
+    pub delay: Delay,
     pub(super) holds: Holds,
     pub(super) next_waiter: u64,
     handed: HashMap<WaiterId, Handed>,
@@ -95,6 +98,7 @@ impl Locks {
             waiters: Waiters::default(),
             tokens: Tokens::default(),
             stats: Stats::default(),
+            delay: Delay::default(),
             holds: Holds::default(),
             next_waiter: 0,
             handed: HashMap::new(),
@@ -299,7 +303,7 @@ impl Locks {
     /// Grants the key to its next waiter. False when nobody is left to be granted; then nothing
     /// was written, and requests whose wait ran out meanwhile have been answered.
     pub(super) fn hand_off(&mut self, view: &View<'_>, now: Now, fx: &mut Effects) -> bool {
-        if !view.may_grant() {
+        if !view.may_grant() || self.delay.is_on(now) {
             return false;
         }
         let mut timed_out = 0;
@@ -431,6 +435,14 @@ impl Locks {
             self.handed_on.swap_remove(&handed.key);
         }
         Some(handed)
+    }
+
+    /// The module is to be unloaded: everybody who waits is sent away, and no place is kept.
+    pub fn drain(&mut self, fx: &mut Effects) {
+        for waiter in self.waiters.clear_all() {
+            self.stats.waits_failed += 1;
+            fx.push(Effect::Answer(waiter, Outcome::Failed(LockError::Drained)));
+        }
     }
 
     /// Everybody who waits is answered this error.

@@ -29,6 +29,7 @@
 
 #![forbid(unsafe_code)]
 
+mod delay;
 mod effect;
 mod error;
 mod exclusive;
@@ -46,6 +47,7 @@ mod waiters;
 #[cfg(test)]
 mod tests;
 
+pub use delay::Delay;
 pub use effect::{Effect, Effects, Event, KeyWrite, Outcome};
 pub use error::LockError;
 pub use exclusive::{Acquire, Answer, Break, Release, Released, Renew, Wait};

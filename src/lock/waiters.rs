@@ -200,6 +200,17 @@ impl Waiters {
         parked
     }
 
+    /// Everybody leaves, and no place is kept; answers the parked requests, oldest first.
+    pub fn clear_all(&mut self) -> Vec<WaiterId> {
+        let keys: Vec<KeyId> = self.lines.keys().cloned().collect();
+        let mut parked: Vec<_> = keys
+            .iter()
+            .flat_map(|key| self.clear(key.as_ref()))
+            .collect();
+        parked.sort_unstable();
+        parked
+    }
+
     /// Gives a place back to an owner whose grant was undone, for the grace time.
     pub fn restore(&mut self, key: &KeyId, owner: &[u8], seq: Seq, now: Now) {
         if self.grace.ms == 0 || self.kept_places() >= self.grace.max_places {

@@ -16,8 +16,9 @@ use super::fence;
 use super::guard;
 use super::key::{name_of, LockKey};
 use super::parked::Parked;
+use super::settings;
 use super::shell::{self, Shell};
-use crate::lock::{Effect, KeyId, Now};
+use crate::lock::{Effect, Effects, KeyId, Now};
 
 /// Keys settled in one turn; more wait for the next, so that other clients are served in between.
 const KEYS_PER_TURN: usize = 500;
@@ -183,8 +184,23 @@ fn ring(ctx: Ctx) {
     }
 }
 
+/// A setting was changed: waiters may have to leave, or locks may be granted at last.
+pub fn follow_settings() {
+    if settings::drain() {
+        answer(decide(|locks, fx| locks.drain(fx)).1);
+    }
+    shell::with(|shell| {
+        shell.locks.delay.limit(settings::startup_delay_ms());
+        shell.alarm.retry_at_ms = shell.alarm.retry_at_ms.min(shell.locks.delay.end_ms());
+    });
+}
+
 fn end_waits(now: Now) {
-    let ((), fx) = decide(|locks, fx| while locks.end_next_wait(now, fx) {});
+    answer(decide(|locks, fx| while locks.end_next_wait(now, fx) {}).1);
+}
+
+/// Carries out what writes nothing.
+fn answer(fx: Effects) {
     for effect in fx {
         if let Effect::Answer(waiter, outcome) = effect {
             Parked::answer(waiter, outcome);
@@ -211,7 +227,8 @@ fn settle_due(ctx: Ctx, now: Now) {
     }
     if !refused.is_empty() {
         shell::with(|shell| {
-            shell.alarm.retry_at_ms = now.mono_ms + RETRY_MS;
+            let delay_end_ms = shell.locks.delay.end_ms();
+            shell.alarm.retry_at_ms = delay_end_ms.max(now.mono_ms + RETRY_MS);
             for key in refused {
                 shell.locks.waiters.stand_back(key);
             }
@@ -219,7 +236,8 @@ fn settle_due(ctx: Ctx, now: Now) {
     }
 }
 
-/// Settles one key. False when a grant is due but the server refuses writes just now.
+/// Settles one key. False when a grant is due but no lock is granted yet, or the server refuses writes
+/// just now.
 fn settle(ctx: Ctx, id: &KeyId, now: Now) -> bool {
     let name = name_of(id);
     let name = name.as_str();
@@ -227,6 +245,9 @@ fn settle(ctx: Ctx, id: &KeyId, now: Now) -> bool {
     let mut key = LockKey::open(ctx, name);
     let mut state = key.read();
     let changes = shell::with(|shell| shell.locks.may_change(id.as_ref(), &state, now));
+    if changes && shell::with(|shell| shell.locks.delay.is_on(now)) {
+        return false;
+    }
     if changes {
         // The question itself may delete the key, if its TTL ends just now: it is asked with the
         // key closed.

@@ -109,6 +109,12 @@ impl Ctx {
         self.info_is(c"server", c"server_name", c"valkey")
     }
 
+    /// Whether the server itself is starting, as against a module loaded into a running one. (7.0 has no
+    /// flag for it; while modules are loaded at the start the server's own clock stands still.)
+    pub fn is_starting_up(self) -> bool {
+        self.info_is(c"server", c"uptime_in_seconds", c"0")
+    }
+
     /// Whether a field of `INFO` has this value.
     fn info_is(self, section: &CStr, name: &CStr, value: &CStr) -> bool {
         // SAFETY: section and name are constants; the info is freed before the end, and the field is

@@ -16,6 +16,7 @@ use super::fence;
 use super::guard;
 use super::log;
 use super::replication;
+use super::settings;
 use super::shell;
 use super::strings::Str;
 use crate::lock::{Event, KeyRef};
@@ -166,7 +167,10 @@ unsafe extern "C" fn on_server_event(
         let ctx = unsafe { Ctx::new(ctx) };
         match event.id {
             raw::REDISMODULE_EVENT_CRON_LOOP => return alarm::check(ctx),
-            raw::REDISMODULE_EVENT_CONFIG => return warn_of_eviction(ctx),
+            raw::REDISMODULE_EVENT_CONFIG => {
+                warn_of_eviction(ctx);
+                alarm::follow_settings();
+            }
             raw::REDISMODULE_EVENT_FORK_CHILD | raw::REDISMODULE_EVENT_PERSISTENCE => {
                 return replication::ask_again();
             }
@@ -202,8 +206,12 @@ unsafe extern "C" fn on_server_event(
                 replication::ask_again();
             }
             raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED => {
+                let now = ctx.now();
                 shell::with(|shell| match subevent {
-                    raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_MASTER => shell.locks.reloaded(),
+                    raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_MASTER => {
+                        shell.locks.delay.begin(now, settings::startup_delay_ms());
+                        shell.locks.reloaded();
+                    }
                     _ => shell.locks.demoted(),
                 });
                 replication::ask_again();

@@ -5,7 +5,7 @@ use std::ffi::{c_int, CStr};
 use redis_module::raw;
 
 use super::api::api;
-use super::ctx::Ctx;
+use super::ctx::{now, Ctx};
 use super::guard;
 use super::shell;
 
@@ -21,13 +21,15 @@ unsafe extern "C" fn on_info(info: *mut raw::RedisModuleInfoCtx, for_crash_repor
         return;
     }
     guard::entry("info", || {
+        let now = now();
         let (gauges, counters) = shell::with(|shell| {
             let waiters = &shell.locks.waiters;
-            let gauges: [(&CStr, u64); 6] = [
+            let gauges: [(&CStr, u64); 7] = [
                 (c"waiters", waiters.live() as u64),
                 (c"keys_waited", waiters.keys_waited() as u64),
                 (c"places_kept", waiters.kept_places() as u64),
                 (c"grants_tracked", shell.locks.tracked_len() as u64),
+                (c"startup_delay_left_ms", shell.locks.delay.left(now)),
                 (c"eviction_risk", u64::from(shell.eviction_risk)),
                 (c"panics", guard::panics()),
             ];

@@ -99,6 +99,10 @@ fn load(ctx: Ctx, argc: c_int) -> Result<(), String> {
     }
     info::register(ctx).ok_or("the INFO section could not be registered")?;
     shell::start(ctx);
+    if ctx.is_starting_up() {
+        let now = ctx.now();
+        shell::with(|shell| shell.locks.delay.begin(now, settings::startup_delay_ms()));
+    }
     events::subscribe(ctx).ok_or("the server's events could not be subscribed to")?;
     if own_category.is_none() {
         log::notice("this server cannot add the ACL category @lock; grant +lock.acquire and so on");

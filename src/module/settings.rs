@@ -50,7 +50,9 @@ static MAX_WAITERS_PER_KEY: Number = Number::new("max-waiters-per-key", 10_000, 
 static QUEUE_GRACE: Number = Number::new("queue-grace", 1_000, 0, 60_000);
 static MAX_OWNER_LEN: Number = Number::new("max-owner-len", 256, 1, 65_536);
 static MAX_TRACKED: Number = Number::new("max-tracked", 10_000, 0, 10_000_000);
+static STARTUP_DELAY: Number = Number::new("startup-delay", 0, 0, CENTURY_MS);
 static PUBLISH: AtomicBool = AtomicBool::new(true);
+static DRAIN: AtomicBool = AtomicBool::new(false);
 
 /// Registers every setting; the values of `redis.conf` follow with `LoadConfigs`.
 pub fn register(ctx: Ctx) {
@@ -64,6 +66,7 @@ pub fn register(ctx: Ctx) {
         &QUEUE_GRACE,
         &MAX_OWNER_LEN,
         &MAX_TRACKED,
+        &STARTUP_DELAY,
     ] {
         register_i64_configuration(
             &context,
@@ -76,14 +79,16 @@ pub fn register(ctx: Ctx) {
             None,
         );
     }
-    register_bool_configuration(
-        &context,
-        "publish",
-        &PUBLISH,
-        true,
-        ConfigurationFlags::DEFAULT,
-        None,
-    );
+    for (name, value, default) in [("publish", &PUBLISH, true), ("drain", &DRAIN, false)] {
+        register_bool_configuration(
+            &context,
+            name,
+            value,
+            default,
+            ConfigurationFlags::DEFAULT,
+            None,
+        );
+    }
 }
 
 /// The lease of an acquire or a renewal that names none, in milliseconds.
@@ -111,10 +116,20 @@ pub fn publish() -> bool {
     PUBLISH.load(Ordering::Relaxed)
 }
 
+/// For so many milliseconds after a start or a promotion no lock is granted.
+pub fn startup_delay_ms() -> u64 {
+    STARTUP_DELAY.get().unsigned_abs()
+}
+
+/// Whether waiters are sent away and none is parked, so that the module can be unloaded.
+pub fn drain() -> bool {
+    DRAIN.load(Ordering::Relaxed)
+}
+
 /// The limits in force.
 pub fn limits() -> Limits {
     Limits {
-        max_waiters: MAX_WAITERS.get_usize(),
+        max_waiters: if drain() { 0 } else { MAX_WAITERS.get_usize() },
         max_waiters_per_key: MAX_WAITERS_PER_KEY.get_usize(),
         max_tracked: MAX_TRACKED.get_usize(),
     }
@@ -123,7 +138,11 @@ pub fn limits() -> Limits {
 /// The rule for kept places.
 pub fn grace() -> Grace {
     Grace {
-        ms: QUEUE_GRACE.get().unsigned_abs(),
+        ms: if drain() {
+            0
+        } else {
+            QUEUE_GRACE.get().unsigned_abs()
+        },
         max_places: MAX_WAITERS.get_usize(),
     }
 }

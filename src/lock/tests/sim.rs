@@ -50,6 +50,8 @@ pub struct Sim {
     pub now: Now,
     /// False while horizons cannot be written: a slot on its way to another node.
     pub may_grant: bool,
+    /// Whether the start-up delay was on when the timer last ran.
+    delayed: bool,
     /// Whether each key has a horizon of its own, as each slot of a cluster has.
     pub cluster: bool,
     pub keys: BTreeMap<String, KeyState>,
@@ -96,6 +98,7 @@ impl Sim {
                 mono_ms: 0,
             },
             may_grant: true,
+            delayed: false,
             cluster: settings.cluster,
             keys: BTreeMap::new(),
             counters: BTreeMap::new(),
@@ -202,13 +205,11 @@ impl Sim {
     pub fn alarm(&mut self) {
         let mut fx = Effects::new();
         while self.locks.end_next_wait(self.now, &mut fx) {}
-        // These are answers only, and each names its request.
-        for effect in fx {
-            let Effect::Answer(waiter, _) = effect else {
-                panic!("the end of a wait did {effect:?}");
-            };
-            let key = self.parked[&waiter].key.clone();
-            self.carry_out(&key, Effects::from_iter([effect]));
+        self.carry_out_answers(fx);
+        // The shell keeps the keys that could not be settled; here all are looked at again.
+        let delayed = self.locks.delay.is_on(self.now);
+        if std::mem::replace(&mut self.delayed, delayed) && !delayed {
+            self.locks.waiters.touch_all(None);
         }
         self.settle_all();
         assert_ne!(self.locks.waiters.next_wait(self.now), Some(0));
@@ -236,7 +237,12 @@ impl Sim {
         loop {
             let left = end_ms - self.now.mono_ms;
             let waiters = &self.locks.waiters;
-            let dues = [waiters.next_wait(self.now), waiters.next_settle(self.now)];
+            let delay = Some(self.locks.delay.left(self.now)).filter(|left| *left > 0);
+            let dues = [
+                waiters.next_wait(self.now),
+                waiters.next_settle(self.now),
+                delay,
+            ];
             match dues.into_iter().flatten().min().filter(|due| *due <= left) {
                 Some(due) => self.pass(due),
                 None => return self.pass(left),
@@ -381,6 +387,19 @@ impl Sim {
         }
     }
 
+    /// The server was just promoted and grants nothing for a while.
+    pub fn begin_delay(&mut self, ms: u64) {
+        self.locks.delay.begin(self.now, ms);
+        self.delayed = true;
+    }
+
+    /// Everybody is sent away.
+    pub fn drain(&mut self) {
+        let mut fx = Effects::new();
+        self.locks.drain(&mut fx);
+        self.carry_out_answers(fx);
+    }
+
     // ---- the shell's part ----
 
     pub fn domain(&self, key: &str) -> Domain {
@@ -424,6 +443,17 @@ impl Sim {
         let answer = decide(&mut self.locks, &view, self.now, &mut fx);
         assert!(answer.is_ok() || fx.is_empty(), "a failed call did {fx:?}");
         (answer, fx)
+    }
+
+    /// What may only be answers, each of which names its request.
+    fn carry_out_answers(&mut self, fx: Effects) {
+        for effect in fx {
+            let Effect::Answer(waiter, _) = effect else {
+                panic!("more than an answer: {effect:?}");
+            };
+            let key = self.parked[&waiter].key.clone();
+            self.carry_out(&key, Effects::from_iter([effect]));
+        }
     }
 
     fn carry_out(&mut self, key: &str, fx: Effects) {
@@ -494,6 +524,7 @@ impl Sim {
                 token,
                 deadline_ms,
             } => {
+                assert!(!self.locks.delay.is_on(self.now), "granted in the delay");
                 assert_eq!(*clear, state.is_some(), "what a former holder left is gone");
                 let hold = Hold {
                     owner: owner[..].into(),

@@ -16,6 +16,7 @@
 //! del k   expire k   hdel k   persist k   pexpire k 5s   overwrite k string | hash | holds N
 //! redisson acquire k owner [lease=30s]   redisson release k owner   redisson renew k owner [lease=30s]
 //! counter k 50   flush   restart [back=1h]   grants off | on
+//! delay 5s | limit 1s   drain
 //! limits [waiters=N] [per-key=N] [tracked=N] [grace=1s] [places=N]     a new server
 //! ```
 //! In the answers tokens are #1, #2, in the order in which they appear (the simulated server itself
@@ -62,6 +63,11 @@ fn foreign() {
 #[test]
 fn broken() {
     run("break");
+}
+
+#[test]
+fn starts_and_ends() {
+    run("starts_and_ends");
 }
 
 #[test]
@@ -257,6 +263,9 @@ impl Session {
                 sim.counters.insert(words.at(1).into(), value);
             }
             "flush" => sim.flush(),
+            "delay" if words.at(1) == "limit" => sim.locks.delay.limit(millis(words.at(2))),
+            "delay" => sim.begin_delay(millis(words.at(1))),
+            "drain" => sim.drain(),
             "grants" => sim.set_may_grant(words.at(1) == "on"),
             other => panic!("{other}?"),
         }
