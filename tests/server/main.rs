@@ -19,7 +19,9 @@ mod persistence;
 mod redisson;
 mod replication;
 mod scale;
+mod startup_delay;
 mod tokens;
+mod upgrade;
 mod wakeups;
 
 use redis_lock_harness as common;
