@@ -20,8 +20,10 @@ mod redisson;
 mod replication;
 mod scale;
 mod startup_delay;
+mod token_premise;
 mod tokens;
 mod upgrade;
+mod wait;
 mod wakeups;
 
 use redis_lock_harness as common;

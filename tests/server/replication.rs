@@ -542,20 +542,3 @@ fn a_promoted_replica_keeps_the_hold_and_goes_on() {
     assert!(conn.line("LOCK.ACQUIRE other y").int() > other);
     master.start_again();
 }
-
-#[test]
-fn a_wait_behind_a_parked_acquire_covers_its_grant() {
-    let master = TestServer::with(&PROMPT_MASTER);
-    let replica = TestServer::without_module(&[]);
-    follow(&replica, &master);
-    let mut conn = master.conn();
-    conn.line("LOCK.ACQUIRE k a PX 60000");
-    let mut waiter = master.conn();
-    waiter.send_lines(&["LOCK.ACQUIRE k b PX 60000 BLOCK 0", "WAIT 1 10000"]);
-    master.wait_for_waiters(1);
-    conn.line("LOCK.RELEASE k a");
-    let token = waiter.recv().int();
-    assert_eq!(waiter.recv().int(), 1);
-    let replicated = replica.conn().line("HGET k #token").text();
-    assert_eq!(replicated, format!("t{token}"));
-}

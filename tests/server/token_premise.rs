@@ -1,0 +1,108 @@
+//! What exactly must be true for tokens to rise over a promotion: the new primary has the last horizon,
+//! or its clock is less than an hour behind the last token. Both sides of that line.
+
+use crate::common::clock::{fake_clock, set_clock};
+use crate::common::replica::{follow, wait_until_in_sync, PROMPT_MASTER};
+use crate::common::{wait_for, Conn, TestServer};
+
+const MINUTE: i64 = 60;
+const HOUR: i64 = 60 * MINUTE;
+
+/// Two servers with clocks of their own, parted after the first grant: the master goes on granting, and
+/// nothing of that reaches the replica, which is promoted.
+struct Parted {
+    master: TestServer,
+    promoted: TestServer,
+    last: i64,
+}
+
+impl Parted {
+    fn new() -> Parted {
+        let (master, promoted) = (with_clock(), with_clock());
+        follow(&promoted, &master);
+        let last = grant(&mut master.conn());
+        wait_until_in_sync(&promoted, &master);
+        assert_eq!(promoted.conn().line("REPLICAOF NO ONE").text(), "OK");
+        Parted {
+            master,
+            promoted,
+            last,
+        }
+    }
+
+    /// The master's clock moves on, and it grants; answers whether it stored a new horizon for that.
+    fn master_grants_at(&mut self, seconds: i64) -> bool {
+        set_clock(&self.master, seconds);
+        let mut conn = self.master.conn();
+        wait_for_clock(&mut conn, seconds);
+        let horizon = |conn: &mut Conn| conn.line("GET redis_lock:horizon").text();
+        let before = horizon(&mut conn);
+        for _ in 0..20 {
+            let token = grant(&mut conn);
+            assert!(token > self.last);
+            self.last = token;
+        }
+        horizon(&mut conn) != before
+    }
+
+    /// The first token of the promoted server, whose clock shows this.
+    fn first_of_promoted_at(&self, seconds: i64) -> i64 {
+        set_clock(&self.promoted, seconds);
+        let mut conn = self.promoted.conn();
+        wait_for_clock(&mut conn, seconds);
+        grant(&mut conn)
+    }
+}
+
+fn with_clock() -> TestServer {
+    let mut server = TestServer::with(&PROMPT_MASTER);
+    server.crash();
+    fake_clock(&mut server);
+    server.start_again();
+    server
+}
+
+fn grant(conn: &mut Conn) -> i64 {
+    let token = conn.line("LOCK.ACQUIRE k a PX 60000").int();
+    assert_eq!(conn.line("LOCK.RELEASE k a").int(), 1);
+    token
+}
+
+fn wait_for_clock(conn: &mut Conn, seconds: i64) {
+    let true_now = || {
+        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        since.unwrap().as_secs() as i64
+    };
+    wait_for("the clock to be set", || {
+        let shown: i64 = conn.line("TIME").list()[0].text().parse().unwrap();
+        (shown - true_now() - seconds).abs() < 5
+    });
+}
+
+#[test]
+fn with_the_last_horizon_the_clock_may_be_any_time_behind() {
+    let mut parted = Parted::new();
+    assert!(
+        !parted.master_grants_at(29 * MINUTE),
+        "still the first horizon"
+    );
+    assert!(parted.first_of_promoted_at(-300 * HOUR) > parted.last);
+}
+
+#[test]
+fn with_a_clock_less_than_an_hour_behind_any_number_of_horizons_may_be_lost() {
+    let mut parted = Parted::new();
+    for hours in 1..=3 {
+        assert!(parted.master_grants_at(hours * HOUR), "a new horizon");
+    }
+    assert!(parted.first_of_promoted_at(2 * HOUR + MINUTE) > parted.last);
+}
+
+/// Not a promise but the edge of one: with both against it no server can know better.
+#[test]
+fn without_the_last_horizon_and_with_a_clock_further_behind_they_can_step_back() {
+    let mut parted = Parted::new();
+    assert!(parted.master_grants_at(3 * HOUR), "a new horizon");
+    let first = parted.first_of_promoted_at(2 * HOUR - MINUTE);
+    assert!(first < parted.last, "{first} is above {}", parted.last);
+}
