@@ -9,7 +9,7 @@ CARGO := cargo
 # Cases of the property test: quick by default; `make test-all` runs 100,000.
 CASES ?= 2000
 
-.PHONY: help setup build fault-build run demo test test-core test-server test-all servers check lint fmt bench bench-build bench-instr bench-peers install clean
+.PHONY: help setup build fault-build run demo upgrade-demo test test-core test-server test-all servers check lint fmt bench bench-build bench-instr bench-peers install clean
 
 help: ## show this help
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | awk -F'\t' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -26,6 +26,9 @@ run: build ## a server with the module, in the foreground, on loopback (PORT=637
 
 demo: build ## play the two windows of the README
 	@scripts/demo.sh
+
+upgrade-demo: build ## put another build of the module into a server whose locks are held and waited for
+	@scripts/upgrade-demo.sh
 
 fault-build: setup
 	$(CARGO) build --release --locked --features fault-injection --target-dir target/fault

@@ -9,7 +9,7 @@ use crate::common::{free_port, module_path, server_binary, wait_for, Conn, TestS
 const CENTURY: &str = "3162240000000";
 
 /// Every setting that is a number: default, lowest, highest.
-const NUMBERS: [(&str, &str, &str, &str); 8] = [
+const NUMBERS: [(&str, &str, &str, &str); 9] = [
     ("lock.default-lease", "30000", "1", CENTURY),
     ("lock.max-lease", CENTURY, "1", CENTURY),
     ("lock.max-wait", CENTURY, "0", CENTURY),
@@ -18,7 +18,11 @@ const NUMBERS: [(&str, &str, &str, &str); 8] = [
     ("lock.queue-grace", "1000", "0", "60000"),
     ("lock.max-owner-len", "256", "1", "65536"),
     ("lock.max-tracked", "10000", "0", "10000000"),
+    ("lock.startup-delay", "0", "0", CENTURY),
 ];
+
+/// Every setting that is yes or no, with its default.
+const SWITCHES: [(&str, &str); 2] = [("lock.publish", "yes"), ("lock.drain", "no")];
 
 /// A server started from a file, as in production; the harness's own has its options in words.
 struct FromFile {
@@ -120,7 +124,7 @@ fn every_setting_has_its_default_and_can_be_changed_within_its_range() {
     let mut c = server.conn();
     assert_eq!(
         c.line("CONFIG GET lock.*").list().len(),
-        2 * (NUMBERS.len() + 1)
+        2 * (NUMBERS.len() + SWITCHES.len())
     );
     for (name, default, lowest, highest) in NUMBERS {
         assert_eq!(get(&mut c, name), default, "{name}");
@@ -135,9 +139,11 @@ fn every_setting_has_its_default_and_can_be_changed_within_its_range() {
             assert_eq!(get(&mut c, name), default, "{name}");
         }
     }
-    assert_eq!(get(&mut c, "lock.publish"), "yes");
-    for (value, good) in [("no", true), ("maybe", false), ("1", false), ("yes", true)] {
-        assert_eq!(set(&mut c, "lock.publish", value), good, "{value}");
+    for (name, default) in SWITCHES {
+        assert_eq!(get(&mut c, name), default, "{name}");
+        for (value, good) in [("no", true), ("maybe", false), ("1", false), ("yes", true)] {
+            assert_eq!(set(&mut c, name, value), good, "{name} {value}");
+        }
     }
 }
 
@@ -156,7 +162,8 @@ fn config_rewrite_keeps_what_was_set() {
         assert_eq!(get(&mut c, name), (100 + i).to_string(), "{name}");
     }
     assert_eq!(get(&mut c, "lock.publish"), "no");
-    assert!(c.line("LOCK.ACQUIRE k o").int() > 0);
+    // It starts with a delay now.
+    assert!(c.line("LOCK.ACQUIRE k o BLOCK 0").int() > 0);
     assert!(c.line("PTTL k").int() <= 100);
 }
 

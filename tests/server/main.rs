@@ -17,6 +17,7 @@ mod limits;
 mod parked;
 mod persistence;
 mod redisson;
+mod reliability_examples;
 mod replication;
 mod scale;
 mod startup_delay;
