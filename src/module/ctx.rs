@@ -109,10 +109,18 @@ impl Ctx {
         self.info_is(c"server", c"server_name", c"valkey")
     }
 
-    /// Whether the server itself is starting, as against a module loaded into a running one. (7.0 has no
-    /// flag for it; while modules are loaded at the start the server's own clock stands still.)
+    /// Whether the server itself is starting, as against a module loaded into a running one.
     pub fn is_starting_up(self) -> bool {
-        self.info_is(c"server", c"uptime_in_seconds", c"0")
+        const STARTUP: u32 = raw::REDISMODULE_CTX_FLAGS_SERVER_STARTUP;
+        // SAFETY: takes no arguments.
+        let known = unsafe { api!(RedisModule_GetContextFlagsAll)() };
+        if known.unsigned_abs() & STARTUP != 0 {
+            return self.flags() & STARTUP != 0;
+        }
+        // 7.0 has no flag for it. While it starts, its own clock stands still, a second or less after its
+        // beginning.
+        let is = |seconds| self.info_is(c"server", c"uptime_in_seconds", seconds);
+        is(c"0") || is(c"1")
     }
 
     /// Whether a field of `INFO` has this value.

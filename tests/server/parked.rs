@@ -4,6 +4,9 @@
 use crate::common::scene::{assert_stays_silent, only_reply, Scene};
 use crate::common::{module_path, wait_for, Conn, Reply, TestServer};
 
+/// Places that are still there when a slow machine gets round to them.
+const KEPT: [&str; 2] = ["--lock.queue-grace", "60000"];
+
 /// The owners in the order of the queue.
 fn queue(conn: &mut Conn) -> Vec<String> {
     let info = conn.line("LOCK.INFO k WAITERS COUNT 1000");
@@ -404,8 +407,7 @@ fn a_place_is_kept_after_a_disconnect_and_taken_again() {
 
 #[test]
 fn an_empty_place_is_passed_over_at_a_grant() {
-    let mut scene = Scene::waiting(TestServer::start(), "BLOCK 40");
-    scene.alice.line("CONFIG SET lock.queue-grace 60000");
+    let mut scene = Scene::waiting(TestServer::with(&KEPT), "BLOCK 40");
     let (mut carol, mut dave) = (scene.park("carol"), scene.park("dave"));
     assert!(only_reply(&mut scene.bob).is_nil());
     scene.alice.line("LOCK.RELEASE k alice");
@@ -420,8 +422,7 @@ fn an_empty_place_is_passed_over_at_a_grant() {
 
 #[test]
 fn slices_of_short_blocks_keep_the_turn() {
-    let mut scene = Scene::waiting(TestServer::start(), "BLOCK 40");
-    scene.alice.line("CONFIG SET lock.queue-grace 60000");
+    let mut scene = Scene::waiting(TestServer::with(&KEPT), "BLOCK 40");
     let mut carol = scene.park("carol");
     for _ in 0..4 {
         assert!(scene.bob.recv().is_nil());

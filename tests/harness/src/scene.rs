@@ -38,7 +38,7 @@ impl Scene {
         let mut bob = server.conn();
         let bob_id = bob.id();
         bob.send_line(&format!("LOCK.ACQUIRE k bob PX 60000 {options}"));
-        server.wait_for_waiters(1);
+        wait_until_parked(&server, 1);
         Scene {
             alice,
             bob,
@@ -50,10 +50,10 @@ impl Scene {
 
     /// One more waiter, parked when this returns.
     pub fn park(&self, owner: &str) -> Conn {
-        let waiters = self.server.stat("waiters");
+        let parked = self.server.stat("waits_parked");
         let mut conn = self.server.conn();
         conn.send_line(&format!("LOCK.ACQUIRE k {owner} PX 60000 BLOCK 0"));
-        self.server.wait_for_waiters(waiters + 1);
+        wait_until_parked(&self.server, parked + 1);
         conn
     }
 
@@ -133,6 +133,14 @@ impl Scene {
             assert_eq!(self.server.stat(name), *value, "{name}");
         }
     }
+}
+
+/// Waits until so many requests have been parked: on a slow machine a short wait may be over again when
+/// it is seen.
+fn wait_until_parked(server: &TestServer, count: u64) {
+    wait_for(&format!("{count} parked requests"), || {
+        server.stat("waits_parked") == count
+    });
 }
 
 /// The reply of a parked acquire, and proof that no second one came: a `PING` behind it is answered
