@@ -1,0 +1,112 @@
+//! Many short holds at little cost: a connection that tries for a batch of locks in one write, and releases
+//! what it got in another.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use crate::client::{outcome, push, World};
+use crate::history::{now, Call, Op, Outcome};
+use crate::wire::{NoReply, Wire};
+
+const BATCH: usize = 32;
+
+/// Longer than any fault lasts: whoever is not answered by then never is.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// A request that is to be sent: key, owner, call.
+type Request = (u32, u64, Call);
+
+/// Works until told to stop; returns what was done.
+pub fn work(id: u32, world: &World, seed: u64) -> Vec<Op> {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let (mut ops, mut wire, mut owners) = (Vec::new(), None, u64::from(id) * 1_000_000_000);
+    while !world.stop.load(Ordering::Relaxed) {
+        let name = &world.keys[0];
+        let port = world.route.port(name);
+        let kept = wire.take().filter(|wire: &Wire| wire.port() == port);
+        let Some(mut open) = kept.or_else(|| Wire::open(port)) else {
+            world.route.learn(name, port, None);
+            std::thread::sleep(Duration::from_millis(2));
+            continue;
+        };
+        let takes: Vec<Request> = (0..BATCH)
+            .map(|_| {
+                owners += 1;
+                let key = rng.u32(..world.keys.len() as u32);
+                let lease = rng.u32(world.habits.lease.clone());
+                let (block, once) = (None, rng.bool());
+                (key, owners, Call::Acquire { lease, block, once })
+            })
+            .collect();
+        let from = ops.len();
+        let is_alive = batch(id, world, &mut open, &takes, &mut ops) && {
+            let gives = releases(&ops[from..], &mut rng);
+            batch(id, world, &mut open, &gives, &mut ops)
+        };
+        let error = ops[from..].iter().find_map(|op| match &op.outcome {
+            Outcome::Error(code) => Some(code.clone()),
+            _ => None,
+        });
+        if !is_alive {
+            world.route.learn(name, port, None);
+            std::thread::sleep(Duration::from_millis(2));
+            continue;
+        }
+        if error.is_some() {
+            world.route.learn(name, port, error.as_deref());
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        wire = Some(open);
+    }
+    ops
+}
+
+fn releases(ops: &[Op], rng: &mut fastrand::Rng) -> Vec<Request> {
+    let granted = ops.iter().filter_map(|op| match op.outcome {
+        Outcome::Granted(token) => Some((op, token)),
+        _ => None,
+    });
+    granted
+        .map(|(op, token)| {
+            let (all, token) = (rng.bool(), rng.bool().then_some(token));
+            (op.key, op.owner, Call::Release { all, token })
+        })
+        .collect()
+}
+
+/// Sends requests in one write and reads their replies; false when the connection was lost.
+fn batch(
+    client: u32,
+    world: &World,
+    wire: &mut Wire,
+    requests: &[Request],
+    ops: &mut Vec<Op>,
+) -> bool {
+    for (key, owner, call) in requests {
+        push(wire, &world.keys[*key as usize], *owner, *call);
+    }
+    let sent = now();
+    let mut end = (!wire.flush()).then_some(Outcome::Lost);
+    for &(key, owner, call) in requests {
+        let outcome = end.clone().unwrap_or_else(|| match wire.recv(LIMIT) {
+            Ok(reply) => outcome(call, &reply),
+            Err(NoReply::Late) => Outcome::Silent,
+            Err(NoReply::Lost) => Outcome::Lost,
+        });
+        if matches!(outcome, Outcome::Lost | Outcome::Silent) {
+            // What follows is not answered either.
+            end = Some(Outcome::Lost);
+        }
+        let done = now();
+        ops.push(Op {
+            client,
+            owner,
+            key,
+            call,
+            sent,
+            done,
+            outcome,
+        });
+    }
+    end.is_none()
+}

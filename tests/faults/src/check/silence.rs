@@ -1,0 +1,27 @@
+//! Every request is answered in time, or its connection closed.
+
+use crate::history::{Call, Nanos, Op, Outcome, MS};
+
+use super::marks::Marks;
+use super::{Findings, Rule};
+
+/// So much later than it should a server may answer: the machine is shared.
+const BOUND: Nanos = 2000 * MS;
+
+/// All requests. Those without a limit are answered when the run ends: the clients see to that.
+pub fn check(ops: &[&Op], marks: &Marks, findings: &mut Findings) {
+    for op in ops {
+        let patience = match op.call {
+            Call::Acquire { block: Some(0), .. } => None,
+            Call::Acquire { block, .. } => Some(Nanos::from(block.unwrap_or(0)) * MS),
+            _ => Some(0),
+        };
+        let is_late = patience.is_some_and(|patience| {
+            let healed = marks.healed(op.key, op.done);
+            op.done > op.sent.max(healed) + patience + BOUND
+        });
+        if op.outcome == Outcome::Silent || is_late {
+            findings.violation(Rule::Silence, format!("no answer in time: {op:?}"));
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! What the clients of a run did and were told, what the watcher saw, and what was done to the servers.
+//!
+//! Times are nanoseconds of CLOCK_MONOTONIC since the program began. `sent` is read before the request
+//! is written, `done` after its reply was read, so whatever the server did lies between the two. An owner
+//! is used by one client for one key, and never again after it has given up: one word for "who asked".
+
+use std::io::{BufRead, Write};
+use std::path::Path;
+use std::sync::{Mutex, OnceLock};
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+
+/// Nanoseconds of the steady clock since the program's first look at it.
+pub type Nanos = u64;
+
+/// A millisecond.
+pub const MS: Nanos = 1_000_000;
+
+/// Now.
+pub fn now() -> Nanos {
+    static START: OnceLock<Instant> = OnceLock::new();
+    START.get_or_init(Instant::now).elapsed().as_nanos() as Nanos
+}
+
+/// A request and how it ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Op {
+    /// Who sent it: one connection at a time.
+    pub client: u32,
+    /// In whose name.
+    pub owner: u64,
+    /// The number of the key.
+    pub key: u32,
+    /// The request.
+    pub call: Call,
+    /// Before it was written.
+    pub sent: Nanos,
+    /// After the reply was read, or the loss noticed.
+    pub done: Nanos,
+    /// How it ended.
+    pub outcome: Outcome,
+}
+
+/// A request; times in milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub enum Call {
+    /// `LOCK.ACQUIRE`. `block`: `None` does not wait, 0 waits without limit.
+    Acquire {
+        lease: u32,
+        block: Option<u32>,
+        once: bool,
+    },
+    /// `LOCK.RENEW`, with `TOKEN` where there is one.
+    Renew { lease: u32, token: Option<i64> },
+    /// `LOCK.RELEASE`.
+    Release { all: bool, token: Option<i64> },
+}
+
+/// How a request ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Outcome {
+    /// An acquire was granted, under this token.
+    Granted(i64),
+    /// A release's or renewal's number.
+    Number(i64),
+    /// Nil.
+    Nil,
+    /// An error reply, its first word.
+    Error(Box<str>),
+    /// The connection was lost, or closed by the client: nobody knows what became of it.
+    Lost,
+    /// No answer although the run was over and everything healed.
+    Silent,
+}
+
+/// The watcher saw this owner in the key's queue, in a reply that it had read by then.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Seen {
+    pub key: u32,
+    pub owner: u64,
+    pub at: Nanos,
+}
+
+/// Something that was done to the servers, from before it began until after it was over.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Mark {
+    pub fault: Fault,
+    /// The only key that it concerns.
+    pub key: Option<u32>,
+    pub from: Nanos,
+    pub to: Nanos,
+}
+
+/// The kinds of faults, as far as the promises differ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Fault {
+    /// The process was killed; every reply was preceded by an fsync.
+    Crash,
+    /// The process was killed and may have lost its last writes.
+    LossyCrash,
+    /// Another server took over, with all that the former one had written (`FAILOVER`, a slot moved).
+    Handover,
+    /// Another server took over that may lack the last writes (asynchronous replication).
+    Failover,
+    /// A lock was taken away (`FLUSHALL`, `DEL`, `LOCK.BREAK`).
+    Taken,
+    /// The wall clock was set forward.
+    ClockForward,
+    /// The wall clock was set back.
+    ClockBack,
+    /// Requests were not answered, or not accepted, for a while; nothing else.
+    Trouble,
+}
+
+impl Fault {
+    /// Two may hold a lock after it, as documented.
+    pub fn breaks_exclusion(self) -> bool {
+        use Fault::*;
+        matches!(self, LossyCrash | Failover | Taken | ClockForward)
+    }
+
+    /// Queues do not survive it, as documented.
+    pub fn breaks_order(self) -> bool {
+        use Fault::*;
+        matches!(self, Crash | LossyCrash | Handover | Failover)
+    }
+
+    /// A lease may end later than its client can know.
+    pub fn lengthens_leases(self) -> bool {
+        use Fault::*;
+        matches!(self, LossyCrash | Failover | ClockBack)
+    }
+}
+
+/// Everything, in no particular order.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct History {
+    pub ops: Vec<Op>,
+    pub seen: Vec<Seen>,
+    pub marks: Vec<Mark>,
+}
+
+/// One line of a history's file.
+#[derive(Serialize, Deserialize)]
+enum Line {
+    Op(Op),
+    Seen(Seen),
+    Mark(Mark),
+}
+
+impl History {
+    /// Writes it, a JSON object a line.
+    pub fn write(&self, path: &Path) -> std::io::Result<()> {
+        if let Some(dir) = path.parent() {
+            std::fs::create_dir_all(dir)?;
+        }
+        let mut file = std::io::BufWriter::new(std::fs::File::create(path)?);
+        let ops = self.ops.iter().cloned().map(Line::Op);
+        let seen = self.seen.iter().copied().map(Line::Seen);
+        let marks = self.marks.iter().copied().map(Line::Mark);
+        for line in marks.chain(seen).chain(ops) {
+            serde_json::to_writer(&mut file, &line)?;
+            file.write_all(b"\n")?;
+        }
+        file.flush()
+    }
+
+    /// Reads what [`History::write`] has written.
+    pub fn read(path: &Path) -> std::io::Result<History> {
+        let mut history = History::default();
+        for line in std::io::BufReader::new(std::fs::File::open(path)?).lines() {
+            match serde_json::from_str(&line?)? {
+                Line::Op(op) => history.ops.push(op),
+                Line::Seen(seen) => history.seen.push(seen),
+                Line::Mark(mark) => history.marks.push(mark),
+            }
+        }
+        Ok(history)
+    }
+}
+
+/// The marks of a run, written by whoever does something to the servers.
+#[derive(Default)]
+pub struct Journal(Mutex<Vec<Mark>>);
+
+impl Journal {
+    /// Does something, marked from before to after.
+    pub fn during<T>(&self, fault: Fault, act: impl FnOnce() -> T) -> T {
+        let from = now();
+        let result = act();
+        self.mark(fault, None, from);
+        result
+    }
+
+    /// Marks a fault that began then and is over now.
+    pub fn mark(&self, fault: Fault, key: Option<u32>, from: Nanos) {
+        let to = now();
+        let mark = Mark {
+            fault,
+            key,
+            from,
+            to,
+        };
+        self.0.lock().expect("no panic in between").push(mark);
+    }
+
+    /// The marks so far.
+    pub fn marks(&self) -> Vec<Mark> {
+        self.0.lock().expect("no panic in between").clone()
+    }
+}

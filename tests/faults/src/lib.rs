@@ -1,0 +1,16 @@
+//! Faults while many clients lock, and a checker of what they were told.
+//!
+//! `play` runs servers, clients, a watcher and a nemesis for a while; everybody writes a `history`; `check`
+//! judges it. A scenario is a `play::Nemesis` (who has the servers, and breaks things) and a `play::Plan`.
+
+pub mod bulk;
+pub mod check;
+pub mod client;
+pub mod counter;
+pub mod history;
+pub mod one;
+pub mod play;
+pub mod route;
+pub mod scenarios;
+pub mod watcher;
+pub mod wire;

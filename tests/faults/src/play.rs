@@ -1,0 +1,207 @@
+//! One run: servers, clients, a watcher and somebody who breaks things; then everything is healed, everybody
+//! gets the last answers, and the checker judges.
+
+use std::collections::BTreeMap;
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::bulk;
+use crate::check::{check, Findings};
+use crate::client::{Client, Habits, World};
+use crate::counter::{Counter, Updates};
+use crate::history::{History, Journal};
+use crate::route::Route;
+use crate::watcher::watch;
+
+/// How many there are of everything.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    pub keys: usize,
+    /// Clients that do all that clients do.
+    pub clients: u32,
+    /// Clients that send batches of short holds.
+    pub bulk: u32,
+    pub habits: Habits,
+}
+
+impl Default for Plan {
+    fn default() -> Plan {
+        Plan {
+            keys: 4,
+            clients: 16,
+            bulk: 0,
+            habits: Habits::default(),
+        }
+    }
+}
+
+/// What a nemesis has at hand.
+pub struct Hand<'a> {
+    pub rng: fastrand::Rng,
+    /// Where faults are marked.
+    pub journal: &'a Journal,
+    pub keys: &'a [String],
+    /// How many faults of which kind there were, for the report.
+    pub tally: BTreeMap<String, u64>,
+}
+
+impl Hand<'_> {
+    /// Sleeps for so many milliseconds, as the seed has it.
+    pub fn pause(&mut self, ms: std::ops::Range<u64>) {
+        std::thread::sleep(Duration::from_millis(self.rng.u64(ms)));
+    }
+
+    /// One more of these.
+    pub fn count(&mut self, what: &str) {
+        *self.tally.entry(what.into()).or_default() += 1;
+    }
+}
+
+/// Who breaks things, and has the servers.
+pub trait Nemesis {
+    /// How clients find the servers.
+    fn route(&self) -> Box<dyn Route>;
+
+    /// The names of the keys; where they live may matter.
+    fn keys(&self, count: usize) -> Vec<String> {
+        (0..count).map(|n| format!("k{n}")).collect()
+    }
+
+    /// Breaks something, and mostly mends it.
+    fn strike(&mut self, hand: &mut Hand);
+
+    /// Mends what is still broken.
+    fn heal(&mut self, _: &mut Hand) {}
+
+    /// Looks whether the servers live and their books balance, and ends them.
+    fn finish(self: Box<Self>) -> Result<(), String>;
+
+    /// The version of the servers.
+    fn version(&self) -> String;
+}
+
+/// What came of a run.
+#[derive(Debug)]
+pub struct Played {
+    pub findings: Findings,
+    pub tally: BTreeMap<String, u64>,
+    pub updates: Updates,
+    pub version: String,
+    pub seconds: f64,
+    /// What is wrong with the servers themselves.
+    pub broken: Option<String>,
+    /// Where the history of a bad run is.
+    pub file: Option<PathBuf>,
+}
+
+impl Played {
+    /// Whether anything is wrong.
+    pub fn is_bad(&self) -> bool {
+        !self.findings.violations.is_empty()
+            || self.broken.is_some()
+            || self.updates.lost_checked != 0
+    }
+}
+
+/// Plays one run of so long.
+pub fn play(
+    name: &str,
+    plan: &Plan,
+    mut nemesis: Box<dyn Nemesis>,
+    seed: u64,
+    length: Duration,
+) -> Played {
+    let start = Instant::now();
+    let keys = nemesis.keys(plan.keys);
+    let journal = Journal::default();
+    let mut hand = Hand {
+        rng: fastrand::Rng::with_seed(seed),
+        journal: &journal,
+        keys: &keys,
+        tally: BTreeMap::new(),
+    };
+    let version = nemesis.version();
+    let counters: Vec<Counter> = keys.iter().map(|_| Counter::default()).collect();
+    let (mut history, panicked) = act(plan, &mut *nemesis, &mut hand, &counters, start, length);
+    history.marks = journal.marks();
+    let mut updates = Updates::default();
+    counters
+        .iter()
+        .for_each(|counter| updates += counter.updates());
+    let tally = hand.tally;
+    let finished = catch_unwind(AssertUnwindSafe(|| nemesis.finish()));
+    let finished = finished.unwrap_or_else(|panic| Err(said(&*panic)));
+    let mut played = Played {
+        findings: check(&history),
+        tally,
+        updates,
+        version,
+        seconds: start.elapsed().as_secs_f64(),
+        broken: panicked.or(finished.err()),
+        file: None,
+    };
+    if played.is_bad() {
+        let path = PathBuf::from(format!("target/faults/{name}.{seed}.jsonl"));
+        match history.write(&path) {
+            Ok(()) => played.file = Some(path),
+            Err(error) => eprintln!("{}: {error}", path.display()),
+        }
+    }
+    played
+}
+
+/// Everybody acts at the same time; returns what they wrote down, and why the nemesis stopped early.
+fn act(
+    plan: &Plan,
+    nemesis: &mut dyn Nemesis,
+    hand: &mut Hand,
+    counters: &[Counter],
+    start: Instant,
+    length: Duration,
+) -> (History, Option<String>) {
+    let (stop, blind) = (AtomicBool::new(false), AtomicBool::new(false));
+    let route = nemesis.route();
+    let world = World {
+        keys: hand.keys,
+        counters,
+        route: &*route,
+        habits: &plan.habits,
+        stop: &stop,
+    };
+    let mut history = History::default();
+    let mut panicked = None;
+    std::thread::scope(|scope| {
+        let world = &world;
+        let mut workers = Vec::new();
+        for id in 0..plan.clients + plan.bulk {
+            let seed = hand.rng.u64(..);
+            workers.push(scope.spawn(move || match id < plan.clients {
+                true => Client::new(id, world, seed).work(),
+                false => bulk::work(id, world, seed),
+            }));
+        }
+        let watcher = scope.spawn(|| watch(world.keys, world.route, &blind));
+        let striking = catch_unwind(AssertUnwindSafe(|| {
+            while start.elapsed() < length {
+                nemesis.strike(hand);
+            }
+            nemesis.heal(hand);
+        }));
+        panicked = striking.err().map(|panic| said(&*panic));
+        stop.store(true, Ordering::Relaxed);
+        for worker in workers {
+            history.ops.extend(worker.join().expect("a client"));
+        }
+        blind.store(true, Ordering::Relaxed);
+        history.seen = watcher.join().expect("the watcher");
+    });
+    (history, panicked)
+}
+
+fn said(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().cloned();
+    let text = text.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));
+    text.unwrap_or_else(|| "a panic".into())
+}
