@@ -9,7 +9,7 @@ CARGO := cargo
 # Cases of the property test: quick by default; `make test-all` runs 100,000.
 CASES ?= 2000
 
-.PHONY: help setup build fault-build run demo upgrade-demo test test-core test-server test-all servers check lint fmt bench bench-build bench-instr bench-peers install clean
+.PHONY: $(shell sed -n 's/^\([a-z-]*\):.*/\1/p' Makefile)
 
 help: ## show this help
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | awk -F'\t' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -60,6 +60,16 @@ lint: ## the borders between core, commands and shell
 
 fmt: ## format the code
 	$(CARGO) fmt --all
+
+faults-build: build
+	@$(CARGO) build --release --locked -p redis_lock_faults
+
+faults: faults-build ## faults while many clients lock, and a checker (SEED=1, SECONDS_EACH=6)
+	target/release/lock-faults run --seed $(or $(SEED),1) --seconds $(or $(SECONDS_EACH),6)
+
+faults-long: faults-build ## the same until its goals are reached, in parts, into docs/RELIABILITY.md (MINUTES=30)
+	target/release/lock-faults long --minutes $(or $(MINUTES),30)
+	target/release/lock-faults report
 
 # The servers are pinned to core 0, the load to core 1, where there are two.
 LOAD_CORE := $(if $(filter-out 1,$(shell nproc --all 2>/dev/null)),taskset -c 1)

@@ -2,7 +2,7 @@
 //! it was told. One connection, one thing at a time, everything chosen from its own seed.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::counter::Counter;
@@ -60,6 +60,8 @@ pub struct World<'a> {
     pub route: &'a dyn Route,
     pub habits: &'a Habits,
     pub stop: &'a AtomicBool,
+    /// How many holders slept.
+    pub sleeps: &'a AtomicU64,
 }
 
 /// A client at work.
@@ -155,6 +157,7 @@ impl<'a> Client<'a> {
             let lease = u64::from(me.lease);
             let nap = self.rng.u64(lease / 2..3 * lease);
             self.sleep(nap);
+            self.world.sleeps.fetch_add(1, Ordering::Relaxed);
         } else if self.rng.bool() {
             let nap = self.rng.u64(..4);
             self.sleep(nap);

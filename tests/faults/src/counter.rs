@@ -26,7 +26,7 @@ pub struct Read {
 }
 
 /// What became of the counters.
-#[derive(Debug, Default, Clone, Copy)]
+#[derive(Debug, Default, Clone, Copy, serde::Serialize, serde::Deserialize)]
 pub struct Updates {
     /// Accepted by the counters that check tokens.
     pub accepted: i64,

@@ -1,59 +1,202 @@
-//! `lock-faults`: faults while many clients lock. `lock-faults help` says how.
+//! `lock-faults`: faults while many clients lock, and a checker of what they were told.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use redis_lock_faults::check::Rule;
+use redis_lock_faults::history::History;
 use redis_lock_faults::play::{play, Played};
 use redis_lock_faults::scenarios::{all, Scenario};
+use redis_lock_faults::totals::{Total, Totals};
+use redis_lock_faults::{check, report};
 
-fn main() -> Result<(), lexopt::Error> {
-    let mut is_bad = false;
-    let seed = 1;
-    for scenario in all() {
-        let played = play(
-            scenario.name,
-            &(scenario.plan)(),
-            (scenario.nemesis)(),
-            seed,
-            Duration::from_secs(5),
-        );
-        print(&scenario, seed, &played);
-        is_bad |= played.is_bad();
-    }
-    std::process::exit(i32::from(is_bad))
+const USAGE: &str = "\
+lock-faults run [--seed N] [--seconds N] [--only a,b]   every scenario for so many seconds (6)
+lock-faults long [--part NAME] [--minutes N]            go on until the goals are reached (or 10 minutes)
+lock-faults report                                      the figures of `long`, into docs/RELIABILITY.md
+lock-faults check FILE                                  judge a history that was written
+lock-faults list                                        the scenarios";
+
+/// A run of `long` is no longer than this: its history is in memory.
+const ROUND: Duration = Duration::from_secs(8);
+
+struct Options {
+    command: String,
+    file: String,
+    seed: Option<u64>,
+    seconds: u64,
+    minutes: u64,
+    only: Vec<String>,
 }
 
-fn print(scenario: &Scenario, seed: u64, played: &Played) {
-    let findings = &played.findings;
-    let tally: Vec<_> = played
-        .tally
-        .iter()
-        .map(|(what, n)| format!("{n} {what}"))
-        .collect();
+fn main() {
+    let options = options().unwrap_or_else(|error| {
+        eprintln!("{error}\n{USAGE}");
+        std::process::exit(2)
+    });
+    // A nemesis that fails is reported with its run.
+    std::panic::set_hook(Box::new(|_| {}));
+    let is_good = match options.command.as_str() {
+        "run" => run(&options),
+        "long" => long(&options),
+        "report" => Totals::load().and_then(|totals| {
+            print!("{}", report::figures(&totals));
+            report::save(&totals).map(|()| totals.sum().violations() == 0)
+        }),
+        "check" => History::read(options.file.as_ref()).map(|history| judge(&history)),
+        "list" => {
+            list();
+            Ok(true)
+        }
+        _ => {
+            println!("{USAGE}");
+            Ok(true)
+        }
+    };
+    match is_good {
+        Ok(true) => {}
+        Ok(false) => std::process::exit(1),
+        Err(error) => {
+            eprintln!("{error}");
+            std::process::exit(2)
+        }
+    }
+}
+
+fn options() -> Result<Options, lexopt::Error> {
+    use lexopt::prelude::{Long, Value, ValueExt};
+    let mut options = Options {
+        command: String::new(),
+        file: String::new(),
+        seed: None,
+        seconds: 6,
+        minutes: 10,
+        only: Vec::new(),
+    };
+    let mut args = lexopt::Parser::from_env();
+    while let Some(arg) = args.next()? {
+        match arg {
+            Long("seed") => options.seed = Some(args.value()?.parse()?),
+            Long("seconds") => options.seconds = args.value()?.parse()?,
+            Long("minutes") => options.minutes = args.value()?.parse()?,
+            Long("only" | "part") => {
+                let names = args.value()?.string()?;
+                options.only.extend(names.split(',').map(str::to_string));
+            }
+            Value(word) if options.command.is_empty() => options.command = word.string()?,
+            Value(word) if options.command == "check" => options.file = word.string()?,
+            other => return Err(other.unexpected()),
+        }
+    }
+    let scenarios = all();
+    let is_known = |name: &&String| scenarios.iter().any(|scenario| scenario.name == **name);
+    match options.only.iter().find(|name| !is_known(name)) {
+        Some(name) => Err(format!("no scenario '{name}'").into()),
+        None => Ok(options),
+    }
+}
+
+fn chosen(options: &Options) -> impl Iterator<Item = Scenario> + '_ {
+    let is_chosen =
+        |s: &Scenario| options.only.is_empty() || options.only.iter().any(|o| o == s.name);
+    all().into_iter().filter(is_chosen)
+}
+
+/// Every scenario once.
+fn run(options: &Options) -> std::io::Result<bool> {
+    let seed = options.seed.unwrap_or_else(|| fastrand::u64(..1_000_000));
+    println!("seed {seed}");
+    let (mut sum, length) = (Total::default(), Duration::from_secs(options.seconds));
+    for scenario in chosen(options) {
+        sum.add(&round(&scenario, seed, length));
+    }
+    println!("{:<15} {}", "all", sum.sentence());
+    let verdict = match sum.violations() {
+        0 => "no violations".into(),
+        violations => format!("{violations} VIOLATIONS"),
+    };
     println!(
-        "{:<16} {} operations, {} grants, {}; {} overlaps expected, {} not, {} token regressions, {} FIFO breaks ({} compared), {} silent waiters, {} dead leases; {:.1} s, {}, seed {seed}",
-        scenario.name,
-        findings.operations,
-        findings.grants,
-        tally.join(", "),
-        findings.overlaps,
-        findings.count(Rule::Exclusion),
-        findings.count(Rule::Tokens),
-        findings.count(Rule::Order),
-        findings.ordered,
-        findings.count(Rule::Silence),
-        findings.count(Rule::Leases),
-        played.seconds,
-        played.version,
+        "{verdict} in {:.0} s, {:?}, seed {seed}",
+        sum.seconds, sum.versions
     );
-    println!("{:16} {:?}", "", played.updates);
-    for violation in findings.violations.iter().take(5) {
-        println!("  {:?}: {}", violation.rule, violation.text);
+    Ok(sum.violations() == 0)
+}
+
+/// One run of a scenario, printed.
+fn round(scenario: &Scenario, seed: u64, length: Duration) -> Total {
+    let (plan, nemesis) = ((scenario.plan)(), (scenario.nemesis)());
+    let played = play(scenario.name, &plan, nemesis, seed, length);
+    let total = Total::of(&played, seed);
+    println!(
+        "{:<15} {}; {:.1} s",
+        scenario.name,
+        total.sentence(),
+        total.seconds
+    );
+    if played.is_bad() {
+        complain(&played);
+    }
+    total
+}
+
+fn complain(played: &Played) {
+    for violation in played.findings.violations.iter().take(5) {
+        println!("    {:?}: {}", violation.rule, violation.text);
     }
     if let Some(broken) = &played.broken {
-        println!("  the server: {broken}");
+        println!("    {broken}");
     }
     if let Some(file) = &played.file {
-        println!("  the history: {}", file.display());
+        println!("    the history: {}", file.display());
+    }
+}
+
+/// Every scenario until its goal is reached, or the time is over.
+fn long(options: &Options) -> std::io::Result<bool> {
+    let end = Instant::now() + Duration::from_secs(options.minutes * 60);
+    let mut totals = Totals::load()?;
+    for scenario in chosen(options) {
+        let (what, goal) = scenario.goal;
+        loop {
+            let total = totals.0.entry(scenario.name.into()).or_default();
+            let left = end.saturating_duration_since(Instant::now());
+            if total.count(what) >= goal || left < Duration::from_secs(2) {
+                println!(
+                    "{:<15} {} of {goal} {what}",
+                    scenario.name,
+                    total.count(what)
+                );
+                break;
+            }
+            let seed = options.seed.unwrap_or(1) + total.runs;
+            total.add(&round(&scenario, seed, ROUND.min(left)));
+            totals.save()?;
+        }
+    }
+    let sum = totals.sum();
+    println!("{:<15} {}", "all so far", sum.sentence());
+    Ok(sum.violations() == 0)
+}
+
+fn judge(history: &History) -> bool {
+    let findings = check::check(history);
+    for violation in &findings.violations {
+        println!("{:?}: {}", violation.rule, violation.text);
+    }
+    println!(
+        "{} operations, {} grants, {} overlaps (expected), {} violations",
+        findings.operations,
+        findings.grants,
+        findings.overlaps,
+        findings.violations.len()
+    );
+    findings.violations.is_empty()
+}
+
+fn list() {
+    for scenario in all() {
+        let (what, goal) = scenario.goal;
+        println!(
+            "{:<15} {} (goal: {goal} {what})",
+            scenario.name, scenario.about
+        );
     }
 }

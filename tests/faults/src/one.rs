@@ -13,7 +13,11 @@ pub struct One<F> {
 
 /// Starts a server with these options.
 pub fn one<F: FnMut(&mut TestServer, &mut Hand)>(options: &[&str], strike: F) -> Box<One<F>> {
-    let server = TestServer::with(options);
+    on(TestServer::with(options), strike)
+}
+
+/// With this server.
+pub fn on<F: FnMut(&mut TestServer, &mut Hand)>(server: TestServer, strike: F) -> Box<One<F>> {
     Box::new(One { server, strike })
 }
 

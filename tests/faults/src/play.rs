@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::bulk;
@@ -162,6 +162,7 @@ fn act(
     length: Duration,
 ) -> (History, Option<String>) {
     let (stop, blind) = (AtomicBool::new(false), AtomicBool::new(false));
+    let sleeps = AtomicU64::new(0);
     let route = nemesis.route();
     let world = World {
         keys: hand.keys,
@@ -169,6 +170,7 @@ fn act(
         route: &*route,
         habits: &plan.habits,
         stop: &stop,
+        sleeps: &sleeps,
     };
     let mut history = History::default();
     let mut panicked = None;
@@ -197,6 +199,8 @@ fn act(
         blind.store(true, Ordering::Relaxed);
         history.seen = watcher.join().expect("the watcher");
     });
+    hand.tally
+        .insert("holder sleeps".into(), sleeps.into_inner());
     (history, panicked)
 }
 

@@ -1,6 +1,7 @@
 //! Where a client finds the server of a key, and what it learns when it was wrong.
 
 use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::wire::{Reply, Wire};
@@ -57,12 +58,23 @@ impl Route for Master {
 
     fn learn(&self, _: &str, port: u16, error: Option<&str>) {
         let is_doubtful = error.is_none_or(|error| ["READONLY", "UNBLOCKED"].contains(&error));
-        if !is_doubtful || port != self.current() {
+        // A server that has just been started is a master until it is told otherwise.
+        if !is_doubtful || port != self.current() || is_master(port) {
             return;
         }
         if let Some(port) = self.nodes.iter().find(|port| is_master(**port)) {
             self.set(*port);
         }
+    }
+}
+
+impl<R: Route> Route for Arc<R> {
+    fn port(&self, key: &str) -> u16 {
+        (**self).port(key)
+    }
+
+    fn learn(&self, key: &str, port: u16, error: Option<&str>) {
+        (**self).learn(key, port, error);
     }
 }
 

@@ -7,19 +7,21 @@ use crate::history::Fault;
 use crate::one::one;
 use crate::play::{Hand, Nemesis, Plan};
 
-const AOF: [&str; 3] = ["--appendonly", "yes", "--appendfsync"];
+pub const AOF: [&str; 3] = ["--appendonly", "yes", "--appendfsync"];
 
 pub fn scenarios() -> Vec<Scenario> {
     vec![
         Scenario {
             name: "crash-always",
-            about: "kill -9 and restart, appendfsync always",
+            about: "kill -9 and a restart, `appendfsync always`",
+            goal: ("crashes", 250),
             plan: Plan::default,
             nemesis: always,
         },
         Scenario {
             name: "crash-everysec",
-            about: "kill -9 and restart, appendfsync everysec",
+            about: "kill -9 and a restart, `appendfsync everysec`",
+            goal: ("crashes", 250),
             plan: Plan::default,
             nemesis: every_second,
         },
@@ -38,7 +40,7 @@ fn every_second() -> Box<dyn Nemesis> {
     })
 }
 
-fn crash(server: &mut TestServer, hand: &mut Hand, fault: Fault) {
+pub fn crash(server: &mut TestServer, hand: &mut Hand, fault: Fault) {
     hand.pause(100..700);
     hand.journal.during(fault, || server.crash_and_restart());
     hand.count("crashes");

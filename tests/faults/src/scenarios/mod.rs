@@ -1,6 +1,14 @@
 //! The scenarios: what is broken, and how many clients of which habits look on.
 
+mod clients;
+mod clock;
 mod crash;
+mod data;
+mod load;
+mod mixed;
+mod pair;
+mod refused;
+mod stopped;
 
 use crate::play::{Nemesis, Plan};
 
@@ -9,11 +17,22 @@ pub struct Scenario {
     pub name: &'static str,
     /// One line about it.
     pub about: &'static str,
+    /// How often `long` lets which fault happen (or `operations`).
+    pub goal: (&'static str, u64),
     pub plan: fn() -> Plan,
     pub nemesis: fn() -> Box<dyn Nemesis>,
 }
 
 /// All of them.
 pub fn all() -> Vec<Scenario> {
-    crash::scenarios()
+    let mut all = load::scenarios();
+    all.extend(crash::scenarios());
+    all.extend(stopped::scenarios());
+    all.extend(clock::scenarios());
+    all.extend(clients::scenarios());
+    all.extend(data::scenarios());
+    all.extend(refused::scenarios());
+    all.extend(mixed::scenarios());
+    all.extend(pair::scenarios());
+    all
 }

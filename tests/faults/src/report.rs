@@ -1,0 +1,148 @@
+//! The figures of the long runs, as lines and a table, into docs/RELIABILITY.md.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use crate::scenarios::all;
+use crate::totals::{Total, Totals};
+
+const PAGE: &str = "docs/RELIABILITY.md";
+const BEGIN: &str = "<!-- figures -->";
+const END: &str = "<!-- end of figures -->";
+
+/// Puts the figures between the page's marks; a page without them gets them at its end.
+pub fn save(totals: &Totals) -> std::io::Result<()> {
+    let page = match std::fs::read_to_string(PAGE) {
+        Ok(page) => page,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+        Err(error) => return Err(error),
+    };
+    std::fs::write(Path::new(PAGE), with_figures(&page, &figures(totals)))
+}
+
+fn with_figures(page: &str, figures: &str) -> String {
+    let split = page.split_once(BEGIN).and_then(|(before, rest)| {
+        let (_, after) = rest.split_once(END)?;
+        Some((before, after))
+    });
+    let (before, after) = split.unwrap_or((page, "\n"));
+    format!("{before}{BEGIN}\n{figures}{END}{after}")
+}
+
+/// The figures as Markdown.
+pub fn figures(totals: &Totals) -> String {
+    let sum = totals.sum();
+    let mut text = String::new();
+    let _ = writeln!(text, "\n{}.\n", headline(&sum));
+    for (name, total) in &totals.0 {
+        let _ = writeln!(text, "- `{name}`: {}.", line(total));
+    }
+    text += "\n| Scenario | What happens | Runs | Operations | Grants | Order compared | Overlaps, expected | \
+             Violations | Updates lost, tokens unchecked | checked | Refused writes | Minutes |\n\
+             |---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n";
+    let scenarios = all();
+    for (name, total) in &totals.0 {
+        let about = scenarios.iter().find(|scenario| scenario.name == name);
+        let about = about.map_or("", |scenario| scenario.about);
+        text += &row(name, about, total);
+    }
+    let versions: Vec<_> = sum.versions.iter().map(String::as_str).collect();
+    let _ = writeln!(
+        text,
+        "\nLast run {}, on {}; `make faults-long`. Seeds: {}.\n",
+        sum.date,
+        versions.join(", "),
+        ranges(sum.seeds.iter().copied()),
+    );
+    text
+}
+
+fn headline(sum: &Total) -> String {
+    format!(
+        "{} operations in {} grants, {}: {} violations",
+        thousands(sum.operations),
+        thousands(sum.grants),
+        sum.faults(),
+        sum.violations(),
+    )
+}
+
+fn line(total: &Total) -> String {
+    let why = match total.overlaps {
+        0 => "overlaps",
+        _ => "overlaps (expected: see what happens)",
+    };
+    format!(
+        "{} operations, {} with {} {why}, {} token regressions, {} FIFO breaks, {} silent waiters",
+        thousands(total.operations),
+        total.faults(),
+        total.overlaps + total.unexplained,
+        total.token_regressions,
+        total.fifo_breaks,
+        total.silent,
+    )
+}
+
+fn row(name: &str, about: &str, total: &Total) -> String {
+    format!(
+        "| `{name}` | {about} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {:.1} |\n",
+        total.runs,
+        thousands(total.operations),
+        thousands(total.grants),
+        thousands(total.ordered),
+        total.overlaps,
+        total.violations(),
+        total.updates.lost_unchecked,
+        total.updates.lost_checked,
+        total.updates.refused,
+        total.seconds / 60.0,
+    )
+}
+
+/// 1234567 as 1,234,567.
+fn thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let groups: Vec<&str> = digits
+        .as_bytes()
+        .rchunks(3)
+        .rev()
+        .map(|group| std::str::from_utf8(group).unwrap_or_default())
+        .collect();
+    groups.join(",")
+}
+
+/// 1, 2, 3, 7 as 1-3, 7.
+fn ranges(numbers: impl Iterator<Item = u64>) -> String {
+    let mut ranges: Vec<(u64, u64)> = Vec::new();
+    for number in numbers {
+        match ranges.last_mut() {
+            Some((_, last)) if *last + 1 == number => *last = number,
+            _ => ranges.push((number, number)),
+        }
+    }
+    let texts = ranges.iter().map(|(first, last)| match first == last {
+        true => first.to_string(),
+        false => format!("{first}-{last}"),
+    });
+    texts.collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_replace_figures() {
+        let page = with_figures("# Title\n", "one\n");
+        assert_eq!(page, format!("# Title\n{BEGIN}\none\n{END}\n"));
+        let page = with_figures(&format!("{page}more\n"), "two\n");
+        assert_eq!(page, format!("# Title\n{BEGIN}\ntwo\n{END}\nmore\n"));
+    }
+
+    #[test]
+    fn numbers_are_read_easily() {
+        assert_eq!(thousands(1_234_567), "1,234,567");
+        assert_eq!(thousands(12), "12");
+        assert_eq!(ranges([1, 2, 3, 7].into_iter()), "1-3, 7");
+    }
+}

@@ -1,0 +1,37 @@
+//! No faults: many operations, and holders that sleep.
+
+use super::Scenario;
+use crate::client::Habits;
+use crate::one::one;
+use crate::play::{Hand, Plan};
+
+pub fn scenarios() -> Vec<Scenario> {
+    vec![
+        Scenario {
+            name: "load",
+            about: "no faults, many short holds beside all else that clients do",
+            goal: ("operations", 10_000_000),
+            plan: || Plan {
+                keys: 64,
+                clients: 16,
+                bulk: 2,
+                ..Plan::default()
+            },
+            nemesis: || one(&[], |_, hand| hand.pause(20..60)),
+        },
+        Scenario {
+            name: "sleepers",
+            about: "every other holder sleeps through 0.5 to 3 of its leases and goes on working",
+            goal: ("holder sleeps", 2_000),
+            plan: || Plan {
+                habits: Habits {
+                    sleeps: 50,
+                    lease: 5..100,
+                    ..Habits::default()
+                },
+                ..Plan::default()
+            },
+            nemesis: || one(&[], |_, hand: &mut Hand| hand.pause(20..60)),
+        },
+    ]
+}

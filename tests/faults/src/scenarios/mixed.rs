@@ -1,0 +1,33 @@
+//! One server to which everything happens, one after the other.
+
+use redis_lock_harness::TestServer;
+
+use super::crash::{crash, AOF};
+use super::{clients, data, refused, stopped, Scenario};
+use crate::history::Fault;
+use crate::one::one;
+use crate::play::{Hand, Plan};
+
+pub fn scenarios() -> Vec<Scenario> {
+    vec![Scenario {
+        name: "mixed",
+        about: "all that can happen to one server, in any order; `appendfsync always`",
+        goal: ("crashes", 50),
+        plan: Plan::default,
+        nemesis: || one(&[&AOF[..], &["always"]].concat(), anything),
+    }]
+}
+
+/// One after the other: `CLIENT UNBLOCK` of a client that `CLIENT PAUSE` holds up ends Redis 7.0 and 7.2.
+fn anything(server: &mut TestServer, hand: &mut Hand) {
+    match hand.rng.u8(..8) {
+        0 => crash(server, hand, Fault::Crash),
+        1 => stopped::stop(server, hand),
+        2 => clients::kill(server, hand),
+        3 => clients::pause(server, hand),
+        4 => data::take(server, hand),
+        5 => data::reload(server, hand),
+        6 => refused::setting(server, hand, "maxmemory"),
+        _ => refused::setting(server, hand, "min-replicas-to-write"),
+    }
+}

@@ -1,0 +1,172 @@
+//! A master and a replica: the replica copies everything anew, takes over in order, or takes over without
+//! what had not yet reached it.
+
+use std::sync::Arc;
+
+use redis_lock_harness::replica::PROMPT_MASTER;
+use redis_lock_harness::{wait_for, TestServer};
+
+use super::Scenario;
+use crate::history::{now, Fault};
+use crate::one::{finish, version};
+use crate::play::{Hand, Nemesis, Plan};
+use crate::route::{is_master, Master, Route};
+
+pub fn scenarios() -> Vec<Scenario> {
+    vec![
+        Scenario {
+            name: "resync",
+            about: "the replica loses its link and copies everything anew",
+            goal: ("full resyncs", 200),
+            plan: Plan::default,
+            nemesis: || pair(resync),
+        },
+        Scenario {
+            name: "failover",
+            about: "`FAILOVER`, back and forth",
+            goal: ("failovers", 500),
+            plan: Plan::default,
+            nemesis: || pair(failover),
+        },
+        Scenario {
+            name: "replicaof",
+            about: "`REPLICAOF`, back and forth, whatever has not reached the replica yet",
+            goal: ("promotions", 300),
+            plan: Plan::default,
+            nemesis: || pair(flip),
+        },
+        Scenario {
+            name: "crash-failover",
+            about: "kill -9 of the master, the replica is promoted",
+            goal: ("crashes with promotion", 200),
+            plan: Plan::default,
+            nemesis: || pair(crash),
+        },
+    ]
+}
+
+struct Pair {
+    master: TestServer,
+    replica: TestServer,
+    route: Arc<Master>,
+    strike: fn(&mut Pair, &mut Hand),
+}
+
+fn pair(strike: fn(&mut Pair, &mut Hand)) -> Box<dyn Nemesis> {
+    let options = [&PROMPT_MASTER[..], &["--repl-backlog-size", "16384"]].concat();
+    let (master, replica) = (TestServer::with(&options), TestServer::with(&options));
+    follow(&replica, &master);
+    let route = Arc::new(Master::of(&[master.port, replica.port]));
+    Box::new(Pair {
+        master,
+        replica,
+        route,
+        strike,
+    })
+}
+
+impl Nemesis for Pair {
+    fn route(&self) -> Box<dyn Route> {
+        Box::new(self.route.clone())
+    }
+
+    fn strike(&mut self, hand: &mut Hand) {
+        hand.pause(50..400);
+        (self.strike)(self, hand);
+    }
+
+    fn finish(self: Box<Self>) -> Result<(), String> {
+        finish(self.master)?;
+        finish(self.replica)
+    }
+
+    fn version(&self) -> String {
+        version(&self.master)
+    }
+}
+
+impl Pair {
+    /// The replica is the master now: clients go there.
+    fn swap(&mut self) {
+        std::mem::swap(&mut self.master, &mut self.replica);
+        self.route.set(self.master.port);
+    }
+}
+
+fn follow(replica: &TestServer, master: &TestServer) {
+    let port = master.port.to_string();
+    let answer = replica.conn().run(["REPLICAOF", "127.0.0.1", &port]);
+    assert!(!answer.is_error(), "{answer:?}");
+    wait_for_link(replica);
+}
+
+fn wait_for_link(replica: &TestServer) {
+    wait_for("the link to the master", || {
+        replica.info_field("replication", "master_link_status") == "up"
+    });
+}
+
+fn resync(pair: &mut Pair, hand: &mut Hand) {
+    let before = pair.master.info_field("stats", "sync_full");
+    hand.journal.during(Fault::Trouble, || {
+        let mut conn = pair.master.conn();
+        conn.run(["DEBUG", "CHANGE-REPL-ID"]);
+        conn.run(["CLIENT", "KILL", "TYPE", "replica"]);
+        wait_for("a full resync", || {
+            pair.master.info_field("stats", "sync_full") != before
+        });
+        wait_for_link(&pair.replica);
+    });
+    hand.count("full resyncs");
+}
+
+/// With everything that the master had written.
+fn failover(pair: &mut Pair, hand: &mut Hand) {
+    hand.journal.during(Fault::Handover, || {
+        let port = pair.replica.port;
+        wait_for("a failover", || {
+            // Refused while the replica is not in order yet, or one is under way.
+            pair.master.conn().run(["FAILOVER"]);
+            is_master(port)
+        });
+        pair.swap();
+        wait_for_link(&pair.replica);
+    });
+    hand.count("failovers");
+}
+
+/// Half of the time the replica is cut off a while before it takes over, so that writes are lost.
+fn cut_off(pair: &Pair, hand: &mut Hand) {
+    if hand.rng.bool() {
+        // A port where nobody listens.
+        pair.replica.conn().run(["REPLICAOF", "127.0.0.1", "1"]);
+        hand.pause(20..300);
+        hand.count("cut links");
+    }
+}
+
+/// The master steps down first: never are there two.
+fn flip(pair: &mut Pair, hand: &mut Hand) {
+    let from = now();
+    cut_off(pair, hand);
+    let port = pair.replica.port.to_string();
+    pair.master.conn().run(["REPLICAOF", "127.0.0.1", &port]);
+    pair.replica.conn().run(["REPLICAOF", "NO", "ONE"]);
+    pair.swap();
+    wait_for_link(&pair.replica);
+    hand.journal.mark(Fault::Failover, None, from);
+    hand.count("promotions");
+}
+
+/// The dead one comes back without its data.
+fn crash(pair: &mut Pair, hand: &mut Hand) {
+    let from = now();
+    cut_off(pair, hand);
+    pair.master.crash();
+    pair.replica.conn().run(["REPLICAOF", "NO", "ONE"]);
+    pair.swap();
+    pair.replica.start_again();
+    follow(&pair.replica, &pair.master);
+    hand.journal.mark(Fault::Failover, None, from);
+    hand.count("crashes with promotion");
+}

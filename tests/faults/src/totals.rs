@@ -1,0 +1,181 @@
+//! The sums of many runs, kept in a file, so that a long test can be done in parts.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::check::Rule;
+use crate::counter::Updates;
+use crate::play::Played;
+
+/// Where the sums are kept.
+pub const FILE: &str = "target/faults/long.json";
+
+/// Of every scenario.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Totals(pub BTreeMap<String, Total>);
+
+/// Of one scenario.
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+pub struct Total {
+    pub runs: u64,
+    pub operations: u64,
+    pub grants: u64,
+    /// Faults by their names.
+    pub tally: BTreeMap<String, u64>,
+    /// Pairs of holders that a fault explains.
+    pub overlaps: u64,
+    /// Pairs of holders that nothing explains.
+    pub unexplained: u64,
+    pub token_regressions: u64,
+    pub fifo_breaks: u64,
+    pub silent: u64,
+    pub dead_leases: u64,
+    /// Grants compared with somebody seen waiting before.
+    pub ordered: u64,
+    /// Runs after which a server had died, or its books did not balance.
+    pub broken: u64,
+    pub updates: Updates,
+    pub seconds: f64,
+    pub seeds: BTreeSet<u64>,
+    pub versions: BTreeSet<String>,
+    /// The last day of a run.
+    pub date: String,
+}
+
+impl Totals {
+    /// What the file says; nothing if there is none.
+    pub fn load() -> std::io::Result<Totals> {
+        match std::fs::read(FILE) {
+            Ok(bytes) => Ok(serde_json::from_slice(&bytes)?),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Totals::default()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Writes the file, whole or not at all.
+    pub fn save(&self) -> std::io::Result<()> {
+        let path = Path::new(FILE);
+        std::fs::create_dir_all(path.parent().unwrap_or(path))?;
+        let beside = path.with_extension("new");
+        std::fs::write(&beside, serde_json::to_vec_pretty(self)?)?;
+        std::fs::rename(beside, path)
+    }
+
+    /// Of all scenarios together.
+    pub fn sum(&self) -> Total {
+        let mut sum = Total::default();
+        self.0.values().for_each(|total| sum.add(total));
+        sum
+    }
+}
+
+impl Total {
+    /// Of one run.
+    pub fn of(played: &Played, seed: u64) -> Total {
+        let findings = &played.findings;
+        Total {
+            runs: 1,
+            operations: findings.operations,
+            grants: findings.grants,
+            tally: played.tally.clone(),
+            overlaps: findings.overlaps,
+            unexplained: findings.count(Rule::Exclusion),
+            token_regressions: findings.count(Rule::Tokens),
+            fifo_breaks: findings.count(Rule::Order),
+            silent: findings.count(Rule::Silence),
+            dead_leases: findings.count(Rule::Leases),
+            ordered: findings.ordered,
+            broken: u64::from(played.broken.is_some()),
+            updates: played.updates,
+            seconds: played.seconds,
+            seeds: [seed].into(),
+            versions: [played.version.clone()].into(),
+            date: today(),
+        }
+    }
+
+    /// Adds others.
+    pub fn add(&mut self, other: &Total) {
+        self.runs += other.runs;
+        self.operations += other.operations;
+        self.grants += other.grants;
+        for (what, count) in &other.tally {
+            *self.tally.entry(what.clone()).or_default() += count;
+        }
+        self.overlaps += other.overlaps;
+        self.unexplained += other.unexplained;
+        self.token_regressions += other.token_regressions;
+        self.fifo_breaks += other.fifo_breaks;
+        self.silent += other.silent;
+        self.dead_leases += other.dead_leases;
+        self.ordered += other.ordered;
+        self.broken += other.broken;
+        self.updates += other.updates;
+        self.seconds += other.seconds;
+        self.seeds.extend(&other.seeds);
+        self.versions.extend(other.versions.iter().cloned());
+        self.date = other.date.clone().max(std::mem::take(&mut self.date));
+    }
+
+    /// How often this has happened: `operations`, or a fault by its name.
+    pub fn count(&self, what: &str) -> u64 {
+        match what {
+            "operations" => self.operations,
+            fault => self.tally.get(fault).copied().unwrap_or(0),
+        }
+    }
+
+    /// How many faults there were, by their names; what did not happen is left out.
+    pub fn faults(&self) -> String {
+        let faults = self.tally.iter().filter(|(_, count)| **count > 0);
+        let faults: Vec<_> = faults
+            .map(|(what, count)| format!("{count} {what}"))
+            .collect();
+        match faults.is_empty() {
+            true => "no faults".into(),
+            false => faults.join(", "),
+        }
+    }
+
+    /// Everything that must not be.
+    pub fn violations(&self) -> u64 {
+        self.unexplained
+            + self.token_regressions
+            + self.fifo_breaks
+            + self.silent
+            + self.dead_leases
+            + self.broken
+            + self.updates.lost_checked.unsigned_abs()
+    }
+
+    /// In one sentence.
+    pub fn sentence(&self) -> String {
+        format!(
+            "{} operations, {} with {} overlaps (expected), {} other overlaps, {} token regressions, \
+             {} FIFO breaks ({} compared), {} silent waiters, {} dead leases used; lost updates: {} of {} \
+             with tokens checked, {} without",
+            self.operations,
+            self.faults(),
+            self.overlaps,
+            self.unexplained,
+            self.token_regressions,
+            self.fifo_breaks,
+            self.ordered,
+            self.silent,
+            self.dead_leases,
+            self.updates.lost_checked,
+            self.updates.accepted,
+            self.updates.lost_unchecked,
+        )
+    }
+}
+
+fn today() -> String {
+    let output = std::process::Command::new("date")
+        .args(["-u", "+%F"])
+        .output();
+    let output = output.map(|output| output.stdout).unwrap_or_default();
+    String::from_utf8_lossy(&output).trim().to_string()
+}

@@ -1,0 +1,54 @@
+//! The whole tool proved on a real server: what is done behind the checker's back is found.
+
+use std::time::Duration;
+
+use redis_lock_faults::check::Rule;
+use redis_lock_faults::one::{on, one};
+use redis_lock_faults::play::{play, Plan};
+use redis_lock_harness::clock::{fake_clock, set_clock};
+use redis_lock_harness::TestServer;
+
+const LENGTH: Duration = Duration::from_secs(3);
+
+#[test]
+fn locks_that_are_deleted_in_secret_are_found() {
+    let nemesis = one(&[], |server, hand| {
+        hand.pause(20..60);
+        server.conn().run(["FLUSHALL"]);
+    });
+    let played = play("secret-deletions", &Plan::default(), nemesis, 1, LENGTH);
+    assert!(played.findings.count(Rule::Exclusion) > 0, "{played:?}");
+    assert_eq!(played.updates.lost_checked, 0);
+    assert!(played.file.is_some_and(|file| file.exists()));
+}
+
+#[test]
+fn tokens_that_fall_are_found() {
+    let mut server = TestServer::start();
+    fake_clock(&mut server);
+    let mut clock = 0;
+    // Without persistence and with a clock that steps back nothing keeps tokens rising.
+    let nemesis = on(server, move |server, hand| {
+        hand.pause(300..400);
+        clock -= 7200;
+        set_clock(server, clock);
+        server.crash_and_restart();
+    });
+    let played = play("secret-past", &Plan::default(), nemesis, 1, LENGTH);
+    assert!(played.findings.count(Rule::Tokens) > 0, "{played:?}");
+}
+
+#[test]
+fn a_server_that_does_not_answer_is_found() {
+    let mut stopped = false;
+    let nemesis = one(&[], move |server, hand| {
+        hand.pause(100..200);
+        if !stopped {
+            server.conn().run(["CLIENT", "PAUSE", "13000", "ALL"]);
+        }
+        stopped = true;
+    });
+    let length = Duration::from_secs(1);
+    let played = play("secret-pause", &Plan::default(), nemesis, 1, length);
+    assert!(played.findings.count(Rule::Silence) > 0, "{played:?}");
+}
