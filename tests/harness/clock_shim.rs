@@ -2,7 +2,7 @@
 //! one as the file named in `LOCK_TEST_CLOCK` says. The monotonic clock stays as it is. Built by
 //! `common::clock`; calls nothing but the kernel, because it runs inside the start of an allocator.
 
-use std::ffi::{c_char, c_int, c_long};
+use std::ffi::{c_char, c_int, c_long, c_void};
 use std::ptr::null_mut;
 
 #[repr(C)]
@@ -17,7 +17,12 @@ extern "C" {
     fn open(path: *const c_char, flags: c_int, ...) -> c_int;
     fn read(file: c_int, to: *mut u8, len: usize) -> isize;
     fn close(file: c_int) -> c_int;
+    fn dlsym(library: *mut c_void, name: *const c_char) -> *mut c_void;
 }
+
+/// The next definition of a name after this library's.
+const RTLD_NEXT: isize = -1;
+const RTLD_DEEPBIND: c_int = 8;
 
 #[cfg(target_arch = "x86_64")]
 const CLOCK_GETTIME: c_long = 228;
@@ -86,4 +91,20 @@ pub unsafe extern "C" fn time(to: *mut i64) -> i64 {
         }
     }
     now.seconds
+}
+
+/// Valkey 8.1 and newer load modules so that they find the C library's clock before this one: the module
+/// would live in another time than its server.
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C" fn dlopen(path: *const c_char, flags: c_int) -> *mut c_void {
+    type Open = unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void;
+    // SAFETY: the C library has a `dlopen` of this type; the caller's arguments but for one flag.
+    unsafe {
+        let next = dlsym(RTLD_NEXT as *mut c_void, c"dlopen".as_ptr());
+        let open: Open = std::mem::transmute(next);
+        open(path, flags & !RTLD_DEEPBIND)
+    }
 }
