@@ -1,5 +1,5 @@
 //! Many short holds at little cost: a connection that tries for a batch of locks in one write, and releases
-//! what it got in another.
+//! what it got in another. All keys must live on one server.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -29,6 +29,7 @@ pub fn work(id: u32, world: &World, seed: u64) -> Vec<Op> {
             std::thread::sleep(Duration::from_millis(2));
             continue;
         };
+        std::thread::sleep(Duration::from_millis(world.habits.rests));
         let takes: Vec<Request> = (0..BATCH)
             .map(|_| {
                 owners += 1;

@@ -36,6 +36,8 @@ pub struct Habits {
     pub dies: u8,
     /// Closes its connection when nothing comes for so many milliseconds after its `BLOCK`.
     pub gives_up: Option<u64>,
+    /// How long a client of short holds rests between two batches, in milliseconds.
+    pub rests: u64,
 }
 
 impl Default for Habits {
@@ -49,6 +51,7 @@ impl Default for Habits {
             forgets: 5,
             dies: 3,
             gives_up: None,
+            rests: 2,
         }
     }
 }

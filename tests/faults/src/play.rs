@@ -29,9 +29,9 @@ pub struct Plan {
 impl Default for Plan {
     fn default() -> Plan {
         Plan {
-            keys: 4,
+            keys: 6,
             clients: 16,
-            bulk: 0,
+            bulk: 1,
             habits: Habits::default(),
         }
     }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use redis_lock_faults::check::Rule;
+use redis_lock_faults::client::Habits;
 use redis_lock_faults::one::{on, one};
 use redis_lock_faults::play::{play, Plan};
 use redis_lock_harness::clock::{fake_clock, set_clock};
@@ -20,6 +21,31 @@ fn locks_that_are_deleted_in_secret_are_found() {
     assert!(played.findings.count(Rule::Exclusion) > 0, "{played:?}");
     assert_eq!(played.updates.lost_checked, 0);
     assert!(played.file.is_some_and(|file| file.exists()));
+}
+
+#[test]
+fn leases_that_are_lengthened_in_secret_are_found() {
+    let nemesis = one(&[], |server, hand| {
+        hand.pause(1..3);
+        let mut conn = server.conn();
+        for key in hand.keys {
+            conn.run(["PEXPIRE", key, "700", "GT"]);
+        }
+    });
+    let played = play("secret-leases", &sleepers(), nemesis, 1, LENGTH);
+    assert!(played.findings.count(Rule::Leases) > 0, "{played:?}");
+}
+
+fn sleepers() -> Plan {
+    let (sleeps, lease) = (50, 5..100);
+    Plan {
+        habits: Habits {
+            sleeps,
+            lease,
+            ..Habits::default()
+        },
+        ..Plan::default()
+    }
 }
 
 #[test]

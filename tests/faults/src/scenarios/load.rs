@@ -15,7 +15,10 @@ pub fn scenarios() -> Vec<Scenario> {
                 keys: 64,
                 clients: 16,
                 bulk: 2,
-                ..Plan::default()
+                habits: Habits {
+                    rests: 0,
+                    ..Habits::default()
+                },
             },
             nemesis: || one(&[], |_, hand| hand.pause(20..60)),
         },

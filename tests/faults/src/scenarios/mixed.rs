@@ -12,7 +12,7 @@ pub fn scenarios() -> Vec<Scenario> {
     vec![Scenario {
         name: "mixed",
         about: "all that can happen to one server, in any order; `appendfsync always`",
-        goal: ("crashes", 50),
+        goal: ("crashes", 30),
         plan: Plan::default,
         nemesis: || one(&[&AOF[..], &["always"]].concat(), anything),
     }]

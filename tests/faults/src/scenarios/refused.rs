@@ -12,21 +12,21 @@ pub fn scenarios() -> Vec<Scenario> {
         Scenario {
             name: "out-of-memory",
             about: "`maxmemory 1`, again and again",
-            goal: ("refusals", 300),
+            goal: ("refusals", 100),
             plan: Plan::default,
             nemesis: || one(&[], |server, hand| setting(server, hand, "maxmemory")),
         },
         Scenario {
             name: "failed-save",
             about: "a save that fails (`-MISCONF`), again and again",
-            goal: ("refusals", 300),
+            goal: ("refusals", 100),
             plan: Plan::default,
             nemesis: || one(&["--save", "3600 1000000000"], failed_save),
         },
         Scenario {
             name: "few-replicas",
             about: "`min-replicas-to-write 1` without a replica, again and again",
-            goal: ("refusals", 300),
+            goal: ("refusals", 100),
             plan: Plan::default,
             nemesis: || {
                 one(&[], |server, hand| {
