@@ -1,36 +1,12 @@
 //! A node of a cluster: one horizon a slot, both kinds of release message, and slots that move to
 //! another node with locks and waiters in them.
 
+use crate::common::cluster::{
+    self, horizons_beside, id_of, keys_in, one_node, slot_of, start_node,
+};
+use crate::common::cluster::{wait_until_served, HORIZON};
 use crate::common::replica::ReplicationStream;
-use crate::common::{free_port, module_path, wait_for, Conn, Reply, TestServer};
-
-const HORIZON: &str = "redis_lock:horizon:";
-
-fn start_node(options: &[&str]) -> (TestServer, u16) {
-    let bus = free_port();
-    let port = bus.to_string();
-    let cluster = ["--cluster-enabled", "yes", "--cluster-port", &port];
-    // A node whose last slot goes stays a master.
-    let steady = ["--cluster-allow-replica-migration", "no"];
-    let options = [&cluster[..], &steady, options].concat();
-    (TestServer::with(&options), bus)
-}
-
-fn wait_until_served(node: &TestServer) {
-    let mut conn = node.conn();
-    wait_for("the cluster", || {
-        let info = conn.line("CLUSTER INFO").text();
-        info.contains("cluster_state:ok") && info.contains("cluster_slots_assigned:16384")
-    });
-}
-
-/// A node that serves every slot.
-fn one_node(options: &[&str]) -> TestServer {
-    let (node, _) = start_node(options);
-    node.conn().line("CLUSTER ADDSLOTSRANGE 0 16383");
-    wait_until_served(&node);
-    node
-}
+use crate::common::{module_path, wait_for, Conn, Reply, TestServer};
 
 /// Two nodes; the first serves every slot, until one is moved.
 struct Pair {
@@ -57,7 +33,7 @@ impl Pair {
             here,
             there,
         };
-        let target_id = pair.there.line("CLUSTER MYID").text();
+        let target_id = id_of(&pair.target);
         wait_for("the nodes to know each other", || {
             pair.here.line("CLUSTER NODES").text().contains(&target_id)
         });
@@ -81,30 +57,15 @@ impl Pair {
     /// The slot is on its way from here to there.
     fn begin_move(&mut self, slot: i64) {
         self.wait_until_settled();
-        let [source, target] = self.ids();
-        let import = format!("CLUSTER SETSLOT {slot} IMPORTING {source}");
-        let migrate = format!("CLUSTER SETSLOT {slot} MIGRATING {target}");
-        assert_eq!(self.there.line(&import).text(), "OK");
-        assert_eq!(self.here.line(&migrate).text(), "OK");
+        cluster::begin_move(&self.source, &self.target, slot);
     }
 
-    fn migrate_keys(&mut self, slot: i64) {
-        for key in keys_in(&mut self.here, slot) {
-            let port = self.target.port.to_string();
-            let migrate = ["MIGRATE", "127.0.0.1", &port, &key, "0", "10000"];
-            assert_eq!(self.here.run(migrate).text(), "OK");
-        }
+    fn migrate_keys(&self, slot: i64) {
+        cluster::migrate_keys(&self.source, &self.target, slot);
     }
 
-    fn end_move(&mut self, slot: i64) {
-        let [_, target] = self.ids();
-        let line = format!("CLUSTER SETSLOT {slot} NODE {target}");
-        assert_eq!(self.there.line(&line).text(), "OK");
-        assert_eq!(self.here.line(&line).text(), "OK");
-    }
-
-    fn ids(&mut self) -> [String; 2] {
-        [&mut self.here, &mut self.there].map(|conn| conn.line("CLUSTER MYID").text())
+    fn end_move(&self, slot: i64) {
+        cluster::end_move(&self.source, &self.target, slot);
     }
 
     /// A client of the source that is parked on `k`.
@@ -133,25 +94,6 @@ impl Pair {
         let token = conn.line("LOCK.ACQUIRE other y PX 60000 BLOCK 0").int();
         assert!(token > 0);
     }
-}
-
-fn slot_of(conn: &mut Conn, key: &str) -> i64 {
-    conn.run(["CLUSTER", "KEYSLOT", key]).int()
-}
-
-fn keys_in(conn: &mut Conn, slot: i64) -> Vec<String> {
-    let line = format!("CLUSTER GETKEYSINSLOT {slot} 100");
-    let mut keys: Vec<_> = conn.line(&line).list().iter().map(Reply::text).collect();
-    keys.sort();
-    keys
-}
-
-/// The horizons that stand in the slot of a lock.
-fn horizons_beside(conn: &mut Conn, key: &str) -> Vec<String> {
-    let slot = slot_of(conn, key);
-    let mut keys = keys_in(conn, slot);
-    keys.retain(|key| key.starts_with(HORIZON));
-    keys
 }
 
 #[test]

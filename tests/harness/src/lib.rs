@@ -6,10 +6,12 @@
 
 pub mod bystander;
 pub mod clock;
+pub mod cluster;
 mod conn;
 pub mod replica;
 pub mod scene;
 pub mod scripts;
+pub mod sentinel;
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};

@@ -1,0 +1,307 @@
+//! Clusters of real servers: single nodes, three primaries with a replica each, and slots that move the
+//! older way, key by key (`MIGRATE`).
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::{free_port, wait_for, Conn, Reply, TestServer};
+
+/// How the keys of the module's horizons begin in a cluster.
+pub const HORIZON: &str = "redis_lock:horizon:";
+
+/// Scenes of many processes come one after the other, however many tests run at a time.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// Waits until no other scene of many processes is played.
+pub fn turn() -> MutexGuard<'static, ()> {
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A node without slots, and the port of its bus.
+pub fn start_node(options: &[&str]) -> (TestServer, u16) {
+    let bus = free_port();
+    let port = bus.to_string();
+    let cluster = ["--cluster-enabled", "yes", "--cluster-port", &port];
+    // A node whose last slot goes stays a master.
+    let steady = ["--cluster-allow-replica-migration", "no"];
+    let options = [&cluster[..], &steady, options].concat();
+    (TestServer::with(&options), bus)
+}
+
+/// A node that serves every slot.
+pub fn one_node(options: &[&str]) -> TestServer {
+    let (node, _) = start_node(options);
+    node.conn().line("CLUSTER ADDSLOTSRANGE 0 16383");
+    wait_until_served(&node);
+    node
+}
+
+/// Waits until this node sees every slot served.
+pub fn wait_until_served(node: &TestServer) {
+    let mut conn = node.conn();
+    wait_for("the cluster", || {
+        let info = conn.line("CLUSTER INFO").text();
+        info.contains("cluster_state:ok") && info.contains("cluster_slots_assigned:16384")
+    });
+}
+
+/// The slot of a key.
+pub fn slot_of(conn: &mut Conn, key: &str) -> i64 {
+    conn.run(["CLUSTER", "KEYSLOT", key]).int()
+}
+
+/// The keys that a node has in a slot.
+pub fn keys_in(conn: &mut Conn, slot: i64) -> Vec<String> {
+    let line = format!("CLUSTER GETKEYSINSLOT {slot} 100");
+    let mut keys: Vec<_> = conn.line(&line).list().iter().map(Reply::text).collect();
+    keys.sort();
+    keys
+}
+
+/// The horizons that stand in the slot of a lock.
+pub fn horizons_beside(conn: &mut Conn, key: &str) -> Vec<String> {
+    let slot = slot_of(conn, key);
+    let mut keys = keys_in(conn, slot);
+    keys.retain(|key| key.starts_with(HORIZON));
+    keys
+}
+
+/// The id of a node.
+pub fn id_of(node: &TestServer) -> String {
+    node.conn().line("CLUSTER MYID").text()
+}
+
+/// The slot is on its way from one node to the other.
+pub fn begin_move(source: &TestServer, target: &TestServer, slot: i64) {
+    let import = format!("CLUSTER SETSLOT {slot} IMPORTING {}", id_of(source));
+    let migrate = format!("CLUSTER SETSLOT {slot} MIGRATING {}", id_of(target));
+    assert_eq!(target.conn().line(&import).text(), "OK");
+    assert_eq!(source.conn().line(&migrate).text(), "OK");
+}
+
+/// Hands over all keys of a slot that is on its way.
+pub fn migrate_keys(source: &TestServer, target: &TestServer, slot: i64) {
+    let mut conn = source.conn();
+    let port = target.port.to_string();
+    loop {
+        let keys = keys_in(&mut conn, slot);
+        if keys.is_empty() {
+            return;
+        }
+        for key in keys {
+            let migrate = ["MIGRATE", "127.0.0.1", &port, &key, "0", "10000"];
+            let reply = conn.run(migrate).text();
+            // A key may be released or run out meanwhile.
+            assert!(reply == "OK" || reply == "NOKEY", "{reply}");
+        }
+    }
+}
+
+/// The slot has arrived.
+pub fn end_move(source: &TestServer, target: &TestServer, slot: i64) {
+    let line = format!("CLUSTER SETSLOT {slot} NODE {}", id_of(target));
+    assert_eq!(target.conn().line(&line).text(), "OK");
+    assert_eq!(source.conn().line(&line).text(), "OK");
+}
+
+/// A slot and all its keys, moved the older way.
+pub fn move_slot(source: &TestServer, target: &TestServer, slot: i64) {
+    begin_move(source, target, slot);
+    migrate_keys(source, target, slot);
+    end_move(source, target, slot);
+}
+
+/// Three primaries and three replicas. Only one such cluster is up at a time.
+pub struct Cluster {
+    /// Nodes 0 to 2 start as primaries, 3 to 5 as their replicas in this order.
+    pub nodes: Vec<TestServer>,
+    _turn: MutexGuard<'static, ()>,
+}
+
+const PRIMARIES: usize = 3;
+const NODES: usize = 2 * PRIMARIES;
+
+impl Cluster {
+    /// A cluster that notices a dead node after so many milliseconds, with more options.
+    pub fn with(node_timeout_ms: u32, options: &[&str]) -> Cluster {
+        let turn = turn();
+        let timeout = node_timeout_ms.to_string();
+        let mine = [
+            "--cluster-node-timeout",
+            &timeout,
+            "--cluster-replica-validity-factor",
+            "0",
+            "--cluster-require-full-coverage",
+            "no",
+            "--repl-diskless-sync-delay",
+            "0",
+        ];
+        let options = [&mine[..], options].concat();
+        let started: Vec<_> = (0..NODES).map(|_| start_node(&options)).collect();
+        for (i, (node, _)) in started.iter().enumerate() {
+            let mut conn = node.conn();
+            conn.line(&format!("CLUSTER SET-CONFIG-EPOCH {}", i + 1));
+            for (other, bus) in &started[i + 1..] {
+                conn.line(&format!("CLUSTER MEET 127.0.0.1 {} {bus}", other.port));
+            }
+        }
+        let nodes: Vec<_> = started.into_iter().map(|(node, _)| node).collect();
+        for (i, node) in nodes[..PRIMARIES].iter().enumerate() {
+            let of = |i: usize| 16_384 * i / PRIMARIES;
+            let slots = format!("CLUSTER ADDSLOTSRANGE {} {}", of(i), of(i + 1) - 1);
+            assert_eq!(node.conn().line(&slots).text(), "OK");
+        }
+        let cluster = Cluster { nodes, _turn: turn };
+        for i in 0..PRIMARIES {
+            let line = format!("CLUSTER REPLICATE {}", id_of(&cluster.nodes[i]));
+            let mut conn = cluster.nodes[i + PRIMARIES].conn();
+            wait_for("a primary that its replica knows", || {
+                !conn.line(&line).is_error()
+            });
+        }
+        cluster.wait_until_whole();
+        cluster
+    }
+
+    /// Waits until all nodes see the same three primaries serve every slot, and the same replicas, and
+    /// every replica has its primary's data.
+    pub fn wait_until_whole(&self) {
+        for node in &self.nodes {
+            wait_until_served(node);
+        }
+        wait_for("nodes that agree", || {
+            let views: Vec<_> = self.nodes.iter().map(roles_seen_by).collect();
+            let count = |role: &str| views[0].iter().filter(|line| line.contains(role)).count();
+            count(" master") == PRIMARIES
+                && count(" slave") == PRIMARIES
+                && views.iter().all(|view| *view == views[0])
+        });
+        for node in &self.nodes {
+            wait_for("a replica with data", || {
+                node.info_field("replication", "role") == "master"
+                    || node.info_field("replication", "master_link_status") == "up"
+            });
+        }
+    }
+
+    /// The primary that serves a key, by the word of these nodes: all of them agree.
+    pub fn owner_of(&self, key: &str) -> &TestServer {
+        let mut found = None;
+        wait_for("an owner of the key", || {
+            found = self.nodes.iter().find(|node| owns(node, key));
+            found.is_some()
+        });
+        found.expect("an owner")
+    }
+
+    /// A key of this node, with a hash tag made from the stem: `{stem7}`.
+    pub fn key_of(&self, node: usize, stem: &str) -> String {
+        let mut conn = self.nodes[node].conn();
+        (0..1_000)
+            .map(|i| format!("{{{stem}{i}}}"))
+            .find(|key| !conn.run(["LOCK.INFO", key]).is_error())
+            .expect("a key of the node")
+    }
+
+    /// Waits until the node is a primary.
+    pub fn wait_for_primary(&self, node: usize) {
+        wait_for("a promotion", || {
+            self.nodes[node].info_field("replication", "role") == "master"
+        });
+    }
+}
+
+/// Who is what, as this node sees it: id, role (`master`, `slave`, or with `,fail` behind), whose
+/// replica, and the slots.
+fn roles_seen_by(node: &TestServer) -> Vec<String> {
+    let nodes = node.conn().line("CLUSTER NODES").text();
+    let role = |line: &str| {
+        let words: Vec<&str> = line.split(' ').collect();
+        let role = words[2].trim_start_matches("myself,");
+        format!("{} {role} {} {}", words[0], words[3], words[8..].join(" "))
+    };
+    let mut roles: Vec<_> = nodes.lines().map(role).collect();
+    roles.sort();
+    roles
+}
+
+/// Whether this node serves the key as its primary.
+fn owns(node: &TestServer, key: &str) -> bool {
+    Conn::try_open(node.port).is_some_and(|mut conn| !conn.run(["LOCK.INFO", key]).is_error())
+}
+
+/// A slot that moves atomically: Valkey 9 begins it at the source, Redis 8.4 at the target.
+pub struct AtomicMove<'a> {
+    pub source: &'a TestServer,
+    pub target: &'a TestServer,
+    pub slot: i64,
+    is_valkey: bool,
+}
+
+/// Whether the server can move slots atomically.
+pub fn moves_atomically(node: &TestServer) -> bool {
+    if node.is_valkey() {
+        node.version() >= (9, 0, 0)
+    } else {
+        node.version() >= (8, 4, 0)
+    }
+}
+
+impl<'a> AtomicMove<'a> {
+    /// Asks for the move.
+    pub fn begin(source: &'a TestServer, target: &'a TestServer, slot: i64) -> AtomicMove<'a> {
+        let is_valkey = source.is_valkey();
+        let reply = if is_valkey {
+            let id = id_of(target);
+            let line = format!("CLUSTER MIGRATESLOTS SLOTSRANGE {slot} {slot} NODE {id}");
+            source.conn().line(&line)
+        } else {
+            let line = format!("CLUSTER MIGRATION IMPORT {slot} {slot}");
+            target.conn().line(&line)
+        };
+        assert!(!reply.is_error(), "{}", reply.error());
+        AtomicMove {
+            source,
+            target,
+            slot,
+            is_valkey,
+        }
+    }
+
+    /// Calls it off.
+    pub fn cancel(&self) {
+        let reply = if self.is_valkey {
+            self.source.conn().line("CLUSTER CANCELSLOTMIGRATIONS")
+        } else {
+            self.target.conn().line("CLUSTER MIGRATION CANCEL ALL")
+        };
+        assert!(!reply.is_error(), "{}", reply.error());
+    }
+
+    /// Where the source is with it: the state of the newest job.
+    pub fn state(&self) -> String {
+        let line = if self.is_valkey {
+            "CLUSTER GETSLOTMIGRATIONS"
+        } else {
+            "CLUSTER MIGRATION STATUS ALL"
+        };
+        let jobs = self.source.conn().line(line).list();
+        let state = jobs.first().and_then(|job| job.field("state"));
+        state.map_or_else(String::new, |state| state.text())
+    }
+
+    /// Waits until both nodes say that the slot is the target's.
+    pub fn wait_until_done(&self) {
+        let id = id_of(self.target);
+        for node in [self.source, self.target] {
+            let mut conn = node.conn();
+            wait_for("the slot at its new node", || {
+                let slots = conn.line("CLUSTER SLOTS").list();
+                slots.iter().any(|range| {
+                    let range = range.list();
+                    (range[0].int()..=range[1].int()).contains(&self.slot)
+                        && range[2].list()[2].text() == id
+                })
+            });
+        }
+    }
+}
