@@ -76,9 +76,13 @@ impl Holds {
 
     /// The grants of a database (`None`: of all) are gone; answers how many that were.
     pub fn clear(&mut self, db: Option<i32>) -> u64 {
+        self.forget(|key| db.is_none_or(|db| key.db == db))
+    }
+
+    /// The grants of these keys are gone; answers how many that were.
+    pub fn forget(&mut self, is_gone: impl Fn(KeyRef<'_>) -> bool) -> u64 {
         let before = self.table.len();
-        self.table
-            .retain(|key, _| db.is_some_and(|db| key.as_ref().db != db));
+        self.table.retain(|key, _| !is_gone(key.as_ref()));
         (before - self.table.len()) as u64
     }
 

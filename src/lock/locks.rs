@@ -177,6 +177,11 @@ impl Locks {
         self.waiters.touch(key) || tracked
     }
 
+    /// Keys with these names have left this server with their slot, as they were.
+    pub fn left(&mut self, has_left: impl Fn(&[u8]) -> bool) {
+        self.stats.grants_lost += self.holds.forget(|key| has_left(key.name));
+    }
+
     /// A database (or, with `None`, every one) was emptied; stored horizons went with it.
     pub fn flushed(&mut self, db: Option<i32>) {
         self.lose_horizons(&[db.unwrap_or(HORIZON_DB)]);

@@ -18,6 +18,7 @@ use super::log;
 use super::replication;
 use super::settings;
 use super::shell;
+use super::slots;
 use super::strings::Str;
 use crate::lock::{Event, KeyRef};
 
@@ -45,14 +46,19 @@ pub fn subscribe(ctx: Ctx) -> Option<()> {
         raw::REDISMODULE_EVENT_FORK_CHILD,
         raw::REDISMODULE_EVENT_PERSISTENCE,
     ] {
-        let event = raw::RedisModuleEvent { id, dataver: 1 };
-        // SAFETY: the context is OnLoad's; the callback has the type that the server expects.
-        let status = unsafe {
-            api!(RedisModule_SubscribeToServerEvent)(ctx.as_ptr(), event, Some(on_server_event))
-        };
-        (status == raw::REDISMODULE_OK as c_int).then_some(())?;
+        subscribe_to(ctx, id)?;
     }
     Some(())
+}
+
+/// Subscribes to a server event, if the server has it.
+pub fn subscribe_to(ctx: Ctx, id: u64) -> Option<()> {
+    let event = raw::RedisModuleEvent { id, dataver: 1 };
+    // SAFETY: the context is OnLoad's; the callback has the type that the server expects.
+    let status = unsafe {
+        api!(RedisModule_SubscribeToServerEvent)(ctx.as_ptr(), event, Some(on_server_event))
+    };
+    (status == raw::REDISMODULE_OK as c_int).then_some(())
 }
 
 /// Subscribes, once, to the key events that waiters depend on. They cost every writing command of
@@ -216,6 +222,7 @@ unsafe extern "C" fn on_server_event(
                 });
                 replication::ask_again();
             }
+            slots::REDIS_EVENT | slots::VALKEY_EVENT => slots::moved(ctx, subevent),
             _ => return,
         }
         alarm::rearm(ctx);

@@ -7,7 +7,7 @@ use redis_module::raw;
 use super::alarm;
 use super::api::{self, api, has};
 use super::ctx::Ctx;
-use super::{events, guard, info, log, register, settings, shell};
+use super::{events, guard, info, log, register, settings, shell, slots};
 
 const NAME: &CStr = c"lock";
 
@@ -80,13 +80,7 @@ fn load(ctx: Ctx, argc: c_int) -> Result<(), String> {
     if argc > 0 {
         return Err("the module takes no arguments; settings are lock.* in redis.conf".into());
     }
-    // SAFETY: the context is OnLoad's. Without this option every opened key would count as changed.
-    unsafe {
-        api!(RedisModule_SetModuleOptions)(
-            ctx.as_ptr(),
-            raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED as c_int,
-        );
-    }
+    set_options(ctx);
     let own_category = register::add_category(ctx);
     for register_command in crate::COMMANDS {
         register_command(ctx, own_category).ok_or("a command could not be registered")?;
@@ -104,6 +98,7 @@ fn load(ctx: Ctx, argc: c_int) -> Result<(), String> {
         shell::with(|shell| shell.locks.delay.begin(now, settings::startup_delay_ms()));
     }
     events::subscribe(ctx).ok_or("the server's events could not be subscribed to")?;
+    slots::subscribe(ctx);
     if own_category.is_none() {
         log::notice("this server cannot add the ACL category @lock; grant +lock.acquire and so on");
     }
@@ -111,11 +106,23 @@ fn load(ctx: Ctx, argc: c_int) -> Result<(), String> {
     Ok(())
 }
 
-fn check_server(ctx: Ctx) -> Result<(), String> {
-    const TOO_OLD: &str = "this module needs Redis 7.0 or Valkey 8.0 at least";
+fn set_options(ctx: Ctx) {
+    // Without this one every opened key would count as changed.
+    let no_signals = raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED as c_int;
+    let options = no_signals | slots::options(ctx, major_version());
+    // SAFETY: the context is OnLoad's.
+    unsafe { api!(RedisModule_SetModuleOptions)(ctx.as_ptr(), options) };
+}
+
+fn major_version() -> i32 {
     // SAFETY: a pointer written at load; the function takes no arguments.
     let version = unsafe { raw::RedisModule_GetServerVersion.map(|get| get()) }.unwrap_or(0);
-    let major = (version >> 16) & 0xff;
+    (version >> 16) & 0xff
+}
+
+fn check_server(ctx: Ctx) -> Result<(), String> {
+    const TOO_OLD: &str = "this module needs Redis 7.0 or Valkey 8.0 at least";
+    let major = major_version();
     if major < OLDEST_REDIS || (ctx.is_valkey() && major < OLDEST_VALKEY) {
         return Err(TOO_OLD.into());
     }

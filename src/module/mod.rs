@@ -25,6 +25,7 @@ pub mod replication;
 pub mod reply;
 pub mod settings;
 pub mod shell;
+mod slots;
 pub mod strings;
 
 #[cfg(feature = "fault-injection")]

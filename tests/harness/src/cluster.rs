@@ -229,77 +229,89 @@ fn owns(node: &TestServer, key: &str) -> bool {
     Conn::try_open(node.port).is_some_and(|mut conn| !conn.run(["LOCK.INFO", key]).is_error())
 }
 
-/// A slot that moves atomically: Valkey 9 begins it at the source, Redis 8.4 at the target.
-pub struct AtomicMove<'a> {
-    pub source: &'a TestServer,
-    pub target: &'a TestServer,
-    pub slot: i64,
+/// Whether the server can move slots atomically.
+pub fn moves_atomically(node: &TestServer) -> bool {
+    let (since_valkey, since_redis) = ((9, 0, 0), (8, 4, 0));
+    let since = if node.is_valkey() {
+        since_valkey
+    } else {
+        since_redis
+    };
+    node.version() >= since
+}
+
+/// A slot that moves atomically: Valkey is asked for it at the source, Redis at the target.
+pub struct AtomicMove {
+    source: Conn,
+    target: Conn,
+    target_id: String,
+    slot: i64,
     is_valkey: bool,
 }
 
-/// Whether the server can move slots atomically.
-pub fn moves_atomically(node: &TestServer) -> bool {
-    if node.is_valkey() {
-        node.version() >= (9, 0, 0)
-    } else {
-        node.version() >= (8, 4, 0)
-    }
-}
-
-impl<'a> AtomicMove<'a> {
+impl AtomicMove {
     /// Asks for the move.
-    pub fn begin(source: &'a TestServer, target: &'a TestServer, slot: i64) -> AtomicMove<'a> {
-        let is_valkey = source.is_valkey();
-        let reply = if is_valkey {
-            let id = id_of(target);
+    pub fn begin(source: &TestServer, target: &TestServer, slot: i64) -> AtomicMove {
+        let mut moving = AtomicMove {
+            source: source.conn(),
+            target: target.conn(),
+            target_id: id_of(target),
+            slot,
+            is_valkey: source.is_valkey(),
+        };
+        let id = &moving.target_id;
+        let reply = if moving.is_valkey {
             let line = format!("CLUSTER MIGRATESLOTS SLOTSRANGE {slot} {slot} NODE {id}");
-            source.conn().line(&line)
+            moving.source.line(&line)
         } else {
             let line = format!("CLUSTER MIGRATION IMPORT {slot} {slot}");
-            target.conn().line(&line)
+            moving.target.line(&line)
         };
         assert!(!reply.is_error(), "{}", reply.error());
-        AtomicMove {
-            source,
-            target,
-            slot,
-            is_valkey,
-        }
+        moving
     }
 
     /// Calls it off.
-    pub fn cancel(&self) {
+    pub fn cancel(&mut self) {
         let reply = if self.is_valkey {
-            self.source.conn().line("CLUSTER CANCELSLOTMIGRATIONS")
+            self.source.line("CLUSTER CANCELSLOTMIGRATIONS")
         } else {
-            self.target.conn().line("CLUSTER MIGRATION CANCEL ALL")
+            self.target.line("CLUSTER MIGRATION CANCEL ALL")
         };
         assert!(!reply.is_error(), "{}", reply.error());
     }
 
-    /// Where the source is with it: the state of the newest job.
-    pub fn state(&self) -> String {
-        let line = if self.is_valkey {
+    /// Whether the snapshot is written just now.
+    pub fn is_snapshotting(&mut self) -> bool {
+        ["snapshotting", "send-bulk-and-stream"].contains(&self.state().as_str())
+    }
+
+    /// Whether it has ended, one way or the other.
+    pub fn is_over(&mut self) -> bool {
+        let ends = ["success", "cancelled", "failed", "completed", "canceled"];
+        ends.contains(&self.state().as_str())
+    }
+
+    /// Where the source is with it: the state of its newest job, in its own words.
+    fn state(&mut self) -> String {
+        let jobs = self.source.line(if self.is_valkey {
             "CLUSTER GETSLOTMIGRATIONS"
         } else {
             "CLUSTER MIGRATION STATUS ALL"
-        };
-        let jobs = self.source.conn().line(line).list();
-        let state = jobs.first().and_then(|job| job.field("state"));
+        });
+        let state = jobs.list().first().and_then(|job| job.field("state"));
         state.map_or_else(String::new, |state| state.text())
     }
 
     /// Waits until both nodes say that the slot is the target's.
-    pub fn wait_until_done(&self) {
-        let id = id_of(self.target);
-        for node in [self.source, self.target] {
-            let mut conn = node.conn();
+    pub fn wait_until_done(mut self) {
+        for node in [&mut self.source, &mut self.target] {
             wait_for("the slot at its new node", || {
-                let slots = conn.line("CLUSTER SLOTS").list();
+                let slots = node.line("CLUSTER SLOTS").list();
                 slots.iter().any(|range| {
                     let range = range.list();
                     (range[0].int()..=range[1].int()).contains(&self.slot)
-                        && range[2].list()[2].text() == id
+                        && range[2].list()[2].text() == self.target_id
                 })
             });
         }
