@@ -2,8 +2,10 @@
 //! the way: a child of the source writes a snapshot of the slot, what changes meanwhile follows it,
 //! and then the slot is the target's from one moment to the next.
 
+use std::sync::OnceLock;
+
 use crate::common::cluster::{
-    horizons_beside, keys_in, moves_atomically, slot_of, start_node, wait_until_served, AtomicMove,
+    horizons_beside, keys_in, moves_atomically, slot_of, two_nodes, AtomicMove,
 };
 use crate::common::{wait_for, Conn, Reply, TestServer};
 
@@ -19,21 +21,11 @@ struct Pair {
 impl Pair {
     /// `None` where slots cannot move like this.
     fn start() -> Option<Pair> {
-        let (source, _) = start_node(&[]);
-        if !moves_atomically(&source) {
+        if !can_move() {
             return None;
         }
-        let (target, bus) = start_node(&[]);
-        let (mut here, mut there) = (source.conn(), target.conn());
-        here.line("CLUSTER SET-CONFIG-EPOCH 1");
-        there.line("CLUSTER SET-CONFIG-EPOCH 2");
-        here.line("CLUSTER ADDSLOTSRANGE 0 16382");
-        // Whoever has no slot has no say.
-        there.line("CLUSTER ADDSLOTS 16383");
-        here.line(&format!("CLUSTER MEET 127.0.0.1 {} {bus}", target.port));
-        for node in [&source, &target] {
-            wait_until_served(node);
-        }
+        let (source, target) = two_nodes(&[]);
+        let (mut here, there) = (source.conn(), target.conn());
         let slot = slot_of(&mut here, "k");
         Some(Pair {
             source,
@@ -85,6 +77,12 @@ impl Pair {
         let expected = format!("MOVED {} 127.0.0.1:{}", self.slot, self.target.port);
         assert_eq!(waiter.recv().error(), expected);
     }
+}
+
+/// Asked once.
+fn can_move() -> bool {
+    static CAN: OnceLock<bool> = OnceLock::new();
+    *CAN.get_or_init(|| moves_atomically(&TestServer::start()))
 }
 
 fn stored(conn: &mut Conn) -> i64 {

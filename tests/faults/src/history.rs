@@ -101,6 +101,8 @@ pub enum Fault {
     LossyCrash,
     /// Another server took over, with all that the former one had written (`FAILOVER`, a slot moved).
     Handover,
+    /// A slot moved key by key: `MIGRATE` passes on the time that is left, and takes some itself.
+    Migration,
     /// Another server took over that may lack the last writes (asynchronous replication).
     Failover,
     /// A lock was taken away (`FLUSHALL`, `DEL`, `LOCK.BREAK`).
@@ -123,13 +125,13 @@ impl Fault {
     /// Queues do not survive it, as documented.
     pub fn breaks_order(self) -> bool {
         use Fault::*;
-        matches!(self, Crash | LossyCrash | Handover | Failover)
+        matches!(self, Crash | LossyCrash | Handover | Migration | Failover)
     }
 
     /// A lease may end later than its client can know.
     pub fn lengthens_leases(self) -> bool {
         use Fault::*;
-        matches!(self, LossyCrash | Failover | ClockBack)
+        matches!(self, LossyCrash | Migration | Failover | ClockBack)
     }
 }
 

@@ -1,5 +1,6 @@
 //! Where a client finds the server of a key, and what it learns when it was wrong.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
@@ -66,6 +67,57 @@ impl Route for Master {
             self.set(*port);
         }
     }
+}
+
+/// The nodes of a cluster: each key has a node, asked for when in doubt.
+pub struct Slots {
+    nodes: Vec<u16>,
+    owners: HashMap<String, AtomicU16>,
+}
+
+impl Slots {
+    /// As the nodes have it now.
+    pub fn of(nodes: &[u16], keys: &[String]) -> Slots {
+        let owner = |key: &String| owner_of(nodes, key).unwrap_or(nodes[0]);
+        Slots {
+            nodes: nodes.to_vec(),
+            owners: keys
+                .iter()
+                .map(|key| (key.clone(), AtomicU16::new(owner(key))))
+                .collect(),
+        }
+    }
+}
+
+impl Route for Slots {
+    fn port(&self, key: &str) -> u16 {
+        self.owners
+            .get(key)
+            .map_or(0, |port| port.load(Ordering::Relaxed))
+    }
+
+    fn learn(&self, key: &str, port: u16, error: Option<&str>) {
+        // Of a slot that is on its way (`ASK`, `TRYAGAIN`) the owner is still the same.
+        let moved = ["MOVED", "UNBLOCKED", "READONLY", "CLUSTERDOWN"];
+        let is_doubtful = error.is_none_or(|error| moved.contains(&error));
+        if !is_doubtful || port != self.port(key) {
+            return;
+        }
+        let owner = owner_of(&self.nodes, key);
+        if let (Some(owner), Some(known)) = (owner, self.owners.get(key)) {
+            known.store(owner, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The node that serves a key as its primary.
+fn owner_of(nodes: &[u16], key: &str) -> Option<u16> {
+    let line = format!("LOCK.INFO {key}");
+    nodes.iter().copied().find(|port| {
+        let wire = Wire::open(*port);
+        let info = wire.and_then(|mut wire| wire.line(&line, Duration::from_millis(300)));
+        info.is_some_and(|info| info.code().is_none())
+    })
 }
 
 impl<R: Route> Route for Arc<R> {

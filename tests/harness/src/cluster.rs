@@ -35,6 +35,21 @@ pub fn one_node(options: &[&str]) -> TestServer {
     node
 }
 
+/// Two primaries: the first serves every slot but the last. (Who has none has no say.)
+pub fn two_nodes(options: &[&str]) -> (TestServer, TestServer) {
+    let ((first, _), (second, bus)) = (start_node(options), start_node(options));
+    let (mut here, mut there) = (first.conn(), second.conn());
+    here.line("CLUSTER SET-CONFIG-EPOCH 1");
+    there.line("CLUSTER SET-CONFIG-EPOCH 2");
+    here.line("CLUSTER ADDSLOTSRANGE 0 16382");
+    there.line("CLUSTER ADDSLOTS 16383");
+    here.line(&format!("CLUSTER MEET 127.0.0.1 {} {bus}", second.port));
+    for node in [&first, &second] {
+        wait_until_served(node);
+    }
+    (first, second)
+}
+
 /// Waits until this node sees every slot served.
 pub fn wait_until_served(node: &TestServer) {
     let mut conn = node.conn();

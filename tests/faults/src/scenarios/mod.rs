@@ -2,12 +2,15 @@
 
 mod clients;
 mod clock;
+mod cluster;
 mod crash;
 mod data;
 mod load;
 mod mixed;
 mod pair;
 mod refused;
+mod sentinel;
+mod slots;
 mod stopped;
 
 use crate::play::{Nemesis, Plan};
@@ -34,5 +37,8 @@ pub fn all() -> Vec<Scenario> {
     all.extend(refused::scenarios());
     all.extend(mixed::scenarios());
     all.extend(pair::scenarios());
+    all.extend(sentinel::scenarios());
+    all.extend(slots::scenarios());
+    all.extend(cluster::scenarios());
     all
 }
