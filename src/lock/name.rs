@@ -3,7 +3,7 @@
 //! Every table of the core is keyed by [`KeyId`]; a look-up needs only a borrowed [`KeyRef`], so
 //! the common case (nobody waits, nothing is tracked) allocates nothing.
 
-use std::hash::{Hash, Hasher};
+use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::rc::Rc;
 
 use indexmap::{Equivalent, IndexMap, IndexSet};
@@ -14,11 +14,32 @@ use smallvec::SmallVec;
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct KeyId(Rc<(i32, SmallVec<[u8; 40]>)>);
 
-/// What is known of locks by name. Clients choose the names, so the hash has a secret.
-pub type KeyMap<V> = IndexMap<KeyId, V, ahash::RandomState>;
+/// What is known of locks by name.
+pub type KeyMap<V> = IndexMap<KeyId, V, Secret>;
 
 /// Locks by name.
-pub type KeySet = IndexSet<KeyId, ahash::RandomState>;
+pub type KeySet = IndexSet<KeyId, Secret>;
+
+/// The hash of these tables. Clients choose the names, so it has a secret; made from the standard
+/// library's, because ahash's own would lie in memory that an unloaded module cannot give back.
+#[derive(Debug, Clone)]
+pub struct Secret(ahash::RandomState);
+
+impl Default for Secret {
+    fn default() -> Secret {
+        let random = RandomState::new();
+        let [a, b, c, d] = [0u8, 1, 2, 3].map(|number| random.hash_one(number));
+        Secret(ahash::RandomState::with_seeds(a, b, c, d))
+    }
+}
+
+impl BuildHasher for Secret {
+    type Hasher = ahash::AHasher;
+
+    fn build_hasher(&self) -> ahash::AHasher {
+        self.0.build_hasher()
+    }
+}
 
 /// A borrowed lock name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -62,11 +62,14 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
 /// Called by the server only, on its main thread.
 #[no_mangle]
 pub unsafe extern "C" fn RedisModule_OnUnload(raw_ctx: *mut raw::RedisModuleCtx) -> c_int {
-    guard::entry("unload", || {
+    let done = guard::entry("unload", || {
         // SAFETY: the server's context for this callback.
         alarm::stop(unsafe { Ctx::new(raw_ctx) });
         shell::stop();
     });
+    if done.is_none() {
+        guard::entry("unload-again", shell::stop);
+    }
     guard::remove_hook();
     raw::REDISMODULE_OK as c_int
 }
@@ -85,7 +88,7 @@ fn load(ctx: Ctx, argc: c_int) -> Result<(), String> {
     for register_command in crate::COMMANDS {
         register_command(ctx, own_category).ok_or("a command could not be registered")?;
     }
-    settings::register(ctx);
+    settings::register(ctx).ok_or("the settings could not be registered")?;
     // SAFETY: the context is OnLoad's and all settings are registered.
     let status = unsafe { api!(RedisModule_LoadConfigs)(ctx.as_ptr()) };
     if status != raw::REDISMODULE_OK as c_int {

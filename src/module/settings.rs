@@ -1,18 +1,17 @@
 //! The settings `lock.*`: registered with the server, so that `redis.conf`, `CONFIG GET`, `CONFIG SET`
 //! and `CONFIG REWRITE` know them. redis.conf.example explains each.
 
+use std::ffi::{c_char, c_int, c_longlong, c_void, CStr};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
-use redis_module::configuration::{
-    register_bool_configuration, register_i64_configuration, ConfigurationFlags,
-};
-use redis_module::Context;
+use redis_module::raw;
 
+use super::api::api;
 use super::ctx::Ctx;
 use crate::lock::{Grace, Limits};
 
 struct Number {
-    name: &'static str,
+    name: &'static CStr,
     value: AtomicI64,
     default: i64,
     min: i64,
@@ -20,7 +19,7 @@ struct Number {
 }
 
 impl Number {
-    const fn new(name: &'static str, default: i64, min: i64, max: i64) -> Number {
+    const fn new(name: &'static CStr, default: i64, min: i64, max: i64) -> Number {
         Number {
             name,
             value: AtomicI64::new(default),
@@ -42,21 +41,42 @@ impl Number {
 /// A hundred years in milliseconds: the longest lease and wait that any setting allows.
 const CENTURY_MS: i64 = 100 * 366 * 24 * 3_600 * 1_000;
 
-static DEFAULT_LEASE: Number = Number::new("default-lease", 30_000, 1, CENTURY_MS);
-static MAX_LEASE: Number = Number::new("max-lease", CENTURY_MS, 1, CENTURY_MS);
-static MAX_WAIT: Number = Number::new("max-wait", CENTURY_MS, 0, CENTURY_MS);
-static MAX_WAITERS: Number = Number::new("max-waiters", 10_000, 0, 1_000_000);
-static MAX_WAITERS_PER_KEY: Number = Number::new("max-waiters-per-key", 10_000, 0, 1_000_000);
-static QUEUE_GRACE: Number = Number::new("queue-grace", 1_000, 0, 60_000);
-static MAX_OWNER_LEN: Number = Number::new("max-owner-len", 256, 1, 65_536);
-static MAX_TRACKED: Number = Number::new("max-tracked", 10_000, 0, 10_000_000);
-static STARTUP_DELAY: Number = Number::new("startup-delay", 0, 0, CENTURY_MS);
-static PUBLISH: AtomicBool = AtomicBool::new(true);
-static DRAIN: AtomicBool = AtomicBool::new(false);
+static DEFAULT_LEASE: Number = Number::new(c"default-lease", 30_000, 1, CENTURY_MS);
+static MAX_LEASE: Number = Number::new(c"max-lease", CENTURY_MS, 1, CENTURY_MS);
+static MAX_WAIT: Number = Number::new(c"max-wait", CENTURY_MS, 0, CENTURY_MS);
+static MAX_WAITERS: Number = Number::new(c"max-waiters", 10_000, 0, 1_000_000);
+static MAX_WAITERS_PER_KEY: Number = Number::new(c"max-waiters-per-key", 10_000, 0, 1_000_000);
+static QUEUE_GRACE: Number = Number::new(c"queue-grace", 1_000, 0, 60_000);
+static MAX_OWNER_LEN: Number = Number::new(c"max-owner-len", 256, 1, 65_536);
+static MAX_TRACKED: Number = Number::new(c"max-tracked", 10_000, 0, 10_000_000);
+static STARTUP_DELAY: Number = Number::new(c"startup-delay", 0, 0, CENTURY_MS);
 
-/// Registers every setting; the values of `redis.conf` follow with `LoadConfigs`.
-pub fn register(ctx: Ctx) {
-    let context = Context::new(ctx.as_ptr());
+struct Switch {
+    name: &'static CStr,
+    value: AtomicBool,
+    default: bool,
+}
+
+impl Switch {
+    const fn new(name: &'static CStr, default: bool) -> Switch {
+        Switch {
+            name,
+            value: AtomicBool::new(default),
+            default,
+        }
+    }
+
+    fn get(&self) -> bool {
+        self.value.load(Ordering::Relaxed)
+    }
+}
+
+static PUBLISH: Switch = Switch::new(c"publish", true);
+static DRAIN: Switch = Switch::new(c"drain", false);
+
+/// Registers every setting; the values of `redis.conf` follow with `LoadConfigs`. `None` when the server
+/// refuses one.
+pub fn register(ctx: Ctx) -> Option<()> {
     for number in [
         &DEFAULT_LEASE,
         &MAX_LEASE,
@@ -68,27 +88,86 @@ pub fn register(ctx: Ctx) {
         &MAX_TRACKED,
         &STARTUP_DELAY,
     ] {
-        register_i64_configuration(
-            &context,
-            number.name,
-            &number.value,
+        register_number(ctx, number)?;
+    }
+    register_switch(ctx, &PUBLISH)?;
+    register_switch(ctx, &DRAIN)
+}
+
+// Both give the server a pointer to the static itself, not to a copy in memory of which nobody would
+// know when the module is unloaded.
+
+fn register_number(ctx: Ctx, number: &'static Number) -> Option<()> {
+    // SAFETY: the context is OnLoad's; the number is a static, and lives as long as its functions do.
+    let status = unsafe {
+        api!(RedisModule_RegisterNumericConfig)(
+            ctx.as_ptr(),
+            number.name.as_ptr(),
             number.default,
+            raw::REDISMODULE_CONFIG_DEFAULT,
             number.min,
             number.max,
-            ConfigurationFlags::DEFAULT,
+            Some(get_number),
+            Some(set_number),
             None,
-        );
-    }
-    for (name, value, default) in [("publish", &PUBLISH, true), ("drain", &DRAIN, false)] {
-        register_bool_configuration(
-            &context,
-            name,
-            value,
-            default,
-            ConfigurationFlags::DEFAULT,
+            (&raw const *number).cast_mut().cast(),
+        )
+    };
+    (status == raw::REDISMODULE_OK as c_int).then_some(())
+}
+
+fn register_switch(ctx: Ctx, switch: &'static Switch) -> Option<()> {
+    // SAFETY: the context is OnLoad's; the switch is a static, and lives as long as its functions do.
+    let status = unsafe {
+        api!(RedisModule_RegisterBoolConfig)(
+            ctx.as_ptr(),
+            switch.name.as_ptr(),
+            switch.default.into(),
+            raw::REDISMODULE_CONFIG_DEFAULT,
+            Some(get_switch),
+            Some(set_switch),
             None,
-        );
-    }
+            (&raw const *switch).cast_mut().cast(),
+        )
+    };
+    (status == raw::REDISMODULE_OK as c_int).then_some(())
+}
+
+unsafe extern "C" fn get_number(_name: *const c_char, number: *mut c_void) -> c_longlong {
+    // SAFETY: the pointer is the one that was registered, to a static that is only read.
+    unsafe { &*number.cast_const().cast::<Number>() }.get()
+}
+
+/// The server has checked the limits.
+unsafe extern "C" fn set_number(
+    _name: *const c_char,
+    value: c_longlong,
+    number: *mut c_void,
+    _error: *mut *mut raw::RedisModuleString,
+) -> c_int {
+    // SAFETY: as above; what is written is atomic.
+    let number = unsafe { &*number.cast_const().cast::<Number>() };
+    number.value.store(value, Ordering::Relaxed);
+    raw::REDISMODULE_OK as c_int
+}
+
+unsafe extern "C" fn get_switch(_name: *const c_char, switch: *mut c_void) -> c_int {
+    // SAFETY: the pointer is the one that was registered, to a static that is only read.
+    unsafe { &*switch.cast_const().cast::<Switch>() }
+        .get()
+        .into()
+}
+
+unsafe extern "C" fn set_switch(
+    _name: *const c_char,
+    value: c_int,
+    switch: *mut c_void,
+    _error: *mut *mut raw::RedisModuleString,
+) -> c_int {
+    // SAFETY: as above; what is written is atomic.
+    let switch = unsafe { &*switch.cast_const().cast::<Switch>() };
+    switch.value.store(value != 0, Ordering::Relaxed);
+    raw::REDISMODULE_OK as c_int
 }
 
 /// The lease of an acquire or a renewal that names none, in milliseconds.
@@ -113,7 +192,7 @@ pub fn max_owner_len() -> usize {
 
 /// Whether freeing a lock publishes Redisson's release message.
 pub fn publish() -> bool {
-    PUBLISH.load(Ordering::Relaxed)
+    PUBLISH.get()
 }
 
 /// For so many milliseconds after a start or a promotion no lock is granted.
@@ -123,7 +202,7 @@ pub fn startup_delay_ms() -> u64 {
 
 /// Whether waiters are sent away and none is parked, so that the module can be unloaded.
 pub fn drain() -> bool {
-    DRAIN.load(Ordering::Relaxed)
+    DRAIN.get()
 }
 
 /// The limits in force.
