@@ -88,6 +88,15 @@ bench-peers: bench-build ## PostgreSQL, etcd, ZooKeeper (installed if missing) b
 	@benches/peers/install.sh
 	$(LOAD_CORE) target/release/lock-bench peers
 
+asan: setup ## the server tests with AddressSanitizer in a server built from source, and in the module
+	@tests/source-server.sh target/asan asan
+	@scripts/asan.sh target/asan
+
+valgrind: setup ## the tests of parking and hand-off under valgrind's memcheck
+	@scripts/setup.sh count
+	@tests/source-server.sh target/valgrind plain
+	@scripts/valgrind.sh target/valgrind
+
 install: ## copy the module to where a packaged server may load it (DESTDIR, MODULE_DIR)
 	@test -f $(MODULE) || { echo 'first, as yourself: make build'; exit 1; }
 	install -D -m 755 $(MODULE) $(DESTDIR)$(or $(MODULE_DIR),/usr/lib/redis/modules)/libredis_lock.so

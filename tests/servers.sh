@@ -12,40 +12,17 @@ which=$2
 arch=$(uname -m)-linux-gnu
 mkdir -p "$dir/bin"
 
-mirror() {
-    cat /etc/apt/sources.list.d/debian.sources /etc/apt/sources.list 2>/dev/null |
-        sed -n 's/^URIs: *\([^ ]*\).*/\1/p; s/^deb \(\[[^]]*\] \)\{0,1\}\([^ ]*\) .*/\2/p' | head -n 1
-}
+here=$(cd "$(dirname "$0")/.." && pwd)
+. "$here/tests/apt.sh"
 
 # unpack NAME PACKAGE RELEASE...: the package and all it depends on, unpacked under DIR/NAME. The last
 # release is the one to prefer.
 unpack() {
     name=$1 package=$2
     shift 2
-    apt=$dir/.apt/$name
-    rm -rf "$apt" && mkdir -p "$apt/lists/partial" "$apt/cache/archives/partial" "$apt/none"
-    : >"$apt/status"
-    for release in "$@"; do
-        base=$(mirror)
-        case $release in *-security) base=$base-security ;; esac
-        echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $base $release main"
-    done >"$apt/sources.list"
-    cat >"$apt/conf" <<CONF
-Dir::State::lists "$apt/lists";
-Dir::State::status "$apt/status";
-Dir::Cache "$apt/cache";
-Dir::Etc::sourcelist "$apt/sources.list";
-Dir::Etc::sourceparts "$apt/none";
-Dir::Etc::preferencesparts "$apt/none";
-Dir::Etc::preferences "$apt/none/file";
-Acquire::Languages "none";
-APT::Sandbox::User "";
-APT::Install-Recommends "false";
-Debug::NoLocking "true";
-CONF
-    APT_CONFIG=$apt/conf apt-get -qq update
+    private_apt "$dir/.apt/$name" deb "$@"
     for release in "$@"; do target=$release; done
-    APT_CONFIG=$apt/conf apt-get -qq -y -t "$target" --download-only install "$package" >/dev/null
+    apt-get -qq -y -t "$target" --download-only install "$package" >/dev/null
     rm -rf "${dir:?}/$name" && mkdir -p "$dir/$name"
     for deb in "$apt"/cache/archives/*.deb; do dpkg -x "$deb" "$dir/$name"; done
     rm -rf "$apt"
@@ -97,8 +74,6 @@ wheel() {
 
 # try WORDS...: a server that cannot be had is left out with a word.
 try() { "$@" || echo "servers: $2 cannot be had here, left out"; }
-
-here=$(cd "$(dirname "$0")/.." && pwd)
 
 try newer redis-8.0 redis-server trixie trixie-security
 try newer valkey-8.1 valkey-server trixie trixie-security

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use crate::common::{free_port, module_path, server_binary, wait_for, Conn, TestServer, PATIENCE};
+use crate::common::{free_port, module_path, patience, server_binary, wait_for, Conn, TestServer};
 
 const CENTURY: &str = "3162240000000";
 
@@ -266,7 +266,7 @@ fn servers_that_are_too_old_refuse_the_module_with_one_sentence() {
     for binary in servers.split(':').filter(|binary| !binary.is_empty()) {
         let mut server = FromFile::start(binary, "");
         let mut c = server.conn();
-        c.set_read_timeout(PATIENCE);
+        c.set_read_timeout(patience());
         let load = ["MODULE", "LOAD", module_path().to_str().unwrap()].map(str::to_string);
         assert!(c.run(load).is_error(), "{binary}");
         let log = server.log();

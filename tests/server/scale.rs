@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::common::scene::unload_and_load;
-use crate::common::{wait_for, Conn, Reply, TestServer, PATIENCE};
+use crate::common::{patience, wait_for, Conn, Reply, TestServer};
 
 const MANY: usize = 5_000;
 
@@ -95,7 +95,7 @@ fn wait_until_parked(watcher: &mut Conn, waiters: usize) {
         {
             return;
         }
-        assert!(start.elapsed() < PATIENCE, "never {waiters} waiters");
+        assert!(start.elapsed() < patience(), "never {waiters} waiters");
     }
 }
 

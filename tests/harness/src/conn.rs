@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use redis::{Parser, Value};
 
-use crate::{wait_for, PATIENCE};
+use crate::{patience, wait_for};
 
 /// A raw RESP connection.
 pub struct Conn {
@@ -26,7 +26,7 @@ impl Conn {
     pub fn try_open(port: u16) -> Option<Conn> {
         let stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
         stream.set_nodelay(true).ok()?;
-        stream.set_read_timeout(Some(PATIENCE)).ok()?;
+        stream.set_read_timeout(Some(patience())).ok()?;
         Some(Conn {
             stream,
             parser: Parser::new(),
@@ -97,7 +97,7 @@ impl Conn {
     pub fn try_recv(&mut self) -> Option<Reply> {
         match self.parser.parse_value(&mut self.stream) {
             Ok(value) => Some(Reply(value)),
-            Err(error) if error.is_timeout() => panic!("no reply within {PATIENCE:?}"),
+            Err(error) if error.is_timeout() => panic!("no reply within {:?}", patience()),
             Err(_) => None,
         }
     }

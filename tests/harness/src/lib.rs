@@ -2,7 +2,9 @@
 //! its pid, and asked at the end whether its books balance.
 //!
 //! `LOCK_SERVER` names the server binary (default `redis-server`), `LOCK_MODULE` the module (default
-//! the release build). Tests wait for conditions, never for time.
+//! the release build). Tests wait for conditions, never for time. With `LOCK_CLEAN_END` set, a server
+//! ends by itself after its test (SIGTERM) instead of being killed, so that a tool around it can look
+//! for leaks.
 
 pub mod bystander;
 pub mod clock;
@@ -16,22 +18,30 @@ pub mod sentinel;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 pub use bystander::{Bystander, Events};
 pub use conn::{Conn, Reply};
 
-/// How long a condition may take to come true on a slow, shared machine.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a condition may take to come true on a slow, shared machine: 20 s, or `LOCK_PATIENCE`
+/// seconds where the server is slowed down by tools.
+pub fn patience() -> Duration {
+    static PATIENCE: OnceLock<Duration> = OnceLock::new();
+    *PATIENCE.get_or_init(|| {
+        let wanted = std::env::var("LOCK_PATIENCE").ok();
+        Duration::from_secs(wanted.map_or(20, |text| text.parse().expect("seconds")))
+    })
+}
 
 /// Waits until the condition holds.
 ///
 /// # Panics
-/// When it does not within [`PATIENCE`].
+/// When it does not within [`patience`].
 pub fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
     let start = Instant::now();
     while !condition() {
-        assert!(start.elapsed() < PATIENCE, "waited in vain for: {what}");
+        assert!(start.elapsed() < patience(), "waited in vain for: {what}");
         std::thread::sleep(Duration::from_millis(2));
     }
 }
@@ -118,7 +128,7 @@ impl TestServer {
 
     fn comes_up(&mut self) -> bool {
         let start = Instant::now();
-        while start.elapsed() < PATIENCE {
+        while start.elapsed() < patience() {
             if self.process.try_wait().expect("a child").is_some() {
                 return false;
             }
@@ -308,6 +318,17 @@ impl TestServer {
         Ok(())
     }
 
+    /// Asks the process to end and waits for it. One that cannot (stopped, crashed, or without the
+    /// means to save) is left to be killed.
+    fn end_cleanly(&mut self) {
+        // SAFETY: a signal to a child; a pid that was waited for is no child and is not signalled.
+        let asked = self.is_alive() && unsafe { libc::kill(self.pid(), libc::SIGTERM) } == 0;
+        let start = Instant::now();
+        while asked && self.is_alive() && start.elapsed() < patience() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
     /// Ends the process and says what was wrong: for programs that go on after a failure, where
     /// dropping would panic.
     pub fn finish(mut self) -> Result<(), String> {
@@ -341,6 +362,9 @@ impl Drop for TestServer {
         } else if self.served {
             let health = self.health();
             assert!(health.is_ok(), "{}", health.unwrap_err());
+        }
+        if std::env::var_os("LOCK_CLEAN_END").is_some() && self.served {
+            self.end_cleanly();
         }
         let _ = self.process.kill();
         let _ = self.process.wait();

@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use redis::Parser;
 
 use crate::conn::{pack, Reply};
-use crate::{wait_for, TestServer, PATIENCE};
+use crate::{patience, wait_for, TestServer};
 
 const MARKER: &str = "marker:of:the:test";
 
@@ -21,7 +21,7 @@ impl ReplicationStream {
     /// Attaches a pretended replica and reads past the snapshot.
     pub fn attach(server: &TestServer) -> ReplicationStream {
         let socket = TcpStream::connect(("127.0.0.1", server.port)).expect("a connection");
-        socket.set_read_timeout(Some(PATIENCE)).expect("a socket");
+        socket.set_read_timeout(Some(patience())).expect("a socket");
         let mut stream = BufReader::new(socket);
         for command in [
             &["REPLCONF", "listening-port", "1"][..],

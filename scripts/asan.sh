@@ -1,0 +1,42 @@
+#!/bin/sh
+# asan.sh DIR [TEST-OPTION...]: the server tests with AddressSanitizer in the server and in the module.
+# DIR holds the server (tests/asan-server.sh) and gets the module, built the same way. Both share one
+# allocator, so every read or write of freed memory, every double free, on either side of the border, is
+# a report; so is, at the end of each server, every block that nobody points to any more.
+# Any report fails the run. A server that is killed in the midst of a test reports no leaks, the others do.
+set -eu
+cd "$(dirname "$0")/.."
+mkdir -p "$1"
+dir=$(cd "$1" && pwd)
+shift
+host=$(rustc -vV | sed -n 's/^host: //p')
+
+# module FEATURES: builds the instrumented module and prints its path. The sanitizer is an unstable
+# option of every stable compiler.
+module() {
+    RUSTC_BOOTSTRAP=1 RUSTFLAGS='-Zsanitizer=address -Cforce-frame-pointers=yes' nice -n 5 \
+        cargo build -q --release --locked --target "$host" --features "$1" --target-dir "$dir/module$1"
+    echo "$dir/module$1/$host/release/libredis_lock.so"
+}
+LOCK_MODULE=$(module '')
+LOCK_FAULT_MODULE=$(module fault-injection)
+LOCK_SERVER=$dir/redis-server
+LOCK_PATIENCE=60
+LOCK_CLEAN_END=1
+export LOCK_MODULE LOCK_FAULT_MODULE LOCK_SERVER LOCK_PATIENCE LOCK_CLEAN_END
+
+reports=$dir/reports
+rm -rf "$reports"
+mkdir -p "$reports"
+cargo test -q --release --locked --test server --no-run
+# The shim of the clock is preloaded, and then the runtime is not the first library.
+export ASAN_OPTIONS="log_path=$reports/report:detect_leaks=1:detect_stack_use_after_return=1:verify_asan_link_order=0"
+
+status=0
+cargo test --release --locked --test server -- --test-threads "${THREADS:-4}" "$@" || status=$?
+found=$(find "$reports" -type f | wc -l)
+for report in "$reports"/report.*; do
+    if [ -f "$report" ]; then cat "$report"; fi
+done
+echo "asan: $found reports ($("$LOCK_SERVER" --version | cut -d' ' -f1-3), reports in $reports)"
+[ "$status" -eq 0 ] && [ "$found" -eq 0 ]

@@ -1,0 +1,47 @@
+#!/bin/sh
+# valgrind.sh DIR [TEST-FILTER...]: the server tests under valgrind's memcheck, for what AddressSanitizer
+# does not look at: values that nobody has written, in the module and in its libraries, also in code that
+# was compiled before. DIR holds the server (tests/source-server.sh DIR plain).
+#
+# Everything runs some thirty times slower, so by default only the tests of parking, hand-off, clients
+# that vanish, key events, panics and unloading run. Any report fails the run, whoever's it is; what the
+# server does by itself would be named, with its reason, in tests/valgrind.supp.
+set -eu
+cd "$(dirname "$0")/.."
+mkdir -p "$1"
+dir=$(cd "$1" && pwd)
+shift
+[ $# -gt 0 ] || set -- first_steps parked wakeups hazards faults unload commands::
+
+# module FEATURES: builds the module with line numbers and prints its path.
+module() {
+    CARGO_PROFILE_RELEASE_STRIP=none CARGO_PROFILE_RELEASE_DEBUG=line-tables-only nice -n 5 \
+        cargo build -q --release --locked --features "$1" --target-dir "$dir/module$1"
+    echo "$dir/module$1/release/libredis_lock.so"
+}
+LOCK_MODULE=$(module '')
+LOCK_FAULT_MODULE=$(module fault-injection)
+
+reports=$dir/reports
+rm -rf "$reports"
+mkdir -p "$reports"
+LOCK_SERVER=$dir/server
+cat >"$LOCK_SERVER" <<WRAPPER
+#!/bin/sh
+exec valgrind -q --tool=memcheck --leak-check=full --show-leak-kinds=definite --num-callers=30 \\
+    --fair-sched=try --suppressions=$PWD/tests/valgrind.supp --log-file=$reports/server.%p \\
+    $dir/redis-server "\$@"
+WRAPPER
+chmod +x "$LOCK_SERVER"
+LOCK_PATIENCE=60
+LOCK_CLEAN_END=1
+export LOCK_MODULE LOCK_FAULT_MODULE LOCK_SERVER LOCK_PATIENCE LOCK_CLEAN_END
+
+status=0
+cargo test --release --locked --test server -- --test-threads "${THREADS:-4}" "$@" || status=$?
+# Quiet as it is, valgrind writes down reports and nothing else.
+servers=$(find "$reports" -type f | wc -l)
+found=$(find "$reports" -type f -size +0 | wc -l)
+find "$reports" -type f -size +0 -exec cat {} +
+echo "valgrind: reports of $found servers out of $servers ($(valgrind --version), reports in $reports)"
+[ "$status" -eq 0 ] && [ "$found" -eq 0 ]
