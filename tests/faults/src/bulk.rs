@@ -1,5 +1,5 @@
 //! Many short holds at little cost: a connection that tries for a batch of locks in one write, and releases
-//! what it got in another. All keys must live on one server.
+//! what it got in another. A batch goes to one server: that of a key chosen first.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -21,45 +21,50 @@ pub fn work(id: u32, world: &World, seed: u64) -> Vec<Op> {
     let mut rng = fastrand::Rng::with_seed(seed);
     let (mut ops, mut wire, mut owners) = (Vec::new(), None, u64::from(id) * 1_000_000_000);
     while !world.stop.load(Ordering::Relaxed) {
-        let name = &world.keys[0];
+        std::thread::sleep(Duration::from_millis(world.habits.rests));
+        let name = &world.keys[rng.usize(..world.keys.len())];
         let port = world.route.port(name);
         let kept = wire.take().filter(|wire: &Wire| wire.port() == port);
-        let Some(mut open) = kept.or_else(|| Wire::open(port)) else {
-            world.route.learn(name, port, None);
-            std::thread::sleep(Duration::from_millis(2));
-            continue;
-        };
-        std::thread::sleep(Duration::from_millis(world.habits.rests));
-        let takes: Vec<Request> = (0..BATCH)
-            .map(|_| {
-                owners += 1;
-                let key = rng.u32(..world.keys.len() as u32);
-                let lease = rng.u32(world.habits.lease.clone());
-                let (block, once) = (None, rng.bool());
-                (key, owners, Call::Acquire { lease, block, once })
-            })
-            .collect();
+        let opened = kept.or_else(|| Wire::open(port));
         let from = ops.len();
-        let is_alive = batch(id, world, &mut open, &takes, &mut ops) && {
-            let gives = releases(&ops[from..], &mut rng);
-            batch(id, world, &mut open, &gives, &mut ops)
-        };
+        let takes = takes(world, port, &mut owners, &mut rng);
+        let alive = opened.filter(|_| !takes.is_empty()).and_then(|mut open| {
+            let is_alive = batch(id, world, &mut open, &takes, &mut ops) && {
+                let gives = releases(&ops[from..], &mut rng);
+                batch(id, world, &mut open, &gives, &mut ops)
+            };
+            is_alive.then_some(open)
+        });
         let error = ops[from..].iter().find_map(|op| match &op.outcome {
-            Outcome::Error(code) => Some(code.clone()),
+            Outcome::Error(code) => Some((&world.keys[op.key as usize], code)),
             _ => None,
         });
-        if !is_alive {
-            world.route.learn(name, port, None);
-            std::thread::sleep(Duration::from_millis(2));
-            continue;
+        match (&alive, error) {
+            (None, _) => world.route.learn(name, port, None),
+            (_, Some((name, code))) => world.route.learn(name, port, Some(code)),
+            _ => {}
         }
-        if error.is_some() {
-            world.route.learn(name, port, error.as_deref());
+        if alive.is_none() || error.is_some() {
             std::thread::sleep(Duration::from_millis(2));
         }
-        wire = Some(open);
+        wire = alive;
     }
     ops
+}
+
+/// A batch of acquires of keys that live on one server.
+fn takes(world: &World, port: u16, owners: &mut u64, rng: &mut fastrand::Rng) -> Vec<Request> {
+    let mut keys: Vec<u32> = (0..BATCH)
+        .map(|_| rng.u32(..world.keys.len() as u32))
+        .collect();
+    keys.retain(|key| world.route.port(&world.keys[*key as usize]) == port);
+    let take = |key| {
+        *owners += 1;
+        let lease = rng.u32(world.habits.lease.clone());
+        let (block, once) = (None, rng.bool());
+        (key, *owners, Call::Acquire { lease, block, once })
+    };
+    keys.into_iter().map(take).collect()
 }
 
 fn releases(ops: &[Op], rng: &mut fastrand::Rng) -> Vec<Request> {

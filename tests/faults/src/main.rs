@@ -32,8 +32,6 @@ fn main() {
         eprintln!("{error}\n{USAGE}");
         std::process::exit(2)
     });
-    // A nemesis that fails is reported with its run.
-    std::panic::set_hook(Box::new(|_| {}));
     let is_good = match options.command.as_str() {
         "run" => run(&options),
         "long" => long(&options),

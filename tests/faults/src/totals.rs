@@ -154,8 +154,8 @@ impl Total {
     pub fn sentence(&self) -> String {
         format!(
             "{} operations, {} with {} overlaps (expected), {} other overlaps, {} token regressions, \
-             {} FIFO breaks ({} compared), {} silent waiters, {} dead leases used; lost updates: {} of {} \
-             with tokens checked, {} without",
+             {} FIFO breaks ({} compared), {} silent waiters, {} dead leases used, {} dead servers or \
+             wrong books; lost updates: {} of {} with tokens checked, {} without",
             self.operations,
             self.faults(),
             self.overlaps,
@@ -165,6 +165,7 @@ impl Total {
             self.ordered,
             self.silent,
             self.dead_leases,
+            self.broken,
             self.updates.lost_checked,
             self.updates.accepted,
             self.updates.lost_unchecked,

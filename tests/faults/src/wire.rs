@@ -192,3 +192,21 @@ impl Reply {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replies_are_read_when_they_are_whole() {
+        let text = b"*3\r\n:12\r\n$2\r\nab\r\n*2\r\n$-1\r\n-ERR no\r\n";
+        for end in 0..text.len() {
+            assert_eq!(parse(&text[..end], &mut 0), None, "after {end} bytes");
+        }
+        let mut at = 0;
+        let reply = parse(text, &mut at).expect("a reply");
+        let inner = Reply::List(vec![Reply::Nil, Reply::Error("ERR no".into())]);
+        let outer = vec![Reply::Int(12), Reply::Text("ab".into()), inner];
+        assert_eq!((reply, at), (Reply::List(outer), text.len()));
+    }
+}
