@@ -166,7 +166,7 @@ fn long(options: &Options) -> std::io::Result<bool> {
             }
             let seed = options.seed.unwrap_or(1) + total.runs;
             total.add(&round(&scenario, seed, ROUND.min(left)));
-            totals.save()?;
+            totals.save(scenario.name)?;
         }
     }
     let sum = totals.sum();

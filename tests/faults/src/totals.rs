@@ -1,4 +1,5 @@
-//! The sums of many runs, kept in a file, so that a long test can be done in parts.
+//! The sums of many runs, kept in a file for each scenario, so that a long test can be done in parts, and
+//! several parts at a time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -10,7 +11,7 @@ use crate::counter::Updates;
 use crate::play::Played;
 
 /// Where the sums are kept.
-pub const FILE: &str = "target/faults/long.json";
+const DIR: &str = "target/faults/long";
 
 /// Of every scenario.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -45,21 +46,29 @@ pub struct Total {
 }
 
 impl Totals {
-    /// What the file says; nothing if there is none.
+    /// What the files say.
     pub fn load() -> std::io::Result<Totals> {
-        match std::fs::read(FILE) {
-            Ok(bytes) => Ok(serde_json::from_slice(&bytes)?),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Totals::default()),
-            Err(error) => Err(error),
+        std::fs::create_dir_all(DIR)?;
+        let mut totals = Totals::default();
+        for file in std::fs::read_dir(DIR)? {
+            let path = file?.path();
+            if path
+                .extension()
+                .is_some_and(|extension| extension == "json")
+            {
+                let name = path.file_stem().unwrap_or_default().to_string_lossy();
+                let total = serde_json::from_slice(&std::fs::read(&path)?)?;
+                totals.0.insert(name.into_owned(), total);
+            }
         }
+        Ok(totals)
     }
 
-    /// Writes the file, whole or not at all.
-    pub fn save(&self) -> std::io::Result<()> {
-        let path = Path::new(FILE);
-        std::fs::create_dir_all(path.parent().unwrap_or(path))?;
+    /// Writes the file of one scenario, whole or not at all.
+    pub fn save(&self, name: &str) -> std::io::Result<()> {
+        let path = Path::new(DIR).join(format!("{name}.json"));
         let beside = path.with_extension("new");
-        std::fs::write(&beside, serde_json::to_vec_pretty(self)?)?;
+        std::fs::write(&beside, serde_json::to_vec_pretty(&self.0.get(name))?)?;
         std::fs::rename(beside, path)
     }
 
