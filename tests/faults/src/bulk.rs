@@ -1,11 +1,11 @@
 //! Many short holds at little cost: a connection that tries for a batch of locks in one write, and releases
 //! what it got in another. A batch goes to one server: that of a key chosen first.
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::client::{outcome, push, World};
+use crate::client::World;
 use crate::history::{now, Call, Op, Outcome};
+use crate::request::{outcome, push};
 use crate::wire::{NoReply, Wire};
 
 const BATCH: usize = 32;
@@ -20,7 +20,7 @@ type Request = (u32, u64, Call);
 pub fn work(id: u32, world: &World, seed: u64) -> Vec<Op> {
     let mut rng = fastrand::Rng::with_seed(seed);
     let (mut ops, mut wire, mut owners) = (Vec::new(), None, u64::from(id) * 1_000_000_000);
-    while !world.stop.load(Ordering::Relaxed) {
+    while !world.is_over() {
         std::thread::sleep(Duration::from_millis(world.habits.rests));
         let name = &world.keys[rng.usize(..world.keys.len())];
         let port = world.route.port(name);

@@ -1,21 +1,14 @@
-//! A client: takes locks, waits, thinks, sleeps, renews, releases, forgets to, and dies; and writes down what
-//! it was told. One connection, one thing at a time, everything chosen from its own seed.
+//! A client: takes locks, waits, thinks, sleeps, renews, releases, forgets to, and dies. Everything is chosen
+//! from its own seed.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::asking::{Asking, SLICE};
 use crate::counter::Counter;
-use crate::history::{now, Call, Op, Outcome};
+use crate::history::{Call, Op, Outcome};
 use crate::route::Route;
-use crate::wire::{NoReply, Reply, Wire};
-
-/// How long a client waits for its last answers when the run is over: by then whoever holds a lock
-/// has released it or slept through its lease, whoever was in front has had its turn.
-const DRAIN: Duration = Duration::from_secs(10);
-
-/// How long one look at the socket takes at most.
-const SLICE: Duration = Duration::from_millis(20);
 
 /// What clients are like. Percentages of their sessions.
 #[derive(Debug, Clone)]
@@ -36,6 +29,8 @@ pub struct Habits {
     pub dies: u8,
     /// Closes its connection when nothing comes for so many milliseconds after its `BLOCK`.
     pub gives_up: Option<u64>,
+    /// Gives up waiting without closing its connection, and asks again through another.
+    pub hurries: u8,
     /// How long a client of short holds rests between two batches, in milliseconds.
     pub rests: u64,
 }
@@ -51,6 +46,7 @@ impl Default for Habits {
             forgets: 5,
             dies: 3,
             gives_up: None,
+            hurries: 4,
             rests: 2,
         }
     }
@@ -67,15 +63,32 @@ pub struct World<'a> {
     pub sleeps: &'a AtomicU64,
 }
 
+impl World<'_> {
+    /// Whether the run is over: everything is healed, only the last answers are waited for.
+    pub fn is_over(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Sleeps, but not past the end of the run.
+    pub fn sleep(&self, ms: u64) {
+        let end = Instant::now() + Duration::from_millis(ms);
+        while !self.is_over() {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            std::thread::sleep(left.min(SLICE));
+        }
+    }
+}
+
 /// A client at work.
 pub struct Client<'a> {
     id: u32,
     world: &'a World<'a>,
     rng: fastrand::Rng,
-    wire: Option<Wire>,
+    asking: Asking<'a>,
     owners: u64,
-    drain_until: Option<Instant>,
-    ops: Vec<Op>,
 }
 
 /// In whose name a client acts now.
@@ -92,23 +105,17 @@ impl<'a> Client<'a> {
             id,
             world,
             rng: fastrand::Rng::with_seed(seed),
-            wire: None,
+            asking: Asking::new(id, world),
             owners: 0,
-            drain_until: None,
-            ops: Vec::new(),
         }
     }
 
     /// Works until told to stop; returns what it has done.
     pub fn work(mut self) -> Vec<Op> {
-        while !self.is_over() {
+        while !self.world.is_over() {
             self.session();
         }
-        self.ops
-    }
-
-    fn is_over(&self) -> bool {
-        self.world.stop.load(Ordering::Relaxed)
+        self.asking.into_ops()
     }
 
     fn chance(&mut self, percent: u8) -> bool {
@@ -134,17 +141,24 @@ impl<'a> Client<'a> {
             match self.acquire(me, block, once) {
                 Outcome::Granted(token) => return self.hold(me, token, block.is_some()),
                 // Many clients ask again; the place in the queue is kept a while.
-                _ if self.chance(30) && !self.is_over() => once = true,
+                _ if self.chance(30) && !self.world.is_over() => once = true,
                 _ => return,
             }
         }
     }
 
     fn acquire(&mut self, me: Session, block: Option<u32>, once: bool) -> Outcome {
-        let dies = block.is_some() && self.chance(self.world.habits.dies);
-        let life = dies.then(|| Duration::from_millis(self.rng.u64(..300)));
         let lease = me.lease;
-        self.call(me, Call::Acquire { lease, block, once }, life)
+        let call = Call::Acquire { lease, block, once };
+        let soon = Duration::from_millis(self.rng.u64(..300));
+        if block.is_some_and(|block| block > 0) && self.chance(self.world.habits.hurries) {
+            let once = true;
+            let again = Call::Acquire { lease, block, once };
+            return self.asking.twice(me.key, me.owner, [call, again], soon / 3);
+        }
+        let dies = block.is_some() && self.chance(self.world.habits.dies);
+        self.asking
+            .call(me.key, me.owner, call, dies.then_some(soon))
     }
 
     /// Under the lock, as far as the client knows.
@@ -159,11 +173,11 @@ impl<'a> Client<'a> {
         if sleeps {
             let lease = u64::from(me.lease);
             let nap = self.rng.u64(lease / 2..3 * lease);
-            self.sleep(nap);
+            self.world.sleep(nap);
             self.world.sleeps.fetch_add(1, Ordering::Relaxed);
         } else if self.rng.bool() {
             let nap = self.rng.u64(..4);
-            self.sleep(nap);
+            self.world.sleep(nap);
         }
         let mut holds = 1;
         if !sleeps && self.chance(10) {
@@ -185,168 +199,20 @@ impl<'a> Client<'a> {
             return;
         }
         if self.chance(self.world.habits.dies) {
-            self.wire = None;
+            self.asking.die();
             return;
         }
         let all = self.rng.bool();
         let token = self.rng.bool().then_some(token);
         for _ in 0..if all { 1 } else { holds } {
-            self.call(me, Call::Release { all, token }, None);
+            let call = Call::Release { all, token };
+            self.asking.call(me.key, me.owner, call, None);
         }
     }
 
     fn renew(&mut self, me: Session, token: Option<i64>) -> Outcome {
         let lease = me.lease;
-        self.call(me, Call::Renew { lease, token }, None)
-    }
-
-    /// Sends a request and writes down what came of it. With a `life`, the client dies after it.
-    fn call(&mut self, me: Session, call: Call, life: Option<Duration>) -> Outcome {
-        let name = &self.world.keys[me.key as usize];
-        let Some(mut wire) = self.connection(name) else {
-            self.sleep(2);
-            return Outcome::Lost;
-        };
-        let sent = now();
-        push(&mut wire, name, me.owner, call);
-        let reply = if wire.flush() {
-            self.reply(&mut wire, call, life)
-        } else {
-            Some(Err(NoReply::Lost))
-        };
-        let done = now();
-        let outcome = match reply {
-            Some(Ok(reply)) => outcome(call, &reply),
-            Some(Err(_)) => Outcome::Lost,
-            None => Outcome::Silent,
-        };
-        self.ops.push(Op {
-            client: self.id,
-            owner: me.owner,
-            key: me.key,
-            call,
-            sent,
-            done,
-            outcome: outcome.clone(),
-        });
-        self.after(name, wire, &outcome);
-        outcome
-    }
-
-    /// Keeps the connection, unless it is lost; and looks for another server if this one was wrong.
-    fn after(&mut self, name: &str, wire: Wire, outcome: &Outcome) {
-        let port = wire.port();
-        match outcome {
-            Outcome::Lost | Outcome::Silent => {
-                wire.close();
-                self.world.route.learn(name, port, None);
-                self.sleep(1);
-            }
-            Outcome::Error(code) => {
-                self.wire = Some(wire);
-                self.world.route.learn(name, port, Some(code));
-                self.sleep(2);
-            }
-            _ => self.wire = Some(wire),
-        }
-    }
-
-    fn connection(&mut self, name: &str) -> Option<Wire> {
-        let port = self.world.route.port(name);
-        let kept = self.wire.take().filter(|wire| wire.port() == port);
-        let wire = kept.or_else(|| Wire::open(port));
-        if wire.is_none() {
-            self.world.route.learn(name, port, None);
-        }
-        wire
-    }
-
-    /// The reply; `Lost` when the client has died or given up; `None` when the run is over, everything
-    /// healed, and still there is none.
-    fn reply(
-        &mut self,
-        wire: &mut Wire,
-        call: Call,
-        life: Option<Duration>,
-    ) -> Option<Result<Reply, NoReply>> {
-        let block = match call {
-            Call::Acquire { block, .. } => block.filter(|block| *block > 0),
-            _ => None,
-        };
-        let gives_up = self.world.habits.gives_up.map(|limit| {
-            let block = Duration::from_millis(block.unwrap_or(0).into());
-            block + Duration::from_millis(limit)
-        });
-        let limit = life.into_iter().chain(gives_up).min();
-        let start = Instant::now();
-        loop {
-            let left = limit.map_or(SLICE, |limit| limit.saturating_sub(start.elapsed()));
-            match wire.recv(left.min(SLICE)) {
-                Err(NoReply::Late) if left.is_zero() => return Some(Err(NoReply::Lost)),
-                Err(NoReply::Late) if self.is_drained() => return None,
-                Err(NoReply::Late) => {}
-                other => return Some(other),
-            }
-        }
-    }
-
-    fn is_drained(&mut self) -> bool {
-        if !self.is_over() {
-            return false;
-        }
-        let until = self
-            .drain_until
-            .get_or_insert_with(|| Instant::now() + DRAIN);
-        Instant::now() > *until
-    }
-
-    /// Sleeps, but not past the end of the run.
-    fn sleep(&self, ms: u64) {
-        let end = Instant::now() + Duration::from_millis(ms);
-        while !self.is_over() {
-            let left = end.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return;
-            }
-            std::thread::sleep(left.min(SLICE));
-        }
-    }
-}
-
-/// Adds a request to the connection's next write.
-pub fn push(wire: &mut Wire, key: &str, owner: u64, call: Call) {
-    let owner = owner.to_string();
-    let text = |number: Option<i64>| number.map_or_else(String::new, |number| number.to_string());
-    let (lease, block, token) = match call {
-        Call::Acquire { lease, block, .. } => (Some(lease), block, None),
-        Call::Renew { lease, token } => (Some(lease), None, token),
-        Call::Release { token, .. } => (None, None, token),
-    };
-    let numbers = [
-        ("PX", text(lease.map(i64::from))),
-        ("BLOCK", text(block.map(i64::from))),
-        ("TOKEN", text(token)),
-    ];
-    let (name, flag) = match call {
-        Call::Acquire { once, .. } => ("LOCK.ACQUIRE", once.then_some("ONCE")),
-        Call::Renew { .. } => ("LOCK.RENEW", None),
-        Call::Release { all, .. } => ("LOCK.RELEASE", all.then_some("ALL")),
-    };
-    let mut words = vec![name, key, &owner];
-    for (option, number) in numbers.iter().filter(|(_, number)| !number.is_empty()) {
-        words.extend([option, number.as_str()]);
-    }
-    words.extend(flag);
-    let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
-    wire.push(&words);
-}
-
-/// What a reply to this request means.
-pub fn outcome(call: Call, reply: &Reply) -> Outcome {
-    match (call, reply) {
-        (Call::Acquire { .. }, Reply::Int(token)) => Outcome::Granted(*token),
-        (_, Reply::Int(number)) => Outcome::Number(*number),
-        (_, Reply::Nil) => Outcome::Nil,
-        (_, other) => Outcome::Error(other.code().unwrap_or("?").into()),
+        let call = Call::Renew { lease, token };
+        self.asking.call(me.key, me.owner, call, None)
     }
 }

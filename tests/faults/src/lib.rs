@@ -3,6 +3,7 @@
 //! `play` runs servers, clients, a watcher and a nemesis for a while; everybody writes a `history`; `check`
 //! judges it. A scenario is a `play::Nemesis` (who has the servers, and breaks things) and a `play::Plan`.
 
+pub mod asking;
 pub mod bulk;
 pub mod check;
 pub mod client;
@@ -11,6 +12,7 @@ pub mod history;
 pub mod one;
 pub mod play;
 pub mod report;
+pub mod request;
 pub mod route;
 pub mod scenarios;
 pub mod totals;

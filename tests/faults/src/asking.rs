@@ -1,0 +1,181 @@
+//! A client's mouth and memory: sends a request to whom the route names, waits for what comes of it, and
+//! writes that down.
+
+use std::time::{Duration, Instant};
+
+use crate::client::World;
+use crate::history::{now, Call, Nanos, Op, Outcome};
+use crate::request::{outcome, push};
+use crate::wire::{NoReply, Reply, Wire};
+
+/// How long a client waits for its last answers when the run is over: by then whoever holds a lock
+/// has released it or slept through its lease, whoever was in front has had its turn.
+const DRAIN: Duration = Duration::from_secs(10);
+
+/// How long one look at the socket takes at most.
+pub const SLICE: Duration = Duration::from_millis(20);
+
+/// One connection, one thing at a time.
+pub struct Asking<'a> {
+    id: u32,
+    world: &'a World<'a>,
+    wire: Option<Wire>,
+    drain_until: Option<Instant>,
+    ops: Vec<Op>,
+}
+
+impl<'a> Asking<'a> {
+    pub fn new(id: u32, world: &'a World<'a>) -> Asking<'a> {
+        Asking {
+            id,
+            world,
+            wire: None,
+            drain_until: None,
+            ops: Vec::new(),
+        }
+    }
+
+    /// What was written down.
+    pub fn into_ops(self) -> Vec<Op> {
+        self.ops
+    }
+
+    /// Closes the connection.
+    pub fn die(&mut self) {
+        self.wire = None;
+    }
+
+    /// Sends a request and writes down what came of it. With a `life`, the client dies after it.
+    pub fn call(&mut self, key: u32, owner: u64, call: Call, life: Option<Duration>) -> Outcome {
+        let name = &self.world.keys[key as usize];
+        let Some(mut wire) = self.connection(name) else {
+            self.world.sleep(2);
+            return Outcome::Lost;
+        };
+        let sent = now();
+        push(&mut wire, name, owner, call);
+        let is_sent = wire.flush();
+        let outcome = self.hear(&mut wire, is_sent, call, life);
+        self.note(key, owner, call, sent, &outcome);
+        self.after(name, wire, &outcome);
+        outcome
+    }
+
+    /// Asks, and a while later asks again through another connection; the first one stays open, and is
+    /// answered as well. Returns what the second was told.
+    pub fn twice(&mut self, key: u32, owner: u64, calls: [Call; 2], gap: Duration) -> Outcome {
+        let [call, again] = calls;
+        let name = &self.world.keys[key as usize];
+        let Some(mut first) = self.connection(name) else {
+            self.world.sleep(2);
+            return Outcome::Lost;
+        };
+        let sent = now();
+        push(&mut first, name, owner, call);
+        let is_sent = first.flush();
+        self.world.sleep(gap.as_millis() as u64);
+        // The connection of the second, and of what follows, is a new one.
+        let outcome = self.call(key, owner, again, None);
+        let earlier = self.hear(&mut first, is_sent, call, None);
+        self.note(key, owner, call, sent, &earlier);
+        first.close();
+        outcome
+    }
+
+    /// The outcome of a request.
+    fn hear(
+        &mut self,
+        wire: &mut Wire,
+        is_sent: bool,
+        call: Call,
+        life: Option<Duration>,
+    ) -> Outcome {
+        if !is_sent {
+            return Outcome::Lost;
+        }
+        match self.reply(wire, call, life) {
+            Some(Ok(reply)) => outcome(call, &reply),
+            Some(Err(_)) => Outcome::Lost,
+            None => Outcome::Silent,
+        }
+    }
+
+    fn note(&mut self, key: u32, owner: u64, call: Call, sent: Nanos, outcome: &Outcome) {
+        self.ops.push(Op {
+            client: self.id,
+            owner,
+            key,
+            call,
+            sent,
+            done: now(),
+            outcome: outcome.clone(),
+        });
+    }
+
+    /// Keeps the connection, unless it is lost; and looks for another server if this one was wrong.
+    fn after(&mut self, name: &str, wire: Wire, outcome: &Outcome) {
+        let port = wire.port();
+        match outcome {
+            Outcome::Lost | Outcome::Silent => {
+                wire.close();
+                self.world.route.learn(name, port, None);
+                self.world.sleep(1);
+            }
+            Outcome::Error(code) => {
+                self.wire = Some(wire);
+                self.world.route.learn(name, port, Some(code));
+                self.world.sleep(2);
+            }
+            _ => self.wire = Some(wire),
+        }
+    }
+
+    fn connection(&mut self, name: &str) -> Option<Wire> {
+        let port = self.world.route.port(name);
+        let kept = self.wire.take().filter(|wire| wire.port() == port);
+        let wire = kept.or_else(|| Wire::open(port));
+        if wire.is_none() {
+            self.world.route.learn(name, port, None);
+        }
+        wire
+    }
+
+    /// The reply; `Lost` when the client has died or given up; `None` when the run is over, everything
+    /// healed, and still there is none.
+    fn reply(
+        &mut self,
+        wire: &mut Wire,
+        call: Call,
+        life: Option<Duration>,
+    ) -> Option<Result<Reply, NoReply>> {
+        let block = match call {
+            Call::Acquire { block, .. } => block.filter(|block| *block > 0),
+            _ => None,
+        };
+        let gives_up = self.world.habits.gives_up.map(|limit| {
+            let block = Duration::from_millis(block.unwrap_or(0).into());
+            block + Duration::from_millis(limit)
+        });
+        let limit = life.into_iter().chain(gives_up).min();
+        let start = Instant::now();
+        loop {
+            let left = limit.map_or(SLICE, |limit| limit.saturating_sub(start.elapsed()));
+            match wire.recv(left.min(SLICE)) {
+                Err(NoReply::Late) if left.is_zero() => return Some(Err(NoReply::Lost)),
+                Err(NoReply::Late) if self.is_drained() => return None,
+                Err(NoReply::Late) => {}
+                other => return Some(other),
+            }
+        }
+    }
+
+    fn is_drained(&mut self) -> bool {
+        if !self.world.is_over() {
+            return false;
+        }
+        let until = self
+            .drain_until
+            .get_or_insert_with(|| Instant::now() + DRAIN);
+        Instant::now() > *until
+    }
+}
