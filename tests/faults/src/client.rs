@@ -150,7 +150,7 @@ impl<'a> Client<'a> {
     fn acquire(&mut self, me: Session, block: Option<u32>, once: bool) -> Outcome {
         let lease = me.lease;
         let call = Call::Acquire { lease, block, once };
-        let soon = Duration::from_millis(self.rng.u64(..300));
+        let soon = Duration::from_millis(self.rng.u64(..u64::from(self.world.habits.wait.end)));
         if block.is_some_and(|block| block > 0) && self.chance(self.world.habits.hurries) {
             let once = true;
             let again = Call::Acquire { lease, block, once };

@@ -53,10 +53,12 @@ pub fn kill(server: &mut TestServer, hand: &mut Hand) {
     }
 }
 
-fn somebody(conn: &mut Conn, hand: &mut Hand) -> Option<String> {
+/// Anybody but us; replicas and masters have a line of their own.
+pub fn somebody(conn: &mut Conn, hand: &mut Hand) -> Option<String> {
     let list = conn.run(["CLIENT", "LIST"]).text();
+    let is_client = |line: &&str| line.contains("flags=N") || line.contains("flags=b");
     let others = list.lines().filter(|line| !line.contains("cmd=client"));
-    let lines: Vec<&str> = others.collect();
+    let lines: Vec<&str> = others.filter(is_client).collect();
     let line = lines.get(hand.rng.usize(..lines.len().max(1)))?;
     Some(line.strip_prefix("id=")?.split(' ').next()?.to_string())
 }

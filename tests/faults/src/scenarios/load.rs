@@ -1,4 +1,4 @@
-//! No faults: many operations, and holders that sleep.
+//! The servers are left alone: many operations, holders that sleep, clients that go away.
 
 use super::Scenario;
 use crate::client::Habits;
@@ -30,6 +30,22 @@ pub fn scenarios() -> Vec<Scenario> {
                 habits: Habits {
                     sleeps: 50,
                     lease: 5..100,
+                    ..Habits::default()
+                },
+                ..Plan::default()
+            },
+            nemesis: || one(&[], |_, hand: &mut Hand| hand.pause(20..60)),
+        },
+        Scenario {
+            name: "deaths",
+            about: "clients close their connection, or ask again through another, about when they are granted",
+            goal: ("operations", 1_000_000),
+            plan: || Plan {
+                habits: Habits {
+                    lease: 5..60,
+                    wait: 1..60,
+                    dies: 35,
+                    hurries: 25,
                     ..Habits::default()
                 },
                 ..Plan::default()

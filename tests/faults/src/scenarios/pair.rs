@@ -6,6 +6,7 @@ use std::sync::Arc;
 use redis_lock_harness::replica::PROMPT_MASTER;
 use redis_lock_harness::{wait_for, TestServer};
 
+use super::clients::somebody;
 use super::Scenario;
 use crate::history::{now, Fault};
 use crate::one::{finish, version};
@@ -23,7 +24,7 @@ pub fn scenarios() -> Vec<Scenario> {
         },
         Scenario {
             name: "failover",
-            about: "`FAILOVER`, back and forth",
+            about: "`FAILOVER`, back and forth, half of them while clients are killed",
             goal: ("failovers", 500),
             plan: Plan::default,
             nemesis: || pair(failover),
@@ -122,11 +123,16 @@ fn resync(pair: &mut Pair, hand: &mut Hand) {
 
 /// With everything that the master had written.
 fn failover(pair: &mut Pair, hand: &mut Hand) {
-    hand.journal.during(Fault::Handover, || {
+    let journal = hand.journal;
+    journal.during(Fault::Handover, || {
         let port = pair.replica.port;
+        let kills = hand.rng.bool();
         wait_for("a failover", || {
             // Refused while the replica is not in order yet, or one is under way.
             pair.master.conn().run(["FAILOVER"]);
+            if kills {
+                kill(&pair.master, hand);
+            }
             is_master(port)
         });
         pair.swap();
@@ -142,6 +148,15 @@ fn cut_off(pair: &Pair, hand: &mut Hand) {
         pair.replica.conn().run(["REPLICAOF", "127.0.0.1", "1"]);
         hand.pause(20..300);
         hand.count("cut links");
+    }
+}
+
+/// One of its clients is killed while writes are held up.
+fn kill(server: &TestServer, hand: &mut Hand) {
+    let mut conn = server.conn();
+    if let Some(id) = somebody(&mut conn, hand) {
+        conn.run(["CLIENT", "KILL", "ID", &id]);
+        hand.count("kills");
     }
 }
 
