@@ -5,9 +5,10 @@ use std::time::Duration;
 use redis_lock_harness::{Conn, TestServer};
 
 use super::Scenario;
+use crate::client::Habits;
 use crate::history::{now, Fault};
 use crate::one::one;
-use crate::play::{Hand, Plan};
+use crate::play::{Hand, Nemesis, Plan};
 
 pub fn scenarios() -> Vec<Scenario> {
     vec![
@@ -17,6 +18,21 @@ pub fn scenarios() -> Vec<Scenario> {
             goal: ("kills", 5_000),
             plan: Plan::default,
             nemesis: || one(&[], kill),
+        },
+        Scenario {
+            name: "same-turn",
+            about: "the waiter that is granted is killed or unblocked in the very transaction that releases",
+            goal: ("hand-offs hit", 5_000),
+            plan: || Plan {
+                bulk: 0,
+                habits: Habits {
+                    sleeps: 0,
+                    forgets: 0,
+                    ..Habits::default()
+                },
+                ..Plan::default()
+            },
+            nemesis: same_turn,
         },
         Scenario {
             name: "client-pause",
@@ -61,6 +77,60 @@ pub fn somebody(conn: &mut Conn, hand: &mut Hand) -> Option<String> {
     let lines: Vec<&str> = others.filter(is_client).collect();
     let line = lines.get(hand.rng.usize(..lines.len().max(1)))?;
     Some(line.strip_prefix("id=")?.split(' ').next()?.to_string())
+}
+
+/// Waits for every lock itself, and when granted, hits whoever waits behind it in the turn of the release.
+fn same_turn() -> Box<dyn Nemesis> {
+    let mut waits: Vec<(Conn, String)> = Vec::new();
+    one(&[], move |server, hand| {
+        if waits.is_empty() {
+            waits = hand
+                .keys
+                .iter()
+                .map(|key| (server.conn(), key.clone()))
+                .collect();
+            waits.iter_mut().for_each(|(conn, key)| ask(conn, key));
+        }
+        for (conn, key) in &mut waits {
+            if !conn.is_silent() {
+                conn.recv();
+                hand_on(conn, key, hand);
+                ask(conn, key);
+            }
+        }
+        hand.pause(0..2);
+    })
+}
+
+fn ask(conn: &mut Conn, key: &str) {
+    conn.send_line(&format!("LOCK.ACQUIRE {key} nemesis PX 300 BLOCK 0"));
+}
+
+fn hand_on(conn: &mut Conn, key: &str, hand: &mut Hand) {
+    let release = format!("LOCK.RELEASE {key} nemesis");
+    let Some(waiter) = first_waiter(conn, key) else {
+        conn.line(&release);
+        return;
+    };
+    let hit = match hand.rng.u8(..3) {
+        0 => format!("CLIENT KILL ID {waiter}"),
+        1 => format!("CLIENT UNBLOCK {waiter} TIMEOUT"),
+        _ => format!("CLIENT UNBLOCK {waiter} ERROR"),
+    };
+    conn.send_lines(&["MULTI", &release, &hit, "EXEC"]);
+    for _ in 0..4 {
+        conn.recv();
+    }
+    hand.count("hand-offs hit");
+}
+
+/// Its client's id, when there is one soon.
+fn first_waiter(conn: &mut Conn, key: &str) -> Option<i64> {
+    (0..50).find_map(|_| {
+        let info = conn.run(["LOCK.INFO", key, "WAITERS", "COUNT", "1"]);
+        let queue = info.field("queue").map_or(Vec::new(), |queue| queue.list());
+        queue.first()?.field("client-id")?.maybe_int()
+    })
 }
 
 pub fn pause(server: &mut TestServer, hand: &mut Hand) {
