@@ -27,46 +27,27 @@ impl Route for Fixed {
     fn learn(&self, _: &str, _: u16, _: Option<&str>) {}
 }
 
-/// Several servers, one of which is the master; asked for their role when in doubt.
-pub struct Master {
-    nodes: Vec<u16>,
-    current: AtomicU16,
-}
+/// The master of several servers, as whoever makes and unmakes masters says. To ask the servers would not
+/// do: one that has just been started again calls itself a master until it is told to follow another.
+pub struct Told(AtomicU16);
 
-impl Master {
-    pub fn of(nodes: &[u16]) -> Master {
-        Master {
-            nodes: nodes.to_vec(),
-            current: AtomicU16::new(nodes[0]),
-        }
+impl Told {
+    pub fn of(master: u16) -> Told {
+        Told(AtomicU16::new(master))
     }
 
-    /// The master as far as it is known.
-    pub fn current(&self) -> u16 {
-        self.current.load(Ordering::Relaxed)
-    }
-
-    /// Who is told that the master is another.
+    /// The master is another.
     pub fn set(&self, port: u16) {
-        self.current.store(port, Ordering::Relaxed);
+        self.0.store(port, Ordering::Relaxed);
     }
 }
 
-impl Route for Master {
+impl Route for Told {
     fn port(&self, _: &str) -> u16 {
-        self.current()
+        self.0.load(Ordering::Relaxed)
     }
 
-    fn learn(&self, _: &str, port: u16, error: Option<&str>) {
-        let is_doubtful = error.is_none_or(|error| ["READONLY", "UNBLOCKED"].contains(&error));
-        // A server that has just been started is a master until it is told otherwise.
-        if !is_doubtful || port != self.current() || is_master(port) {
-            return;
-        }
-        if let Some(port) = self.nodes.iter().find(|port| is_master(**port)) {
-            self.set(*port);
-        }
-    }
+    fn learn(&self, _: &str, _: u16, _: Option<&str>) {}
 }
 
 /// The nodes of a cluster: each key has a node, asked for when in doubt.

@@ -11,7 +11,7 @@ use super::Scenario;
 use crate::history::{now, Fault};
 use crate::one::{finish, version};
 use crate::play::{Hand, Nemesis, Plan};
-use crate::route::{is_master, Master, Route};
+use crate::route::{is_master, Route, Told};
 
 pub fn scenarios() -> Vec<Scenario> {
     vec![
@@ -49,7 +49,7 @@ pub fn scenarios() -> Vec<Scenario> {
 struct Pair {
     master: TestServer,
     replica: TestServer,
-    route: Arc<Master>,
+    route: Arc<Told>,
     strike: fn(&mut Pair, &mut Hand),
 }
 
@@ -57,7 +57,7 @@ fn pair(strike: fn(&mut Pair, &mut Hand)) -> Box<dyn Nemesis> {
     let options = [&PROMPT_MASTER[..], &["--repl-backlog-size", "16384"]].concat();
     let (master, replica) = (TestServer::with(&options), TestServer::with(&options));
     follow(&replica, &master);
-    let route = Arc::new(Master::of(&[master.port, replica.port]));
+    let route = Arc::new(Told::of(master.port));
     Box::new(Pair {
         master,
         replica,
