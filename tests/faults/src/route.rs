@@ -27,7 +27,7 @@ impl Route for Fixed {
     fn learn(&self, _: &str, _: u16, _: Option<&str>) {}
 }
 
-/// The master of several servers, as whoever makes and unmakes masters says. To ask the servers would not
+/// The master of several servers, as whoever makes and unmakes masters (or a sentinel) says. To ask the servers would not
 /// do: one that has just been started again calls itself a master until it is told to follow another.
 pub struct Told(AtomicU16);
 

@@ -10,7 +10,7 @@ use crate::client::Habits;
 use crate::history::{now, Fault};
 use crate::one::{finish, version};
 use crate::play::{Hand, Nemesis, Plan};
-use crate::route::{Master, Route};
+use crate::route::{Route, Told};
 
 pub fn scenarios() -> Vec<Scenario> {
     vec![Scenario {
@@ -22,8 +22,9 @@ pub fn scenarios() -> Vec<Scenario> {
     }]
 }
 
-/// A primary stands still for two to four seconds: some clients ask another meanwhile, some are still parked
-/// when it goes on, and may be granted what others hold.
+/// A primary stands still for two to four seconds: some clients ask the next one meanwhile, some are still
+/// parked when it goes on, and may be granted what others hold. All ask whom the sentinels name: who asked
+/// the old one after that would be given a lower token.
 fn plan() -> Plan {
     let habits = Habits {
         gives_up: Some(2_500),
@@ -38,16 +39,16 @@ fn plan() -> Plan {
 struct Guarded {
     scene: Watched,
     primary: usize,
-    route: Arc<Master>,
+    route: Arc<Told>,
 }
 
 fn nemesis() -> Box<dyn Nemesis> {
     let scene = Watched::start();
-    let ports: Vec<_> = scene.servers.iter().map(|server| server.port).collect();
+    let route = Told::of(scene.servers[0].port);
     Box::new(Guarded {
         scene,
         primary: 0,
-        route: Arc::new(Master::of(&ports)),
+        route: Arc::new(route),
     })
 }
 
