@@ -21,19 +21,20 @@ struct Pair {
 impl Pair {
     /// `None` where slots cannot move like this.
     fn start() -> Option<Pair> {
-        if !can_move() {
-            return None;
-        }
-        let (source, target) = two_nodes(&[]);
+        can_move().then(|| Pair::with(&[]))
+    }
+
+    fn with(options: &[&str]) -> Pair {
+        let (source, target) = two_nodes(options);
         let (mut here, there) = (source.conn(), target.conn());
         let slot = slot_of(&mut here, "k");
-        Some(Pair {
+        Pair {
             source,
             target,
             here,
             there,
             slot,
-        })
+        }
     }
 
     fn begin(&self) -> AtomicMove {
@@ -212,7 +213,7 @@ fn a_horizon_that_is_written_while_its_slot_moves_comes_along() {
     pair.here.line("PEXPIRE k 60000");
     let mut bob = pair.park_here("k", "bob");
     assert_eq!(horizons_beside(&mut pair.here, "k"), [""; 0]);
-    pair.slow_down(300);
+    pair.slow_down(400);
     let mut moving = pair.begin_slowly();
     // No command of ours: the alarm grants it.
     pair.here.line("DEL k");
@@ -275,7 +276,7 @@ fn a_move_that_is_called_off_leaves_everything_at_the_source() {
     let first = pair.here.line("LOCK.ACQUIRE k alice PX 60000").int();
     pair.here.line("LOCK.ACQUIRE {k}2 alice PX 60000");
     let mut bob = pair.park_here("k", "bob");
-    pair.slow_down(500);
+    pair.slow_down(700);
     let mut moving = pair.begin_slowly();
     assert_eq!(pair.here.line("LOCK.RELEASE k alice").int(), 1);
     let second = bob.recv().int();
@@ -322,4 +323,36 @@ fn a_waiter_whose_slot_is_soon_back_is_not_forgotten() {
         Some(next) => assert!(next > token),
         None => assert!(told.error().starts_with("MOVED")),
     }
+}
+
+/// Valkey 9 has databases in a cluster: the lock is in another than the horizon of its slot.
+#[test]
+fn a_lock_of_another_database_moves_with_its_horizon() {
+    if !can_move() || !TestServer::start().is_valkey() {
+        return;
+    }
+    let mut pair = Pair::with(&["--cluster-databases", "4"]);
+    let select =
+        |conn: &mut Conn, db: u32| assert_eq!(conn.line(&format!("SELECT {db}")).text(), "OK");
+    for conn in [&mut pair.here, &mut pair.there] {
+        select(conn, 2);
+    }
+    assert!(pair.here.line("LOCK.ACQUIRE k alice PX 60000").int() > 0);
+    let mut bob = pair.source.conn();
+    select(&mut bob, 2);
+    bob.send_line("LOCK.ACQUIRE k bob PX 60000 BLOCK 0");
+    pair.source.wait_for_waiters(1);
+    pair.slow_down(800);
+    let mut moving = pair.begin_slowly();
+    pair.here.line("DEL k");
+    let token = bob.recv().int();
+    assert!(moving.is_snapshotting(), "too late to tell");
+    let reserved = stored(&mut pair.source.conn());
+    let before = pair.here.snapshot_of("k");
+    moving.wait_until_done();
+    pair.assert_arrived(&["k"], &[before]);
+    assert_eq!(stored(&mut pair.target.conn()), reserved);
+    assert_eq!(pair.there.line("LOCK.ACQUIRE k bob ONCE").int(), token);
+    assert_eq!(pair.there.line("LOCK.RELEASE k bob").int(), 1);
+    assert!(pair.there.line("LOCK.ACQUIRE k carol").int() > reserved);
 }
