@@ -92,6 +92,7 @@ fn can_move() -> bool {
     *CAN.get_or_init(|| moves_atomically(&TestServer::start()))
 }
 
+/// The horizon of the slot.
 fn stored(conn: &mut Conn) -> i64 {
     let horizons = horizons_beside(conn, "k");
     assert_eq!(horizons.len(), 1);
@@ -176,6 +177,10 @@ fn what_changes_while_the_slot_moves_arrives() {
     for (waiter, key) in waiters.iter_mut().zip(parked) {
         assert!(waiter.recv().int() > 0, "{key}");
     }
+    // Nobody gets anything at the target yet, not even who asks like one who was sent there.
+    pair.there.line("ASKING");
+    let moved = pair.there.line("LOCK.ACQUIRE {k}freed dave").error();
+    assert!(moved.starts_with("MOVED"), "{moved}");
     assert!(moving.is_snapshotting(), "too late to tell");
 
     let keys = [
@@ -318,7 +323,6 @@ fn a_waiter_whose_slot_is_soon_back_is_not_forgotten() {
     pair.swap();
     pair.begin().wait_until_done();
     let told = bob.recv();
-    println!("{told:?}");
     match told.maybe_int() {
         Some(next) => assert!(next > token),
         None => assert!(told.error().starts_with("MOVED")),
