@@ -97,6 +97,10 @@ valgrind: setup ## the tests of parking and hand-off under valgrind's memcheck
 	@tests/source-server.sh target/valgrind plain
 	@scripts/valgrind.sh target/valgrind
 
+leaks: build ## a million parked requests, a thousand loads and unloads: is all memory given back?
+	LOCK_MEMORY_CYCLES=1000000 LOCK_MEMORY_LOADS=1000 LOCK_PATIENCE=120 \
+		$(CARGO) test --release --locked --test server memory:: -- --test-threads 1 --nocapture
+
 install: ## copy the module to where a packaged server may load it (DESTDIR, MODULE_DIR)
 	@test -f $(MODULE) || { echo 'first, as yourself: make build'; exit 1; }
 	install -D -m 755 $(MODULE) $(DESTDIR)$(or $(MODULE_DIR),/usr/lib/redis/modules)/libredis_lock.so

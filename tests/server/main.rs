@@ -16,6 +16,7 @@ mod first_steps;
 mod hazards;
 mod late_listeners;
 mod limits;
+mod memory;
 mod parked;
 mod persistence;
 mod redisson;
