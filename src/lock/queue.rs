@@ -314,6 +314,17 @@ mod tests {
     }
 
     #[test]
+    fn who_returns_stands_behind_those_who_returned_and_came_before() {
+        let mut queue = queue_of(&["a", "b", "c"]);
+        queue.vacate(seq(1), 0);
+        queue.vacate(seq(2), 0);
+        assert_eq!(queue.first_live(), Some(seq(3)));
+        queue.occupy(seq(1), waiter(10));
+        queue.occupy(seq(2), waiter(11));
+        assert_eq!(line(&queue), "a b c");
+    }
+
+    #[test]
     fn an_empty_place_in_the_middle_is_taken_again_where_it_was() {
         let mut queue = queue_of(&["a", "b", "c"]);
         queue.vacate(seq(2), 0);

@@ -305,6 +305,23 @@ fn no_horizon_is_written_into_a_migrating_slot() {
 }
 
 #[test]
+fn a_new_lock_in_a_slot_that_is_still_coming_is_refused() {
+    let mut pair = Pair::start();
+    let slot = slot_of(&mut pair.here, "k");
+    pair.begin_move(slot);
+    let line = "LOCK.ACQUIRE k a PX 60000";
+    assert!(pair.here.line(line).error().starts_with("ASK"));
+    // The client comes as it was told to, but that permission is not the horizon's.
+    pair.there.line("ASKING");
+    let refusal = pair.there.line(line).error();
+    assert!(refusal.starts_with("TRYAGAIN"), "{refusal}");
+    assert!(keys_in(&mut pair.there, slot).is_empty());
+    pair.end_move(slot);
+    assert!(pair.there.line(line).int() > 0);
+    assert_eq!(horizons_beside(&mut pair.there, "k").len(), 1);
+}
+
+#[test]
 fn a_migration_that_is_called_off_leaves_the_lock_to_its_waiter() {
     let mut pair = Pair::start();
     let (slot, mut waiter) = pair.move_a_lock_of_redisson();

@@ -6,6 +6,7 @@ mod acl;
 mod atomic_moves;
 mod citizenship;
 mod citizenship_settings;
+mod clocks;
 mod cluster;
 mod cluster_of_six;
 mod commands;

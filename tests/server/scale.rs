@@ -176,6 +176,19 @@ fn thousands_are_granted_in_the_order_of_arrival_and_once() {
 }
 
 #[test]
+fn thousands_of_hand_offs_take_no_memory() {
+    let _alone = allow_many_connections();
+    let server = TestServer::start();
+    let mut ring = ring(&server, 20);
+    median_hand_off(&server, &mut ring, 1_000);
+    let before = used_memory(&server);
+    median_hand_off(&server, &mut ring, MANY);
+    let grown = used_memory(&server) - before;
+    println!("used_memory has grown by {grown} bytes in {MANY} hand-offs");
+    assert!(grown < 20 * MANY as i64, "{grown} bytes");
+}
+
+#[test]
 fn thousands_who_hang_up_leave_nothing_behind() {
     let _alone = allow_many_connections();
     let server = TestServer::start();
@@ -188,6 +201,24 @@ fn thousands_who_hang_up_leave_nothing_behind() {
     assert_eq!(conn.line("LOCK.RELEASE k w0").int(), 1);
     assert_eq!(conn.line("EXISTS k").int(), 0);
     assert_no_residue(&server);
+}
+
+#[test]
+fn thousands_who_hang_up_after_another_take_no_memory() {
+    const CROWD: usize = 500;
+    let _alone = allow_many_connections();
+    let server = TestServer::start();
+    server.conn().line("CONFIG SET lock.queue-grace 0");
+    let mut used = Vec::new();
+    for _ in 0..MANY / CROWD {
+        drop(ring(&server, CROWD));
+        server.wait_for_waiters(0);
+        server.conn().line("LOCK.BREAK k");
+        used.push(used_memory(&server));
+    }
+    println!("used_memory after each crowd: {used:?}");
+    let grown = used[used.len() - 1] - used[1];
+    assert!(grown < 20 * MANY as i64, "{grown} bytes");
 }
 
 #[test]

@@ -389,6 +389,23 @@ fn they_rise_over_a_swap_before_the_first_grant() {
     }
 }
 
+/// The process before has stored it, this one has not read it yet, and the clock is of no help.
+#[test]
+fn a_horizon_that_goes_before_the_first_grant_is_taken_in() {
+    for gone in ["FLUSHALL", "FLUSHDB", "SWAPDB 0 1"] {
+        let mut server = TestServer::with(&AOF_ALWAYS);
+        let mut climb = Climb::default();
+        climb.grant(&mut server.conn(), "the process before");
+        free(&mut server.conn());
+        server.crash();
+        fake_clock(&mut server);
+        set_clock(&server, -7_200);
+        server.start_again();
+        server.conn().line(gone);
+        climb.grant(&mut server.conn(), gone);
+    }
+}
+
 #[test]
 fn a_flush_of_a_server_without_locks_leaves_it_empty() {
     let server = TestServer::start();

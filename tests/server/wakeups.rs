@@ -1,7 +1,7 @@
 //! Every way in which a lock can come free, or stop being a lock, under a parked waiter: one test
 //! each. The waiter must be rejudged at once, whatever happened to the key.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::common::scene::{assert_stays_silent, only_reply, Scene};
 use crate::common::scripts::{GIVE, TAKE};
@@ -39,6 +39,28 @@ fn sends_away(code: &str, lines: &[&str]) {
 fn release() {
     let (scene, _) = hands_over(&["LOCK.RELEASE k alice"]);
     scene.assert_stats(&[("grants_released", 1), ("foreign_wakeups", 0)]);
+}
+
+/// The timer is armed for the end of a wait in a minute: what is due now must move it, or it would be
+/// noticed by the server's clockwork only, here once a second.
+#[test]
+fn a_release_while_the_timer_is_armed_for_later() {
+    const ROUNDS: u32 = 8;
+    let server = TestServer::with(&["--hz", "1", "--dynamic-hz", "no"]);
+    let mut scene = Scene::waiting(server, "BLOCK 60000");
+    let start = Instant::now();
+    for _ in 0..ROUNDS {
+        scene.alice.line("LOCK.RELEASE k alice");
+        scene.bob.recv().int();
+        scene.alice.send_line("LOCK.ACQUIRE k alice BLOCK 60000");
+        scene.server.wait_for_waiters(1);
+        scene.bob.line("LOCK.RELEASE k bob");
+        scene.alice.recv().int();
+        scene.bob.send_line("LOCK.ACQUIRE k bob BLOCK 60000");
+        scene.server.wait_for_waiters(1);
+    }
+    let took = start.elapsed();
+    assert!(took < Duration::from_secs(1) * ROUNDS, "{took:?}");
 }
 
 #[test]
@@ -208,6 +230,15 @@ fn swapdb_brings_the_lock_of_the_waiter_of_the_other_database() {
     scene.assert_held("bob", token);
     scene.alice.line("LOCK.RELEASE k bob");
     assert!(only_reply(&mut carol).int() > token);
+}
+
+#[test]
+fn swapdb_takes_a_grant_along_that_cannot_be_delivered() {
+    let mut scene = Scene::new();
+    scene.exec(&["LOCK.RELEASE k alice", "SWAPDB 0 1", "CLIENT KILL ID $BOB"]);
+    scene.alice.line("SELECT 1");
+    scene.assert_becomes_free(scene.first);
+    scene.assert_stats(&[("grants_undone", 1), ("waiters", 0)]);
 }
 
 #[test]
