@@ -1,0 +1,161 @@
+#!/bin/sh
+# seeded.sh [--full] [NAME...]: do the tests notice a bug? Each patch of tests/seeded/ puts one small fault
+# into a private copy of the tree (target/seeded/tree; the checkout is never touched), the module is built
+# there, and tests run until one fails. Tried first is the test that the patch names (`try:`), and only
+# if that passes, or with --full, all tests of the core and then all of the server (LOCK_SERVER names it).
+# NAME is a part of a patch's name. At the end, a table in Markdown; the exit is 1 if a fault was not caught.
+set -eu
+cd "$(dirname "$0")/.."
+root=$PWD dir=$PWD/target/seeded
+tree=$dir/tree log=$dir/log table=$dir/table
+mkdir -p "$tree" "$dir/tmp"
+
+full=
+if [ "${1:-}" = --full ]; then
+    full=yes
+    shift
+fi
+
+# Tests that run when this script is told to stop are stopped too.
+pid=
+trap '[ -z "$pid" ] || kill "$pid" 2>/dev/null; exit 130' INT TERM
+
+# One build directory for all faults. Threads as for the ordinary run of the server tests; directories of
+# servers that are ended by force stay in a place that is emptied here.
+export CARGO_TARGET_DIR=$dir/build TMPDIR=$dir/tmp
+export LOCK_MODULE=$CARGO_TARGET_DIR/seeded/libredis_lock.so
+export LOCK_FAULT_MODULE=$CARGO_TARGET_DIR/fault/seeded/libredis_lock.so
+threads=${THREADS:-4}
+# Seconds that one test may take, and all of them together.
+one=120 all=900
+
+# The copy becomes as the checkout is: what differs is written anew, for cargo to see that it changed.
+files() { find . \( -path ./target -o -path ./.git -o -path ./.servers \) -prune -o -type f -print; }
+sync_tree() {
+    files | while read -r file; do
+        cmp -s "$file" "$tree/$file" && continue
+        mkdir -p "$tree/$(dirname "$file")"
+        cp "$file" "$tree/$file"
+    done
+    (cd "$tree" && files) | while read -r file; do
+        [ -e "$file" ] || rm "$tree/$file"
+    done
+}
+
+# What tests of this part run, is built for them: the tests of the core are a build of the module too, those
+# of the server need the module, and some of them one that panics on request.
+build() {
+    cd "$tree" || return 1
+    cargo test --locked --no-run --profile seeded $1 || return 1
+    if [ "$1" != --lib ]; then
+        cargo build --locked --lib --profile seeded && chmod 755 "$LOCK_MODULE" || return 1
+    fi
+    if [ "$2" = faults ]; then
+        cargo build --locked --lib --profile seeded --features fault-injection \
+            --target-dir "$CARGO_TARGET_DIR/fault" && chmod 755 "$LOCK_FAULT_MODULE"
+    fi
+}
+
+# run SECONDS core|server [TEST...]: runs tests, all or these, until the first fails. True when all pass; else
+# $verdict says why not, and $caught has the name of the test that failed. `timeout` ends the tests with all
+# servers that they started, by their process group.
+run() {
+    seconds=$1 part=$2 caught= verdict=
+    shift 2
+    case $part in
+    core) part=--lib ;;
+    server) part='--test server' ;;
+    esac
+    case "$part $*" in
+    '--test server ' | *faults::*) faults=faults ;;
+    *) faults= ;;
+    esac
+    if ! (build "$part" "$faults") >"$log" 2>&1; then
+        verdict='DOES NOT BUILD'
+        return 1
+    fi
+    [ $# -eq 0 ] || set -- --exact "$@"
+    (cd "$tree" && exec timeout -k 10 "$seconds" cargo test --locked --profile seeded $part -- \
+        --test-threads "$threads" "$@") >"$log" 2>&1 &
+    pid=$!
+    while kill -0 "$pid" 2>/dev/null; do
+        if grep -q '^test .* FAILED$' "$log"; then
+            kill "$pid" 2>/dev/null || true
+            break
+        fi
+        sleep 0.1
+    done
+    status=0
+    wait "$pid" 2>/dev/null || status=$?
+    pid=
+    rm -rf "$dir/tmp"
+    mkdir "$dir/tmp"
+    caught=$(sed -n 's/^test \(.*\) \.\.\. FAILED$/\1/p' "$log" | head -n 1)
+    if [ -z "$caught" ] && [ "$status" -eq 124 ]; then
+        late=$(sed -n 's/^test \(.*\) has been running for over .*/\1/p' "$log" | tail -n 1)
+        [ -z "$late" ] || caught="$late (it did not end)"
+    fi
+    verdict='NOT CAUGHT'
+    [ "$status" -eq 0 ] && [ -z "$caught" ]
+}
+
+# The tests that the patches name, of the core or of the server.
+tried() { sed -n "s/^try: $1 //p" $patches | sort -u; }
+
+# judge PATCH: leaves in $caught the name of the test that fails with this fault.
+judge() {
+    caught=
+    sync_tree
+    # Without the repository in sight, git applies to the copy.
+    if ! (cd "$tree" && GIT_CEILING_DIRECTORIES=$dir git apply --recount -C1 "$1") >"$log" 2>&1; then
+        verdict='DOES NOT APPLY'
+        return 1
+    fi
+    hint=$(sed -n 's/^try: //p' "$1")
+    if [ -n "$hint" ] && [ -z "$full" ]; then
+        run "$one" $hint || [ -z "$caught" ] || return 0
+    fi
+    run "$all" core && run "$all" server
+    [ -n "$caught" ]
+}
+
+patches=
+for patch in "$root"/tests/seeded/*.patch; do
+    [ $# -gt 0 ] || patches="$patches $patch"
+    for name in "$@"; do
+        case $(basename "$patch") in *"$name"*) patches="$patches $patch" ;; esac
+    done
+done
+
+# A test that fails without any fault catches nothing.
+sync_tree
+echo 'without a fault: the tests must pass'
+for part in core server; do
+    names=
+    [ -n "$full" ] || names=$(tried $part)
+    if [ -n "$full" ] || [ -n "$names" ]; then
+        run "$all" $part $names || { cat "$log"; exit 2; }
+        # Nor does one that is not there.
+        [ -n "$full" ] || grep -q "^running $(echo $names | wc -w) tests\?$" "$log" || { cat "$log"; exit 2; }
+    fi
+done
+
+total=0 good=0
+printf '| Fault | Caught by |\n|---|---|\n' >"$table"
+for patch in $patches; do
+    total=$((total + 1))
+    start=$(date +%s)
+    if judge "$patch"; then
+        good=$((good + 1))
+        verdict="caught by $caught" cell="\`$caught\`"
+    else
+        cell="**$verdict**"
+    fi
+    echo "$(basename "$patch" .patch): $verdict ($(($(date +%s) - start)) s)"
+    echo "| $(head -n 1 "$patch") | $cell |" >>"$table"
+done
+sync_tree
+
+printf '\n%s of %s caught\n\n' "$good" "$total"
+cat "$table"
+[ "$good" -eq "$total" ]
