@@ -118,8 +118,18 @@ pub enum Fault {
 impl Fault {
     /// Two may hold a lock after it, as documented.
     pub fn breaks_exclusion(self) -> bool {
-        use Fault::*;
-        matches!(self, LossyCrash | Failover | Taken | ClockForward)
+        self.excuse().is_some()
+    }
+
+    /// Why two may hold a lock after it, for the report.
+    pub fn excuse(self) -> Option<&'static str> {
+        match self {
+            Fault::LossyCrash => Some("writes not yet on disk"),
+            Fault::Failover => Some("asynchronous replication"),
+            Fault::Taken => Some("locks taken away"),
+            Fault::ClockForward => Some("clock set forward"),
+            _ => None,
+        }
     }
 
     /// Queues do not survive it, as documented.

@@ -1,7 +1,7 @@
 //! One run: servers, clients, a watcher and somebody who breaks things; then everything is healed, everybody
 //! gets the last answers, and the checker judges.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -87,6 +87,8 @@ pub trait Nemesis {
 pub struct Played {
     pub findings: Findings,
     pub tally: BTreeMap<String, u64>,
+    /// Why overlaps were to be expected.
+    pub excuses: BTreeSet<String>,
     pub updates: Updates,
     pub version: String,
     pub seconds: f64,
@@ -133,9 +135,11 @@ pub fn play(
     let tally = hand.tally;
     let finished = catch_unwind(AssertUnwindSafe(|| nemesis.finish()));
     let finished = finished.unwrap_or_else(|panic| Err(said(&*panic)));
+    let excuses = history.marks.iter().filter_map(|mark| mark.fault.excuse());
     let mut played = Played {
         findings: check(&history),
         tally,
+        excuses: excuses.map(str::to_string).collect(),
         updates,
         version,
         seconds: start.elapsed().as_secs_f64(),

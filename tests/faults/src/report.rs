@@ -68,19 +68,28 @@ fn headline(sum: &Total) -> String {
 }
 
 fn line(total: &Total) -> String {
+    let excuses: Vec<_> = total.excuses.iter().map(String::as_str).collect();
     let why = match total.overlaps {
-        0 => "overlaps",
-        _ => "overlaps (expected: see what happens)",
+        0 => String::new(),
+        _ => format!(" (expected: {})", excuses.join(", ")),
     };
-    format!(
-        "{} operations, {} with {} {why}, {} token regressions, {} FIFO breaks, {} silent waiters",
+    let mut line = format!(
+        "{} operations, {} with {} overlaps{why}, {} token regressions, {} FIFO breaks, {} silent waiters",
         thousands(total.operations),
         total.faults(),
-        total.overlaps + total.unexplained,
+        thousands(total.overlaps),
         total.token_regressions,
         total.fifo_breaks,
         total.silent,
-    )
+    );
+    if total.unexplained + total.dead_leases + total.broken > 0 {
+        let _ = write!(
+            line,
+            "; **{} overlaps that nothing explains, {} dead leases used, {} dead servers or wrong books**",
+            total.unexplained, total.dead_leases, total.broken,
+        );
+    }
+    line
 }
 
 fn row(name: &str, about: &str, total: &Total) -> String {

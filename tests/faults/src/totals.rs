@@ -19,6 +19,7 @@ pub struct Totals(pub BTreeMap<String, Total>);
 
 /// Of one scenario.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Total {
     pub runs: u64,
     pub operations: u64,
@@ -27,6 +28,8 @@ pub struct Total {
     pub tally: BTreeMap<String, u64>,
     /// Pairs of holders that a fault explains.
     pub overlaps: u64,
+    /// Why they were to be expected.
+    pub excuses: BTreeSet<String>,
     /// Pairs of holders that nothing explains.
     pub unexplained: u64,
     pub token_regressions: u64,
@@ -90,6 +93,7 @@ impl Total {
             grants: findings.grants,
             tally: played.tally.clone(),
             overlaps: findings.overlaps,
+            excuses: played.excuses.clone(),
             unexplained: findings.count(Rule::Exclusion),
             token_regressions: findings.count(Rule::Tokens),
             fifo_breaks: findings.count(Rule::Order),
@@ -114,6 +118,7 @@ impl Total {
             *self.tally.entry(what.clone()).or_default() += count;
         }
         self.overlaps += other.overlaps;
+        self.excuses.extend(other.excuses.iter().cloned());
         self.unexplained += other.unexplained;
         self.token_regressions += other.token_regressions;
         self.fifo_breaks += other.fifo_breaks;
