@@ -1,5 +1,6 @@
 //! The figures of the long runs, as lines and a table, into docs/RELIABILITY.md.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::Path;
 
@@ -38,20 +39,19 @@ pub fn figures(totals: &Totals) -> String {
         let _ = writeln!(text, "- `{name}`: {}.", line(total));
     }
     text += "\n| Scenario | What happens | Runs | Operations | Grants | Order compared | Overlaps, expected | \
-             Violations | Updates lost, tokens unchecked | checked | Refused writes | Minutes |\n\
-             |---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n";
+             Violations | Updates lost, tokens unchecked | checked | Refused writes | Minutes | Servers | Last run |\n\
+             |---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---|---|\n";
     let scenarios = all();
     for (name, total) in &totals.0 {
         let about = scenarios.iter().find(|scenario| scenario.name == name);
         let about = about.map_or("", |scenario| scenario.about);
         text += &row(name, about, total);
     }
-    let versions: Vec<_> = sum.versions.iter().map(String::as_str).collect();
     let _ = writeln!(
         text,
-        "\nLast run {}, on {}; `make faults-long`. Seeds: {}.\n",
+        "\nLast run {}, on {}; `make faults-long` (one scenario: `lock-faults long --part NAME`). Seeds: {}.\n",
         sum.date,
-        versions.join(", "),
+        list(&sum.versions),
         ranges(sum.seeds.iter().copied()),
     );
     text
@@ -68,10 +68,9 @@ fn headline(sum: &Total) -> String {
 }
 
 fn line(total: &Total) -> String {
-    let excuses: Vec<_> = total.excuses.iter().map(String::as_str).collect();
     let why = match total.overlaps {
         0 => String::new(),
-        _ => format!(" (expected: {})", excuses.join(", ")),
+        _ => format!(" (expected: {})", list(&total.excuses)),
     };
     let mut line = format!(
         "{} operations, {} with {} overlaps{why}, {} token regressions, {} FIFO breaks, {} silent waiters",
@@ -94,7 +93,7 @@ fn line(total: &Total) -> String {
 
 fn row(name: &str, about: &str, total: &Total) -> String {
     format!(
-        "| `{name}` | {about} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {:.1} |\n",
+        "| `{name}` | {about} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {:.1} | {} | {} |\n",
         total.runs,
         thousands(total.operations),
         thousands(total.grants),
@@ -105,7 +104,14 @@ fn row(name: &str, about: &str, total: &Total) -> String {
         total.updates.lost_checked,
         total.updates.refused,
         total.seconds / 60.0,
+        list(&total.versions),
+        total.date,
     )
+}
+
+fn list(words: &BTreeSet<String>) -> String {
+    let words: Vec<_> = words.iter().map(String::as_str).collect();
+    words.join(", ")
 }
 
 /// 1234567 as 1,234,567.

@@ -24,10 +24,17 @@ pub fn scenarios() -> Vec<Scenario> {
         },
         Scenario {
             name: "failover",
-            about: "`FAILOVER`, back and forth, half of them while clients are killed",
+            about: "`FAILOVER`, back and forth",
             goal: ("failovers", 500),
             plan: Plan::default,
-            nemesis: || pair(failover),
+            nemesis: || pair(|pair, hand| failover(pair, hand, false)),
+        },
+        Scenario {
+            name: "failover-kill",
+            about: "`FAILOVER`, back and forth, while clients are killed",
+            goal: ("failovers", 100),
+            plan: Plan::default,
+            nemesis: || pair(|pair, hand| failover(pair, hand, true)),
         },
         Scenario {
             name: "replicaof",
@@ -122,11 +129,10 @@ fn resync(pair: &mut Pair, hand: &mut Hand) {
 }
 
 /// With everything that the master had written.
-fn failover(pair: &mut Pair, hand: &mut Hand) {
+fn failover(pair: &mut Pair, hand: &mut Hand, kills: bool) {
     let journal = hand.journal;
     journal.during(Fault::Handover, || {
         let port = pair.replica.port;
-        let kills = hand.rng.bool();
         wait_for("a failover", || {
             // Refused while the replica is not in order yet, or one is under way.
             pair.master.conn().run(["FAILOVER"]);
