@@ -5,7 +5,7 @@ use std::time::Duration;
 use redis_lock_faults::check::Rule;
 use redis_lock_faults::client::Habits;
 use redis_lock_faults::one::{on, one};
-use redis_lock_faults::play::{play, Plan};
+use redis_lock_faults::play::{play, Nemesis, Plan, Played};
 use redis_lock_harness::clock::{fake_clock, set_clock};
 use redis_lock_harness::TestServer;
 
@@ -17,7 +17,7 @@ fn locks_that_are_deleted_in_secret_are_found() {
         hand.pause(20..60);
         server.conn().run(["FLUSHALL"]);
     });
-    let played = play("secret-deletions", &Plan::default(), nemesis, 1, LENGTH);
+    let played = run("secret-deletions", &Plan::default(), nemesis, LENGTH);
     assert!(played.findings.count(Rule::Exclusion) > 0, "{played:?}");
     assert_eq!(played.updates.lost_checked, 0);
     assert!(played.file.is_some_and(|file| file.exists()));
@@ -32,8 +32,15 @@ fn leases_that_are_lengthened_in_secret_are_found() {
             conn.run(["PEXPIRE", key, "700", "GT"]);
         }
     });
-    let played = play("secret-leases", &sleepers(), nemesis, 1, LENGTH);
+    let played = run("secret-leases", &sleepers(), nemesis, LENGTH);
     assert!(played.findings.count(Rule::Leases) > 0, "{played:?}");
+}
+
+/// Tests run in their package; the histories belong where the tool puts them, below the workspace.
+fn run(name: &str, plan: &Plan, nemesis: Box<dyn Nemesis>, length: Duration) -> Played {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    std::env::set_current_dir(root).expect("the workspace");
+    play(name, plan, nemesis, 1, length)
 }
 
 fn sleepers() -> Plan {
@@ -60,7 +67,7 @@ fn tokens_that_fall_are_found() {
         set_clock(server, clock);
         server.crash_and_restart();
     });
-    let played = play("secret-past", &Plan::default(), nemesis, 1, LENGTH);
+    let played = run("secret-past", &Plan::default(), nemesis, LENGTH);
     assert!(played.findings.count(Rule::Tokens) > 0, "{played:?}");
 }
 
@@ -75,6 +82,6 @@ fn a_server_that_does_not_answer_is_found() {
         stopped = true;
     });
     let length = Duration::from_secs(1);
-    let played = play("secret-pause", &Plan::default(), nemesis, 1, length);
+    let played = run("secret-pause", &Plan::default(), nemesis, length);
     assert!(played.findings.count(Rule::Silence) > 0, "{played:?}");
 }
