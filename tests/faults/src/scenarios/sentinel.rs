@@ -27,6 +27,7 @@ pub fn scenarios() -> Vec<Scenario> {
 /// the old one after that would be given a lower token.
 fn plan() -> Plan {
     let habits = Habits {
+        wait: 1..6_000,
         gives_up: Some(2_500),
         ..Habits::default()
     };
