@@ -101,6 +101,10 @@ leaks: build ## a million parked requests, a thousand loads and unloads: is all 
 	LOCK_MEMORY_CYCLES=1000000 LOCK_MEMORY_LOADS=1000 LOCK_PATIENCE=120 \
 		$(CARGO) test --release --locked --test server memory:: -- --test-threads 1 --nocapture
 
+fuzz: build ## inputs that nobody thought of, FUZZ_SECONDS (60) for each of two targets
+	@scripts/setup.sh fuzz
+	@scripts/fuzz.sh $(or $(FUZZ_SECONDS),60)
+
 install: ## copy the module to where a packaged server may load it (DESTDIR, MODULE_DIR)
 	@test -f $(MODULE) || { echo 'first, as yourself: make build'; exit 1; }
 	install -D -m 755 $(MODULE) $(DESTDIR)$(or $(MODULE_DIR),/usr/lib/redis/modules)/libredis_lock.so

@@ -37,6 +37,9 @@ missing() {
         cargo fmt --version >/dev/null 2>&1 || fmt_package
         cargo clippy --version >/dev/null 2>&1 || clippy_package
     fi
+    if [ "$purpose" = fuzz ]; then
+        has c++ || echo g++
+    fi
     if [ "$purpose" = count ]; then
         has valgrind || echo valgrind
     fi
@@ -46,6 +49,7 @@ missing() {
 as_root=
 if [ "$(id -u)" -ne 0 ] && has sudo && sudo -n true 2>/dev/null; then as_root=sudo; fi
 
+if [ "$purpose" = fuzz ] && ! cargo fuzz --version >/dev/null 2>&1; then cargo install -q --locked cargo-fuzz; fi
 if [ -z "$(missing)" ]; then exit 0; fi
 if has apt-get && { [ "$(id -u)" -eq 0 ] || [ -n "$as_root" ]; }; then
     $as_root apt-get -qq update

@@ -12,6 +12,8 @@ mod cluster_of_six;
 mod commands;
 mod commands_anywhere;
 mod commands_refused;
+mod differential;
+
 mod faults;
 mod first_steps;
 mod hazards;

@@ -1,0 +1,23 @@
+#!/bin/sh
+# fuzz.sh SECONDS: runs every fuzz target for so long and prints how many inputs it tried. What it has
+# learned stays in target/fuzz, and so does an input that fails. The sanitizers and the coverage are
+# unstable options of every stable compiler.
+set -eu
+cd "$(dirname "$0")/.."
+LOCK_MODULE=${LOCK_MODULE:-$PWD/target/release/libredis_lock.so}
+RUSTC_BOOTSTRAP=1
+export LOCK_MODULE RUSTC_BOOTSTRAP
+
+status=0
+for target in arguments commands; do
+    mkdir -p "target/fuzz/corpus/$target" "target/fuzz/findings"
+    log=target/fuzz/$target.log
+    nice -n 5 cargo fuzz run --fuzz-dir tests/fuzz --target-dir target/fuzz --sanitizer none "$target" \
+        "target/fuzz/corpus/$target" -- -max_total_time="$1" -max_len=256 -timeout=60 \
+        -artifact_prefix=target/fuzz/findings/ >"$log" 2>&1 || {
+        status=1
+        tail -n 100 "$log"
+    }
+    echo "fuzz: $target: $(sed -n 's/^Done \([0-9]*\) runs in \([0-9]*\) second.*/\1 executions in \2 s, no finding/p' "$log" | grep . || echo 'see above')"
+done
+exit "$status"
