@@ -431,10 +431,12 @@ impl Model {
     }
 
     fn send_away(&mut self, key: Key, code: &'static str) {
-        for place in std::mem::take(&mut self.queues[key]) {
-            if let Some(request) = place.request {
-                self.answer(key, request, Expect::Error(code));
-            }
+        let (live, kept): (Vec<Place>, Vec<Place>) = std::mem::take(&mut self.queues[key])
+            .into_iter()
+            .partition(|place| place.request.is_some());
+        self.queues[key] = kept;
+        for request in live.iter().filter_map(|place| place.request) {
+            self.answer(key, request, Expect::Error(code));
         }
     }
 }
