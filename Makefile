@@ -49,6 +49,9 @@ test-all: build fault-build ## all tests on every server that can be had, the pr
 	@tests/servers.sh $(SERVERS) all
 	@LOCK_FAULT_MODULE=$(CURDIR)/$(FAULT_MODULE) scripts/test-servers.sh $(SERVERS) all
 
+seeded: setup ## put small faults into a copy of the tree, one at a time: does a test fail? (FULL=1: without hints)
+	@tests/seeded.sh $(if $(FULL),--full)
+
 check: lint ## format, clippy with warnings denied, borders of the house
 	@scripts/setup.sh check
 	$(CARGO) fmt --all --check

@@ -498,6 +498,16 @@ fn in_transactions_and_scripts_block_acts_as_absent() {
     assert_eq!(queue(&mut scene.alice), ["bob"]);
 }
 
+/// Nobody would be granted anything there: all that may end a wait happens on the master.
+#[test]
+fn on_a_writable_replica_block_acts_as_absent() {
+    let server = TestServer::with(&["--replica-read-only", "no"]);
+    let mut conn = server.conn();
+    conn.line("REPLICAOF 127.0.0.1 1");
+    assert!(conn.line("LOCK.ACQUIRE k a PX 60000").int() > 0);
+    assert!(conn.line("LOCK.ACQUIRE k b BLOCK 0").is_nil());
+}
+
 #[test]
 fn a_release_inside_a_script_hands_the_lock_on() {
     let mut scene = Scene::new();

@@ -187,6 +187,7 @@ fn a_flush_of_another_database_wakes_nobody() {
     there.line("FLUSHDB");
     assert_stays_silent(&mut scene.bob);
     scene.assert_held("alice", scene.first);
+    scene.assert_stats(&[("grants_lost", 0), ("grants_tracked", 1)]);
 }
 
 #[test]
