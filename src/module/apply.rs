@@ -3,6 +3,7 @@
 use redis_module::raw;
 
 use super::fence;
+use super::guard;
 use super::key::LockKey;
 use super::parked::Parked;
 use super::replication::Replication;
@@ -38,6 +39,7 @@ pub fn apply_unasked(key: LockKey<'_>, fx: &[Effect]) {
 }
 
 fn carry_out(mut key: LockKey<'_>, fx: &[Effect], replication: Replication) {
+    guard::weak_spot("apply");
     let (ctx, name) = (key.ctx(), key.name());
     for effect in fx {
         match effect {

@@ -36,6 +36,11 @@ pub fn entry<T>(name: &'static str, body: impl FnOnce() -> T) -> Option<T> {
     }
 }
 
+/// A place in the midst of an entry where the tests let a bug strike.
+pub fn weak_spot(name: &'static str) {
+    fault::trip(name);
+}
+
 /// Sends the text of a panic to the server's log instead of its standard error.
 pub fn install_hook() {
     std::panic::set_hook(Box::new(|info| {

@@ -143,6 +143,20 @@ fn in_a_command_its_client_gets_an_error() {
     s.b_and_c_get_their_turns();
 }
 
+/// The core has let `b` go, and nothing of what it decided was done.
+#[test]
+fn between_a_decision_and_its_effects_the_one_who_was_let_go_is_told() {
+    let mut s = Stage::new();
+    s.arm("apply");
+    let error = s.conn.line("LOCK.RELEASE k a").error();
+    assert!(error.starts_with(INTERNAL), "{error}");
+    s.wait_for_the_panic();
+    let error = s.b.recv().error();
+    assert!(error.starts_with(INTERNAL), "{error}");
+    let token = s.token;
+    s.c_gets_its_turn("LOCK.RELEASE k a", token);
+}
+
 #[test]
 fn in_a_transaction_its_other_commands_are_served() {
     let mut s = Stage::new();
