@@ -134,11 +134,13 @@ impl Model {
                 self.answers.push((CONNS, answer));
             }
             Op::HangUp(conn) => self.leave(conn, None, self.keeps_places),
-            // To the module, a client unblocked with an error is one that hung up.
-            Op::Unblock(conn, true) => {
-                self.leave(conn, Some(Expect::Error("UNBLOCKED")), self.keeps_places);
+            Op::Unblock(conn, with_error) => {
+                let answer = match with_error {
+                    true => Expect::Error("UNBLOCKED"),
+                    false => Expect::Nil,
+                };
+                self.leave(conn, Some(answer), self.keeps_places);
             }
-            Op::Unblock(conn, false) => self.leave(conn, Some(Expect::Nil), false),
             Op::Del(key) | Op::Expire(key) => self.states[key] = State::Absent,
             Op::Pexpire(key, lease) => self.set_ttl(key, Some(lease)),
             Op::Persist(key) => self.set_ttl(key, None),
