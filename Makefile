@@ -33,10 +33,13 @@ upgrade-demo: build ## put another build of the module into a server whose locks
 fault-build: setup
 	$(CARGO) build --release --locked --features fault-injection --target-dir target/fault
 
-test: test-core test-server ## all tests: the core, and the module on three servers
+test: test-core test-checker test-server ## all tests: the core, the checker of the fault tests, and the module on three servers
 
 test-core: setup
 	PROPTEST_CASES=$(CASES) $(CARGO) test --release --locked --lib
+
+test-checker: build
+	LOCK_MODULE=$(CURDIR)/$(MODULE) $(CARGO) test --release --locked -p redis_lock_faults -p redis_lock_harness
 
 test-server: build fault-build servers
 	@LOCK_FAULT_MODULE=$(CURDIR)/$(FAULT_MODULE) scripts/test-servers.sh $(SERVERS) quick
@@ -44,13 +47,14 @@ test-server: build fault-build servers
 servers: setup
 	@tests/servers.sh $(SERVERS) quick
 
-test-all: build fault-build ## all tests on every server that can be had, the property test in full
+test-all: build fault-build ## all tests on every server that can be had, with and without I/O threads, the property test in full
 	@$(MAKE) test-core CASES=100000
+	@$(MAKE) test-checker
 	@tests/servers.sh $(SERVERS) all
 	@LOCK_FAULT_MODULE=$(CURDIR)/$(FAULT_MODULE) scripts/test-servers.sh $(SERVERS) all
 
-seeded: setup ## put small faults into a copy of the tree, one at a time: does a test fail? (FULL=1: without hints)
-	@tests/seeded.sh $(if $(FULL),--full)
+seeded: setup ## put small faults into a copy of the tree, one at a time: does a test fail? (NAMES=; FULL=1: without hints)
+	@tests/seeded.sh $(if $(FULL),--full) $(NAMES)
 
 check: lint ## format, clippy with warnings denied, borders of the house
 	@scripts/setup.sh check
@@ -91,9 +95,9 @@ bench-peers: bench-build ## PostgreSQL, etcd, ZooKeeper (installed if missing) b
 	@benches/peers/install.sh
 	$(LOAD_CORE) target/release/lock-bench peers
 
-asan: setup ## the server tests with AddressSanitizer in a server built from source, and in the module
+asan: setup ## the server tests with AddressSanitizer in a server built from source, and in the module (TESTS=)
 	@tests/source-server.sh target/asan asan
-	@scripts/asan.sh target/asan
+	@scripts/asan.sh target/asan $(TESTS)
 
 valgrind: setup ## the tests of parking and hand-off under valgrind's memcheck
 	@scripts/setup.sh count

@@ -15,6 +15,7 @@ pub mod report;
 pub mod request;
 pub mod route;
 pub mod scenarios;
+pub mod stall;
 pub mod totals;
 pub mod watcher;
 pub mod wire;

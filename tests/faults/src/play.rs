@@ -13,6 +13,7 @@ use crate::client::{Client, Habits, World};
 use crate::counter::{Counter, Updates};
 use crate::history::{History, Journal};
 use crate::route::Route;
+use crate::stall;
 use crate::watcher::watch;
 
 /// How many there are of everything.
@@ -189,6 +190,8 @@ fn act(
             }));
         }
         let watcher = scope.spawn(|| watch(world.keys, world.route, &blind));
+        let journal = hand.journal;
+        scope.spawn(|| stall::watch(journal, &blind));
         let striking = catch_unwind(AssertUnwindSafe(|| {
             while start.elapsed() < length {
                 nemesis.strike(hand);
