@@ -157,6 +157,20 @@ fn between_a_decision_and_its_effects_the_one_who_was_let_go_is_told() {
     s.c_gets_its_turn("LOCK.RELEASE k a", token);
 }
 
+/// The same in the midst of the alarm: it rings again.
+#[test]
+fn between_a_decision_of_the_alarm_and_its_effects_the_next_one_is_granted() {
+    let mut s = Stage::new();
+    s.arm("apply");
+    s.conn.line("DEL k");
+    s.wait_for_the_panic();
+    let error = s.b.recv().error();
+    assert!(error.starts_with(INTERNAL), "{error}");
+    assert!(s.c.recv().int() > s.token);
+    assert_eq!(s.conn.line("LOCK.RELEASE k c").int(), 1);
+    locks_still_work(&s.server);
+}
+
 #[test]
 fn in_a_transaction_its_other_commands_are_served() {
     let mut s = Stage::new();
