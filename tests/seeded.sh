@@ -88,8 +88,9 @@ run() {
     status=0
     wait "$pid" 2>/dev/null || status=$?
     pid=
-    rm -rf "$dir/tmp"
-    mkdir "$dir/tmp"
+    # A server that is just being ended may write one more file.
+    rm -rf "$dir/tmp" 2>/dev/null || true
+    mkdir -p "$dir/tmp"
     caught=$(sed -n 's/^test \(.*\) \.\.\. FAILED$/\1/p' "$log" | head -n 1)
     if [ -z "$caught" ] && [ "$status" -eq 124 ]; then
         late=$(sed -n 's/^test \(.*\) has been running for over .*/\1/p' "$log" | tail -n 1)
