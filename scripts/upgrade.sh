@@ -5,6 +5,8 @@
 # again. Tokens go on above the old ones. What was set by CONFIG SET or in redis.conf is carried over.
 # While no module is loaded, LOCK.* are unknown commands: clients are to repeat them.
 #
+# On Redis 8 every client's connection is closed with the old module; clients connect again.
+#
 # Never do this under CLIENT PAUSE: a postponed command of the module would be carried out by code
 # that is gone (Redis 7.2 and newer, Valkey).
 set -eu
@@ -12,6 +14,8 @@ set -eu
 [ $# -ge 1 ] || { sed -n '2s/^# //p' "$0"; exit 2; }
 new=$1
 shift
+# The server has a working directory of its own.
+case $new in /*) ;; *) new=$PWD/$new ;; esac
 cli=$(command -v redis-cli || command -v valkey-cli)
 # The server's words; an error of the server is a failure.
 ask() { words=$("$cli" -e "$@") && status=0 || status=1; printf '%s\n' "$words" | tr -d '\r'; return $status; }
@@ -28,29 +32,37 @@ old=$(redis MODULE LIST | grep -A 6 '^lock$' | grep -A 1 '^path$' | tail -n 1)
 # Every setting but lock.drain, as words of MODULE LOADEX.
 settings=$(redis CONFIG GET 'lock.*' | paste -d' ' - - | grep -v '^lock\.drain ' | sed 's/^/CONFIG /')
 
+give_up() {
+    redis CONFIG SET lock.drain no >/dev/null || true
+    echo "$1" >&2
+    exit 1
+}
+
 echo 'drain: waiters are sent away, nobody parks'
 redis CONFIG SET lock.drain yes >/dev/null
 tries=0
 until [ "$(redis INFO lock | field lock_waiters)" = 0 ]; do
     tries=$((tries + 1))
-    [ $tries -lt 100 ] || { echo 'somebody is still parked' >&2; exit 1; }
+    [ $tries -lt 100 ] || give_up 'somebody is still parked'
     sleep 0.05
 done
 
-# Redis 8 goes on using the command that a connection sent last. A connection whose last one was the
-# module's is closed; its client connects again.
-forget_clients() {
-    case $(redis INFO server | field redis_version) in 8.*) ;; *) return 0 ;; esac
-    for id in $(redis CLIENT LIST | sed -n 's/^id=\([0-9]*\) .* cmd=lock\.[a-z]* .*/\1/p'); do
-        redis CLIENT KILL ID "$id" >/dev/null
-    done
+# Redis 8 goes on using the command that a connection sent last, though the module is gone, and ends. A busy
+# client sends another at any moment, so all connections are closed by the very transaction that unloads.
+case $(redis INFO server | field redis_version) in [67].*) closing=no ;; *) closing=yes ;; esac
+unload() {
+    if [ $closing = no ]; then
+        redis MODULE UNLOAD lock
+    else
+        printf '%s\n' MULTI 'CLIENT KILL TYPE normal' 'CLIENT KILL TYPE pubsub' 'MODULE UNLOAD lock' EXEC | redis | tail -n 1
+    fi 2>&1
 }
 
 echo "unload $old"
 tries=0
-until forget_clients && refusal=$(redis MODULE UNLOAD lock 2>&1); do
+until answer=$(unload) && [ "$answer" = OK ]; do
     tries=$((tries + 1))
-    [ $tries -lt 100 ] || { echo "not unloaded: $refusal" >&2; redis CONFIG SET lock.drain no; exit 1; }
+    [ $tries -lt 100 ] || give_up "not unloaded: $answer"
     sleep 0.05
 done
 
@@ -59,7 +71,7 @@ echo "load $new"
 if ! refusal=$(redis MODULE LOADEX "$new" $settings 2>&1); then
     echo "not loaded: $refusal; back to $old" >&2
     # shellcheck disable=SC2086
-    redis MODULE LOADEX "$old" $settings >/dev/null
+    refusal=$(redis MODULE LOADEX "$old" $settings 2>&1) || echo "not loaded, either: $refusal; the server has no locks now" >&2
     exit 1
 fi
 echo "locks: $(redis INFO lock | field lock_waiters) waiters, the holds are where they were"
