@@ -448,6 +448,7 @@ impl Locks {
             self.stats.waits_failed += 1;
             fx.push(Effect::Answer(waiter, Outcome::Failed(LockError::Drained)));
         }
+        self.waiters.look_again();
     }
 
     /// Everybody who waits is answered this error.

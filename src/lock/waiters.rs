@@ -305,6 +305,12 @@ impl Waiters {
         self.stood_back.insert(key);
     }
 
+    /// Keys that stand back are looked at at once: perhaps nothing is due at them any more.
+    pub fn look_again(&mut self) {
+        self.touched.extend(self.stood_back.drain(..));
+        self.touched.extend(self.retrying.drain(..));
+    }
+
     /// Whether keys stand back because writes to them were refused.
     pub fn has_stood_back(&self) -> bool {
         !self.stood_back.is_empty() || !self.retrying.is_empty()

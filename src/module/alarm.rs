@@ -44,7 +44,7 @@ pub struct Alarm {
     ringing: bool,
     /// No key is settled before this moment of the monotonic clock.
     paused_until_ms: u64,
-    /// No key that stood back is settled again before this moment.
+    /// No key that stood back is settled again, and no lost horizon written, before this moment.
     retry_at_ms: u64,
 }
 
@@ -78,9 +78,11 @@ impl Shell {
     fn next_settle(&self, now: Now) -> Option<u64> {
         let until = |moment: u64| moment.saturating_sub(now.mono_ms);
         let waiters = &self.locks.waiters;
-        let stands_back = waiters.has_stood_back() || self.locks.tokens.has_lost();
-        let retry = stands_back.then(|| until(self.alarm.retry_at_ms));
-        let next = [waiters.next_settle(now), retry]
+        let retry_at_ms = self.alarm.retry_at_ms;
+        let lost = self.locks.tokens.has_lost().then(|| until(retry_at_ms));
+        let grants_ms = retry_at_ms.max(self.locks.delay.end_ms());
+        let stood_back = waiters.has_stood_back().then(|| until(grants_ms));
+        let next = [waiters.next_settle(now), lost, stood_back]
             .into_iter()
             .flatten()
             .min();
@@ -189,10 +191,7 @@ pub fn follow_settings() {
     if settings::drain() {
         answer(decide(|locks, fx| locks.drain(fx)).1);
     }
-    shell::with(|shell| {
-        shell.locks.delay.limit(settings::startup_delay_ms());
-        shell.alarm.retry_at_ms = shell.alarm.retry_at_ms.min(shell.locks.delay.end_ms());
-    });
+    shell::with(|shell| shell.locks.delay.limit(settings::startup_delay_ms()));
 }
 
 fn end_waits(now: Now) {
@@ -212,9 +211,11 @@ fn settle_due(ctx: Ctx, now: Now) {
     let mut refused = Vec::new();
     for _ in 0..KEYS_PER_TURN {
         let next = shell::with(|shell| {
-            let waiters = &mut shell.locks.waiters;
             // What stood back comes last, so that it holds nobody else back.
-            let retry = refused.len() < RETRIES_PER_TURN && shell.alarm.retry_at_ms <= now.mono_ms;
+            let retry = refused.len() < RETRIES_PER_TURN
+                && shell.alarm.retry_at_ms <= now.mono_ms
+                && !shell.locks.delay.is_on(now);
+            let waiters = &mut shell.locks.waiters;
             let next = waiters.pop_touched(now);
             next.or_else(|| retry.then(|| waiters.pop_stood_back()).flatten())
         });
@@ -227,8 +228,7 @@ fn settle_due(ctx: Ctx, now: Now) {
     }
     if !refused.is_empty() {
         shell::with(|shell| {
-            let delay_end_ms = shell.locks.delay.end_ms();
-            shell.alarm.retry_at_ms = delay_end_ms.max(now.mono_ms + RETRY_MS);
+            shell.alarm.retry_at_ms = now.mono_ms + RETRY_MS;
             for key in refused {
                 shell.locks.waiters.stand_back(key);
             }
@@ -245,7 +245,8 @@ fn settle(ctx: Ctx, id: &KeyId, now: Now) -> bool {
     let mut key = LockKey::open(ctx, name);
     let mut state = key.read();
     let changes = shell::with(|shell| shell.locks.may_change(id.as_ref(), &state, now));
-    if changes && shell::with(|shell| shell.locks.delay.is_on(now)) {
+    let grant = changes && shell::with(|shell| shell.locks.waiters.live_on(id.as_ref()) > 0);
+    if grant && shell::with(|shell| shell.locks.delay.is_on(now)) {
         return false;
     }
     if changes {

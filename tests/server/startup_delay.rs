@@ -3,7 +3,7 @@
 
 use crate::common::replica::{follow, wait_until_in_sync, PROMPT_MASTER};
 use crate::common::scene::{assert_stays_silent, unload_and_load};
-use crate::common::{wait_for, Conn, TestServer};
+use crate::common::{module_path, wait_for, Conn, TestServer};
 
 const MINUTE: [&str; 2] = ["--lock.startup-delay", "60000"];
 
@@ -146,8 +146,13 @@ fn a_module_loaded_into_a_running_server_grants_at_once() {
     });
     // On Redis 8 a connection must not remember a command of a module that is gone.
     conn.line("PING");
-    unload_and_load(&mut conn);
-    conn.line("CONFIG SET lock.startup-delay 60000");
+    wait_for("a module without timers", || {
+        !conn.line("MODULE UNLOAD lock").is_error()
+    });
+    let module = module_path();
+    let load = "CONFIG lock.startup-delay 60000";
+    let loaded = conn.line(&format!("MODULE LOADEX {} {load}", module.display()));
+    assert_eq!(loaded.text(), "OK");
     assert!(conn.line("LOCK.ACQUIRE k a").int() > 0);
 }
 
@@ -184,4 +189,34 @@ fn those_who_wait_cost_nothing_meanwhile() {
     );
     end_delay(&mut conn);
     wait_for("the grant", || server.stat("waits_granted") == 1);
+}
+
+/// It waits until everybody is gone, not until the delay is over.
+#[test]
+fn a_module_that_is_drained_in_the_delay_can_be_unloaded() {
+    let server = TestServer::with(&MINUTE);
+    let mut conn = server.conn();
+    let mut b = park(&server, "b");
+    // The alarm has been by, and armed its timer for the end of the delay.
+    assert!(server.conn().line("LOCK.ACQUIRE x c BLOCK 20").is_nil());
+    conn.line("CONFIG SET lock.drain yes");
+    assert!(b.recv().error().starts_with("UNBLOCKED"));
+    // On Redis 8 a connection must not remember a command of a module that is gone.
+    b.line("PING");
+    unload_and_load(&mut conn);
+}
+
+#[test]
+fn a_horizon_deleted_in_the_delay_is_written_again_at_once() {
+    let server = TestServer::with(&MINUTE);
+    let mut conn = server.conn();
+    conn.line("HSET old uuid:1 1");
+    conn.line("PEXPIRE old 60000");
+    assert_eq!(conn.line("LOCK.RENEW old uuid:1 PX 60000").int(), 1);
+    let _b = park(&server, "b");
+    assert!(server.conn().line("LOCK.ACQUIRE x c BLOCK 20").is_nil());
+    assert_eq!(conn.line("DEL redis_lock:horizon").int(), 1);
+    wait_for("the horizon", || {
+        conn.line("EXISTS redis_lock:horizon").int() == 1
+    });
 }
