@@ -117,10 +117,8 @@ impl Ctx {
         if known.unsigned_abs() & STARTUP != 0 {
             return self.flags() & STARTUP != 0;
         }
-        // 7.0 has no flag for it. While it starts, its own clock stands still, a second or less after its
-        // beginning.
-        let is = |seconds| self.info_is(c"server", c"uptime_in_seconds", seconds);
-        is(c"0") || is(c"1")
+        // 7.0 has no flag for it. While it starts nobody is connected yet; `MODULE LOAD` has a caller.
+        self.info_is(c"clients", c"connected_clients", c"0")
     }
 
     /// Whether a field of `INFO` has this value.
