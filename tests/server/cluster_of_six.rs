@@ -295,8 +295,12 @@ impl Client<'_> {
                     if !reply.is_error() {
                         return reply.maybe_int();
                     }
-                    // The slot has not arrived yet.
+                    // The slot has not arrived yet. Whoever wants a new lock there looks for another, or
+                    // all could come to stand before the one that is on its way.
                     self.at = home;
+                    if words[0] == "LOCK.ACQUIRE" {
+                        return None;
+                    }
                 }
                 Some("TRYAGAIN") => {}
                 _ => panic!("{words:?}: {error}"),
