@@ -35,6 +35,9 @@ const PAUSE_AFTER_PANIC_MS: u64 = 1_000;
 /// No timer is armed for longer: the server's timers mix the wall clock into their period.
 const LONGEST_MS: u64 = 60_000;
 
+/// So many times in a row the timer may fire too early and be armed again at once.
+const EARLY_FIRINGS: u32 = 3;
+
 /// The state of the timer.
 #[derive(Default)]
 pub struct Alarm {
@@ -42,6 +45,8 @@ pub struct Alarm {
     armed: Option<(raw::RedisModuleTimerID, u64)>,
     /// The timer fires just now: it is armed again at the end of that.
     ringing: bool,
+    /// How many times in a row it has fired too early, by the monotonic clock.
+    early: u32,
     /// No key is settled before this moment of the monotonic clock.
     paused_until_ms: u64,
     /// No key that stood back is settled again, and no lost horizon written, before this moment.
@@ -52,6 +57,12 @@ impl Alarm {
     /// No key is settled for a second: after a bug in that very place, rather slow than spinning.
     pub fn pause(&mut self, now: Now) {
         self.paused_until_ms = now.mono_ms + PAUSE_AFTER_PANIC_MS;
+    }
+
+    fn fires(&mut self, now: Now) {
+        self.ringing = true;
+        let is_early = self.armed.is_some_and(|(_, at)| now.mono_ms < at);
+        self.early = if is_early { self.early + 1 } else { 0 };
     }
 }
 
@@ -133,13 +144,14 @@ pub fn stop(ctx: Ctx) {
     }
 }
 
-/// Something is overdue although a timer may be armed for later: the wall clock was set back under
-/// the server's timers. Called about ten times a second.
+/// Something is overdue although a timer may be armed for later, or none is armed: the wall clock was
+/// set back under the server's timers. Called about ten times a second.
 pub fn check(ctx: Ctx) {
     let now = ctx.now();
-    let overdue = shell::with(|shell| shell.next_due(now) == Some(0));
-    if overdue {
+    if shell::with(|shell| shell.next_due(now) == Some(0)) {
         stop(ctx);
+    }
+    if shell::with(|shell| shell.alarm.armed.is_none()) {
         rearm(ctx);
     }
 }
@@ -151,7 +163,7 @@ unsafe extern "C" fn on_timer(ctx: *mut raw::RedisModuleCtx, _data: *mut c_void)
     // here does not fire in this turn, so it is armed for the next millisecond at the soonest, for
     // an answer that comes earlier to move it.
     let fired = guard::entry("alarm", || {
-        shell::with(|shell| shell.alarm.ringing = true);
+        shell::with(|shell| shell.alarm.fires(ctx.now()));
         ring(ctx);
         again(ctx);
     });
@@ -160,9 +172,19 @@ unsafe extern "C" fn on_timer(ctx: *mut raw::RedisModuleCtx, _data: *mut c_void)
     }
 }
 
+/// The server reads the clock once and then lets every timer fire that is due by it. If the wall clock is set
+/// back in the meantime, a timer that is armed here is due by the former reading: it fires at once, and so
+/// do all after it, in one turn that lasts until the clock has caught up. So one that fires too early
+/// again and again is left to the cron.
 fn again(ctx: Ctx) {
-    shell::with(|shell| (shell.alarm.armed, shell.alarm.ringing) = (None, false));
-    arm(ctx, 1);
+    let is_early = shell::with(|shell| {
+        let alarm = &mut shell.alarm;
+        (alarm.armed, alarm.ringing) = (None, false);
+        alarm.early > EARLY_FIRINGS
+    });
+    if !is_early {
+        arm(ctx, 1);
+    }
 }
 
 fn ring(ctx: Ctx) {

@@ -60,3 +60,43 @@ fn a_clock_set_forward_ends_leases_and_no_wait() {
     zoe.line("LOCK.RELEASE endless zoe");
     assert!(only_reply(&mut dan).int() > scene.first);
 }
+
+/// The server takes the time once before it lets timers fire. One that is made while they fire, by a clock
+/// that was set back just then, would fire again and again in that same turn, for an hour.
+#[test]
+fn a_clock_that_is_set_back_while_the_timer_fires_stops_nothing() {
+    let server = server();
+    let mut conn = server.conn();
+    let keys: Vec<String> = (0..400).map(|number| format!("k{number}")).collect();
+    // Many leases end in one moment: the timer is busy for some milliseconds.
+    for delay_ms in 0..12 {
+        set_clock(&server, 0);
+        conn.line("FLUSHALL");
+        for key in &keys {
+            conn.run(["LOCK.ACQUIRE", key, "alice", "EX", "1000"]);
+        }
+        let waiters: Vec<_> = keys
+            .iter()
+            .map(|key| {
+                let mut waiter = server.conn();
+                waiter.send(["LOCK.ACQUIRE", key, "bob", "EX", "1000", "BLOCK", "0"]);
+                waiter
+            })
+            .collect();
+        server.wait_for_waiters(400);
+        let end_ms = unix_ms() + 100;
+        for key in &keys {
+            conn.run(["PEXPIREAT", key, &end_ms.to_string()]);
+        }
+        while unix_ms() < end_ms + delay_ms {}
+        set_clock(&server, -HOUR);
+        assert_eq!(conn.line("PING").text(), "PONG");
+        drop(waiters);
+        server.wait_for_waiters(0);
+    }
+}
+
+fn unix_ms() -> i64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.unwrap().as_millis() as i64
+}
