@@ -56,6 +56,12 @@ fn extra_options() -> String {
     std::env::var("LOCK_SERVER_OPTIONS").unwrap_or_default()
 }
 
+/// Whether the servers of this run read and write with threads. Redis 8 then lets go of a killed client a
+/// moment later, and keeps buffers of its own.
+pub fn has_io_threads() -> bool {
+    extra_options().contains("--io-threads ")
+}
+
 /// The module under test.
 pub fn module_path() -> PathBuf {
     let default =
