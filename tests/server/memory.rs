@@ -183,7 +183,11 @@ fn loaded_and_unloaded_many_times_the_module_leaves_no_byte_behind() {
         before.0, after.0, before.1, after.1
     );
     let grown = (after.0 - before.0, after.1 - before.1);
-    let slack = if has_io_threads() { SLACK } else { SLACK_OF_LOADS };
+    let slack = if has_io_threads() {
+        SLACK
+    } else {
+        SLACK_OF_LOADS
+    };
     assert!(grown.0 < slack, "{} bytes more", grown.0);
     assert!(
         grown.1 < 4 << 20,

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::common::scene::unload_and_load;
-use crate::common::{patience, wait_for, Conn, Reply, TestServer};
+use crate::common::{has_io_threads, patience, wait_for, Conn, Reply, TestServer};
 
 const MANY: usize = 5_000;
 
