@@ -17,11 +17,10 @@ tests() {
         failed="$failed $(basename "$1")$2"
 }
 
-# Threads for reading and writing, at work even when there is little to do. (Redis has no switch for that:
-# 7.0 and 7.2 use them when more than twice as many clients wait, 8.0 always.)
+# Threads for reading and writing. They are at work when several clients are (Redis 8: always).
 io_threads() {
     case $(basename "$1") in
-        valkey-*) echo ' --io-threads 3 --events-per-io-thread 0' ;;
+        valkey-*) echo ' --io-threads 2' ;;
         *) echo ' --io-threads 3 --io-threads-do-reads yes' ;;
     esac
 }
