@@ -5,7 +5,7 @@
 # again. Tokens go on above the old ones. What was set by CONFIG SET or in redis.conf is carried over.
 # While no module is loaded, LOCK.* are unknown commands: clients are to repeat them.
 #
-# On Redis 8 every client's connection is closed with the old module; clients connect again.
+# On Redis 8, and with io-threads, every client's connection is closed with the old module; clients connect again.
 #
 # Never do this under CLIENT PAUSE: a postponed command of the module would be carried out by code
 # that is gone (Redis 7.2 and newer, Valkey).
@@ -47,9 +47,13 @@ until [ "$(redis INFO lock | field lock_waiters)" = 0 ]; do
     sleep 0.05
 done
 
-# Redis 8 goes on using the command that a connection sent last, though the module is gone, and ends. A busy
-# client sends another at any moment, so all connections are closed by the very transaction that unloads.
-case $(redis INFO server | field redis_version) in [67].*) closing=no ;; *) closing=yes ;; esac
+# Redis 8 goes on using the command that a connection sent last, though the module is gone, and ends; Valkey's
+# io-threads look commands up ahead. A busy client sends another at any moment, so all connections are closed
+# by the very transaction that unloads.
+case $(redis INFO server | field redis_version),$(redis CONFIG GET io-threads | tail -n 1) in
+[67].*,1) closing=no ;;
+*) closing=yes ;;
+esac
 unload() {
     if [ $closing = no ]; then
         redis MODULE UNLOAD lock

@@ -366,11 +366,16 @@ fn storm(server: &TestServer, control: &mut Conn, dice: &mut Dice, last: &mut i6
     let first = control.line("LOCK.ACQUIRE k alice PX 60000").int();
     assert!(first > *last, "{first} after {last}");
     *last = first;
+    let parked = server.stat("waits_parked");
     let mut waiters: Vec<Conn> = (0..4).map(|_| server.conn()).collect();
     let ids: Vec<i64> = waiters.iter_mut().map(Conn::id).collect();
     for (number, conn) in waiters.iter_mut().enumerate() {
         let block = [0, 0, 3][dice.roll(3)];
         conn.send_line(&format!("LOCK.ACQUIRE k w{number} PX 60000 BLOCK {block}"));
+    }
+    if has_io_threads() {
+        // What one connection sends may be read after what another sends later.
+        wait_for("four waiters", || server.stat("waits_parked") == parked + 4);
     }
     let mut lines = vec!["MULTI".to_string(), "LOCK.RELEASE k alice".to_string()];
     let accidents = 1 + dice.roll(5);
