@@ -35,9 +35,17 @@ export ASAN_OPTIONS="log_path=$reports/report:detect_leaks=1:detect_stack_use_af
 # What was freed stays for a while, so that its use is seen: the tests that weigh memory do not fit here.
 status=0
 cargo test --release --locked --test server -- --test-threads "${THREADS:-4}" --skip memory:: "$@" || status=$?
-found=$(find "$reports" -type f | wc -l)
+# The search for leaks stops all threads of a server that ends, and sometimes stumbles over one that has just
+# gone: "Tracer caught signal". That says nothing about leaks, nor about anything else.
+found=0 unsearched=0
 for report in "$reports"/report.*; do
-    if [ -f "$report" ]; then cat "$report"; fi
+    [ -f "$report" ] || continue
+    if grep -q 'LeakSanitizer has encountered a fatal error' "$report" && ! grep -q 'ERROR: ' "$report"; then
+        unsearched=$((unsearched + 1))
+    else
+        found=$((found + 1))
+        cat "$report"
+    fi
 done
-echo "asan: $found reports ($("$LOCK_SERVER" --version | cut -d' ' -f1-3), reports in $reports)"
+echo "asan: $found reports ($("$LOCK_SERVER" --version | cut -d' ' -f1-3); $unsearched servers not searched for leaks; reports in $reports)"
 [ "$status" -eq 0 ] && [ "$found" -eq 0 ]
