@@ -106,8 +106,10 @@ impl Locks {
                 self.wait_or_refuse(view, hold.deadline_ms, req, now, fx)
             };
         }
-        if self.delay.is_on(now) {
-            return self.wait_out_delay(view, req, now, fx);
+        // Free here; in the delay perhaps not where this server's data comes from.
+        let delayed = self.delay.is_on(now);
+        if delayed && req.wait == Wait::No {
+            return Err(LockError::Delayed(self.delay.left(now)));
         }
         // Free. Whoever waits comes first: the lock is theirs before the newcomer's request is
         // looked at, even if the event that freed it has not been dealt with yet.
@@ -117,7 +119,7 @@ impl Locks {
                 self.stats.refusals += 1;
                 return Ok(Answer::Refused);
             }
-        } else if self.waiters.live_on(view.key) > 0 {
+        } else if delayed || self.waiters.live_on(view.key) > 0 {
             let answer = self.wait_or_refuse(view, None, req, now, fx)?;
             if !self.hand_off(view, now, fx) {
                 self.waiters.touch(view.key);
@@ -271,22 +273,6 @@ impl Locks {
         self.claim(view.key, req.owner);
         self.stats.reentries += 1;
         Ok(Answer::Granted(token))
-    }
-
-    /// The key is free here, but perhaps not where this server's data comes from.
-    fn wait_out_delay(
-        &mut self,
-        view: &View<'_>,
-        req: &Acquire<'_>,
-        now: Now,
-        fx: &mut Effects,
-    ) -> Result<Answer, LockError> {
-        if req.wait == Wait::No {
-            return Err(LockError::Delayed(self.delay.left(now)));
-        }
-        let answer = self.wait_or_refuse(view, None, req, now, fx)?;
-        self.waiters.touch(view.key);
-        Ok(answer)
     }
 
     fn wait_or_refuse(

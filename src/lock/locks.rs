@@ -444,16 +444,20 @@ impl Locks {
 
     /// The module is to be unloaded: everybody who waits is sent away, and no place is kept.
     pub fn drain(&mut self, fx: &mut Effects) {
-        for waiter in self.waiters.clear_all() {
-            self.stats.waits_failed += 1;
-            fx.push(Effect::Answer(waiter, Outcome::Failed(LockError::Drained)));
-        }
+        let everybody = self.waiters.clear_all();
+        self.fail(everybody, &LockError::Drained, fx);
         self.waiters.look_again();
     }
 
     /// Everybody who waits is answered this error.
     pub(super) fn fail_all(&mut self, key: KeyRef<'_>, error: &LockError, fx: &mut Effects) {
-        for waiter in self.waiters.clear(key) {
+        let everybody = self.waiters.clear(key);
+        self.fail(everybody, error, fx);
+    }
+
+    /// These have left their queues, and are told why.
+    fn fail(&mut self, waiters: Vec<WaiterId>, error: &LockError, fx: &mut Effects) {
+        for waiter in waiters {
             self.stats.waits_failed += 1;
             fx.push(Effect::Answer(waiter, Outcome::Failed(error.clone())));
         }

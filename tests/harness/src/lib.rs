@@ -424,6 +424,11 @@ fn spawn(
     }
     command.args(extra_options().split_whitespace());
     command.args(options).current_dir(dir);
+    start_silently(&mut command)
+}
+
+/// Starts a server that has a log and says nothing else.
+fn start_silently(command: &mut Command) -> Child {
     command
         .stdin(Stdio::null())
         .stdout(Stdio::null())

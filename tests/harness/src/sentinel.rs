@@ -1,12 +1,12 @@
 //! A primary, two replicas and three sentinels, all of them real processes.
 
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::sync::MutexGuard;
 
 use crate::cluster::turn;
 use crate::replica::{follow, PROMPT_MASTER};
-use crate::{free_port, server_binary, wait_for, Conn, Reply, TestServer};
+use crate::{free_port, server_binary, start_silently, wait_for, Conn, Reply, TestServer};
 
 /// What the sentinels call the primary.
 const NAME: &str = "locks";
@@ -171,11 +171,5 @@ fn spawn(port: u16, primary: u16, dir: &Path) -> Child {
     std::fs::write(&file, config).expect("a file");
     let mut command = Command::new(server_binary());
     command.arg(&file).arg("--sentinel").current_dir(dir);
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
-    command
-        .spawn()
-        .unwrap_or_else(|error| panic!("{}: {error}", server_binary()))
+    start_silently(&mut command)
 }
