@@ -1,7 +1,7 @@
 //! `LOCK.ACQUIRE key owner [EX s | PX ms] [BLOCK ms] [ONCE] [WITHHOLDER]`
 
 use super::args::{default_lease, once, option, word, Args, KEY, LEASE, OWNER};
-use crate::lock::{self, Answer, LockError, Wait};
+use crate::lock::{self, Answer, LockError, Mode, Wait};
 use crate::module::alarm;
 use crate::module::apply::{apply, decide};
 use crate::module::ctx::Ctx;
@@ -53,6 +53,7 @@ impl Command for Acquire {
         }
         let request = lock::Acquire {
             owner: owner.bytes(),
+            mode: Mode::Exclusive,
             lease: lease.map_or_else(default_lease, Ok)?,
             once: count_once.is_some(),
             wait: wait.filter(|_| ctx.may_block()).unwrap_or(Wait::No),

@@ -4,11 +4,13 @@
 //! re-entry never shortens the lease, nobody passes a waiter, and each grant has a token.
 
 use super::effect::{Effect, Effects, Event, KeyWrite, Outcome};
-use super::locks::{free, Locks, View};
+use super::grants::{free, Grantee, HandedOff};
+use super::locks::{Locks, View};
 use super::queue::Waiter;
+use super::standing::{standing, Standing};
 use super::state::MAX_HOLD_COUNT;
 use super::waiters::Joined;
-use super::{Hold, KeyState, Lease, LockError, Now, OwnerId, Token, WaiterId};
+use super::{Hold, KeyState, Lease, LockError, Mode, Now, OwnerId, Token, WaiterId};
 
 /// How long an acquire is ready to wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +28,8 @@ pub enum Wait {
 pub struct Acquire<'a> {
     /// Who asks.
     pub owner: &'a [u8],
+    /// The kind of hold.
+    pub mode: Mode,
     /// The lease, from the moment of the grant.
     pub lease: Lease,
     /// Do not count a re-entry: re-sending is safe.
@@ -99,12 +103,12 @@ impl Locks {
         fx: &mut Effects,
     ) -> Result<Answer, LockError> {
         self.look_at(view, now)?;
-        if let Some(hold) = view.state.hold(now) {
-            return if hold.owner[..] == *req.owner {
-                self.reenter(view, hold, req, now, fx)
-            } else {
-                self.wait_or_refuse(view, hold.deadline_ms, req, now, fx)
-            };
+        match standing(&view.state, req.mode, req.owner, now)? {
+            Standing::Mine(hold) => return self.reenter(view, hold, req, now, fx),
+            Standing::Blocked(lease_ms) => {
+                return self.wait_or_refuse(view, lease_ms, req, now, fx)
+            }
+            Standing::Free => {}
         }
         // Free here; in the delay perhaps not where this server's data comes from.
         let delayed = self.delay.is_on(now);
@@ -115,18 +119,24 @@ impl Locks {
         // looked at, even if the event that freed it has not been dealt with yet.
         if req.wait == Wait::No {
             let others_first = !view.may_grant() && self.waiters.touch(view.key);
-            if others_first || self.hand_off(view, now, fx) {
+            if others_first || self.hand_off(view, &view.state, now, fx) == HandedOff::Granted {
                 self.stats.refusals += 1;
                 return Ok(Answer::Refused);
             }
         } else if delayed || self.waiters.live_on(view.key) > 0 {
             let answer = self.wait_or_refuse(view, None, req, now, fx)?;
-            if !self.hand_off(view, now, fx) {
+            if self.hand_off(view, &view.state, now, fx) == HandedOff::Nobody {
                 self.waiters.touch(view.key);
             }
             return Ok(answer);
         }
-        let (token, _) = self.grant(view, req.owner, req.lease, req.client, now, fx)?;
+        let grantee = Grantee {
+            owner: req.owner,
+            mode: req.mode,
+            lease: req.lease,
+            client: req.client,
+        };
+        let (token, _) = self.grant(view, &grantee, now, fx)?;
         self.claim(view.key, req.owner);
         self.waiters.withdraw(view.key, req.owner);
         Ok(Answer::Granted(token))
@@ -301,6 +311,7 @@ impl Locks {
         let id = WaiterId(self.next_waiter);
         let waiter = Waiter {
             id,
+            mode: req.mode,
             lease: req.lease,
             deadline_ms,
             since_ms: now.mono_ms,
@@ -318,7 +329,7 @@ impl Locks {
 
     fn end_hold(&mut self, view: &View<'_>, event: Event, now: Now, fx: &mut Effects) {
         fx.push(Effect::Notify(event));
-        if !self.hand_off(view, now, fx) {
+        if self.hand_off(view, &KeyState::Absent, now, fx) == HandedOff::Nobody {
             // Whoever still waits could not be granted just now: the alarm tries again.
             self.waiters.touch(view.key);
             free(fx);

@@ -2,19 +2,17 @@
 //! waits that end, connections that die, keys that go away, leases that run out.
 
 use std::collections::HashMap;
-use std::rc::Rc;
 
 use super::delay::Delay;
-use super::effect::{Effect, Effects, Event, KeyWrite, Outcome};
+use super::effect::{Effect, Effects, Outcome};
+use super::grants::{free, Handed, HandedOff};
 use super::holds::{Holds, Tracked};
 use super::name::KeyMap;
-use super::queue::{Queue, Seq};
+use super::queue::Queue;
 use super::stats::Stats;
 use super::token::Tokens;
 use super::waiters::{Due, Waiters};
-use super::{
-    Domain, Hold, KeyId, KeyRef, KeyState, Lease, LockError, Now, OwnerId, Token, WaiterId,
-};
+use super::{Domain, Hold, KeyRef, KeyState, LockError, Now, WaiterId};
 
 /// The limits in force, from the settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,15 +58,6 @@ impl View<'_> {
     }
 }
 
-/// A grant on its way to a parked client.
-#[derive(Debug)]
-struct Handed {
-    key: KeyId,
-    owner: Rc<[u8]>,
-    token: Token,
-    seq: Seq,
-}
-
 /// The locks of one server, as far as memory goes.
 #[derive(Debug)]
 pub struct Locks {
@@ -84,10 +73,10 @@ pub struct Locks {
     pub delay: Delay,
     pub(super) holds: Holds,
     pub(super) next_waiter: u64,
-    handed: HashMap<WaiterId, Handed>,
+    pub(super) handed: HashMap<WaiterId, Handed>,
     /// The latest of them on each key.
-    handed_on: KeyMap<WaiterId>,
-    to_undo: KeyMap<Handed>,
+    pub(super) handed_on: KeyMap<WaiterId>,
+    pub(super) to_undo: KeyMap<Handed>,
 }
 
 impl Locks {
@@ -120,11 +109,6 @@ impl Locks {
     /// The queue of a key, if somebody waits for it.
     pub fn queue(&self, key: KeyRef<'_>) -> Option<&Queue> {
         self.waiters.queue(key).filter(|queue| queue.live() > 0)
-    }
-
-    /// The reply of a grant is written: from here on only its lease or its owner ends it.
-    pub fn delivered(&mut self, waiter: WaiterId) {
-        self.take_handed(waiter);
     }
 
     /// The connection of a parked request is gone, or was answered by the server itself. A grant
@@ -300,146 +284,13 @@ impl Locks {
             self.stats.foreign_wakeups += 1;
         }
         let took_back = undone.is_some() || matches!(view.state, KeyState::Bare(_));
-        if !self.hand_off(view, now, fx) && took_back {
+        let rest = match &undone {
+            Some(_) => &KeyState::Absent,
+            None => &view.state,
+        };
+        if self.hand_off(view, rest, now, fx) == HandedOff::Nobody && took_back {
             free(fx);
         }
-    }
-
-    /// Grants the key to its next waiter. False when nobody is left to be granted; then nothing
-    /// was written, and requests whose wait ran out meanwhile have been answered.
-    pub(super) fn hand_off(&mut self, view: &View<'_>, now: Now, fx: &mut Effects) -> bool {
-        if !view.may_grant() || self.delay.is_on(now) {
-            return false;
-        }
-        let mut timed_out = 0;
-        let next = self.waiters.take_next(view.key, now, |waiter| {
-            timed_out += 1;
-            fx.push(Effect::Answer(waiter, Outcome::Nil));
-        });
-        self.stats.waits_timed_out += timed_out;
-        let Some((owner, waiter, seq)) = next else {
-            return false;
-        };
-        self.announce_untracked(view, now, fx);
-        let (token, deadline_ms) =
-            match self.grant(view, &owner, waiter.lease, waiter.client, now, fx) {
-                Ok(granted) => granted,
-                Err(error) => {
-                    self.stats.waits_failed += 1;
-                    fx.push(Effect::Answer(waiter.id, Outcome::Failed(error.clone())));
-                    // The next ones would fare no better, and nobody would wake them again.
-                    self.fail_all(view.key, &error, fx);
-                    return false;
-                }
-            };
-        let waited = now.mono_ms.saturating_sub(waiter.since_ms);
-        self.stats.waits_granted += 1;
-        self.stats.wait_ms_sum += waited;
-        self.stats.wait_ms_max = self.stats.wait_ms_max.max(waited);
-        let key = view.key.to_id();
-        self.waiters.set_lease(view.key, Some(deadline_ms));
-        self.handed_on.insert(key.clone(), waiter.id);
-        self.handed.insert(
-            waiter.id,
-            Handed {
-                key,
-                owner,
-                token,
-                seq,
-            },
-        );
-        fx.push(Effect::Answer(waiter.id, Outcome::Granted(token)));
-        true
-    }
-
-    /// Writes a fresh hold: the one place where locks are granted.
-    pub(super) fn grant(
-        &mut self,
-        view: &View<'_>,
-        owner: &[u8],
-        lease: Lease,
-        client: u64,
-        now: Now,
-        fx: &mut Effects,
-    ) -> Result<(Token, i64), LockError> {
-        let token = self.mint(view, now, fx)?;
-        let deadline_ms = lease.deadline(now);
-        self.close_unseen(view, now, fx);
-        fx.push(Effect::Write(KeyWrite::Take {
-            clear: view.state != KeyState::Absent,
-            owner: OwnerId::from_slice(owner),
-            token,
-            deadline_ms,
-        }));
-        fx.push(Effect::Notify(Event::Acquire));
-        self.stats.grants += 1;
-        let tracked = Tracked {
-            token,
-            since_ms: now.mono_ms,
-            client,
-            deadline_ms,
-        };
-        self.stats.grants_unwatched +=
-            self.holds
-                .insert(view.key, tracked, self.limits.max_tracked);
-        Ok((token, deadline_ms))
-    }
-
-    pub(super) fn mint(
-        &mut self,
-        view: &View<'_>,
-        now: Now,
-        fx: &mut Effects,
-    ) -> Result<Token, LockError> {
-        // Without it a token might repeat one: that would be a bug, and is refused as one.
-        let fence = view.fence.ok_or(LockError::Internal)?;
-        if !fence.may_grant {
-            return Err(LockError::TryAgain);
-        }
-        let seen = view.state.token().map_or(0, Token::get);
-        let counter = fence.counter.unwrap_or(0);
-        let minted = self
-            .tokens
-            .mint(view.domain, seen, counter, now.wall_us())?;
-        fx.extend(
-            minted
-                .horizon
-                .map(|horizon| Effect::Horizon(view.domain, horizon)),
-        );
-        fx.extend(fence.counter.map(|_| Effect::Counter(minted.token)));
-        Ok(minted.token)
-    }
-
-    /// The owner showed that it lives and knows of its grant: an undo that was planned for it
-    /// would take a lock from under a client that got it by asking again. Nor may one be planned
-    /// later, when the end of the connection that was first answered is noticed.
-    pub(super) fn claim(&mut self, key: KeyRef<'_>, owner: &[u8]) {
-        if self
-            .to_undo
-            .get(&key)
-            .is_some_and(|undone| undone.owner[..] == *owner)
-        {
-            self.to_undo.swap_remove(&key);
-        }
-        let Some(&waiter) = self.handed_on.get(&key) else {
-            return;
-        };
-        if self
-            .handed
-            .get(&waiter)
-            .is_some_and(|handed| handed.owner[..] == *owner)
-        {
-            self.take_handed(waiter);
-        }
-    }
-
-    /// Forgets a grant that was on its way.
-    fn take_handed(&mut self, waiter: WaiterId) -> Option<Handed> {
-        let handed = self.handed.remove(&waiter)?;
-        if self.handed_on.get(&handed.key) == Some(&waiter) {
-            self.handed_on.swap_remove(&handed.key);
-        }
-        Some(handed)
     }
 
     /// The module is to be unloaded: everybody who waits is sent away, and no place is kept.
@@ -462,56 +313,4 @@ impl Locks {
             fx.push(Effect::Answer(waiter, Outcome::Failed(error.clone())));
         }
     }
-
-    /// The present hold ends now, by its owner or an operator. True when it was the tracked one.
-    pub(super) fn end_tracked(
-        &mut self,
-        view: &View<'_>,
-        hold: &Hold,
-        now: Now,
-        fx: &mut Effects,
-    ) -> bool {
-        if self.tracked(view.key, hold).is_none() {
-            self.close_unseen(view, now, fx);
-            return false;
-        }
-        self.holds.remove(view.key).is_some()
-    }
-
-    /// The tracked grant before this one ended without our seeing it.
-    fn close_unseen(&mut self, view: &View<'_>, now: Now, fx: &mut Effects) {
-        let Some(former) = self.holds.remove(view.key) else {
-            return;
-        };
-        // While the key is there, it knows best: a script may have cut the lease.
-        let deadline_ms = match &view.state {
-            KeyState::Held(hold) if hold.token == Some(former.token) => hold.deadline_ms,
-            _ => Some(former.deadline_ms),
-        };
-        if deadline_ms.is_some_and(|end| end <= now.wall_ms) {
-            self.stats.grants_expired += 1;
-            fx.push(Effect::Notify(Event::Expire));
-        } else {
-            self.stats.grants_lost += 1;
-            fx.push(Effect::Notify(Event::Lost));
-        }
-    }
-
-    /// A hold that is waited for but was never tracked has ended: what the key still shows is told.
-    /// (Where the key itself went away, the server's news of that has been passed on already.)
-    fn announce_untracked(&self, view: &View<'_>, now: Now, fx: &mut Effects) {
-        let event = match &view.state {
-            _ if self.holds.contains(view.key) => return,
-            KeyState::Held(hold) if hold.is_over(now) => Event::Expire,
-            KeyState::Bare(_) | KeyState::OtherHash | KeyState::OtherType => Event::Lost,
-            KeyState::Held(_) | KeyState::Absent => return,
-        };
-        fx.push(Effect::Notify(event));
-    }
-}
-
-/// The key is free now: tell those who wait outside.
-pub(super) fn free(fx: &mut Effects) {
-    fx.push(Effect::Write(KeyWrite::Delete));
-    fx.push(Effect::Publish);
 }

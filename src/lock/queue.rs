@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::num::NonZeroU64;
 use std::rc::Rc;
 
-use super::Lease;
+use super::{Lease, Mode};
 
 /// One parked request, as the shell and the core both call it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -28,6 +28,8 @@ pub type Seq = NonZeroU64;
 pub struct Waiter {
     /// Its identity.
     pub id: WaiterId,
+    /// The kind of hold.
+    pub mode: Mode,
     /// The lease it gets, from the moment of the grant.
     pub lease: Lease,
     /// When its wait ends, on the monotonic clock; `None`: never.
@@ -116,6 +118,12 @@ impl Queue {
     /// The request parked at a place; `None` when the place is empty.
     pub fn waiter(&self, seq: Seq) -> Option<&Waiter> {
         self.places.get(&seq)?.waiter()
+    }
+
+    /// Who waits at a place; `None` when it is empty.
+    pub fn at(&self, seq: Seq) -> Option<(&[u8], &Waiter)> {
+        let place = self.places.get(&seq)?;
+        Some((&place.owner, place.waiter()?))
     }
 
     /// When something is due at a place: the end of its wait, or of its being kept.
@@ -257,6 +265,7 @@ mod tests {
     fn waiter(id: u64) -> Waiter {
         Waiter {
             id: WaiterId(id),
+            mode: Mode::Exclusive,
             lease: Lease::from_ms(1).unwrap(),
             deadline_ms: None,
             since_ms: 0,

@@ -140,33 +140,42 @@ impl Waiters {
         }
     }
 
-    /// Takes the first request whose wait has not run out off the queue: the next to be granted.
-    /// Requests whose wait is over are passed to `timed_out` on the way and keep their place.
-    pub fn take_next(
+    /// The first place whose wait has not run out: the next to be granted. Requests whose wait is over
+    /// are passed to `timed_out` on the way; their places are kept.
+    pub fn next_in_line(
         &mut self,
         key: KeyRef<'_>,
         now: Now,
         mut timed_out: impl FnMut(WaiterId),
-    ) -> Option<(Rc<[u8]>, Waiter, Seq)> {
+    ) -> Option<Seq> {
         loop {
-            let (id, line) = self
-                .lines
-                .get_full_mut(&key)
-                .map(|(_, id, line)| (id.clone(), line))?;
+            let (_, id, line) = self.lines.get_full_mut(&key)?;
             let Some(seq) = line.queue.first_live() else {
+                let id = id.clone();
                 self.drop_if_empty(&id);
                 return None;
             };
             let over = |waiter: &Waiter| waiter.deadline_ms.is_some_and(|end| now.mono_ms >= end);
-            if let Some(waiter) = line.queue.waiter(seq).filter(|waiter| over(waiter)) {
-                timed_out(waiter.id);
-                self.vacate(&id, seq, now);
-                continue;
-            }
-            let owner = line.queue.owner_of(seq)?;
-            let waiter = self.remove(&id, seq)?;
-            return Some((owner, waiter, seq));
+            let waiter = line.queue.waiter(seq).filter(|waiter| over(waiter));
+            let Some(waiter) = waiter.map(|waiter| waiter.id) else {
+                return Some(seq);
+            };
+            let id = id.clone();
+            timed_out(waiter);
+            self.vacate(&id, seq, now);
         }
+    }
+
+    /// Who waits at this place.
+    pub fn at(&self, key: KeyRef<'_>, seq: Seq) -> Option<(&[u8], &Waiter)> {
+        self.queue(key)?.at(seq)
+    }
+
+    /// Takes a request off its place: it is granted.
+    pub fn take(&mut self, key: KeyRef<'_>, seq: Seq) -> Option<(Rc<[u8]>, Waiter)> {
+        let (_, id, line) = self.lines.get_full(&key)?;
+        let (id, owner) = (id.clone(), line.queue.owner_of(seq)?);
+        Some((owner, self.remove(&id, seq)?))
     }
 
     /// A request is no longer there (disconnected, unblocked, timed out): its place is kept.

@@ -14,8 +14,8 @@ use std::collections::BTreeMap;
 
 use crate::lock::{
     Acquire, Answer, Break, Domain, Effect, Effects, Event, Fence, Grace, Hold, KeyRef, KeyState,
-    KeyWrite, Lease, Limits, LockError, Locks, Now, Outcome, Release, Released, Renew, Token, View,
-    Wait, WaiterId,
+    KeyWrite, Lease, Limits, LockError, Locks, Mode, Now, Outcome, Release, Released, Renew, Token,
+    View, Wait, WaiterId,
 };
 
 /// The wall clock of a new server, Unix milliseconds.
@@ -125,6 +125,7 @@ impl Sim {
         );
         let req = Acquire {
             owner: owner.as_bytes(),
+            mode: Mode::Exclusive,
             lease,
             once,
             wait,

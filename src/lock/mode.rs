@@ -1,0 +1,12 @@
+//! The kinds of hold.
+
+/// What kind of hold a request asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Mode {
+    /// Redisson's `RLock`: one owner.
+    Exclusive,
+    /// The read half of Redisson's `RReadWriteLock`: any number of owners.
+    Read,
+    /// The write half: one owner.
+    Write,
+}
