@@ -9,6 +9,7 @@ use std::rc::Rc;
 use super::effect::{Effect, Effects, Event, KeyWrite, Outcome};
 use super::holds::Tracked;
 use super::locks::{Locks, View};
+use super::name::{OwnerAt, OwnerAtRef};
 use super::queue::Seq;
 use super::standing::{standing, Standing};
 use super::{Hold, KeyId, KeyRef, KeyState, Lease, LockError, Mode, Now, OwnerId, Token, WaiterId};
@@ -20,6 +21,21 @@ pub(super) struct Handed {
     pub owner: Rc<[u8]>,
     pub token: Token,
     pub seq: Seq,
+}
+
+impl Handed {
+    /// Whose it is, and where.
+    pub fn at(&self) -> OwnerAt {
+        OwnerAt {
+            key: self.key.clone(),
+            owner: self.owner.clone(),
+        }
+    }
+
+    /// Whether this is the grant of the present hold.
+    pub fn is(&self, hold: &Hold) -> bool {
+        hold.token == Some(self.token) && hold.owner[..] == self.owner[..]
+    }
 }
 
 /// How a hand-off went.
@@ -106,13 +122,13 @@ impl Locks {
         self.stats.wait_ms_max = self.stats.wait_ms_max.max(waited);
         let key = view.key.to_id();
         self.waiters.set_lease(view.key, Some(deadline_ms));
-        self.handed_on.insert(key.clone(), waiter.id);
         let handed = Handed {
             key,
             owner,
             token,
             seq,
         };
+        self.handed_on.insert(handed.at(), waiter.id);
         self.handed.insert(waiter.id, handed);
         fx.push(Effect::Answer(waiter.id, Outcome::Granted(token)));
         true
@@ -187,21 +203,16 @@ impl Locks {
     /// would take a lock from under a client that got it by asking again. Nor may one be planned
     /// later, when the end of the connection that was first answered is noticed.
     pub(super) fn claim(&mut self, key: KeyRef<'_>, owner: &[u8]) {
-        if self
-            .to_undo
-            .get(&key)
-            .is_some_and(|undone| undone.owner[..] == *owner)
-        {
-            self.to_undo.swap_remove(&key);
+        if let Some(undone) = self.to_undo.get_mut(&key) {
+            undone.retain(|undone| undone.owner[..] != *owner);
+            if undone.is_empty() {
+                self.to_undo.swap_remove(&key);
+            }
         }
-        let Some(&waiter) = self.handed_on.get(&key) else {
+        if self.handed_on.is_empty() {
             return;
-        };
-        if self
-            .handed
-            .get(&waiter)
-            .is_some_and(|handed| handed.owner[..] == *owner)
-        {
+        }
+        if let Some(&waiter) = self.handed_on.get(&OwnerAtRef { key, owner }) {
             self.take_handed(waiter);
         }
     }
@@ -209,8 +220,9 @@ impl Locks {
     /// Forgets a grant that was on its way.
     pub(super) fn take_handed(&mut self, waiter: WaiterId) -> Option<Handed> {
         let handed = self.handed.remove(&waiter)?;
-        if self.handed_on.get(&handed.key) == Some(&waiter) {
-            self.handed_on.swap_remove(&handed.key);
+        let at = handed.at();
+        if self.handed_on.get(&at) == Some(&waiter) {
+            self.handed_on.swap_remove(&at);
         }
         Some(handed)
     }

@@ -3,8 +3,13 @@
 //! It knows what the hash does not: since when, and through which connection. Nothing depends on
 //! it: a lock that is not here (taken by a Redisson client, before a restart, or pushed out by
 //! newer ones) works the same and is only described with less.
+//!
+//! An exclusive lock or a WRITE hold is the only one of its kind at its key, and is found by that. READ
+//! holds are many, so they are found by their owners.
 
-use super::name::KeyMap;
+use std::rc::Rc;
+
+use super::name::{KeyMap, OwnerAt, OwnerAtRef, OwnerMap, OwnerSet};
 use super::{KeyRef, Token};
 
 /// One grant that this server made.
@@ -24,14 +29,19 @@ pub struct Tracked {
 #[derive(Debug, Default)]
 pub struct Holds {
     table: KeyMap<Tracked>,
+    readers: OwnerMap<Tracked>,
+    /// Whose READ holds are tracked at each key.
+    readers_at: KeyMap<OwnerSet>,
     /// Where the next victim is looked for: a clock hand, so that none is spared for ever.
     hand: usize,
 }
 
+// READ grants are made by the next step.
+#[allow(dead_code)]
 impl Holds {
     /// How many grants are tracked.
     pub fn len(&self) -> usize {
-        self.table.len()
+        self.table.len() + self.readers.len()
     }
 
     /// The tracked grant of a key, if it is the one with this token.
@@ -41,9 +51,20 @@ impl Holds {
             .filter(|tracked| Some(tracked.token) == token)
     }
 
+    /// The tracked READ grant of this owner.
+    pub fn reader(&self, key: KeyRef<'_>, owner: &[u8]) -> Option<&Tracked> {
+        self.readers.get(&OwnerAtRef { key, owner })
+    }
+
+    /// Whose READ grants at this key are tracked.
+    pub fn readers(&self, key: KeyRef<'_>) -> impl Iterator<Item = &Rc<[u8]>> {
+        self.readers_at.get(&key).into_iter().flatten()
+    }
+
     /// Whether a grant of this key is tracked.
     pub fn contains(&self, key: KeyRef<'_>) -> bool {
         self.table.contains_key(&key)
+            || (!self.readers.is_empty() && self.readers_at.contains_key(&key))
     }
 
     /// Notes a new end of the lease of the grant with this token.
@@ -54,14 +75,16 @@ impl Holds {
         }
     }
 
+    /// Notes a new end of the lease of a READ grant.
+    pub fn reader_renewed(&mut self, key: KeyRef<'_>, owner: &[u8], deadline_ms: i64) {
+        if let Some(tracked) = self.readers.get_mut(&OwnerAtRef { key, owner }) {
+            tracked.deadline_ms = deadline_ms;
+        }
+    }
+
     /// Tracks a grant; answers how many others had to go to keep within `max`.
     pub fn insert(&mut self, key: KeyRef<'_>, tracked: Tracked, max: usize) -> u64 {
-        let mut pushed_out = 0;
-        while self.table.len() >= max.max(1) {
-            self.hand = (self.hand + 1) % self.table.len();
-            self.table.swap_remove_index(self.hand);
-            pushed_out += 1;
-        }
+        let pushed_out = self.make_room(max);
         if max == 0 {
             return pushed_out + 1;
         }
@@ -69,9 +92,68 @@ impl Holds {
         pushed_out
     }
 
-    /// The key's grant has ended.
+    /// Tracks a READ grant; answers as [`Holds::insert`] does.
+    pub fn insert_reader(&mut self, at: OwnerAt, tracked: Tracked, max: usize) -> u64 {
+        let pushed_out = self.make_room(max);
+        if max == 0 {
+            return pushed_out + 1;
+        }
+        let owners = self.readers_at.entry(at.key.clone()).or_default();
+        owners.insert(at.owner.clone());
+        self.readers.insert(at, tracked);
+        pushed_out
+    }
+
+    fn make_room(&mut self, max: usize) -> u64 {
+        let mut pushed_out = 0;
+        while self.len() >= max.max(1) {
+            if self.table.len() >= self.readers.len() {
+                self.hand = (self.hand + 1) % self.table.len();
+                self.table.swap_remove_index(self.hand);
+            } else {
+                self.hand = (self.hand + 1) % self.readers.len();
+                if let Some((at, _)) = self.readers.swap_remove_index(self.hand) {
+                    self.forget_reader(&at);
+                }
+            }
+            pushed_out += 1;
+        }
+        pushed_out
+    }
+
+    /// The key's only grant (exclusive or WRITE) has ended.
     pub fn remove(&mut self, key: KeyRef<'_>) -> Option<Tracked> {
         self.table.swap_remove(&key)
+    }
+
+    /// A READ grant has ended.
+    pub fn remove_reader(&mut self, key: KeyRef<'_>, owner: &[u8]) -> Option<Tracked> {
+        let found = self.readers.swap_remove_entry(&OwnerAtRef { key, owner });
+        let (at, tracked) = found?;
+        self.forget_reader(&at);
+        Some(tracked)
+    }
+
+    /// Every grant of the key has ended; answers how many were tracked.
+    pub fn remove_all(&mut self, key: KeyRef<'_>) -> u64 {
+        let only = u64::from(self.remove(key).is_some());
+        if self.readers.is_empty() {
+            return only;
+        }
+        let owners = self.readers_at.swap_remove(&key).unwrap_or_default();
+        for owner in &owners {
+            self.readers.swap_remove(&OwnerAtRef { key, owner });
+        }
+        only + owners.len() as u64
+    }
+
+    fn forget_reader(&mut self, at: &OwnerAt) {
+        if let Some(owners) = self.readers_at.get_mut(&at.key) {
+            owners.swap_remove(&at.owner);
+            if owners.is_empty() {
+                self.readers_at.swap_remove(&at.key);
+            }
+        }
     }
 
     /// The grants of a database (`None`: of all) are gone; answers how many that were.
@@ -81,9 +163,11 @@ impl Holds {
 
     /// The grants of these keys are gone; answers how many that were.
     pub fn forget(&mut self, is_gone: impl Fn(KeyRef<'_>) -> bool) -> u64 {
-        let before = self.table.len();
+        let before = self.len();
         self.table.retain(|key, _| !is_gone(key.as_ref()));
-        (before - self.table.len()) as u64
+        self.readers.retain(|at, _| !is_gone(at.key.as_ref()));
+        self.readers_at.retain(|key, _| !is_gone(key.as_ref()));
+        (before - self.len()) as u64
     }
 
     /// Two databases have changed places, and the locks in them.
@@ -92,6 +176,19 @@ impl Holds {
             .table
             .drain(..)
             .map(|(key, tracked)| (key.swapped(first, second), tracked))
+            .collect();
+        self.readers_at = self
+            .readers_at
+            .drain(..)
+            .map(|(key, owners)| (key.swapped(first, second), owners))
+            .collect();
+        self.readers = self
+            .readers
+            .drain(..)
+            .map(|(at, tracked)| {
+                let key = at.key.swapped(first, second);
+                (OwnerAt { key, ..at }, tracked)
+            })
             .collect();
     }
 }

@@ -7,7 +7,7 @@ use super::delay::Delay;
 use super::effect::{Effect, Effects, Outcome};
 use super::grants::{free, Handed, HandedOff};
 use super::holds::{Holds, Tracked};
-use super::name::KeyMap;
+use super::name::{KeyMap, OwnerMap};
 use super::queue::Queue;
 use super::stats::Stats;
 use super::token::Tokens;
@@ -74,9 +74,10 @@ pub struct Locks {
     pub(super) holds: Holds,
     pub(super) next_waiter: u64,
     pub(super) handed: HashMap<WaiterId, Handed>,
-    /// The latest of them on each key.
-    pub(super) handed_on: KeyMap<WaiterId>,
-    pub(super) to_undo: KeyMap<Handed>,
+    /// The latest of them of each owner at each key.
+    pub(super) handed_on: OwnerMap<WaiterId>,
+    /// Grants that did not reach their clients, by key.
+    pub(super) to_undo: KeyMap<Vec<Handed>>,
 }
 
 impl Locks {
@@ -91,7 +92,7 @@ impl Locks {
             holds: Holds::default(),
             next_waiter: 0,
             handed: HashMap::new(),
-            handed_on: KeyMap::default(),
+            handed_on: OwnerMap::default(),
             to_undo: KeyMap::default(),
         }
     }
@@ -116,10 +117,11 @@ impl Locks {
     pub fn gone(&mut self, waiter: WaiterId, now: Now) {
         if let Some(handed) = self.take_handed(waiter) {
             self.waiters.touch_id(handed.key.clone());
-            // Of several grants of one key only the last can still be the current one.
-            let last = |other: &Handed| other.token < handed.token;
-            if self.to_undo.get(&handed.key).is_none_or(last) {
-                self.to_undo.insert(handed.key.clone(), handed);
+            // Only grants under the last token of a key can still be current.
+            let undone = self.to_undo.entry(handed.key.clone()).or_default();
+            undone.retain(|other| other.token >= handed.token);
+            if undone.iter().all(|other| other.token == handed.token) {
+                undone.push(handed);
             }
         } else if self.waiters.leave(waiter, now) {
             self.stats.waits_disconnected += 1;
@@ -149,16 +151,16 @@ impl Locks {
     /// The key's lease ran out, says the server. Answers whether somebody cares: the grant is
     /// tracked, or waited for.
     pub fn expired(&mut self, key: KeyRef<'_>) -> bool {
-        let tracked = self.holds.remove(key).is_some();
-        self.stats.grants_expired += u64::from(tracked);
-        self.waiters.touch(key) || tracked
+        let tracked = self.holds.remove_all(key);
+        self.stats.grants_expired += tracked;
+        self.waiters.touch(key) || tracked > 0
     }
 
     /// The key went away, says the server. Answers whether somebody cares, as above.
     pub fn lost(&mut self, key: KeyRef<'_>) -> bool {
-        let tracked = self.holds.remove(key).is_some();
-        self.stats.grants_lost += u64::from(tracked);
-        self.waiters.touch(key) || tracked
+        let tracked = self.holds.remove_all(key);
+        self.stats.grants_lost += tracked;
+        self.waiters.touch(key) || tracked > 0
     }
 
     /// Keys with these names have left this server with their slot, as they were.
@@ -177,19 +179,20 @@ impl Locks {
     pub fn swapped(&mut self, first: i32, second: i32) {
         self.lose_horizons(&[first, second]);
         self.holds.swap(first, second);
-        for handed in self.handed.values_mut().chain(self.to_undo.values_mut()) {
+        let undone = self.to_undo.values_mut().flatten();
+        for handed in self.handed.values_mut().chain(undone) {
             handed.key = handed.key.swapped(first, second);
         }
         self.to_undo = self
             .to_undo
             .drain(..)
-            .map(|(_, undone)| (undone.key.clone(), undone))
+            .map(|(key, undone)| (key.swapped(first, second), undone))
             .collect();
         let mut handed: Vec<_> = self.handed.iter().collect();
         handed.sort_unstable_by_key(|(id, _)| **id);
         self.handed_on = handed
             .into_iter()
-            .map(|(id, handed)| (handed.key.clone(), *id))
+            .map(|(id, handed)| (handed.at(), *id))
             .collect();
         self.waiters.touch_all(Some(first));
         self.waiters.touch_all(Some(second));
@@ -232,7 +235,8 @@ impl Locks {
     pub fn may_change(&mut self, key: KeyRef<'_>, state: &KeyState, now: Now) -> bool {
         let hold = state.hold(now);
         if let Some(undone) = self.to_undo.get(&key) {
-            if hold.is_some_and(|hold| hold.token == Some(undone.token)) {
+            let is_current = |undone: &Handed| hold.is_some_and(|hold| undone.is(hold));
+            if undone.iter().any(is_current) {
                 return true;
             }
             self.to_undo.swap_remove(&key);
@@ -258,19 +262,18 @@ impl Locks {
             self.close_unseen(view, now, fx);
             return self.fail_all(view.key, &error, fx);
         }
-        let undone = match (view.state.hold(now), undone) {
-            (Some(hold), Some(undone))
-                if hold.token == Some(undone.token) && hold.owner[..] == undone.owner[..] =>
-            {
+        let undone = match view.state.hold(now) {
+            Some(hold) => {
+                let mut undone = undone.into_iter().flatten();
+                let Some(undone) = undone.find(|undone| undone.is(hold)) else {
+                    if self.tracked(view.key, hold).is_none() {
+                        self.close_unseen(view, now, fx);
+                    }
+                    return self.waiters.set_lease(view.key, hold.deadline_ms);
+                };
                 Some(undone)
             }
-            (Some(hold), _) => {
-                if self.tracked(view.key, hold).is_none() {
-                    self.close_unseen(view, now, fx);
-                }
-                return self.waiters.set_lease(view.key, hold.deadline_ms);
-            }
-            (None, _) => None,
+            None => None,
         };
         if let Some(undone) = &undone {
             self.stats.grants_undone += u64::from(self.holds.remove(view.key).is_some());

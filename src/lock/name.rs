@@ -17,6 +17,12 @@ pub struct KeyId(Rc<(i32, SmallVec<[u8; 40]>)>);
 /// What is known of locks by name.
 pub type KeyMap<V> = IndexMap<KeyId, V, Secret>;
 
+/// What is known of owners at keys.
+pub type OwnerMap<V> = IndexMap<OwnerAt, V, Secret>;
+
+/// Owners at one key.
+pub type OwnerSet = IndexSet<Rc<[u8]>, Secret>;
+
 /// Locks by name.
 pub type KeySet = IndexSet<KeyId, Secret>;
 
@@ -96,5 +102,51 @@ impl Hash for KeyId {
 impl Equivalent<KeyId> for KeyRef<'_> {
     fn equivalent(&self, key: &KeyId) -> bool {
         *self == key.as_ref()
+    }
+}
+
+/// An owner at a key: what tells one holder or addressee from another where a key may have several.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnerAt {
+    /// The lock.
+    pub key: KeyId,
+    /// The owner.
+    pub owner: Rc<[u8]>,
+}
+
+/// The borrowed form of [`OwnerAt`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OwnerAtRef<'a> {
+    /// The lock.
+    pub key: KeyRef<'a>,
+    /// The owner.
+    pub owner: &'a [u8],
+}
+
+impl OwnerAt {
+    fn as_ref(&self) -> OwnerAtRef<'_> {
+        OwnerAtRef {
+            key: self.key.as_ref(),
+            owner: &self.owner,
+        }
+    }
+}
+
+impl Hash for OwnerAtRef<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.key.hash(state);
+        self.owner.hash(state);
+    }
+}
+
+impl Hash for OwnerAt {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_ref().hash(state);
+    }
+}
+
+impl Equivalent<OwnerAt> for OwnerAtRef<'_> {
+    fn equivalent(&self, other: &OwnerAt) -> bool {
+        *self == other.as_ref()
     }
 }
