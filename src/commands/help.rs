@@ -14,7 +14,7 @@ const LINES: [&str; 14] = [
     "    Set the lease anew. Returns 1, or 0 when the lock is lost.",
     "LOCK.BREAK <key> [TOKEN <token>] [PURGE]",
     "    End a hold by force; with PURGE send the waiters away. Returns 1, or 0 when not held.",
-    "LOCK.INFO <key> [WAITERS [COUNT <n>]]",
+    "LOCK.INFO <key> [WAITERS [COUNT <count>]]",
     "    Who holds, who waits, since when.",
     "LOCK.OWNER",
     "    A fresh unique owner id.",

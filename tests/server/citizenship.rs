@@ -4,6 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use crate::acl::{has_categories, has_own_category};
 use crate::common::{module_path, wait_for, Conn, Events, Reply, TestServer};
+use crate::docs::written;
 
 /// What `COMMAND INFO` and `COMMAND DOCS` say of a command, as it should be.
 struct Described {
@@ -135,32 +136,6 @@ fn command_getkeys_finds_the_key() {
     }
 }
 
-/// An argument of `COMMAND DOCS` as people write it.
-fn written(arg: &Reply) -> String {
-    let text = |name: &str| arg.field(name).map(|field| field.text());
-    let parts = |between: &str| {
-        let parts = arg.field("arguments").unwrap().list();
-        parts.iter().map(written).collect::<Vec<_>>().join(between)
-    };
-    let kind = text("type").unwrap();
-    let value = match kind.as_str() {
-        "oneof" => parts(" | "),
-        "block" => parts(" "),
-        "pure-token" => text("token").unwrap(),
-        _ => [text("token"), text("name")]
-            .into_iter()
-            .flatten()
-            .collect::<Vec<_>>()
-            .join(" "),
-    };
-    let optional = arg.field("flags").is_some_and(|f| words(&f) == "optional");
-    if optional {
-        format!("[{value}]")
-    } else {
-        value
-    }
-}
-
 #[test]
 fn command_docs_describe_every_command_and_argument() {
     let server = TestServer::start();
@@ -175,32 +150,16 @@ fn command_docs_describe_every_command_and_argument() {
             assert_eq!(text("group"), "module", "{name}");
             assert_eq!(text("module"), "lock", "{name}");
             let arguments = docs.field("arguments").map_or(vec![], |args| args.list());
-            let syntax: Vec<String> = arguments.iter().map(written).collect();
+            let syntax: Vec<String> = arguments
+                .iter()
+                .map(|arg| written(arg, &str::to_string))
+                .collect();
             assert_eq!(syntax.join(" "), command.arguments, "{name}");
             if let Some(key) = arguments.first() {
                 assert_eq!(key.field("type").unwrap().text(), "key");
                 assert_eq!(key.field("key_spec_index").unwrap().int(), 0);
             }
         }
-    }
-}
-
-#[test]
-fn help_and_docs_agree() {
-    let server = TestServer::start();
-    let mut c = server.conn();
-    let help: Vec<String> = c.line("LOCK.HELP").list().iter().map(Reply::text).collect();
-    for command in COMMANDS {
-        let call = format!("{} {}", command.name.to_uppercase(), command.arguments);
-        let plain = |text: &str| text.replace(['<', '>'], "");
-        let short = call
-            .replace("milliseconds", "ms")
-            .replace("seconds", "s")
-            .replace("COUNT count", "COUNT n");
-        assert!(
-            help.iter().any(|line| plain(line) == short.trim()),
-            "{short} in {help:#?}"
-        );
     }
 }
 

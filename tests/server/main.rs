@@ -13,7 +13,7 @@ mod commands;
 mod commands_anywhere;
 mod commands_refused;
 mod differential;
-
+mod docs;
 mod faults;
 mod first_steps;
 mod hazards;
