@@ -1,6 +1,6 @@
-//! `LOCK.ACQUIRE key owner [EX s | PX ms] [BLOCK ms] [ONCE] [WITHHOLDER]`
+//! `LOCK.ACQUIRE key owner [EX s | PX ms | SESSION] [BLOCK ms] [ONCE] [WITHHOLDER]`
 
-use super::args::{default_lease, once, option, word, Args, KEY, LEASE, OWNER};
+use super::args::{default_lease, once, option, word, Args, KEY, OWNER, TERMS};
 use crate::lock::{self, Answer, LockError, Mode, Wait};
 use crate::module::alarm;
 use crate::module::apply::{apply, decide};
@@ -11,6 +11,7 @@ use crate::module::key::LockKey;
 use crate::module::parked::Parked;
 use crate::module::register::{access, Command, Spec};
 use crate::module::reply::{self, Shape};
+use crate::module::sessions;
 use crate::module::strings::Str;
 
 /// Takes the lock, or waits for it. Replies the fencing token, or nil.
@@ -28,7 +29,7 @@ impl Command for Acquire {
         args: &[
             KEY,
             OWNER,
-            LEASE,
+            TERMS,
             option(c"milliseconds", c"BLOCK", true),
             word(c"once", c"ONCE"),
             word(c"withholder", c"WITHHOLDER"),
@@ -39,22 +40,31 @@ impl Command for Acquire {
         let mut args = Args::new(words);
         let name = args.key()?;
         let owner = args.owner()?;
-        let (mut lease, mut wait) = (None, None);
+        let (mut lease, mut session, mut wait) = (None, None, None);
         let (mut count_once, mut with_holder) = (None, None);
         while let Some(option) = args.option() {
             match &option[..] {
                 b"EX" => once(&mut lease, args.lease(1_000, "lock.acquire")?)?,
                 b"PX" => once(&mut lease, args.lease(1, "lock.acquire")?)?,
+                b"SESSION" => once(&mut session, ())?,
                 b"BLOCK" => once(&mut wait, args.wait()?)?,
                 b"ONCE" => once(&mut count_once, ())?,
                 b"WITHHOLDER" => once(&mut with_holder, ())?,
                 _ => return Err(LockError::Syntax),
             }
         }
+        if session.is_some() {
+            if lease.is_some() {
+                return Err(LockError::Syntax);
+            }
+            sessions::prepare(ctx)?;
+        }
         let request = lock::Acquire {
             owner: owner.bytes(),
             mode: Mode::Exclusive,
+            names_lease: lease.is_some(),
             lease: lease.map_or_else(default_lease, Ok)?,
+            session: session.is_some(),
             once: count_once.is_some(),
             wait: wait.filter(|_| ctx.may_block()).unwrap_or(Wait::No),
             client: ctx.client_id(),
@@ -74,6 +84,7 @@ fn acquire(
     request: &lock::Acquire<'_>,
     shape: Shape,
 ) -> Result<(), LockError> {
+    sessions::end_first(ctx, name, owner);
     let key = LockKey::open_for(ctx, name, owner);
     let now = ctx.now();
     let state = key.read();

@@ -144,6 +144,23 @@ pub const LEASE: Arg = Arg {
     optional: true,
 };
 
+/// `[EX seconds | PX milliseconds | SESSION]`, for the descriptions.
+pub const TERMS: Arg = Arg {
+    name: c"lease",
+    kind: Kind::OneOf(&[
+        option(c"seconds", c"EX", false),
+        option(c"milliseconds", c"PX", false),
+        Arg {
+            name: c"session",
+            kind: Kind::Word,
+            token: Some(c"SESSION"),
+            optional: false,
+        },
+    ]),
+    token: None,
+    optional: true,
+};
+
 /// `[TOKEN token]`, for the descriptions.
 pub const TOKEN: Arg = option(c"token", c"TOKEN", true);
 

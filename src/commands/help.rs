@@ -5,9 +5,10 @@ use crate::module::ctx::Ctx;
 use crate::module::register::{Command, Spec};
 use crate::module::strings::Str;
 
-const LINES: [&str; 14] = [
-    "LOCK.ACQUIRE <key> <owner> [EX <s> | PX <ms>] [BLOCK <ms>] [ONCE] [WITHHOLDER]",
+const LINES: [&str; 15] = [
+    "LOCK.ACQUIRE <key> <owner> [EX <s> | PX <ms> | SESSION] [BLOCK <ms>] [ONCE] [WITHHOLDER]",
     "    Take the lock, or wait for it (BLOCK 0: for ever). Returns the fencing token, or nil.",
+    "    SESSION: the server keeps the lease while this connection lives, and releases when it ends.",
     "LOCK.RELEASE <key> <owner> [ALL] [TOKEN <token>]",
     "    Drop one hold, or all. Returns 1 (freed), 0 (still held), nil (not held by this owner).",
     "LOCK.RENEW <key> <owner> [EX <s> | PX <ms>] [TOKEN <token>]",

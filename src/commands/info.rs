@@ -1,7 +1,7 @@
 //! `LOCK.INFO key [WAITERS [COUNT n]]`
 
 use super::args::{option, Args, KEY};
-use crate::lock::{Hold, KeyRef, KeyState, LockError, Now};
+use crate::lock::{BoundRef, Hold, KeyRef, KeyState, LockError, Mode, Now};
 use crate::module::ctx::Ctx;
 use crate::module::key::LockKey;
 use crate::module::register::{access, Arg, Command, Kind, Spec};
@@ -141,7 +141,11 @@ fn reply(ctx: Ctx, key: KeyRef<'_>, hold: Option<&Hold>, queue: &QueueInfo, list
 
 fn reply_holder(ctx: Ctx, key: KeyRef<'_>, hold: &Hold, now: Now) {
     let tracked = shell::with(|shell| shell.locks.tracked(key, hold).copied());
-    let client = tracked.map(|tracked| tracked.client);
+    let session = shell::with(|shell| {
+        let what = BoundRef::lock(Mode::Exclusive, key, &hold.owner);
+        shell.locks.sessions.client_of(what, hold.token)
+    });
+    let client = session.or(tracked.map(|tracked| tracked.client));
     let (addr, name) = match client.and_then(|id| ctx.client_info(id)) {
         Some((addr, name)) => (Some(addr), name),
         None => (None, None),
@@ -169,9 +173,8 @@ fn reply_holder(ctx: Ctx, key: KeyRef<'_>, hold: &Hold, now: Now) {
         Some(name) => ctx.reply_bytes(name.as_str().bytes()),
         None => ctx.reply_nil(),
     }
-    // Locks bound to a connection are still to come: none is.
     ctx.reply_bytes(b"session");
-    ctx.reply_integer(0);
+    ctx.reply_integer(session.is_some().into());
 }
 
 fn reply_waiter(ctx: Ctx, waiter: &WaiterInfo) {

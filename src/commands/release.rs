@@ -8,6 +8,7 @@ use crate::module::ctx::Ctx;
 use crate::module::fence;
 use crate::module::key::LockKey;
 use crate::module::register::{access, Command, Spec};
+use crate::module::sessions;
 use crate::module::strings::Str;
 
 /// Drops one hold, or all; the last one hands the lock to the next waiter or frees it.
@@ -42,6 +43,7 @@ impl Command for Release {
             all: all.is_some(),
             token,
         };
+        sessions::end_first(ctx, name, owner);
         let key = LockKey::open_for(ctx, name, owner);
         let now = ctx.now();
         let state = key.read();

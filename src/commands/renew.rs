@@ -8,6 +8,7 @@ use crate::module::ctx::Ctx;
 use crate::module::fence;
 use crate::module::key::LockKey;
 use crate::module::register::{access, Command, Spec};
+use crate::module::sessions;
 use crate::module::strings::Str;
 
 /// Sets the lease of a lock that the owner still holds.
@@ -40,9 +41,11 @@ impl Command for Renew {
         }
         let request = lock::Renew {
             owner: owner.bytes(),
+            names_lease: lease.is_some(),
             lease: lease.map_or_else(default_lease, Ok)?,
             token,
         };
+        sessions::end_first(ctx, name, owner);
         let key = LockKey::open_for(ctx, name, owner);
         let now = ctx.now();
         let state = key.read();

@@ -32,6 +32,8 @@ pub enum LockError {
     MayNotBreak,
     /// The caller has no user that could be asked about.
     NoUser,
+    /// Nothing here could be bound to a connection.
+    NoSession,
     /// A bug of this module was caught on the way.
     Internal,
     /// A word that is no option here, an option given twice, or one without its value.
@@ -88,6 +90,9 @@ impl fmt::Display for LockError {
             }
             E::NoUser => {
                 "NOPERM permissions cannot be checked inside a script or a module on this server"
+            }
+            E::NoSession => {
+                "ERR SESSION is not allowed from scripts, nor where there is no connection"
             }
             E::Internal => "ERR internal error in the lock module, the server's log says where",
             E::Syntax => "ERR syntax error",

@@ -7,6 +7,7 @@ use super::effect::{Effect, Effects, Event, KeyWrite, Outcome};
 use super::grants::{free, Grantee, HandedOff};
 use super::locks::{Locks, View};
 use super::queue::Waiter;
+use super::sessions::BoundRef;
 use super::standing::{standing, Standing};
 use super::state::MAX_HOLD_COUNT;
 use super::waiters::Joined;
@@ -32,6 +33,10 @@ pub struct Acquire<'a> {
     pub mode: Mode,
     /// The lease, from the moment of the grant.
     pub lease: Lease,
+    /// Whether the request names it, by `EX` or `PX`: that ends a binding.
+    pub names_lease: bool,
+    /// Bind the hold to the connection; the lease is the session's then.
+    pub session: bool,
     /// Do not count a re-entry: re-sending is safe.
     pub once: bool,
     /// How long to wait.
@@ -80,6 +85,9 @@ pub struct Renew<'a> {
     pub owner: &'a [u8],
     /// The new lease, from now.
     pub lease: Lease,
+    /// Whether the request names it, by `EX` or `PX`: that ends a binding. A bound hold that is renewed
+    /// without it gets the session's lease.
+    pub names_lease: bool,
     /// Only if the grant has this token.
     pub token: Option<u64>,
 }
@@ -103,6 +111,10 @@ impl Locks {
         fx: &mut Effects,
     ) -> Result<Answer, LockError> {
         self.look_at(view, now)?;
+        if req.session && !self.sessions.rule.open {
+            self.stats.busy += 1;
+            return Err(LockError::Busy);
+        }
         match standing(&view.state, req.mode, req.owner, now)? {
             Standing::Mine(hold) => return self.reenter(view, hold, req, now, fx),
             Standing::Blocked(lease_ms) => {
@@ -134,6 +146,7 @@ impl Locks {
             owner: req.owner,
             mode: req.mode,
             lease: req.lease,
+            session: req.session,
             client: req.client,
         };
         let (token, _) = self.grant(view, &grantee, now, fx)?;
@@ -171,6 +184,8 @@ impl Locks {
             }));
             return Ok(Released::StillHeld);
         }
+        self.sessions
+            .unbind(BoundRef::lock(Mode::Exclusive, view.key, req.owner));
         self.stats.grants_released += u64::from(self.end_tracked(view, hold, now, fx));
         self.end_hold(view, Event::Release, now, fx);
         Ok(Released::Freed)
@@ -194,7 +209,9 @@ impl Locks {
             None => Some(self.mint(view, now, fx)?),
         };
         self.claim(view.key, req.owner);
-        let deadline_ms = req.lease.deadline(now);
+        let what = BoundRef::lock(Mode::Exclusive, view.key, req.owner);
+        let stays_bound = self.keep_binding(what, hold.token, req.names_lease, now);
+        let deadline_ms = self.lease_of(stays_bound, req.lease).deadline(now);
         fx.push(Effect::Write(KeyWrite::Adjust {
             owner: OwnerId::from_slice(req.owner),
             count: None,
@@ -228,6 +245,8 @@ impl Locks {
         let Some(hold) = hold else {
             return Ok(false);
         };
+        self.sessions
+            .unbind(BoundRef::lock(Mode::Exclusive, view.key, &hold.owner));
         self.stats.grants_broken += u64::from(self.end_tracked(view, hold, now, fx));
         self.end_hold(view, Event::Break, now, fx);
         Ok(true)
@@ -263,7 +282,14 @@ impl Locks {
             None => Some(self.mint(view, now, fx)?),
         };
         let token = hold.token.or(adopted).ok_or(LockError::TokensExhausted)?;
-        let wanted = req.lease.deadline(now);
+        let what = BoundRef::lock(req.mode, view.key, req.owner);
+        let bound = if req.session {
+            self.sessions.bind(what, req.client, token, now);
+            true
+        } else {
+            self.keep_binding(what, hold.token, req.names_lease, now)
+        };
+        let wanted = self.lease_of(bound, req.lease).deadline(now);
         let deadline_ms = hold
             .deadline_ms
             .is_none_or(|end| end < wanted)
@@ -313,6 +339,7 @@ impl Locks {
             id,
             mode: req.mode,
             lease: req.lease,
+            session: req.session,
             deadline_ms,
             since_ms: now.mono_ms,
             client: req.client,
@@ -321,13 +348,14 @@ impl Locks {
             self.stats.waits_taken_over += 1;
             fx.push(Effect::Answer(older, Outcome::Nil));
         }
+        self.sessions.waits(req.client, id);
         self.stats.waits_parked += 1;
         self.waiters.set_lease(view.key, lease_ms);
         fx.push(Effect::Notify(Event::Wait));
         Ok(Answer::Parked(id))
     }
 
-    fn end_hold(&mut self, view: &View<'_>, event: Event, now: Now, fx: &mut Effects) {
+    pub(super) fn end_hold(&mut self, view: &View<'_>, event: Event, now: Now, fx: &mut Effects) {
         fx.push(Effect::Notify(event));
         if self.hand_off(view, &KeyState::Absent, now, fx) == HandedOff::Nobody {
             // Whoever still waits could not be granted just now: the alarm tries again.
@@ -336,7 +364,12 @@ impl Locks {
         }
     }
 
-    fn note_deadline(&mut self, view: &View<'_>, token: Option<Token>, deadline_ms: i64) {
+    pub(super) fn note_deadline(
+        &mut self,
+        view: &View<'_>,
+        token: Option<Token>,
+        deadline_ms: i64,
+    ) {
         self.holds.renewed(view.key, token, deadline_ms);
         self.waiters.set_lease(view.key, Some(deadline_ms));
     }

@@ -11,6 +11,7 @@ use super::holds::Tracked;
 use super::locks::{Locks, View};
 use super::name::{OwnerAt, OwnerAtRef};
 use super::queue::Seq;
+use super::sessions::BoundRef;
 use super::standing::{standing, Standing};
 use super::{Hold, KeyId, KeyRef, KeyState, Lease, LockError, Mode, Now, OwnerId, Token, WaiterId};
 
@@ -19,6 +20,7 @@ use super::{Hold, KeyId, KeyRef, KeyState, Lease, LockError, Mode, Now, OwnerId,
 pub(super) struct Handed {
     pub key: KeyId,
     pub owner: Rc<[u8]>,
+    pub mode: Mode,
     pub token: Token,
     pub seq: Seq,
 }
@@ -36,6 +38,11 @@ impl Handed {
     pub fn is(&self, hold: &Hold) -> bool {
         hold.token == Some(self.token) && hold.owner[..] == self.owner[..]
     }
+
+    /// The hold, as sessions name it.
+    pub fn bound(&self) -> BoundRef<'_> {
+        BoundRef::lock(self.mode, self.key.as_ref(), &self.owner)
+    }
 }
 
 /// How a hand-off went.
@@ -52,7 +59,9 @@ pub(super) enum HandedOff {
 pub(super) struct Grantee<'a> {
     pub owner: &'a [u8],
     pub mode: Mode,
+    /// Not looked at for a session: that has its own.
     pub lease: Lease,
+    pub session: bool,
     pub client: u64,
 }
 
@@ -104,6 +113,7 @@ impl Locks {
             owner: &owner,
             mode: waiter.mode,
             lease: waiter.lease,
+            session: waiter.session,
             client: waiter.client,
         };
         let (token, deadline_ms) = match self.grant(view, &grantee, now, fx) {
@@ -116,6 +126,7 @@ impl Locks {
                 return false;
             }
         };
+        self.sessions.waits(waiter.client, waiter.id);
         let waited = now.mono_ms.saturating_sub(waiter.since_ms);
         self.stats.waits_granted += 1;
         self.stats.wait_ms_sum += waited;
@@ -125,6 +136,7 @@ impl Locks {
         let handed = Handed {
             key,
             owner,
+            mode: waiter.mode,
             token,
             seq,
         };
@@ -147,7 +159,8 @@ impl Locks {
             return Err(LockError::LockType);
         }
         let token = self.mint(view, now, fx)?;
-        let deadline_ms = to.lease.deadline(now);
+        let lease = self.lease_of(to.session, to.lease);
+        let deadline_ms = lease.deadline(now);
         self.close_unseen(view, now, fx);
         fx.push(Effect::Write(KeyWrite::Take {
             clear: view.state != KeyState::Absent,
@@ -156,6 +169,11 @@ impl Locks {
             deadline_ms,
         }));
         fx.push(Effect::Notify(Event::Acquire));
+        let what = BoundRef::lock(to.mode, view.key, to.owner);
+        match to.session {
+            true => self.sessions.bind(what, to.client, token, now),
+            false => drop(self.sessions.unbind(what)),
+        }
         self.stats.grants += 1;
         let tracked = Tracked {
             token,
@@ -167,6 +185,14 @@ impl Locks {
             self.holds
                 .insert(view.key, tracked, self.limits.max_tracked);
         Ok((token, deadline_ms))
+    }
+
+    /// The lease that is meant: a session has its own.
+    pub(super) fn lease_of(&self, session: bool, asked: Lease) -> Lease {
+        match session {
+            true => self.sessions.rule.lease,
+            false => asked,
+        }
     }
 
     pub(super) fn mint(

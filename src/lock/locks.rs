@@ -9,6 +9,7 @@ use super::grants::{free, Handed, HandedOff};
 use super::holds::{Holds, Tracked};
 use super::name::{KeyMap, OwnerMap};
 use super::queue::Queue;
+use super::sessions::Sessions;
 use super::stats::Stats;
 use super::token::Tokens;
 use super::waiters::{Due, Waiters};
@@ -65,6 +66,8 @@ pub struct Locks {
     pub limits: Limits,
     /// Who waits, and what is due when.
     pub waiters: Waiters,
+    /// Which holds are bound to connections.
+    pub sessions: Sessions,
     /// Where tokens come from.
     pub tokens: Tokens,
     /// What has happened so far.
@@ -86,6 +89,7 @@ impl Locks {
         Locks {
             limits,
             waiters: Waiters::default(),
+            sessions: Sessions::default(),
             tokens: Tokens::default(),
             stats: Stats::default(),
             delay: Delay::default(),
@@ -116,6 +120,8 @@ impl Locks {
     /// that was on its way to it is to be undone when the key is settled.
     pub fn gone(&mut self, waiter: WaiterId, now: Now) {
         if let Some(handed) = self.take_handed(waiter) {
+            // The undo ends the hold; there is nothing to release.
+            self.sessions.unbind_grant(handed.bound(), handed.token);
             self.waiters.touch_id(handed.key.clone());
             // Only grants under the last token of a key can still be current.
             let undone = self.to_undo.entry(handed.key.clone()).or_default();
@@ -166,6 +172,7 @@ impl Locks {
     /// Keys with these names have left this server with their slot, as they were.
     pub fn left(&mut self, has_left: impl Fn(&[u8]) -> bool) {
         self.stats.grants_lost += self.holds.forget(|key| has_left(key.name));
+        self.sessions.forget_all(|key| has_left(key.name));
     }
 
     /// A database (or, with `None`, every one) was emptied; stored horizons went with it.
@@ -173,12 +180,14 @@ impl Locks {
         self.lose_horizons(&[db.unwrap_or(HORIZON_DB)]);
         self.waiters.touch_all(db);
         self.stats.grants_lost += self.holds.clear(db);
+        self.sessions.clear(db);
     }
 
     /// Two databases have changed places. Clients stay parked under their database's number.
     pub fn swapped(&mut self, first: i32, second: i32) {
         self.lose_horizons(&[first, second]);
         self.holds.swap(first, second);
+        self.sessions.swap(first, second);
         let undone = self.to_undo.values_mut().flatten();
         for handed in self.handed.values_mut().chain(undone) {
             handed.key = handed.key.swapped(first, second);
@@ -216,6 +225,7 @@ impl Locks {
     pub fn demoted(&mut self) {
         self.tokens.disown();
         self.to_undo.clear();
+        self.sessions.clear(None);
         self.waiters.forget_touched();
         self.waiters.give_up_places();
     }
@@ -296,8 +306,10 @@ impl Locks {
         }
     }
 
-    /// The module is to be unloaded: everybody who waits is sent away, and no place is kept.
+    /// The module is to be unloaded: everybody who waits is sent away, and no place is kept. Bound holds
+    /// end by their leases.
     pub fn drain(&mut self, fx: &mut Effects) {
+        self.sessions.clear(None);
         let everybody = self.waiters.clear_all();
         self.fail(everybody, &LockError::Drained, fx);
         self.waiters.look_again();

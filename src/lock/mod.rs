@@ -20,6 +20,9 @@
 //! connection died or whose wait ran out keeps its place in the queue for a moment, *empty*, so that a
 //! client which asks again has its turn back.
 //!
+//! A hold may be bound to a connection, by `SESSION`: then the server keeps its lease while that connection
+//! lives, and releases it when the connection ends.
+//!
 //! Words: *owner*, *holder* (owner, hold count, token), *lease* and its *deadline*, *renew*,
 //! *waiter* (a parked request) and its wait deadline, *park*, *grant*, *hand-off*, *settle*.
 //!
@@ -39,6 +42,8 @@ mod locks;
 mod mode;
 mod name;
 mod queue;
+mod session_ends;
+mod sessions;
 mod slot;
 mod standing;
 mod state;
@@ -58,6 +63,7 @@ pub use locks::{Fence, Limits, Locks, View, HORIZON_DB};
 pub use mode::Mode;
 pub use name::{KeyId, KeyRef};
 pub use queue::{Waiter, WaiterId};
+pub use sessions::{Bound, BoundRef, Family, SessionRule, Sessions};
 pub use slot::{prefixed, slot_of, slot_tags};
 pub use state::{parse_decimal, HashReader, Hold, KeyState, OwnerId, TOKEN_FIELD};
 pub use time::{Lease, Now};

@@ -32,6 +32,8 @@ pub struct Waiter {
     pub mode: Mode,
     /// The lease it gets, from the moment of the grant.
     pub lease: Lease,
+    /// Whether the hold is to be bound to the connection; the lease is the session's then.
+    pub session: bool,
     /// When its wait ends, on the monotonic clock; `None`: never.
     pub deadline_ms: Option<u64>,
     /// When it was parked, on the monotonic clock.
@@ -267,6 +269,7 @@ mod tests {
             id: WaiterId(id),
             mode: Mode::Exclusive,
             lease: Lease::from_ms(1).unwrap(),
+            session: false,
             deadline_ms: None,
             since_ms: 0,
             client: 0,

@@ -2,8 +2,8 @@
 //!
 //! * `waits_parked` = `waits_granted` + `waits_timed_out` + `waits_unblocked` +
 //!   `waits_disconnected` + `waits_taken_over` + `waits_withdrawn` + `waits_failed` + waiters now;
-//! * `grants` = `grants_released` + `grants_expired` + `grants_broken` + `grants_lost` +
-//!   `grants_undone` + `grants_unwatched` + grants tracked now.
+//! * `grants` = `grants_released` + `grants_session_ended` + `grants_expired` + `grants_broken` +
+//!   `grants_lost` + `grants_undone` + `grants_unwatched` + grants tracked now.
 
 macro_rules! counters {
     ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
@@ -40,12 +40,18 @@ counters! {
     busy,
     /// Renewals of a lease.
     renewals,
+    /// Leases that the server itself renewed, for bound holds.
+    session_renewals,
+    /// Bound holds that were found not to be held any more: the lease ran out, or the key went away.
+    session_losses,
     /// Renewals of a lock that was not held (any more).
     renewal_misses,
     /// Releases by somebody who did not hold the lock.
     release_misses,
     /// Grants ended by their owner.
     grants_released,
+    /// Grants released because the connection they were bound to had ended.
+    grants_session_ended,
     /// Grants whose lease was seen to run out.
     grants_expired,
     /// Grants ended by LOCK.BREAK.

@@ -29,9 +29,17 @@ impl Now {
 pub struct Lease(i64);
 
 impl Lease {
+    /// The session lease where no setting says otherwise.
+    pub const TEN_SECONDS: Lease = Lease(10_000);
+
     /// `None` unless `ms` is at least 1.
     pub fn from_ms(ms: i64) -> Option<Lease> {
         (ms >= 1).then_some(Lease(ms))
+    }
+
+    /// Its length in milliseconds.
+    pub fn ms(self) -> i64 {
+        self.0
     }
 
     /// The absolute end of a lease that starts now; saturates where `from_ms` let an absurd

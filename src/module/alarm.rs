@@ -16,6 +16,7 @@ use super::fence;
 use super::guard;
 use super::key::{name_of, LockKey};
 use super::parked::Parked;
+use super::sessions;
 use super::settings;
 use super::shell::{self, Shell};
 use crate::lock::{Effect, Effects, KeyId, Now};
@@ -24,7 +25,7 @@ use crate::lock::{Effect, Effects, KeyId, Now};
 const KEYS_PER_TURN: usize = 500;
 
 /// While writes are refused (a pause, too few replicas, a full disk) keys are looked at this often.
-const RETRY_MS: u64 = 20;
+pub const RETRY_MS: u64 = 20;
 
 /// So many keys may be refused in one turn before those that stood back wait for the next.
 const RETRIES_PER_TURN: usize = 50;
@@ -51,6 +52,8 @@ pub struct Alarm {
     paused_until_ms: u64,
     /// No key that stood back is settled again, and no lost horizon written, before this moment.
     retry_at_ms: u64,
+    /// Nothing that is bound to a connection is renewed or released before this moment.
+    pub sessions_at_ms: u64,
 }
 
 impl Alarm {
@@ -73,6 +76,7 @@ impl Shell {
         self.alarm.armed.is_none()
             && self.answered.is_empty()
             && self.locks.waiters.is_quiet()
+            && self.locks.sessions.holds() == 0
             && !self.locks.tokens.has_lost()
     }
 
@@ -93,7 +97,9 @@ impl Shell {
         let lost = self.locks.tokens.has_lost().then(|| until(retry_at_ms));
         let grants_ms = retry_at_ms.max(self.locks.delay.end_ms());
         let stood_back = waiters.has_stood_back().then(|| until(grants_ms));
-        let next = [waiters.next_settle(now), lost, stood_back]
+        let bound = self.locks.sessions.next_due(now);
+        let bound = bound.map(|due| due.max(until(self.alarm.sessions_at_ms)));
+        let next = [waiters.next_settle(now), lost, stood_back, bound]
             .into_iter()
             .flatten()
             .min();
@@ -199,6 +205,7 @@ fn ring(ctx: Ctx) {
     } else if ctx.may_write() {
         shell::with(|shell| shell.alarm.paused_until_ms = 0);
         settle_due(ctx, now);
+        sessions::work(ctx);
         Parked::deliver_all();
         if !fence::restore_horizons(ctx, now, KEYS_PER_TURN) {
             shell::with(|shell| shell.alarm.retry_at_ms = now.mono_ms + RETRY_MS);

@@ -18,6 +18,7 @@ pub fn decide<T>(body: impl FnOnce(&mut Locks, &mut Effects) -> T) -> (T, Effect
     let result = shell::with(|shell| {
         shell.locks.limits = settings::limits();
         shell.locks.waiters.grace = settings::grace();
+        shell.locks.sessions.rule = settings::sessions();
         body(&mut shell.locks, &mut fx)
     });
     (result, fx)

@@ -16,6 +16,7 @@ use super::fence;
 use super::guard;
 use super::log;
 use super::replication;
+use super::sessions;
 use super::settings;
 use super::shell;
 use super::slots;
@@ -53,11 +54,27 @@ pub fn subscribe(ctx: Ctx) -> Option<()> {
 
 /// Subscribes to a server event, if the server has it.
 pub fn subscribe_to(ctx: Ctx, id: u64) -> Option<()> {
+    subscribe_with(ctx, id, on_server_event)
+}
+
+/// Subscribes, once, to clients that come and go: nobody pays for that before the first hold is bound to one.
+pub fn watch_clients(ctx: Ctx) -> Option<()> {
+    if !shell::with(|shell| shell.watching_clients) {
+        let id = raw::REDISMODULE_EVENT_CLIENT_CHANGE;
+        subscribe_with(ctx, id, sessions::on_client_event)?;
+        shell::with(|shell| shell.watching_clients = true);
+    }
+    Some(())
+}
+
+type EventCallback =
+    unsafe extern "C" fn(*mut raw::RedisModuleCtx, raw::RedisModuleEvent, u64, *mut c_void);
+
+fn subscribe_with(ctx: Ctx, id: u64, callback: EventCallback) -> Option<()> {
     let event = raw::RedisModuleEvent { id, dataver: 1 };
-    // SAFETY: the context is OnLoad's; the callback has the type that the server expects.
-    let status = unsafe {
-        api!(RedisModule_SubscribeToServerEvent)(ctx.as_ptr(), event, Some(on_server_event))
-    };
+    // SAFETY: the context is live and of this module; the callback has the type that the server expects.
+    let status =
+        unsafe { api!(RedisModule_SubscribeToServerEvent)(ctx.as_ptr(), event, Some(callback)) };
     (status == raw::REDISMODULE_OK as c_int).then_some(())
 }
 
@@ -155,7 +172,8 @@ fn lose(ctx: Ctx, key: Str<'_>) {
     }
 }
 
-fn id<'a>(ctx: Ctx, key: Str<'a>) -> KeyRef<'a> {
+/// The lock of this name in the selected database.
+pub fn id<'a>(ctx: Ctx, key: Str<'a>) -> KeyRef<'a> {
     KeyRef {
         db: ctx.db(),
         name: key.bytes(),

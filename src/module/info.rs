@@ -24,11 +24,14 @@ unsafe extern "C" fn on_info(info: *mut raw::RedisModuleInfoCtx, for_crash_repor
         let now = now();
         let (gauges, counters) = shell::with(|shell| {
             let waiters = &shell.locks.waiters;
-            let gauges: [(&CStr, u64); 7] = [
+            let sessions = &shell.locks.sessions;
+            let gauges: [(&CStr, u64); 9] = [
                 (c"waiters", waiters.live() as u64),
                 (c"keys_waited", waiters.keys_waited() as u64),
                 (c"places_kept", waiters.kept_places() as u64),
                 (c"grants_tracked", shell.locks.tracked_len() as u64),
+                (c"sessions", sessions.clients() as u64),
+                (c"session_holds", sessions.holds() as u64),
                 (c"startup_delay_left_ms", shell.locks.delay.left(now)),
                 (c"eviction_risk", u64::from(shell.eviction_risk)),
                 (c"panics", guard::panics()),

@@ -23,6 +23,7 @@ pub mod parked;
 pub mod register;
 pub mod replication;
 pub mod reply;
+pub mod sessions;
 pub mod settings;
 pub mod shell;
 mod slots;

@@ -8,7 +8,7 @@ use redis_module::raw;
 
 use super::api::api;
 use super::ctx::Ctx;
-use crate::lock::{Grace, Limits};
+use crate::lock::{Grace, Lease, Limits, SessionRule};
 
 struct Number {
     name: &'static CStr,
@@ -49,6 +49,7 @@ static MAX_WAITERS_PER_KEY: Number = Number::new(c"max-waiters-per-key", 10_000,
 static QUEUE_GRACE: Number = Number::new(c"queue-grace", 1_000, 0, 60_000);
 static MAX_OWNER_LEN: Number = Number::new(c"max-owner-len", 256, 1, 65_536);
 static MAX_TRACKED: Number = Number::new(c"max-tracked", 10_000, 0, 10_000_000);
+static SESSION_LEASE: Number = Number::new(c"session-lease", 10_000, 100, CENTURY_MS);
 static STARTUP_DELAY: Number = Number::new(c"startup-delay", 0, 0, CENTURY_MS);
 
 struct Switch {
@@ -86,6 +87,7 @@ pub fn register(ctx: Ctx) -> Option<()> {
         &QUEUE_GRACE,
         &MAX_OWNER_LEN,
         &MAX_TRACKED,
+        &SESSION_LEASE,
         &STARTUP_DELAY,
     ] {
         register_number(ctx, number)?;
@@ -211,6 +213,15 @@ pub fn limits() -> Limits {
         max_waiters: if drain() { 0 } else { MAX_WAITERS.get_usize() },
         max_waiters_per_key: MAX_WAITERS_PER_KEY.get_usize(),
         max_tracked: MAX_TRACKED.get_usize(),
+    }
+}
+
+/// The rule for holds that are bound to connections.
+pub fn sessions() -> SessionRule {
+    let default = SessionRule::default();
+    SessionRule {
+        lease: Lease::from_ms(SESSION_LEASE.get()).unwrap_or(default.lease),
+        open: !drain(),
     }
 }
 

@@ -25,6 +25,8 @@ pub struct Shell {
     pub alarm: Alarm,
     /// Whether key events of every type are subscribed to: from the first park on.
     pub watching: bool,
+    /// Whether clients that come and go are subscribed to: from the first `SESSION` on.
+    pub watching_clients: bool,
     /// Whether replicas may get what is replicated, if that is known.
     pub replicas_may_hear: Option<bool>,
     /// Whether `maxmemory` may evict locks.
@@ -62,6 +64,7 @@ pub fn start(ctx: Ctx) {
         answered: Vec::new(),
         alarm: Alarm::default(),
         watching: false,
+        watching_clients: false,
         replicas_may_hear: None,
         eviction_risk: false,
         constants: Constants::make(),
@@ -113,6 +116,7 @@ pub fn recover(now: Now) {
         return;
     };
     locks.reloaded();
+    locks.sessions.reindex();
     parked.retain(|id, parked| {
         if !parked.is_blocked() {
             // The panic came before its client was blocked; that client has had an error reply.

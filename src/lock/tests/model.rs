@@ -10,11 +10,13 @@
 //! prints the seed and the smallest history that shows it.
 
 mod naive;
+mod sessions;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestError, TestRunner};
 
 use self::naive::{Key, Model, Owner, Reply, State, Told, KEYS};
+use self::sessions::{sim_terms, Terms};
 use super::sim::{key_ref, Out, Settings, Sim, START_MS};
 use crate::lock::{
     Answer, Grace, Hold, KeyState, Lease, Limits, LockError, Outcome, Released, Wait,
@@ -41,14 +43,14 @@ enum Op {
         key: Key,
         owner: Owner,
         conn: u64,
-        lease_ms: i64,
+        terms: Terms,
         wait: Option<Option<u64>>,
         once: bool,
     },
     /// The present holder asks again, from any of its connections.
-    HolderAsks(Key, u64, i64, bool),
+    HolderAsks(Key, u64, Terms, bool),
     Release(Key, Owner, bool, Names),
-    Renew(Key, Owner, i64, Names),
+    Renew(Key, Owner, Terms, Names),
     Break(Key, Names, bool),
     Pass(u64),
     Alarm,
@@ -91,17 +93,24 @@ fn op() -> impl Strategy<Value = Op> {
     let (key, owner, conn) = (0..KEYS, 0..OWNERS.len(), 0..CONNS_PER_OWNER);
     let at = (key.clone(), owner.clone());
     let lease = 1..20i64;
+    let terms = || {
+        prop_oneof![
+            4 => (1..20i64).prop_map(Terms::Named),
+            2 => Just(Terms::Unnamed),
+            4 => Just(Terms::Session),
+        ]
+    };
     let wait = prop_oneof![
         2 => Just(None),
         1 => Just(Some(None)),
         6 => (1..20u64).prop_map(|ms| Some(Some(ms))),
     ];
-    let acquire = (at.clone(), conn.clone(), lease.clone(), wait, any::<bool>()).prop_map(
-        |((key, owner), conn, lease_ms, wait, once)| Op::Acquire {
+    let acquire = (at.clone(), conn.clone(), terms(), wait, any::<bool>()).prop_map(
+        |((key, owner), conn, terms, wait, once)| Op::Acquire {
             key,
             owner,
             conn,
-            lease_ms,
+            terms,
             wait,
             once,
         },
@@ -109,10 +118,10 @@ fn op() -> impl Strategy<Value = Op> {
     let connection = (owner, conn.clone());
     prop_oneof![
         24 => acquire,
-        6 => (key.clone(), conn.clone(), lease.clone(), any::<bool>())
+        6 => (key.clone(), conn.clone(), terms(), any::<bool>())
             .prop_map(|(k, c, ms, once)| Op::HolderAsks(k, c, ms, once)),
         12 => (at.clone(), any::<bool>(), names()).prop_map(|((k, o), all, t)| Op::Release(k, o, all, t)),
-        4 => (at.clone(), lease.clone(), names()).prop_map(|((k, o), ms, t)| Op::Renew(k, o, ms, t)),
+        4 => (at.clone(), terms(), names()).prop_map(|((k, o), ms, t)| Op::Renew(k, o, ms, t)),
         2 => (key.clone(), names(), any::<bool>()).prop_map(|(k, t, purge)| Op::Break(k, t, purge)),
         10 => (0..8u64).prop_map(Op::Pass),
         1 => (0..40u64).prop_map(Op::Pass),
@@ -152,8 +161,9 @@ fn settings(cluster: bool) -> impl Strategy<Value = Settings> {
         some(vec![1, 3, 100]),
         some(vec![0, 1, 100]),
     );
+    let session = prop::sample::select(vec![1, 3, 6, 15]);
     let grace = (prop::sample::select(vec![0, 3, 12]), some(vec![0, 1, 100]));
-    (limits, grace).prop_map(move |(limits, (ms, max_places))| Settings {
+    (limits, grace, session).prop_map(move |(limits, (ms, max_places), session)| Settings {
         limits: Limits {
             max_waiters: limits.0,
             max_waiters_per_key: limits.1,
@@ -161,6 +171,8 @@ fn settings(cluster: bool) -> impl Strategy<Value = Settings> {
         },
         grace: Grace { ms, max_places },
         cluster,
+        default_lease: lease(9),
+        session_lease: lease(session),
     })
 }
 
@@ -256,7 +268,7 @@ impl Case {
             Op::SetClock(ms) => {
                 self.sim.now.wall_ms = self.least_clock_ms.max(self.sim.now.wall_ms + ms);
             }
-            Op::HolderAsks(key, conn, lease_ms, once) => {
+            Op::HolderAsks(key, conn, terms, once) => {
                 let Some(hold) = self.model.holder(key) else {
                     return (None, None);
                 };
@@ -264,7 +276,7 @@ impl Case {
                     key,
                     owner: hold.owner,
                     conn,
-                    lease_ms,
+                    terms,
                     wait: None,
                     once,
                 });
@@ -324,7 +336,7 @@ impl Case {
                 key,
                 owner,
                 conn,
-                lease_ms,
+                terms,
                 wait,
                 once,
             } => {
@@ -332,7 +344,7 @@ impl Case {
                 if sim.is_blocked(conn) {
                     return (None, None);
                 }
-                let how = (lease(lease_ms), sim_wait(wait), once);
+                let how = (sim_terms(terms), sim_wait(wait), once);
                 let got = sim.acquire(NAMES[key], OWNERS[owner], conn, how);
                 let got = got.map(|answer| match answer {
                     Answer::Granted(token) => {
@@ -342,7 +354,7 @@ impl Case {
                     Answer::Refused => Reply::Refused,
                     Answer::Parked(_) => Reply::Parked,
                 });
-                let expected = model.acquire(key, owner, (conn, lease_ms), wait, once);
+                let expected = model.acquire(key, owner, (conn, terms), wait, once);
                 (got, expected)
             }
             Op::Release(key, owner, all, names) => {
@@ -355,11 +367,11 @@ impl Case {
                 });
                 (got, model.release(key, owner, all, token))
             }
-            Op::Renew(key, owner, lease_ms, names) => {
+            Op::Renew(key, owner, terms, names) => {
                 let token = named(sim, key, names);
-                let got = sim.renew(NAMES[key], OWNERS[owner], lease(lease_ms), token);
+                let got = sim.renew(NAMES[key], OWNERS[owner], sim_terms(terms), token);
                 let got = got.map(|done| if done { Reply::Renewed } else { Reply::Lost });
-                (got, model.renew(key, owner, lease_ms, token))
+                (got, model.renew(key, owner, terms, token))
             }
             Op::Break(key, names, purge) => {
                 let token = named(sim, key, names);
@@ -533,7 +545,9 @@ impl Case {
             let expected = self.model.line(key);
             let expected: Vec<_> = expected.iter().map(|o| OWNERS[*o].as_bytes()).collect();
             assert_eq!(line, expected, "the line of {name}");
-            let held = self.model.holder(key).is_some();
+            let hold = self.model.holder(key);
+            self.check_session(name, hold);
+            let held = hold.is_some();
             if settled && self.sim.may_grant {
                 assert!(
                     held || line.is_empty(),
@@ -567,6 +581,7 @@ impl Case {
             + self.sim.locks.waiters.live() as u64;
         assert_eq!(stats.waits_parked, waits, "{stats:?}");
         let grants = stats.grants_released
+            + stats.grants_session_ended
             + stats.grants_expired
             + stats.grants_broken
             + stats.grants_lost
@@ -585,6 +600,10 @@ impl Case {
             {
                 self.sim.del(name);
             }
+        }
+        // What is bound is held as long as its connection lives.
+        for conn in 0..OWNERS.len() as u64 * CONNS_PER_OWNER {
+            self.sim.disconnect(conn);
         }
         self.sim.alarm();
         self.sim.deliver_all();
@@ -605,6 +624,9 @@ impl Case {
         assert!(NAMES
             .iter()
             .all(|name| waiters.queue(key_ref(name)).is_none()));
+        let sessions = &self.sim.locks.sessions;
+        assert_eq!((sessions.holds(), sessions.clients()), (0, 0));
+        assert_eq!(sessions.next_due(self.sim.now), None);
         let stats = &self.sim.locks.stats;
         let tracked = self.sim.locks.tracked_len() as u64;
         assert!(tracked <= KEYS as u64 && stats.grants >= tracked);

@@ -13,13 +13,27 @@
 use std::collections::BTreeMap;
 
 use crate::lock::{
-    Acquire, Answer, Break, Domain, Effect, Effects, Event, Fence, Grace, Hold, KeyRef, KeyState,
-    KeyWrite, Lease, Limits, LockError, Locks, Mode, Now, Outcome, Release, Released, Renew, Token,
-    View, Wait, WaiterId,
+    Acquire, Answer, Bound, BoundRef, Break, Domain, Effect, Effects, Event, Fence, Grace, Hold,
+    KeyRef, KeyState, KeyWrite, Lease, Limits, LockError, Locks, Mode, Now, Outcome, Release,
+    Released, Renew, Token, View, Wait, WaiterId,
 };
 
 /// The wall clock of a new server, Unix milliseconds.
 pub const START_MS: i64 = 1_700_000_000_000;
+
+/// Holds released at once when their connection closes; the others by the next timer.
+pub const AT_ONCE: usize = 1;
+
+/// The lease that a request asks for.
+#[derive(Debug, Clone, Copy)]
+pub enum Terms {
+    /// `EX` or `PX`.
+    Named(Lease),
+    /// The default.
+    Unnamed,
+    /// `SESSION`.
+    Session,
+}
 
 /// A request whose client has not read its answer.
 #[derive(Debug, Clone)]
@@ -54,6 +68,7 @@ pub struct Sim {
     delayed: bool,
     /// Whether each key has a horizon of its own, as each slot of a cluster has.
     pub cluster: bool,
+    default_lease: Lease,
     pub keys: BTreeMap<String, KeyState>,
     /// Redisson's token counters, by the name of the lock.
     pub counters: BTreeMap<String, u64>,
@@ -73,6 +88,8 @@ pub struct Settings {
     pub limits: Limits,
     pub grace: Grace,
     pub cluster: bool,
+    pub default_lease: Lease,
+    pub session_lease: Lease,
 }
 
 pub fn key_ref(key: &str) -> KeyRef<'_> {
@@ -85,6 +102,7 @@ pub fn key_ref(key: &str) -> KeyRef<'_> {
 fn new_locks(settings: &Settings) -> Locks {
     let mut locks = Locks::new(settings.limits);
     locks.waiters.grace = settings.grace;
+    locks.sessions.rule.lease = settings.session_lease;
     locks
 }
 
@@ -100,6 +118,7 @@ impl Sim {
             may_grant: true,
             delayed: false,
             cluster: settings.cluster,
+            default_lease: settings.default_lease,
             keys: BTreeMap::new(),
             counters: BTreeMap::new(),
             horizons: BTreeMap::new(),
@@ -117,16 +136,19 @@ impl Sim {
         key: &str,
         owner: &str,
         conn: u64,
-        (lease, wait, once): (Lease, Wait, bool),
+        (terms, wait, once): (Terms, Wait, bool),
     ) -> Result<Answer, LockError> {
         assert!(
             !self.is_blocked(conn),
             "connection {conn} waits for an answer"
         );
+        self.end_first(key, owner);
         let req = Acquire {
             owner: owner.as_bytes(),
             mode: Mode::Exclusive,
-            lease,
+            lease: self.lease(terms),
+            names_lease: matches!(terms, Terms::Named(_)),
+            session: matches!(terms, Terms::Session),
             once,
             wait,
             client: conn,
@@ -159,6 +181,7 @@ impl Sim {
         all: bool,
         token: Option<u64>,
     ) -> Result<Released, LockError> {
+        self.end_first(key, owner);
         let owner = owner.as_bytes();
         let req = Release { owner, all, token };
         self.command(key, |locks, view, now, fx| {
@@ -170,13 +193,15 @@ impl Sim {
         &mut self,
         key: &str,
         owner: &str,
-        lease: Lease,
+        terms: Terms,
         token: Option<u64>,
     ) -> Result<bool, LockError> {
+        self.end_first(key, owner);
         let owner = owner.as_bytes();
         let req = Renew {
             owner,
-            lease,
+            lease: self.lease(terms),
+            names_lease: matches!(terms, Terms::Named(_)),
             token,
         };
         self.command(key, |locks, view, now, fx| locks.renew(view, &req, now, fx))
@@ -192,6 +217,13 @@ impl Sim {
         self.command(key, |locks, view, now, fx| {
             locks.break_lock(view, req, now, fx)
         })
+    }
+
+    fn lease(&self, terms: Terms) -> Lease {
+        match terms {
+            Terms::Named(lease) => lease,
+            Terms::Unnamed | Terms::Session => self.default_lease,
+        }
     }
 
     // ---- time ----
@@ -213,7 +245,17 @@ impl Sim {
             self.locks.waiters.touch_all(None);
         }
         self.settle_all();
+        while let Some(bound) = self.locks.sessions.next_renewal(self.now) {
+            let done = self.command(&name_of(&bound), |locks, view, now, fx| {
+                locks.renew_session(view, &bound, now, fx);
+                Ok(())
+            });
+            done.unwrap();
+        }
+        self.release_ended(usize::MAX);
+        self.settle_all();
         assert_ne!(self.locks.waiters.next_wait(self.now), Some(0));
+        assert_ne!(self.locks.sessions.next_due(self.now), Some(0));
     }
 
     /// The end of a turn: every marked key is read afresh and settled.
@@ -243,6 +285,7 @@ impl Sim {
                 waiters.next_wait(self.now),
                 waiters.next_settle(self.now),
                 delay,
+                self.locks.sessions.next_due(self.now),
             ];
             match dues.into_iter().flatten().min().filter(|due| *due <= left) {
                 Some(due) => self.pass(due),
@@ -265,12 +308,45 @@ impl Sim {
         }
     }
 
+    /// The server's event comes first, and then what it does about a client that is blocked.
     pub fn disconnect(&mut self, conn: u64) {
+        self.locks.disconnected(conn, self.now);
+        self.release_ended(AT_ONCE);
         if let Some(waiter) = waiter_of(&self.parked, conn).or(waiter_of(&self.granted, conn)) {
             self.parked.remove(&waiter);
             self.granted.remove(&waiter);
             self.locks.gone(waiter, self.now);
         }
+    }
+
+    /// Those that are not held any more do not count.
+    fn release_ended(&mut self, at_most: usize) {
+        let mut released = 0;
+        while released < at_most {
+            let Some(bound) = self.locks.sessions.next_ended() else {
+                return;
+            };
+            let wrote = self.out.len();
+            self.end_session(&bound);
+            let wrote = &self.out[wrote..];
+            released += usize::from(wrote.iter().any(|out| matches!(out, Out::Write(..))));
+        }
+    }
+
+    /// A hold whose connection has gone is released before its owner asks about it.
+    fn end_first(&mut self, key: &str, owner: &str) {
+        let what = BoundRef::lock(Mode::Exclusive, key_ref(key), owner.as_bytes());
+        if let Some(bound) = self.locks.sessions.ended(what) {
+            self.end_session(&bound);
+        }
+    }
+
+    fn end_session(&mut self, bound: &Bound) {
+        let done = self.command(&name_of(bound), |locks, view, now, fx| {
+            locks.end_session(view, bound, now, fx);
+            Ok(())
+        });
+        done.unwrap();
     }
 
     /// `CLIENT UNBLOCK id TIMEOUT`: the server itself answers nil.
@@ -567,6 +643,10 @@ impl Sim {
         let covered = horizon.max(self.counters.get(key).copied());
         assert!(covered >= Some(token.get()), "nothing covers the token");
     }
+}
+
+fn name_of(bound: &Bound) -> String {
+    String::from_utf8(bound.key.as_ref().name.into()).unwrap()
 }
 
 fn waiter_of(requests: &BTreeMap<WaiterId, Request>, conn: u64) -> Option<WaiterId> {

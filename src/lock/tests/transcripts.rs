@@ -6,12 +6,13 @@
 //!
 //! Commands, with their options in brackets:
 //! ```text
-//! acquire k owner [lease=30s] [block=5s | block=0] [once] [conn=c]     the lease is 30s, conn the owner
+//! acquire k owner [lease=30s | session] [block=5s | block=0] [once] [conn=c]     the lease is 30s, conn the owner
 //! release k owner [all] [token=#1]         renew k owner [lease=30s] [token=#1]
 //! break k [token=#1] [purge]               info k           stats name ...      quiet
 //! advance 5s     every timer runs at its moment
 //! late 5s        time passes and no timer runs      alarm   the timer that was late
 //! clock forward 5s | back 5s        the wall clock alone is set
+//! session lease 10s                              sessions    what is bound to which connection
 //! drop conn      the connection closes              unblock conn
 //! del k   expire k   hdel k   persist k   pexpire k 5s   overwrite k string | hash | holds N
 //! redisson acquire k owner [lease=30s]   redisson release k owner   redisson renew k owner [lease=30s]
@@ -29,10 +30,10 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use super::sim::{Out, Settings, Sim, START_MS};
+use super::sim::{key_ref, Out, Settings, Sim, Terms, START_MS};
 use crate::lock::{
-    Answer, Grace, Hold, KeyRef, KeyState, KeyWrite, Lease, Limits, LockError, Outcome, Released,
-    Token, Wait,
+    Answer, BoundRef, Grace, Hold, KeyRef, KeyState, KeyWrite, Lease, Limits, LockError, Mode,
+    Outcome, Released, Token, Wait,
 };
 
 #[test]
@@ -63,6 +64,11 @@ fn foreign() {
 #[test]
 fn broken() {
     run("break");
+}
+
+#[test]
+fn session() {
+    run("session");
 }
 
 #[test]
@@ -153,8 +159,15 @@ impl<'a> Words<'a> {
     }
 
     fn lease(&self) -> Lease {
-        let ms = self.option("lease").map_or(30_000, millis);
-        Lease::from_ms(ms as i64).unwrap()
+        lease_of(self.option("lease").map_or(DEFAULT_LEASE_MS, millis))
+    }
+
+    fn terms(&self) -> Terms {
+        match self.option("lease") {
+            _ if self.has("session") => Terms::Session,
+            None => Terms::Unnamed,
+            Some(_) => Terms::Named(self.lease()),
+        }
     }
 
     fn wait(&self) -> Wait {
@@ -179,6 +192,8 @@ impl Session {
                 max_places: 100,
             },
             cluster: false,
+            default_lease: lease_of(DEFAULT_LEASE_MS),
+            session_lease: lease_of(10_000),
         };
         Session {
             settings,
@@ -212,6 +227,7 @@ impl Session {
             "info" => self.info(words.at(1)),
             "stats" => self.stats(&words.0[1..]),
             "quiet" => self.quiet(),
+            "sessions" => self.sessions(),
             "restart" => {
                 self.sim.restart(&self.settings);
                 self.sim.now.wall_ms -= words.option("back").map_or(0, millis) as i64;
@@ -236,6 +252,7 @@ impl Session {
                 sim.now.wall_ms += if words.at(1) == "back" { -by } else { by };
             }
             "alarm" => sim.alarm(),
+            "session" => sim.locks.sessions.rule.lease = lease_of(millis(words.at(2))),
             "drop" => {
                 let conn = self.conn(words.at(1));
                 self.sim.disconnect(conn);
@@ -274,7 +291,7 @@ impl Session {
     fn acquire(&mut self, words: &Words<'_>) -> String {
         let (key, owner) = (words.at(1), words.at(2));
         let conn = self.conn(words.option("conn").unwrap_or(owner));
-        let how = (words.lease(), words.wait(), words.has("once"));
+        let how = (words.terms(), words.wait(), words.has("once"));
         match self.sim.acquire(key, owner, conn, how) {
             Ok(Answer::Granted(token)) => format!("granted {}", self.name(token)),
             Ok(Answer::Refused) => "refused".into(),
@@ -295,7 +312,7 @@ impl Session {
                     Released::NotHeld => "not held",
                 }),
             "renew" => sim
-                .renew(key, words.at(2), words.lease(), token)
+                .renew(key, words.at(2), words.terms(), token)
                 .map(|renewed| if renewed { "renewed" } else { "lost" }),
             _ => sim
                 .break_lock(key, token, words.has("purge"))
@@ -465,6 +482,27 @@ impl Session {
         )
     }
 
+    fn sessions(&self) -> String {
+        let sessions = &self.sim.locks.sessions;
+        let mut bound = Vec::new();
+        for (key, state) in &self.sim.keys {
+            if let KeyState::Held(hold) = state {
+                let what = BoundRef::lock(Mode::Exclusive, key_ref(key), &hold.owner);
+                if let Some(conn) = sessions.client_of(what, hold.token) {
+                    let (owner, conn) = (text(&hold.owner), &self.conns[conn as usize]);
+                    bound.push(format!("{key} of {owner} to {conn}"));
+                }
+            }
+        }
+        let next = sessions.next_due(self.sim.now);
+        let next = next.map_or("never".into(), duration);
+        let (holds, conns) = (sessions.holds(), sessions.clients());
+        format!(
+            "bound: [{}]; holds: {holds}, connections: {conns}, next: {next}",
+            bound.join(", ")
+        )
+    }
+
     // ---- names ----
 
     fn conn(&mut self, name: &str) -> u64 {
@@ -492,6 +530,13 @@ impl Session {
             None => name.parse().unwrap(),
         }
     }
+}
+
+/// The lease where a command names none.
+const DEFAULT_LEASE_MS: u64 = 30_000;
+
+fn lease_of(ms: u64) -> Lease {
+    Lease::from_ms(ms as i64).unwrap()
 }
 
 fn code(error: &LockError) -> String {

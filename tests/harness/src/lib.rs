@@ -316,6 +316,7 @@ impl TestServer {
             + s("grants_expired")
             + s("grants_broken")
             + s("grants_lost")
+            + s("grants_session_ended")
             + s("grants_undone")
             + s("grants_unwatched");
         if s("grants") != ended_grants + s("grants_tracked") {

@@ -10,6 +10,7 @@
 //! begins then.
 
 use super::super::sim::Settings;
+use super::sessions::{Session, Sessions, Terms};
 
 pub const KEYS: usize = 2;
 
@@ -56,7 +57,8 @@ pub struct Hold {
     pub deadline_ms: Option<i64>,
     pub token: Token,
     /// Which grant this is; 0 for Redisson's.
-    grant: u64,
+    pub grant: u64,
+    pub session: Option<Session>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,7 +74,7 @@ pub enum State {
 #[derive(Debug, Clone, Copy)]
 pub struct Request {
     pub conn: Conn,
-    pub lease_ms: i64,
+    pub terms: Terms,
     pub until_ms: Option<u64>,
 }
 
@@ -107,7 +109,8 @@ pub struct Model {
     pub published: Vec<Key>,
     /// Fresh grants of this process.
     pub grants: u64,
-    settings: Settings,
+    pub settings: Settings,
+    pub sessions: Sessions,
     /// All places of all keys, by arrival.
     places: Vec<Place>,
     /// Keys to be settled at the end of the turn, in the order in which they were touched.
@@ -129,6 +132,7 @@ impl Model {
             published: Vec::new(),
             grants: 0,
             settings: *settings,
+            sessions: Sessions::default(),
             places: Vec::new(),
             touched: Vec::new(),
             on_the_way: Vec::new(),
@@ -184,21 +188,22 @@ impl Model {
         &mut self,
         key: Key,
         owner: Owner,
-        (conn, lease_ms): (Conn, i64),
+        (conn, terms): (Conn, Terms),
         wait: Option<Option<u64>>,
         once: bool,
     ) -> Reply {
         if let Some(error) = self.foreign(key) {
             return Reply::Error(error);
         }
+        self.end_first(key, owner);
         let until_ms = wait.map(|ms| ms.map(|ms| self.mono_ms + ms));
         let request = until_ms.map(|until_ms| Request {
             conn,
-            lease_ms,
+            terms,
             until_ms,
         });
         match self.holder(key) {
-            Some(hold) if hold.owner == owner => self.reenter(key, hold, lease_ms, once),
+            Some(hold) if hold.owner == owner => self.reenter(key, hold, (conn, terms), once),
             Some(_) => self.park(key, owner, request),
             // Free, but others may wait: they come first. Waits that are over do not count, even if
             // nobody has noticed yet.
@@ -206,9 +211,9 @@ impl Model {
                 if !self.may_grant || self.hand_off(key) {
                     return Reply::Refused;
                 }
-                self.take_free(key, owner, lease_ms)
+                self.take_free(key, owner, (conn, terms))
             }
-            None if self.line(key).is_empty() => self.take_free(key, owner, lease_ms),
+            None if self.line(key).is_empty() => self.take_free(key, owner, (conn, terms)),
             None => {
                 let reply = self.park(key, owner, request);
                 if !matches!(reply, Reply::Error(_)) {
@@ -219,12 +224,12 @@ impl Model {
         }
     }
 
-    fn take_free(&mut self, key: Key, owner: Owner, lease_ms: i64) -> Reply {
+    fn take_free(&mut self, key: Key, owner: Owner, (conn, terms): (Conn, Terms)) -> Reply {
         if !self.may_grant {
             return Reply::Error("TRYAGAIN");
         }
         self.claim(key, owner);
-        self.grant(key, owner, lease_ms);
+        self.grant(key, owner, (conn, terms));
         self.places.retain(|p| (p.key, p.owner) != (key, owner));
         Reply::Granted
     }
@@ -233,6 +238,7 @@ impl Model {
         if let Some(error) = self.foreign(key) {
             return Reply::Error(error);
         }
+        self.end_first(key, owner);
         let Some(hold) = self.held_by(key, Some(owner), token) else {
             if token.is_none() {
                 self.withdraw(key, owner);
@@ -249,10 +255,11 @@ impl Model {
         Reply::Freed
     }
 
-    pub fn renew(&mut self, key: Key, owner: Owner, lease_ms: i64, token: Option<u64>) -> Reply {
+    pub fn renew(&mut self, key: Key, owner: Owner, terms: Terms, token: Option<u64>) -> Reply {
         if let Some(error) = self.foreign(key) {
             return Reply::Error(error);
         }
+        self.end_first(key, owner);
         let Some(hold) = self.held_by(key, Some(owner), token) else {
             return Reply::Lost;
         };
@@ -260,9 +267,11 @@ impl Model {
             return Reply::Error("TRYAGAIN");
         };
         self.claim(key, owner);
-        let deadline_ms = Some(self.wall_ms + lease_ms);
+        let session = self.session_after(hold, None, terms);
+        let deadline_ms = Some(self.wall_ms + self.lease_ms(session.is_some(), terms));
         self.keys[key] = State::Held(Hold {
             deadline_ms,
+            session,
             ..hold
         });
         Reply::Renewed
@@ -272,28 +281,32 @@ impl Model {
         if let Some(error) = self.foreign(key) {
             return Reply::Error(error);
         }
-        let held = self.held_by(key, None, token).is_some();
+        let hold = self.held_by(key, None, token);
+        let held = hold.is_some();
         if purge && (held || token.is_none()) {
             self.fail_all(key, "LOCKBROKEN");
         }
-        if !held {
+        let Some(hold) = hold else {
             return Reply::NotHeld;
-        }
+        };
+        self.forget_ended(key, hold.owner);
         self.pass_on(key);
         Reply::Broken
     }
 
-    fn reenter(&mut self, key: Key, hold: Hold, lease_ms: i64, once: bool) -> Reply {
+    fn reenter(&mut self, key: Key, hold: Hold, (conn, terms): (Conn, Terms), once: bool) -> Reply {
         let Some(hold) = self.adopted(hold) else {
             return Reply::Error("TRYAGAIN");
         };
         self.claim(key, hold.owner);
-        let wanted = self.wall_ms + lease_ms;
+        let session = self.session_after(hold, Some(conn), terms);
+        let wanted = self.wall_ms + self.lease_ms(session.is_some(), terms);
         let deadline_ms = Some(hold.deadline_ms.map_or(wanted, |end| end.max(wanted)));
         let count = hold.count + u32::from(!once);
         self.keys[key] = State::Held(Hold {
             count,
             deadline_ms,
+            session,
             ..hold
         });
         Reply::Granted
@@ -348,6 +361,8 @@ impl Model {
                 self.keep(place);
             }
         }
+        self.end_of_turn();
+        self.work_on_sessions();
         self.end_of_turn();
     }
 
@@ -428,6 +443,7 @@ impl Model {
         let way = self.on_the_way.iter().position(|grant| grant.conn == conn);
         if let Some(index) = way {
             let grant = self.on_the_way.remove(index);
+            self.forget_session(grant.key, grant.grant);
             self.note(grant.key);
             // Only the latest grant of a key can still be the current one.
             let rival = |undo: &OnTheWay| undo.key == grant.key;
@@ -442,6 +458,7 @@ impl Model {
         } else {
             self.unblock(conn);
         }
+        self.end_sessions_of(conn);
     }
 
     pub fn unblock(&mut self, conn: Conn) {
@@ -455,7 +472,7 @@ impl Model {
     pub fn restart(&mut self, settings: &Settings) {
         let fresh = Model::new(settings, self.wall_ms);
         *self = Model {
-            keys: self.keys,
+            keys: self.keys.map(State::without_session),
             mono_ms: self.mono_ms,
             may_grant: self.may_grant,
             grant_number: self.grant_number,
@@ -505,6 +522,7 @@ impl Model {
                 deadline_ms,
                 token: Token::None,
                 grant: 0,
+                session: None,
             },
             State::Held(hold) if hold.owner == owner => Hold {
                 count: hold.count + 1,
@@ -538,6 +556,7 @@ impl Model {
 
     pub fn flush(&mut self) {
         self.keys = [State::Absent; KEYS];
+        self.sessions.ended.clear();
         self.touch_all();
     }
 
@@ -602,7 +621,7 @@ impl Model {
         self.on_the_way.retain(other);
     }
 
-    fn pass_on(&mut self, key: Key) {
+    pub fn pass_on(&mut self, key: Key) {
         if !self.hand_off(key) {
             self.free(key);
         }
@@ -613,15 +632,19 @@ impl Model {
         self.published.push(key);
     }
 
-    fn grant(&mut self, key: Key, owner: Owner, lease_ms: i64) {
+    fn grant(&mut self, key: Key, owner: Owner, (conn, terms): (Conn, Terms)) {
         self.grants += 1;
         self.grant_number += 1;
+        self.forget_ended(key, owner);
+        let session = (terms == Terms::Session).then(|| self.new_session(conn));
+        let lease_ms = self.lease_ms(session.is_some(), terms);
         self.keys[key] = State::Held(Hold {
             owner,
             count: 1,
             deadline_ms: Some(self.wall_ms + lease_ms),
             token: Token::New,
             grant: self.grant_number,
+            session,
         });
     }
 
@@ -638,7 +661,7 @@ impl Model {
                 self.keep(place);
                 continue;
             }
-            self.grant(key, place.owner, request.lease_ms);
+            self.grant(key, place.owner, (request.conn, request.terms));
             self.told.push((request.conn, Told::Granted));
             self.on_the_way.push(OnTheWay {
                 conn: request.conn,

@@ -1,0 +1,219 @@
+//! Holds that are bound to connections: the end of a connection, and the renewals until then.
+//!
+//! The server tells of every connection that ends, whatever ended it: closed or reset by the client, killed,
+//! timed out, its output buffer full. It does so at the beginning of `freeClient`, before it looks at what
+//! the client is blocked on. The first hundred holds are released in that very event, the rest by the alarm,
+//! a little in every turn.
+//!
+//! That event is the one place outside a command and the alarm where this module writes. What was read in
+//! the servers' sources for it (Redis 7.0, 7.2, 8; Valkey 8, 9):
+//!
+//! * The event's context carries the dying client itself. Selecting a database on it would have the server
+//!   look for what it is blocked on in the wrong one, and its flags (`ASKING`) are not ours. So a detached
+//!   context is used, with a client of its own.
+//! * What is replicated meanwhile leaves when the event's own context is freed, or, within a command of
+//!   another client (`CLIENT KILL`, perhaps in a `MULTI`), behind what that has replicated so far and within
+//!   its transaction: in the order in which the data changed.
+//! * `freeClient` is called at the top of the event loop and by `CLIENT KILL`. Where it would be unsafe (a full output
+//!   buffer, a user that is deleted, a thread that reads) the client is only marked, and freed later, so
+//!   never while changes are being sent out, and never below a function that this module has called: the
+//!   shell is not borrowed and no key of ours is open.
+//! * The exception is a script that takes long: then the server looks after its connections in the midst of
+//!   it. Nothing may change under a script, so all is left to the alarm then, as while writes are refused.
+
+use std::ffi::c_void;
+use std::time::{Duration, Instant};
+
+use redis_module::raw;
+
+use super::alarm::{self, RETRY_MS};
+use super::apply::{apply, apply_unasked, decide};
+use super::ctx::Ctx;
+use super::events;
+use super::fence;
+use super::guard;
+use super::key::{name_of, LockKey};
+use super::shell;
+use super::strings::Str;
+use crate::lock::{Bound, BoundRef, Effects, Family, LockError, Mode, Now, View};
+
+/// Holds released in the event that ends their connection; more wait for the alarm.
+const AT_ONCE: usize = 100;
+
+/// How long one turn may be busy with holds that are bound, half of it with renewals.
+const TURN: Duration = Duration::from_millis(2);
+
+/// Renewals in one turn.
+const RENEWALS_PER_TURN: usize = 500;
+
+/// So many may be refused in one turn before all wait for the next.
+const REFUSALS_PER_TURN: usize = 50;
+
+/// What is to be done with a bound hold.
+#[derive(Clone, Copy)]
+enum Duty {
+    Release,
+    Renew,
+}
+
+/// `SESSION` was asked for: from here on the ends of connections are listened to.
+///
+/// # Errors
+/// Where there is no connection to bind to.
+pub fn prepare(ctx: Ctx) -> Result<(), LockError> {
+    if !ctx.has_connection() {
+        return Err(LockError::NoSession);
+    }
+    events::watch_clients(ctx).ok_or(LockError::Internal)
+}
+
+/// The server's event of a client that comes or goes.
+pub unsafe extern "C" fn on_client_event(
+    raw_ctx: *mut raw::RedisModuleCtx,
+    _event: raw::RedisModuleEvent,
+    subevent: u64,
+    data: *mut c_void,
+) {
+    if subevent != raw::REDISMODULE_SUBEVENT_CLIENT_CHANGE_DISCONNECTED {
+        return;
+    }
+    // SAFETY: the server's context for this callback, and for this event the data is a client's info; both
+    // live through the callback.
+    let (ctx, client) = unsafe {
+        let info = &*data.cast::<raw::RedisModuleClientInfo>();
+        (Ctx::new(raw_ctx), info.id)
+    };
+    if guard::entry("client-gone", || disconnected(ctx, client)).is_none() {
+        // Holds of a connection that has gone must not be renewed for ever.
+        guard::entry("client-gone-again", || {
+            shell::with(|shell| shell.locks.disconnected(client, ctx.now()));
+        });
+    }
+}
+
+/// A connection has gone; the context is the dying client's own.
+fn disconnected(ctx: Ctx, client: u64) {
+    if shell::with(|shell| shell.locks.sessions.clients() == 0) {
+        return;
+    }
+    let now = ctx.now();
+    if !shell::with(|shell| shell.locks.disconnected(client, now)) {
+        return;
+    }
+    guard::weak_spot("session-end");
+    if ctx.may_write() && !ctx.is_in_script() {
+        ctx.detached(|fresh| release_ended(fresh, AT_ONCE, || false));
+    }
+    alarm::rearm(ctx);
+}
+
+/// The owner asks about a hold whose connection has gone and that is still to be released: first it is.
+pub fn end_first(ctx: Ctx, name: Str<'_>, owner: Str<'_>) {
+    let ended = shell::with(|shell| {
+        let what = BoundRef::lock(Mode::Exclusive, events::id(ctx, name), owner.bytes());
+        shell.locks.sessions.ended(what)
+    });
+    let Some(bound) = ended.filter(|_| ctx.may_write()) else {
+        return;
+    };
+    // The server has let the command through, so it would take a write to this key.
+    let key = LockKey::open(ctx, name);
+    let view = fence::handing_view(&key, key.read());
+    let fx = decide_on(&bound, Duty::Release, &view, ctx.now());
+    apply(key, &fx);
+}
+
+/// A turn's work, on a server that may write.
+pub fn work(ctx: Ctx) {
+    let start = Instant::now();
+    let renewed = renew_due(ctx, || start.elapsed() >= TURN / 2);
+    let released = release_ended(ctx, usize::MAX, || start.elapsed() >= TURN);
+    if !(renewed && released) {
+        let now = ctx.now();
+        shell::with(|shell| shell.alarm.sessions_at_ms = now.mono_ms + RETRY_MS);
+    }
+}
+
+/// Renews what is due. False when the server refuses, and it is not worth asking again at once.
+fn renew_due(ctx: Ctx, is_late: impl Fn() -> bool) -> bool {
+    let mut refused = 0;
+    for _ in 0..RENEWALS_PER_TURN {
+        let now = ctx.now();
+        let next = || shell::with(|shell| shell.locks.sessions.next_renewal(now));
+        let Some(bound) = (refused < REFUSALS_PER_TURN && !is_late())
+            .then(next)
+            .flatten()
+        else {
+            break;
+        };
+        if !attend(ctx, &bound, Duty::Renew) {
+            refused += 1;
+            shell::with(|shell| {
+                let sessions = &mut shell.locks.sessions;
+                sessions.put_off_renewal(bound.as_ref().as_ref(), now, RETRY_MS);
+            });
+        }
+    }
+    refused < REFUSALS_PER_TURN
+}
+
+/// Releases what connections that have gone have left, so many at most. False as above.
+fn release_ended(ctx: Ctx, at_most: usize, is_late: impl Fn() -> bool) -> bool {
+    let mut refused = Vec::new();
+    let mut others_left = true;
+    for _ in 0..at_most {
+        if is_late() || refused.len() >= REFUSALS_PER_TURN {
+            break;
+        }
+        let Some(bound) = shell::with(|shell| shell.locks.sessions.next_ended()) else {
+            others_left = false;
+            break;
+        };
+        if !attend(ctx, &bound, Duty::Release) {
+            refused.push(bound);
+        }
+    }
+    let ask_again = refused.is_empty() || (others_left && refused.len() < REFUSALS_PER_TURN);
+    shell::with(|shell| shell.locks.sessions.put_off_ended(&refused));
+    ask_again
+}
+
+/// Does what is due with one hold. False when the server refuses writes to its key just now.
+fn attend(ctx: Ctx, bound: &Bound, duty: Duty) -> bool {
+    match bound.family {
+        Family::Lock(_) => attend_lock(ctx, bound, duty),
+    }
+}
+
+fn attend_lock(ctx: Ctx, bound: &Bound, duty: Duty) -> bool {
+    let name = name_of(&bound.key);
+    let name = name.as_str();
+    ctx.select(bound.key.as_ref().db);
+    let now = ctx.now();
+    let mut key = LockKey::open(ctx, name);
+    let mut state = key.read();
+    if shell::with(|shell| shell.locks.is_bound_hold(bound, &state, now)) {
+        // Asked with the key closed, as in the alarm.
+        drop(key);
+        if !ctx.probe_write(name) {
+            return false;
+        }
+        key = LockKey::open(ctx, name);
+        state = key.read();
+    }
+    let view = match duty {
+        Duty::Release => fence::handing_view(&key, state),
+        Duty::Renew => fence::plain_view(&key, state),
+    };
+    let fx = decide_on(bound, duty, &view, now);
+    apply_unasked(key, &fx);
+    true
+}
+
+fn decide_on(bound: &Bound, duty: Duty, view: &View<'_>, now: Now) -> Effects {
+    let ((), fx) = decide(|locks, fx| match duty {
+        Duty::Release => locks.end_session(view, bound, now, fx),
+        Duty::Renew => locks.renew_session(view, bound, now, fx),
+    });
+    fx
+}
