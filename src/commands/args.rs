@@ -3,7 +3,7 @@
 
 use smallvec::SmallVec;
 
-use crate::lock::{parse_decimal, Lease, LockError, Wait, TOKEN_FIELD};
+use crate::lock::{parse_integer, Lease, LockError, Wait, TOKEN_FIELD};
 use crate::module::fence;
 use crate::module::register::{Arg, Kind};
 use crate::module::settings;
@@ -70,6 +70,15 @@ impl<'a> Args<'a> {
         }
     }
 
+    /// A number from `least` on.
+    pub fn number(&mut self, least: i64) -> Result<i64, LockError> {
+        match self.integer()? {
+            number if number >= least => Ok(number),
+            _ if least > 0 => Err(LockError::NotPositive),
+            _ => Err(LockError::NotInteger),
+        }
+    }
+
     /// The value of `EX` (`unit_ms` 1,000) or `PX` (1), for the command of this name.
     pub fn lease(&mut self, unit_ms: i64, command: &'static str) -> Result<Lease, LockError> {
         let ms = self.integer()?.checked_mul(unit_ms);
@@ -101,19 +110,6 @@ pub fn once<T>(slot: &mut Option<T>, value: T) -> Result<(), LockError> {
     match slot.replace(value) {
         Some(_) => Err(LockError::Syntax),
         None => Ok(()),
-    }
-}
-
-/// As the core parses integers: an optional minus, digits, no leading zero, no spaces.
-fn parse_integer(word: &[u8]) -> Option<i64> {
-    let (digits, negative) = match word.strip_prefix(b"-") {
-        Some(digits) => (digits, true),
-        None => (word, false),
-    };
-    match (i128::from(parse_decimal(digits)?), negative) {
-        (0, true) => None,
-        (value, true) => i64::try_from(-value).ok(),
-        (value, false) => i64::try_from(value).ok(),
     }
 }
 
@@ -185,40 +181,5 @@ pub const fn word(name: &'static std::ffi::CStr, token: &'static std::ffi::CStr)
         kind: Kind::Word,
         token: Some(token),
         optional: true,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::parse_integer;
-
-    #[test]
-    fn integers_are_read_as_the_core_reads_them() {
-        for (word, value) in [
-            ("0", 0),
-            ("7", 7),
-            ("-1", -1),
-            ("9223372036854775807", i64::MAX),
-            ("-9223372036854775808", i64::MIN),
-        ] {
-            assert_eq!(parse_integer(word.as_bytes()), Some(value));
-        }
-        for word in [
-            "",
-            " 1",
-            "1 ",
-            "+1",
-            "1.0",
-            "1e3",
-            "0x1",
-            "01",
-            "-",
-            "--1",
-            "-0",
-            "NaN",
-            "9223372036854775808",
-        ] {
-            assert_eq!(parse_integer(word.as_bytes()), None, "{word:?}");
-        }
     }
 }

@@ -5,7 +5,7 @@ use crate::module::ctx::Ctx;
 use crate::module::register::{Command, Spec};
 use crate::module::strings::Str;
 
-const LINES: [&str; 15] = [
+const LINES: [&str; 31] = [
     "LOCK.ACQUIRE <key> <owner> [EX <s> | PX <ms> | SESSION] [BLOCK <ms>] [ONCE] [WITHHOLDER]",
     "    Take the lock, or wait for it (BLOCK 0: for ever). Returns the fencing token, or nil.",
     "    SESSION: the server keeps the lease while this connection lives, and releases when it ends.",
@@ -17,6 +17,22 @@ const LINES: [&str; 15] = [
     "    End a hold by force; with PURGE send the waiters away. Returns 1, or 0 when not held.",
     "LOCK.INFO <key> [WAITERS [COUNT <count>]]",
     "    Who holds, who waits, since when.",
+    "SEM.SET <key> <permits> [NX | XX]",
+    "    Make a semaphore, or change how many permits it has. Returns them, or nil.",
+    "SEM.ACQUIRE <key> <id> [LIMIT <permits>] [EX <s> | PX <ms>] [BLOCK <ms>]",
+    "    Take a permit, or wait for one. LIMIT makes the semaphore. Returns the token, or nil.",
+    "SEM.RELEASE <key> <id>",
+    "    Give the permit back. Returns 1, or nil when the id holds none.",
+    "SEM.RENEW <key> <id> [EX <s> | PX <ms>]",
+    "    Set the lease of the permit anew. Returns 1, or 0 when the permit is lost.",
+    "SEM.INFO <key> [WAITERS [COUNT <n>]]",
+    "    How many permits there are, how many are free, who waits.",
+    "LATCH.SET <key> <count> [NX | XX]",
+    "    Close a latch for so many counts. Returns them, or nil.",
+    "LATCH.DOWN <key> [<n>]",
+    "    Count it down; at 0 it opens. Returns what is left.",
+    "LATCH.WAIT <key> [BLOCK <ms>]",
+    "    Wait until it is open. Returns 1, or 0 when it is still closed.",
     "LOCK.OWNER",
     "    A fresh unique owner id.",
     "LOCK.HELP",

@@ -23,40 +23,13 @@ impl Command for Info {
         arity: -2,
         summary: c"Tells who holds a lock and who waits for it",
         complexity: c"O(1), with WAITERS O(N) in the number of waiters listed",
-        args: &[
-            KEY,
-            Arg {
-                name: c"waiters",
-                kind: Kind::Block(&[
-                    Arg {
-                        name: c"waiters",
-                        kind: Kind::Word,
-                        token: Some(c"WAITERS"),
-                        optional: false,
-                    },
-                    option(c"count", c"COUNT", true),
-                ]),
-                token: None,
-                optional: true,
-            },
-        ],
+        args: &[KEY, WAITERS],
     };
 
     fn run(ctx: Ctx, words: &[Str<'_>]) -> Result<(), LockError> {
         let mut args = Args::new(words);
         let name = args.key()?;
-        let list = match args.option().as_deref() {
-            None => 0,
-            Some(b"WAITERS") => match args.option().as_deref() {
-                None => DEFAULT_COUNT,
-                Some(b"COUNT") => args.count()?,
-                Some(_) => return Err(LockError::Syntax),
-            },
-            Some(_) => return Err(LockError::Syntax),
-        };
-        if args.option().is_some() {
-            return Err(LockError::Syntax);
-        }
+        let list = wanted(&mut args)?;
         let now = ctx.now();
         let key = LockKey::open_read(ctx, name);
         let state = key.read();
@@ -71,6 +44,39 @@ impl Command for Info {
             (hold, _) => reply(ctx, key.id(), hold, &queue, list > 0, now),
         }
         Ok(())
+    }
+}
+
+/// `[WAITERS [COUNT n]]`, for the descriptions.
+pub(super) const WAITERS: Arg = Arg {
+    name: c"waiters",
+    kind: Kind::Block(&[
+        Arg {
+            name: c"waiters",
+            kind: Kind::Word,
+            token: Some(c"WAITERS"),
+            optional: false,
+        },
+        option(c"count", c"COUNT", true),
+    ]),
+    token: None,
+    optional: true,
+};
+
+/// How many waiters are to be listed: the rest of the words.
+pub(super) fn wanted(args: &mut Args<'_>) -> Result<usize, LockError> {
+    let list = match args.option().as_deref() {
+        None => return Ok(0),
+        Some(b"WAITERS") => match args.option().as_deref() {
+            None => return Ok(DEFAULT_COUNT),
+            Some(b"COUNT") => args.count()?,
+            Some(_) => return Err(LockError::Syntax),
+        },
+        Some(_) => return Err(LockError::Syntax),
+    };
+    match args.option() {
+        Some(_) => Err(LockError::Syntax),
+        None => Ok(list),
     }
 }
 

@@ -14,6 +14,8 @@ pub mod break_lock;
 pub mod fault;
 pub mod help;
 pub mod info;
+pub mod latch;
 pub mod owner;
 pub mod release;
 pub mod renew;
+pub mod sem;

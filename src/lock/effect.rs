@@ -69,6 +69,10 @@ pub enum Event {
     Expire,
     /// The key went away under a watched holder.
     Lost,
+    /// A permit of a semaphore was granted.
+    SemAcquire,
+    /// A permit was given back by its holder.
+    SemRelease,
 }
 
 impl Event {
@@ -81,6 +85,8 @@ impl Event {
             Event::Wait => c"lock.wait",
             Event::Expire => c"lock.expire",
             Event::Lost => c"lock.lost",
+            Event::SemAcquire => c"sem.acquire",
+            Event::SemRelease => c"sem.release",
         }
     }
 }
@@ -88,8 +94,10 @@ impl Event {
 /// What a parked request is answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// The lock is its own.
+    /// The lock, or the permit, is its own.
     Granted(Token),
+    /// The latch is open.
+    Open,
     /// It did not happen.
     Nil,
     /// The request cannot be served any more.

@@ -10,6 +10,10 @@ pub enum LockError {
     WrongType,
     /// The key holds a hash that is not an exclusive lock.
     LockType,
+    /// The key holds a string that is not the number of a semaphore or a latch.
+    NotCount,
+    /// The permits of a semaphore of this name would be in another slot of the cluster.
+    PermitsElsewhere,
     /// The limit on parked requests, of this key or of the server, is reached.
     Busy,
     /// `LOCK.BREAK ... PURGE` removed the waiter.
@@ -66,6 +70,12 @@ impl fmt::Display for LockError {
         f.write_str(match self {
             E::WrongType => "WRONGTYPE Operation against a key holding the wrong kind of value",
             E::LockType => "LOCKTYPE the key holds a hash that is not an exclusive lock",
+            E::NotCount => {
+                "LOCKTYPE the key holds a string that is not the number of a semaphore or a latch"
+            }
+            E::PermitsElsewhere => {
+                "ERR the permits of a semaphore of this name are in another slot, give it a hash tag or no brace"
+            }
             E::Busy => {
                 "LOCKBUSY too many waiters, see lock.max-waiters, lock.max-waiters-per-key and lock.drain"
             }

@@ -327,7 +327,7 @@ impl Locks {
             Wait::ForEver => None,
             Wait::Ms(ms) => Some(now.mono_ms.saturating_add(ms)),
         };
-        let full = self.waiters.live() >= self.limits.max_waiters
+        let full = self.all_waiting() >= self.limits.max_waiters
             || self.waiters.live_on(view.key) >= self.limits.max_waiters_per_key;
         if full && self.waiters.parked(view.key, req.owner).is_none() {
             self.stats.busy += 1;
@@ -343,6 +343,7 @@ impl Locks {
             deadline_ms,
             since_ms: now.mono_ms,
             client: req.client,
+            limit: None,
         };
         if let Joined::TookOver(older) = self.waiters.park(view.key, req.owner, waiter) {
             self.stats.waits_taken_over += 1;

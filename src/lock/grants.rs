@@ -222,7 +222,9 @@ impl Locks {
 
     /// The reply of a grant is written: from here on only its lease or its owner ends it.
     pub fn delivered(&mut self, waiter: WaiterId) {
-        self.take_handed(waiter);
+        if self.take_handed(waiter).is_none() {
+            self.sems.on_the_way.delivered(waiter);
+        }
     }
 
     /// The owner showed that it lives and knows of its grant: an undo that was planned for it

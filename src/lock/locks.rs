@@ -5,14 +5,17 @@ use std::collections::HashMap;
 
 use super::delay::Delay;
 use super::effect::{Effect, Effects, Outcome};
+use super::families::Family;
 use super::grants::{free, Handed, HandedOff};
 use super::holds::{Holds, Tracked};
+use super::latch::Latches;
 use super::name::{KeyMap, OwnerMap};
 use super::queue::Queue;
+use super::semaphore::Semaphores;
 use super::sessions::Sessions;
 use super::stats::Stats;
 use super::token::Tokens;
-use super::waiters::{Due, Waiters};
+use super::waiters::Waiters;
 use super::{Domain, Hold, KeyRef, KeyState, LockError, Now, WaiterId};
 
 /// The limits in force, from the settings.
@@ -81,6 +84,12 @@ pub struct Locks {
     pub(super) handed_on: OwnerMap<WaiterId>,
     /// Grants that did not reach their clients, by key.
     pub(super) to_undo: KeyMap<Vec<Handed>>,
+    /// The semaphores beside them.
+    pub sems: Semaphores,
+    /// The latches beside them.
+    pub latches: Latches,
+    /// Whose key was settled last.
+    pub(super) turn: Family,
 }
 
 impl Locks {
@@ -98,6 +107,9 @@ impl Locks {
             handed: HashMap::new(),
             handed_on: OwnerMap::default(),
             to_undo: KeyMap::default(),
+            sems: Semaphores::default(),
+            latches: Latches::default(),
+            turn: Family::default(),
         }
     }
 
@@ -131,32 +143,15 @@ impl Locks {
             }
         } else if self.waiters.leave(waiter, now) {
             self.stats.waits_disconnected += 1;
-        }
-    }
-
-    /// A request that was still parked has been answered nil by `CLIENT UNBLOCK ... TIMEOUT`.
-    pub fn unblocked(&mut self, waiter: WaiterId, now: Now) {
-        if self.waiters.leave(waiter, now) {
-            self.stats.waits_unblocked += 1;
-        }
-    }
-
-    /// Answers nil to the next request whose wait ran out. False when none is left.
-    pub fn end_next_wait(&mut self, now: Now, fx: &mut Effects) -> bool {
-        match self.waiters.pop_due(now) {
-            Some(Due::Wait(waiter)) => {
-                self.stats.waits_timed_out += 1;
-                fx.push(Effect::Answer(waiter, Outcome::Nil));
-                true
-            }
-            Some(Due::Place) => true,
-            None => false,
+        } else {
+            self.gone_elsewhere(waiter, now);
         }
     }
 
     /// The key's lease ran out, says the server. Answers whether somebody cares: the grant is
     /// tracked, or waited for.
     pub fn expired(&mut self, key: KeyRef<'_>) -> bool {
+        self.lost_elsewhere(key);
         let tracked = self.holds.remove_all(key);
         self.stats.grants_expired += tracked;
         self.waiters.touch(key) || tracked > 0
@@ -164,6 +159,7 @@ impl Locks {
 
     /// The key went away, says the server. Answers whether somebody cares, as above.
     pub fn lost(&mut self, key: KeyRef<'_>) -> bool {
+        self.lost_elsewhere(key);
         let tracked = self.holds.remove_all(key);
         self.stats.grants_lost += tracked;
         self.waiters.touch(key) || tracked > 0
@@ -173,14 +169,16 @@ impl Locks {
     pub fn left(&mut self, has_left: impl Fn(&[u8]) -> bool) {
         self.stats.grants_lost += self.holds.forget(|key| has_left(key.name));
         self.sessions.forget_all(|key| has_left(key.name));
+        self.forget_permits(|key| has_left(key.name));
     }
 
     /// A database (or, with `None`, every one) was emptied; stored horizons went with it.
     pub fn flushed(&mut self, db: Option<i32>) {
         self.lose_horizons(&[db.unwrap_or(HORIZON_DB)]);
-        self.waiters.touch_all(db);
+        self.touch_all(db);
         self.stats.grants_lost += self.holds.clear(db);
         self.sessions.clear(db);
+        self.forget_permits(|key| db.is_none_or(|db| key.db == db));
     }
 
     /// Two databases have changed places. Clients stay parked under their database's number.
@@ -203,8 +201,10 @@ impl Locks {
             .into_iter()
             .map(|(id, handed)| (handed.at(), *id))
             .collect();
-        self.waiters.touch_all(Some(first));
-        self.waiters.touch_all(Some(second));
+        self.sems.remembered.swap(first, second);
+        self.sems.on_the_way.swap(first, second);
+        self.touch_all(Some(first));
+        self.touch_all(Some(second));
     }
 
     /// Something happened to whole databases: the horizons went with theirs.
@@ -218,7 +218,7 @@ impl Locks {
     pub fn reloaded(&mut self) {
         self.tokens.forget();
         self.tokens.forget_lost();
-        self.waiters.touch_all(None);
+        self.touch_all(None);
     }
 
     /// This server follows another now: what is to be done about its keys is the other's business.
@@ -228,16 +228,19 @@ impl Locks {
         self.sessions.clear(None);
         self.waiters.forget_touched();
         self.waiters.give_up_places();
+        self.demote_elsewhere();
     }
 
     /// Nobody waits and nothing is tracked: key events are of no interest.
     pub fn is_idle(&self) -> bool {
-        self.waiters.live() == 0 && self.holds.len() == 0
+        self.waiters.live() == 0 && self.holds.len() == 0 && self.is_idle_elsewhere()
     }
 
     /// Whether somebody waits for this key or its grant is tracked: else its events are of no interest.
     pub fn cares_about(&self, key: KeyRef<'_>) -> bool {
-        self.holds.contains(key) || self.waiters.live_on(key) > 0
+        self.holds.contains(key)
+            || self.waiters.live_on(key) > 0
+            || self.is_of_interest_elsewhere(key)
     }
 
     /// Whether settling a key in this state may write: a grant is due, or one is to be undone. An undo
@@ -313,6 +316,7 @@ impl Locks {
         let everybody = self.waiters.clear_all();
         self.fail(everybody, &LockError::Drained, fx);
         self.waiters.look_again();
+        self.drain_elsewhere(fx);
     }
 
     /// Everybody who waits is answered this error.

@@ -10,7 +10,7 @@
 //! only others who returned can stand before it.
 
 use std::collections::HashMap;
-use std::num::NonZeroU64;
+use std::num::{NonZeroU32, NonZeroU64};
 use std::rc::Rc;
 
 use super::{Lease, Mode};
@@ -40,6 +40,8 @@ pub struct Waiter {
     pub since_ms: u64,
     /// The server's id of its connection.
     pub client: u64,
+    /// For a permit: with how many the semaphore is made if there is none.
+    pub limit: Option<NonZeroU32>,
 }
 
 #[derive(Debug)]
@@ -273,6 +275,7 @@ mod tests {
             deadline_ms: None,
             since_ms: 0,
             client: 0,
+            limit: None,
         }
     }
 

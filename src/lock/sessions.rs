@@ -32,7 +32,7 @@ const RENEWALS_PER_LEASE: u64 = 3;
 
 /// What kind of thing is bound. Semaphores and latches have keys and owners of their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Family {
+pub enum Kind {
     /// A lock, held in this mode.
     Lock(Mode),
 }
@@ -41,7 +41,7 @@ pub enum Family {
 #[derive(Debug, PartialEq, Eq)]
 pub struct Bound {
     /// Its kind.
-    pub family: Family,
+    pub kind: Kind,
     /// Its key.
     pub key: KeyId,
     /// Who holds.
@@ -52,7 +52,7 @@ pub struct Bound {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct BoundRef<'a> {
     /// Its kind.
-    pub family: Family,
+    pub kind: Kind,
     /// Its key.
     pub key: KeyRef<'a>,
     /// Who holds.
@@ -62,8 +62,8 @@ pub struct BoundRef<'a> {
 impl<'a> BoundRef<'a> {
     /// A lock.
     pub fn lock(mode: Mode, key: KeyRef<'a>, owner: &'a [u8]) -> BoundRef<'a> {
-        let family = Family::Lock(mode);
-        BoundRef { family, key, owner }
+        let kind = Kind::Lock(mode);
+        BoundRef { kind, key, owner }
     }
 }
 
@@ -71,7 +71,7 @@ impl Bound {
     /// The borrowed form.
     pub fn as_ref(&self) -> BoundRef<'_> {
         BoundRef {
-            family: self.family,
+            kind: self.kind,
             key: self.key.as_ref(),
             owner: &self.owner,
         }
@@ -180,7 +180,7 @@ impl Sessions {
         self.unbind(what);
         self.last += 1;
         let bound = Rc::new(Bound {
-            family: what.family,
+            kind: what.kind,
             key: what.key.to_id(),
             owner: what.owner.into(),
         });
@@ -327,7 +327,7 @@ impl Sessions {
     pub fn swap(&mut self, first: i32, second: i32) {
         for binding in self.bindings.values_mut() {
             binding.what = Rc::new(Bound {
-                family: binding.what.family,
+                kind: binding.what.kind,
                 key: binding.what.key.swapped(first, second),
                 owner: binding.what.owner.clone(),
             });

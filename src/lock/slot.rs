@@ -36,6 +36,33 @@ pub fn prefixed(prefix: &str, name: &[u8]) -> SmallVec<[u8; 128]> {
     prefixed
 }
 
+const PERMITS: &[u8] = b":timeout";
+
+/// The key beside a semaphore that holds its permits, by Redisson's `suffixName`: `name:timeout` where the
+/// name has a `{` anywhere, else `{name}:timeout`.
+pub fn permits_of(name: &[u8]) -> SmallVec<[u8; 128]> {
+    let mut suffixed = SmallVec::new();
+    if name.contains(&b'{') {
+        suffixed.extend_from_slice(name);
+    } else {
+        suffixed.push(b'{');
+        suffixed.extend_from_slice(name);
+        suffixed.push(b'}');
+    }
+    suffixed.extend_from_slice(PERMITS);
+    suffixed
+}
+
+/// The semaphores whose permits a key of this name may hold. `x` and `{x}` share one.
+pub fn semaphores_of(name: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let stem = name.strip_suffix(PERMITS);
+    let with_brace = stem.filter(|stem| stem.contains(&b'{'));
+    let bare = stem
+        .and_then(|stem| stem.strip_prefix(b"{")?.strip_suffix(b"}"))
+        .filter(|bare| !bare.contains(&b'{'));
+    with_brace.into_iter().chain(bare)
+}
+
 /// For every slot the smallest number whose digits, as a hash tag, fall into it.
 pub fn slot_tags() -> Vec<u32> {
     let mut tags = vec![None; SLOTS];
@@ -83,5 +110,17 @@ mod tests {
         assert_eq!(prefixed("p", b"k")[..], b"p:{k}"[..]);
         assert_eq!(prefixed("p", b"{a}k")[..], b"p:{a}k"[..]);
         assert_eq!(prefixed("p", b"a{")[..], b"p:a{"[..]);
+        assert_eq!(permits_of(b"k")[..], b"{k}:timeout"[..]);
+        assert_eq!(permits_of(b"{a}k")[..], b"{a}k:timeout"[..]);
+    }
+
+    #[test]
+    fn a_semaphore_is_found_by_the_name_of_its_permits() {
+        for name in [&b"k"[..], b"{a}k", b"a{", b"{k}", b"", b"k:timeout"] {
+            let permits = permits_of(name);
+            assert!(semaphores_of(&permits).any(|found| found == name));
+        }
+        assert_eq!(semaphores_of(b"{k}:other").count(), 0);
+        assert_eq!(semaphores_of(b"k:timeout").count(), 0);
     }
 }

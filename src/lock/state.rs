@@ -124,6 +124,19 @@ pub fn parse_decimal(digits: &[u8]) -> Option<u64> {
     })
 }
 
+/// As the core parses integers: an optional minus, digits, no leading zero, no spaces.
+pub fn parse_integer(word: &[u8]) -> Option<i64> {
+    let (digits, negative) = match word.strip_prefix(b"-") {
+        Some(digits) => (digits, true),
+        None => (word, false),
+    };
+    match (i128::from(parse_decimal(digits)?), negative) {
+        (0, true) => None,
+        (value, true) => i64::try_from(-value).ok(),
+        (value, false) => i64::try_from(value).ok(),
+    }
+}
+
 /// The value of the token field: `t` and digits.
 pub fn parse_token(value: &[u8]) -> Option<Token> {
     Token::new(parse_decimal(value.strip_prefix(b"t")?)?)
@@ -194,5 +207,35 @@ mod tests {
         let state = read(&[("u:1", "1")]);
         assert!(state.hold(at(4)).is_some());
         assert!(state.hold(at(5)).is_none());
+    }
+
+    #[test]
+    fn integers_are_read_as_the_core_reads_them() {
+        for (word, value) in [
+            ("0", 0),
+            ("7", 7),
+            ("-1", -1),
+            ("9223372036854775807", i64::MAX),
+            ("-9223372036854775808", i64::MIN),
+        ] {
+            assert_eq!(parse_integer(word.as_bytes()), Some(value));
+        }
+        for word in [
+            "",
+            " 1",
+            "1 ",
+            "+1",
+            "1.0",
+            "1e3",
+            "0x1",
+            "01",
+            "-",
+            "--1",
+            "-0",
+            "NaN",
+            "9223372036854775808",
+        ] {
+            assert_eq!(parse_integer(word.as_bytes()), None, "{word:?}");
+        }
     }
 }

@@ -6,14 +6,14 @@
 //!   `grants_lost` + `grants_undone` + `grants_unwatched` + grants tracked now.
 
 macro_rules! counters {
-    ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
-        /// The counters of `INFO lock`.
+    ($(#[doc = $what:literal])+ $table:ident $($(#[doc = $doc:literal])+ $name:ident,)+) => {
+        $(#[doc = $what])+
         #[derive(Debug, Default, Clone, PartialEq, Eq)]
-        pub struct Stats {
+        pub struct $table {
             $($(#[doc = $doc])+ pub $name: u64,)+
         }
 
-        impl Stats {
+        impl $table {
             /// Every counter with its name, in the order of `INFO lock`.
             pub fn fields(&self) -> impl Iterator<Item = (&'static std::ffi::CStr, u64)> {
                 [$((
@@ -30,6 +30,8 @@ macro_rules! counters {
 }
 
 counters! {
+    /// The counters of `INFO lock`.
+    Stats
     /// Fresh grants, at once or by hand-off.
     grants,
     /// Acquires by the holder itself, counted or `ONCE`.
@@ -84,4 +86,79 @@ counters! {
     wait_ms_sum,
     /// The longest that a granted request had waited, in milliseconds.
     wait_ms_max,
+}
+
+counters! {
+    /// The counters of semaphores; the same two sums hold, with `sem_adoptions` on the side of the grants.
+    SemStats
+    /// Permits granted, at once or by hand-off.
+    sem_grants,
+    /// Permits that this server did not know (a Redisson client's, or from before a restart) and whose
+    /// holder asked for its token.
+    sem_adoptions,
+    /// Acquires by an id that holds a permit already.
+    sem_reentries,
+    /// Acquires answered nil at once.
+    sem_refusals,
+    /// Acquires answered `-LOCKBUSY`.
+    sem_busy,
+    /// Renewals of a permit.
+    sem_renewals,
+    /// Renewals by an id that holds no permit (any more).
+    sem_renewal_misses,
+    /// Releases by an id that holds no permit.
+    sem_release_misses,
+    /// Permits ended by their holder.
+    sem_grants_released,
+    /// Permits taken back after the end of their lease.
+    sem_grants_expired,
+    /// Permits whose semaphore was seen to go away, or that were seen to have changed hands.
+    sem_grants_lost,
+    /// Permits whose reply could not be delivered and that were passed on.
+    sem_grants_undone,
+    /// Permits whose end nobody here watched: pushed out of the bounded table.
+    sem_grants_unwatched,
+    /// Requests parked, including those that took over an older one.
+    sem_waits_parked,
+    /// Parked requests granted.
+    sem_waits_granted,
+    /// Parked requests whose `BLOCK` ran out.
+    sem_waits_timed_out,
+    /// Parked requests ended by `CLIENT UNBLOCK ... TIMEOUT`.
+    sem_waits_unblocked,
+    /// Parked requests whose connection ended, was redirected, or was unblocked with an error.
+    sem_waits_disconnected,
+    /// Parked requests replaced by a newer one of the same id.
+    sem_waits_taken_over,
+    /// Parked requests withdrawn by SEM.RELEASE.
+    sem_waits_withdrawn,
+    /// Parked requests answered an error.
+    sem_waits_failed,
+    /// Milliseconds that granted requests had waited, in all.
+    sem_wait_ms_sum,
+    /// The longest that a granted request had waited, in milliseconds.
+    sem_wait_ms_max,
+}
+
+counters! {
+    /// The counters of latches; the sum of the waits holds for them as well.
+    LatchStats
+    /// Waits answered at once that the latch is open.
+    latch_open,
+    /// Waits answered at once that the latch is closed.
+    latch_closed,
+    /// Waits answered `-LOCKBUSY`.
+    latch_busy,
+    /// Requests parked.
+    latch_waits_parked,
+    /// Parked requests that saw the latch open.
+    latch_waits_opened,
+    /// Parked requests whose `BLOCK` ran out.
+    latch_waits_timed_out,
+    /// Parked requests ended by `CLIENT UNBLOCK ... TIMEOUT`.
+    latch_waits_unblocked,
+    /// Parked requests whose connection ended, was redirected, or was unblocked with an error.
+    latch_waits_disconnected,
+    /// Parked requests answered an error.
+    latch_waits_failed,
 }

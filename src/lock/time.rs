@@ -32,6 +32,9 @@ impl Lease {
     /// The session lease where no setting says otherwise.
     pub const TEN_SECONDS: Lease = Lease(10_000);
 
+    /// One millisecond.
+    pub const SHORTEST: Lease = Lease(1);
+
     /// `None` unless `ms` is at least 1.
     pub fn from_ms(ms: i64) -> Option<Lease> {
         (ms >= 1).then_some(Lease(ms))

@@ -11,15 +11,18 @@ use redis_module::raw;
 
 use super::api::api;
 use super::apply::{apply_unasked, decide};
+use super::count_key::CountKey;
 use super::ctx::Ctx;
 use super::fence;
 use super::guard;
 use super::key::{name_of, LockKey};
 use super::parked::Parked;
+use super::replication::Replication;
+use super::sem_key::SemKey;
 use super::sessions;
 use super::settings;
 use super::shell::{self, Shell};
-use crate::lock::{Effect, Effects, KeyId, Now};
+use crate::lock::{Effect, Effects, Family, KeyId, Locks, Now, PermitChange};
 
 /// Keys settled in one turn; more wait for the next, so that other clients are served in between.
 const KEYS_PER_TURN: usize = 500;
@@ -75,7 +78,7 @@ impl Shell {
     fn is_quiet(&self) -> bool {
         self.alarm.armed.is_none()
             && self.answered.is_empty()
-            && self.locks.waiters.is_quiet()
+            && self.locks.is_quiet()
             && self.locks.sessions.holds() == 0
             && !self.locks.tokens.has_lost()
     }
@@ -85,21 +88,20 @@ impl Shell {
         if !self.answered.is_empty() {
             return Some(0);
         }
-        let next = [self.locks.waiters.next_wait(now), self.next_settle(now)];
+        let next = [self.locks.next_wait(now), self.next_settle(now)];
         next.into_iter().flatten().min()
     }
 
     /// Milliseconds until the next key is to be settled.
     fn next_settle(&self, now: Now) -> Option<u64> {
         let until = |moment: u64| moment.saturating_sub(now.mono_ms);
-        let waiters = &self.locks.waiters;
         let retry_at_ms = self.alarm.retry_at_ms;
         let lost = self.locks.tokens.has_lost().then(|| until(retry_at_ms));
         let grants_ms = retry_at_ms.max(self.locks.delay.end_ms());
-        let stood_back = waiters.has_stood_back().then(|| until(grants_ms));
+        let stood_back = self.locks.has_stood_back().then(|| until(grants_ms));
         let bound = self.locks.sessions.next_due(now);
         let bound = bound.map(|due| due.max(until(self.alarm.sessions_at_ms)));
-        let next = [waiters.next_settle(now), lost, stood_back, bound]
+        let next = [self.locks.next_settle(now), lost, stood_back, bound]
             .into_iter()
             .flatten()
             .min();
@@ -244,22 +246,26 @@ fn settle_due(ctx: Ctx, now: Now) {
             let retry = refused.len() < RETRIES_PER_TURN
                 && shell.alarm.retry_at_ms <= now.mono_ms
                 && !shell.locks.delay.is_on(now);
-            let waiters = &mut shell.locks.waiters;
-            let next = waiters.pop_touched(now);
-            next.or_else(|| retry.then(|| waiters.pop_stood_back()).flatten())
+            let next = shell.locks.pop_touched(now);
+            next.or_else(|| retry.then(|| shell.locks.pop_stood_back()).flatten())
         });
-        let Some(key) = next else {
+        let Some((family, key)) = next else {
             break;
         };
-        if !settle(ctx, &key, now) {
-            refused.push(key);
+        let settled = match family {
+            Family::Lock => settle(ctx, &key, now),
+            Family::Semaphore => settle_semaphore(ctx, &key, now),
+            Family::Latch => settle_latch(ctx, &key, now),
+        };
+        if !settled {
+            refused.push((family, key));
         }
     }
     if !refused.is_empty() {
         shell::with(|shell| {
             shell.alarm.retry_at_ms = now.mono_ms + RETRY_MS;
-            for key in refused {
-                shell.locks.waiters.stand_back(key);
+            for (family, key) in refused {
+                shell.locks.stand_back(family, key);
             }
         });
     }
@@ -296,4 +302,54 @@ fn settle(ctx: Ctx, id: &KeyId, now: Now) -> bool {
     let ((), fx) = decide(|locks, fx| locks.settle(&view, now, fx));
     apply_unasked(key, &fx);
     !changes || view.may_grant()
+}
+
+/// Settles one semaphore; the answer is as above.
+fn settle_semaphore(ctx: Ctx, id: &KeyId, now: Now) -> bool {
+    let name = name_of(id);
+    let name = name.as_str();
+    ctx.select(id.as_ref().db);
+    let Ok(mut key) = SemKey::open(ctx, name) else {
+        return true;
+    };
+    let mut view = key.plain_view(None, now);
+    let (changes, grant) = shell::with(|shell| {
+        let changes = shell.locks.sem_may_change(&view);
+        (
+            changes,
+            changes && shell.locks.sems.queue(id.as_ref()).is_some(),
+        )
+    });
+    if grant && shell::with(|shell| shell.locks.delay.is_on(now)) {
+        return false;
+    }
+    if changes {
+        drop(key);
+        if !ctx.probe_write(name) {
+            return false;
+        }
+        key = match SemKey::open(ctx, name) {
+            Ok(key) => key,
+            Err(_) => return true,
+        };
+        view = key.minting_view(None, now);
+    }
+    let mut change = PermitChange::default();
+    let ((), fx) = decide(|locks, fx| change = locks.sem_settle(&view, now, fx));
+    key.apply(&change, &fx, Replication::of_event(ctx));
+    !changes || view.may_grant == Some(true)
+}
+
+/// Settles one latch. Nothing is written; but a key that is absent because its slot is on its way to another
+/// node is no open latch.
+fn settle_latch(ctx: Ctx, id: &KeyId, now: Now) -> bool {
+    let name = name_of(id);
+    let name = name.as_str();
+    ctx.select(id.as_ref().db);
+    let state = CountKey::open(ctx, name).read();
+    if Locks::is_latch_open(state, now) && !ctx.probe_write(name) {
+        return false;
+    }
+    answer(decide(|locks, fx| locks.latch_settle(id.as_ref(), state, now, fx)).1);
+    true
 }

@@ -50,7 +50,9 @@ required! {
     RedisModule_CloseKey RedisModule_KeyType RedisModule_ValueLength RedisModule_DeleteKey
     RedisModule_GetAbsExpire RedisModule_SetAbsExpire RedisModule_HashGet RedisModule_HashSet
     RedisModule_ScanKey RedisModule_ScanCursorCreate RedisModule_ScanCursorDestroy
-    RedisModule_StringDMA RedisModule_StringSet RedisModule_SignalModifiedKey
+    RedisModule_ZsetAdd RedisModule_ZsetRem RedisModule_ZsetScore RedisModule_ZsetFirstInScoreRange
+    RedisModule_ZsetRangeCurrentElement RedisModule_ZsetRangeNext RedisModule_ZsetRangeEndReached
+    RedisModule_ZsetRangeStop RedisModule_StringDMA RedisModule_StringSet RedisModule_SignalModifiedKey
     RedisModule_Replicate RedisModule_ReplicateVerbatim
     RedisModule_NotifyKeyspaceEvent RedisModule_PublishMessage RedisModule_PublishMessageShard
     RedisModule_Call RedisModule_CallReplyType RedisModule_FreeCallReply RedisModule_CallReplyStringPtr RedisModule_BlockClientOnKeys

@@ -2,6 +2,7 @@
 
 use redis_module::raw;
 
+use super::ctx::Ctx;
 use super::fence;
 use super::guard;
 use super::key::LockKey;
@@ -9,7 +10,7 @@ use super::parked::Parked;
 use super::replication::Replication;
 use super::settings;
 use super::shell;
-use super::strings::{Constants, OwnedStr};
+use super::strings::{Constants, OwnedStr, Str};
 use crate::lock::{prefixed, Effect, Effects, KeyWrite, Locks};
 
 /// Lets the core decide, under the settings in force.
@@ -17,7 +18,7 @@ pub fn decide<T>(body: impl FnOnce(&mut Locks, &mut Effects) -> T) -> (T, Effect
     let mut fx = Effects::new();
     let result = shell::with(|shell| {
         shell.locks.limits = settings::limits();
-        shell.locks.waiters.grace = settings::grace();
+        shell.locks.set_grace(settings::grace());
         shell.locks.sessions.rule = settings::sessions();
         body(&mut shell.locks, &mut fx)
     });
@@ -65,16 +66,26 @@ fn carry_out(mut key: LockKey<'_>, fx: &[Effect], replication: Replication) {
             Effect::Publish if settings::publish() => {
                 // Redisson's waiters listen on the lock's channel for `0`.
                 let channel = prefixed("redisson_lock__channel", name.bytes());
-                let channel = OwnedStr::new(&channel);
-                let (channel, message) = (channel.as_str(), Constants::released());
-                if shell::is_cluster() {
-                    ctx.publish_in_cluster(channel, message);
-                } else {
-                    ctx.publish(channel, message);
-                    replication.publish(channel, message);
-                }
+                publish_string(ctx, &channel, Constants::released(), replication);
             }
             _ => {}
         }
+    }
+}
+
+/// Publishes a message of Redisson's to its clients.
+pub fn publish(ctx: Ctx, channel: &[u8], message: &[u8], replication: Replication) {
+    let message = OwnedStr::new(message);
+    publish_string(ctx, channel, message.as_str(), replication);
+}
+
+fn publish_string(ctx: Ctx, channel: &[u8], message: Str<'_>, replication: Replication) {
+    let channel = OwnedStr::new(channel);
+    let channel = channel.as_str();
+    if shell::is_cluster() {
+        ctx.publish_in_cluster(channel, message);
+    } else {
+        ctx.publish(channel, message);
+        replication.publish(channel, message);
     }
 }

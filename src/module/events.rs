@@ -159,7 +159,7 @@ unsafe extern "C" fn on_changed(
         } else if matches!(event.to_bytes(), b"del" | b"rename_from" | b"move_from") {
             lose(ctx, key);
         } else {
-            shell::with(|shell| shell.locks.waiters.touch(id(ctx, key)));
+            shell::with(|shell| shell.locks.touch(id(ctx, key)));
         }
         alarm::rearm(ctx);
     });

@@ -43,19 +43,24 @@ pub fn minting_view<'a>(key: &LockKey<'a>, state: KeyState) -> View<'a> {
     let mut view = plain_view(key, state);
     let counter = counter_name(key.name().bytes());
     let counter = counter.and_then(|name| read_number(ctx, name.as_str()));
+    let may_grant = may_mint(ctx, view.domain, view.state != KeyState::Absent);
+    view.fence = Some(Fence { counter, may_grant });
+    view
+}
+
+/// Whether a token of this domain can be minted, and what is granted with it be written; `is_there`: every
+/// key that would be written exists.
+pub fn may_mint(ctx: Ctx, domain: Domain, is_there: bool) -> bool {
     let horizon_is_safe = if shell::is_cluster() {
-        learn_slot(ctx, view.domain)
+        learn_slot(ctx, domain)
     } else {
         learn_horizon(ctx);
         true
     };
     // While traffic is paused (inside a transaction that paused it) a key that looks absent, the
     // lock's or the horizon's, may only be hidden, and writing over it aborts the server.
-    let may_write =
-        !ctx.is_paused() || (view.state != KeyState::Absent && !wants_horizon(ctx, view.domain));
-    let may_grant = horizon_is_safe && may_write;
-    view.fence = Some(Fence { counter, may_grant });
-    view
+    let may_write = !ctx.is_paused() || (is_there && !wants_horizon(ctx, domain));
+    horizon_is_safe && may_write
 }
 
 /// The view for a decision that may hand the lock on: tokens matter if somebody waits.
@@ -161,7 +166,7 @@ fn counter_name(lock: &[u8]) -> Option<OwnedStr> {
 }
 
 /// Whose horizon covers a key.
-fn domain_of(key: Str<'_>) -> Domain {
+pub fn domain_of(key: Str<'_>) -> Domain {
     if shell::is_cluster() {
         slot_of(key.bytes())
     } else {

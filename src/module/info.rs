@@ -22,13 +22,20 @@ unsafe extern "C" fn on_info(info: *mut raw::RedisModuleInfoCtx, for_crash_repor
     }
     guard::entry("info", || {
         let now = now();
-        let (gauges, counters) = shell::with(|shell| {
+        let (gauges, locks, sems, latches) = shell::with(|shell| {
             let waiters = &shell.locks.waiters;
             let sessions = &shell.locks.sessions;
-            let gauges: [(&CStr, u64); 9] = [
+            let (sems, latches) = (&shell.locks.sems, &shell.locks.latches);
+            let gauges: [(&CStr, u64); 15] = [
                 (c"waiters", waiters.live() as u64),
                 (c"keys_waited", waiters.keys_waited() as u64),
                 (c"places_kept", waiters.kept_places() as u64),
+                (c"sem_waiters", sems.waiters.live() as u64),
+                (c"sem_keys_waited", sems.waiters.keys_waited() as u64),
+                (c"sem_places_kept", sems.waiters.kept_places() as u64),
+                (c"sem_grants_tracked", sems.remembered_len() as u64),
+                (c"latch_waiters", latches.waiters.live() as u64),
+                (c"latch_keys_waited", latches.waiters.keys_waited() as u64),
                 (c"grants_tracked", shell.locks.tracked_len() as u64),
                 (c"sessions", sessions.clients() as u64),
                 (c"session_holds", sessions.holds() as u64),
@@ -36,12 +43,22 @@ unsafe extern "C" fn on_info(info: *mut raw::RedisModuleInfoCtx, for_crash_repor
                 (c"eviction_risk", u64::from(shell.eviction_risk)),
                 (c"panics", guard::panics()),
             ];
-            (gauges, shell.locks.stats.clone())
+            (
+                gauges,
+                shell.locks.stats.clone(),
+                sems.stats.clone(),
+                latches.stats.clone(),
+            )
         });
+        let fields = gauges
+            .into_iter()
+            .chain(locks.fields())
+            .chain(sems.fields())
+            .chain(latches.fields());
         // SAFETY: the server's info context for this callback; names are constants.
         unsafe {
             api!(RedisModule_InfoAddSection)(info, c"".as_ptr());
-            for (name, value) in gauges.into_iter().chain(counters.fields()) {
+            for (name, value) in fields {
                 api!(RedisModule_InfoAddFieldULongLong)(info, name.as_ptr(), value);
             }
         }

@@ -100,8 +100,11 @@ impl Parked {
     fn reply(self, ctx: Ctx, key: Str<'_>) {
         let granted = match self.outcome {
             Some(Outcome::Failed(error)) => return ctx.reply_error(&error),
+            _ if self.shape == Shape::Latch => {
+                return ctx.reply_integer((self.outcome == Some(Outcome::Open)).into())
+            }
             Some(Outcome::Granted(token)) => Some(token),
-            Some(Outcome::Nil) | None => None,
+            Some(Outcome::Nil | Outcome::Open) | None => None,
         };
         reply::acquired(ctx, key, self.shape, granted, ctx.now());
     }
@@ -130,7 +133,7 @@ unsafe extern "C" fn on_key_ready(
     guard::entry("key-ready", || {
         // SAFETY: the server's context for this callback.
         let (ctx, id) = unsafe { (Ctx::new(ctx), waiter_of(ctx)) };
-        shell::with(|shell| shell.locks.waiters.touch_waiter(id));
+        shell::with(|shell| shell.locks.touch_waiter(id));
         alarm::rearm(ctx);
     });
     raw::REDISMODULE_ERR as c_int

@@ -82,6 +82,16 @@ impl Replication {
         self.send(c"SET", &[key.as_ptr(), value.as_ptr()]);
     }
 
+    /// `ZADD key score member [score member ...]`; the words begin with the key.
+    pub fn zadd(self, words: &[*mut raw::RedisModuleString]) {
+        self.send(c"ZADD", words);
+    }
+
+    /// `ZREM key member [member ...]`; the words begin with the key.
+    pub fn zrem(self, words: &[*mut raw::RedisModuleString]) {
+        self.send(c"ZREM", words);
+    }
+
     /// `PUBLISH channel message`, to the replicas' own subscribers only.
     pub fn publish(self, channel: Str<'_>, message: Str<'_>) {
         if self.replicas {
@@ -108,8 +118,8 @@ impl Replication {
         if !self.is_heard() {
             return self.count_change();
         }
-        // SAFETY: the context is live, and so are the strings: each caller in this file and in `key`
-        // holds them. "v" takes an array of them and its length as size_t; the server keeps
+        // SAFETY: the context is live, and so are the strings: each caller in this file, in `key` and in
+        // `sem_key` holds them. "v" takes an array of them and its length as size_t; the server keeps
         // references of its own.
         unsafe {
             api!(RedisModule_Replicate)(

@@ -12,12 +12,14 @@ pub enum Shape {
     Token,
     /// With `WITHHOLDER`: the holder too.
     WithHolder,
+    /// Whether a latch is open: 1 or 0.
+    Latch,
 }
 
 /// The reply of an acquire: granted under this token, or not.
 pub fn acquired(ctx: Ctx, name: Str<'_>, shape: Shape, granted: Option<Token>, now: Now) {
     match shape {
-        Shape::Token => token(ctx, granted),
+        Shape::Token | Shape::Latch => token(ctx, granted),
         Shape::WithHolder => token_with_holder(&LockKey::open_read(ctx, name), granted, now),
     }
 }

@@ -35,7 +35,7 @@ use super::guard;
 use super::key::{name_of, LockKey};
 use super::shell;
 use super::strings::Str;
-use crate::lock::{Bound, BoundRef, Effects, Family, LockError, Mode, Now, View};
+use crate::lock::{Bound, BoundRef, Effects, Kind, LockError, Mode, Now, View};
 
 /// Holds released in the event that ends their connection; more wait for the alarm.
 const AT_ONCE: usize = 100;
@@ -180,8 +180,8 @@ fn release_ended(ctx: Ctx, at_most: usize, is_late: impl Fn() -> bool) -> bool {
 
 /// Does what is due with one hold. False when the server refuses writes to its key just now.
 fn attend(ctx: Ctx, bound: &Bound, duty: Duty) -> bool {
-    match bound.family {
-        Family::Lock(_) => attend_lock(ctx, bound, duty),
+    match bound.kind {
+        Kind::Lock(_) => attend_lock(ctx, bound, duty),
     }
 }
 

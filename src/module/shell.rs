@@ -123,7 +123,7 @@ pub fn recover(now: Now) {
             locks.gone(*id, now);
             return false;
         }
-        if parked.outcome.is_none() && !locks.waiters.is_parked(*id) {
+        if parked.outcome.is_none() && !locks.is_parked(*id) {
             locks.gone(*id, now);
             parked.outcome = Some(Outcome::Failed(LockError::Internal));
         }

@@ -378,6 +378,7 @@ impl Session {
                         Outcome::Granted(token) => self.name(token),
                         Outcome::Nil => "nil".into(),
                         Outcome::Failed(error) => code(&error),
+                        Outcome::Open => "open".into(),
                     };
                     format!("to {}: {what}", self.conns[conn as usize])
                 }

@@ -1,0 +1,5 @@
+//! `LATCH.*`: latches that are counted down.
+
+pub mod down;
+pub mod set;
+pub mod wait;

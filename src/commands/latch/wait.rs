@@ -1,0 +1,59 @@
+//! `LATCH.WAIT key [BLOCK ms]`
+
+use crate::commands::args::{once, option, Args, KEY};
+use crate::lock::{self, LockError, Waited};
+use crate::module::alarm;
+use crate::module::apply::decide;
+use crate::module::count_key::CountKey;
+use crate::module::ctx::Ctx;
+use crate::module::events;
+use crate::module::parked::Parked;
+use crate::module::register::{access, Command, Spec};
+use crate::module::reply::Shape;
+use crate::module::strings::Str;
+
+/// Waits until a latch is open. Replies 1, or 0 when it is still closed.
+pub struct Wait;
+
+impl Command for Wait {
+    const SPEC: Spec = Spec {
+        name: c"latch.wait",
+        flags: c"readonly fast blocking",
+        acl: c"read fast blocking",
+        key: Some(access::READ),
+        arity: -2,
+        summary: c"Tells whether a latch is open, or waits until it is",
+        complexity: c"O(1)",
+        args: &[KEY, option(c"milliseconds", c"BLOCK", true)],
+    };
+
+    fn run(ctx: Ctx, words: &[Str<'_>]) -> Result<(), LockError> {
+        let mut args = Args::new(words);
+        let name = args.key()?;
+        let mut wait = None;
+        while let Some(option) = args.option() {
+            match &option[..] {
+                b"BLOCK" => once(&mut wait, args.wait()?)?,
+                _ => return Err(LockError::Syntax),
+            }
+        }
+        let wait = wait.filter(|_| ctx.may_block());
+        let wait = wait.unwrap_or(lock::Wait::No);
+        let key = CountKey::open_read(ctx, name);
+        let (now, id, state) = (ctx.now(), key.id(), key.read());
+        let client = ctx.client_id();
+        let (waited, _) = decide(|locks, _| locks.latch_wait(id, state, client, wait, now));
+        drop(key);
+        match waited? {
+            Waited::Open => ctx.reply_integer(1),
+            Waited::Closed => ctx.reply_integer(0),
+            Waited::Parked(waiter) => {
+                Parked::expect(waiter, Shape::Latch);
+                alarm::rearm(ctx);
+                events::watch(ctx);
+                return Parked::block(ctx, name, waiter);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,51 @@
+//! `SEM.*`: semaphores with permits that end.
+
+pub mod acquire;
+pub mod info;
+pub mod release;
+pub mod renew;
+pub mod set;
+
+use crate::lock::{LockError, SetIf};
+use crate::module::register::{Arg, Kind};
+
+use super::args::{once, word, Args};
+
+/// `id`, for the descriptions.
+const ID: Arg = Arg {
+    name: c"id",
+    kind: Kind::String,
+    token: None,
+    optional: false,
+};
+
+/// `[NX | XX]`, for the descriptions.
+pub(super) const CONDITION: Arg = Arg {
+    name: c"condition",
+    kind: Kind::OneOf(&[word(c"nx", c"NX"), word(c"xx", c"XX")]),
+    token: None,
+    optional: true,
+};
+
+/// A required number without a word before it, for the descriptions.
+pub(super) const fn number(name: &'static std::ffi::CStr, optional: bool) -> Arg {
+    Arg {
+        name,
+        kind: Kind::Integer,
+        token: None,
+        optional,
+    }
+}
+
+/// `NX`, `XX` or nothing.
+pub(super) fn condition(args: &mut Args<'_>) -> Result<SetIf, LockError> {
+    let mut set_if = None;
+    while let Some(option) = args.option() {
+        match &option[..] {
+            b"NX" => once(&mut set_if, SetIf::Absent)?,
+            b"XX" => once(&mut set_if, SetIf::There)?,
+            _ => return Err(LockError::Syntax),
+        }
+    }
+    Ok(set_if.unwrap_or(SetIf::Always))
+}

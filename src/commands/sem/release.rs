@@ -1,0 +1,42 @@
+//! `SEM.RELEASE key id`
+
+use super::ID;
+use crate::commands::args::{Args, KEY};
+use crate::lock::LockError;
+use crate::module::alarm;
+use crate::module::apply::decide;
+use crate::module::ctx::Ctx;
+use crate::module::register::{access, Command, Spec};
+use crate::module::replication::Replication;
+use crate::module::sem_key::SemKey;
+use crate::module::strings::Str;
+
+/// Gives a permit back: to the next waiter, or to those that are free.
+pub struct Release;
+
+impl Command for Release {
+    const SPEC: Spec = Spec {
+        name: c"sem.release",
+        flags: c"write fast",
+        acl: c"write fast",
+        key: Some(access::UPDATE),
+        arity: 3,
+        summary: c"Gives a permit back, to the next waiter if there is one",
+        complexity: c"O(log(N)) with N permits held, however many wait",
+        args: &[KEY, ID],
+    };
+
+    fn run(ctx: Ctx, words: &[Str<'_>]) -> Result<(), LockError> {
+        let mut args = Args::new(words);
+        let (name, id) = (args.key()?, args.owner()?);
+        let key = SemKey::open(ctx, name)?;
+        let now = ctx.now();
+        let view = key.handing_view(Some(id), now);
+        let (released, fx) = decide(|locks, fx| locks.sem_release(&view, id.bytes(), now, fx));
+        let (released, change) = released?;
+        key.apply(&change, &fx, Replication::of_command(ctx));
+        alarm::rearm(ctx);
+        ctx.reply_maybe(released.then_some(1));
+        Ok(())
+    }
+}

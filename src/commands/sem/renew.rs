@@ -1,0 +1,51 @@
+//! `SEM.RENEW key id [EX s | PX ms]`
+
+use super::ID;
+use crate::commands::args::{default_lease, once, Args, KEY, LEASE};
+use crate::lock::LockError;
+use crate::module::alarm;
+use crate::module::apply::decide;
+use crate::module::ctx::Ctx;
+use crate::module::register::{access, Command, Spec};
+use crate::module::replication::Replication;
+use crate::module::sem_key::SemKey;
+use crate::module::strings::Str;
+
+/// Sets the lease of a permit that the id still holds.
+pub struct Renew;
+
+impl Command for Renew {
+    const SPEC: Spec = Spec {
+        name: c"sem.renew",
+        flags: c"write fast",
+        acl: c"write fast",
+        key: Some(access::UPDATE),
+        arity: -3,
+        summary: c"Sets the lease of a permit that the id still holds",
+        complexity: c"O(log(N)) with N permits held",
+        args: &[KEY, ID, LEASE],
+    };
+
+    fn run(ctx: Ctx, words: &[Str<'_>]) -> Result<(), LockError> {
+        let mut args = Args::new(words);
+        let (name, id) = (args.key()?, args.owner()?);
+        let mut lease = None;
+        while let Some(option) = args.option() {
+            match &option[..] {
+                b"EX" => once(&mut lease, args.lease(1_000, "sem.renew")?)?,
+                b"PX" => once(&mut lease, args.lease(1, "sem.renew")?)?,
+                _ => return Err(LockError::Syntax),
+            }
+        }
+        let lease = lease.map_or_else(default_lease, Ok)?;
+        let key = SemKey::open(ctx, name)?;
+        let now = ctx.now();
+        let view = key.plain_view(Some(id), now);
+        let (renewed, fx) = decide(|locks, _| locks.sem_renew(&view, id.bytes(), lease, now));
+        let (renewed, change) = renewed?;
+        key.apply(&change, &fx, Replication::of_command(ctx));
+        alarm::rearm(ctx);
+        ctx.reply_integer(renewed.into());
+        Ok(())
+    }
+}

@@ -1,0 +1,252 @@
+//! What locks, semaphores and latches share: the numbers of waiters, the limits on them, the one timer.
+//!
+//! Each family has its queues, because what is waited for at a key differs; a client is parked in one of
+//! them only.
+
+use super::effect::{Effect, Effects, Outcome};
+use super::locks::Locks;
+use super::slot::semaphores_of;
+use super::waiters::{Due, Grace, Waiters};
+use super::{KeyId, KeyRef, LockError, Now, Wait, WaiterId};
+
+/// What is waited for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Family {
+    /// A lock.
+    #[default]
+    Lock,
+    /// A permit of a semaphore.
+    Semaphore,
+    /// A latch that opens.
+    Latch,
+}
+
+const ALL: [Family; 3] = [Family::Lock, Family::Semaphore, Family::Latch];
+
+impl Family {
+    fn next(self) -> Family {
+        match self {
+            Family::Lock => Family::Semaphore,
+            Family::Semaphore => Family::Latch,
+            Family::Latch => Family::Lock,
+        }
+    }
+}
+
+impl Wait {
+    /// When the wait ends, on the monotonic clock.
+    pub(super) fn deadline(self, now: Now) -> Option<u64> {
+        match self {
+            Wait::No | Wait::ForEver => None,
+            Wait::Ms(ms) => Some(now.mono_ms.saturating_add(ms)),
+        }
+    }
+}
+
+impl Locks {
+    /// The queues of a family.
+    pub fn queues(&self, family: Family) -> &Waiters {
+        match family {
+            Family::Lock => &self.waiters,
+            Family::Semaphore => &self.sems.waiters,
+            Family::Latch => &self.latches.waiters,
+        }
+    }
+
+    fn queues_mut(&mut self, family: Family) -> &mut Waiters {
+        match family {
+            Family::Lock => &mut self.waiters,
+            Family::Semaphore => &mut self.sems.waiters,
+            Family::Latch => &mut self.latches.waiters,
+        }
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Waiters> {
+        ALL.into_iter().map(|family| self.queues(family))
+    }
+
+    /// Parked requests on this server.
+    pub fn all_waiting(&self) -> usize {
+        self.all().map(Waiters::live).sum()
+    }
+
+    /// Whether this request is still parked.
+    pub fn is_parked(&self, waiter: WaiterId) -> bool {
+        self.all().any(|queues| queues.is_parked(waiter))
+    }
+
+    /// The rule for kept places. (Who waits for a latch needs none: all are let in at once.)
+    pub fn set_grace(&mut self, grace: Grace) {
+        (self.waiters.grace, self.sems.waiters.grace) = (grace, grace);
+    }
+
+    /// Whether no wait, place, lease or key is due, now or later.
+    pub fn is_quiet(&self) -> bool {
+        self.all().all(Waiters::is_quiet)
+    }
+
+    /// Milliseconds until the next wait or place is due.
+    pub fn next_wait(&self, now: Now) -> Option<u64> {
+        self.all().filter_map(|queues| queues.next_wait(now)).min()
+    }
+
+    /// Milliseconds until the next key is to be settled.
+    pub fn next_settle(&self, now: Now) -> Option<u64> {
+        self.all()
+            .filter_map(|queues| queues.next_settle(now))
+            .min()
+    }
+
+    /// The next key to be settled; the families take turns.
+    pub fn pop_touched(&mut self, now: Now) -> Option<(Family, KeyId)> {
+        self.pop(|queues| queues.pop_touched(now))
+    }
+
+    /// Whether keys stand back because writes to them were refused.
+    pub fn has_stood_back(&self) -> bool {
+        self.all().any(Waiters::has_stood_back)
+    }
+
+    /// The next key that stands back; the families take turns.
+    pub fn pop_stood_back(&mut self) -> Option<(Family, KeyId)> {
+        self.pop(Waiters::pop_stood_back)
+    }
+
+    fn pop(
+        &mut self,
+        mut next: impl FnMut(&mut Waiters) -> Option<KeyId>,
+    ) -> Option<(Family, KeyId)> {
+        for _ in ALL {
+            self.turn = self.turn.next();
+            if let Some(key) = next(self.queues_mut(self.turn)) {
+                return Some((self.turn, key));
+            }
+        }
+        None
+    }
+
+    /// A grant is due at this key, but writes to it are refused for now.
+    pub fn stand_back(&mut self, family: Family, key: KeyId) {
+        self.queues_mut(family).stand_back(key);
+    }
+
+    /// Something happened to this key from outside.
+    pub fn touch(&mut self, key: KeyRef<'_>) {
+        for family in ALL {
+            self.queues_mut(family).touch(key);
+        }
+        for name in semaphores_of(key.name) {
+            self.sems.waiters.touch(KeyRef { db: key.db, name });
+        }
+    }
+
+    /// Something else than what this request waits for stands at its key.
+    pub fn touch_waiter(&mut self, waiter: WaiterId) {
+        for family in ALL {
+            self.queues_mut(family).touch_waiter(waiter);
+        }
+    }
+
+    /// Something happened to a whole database (`None`: to all of them).
+    pub fn touch_all(&mut self, db: Option<i32>) {
+        for family in ALL {
+            self.queues_mut(family).touch_all(db);
+        }
+    }
+
+    /// Answers the next request whose wait ran out: nil, or that the latch is closed. False when none is
+    /// left.
+    pub fn end_next_wait(&mut self, now: Now, fx: &mut Effects) -> bool {
+        for family in ALL {
+            let Some(due) = self.queues_mut(family).pop_due(now) else {
+                continue;
+            };
+            if let Due::Wait(waiter) = due {
+                match family {
+                    Family::Lock => self.stats.waits_timed_out += 1,
+                    Family::Semaphore => self.sems.stats.sem_waits_timed_out += 1,
+                    Family::Latch => self.latches.stats.latch_waits_timed_out += 1,
+                }
+                fx.push(Effect::Answer(waiter, Outcome::Nil));
+            }
+            return true;
+        }
+        false
+    }
+
+    /// A request that was still parked has been answered nil by `CLIENT UNBLOCK ... TIMEOUT`.
+    pub fn unblocked(&mut self, waiter: WaiterId, now: Now) {
+        if self.waiters.leave(waiter, now) {
+            self.stats.waits_unblocked += 1;
+        } else if self.sems.waiters.leave(waiter, now) {
+            self.sems.stats.sem_waits_unblocked += 1;
+        } else if self.latches.waiters.leave(waiter, now) {
+            self.latches.stats.latch_waits_unblocked += 1;
+        }
+    }
+
+    /// The connection of a request that was not for a lock is gone.
+    pub(super) fn gone_elsewhere(&mut self, waiter: WaiterId, now: Now) {
+        if let Some(key) = self.sems.on_the_way.lost(waiter) {
+            self.sems.waiters.touch_id(key);
+        } else if self.sems.waiters.leave(waiter, now) {
+            self.sems.stats.sem_waits_disconnected += 1;
+        } else if self.latches.waiters.leave(waiter, now) {
+            self.latches.stats.latch_waits_disconnected += 1;
+        }
+    }
+
+    /// A key of a semaphore or a latch went away, says the server.
+    pub(super) fn lost_elsewhere(&mut self, key: KeyRef<'_>) {
+        self.lose_permits(key);
+        self.sems.waiters.touch(key);
+        self.latches.waiters.touch(key);
+        for name in semaphores_of(key.name) {
+            let key = KeyRef { db: key.db, name };
+            self.lose_permits(key);
+            self.sems.waiters.touch(key);
+        }
+    }
+
+    /// Whether events of this key matter to a semaphore or a latch.
+    pub(super) fn is_of_interest_elsewhere(&self, key: KeyRef<'_>) -> bool {
+        let of_semaphore = |key: KeyRef<'_>| {
+            self.sems.remembered.contains(key) || self.sems.waiters.live_on(key) > 0
+        };
+        let db = key.db;
+        self.latches.waiters.live_on(key) > 0
+            || of_semaphore(key)
+            || semaphores_of(key.name).any(|name| of_semaphore(KeyRef { db, name }))
+    }
+
+    /// No semaphore or latch is waited for or remembered.
+    pub(super) fn is_idle_elsewhere(&self) -> bool {
+        self.sems.waiters.live() == 0
+            && self.latches.waiters.live() == 0
+            && self.sems.remembered.len() == 0
+    }
+
+    /// Permits of these semaphores are gone.
+    pub(super) fn forget_permits(&mut self, is_gone: impl Fn(KeyRef<'_>) -> bool) {
+        self.sems.stats.sem_grants_lost += self.sems.remembered.forget(is_gone);
+    }
+
+    /// This server follows another now.
+    pub(super) fn demote_elsewhere(&mut self) {
+        self.sems.on_the_way.forget_lost();
+        for queues in [&mut self.sems.waiters, &mut self.latches.waiters] {
+            queues.forget_touched();
+            queues.give_up_places();
+        }
+    }
+
+    /// Everybody who waits for a permit or a latch is sent away.
+    pub(super) fn drain_elsewhere(&mut self, fx: &mut Effects) {
+        let permits = self.sems.waiters.clear_all();
+        self.fail_permits(permits, &LockError::Drained, fx);
+        let latches = self.latches.waiters.clear_all();
+        self.fail_latches(latches, &LockError::Drained, fx);
+        self.sems.waiters.look_again();
+        self.latches.waiters.look_again();
+    }
+}

@@ -1,0 +1,207 @@
+//! Latches: a number that is counted down, and everybody who waits until nothing is left of it.
+//!
+//! The layout is that of Redisson's `RCountDownLatch`: a string with the count. No key, or a count that is
+//! not above zero, is an open latch. A waiter has no owner: its connection is who it is, it keeps no place
+//! when it goes, and all are let in at once.
+
+use super::effect::{Effect, Effects, Outcome};
+use super::locks::Locks;
+use super::queue::Waiter;
+use super::stats::LatchStats;
+use super::waiters::Waiters;
+use super::{KeyRef, Lease, LockError, Mode, Now, SetIf, Wait, WaiterId};
+
+/// What a latch's key holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Count {
+    /// No key.
+    Absent,
+    /// A number, and when the key ends (Unix milliseconds).
+    Is(i64, Option<i64>),
+    /// A string that is no number.
+    OtherString,
+    /// Another type.
+    OtherType,
+}
+
+impl Count {
+    /// What is left to be counted down; 0: the latch is open.
+    fn left(self, now: Now) -> Result<i64, LockError> {
+        match self {
+            Count::Absent => Ok(0),
+            Count::Is(_, Some(end)) if end <= now.wall_ms => Ok(0),
+            Count::Is(count, _) => Ok(count.max(0)),
+            Count::OtherString => Err(LockError::NotCount),
+            Count::OtherType => Err(LockError::WrongType),
+        }
+    }
+}
+
+/// What one decision does to a latch's key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CountChange {
+    /// Nothing.
+    None,
+    /// Another count, the key's TTL stays.
+    Set(i64),
+    /// The same, of a latch that is new: those who listen are told.
+    Make(i64),
+    /// The latch is open: the key goes, and those who listen are told.
+    Open,
+}
+
+/// How a wait went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Waited {
+    /// The latch is open.
+    Open,
+    /// It is not.
+    Closed,
+    /// The request is parked.
+    Parked(WaiterId),
+}
+
+/// The latches of one server, as far as memory goes.
+#[derive(Debug, Default)]
+pub struct Latches {
+    /// Who waits.
+    pub waiters: Waiters,
+    /// What has happened so far.
+    pub stats: LatchStats,
+}
+
+impl Locks {
+    /// `LATCH.SET`. The count, or nothing when the condition says no.
+    pub fn latch_set(
+        &mut self,
+        key: KeyRef<'_>,
+        state: Count,
+        count: i64,
+        set_if: SetIf,
+        now: Now,
+        fx: &mut Effects,
+    ) -> Result<(Option<i64>, CountChange), LockError> {
+        let left = state.left(now)?;
+        if !set_if.allows(left > 0) {
+            return Ok((None, CountChange::None));
+        }
+        let change = match (left, count) {
+            (_, 0) => self.open_latch(key, state, fx),
+            (0, _) => CountChange::Make(count),
+            _ => CountChange::Set(count),
+        };
+        Ok((Some(count), change))
+    }
+
+    /// `LATCH.DOWN`. What is left.
+    pub fn latch_down(
+        &mut self,
+        key: KeyRef<'_>,
+        state: Count,
+        by: i64,
+        now: Now,
+        fx: &mut Effects,
+    ) -> Result<(i64, CountChange), LockError> {
+        let left = state.left(now)?.saturating_sub(by).max(0);
+        let change = match left {
+            0 => self.open_latch(key, state, fx),
+            left => CountChange::Set(left),
+        };
+        Ok((left, change))
+    }
+
+    /// `LATCH.WAIT`.
+    pub fn latch_wait(
+        &mut self,
+        key: KeyRef<'_>,
+        state: Count,
+        client: u64,
+        wait: Wait,
+        now: Now,
+    ) -> Result<Waited, LockError> {
+        if state.left(now)? == 0 {
+            self.latches.stats.latch_open += 1;
+            return Ok(Waited::Open);
+        }
+        if wait == Wait::No {
+            self.latches.stats.latch_closed += 1;
+            return Ok(Waited::Closed);
+        }
+        let waiters = &self.latches.waiters;
+        if self.all_waiting() >= self.limits.max_waiters
+            || waiters.live_on(key) >= self.limits.max_waiters_per_key
+        {
+            self.latches.stats.latch_busy += 1;
+            return Err(LockError::Busy);
+        }
+        self.next_waiter += 1;
+        let id = WaiterId(self.next_waiter);
+        let waiter = Waiter {
+            id,
+            mode: Mode::Exclusive,
+            lease: Lease::SHORTEST,
+            deadline_ms: wait.deadline(now),
+            since_ms: now.mono_ms,
+            client,
+            session: false,
+            limit: None,
+        };
+        self.latches
+            .waiters
+            .park(key, &client.to_be_bytes(), waiter);
+        self.latches.stats.latch_waits_parked += 1;
+        self.note_end(key, state);
+        Ok(Waited::Parked(id))
+    }
+
+    /// Settles a latch: called when its key's end has come or something happened to it from outside.
+    pub fn latch_settle(&mut self, key: KeyRef<'_>, state: Count, now: Now, fx: &mut Effects) {
+        match state.left(now) {
+            Ok(0) => self.let_in(key, fx),
+            Ok(_) => self.note_end(key, state),
+            Err(error) => {
+                let everybody = self.latches.waiters.clear(key);
+                self.fail_latches(everybody, &error, fx);
+            }
+        }
+    }
+
+    /// Whether a latch in this state is open: then those who wait are to be let in.
+    pub fn is_latch_open(state: Count, now: Now) -> bool {
+        state.left(now) == Ok(0)
+    }
+
+    fn open_latch(&mut self, key: KeyRef<'_>, state: Count, fx: &mut Effects) -> CountChange {
+        self.let_in(key, fx);
+        match state {
+            Count::Absent => CountChange::None,
+            _ => CountChange::Open,
+        }
+    }
+
+    fn let_in(&mut self, key: KeyRef<'_>, fx: &mut Effects) {
+        for waiter in self.latches.waiters.clear(key) {
+            self.latches.stats.latch_waits_opened += 1;
+            fx.push(Effect::Answer(waiter, Outcome::Open));
+        }
+    }
+
+    pub(super) fn fail_latches(
+        &mut self,
+        waiters: Vec<WaiterId>,
+        error: &LockError,
+        fx: &mut Effects,
+    ) {
+        self.latches.stats.latch_waits_failed += waiters.len() as u64;
+        let answer = |waiter| Effect::Answer(waiter, Outcome::Failed(error.clone()));
+        fx.extend(waiters.into_iter().map(answer));
+    }
+
+    fn note_end(&mut self, key: KeyRef<'_>, state: Count) {
+        let end_ms = match state {
+            Count::Is(_, end_ms) => end_ms,
+            _ => None,
+        };
+        self.latches.waiters.set_lease(key, end_ms);
+    }
+}

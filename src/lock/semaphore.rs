@@ -1,0 +1,482 @@
+//! Semaphores with permits that end: what each command decides, and how permits are handed on.
+//!
+//! The rules are those of Redisson's `RPermitExpirableSemaphore` with three differences: the server's clock
+//! says when a permit is over, nobody passes a waiter, and a permit that is over is handed on at that
+//! moment if somebody waits for one. An id has one permit at most, so that a request may be sent twice.
+
+use std::num::NonZeroU32;
+
+use super::effect::{Effect, Effects, Event, Outcome};
+use super::locks::Locks;
+use super::on_the_way::{Going, OnTheWay};
+use super::permits::{
+    Ledger, PermitChange, Permits, Remembered, SemState, SemView, GRANTS_AT_ONCE, MAX_PERMITS,
+};
+use super::queue::{Queue, Waiter};
+use super::stats::SemStats;
+use super::waiters::{Joined, Waiters};
+use super::{Answer, KeyRef, Lease, LockError, Mode, Now, OwnerId, Token, Wait, WaiterId};
+
+/// `SEM.ACQUIRE`.
+#[derive(Debug, Clone, Copy)]
+pub struct SemAcquire<'a> {
+    /// Who asks: the id of the permit.
+    pub id: &'a [u8],
+    /// The lease, from the moment of the grant.
+    pub lease: Lease,
+    /// Makes the semaphore with so many permits if there is none.
+    pub limit: Option<NonZeroU32>,
+    /// How long to wait.
+    pub wait: Wait,
+    /// The server's id of the connection.
+    pub client: u64,
+}
+
+/// When a number is set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SetIf {
+    /// In any case.
+    Always,
+    /// `NX`: only if there is none.
+    Absent,
+    /// `XX`: only if there is one.
+    There,
+}
+
+impl SetIf {
+    pub(super) fn allows(self, is_there: bool) -> bool {
+        match self {
+            SetIf::Always => true,
+            SetIf::Absent => !is_there,
+            SetIf::There => is_there,
+        }
+    }
+}
+
+/// The semaphores of one server, as far as memory goes.
+#[derive(Debug, Default)]
+pub struct Semaphores {
+    /// Who waits for a permit.
+    pub waiters: Waiters,
+    /// What has happened so far.
+    pub stats: SemStats,
+    pub(super) remembered: Remembered,
+    pub(super) on_the_way: OnTheWay,
+}
+
+impl Semaphores {
+    /// The queue of a semaphore, if somebody waits.
+    pub fn queue(&self, key: KeyRef<'_>) -> Option<&Queue> {
+        self.waiters.queue(key).filter(|queue| queue.live() > 0)
+    }
+
+    /// How many permits are in the bounded table.
+    pub fn remembered_len(&self) -> usize {
+        self.remembered.len()
+    }
+
+    /// How many permits the next decision about this semaphore may grant.
+    pub fn wanted(&self, key: KeyRef<'_>) -> usize {
+        self.waiters.live_on(key).min(GRANTS_AT_ONCE) + 1
+    }
+
+    /// The ids whose permits may have to be undone.
+    pub fn lost_on(&self, key: KeyRef<'_>) -> Vec<OwnerId> {
+        self.on_the_way.lost_on(key)
+    }
+}
+
+impl Locks {
+    /// `SEM.SET`. The number of permits, or nothing when the condition says no.
+    pub fn sem_set(
+        &mut self,
+        view: &SemView<'_>,
+        permits: u32,
+        set_if: SetIf,
+        now: Now,
+        fx: &mut Effects,
+    ) -> Result<(Option<u32>, PermitChange), LockError> {
+        let there = view.permits()?;
+        if permits > MAX_PERMITS {
+            return Err(LockError::NotInteger);
+        }
+        if !set_if.allows(there.is_some()) {
+            return Ok((None, PermitChange::default()));
+        }
+        let mut ledger = Ledger::open(there);
+        // Those that are held stay held: what is too much is owed.
+        let taken = there.map_or(0, |there| there.taken as i64);
+        ledger.set_free(i64::from(permits) - taken);
+        self.hand_on(view, &mut ledger, now, fx);
+        Ok((Some(permits), self.close(view, ledger)))
+    }
+
+    /// `SEM.ACQUIRE`.
+    pub fn sem_acquire(
+        &mut self,
+        view: &SemView<'_>,
+        req: &SemAcquire<'_>,
+        now: Now,
+        fx: &mut Effects,
+    ) -> (Result<Answer, LockError>, PermitChange) {
+        let there = match view.permits() {
+            Ok(there) => there,
+            Err(error) => return (Err(error), PermitChange::default()),
+        };
+        let mut ledger = Ledger::open(there);
+        let answer = match view.held_until(now) {
+            Some(end_ms) => self.ask_again(view, &mut ledger, end_ms, req, now, fx),
+            None => self.ask(view, &mut ledger, req, now, fx),
+        };
+        (answer, self.close(view, ledger))
+    }
+
+    /// `SEM.RELEASE`. True when the id held a permit.
+    pub fn sem_release(
+        &mut self,
+        view: &SemView<'_>,
+        id: &[u8],
+        now: Now,
+        fx: &mut Effects,
+    ) -> Result<(bool, PermitChange), LockError> {
+        let there = view.permits()?;
+        if view.held_until(now).is_none() {
+            self.sems.stats.sem_release_misses += 1;
+            if let Some(waiter) = self.sems.waiters.withdraw(view.key, id) {
+                self.sems.stats.sem_waits_withdrawn += 1;
+                fx.push(Effect::Answer(waiter, Outcome::Nil));
+            }
+            return Ok((false, PermitChange::default()));
+        }
+        self.sems.on_the_way.claim(view.key, id);
+        let known = self.sems.remembered.remove(view.key, id);
+        self.sems.stats.sem_grants_released += u64::from(known);
+        fx.push(Effect::Notify(Event::SemRelease));
+        let mut ledger = Ledger::open(there);
+        ledger.give_back(id);
+        self.hand_on(view, &mut ledger, now, fx);
+        Ok((true, self.close(view, ledger)))
+    }
+
+    /// `SEM.RENEW`. True when the permit is renewed.
+    pub fn sem_renew(
+        &mut self,
+        view: &SemView<'_>,
+        id: &[u8],
+        lease: Lease,
+        now: Now,
+    ) -> Result<(bool, PermitChange), LockError> {
+        let there = view.permits()?;
+        if view.held_until(now).is_none() {
+            self.sems.stats.sem_renewal_misses += 1;
+            return Ok((false, PermitChange::default()));
+        }
+        self.sems.on_the_way.claim(view.key, id);
+        self.sems.stats.sem_renewals += 1;
+        let mut ledger = Ledger::open(there);
+        ledger.set_end(id, lease.deadline(now));
+        Ok((true, self.close(view, ledger)))
+    }
+
+    /// Whether settling a semaphore in this state may write.
+    pub fn sem_may_change(&self, view: &SemView<'_>) -> bool {
+        let is_undone = |(id, end): &(OwnerId, Option<i64>)| {
+            end.is_some() && *end == self.sems.on_the_way.lost_end(view.key, id)
+        };
+        match &view.state {
+            SemState::OtherType | SemState::OtherString => false,
+            SemState::Absent => self.limit_of_waiters(view.key).is_some(),
+            SemState::There(there) => {
+                let waited = self.sems.waiters.live_on(view.key) > 0;
+                (waited && Ledger::open(Some(there)).has_permit())
+                    || view.undone.iter().any(is_undone)
+            }
+        }
+    }
+
+    /// Settles a semaphore: called when a permit's end has come or something happened to it from outside.
+    /// Harmless at any other time.
+    pub fn sem_settle(&mut self, view: &SemView<'_>, now: Now, fx: &mut Effects) -> PermitChange {
+        let there = match view.permits() {
+            Ok(there) => there,
+            Err(error) => {
+                self.lose_permits(view.key);
+                let everybody = self.sems.waiters.clear(view.key);
+                self.fail_permits(everybody, &error, fx);
+                None
+            }
+        };
+        let mut ledger = Ledger::open(there);
+        for (id, end_ms) in &view.undone {
+            let going = self.sems.on_the_way.take_lost(view.key, id);
+            let is_there = |going: &Going| there.is_some() && *end_ms == Some(going.end_ms);
+            let Some(going) = going.filter(is_there) else {
+                continue;
+            };
+            ledger.give_back(id);
+            let known = self.sems.remembered.remove(view.key, id);
+            self.sems.stats.sem_grants_undone += u64::from(known);
+            let key = view.key.to_id();
+            self.sems.waiters.restore(&key, id, going.seq, now);
+        }
+        if view.state == SemState::Absent {
+            ledger.make(self.limit_of_waiters(view.key));
+        }
+        self.hand_on(view, &mut ledger, now, fx);
+        self.close(view, ledger)
+    }
+
+    /// The semaphore went away: nobody holds a permit of it any more.
+    pub(super) fn lose_permits(&mut self, key: KeyRef<'_>) {
+        self.sems.stats.sem_grants_lost += self.sems.remembered.lose(key);
+    }
+
+    /// With how many permits the first waiter who says so would have the semaphore made.
+    fn limit_of_waiters(&self, key: KeyRef<'_>) -> Option<NonZeroU32> {
+        let queue = self.sems.queue(key)?;
+        let limit = queue.iter().find_map(|(_, waiter)| waiter.limit);
+        limit
+    }
+
+    /// The id holds a permit: it gets its token again, and its lease is extended, never shortened.
+    fn ask_again(
+        &mut self,
+        view: &SemView<'_>,
+        ledger: &mut Ledger<'_>,
+        end_ms: i64,
+        req: &SemAcquire<'_>,
+        now: Now,
+        fx: &mut Effects,
+    ) -> Result<Answer, LockError> {
+        let token = match self.sems.remembered.get(view.key, req.id) {
+            Some(token) => token,
+            None => {
+                let token = self.mint_permit(view, now, fx)?;
+                self.sems.stats.sem_adoptions += 1;
+                self.remember(view.key, req.id, token);
+                token
+            }
+        };
+        let wanted = req.lease.deadline(now);
+        if end_ms < wanted {
+            ledger.set_end(req.id, wanted);
+        }
+        self.sems.on_the_way.claim(view.key, req.id);
+        self.sems.stats.sem_reentries += 1;
+        Ok(Answer::Granted(token))
+    }
+
+    /// The id holds no permit.
+    fn ask(
+        &mut self,
+        view: &SemView<'_>,
+        ledger: &mut Ledger<'_>,
+        req: &SemAcquire<'_>,
+        now: Now,
+        fx: &mut Effects,
+    ) -> Result<Answer, LockError> {
+        ledger.make(req.limit);
+        let was_over = own_end(view).is_some();
+        if was_over {
+            // Its former permit is over; its id cannot stand in the set twice.
+            ledger.put_back(req.id);
+        }
+        let delayed = self.delay.is_on(now);
+        let waits = req.wait != Wait::No;
+        if delayed && !waits && ledger.has_permit() {
+            return Err(LockError::Delayed(self.delay.left(now)));
+        }
+        // Whoever waits comes first. One who comes back to its place has its own turn.
+        if waits && (delayed || self.sems.waiters.live_on(view.key) > 0 || !ledger.has_permit()) {
+            let id = self.park_for_permit(view.key, req, now, fx)?;
+            ledger.counts |= was_over;
+            self.forget_over(view.key, req.id, was_over);
+            self.hand_on(view, ledger, now, fx);
+            return Ok(Answer::Parked(id));
+        }
+        self.hand_on(view, ledger, now, fx);
+        if self.sems.waiters.live_on(view.key) > 0 || !ledger.has_permit() {
+            self.sems.stats.sem_refusals += 1;
+            return Ok(Answer::Refused);
+        }
+        self.forget_over(view.key, req.id, was_over);
+        let (token, _) = self.grant_permit(view, ledger, req.id, req.lease, now, fx)?;
+        self.sems.on_the_way.claim(view.key, req.id);
+        self.sems.waiters.withdraw(view.key, req.id);
+        Ok(Answer::Granted(token))
+    }
+
+    /// The former permit of an id that asks anew is over.
+    fn forget_over(&mut self, key: KeyRef<'_>, id: &[u8], was_over: bool) {
+        if was_over {
+            self.sems.on_the_way.claim(key, id);
+            let known = self.sems.remembered.remove(key, id);
+            self.sems.stats.sem_grants_expired += u64::from(known);
+        }
+    }
+
+    fn park_for_permit(
+        &mut self,
+        key: KeyRef<'_>,
+        req: &SemAcquire<'_>,
+        now: Now,
+        fx: &mut Effects,
+    ) -> Result<WaiterId, LockError> {
+        let waiters = &self.sems.waiters;
+        let full = self.all_waiting() >= self.limits.max_waiters
+            || waiters.live_on(key) >= self.limits.max_waiters_per_key;
+        if full && waiters.parked(key, req.id).is_none() {
+            self.sems.stats.sem_busy += 1;
+            return Err(LockError::Busy);
+        }
+        self.next_waiter += 1;
+        let id = WaiterId(self.next_waiter);
+        let waiter = Waiter {
+            id,
+            mode: Mode::Exclusive,
+            lease: req.lease,
+            deadline_ms: req.wait.deadline(now),
+            since_ms: now.mono_ms,
+            client: req.client,
+            session: false,
+            limit: req.limit,
+        };
+        if let Joined::TookOver(older) = self.sems.waiters.park(key, req.id, waiter) {
+            self.sems.stats.sem_waits_taken_over += 1;
+            fx.push(Effect::Answer(older, Outcome::Nil));
+        }
+        self.sems.stats.sem_waits_parked += 1;
+        Ok(id)
+    }
+
+    /// Grants permits to those who wait, in their order, as long as there are some.
+    fn hand_on(&mut self, view: &SemView<'_>, ledger: &mut Ledger<'_>, now: Now, fx: &mut Effects) {
+        if view.may_grant != Some(true) || self.delay.is_on(now) {
+            return;
+        }
+        for _ in 0..GRANTS_AT_ONCE {
+            if !ledger.has_permit() {
+                return;
+            }
+            let Some((id, waiter, seq)) = self.next_for_permit(view.key, now, fx) else {
+                return;
+            };
+            let granted = self.grant_permit(view, ledger, &id, waiter.lease, now, fx);
+            let (token, end_ms) = match granted {
+                Ok(granted) => granted,
+                Err(error) => {
+                    // The next ones would fare no better.
+                    let mut everybody = vec![waiter.id];
+                    everybody.extend(self.sems.waiters.clear(view.key));
+                    return self.fail_permits(everybody, &error, fx);
+                }
+            };
+            let stats = &mut self.sems.stats;
+            let waited = now.mono_ms.saturating_sub(waiter.since_ms);
+            stats.sem_waits_granted += 1;
+            stats.sem_wait_ms_sum += waited;
+            stats.sem_wait_ms_max = stats.sem_wait_ms_max.max(waited);
+            let going = Going {
+                waiter: waiter.id,
+                seq,
+                end_ms,
+                is_lost: false,
+            };
+            self.sems.on_the_way.insert(view.key.to_id(), id, going);
+            fx.push(Effect::Answer(waiter.id, Outcome::Granted(token)));
+        }
+    }
+
+    /// Takes the first request off the queue whose wait is not over.
+    fn next_for_permit(
+        &mut self,
+        key: KeyRef<'_>,
+        now: Now,
+        fx: &mut Effects,
+    ) -> Option<(std::rc::Rc<[u8]>, Waiter, super::queue::Seq)> {
+        let Semaphores { waiters, stats, .. } = &mut self.sems;
+        let seq = waiters.next_in_line(key, now, |waiter| {
+            stats.sem_waits_timed_out += 1;
+            fx.push(Effect::Answer(waiter, Outcome::Nil));
+        })?;
+        let (id, waiter) = waiters.take(key, seq)?;
+        Some((id, waiter, seq))
+    }
+
+    /// A fresh permit: the one place where they are granted.
+    fn grant_permit(
+        &mut self,
+        view: &SemView<'_>,
+        ledger: &mut Ledger<'_>,
+        id: &[u8],
+        lease: Lease,
+        now: Now,
+        fx: &mut Effects,
+    ) -> Result<(Token, i64), LockError> {
+        let token = self.mint_permit(view, now, fx)?;
+        let end_ms = lease.deadline(now);
+        ledger.take(id, end_ms);
+        // What is remembered of this id was of a permit that went away unseen.
+        let known = self.sems.remembered.remove(view.key, id);
+        self.sems.stats.sem_grants_lost += u64::from(known);
+        self.sems.stats.sem_grants += 1;
+        self.remember(view.key, id, token);
+        fx.push(Effect::Notify(Event::SemAcquire));
+        Ok((token, end_ms))
+    }
+
+    fn mint_permit(
+        &mut self,
+        view: &SemView<'_>,
+        now: Now,
+        fx: &mut Effects,
+    ) -> Result<Token, LockError> {
+        if !view.may_grant.ok_or(LockError::Internal)? {
+            return Err(LockError::TryAgain);
+        }
+        let minted = self.tokens.mint(view.domain, 0, 0, now.wall_us())?;
+        let horizon = minted.horizon;
+        fx.extend(horizon.map(|horizon| Effect::Horizon(view.domain, horizon)));
+        Ok(minted.token)
+    }
+
+    fn remember(&mut self, key: KeyRef<'_>, id: &[u8], token: Token) {
+        let max = self.limits.max_tracked;
+        self.sems.stats.sem_grants_unwatched += self.sems.remembered.insert(key, id, token, max);
+    }
+
+    pub(super) fn fail_permits(
+        &mut self,
+        waiters: Vec<WaiterId>,
+        error: &LockError,
+        fx: &mut Effects,
+    ) {
+        self.sems.stats.sem_waits_failed += waiters.len() as u64;
+        let answer = |waiter| Effect::Answer(waiter, Outcome::Failed(error.clone()));
+        fx.extend(waiters.into_iter().map(answer));
+    }
+
+    /// The decision is made: what of it is to be written, and when the next permit comes free for those
+    /// who still wait.
+    fn close(&mut self, view: &SemView<'_>, ledger: Ledger<'_>) -> PermitChange {
+        if ledger.has_permit() {
+            // Writes are refused, or many are to be granted: the alarm goes on.
+            self.sems.waiters.touch(view.key);
+        }
+        let next_end_ms = ledger.next_end_ms;
+        let finite = next_end_ms.filter(|end| *end < super::permits::NO_END_MS);
+        self.sems.waiters.set_lease(view.key, finite);
+        if ledger.counts {
+            for id in &ledger.reclaimed {
+                let known = self.sems.remembered.remove(view.key, id);
+                self.sems.stats.sem_grants_expired += u64::from(known);
+            }
+        }
+        ledger.close()
+    }
+}
+
+fn own_end(view: &SemView<'_>) -> Option<i64> {
+    let there: &Permits = view.permits().ok()??;
+    there.own_end_ms
+}

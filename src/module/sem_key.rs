@@ -1,0 +1,327 @@
+//! The two keys of a semaphore, through the server's low-level key API: read them, change them, replicate
+//! the change.
+
+use std::ffi::c_int;
+use std::ptr::{null_mut, NonNull};
+
+use redis_module::raw;
+
+use super::api::api;
+use super::apply;
+use super::count_key::{close_key, end_of, open_key, CountKey};
+use super::ctx::Ctx;
+use super::fence;
+use super::guard;
+use super::parked::Parked;
+use super::replication::Replication;
+use super::settings;
+use super::shell;
+use super::strings::{OwnedStr, Str};
+use crate::lock::{
+    permits_of, prefixed, slot_of, Count, Effect, KeyRef, LockError, Now, OwnerId, PermitChange,
+    Permits, SemState, SemView,
+};
+
+/// Both keys, open for this call.
+pub struct SemKey<'a> {
+    free: CountKey<'a>,
+    set_name: OwnedStr,
+    /// Closed on drop; `None` for an absent key that was opened to read.
+    set: Option<NonNull<raw::RedisModuleKey>>,
+}
+
+/// How much is read of the permits.
+#[derive(Clone, Copy)]
+struct Reading<'r> {
+    own: Option<Str<'r>>,
+    undone: &'r [OwnerId],
+    wanted: usize,
+    now: Now,
+}
+
+impl<'a> SemKey<'a> {
+    /// Opens both to read and write.
+    ///
+    /// # Errors
+    /// In a cluster, where the second is in another slot than the first.
+    pub fn open(ctx: Ctx, name: Str<'a>) -> Result<SemKey<'a>, LockError> {
+        let mode = raw::REDISMODULE_READ | raw::REDISMODULE_WRITE;
+        SemKey::open_both(CountKey::open(ctx, name), mode)
+    }
+
+    /// Opens both to read.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn open_read(ctx: Ctx, name: Str<'a>) -> Result<SemKey<'a>, LockError> {
+        SemKey::open_both(CountKey::open_read(ctx, name), raw::REDISMODULE_READ)
+    }
+
+    fn open_both(free: CountKey<'a>, mode: u32) -> Result<SemKey<'a>, LockError> {
+        let name = free.name().bytes();
+        let set_name = permits_of(name);
+        if shell::is_cluster() && slot_of(&set_name) != slot_of(name) {
+            return Err(LockError::PermitsElsewhere);
+        }
+        let set_name = OwnedStr::new(&set_name);
+        let set = open_key(free.ctx(), set_name.as_str(), mode);
+        Ok(SemKey {
+            free,
+            set_name,
+            set,
+        })
+    }
+
+    /// The semaphore's name for the core.
+    pub fn id(&self) -> KeyRef<'a> {
+        self.free.id()
+    }
+
+    /// The view for a decision that needs no token: about this id, if there is one.
+    pub fn plain_view(&self, own: Option<Str<'_>>, now: Now) -> SemView<'a> {
+        let key = self.id();
+        let (undone, wanted) = shell::with(|shell| {
+            let sems = &shell.locks.sems;
+            (sems.lost_on(key), sems.wanted(key))
+        });
+        let reading = Reading {
+            own,
+            undone: &undone,
+            wanted,
+            now,
+        };
+        let state = self.read(reading);
+        let ends = undone.into_iter().map(|id| {
+            let end_ms = self.end_of(OwnedStr::new(&id).as_str());
+            (id, end_ms)
+        });
+        SemView {
+            key,
+            state,
+            domain: fence::domain_of(self.free.name()),
+            may_grant: None,
+            undone: ends.collect(),
+        }
+    }
+
+    /// The view for a decision that may grant a permit.
+    pub fn minting_view(&self, own: Option<Str<'_>>, now: Now) -> SemView<'a> {
+        let mut view = self.plain_view(own, now);
+        let both_there = matches!(&view.state, SemState::There(permits) if permits.taken > 0);
+        let may_grant = fence::may_mint(self.free.ctx(), view.domain, both_there);
+        view.may_grant = Some(may_grant);
+        view
+    }
+
+    /// The view for a decision that may hand permits on: tokens matter if somebody waits.
+    pub fn handing_view(&self, own: Option<Str<'_>>, now: Now) -> SemView<'a> {
+        if shell::with(|shell| shell.locks.sems.queue(self.id()).is_some()) {
+            self.minting_view(own, now)
+        } else {
+            self.plain_view(own, now)
+        }
+    }
+
+    /// The view that shows all permits whose end has come.
+    pub fn whole_view(&self, now: Now) -> SemState {
+        self.read(Reading {
+            own: None,
+            undone: &[],
+            wanted: usize::MAX,
+            now,
+        })
+    }
+
+    fn read(&self, reading: Reading<'_>) -> SemState {
+        let free = match self.free.read() {
+            Count::Absent => return SemState::Absent,
+            Count::Is(_, Some(end)) if end <= reading.now.wall_ms => return SemState::Absent,
+            Count::Is(free, _) => free,
+            Count::OtherString => return SemState::OtherString,
+            Count::OtherType => return SemState::OtherType,
+        };
+        let mut permits = Permits {
+            free,
+            ..Permits::default()
+        };
+        let Some(set) = self.set else {
+            return SemState::There(permits);
+        };
+        // SAFETY: the handle is open.
+        let (kind, taken) = unsafe {
+            let kind = api!(RedisModule_KeyType)(set.as_ptr()) as isize;
+            (kind, api!(RedisModule_ValueLength)(set.as_ptr()))
+        };
+        match kind {
+            raw::REDISMODULE_KEYTYPE_EMPTY => return SemState::There(permits),
+            raw::REDISMODULE_KEYTYPE_ZSET => {}
+            _ => return SemState::OtherType,
+        }
+        permits.taken = taken;
+        permits.own_end_ms = reading.own.and_then(|own| self.end_of(own));
+        read_ends(set, &mut permits, reading);
+        SemState::There(permits)
+    }
+
+    /// When the permit of this id ends, if it is in the set.
+    fn end_of(&self, id: Str<'_>) -> Option<i64> {
+        let mut score = 0.0;
+        // SAFETY: the handle is open, the id live; a key that is empty or of another type is an error.
+        let status =
+            unsafe { api!(RedisModule_ZsetScore)(self.set?.as_ptr(), id.as_ptr(), &mut score) };
+        (status == raw::REDISMODULE_OK as c_int).then_some(score as i64)
+    }
+
+    /// Makes a change, replicates it, and then, with the keys closed, tells of it.
+    pub fn apply(mut self, change: &PermitChange, fx: &[Effect], replication: Replication) {
+        if change.is_empty() && fx.is_empty() {
+            return;
+        }
+        guard::weak_spot("apply");
+        let (ctx, name) = (self.free.ctx(), self.free.name());
+        for effect in fx {
+            if let Effect::Horizon(domain, horizon) = effect {
+                fence::write_horizon(ctx, *domain, *horizon, replication);
+            }
+        }
+        if !change.is_empty() {
+            self.write(change, replication);
+        }
+        for effect in fx {
+            if let Effect::Answer(waiter, outcome) = effect {
+                Parked::answer(*waiter, outcome.clone());
+            }
+        }
+        drop(self);
+        for effect in fx {
+            if let Effect::Notify(event) = effect {
+                ctx.notify(raw::REDISMODULE_NOTIFY_MODULE, event.name(), name);
+            }
+        }
+        if let Some(free) = change.publish.filter(|_| settings::publish()) {
+            let channel = prefixed("redisson_sc", name.bytes());
+            let message = itoa::Buffer::new().format(free).to_string();
+            apply::publish(ctx, &channel, message.as_bytes(), replication);
+        }
+    }
+
+    fn write(&mut self, change: &PermitChange, replication: Replication) {
+        let is_new = change.clear;
+        if is_new {
+            self.clear(replication);
+        }
+        self.remove(&change.removed, replication);
+        if let Some(free) = change.free {
+            self.free.set(free, is_new, replication);
+        }
+        self.set_ends(&change.set, replication);
+        if !change.removed.is_empty() || !change.set.is_empty() {
+            self.signal();
+        }
+    }
+
+    fn signal(&self) {
+        let (ctx, name) = (self.free.ctx(), self.set_name.as_ptr());
+        // SAFETY: context and name are live.
+        unsafe { api!(RedisModule_SignalModifiedKey)(ctx.as_ptr(), name) };
+    }
+
+    /// Drops what a former semaphore of this name has left.
+    fn clear(&mut self, replication: Replication) {
+        let Some(set) = self.set else {
+            return;
+        };
+        // SAFETY: the handle is open for writing.
+        unsafe {
+            if api!(RedisModule_KeyType)(set.as_ptr()) as isize != raw::REDISMODULE_KEYTYPE_EMPTY {
+                api!(RedisModule_DeleteKey)(set.as_ptr());
+                replication.del(self.set_name.as_str());
+                self.signal();
+            }
+        }
+    }
+
+    fn remove(&mut self, ids: &[OwnerId], replication: Replication) {
+        let (Some(set), false) = (self.set, ids.is_empty()) else {
+            return;
+        };
+        let ids: Vec<OwnedStr> = ids.iter().map(|id| OwnedStr::new(id)).collect();
+        let mut words = vec![self.set_name.as_ptr()];
+        for id in &ids {
+            // SAFETY: the handle is open for writing, the id live; where nothing is removed, nothing happens.
+            unsafe { api!(RedisModule_ZsetRem)(set.as_ptr(), id.as_ptr(), null_mut()) };
+            words.push(id.as_ptr());
+        }
+        replication.zrem(&words);
+    }
+
+    fn set_ends(&mut self, permits: &[(OwnerId, i64)], replication: Replication) {
+        let (Some(set), false) = (self.set, permits.is_empty()) else {
+            return;
+        };
+        let permits: Vec<(OwnedStr, OwnedStr, i64)> = permits
+            .iter()
+            .map(|(id, end_ms)| (OwnedStr::new(id), OwnedStr::of_number(*end_ms), *end_ms))
+            .collect();
+        let mut words = vec![self.set_name.as_ptr()];
+        for (id, digits, end_ms) in &permits {
+            // SAFETY: the handle is open for writing and holds a sorted set or nothing; the id is live;
+            // without flags the element is added or its score set.
+            unsafe {
+                api!(RedisModule_ZsetAdd)(set.as_ptr(), *end_ms as f64, id.as_ptr(), null_mut());
+            }
+            words.extend([digits.as_ptr(), id.as_ptr()]);
+        }
+        replication.zadd(&words);
+        self.share_ttl(set, replication);
+    }
+
+    /// The set ends with the string, as Redisson's scripts have it.
+    fn share_ttl(&self, set: NonNull<raw::RedisModuleKey>, replication: Replication) {
+        let Some(end_ms) = self.free.end_ms() else {
+            return;
+        };
+        if end_of(set) != Some(end_ms) {
+            // SAFETY: the handle is open for writing and the key exists: permits were just set.
+            unsafe { api!(RedisModule_SetAbsExpire)(set.as_ptr(), end_ms) };
+            replication.pexpireat(self.set_name.as_str(), end_ms);
+        }
+    }
+}
+
+impl Drop for SemKey<'_> {
+    fn drop(&mut self) {
+        close_key(self.set);
+    }
+}
+
+/// Walks over the set by the ends of its permits: those that are over and can be needed, and the next.
+fn read_ends(set: NonNull<raw::RedisModuleKey>, permits: &mut Permits, reading: Reading<'_>) {
+    let wanted = i64::try_from(reading.wanted).unwrap_or(i64::MAX);
+    let needed = usize::try_from(wanted.saturating_sub(permits.free)).unwrap_or(0);
+    let own = reading.own.map(Str::bytes);
+    let (from, to) = (f64::NEG_INFINITY, f64::INFINITY);
+    // SAFETY: the handle is open, holds a sorted set, and is not changed during the walk; each element's
+    // reference is ours.
+    unsafe {
+        let set = set.as_ptr();
+        api!(RedisModule_ZsetFirstInScoreRange)(set, from, to, 0, 0);
+        while api!(RedisModule_ZsetRangeEndReached)(set) == 0 {
+            let mut score = 0.0;
+            let element = api!(RedisModule_ZsetRangeCurrentElement)(set, &mut score);
+            let Some(element) = OwnedStr::from_raw(element) else {
+                break;
+            };
+            let (id, end_ms) = (element.as_str().bytes(), score as i64);
+            if end_ms > reading.now.wall_ms || permits.ended.len() >= needed {
+                permits.next_end_ms = Some(end_ms);
+                break;
+            }
+            if Some(id) != own && !reading.undone.iter().any(|undone| undone[..] == *id) {
+                permits.ended.push(OwnerId::from_slice(id));
+            }
+            api!(RedisModule_ZsetRangeNext)(set);
+        }
+        api!(RedisModule_ZsetRangeStop)(set);
+    }
+}
