@@ -27,6 +27,7 @@ mod reliability_examples;
 mod replication;
 mod scale;
 mod sentinel;
+mod session;
 mod startup_delay;
 mod token_premise;
 mod tokens;
