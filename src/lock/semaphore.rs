@@ -96,7 +96,7 @@ impl Locks {
         now: Now,
         fx: &mut Effects,
     ) -> Result<(Option<u32>, PermitChange), LockError> {
-        let there = view.permits()?;
+        let there = self.look_at_permits(view)?;
         if permits > MAX_PERMITS {
             return Err(LockError::NotInteger);
         }
@@ -119,7 +119,7 @@ impl Locks {
         now: Now,
         fx: &mut Effects,
     ) -> (Result<Answer, LockError>, PermitChange) {
-        let there = match view.permits() {
+        let there = match self.look_at_permits(view) {
             Ok(there) => there,
             Err(error) => return (Err(error), PermitChange::default()),
         };
@@ -139,7 +139,7 @@ impl Locks {
         now: Now,
         fx: &mut Effects,
     ) -> Result<(bool, PermitChange), LockError> {
-        let there = view.permits()?;
+        let there = self.look_at_permits(view)?;
         if view.held_until(now).is_none() {
             self.sems.stats.sem_release_misses += 1;
             if let Some(waiter) = self.sems.waiters.withdraw(view.key, id) {
@@ -166,7 +166,7 @@ impl Locks {
         lease: Lease,
         now: Now,
     ) -> Result<(bool, PermitChange), LockError> {
-        let there = view.permits()?;
+        let there = self.look_at_permits(view)?;
         if view.held_until(now).is_none() {
             self.sems.stats.sem_renewal_misses += 1;
             return Ok((false, PermitChange::default()));
@@ -197,10 +197,9 @@ impl Locks {
     /// Settles a semaphore: called when a permit's end has come or something happened to it from outside.
     /// Harmless at any other time.
     pub fn sem_settle(&mut self, view: &SemView<'_>, now: Now, fx: &mut Effects) -> PermitChange {
-        let there = match view.permits() {
+        let there = match self.look_at_permits(view) {
             Ok(there) => there,
             Err(error) => {
-                self.lose_permits(view.key);
                 let everybody = self.sems.waiters.clear(view.key);
                 self.fail_permits(everybody, &error, fx);
                 None
@@ -224,6 +223,18 @@ impl Locks {
         }
         self.hand_on(view, &mut ledger, now, fx);
         self.close(view, ledger)
+    }
+
+    /// Where there is no semaphore, nobody holds a permit that this server granted.
+    fn look_at_permits<'v>(
+        &mut self,
+        view: &'v SemView<'_>,
+    ) -> Result<Option<&'v Permits>, LockError> {
+        let there = view.permits();
+        if !matches!(there, Ok(Some(_))) {
+            self.lose_permits(view.key);
+        }
+        there
     }
 
     /// The semaphore went away: nobody holds a permit of it any more.

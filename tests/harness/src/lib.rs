@@ -301,6 +301,10 @@ impl TestServer {
     fn books(&self) -> Result<(), String> {
         // One reading: connections that are being closed move requests from line to line.
         let info = self.info();
+        // Another build of the module may not have them yet.
+        if info.contains("lock_sem_grants:") {
+            books_of_semaphores_and_latches(&info)?;
+        }
         let s = |name: &str| stat_in(&info, name);
         let ended_waits = s("waits_granted")
             + s("waits_timed_out")
@@ -376,6 +380,47 @@ impl Drop for TestServer {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
+}
+
+/// The same two sums of semaphores, and the one of latches.
+fn books_of_semaphores_and_latches(info: &str) -> Result<(), String> {
+    let sum = |names: &[&str]| -> u64 { names.iter().map(|name| stat_in(info, name)).sum() };
+    let permits = [
+        "sem_grants_released",
+        "sem_grants_expired",
+        "sem_grants_lost",
+        "sem_grants_undone",
+        "sem_grants_unwatched",
+        "sem_grants_tracked",
+    ];
+    let waits = [
+        "sem_waits_granted",
+        "sem_waits_timed_out",
+        "sem_waits_unblocked",
+        "sem_waits_disconnected",
+        "sem_waits_taken_over",
+        "sem_waits_withdrawn",
+        "sem_waits_failed",
+        "sem_waiters",
+    ];
+    let of_latches = [
+        "latch_waits_opened",
+        "latch_waits_timed_out",
+        "latch_waits_unblocked",
+        "latch_waits_disconnected",
+        "latch_waits_failed",
+        "latch_waiters",
+    ];
+    for (begun, ended) in [
+        (&["sem_grants", "sem_adoptions"][..], &permits[..]),
+        (&["sem_waits_parked"], &waits),
+        (&["latch_waits_parked"], &of_latches),
+    ] {
+        if sum(begun) != sum(ended) {
+            return Err(format!("{begun:?} do not add up:\n{info}"));
+        }
+    }
+    Ok(())
 }
 
 fn stat_in(info: &str, name: &str) -> u64 {
