@@ -31,6 +31,7 @@ mod semaphore_wakeups;
 mod semaphores;
 mod sentinel;
 mod session;
+mod session_lease;
 mod startup_delay;
 mod token_premise;
 mod tokens;
