@@ -9,7 +9,7 @@ use crate::common::{free_port, module_path, patience, server_binary, wait_for, C
 const CENTURY: &str = "3162240000000";
 
 /// Every setting that is a number: default, lowest, highest.
-const NUMBERS: [(&str, &str, &str, &str); 9] = [
+const NUMBERS: [(&str, &str, &str, &str); 10] = [
     ("lock.default-lease", "30000", "1", CENTURY),
     ("lock.max-lease", CENTURY, "1", CENTURY),
     ("lock.max-wait", CENTURY, "0", CENTURY),
@@ -18,6 +18,7 @@ const NUMBERS: [(&str, &str, &str, &str); 9] = [
     ("lock.queue-grace", "1000", "0", "60000"),
     ("lock.max-owner-len", "256", "1", "65536"),
     ("lock.max-tracked", "10000", "0", "10000000"),
+    ("lock.session-lease", "10000", "100", CENTURY),
     ("lock.startup-delay", "0", "0", CENTURY),
 ];
 

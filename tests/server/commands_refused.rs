@@ -143,10 +143,12 @@ fn numbers_out_of_range_are_refused_before_anything_is_written() {
 
 #[test]
 fn options_that_are_unknown_doubled_or_cut_short_are_a_syntax_error() {
-    const LINES: [&str; 41] = [
+    const LINES: [&str; 44] = [
         "LOCK.ACQUIRE k o READ",
         "LOCK.ACQUIRE k o WRITE",
-        "LOCK.ACQUIRE k o SESSION",
+        "LOCK.ACQUIRE k o SESSION SESSION",
+        "LOCK.ACQUIRE k o SESSION PX 60",
+        "LOCK.ACQUIRE k o EX 60 SESSION",
         "LOCK.ACQUIRE k o ALL",
         "LOCK.ACQUIRE k o TOKEN 7",
         "LOCK.ACQUIRE k o NX",
@@ -173,6 +175,7 @@ fn options_that_are_unknown_doubled_or_cut_short_are_a_syntax_error() {
         "LOCK.RENEW k o WRITE",
         "LOCK.RENEW k o BLOCK 1",
         "LOCK.RENEW k o ONCE",
+        "LOCK.RENEW k o SESSION",
         "LOCK.RENEW k o EX 60 PX 60",
         "LOCK.RENEW k o TOKEN 7 TOKEN 7",
         "LOCK.RENEW k o PX 60 TOKEN",

@@ -32,6 +32,7 @@ mod semaphores;
 mod sentinel;
 mod session;
 mod session_lease;
+mod session_scale;
 mod startup_delay;
 mod token_premise;
 mod tokens;
