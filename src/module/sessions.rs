@@ -6,7 +6,7 @@
 //! a little in every turn.
 //!
 //! That event is the one place outside a command and the alarm where this module writes. What was read in
-//! the servers' sources for it (Redis 7.0, 7.2, 8; Valkey 8, 9):
+//! the servers' sources for it (Redis 7.0, 7.2, 8; Valkey 8.1), and is tested on the others:
 //!
 //! * The event's context carries the dying client itself. Selecting a database on it would have the server
 //!   look for what it is blocked on in the wrong one, and its flags (`ASKING`) are not ours. So a detached
@@ -68,6 +68,9 @@ pub fn prepare(ctx: Ctx) -> Result<(), LockError> {
 }
 
 /// The server's event of a client that comes or goes.
+///
+/// # Safety
+/// Called by the server only, for that event, on its main thread.
 pub unsafe extern "C" fn on_client_event(
     raw_ctx: *mut raw::RedisModuleCtx,
     _event: raw::RedisModuleEvent,

@@ -381,3 +381,55 @@ fn in_the_unloading_the_module_goes_and_can_come_again() {
     assert_eq!(conn.line("LOCK.RELEASE k a").int(), 1);
     assert!(conn.line("LOCK.ACQUIRE k b").int() > token);
 }
+
+/// A hold of a connection that has gone is not renewed for ever, even if a bug struck when it went.
+#[test]
+fn in_the_end_of_a_session() {
+    for entry in ["client-gone", "session-end", "apply"] {
+        let server = TestServer::with_module(fault_module(), &["--lock.session-lease", "2000"]);
+        let (mut conn, mut alice, mut bob) = (server.conn(), server.conn(), server.conn());
+        let id = alice.id();
+        alice.line("LOCK.ACQUIRE k alice SESSION");
+        alice.line("LOCK.ACQUIRE k2 alice SESSION");
+        bob.send_line("LOCK.ACQUIRE k bob PX 60000 BLOCK 0");
+        server.wait_for_waiters(1);
+        let fault = format!("LOCK.FAULT {entry}");
+        let kill = format!("CLIENT KILL ID {id}");
+        conn.send_lines(&["MULTI", &fault, &kill, "EXEC"]);
+        for _ in 0..3 {
+            conn.recv();
+        }
+        assert_eq!(conn.recv().list().len(), 2);
+        // In the midst of the hand-off: whom the core has let go of is told, and the lease ends the hold.
+        let answer = bob.recv();
+        assert_eq!(answer.is_error(), entry == "apply", "{entry}: {answer:?}");
+        wait_for("alice's end", || {
+            !conn
+                .line("HGETALL k")
+                .list()
+                .iter()
+                .any(|f| f.text() == "alice")
+        });
+        wait_for("both released", || conn.line("EXISTS k2").int() == 0);
+        wait_for("nothing bound", || server.stat("session_holds") == 0);
+        assert_eq!(server.stat("panics"), 1, "{entry}");
+        locks_still_work(&server);
+    }
+}
+
+#[test]
+fn in_a_renewal() {
+    let server = TestServer::with_module(fault_module(), &["--lock.session-lease", "3000"]);
+    let (mut conn, mut alice) = (server.conn(), server.conn());
+    alice.line("LOCK.ACQUIRE k alice SESSION");
+    conn.line("LOCK.FAULT apply");
+    wait_for("the injected panic", || server.stat("panics") == 1);
+    let renewals = server.stat("session_renewals");
+    wait_for("renewals after it", || {
+        server.stat("session_renewals") > renewals + 1
+    });
+    let info = conn.line("LOCK.INFO k").field("holders").unwrap().list();
+    assert_eq!(info[0].field("session").unwrap().int(), 1);
+    alice.line("LOCK.RELEASE k alice");
+    locks_still_work(&server);
+}

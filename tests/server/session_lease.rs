@@ -301,6 +301,22 @@ fn too_few_replicas_for_longer_than_the_lease_end_the_hold() {
     });
 }
 
+/// A renewal that was refused is made up for before the lease ends.
+#[test]
+fn too_few_replicas_for_a_moment_end_nothing() {
+    let server = TestServer::with(&["--lock.session-lease", "6000"]);
+    let (mut alice, mut watcher) = (server.conn(), server.conn());
+    alice.line("LOCK.ACQUIRE k alice SESSION");
+    watcher.line("CONFIG SET min-replicas-to-write 1");
+    // It was due at 4,000.
+    wait_for("a refusal", || watcher.line("PTTL k").int() < 3_700);
+    assert_eq!(server.stat("session_renewals"), 0);
+    watcher.line("CONFIG SET min-replicas-to-write 0");
+    wait_for("a renewal", || server.stat("session_renewals") == 1);
+    assert!(watcher.line("PTTL k").int() > 4_000);
+    assert_stats(&server, &[("session_losses", 0), ("session_holds", 1)]);
+}
+
 /// After a demotion nothing is bound: the new primary's data says when the hold ends.
 #[test]
 fn a_replica_renews_and_releases_nothing() {
