@@ -30,6 +30,7 @@ pub const COMMANDS: &[Register] = &[
     register::<commands::renew::Renew>,
     register::<commands::break_lock::Break>,
     register::<commands::info::Info>,
+    register::<commands::scan::Scan>,
     register::<commands::sem::set::Set>,
     register::<commands::sem::acquire::Acquire>,
     register::<commands::sem::release::Release>,

@@ -46,6 +46,21 @@ impl<'a> Args<'a> {
         }
     }
 
+    /// Any bytes.
+    pub fn bytes(&mut self) -> Result<Str<'a>, LockError> {
+        self.left.next().copied().ok_or(LockError::Syntax)
+    }
+
+    /// A cursor: an unsigned decimal number of 64 bits.
+    pub fn cursor(&mut self) -> Result<u64, LockError> {
+        let word = self.bytes()?.bytes();
+        let digits = std::str::from_utf8(word).ok();
+        digits
+            .filter(|digits| !digits.starts_with('+'))
+            .and_then(|digits| digits.parse().ok())
+            .ok_or(LockError::InvalidCursor)
+    }
+
     /// The next option in upper case, or `None` at the end. Longer words than any option are cut.
     pub fn option(&mut self) -> Option<SmallVec<[u8; 16]>> {
         let word = self.left.next()?.bytes();
@@ -171,6 +186,16 @@ pub const fn option(
         kind: Kind::Integer,
         token: Some(token),
         optional,
+    }
+}
+
+/// An optional word with any bytes behind it.
+pub const fn text(name: &'static std::ffi::CStr, token: &'static std::ffi::CStr) -> Arg {
+    Arg {
+        name,
+        kind: Kind::String,
+        token: Some(token),
+        optional: true,
     }
 }
 

@@ -5,7 +5,7 @@ use crate::module::ctx::Ctx;
 use crate::module::register::{Command, Spec};
 use crate::module::strings::Str;
 
-const LINES: [&str; 31] = [
+const LINES: [&str; 33] = [
     "LOCK.ACQUIRE <key> <owner> [EX <s> | PX <ms> | SESSION] [BLOCK <ms>] [ONCE] [WITHHOLDER]",
     "    Take the lock, or wait for it (BLOCK 0: for ever). Returns the fencing token, or nil.",
     "    SESSION: the server keeps the lease while this connection lives, and releases when it ends.",
@@ -17,6 +17,8 @@ const LINES: [&str; 31] = [
     "    End a hold by force; with PURGE send the waiters away. Returns 1, or 0 when not held.",
     "LOCK.INFO <key> [WAITERS [COUNT <count>]]",
     "    Who holds, who waits, since when.",
+    "LOCK.SCAN <cursor> [MATCH <pattern>] [COUNT <count>] [OWNER <owner>] [WAITED]",
+    "    The locks held, step by step; of one owner; or the keys that somebody waits for.",
     "SEM.SET <key> <permits> [NX | XX]",
     "    Make a semaphore, or change how many permits it has. Returns them, or nil.",
     "SEM.ACQUIRE <key> <id> [LIMIT <permits>] [EX <s> | PX <ms>] [BLOCK <ms>]",
@@ -25,7 +27,7 @@ const LINES: [&str; 31] = [
     "    Give the permit back. Returns 1, or nil when the id holds none.",
     "SEM.RENEW <key> <id> [EX <s> | PX <ms>]",
     "    Set the lease of the permit anew. Returns 1, or 0 when the permit is lost.",
-    "SEM.INFO <key> [WAITERS [COUNT <n>]]",
+    "SEM.INFO <key> [WAITERS [COUNT <count>]]",
     "    How many permits there are, how many are free, who waits.",
     "LATCH.SET <key> <count> [NX | XX]",
     "    Close a latch for so many counts. Returns them, or nil.",

@@ -18,4 +18,5 @@ pub mod latch;
 pub mod owner;
 pub mod release;
 pub mod renew;
+pub mod scan;
 pub mod sem;

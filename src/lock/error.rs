@@ -34,12 +34,16 @@ pub enum LockError {
     Drained,
     /// The caller's user may not break this lock (only where the server cannot tell by itself).
     MayNotBreak,
+    /// The caller's user may not run `SCAN`, or there is no user to ask about.
+    MayNotScan,
     /// The caller has no user that could be asked about.
     NoUser,
     /// Nothing here could be bound to a connection.
     NoSession,
     /// A bug of this module was caught on the way.
     Internal,
+    /// A cursor that is no number of 64 bits.
+    InvalidCursor,
     /// A word that is no option here, an option given twice, or one without its value.
     Syntax,
     /// A number that is none, or not of 64 bits.
@@ -98,6 +102,7 @@ impl fmt::Display for LockError {
             E::MayNotBreak => {
                 "NOPERM LOCK.BREAK needs permission to run DEL on the key and CLIENT KILL"
             }
+            E::MayNotScan => "NOPERM LOCK.SCAN needs permission to run SCAN",
             E::NoUser => {
                 "NOPERM permissions cannot be checked inside a script or a module on this server"
             }
@@ -105,6 +110,7 @@ impl fmt::Display for LockError {
                 "ERR SESSION is not allowed from scripts, nor where there is no connection"
             }
             E::Internal => "ERR internal error in the lock module, the server's log says where",
+            E::InvalidCursor => "ERR invalid cursor",
             E::Syntax => "ERR syntax error",
             E::NotInteger => "ERR value is not an integer or out of range",
             E::NotPositive => "ERR value is out of range, must be positive",

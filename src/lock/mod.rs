@@ -37,6 +37,7 @@ mod effect;
 mod error;
 mod exclusive;
 mod families;
+pub mod glob;
 mod grants;
 mod holds;
 mod latch;
@@ -74,7 +75,9 @@ pub use queue::{Waiter, WaiterId};
 pub use semaphore::{SemAcquire, SetIf};
 pub use sessions::{Bound, BoundRef, Kind, SessionRule, Sessions};
 pub use slot::{permits_of, prefixed, slot_of, slot_tags};
-pub use state::{parse_decimal, parse_integer, HashReader, Hold, KeyState, OwnerId, TOKEN_FIELD};
+pub use state::{
+    is_held, parse_decimal, parse_integer, HashReader, Hold, KeyState, OwnerId, TOKEN_FIELD,
+};
 pub use time::{Lease, Now};
 pub use token::{Domain, Token};
 pub use waiters::{Due, Grace, LARGE};

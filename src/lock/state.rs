@@ -72,6 +72,13 @@ impl KeyState {
     }
 }
 
+/// Whether the key is a lock that somebody holds now; with an owner: that he does.
+pub fn is_held(state: &KeyState, owner: Option<&[u8]>, now: Now) -> bool {
+    state
+        .hold(now)
+        .is_some_and(|hold| owner.is_none_or(|owner| hold.owner[..] == *owner))
+}
+
 /// Reads a small hash field by field into a [`KeyState`].
 #[derive(Debug, Default)]
 pub struct HashReader {

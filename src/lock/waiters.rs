@@ -92,6 +92,23 @@ impl Waiters {
             .count()
     }
 
+    /// A step through the keys that somebody waits for, down from this cursor (0: the start): the next
+    /// cursor (0: the end) and the keys of the step, those of every database.
+    ///
+    /// A key that leaves the table is replaced by the last one, and a new one becomes the last. So a key
+    /// only ever moves down, and a walk from the last to the first meets every key that stays.
+    pub fn keys_below(&self, cursor: u64, count: usize) -> (u64, impl Iterator<Item = KeyRef<'_>>) {
+        let len = self.lines.len();
+        let end = match usize::try_from(cursor) {
+            Ok(cursor) if cursor > 0 => cursor.min(len),
+            _ => len,
+        };
+        let start = end.saturating_sub(count);
+        let step = self.lines.get_range(start..end).into_iter().flatten();
+        let waited = step.filter(|(_, line)| line.queue.live() > 0);
+        (start as u64, waited.map(|(key, _)| key.as_ref()))
+    }
+
     /// Empty places kept for their owners.
     pub fn kept_places(&self) -> usize {
         self.places - self.by_id.len()

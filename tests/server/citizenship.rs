@@ -16,7 +16,7 @@ struct Described {
     arguments: &'static str,
 }
 
-const COMMANDS: [Described; 7] = [
+const COMMANDS: [Described; 8] = [
     Described {
         name: "lock.acquire",
         arity: -3,
@@ -57,6 +57,14 @@ const COMMANDS: [Described; 7] = [
         categories: "@lock @read",
         key: "RO access",
         arguments: "key [WAITERS [COUNT count]]",
+    },
+    Described {
+        name: "lock.scan",
+        arity: -2,
+        flags: "module readonly",
+        categories: "@lock @read",
+        key: "",
+        arguments: "cursor [MATCH pattern] [COUNT count] [OWNER owner] [WAITED]",
     },
     Described {
         name: "lock.owner",
@@ -155,8 +163,10 @@ fn command_docs_describe_every_command_and_argument() {
                 .map(|arg| written(arg, &str::to_string))
                 .collect();
             assert_eq!(syntax.join(" "), command.arguments, "{name}");
-            if let Some(key) = arguments.first() {
-                assert_eq!(key.field("type").unwrap().text(), "key");
+            let is_key = |arg: &&Reply| arg.field("type").unwrap().text() == "key";
+            let key = arguments.iter().find(is_key);
+            assert_eq!(key.is_some(), !command.key.is_empty(), "{name}");
+            if let Some(key) = key {
                 assert_eq!(key.field("key_spec_index").unwrap().int(), 0);
             }
         }

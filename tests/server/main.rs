@@ -27,6 +27,7 @@ mod redisson;
 mod reliability_examples;
 mod replication;
 mod scale;
+mod scan;
 mod semaphore_wakeups;
 mod semaphores;
 mod sentinel;
