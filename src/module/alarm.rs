@@ -310,7 +310,7 @@ fn settle_semaphore(ctx: Ctx, id: &KeyId, now: Now) -> bool {
     let name = name.as_str();
     ctx.select(id.as_ref().db);
     let Ok(mut key) = SemKey::open(ctx, name) else {
-        return true;
+        return false;
     };
     let mut view = key.plain_view(None, now);
     let (changes, grant) = shell::with(|shell| {
@@ -330,7 +330,7 @@ fn settle_semaphore(ctx: Ctx, id: &KeyId, now: Now) -> bool {
         }
         key = match SemKey::open(ctx, name) {
             Ok(key) => key,
-            Err(_) => return true,
+            Err(_) => return false,
         };
         view = key.minting_view(None, now);
     }

@@ -43,16 +43,21 @@ impl<'a> SemKey<'a> {
     /// Opens both to read and write.
     ///
     /// # Errors
-    /// In a cluster, where the second is in another slot than the first.
+    /// In a cluster, where the second is in another slot than the first, or may be on another node
+    /// because its slot is on its way.
     pub fn open(ctx: Ctx, name: Str<'a>) -> Result<SemKey<'a>, LockError> {
         let mode = raw::REDISMODULE_READ | raw::REDISMODULE_WRITE;
-        SemKey::open_both(CountKey::open(ctx, name), mode)
+        let key = SemKey::open_both(CountKey::open(ctx, name), mode)?;
+        if shell::is_cluster() && !key.is_whole() {
+            return Err(LockError::TryAgain);
+        }
+        Ok(key)
     }
 
     /// Opens both to read.
     ///
     /// # Errors
-    /// As above.
+    /// In a cluster, where the second is in another slot than the first.
     pub fn open_read(ctx: Ctx, name: Str<'a>) -> Result<SemKey<'a>, LockError> {
         SemKey::open_both(CountKey::open_read(ctx, name), raw::REDISMODULE_READ)
     }
@@ -70,6 +75,20 @@ impl<'a> SemKey<'a> {
             set_name,
             set,
         })
+    }
+
+    /// While a slot moves key by key, a set that is absent may be on the other node already, or still: then
+    /// permits are held that cannot be seen. The server says for every key command of its own where to
+    /// go; for a key that no command names, it is asked.
+    fn is_whole(&self) -> bool {
+        let is_absent = |set: NonNull<raw::RedisModuleKey>| {
+            // SAFETY: the handle is open.
+            let kind = unsafe { api!(RedisModule_KeyType)(set.as_ptr()) };
+            kind as isize == raw::REDISMODULE_KEYTYPE_EMPTY
+        };
+        let may_be_elsewhere =
+            self.set.is_none_or(is_absent) && !matches!(self.free.read(), Count::Absent);
+        !may_be_elsewhere || self.free.ctx().probe_write_unasked(self.set_name.as_str())
     }
 
     /// The semaphore's name for the core.

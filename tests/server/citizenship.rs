@@ -16,7 +16,7 @@ struct Described {
     arguments: &'static str,
 }
 
-const COMMANDS: [Described; 8] = [
+const COMMANDS: [Described; 16] = [
     Described {
         name: "lock.acquire",
         arity: -3,
@@ -65,6 +65,70 @@ const COMMANDS: [Described; 8] = [
         categories: "@lock @read",
         key: "",
         arguments: "cursor [MATCH pattern] [COUNT count] [OWNER owner] [WAITED]",
+    },
+    Described {
+        name: "sem.set",
+        arity: -3,
+        flags: "denyoom fast module write",
+        categories: "@fast @lock @write",
+        key: "RW access update",
+        arguments: "key permits [NX | XX]",
+    },
+    Described {
+        name: "sem.acquire",
+        arity: -3,
+        flags: "blocking denyoom fast module write",
+        categories: "@blocking @fast @lock @write",
+        key: "RW access update",
+        arguments: "key id [LIMIT permits] [EX seconds | PX milliseconds] [BLOCK milliseconds]",
+    },
+    Described {
+        name: "sem.release",
+        arity: 3,
+        flags: "fast module write",
+        categories: "@fast @lock @write",
+        key: "RW access update",
+        arguments: "key id",
+    },
+    Described {
+        name: "sem.renew",
+        arity: -3,
+        flags: "fast module write",
+        categories: "@fast @lock @write",
+        key: "RW access update",
+        arguments: "key id [EX seconds | PX milliseconds]",
+    },
+    Described {
+        name: "sem.info",
+        arity: -2,
+        flags: "module readonly",
+        categories: "@lock @read",
+        key: "RO access",
+        arguments: "key [WAITERS [COUNT count]]",
+    },
+    Described {
+        name: "latch.set",
+        arity: -3,
+        flags: "denyoom fast module write",
+        categories: "@fast @lock @write",
+        key: "RW access update",
+        arguments: "key count [NX | XX]",
+    },
+    Described {
+        name: "latch.down",
+        arity: -2,
+        flags: "fast module write",
+        categories: "@fast @lock @write",
+        key: "RW access delete",
+        arguments: "key [n]",
+    },
+    Described {
+        name: "latch.wait",
+        arity: -2,
+        flags: "blocking fast module readonly",
+        categories: "@blocking @fast @lock @read",
+        key: "RO access",
+        arguments: "key [BLOCK milliseconds]",
     },
     Described {
         name: "lock.owner",
@@ -135,8 +199,9 @@ fn command_getkeys_finds_the_key() {
     let server = TestServer::start();
     let mut c = server.conn();
     for command in COMMANDS.iter().filter(|command| !command.key.is_empty()) {
+        let more = if command.arity > 0 { 1 } else { 2 };
         let call = ["COMMAND", "GETKEYS", command.name, "the-key", "PX", "7"];
-        assert_eq!(words(&c.run(call)), "the-key");
+        assert_eq!(words(&c.run(&call[..4 + more])), "the-key");
         let call = ["COMMAND", "GETKEYSANDFLAGS", command.name, "the-key", "PX"];
         let keys = c.run(call).list()[0].list();
         assert_eq!(keys[0].text(), "the-key");

@@ -30,6 +30,8 @@ mod scale;
 mod scan;
 mod semaphore_wakeups;
 mod semaphores;
+mod semaphores_kept;
+mod semaphores_shared;
 mod sentinel;
 mod session;
 mod session_lease;

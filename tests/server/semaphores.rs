@@ -465,30 +465,3 @@ fn too_many_waiters_of_all_kinds_together_are_busy() {
     two.send_line("SEM.ACQUIRE k b BLOCK 0");
     wait_for("a waiter", || server.stat("sem_waiters") == 1);
 }
-
-#[test]
-fn the_server_knows_the_commands() {
-    let server = TestServer::start();
-    let mut c = server.conn();
-    for name in [
-        "sem.set",
-        "sem.acquire",
-        "sem.release",
-        "sem.renew",
-        "sem.info",
-        "latch.set",
-        "latch.down",
-        "latch.wait",
-    ] {
-        let command = c.run(["COMMAND", "INFO", name]).list()[0].list();
-        assert_eq!(command[3].int(), 1, "the first key of {name}");
-        let docs = c.run(["COMMAND", "DOCS", name]).list();
-        assert!(docs[1].field("summary").is_some(), "{name}");
-        if server.version() >= (7, 2, 0) {
-            let categories = format!("{:?}", command[6]);
-            let reads = ["sem.info", "latch.wait"].contains(&name);
-            let wanted = if reads { "@read" } else { "@write" };
-            assert!(categories.contains(wanted), "{name}: {categories}");
-        }
-    }
-}

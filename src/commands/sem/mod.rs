@@ -9,7 +9,7 @@ pub mod set;
 use crate::lock::{LockError, SetIf};
 use crate::module::register::{Arg, Kind};
 
-use super::args::{once, word, Args};
+use super::args::{once, Args};
 
 /// `id`, for the descriptions.
 const ID: Arg = Arg {
@@ -22,12 +22,21 @@ const ID: Arg = Arg {
 /// `[NX | XX]`, for the descriptions.
 pub(super) const CONDITION: Arg = Arg {
     name: c"condition",
-    kind: Kind::OneOf(&[word(c"nx", c"NX"), word(c"xx", c"XX")]),
+    kind: Kind::OneOf(&[one_of(c"nx", c"NX"), one_of(c"xx", c"XX")]),
     token: None,
     optional: true,
 };
 
-/// A required number without a word before it, for the descriptions.
+const fn one_of(name: &'static std::ffi::CStr, token: &'static std::ffi::CStr) -> Arg {
+    Arg {
+        name,
+        kind: Kind::Word,
+        token: Some(token),
+        optional: false,
+    }
+}
+
+/// A number without a word before it, for the descriptions.
 pub(super) const fn number(name: &'static std::ffi::CStr, optional: bool) -> Arg {
     Arg {
         name,
