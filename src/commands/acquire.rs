@@ -1,7 +1,8 @@
-//! `LOCK.ACQUIRE key owner [EX s | PX ms | SESSION] [BLOCK ms] [ONCE] [WITHHOLDER]`
+//! `LOCK.ACQUIRE key owner [READ | WRITE] [EX s | PX ms | SESSION] [BLOCK ms] [ONCE] [WITHHOLDER]`
 
-use super::args::{default_lease, once, option, word, Args, KEY, OWNER, TERMS};
-use crate::lock::{self, Answer, LockError, Mode, Wait};
+use super::args::{default_lease, once, option, word, Args, KEY, MODE, OWNER, TERMS};
+use super::read_write;
+use crate::lock::{self, Answer, KeyState, LockError, Mode, Wait};
 use crate::module::alarm;
 use crate::module::apply::{apply, decide};
 use crate::module::ctx::Ctx;
@@ -25,10 +26,11 @@ impl Command for Acquire {
         key: Some(access::UPDATE),
         arity: -3,
         summary: c"Takes a lock for an owner, or waits for it, and returns the fencing token of the grant",
-        complexity: c"O(1), however many wait",
+        complexity: c"O(1), however many wait; WRITE, or READ behind others, O(N) in the number of dead readers",
         args: &[
             KEY,
             OWNER,
+            MODE,
             TERMS,
             option(c"milliseconds", c"BLOCK", true),
             word(c"once", c"ONCE"),
@@ -42,8 +44,11 @@ impl Command for Acquire {
         let owner = args.owner()?;
         let (mut lease, mut session, mut wait) = (None, None, None);
         let (mut count_once, mut with_holder) = (None, None);
+        let mut mode = None;
         while let Some(option) = args.option() {
             match &option[..] {
+                b"READ" => once(&mut mode, Mode::Read)?,
+                b"WRITE" => once(&mut mode, Mode::Write)?,
                 b"EX" => once(&mut lease, args.lease(1_000, "lock.acquire")?)?,
                 b"PX" => once(&mut lease, args.lease(1, "lock.acquire")?)?,
                 b"SESSION" => once(&mut session, ())?,
@@ -61,7 +66,7 @@ impl Command for Acquire {
         }
         let request = lock::Acquire {
             owner: owner.bytes(),
-            mode: Mode::Exclusive,
+            mode: mode.unwrap_or(Mode::Exclusive),
             names_lease: lease.is_some(),
             lease: lease.map_or_else(default_lease, Ok)?,
             session: session.is_some(),
@@ -84,15 +89,21 @@ fn acquire(
     request: &lock::Acquire<'_>,
     shape: Shape,
 ) -> Result<(), LockError> {
+    if request.mode != Mode::Exclusive {
+        read_write::may_use(ctx, name, owner)?;
+    }
     sessions::end_first(ctx, name, owner);
     let key = LockKey::open_for(ctx, name, owner);
     let now = ctx.now();
-    let state = key.read();
-    let view = match state.hold(now) {
-        Some(hold) if hold.token.is_some() || hold.owner[..] != *request.owner => {
-            fence::plain_view(&key, state)
-        }
-        _ => fence::minting_view(&key, state),
+    let state = key.look(read_write::look_to_acquire(&key, request.mode), now);
+    let needs_token = match (state.hold(now), &state) {
+        (Some(hold), _) => hold.token.is_none() && hold.owner[..] == *request.owner,
+        (None, KeyState::ReadWrite(lock)) => read_write::needs_token(&key, lock, request.mode, now),
+        (None, _) => true,
+    };
+    let view = match needs_token {
+        true => fence::minting_view(&key, state),
+        false => fence::plain_view(&key, state),
     };
     let (answer, fx) = decide(|locks, fx| locks.acquire(&view, request, now, fx));
     if let Ok(Answer::Parked(id)) = answer {

@@ -172,6 +172,14 @@ pub const TERMS: Arg = Arg {
     optional: true,
 };
 
+/// `[READ | WRITE]`, for the descriptions.
+pub const MODE: Arg = Arg {
+    name: c"mode",
+    kind: Kind::OneOf(&[bare(c"read", c"READ"), bare(c"write", c"WRITE")]),
+    token: None,
+    optional: true,
+};
+
 /// `[TOKEN token]`, for the descriptions.
 pub const TOKEN: Arg = option(c"token", c"TOKEN", true);
 
@@ -202,9 +210,17 @@ pub const fn text(name: &'static std::ffi::CStr, token: &'static std::ffi::CStr)
 /// A bare optional word.
 pub const fn word(name: &'static std::ffi::CStr, token: &'static std::ffi::CStr) -> Arg {
     Arg {
+        optional: true,
+        ..bare(name, token)
+    }
+}
+
+/// A bare word.
+const fn bare(name: &'static std::ffi::CStr, token: &'static std::ffi::CStr) -> Arg {
+    Arg {
         name,
         kind: Kind::Word,
         token: Some(token),
-        optional: true,
+        optional: false,
     }
 }

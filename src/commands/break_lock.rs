@@ -1,6 +1,7 @@
 //! `LOCK.BREAK key [TOKEN t] [PURGE]`
 
 use super::args::{once, word, Args, KEY, TOKEN};
+use super::read_write;
 use crate::lock::{self, LockError};
 use crate::module::acl;
 use crate::module::alarm;
@@ -46,6 +47,7 @@ impl Command for Break {
         let key = LockKey::open(ctx, name);
         let now = ctx.now();
         let state = key.read();
+        read_write::may_break(ctx, name, &state, now)?;
         let view = fence::handing_view(&key, state);
         let (broken, fx) = decide(|locks, fx| locks.break_lock(&view, request, now, fx));
         apply(key, &fx);

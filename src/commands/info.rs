@@ -1,7 +1,7 @@
 //! `LOCK.INFO key [WAITERS [COUNT n]]`
 
 use super::args::{option, Args, KEY};
-use crate::lock::{BoundRef, Hold, KeyRef, KeyState, LockError, Mode, Now};
+use crate::lock::{BoundRef, KeyRef, KeyState, LockError, Mode, Now, Token};
 use crate::module::ctx::Ctx;
 use crate::module::key::LockKey;
 use crate::module::register::{access, Arg, Command, Kind, Spec};
@@ -22,7 +22,7 @@ impl Command for Info {
         key: Some(access::READ),
         arity: -2,
         summary: c"Tells who holds a lock and who waits for it",
-        complexity: c"O(1), with WAITERS O(N) in the number of waiters listed",
+        complexity: c"O(1), of readers O(N) in the number of holds; with WAITERS O(N) in the number of waiters listed",
         args: &[KEY, WAITERS],
     };
 
@@ -39,10 +39,25 @@ impl Command for Info {
             _ => {}
         }
         let queue = queue_of(key.id(), now, list);
-        match (state.hold(now), queue.waiters) {
-            (None, 0) => ctx.reply_nil(),
-            (hold, _) => reply(ctx, key.id(), hold, &queue, list > 0, now),
+        let (mode, holders) = holders_of(&state, now);
+        if holders.is_empty() && queue.waiters == 0 {
+            ctx.reply_nil();
+            return Ok(());
         }
+        ctx.reply_map(if list > 0 { 5 } else { 4 });
+        ctx.reply_bytes(b"mode");
+        ctx.reply_bytes(
+            mode.or(queue.mode)
+                .unwrap_or(Mode::Exclusive)
+                .name()
+                .as_bytes(),
+        );
+        ctx.reply_bytes(b"holders");
+        ctx.reply_array(holders.len());
+        for holder in &holders {
+            reply_holder(ctx, key.id(), holder, now);
+        }
+        reply_queue(ctx, &queue, list > 0);
         Ok(())
     }
 }
@@ -80,8 +95,58 @@ pub(super) fn wanted(args: &mut Args<'_>) -> Result<usize, LockError> {
     }
 }
 
+/// A hold as the keys state it.
+struct Holder<'s> {
+    mode: Mode,
+    owner: &'s [u8],
+    count: u32,
+    token: Option<Token>,
+    deadline_ms: Option<i64>,
+}
+
+/// Who holds, and what kind of lock that makes it. A writer that reads too is the writer.
+fn holders_of(state: &KeyState, now: Now) -> (Option<Mode>, Vec<Holder<'_>>) {
+    let KeyState::ReadWrite(lock) = state else {
+        let holder = state.hold(now).map(|hold| Holder {
+            mode: Mode::Exclusive,
+            owner: &hold.owner,
+            count: hold.count,
+            token: hold.token,
+            deadline_ms: hold.deadline_ms,
+        });
+        return (
+            holder.as_ref().map(|h| h.mode),
+            holder.into_iter().collect(),
+        );
+    };
+    let token = lock.token(now);
+    if let Some(writer) = lock.writer(now) {
+        let holder = Holder {
+            mode: Mode::Write,
+            owner: &writer.owner,
+            count: writer.count,
+            token,
+            deadline_ms: lock.deadline_ms,
+        };
+        return (Some(Mode::Write), vec![holder]);
+    }
+    let holders: Vec<_> = lock
+        .readers(now)
+        .map(|reader| Holder {
+            mode: Mode::Read,
+            owner: &reader.owner,
+            count: reader.count,
+            token,
+            deadline_ms: lock.end_of(reader),
+        })
+        .collect();
+    (holders.first().map(|first| first.mode), holders)
+}
+
 /// What `LOCK.INFO` tells of a queue.
 struct QueueInfo {
+    /// What the first one waits for.
+    mode: Option<Mode>,
     waiters: usize,
     longest_wait_ms: u64,
     listed: Vec<WaiterInfo>,
@@ -89,6 +154,7 @@ struct QueueInfo {
 
 struct WaiterInfo {
     owner: Vec<u8>,
+    mode: Mode,
     waited_ms: u64,
     left_ms: Option<u64>,
     client: u64,
@@ -98,6 +164,7 @@ fn queue_of(key: KeyRef<'_>, now: Now, list: usize) -> QueueInfo {
     shell::with(|shell| {
         let Some(queue) = shell.locks.queue(key) else {
             return QueueInfo {
+                mode: None,
                 waiters: 0,
                 longest_wait_ms: 0,
                 listed: Vec::new(),
@@ -106,32 +173,24 @@ fn queue_of(key: KeyRef<'_>, now: Now, list: usize) -> QueueInfo {
         let waited = |since: u64| now.mono_ms.saturating_sub(since);
         let listed = queue.iter().take(list).map(|(owner, waiter)| WaiterInfo {
             owner: owner.to_vec(),
+            mode: waiter.mode,
             waited_ms: waited(waiter.since_ms),
             left_ms: waiter
                 .deadline_ms
                 .map(|end| end.saturating_sub(now.mono_ms)),
             client: waiter.client,
         });
+        let first = queue.iter().next().map(|(_, first)| first);
         QueueInfo {
+            mode: first.map(|first| first.mode),
             waiters: queue.live(),
-            longest_wait_ms: queue
-                .iter()
-                .next()
-                .map_or(0, |(_, first)| waited(first.since_ms)),
+            longest_wait_ms: first.map_or(0, |first| waited(first.since_ms)),
             listed: listed.collect(),
         }
     })
 }
 
-fn reply(ctx: Ctx, key: KeyRef<'_>, hold: Option<&Hold>, queue: &QueueInfo, list: bool, now: Now) {
-    ctx.reply_map(if list { 5 } else { 4 });
-    ctx.reply_bytes(b"mode");
-    ctx.reply_bytes(b"exclusive");
-    ctx.reply_bytes(b"holders");
-    ctx.reply_array(hold.iter().len());
-    if let Some(hold) = hold {
-        reply_holder(ctx, key, hold, now);
-    }
+fn reply_queue(ctx: Ctx, queue: &QueueInfo, list: bool) {
     ctx.reply_bytes(b"waiters");
     ctx.reply_integer(queue.waiters as i64);
     ctx.reply_bytes(b"longest-wait-ms");
@@ -145,11 +204,16 @@ fn reply(ctx: Ctx, key: KeyRef<'_>, hold: Option<&Hold>, queue: &QueueInfo, list
     }
 }
 
-fn reply_holder(ctx: Ctx, key: KeyRef<'_>, hold: &Hold, now: Now) {
-    let tracked = shell::with(|shell| shell.locks.tracked(key, hold).copied());
-    let session = shell::with(|shell| {
-        let what = BoundRef::lock(Mode::Exclusive, key, &hold.owner);
-        shell.locks.sessions.client_of(what, hold.token)
+fn reply_holder(ctx: Ctx, key: KeyRef<'_>, hold: &Holder<'_>, now: Now) {
+    let (tracked, session) = shell::with(|shell| {
+        let locks = &shell.locks;
+        let tracked = match hold.mode {
+            Mode::Read => locks.tracked_reader(key, hold.owner),
+            _ => locks.tracked_under(key, hold.token),
+        };
+        let what = BoundRef::lock(hold.mode, key, hold.owner);
+        let session = locks.sessions.client_of(what, hold.token);
+        (tracked.copied(), session)
     });
     let client = session.or(tracked.map(|tracked| tracked.client));
     let (addr, name) = match client.and_then(|id| ctx.client_info(id)) {
@@ -158,7 +222,7 @@ fn reply_holder(ctx: Ctx, key: KeyRef<'_>, hold: &Hold, now: Now) {
     };
     ctx.reply_map(9);
     ctx.reply_bytes(b"owner");
-    ctx.reply_bytes(&hold.owner);
+    ctx.reply_bytes(hold.owner);
     ctx.reply_bytes(b"holds");
     ctx.reply_integer(hold.count.into());
     ctx.reply_bytes(b"token");
@@ -188,7 +252,7 @@ fn reply_waiter(ctx: Ctx, waiter: &WaiterInfo) {
     ctx.reply_bytes(b"owner");
     ctx.reply_bytes(&waiter.owner);
     ctx.reply_bytes(b"mode");
-    ctx.reply_bytes(b"exclusive");
+    ctx.reply_bytes(waiter.mode.name().as_bytes());
     ctx.reply_bytes(b"waited-ms");
     ctx.reply_integer(waiter.waited_ms as i64);
     ctx.reply_bytes(b"left-ms");

@@ -1,9 +1,7 @@
 //! The commands: each file parses one, asks the core, and replies. No rules of locking live here.
 //!
 //! A command is its description ([`Spec`](crate::module::register::Spec)) and its `run`; the table of
-//! them stands in the root of the crate. `READ` and `WRITE` will join the options in
-//! [`args`], the many-key commands will stand in files of their own beside these; until then their
-//! words are a syntax error.
+//! them stands in the root of the crate; the words that they share are in [`args`].
 
 #![forbid(unsafe_code)]
 
@@ -16,6 +14,7 @@ pub mod help;
 pub mod info;
 pub mod latch;
 pub mod owner;
+mod read_write;
 pub mod release;
 pub mod renew;
 pub mod scan;

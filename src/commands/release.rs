@@ -1,7 +1,8 @@
-//! `LOCK.RELEASE key owner [ALL] [TOKEN t]`
+//! `LOCK.RELEASE key owner [READ | WRITE] [ALL] [TOKEN t]`
 
-use super::args::{once, word, Args, KEY, OWNER, TOKEN};
-use crate::lock::{self, LockError, Released};
+use super::args::{once, word, Args, KEY, MODE, OWNER, TOKEN};
+use super::read_write;
+use crate::lock::{self, LockError, Look, Mode, Released};
 use crate::module::alarm;
 use crate::module::apply::{apply, decide};
 use crate::module::ctx::Ctx;
@@ -22,8 +23,8 @@ impl Command for Release {
         key: Some(access::DELETE),
         arity: -3,
         summary: c"Drops a hold; the last one hands the lock to the next waiter, or frees it",
-        complexity: c"O(1), however many wait",
-        args: &[KEY, OWNER, word(c"all", c"ALL"), TOKEN],
+        complexity: c"O(1), however many wait; READ O(N) in the number of its owner's holds and of dead readers",
+        args: &[KEY, OWNER, MODE, word(c"all", c"ALL"), TOKEN],
     };
 
     fn run(ctx: Ctx, words: &[Str<'_>]) -> Result<(), LockError> {
@@ -31,8 +32,11 @@ impl Command for Release {
         let name = args.key()?;
         let owner = args.owner()?;
         let (mut all, mut token) = (None, None);
+        let mut mode = None;
         while let Some(option) = args.option() {
             match &option[..] {
+                b"READ" => once(&mut mode, Mode::Read)?,
+                b"WRITE" => once(&mut mode, Mode::Write)?,
                 b"ALL" => once(&mut all, ())?,
                 b"TOKEN" => once(&mut token, args.token()?)?,
                 _ => return Err(LockError::Syntax),
@@ -40,13 +44,15 @@ impl Command for Release {
         }
         let request = lock::Release {
             owner: owner.bytes(),
+            mode,
             all: all.is_some(),
             token,
         };
         sessions::end_first(ctx, name, owner);
         let key = LockKey::open_for(ctx, name, owner);
         let now = ctx.now();
-        let state = key.read();
+        let state = key.look(Look::Two, now);
+        read_write::may_change(ctx, name, owner, (mode, &state))?;
         let view = fence::handing_view(&key, state);
         let (released, fx) = decide(|locks, fx| locks.release(&view, &request, now, fx));
         apply(key, &fx);

@@ -1,7 +1,8 @@
-//! `LOCK.RENEW key owner [EX s | PX ms] [TOKEN t]`
+//! `LOCK.RENEW key owner [READ | WRITE] [EX s | PX ms] [TOKEN t]`
 
-use super::args::{default_lease, once, Args, KEY, LEASE, OWNER, TOKEN};
-use crate::lock::{self, LockError};
+use super::args::{default_lease, once, Args, KEY, LEASE, MODE, OWNER, TOKEN};
+use super::read_write;
+use crate::lock::{self, KeyState, LockError, Mode};
 use crate::module::alarm;
 use crate::module::apply::{apply, decide};
 use crate::module::ctx::Ctx;
@@ -22,8 +23,8 @@ impl Command for Renew {
         key: Some(access::UPDATE),
         arity: -3,
         summary: c"Sets the lease of a lock that the owner still holds",
-        complexity: c"O(1)",
-        args: &[KEY, OWNER, LEASE, TOKEN],
+        complexity: c"O(1), READ O(N) in the number of its owner's holds; where it cuts the longest lease, of all holds",
+        args: &[KEY, OWNER, MODE, LEASE, TOKEN],
     };
 
     fn run(ctx: Ctx, words: &[Str<'_>]) -> Result<(), LockError> {
@@ -31,8 +32,11 @@ impl Command for Renew {
         let name = args.key()?;
         let owner = args.owner()?;
         let (mut lease, mut token) = (None, None);
+        let mut mode = None;
         while let Some(option) = args.option() {
             match &option[..] {
+                b"READ" => once(&mut mode, Mode::Read)?,
+                b"WRITE" => once(&mut mode, Mode::Write)?,
                 b"EX" => once(&mut lease, args.lease(1_000, "lock.renew")?)?,
                 b"PX" => once(&mut lease, args.lease(1, "lock.renew")?)?,
                 b"TOKEN" => once(&mut token, args.token()?)?,
@@ -42,16 +46,23 @@ impl Command for Renew {
         let request = lock::Renew {
             owner: owner.bytes(),
             names_lease: lease.is_some(),
+            mode,
             lease: lease.map_or_else(default_lease, Ok)?,
             token,
         };
         sessions::end_first(ctx, name, owner);
         let key = LockKey::open_for(ctx, name, owner);
         let now = ctx.now();
-        let state = key.read();
-        let view = match state.hold(now) {
-            Some(hold) if hold.token.is_none() => fence::minting_view(&key, state),
-            _ => fence::plain_view(&key, state),
+        let state = read_write::look_to_renew(&key, request.lease, now);
+        read_write::may_change(ctx, name, owner, (mode, &state))?;
+        let needs_token = match (state.hold(now), &state) {
+            (Some(hold), _) => hold.token.is_none(),
+            (None, KeyState::ReadWrite(lock)) => lock.token(now).is_none(),
+            (None, _) => false,
+        };
+        let view = match needs_token {
+            true => fence::minting_view(&key, state),
+            false => fence::plain_view(&key, state),
         };
         let (renewed, fx) = decide(|locks, fx| locks.renew(&view, &request, now, fx));
         apply(key, &fx);

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::{Domain, LockError, OwnerId, Token, WaiterId};
+use super::{Domain, LockError, Mode, OwnerId, RwWrite, Token, WaiterId};
 
 /// What one decision wants done, in order. Nearly every decision fits in without an allocation
 /// (of 200 instructions, by the server's allocator).
@@ -19,6 +19,8 @@ pub enum Effect {
     Write(KeyWrite),
     /// Tell Redisson's waiters that the key is free.
     Publish,
+    /// Tell those of Redisson's read-write lock, after a hold of this mode.
+    PublishReadWrite(Mode),
     /// A keyspace event of class `d`.
     Notify(Event),
     /// Answer a parked request; it has left the queue.
@@ -52,6 +54,8 @@ pub enum KeyWrite {
         /// A new end of the lease, Unix milliseconds.
         deadline_ms: Option<i64>,
     },
+    /// A change of a read-write lock.
+    ReadWrite(RwWrite),
 }
 
 /// The keyspace events that the module adds.

@@ -18,7 +18,15 @@ pub enum LockError {
     Busy,
     /// `LOCK.BREAK ... PURGE` removed the waiter.
     Broken,
-    /// One more hold would pass 2^31-1.
+    /// The owner holds both READ and WRITE, and a command does not say which it means.
+    WhichHold,
+    /// A second reader of one lock would wait for WRITE: each would wait for the other for ever.
+    Upgrade,
+    /// The keys beside a read-write lock would be in another slot of the cluster.
+    SiblingsLeave,
+    /// The caller's user may not write the keys beside a read-write lock.
+    MayNotWriteSiblings,
+    /// One more hold would pass 2^31-1, or 1,000 of READ.
     HoldCountOverflow,
     /// The token stored with this lock is more than a day ahead of the clock.
     TokenAhead,
@@ -64,6 +72,8 @@ pub enum LockError {
     OwnerTooLong,
     /// An owner that is the name of our own field.
     OwnerReserved,
+    /// An owner that could not be told from the fields of a read-write lock.
+    OwnerLooksLikeField,
     /// A key that is named like one of our own.
     KeyReserved,
 }
@@ -73,12 +83,22 @@ impl fmt::Display for LockError {
         use LockError as E;
         f.write_str(match self {
             E::WrongType => "WRONGTYPE Operation against a key holding the wrong kind of value",
-            E::LockType => "LOCKTYPE the key holds a hash that is not an exclusive lock",
+            E::LockType => "LOCKTYPE the key holds a hash that is no lock, or a lock of another kind",
             E::NotCount => {
                 "LOCKTYPE the key holds a string that is not the number of a semaphore or a latch"
             }
             E::PermitsElsewhere => {
                 "ERR the permits of a semaphore of this name are in another slot, give it a hash tag or no brace"
+            }
+            E::WhichHold => "ERR the owner holds READ and WRITE, say which",
+            E::Upgrade => {
+                "DEADLOCK another reader of this lock waits for WRITE, release READ before asking for it"
+            }
+            E::SiblingsLeave => {
+                "ERR a lock of this name cannot be READ or WRITE in a cluster, use a hash tag"
+            }
+            E::MayNotWriteSiblings => {
+                "NOPERM READ and WRITE need access to the keys beside the lock, named '{lock}:*'"
             }
             E::Busy => {
                 "LOCKBUSY too many waiters, see lock.max-waiters, lock.max-waiters-per-key and lock.drain"
@@ -122,6 +142,9 @@ impl fmt::Display for LockError {
             E::TimeoutOutOfRange => "ERR timeout is out of range",
             E::OwnerEmpty => "ERR owner is empty",
             E::OwnerTooLong => "ERR owner is longer than lock.max-owner-len",
+            E::OwnerLooksLikeField => {
+                "ERR the owner 'mode', or one that ends in ':write', cannot hold READ or WRITE"
+            }
             E::OwnerReserved => "ERR owner '#token' is reserved",
             E::KeyReserved => "ERR keys that begin with 'redis_lock:horizon' are reserved",
         })

@@ -1,4 +1,5 @@
-//! The exclusive lock: what each command decides, given what the key holds and who waits.
+//! What each command decides, given what the key holds and who waits: the exclusive lock, and what it
+//! has in common with the read-write lock (whose own rules are in `read_write`).
 //!
 //! The rules are Redisson's `RLock` (re-entry by owner, a count, a lease), with three differences:
 //! re-entry never shortens the lease, nobody passes a waiter, and each grant has a token.
@@ -7,6 +8,7 @@ use super::effect::{Effect, Effects, Event, KeyWrite, Outcome};
 use super::grants::{free, Grantee, HandedOff};
 use super::locks::{Locks, View};
 use super::queue::Waiter;
+use super::read_write::upgrades;
 use super::sessions::BoundRef;
 use super::standing::{standing, Standing};
 use super::state::MAX_HOLD_COUNT;
@@ -61,6 +63,8 @@ pub enum Answer {
 pub struct Release<'a> {
     /// Who releases.
     pub owner: &'a [u8],
+    /// Which hold: READ or WRITE; `None` for the only one.
+    pub mode: Option<Mode>,
     /// Drop every hold, not one.
     pub all: bool,
     /// Only if the grant has this token.
@@ -83,6 +87,8 @@ pub enum Released {
 pub struct Renew<'a> {
     /// Who renews.
     pub owner: &'a [u8],
+    /// Which hold: READ or WRITE; `None` for the only one.
+    pub mode: Option<Mode>,
     /// The new lease, from now.
     pub lease: Lease,
     /// Whether the request names it, by `EX` or `PX`: that ends a binding. A bound hold that is renewed
@@ -117,6 +123,7 @@ impl Locks {
         }
         match standing(&view.state, req.mode, req.owner, now)? {
             Standing::Mine(hold) => return self.reenter(view, hold, req, now, fx),
+            Standing::Within => return self.enter_again(view, req, now, fx),
             Standing::Blocked(lease_ms) => {
                 return self.wait_or_refuse(view, lease_ms, req, now, fx)
             }
@@ -131,7 +138,10 @@ impl Locks {
         // looked at, even if the event that freed it has not been dealt with yet.
         if req.wait == Wait::No {
             let others_first = !view.may_grant() && self.waiters.touch(view.key);
-            if others_first || self.hand_off(view, &view.state, now, fx) == HandedOff::Granted {
+            if others_first
+                || self.hand_off(view, &view.state, now, fx) == HandedOff::Granted
+                || (req.mode != Mode::Exclusive && self.waiters.live_on(view.key) > 0)
+            {
                 self.stats.refusals += 1;
                 return Ok(Answer::Refused);
             }
@@ -142,17 +152,10 @@ impl Locks {
             }
             return Ok(answer);
         }
-        let grantee = Grantee {
-            owner: req.owner,
-            mode: req.mode,
-            lease: req.lease,
-            session: req.session,
-            client: req.client,
-        };
-        let (token, _) = self.grant(view, &grantee, now, fx)?;
+        let granted = self.grant_in(view, &view.state, &Grantee::of(req), now, fx)?;
         self.claim(view.key, req.owner);
         self.waiters.withdraw(view.key, req.owner);
-        Ok(Answer::Granted(token))
+        Ok(Answer::Granted(granted.token))
     }
 
     /// `LOCK.RELEASE`: Redisson's unlock script, and the hand-off.
@@ -164,10 +167,20 @@ impl Locks {
         fx: &mut Effects,
     ) -> Result<Released, LockError> {
         self.look_at(view, now)?;
-        let Some(hold) = held_by(&view.state, req.owner, req.token, now) else {
+        if let KeyState::ReadWrite(lock) = &view.state {
+            if let Some(released) = self.release_shared(view, lock, req, now, fx)? {
+                return Ok(released);
+            }
+        }
+        let hold = held_by(&view.state, req.owner, req.token, now);
+        let Some(hold) = of_kind(hold, &view.state, req.mode, now)? else {
             self.stats.release_misses += 1;
             if req.token.is_none() {
-                if let Some(waiter) = self.waiters.withdraw(view.key, req.owner) {
+                let withdrawn = match req.mode {
+                    Some(mode) => self.waiters.withdraw_mode(view.key, req.owner, mode),
+                    None => self.waiters.withdraw(view.key, req.owner),
+                };
+                if let Some(waiter) = withdrawn {
                     self.stats.waits_withdrawn += 1;
                     fx.push(Effect::Answer(waiter, Outcome::Nil));
                 }
@@ -200,7 +213,13 @@ impl Locks {
         fx: &mut Effects,
     ) -> Result<bool, LockError> {
         self.look_at(view, now)?;
-        let Some(hold) = held_by(&view.state, req.owner, req.token, now) else {
+        if let KeyState::ReadWrite(lock) = &view.state {
+            if self.renew_shared(view, lock, req, now, fx)?.is_some() {
+                return Ok(true);
+            }
+        }
+        let hold = held_by(&view.state, req.owner, req.token, now);
+        let Some(hold) = of_kind(hold, &view.state, req.mode, now)? else {
             self.stats.renewal_misses += 1;
             return Ok(false);
         };
@@ -236,11 +255,19 @@ impl Locks {
             .state
             .hold(now)
             .filter(|hold| matches_token(hold, req.token));
-        if hold.is_none() && req.token.is_some() {
+        let shared = match &view.state {
+            KeyState::ReadWrite(lock) if Locks::breaks_shared(lock, req, now) => Some(lock),
+            _ => None,
+        };
+        if hold.is_none() && shared.is_none() && req.token.is_some() {
             return Ok(false);
         }
         if req.purge {
             self.fail_all(view.key, &LockError::Broken, fx);
+        }
+        if let Some(lock) = shared {
+            self.break_shared(view, lock, now, fx);
+            return Ok(true);
         }
         let Some(hold) = hold else {
             return Ok(false);
@@ -311,7 +338,7 @@ impl Locks {
         Ok(Answer::Granted(token))
     }
 
-    fn wait_or_refuse(
+    pub(super) fn wait_or_refuse(
         &mut self,
         view: &View<'_>,
         lease_ms: Option<i64>,
@@ -333,6 +360,10 @@ impl Locks {
             self.stats.busy += 1;
             return Err(LockError::Busy);
         }
+        let upgrades = upgrades(&view.state, req, now);
+        if upgrades && self.another_upgrades(view, req, now) {
+            return Err(LockError::Upgrade);
+        }
         self.next_waiter += 1;
         let id = WaiterId(self.next_waiter);
         let waiter = Waiter {
@@ -345,20 +376,27 @@ impl Locks {
             client: req.client,
             limit: None,
         };
-        if let Joined::TookOver(older) = self.waiters.park(view.key, req.owner, waiter) {
+        let joined = match upgrades {
+            true => self.waiters.park_first(view.key, req.owner, waiter),
+            false => self.waiters.park(view.key, req.owner, waiter),
+        };
+        if let Joined::TookOver(older) = joined {
             self.stats.waits_taken_over += 1;
             fx.push(Effect::Answer(older, Outcome::Nil));
         }
         self.sessions.waits(req.client, id);
         self.stats.waits_parked += 1;
-        self.waiters.set_lease(view.key, lease_ms);
+        match view.state.held_for_reading_or_writing(now) {
+            Some(lock) => self.note_ends(view.key, lock, now),
+            None => self.waiters.set_lease(view.key, lease_ms),
+        }
         fx.push(Effect::Notify(Event::Wait));
         Ok(Answer::Parked(id))
     }
 
     pub(super) fn end_hold(&mut self, view: &View<'_>, event: Event, now: Now, fx: &mut Effects) {
         fx.push(Effect::Notify(event));
-        if self.hand_off(view, &KeyState::Absent, now, fx) == HandedOff::Nobody {
+        if self.hand_off(view, &KeyState::Absent, now, fx) != HandedOff::Granted {
             // Whoever still waits could not be granted just now: the alarm tries again.
             self.waiters.touch(view.key);
             free(fx);
@@ -385,6 +423,21 @@ fn held_by<'s>(
     state
         .hold(now)
         .filter(|hold| hold.owner[..] == *owner && matches_token(hold, token))
+}
+
+/// A word for a hold of a read-write lock means no exclusive one, and is out of place where somebody
+/// holds one.
+fn of_kind<'s>(
+    hold: Option<&'s Hold>,
+    state: &KeyState,
+    mode: Option<Mode>,
+    now: Now,
+) -> Result<Option<&'s Hold>, LockError> {
+    match mode {
+        None => Ok(hold),
+        Some(_) if state.hold(now).is_some() => Err(LockError::LockType),
+        Some(_) => Ok(None),
+    }
 }
 
 fn matches_token(hold: &Hold, token: Option<u64>) -> bool {

@@ -11,9 +11,12 @@ use super::holds::Tracked;
 use super::locks::{Locks, View};
 use super::name::{OwnerAt, OwnerAtRef};
 use super::queue::Seq;
+use super::read_write::may_enter;
 use super::sessions::BoundRef;
-use super::standing::{standing, Standing};
-use super::{Hold, KeyId, KeyRef, KeyState, Lease, LockError, Mode, Now, OwnerId, Token, WaiterId};
+use super::{
+    Acquire, Hold, KeyId, KeyRef, KeyState, Lease, LockError, Mode, Now, OwnerId, RwWrite, Token,
+    WaiterId,
+};
 
 /// A grant on its way to a parked client.
 #[derive(Debug)]
@@ -48,10 +51,12 @@ impl Handed {
 /// How a hand-off went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum HandedOff {
-    /// Somebody who waited has the lock.
+    /// Somebody who waited has the lock, or several have.
     Granted,
     /// Nobody waits who could be granted now; nothing was written.
     Nobody,
+    /// Somebody waits, and has to go on waiting for those who hold; nothing was written.
+    Blocked,
 }
 
 /// Whom a grant is for, and on what terms.
@@ -62,12 +67,39 @@ pub(super) struct Grantee<'a> {
     /// Not looked at for a session: that has its own.
     pub lease: Lease,
     pub session: bool,
+    /// Whether the request names its lease: a re-entry that does ends a binding.
+    pub names_lease: bool,
     pub client: u64,
 }
 
+impl<'a> Grantee<'a> {
+    /// Who asks.
+    pub fn of(req: &Acquire<'a>) -> Grantee<'a> {
+        Grantee {
+            owner: req.owner,
+            mode: req.mode,
+            lease: req.lease,
+            session: req.session,
+            names_lease: req.names_lease,
+            client: req.client,
+        }
+    }
+}
+
+/// A grant that was made.
+#[derive(Debug)]
+pub(super) struct Granted {
+    pub token: Token,
+    pub deadline_ms: i64,
+    /// Whether it is a hold of its own, not one more of its owner's.
+    pub is_fresh: bool,
+    /// What the key holds now, where others may still be let in.
+    pub after: Option<KeyState>,
+}
+
 impl Locks {
-    /// Grants the key to its next waiter, if what remains there (`rest`) lets it in. Requests whose
-    /// wait ran out meanwhile are answered on the way.
+    /// Grants the key to its next waiter, if what remains there (`rest`) lets it in, and then to those
+    /// behind it that may enter with it. Requests whose wait ran out meanwhile are answered on the way.
     pub(super) fn hand_off(
         &mut self,
         view: &View<'_>,
@@ -78,17 +110,39 @@ impl Locks {
         if !view.may_grant() || self.delay.is_on(now) {
             return HandedOff::Nobody;
         }
-        let Some(seq) = self.next_in_line(view.key, now, fx) else {
-            return HandedOff::Nobody;
-        };
-        let next = self.waiters.at(view.key, seq);
-        let is_free = next.is_some_and(|(owner, waiter)| {
-            standing(rest, waiter.mode, owner, now) == Ok(Standing::Free)
-        });
-        match is_free && self.hand_to(view, seq, now, fx) {
-            true => HandedOff::Granted,
-            false => HandedOff::Nobody,
+        let mut after = None;
+        let mut result = HandedOff::Nobody;
+        while let Some(seq) = self.next_in_line(view.key, now, fx) {
+            let state = after.as_ref().unwrap_or(rest);
+            let next = self.waiters.at(view.key, seq);
+            let is_free =
+                next.is_some_and(|(owner, waiter)| may_enter(state, waiter.mode, owner, now));
+            if !is_free || !is_whole(state) {
+                if is_free {
+                    // Read anew, and whole, by the alarm.
+                    self.waiters.touch(view.key);
+                }
+                result = if after.is_some() {
+                    HandedOff::Granted
+                } else {
+                    HandedOff::Blocked
+                };
+                break;
+            }
+            let Some(granted) = self.hand_to(view, state, seq, now, fx) else {
+                break;
+            };
+            result = HandedOff::Granted;
+            after = granted.after;
+            if after.is_none() {
+                self.waiters.set_lease(view.key, Some(granted.deadline_ms));
+                return result;
+            }
         }
+        if let Some(KeyState::ReadWrite(lock)) = &after {
+            self.note_ends(view.key, lock, now);
+        }
+        result
     }
 
     /// The first place in the line whose wait is not over.
@@ -102,28 +156,34 @@ impl Locks {
         next
     }
 
-    /// Grants the key to the waiter at this place. False when the grant is refused; then everybody who
+    /// Grants the key to the waiter at this place. `None` when the grant is refused; then everybody who
     /// waits has been told so.
-    fn hand_to(&mut self, view: &View<'_>, seq: Seq, now: Now, fx: &mut Effects) -> bool {
-        let Some((owner, waiter)) = self.waiters.take(view.key, seq) else {
-            return false;
-        };
+    fn hand_to(
+        &mut self,
+        view: &View<'_>,
+        rest: &KeyState,
+        seq: Seq,
+        now: Now,
+        fx: &mut Effects,
+    ) -> Option<Granted> {
+        let (owner, waiter) = self.waiters.take(view.key, seq)?;
         self.announce_untracked(view, now, fx);
         let grantee = Grantee {
             owner: &owner,
             mode: waiter.mode,
             lease: waiter.lease,
             session: waiter.session,
+            names_lease: false,
             client: waiter.client,
         };
-        let (token, deadline_ms) = match self.grant(view, &grantee, now, fx) {
+        let granted = match self.grant_in(view, rest, &grantee, now, fx) {
             Ok(granted) => granted,
             Err(error) => {
                 self.stats.waits_failed += 1;
                 fx.push(Effect::Answer(waiter.id, Outcome::Failed(error.clone())));
                 // The next ones would fare no better, and nobody would wake them again.
                 self.fail_all(view.key, &error, fx);
-                return false;
+                return None;
             }
         };
         self.sessions.waits(waiter.client, waiter.id);
@@ -131,32 +191,39 @@ impl Locks {
         self.stats.waits_granted += 1;
         self.stats.wait_ms_sum += waited;
         self.stats.wait_ms_max = self.stats.wait_ms_max.max(waited);
-        let key = view.key.to_id();
-        self.waiters.set_lease(view.key, Some(deadline_ms));
-        let handed = Handed {
-            key,
-            owner,
-            mode: waiter.mode,
-            token,
-            seq,
-        };
-        self.handed_on.insert(handed.at(), waiter.id);
-        self.handed.insert(waiter.id, handed);
-        fx.push(Effect::Answer(waiter.id, Outcome::Granted(token)));
-        true
+        if granted.is_fresh {
+            let handed = Handed {
+                key: view.key.to_id(),
+                owner,
+                mode: waiter.mode,
+                token: granted.token,
+                seq,
+            };
+            self.handed_on.insert(handed.at(), waiter.id);
+            self.handed.insert(waiter.id, handed);
+        }
+        fx.push(Effect::Answer(waiter.id, Outcome::Granted(granted.token)));
+        Some(granted)
     }
 
-    /// Writes a fresh hold: the one place where locks are granted.
-    pub(super) fn grant(
+    /// Writes a hold of somebody whom the key, as it stands (`rest`), has room for: the one place where
+    /// locks are granted.
+    pub(super) fn grant_in(
         &mut self,
         view: &View<'_>,
+        rest: &KeyState,
         to: &Grantee<'_>,
         now: Now,
         fx: &mut Effects,
-    ) -> Result<(Token, i64), LockError> {
+    ) -> Result<Granted, LockError> {
         if to.mode != Mode::Exclusive {
-            // As `standing` says: nobody can ask for it yet.
-            return Err(LockError::LockType);
+            let entered = self.enter(view, rest, (to, false), now, fx)?;
+            return Ok(Granted {
+                token: entered.token,
+                deadline_ms: entered.end_ms,
+                is_fresh: entered.is_fresh,
+                after: Some(KeyState::ReadWrite(Box::new(entered.lock))),
+            });
         }
         let token = self.mint(view, now, fx)?;
         let lease = self.lease_of(to.session, to.lease);
@@ -168,6 +235,9 @@ impl Locks {
             token,
             deadline_ms,
         }));
+        if matches!(&view.state, KeyState::ReadWrite(former) if former.mark.is_some()) {
+            fx.push(Effect::Write(KeyWrite::ReadWrite(RwWrite::DropMark)));
+        }
         fx.push(Effect::Notify(Event::Acquire));
         let what = BoundRef::lock(to.mode, view.key, to.owner);
         match to.session {
@@ -184,7 +254,12 @@ impl Locks {
         self.stats.grants_unwatched +=
             self.holds
                 .insert(view.key, tracked, self.limits.max_tracked);
-        Ok((token, deadline_ms))
+        Ok(Granted {
+            token,
+            deadline_ms,
+            is_fresh: true,
+            after: None,
+        })
     }
 
     /// The lease that is meant: a session has its own.
@@ -270,8 +345,30 @@ impl Locks {
         self.holds.remove(view.key).is_some()
     }
 
-    /// The tracked grant before this one ended without our seeing it.
+    /// The tracked grants before this one ended without our seeing it.
     pub(super) fn close_unseen(&mut self, view: &View<'_>, now: Now, fx: &mut Effects) {
+        self.close_only(view, now, fx);
+        let readers: Vec<_> = self.holds.readers(view.key).cloned().collect();
+        for owner in readers {
+            self.close_reader(view.key, &owner, now, fx);
+        }
+    }
+
+    /// The tracked READ grant of this owner ended without our seeing it, if there is one.
+    pub(super) fn close_reader(
+        &mut self,
+        key: KeyRef<'_>,
+        owner: &[u8],
+        now: Now,
+        fx: &mut Effects,
+    ) {
+        if let Some(former) = self.holds.remove_reader(key, owner) {
+            self.count_end(former.deadline_ms <= now.wall_ms, fx);
+        }
+    }
+
+    /// The tracked grant that was the only one of its kind ended without our seeing it.
+    pub(super) fn close_only(&mut self, view: &View<'_>, now: Now, fx: &mut Effects) {
         let Some(former) = self.holds.remove(view.key) else {
             return;
         };
@@ -280,7 +377,11 @@ impl Locks {
             KeyState::Held(hold) if hold.token == Some(former.token) => hold.deadline_ms,
             _ => Some(former.deadline_ms),
         };
-        if deadline_ms.is_some_and(|end| end <= now.wall_ms) {
+        self.count_end(deadline_ms.is_some_and(|end| end <= now.wall_ms), fx);
+    }
+
+    fn count_end(&mut self, has_expired: bool, fx: &mut Effects) {
+        if has_expired {
             self.stats.grants_expired += 1;
             fx.push(Effect::Notify(Event::Expire));
         } else {
@@ -295,11 +396,17 @@ impl Locks {
         let event = match &view.state {
             _ if self.holds.contains(view.key) => return,
             KeyState::Held(hold) if hold.is_over(now) => Event::Expire,
+            KeyState::ReadWrite(lock) if !lock.is_held(now) => Event::Expire,
             KeyState::Bare(_) | KeyState::OtherHash | KeyState::OtherType => Event::Lost,
-            KeyState::Held(_) | KeyState::Absent => return,
+            KeyState::Held(_) | KeyState::ReadWrite(_) | KeyState::Absent => return,
         };
         fx.push(Effect::Notify(event));
     }
+}
+
+/// Whether all of what the key holds is known.
+fn is_whole(state: &KeyState) -> bool {
+    !matches!(state, KeyState::ReadWrite(lock) if !lock.is_whole)
 }
 
 /// The key is free now: tell those who wait outside.

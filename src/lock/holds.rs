@@ -36,8 +36,6 @@ pub struct Holds {
     hand: usize,
 }
 
-// READ grants are made by the next step.
-#[allow(dead_code)]
 impl Holds {
     /// How many grants are tracked.
     pub fn len(&self) -> usize {
@@ -72,6 +70,13 @@ impl Holds {
         let tracked = self.table.get_mut(&key);
         if let Some(tracked) = tracked.filter(|tracked| Some(tracked.token) == token) {
             tracked.deadline_ms = deadline_ms;
+        }
+    }
+
+    /// The lease of a WRITE grant may have got longer.
+    pub fn writer_extended(&mut self, key: KeyRef<'_>, deadline_ms: i64) {
+        if let Some(tracked) = self.table.get_mut(&key) {
+            tracked.deadline_ms = tracked.deadline_ms.max(deadline_ms);
         }
     }
 

@@ -16,7 +16,7 @@ use super::sessions::Sessions;
 use super::stats::Stats;
 use super::token::Tokens;
 use super::waiters::Waiters;
-use super::{Domain, Hold, KeyRef, KeyState, LockError, Now, WaiterId};
+use super::{Domain, Hold, KeyRef, KeyState, LockError, Now, Token, WaiterId};
 
 /// The limits in force, from the settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,6 +116,16 @@ impl Locks {
     /// What is known of the present hold beyond the hash.
     pub fn tracked(&self, key: KeyRef<'_>, hold: &Hold) -> Option<&Tracked> {
         self.holds.get(key, hold.token)
+    }
+
+    /// What is known of the exclusive or WRITE hold that has this token, beyond the hash.
+    pub fn tracked_under(&self, key: KeyRef<'_>, token: Option<Token>) -> Option<&Tracked> {
+        self.holds.get(key, token)
+    }
+
+    /// What is known of this owner's READ hold beyond the hash.
+    pub fn tracked_reader(&self, key: KeyRef<'_>, owner: &[u8]) -> Option<&Tracked> {
+        self.holds.reader(key, owner)
     }
 
     /// How many grants are in the bounded table.
@@ -246,6 +256,9 @@ impl Locks {
     /// Whether settling a key in this state may write: a grant is due, or one is to be undone. An undo
     /// whose grant has gone by itself is forgotten on the way.
     pub fn may_change(&mut self, key: KeyRef<'_>, state: &KeyState, now: Now) -> bool {
+        if let KeyState::ReadWrite(lock) = state {
+            return self.may_change_shared(key, lock, now);
+        }
         let hold = state.hold(now);
         if let Some(undone) = self.to_undo.get(&key) {
             let is_current = |undone: &Handed| hold.is_some_and(|hold| undone.is(hold));
@@ -274,6 +287,9 @@ impl Locks {
             }
             self.close_unseen(view, now, fx);
             return self.fail_all(view.key, &error, fx);
+        }
+        if let KeyState::ReadWrite(lock) = &view.state {
+            return self.settle_shared(view, lock, undone.unwrap_or_default(), now, fx);
         }
         let undone = match view.state.hold(now) {
             Some(hold) => {
@@ -304,7 +320,7 @@ impl Locks {
             Some(_) => &KeyState::Absent,
             None => &view.state,
         };
-        if self.hand_off(view, rest, now, fx) == HandedOff::Nobody && took_back {
+        if self.hand_off(view, rest, now, fx) != HandedOff::Granted && took_back {
             free(fx);
         }
     }

@@ -47,6 +47,7 @@ mod name;
 mod on_the_way;
 mod permits;
 mod queue;
+mod read_write;
 mod semaphore;
 mod session_ends;
 mod sessions;
@@ -72,6 +73,11 @@ pub use mode::Mode;
 pub use name::{KeyId, KeyRef};
 pub use permits::{PermitChange, Permits, SemState, SemView, NO_END_MS};
 pub use queue::{Waiter, WaiterId};
+pub use read_write::{
+    is_read_write, is_reserved, siblings_stay, timeout_name, timeout_prefix, token_name,
+    write_field, Look, Mark, Name, ReadWrite, Reader, RwFields, RwWrite, Writer, MODE_FIELD,
+    MOST_READS,
+};
 pub use semaphore::{SemAcquire, SetIf};
 pub use sessions::{Bound, BoundRef, Kind, SessionRule, Sessions};
 pub use slot::{permits_of, prefixed, slot_of, slot_tags};

@@ -10,3 +10,14 @@ pub enum Mode {
     /// The write half: one owner.
     Write,
 }
+
+impl Mode {
+    /// Its name in replies.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Exclusive => "exclusive",
+            Mode::Read => "read",
+            Mode::Write => "write",
+        }
+    }
+}

@@ -154,6 +154,15 @@ impl Queue {
         self.link(seq, self.tail);
     }
 
+    /// Joins the queue at its head.
+    pub fn push_front(&mut self, seq: Seq, owner: &[u8], waiter: Waiter) {
+        let owner: Rc<[u8]> = owner.into();
+        self.by_owner.insert(owner.clone(), seq);
+        self.places.insert(seq, Place::new(owner, At::Live(waiter)));
+        self.live += 1;
+        self.link(seq, None);
+    }
+
     /// Parks a request at an existing place; answers the request that it takes over, if any.
     pub fn occupy(&mut self, seq: Seq, waiter: Waiter) -> Option<Waiter> {
         let place = self.places.get_mut(&seq)?;

@@ -2,8 +2,8 @@
 
 use super::effect::{Effect, Effects, Event, KeyWrite};
 use super::locks::{Locks, View};
-use super::sessions::{Bound, BoundRef};
-use super::{Hold, KeyState, Now, OwnerId, Token};
+use super::sessions::{Bound, BoundRef, Kind};
+use super::{Hold, KeyState, Mode, Now, OwnerId, ReadWrite, Token};
 
 impl Locks {
     /// The connection has gone. First it waits no more: it may hold a lock as one owner and wait for it as
@@ -18,11 +18,18 @@ impl Locks {
 
     /// Whether the key still has the grant that is bound: else there is nothing to release or to renew.
     pub fn is_bound_hold(&self, bound: &Bound, state: &KeyState, now: Now) -> bool {
-        self.bound_hold(bound.as_ref(), state, now).is_some()
+        let what = bound.as_ref();
+        self.bound_hold(what, state, now).is_some() || self.bound_shared(what, state, now).is_some()
     }
 
     /// Releases a hold whose connection has gone, whatever its count.
     pub fn end_session(&mut self, view: &View<'_>, bound: &Bound, now: Now, fx: &mut Effects) {
+        if let Some((mode, lock)) = self.bound_shared(bound.as_ref(), &view.state, now) {
+            let whose = (mode, &bound.owner[..]);
+            let was_tracked = self.untrack_shared(view, lock, whose, now, fx);
+            self.stats.grants_session_ended += u64::from(was_tracked);
+            return self.give_back(view, lock.clone(), whose, now, fx);
+        }
         let Some(hold) = self.bound_hold(bound.as_ref(), &view.state, now) else {
             return self.drop_binding(view, bound.as_ref(), now, fx);
         };
@@ -33,10 +40,15 @@ impl Locks {
 
     /// Renews the lease of a bound hold, and never shortens it.
     pub fn renew_session(&mut self, view: &View<'_>, bound: &Bound, now: Now, fx: &mut Effects) {
+        let wanted = self.sessions.rule.lease.deadline(now);
+        if let Some((mode, lock)) = self.bound_shared(bound.as_ref(), &view.state, now) {
+            self.extend_shared(view, lock, (mode, &bound.owner), (wanted, now), fx);
+            self.stats.session_renewals += 1;
+            return self.sessions.renewed(bound.as_ref(), now);
+        }
         let Some(hold) = self.bound_hold(bound.as_ref(), &view.state, now) else {
             return self.drop_binding(view, bound.as_ref(), now, fx);
         };
-        let wanted = self.sessions.rule.lease.deadline(now);
         if hold.deadline_ms.is_none_or(|end| end < wanted) {
             fx.push(Effect::Write(KeyWrite::Adjust {
                 owner: OwnerId::from_slice(&hold.owner),
@@ -73,9 +85,30 @@ impl Locks {
         state: &'s KeyState,
         now: Now,
     ) -> Option<&'s Hold> {
+        if what.kind != Kind::Lock(Mode::Exclusive) {
+            return None;
+        }
         let token = self.sessions.token_of(what)?;
         let hold = state.hold(now)?;
         (hold.owner[..] == *what.owner && hold.token == Some(token)).then_some(hold)
+    }
+
+    /// The same for READ and WRITE: which of them, and the lock.
+    fn bound_shared<'s>(
+        &self,
+        what: BoundRef<'_>,
+        state: &'s KeyState,
+        now: Now,
+    ) -> Option<(Mode, &'s ReadWrite)> {
+        let Kind::Lock(mode) = what.kind;
+        let token = self.sessions.token_of(what)?;
+        let lock = state.held_for_reading_or_writing(now)?;
+        let holds = match mode {
+            Mode::Exclusive => false,
+            Mode::Read => lock.reader(what.owner, now).is_some(),
+            Mode::Write => lock.writes(what.owner, now),
+        };
+        (holds && lock.token(now) == Some(token)).then_some((mode, lock))
     }
 
     /// The grant that was bound has ended without our seeing it.
@@ -84,8 +117,10 @@ impl Locks {
             return;
         };
         self.stats.session_losses += 1;
-        if self.holds.get(view.key, Some(token)).is_some() {
-            self.close_unseen(view, now, fx);
+        if what.kind == Kind::Lock(Mode::Read) {
+            self.close_reader(view.key, what.owner, now, fx);
+        } else if self.holds.get(view.key, Some(token)).is_some() {
+            self.close_only(view, now, fx);
         }
     }
 }

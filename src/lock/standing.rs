@@ -1,7 +1,7 @@
 //! What a request may expect of a key, given what the key holds: the one place that says who excludes
 //! whom. Who waits is another matter (see `queue`).
 
-use super::{Hold, KeyState, LockError, Mode, Now};
+use super::{Hold, KeyState, LockError, Mode, Now, ReadWrite, Reader};
 
 /// Where a request stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -10,6 +10,9 @@ pub enum Standing<'s> {
     Free,
     /// The owner holds it already.
     Mine(&'s Hold),
+    /// The owner holds the read-write lock in a way that lets this request in past the queue: it reads or
+    /// writes again, reads what it writes, or is the only reader and asks for WRITE.
+    Within,
     /// Somebody else holds it; the moment when that lease ends, if it does (Unix milliseconds).
     Blocked(Option<i64>),
 }
@@ -29,10 +32,41 @@ pub fn standing<'s>(
         KeyState::OtherHash => return Err(LockError::LockType),
         _ => {}
     }
-    match mode {
-        Mode::Exclusive => Ok(exclusive(state, owner, now)),
-        // The command's words for these do not exist yet.
-        Mode::Read | Mode::Write => Err(LockError::LockType),
+    match (mode, state) {
+        (Mode::Exclusive, KeyState::ReadWrite(lock)) if lock.is_held(now) => {
+            Err(LockError::LockType)
+        }
+        (Mode::Exclusive, _) => Ok(exclusive(state, owner, now)),
+        (Mode::Read, KeyState::ReadWrite(lock)) => Ok(read(lock, owner, now)),
+        (Mode::Write, KeyState::ReadWrite(lock)) => Ok(write(lock, owner, now)),
+        (Mode::Read | Mode::Write, _) if state.hold(now).is_some() => Err(LockError::LockType),
+        (Mode::Read | Mode::Write, _) => Ok(Standing::Free),
+    }
+}
+
+fn read<'s>(lock: &ReadWrite, owner: &[u8], now: Now) -> Standing<'s> {
+    match lock.writer(now) {
+        Some(writer) if writer.owner[..] == *owner => Standing::Within,
+        Some(_) => Standing::Blocked(lock.deadline_ms),
+        None if lock.reader(owner, now).is_some() => Standing::Within,
+        None => Standing::Free,
+    }
+}
+
+fn write<'s>(lock: &ReadWrite, owner: &[u8], now: Now) -> Standing<'s> {
+    match lock.writer(now) {
+        Some(writer) if writer.owner[..] == *owner => return Standing::Within,
+        Some(_) => return Standing::Blocked(lock.deadline_ms),
+        None if lock.is_over(now) => return Standing::Free,
+        None => {}
+    }
+    let is_other = |reader: &Reader| reader.owner[..] != *owner;
+    if lock.readers(now).any(is_other) || !lock.is_whole {
+        Standing::Blocked(lock.ends(now, Some(owner)))
+    } else if lock.reader(owner, now).is_some() {
+        Standing::Within
+    } else {
+        Standing::Free
     }
 }
 

@@ -6,7 +6,7 @@
 
 use smallvec::SmallVec;
 
-use super::{Now, Token};
+use super::{Now, ReadWrite, Token};
 
 /// The reserved hash field that holds the fencing token of the current grant.
 pub const TOKEN_FIELD: &[u8] = b"#token";
@@ -47,6 +47,8 @@ pub enum KeyState {
     Bare(Token),
     /// A lock, perhaps one whose lease is over.
     Held(Hold),
+    /// A read-write lock, perhaps one that nobody holds any more.
+    ReadWrite(Box<ReadWrite>),
     /// A hash of another layout.
     OtherHash,
     /// Another Redis type.
@@ -67,7 +69,16 @@ impl KeyState {
         match self {
             KeyState::Bare(token) => Some(*token),
             KeyState::Held(hold) => hold.token,
+            KeyState::ReadWrite(lock) => lock.mark.as_ref().map(|mark| mark.token),
             _ => None,
+        }
+    }
+
+    /// When the holds end that are valid now, as far as is known; `None`: never, or there are none.
+    pub fn ends(&self, now: Now) -> Option<i64> {
+        match self {
+            KeyState::ReadWrite(lock) => lock.ends(now, None),
+            _ => self.hold(now)?.deadline_ms,
         }
     }
 }

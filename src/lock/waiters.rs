@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use super::name::{KeyMap, KeySet};
 use super::queue::{Queue, Seq, Waiter, WaiterId};
-use super::{KeyId, KeyRef, Now};
+use super::{KeyId, KeyRef, Mode, Now};
 
 /// A table that a crowd has left gives its memory back if it had grown beyond so many entries.
 pub const LARGE: usize = 1_000;
@@ -65,8 +65,14 @@ pub struct Waiters {
     /// Those of them whose turn to be looked at again has come: all, before any comes twice.
     retrying: KeySet,
     last_seq: u64,
+    /// How many joined at the head.
+    firsts: u64,
     places: usize,
 }
+
+/// Places are numbered upwards from here in the order of arrival, and downwards where somebody joins at the
+/// head: so their numbers are always in the order of the line.
+const MIDDLE: u64 = 1 << 62;
 
 impl Waiters {
     /// Parked requests on this server.
@@ -141,7 +147,7 @@ impl Waiters {
             None => {
                 self.last_seq += 1;
                 self.places += 1;
-                let seq = Seq::MIN.saturating_add(self.last_seq);
+                let seq = Seq::MIN.saturating_add(MIDDLE + self.last_seq);
                 line.queue.push(seq, owner, waiter);
                 (seq, None, None)
             }
@@ -155,6 +161,40 @@ impl Waiters {
             }
             None => Joined::Parked,
         }
+    }
+
+    /// Parks a request at the head of the line, wherever its owner stood before.
+    pub fn park_first(&mut self, key: KeyRef<'_>, owner: &[u8], waiter: Waiter) -> Joined {
+        let older = self.withdraw(key, owner);
+        let id = match self.lines.get_key_value(&key) {
+            Some((id, _)) => id.clone(),
+            None => key.to_id(),
+        };
+        self.firsts += 1;
+        self.places += 1;
+        let seq = Seq::MIN.saturating_add(MIDDLE - self.firsts);
+        let (waiter_id, deadline) = (waiter.id, waiter.deadline_ms);
+        let line = self.lines.entry(id.clone()).or_default();
+        line.queue.push_front(seq, owner, waiter);
+        self.set_due(&id, seq, None, deadline);
+        self.by_id.insert(waiter_id, (id, seq));
+        older.map_or(Joined::Parked, Joined::TookOver)
+    }
+
+    /// The first parked request of a key, and its owner.
+    pub fn first(&self, key: KeyRef<'_>) -> Option<(&[u8], &Waiter)> {
+        self.queue(key)?.iter().next()
+    }
+
+    /// Who waits at the head of the line to upgrade.
+    pub fn upgrader(&self, key: KeyRef<'_>) -> Option<&[u8]> {
+        if self.firsts == 0 {
+            return None;
+        }
+        let queue = self.queue(key)?;
+        let (owner, _) = queue.iter().next()?;
+        let is_first = queue.place_of(owner).is_some_and(|seq| seq.get() <= MIDDLE);
+        is_first.then_some(owner)
     }
 
     /// The first place whose wait has not run out: the next to be granted. Requests whose wait is over
@@ -202,6 +242,7 @@ impl Waiters {
             return false;
         };
         self.vacate(&key, seq, now);
+        self.look_behind(&key);
         true
     }
 
@@ -209,7 +250,32 @@ impl Waiters {
     pub fn withdraw(&mut self, key: KeyRef<'_>, owner: &[u8]) -> Option<WaiterId> {
         let (_, id, line) = self.lines.get_full(&key)?;
         let (id, seq) = (id.clone(), line.queue.place_of(owner)?);
-        self.remove(&id, seq).map(|waiter| waiter.id)
+        let waiter = self.remove(&id, seq)?;
+        self.look_behind(&id);
+        Some(waiter.id)
+    }
+
+    /// The same for a request of this mode only.
+    pub fn withdraw_mode(&mut self, key: KeyRef<'_>, owner: &[u8], mode: Mode) -> Option<WaiterId> {
+        let queue = self.queue(key)?;
+        let waiter = queue.waiter(queue.place_of(owner)?)?;
+        if waiter.mode != mode {
+            return None;
+        }
+        self.withdraw(key, owner)
+    }
+
+    /// Somebody has left this line without being granted. If a request for READ is the first now, it may
+    /// enter beside other readers: the key is to be settled.
+    fn look_behind(&mut self, key: &KeyId) {
+        let Some(line) = self.lines.get_mut(key) else {
+            return;
+        };
+        let first = line.queue.first_live();
+        let first = first.and_then(|seq| line.queue.waiter(seq));
+        if first.is_some_and(|waiter| waiter.mode == Mode::Read) {
+            self.touched.insert(key.clone());
+        }
     }
 
     /// Everybody leaves this queue, no place is kept; answers the parked requests in order.
@@ -371,6 +437,7 @@ impl Waiters {
         Some(match parked.map(|waiter| waiter.id) {
             Some(id) => {
                 self.vacate(&key, seq, now);
+                self.look_behind(&key);
                 Due::Wait(id)
             }
             None => {

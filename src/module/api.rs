@@ -62,7 +62,7 @@ required! {
     RedisModule_SubscribeToServerEvent RedisModule_GetContextFlags RedisModule_GetContextFlagsAll RedisModule_AvoidReplicaTraffic
     RedisModule_GetSelectedDb RedisModule_SelectDb RedisModule_GetClientId RedisModule_GetClientInfoById
     RedisModule_GetCurrentUserName RedisModule_GetModuleUserFromUserName RedisModule_FreeModuleUser
-    RedisModule_ACLCheckCommandPermissions RedisModule_MonotonicMicroseconds
+    RedisModule_ACLCheckCommandPermissions RedisModule_ACLCheckKeyPermissions RedisModule_MonotonicMicroseconds
     RedisModule_ReplyWithLongLong RedisModule_ReplyWithNull RedisModule_ReplyWithError
     RedisModule_ReplyWithStringBuffer RedisModule_ReplyWithArray RedisModule_ReplyWithMap
     RedisModule_GetServerVersion RedisModule_GetServerInfo

@@ -11,7 +11,7 @@ use super::replication::Replication;
 use super::settings;
 use super::shell;
 use super::strings::{Constants, OwnedStr, Str};
-use crate::lock::{prefixed, Effect, Effects, KeyWrite, Locks};
+use crate::lock::{prefixed, Effect, Effects, KeyWrite, Locks, Mode};
 
 /// Lets the core decide, under the settings in force.
 pub fn decide<T>(body: impl FnOnce(&mut Locks, &mut Effects) -> T) -> (T, Effects) {
@@ -51,7 +51,7 @@ fn carry_out(mut key: LockKey<'_>, fx: &[Effect], replication: Replication) {
             Effect::Counter(token) => fence::write_counter(&key, *token, replication),
             Effect::Write(change) => key.write(change, replication),
             Effect::Answer(waiter, outcome) => Parked::answer(*waiter, outcome.clone()),
-            Effect::Notify(_) | Effect::Publish => {}
+            Effect::Notify(_) | Effect::Publish | Effect::PublishReadWrite(_) => {}
         }
     }
     drop(key);
@@ -67,6 +67,15 @@ fn carry_out(mut key: LockKey<'_>, fx: &[Effect], replication: Replication) {
                 // Redisson's waiters listen on the lock's channel for `0`.
                 let channel = prefixed("redisson_lock__channel", name.bytes());
                 publish_string(ctx, &channel, Constants::released(), replication);
+            }
+            Effect::PublishReadWrite(ended) if settings::publish() => {
+                // After readers `0`, after a writer `1`.
+                let channel = prefixed("redisson_rwlock", name.bytes());
+                let message = match ended {
+                    Mode::Write => Constants::one(),
+                    _ => Constants::released(),
+                };
+                publish_string(ctx, &channel, message, replication);
             }
             _ => {}
         }

@@ -15,7 +15,8 @@ use super::replication::Replication;
 use super::shell;
 use super::strings::{OwnedStr, Str};
 use crate::lock::{
-    parse_decimal, prefixed, slot_of, Domain, Fence, KeyState, Now, Token, View, HORIZON_DB,
+    parse_decimal, prefixed, slot_of, Domain, Fence, KeyRef, KeyState, Mode, Now, Token, View,
+    HORIZON_DB,
 };
 
 /// The name of the horizon, or how its name begins in a cluster. No lock may have it.
@@ -43,7 +44,9 @@ pub fn minting_view<'a>(key: &LockKey<'a>, state: KeyState) -> View<'a> {
     let mut view = plain_view(key, state);
     let counter = counter_name(key.name().bytes());
     let counter = counter.and_then(|name| read_number(ctx, name.as_str()));
-    let may_grant = may_mint(ctx, view.domain, view.state != KeyState::Absent);
+    let is_hidden = || ctx.is_paused() && needs_siblings(view.key);
+    let is_there = view.state != KeyState::Absent && !is_hidden();
+    let may_grant = may_mint(ctx, view.domain, is_there);
     view.fence = Some(Fence { counter, may_grant });
     view
 }
@@ -61,6 +64,14 @@ pub fn may_mint(ctx: Ctx, domain: Domain, is_there: bool) -> bool {
     // lock's or the horizon's, may only be hidden, and writing over it aborts the server.
     let may_write = !ctx.is_paused() || (is_there && !wants_horizon(ctx, domain));
     horizon_is_safe && may_write
+}
+
+/// Whether the next waiter would have keys of its own written beside the lock.
+fn needs_siblings(key: KeyRef<'_>) -> bool {
+    shell::with(|shell| {
+        let first = shell.locks.waiters.first(key);
+        first.is_some_and(|(_, waiter)| waiter.mode != Mode::Exclusive)
+    })
 }
 
 /// The view for a decision that may hand the lock on: tokens matter if somebody waits.

@@ -13,8 +13,9 @@ use super::api::api;
 use super::ctx::Ctx;
 use super::guard;
 use super::replication::Replication;
+use super::rw_key;
 use super::strings::{Constants, OwnedStr, Str};
-use crate::lock::{HashReader, KeyId, KeyRef, KeyState, KeyWrite, Token, TOKEN_FIELD};
+use crate::lock::{HashReader, KeyId, KeyRef, KeyState, KeyWrite, Look, Now, Token, TOKEN_FIELD};
 
 /// A lock's key, open for this call.
 pub struct LockKey<'a> {
@@ -25,6 +26,8 @@ pub struct LockKey<'a> {
     owner: Option<Str<'a>>,
     /// Closed on drop; `None` for an absent key that was opened to read.
     raw: Option<NonNull<raw::RedisModuleKey>>,
+    /// How it was opened.
+    mode: u32,
 }
 
 impl<'a> LockKey<'a> {
@@ -66,6 +69,7 @@ impl<'a> LockKey<'a> {
             db: ctx.db(),
             owner: None,
             raw: NonNull::new(handle.cast()),
+            mode,
         }
     }
 
@@ -87,8 +91,37 @@ impl<'a> LockKey<'a> {
         }
     }
 
-    /// What the key holds.
+    /// The open key; `None` for an absent one that was opened to read.
+    pub(super) fn handle(&self) -> Option<NonNull<raw::RedisModuleKey>> {
+        self.raw
+    }
+
+    /// How the key was opened: so are those beside it.
+    pub(super) fn mode(&self) -> u32 {
+        self.mode
+    }
+
+    /// Who asks.
+    pub(super) fn owner(&self) -> Option<Str<'a>> {
+        self.owner
+    }
+
+    /// The name of who asks.
+    pub fn owner_name(&self) -> Option<&'a [u8]> {
+        self.owner.map(Str::bytes)
+    }
+
+    /// What the key holds, all of it.
     pub fn read(&self) -> KeyState {
+        self.read_as(Look::All, None)
+    }
+
+    /// What the key holds; of a read-write lock, as much as the question needs.
+    pub fn look(&self, look: Look, now: Now) -> KeyState {
+        self.read_as(look, Some(now))
+    }
+
+    fn read_as(&self, look: Look, now: Option<Now>) -> KeyState {
         let Some(key) = self.raw else {
             return KeyState::Absent;
         };
@@ -101,9 +134,12 @@ impl<'a> LockKey<'a> {
             raw::REDISMODULE_KEYTYPE_EMPTY => KeyState::Absent,
             raw::REDISMODULE_KEYTYPE_HASH if fields <= 2 => {
                 let reader = self.read_own(key, fields).unwrap_or_else(|| scan(key));
-                reader.finish(self.deadline(key))
+                match reader.finish(self.deadline(key)) {
+                    KeyState::OtherHash => rw_key::read(self, key, fields, look, now),
+                    state => state,
+                }
             }
-            raw::REDISMODULE_KEYTYPE_HASH => KeyState::OtherHash,
+            raw::REDISMODULE_KEYTYPE_HASH => rw_key::read(self, key, fields, look, now),
             _ => KeyState::OtherType,
         }
     }
@@ -121,7 +157,7 @@ impl<'a> LockKey<'a> {
         Some(reader)
     }
 
-    fn deadline(&self, key: NonNull<raw::RedisModuleKey>) -> Option<i64> {
+    pub(super) fn deadline(&self, key: NonNull<raw::RedisModuleKey>) -> Option<i64> {
         // SAFETY: the handle is open.
         let at = unsafe { api!(RedisModule_GetAbsExpire)(key.as_ptr()) };
         (at != raw::REDISMODULE_NO_EXPIRE.into()).then_some(at)
@@ -131,6 +167,7 @@ impl<'a> LockKey<'a> {
     pub fn write(&mut self, change: &KeyWrite, replication: Replication) {
         match change {
             KeyWrite::Delete => self.delete(replication),
+            KeyWrite::ReadWrite(change) => rw_key::write(self, change, replication),
             KeyWrite::Take {
                 clear,
                 owner,
@@ -161,7 +198,7 @@ impl<'a> LockKey<'a> {
         unsafe { api!(RedisModule_SignalModifiedKey)(self.ctx.as_ptr(), self.name.as_ptr()) };
     }
 
-    fn delete(&mut self, replication: Replication) {
+    pub(super) fn delete(&mut self, replication: Replication) {
         if let Some(key) = self.raw {
             // SAFETY: the handle is open for writing.
             unsafe { api!(RedisModule_DeleteKey)(key.as_ptr()) };
@@ -217,7 +254,7 @@ impl<'a> LockKey<'a> {
         replication.hset(&words);
     }
 
-    fn set_deadline(&mut self, deadline_ms: i64, replication: Replication) {
+    pub(super) fn set_deadline(&mut self, deadline_ms: i64, replication: Replication) {
         if let Some(key) = self.raw {
             // SAFETY: the handle is open for writing and the key exists: a hold was just read or
             // written.
@@ -242,7 +279,7 @@ pub fn name_of(key: &KeyId) -> OwnedStr {
 }
 
 /// The value of one field.
-fn field(key: NonNull<raw::RedisModuleKey>, name: Str<'_>) -> Option<OwnedStr> {
+pub(super) fn field(key: NonNull<raw::RedisModuleKey>, name: Str<'_>) -> Option<OwnedStr> {
     let mut value: *mut raw::RedisModuleString = null_mut();
     // SAFETY: the handle is open and holds a hash; the variadic list is a live string, where to put
     // the value, and the NULL that ends it. The value's reference is ours.
@@ -258,36 +295,60 @@ fn field(key: NonNull<raw::RedisModuleKey>, name: Str<'_>) -> Option<OwnedStr> {
     }
 }
 
+/// What is told every field of a hash.
+pub(super) trait Fields {
+    /// One field and its value, in any order.
+    fn field(&mut self, field: &[u8], value: &[u8]);
+}
+
+impl Fields for HashReader {
+    fn field(&mut self, field: &[u8], value: &[u8]) {
+        HashReader::field(self, field, value);
+    }
+}
+
 /// The fields of a small hash.
 fn scan(key: NonNull<raw::RedisModuleKey>) -> HashReader {
     let mut reader = HashReader::default();
+    scan_to(key, &mut reader, |_| true);
+    reader
+}
+
+/// Reads a hash field by field, until `goes_on` says no, which is asked every few fields. True when
+/// everything was read.
+pub(super) fn scan_to<F: Fields>(
+    key: NonNull<raw::RedisModuleKey>,
+    reader: &mut F,
+    mut goes_on: impl FnMut(&mut F) -> bool,
+) -> bool {
     // SAFETY: the cursor is created and destroyed here; the callback gets `reader` back and does
     // not keep it; nothing changes the hash meanwhile.
     unsafe {
         let cursor = api!(RedisModule_ScanCursorCreate)();
-        let to = (&raw mut reader).cast();
-        while api!(RedisModule_ScanKey)(key.as_ptr(), cursor, Some(on_field), to) != 0 {}
+        let mut more = true;
+        while more {
+            let to = (&raw mut *reader).cast();
+            more = api!(RedisModule_ScanKey)(key.as_ptr(), cursor, Some(on_field::<F>), to) != 0;
+            if more && !goes_on(reader) {
+                break;
+            }
+        }
         api!(RedisModule_ScanCursorDestroy)(cursor);
+        !more
     }
-    reader
 }
 
-unsafe extern "C" fn on_field(
+unsafe extern "C" fn on_field<F: Fields>(
     _key: *mut raw::RedisModuleKey,
     field: *mut raw::RedisModuleString,
     value: *mut raw::RedisModuleString,
     to: *mut c_void,
 ) {
     guard::entry("field", || {
-        // SAFETY: `to` is the reader that `scan` passed and nobody else uses meanwhile; field and
+        // SAFETY: `to` is the reader that `scan_to` passed and nobody else uses meanwhile; field and
         // value live through the callback.
-        let (reader, field, value) = unsafe {
-            (
-                &mut *to.cast::<HashReader>(),
-                Str::new(field),
-                Str::new(value),
-            )
-        };
+        let (reader, field, value) =
+            unsafe { (&mut *to.cast::<F>(), Str::new(field), Str::new(value)) };
         reader.field(field.bytes(), value.bytes());
     });
 }

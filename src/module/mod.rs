@@ -24,6 +24,7 @@ pub mod parked;
 pub mod register;
 pub mod replication;
 pub mod reply;
+mod rw_key;
 pub mod scan;
 pub mod sem_key;
 pub mod sessions;

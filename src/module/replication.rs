@@ -67,6 +67,11 @@ impl Replication {
         self.send(c"HSET", words);
     }
 
+    /// `HDEL key field`.
+    pub fn hdel(self, key: Str<'_>, field: Str<'_>) {
+        self.send(c"HDEL", &[key.as_ptr(), field.as_ptr()]);
+    }
+
     /// `PEXPIREAT key milliseconds`.
     pub fn pexpireat(self, key: Str<'_>, at_ms: i64) {
         if self.is_heard() {

@@ -3,7 +3,7 @@
 use super::ctx::Ctx;
 use super::key::LockKey;
 use super::strings::Str;
-use crate::lock::{Now, Token};
+use crate::lock::{KeyState, Now, Token};
 
 /// What an acquire asked to be told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,11 +38,11 @@ fn token_with_holder(key: &LockKey<'_>, granted: Option<Token>, now: Now) {
     let state = key.read();
     ctx.reply_array(4);
     token(ctx, granted);
-    match state.hold(now) {
-        Some(hold) => {
-            ctx.reply_bytes(&hold.owner);
-            ctx.reply_integer(hold.count.into());
-            ctx.reply_integer(hold.deadline_ms.map_or(-1, |end| end - now.wall_ms));
+    match holder(&state, now) {
+        Some((owner, count, deadline_ms)) => {
+            ctx.reply_bytes(owner);
+            ctx.reply_integer(count.into());
+            ctx.reply_integer(deadline_ms.map_or(-1, |end| end - now.wall_ms));
         }
         None => {
             ctx.reply_nil();
@@ -50,4 +50,18 @@ fn token_with_holder(key: &LockKey<'_>, granted: Option<Token>, now: Now) {
             ctx.reply_integer(-2);
         }
     }
+}
+
+/// The holder with its hold count and the end of its lease; of several readers the one whose lease ends
+/// last.
+fn holder(state: &KeyState, now: Now) -> Option<(&[u8], u32, Option<i64>)> {
+    let KeyState::ReadWrite(lock) = state else {
+        let hold = state.hold(now)?;
+        return Some((&hold.owner, hold.count, hold.deadline_ms));
+    };
+    if let Some(writer) = lock.writer(now) {
+        return Some((&writer.owner, writer.count, lock.deadline_ms));
+    }
+    let last = lock.readers(now).max_by_key(|reader| reader.until_ms)?;
+    Some((&last.owner, last.count, lock.end_of(last)))
 }

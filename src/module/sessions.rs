@@ -25,6 +25,7 @@ use std::ffi::c_void;
 use std::time::{Duration, Instant};
 
 use redis_module::raw;
+use smallvec::SmallVec;
 
 use super::alarm::{self, RETRY_MS};
 use super::apply::{apply, apply_unasked, decide};
@@ -34,8 +35,8 @@ use super::fence;
 use super::guard;
 use super::key::{name_of, LockKey};
 use super::shell;
-use super::strings::Str;
-use crate::lock::{Bound, BoundRef, Effects, Kind, LockError, Mode, Now, View};
+use super::strings::{OwnedStr, Str};
+use crate::lock::{Bound, BoundRef, Effects, Kind, LockError, Look, Mode, Now, View};
 
 /// Holds released in the event that ends their connection; more wait for the alarm.
 const AT_ONCE: usize = 100;
@@ -112,18 +113,22 @@ fn disconnected(ctx: Ctx, client: u64) {
 
 /// The owner asks about a hold whose connection has gone and that is still to be released: first it is.
 pub fn end_first(ctx: Ctx, name: Str<'_>, owner: Str<'_>) {
-    let ended = shell::with(|shell| {
-        let what = BoundRef::lock(Mode::Exclusive, events::id(ctx, name), owner.bytes());
-        shell.locks.sessions.ended(what)
+    let ended: SmallVec<[_; 1]> = shell::with(|shell| {
+        let modes = [Mode::Exclusive, Mode::Read, Mode::Write].into_iter();
+        modes
+            .filter_map(|mode| {
+                let what = BoundRef::lock(mode, events::id(ctx, name), owner.bytes());
+                shell.locks.sessions.ended(what)
+            })
+            .collect()
     });
-    let Some(bound) = ended.filter(|_| ctx.may_write()) else {
-        return;
-    };
-    // The server has let the command through, so it would take a write to this key.
-    let key = LockKey::open(ctx, name);
-    let view = fence::handing_view(&key, key.read());
-    let fx = decide_on(&bound, Duty::Release, &view, ctx.now());
-    apply(key, &fx);
+    for bound in ended.into_iter().filter(|_| ctx.may_write()) {
+        // The server has let the command through, so it would take a write to this key.
+        let key = LockKey::open(ctx, name);
+        let view = fence::handing_view(&key, key.read());
+        let fx = decide_on(&bound, Duty::Release, &view, ctx.now());
+        apply(key, &fx);
+    }
 }
 
 /// A turn's work, on a server that may write.
@@ -193,16 +198,22 @@ fn attend_lock(ctx: Ctx, bound: &Bound, duty: Duty) -> bool {
     let name = name.as_str();
     ctx.select(bound.key.as_ref().db);
     let now = ctx.now();
-    let mut key = LockKey::open(ctx, name);
-    let mut state = key.read();
+    let owner = OwnedStr::new(&bound.owner);
+    let open = || LockKey::open_for(ctx, name, owner.as_str());
+    let look = match duty {
+        Duty::Release => Look::Two,
+        Duty::Renew => Look::Own,
+    };
+    let mut key = open();
+    let mut state = key.look(look, now);
     if shell::with(|shell| shell.locks.is_bound_hold(bound, &state, now)) {
         // Asked with the key closed, as in the alarm.
         drop(key);
         if !ctx.probe_write(name) {
             return false;
         }
-        key = LockKey::open(ctx, name);
-        state = key.read();
+        key = open();
+        state = key.look(look, now);
     }
     let view = match duty {
         Duty::Release => fence::handing_view(&key, state),

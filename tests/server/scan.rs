@@ -190,7 +190,7 @@ fn what_is_waited_for_all_the_time_is_listed_while_other_queues_come_and_go() {
     let mut c = server.conn();
     let mut kept = Names::new();
     let mut waiters = Vec::new();
-    let mut wait = |c: &mut Conn, key: &str| {
+    let wait = |c: &mut Conn, key: &str| {
         c.line(&format!("LOCK.ACQUIRE {key} o PX 6000000"));
         let mut waiter = server.conn();
         waiter.send_line(&format!("LOCK.ACQUIRE {key} p PX 6000000 BLOCK 0"));

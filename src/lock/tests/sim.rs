@@ -183,7 +183,12 @@ impl Sim {
     ) -> Result<Released, LockError> {
         self.end_first(key, owner);
         let owner = owner.as_bytes();
-        let req = Release { owner, all, token };
+        let req = Release {
+            owner,
+            mode: None,
+            all,
+            token,
+        };
         self.command(key, |locks, view, now, fx| {
             locks.release(view, &req, now, fx)
         })
@@ -202,6 +207,7 @@ impl Sim {
             owner,
             lease: self.lease(terms),
             names_lease: matches!(terms, Terms::Named(_)),
+            mode: None,
             token,
         };
         self.command(key, |locks, view, now, fx| locks.renew(view, &req, now, fx))
@@ -553,6 +559,7 @@ impl Sim {
                     self.write(key, &write);
                     Out::Write(name, write)
                 }
+                Effect::PublishReadWrite(_) => todo!(),
                 Effect::Publish => {
                     assert!(!self.keys.contains_key(key), "published, but not freed");
                     Out::Publish(name)
@@ -592,6 +599,7 @@ impl Sim {
             "foreign data was changed"
         );
         match write {
+            KeyWrite::ReadWrite(_) => todo!(),
             KeyWrite::Delete => {
                 assert!(self.keys.remove(key).is_some(), "deleted nothing");
             }

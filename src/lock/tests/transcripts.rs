@@ -389,6 +389,7 @@ impl Session {
 
     fn write(&mut self, key: &str, write: &KeyWrite) -> String {
         match write {
+            KeyWrite::ReadWrite(_) => todo!(),
             KeyWrite::Delete => format!("del {key}"),
             KeyWrite::Take {
                 clear,
@@ -426,6 +427,7 @@ impl Session {
             KeyState::Absent => "absent".into(),
             KeyState::Bare(token) => format!("free, token {}", self.name(token)),
             KeyState::Held(hold) => self.hold(&hold),
+            KeyState::ReadWrite(_) => todo!(),
             KeyState::OtherHash => "another hash".into(),
             KeyState::OtherType => "another type".into(),
         };

@@ -1,0 +1,100 @@
+//! What READ and WRITE ask of a command beyond the exclusive lock: whether the keys beside the lock may be
+//! written, and how much of it is to be read.
+
+use crate::lock::{
+    is_reserved, siblings_stay, timeout_name, timeout_prefix, token_name, KeyState, Lease,
+    LockError, Look, Mode, Now, ReadWrite,
+};
+use crate::module::acl;
+use crate::module::ctx::Ctx;
+use crate::module::key::LockKey;
+use crate::module::shell;
+use crate::module::strings::Str;
+
+/// Whether this owner may hold READ or WRITE at this key, as far as names and the ACL go.
+pub fn may_use(ctx: Ctx, key: Str<'_>, owner: Str<'_>) -> Result<(), LockError> {
+    let (key, owner) = (key.bytes(), owner.bytes());
+    if is_reserved(owner) {
+        return Err(LockError::OwnerLooksLikeField);
+    }
+    if shell::is_cluster() && !siblings_stay(key, owner) {
+        return Err(LockError::SiblingsLeave);
+    }
+    let timeout = timeout_name(&timeout_prefix(key, owner), 1);
+    if !acl::may_write(ctx, &[&timeout, &token_name(key)]) {
+        return Err(LockError::MayNotWriteSiblings);
+    }
+    if ctx.is_paused() {
+        // Within a transaction that paused writes: a key that looks absent may only be hidden.
+        return Err(LockError::TryAgain);
+    }
+    Ok(())
+}
+
+/// The same for a command that ends or renews, which may or may not say READ or WRITE.
+pub fn may_change(
+    ctx: Ctx,
+    key: Str<'_>,
+    owner: Str<'_>,
+    (mode, state): (Option<Mode>, &KeyState),
+) -> Result<(), LockError> {
+    match (mode, state) {
+        (None, KeyState::ReadWrite(_)) if is_reserved(owner.bytes()) => Ok(()),
+        (Some(_), _) | (None, KeyState::ReadWrite(_)) => may_use(ctx, key, owner),
+        (None, _) => Ok(()),
+    }
+}
+
+/// The same for an operator, who ends every hold.
+pub fn may_break(ctx: Ctx, key: Str<'_>, state: &KeyState, now: Now) -> Result<(), LockError> {
+    let KeyState::ReadWrite(lock) = state else {
+        return Ok(());
+    };
+    let name = key.bytes();
+    let timeouts = lock
+        .readers(now)
+        .map(|reader| timeout_name(&timeout_prefix(name, &reader.owner), 1));
+    let mut keys: Vec<_> = timeouts.collect();
+    keys.push(token_name(name));
+    let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
+    if !acl::may_write(ctx, &keys) {
+        return Err(LockError::MayNotWriteSiblings);
+    }
+    if ctx.is_paused() {
+        return Err(LockError::TryAgain);
+    }
+    Ok(())
+}
+
+/// How much an acquire must know.
+pub fn look_to_acquire(key: &LockKey<'_>, mode: Mode) -> Look {
+    if mode == Mode::Exclusive {
+        return Look::Two;
+    }
+    shell::with(|shell| {
+        let waiters = &shell.locks.waiters;
+        match mode {
+            Mode::Read if waiters.live_on(key.id()) == 0 => Look::Own,
+            Mode::Write if waiters.upgrader(key.id()).is_some() => Look::All,
+            _ => Look::Two,
+        }
+    })
+}
+
+/// Whether an acquire may need a new token: not to join readers whose token is known.
+pub fn needs_token(key: &LockKey<'_>, lock: &ReadWrite, mode: Mode, now: Now) -> bool {
+    let nobody_waits = || shell::with(|shell| shell.locks.waiters.live_on(key.id()) == 0);
+    mode != Mode::Read || !lock.is_held(now) || lock.token(now).is_none() || !nobody_waits()
+}
+
+/// What the key holds, as far as a renewal must know.
+pub fn look_to_renew(key: &LockKey<'_>, lease: Lease, now: Now) -> KeyState {
+    let state = key.look(Look::Two, now);
+    let (KeyState::ReadWrite(lock), Some(owner)) = (&state, key.owner_name()) else {
+        return state;
+    };
+    match lock.look_to_renew(owner, lease.deadline(now), now) {
+        Look::All if !lock.is_whole => key.look(Look::All, now),
+        _ => state,
+    }
+}

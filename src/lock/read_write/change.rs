@@ -1,0 +1,243 @@
+//! Changes of a read-write lock: what it becomes, and the writes that make it so.
+//!
+//! Each change alters the [`ReadWrite`] in hand and tells the shell the same as effects, so that a decision
+//! of several steps (a release, then readers that enter together) goes on from what is there by then.
+
+use super::super::effect::{Effect, Effects, KeyWrite};
+use super::super::{Mode, Now, OwnerId, Token};
+use super::state::{Mark, ReadWrite, Reader, Writer};
+
+/// One primitive write to the hash of a read-write lock or to the keys beside it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RwWrite {
+    /// Delete the hash: another one follows in its place.
+    Clear,
+    /// Set the mode, and the owner's count in it to 1.
+    Begin(Mode, OwnerId),
+    /// Set the mode alone.
+    Mode(Mode),
+    /// Set the owner's count.
+    Count(Mode, OwnerId, u32),
+    /// Remove the owner's count.
+    Drop(Mode, OwnerId),
+    /// Set the timeouts of the owner's holds from the first number to the second to end then.
+    Timeouts(OwnerId, (u32, u32), i64),
+    /// Delete those timeouts.
+    DropTimeouts(OwnerId, (u32, u32)),
+    /// Set the TTL of the hash.
+    Lease(i64),
+    /// Store the token, under the TTL of the mark.
+    Mark(Mark),
+    /// Set the TTL of the token's key.
+    MarkLease(i64),
+    /// Delete the token's key.
+    DropMark,
+}
+
+pub(super) fn write(fx: &mut Effects, change: RwWrite) {
+    fx.push(Effect::Write(KeyWrite::ReadWrite(change)));
+}
+
+impl ReadWrite {
+    /// Nobody's any more: what follows begins with nothing.
+    pub(super) fn fresh() -> ReadWrite {
+        ReadWrite {
+            is_whole: true,
+            ..ReadWrite::default()
+        }
+    }
+
+    /// The first READ hold of an owner, in a lock that others may hold.
+    pub(super) fn add_reader(&mut self, owner: &[u8], end_ms: i64, fx: &mut Effects) {
+        let owner = OwnerId::from_slice(owner);
+        let begins = self.writer.is_none() && self.readers.is_empty() && self.is_whole;
+        self.readers.retain(|reader| reader.owner != owner);
+        write(
+            fx,
+            match begins {
+                true => RwWrite::Begin(Mode::Read, owner.clone()),
+                false => RwWrite::Count(Mode::Read, owner.clone(), 1),
+            },
+        );
+        write(fx, RwWrite::Timeouts(owner.clone(), (1, 1), end_ms));
+        self.readers.push(Reader {
+            owner,
+            count: 1,
+            first_ms: end_ms,
+            until_ms: end_ms,
+        });
+        self.reach(end_ms, fx);
+    }
+
+    /// One READ hold more of a living reader (`count` 1), or its lease alone (0). The first timeout is the
+    /// last to go when the holds are given back one by one, so it is the one that gets a longer lease.
+    pub(super) fn read_again(&mut self, owner: &[u8], count: u32, end_ms: i64, fx: &mut Effects) {
+        let readers = &mut self.readers;
+        let Some(reader) = readers.iter_mut().find(|reader| reader.owner[..] == *owner) else {
+            return;
+        };
+        let owner = reader.owner.clone();
+        reader.count += count;
+        if count > 0 {
+            write(fx, RwWrite::Count(Mode::Read, owner.clone(), reader.count));
+            let number = (reader.count, reader.count);
+            write(fx, RwWrite::Timeouts(owner.clone(), number, end_ms));
+        }
+        if end_ms > reader.first_ms {
+            write(fx, RwWrite::Timeouts(owner, (1, 1), end_ms));
+            reader.first_ms = end_ms;
+        }
+        reader.until_ms = reader.until_ms.max(end_ms);
+        self.reach(end_ms, fx);
+    }
+
+    /// Sets the lease of a living reader, of all its holds.
+    pub(super) fn renew_reader(&mut self, owner: &[u8], end_ms: i64, fx: &mut Effects) {
+        let readers = &mut self.readers;
+        let Some(reader) = readers.iter_mut().find(|reader| reader.owner[..] == *owner) else {
+            return;
+        };
+        (reader.first_ms, reader.until_ms) = (end_ms, end_ms);
+        let all = (1, reader.count);
+        write(fx, RwWrite::Timeouts(reader.owner.clone(), all, end_ms));
+    }
+
+    /// A living reader gives back one of several holds; its lease stays.
+    pub(super) fn read_less(&mut self, owner: &[u8], fx: &mut Effects) {
+        let readers = &mut self.readers;
+        let Some(reader) = readers.iter_mut().find(|reader| reader.owner[..] == *owner) else {
+            return;
+        };
+        let (owner, number) = (reader.owner.clone(), reader.count);
+        reader.count -= 1;
+        write(fx, RwWrite::Count(Mode::Read, owner.clone(), reader.count));
+        write(fx, RwWrite::DropTimeouts(owner.clone(), (number, number)));
+        if reader.until_ms > reader.first_ms && reader.until_ms < i64::MAX {
+            // The hold that goes may be the one with the longest lease.
+            reader.first_ms = reader.until_ms;
+            write(fx, RwWrite::Timeouts(owner, (1, 1), reader.until_ms));
+        }
+    }
+
+    /// The READ holds of an owner end. Its field goes only where others stay: else the hash will go.
+    pub(super) fn drop_reader(&mut self, owner: &[u8], now: Now, fx: &mut Effects) {
+        let found = self
+            .readers
+            .iter()
+            .position(|reader| reader.owner[..] == *owner);
+        let Some(reader) = found.map(|index| self.readers.swap_remove(index)) else {
+            return;
+        };
+        let timeouts = (1, reader.count);
+        write(fx, RwWrite::DropTimeouts(reader.owner.clone(), timeouts));
+        if self.is_held(now) {
+            write(fx, RwWrite::Drop(Mode::Read, reader.owner));
+            self.shrink(now, fx);
+        }
+    }
+
+    /// The first WRITE hold of an owner, who may read already.
+    pub(super) fn set_writer(&mut self, owner: &[u8], end_ms: i64, fx: &mut Effects) {
+        let owner = OwnerId::from_slice(owner);
+        write(fx, RwWrite::Begin(Mode::Write, owner.clone()));
+        self.writer = Some(Writer { owner, count: 1 });
+        // What else the hash's TTL was for is over.
+        if self.longest() < i64::MAX {
+            self.deadline_ms = None;
+        }
+        self.reach(end_ms, fx);
+    }
+
+    /// Sets how many WRITE holds there are.
+    pub(super) fn count_writes(&mut self, count: u32, fx: &mut Effects) {
+        if let Some(writer) = &mut self.writer {
+            writer.count = count;
+            write(fx, RwWrite::Count(Mode::Write, writer.owner.clone(), count));
+        }
+    }
+
+    /// The WRITE holds end. A writer that reads as well is a reader from now on, under the same token.
+    pub(super) fn drop_writer(&mut self, now: Now, fx: &mut Effects) {
+        let Some(writer) = self.writer.take() else {
+            return;
+        };
+        if !self.is_held(now) {
+            return;
+        }
+        write(fx, RwWrite::Drop(Mode::Write, writer.owner));
+        write(fx, RwWrite::Mode(Mode::Read));
+        self.shrink(now, fx);
+        if let Some(mark) = self.mark.take() {
+            self.set_mark(mark.token, self.longest(), fx);
+        }
+    }
+
+    /// Stores the token of those who hold now, for as long as the hash lasts.
+    pub(super) fn set_mark(&mut self, token: Token, end_ms: i64, fx: &mut Effects) {
+        let writer = self.writer.as_ref().map(|writer| writer.owner.clone());
+        let mark = Mark {
+            token,
+            writer,
+            deadline_ms: self.deadline_ms.or(Some(end_ms)),
+        };
+        write(fx, RwWrite::Mark(mark.clone()));
+        self.mark = Some(mark);
+    }
+
+    /// Takes the fields of dead readers out, as far as they were looked at, and answers whose they were.
+    pub(super) fn prune(&mut self, now: Now, fx: &mut Effects) -> Vec<OwnerId> {
+        let is_dead = |reader: &Reader| reader.until_ms <= now.wall_ms;
+        let mut dead = Vec::new();
+        self.readers.retain(|reader| {
+            if is_dead(reader) {
+                dead.push(reader.owner.clone());
+            }
+            !is_dead(reader)
+        });
+        for owner in &dead {
+            write(fx, RwWrite::Drop(Mode::Read, owner.clone()));
+        }
+        dead
+    }
+
+    /// The hash and the token's key last until then at least.
+    pub(super) fn reach(&mut self, end_ms: i64, fx: &mut Effects) {
+        let end_ms = match self.deadline_ms {
+            Some(present) => present.max(end_ms),
+            // Somebody removed the TTL: it comes back where no unseen reader may need longer.
+            None if self.is_whole => self.longest().max(end_ms),
+            None => return,
+        };
+        if end_ms < i64::MAX {
+            self.set_lease(end_ms, fx);
+        }
+    }
+
+    /// The hash lasts as long as its longest lease, where all are known.
+    pub(super) fn shrink(&mut self, now: Now, fx: &mut Effects) {
+        if self.is_whole && self.writer.is_none() && self.is_held(now) && self.longest() < i64::MAX
+        {
+            self.set_lease(self.longest(), fx);
+        }
+    }
+
+    pub(super) fn longest(&self) -> i64 {
+        let ends = self.readers.iter().map(|reader| reader.until_ms);
+        ends.max().unwrap_or(0)
+    }
+
+    pub(super) fn set_lease(&mut self, end_ms: i64, fx: &mut Effects) {
+        if self.deadline_ms != Some(end_ms) {
+            self.deadline_ms = Some(end_ms);
+            write(fx, RwWrite::Lease(end_ms));
+        }
+        if let Some(mark) = self
+            .mark
+            .as_mut()
+            .filter(|mark| mark.deadline_ms != Some(end_ms))
+        {
+            mark.deadline_ms = Some(end_ms);
+            write(fx, RwWrite::MarkLease(end_ms));
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! Taking a read-write lock: READ and WRITE, for the first time and again.
+
+use super::super::effect::{Effect, Effects, Event, Outcome};
+use super::super::grants::Grantee;
+use super::super::holds::Tracked;
+use super::super::locks::{Locks, View};
+use super::super::name::OwnerAt;
+use super::super::sessions::BoundRef;
+use super::super::state::MAX_HOLD_COUNT;
+use super::super::{Acquire, Answer, KeyRef, KeyState, LockError, Mode, Now, Token, Wait};
+use super::change::{write, RwWrite};
+use super::state::{ReadWrite, MOST_READS};
+
+/// Somebody was let in.
+#[derive(Debug)]
+pub struct Entered {
+    pub token: Token,
+    pub end_ms: i64,
+    /// Whether it is a hold of its own, not a re-entry.
+    pub is_fresh: bool,
+    /// What the key holds now.
+    pub lock: ReadWrite,
+}
+
+impl KeyState {
+    /// The read-write lock that somebody holds here, as far as was looked.
+    pub(in super::super) fn held_for_reading_or_writing(&self, now: Now) -> Option<&ReadWrite> {
+        match self {
+            KeyState::ReadWrite(lock) if lock.is_held(now) => Some(lock),
+            _ => None,
+        }
+    }
+}
+
+/// Whether this is a reader that asks for WRITE.
+pub fn upgrades(state: &KeyState, req: &Acquire<'_>, now: Now) -> bool {
+    let lock = state.held_for_reading_or_writing(now);
+    req.mode == Mode::Write
+        && lock
+            .is_some_and(|lock| lock.writer(now).is_none() && lock.reader(req.owner, now).is_some())
+}
+
+impl Locks {
+    /// Who holds already asks for more, past the queue.
+    pub(in super::super) fn enter_again(
+        &mut self,
+        view: &View<'_>,
+        req: &Acquire<'_>,
+        now: Now,
+        fx: &mut Effects,
+    ) -> Result<Answer, LockError> {
+        if upgrades(&view.state, req, now) && self.delay.is_on(now) {
+            // What this server has lost may have been another reader.
+            if req.wait == Wait::No {
+                return Err(LockError::Delayed(self.delay.left(now)));
+            }
+            return self.wait_or_refuse(view, view.state.ends(now), req, now, fx);
+        }
+        let to = Grantee::of(req);
+        let entered = self.enter(view, &view.state, (&to, req.once), now, fx)?;
+        self.claim(view.key, req.owner);
+        if let Some(older) = self.waiters.withdraw_mode(view.key, req.owner, req.mode) {
+            self.stats.waits_taken_over += 1;
+            fx.push(Effect::Answer(older, Outcome::Nil));
+        }
+        self.note_ends(view.key, &entered.lock, now);
+        Ok(Answer::Granted(entered.token))
+    }
+
+    /// Lets somebody in that the lock, as it stands (`rest`), has room for.
+    pub(in super::super) fn enter(
+        &mut self,
+        view: &View<'_>,
+        rest: &KeyState,
+        (to, once): (&Grantee<'_>, bool),
+        now: Now,
+        fx: &mut Effects,
+    ) -> Result<Entered, LockError> {
+        let Some(present) = rest.held_for_reading_or_writing(now) else {
+            return self.begin(view, to, now, fx);
+        };
+        let holds = match to.mode {
+            Mode::Read => present.reader(to.owner, now).map(|reader| reader.count),
+            _ => present
+                .writer(now)
+                .filter(|writer| writer.owner[..] == *to.owner)
+                .map(|writer| writer.count),
+        };
+        let most = if to.mode == Mode::Read {
+            MOST_READS
+        } else {
+            MAX_HOLD_COUNT
+        };
+        if !once && holds.is_some_and(|count| count >= most) {
+            return Err(LockError::HoldCountOverflow);
+        }
+        // Readers share the token of their phase, and a writer that reads too shares its own.
+        let is_upgrade = to.mode == Mode::Write && holds.is_none();
+        let known = present.token(now).filter(|_| !is_upgrade);
+        let token = match known {
+            Some(token) => token,
+            None => self.mint(view, now, fx)?,
+        };
+        let what = BoundRef::lock(to.mode, view.key, to.owner);
+        let is_bound = match holds {
+            Some(_) if !to.session => self.keep_binding(what, known, to.names_lease, now),
+            _ => to.session,
+        };
+        let end_ms = self.lease_of(is_bound, to.lease).deadline(now);
+        let mut lock = present.clone();
+        self.prune(view.key, &mut lock, now, fx);
+        match (to.mode, holds) {
+            (Mode::Read, Some(_)) => lock.read_again(to.owner, u32::from(!once), end_ms, fx),
+            (Mode::Read, None) => lock.add_reader(to.owner, end_ms, fx),
+            (_, Some(count)) => {
+                if !once {
+                    lock.count_writes(count + 1, fx);
+                }
+                lock.reach(end_ms, fx);
+            }
+            (_, None) => lock.set_writer(to.owner, end_ms, fx),
+        }
+        if known.is_none() {
+            lock.set_mark(token, end_ms, fx);
+        }
+        match holds {
+            Some(_) => {
+                self.stats.reentries += 1;
+                self.extend_tracked(view.key, to, end_ms);
+                if to.session {
+                    self.sessions.bind(what, to.client, token, now);
+                }
+            }
+            None => {
+                self.close_former(view, &lock, to, now, fx);
+                self.track(view.key, to, (token, end_ms), now, fx);
+            }
+        }
+        if is_upgrade {
+            // What its owner reads is under the new token, too.
+            let reads = BoundRef::lock(Mode::Read, view.key, to.owner);
+            if let Some(client) = self.sessions.client_of(reads, present.token(now)) {
+                self.sessions.bind(reads, client, token, now);
+            }
+        }
+        Ok(Entered {
+            token,
+            end_ms,
+            is_fresh: holds.is_none(),
+            lock,
+        })
+    }
+
+    /// The first hold of a lock that nobody holds: whatever is left at the key is swept away.
+    fn begin(
+        &mut self,
+        view: &View<'_>,
+        to: &Grantee<'_>,
+        now: Now,
+        fx: &mut Effects,
+    ) -> Result<Entered, LockError> {
+        let token = self.mint(view, now, fx)?;
+        let end_ms = self.lease_of(to.session, to.lease).deadline(now);
+        self.close_unseen(view, now, fx);
+        if view.state != KeyState::Absent {
+            write(fx, RwWrite::Clear);
+        }
+        let mut lock = ReadWrite::fresh();
+        match to.mode {
+            Mode::Read => lock.add_reader(to.owner, end_ms, fx),
+            _ => lock.set_writer(to.owner, end_ms, fx),
+        }
+        lock.set_mark(token, end_ms, fx);
+        self.track(view.key, to, (token, end_ms), now, fx);
+        Ok(Entered {
+            token,
+            end_ms,
+            is_fresh: true,
+            lock,
+        })
+    }
+
+    fn track(
+        &mut self,
+        key: KeyRef<'_>,
+        to: &Grantee<'_>,
+        (token, deadline_ms): (Token, i64),
+        now: Now,
+        fx: &mut Effects,
+    ) {
+        fx.push(Effect::Notify(Event::Acquire));
+        let what = BoundRef::lock(to.mode, key, to.owner);
+        match to.session {
+            true => self.sessions.bind(what, to.client, token, now),
+            false => drop(self.sessions.unbind(what)),
+        }
+        self.stats.grants += 1;
+        let tracked = Tracked {
+            token,
+            since_ms: now.mono_ms,
+            client: to.client,
+            deadline_ms,
+        };
+        let max = self.limits.max_tracked;
+        self.stats.grants_unwatched += match to.mode {
+            Mode::Read => {
+                let at = OwnerAt {
+                    key: key.to_id(),
+                    owner: to.owner.into(),
+                };
+                self.holds.insert_reader(at, tracked, max)
+            }
+            _ => self.holds.insert(key, tracked, max),
+        };
+    }
+
+    /// A re-entry never shortens a lease.
+    fn extend_tracked(&mut self, key: KeyRef<'_>, to: &Grantee<'_>, end_ms: i64) {
+        match to.mode {
+            Mode::Read => {
+                let known = self.holds.reader(key, to.owner);
+                if known.is_some_and(|known| known.deadline_ms < end_ms) {
+                    self.holds.reader_renewed(key, to.owner, end_ms);
+                }
+            }
+            _ => self.holds.writer_extended(key, end_ms),
+        }
+    }
+
+    /// What was tracked before a fresh hold of a lock that others hold, and must have ended unseen.
+    fn close_former(
+        &mut self,
+        view: &View<'_>,
+        lock: &ReadWrite,
+        to: &Grantee<'_>,
+        now: Now,
+        fx: &mut Effects,
+    ) {
+        if to.mode == Mode::Read {
+            self.close_reader(view.key, to.owner, now, fx);
+        }
+        if to.mode == Mode::Write || lock.writer.is_none() {
+            self.close_only(view, now, fx);
+        }
+    }
+
+    /// Takes dead readers out of the hash, and out of the books.
+    pub(super) fn prune(
+        &mut self,
+        key: KeyRef<'_>,
+        lock: &mut ReadWrite,
+        now: Now,
+        fx: &mut Effects,
+    ) {
+        for owner in lock.prune(now, fx) {
+            self.close_reader(key, &owner, now, fx);
+        }
+    }
+
+    /// Notes when the lock will be free by itself, for those who wait: of a lock that was not read whole,
+    /// no earlier than was known.
+    pub(in super::super) fn note_ends(&mut self, key: KeyRef<'_>, lock: &ReadWrite, now: Now) {
+        // Who waits to upgrade waits for the others only.
+        let aside = self.waiters.upgrader(key);
+        let ends = lock.ends(now, aside);
+        let known = self.waiters.lease(key).filter(|_| !lock.is_whole);
+        let ends = ends.map(|ends| known.map_or(ends, |known| known.max(ends)));
+        self.waiters.set_lease(key, ends);
+    }
+
+    /// Whether another reader waits already to upgrade: then neither could ever go on.
+    pub(in super::super) fn another_upgrades(
+        &self,
+        view: &View<'_>,
+        req: &Acquire<'_>,
+        now: Now,
+    ) -> bool {
+        let first = self.waiters.upgrader(view.key);
+        first.is_some_and(|first| {
+            *first != *req.owner
+                && view
+                    .state
+                    .held_for_reading_or_writing(now)
+                    .is_some_and(|lock| lock.reader(first, now).is_some())
+        })
+    }
+}

@@ -1,0 +1,290 @@
+//! Releasing, renewing and breaking a read-write lock.
+
+use super::super::effect::{Effect, Effects, Event, KeyWrite};
+use super::super::grants::HandedOff;
+use super::super::locks::{Locks, View};
+use super::super::sessions::BoundRef;
+use super::super::{Break, KeyState, LockError, Mode, Now, Release, Released, Renew, Token};
+use super::change::{write, RwWrite};
+use super::state::{Look, ReadWrite};
+
+impl ReadWrite {
+    /// Which hold of this owner a command means. `None`: it has no such hold, or not under that token.
+    ///
+    /// # Errors
+    /// When it has two and does not say which.
+    fn meant(
+        &self,
+        owner: &[u8],
+        mode: Option<Mode>,
+        token: Option<u64>,
+        now: Now,
+    ) -> Result<Option<Mode>, LockError> {
+        let reads = self.reader(owner, now).is_some();
+        let writes = self.writes(owner, now);
+        let meant = match mode {
+            None if reads && writes => return Err(LockError::WhichHold),
+            None if reads => Some(Mode::Read),
+            None if writes => Some(Mode::Write),
+            Some(Mode::Read) if reads => mode,
+            Some(Mode::Write) if writes => mode,
+            _ => None,
+        };
+        Ok(meant.filter(|_| self.is_under(token, now)))
+    }
+
+    fn is_under(&self, token: Option<u64>, now: Now) -> bool {
+        token.is_none_or(|token| self.token(now).map(Token::get) == Some(token))
+    }
+
+    /// How much must be read to renew: everybody, when this lease was the longest and gets shorter.
+    pub fn look_to_renew(&self, owner: &[u8], end_ms: i64, now: Now) -> Look {
+        let longest = |reader: &super::Reader| Some(reader.until_ms) >= self.deadline_ms;
+        match self.reader(owner, now) {
+            Some(reader) if longest(reader) && end_ms < reader.until_ms => Look::All,
+            _ => Look::Own,
+        }
+    }
+}
+
+impl Locks {
+    /// `LOCK.RELEASE`; `None` when the owner has no such hold.
+    pub(in super::super) fn release_shared(
+        &mut self,
+        view: &View<'_>,
+        present: &ReadWrite,
+        req: &Release<'_>,
+        now: Now,
+        fx: &mut Effects,
+    ) -> Result<Option<Released>, LockError> {
+        let Some(mode) = present.meant(req.owner, req.mode, req.token, now)? else {
+            return Ok(None);
+        };
+        self.claim(view.key, req.owner);
+        let mut lock = present.clone();
+        let count = match mode {
+            Mode::Read => lock.reader(req.owner, now).map(|reader| reader.count),
+            _ => lock.writer(now).map(|writer| writer.count),
+        };
+        let left = count.unwrap_or(1) - 1;
+        if left > 0 && !req.all {
+            self.prune(view.key, &mut lock, now, fx);
+            match mode {
+                Mode::Read => lock.read_less(req.owner, fx),
+                _ => lock.count_writes(left, fx),
+            }
+            return Ok(Some(Released::StillHeld));
+        }
+        let was_tracked = self.untrack_shared(view, present, (mode, req.owner), now, fx);
+        self.stats.grants_released += u64::from(was_tracked);
+        self.give_back(view, lock, (mode, req.owner), now, fx);
+        Ok(Some(Released::Freed))
+    }
+
+    /// A hold ends that its owner, or the end of its session, gives back.
+    pub(in super::super) fn give_back(
+        &mut self,
+        view: &View<'_>,
+        mut lock: ReadWrite,
+        (mode, owner): (Mode, &[u8]),
+        now: Now,
+        fx: &mut Effects,
+    ) {
+        self.sessions.unbind(BoundRef::lock(mode, view.key, owner));
+        self.end_shared(view, &mut lock, (mode, owner), now, fx);
+        fx.push(Effect::Notify(Event::Release));
+        self.pass_on(view, lock, mode, now, fx);
+    }
+
+    /// A hold ends. True when it was a tracked one.
+    pub(in super::super) fn untrack_shared(
+        &mut self,
+        view: &View<'_>,
+        lock: &ReadWrite,
+        (mode, owner): (Mode, &[u8]),
+        now: Now,
+        fx: &mut Effects,
+    ) -> bool {
+        match mode {
+            Mode::Read => self.holds.remove_reader(view.key, owner).is_some(),
+            _ => self.end_writer(view, lock, now, fx),
+        }
+    }
+
+    /// The WRITE holds end. True when they were the tracked ones.
+    fn end_writer(
+        &mut self,
+        view: &View<'_>,
+        lock: &ReadWrite,
+        now: Now,
+        fx: &mut Effects,
+    ) -> bool {
+        if self.holds.get(view.key, lock.token(now)).is_none() {
+            self.close_only(view, now, fx);
+            return false;
+        }
+        self.holds.remove(view.key).is_some()
+    }
+
+    /// Takes a whole hold out of the lock: where others stay, out of the hash too.
+    pub(super) fn end_shared(
+        &mut self,
+        view: &View<'_>,
+        lock: &mut ReadWrite,
+        (mode, owner): (Mode, &[u8]),
+        now: Now,
+        fx: &mut Effects,
+    ) {
+        match mode {
+            Mode::Read => lock.drop_reader(owner, now, fx),
+            _ => lock.drop_writer(now, fx),
+        }
+        if lock.is_held(now) {
+            self.prune(view.key, lock, now, fx);
+        }
+    }
+
+    /// A hold of this mode has ended: whoever may enter now does, or the key is free.
+    pub(super) fn pass_on(
+        &mut self,
+        view: &View<'_>,
+        lock: ReadWrite,
+        ended: Mode,
+        now: Now,
+        fx: &mut Effects,
+    ) {
+        let is_held = lock.is_held(now);
+        let has_mark = lock.mark.is_some();
+        if !is_held {
+            self.close_gone(view, &lock, now, fx);
+        }
+        let rest = KeyState::ReadWrite(Box::new(lock));
+        if self.hand_off(view, &rest, now, fx) == HandedOff::Granted {
+            return;
+        }
+        if let (true, KeyState::ReadWrite(lock)) = (is_held, &rest) {
+            return self.note_ends(view.key, lock, now);
+        }
+        // Whoever still waits could not be granted just now: the alarm tries again.
+        self.waiters.touch(view.key);
+        free(ended, has_mark, fx);
+    }
+
+    /// `LOCK.RENEW`; `None` when the owner has no such hold.
+    pub(in super::super) fn renew_shared(
+        &mut self,
+        view: &View<'_>,
+        present: &ReadWrite,
+        req: &Renew<'_>,
+        now: Now,
+        fx: &mut Effects,
+    ) -> Result<Option<()>, LockError> {
+        let Some(mode) = present.meant(req.owner, req.mode, req.token, now)? else {
+            return Ok(None);
+        };
+        let known = present.token(now);
+        let token = match known {
+            Some(token) => token,
+            None => self.mint(view, now, fx)?,
+        };
+        self.claim(view.key, req.owner);
+        let what = BoundRef::lock(mode, view.key, req.owner);
+        let stays_bound = self.keep_binding(what, known, req.names_lease, now);
+        let end_ms = self.lease_of(stays_bound, req.lease).deadline(now);
+        let mut lock = present.clone();
+        self.prune(view.key, &mut lock, now, fx);
+        if mode == Mode::Read {
+            lock.renew_reader(req.owner, end_ms, fx);
+            self.holds.reader_renewed(view.key, req.owner, end_ms);
+        }
+        // The hash's TTL is the writer's lease, and covers each reader's.
+        if lock.is_whole
+            && (mode == Mode::Write || lock.writer.is_none())
+            && lock.longest() < i64::MAX
+        {
+            lock.set_lease(lock.longest().max(end_ms), fx);
+        } else {
+            lock.reach(end_ms, fx);
+        }
+        if mode == Mode::Write {
+            let end_ms = lock.deadline_ms.unwrap_or(end_ms);
+            self.holds.renewed(view.key, known, end_ms);
+        }
+        if known.is_none() {
+            lock.set_mark(token, end_ms, fx);
+        }
+        self.stats.renewals += 1;
+        self.note_ends(view.key, &lock, now);
+        Ok(Some(()))
+    }
+
+    /// The lease of a hold lasts until then at least.
+    pub(in super::super) fn extend_shared(
+        &mut self,
+        view: &View<'_>,
+        present: &ReadWrite,
+        (mode, owner): (Mode, &[u8]),
+        (end_ms, now): (i64, Now),
+        fx: &mut Effects,
+    ) {
+        let mut lock = present.clone();
+        if mode == Mode::Write {
+            lock.reach(end_ms, fx);
+            self.holds.writer_extended(view.key, end_ms);
+        } else if lock
+            .reader(owner, now)
+            .is_some_and(|reader| reader.until_ms < end_ms)
+        {
+            lock.read_again(owner, 0, end_ms, fx);
+            self.holds.reader_renewed(view.key, owner, end_ms);
+        }
+        self.note_ends(view.key, &lock, now);
+    }
+
+    /// `LOCK.BREAK`: ends every hold. The caller has read all of them, and purged who waits.
+    pub(in super::super) fn break_shared(
+        &mut self,
+        view: &View<'_>,
+        present: &ReadWrite,
+        now: Now,
+        fx: &mut Effects,
+    ) {
+        let mut lock = present.clone();
+        self.close_gone(view, &lock, now, fx);
+        if lock.writer.is_some() {
+            let was_tracked = self.end_writer(view, present, now, fx);
+            self.stats.grants_broken += u64::from(was_tracked);
+        }
+        self.stats.grants_broken += self.holds.remove_all(view.key);
+        if let Some(writer) = &lock.writer {
+            let what = BoundRef::lock(Mode::Write, view.key, &writer.owner);
+            self.sessions.unbind(what);
+        }
+        for reader in lock.readers.drain(..) {
+            let what = BoundRef::lock(Mode::Read, view.key, &reader.owner);
+            self.sessions.unbind(what);
+            write(fx, RwWrite::DropTimeouts(reader.owner, (1, reader.count)));
+        }
+        let ended = match lock.writer.take() {
+            Some(_) => Mode::Write,
+            None => Mode::Read,
+        };
+        lock.is_whole = true;
+        fx.push(Effect::Notify(Event::Break));
+        self.pass_on(view, lock, ended, now, fx);
+    }
+
+    /// Whether an operator means these holds.
+    pub(in super::super) fn breaks_shared(present: &ReadWrite, req: Break, now: Now) -> bool {
+        present.is_held(now) && present.is_under(req.token, now)
+    }
+}
+
+/// The key is free now: tell those who wait outside.
+fn free(ended: Mode, has_mark: bool, fx: &mut Effects) {
+    fx.push(Effect::Write(KeyWrite::Delete));
+    if has_mark {
+        write(fx, RwWrite::DropMark);
+    }
+    fx.push(Effect::PublishReadWrite(ended));
+}

@@ -1,0 +1,106 @@
+//! The names of a read-write lock's fields and of the keys beside it, as Redisson makes them.
+
+use smallvec::SmallVec;
+
+use super::super::slot_of;
+
+/// The field that says who holds: readers or a writer.
+pub const MODE_FIELD: &[u8] = b"mode";
+
+const WRITE_SUFFIX: &[u8] = b":write";
+
+/// A name that is made for a moment; of usual length it needs no allocation.
+pub type Name = SmallVec<[u8; 128]>;
+
+/// The field of an owner's WRITE holds.
+pub fn write_field(owner: &[u8]) -> Name {
+    let mut field = Name::from_slice(owner);
+    field.extend_from_slice(WRITE_SUFFIX);
+    field
+}
+
+/// Whose WRITE holds a field counts, if it is such a field.
+pub fn writer_of(field: &[u8]) -> Option<&[u8]> {
+    field.strip_suffix(WRITE_SUFFIX)
+}
+
+/// Whether an owner of this name could not be told from Redisson's own fields.
+pub fn is_reserved(owner: &[u8]) -> bool {
+    owner == MODE_FIELD || writer_of(owner).is_some()
+}
+
+/// What the names of all timeouts of an owner's READ holds begin with.
+pub fn timeout_prefix(lock: &[u8], owner: &[u8]) -> Name {
+    let mut name = suffixed(lock, owner);
+    name.extend_from_slice(b":rwlock_timeout:");
+    name
+}
+
+/// The timeout of an owner's n-th READ hold, by that prefix.
+pub fn timeout_name(prefix: &Name, n: u32) -> Name {
+    let mut name = prefix.clone();
+    name.extend_from_slice(itoa::Buffer::new().format(n).as_bytes());
+    name
+}
+
+/// The key of a read-write lock's fencing token.
+pub fn token_name(lock: &[u8]) -> Name {
+    suffixed(lock, b"rwlock_token")
+}
+
+/// Whether the keys beside the lock are in its slot of a cluster.
+pub fn siblings_stay(lock: &[u8], owner: &[u8]) -> bool {
+    let slot = slot_of(lock);
+    slot_of(&token_name(lock)) == slot && slot_of(&timeout_prefix(lock, owner)) == slot
+}
+
+/// Redisson's `suffixName`: `name:suffix` where the name has a `{` anywhere, else `{name}:suffix`.
+fn suffixed(lock: &[u8], suffix: &[u8]) -> Name {
+    let mut name = Name::new();
+    if lock.contains(&b'{') {
+        name.extend_from_slice(lock);
+    } else {
+        name.push(b'{');
+        name.extend_from_slice(lock);
+        name.push(b'}');
+    }
+    name.push(b':');
+    name.extend_from_slice(suffix);
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_follow_redisson() {
+        let timeout = |lock: &str| timeout_name(&timeout_prefix(lock.as_bytes(), b"u:1"), 2);
+        assert_eq!(timeout("k")[..], b"{k}:u:1:rwlock_timeout:2"[..]);
+        assert_eq!(timeout("{a}k")[..], b"{a}k:u:1:rwlock_timeout:2"[..]);
+        assert_eq!(timeout("a{")[..], b"a{:u:1:rwlock_timeout:2"[..]);
+        assert_eq!(token_name(b"k")[..], b"{k}:rwlock_token"[..]);
+        assert_eq!(write_field(b"u:1")[..], b"u:1:write"[..]);
+    }
+
+    #[test]
+    fn owners_that_look_like_fields_are_reserved() {
+        for owner in [&b"mode"[..], b":write", b"u:write"] {
+            assert!(is_reserved(owner));
+        }
+        for owner in [&b"Mode"[..], b"write", b"u:write:1", b"u:1"] {
+            assert!(!is_reserved(owner));
+        }
+    }
+
+    #[test]
+    fn in_a_cluster_a_name_must_keep_its_siblings() {
+        for lock in ["k", "{a}k", "x{a}y", "k:1"] {
+            assert!(siblings_stay(lock.as_bytes(), b"u:1"), "{lock}");
+        }
+        for lock in ["", "a}b", "a{", "a{}b", "}"] {
+            assert!(!siblings_stay(lock.as_bytes(), b"u:1"), "{lock}");
+        }
+        assert!(!siblings_stay(b"a{", b"b}"));
+    }
+}

@@ -1,0 +1,109 @@
+//! Settling the key of a read-write lock: grants that did not reach their clients are taken back, whoever
+//! may enter does.
+
+use super::super::effect::Effects;
+use super::super::grants::Handed;
+use super::super::locks::{Locks, View};
+use super::super::standing::{standing, Standing};
+use super::super::{KeyRef, KeyState, Mode, Now};
+use super::state::ReadWrite;
+
+impl Handed {
+    /// Whether this grant is still held.
+    fn is_in(&self, lock: &ReadWrite, now: Now) -> bool {
+        let holds = match self.mode {
+            Mode::Exclusive => false,
+            Mode::Read => lock.reader(&self.owner, now).is_some(),
+            Mode::Write => lock.writes(&self.owner, now),
+        };
+        holds && lock.token(now) == Some(self.token)
+    }
+}
+
+impl Locks {
+    /// Whether settling may write: somebody may enter, or a grant is to be undone.
+    pub(in super::super) fn may_change_shared(
+        &mut self,
+        key: KeyRef<'_>,
+        lock: &ReadWrite,
+        now: Now,
+    ) -> bool {
+        if let Some(undone) = self.to_undo.get(&key) {
+            if undone.iter().any(|undone| undone.is_in(lock, now)) {
+                return true;
+            }
+            self.to_undo.swap_remove(&key);
+        }
+        let state = KeyState::ReadWrite(Box::new(lock.clone()));
+        let first = self.waiters.first(key);
+        first.is_some_and(|(owner, waiter)| may_enter(&state, waiter.mode, owner, now))
+    }
+
+    /// See [`Locks::settle`].
+    pub(in super::super) fn settle_shared(
+        &mut self,
+        view: &View<'_>,
+        present: &ReadWrite,
+        undone: Vec<Handed>,
+        now: Now,
+        fx: &mut Effects,
+    ) {
+        let mut lock = present.clone();
+        let mut took_back = None;
+        for undone in undone {
+            if !undone.is_in(&lock, now) {
+                continue;
+            }
+            let was_tracked = match undone.mode {
+                Mode::Read => self.holds.remove_reader(view.key, &undone.owner),
+                _ => self.holds.remove(view.key),
+            };
+            self.stats.grants_undone += u64::from(was_tracked.is_some());
+            self.end_shared(view, &mut lock, (undone.mode, &undone.owner), now, fx);
+            self.waiters
+                .restore(&undone.key, &undone.owner, undone.seq, now);
+            took_back = Some(undone.mode);
+        }
+        if let Some(mode) = took_back {
+            return self.pass_on(view, lock, mode, now, fx);
+        }
+        let ends = self.waiters.lease(view.key);
+        if !lock.is_held(now) && ends.is_some_and(|end| end > now.wall_ms) {
+            self.stats.foreign_wakeups += 1;
+        }
+        if lock.is_held(now) {
+            self.close_gone(view, &lock, now, fx);
+            self.note_ends(view.key, &lock, now);
+        }
+        self.hand_off(view, &view.state, now, fx);
+    }
+
+    /// What is tracked here and no longer held.
+    pub(super) fn close_gone(
+        &mut self,
+        view: &View<'_>,
+        lock: &ReadWrite,
+        now: Now,
+        fx: &mut Effects,
+    ) {
+        if lock.writer.is_none() {
+            self.close_only(view, now, fx);
+        }
+        let readers = self.holds.readers(view.key);
+        let gone: Vec<_> = readers
+            .filter(|owner| lock.is_whole && lock.reader(owner, now).is_none())
+            .cloned()
+            .collect();
+        for owner in gone {
+            self.close_reader(view.key, &owner, now, fx);
+        }
+    }
+}
+
+/// Whether a parked request may be let in.
+pub fn may_enter(state: &KeyState, mode: Mode, owner: &[u8], now: Now) -> bool {
+    matches!(
+        standing(state, mode, owner, now),
+        Ok(Standing::Free | Standing::Within)
+    )
+}

@@ -1,0 +1,338 @@
+//! What a read-write lock's hash and the keys beside it say, read afresh for every decision.
+
+use smallvec::SmallVec;
+
+use super::super::state::parse_count;
+use super::super::{parse_decimal, Mode, Now, OwnerId, Token};
+use super::names::{is_reserved, writer_of, MODE_FIELD};
+
+/// Most READ holds of one owner that this module counts, and most timeouts of one reader that it looks
+/// at: the first, and the newest of a reader that a script gave more.
+pub const MOST_READS: u32 = 1_000;
+
+/// How much of a read-write lock is to be read: a question about one owner should not cost a look at
+/// every reader. (A writer's hash is small, and always read whole.)
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Look {
+    /// The holds of the owner who asks, as far as to see whether it lives.
+    Own,
+    /// The whole lease of the owner who asks; of the others as many as it takes to find two that live:
+    /// one is in the way of a writer, two of whoever reads and waits to write.
+    Two,
+    /// Everybody, and the whole lease of each.
+    All,
+}
+
+/// The READ holds of one owner.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reader {
+    /// The owner: the hash field.
+    pub owner: OwnerId,
+    /// How many times it holds, at least 1.
+    pub count: u32,
+    /// The end of its first timeout in Unix milliseconds, 0 where there is none.
+    pub first_ms: i64,
+    /// The latest end of those that were looked at; `i64::MAX` where somebody removed the TTL.
+    pub until_ms: i64,
+}
+
+/// The WRITE holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Writer {
+    /// The owner.
+    pub owner: OwnerId,
+    /// How many times it holds, at least 1.
+    pub count: u32,
+}
+
+/// What the token's key says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mark {
+    /// The token.
+    pub token: Token,
+    /// Who it was given to for WRITE; `None`: it is of a phase of reading.
+    pub writer: Option<OwnerId>,
+    /// The end of that key in Unix milliseconds.
+    pub deadline_ms: Option<i64>,
+}
+
+impl Mark {
+    /// The value `r<token>` or `w<token>:<owner>`.
+    pub fn parse(value: &[u8], deadline_ms: Option<i64>) -> Option<Mark> {
+        let (kind, rest) = value.split_first()?;
+        let (digits, writer) = match (kind, rest.iter().position(|byte| *byte == b':')) {
+            (b'r', None) => (rest, None),
+            (b'w', Some(colon)) => (rest.get(..colon)?, rest.get(colon + 1..)),
+            _ => return None,
+        };
+        Some(Mark {
+            token: Token::new(parse_decimal(digits)?)?,
+            writer: writer.map(OwnerId::from_slice),
+            deadline_ms,
+        })
+    }
+
+    /// The value that [`Mark::parse`] reads.
+    pub fn value(&self) -> SmallVec<[u8; 64]> {
+        let mut number = itoa::Buffer::new();
+        let digits = number.format(self.token.get()).as_bytes();
+        let mut value = SmallVec::new();
+        value.push(if self.writer.is_some() { b'w' } else { b'r' });
+        value.extend_from_slice(digits);
+        if let Some(writer) = &self.writer {
+            value.push(b':');
+            value.extend_from_slice(writer);
+        }
+        value
+    }
+}
+
+/// A read-write lock.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ReadWrite {
+    /// The writer, in mode `write`.
+    pub writer: Option<Writer>,
+    /// The readers that were looked at, living and dead.
+    pub readers: Vec<Reader>,
+    /// Whether that is every reader.
+    pub is_whole: bool,
+    /// The token's key, where it is there and ours.
+    pub mark: Option<Mark>,
+    /// The hash's own end in Unix milliseconds; `None` when somebody removed the TTL.
+    pub deadline_ms: Option<i64>,
+}
+
+impl ReadWrite {
+    /// Whether the hash's TTL is over, and every hold with it.
+    pub fn is_over(&self, now: Now) -> bool {
+        self.deadline_ms.is_some_and(|end| now.wall_ms >= end)
+    }
+
+    /// Whether anybody holds it, as far as was looked.
+    pub fn is_held(&self, now: Now) -> bool {
+        let anybody = self.writer.is_some() || !self.is_whole || self.readers(now).next().is_some();
+        anybody && !self.is_over(now)
+    }
+
+    /// The writer, if it holds.
+    pub fn writer(&self, now: Now) -> Option<&Writer> {
+        self.writer.as_ref().filter(|_| !self.is_over(now))
+    }
+
+    /// Whether this owner holds it for WRITE.
+    pub fn writes(&self, owner: &[u8], now: Now) -> bool {
+        self.writer(now)
+            .is_some_and(|writer| writer.owner[..] == *owner)
+    }
+
+    /// The living readers.
+    pub fn readers(&self, now: Now) -> impl Iterator<Item = &Reader> {
+        let is_over = self.is_over(now);
+        let lives = move |reader: &&Reader| !is_over && reader.until_ms > now.wall_ms;
+        self.readers.iter().filter(lives)
+    }
+
+    /// The READ holds of this owner, if it lives.
+    pub fn reader(&self, owner: &[u8], now: Now) -> Option<&Reader> {
+        self.readers(now).find(|reader| reader.owner[..] == *owner)
+    }
+
+    /// When a living reader's lease ends; `None`: never.
+    pub fn end_of(&self, reader: &Reader) -> Option<i64> {
+        let end = self.deadline_ms.unwrap_or(i64::MAX).min(reader.until_ms);
+        (end < i64::MAX).then_some(end)
+    }
+
+    /// When the last lease ends that is known to live, one reader's aside; `None`: never.
+    pub fn ends(&self, now: Now, aside: Option<&[u8]>) -> Option<i64> {
+        if self.writer(now).is_some() {
+            return self.deadline_ms;
+        }
+        let readers = self.readers(now);
+        let readers = readers.filter(|reader| Some(&reader.owner[..]) != aside);
+        let last = readers.map(|reader| reader.until_ms).max();
+        let end = self.deadline_ms.unwrap_or(i64::MAX);
+        let end = end.min(last.unwrap_or(end));
+        (end < i64::MAX).then_some(end)
+    }
+
+    /// The token of those who hold, if it is known to be theirs. A writer's is still that of its reads
+    /// when a script has taken the write away; one that belonged to another writer is of the past.
+    pub fn token(&self, now: Now) -> Option<Token> {
+        let mark = self.mark.as_ref()?;
+        let is_theirs = match (self.writer(now), &mark.writer) {
+            (Some(writer), Some(marked)) => writer.owner == *marked,
+            (Some(_), None) => false,
+            (None, Some(marked)) => self.reader(marked, now).is_some(),
+            (None, None) => true,
+        };
+        is_theirs.then_some(mark.token)
+    }
+}
+
+/// Whether a hash with this value in its field `mode` is a read-write lock.
+pub fn is_read_write(mode: &[u8]) -> bool {
+    matches!(mode, b"read" | b"write")
+}
+
+/// Reads the fields of a read-write lock's hash.
+#[derive(Debug, Default)]
+pub struct RwFields {
+    mode: Option<Mode>,
+    /// The owners and counts of readers.
+    pub readers: Vec<(OwnerId, u32)>,
+    writer: Option<Writer>,
+    other: bool,
+}
+
+impl RwFields {
+    /// One field and its value, in any order.
+    pub fn field(&mut self, field: &[u8], value: &[u8]) {
+        if field == MODE_FIELD {
+            self.mode = match value {
+                b"read" => Some(Mode::Read),
+                b"write" => Some(Mode::Write),
+                _ => None,
+            };
+            return;
+        }
+        match (parse_count(value), writer_of(field)) {
+            (Some(count), Some(owner)) if self.writer.is_none() && !owner.is_empty() => {
+                let owner = OwnerId::from_slice(owner);
+                self.writer = Some(Writer { owner, count });
+            }
+            (Some(count), None) if !field.is_empty() && !is_reserved(field) => {
+                self.readers.push((OwnerId::from_slice(field), count));
+            }
+            _ => self.other = true,
+        }
+    }
+
+    /// The writer of a hash whose fields have all been read; `None` for a hash of another layout.
+    pub fn finish(self) -> Option<Option<Writer>> {
+        let fits = match self.mode? {
+            Mode::Write => self.writer.is_some(),
+            _ => self.writer.is_none(),
+        };
+        (fits && !self.other).then_some(self.writer)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn at(wall_ms: i64) -> Now {
+        Now {
+            wall_ms,
+            wall_sub_us: 0,
+            mono_ms: 0,
+        }
+    }
+
+    fn reader(owner: &str, until_ms: i64) -> Reader {
+        Reader {
+            owner: OwnerId::from_slice(owner.as_bytes()),
+            count: 1,
+            first_ms: until_ms,
+            until_ms,
+        }
+    }
+
+    #[test]
+    fn a_reader_lives_as_long_as_its_timeout_and_the_hash() {
+        let mut lock = ReadWrite {
+            readers: vec![reader("a", 5), reader("b", 9)],
+            is_whole: true,
+            deadline_ms: Some(20),
+            ..ReadWrite::default()
+        };
+        assert!(lock.reader(b"a", at(4)).is_some() && lock.reader(b"a", at(5)).is_none());
+        assert_eq!(lock.ends(at(4), None), Some(9));
+        assert!(lock.is_held(at(8)) && !lock.is_held(at(9)));
+        lock.deadline_ms = Some(7);
+        assert!(lock.is_held(at(6)) && !lock.is_held(at(7)));
+        assert_eq!(lock.ends(at(4), None), Some(7));
+        lock.is_whole = false;
+        lock.deadline_ms = None;
+        assert!(lock.is_held(at(9)), "there may be others");
+    }
+
+    #[test]
+    fn a_mark_is_read_as_it_is_written() {
+        for (value, writer) in [("r7", None), ("w7:u:1", Some("u:1")), ("w7:", Some(""))] {
+            let mark = Mark::parse(value.as_bytes(), Some(3)).unwrap();
+            assert_eq!(mark.token.get(), 7);
+            assert_eq!(mark.writer.as_deref(), writer.map(str::as_bytes));
+            assert_eq!(mark.value()[..], *value.as_bytes());
+        }
+        for value in [
+            "",
+            "7",
+            "r",
+            "r0",
+            "r7:u",
+            "w7",
+            "x7",
+            "r-1",
+            "r9007199254740992",
+        ] {
+            assert_eq!(Mark::parse(value.as_bytes(), None), None, "{value}");
+        }
+    }
+
+    #[test]
+    fn a_token_is_that_of_those_who_hold() {
+        let mut lock = ReadWrite {
+            readers: vec![reader("a", 5)],
+            mark: Mark::parse(b"r7", None),
+            ..ReadWrite::default()
+        };
+        let token = |lock: &ReadWrite| lock.token(at(0)).map(Token::get);
+        assert_eq!(token(&lock), Some(7));
+        lock.mark = Mark::parse(b"w7:a", None);
+        assert_eq!(token(&lock), Some(7), "it wrote before it read");
+        lock.mark = Mark::parse(b"w7:b", None);
+        assert_eq!(token(&lock), None);
+        lock.writer = Some(Writer {
+            owner: OwnerId::from_slice(b"b"),
+            count: 1,
+        });
+        assert_eq!(token(&lock), Some(7));
+        lock.mark = Mark::parse(b"r7", None);
+        assert_eq!(token(&lock), None, "that was of readers");
+    }
+
+    #[test]
+    fn fields_are_read_and_foreign_ones_found() {
+        let read = |fields: &[(&str, &str)]| {
+            let mut read = RwFields::default();
+            for (field, value) in fields {
+                read.field(field.as_bytes(), value.as_bytes());
+            }
+            read.finish()
+        };
+        assert_eq!(
+            read(&[("mode", "read"), ("a", "2"), ("b", "1")]),
+            Some(None)
+        );
+        assert_eq!(read(&[("mode", "read")]), Some(None));
+        let writer = read(&[("a:write", "3"), ("mode", "write"), ("a", "1")]);
+        assert_eq!(writer.unwrap().unwrap().count, 3);
+        for foreign in [
+            &[("a", "1")][..],
+            &[("mode", "Read"), ("a", "1")],
+            &[("mode", "write"), ("a", "1")],
+            &[("mode", "read"), ("a:write", "1")],
+            &[("mode", "write"), ("a:write", "1"), ("b:write", "1")],
+            &[("mode", "read"), ("a", "0")],
+            &[("mode", "read"), ("a", "x")],
+            &[("mode", "read"), ("", "1")],
+            &[("mode", "write"), (":write", "1")],
+            &[("mode", "read"), ("#token", "t5")],
+        ] {
+            assert_eq!(read(foreign), None, "{foreign:?}");
+        }
+    }
+}

@@ -1,0 +1,417 @@
+//! The read-write lock's hash and the keys beside it: reading as much as a decision needs, and the small
+//! writes that the core asks for.
+//!
+//! The keys beside the hash are opened one by one, for a moment each. That of a dead reader may still be
+//! there; whoever opens it to write has the server delete it, as any command would.
+
+use std::ffi::{c_int, c_void};
+use std::ptr::{null_mut, NonNull};
+
+use redis_module::raw;
+
+use super::api::api;
+use super::ctx::Ctx;
+use super::key::{field, scan_to, Fields, LockKey};
+use super::replication::Replication;
+use super::strings::{OwnedStr, Str};
+use crate::lock::{
+    is_read_write, is_reserved, timeout_name, timeout_prefix, token_name, write_field, KeyState,
+    Look, Mark, Mode, Name, Now, OwnerId, ReadWrite, Reader, RwFields, RwWrite, MODE_FIELD,
+    MOST_READS,
+};
+
+impl Fields for RwFields {
+    fn field(&mut self, field: &[u8], value: &[u8]) {
+        RwFields::field(self, field, value);
+    }
+}
+
+/// Reads a hash that is no exclusive lock.
+pub(super) fn read(
+    key: &LockKey<'_>,
+    handle: NonNull<raw::RedisModuleKey>,
+    fields: usize,
+    look: Look,
+    now: Option<Now>,
+) -> KeyState {
+    let mode_field = OwnedStr::new(MODE_FIELD);
+    let Some(mode) = field(handle, mode_field.as_str()) else {
+        return KeyState::OtherHash;
+    };
+    if !is_read_write(mode.as_str().bytes()) {
+        return KeyState::OtherHash;
+    }
+    let reading = Reading {
+        key,
+        handle,
+        look,
+        now: now.unwrap_or_else(|| key.ctx().now()),
+        mark: read_mark(key),
+    };
+    let is_read = mode.as_str().bytes() == b"read";
+    let lock = reading.read(fields, is_read);
+    lock.map_or(KeyState::OtherHash, |lock| {
+        KeyState::ReadWrite(Box::new(lock))
+    })
+}
+
+struct Reading<'a> {
+    key: &'a LockKey<'a>,
+    handle: NonNull<raw::RedisModuleKey>,
+    look: Look,
+    now: Now,
+    mark: Option<Mark>,
+}
+
+impl Reading<'_> {
+    /// `None` for a hash of another layout.
+    fn read(self, fields: usize, is_read: bool) -> Option<ReadWrite> {
+        let mut lock = ReadWrite {
+            deadline_ms: self.key.deadline(self.handle),
+            ..ReadWrite::default()
+        };
+        // The owner who asks, and whoever the token was given to for WRITE: by name.
+        let own = self.key.owner().map(Str::bytes);
+        let marked = self.mark.as_ref().and_then(|mark| mark.writer.as_deref());
+        let marked = marked.filter(|marked| is_read && Some(*marked) != own);
+        for owner in own.into_iter().chain(marked) {
+            lock.readers.extend(self.reader_by_name(owner)?);
+        }
+        if is_read && self.look == Look::Own {
+            lock.is_whole = fields == 1 + lock.readers.len();
+        } else {
+            self.read_fields(&mut lock, is_read)?;
+        }
+        lock.mark = self.mark;
+        Some(lock)
+    }
+
+    /// Reads the hash field by field. `None` for one of another layout.
+    fn read_fields(&self, lock: &mut ReadWrite, is_read: bool) -> Option<()> {
+        let known: Vec<_> = lock.readers.iter().map(|r| r.owner.clone()).collect();
+        let mut read = RwFields::default();
+        let mut living = 0;
+        let mut others = Vec::new();
+        let is_whole = scan_to(self.handle, &mut read, |read| {
+            living += self.take_readers(read, &known, &mut others);
+            self.look != Look::Two || !is_read || living < 2
+        });
+        self.take_readers(&mut read, &known, &mut others);
+        if !is_whole {
+            // The field of the mode may be among those that were not read.
+            read.field(MODE_FIELD, b"read");
+        }
+        lock.writer = read.finish()?;
+        lock.readers.extend(others);
+        lock.is_whole = is_whole;
+        Some(())
+    }
+
+    /// Looks at the timeouts of readers whose fields were read. Answers how many live.
+    fn take_readers(
+        &self,
+        read: &mut RwFields,
+        known: &[OwnerId],
+        others: &mut Vec<Reader>,
+    ) -> usize {
+        let is_deep = self.look == Look::All;
+        let mut living = 0;
+        for (owner, count) in read.readers.drain(..) {
+            if known.contains(&owner) {
+                continue;
+            }
+            let reader = self.reader(&owner, count, is_deep);
+            living += usize::from(reader.until_ms > self.now.wall_ms);
+            others.push(reader);
+        }
+        living
+    }
+
+    /// The READ holds of one owner, if it has any. `None` where its field holds no count.
+    fn reader_by_name(&self, owner: &[u8]) -> Option<Option<Reader>> {
+        let name = OwnedStr::new(owner);
+        let Some(value) = field(self.handle, name.as_str()) else {
+            return Some(None);
+        };
+        let mut one = RwFields::default();
+        one.field(owner, value.as_str().bytes());
+        let is_deep = self.look != Look::Own;
+        match one.readers.pop() {
+            Some((owner, count)) => Some(Some(self.reader(&owner, count, is_deep))),
+            // Redisson's own fields are no owners.
+            None if is_reserved(owner) => Some(None),
+            None => None,
+        }
+    }
+
+    /// Looks at the timeouts of a reader: at all, or only to see whether it lives.
+    fn reader(&self, owner: &[u8], count: u32, is_deep: bool) -> Reader {
+        let prefix = timeout_prefix(self.key.name().bytes(), owner);
+        let mut reader = Reader {
+            owner: owner.into(),
+            count,
+            first_ms: 0,
+            until_ms: 0,
+        };
+        for number in numbers(1, count) {
+            let end_ms = self.end_of(&timeout_name(&prefix, number));
+            if number == 1 {
+                reader.first_ms = end_ms;
+            }
+            reader.until_ms = reader.until_ms.max(end_ms);
+            if !is_deep && end_ms > self.now.wall_ms {
+                break;
+            }
+        }
+        reader
+    }
+
+    /// When a key ends: 0 where there is none, the end of all time where it has no TTL.
+    fn end_of(&self, name: &Name) -> i64 {
+        let name = OwnedStr::new(name);
+        let key = Sibling::open(self.key.ctx(), name.as_str(), self.key.mode());
+        if key.is_absent() {
+            return 0;
+        }
+        key.deadline().unwrap_or(i64::MAX)
+    }
+}
+
+/// The first number, and then the others from the newest down: not all, if there are absurdly many.
+fn numbers(from: u32, to: u32) -> impl Iterator<Item = u32> {
+    let last = to.saturating_sub(MOST_READS - 2).max(from + 1);
+    std::iter::once(from).chain((last..=to).rev())
+}
+
+fn read_mark(key: &LockKey<'_>) -> Option<Mark> {
+    let name = OwnedStr::new(&token_name(key.name().bytes()));
+    let sibling = Sibling::open(key.ctx(), name.as_str(), key.mode());
+    let deadline_ms = sibling.deadline();
+    let mark = sibling.with_text(|value| Mark::parse(value, deadline_ms))??;
+    // The server may not have noticed yet that its time is over.
+    let now_ms = key.ctx().now().wall_ms;
+    mark.deadline_ms
+        .is_none_or(|end| end > now_ms)
+        .then_some(mark)
+}
+
+/// Makes one change.
+pub(super) fn write(key: &mut LockKey<'_>, change: &RwWrite, replication: Replication) {
+    let (ctx, lock) = (key.ctx(), key.name());
+    match change {
+        RwWrite::Clear => key.delete(replication),
+        RwWrite::Begin(mode, owner) => {
+            let (field, one) = (field_of(*mode, owner), OwnedStr::of_number(1u32));
+            let pairs = [mode_pair(*mode), (field, one)];
+            set_fields(key, &pairs, replication);
+        }
+        RwWrite::Mode(mode) => set_fields(key, &[mode_pair(*mode)], replication),
+        RwWrite::Count(mode, owner, count) => {
+            let pair = (field_of(*mode, owner), OwnedStr::of_number(*count));
+            set_fields(key, &[pair], replication);
+        }
+        RwWrite::Drop(mode, owner) => drop_field(key, &field_of(*mode, owner), replication),
+        RwWrite::Timeouts(owner, (from, to), end_ms) => {
+            let prefix = timeout_prefix(lock.bytes(), owner);
+            for number in numbers(*from, *to) {
+                let name = timeout_name(&prefix, number);
+                set_sibling(ctx, &name, b"1", Some(*end_ms), replication);
+            }
+        }
+        RwWrite::DropTimeouts(owner, (from, to)) => {
+            let prefix = timeout_prefix(lock.bytes(), owner);
+            for number in numbers(*from, *to) {
+                drop_sibling(ctx, &timeout_name(&prefix, number), replication);
+            }
+        }
+        RwWrite::Lease(end_ms) => key.set_deadline(*end_ms, replication),
+        RwWrite::Mark(mark) => {
+            let name = token_name(lock.bytes());
+            set_sibling(ctx, &name, &mark.value(), mark.deadline_ms, replication);
+        }
+        RwWrite::MarkLease(end_ms) => {
+            let name = OwnedStr::new(&token_name(lock.bytes()));
+            let sibling = Sibling::open_to_write(ctx, name.as_str());
+            if !sibling.is_absent() {
+                sibling.expire_at(*end_ms, replication);
+            }
+        }
+        RwWrite::DropMark => drop_sibling(ctx, &token_name(lock.bytes()), replication),
+    }
+}
+
+fn mode_pair(mode: Mode) -> (OwnedStr, OwnedStr) {
+    let value: &[u8] = match mode {
+        Mode::Write => b"write",
+        _ => b"read",
+    };
+    (OwnedStr::new(MODE_FIELD), OwnedStr::new(value))
+}
+
+fn field_of(mode: Mode, owner: &[u8]) -> OwnedStr {
+    match mode {
+        Mode::Write => OwnedStr::new(&write_field(owner)),
+        _ => OwnedStr::new(owner),
+    }
+}
+
+/// Sets one or two fields of the hash.
+fn set_fields(key: &LockKey<'_>, pairs: &[(OwnedStr, OwnedStr)], replication: Replication) {
+    let Some(handle) = key.handle() else {
+        return;
+    };
+    let mut words = vec![key.name().as_ptr()];
+    for (field, value) in pairs {
+        words.extend([field.as_ptr(), value.as_ptr()]);
+    }
+    let word = |at: usize| words.get(at).copied().unwrap_or(null_mut());
+    // SAFETY: the handle is open for writing and holds a hash or nothing; the variadic list is one
+    // or two pairs of live strings and then NULL (a NULL field ends it); the server copies them.
+    unsafe {
+        api!(RedisModule_HashSet)(
+            handle.as_ptr(),
+            raw::REDISMODULE_HASH_NONE as c_int,
+            word(1),
+            word(2),
+            word(3),
+            word(4),
+            null_mut::<c_void>(),
+        );
+    }
+    replication.hset(&words);
+}
+
+fn drop_field(key: &LockKey<'_>, field: &OwnedStr, replication: Replication) {
+    let Some(handle) = key.handle() else {
+        return;
+    };
+    // SAFETY: the handle is open for writing and holds a hash; the variadic list is a live string, the
+    // value that means deletion, and the NULL that ends it.
+    unsafe {
+        api!(RedisModule_HashSet)(
+            handle.as_ptr(),
+            raw::REDISMODULE_HASH_NONE as c_int,
+            field.as_ptr(),
+            raw::REDISMODULE_HASH_DELETE,
+            null_mut::<c_void>(),
+        );
+    }
+    replication.hdel(key.name(), field.as_str());
+}
+
+fn set_sibling(
+    ctx: Ctx,
+    name: &Name,
+    value: &[u8],
+    deadline_ms: Option<i64>,
+    replication: Replication,
+) {
+    let name = OwnedStr::new(name);
+    let sibling = Sibling::open_to_write(ctx, name.as_str());
+    sibling.set(&OwnedStr::new(value), replication);
+    if let Some(deadline_ms) = deadline_ms {
+        sibling.expire_at(deadline_ms, replication);
+    }
+}
+
+fn drop_sibling(ctx: Ctx, name: &Name, replication: Replication) {
+    let name = OwnedStr::new(name);
+    let sibling = Sibling::open_to_write(ctx, name.as_str());
+    if !sibling.is_absent() {
+        sibling.delete(replication);
+    }
+}
+
+/// A key beside the lock, open for a moment.
+struct Sibling<'a> {
+    ctx: Ctx,
+    name: Str<'a>,
+    /// Closed on drop; NULL for an absent key that was opened to read.
+    raw: *mut raw::RedisModuleKey,
+}
+
+impl<'a> Sibling<'a> {
+    fn open(ctx: Ctx, name: Str<'a>, mode: u32) -> Sibling<'a> {
+        // SAFETY: context and name are live; the handle is closed by Drop, within this call.
+        let raw = unsafe { api!(RedisModule_OpenKey)(ctx.as_ptr(), name.as_ptr(), mode as c_int) };
+        Sibling {
+            ctx,
+            name,
+            raw: raw.cast(),
+        }
+    }
+
+    fn open_to_write(ctx: Ctx, name: Str<'a>) -> Sibling<'a> {
+        Sibling::open(ctx, name, raw::REDISMODULE_READ | raw::REDISMODULE_WRITE)
+    }
+
+    fn kind(&self) -> isize {
+        // SAFETY: the handle is open, or NULL, which the server takes for an empty key.
+        unsafe { api!(RedisModule_KeyType)(self.raw) as isize }
+    }
+
+    fn is_absent(&self) -> bool {
+        self.kind() == raw::REDISMODULE_KEYTYPE_EMPTY
+    }
+
+    fn deadline(&self) -> Option<i64> {
+        if self.is_absent() {
+            return None;
+        }
+        // SAFETY: the handle is open.
+        let at = unsafe { api!(RedisModule_GetAbsExpire)(self.raw) };
+        (at != raw::REDISMODULE_NO_EXPIRE.into()).then_some(at)
+    }
+
+    /// What the body makes of the key's text, if it is a string.
+    fn with_text<T>(&self, body: impl FnOnce(&[u8]) -> T) -> Option<T> {
+        if self.kind() != raw::REDISMODULE_KEYTYPE_STRING {
+            return None;
+        }
+        // SAFETY: the handle is open and holds a string; its bytes are only read, before anything
+        // can change the key.
+        unsafe {
+            let mut len = 0;
+            let read = raw::REDISMODULE_READ as c_int;
+            let data = api!(RedisModule_StringDMA)(self.raw, &mut len, read);
+            Some(body(std::slice::from_raw_parts(data.cast(), len)))
+        }
+    }
+
+    fn set(&self, value: &OwnedStr, replication: Replication) {
+        // SAFETY: the handle is open for writing; the string is live, and StringSet keeps a reference
+        // of its own.
+        unsafe { api!(RedisModule_StringSet)(self.raw, value.as_ptr()) };
+        self.changed();
+        replication.set(self.name, value.as_str());
+    }
+
+    fn expire_at(&self, deadline_ms: i64, replication: Replication) {
+        // SAFETY: the handle is open for writing, and the key exists: it was just seen or written.
+        unsafe { api!(RedisModule_SetAbsExpire)(self.raw, deadline_ms) };
+        self.changed();
+        replication.pexpireat(self.name, deadline_ms);
+    }
+
+    fn delete(&self, replication: Replication) {
+        // SAFETY: the handle is open for writing.
+        unsafe { api!(RedisModule_DeleteKey)(self.raw) };
+        self.changed();
+        replication.del(self.name);
+    }
+
+    /// Tells those who watch the key.
+    fn changed(&self) {
+        // SAFETY: context and name are live.
+        unsafe { api!(RedisModule_SignalModifiedKey)(self.ctx.as_ptr(), self.name.as_ptr()) };
+    }
+}
+
+impl Drop for Sibling<'_> {
+    fn drop(&mut self) {
+        if !self.raw.is_null() {
+            // SAFETY: opened by us, closed exactly once, in the same call.
+            unsafe { api!(RedisModule_CloseKey)(self.raw) };
+        }
+    }
+}
