@@ -136,6 +136,7 @@ pub struct Sessions {
     pub rule: SessionRule,
     bindings: HashMap<Number, Binding>,
     names: IndexMap<Rc<Bound>, Number, Secret>,
+    /// By the server's id of the connection; it gives none twice.
     clients: HashMap<u64, Session>,
     renewals: BTreeSet<(u64, Number)>,
     /// What connections that have gone had bound, in the order of their ends. A number that is no longer in

@@ -284,13 +284,13 @@ impl Case {
             Op::DropAddressee => {
                 if let Some(request) = self.sim.granted.values().next() {
                     let conn = request.conn;
-                    self.sim.disconnect(conn);
-                    self.model.disconnect(conn);
+                    let had_holds = self.sim.disconnect(conn);
+                    self.model.disconnect(conn, had_holds);
                 }
             }
             Op::Disconnect(owner, conn) => {
-                self.sim.disconnect(conn_of(owner, conn));
-                self.model.disconnect(conn_of(owner, conn));
+                let had_holds = self.sim.disconnect(conn_of(owner, conn));
+                self.model.disconnect(conn_of(owner, conn), had_holds);
             }
             Op::Unblock(owner, conn) => {
                 // A granted request is not parked: CLIENT UNBLOCK does not find it.

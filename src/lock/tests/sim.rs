@@ -24,6 +24,9 @@ pub const START_MS: i64 = 1_700_000_000_000;
 /// Holds released at once when their connection closes; the others by the next timer.
 pub const AT_ONCE: usize = 1;
 
+/// A connection's number is what remains of the server's id of it.
+pub const CONNS: u64 = 1_000;
+
 /// The lease that a request asks for.
 #[derive(Debug, Clone, Copy)]
 pub enum Terms {
@@ -69,6 +72,8 @@ pub struct Sim {
     /// Whether each key has a horizon of its own, as each slot of a cluster has.
     pub cluster: bool,
     default_lease: Lease,
+    /// How often each connection has closed: the server gives a new one another id.
+    closed: BTreeMap<u64, u64>,
     pub keys: BTreeMap<String, KeyState>,
     /// Redisson's token counters, by the name of the lock.
     pub counters: BTreeMap<String, u64>,
@@ -119,6 +124,7 @@ impl Sim {
             delayed: false,
             cluster: settings.cluster,
             default_lease: settings.default_lease,
+            closed: BTreeMap::new(),
             keys: BTreeMap::new(),
             counters: BTreeMap::new(),
             horizons: BTreeMap::new(),
@@ -151,7 +157,7 @@ impl Sim {
             session: matches!(terms, Terms::Session),
             once,
             wait,
-            client: conn,
+            client: self.client(conn),
         };
         let (answer, fx) = self.ask(key, |locks, view, now, fx| {
             locks.acquire(view, &req, now, fx)
@@ -308,21 +314,31 @@ impl Sim {
         requests.any(|request| request.conn == conn)
     }
 
+    /// The server's id of this connection.
+    fn client(&self, conn: u64) -> u64 {
+        conn + CONNS * self.closed.get(&conn).copied().unwrap_or(0)
+    }
+
     pub fn deliver_all(&mut self) {
         for waiter in std::mem::take(&mut self.granted).into_keys() {
             self.locks.delivered(waiter);
         }
     }
 
-    /// The server's event comes first, and then what it does about a client that is blocked.
-    pub fn disconnect(&mut self, conn: u64) {
-        self.locks.disconnected(conn, self.now);
-        self.release_ended(AT_ONCE);
+    /// The server's event comes first, and then what it does about a client that is blocked. Answers
+    /// whether anything was noted as bound to the connection.
+    pub fn disconnect(&mut self, conn: u64) -> bool {
+        let had_holds = self.locks.disconnected(self.client(conn), self.now);
+        *self.closed.entry(conn).or_default() += 1;
+        if had_holds {
+            self.release_ended(AT_ONCE);
+        }
         if let Some(waiter) = waiter_of(&self.parked, conn).or(waiter_of(&self.granted, conn)) {
             self.parked.remove(&waiter);
             self.granted.remove(&waiter);
             self.locks.gone(waiter, self.now);
         }
+        had_holds
     }
 
     /// Those that are not held any more do not count.

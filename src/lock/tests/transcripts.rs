@@ -30,7 +30,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use super::sim::{key_ref, Out, Settings, Sim, Terms, START_MS};
+use super::sim::{key_ref, Out, Settings, Sim, Terms, CONNS, START_MS};
 use crate::lock::{
     Answer, BoundRef, Grace, Hold, KeyRef, KeyState, KeyWrite, Lease, Limits, LockError, Mode,
     Outcome, Released, Token, Wait,
@@ -491,8 +491,8 @@ impl Session {
         for (key, state) in &self.sim.keys {
             if let KeyState::Held(hold) = state {
                 let what = BoundRef::lock(Mode::Exclusive, key_ref(key), &hold.owner);
-                if let Some(conn) = sessions.client_of(what, hold.token) {
-                    let (owner, conn) = (text(&hold.owner), &self.conns[conn as usize]);
+                if let Some(id) = sessions.client_of(what, hold.token) {
+                    let (owner, conn) = (text(&hold.owner), &self.conns[(id % CONNS) as usize]);
                     bound.push(format!("{key} of {owner} to {conn}"));
                 }
             }

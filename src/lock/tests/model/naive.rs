@@ -439,7 +439,7 @@ impl Model {
         self.on_the_way.clear();
     }
 
-    pub fn disconnect(&mut self, conn: Conn) {
+    pub fn disconnect(&mut self, conn: Conn, had_holds: bool) {
         let way = self.on_the_way.iter().position(|grant| grant.conn == conn);
         if let Some(index) = way {
             let grant = self.on_the_way.remove(index);
@@ -458,7 +458,7 @@ impl Model {
         } else {
             self.unblock(conn);
         }
-        self.end_sessions_of(conn);
+        self.end_sessions_of(conn, had_holds);
     }
 
     pub fn unblock(&mut self, conn: Conn) {

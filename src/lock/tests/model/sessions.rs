@@ -1,6 +1,6 @@
 //! The naive model: holds that are bound to connections.
 
-use super::super::sim::{self, key_ref, AT_ONCE};
+use super::super::sim::{self, key_ref, AT_ONCE, CONNS};
 use super::naive::{Conn, Hold, Key, Model, Owner, State};
 use super::{lease, Case};
 use crate::lock::{BoundRef, KeyState, Mode};
@@ -95,7 +95,8 @@ impl Model {
     }
 
     /// The connection has closed: what is bound to it is released, in the order in which it was bound.
-    pub fn end_sessions_of(&mut self, conn: Conn) {
+    /// (The core may have notes of holds that are gone: whether it had any is its own business.)
+    pub fn end_sessions_of(&mut self, conn: Conn, had_holds: bool) {
         let mut bound = Vec::new();
         for key in 0..self.keys.len() {
             if let State::Held(hold) = self.keys[key] {
@@ -105,12 +106,15 @@ impl Model {
             }
         }
         bound.sort_unstable();
+        assert!(had_holds || bound.is_empty(), "bound, and not noted");
         for (_, (key, owner, grant)) in bound {
             self.forget_session(key, grant);
             self.sessions.ended.push((key, owner, grant));
         }
         // Those of earlier connections are still before them in the line.
-        self.release_ended(AT_ONCE);
+        if had_holds {
+            self.release_ended(AT_ONCE);
+        }
     }
 
     fn release_ended(&mut self, at_most: usize) {
@@ -192,7 +196,7 @@ impl Case {
         let sessions = &self.sim.locks.sessions;
         let expected = hold.and_then(|hold| hold.session);
         assert_eq!(
-            sessions.client_of(what, held.token),
+            sessions.client_of(what, held.token).map(|id| id % CONNS),
             expected.map(|session| session.conn)
         );
         assert!(expected.is_none() || sessions.next_due(self.sim.now).is_some());
