@@ -10,7 +10,7 @@
 use std::rc::Rc;
 
 use super::name::{KeyMap, OwnerAt, OwnerAtRef, OwnerMap, OwnerSet};
-use super::{KeyRef, Token};
+use super::{KeyId, KeyRef, Token};
 
 /// One grant that this server made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,6 +57,11 @@ impl Holds {
     /// Whose READ grants at this key are tracked.
     pub fn readers(&self, key: KeyRef<'_>) -> impl Iterator<Item = &Rc<[u8]>> {
         self.readers_at.get(&key).into_iter().flatten()
+    }
+
+    /// The keys with a tracked grant.
+    pub fn keys(&self) -> impl Iterator<Item = &KeyId> {
+        self.table.keys().chain(self.readers_at.keys())
     }
 
     /// Whether a grant of this key is tracked.

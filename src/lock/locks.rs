@@ -9,7 +9,7 @@ use super::families::Family;
 use super::grants::{free, Handed, HandedOff};
 use super::holds::{Holds, Tracked};
 use super::latch::Latches;
-use super::name::{KeyMap, OwnerMap};
+use super::name::{KeyMap, KeySet, OwnerMap};
 use super::queue::Queue;
 use super::semaphore::Semaphores;
 use super::sessions::Sessions;
@@ -78,6 +78,8 @@ pub struct Locks {
     /// Whether locks are granted yet, after a start or a promotion.
     pub delay: Delay,
     pub(super) holds: Holds,
+    /// Keys to be glanced at.
+    pub(super) glances: KeySet,
     pub(super) next_waiter: u64,
     pub(super) handed: HashMap<WaiterId, Handed>,
     /// The latest of them of each owner at each key.
@@ -103,6 +105,7 @@ impl Locks {
             stats: Stats::default(),
             delay: Delay::default(),
             holds: Holds::default(),
+            glances: KeySet::default(),
             next_waiter: 0,
             handed: HashMap::new(),
             handed_on: OwnerMap::default(),
@@ -235,6 +238,7 @@ impl Locks {
     pub fn demoted(&mut self) {
         self.tokens.disown();
         self.to_undo.clear();
+        self.glances.clear();
         self.sessions.clear(None);
         self.waiters.forget_touched();
         self.waiters.give_up_places();

@@ -37,6 +37,7 @@ mod effect;
 mod error;
 mod exclusive;
 mod families;
+mod glance;
 pub mod glob;
 mod grants;
 mod holds;

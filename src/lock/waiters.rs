@@ -339,6 +339,11 @@ impl Waiters {
         self.lines.get(&key)?.lease_ms
     }
 
+    /// The keys whose waiters wait out a lease.
+    pub fn waited_out(&self) -> impl Iterator<Item = &KeyId> {
+        self.leases.iter().map(|(_, key)| key)
+    }
+
     /// Something happened to this key from outside. Answers whether anybody cares.
     pub fn touch(&mut self, key: KeyRef<'_>) -> bool {
         match self.lines.get_key_value(&key) {

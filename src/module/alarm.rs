@@ -79,6 +79,7 @@ impl Shell {
         self.alarm.armed.is_none()
             && self.answered.is_empty()
             && self.locks.is_quiet()
+            && !self.locks.has_glances()
             && self.locks.sessions.holds() == 0
             && !self.locks.tokens.has_lost()
     }
@@ -101,7 +102,8 @@ impl Shell {
         let stood_back = self.locks.has_stood_back().then(|| until(grants_ms));
         let bound = self.locks.sessions.next_due(now);
         let bound = bound.map(|due| due.max(until(self.alarm.sessions_at_ms)));
-        let next = [self.locks.next_settle(now), lost, stood_back, bound]
+        let glance = self.locks.has_glances().then_some(0);
+        let next = [self.locks.next_settle(now), glance, lost, stood_back, bound]
             .into_iter()
             .flatten()
             .min();
@@ -207,6 +209,7 @@ fn ring(ctx: Ctx) {
     } else if ctx.may_write() {
         shell::with(|shell| shell.alarm.paused_until_ms = 0);
         settle_due(ctx, now);
+        glance_at_all(ctx, now);
         sessions::work(ctx);
         Parked::deliver_all();
         if !fence::restore_horizons(ctx, now, KEYS_PER_TURN) {
@@ -268,6 +271,21 @@ fn settle_due(ctx: Ctx, now: Now) {
                 shell.locks.stand_back(family, key);
             }
         });
+    }
+}
+
+/// Looks at keys that others changed and only we remember as locks, and tells of those that are lost.
+fn glance_at_all(ctx: Ctx, now: Now) {
+    for _ in 0..KEYS_PER_TURN {
+        let Some(id) = shell::with(|shell| shell.locks.pop_glance()) else {
+            return;
+        };
+        let name = name_of(&id);
+        ctx.select(id.as_ref().db);
+        let key = LockKey::peek(ctx, name.as_str());
+        let view = fence::plain_view(&key, key.read());
+        let ((), fx) = decide(|locks, fx| locks.glance(&view, now, fx));
+        apply_unasked(key, &fx);
     }
 }
 

@@ -179,6 +179,12 @@ impl Ctx {
         };
     }
 
+    /// Whether `notify-keyspace-events` asks for events of this class.
+    pub fn is_asked_for(self, class: i32) -> bool {
+        // SAFETY: takes no arguments.
+        unsafe { api!(RedisModule_GetNotifyKeyspaceEvents)() & class != 0 }
+    }
+
     /// Publishes a message to the subscribers of this server.
     pub fn publish(self, channel: Str<'_>, message: Str<'_>) {
         // SAFETY: context and strings live through the call.

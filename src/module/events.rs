@@ -14,6 +14,7 @@ use super::api::api;
 use super::ctx::Ctx;
 use super::fence;
 use super::guard;
+use super::key::name_of;
 use super::log;
 use super::replication;
 use super::sessions;
@@ -90,6 +91,13 @@ pub fn watch(ctx: Ctx) {
     }
 }
 
+/// Who asks for our events is told of every lost lock, even before anybody waits.
+pub fn watch_if_asked(ctx: Ctx) {
+    if ctx.is_asked_for(raw::REDISMODULE_NOTIFY_MODULE) {
+        watch(ctx);
+    }
+}
+
 type KeyCallback = unsafe extern "C" fn(
     *mut raw::RedisModuleCtx,
     c_int,
@@ -159,7 +167,8 @@ unsafe extern "C" fn on_changed(
         } else if matches!(event.to_bytes(), b"del" | b"rename_from" | b"move_from") {
             lose(ctx, key);
         } else {
-            shell::with(|shell| shell.locks.touch(id(ctx, key)));
+            let asked = ctx.is_asked_for(raw::REDISMODULE_NOTIFY_MODULE);
+            shell::with(|shell| shell.locks.changed(id(ctx, key), asked));
         }
         alarm::rearm(ctx);
     });
@@ -170,6 +179,25 @@ fn lose(ctx: Ctx, key: Str<'_>) {
     if shell::with(|shell| shell.locks.lost(id(ctx, key))) {
         ctx.notify(raw::REDISMODULE_NOTIFY_MODULE, Event::Lost.name(), key);
     }
+}
+
+/// The locks of a database (`None`: of all) are gone from under their names. Others are told one by one,
+/// if anybody asks to be: the server itself says nothing of the keys.
+fn lose_all(ctx: Ctx, db: Option<i32>) {
+    if !ctx.is_asked_for(raw::REDISMODULE_NOTIFY_MODULE) {
+        return;
+    }
+    let before = ctx.db();
+    for key in shell::with(|shell| shell.locks.cared_about(db)) {
+        ctx.select(key.as_ref().db);
+        let name = name_of(&key);
+        ctx.notify(
+            raw::REDISMODULE_NOTIFY_MODULE,
+            Event::Lost.name(),
+            name.as_str(),
+        );
+    }
+    ctx.select(before);
 }
 
 /// The lock of this name in the selected database.
@@ -193,6 +221,7 @@ unsafe extern "C" fn on_server_event(
             raw::REDISMODULE_EVENT_CRON_LOOP => return alarm::check(ctx),
             raw::REDISMODULE_EVENT_CONFIG => {
                 warn_of_eviction(ctx);
+                watch_if_asked(ctx);
                 alarm::follow_settings();
             }
             raw::REDISMODULE_EVENT_FORK_CHILD | raw::REDISMODULE_EVENT_PERSISTENCE => {
@@ -212,7 +241,9 @@ unsafe extern "C" fn on_server_event(
             raw::REDISMODULE_EVENT_FLUSHDB => {
                 // SAFETY: for this event the data is a flush info, live through the callback.
                 let db = unsafe { (*data.cast::<raw::RedisModuleFlushInfo>()).dbnum };
-                shell::with(|shell| shell.locks.flushed((db >= 0).then_some(db)));
+                let db = (db >= 0).then_some(db);
+                lose_all(ctx, db);
+                shell::with(|shell| shell.locks.flushed(db));
             }
             raw::REDISMODULE_EVENT_SWAPDB => {
                 // SAFETY: for this event the data is a swap info, live through the callback.
@@ -220,6 +251,10 @@ unsafe extern "C" fn on_server_event(
                 let (first, second) = (info.dbnum_first, info.dbnum_second);
                 if !ctx.is_cluster() && !ctx.is_replica() {
                     fence::learn_swapped_horizon(ctx, first, second);
+                }
+                if first != second {
+                    lose_all(ctx, Some(first));
+                    lose_all(ctx, Some(second));
                 }
                 shell::with(|shell| shell.locks.swapped(first, second));
             }

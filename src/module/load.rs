@@ -106,6 +106,7 @@ fn load(ctx: Ctx, argc: c_int) -> Result<(), String> {
         log::notice("this server cannot add the ACL category @lock; grant +lock.acquire and so on");
     }
     events::warn_of_eviction(ctx);
+    events::watch_if_asked(ctx);
     Ok(())
 }
 

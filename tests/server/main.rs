@@ -17,6 +17,7 @@ mod docs;
 mod faults;
 mod first_steps;
 mod hazards;
+mod key_events;
 mod latches;
 mod late_listeners;
 mod limits;

@@ -1,0 +1,47 @@
+//! Losses that matter to nobody but who asks for news of them.
+//!
+//! Where somebody waits, a key that others change is settled anyway. Where the grant is merely tracked, the
+//! loss would be noticed at the next grant. If `lock.lost` is asked for, such a key is marked, and *glanced*
+//! at in the end of the turn: read, and nothing else.
+
+use super::effect::Effects;
+use super::locks::{Locks, View};
+use super::{KeyId, KeyRef, Now};
+
+impl Locks {
+    /// A key was changed by others; `asked`: somebody wants to be told of lost locks.
+    pub fn changed(&mut self, key: KeyRef<'_>, asked: bool) {
+        self.touch(key);
+        if asked && self.holds.contains(key) && self.waiters.live_on(key) == 0 {
+            self.glances.insert(key.to_id());
+        }
+    }
+
+    /// Whether keys are to be glanced at.
+    pub fn has_glances(&self) -> bool {
+        !self.glances.is_empty()
+    }
+
+    /// The next key to be glanced at.
+    pub fn pop_glance(&mut self) -> Option<KeyId> {
+        self.glances.pop()
+    }
+
+    /// A glance: if the key states the tracked grant no more, its books are closed and others are told.
+    pub fn glance(&mut self, view: &View<'_>, now: Now, fx: &mut Effects) {
+        let hold = view.state.hold(now);
+        if hold.and_then(|hold| self.tracked(view.key, hold)).is_none() {
+            self.close_unseen(view, now, fx);
+        }
+    }
+
+    /// Locks of a database (`None`: of all) whose loss would be news: tracked, or waited for while held.
+    pub fn cared_about(&self, db: Option<i32>) -> Vec<KeyId> {
+        let waited = self.waiters.waited_out();
+        let untracked = waited.filter(|key| !self.holds.contains(key.as_ref()));
+        let all = self.holds.keys().chain(untracked);
+        all.filter(|key| db.is_none_or(|db| key.as_ref().db == db))
+            .cloned()
+            .collect()
+    }
+}
