@@ -5,7 +5,7 @@
 //! listed from there, and a step of a scan is one of that table.
 
 use super::args::{once, option, text, word, Args};
-use crate::lock::{glob, is_held, LockError};
+use crate::lock::{glob, is_held, LockError, Look};
 use crate::module::ctx::Ctx;
 use crate::module::key::LockKey;
 use crate::module::register::{Arg, Command, Kind, Spec};
@@ -109,7 +109,12 @@ fn waited(
 impl Filter<'_> {
     /// Whether the key is a lock that is held now, by the owner asked for.
     fn admits(&self, ctx: Ctx, key: Str<'_>) -> bool {
-        let state = LockKey::peek(ctx, key).read();
-        is_held(&state, self.owner.map(Str::bytes), ctx.now())
+        let now = ctx.now();
+        let look = match self.owner {
+            Some(_) => Look::Own,
+            None => Look::Two,
+        };
+        let state = LockKey::peek(ctx, key, self.owner).look(look, now);
+        is_held(&state, self.owner.map(Str::bytes), now)
     }
 }

@@ -6,7 +6,7 @@
 
 use super::effect::Effects;
 use super::locks::{Locks, View};
-use super::{KeyId, KeyRef, Now};
+use super::{KeyId, KeyRef, KeyState, Now};
 
 impl Locks {
     /// A key was changed by others; `asked`: somebody wants to be told of lost locks.
@@ -29,9 +29,14 @@ impl Locks {
 
     /// A glance: if the key states the tracked grant no more, its books are closed and others are told.
     pub fn glance(&mut self, view: &View<'_>, now: Now, fx: &mut Effects) {
-        let hold = view.state.hold(now);
-        if hold.and_then(|hold| self.tracked(view.key, hold)).is_none() {
-            self.close_unseen(view, now, fx);
+        match &view.state {
+            KeyState::ReadWrite(lock) if lock.is_held(now) => self.close_gone(view, lock, now, fx),
+            state => {
+                let hold = state.hold(now);
+                if hold.and_then(|hold| self.tracked(view.key, hold)).is_none() {
+                    self.close_unseen(view, now, fx);
+                }
+            }
         }
     }
 

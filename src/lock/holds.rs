@@ -61,7 +61,10 @@ impl Holds {
 
     /// The keys with a tracked grant.
     pub fn keys(&self) -> impl Iterator<Item = &KeyId> {
-        self.table.keys().chain(self.readers_at.keys())
+        let only_read = |key: &&KeyId| !self.table.contains_key(*key);
+        self.table
+            .keys()
+            .chain(self.readers_at.keys().filter(only_read))
     }
 
     /// Whether a grant of this key is tracked.

@@ -85,9 +85,15 @@ impl KeyState {
 
 /// Whether the key is a lock that somebody holds now; with an owner: that he does.
 pub fn is_held(state: &KeyState, owner: Option<&[u8]>, now: Now) -> bool {
-    state
-        .hold(now)
-        .is_some_and(|hold| owner.is_none_or(|owner| hold.owner[..] == *owner))
+    match (state, owner) {
+        (KeyState::ReadWrite(lock), None) => lock.is_held(now),
+        (KeyState::ReadWrite(lock), Some(owner)) => {
+            lock.writes(owner, now) || lock.reader(owner, now).is_some()
+        }
+        (state, owner) => state
+            .hold(now)
+            .is_some_and(|hold| owner.is_none_or(|owner| hold.owner[..] == *owner)),
+    }
 }
 
 /// Reads a small hash field by field into a [`KeyState`].

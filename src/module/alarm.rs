@@ -282,7 +282,7 @@ fn glance_at_all(ctx: Ctx, now: Now) {
         };
         let name = name_of(&id);
         ctx.select(id.as_ref().db);
-        let key = LockKey::peek(ctx, name.as_str());
+        let key = LockKey::peek(ctx, name.as_str(), None);
         let view = fence::plain_view(&key, key.read());
         let ((), fx) = decide(|locks, fx| locks.glance(&view, now, fx));
         apply_unasked(key, &fx);

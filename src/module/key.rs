@@ -49,14 +49,16 @@ impl<'a> LockKey<'a> {
         LockKey::open_mode(ctx, name, raw::REDISMODULE_READ)
     }
 
-    /// Opens the key for a look that leaves no trace: no statistics, no event, no use noted, and a key
+    /// Opens the key for a look, perhaps for one owner, that leaves no trace: no statistics, no event, no use noted, and a key
     /// whose TTL is over is left alone. (Redis 7.0 knows the third only, and takes the rest as a read.)
-    pub fn peek(ctx: Ctx, name: Str<'a>) -> LockKey<'a> {
+    pub fn peek(ctx: Ctx, name: Str<'a>, owner: Option<Str<'a>>) -> LockKey<'a> {
         const NO_TRACE: u32 = raw::REDISMODULE_OPEN_KEY_NOTOUCH
             | raw::REDISMODULE_OPEN_KEY_NONOTIFY
             | raw::REDISMODULE_OPEN_KEY_NOSTATS
             | raw::REDISMODULE_OPEN_KEY_NOEXPIRE;
-        LockKey::open_mode(ctx, name, raw::REDISMODULE_READ | NO_TRACE)
+        let mut key = LockKey::open_mode(ctx, name, raw::REDISMODULE_READ | NO_TRACE);
+        key.owner = owner;
+        key
     }
 
     fn open_mode(ctx: Ctx, name: Str<'a>, mode: u32) -> LockKey<'a> {

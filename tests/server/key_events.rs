@@ -242,6 +242,28 @@ fn every_lock_of_a_flushed_database_is_told_of_in_its_own() {
 }
 
 #[test]
+fn holds_of_a_read_write_lock_that_are_lost_are_told_of() {
+    let server = TestServer::start();
+    let mut c = server.conn();
+    let mut events = Events::of(&server);
+    c.line("LOCK.ACQUIRE k a READ PX 600000");
+    c.line("LOCK.ACQUIRE k b READ PX 600000");
+    assert_eq!(ours(&mut events), ["lock.acquire k", "lock.acquire k"]);
+    // One reader, by a script; the other stays.
+    c.line("HDEL k a");
+    assert_eq!(ours_until(&mut events, "lock.lost k"), ["lock.lost k"]);
+    assert_eq!(server.stat("grants_tracked"), 1);
+    c.line("FLUSHALL");
+    assert_eq!(ours(&mut events), ["lock.lost k"]);
+    c.line("LOCK.ACQUIRE k a WRITE PX 600000");
+    c.line("SET k other");
+    assert_eq!(
+        ours_until(&mut events, "lock.lost k"),
+        ["lock.acquire k", "lock.lost k"]
+    );
+}
+
+#[test]
 fn a_lease_that_ends_is_told_of_as_that() {
     let server = TestServer::start();
     let mut c = server.conn();

@@ -103,6 +103,42 @@ fn a_lock_is_listed_until_its_last_hold_ends() {
 }
 
 #[test]
+fn read_write_locks_are_listed_while_somebody_holds_them() {
+    let server = TestServer::start();
+    let mut c = server.conn();
+    for line in [
+        "LOCK.ACQUIRE shared alice READ PX 600000",
+        "LOCK.ACQUIRE shared bob READ PX 600000",
+        "LOCK.ACQUIRE shared carol READ PX 600000",
+        "LOCK.ACQUIRE written alice WRITE PX 600000",
+        "LOCK.ACQUIRE both bob WRITE PX 600000",
+        "LOCK.ACQUIRE both bob READ PX 600000",
+        // Nobody of these lives: a mode alone, a reader without its timeout.
+        "HSET mode-only mode read",
+        "HSET dead mode read zombie 1",
+    ] {
+        assert!(!c.line(line).is_error(), "{line}");
+    }
+    assert_eq!(scan(&mut c, ""), names("shared written both"));
+    assert_eq!(scan(&mut c, "OWNER alice"), names("shared written"));
+    assert_eq!(scan(&mut c, "OWNER bob"), names("shared both"));
+    assert_eq!(scan(&mut c, "OWNER carol"), names("shared"));
+    for stranger in ["mode", "read", "alice:write", "zombie", "#token"] {
+        assert_eq!(scan(&mut c, &format!("OWNER {stranger}")), names(""));
+    }
+    c.line("LOCK.RELEASE shared alice");
+    c.line("LOCK.RELEASE both bob WRITE");
+    assert_eq!(scan(&mut c, "OWNER alice"), names("written"));
+    assert_eq!(scan(&mut c, "OWNER bob"), names("shared both"));
+    // A reader whose lease is over holds nothing, though its field may still be there.
+    assert_eq!(c.line("LOCK.RENEW shared bob READ PX 1").int(), 1);
+    wait_for("the end of a reader's lease", || {
+        scan(&mut c, "OWNER bob") == names("both")
+    });
+    assert_eq!(scan(&mut c, ""), names("shared written both"));
+}
+
+#[test]
 fn waited_lists_the_keys_that_somebody_waits_for_held_or_free() {
     let server = TestServer::start();
     let mut c = server.conn();

@@ -79,7 +79,7 @@ impl Locks {
     }
 
     /// What is tracked here and no longer held.
-    pub(super) fn close_gone(
+    pub(in super::super) fn close_gone(
         &mut self,
         view: &View<'_>,
         lock: &ReadWrite,
