@@ -305,8 +305,10 @@ impl Locks {
             self.hand_on(view, ledger, now, fx);
             return Ok(Answer::Parked(id));
         }
+        // One that is parked itself may get its permit there, and no second one here.
+        let is_parked = self.sems.waiters.parked(view.key, req.id).is_some();
         self.hand_on(view, ledger, now, fx);
-        if self.sems.waiters.live_on(view.key) > 0 || !ledger.has_permit() {
+        if is_parked || self.sems.waiters.live_on(view.key) > 0 || !ledger.has_permit() {
             self.sems.stats.sem_refusals += 1;
             return Ok(Answer::Refused);
         }

@@ -8,9 +8,12 @@
 //! * [`model`]: random sequences of all inputs, compared step by step with a naive model of the
 //!   contract.
 //!
+//! * [`semaphores`]: the same for semaphores and latches.
+//!
 //! The parts that stand alone (queue, key state, tokens) have their tests beside the code.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 mod model;
+mod semaphores;
 mod sim;
 mod transcripts;
