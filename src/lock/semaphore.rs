@@ -222,7 +222,11 @@ impl Locks {
             ledger.make(self.limit_of_waiters(view.key));
         }
         self.hand_on(view, &mut ledger, now, fx);
-        self.close(view, ledger)
+        // Where nothing may be granted the alarm has the key stand back.
+        if self.grants_now(view, now) && ledger.has_permit() {
+            self.sems.waiters.touch(view.key);
+        }
+        self.write_down(view, ledger)
     }
 
     /// Where there is no semaphore, nobody holds a permit that this server granted.
@@ -362,9 +366,13 @@ impl Locks {
         Ok(id)
     }
 
+    fn grants_now(&self, view: &SemView<'_>, now: Now) -> bool {
+        view.may_grant == Some(true) && !self.delay.is_on(now)
+    }
+
     /// Grants permits to those who wait, in their order, as long as there are some.
     fn hand_on(&mut self, view: &SemView<'_>, ledger: &mut Ledger<'_>, now: Now, fx: &mut Effects) {
-        if view.may_grant != Some(true) || self.delay.is_on(now) {
+        if !self.grants_now(view, now) {
             return;
         }
         for _ in 0..GRANTS_AT_ONCE {
@@ -469,13 +477,17 @@ impl Locks {
         fx.extend(waiters.into_iter().map(answer));
     }
 
-    /// The decision is made: what of it is to be written, and when the next permit comes free for those
-    /// who still wait.
+    /// A command's decision is made. Whoever could not be granted a permit just now, because writes are
+    /// refused or many wait, is looked at again by the alarm.
     fn close(&mut self, view: &SemView<'_>, ledger: Ledger<'_>) -> PermitChange {
         if ledger.has_permit() {
-            // Writes are refused, or many are to be granted: the alarm goes on.
             self.sems.waiters.touch(view.key);
         }
+        self.write_down(view, ledger)
+    }
+
+    /// What of a decision is to be written, and when the next permit comes free for those who still wait.
+    fn write_down(&mut self, view: &SemView<'_>, ledger: Ledger<'_>) -> PermitChange {
         let next_end_ms = ledger.next_end_ms;
         let finite = next_end_ms.filter(|end| *end < super::permits::NO_END_MS);
         self.sems.waiters.set_lease(view.key, finite);

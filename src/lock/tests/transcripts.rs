@@ -87,12 +87,18 @@ fn tokens() {
 }
 
 fn run(subject: &str) {
+    let mut session = Session::new();
+    run_with(subject, |commands| session.turn(commands));
+}
+
+/// Plays the conversation of this name; `turn` answers the commands of one block.
+pub(super) fn run_with(subject: &str, turn: impl FnMut(&[&str]) -> String) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("src/lock/tests/transcripts")
         .join(subject)
         .with_extension("txt");
     let text = std::fs::read_to_string(&path).unwrap();
-    let actual = play(&text);
+    let actual = play(&text, turn);
     if std::env::var_os("UPDATE_TRANSCRIPTS").is_some() {
         std::fs::write(&path, actual).unwrap();
         return;
@@ -107,8 +113,7 @@ fn run(subject: &str) {
 }
 
 /// The file with the answers as they are now.
-fn play(text: &str) -> String {
-    let mut session = Session::new();
+fn play(text: &str, mut turn: impl FnMut(&[&str]) -> String) -> String {
     let mut result = String::new();
     let mut commands = Vec::new();
     let mut in_answers = false;
@@ -120,7 +125,7 @@ fn play(text: &str) -> String {
         writeln!(result, "{line}").unwrap();
         if in_answers {
             let commands = std::mem::take(&mut commands);
-            result.push_str(&session.turn(&commands));
+            result.push_str(&turn(&commands));
         } else if !line.is_empty() && !line.starts_with('#') {
             commands.push(line);
         }
@@ -138,31 +143,31 @@ struct Session {
 }
 
 /// The words of a command line, and its `name=value` options.
-struct Words<'a>(Vec<&'a str>);
+pub(super) struct Words<'a>(pub Vec<&'a str>);
 
 impl<'a> Words<'a> {
-    fn at(&self, index: usize) -> &'a str {
+    pub fn at(&self, index: usize) -> &'a str {
         self.0[index]
     }
 
-    fn has(&self, word: &str) -> bool {
+    pub fn has(&self, word: &str) -> bool {
         self.0.contains(&word)
     }
 
-    fn option(&self, name: &str) -> Option<&'a str> {
+    pub fn option(&self, name: &str) -> Option<&'a str> {
         let mut words = self.0.iter();
         words.find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
     }
 
-    fn number(&self, name: &str) -> Option<usize> {
+    pub fn number(&self, name: &str) -> Option<usize> {
         self.option(name).map(|text| text.parse().unwrap())
     }
 
-    fn lease(&self) -> Lease {
+    pub fn lease(&self) -> Lease {
         lease_of(self.option("lease").map_or(DEFAULT_LEASE_MS, millis))
     }
 
-    fn terms(&self) -> Terms {
+    pub fn terms(&self) -> Terms {
         match self.option("lease") {
             _ if self.has("session") => Terms::Session,
             None => Terms::Unnamed,
@@ -170,7 +175,7 @@ impl<'a> Words<'a> {
         }
     }
 
-    fn wait(&self) -> Wait {
+    pub fn wait(&self) -> Wait {
         match self.option("block") {
             None => Wait::No,
             Some("0") => Wait::ForEver,
@@ -542,7 +547,7 @@ fn lease_of(ms: u64) -> Lease {
     Lease::from_ms(ms as i64).unwrap()
 }
 
-fn code(error: &LockError) -> String {
+pub(super) fn code(error: &LockError) -> String {
     let text = error.to_string();
     if text.starts_with("ERR ") {
         return format!("error: {text}");
@@ -554,7 +559,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-fn millis(text: &str) -> u64 {
+pub(super) fn millis(text: &str) -> u64 {
     let digits = text.trim_end_matches(|unit: char| unit.is_ascii_alphabetic());
     let unit = match &text[digits.len()..] {
         "ms" => 1,
@@ -566,7 +571,7 @@ fn millis(text: &str) -> u64 {
     digits.parse::<u64>().unwrap() * unit
 }
 
-fn duration(ms: u64) -> String {
+pub(super) fn duration(ms: u64) -> String {
     if ms.is_multiple_of(1_000) {
         format!("{}s", ms / 1_000)
     } else {

@@ -5,6 +5,7 @@
 //! an error leaves a trace, a request is answered twice.
 
 mod model;
+mod session;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -292,6 +293,9 @@ impl Sim {
 
     /// The end of a turn: touched keys are settled, then replies are delivered.
     pub fn end_turn(&mut self) {
+        if self.grants() {
+            self.locks.sems.waiters.look_again();
+        }
         for round in 0.. {
             assert!(round < 1_000, "settling does not come to an end");
             let Some((family, key)) = self.locks.pop_touched(self.now) else {
@@ -315,9 +319,18 @@ impl Sim {
         }
     }
 
+    fn grants(&self) -> bool {
+        self.may_grant && !self.locks.delay.is_on(self.now)
+    }
+
     fn settle(&mut self, name: &str) {
         let view = self.view(name, None);
         let may_write = self.locks.sem_may_change(&view);
+        if may_write && !self.grants() {
+            self.locks
+                .stand_back(Family::Semaphore, key_ref(name).to_id());
+            return;
+        }
         let changes = self.ask(name, None, |locks, view, now, fx| {
             let change = locks.sem_settle(view, now, fx);
             (!change.is_empty(), change)
@@ -329,9 +342,11 @@ impl Sim {
     pub fn advance(&mut self, ms: u64) {
         let end_ms = self.now.mono_ms + ms;
         loop {
+            let delay = self.locks.delay.left(self.now);
             let next = [
                 self.locks.next_wait(self.now),
                 self.locks.next_settle(self.now),
+                Some(delay).filter(|left| *left > 0),
             ];
             let next = next.into_iter().flatten().min().unwrap_or(u64::MAX);
             let step = next.min(end_ms - self.now.mono_ms);
