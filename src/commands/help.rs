@@ -21,7 +21,7 @@ const LINES: [&str; 33] = [
     "    The locks held, step by step; of one owner; or the keys that somebody waits for.",
     "SEM.SET <key> <permits> [NX | XX]",
     "    Make a semaphore, or change how many permits it has. Returns them, or nil.",
-    "SEM.ACQUIRE <key> <id> [LIMIT <permits>] [EX <s> | PX <ms>] [BLOCK <ms>]",
+    "SEM.ACQUIRE <key> <id> [LIMIT <permits>] [EX <s> | PX <ms> | SESSION] [BLOCK <ms>]",
     "    Take a permit, or wait for one. LIMIT makes the semaphore. Returns the token, or nil.",
     "SEM.RELEASE <key> <id>",
     "    Give the permit back. Returns 1, or nil when the id holds none.",

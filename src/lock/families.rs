@@ -5,6 +5,7 @@
 
 use super::effect::{Effect, Effects, Outcome};
 use super::locks::Locks;
+use super::sessions::BoundRef;
 use super::slot::semaphores_of;
 use super::waiters::{Due, Grace, Waiters};
 use super::{KeyId, KeyRef, LockError, Now, Wait, WaiterId};
@@ -187,7 +188,10 @@ impl Locks {
 
     /// The connection of a request that was not for a lock is gone.
     pub(super) fn gone_elsewhere(&mut self, waiter: WaiterId, now: Now) {
-        if let Some(key) = self.sems.on_the_way.lost(waiter) {
+        if let Some((key, id, token)) = self.sems.on_the_way.lost(waiter) {
+            // The undo ends the permit; there is nothing to release.
+            let what = BoundRef::permit(key.as_ref(), &id);
+            self.sessions.unbind_grant(what, token);
             self.sems.waiters.touch_id(key);
         } else if self.sems.waiters.leave(waiter, now) {
             self.sems.stats.sem_waits_disconnected += 1;

@@ -8,13 +8,14 @@ use std::rc::Rc;
 
 use super::name::KeyMap;
 use super::queue::Seq;
-use super::{KeyId, KeyRef, OwnerId, WaiterId};
+use super::{KeyId, KeyRef, OwnerId, Token, WaiterId};
 
 /// One of them.
 #[derive(Debug)]
 pub(super) struct Going {
     pub waiter: WaiterId,
     pub seq: Seq,
+    pub token: Token,
     /// What the set said of it when it was granted.
     pub end_ms: i64,
     /// Its connection has died.
@@ -44,12 +45,12 @@ impl OnTheWay {
         true
     }
 
-    /// The connection has died: answers the semaphore, which is to be settled.
-    pub fn lost(&mut self, waiter: WaiterId) -> Option<KeyId> {
+    /// The connection has died: answers the permit, whose semaphore is to be settled.
+    pub fn lost(&mut self, waiter: WaiterId) -> Option<(KeyId, Rc<[u8]>, Token)> {
         let (key, id) = self.by_waiter.remove(&waiter)?;
         let going = self.by_key.get_mut(&key)?.get_mut(&id)?;
         going.is_lost = true;
-        Some(key)
+        Some((key, id, going.token))
     }
 
     /// The holder has shown that it knows of its permit.

@@ -13,6 +13,7 @@ use super::permits::{
     Ledger, PermitChange, Permits, Remembered, SemState, SemView, GRANTS_AT_ONCE, MAX_PERMITS,
 };
 use super::queue::{Queue, Waiter};
+use super::sessions::BoundRef;
 use super::stats::SemStats;
 use super::waiters::{Joined, Waiters};
 use super::{Answer, KeyRef, Lease, LockError, Mode, Now, OwnerId, Token, Wait, WaiterId};
@@ -22,14 +23,26 @@ use super::{Answer, KeyRef, Lease, LockError, Mode, Now, OwnerId, Token, Wait, W
 pub struct SemAcquire<'a> {
     /// Who asks: the id of the permit.
     pub id: &'a [u8],
-    /// The lease, from the moment of the grant.
+    /// The lease, from the moment of the grant. Not looked at for a session: that has its own.
     pub lease: Lease,
+    /// Whether the request names it: that ends a binding.
+    pub names_lease: bool,
+    /// Bind the permit to the connection.
+    pub session: bool,
     /// Makes the semaphore with so many permits if there is none.
     pub limit: Option<NonZeroU32>,
     /// How long to wait.
     pub wait: Wait,
     /// The server's id of the connection.
     pub client: u64,
+}
+
+/// On what terms a permit is granted.
+#[derive(Debug, Clone, Copy)]
+struct Terms {
+    lease: Lease,
+    session: bool,
+    client: u64,
 }
 
 /// When a number is set.
@@ -123,6 +136,10 @@ impl Locks {
             Ok(there) => there,
             Err(error) => return (Err(error), PermitChange::default()),
         };
+        if req.session && !self.sessions.rule.open {
+            self.sems.stats.sem_busy += 1;
+            return (Err(LockError::Busy), PermitChange::default());
+        }
         let mut ledger = Ledger::open(there);
         let answer = match view.held_until(now) {
             Some(end_ms) => self.ask_again(view, &mut ledger, end_ms, req, now, fx),
@@ -148,14 +165,73 @@ impl Locks {
             }
             return Ok((false, PermitChange::default()));
         }
-        self.sems.on_the_way.claim(view.key, id);
-        let known = self.sems.remembered.remove(view.key, id);
+        let (known, change) = self.take_back(view, there, id, now, fx);
         self.sems.stats.sem_grants_released += u64::from(known);
+        Ok((true, change))
+    }
+
+    /// Releases a permit whose connection has gone.
+    pub fn end_permit_session(
+        &mut self,
+        view: &SemView<'_>,
+        id: &[u8],
+        now: Now,
+        fx: &mut Effects,
+    ) -> PermitChange {
+        if view.held_until(now).is_none() {
+            return self.drop_permit_binding(view.key, id);
+        }
+        let there = view.permits().ok().flatten();
+        let (known, change) = self.take_back(view, there, id, now, fx);
+        self.sems.stats.sem_grants_session_ended += u64::from(known);
+        change
+    }
+
+    /// Renews the lease of a bound permit, and never shortens it.
+    pub fn renew_permit_session(
+        &mut self,
+        view: &SemView<'_>,
+        id: &[u8],
+        now: Now,
+    ) -> PermitChange {
+        let Some(end_ms) = view.held_until(now) else {
+            return self.drop_permit_binding(view.key, id);
+        };
+        let wanted = self.sessions.rule.lease.deadline(now);
+        let mut ledger = Ledger::open(view.permits().ok().flatten());
+        if end_ms < wanted {
+            ledger.set_end(id, wanted);
+        }
+        self.stats.session_renewals += 1;
+        self.sessions.renewed(BoundRef::permit(view.key, id), now);
+        self.close(view, ledger)
+    }
+
+    /// The permit that was bound has ended without our seeing it.
+    fn drop_permit_binding(&mut self, key: KeyRef<'_>, id: &[u8]) -> PermitChange {
+        if self.sessions.unbind(BoundRef::permit(key, id)).is_some() {
+            self.stats.session_losses += 1;
+        }
+        PermitChange::default()
+    }
+
+    /// A permit that is held comes back, and goes to who waits. Answers whether it was known.
+    fn take_back(
+        &mut self,
+        view: &SemView<'_>,
+        there: Option<&Permits>,
+        id: &[u8],
+        now: Now,
+        fx: &mut Effects,
+    ) -> (bool, PermitChange) {
+        self.sems.on_the_way.claim(view.key, id);
+        self.sessions.unbind(BoundRef::permit(view.key, id));
+        let known = self.sems.remembered.remove(view.key, id);
         fx.push(Effect::Notify(Event::SemRelease));
         let mut ledger = Ledger::open(there);
         ledger.give_back(id);
         self.hand_on(view, &mut ledger, now, fx);
-        Ok((true, self.close(view, ledger)))
+        (known, self.close(view, ledger))
     }
 
     /// `SEM.RENEW`. True when the permit is renewed.
@@ -163,7 +239,7 @@ impl Locks {
         &mut self,
         view: &SemView<'_>,
         id: &[u8],
-        lease: Lease,
+        (lease, names_lease): (Lease, bool),
         now: Now,
     ) -> Result<(bool, PermitChange), LockError> {
         let there = self.look_at_permits(view)?;
@@ -173,8 +249,9 @@ impl Locks {
         }
         self.sems.on_the_way.claim(view.key, id);
         self.sems.stats.sem_renewals += 1;
+        let stays_bound = self.keep_permit_binding(view.key, id, names_lease, now);
         let mut ledger = Ledger::open(there);
-        ledger.set_end(id, lease.deadline(now));
+        ledger.set_end(id, self.lease_of(stays_bound, lease).deadline(now));
         Ok((true, self.close(view, ledger)))
     }
 
@@ -272,7 +349,14 @@ impl Locks {
                 token
             }
         };
-        let wanted = req.lease.deadline(now);
+        let what = BoundRef::permit(view.key, req.id);
+        let bound = if req.session {
+            self.sessions.bind(what, req.client, token, now);
+            true
+        } else {
+            self.keep_permit_binding(view.key, req.id, req.names_lease, now)
+        };
+        let wanted = self.lease_of(bound, req.lease).deadline(now);
         if end_ms < wanted {
             ledger.set_end(req.id, wanted);
         }
@@ -317,16 +401,35 @@ impl Locks {
             return Ok(Answer::Refused);
         }
         self.forget_over(view.key, req.id, was_over);
-        let (token, _) = self.grant_permit(view, ledger, req.id, req.lease, now, fx)?;
+        let terms = Terms {
+            lease: req.lease,
+            session: req.session,
+            client: req.client,
+        };
+        let (token, _) = self.grant_permit(view, ledger, req.id, terms, now, fx)?;
         self.sems.on_the_way.claim(view.key, req.id);
         self.sems.waiters.withdraw(view.key, req.id);
         Ok(Answer::Granted(token))
+    }
+
+    /// The holder has touched its permit without asking for a session: see [`Locks::keep_binding`].
+    fn keep_permit_binding(
+        &mut self,
+        key: KeyRef<'_>,
+        id: &[u8],
+        names_lease: bool,
+        now: Now,
+    ) -> bool {
+        let what = BoundRef::permit(key, id);
+        let token = self.sessions.token_of(what);
+        self.keep_binding(what, token, names_lease, now)
     }
 
     /// The former permit of an id that asks anew is over.
     fn forget_over(&mut self, key: KeyRef<'_>, id: &[u8], was_over: bool) {
         if was_over {
             self.sems.on_the_way.claim(key, id);
+            self.drop_permit_binding(key, id);
             let known = self.sems.remembered.remove(key, id);
             self.sems.stats.sem_grants_expired += u64::from(known);
         }
@@ -355,7 +458,7 @@ impl Locks {
             deadline_ms: req.wait.deadline(now),
             since_ms: now.mono_ms,
             client: req.client,
-            session: false,
+            session: req.session,
             limit: req.limit,
         };
         if let Joined::TookOver(older) = self.sems.waiters.park(key, req.id, waiter) {
@@ -363,6 +466,7 @@ impl Locks {
             fx.push(Effect::Answer(older, Outcome::Nil));
         }
         self.sems.stats.sem_waits_parked += 1;
+        self.sessions.waits(req.client, id);
         Ok(id)
     }
 
@@ -382,7 +486,12 @@ impl Locks {
             let Some((id, waiter, seq)) = self.next_for_permit(view.key, now, fx) else {
                 return;
             };
-            let granted = self.grant_permit(view, ledger, &id, waiter.lease, now, fx);
+            let terms = Terms {
+                lease: waiter.lease,
+                session: waiter.session,
+                client: waiter.client,
+            };
+            let granted = self.grant_permit(view, ledger, &id, terms, now, fx);
             let (token, end_ms) = match granted {
                 Ok(granted) => granted,
                 Err(error) => {
@@ -392,6 +501,7 @@ impl Locks {
                     return self.fail_permits(everybody, &error, fx);
                 }
             };
+            self.sessions.waits(waiter.client, waiter.id);
             let stats = &mut self.sems.stats;
             let waited = now.mono_ms.saturating_sub(waiter.since_ms);
             stats.sem_waits_granted += 1;
@@ -400,6 +510,7 @@ impl Locks {
             let going = Going {
                 waiter: waiter.id,
                 seq,
+                token,
                 end_ms,
                 is_lost: false,
             };
@@ -430,12 +541,17 @@ impl Locks {
         view: &SemView<'_>,
         ledger: &mut Ledger<'_>,
         id: &[u8],
-        lease: Lease,
+        terms: Terms,
         now: Now,
         fx: &mut Effects,
     ) -> Result<(Token, i64), LockError> {
         let token = self.mint_permit(view, now, fx)?;
-        let end_ms = lease.deadline(now);
+        let end_ms = self.lease_of(terms.session, terms.lease).deadline(now);
+        let what = BoundRef::permit(view.key, id);
+        match terms.session {
+            true => self.sessions.bind(what, terms.client, token, now),
+            false => drop(self.sessions.unbind(what)),
+        }
         ledger.take(id, end_ms);
         // What is remembered of this id was of a permit that went away unseen.
         let known = self.sems.remembered.remove(view.key, id);

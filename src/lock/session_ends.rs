@@ -100,7 +100,9 @@ impl Locks {
         state: &'s KeyState,
         now: Now,
     ) -> Option<(Mode, &'s ReadWrite)> {
-        let Kind::Lock(mode) = what.kind;
+        let Kind::Lock(mode) = what.kind else {
+            return None;
+        };
         let token = self.sessions.token_of(what)?;
         let lock = state.held_for_reading_or_writing(now)?;
         let holds = match mode {

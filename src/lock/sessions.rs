@@ -30,11 +30,13 @@ use super::{KeyId, KeyRef, Lease, Mode, Now, OwnerId, Token, WaiterId, LARGE};
 /// A lease is renewed when so much of it has passed.
 const RENEWALS_PER_LEASE: u64 = 3;
 
-/// What kind of thing is bound. Semaphores and latches have keys and owners of their own.
+/// What kind of thing is bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// A lock, held in this mode.
     Lock(Mode),
+    /// A permit of a semaphore.
+    Permit,
 }
 
 /// The name of a hold.
@@ -64,6 +66,15 @@ impl<'a> BoundRef<'a> {
     pub fn lock(mode: Mode, key: KeyRef<'a>, owner: &'a [u8]) -> BoundRef<'a> {
         let kind = Kind::Lock(mode);
         BoundRef { kind, key, owner }
+    }
+
+    /// A permit of a semaphore.
+    pub fn permit(key: KeyRef<'a>, id: &'a [u8]) -> BoundRef<'a> {
+        BoundRef {
+            kind: Kind::Permit,
+            key,
+            owner: id,
+        }
     }
 }
 

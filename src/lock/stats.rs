@@ -110,6 +110,8 @@ counters! {
     sem_release_misses,
     /// Permits ended by their holder.
     sem_grants_released,
+    /// Permits released because the connection that they were bound to has gone.
+    sem_grants_session_ended,
     /// Permits taken back after the end of their lease.
     sem_grants_expired,
     /// Permits whose semaphore was seen to go away, or that were seen to have changed hands.

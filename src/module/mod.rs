@@ -27,6 +27,7 @@ pub mod reply;
 mod rw_key;
 pub mod scan;
 pub mod sem_key;
+pub mod sem_sessions;
 pub mod sessions;
 pub mod settings;
 pub mod shell;

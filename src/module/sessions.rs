@@ -34,6 +34,7 @@ use super::events;
 use super::fence;
 use super::guard;
 use super::key::{name_of, LockKey};
+use super::sem_sessions;
 use super::shell;
 use super::strings::{OwnedStr, Str};
 use crate::lock::{Bound, BoundRef, Effects, Kind, LockError, Look, Mode, Now, View};
@@ -52,8 +53,10 @@ const REFUSALS_PER_TURN: usize = 50;
 
 /// What is to be done with a bound hold.
 #[derive(Clone, Copy)]
-enum Duty {
+pub enum Duty {
+    /// Its connection has gone.
     Release,
+    /// Its lease is to be renewed.
     Renew,
 }
 
@@ -190,6 +193,7 @@ fn release_ended(ctx: Ctx, at_most: usize, is_late: impl Fn() -> bool) -> bool {
 fn attend(ctx: Ctx, bound: &Bound, duty: Duty) -> bool {
     match bound.kind {
         Kind::Lock(_) => attend_lock(ctx, bound, duty),
+        Kind::Permit => sem_sessions::attend(ctx, bound, duty),
     }
 }
 

@@ -80,7 +80,7 @@ const COMMANDS: [Described; 16] = [
         flags: "blocking denyoom fast module write",
         categories: "@blocking @fast @lock @write",
         key: "RW access update",
-        arguments: "key id [LIMIT permits] [EX seconds | PX milliseconds] [BLOCK milliseconds]",
+        arguments: "key id [LIMIT permits] [EX seconds | PX milliseconds | SESSION] [BLOCK milliseconds]",
     },
     Described {
         name: "sem.release",

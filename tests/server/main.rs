@@ -29,6 +29,7 @@ mod reliability_examples;
 mod replication;
 mod scale;
 mod scan;
+mod semaphore_sessions;
 mod semaphore_wakeups;
 mod semaphores;
 mod semaphores_kept;

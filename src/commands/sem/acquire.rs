@@ -1,9 +1,9 @@
-//! `SEM.ACQUIRE key id [LIMIT permits] [EX s | PX ms] [BLOCK ms]`
+//! `SEM.ACQUIRE key id [LIMIT permits] [EX s | PX ms | SESSION] [BLOCK ms]`
 
 use std::num::NonZeroU32;
 
 use super::ID;
-use crate::commands::args::{default_lease, once, option, Args, KEY, LEASE};
+use crate::commands::args::{default_lease, once, option, Args, KEY, TERMS};
 use crate::lock::{Answer, LockError, SemAcquire, Wait};
 use crate::module::alarm;
 use crate::module::apply::decide;
@@ -15,6 +15,7 @@ use crate::module::replication::Replication;
 use crate::module::reply::{self, Shape};
 use crate::module::sem_key::SemKey;
 use crate::module::strings::Str;
+use crate::module::{sem_sessions, sessions};
 
 /// Takes a permit, or waits for one. Replies the token, or nil.
 pub struct Acquire;
@@ -32,7 +33,7 @@ impl Command for Acquire {
             KEY,
             ID,
             option(c"permits", c"LIMIT", true),
-            LEASE,
+            TERMS,
             option(c"milliseconds", c"BLOCK", true),
         ],
     };
@@ -41,18 +42,28 @@ impl Command for Acquire {
         let mut args = Args::new(words);
         let name = args.key()?;
         let id = args.owner()?;
-        let (mut lease, mut wait, mut limit) = (None, None, None);
+        let (mut lease, mut session) = (None, None);
+        let (mut wait, mut limit) = (None, None);
         while let Some(option) = args.option() {
             match &option[..] {
                 b"LIMIT" => once(&mut limit, permits(args.number(1)?)?)?,
                 b"EX" => once(&mut lease, args.lease(1_000, "sem.acquire")?)?,
                 b"PX" => once(&mut lease, args.lease(1, "sem.acquire")?)?,
+                b"SESSION" => once(&mut session, ())?,
                 b"BLOCK" => once(&mut wait, args.wait()?)?,
                 _ => return Err(LockError::Syntax),
             }
         }
+        if session.is_some() {
+            if lease.is_some() {
+                return Err(LockError::Syntax);
+            }
+            sessions::prepare(ctx)?;
+        }
         let request = SemAcquire {
             id: id.bytes(),
+            names_lease: lease.is_some(),
+            session: session.is_some(),
             lease: lease.map_or_else(default_lease, Ok)?,
             limit,
             wait: wait.filter(|_| ctx.may_block()).unwrap_or(Wait::No),
@@ -75,6 +86,7 @@ fn acquire(
     id: Str<'_>,
     request: &SemAcquire<'_>,
 ) -> Result<(), LockError> {
+    sem_sessions::end_first(ctx, name, id);
     let key = SemKey::open(ctx, name)?;
     let now = ctx.now();
     let view = key.minting_view(Some(id), now);

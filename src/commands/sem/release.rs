@@ -9,6 +9,7 @@ use crate::module::ctx::Ctx;
 use crate::module::register::{access, Command, Spec};
 use crate::module::replication::Replication;
 use crate::module::sem_key::SemKey;
+use crate::module::sem_sessions;
 use crate::module::strings::Str;
 
 /// Gives a permit back: to the next waiter, or to those that are free.
@@ -29,6 +30,7 @@ impl Command for Release {
     fn run(ctx: Ctx, words: &[Str<'_>]) -> Result<(), LockError> {
         let mut args = Args::new(words);
         let (name, id) = (args.key()?, args.owner()?);
+        sem_sessions::end_first(ctx, name, id);
         let key = SemKey::open(ctx, name)?;
         let now = ctx.now();
         let view = key.handing_view(Some(id), now);

@@ -9,6 +9,7 @@ use crate::module::ctx::Ctx;
 use crate::module::register::{access, Command, Spec};
 use crate::module::replication::Replication;
 use crate::module::sem_key::SemKey;
+use crate::module::sem_sessions;
 use crate::module::strings::Str;
 
 /// Sets the lease of a permit that the id still holds.
@@ -37,7 +38,9 @@ impl Command for Renew {
                 _ => return Err(LockError::Syntax),
             }
         }
-        let lease = lease.map_or_else(default_lease, Ok)?;
+        let names_lease = lease.is_some();
+        let lease = (lease.map_or_else(default_lease, Ok)?, names_lease);
+        sem_sessions::end_first(ctx, name, id);
         let key = SemKey::open(ctx, name)?;
         let now = ctx.now();
         let view = key.plain_view(Some(id), now);

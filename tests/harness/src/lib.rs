@@ -387,6 +387,7 @@ fn books_of_semaphores_and_latches(info: &str) -> Result<(), String> {
     let sum = |names: &[&str]| -> u64 { names.iter().map(|name| stat_in(info, name)).sum() };
     let permits = [
         "sem_grants_released",
+        "sem_grants_session_ended",
         "sem_grants_expired",
         "sem_grants_lost",
         "sem_grants_undone",

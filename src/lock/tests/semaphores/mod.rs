@@ -10,9 +10,9 @@ mod session;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::lock::{
-    Answer, Count, CountChange, Effect, Effects, Event, Family, Grace, Lease, Limits, LockError,
-    Locks, Now, Outcome, OwnerId, PermitChange, Permits, SemAcquire, SemState, SemView, SetIf,
-    WaiterId,
+    Answer, Bound, Count, CountChange, Effect, Effects, Event, Family, Grace, Lease, Limits,
+    LockError, Locks, Now, Outcome, OwnerId, PermitChange, Permits, SemAcquire, SemState, SemView,
+    SetIf, WaiterId,
 };
 
 use super::sim::{key_ref, START_MS};
@@ -256,9 +256,15 @@ impl Sim {
         })
     }
 
-    pub fn renew(&mut self, name: &str, id: &str, lease: Lease) -> Result<bool, LockError> {
+    pub fn renew(
+        &mut self,
+        name: &str,
+        id: &str,
+        lease: Lease,
+        names_lease: bool,
+    ) -> Result<bool, LockError> {
         self.try_to(name, Some(id), |locks, view, now, _| {
-            locks.sem_renew(view, id.as_bytes(), lease, now)
+            locks.sem_renew(view, id.as_bytes(), (lease, names_lease), now)
         })
     }
 
@@ -347,6 +353,7 @@ impl Sim {
                 self.locks.next_wait(self.now),
                 self.locks.next_settle(self.now),
                 Some(delay).filter(|left| *left > 0),
+                self.locks.sessions.next_due(self.now),
             ];
             let next = next.into_iter().flatten().min().unwrap_or(u64::MAX);
             let step = next.min(end_ms - self.now.mono_ms);
@@ -358,6 +365,7 @@ impl Sim {
             let mut fx = Effects::new();
             while self.locks.end_next_wait(self.now, &mut fx) {}
             self.carry_out("", fx);
+            self.renew_sessions();
             self.end_turn();
         }
     }
@@ -366,6 +374,36 @@ impl Sim {
     pub fn drop_conn(&mut self, waiter: WaiterId) {
         self.going.remove(&waiter);
         self.locks.gone(waiter, self.now);
+    }
+
+    /// A connection closes that permits are bound to.
+    pub fn close(&mut self, client: u64) {
+        self.locks.disconnected(client, self.now);
+        while let Some(bound) = self.locks.sessions.next_ended() {
+            self.attend(&bound, |locks, view, id, now, fx| {
+                locks.end_permit_session(view, id, now, fx)
+            });
+        }
+    }
+
+    fn renew_sessions(&mut self) {
+        while let Some(bound) = self.locks.sessions.next_renewal(self.now) {
+            self.attend(&bound, |locks, view, id, now, _| {
+                locks.renew_permit_session(view, id, now)
+            });
+        }
+    }
+
+    fn attend(
+        &mut self,
+        bound: &Bound,
+        body: impl FnOnce(&mut Locks, &SemView<'_>, &[u8], Now, &mut Effects) -> PermitChange,
+    ) {
+        let name = String::from_utf8_lossy(bound.key.as_ref().name).into_owned();
+        let id = String::from_utf8_lossy(&bound.owner).into_owned();
+        self.ask(&name, Some(&id), |locks, view, now, fx| {
+            ((), body(locks, view, id.as_bytes(), now, fx))
+        });
     }
 
     /// Something happened to a key from outside; false: it went away.
@@ -395,6 +433,7 @@ impl Sim {
             "{s:?}"
         );
         let ended = s.sem_grants_released
+            + s.sem_grants_session_ended
             + s.sem_grants_expired
             + s.sem_grants_lost
             + s.sem_grants_undone

@@ -215,6 +215,8 @@ fn request(id: usize, lease_ms: i64, wait: Wait, limit: Option<u32>) -> SemAcqui
     SemAcquire {
         id: IDS[id].as_bytes(),
         lease: Lease::from_ms(lease_ms).unwrap(),
+        names_lease: true,
+        session: false,
         limit: limit.and_then(std::num::NonZeroU32::new),
         wait,
         client: 0,
@@ -241,7 +243,9 @@ impl Both {
             Op::Acquire(id, ms, wait, limit) => self.acquire(id, ms, wait, limit),
             Op::Release(id) => self.release(id),
             Op::Renew(id, ms) => {
-                let renewed = self.sim.renew("k", IDS[id], Lease::from_ms(ms).unwrap());
+                let renewed = self
+                    .sim
+                    .renew("k", IDS[id], Lease::from_ms(ms).unwrap(), true);
                 let end = self.model.now_ms + ms as u64;
                 let held = self.model.held.iter_mut().find(|(holder, _)| *holder == id);
                 assert_eq!(renewed, Ok(held.is_some()));

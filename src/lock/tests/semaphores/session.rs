@@ -2,11 +2,11 @@
 //!
 //! ```text
 //! set k 3 [nx | xx]
-//! acquire k id [limit=3] [lease=30s] [block=5s | block=0] [conn=c]     the lease is 30s, conn the id
+//! acquire k id [limit=3] [lease=30s | session] [block=5s | block=0] [conn=c]     the lease is 30s, conn the id
 //! release k id      renew k id [lease=30s]      info k      stats name ...
 //! latch k 3 [nx | xx]      down k [3]      wait k conn [block=5s | block=0]      persist | pexpire k 5s
 //! advance 5s     every timer runs at its moment      late 5s     no timer runs
-//! drop conn      unblock conn      del k      overwrite k      grants off | on      delay 5s      drain
+//! drop conn      unblock conn      close conn (whatever is bound to it)      del k      overwrite k      grants off | on      delay 5s      drain
 //! redisson take k id [lease=30s]      redisson give k id
 //! ```
 
@@ -38,6 +38,11 @@ struct Session {
     conns: Vec<(WaiterId, String)>,
     tokens: Vec<Token>,
     said: String,
+}
+
+/// The server's id of a connection of this name.
+fn client_of(conn: &str) -> u64 {
+    conn.bytes().fold(0, |id, byte| id * 256 + u64::from(byte))
 }
 
 fn set_if(words: &Words<'_>) -> SetIf {
@@ -93,9 +98,15 @@ impl Session {
             "release" => said(self.sim.release(key, words.at(2)), |done| {
                 if done { "released" } else { "not held" }.into()
             }),
-            "renew" => said(self.sim.renew(key, words.at(2), words.lease()), |done| {
-                if done { "renewed" } else { "lost" }.into()
-            }),
+            "renew" => said(
+                self.sim.renew(
+                    key,
+                    words.at(2),
+                    words.lease(),
+                    words.option("lease").is_some(),
+                ),
+                |done| if done { "renewed" } else { "lost" }.into(),
+            ),
             "info" => self.info(key),
             "stats" => self.stats(&words.0[1..]),
             "latch" => {
@@ -125,9 +136,11 @@ impl Session {
         let request = SemAcquire {
             id: id.as_bytes(),
             lease: words.lease(),
+            names_lease: words.option("lease").is_some(),
+            session: words.has("session"),
             limit: limit.and_then(NonZeroU32::new),
             wait: words.wait(),
-            client: 0,
+            client: client_of(words.option("conn").unwrap_or(id)),
         };
         let answer = self.sim.acquire(words.at(1), &request);
         said(answer, |answer| match answer {
@@ -144,7 +157,7 @@ impl Session {
     fn wait(&mut self, words: &Words<'_>) -> String {
         let (key, conn) = (words.at(1), words.at(2));
         let waited = self.sim.latch(key, |locks, state, now, _| {
-            let client = u64::from(conn.as_bytes()[0]);
+            let client = client_of(conn);
             let waited = locks.latch_wait(key_ref(key), state, client, words.wait(), now)?;
             Ok((waited, CountChange::None))
         });
@@ -171,6 +184,7 @@ impl Session {
                 let waiter = self.waiter(key);
                 self.sim.drop_conn(waiter);
             }
+            "close" => self.sim.close(client_of(key)),
             "unblock" => {
                 let waiter = self.waiter(key);
                 self.sim.locks.unblocked(waiter, self.sim.now);
