@@ -195,9 +195,19 @@ pub fn close_key(key: Option<NonNull<raw::RedisModuleKey>>) {
     }
 }
 
+/// Whether an open key has no value.
+pub fn is_empty(key: NonNull<raw::RedisModuleKey>) -> bool {
+    // SAFETY: the handle is open.
+    let kind = unsafe { api!(RedisModule_KeyType)(key.as_ptr()) };
+    kind as isize == raw::REDISMODULE_KEYTYPE_EMPTY
+}
+
 /// When an open key ends.
 pub fn end_of(key: NonNull<raw::RedisModuleKey>) -> Option<i64> {
-    // SAFETY: the handle is open.
+    if is_empty(key) {
+        return None;
+    }
+    // SAFETY: the handle is open. (Redis 8.6 ends when it is asked this of a key without a value.)
     let at = unsafe { api!(RedisModule_GetAbsExpire)(key.as_ptr()) };
     (at != raw::REDISMODULE_NO_EXPIRE.into()).then_some(at)
 }

@@ -8,7 +8,7 @@ use redis_module::raw;
 
 use super::api::api;
 use super::apply;
-use super::count_key::{close_key, end_of, open_key, CountKey};
+use super::count_key::{close_key, end_of, is_empty, open_key, CountKey};
 use super::ctx::Ctx;
 use super::fence;
 use super::guard;
@@ -81,13 +81,8 @@ impl<'a> SemKey<'a> {
     /// permits are held that cannot be seen. The server says for every key command of its own where to
     /// go; for a key that no command names, it is asked.
     fn is_whole(&self) -> bool {
-        let is_absent = |set: NonNull<raw::RedisModuleKey>| {
-            // SAFETY: the handle is open.
-            let kind = unsafe { api!(RedisModule_KeyType)(set.as_ptr()) };
-            kind as isize == raw::REDISMODULE_KEYTYPE_EMPTY
-        };
         let may_be_elsewhere =
-            self.set.is_none_or(is_absent) && !matches!(self.free.read(), Count::Absent);
+            self.set.is_none_or(is_empty) && !matches!(self.free.read(), Count::Absent);
         !may_be_elsewhere || self.free.ctx().probe_write_unasked(self.set_name.as_str())
     }
 
@@ -247,17 +242,13 @@ impl<'a> SemKey<'a> {
 
     /// Drops what a former semaphore of this name has left.
     fn clear(&mut self, replication: Replication) {
-        let Some(set) = self.set else {
+        let Some(set) = self.set.filter(|set| !is_empty(*set)) else {
             return;
         };
         // SAFETY: the handle is open for writing.
-        unsafe {
-            if api!(RedisModule_KeyType)(set.as_ptr()) as isize != raw::REDISMODULE_KEYTYPE_EMPTY {
-                api!(RedisModule_DeleteKey)(set.as_ptr());
-                replication.del(self.set_name.as_str());
-                self.signal();
-            }
-        }
+        unsafe { api!(RedisModule_DeleteKey)(set.as_ptr()) };
+        replication.del(self.set_name.as_str());
+        self.signal();
     }
 
     fn remove(&mut self, ids: &[OwnerId], replication: Replication) {
