@@ -74,6 +74,8 @@ pub use mode::Mode;
 pub use name::{KeyId, KeyRef};
 pub use permits::{PermitChange, Permits, SemState, SemView, NO_END_MS};
 pub use queue::{Waiter, WaiterId};
+#[cfg(test)]
+pub(crate) use read_write::may_enter;
 pub use read_write::{
     is_read_write, is_reserved, siblings_stay, timeout_name, timeout_prefix, token_name,
     write_field, Look, Mark, Name, ReadWrite, Reader, RwFields, RwWrite, Writer, MODE_FIELD,

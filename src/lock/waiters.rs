@@ -186,6 +186,12 @@ impl Waiters {
         self.queue(key)?.iter().next()
     }
 
+    /// Who waits at the head of the line for WRITE.
+    pub fn first_writer(&self, key: KeyRef<'_>) -> Option<&[u8]> {
+        let (owner, waiter) = self.first(key)?;
+        (waiter.mode == Mode::Write).then_some(owner)
+    }
+
     /// Who waits at the head of the line to upgrade.
     pub fn upgrader(&self, key: KeyRef<'_>) -> Option<&[u8]> {
         if self.firsts == 0 {
@@ -241,8 +247,11 @@ impl Waiters {
         let Some((key, seq)) = self.by_id.get(&waiter).cloned() else {
             return false;
         };
+        let was_first = self.is_first(&key, seq);
         self.vacate(&key, seq, now);
-        self.look_behind(&key);
+        if was_first {
+            self.look_behind(&key);
+        }
         true
     }
 
@@ -250,8 +259,11 @@ impl Waiters {
     pub fn withdraw(&mut self, key: KeyRef<'_>, owner: &[u8]) -> Option<WaiterId> {
         let (_, id, line) = self.lines.get_full(&key)?;
         let (id, seq) = (id.clone(), line.queue.place_of(owner)?);
+        let was_first = self.is_first(&id, seq);
         let waiter = self.remove(&id, seq)?;
-        self.look_behind(&id);
+        if was_first {
+            self.look_behind(&id);
+        }
         Some(waiter.id)
     }
 
@@ -265,15 +277,21 @@ impl Waiters {
         self.withdraw(key, owner)
     }
 
-    /// Somebody has left this line without being granted. If a request for READ is the first now, it may
-    /// enter beside other readers: the key is to be settled.
+    /// Whether this place is the first in its line.
+    fn is_first(&mut self, key: &KeyId, seq: Seq) -> bool {
+        let line = self.lines.get_mut(key);
+        line.is_some_and(|line| line.queue.first_live() == Some(seq))
+    }
+
+    /// The first of this line has left without being granted. Whoever is the first now may enter beside
+    /// readers, or wait for other leases: the key is to be settled.
     fn look_behind(&mut self, key: &KeyId) {
         let Some(line) = self.lines.get_mut(key) else {
             return;
         };
         let first = line.queue.first_live();
         let first = first.and_then(|seq| line.queue.waiter(seq));
-        if first.is_some_and(|waiter| waiter.mode == Mode::Read) {
+        if first.is_some_and(|waiter| waiter.mode != Mode::Exclusive) {
             self.touched.insert(key.clone());
         }
     }
@@ -441,8 +459,11 @@ impl Waiters {
             .and_then(|line| line.queue.waiter(seq));
         Some(match parked.map(|waiter| waiter.id) {
             Some(id) => {
+                let was_first = self.is_first(&key, seq);
                 self.vacate(&key, seq, now);
-                self.look_behind(&key);
+                if was_first {
+                    self.look_behind(&key);
+                }
                 Due::Wait(id)
             }
             None => {

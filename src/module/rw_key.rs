@@ -41,18 +41,20 @@ pub(super) fn read(
     if !is_read_write(mode.as_str().bytes()) {
         return KeyState::OtherHash;
     }
+    let at = now.unwrap_or_else(|| key.ctx().now());
     let reading = Reading {
         key,
         handle,
         look,
-        now: now.unwrap_or_else(|| key.ctx().now()),
+        now: at,
         mark: read_mark(key),
     };
     let is_read = mode.as_str().bytes() == b"read";
     let lock = reading.read(fields, is_read);
-    lock.map_or(KeyState::OtherHash, |lock| {
-        KeyState::ReadWrite(Box::new(lock))
-    })
+    match lock.filter(|lock| lock.is_plausible(at)) {
+        Some(lock) => KeyState::ReadWrite(Box::new(lock)),
+        None => KeyState::OtherHash,
+    }
 }
 
 struct Reading<'a> {
@@ -77,7 +79,7 @@ impl Reading<'_> {
         for owner in own.into_iter().chain(marked) {
             lock.readers.extend(self.reader_by_name(owner)?);
         }
-        if is_read && self.look == Look::Own {
+        if is_read && self.look == Look::Own && lock.deadline_ms.is_some() {
             lock.is_whole = fields == 1 + lock.readers.len();
         } else {
             self.read_fields(&mut lock, is_read)?;

@@ -121,6 +121,7 @@ impl ReadWrite {
 
     /// The READ holds of an owner end. Its field goes only where others stay: else the hash will go.
     pub(super) fn drop_reader(&mut self, owner: &[u8], now: Now, fx: &mut Effects) {
+        let token = self.token(now);
         let found = self
             .readers
             .iter()
@@ -133,6 +134,7 @@ impl ReadWrite {
         if self.is_held(now) {
             write(fx, RwWrite::Drop(Mode::Read, reader.owner));
             self.shrink(now, fx);
+            self.share_mark(token, fx);
         }
     }
 
@@ -158,6 +160,7 @@ impl ReadWrite {
 
     /// The WRITE holds end. A writer that reads as well is a reader from now on, under the same token.
     pub(super) fn drop_writer(&mut self, now: Now, fx: &mut Effects) {
+        let token = self.token(now);
         let Some(writer) = self.writer.take() else {
             return;
         };
@@ -167,8 +170,14 @@ impl ReadWrite {
         write(fx, RwWrite::Drop(Mode::Write, writer.owner));
         write(fx, RwWrite::Mode(Mode::Read));
         self.shrink(now, fx);
-        if let Some(mark) = self.mark.take() {
-            self.set_mark(mark.token, self.longest(), fx);
+        self.share_mark(token, fx);
+    }
+
+    /// The token of who wrote is now that of all who read with it, whoever of them stays.
+    pub(super) fn share_mark(&mut self, token: Option<Token>, fx: &mut Effects) {
+        let is_one_writers = self.mark.as_ref().is_some_and(|mark| mark.writer.is_some());
+        if let Some(token) = token.filter(|_| is_one_writers && self.writer.is_none()) {
+            self.set_mark(token, self.longest(), fx);
         }
     }
 

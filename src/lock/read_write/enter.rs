@@ -63,7 +63,7 @@ impl Locks {
             self.stats.waits_taken_over += 1;
             fx.push(Effect::Answer(older, Outcome::Nil));
         }
-        self.note_ends(view.key, &entered.lock, now);
+        self.note_longer(view.key, &entered.lock, now);
         Ok(Answer::Granted(entered.token))
     }
 
@@ -120,8 +120,9 @@ impl Locks {
             }
             (_, None) => lock.set_writer(to.owner, end_ms, fx),
         }
-        if known.is_none() {
-            lock.set_mark(token, end_ms, fx);
+        match known {
+            Some(_) => lock.share_mark(known, fx),
+            None => lock.set_mark(token, end_ms, fx),
         }
         match holds {
             Some(_) => {
@@ -257,15 +258,22 @@ impl Locks {
         }
     }
 
-    /// Notes when the lock will be free by itself, for those who wait: of a lock that was not read whole,
-    /// no earlier than was known.
+    /// Notes when the lock will be free by itself, for those who wait. Of a lock that was not read whole
+    /// that is the end of those who were seen: who wakes then sees all.
     pub(in super::super) fn note_ends(&mut self, key: KeyRef<'_>, lock: &ReadWrite, now: Now) {
-        // Who waits to upgrade waits for the others only.
-        let aside = self.waiters.upgrader(key);
+        // A reader who waits to write waits for the others only.
+        let aside = self.waiters.first_writer(key);
         let ends = lock.ends(now, aside);
-        let known = self.waiters.lease(key).filter(|_| !lock.is_whole);
-        let ends = ends.map(|ends| known.map_or(ends, |known| known.max(ends)));
         self.waiters.set_lease(key, ends);
+    }
+
+    /// The same where somebody was let in or may stay longer: it is no earlier than was known.
+    pub(in super::super) fn note_longer(&mut self, key: KeyRef<'_>, lock: &ReadWrite, now: Now) {
+        let known = self.waiters.lease(key).filter(|_| !lock.is_whole);
+        self.note_ends(key, lock, now);
+        if self.waiters.lease(key) < known {
+            self.waiters.set_lease(key, known);
+        }
     }
 
     /// Whether another reader waits already to upgrade: then neither could ever go on.
@@ -275,7 +283,7 @@ impl Locks {
         req: &Acquire<'_>,
         now: Now,
     ) -> bool {
-        let first = self.waiters.upgrader(view.key);
+        let first = self.waiters.first_writer(view.key);
         first.is_some_and(|first| {
             *first != *req.owner
                 && view

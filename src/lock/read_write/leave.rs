@@ -238,7 +238,7 @@ impl Locks {
             lock.read_again(owner, 0, end_ms, fx);
             self.holds.reader_renewed(view.key, owner, end_ms);
         }
-        self.note_ends(view.key, &lock, now);
+        self.note_longer(view.key, &lock, now);
     }
 
     /// `LOCK.BREAK`: ends every hold. The caller has read all of them, and purged who waits.

@@ -114,6 +114,13 @@ impl ReadWrite {
         anybody && !self.is_over(now)
     }
 
+    /// Whether this is a lock at all: readers that nothing speaks for, in a hash that never ends, may be
+    /// anybody's data.
+    pub fn is_plausible(&self, now: Now) -> bool {
+        let lives = self.writer.is_some() || self.readers(now).next().is_some();
+        lives || self.deadline_ms.is_some() || !self.is_whole
+    }
+
     /// The writer, if it holds.
     pub fn writer(&self, now: Now) -> Option<&Writer> {
         self.writer.as_ref().filter(|_| !self.is_over(now))

@@ -9,11 +9,13 @@
 //!   contract.
 //!
 //! * [`semaphores`]: the same for semaphores and latches.
+//! * [`read_write`]: the same three for the read-write lock, on raw keys.
 //!
 //! The parts that stand alone (queue, key state, tokens) have their tests beside the code.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 mod model;
+mod read_write;
 mod semaphores;
 mod sim;
 mod transcripts;

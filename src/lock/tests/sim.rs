@@ -575,7 +575,7 @@ impl Sim {
                     self.write(key, &write);
                     Out::Write(name, write)
                 }
-                Effect::PublishReadWrite(_) => todo!(),
+                Effect::PublishReadWrite(_) => unreachable!("see `read_write`"),
                 Effect::Publish => {
                     assert!(!self.keys.contains_key(key), "published, but not freed");
                     Out::Publish(name)
@@ -615,7 +615,7 @@ impl Sim {
             "foreign data was changed"
         );
         match write {
-            KeyWrite::ReadWrite(_) => todo!(),
+            KeyWrite::ReadWrite(_) => unreachable!("see `read_write`"),
             KeyWrite::Delete => {
                 assert!(self.keys.remove(key).is_some(), "deleted nothing");
             }

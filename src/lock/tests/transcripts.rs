@@ -394,7 +394,7 @@ impl Session {
 
     fn write(&mut self, key: &str, write: &KeyWrite) -> String {
         match write {
-            KeyWrite::ReadWrite(_) => todo!(),
+            KeyWrite::ReadWrite(_) => unreachable!("see `read_write`"),
             KeyWrite::Delete => format!("del {key}"),
             KeyWrite::Take {
                 clear,
@@ -432,7 +432,7 @@ impl Session {
             KeyState::Absent => "absent".into(),
             KeyState::Bare(token) => format!("free, token {}", self.name(token)),
             KeyState::Held(hold) => self.hold(&hold),
-            KeyState::ReadWrite(_) => todo!(),
+            KeyState::ReadWrite(_) => unreachable!("see `read_write`"),
             KeyState::OtherHash => "another hash".into(),
             KeyState::OtherType => "another type".into(),
         };

@@ -1,0 +1,279 @@
+//! A key space of hashes and strings with TTLs, and the shell's part of reading and writing a lock in it.
+
+use std::collections::BTreeMap;
+
+use crate::lock::{
+    is_read_write, timeout_name, timeout_prefix, token_name, write_field, HashReader, KeyState,
+    KeyWrite, Look, Mark, Mode, Now, ReadWrite, Reader, RwFields, RwWrite,
+};
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Value {
+    Hash(BTreeMap<String, String>),
+    Text(String),
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct World {
+    pub keys: BTreeMap<String, (Value, Option<i64>)>,
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+pub fn timeout_of(key: &str, owner: &[u8], number: u32) -> String {
+    text(&timeout_name(
+        &timeout_prefix(key.as_bytes(), owner),
+        number,
+    ))
+}
+
+pub fn mark_of(key: &str) -> String {
+    text(&token_name(key.as_bytes()))
+}
+
+fn field_of(mode: Mode, owner: &[u8]) -> String {
+    match mode {
+        Mode::Write => text(&write_field(owner)),
+        _ => text(owner),
+    }
+}
+
+impl World {
+    /// Deletes what is over; answers the hashes among that.
+    pub fn expire(&mut self, now: Now) -> Vec<String> {
+        let mut hashes = Vec::new();
+        self.keys.retain(|name, (value, end)| {
+            let is_over = end.is_some_and(|end| end <= now.wall_ms);
+            if is_over && matches!(value, Value::Hash(_)) {
+                hashes.push(name.clone());
+            }
+            !is_over
+        });
+        hashes
+    }
+
+    pub fn hash(&mut self, key: &str) -> &mut BTreeMap<String, String> {
+        let empty = || (Value::Hash(BTreeMap::new()), None);
+        match &mut self.keys.entry(key.into()).or_insert_with(empty).0 {
+            Value::Hash(fields) => fields,
+            Value::Text(_) => panic!("{key} is no hash"),
+        }
+    }
+
+    pub fn fields(&self, key: &str) -> BTreeMap<String, String> {
+        match self.keys.get(key) {
+            Some((Value::Hash(fields), _)) => fields.clone(),
+            _ => BTreeMap::new(),
+        }
+    }
+
+    pub fn end(&self, key: &str) -> Option<i64> {
+        self.keys.get(key)?.1
+    }
+
+    pub fn set_end(&mut self, key: &str, end_ms: i64) {
+        if let Some((_, end)) = self.keys.get_mut(key) {
+            *end = Some(end_ms);
+        }
+    }
+
+    pub fn set(&mut self, key: String, value: &str, end_ms: Option<i64>) {
+        self.keys.insert(key, (Value::Text(value.into()), end_ms));
+    }
+
+    // ---- reading, as the shell does ----
+
+    pub fn read(&self, key: &str, owner: Option<&str>, look: Look, now: Now) -> KeyState {
+        let Some((value, end)) = self.keys.get(key) else {
+            return KeyState::Absent;
+        };
+        let Value::Hash(fields) = value else {
+            return KeyState::OtherType;
+        };
+        let mode = fields.get("mode");
+        if !mode.is_some_and(|mode| is_read_write(mode.as_bytes())) {
+            let mut reader = HashReader::default();
+            for (field, value) in fields {
+                reader.field(field.as_bytes(), value.as_bytes());
+            }
+            return reader.finish(*end);
+        }
+        let lock = self.read_shared(key, owner, look, now);
+        match lock.filter(|lock| lock.is_plausible(now)) {
+            Some(lock) => KeyState::ReadWrite(Box::new(lock)),
+            None => KeyState::OtherHash,
+        }
+    }
+
+    fn read_shared(
+        &self,
+        key: &str,
+        owner: Option<&str>,
+        look: Look,
+        now: Now,
+    ) -> Option<ReadWrite> {
+        let fields = self.fields(key);
+        let mut all = RwFields::default();
+        for (field, value) in &fields {
+            all.field(field.as_bytes(), value.as_bytes());
+        }
+        let readers = std::mem::take(&mut all.readers);
+        let mark = self.mark(key, now);
+        let mut lock = ReadWrite {
+            writer: all.finish()?,
+            deadline_ms: self.end(key),
+            is_whole: true,
+            mark,
+            readers: Vec::new(),
+        };
+        let marked = lock.mark.as_ref().and_then(|mark| mark.writer.clone());
+        let look = match look {
+            Look::Own if lock.writer.is_some() || lock.deadline_ms.is_none() => Look::Two,
+            look => look,
+        };
+        let mut living = 0;
+        for (name, count) in readers {
+            let by_name = owner.is_some_and(|owner| name[..] == *owner.as_bytes())
+                || (lock.writer.is_none() && marked.as_ref() == Some(&name));
+            let is_enough = match look {
+                Look::Own => true,
+                Look::Two => living >= 2 && lock.writer.is_none(),
+                Look::All => false,
+            };
+            if !by_name && is_enough {
+                lock.is_whole = false;
+                continue;
+            }
+            let ends = |number| self.end_of(&timeout_of(key, &name, number));
+            let reader = Reader {
+                count,
+                first_ms: ends(1),
+                until_ms: (1..=count).map(ends).max().unwrap(),
+                owner: name,
+            };
+            living += usize::from(!by_name && reader.until_ms > now.wall_ms);
+            lock.readers.push(reader);
+        }
+        Some(lock)
+    }
+
+    fn end_of(&self, key: &str) -> i64 {
+        let found = self.keys.get(key);
+        found.map_or(0, |(_, end)| end.unwrap_or(i64::MAX))
+    }
+
+    fn mark(&self, key: &str, now: Now) -> Option<Mark> {
+        let (value, end) = self.keys.get(&mark_of(key))?;
+        let Value::Text(value) = value else {
+            return None;
+        };
+        let lives = end.is_none_or(|end| end > now.wall_ms);
+        Mark::parse(value.as_bytes(), *end).filter(|_| lives)
+    }
+
+    // ---- writing, as the shell does ----
+
+    /// Makes the change, and says it as commands.
+    pub fn write(&mut self, key: &str, change: &KeyWrite) -> Vec<String> {
+        match change {
+            KeyWrite::Delete => {
+                assert!(self.keys.remove(key).is_some(), "deleted nothing");
+                vec![format!("del {key}")]
+            }
+            KeyWrite::Take {
+                clear,
+                owner,
+                token,
+                deadline_ms,
+            } => {
+                assert_eq!(*clear, self.keys.remove(key).is_some(), "what was there");
+                let fields = self.hash(key);
+                fields.insert(text(owner), "1".into());
+                fields.insert("#token".into(), format!("t{}", token.get()));
+                self.set_end(key, *deadline_ms);
+                vec![format!("hset {key} {} 1 #token", text(owner))]
+            }
+            KeyWrite::Adjust {
+                owner,
+                count,
+                deadline_ms,
+                ..
+            } => {
+                if let Some(count) = count {
+                    self.hash(key).insert(text(owner), count.to_string());
+                }
+                if let Some(end_ms) = deadline_ms {
+                    self.set_end(key, *end_ms);
+                }
+                vec![format!("adjust {key} {}", text(owner))]
+            }
+            KeyWrite::ReadWrite(change) => self.write_shared(key, change),
+        }
+    }
+
+    fn write_shared(&mut self, key: &str, change: &RwWrite) -> Vec<String> {
+        match change {
+            RwWrite::Clear => {
+                assert!(self.keys.remove(key).is_some(), "cleared nothing");
+                vec![format!("del {key}")]
+            }
+            RwWrite::Begin(mode, owner) => {
+                let field = field_of(*mode, owner);
+                let fields = self.hash(key);
+                fields.insert("mode".into(), mode.name().into());
+                fields.insert(field.clone(), "1".into());
+                vec![format!("hset {key} mode {} {field} 1", mode.name())]
+            }
+            RwWrite::Mode(mode) => {
+                self.hash(key).insert("mode".into(), mode.name().into());
+                vec![format!("hset {key} mode {}", mode.name())]
+            }
+            RwWrite::Count(mode, owner, count) => {
+                let field = field_of(*mode, owner);
+                self.hash(key).insert(field.clone(), count.to_string());
+                vec![format!("hset {key} {field} {count}")]
+            }
+            RwWrite::Drop(mode, owner) => {
+                let field = field_of(*mode, owner);
+                let dropped = self.hash(key).remove(&field);
+                assert!(dropped.is_some(), "{key} has no {field}");
+                vec![format!("hdel {key} {field}")]
+            }
+            RwWrite::Timeouts(owner, (from, to), end_ms) => (*from..=*to)
+                .map(|number| {
+                    let name = timeout_of(key, owner, number);
+                    self.set(name.clone(), "1", Some(*end_ms));
+                    format!("set {name} 1 @{end_ms}")
+                })
+                .collect(),
+            RwWrite::DropTimeouts(owner, (from, to)) => (*from..=*to)
+                .map(|number| timeout_of(key, owner, number))
+                .filter(|name| self.keys.remove(name).is_some())
+                .map(|name| format!("del {name}"))
+                .collect(),
+            RwWrite::Lease(end_ms) => {
+                assert!(self.keys.contains_key(key), "a lease of nothing");
+                self.set_end(key, *end_ms);
+                vec![format!("pexpireat {key} @{end_ms}")]
+            }
+            RwWrite::Mark(mark) => {
+                let name = mark_of(key);
+                self.set(name.clone(), &text(&mark.value()), mark.deadline_ms);
+                let end_ms = mark.deadline_ms.unwrap();
+                vec![format!("set {name} {} @{end_ms}", text(&mark.value()))]
+            }
+            RwWrite::MarkLease(end_ms) => {
+                self.set_end(&mark_of(key), *end_ms);
+                vec![format!("pexpireat {} @{end_ms}", mark_of(key))]
+            }
+            RwWrite::DropMark => {
+                let name = mark_of(key);
+                let dropped = self.keys.remove(&name).is_some();
+                assert!(dropped, "no mark to drop");
+                vec![format!("del {name}")]
+            }
+        }
+    }
+}
