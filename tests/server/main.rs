@@ -24,6 +24,7 @@ mod limits;
 mod memory;
 mod parked;
 mod persistence;
+mod read_write;
 mod redisson;
 mod reliability_examples;
 mod replication;
