@@ -26,6 +26,7 @@ mod parked;
 mod persistence;
 mod read_write;
 mod redisson;
+mod redisson_rw;
 mod reliability_examples;
 mod replication;
 mod scale;
