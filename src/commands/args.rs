@@ -1,9 +1,11 @@
 //! The words of a command, read one by one. Everything a client sends is bytes; whatever cannot be
 //! understood is an error in the core's wording, found before anything is done.
 
+use std::collections::HashSet;
+
 use smallvec::SmallVec;
 
-use crate::lock::{parse_integer, Lease, LockError, Wait, TOKEN_FIELD};
+use crate::lock::{parse_integer, Lease, LockError, Wait, MAX_KEYS, TOKEN_FIELD};
 use crate::module::fence;
 use crate::module::register::{Arg, Kind};
 use crate::module::settings;
@@ -29,6 +31,28 @@ impl<'a> Args<'a> {
             return Err(LockError::KeyReserved);
         }
         Ok(key)
+    }
+
+    /// `numkeys key [key ...]`, no two of them the same.
+    pub fn keys(&mut self) -> Result<&'a [Str<'a>], LockError> {
+        let number = self.left.next().ok_or(LockError::Syntax)?.bytes();
+        let number = parse_integer(number).filter(|number| *number > 0);
+        let number = number.ok_or(LockError::NumKeys)?;
+        let number = usize::try_from(number).unwrap_or(usize::MAX);
+        let left = self.left.as_slice();
+        let (keys, left) = left.split_at_checked(number).ok_or(LockError::Syntax)?;
+        if number > MAX_KEYS {
+            return Err(LockError::TooManyKeys);
+        }
+        if keys.iter().any(|key| fence::is_horizon(*key)) {
+            return Err(LockError::KeyReserved);
+        }
+        let mut seen = HashSet::with_capacity(number);
+        if !keys.iter().all(|key| seen.insert(key.bytes())) {
+            return Err(LockError::SameKeys);
+        }
+        self.left = left.iter();
+        Ok(keys)
     }
 
     /// The owner: any bytes but none, not too many, and not the name of our field.
@@ -132,6 +156,22 @@ pub fn once<T>(slot: &mut Option<T>, value: T) -> Result<(), LockError> {
 pub const KEY: Arg = Arg {
     name: c"key",
     kind: Kind::Key,
+    token: None,
+    optional: false,
+};
+
+/// `numkeys`, for the descriptions.
+pub const NUMKEYS: Arg = Arg {
+    name: c"numkeys",
+    kind: Kind::Integer,
+    token: None,
+    optional: false,
+};
+
+/// `key [key ...]`, for the descriptions.
+pub const KEYS: Arg = Arg {
+    name: c"key",
+    kind: Kind::Keys,
     token: None,
     optional: false,
 };

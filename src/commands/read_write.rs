@@ -87,6 +87,15 @@ pub fn needs_token(key: &LockKey<'_>, lock: &ReadWrite, mode: Mode, now: Now) ->
     mode != Mode::Read || !lock.is_held(now) || lock.token(now).is_none() || !nobody_waits()
 }
 
+/// Whether a renewal may need a token: for a hold that has none.
+pub fn renewal_needs_token(state: &KeyState, now: Now) -> bool {
+    match (state.hold(now), state) {
+        (Some(hold), _) => hold.token.is_none(),
+        (None, KeyState::ReadWrite(lock)) => lock.token(now).is_none(),
+        (None, _) => false,
+    }
+}
+
 /// What the key holds, as far as a renewal must know.
 pub fn look_to_renew(key: &LockKey<'_>, lease: Lease, now: Now) -> KeyState {
     let state = key.look(Look::Two, now);

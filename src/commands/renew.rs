@@ -2,7 +2,7 @@
 
 use super::args::{default_lease, once, Args, KEY, LEASE, MODE, OWNER, TOKEN};
 use super::read_write;
-use crate::lock::{self, KeyState, LockError, Mode};
+use crate::lock::{self, LockError, Mode};
 use crate::module::alarm;
 use crate::module::apply::{apply, decide};
 use crate::module::ctx::Ctx;
@@ -55,12 +55,7 @@ impl Command for Renew {
         let now = ctx.now();
         let state = read_write::look_to_renew(&key, request.lease, now);
         read_write::may_change(ctx, name, owner, (mode, &state))?;
-        let needs_token = match (state.hold(now), &state) {
-            (Some(hold), _) => hold.token.is_none(),
-            (None, KeyState::ReadWrite(lock)) => lock.token(now).is_none(),
-            (None, _) => false,
-        };
-        let view = match needs_token {
+        let view = match read_write::renewal_needs_token(&state, now) {
             true => fence::minting_view(&key, state),
             false => fence::plain_view(&key, state),
         };

@@ -1,5 +1,7 @@
 //! What the core wants done. It does none of it: the shell carries the list out, in order.
 
+use std::rc::Rc;
+
 use smallvec::SmallVec;
 
 use super::{Domain, LockError, Mode, OwnerId, RwWrite, Token, WaiterId};
@@ -102,6 +104,8 @@ pub enum Outcome {
     Granted(Token),
     /// The latch is open.
     Open,
+    /// The locks are its own, under these tokens in the order of its keys.
+    GrantedAll(Rc<[Token]>),
     /// It did not happen.
     Nil,
     /// The request cannot be served any more.

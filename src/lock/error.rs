@@ -1,6 +1,7 @@
 //! Why a request is refused. Contention is never an error: "it did not happen" is a value.
 
 use std::fmt;
+use std::rc::Rc;
 
 /// A refused request. The first word of its text is a stable code that clients may match; where the
 /// core of Redis has a wording, it is the core's.
@@ -16,6 +17,8 @@ pub enum LockError {
     PermitsElsewhere,
     /// The limit on parked requests, of this key or of the server, is reached.
     Busy,
+    /// The request would wait for itself; the keys on the way, ready to be shown.
+    Deadlock(Rc<str>),
     /// `LOCK.BREAK ... PURGE` removed the waiter.
     Broken,
     /// The owner holds both READ and WRITE, and a command does not say which it means.
@@ -48,6 +51,12 @@ pub enum LockError {
     NoUser,
     /// Nothing here could be bound to a connection.
     NoSession,
+    /// `numkeys` is no number, or not above zero.
+    NumKeys,
+    /// More keys than one request may have.
+    TooManyKeys,
+    /// The same key twice.
+    SameKeys,
     /// A bug of this module was caught on the way.
     Internal,
     /// A cursor that is no number of 64 bits.
@@ -103,6 +112,14 @@ impl fmt::Display for LockError {
             E::Busy => {
                 "LOCKBUSY too many waiters, see lock.max-waiters, lock.max-waiters-per-key and lock.drain"
             }
+            E::Deadlock(keys) => {
+                return write!(f, "DEADLOCK the owner would wait for itself, by way of {keys}");
+            }
+            E::NumKeys => "ERR numkeys should be greater than 0",
+            E::TooManyKeys => {
+                return write!(f, "ERR more than {} keys in one request", super::MAX_KEYS);
+            }
+            E::SameKeys => "ERR the same key is given twice",
             E::Broken => "LOCKBROKEN the lock was broken and its waiters purged",
             E::HoldCountOverflow => "ERR hold count would overflow",
             E::TokenAhead => "ERR the token stored with this lock is more than a day ahead of the clock",

@@ -139,7 +139,10 @@ impl Locks {
         if req.wait == Wait::No {
             let others_first = !view.may_grant() && self.waiters.touch(view.key);
             if others_first
-                || self.hand_off(view, &view.state, now, fx) == HandedOff::Granted
+                || matches!(
+                    self.hand_off(view, &view.state, now, fx),
+                    HandedOff::Granted | HandedOff::Reserved
+                )
                 || (req.mode != Mode::Exclusive && self.waiters.live_on(view.key) > 0)
             {
                 self.stats.refusals += 1;
@@ -281,7 +284,7 @@ impl Locks {
 
     /// Nothing is decided about foreign data. The token of a lock that came from elsewhere (RESTORE,
     /// COPY) counts as handed out here, since its key will not be there to tell when it is released.
-    fn look_at(&mut self, view: &View<'_>, now: Now) -> Result<(), LockError> {
+    pub(super) fn look_at(&mut self, view: &View<'_>, now: Now) -> Result<(), LockError> {
         match view.state {
             KeyState::OtherType => return Err(LockError::WrongType),
             KeyState::OtherHash => return Err(LockError::LockType),
@@ -293,7 +296,7 @@ impl Locks {
         Ok(())
     }
 
-    fn reenter(
+    pub(super) fn reenter(
         &mut self,
         view: &View<'_>,
         hold: &Hold,
@@ -356,16 +359,20 @@ impl Locks {
         };
         let full = self.all_waiting() >= self.limits.max_waiters
             || self.waiters.live_on(view.key) >= self.limits.max_waiters_per_key;
-        if full && self.waiters.parked(view.key, req.owner).is_none() {
+        let former = self.waiters.parked(view.key, req.owner);
+        if full && former.is_none() {
             self.stats.busy += 1;
             return Err(LockError::Busy);
         }
         let upgrades = upgrades(&view.state, req, now);
         if upgrades && self.another_upgrades(view, req, now) {
+            self.stats.deadlocks += 1;
             return Err(LockError::Upgrade);
         }
+        let in_doubt = self.judge_wait(view, req, former, now)?;
         self.next_waiter += 1;
         let id = WaiterId(self.next_waiter);
+        self.doubtful.extend(in_doubt.then_some(id));
         let waiter = Waiter {
             id,
             mode: req.mode,
@@ -388,7 +395,10 @@ impl Locks {
         self.stats.waits_parked += 1;
         match view.state.held_for_reading_or_writing(now) {
             Some(lock) => self.note_longer(view.key, lock, now),
-            None => self.waiters.set_lease(view.key, lease_ms),
+            None => {
+                self.waiters.set_lease(view.key, lease_ms);
+                self.waiters.set_holders(view.key, &view.state, now);
+            }
         }
         fx.push(Effect::Notify(Event::Wait));
         Ok(Answer::Parked(id))

@@ -103,6 +103,11 @@ impl Locks {
         self.pop(|queues| queues.pop_touched(now))
     }
 
+    /// The next request on many keys that perhaps can be granted.
+    pub fn pop_marked(&mut self, now: Now) -> Option<WaiterId> {
+        self.waiters.pop_marked(now)
+    }
+
     /// Whether keys stand back because writes to them were refused.
     pub fn has_stood_back(&self) -> bool {
         self.all().any(Waiters::has_stood_back)

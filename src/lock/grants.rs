@@ -6,11 +6,13 @@
 
 use std::rc::Rc;
 
+use smallvec::SmallVec;
+
 use super::effect::{Effect, Effects, Event, KeyWrite, Outcome};
 use super::holds::Tracked;
 use super::locks::{Locks, View};
 use super::name::{OwnerAt, OwnerAtRef};
-use super::queue::Seq;
+use super::queue::{Seq, Waiter};
 use super::read_write::may_enter;
 use super::sessions::BoundRef;
 use super::{
@@ -53,6 +55,9 @@ impl Handed {
 pub(super) enum HandedOff {
     /// Somebody who waited has the lock, or several have.
     Granted,
+    /// The next in line waits for other keys, too: this one stays free for it until that request is
+    /// looked at, at the end of the turn.
+    Reserved,
     /// Nobody waits who could be granted now; nothing was written.
     Nobody,
     /// Somebody waits, and has to go on waiting for those who hold; nothing was written.
@@ -107,6 +112,21 @@ impl Locks {
         now: Now,
         fx: &mut Effects,
     ) -> HandedOff {
+        let handed_off = self.hand_to_next(view, rest, now, fx);
+        if handed_off != HandedOff::Granted {
+            self.waiters.set_holders(view.key, rest, now);
+            self.waiters.mark_holders(view.key);
+        }
+        handed_off
+    }
+
+    fn hand_to_next(
+        &mut self,
+        view: &View<'_>,
+        rest: &KeyState,
+        now: Now,
+        fx: &mut Effects,
+    ) -> HandedOff {
         if !view.may_grant() || self.delay.is_on(now) {
             return HandedOff::Nobody;
         }
@@ -117,6 +137,18 @@ impl Locks {
             let next = self.waiters.at(view.key, seq);
             let is_free =
                 next.is_some_and(|(owner, waiter)| may_enter(state, waiter.mode, owner, now));
+            let request = next.map(|(_, waiter)| waiter.id);
+            if let Some(request) = request.filter(|id| is_free && self.waiters.is_many(*id)) {
+                self.waiters.mark(request);
+                if after.is_none() {
+                    self.waiters.set_lease(view.key, rest.ends(now));
+                }
+                result = match after {
+                    Some(_) => HandedOff::Granted,
+                    None => HandedOff::Reserved,
+                };
+                break;
+            }
             if !is_free || !is_whole(state) {
                 if is_free {
                     // Read anew, and whole, by the alarm.
@@ -146,7 +178,12 @@ impl Locks {
     }
 
     /// The first place in the line whose wait is not over.
-    fn next_in_line(&mut self, key: KeyRef<'_>, now: Now, fx: &mut Effects) -> Option<Seq> {
+    pub(super) fn next_in_line(
+        &mut self,
+        key: KeyRef<'_>,
+        now: Now,
+        fx: &mut Effects,
+    ) -> Option<Seq> {
         let mut timed_out = 0;
         let next = self.waiters.next_in_line(key, now, |waiter| {
             timed_out += 1;
@@ -187,10 +224,10 @@ impl Locks {
             }
         };
         self.sessions.waits(waiter.client, waiter.id);
-        let waited = now.mono_ms.saturating_sub(waiter.since_ms);
-        self.stats.waits_granted += 1;
-        self.stats.wait_ms_sum += waited;
-        self.stats.wait_ms_max = self.stats.wait_ms_max.max(waited);
+        self.count_wait(&waiter, now);
+        if granted.after.is_none() {
+            self.waiters.set_holder(view.key, owner.clone());
+        }
         if granted.is_fresh {
             let handed = Handed {
                 key: view.key.to_id(),
@@ -199,11 +236,24 @@ impl Locks {
                 token: granted.token,
                 seq,
             };
-            self.handed_on.insert(handed.at(), waiter.id);
-            self.handed.insert(waiter.id, handed);
+            self.on_its_way(waiter.id, handed);
         }
         fx.push(Effect::Answer(waiter.id, Outcome::Granted(granted.token)));
         Some(granted)
+    }
+
+    /// A parked request has been granted.
+    pub(super) fn count_wait(&mut self, waiter: &Waiter, now: Now) {
+        let waited = now.mono_ms.saturating_sub(waiter.since_ms);
+        self.stats.waits_granted += 1;
+        self.stats.wait_ms_sum += waited;
+        self.stats.wait_ms_max = self.stats.wait_ms_max.max(waited);
+    }
+
+    /// This grant is on its way to a parked client.
+    pub(super) fn on_its_way(&mut self, request: WaiterId, handed: Handed) {
+        self.handed_on.insert(handed.at(), request);
+        self.handed.entry(request).or_default().push(handed);
     }
 
     /// Writes a hold of somebody whom the key, as it stands (`rest`), has room for: the one place where
@@ -297,7 +347,7 @@ impl Locks {
 
     /// The reply of a grant is written: from here on only its lease or its owner ends it.
     pub fn delivered(&mut self, waiter: WaiterId) {
-        if self.take_handed(waiter).is_none() {
+        if self.take_handed(waiter).is_empty() {
             self.sems.on_the_way.delivered(waiter);
         }
     }
@@ -315,19 +365,27 @@ impl Locks {
         if self.handed_on.is_empty() {
             return;
         }
-        if let Some(&waiter) = self.handed_on.get(&OwnerAtRef { key, owner }) {
-            self.take_handed(waiter);
+        let Some(waiter) = self.handed_on.swap_remove(&OwnerAtRef { key, owner }) else {
+            return;
+        };
+        if let Some(handed) = self.handed.get_mut(&waiter) {
+            handed.retain(|handed| handed.key.as_ref() != key);
+            if handed.is_empty() {
+                self.handed.remove(&waiter);
+            }
         }
     }
 
-    /// Forgets a grant that was on its way.
-    pub(super) fn take_handed(&mut self, waiter: WaiterId) -> Option<Handed> {
-        let handed = self.handed.remove(&waiter)?;
-        let at = handed.at();
-        if self.handed_on.get(&at) == Some(&waiter) {
-            self.handed_on.swap_remove(&at);
+    /// Forgets what was on its way to this client.
+    pub(super) fn take_handed(&mut self, waiter: WaiterId) -> SmallVec<[Handed; 1]> {
+        let taken = self.handed.remove(&waiter).unwrap_or_default();
+        for handed in &taken {
+            let at = handed.at();
+            if self.handed_on.get(&at) == Some(&waiter) {
+                self.handed_on.swap_remove(&at);
+            }
         }
-        Some(handed)
+        taken
     }
 
     /// The present hold ends now, by its owner or an operator. True when it was the tracked one.

@@ -3,6 +3,8 @@
 
 use std::collections::HashMap;
 
+use smallvec::SmallVec;
+
 use super::delay::Delay;
 use super::effect::{Effect, Effects, Outcome};
 use super::families::Family;
@@ -77,11 +79,15 @@ pub struct Locks {
     pub stats: Stats,
     /// Whether locks are granted yet, after a start or a promotion.
     pub delay: Delay,
+    /// Whether requests that would wait for themselves are refused.
+    pub detects_deadlocks: bool,
+    /// Requests that were parked although it was not sure that they do not.
+    pub(super) doubtful: Vec<WaiterId>,
     pub(super) holds: Holds,
     /// Keys to be glanced at.
     pub(super) glances: KeySet,
     pub(super) next_waiter: u64,
-    pub(super) handed: HashMap<WaiterId, Handed>,
+    pub(super) handed: HashMap<WaiterId, SmallVec<[Handed; 1]>>,
     /// The latest of them of each owner at each key.
     pub(super) handed_on: OwnerMap<WaiterId>,
     /// Grants that did not reach their clients, by key.
@@ -104,6 +110,8 @@ impl Locks {
             tokens: Tokens::default(),
             stats: Stats::default(),
             delay: Delay::default(),
+            detects_deadlocks: true,
+            doubtful: Vec::new(),
             holds: Holds::default(),
             glances: KeySet::default(),
             next_waiter: 0,
@@ -144,7 +152,9 @@ impl Locks {
     /// The connection of a parked request is gone, or was answered by the server itself. A grant
     /// that was on its way to it is to be undone when the key is settled.
     pub fn gone(&mut self, waiter: WaiterId, now: Now) {
-        if let Some(handed) = self.take_handed(waiter) {
+        let handed = self.take_handed(waiter);
+        let was_granted = !handed.is_empty();
+        for handed in handed {
             // The undo ends the hold; there is nothing to release.
             self.sessions.unbind_grant(handed.bound(), handed.token);
             self.waiters.touch_id(handed.key.clone());
@@ -154,7 +164,11 @@ impl Locks {
             if undone.iter().all(|other| other.token == handed.token) {
                 undone.push(handed);
             }
-        } else if self.waiters.leave(waiter, now) {
+        }
+        if was_granted {
+            return;
+        }
+        if self.waiters.leave(waiter, now) {
             self.stats.waits_disconnected += 1;
         } else {
             self.gone_elsewhere(waiter, now);
@@ -200,7 +214,7 @@ impl Locks {
         self.holds.swap(first, second);
         self.sessions.swap(first, second);
         let undone = self.to_undo.values_mut().flatten();
-        for handed in self.handed.values_mut().chain(undone) {
+        for handed in self.handed.values_mut().flatten().chain(undone) {
             handed.key = handed.key.swapped(first, second);
         }
         self.to_undo = self
@@ -212,7 +226,7 @@ impl Locks {
         handed.sort_unstable_by_key(|(id, _)| **id);
         self.handed_on = handed
             .into_iter()
-            .map(|(id, handed)| (handed.at(), *id))
+            .flat_map(|(id, handed)| handed.iter().map(|handed| (handed.at(), *id)))
             .collect();
         self.sems.remembered.swap(first, second);
         self.sems.on_the_way.swap(first, second);
@@ -302,7 +316,9 @@ impl Locks {
                     if self.tracked(view.key, hold).is_none() {
                         self.close_unseen(view, now, fx);
                     }
-                    return self.waiters.set_lease(view.key, hold.deadline_ms);
+                    self.waiters.set_lease(view.key, hold.deadline_ms);
+                    self.waiters.set_holders(view.key, &view.state, now);
+                    return self.waiters.mark_owner(view.key, &hold.owner);
                 };
                 Some(undone)
             }
@@ -346,7 +362,7 @@ impl Locks {
     }
 
     /// These have left their queues, and are told why.
-    fn fail(&mut self, waiters: Vec<WaiterId>, error: &LockError, fx: &mut Effects) {
+    pub(super) fn fail(&mut self, waiters: Vec<WaiterId>, error: &LockError, fx: &mut Effects) {
         for waiter in waiters {
             self.stats.waits_failed += 1;
             fx.push(Effect::Answer(waiter, Outcome::Failed(error.clone())));

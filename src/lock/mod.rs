@@ -32,6 +32,7 @@
 
 #![forbid(unsafe_code)]
 
+mod deadlock;
 mod delay;
 mod effect;
 mod error;
@@ -43,6 +44,8 @@ mod grants;
 mod holds;
 mod latch;
 mod locks;
+mod many;
+mod many_places;
 mod mode;
 mod name;
 mod on_the_way;
@@ -59,6 +62,7 @@ mod stats;
 mod time;
 mod token;
 mod waiters;
+mod waits_of;
 
 #[cfg(test)]
 mod tests;
@@ -70,6 +74,7 @@ pub use exclusive::{Acquire, Answer, Break, Release, Released, Renew, Wait};
 pub use families::Family;
 pub use latch::{Count, CountChange, Waited};
 pub use locks::{Fence, Limits, Locks, View, HORIZON_DB};
+pub use many::{ManyAnswer, MAX_KEYS};
 pub use mode::Mode;
 pub use name::{KeyId, KeyRef};
 pub use permits::{PermitChange, Permits, SemState, SemView, NO_END_MS};
@@ -84,6 +89,7 @@ pub use read_write::{
 pub use semaphore::{SemAcquire, SetIf};
 pub use sessions::{Bound, BoundRef, Kind, SessionRule, Sessions};
 pub use slot::{permits_of, prefixed, slot_of, slot_tags};
+pub use standing::is_blocked;
 pub use state::{
     is_held, parse_decimal, parse_integer, HashReader, Hold, KeyState, OwnerId, TOKEN_FIELD,
 };

@@ -44,6 +44,12 @@ pub fn standing<'s>(
     }
 }
 
+/// Whether somebody is in the way of such a request, or the key holds something else.
+pub fn is_blocked(state: &KeyState, mode: Mode, owner: &[u8], now: Now) -> bool {
+    let standing = standing(state, mode, owner, now);
+    matches!(standing, Ok(Standing::Blocked(_)) | Err(_))
+}
+
 fn read<'s>(lock: &ReadWrite, owner: &[u8], now: Now) -> Standing<'s> {
     match lock.writer(now) {
         Some(writer) if writer.owner[..] == *owner => Standing::Within,

@@ -40,6 +40,8 @@ counters! {
     refusals,
     /// Acquires answered `-LOCKBUSY`.
     busy,
+    /// Requests refused because they would have waited for themselves.
+    deadlocks,
     /// Renewals of a lease.
     renewals,
     /// Leases that the server itself renewed, for bound holds.

@@ -214,6 +214,31 @@ impl Tokens {
         source.needs_horizon(source.next(now_us), now_us)
     }
 
+    /// Whether a token could be minted just now, and so many more after it: a request on many keys asks
+    /// for all of them before it takes the first.
+    ///
+    /// # Errors
+    /// As [`Tokens::mint`].
+    pub fn can_mint(
+        &mut self,
+        domain: Domain,
+        seen: u64,
+        counter: u64,
+        now_us: u64,
+        more: u64,
+    ) -> Result<(), LockError> {
+        let source = self.source(domain);
+        let next = match source.is_plausible(counter, now_us) {
+            false => counter.max(seen),
+            true if !source.is_plausible(seen, now_us) => return Err(LockError::TokenAhead),
+            true => seen.max(counter).max(source.next(now_us)),
+        };
+        match Token::new(next.saturating_add(1).saturating_add(more)) {
+            Some(_) => Ok(()),
+            None => Err(LockError::TokensExhausted),
+        }
+    }
+
     /// The next token: above every token of this domain, above what this very lock's data says it
     /// has seen (`seen`: its token field; `counter`: Redisson's counter), and not behind the clock.
     ///

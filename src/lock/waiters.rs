@@ -7,18 +7,24 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 
+use super::many_places::Many;
 use super::name::{KeyMap, KeySet};
 use super::queue::{Queue, Seq, Waiter, WaiterId};
+use super::waits_of::{Holders, Ranks, WaitsOf};
 use super::{KeyId, KeyRef, Mode, Now};
 
 /// A table that a crowd has left gives its memory back if it had grown beyond so many entries.
 pub const LARGE: usize = 1_000;
 
 #[derive(Debug, Default)]
-struct Line {
-    queue: Queue,
+pub(super) struct Line {
+    pub(super) queue: Queue,
     /// The lease that the waiters wait out, as last seen; an entry of `leases`.
-    lease_ms: Option<i64>,
+    pub(super) lease_ms: Option<i64>,
+    /// Who holds the lock, as last seen.
+    pub(super) holders: Holders,
+    /// Places that a search for a deadlock looks at.
+    pub(super) ranks: Ranks,
 }
 
 /// How joining a queue went.
@@ -53,13 +59,22 @@ pub struct Grace {
 pub struct Waiters {
     /// The rule for kept places, set by the shell from the settings.
     pub grace: Grace,
-    lines: KeyMap<Line>,
-    by_id: HashMap<WaiterId, (KeyId, Seq)>,
+    pub(super) lines: KeyMap<Line>,
+    /// Where each request is parked; of one on many keys the first.
+    pub(super) by_id: HashMap<WaiterId, (KeyId, Seq)>,
+    /// Requests on many keys.
+    pub(super) many: HashMap<WaiterId, Many>,
+    /// Requests on many keys that are to be looked at: one of their keys has become free for them.
+    pub(super) marked: BTreeSet<WaiterId>,
+    /// Live places beyond the first of each request.
+    pub(super) further_places: usize,
+    /// Who waits where.
+    pub(super) waits_of: WaitsOf,
     /// What is due at each place, by the moment.
     deadlines: BTreeMap<(u64, Seq), KeyId>,
     leases: BTreeSet<(i64, KeyId)>,
     /// Keys to be settled: something happened to them that the core did not decide.
-    touched: KeySet,
+    pub(super) touched: KeySet,
     /// Keys whose grant is due while writes to them are refused.
     stood_back: KeySet,
     /// Those of them whose turn to be looked at again has come: all, before any comes twice.
@@ -67,7 +82,7 @@ pub struct Waiters {
     last_seq: u64,
     /// How many joined at the head.
     firsts: u64,
-    places: usize,
+    pub(super) places: usize,
 }
 
 /// Places are numbered upwards from here in the order of arrival, and downwards where somebody joins at the
@@ -117,7 +132,7 @@ impl Waiters {
 
     /// Empty places kept for their owners.
     pub fn kept_places(&self) -> usize {
-        self.places - self.by_id.len()
+        self.places - self.by_id.len() - self.further_places
     }
 
     /// The queue of a key.
@@ -133,11 +148,32 @@ impl Waiters {
 
     /// Parks a request: at the owner's place if it has one, else at the end of the line.
     pub fn park(&mut self, key: KeyRef<'_>, owner: &[u8], waiter: Waiter) -> Joined {
+        let waiter_id = waiter.id;
+        let (id, seq, old) = self.join(key, owner, waiter);
+        self.by_id.insert(waiter_id, (id.clone(), seq));
+        match old {
+            Some(old) => {
+                self.by_id.remove(&old);
+                self.leave_further(old, &id);
+                Joined::TookOver(old)
+            }
+            None => Joined::Parked,
+        }
+    }
+
+    /// Takes a place in one line: the owner's, if it has one there, else the last. Answers where that
+    /// is, and which request it was taken from.
+    pub(super) fn join(
+        &mut self,
+        key: KeyRef<'_>,
+        owner: &[u8],
+        waiter: Waiter,
+    ) -> (KeyId, Seq, Option<WaiterId>) {
         let id = match self.lines.get_key_value(&key) {
             Some((id, _)) => id.clone(),
             None => key.to_id(),
         };
-        let (waiter_id, deadline) = (waiter.id, waiter.deadline_ms);
+        let (deadline, mode) = (waiter.deadline_ms, waiter.mode);
         let line = self.lines.entry(id.clone()).or_default();
         let (seq, was_due, old) = match line.queue.place_of(owner) {
             Some(seq) => {
@@ -152,15 +188,12 @@ impl Waiters {
                 (seq, None, None)
             }
         };
+        line.ranks.set_mode(seq, mode);
         self.set_due(&id, seq, was_due, deadline);
-        self.by_id.insert(waiter_id, (id, seq));
-        match old {
-            Some(old) => {
-                self.by_id.remove(&old.id);
-                Joined::TookOver(old.id)
-            }
-            None => Joined::Parked,
+        if old.is_none() {
+            self.waits(&id, seq);
         }
+        (id, seq, old.map(|old| old.id))
     }
 
     /// Parks a request at the head of the line, wherever its owner stood before.
@@ -173,10 +206,12 @@ impl Waiters {
         self.firsts += 1;
         self.places += 1;
         let seq = Seq::MIN.saturating_add(MIDDLE - self.firsts);
-        let (waiter_id, deadline) = (waiter.id, waiter.deadline_ms);
+        let (waiter_id, deadline, mode) = (waiter.id, waiter.deadline_ms, waiter.mode);
         let line = self.lines.entry(id.clone()).or_default();
         line.queue.push_front(seq, owner, waiter);
+        line.ranks.set_mode(seq, mode);
         self.set_due(&id, seq, None, deadline);
+        self.waits(&id, seq);
         self.by_id.insert(waiter_id, (id, seq));
         older.map_or(Joined::Parked, Joined::TookOver)
     }
@@ -373,9 +408,12 @@ impl Waiters {
         }
     }
 
-    /// Something else than a lock stands at the key that this request waits for.
+    /// Something else than a lock stands at a key that this request waits for.
     pub fn touch_waiter(&mut self, waiter: WaiterId) {
-        if let Some((key, _)) = self.by_id.get(&waiter) {
+        if let Some(many) = self.many.get(&waiter) {
+            let keys = many.places.iter().map(|(key, _)| key.clone());
+            self.touched.extend(keys);
+        } else if let Some((key, _)) = self.by_id.get(&waiter) {
             self.touched.insert(key.clone());
         }
     }
@@ -393,6 +431,7 @@ impl Waiters {
     /// Nothing that was touched is to be settled any more.
     pub fn forget_touched(&mut self) {
         self.touched.clear();
+        self.marked.clear();
         self.stood_back.clear();
         self.retrying.clear();
     }
@@ -437,6 +476,12 @@ impl Waiters {
             std::mem::swap(&mut self.retrying, &mut self.stood_back);
         }
         self.retrying.pop()
+    }
+
+    /// Whether this key is to be read again before it is known what it holds.
+    pub(super) fn is_to_be_settled(&self, key: KeyRef<'_>) -> bool {
+        let sets = [&self.touched, &self.stood_back, &self.retrying];
+        sets.iter().any(|set| set.contains(&key))
     }
 
     /// Marks a key to be settled whether or not somebody waits for it.
@@ -492,6 +537,7 @@ impl Waiters {
         self.deadlines.is_empty()
             && self.leases.is_empty()
             && self.touched.is_empty()
+            && self.marked.is_empty()
             && !self.has_stood_back()
     }
 
@@ -503,24 +549,38 @@ impl Waiters {
 
     /// Milliseconds until the next key is to be settled.
     pub fn next_settle(&self, now: Now) -> Option<u64> {
-        if !self.touched.is_empty() {
+        if !self.touched.is_empty() || !self.marked.is_empty() {
             return Some(0);
         }
         let (lease_ms, _) = self.leases.first()?;
         Some(u64::try_from(lease_ms.saturating_sub(now.wall_ms)).unwrap_or(0))
     }
 
+    /// A request leaves its place, of which it may have several; they are kept for its owner.
     fn vacate(&mut self, key: &KeyId, seq: Seq, now: Now) {
+        match self.take_places(key, seq) {
+            None => self.vacate_one(key, seq, now),
+            Some(places) => {
+                for (key, seq) in places {
+                    self.vacate_one(&key, seq, now);
+                    self.touch(key.as_ref());
+                }
+            }
+        }
+    }
+
+    fn vacate_one(&mut self, key: &KeyId, seq: Seq, now: Now) {
         let until = now.mono_ms.saturating_add(self.grace.ms);
         if let Some(line) = self.lines.get_mut(key) {
             let was_due = line.queue.due(seq);
             if let Some(waiter) = line.queue.vacate(seq, until) {
                 self.forget_id(waiter.id);
+                self.waits_no_more(key, seq);
                 self.set_due(key, seq, was_due, Some(until));
             }
         }
         if self.grace.ms == 0 || self.kept_places() > self.grace.max_places {
-            self.remove(key, seq);
+            self.remove_one(key, seq);
         }
         self.forget_idle_lease(key);
     }
@@ -533,8 +593,23 @@ impl Waiters {
         }
     }
 
+    /// A place is given up, and with it every other one of the request that stands there.
     fn remove(&mut self, key: &KeyId, seq: Seq) -> Option<Waiter> {
+        let places = self.take_places(key, seq);
+        for (other, seq) in places.into_iter().flatten() {
+            if other != *key {
+                self.remove_one(&other, seq);
+                self.touch(other.as_ref());
+            }
+        }
+        self.remove_one(key, seq)
+    }
+
+    pub(super) fn remove_one(&mut self, key: &KeyId, seq: Seq) -> Option<Waiter> {
         let mut was_due = None;
+        if self.is_live(key, seq) {
+            self.waits_no_more(key, seq);
+        }
         let queue = self.lines.get_mut(key).map(|line| &mut line.queue);
         let waiter = queue.and_then(|queue| {
             was_due = queue.due(seq);

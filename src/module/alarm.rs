@@ -10,7 +10,7 @@ use std::ptr::null_mut;
 use redis_module::raw;
 
 use super::api::api;
-use super::apply::{apply_unasked, decide};
+use super::apply::{apply_all_unasked, apply_unasked, decide, decide_all};
 use super::count_key::CountKey;
 use super::ctx::Ctx;
 use super::fence;
@@ -22,7 +22,7 @@ use super::sem_key::SemKey;
 use super::sessions;
 use super::settings;
 use super::shell::{self, Shell};
-use crate::lock::{Effect, Effects, Family, KeyId, Locks, Now, PermitChange};
+use crate::lock::{Effect, Effects, Family, KeyId, Locks, Now, PermitChange, WaiterId};
 
 /// Keys settled in one turn; more wait for the next, so that other clients are served in between.
 const KEYS_PER_TURN: usize = 500;
@@ -209,6 +209,7 @@ fn ring(ctx: Ctx) {
     } else if ctx.may_write() {
         shell::with(|shell| shell.alarm.paused_until_ms = 0);
         settle_due(ctx, now);
+        answer(decide(|locks, fx| locks.judge_again(now, fx)).1);
         glance_at_all(ctx, now);
         sessions::work(ctx);
         Parked::deliver_all();
@@ -243,17 +244,35 @@ fn answer(fx: Effects) {
 
 fn settle_due(ctx: Ctx, now: Now) {
     let mut refused = Vec::new();
-    for _ in 0..KEYS_PER_TURN {
+    let mut keys_left = KEYS_PER_TURN;
+    while keys_left > 0 {
+        keys_left -= 1;
         let next = shell::with(|shell| {
             // What stood back comes last, so that it holds nobody else back.
             let retry = refused.len() < RETRIES_PER_TURN
                 && shell.alarm.retry_at_ms <= now.mono_ms
                 && !shell.locks.delay.is_on(now);
-            let next = shell.locks.pop_touched(now);
-            next.or_else(|| retry.then(|| shell.locks.pop_stood_back()).flatten())
+            if let Some((family, key)) = shell.locks.pop_touched(now) {
+                return Some(Due::Key(family, key));
+            }
+            if let Some(request) = shell.locks.pop_marked(now) {
+                return Some(Due::Many(request));
+            }
+            let next = retry.then(|| shell.locks.pop_stood_back()).flatten();
+            next.map(|(family, key)| Due::Key(family, key))
         });
-        let Some((family, key)) = next else {
-            break;
+        let (family, key) = match next {
+            None => break,
+            Some(Due::Key(family, key)) => (family, key),
+            Some(Due::Many(request)) => {
+                let keys = shell::with(|shell| shell.locks.waiters.keys_of(request));
+                keys_left = keys_left.saturating_sub(keys.len());
+                if !settle_many(ctx, request, &keys, now) {
+                    let first = keys.into_iter().next();
+                    refused.extend(first.map(|key| (Family::Lock, key)));
+                }
+                continue;
+            }
         };
         let settled = match family {
             Family::Lock => settle(ctx, &key, now),
@@ -287,6 +306,57 @@ fn glance_at_all(ctx: Ctx, now: Now) {
         let ((), fx) = decide(|locks, fx| locks.glance(&view, now, fx));
         apply_unasked(key, &fx);
     }
+}
+
+/// What is to be looked at.
+enum Due {
+    Key(Family, KeyId),
+    Many(WaiterId),
+}
+
+/// Grants all keys of a parked request, if each of them is to be had. False as below; then its first key
+/// stands back for it.
+fn settle_many(ctx: Ctx, request: WaiterId, ids: &[KeyId], now: Now) -> bool {
+    let Some(first) = ids.first() else {
+        return true;
+    };
+    ctx.select(first.as_ref().db);
+    let names: Vec<_> = ids.iter().map(name_of).collect();
+    let open = || -> Vec<_> {
+        let names = names.iter();
+        names
+            .map(|name| LockKey::open(ctx, name.as_str()))
+            .collect()
+    };
+    let read = |keys: &[LockKey<'_>]| -> Vec<_> { keys.iter().map(LockKey::read).collect() };
+    let mut keys = open();
+    let mut states = read(&keys);
+    let grant = shell::with(|shell| shell.locks.may_grant_many(request, &states, now));
+    if grant {
+        // As below, the question is asked with the keys closed.
+        drop(keys);
+        if shell::with(|shell| shell.locks.delay.is_on(now))
+            || !names.iter().all(|name| ctx.probe_write(name.as_str()))
+        {
+            return false;
+        }
+        keys = open();
+        states = read(&keys);
+    }
+    let view = match grant {
+        true => fence::minting_view,
+        false => fence::plain_view,
+    };
+    let views: Vec<_> = keys
+        .iter()
+        .zip(states)
+        .map(|(key, state)| view(key, state))
+        .collect();
+    let (settled, fx) = decide_all(ids.len(), |locks, fx| {
+        locks.settle_many(request, &views, now, fx)
+    });
+    apply_all_unasked(keys, &fx);
+    settled
 }
 
 /// Settles one key. False when a grant is due but no lock is granted yet, or the server refuses writes

@@ -63,7 +63,8 @@ required! {
     RedisModule_GetSelectedDb RedisModule_SelectDb RedisModule_GetClientId RedisModule_GetClientInfoById
     RedisModule_GetCurrentUserName RedisModule_GetModuleUserFromUserName RedisModule_FreeModuleUser
     RedisModule_ACLCheckCommandPermissions RedisModule_ACLCheckKeyPermissions RedisModule_MonotonicMicroseconds
-    RedisModule_ReplyWithLongLong RedisModule_ReplyWithNull RedisModule_ReplyWithError
+    RedisModule_ReplyWithLongLong RedisModule_ReplyWithNull RedisModule_ReplyWithNullArray RedisModule_ReplyWithError
+    RedisModule_IsKeysPositionRequest RedisModule_KeyAtPosWithFlags
     RedisModule_ReplyWithStringBuffer RedisModule_ReplyWithArray RedisModule_ReplyWithMap
     RedisModule_GetServerVersion RedisModule_GetServerInfo
     RedisModule_ServerInfoGetFieldC RedisModule_FreeServerInfo

@@ -20,9 +20,20 @@ pub fn decide<T>(body: impl FnOnce(&mut Locks, &mut Effects) -> T) -> (T, Effect
         shell.locks.limits = settings::limits();
         shell.locks.set_grace(settings::grace());
         shell.locks.sessions.rule = settings::sessions();
+        shell.locks.detects_deadlocks = settings::deadlock_detect();
         body(&mut shell.locks, &mut fx)
     });
     (result, fx)
+}
+
+/// The same for a decision about so many keys: each has its list of effects.
+pub fn decide_all<T>(
+    keys: usize,
+    body: impl FnOnce(&mut Locks, &mut [Effects]) -> T,
+) -> (T, Vec<Effects>) {
+    let mut all = vec![Effects::new(); keys];
+    let (result, _) = decide(|locks, _| body(locks, &mut all));
+    (result, all)
 }
 
 /// Carries out what the core decided in a command about this key: first the changes, in order, then,
@@ -40,21 +51,56 @@ pub fn apply_unasked(key: LockKey<'_>, fx: &[Effect]) {
     carry_out(key, fx, replication);
 }
 
+/// The same for a command about several keys: all of them are changed before the news of the first.
+pub fn apply_all(keys: Vec<LockKey<'_>>, fx: &[Effects]) {
+    let ctx = keys.first().map(LockKey::ctx);
+    if let Some(ctx) = ctx.filter(|_| fx.iter().any(|fx| !fx.is_empty())) {
+        carry_out_all(keys, fx, Replication::of_command(ctx));
+    }
+}
+
+/// The same for several keys and what no command asked for.
+pub fn apply_all_unasked(keys: Vec<LockKey<'_>>, fx: &[Effects]) {
+    if let Some(ctx) = keys.first().map(LockKey::ctx) {
+        carry_out_all(keys, fx, Replication::of_event(ctx));
+    }
+}
+
+fn carry_out_all(mut keys: Vec<LockKey<'_>>, fx: &[Effects], replication: Replication) {
+    for (key, fx) in keys.iter_mut().zip(fx) {
+        change(key, fx, replication);
+    }
+    let names: Vec<_> = keys.iter().map(|key| (key.ctx(), key.name())).collect();
+    drop(keys);
+    for ((ctx, name), fx) in names.into_iter().zip(fx) {
+        tell(ctx, name, fx, replication);
+    }
+}
+
 fn carry_out(mut key: LockKey<'_>, fx: &[Effect], replication: Replication) {
-    guard::weak_spot("apply");
+    change(&mut key, fx, replication);
     let (ctx, name) = (key.ctx(), key.name());
+    drop(key);
+    tell(ctx, name, fx, replication);
+}
+
+fn change(key: &mut LockKey<'_>, fx: &[Effect], replication: Replication) {
+    guard::weak_spot("apply");
+    let ctx = key.ctx();
     for effect in fx {
         match effect {
             Effect::Horizon(domain, horizon) => {
                 fence::write_horizon(ctx, *domain, *horizon, replication);
             }
-            Effect::Counter(token) => fence::write_counter(&key, *token, replication),
+            Effect::Counter(token) => fence::write_counter(key, *token, replication),
             Effect::Write(change) => key.write(change, replication),
             Effect::Answer(waiter, outcome) => Parked::answer(*waiter, outcome.clone()),
             Effect::Notify(_) | Effect::Publish | Effect::PublishReadWrite(_) => {}
         }
     }
-    drop(key);
+}
+
+fn tell(ctx: Ctx, name: Str<'_>, fx: &[Effect], replication: Replication) {
     for effect in fx {
         match effect {
             Effect::Write(KeyWrite::Delete) => {

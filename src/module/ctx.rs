@@ -165,6 +165,20 @@ impl Ctx {
         unsafe { api!(RedisModule_SelectDb)(self.0, db) };
     }
 
+    /// Whether the server only asks where the keys of a command stand.
+    pub fn asks_for_keys(self) -> bool {
+        // SAFETY: the context is live.
+        unsafe { api!(RedisModule_IsKeysPositionRequest)(self.0) != 0 }
+    }
+
+    /// Answers that question: a key stands here, and is used so.
+    pub fn tell_key(self, position: usize, access: u32) {
+        // SAFETY: the context is live, and of such a question; others are ignored.
+        unsafe {
+            api!(RedisModule_KeyAtPosWithFlags)(self.0, position as i32, access as i32);
+        }
+    }
+
     /// The id of the calling connection.
     pub fn client_id(self) -> u64 {
         // SAFETY: the context is live.
@@ -292,6 +306,12 @@ impl Ctx {
     pub fn reply_nil(self) {
         // SAFETY: as above.
         unsafe { api!(RedisModule_ReplyWithNull)(self.0) };
+    }
+
+    /// Nil in the place of an array: `*-1`, or `_` in RESP3.
+    pub fn reply_nil_array(self) {
+        // SAFETY: as above.
+        unsafe { api!(RedisModule_ReplyWithNullArray)(self.0) };
     }
 
     /// An integer, or nil.

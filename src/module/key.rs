@@ -44,6 +44,14 @@ impl<'a> LockKey<'a> {
         key
     }
 
+    /// Opens several keys to read and write, for a command of this owner.
+    pub fn open_all(ctx: Ctx, names: &[Str<'a>], owner: Str<'a>) -> Vec<LockKey<'a>> {
+        let names = names.iter().copied();
+        names
+            .map(|name| LockKey::open_for(ctx, name, owner))
+            .collect()
+    }
+
     /// Opens the key to read.
     pub fn open_read(ctx: Ctx, name: Str<'a>) -> LockKey<'a> {
         LockKey::open_mode(ctx, name, raw::REDISMODULE_READ)

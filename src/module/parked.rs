@@ -15,6 +15,7 @@ use std::ffi::{c_int, c_void};
 use std::ptr::{null_mut, NonNull};
 
 use redis_module::raw;
+use smallvec::SmallVec;
 
 use super::alarm;
 use super::api::api;
@@ -45,23 +46,31 @@ impl Parked {
         shell::with(|shell| shell.parked.insert(id, parked));
     }
 
+    /// Blocks the calling client on its one key: see [`Parked::block_on`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn block(ctx: Ctx, key: Str<'_>, id: WaiterId) -> Result<(), LockError> {
+        Parked::block_on(ctx, &[key], id)
+    }
+
     /// Whether the client has been blocked.
     pub fn is_blocked(&self) -> bool {
         self.handle.is_some()
     }
 
-    /// Blocks the calling client on this key. Nothing may follow that can fail: an error reply to a
+    /// Blocks the calling client on these keys. Nothing may follow that can fail: an error reply to a
     /// blocked client would be one reply too many.
     ///
     /// # Errors
     /// When the request was given up meanwhile: the client is not blocked then.
-    pub fn block(ctx: Ctx, key: Str<'_>, id: WaiterId) -> Result<(), LockError> {
+    pub fn block_on(ctx: Ctx, keys: &[Str<'_>], id: WaiterId) -> Result<(), LockError> {
         if !shell::with(|shell| shell.parked.contains_key(&id)) {
             // A bug caught in a callback meanwhile has given the request up.
             return Err(LockError::Internal);
         }
-        let mut keys = [key.as_ptr()];
-        // SAFETY: the caller has checked that this context may block; one live key; no native
+        let mut keys: SmallVec<[_; 1]> = keys.iter().map(|key| key.as_ptr()).collect();
+        // SAFETY: the caller has checked that this context may block; so many live keys; no native
         // timeout (it aborts some versions when it meets an unblock in the same turn). The private
         // data is a number that is never dereferenced.
         let handle = unsafe {
@@ -72,7 +81,7 @@ impl Parked {
                 None,
                 0,
                 keys.as_mut_ptr(),
-                1,
+                keys.len() as c_int,
                 id.0 as *mut c_void,
             );
             api!(RedisModule_SetDisconnectCallback)(handle, Some(on_disconnect));
@@ -97,14 +106,21 @@ impl Parked {
     }
 
     /// Writes the answer; nil when the server unblocks a client that has none yet.
-    fn reply(self, ctx: Ctx, key: Str<'_>) {
+    fn reply(self, ctx: Ctx, key: Str<'_>, words: &[Str<'_>]) {
         let granted = match self.outcome {
             Some(Outcome::Failed(error)) => return ctx.reply_error(&error),
+            _ if matches!(self.shape, Shape::Tokens | Shape::TokensWithHolder) => {
+                let tokens = match &self.outcome {
+                    Some(Outcome::GrantedAll(tokens)) => Some(&tokens[..]),
+                    _ => None,
+                };
+                return reply::acquired_all(ctx, words, self.shape, tokens, ctx.now());
+            }
             _ if self.shape == Shape::Latch => {
                 return ctx.reply_integer((self.outcome == Some(Outcome::Open)).into())
             }
             Some(Outcome::Granted(token)) => Some(token),
-            Some(Outcome::Nil | Outcome::Open) | None => None,
+            Some(Outcome::Nil | Outcome::Open | Outcome::GrantedAll(_)) | None => None,
         };
         reply::acquired(ctx, key, self.shape, granted, ctx.now());
     }
@@ -165,7 +181,7 @@ unsafe extern "C" fn on_answer(
         // its key.
         let args = unsafe { super::register::arguments(argv, argc) };
         match (parked, args.get(1)) {
-            (Some(parked), Some(key)) => parked.reply(ctx, *key),
+            (Some(parked), Some(key)) => parked.reply(ctx, *key, args),
             _ => ctx.reply_nil(),
         }
         alarm::rearm(ctx);

@@ -10,7 +10,7 @@ use super::api::api;
 use super::ctx::Ctx;
 use super::guard;
 use super::strings::Str;
-use crate::lock::LockError;
+use crate::lock::{parse_integer, LockError};
 
 /// A command of the module.
 pub trait Command {
@@ -29,7 +29,7 @@ pub struct Spec {
     pub flags: &'static CStr,
     /// ACL categories, for servers that let a module state them.
     pub acl: &'static CStr,
-    /// How it uses its one key, the first argument; `None`: it has none.
+    /// How it uses its one key, the first argument, or its many ([`Kind::Keys`]); `None`: it has none.
     pub key: Option<u32>,
     /// Number of arguments with the name; negative: at least so many.
     pub arity: i32,
@@ -39,6 +39,23 @@ pub struct Spec {
     pub complexity: &'static CStr,
     /// Its arguments.
     pub args: &'static [Arg],
+}
+
+impl Spec {
+    /// Whether its keys are counted by an argument before them.
+    const fn has_many_keys(&self) -> bool {
+        matches!(
+            self.args,
+            [
+                _,
+                Arg {
+                    kind: Kind::Keys,
+                    ..
+                },
+                ..
+            ]
+        )
+    }
 }
 
 /// One argument of a command.
@@ -57,6 +74,8 @@ pub struct Arg {
 pub enum Kind {
     /// The key of the command.
     Key,
+    /// `numkeys key [key ...]`, at the beginning.
+    Keys,
     /// Any bytes.
     String,
     /// A decimal integer.
@@ -102,7 +121,7 @@ pub fn add_category(ctx: Ctx) -> Option<&'static CStr> {
 /// Registers a command with everything the server can be told about it.
 pub fn register<C: Command>(ctx: Ctx, own_category: Option<&CStr>) -> Option<()> {
     let spec = &C::SPEC;
-    let position = i32::from(spec.key.is_some());
+    let position = i32::from(spec.key.is_some() && !spec.has_many_keys());
     // SAFETY: the context is OnLoad's; strings are constants; `entry` has the type of a handler.
     let command = unsafe {
         let status = api!(RedisModule_CreateCommand)(
@@ -123,8 +142,11 @@ pub fn register<C: Command>(ctx: Ctx, own_category: Option<&CStr>) -> Option<()>
 
 fn describe(command: *mut raw::RedisModuleCommand, spec: &Spec) -> Option<()> {
     let mut lists = Vec::new();
-    let mut keys: Vec<raw::RedisModuleCommandKeySpec> =
-        spec.key.map(key_spec).into_iter().collect();
+    let mut keys: Vec<raw::RedisModuleCommandKeySpec> = spec
+        .key
+        .map(|access| key_spec(spec, access))
+        .into_iter()
+        .collect();
     keys.push(zeroed());
     let mut version = raw::RedisModuleCommandInfoVersion {
         version: 1,
@@ -170,13 +192,19 @@ fn categorize(
     (status == raw::REDISMODULE_OK as c_int).then_some(())
 }
 
-fn key_spec(flags: u32) -> raw::RedisModuleCommandKeySpec {
+fn key_spec(command: &Spec, flags: u32) -> raw::RedisModuleCommandKeySpec {
     let mut spec: raw::RedisModuleCommandKeySpec = zeroed();
     spec.flags = flags.into();
     spec.begin_search_type = raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INDEX;
     spec.bs.index.pos = 1;
-    spec.find_keys_type = raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_RANGE;
-    spec.fk.range.keystep = 1;
+    if command.has_many_keys() {
+        spec.find_keys_type = raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_KEYNUM;
+        spec.fk.keynum.firstkey = 1;
+        spec.fk.keynum.keystep = 1;
+    } else {
+        spec.find_keys_type = raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_RANGE;
+        spec.fk.range.keystep = 1;
+    }
     spec
 }
 
@@ -221,6 +249,11 @@ fn c_arg(
             c.key_spec_index = 0;
             raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY
         }
+        Kind::Keys => {
+            c.key_spec_index = 0;
+            c.flags = raw::REDISMODULE_CMD_ARG_MULTIPLE as c_int;
+            raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY
+        }
         Kind::String => raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_STRING,
         Kind::Integer => raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_INTEGER,
         Kind::Word => raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_PURE_TOKEN,
@@ -250,6 +283,22 @@ pub unsafe fn arguments<'a>(argv: *mut *mut raw::RedisModuleString, argc: c_int)
     unsafe { std::slice::from_raw_parts(argv.cast::<Str<'a>>(), argc) }
 }
 
+/// How many keys a command has that counts them in its first argument, if they are all there; the first is
+/// its third word.
+pub fn number_of_keys(words: &[Str<'_>]) -> Option<usize> {
+    let number = parse_integer(words.get(1)?.bytes())?;
+    let number = usize::try_from(number).ok().filter(|number| *number > 0)?;
+    (number <= words.len() - 2).then_some(number)
+}
+
+/// Redis asks for the keys in this way where the cluster looks for their slot; for permissions it goes by the
+/// description. (On 7.0, that is, of which the latter cannot do the former.)
+fn tell_keys(ctx: Ctx, spec: &Spec, words: &[Str<'_>]) {
+    for position in 0..number_of_keys(words).unwrap_or(0) {
+        ctx.tell_key(position + 2, spec.key.unwrap_or_default());
+    }
+}
+
 unsafe extern "C" fn entry<C: Command>(
     raw_ctx: *mut raw::RedisModuleCtx,
     argv: *mut *mut raw::RedisModuleString,
@@ -260,6 +309,9 @@ unsafe extern "C" fn entry<C: Command>(
     let done = guard::entry("command", || {
         // SAFETY: as above.
         let args = unsafe { arguments(argv, argc) };
+        if C::SPEC.has_many_keys() && ctx.asks_for_keys() {
+            return tell_keys(ctx, &C::SPEC, args);
+        }
         if let Err(error) = C::run(ctx, args) {
             ctx.reply_error(&error);
         }

@@ -2,8 +2,9 @@
 
 use super::ctx::Ctx;
 use super::key::LockKey;
+use super::register::number_of_keys;
 use super::strings::Str;
-use crate::lock::{KeyState, Now, Token};
+use crate::lock::{is_blocked, KeyState, Mode, Now, Token};
 
 /// What an acquire asked to be told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,6 +13,10 @@ pub enum Shape {
     Token,
     /// With `WITHHOLDER`: the holder too.
     WithHolder,
+    /// One token a key, or nil.
+    Tokens,
+    /// With `WITHHOLDER`: the holder of a key that is not to be had, too.
+    TokensWithHolder,
     /// Whether a latch is open: 1 or 0.
     Latch,
 }
@@ -19,9 +24,58 @@ pub enum Shape {
 /// The reply of an acquire: granted under this token, or not.
 pub fn acquired(ctx: Ctx, name: Str<'_>, shape: Shape, granted: Option<Token>, now: Now) {
     match shape {
-        Shape::Token | Shape::Latch => token(ctx, granted),
-        Shape::WithHolder => token_with_holder(&LockKey::open_read(ctx, name), granted, now),
+        Shape::WithHolder => {
+            ctx.reply_array(4);
+            token(ctx, granted);
+            with_holder(&LockKey::open_read(ctx, name), now);
+        }
+        _ => token(ctx, granted),
     }
+}
+
+/// The reply of an acquire of many keys, whose words are `numkeys key [key ...] owner` and more.
+pub fn acquired_all(
+    ctx: Ctx,
+    words: &[Str<'_>],
+    shape: Shape,
+    granted: Option<&[Token]>,
+    now: Now,
+) {
+    let keys = number_of_keys(words).unwrap_or(0);
+    let (keys, rest) = words.get(2..).unwrap_or_default().split_at(keys);
+    let wide = shape == Shape::TokensWithHolder;
+    if wide {
+        ctx.reply_array(4);
+    }
+    match granted {
+        Some(tokens) => {
+            ctx.reply_array(tokens.len());
+            for granted in tokens {
+                token(ctx, Some(*granted));
+            }
+        }
+        None => ctx.reply_nil_array(),
+    }
+    if let (true, [first, ..], [owner, ..]) = (wide, keys, rest) {
+        let mode = mode_of(rest);
+        let is_blocked = |key: &&Str<'_>| {
+            let state = LockKey::open_read(ctx, **key).read();
+            is_blocked(&state, mode, owner.bytes(), now)
+        };
+        let in_the_way = keys.iter().find(is_blocked).unwrap_or(first);
+        with_holder(&LockKey::open_read(ctx, *in_the_way), now);
+    }
+}
+
+/// What kind of hold the words ask for that begin with the owner.
+fn mode_of(words: &[Str<'_>]) -> Mode {
+    let options = words.iter().skip(1).map(|word| word.bytes());
+    let mode = |word: &[u8]| match word {
+        word if word.eq_ignore_ascii_case(b"READ") => Some(Mode::Read),
+        word if word.eq_ignore_ascii_case(b"WRITE") => Some(Mode::Write),
+        _ => None,
+    };
+    options.filter_map(mode).next().unwrap_or(Mode::Exclusive)
 }
 
 fn token(ctx: Ctx, token: Option<Token>) {
@@ -29,15 +83,13 @@ fn token(ctx: Ctx, token: Option<Token>) {
     ctx.reply_maybe(token.map(|token| token.get() as i64));
 }
 
-/// The wide reply of `WITHHOLDER`: `[token | nil, holder | nil, hold count, remaining ms]`, as the key
+/// The rest of the wide reply of `WITHHOLDER`: `holder | nil, hold count, remaining ms`, as the key
 /// stands at `now`, the moment of the decision: by a second look at the clock a lease might have
 /// ended since, and nobody would have refused. Without a holder the count is 0 and the time -2;
 /// without a TTL it is -1 (as `PTTL`).
-fn token_with_holder(key: &LockKey<'_>, granted: Option<Token>, now: Now) {
+fn with_holder(key: &LockKey<'_>, now: Now) {
     let ctx = key.ctx();
     let state = key.read();
-    ctx.reply_array(4);
-    token(ctx, granted);
     match holder(&state, now) {
         Some((owner, count, deadline_ms)) => {
             ctx.reply_bytes(owner);

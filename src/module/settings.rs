@@ -73,6 +73,7 @@ impl Switch {
 }
 
 static PUBLISH: Switch = Switch::new(c"publish", true);
+static DEADLOCK_DETECT: Switch = Switch::new(c"deadlock-detect", true);
 static DRAIN: Switch = Switch::new(c"drain", false);
 
 /// Registers every setting; the values of `redis.conf` follow with `LoadConfigs`. `None` when the server
@@ -93,6 +94,7 @@ pub fn register(ctx: Ctx) -> Option<()> {
         register_number(ctx, number)?;
     }
     register_switch(ctx, &PUBLISH)?;
+    register_switch(ctx, &DEADLOCK_DETECT)?;
     register_switch(ctx, &DRAIN)
 }
 
@@ -200,6 +202,11 @@ pub fn publish() -> bool {
 /// For so many milliseconds after a start or a promotion no lock is granted.
 pub fn startup_delay_ms() -> u64 {
     STARTUP_DELAY.get().unsigned_abs()
+}
+
+/// Whether requests that would wait for themselves are refused.
+pub fn deadlock_detect() -> bool {
+    DEADLOCK_DETECT.get()
 }
 
 /// Whether waiters are sent away and none is parked, so that the module can be unloaded.

@@ -265,6 +265,7 @@ impl Locks {
         let aside = self.waiters.first_writer(key);
         let ends = lock.ends(now, aside);
         self.waiters.set_lease(key, ends);
+        self.waiters.set_shared_holders(key, lock, now);
     }
 
     /// The same where somebody was let in or may stay longer: it is no earlier than was known.

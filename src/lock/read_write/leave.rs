@@ -13,7 +13,7 @@ impl ReadWrite {
     ///
     /// # Errors
     /// When it has two and does not say which.
-    fn meant(
+    pub(in super::super) fn meant(
         &self,
         owner: &[u8],
         mode: Option<Mode>,

@@ -663,6 +663,7 @@ fn tell(outcome: &Outcome) -> Told {
         Outcome::Granted(_) => Told::Granted,
         Outcome::Nil => Told::Nil,
         Outcome::Failed(error) => Told::Error(code(error)),
+        Outcome::GrantedAll(_) => unreachable!("nobody waits for many keys here"),
         Outcome::Open => unreachable!("nobody waits for a latch here"),
     }
 }

@@ -10,6 +10,8 @@
 //! that no stored horizon covers, a second answer, a grant after the end of the wait, a write to
 //! foreign data, a publish while the key is held, an effect of a failed call.
 
+mod many;
+
 use std::collections::BTreeMap;
 
 use crate::lock::{
@@ -42,6 +44,8 @@ pub enum Terms {
 #[derive(Debug, Clone)]
 pub struct Request {
     pub key: String,
+    /// The other keys of a request on many.
+    pub further: Vec<String>,
     pub owner: String,
     pub conn: u64,
     until_ms: Option<u64>,
@@ -170,6 +174,7 @@ impl Sim {
             };
             let request = Request {
                 key: key.into(),
+                further: Vec::new(),
                 owner: owner.into(),
                 conn,
                 until_ms,
@@ -283,6 +288,10 @@ impl Sim {
             });
             settled.unwrap();
         }
+        if self.settle_marked() {
+            return self.settle_all();
+        }
+        self.judge_again();
         assert_ne!(self.locks.waiters.next_settle(self.now), Some(0));
     }
 
@@ -524,12 +533,20 @@ impl Sim {
         key: &str,
         decide: impl FnOnce(&mut Locks, &View<'_>, Now, &mut Effects) -> Result<T, LockError>,
     ) -> (Result<T, LockError>, Effects) {
+        let view = self.view(key);
+        let mut fx = Effects::new();
+        let answer = decide(&mut self.locks, &view, self.now, &mut fx);
+        assert!(answer.is_ok() || fx.is_empty(), "a failed call did {fx:?}");
+        (answer, fx)
+    }
+
+    fn view<'k>(&mut self, key: &'k str) -> View<'k> {
         let domain = self.domain(key);
         if !self.locks.tokens.knows(domain) {
             let horizon = self.horizons.get(&domain).copied().unwrap_or(0);
             self.locks.tokens.learn(domain, horizon);
         }
-        let view = View {
+        View {
             key: key_ref(key),
             state: self.keys.get(key).cloned().unwrap_or(KeyState::Absent),
             domain,
@@ -537,11 +554,7 @@ impl Sim {
                 counter: self.counters.get(key).copied(),
                 may_grant: self.may_grant,
             }),
-        };
-        let mut fx = Effects::new();
-        let answer = decide(&mut self.locks, &view, self.now, &mut fx);
-        assert!(answer.is_ok() || fx.is_empty(), "a failed call did {fx:?}");
-        (answer, fx)
+        }
     }
 
     /// What may only be answers, each of which names its request.
@@ -589,8 +602,15 @@ impl Sim {
 
     fn answer(&mut self, key: &str, waiter: WaiterId, outcome: Outcome) -> Out {
         let request = self.parked.remove(&waiter).expect("one answer, no second");
-        assert_eq!(request.key, key, "answered for another key");
+        assert!(
+            request.key == key || request.further.iter().any(|other| other == key),
+            "answered for another key"
+        );
         let conn = request.conn;
+        if let Outcome::GrantedAll(tokens) = &outcome {
+            self.check_all_granted(&request, tokens);
+            self.granted.insert(waiter, request.clone());
+        }
         if let Outcome::Granted(token) = outcome {
             let over = request.until_ms.is_some_and(|end| self.now.mono_ms >= end);
             assert!(!over, "granted after the end of the wait");

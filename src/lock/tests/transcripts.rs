@@ -8,6 +8,7 @@
 //! ```text
 //! acquire k owner [lease=30s | session] [block=5s | block=0] [once] [conn=c]     the lease is 30s, conn the owner
 //! release k owner [all] [token=#1]         renew k owner [lease=30s] [token=#1]
+//! macquire k1 k2 ... owner [as acquire]     mrelease k1 k2 ... owner [all]     mrenew k1 k2 ... owner [lease=30s]
 //! break k [token=#1] [purge]               info k           stats name ...      quiet
 //! advance 5s     every timer runs at its moment
 //! late 5s        time passes and no timer runs      alarm   the timer that was late
@@ -32,8 +33,8 @@ use std::path::Path;
 
 use super::sim::{key_ref, Out, Settings, Sim, Terms, CONNS, START_MS};
 use crate::lock::{
-    Answer, BoundRef, Grace, Hold, KeyRef, KeyState, KeyWrite, Lease, Limits, LockError, Mode,
-    Outcome, Released, Token, Wait,
+    Answer, BoundRef, Grace, Hold, KeyRef, KeyState, KeyWrite, Lease, Limits, LockError,
+    ManyAnswer, Mode, Outcome, Released, Token, Wait,
 };
 
 #[test]
@@ -79,6 +80,16 @@ fn starts_and_ends() {
 #[test]
 fn limits() {
     run("limits");
+}
+
+#[test]
+fn many_keys() {
+    run("many_keys");
+}
+
+#[test]
+fn deadlocks() {
+    run("deadlocks");
 }
 
 #[test]
@@ -227,6 +238,7 @@ impl Session {
     fn command(&mut self, words: &Words<'_>) -> String {
         match words.at(0) {
             "acquire" => self.acquire(words),
+            "macquire" | "mrelease" | "mrenew" => self.many(words),
             "release" | "renew" | "break" => self.end_or_renew(words),
             "redisson" => self.redisson(words),
             "info" => self.info(words.at(1)),
@@ -305,6 +317,37 @@ impl Session {
         }
     }
 
+    /// The words between the command and its options are the keys, the last of them the owner.
+    fn many(&mut self, words: &Words<'_>) -> String {
+        let is_name = |word: &&&str| !word.contains('=') && !["once", "all"].contains(*word);
+        let names: Vec<&str> = words.0[1..].iter().take_while(is_name).copied().collect();
+        let (owner, keys) = names.split_last().unwrap();
+        let done = match words.at(0) {
+            "macquire" => {
+                let conn = self.conn(words.option("conn").unwrap_or(owner));
+                let how = (words.lease(), words.wait(), words.has("once"));
+                match self.sim.acquire_many(keys, owner, conn, how) {
+                    Ok(ManyAnswer::Granted(tokens)) => {
+                        let names = tokens.iter().map(|token| self.name(*token));
+                        Ok(format!("granted {}", names.collect::<Vec<_>>().join(" ")))
+                    }
+                    Ok(ManyAnswer::Refused(at)) => Ok(format!("refused at {}", keys[at])),
+                    Ok(ManyAnswer::Parked(_)) => Ok("parked".into()),
+                    Err(error) => Err(error),
+                }
+            }
+            "mrelease" => {
+                let released = self.sim.release_many(keys, owner, words.has("all"));
+                released.map(|count| format!("dropped {count}"))
+            }
+            _ => {
+                let renewed = self.sim.renew_many(keys, owner, words.lease());
+                renewed.map(|count| format!("renewed {count}"))
+            }
+        };
+        done.unwrap_or_else(|error| code(&error))
+    }
+
     fn end_or_renew(&mut self, words: &Words<'_>) -> String {
         let token = words.option("token").map(|name| self.token(name));
         let (key, sim) = (words.at(1), &mut self.sim);
@@ -381,6 +424,10 @@ impl Session {
                 Out::Answer { conn, outcome, .. } => {
                     let what = match outcome {
                         Outcome::Granted(token) => self.name(token),
+                        Outcome::GrantedAll(tokens) => {
+                            let names = tokens.iter().map(|token| self.name(*token));
+                            names.collect::<Vec<_>>().join(" ")
+                        }
                         Outcome::Nil => "nil".into(),
                         Outcome::Failed(error) => code(&error),
                         Outcome::Open => "open".into(),

@@ -328,7 +328,7 @@ impl Sim {
                     let said = match &outcome {
                         Outcome::Granted(token) => format!("#{}", token.get()),
                         Outcome::Nil => "nil".into(),
-                        Outcome::Open => panic!("no latch"),
+                        Outcome::Open | Outcome::GrantedAll(_) => panic!("{outcome:?}"),
                         Outcome::Failed(error) => error.to_string(),
                     };
                     self.out.push(format!("to {}: {said}", request.conn));

@@ -298,6 +298,7 @@ impl Session {
                         Outcome::Granted(token) => self.name(token),
                         Outcome::Nil => "nil".into(),
                         Outcome::Open => "open".into(),
+                        Outcome::GrantedAll(_) => panic!("locks"),
                         Outcome::Failed(error) => code(&error),
                     };
                     let conn = self.conns.iter().find(|(w, _)| *w == waiter);

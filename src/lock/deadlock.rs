@@ -1,0 +1,396 @@
+//! Deadlocks: found when a request is about to be parked, and refused.
+//!
+//! Owners wait for owners. Whoever waits for a key waits for those who hold it, and for everybody before it
+//! in the queue whom it must let pass; each of them may wait at other keys for others again. If the
+//! owner who asks is found on that way, its request would wait for itself.
+//!
+//! The search goes from the newcomer along what this server has in memory. In a queue it looks only at
+//! places of owners who wait elsewhere, too ([`super::waits_of`]): the others wait for the same holders.
+//! A reader waits for other readers only if a writer stands between them.
+//!
+//! Who holds a key is known as of the last time that somebody looked. Whatever changes a key marks it, and
+//! it is read again at the end of the turn; until then the search is not sure. Then the request is
+//! parked, and judged again when those keys have been read ([`Locks::judge_again`]).
+
+use std::collections::{HashMap, HashSet};
+
+use super::effect::{Effect, Effects, Outcome};
+use super::locks::{Locks, View};
+use super::queue::Seq;
+use super::read_write::upgrades;
+use super::waiters::{Line, Waiters};
+use super::waits_of::Holders;
+use super::{Acquire, KeyId, KeyRef, LockError, Mode, Now, WaiterId};
+
+/// No search looks at more waits than this. A cycle that is longer is not found.
+pub const MAX_VISITS: usize = 2_000;
+
+/// One key that a request would wait for.
+#[derive(Debug, Clone)]
+pub(super) struct Want<'a> {
+    pub key: KeyRef<'a>,
+    /// Its place in that queue; `None`: at the end.
+    pub place: Option<Seq>,
+    /// Who holds the key.
+    pub holders: Holders,
+}
+
+/// A request that is about to wait.
+#[derive(Debug)]
+pub(super) struct Newcomer<'a> {
+    pub owner: &'a [u8],
+    pub mode: Mode,
+    pub wants: &'a [Want<'a>],
+    /// Former requests of the owner that end when this one is parked.
+    pub replaces: &'a [WaiterId],
+}
+
+/// What a search has found.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// No cycle.
+    Clear,
+    /// These keys on the way are to be read again first.
+    Doubtful(Vec<KeyId>),
+    /// The names of the keys of a cycle, in its order, the newcomer's first.
+    Cycle(Vec<Vec<u8>>),
+}
+
+/// Searches for a way from this newcomer back to its owner.
+pub(super) fn search(waiters: &Waiters, newcomer: &Newcomer<'_>, now: Now) -> Verdict {
+    let mut search = Search {
+        waiters,
+        newcomer,
+        now,
+        steps: Vec::new(),
+        seen: HashSet::new(),
+        passed: HashMap::new(),
+        visits: 0,
+        doubts: Vec::new(),
+    };
+    let cycle = search.run();
+    match cycle {
+        _ if !search.doubts.is_empty() => {
+            Verdict::Doubtful(search.doubts.iter().map(|key| key.to_id()).collect())
+        }
+        Some(keys) => Verdict::Cycle(keys.iter().map(|key| key.name.to_vec()).collect()),
+        None => Verdict::Clear,
+    }
+}
+
+/// An owner that was found on the way.
+struct Step<'a> {
+    owner: &'a [u8],
+    /// The key at which somebody waits for it, and the step that did.
+    key: KeyRef<'a>,
+    from: Option<usize>,
+}
+
+/// Somebody waits here.
+#[derive(Clone, Copy)]
+struct Wait<'a> {
+    owner: &'a [u8],
+    mode: Mode,
+    key: KeyRef<'a>,
+    /// It waits for those before this place; `None`: for everybody.
+    before: Option<Seq>,
+}
+
+struct Search<'a> {
+    waiters: &'a Waiters,
+    newcomer: &'a Newcomer<'a>,
+    now: Now,
+    steps: Vec<Step<'a>>,
+    seen: HashSet<&'a [u8]>,
+    /// How far each queue has been looked through.
+    passed: HashMap<(i32, &'a [u8]), Seq>,
+    visits: usize,
+    /// Keys of which it is not known for sure who holds them.
+    doubts: Vec<KeyRef<'a>>,
+}
+
+impl<'a> Search<'a> {
+    /// The keys of a cycle, if there is one.
+    fn run(&mut self) -> Option<Vec<KeyRef<'a>>> {
+        for want in self.newcomer.wants {
+            let wait = Wait {
+                owner: self.newcomer.owner,
+                mode: self.newcomer.mode,
+                key: want.key,
+                before: want.place,
+            };
+            let line = self.waiters.lines.get(&want.key);
+            if self.follow(wait, &want.holders, line, None) {
+                return Some(vec![want.key]);
+            }
+        }
+        let mut next = 0;
+        while let Some(owner) = self.steps.get(next).map(|step| step.owner) {
+            for (key, seq) in self.waiters.waits_of.places(owner) {
+                let line = self.waiters.lines.get(key)?;
+                let Some(waiter) = line.queue.waiter(*seq) else {
+                    continue;
+                };
+                let wait = Wait {
+                    owner,
+                    mode: waiter.mode,
+                    key: key.as_ref(),
+                    before: Some(*seq),
+                };
+                if self.is_stale(wait.key, line) {
+                    self.doubt(wait.key);
+                }
+                if self.follow(wait, &line.holders, Some(line), Some(next)) {
+                    return Some(self.way_to(next, wait.key));
+                }
+            }
+            if self.visits > MAX_VISITS {
+                return None;
+            }
+            next += 1;
+        }
+        None
+    }
+
+    /// Notes whom this wait is for. True when it is the newcomer's owner.
+    fn follow(
+        &mut self,
+        wait: Wait<'a>,
+        holders: &'a Holders,
+        line: Option<&'a Line>,
+        from: Option<usize>,
+    ) -> bool {
+        self.visits += 1;
+        let holds = holders.contain(wait.owner, self.now);
+        if holds && !(holders.shared && wait.mode == Mode::Write) {
+            return false;
+        }
+        // Who holds already comes past the queue.
+        let behind = line.filter(|_| !holds).and_then(|line| bound(line, &wait));
+        let blocks = wait.mode != Mode::Read || !holders.shared || behind.is_some();
+        if holders.unsure {
+            self.doubt(wait.key);
+        }
+        for holder in holders.living(self.now).filter(|_| blocks) {
+            if self.find(holder, wait, from) {
+                return true;
+            }
+        }
+        let (Some(line), Some(behind)) = (line, behind) else {
+            return false;
+        };
+        if wait.owner != self.newcomer.owner && self.newcomer_is_before(wait.key, line, behind) {
+            return true;
+        }
+        let slot = (wait.key.db, wait.key.name);
+        let from_seq = self.passed.get(&slot).copied().unwrap_or(Seq::MIN);
+        if behind <= from_seq {
+            return false;
+        }
+        self.passed.insert(slot, behind);
+        for seq in line.ranks.busy.range(from_seq..behind) {
+            self.visits += 1;
+            let owner = line.queue.at(*seq).map(|(owner, _)| owner);
+            if owner.is_some_and(|owner| owner != self.newcomer.owner) {
+                let owner = owner.unwrap_or_default();
+                self.find(owner, wait, from);
+            }
+        }
+        false
+    }
+
+    /// Somebody is waited for. True when it is the newcomer's owner.
+    fn find(&mut self, owner: &'a [u8], wait: Wait<'a>, from: Option<usize>) -> bool {
+        if owner == wait.owner {
+            return false;
+        }
+        if owner == self.newcomer.owner {
+            return true;
+        }
+        if self.seen.insert(owner) {
+            self.steps.push(Step {
+                owner,
+                key: wait.key,
+                from,
+            });
+        }
+        false
+    }
+
+    /// Whether a place of the newcomer's owner stands before this one: the place that it is going to have,
+    /// or that of another request of it.
+    fn newcomer_is_before(&self, key: KeyRef<'_>, line: &Line, behind: Seq) -> bool {
+        let wants = self.newcomer.wants.iter();
+        if let Some(want) = wants.into_iter().find(|want| want.key == key) {
+            return want.place.is_some_and(|place| place < behind);
+        }
+        let place = line.queue.place_of(self.newcomer.owner);
+        let waiter = place.and_then(|place| Some((place, line.queue.waiter(place)?)));
+        waiter.is_some_and(|(place, waiter)| {
+            place < behind && !self.newcomer.replaces.contains(&waiter.id)
+        })
+    }
+
+    /// This key is to be read again before anything is sure.
+    fn doubt(&mut self, key: KeyRef<'a>) {
+        self.doubts.push(key);
+    }
+
+    fn is_stale(&self, key: KeyRef<'_>, line: &Line) -> bool {
+        let is_over = line.lease_ms.is_some_and(|end| end <= self.now.wall_ms);
+        is_over || self.waiters.is_to_be_settled(key)
+    }
+
+    fn way_to(&self, step: usize, last: KeyRef<'a>) -> Vec<KeyRef<'a>> {
+        let mut keys = vec![last];
+        let mut at = self.steps.get(step);
+        while let Some(step) = at {
+            keys.push(step.key);
+            at = step.from.and_then(|from| self.steps.get(from));
+        }
+        keys.reverse();
+        keys.dedup();
+        keys
+    }
+}
+
+/// Everybody before the answer must be let pass; `None`: nobody.
+fn bound(line: &Line, wait: &Wait<'_>) -> Option<Seq> {
+    let before = wait.before.unwrap_or(Seq::MAX);
+    if wait.mode != Mode::Read {
+        return Some(before);
+    }
+    let writer = line.ranks.writers.range(..before).next_back()?;
+    Some(writer.saturating_add(1))
+}
+
+impl Locks {
+    /// Whether a request for one key may be parked. True when it is to be judged again.
+    ///
+    /// # Errors
+    /// [`LockError::Deadlock`]
+    pub(super) fn judge_wait(
+        &mut self,
+        view: &View<'_>,
+        req: &Acquire<'_>,
+        former: Option<WaiterId>,
+        now: Now,
+    ) -> Result<bool, LockError> {
+        if !self.detects_deadlocks {
+            return Ok(false);
+        }
+        let queue = self.waiters.queue(view.key);
+        let want = Want {
+            key: view.key,
+            place: match upgrades(&view.state, req, now) {
+                true => Some(Seq::MIN),
+                false => queue.and_then(|queue| queue.place_of(req.owner)),
+            },
+            holders: Holders::of(&view.state, now),
+        };
+        let newcomer = Newcomer {
+            owner: req.owner,
+            mode: req.mode,
+            wants: &[want],
+            replaces: former.as_slice(),
+        };
+        self.judge(&newcomer, now)
+    }
+
+    /// Whether a request may be parked without waiting for itself. True when it is to be judged again.
+    ///
+    /// # Errors
+    /// [`LockError::Deadlock`]
+    pub(super) fn judge(&mut self, newcomer: &Newcomer<'_>, now: Now) -> Result<bool, LockError> {
+        match search(&self.waiters, newcomer, now) {
+            Verdict::Clear => Ok(false),
+            Verdict::Doubtful(keys) => {
+                for key in keys {
+                    self.waiters.touch_id(key);
+                }
+                Ok(true)
+            }
+            Verdict::Cycle(keys) => {
+                self.stats.deadlocks += 1;
+                Err(LockError::Deadlock(described(&keys).into()))
+            }
+        }
+    }
+
+    /// Requests that were parked in doubt are judged, now that the keys have been read: called at the end
+    /// of a turn.
+    pub fn judge_again(&mut self, now: Now, fx: &mut Effects) {
+        for request in std::mem::take(&mut self.doubtful) {
+            match self.judge_parked(request, now) {
+                Ok(false) => {}
+                Ok(true) => self.doubtful.push(request),
+                Err(error) => {
+                    self.waiters.dismiss(request);
+                    self.stats.waits_failed += 1;
+                    fx.push(Effect::Answer(request, Outcome::Failed(error)));
+                }
+            }
+        }
+    }
+
+    fn judge_parked(&mut self, request: WaiterId, now: Now) -> Result<bool, LockError> {
+        let places = self.waiters.places_of(request);
+        let first = places.first();
+        let Some((owner, mode)) = first.and_then(|(key, seq)| {
+            let (owner, waiter) = self.waiters.at(key.as_ref(), *seq)?;
+            Some((owner.to_vec(), waiter.mode))
+        }) else {
+            return Ok(false);
+        };
+        let mut wants = Vec::with_capacity(places.len());
+        for (key, seq) in &places {
+            let Some(line) = self.waiters.lines.get(key) else {
+                return Ok(false);
+            };
+            if line.lease_ms.is_some_and(|end| end <= now.wall_ms) {
+                return Ok(true);
+            }
+            wants.push(Want {
+                key: key.as_ref(),
+                place: Some(*seq),
+                holders: line.holders.clone(),
+            });
+        }
+        let newcomer = Newcomer {
+            owner: &owner,
+            mode,
+            wants: &wants,
+            replaces: &[],
+        };
+        self.judge(&newcomer, now)
+    }
+}
+
+/// Keys named in an error: as many as a line can take.
+const NAMED: usize = 8;
+
+/// Bytes of each name.
+const NAME_LEN: usize = 64;
+
+/// The keys of a cycle as text that is safe in a line of the protocol: quoted, other bytes than printable
+/// ASCII escaped, long names cut.
+fn described(keys: &[Vec<u8>]) -> String {
+    let mut text = String::new();
+    for key in keys.iter().take(NAMED) {
+        if !text.is_empty() {
+            text.push_str(", ");
+        }
+        text.push('"');
+        for byte in key.iter().take(NAME_LEN) {
+            text.extend(std::ascii::escape_default(*byte).map(char::from));
+        }
+        text.push('"');
+        if key.len() > NAME_LEN {
+            text.push_str("...");
+        }
+    }
+    if keys.len() > NAMED {
+        text.push_str(&format!(" and {} more", keys.len() - NAMED));
+    }
+    text
+}

@@ -1,0 +1,147 @@
+//! Requests on many keys, as the shell has them served.
+
+use super::{Request, Sim};
+use crate::lock::{
+    Acquire, Effects, KeyState, Lease, LockError, Locks, ManyAnswer, Mode, Now, Release, Renew,
+    Token, View, Wait,
+};
+
+impl Sim {
+    pub fn acquire_many(
+        &mut self,
+        keys: &[&str],
+        owner: &str,
+        conn: u64,
+        (lease, wait, once): (Lease, Wait, bool),
+    ) -> Result<ManyAnswer, LockError> {
+        assert!(!self.is_blocked(conn), "{conn} waits for an answer");
+        let req = Acquire {
+            owner: owner.as_bytes(),
+            mode: Mode::Exclusive,
+            names_lease: true,
+            lease,
+            session: false,
+            once,
+            wait,
+            client: conn,
+        };
+        let (answer, fx) = self.ask_many(keys, |locks, views, now, fx| {
+            locks.acquire_many(views, &req, now, fx)
+        });
+        if let Ok(ManyAnswer::Parked(id)) = answer {
+            let until_ms = match wait {
+                Wait::Ms(ms) => Some(self.now.mono_ms + ms),
+                Wait::ForEver => None,
+                Wait::No => panic!("parked without BLOCK"),
+            };
+            let request = Request {
+                key: keys[0].into(),
+                further: keys[1..].iter().map(|key| key.to_string()).collect(),
+                owner: owner.into(),
+                conn,
+                until_ms,
+            };
+            assert!(self.parked.insert(id, request).is_none(), "a second {id:?}");
+        }
+        self.carry_out_many(keys, fx);
+        answer
+    }
+
+    pub fn release_many(
+        &mut self,
+        keys: &[&str],
+        owner: &str,
+        all: bool,
+    ) -> Result<usize, LockError> {
+        let req = Release {
+            owner: owner.as_bytes(),
+            mode: None,
+            all,
+            token: None,
+        };
+        let (dropped, fx) = self.ask_many(keys, |locks, views, now, fx| {
+            locks.release_many(views, &req, now, fx)
+        });
+        self.carry_out_many(keys, fx);
+        dropped
+    }
+
+    pub fn renew_many(
+        &mut self,
+        keys: &[&str],
+        owner: &str,
+        lease: Lease,
+    ) -> Result<usize, LockError> {
+        let req = Renew {
+            owner: owner.as_bytes(),
+            names_lease: true,
+            mode: None,
+            lease,
+            token: None,
+        };
+        let (renewed, fx) = self.ask_many(keys, |locks, views, now, fx| {
+            locks.renew_many(views, &req, now, fx)
+        });
+        self.carry_out_many(keys, fx);
+        renewed
+    }
+
+    /// The next of the requests that were marked. False when none is left.
+    pub(super) fn settle_marked(&mut self) -> bool {
+        let Some(request) = self.locks.pop_marked(self.now) else {
+            return false;
+        };
+        let keys = self.locks.waiters.keys_of(request);
+        let names: Vec<String> = keys
+            .iter()
+            .map(|key| String::from_utf8(key.as_ref().name.into()).unwrap())
+            .collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let (_, fx) = self.ask_many(&names, |locks, views, now, fx| {
+            Ok(locks.settle_many(request, views, now, fx))
+        });
+        self.carry_out_many(&names, fx);
+        true
+    }
+
+    pub(super) fn judge_again(&mut self) {
+        let mut fx = Effects::new();
+        self.locks.judge_again(self.now, &mut fx);
+        self.carry_out_answers(fx);
+    }
+
+    /// All keys of a request are its owner's, under these tokens.
+    pub(super) fn check_all_granted(&self, request: &Request, tokens: &[Token]) {
+        let over = request.until_ms.is_some_and(|end| self.now.mono_ms >= end);
+        assert!(!over, "granted after the end of the wait");
+        assert_eq!(tokens.len(), request.further.len() + 1);
+        let keys = std::iter::once(&request.key).chain(&request.further);
+        for (key, token) in keys.zip(tokens) {
+            assert!(
+                matches!(self.keys.get(key), Some(KeyState::Held(hold))
+                    if *hold.owner == *request.owner.as_bytes() && hold.token == Some(*token)),
+                "granted, but {key} says otherwise"
+            );
+        }
+    }
+
+    fn ask_many<T>(
+        &mut self,
+        keys: &[&str],
+        decide: impl FnOnce(&mut Locks, &[View<'_>], Now, &mut [Effects]) -> Result<T, LockError>,
+    ) -> (Result<T, LockError>, Vec<Effects>) {
+        let views: Vec<_> = keys.iter().map(|key| self.view(key)).collect();
+        let mut fx = vec![Effects::new(); keys.len()];
+        let answer = decide(&mut self.locks, &views, self.now, &mut fx);
+        let nothing = fx.iter().all(|fx| fx.is_empty());
+        assert!(answer.is_ok() || nothing, "a failed call did {fx:?}");
+        (answer, fx)
+    }
+
+    /// First all that is written, then the answers, as the shell delivers them.
+    fn carry_out_many(&mut self, keys: &[&str], fx: Vec<Effects>) {
+        for (key, fx) in keys.iter().zip(fx) {
+            self.carry_out(key, fx);
+        }
+    }
+}
