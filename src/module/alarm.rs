@@ -57,6 +57,8 @@ pub struct Alarm {
     retry_at_ms: u64,
     /// Nothing that is bound to a connection is renewed or released before this moment.
     pub sessions_at_ms: u64,
+    /// The server will call back when the present unit of execution is over: until then the timer is armed.
+    pub job: bool,
 }
 
 impl Alarm {
@@ -67,6 +69,7 @@ impl Alarm {
 
     fn fires(&mut self, now: Now) {
         self.ringing = true;
+        self.job = false;
         let is_early = self.armed.is_some_and(|(_, at)| now.mono_ms < at);
         self.early = if is_early { self.early + 1 } else { 0 };
     }
@@ -81,12 +84,13 @@ impl Shell {
             && self.locks.is_quiet()
             && !self.locks.has_glances()
             && self.locks.sessions.holds() == 0
+            && !self.alarm.job
             && !self.locks.tokens.has_lost()
     }
 
     /// Milliseconds until something is to be done; `None`: nothing is pending.
     fn next_due(&self, now: Now) -> Option<u64> {
-        if !self.answered.is_empty() {
+        if !self.answered.is_empty() || self.alarm.job {
             return Some(0);
         }
         let next = [self.locks.next_wait(now), self.next_settle(now)];

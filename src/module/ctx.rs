@@ -140,17 +140,11 @@ impl Ctx {
         self.flags() & raw::REDISMODULE_CTX_FLAGS_EVICT != 0
     }
 
-    /// Whether a script runs just now. (While a long one lets the server look after its connections, the
-    /// event of another connection may come in the midst of it.)
-    pub fn is_in_script(self) -> bool {
-        self.flags() & raw::REDISMODULE_CTX_FLAGS_LUA != 0
-    }
-
     /// Whether the caller is a connection: not a script, nor another module.
     pub fn has_connection(self) -> bool {
         // SAFETY: NULL asks only whether a connection has this id.
         let found = unsafe { api!(RedisModule_GetClientInfoById)(null_mut(), self.client_id()) };
-        !self.is_in_script() && found == raw::REDISMODULE_OK as i32
+        self.flags() & raw::REDISMODULE_CTX_FLAGS_LUA == 0 && found == raw::REDISMODULE_OK as i32
     }
 
     /// The selected database.
@@ -249,25 +243,16 @@ impl Ctx {
         }
     }
 
-    /// Does something as nobody in particular: with a client of its own, whose database is 0 at first.
-    pub fn detached<T>(self, body: impl FnOnce(Ctx) -> T) -> T {
-        /// Freed however the body ends.
-        struct Fresh(*mut raw::RedisModuleCtx);
-        impl Drop for Fresh {
-            fn drop(&mut self) {
-                // SAFETY: made below, used and freed on the main thread, once.
-                unsafe { api!(RedisModule_FreeThreadSafeContext)(self.0) };
-            }
-        }
-        // SAFETY: the context is live; it only lends its module.
-        let fresh = Fresh(unsafe { api!(RedisModule_GetDetachedThreadSafeContext)(self.0) });
-        body(Ctx(fresh.0))
-    }
-
-    /// The same question as [`Ctx::probe_write`], asked as nobody in particular. A client that came with `ASKING` may write
+    /// The same question asked as nobody in particular. A client that came with `ASKING` may write
     /// into a slot that is still on its way to this node; the module's own keys must not.
     pub fn probe_write_unasked(self, key: Str<'_>) -> bool {
-        self.detached(|fresh| fresh.probe_write(key))
+        // SAFETY: the detached context is a fresh one, used and freed on the main thread, here.
+        unsafe {
+            let fresh = api!(RedisModule_GetDetachedThreadSafeContext)(self.0);
+            let allowed = Ctx(fresh).probe_write(key);
+            api!(RedisModule_FreeThreadSafeContext)(fresh);
+            allowed
+        }
     }
 
     /// Address and name of a connection, while it lives.

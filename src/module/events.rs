@@ -63,7 +63,8 @@ pub fn watch_clients(ctx: Ctx) -> Option<()> {
     if !shell::with(|shell| shell.watching_clients) {
         let id = raw::REDISMODULE_EVENT_CLIENT_CHANGE;
         subscribe_with(ctx, id, sessions::on_client_event)?;
-        shell::with(|shell| shell.watching_clients = true);
+        let has_jobs = sessions::has_jobs(ctx);
+        shell::with(|shell| (shell.watching_clients, shell.has_jobs) = (true, has_jobs));
     }
     Some(())
 }

@@ -5,29 +5,27 @@
 //! the client is blocked on. The first hundred holds are released in that very event, the rest by the alarm,
 //! a little in every turn.
 //!
-//! That event is the one place outside a command and the alarm where this module writes. What was read in
-//! the servers' sources for it (Redis 7.0, 7.2, 8; Valkey 8.1), and is tested on the others:
+//! Not inside the callback itself, though: what changes there counts as a change by the command that is
+//! under way, and a `CLIENT KILL` that has changed something is sent to replicas and the AOF as a write
+//! would be, where it kills whoever has that id. Redis has a hook for such work from 7.2 on: a job that it does
+//! as soon as the present unit of execution is over, before it looks at the dying client any further where
+//! nobody's command ends it, else behind that command, its transaction or its script. It has a context of its
+//! own, and what it changes is replicated by itself. Redis 7.0 has no such hook, and Valkey 8.1 leaves the
+//! client whose command is under way in the database of the last key event that was sent meanwhile: there all
+//! is left to the alarm, at the end of the turn. So is what a server that refuses writes puts off.
 //!
-//! * The event's context carries the dying client itself. Selecting a database on it would have the server
-//!   look for what it is blocked on in the wrong one, and its flags (`ASKING`) are not ours. So a detached
-//!   context is used, with a client of its own.
-//! * What is replicated meanwhile leaves when the event's own context is freed, or, within a command of
-//!   another client (`CLIENT KILL`, perhaps in a `MULTI`), behind what that has replicated so far and within
-//!   its transaction: in the order in which the data changed.
-//! * `freeClient` is called at the top of the event loop and by `CLIENT KILL`. Where it would be unsafe (a full output
-//!   buffer, a user that is deleted, a thread that reads) the client is only marked, and freed later, so
-//!   never while changes are being sent out, and never below a function that this module has called: the
-//!   shell is not borrowed and no key of ours is open.
-//! * The exception is a script that takes long: then the server looks after its connections in the midst of
-//!   it. Nothing may change under a script, so all is left to the alarm then, as while writes are refused.
+//! The server does not know of jobs when a module is unloaded. It refuses while a timer is armed, so the alarm
+//! stays armed as long as a job is to be done.
 
-use std::ffi::c_void;
+use std::ffi::{c_int, c_void};
+use std::ptr::null_mut;
 use std::time::{Duration, Instant};
 
 use redis_module::raw;
 use smallvec::SmallVec;
 
 use super::alarm::{self, RETRY_MS};
+use super::api::has;
 use super::apply::{apply, apply_unasked, decide};
 use super::ctx::Ctx;
 use super::events;
@@ -39,7 +37,7 @@ use super::shell;
 use super::strings::{OwnedStr, Str};
 use crate::lock::{Bound, BoundRef, Effects, Kind, LockError, Look, Mode, Now, View};
 
-/// Holds released in the event that ends their connection; more wait for the alarm.
+/// Holds released at once when their connection ends; more wait for the alarm.
 const AT_ONCE: usize = 100;
 
 /// How long one turn may be busy with holds that are bound, half of it with renewals.
@@ -104,14 +102,45 @@ fn disconnected(ctx: Ctx, client: u64) {
         return;
     }
     let now = ctx.now();
-    if !shell::with(|shell| shell.locks.disconnected(client, now)) {
+    if shell::with(|shell| shell.locks.disconnected(client, now)) {
+        guard::weak_spot("session-end");
+        // First the timer: see above.
+        alarm::rearm(ctx);
+        schedule(ctx);
+    }
+}
+
+/// Whether work can be left for the end of the present unit of execution.
+pub fn has_jobs(ctx: Ctx) -> bool {
+    has!(RedisModule_AddPostNotificationJob) && !ctx.is_valkey()
+}
+
+/// Has the first holds released as soon as the present unit of execution is over, where the server can do
+/// that.
+fn schedule(ctx: Ctx) {
+    if shell::with(|shell| shell.alarm.job || !shell.has_jobs) {
         return;
     }
-    guard::weak_spot("session-end");
-    if ctx.may_write() && !ctx.is_in_script() {
-        ctx.detached(|fresh| release_ended(fresh, AT_ONCE, || false));
-    }
-    alarm::rearm(ctx);
+    // SAFETY: a pointer that is written once, at load.
+    let Some(add) = (unsafe { raw::RedisModule_AddPostNotificationJob }) else {
+        return;
+    };
+    // SAFETY: the context is live and of this module; the callback takes no data.
+    let added = unsafe { add(ctx.as_ptr(), Some(on_job), null_mut(), None) };
+    shell::with(|shell| shell.alarm.job = added == raw::REDISMODULE_OK as c_int);
+}
+
+/// The present unit of execution is over.
+unsafe extern "C" fn on_job(raw_ctx: *mut raw::RedisModuleCtx, _data: *mut c_void) {
+    // SAFETY: the server's context for this callback.
+    let ctx = unsafe { Ctx::new(raw_ctx) };
+    guard::entry("session-job", || {
+        shell::with(|shell| shell.alarm.job = false);
+        if ctx.may_write() {
+            release_ended(ctx, AT_ONCE, || false);
+        }
+        alarm::rearm(ctx);
+    });
 }
 
 /// The owner asks about a hold whose connection has gone and that is still to be released: first it is.

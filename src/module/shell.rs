@@ -27,6 +27,8 @@ pub struct Shell {
     pub watching: bool,
     /// Whether clients that come and go are subscribed to: from the first `SESSION` on.
     pub watching_clients: bool,
+    /// Whether work can be left for the end of the present unit of execution: known from then on.
+    pub has_jobs: bool,
     /// Whether replicas may get what is replicated, if that is known.
     pub replicas_may_hear: Option<bool>,
     /// Whether `maxmemory` may evict locks.
@@ -65,6 +67,7 @@ pub fn start(ctx: Ctx) {
         alarm: Alarm::default(),
         watching: false,
         watching_clients: false,
+        has_jobs: false,
         replicas_may_hear: None,
         eviction_risk: false,
         constants: Constants::make(),
