@@ -45,6 +45,13 @@ impl<'a> Asking<'a> {
         self.wire = None;
     }
 
+    /// Closes the connection that a hold may be bound to, and writes that down.
+    pub fn close(&mut self, key: u32, owner: u64) {
+        let sent = now();
+        self.wire = None;
+        self.note(key, owner, Call::Close, sent, &Outcome::Nil);
+    }
+
     /// Sends a request and writes down what came of it. With a `life`, the client dies after it.
     pub fn call(&mut self, key: u32, owner: u64, call: Call, life: Option<Duration>) -> Outcome {
         let name = &self.world.keys[key as usize];

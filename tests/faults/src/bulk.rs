@@ -62,7 +62,7 @@ fn takes(world: &World, port: u16, owners: &mut u64, rng: &mut fastrand::Rng) ->
         *owners += 1;
         let lease = rng.u32(world.habits.lease.clone());
         let (block, once) = (None, rng.bool());
-        (key, *owners, Call::Acquire { lease, block, once })
+        (key, *owners, Call::acquire(lease, block, once))
     };
     keys.into_iter().map(take).collect()
 }
@@ -75,7 +75,7 @@ fn releases(ops: &[Op], rng: &mut fastrand::Rng) -> Vec<Request> {
     granted
         .map(|(op, token)| {
             let (all, token) = (rng.bool(), rng.bool().then_some(token));
-            (op.key, op.owner, Call::Release { all, token })
+            (op.key, op.owner, Call::release(all, token))
         })
         .collect()
 }

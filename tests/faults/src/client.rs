@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::asking::{Asking, SLICE};
 use crate::counter::Counter;
-use crate::history::{Call, Op, Outcome};
+use crate::history::{Call, Kind, Op, Outcome, Tie};
 use crate::route::Route;
 
 /// What clients are like. Percentages of their sessions.
@@ -33,6 +33,21 @@ pub struct Habits {
     pub hurries: u8,
     /// How long a client of short holds rests between two batches, in milliseconds.
     pub rests: u64,
+    /// What the key of this number is used for.
+    pub family: fn(u32) -> Family,
+    /// Binds its hold to its connection.
+    pub sessions: u8,
+    /// The server's `lock.session-lease`.
+    pub session_lease: u32,
+}
+
+/// What a key is used for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Family {
+    Lock,
+    ReadWrite,
+    /// Of so many permits.
+    Semaphore(u32),
 }
 
 impl Default for Habits {
@@ -48,6 +63,9 @@ impl Default for Habits {
             gives_up: None,
             hurries: 4,
             rests: 2,
+            family: |_| Family::Lock,
+            sessions: 0,
+            session_lease: 10_000,
         }
     }
 }
@@ -96,6 +114,8 @@ pub struct Client<'a> {
 struct Session {
     key: u32,
     owner: u64,
+    kind: Kind,
+    tie: Tie,
     lease: u32,
 }
 
@@ -126,10 +146,23 @@ impl<'a> Client<'a> {
     fn session(&mut self) {
         self.owners += 1;
         let habits = self.world.habits;
+        let key = self.rng.u32(..self.world.keys.len() as u32);
+        let kind = match (habits.family)(key) {
+            Family::Lock => Kind::Exclusive,
+            Family::ReadWrite if self.chance(65) => Kind::Read,
+            Family::ReadWrite => Kind::Write,
+            Family::Semaphore(permits) => Kind::Permit(permits),
+        };
+        let is_bound = !matches!(kind, Kind::Permit(_)) && self.chance(habits.sessions);
         let me = Session {
-            key: self.rng.u32(..self.world.keys.len() as u32),
+            key,
             owner: u64::from(self.id) * 1_000_000_000 + self.owners,
-            lease: self.rng.u32(habits.lease.clone()),
+            kind,
+            tie: if is_bound { Tie::Session } else { Tie::None },
+            lease: match is_bound {
+                true => habits.session_lease,
+                false => self.rng.u32(habits.lease.clone()),
+            },
         };
         let block = match self.rng.u8(..100) {
             n if n < habits.tries => None,
@@ -148,12 +181,11 @@ impl<'a> Client<'a> {
     }
 
     fn acquire(&mut self, me: Session, block: Option<u32>, once: bool) -> Outcome {
-        let lease = me.lease;
-        let call = Call::Acquire { lease, block, once };
+        let call = me.acquire(block, once);
         let soon = Duration::from_millis(self.rng.u64(..u64::from(self.world.habits.wait.end)));
-        if block.is_some_and(|block| block > 0) && self.chance(self.world.habits.hurries) {
-            let once = true;
-            let again = Call::Acquire { lease, block, once };
+        let hurries = me.tie == Tie::None && self.chance(self.world.habits.hurries);
+        if block.is_some_and(|block| block > 0) && hurries {
+            let again = me.acquire(block, true);
             return self.asking.twice(me.key, me.owner, [call, again], soon / 3);
         }
         let dies = block.is_some() && self.chance(self.world.habits.dies);
@@ -164,14 +196,21 @@ impl<'a> Client<'a> {
     /// Under the lock, as far as the client knows.
     fn hold(&mut self, me: Session, token: i64, waited: bool) {
         let counter = &self.world.counters[me.key as usize];
-        let read = counter.read(token);
+        // Readers look only, and permits protect nothing.
+        let read = match me.kind {
+            Kind::Exclusive | Kind::Write => Some(counter.read(token)),
+            Kind::Read | Kind::Permit(_) => None,
+        };
+        let is_bound = me.tie == Tie::Session;
         // Of a lease that began some time ago nothing is sure: a renewal makes it so.
-        if waited && self.chance(70) && self.renew(me, Some(token)) == Outcome::Number(0) {
-            return;
+        if waited && !is_bound && self.chance(70) {
+            if let Outcome::Number(0) = self.renew(me, Some(token)) {
+                return;
+            }
         }
         let sleeps = self.chance(self.world.habits.sleeps);
         if sleeps {
-            let lease = u64::from(me.lease);
+            let lease = if is_bound { 200 } else { u64::from(me.lease) };
             let nap = self.rng.u64(lease / 2..3 * lease);
             self.world.sleep(nap);
             self.world.sleeps.fetch_add(1, Ordering::Relaxed);
@@ -180,39 +219,99 @@ impl<'a> Client<'a> {
             self.world.sleep(nap);
         }
         let mut holds = 1;
-        if !sleeps && self.chance(10) {
+        if !sleeps && !matches!(me.kind, Kind::Permit(_)) && self.chance(10) {
             let once = self.rng.bool();
             let again = self.acquire(me, None, once);
             holds += i32::from(!once && again == Outcome::Granted(token));
         }
-        counter.write(token, &read);
+        if me.kind == Kind::Read && self.chance(10) {
+            self.upgrade(me);
+        }
+        if let Some(read) = read {
+            counter.write(token, &read);
+        }
         if self.chance(10) {
             let token = self.rng.bool().then_some(token);
             self.renew(me, token);
         }
-        self.part(me, token, holds);
+        match me.kind == Kind::Write && self.chance(15) {
+            true => self.downgrade(me, token),
+            false => self.part(me, token, holds),
+        }
+    }
+
+    /// A reader tries to write, if it may be the only one.
+    fn upgrade(&mut self, me: Session) {
+        let writer = Session {
+            kind: Kind::Write,
+            ..me
+        };
+        let block = self.rng.bool().then(|| self.rng.u32(1..30));
+        if let Outcome::Granted(token) = self.acquire(writer, block, true) {
+            let counter = &self.world.counters[me.key as usize];
+            let read = counter.read(token);
+            counter.write(token, &read);
+            self.release(writer, true, Some(token));
+        }
+    }
+
+    /// A writer goes on as a reader.
+    fn downgrade(&mut self, me: Session, token: i64) {
+        let reader = Session {
+            kind: Kind::Read,
+            ..me
+        };
+        let reads = self.acquire(reader, None, true);
+        self.release(me, true, Some(token));
+        if let Outcome::Granted(token) = reads {
+            let nap = self.rng.u64(..4);
+            self.world.sleep(nap);
+            self.part(reader, token, 1);
+        }
     }
 
     /// Releases, most of the time.
     fn part(&mut self, me: Session, token: i64, holds: i32) {
-        if self.chance(self.world.habits.forgets) {
+        let forgets = self.chance(self.world.habits.forgets);
+        let dies = self.chance(self.world.habits.dies);
+        if me.tie == Tie::Session && (forgets || dies) {
+            // A hold that is bound ends with its connection only.
+            return self.asking.close(me.key, me.owner);
+        }
+        if forgets {
             return;
         }
-        if self.chance(self.world.habits.dies) {
-            self.asking.die();
-            return;
+        if dies {
+            return self.asking.die();
         }
         let all = self.rng.bool();
         let token = self.rng.bool().then_some(token);
         for _ in 0..if all { 1 } else { holds } {
-            let call = Call::Release { all, token };
-            self.asking.call(me.key, me.owner, call, None);
+            self.release(me, all, token);
         }
     }
 
-    fn renew(&mut self, me: Session, token: Option<i64>) -> Outcome {
-        let lease = me.lease;
-        let call = Call::Renew { lease, token };
+    fn release(&mut self, me: Session, all: bool, token: Option<i64>) -> Outcome {
+        let kind = me.kind;
+        let call = Call::Release { kind, all, token };
         self.asking.call(me.key, me.owner, call, None)
+    }
+
+    fn renew(&mut self, me: Session, token: Option<i64>) -> Outcome {
+        let (kind, lease) = (me.kind, me.lease);
+        let call = Call::Renew { kind, lease, token };
+        self.asking.call(me.key, me.owner, call, None)
+    }
+}
+
+impl Session {
+    fn acquire(self, block: Option<u32>, once: bool) -> Call {
+        Call::Acquire {
+            kind: self.kind,
+            tie: self.tie,
+            lease: self.lease,
+            block,
+            once,
+        }
     }
 }

@@ -45,16 +45,100 @@ pub struct Op {
 /// A request; times in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub enum Call {
-    /// `LOCK.ACQUIRE`. `block`: `None` does not wait, 0 waits without limit.
+    /// `LOCK.ACQUIRE`, `SEM.ACQUIRE`. `block`: `None` does not wait, 0 waits without limit.
     Acquire {
+        #[serde(default)]
+        kind: Kind,
+        #[serde(default)]
+        tie: Tie,
         lease: u32,
         block: Option<u32>,
         once: bool,
     },
-    /// `LOCK.RENEW`, with `TOKEN` where there is one.
-    Renew { lease: u32, token: Option<i64> },
-    /// `LOCK.RELEASE`.
-    Release { all: bool, token: Option<i64> },
+    /// `LOCK.RENEW`, `SEM.RENEW`, with `TOKEN` where there is one.
+    Renew {
+        #[serde(default)]
+        kind: Kind,
+        lease: u32,
+        token: Option<i64>,
+    },
+    /// `LOCK.RELEASE`, `SEM.RELEASE`.
+    Release {
+        #[serde(default)]
+        kind: Kind,
+        all: bool,
+        token: Option<i64>,
+    },
+    /// The client closed the connection that the owner's hold of the key may be bound to. (Its outcome says
+    /// nothing.)
+    Close,
+}
+
+impl Call {
+    /// `LOCK.ACQUIRE` of an exclusive lock.
+    pub fn acquire(lease: u32, block: Option<u32>, once: bool) -> Call {
+        Call::Acquire {
+            kind: Kind::Exclusive,
+            tie: Tie::None,
+            lease,
+            block,
+            once,
+        }
+    }
+
+    /// `LOCK.RENEW` of an exclusive lock.
+    pub fn renew(lease: u32, token: Option<i64>) -> Call {
+        let kind = Kind::Exclusive;
+        Call::Renew { kind, lease, token }
+    }
+
+    /// `LOCK.RELEASE` of an exclusive lock.
+    pub fn release(all: bool, token: Option<i64>) -> Call {
+        let kind = Kind::Exclusive;
+        Call::Release { kind, all, token }
+    }
+
+    /// What is acquired, renewed or released.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Call::Acquire { kind, .. } | Call::Renew { kind, .. } | Call::Release { kind, .. } => {
+                *kind
+            }
+            Call::Close => Kind::Exclusive,
+        }
+    }
+}
+
+/// What may be held. A key is used for exclusive locks, for `READ` and `WRITE`, or as a semaphore.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Kind {
+    #[default]
+    Exclusive,
+    Read,
+    Write,
+    /// One of so many permits.
+    Permit(u32),
+}
+
+impl Kind {
+    /// Whether another owner's hold of that kind is in the way. (Permits are counted instead.)
+    pub fn excludes(self, other: Kind) -> bool {
+        !matches!(
+            (self, other),
+            (Kind::Read, Kind::Read) | (Kind::Permit(_), Kind::Permit(_))
+        )
+    }
+}
+
+/// What a hold hangs on beside its lease.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Tie {
+    #[default]
+    None,
+    /// `SESSION`: the connection; `lease` is `lock.session-lease`.
+    Session,
+    /// One request for several keys: one `Op` for each, all of the same owner and time.
+    Many,
 }
 
 /// How a request ended.
@@ -80,6 +164,15 @@ pub struct Seen {
     pub key: u32,
     pub owner: u64,
     pub at: Nanos,
+}
+
+/// The watcher saw at one moment between two who held which of these keys: a transaction of `LOCK.INFO`s.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Look {
+    pub from: Nanos,
+    pub to: Nanos,
+    /// Key and owner.
+    pub holders: Vec<(u32, u64)>,
 }
 
 /// Something that was done to the servers, from before it began until after it was over.
@@ -150,6 +243,7 @@ impl Fault {
 pub struct History {
     pub ops: Vec<Op>,
     pub seen: Vec<Seen>,
+    pub looks: Vec<Look>,
     pub marks: Vec<Mark>,
 }
 
@@ -158,6 +252,7 @@ pub struct History {
 enum Line {
     Op(Op),
     Seen(Seen),
+    Look(Look),
     Mark(Mark),
 }
 
@@ -170,8 +265,9 @@ impl History {
         let mut file = std::io::BufWriter::new(std::fs::File::create(path)?);
         let ops = self.ops.iter().cloned().map(Line::Op);
         let seen = self.seen.iter().copied().map(Line::Seen);
+        let looks = self.looks.iter().cloned().map(Line::Look);
         let marks = self.marks.iter().copied().map(Line::Mark);
-        for line in marks.chain(seen).chain(ops) {
+        for line in marks.chain(seen).chain(looks).chain(ops) {
             serde_json::to_writer(&mut file, &line)?;
             file.write_all(b"\n")?;
         }
@@ -185,6 +281,7 @@ impl History {
             match serde_json::from_str(&line?)? {
                 Line::Op(op) => history.ops.push(op),
                 Line::Seen(seen) => history.seen.push(seen),
+                Line::Look(look) => history.looks.push(look),
                 Line::Mark(mark) => history.marks.push(mark),
             }
         }

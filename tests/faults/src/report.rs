@@ -81,11 +81,11 @@ fn line(total: &Total) -> String {
         total.fifo_breaks,
         total.silent,
     );
-    if total.unexplained + total.dead_leases + total.broken > 0 {
+    if total.unexplained + total.dead_leases + total.kinds + total.broken > 0 {
         let _ = write!(
             line,
-            "; **{} overlaps that nothing explains, {} dead leases used, {} dead servers or wrong books**",
-            total.unexplained, total.dead_leases, total.broken,
+            "; **{} overlaps that nothing explains, {} dead leases used, {} permits too many, sessions that went on or parts of many keys, {} dead servers or wrong books**",
+            total.unexplained, total.dead_leases, total.kinds, total.broken,
         );
     }
     line

@@ -1,34 +1,77 @@
 //! Requests as words, and what their replies mean.
 
-use crate::history::{Call, Outcome};
+use crate::history::{Call, Kind, Outcome, Tie};
 use crate::wire::{Reply, Wire};
 
 /// Adds a request to the connection's next write.
 pub fn push(wire: &mut Wire, key: &str, owner: u64, call: Call) {
-    let owner = owner.to_string();
-    let text = |number: Option<i64>| number.map_or_else(String::new, |number| number.to_string());
-    let (lease, block, token) = match call {
-        Call::Acquire { lease, block, .. } => (Some(lease), block, None),
-        Call::Renew { lease, token } => (Some(lease), None, token),
-        Call::Release { token, .. } => (None, None, token),
-    };
-    let numbers = [
-        ("PX", text(lease.map(i64::from))),
-        ("BLOCK", text(block.map(i64::from))),
-        ("TOKEN", text(token)),
-    ];
-    let (name, flag) = match call {
-        Call::Acquire { once, .. } => ("LOCK.ACQUIRE", once.then_some("ONCE")),
-        Call::Renew { .. } => ("LOCK.RENEW", None),
-        Call::Release { all, .. } => ("LOCK.RELEASE", all.then_some("ALL")),
-    };
-    let mut words = vec![name, key, &owner];
-    for (option, number) in numbers.iter().filter(|(_, number)| !number.is_empty()) {
-        words.extend([option, number.as_str()]);
-    }
-    words.extend(flag);
+    let words = words(key, owner, call);
     let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
     wire.push(&words);
+}
+
+fn words(key: &str, owner: u64, call: Call) -> Vec<String> {
+    let family = match call.kind() {
+        Kind::Permit(_) => "SEM",
+        _ => "LOCK",
+    };
+    let mode = match call.kind() {
+        Kind::Read => Some("READ"),
+        Kind::Write => Some("WRITE"),
+        Kind::Exclusive | Kind::Permit(_) => None,
+    };
+    let (verb, options) = options(call);
+    let mut words = vec![format!("{family}.{verb}"), key.into(), owner.to_string()];
+    words.extend(mode.map(String::from));
+    words.extend(options);
+    words
+}
+
+fn options(call: Call) -> (&'static str, Vec<String>) {
+    let mut options = Vec::new();
+    let mut number = |name: &str, number: Option<i64>| {
+        let number = number.map(|number| [name.to_string(), number.to_string()]);
+        options.extend(number.into_iter().flatten());
+    };
+    // A semaphore has no words for how one holds: an id has one permit.
+    let (verb, word) = match call {
+        Call::Acquire {
+            kind,
+            tie,
+            lease,
+            block,
+            once,
+        } => {
+            let limit = match kind {
+                Kind::Permit(limit) => Some(limit),
+                _ => None,
+            };
+            number("LIMIT", limit.map(i64::from));
+            number("PX", (tie != Tie::Session).then_some(lease.into()));
+            number("BLOCK", block.map(i64::from));
+            if tie == Tie::Session {
+                options.push("SESSION".into());
+            }
+            let once = once && limit.is_none();
+            ("ACQUIRE", once.then_some("ONCE"))
+        }
+        Call::Renew { kind, lease, token } => {
+            number("PX", Some(lease.into()));
+            number("TOKEN", token.filter(|_| !is_permit(kind)));
+            ("RENEW", None)
+        }
+        Call::Release { kind, all, token } => {
+            number("TOKEN", token.filter(|_| !is_permit(kind)));
+            ("RELEASE", (all && !is_permit(kind)).then_some("ALL"))
+        }
+        Call::Close => ("CLOSE", None),
+    };
+    options.extend(word.map(String::from));
+    (verb, options)
+}
+
+fn is_permit(kind: Kind) -> bool {
+    matches!(kind, Kind::Permit(_))
 }
 
 /// What a reply to this request means.
@@ -38,5 +81,52 @@ pub fn outcome(call: Call, reply: &Reply) -> Outcome {
         (_, Reply::Int(number)) => Outcome::Number(*number),
         (_, Reply::Nil) => Outcome::Nil,
         (_, other) => Outcome::Error(other.code().unwrap_or("?").into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_written_as_the_commands_want_them() {
+        let (block, once) = (Some(0), true);
+        for (kind, tie, line) in [
+            (
+                Kind::Exclusive,
+                Tie::None,
+                "LOCK.ACQUIRE k 7 PX 50 BLOCK 0 ONCE",
+            ),
+            (
+                Kind::Read,
+                Tie::Session,
+                "LOCK.ACQUIRE k 7 READ BLOCK 0 SESSION ONCE",
+            ),
+            (
+                Kind::Permit(3),
+                Tie::None,
+                "SEM.ACQUIRE k 7 LIMIT 3 PX 50 BLOCK 0",
+            ),
+        ] {
+            let lease = 50;
+            let acquire = Call::Acquire {
+                kind,
+                tie,
+                lease,
+                block,
+                once,
+            };
+            assert_eq!(words("k", 7, acquire).join(" "), line);
+        }
+        let (kind, all, token) = (Kind::Write, true, Some(9));
+        let release = Call::Release { kind, all, token };
+        let line = "LOCK.RELEASE k 7 WRITE TOKEN 9 ALL";
+        assert_eq!(words("k", 7, release).join(" "), line);
+        let kind = Kind::Permit(3);
+        let release = Call::Release { kind, all, token };
+        assert_eq!(words("k", 7, release).join(" "), "SEM.RELEASE k 7");
+        let lease = 50;
+        let renew = Call::Renew { kind, lease, token };
+        assert_eq!(words("k", 7, renew).join(" "), "SEM.RENEW k 7 PX 50");
     }
 }

@@ -36,6 +36,8 @@ pub struct Total {
     pub fifo_breaks: u64,
     pub silent: u64,
     pub dead_leases: u64,
+    /// Permits too many, sessions that outlived their connection, parts of many keys.
+    pub kinds: u64,
     /// Grants compared with somebody seen waiting before.
     pub ordered: u64,
     /// Runs after which a server had died, or its books did not balance.
@@ -99,6 +101,10 @@ impl Total {
             fifo_breaks: findings.count(Rule::Order),
             silent: findings.count(Rule::Silence),
             dead_leases: findings.count(Rule::Leases),
+            kinds: [Rule::Permits, Rule::Sessions, Rule::AllOrNothing]
+                .map(|rule| findings.count(rule))
+                .iter()
+                .sum(),
             ordered: findings.ordered,
             broken: u64::from(played.broken.is_some()),
             updates: played.updates,
@@ -124,6 +130,7 @@ impl Total {
         self.fifo_breaks += other.fifo_breaks;
         self.silent += other.silent;
         self.dead_leases += other.dead_leases;
+        self.kinds += other.kinds;
         self.ordered += other.ordered;
         self.broken += other.broken;
         self.updates += other.updates;
@@ -160,6 +167,7 @@ impl Total {
             + self.fifo_breaks
             + self.silent
             + self.dead_leases
+            + self.kinds
             + self.broken
             + self.updates.lost_checked.unsigned_abs()
     }

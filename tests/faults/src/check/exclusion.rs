@@ -6,14 +6,19 @@ use super::{Findings, Rule};
 
 /// The holds of one key, sorted by when they were received.
 pub fn check(holds: &[Hold], marks: &Marks, findings: &mut Findings) {
-    // At most one, as long as all is well: so each hold looks at one other.
+    // At most one, or the readers, as long as all is well: so each hold looks at few others.
     let mut current: Vec<&Hold> = Vec::new();
     for hold in holds {
         current.retain(|earlier| earlier.surely_until > hold.received + SLACK);
         if hold.surely_until <= hold.received + SLACK {
             continue;
         }
-        for earlier in &current {
+        let in_the_way = |other: &&&Hold| {
+            // A writer may read, and a reader write.
+            let is_same = other.owner == hold.owner && other.kind != hold.kind;
+            other.kind.excludes(hold.kind) && !is_same
+        };
+        for earlier in current.iter().filter(in_the_way) {
             let asked = earlier.asked.min(hold.asked);
             if marks.excuse_overlap(hold.key, asked, hold.received) {
                 findings.overlaps += 1;

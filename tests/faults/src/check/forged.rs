@@ -33,19 +33,19 @@ impl Story {
             owner,
             sent,
             done,
-            Call::Acquire { lease, block, once },
+            Call::acquire(lease, block, once),
             outcome,
         )
     }
 
     fn renews(self, owner: u64, sent: u64, lease: u32, outcome: Outcome) -> Story {
         let token = None;
-        self.op(owner, sent, sent + 1, Call::Renew { lease, token }, outcome)
+        self.op(owner, sent, sent + 1, Call::renew(lease, token), outcome)
     }
 
     fn releases(self, owner: u64, sent: u64, outcome: Outcome) -> Story {
         let (all, token) = (false, None);
-        self.op(owner, sent, sent + 1, Call::Release { all, token }, outcome)
+        self.op(owner, sent, sent + 1, Call::release(all, token), outcome)
     }
 
     fn seen(mut self, owner: u64, at: u64) -> Story {
@@ -233,7 +233,7 @@ fn who_returns_to_a_kept_place_may_pass() {
 fn silence_is_found() {
     let asks = |done, outcome| {
         let (lease, block, once) = (10, Some(100), false);
-        Story::default().op(1, 0, done, Call::Acquire { lease, block, once }, outcome)
+        Story::default().op(1, 0, done, Call::acquire(lease, block, once), outcome)
     };
     asks(200, Outcome::Nil).is_fine();
     asks(2_200, Outcome::Nil).breaks(Rule::Silence);
@@ -294,12 +294,12 @@ fn simulated(rng: &mut fastrand::Rng) -> History {
             };
             let lease = rng.u32(20..60);
             let (block, once) = (Some(0), rng.bool());
-            let acquire = Call::Acquire { lease, block, once };
+            let acquire = Call::acquire(lease, block, once);
             add(acquire, sent, granted + MS, Outcome::Granted(token));
             let token = Some(token);
             // So that parked grants are sure of a lease, too.
             add(
-                Call::Renew { lease, token },
+                Call::renew(lease, token),
                 granted + 2 * MS,
                 granted + 3 * MS,
                 one(),
@@ -307,7 +307,7 @@ fn simulated(rng: &mut fastrand::Rng) -> History {
             if rng.bool() {
                 let all = true;
                 let over = granted + 12 * MS;
-                add(Call::Release { all, token }, over, over + 2 * MS, one());
+                add(Call::release(all, token), over, over + 2 * MS, one());
                 free = over + MS;
             } else {
                 free = granted + (3 + u64::from(lease)) * MS;
@@ -391,21 +391,17 @@ fn forge(rule: Rule, history: &mut History, rng: &mut fastrand::Rng) {
             let at = picked(rng, history, |op| matches!(op.call, Call::Renew { .. }));
             let mut op = history.ops[at].clone();
             (op.sent, op.done) = (op.sent + 80 * MS, op.done + 80 * MS);
-            op.call = Call::Release {
-                all: false,
-                token: None,
-            };
+            op.call = Call::release(false, None);
             history.ops.push(op);
+        }
+        Rule::Permits | Rule::Sessions | Rule::AllOrNothing => {
+            unreachable!("proved in forged_kinds")
         }
     }
 }
 
 fn acquire_50() -> Call {
-    Call::Acquire {
-        lease: 50,
-        block: None,
-        once: false,
-    }
+    Call::acquire(50, None, false)
 }
 
 fn raise(op: &mut Op, by: i64) {

@@ -1,6 +1,9 @@
 //! What each owner held, and from when to when it may be sure of it; and that nobody acts on a dead lease.
+//!
+//! A hold that is bound to a connection (`Tie::Session`) is sure as long as that lives and nothing happens
+//! to the servers. An owner's holds of one key are one of each kind: a writer may read, too.
 
-use crate::history::{Call, Nanos, Op, Outcome, MS};
+use crate::history::{Call, Kind, Nanos, Op, Outcome, Tie, MS};
 
 use super::marks::Marks;
 use super::{Findings, Rule};
@@ -13,6 +16,7 @@ pub const SLACK: Nanos = MS;
 pub struct Hold {
     pub key: u32,
     pub owner: u64,
+    pub kind: Kind,
     pub token: i64,
     /// The request was sent.
     pub asked: Nanos,
@@ -21,65 +25,114 @@ pub struct Hold {
     /// Until here the lock is surely its own: counted from the sending of what the server agreed to.
     pub surely_until: Nanos,
     /// Here the lease is surely over: counted from the replies. `MAX`: who knows.
-    over_by: Nanos,
+    pub over_by: Nanos,
+    /// The end of the longest lease that the client has asked for.
+    lease_end: Nanos,
     /// A request that would end or shorten the hold was lost: nothing after it is sure.
     doubtful: bool,
+    /// The lease of a hold that is bound to a connection, while it is.
+    session: Option<u32>,
+    /// Whether it ever was.
+    was_bound: bool,
+    /// Nothing keeps the hold since then: its connection ended, or the lease after its server did.
+    pub unbound: Option<Nanos>,
+}
+
+impl Hold {
+    /// Whether it may still be held then, as far as one knows (of a request that was lost: nearly).
+    pub fn may_last(&self, at: Nanos) -> bool {
+        let end = match self.doubtful && self.session.is_none() {
+            true => self.lease_end,
+            false => self.over_by,
+        };
+        end > at
+    }
 }
 
 /// The holds of a history whose requests are sorted by key, owner and time.
 pub fn of(ops: &[&Op], marks: &Marks, findings: &mut Findings) -> Vec<Hold> {
     let mut holds = Vec::new();
     for of_owner in ops.chunk_by(|a, b| (a.key, a.owner) == (b.key, b.owner)) {
-        session(of_owner, marks, &mut holds, findings);
+        owner(of_owner, marks, &mut holds, findings);
+    }
+    for hold in &mut holds {
+        if hold.was_bound {
+            // What the server does for the connection it does only while all is well.
+            hold.surely_until = hold.surely_until.min(marks.next(hold.key, hold.asked));
+        }
     }
     holds
 }
 
-/// One owner's requests, one after the other.
-fn session(ops: &[&Op], marks: &Marks, holds: &mut Vec<Hold>, findings: &mut Findings) {
-    let mut hold: Option<Hold> = None;
+/// One owner's requests for one key, one after the other.
+fn owner(ops: &[&Op], marks: &Marks, holds: &mut Vec<Hold>, findings: &mut Findings) {
+    let mut current: Vec<Hold> = Vec::new();
     for op in ops {
         match op.call {
-            Call::Acquire { lease, .. } => acquired(op, lease, &mut hold, holds),
-            Call::Renew { lease, token } => {
-                if let Some(hold) = of_token(&mut hold, token) {
+            Call::Acquire { .. } => acquired(op, &mut current, holds),
+            Call::Renew { lease, token, .. } => {
+                if let Some(hold) = of_token(&mut current, op, token) {
                     renewed(op, lease, hold, marks, findings);
                 }
             }
             Call::Release { token, .. } => {
-                if let Some(hold) = of_token(&mut hold, token) {
+                if let Some(hold) = of_token(&mut current, op, token) {
                     released(op, hold, marks, findings);
                 }
             }
+            Call::Close => {}
+        }
+        let is_gone = matches!(op.outcome, Outcome::Lost) || op.call == Call::Close;
+        for hold in current.iter_mut().filter(|_| is_gone) {
+            disconnected(op, hold, marks);
         }
     }
-    holds.extend(hold);
+    holds.extend(current);
 }
 
-fn of_token(hold: &mut Option<Hold>, token: Option<i64>) -> Option<&mut Hold> {
-    hold.as_mut()
-        .filter(|hold| token.is_none_or(|token| token == hold.token))
+fn of_kind<'a>(current: &'a mut [Hold], op: &Op) -> Option<&'a mut Hold> {
+    let kind = op.call.kind();
+    current.iter_mut().find(|hold| hold.kind == kind)
 }
 
-fn acquired(op: &Op, lease: u32, hold: &mut Option<Hold>, holds: &mut Vec<Hold>) {
-    let (surely_until, over_by) = (op.sent + ms(lease), op.done + ms(lease));
-    match (&op.outcome, hold.as_mut()) {
+fn of_token<'a>(current: &'a mut [Hold], op: &Op, token: Option<i64>) -> Option<&'a mut Hold> {
+    of_kind(current, op).filter(|hold| token.is_none_or(|token| token == hold.token))
+}
+
+fn acquired(op: &Op, current: &mut Vec<Hold>, holds: &mut Vec<Hold>) {
+    let Call::Acquire { tie, lease, .. } = op.call else {
+        return;
+    };
+    let session = (tie == Tie::Session).then_some(lease);
+    let (surely_until, over_by) = match session {
+        Some(_) => (Nanos::MAX, Nanos::MAX),
+        None => (op.sent + ms(lease), op.done + ms(lease)),
+    };
+    match (&op.outcome, of_kind(current, op)) {
         (Outcome::Granted(token), Some(held)) if *token == held.token => {
-            if !held.doubtful {
-                held.surely_until = held.surely_until.max(surely_until);
-            }
-            held.over_by = held.over_by.max(over_by);
+            reentered(op, lease, session, held);
         }
-        (Outcome::Granted(token), _) => holds.extend(hold.replace(Hold {
-            key: op.key,
-            owner: op.owner,
-            token: *token,
-            asked: op.sent,
-            received: op.done,
-            surely_until,
-            over_by,
-            doubtful: false,
-        })),
+        (Outcome::Granted(token), held) => {
+            let hold = Hold {
+                key: op.key,
+                owner: op.owner,
+                kind: op.call.kind(),
+                token: *token,
+                asked: op.sent,
+                received: op.done,
+                surely_until,
+                over_by,
+                lease_end: op.done + ms(lease),
+                doubtful: false,
+                session,
+                was_bound: session.is_some(),
+                unbound: None,
+            };
+            match held {
+                Some(held) => holds.push(std::mem::replace(held, hold)),
+                None => current.push(hold),
+            }
+        }
         // It may have been a re-entry, or a grant under another token that nobody was told of.
         (Outcome::Lost | Outcome::Silent, Some(held)) => {
             held.over_by = Nanos::MAX;
@@ -89,10 +142,50 @@ fn acquired(op: &Op, lease: u32, hold: &mut Option<Hold>, holds: &mut Vec<Hold>)
     }
 }
 
+/// The owner holds already: its lease gets longer, or the server keeps it from now on, or no longer.
+fn reentered(op: &Op, lease: u32, session: Option<u32>, held: &mut Hold) {
+    let before = std::mem::replace(&mut held.session, session);
+    let (surely_until, over_by) = match (session, before) {
+        (Some(_), _) => (Nanos::MAX, Nanos::MAX),
+        (None, Some(before)) => (op.sent + ms(lease), op.done + ms(lease.max(before))),
+        (None, None) => (
+            held.surely_until.max(op.sent + ms(lease)),
+            held.over_by.max(op.done + ms(lease)),
+        ),
+    };
+    if !held.doubtful {
+        held.surely_until = surely_until;
+        held.over_by = over_by;
+    }
+    held.over_by = held.over_by.max(over_by);
+    held.lease_end = held.lease_end.max(op.done + ms(lease));
+    held.was_bound |= session.is_some();
+    held.unbound = None;
+}
+
+/// The connection ended by then, if the hold was bound to one.
+fn disconnected(op: &Op, hold: &mut Hold, marks: &Marks) {
+    let Some(lease) = hold.session else {
+        return;
+    };
+    hold.surely_until = hold.surely_until.min(op.sent);
+    let is_server_gone = marks.excuse_order(hold.key, hold.asked, op.done);
+    let over_by = match is_server_gone {
+        true => op.done.max(marks.healed(hold.key, op.done)) + ms(lease),
+        false => op.done,
+    };
+    // Whether the request that was lost had moved the binding elsewhere, nobody knows; it was this one's.
+    hold.over_by = over_by;
+    hold.unbound = hold.unbound.or(Some(over_by));
+}
+
 fn renewed(op: &Op, lease: u32, hold: &mut Hold, marks: &Marks, findings: &mut Findings) {
     match op.outcome {
         Outcome::Number(1) => {
             must_be_alive(op, hold, marks, findings);
+            // With a lease of its own it is bound no more.
+            (hold.session, hold.unbound) = (None, None);
+            hold.lease_end = hold.lease_end.max(op.done + ms(lease));
             if !hold.doubtful {
                 hold.surely_until = op.sent + ms(lease);
                 hold.over_by = op.done + ms(lease);
@@ -106,13 +199,20 @@ fn renewed(op: &Op, lease: u32, hold: &mut Hold, marks: &Marks, findings: &mut F
 
 fn released(op: &Op, hold: &mut Hold, marks: &Marks, findings: &mut Findings) {
     match op.outcome {
-        Outcome::Number(0) => must_be_alive(op, hold, marks, findings),
+        Outcome::Number(0) => {
+            must_be_alive(op, hold, marks, findings);
+            // The READ hold that is dropped may be the one with the longest lease.
+            if hold.kind == Kind::Read {
+                hold.surely_until = hold.surely_until.min(op.sent);
+            }
+        }
         Outcome::Number(_) => {
             must_be_alive(op, hold, marks, findings);
             hold.surely_until = hold.surely_until.min(op.sent);
             if !hold.doubtful {
                 hold.over_by = op.done;
             }
+            hold.session = None;
         }
         Outcome::Nil => hold.surely_until = hold.surely_until.min(op.sent),
         Outcome::Lost | Outcome::Silent => doubt(op, hold),
@@ -128,7 +228,8 @@ fn doubt(op: &Op, hold: &mut Hold) {
 
 /// The server has just agreed that this grant still holds.
 fn must_be_alive(op: &Op, hold: &Hold, marks: &Marks, findings: &mut Findings) {
-    let is_over = op.sent > hold.over_by.saturating_add(SLACK);
+    // The end of a connection may be noticed after a request that came by another.
+    let is_over = hold.unbound.is_none() && op.sent > hold.over_by.saturating_add(SLACK);
     if is_over && !marks.excuse_long_lease(hold.key, hold.asked, op.done) {
         findings.violation(
             Rule::Leases,

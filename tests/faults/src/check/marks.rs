@@ -35,6 +35,11 @@ impl Marks {
         self.leases.meet(key, from, to)
     }
 
+    /// When the first fault begins that is not over by then; `MAX`: there is none.
+    pub fn next(&self, key: u32, by: Nanos) -> Nanos {
+        self.any.next_begin(key, by)
+    }
+
     /// The end of the last fault that had begun by then.
     pub fn healed(&self, key: u32, by: Nanos) -> Nanos {
         self.any.last_end(key, by)
@@ -71,6 +76,16 @@ impl Windows {
             list[..begun].last().map(|(_, to)| *to)
         };
         of(None).max(of(Some(key))).unwrap_or(0)
+    }
+
+    fn next_begin(&self, key: u32, by: Nanos) -> Nanos {
+        let of = |key| {
+            let list: &Vec<_> = self.0.get(&key)?;
+            let over = list.partition_point(|(_, latest)| *latest < by);
+            list.get(over).map(|(from, _)| *from)
+        };
+        let all = [of(None), of(Some(key))];
+        all.into_iter().flatten().min().unwrap_or(Nanos::MAX)
     }
 
     fn meet(&self, key: u32, from: Nanos, to: Nanos) -> bool {

@@ -2,21 +2,29 @@
 //!
 //! | Rule | |
 //! |---|---|
-//! | exclusion | two surely held intervals of one key do not overlap, unless a fault that may cause it lies between: that is counted |
-//! | tokens | different grants have different tokens; a grant asked for after another was received has the higher one. Whatever happened |
+//! | exclusion | two surely held intervals of one key do not overlap (but readers with readers), unless a fault that may cause it lies between: that is counted |
+//! | permits | no more permits of a semaphore are surely held at one moment than it has; the same faults excuse |
+//! | tokens | different grants have different tokens, but for the readers of one phase; a grant asked for after another was received has the higher one. Whatever happened |
 //! | order | who was seen waiting before another asked is granted before it, unless the queue was lost in between |
 //! | silence | every request is answered, or its connection closed, in its `BLOCK` and two seconds |
 //! | leases | nobody renews or releases a grant whose lease has surely ended |
+//! | sessions | what was bound to a connection is the next waiter's within two seconds of its end, or of the lease after the server's |
+//! | all or nothing | a request for several keys holds all of them or none, at every moment that was looked at |
 
 mod exclusion;
 mod holds;
+mod many;
 mod marks;
 mod order;
+mod permits;
+mod sessions;
 mod silence;
 mod tokens;
 
 #[cfg(test)]
 mod forged;
+#[cfg(test)]
+mod forged_kinds;
 
 use crate::history::{History, Op};
 
@@ -30,6 +38,9 @@ pub enum Rule {
     Order,
     Silence,
     Leases,
+    Permits,
+    Sessions,
+    AllOrNothing,
 }
 
 /// A rule was broken.
@@ -77,8 +88,11 @@ pub fn check(history: &History) -> Findings {
     holds.sort_by_key(|hold| (hold.key, hold.received));
     for of_key in holds.chunk_by(|a, b| a.key == b.key) {
         exclusion::check(of_key, &marks, &mut findings);
+        permits::check(of_key, &marks, &mut findings);
         tokens::check(of_key, &mut findings);
     }
+    sessions::check(&holds, &ops, &marks, &mut findings);
+    many::check(&holds, &ops, &history.looks, &marks, &mut findings);
     order::check(history, &ops, &marks, &mut findings);
     findings
 }

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use crate::history::{Call, History, Nanos, Op, Outcome};
+use crate::history::{Call, History, Kind, Nanos, Op, Outcome};
 
 use super::marks::Marks;
 use super::{Findings, Rule};
@@ -46,6 +46,14 @@ fn turn(at: Nanos, token: i64, op: &Op) -> Turn<'_> {
 
 fn granted<'a>(op: &&'a Op) -> Option<(&'a Op, i64)> {
     match (op.call, &op.outcome) {
+        // Of permits the tokens do not tell the order.
+        (
+            Call::Acquire {
+                kind: Kind::Permit(_),
+                ..
+            },
+            _,
+        ) => None,
         (Call::Acquire { .. }, Outcome::Granted(token)) => Some((op, *token)),
         _ => None,
     }

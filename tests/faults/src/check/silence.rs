@@ -6,7 +6,7 @@ use super::marks::Marks;
 use super::{Findings, Rule};
 
 /// So much later than it should a server may answer: the machine is shared.
-const BOUND: Nanos = 2000 * MS;
+pub const BOUND: Nanos = 2000 * MS;
 
 /// All requests. Those without a limit are answered when the run ends: the clients see to that.
 pub fn check(ops: &[&Op], marks: &Marks, findings: &mut Findings) {
@@ -14,6 +14,7 @@ pub fn check(ops: &[&Op], marks: &Marks, findings: &mut Findings) {
         let patience = match op.call {
             Call::Acquire { block: Some(0), .. } => None,
             Call::Acquire { block, .. } => Some(Nanos::from(block.unwrap_or(0)) * MS),
+            Call::Close => None,
             _ => Some(0),
         };
         let is_late = patience.is_some_and(|patience| {

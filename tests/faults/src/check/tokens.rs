@@ -1,5 +1,7 @@
 //! Fencing tokens rise from grant to grant, whatever happened.
 
+use crate::history::Kind;
+
 use super::holds::Hold;
 use super::{Findings, Rule};
 
@@ -7,11 +9,18 @@ use super::{Findings, Rule};
 pub fn check(holds: &[Hold], findings: &mut Findings) {
     let mut by_token: Vec<&Hold> = holds.iter().collect();
     by_token.sort_by_key(|hold| (hold.token, hold.received));
-    for pair in by_token.windows(2) {
-        if pair[0].token == pair[1].token {
-            let text = format!("one token twice: {:?} and {:?}", pair[0], pair[1]);
+    for of_token in by_token.chunk_by(|a, b| a.token == b.token) {
+        if !may_share(of_token) {
+            let text = format!("one token twice: {:?} and {:?}", of_token[0], of_token[1]);
             findings.violation(Rule::Tokens, text);
         }
+    }
+    if holds
+        .iter()
+        .any(|hold| matches!(hold.kind, Kind::Permit(_)))
+    {
+        // The token of a permit names the grant and does not fence.
+        return;
     }
     let mut by_asking: Vec<&Hold> = holds.iter().collect();
     by_asking.sort_by_key(|hold| hold.asked);
@@ -27,5 +36,19 @@ pub fn check(holds: &[Hold], findings: &mut Findings) {
             let text = format!("a token fell: {highest:?}, then {hold:?}");
             findings.violation(Rule::Tokens, text);
         }
+    }
+}
+
+/// The readers of one phase share a token; and a writer with those that come in after it reads itself, and
+/// gives WRITE back.
+fn may_share(holds: &[&Hold]) -> bool {
+    let mut others = holds.iter().filter(|hold| hold.kind != Kind::Read);
+    match (others.next(), others.next()) {
+        _ if holds.len() == 1 => true,
+        (None, _) => true,
+        (Some(writer), None) => holds.iter().any(|hold| {
+            hold.kind == Kind::Read && hold.owner == writer.owner && hold.asked >= writer.asked
+        }),
+        (Some(_), Some(_)) => false,
     }
 }

@@ -19,7 +19,7 @@ pub fn scenarios() -> Vec<Scenario> {
 }
 
 /// One after the other: `CLIENT UNBLOCK` of a client that `CLIENT PAUSE` holds up ends Redis 7.0 and 7.2.
-fn anything(server: &mut TestServer, hand: &mut Hand) {
+pub fn anything(server: &mut TestServer, hand: &mut Hand) {
     match hand.rng.u8(..8) {
         0 => crash(server, hand, Fault::Crash),
         1 => stopped::stop(server, hand),

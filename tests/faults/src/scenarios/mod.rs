@@ -5,6 +5,7 @@ mod clock;
 mod cluster;
 mod crash;
 mod data;
+mod kinds;
 mod load;
 mod mixed;
 mod pair;
@@ -40,5 +41,6 @@ pub fn all() -> Vec<Scenario> {
     all.extend(sentinel::scenarios());
     all.extend(slots::scenarios());
     all.extend(cluster::scenarios());
+    all.extend(kinds::scenarios());
     all
 }

@@ -1,0 +1,105 @@
+//! A request for several keys holds all of them or none.
+//!
+//! From the request on until the first of its leases may be over, whoever looks at all keys at one moment
+//! sees all or none of them held; before the grant was possible, or where there was none, none.
+
+use std::collections::HashMap;
+
+use crate::history::{Call, Look, Nanos, Op, Outcome, Tie};
+
+use super::holds::{Hold, SLACK};
+use super::marks::Marks;
+use super::{Findings, Rule};
+
+/// One request and its keys.
+struct Request<'a> {
+    ops: Vec<&'a Op>,
+    sent: Nanos,
+    done: Nanos,
+    /// Until here what was granted is surely held; 0: nothing was granted.
+    surely_until: Nanos,
+}
+
+/// All holds, all requests sorted by key, owner and time, and the looks.
+pub fn check(holds: &[Hold], ops: &[&Op], looks: &[Look], marks: &Marks, findings: &mut Findings) {
+    let requests = requests(holds, ops, findings);
+    for look in looks {
+        let mut held: HashMap<u64, Vec<u32>> = HashMap::new();
+        for (key, owner) in &look.holders {
+            held.entry(*owner).or_default().push(*key);
+        }
+        for (owner, keys) in held {
+            for request in requests.get(&owner).into_iter().flatten() {
+                judge(request, look, &keys, marks, findings);
+            }
+        }
+    }
+}
+
+/// The requests for many keys of each owner; replies that contradict themselves are found on the way.
+fn requests<'a>(
+    holds: &[Hold],
+    ops: &[&'a Op],
+    findings: &mut Findings,
+) -> HashMap<u64, Vec<Request<'a>>> {
+    let mut requests: HashMap<u64, Vec<Request>> = HashMap::new();
+    for op in ops {
+        if !matches!(op.call, Call::Acquire { tie: Tie::Many, .. }) {
+            continue;
+        }
+        let of_owner = requests.entry(op.owner).or_default();
+        match of_owner.iter_mut().find(|request| request.sent == op.sent) {
+            Some(request) => request.ops.push(op),
+            None => of_owner.push(Request {
+                ops: vec![op],
+                sent: op.sent,
+                done: op.done,
+                surely_until: 0,
+            }),
+        }
+    }
+    let sure: HashMap<(u64, u32, Nanos), Nanos> = holds
+        .iter()
+        .map(|hold| ((hold.owner, hold.key, hold.asked), hold.surely_until))
+        .collect();
+    for request in requests.values_mut().flatten() {
+        let granted = |op: &&&Op| matches!(op.outcome, Outcome::Granted(_));
+        let count = request.ops.iter().filter(granted).count();
+        if count != 0 && count != request.ops.len() {
+            let text = format!("a part of a request was granted: {:?}", request.ops);
+            findings.violation(Rule::AllOrNothing, text);
+        }
+        let until = |op: &&Op| sure.get(&(op.owner, op.key, op.sent)).copied();
+        request.surely_until = request.ops.iter().filter_map(until).min().unwrap_or(0);
+    }
+    requests
+}
+
+/// Who looked saw this owner hold these keys.
+fn judge(request: &Request, look: &Look, keys: &[u32], marks: &Marks, findings: &mut Findings) {
+    let wanted = request.ops.len();
+    let seen = request
+        .ops
+        .iter()
+        .filter(|op| keys.contains(&op.key))
+        .count();
+    let first = &request.ops[0];
+    if seen == 0 || look.to < request.sent {
+        return;
+    }
+    let is_refused = matches!(first.outcome, Outcome::Nil | Outcome::Error(_));
+    let is_during = look.from > request.sent && look.to + SLACK < request.done;
+    let is_sure = look.from > request.sent && look.to + SLACK < request.surely_until;
+    let is_wrong = match is_refused {
+        true => is_during,
+        false => is_sure && seen != wanted,
+    };
+    let is_excused = || marks.excuse_overlap(first.key, request.sent, look.to);
+    if is_wrong && !is_excused() {
+        let text = format!(
+            "{seen} of {wanted} keys held: {:?}, seen {look:?}",
+            request.ops
+        );
+        findings.violation(Rule::AllOrNothing, text);
+    }
+}

@@ -1,0 +1,88 @@
+//! Readers and writers, permits, and holds that are bound to connections.
+
+use super::crash::{crash, AOF};
+use super::{clients, mixed, Scenario};
+use crate::client::{Family, Habits};
+use crate::history::Fault;
+use crate::one::one;
+use crate::play::{Nemesis, Plan};
+
+pub fn scenarios() -> Vec<Scenario> {
+    vec![
+        Scenario {
+            name: "read-write",
+            about: "readers and writers, upgrades and downgrades; connections are killed",
+            goal: ("kills", 5_000),
+            plan: || of(|_| Family::ReadWrite, 0),
+            nemesis: || one(&[], clients::kill),
+        },
+        Scenario {
+            name: "read-write-mixed",
+            about: "readers and writers while all happens that can happen to one server",
+            goal: ("crashes", 30),
+            plan: || of(|_| Family::ReadWrite, 0),
+            nemesis: || one(&[&AOF[..], &["always"]].concat(), mixed::anything),
+        },
+        Scenario {
+            name: "sessions",
+            about: "holds bound to connections, of every kind of lock; connections are killed, die, and are forgotten",
+            goal: ("kills", 5_000),
+            plan: || of(lock_or_read_write, 75),
+            nemesis: || one(&[], clients::kill),
+        },
+        Scenario {
+            name: "sessions-crash",
+            about: "the server of bound holds is killed; `appendfsync always`, a session lease of 0.3 s",
+            goal: ("crashes", 200),
+            plan: || {
+                let mut plan = of(lock_or_read_write, 75);
+                plan.habits.session_lease = 300;
+                plan
+            },
+            nemesis: sessions_crash,
+        },
+        Scenario {
+            name: "semaphores",
+            about: "three permits for sixteen clients; connections are killed",
+            goal: ("kills", 5_000),
+            plan: || of(|_| Family::Semaphore(3), 0),
+            nemesis: || one(&[], clients::kill),
+        },
+        Scenario {
+            name: "semaphores-crash",
+            about: "the server of semaphores is killed; `appendfsync always`",
+            goal: ("crashes", 200),
+            plan: || of(|_| Family::Semaphore(3), 0),
+            nemesis: || {
+                one(&[&AOF[..], &["always"]].concat(), |server, hand| {
+                    crash(server, hand, Fault::Crash);
+                })
+            },
+        },
+    ]
+}
+
+fn lock_or_read_write(key: u32) -> Family {
+    match key % 2 {
+        0 => Family::Lock,
+        _ => Family::ReadWrite,
+    }
+}
+
+/// Clients of one each; those of short holds know exclusive locks only.
+fn of(family: fn(u32) -> Family, sessions: u8) -> Plan {
+    Plan {
+        bulk: 0,
+        habits: Habits {
+            family,
+            sessions,
+            ..Habits::default()
+        },
+        ..Plan::default()
+    }
+}
+
+fn sessions_crash() -> Box<dyn Nemesis> {
+    let options = [&AOF[..], &["always", "--lock.session-lease", "300"]].concat();
+    one(&options, |server, hand| crash(server, hand, Fault::Crash))
+}
