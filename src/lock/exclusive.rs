@@ -394,6 +394,7 @@ impl Locks {
         self.sessions.waits(req.client, id);
         self.stats.waits_parked += 1;
         match view.state.held_for_reading_or_writing(now) {
+            Some(lock) if upgrades => self.note_ends(view.key, lock, now),
             Some(lock) => self.note_longer(view.key, lock, now),
             None => {
                 self.waiters.set_lease(view.key, lease_ms);

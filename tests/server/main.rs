@@ -25,6 +25,7 @@ mod memory;
 mod parked;
 mod persistence;
 mod read_write;
+mod read_write_beside;
 mod redisson;
 mod redisson_rw;
 mod reliability_examples;
