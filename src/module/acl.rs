@@ -30,7 +30,7 @@ pub fn may_break(ctx: Ctx, key: Str<'_>) -> Result<(), LockError> {
 /// Whether the caller's user may read and write these keys, which its command does not name. A call by a
 /// script or a module has no user of its own here: it is trusted as far as what called it.
 pub fn may_write(ctx: Ctx, keys: &[&[u8]]) -> bool {
-    if ctx.client_info(ctx.client_id()).is_none() {
+    if !ctx.has_connection() {
         return true;
     }
     const WRITE: u32 = raw::REDISMODULE_CMD_KEY_ACCESS
