@@ -96,6 +96,14 @@ struct Wait<'a> {
     before: Option<Seq>,
 }
 
+/// What a place in a line stands behind.
+#[derive(Debug, Default)]
+struct Behind {
+    a_writer: bool,
+    /// Everybody before this place is waited for, at last.
+    place: Option<Seq>,
+}
+
 struct Search<'a> {
     waiters: &'a Waiters,
     newcomer: &'a Newcomer<'a>,
@@ -138,7 +146,7 @@ impl<'a> Search<'a> {
                     before: Some(*seq),
                 };
                 if self.is_stale(wait.key, line) {
-                    self.doubt(wait.key);
+                    self.doubts.push(wait.key);
                 }
                 if self.follow(wait, &line.holders, Some(line), Some(next)) {
                     return Some(self.way_to(next, wait.key));
@@ -165,23 +173,25 @@ impl<'a> Search<'a> {
         if holds && !(holders.shared && wait.mode == Mode::Write) {
             return false;
         }
-        // Who holds already comes past the queue.
-        let behind = line.filter(|_| !holds).and_then(|line| bound(line, &wait));
-        let blocks = wait.mode != Mode::Read || !holders.shared || behind.is_some();
         if holders.unsure {
-            self.doubt(wait.key);
+            self.doubts.push(wait.key);
         }
-        for holder in holders.living(self.now).filter(|_| blocks) {
-            if self.find(holder, wait, from) {
-                return true;
-            }
-        }
-        let (Some(line), Some(behind)) = (line, behind) else {
-            return false;
+        // Who holds already comes past the queue.
+        let (Some(line), false) = (line, holds) else {
+            let blocks = wait.mode != Mode::Read || !holders.shared;
+            return blocks && self.find_all(holders, wait, from);
         };
-        if wait.owner != self.newcomer.owner && self.newcomer_is_before(wait.key, line, behind) {
+        let behind = self.behind(line, holders, &wait);
+        let blocks = wait.mode != Mode::Read || !holders.shared || behind.a_writer;
+        if blocks && self.find_all(holders, wait, from) {
             return true;
         }
+        if wait.owner != self.newcomer.owner && self.newcomer_is_before(line, &wait, &behind) {
+            return true;
+        }
+        let Some(behind) = behind.place else {
+            return false;
+        };
         let slot = (wait.key.db, wait.key.name);
         let from_seq = self.passed.get(&slot).copied().unwrap_or(Seq::MIN);
         if behind <= from_seq {
@@ -190,13 +200,44 @@ impl<'a> Search<'a> {
         self.passed.insert(slot, behind);
         for seq in line.ranks.busy.range(from_seq..behind) {
             self.visits += 1;
-            let owner = line.queue.at(*seq).map(|(owner, _)| owner);
-            if owner.is_some_and(|owner| owner != self.newcomer.owner) {
-                let owner = owner.unwrap_or_default();
-                self.find(owner, wait, from);
+            if let Some((owner, _)) = line.queue.at(*seq) {
+                if owner != self.newcomer.owner {
+                    self.find(owner, wait, from);
+                }
             }
         }
         false
+    }
+
+    /// Whom a request waits for in the line of one key, the newcomer's owner aside. A reader stands behind
+    /// writers only, and behind everybody whom they must let pass; a writer that holds the lock already
+    /// passes the queue itself.
+    fn behind(&self, line: &Line, holders: &Holders, wait: &Wait<'_>) -> Behind {
+        let before = wait.before.unwrap_or(Seq::MAX);
+        if wait.mode != Mode::Read {
+            return Behind {
+                a_writer: true,
+                place: Some(before),
+            };
+        }
+        let writers = line.ranks.writers.range(..before).rev();
+        let mut writers = writers.filter_map(|seq| {
+            let (owner, _) = line.queue.at(*seq)?;
+            (owner != self.newcomer.owner).then_some((seq, owner))
+        });
+        let mut behind = Behind::default();
+        behind.place = writers
+            .find(|(_, owner)| {
+                behind.a_writer = true;
+                !holders.contain(owner, self.now)
+            })
+            .map(|(seq, _)| seq.saturating_add(1));
+        behind
+    }
+
+    fn find_all(&mut self, holders: &'a Holders, wait: Wait<'a>, from: Option<usize>) -> bool {
+        let mut holders = holders.living(self.now);
+        holders.any(|holder| self.find(holder, wait, from))
     }
 
     /// Somebody is waited for. True when it is the newcomer's owner.
@@ -217,23 +258,25 @@ impl<'a> Search<'a> {
         false
     }
 
-    /// Whether a place of the newcomer's owner stands before this one: the place that it is going to have,
-    /// or that of another request of it.
-    fn newcomer_is_before(&self, key: KeyRef<'_>, line: &Line, behind: Seq) -> bool {
-        let wants = self.newcomer.wants.iter();
-        if let Some(want) = wants.into_iter().find(|want| want.key == key) {
-            return want.place.is_some_and(|place| place < behind);
-        }
-        let place = line.queue.place_of(self.newcomer.owner);
-        let waiter = place.and_then(|place| Some((place, line.queue.waiter(place)?)));
-        waiter.is_some_and(|(place, waiter)| {
-            place < behind && !self.newcomer.replaces.contains(&waiter.id)
+    /// Whether this wait is for the newcomer's owner because of its place in the line: the one that it is going
+    /// to have, or that of another request of it.
+    fn newcomer_is_before(&self, line: &Line, wait: &Wait<'_>, behind: &Behind) -> bool {
+        let mut wants = self.newcomer.wants.iter();
+        let its = match wants.find(|want| want.key == wait.key) {
+            Some(want) => want.place.map(|place| (place, self.newcomer.mode)),
+            None => {
+                let place = line.queue.place_of(self.newcomer.owner);
+                let waiter = place.and_then(|place| Some((place, line.queue.waiter(place)?)));
+                waiter
+                    .filter(|(_, waiter)| !self.newcomer.replaces.contains(&waiter.id))
+                    .map(|(place, waiter)| (place, waiter.mode))
+            }
+        };
+        its.is_some_and(|(place, mode)| {
+            let before = wait.before.is_none_or(|before| place < before);
+            let directly = before && (wait.mode != Mode::Read || mode != Mode::Read);
+            directly || behind.place.is_some_and(|behind| place < behind)
         })
-    }
-
-    /// This key is to be read again before anything is sure.
-    fn doubt(&mut self, key: KeyRef<'a>) {
-        self.doubts.push(key);
     }
 
     fn is_stale(&self, key: KeyRef<'_>, line: &Line) -> bool {
@@ -252,16 +295,6 @@ impl<'a> Search<'a> {
         keys.dedup();
         keys
     }
-}
-
-/// Everybody before the answer must be let pass; `None`: nobody.
-fn bound(line: &Line, wait: &Wait<'_>) -> Option<Seq> {
-    let before = wait.before.unwrap_or(Seq::MAX);
-    if wait.mode != Mode::Read {
-        return Some(before);
-    }
-    let writer = line.ranks.writers.range(..before).next_back()?;
-    Some(writer.saturating_add(1))
 }
 
 impl Locks {

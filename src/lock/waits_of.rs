@@ -53,7 +53,7 @@ impl Holders {
         }
     }
 
-    fn alone(owner: Rc<[u8]>) -> Holders {
+    pub fn alone(owner: Rc<[u8]>) -> Holders {
         Holders {
             owners: SmallVec::from_buf([(owner, i64::MAX)]),
             shared: false,
@@ -178,6 +178,13 @@ impl Waiters {
         match holders.unsure && line.holders.shared {
             true => line.holders.unsure = true,
             false => line.holders = holders,
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn set_holders_for_test(&mut self, key: KeyRef<'_>, holders: Holders) {
+        if let Some(line) = self.lines.get_mut(&key) {
+            line.holders = holders;
         }
     }
 

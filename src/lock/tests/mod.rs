@@ -16,6 +16,7 @@
 
 mod model;
 mod read_write;
+mod search;
 mod semaphores;
 mod sim;
 mod transcripts;

@@ -171,6 +171,8 @@ fn settings(cluster: bool) -> impl Strategy<Value = Settings> {
         },
         grace: Grace { ms, max_places },
         cluster,
+        // Histories with them have a model of their own.
+        deadlocks: false,
         default_lease: lease(9),
         session_lease: lease(session),
     })

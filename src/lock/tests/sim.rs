@@ -97,6 +97,8 @@ pub struct Settings {
     pub limits: Limits,
     pub grace: Grace,
     pub cluster: bool,
+    /// Whether requests that would wait for themselves are refused.
+    pub deadlocks: bool,
     pub default_lease: Lease,
     pub session_lease: Lease,
 }
@@ -112,6 +114,7 @@ fn new_locks(settings: &Settings) -> Locks {
     let mut locks = Locks::new(settings.limits);
     locks.waiters.grace = settings.grace;
     locks.sessions.rule.lease = settings.session_lease;
+    locks.detects_deadlocks = settings.deadlocks;
     locks
 }
 

@@ -208,6 +208,7 @@ impl Session {
                 max_places: 100,
             },
             cluster: false,
+            deadlocks: true,
             default_lease: lease_of(DEFAULT_LEASE_MS),
             session_lease: lease_of(10_000),
         };

@@ -1,0 +1,407 @@
+//! The search for deadlocks against a plain search of a graph: random queues, holders and newcomers, among
+//! them requests on many keys, readers and writers, owners that wait at several places.
+//!
+//! The graph is made of what is written down here, not of what the core keeps: who waits at each key in
+//! which order, who holds it. An edge goes from an owner to everybody its request waits for, one by one.
+
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+
+use super::sim::key_ref;
+use crate::lock::deadlock::{search, Newcomer, Verdict, Want};
+use crate::lock::queue::Waiter;
+use crate::lock::waiters::Waiters;
+use crate::lock::waits_of::Holders;
+use crate::lock::{Lease, Mode, Now, ReadWrite, Reader, WaiterId};
+
+const KEYS: usize = 6;
+const OWNERS: usize = 8;
+const DEFAULT_CASES: u32 = 2_000;
+
+const NAMES: [&str; KEYS] = ["k0", "k1", "k2", "k3", "k4", "k5"];
+const WHO: [&str; OWNERS] = ["a", "b", "c", "d", "e", "f", "g", "h"];
+
+const NOW: Now = Now {
+    wall_ms: 1_000,
+    wall_sub_us: 0,
+    mono_ms: 1_000,
+};
+
+/// Whether a key is used as a read-write lock, and who holds it.
+#[derive(Debug, Clone)]
+struct Held {
+    shared: bool,
+    owners: Vec<usize>,
+    /// Of these the lease is over.
+    over: Vec<bool>,
+}
+
+#[derive(Debug, Clone)]
+struct Request {
+    owner: usize,
+    keys: Vec<usize>,
+    reads: bool,
+    /// Whether it has gone again, its places kept.
+    left: bool,
+}
+
+#[derive(Debug, Clone)]
+struct Scene {
+    held: Vec<Held>,
+    requests: Vec<Request>,
+    newcomer: Request,
+}
+
+fn held() -> impl Strategy<Value = Held> {
+    let owners = prop::collection::btree_set(0..OWNERS, 0..=3);
+    (
+        any::<bool>(),
+        owners,
+        prop::collection::vec(prop::bool::weighted(0.1), 3),
+    )
+        .prop_map(|(shared, owners, over)| Held {
+            shared,
+            owners: owners
+                .into_iter()
+                .take(if shared { 3 } else { 1 })
+                .collect(),
+            over,
+        })
+}
+
+fn request() -> impl Strategy<Value = Request> {
+    let keys = prop_oneof![
+        3 => (0..KEYS).prop_map(|key| vec![key]),
+        2 => prop::collection::btree_set(0..KEYS, 2..=3).prop_map(|keys| keys.into_iter().collect()),
+    ];
+    (0..OWNERS, keys, any::<bool>(), prop::bool::weighted(0.1)).prop_map(
+        |(owner, keys, reads, left)| Request {
+            owner,
+            keys,
+            reads,
+            left,
+        },
+    )
+}
+
+fn scene() -> impl Strategy<Value = Scene> {
+    let held = prop::collection::vec(held(), KEYS);
+    let requests = prop::collection::vec(request(), 0..14);
+    (held, requests, request()).prop_map(|(held, requests, newcomer)| Scene {
+        held,
+        requests,
+        newcomer,
+    })
+}
+
+/// A place in a queue: who, and what for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Place {
+    owner: usize,
+    reads: bool,
+    request: usize,
+    arrival: u64,
+    live: bool,
+}
+
+/// The same queues as the core's, as plain lists.
+#[derive(Debug, Default)]
+struct Plain {
+    queues: [Vec<Place>; KEYS],
+    arrivals: u64,
+}
+
+impl Plain {
+    /// What the newest request of an owner does to its older ones.
+    fn park(&mut self, number: usize, request: &Request) {
+        let mine = |place: &Place| place.owner == request.owner;
+        let older: BTreeSet<usize> = request
+            .keys
+            .iter()
+            .flat_map(|key| self.queues[*key].iter())
+            .filter(|place| mine(place) && place.live)
+            .map(|place| place.request)
+            .collect();
+        let kept: Vec<Option<usize>> = request
+            .keys
+            .iter()
+            .map(|key| self.queues[*key].iter().position(mine))
+            .collect();
+        // Places are taken over only if nobody else can have come between them.
+        let arrivals: Option<BTreeSet<u64>> = request
+            .keys
+            .iter()
+            .zip(&kept)
+            .map(|(key, at)| at.map(|at| self.queues[*key][at].arrival))
+            .collect();
+        let stays = arrivals.is_some_and(|all| {
+            let (first, last) = (all.first().unwrap(), all.last().unwrap());
+            last - first == all.len() as u64 - 1
+        });
+        for (key, queue) in self.queues.iter_mut().enumerate() {
+            let wanted = request.keys.contains(&key);
+            queue.retain(|place| match wanted {
+                true => !mine(place) || stays,
+                false => !older.contains(&place.request),
+            });
+        }
+        for key in &request.keys {
+            let queue = &mut self.queues[*key];
+            let mut place = Place {
+                owner: request.owner,
+                reads: request.reads,
+                request: number,
+                arrival: self.arrivals,
+                live: true,
+            };
+            match queue.iter_mut().find(|place| mine(place)) {
+                Some(old) => {
+                    place.arrival = old.arrival;
+                    *old = place;
+                }
+                None => {
+                    self.arrivals += 1;
+                    queue.push(place);
+                }
+            }
+        }
+    }
+
+    fn leave(&mut self, number: usize) {
+        for place in self.queues.iter_mut().flatten() {
+            place.live &= place.request != number;
+        }
+    }
+
+    fn living(held: &Held) -> impl Iterator<Item = usize> + '_ {
+        let owners = held.owners.iter().zip(&held.over);
+        owners.filter(|(_, over)| !**over).map(|(owner, _)| *owner)
+    }
+
+    /// Everybody whom the live place of an owner at this key waits for.
+    fn waits_for(&self, key: usize, at: usize, held: &Held) -> Vec<usize> {
+        let place = self.queues[key][at];
+        let holders: Vec<usize> = Plain::living(held).collect();
+        let others = holders
+            .iter()
+            .copied()
+            .filter(|owner| *owner != place.owner);
+        if holders.contains(&place.owner) {
+            // It holds already: it passes the queue, and only for writing waits for other readers.
+            return match held.shared && !place.reads {
+                true => others.collect(),
+                false => Vec::new(),
+            };
+        }
+        let before = self.queues[key][..at].iter().filter(|before| before.live);
+        if !place.reads {
+            return others.chain(before.map(|before| before.owner)).collect();
+        }
+        // A reader waits for writers before it, and they for whoever is in their way.
+        let writers = before
+            .filter(|before| !before.reads)
+            .map(|before| before.owner);
+        match held.shared {
+            true => writers.collect(),
+            false => others.chain(writers).collect(),
+        }
+    }
+
+    fn edges(&self, scene: &Scene) -> Vec<BTreeSet<usize>> {
+        let mut edges = vec![BTreeSet::new(); OWNERS];
+        for key in 0..KEYS {
+            for (at, place) in self.queues[key].iter().enumerate() {
+                if place.live {
+                    edges[place.owner].extend(self.waits_for(key, at, &scene.held[key]));
+                }
+            }
+        }
+        edges
+    }
+
+    /// Whether there is a way back to this owner by way of its request.
+    fn is_cyclic(&self, scene: &Scene, number: usize, owner: usize) -> bool {
+        let edges = self.edges(scene);
+        let mut next: Vec<usize> = Vec::new();
+        for key in 0..KEYS {
+            let at = self.queues[key]
+                .iter()
+                .position(|place| place.request == number && place.live);
+            next.extend(
+                at.into_iter()
+                    .flat_map(|at| self.waits_for(key, at, &scene.held[key])),
+            );
+        }
+        let mut seen = BTreeSet::new();
+        while let Some(other) = next.pop() {
+            if other == owner {
+                return true;
+            }
+            if seen.insert(other) {
+                next.extend(&edges[other]);
+            }
+        }
+        false
+    }
+}
+
+/// Exclusive and WRITE are alike here, but for readers.
+fn mode(request: &Request) -> Mode {
+    match request.reads {
+        true => Mode::Read,
+        false => Mode::Write,
+    }
+}
+
+fn lock(held: &Held) -> ReadWrite {
+    let readers = held
+        .owners
+        .iter()
+        .zip(&held.over)
+        .map(|(owner, over)| Reader {
+            owner: WHO[*owner].as_bytes().into(),
+            count: 1,
+            first_ms: 0,
+            until_ms: if *over { NOW.wall_ms } else { NOW.wall_ms + 1 },
+        });
+    ReadWrite {
+        readers: readers.collect(),
+        is_whole: true,
+        ..ReadWrite::default()
+    }
+}
+
+fn holders(held: &Held) -> Holders {
+    match held.shared {
+        true => Holders::of_shared(&lock(held), NOW),
+        false => Plain::living(held)
+            .next()
+            .map_or(Holders::default(), |owner| {
+                Holders::alone(WHO[owner].as_bytes().into())
+            }),
+    }
+}
+
+/// Answers whether there was a cycle.
+fn play(scene: &Scene) -> bool {
+    let mut waiters = Waiters::default();
+    waiters.grace.ms = 1_000;
+    waiters.grace.max_places = 1_000;
+    let mut plain = Plain::default();
+    for (number, request) in scene.requests.iter().enumerate() {
+        park(&mut waiters, number, request);
+        plain.park(number, request);
+        if request.left {
+            waiters.leave(WaiterId(number as u64), NOW);
+            plain.leave(number);
+        }
+    }
+    for (key, held) in NAMES.iter().zip(&scene.held) {
+        waiters.set_holders_for_test(key_ref(key), holders(held));
+    }
+    check_lines(&waiters, &plain);
+    // Everything has been read.
+    waiters.forget_touched();
+    let newcomer = &scene.newcomer;
+    let keys: Vec<_> = newcomer
+        .keys
+        .iter()
+        .map(|key| key_ref(NAMES[*key]))
+        .collect();
+    let owner = WHO[newcomer.owner].as_bytes();
+    let former = waiters.former(&keys, owner);
+    let places = former.places.iter().flatten().map(|seq| Some(*seq));
+    let wants: Vec<_> = newcomer
+        .keys
+        .iter()
+        .zip(places.chain(std::iter::repeat(None)))
+        .map(|(key, place)| Want {
+            key: key_ref(NAMES[*key]),
+            place,
+            holders: holders(&scene.held[*key]),
+        })
+        .collect();
+    let asked = Newcomer {
+        owner,
+        mode: mode(newcomer),
+        wants: &wants,
+        replaces: &former.requests,
+    };
+    let verdict = search(&waiters, &asked, NOW);
+    let number = scene.requests.len();
+    plain.park(number, newcomer);
+    let expected = plain.is_cyclic(scene, number, newcomer.owner);
+    match &verdict {
+        Verdict::Cycle(keys) => {
+            assert!(expected, "a false alarm: {keys:?}\n{plain:#?}");
+            let first = String::from_utf8(keys[0].clone()).unwrap();
+            assert!(newcomer.keys.iter().any(|key| NAMES[*key] == first));
+        }
+        Verdict::Clear => assert!(!expected, "not found\n{plain:#?}"),
+        Verdict::Doubtful(keys) => panic!("in doubt of {keys:?}"),
+    }
+    park(&mut waiters, number, newcomer);
+    check_lines(&waiters, &plain);
+    expected
+}
+
+fn park(waiters: &mut Waiters, number: usize, request: &Request) {
+    let waiter = Waiter {
+        id: WaiterId(number as u64),
+        mode: mode(request),
+        lease: Lease::from_ms(1).unwrap(),
+        session: false,
+        deadline_ms: None,
+        since_ms: 0,
+        client: 0,
+        limit: None,
+    };
+    let owner = WHO[request.owner].as_bytes();
+    let keys: Vec<_> = request
+        .keys
+        .iter()
+        .map(|key| key_ref(NAMES[*key]))
+        .collect();
+    match keys[..] {
+        [key] => drop(waiters.park(key, owner, waiter)),
+        _ => {
+            let former = waiters.former(&keys, owner);
+            waiters.park_many(&keys, (owner, Default::default()), &waiter, &former);
+        }
+    }
+}
+
+fn check_lines(waiters: &Waiters, plain: &Plain) {
+    for (key, queue) in NAMES.iter().zip(&plain.queues) {
+        let line = waiters.queue(key_ref(key));
+        let line: Vec<&[u8]> = line.map_or(Vec::new(), |queue| queue.iter().map(|w| w.0).collect());
+        let live = queue.iter().filter(|place| place.live);
+        let expected: Vec<&[u8]> = live.map(|place| WHO[place.owner].as_bytes()).collect();
+        assert_eq!(line, expected, "the line of {key}");
+    }
+}
+
+#[test]
+fn finds_what_a_search_of_the_graph_finds() {
+    let mut config = Config::default();
+    if std::env::var_os("PROPTEST_CASES").is_none() {
+        config.cases = DEFAULT_CASES;
+    }
+    config.failure_persistence = None;
+    config.max_shrink_iters = 20_000;
+    let (cases, cycles) = (config.cases, std::cell::Cell::new(0));
+    let run = TestRunner::new(config).run(&scene(), |scene| {
+        cycles.set(cycles.get() + u32::from(play(&scene)));
+        Ok(())
+    });
+    if let Err(error) = run {
+        panic!("{error}");
+    }
+    let cycles = cycles.get();
+    assert!(
+        cycles > cases / 20 && cycles < cases / 2,
+        "{cycles} cycles in {cases} cases"
+    );
+}
