@@ -7,6 +7,9 @@ use super::session::{assert_stats, bound_to, field, holder, is_free, Bound, SHOR
 use crate::common::scene::{assert_stays_silent, only_reply, unload_and_load};
 use crate::common::{module_path, patience, replica, wait_for, Conn, TestServer};
 
+/// A session lease that a slow machine does not lose by standing still for a moment.
+const STEADY: [&str; 2] = ["--lock.session-lease", "1500"];
+
 // Who is bound.
 
 #[test]
@@ -141,14 +144,14 @@ fn a_transaction_may_ask_for_a_session() {
 
 #[test]
 fn the_server_renews_at_a_third_as_long_as_the_connection_lives() {
-    let server = TestServer::with(&SHORT);
+    let server = TestServer::with(&STEADY);
     let (mut alice, mut watcher) = (server.conn(), server.conn());
     let token = alice.line("LOCK.ACQUIRE k alice SESSION").int();
     // More than three leases' worth of renewals; at each look the lease is there, and never longer.
-    let (mut rises, mut last) = (0, 301);
+    let (mut rises, mut last) = (0, 1_501);
     wait_for("twelve renewals", || {
         let left = watcher.line("PTTL k").int();
-        assert!(left > 0 && left <= 300, "{left}");
+        assert!(left > 0 && left <= 1_500, "{left}");
         rises += u32::from(left > last);
         last = left;
         server.stat("session_renewals") >= 12
@@ -168,7 +171,7 @@ fn the_server_renews_at_a_third_as_long_as_the_connection_lives() {
 
 #[test]
 fn the_setting_counts_from_the_next_renewal_on() {
-    let server = TestServer::with(&SHORT);
+    let server = TestServer::with(&STEADY);
     let (mut alice, mut watcher) = (server.conn(), server.conn());
     alice.line("LOCK.ACQUIRE k alice SESSION");
     watcher.line("CONFIG SET lock.session-lease 60000");
@@ -394,14 +397,14 @@ fn a_lock_that_went_away_is_bound_no_more() {
 
 #[test]
 fn bindings_follow_their_locks_into_the_other_database() {
-    let server = TestServer::with(&SHORT);
+    let server = TestServer::with(&STEADY);
     let (mut alice, mut watcher) = (server.conn(), server.conn());
     alice.line("LOCK.ACQUIRE k alice SESSION");
     watcher.line("SWAPDB 0 1");
     watcher.line("SELECT 1");
     let renewals = server.stat("session_renewals");
     wait_for("renewals over there", || {
-        server.stat("session_renewals") > renewals + 4
+        server.stat("session_renewals") > renewals + 2
     });
     assert_eq!(holder(&mut watcher, "k").as_deref(), Some("alice"));
     alice.close();
