@@ -48,8 +48,13 @@ impl<'a> Asking<'a> {
     /// Closes the connection that a hold may be bound to, and writes that down.
     pub fn close(&mut self, key: u32, owner: u64) {
         let sent = now();
-        self.wire = None;
-        self.note(key, owner, Call::Close, sent, &Outcome::Nil);
+        let wire = self.wire.take();
+        // The server may have closed it long ago.
+        let outcome = match wire.is_some_and(|mut wire| wire.is_open()) {
+            true => Outcome::Nil,
+            false => Outcome::Lost,
+        };
+        self.note(key, owner, Call::Close, sent, &outcome);
     }
 
     /// Sends a request and writes down what came of it. With a `life`, the client dies after it.

@@ -69,8 +69,8 @@ pub enum Call {
         all: bool,
         token: Option<i64>,
     },
-    /// The client closed the connection that the owner's hold of the key may be bound to. (Its outcome says
-    /// nothing.)
+    /// The client closed the connection that the owner's hold of the key may be bound to: `Nil`. It had been
+    /// closed already: `Lost`.
     Close,
 }
 

@@ -121,6 +121,17 @@ impl Wire {
         }
     }
 
+    /// Whether the server has not closed it yet.
+    pub fn is_open(&mut self) -> bool {
+        let _ = self.stream.set_nonblocking(true);
+        let seen = self.stream.peek(&mut [0]);
+        let _ = self.stream.set_nonblocking(false);
+        match seen {
+            Ok(read) => read > 0,
+            Err(error) => error.kind() == ErrorKind::WouldBlock,
+        }
+    }
+
     /// Closes it.
     pub fn close(self) {
         let _ = self.stream.shutdown(Shutdown::Both);

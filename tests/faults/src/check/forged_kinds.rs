@@ -151,6 +151,11 @@ fn an_upgrade_needs_a_token_of_its_own() {
     };
     upgrade(11).is_fine();
     upgrade(10).breaks(Rule::Tokens);
+    // When it gives WRITE back, it goes on reading under that token, and others may join it.
+    upgrade(11)
+        .gives(Write, 1, 30)
+        .takes(Read, 2, (25, 40), 11)
+        .is_fine();
     // While somebody else reads, nobody is upgraded.
     upgrade(11)
         .takes(Read, 2, (2, 5), 10)
@@ -229,6 +234,25 @@ fn a_session_holds_far_beyond_its_lease_while_the_connection_lives() {
         .fault(Fault::Trouble, 500, 600)
         .waits(2, (10, 400), 11)
         .breaks(Rule::Exclusion);
+}
+
+#[test]
+fn a_connection_that_others_closed_is_sure_until_its_last_answer() {
+    let killed = |received| {
+        let story = Story::default().binds(1, (0, 1), 10);
+        let story = story.op(
+            0,
+            1,
+            (200, 201),
+            acquire(Kind::Exclusive, Tie::Session, S),
+            Outcome::Granted(10),
+        );
+        let lost = Call::release(false, None);
+        let story = story.op(0, 1, (900, 901), lost, Outcome::Lost);
+        story.waits(2, (10, received), 11)
+    };
+    killed(300).is_fine();
+    killed(190).breaks(Rule::Exclusion);
 }
 
 #[test]

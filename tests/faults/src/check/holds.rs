@@ -34,6 +34,8 @@ pub struct Hold {
     session: Option<u32>,
     /// Whether it ever was.
     was_bound: bool,
+    /// The connection lived at least until this request was sent, which was answered.
+    alive_at: Nanos,
     /// Nothing keeps the hold since then: its connection ended, or the lease after its server did.
     pub unbound: Option<Nanos>,
 }
@@ -82,9 +84,13 @@ fn owner(ops: &[&Op], marks: &Marks, holds: &mut Vec<Hold>, findings: &mut Findi
             }
             Call::Close => {}
         }
-        let is_gone = matches!(op.outcome, Outcome::Lost) || op.call == Call::Close;
-        for hold in current.iter_mut().filter(|_| is_gone) {
-            disconnected(op, hold, marks);
+        let is_lost = matches!(op.outcome, Outcome::Lost | Outcome::Silent);
+        for hold in &mut current {
+            if is_lost || op.call == Call::Close {
+                disconnected(op, hold, marks);
+            } else {
+                hold.alive_at = hold.alive_at.max(op.sent);
+            }
         }
     }
     holds.extend(current);
@@ -126,10 +132,17 @@ fn acquired(op: &Op, current: &mut Vec<Hold>, holds: &mut Vec<Hold>) {
                 doubtful: false,
                 session,
                 was_bound: session.is_some(),
+                alive_at: op.sent,
                 unbound: None,
             };
             match held {
-                Some(held) => holds.push(std::mem::replace(held, hold)),
+                Some(held) => {
+                    if matches!(held.kind, Kind::Permit(_)) {
+                        // An id has one permit, whose token a restart may change.
+                        held.surely_until = held.surely_until.min(op.sent);
+                    }
+                    holds.push(std::mem::replace(held, hold));
+                }
                 None => current.push(hold),
             }
         }
@@ -168,7 +181,12 @@ fn disconnected(op: &Op, hold: &mut Hold, marks: &Marks) {
     let Some(lease) = hold.session else {
         return;
     };
-    hold.surely_until = hold.surely_until.min(op.sent);
+    // One that was closed by others is gone since nobody knows when; the client noticed it now.
+    let alive_until = match op.outcome {
+        Outcome::Lost | Outcome::Silent => hold.alive_at,
+        _ => op.sent,
+    };
+    hold.surely_until = hold.surely_until.min(alive_until);
     let is_server_gone = marks.excuse_order(hold.key, hold.asked, op.done);
     let over_by = match is_server_gone {
         true => op.done.max(marks.healed(hold.key, op.done)) + ms(lease),

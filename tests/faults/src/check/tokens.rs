@@ -10,7 +10,7 @@ pub fn check(holds: &[Hold], findings: &mut Findings) {
     let mut by_token: Vec<&Hold> = holds.iter().collect();
     by_token.sort_by_key(|hold| (hold.token, hold.received));
     for of_token in by_token.chunk_by(|a, b| a.token == b.token) {
-        if !may_share(of_token) {
+        if !may_share(of_token, holds) {
             let text = format!("one token twice: {:?} and {:?}", of_token[0], of_token[1]);
             findings.violation(Rule::Tokens, text);
         }
@@ -39,16 +39,22 @@ pub fn check(holds: &[Hold], findings: &mut Findings) {
     }
 }
 
-/// The readers of one phase share a token; and a writer with those that come in after it reads itself, and
-/// gives WRITE back.
-fn may_share(holds: &[&Hold]) -> bool {
-    let mut others = holds.iter().filter(|hold| hold.kind != Kind::Read);
+/// Whether these holds of one token may have it in common. The readers of one phase do. So does a writer
+/// with those who come in when it gives WRITE back and is still a reader; its own reads from before have
+/// another.
+fn may_share(of_token: &[&Hold], holds: &[Hold]) -> bool {
+    let reads = |hold: &&&Hold| hold.kind == Kind::Read;
+    let mut others = of_token.iter().filter(|hold| !reads(hold));
     match (others.next(), others.next()) {
-        _ if holds.len() == 1 => true,
+        _ if of_token.len() == 1 => true,
         (None, _) => true,
-        (Some(writer), None) => holds.iter().any(|hold| {
-            hold.kind == Kind::Read && hold.owner == writer.owner && hold.asked >= writer.asked
-        }),
+        (Some(writer), None) => {
+            let is_own = |hold: &&Hold| hold.kind == Kind::Read && hold.owner == writer.owner;
+            let is_before = |hold: &&Hold| hold.asked < writer.asked;
+            let goes_on = |hold: &Hold| hold.may_last(writer.surely_until);
+            let own = of_token.iter().copied().filter(is_own);
+            !own.clone().any(|hold| is_before(&hold)) && holds.iter().filter(is_own).any(goes_on)
+        }
         (Some(_), Some(_)) => false,
     }
 }
