@@ -26,7 +26,7 @@ impl Command for Acquire {
         key: Some(access::UPDATE),
         arity: -3,
         summary: c"Takes a lock for an owner, or waits for it, and returns the fencing token of the grant",
-        complexity: c"O(1), however many wait; WRITE, or READ behind others, O(N) in the number of dead readers",
+        complexity: c"O(1), however many wait; READ and WRITE O(N) in the number of dead readers passed on the way",
         args: &[
             KEY,
             OWNER,

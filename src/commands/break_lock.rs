@@ -24,7 +24,7 @@ impl Command for Break {
         arity: -2,
         summary:
             c"Ends a hold by force and hands the lock to the next waiter, or purges the waiters too",
-        complexity: c"O(1), with PURGE O(N) in the number of waiters",
+        complexity: c"O(1), of readers O(N) in the number of holds, with PURGE O(N) in the number of waiters",
         args: &[KEY, TOKEN, word(c"purge", c"PURGE")],
     };
 

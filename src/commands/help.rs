@@ -5,13 +5,14 @@ use crate::module::ctx::Ctx;
 use crate::module::register::{Command, Spec};
 use crate::module::strings::Str;
 
-const LINES: [&str; 33] = [
-    "LOCK.ACQUIRE <key> <owner> [EX <s> | PX <ms> | SESSION] [BLOCK <ms>] [ONCE] [WITHHOLDER]",
+const LINES: [&str; 34] = [
+    "LOCK.ACQUIRE <key> <owner> [READ | WRITE] [EX <s> | PX <ms> | SESSION] [BLOCK <ms>] [ONCE] [WITHHOLDER]",
     "    Take the lock, or wait for it (BLOCK 0: for ever). Returns the fencing token, or nil.",
+    "    READ, WRITE: a lock of many readers or one writer, as Redisson's RReadWriteLock.",
     "    SESSION: the server keeps the lease while this connection lives, and releases when it ends.",
-    "LOCK.RELEASE <key> <owner> [ALL] [TOKEN <token>]",
+    "LOCK.RELEASE <key> <owner> [READ | WRITE] [ALL] [TOKEN <token>]",
     "    Drop one hold, or all. Returns 1 (freed), 0 (still held), nil (not held by this owner).",
-    "LOCK.RENEW <key> <owner> [EX <s> | PX <ms>] [TOKEN <token>]",
+    "LOCK.RENEW <key> <owner> [READ | WRITE] [EX <s> | PX <ms>] [TOKEN <token>]",
     "    Set the lease anew. Returns 1, or 0 when the lock is lost.",
     "LOCK.BREAK <key> [TOKEN <token>] [PURGE]",
     "    End a hold by force; with PURGE send the waiters away. Returns 1, or 0 when not held.",

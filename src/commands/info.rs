@@ -22,7 +22,7 @@ impl Command for Info {
         key: Some(access::READ),
         arity: -2,
         summary: c"Tells who holds a lock and who waits for it",
-        complexity: c"O(1), of readers O(N) in the number of holds; with WAITERS O(N) in the number of waiters listed",
+        complexity: c"O(1), of readers O(N) in the number of holds, with WAITERS O(N) in the number of waiters listed",
         args: &[KEY, WAITERS],
     };
 

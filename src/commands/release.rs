@@ -23,7 +23,7 @@ impl Command for Release {
         key: Some(access::DELETE),
         arity: -3,
         summary: c"Drops a hold; the last one hands the lock to the next waiter, or frees it",
-        complexity: c"O(1), however many wait; READ O(N) in the number of its owner's holds and of dead readers",
+        complexity: c"O(1), however many wait; READ O(N) in the number of the owner's holds",
         args: &[KEY, OWNER, MODE, word(c"all", c"ALL"), TOKEN],
     };
 

@@ -23,7 +23,7 @@ impl Command for Renew {
         key: Some(access::UPDATE),
         arity: -3,
         summary: c"Sets the lease of a lock that the owner still holds",
-        complexity: c"O(1), READ O(N) in the number of its owner's holds; where it cuts the longest lease, of all holds",
+        complexity: c"O(1), READ O(N) in the number of holds",
         args: &[KEY, OWNER, MODE, LEASE, TOKEN],
     };
 

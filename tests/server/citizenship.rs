@@ -24,7 +24,7 @@ const COMMANDS: [Described; 16] = [
         categories: "@blocking @fast @lock @write",
         key: "RW access update",
         arguments:
-            "key owner [EX seconds | PX milliseconds | SESSION] [BLOCK milliseconds] [ONCE] [WITHHOLDER]",
+            "key owner [READ | WRITE] [EX seconds | PX milliseconds | SESSION] [BLOCK milliseconds] [ONCE] [WITHHOLDER]",
     },
     Described {
         name: "lock.release",
@@ -32,7 +32,7 @@ const COMMANDS: [Described; 16] = [
         flags: "fast module write",
         categories: "@fast @lock @write",
         key: "RW access delete",
-        arguments: "key owner [ALL] [TOKEN token]",
+        arguments: "key owner [READ | WRITE] [ALL] [TOKEN token]",
     },
     Described {
         name: "lock.renew",
@@ -40,7 +40,7 @@ const COMMANDS: [Described; 16] = [
         flags: "fast module write",
         categories: "@fast @lock @write",
         key: "RW access update",
-        arguments: "key owner [EX seconds | PX milliseconds] [TOKEN token]",
+        arguments: "key owner [READ | WRITE] [EX seconds | PX milliseconds] [TOKEN token]",
     },
     Described {
         name: "lock.break",
