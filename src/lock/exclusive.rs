@@ -4,6 +4,8 @@
 //! The rules are Redisson's `RLock` (re-entry by owner, a count, a lease), with three differences:
 //! re-entry never shortens the lease, nobody passes a waiter, and each grant has a token.
 
+use std::borrow::Cow;
+
 use super::effect::{Effect, Effects, Event, KeyWrite, Outcome};
 use super::grants::{free, Grantee, HandedOff};
 use super::locks::{Locks, View};
@@ -155,7 +157,8 @@ impl Locks {
             }
             return Ok(answer);
         }
-        let granted = self.grant_in(view, &view.state, &Grantee::of(req), now, fx)?;
+        let granted =
+            self.grant_in(view, Cow::Borrowed(&view.state), &Grantee::of(req), now, fx)?;
         self.claim(view.key, req.owner);
         self.waiters.withdraw(view.key, req.owner);
         Ok(Answer::Granted(granted.token))

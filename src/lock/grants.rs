@@ -4,6 +4,7 @@
 //! A grant to a parked client is *on its way* until its reply is written. Who shows meanwhile that it knows
 //! of its grant, by asking or releasing through another connection, has claimed it.
 
+use std::borrow::Cow;
 use std::rc::Rc;
 
 use smallvec::SmallVec;
@@ -161,6 +162,7 @@ impl Locks {
                 };
                 break;
             }
+            let state = after.take().map_or(Cow::Borrowed(rest), Cow::Owned);
             let Some(granted) = self.hand_to(view, state, seq, now, fx) else {
                 break;
             };
@@ -198,7 +200,7 @@ impl Locks {
     fn hand_to(
         &mut self,
         view: &View<'_>,
-        rest: &KeyState,
+        rest: Cow<'_, KeyState>,
         seq: Seq,
         now: Now,
         fx: &mut Effects,
@@ -261,7 +263,7 @@ impl Locks {
     pub(super) fn grant_in(
         &mut self,
         view: &View<'_>,
-        rest: &KeyState,
+        rest: Cow<'_, KeyState>,
         to: &Grantee<'_>,
         now: Now,
         fx: &mut Effects,

@@ -11,6 +11,7 @@
 //! them all or leaves everything as it is. At a key that its owner holds already the request need not
 //! be first.
 
+use std::borrow::Cow;
 use std::rc::Rc;
 
 use super::deadlock::{Newcomer, Want};
@@ -196,13 +197,14 @@ impl Locks {
                 },
                 Standing::Blocked(_) => return Err(LockError::Internal),
                 Standing::Free if req.mode == Mode::Exclusive => {
-                    let granted = self.grant_in(view, &view.state, &to, now, fx)?;
+                    let granted = self.grant_in(view, Cow::Borrowed(&view.state), &to, now, fx)?;
                     self.waiters.set_lease(view.key, Some(granted.deadline_ms));
                     self.waiters.set_holder(view.key, req.owner.into());
                     (granted.token, true)
                 }
                 Standing::Free | Standing::Within => {
-                    let entered = self.enter(view, &view.state, (&to, req.once), now, fx)?;
+                    let entered =
+                        self.enter(view, Cow::Borrowed(&view.state), (&to, req.once), now, fx)?;
                     self.note_ends(view.key, &entered.lock, now);
                     (entered.token, entered.is_fresh)
                 }

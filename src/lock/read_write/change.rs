@@ -51,7 +51,7 @@ impl ReadWrite {
     pub(super) fn add_reader(&mut self, owner: &[u8], end_ms: i64, fx: &mut Effects) {
         let owner = OwnerId::from_slice(owner);
         let begins = self.writer.is_none() && self.readers.is_empty() && self.is_whole;
-        self.readers.retain(|reader| reader.owner != owner);
+        self.readers.remove(&owner);
         write(
             fx,
             match begins {
@@ -72,8 +72,7 @@ impl ReadWrite {
     /// One READ hold more of a living reader (`count` 1), or its lease alone (0). The first timeout is the
     /// last to go when the holds are given back one by one, so it is the one that gets a longer lease.
     pub(super) fn read_again(&mut self, owner: &[u8], count: u32, end_ms: i64, fx: &mut Effects) {
-        let readers = &mut self.readers;
-        let Some(reader) = readers.iter_mut().find(|reader| reader.owner[..] == *owner) else {
+        let Some(reader) = self.readers.get_mut(owner) else {
             return;
         };
         let owner = reader.owner.clone();
@@ -93,8 +92,7 @@ impl ReadWrite {
 
     /// Sets the lease of a living reader, of all its holds.
     pub(super) fn renew_reader(&mut self, owner: &[u8], end_ms: i64, fx: &mut Effects) {
-        let readers = &mut self.readers;
-        let Some(reader) = readers.iter_mut().find(|reader| reader.owner[..] == *owner) else {
+        let Some(reader) = self.readers.get_mut(owner) else {
             return;
         };
         (reader.first_ms, reader.until_ms) = (end_ms, end_ms);
@@ -104,8 +102,7 @@ impl ReadWrite {
 
     /// A living reader gives back one of several holds; its lease stays.
     pub(super) fn read_less(&mut self, owner: &[u8], fx: &mut Effects) {
-        let readers = &mut self.readers;
-        let Some(reader) = readers.iter_mut().find(|reader| reader.owner[..] == *owner) else {
+        let Some(reader) = self.readers.get_mut(owner) else {
             return;
         };
         let (owner, number) = (reader.owner.clone(), reader.count);
@@ -122,11 +119,7 @@ impl ReadWrite {
     /// The READ holds of an owner end. Its field goes only where others stay: else the hash will go.
     pub(super) fn drop_reader(&mut self, owner: &[u8], now: Now, fx: &mut Effects) {
         let token = self.token(now);
-        let found = self
-            .readers
-            .iter()
-            .position(|reader| reader.owner[..] == *owner);
-        let Some(reader) = found.map(|index| self.readers.swap_remove(index)) else {
+        let Some(reader) = self.readers.remove(owner) else {
             return;
         };
         let timeouts = (1, reader.count);
@@ -195,14 +188,7 @@ impl ReadWrite {
 
     /// Takes the fields of dead readers out, as far as they were looked at, and answers whose they were.
     pub(super) fn prune(&mut self, now: Now, fx: &mut Effects) -> Vec<OwnerId> {
-        let is_dead = |reader: &Reader| reader.until_ms <= now.wall_ms;
-        let mut dead = Vec::new();
-        self.readers.retain(|reader| {
-            if is_dead(reader) {
-                dead.push(reader.owner.clone());
-            }
-            !is_dead(reader)
-        });
+        let dead = self.readers.take_dead(now);
         for owner in &dead {
             write(fx, RwWrite::Drop(Mode::Read, owner.clone()));
         }

@@ -1,5 +1,7 @@
 //! Taking a read-write lock: READ and WRITE, for the first time and again.
 
+use std::borrow::Cow;
+
 use super::super::effect::{Effect, Effects, Event, Outcome};
 use super::super::grants::Grantee;
 use super::super::holds::Tracked;
@@ -32,6 +34,16 @@ impl KeyState {
     }
 }
 
+/// The read-write lock that somebody holds here, for the taking.
+fn take_held(state: Cow<'_, KeyState>, now: Now) -> Option<ReadWrite> {
+    state.held_for_reading_or_writing(now)?;
+    match state {
+        Cow::Owned(KeyState::ReadWrite(lock)) => Some(*lock),
+        Cow::Borrowed(KeyState::ReadWrite(lock)) => Some((**lock).clone()),
+        _ => None,
+    }
+}
+
 /// Whether this is a reader that asks for WRITE.
 pub fn upgrades(state: &KeyState, req: &Acquire<'_>, now: Now) -> bool {
     let lock = state.held_for_reading_or_writing(now);
@@ -57,7 +69,7 @@ impl Locks {
             return self.wait_or_refuse(view, view.state.ends(now), req, now, fx);
         }
         let to = Grantee::of(req);
-        let entered = self.enter(view, &view.state, (&to, req.once), now, fx)?;
+        let entered = self.enter(view, Cow::Borrowed(&view.state), (&to, req.once), now, fx)?;
         self.claim(view.key, req.owner);
         if let Some(older) = self.waiters.withdraw_mode(view.key, req.owner, req.mode) {
             self.stats.waits_taken_over += 1;
@@ -71,17 +83,17 @@ impl Locks {
     pub(in super::super) fn enter(
         &mut self,
         view: &View<'_>,
-        rest: &KeyState,
+        rest: Cow<'_, KeyState>,
         (to, once): (&Grantee<'_>, bool),
         now: Now,
         fx: &mut Effects,
     ) -> Result<Entered, LockError> {
-        let Some(present) = rest.held_for_reading_or_writing(now) else {
+        let Some(mut lock) = take_held(rest, now) else {
             return self.begin(view, to, now, fx);
         };
         let holds = match to.mode {
-            Mode::Read => present.reader(to.owner, now).map(|reader| reader.count),
-            _ => present
+            Mode::Read => lock.reader(to.owner, now).map(|reader| reader.count),
+            _ => lock
                 .writer(now)
                 .filter(|writer| writer.owner[..] == *to.owner)
                 .map(|writer| writer.count),
@@ -96,7 +108,8 @@ impl Locks {
         }
         // Readers share the token of their phase, and a writer that reads too shares its own.
         let is_upgrade = to.mode == Mode::Write && holds.is_none();
-        let known = present.token(now).filter(|_| !is_upgrade);
+        let former = lock.token(now);
+        let known = former.filter(|_| !is_upgrade);
         let token = match known {
             Some(token) => token,
             None => self.mint(view, now, fx)?,
@@ -107,7 +120,6 @@ impl Locks {
             _ => to.session,
         };
         let end_ms = self.lease_of(is_bound, to.lease).deadline(now);
-        let mut lock = present.clone();
         self.prune(view.key, &mut lock, now, fx);
         match (to.mode, holds) {
             (Mode::Read, Some(_)) => lock.read_again(to.owner, u32::from(!once), end_ms, fx),
@@ -140,7 +152,7 @@ impl Locks {
         if is_upgrade {
             // What its owner reads is under the new token, too.
             let reads = BoundRef::lock(Mode::Read, view.key, to.owner);
-            if let Some(client) = self.sessions.client_of(reads, present.token(now)) {
+            if let Some(client) = self.sessions.client_of(reads, former) {
                 self.sessions.bind(reads, client, token, now);
             }
         }

@@ -260,7 +260,7 @@ impl Locks {
             let what = BoundRef::lock(Mode::Write, view.key, &writer.owner);
             self.sessions.unbind(what);
         }
-        for reader in lock.readers.drain(..) {
+        for reader in lock.readers.take_all() {
             let what = BoundRef::lock(Mode::Read, view.key, &reader.owner);
             self.sessions.unbind(what);
             write(fx, RwWrite::DropTimeouts(reader.owner, (1, reader.count)));

@@ -20,6 +20,7 @@ mod change;
 mod enter;
 mod leave;
 mod names;
+mod readers;
 mod settle;
 mod state;
 

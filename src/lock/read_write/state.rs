@@ -5,6 +5,7 @@ use smallvec::SmallVec;
 use super::super::state::parse_count;
 use super::super::{parse_decimal, Mode, Now, OwnerId, Token};
 use super::names::{is_reserved, writer_of, MODE_FIELD};
+use super::readers::Readers;
 
 /// Most READ holds of one owner that this module counts, and most timeouts of one reader that it looks
 /// at: the first, and the newest of a reader that a script gave more.
@@ -93,7 +94,7 @@ pub struct ReadWrite {
     /// The writer, in mode `write`.
     pub writer: Option<Writer>,
     /// The readers that were looked at, living and dead.
-    pub readers: Vec<Reader>,
+    pub readers: Readers,
     /// Whether that is every reader.
     pub is_whole: bool,
     /// The token's key, where it is there and ours.
@@ -141,7 +142,8 @@ impl ReadWrite {
 
     /// The READ holds of this owner, if it lives.
     pub fn reader(&self, owner: &[u8], now: Now) -> Option<&Reader> {
-        self.readers(now).find(|reader| reader.owner[..] == *owner)
+        let reader = self.readers.get(owner);
+        reader.filter(|reader| !self.is_over(now) && reader.until_ms > now.wall_ms)
     }
 
     /// When a living reader's lease ends; `None`: never.
@@ -250,7 +252,7 @@ mod tests {
     #[test]
     fn a_reader_lives_as_long_as_its_timeout_and_the_hash() {
         let mut lock = ReadWrite {
-            readers: vec![reader("a", 5), reader("b", 9)],
+            readers: [reader("a", 5), reader("b", 9)].into_iter().collect(),
             is_whole: true,
             deadline_ms: Some(20),
             ..ReadWrite::default()
@@ -292,7 +294,7 @@ mod tests {
     #[test]
     fn a_token_is_that_of_those_who_hold() {
         let mut lock = ReadWrite {
-            readers: vec![reader("a", 5)],
+            readers: [reader("a", 5)].into_iter().collect(),
             mark: Mark::parse(b"r7", None),
             ..ReadWrite::default()
         };

@@ -126,7 +126,7 @@ impl World {
             deadline_ms: self.end(key),
             is_whole: true,
             mark,
-            readers: Vec::new(),
+            readers: [].into_iter().collect(),
         };
         let marked = lock.mark.as_ref().and_then(|mark| mark.writer.clone());
         let look = match look {

@@ -1,0 +1,183 @@
+//! The readers of one lock. A few are looked through; of a crowd each is found by name, so that a thousand
+//! readers who enter together cost a thousand times what one does, and not a thousand times a thousand.
+
+use std::collections::HashMap;
+
+use super::super::{Now, OwnerId};
+use super::state::Reader;
+
+/// So many are looked through.
+const FEW: usize = 16;
+
+/// The readers that were looked at, in no order that means anything.
+#[derive(Debug, Clone, Default)]
+pub struct Readers {
+    list: Vec<Reader>,
+    /// Where each one stands, once they are many.
+    places: Option<HashMap<OwnerId, usize>>,
+    /// Nobody's lease ends before this moment; 0: not known.
+    soonest_ms: i64,
+}
+
+impl Readers {
+    /// Each of them, living and dead.
+    pub fn iter(&self) -> impl Iterator<Item = &Reader> {
+        self.list.iter()
+    }
+
+    /// How many they are.
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// The reader of this name, living or dead.
+    pub fn get(&self, owner: &[u8]) -> Option<&Reader> {
+        self.list.get(self.place(owner)?)
+    }
+
+    /// The same, to be changed.
+    pub fn get_mut(&mut self, owner: &[u8]) -> Option<&mut Reader> {
+        self.soonest_ms = 0;
+        let place = self.place(owner)?;
+        self.list.get_mut(place)
+    }
+
+    /// One more, of a name that no other has.
+    pub fn push(&mut self, reader: Reader) {
+        self.soonest_ms = match self.list.is_empty() {
+            true => reader.until_ms,
+            false => self.soonest_ms.min(reader.until_ms),
+        };
+        if let Some(places) = &mut self.places {
+            places.insert(reader.owner.clone(), self.list.len());
+        }
+        self.list.push(reader);
+        if self.places.is_none() && self.list.len() > FEW {
+            let owners = self.list.iter().map(|reader| reader.owner.clone());
+            self.places = Some(owners.zip(0..).collect());
+        }
+    }
+
+    /// The reader of this name goes.
+    pub fn remove(&mut self, owner: &[u8]) -> Option<Reader> {
+        let place = self.place(owner)?;
+        let gone = self.list.swap_remove(place);
+        if let Some(places) = &mut self.places {
+            places.remove(owner);
+            if let Some(moved) = self.list.get(place) {
+                places.insert(moved.owner.clone(), place);
+            }
+        }
+        Some(gone)
+    }
+
+    /// All of them go.
+    pub fn take_all(&mut self) -> Vec<Reader> {
+        std::mem::take(self).list
+    }
+
+    /// Those whose leases are over go; answers whose they were.
+    pub fn take_dead(&mut self, now: Now) -> Vec<OwnerId> {
+        if self.soonest_ms > now.wall_ms {
+            return Vec::new();
+        }
+        let (dead, living) = self
+            .take_all()
+            .into_iter()
+            .partition::<Vec<_>, _>(|reader| reader.until_ms <= now.wall_ms);
+        self.extend(living);
+        dead.into_iter().map(|reader| reader.owner).collect()
+    }
+
+    fn place(&self, owner: &[u8]) -> Option<usize> {
+        match &self.places {
+            Some(places) => places.get(owner).copied(),
+            None => self
+                .list
+                .iter()
+                .position(|reader| reader.owner[..] == *owner),
+        }
+    }
+}
+
+impl Extend<Reader> for Readers {
+    fn extend<T: IntoIterator<Item = Reader>>(&mut self, readers: T) {
+        for reader in readers {
+            self.push(reader);
+        }
+    }
+}
+
+impl FromIterator<Reader> for Readers {
+    fn from_iter<T: IntoIterator<Item = Reader>>(readers: T) -> Readers {
+        let mut all = Readers::default();
+        all.extend(readers);
+        all
+    }
+}
+
+impl PartialEq for Readers {
+    fn eq(&self, other: &Readers) -> bool {
+        self.list == other.list
+    }
+}
+
+impl Eq for Readers {}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn reader(number: usize) -> Reader {
+        let until_ms = number as i64;
+        Reader {
+            owner: OwnerId::from_slice(number.to_string().as_bytes()),
+            count: 1,
+            first_ms: until_ms,
+            until_ms,
+        }
+    }
+
+    fn at(wall_ms: i64) -> Now {
+        Now {
+            wall_ms,
+            wall_sub_us: 0,
+            mono_ms: 0,
+        }
+    }
+
+    #[test]
+    fn few_and_many_are_found_alike() {
+        for count in [1, FEW, FEW + 1, 10 * FEW] {
+            let mut readers: Readers = (1..=count).map(reader).collect();
+            let name = |number: usize| number.to_string().into_bytes();
+            for number in (1..=count).step_by(2) {
+                assert_eq!(readers.remove(&name(number)), Some(reader(number)));
+                assert_eq!(readers.remove(&name(number)), None);
+            }
+            assert_eq!(readers.len(), count / 2);
+            for number in 1..=count {
+                let left = (number % 2 == 0).then(|| reader(number));
+                assert_eq!(readers.get(&name(number)), left.as_ref());
+            }
+        }
+    }
+
+    #[test]
+    fn the_dead_go_when_their_time_has_come_and_not_before() {
+        let mut readers: Readers = (5..45).map(reader).collect();
+        assert_eq!(readers.take_dead(at(4)).len(), 0);
+        assert_eq!(readers.take_dead(at(6)).len(), 2);
+        readers.get_mut(b"40").unwrap().until_ms = 6;
+        assert_eq!(readers.take_dead(at(6))[..], [OwnerId::from_slice(b"40")]);
+        readers.push(reader(3));
+        assert_eq!(readers.take_dead(at(6))[..], [OwnerId::from_slice(b"3")]);
+        assert!(readers.get(b"7").is_some() && readers.get(b"6").is_none());
+    }
+}
