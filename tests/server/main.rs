@@ -39,6 +39,7 @@ mod semaphores_kept;
 mod semaphores_shared;
 mod sentinel;
 mod session;
+mod session_cluster;
 mod session_lease;
 mod session_scale;
 mod startup_delay;
