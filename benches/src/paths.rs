@@ -105,6 +105,49 @@ const EVERY_COMMAND: &[Scenario] = &[
     ),
 ];
 
+/// Holds of the other kinds; each leaves the locks as the next one needs them.
+const OTHER_KINDS: &[Scenario] = &[
+    plain("acquire: free", &[ACQUIRE]),
+    plain("release: the last hold", &[RELEASE]),
+    plain("READ: free", &["LOCK.ACQUIRE {k} {o} READ PX 30000"]),
+    plain(
+        "READ: beside a reader",
+        &["LOCK.ACQUIRE {k} {p} READ PX 30000"],
+    ),
+    plain(
+        "READ: released, a reader stays",
+        &["LOCK.RELEASE {k} {p} READ"],
+    ),
+    plain(
+        "WRITE: upgrade of the only reader",
+        &["LOCK.ACQUIRE {k} {o} WRITE PX 30000"],
+    ),
+    plain(
+        "WRITE: released, its reader stays",
+        &["LOCK.RELEASE {k} {o} WRITE"],
+    ),
+    plain("READ: renewed", &["LOCK.RENEW {k} {o} PX 30000"]),
+    plain("READ: the last one released", &["LOCK.RELEASE {k} {o}"]),
+    plain("WRITE: free", &["LOCK.ACQUIRE {k} {o} WRITE PX 30000"]),
+    plain("WRITE: released", &["LOCK.RELEASE {k} {o}"]),
+    plain("SESSION: free", &["LOCK.ACQUIRE {k} {o} SESSION"]),
+    plain("SESSION: released", &[RELEASE]),
+    plain(
+        "permit: the first of a new semaphore",
+        &["SEM.ACQUIRE sem:{k} {o} LIMIT 10 PX 30000"],
+    ),
+    plain(
+        "permit: one more",
+        &["SEM.ACQUIRE sem:{k} {p} LIMIT 10 PX 30000"],
+    ),
+    plain("permit: renewed", &["SEM.RENEW sem:{k} {p} PX 30000"]),
+    plain("permit: released", &["SEM.RELEASE sem:{k} {p}"]),
+    plain("latch: set", &["LATCH.SET latch:{k} 2"]),
+    plain("latch: counted down", &["LATCH.DOWN latch:{k}"]),
+    plain("latch: opened", &["LATCH.DOWN latch:{k}"]),
+    plain("latch: waited for, open", &["LATCH.WAIT latch:{k}"]),
+];
+
 const HOT: &[Scenario] = &[
     PAIR,
     DEFAULT_PAIR,
@@ -133,6 +176,14 @@ pub const SETTINGS: &[Setting] = &[
         had_replica: false,
         before: &[],
         scenarios: EVERY_COMMAND,
+    },
+    Setting {
+        name: "The other kinds of hold, nobody to replicate to",
+        options: &[],
+        with_module: true,
+        had_replica: false,
+        before: &[],
+        scenarios: OTHER_KINDS,
     },
     Setting {
         name: "A replica that went away: the backlog is kept for it",
