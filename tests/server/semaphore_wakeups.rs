@@ -101,6 +101,19 @@ fn an_end_that_is_put_off() {
     scene.assert_bob_is_granted();
 }
 
+/// As Redisson's updateLeaseTime does it: only the set is changed.
+#[test]
+fn a_lease_that_others_cut() {
+    let mut scene = Scene::new();
+    let now = scene.alice.line("TIME").list();
+    let now_s: i64 = now[0].text().parse().expect("seconds");
+    let soon_ms = (now_s + 1) * 1_000;
+    let start = Instant::now();
+    scene.run(&[&format!("ZADD {{k}}:timeout XX {soon_ms} alice")]);
+    scene.assert_bob_is_granted();
+    assert!(start.elapsed() < Duration::from_secs(10));
+}
+
 #[test]
 fn ends_in_the_order_of_time() {
     let mut scene = Scene::new();

@@ -393,7 +393,8 @@ impl Both {
         self.listen();
         let mut expected = std::mem::take(&mut self.model.told);
         let mut told = std::mem::take(&mut self.told);
-        (expected.sort(), told.sort());
+        expected.sort();
+        told.sort();
         assert_eq!(told, expected, "what parked requests are told");
         assert_eq!(
             self.sim.locks.sems.waiters.live(),
