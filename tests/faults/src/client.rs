@@ -194,7 +194,7 @@ impl<'a> Client<'a> {
     }
 
     /// Under the lock, as far as the client knows.
-    fn hold(&mut self, me: Session, token: i64, waited: bool) {
+    fn hold(&mut self, mut me: Session, token: i64, waited: bool) {
         let counter = &self.world.counters[me.key as usize];
         // Readers look only, and permits protect nothing.
         let read = match me.kind {
@@ -224,34 +224,54 @@ impl<'a> Client<'a> {
             let again = self.acquire(me, None, once);
             holds += i32::from(!once && again == Outcome::Granted(token));
         }
-        if me.kind == Kind::Read && self.chance(10) {
-            self.upgrade(me);
-        }
+        // Once it has written, a reader reads under the token of that: here it names none any more.
+        let wrote = me.kind == Kind::Read && self.chance(10) && self.upgrade(me);
+        let named = (!wrote).then_some(token);
         if let Some(read) = read {
             counter.write(token, &read);
         }
         if self.chance(10) {
-            let token = self.rng.bool().then_some(token);
-            self.renew(me, token);
+            me = self.renew_somehow(me, named);
         }
         match me.kind == Kind::Write && self.chance(15) {
             true => self.downgrade(me, token),
-            false => self.part(me, token, holds),
+            false => self.part(me, named, holds),
         }
     }
 
-    /// A reader tries to write, if it may be the only one.
-    fn upgrade(&mut self, me: Session) {
+    /// Renews; a hold that was bound has a lease of its own then, and is bound no more.
+    fn renew_somehow(&mut self, me: Session, token: Option<i64>) -> Session {
+        let token = token.filter(|_| self.rng.bool());
+        let mut unbound = Session {
+            tie: Tie::None,
+            ..me
+        };
+        if me.tie == Tie::Session {
+            unbound.lease = self.rng.u32(self.world.habits.lease.clone());
+        }
+        match self.renew(unbound, token) {
+            Outcome::Number(1) => unbound,
+            _ => me,
+        }
+    }
+
+    /// A reader tries to write, if it may be the only one. Whether it did, perhaps.
+    fn upgrade(&mut self, me: Session) -> bool {
         let writer = Session {
             kind: Kind::Write,
             ..me
         };
         let block = self.rng.bool().then(|| self.rng.u32(1..30));
-        if let Outcome::Granted(token) = self.acquire(writer, block, true) {
-            let counter = &self.world.counters[me.key as usize];
-            let read = counter.read(token);
-            counter.write(token, &read);
-            self.release(writer, true, Some(token));
+        match self.acquire(writer, block, true) {
+            Outcome::Granted(token) => {
+                let counter = &self.world.counters[me.key as usize];
+                let read = counter.read(token);
+                counter.write(token, &read);
+                self.release(writer, true, Some(token));
+                true
+            }
+            Outcome::Lost | Outcome::Silent => true,
+            _ => false,
         }
     }
 
@@ -266,12 +286,12 @@ impl<'a> Client<'a> {
         if let Outcome::Granted(token) = reads {
             let nap = self.rng.u64(..4);
             self.world.sleep(nap);
-            self.part(reader, token, 1);
+            self.part(reader, Some(token), 1);
         }
     }
 
     /// Releases, most of the time.
-    fn part(&mut self, me: Session, token: i64, holds: i32) {
+    fn part(&mut self, me: Session, token: Option<i64>, holds: i32) {
         let forgets = self.chance(self.world.habits.forgets);
         let dies = self.chance(self.world.habits.dies);
         if me.tie == Tie::Session && (forgets || dies) {
@@ -285,7 +305,7 @@ impl<'a> Client<'a> {
             return self.asking.die();
         }
         let all = self.rng.bool();
-        let token = self.rng.bool().then_some(token);
+        let token = token.filter(|_| self.rng.bool());
         for _ in 0..if all { 1 } else { holds } {
             self.release(me, all, token);
         }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redis_lock_faults::check::Rule;
-use redis_lock_faults::client::Habits;
+use redis_lock_faults::client::{Family, Habits};
 use redis_lock_faults::one::{on, one};
 use redis_lock_faults::play::{play, Nemesis, Plan, Played};
 use redis_lock_harness::clock::{fake_clock, set_clock};
@@ -21,6 +21,62 @@ fn locks_that_are_deleted_in_secret_are_found() {
     assert!(played.findings.count(Rule::Exclusion) > 0, "{played:?}");
     assert_eq!(played.updates.lost_checked, 0);
     assert!(played.file.is_some_and(|file| file.exists()));
+}
+
+#[test]
+fn what_is_deleted_in_secret_is_found_for_every_kind() {
+    for (name, family, rule) in [
+        (
+            "secret-read-write",
+            (|_| Family::ReadWrite) as fn(u32) -> Family,
+            Rule::Exclusion,
+        ),
+        ("secret-permits", |_| Family::Semaphore(2), Rule::Permits),
+    ] {
+        let nemesis = one(&[], |server, hand| {
+            hand.pause(20..60);
+            server.conn().run(["FLUSHALL"]);
+        });
+        let played = run(name, &of(family, 0), nemesis, LENGTH);
+        assert!(played.findings.count(rule) > 0, "{played:?}");
+    }
+}
+
+#[test]
+fn sessions_that_are_passed_on_to_nobody_are_found() {
+    // A ghost takes the place of whoever holds, and stays.
+    let nemesis = one(&[], |server, hand| {
+        hand.pause(300..400);
+        let mut conn = server.conn();
+        for key in hand.keys {
+            conn.send_lines(&[
+                "MULTI",
+                &format!("DEL {key}"),
+                &format!("HSET {key} ghost 1"),
+                &format!("PEXPIRE {key} 6000"),
+                "EXEC",
+            ]);
+            (0..5).for_each(|_| drop(conn.recv()));
+        }
+    });
+    let mut plan = of(|_| Family::Lock, 100);
+    (plan.habits.sleeps, plan.habits.forgets) = (60, 90);
+    let length = Duration::from_secs(4);
+    let played = run("secret-ghosts", &plan, nemesis, length);
+    assert!(played.findings.count(Rule::Sessions) > 0, "{played:?}");
+}
+
+/// Clients of one kind of lock only.
+fn of(family: fn(u32) -> Family, sessions: u8) -> Plan {
+    Plan {
+        bulk: 0,
+        habits: Habits {
+            family,
+            sessions,
+            ..Habits::default()
+        },
+        ..Plan::default()
+    }
 }
 
 #[test]

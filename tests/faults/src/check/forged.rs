@@ -259,6 +259,10 @@ fn a_resurrected_lease_is_found() {
     released.renews(1, 8, 10, one()).breaks(Rule::Leases);
     let lost = story().renews(1, 5, 500, Outcome::Lost);
     lost.renews(1, 30, 10, one()).is_fine();
+    let gone = story().renews(1, 3, 10, Outcome::Number(0));
+    gone.renews(1, 7, 10, one()).breaks(Rule::Leases);
+    let gone = story().releases(1, 3, Outcome::Nil);
+    gone.renews(1, 7, 10, one()).breaks(Rule::Leases);
     story()
         .fault(Fault::ClockBack, None, 5, 6)
         .renews(1, 30, 10, one())

@@ -209,7 +209,7 @@ fn renewed(op: &Op, lease: u32, hold: &mut Hold, marks: &Marks, findings: &mut F
                 hold.over_by = op.done + ms(lease);
             }
         }
-        Outcome::Number(_) => hold.surely_until = hold.surely_until.min(op.sent),
+        Outcome::Number(_) => was_gone(op, hold),
         Outcome::Lost | Outcome::Silent => doubt(op, hold),
         _ => {}
     }
@@ -232,10 +232,19 @@ fn released(op: &Op, hold: &mut Hold, marks: &Marks, findings: &mut Findings) {
             }
             hold.session = None;
         }
-        Outcome::Nil => hold.surely_until = hold.surely_until.min(op.sent),
+        Outcome::Nil => was_gone(op, hold),
         Outcome::Lost | Outcome::Silent => doubt(op, hold),
         _ => {}
     }
+}
+
+/// The server says that the hold is no more.
+fn was_gone(op: &Op, hold: &mut Hold) {
+    hold.surely_until = hold.surely_until.min(op.sent);
+    if !hold.doubtful {
+        hold.over_by = hold.over_by.min(op.done);
+    }
+    hold.session = None;
 }
 
 fn doubt(op: &Op, hold: &mut Hold) {

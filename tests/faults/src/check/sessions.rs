@@ -1,7 +1,7 @@
 //! What was bound to a connection goes to the next waiter when that ends; to whoever comes after the lease
 //! when the server ended.
 
-use crate::history::{Call, Nanos, Op, Outcome, MS};
+use crate::history::{Call, Nanos, Op, Outcome, Tie, MS};
 
 use super::holds::Hold;
 use super::marks::Marks;
@@ -56,10 +56,18 @@ fn must_be_passed_on(
         .any(|other| other.received.saturating_sub(UNREAD) < until && other.may_last(end));
     let maybe = ops.iter().any(|op| {
         let is_lost = matches!(op.outcome, Outcome::Lost | Outcome::Silent);
-        let Call::Acquire { lease, .. } = op.call else {
+        let Call::Acquire { lease, tie, .. } = op.call else {
             return false;
         };
-        is_lost && op.sent < until && op.done + Nanos::from(lease) * MS > end
+        let lease = Nanos::from(lease) * MS;
+        let is_server_gone = marks.excuse_order(op.key, op.sent, op.done);
+        let over_by = match tie {
+            Tie::Session if is_server_gone => op.done.max(marks.healed(op.key, op.done)) + lease,
+            // Nobody was told, and the connection was the one to be bound to.
+            Tie::Session => op.done,
+            _ => op.done + lease,
+        };
+        is_lost && op.sent < until && over_by > end
     });
     if !held && !maybe {
         findings.violation(
