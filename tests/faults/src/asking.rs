@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::client::World;
 use crate::history::{now, Call, Nanos, Op, Outcome};
-use crate::request::{outcome, push};
+use crate::request::{many_outcomes, outcome, push, push_many};
 use crate::wire::{NoReply, Reply, Wire};
 
 /// How long a client waits for its last answers when the run is over: by then whoever holds a lock
@@ -94,6 +94,36 @@ impl<'a> Asking<'a> {
         outcome
     }
 
+    /// Sends a request about several keys, which live on one server, and writes down what came of it at each.
+    pub fn call_many(
+        &mut self,
+        keys: &[u32],
+        owner: u64,
+        call: Call,
+        life: Option<Duration>,
+    ) -> Vec<Outcome> {
+        let names: Vec<&str> = keys
+            .iter()
+            .map(|key| self.world.keys[*key as usize].as_str())
+            .collect();
+        let Some(mut wire) = self.connection(names[0]) else {
+            self.world.sleep(2);
+            return vec![Outcome::Lost; keys.len()];
+        };
+        let sent = now();
+        push_many(&mut wire, &names, owner, call);
+        let is_sent = wire.flush();
+        let outcomes = match self.listen(&mut wire, is_sent, call, life) {
+            Ok(reply) => many_outcomes(call, keys.len(), &reply),
+            Err(outcome) => vec![outcome; keys.len()],
+        };
+        for (key, outcome) in keys.iter().zip(&outcomes) {
+            self.note(*key, owner, call, sent, outcome);
+        }
+        self.after(names[0], wire, &outcomes[0]);
+        outcomes
+    }
+
     /// The outcome of a request.
     fn hear(
         &mut self,
@@ -102,13 +132,27 @@ impl<'a> Asking<'a> {
         call: Call,
         life: Option<Duration>,
     ) -> Outcome {
+        match self.listen(wire, is_sent, call, life) {
+            Ok(reply) => outcome(call, &reply),
+            Err(outcome) => outcome,
+        }
+    }
+
+    /// The reply, or what became of the request without one.
+    fn listen(
+        &mut self,
+        wire: &mut Wire,
+        is_sent: bool,
+        call: Call,
+        life: Option<Duration>,
+    ) -> Result<Reply, Outcome> {
         if !is_sent {
-            return Outcome::Lost;
+            return Err(Outcome::Lost);
         }
         match self.reply(wire, call, life) {
-            Some(Ok(reply)) => outcome(call, &reply),
-            Some(Err(_)) => Outcome::Lost,
-            None => Outcome::Silent,
+            Some(Ok(reply)) => Ok(reply),
+            Some(Err(_)) => Err(Outcome::Lost),
+            None => Err(Outcome::Silent),
         }
     }
 

@@ -9,6 +9,8 @@ pub mod check;
 pub mod client;
 pub mod counter;
 pub mod history;
+pub mod look;
+pub mod many;
 pub mod one;
 pub mod play;
 pub mod report;

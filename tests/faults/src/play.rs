@@ -12,6 +12,8 @@ use crate::check::{check, Findings};
 use crate::client::{Client, Habits, World};
 use crate::counter::{Counter, Updates};
 use crate::history::{History, Journal};
+use crate::look;
+use crate::many;
 use crate::route::Route;
 use crate::stall;
 use crate::watcher::watch;
@@ -24,6 +26,8 @@ pub struct Plan {
     pub clients: u32,
     /// Clients that send batches of short holds.
     pub bulk: u32,
+    /// Clients that ask for several locks at once.
+    pub many: u32,
     pub habits: Habits,
 }
 
@@ -33,6 +37,7 @@ impl Default for Plan {
             keys: 6,
             clients: 16,
             bulk: 1,
+            many: 0,
             habits: Habits::default(),
         }
     }
@@ -182,14 +187,19 @@ fn act(
     std::thread::scope(|scope| {
         let world = &world;
         let mut workers = Vec::new();
-        for id in 0..plan.clients + plan.bulk {
+        for id in 0..plan.clients + plan.bulk + plan.many {
             let seed = hand.rng.u64(..);
-            workers.push(scope.spawn(move || match id < plan.clients {
-                true => Client::new(id, world, seed).work(),
-                false => bulk::work(id, world, seed),
+            let first_bulk = plan.clients;
+            let first_many = first_bulk + plan.bulk;
+            workers.push(scope.spawn(move || match id {
+                id if id < first_bulk => Client::new(id, world, seed).work(),
+                id if id < first_many => bulk::work(id, world, seed),
+                id => many::work(id, world, seed),
             }));
         }
         let watcher = scope.spawn(|| watch(world.keys, world.route, &blind));
+        let onlooker =
+            (plan.many > 0).then(|| scope.spawn(|| look::watch(world.keys, world.route, &blind)));
         let journal = hand.journal;
         scope.spawn(|| stall::watch(journal, &blind));
         let striking = catch_unwind(AssertUnwindSafe(|| {
@@ -205,6 +215,8 @@ fn act(
         }
         blind.store(true, Ordering::Relaxed);
         history.seen = watcher.join().expect("the watcher");
+        let looks = onlooker.map(|onlooker| onlooker.join().expect("the onlooker"));
+        history.looks = looks.unwrap_or_default();
     });
     hand.tally
         .insert("holder sleeps".into(), sleeps.into_inner());

@@ -10,6 +10,32 @@ pub fn push(wire: &mut Wire, key: &str, owner: u64, call: Call) {
     wire.push(&words);
 }
 
+/// The same for a request about several keys.
+pub fn push_many(wire: &mut Wire, keys: &[&str], owner: u64, call: Call) {
+    let (verb, options) = options(call);
+    let mut words = vec![format!("LOCK.M{verb}"), keys.len().to_string()];
+    words.extend(keys.iter().map(ToString::to_string));
+    words.push(owner.to_string());
+    words.extend(options);
+    let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+    wire.push(&words);
+}
+
+/// What a reply to a request about so many keys means for each.
+pub fn many_outcomes(call: Call, keys: usize, reply: &Reply) -> Vec<Outcome> {
+    match (call, reply) {
+        (Call::Acquire { .. }, Reply::List(tokens)) if tokens.len() == keys => {
+            tokens.iter().map(|token| outcome(call, token)).collect()
+        }
+        // On how many keys: all or none, or nobody knows which.
+        (_, Reply::Int(count)) if *count == keys as i64 => vec![Outcome::Number(1); keys],
+        (Call::Renew { .. }, Reply::Int(0)) => vec![Outcome::Number(0); keys],
+        (Call::Release { .. }, Reply::Int(0)) => vec![Outcome::Nil; keys],
+        (Call::Renew { .. } | Call::Release { .. }, Reply::Int(_)) => vec![Outcome::Lost; keys],
+        (_, other) => vec![outcome(call, other); keys],
+    }
+}
+
 fn words(key: &str, owner: u64, call: Call) -> Vec<String> {
     let family = match call.kind() {
         Kind::Permit(_) => "SEM",

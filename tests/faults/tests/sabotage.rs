@@ -66,6 +66,19 @@ fn sessions_that_are_passed_on_to_nobody_are_found() {
     assert!(played.findings.count(Rule::Sessions) > 0, "{played:?}");
 }
 
+#[test]
+fn parts_of_many_keys_that_are_taken_in_secret_are_found() {
+    let nemesis = one(&[], |server, hand| {
+        hand.pause(5..20);
+        let key = hand.rng.choice(hand.keys).cloned().unwrap_or_default();
+        server.conn().run(["DEL", &key]);
+    });
+    let mut plan = of(|_| Family::Lock, 0);
+    (plan.clients, plan.many) = (2, 6);
+    let played = run("secret-parts", &plan, nemesis, LENGTH);
+    assert!(played.findings.count(Rule::AllOrNothing) > 0, "{played:?}");
+}
+
 /// Clients of one kind of lock only.
 fn of(family: fn(u32) -> Family, sessions: u8) -> Plan {
     Plan {

@@ -94,7 +94,8 @@ fn judge(request: &Request, look: &Look, keys: &[u32], marks: &Marks, findings: 
         true => is_during,
         false => is_sure && seen != wanted,
     };
-    let is_excused = || marks.excuse_overlap(first.key, request.sent, look.to);
+    let mut keys = request.ops.iter().map(|op| op.key);
+    let mut is_excused = || keys.any(|key| marks.excuse_overlap(key, request.sent, look.to));
     if is_wrong && !is_excused() {
         let text = format!(
             "{seen} of {wanted} keys held: {:?}, seen {look:?}",

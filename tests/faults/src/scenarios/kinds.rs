@@ -42,6 +42,20 @@ pub fn scenarios() -> Vec<Scenario> {
             nemesis: sessions_crash,
         },
         Scenario {
+            name: "many-keys",
+            about: "requests for two to four locks at once beside those for one; connections are killed",
+            goal: ("kills", 5_000),
+            plan: many,
+            nemesis: || one(&[], clients::kill),
+        },
+        Scenario {
+            name: "many-keys-mixed",
+            about: "requests for several locks while all happens that can happen to one server",
+            goal: ("crashes", 30),
+            plan: many,
+            nemesis: || one(&[&AOF[..], &["always"]].concat(), mixed::anything),
+        },
+        Scenario {
             name: "semaphores",
             about: "three permits for sixteen clients; connections are killed",
             goal: ("kills", 5_000),
@@ -60,6 +74,14 @@ pub fn scenarios() -> Vec<Scenario> {
             },
         },
     ]
+}
+
+fn many() -> Plan {
+    Plan {
+        many: 8,
+        clients: 10,
+        ..of(|_| Family::Lock, 0)
+    }
 }
 
 fn lock_or_read_write(key: u32) -> Family {

@@ -15,6 +15,7 @@ pub fn scenarios() -> Vec<Scenario> {
                 keys: 64,
                 clients: 16,
                 bulk: 2,
+                many: 0,
                 habits: Habits {
                     rests: 0,
                     ..Habits::default()
