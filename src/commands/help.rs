@@ -5,7 +5,7 @@ use crate::module::ctx::Ctx;
 use crate::module::register::{Command, Spec};
 use crate::module::strings::Str;
 
-const LINES: [&str; 34] = [
+const LINES: [&str; 40] = [
     "LOCK.ACQUIRE <key> <owner> [READ | WRITE] [EX <s> | PX <ms> | SESSION] [BLOCK <ms>] [ONCE] [WITHHOLDER]",
     "    Take the lock, or wait for it (BLOCK 0: for ever). Returns the fencing token, or nil.",
     "    READ, WRITE: a lock of many readers or one writer, as Redisson's RReadWriteLock.",
@@ -14,6 +14,12 @@ const LINES: [&str; 34] = [
     "    Drop one hold, or all. Returns 1 (freed), 0 (still held), nil (not held by this owner).",
     "LOCK.RENEW <key> <owner> [READ | WRITE] [EX <s> | PX <ms>] [TOKEN <token>]",
     "    Set the lease anew. Returns 1, or 0 when the lock is lost.",
+    "LOCK.MACQUIRE <numkeys> <key> [<key> ...] <owner> [READ | WRITE] [EX <s> | PX <ms> | SESSION] [BLOCK <ms>] [ONCE] [WITHHOLDER]",
+    "    Take all of these locks or none, or wait for them. Returns one token a key, or nil.",
+    "LOCK.MRELEASE <numkeys> <key> [<key> ...] <owner> [ALL]",
+    "    Drop a hold on each. Returns on how many.",
+    "LOCK.MRENEW <numkeys> <key> [<key> ...] <owner> [EX <s> | PX <ms>]",
+    "    Set the leases anew. Returns how many are held still.",
     "LOCK.BREAK <key> [TOKEN <token>] [PURGE]",
     "    End a hold by force; with PURGE send the waiters away. Returns 1, or 0 when not held.",
     "LOCK.INFO <key> [WAITERS [COUNT <count>]]",

@@ -118,10 +118,10 @@ impl Waiters {
         };
         let places = self.waits_of.by_owner.entry(owner).or_default();
         places.push((key.clone(), seq));
-        let now_busy = match places.len() {
-            0 | 1 => &[],
-            2 => &places[..],
-            many => &places[many - 1..],
+        let now_busy = match &places[..] {
+            [] | [_] => &[],
+            [_, _] => &places[..],
+            [.., last] => std::slice::from_ref(last),
         };
         for (key, seq) in now_busy {
             if let Some(line) = self.lines.get_mut(key) {

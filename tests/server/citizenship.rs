@@ -16,7 +16,13 @@ struct Described {
     arguments: &'static str,
 }
 
-const COMMANDS: [Described; 16] = [
+impl Described {
+    fn has_many_keys(&self) -> bool {
+        self.arguments.starts_with("numkeys ")
+    }
+}
+
+const COMMANDS: [Described; 19] = [
     Described {
         name: "lock.acquire",
         arity: -3,
@@ -41,6 +47,31 @@ const COMMANDS: [Described; 16] = [
         categories: "@fast @lock @write",
         key: "RW access update",
         arguments: "key owner [READ | WRITE] [EX seconds | PX milliseconds] [TOKEN token]",
+    },
+    Described {
+        name: "lock.macquire",
+        arity: -4,
+        flags: "blocking denyoom module movablekeys write",
+        categories: "@blocking @lock @write",
+        key: "RW access update",
+        arguments:
+            "numkeys key [key ...] owner [READ | WRITE] [EX seconds | PX milliseconds | SESSION] [BLOCK milliseconds] [ONCE] [WITHHOLDER]",
+    },
+    Described {
+        name: "lock.mrelease",
+        arity: -4,
+        flags: "module movablekeys write",
+        categories: "@lock @write",
+        key: "RW access delete",
+        arguments: "numkeys key [key ...] owner [ALL]",
+    },
+    Described {
+        name: "lock.mrenew",
+        arity: -4,
+        flags: "module movablekeys write",
+        categories: "@lock @write",
+        key: "RW access update",
+        arguments: "numkeys key [key ...] owner [EX seconds | PX milliseconds]",
     },
     Described {
         name: "lock.break",
@@ -171,7 +202,8 @@ fn command_info_states_arity_flags_categories_and_keys() {
         assert_eq!(info[0].text(), command.name);
         assert_eq!(info[1].int(), command.arity, "{}", command.name);
         assert_eq!(sorted(&words(&info[2])), command.flags, "{}", command.name);
-        let position = i64::from(!command.key.is_empty());
+        // Where its keys are counted by an argument, they have no fixed place.
+        let position = i64::from(!command.key.is_empty() && !command.has_many_keys());
         for place in &info[3..6] {
             assert_eq!(place.int(), position, "{}", command.name);
         }
@@ -198,7 +230,8 @@ fn command_info_states_arity_flags_categories_and_keys() {
 fn command_getkeys_finds_the_key() {
     let server = TestServer::start();
     let mut c = server.conn();
-    for command in COMMANDS.iter().filter(|command| !command.key.is_empty()) {
+    let has_one = |command: &&Described| !command.key.is_empty() && !command.has_many_keys();
+    for command in COMMANDS.iter().filter(has_one) {
         let more = if command.arity > 0 { 1 } else { 2 };
         let call = ["COMMAND", "GETKEYS", command.name, "the-key", "PX", "7"];
         assert_eq!(words(&c.run(&call[..4 + more])), "the-key");

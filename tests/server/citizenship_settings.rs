@@ -23,7 +23,11 @@ const NUMBERS: [(&str, &str, &str, &str); 10] = [
 ];
 
 /// Every setting that is yes or no, with its default.
-const SWITCHES: [(&str, &str); 2] = [("lock.publish", "yes"), ("lock.drain", "no")];
+const SWITCHES: [(&str, &str); 3] = [
+    ("lock.publish", "yes"),
+    ("lock.deadlock-detect", "yes"),
+    ("lock.drain", "no"),
+];
 
 /// A server started from a file, as in production; the harness's own has its options in words.
 struct FromFile {

@@ -15,9 +15,9 @@ mod many;
 use std::collections::BTreeMap;
 
 use crate::lock::{
-    Acquire, Answer, Bound, BoundRef, Break, Domain, Effect, Effects, Event, Fence, Grace, Hold,
-    KeyRef, KeyState, KeyWrite, Lease, Limits, LockError, Locks, Mode, Now, Outcome, Release,
-    Released, Renew, Token, View, Wait, WaiterId,
+    Acquire, Answer, Bound, BoundRef, Break, Domain, Effect, Effects, Event, Grace, Hold, KeyRef,
+    KeyState, KeyWrite, Lease, Limits, LockError, Locks, Mode, Now, Outcome, Release, Released,
+    Renew, Token, View, Wait, WaiterId,
 };
 
 /// The wall clock of a new server, Unix milliseconds.
@@ -541,23 +541,6 @@ impl Sim {
         let answer = decide(&mut self.locks, &view, self.now, &mut fx);
         assert!(answer.is_ok() || fx.is_empty(), "a failed call did {fx:?}");
         (answer, fx)
-    }
-
-    fn view<'k>(&mut self, key: &'k str) -> View<'k> {
-        let domain = self.domain(key);
-        if !self.locks.tokens.knows(domain) {
-            let horizon = self.horizons.get(&domain).copied().unwrap_or(0);
-            self.locks.tokens.learn(domain, horizon);
-        }
-        View {
-            key: key_ref(key),
-            state: self.keys.get(key).cloned().unwrap_or(KeyState::Absent),
-            domain,
-            fence: Some(Fence {
-                counter: self.counters.get(key).copied(),
-                may_grant: self.may_grant,
-            }),
-        }
     }
 
     /// What may only be answers, each of which names its request.

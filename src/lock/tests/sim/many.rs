@@ -1,9 +1,9 @@
 //! Requests on many keys, as the shell has them served.
 
-use super::{Request, Sim};
+use super::{key_ref, Request, Sim};
 use crate::lock::{
-    Acquire, Effects, KeyState, Lease, LockError, Locks, ManyAnswer, Mode, Now, Release, Renew,
-    Token, View, Wait,
+    Acquire, Effects, Fence, KeyState, Lease, LockError, Locks, ManyAnswer, Mode, Now, Release,
+    Renew, Token, View, Wait,
 };
 
 impl Sim {
@@ -122,6 +122,23 @@ impl Sim {
                     if *hold.owner == *request.owner.as_bytes() && hold.token == Some(*token)),
                 "granted, but {key} says otherwise"
             );
+        }
+    }
+
+    pub(super) fn view<'k>(&mut self, key: &'k str) -> View<'k> {
+        let domain = self.domain(key);
+        if !self.locks.tokens.knows(domain) {
+            let horizon = self.horizons.get(&domain).copied().unwrap_or(0);
+            self.locks.tokens.learn(domain, horizon);
+        }
+        View {
+            key: key_ref(key),
+            state: self.keys.get(key).cloned().unwrap_or(KeyState::Absent),
+            domain,
+            fence: Some(Fence {
+                counter: self.counters.get(key).copied(),
+                may_grant: self.may_grant,
+            }),
         }
     }
 
