@@ -153,7 +153,7 @@ impl<'a> Client<'a> {
             Family::ReadWrite => Kind::Write,
             Family::Semaphore(permits) => Kind::Permit(permits),
         };
-        let is_bound = !matches!(kind, Kind::Permit(_)) && self.chance(habits.sessions);
+        let is_bound = self.chance(habits.sessions);
         let me = Session {
             key,
             owner: u64::from(self.id) * 1_000_000_000 + self.owners,

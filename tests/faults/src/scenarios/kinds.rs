@@ -1,7 +1,7 @@
 //! Readers and writers, permits, and holds that are bound to connections.
 
 use super::crash::{crash, AOF};
-use super::{clients, mixed, Scenario};
+use super::{clients, mixed, pair, Scenario};
 use crate::client::{Family, Habits};
 use crate::history::Fault;
 use crate::one::one;
@@ -25,9 +25,9 @@ pub fn scenarios() -> Vec<Scenario> {
         },
         Scenario {
             name: "sessions",
-            about: "holds bound to connections, of every kind of lock; connections are killed, die, and are forgotten",
+            about: "holds bound to connections, locks and permits of every kind; connections are killed, die, and are forgotten",
             goal: ("kills", 5_000),
-            plan: || of(lock_or_read_write, 75),
+            plan: || of(any_family, 75),
             nemesis: || one(&[], clients::kill),
         },
         Scenario {
@@ -35,7 +35,7 @@ pub fn scenarios() -> Vec<Scenario> {
             about: "the server of bound holds is killed; `appendfsync always`, a session lease of 0.3 s",
             goal: ("crashes", 200),
             plan: || {
-                let mut plan = of(lock_or_read_write, 75);
+                let mut plan = of(any_family, 75);
                 plan.habits.session_lease = 300;
                 plan
             },
@@ -73,7 +73,30 @@ pub fn scenarios() -> Vec<Scenario> {
                 })
             },
         },
+        Scenario {
+            name: "kinds-failover",
+            about: "exclusive and read-write locks and semaphores, some bound, over `FAILOVER`s while clients are killed",
+            goal: ("failovers", 100),
+            plan: || bound_for_300_ms(any_family),
+            nemesis: || pair::failovers(&["--lock.session-lease", "300"]),
+        },
+        Scenario {
+            name: "kinds-crash-failover",
+            about: "exclusive locks and semaphores, some bound, over kill -9 of the master, the replica is promoted",
+            goal: ("crashes with promotion", 100),
+            plan: || bound_for_300_ms(|key| match key % 2 {
+                0 => Family::Lock,
+                _ => Family::Semaphore(3),
+            }),
+            nemesis: || pair::crashes(&["--lock.session-lease", "300"]),
+        },
     ]
+}
+
+fn bound_for_300_ms(family: fn(u32) -> Family) -> Plan {
+    let mut plan = of(family, 50);
+    plan.habits.session_lease = 300;
+    plan
 }
 
 fn many() -> Plan {
@@ -84,10 +107,11 @@ fn many() -> Plan {
     }
 }
 
-fn lock_or_read_write(key: u32) -> Family {
-    match key % 2 {
+fn any_family(key: u32) -> Family {
+    match key % 3 {
         0 => Family::Lock,
-        _ => Family::ReadWrite,
+        1 => Family::ReadWrite,
+        _ => Family::Semaphore(3),
     }
 }
 

@@ -61,7 +61,22 @@ struct Pair {
 }
 
 fn pair(strike: fn(&mut Pair, &mut Hand)) -> Box<dyn Nemesis> {
-    let options = [&PROMPT_MASTER[..], &["--repl-backlog-size", "16384"]].concat();
+    pair_with(&[], strike)
+}
+
+/// `FAILOVER`, back and forth, while clients are killed; both servers with these options, too.
+pub fn failovers(options: &[&str]) -> Box<dyn Nemesis> {
+    pair_with(options, |pair, hand| failover(pair, hand, true))
+}
+
+/// The master is killed and the replica promoted; both servers with these options, too.
+pub fn crashes(options: &[&str]) -> Box<dyn Nemesis> {
+    pair_with(options, crash)
+}
+
+fn pair_with(options: &[&str], strike: fn(&mut Pair, &mut Hand)) -> Box<dyn Nemesis> {
+    let backlog = ["--repl-backlog-size", "16384"];
+    let options = [&PROMPT_MASTER[..], &backlog, options].concat();
     let (master, replica) = (TestServer::with(&options), TestServer::with(&options));
     follow(&replica, &master);
     let route = Arc::new(Told::of(master.port));
