@@ -49,6 +49,8 @@ mod many_places;
 mod mode;
 mod name;
 mod on_the_way;
+mod permit_grants;
+mod permit_sessions;
 mod permits;
 mod queue;
 mod read_write;

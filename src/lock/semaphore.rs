@@ -1,4 +1,4 @@
-//! Semaphores with permits that end: what each command decides, and how permits are handed on.
+//! Semaphores with permits that end: what each command decides.
 //!
 //! The rules are those of Redisson's `RPermitExpirableSemaphore` with three differences: the server's clock
 //! says when a permit is over, nobody passes a waiter, and a permit that is over is handed on at that
@@ -6,9 +6,10 @@
 
 use std::num::NonZeroU32;
 
-use super::effect::{Effect, Effects, Event, Outcome};
+use super::effect::{Effect, Effects, Outcome};
 use super::locks::Locks;
 use super::on_the_way::{Going, OnTheWay};
+use super::permit_grants::Terms;
 use super::permits::{
     Ledger, PermitChange, Permits, Remembered, SemState, SemView, GRANTS_AT_ONCE, MAX_PERMITS,
 };
@@ -16,7 +17,7 @@ use super::queue::{Queue, Waiter};
 use super::sessions::BoundRef;
 use super::stats::SemStats;
 use super::waiters::{Joined, Waiters};
-use super::{Answer, KeyRef, Lease, LockError, Mode, Now, OwnerId, Token, Wait, WaiterId};
+use super::{Answer, KeyRef, Lease, LockError, Mode, Now, OwnerId, Wait, WaiterId};
 
 /// `SEM.ACQUIRE`.
 #[derive(Debug, Clone, Copy)]
@@ -35,14 +36,6 @@ pub struct SemAcquire<'a> {
     pub wait: Wait,
     /// The server's id of the connection.
     pub client: u64,
-}
-
-/// On what terms a permit is granted.
-#[derive(Debug, Clone, Copy)]
-struct Terms {
-    lease: Lease,
-    session: bool,
-    client: u64,
 }
 
 /// When a number is set.
@@ -168,70 +161,6 @@ impl Locks {
         let (known, change) = self.take_back(view, there, id, now, fx);
         self.sems.stats.sem_grants_released += u64::from(known);
         Ok((true, change))
-    }
-
-    /// Releases a permit whose connection has gone.
-    pub fn end_permit_session(
-        &mut self,
-        view: &SemView<'_>,
-        id: &[u8],
-        now: Now,
-        fx: &mut Effects,
-    ) -> PermitChange {
-        if view.held_until(now).is_none() {
-            return self.drop_permit_binding(view.key, id);
-        }
-        let there = view.permits().ok().flatten();
-        let (known, change) = self.take_back(view, there, id, now, fx);
-        self.sems.stats.sem_grants_session_ended += u64::from(known);
-        change
-    }
-
-    /// Renews the lease of a bound permit, and never shortens it.
-    pub fn renew_permit_session(
-        &mut self,
-        view: &SemView<'_>,
-        id: &[u8],
-        now: Now,
-    ) -> PermitChange {
-        let Some(end_ms) = view.held_until(now) else {
-            return self.drop_permit_binding(view.key, id);
-        };
-        let wanted = self.sessions.rule.lease.deadline(now);
-        let mut ledger = Ledger::open(view.permits().ok().flatten());
-        if end_ms < wanted {
-            ledger.set_end(id, wanted);
-        }
-        self.stats.session_renewals += 1;
-        self.sessions.renewed(BoundRef::permit(view.key, id), now);
-        self.close(view, ledger)
-    }
-
-    /// The permit that was bound has ended without our seeing it.
-    fn drop_permit_binding(&mut self, key: KeyRef<'_>, id: &[u8]) -> PermitChange {
-        if self.sessions.unbind(BoundRef::permit(key, id)).is_some() {
-            self.stats.session_losses += 1;
-        }
-        PermitChange::default()
-    }
-
-    /// A permit that is held comes back, and goes to who waits. Answers whether it was known.
-    fn take_back(
-        &mut self,
-        view: &SemView<'_>,
-        there: Option<&Permits>,
-        id: &[u8],
-        now: Now,
-        fx: &mut Effects,
-    ) -> (bool, PermitChange) {
-        self.sems.on_the_way.claim(view.key, id);
-        self.sessions.unbind(BoundRef::permit(view.key, id));
-        let known = self.sems.remembered.remove(view.key, id);
-        fx.push(Effect::Notify(Event::SemRelease));
-        let mut ledger = Ledger::open(there);
-        ledger.give_back(id);
-        self.hand_on(view, &mut ledger, now, fx);
-        (known, self.close(view, ledger))
     }
 
     /// `SEM.RENEW`. True when the permit is renewed.
@@ -412,19 +341,6 @@ impl Locks {
         Ok(Answer::Granted(token))
     }
 
-    /// The holder has touched its permit without asking for a session: see [`Locks::keep_binding`].
-    fn keep_permit_binding(
-        &mut self,
-        key: KeyRef<'_>,
-        id: &[u8],
-        names_lease: bool,
-        now: Now,
-    ) -> bool {
-        let what = BoundRef::permit(key, id);
-        let token = self.sessions.token_of(what);
-        self.keep_binding(what, token, names_lease, now)
-    }
-
     /// The former permit of an id that asks anew is over.
     fn forget_over(&mut self, key: KeyRef<'_>, id: &[u8], was_over: bool) {
         if was_over {
@@ -468,152 +384,6 @@ impl Locks {
         self.sems.stats.sem_waits_parked += 1;
         self.sessions.waits(req.client, id);
         Ok(id)
-    }
-
-    fn grants_now(&self, view: &SemView<'_>, now: Now) -> bool {
-        view.may_grant == Some(true) && !self.delay.is_on(now)
-    }
-
-    /// Grants permits to those who wait, in their order, as long as there are some.
-    fn hand_on(&mut self, view: &SemView<'_>, ledger: &mut Ledger<'_>, now: Now, fx: &mut Effects) {
-        if !self.grants_now(view, now) {
-            return;
-        }
-        for _ in 0..GRANTS_AT_ONCE {
-            if !ledger.has_permit() {
-                return;
-            }
-            let Some((id, waiter, seq)) = self.next_for_permit(view.key, now, fx) else {
-                return;
-            };
-            let terms = Terms {
-                lease: waiter.lease,
-                session: waiter.session,
-                client: waiter.client,
-            };
-            let granted = self.grant_permit(view, ledger, &id, terms, now, fx);
-            let (token, end_ms) = match granted {
-                Ok(granted) => granted,
-                Err(error) => {
-                    // The next ones would fare no better.
-                    let mut everybody = vec![waiter.id];
-                    everybody.extend(self.sems.waiters.clear(view.key));
-                    return self.fail_permits(everybody, &error, fx);
-                }
-            };
-            self.sessions.waits(waiter.client, waiter.id);
-            let stats = &mut self.sems.stats;
-            let waited = now.mono_ms.saturating_sub(waiter.since_ms);
-            stats.sem_waits_granted += 1;
-            stats.sem_wait_ms_sum += waited;
-            stats.sem_wait_ms_max = stats.sem_wait_ms_max.max(waited);
-            let going = Going {
-                waiter: waiter.id,
-                seq,
-                token,
-                end_ms,
-                is_lost: false,
-            };
-            self.sems.on_the_way.insert(view.key.to_id(), id, going);
-            fx.push(Effect::Answer(waiter.id, Outcome::Granted(token)));
-        }
-    }
-
-    /// Takes the first request off the queue whose wait is not over.
-    fn next_for_permit(
-        &mut self,
-        key: KeyRef<'_>,
-        now: Now,
-        fx: &mut Effects,
-    ) -> Option<(std::rc::Rc<[u8]>, Waiter, super::queue::Seq)> {
-        let Semaphores { waiters, stats, .. } = &mut self.sems;
-        let seq = waiters.next_in_line(key, now, |waiter| {
-            stats.sem_waits_timed_out += 1;
-            fx.push(Effect::Answer(waiter, Outcome::Nil));
-        })?;
-        let (id, waiter) = waiters.take(key, seq)?;
-        Some((id, waiter, seq))
-    }
-
-    /// A fresh permit: the one place where they are granted.
-    fn grant_permit(
-        &mut self,
-        view: &SemView<'_>,
-        ledger: &mut Ledger<'_>,
-        id: &[u8],
-        terms: Terms,
-        now: Now,
-        fx: &mut Effects,
-    ) -> Result<(Token, i64), LockError> {
-        let token = self.mint_permit(view, now, fx)?;
-        let end_ms = self.lease_of(terms.session, terms.lease).deadline(now);
-        let what = BoundRef::permit(view.key, id);
-        match terms.session {
-            true => self.sessions.bind(what, terms.client, token, now),
-            false => drop(self.sessions.unbind(what)),
-        }
-        ledger.take(id, end_ms);
-        // What is remembered of this id was of a permit that went away unseen.
-        let known = self.sems.remembered.remove(view.key, id);
-        self.sems.stats.sem_grants_lost += u64::from(known);
-        self.sems.stats.sem_grants += 1;
-        self.remember(view.key, id, token);
-        fx.push(Effect::Notify(Event::SemAcquire));
-        Ok((token, end_ms))
-    }
-
-    fn mint_permit(
-        &mut self,
-        view: &SemView<'_>,
-        now: Now,
-        fx: &mut Effects,
-    ) -> Result<Token, LockError> {
-        if !view.may_grant.ok_or(LockError::Internal)? {
-            return Err(LockError::TryAgain);
-        }
-        let minted = self.tokens.mint(view.domain, 0, 0, now.wall_us())?;
-        let horizon = minted.horizon;
-        fx.extend(horizon.map(|horizon| Effect::Horizon(view.domain, horizon)));
-        Ok(minted.token)
-    }
-
-    fn remember(&mut self, key: KeyRef<'_>, id: &[u8], token: Token) {
-        let max = self.limits.max_tracked;
-        self.sems.stats.sem_grants_unwatched += self.sems.remembered.insert(key, id, token, max);
-    }
-
-    pub(super) fn fail_permits(
-        &mut self,
-        waiters: Vec<WaiterId>,
-        error: &LockError,
-        fx: &mut Effects,
-    ) {
-        self.sems.stats.sem_waits_failed += waiters.len() as u64;
-        let answer = |waiter| Effect::Answer(waiter, Outcome::Failed(error.clone()));
-        fx.extend(waiters.into_iter().map(answer));
-    }
-
-    /// A command's decision is made. Whoever could not be granted a permit just now, because writes are
-    /// refused or many wait, is looked at again by the alarm.
-    fn close(&mut self, view: &SemView<'_>, ledger: Ledger<'_>) -> PermitChange {
-        if ledger.has_permit() {
-            self.sems.waiters.touch(view.key);
-        }
-        self.write_down(view, ledger)
-    }
-
-    /// What of a decision is to be written, and when the next permit comes free for those who still wait.
-    fn write_down(&mut self, view: &SemView<'_>, ledger: Ledger<'_>) -> PermitChange {
-        let next_end_ms = ledger.next_end_ms;
-        let finite = next_end_ms.filter(|end| *end < super::permits::NO_END_MS);
-        self.sems.waiters.set_lease(view.key, finite);
-        if ledger.counts {
-            for id in &ledger.reclaimed {
-                let known = self.sems.remembered.remove(view.key, id);
-                self.sems.stats.sem_grants_expired += u64::from(known);
-            }
-        }
-        ledger.close()
     }
 }
 

@@ -1,0 +1,194 @@
+//! How permits are granted, to a newcomer or to who waits, and how they come back; and what of a decision
+//! is written down.
+
+use std::rc::Rc;
+
+use super::effect::{Effect, Effects, Event, Outcome};
+use super::locks::Locks;
+use super::on_the_way::Going;
+use super::permits::{Ledger, PermitChange, Permits, SemView, GRANTS_AT_ONCE, NO_END_MS};
+use super::queue::{Seq, Waiter};
+use super::semaphore::Semaphores;
+use super::sessions::BoundRef;
+use super::{KeyRef, Lease, LockError, Now, Token, WaiterId};
+
+/// On what terms a permit is granted.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Terms {
+    pub lease: Lease,
+    pub session: bool,
+    pub client: u64,
+}
+
+impl Locks {
+    /// A permit that is held comes back, and goes to who waits. Answers whether it was known.
+    pub(super) fn take_back(
+        &mut self,
+        view: &SemView<'_>,
+        there: Option<&Permits>,
+        id: &[u8],
+        now: Now,
+        fx: &mut Effects,
+    ) -> (bool, PermitChange) {
+        self.sems.on_the_way.claim(view.key, id);
+        self.sessions.unbind(BoundRef::permit(view.key, id));
+        let known = self.sems.remembered.remove(view.key, id);
+        fx.push(Effect::Notify(Event::SemRelease));
+        let mut ledger = Ledger::open(there);
+        ledger.give_back(id);
+        self.hand_on(view, &mut ledger, now, fx);
+        (known, self.close(view, ledger))
+    }
+
+    pub(super) fn grants_now(&self, view: &SemView<'_>, now: Now) -> bool {
+        view.may_grant == Some(true) && !self.delay.is_on(now)
+    }
+
+    /// Grants permits to those who wait, in their order, as long as there are some.
+    pub(super) fn hand_on(
+        &mut self,
+        view: &SemView<'_>,
+        ledger: &mut Ledger<'_>,
+        now: Now,
+        fx: &mut Effects,
+    ) {
+        if !self.grants_now(view, now) {
+            return;
+        }
+        for _ in 0..GRANTS_AT_ONCE {
+            if !ledger.has_permit() {
+                return;
+            }
+            let Some((id, waiter, seq)) = self.next_for_permit(view.key, now, fx) else {
+                return;
+            };
+            let terms = Terms {
+                lease: waiter.lease,
+                session: waiter.session,
+                client: waiter.client,
+            };
+            let granted = self.grant_permit(view, ledger, &id, terms, now, fx);
+            let (token, end_ms) = match granted {
+                Ok(granted) => granted,
+                Err(error) => {
+                    // The next ones would fare no better.
+                    let mut everybody = vec![waiter.id];
+                    everybody.extend(self.sems.waiters.clear(view.key));
+                    return self.fail_permits(everybody, &error, fx);
+                }
+            };
+            self.sessions.waits(waiter.client, waiter.id);
+            let stats = &mut self.sems.stats;
+            let waited = now.mono_ms.saturating_sub(waiter.since_ms);
+            stats.sem_waits_granted += 1;
+            stats.sem_wait_ms_sum += waited;
+            stats.sem_wait_ms_max = stats.sem_wait_ms_max.max(waited);
+            let going = Going {
+                waiter: waiter.id,
+                seq,
+                token,
+                end_ms,
+                is_lost: false,
+            };
+            self.sems.on_the_way.insert(view.key.to_id(), id, going);
+            fx.push(Effect::Answer(waiter.id, Outcome::Granted(token)));
+        }
+    }
+
+    /// Takes the first request off the queue whose wait is not over.
+    fn next_for_permit(
+        &mut self,
+        key: KeyRef<'_>,
+        now: Now,
+        fx: &mut Effects,
+    ) -> Option<(Rc<[u8]>, Waiter, Seq)> {
+        let Semaphores { waiters, stats, .. } = &mut self.sems;
+        let seq = waiters.next_in_line(key, now, |waiter| {
+            stats.sem_waits_timed_out += 1;
+            fx.push(Effect::Answer(waiter, Outcome::Nil));
+        })?;
+        let (id, waiter) = waiters.take(key, seq)?;
+        Some((id, waiter, seq))
+    }
+
+    /// A fresh permit: the one place where they are granted.
+    pub(super) fn grant_permit(
+        &mut self,
+        view: &SemView<'_>,
+        ledger: &mut Ledger<'_>,
+        id: &[u8],
+        terms: Terms,
+        now: Now,
+        fx: &mut Effects,
+    ) -> Result<(Token, i64), LockError> {
+        let token = self.mint_permit(view, now, fx)?;
+        let end_ms = self.lease_of(terms.session, terms.lease).deadline(now);
+        let what = BoundRef::permit(view.key, id);
+        match terms.session {
+            true => self.sessions.bind(what, terms.client, token, now),
+            false => drop(self.sessions.unbind(what)),
+        }
+        ledger.take(id, end_ms);
+        // What is remembered of this id was of a permit that went away unseen.
+        let known = self.sems.remembered.remove(view.key, id);
+        self.sems.stats.sem_grants_lost += u64::from(known);
+        self.sems.stats.sem_grants += 1;
+        self.remember(view.key, id, token);
+        fx.push(Effect::Notify(Event::SemAcquire));
+        Ok((token, end_ms))
+    }
+
+    pub(super) fn mint_permit(
+        &mut self,
+        view: &SemView<'_>,
+        now: Now,
+        fx: &mut Effects,
+    ) -> Result<Token, LockError> {
+        if !view.may_grant.ok_or(LockError::Internal)? {
+            return Err(LockError::TryAgain);
+        }
+        let minted = self.tokens.mint(view.domain, 0, 0, now.wall_us())?;
+        let horizon = minted.horizon;
+        fx.extend(horizon.map(|horizon| Effect::Horizon(view.domain, horizon)));
+        Ok(minted.token)
+    }
+
+    pub(super) fn remember(&mut self, key: KeyRef<'_>, id: &[u8], token: Token) {
+        let max = self.limits.max_tracked;
+        self.sems.stats.sem_grants_unwatched += self.sems.remembered.insert(key, id, token, max);
+    }
+
+    pub(super) fn fail_permits(
+        &mut self,
+        waiters: Vec<WaiterId>,
+        error: &LockError,
+        fx: &mut Effects,
+    ) {
+        self.sems.stats.sem_waits_failed += waiters.len() as u64;
+        let answer = |waiter| Effect::Answer(waiter, Outcome::Failed(error.clone()));
+        fx.extend(waiters.into_iter().map(answer));
+    }
+
+    /// A command's decision is made. Whoever could not be granted a permit just now, because writes are
+    /// refused or many wait, is looked at again by the alarm.
+    pub(super) fn close(&mut self, view: &SemView<'_>, ledger: Ledger<'_>) -> PermitChange {
+        if ledger.has_permit() {
+            self.sems.waiters.touch(view.key);
+        }
+        self.write_down(view, ledger)
+    }
+
+    /// What of a decision is to be written, and when the next permit comes free for those who still wait.
+    pub(super) fn write_down(&mut self, view: &SemView<'_>, ledger: Ledger<'_>) -> PermitChange {
+        let next_end_ms = ledger.next_end_ms;
+        let finite = next_end_ms.filter(|end| *end < NO_END_MS);
+        self.sems.waiters.set_lease(view.key, finite);
+        if ledger.counts {
+            for id in &ledger.reclaimed {
+                let known = self.sems.remembered.remove(view.key, id);
+                self.sems.stats.sem_grants_expired += u64::from(known);
+            }
+        }
+        ledger.close()
+    }
+}

@@ -1,0 +1,68 @@
+//! Permits that are bound to connections: the end of a connection, and the renewals until then (see
+//! `sessions`).
+
+use super::effect::Effects;
+use super::locks::Locks;
+use super::permits::{Ledger, PermitChange, SemView};
+use super::sessions::BoundRef;
+use super::{KeyRef, Now};
+
+impl Locks {
+    /// Releases a permit whose connection has gone.
+    pub fn end_permit_session(
+        &mut self,
+        view: &SemView<'_>,
+        id: &[u8],
+        now: Now,
+        fx: &mut Effects,
+    ) -> PermitChange {
+        if view.held_until(now).is_none() {
+            return self.drop_permit_binding(view.key, id);
+        }
+        let there = view.permits().ok().flatten();
+        let (known, change) = self.take_back(view, there, id, now, fx);
+        self.sems.stats.sem_grants_session_ended += u64::from(known);
+        change
+    }
+
+    /// Renews the lease of a bound permit, and never shortens it.
+    pub fn renew_permit_session(
+        &mut self,
+        view: &SemView<'_>,
+        id: &[u8],
+        now: Now,
+    ) -> PermitChange {
+        let Some(end_ms) = view.held_until(now) else {
+            return self.drop_permit_binding(view.key, id);
+        };
+        let wanted = self.sessions.rule.lease.deadline(now);
+        let mut ledger = Ledger::open(view.permits().ok().flatten());
+        if end_ms < wanted {
+            ledger.set_end(id, wanted);
+        }
+        self.stats.session_renewals += 1;
+        self.sessions.renewed(BoundRef::permit(view.key, id), now);
+        self.close(view, ledger)
+    }
+
+    /// The permit that was bound has ended without our seeing it.
+    pub(super) fn drop_permit_binding(&mut self, key: KeyRef<'_>, id: &[u8]) -> PermitChange {
+        if self.sessions.unbind(BoundRef::permit(key, id)).is_some() {
+            self.stats.session_losses += 1;
+        }
+        PermitChange::default()
+    }
+
+    /// The holder has touched its permit without asking for a session: see [`Locks::keep_binding`].
+    pub(super) fn keep_permit_binding(
+        &mut self,
+        key: KeyRef<'_>,
+        id: &[u8],
+        names_lease: bool,
+        now: Now,
+    ) -> bool {
+        let what = BoundRef::permit(key, id);
+        let token = self.sessions.token_of(what);
+        self.keep_binding(what, token, names_lease, now)
+    }
+}
