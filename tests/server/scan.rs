@@ -323,7 +323,7 @@ fn names_and_owners_are_any_bytes() {
         let step = c.run(call).list();
         assert_eq!(step[0].text(), "0");
         let keys: Vec<Vec<u8>> = step[1].list().iter().map(Reply::bytes).collect();
-        assert_eq!(keys, [odd.clone()]);
+        assert_eq!(keys, std::slice::from_ref(&odd));
         let mut call = vec![b"LOCK.SCAN".as_slice(), b"0", b"MATCH", b"\0\x01*\xff"];
         call.extend(waited.then_some(b"WAITED".as_slice()));
         assert_eq!(c.run(call).list()[1].list().len(), 1);
