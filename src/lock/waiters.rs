@@ -595,14 +595,15 @@ impl Waiters {
 
     /// A place is given up, and with it every other one of the request that stands there.
     fn remove(&mut self, key: &KeyId, seq: Seq) -> Option<Waiter> {
-        let places = self.take_places(key, seq);
-        for (other, seq) in places.into_iter().flatten() {
-            if other != *key {
-                self.remove_one(&other, seq);
-                self.touch(other.as_ref());
-            }
+        let Some(places) = self.take_places(key, seq) else {
+            return self.remove_one(key, seq);
+        };
+        let mut waiter = None;
+        for (key, seq) in places {
+            waiter = self.remove_one(&key, seq).or(waiter);
+            self.touch(key.as_ref());
         }
-        self.remove_one(key, seq)
+        waiter
     }
 
     pub(super) fn remove_one(&mut self, key: &KeyId, seq: Seq) -> Option<Waiter> {
