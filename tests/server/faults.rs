@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use crate::common::{wait_for, Conn, TestServer};
 
 /// The module with LOCK.FAULT: `LOCK_FAULT_MODULE`, or built here, once.
-fn fault_module() -> &'static Path {
+pub fn fault_module() -> &'static Path {
     static MODULE: OnceLock<PathBuf> = OnceLock::new();
     MODULE.get_or_init(|| {
         if let Some(path) = std::env::var_os("LOCK_FAULT_MODULE") {

@@ -34,6 +34,7 @@ mod reliability_examples;
 mod replication;
 mod scale;
 mod scan;
+mod semaphore_faults;
 mod semaphore_sessions;
 mod semaphore_wakeups;
 mod semaphores;
