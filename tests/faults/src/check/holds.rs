@@ -41,13 +41,12 @@ pub struct Hold {
 }
 
 impl Hold {
-    /// Whether it may still be held then, as far as one knows (of a request that was lost: nearly).
-    pub fn may_last(&self, at: Nanos) -> bool {
-        let end = match self.doubtful && self.session.is_none() {
+    /// Until when it may be held, as far as one knows (after a request that was lost: nearly).
+    pub fn may_last(&self) -> Nanos {
+        match self.doubtful && self.session.is_none() {
             true => self.lease_end,
             false => self.over_by,
-        };
-        end > at
+        }
     }
 }
 

@@ -15,64 +15,99 @@ const UNREAD: Nanos = 1000 * MS;
 pub fn check(holds: &[Hold], ops: &[&Op], marks: &Marks, findings: &mut Findings) {
     let mut sorted: Vec<&Hold> = holds.iter().collect();
     sorted.sort_by_key(|hold| hold.key);
-    let mut keys = ops.chunk_by(|a, b| a.key == b.key).peekable();
-    for of_key in sorted.chunk_by(|a, b| a.key == b.key) {
-        let key = of_key[0].key;
-        while keys.next_if(|ops| ops[0].key < key).is_some() {}
-        if let Some(ops) = keys.next_if(|ops| ops[0].key == key) {
-            for hold in of_key {
-                if let Some(end) = hold.unbound {
-                    must_be_passed_on(hold, end, of_key, ops, marks, findings);
-                }
+    let mut of_keys = sorted.chunk_by(|a, b| a.key == b.key).peekable();
+    for ops in ops.chunk_by(|a, b| a.key == b.key) {
+        let key = ops[0].key;
+        while of_keys.next_if(|holds| holds[0].key < key).is_some() {}
+        let holds = of_keys.next_if(|holds| holds[0].key == key);
+        let key = Key {
+            holds: holds.unwrap_or_default(),
+            ops,
+            marks,
+        };
+        let ends = key.ends();
+        for waiter in ops.iter().filter(|op| waits_long(op)) {
+            if let Some(end) = ends.iter().find(|end| !key.is_passed_on(**end, waiter)) {
+                findings.violation(
+                    Rule::Sessions,
+                    format!("nothing came to {waiter:?} though a connection had ended by {end}"),
+                );
             }
         }
     }
 }
 
-/// Since `end` nothing keeps this hold. Whoever waits is granted, unless somebody else may hold.
-fn must_be_passed_on(
-    hold: &Hold,
-    end: Nanos,
-    holds: &[&Hold],
-    ops: &[&Op],
-    marks: &Marks,
-    findings: &mut Findings,
-) {
-    let until = end + BOUND;
-    if marks.healed(hold.key, until) >= end {
-        return;
+fn waits_long(op: &Op) -> bool {
+    matches!(op.call, Call::Acquire { block: Some(_), .. }) && op.done > op.sent + BOUND
+}
+
+/// What happened to one key.
+struct Key<'a> {
+    holds: &'a [&'a Hold],
+    ops: &'a [&'a Op],
+    marks: &'a Marks,
+}
+
+impl Key<'_> {
+    /// The moments by which something that was bound to a connection, or may have been, is bound no more.
+    fn ends(&self) -> Vec<Nanos> {
+        let known = self.holds.iter().filter_map(|hold| hold.unbound);
+        let lost = self.ops.iter().filter_map(|op| match op.call {
+            Call::Acquire {
+                tie: Tie::Session, ..
+            } => self.gone_by(op),
+            _ => None,
+        });
+        known.chain(lost).collect()
     }
-    let waits = |op: &&&Op| {
-        let waits = matches!(op.call, Call::Acquire { block: Some(_), .. });
-        waits && op.owner != hold.owner && op.sent < end && op.done > until
-    };
-    let Some(waiter) = ops.iter().find(waits) else {
-        return;
-    };
-    let is_other = |other: &&&Hold| other.owner != hold.owner || other.token != hold.token;
-    let held = holds
-        .iter()
-        .filter(is_other)
-        .any(|other| other.received.saturating_sub(UNREAD) < until && other.may_last(end));
-    let maybe = ops.iter().any(|op| {
-        let is_lost = matches!(op.outcome, Outcome::Lost | Outcome::Silent);
+
+    /// When that is over which a lost acquire may have got; `None`: it was not lost.
+    fn gone_by(&self, op: &Op) -> Option<Nanos> {
         let Call::Acquire { lease, tie, .. } = op.call else {
-            return false;
+            return None;
         };
+        if op.outcome != Outcome::Lost {
+            // Who is never answered at all is found by another rule.
+            return None;
+        }
         let lease = Nanos::from(lease) * MS;
-        let is_server_gone = marks.excuse_order(op.key, op.sent, op.done);
-        let over_by = match tie {
-            Tie::Session if is_server_gone => op.done.max(marks.healed(op.key, op.done)) + lease,
+        let is_server_gone = self.marks.excuse_order(op.key, op.sent, op.done);
+        Some(match tie {
+            Tie::Session if is_server_gone => {
+                op.done.max(self.marks.healed(op.key, op.done)) + lease
+            }
             // Nobody was told, and the connection was the one to be bound to.
             Tie::Session => op.done,
             _ => op.done + lease,
-        };
-        is_lost && op.sent < until && over_by > end
-    });
-    if !held && !maybe {
-        findings.violation(
-            Rule::Sessions,
-            format!("{hold:?} was not passed on to {waiter:?}"),
-        );
+        })
+    }
+
+    /// Since `end` something is bound no more. Who waits is granted soon after; or after the end of what
+    /// somebody else may hold meanwhile.
+    fn is_passed_on(&self, end: Nanos, waiter: &Op) -> bool {
+        let mut from = end.max(waiter.sent);
+        loop {
+            let until = from.saturating_add(BOUND);
+            if waiter.done <= until || self.marks.healed(waiter.key, until) >= from {
+                return true;
+            }
+            match self.held_until(from, until) {
+                Some(later) => from = later,
+                None => return false,
+            }
+        }
+    }
+
+    /// The end of what may be held in this time and longer than its beginning.
+    fn held_until(&self, from: Nanos, until: Nanos) -> Option<Nanos> {
+        let granted = |hold: &&&Hold| hold.received.saturating_sub(UNREAD) < until;
+        let known = self
+            .holds
+            .iter()
+            .filter(granted)
+            .map(|hold| hold.may_last());
+        let lost = self.ops.iter().filter(|op| op.sent < until);
+        let lost = lost.filter_map(|op| self.gone_by(op));
+        known.chain(lost).filter(|end| *end > from).max()
     }
 }

@@ -51,7 +51,7 @@ fn may_share(of_token: &[&Hold], holds: &[Hold]) -> bool {
         (Some(writer), None) => {
             let is_own = |hold: &&Hold| hold.kind == Kind::Read && hold.owner == writer.owner;
             let is_before = |hold: &&Hold| hold.asked < writer.asked;
-            let goes_on = |hold: &Hold| hold.may_last(writer.surely_until);
+            let goes_on = |hold: &Hold| hold.may_last() > writer.surely_until;
             let own = of_token.iter().copied().filter(is_own);
             !own.clone().any(|hold| is_before(&hold)) && holds.iter().filter(is_own).any(goes_on)
         }
