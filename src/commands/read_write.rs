@@ -7,13 +7,14 @@ use crate::lock::{
 };
 use crate::module::acl;
 use crate::module::ctx::Ctx;
+use crate::module::fence;
 use crate::module::key::LockKey;
 use crate::module::shell;
 use crate::module::strings::Str;
 
 /// Whether this owner may hold READ or WRITE at this key, as far as names and the ACL go.
-pub fn may_use(ctx: Ctx, key: Str<'_>, owner: Str<'_>) -> Result<(), LockError> {
-    let (key, owner) = (key.bytes(), owner.bytes());
+pub fn may_use(ctx: Ctx, name: Str<'_>, owner: Str<'_>) -> Result<(), LockError> {
+    let (key, owner) = (name.bytes(), owner.bytes());
     if is_reserved(owner) {
         return Err(LockError::OwnerLooksLikeField);
     }
@@ -24,8 +25,13 @@ pub fn may_use(ctx: Ctx, key: Str<'_>, owner: Str<'_>) -> Result<(), LockError> 
     if !acl::may_write(ctx, &[&timeout, &token_name(key)]) {
         return Err(LockError::MayNotWriteSiblings);
     }
-    if ctx.is_paused() {
-        // Within a transaction that paused writes: a key that looks absent may only be hidden.
+    are_all_there(ctx, name)
+}
+
+/// Whether the keys beside the lock are all to be seen. Not while their slot is on its way between nodes, nor
+/// within a transaction that paused writes: what looks absent may only be hidden then.
+fn are_all_there(ctx: Ctx, key: Str<'_>) -> Result<(), LockError> {
+    if ctx.is_paused() || !fence::slot_is_here(ctx, key) {
         return Err(LockError::TryAgain);
     }
     Ok(())
@@ -60,10 +66,7 @@ pub fn may_break(ctx: Ctx, key: Str<'_>, state: &KeyState, now: Now) -> Result<(
     if !acl::may_write(ctx, &keys) {
         return Err(LockError::MayNotWriteSiblings);
     }
-    if ctx.is_paused() {
-        return Err(LockError::TryAgain);
-    }
-    Ok(())
+    are_all_there(ctx, key)
 }
 
 /// How much an acquire must know.

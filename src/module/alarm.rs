@@ -371,6 +371,9 @@ fn settle(ctx: Ctx, id: &KeyId, now: Now) -> bool {
     ctx.select(id.as_ref().db);
     let mut key = LockKey::open(ctx, name);
     let mut state = key.read();
+    if !fence::siblings_are_here(&key, &state) {
+        return false;
+    }
     let changes = shell::with(|shell| shell.locks.may_change(id.as_ref(), &state, now));
     let grant = changes && shell::with(|shell| shell.locks.waiters.live_on(id.as_ref()) > 0);
     if grant && shell::with(|shell| shell.locks.delay.is_on(now)) {

@@ -15,8 +15,8 @@ use super::replication::Replication;
 use super::shell;
 use super::strings::{OwnedStr, Str};
 use crate::lock::{
-    parse_decimal, prefixed, slot_of, Domain, Fence, KeyRef, KeyState, Mode, Now, Token, View,
-    HORIZON_DB,
+    parse_decimal, prefixed, slot_of, token_name, Domain, Fence, KeyRef, KeyState, Mode, Now,
+    Token, View, HORIZON_DB,
 };
 
 /// The name of the horizon, or how its name begins in a cluster. No lock may have it.
@@ -46,7 +46,7 @@ pub fn minting_view<'a>(key: &LockKey<'a>, state: KeyState) -> View<'a> {
     let counter = counter.and_then(|name| read_number(ctx, name.as_str()));
     let is_hidden = || ctx.is_paused() && needs_siblings(view.key);
     let is_there = view.state != KeyState::Absent && !is_hidden();
-    let may_grant = may_mint(ctx, view.domain, is_there);
+    let may_grant = may_mint(ctx, view.domain, is_there) && siblings_are_here(key, &view.state);
     view.fence = Some(Fence { counter, may_grant });
     view
 }
@@ -64,6 +64,23 @@ pub fn may_mint(ctx: Ctx, domain: Domain, is_there: bool) -> bool {
     // lock's or the horizon's, may only be hidden, and writing over it aborts the server.
     let may_write = !ctx.is_paused() || (is_there && !wants_horizon(ctx, domain));
     horizon_is_safe && may_write
+}
+
+/// Whether what is seen of a read-write lock is all there is. While a slot is on its way between nodes the hash
+/// may be on one of them and the timeouts of its readers, who seem dead then, on the other.
+pub fn siblings_are_here(key: &LockKey<'_>, state: &KeyState) -> bool {
+    !matches!(state, KeyState::ReadWrite(_)) || slot_is_here(key.ctx(), key.name())
+}
+
+/// Whether all keys of this key's slot are on this node, and stay there: asked by the name of one that
+/// never exists. (That it is refused because no writes are accepted at all comes to the same here.)
+pub fn slot_is_here(ctx: Ctx, key: Str<'_>) -> bool {
+    if !shell::is_cluster() {
+        return true;
+    }
+    let mut name = token_name(key.bytes());
+    name.extend_from_slice(b":none");
+    ctx.probe_write_unasked(OwnedStr::new(&name).as_str())
 }
 
 /// Whether the next waiter would have keys of its own written beside the lock.

@@ -239,6 +239,9 @@ fn attend_lock(ctx: Ctx, bound: &Bound, duty: Duty) -> bool {
     };
     let mut key = open();
     let mut state = key.look(look, now);
+    if !fence::siblings_are_here(&key, &state) {
+        return false;
+    }
     if shell::with(|shell| shell.locks.is_bound_hold(bound, &state, now)) {
         // Asked with the key closed, as in the alarm.
         drop(key);

@@ -99,6 +99,64 @@ fn in_a_cluster_a_name_that_does_not_keep_its_keys_together_is_refused() {
     }
 }
 
+/// A reader seems dead to the node that its timeout has left, or not reached yet.
+#[test]
+fn while_a_slot_is_on_its_way_nobody_is_let_in_beside_readers() {
+    let (source, target) = cluster::two_nodes(&[]);
+    let (mut here, mut there) = (source.conn(), target.conn());
+    let epochs_differ = |a: &mut Conn, b: &mut Conn| {
+        let epoch = |conn: &mut Conn| {
+            let info = conn.line("CLUSTER INFO").text();
+            let line = info
+                .lines()
+                .find(|line| line.starts_with("cluster_my_epoch"));
+            line.unwrap().to_string()
+        };
+        epoch(a) != epoch(b)
+    };
+    wait_for("two epochs", || epochs_differ(&mut here, &mut there));
+    let token = here.line("LOCK.ACQUIRE k a READ PX 600000").int();
+    let mut writer = source.conn();
+    writer.send_line("LOCK.ACQUIRE k w WRITE PX 600000 BLOCK 0");
+    source.wait_for_waiters(1);
+    let slot = cluster::slot_of(&mut here, "k");
+    cluster::begin_move(&source, &target, slot);
+    let port = target.port.to_string();
+    let mut migrate = |key: &str| {
+        let reply = here.run(["MIGRATE", "127.0.0.1", &port, key, "0", "10000"]);
+        assert_eq!(reply.text(), "OK", "{key}");
+    };
+    migrate("{k}:a:rwlock_timeout:1");
+    let mut other = source.conn();
+    for line in [
+        "LOCK.ACQUIRE k x WRITE",
+        "LOCK.ACQUIRE k x READ",
+        "LOCK.RENEW k a READ",
+        "LOCK.RELEASE k a",
+        "LOCK.BREAK k",
+    ] {
+        let error = other.line(line).error();
+        assert!(error.starts_with("TRYAGAIN "), "{line}: {error}");
+    }
+    assert!(other.line("LOCK.ACQUIRE k x").is_nil(), "others wait");
+    // The alarm looks, and leaves it.
+    other.line("PEXPIRE k 500000");
+    assert!(writer.is_silent());
+    migrate("k");
+    assert_eq!(there.line("ASKING").text(), "OK");
+    let error = there.line("LOCK.ACQUIRE k x WRITE").error();
+    assert!(error.starts_with("TRYAGAIN "), "{error}");
+    cluster::migrate_keys(&source, &target, slot);
+    assert!(writer.is_silent());
+    cluster::end_move(&source, &target, slot);
+    assert!(writer.recv().error().starts_with("MOVED "));
+    wait_for("the slot has arrived", || {
+        !there.line("LOCK.INFO k").is_error()
+    });
+    assert!(there.line("LOCK.ACQUIRE k x WRITE").is_nil());
+    assert_eq!(there.line("LOCK.ACQUIRE k b READ").int(), token);
+}
+
 /// What was replicated, with moments and tokens cut out.
 fn seen(stream: &mut ReplicationStream, server: &TestServer) -> Vec<String> {
     let cut = |line: String| {

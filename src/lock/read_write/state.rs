@@ -309,6 +309,8 @@ mod tests {
             count: 1,
         });
         assert_eq!(token(&lock), Some(7));
+        lock.mark = Mark::parse(b"w7:a", None);
+        assert_eq!(token(&lock), None, "that was of a writer before");
         lock.mark = Mark::parse(b"r7", None);
         assert_eq!(token(&lock), None, "that was of readers");
     }
