@@ -14,6 +14,7 @@
 //! The parts that stand alone (queue, key state, tokens) have their tests beside the code.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
+mod many;
 mod model;
 mod read_write;
 mod search;
