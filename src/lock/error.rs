@@ -29,6 +29,8 @@ pub enum LockError {
     SiblingsLeave,
     /// The caller's user may not write the keys beside a read-write lock.
     MayNotWriteSiblings,
+    /// The caller's user may not write the key of a semaphore's permits.
+    MayNotWritePermits,
     /// One more hold would pass 2^31-1, or 1,000 of READ.
     HoldCountOverflow,
     /// The token stored with this lock is more than a day ahead of the clock.
@@ -108,6 +110,9 @@ impl fmt::Display for LockError {
             }
             E::MayNotWriteSiblings => {
                 "NOPERM READ and WRITE need access to the keys beside the lock, named '{lock}:*'"
+            }
+            E::MayNotWritePermits => {
+                "NOPERM a semaphore needs access to the key of its permits, named '{semaphore}:timeout'"
             }
             E::Busy => {
                 "LOCKBUSY too many waiters, see lock.max-waiters, lock.max-waiters-per-key and lock.drain"

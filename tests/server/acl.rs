@@ -260,3 +260,37 @@ fn a_user_who_is_deleted_while_parked_is_gone_and_the_lock_goes_on() {
     assert_eq!(admin.line("LOCK.RELEASE k o").int(), 1);
     assert!(next.recv().int() > 0);
 }
+
+/// The key that the command names is not the only one that it writes.
+#[test]
+fn a_semaphore_needs_the_key_of_its_permits() {
+    let server = TestServer::start();
+    let mut admin = server.conn();
+    admin.line("SEM.SET k 2");
+    admin.line("SEM.ACQUIRE k o PX 600000");
+    for (name, keys) in [
+        ("alone", "~k"),
+        ("reads", "~k %R~{k}:timeout"),
+        ("writes", "~k %W~{k}:timeout"),
+        ("another", "~k ~{kk}:timeout"),
+    ] {
+        let mut conn = user(&server, name, &format!("+@all {keys}"));
+        let bystander = Bystander::of(&server, "{k}:timeout");
+        for line in [
+            "SEM.ACQUIRE k p",
+            "SEM.ACQUIRE k p BLOCK 0",
+            "SEM.RELEASE k o",
+            "SEM.RENEW k o PX 1",
+            "SEM.SET k 5",
+        ] {
+            assert!(is_denied(&mut conn, line), "{name}: {line}");
+        }
+        assert!(!is_denied(&mut conn, "SEM.INFO k"));
+        bystander.saw_nothing(name);
+    }
+    let mut conn = user(&server, "both", "+@all ~k ~{k}:timeout");
+    assert!(conn.line("SEM.ACQUIRE k p").int() > 0);
+    assert_eq!(conn.line("SEM.RENEW k o").int(), 1);
+    assert_eq!(conn.line("SEM.RELEASE k o").int(), 1);
+    assert_eq!(conn.line("SEM.SET k 5").int(), 5);
+}

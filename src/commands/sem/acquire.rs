@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use super::ID;
+use super::{may_write, ID};
 use crate::commands::args::{default_lease, once, option, Args, KEY, TERMS};
 use crate::lock::{Answer, LockError, SemAcquire, Wait};
 use crate::module::alarm;
@@ -86,6 +86,7 @@ fn acquire(
     id: Str<'_>,
     request: &SemAcquire<'_>,
 ) -> Result<(), LockError> {
+    may_write(ctx, name)?;
     sem_sessions::end_first(ctx, name, id);
     let key = SemKey::open(ctx, name)?;
     let now = ctx.now();

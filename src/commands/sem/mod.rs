@@ -6,8 +6,11 @@ pub mod release;
 pub mod renew;
 pub mod set;
 
-use crate::lock::{LockError, SetIf};
+use crate::lock::{permits_of, LockError, SetIf};
+use crate::module::acl;
+use crate::module::ctx::Ctx;
 use crate::module::register::{Arg, Kind};
+use crate::module::strings::Str;
 
 use super::args::{once, Args};
 
@@ -43,6 +46,14 @@ pub(super) const fn number(name: &'static std::ffi::CStr, optional: bool) -> Arg
         kind: Kind::Integer,
         token: None,
         optional,
+    }
+}
+
+/// Whether the caller's user may write the permits, whose key its command does not name.
+fn may_write(ctx: Ctx, key: Str<'_>) -> Result<(), LockError> {
+    match acl::may_write(ctx, &[&permits_of(key.bytes())]) {
+        true => Ok(()),
+        false => Err(LockError::MayNotWritePermits),
     }
 }
 

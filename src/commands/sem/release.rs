@@ -1,6 +1,6 @@
 //! `SEM.RELEASE key id`
 
-use super::ID;
+use super::{may_write, ID};
 use crate::commands::args::{Args, KEY};
 use crate::lock::LockError;
 use crate::module::alarm;
@@ -30,6 +30,7 @@ impl Command for Release {
     fn run(ctx: Ctx, words: &[Str<'_>]) -> Result<(), LockError> {
         let mut args = Args::new(words);
         let (name, id) = (args.key()?, args.owner()?);
+        may_write(ctx, name)?;
         sem_sessions::end_first(ctx, name, id);
         let key = SemKey::open(ctx, name)?;
         let now = ctx.now();

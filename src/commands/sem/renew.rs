@@ -1,6 +1,6 @@
 //! `SEM.RENEW key id [EX s | PX ms]`
 
-use super::ID;
+use super::{may_write, ID};
 use crate::commands::args::{default_lease, once, Args, KEY, LEASE};
 use crate::lock::LockError;
 use crate::module::alarm;
@@ -40,6 +40,7 @@ impl Command for Renew {
         }
         let names_lease = lease.is_some();
         let lease = (lease.map_or_else(default_lease, Ok)?, names_lease);
+        may_write(ctx, name)?;
         sem_sessions::end_first(ctx, name, id);
         let key = SemKey::open(ctx, name)?;
         let now = ctx.now();

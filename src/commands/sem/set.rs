@@ -1,6 +1,6 @@
 //! `SEM.SET key permits [NX | XX]`
 
-use super::{condition, number, CONDITION};
+use super::{condition, may_write, number, CONDITION};
 use crate::commands::args::{Args, KEY};
 use crate::lock::LockError;
 use crate::module::alarm;
@@ -31,6 +31,7 @@ impl Command for Set {
         let name = args.key()?;
         let permits = u32::try_from(args.number(0)?).map_err(|_| LockError::NotInteger)?;
         let set_if = condition(&mut args)?;
+        may_write(ctx, name)?;
         let key = SemKey::open(ctx, name)?;
         let now = ctx.now();
         let view = key.handing_view(None, now);
