@@ -223,9 +223,19 @@ impl Conns {
     }
 }
 
+/// `{keys 10}` stands for `10` and so many names.
+fn with_keys(command: &str) -> String {
+    let Some((before, rest)) = command.split_once("{keys ") else {
+        return command.into();
+    };
+    let (number, after) = rest.split_once('}').unwrap_or((rest, ""));
+    let names = (0..number.parse().unwrap_or(0)).map(|key: u32| format!(" {{k}}:{key}"));
+    format!("{before}{number}{}{after}", names.collect::<String>())
+}
+
 fn filled(command: &str, lock: usize) -> Vec<u8> {
     line(
-        &command
+        &with_keys(command)
             .replace("{k}", &format!("lock:{lock}"))
             .replace("{o}", OWNER)
             .replace("{p}", OTHER),

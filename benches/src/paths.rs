@@ -22,7 +22,7 @@ pub struct Setting {
     pub scenarios: &'static [Scenario],
 }
 
-/// Commands counted together; `{k}` is the lock's name, `{o}` its owner, `{p}` another's. What starts
+/// Commands counted together; `{k}` is the lock's name (`{keys 10}` so many of its own), `{o}` its owner, `{p}` another's. What starts
 /// with `waiter: ` goes over a connection of its own, behind a PING, and is answered by what follows.
 pub struct Scenario {
     /// For the table.
@@ -130,6 +130,30 @@ const OTHER_KINDS: &[Scenario] = &[
     plain("READ: the last one released", &["LOCK.RELEASE {k} {o}"]),
     plain("WRITE: free", &["LOCK.ACQUIRE {k} {o} WRITE PX 30000"]),
     plain("WRITE: released", &["LOCK.RELEASE {k} {o}"]),
+    plain(
+        "many: 1 key, acquire",
+        &["LOCK.MACQUIRE {keys 1} {o} PX 30000"],
+    ),
+    plain("many: 1 key, renew", &["LOCK.MRENEW {keys 1} {o} PX 30000"]),
+    plain("many: 1 key, release", &["LOCK.MRELEASE {keys 1} {o}"]),
+    plain(
+        "many: 10 keys, acquire",
+        &["LOCK.MACQUIRE {keys 10} {o} PX 30000"],
+    ),
+    plain(
+        "many: 10 keys, refused",
+        &["LOCK.MACQUIRE {keys 10} {p} PX 30000"],
+    ),
+    plain(
+        "many: 10 keys, renew",
+        &["LOCK.MRENEW {keys 10} {o} PX 30000"],
+    ),
+    plain("many: 10 keys, release", &["LOCK.MRELEASE {keys 10} {o}"]),
+    plain(
+        "many: 100 keys, acquire",
+        &["LOCK.MACQUIRE {keys 100} {o} PX 30000"],
+    ),
+    plain("many: 100 keys, release", &["LOCK.MRELEASE {keys 100} {o}"]),
     plain("SESSION: free", &["LOCK.ACQUIRE {k} {o} SESSION"]),
     plain("SESSION: released", &[RELEASE]),
     plain(

@@ -23,6 +23,10 @@
 //! A hold may be bound to a connection, by `SESSION`: then the server keeps its lease while that connection
 //! lives, and releases it when the connection ends.
 //!
+//! A request may be for many keys, all or none. It stands in the queue of each and holds nothing; a key that is
+//! free when it is first there stays free for it, and at the end of the turn in which the last one has come
+//! free it gets them all. A request that would wait for itself, by way of others, is refused instead of parked.
+//!
 //! Words: *owner*, *holder* (owner, hold count, token), *lease* and its *deadline*, *renew*,
 //! *waiter* (a parked request) and its wait deadline, *park*, *grant*, *hand-off*, *settle*.
 //!

@@ -23,6 +23,7 @@ mod latches;
 mod late_listeners;
 mod limits;
 mod many;
+mod many_waits;
 mod memory;
 mod parked;
 mod persistence;

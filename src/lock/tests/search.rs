@@ -405,3 +405,57 @@ fn finds_what_a_search_of_the_graph_finds() {
         "{cycles} cycles in {cases} cases"
     );
 }
+
+/// What a search costs along a chain of so many owners, each of whom waits for the next: for whoever wants to
+/// know, `cargo test --release --lib cost_of_a_search -- --ignored --nocapture`.
+#[test]
+#[ignore = "a measurement"]
+fn cost_of_a_search() {
+    for length in [1, 10, 100, 1_000] {
+        let mut waiters = Waiters::default();
+        let names: Vec<String> = (0..=length).map(|i| format!("lock:{i}")).collect();
+        let owners: Vec<String> = (0..=length).map(|i| format!("owner:{i}")).collect();
+        // Owner i holds lock i, and waits for lock i + 1.
+        for i in 0..length {
+            let waiter = Waiter {
+                id: WaiterId(i as u64),
+                mode: Mode::Exclusive,
+                lease: Lease::from_ms(1).unwrap(),
+                session: false,
+                deadline_ms: None,
+                since_ms: 0,
+                client: 0,
+                limit: None,
+            };
+            let next = key_ref(&names[i + 1]);
+            waiters.park(next, owners[i].as_bytes(), waiter);
+            waiters.set_holders_for_test(next, Holders::alone(owners[i + 1].as_bytes().into()));
+        }
+        let want = Want {
+            key: key_ref(&names[0]),
+            place: None,
+            holders: Holders::alone(owners[0].as_bytes().into()),
+        };
+        let wants = [want];
+        let mut verdict = |owner: &str| {
+            let newcomer = Newcomer {
+                owner: owner.as_bytes(),
+                mode: Mode::Exclusive,
+                wants: &wants,
+                replaces: &[],
+            };
+            let rounds = 100_000 / length;
+            let start = std::time::Instant::now();
+            let mut last = Verdict::Clear;
+            for _ in 0..rounds {
+                last = search(&waiters, &newcomer, NOW);
+            }
+            (last, start.elapsed().as_nanos() / rounds as u128)
+        };
+        let (clear, without) = verdict("somebody");
+        let (cycle, with) = verdict(&owners[length]);
+        assert_eq!(clear, Verdict::Clear);
+        assert!(matches!(cycle, Verdict::Cycle(keys) if keys.len() == length + 1));
+        println!("{length:>5} waits: {without:>8} ns, no cycle; {with:>8} ns, a cycle");
+    }
+}
