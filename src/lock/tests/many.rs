@@ -325,8 +325,8 @@ impl Case {
         freed.sort_unstable();
         assert_eq!(told, expected, "what parked requests were told");
         assert_eq!(published, freed, "what was published");
-        for key in 0..KEYS {
-            let state = self.sim.keys.get(NAMES[key]);
+        for (key, name) in NAMES.iter().enumerate() {
+            let state = self.sim.keys.get(*name);
             let got = match state.unwrap_or(&KeyState::Absent) {
                 KeyState::Absent => None,
                 KeyState::Held(hold) => Some((hold.owner.to_vec(), hold.count, hold.deadline_ms)),
@@ -342,7 +342,7 @@ impl Case {
                 )),
                 State::Other => Some((b"other".to_vec(), 0, None)),
             };
-            assert_eq!(got, expected, "{}", NAMES[key]);
+            assert_eq!(got, expected, "{name}");
         }
     }
 

@@ -437,7 +437,7 @@ fn cost_of_a_search() {
             holders: Holders::alone(owners[0].as_bytes().into()),
         };
         let wants = [want];
-        let mut verdict = |owner: &str| {
+        let verdict = |owner: &str| {
             let newcomer = Newcomer {
                 owner: owner.as_bytes(),
                 mode: Mode::Exclusive,
