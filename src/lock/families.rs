@@ -160,6 +160,14 @@ impl Locks {
         }
     }
 
+    /// A key that was free is one of this family now: who waits for another kind of thing there is to be
+    /// told. (Of what the module itself writes the server tells nobody.)
+    pub(super) fn begins_as(&mut self, family: Family, key: KeyRef<'_>) {
+        for other in ALL.into_iter().filter(|other| *other != family) {
+            self.queues_mut(other).touch(key);
+        }
+    }
+
     /// Answers the next request whose wait ran out: nil, or that the latch is closed. False when none is
     /// left.
     pub fn end_next_wait(&mut self, now: Now, fx: &mut Effects) -> bool {

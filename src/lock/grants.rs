@@ -10,6 +10,7 @@ use std::rc::Rc;
 use smallvec::SmallVec;
 
 use super::effect::{Effect, Effects, Event, KeyWrite, Outcome};
+use super::families::Family;
 use super::holds::Tracked;
 use super::locks::{Locks, View};
 use super::name::{OwnerAt, OwnerAtRef};
@@ -268,6 +269,7 @@ impl Locks {
         now: Now,
         fx: &mut Effects,
     ) -> Result<Granted, LockError> {
+        self.begins_as(Family::Lock, view.key);
         if to.mode != Mode::Exclusive {
             let entered = self.enter(view, rest, (to, false), now, fx)?;
             return Ok(Granted {

@@ -5,6 +5,7 @@
 //! when it goes, and all are let in at once.
 
 use super::effect::{Effect, Effects, Outcome};
+use super::families::Family;
 use super::locks::Locks;
 use super::queue::Waiter;
 use super::stats::LatchStats;
@@ -87,7 +88,10 @@ impl Locks {
         }
         let change = match (left, count) {
             (_, 0) => self.open_latch(key, state, fx),
-            (0, _) => CountChange::Make(count),
+            (0, _) => {
+                self.begins_as(Family::Latch, key);
+                CountChange::Make(count)
+            }
             _ => CountChange::Set(count),
         };
         Ok((Some(count), change))

@@ -4,6 +4,7 @@
 use std::rc::Rc;
 
 use super::effect::{Effect, Effects, Event, Outcome};
+use super::families::Family;
 use super::locks::Locks;
 use super::on_the_way::Going;
 use super::permits::{Ledger, PermitChange, Permits, SemView, GRANTS_AT_ONCE, NO_END_MS};
@@ -189,6 +190,10 @@ impl Locks {
                 self.sems.stats.sem_grants_expired += u64::from(known);
             }
         }
-        ledger.close()
+        let change = ledger.close();
+        if change.clear {
+            self.begins_as(Family::Semaphore, view.key);
+        }
+        change
     }
 }

@@ -386,3 +386,36 @@ impl Parked for Conn {
         queue[0].field("client-id").expect("an id").int()
     }
 }
+
+/// What the module itself makes of a free key is news as well to those who wait for another kind of thing.
+#[test]
+fn a_free_key_becomes_something_else() {
+    for line in ["LOCK.ACQUIRE k x", "LOCK.ACQUIRE k x READ"] {
+        let server = TestServer::start();
+        let (mut c, mut waiter) = (server.conn(), server.conn());
+        waiter.send_line("SEM.ACQUIRE k bob BLOCK 0");
+        wait_for("a waiter", || server.stat("sem_waiters") == 1);
+        assert!(c.line(line).int() > 0);
+        assert!(only_reply(&mut waiter).error().starts_with("WRONGTYPE"));
+    }
+    for line in ["SEM.SET k 2", "LATCH.SET k 2"] {
+        let server = TestServer::start();
+        let (mut c, mut waiter) = (server.conn(), server.conn());
+        // The free key waits for the other one.
+        c.line("LOCK.ACQUIRE other x");
+        waiter.send_line("LOCK.MACQUIRE 2 k other bob BLOCK 0");
+        server.wait_for_waiters(1);
+        assert_eq!(c.line(line).int(), 2);
+        assert!(only_reply(&mut waiter).error().starts_with("WRONGTYPE"));
+    }
+    let server = TestServer::start();
+    let (mut c, mut waiter) = (server.conn(), server.conn());
+    waiter.send_line("SEM.ACQUIRE k bob BLOCK 0");
+    wait_for("a waiter", || server.stat("sem_waiters") == 1);
+    assert_eq!(c.line("LATCH.SET k 2").int(), 2);
+    assert!(
+        only_reply(&mut waiter).int() > 0,
+        "what is counted is only who counts"
+    );
+    assert_eq!(c.line("GET k").text(), "1");
+}
