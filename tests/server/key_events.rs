@@ -361,6 +361,24 @@ fn each_request_that_is_parked_is_told_of() {
 }
 
 #[test]
+fn a_request_for_several_keys_is_told_of_at_each() {
+    let server = TestServer::start();
+    let mut a = server.conn();
+    let mut events = Events::of(&server);
+    a.line("LOCK.ACQUIRE j o PX 600000");
+    ours(&mut events);
+    let mut b = server.conn();
+    b.send_line("LOCK.MACQUIRE 2 j k p PX 600000 BLOCK 0");
+    server.wait_for_waiters(1);
+    assert_eq!(ours(&mut events), ["lock.wait j", "lock.wait k"]);
+    a.line("LOCK.RELEASE j o");
+    assert_eq!(b.recv().list().len(), 2);
+    let mut told = ours(&mut events);
+    told.sort();
+    assert_eq!(told, ["lock.acquire j", "lock.acquire k", "lock.release j"]);
+}
+
+#[test]
 fn nobody_is_told_who_did_not_ask() {
     let server = TestServer::start();
     let (mut c, mut subscriber) = (server.conn(), server.conn());
