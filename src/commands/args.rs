@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use smallvec::SmallVec;
 
-use crate::lock::{parse_integer, Lease, LockError, Wait, MAX_KEYS, TOKEN_FIELD};
+use crate::lock::{is_beside_a_lock, parse_integer, Lease, LockError, Wait, MAX_KEYS, TOKEN_FIELD};
 use crate::module::fence;
 use crate::module::register::{Arg, Kind};
 use crate::module::settings;
@@ -27,9 +27,7 @@ impl<'a> Args<'a> {
     /// The key: any name but those of our own keys.
     pub fn key(&mut self) -> Result<Str<'a>, LockError> {
         let key = self.left.next().copied().ok_or(LockError::Syntax)?;
-        if fence::is_horizon(key) {
-            return Err(LockError::KeyReserved);
-        }
+        may_be_a_key(key)?;
         Ok(key)
     }
 
@@ -44,9 +42,7 @@ impl<'a> Args<'a> {
         if number > MAX_KEYS {
             return Err(LockError::TooManyKeys);
         }
-        if keys.iter().any(|key| fence::is_horizon(*key)) {
-            return Err(LockError::KeyReserved);
-        }
+        keys.iter().try_for_each(|key| may_be_a_key(*key))?;
         let mut seen = HashSet::with_capacity(number);
         if !keys.iter().all(|key| seen.insert(key.bytes())) {
             return Err(LockError::SameKeys);
@@ -136,6 +132,18 @@ impl<'a> Args<'a> {
             Some(0) => Ok(Wait::ForEver),
             Some(ms) => Ok(Wait::Ms(ms.unsigned_abs())),
         }
+    }
+}
+
+/// A lock under the name of a key beside another lock would be written over with that: under the eyes of a
+/// command that has both keys open, which ends the server.
+fn may_be_a_key(key: Str<'_>) -> Result<(), LockError> {
+    if fence::is_horizon(key) {
+        return Err(LockError::KeyReserved);
+    }
+    match is_beside_a_lock(key.bytes()) {
+        true => Err(LockError::KeyBesideLock),
+        false => Ok(()),
     }
 }
 

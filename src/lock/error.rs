@@ -87,6 +87,8 @@ pub enum LockError {
     OwnerLooksLikeField,
     /// A key that is named like one of our own.
     KeyReserved,
+    /// A key that is named like one of those beside a read-write lock.
+    KeyBesideLock,
 }
 
 impl fmt::Display for LockError {
@@ -169,6 +171,7 @@ impl fmt::Display for LockError {
             }
             E::OwnerReserved => "ERR owner '#token' is reserved",
             E::KeyReserved => "ERR keys that begin with 'redis_lock:horizon' are reserved",
+            E::KeyBesideLock => "ERR the key is named like one of those beside a read-write lock",
         })
     }
 }

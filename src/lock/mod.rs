@@ -88,9 +88,9 @@ pub use queue::{Waiter, WaiterId};
 #[cfg(test)]
 pub(crate) use read_write::may_enter;
 pub use read_write::{
-    is_read_write, is_reserved, siblings_stay, timeout_name, timeout_prefix, token_name,
-    write_field, Look, Mark, Name, ReadWrite, Reader, RwFields, RwWrite, Writer, MODE_FIELD,
-    MOST_READS,
+    is_beside_a_lock, is_read_write, is_reserved, siblings_stay, timeout_name, timeout_prefix,
+    token_name, write_field, Look, Mark, Name, ReadWrite, Reader, RwFields, RwWrite, Writer,
+    MODE_FIELD, MOST_READS,
 };
 pub use semaphore::{SemAcquire, SetIf};
 pub use sessions::{Bound, BoundRef, Kind, SessionRule, Sessions};

@@ -18,6 +18,7 @@ mod docs;
 mod faults;
 mod first_steps;
 mod hazards;
+mod interplay;
 mod key_events;
 mod latches;
 mod late_listeners;

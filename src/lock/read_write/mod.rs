@@ -27,8 +27,8 @@ mod state;
 pub use change::RwWrite;
 pub use enter::upgrades;
 pub use names::{
-    is_reserved, siblings_stay, timeout_name, timeout_prefix, token_name, write_field, Name,
-    MODE_FIELD,
+    is_beside_a_lock, is_reserved, siblings_stay, timeout_name, timeout_prefix, token_name,
+    write_field, Name, MODE_FIELD,
 };
 pub use settle::may_enter;
 pub use state::{is_read_write, Look, Mark, ReadWrite, Reader, RwFields, Writer, MOST_READS};

@@ -9,6 +9,8 @@ pub const MODE_FIELD: &[u8] = b"mode";
 
 const WRITE_SUFFIX: &[u8] = b":write";
 
+const TIMEOUT_SUFFIX: &[u8] = b":rwlock_timeout:";
+
 /// A name that is made for a moment; of usual length it needs no allocation.
 pub type Name = SmallVec<[u8; 128]>;
 
@@ -32,7 +34,7 @@ pub fn is_reserved(owner: &[u8]) -> bool {
 /// What the names of all timeouts of an owner's READ holds begin with.
 pub fn timeout_prefix(lock: &[u8], owner: &[u8]) -> Name {
     let mut name = suffixed(lock, owner);
-    name.extend_from_slice(b":rwlock_timeout:");
+    name.extend_from_slice(TIMEOUT_SUFFIX);
     name
 }
 
@@ -46,6 +48,17 @@ pub fn timeout_name(prefix: &Name, n: u32) -> Name {
 /// The key of a read-write lock's fencing token.
 pub fn token_name(lock: &[u8]) -> Name {
     suffixed(lock, b"rwlock_token")
+}
+
+/// Whether a key of this name would be one of those beside some lock, which are written over when that lock is
+/// taken.
+pub fn is_beside_a_lock(name: &[u8]) -> bool {
+    let digits = name.iter().rev().take_while(|byte| byte.is_ascii_digit());
+    let (before, number) = name.split_at(name.len() - digits.count());
+    match number {
+        [] => name.ends_with(b":rwlock_token"),
+        _ => before.ends_with(TIMEOUT_SUFFIX),
+    }
 }
 
 /// Whether the keys beside the lock are in its slot of a cluster.
@@ -90,6 +103,25 @@ mod tests {
         }
         for owner in [&b"Mode"[..], b"write", b"u:write:1", b"u:1"] {
             assert!(!is_reserved(owner));
+        }
+    }
+
+    #[test]
+    fn keys_beside_a_lock_are_known_by_their_names() {
+        for lock in ["k", "{a}k", "a{", "k:1"] {
+            let prefix = timeout_prefix(lock.as_bytes(), b"u:1");
+            let beside = [token_name(lock.as_bytes()), timeout_name(&prefix, 12)];
+            assert!(beside.iter().all(|name| is_beside_a_lock(name)), "{lock}");
+            assert!(!is_beside_a_lock(&prefix) && !is_beside_a_lock(lock.as_bytes()));
+        }
+        for name in [
+            "",
+            "1",
+            "rwlock_token",
+            "{k}:rwlock_token:1",
+            "{k}:rwlock_token1",
+        ] {
+            assert!(!is_beside_a_lock(name.as_bytes()), "{name}");
         }
     }
 
