@@ -230,6 +230,13 @@ impl Locks {
             .collect();
         self.sems.remembered.swap(first, second);
         self.sems.on_the_way.swap(first, second);
+        // What is to be undone is now to be undone elsewhere.
+        for key in self.to_undo.keys() {
+            self.waiters.touch_id(key.clone());
+        }
+        for key in self.sems.on_the_way.lost_keys() {
+            self.sems.waiters.touch_id(key.clone());
+        }
         self.touch_all(Some(first));
         self.touch_all(Some(second));
     }

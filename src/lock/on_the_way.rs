@@ -67,6 +67,13 @@ impl OnTheWay {
         lost.map(|(id, _)| OwnerId::from_slice(id)).collect()
     }
 
+    /// The keys with permits whose connections have died.
+    pub fn lost_keys(&self) -> impl Iterator<Item = &KeyId> {
+        let lost =
+            |(_, going): &(&KeyId, &HashMap<_, Going>)| going.values().any(|one| one.is_lost);
+        self.by_key.iter().filter(lost).map(|(key, _)| key)
+    }
+
     /// The end of a lost permit.
     pub fn lost_end(&self, key: KeyRef<'_>, id: &[u8]) -> Option<i64> {
         let going = self.by_key.get(&key)?.get(id)?;

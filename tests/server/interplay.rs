@@ -1,7 +1,18 @@
 //! What the kinds of lock do to each other: READ and WRITE with several keys, with sessions, and with databases
 //! that are swapped, in one turn or under one timer.
 
-use crate::common::{Bystander, TestServer};
+use crate::common::{wait_for, Bystander, Conn, TestServer};
+
+/// Parks a request, so that it is in the queues when this returns. Answers the id of the connection, too.
+fn park(server: &TestServer, line: &str) -> (Conn, i64) {
+    let all_parked = || server.stat("waits_parked") + server.stat("sem_waits_parked");
+    let before = all_parked();
+    let mut conn = server.conn();
+    let id = conn.id();
+    conn.send_line(line);
+    wait_for("a parked request", || all_parked() > before);
+    (conn, id)
+}
 
 #[test]
 fn a_key_beside_a_lock_is_no_lock() {
@@ -28,4 +39,31 @@ fn a_key_beside_a_lock_is_no_lock() {
             bystander.saw_nothing(&line);
         }
     }
+}
+
+#[test]
+fn a_grant_that_did_not_arrive_is_taken_back_where_swapdb_has_put_it() {
+    let server = TestServer::start();
+    let mut c = server.conn();
+    for (take, give) in [
+        ("LOCK.ACQUIRE k", "LOCK.RELEASE k"),
+        ("SEM.ACQUIRE s", "SEM.RELEASE s"),
+    ] {
+        c.line("SELECT 0");
+        c.line("SEM.SET s 1");
+        c.line(&format!("{take} a PX 60000")).int();
+        let (_parked, id) = park(&server, &format!("{take} b PX 60000 BLOCK 0"));
+        c.line("MULTI");
+        c.line(&format!("{give} a"));
+        c.line(&format!("CLIENT KILL ID {id}"));
+        c.line("SWAPDB 0 1");
+        assert_eq!(c.line("EXEC").list().len(), 3);
+        c.line("SELECT 1");
+        wait_for("nobody holds it", || {
+            c.line(&format!("{take} c PX 60000")).maybe_int().is_some()
+        });
+        c.line(&format!("{give} c"));
+        c.line("SWAPDB 0 1");
+    }
+    server.check_books();
 }
