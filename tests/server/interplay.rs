@@ -1,6 +1,7 @@
 //! What the kinds of lock do to each other: READ and WRITE with several keys, with sessions, and with databases
 //! that are swapped, in one turn or under one timer.
 
+use crate::common::scene::only_reply;
 use crate::common::{wait_for, Bystander, Conn, TestServer};
 
 /// Parks a request, so that it is in the queues when this returns. Answers the id of the connection, too.
@@ -66,4 +67,17 @@ fn a_grant_that_did_not_arrive_is_taken_back_where_swapdb_has_put_it() {
         c.line("SWAPDB 0 1");
     }
     server.check_books();
+}
+
+#[test]
+fn an_upgrader_does_not_wait_for_its_own_lease_that_a_session_renews() {
+    let server = TestServer::with(&["--lock.session-lease", "900"]);
+    let mut c = server.conn();
+    // The other reader lives through several renewals, and then nobody renews it.
+    c.line("LOCK.ACQUIRE k dead READ PX 1500").int();
+    let mut upgrader = server.conn();
+    upgrader.line("LOCK.ACQUIRE k u READ SESSION").int();
+    upgrader.send_line("LOCK.ACQUIRE k u WRITE SESSION BLOCK 0");
+    assert!(only_reply(&mut upgrader).int() > 0);
+    assert!(server.stat("session_renewals") >= 2);
 }

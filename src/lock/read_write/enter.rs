@@ -11,7 +11,7 @@ use super::super::sessions::BoundRef;
 use super::super::state::MAX_HOLD_COUNT;
 use super::super::{Acquire, Answer, KeyRef, KeyState, LockError, Mode, Now, Token, Wait};
 use super::change::{write, RwWrite};
-use super::state::{ReadWrite, MOST_READS};
+use super::state::{ReadWrite, Reader, MOST_READS};
 
 /// Somebody was let in.
 #[derive(Debug)]
@@ -283,6 +283,12 @@ impl Locks {
     /// The same where somebody was let in or may stay longer: it is no earlier than was known.
     pub(in super::super) fn note_longer(&mut self, key: KeyRef<'_>, lock: &ReadWrite, now: Now) {
         let known = self.waiters.lease(key).filter(|_| !lock.is_whole);
+        let aside = self.waiters.first_writer(key);
+        let is_aside = |reader: &Reader| Some(&reader.owner[..]) == aside;
+        if known.is_some() && lock.readers(now).all(is_aside) {
+            // Only the one who waits for the others was seen, and its own lease is not waited for.
+            return;
+        }
         self.note_ends(key, lock, now);
         if self.waiters.lease(key) < known {
             self.waiters.set_lease(key, known);
