@@ -89,10 +89,13 @@ impl Locks {
             None => self.may_enter_all(views, req, now)?,
         }
         let entered = self.enter_all(views, req, now, fx)?;
-        for (view, (_, is_fresh)) in views.iter().zip(&entered) {
+        for ((view, (_, is_fresh)), fx) in views.iter().zip(&entered).zip(fx.iter_mut()) {
             self.claim(view.key, req.owner);
-            if *is_fresh {
-                self.waiters.withdraw(view.key, req.owner);
+            let older = is_fresh.then(|| self.waiters.withdraw(view.key, req.owner));
+            if let Some(older) = older.flatten() {
+                // A reader that waited to upgrade, until just now.
+                self.stats.waits_taken_over += 1;
+                fx.push(Effect::Answer(older, Outcome::Nil));
             }
         }
         Ok(ManyAnswer::Granted(tokens_of(&entered)))

@@ -81,3 +81,20 @@ fn an_upgrader_does_not_wait_for_its_own_lease_that_a_session_renews() {
     assert!(only_reply(&mut upgrader).int() > 0);
     assert!(server.stat("session_renewals") >= 2);
 }
+
+#[test]
+fn a_request_for_several_keys_answers_the_upgrade_that_it_takes_over() {
+    let server = TestServer::start();
+    let mut c = server.conn();
+    c.line("LOCK.ACQUIRE k u READ PX 60000").int();
+    c.line("LOCK.ACQUIRE k other READ PX 60000").int();
+    let (mut upgrade, _) = park(&server, "LOCK.ACQUIRE k u WRITE PX 60000 BLOCK 0");
+    c.line("MULTI");
+    c.line("DEL {k}:other:rwlock_timeout:1");
+    c.line("LOCK.MACQUIRE 2 k j u WRITE PX 60000");
+    let granted = c.line("EXEC").list();
+    assert_eq!(granted[1].list().len(), 2);
+    assert!(only_reply(&mut upgrade).is_nil());
+    assert_eq!(server.stat("waits_taken_over"), 1);
+    server.check_books();
+}
