@@ -220,3 +220,25 @@ fn half_a_semaphore_is_none() {
     assert_eq!(there.line("SEM.RELEASE k a").int(), 1);
     assert_eq!(there.line("GET k").text(), "1");
 }
+
+/// A key whose TTL is over is hidden, not deleted, while writes are paused. To write it then ends the server.
+#[test]
+fn a_transaction_that_paused_writes_makes_nothing_anew() {
+    let server = TestServer::start();
+    let mut c = server.conn();
+    c.line("DEBUG SET-ACTIVE-EXPIRE 0");
+    for make in ["SEM.SET k 2", "LATCH.SET k 2"] {
+        assert_eq!(c.line(make).int(), 2);
+        let end = c.line("TIME").list()[0].text().parse::<i64>().unwrap() * 1_000 + 1_000;
+        c.line(&format!("PEXPIREAT k {end}"));
+        wait_for("the end of the key", || {
+            c.line("TIME").list()[0].text().parse::<i64>().unwrap() * 1_000 > end
+        });
+        for line in ["MULTI", "CLIENT PAUSE 60000 WRITE", make, "CLIENT UNPAUSE"] {
+            c.line(line);
+        }
+        assert!(c.line("EXEC").list()[1].error().starts_with("TRYAGAIN "));
+        assert_eq!(c.line(make).int(), 2, "and afterwards it is made");
+        c.line("DEL k");
+    }
+}

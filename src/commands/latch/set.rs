@@ -1,8 +1,8 @@
 //! `LATCH.SET key count [NX | XX]`
 
 use crate::commands::args::{Args, KEY};
-use crate::commands::sem::{condition, number, CONDITION};
-use crate::lock::LockError;
+use crate::commands::sem::{condition, may_make, number, CONDITION};
+use crate::lock::{Count, LockError};
 use crate::module::alarm;
 use crate::module::count_key::CountKey;
 use crate::module::ctx::Ctx;
@@ -31,6 +31,9 @@ impl Command for Set {
         let set_if = condition(&mut args)?;
         let key = CountKey::open(ctx, name);
         let (now, id, state) = (ctx.now(), key.id(), key.read());
+        if state == Count::Absent {
+            may_make(ctx)?;
+        }
         let set = key.decide(|locks, fx| locks.latch_set(id, state, count, set_if, now, fx))?;
         alarm::rearm(ctx);
         ctx.reply_maybe(set);

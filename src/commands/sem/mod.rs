@@ -57,6 +57,15 @@ fn may_write(ctx: Ctx, key: Str<'_>) -> Result<(), LockError> {
     }
 }
 
+/// Whether a key that looks absent may be made. Within a transaction that paused writes it may only be hidden,
+/// its TTL over: writing it then ends the server (as a plain `SET` does).
+pub(super) fn may_make(ctx: Ctx) -> Result<(), LockError> {
+    match ctx.is_paused() {
+        true => Err(LockError::TryAgain),
+        false => Ok(()),
+    }
+}
+
 /// `NX`, `XX` or nothing.
 pub(super) fn condition(args: &mut Args<'_>) -> Result<SetIf, LockError> {
     let mut set_if = None;

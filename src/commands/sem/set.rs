@@ -1,8 +1,8 @@
 //! `SEM.SET key permits [NX | XX]`
 
-use super::{condition, may_write, number, CONDITION};
+use super::{condition, may_make, may_write, number, CONDITION};
 use crate::commands::args::{Args, KEY};
-use crate::lock::LockError;
+use crate::lock::{LockError, SemState};
 use crate::module::alarm;
 use crate::module::apply::decide;
 use crate::module::ctx::Ctx;
@@ -35,6 +35,9 @@ impl Command for Set {
         let key = SemKey::open(ctx, name)?;
         let now = ctx.now();
         let view = key.handing_view(None, now);
+        if view.state == SemState::Absent {
+            may_make(ctx)?;
+        }
         let (set, fx) = decide(|locks, fx| locks.sem_set(&view, permits, set_if, now, fx));
         let (set, change) = set?;
         key.apply(&change, &fx, Replication::of_command(ctx));
