@@ -116,7 +116,12 @@ fn a_connection_that_is_reset() {
 
 #[test]
 fn a_connection_that_is_killed() {
-    let mut scene = Bound::on(TestServer::with(&["--appendonly", "yes"]));
+    let mut scene = Bound::on(TestServer::with(&[
+        "--appendonly",
+        "yes",
+        "--appendfsync",
+        "always",
+    ]));
     let line = format!("CLIENT KILL ID {}", scene.alice_id);
     assert_eq!(scene.watcher.line(&line).int(), 1);
     assert!(only_reply(&mut scene.bob).int() > 0);
@@ -196,7 +201,12 @@ fn a_connection_that_is_idle_for_too_long() {
 
 #[test]
 fn a_connection_that_is_killed_in_somebody_elses_transaction() {
-    let mut scene = Bound::on(TestServer::with(&["--appendonly", "yes"]));
+    let mut scene = Bound::on(TestServer::with(&[
+        "--appendonly",
+        "yes",
+        "--appendfsync",
+        "always",
+    ]));
     let kill = format!("CLIENT KILL ID {}", scene.alice_id);
     scene
         .watcher
