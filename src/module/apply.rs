@@ -3,6 +3,7 @@
 use redis_module::raw;
 
 use super::ctx::Ctx;
+use super::events;
 use super::fence;
 use super::guard;
 use super::key::LockKey;
@@ -104,7 +105,7 @@ fn tell(ctx: Ctx, name: Str<'_>, fx: &[Effect], replication: Replication) {
     for effect in fx {
         match effect {
             Effect::Write(KeyWrite::Delete) => {
-                ctx.notify(raw::REDISMODULE_NOTIFY_GENERIC, c"del", name);
+                events::tell_of_deletion(ctx, name);
             }
             Effect::Notify(event) => {
                 ctx.notify(raw::REDISMODULE_NOTIFY_MODULE, event.name(), name);

@@ -165,7 +165,9 @@ unsafe extern "C" fn on_changed(
             !shell.locks.is_idle() && shell.locks.cares_about(id(ctx, key))
         }) {
             return;
-        } else if matches!(event.to_bytes(), b"del" | b"rename_from" | b"move_from") {
+        } else if matches!(event.to_bytes(), b"del" | b"rename_from" | b"move_from")
+            && !shell::with(|shell| shell.deletes)
+        {
             lose(ctx, key);
         } else {
             let asked = ctx.is_asked_for(raw::REDISMODULE_NOTIFY_MODULE);
@@ -174,6 +176,14 @@ unsafe extern "C" fn on_changed(
         alarm::rearm(ctx);
     });
     raw::REDISMODULE_OK as c_int
+}
+
+/// Tells others that we have deleted a key. We hear of it, too: then a lock that was freed is no lost one,
+/// even if somebody waits for it who could not be granted it yet.
+pub fn tell_of_deletion(ctx: Ctx, key: Str<'_>) {
+    shell::with(|shell| shell.deletes = true);
+    ctx.notify(raw::REDISMODULE_NOTIFY_GENERIC, c"del", key);
+    shell::with(|shell| shell.deletes = false);
 }
 
 fn lose(ctx: Ctx, key: Str<'_>) {

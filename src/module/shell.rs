@@ -29,6 +29,8 @@ pub struct Shell {
     pub watching_clients: bool,
     /// Whether work can be left for the end of the present unit of execution: known from then on.
     pub has_jobs: bool,
+    /// Whether the deletion that is being told of is our own.
+    pub deletes: bool,
     /// Whether replicas may get what is replicated, if that is known.
     pub replicas_may_hear: Option<bool>,
     /// Whether `maxmemory` may evict locks.
@@ -68,6 +70,7 @@ pub fn start(ctx: Ctx) {
         watching: false,
         watching_clients: false,
         has_jobs: false,
+        deletes: false,
         replicas_may_hear: None,
         eviction_risk: false,
         constants: Constants::make(),
