@@ -78,6 +78,32 @@ pub(super) fn search(waiters: &Waiters, newcomer: &Newcomer<'_>, now: Now) -> Ve
     }
 }
 
+/// Whether anybody may wait for this newcomer's owner, at a glance: who is in nobody's way is in no cycle.
+pub(super) fn may_be_waited_for(waiters: &Waiters, newcomer: &Newcomer<'_>, now: Now) -> bool {
+    let owner = newcomer.owner;
+    if waiters.lines.len() > MAX_VISITS {
+        return true;
+    }
+    waiters.lines.iter().any(|(key, line)| {
+        let mut wants = newcomer.wants.iter();
+        if line.queue.live() == 0 {
+            return false;
+        }
+        match wants.find(|want| want.key == key.as_ref()) {
+            // At the end of this line; and it is known whether its owner holds the lock.
+            Some(want) => want.place.is_some() || want.holders.contain(owner, now),
+            None => {
+                let is_over = line.lease_ms.is_some_and(|end| end <= now.wall_ms);
+                is_over
+                    || line.holders.unsure
+                    || line.holders.contain(owner, now)
+                    || line.queue.place_of(owner).is_some()
+                    || waiters.is_to_be_settled(key.as_ref())
+            }
+        }
+    })
+}
+
 /// An owner that was found on the way.
 struct Step<'a> {
     owner: &'a [u8],
@@ -199,6 +225,9 @@ impl<'a> Search<'a> {
         }
         self.passed.insert(slot, behind);
         for seq in line.ranks.busy.range(from_seq..behind) {
+            if self.visits > MAX_VISITS {
+                break;
+            }
             self.visits += 1;
             if let Some((owner, _)) = line.queue.at(*seq) {
                 if owner != self.newcomer.owner {
@@ -337,6 +366,8 @@ impl Locks {
     pub(super) fn judge(&mut self, newcomer: &Newcomer<'_>, now: Now) -> Result<bool, LockError> {
         match search(&self.waiters, newcomer, now) {
             Verdict::Clear => Ok(false),
+            // To read all readers of a lock takes long: not for the sake of who is in nobody's way.
+            Verdict::Doubtful(_) if !may_be_waited_for(&self.waiters, newcomer, now) => Ok(false),
             Verdict::Doubtful(keys) => {
                 for key in keys {
                     self.waiters.touch_id(key);

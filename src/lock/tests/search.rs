@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
 use super::sim::key_ref;
-use crate::lock::deadlock::{search, Newcomer, Verdict, Want};
+use crate::lock::deadlock::{may_be_waited_for, search, Newcomer, Verdict, Want};
 use crate::lock::queue::Waiter;
 use crate::lock::waiters::Waiters;
 use crate::lock::waits_of::Holders;
@@ -330,11 +330,13 @@ fn play(scene: &Scene) -> bool {
         replaces: &former.requests,
     };
     let verdict = search(&waiters, &asked, NOW);
+    let is_in_the_way = may_be_waited_for(&waiters, &asked, NOW);
     let number = scene.requests.len();
     plain.park(number, newcomer);
     let expected = plain.is_cyclic(scene, number, newcomer.owner);
     match &verdict {
         Verdict::Cycle(keys) => {
+            assert!(is_in_the_way, "{keys:?}");
             assert!(expected, "a false alarm: {keys:?}\n{plain:#?}");
             let first = String::from_utf8(keys[0].clone()).unwrap();
             assert!(newcomer.keys.iter().any(|key| NAMES[*key] == first));
@@ -404,6 +406,48 @@ fn finds_what_a_search_of_the_graph_finds() {
         cycles > cases / 20 && cycles < cases / 2,
         "{cycles} cycles in {cases} cases"
     );
+}
+
+/// A request behind a crowd of readers does not have all of them read again, unless somebody waits for its
+/// owner.
+#[test]
+fn who_is_in_nobodys_way_is_not_in_doubt() {
+    let mut waiters = Waiters::default();
+    let request = |owner: usize, key: usize| Request {
+        owner,
+        keys: vec![key],
+        reads: false,
+        left: false,
+    };
+    park(&mut waiters, 0, &request(0, 0));
+    park(&mut waiters, 1, &request(1, 1));
+    let crowd = Holders {
+        shared: true,
+        unsure: true,
+        ..Holders::default()
+    };
+    waiters.set_holders_for_test(key_ref(NAMES[0]), crowd.clone());
+    let held = Holders::alone(WHO[2].as_bytes().into());
+    waiters.set_holders_for_test(key_ref(NAMES[1]), held);
+    waiters.forget_touched();
+    let wants = [Want {
+        key: key_ref(NAMES[0]),
+        place: None,
+        holders: crowd,
+    }];
+    // The third owner holds what the second waits for; nobody waits for the fourth.
+    for (owner, expected) in [(2, true), (1, true), (3, false)] {
+        let newcomer = Newcomer {
+            owner: WHO[owner].as_bytes(),
+            mode: Mode::Write,
+            wants: &wants,
+            replaces: &[],
+        };
+        let verdict = search(&waiters, &newcomer, NOW);
+        assert!(matches!(verdict, Verdict::Doubtful(_)), "{verdict:?}");
+        let in_the_way = may_be_waited_for(&waiters, &newcomer, NOW);
+        assert_eq!(in_the_way, expected, "{}", WHO[owner]);
+    }
 }
 
 /// What a search costs along a chain of so many owners, each of whom waits for the next: for whoever wants to
