@@ -175,6 +175,8 @@ impl Locks {
     pub(super) fn close(&mut self, view: &SemView<'_>, ledger: Ledger<'_>) -> PermitChange {
         if ledger.has_permit() {
             self.sems.waiters.touch(view.key);
+        } else if ledger.owes_many() {
+            self.sems.waiters.touch_id(view.key.to_id());
         }
         self.write_down(view, ledger)
     }

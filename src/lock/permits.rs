@@ -171,6 +171,22 @@ impl<'v> Ledger<'v> {
         self.set_end(id, end_ms);
     }
 
+    /// Whether so many permits are owed and over that every look at the semaphore takes long.
+    pub fn owes_many(&self) -> bool {
+        self.free.is_some_and(|free| free < 0) && self.ended.len() > GRANTS_AT_ONCE
+    }
+
+    /// Takes back what is over as long as permits are owed.
+    pub fn pay(&mut self) {
+        while self.free.is_some_and(|free| free < 0) {
+            let Some(over) = self.ended.next() else {
+                return;
+            };
+            self.reclaim(over);
+            self.counts = true;
+        }
+    }
+
     /// The permit of this id ends at another moment, or begins.
     pub fn set_end(&mut self, id: &[u8], end_ms: i64) {
         self.set.push((OwnerId::from_slice(id), end_ms));

@@ -194,7 +194,9 @@ impl Locks {
             SemState::Absent => self.limit_of_waiters(view.key).is_some(),
             SemState::There(there) => {
                 let waited = self.sems.waiters.live_on(view.key) > 0;
-                (waited && Ledger::open(Some(there)).has_permit())
+                let ledger = Ledger::open(Some(there));
+                (waited && ledger.has_permit())
+                    || ledger.owes_many()
                     || view.undone.iter().any(is_undone)
             }
         }
@@ -212,6 +214,9 @@ impl Locks {
             }
         };
         let mut ledger = Ledger::open(there);
+        if ledger.owes_many() && view.may_grant == Some(true) {
+            ledger.pay();
+        }
         for (id, end_ms) in &view.undone {
             let going = self.sems.on_the_way.take_lost(view.key, id);
             let is_there = |going: &Going| there.is_some() && *end_ms == Some(going.end_ms);

@@ -140,6 +140,30 @@ fn one_who_was_too_late_can_have_its_own_permit_again() {
     assert_eq!(info(&mut c, "permits").int(), 1);
 }
 
+/// A refused acquire writes nothing, but what it had to walk over is cleared away behind it.
+#[test]
+fn a_long_debt_is_paid_by_what_is_over() {
+    let server = TestServer::start();
+    let mut c = server.conn();
+    c.line("SEM.SET k 302");
+    for id in 0..300 {
+        c.line(&format!("SEM.ACQUIRE k id{id} PX 1"));
+    }
+    c.line("SEM.ACQUIRE k stays PX 600000");
+    c.line("SEM.ACQUIRE k also PX 600000");
+    assert_eq!(c.line("SEM.SET k 1").int(), 1);
+    wait_for("the end of the leases", || {
+        c.line("SEM.INFO k").field("held").unwrap().int() == 2
+    });
+    assert!(c.line("SEM.ACQUIRE k late").is_nil());
+    wait_for("what is over to leave", || {
+        c.line("ZCARD {k}:timeout").int() == 2
+    });
+    assert_eq!(c.line("GET k").text(), "-1");
+    assert_eq!(server.stat("sem_grants_expired"), 300);
+    assert_eq!(c.line("SEM.INFO k").field("permits").unwrap().int(), 1);
+}
+
 #[test]
 fn what_is_owed_is_paid_before_anybody_gets_a_permit() {
     let server = TestServer::start();
