@@ -212,7 +212,12 @@ fn reply_holder(ctx: Ctx, key: KeyRef<'_>, hold: &Holder<'_>, now: Now) {
             _ => locks.tracked_under(key, hold.token),
         };
         let what = BoundRef::lock(hold.mode, key, hold.owner);
-        let session = locks.sessions.client_of(what, hold.token);
+        // A reader may be bound under an earlier token of its phase.
+        let token = match hold.mode {
+            Mode::Read => locks.sessions.token_of(what),
+            _ => hold.token,
+        };
+        let session = locks.sessions.client_of(what, token);
         (tracked.copied(), session)
     });
     let client = session.or(tracked.map(|tracked| tracked.client));

@@ -86,8 +86,18 @@ pub fn look_to_acquire(key: &LockKey<'_>, mode: Mode) -> Look {
 
 /// Whether an acquire may need a new token: not to join readers whose token is known.
 pub fn needs_token(key: &LockKey<'_>, lock: &ReadWrite, mode: Mode, now: Now) -> bool {
-    let nobody_waits = || shell::with(|shell| shell.locks.waiters.live_on(key.id()) == 0);
-    mode != Mode::Read || !lock.is_held(now) || lock.token(now).is_none() || !nobody_waits()
+    let domain = fence::domain_of(key.name());
+    let shares = |token| {
+        shell::with(|shell| {
+            let locks = &shell.locks;
+            locks.waiters.live_on(key.id()) == 0 && !locks.tokens.is_inherited(domain, token)
+        })
+    };
+    // In a cluster the slot may have been another node's meanwhile, which its horizon would tell.
+    mode != Mode::Read
+        || !lock.is_held(now)
+        || shell::is_cluster()
+        || !lock.token(now).is_some_and(shares)
 }
 
 /// Whether a renewal may need a token: for a hold that has none.

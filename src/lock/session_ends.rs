@@ -110,7 +110,18 @@ impl Locks {
             Mode::Read => lock.reader(what.owner, now).is_some(),
             Mode::Write => lock.writes(what.owner, now),
         };
-        (holds && lock.token(now) == Some(token)).then_some((mode, lock))
+        (holds && lock.is_under(mode, token, now)).then_some((mode, lock))
+    }
+
+    /// The token under which a hold of a read-write lock is bound, if that is the hold of now.
+    pub(super) fn bound_token(
+        &self,
+        what: BoundRef<'_>,
+        (mode, lock): (Mode, &ReadWrite),
+        now: Now,
+    ) -> Option<Token> {
+        let token = self.sessions.token_of(what);
+        token.filter(|token| lock.is_under(mode, *token, now))
     }
 
     /// The grant that was bound has ended without our seeing it.

@@ -74,6 +74,8 @@ struct Source {
     known: bool,
     /// A foreign horizon was taken over since the last token.
     took_over: bool,
+    /// The first token of this process since it last took over from another: what is below may be another's.
+    own_from: Option<u64>,
 }
 
 impl Source {
@@ -136,6 +138,7 @@ impl Tokens {
             source.last = source.last.max(horizon.min(Token::MAX.0));
             source.stored = Some(horizon);
             source.took_over |= horizon > 0;
+            source.own_from = None;
         }
         source.known = true;
     }
@@ -153,9 +156,17 @@ impl Tokens {
     /// this one wrote: none is our own any more.
     pub fn disown(&mut self) {
         for source in self.sources.values_mut() {
-            (source.known, source.stored) = (false, None);
+            (source.known, source.stored, source.own_from) = (false, None, None);
         }
         self.lost.clear();
+    }
+
+    /// Whether this token may be of another process, before this one took over. Then it may be below tokens
+    /// of that process that this one's data has lost.
+    pub fn is_inherited(&self, domain: Domain, token: Token) -> bool {
+        let source = self.sources.get(&domain);
+        let own_from = source.and_then(|source| source.own_from);
+        own_from.is_none_or(|own_from| token.0 < own_from)
     }
 
     /// A horizon was deleted. It is stored again at once: tokens may be ahead of the clock, and a
@@ -269,6 +280,7 @@ impl Tokens {
         let next = seen.max(counter).saturating_add(1).max(source.next(now_us));
         let token = Token::new(next).ok_or(LockError::TokensExhausted)?;
         (source.last, source.took_over) = (next, false);
+        source.own_from.get_or_insert(next);
         let wanted = source.needs_horizon(next, now_us);
         let horizon = wanted.then(|| source.reserve(now_us));
         if wanted {

@@ -168,17 +168,24 @@ impl ReadWrite {
 
     /// The token of who wrote is now that of all who read with it, whoever of them stays.
     pub(super) fn share_mark(&mut self, token: Option<Token>, fx: &mut Effects) {
-        let is_one_writers = self.mark.as_ref().is_some_and(|mark| mark.writer.is_some());
-        if let Some(token) = token.filter(|_| is_one_writers && self.writer.is_none()) {
-            self.set_mark(token, self.longest(), fx);
+        let writers = self.mark.as_ref().filter(|mark| mark.writer.is_some());
+        let since = writers.map(|mark| mark.since);
+        if let (Some(token), Some(since), None) = (token, since, &self.writer) {
+            self.set_mark((since, token), self.longest(), fx);
         }
     }
 
-    /// Stores the token of those who hold now, for as long as the hash lasts.
-    pub(super) fn set_mark(&mut self, token: Token, end_ms: i64, fx: &mut Effects) {
+    /// Stores the token of those who hold now, and their first one, for as long as the hash lasts.
+    pub(super) fn set_mark(
+        &mut self,
+        (since, token): (Token, Token),
+        end_ms: i64,
+        fx: &mut Effects,
+    ) {
         let writer = self.writer.as_ref().map(|writer| writer.owner.clone());
         let mark = Mark {
             token,
+            since,
             writer,
             deadline_ms: self.deadline_ms.or(Some(end_ms)),
         };

@@ -106,20 +106,29 @@ impl Locks {
         if !once && holds.is_some_and(|count| count >= most) {
             return Err(LockError::HoldCountOverflow);
         }
-        // Readers share the token of their phase, and a writer that reads too shares its own.
+        // Readers share the token of their phase, and a writer that reads too shares its own. But a newcomer
+        // gets none that may be below tokens that this server's data has lost.
         let is_upgrade = to.mode == Mode::Write && holds.is_none();
+        let is_newcomer = holds.is_none() && !lock.writes(to.owner, now);
         let former = lock.token(now);
-        let known = former.filter(|_| !is_upgrade);
+        let is_inherited = |token: &Token| self.tokens.is_inherited(view.domain, *token);
+        let known = former.filter(|token| !is_upgrade && !(is_newcomer && is_inherited(token)));
         let token = match known {
             Some(token) => token,
             None => self.mint(view, now, fx)?,
         };
         let what = BoundRef::lock(to.mode, view.key, to.owner);
         let is_bound = match holds {
-            Some(_) if !to.session => self.keep_binding(what, known, to.names_lease, now),
+            Some(_) if !to.session => {
+                let bound = self.bound_token(what, (to.mode, &lock), now);
+                self.keep_binding(what, bound, to.names_lease, now)
+            }
             _ => to.session,
         };
         let end_ms = self.lease_of(is_bound, to.lease).deadline(now);
+        let reads = BoundRef::lock(Mode::Read, view.key, to.owner);
+        let bound_reads = self.bound_token(reads, (Mode::Read, &lock), now);
+        let since = former.and_then(|_| Some(lock.mark.as_ref()?.since));
         self.prune(view.key, &mut lock, now, fx);
         match (to.mode, holds) {
             (Mode::Read, Some(_)) => lock.read_again(to.owner, u32::from(!once), end_ms, fx),
@@ -134,7 +143,7 @@ impl Locks {
         }
         match known {
             Some(_) => lock.share_mark(known, fx),
-            None => lock.set_mark(token, end_ms, fx),
+            None => lock.set_mark((since.unwrap_or(token), token), end_ms, fx),
         }
         match holds {
             Some(_) => {
@@ -151,8 +160,7 @@ impl Locks {
         }
         if is_upgrade {
             // What its owner reads is under the new token, too.
-            let reads = BoundRef::lock(Mode::Read, view.key, to.owner);
-            if let Some(client) = self.sessions.client_of(reads, former) {
+            if let Some(client) = self.sessions.client_of(reads, bound_reads) {
                 self.sessions.bind(reads, client, token, now);
             }
         }
@@ -183,7 +191,7 @@ impl Locks {
             Mode::Read => lock.add_reader(to.owner, end_ms, fx),
             _ => lock.set_writer(to.owner, end_ms, fx),
         }
-        lock.set_mark(token, end_ms, fx);
+        lock.set_mark((token, token), end_ms, fx);
         self.track(view.key, to, (token, end_ms), now, fx);
         Ok(Entered {
             token,

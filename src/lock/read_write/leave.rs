@@ -30,11 +30,13 @@ impl ReadWrite {
             Some(Mode::Write) if writes => mode,
             _ => None,
         };
-        Ok(meant.filter(|_| self.is_under(token, now)))
+        Ok(meant.filter(|mode| self.is_named(*mode, token, now)))
     }
 
-    fn is_under(&self, token: Option<u64>, now: Now) -> bool {
-        token.is_none_or(|token| self.token(now).map(Token::get) == Some(token))
+    fn is_named(&self, mode: Mode, token: Option<u64>, now: Now) -> bool {
+        token.is_none_or(|token| {
+            Token::new(token).is_some_and(|token| self.is_under(mode, token, now))
+        })
     }
 
     /// How much must be read to renew: everybody, when this lease was the longest and gets shorter.
@@ -189,7 +191,8 @@ impl Locks {
         };
         self.claim(view.key, req.owner);
         let what = BoundRef::lock(mode, view.key, req.owner);
-        let stays_bound = self.keep_binding(what, known, req.names_lease, now);
+        let bound = self.bound_token(what, (mode, present), now);
+        let stays_bound = self.keep_binding(what, bound, req.names_lease, now);
         let end_ms = self.lease_of(stays_bound, req.lease).deadline(now);
         let mut lock = present.clone();
         self.prune(view.key, &mut lock, now, fx);
@@ -211,7 +214,7 @@ impl Locks {
             self.holds.renewed(view.key, known, end_ms);
         }
         if known.is_none() {
-            lock.set_mark(token, end_ms, fx);
+            lock.set_mark((token, token), end_ms, fx);
         }
         self.stats.renewals += 1;
         self.note_ends(view.key, &lock, now);
@@ -276,7 +279,8 @@ impl Locks {
 
     /// Whether an operator means these holds.
     pub(in super::super) fn breaks_shared(present: &ReadWrite, req: Break, now: Now) -> bool {
-        present.is_held(now) && present.is_under(req.token, now)
+        let mode = present.writer(now).map_or(Mode::Read, |_| Mode::Write);
+        present.is_held(now) && present.is_named(mode, req.token, now)
     }
 }
 

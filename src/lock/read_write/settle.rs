@@ -16,7 +16,7 @@ impl Handed {
             Mode::Read => lock.reader(&self.owner, now).is_some(),
             Mode::Write => lock.writes(&self.owner, now),
         };
-        holds && lock.token(now) == Some(self.token)
+        holds && lock.is_under(self.mode, self.token, now)
     }
 }
 

@@ -51,6 +51,8 @@ pub struct Writer {
 pub struct Mark {
     /// The token.
     pub token: Token,
+    /// The first token of those who read since then and go on: what lies between was theirs, too.
+    pub since: Token,
     /// Who it was given to for WRITE; `None`: it is of a phase of reading.
     pub writer: Option<OwnerId>,
     /// The end of that key in Unix milliseconds.
@@ -58,7 +60,7 @@ pub struct Mark {
 }
 
 impl Mark {
-    /// The value `r<token>` or `w<token>:<owner>`.
+    /// The value `r<token>` or `w<token>:<owner>`, where the token may be `<since>-<token>`.
     pub fn parse(value: &[u8], deadline_ms: Option<i64>) -> Option<Mark> {
         let (kind, rest) = value.split_first()?;
         let (digits, writer) = match (kind, rest.iter().position(|byte| *byte == b':')) {
@@ -66,8 +68,17 @@ impl Mark {
             (b'w', Some(colon)) => (rest.get(..colon)?, rest.get(colon + 1..)),
             _ => return None,
         };
+        let number = |digits| Token::new(parse_decimal(digits)?);
+        let (since, token) = match digits.iter().position(|byte| *byte == b'-') {
+            Some(dash) => (
+                number(digits.get(..dash)?)?,
+                number(digits.get(dash + 1..)?)?,
+            ),
+            None => (number(digits)?, number(digits)?),
+        };
         Some(Mark {
-            token: Token::new(parse_decimal(digits)?)?,
+            token,
+            since,
             writer: writer.map(OwnerId::from_slice),
             deadline_ms,
         })
@@ -76,10 +87,13 @@ impl Mark {
     /// The value that [`Mark::parse`] reads.
     pub fn value(&self) -> SmallVec<[u8; 64]> {
         let mut number = itoa::Buffer::new();
-        let digits = number.format(self.token.get()).as_bytes();
         let mut value = SmallVec::new();
         value.push(if self.writer.is_some() { b'w' } else { b'r' });
-        value.extend_from_slice(digits);
+        if self.since != self.token {
+            value.extend_from_slice(number.format(self.since.get()).as_bytes());
+            value.push(b'-');
+        }
+        value.extend_from_slice(number.format(self.token.get()).as_bytes());
         if let Some(writer) = &self.writer {
             value.push(b':');
             value.extend_from_slice(writer);
@@ -176,6 +190,18 @@ impl ReadWrite {
             (None, None) => true,
         };
         is_theirs.then_some(mark.token)
+    }
+
+    /// Whether a hold of this mode is one of this token. Who reads on through an upgrade, or while newcomers
+    /// get a token of a new process, still has the one that it was given.
+    pub fn is_under(&self, mode: Mode, token: Token, now: Now) -> bool {
+        let since = self.mark.as_ref().map(|mark| mark.since);
+        match self.token(now) {
+            Some(present) if mode == Mode::Read => {
+                since.is_some_and(|since| since <= token) && token <= present
+            }
+            present => present == Some(token),
+        }
     }
 }
 
@@ -275,13 +301,20 @@ mod tests {
             assert_eq!(mark.token.get(), 7);
             assert_eq!(mark.writer.as_deref(), writer.map(str::as_bytes));
             assert_eq!(mark.value()[..], *value.as_bytes());
+            assert_eq!(mark.since, mark.token);
         }
+        let mark = Mark::parse(b"w5-7:u-1", None).unwrap();
+        assert_eq!((mark.since.get(), mark.token.get()), (5, 7));
+        assert_eq!(mark.value()[..], *b"w5-7:u-1");
         for value in [
             "",
             "7",
             "r",
             "r0",
             "r7:u",
+            "r5-",
+            "r-7",
+            "r5-6-7",
             "w7",
             "x7",
             "r-1",
