@@ -16,6 +16,7 @@ use std::rc::Rc;
 
 use super::deadlock::{Newcomer, Want};
 use super::effect::{Effect, Effects, Event, Outcome};
+use super::families::Family;
 use super::grants::{Grantee, Handed};
 use super::locks::{Locks, View};
 use super::many_places::{Again, Former};
@@ -206,6 +207,7 @@ impl Locks {
                     (granted.token, true)
                 }
                 Standing::Free | Standing::Within => {
+                    self.begins_as(Family::Lock, view.key);
                     let entered =
                         self.enter(view, Cow::Borrowed(&view.state), (&to, req.once), now, fx)?;
                     self.note_ends(view.key, &entered.lock, now);
@@ -439,7 +441,13 @@ impl Locks {
                     all_free = false;
                 }
                 Err(error) => {
-                    self.fail_all(view.key, &error, fx);
+                    if matches!(view.state, KeyState::OtherType | KeyState::OtherHash) {
+                        self.fail_all(view.key, &error, fx);
+                    } else {
+                        // A lock of another kind than this request asks for; others wait for that kind.
+                        self.waiters.dismiss(request);
+                        self.fail(vec![request], &error, fx);
+                    }
                     return false;
                 }
             }

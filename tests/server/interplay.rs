@@ -98,3 +98,37 @@ fn a_request_for_several_keys_answers_the_upgrade_that_it_takes_over() {
     assert_eq!(server.stat("waits_taken_over"), 1);
     server.check_books();
 }
+
+#[test]
+fn a_request_for_several_locks_of_another_kind_does_not_send_others_away() {
+    let server = TestServer::start();
+    let mut c = server.conn();
+    c.line("LOCK.ACQUIRE x holder PX 60000").int();
+    let (mut several, _) = park(&server, "LOCK.MACQUIRE 2 k x m BLOCK 0");
+    // A script takes the free key for reading, as Redisson does.
+    c.line("MULTI");
+    c.line("HSET k mode read other 1");
+    c.line("SET {k}:other:rwlock_timeout:1 1 PX 60000");
+    c.line("PEXPIRE k 60000");
+    c.line("EXEC");
+    let (mut writer, _) = park(&server, "LOCK.ACQUIRE k w WRITE PX 60000 BLOCK 0");
+    assert_eq!(c.line("LOCK.RELEASE x holder").int(), 1);
+    let told = only_reply(&mut several).error();
+    assert!(told.starts_with("LOCKTYPE"), "{told}");
+    c.line("DEL {k}:other:rwlock_timeout:1 k");
+    assert!(only_reply(&mut writer).int() > 0);
+    server.check_books();
+}
+
+#[test]
+fn who_waits_for_a_permit_at_a_free_key_is_told_when_several_keys_become_read_write_locks() {
+    let server = TestServer::start();
+    let mut c = server.conn();
+    let (mut waiter, _) = park(&server, "SEM.ACQUIRE k p BLOCK 0");
+    assert_eq!(
+        c.line("LOCK.MACQUIRE 2 j k o READ PX 60000").list().len(),
+        2
+    );
+    let told = only_reply(&mut waiter).error();
+    assert!(told.starts_with("WRONGTYPE"), "{told}");
+}
