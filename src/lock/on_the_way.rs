@@ -33,7 +33,11 @@ impl OnTheWay {
     pub fn insert(&mut self, key: KeyId, id: Rc<[u8]>, going: Going) {
         self.by_waiter
             .insert(going.waiter, (key.clone(), id.clone()));
-        self.by_key.entry(key).or_default().insert(id, going);
+        let former = self.by_key.entry(key).or_default().insert(id, going);
+        if let Some(former) = former {
+            // Its semaphore went away before it was delivered: that it is says nothing of this one.
+            self.by_waiter.remove(&former.waiter);
+        }
     }
 
     /// The reply is written. Answers whether that was of a permit.
@@ -113,5 +117,29 @@ impl OnTheWay {
             self.by_key.swap_remove(&key);
         }
         going
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_former_grant_that_is_delivered_says_nothing_of_the_latest() {
+        let key = KeyRef { db: 0, name: b"k" };
+        let going = |waiter| Going {
+            waiter: WaiterId(waiter),
+            seq: Seq::new(waiter).unwrap(),
+            token: Token::new(waiter).unwrap(),
+            end_ms: 1_000,
+            is_lost: false,
+        };
+        let mut on_the_way = OnTheWay::default();
+        on_the_way.insert(key.to_id(), b"id"[..].into(), going(1));
+        on_the_way.insert(key.to_id(), b"id"[..].into(), going(2));
+        assert!(!on_the_way.delivered(WaiterId(1)));
+        assert_eq!(on_the_way.lost(WaiterId(2)).unwrap().2, going(2).token);
+        assert_eq!(on_the_way.lost_end(key, b"id"), Some(1_000));
     }
 }
