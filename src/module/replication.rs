@@ -82,6 +82,11 @@ impl Replication {
         }
     }
 
+    /// `PERSIST key`.
+    pub fn persist(self, key: Str<'_>) {
+        self.send(c"PERSIST", &[key.as_ptr()]);
+    }
+
     /// `SET key value`.
     pub fn set(self, key: Str<'_>, value: Str<'_>) {
         self.send(c"SET", &[key.as_ptr(), value.as_ptr()]);

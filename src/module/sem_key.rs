@@ -286,15 +286,18 @@ impl<'a> SemKey<'a> {
         self.share_ttl(set, replication);
     }
 
-    /// The set ends with the string, as Redisson's scripts have it.
+    /// The set ends with the string, as Redisson's scripts have it, and like it perhaps never.
     fn share_ttl(&self, set: NonNull<raw::RedisModuleKey>, replication: Replication) {
-        let Some(end_ms) = self.free.end_ms() else {
+        let end_ms = self.free.end_ms();
+        if end_of(set) == end_ms {
             return;
-        };
-        if end_of(set) != Some(end_ms) {
-            // SAFETY: the handle is open for writing and the key exists: permits were just set.
-            unsafe { api!(RedisModule_SetAbsExpire)(set.as_ptr(), end_ms) };
-            replication.pexpireat(self.set_name.as_str(), end_ms);
+        }
+        let at = end_ms.unwrap_or(raw::REDISMODULE_NO_EXPIRE.into());
+        // SAFETY: the handle is open for writing and the key exists: permits were just set.
+        unsafe { api!(RedisModule_SetAbsExpire)(set.as_ptr(), at) };
+        match end_ms {
+            Some(end_ms) => replication.pexpireat(self.set_name.as_str(), end_ms),
+            None => replication.persist(self.set_name.as_str()),
         }
     }
 }

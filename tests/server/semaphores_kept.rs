@@ -242,3 +242,27 @@ fn a_transaction_that_paused_writes_makes_nothing_anew() {
         c.line("DEL k");
     }
 }
+
+/// The permits would end by a TTL that their semaphore has no more.
+#[test]
+fn the_set_follows_the_ttl_of_the_string() {
+    let server = TestServer::start();
+    let mut c = server.conn();
+    c.line("SEM.SET k 2");
+    c.line("PEXPIRE k 600000");
+    c.line("SEM.ACQUIRE k a PX 60000");
+    let ends = |c: &mut Conn| {
+        let [string, set] = ["k", "{k}:timeout"].map(|key| c.run(["PEXPIRETIME", key]).int());
+        assert_eq!(string, set);
+        set
+    };
+    assert!(ends(&mut c) > 0);
+    c.line("PEXPIRE k 900000");
+    assert_eq!(c.line("SEM.RENEW k a PX 60000").int(), 1);
+    ends(&mut c);
+    let mut stream = ReplicationStream::attach(&server);
+    c.line("PERSIST k");
+    let told = replicated(&mut stream, &server, &["SEM.RENEW k a PX 60000"]);
+    assert_eq!(ends(&mut c), -1);
+    assert!(told.contains(&"PERSIST {k}:timeout".into()), "{told:?}");
+}
