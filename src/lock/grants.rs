@@ -289,7 +289,12 @@ impl Locks {
             token,
             deadline_ms,
         }));
-        if matches!(&view.state, KeyState::ReadWrite(former) if former.mark.is_some()) {
+        let has_mark = match &view.state {
+            KeyState::ReadWrite(former) => former.mark.is_some(),
+            // If others deleted a read-write lock here, its token stayed.
+            _ => self.had_shared,
+        };
+        if has_mark {
             fx.push(Effect::Write(KeyWrite::ReadWrite(RwWrite::DropMark)));
         }
         fx.push(Effect::Notify(Event::Acquire));

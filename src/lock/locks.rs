@@ -92,6 +92,9 @@ pub struct Locks {
     pub(super) handed_on: OwnerMap<WaiterId>,
     /// Grants that did not reach their clients, by key.
     pub(super) to_undo: KeyMap<Vec<Handed>>,
+    /// Whether this process has granted READ or WRITE: then a token of that may stand beside a key that is
+    /// absent now.
+    pub(super) had_shared: bool,
     /// The semaphores beside them.
     pub sems: Semaphores,
     /// The latches beside them.
@@ -118,6 +121,7 @@ impl Locks {
             handed: HashMap::new(),
             handed_on: OwnerMap::default(),
             to_undo: KeyMap::default(),
+            had_shared: false,
             sems: Semaphores::default(),
             latches: Latches::default(),
             turn: Family::default(),

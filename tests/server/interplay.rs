@@ -132,3 +132,20 @@ fn who_waits_for_a_permit_at_a_free_key_is_told_when_several_keys_become_read_wr
     let told = only_reply(&mut waiter).error();
     assert!(told.starts_with("WRONGTYPE"), "{told}");
 }
+
+/// A token that a deleted read-write lock left behind is not given out again after a higher one.
+#[test]
+fn a_token_left_behind_is_not_that_of_a_phase_begun_by_others() {
+    let server = TestServer::start();
+    let mut c = server.conn();
+    let first = c.line("LOCK.ACQUIRE k r READ PX 600000").int();
+    c.line("DEL k");
+    let second = c.line("LOCK.ACQUIRE k e PX 600000").int();
+    assert!(second > first);
+    c.line("LOCK.RELEASE k e");
+    // As a Redisson reader begins.
+    c.line("HSET k mode read s 1");
+    c.line("SET {k}:s:rwlock_timeout:1 1 PX 600000");
+    c.line("PEXPIRE k 600000");
+    assert!(c.line("LOCK.ACQUIRE k r2 READ PX 600000").int() > second);
+}

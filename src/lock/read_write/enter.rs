@@ -209,6 +209,7 @@ impl Locks {
         now: Now,
         fx: &mut Effects,
     ) {
+        self.had_shared = true;
         fx.push(Effect::Notify(Event::Acquire));
         let what = BoundRef::lock(to.mode, key, to.owner);
         match to.session {

@@ -82,12 +82,9 @@ pub fn scenarios() -> Vec<Scenario> {
         },
         Scenario {
             name: "kinds-crash-failover",
-            about: "exclusive locks and semaphores, some bound, over kill -9 of the master, the replica is promoted",
+            about: "exclusive and read-write locks and semaphores, some bound, over kill -9 of the master, the replica is promoted",
             goal: ("crashes with promotion", 100),
-            plan: || bound_for_300_ms(|key| match key % 2 {
-                0 => Family::Lock,
-                _ => Family::Semaphore(3),
-            }),
+            plan: || bound_for_300_ms(any_family),
             nemesis: || pair::crashes(&["--lock.session-lease", "300"]),
         },
     ]
