@@ -208,6 +208,7 @@ fn readers_enter_many_keys_together() {
     let mut writer = park(&server, "LOCK.MACQUIRE 2 y z w WRITE PX 60000 BLOCK 0");
     assert!(c.line("LOCK.MACQUIRE 2 x y r READ").is_nil());
     let mut reader = park(&server, "LOCK.MACQUIRE 2 x y r READ PX 60000 BLOCK 0");
+    let mut behind = park(&server, "LOCK.ACQUIRE y s READ PX 60000 BLOCK 0");
     assert_eq!(c.line("LOCK.MRELEASE 2 x y a").int(), 2);
     assert_eq!(c.line("LOCK.MRENEW 2 x y b PX 90000").int(), 2);
     assert_stays_silent(&mut writer);
@@ -216,12 +217,16 @@ fn readers_enter_many_keys_together() {
     assert_stays_silent(&mut reader);
     assert_eq!(c.line("LOCK.MRELEASE 2 y z w").int(), 2);
     assert_eq!(only_reply(&mut reader).list().len(), 2);
+    assert!(only_reply(&mut behind).int() > 0);
     // Of both kinds held, a release has to say which: then nothing is released.
     c.line("LOCK.MACQUIRE 1 v w WRITE");
     c.line("LOCK.MACQUIRE 1 v w READ");
     c.line("LOCK.ACQUIRE u w");
+    let mut next = park(&server, "LOCK.ACQUIRE u n PX 60000 BLOCK 0");
     assert!(c.line("LOCK.MRELEASE 2 u v w").is_error());
     assert_eq!(holder_of(&mut c, "u").as_deref(), Some("w"));
+    assert_eq!(c.line("LOCK.RELEASE u w").int(), 1);
+    assert!(only_reply(&mut next).int() > 0);
 }
 
 /// What is written for three grants, and nothing between them.

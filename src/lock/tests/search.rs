@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
 use super::sim::key_ref;
-use crate::lock::deadlock::{may_be_waited_for, search, Newcomer, Verdict, Want};
+use crate::lock::deadlock::{may_be_waited_for, search, Newcomer, Verdict, Want, MAX_VISITS};
 use crate::lock::queue::Waiter;
 use crate::lock::waiters::Waiters;
 use crate::lock::waits_of::Holders;
@@ -350,16 +350,7 @@ fn play(scene: &Scene) -> bool {
 }
 
 fn park(waiters: &mut Waiters, number: usize, request: &Request) {
-    let waiter = Waiter {
-        id: WaiterId(number as u64),
-        mode: mode(request),
-        lease: Lease::from_ms(1).unwrap(),
-        session: false,
-        deadline_ms: None,
-        since_ms: 0,
-        client: 0,
-        limit: None,
-    };
+    let waiter = waiter(number, mode(request));
     let owner = WHO[request.owner].as_bytes();
     let keys: Vec<_> = request
         .keys
@@ -372,6 +363,19 @@ fn park(waiters: &mut Waiters, number: usize, request: &Request) {
             let former = waiters.former(&keys, owner);
             waiters.park_many(&keys, (owner, Default::default()), &waiter, &former);
         }
+    }
+}
+
+fn waiter(number: usize, mode: Mode) -> Waiter {
+    Waiter {
+        id: WaiterId(number as u64),
+        mode,
+        lease: Lease::from_ms(1).unwrap(),
+        session: false,
+        deadline_ms: None,
+        since_ms: 0,
+        client: 0,
+        limit: None,
     }
 }
 
@@ -450,31 +454,47 @@ fn who_is_in_nobodys_way_is_not_in_doubt() {
     }
 }
 
+/// So many locks, of which owner i holds lock i and waits for lock i + 1.
+fn chain(length: usize) -> (Waiters, Vec<String>, Vec<String>) {
+    let mut waiters = Waiters::default();
+    let names: Vec<String> = (0..=length).map(|i| format!("lock:{i}")).collect();
+    let owners: Vec<String> = (0..=length).map(|i| format!("owner:{i}")).collect();
+    for i in 0..length {
+        let next = key_ref(&names[i + 1]);
+        waiters.park(next, owners[i].as_bytes(), waiter(i, Mode::Exclusive));
+        waiters.set_holders_for_test(next, Holders::alone(owners[i + 1].as_bytes().into()));
+    }
+    (waiters, names, owners)
+}
+
+#[test]
+fn a_chain_is_followed_so_far_and_no_further() {
+    let is_found = |length: usize| {
+        let (waiters, names, owners) = chain(length);
+        let want = Want {
+            key: key_ref(&names[0]),
+            place: None,
+            holders: Holders::alone(owners[0].as_bytes().into()),
+        };
+        let newcomer = Newcomer {
+            owner: owners[length].as_bytes(),
+            mode: Mode::Exclusive,
+            wants: &[want],
+            replaces: &[],
+        };
+        search(&waiters, &newcomer, NOW) != Verdict::Clear
+    };
+    assert!(is_found(MAX_VISITS - 10));
+    assert!(!is_found(MAX_VISITS + 10));
+}
+
 /// What a search costs along a chain of so many owners, each of whom waits for the next: for whoever wants to
 /// know, `cargo test --release --lib cost_of_a_search -- --ignored --nocapture`.
 #[test]
 #[ignore = "a measurement"]
 fn cost_of_a_search() {
     for length in [1, 10, 100, 1_000] {
-        let mut waiters = Waiters::default();
-        let names: Vec<String> = (0..=length).map(|i| format!("lock:{i}")).collect();
-        let owners: Vec<String> = (0..=length).map(|i| format!("owner:{i}")).collect();
-        // Owner i holds lock i, and waits for lock i + 1.
-        for i in 0..length {
-            let waiter = Waiter {
-                id: WaiterId(i as u64),
-                mode: Mode::Exclusive,
-                lease: Lease::from_ms(1).unwrap(),
-                session: false,
-                deadline_ms: None,
-                since_ms: 0,
-                client: 0,
-                limit: None,
-            };
-            let next = key_ref(&names[i + 1]);
-            waiters.park(next, owners[i].as_bytes(), waiter);
-            waiters.set_holders_for_test(next, Holders::alone(owners[i + 1].as_bytes().into()));
-        }
+        let (waiters, names, owners) = chain(length);
         let want = Want {
             key: key_ref(&names[0]),
             place: None,
