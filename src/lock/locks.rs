@@ -311,11 +311,15 @@ impl Locks {
             _ => None,
         };
         if let Some(error) = foreign {
-            if self.waiters.live_on(view.key) > 0 {
+            let is_waited = self.waiters.live_on(view.key) > 0;
+            if is_waited {
                 self.announce_untracked(view, now, fx);
             }
             self.close_unseen(view, now, fx);
-            return self.fail_all(view.key, &error, fx);
+            if is_waited {
+                self.fail_all(view.key, &error, fx);
+            }
+            return;
         }
         if let KeyState::ReadWrite(lock) = &view.state {
             return self.settle_shared(view, lock, undone.unwrap_or_default(), now, fx);

@@ -324,6 +324,11 @@ impl Case {
         published.sort_unstable();
         freed.sort_unstable();
         assert_eq!(told, expected, "what parked requests were told");
+        if self.model.keys.contains(&State::Other) {
+            // A request that is sent away makes room before or after a grant is taken back: only then is
+            // the key handed on, and not freed. Both orders are right.
+            freed.retain(|key| published.contains(key));
+        }
         assert_eq!(published, freed, "what was published");
         for (key, name) in NAMES.iter().enumerate() {
             let state = self.sim.keys.get(*name);

@@ -389,7 +389,7 @@ impl Model {
             }
         }
         for key in std::mem::take(&mut self.overwritten) {
-            if self.keys[key] == State::Other {
+            if self.keys[key] == State::Other && !self.line(key).is_empty() {
                 self.fail_all(key, "WRONGTYPE");
             }
         }

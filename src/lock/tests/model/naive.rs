@@ -208,7 +208,11 @@ impl Model {
             // Free, but others may wait: they come first. Waits that are over do not count, even if
             // nobody has noticed yet.
             None if until_ms.is_none() && !self.line(key).is_empty() => {
-                if !self.may_grant || self.hand_off(key) {
+                if !self.may_grant {
+                    self.touch(key);
+                    return Reply::Refused;
+                }
+                if self.hand_off(key) {
                     return Reply::Refused;
                 }
                 self.take_free(key, owner, (conn, terms))
@@ -216,8 +220,8 @@ impl Model {
             None if self.line(key).is_empty() => self.take_free(key, owner, (conn, terms)),
             None => {
                 let reply = self.park(key, owner, request);
-                if !matches!(reply, Reply::Error(_)) {
-                    self.hand_off(key);
+                if !matches!(reply, Reply::Error(_)) && !self.hand_off(key) {
+                    self.touch(key);
                 }
                 reply
             }
@@ -396,7 +400,11 @@ impl Model {
         let planned = self.to_undo.iter().position(|undo| undo.key == key);
         let planned = planned.map(|index| self.to_undo.remove(index));
         if let Some(error) = self.foreign(key) {
-            return self.fail_all(key, error);
+            let waits = |place: &Place| place.key == key && place.request.is_some();
+            if self.places.iter().any(waits) {
+                self.fail_all(key, error);
+            }
+            return;
         }
         let bare = self.keys[key] == State::Bare;
         match (self.holder(key), planned) {
