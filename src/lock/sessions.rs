@@ -173,6 +173,11 @@ impl Sessions {
         (Some(binding.token) == token && !self.is_over(binding)).then_some(binding.client)
     }
 
+    /// Whether holds are still to be released whose connections have gone.
+    pub fn has_ended(&self) -> bool {
+        !self.ended.is_empty()
+    }
+
     /// The hold of this name, if its connection has gone and it is still to be released.
     pub fn ended(&self, what: BoundRef<'_>) -> Option<Rc<Bound>> {
         if self.ended.is_empty() {

@@ -145,6 +145,10 @@ unsafe extern "C" fn on_job(raw_ctx: *mut raw::RedisModuleCtx, _data: *mut c_voi
 
 /// The owner asks about a hold whose connection has gone and that is still to be released: first it is.
 pub fn end_first(ctx: Ctx, name: Str<'_>, owner: Str<'_>) {
+    // Nearly always nothing is: every command comes by here.
+    if !shell::with(|shell| shell.locks.sessions.has_ended()) {
+        return;
+    }
     let ended: SmallVec<[_; 1]> = shell::with(|shell| {
         let modes = [Mode::Exclusive, Mode::Read, Mode::Write].into_iter();
         modes
