@@ -113,9 +113,11 @@ fn read_write_locks_are_listed_while_somebody_holds_them() {
         "LOCK.ACQUIRE written alice WRITE PX 600000",
         "LOCK.ACQUIRE both bob WRITE PX 600000",
         "LOCK.ACQUIRE both bob READ PX 600000",
-        // Nobody of these lives: a mode alone, a reader without its timeout.
+        // Nobody of these lives: a mode alone, a reader without its timeout, the same in a hash that will end.
         "HSET mode-only mode read",
         "HSET dead mode read zombie 1",
+        "HSET dying mode read zombie 1",
+        "PEXPIRE dying 600000",
     ] {
         assert!(!c.line(line).is_error(), "{line}");
     }
