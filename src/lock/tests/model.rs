@@ -9,13 +9,15 @@
 //! `PROPTEST_CASES` sets the number of histories, `PROPTEST_RNG_SEED` repeats a run. A failure
 //! prints the seed and the smallest history that shows it.
 
+mod answers;
 mod naive;
 mod sessions;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestError, TestRunner};
 
-use self::naive::{Key, Model, Owner, Reply, State, Told, KEYS};
+use self::answers::{Reply, Told};
+use self::naive::{Key, Model, Owner, State, KEYS};
 use self::sessions::{sim_terms, Terms};
 use super::sim::{key_ref, Out, Settings, Sim, START_MS};
 use crate::lock::{

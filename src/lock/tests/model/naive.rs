@@ -10,6 +10,7 @@
 //! begins then.
 
 use super::super::sim::Settings;
+use super::answers::{Reply, Told};
 use super::sessions::{Session, Sessions, Terms};
 
 pub const KEYS: usize = 2;
@@ -17,29 +18,6 @@ pub const KEYS: usize = 2;
 pub type Key = usize;
 pub type Owner = usize;
 pub type Conn = u64;
-
-/// What a command answers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reply {
-    Granted,
-    Refused,
-    Parked,
-    Freed,
-    StillHeld,
-    NotHeld,
-    Renewed,
-    Lost,
-    Broken,
-    Error(&'static str),
-}
-
-/// What a parked connection is told.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Told {
-    Granted,
-    Nil,
-    Error(&'static str),
-}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Token {
