@@ -112,7 +112,7 @@ impl Locks {
         let is_newcomer = holds.is_none() && !lock.writes(to.owner, now);
         let former = lock.token(now);
         let is_inherited = |token: &Token| self.tokens.is_inherited(view.domain, *token);
-        let known = former.filter(|token| !is_upgrade && !(is_newcomer && is_inherited(token)));
+        let known = former.filter(|token| !(is_upgrade || is_newcomer && is_inherited(token)));
         let token = match known {
             Some(token) => token,
             None => self.mint(view, now, fx)?,
