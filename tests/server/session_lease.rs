@@ -423,6 +423,8 @@ fn the_module_can_be_unloaded_when_nothing_is_bound_or_it_is_drained() {
     alice.line("LOCK.RELEASE k alice");
     unload_and_load(&mut watcher);
 
+    // Redis 8 does not survive a command of a client whose last one was of a module that is gone.
+    alice = server.conn();
     alice.line("LOCK.ACQUIRE k alice SESSION");
     assert!(watcher.line("MODULE UNLOAD lock").is_error());
     watcher.line("CONFIG SET lock.drain yes");
