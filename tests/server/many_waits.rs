@@ -299,6 +299,22 @@ fn writes_that_are_refused_for_now_keep_it_parked() {
 }
 
 #[test]
+fn writes_that_are_refused_by_the_end_of_the_turn_keep_it_parked() {
+    let server = TestServer::start();
+    let mut c = server.conn();
+    c.line("LOCK.ACQUIRE y a PX 60000");
+    let mut waiter = park(&server, "LOCK.MACQUIRE 2 x y b PX 60000 BLOCK 0");
+    c.line("MULTI");
+    c.line("LOCK.RELEASE y a");
+    c.line("CONFIG SET min-replicas-to-write 1");
+    assert_eq!(c.line("EXEC").list()[0].int(), 1);
+    assert_stays_silent(&mut waiter);
+    assert_eq!(c.line("EXISTS x y").int(), 0);
+    c.line("CONFIG SET min-replicas-to-write 0");
+    assert_eq!(tokens(&only_reply(&mut waiter)).len(), 2);
+}
+
+#[test]
 fn a_waiter_for_many_does_not_hinder_the_way_out() {
     let server = TestServer::start();
     let mut c = server.conn();
