@@ -1,8 +1,9 @@
 //! `LOCK.MACQUIRE numkeys key [key ...] owner [READ | WRITE] [EX s | PX ms | SESSION] [BLOCK ms] [ONCE] [WITHHOLDER]`
 
-use super::args::{default_lease, once, option, word, Args, KEYS, MODE, NUMKEYS, OWNER, TERMS};
+use super::args::{option, word, Args, KEYS, MODE, NUMKEYS, OWNER, TERMS};
 use super::read_write;
-use crate::lock::{self, LockError, ManyAnswer, Mode, Wait};
+use super::request::request;
+use crate::lock::{self, LockError, ManyAnswer, Mode};
 use crate::module::alarm;
 use crate::module::apply::{apply_all, decide_all};
 use crate::module::ctx::Ctx;
@@ -43,41 +44,10 @@ impl Command for AcquireMany {
         let mut args = Args::new(words);
         let names = args.keys()?;
         let owner = args.owner()?;
-        let (mut lease, mut session, mut wait) = (None, None, None);
-        let (mut count_once, mut with_holder) = (None, None);
-        let mut mode = None;
-        while let Some(option) = args.option() {
-            match &option[..] {
-                b"READ" => once(&mut mode, Mode::Read)?,
-                b"WRITE" => once(&mut mode, Mode::Write)?,
-                b"EX" => once(&mut lease, args.lease(1_000, "lock.macquire")?)?,
-                b"PX" => once(&mut lease, args.lease(1, "lock.macquire")?)?,
-                b"SESSION" => once(&mut session, ())?,
-                b"BLOCK" => once(&mut wait, args.wait()?)?,
-                b"ONCE" => once(&mut count_once, ())?,
-                b"WITHHOLDER" => once(&mut with_holder, ())?,
-                _ => return Err(LockError::Syntax),
-            }
-        }
-        if session.is_some() {
-            if lease.is_some() {
-                return Err(LockError::Syntax);
-            }
-            sessions::prepare(ctx)?;
-        }
-        let request = lock::Acquire {
-            owner: owner.bytes(),
-            mode: mode.unwrap_or(Mode::Exclusive),
-            names_lease: lease.is_some(),
-            lease: lease.map_or_else(default_lease, Ok)?,
-            session: session.is_some(),
-            once: count_once.is_some(),
-            wait: wait.filter(|_| ctx.may_block()).unwrap_or(Wait::No),
-            client: ctx.client_id(),
-        };
+        let (request, with_holder) = request(ctx, &mut args, owner, "lock.macquire")?;
         let shape = match with_holder {
-            Some(()) => Shape::TokensWithHolder,
-            None => Shape::Tokens,
+            true => Shape::TokensWithHolder,
+            false => Shape::Tokens,
         };
         for name in names {
             if request.mode != Mode::Exclusive {

@@ -20,5 +20,6 @@ pub mod owner;
 mod read_write;
 pub mod release;
 pub mod renew;
+mod request;
 pub mod scan;
 pub mod sem;
