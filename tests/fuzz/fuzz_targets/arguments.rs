@@ -26,6 +26,7 @@ mod module {
         use std::ffi::CStr;
 
         pub enum Kind {
+            Keys,
             Key,
             String,
             Integer,
