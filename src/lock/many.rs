@@ -21,7 +21,7 @@ use super::grants::{Grantee, Handed};
 use super::locks::{Locks, View};
 use super::many_places::{Again, Former};
 use super::queue::Waiter;
-use super::read_write::{upgrades, MOST_READS};
+use super::read_write::upgrades;
 use super::standing::{standing, Standing};
 use super::state::MAX_HOLD_COUNT;
 use super::waits_of::Holders;
@@ -523,18 +523,8 @@ fn may_read_or_write_again(state: &KeyState, req: &Acquire<'_>, now: Now) -> Res
     let Some(lock) = state.held_for_reading_or_writing(now) else {
         return Ok(());
     };
-    let is_full = match req.mode {
-        Mode::Read => {
-            let reader = lock.reader(req.owner, now);
-            reader.is_some_and(|reader| reader.count >= MOST_READS)
-        }
-        _ => {
-            let writer = lock.writer(now);
-            writer.is_some_and(|writer| writer.count >= MAX_HOLD_COUNT)
-        }
-    };
-    match is_full && !req.once {
-        true => Err(LockError::HoldCountOverflow),
-        false => Ok(()),
+    match req.once {
+        true => Ok(()),
+        false => lock.may_count_one_more(req.mode, req.owner, now),
     }
 }

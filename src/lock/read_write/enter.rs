@@ -8,10 +8,9 @@ use super::super::holds::Tracked;
 use super::super::locks::{Locks, View};
 use super::super::name::OwnerAt;
 use super::super::sessions::BoundRef;
-use super::super::state::MAX_HOLD_COUNT;
 use super::super::{Acquire, Answer, KeyRef, KeyState, LockError, Mode, Now, Token, Wait};
 use super::change::{write, RwWrite};
-use super::state::{ReadWrite, Reader, MOST_READS};
+use super::state::{ReadWrite, Reader};
 
 /// Somebody was let in.
 #[derive(Debug)]
@@ -91,20 +90,9 @@ impl Locks {
         let Some(mut lock) = take_held(rest, now) else {
             return self.begin(view, to, now, fx);
         };
-        let holds = match to.mode {
-            Mode::Read => lock.reader(to.owner, now).map(|reader| reader.count),
-            _ => lock
-                .writer(now)
-                .filter(|writer| writer.owner[..] == *to.owner)
-                .map(|writer| writer.count),
-        };
-        let most = if to.mode == Mode::Read {
-            MOST_READS
-        } else {
-            MAX_HOLD_COUNT
-        };
-        if !once && holds.is_some_and(|count| count >= most) {
-            return Err(LockError::HoldCountOverflow);
+        let holds = lock.count_of(to.mode, to.owner, now);
+        if !once {
+            lock.may_count_one_more(to.mode, to.owner, now)?;
         }
         // Readers share the token of their phase, and a writer that reads too shares its own. But a newcomer
         // gets none that may be below tokens that this server's data has lost.
@@ -126,8 +114,6 @@ impl Locks {
             _ => to.session,
         };
         let end_ms = self.lease_of(is_bound, to.lease).deadline(now);
-        let reads = BoundRef::lock(Mode::Read, view.key, to.owner);
-        let bound_reads = self.bound_token(reads, (Mode::Read, &lock), now);
         let since = former.and_then(|_| Some(lock.mark.as_ref()?.since));
         self.prune(view.key, &mut lock, now, fx);
         match (to.mode, holds) {
@@ -156,12 +142,6 @@ impl Locks {
             None => {
                 self.close_former(view, &lock, to, now, fx);
                 self.track(view.key, to, (token, end_ms), now, fx);
-            }
-        }
-        if is_upgrade {
-            // What its owner reads is under the new token, too.
-            if let Some(client) = self.sessions.client_of(reads, bound_reads) {
-                self.sessions.bind(reads, client, token, now);
             }
         }
         Ok(Entered {

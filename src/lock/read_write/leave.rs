@@ -64,10 +64,7 @@ impl Locks {
         };
         self.claim(view.key, req.owner);
         let mut lock = present.clone();
-        let count = match mode {
-            Mode::Read => lock.reader(req.owner, now).map(|reader| reader.count),
-            _ => lock.writer(now).map(|writer| writer.count),
-        };
+        let count = lock.count_of(mode, req.owner, now);
         let left = count.unwrap_or(1) - 1;
         if left > 0 && !req.all {
             self.prune(view.key, &mut lock, now, fx);

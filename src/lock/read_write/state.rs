@@ -2,8 +2,8 @@
 
 use smallvec::SmallVec;
 
-use super::super::state::parse_count;
-use super::super::{parse_decimal, Mode, Now, OwnerId, Token};
+use super::super::state::{parse_count, MAX_HOLD_COUNT};
+use super::super::{parse_decimal, LockError, Mode, Now, OwnerId, Token};
 use super::names::{is_reserved, writer_of, MODE_FIELD};
 use super::readers::Readers;
 
@@ -158,6 +158,33 @@ impl ReadWrite {
     pub fn reader(&self, owner: &[u8], now: Now) -> Option<&Reader> {
         let reader = self.readers.get(owner);
         reader.filter(|reader| !self.is_over(now) && reader.until_ms > now.wall_ms)
+    }
+
+    /// How many holds of this mode the owner has, if any.
+    pub fn count_of(&self, mode: Mode, owner: &[u8], now: Now) -> Option<u32> {
+        match mode {
+            Mode::Read => self.reader(owner, now).map(|reader| reader.count),
+            _ => {
+                let writer = self.writer(now);
+                let own = writer.filter(|writer| writer.owner[..] == *owner);
+                own.map(|writer| writer.count)
+            }
+        }
+    }
+
+    /// Whether the owner may have one more of them.
+    ///
+    /// # Errors
+    /// [`LockError::HoldCountOverflow`] where that could not be counted.
+    pub fn may_count_one_more(&self, mode: Mode, owner: &[u8], now: Now) -> Result<(), LockError> {
+        let most = match mode {
+            Mode::Read => MOST_READS,
+            _ => MAX_HOLD_COUNT,
+        };
+        match self.count_of(mode, owner, now) {
+            Some(count) if count >= most => Err(LockError::HoldCountOverflow),
+            _ => Ok(()),
+        }
     }
 
     /// When a living reader's lease ends; `None`: never.
