@@ -85,8 +85,23 @@ pub fn id_of(node: &TestServer) -> String {
     node.conn().line("CLUSTER MYID").text()
 }
 
+/// The newest configuration epoch that a node has heard of.
+fn epoch_of(node: &TestServer) -> Option<String> {
+    let info = node.conn().line("CLUSTER INFO").text();
+    let epoch = |line: &str| {
+        line.strip_prefix("cluster_current_epoch:")
+            .map(str::to_owned)
+    };
+    info.lines().find_map(epoch)
+}
+
 /// The slot is on its way from one node to the other.
+///
+/// It waits until both know the last epoch: the target takes the next one when the slot arrives. Were
+/// the source's own still unknown to it, both would have the same one, the server would solve that
+/// collision by a new epoch for either, and a source that still claims the slot would win it back.
 pub fn begin_move(source: &TestServer, target: &TestServer, slot: i64) {
+    wait_for("one epoch", || epoch_of(source) == epoch_of(target));
     let import = format!("CLUSTER SETSLOT {slot} IMPORTING {}", id_of(source));
     let migrate = format!("CLUSTER SETSLOT {slot} MIGRATING {}", id_of(target));
     assert_eq!(target.conn().line(&import).text(), "OK");
