@@ -1,0 +1,29 @@
+#!/bin/sh
+# fetch.sh DIR: the texts of Redisson's lock scripts, one DIR/scripts/<sha1>.lua for each line of scripts.txt.
+# Maven fetches the few releases that hold them; Texts.java reads the texts out of the jars. What is there
+# already is not fetched again. The texts are Redisson's: they stay in the build directory.
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+dir=$1 table=$here/scripts.txt
+
+is_complete() {
+    grep -v '^#' "$table" | while read -r _ sha1 _; do
+        [ -f "$dir/scripts/$sha1.lua" ] || return 1
+    done
+}
+
+is_complete && exit
+for tool in mvn java; do
+    command -v "$tool" >/dev/null || {
+        echo "The texts come through Maven. On Debian, as root: apt-get install maven openjdk-17-jre-headless" >&2
+        exit 1
+    }
+done
+for release in $(grep -v '^#' "$table" | awk '{ print $3 }' | sort -u); do
+    [ -f "$dir/jars/redisson-$release.jar" ] && continue
+    echo "fetching Redisson $release"
+    mvn -B -q dependency:copy -Dartifact="org.redisson:redisson:$release" -DoutputDirectory="$dir/jars" \
+        -Dmdep.useBaseVersion=true
+done
+java "$here/Texts.java" "$table" "$dir/scripts" "$dir"/jars/*.jar
+is_complete
