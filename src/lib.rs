@@ -42,6 +42,7 @@ pub const COMMANDS: &[Register] = &[
     register::<commands::latch::set::Set>,
     register::<commands::latch::down::Down>,
     register::<commands::latch::wait::Wait>,
+    register::<commands::redisson::Redisson>,
     register::<commands::owner::Owner>,
     register::<commands::help::Help>,
     #[cfg(feature = "fault-injection")]

@@ -5,7 +5,7 @@ use crate::module::ctx::Ctx;
 use crate::module::register::{Command, Spec};
 use crate::module::strings::Str;
 
-const LINES: [&str; 40] = [
+const LINES: [&str; 42] = [
     "LOCK.ACQUIRE <key> <owner> [READ | WRITE] [EX <s> | PX <ms> | SESSION] [BLOCK <ms>] [ONCE] [WITHHOLDER]",
     "    Take the lock, or wait for it (BLOCK 0: for ever). Returns the fencing token, or nil.",
     "    READ, WRITE: a lock of many readers or one writer, as Redisson's RReadWriteLock.",
@@ -44,6 +44,8 @@ const LINES: [&str; 40] = [
     "    Wait until it is open. Returns 1, or 0 when it is still closed.",
     "LOCK.OWNER",
     "    A fresh unique owner id.",
+    "LOCK.REDISSON <script> <numkeys> <key> [<key> ...] <arg> [<arg> ...]",
+    "    What EVAL of a Redisson script becomes with lock.redisson-scripts; not for typing.",
     "LOCK.HELP",
     "    Print this help.",
 ];

@@ -18,6 +18,7 @@ pub mod mrelease;
 pub mod mrenew;
 pub mod owner;
 mod read_write;
+pub mod redisson;
 pub mod release;
 pub mod renew;
 mod request;

@@ -47,6 +47,10 @@ pub enum LockError {
     Drained,
     /// The caller's user may not break this lock (only where the server cannot tell by itself).
     MayNotBreak,
+    /// The caller's user may not run this command, which it sent.
+    MayNotRun(&'static str),
+    /// `lock.redisson` with other words than the filter makes.
+    UnknownScript,
     /// The caller's user may not run `SCAN`, or there is no user to ask about.
     MayNotScan,
     /// The caller has no user that could be asked about.
@@ -146,6 +150,10 @@ impl fmt::Display for LockError {
             E::MayNotBreak => {
                 "NOPERM LOCK.BREAK needs permission to run DEL on the key and CLIENT KILL"
             }
+            E::MayNotRun(command) => {
+                return write!(f, "NOPERM this user has no permissions to run the '{command}' command");
+            }
+            E::UnknownScript => "ERR not a script of Redisson's, or not called as Redisson does",
             E::MayNotScan => "NOPERM LOCK.SCAN needs permission to run SCAN",
             E::NoUser => {
                 "NOPERM permissions cannot be checked inside a script or a module on this server"

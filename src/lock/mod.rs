@@ -58,6 +58,7 @@ mod permit_sessions;
 mod permits;
 mod queue;
 mod read_write;
+pub mod redisson;
 mod semaphore;
 mod session_ends;
 mod sessions;
@@ -99,6 +100,7 @@ pub use standing::is_blocked;
 pub use state::{
     is_held, parse_decimal, parse_integer, HashReader, Hold, KeyState, OwnerId, TOKEN_FIELD,
 };
+pub use stats::RedissonStats;
 pub use time::{Lease, Now};
 pub use token::{Domain, Token};
 pub use waiters::{Due, Grace, LARGE};

@@ -166,3 +166,13 @@ counters! {
     /// Parked requests answered an error.
     latch_waits_failed,
 }
+
+counters! {
+    /// The counters of Redisson's scripts, where the module runs them (`lock.redisson-scripts`).
+    RedissonStats
+    /// Scripts of `RLock` that were run natively.
+    redisson_rlock,
+    /// Known scripts that were left to the server's Lua: unusual data, a full memory, a user who may not
+    /// run every command in them.
+    redisson_lua,
+}

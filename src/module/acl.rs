@@ -1,6 +1,7 @@
 //! What the server's ACL cannot say about our commands, asked of it by hand.
 
 use redis_module::raw;
+use smallvec::SmallVec;
 
 use super::api::{api, has};
 use super::ctx::Ctx;
@@ -37,45 +38,58 @@ pub fn may_write(ctx: Ctx, keys: &[&[u8]]) -> bool {
         | raw::REDISMODULE_CMD_KEY_INSERT
         | raw::REDISMODULE_CMD_KEY_UPDATE
         | raw::REDISMODULE_CMD_KEY_DELETE;
-    as_user(ctx, |user| {
+    let may = as_user(ctx, |user| {
         keys.iter().all(|key| {
             let key = OwnedStr::new(key);
             // SAFETY: the user is live, and so is the key's name.
             let status = unsafe {
-                api!(RedisModule_ACLCheckKeyPermissions)(user, key.as_ptr(), WRITE as i32)
+                api!(RedisModule_ACLCheckKeyPermissions)(user.0, key.as_ptr(), WRITE as i32)
             };
             status == raw::REDISMODULE_OK as i32
         })
-    })
+    });
+    may.unwrap_or(false)
 }
 
 fn user_may(ctx: Ctx, command: &[Str<'_>]) -> bool {
-    let mut argv: Vec<_> = command.iter().map(|word| word.as_ptr()).collect();
-    as_user(ctx, |user| {
-        let argc = argv.len() as i32;
-        // SAFETY: the user is live; the arguments live through the call and are those of a whole,
-        // valid command.
-        let status =
-            unsafe { api!(RedisModule_ACLCheckCommandPermissions)(user, argv.as_mut_ptr(), argc) };
-        status == raw::REDISMODULE_OK as i32
-    })
+    as_user(ctx, |user| user.may_run(command)).unwrap_or(false)
 }
 
-/// Asks something about the calling connection's user; no if it has none. The caller has made sure that
-/// there is a connection.
-fn as_user(ctx: Ctx, ask: impl FnOnce(*mut raw::RedisModuleUser) -> bool) -> bool {
+/// The user of the calling connection.
+pub struct User(*mut raw::RedisModuleUser);
+
+impl User {
+    /// Whether it may run this command, whole and valid, on these keys and channels.
+    pub fn may_run(&self, command: &[Str<'_>]) -> bool {
+        let mut argv: SmallVec<[_; 16]> = command.iter().map(|word| word.as_ptr()).collect();
+        // SAFETY: the user is live; the arguments live through the call.
+        let status = unsafe {
+            let argc = argv.len() as i32;
+            api!(RedisModule_ACLCheckCommandPermissions)(self.0, argv.as_mut_ptr(), argc)
+        };
+        status == raw::REDISMODULE_OK as i32
+    }
+
+    /// Puts a refused command into `ACL LOG`, as the server does with what it refuses.
+    pub fn log_refusal(&self, ctx: Ctx, command: Str<'_>) {
+        let reason = raw::RedisModuleACLLogEntryReason_REDISMODULE_ACL_LOG_CMD;
+        // SAFETY: context, user and name are live; the server copies the name.
+        unsafe { api!(RedisModule_ACLAddLogEntry)(ctx.as_ptr(), self.0, command.as_ptr(), reason) };
+    }
+}
+
+/// Asks something about the calling connection's user; `None` if it has none that the server knows by its
+/// name. The caller has made sure that there is a connection.
+pub fn as_user<T>(ctx: Ctx, ask: impl FnOnce(&User) -> T) -> Option<T> {
     // SAFETY: the calling client is a real connection and has a user; name and user are ours to free.
     unsafe {
-        let Some(name) = OwnedStr::from_raw(api!(RedisModule_GetCurrentUserName)(ctx.as_ptr()))
-        else {
-            return false;
-        };
+        let name = OwnedStr::from_raw(api!(RedisModule_GetCurrentUserName)(ctx.as_ptr()))?;
         let user = api!(RedisModule_GetModuleUserFromUserName)(name.as_str().as_ptr());
         if user.is_null() {
-            return false;
+            return None;
         }
-        let answer = ask(user);
+        let answer = ask(&User(user));
         api!(RedisModule_FreeModuleUser)(user);
-        answer
+        Some(answer)
     }
 }

@@ -48,7 +48,8 @@ impl Ctx {
         now()
     }
 
-    fn flags(self) -> u32 {
+    /// What the server says of itself and of this call (`REDISMODULE_CTX_FLAGS_*`).
+    pub(super) fn flags(self) -> u32 {
         // SAFETY: the context is live (see `new`).
         let flags = unsafe { api!(RedisModule_GetContextFlags)(self.0) };
         flags.unsigned_abs()
@@ -198,6 +199,14 @@ impl Ctx {
         // SAFETY: context and strings live through the call.
         unsafe {
             api!(RedisModule_PublishMessage)(self.0, channel.as_ptr(), message.as_ptr());
+        }
+    }
+
+    /// Publishes a message to those who listen on the shard channel.
+    pub fn publish_in_shard(self, channel: Str<'_>, message: Str<'_>) {
+        // SAFETY: context and strings live through the call.
+        unsafe {
+            api!(RedisModule_PublishMessageShard)(self.0, channel.as_ptr(), message.as_ptr());
         }
     }
 

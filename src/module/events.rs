@@ -16,6 +16,7 @@ use super::fence;
 use super::guard;
 use super::key::name_of;
 use super::log;
+use super::redisson;
 use super::replication;
 use super::sessions;
 use super::settings;
@@ -234,6 +235,7 @@ unsafe extern "C" fn on_server_event(
                 warn_of_eviction(ctx);
                 watch_if_asked(ctx);
                 alarm::follow_settings();
+                redisson::follow_setting(ctx);
             }
             raw::REDISMODULE_EVENT_FORK_CHILD | raw::REDISMODULE_EVENT_PERSISTENCE => {
                 return replication::ask_again();

@@ -22,7 +22,7 @@ unsafe extern "C" fn on_info(info: *mut raw::RedisModuleInfoCtx, for_crash_repor
     }
     guard::entry("info", || {
         let now = now();
-        let (gauges, locks, sems, latches) = shell::with(|shell| {
+        let (gauges, locks, sems, latches, redisson) = shell::with(|shell| {
             let waiters = &shell.locks.waiters;
             let sessions = &shell.locks.sessions;
             let (sems, latches) = (&shell.locks.sems, &shell.locks.latches);
@@ -48,13 +48,15 @@ unsafe extern "C" fn on_info(info: *mut raw::RedisModuleInfoCtx, for_crash_repor
                 shell.locks.stats.clone(),
                 sems.stats.clone(),
                 latches.stats.clone(),
+                shell.redisson.stats.clone(),
             )
         });
         let fields = gauges
             .into_iter()
             .chain(locks.fields())
             .chain(sems.fields())
-            .chain(latches.fields());
+            .chain(latches.fields())
+            .chain(redisson.fields());
         // SAFETY: the server's info context for this callback; names are constants.
         unsafe {
             api!(RedisModule_InfoAddSection)(info, c"".as_ptr());

@@ -204,6 +204,11 @@ impl<'a> LockKey<'a> {
                 }
             }
         }
+        self.signal();
+    }
+
+    /// Tells those who watch the key.
+    pub(super) fn signal(&self) {
         // SAFETY: context and name are live.
         unsafe { api!(RedisModule_SignalModifiedKey)(self.ctx.as_ptr(), self.name.as_ptr()) };
     }

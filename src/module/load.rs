@@ -7,7 +7,7 @@ use redis_module::raw;
 use super::alarm;
 use super::api::{self, api, has};
 use super::ctx::Ctx;
-use super::{events, guard, info, log, register, settings, shell, slots};
+use super::{events, guard, info, log, redisson, register, settings, shell, slots};
 
 const NAME: &CStr = c"lock";
 
@@ -107,6 +107,7 @@ fn load(ctx: Ctx, argc: c_int) -> Result<(), String> {
     }
     events::warn_of_eviction(ctx);
     events::watch_if_asked(ctx);
+    redisson::follow_setting(ctx);
     Ok(())
 }
 

@@ -21,6 +21,7 @@ pub mod key;
 mod load;
 mod log;
 pub mod parked;
+pub mod redisson;
 pub mod register;
 pub mod replication;
 pub mod reply;

@@ -42,19 +42,17 @@ pub struct Spec {
 }
 
 impl Spec {
-    /// Whether its keys are counted by an argument before them.
-    const fn has_many_keys(&self) -> bool {
-        matches!(
-            self.args,
-            [
-                _,
-                Arg {
-                    kind: Kind::Keys,
-                    ..
-                },
-                ..
-            ]
-        )
+    /// Where the word stands that counts its keys, for a command with [`Kind::Keys`].
+    const fn numkeys_at(&self) -> Option<usize> {
+        match self.args {
+            [_, Arg {
+                kind: Kind::Keys, ..
+            }, ..] => Some(1),
+            [_, _, Arg {
+                kind: Kind::Keys, ..
+            }, ..] => Some(2),
+            _ => None,
+        }
     }
 }
 
@@ -74,10 +72,12 @@ pub struct Arg {
 pub enum Kind {
     /// The key of the command.
     Key,
-    /// `numkeys key [key ...]`, at the beginning.
+    /// `numkeys key [key ...]`, at the beginning or behind one other argument.
     Keys,
     /// Any bytes.
     String,
+    /// Any bytes, once or several times.
+    Strings,
     /// A decimal integer.
     Integer,
     /// A bare word.
@@ -121,7 +121,7 @@ pub fn add_category(ctx: Ctx) -> Option<&'static CStr> {
 /// Registers a command with everything the server can be told about it.
 pub fn register<C: Command>(ctx: Ctx, own_category: Option<&CStr>) -> Option<()> {
     let spec = &C::SPEC;
-    let position = i32::from(spec.key.is_some() && !spec.has_many_keys());
+    let position = i32::from(spec.key.is_some() && spec.numkeys_at().is_none());
     // SAFETY: the context is OnLoad's; strings are constants; `entry` has the type of a handler.
     let command = unsafe {
         let status = api!(RedisModule_CreateCommand)(
@@ -197,7 +197,8 @@ fn key_spec(command: &Spec, flags: u32) -> raw::RedisModuleCommandKeySpec {
     spec.flags = flags.into();
     spec.begin_search_type = raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INDEX;
     spec.bs.index.pos = 1;
-    if command.has_many_keys() {
+    if let Some(at) = command.numkeys_at() {
+        spec.bs.index.pos = at as c_int;
         spec.find_keys_type = raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_KEYNUM;
         spec.fk.keynum.firstkey = 1;
         spec.fk.keynum.keystep = 1;
@@ -254,6 +255,10 @@ fn c_arg(
             c.flags = raw::REDISMODULE_CMD_ARG_MULTIPLE as c_int;
             raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY
         }
+        Kind::Strings => {
+            c.flags = raw::REDISMODULE_CMD_ARG_MULTIPLE as c_int;
+            raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_STRING
+        }
         Kind::String => raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_STRING,
         Kind::Integer => raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_INTEGER,
         Kind::Word => raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_PURE_TOKEN,
@@ -283,19 +288,19 @@ pub unsafe fn arguments<'a>(argv: *mut *mut raw::RedisModuleString, argc: c_int)
     unsafe { std::slice::from_raw_parts(argv.cast::<Str<'a>>(), argc) }
 }
 
-/// How many keys a command has that counts them in its first argument, if they are all there; the first is
-/// its third word.
-pub fn number_of_keys(words: &[Str<'_>]) -> Option<usize> {
-    let number = parse_integer(words.get(1)?.bytes())?;
+/// How many keys a command has that counts them in the word at this place, if they are all there; the first
+/// follows that word.
+pub fn number_of_keys(words: &[Str<'_>], numkeys_at: usize) -> Option<usize> {
+    let number = parse_integer(words.get(numkeys_at)?.bytes())?;
     let number = usize::try_from(number).ok().filter(|number| *number > 0)?;
-    (number <= words.len() - 2).then_some(number)
+    (number < words.len() - numkeys_at).then_some(number)
 }
 
 /// Redis asks for the keys in this way where the cluster looks for their slot; for permissions it goes by the
 /// description. (On 7.0, that is, of which the latter cannot do the former.)
-fn tell_keys(ctx: Ctx, spec: &Spec, words: &[Str<'_>]) {
-    for position in 0..number_of_keys(words).unwrap_or(0) {
-        ctx.tell_key(position + 2, spec.key.unwrap_or_default());
+fn tell_keys(ctx: Ctx, spec: &Spec, words: &[Str<'_>], numkeys_at: usize) {
+    for key in 0..number_of_keys(words, numkeys_at).unwrap_or(0) {
+        ctx.tell_key(numkeys_at + 1 + key, spec.key.unwrap_or_default());
     }
 }
 
@@ -309,8 +314,10 @@ unsafe extern "C" fn entry<C: Command>(
     let done = guard::entry("command", || {
         // SAFETY: as above.
         let args = unsafe { arguments(argv, argc) };
-        if C::SPEC.has_many_keys() && ctx.asks_for_keys() {
-            return tell_keys(ctx, &C::SPEC, args);
+        if let Some(numkeys_at) = const { C::SPEC.numkeys_at() } {
+            if ctx.asks_for_keys() {
+                return tell_keys(ctx, &C::SPEC, args, numkeys_at);
+            }
         }
         if let Err(error) = C::run(ctx, args) {
             ctx.reply_error(&error);

@@ -67,6 +67,16 @@ impl Replication {
         self.send(c"HSET", words);
     }
 
+    /// `HINCRBY key field increment`.
+    pub fn hincrby(self, key: Str<'_>, field: Str<'_>, by: i64) {
+        if self.is_heard() {
+            let by = OwnedStr::of_number(by);
+            self.send(c"HINCRBY", &[key.as_ptr(), field.as_ptr(), by.as_ptr()]);
+        } else {
+            self.count_change();
+        }
+    }
+
     /// `HDEL key field`.
     pub fn hdel(self, key: Str<'_>, field: Str<'_>) {
         self.send(c"HDEL", &[key.as_ptr(), field.as_ptr()]);
@@ -92,6 +102,17 @@ impl Replication {
         self.send(c"SET", &[key.as_ptr(), value.as_ptr()]);
     }
 
+    /// `SET key value PXAT milliseconds`.
+    pub fn set_until(self, key: Str<'_>, value: Str<'_>, at_ms: i64) {
+        if self.is_heard() {
+            let (word, at) = (OwnedStr::new(b"PXAT"), OwnedStr::of_number(at_ms));
+            let words = [key.as_ptr(), value.as_ptr(), word.as_ptr(), at.as_ptr()];
+            self.send(c"SET", &words);
+        } else {
+            self.count_change();
+        }
+    }
+
     /// `ZADD key score member [score member ...]`; the words begin with the key.
     pub fn zadd(self, words: &[*mut raw::RedisModuleString]) {
         self.send(c"ZADD", words);
@@ -104,13 +125,22 @@ impl Replication {
 
     /// `PUBLISH channel message`, to the replicas' own subscribers only.
     pub fn publish(self, channel: Str<'_>, message: Str<'_>) {
+        self.publish_by(c"PUBLISH", channel, message);
+    }
+
+    /// `SPUBLISH channel message`, to the replicas' own subscribers only.
+    pub fn publish_in_shard(self, channel: Str<'_>, message: Str<'_>) {
+        self.publish_by(c"SPUBLISH", channel, message);
+    }
+
+    fn publish_by(self, command: &CStr, channel: Str<'_>, message: Str<'_>) {
         if self.replicas {
             // SAFETY: context and strings live through the call. The "Ass" arguments are two strings;
             // "A" leaves the AOF out.
             unsafe {
                 api!(RedisModule_Replicate)(
                     self.ctx.as_ptr(),
-                    c"PUBLISH".as_ptr(),
+                    command.as_ptr(),
                     c"Ass".as_ptr(),
                     channel.as_ptr(),
                     message.as_ptr(),

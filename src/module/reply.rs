@@ -41,7 +41,7 @@ pub fn acquired_all(
     granted: Option<&[Token]>,
     now: Now,
 ) {
-    let keys = number_of_keys(words).unwrap_or(0);
+    let keys = number_of_keys(words, 1).unwrap_or(0);
     let (keys, rest) = words.get(2..).unwrap_or_default().split_at(keys);
     let wide = shape == Shape::TokensWithHolder;
     if wide {

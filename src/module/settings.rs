@@ -75,6 +75,7 @@ impl Switch {
 static PUBLISH: Switch = Switch::new(c"publish", true);
 static DEADLOCK_DETECT: Switch = Switch::new(c"deadlock-detect", true);
 static DRAIN: Switch = Switch::new(c"drain", false);
+static REDISSON_SCRIPTS: Switch = Switch::new(c"redisson-scripts", false);
 
 /// Registers every setting; the values of `redis.conf` follow with `LoadConfigs`. `None` when the server
 /// refuses one.
@@ -95,7 +96,8 @@ pub fn register(ctx: Ctx) -> Option<()> {
     }
     register_switch(ctx, &PUBLISH)?;
     register_switch(ctx, &DEADLOCK_DETECT)?;
-    register_switch(ctx, &DRAIN)
+    register_switch(ctx, &DRAIN)?;
+    register_switch(ctx, &REDISSON_SCRIPTS)
 }
 
 // Both give the server a pointer to the static itself, not to a copy in memory of which nobody would
@@ -212,6 +214,11 @@ pub fn deadlock_detect() -> bool {
 /// Whether waiters are sent away and none is parked, so that the module can be unloaded.
 pub fn drain() -> bool {
     DRAIN.get()
+}
+
+/// Whether the known scripts of Redisson's clients are run natively.
+pub fn redisson_scripts() -> bool {
+    REDISSON_SCRIPTS.get()
 }
 
 /// The limits in force.

@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use super::alarm::Alarm;
 use super::ctx::Ctx;
 use super::parked::Parked;
+use super::redisson;
 use super::settings;
 use super::strings::Constants;
 use crate::lock::{slot_tags, LockError, Locks, Now, Outcome, WaiterId, LARGE};
@@ -37,6 +38,8 @@ pub struct Shell {
     pub eviction_risk: bool,
     /// Strings made once.
     pub constants: Constants,
+    /// What runs Redisson's scripts keeps this.
+    pub redisson: redisson::State,
     /// In a cluster, a hash tag for each slot.
     slot_tags: Option<Vec<u32>>,
 }
@@ -74,6 +77,7 @@ pub fn start(ctx: Ctx) {
         replicas_may_hear: None,
         eviction_risk: false,
         constants: Constants::make(),
+        redisson: redisson::State::make(),
         slot_tags: ctx.is_cluster().then(slot_tags),
     };
     *SHELL.0.borrow_mut() = Some(shell);

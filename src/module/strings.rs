@@ -73,6 +73,13 @@ impl OwnedStr {
         self.0
     }
 
+    /// Gives the reference away, to somebody who will free it.
+    pub fn into_raw(self) -> *mut raw::RedisModuleString {
+        let raw = self.0;
+        std::mem::forget(self);
+        raw
+    }
+
     /// The borrowed form.
     pub fn as_str(&self) -> Str<'_> {
         // SAFETY: our reference keeps the string alive as long as `self`.

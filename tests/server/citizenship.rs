@@ -18,11 +18,11 @@ struct Described {
 
 impl Described {
     fn has_many_keys(&self) -> bool {
-        self.arguments.starts_with("numkeys ")
+        self.arguments.contains("numkeys ")
     }
 }
 
-const COMMANDS: [Described; 19] = [
+const COMMANDS: [Described; 20] = [
     Described {
         name: "lock.acquire",
         arity: -3,
@@ -160,6 +160,14 @@ const COMMANDS: [Described; 19] = [
         categories: "@blocking @fast @lock @read",
         key: "RO access",
         arguments: "key [BLOCK milliseconds]",
+    },
+    Described {
+        name: "lock.redisson",
+        arity: -5,
+        flags: "module movablekeys noscript write",
+        categories: "@lock @scripting @write",
+        key: "RW access update",
+        arguments: "script numkeys key [key ...] arg [arg ...]",
     },
     Described {
         name: "lock.owner",

@@ -23,10 +23,11 @@ const NUMBERS: [(&str, &str, &str, &str); 10] = [
 ];
 
 /// Every setting that is yes or no, with its default.
-const SWITCHES: [(&str, &str); 3] = [
+const SWITCHES: [(&str, &str); 4] = [
     ("lock.publish", "yes"),
     ("lock.deadlock-detect", "yes"),
     ("lock.drain", "no"),
+    ("lock.redisson-scripts", "no"),
 ];
 
 /// A server started from a file, as in production; the harness's own has its options in words.

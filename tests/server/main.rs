@@ -31,6 +31,7 @@ mod persistence;
 mod read_write;
 mod read_write_beside;
 mod redisson;
+mod redisson_native;
 mod redisson_rw;
 mod reliability_examples;
 mod replication;

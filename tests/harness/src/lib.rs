@@ -10,6 +10,7 @@ pub mod bystander;
 pub mod clock;
 pub mod cluster;
 mod conn;
+pub mod redisson;
 pub mod replica;
 pub mod scene;
 pub mod scripts;

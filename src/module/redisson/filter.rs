@@ -1,0 +1,133 @@
+//! The filter: an `EVAL` or `EVALSHA` of a known script gets another name, and nothing else is touched.
+//!
+//! The server calls it for every command of every client, before it even looks the command up. So nearly
+//! all leave by the first line. While the setting is off there is no filter at all.
+
+use redis_module::raw;
+
+use super::super::api::api;
+use super::super::ctx::Ctx;
+use super::super::{guard, settings, shell};
+use super::{find, OwnedStr, Str};
+use crate::lock::redisson::{is_known_length, recognise_text, Script, SCRIPTS};
+
+/// The fewest words of a call: `EVAL script 1 key arg arg`, or with two keys and one argument.
+const FEWEST_WORDS: i32 = 6;
+
+/// What the filter keeps between calls.
+#[derive(Default)]
+pub struct State {
+    /// The registered filter.
+    handle: Option<*mut raw::RedisModuleCommandFilter>,
+    /// The texts that were seen, by place in the table. They are compared byte for byte, which takes less
+    /// time than their SHA1.
+    texts: Vec<(usize, Box<[u8]>)>,
+}
+
+/// Registers the filter, or takes it back, as the setting says.
+pub fn follow_setting(ctx: Ctx) {
+    let wanted = settings::redisson_scripts();
+    let handle = shell::with(|shell| shell.redisson.filter.handle.take());
+    let handle = match (wanted, handle) {
+        (true, None) => {
+            let not_our_own = raw::REDISMODULE_CMDFILTER_NOSELF as i32;
+            // SAFETY: the context is live and of this module; the filter has the type that the server expects.
+            let filter = unsafe {
+                api!(RedisModule_RegisterCommandFilter)(ctx.as_ptr(), Some(on_command), not_our_own)
+            };
+            (!filter.is_null()).then_some(filter)
+        }
+        (false, Some(filter)) => {
+            // SAFETY: the filter is registered, by this module, and is forgotten here.
+            unsafe { api!(RedisModule_UnregisterCommandFilter)(ctx.as_ptr(), filter) };
+            None
+        }
+        (_, handle) => handle,
+    };
+    shell::with(|shell| shell.redisson.filter.handle = handle);
+}
+
+unsafe extern "C" fn on_command(filter: *mut raw::RedisModuleCommandFilterCtx) {
+    // SAFETY: the server's filter context for this callback.
+    if unsafe { api!(RedisModule_CommandFilterArgsCount)(filter) } < FEWEST_WORDS {
+        return;
+    }
+    guard::entry("filter", || {
+        // SAFETY: as above.
+        let words = unsafe { Words::of(filter) };
+        if words.are_a_known_call() {
+            words.rename();
+        }
+    });
+}
+
+/// The words of a command that is about to be looked up.
+#[derive(Clone, Copy)]
+struct Words(*mut raw::RedisModuleCommandFilterCtx);
+
+impl Words {
+    /// # Safety
+    /// `filter` is the context that the server passed to the callback now running.
+    unsafe fn of(filter: *mut raw::RedisModuleCommandFilterCtx) -> Words {
+        Words(filter)
+    }
+
+    fn count(self) -> usize {
+        // SAFETY: the context is live (see `of`; so below).
+        let count = unsafe { api!(RedisModule_CommandFilterArgsCount)(self.0) };
+        usize::try_from(count).unwrap_or(0)
+    }
+
+    fn word<'a>(self, at: i32) -> Option<Str<'a>> {
+        // SAFETY: as above; a word lives until it is replaced, which is done last.
+        unsafe {
+            let word = api!(RedisModule_CommandFilterArgGet)(self.0, at);
+            (!word.is_null()).then(|| Str::new(word))
+        }
+    }
+
+    fn are_a_known_call(self) -> bool {
+        let is = |at, name: &[u8]| {
+            self.word(at)
+                .is_some_and(|word| word.bytes().eq_ignore_ascii_case(name))
+        };
+        let Some(name) = self.word(0).map(|word| word.bytes().len()) else {
+            return false;
+        };
+        let is_by_sha1 = match name {
+            4 if is(0, b"EVAL") => false,
+            7 if is(0, b"EVALSHA") => true,
+            _ => return false,
+        };
+        let (Some(script), Some(numkeys)) = (self.word(1), self.word(2)) else {
+            return false;
+        };
+        (script.bytes().len() == super::SHA1_LEN) == is_by_sha1
+            && find(script).is_some_and(|script| {
+                script.is_called_with(numkeys.bytes(), self.count().saturating_sub(3))
+            })
+    }
+
+    fn rename(self) {
+        let name = OwnedStr::new(b"lock.redisson");
+        // SAFETY: as above; the server takes over the reference to the new word, and gives up the old one.
+        unsafe { api!(RedisModule_CommandFilterArgReplace)(self.0, 0, name.into_raw()) };
+    }
+}
+
+/// The script of this text.
+pub fn find_text(text: &[u8]) -> Option<&'static Script> {
+    if !is_known_length(text.len()) {
+        return None;
+    }
+    let seen = shell::with(|shell| {
+        let mut texts = shell.redisson.filter.texts.iter();
+        texts.find(|(_, seen)| **seen == *text).map(|(at, _)| *at)
+    });
+    if let Some(at) = seen {
+        return SCRIPTS.get(at);
+    }
+    let (at, script) = recognise_text(text)?;
+    shell::with(|shell| shell.redisson.filter.texts.push((at, text.into())));
+    Some(script)
+}

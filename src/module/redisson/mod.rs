@@ -1,0 +1,188 @@
+//! Redisson's scripts, run without Lua where that makes no difference but the time it takes.
+//!
+//! With `lock.redisson-scripts yes` a command [`filter`] looks at every command that comes in. An `EVAL` or
+//! `EVALSHA` of a script that is known ([`crate::lock::redisson`]) becomes `lock.redisson`, with all its
+//! other words as they were. That command asks whether its user may run what was sent, and everything in it
+//! ([`permission`]), and then does natively what the script would do: the same replies, data, key events,
+//! messages and replicated commands ([`rlock`]). Whatever is not plain is left to the script itself
+//! ([`lua`]); a native run makes sure of that before it writes the first byte.
+
+mod filter;
+mod lua;
+mod permission;
+mod rlock;
+
+use redis_module::raw;
+
+use super::ctx::Ctx;
+use super::shell;
+use super::strings::{OwnedStr, Str};
+use crate::lock::redisson::{recognise, Inner, Native, Script};
+use crate::lock::{LockError, RedissonStats};
+
+pub use filter::follow_setting;
+
+/// What is kept between calls.
+pub struct State {
+    /// How often what happened.
+    pub stats: RedissonStats,
+    filter: filter::State,
+    names: permission::Names,
+}
+
+impl State {
+    /// Nothing known yet.
+    pub fn make() -> State {
+        State {
+            stats: RedissonStats::default(),
+            filter: filter::State::default(),
+            names: permission::Names::make(),
+        }
+    }
+}
+
+/// A call of a known script.
+pub struct Call<'a> {
+    script: &'static Script,
+    /// All its words; the first is `lock.redisson`.
+    words: &'a [Str<'a>],
+    keys: &'a [Str<'a>],
+    args: &'a [Str<'a>],
+}
+
+/// What a script answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reply {
+    /// Nil.
+    Nil,
+    /// A number.
+    Number(i64),
+    /// An array of numbers.
+    Numbers(Vec<i64>),
+}
+
+/// Length of a SHA1 in hexadecimal digits. No known text is so short.
+const SHA1_LEN: usize = 40;
+
+impl<'a> Call<'a> {
+    /// `name script numkeys key [key ...] arg [arg ...]`, if the script is known and called as Redisson does.
+    pub fn of(words: &'a [Str<'a>]) -> Option<Call<'a>> {
+        let [_, script, numkeys, behind @ ..] = words else {
+            return None;
+        };
+        let script = find(*script)?;
+        if !script.is_called_with(numkeys.bytes(), behind.len()) {
+            return None;
+        }
+        // Without a fixed number there is one argument more than keys.
+        let keys = script.keys.unwrap_or(behind.len() / 2);
+        let (keys, args) = behind.split_at_checked(keys)?;
+        Some(Call {
+            script,
+            words,
+            keys,
+            args,
+        })
+    }
+
+    /// Whether the script is named by its SHA1.
+    fn is_by_sha1(&self) -> bool {
+        self.words
+            .get(1)
+            .is_some_and(|word| word.bytes().len() == SHA1_LEN)
+    }
+
+    /// The key at this place.
+    fn key(&self, at: usize) -> Option<Str<'a>> {
+        self.keys.get(at).copied()
+    }
+
+    /// The argument at this place.
+    fn arg(&self, at: usize) -> Option<Str<'a>> {
+        self.args.get(at).copied()
+    }
+
+    /// The command that publishes, which this argument says.
+    fn publisher(&self, at: usize) -> Option<Inner> {
+        Inner::said(self.arg(at)?.bytes())
+    }
+}
+
+/// The script of this SHA1 or this text.
+fn find(script: Str<'_>) -> Option<&'static Script> {
+    let word = script.bytes();
+    match word.len() {
+        SHA1_LEN => recognise(word).map(|(_, script)| script),
+        _ => filter::find_text(word),
+    }
+}
+
+/// Runs a call natively, or has the server run the script. Replies.
+///
+/// # Errors
+/// When the caller's user may not run the command that it sent.
+pub fn run(ctx: Ctx, call: &Call<'_>) -> Result<(), LockError> {
+    let now = Surroundings::of(ctx);
+    if now.are_plain() && permission::covers(ctx, call)? {
+        if let Some(reply) = native(ctx, call, now) {
+            shell::with(|shell| match call.script.native {
+                Native::RLock(_) => shell.redisson.stats.redisson_rlock += 1,
+            });
+            answer(ctx, &reply);
+            return Ok(());
+        }
+    }
+    shell::with(|shell| shell.redisson.stats.redisson_lua += 1);
+    lua::run(ctx, call)
+}
+
+fn native(ctx: Ctx, call: &Call<'_>, now: Surroundings) -> Option<Reply> {
+    match call.script.native {
+        Native::RLock(script) => rlock::run(ctx, script, call, now),
+    }
+}
+
+fn answer(ctx: Ctx, reply: &Reply) {
+    match reply {
+        Reply::Nil => ctx.reply_nil(),
+        Reply::Number(number) => ctx.reply_integer(*number),
+        Reply::Numbers(numbers) => {
+            ctx.reply_array(numbers.len());
+            for number in numbers {
+                ctx.reply_integer(*number);
+            }
+        }
+    }
+}
+
+/// The state of the server around a call.
+#[derive(Clone, Copy)]
+pub struct Surroundings {
+    flags: u32,
+    asked_for_misses: bool,
+}
+
+impl Surroundings {
+    fn of(ctx: Ctx) -> Surroundings {
+        Surroundings {
+            flags: ctx.flags(),
+            asked_for_misses: ctx.is_asked_for(raw::REDISMODULE_NOTIFY_KEY_MISS),
+        }
+    }
+
+    /// Whether a native run may be thought of: not on a replica, not for a master's or an AOF's words, and
+    /// not where somebody is told of every key that is read in vain.
+    fn are_plain(self) -> bool {
+        const ODD: u32 = raw::REDISMODULE_CTX_FLAGS_SLAVE
+            | raw::REDISMODULE_CTX_FLAGS_REPLICATED
+            | raw::REDISMODULE_CTX_FLAGS_LOADING
+            | raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING
+            | raw::REDISMODULE_CTX_FLAGS_LUA;
+        self.flags & ODD == 0 && !self.asked_for_misses
+    }
+
+    /// Whether commands that need memory are refused.
+    fn are_short_of_memory(self) -> bool {
+        self.flags & raw::REDISMODULE_CTX_FLAGS_OOM != 0
+    }
+}
