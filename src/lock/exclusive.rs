@@ -143,7 +143,7 @@ impl Locks {
             if others_first
                 || matches!(
                     self.hand_off(view, &view.state, now, fx),
-                    HandedOff::Granted | HandedOff::Reserved
+                    HandedOff::Granted | HandedOff::Reserved | HandedOff::LeftFree
                 )
                 || (req.mode != Mode::Exclusive && self.waiters.live_on(view.key) > 0)
             {
@@ -296,6 +296,7 @@ impl Locks {
         if let Some(token) = view.state.token() {
             self.tokens.observe(view.domain, token, now.wall_us());
         }
+        self.see_taken(view, now);
         Ok(())
     }
 
@@ -410,10 +411,14 @@ impl Locks {
 
     pub(super) fn end_hold(&mut self, view: &View<'_>, event: Event, now: Now, fx: &mut Effects) {
         fx.push(Effect::Notify(event));
-        if self.hand_off(view, &KeyState::Absent, now, fx) != HandedOff::Granted {
-            // Whoever still waits could not be granted just now: the alarm tries again.
-            self.waiters.touch(view.key);
-            free(fx);
+        match self.hand_off(view, &KeyState::Absent, now, fx) {
+            HandedOff::Granted | HandedOff::LeftFree => {}
+            HandedOff::Reserved | HandedOff::Nobody | HandedOff::Blocked => {
+                // Whoever still waits could not be granted just now: the alarm tries again.
+                self.waiters.touch(view.key);
+                self.turns.begin_anew(view.key);
+                free(fx);
+            }
         }
     }
 

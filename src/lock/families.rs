@@ -81,9 +81,9 @@ impl Locks {
         (self.waiters.grace, self.sems.waiters.grace) = (grace, grace);
     }
 
-    /// Whether no wait, place, lease or key is due, now or later.
+    /// Whether no wait, place, lease, window or key is due, now or later.
     pub fn is_quiet(&self) -> bool {
-        self.all().all(Waiters::is_quiet)
+        self.all().all(Waiters::is_quiet) && self.turns.open() == 0
     }
 
     /// Milliseconds until the next wait or place is due.
@@ -95,12 +95,15 @@ impl Locks {
     pub fn next_settle(&self, now: Now) -> Option<u64> {
         self.all()
             .filter_map(|queues| queues.next_settle(now))
+            .chain(self.turns.next_end(now))
             .min()
     }
 
-    /// The next key to be settled; the families take turns.
+    /// The next key to be settled; the families take turns. A lock that somebody has taken in its window is looked
+    /// at before that ends.
     pub fn pop_touched(&mut self, now: Now) -> Option<(Family, KeyId)> {
-        self.pop(|queues| queues.pop_touched(now))
+        let touched = self.pop(|queues| queues.pop_touched(now));
+        touched.or_else(|| Some((Family::Lock, self.pop_window(now)?)))
     }
 
     /// The next request on many keys that perhaps can be granted.

@@ -58,8 +58,10 @@ pub(super) enum HandedOff {
     /// Somebody who waited has the lock, or several have.
     Granted,
     /// The next in line waits for other keys, too: this one stays free for it until that request is
-    /// looked at, at the end of the turn.
+    /// looked at, at the end of the turn. Or it has been left free, and still is. Nothing was written.
     Reserved,
+    /// It is the turn of those who wait outside: the key is free for a while, and they have been told.
+    LeftFree,
     /// Nobody waits who could be granted now; nothing was written.
     Nobody,
     /// Somebody waits, and has to go on waiting for those who hold; nothing was written.
@@ -135,6 +137,11 @@ impl Locks {
         let mut after = None;
         let mut result = HandedOff::Nobody;
         while let Some(seq) = self.next_in_line(view.key, now, fx) {
+            if after.is_none() {
+                if let Some(left_free) = self.leave_free(view, seq, now, fx) {
+                    return left_free;
+                }
+            }
             let state = after.as_ref().unwrap_or(rest);
             let next = self.waiters.at(view.key, seq);
             let is_free =
@@ -230,6 +237,7 @@ impl Locks {
         self.count_wait(&waiter, now);
         if granted.after.is_none() {
             self.waiters.set_holder(view.key, owner.clone());
+            self.turns.count(view.key);
         }
         if granted.is_fresh {
             let handed = Handed {
@@ -272,6 +280,7 @@ impl Locks {
         self.begins_as(Family::Lock, view.key);
         if to.mode != Mode::Exclusive {
             let entered = self.enter(view, rest, (to, false), now, fx)?;
+            self.end_window(view.key);
             return Ok(Granted {
                 token: entered.token,
                 deadline_ms: entered.end_ms,
@@ -280,6 +289,7 @@ impl Locks {
             });
         }
         let token = self.mint(view, now, fx)?;
+        self.end_window(view.key);
         let lease = self.lease_of(to.session, to.lease);
         let deadline_ms = lease.deadline(now);
         self.close_unseen(view, now, fx);

@@ -17,6 +17,7 @@ use super::semaphore::Semaphores;
 use super::sessions::Sessions;
 use super::stats::Stats;
 use super::token::Tokens;
+use super::turns::Turns;
 use super::waiters::Waiters;
 use super::{Domain, Hold, KeyRef, KeyState, LockError, Now, Token, WaiterId};
 
@@ -42,6 +43,9 @@ pub struct View<'a> {
     pub domain: Domain,
     /// What a token leans on; `None` when the decision was not expected to need one.
     pub fence: Option<Fence>,
+    /// Whether somebody listens for the release of this lock; asked only where
+    /// [`Locks::depends_on_listeners`].
+    pub listened: bool,
 }
 
 /// What the keys beside a lock say about its tokens.
@@ -81,6 +85,8 @@ pub struct Locks {
     pub delay: Delay,
     /// Whether requests that would wait for themselves are refused.
     pub detects_deadlocks: bool,
+    /// When those who wait outside have their turn.
+    pub turns: Turns,
     /// Requests that were parked although it was not sure that they do not.
     pub(super) doubtful: Vec<WaiterId>,
     pub(super) holds: Holds,
@@ -114,6 +120,7 @@ impl Locks {
             stats: Stats::default(),
             delay: Delay::default(),
             detects_deadlocks: true,
+            turns: Turns::default(),
             doubtful: Vec::new(),
             holds: Holds::default(),
             glances: KeySet::default(),
@@ -265,6 +272,7 @@ impl Locks {
         self.to_undo.clear();
         self.glances.clear();
         self.sessions.clear(None);
+        self.end_windows();
         self.waiters.forget_touched();
         self.waiters.give_up_places();
         self.demote_elsewhere();
@@ -298,12 +306,14 @@ impl Locks {
         }
         let foreign = matches!(state, KeyState::OtherType | KeyState::OtherHash);
         let bare = matches!(state, KeyState::Bare(_));
-        hold.is_none() && !foreign && (bare || self.waiters.live_on(key) > 0)
+        let is_due = || self.waiters.live_on(key) > 0 && !self.turns.is_open(key, now);
+        hold.is_none() && !foreign && (bare || is_due())
     }
 
     /// Settles a key: called when its lease is over or something happened to it from
     /// outside. Harmless at any other time.
     pub fn settle(&mut self, view: &View<'_>, now: Now, fx: &mut Effects) {
+        self.see_taken(view, now);
         let undone = self.to_undo.swap_remove(&view.key);
         let foreign = match &view.state {
             KeyState::OtherType => Some(LockError::WrongType),
@@ -355,8 +365,13 @@ impl Locks {
             Some(_) => &KeyState::Absent,
             None => &view.state,
         };
-        if self.hand_off(view, rest, now, fx) != HandedOff::Granted && took_back {
-            free(fx);
+        match self.hand_off(view, rest, now, fx) {
+            HandedOff::Granted | HandedOff::LeftFree => {}
+            _ if took_back => {
+                self.turns.begin_anew(view.key);
+                free(fx);
+            }
+            _ => {}
         }
     }
 
@@ -364,6 +379,7 @@ impl Locks {
     /// end by their leases.
     pub fn drain(&mut self, fx: &mut Effects) {
         self.sessions.clear(None);
+        self.end_windows();
         let everybody = self.waiters.clear_all();
         self.fail(everybody, &LockError::Drained, fx);
         self.waiters.look_again();

@@ -333,10 +333,11 @@ impl Locks {
             && places.iter().zip(states).all(|((key, seq), state)| {
                 let at = self.waiters.at(key.as_ref(), *seq);
                 let standing = at.map(|(owner, waiter)| standing(state, waiter.mode, owner, now));
-                matches!(
-                    standing,
-                    Some(Ok(Standing::Free | Standing::Mine(_) | Standing::Within))
-                )
+                !self.turns.is_open(key.as_ref(), now)
+                    && matches!(
+                        standing,
+                        Some(Ok(Standing::Free | Standing::Mine(_) | Standing::Within))
+                    )
             })
     }
 
@@ -403,6 +404,9 @@ impl Locks {
                         token: *token,
                         seq: *seq,
                     };
+                    if waiter.mode == Mode::Exclusive {
+                        self.turns.count(key.as_ref());
+                    }
                     self.on_its_way(request, handed);
                 }
                 let tokens = tokens_of(&entered).into();
@@ -433,7 +437,8 @@ impl Locks {
                 Ok(Standing::Free) => {
                     let first = self.next_in_line(view.key, now, fx);
                     let first = first.and_then(|seq| self.waiters.at(view.key, seq));
-                    all_free &= first.is_some_and(|(_, waiter)| waiter.id == request);
+                    all_free &= first.is_some_and(|(_, waiter)| waiter.id == request)
+                        && !self.turns.is_open(view.key, now);
                 }
                 Ok(Standing::Blocked(lease_ms)) => {
                     self.waiters.set_lease(view.key, lease_ms);

@@ -20,6 +20,9 @@
 //! connection died or whose wait ran out keeps its place in the queue for a moment, *empty*, so that a
 //! client which asks again has its turn back.
 //!
+//! Redisson's clients wait outside and are told of a lock only when it is freed. So after some hand-offs in a row it
+//! is *left free* for a moment, if somebody listens: nobody here is granted it in that *window*.
+//!
 //! A hold may be bound to a connection, by `SESSION`: then the server keeps its lease while that connection
 //! lives, and releases it when the connection ends.
 //!
@@ -68,6 +71,7 @@ mod state;
 mod stats;
 mod time;
 mod token;
+mod turns;
 mod waiters;
 mod waits_of;
 
@@ -103,4 +107,5 @@ pub use state::{
 pub use stats::RedissonStats;
 pub use time::{Lease, Now};
 pub use token::{Domain, Token};
+pub use turns::TurnRule;
 pub use waiters::{Due, Grace, LARGE};

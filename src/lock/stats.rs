@@ -1,9 +1,10 @@
-//! Counters of what this server did. They only grow, and two sums hold at every quiet moment:
+//! Counters of what this server did. They only grow, and three sums hold at every quiet moment:
 //!
 //! * `waits_parked` = `waits_granted` + `waits_timed_out` + `waits_unblocked` +
 //!   `waits_disconnected` + `waits_taken_over` + `waits_withdrawn` + `waits_failed` + waiters now;
 //! * `grants` = `grants_released` + `grants_session_ended` + `grants_expired` + `grants_broken` +
-//!   `grants_lost` + `grants_undone` + `grants_unwatched` + grants tracked now.
+//!   `grants_lost` + `grants_undone` + `grants_unwatched` + grants tracked now;
+//! * `windows` = `windows_taken` + `windows_unused` + windows open now.
 
 macro_rules! counters {
     ($(#[doc = $what:literal])+ $table:ident $($(#[doc = $doc:literal])+ $name:ident,)+) => {
@@ -84,6 +85,12 @@ counters! {
     waits_failed,
     /// Hand-offs because the key went away by other means than a LOCK command.
     foreign_wakeups,
+    /// Times that a lock was left free for Redisson's waiters instead of being handed off.
+    windows,
+    /// Of those, that somebody took the lock in the window.
+    windows_taken,
+    /// Of those, that the window ended otherwise.
+    windows_unused,
     /// Milliseconds that granted requests had waited, in all.
     wait_ms_sum,
     /// The longest that a granted request had waited, in milliseconds.

@@ -230,7 +230,10 @@ pub fn follow_settings() {
     if settings::drain() {
         answer(decide(|locks, fx| locks.drain(fx)).1);
     }
-    shell::with(|shell| shell.locks.delay.limit(settings::startup_delay_ms()));
+    shell::with(|shell| {
+        shell.locks.delay.limit(settings::startup_delay_ms());
+        shell.locks.set_turns(settings::turns());
+    });
 }
 
 fn end_waits(now: Now) {

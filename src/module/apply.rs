@@ -7,6 +7,7 @@ use super::events;
 use super::fence;
 use super::guard;
 use super::key::LockKey;
+use super::listeners;
 use super::parked::Parked;
 use super::replication::Replication;
 use super::settings;
@@ -20,6 +21,7 @@ pub fn decide<T>(body: impl FnOnce(&mut Locks, &mut Effects) -> T) -> (T, Effect
     let result = shell::with(|shell| {
         shell.locks.limits = settings::limits();
         shell.locks.set_grace(settings::grace());
+        shell.locks.set_turns(settings::turns());
         shell.locks.sessions.rule = settings::sessions();
         shell.locks.detects_deadlocks = settings::deadlock_detect();
         body(&mut shell.locks, &mut fx)
@@ -112,8 +114,8 @@ fn tell(ctx: Ctx, name: Str<'_>, fx: &[Effect], replication: Replication) {
             }
             Effect::Publish if settings::publish() => {
                 // Redisson's waiters listen on the lock's channel for `0`.
-                let channel = prefixed("redisson_lock__channel", name.bytes());
-                publish_string(ctx, &channel, Constants::released(), replication);
+                let channel = listeners::channel_of(name.bytes());
+                publish_to(ctx, channel.as_str(), Constants::released(), replication);
             }
             Effect::PublishReadWrite(ended) if settings::publish() => {
                 // After readers `0`, after a writer `1`.
@@ -136,8 +138,10 @@ pub fn publish(ctx: Ctx, channel: &[u8], message: &[u8], replication: Replicatio
 }
 
 fn publish_string(ctx: Ctx, channel: &[u8], message: Str<'_>, replication: Replication) {
-    let channel = OwnedStr::new(channel);
-    let channel = channel.as_str();
+    publish_to(ctx, OwnedStr::new(channel).as_str(), message, replication);
+}
+
+fn publish_to(ctx: Ctx, channel: Str<'_>, message: Str<'_>, replication: Replication) {
     if shell::is_cluster() {
         ctx.publish_in_cluster(channel, message);
     } else {

@@ -11,6 +11,7 @@ use redis_module::raw;
 use super::api::api;
 use super::ctx::Ctx;
 use super::key::LockKey;
+use super::listeners;
 use super::replication::Replication;
 use super::shell;
 use super::strings::{OwnedStr, Str};
@@ -35,6 +36,7 @@ pub fn plain_view<'a>(key: &LockKey<'a>, state: KeyState) -> View<'a> {
         state,
         domain: domain_of(key.name()),
         fence: None,
+        listened: false,
     }
 }
 
@@ -48,6 +50,7 @@ pub fn minting_view<'a>(key: &LockKey<'a>, state: KeyState) -> View<'a> {
     let is_there = view.state != KeyState::Absent && !is_hidden();
     let may_grant = may_mint(ctx, view.domain, is_there) && siblings_are_here(key, &view.state);
     view.fence = Some(Fence { counter, may_grant });
+    view.listened = listeners::matter(ctx, view.key);
     view
 }
 

@@ -26,7 +26,7 @@ unsafe extern "C" fn on_info(info: *mut raw::RedisModuleInfoCtx, for_crash_repor
             let waiters = &shell.locks.waiters;
             let sessions = &shell.locks.sessions;
             let (sems, latches) = (&shell.locks.sems, &shell.locks.latches);
-            let gauges: [(&CStr, u64); 15] = [
+            let gauges: [(&CStr, u64); 16] = [
                 (c"waiters", waiters.live() as u64),
                 (c"keys_waited", waiters.keys_waited() as u64),
                 (c"places_kept", waiters.kept_places() as u64),
@@ -37,6 +37,7 @@ unsafe extern "C" fn on_info(info: *mut raw::RedisModuleInfoCtx, for_crash_repor
                 (c"latch_waiters", latches.waiters.live() as u64),
                 (c"latch_keys_waited", latches.waiters.keys_waited() as u64),
                 (c"grants_tracked", shell.locks.tracked_len() as u64),
+                (c"windows_open", shell.locks.turns.open() as u64),
                 (c"sessions", sessions.clients() as u64),
                 (c"session_holds", sessions.holds() as u64),
                 (c"startup_delay_left_ms", shell.locks.delay.left(now)),

@@ -18,6 +18,7 @@ pub mod fence;
 mod guard;
 mod info;
 pub mod key;
+mod listeners;
 mod load;
 mod log;
 pub mod parked;

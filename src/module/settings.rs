@@ -8,7 +8,7 @@ use redis_module::raw;
 
 use super::api::api;
 use super::ctx::Ctx;
-use crate::lock::{Grace, Lease, Limits, SessionRule};
+use crate::lock::{Grace, Lease, Limits, SessionRule, TurnRule};
 
 struct Number {
     name: &'static CStr,
@@ -51,6 +51,8 @@ static MAX_OWNER_LEN: Number = Number::new(c"max-owner-len", 256, 1, 65_536);
 static MAX_TRACKED: Number = Number::new(c"max-tracked", 10_000, 0, 10_000_000);
 static SESSION_LEASE: Number = Number::new(c"session-lease", 10_000, 100, CENTURY_MS);
 static STARTUP_DELAY: Number = Number::new(c"startup-delay", 0, 0, CENTURY_MS);
+static FREE_AFTER: Number = Number::new(c"free-after", 1, 0, 1_000_000);
+static FREE_WINDOW: Number = Number::new(c"free-window", 50, 1, 1_000);
 
 struct Switch {
     name: &'static CStr,
@@ -91,6 +93,8 @@ pub fn register(ctx: Ctx) -> Option<()> {
         &MAX_TRACKED,
         &SESSION_LEASE,
         &STARTUP_DELAY,
+        &FREE_AFTER,
+        &FREE_WINDOW,
     ] {
         register_number(ctx, number)?;
     }
@@ -236,6 +240,17 @@ pub fn sessions() -> SessionRule {
     SessionRule {
         lease: Lease::from_ms(SESSION_LEASE.get()).unwrap_or(default.lease),
         open: !drain(),
+    }
+}
+
+/// When locks are left free for Redisson's waiters: never where they are not told.
+pub fn turns() -> TurnRule {
+    TurnRule {
+        after: match publish() {
+            true => u32::try_from(FREE_AFTER.get()).unwrap_or(0),
+            false => 0,
+        },
+        window_ms: FREE_WINDOW.get().unsigned_abs(),
     }
 }
 

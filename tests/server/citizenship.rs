@@ -348,6 +348,10 @@ fn info_has_a_section_of_plain_numbers() {
         "waits_withdrawn",
         "waits_failed",
         "foreign_wakeups",
+        "windows_open",
+        "windows",
+        "windows_taken",
+        "windows_unused",
         "wait_ms_sum",
         "wait_ms_max",
     ] {

@@ -9,7 +9,7 @@ use crate::common::{free_port, module_path, patience, server_binary, wait_for, C
 const CENTURY: &str = "3162240000000";
 
 /// Every setting that is a number: default, lowest, highest.
-const NUMBERS: [(&str, &str, &str, &str); 10] = [
+const NUMBERS: [(&str, &str, &str, &str); 12] = [
     ("lock.default-lease", "30000", "1", CENTURY),
     ("lock.max-lease", CENTURY, "1", CENTURY),
     ("lock.max-wait", CENTURY, "0", CENTURY),
@@ -20,6 +20,8 @@ const NUMBERS: [(&str, &str, &str, &str); 10] = [
     ("lock.max-tracked", "10000", "0", "10000000"),
     ("lock.session-lease", "10000", "100", CENTURY),
     ("lock.startup-delay", "0", "0", CENTURY),
+    ("lock.free-after", "1", "0", "1000000"),
+    ("lock.free-window", "50", "1", "1000"),
 ];
 
 /// Every setting that is yes or no, with its default.

@@ -26,6 +26,7 @@ mod limits;
 mod many;
 mod many_waits;
 mod memory;
+mod mixed_fleet;
 mod parked;
 mod persistence;
 mod read_write;

@@ -12,7 +12,8 @@ use proptest::test_runner::{Config, TestError, TestRunner};
 use self::naive::{Ask, Key, Model, Owner, Reply, State, Told, KEYS};
 use super::sim::{key_ref, Out, Settings, Sim, Terms, START_MS};
 use crate::lock::{
-    Answer, Grace, KeyState, Lease, Limits, LockError, ManyAnswer, Outcome, Released, Wait,
+    Answer, Grace, KeyState, Lease, Limits, LockError, ManyAnswer, Outcome, Released, TurnRule,
+    Wait,
 };
 
 const NAMES: [&str; KEYS] = ["k0", "k1", "k2", "k3"];
@@ -132,6 +133,7 @@ fn settings(deadlocks: bool) -> impl Strategy<Value = Settings> {
             max_places: 1_000,
         },
         session_lease: Lease::TEN_SECONDS,
+        turns: TurnRule::default(),
         default_lease: Lease::TEN_SECONDS,
         cluster: false,
         deadlocks,

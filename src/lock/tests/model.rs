@@ -12,6 +12,7 @@
 mod answers;
 mod naive;
 mod sessions;
+mod turns;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestError, TestRunner};
@@ -21,7 +22,7 @@ use self::naive::{Key, Model, Owner, State, KEYS};
 use self::sessions::{sim_terms, Terms};
 use super::sim::{key_ref, Out, Settings, Sim, START_MS};
 use crate::lock::{
-    Answer, Grace, Hold, KeyState, Lease, Limits, LockError, Outcome, Released, Wait,
+    Answer, Grace, Hold, KeyState, Lease, Limits, LockError, Outcome, Released, TurnRule, Wait,
 };
 
 const NAMES: [&str; KEYS] = ["k0", "k1"];
@@ -74,6 +75,9 @@ enum Op {
     Flush,
     Restart(i64),
     MayGrant(bool),
+    /// Somebody listens for the release of a lock, or nobody any more.
+    Listen(Key, bool),
+    SetTurns(TurnRule),
 }
 
 #[derive(Debug, Clone)]
@@ -143,6 +147,8 @@ fn op() -> impl Strategy<Value = Op> {
         1 => Just(Op::Flush),
         1 => prop_oneof![Just(0), Just(7_200_000i64), 1..50i64].prop_map(Op::Restart),
         2 => prop::bool::weighted(0.8).prop_map(Op::MayGrant),
+        3 => (0..KEYS, prop::bool::weighted(0.8)).prop_map(|(k, on)| Op::Listen(k, on)),
+        1 => turns().prop_map(Op::SetTurns),
     ]
 }
 
@@ -156,6 +162,11 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..=STEPS)
 }
 
+fn turns() -> impl Strategy<Value = TurnRule> {
+    (prop::sample::select(vec![0, 1, 1, 2, 3]), 1..12u64)
+        .prop_map(|(after, window_ms)| TurnRule { after, window_ms })
+}
+
 fn settings(cluster: bool) -> impl Strategy<Value = Settings> {
     let some = |few: Vec<usize>| prop::sample::select(few);
     let limits = (
@@ -165,18 +176,21 @@ fn settings(cluster: bool) -> impl Strategy<Value = Settings> {
     );
     let session = prop::sample::select(vec![1, 3, 6, 15]);
     let grace = (prop::sample::select(vec![0, 3, 12]), some(vec![0, 1, 100]));
-    (limits, grace, session).prop_map(move |(limits, (ms, max_places), session)| Settings {
-        limits: Limits {
-            max_waiters: limits.0,
-            max_waiters_per_key: limits.1,
-            max_tracked: limits.2,
-        },
-        grace: Grace { ms, max_places },
-        cluster,
-        // Histories with them have a model of their own.
-        deadlocks: false,
-        default_lease: lease(9),
-        session_lease: lease(session),
+    (limits, grace, session, turns()).prop_map(move |(limits, (ms, max_places), session, turns)| {
+        Settings {
+            limits: Limits {
+                max_waiters: limits.0,
+                max_waiters_per_key: limits.1,
+                max_tracked: limits.2,
+            },
+            grace: Grace { ms, max_places },
+            cluster,
+            // Histories with them have a model of their own.
+            deadlocks: false,
+            default_lease: lease(9),
+            session_lease: lease(session),
+            turns,
+        }
     })
 }
 
@@ -312,6 +326,20 @@ impl Case {
                 self.bind_clock(unread);
                 self.sim.flush();
                 self.model.flush();
+                self.settle_ties();
+            }
+            Op::Listen(key, listens) => {
+                match listens {
+                    true => self.sim.listened.insert(NAMES[key].into()),
+                    false => self.sim.listened.remove(NAMES[key]),
+                };
+                self.model.turns.listened[key] = listens;
+            }
+            Op::SetTurns(rule) => {
+                self.settings.turns = rule;
+                self.settle_ties();
+                self.sim.locks.set_turns(rule);
+                self.model.set_turns(rule);
                 self.settle_ties();
             }
             Op::Restart(back_ms) => self.restart(back_ms),
@@ -554,7 +582,7 @@ impl Case {
             let held = hold.is_some();
             if settled && self.sim.may_grant {
                 assert!(
-                    held || line.is_empty(),
+                    held || line.is_empty() || self.model.is_left_free(key),
                     "free, and somebody waits for {name}"
                 );
             }
@@ -572,7 +600,7 @@ impl Case {
         }
     }
 
-    /// The two sums that src/lock/stats.rs promises.
+    /// The sums that src/lock/stats.rs promises.
     fn check_sums(&self) {
         let stats = &self.sim.locks.stats;
         let waits = stats.waits_granted
@@ -594,6 +622,15 @@ impl Case {
             + self.sim.locks.tracked_len() as u64;
         assert_eq!(stats.grants, grants, "{stats:?}");
         assert_eq!(stats.grants, self.model.grants);
+        let turns = &self.model.turns;
+        let open = self.sim.locks.turns.open();
+        assert_eq!(open, turns.window.iter().flatten().count());
+        assert_eq!(
+            (stats.windows, stats.windows_taken),
+            (turns.begun, turns.taken)
+        );
+        let windows = stats.windows_taken + stats.windows_unused + open as u64;
+        assert_eq!(stats.windows, windows, "{stats:?}");
     }
 
     /// Left alone, every request gets its answer, every lease ends, and nothing is left over.
@@ -631,6 +668,7 @@ impl Case {
         let sessions = &self.sim.locks.sessions;
         assert_eq!((sessions.holds(), sessions.clients()), (0, 0));
         assert_eq!(sessions.next_due(self.sim.now), None);
+        assert_eq!(self.sim.locks.turns.open(), 0);
         let stats = &self.sim.locks.stats;
         let tracked = self.sim.locks.tracked_len() as u64;
         assert!(tracked <= KEYS as u64 && stats.grants >= tracked);

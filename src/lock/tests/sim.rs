@@ -12,12 +12,12 @@
 
 mod many;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::lock::{
     Acquire, Answer, Bound, BoundRef, Break, Domain, Effect, Effects, Event, Grace, Hold, KeyRef,
     KeyState, KeyWrite, Lease, Limits, LockError, Locks, Mode, Now, Outcome, Release, Released,
-    Renew, Token, View, Wait, WaiterId,
+    Renew, Token, TurnRule, View, Wait, WaiterId,
 };
 
 /// The wall clock of a new server, Unix milliseconds.
@@ -82,6 +82,8 @@ pub struct Sim {
     /// Redisson's token counters, by the name of the lock.
     pub counters: BTreeMap<String, u64>,
     pub horizons: BTreeMap<Domain, u64>,
+    /// Locks for whose release somebody listens.
+    pub listened: BTreeSet<String>,
     /// Requests that are still parked.
     pub parked: BTreeMap<WaiterId, Request>,
     /// Requests whose grant is on its way.
@@ -101,6 +103,7 @@ pub struct Settings {
     pub deadlocks: bool,
     pub default_lease: Lease,
     pub session_lease: Lease,
+    pub turns: TurnRule,
 }
 
 pub fn key_ref(key: &str) -> KeyRef<'_> {
@@ -115,6 +118,7 @@ fn new_locks(settings: &Settings) -> Locks {
     locks.waiters.grace = settings.grace;
     locks.sessions.rule.lease = settings.session_lease;
     locks.detects_deadlocks = settings.deadlocks;
+    locks.set_turns(settings.turns);
     locks
 }
 
@@ -135,6 +139,7 @@ impl Sim {
             keys: BTreeMap::new(),
             counters: BTreeMap::new(),
             horizons: BTreeMap::new(),
+            listened: BTreeSet::new(),
             parked: BTreeMap::new(),
             granted: BTreeMap::new(),
             highest: BTreeMap::new(),
@@ -281,7 +286,7 @@ impl Sim {
     /// The end of a turn: every marked key is read afresh and settled.
     pub fn settle_all(&mut self) {
         let mut settled = 0;
-        while let Some(id) = self.locks.waiters.pop_touched(self.now) {
+        while let Some((_, id)) = self.locks.pop_touched(self.now) {
             settled += 1;
             assert!(settled < 1_000, "a turn that does not end");
             let key = String::from_utf8(id.as_ref().name.into()).unwrap();
@@ -295,7 +300,7 @@ impl Sim {
             return self.settle_all();
         }
         self.judge_again();
-        assert_ne!(self.locks.waiters.next_settle(self.now), Some(0));
+        assert_ne!(self.locks.next_settle(self.now), Some(0));
     }
 
     /// Time passes, and each timer runs at its moment.
@@ -307,7 +312,7 @@ impl Sim {
             let delay = Some(self.locks.delay.left(self.now)).filter(|left| *left > 0);
             let dues = [
                 waiters.next_wait(self.now),
-                waiters.next_settle(self.now),
+                self.locks.next_settle(self.now),
                 delay,
                 self.locks.sessions.next_due(self.now),
             ];

@@ -18,7 +18,9 @@
 //! del k   expire k   hdel k   persist k   pexpire k 5s   overwrite k string | hash | holds N
 //! redisson acquire k owner [lease=30s]   redisson release k owner   redisson renew k owner [lease=30s]
 //! counter k 50   flush   restart [back=1h]   grants off | on
-//! delay 5s | limit 1s   drain
+//! delay 5s | limit 1s   drain   demote
+//! listen k | leave k      somebody listens for the release of k, or nobody any more
+//! turns after=2 [window=50ms]
 //! limits [waiters=N] [per-key=N] [tracked=N] [grace=1s] [places=N]     a new server
 //! ```
 //! In the answers tokens are #1, #2, in the order in which they appear (the simulated server itself
@@ -34,7 +36,7 @@ use std::path::Path;
 use super::sim::{key_ref, Out, Settings, Sim, Terms, CONNS, START_MS};
 use crate::lock::{
     Answer, BoundRef, Grace, Hold, KeyRef, KeyState, KeyWrite, Lease, Limits, LockError,
-    ManyAnswer, Mode, Outcome, Released, Token, Wait,
+    ManyAnswer, Mode, Outcome, Released, Token, TurnRule, Wait,
 };
 
 #[test]
@@ -95,6 +97,11 @@ fn deadlocks() {
 #[test]
 fn tokens() {
     run("tokens");
+}
+
+#[test]
+fn turns() {
+    run("turns");
 }
 
 fn run(subject: &str) {
@@ -211,6 +218,7 @@ impl Session {
             deadlocks: true,
             default_lease: lease_of(DEFAULT_LEASE_MS),
             session_lease: lease_of(10_000),
+            turns: TurnRule::default(),
         };
         Session {
             settings,
@@ -298,6 +306,13 @@ impl Session {
                 sim.counters.insert(words.at(1).into(), value);
             }
             "flush" => sim.flush(),
+            "listen" => drop(sim.listened.insert(words.at(1).into())),
+            "leave" => drop(sim.listened.remove(words.at(1))),
+            "turns" => sim.locks.set_turns(TurnRule {
+                after: words.number("after").unwrap() as u32,
+                window_ms: words.option("window").map_or(50, millis),
+            }),
+            "demote" => sim.locks.demoted(),
             "delay" if words.at(1) == "limit" => sim.locks.delay.limit(millis(words.at(2))),
             "delay" => sim.begin_delay(millis(words.at(1))),
             "drain" => sim.drain(),
@@ -531,7 +546,7 @@ impl Session {
         format!(
             "next wait: {}, next settling: {}, parked: {}, places kept: {}, lines: {}",
             due(waiters.next_wait(self.sim.now)),
-            due(waiters.next_settle(self.sim.now)),
+            due(self.sim.locks.next_settle(self.sim.now)),
             waiters.live(),
             waiters.kept_places(),
             lines.count(),

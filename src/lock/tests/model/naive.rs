@@ -12,6 +12,7 @@
 use super::super::sim::Settings;
 use super::answers::{Reply, Told};
 use super::sessions::{Session, Sessions, Terms};
+use super::turns::{Passed, Turns};
 
 pub const KEYS: usize = 2;
 
@@ -89,6 +90,7 @@ pub struct Model {
     pub grants: u64,
     pub settings: Settings,
     pub sessions: Sessions,
+    pub turns: Turns,
     /// All places of all keys, by arrival.
     places: Vec<Place>,
     /// Keys to be settled at the end of the turn, in the order in which they were touched.
@@ -111,6 +113,7 @@ impl Model {
             grants: 0,
             settings: *settings,
             sessions: Sessions::default(),
+            turns: Turns::new(settings.turns),
             places: Vec::new(),
             touched: Vec::new(),
             on_the_way: Vec::new(),
@@ -174,6 +177,7 @@ impl Model {
             return Reply::Error(error);
         }
         self.end_first(key, owner);
+        self.see_taken(key);
         let until_ms = wait.map(|ms| ms.map(|ms| self.mono_ms + ms));
         let request = until_ms.map(|until_ms| Request {
             conn,
@@ -190,15 +194,15 @@ impl Model {
                     self.touch(key);
                     return Reply::Refused;
                 }
-                if self.hand_off(key) {
-                    return Reply::Refused;
+                match self.hand_off(key) {
+                    Passed::Nobody => self.take_free(key, owner, (conn, terms)),
+                    Passed::Granted | Passed::LeftFree | Passed::StillFree => Reply::Refused,
                 }
-                self.take_free(key, owner, (conn, terms))
             }
             None if self.line(key).is_empty() => self.take_free(key, owner, (conn, terms)),
             None => {
                 let reply = self.park(key, owner, request);
-                if !matches!(reply, Reply::Error(_)) && !self.hand_off(key) {
+                if !matches!(reply, Reply::Error(_)) && self.hand_off(key) == Passed::Nobody {
                     self.touch(key);
                 }
                 reply
@@ -221,6 +225,7 @@ impl Model {
             return Reply::Error(error);
         }
         self.end_first(key, owner);
+        self.see_taken(key);
         let Some(hold) = self.held_by(key, Some(owner), token) else {
             if token.is_none() {
                 self.withdraw(key, owner);
@@ -242,6 +247,7 @@ impl Model {
             return Reply::Error(error);
         }
         self.end_first(key, owner);
+        self.see_taken(key);
         let Some(hold) = self.held_by(key, Some(owner), token) else {
             return Reply::Lost;
         };
@@ -263,6 +269,7 @@ impl Model {
         if let Some(error) = self.foreign(key) {
             return Reply::Error(error);
         }
+        self.see_taken(key);
         let hold = self.held_by(key, None, token);
         let held = hold.is_some();
         if purge && (held || token.is_none()) {
@@ -364,7 +371,10 @@ impl Model {
             self.settle(key);
         }
         let mut over: Vec<Key> = (0..KEYS).collect();
-        over.retain(|key| self.holder(*key).is_none() && !self.line(*key).is_empty());
+        let left_free = |key: &Key| self.turns.window[*key].is_some();
+        over.retain(|key| {
+            self.holder(*key).is_none() && !self.line(*key).is_empty() && !left_free(key)
+        });
         over.sort_by_key(|key| match self.keys[*key] {
             State::Held(hold) => hold.deadline_ms,
             _ => None,
@@ -372,9 +382,14 @@ impl Model {
         for key in over {
             self.settle(key);
         }
+        for key in self.next_windows() {
+            self.end_window(key);
+            self.settle(key);
+        }
     }
 
     fn settle(&mut self, key: Key) {
+        self.see_taken(key);
         let planned = self.to_undo.iter().position(|undo| undo.key == key);
         let planned = planned.map(|index| self.to_undo.remove(index));
         if let Some(error) = self.foreign(key) {
@@ -391,11 +406,10 @@ impl Model {
                 self.pass_on(key);
             }
             (Some(_), _) => {}
-            (None, _) => {
-                if !self.hand_off(key) && bare {
-                    self.free(key);
-                }
-            }
+            (None, _) => match self.hand_off(key) {
+                Passed::Nobody | Passed::StillFree if bare => self.set_free(key),
+                _ => {}
+            },
         }
     }
 
@@ -462,6 +476,7 @@ impl Model {
             mono_ms: self.mono_ms,
             may_grant: self.may_grant,
             grant_number: self.grant_number,
+            turns: self.turns.restarted(),
             ..fresh
         };
     }
@@ -553,7 +568,7 @@ impl Model {
         }
     }
 
-    fn touch(&mut self, key: Key) {
+    pub fn touch(&mut self, key: Key) {
         if !self.line(key).is_empty() {
             self.note(key);
         }
@@ -608,17 +623,24 @@ impl Model {
     }
 
     pub fn pass_on(&mut self, key: Key) {
-        if !self.hand_off(key) {
-            self.free(key);
+        match self.hand_off(key) {
+            Passed::Granted | Passed::LeftFree => {}
+            Passed::Nobody | Passed::StillFree => self.set_free(key),
         }
     }
 
-    fn free(&mut self, key: Key) {
+    fn set_free(&mut self, key: Key) {
+        self.turns.row[key] = None;
+        self.free(key);
+    }
+
+    pub fn free(&mut self, key: Key) {
         self.keys[key] = State::Absent;
         self.published.push(key);
     }
 
     fn grant(&mut self, key: Key, owner: Owner, (conn, terms): (Conn, Terms)) {
+        self.end_window(key);
         self.grants += 1;
         self.grant_number += 1;
         self.forget_ended(key, owner);
@@ -635,14 +657,20 @@ impl Model {
     }
 
     /// The first whose wait is not over gets the lock.
-    fn hand_off(&mut self, key: Key) -> bool {
+    fn hand_off(&mut self, key: Key) -> Passed {
         while self.may_grant {
             let mut places = self.places.iter();
             let first = places.position(|p| p.key == key && p.request.is_some());
             let Some(first) = first else { break };
-            let place = self.places.remove(first);
+            let place = self.places[first];
             let Some(request) = place.request else { break };
-            if request.until_ms.is_some_and(|end| end <= self.mono_ms) {
+            let is_over = request.until_ms.is_some_and(|end| end <= self.mono_ms);
+            let left_free = (!is_over).then(|| self.leave_free(key)).flatten();
+            if let Some(left_free) = left_free {
+                return left_free;
+            }
+            self.places.remove(first);
+            if is_over {
                 self.told.push((request.conn, Told::Nil));
                 self.keep(place);
                 continue;
@@ -656,9 +684,10 @@ impl Model {
                 grant: self.grant_number,
                 arrival: place.arrival,
             });
-            return true;
+            self.count(key);
+            return Passed::Granted;
         }
-        false
+        Passed::Nobody
     }
 
     /// An owner that went away keeps its place for a while, if there is room for it.

@@ -296,6 +296,7 @@ impl Sim {
                 counter: None,
                 may_grant: true,
             }),
+            listened: false,
         };
         let mut fx = Effects::new();
         let answer = decide(&mut self.locks, &view, self.now, &mut fx);

@@ -139,6 +139,7 @@ impl Sim {
                 counter: self.counters.get(key).copied(),
                 may_grant: self.may_grant,
             }),
+            listened: self.listened.contains(key),
         }
     }
 

@@ -1,0 +1,225 @@
+//! Turns for those who wait outside: Redisson's clients, which sleep until they are told that a lock is free.
+//!
+//! A hand-off never frees the key, so they would never be told while requests are parked here. After so many
+//! hand-offs in a row ([`TurnRule::after`]) the lock is *left free* instead, if somebody listens on its channel:
+//! the key is deleted, the message published, and a *window* begins in which nobody here is granted it. Those
+//! in line keep their places. The window ends when somebody has taken the lock, and then the line waits for its
+//! release; or when its time is over, and then the first in line has the lock.
+//!
+//! A turn that is *in vain* (nobody listened, or nobody came) doubles the hand-offs until the next, up to
+//! [`MOST_DOUBLINGS`] times.
+
+use std::collections::BTreeSet;
+
+use super::effect::{Effect, Effects, KeyWrite};
+use super::grants::HandedOff;
+use super::locks::{Locks, View};
+use super::name::KeyMap;
+use super::queue::Seq;
+use super::{is_held, KeyId, KeyRef, KeyState, Mode, Now};
+
+/// So many locks have their hand-offs counted; one that is pushed out begins anew.
+const MOST_COUNTED: usize = 1_000;
+
+/// How often the hand-offs until the next turn are doubled.
+const MOST_DOUBLINGS: u32 = 3;
+
+/// When locks are left free for others, and for how long.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TurnRule {
+    /// After so many hand-offs in a row; 0: never.
+    pub after: u32,
+    /// The length of a window in milliseconds.
+    pub window_ms: u64,
+}
+
+/// What has happened at a lock since somebody outside had it.
+#[derive(Debug, Default, Clone, Copy)]
+struct Row {
+    hand_offs: u32,
+    /// Turns in vain.
+    in_vain: u32,
+}
+
+/// The rows of hand-offs, and the windows.
+#[derive(Debug, Default)]
+pub struct Turns {
+    /// The rule in force.
+    rule: TurnRule,
+    rows: KeyMap<Row>,
+    /// The end of each window, on the monotonic clock.
+    windows: KeyMap<u64>,
+    ends: BTreeSet<(u64, KeyId)>,
+}
+
+impl Turns {
+    /// How many windows are open.
+    pub fn open(&self) -> usize {
+        self.windows.len()
+    }
+
+    /// Whether this lock is left free just now.
+    pub(super) fn is_open(&self, key: KeyRef<'_>, now: Now) -> bool {
+        !self.windows.is_empty() && self.windows.get(&key).is_some_and(|end| now.mono_ms < *end)
+    }
+
+    /// Milliseconds until the next window ends.
+    pub(super) fn next_end(&self, now: Now) -> Option<u64> {
+        let (end, _) = self.ends.first()?;
+        Some(end.saturating_sub(now.mono_ms))
+    }
+
+    /// Whether it is the turn of those outside.
+    fn is_due(&self, key: KeyRef<'_>) -> bool {
+        let due = |row: &Row| row.hand_offs >= self.rule.after.saturating_mul(1 << row.in_vain);
+        self.rule.after > 0 && self.rows.get(&key).is_some_and(due)
+    }
+
+    /// The lock was handed on.
+    pub(super) fn count(&mut self, key: KeyRef<'_>) {
+        if self.rule.after == 0 {
+            return;
+        }
+        if let Some(row) = self.rows.get_mut(&key) {
+            row.hand_offs = row.hand_offs.saturating_add(1);
+            return;
+        }
+        if self.rows.len() >= MOST_COUNTED {
+            self.rows.swap_remove_index(0);
+        }
+        let row = Row {
+            hand_offs: 1,
+            in_vain: 0,
+        };
+        self.rows.insert(key.to_id(), row);
+    }
+
+    /// Somebody outside had the lock, or it was free for everybody.
+    pub(super) fn begin_anew(&mut self, key: KeyRef<'_>) {
+        if !self.rows.is_empty() {
+            self.rows.swap_remove(&key);
+        }
+    }
+
+    fn was_in_vain(&mut self, key: KeyRef<'_>) {
+        if let Some(row) = self.rows.get_mut(&key) {
+            row.hand_offs = 0;
+            row.in_vain = (row.in_vain + 1).min(MOST_DOUBLINGS);
+        }
+    }
+
+    fn begin(&mut self, key: KeyRef<'_>, now: Now) {
+        if let Some(row) = self.rows.get_mut(&key) {
+            row.hand_offs = 0;
+        }
+        let (key, end) = (key.to_id(), now.mono_ms.saturating_add(self.rule.window_ms));
+        self.ends.insert((end, key.clone()));
+        self.windows.insert(key, end);
+    }
+
+    /// Ends a window, if there is one.
+    fn end(&mut self, key: KeyRef<'_>) -> Option<KeyId> {
+        let (key, end) = self.windows.swap_remove_entry(&key)?;
+        let ended = (end, key);
+        self.ends.remove(&ended);
+        Some(ended.1)
+    }
+}
+
+impl Locks {
+    /// Sets the rule. With another one every window ends: the line is looked at in this turn.
+    pub fn set_turns(&mut self, rule: TurnRule) {
+        if self.turns.rule != rule {
+            self.turns.rule = rule;
+            self.turns.rows.clear();
+            for key in self.end_windows() {
+                self.waiters.touch(key.as_ref());
+            }
+        }
+    }
+
+    /// Whether it depends on who listens what is to be done with this lock when it is free.
+    pub fn depends_on_listeners(&self, key: KeyRef<'_>) -> bool {
+        self.turns.is_due(key)
+            && self
+                .waiters
+                .first(key)
+                .is_some_and(|(_, waiter)| waiter.mode == Mode::Exclusive)
+    }
+
+    /// The lock is free and could be handed to the first in line: whether it is left free instead.
+    pub(super) fn leave_free(
+        &mut self,
+        view: &View<'_>,
+        first: Seq,
+        now: Now,
+        fx: &mut Effects,
+    ) -> Option<HandedOff> {
+        if self.turns.is_open(view.key, now) {
+            return Some(HandedOff::Reserved);
+        }
+        let first = self.waiters.at(view.key, first);
+        let is_shared = matches!(view.state, KeyState::ReadWrite(_))
+            || first.is_none_or(|(_, waiter)| waiter.mode != Mode::Exclusive);
+        if is_shared || !self.turns.is_due(view.key) {
+            return None;
+        }
+        if !view.listened {
+            self.turns.was_in_vain(view.key);
+            return None;
+        }
+        self.announce_untracked(view, now, fx);
+        self.close_unseen(view, now, fx);
+        self.end_window(view.key);
+        self.turns.begin(view.key, now);
+        self.stats.windows += 1;
+        self.waiters.set_lease(view.key, None);
+        if view.state != KeyState::Absent {
+            fx.push(Effect::Write(KeyWrite::Delete));
+        }
+        fx.push(Effect::Publish);
+        Some(HandedOff::LeftFree)
+    }
+
+    /// The key has been read: if somebody holds what was left free, the window has served its purpose.
+    pub(super) fn see_taken(&mut self, view: &View<'_>, now: Now) {
+        if self.turns.windows.is_empty() || !is_held(&view.state, None, now) {
+            return;
+        }
+        if self.turns.end(view.key).is_some() {
+            self.stats.windows_taken += 1;
+            self.turns.begin_anew(view.key);
+        }
+    }
+
+    /// Nobody came while the window was open, or it is of no interest any more.
+    pub(super) fn end_window(&mut self, key: KeyRef<'_>) -> Option<KeyId> {
+        if self.turns.windows.is_empty() {
+            return None;
+        }
+        let key = self.turns.end(key)?;
+        self.stats.windows_unused += 1;
+        self.turns.was_in_vain(key.as_ref());
+        Some(key)
+    }
+
+    /// The next lock whose window is over: it is to be settled.
+    pub(super) fn pop_window(&mut self, now: Now) -> Option<KeyId> {
+        let (_, key) = self
+            .turns
+            .ends
+            .first()
+            .filter(|(end, _)| *end <= now.mono_ms)?;
+        let key = key.clone();
+        self.end_window(key.as_ref())
+    }
+
+    /// Every window ends.
+    pub(super) fn end_windows(&mut self) -> Vec<KeyId> {
+        let open: Vec<_> = self.turns.windows.keys().cloned().collect();
+        for key in &open {
+            self.end_window(key.as_ref());
+        }
+        open
+    }
+}

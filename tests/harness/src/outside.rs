@@ -1,0 +1,159 @@
+//! A Redisson instance as far as one lock goes, with the waits of its `lock()` and `tryLock(wait)`: try; if that
+//! fails, subscribe to the lock's channel and try again; then sleep until a message comes or the time to live that
+//! the last try answered is over, and try once more; unsubscribe when done.
+
+use std::io::Write;
+use std::net::{Shutdown, TcpStream};
+use std::sync::mpsc::{channel, Receiver};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::scripts::{GIVE, TAKE};
+use crate::{conn, patience, Conn, Reply};
+
+/// As Redisson names the channel of a lock.
+pub fn channel_of(lock: &str) -> String {
+    let prefix = "redisson_lock__channel";
+    match lock.contains('{') {
+        true => format!("{prefix}:{lock}"),
+        false => format!("{prefix}:{{{lock}}}"),
+    }
+}
+
+/// One instance: a connection for scripts, and one that listens.
+pub struct Instance {
+    conn: Conn,
+    ears: TcpStream,
+    heard: Receiver<Heard>,
+    listener: Option<JoinHandle<()>>,
+    lock: String,
+    owner: String,
+    lease_ms: u64,
+    /// Tries that found the lock held.
+    pub failed: u64,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Heard {
+    /// The answer to `SUBSCRIBE` or `UNSUBSCRIBE`.
+    Done,
+    Message,
+}
+
+impl Instance {
+    /// An instance for this lock on the server at this port.
+    pub fn new(port: u16, lock: &str, owner: &str) -> Instance {
+        let mut reader = Conn::open(port);
+        // It may hear nothing for long; its end is told by closing the connection.
+        reader.set_read_timeout(Duration::from_secs(3_600));
+        let ears = reader.stream().try_clone().expect("a socket");
+        let (tell, heard) = channel();
+        let listener = std::thread::spawn(move || {
+            while let Some(reply) = reader.try_recv() {
+                let is_message = reply.list()[0].text() == "message";
+                let what = if is_message {
+                    Heard::Message
+                } else {
+                    Heard::Done
+                };
+                if tell.send(what).is_err() {
+                    return;
+                }
+            }
+        });
+        Instance {
+            conn: Conn::open(port),
+            ears,
+            heard,
+            listener: Some(listener),
+            lock: lock.into(),
+            owner: owner.into(),
+            lease_ms: 30_000,
+            failed: 0,
+        }
+    }
+
+    /// `lock()`.
+    pub fn lock(&mut self) {
+        assert!(
+            self.lock_within(patience()),
+            "waited in vain for {}",
+            self.lock
+        );
+    }
+
+    /// `tryLock(wait)`. False when the time was over before.
+    pub fn lock_within(&mut self, wait: Duration) -> bool {
+        let until = Instant::now() + wait;
+        if self.take().is_none() {
+            return true;
+        }
+        self.subscribe("SUBSCRIBE");
+        let taken = loop {
+            let Some(left) = self.take() else {
+                break true;
+            };
+            let now = Instant::now();
+            if now >= until {
+                break false;
+            }
+            let left = Duration::from_millis(left).min(until - now);
+            // A message that came or none: both are reasons to try again.
+            let _ = self.heard.recv_timeout(left);
+        };
+        self.subscribe("UNSUBSCRIBE");
+        taken
+    }
+
+    /// `unlock()`.
+    pub fn unlock(&mut self) {
+        assert_eq!(self.run(GIVE).int(), 1, "{} held it", self.owner);
+    }
+
+    /// Listens, as an instance does that waits, and does not try.
+    pub fn only_listen(&mut self) {
+        self.subscribe("SUBSCRIBE");
+    }
+
+    /// One try; the time to live of who holds it where that failed.
+    pub fn take(&mut self) -> Option<u64> {
+        let reply = self.run(TAKE);
+        if reply.is_nil() {
+            return None;
+        }
+        self.failed += 1;
+        // No time to live: for ever, or until a message.
+        Some(u64::try_from(reply.int()).unwrap_or(3_600_000))
+    }
+
+    fn run(&mut self, script: &str) -> Reply {
+        let channel = channel_of(&self.lock);
+        let lease = self.lease_ms.to_string();
+        let call = [
+            "EVAL",
+            script,
+            "2",
+            &self.lock,
+            &channel,
+            &lease,
+            &self.owner,
+        ];
+        self.conn.run(call)
+    }
+
+    fn subscribe(&mut self, command: &str) {
+        while self.heard.try_recv().is_ok() {}
+        let words = conn::pack([command, &channel_of(&self.lock)]);
+        self.ears.write_all(&words).expect("a write");
+        while self.heard.recv_timeout(patience()).expect("an answer") != Heard::Done {}
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        let _ = self.ears.shutdown(Shutdown::Both);
+        if let Some(listener) = self.listener.take() {
+            let _ = listener.join();
+        }
+    }
+}
