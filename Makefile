@@ -47,6 +47,10 @@ test-server: build fault-build servers
 servers: setup
 	@tests/servers.sh $(SERVERS) quick
 
+test-redisson: build ## real Redisson clients of several versions on the same locks (QUICK=1: less of the older ones)
+	@scripts/setup.sh java
+	@scripts/test-redisson.sh $(if $(QUICK),quick)
+
 test-all: build fault-build ## all tests on every server that can be had, with and without I/O threads, the property test in full
 	@$(MAKE) test-core CASES=100000
 	@$(MAKE) test-checker

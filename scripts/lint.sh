@@ -26,7 +26,12 @@ refuse 'the module has no threads' 'std::thread|thread::spawn|thread_local!' src
 refuse 'tests wait for conditions, not for time' 'thread::sleep' \
     $(find tests -name '*.rs' ! -path 'tests/harness/*' ! -path 'tests/faults/*')
 
-for file in $(find src tests -name '*.rs'); do
+if found=$(grep -rnE 'Thread\.sleep|TimeUnit\.[A-Z]+\.sleep' --include='*.java' tests); then
+    printf 'lint: tests wait for conditions, not for time\n%s\n\n' "$found"
+    failed=1
+fi
+
+for file in $(find src tests -name '*.rs' -o -name '*.java'); do
     lines=$(wc -l <"$file")
     if [ "$lines" -gt 700 ]; then
         echo "lint: $file has $lines lines; no file is longer than 700"

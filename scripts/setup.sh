@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs what is missing to build, run and test the module (with the argument "check": to check it
-# too; with "count": to count its instructions), or says what to install. On Debian: a C compiler and
-# libclang (for the bindings of the module API), cargo, a server.
+# too; with "count": to count its instructions; with "java": to run Redisson beside it), or says what to
+# install. On Debian: a C compiler and libclang (for the bindings of the module API), cargo, a server.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -19,6 +19,13 @@ rust_is_new_enough() {
 
 has_libclang() {
     ls /usr/lib/llvm-*/lib/libclang*.so* /usr/lib/*/libclang*.so* >/dev/null 2>&1
+}
+
+OLDEST_JAVA=17 # as maven.compiler.release in tests/redisson/pom.xml
+java_is_new_enough() {
+    has javac || return 1
+    major=$(javac -version 2>&1 | sed -n 's/^javac \([0-9]*\).*/\1/p')
+    [ "${major:-0}" -ge "$OLDEST_JAVA" ]
 }
 
 # Debian 12 has a current Rust under other names than Debian 13.
@@ -43,6 +50,10 @@ missing() {
     if [ "$purpose" = count ]; then
         has valgrind || echo valgrind
     fi
+    if [ "$purpose" = java ]; then
+        java_is_new_enough || echo default-jdk-headless
+        has mvn || echo maven
+    fi
     return 0
 }
 
@@ -63,5 +74,6 @@ fi
 if [ -n "$(missing)" ]; then
     echo "Something is missing. On Debian, as root: apt-get install $(missing | tr '\n' ' ')" >&2
     echo "Elsewhere: a C compiler, libclang, Rust 1.$OLDEST_RUST, Redis 7.0 or Valkey 8.0 (or newer)." >&2
+    if [ "$purpose" = java ]; then echo "And a JDK $OLDEST_JAVA (or newer), Maven 3.6.3 (or newer)." >&2; fi
     exit 1
 fi

@@ -1,0 +1,42 @@
+#!/bin/sh
+# test-redisson.sh [quick]: the tests of tests/redisson with each version of Redisson, one after the other.
+# quick: all of them with the newest, and of the others the contended counter only.
+#
+# The versions: the newest, the last of 3.x, and those with or just before which the scripts of the locks
+# changed (3.13.6: no token, a literal publish; 3.19.0: one branch to acquire, fenced locks; 3.24.1: the
+# publish command as an argument, the latch of an unlock).
+set -eu
+cd "$(dirname "$0")/.."
+NEWEST=4.7.0
+OTHERS='3.52.0 3.24.1 3.19.0 3.13.6'
+LOCK_MODULE=${LOCK_MODULE:-$PWD/target/release/libredis_lock.so}
+LOCK_SERVER=${LOCK_SERVER:-$(scripts/server.sh)}
+export LOCK_MODULE LOCK_SERVER
+
+# Of Maven's own chatter only warnings: what is left is what the test runner says.
+MAVEN_OPTS="${MAVEN_OPTS:-} -Dorg.slf4j.simpleLogger.defaultLogLevel=warn \
+-Dorg.slf4j.simpleLogger.log.org.apache.maven.plugin.surefire=info"
+export MAVEN_OPTS
+
+# tests VERSION OPTION...: the suite with this version.
+failed=
+tests() {
+    version=$1
+    shift
+    printf '\n== Redisson %s, %s%s\n' "$version" "$("$LOCK_SERVER" --version)" "${*:+ ($*)}"
+    mvn -B -ntp -f tests/redisson/pom.xml test -Dredisson.version="$version" "$@" ||
+        failed="$failed $version"
+}
+
+tests $NEWEST
+for version in $OTHERS; do
+    if [ "${1:-}" = quick ]; then
+        tests "$version" -Dtest=ContendedCounterTest
+    else
+        tests "$version"
+    fi
+done
+if [ -n "$failed" ]; then
+    echo "failed with Redisson:$failed"
+    exit 1
+fi
