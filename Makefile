@@ -102,6 +102,11 @@ bench-peers: bench-build ## PostgreSQL, etcd, ZooKeeper (installed if missing) b
 	@benches/peers/install.sh
 	$(LOAD_CORE) target/release/lock-bench peers
 
+bench-redisson: build ## Redisson itself beside it (Java 17, Maven), into docs/BENCHMARKS.md (QUICK=1: a trial)
+	@scripts/setup.sh java
+	@mvn -B -ntp -q -f benches/redisson package
+	$(LOAD_CORE) java -Xmx1g -jar target/bench-redisson/bench.jar $(if $(QUICK),quick)
+
 asan: setup ## the server tests with AddressSanitizer in a server built from source, and in the module (TESTS=)
 	@tests/source-server.sh target/asan asan
 	@scripts/asan.sh target/asan $(TESTS)

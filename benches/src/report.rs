@@ -87,11 +87,25 @@ fn cells(row: &[String]) -> String {
     format!("| {} |\n", row.join(" | ").replace('\n', " "))
 }
 
-/// Writes the whole document to a path below the project; `effort` says how long and how often each
-/// point was measured.
+/// What `make bench-redisson` wrote stands between these, at the end of the document.
+const REDISSON: [&str; 2] = ["<!-- redisson -->", "<!-- end of redisson -->"];
+
+/// Writes the document to a path below the project, but for Redisson's section, which stays; `effort`
+/// says how long and how often each point was measured.
 pub fn write(path: &str, effort: &str, sections: &[Section]) -> io::Result<()> {
+    let path = project().join(path);
     let body: String = sections.iter().map(Section::markdown).collect();
-    std::fs::write(project().join(path), header(effort)? + &body)
+    let old = std::fs::read_to_string(&path).unwrap_or_default();
+    let kept = redisson(&old).map_or(String::new(), |kept| format!("\n{kept}\n"));
+    std::fs::write(path, header(effort)? + &body + &kept)
+}
+
+/// Redisson's section of a document, with its marks.
+fn redisson(document: &str) -> Option<&str> {
+    let [begin, end] = REDISSON;
+    let begin = document.find(begin)?;
+    let length = document.get(begin..)?.find(end)? + end.len();
+    document.get(begin..begin + length)
 }
 
 fn header(effort: &str) -> io::Result<String> {
@@ -100,8 +114,9 @@ fn header(effort: &str) -> io::Result<String> {
     let cores = cores();
     Ok(format!(
         "# Benchmarks\n\n\
-         Measured by `make bench`, which rewrites this file. Only what was measured in one run stands side by\n\
-         side in a table: compare rows with each other rather than with another machine's.\n\n\
+         Measured by `make bench`, which rewrites this file; the last section, on Redisson itself, by `make\n\
+         bench-redisson`. Only what was measured in one run stands side by side in a table: compare rows with\n\
+         each other rather than with another machine's.\n\n\
          | | |\n|---|---|\n\
          | date | {} |\n\
          | server | {server} |\n\
@@ -220,6 +235,14 @@ mod tests {
             ..section()
         };
         assert_eq!(section.markdown(), "\n## Pairs\n\nOne after the other.\n");
+    }
+
+    #[test]
+    fn what_another_bench_wrote_between_the_marks_stays() {
+        let kept = "<!-- redisson -->\n## Redisson\n<!-- end of redisson -->";
+        let document = format!("# Benchmarks\n\n{kept}\n\nafter\n");
+        assert_eq!(redisson(&document), Some(kept));
+        assert_eq!(redisson("# Benchmarks\n"), None);
     }
 
     #[test]

@@ -1,0 +1,131 @@
+package lockbench;
+
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.nio.file.Path;
+import java.time.LocalDate;
+import java.time.ZoneOffset;
+import java.util.List;
+import java.util.Set;
+import org.redisson.Redisson;
+import redis.clients.jedis.Jedis;
+
+/** What the report says in words: with what was measured, where, how, and what to make of it. */
+final class About {
+  static final String OF_MAKE =
+      """
+The same points. Lock calls are EVALSHA, or the commands of the module; commands include those \
+that scripts call; messages are reads and writes of the server's sockets.
+""";
+
+  private About() {}
+
+  /** The heading, the setting, and a table of the versions. */
+  static String text(Effort effort) {
+    return """
+## Redisson itself
+
+The real client, unmodified, and the module's commands sent raw from Java, by `make bench-redisson`: \
+everybody takes a lock and gives it back at once, again and again.
+
+| | |
+|---|---|
+| date | %s |
+| server | %s |
+| module | %s |
+| clients | %s; Java %s |
+| effort | %s |
+| cores | %s |
+"""
+        .formatted(
+            LocalDate.now(ZoneOffset.UTC),
+            serverVersion(),
+            module(),
+            String.join(", ", List.of(jar(Redisson.class), jar(Jedis.class))),
+            System.getProperty("java.version"),
+            effort.inWords(),
+            cores());
+  }
+
+  static String of(String group) {
+    return switch (group) {
+      case Job.ALONE -> "Every thread has a lock of its own; all threads share one client.\n";
+      case Job.ONE_CLIENT ->
+          """
+          The threads of one Redisson client share a subscription, and a message wakes one of them.
+          """;
+      default ->
+          """
+A hundred threads, spread over one, ten and a hundred clients in one process. A message wakes \
+a thread of each Redisson client, and one of them gets the lock. (Raw commands have a \
+connection for every thread however they are spread.)
+""";
+    };
+  }
+
+  static String notes(Set<Way> leftOut) {
+    StringBuilder notes = new StringBuilder(NOTES);
+    for (Way way : leftOut) {
+      notes.append(
+          "- Left out: \"%s\". This build of the module has no setting %s.\n"
+              .formatted(way.label, Way.SETTING));
+    }
+    return notes.toString();
+  }
+
+  private static final String NOTES =
+      """
+- Wait: from the call of `lock()`, or the sending of LOCK.ACQUIRE, to its return, of all grants in the \
+measured time. Whoever has just unlocked a Redisson lock takes it again before those who sleep have \
+heard of it: a low p50 beside a high p99. The module hands the lock on in the order of arrival, so \
+everybody waits for all others once.
+- Redisson locks with `lock()`, whose watchdog renews a lease of 30 s; LOCK.ACQUIRE has a lease of 30 s. \
+Redisson has its defaults but for pools that fit the number of threads, and event and executor threads \
+that its clients share.
+- Server time is that of its process, the kernel's part included: reading and writing sockets is most of \
+it, and no script can be cheaper than the messages around it. Three EXISTS through the same client \
+measure these: less than that is not to be had with Redisson's protocol.
+- Where the client's core is busy and the server's is not, the pairs/s say little about the server: what a \
+pair costs it does.
+- Every lock guards a counter. After each point the counts are compared with the pairs made: no update \
+was lost, or this table would not have been written.
+- Medians over the rounds; ± is half the distance between the smallest and the largest round, in percent \
+of the median; a ratio is the median of the rounds' ratios to Redisson on a plain server.
+""";
+
+  private static String cores() {
+    return Server.cores() > 1 ? "the server on one, the JVM on another" : "one for all";
+  }
+
+  private static String serverVersion() {
+    try (Server server = new Server(List.of())) {
+      return server.version();
+    } catch (IOException error) {
+      throw new UncheckedIOException(error);
+    }
+  }
+
+  /** The commit, or what `LOCK_MODULE` names. */
+  private static String module() {
+    String given = System.getenv("LOCK_MODULE");
+    if (given != null) {
+      return Path.of(given).getFileName() + ", given by LOCK_MODULE";
+    }
+    return "redis_lock, commit " + outputOf("git", "rev-parse", "--short", "HEAD");
+  }
+
+  private static String outputOf(String... command) {
+    try {
+      Process process = new ProcessBuilder(command).redirectErrorStream(true).start();
+      return new String(process.getInputStream().readAllBytes()).strip();
+    } catch (IOException error) {
+      return "unknown";
+    }
+  }
+
+  /** The name and version of the library that a class comes from: "jedis-6.2.0". */
+  private static String jar(Class<?> type) {
+    Path jar = Path.of(type.getProtectionDomain().getCodeSource().getLocation().getPath());
+    return jar.getFileName().toString().replace(".jar", "");
+  }
+}

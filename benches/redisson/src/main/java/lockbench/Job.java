@@ -1,0 +1,38 @@
+package lockbench;
+
+import java.util.List;
+
+/**
+ * Who wants which locks: some threads, spread over some clients (for Redisson an instance each,
+ * with its own connections and its own subscription), all on one lock or each on a lock of its own.
+ */
+record Job(String group, String name, int threads, int clients, boolean oneLock) {
+  static final String ALONE = "uncontended";
+  static final String ONE_CLIENT = "one lock, the threads of one client";
+  static final String CLIENTS = "one lock, 100 threads of several clients";
+
+  /** All that is measured, in the order of the report. */
+  static final List<Job> ALL =
+      List.of(
+          new Job(ALONE, "1 thread", 1, 1, false),
+          new Job(ALONE, "16 threads", 16, 1, false),
+          new Job(ONE_CLIENT, "16 threads", 16, 1, true),
+          new Job(ONE_CLIENT, "64 threads", 64, 1, true),
+          new Job(CLIENTS, "1 client", 100, 1, true),
+          new Job(CLIENTS, "10 clients", 100, 10, true),
+          new Job(CLIENTS, "100 clients", 100, 100, true));
+
+  /** The name of a thread's lock. */
+  String lockOf(int thread) {
+    return oneLock ? "bench:shared" : "bench:own:" + thread;
+  }
+
+  /** The client that a thread belongs to. */
+  int clientOf(int thread) {
+    return thread % clients;
+  }
+
+  int threadsPerClient() {
+    return (threads + clients - 1) / clients;
+  }
+}

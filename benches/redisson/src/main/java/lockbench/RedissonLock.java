@@ -1,0 +1,23 @@
+package lockbench;
+
+import org.redisson.api.RLock;
+import org.redisson.api.RedissonClient;
+
+/** Redisson's lock as it is: lock(), which its watchdog renews, and unlock(). */
+final class RedissonLock implements Locks.Lock {
+  private final RLock lock;
+
+  RedissonLock(RedissonClient client, String name) {
+    lock = client.getLock(name);
+  }
+
+  @Override
+  public void lock() {
+    lock.lock();
+  }
+
+  @Override
+  public void unlock() {
+    lock.unlock();
+  }
+}

@@ -1,0 +1,103 @@
+package lockbench;
+
+import java.util.Arrays;
+import java.util.List;
+import java.util.Set;
+import java.util.function.ToDoubleFunction;
+import java.util.stream.Stream;
+
+/**
+ * The section of the page: what was measured and how, a table for each group of jobs, and notes.
+ */
+final class Report {
+  private static final List<String> SPEED =
+      List.of(
+          "a pair by",
+          "pairs/s",
+          "±%",
+          "pairs/s : Redisson",
+          "wait p50 ms",
+          "p99 ms",
+          "p99 : Redisson",
+          "server µs/pair",
+          "±%",
+          "µs : Redisson");
+
+  private static final List<String> MAKE =
+      List.of(
+          "a pair by",
+          "lock calls",
+          "µs in them",
+          "commands",
+          "messages",
+          "bytes",
+          "server busy %",
+          "client busy %");
+
+  private final Results results;
+  private final Effort effort;
+  private final Set<Way> leftOut;
+
+  Report(Results results, Effort effort, Set<Way> leftOut) {
+    this.results = results;
+    this.effort = effort;
+    this.leftOut = leftOut;
+  }
+
+  String markdown() {
+    StringBuilder text = new StringBuilder(About.text(effort));
+    for (String group : List.of(Job.ALONE, Job.ONE_CLIENT, Job.CLIENTS)) {
+      text.append("\n### Redisson: ").append(group).append("\n\n");
+      text.append(About.of(group)).append("\n").append(table(group, SPEED, this::speed));
+    }
+    text.append("\n### Redisson: what a pair is made of\n\n").append(About.OF_MAKE).append("\n");
+    text.append(Cells.head(MAKE));
+    Job.ALL.forEach(job -> rows(job, job.group() + ", " + job.name(), this::make, text));
+    text.append("\n").append(About.notes(leftOut));
+    return text.toString();
+  }
+
+  private interface Row {
+    Stream<String> cells(Job job, Way way);
+  }
+
+  private String table(String group, List<String> columns, Row row) {
+    StringBuilder text = new StringBuilder(Cells.head(columns));
+    Job.ALL.stream()
+        .filter(job -> job.group().equals(group))
+        .forEach(job -> rows(job, job.name(), row, text));
+    return text.toString();
+  }
+
+  private void rows(Job job, String name, Row row, StringBuilder text) {
+    Arrays.stream(Way.values())
+        .filter(way -> results.has(job, way))
+        .map(way -> Stream.concat(Stream.of(name + ": " + way.label), row.cells(job, way)))
+        .forEach(cells -> text.append(Cells.row(cells.toList())));
+  }
+
+  private Stream<String> speed(Job job, Way way) {
+    return Stream.of(
+        Cells.whole(results.median(job, way, Sample::pairsPerS)),
+        Cells.whole(results.spreadPercent(job, way, Sample::pairsPerS)),
+        Cells.number(results.ratio(job, way, Sample::pairsPerS)),
+        Cells.number(results.median(job, way, Sample::p50Ms)),
+        Cells.number(results.median(job, way, Sample::p99Ms)),
+        Cells.number(results.ratio(job, way, Sample::p99Ms)),
+        Cells.number(results.median(job, way, Sample::serverUs)),
+        Cells.whole(results.spreadPercent(job, way, Sample::serverUs)),
+        Cells.number(results.ratio(job, way, Sample::serverUs)));
+  }
+
+  private Stream<String> make(Job job, Way way) {
+    return Stream.<ToDoubleFunction<Sample>>of(
+            Sample::lockCalls,
+            Sample::lockCallsUs,
+            Sample::commands,
+            Sample::messages,
+            Sample::bytes,
+            Sample::serverBusyPercent,
+            Sample::clientBusyPercent)
+        .map(figure -> Cells.number(results.median(job, way, figure)));
+  }
+}

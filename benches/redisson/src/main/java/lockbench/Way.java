@@ -1,0 +1,59 @@
+package lockbench;
+
+import java.io.IOException;
+import java.util.List;
+
+/** The ways to the lock that are compared. */
+enum Way {
+  PLAIN("Redisson, a plain server"),
+  LOADED("Redisson, the module loaded"),
+  NATIVE("Redisson, its scripts run by the module"),
+  /** Not a lock: what a pair of Redisson's would cost if its scripts cost nothing. */
+  MESSAGES("three EXISTS through Redisson: its messages alone"),
+  RAW("LOCK.ACQUIRE BLOCK, LOCK.RELEASE");
+
+  /** Has the module run Redisson's scripts itself. */
+  static final String SETTING = "lock.redisson-scripts";
+
+  /** The command that a script becomes with it. */
+  private static final String NATIVE_CALL = "lock.redisson";
+
+  final String label;
+
+  Way(String label) {
+    this.label = label;
+  }
+
+  /** Whether there is anything to compare: nobody waits for a message. */
+  boolean does(Job job) {
+    return this != MESSAGES || !job.oneLock();
+  }
+
+  /** A server that is set up for it, or null when this build of the module cannot do it. */
+  Server start() throws IOException {
+    boolean plain = this == PLAIN || this == MESSAGES;
+    Server server = new Server(plain ? List.of() : List.of("--loadmodule", Server.module()));
+    if (this == NATIVE && !server.set(SETTING, "yes")) {
+      server.close();
+      return null;
+    }
+    return server;
+  }
+
+  Locks connect(Server server, Job job) {
+    return switch (this) {
+      case RAW -> new RawLocks(server, job);
+      case MESSAGES -> new RedissonLocks(server, job, MessagesOnly::new);
+      default -> new RedissonLocks(server, job, RedissonLock::new);
+    };
+  }
+
+  /** Fails when something else was measured than the label says. */
+  void check(Counters spent) {
+    boolean natively = spent.command(NATIVE_CALL).calls() > 0;
+    boolean scripts = spent.command("evalsha").calls() > 0;
+    if (natively != (this == NATIVE) || scripts != (this == PLAIN || this == LOADED)) {
+      throw new IllegalStateException(label + " executed " + spent.commands());
+    }
+  }
+}
