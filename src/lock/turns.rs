@@ -22,7 +22,7 @@ use super::{is_held, KeyId, KeyRef, KeyState, Mode, Now};
 const MOST_COUNTED: usize = 1_000;
 
 /// How often the hand-offs until the next turn are doubled.
-const MOST_DOUBLINGS: u32 = 3;
+const MOST_DOUBLINGS: u32 = 4;
 
 /// When locks are left free for others, and for how long.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

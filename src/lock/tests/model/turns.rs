@@ -97,7 +97,7 @@ impl Model {
 
     fn in_vain(&mut self, key: Key) {
         if let Some((_, in_vain)) = self.turns.row[key] {
-            self.turns.row[key] = Some((0, (in_vain + 1).min(3)));
+            self.turns.row[key] = Some((0, (in_vain + 1).min(4)));
         }
     }
 
