@@ -52,7 +52,7 @@ static MAX_TRACKED: Number = Number::new(c"max-tracked", 10_000, 0, 10_000_000);
 static SESSION_LEASE: Number = Number::new(c"session-lease", 10_000, 100, CENTURY_MS);
 static STARTUP_DELAY: Number = Number::new(c"startup-delay", 0, 0, CENTURY_MS);
 static FREE_AFTER: Number = Number::new(c"free-after", 1, 0, 1_000_000);
-static FREE_WINDOW: Number = Number::new(c"free-window", 50, 1, 1_000);
+static FREE_WINDOW: Number = Number::new(c"free-window", 50, 1, 60_000);
 
 struct Switch {
     name: &'static CStr,

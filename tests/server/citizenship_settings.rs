@@ -21,7 +21,7 @@ const NUMBERS: [(&str, &str, &str, &str); 12] = [
     ("lock.session-lease", "10000", "100", CENTURY),
     ("lock.startup-delay", "0", "0", CENTURY),
     ("lock.free-after", "1", "0", "1000000"),
-    ("lock.free-window", "50", "1", "1000"),
+    ("lock.free-window", "50", "1", "60000"),
 ];
 
 /// Every setting that is yes or no, with its default.

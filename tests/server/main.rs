@@ -17,6 +17,7 @@ mod differential;
 mod docs;
 mod faults;
 mod first_steps;
+mod free_windows;
 mod hazards;
 mod interplay;
 mod key_events;

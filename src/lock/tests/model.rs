@@ -10,20 +10,20 @@
 //! prints the seed and the smallest history that shows it.
 
 mod answers;
+mod inputs;
 mod naive;
+mod others;
 mod sessions;
 mod turns;
 
-use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestError, TestRunner};
 
 use self::answers::{Reply, Told};
+use self::inputs::{settings, steps};
 use self::naive::{Key, Model, Owner, State, KEYS};
 use self::sessions::{sim_terms, Terms};
 use super::sim::{key_ref, Out, Settings, Sim, START_MS};
-use crate::lock::{
-    Answer, Grace, Hold, KeyState, Lease, Limits, LockError, Outcome, Released, TurnRule, Wait,
-};
+use crate::lock::{Answer, Hold, KeyState, Lease, LockError, Outcome, Released, TurnRule, Wait};
 
 const NAMES: [&str; KEYS] = ["k0", "k1"];
 const OWNERS: [&str; 4] = ["a", "b", "c", "d"];
@@ -85,113 +85,6 @@ struct Step {
     op: Op,
     ends_turn: bool,
     delivers: bool,
-}
-
-fn names() -> impl Strategy<Value = Names> {
-    prop_oneof![
-        6 => Just(Names::Nothing),
-        2 => Just(Names::Present),
-        1 => (0usize..8).prop_map(Names::Past),
-    ]
-}
-
-fn op() -> impl Strategy<Value = Op> {
-    let (key, owner, conn) = (0..KEYS, 0..OWNERS.len(), 0..CONNS_PER_OWNER);
-    let at = (key.clone(), owner.clone());
-    let lease = 1..20i64;
-    let terms = || {
-        prop_oneof![
-            4 => (1..20i64).prop_map(Terms::Named),
-            2 => Just(Terms::Unnamed),
-            4 => Just(Terms::Session),
-        ]
-    };
-    let wait = prop_oneof![
-        2 => Just(None),
-        1 => Just(Some(None)),
-        6 => (1..20u64).prop_map(|ms| Some(Some(ms))),
-    ];
-    let acquire = (at.clone(), conn.clone(), terms(), wait, any::<bool>()).prop_map(
-        |((key, owner), conn, terms, wait, once)| Op::Acquire {
-            key,
-            owner,
-            conn,
-            terms,
-            wait,
-            once,
-        },
-    );
-    let connection = (owner, conn.clone());
-    prop_oneof![
-        24 => acquire,
-        6 => (key.clone(), conn.clone(), terms(), any::<bool>())
-            .prop_map(|(k, c, ms, once)| Op::HolderAsks(k, c, ms, once)),
-        12 => (at.clone(), any::<bool>(), names()).prop_map(|((k, o), all, t)| Op::Release(k, o, all, t)),
-        4 => (at.clone(), terms(), names()).prop_map(|((k, o), ms, t)| Op::Renew(k, o, ms, t)),
-        2 => (key.clone(), names(), any::<bool>()).prop_map(|(k, t, purge)| Op::Break(k, t, purge)),
-        10 => (0..8u64).prop_map(Op::Pass),
-        1 => (0..40u64).prop_map(Op::Pass),
-        8 => Just(Op::Alarm),
-        1 => (-20..20i64).prop_map(Op::SetClock),
-        8 => connection.clone().prop_map(|(o, c)| Op::Disconnect(o, c)),
-        6 => Just(Op::DropAddressee),
-        2 => connection.prop_map(|(o, c)| Op::Unblock(o, c)),
-        3 => key.clone().prop_map(Op::Del),
-        2 => key.clone().prop_map(Op::ServerExpires),
-        2 => key.clone().prop_map(Op::Hdel),
-        2 => (key.clone(), prop::option::of(1..20i64)).prop_map(|(k, ms)| Op::SetTtl(k, ms)),
-        1 => (key.clone(), any::<bool>()).prop_map(|(k, hash)| Op::Overwrite(k, hash)),
-        3 => (at.clone(), lease.clone()).prop_map(|((k, o), ms)| Op::RedissonAcquires(k, o, ms)),
-        3 => (at, lease).prop_map(|((k, o), ms)| Op::RedissonReleases(k, o, ms)),
-        1 => (key, 0..50u64).prop_map(|(k, above)| Op::Counter(k, above)),
-        1 => Just(Op::Flush),
-        1 => prop_oneof![Just(0), Just(7_200_000i64), 1..50i64].prop_map(Op::Restart),
-        2 => prop::bool::weighted(0.8).prop_map(Op::MayGrant),
-        3 => (0..KEYS, prop::bool::weighted(0.8)).prop_map(|(k, on)| Op::Listen(k, on)),
-        1 => turns().prop_map(Op::SetTurns),
-    ]
-}
-
-fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let step = (op(), prop::bool::weighted(0.5), prop::bool::weighted(0.4));
-    let step = step.prop_map(|(op, ends_turn, delivers)| Step {
-        op,
-        ends_turn,
-        delivers,
-    });
-    prop::collection::vec(step, 1..=STEPS)
-}
-
-fn turns() -> impl Strategy<Value = TurnRule> {
-    (prop::sample::select(vec![0, 1, 1, 2, 3]), 1..12u64)
-        .prop_map(|(after, window_ms)| TurnRule { after, window_ms })
-}
-
-fn settings(cluster: bool) -> impl Strategy<Value = Settings> {
-    let some = |few: Vec<usize>| prop::sample::select(few);
-    let limits = (
-        some(vec![2, 5, 100]),
-        some(vec![1, 3, 100]),
-        some(vec![0, 1, 100]),
-    );
-    let session = prop::sample::select(vec![1, 3, 6, 15]);
-    let grace = (prop::sample::select(vec![0, 3, 12]), some(vec![0, 1, 100]));
-    (limits, grace, session, turns()).prop_map(move |(limits, (ms, max_places), session, turns)| {
-        Settings {
-            limits: Limits {
-                max_waiters: limits.0,
-                max_waiters_per_key: limits.1,
-                max_tracked: limits.2,
-            },
-            grace: Grace { ms, max_places },
-            cluster,
-            // Histories with them have a model of their own.
-            deadlocks: false,
-            default_lease: lease(9),
-            session_lease: lease(session),
-            turns,
-        }
-    })
 }
 
 #[test]
