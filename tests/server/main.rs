@@ -34,6 +34,8 @@ mod read_write;
 mod read_write_beside;
 mod redisson;
 mod redisson_native;
+mod redisson_native_acl;
+mod redisson_native_around;
 mod redisson_rw;
 mod reliability_examples;
 mod replication;

@@ -9,34 +9,48 @@ use crate::common::{Conn, Events, Reply, TestServer};
 const LEASE: &str = "600000";
 const LATCH_LEASE: &str = "13500";
 
-/// A server, its events, and who listens on the lock's channel.
-struct Side {
-    server: TestServer,
-    conn: Conn,
+/// A server, who calls, and all that can be told from outside: its events, who listens on the lock's
+/// channel, who watches the lock, and who has read it and is to be told when it changes.
+pub struct Side {
+    pub server: TestServer,
+    /// Who makes data and looks at it.
+    pub conn: Conn,
+    /// Who calls.
+    pub caller: Conn,
     events: Events,
     listener: Conn,
+    watcher: Conn,
+    reader: Conn,
 }
 
 impl Side {
-    fn of(server: TestServer) -> Side {
-        let (conn, mut listener, events) = (server.conn(), server.conn(), Events::of(&server));
-        for channel in ["SUBSCRIBE c", "SSUBSCRIBE c", "SUBSCRIBE the-end"] {
-            listener.line(channel);
+    pub fn of(server: TestServer) -> Side {
+        let [conn, caller, mut listener, watcher, mut reader] = [(); 5].map(|()| server.conn());
+        let events = Events::of(&server);
+        let listener_id = listener.id();
+        reader.line(&format!("CLIENT TRACKING ON REDIRECT {listener_id}"));
+        for channel in ["c", "the-end", "__redis__:invalidate"] {
+            listener.line(&format!("SUBSCRIBE {channel}"));
         }
+        listener.line("SSUBSCRIBE c");
         Side {
             server,
             conn,
+            caller,
             events,
             listener,
+            watcher,
+            reader,
         }
     }
 
+    /// The messages since the last call.
     fn heard(&mut self) -> Vec<String> {
         self.conn.line("PUBLISH the-end x");
         let mut heard = Vec::new();
         loop {
             let message = self.listener.recv().list();
-            let words: Vec<String> = message.iter().map(Reply::text).collect();
+            let words: Vec<String> = message.iter().map(flat).collect();
             if words[1] == "the-end" {
                 return heard;
             }
@@ -44,18 +58,26 @@ impl Side {
         }
     }
 
-    /// Runs a call on this data and says what came of it.
-    fn outcome(&mut self, data: &[&str], call: &[String]) -> Outcome {
+    /// Makes the data.
+    pub fn prepare(&mut self, data: &[&str]) {
         self.conn.line("FLUSHALL");
         for line in data {
             let made = self.conn.line(line);
             assert!(!made.is_error(), "{line}");
         }
+    }
+
+    /// Runs a call on this data and says what came of it.
+    pub fn outcome(&mut self, data: &[&str], call: &[String]) -> Outcome {
+        self.prepare(data);
+        for key in ["k", "k2", "latch"] {
+            self.reader.line(&format!("EXISTS {key}"));
+        }
+        self.watcher.line("WATCH k k2 latch");
         self.events.so_far();
         self.heard();
         let before = dirty(&self.server);
-        let reply = self.conn.run(call);
-        let reply = match reply {
+        let reply = match self.caller.run(call) {
             reply if reply.is_error() => reply.error(),
             // A time to live, in whole minutes: no call takes one.
             reply if reply.maybe_int().is_some_and(|left| left > 1) => {
@@ -63,6 +85,9 @@ impl Side {
             }
             reply => format!("{reply:?}"),
         };
+        let changes = dirty(&self.server) - before;
+        self.watcher.line("MULTI");
+        let was_aborted = self.watcher.line("EXEC").is_nil();
         let mut keys = BTreeSet::new();
         for key in self.conn.line("KEYS *").list() {
             let key = key.text();
@@ -75,17 +100,29 @@ impl Side {
             keys,
             events: self.events.so_far(),
             heard: self.heard(),
-            changes: dirty(&self.server) - before,
+            was_aborted,
+            changes,
         }
     }
 }
 
+/// A word of a message, or several.
+fn flat(reply: &Reply) -> String {
+    match reply {
+        reply if reply.is_nil() => "all".into(),
+        reply if reply.is_array() => reply.list().iter().map(flat).collect::<Vec<_>>().join(","),
+        reply => reply.text(),
+    }
+}
+
+/// What came of a call.
 #[derive(Debug, PartialEq)]
-struct Outcome {
-    reply: String,
+pub struct Outcome {
+    pub reply: String,
     keys: BTreeSet<(String, Vec<u8>, i64)>,
     events: Vec<String>,
     heard: Vec<String>,
+    was_aborted: bool,
     changes: i64,
 }
 
@@ -94,19 +131,22 @@ fn dirty(server: &TestServer) -> i64 {
     changes.parse().unwrap()
 }
 
+/// The setting on.
+pub const ON: [&str; 2] = ["--lock.redisson-scripts", "yes"];
+
 /// A server with the setting on.
-fn native() -> TestServer {
-    TestServer::with(&["--lock.redisson-scripts", "yes"])
+pub fn native() -> TestServer {
+    TestServer::with(&ON)
 }
 
-fn call(command: &str, script: &str, rest: &str) -> Vec<String> {
+pub fn call(command: &str, script: &str, rest: &str) -> Vec<String> {
     let mut words = vec![command.to_string(), script.to_string()];
     words.extend(rest.split(' ').map(ToString::to_string));
     words
 }
 
 /// Every script as Redisson calls it: its SHA1, and what follows.
-fn calls() -> Vec<(&'static str, String)> {
+pub fn calls() -> Vec<(&'static str, String)> {
     let unlock = format!("k c 0 {LEASE} u:1");
     vec![
         (ACQUIRE, format!("1 k {LEASE} u:1")),
@@ -134,7 +174,7 @@ fn calls() -> Vec<(&'static str, String)> {
 }
 
 /// Data that a lock may be: each is decided about natively.
-const PLAIN: [&[&str]; 9] = [
+pub const PLAIN: [&[&str]; 9] = [
     &[],
     &["HSET k u:1 1", "PEXPIRE k 300000"],
     &["HSET k u:1 1"],

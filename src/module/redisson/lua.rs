@@ -10,12 +10,13 @@ use super::super::ctx::Ctx;
 use super::Call;
 use crate::lock::LockError;
 
-/// As the caller's user, in the caller's protocol, with the effects replicated, and with errors as replies.
-const AS_USER: &CStr = c"C0!Ev";
+/// As the caller's user, in the caller's protocol, with the effects replicated, refused where memory is full
+/// (without "M" a script of ours would be let through), and with errors as replies.
+const AS_USER: &CStr = c"C0!MEv";
 /// The same without errors as replies: then the number of the error says what was wrong.
-const AS_USER_TOLD_BY_NUMBER: &CStr = c"C0!v";
+const AS_USER_TOLD_BY_NUMBER: &CStr = c"C0!Mv";
 /// For a caller without a user, who may do anything.
-const AS_NOBODY: &CStr = c"0!Ev";
+const AS_NOBODY: &CStr = c"0!MEv";
 
 /// `ENOTSUP`: the caller has no user.
 const HAS_NO_USER: i32 = 95;
