@@ -95,11 +95,6 @@ impl Ctx {
         self.flags() & raw::REDISMODULE_CTX_FLAGS_CLUSTER != 0
     }
 
-    /// Whether changes go to an AOF, or will once its first rewrite is done.
-    pub fn has_aof(self) -> bool {
-        self.flags() & raw::REDISMODULE_CTX_FLAGS_AOF != 0
-    }
-
     /// Whether there is a replication backlog: true as well where the server does not say.
     pub fn has_backlog(self) -> bool {
         !self.info_is(c"replication", c"repl_backlog_active", c"0")
@@ -143,9 +138,14 @@ impl Ctx {
 
     /// Whether the caller is a connection: not a script, nor another module.
     pub fn has_connection(self) -> bool {
+        self.flags() & raw::REDISMODULE_CTX_FLAGS_LUA == 0 && self.is_connection()
+    }
+
+    /// The same where it is known that the caller is no script.
+    pub fn is_connection(self) -> bool {
         // SAFETY: NULL asks only whether a connection has this id.
         let found = unsafe { api!(RedisModule_GetClientInfoById)(null_mut(), self.client_id()) };
-        self.flags() & raw::REDISMODULE_CTX_FLAGS_LUA == 0 && found == raw::REDISMODULE_OK as i32
+        found == raw::REDISMODULE_OK as i32
     }
 
     /// The selected database.

@@ -40,9 +40,14 @@ pub struct Replication {
 impl Replication {
     /// Of the command that is served in this context.
     pub fn of_command(ctx: Ctx) -> Replication {
+        Replication::of_command_with(ctx, ctx.flags())
+    }
+
+    /// The same with the context's flags, for who has asked for them.
+    pub fn of_command_with(ctx: Ctx, flags: u32) -> Replication {
         Replication {
             ctx,
-            aof: ctx.has_aof(),
+            aof: flags & raw::REDISMODULE_CTX_FLAGS_AOF != 0,
             replicas: replicas_may_hear(ctx),
         }
     }

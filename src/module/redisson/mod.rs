@@ -4,17 +4,21 @@
 //! `EVALSHA` of a script that is known ([`crate::lock::redisson`]) becomes `lock.redisson`, with all its
 //! other words as they were. That command asks whether its user may run what was sent, and everything in it
 //! ([`permission`]), and then does natively what the script would do: the same replies, data, key events,
-//! messages and replicated commands ([`rlock`]). Whatever is not plain is left to the script itself
+//! messages and replicated commands ([`rlock`], by way of [`effects`]). Whatever is not plain is left to the script itself
 //! ([`lua`]); a native run makes sure of that before it writes the first byte.
 
+mod effects;
 mod filter;
 mod lua;
 mod permission;
 mod rlock;
 
+use std::rc::Rc;
+
 use redis_module::raw;
 
 use super::ctx::Ctx;
+use super::replication::Replication;
 use super::shell;
 use super::strings::{OwnedStr, Str};
 use crate::lock::redisson::{recognise, Inner, Native, Script};
@@ -27,7 +31,7 @@ pub struct State {
     /// How often what happened.
     pub stats: RedissonStats,
     filter: filter::State,
-    names: permission::Names,
+    names: Rc<permission::Names>,
 }
 
 impl State {
@@ -36,7 +40,7 @@ impl State {
         State {
             stats: RedissonStats::default(),
             filter: filter::State::default(),
-            names: permission::Names::make(),
+            names: Rc::new(permission::Names::make()),
         }
     }
 }
@@ -179,6 +183,16 @@ impl Surroundings {
             | raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING
             | raw::REDISMODULE_CTX_FLAGS_LUA;
         self.flags & ODD == 0 && !self.asked_for_misses
+    }
+
+    /// Whether this server is a node of a cluster.
+    fn is_cluster(self) -> bool {
+        self.flags & raw::REDISMODULE_CTX_FLAGS_CLUSTER != 0
+    }
+
+    /// Where the changes of this call go.
+    fn replication(self, ctx: Ctx) -> Replication {
+        Replication::of_command_with(ctx, self.flags)
     }
 
     /// Whether commands that need memory are refused.

@@ -3,6 +3,8 @@
 //! The server has checked `lock.redisson` and its keys. What its ACL cannot know is that the words stand for
 //! an `EVAL`, in which other commands are checked one by one.
 
+use std::rc::Rc;
+
 use smallvec::SmallVec;
 
 use super::super::acl::{as_user, User};
@@ -30,19 +32,10 @@ impl Names {
         }
     }
 
-    fn get(which: impl FnOnce(&Names) -> Option<&OwnedStr>) -> Option<Str<'static>> {
-        shell::with(|shell| {
-            let name = which(&shell.redisson.names)?;
-            // SAFETY: the string lives as long as the module is loaded, which is longer than any call.
-            Some(unsafe { Str::new(name.as_ptr()) })
-        })
-    }
-
-    fn of(inner: Inner) -> Option<Str<'static>> {
-        Names::get(|names| {
-            let mut all = names.inner.iter();
-            all.find(|(other, _)| *other == inner).map(|(_, name)| name)
-        })
+    fn of(&self, inner: Inner) -> Option<Str<'_>> {
+        let mut all = self.inner.iter();
+        all.find(|(other, _)| *other == inner)
+            .map(|(_, name)| name.as_str())
     }
 }
 
@@ -51,35 +44,27 @@ impl Names {
 /// # Errors
 /// When the command that was sent is refused.
 pub fn covers(ctx: Ctx, call: &Call<'_>) -> Result<bool, LockError> {
-    if !ctx.has_connection() {
+    if !ctx.is_connection() {
         // A call by another module; whether it has a user is for the server to find out.
         return Ok(false);
     }
-    as_user(ctx, |user| {
-        may_send(ctx, user, call)?;
-        Ok(call.script.calls.iter().all(|(inner, keys)| {
-            let (first, some) = match keys {
-                KeyOf::At(at) => (*at, 1),
-                KeyOf::Each => (0, call.keys.len()),
-            };
-            let mut keys = call.keys.iter().skip(first).take(some);
-            keys.all(|key| may_call(user, call, *inner, *key))
-        }))
-    })
-    .unwrap_or(Ok(false))
+    let names = shell::with(|shell| Rc::clone(&shell.redisson.names));
+    let covered = as_user(ctx, |user| {
+        may_send(ctx, user, call, &names)?;
+        Ok(may_do_all(user, call, &names))
+    });
+    covered.unwrap_or(Ok(false))
 }
 
-fn may_send(ctx: Ctx, user: &User, call: &Call<'_>) -> Result<(), LockError> {
+fn may_send(ctx: Ctx, user: &User, call: &Call<'_>, names: &Names) -> Result<(), LockError> {
     let (name, text) = match call.is_by_sha1() {
-        true => (Names::get(|names| Some(&names.evalsha)), "evalsha"),
-        false => (Names::get(|names| Some(&names.eval)), "eval"),
+        true => (names.evalsha.as_str(), "evalsha"),
+        false => (names.eval.as_str(), "eval"),
     };
-    let (Some(name), Some(words)) = (name, call.words.get(1..)) else {
-        return Err(LockError::Internal);
-    };
-    let mut sent: SmallVec<[Str<'_>; 16]> = SmallVec::new();
-    sent.push(name);
-    sent.extend_from_slice(words);
+    let mut sent: SmallVec<[Str<'_>; 16]> = SmallVec::from_slice(call.words);
+    if let Some(first) = sent.first_mut() {
+        *first = name;
+    }
     if user.may_run(&sent) {
         return Ok(());
     }
@@ -87,16 +72,32 @@ fn may_send(ctx: Ctx, user: &User, call: &Call<'_>) -> Result<(), LockError> {
     Err(LockError::MayNotRun(text))
 }
 
-fn may_call(user: &User, call: &Call<'_>, inner: Inner, key: Str<'_>) -> bool {
-    let inner = match inner {
-        Inner::Said(at) => call.publisher(at),
-        inner => Some(inner),
-    };
-    let Some((inner, name)) = inner.and_then(|inner| Some((inner, Names::of(inner)?))) else {
-        return false;
-    };
+fn may_do_all(user: &User, call: &Call<'_>, names: &Names) -> bool {
     // What is behind the key matters to nobody.
-    let mut words: SmallVec<[Str<'_>; 4]> = SmallVec::from_slice(&[name, key]);
-    words.extend(std::iter::repeat_n(Constants::one(), inner.words_behind()));
-    user.may_run(&words)
+    let any = Constants::one();
+    let mut words = [any; 4];
+    call.script.calls.iter().all(|(inner, keys)| {
+        let inner = match *inner {
+            Inner::Said(at) => call.publisher(at),
+            inner => Some(inner),
+        };
+        let keys = match *keys {
+            KeyOf::At(at) => call.keys.get(at..=at),
+            KeyOf::Each => Some(call.keys),
+        };
+        let (Some(inner), Some(keys)) = (inner, keys) else {
+            return false;
+        };
+        let (Some(name), Some(command)) =
+            (names.of(inner), words.get_mut(..2 + inner.words_behind()))
+        else {
+            return false;
+        };
+        keys.iter().all(|key| {
+            if let [first, second, ..] = command {
+                (*first, *second) = (name, *key);
+            }
+            user.may_run(command)
+        })
+    })
 }

@@ -1,0 +1,174 @@
+//! What all native scripts do alike: look at a key, count, prolong, leave an answer, publish.
+
+use std::ffi::{c_int, CStr};
+
+use redis_module::raw;
+
+use super::super::api::api;
+use super::super::count_key::is_empty;
+use super::super::ctx::Ctx;
+use super::super::key::{field, LockKey};
+use super::super::replication::Replication;
+use super::{Call, OwnedStr, Str, Surroundings};
+use crate::lock::redisson::Inner;
+
+/// What kind of value a key has.
+pub enum Kind {
+    /// No key.
+    Absent,
+    /// A hash.
+    Hash,
+    /// Anything else.
+    Other,
+}
+
+/// What kind of value this key has.
+pub fn kind(key: &LockKey<'_>) -> Kind {
+    let Some(handle) = key.handle() else {
+        return Kind::Absent;
+    };
+    // SAFETY: the handle is open.
+    match unsafe { api!(RedisModule_KeyType)(handle.as_ptr()) } as isize {
+        raw::REDISMODULE_KEYTYPE_EMPTY => Kind::Absent,
+        raw::REDISMODULE_KEYTYPE_HASH => Kind::Hash,
+        _ => Kind::Other,
+    }
+}
+
+/// Whether the lock has the owner's field, whatever is in it.
+pub fn has_field(key: &LockKey<'_>, owner: Str<'_>) -> Option<bool> {
+    match (kind(key), key.handle()) {
+        (Kind::Hash, Some(handle)) => Some(field(handle, owner).is_some()),
+        (Kind::Other, _) => None,
+        _ => Some(false),
+    }
+}
+
+/// Counts a hold that is there up or down, by the server's own command: fields may have a TTL, of which a
+/// module on most servers knows nothing. `None`: it was refused.
+pub fn count(ctx: Ctx, name: Str<'_>, owner: Str<'_>, by: &CStr) -> Option<()> {
+    // SAFETY: context and strings live through the call; "ssc" takes two strings and a C string. The reply is
+    // ours to free.
+    unsafe {
+        let reply = api!(RedisModule_Call)(
+            ctx.as_ptr(),
+            c"HINCRBY".as_ptr(),
+            c"!ssc".as_ptr(),
+            name.as_ptr(),
+            owner.as_ptr(),
+            by.as_ptr(),
+        );
+        if reply.is_null() {
+            return None;
+        }
+        api!(RedisModule_FreeCallReply)(reply);
+    }
+    Some(())
+}
+
+/// Gives a key another end, and tells of it.
+pub fn prolong(mut key: LockKey<'_>, end_ms: i64, replication: Replication) {
+    let (ctx, name) = (key.ctx(), key.name());
+    key.set_deadline(end_ms, replication);
+    key.signal();
+    drop(key);
+    ctx.notify(raw::REDISMODULE_NOTIFY_GENERIC, c"expire", name);
+}
+
+/// The key in which an unlock leaves its answer.
+pub enum Latch<'a> {
+    /// This unlock was answered before.
+    Says(i64),
+    /// It was not.
+    Unset(LockKey<'a>),
+}
+
+impl<'a> Latch<'a> {
+    /// Opens it, by its name; `None` where it is no latch.
+    pub fn open(ctx: Ctx, name: Str<'a>) -> Option<Latch<'a>> {
+        let key = LockKey::open(ctx, name);
+        let Some(handle) = key.handle().filter(|handle| !is_empty(*handle)) else {
+            return Some(Latch::Unset(key));
+        };
+        // SAFETY: the handle is open; the bytes that StringDMA points to are only read, before anything
+        // can change the key.
+        let value = unsafe {
+            let kind = api!(RedisModule_KeyType)(handle.as_ptr()) as isize;
+            if kind != raw::REDISMODULE_KEYTYPE_STRING {
+                return None;
+            }
+            let (mut len, mode) = (0, raw::REDISMODULE_READ as c_int);
+            let data = api!(RedisModule_StringDMA)(handle.as_ptr(), &mut len, mode);
+            std::slice::from_raw_parts(data.cast::<u8>(), len)
+        };
+        match value {
+            b"0" => Some(Latch::Says(0)),
+            b"1" => Some(Latch::Says(1)),
+            _ => None,
+        }
+    }
+}
+
+/// Leaves an answer in a latch that is not set; its name is to be told of, once all is written.
+pub fn write_latch<'a>(
+    latch: LockKey<'a>,
+    answer: i64,
+    end_ms: i64,
+    replication: Replication,
+) -> Str<'a> {
+    let name = latch.name();
+    if let Some(handle) = latch.handle() {
+        let value = OwnedStr::of_number(answer);
+        // SAFETY: the handle is open for writing and has no value yet; StringSet keeps a reference of its own.
+        unsafe {
+            api!(RedisModule_StringSet)(handle.as_ptr(), value.as_ptr());
+            api!(RedisModule_SetAbsExpire)(handle.as_ptr(), end_ms);
+        }
+        replication.set_until(name, value.as_str(), end_ms);
+        latch.signal();
+    }
+    name
+}
+
+/// Tells of a latch that was set.
+pub fn tell_of_latch(ctx: Ctx, name: Str<'_>) {
+    ctx.notify(raw::REDISMODULE_NOTIFY_STRING, c"set", name);
+    ctx.notify(raw::REDISMODULE_NOTIFY_GENERIC, c"expire", name);
+}
+
+/// What a script publishes: the call's first argument, on the channel that is its second key.
+pub struct Message<'a> {
+    channel: Str<'a>,
+    text: Str<'a>,
+    in_shard: bool,
+    in_cluster: bool,
+}
+
+impl<'a> Message<'a> {
+    /// The message of a call, published by this command.
+    pub fn of(call: &Call<'a>, publisher: Inner, around: Surroundings) -> Option<Message<'a>> {
+        Some(Message {
+            channel: call.key(1)?,
+            text: call.arg(0)?,
+            in_shard: publisher == Inner::Spublish,
+            in_cluster: around.is_cluster(),
+        })
+    }
+
+    /// To the subscribers of this server.
+    pub fn publish(&self, ctx: Ctx) {
+        match self.in_shard {
+            true => ctx.publish_in_shard(self.channel, self.text),
+            false => ctx.publish(self.channel, self.text),
+        }
+    }
+
+    /// To those of its replicas. In a cluster they get the message by another way.
+    pub fn replicate(&self, replication: Replication) {
+        match self.in_shard {
+            _ if self.in_cluster => {}
+            true => replication.publish_in_shard(self.channel, self.text),
+            false => replication.publish(self.channel, self.text),
+        }
+    }
+}
