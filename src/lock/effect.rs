@@ -23,7 +23,7 @@ pub enum Effect {
     Publish,
     /// Tell those of Redisson's read-write lock, after a hold of this mode.
     PublishReadWrite(Mode),
-    /// A keyspace event of class `d`.
+    /// A keyspace event, of class `d` but for the server's own.
     Notify(Event),
     /// Answer a parked request; it has left the queue.
     Answer(WaiterId, Outcome),
@@ -60,7 +60,7 @@ pub enum KeyWrite {
     ReadWrite(RwWrite),
 }
 
-/// The keyspace events that the module adds.
+/// The keyspace events that the module makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
     /// A fresh grant, at once or by hand-off.
@@ -75,6 +75,9 @@ pub enum Event {
     Expire,
     /// The key went away under a watched holder.
     Lost,
+    /// The server's own event: a key that is swept away has run out, and the server would have told of it
+    /// a moment later.
+    KeyExpired,
     /// A permit of a semaphore was granted.
     SemAcquire,
     /// A permit was given back by its holder.
@@ -91,6 +94,7 @@ impl Event {
             Event::Wait => c"lock.wait",
             Event::Expire => c"lock.expire",
             Event::Lost => c"lock.lost",
+            Event::KeyExpired => c"expired",
             Event::SemAcquire => c"sem.acquire",
             Event::SemRelease => c"sem.release",
         }

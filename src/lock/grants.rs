@@ -292,7 +292,7 @@ impl Locks {
         self.end_window(view.key);
         let lease = self.lease_of(to.session, to.lease);
         let deadline_ms = lease.deadline(now);
-        self.close_unseen(view, now, fx);
+        self.sweep(view, now, fx);
         fx.push(Effect::Write(KeyWrite::Take {
             clear: view.state != KeyState::Absent,
             owner: OwnerId::from_slice(to.owner),
@@ -329,6 +329,14 @@ impl Locks {
             is_fresh: true,
             after: None,
         })
+    }
+
+    /// Nobody holds the lock, and what is left at the key makes way for a fresh hold: the end of that is told.
+    pub(super) fn sweep(&mut self, view: &View<'_>, now: Now, fx: &mut Effects) {
+        if view.state.is_over(now) {
+            fx.push(Effect::Notify(Event::KeyExpired));
+        }
+        self.close_unseen(view, now, fx);
     }
 
     /// The lease that is meant: a session has its own.

@@ -64,6 +64,16 @@ impl KeyState {
         }
     }
 
+    /// Whether the time of the key itself is over. The server counts such a key as expired one millisecond
+    /// later than the lease, or when it reads the clock again.
+    pub fn is_over(&self, now: Now) -> bool {
+        match self {
+            KeyState::Held(hold) => hold.is_over(now),
+            KeyState::ReadWrite(lock) => lock.is_over(now),
+            _ => false,
+        }
+    }
+
     /// The token that the key itself remembers: the next one must be above it.
     pub fn token(&self) -> Option<Token> {
         match self {

@@ -13,7 +13,7 @@ use super::replication::Replication;
 use super::settings;
 use super::shell;
 use super::strings::{Constants, OwnedStr, Str};
-use crate::lock::{prefixed, Effect, Effects, KeyWrite, Locks, Mode};
+use crate::lock::{prefixed, Effect, Effects, Event, KeyWrite, Locks, Mode};
 
 /// Lets the core decide, under the settings in force.
 pub fn decide<T>(body: impl FnOnce(&mut Locks, &mut Effects) -> T) -> (T, Effects) {
@@ -109,6 +109,7 @@ fn tell(ctx: Ctx, name: Str<'_>, fx: &[Effect], replication: Replication) {
             Effect::Write(KeyWrite::Delete) => {
                 events::tell_of_deletion(ctx, name);
             }
+            Effect::Notify(Event::KeyExpired) => events::tell_of_expiry(ctx, name),
             Effect::Notify(event) => {
                 ctx.notify(raw::REDISMODULE_NOTIFY_MODULE, event.name(), name);
             }

@@ -123,6 +123,9 @@ unsafe extern "C" fn on_expired(
     guard::entry("expired", || {
         // SAFETY: the server's context and key for this callback.
         let (ctx, key) = unsafe { (Ctx::new(ctx), Str::new(key)) };
+        if shell::with(|shell| shell.deletes) {
+            return;
+        }
         if shell::with(|shell| shell.locks.expired(id(ctx, key))) {
             ctx.notify(raw::REDISMODULE_NOTIFY_MODULE, Event::Expire.name(), key);
         }
@@ -182,8 +185,19 @@ unsafe extern "C" fn on_changed(
 /// Tells others that we have deleted a key. We hear of it, too: then a lock that was freed is no lost one,
 /// even if somebody waits for it who could not be granted it yet.
 pub fn tell_of_deletion(ctx: Ctx, key: Str<'_>) {
+    tell_of_our_own(ctx, raw::REDISMODULE_NOTIFY_GENERIC, c"del", key);
+}
+
+/// Tells others that a key had run out which we have swept away before the server saw that. The lock is held
+/// again when we hear of it, too.
+pub fn tell_of_expiry(ctx: Ctx, key: Str<'_>) {
+    let event = Event::KeyExpired.name();
+    tell_of_our_own(ctx, raw::REDISMODULE_NOTIFY_EXPIRED, event, key);
+}
+
+fn tell_of_our_own(ctx: Ctx, class: c_int, event: &CStr, key: Str<'_>) {
     shell::with(|shell| shell.deletes = true);
-    ctx.notify(raw::REDISMODULE_NOTIFY_GENERIC, c"del", key);
+    ctx.notify(class, event, key);
     shell::with(|shell| shell.deletes = false);
 }
 

@@ -30,7 +30,7 @@ pub struct Shell {
     pub watching_clients: bool,
     /// Whether work can be left for the end of the present unit of execution: known from then on.
     pub has_jobs: bool,
-    /// Whether the deletion that is being told of is our own.
+    /// Whether the deletion, or the expiry, that is being told of is our own.
     pub deletes: bool,
     /// Whether replicas may get what is replicated, if that is known.
     pub replicas_may_hear: Option<bool>,

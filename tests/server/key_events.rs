@@ -289,6 +289,38 @@ fn a_lease_that_ends_is_told_of_as_that() {
     assert_eq!(told, expected);
 }
 
+/// Whoever listens for the server's own `expired` (a Redisson listener, say) is told once of every lease
+/// that ends, though the waiter's turn may come in the very millisecond in which the server does not count
+/// the key as expired yet.
+#[test]
+fn the_key_of_a_lease_that_ends_expires_beside_a_waiter_too() {
+    let server = TestServer::start();
+    let (mut c, mut waiter) = (server.conn(), server.conn());
+    let mut events = Events::of(&server);
+    let mut expiries = |way: &str| {
+        let told = events.so_far();
+        let count = told.iter().filter(|event| *event == "expired k").count();
+        assert_eq!(count, 1, "{way}: {told:?}");
+    };
+    for round in 0..20 {
+        for (way, take) in [
+            ("by others", "HSET k u:1 1"),
+            ("by the module", "LOCK.ACQUIRE k u:1 PX 600000"),
+            ("by readers", "LOCK.ACQUIRE k u:1 READ PX 600000"),
+        ] {
+            let mode = if way == "by readers" { "WRITE" } else { "" };
+            c.line(take);
+            c.line(&format!("PEXPIRE k {}", 20 + round));
+            let acquire = format!("LOCK.ACQUIRE k p {mode} PX 600000 BLOCK 0");
+            waiter.send_line(acquire.replace("  ", " ").as_str());
+            assert!(waiter.recv().int() > 0);
+            expiries(way);
+            c.line("LOCK.BREAK k");
+        }
+    }
+    assert_eq!(server.stat("grants_tracked"), 0);
+}
+
 #[test]
 fn a_lease_that_is_cut_to_nothing_is_told_of_as_the_server_has_it() {
     let server = TestServer::start();

@@ -162,7 +162,7 @@ impl Locks {
     ) -> Result<Entered, LockError> {
         let token = self.mint(view, now, fx)?;
         let end_ms = self.lease_of(to.session, to.lease).deadline(now);
-        self.close_unseen(view, now, fx);
+        self.sweep(view, now, fx);
         if view.state != KeyState::Absent {
             write(fx, RwWrite::Clear);
         }

@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.RegisterExtension;
@@ -17,6 +18,8 @@ import org.redisson.api.RObject;
  * Redisson's listeners on a lock live on the server's key events: del when it is freed, expired.
  */
 class ListenerTest {
+  private static final int ROUNDS = 10;
+
   @RegisterExtension final Stage stage = new Stage();
   private final CompletableFuture<String> deleted = new CompletableFuture<>();
   private final CompletableFuture<String> expired = new CompletableFuture<>();
@@ -66,5 +69,18 @@ class ListenerTest {
   void theEndOfAModuleLeaseIsSeenAsExpired() {
     conn.line("LOCK.ACQUIRE k bob PX 50");
     assertEquals("k", Flow.done(expired));
+  }
+
+  @Test
+  void theEndOfARedissonLeaseIsSeenAsExpiredBesideAParkedWaiter() {
+    AtomicInteger ends = new AtomicInteger();
+    ((RObject) lock).addListener((ExpiredObjectListener) name -> ends.incrementAndGet());
+    for (int i = 1; i <= ROUNDS; i++) {
+      int expected = i;
+      alice.run(() -> lock.lock(20, TimeUnit.MILLISECONDS));
+      assertTrue(conn.number("LOCK.ACQUIRE k bob PX 60000 BLOCK 0") > 0);
+      Until.until("news of the end of a lease", () -> ends.get() == expected);
+      assertEquals(1L, conn.line("LOCK.RELEASE k bob"));
+    }
   }
 }
