@@ -7,9 +7,13 @@ import java.util.Optional;
 import java.util.TreeMap;
 import redis.clients.jedis.Jedis;
 
-/** What the server has counted so far, and what this process has spent. */
+/**
+ * What the server has counted so far, its CPU time in all and outside the kernel, and what this
+ * process has spent.
+ */
 record Counters(
     double serverUs,
+    double serverUserUs,
     double clientUs,
     double bytes,
     double messages,
@@ -30,11 +34,12 @@ record Counters(
   }
 
   static Counters of(String info, double clientUs) {
-    double serverS = number(info, "used_cpu_user") + number(info, "used_cpu_sys");
+    double userUs = number(info, "used_cpu_user") * 1e6;
+    double serverUs = userUs + number(info, "used_cpu_sys") * 1e6;
     double bytes = number(info, "total_net_input_bytes") + number(info, "total_net_output_bytes");
     double messages =
         number(info, "total_reads_processed") + number(info, "total_writes_processed");
-    return new Counters(serverS * 1e6, clientUs, bytes, messages, commands(info));
+    return new Counters(serverUs, userUs, clientUs, bytes, messages, commands(info));
   }
 
   /** What was counted since an earlier look. */
@@ -49,6 +54,7 @@ record Counters(
         });
     return new Counters(
         serverUs - before.serverUs,
+        serverUserUs - before.serverUserUs,
         clientUs - before.clientUs,
         bytes - before.bytes,
         messages - before.messages,

@@ -31,6 +31,7 @@ final class Report {
           "commands",
           "messages",
           "bytes",
+          "server µs outside the kernel",
           "server busy %",
           "client busy %");
 
@@ -96,6 +97,7 @@ final class Report {
             Sample::commands,
             Sample::messages,
             Sample::bytes,
+            Sample::serverUserUs,
             Sample::serverBusyPercent,
             Sample::clientBusyPercent)
         .map(figure -> Cells.number(results.median(job, way, figure)));

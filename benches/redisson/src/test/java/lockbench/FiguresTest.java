@@ -18,6 +18,7 @@ class FiguresTest {
             + "used_cpu_user:2.0\r\nused_cpu_sys:1.0\r\ntotal_net_input_bytes:80\r\n";
     Counters spent = Counters.of(now, 70).since(Counters.of(then, 20));
     assertEquals(1e6, spent.serverUs());
+    assertEquals(0.5e6, spent.serverUserUs());
     assertEquals(50, spent.clientUs());
     assertEquals(80, spent.bytes());
     assertEquals(7, spent.calls());
@@ -63,6 +64,6 @@ class FiguresTest {
   }
 
   private static Sample pairsPerS(double n) {
-    return new Sample(n, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+    return new Sample(n, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
   }
 }
