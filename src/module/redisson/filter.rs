@@ -12,7 +12,7 @@ use super::{find, OwnedStr, Str};
 use crate::lock::redisson::{is_known_length, recognise_text, Script, SCRIPTS};
 
 /// The fewest words of a call: `EVAL script 1 key arg arg`, or with two keys and one argument.
-const FEWEST_WORDS: i32 = 6;
+const FEWEST_WORDS: usize = 6;
 
 /// What the filter keeps between calls.
 #[derive(Default)]
@@ -49,12 +49,12 @@ pub fn follow_setting(ctx: Ctx) {
 
 unsafe extern "C" fn on_command(filter: *mut raw::RedisModuleCommandFilterCtx) {
     // SAFETY: the server's filter context for this callback.
-    if unsafe { api!(RedisModule_CommandFilterArgsCount)(filter) } < FEWEST_WORDS {
+    let words = unsafe { Words::of(filter) };
+    // Nothing up to here can panic.
+    if words.count() < FEWEST_WORDS || !words.begin_with_eval() {
         return;
     }
     guard::entry("filter", || {
-        // SAFETY: as above.
-        let words = unsafe { Words::of(filter) };
         if words.are_a_known_call() {
             words.rename();
         }
@@ -86,22 +86,23 @@ impl Words {
         }
     }
 
+    /// Whether the command is `EVAL` or `EVALSHA`.
+    fn begin_with_eval(self) -> bool {
+        let Some(name) = self.word(0).map(Str::bytes) else {
+            return false;
+        };
+        matches!(name.len(), 4 | 7)
+            && matches!(name.first(), Some(b'E' | b'e'))
+            && (name.eq_ignore_ascii_case(b"EVAL") || name.eq_ignore_ascii_case(b"EVALSHA"))
+    }
+
+    /// Whether an `EVAL` or `EVALSHA` is of a known script and as Redisson sends it.
     fn are_a_known_call(self) -> bool {
-        let is = |at, name: &[u8]| {
-            self.word(at)
-                .is_some_and(|word| word.bytes().eq_ignore_ascii_case(name))
-        };
-        let Some(name) = self.word(0).map(|word| word.bytes().len()) else {
+        let (Some(name), Some(script), Some(numkeys)) = (self.word(0), self.word(1), self.word(2))
+        else {
             return false;
         };
-        let is_by_sha1 = match name {
-            4 if is(0, b"EVAL") => false,
-            7 if is(0, b"EVALSHA") => true,
-            _ => return false,
-        };
-        let (Some(script), Some(numkeys)) = (self.word(1), self.word(2)) else {
-            return false;
-        };
+        let is_by_sha1 = name.bytes().len() > 4;
         (script.bytes().len() == super::SHA1_LEN) == is_by_sha1
             && find(script).is_some_and(|script| {
                 script.is_called_with(numkeys.bytes(), self.count().saturating_sub(3))
