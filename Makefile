@@ -41,7 +41,7 @@ test-core: setup
 test-checker: build
 	LOCK_MODULE=$(CURDIR)/$(MODULE) $(CARGO) test --release --locked -p redis_lock_faults -p redis_lock_harness
 
-test-server: build fault-build servers
+test-server: build fault-build servers redisson-texts
 	@LOCK_FAULT_MODULE=$(CURDIR)/$(FAULT_MODULE) scripts/test-servers.sh $(SERVERS) quick
 
 servers: setup
@@ -51,7 +51,7 @@ test-redisson: build ## real Redisson clients of several versions on the same lo
 	@scripts/setup.sh java
 	@scripts/test-redisson.sh $(if $(QUICK),quick)
 
-test-all: build fault-build ## all tests on every server that can be had, with and without I/O threads, the property test in full
+test-all: build fault-build redisson-texts ## all tests on every server that can be had, with and without I/O threads, the property test in full
 	@$(MAKE) test-core CASES=100000
 	@$(MAKE) test-checker
 	@tests/servers.sh $(SERVERS) all
@@ -94,7 +94,7 @@ bench-build: build
 bench: bench-build ## measure the module beside its peers, into docs/BENCHMARKS.md (QUICK=1: a trial)
 	$(LOAD_CORE) target/release/lock-bench bench $(if $(QUICK),quick)
 
-bench-instr: bench-build ## count the instructions of every command, beside docs/INSTRUCTIONS.md (SAVE=1: into it)
+bench-instr: bench-build redisson-texts ## count the instructions of every command, beside docs/INSTRUCTIONS.md (SAVE=1: into it)
 	@scripts/setup.sh count
 	target/release/lock-bench instr $(if $(SAVE),save)
 

@@ -14,7 +14,7 @@ use std::process::Command;
 use crate::paths::{Scenario, Setting, OTHER, OWNER, SETTINGS};
 use crate::report::project;
 use crate::server::Server;
-use crate::wire::{line, refuse_error, Conn};
+use crate::wire::{line, refuse_error, request, Conn};
 
 /// Locks per path.
 const LOCKS: usize = 2_000;
@@ -120,7 +120,10 @@ impl Counted {
         }
         let mut conn = server.conn()?;
         for words in setting.before {
-            conn.ask(words)?;
+            match words.strip_prefix("load ") {
+                Some(sha1) => load(&mut conn, sha1)?,
+                None => drop(conn.ask(words)?),
+            }
         }
         Ok(Counted(server))
     }
@@ -176,6 +179,14 @@ impl Counted {
         }
         Err(io::Error::other("callgrind wrote no totals"))
     }
+}
+
+/// Loads a script of Redisson's; `make redisson-texts` has fetched its text.
+fn load(conn: &mut Conn, sha1: &str) -> io::Result<()> {
+    let path = project().join(format!("target/redisson/scripts/{sha1}.lua"));
+    let text = std::fs::read_to_string(path)?;
+    conn.send(&request(&["SCRIPT", "LOAD", &text]))?;
+    refuse_error(&conn.reply()?)
 }
 
 struct Conns {

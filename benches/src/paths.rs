@@ -16,7 +16,7 @@ pub struct Setting {
     pub with_module: bool,
     /// Whether a replica came and went before.
     pub had_replica: bool,
-    /// Sent once, at first.
+    /// Sent once, at first; `load` and a SHA1 loads that script of Redisson's.
     pub before: &'static [&'static str],
     /// What is counted.
     pub scenarios: &'static [Scenario],
@@ -35,6 +35,12 @@ pub struct Scenario {
 
 const ACQUIRE: &str = "LOCK.ACQUIRE {k} {o} PX 30000";
 const RELEASE: &str = "LOCK.RELEASE {k} {o}";
+
+/// Lock and unlock, and what a Redisson client sends after an unlock.
+const TAKE: &str = "EVALSHA 149c5a8bf18676fd99e9e6e24923bd64d9b62f94 1 {k} 30000 {o}";
+const GIVE: &str = "EVALSHA 6866459238a13a701d42f4971f12d9f3a50e2442 3 {k} redisson_lock__channel:{{k}} \
+                    redisson_unlock_latch:{{k}}:6a1f0c3d9b2e47588e1c5d7f90ab34e2 0 30000 {o} PUBLISH 16000";
+const DEL_LATCH: &str = "DEL redisson_unlock_latch:{{k}}:6a1f0c3d9b2e47588e1c5d7f90ab34e2";
 
 /// Commands that need nothing before and leave nothing behind, or what the next one needs.
 const fn plain(name: &'static str, counted: &'static [&'static str]) -> Scenario {
@@ -191,6 +197,42 @@ const OTHERS: &[Scenario] = &[
     plain("SET, DEL", &["SET other {o}", "DEL other"]),
 ];
 
+/// What Redisson sends for a lock since 3.44, by SHA1; each leaves the locks as the next one needs them.
+const REDISSON: &[Scenario] = &[
+    plain("acquire: free", &[TAKE]),
+    plain("acquire: re-entrant", &[TAKE]),
+    plain(
+        "acquire: refused",
+        &["EVALSHA 149c5a8bf18676fd99e9e6e24923bd64d9b62f94 1 {k} 30000 {p}"],
+    ),
+    plain(
+        "renew",
+        &["EVALSHA 6a3d31570dc6f4b0bd32bcdc8e75667747c6f635 1 {k} 30000 {o}"],
+    ),
+    plain("unlock: one hold of two", &[GIVE]),
+    plain("DEL of the answer that it leaves", &[DEL_LATCH]),
+    plain("unlock: the last hold", &[GIVE]),
+    plain("unlock: sent again", &[GIVE]),
+    plain("the same DEL", &[DEL_LATCH]),
+    plain("unlock: nobody holds", &[GIVE]),
+    plain("pair: acquire, unlock, DEL", &[TAKE, GIVE, DEL_LATCH]),
+    after(
+        "unlock by force",
+        &[TAKE],
+        &["EVALSHA 605e338249a7a1d40df83b04f7658354f883b41b 2 {k} redisson_lock__channel:{{k}} 0 PUBLISH"],
+    ),
+];
+
+/// The scripts of Redisson's, as the server is to load them.
+const LOAD_REDISSON: &[&str] = &[
+    "load 149c5a8bf18676fd99e9e6e24923bd64d9b62f94",
+    "load 6866459238a13a701d42f4971f12d9f3a50e2442",
+    "load 6a3d31570dc6f4b0bd32bcdc8e75667747c6f635",
+    "load 605e338249a7a1d40df83b04f7658354f883b41b",
+];
+
+const NATIVE: &[&str] = &["--lock.redisson-scripts", "yes"];
+
 /// All of it.
 pub const SETTINGS: &[Setting] = &[
     Setting {
@@ -252,5 +294,29 @@ pub const SETTINGS: &[Setting] = &[
             "LOCK.RELEASE parked a",
         ],
         scenarios: OTHERS,
+    },
+    Setting {
+        name: "Others' commands, the scripts of Redisson looked for",
+        options: NATIVE,
+        with_module: true,
+        had_replica: false,
+        before: &[],
+        scenarios: OTHERS,
+    },
+    Setting {
+        name: "Redisson's scripts, by the server's Lua",
+        options: &[],
+        with_module: true,
+        had_replica: false,
+        before: LOAD_REDISSON,
+        scenarios: REDISSON,
+    },
+    Setting {
+        name: "Redisson's scripts, natively",
+        options: NATIVE,
+        with_module: true,
+        had_replica: false,
+        before: LOAD_REDISSON,
+        scenarios: REDISSON,
     },
 ];
