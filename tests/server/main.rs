@@ -36,6 +36,8 @@ mod redisson;
 mod redisson_native;
 mod redisson_native_acl;
 mod redisson_native_around;
+mod redisson_native_cluster;
+mod redisson_native_life;
 mod redisson_rw;
 mod reliability_examples;
 mod replication;

@@ -1,23 +1,22 @@
 //! Redisson's scripts run natively, and everything around a call: transactions, replicas, the AOF, a full
-//! memory, the cluster, those who wait, and the module's own life.
+//! memory, those who wait.
 
-use crate::common::cluster::one_node;
 use crate::common::redisson::{self, *};
 use crate::common::replica::{
     aof_text, follow, wait_until_in_sync, ReplicationStream, PROMPT_MASTER,
 };
-use crate::common::{module_path, wait_for, Conn, TestServer};
+use crate::common::{wait_for, TestServer};
 use crate::redisson_native::{call, calls, native, Side, ON, PLAIN};
 
-fn eval(sha1: &str, rest: &str) -> Vec<String> {
+pub fn eval(sha1: &str, rest: &str) -> Vec<String> {
     call("EVAL", &redisson::text(sha1), rest)
 }
 
-fn acquire(owner: &str) -> Vec<String> {
+pub fn acquire(owner: &str) -> Vec<String> {
     eval(ACQUIRE, &format!("1 k 600000 {owner}"))
 }
 
-fn unlock(owner: &str) -> Vec<String> {
+pub fn unlock(owner: &str) -> Vec<String> {
     eval(
         UNLOCK,
         &format!("3 k c latch 0 600000 {owner} PUBLISH 13500"),
@@ -213,82 +212,6 @@ fn resp3_says_nil_as_it_does_in_lua() {
     assert_eq!(answers[0][0], "_");
 }
 
-fn redirections(c: &mut Conn) -> Vec<String> {
-    let two_slots = eval(UNLOCK, "3 k c other 0 600000 u:1 PUBLISH 13500");
-    let calls = [
-        acquire("u:1"),
-        two_slots,
-        eval(RENEW, "2 k other 600000 u:1 u:2"),
-    ];
-    let mut errors = Vec::new();
-    for call in calls {
-        let reply = c.run(call);
-        errors.push(if reply.is_error() {
-            reply.error()
-        } else {
-            "ok".into()
-        });
-    }
-    errors
-}
-
-#[test]
-fn a_cluster_redirects_and_refuses_as_it_does_with_eval() {
-    let node = one_node(&[]);
-    let mut c = node.conn();
-    let mut answers = Vec::new();
-    for setting in ["no", "yes"] {
-        c.line(&format!("CONFIG SET lock.redisson-scripts {setting}"));
-        c.line("DEL k");
-        let served = redirections(&mut c);
-        assert!(served[1].starts_with("CROSSSLOT "), "{served:?}");
-        let slot = c.line("CLUSTER KEYSLOT k").int();
-        c.line("DEL k");
-        c.line(&format!("CLUSTER DELSLOTS {slot}"));
-        let gone = redirections(&mut c);
-        assert!(gone[0].starts_with("CLUSTERDOWN "), "{gone:?}");
-        c.line(&format!("CLUSTER ADDSLOTS {slot}"));
-        crate::common::cluster::wait_until_served(&node);
-        answers.push((served, gone));
-    }
-    assert_eq!(answers[0], answers[1]);
-    // Both kinds of message, from a node of a cluster.
-    let mut listener = node.conn();
-    listener.line("SSUBSCRIBE {k}c");
-    listener.line("SUBSCRIBE {k}c");
-    for publisher in ["SPUBLISH", "PUBLISH"] {
-        c.run(acquire("u:1"));
-        let rest = format!("3 k {{k}}c {{k}}latch:{publisher} 0 600000 u:1 {publisher} 13500");
-        assert_eq!(c.run(eval(UNLOCK, &rest)).int(), 1);
-    }
-    assert_eq!(listener.recv().list()[0].text(), "smessage");
-    assert_eq!(listener.recv().list()[0].text(), "message");
-    assert!(node.stat("redisson_rlock") >= 4);
-}
-
-#[test]
-fn the_module_goes_and_comes_with_the_filter_on() {
-    let server = native();
-    let mut c = server.conn();
-    assert!(c.run(acquire("u:1")).is_nil());
-    assert_eq!(c.line("MODULE UNLOAD lock").text(), "OK");
-    assert!(c.run(acquire("u:1")).is_nil(), "by Lua");
-    let path = module_path();
-    let load = ["MODULE", "LOADEX", path.to_str().unwrap()];
-    let on = ["CONFIG", "lock.redisson-scripts", "yes"];
-    assert_eq!(c.run([&load[..], &on].concat()).text(), "OK");
-    assert!(c.run(acquire("u:1")).is_nil());
-    assert_eq!(server.stat("redisson_rlock"), 1);
-    assert_eq!(c.line("MODULE UNLOAD lock").text(), "OK");
-    assert_eq!(c.run(&load).text(), "OK");
-    assert!(c.run(acquire("u:1")).is_nil());
-    assert_eq!(server.stat("redisson_rlock"), 0, "off by default");
-    c.line("CONFIG SET lock.redisson-scripts yes");
-    assert!(c.run(acquire("u:1")).is_nil());
-    assert_eq!(server.stat("redisson_rlock"), 1);
-    assert_eq!(c.line("HGET k u:1").text(), "5");
-}
-
 #[test]
 fn who_is_told_of_keys_read_in_vain_is_told_by_lua() {
     let answers = [native(), TestServer::start()].map(|server| {
@@ -331,4 +254,30 @@ fn the_ttl_of_a_field_stays_where_there_is_such_a_thing() {
         Some(seen)
     });
     assert_eq!(answers[0], answers[1]);
+}
+
+#[test]
+fn writes_that_are_paused_wait_and_are_done_once() {
+    let server = native();
+    let (mut c, mut caller) = (server.conn(), server.conn());
+    c.line("CLIENT PAUSE 60000 WRITE");
+    caller.send(acquire("u:1"));
+    wait_for("the caller to be held back", || {
+        c.line("INFO clients").text().contains("blocked_clients:1")
+    });
+    assert_eq!(c.line("EXISTS k").int(), 0);
+    c.line("CLIENT UNPAUSE");
+    assert!(caller.recv().is_nil());
+    assert_eq!(c.line("HGET k u:1").text(), "1");
+    assert_eq!(server.stat("redisson_rlock"), 1);
+}
+
+#[test]
+fn a_script_cannot_call_it() {
+    let server = native();
+    let mut c = server.conn();
+    let call = format!("return redis.call('lock.redisson', '{ACQUIRE}', 1, 'k', 600000, 'u:1')");
+    let refused = c.run(["EVAL", &call, "1", "k"]).error();
+    assert!(refused.contains("not allowed from script"), "{refused}");
+    assert_eq!(c.line("EXISTS k").int(), 0);
 }
