@@ -9,7 +9,9 @@
 mod rlock;
 mod table;
 
-pub use rlock::{acquire, lease_end, own_count, unlock, Acquire, Held, RLock, Unlock};
+pub use rlock::{
+    acquire, lease_end, own_count, time_to_live, unlock, Acquire, Held, RLock, Unlock,
+};
 pub use table::{
     is_known_length, recognise, recognise_text, Inner, InnerCall, KeyOf, Native, Script, SCRIPTS,
 };

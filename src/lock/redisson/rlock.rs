@@ -79,6 +79,14 @@ pub fn lease_end(lease: &[u8], now_ms: i64) -> Option<i64> {
     now_ms.checked_add(lease)
 }
 
+/// The time to live that a script answers, of a key that ends then or never. `None` for a number that comes
+/// out of Lua as another one: there, all numbers are doubles.
+pub fn time_to_live(end_ms: Option<i64>, now_ms: i64) -> Option<i64> {
+    const EXACT: i64 = 1 << 53;
+    let left_ms = end_ms.map_or(-1, |end_ms| end_ms.saturating_sub(now_ms).max(0));
+    (left_ms <= EXACT).then_some(left_ms)
+}
+
 /// An acquire with this lease.
 pub fn acquire(held: Held, lease: &[u8], now_ms: i64) -> Option<Acquire> {
     Some(match held {
@@ -124,6 +132,15 @@ mod tests {
             None,
             "past the end of time"
         );
+    }
+
+    #[test]
+    fn a_time_to_live_is_answered_as_far_as_lua_can_count() {
+        assert_eq!(time_to_live(None, 5), Some(-1));
+        assert_eq!(time_to_live(Some(7), 5), Some(2));
+        assert_eq!(time_to_live(Some(4), 5), Some(0), "over, but still there");
+        assert_eq!(time_to_live(Some((1 << 53) + 5), 5), Some(1 << 53));
+        assert_eq!(time_to_live(Some((1 << 53) + 6), 5), None);
     }
 
     #[test]

@@ -20,7 +20,7 @@ use super::effects::{
 };
 use super::{Call, Reply, Str, Surroundings};
 use crate::lock::redisson::{
-    acquire, lease_end, own_count, unlock, Acquire, Held, Inner, RLock, Unlock,
+    acquire, lease_end, own_count, time_to_live, unlock, Acquire, Held, Inner, RLock, Unlock,
 };
 
 /// Runs one of the scripts; `None`: the data, or the call, is not plain, and nothing was done.
@@ -54,8 +54,7 @@ fn take(ctx: Ctx, call: &Call<'_>, first: First, around: Surroundings) -> Option
     match acquire(held(&key, owner)?, lease.bytes(), now_ms)? {
         Acquire::Refused => {
             let end_ms = key.handle().and_then(end_of);
-            let left_ms = end_ms.map_or(-1, |end_ms| (end_ms - now_ms).max(0));
-            return Some(Reply::Number(left_ms));
+            return time_to_live(end_ms, now_ms).map(Reply::Number);
         }
         _ if around.are_short_of_memory() => return None,
         Acquire::First(end_ms) => take_first(key, owner, end_ms, first, around),
