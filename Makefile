@@ -12,7 +12,7 @@ CASES ?= 2000
 .PHONY: $(shell sed -n 's/^\([a-z-]*\):.*/\1/p' Makefile)
 
 help: ## show this help
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | awk -F'\t' '{printf "  make %-14s %s\n", $$1, $$2}'
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | awk -F'\t' '{printf "  make %-17s %s\n", $$1, $$2}'
 
 setup: ## install what is missing (with root or sudo), or say what to install
 	@scripts/setup.sh
@@ -60,8 +60,12 @@ test-all: build fault-build redisson-texts ## all tests on every server that can
 seeded: setup ## put small faults into a copy of the tree, one at a time: does a test fail? (NAMES=; FULL=1: without hints)
 	@tests/seeded.sh $(if $(FULL),--full) $(NAMES)
 
+test-differential: build redisson-texts ## Redisson's scripts natively and in Lua, CASES of them: is all the same?
+	LOCK_CASES=$(CASES) LOCK_MODULE=$(CURDIR)/$(MODULE) \
+		$(CARGO) test --release --locked --test redisson_scripts -- --test-threads 2 --nocapture
+
 redisson-texts: ## the texts of Redisson's lock scripts, out of its jars (Maven): target/redisson/scripts
-	@tests/redisson-texts/fetch.sh target/redisson
+	@tests/redisson_scripts/fetch.sh target/redisson
 
 check: lint ## format, clippy with warnings denied, borders of the house
 	@scripts/setup.sh check

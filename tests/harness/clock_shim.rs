@@ -1,8 +1,9 @@
-//! A wall clock for one process, to be preloaded into a server: it runs as many seconds off the true
-//! one as the file named in `LOCK_TEST_CLOCK` says. The monotonic clock stays as it is. Built by
-//! `common::clock`; calls nothing but the kernel, because it runs inside the start of an allocator.
+//! A wall clock for one process, to be preloaded into a server. The file named in `LOCK_TEST_CLOCK` says
+//! how many seconds it runs off the true one, or, as `=1800000000000`, at which millisecond it stands
+//! still. The monotonic clock stays as it is. Built by `common::clock`; calls nothing but the kernel,
+//! because it runs inside the start of an allocator.
 
-use std::ffi::{c_char, c_int, c_long, c_void};
+use std::ffi::{c_char, c_int, c_long, c_void, CStr};
 use std::ptr::null_mut;
 
 #[repr(C)]
@@ -31,13 +32,14 @@ const CLOCK_GETTIME: c_long = 113;
 const CLOCK_REALTIME: c_int = 0;
 const CLOCK_REALTIME_COARSE: c_int = 5;
 
-fn seconds_off() -> i64 {
-    let mut text = [0u8; 16];
+/// What the file says: a number, and whether it is a moment rather than a difference.
+fn setting() -> (i64, bool) {
+    let mut text = [0u8; 24];
     // SAFETY: constants and a buffer of the stated length; the file is closed once.
     let len = unsafe {
         let path = getenv(c"LOCK_TEST_CLOCK".as_ptr());
         if path.is_null() {
-            return 0;
+            return (0, false);
         }
         let file = open(path, 0);
         let len = read(file, text.as_mut_ptr(), text.len());
@@ -47,7 +49,20 @@ fn seconds_off() -> i64 {
     let text = &text[..usize::try_from(len).unwrap_or(0)];
     let sign = if text.first() == Some(&b'-') { -1 } else { 1 };
     let digits = text.iter().filter(|byte| byte.is_ascii_digit());
-    sign * digits.fold(0, |value, digit| value * 10 + i64::from(digit - b'0'))
+    let number = digits.fold(0, |value, digit| value * 10 + i64::from(digit - b'0'));
+    (sign * number, text.first() == Some(&b'='))
+}
+
+impl Moment {
+    fn set(&mut self) {
+        match setting() {
+            (seconds_off, false) => self.seconds += seconds_off,
+            (milliseconds, true) => {
+                self.seconds = milliseconds / 1_000;
+                self.fraction = milliseconds % 1_000 * 1_000_000;
+            }
+        }
+    }
 }
 
 /// # Safety
@@ -58,7 +73,7 @@ pub unsafe extern "C" fn clock_gettime(clock: c_int, to: *mut Moment) -> c_int {
     let status = unsafe { syscall(CLOCK_GETTIME, clock, to) } as c_int;
     if status == 0 && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE) {
         // SAFETY: the kernel has just written there.
-        unsafe { (*to).seconds += seconds_off() };
+        unsafe { (*to).set() };
     }
     status
 }
@@ -106,5 +121,24 @@ pub unsafe extern "C" fn dlopen(path: *const c_char, flags: c_int) -> *mut c_voi
         let next = dlsym(RTLD_NEXT as *mut c_void, c"dlopen".as_ptr());
         let open: Open = std::mem::transmute(next);
         open(path, flags & !RTLD_DEEPBIND)
+    }
+}
+
+/// Valkey 9 goes by the processor's own counter between two looks at the clock, where it finds in this
+/// file that there is one: a clock that stands still would go on there for a while.
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C" fn fopen(path: *const c_char, mode: *const c_char) -> *mut c_void {
+    type Open = unsafe extern "C" fn(*const c_char, *const c_char) -> *mut c_void;
+    // SAFETY: the C library has an `fopen` of this type; the caller's strings.
+    unsafe {
+        if CStr::from_ptr(path) == c"/proc/cpuinfo" {
+            return null_mut();
+        }
+        let next = dlsym(RTLD_NEXT as *mut c_void, c"fopen".as_ptr());
+        let open: Open = std::mem::transmute(next);
+        open(path, mode)
     }
 }

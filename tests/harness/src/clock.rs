@@ -9,16 +9,29 @@ use crate::TestServer;
 /// From its next start on, the server's wall clock is as far off as [`set_clock`] says.
 pub fn fake_clock(server: &mut TestServer) {
     let file = clock_file(server);
+    share_clock(server, &file);
+}
+
+/// From its next start on, the server's wall clock goes by this file, which others may share.
+pub fn share_clock(server: &mut TestServer, file: &Path) {
     server.set_env("LD_PRELOAD", &shim().to_string_lossy());
     server.set_env("LOCK_TEST_CLOCK", &file.to_string_lossy());
 }
 
+/// Lets the clock of this file stand still at a moment.
+pub fn stop_clock(file: &Path, milliseconds: i64) {
+    write(file, &format!("={milliseconds}"));
+}
+
 /// Sets the clock of a server off the true one, also while it runs.
 pub fn set_clock(server: &TestServer, seconds_off: i64) {
-    let file = clock_file(server);
-    // Written beside and renamed: the server reads it all the time.
+    write(&clock_file(server), &seconds_off.to_string());
+}
+
+/// Written beside and renamed: the server reads it all the time.
+fn write(file: &Path, text: &str) {
     let beside = file.with_extension("new");
-    std::fs::write(&beside, seconds_off.to_string()).expect("a file");
+    std::fs::write(&beside, text).expect("a file");
     std::fs::rename(beside, file).expect("a file");
 }
 

@@ -13,12 +13,7 @@ is_complete() {
 }
 
 is_complete && exit
-for tool in mvn java; do
-    command -v "$tool" >/dev/null || {
-        echo "The texts come through Maven. On Debian, as root: apt-get install maven openjdk-17-jre-headless" >&2
-        exit 1
-    }
-done
+"$here/../../scripts/setup.sh" java
 for release in $(grep -v '^#' "$table" | awk '{ print $3 }' | sort -u); do
     [ -f "$dir/jars/redisson-$release.jar" ] && continue
     echo "fetching Redisson $release"
