@@ -139,6 +139,8 @@ pub enum Tie {
     Session,
     /// One request for several keys: one `Op` for each, all of the same owner and time.
     Many,
+    /// Taken by a script, as Redisson does, and then shown to the module: one `Op` for both.
+    Outside,
 }
 
 /// How a request ended.

@@ -12,6 +12,7 @@ pub mod history;
 pub mod look;
 pub mod many;
 pub mod one;
+pub mod outside;
 pub mod play;
 pub mod report;
 pub mod request;

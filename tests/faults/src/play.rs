@@ -14,6 +14,7 @@ use crate::counter::{Counter, Updates};
 use crate::history::{History, Journal};
 use crate::look;
 use crate::many;
+use crate::outside;
 use crate::route::Route;
 use crate::stall;
 use crate::watcher::watch;
@@ -28,6 +29,8 @@ pub struct Plan {
     pub bulk: u32,
     /// Clients that ask for several locks at once.
     pub many: u32,
+    /// Redisson instances.
+    pub outside: u32,
     pub habits: Habits,
 }
 
@@ -38,6 +41,7 @@ impl Default for Plan {
             clients: 16,
             bulk: 1,
             many: 0,
+            outside: 0,
             habits: Habits::default(),
         }
     }
@@ -187,14 +191,16 @@ fn act(
     std::thread::scope(|scope| {
         let world = &world;
         let mut workers = Vec::new();
-        for id in 0..plan.clients + plan.bulk + plan.many {
+        for id in 0..plan.clients + plan.bulk + plan.many + plan.outside {
             let seed = hand.rng.u64(..);
             let first_bulk = plan.clients;
             let first_many = first_bulk + plan.bulk;
+            let first_outside = first_many + plan.many;
             workers.push(scope.spawn(move || match id {
                 id if id < first_bulk => Client::new(id, world, seed).work(),
                 id if id < first_many => bulk::work(id, world, seed),
-                id => many::work(id, world, seed),
+                id if id < first_outside => many::work(id, world, seed),
+                id => outside::work(id, world, seed),
             }));
         }
         let watcher = scope.spawn(|| watch(world.keys, world.route, &blind));

@@ -1,7 +1,7 @@
 //! The checker proved: valid histories pass, and every rule's breach is found, in small histories made by
 //! hand and in large simulated ones of which one reply was forged.
 
-use crate::history::{Call, Fault, History, Mark, Nanos, Op, Outcome, Seen, MS};
+use crate::history::{Call, Fault, History, Kind, Mark, Nanos, Op, Outcome, Seen, Tie, MS};
 
 use super::{check, Rule};
 
@@ -220,6 +220,20 @@ fn who_passes_a_waiter_is_found() {
         .seen(1, 10)
         .fault(Fault::Trouble, None, 15, 16)
         .breaks(Rule::Order);
+}
+
+#[test]
+fn who_waits_outside_may_pass() {
+    let story = Story::default().takes(1, 0, 100, 10, 11).seen(1, 10);
+    let call = Call::Acquire {
+        kind: Kind::Exclusive,
+        tie: Tie::Outside,
+        lease: 10,
+        block: None,
+        once: true,
+    };
+    let passes = story.op(2, 20, 50, call, Outcome::Granted(10));
+    passes.is_fine();
 }
 
 #[test]

@@ -1,11 +1,12 @@
 //! First come, first served: who was seen in the queue before another asked is granted before it.
 //!
 //! Left out are waiters whose server was lost while they waited (queues are in memory), and grants to an
-//! owner that had asked before in vain: it may have returned to a place that was kept for it.
+//! owner that had asked before in vain: it may have returned to a place that was kept for it. Nor are Redisson's
+//! clients judged, which do not queue.
 
 use std::collections::HashMap;
 
-use crate::history::{Call, History, Kind, Nanos, Op, Outcome};
+use crate::history::{Call, History, Kind, Nanos, Op, Outcome, Tie};
 
 use super::marks::Marks;
 use super::{Findings, Rule};
@@ -51,6 +52,13 @@ fn granted<'a>(op: &&'a Op) -> Option<(&'a Op, i64)> {
             Call::Acquire {
                 kind: Kind::Permit(_),
                 ..
+            },
+            _,
+        ) => None,
+        // Redisson's clients do not queue.
+        (
+            Call::Acquire {
+                tie: Tie::Outside, ..
             },
             _,
         ) => None,

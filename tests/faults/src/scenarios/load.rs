@@ -16,6 +16,7 @@ pub fn scenarios() -> Vec<Scenario> {
                 clients: 16,
                 bulk: 2,
                 many: 0,
+                outside: 0,
                 habits: Habits {
                     rests: 0,
                     ..Habits::default()

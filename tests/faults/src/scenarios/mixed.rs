@@ -9,13 +9,46 @@ use crate::one::one;
 use crate::play::{Hand, Plan};
 
 pub fn scenarios() -> Vec<Scenario> {
-    vec![Scenario {
-        name: "mixed",
-        about: "all that can happen to one server, in any order; `appendfsync always`",
-        goal: ("crashes", 30),
-        plan: Plan::default,
-        nemesis: || one(&[&AOF[..], &["always"]].concat(), anything),
-    }]
+    vec![
+        Scenario {
+            name: "mixed",
+            about: "all that can happen to one server, in any order; `appendfsync always`",
+            goal: ("crashes", 30),
+            plan: Plan::default,
+            nemesis: || one(&[&AOF[..], &["always"]].concat(), anything),
+        },
+        Scenario {
+            name: "beside",
+            about: "the same, Redisson instances on the same locks, which have a turn after every hand-off",
+            goal: ("crashes", 30),
+            plan: || Plan {
+                keys: 3,
+                outside: 8,
+                ..Plan::default()
+            },
+            nemesis: || one(&[&AOF[..], &["always"], &TURNS].concat(), beside),
+        },
+    ]
+}
+
+const TURNS: [&str; 4] = ["--lock.free-after", "1", "--lock.free-window", "20"];
+
+/// What happens to a server, and changes of the rule in between.
+fn beside(server: &mut TestServer, hand: &mut Hand) {
+    let windows = server.stat("windows_taken");
+    if hand.rng.u8(..4) == 0 {
+        let mut conn = server.conn();
+        for after in ["0", "3", "1"] {
+            hand.pause(20..100);
+            conn.run(["CONFIG", "SET", "lock.free-after", after]);
+        }
+    }
+    anything(server, hand);
+    let after = server.stat("windows_taken");
+    // A new process counts anew.
+    for _ in windows..after {
+        hand.count("windows taken");
+    }
 }
 
 /// One after the other: `CLIENT UNBLOCK` of a client that `CLIENT PAUSE` holds up ends Redis 7.0 and 7.2.
