@@ -331,7 +331,8 @@ impl Locks {
         })
     }
 
-    /// Nobody holds the lock, and what is left at the key makes way for a fresh hold: the end of that is told.
+    /// Nobody holds the lock, and what is left at the key makes way for a fresh hold, or for nobody: the end of that
+    /// is told.
     pub(super) fn sweep(&mut self, view: &View<'_>, now: Now, fx: &mut Effects) {
         if view.state.is_over(now) {
             fx.push(Effect::Notify(Event::KeyExpired));

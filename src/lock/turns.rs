@@ -169,7 +169,7 @@ impl Locks {
             return None;
         }
         self.announce_untracked(view, now, fx);
-        self.close_unseen(view, now, fx);
+        self.sweep(view, now, fx);
         self.end_window(view.key);
         self.turns.begin(view.key, now);
         self.stats.windows += 1;

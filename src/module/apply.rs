@@ -104,9 +104,11 @@ fn change(key: &mut LockKey<'_>, fx: &[Effect], replication: Replication) {
 }
 
 fn tell(ctx: Ctx, name: Str<'_>, fx: &[Effect], replication: Replication) {
+    // What had run out is told of as expired, and not as deleted as well.
+    let has_run_out = || fx.contains(&Effect::Notify(Event::KeyExpired));
     for effect in fx {
         match effect {
-            Effect::Write(KeyWrite::Delete) => {
+            Effect::Write(KeyWrite::Delete) if !has_run_out() => {
                 events::tell_of_deletion(ctx, name);
             }
             Effect::Notify(Event::KeyExpired) => events::tell_of_expiry(ctx, name),

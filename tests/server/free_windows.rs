@@ -2,10 +2,11 @@
 
 use std::time::{Duration, Instant};
 
+use super::faults::fault_module;
 use crate::common::cluster::one_node;
 use crate::common::outside::{channel_of, Instance};
 use crate::common::replica::{follow, wait_until_in_sync, ReplicationStream, PROMPT_MASTER};
-use crate::common::{module_path, wait_for, Conn, Reply, TestServer};
+use crate::common::{module_path, redisson, wait_for, Conn, Events, Reply, TestServer};
 
 /// One hand-off, and then a window that no test outlives: what ends it is what the test does.
 const RULE: [&str; 4] = ["--lock.free-after", "1", "--lock.free-window", "60000"];
@@ -167,6 +168,23 @@ fn a_redisson_client_takes_it_and_the_line_waits_for_its_release() {
     w.assert_ended(1, 0);
     // The next turn: one hand-off later.
     assert_eq!(w.server.stat("windows"), 1);
+}
+
+#[test]
+fn a_script_that_runs_natively_takes_it_too() {
+    let mut w = Window::with(&["--lock.redisson-scripts", "yes"]);
+    let acquire = redisson::text(redisson::ACQUIRE);
+    let native = w.server.stat("redisson_rlock");
+    let taken = w.c.run(["EVAL", &acquire, "1", "k", "600000", "r:1"]);
+    assert!(taken.is_nil());
+    assert_eq!(w.server.stat("redisson_rlock"), native + 1);
+    wait_for("the end of the window", || {
+        w.server.stat("windows_open") == 0
+    });
+    assert!(w.carol.is_silent());
+    w.assert_ended(1, 0);
+    w.c.line("DEL k");
+    w.assert_is_carols();
 }
 
 #[test]
@@ -449,6 +467,23 @@ fn every_end_of_a_hold_may_be_the_turn_of_others() {
     }
 }
 
+/// Whether the server counts the key as expired by then or a millisecond later.
+#[test]
+fn a_lease_that_ends_is_told_of_as_expired_once() {
+    for round in 0..10 {
+        let mut w = Window::before(TestServer::with(&RULE), "BLOCK 0");
+        let mut events = Events::of(&w.server);
+        w.c.line(&format!("LOCK.RENEW k bob PX {}", 20 + round));
+        wait_for("a window", || w.server.stat("windows_open") == 1);
+        let told = events.so_far();
+        let of = |event: &str| told.iter().filter(|told| *told == event).count();
+        let told_once = ["expired k", "lock.expire k"].map(of);
+        assert_eq!((told_once, of("del k")), ([1, 1], 0), "{told:?}");
+        w.end();
+        w.assert_is_carols();
+    }
+}
+
 #[test]
 fn the_end_of_a_session_may_be_the_turn_of_others() {
     let server = TestServer::with(&RULE);
@@ -599,5 +634,55 @@ fn in_a_cluster_both_kinds_of_listeners_count() {
         w.c.line("DEL k");
         w.assert_is_carols();
         w.assert_ended(1, 0);
+    }
+}
+
+// ---- bugs ----
+
+/// A bug strikes where the window begins: nothing was changed, and the holder may try again.
+#[test]
+fn a_panic_at_its_beginning() {
+    let server = TestServer::with_module(fault_module(), &RULE);
+    let mut w = Window::before(server, "BLOCK 0");
+    w.c.send_lines(&["MULTI", "LOCK.FAULT apply", "LOCK.RELEASE k bob", "EXEC"]);
+    for _ in 0..3 {
+        w.c.recv();
+    }
+    assert!(w.c.recv().list()[1].is_error());
+    assert_eq!(w.c.line("HGET k bob").text(), "1");
+    wait_for("the key to be looked at again", || {
+        w.server.stat("windows_open") == 0
+    });
+    assert!(w.carol.is_silent());
+    assert_eq!(w.c.line("LOCK.RELEASE k bob").int(), 1);
+    w.end();
+    w.assert_is_carols();
+    assert_eq!(w.server.stat("panics"), 1);
+}
+
+/// And where it ends: the first in line has the lock a little later.
+#[test]
+fn a_panic_at_its_end() {
+    for entry in ["alarm", "apply"] {
+        let server = TestServer::with_module(fault_module(), &RULE);
+        let mut w = Window::on(server);
+        w.c.send_lines(&[
+            "MULTI",
+            &format!("LOCK.FAULT {entry}"),
+            "CONFIG SET lock.free-window 1",
+            "EXEC",
+        ]);
+        for _ in 0..4 {
+            w.c.recv();
+        }
+        wait_for("the injected panic", || w.server.stat("panics") == 1);
+        match entry {
+            "alarm" => w.assert_is_carols(),
+            // The core had let go of her: she is told, and the lock is free.
+            _ => assert!(w.carol.recv().error().starts_with("ERR"), "{entry}"),
+        }
+        assert_eq!(w.server.stat("windows_open"), 0);
+        w.c.line("LOCK.BREAK k PURGE");
+        assert!(w.c.line("LOCK.ACQUIRE k dave").int() > w.token);
     }
 }
