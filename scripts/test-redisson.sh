@@ -1,6 +1,7 @@
 #!/bin/sh
-# test-redisson.sh [quick]: the tests of tests/redisson with each version of Redisson, one after the other.
-# quick: all of them with the newest, and of the others the contended counter only.
+# test-redisson.sh [quick]: the tests of tests/redisson with each version of Redisson, one after the other,
+# with its scripts run by Lua and then natively (lock.redisson-scripts).
+# quick: all of them with the newest, and of the others the contended counter and the scripts only.
 #
 # The versions: the newest, the last of 3.x, and those with or just before which the scripts of the locks
 # changed (3.13.6: no token, a literal publish; 3.19.0: one branch to acquire, fenced locks; 3.24.1: the
@@ -28,12 +29,17 @@ tests() {
         failed="$failed $version"
 }
 
-tests $NEWEST
+both_ways() {
+    tests "$1" -Dredisson.scripts=no
+    tests "$1" -Dredisson.scripts=yes
+}
+
+both_ways $NEWEST
 for version in $OTHERS; do
     if [ "${1:-}" = quick ]; then
-        tests "$version" -Dtest=ContendedCounterTest
+        tests "$version" -Dtest=ContendedCounterTest,ScriptsTest
     else
-        tests "$version"
+        both_ways "$version"
     fi
 done
 if [ -n "$failed" ]; then

@@ -19,7 +19,8 @@ import org.redisson.api.RLock;
  * release does not wake it: it looks again when the lease that it was told of is over.
  */
 class FairLockTest {
-  private static final long SHORT_MS = 400;
+  /** Long enough for both sides to do something within it, on a slow machine, too. */
+  private static final long LONGER_MS = 3_000;
 
   @RegisterExtension final Stage stage = new Stage();
   private Server server;
@@ -51,7 +52,7 @@ class FairLockTest {
 
   @Test
   void aModuleHolderIsSeenByFairLocksAndTheirQueueIsLeftAlone() {
-    conn.line("LOCK.ACQUIRE k bob PX " + SHORT_MS);
+    conn.line("LOCK.ACQUIRE k bob PX " + LONGER_MS);
     assertFalse(alice.ask(() -> lock.tryLock()));
     Future<?> waiter = alice.startLocking(lock);
     Object queue = conn.call("LRANGE", Keys.fairQueue("k"), "0", "-1");

@@ -1,0 +1,27 @@
+package redislock;
+
+import java.util.List;
+
+/** The scripts that a server was asked to run, by Lua or natively. */
+final class Scripts {
+  private static final List<String> BY_LUA = List.of("eval", "evalsha");
+
+  private Scripts() {}
+
+  /** How many so far. */
+  static long calls(Server server) {
+    return byLua(server) + calls(server.info("commandstats"), "lock.redisson");
+  }
+
+  /** How many of them by Lua. */
+  static long byLua(Server server) {
+    String stats = server.info("commandstats");
+    return BY_LUA.stream().mapToLong(command -> calls(stats, command)).sum();
+  }
+
+  private static long calls(String stats, String command) {
+    String before = "cmdstat_" + command + ":calls=";
+    int at = stats.indexOf(before);
+    return at < 0 ? 0 : Long.parseLong(stats.substring(at + before.length()).split(",")[0]);
+  }
+}
