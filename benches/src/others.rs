@@ -98,6 +98,7 @@ fn works() -> [Work; 3] {
         name,
         prepare: vec![set()],
         steps,
+        natively: false,
     };
     [
         work("GET", vec![step(&["GET", "{k}"], "$39")]),

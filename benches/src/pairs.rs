@@ -16,6 +16,7 @@ const SET_DEL: &str = "SET NX PX, DEL";
 const SCRIPTS: &str = "two scripts, EVALSHA";
 const TEXTS: &str = "two scripts, EVAL";
 const THREE: &str = "Redisson's three commands, EVALSHA";
+const NATIVELY: &str = "the same three, run by the module";
 
 /// Who gets the effects of the module's commands, beside an AOF.
 #[derive(PartialEq)]
@@ -98,6 +99,7 @@ fn bars(all: &[Points]) -> io::Result<Vec<Bar>> {
         bar(SCRIPTS, cost(&all[0], SCRIPTS)?),
         bar(TEXTS, cost(&all[0], TEXTS)?),
         bar(THREE, cost(&all[0], THREE)?),
+        bar(NATIVELY, cost(&all[0], NATIVELY)?),
     ])
 }
 
@@ -108,6 +110,7 @@ fn works(server: &Server) -> io::Result<Vec<Work>> {
         name,
         prepare: Vec::new(),
         steps,
+        natively: name == NATIVELY,
     };
     Ok(vec![
         work(MODULE, module_pair(&["PX", "30000"])),
@@ -116,6 +119,7 @@ fn works(server: &Server) -> io::Result<Vec<Work>> {
         work(SCRIPTS, scripts.pair()),
         work(TEXTS, Scripts::pair_by_text()),
         work(THREE, scripts.redisson()),
+        work(NATIVELY, Scripts::redisson_natively()),
     ])
 }
 
@@ -159,7 +163,7 @@ impl Setting {
                 .iter()
                 .map(|point| row(points, point))
                 .collect::<io::Result<_>>()?,
-            notes: vec![points.busy()],
+            notes: vec![points.busy(), natively(points)?],
             image: None,
         })
     }
@@ -175,8 +179,26 @@ fn row(points: &Points, point: &Point) -> io::Result<Vec<String>> {
     Ok(row)
 }
 
+/// What Redisson's commands gain when the module runs their scripts, in words.
+fn natively(points: &Points) -> io::Result<String> {
+    let mut gains = Vec::new();
+    for pipeline in PIPELINES {
+        let lua = points.get(THREE, pipeline)?;
+        let own = points.get(NATIVELY, pipeline)?;
+        gains.push(format!(
+            "{:.2} times the pairs/s at {:.2} of the server's time at pipeline {pipeline}",
+            own.ratio(lua, per_s),
+            own.ratio(lua, cpu_us)
+        ));
+    }
+    Ok(format!(
+        "{THREE}, beside the same three, run by the module: these make {}.",
+        gains.join(", ")
+    ))
+}
+
 /// Below the first table, for all.
-fn explanations() -> [String; 3] {
+fn explanations() -> [String; 4] {
     [
         format!(
             "{SET_DEL} promises less than the others: nobody checks the owner at the release, there is no \
@@ -186,6 +208,7 @@ fn explanations() -> [String; 3] {
          a message at the release, no queue, no token. Since 3.24 Redisson sends three commands: the release \
          also keeps its answer under a key, which the third command deletes."
             .into(),
+        "Run by the module: Redisson's own scripts by their SHA1, with `lock.redisson-scripts yes`.".into(),
         "± is half the distance between the smallest and the largest round, in percent of the median. A ratio \
          is the median of the rounds' ratios: of pairs/s more is better, of µs less."
             .into(),

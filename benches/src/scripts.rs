@@ -28,6 +28,10 @@ const GIVE_BY_LATCH: &str = "\
 const CHANNEL: &str = "redisson_lock__channel:{{k}}";
 const LATCH: &str = "redisson_unlock_latch:{{k}}:6a1f0c3d9b2e47588e1c5d7f90ab34e2";
 
+/// The scripts that Redisson 4.7 sends, by their SHA1: the module knows them without their texts.
+const REDISSON_TAKE: &str = "149c5a8bf18676fd99e9e6e24923bd64d9b62f94";
+const REDISSON_GIVE: &str = "6866459238a13a701d42f4971f12d9f3a50e2442";
+
 /// The scripts as one server knows them.
 pub struct Scripts {
     take: String,
@@ -66,37 +70,37 @@ impl Scripts {
 
     /// Acquire and release as Redisson sends them since 3.24: three commands, by EVALSHA.
     pub fn redisson(&self) -> Vec<Step> {
-        vec![
-            self.take("$-1"),
-            step(
-                &[
-                    "EVALSHA",
-                    &self.give_by_latch,
-                    "3",
-                    "{k}",
-                    CHANNEL,
-                    LATCH,
-                    "0",
-                    "30000",
-                    "{o}",
-                    "PUBLISH",
-                    "16000",
-                ],
-                ":1",
-            ),
-            step(&["DEL", LATCH], ":1"),
-        ]
+        three(&self.take, &self.give_by_latch)
+    }
+
+    /// The same three commands with Redisson's own scripts, which the module runs if it is set to.
+    pub fn redisson_natively() -> Vec<Step> {
+        three(REDISSON_TAKE, REDISSON_GIVE)
     }
 
     /// An acquire by EVALSHA: `$-1` when it succeeds.
     pub fn take(&self, reply: &'static str) -> Step {
-        step(&["EVALSHA", &self.take, "1", "{k}", "30000", "{o}"], reply)
+        take(&self.take, reply)
     }
 
     /// A renewal by EVALSHA.
     pub fn renew(&self) -> Step {
         step(&["EVALSHA", &self.renew, "1", "{k}", "30000", "{o}"], ":1")
     }
+}
+
+fn take(sha: &str, reply: &'static str) -> Step {
+    step(&["EVALSHA", sha, "1", "{k}", "30000", "{o}"], reply)
+}
+
+fn three(taking: &str, giving: &str) -> Vec<Step> {
+    let keys = ["EVALSHA", giving, "3", "{k}", CHANNEL, LATCH];
+    let args = ["0", "30000", "{o}", "PUBLISH", "16000"];
+    vec![
+        take(taking, "$-1"),
+        step(&[&keys[..], &args[..]].concat(), ":1"),
+        step(&["DEL", LATCH], ":1"),
+    ]
 }
 
 fn pair(command: &str, take: &str, give: &str) -> Vec<Step> {

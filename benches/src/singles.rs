@@ -70,6 +70,7 @@ fn works(server: &Server) -> io::Result<Vec<Work>> {
         name,
         prepare,
         steps: vec![step],
+        natively: false,
     };
     Ok(vec![
         work(PAIRED[0].0, own(), acquire("{o}", ":")),
