@@ -72,11 +72,11 @@ final class Load {
   }
 
   /** For a while, and until as many pairs were made as there are workers. */
-  private static void warmUp(List<Worker> workers, Effort effort) throws InterruptedException {
+  private void warmUp(List<Worker> workers, Effort effort) throws InterruptedException {
     long until = System.currentTimeMillis() + STARTS_WITHIN_S * 1_000;
     do {
       Thread.sleep(effort.warmUpMs());
-    } while (pairs(workers) < workers.size() && System.currentTimeMillis() < until);
+    } while (!stop && pairs(workers) < workers.size() && System.currentTimeMillis() < until);
   }
 
   private static long pairs(List<Worker> workers) {

@@ -10,6 +10,9 @@ final class Worker extends Thread {
   /** Ends a worker that is never told to stop. */
   private static final int MOST_PAIRS = 2_000_000;
 
+  /** In one of so many pairs the other threads get a chance to be where they must not. */
+  private static final int LETS_OTHERS_RUN = 50;
+
   private final Load load;
   private final int number;
   private long[] waits = new long[1024];
@@ -46,10 +49,17 @@ final class Worker extends Thread {
     if (load.measuring) {
       note(System.nanoTime() - asked);
     }
-    long before = guarded.count;
-    guarded.count = before + 1;
+    count(guarded);
     lock.unlock();
     pairs = pairs + 1;
+  }
+
+  private void count(Load.Guarded guarded) {
+    long before = guarded.count;
+    if (pairs % LETS_OTHERS_RUN == 0) {
+      Thread.yield();
+    }
+    guarded.count = before + 1;
   }
 
   private void note(long wait) {
