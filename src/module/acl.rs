@@ -68,13 +68,6 @@ impl User {
         };
         status == raw::REDISMODULE_OK as i32
     }
-
-    /// Puts a refused command into `ACL LOG`, as the server does with what it refuses.
-    pub fn log_refusal(&self, ctx: Ctx, command: Str<'_>) {
-        let reason = raw::RedisModuleACLLogEntryReason_REDISMODULE_ACL_LOG_CMD;
-        // SAFETY: context, user and name are live; the server copies the name.
-        unsafe { api!(RedisModule_ACLAddLogEntry)(ctx.as_ptr(), self.0, command.as_ptr(), reason) };
-    }
 }
 
 /// Asks something about the calling connection's user; `None` if it has none that the server knows by its

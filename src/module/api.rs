@@ -67,7 +67,7 @@ required! {
     RedisModule_IsKeysPositionRequest RedisModule_KeyAtPosWithFlags
     RedisModule_ReplyWithStringBuffer RedisModule_ReplyWithArray RedisModule_ReplyWithMap
     RedisModule_RegisterCommandFilter RedisModule_UnregisterCommandFilter RedisModule_CommandFilterArgsCount
-    RedisModule_CommandFilterArgGet RedisModule_CommandFilterArgReplace RedisModule_ACLAddLogEntry RedisModule_ReplyWithCallReply
+    RedisModule_CommandFilterArgGet RedisModule_CommandFilterArgReplace RedisModule_ReplyWithCallReply
     RedisModule_GetServerVersion RedisModule_GetServerInfo
     RedisModule_ServerInfoGetFieldC RedisModule_FreeServerInfo
     RedisModule_GetDetachedThreadSafeContext RedisModule_FreeThreadSafeContext

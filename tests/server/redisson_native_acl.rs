@@ -145,3 +145,19 @@ fn what_was_refused_stands_in_the_log_of_the_acl() {
     let acquire = call("EVAL", &redisson::text(ACQUIRE), "1 k 600000 u:1");
     assert!(side.caller.run(&acquire).is_nil());
 }
+
+#[test]
+fn a_user_for_some_databases_only_has_its_scripts_run_there() {
+    let (mut native, mut lua) = (Side::of(native()), Side::of(TestServer::start()));
+    let knows = native.conn.line("ACL SETUSER other reset db=0");
+    if knows.is_error() {
+        return;
+    }
+    for rules in [
+        "+@all ~* &* db=0",
+        "+@all ~* &* db=0 -eval",
+        "+@all ~* &* db=1",
+    ] {
+        compare(&mut native, &mut lua, rules);
+    }
+}

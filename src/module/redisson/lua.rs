@@ -18,20 +18,25 @@ const AS_USER_TOLD_BY_NUMBER: &CStr = c"C0!Mv";
 /// For a caller without a user, who may do anything.
 const AS_NOBODY: &CStr = c"0!MEv";
 
+/// `EACCES`: the caller's user may not run the command that was sent. That stands in the ACL's log now.
+const MAY_NOT_RUN: i32 = 13;
 /// `ENOTSUP`: the caller has no user.
 const HAS_NO_USER: i32 = 95;
 
 /// Runs the script and passes on what it says.
+///
+/// # Errors
+/// When the caller's user may not run the command that it sent.
 pub fn run(ctx: Ctx, call: &Call<'_>) -> Result<(), LockError> {
     let reply = call_server(ctx, call, AS_USER_TOLD_BY_NUMBER).or_else(|number| {
         // Nothing was run.
         let again = match number {
+            MAY_NOT_RUN => return Err(LockError::MayNotRun(call.command())),
             HAS_NO_USER => AS_NOBODY,
             _ => AS_USER,
         };
-        call_server(ctx, call, again)
-    });
-    let reply = reply.map_err(|_| LockError::Internal)?;
+        call_server(ctx, call, again).map_err(|_| LockError::Internal)
+    })?;
     // SAFETY: the context is live, the reply is ours to free, once.
     unsafe {
         api!(RedisModule_ReplyWithCallReply)(ctx.as_ptr(), reply);
