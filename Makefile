@@ -33,7 +33,7 @@ upgrade-demo: build ## put another build of the module into a server whose locks
 fault-build: setup
 	$(CARGO) build --release --locked --features fault-injection --target-dir target/fault
 
-test: test-core test-checker test-server ## all tests: the core, the checker of the fault tests, and the module on three servers
+test: test-core test-checker test-server test-differential ## all tests: the core, the checker of the fault tests, the module on three servers, Redisson's scripts
 
 test-core: setup
 	PROPTEST_CASES=$(CASES) $(CARGO) test --release --locked --lib
@@ -57,14 +57,14 @@ test-all: build fault-build redisson-texts ## all tests on every server that can
 	@tests/servers.sh $(SERVERS) all
 	@LOCK_FAULT_MODULE=$(CURDIR)/$(FAULT_MODULE) scripts/test-servers.sh $(SERVERS) all
 
-seeded: setup ## put small faults into a copy of the tree, one at a time: does a test fail? (NAMES=; FULL=1: without hints)
+seeded: redisson-texts ## put small faults into a copy of the tree, one at a time: does a test fail? (NAMES=; FULL=1: without hints)
 	@tests/seeded.sh $(if $(FULL),--full) $(NAMES)
 
 test-differential: build redisson-texts ## Redisson's scripts natively and in Lua, CASES of them: is all the same?
 	LOCK_CASES=$(CASES) LOCK_MODULE=$(CURDIR)/$(MODULE) \
 		$(CARGO) test --release --locked --test redisson_scripts -- --test-threads 2 --nocapture
 
-redisson-texts: ## the texts of Redisson's lock scripts, out of its jars (Maven): target/redisson/scripts
+redisson-texts: setup ## the texts of Redisson's lock scripts, out of its jars (Maven): target/redisson/scripts
 	@tests/redisson_scripts/fetch.sh target/redisson
 
 check: lint ## format, clippy with warnings denied, borders of the house
@@ -111,11 +111,11 @@ bench-redisson: build ## Redisson itself beside it (Java 17, Maven), into docs/B
 	@mvn -B -ntp -q -f benches/redisson package
 	$(LOAD_CORE) java -Xmx1g -jar target/bench-redisson/bench.jar $(if $(QUICK),quick)
 
-asan: setup ## the server tests with AddressSanitizer in a server built from source, and in the module (TESTS=)
+asan: redisson-texts ## the server tests with AddressSanitizer in a server built from source, and in the module (TESTS=)
 	@tests/source-server.sh target/asan asan
 	@scripts/asan.sh target/asan $(TESTS)
 
-valgrind: setup ## the tests of parking and hand-off under valgrind's memcheck
+valgrind: redisson-texts ## the tests of parking and hand-off under valgrind's memcheck
 	@scripts/setup.sh count
 	@tests/source-server.sh target/valgrind plain
 	@scripts/valgrind.sh target/valgrind

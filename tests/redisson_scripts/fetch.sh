@@ -17,7 +17,8 @@ is_complete && exit
 for release in $(grep -v '^#' "$table" | awk '{ print $3 }' | sort -u); do
     [ -f "$dir/jars/redisson-$release.jar" ] && continue
     echo "fetching Redisson $release"
-    mvn -B -q dependency:copy -Dartifact="org.redisson:redisson:$release" -DoutputDirectory="$dir/jars" \
+    mvn -B -q -Dstyle.color=never org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy \
+        -Dartifact="org.redisson:redisson:$release" -DoutputDirectory="$dir/jars" \
         -Dmdep.useBaseVersion=true
 done
 java "$here/Texts.java" "$table" "$dir/scripts" "$dir"/jars/*.jar
