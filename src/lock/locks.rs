@@ -200,7 +200,11 @@ impl Locks {
         self.lost_elsewhere(key);
         let tracked = self.holds.remove_all(key);
         self.stats.grants_lost += tracked;
-        self.waiters.touch(key) || tracked > 0
+        let is_waited = self.waiters.touch(key);
+        if is_waited {
+            self.turns.count_outside(key);
+        }
+        is_waited || tracked > 0
     }
 
     /// Keys with these names have left this server with their slot, as they were.

@@ -21,6 +21,9 @@ use super::{is_held, KeyId, KeyRef, KeyState, Mode, Now};
 /// So many locks have their hand-offs counted; one that is pushed out begins anew.
 const MOST_COUNTED: usize = 1_000;
 
+/// The most hand-offs that make up for holds of those outside.
+const MOST_OWED: u32 = 100;
+
 /// How often the hand-offs until the next turn are doubled.
 const MOST_DOUBLINGS: u32 = 4;
 
@@ -37,6 +40,8 @@ pub struct TurnRule {
 #[derive(Debug, Default, Clone, Copy)]
 struct Row {
     hand_offs: u32,
+    /// Holds of those outside since a window began, seen as they ended.
+    outside: u32,
     /// Turns in vain.
     in_vain: u32,
 }
@@ -71,7 +76,11 @@ impl Turns {
 
     /// Whether it is the turn of those outside.
     fn is_due(&self, key: KeyRef<'_>) -> bool {
-        let due = |row: &Row| row.hand_offs >= self.rule.after.saturating_mul(1 << row.in_vain);
+        let due = |row: &Row| {
+            let after = self.rule.after.saturating_mul(1 << row.in_vain);
+            let owed = self.rule.after.saturating_mul(row.outside);
+            row.hand_offs >= after.max(owed.min(MOST_OWED))
+        };
         self.rule.after > 0 && self.rows.get(&key).is_some_and(due)
     }
 
@@ -89,15 +98,28 @@ impl Turns {
         }
         let row = Row {
             hand_offs: 1,
-            in_vain: 0,
+            ..Row::default()
         };
         self.rows.insert(key.to_id(), row);
+    }
+
+    /// Somebody outside has had the lock while others waited here.
+    pub(super) fn count_outside(&mut self, key: KeyRef<'_>) {
+        if let Some(row) = self.rows.get_mut(&key) {
+            row.outside = row.outside.saturating_add(1);
+        }
     }
 
     /// Somebody outside had the lock, or it was free for everybody.
     pub(super) fn begin_anew(&mut self, key: KeyRef<'_>) {
         if !self.rows.is_empty() {
             self.rows.swap_remove(&key);
+        }
+    }
+
+    fn was_taken(&mut self, key: KeyRef<'_>) {
+        if let Some(row) = self.rows.get_mut(&key) {
+            row.in_vain = 0;
         }
     }
 
@@ -110,7 +132,7 @@ impl Turns {
 
     fn begin(&mut self, key: KeyRef<'_>, now: Now) {
         if let Some(row) = self.rows.get_mut(&key) {
-            row.hand_offs = 0;
+            (row.hand_offs, row.outside) = (0, 0);
         }
         let (key, end) = (key.to_id(), now.mono_ms.saturating_add(self.rule.window_ms));
         self.ends.insert((end, key.clone()));
@@ -188,7 +210,7 @@ impl Locks {
         }
         if self.turns.end(view.key).is_some() {
             self.stats.windows_taken += 1;
-            self.turns.begin_anew(view.key);
+            self.turns.was_taken(view.key);
         }
     }
 

@@ -317,7 +317,7 @@ impl Case {
             Op::Del(key) => {
                 sim.del(NAMES[key]);
                 if model.keys[key] != State::Absent {
-                    model.set(key, State::Absent);
+                    model.lose(key, State::Absent);
                 }
             }
             Op::ServerExpires(key) => {
@@ -340,7 +340,7 @@ impl Case {
                     (KeyState::OtherType, State::OtherType)
                 };
                 sim.overwrite(NAMES[key], ours);
-                model.set(key, theirs);
+                model.lose(key, theirs);
             }
             Op::RedissonAcquires(key, owner, ms) => {
                 sim.foreign_acquire(NAMES[key], OWNERS[owner], lease(ms));

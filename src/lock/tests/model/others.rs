@@ -11,7 +11,11 @@ impl Model {
     pub fn hdel_holder(&mut self, key: Key) {
         if let State::Held(hold) = self.keys[key] {
             let bare = hold.token != Token::None;
-            self.set(key, if bare { State::Bare } else { State::Absent });
+            if bare {
+                self.set(key, State::Bare);
+            } else {
+                self.lose(key, State::Absent);
+            }
         }
     }
 
@@ -70,7 +74,7 @@ impl Model {
                     }),
                 );
             }
-            State::Held(hold) if hold.owner == owner => self.set(key, State::Absent),
+            State::Held(hold) if hold.owner == owner => self.lose(key, State::Absent),
             _ => {}
         }
     }

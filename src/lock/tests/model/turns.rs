@@ -14,13 +14,21 @@ pub enum Passed {
     Nobody,
 }
 
+/// What has happened at a lock since those outside had their turn.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Row {
+    hand_offs: u32,
+    /// Holds of others that ended while somebody waited.
+    outside: u32,
+    in_vain: u32,
+}
+
 /// What the model keeps for them.
 #[derive(Debug)]
 pub struct Turns {
     pub rule: TurnRule,
     pub listened: [bool; KEYS],
-    /// Hand-offs in a row, and turns in vain.
-    pub row: [Option<(u32, u32)>; KEYS],
+    pub row: [Option<Row>; KEYS],
     /// When the window ends.
     pub window: [Option<u64>; KEYS],
     pub begun: u64,
@@ -68,9 +76,10 @@ impl Model {
         if matches!(self.turns.window[key], Some(end) if end > self.mono_ms) {
             return Some(Passed::StillFree);
         }
-        let (hand_offs, in_vain) = self.turns.row[key]?;
-        let after = self.turns.rule.after * 2u32.pow(in_vain);
-        if self.turns.rule.after == 0 || hand_offs < after {
+        let row = self.turns.row[key]?;
+        let after = self.turns.rule.after;
+        let owed = (after * row.outside).min(100);
+        if after == 0 || row.hand_offs < owed.max(after * 2u32.pow(row.in_vain)) {
             return None;
         }
         if !self.turns.listened[key] {
@@ -78,8 +87,11 @@ impl Model {
             return None;
         }
         self.end_window(key);
-        let (_, in_vain) = self.turns.row[key]?;
-        self.turns.row[key] = Some((0, in_vain));
+        let in_vain = self.turns.row[key]?.in_vain;
+        self.turns.row[key] = Some(Row {
+            in_vain,
+            ..Row::default()
+        });
         self.turns.begun += 1;
         let end = self.mono_ms + self.turns.rule.window_ms;
         self.turns.window[key] = Some(end);
@@ -90,14 +102,23 @@ impl Model {
     /// It was handed on.
     pub fn count(&mut self, key: Key) {
         if self.turns.rule.after > 0 {
-            let (hand_offs, in_vain) = self.turns.row[key].unwrap_or((0, 0));
-            self.turns.row[key] = Some((hand_offs + 1, in_vain));
+            self.turns.row[key].get_or_insert_default().hand_offs += 1;
         }
     }
 
+    /// A hold of others has ended, or one of ours by others.
+    pub fn lose(&mut self, key: Key, state: State) {
+        let is_waited = u32::from(!self.line(key).is_empty());
+        if let Some(row) = &mut self.turns.row[key] {
+            row.outside += is_waited;
+        }
+        self.set(key, state);
+    }
+
     fn in_vain(&mut self, key: Key) {
-        if let Some((_, in_vain)) = self.turns.row[key] {
-            self.turns.row[key] = Some((0, (in_vain + 1).min(4)));
+        if let Some(row) = &mut self.turns.row[key] {
+            row.hand_offs = 0;
+            row.in_vain = (row.in_vain + 1).min(4);
         }
     }
 
@@ -105,8 +126,10 @@ impl Model {
     pub fn see_taken(&mut self, key: Key) {
         if self.turns.window[key].is_some() && self.holder(key).is_some() {
             self.turns.window[key] = None;
-            self.turns.row[key] = None;
             self.turns.taken += 1;
+            if let Some(row) = &mut self.turns.row[key] {
+                row.in_vain = 0;
+            }
         }
     }
 
