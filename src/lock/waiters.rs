@@ -518,6 +518,11 @@ impl Waiters {
         })
     }
 
+    /// Whether this key was touched; it is to be settled at once instead.
+    pub fn take_touched(&mut self, key: KeyRef<'_>) -> bool {
+        !self.touched.is_empty() && self.touched.swap_remove(&key)
+    }
+
     /// The next key to be settled: it was touched, or its lease is over.
     pub fn pop_touched(&mut self, now: Now) -> Option<KeyId> {
         if let Some(key) = self.touched.swap_remove_index(0) {

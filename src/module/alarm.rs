@@ -22,7 +22,7 @@ use super::sem_key::SemKey;
 use super::sessions;
 use super::settings;
 use super::shell::{self, Shell};
-use crate::lock::{Effect, Effects, Family, KeyId, Locks, Now, PermitChange, WaiterId};
+use crate::lock::{Effect, Effects, Family, KeyId, KeyRef, Locks, Now, PermitChange, WaiterId};
 
 /// Keys settled in one turn; more wait for the next, so that other clients are served in between.
 const KEYS_PER_TURN: usize = 500;
@@ -234,6 +234,19 @@ pub fn follow_settings() {
         shell.locks.delay.limit(settings::startup_delay_ms());
         shell.locks.set_turns(settings::turns());
     });
+}
+
+/// A script is about to look at a lock that may have been freed in this very turn: whoever is parked comes first,
+/// as before an acquire of ours.
+pub fn serve_first(ctx: Ctx, key: KeyRef<'_>) {
+    if !shell::with(|shell| shell.locks.waiters.take_touched(key)) {
+        return;
+    }
+    let id = key.to_id();
+    if !(ctx.may_write() && settle(ctx, &id, ctx.now())) {
+        shell::with(|shell| shell.locks.waiters.touch_id(id));
+    }
+    rearm(ctx);
 }
 
 fn end_waits(now: Now) {
