@@ -179,6 +179,10 @@ counters! {
     RedissonStats
     /// Scripts of `RLock` that were run natively.
     redisson_rlock,
+    /// Acquires of `RFencedLock` that were run natively.
+    redisson_fenced,
+    /// Unlocks of the spin lock that were run natively.
+    redisson_spin,
     /// Known scripts that were left to the server's Lua: unusual data, a full memory, a user who may not
     /// run every command in them.
     redisson_lua,

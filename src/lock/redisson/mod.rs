@@ -6,12 +6,16 @@
 //! belongs. For anything else there is no decision (`None`), and the script itself is run by the server:
 //! its errors, its half-done effects and its oddities stay its own.
 
+mod fenced;
 mod rlock;
+mod spin;
 mod table;
 
+pub use fenced::{next_token, Fenced};
 pub use rlock::{
     acquire, lease_end, own_count, time_to_live, unlock, Acquire, Held, RLock, Unlock,
 };
+pub use spin::Spin;
 pub use table::{
     is_known_length, recognise, recognise_text, Inner, InnerCall, KeyOf, Native, Script, SCRIPTS,
 };

@@ -3,7 +3,9 @@
 //! The newest come first: they are what most clients send, and the table is searched from the top. A
 //! script that is not here, or not called as Redisson calls it, is none of our business.
 
+use super::fenced::{self, Fenced};
 use super::rlock::RLock;
+use super::spin::{self, Spin};
 
 /// One script of Redisson's.
 #[derive(Debug)]
@@ -28,6 +30,10 @@ pub struct Script {
 pub enum Native {
     /// `RLock`.
     RLock(RLock),
+    /// `RFencedLock`, where it is not an `RLock`.
+    Fenced(Fenced),
+    /// The spin lock, where it is not an `RLock`.
+    Spin(Spin),
 }
 
 /// A command that a script calls, and on which of its keys.
@@ -57,6 +63,8 @@ pub enum Inner {
     Hincrby,
     /// `HSET key field value`
     Hset,
+    /// `INCR key`
+    Incr,
     /// `PEXPIRE key milliseconds`
     Pexpire,
     /// `PTTL key`
@@ -73,13 +81,14 @@ pub enum Inner {
 
 impl Inner {
     /// Every command that has a name.
-    pub const NAMED: [(Inner, &'static [u8]); 11] = [
+    pub const NAMED: [(Inner, &'static [u8]); 12] = [
         (Inner::Del, b"DEL"),
         (Inner::Exists, b"EXISTS"),
         (Inner::Get, b"GET"),
         (Inner::Hexists, b"HEXISTS"),
         (Inner::Hincrby, b"HINCRBY"),
         (Inner::Hset, b"HSET"),
+        (Inner::Incr, b"INCR"),
         (Inner::Pexpire, b"PEXPIRE"),
         (Inner::Pttl, b"PTTL"),
         (Inner::Set, b"SET"),
@@ -90,7 +99,7 @@ impl Inner {
     /// How many words follow the key or the channel.
     pub fn words_behind(self) -> usize {
         match self {
-            Inner::Del | Inner::Exists | Inner::Get | Inner::Pttl => 0,
+            Inner::Del | Inner::Exists | Inner::Get | Inner::Incr | Inner::Pttl => 0,
             Inner::Hincrby | Inner::Hset => 2,
             _ => 1,
         }
@@ -265,6 +274,10 @@ pub static SCRIPTS: &[Script] = &[
             (Inner::Pttl, LOCK),
         ],
     ),
+    fenced::ACQUIRE_TOKEN,
+    fenced::ACQUIRE,
+    spin::UNLOCK_ONCE,
+    spin::UNLOCK,
 ];
 
 impl Script {

@@ -75,6 +75,30 @@ pub fn prolong(mut key: LockKey<'_>, end_ms: i64, replication: Replication) {
     ctx.notify(raw::REDISMODULE_NOTIFY_GENERIC, c"expire", name);
 }
 
+/// The string that a key holds, if it is there; `None` where it holds anything else.
+fn text<'k>(key: &'k LockKey<'_>) -> Option<Option<&'k [u8]>> {
+    let Some(handle) = key.handle().filter(|handle| !is_empty(*handle)) else {
+        return Some(None);
+    };
+    // SAFETY: the handle is open; the bytes that StringDMA points to are only read, before anything
+    // can change the key.
+    let value = unsafe {
+        let kind = api!(RedisModule_KeyType)(handle.as_ptr()) as isize;
+        if kind != raw::REDISMODULE_KEYTYPE_STRING {
+            return None;
+        }
+        let (mut len, mode) = (0, raw::REDISMODULE_READ as c_int);
+        let data = api!(RedisModule_StringDMA)(handle.as_ptr(), &mut len, mode);
+        std::slice::from_raw_parts(data.cast::<u8>(), len)
+    };
+    Some(Some(value))
+}
+
+/// A copy of the string at this key, if it is there; `None` where anything else is.
+pub fn string(ctx: Ctx, name: Str<'_>) -> Option<Option<Vec<u8>>> {
+    Some(text(&LockKey::open(ctx, name))?.map(<[u8]>::to_vec))
+}
+
 /// The key in which an unlock leaves its answer.
 pub enum Latch<'a> {
     /// This unlock was answered before.
@@ -87,19 +111,8 @@ impl<'a> Latch<'a> {
     /// Opens it, by its name; `None` where it is no latch.
     pub fn open(ctx: Ctx, name: Str<'a>) -> Option<Latch<'a>> {
         let key = LockKey::open(ctx, name);
-        let Some(handle) = key.handle().filter(|handle| !is_empty(*handle)) else {
+        let Some(value) = text(&key)? else {
             return Some(Latch::Unset(key));
-        };
-        // SAFETY: the handle is open; the bytes that StringDMA points to are only read, before anything
-        // can change the key.
-        let value = unsafe {
-            let kind = api!(RedisModule_KeyType)(handle.as_ptr()) as isize;
-            if kind != raw::REDISMODULE_KEYTYPE_STRING {
-                return None;
-            }
-            let (mut len, mode) = (0, raw::REDISMODULE_READ as c_int);
-            let data = api!(RedisModule_StringDMA)(handle.as_ptr(), &mut len, mode);
-            std::slice::from_raw_parts(data.cast::<u8>(), len)
         };
         match value {
             b"0" => Some(Latch::Says(0)),

@@ -8,10 +8,12 @@
 //! ([`lua`]); a native run makes sure of that before it writes the first byte.
 
 mod effects;
+mod fenced;
 mod filter;
 mod lua;
 mod permission;
 mod rlock;
+mod spin;
 
 use std::rc::Rc;
 
@@ -139,6 +141,8 @@ pub fn run(ctx: Ctx, call: &Call<'_>) -> Result<(), LockError> {
         if let Some(reply) = native(ctx, call, now) {
             shell::with(|shell| match call.script.native {
                 Native::RLock(_) => shell.redisson.stats.redisson_rlock += 1,
+                Native::Fenced(_) => shell.redisson.stats.redisson_fenced += 1,
+                Native::Spin(_) => shell.redisson.stats.redisson_spin += 1,
             });
             answer(ctx, &reply);
             return Ok(());
@@ -151,6 +155,8 @@ pub fn run(ctx: Ctx, call: &Call<'_>) -> Result<(), LockError> {
 fn native(ctx: Ctx, call: &Call<'_>, now: Surroundings) -> Option<Reply> {
     match call.script.native {
         Native::RLock(script) => rlock::run(ctx, script, call, now),
+        Native::Fenced(script) => fenced::run(ctx, script, call, now),
+        Native::Spin(script) => spin::run(ctx, script, call, now),
     }
 }
 

@@ -30,10 +30,14 @@ pub fn run(ctx: Ctx, script: RLock, call: &Call<'_>, around: Surroundings) -> Op
     match script {
         RLock::Acquire => take(ctx, call, First::Counted, around),
         RLock::AcquireBySet => take(ctx, call, First::Set, around),
-        RLock::Unlock => give(ctx, call, Inner::Publish, false, around),
+        RLock::Unlock => give(ctx, &Give::of(call, Inner::Publish, around)?, around),
         RLock::UnlockOfNone => give_even_none(ctx, call, around),
-        RLock::UnlockBy => give(ctx, call, call.publisher(3)?, false, around),
-        RLock::UnlockOnce => give(ctx, call, call.publisher(3)?, true, around),
+        RLock::UnlockBy => give(ctx, &Give::of(call, call.publisher(3)?, around)?, around),
+        RLock::UnlockOnce => {
+            let mut unlock = Give::of(call, call.publisher(3)?, around)?;
+            unlock.latch = Some((call.key(2)?, call.arg(4)?));
+            give(ctx, &unlock, around)
+        }
         RLock::Renew => renew(ctx, call, around).map(|renewed| Reply::Number(renewed.into())),
         RLock::RenewAll => renew_all(ctx, call, around).map(Reply::Numbers),
         RLock::Force => force(ctx, call, Inner::Publish, around),
@@ -42,7 +46,7 @@ pub fn run(ctx: Ctx, script: RLock, call: &Call<'_>, around: Surroundings) -> Op
 }
 
 /// How a script writes the first hold.
-enum First {
+pub(super) enum First {
     /// By `HINCRBY`.
     Counted,
     /// By `HSET`.
@@ -70,7 +74,8 @@ fn take(ctx: Ctx, call: &Call<'_>, first: First, around: Surroundings) -> Option
     Some(Reply::Nil)
 }
 
-fn take_first(
+/// The first hold, in a key that is not there.
+pub(super) fn take_first(
     mut key: LockKey<'_>,
     owner: Str<'_>,
     end_ms: i64,
@@ -114,29 +119,50 @@ fn give_even_none(ctx: Ctx, call: &Call<'_>, around: Surroundings) -> Option<Rep
     let key = LockKey::open(ctx, call.key(0)?);
     let is_absent = matches!(kind(&key), Kind::Absent);
     drop(key);
+    let unlock = Give::of(call, Inner::Publish, around)?;
     if !is_absent {
-        return give(ctx, call, Inner::Publish, false, around);
+        return give(ctx, &unlock, around);
     }
-    let message = Message::of(call, Inner::Publish, around)?;
+    let message = unlock.message?;
     message.replicate(around.replication(ctx));
     message.publish(ctx);
     Some(Reply::Number(1))
 }
 
+/// An unlock.
+pub(super) struct Give<'a> {
+    /// The lock.
+    pub name: Str<'a>,
+    /// The lease of the holds that are left.
+    pub lease: Str<'a>,
+    /// Who unlocks.
+    pub owner: Str<'a>,
+    /// Where the answer is left, and for how long.
+    pub latch: Option<(Str<'a>, Str<'a>)>,
+    /// Who is told.
+    pub message: Option<Message<'a>>,
+}
+
+impl<'a> Give<'a> {
+    fn of(call: &Call<'a>, publisher: Inner, around: Surroundings) -> Option<Give<'a>> {
+        Some(Give {
+            name: call.key(0)?,
+            lease: call.arg(1)?,
+            owner: call.arg(2)?,
+            latch: None,
+            message: Some(Message::of(call, publisher, around)?),
+        })
+    }
+}
+
 /// An unlock, which perhaps leaves its answer in a latch.
-fn give(
-    ctx: Ctx,
-    call: &Call<'_>,
-    publisher: Inner,
-    has_latch: bool,
-    around: Surroundings,
-) -> Option<Reply> {
-    let (name, lease, owner) = (call.key(0)?, call.arg(1)?, call.arg(2)?);
-    let latch = match has_latch {
-        false => None,
-        true => match Latch::open(ctx, call.key(2)?)? {
+pub(super) fn give(ctx: Ctx, unlocking: &Give<'_>, around: Surroundings) -> Option<Reply> {
+    let (name, lease, owner) = (unlocking.name, unlocking.lease, unlocking.owner);
+    let latch = match unlocking.latch {
+        None => None,
+        Some((latch, lease)) => match Latch::open(ctx, latch)? {
             Latch::Says(answer) => return Some(Reply::Number(answer)),
-            Latch::Unset(latch) => Some((latch, call.arg(4)?)),
+            Latch::Unset(latch) => Some((latch, lease)),
         },
     };
     let key = LockKey::open(ctx, name);
@@ -161,13 +187,8 @@ fn give(
             Some(Reply::Number(0))
         }
         _ => {
-            free(
-                key,
-                owner,
-                latch,
-                around.replication(ctx),
-                &Message::of(call, publisher, around)?,
-            );
+            let message = unlocking.message.as_ref();
+            free(key, owner, latch, around.replication(ctx), message);
             Some(Reply::Number(1))
         }
     }
@@ -179,19 +200,23 @@ fn free(
     owner: Str<'_>,
     latch: Option<(LockKey<'_>, i64)>,
     replication: Replication,
-    message: &Message<'_>,
+    message: Option<&Message<'_>>,
 ) {
     let (ctx, name) = (key.ctx(), key.name());
     replication.hincrby(name, owner, -1);
     key.delete(replication);
     key.signal();
     drop(key);
-    message.replicate(replication);
+    if let Some(message) = message {
+        message.replicate(replication);
+    }
     let latch = latch.map(|(latch, end_ms)| write_latch(latch, 1, end_ms, replication));
     ctx.notify(raw::REDISMODULE_NOTIFY_HASH, c"hincrby", name);
     // Not `tell_of_deletion`: to our own waiters this is a release by others.
     ctx.notify(raw::REDISMODULE_NOTIFY_GENERIC, c"del", name);
-    message.publish(ctx);
+    if let Some(message) = message {
+        message.publish(ctx);
+    }
     if let Some(latch) = latch {
         tell_of_latch(ctx, latch);
     }
@@ -247,7 +272,7 @@ fn force(ctx: Ctx, call: &Call<'_>, publisher: Inner, around: Surroundings) -> O
 }
 
 /// What the script would see of the lock.
-fn held(key: &LockKey<'_>, owner: Str<'_>) -> Option<Held> {
+pub(super) fn held(key: &LockKey<'_>, owner: Str<'_>) -> Option<Held> {
     match (kind(key), key.handle()) {
         (Kind::Hash, Some(handle)) => match field(handle, owner) {
             Some(count) => own_count(count.as_str().bytes()).map(Held::Own),
