@@ -15,7 +15,7 @@ final class About {
   static final String OF_MAKE =
       """
 The same points. Lock calls are EVALSHA, or the commands of the module; commands include those \
-that scripts call; messages are reads and writes of the server's sockets.
+that scripts and the module call; messages are reads and writes of the server's sockets.
 """;
 
   private About() {}
@@ -80,11 +80,12 @@ measured time. Whoever has just unlocked a Redisson lock takes it again before t
 heard of it: a low p50 beside a high p99. The module hands the lock on in the order of arrival, so \
 everybody waits for all others once.
 - Redisson locks with `lock()`, whose watchdog renews a lease of 30 s; LOCK.ACQUIRE has a lease of 30 s. \
-Redisson has its defaults but for pools that fit the number of threads, and event and executor threads \
-that its clients share.
+Redisson has its defaults but for pools that fit the number of threads, executor threads that its clients \
+share, and one event thread for all: on one core it is faster than more.
 - Server time is that of its process, the kernel's part included: reading and writing sockets is most of \
 it, and no script can be cheaper than the messages around it. Three EXISTS through the same client \
-measure these: less than that is not to be had with Redisson's protocol.
+measure these: less than that is not to be had with Redisson's protocol. Where the server is the limit, and \
+where messages are pipelined: the first tables above, "run by the module".
 - Where the client's core is busy and the server's is not, the pairs/s say little about the server: what a \
 pair costs it does.
 - Every lock guards a counter. After each point the counts are compared with the pairs made: no update \
