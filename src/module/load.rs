@@ -62,9 +62,14 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
 /// Called by the server only, on its main thread.
 #[no_mangle]
 pub unsafe extern "C" fn RedisModule_OnUnload(raw_ctx: *mut raw::RedisModuleCtx) -> c_int {
+    // SAFETY: the server's context for this callback.
+    let ctx = unsafe { Ctx::new(raw_ctx) };
+    if let Some(Some(reason)) = guard::entry("may-unload", || reason_to_stay(ctx)) {
+        log::warning(&format!("not unloaded: {reason}"));
+        return raw::REDISMODULE_ERR as c_int;
+    }
     let done = guard::entry("unload", || {
-        // SAFETY: the server's context for this callback.
-        alarm::stop(unsafe { Ctx::new(raw_ctx) });
+        alarm::stop(ctx);
         shell::stop();
     });
     if done.is_none() {
@@ -72,6 +77,21 @@ pub unsafe extern "C" fn RedisModule_OnUnload(raw_ctx: *mut raw::RedisModuleCtx)
     }
     guard::remove_hook();
     raw::REDISMODULE_OK as c_int
+}
+
+/// Who may have sent a command of ours that is still to run: the server keeps it, in a transaction or until a
+/// pause ends, with a pointer to a command that is gone, and ends itself when it runs it. What clients know to
+/// be our command is theirs to wait for; an `EVAL` that the filter has renamed is not.
+fn reason_to_stay(ctx: Ctx) -> Option<&'static str> {
+    if ctx.is_paused() {
+        return Some(
+            "clients are paused, and a command of this module may wait for the end of that",
+        );
+    }
+    redisson::has_renamed().then_some(
+        "EVAL of Redisson's scripts may be queued in transactions: CONFIG SET lock.redisson-scripts no first, \
+         and let transactions that have begun come to their end",
+    )
 }
 
 fn has_allocator() -> bool {

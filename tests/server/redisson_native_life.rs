@@ -1,7 +1,7 @@
 //! The module's own life with Redisson's scripts run natively: it goes, comes back, and has a bug.
 
 use crate::common::redisson::{ACQUIRE, UNLOCK};
-use crate::common::{module_path, TestServer};
+use crate::common::{module_path, Conn, TestServer};
 use crate::faults::fault_module;
 use crate::redisson_native::{call, native, ON};
 use crate::redisson_native_around::acquire;
@@ -11,6 +11,8 @@ fn the_module_goes_and_comes_with_the_filter_on() {
     let server = native();
     let mut c = server.conn();
     assert!(c.run(acquire("u:1")).is_nil());
+    c.line("CONFIG SET lock.redisson-scripts no");
+    c.line("CONFIG SET lock.redisson-scripts yes");
     assert_eq!(c.line("MODULE UNLOAD lock").text(), "OK");
     assert!(c.run(acquire("u:1")).is_nil(), "by Lua");
     let path = module_path();
@@ -19,6 +21,7 @@ fn the_module_goes_and_comes_with_the_filter_on() {
     assert_eq!(c.run([&load[..], &on].concat()).text(), "OK");
     assert!(c.run(acquire("u:1")).is_nil());
     assert_eq!(server.stat("redisson_rlock"), 1);
+    c.line("CONFIG SET lock.redisson-scripts no");
     assert_eq!(c.line("MODULE UNLOAD lock").text(), "OK");
     assert_eq!(c.run(load).text(), "OK");
     assert!(c.run(acquire("u:1")).is_nil());
@@ -27,6 +30,41 @@ fn the_module_goes_and_comes_with_the_filter_on() {
     assert!(c.run(acquire("u:1")).is_nil());
     assert_eq!(server.stat("redisson_rlock"), 1);
     assert_eq!(c.line("HGET k u:1").text(), "5");
+}
+
+fn goes_and_comes(c: &mut Conn) {
+    assert_eq!(c.line("MODULE UNLOAD lock").text(), "OK");
+    let path = module_path();
+    let load = ["MODULE", "LOAD", path.to_str().unwrap()];
+    assert_eq!(c.run(load).text(), "OK");
+}
+
+#[test]
+fn the_module_stays_while_scripts_that_were_renamed_may_be_queued() {
+    let server = native();
+    let (mut queueing, mut c) = (server.conn(), server.conn());
+    queueing.line("MULTI");
+    assert_eq!(queueing.run(acquire("u:1")).text(), "QUEUED");
+    // With it the server would lose the code that it is going to run.
+    assert!(c.line("MODULE UNLOAD lock").is_error());
+    assert!(queueing.line("EXEC").list()[0].is_nil());
+    assert!(c.line("MODULE UNLOAD lock").is_error(), "the next one");
+    c.line("CONFIG SET lock.redisson-scripts no");
+    goes_and_comes(&mut c);
+}
+
+#[test]
+fn the_module_stays_while_a_pause_may_hold_back_its_commands() {
+    let server = native();
+    let (mut paused, mut c) = (server.conn(), server.conn());
+    c.line("CLIENT PAUSE 60000 WRITE");
+    paused.send(acquire("u:1"));
+    assert!(paused.is_silent());
+    c.line("CONFIG SET lock.redisson-scripts no");
+    assert!(c.line("MODULE UNLOAD lock").is_error());
+    c.line("CLIENT UNPAUSE");
+    assert!(paused.recv().is_nil());
+    goes_and_comes(&mut c);
 }
 
 #[test]

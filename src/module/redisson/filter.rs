@@ -19,6 +19,8 @@ const FEWEST_WORDS: usize = 6;
 pub struct State {
     /// The registered filter.
     handle: Option<*mut raw::RedisModuleCommandFilter>,
+    /// Whether it has renamed any command since it was registered.
+    has_renamed: bool,
     /// The texts that were seen, by place in the table. They are compared byte for byte, which takes less
     /// time than their SHA1.
     texts: Vec<(usize, Box<[u8]>)>,
@@ -44,7 +46,16 @@ pub fn follow_setting(ctx: Ctx) {
         }
         (_, handle) => handle,
     };
-    shell::with(|shell| shell.redisson.filter.handle = handle);
+    shell::with(|shell| {
+        let filter = &mut shell.redisson.filter;
+        filter.has_renamed &= handle.is_some();
+        filter.handle = handle;
+    });
+}
+
+/// Whether commands may be under way that the filter has renamed, while it is registered.
+pub fn has_renamed() -> bool {
+    shell::with(|shell| shell.redisson.filter.has_renamed)
 }
 
 unsafe extern "C" fn on_command(filter: *mut raw::RedisModuleCommandFilterCtx) {
@@ -110,6 +121,7 @@ impl Words {
     }
 
     fn rename(self) {
+        shell::with(|shell| shell.redisson.filter.has_renamed = true);
         let name = OwnedStr::new(b"lock.redisson");
         // SAFETY: as above; the server takes over the reference to the new word, and gives up the old one.
         unsafe { api!(RedisModule_CommandFilterArgReplace)(self.0, 0, name.into_raw()) };

@@ -26,7 +26,7 @@ use super::strings::{OwnedStr, Str};
 use crate::lock::redisson::{recognise, Inner, Native, Script};
 use crate::lock::{LockError, RedissonStats};
 
-pub use filter::follow_setting;
+pub use filter::{follow_setting, has_renamed};
 
 /// What is kept between calls.
 pub struct State {
