@@ -19,7 +19,9 @@ use std::rc::Rc;
 
 use redis_module::raw;
 
+use super::alarm;
 use super::ctx::Ctx;
+use super::events::id;
 use super::replication::Replication;
 use super::shell;
 use super::strings::{OwnedStr, Str};
@@ -153,6 +155,7 @@ pub fn run(ctx: Ctx, call: &Call<'_>) -> Result<(), LockError> {
 }
 
 fn native(ctx: Ctx, call: &Call<'_>, now: Surroundings) -> Option<Reply> {
+    alarm::serve_first(ctx, id(ctx, call.key(0)?));
     match call.script.native {
         Native::RLock(script) => rlock::run(ctx, script, call, now),
         Native::Fenced(script) => fenced::run(ctx, script, call, now),

@@ -9,11 +9,9 @@ use std::ptr::null_mut;
 
 use redis_module::raw;
 
-use super::super::alarm;
 use super::super::api::api;
 use super::super::count_key::end_of;
 use super::super::ctx::Ctx;
-use super::super::events::id;
 use super::super::key::{field, LockKey};
 use super::super::replication::Replication;
 use super::super::strings::Constants;
@@ -55,7 +53,6 @@ pub(super) enum First {
 
 fn take(ctx: Ctx, call: &Call<'_>, first: First, around: Surroundings) -> Option<Reply> {
     let (name, lease, owner) = (call.key(0)?, call.arg(0)?, call.arg(1)?);
-    alarm::serve_first(ctx, id(ctx, name));
     let key = LockKey::open(ctx, name);
     let now_ms = ctx.now().wall_ms;
     match acquire(held(&key, owner)?, lease.bytes(), now_ms)? {
