@@ -8,7 +8,9 @@ set -eu
 cd "$(dirname "$0")/.."
 root=$PWD dir=$PWD/target/seeded
 tree=$dir/tree log=$dir/log table=$dir/table
-mkdir -p "$tree" "$dir/tmp"
+mkdir -p "$tree/target" "$dir/tmp"
+# The texts of Redisson's scripts are where the checkout has them.
+ln -sfn "$root/target/redisson" "$tree/target/redisson"
 
 full=
 if [ "${1:-}" = --full ]; then
