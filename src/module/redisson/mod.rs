@@ -180,26 +180,27 @@ fn answer(ctx: Ctx, reply: &Reply) {
 #[derive(Clone, Copy)]
 pub struct Surroundings {
     flags: u32,
-    asked_for_misses: bool,
+    asked_for_all: bool,
 }
 
 impl Surroundings {
     fn of(ctx: Ctx) -> Surroundings {
         Surroundings {
             flags: ctx.flags(),
-            asked_for_misses: ctx.is_asked_for(raw::REDISMODULE_NOTIFY_KEY_MISS),
+            asked_for_all: ctx
+                .is_asked_for(raw::REDISMODULE_NOTIFY_KEY_MISS | raw::REDISMODULE_NOTIFY_NEW),
         }
     }
 
     /// Whether a native run may be thought of: not on a replica, not for a master's or an AOF's words, and
-    /// not where somebody is told of every key that is read in vain.
+    /// not where somebody is told of every key that is new or read in vain.
     fn are_plain(self) -> bool {
         const ODD: u32 = raw::REDISMODULE_CTX_FLAGS_SLAVE
             | raw::REDISMODULE_CTX_FLAGS_REPLICATED
             | raw::REDISMODULE_CTX_FLAGS_LOADING
             | raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING
             | raw::REDISMODULE_CTX_FLAGS_LUA;
-        self.flags & ODD == 0 && !self.asked_for_misses
+        self.flags & ODD == 0 && !self.asked_for_all
     }
 
     /// Whether this server is a node of a cluster.
