@@ -183,6 +183,8 @@ counters! {
     redisson_fenced,
     /// Unlocks of the spin lock that were run natively.
     redisson_spin,
+    /// Scripts of `RReadWriteLock` that were run natively.
+    redisson_read_write,
     /// Known scripts that were left to the server's Lua: unusual data, a full memory, a user who may not
     /// run every command in them.
     redisson_lua,

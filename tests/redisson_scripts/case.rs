@@ -10,6 +10,7 @@ use crate::wire::{Bytes, Words};
 pub struct Case {
     /// What it was made of.
     pub seed: u64,
+    is_read_write: bool,
     pub resp3: bool,
     /// Commands that make the state.
     pub setup: Vec<Words>,
@@ -62,12 +63,20 @@ impl Case {
         }
         Case {
             seed,
+            is_read_write: read_write,
             resp3: random.percent(30),
             setup,
             later: random.mostly(75, &LATER),
             in_transaction: random.percent(10),
             calls,
         }
+    }
+
+    /// Whether a script goes through the fields of a hash that is no compact one: in which order is a matter
+    /// of the server's seed.
+    pub fn has_no_order(&self) -> bool {
+        let is_large = |words: &Words| words.len() > 100 || words.iter().any(|w| w.len() > 64);
+        self.is_read_write && self.setup.iter().any(is_large)
     }
 
     /// Cases that are like this one but for one thing less.

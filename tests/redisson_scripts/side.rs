@@ -176,6 +176,9 @@ impl Side {
         self.watcher.recv();
         outcome.watch = self.watcher.recv();
         outcome.heard = self.heard();
+        if case.has_no_order() {
+            outcome.heard.sort();
+        }
         outcome.invalidated = self.invalidations();
     }
 

@@ -7,6 +7,9 @@
 //! its errors, its half-done effects and its oddities stay its own.
 
 mod fenced;
+pub mod read_write;
+mod read_write_table;
+pub mod readers;
 mod rlock;
 mod spin;
 mod table;

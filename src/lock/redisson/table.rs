@@ -4,6 +4,8 @@
 //! script that is not here, or not called as Redisson calls it, is none of our business.
 
 use super::fenced::{self, Fenced};
+use super::read_write::ReadWrite;
+use super::read_write_table as rw;
 use super::rlock::RLock;
 use super::spin::{self, Spin};
 
@@ -34,6 +36,8 @@ pub enum Native {
     Fenced(Fenced),
     /// The spin lock, where it is not an `RLock`.
     Spin(Spin),
+    /// `RReadWriteLock`.
+    ReadWrite(ReadWrite),
 }
 
 /// A command that a script calls, and on which of its keys.
@@ -57,10 +61,18 @@ pub enum Inner {
     Exists,
     /// `GET key`
     Get,
+    /// `HDEL key field`
+    Hdel,
     /// `HEXISTS key field`
     Hexists,
+    /// `HGET key field`
+    Hget,
     /// `HINCRBY key field increment`
     Hincrby,
+    /// `HKEYS key`
+    Hkeys,
+    /// `HLEN key`
+    Hlen,
     /// `HSET key field value`
     Hset,
     /// `INCR key`
@@ -81,12 +93,16 @@ pub enum Inner {
 
 impl Inner {
     /// Every command that has a name.
-    pub const NAMED: [(Inner, &'static [u8]); 12] = [
+    pub const NAMED: [(Inner, &'static [u8]); 16] = [
         (Inner::Del, b"DEL"),
         (Inner::Exists, b"EXISTS"),
         (Inner::Get, b"GET"),
+        (Inner::Hdel, b"HDEL"),
         (Inner::Hexists, b"HEXISTS"),
+        (Inner::Hget, b"HGET"),
         (Inner::Hincrby, b"HINCRBY"),
+        (Inner::Hkeys, b"HKEYS"),
+        (Inner::Hlen, b"HLEN"),
         (Inner::Hset, b"HSET"),
         (Inner::Incr, b"INCR"),
         (Inner::Pexpire, b"PEXPIRE"),
@@ -99,7 +115,7 @@ impl Inner {
     /// How many words follow the key or the channel.
     pub fn words_behind(self) -> usize {
         match self {
-            Inner::Del | Inner::Exists | Inner::Get | Inner::Incr | Inner::Pttl => 0,
+            Inner::Del | Inner::Exists | Inner::Get | Inner::Hlen | Inner::Incr | Inner::Pttl => 0,
             Inner::Hincrby | Inner::Hset => 2,
             _ => 1,
         }
@@ -278,6 +294,21 @@ pub static SCRIPTS: &[Script] = &[
     fenced::ACQUIRE,
     spin::UNLOCK_ONCE,
     spin::UNLOCK,
+    rw::WRITE,
+    rw::UNWRITE,
+    rw::UNWRITE_3_24,
+    rw::UNWRITE_3_22,
+    rw::UNWRITE_3_10,
+    rw::FORCE_WRITE,
+    rw::FORCE_READ,
+    rw::FORCE_WRITE_3_10,
+    rw::FORCE_READ_3_10,
+    rw::READ,
+    rw::READ_3_10,
+    rw::UNREAD,
+    rw::UNREAD_3_24,
+    rw::UNREAD_3_22,
+    rw::UNREAD_3_10,
 ];
 
 impl Script {

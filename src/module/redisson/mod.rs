@@ -12,8 +12,11 @@ mod fenced;
 mod filter;
 mod lua;
 mod permission;
+mod read_lock;
 mod rlock;
+mod server_command;
 mod spin;
+mod write_lock;
 
 use std::rc::Rc;
 
@@ -145,6 +148,7 @@ pub fn run(ctx: Ctx, call: &Call<'_>) -> Result<(), LockError> {
                 Native::RLock(_) => shell.redisson.stats.redisson_rlock += 1,
                 Native::Fenced(_) => shell.redisson.stats.redisson_fenced += 1,
                 Native::Spin(_) => shell.redisson.stats.redisson_spin += 1,
+                Native::ReadWrite(_) => shell.redisson.stats.redisson_read_write += 1,
             });
             answer(ctx, &reply);
             return Ok(());
@@ -160,6 +164,7 @@ fn native(ctx: Ctx, call: &Call<'_>, now: Surroundings) -> Option<Reply> {
         Native::RLock(script) => rlock::run(ctx, script, call, now),
         Native::Fenced(script) => fenced::run(ctx, script, call, now),
         Native::Spin(script) => spin::run(ctx, script, call, now),
+        Native::ReadWrite(script) => write_lock::run(ctx, script, call, now),
     }
 }
 

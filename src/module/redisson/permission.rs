@@ -53,6 +53,17 @@ pub fn covers(ctx: Ctx, call: &Call<'_>) -> bool {
     covered.unwrap_or(false)
 }
 
+/// Whether these commands on keys that the call does not name are allowed, too.
+pub fn may_also(ctx: Ctx, commands: &[(Inner, Str<'_>)]) -> bool {
+    let names = shell::with(|shell| Rc::clone(&shell.redisson.names));
+    let may = as_user(ctx, |user| {
+        commands
+            .iter()
+            .all(|(inner, key)| may_do(user, *inner, *key, &names))
+    });
+    may.unwrap_or(false)
+}
+
 fn may_send(user: &User, call: &Call<'_>, names: &Names) -> bool {
     let name = match call.is_by_sha1() {
         true => names.evalsha.as_str(),
@@ -66,9 +77,6 @@ fn may_send(user: &User, call: &Call<'_>, names: &Names) -> bool {
 }
 
 fn may_do_all(user: &User, call: &Call<'_>, names: &Names) -> bool {
-    // What is behind the key matters to nobody.
-    let any = Constants::one();
-    let mut words = [any; 4];
     call.script.calls.iter().all(|(inner, keys)| {
         let inner = match *inner {
             Inner::Said(at) => call.publisher(at),
@@ -81,16 +89,18 @@ fn may_do_all(user: &User, call: &Call<'_>, names: &Names) -> bool {
         let (Some(inner), Some(keys)) = (inner, keys) else {
             return false;
         };
-        let (Some(name), Some(command)) =
-            (names.of(inner), words.get_mut(..2 + inner.words_behind()))
-        else {
-            return false;
-        };
-        keys.iter().all(|key| {
-            if let [first, second, ..] = command {
-                (*first, *second) = (name, *key);
-            }
-            user.may_run(command)
-        })
+        keys.iter().all(|key| may_do(user, inner, *key, names))
     })
+}
+
+fn may_do(user: &User, inner: Inner, key: Str<'_>, names: &Names) -> bool {
+    let Some(name) = names.of(inner) else {
+        return false;
+    };
+    // What is behind the key matters to nobody.
+    let any = Constants::one();
+    let words = [name, key, any, any];
+    words
+        .get(..2 + inner.words_behind())
+        .is_some_and(|command| user.may_run(command))
 }

@@ -1,0 +1,155 @@
+//! The scripts of `RReadWriteLock`'s readers, natively.
+//!
+//! They touch keys that no call names: a timeout for each hold. Which ones is known before the first is touched,
+//! and so is whether the caller may; from then on everything is done in the order of the script, by the server's
+//! own commands, because a look at a key whose time is over deletes it, and that is told, too.
+
+use std::ffi::CStr;
+
+use super::super::count_key::end_of;
+use super::super::ctx::Ctx;
+use super::super::key::{field, scan_to, Fields, LockKey};
+use super::super::strings::Constants;
+use super::permission::may_also;
+use super::server_command::run as server;
+use super::write_lock::{look, set_mode, Answer};
+use super::{Call, OwnedStr, Reply, Str, Surroundings};
+use crate::lock::redisson::read_write::{read_acquire, read_unlock, Form, Give, Lock, Mode, Take};
+use crate::lock::redisson::readers::{own_timeout, timeout_of, Reader, Readers};
+use crate::lock::redisson::{time_to_live, Inner};
+
+impl Fields for Readers {
+    fn field(&mut self, field: &[u8], value: &[u8]) {
+        Readers::field(self, field, value);
+    }
+}
+
+/// One more reader, or one more hold of one.
+pub fn acquire(ctx: Ctx, call: &Call<'_>, shortens: bool, around: Surroundings) -> Option<Reply> {
+    let (name, prefix) = (call.key(0)?, call.key(1)?);
+    let (lease, owner, writer) = (call.arg(0)?, call.arg(1)?, call.arg(2)?);
+    let key = LockKey::open(ctx, name);
+    let now_ms = ctx.now().wall_ms;
+    let left_ms = time_to_live(key.handle().and_then(end_of), now_ms)?;
+    let lock = look(&key, owner)?;
+    let is_writer = match lock {
+        Lock::Held(Mode::Write, _) => field(key.handle()?, writer).is_some(),
+        _ => false,
+    };
+    let decided = read_acquire(lock, is_writer, lease.bytes(), left_ms, now_ms, shortens)?;
+    drop(key);
+    if decided == Take::Refused {
+        return Some(Reply::Number(left_ms));
+    }
+    let holds = match lock {
+        Lock::Held(_, Some(holds)) => holds + 1,
+        _ => 1,
+    };
+    let timeout = OwnedStr::new(&own_timeout(prefix.bytes(), holds));
+    let timeout = timeout.as_str();
+    let is_plain = owner.bytes() != b"mode" && timeout.bytes() != name.bytes();
+    if !is_plain
+        || around.are_short_of_memory()
+        || !may_also(ctx, &[(Inner::Set, timeout), (Inner::Pexpire, timeout)])
+    {
+        return None;
+    }
+    let one = Constants::one();
+    let hash_lease = match decided {
+        Take::Again(lease) => {
+            server(ctx, c"HINCRBY", &[name, owner, one])?;
+            Some(OwnedStr::of_number(lease))
+        }
+        _ => {
+            set_mode(ctx, name, Mode::Read)?;
+            server(ctx, c"HSET", &[name, owner, one])?;
+            None
+        }
+    };
+    server(ctx, c"SET", &[timeout, one])?;
+    server(ctx, c"PEXPIRE", &[timeout, lease])?;
+    let hash_lease = hash_lease.as_ref().map_or(lease, OwnedStr::as_str);
+    server(ctx, c"PEXPIRE", &[name, hash_lease])?;
+    Some(Reply::Nil)
+}
+
+/// One hold of a reader less.
+pub fn unlock(ctx: Ctx, call: &Call<'_>, form: Form) -> Option<Reply> {
+    let (name, own, all, owner) = (call.key(0)?, call.key(2)?, call.key(3)?, call.arg(1)?);
+    let answer = match Answer::of(ctx, call, form, 4, 2)? {
+        Answer::Known(number) => return Some(Reply::Number(number)),
+        Answer::Open(answer) => answer,
+    };
+    let key = LockKey::open(ctx, name);
+    let (holds, is_write) = match (look(&key, owner)?, key.handle()) {
+        (Lock::Held(mode, Some(holds)), Some(_)) => (holds, mode == Mode::Write),
+        (lock, _) => {
+            drop(key);
+            return match read_unlock(lock) {
+                Give::OfNone => {
+                    answer.publish(ctx)?;
+                    answer.leave(ctx, 1)?;
+                    Some(match form {
+                        Form::OnceOrNil => Reply::Nil,
+                        _ => Reply::Number(1),
+                    })
+                }
+                _ => Some(Reply::Nil),
+            };
+        }
+    };
+    let mut readers = Readers::default();
+    scan_to(key.handle()?, &mut readers, |_| true);
+    drop(key);
+    let readers = readers.without_one(owner.bytes())?;
+    let ended = OwnedStr::new(&own_timeout(own.bytes(), holds));
+    let ended = ended.as_str();
+    let timeouts = timeouts_of(&readers, all.bytes());
+    let mut touched: Vec<_> = timeouts
+        .iter()
+        .map(|timeout| (Inner::Pttl, timeout.as_str()))
+        .collect();
+    touched.push((Inner::Del, ended));
+    if ended.bytes() == name.bytes() || !may_also(ctx, &touched) {
+        return None;
+    }
+    let minus_one = OwnedStr::of_number(-1);
+    server(ctx, c"HINCRBY", &[name, owner, minus_one.as_str()])?;
+    if holds == 1 {
+        server(ctx, c"HDEL", &[name, owner])?;
+    }
+    server(ctx, c"DEL", &[ended])?;
+    let others = readers.iter().any(|(_, count)| *count > 0);
+    if others && goes_on(ctx, name, &timeouts, is_write)? {
+        answer.leave(ctx, 0)?;
+        return Some(Reply::Number(0));
+    }
+    server(ctx, c"DEL", &[name])?;
+    answer.publish(ctx)?;
+    answer.leave(ctx, 1)?;
+    Some(Reply::Number(1))
+}
+
+/// Whether the lock goes on, as long as the longest of these timeouts, or because somebody writes.
+fn goes_on(ctx: Ctx, name: Str<'_>, timeouts: &[OwnedStr], is_write: bool) -> Option<bool> {
+    const PTTL: &CStr = c"PTTL";
+    let mut longest = 0;
+    for timeout in timeouts {
+        longest = longest.max(server(ctx, PTTL, &[timeout.as_str()])?);
+    }
+    if longest > 0 {
+        let longest = OwnedStr::of_number(longest);
+        server(ctx, c"PEXPIRE", &[name, longest.as_str()])?;
+    }
+    Some(longest > 0 || is_write)
+}
+
+/// The timeouts of all these holds, the newest of each reader first, as the script looks at them.
+fn timeouts_of(readers: &[Reader], prefix: &[u8]) -> Vec<OwnedStr> {
+    let of_reader = |(reader, count): &Reader| {
+        let numbers = (1..=*count).rev();
+        let names = numbers.map(|number| OwnedStr::new(&timeout_of(prefix, reader, number)));
+        names.collect::<Vec<_>>()
+    };
+    readers.iter().flat_map(of_reader).collect()
+}
