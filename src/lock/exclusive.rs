@@ -416,7 +416,7 @@ impl Locks {
             HandedOff::Reserved | HandedOff::Nobody | HandedOff::Blocked => {
                 // Whoever still waits could not be granted just now: the alarm tries again.
                 self.waiters.touch(view.key);
-                self.turns.begin_anew(view.key);
+                self.turns.was_free(view.key);
                 free(fx);
             }
         }

@@ -372,7 +372,7 @@ impl Locks {
         match self.hand_off(view, rest, now, fx) {
             HandedOff::Granted | HandedOff::LeftFree => {}
             _ if took_back => {
-                self.turns.begin_anew(view.key);
+                self.turns.was_free(view.key);
                 free(fx);
             }
             _ => {}

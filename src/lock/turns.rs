@@ -7,7 +7,7 @@
 //! release; or when its time is over, and then the first in line has the lock.
 //!
 //! A turn that is *in vain* (nobody listened, or nobody came) doubles the hand-offs until the next, up to
-//! [`MOST_DOUBLINGS`] times.
+//! [`MOST_DOUBLINGS`] times; one that is taken sets that back.
 
 use std::collections::BTreeSet;
 
@@ -110,10 +110,12 @@ impl Turns {
         }
     }
 
-    /// Somebody outside had the lock, or it was free for everybody.
-    pub(super) fn begin_anew(&mut self, key: KeyRef<'_>) {
-        if !self.rows.is_empty() {
-            self.rows.swap_remove(&key);
+    /// The lock was free for everybody: the count begins anew. What was in vain is remembered.
+    pub(super) fn was_free(&mut self, key: KeyRef<'_>) {
+        match self.rows.get_mut(&key) {
+            Some(row) if row.in_vain > 0 => (row.hand_offs, row.outside) = (0, 0),
+            Some(_) => drop(self.rows.swap_remove(&key)),
+            None => {}
         }
     }
 
@@ -130,6 +132,7 @@ impl Turns {
         }
     }
 
+    /// A window begins; there is none: every grant ends one, and nothing has been granted where one is.
     fn begin(&mut self, key: KeyRef<'_>, now: Now) {
         if let Some(row) = self.rows.get_mut(&key) {
             (row.hand_offs, row.outside) = (0, 0);
@@ -192,7 +195,6 @@ impl Locks {
         }
         self.announce_untracked(view, now, fx);
         self.sweep(view, now, fx);
-        self.end_window(view.key);
         self.turns.begin(view.key, now);
         self.stats.windows += 1;
         self.waiters.set_lease(view.key, None);

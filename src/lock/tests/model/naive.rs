@@ -543,7 +543,7 @@ impl Model {
     }
 
     fn set_free(&mut self, key: Key) {
-        self.turns.row[key] = None;
+        self.turns.was_free(key);
         self.free(key);
     }
 

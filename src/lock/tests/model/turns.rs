@@ -47,6 +47,15 @@ impl Turns {
         }
     }
 
+    /// The lock was free for everybody.
+    pub fn was_free(&mut self, key: Key) {
+        let row = self.row[key].filter(|row| row.in_vain > 0);
+        self.row[key] = row.map(|Row { in_vain, .. }| Row {
+            in_vain,
+            ..Row::default()
+        });
+    }
+
     /// Who listens is not the server's memory.
     pub fn restarted(&self) -> Turns {
         Turns {
@@ -86,7 +95,6 @@ impl Model {
             self.in_vain(key);
             return None;
         }
-        self.end_window(key);
         let in_vain = self.turns.row[key]?.in_vain;
         self.turns.row[key] = Some(Row {
             in_vain,
