@@ -4,8 +4,9 @@ use crate::common::cluster::{
     begin_move, end_move, migrate_keys, one_node, slot_of, two_nodes, wait_until_served,
 };
 use crate::common::redisson::{ACQUIRE, RENEW, UNLOCK};
+use crate::common::replica::{ReplicationStream, PROMPT_MASTER};
 use crate::common::{Conn, Reply, TestServer};
-use crate::redisson_native_around::{acquire, eval};
+use crate::redisson_native_around::{acquire, eval, plain};
 
 fn redirections(c: &mut Conn) -> Vec<String> {
     let two_slots = eval(UNLOCK, "3 k c other 0 600000 u:1 PUBLISH 13500");
@@ -58,6 +59,26 @@ fn a_cluster_redirects_and_refuses_as_it_does_with_eval() {
     assert_eq!(listener.recv().list()[0].text(), "smessage");
     assert_eq!(listener.recv().list()[0].text(), "message");
     assert!(node.stat("redisson_rlock") >= 4);
+}
+
+#[test]
+fn in_a_cluster_no_message_is_replicated() {
+    let [lua, native] = ["no", "yes"].map(|setting| {
+        let options = [&PROMPT_MASTER[..], &["--lock.redisson-scripts", setting]].concat();
+        let node = one_node(&options);
+        let mut stream = ReplicationStream::attach(&node);
+        let mut c = node.conn();
+        for publisher in ["SPUBLISH", "PUBLISH"] {
+            c.run(acquire("u:1"));
+            let rest = format!("3 k {{k}}c {{k}}latch:{publisher} 0 600000 u:1 {publisher} 13500");
+            assert_eq!(c.run(eval(UNLOCK, &rest)).int(), 1);
+        }
+        plain(stream.until_now(&node))
+    });
+    assert_eq!(native, lua);
+    let is_message =
+        |command: &String| command.starts_with("PUBLISH") || command.starts_with("SPUBLISH");
+    assert!(!lua.iter().any(is_message), "{lua:?}");
 }
 
 /// The answer, without the port of whom the caller is sent to.
