@@ -38,11 +38,19 @@ const LATCHES: [&str; 14] = [
     "nan",
 ];
 
+/// What the state is for.
+#[derive(Debug, Clone, Copy)]
+pub struct Kind {
+    /// For read-write locks: no count is huge.
+    pub read_write: bool,
+    /// Whether the hash may be no compact one.
+    pub may_be_large: bool,
+}
+
 struct State<'a> {
     random: &'a mut Random,
     name: &'a [u8],
-    /// Whether no count may be huge.
-    read_write: bool,
+    kind: Kind,
     /// Whether readers have timeouts, or theirs have all run out.
     timeouts_last: bool,
     /// All deadlines are one and the same.
@@ -51,17 +59,17 @@ struct State<'a> {
 }
 
 /// The commands that make a state of this lock.
-pub fn of_lock(random: &mut Random, name: &[u8], read_write: bool) -> Vec<Words> {
+pub fn of_lock(random: &mut Random, name: &[u8], kind: Kind) -> Vec<Words> {
     let common = random.pick(&LEASES);
     let mut state = State {
         common_lease: random.percent(25).then_some(common),
         random,
         name,
-        read_write,
+        kind,
         timeouts_last: true,
         commands: Vec::new(),
     };
-    let as_read_write = state.random.percent(if read_write { 80 } else { 10 });
+    let as_read_write = state.random.percent(if kind.read_write { 80 } else { 10 });
     match state.random.below(10) {
         0 | 1 => {}
         2 => state.of_another_kind(name.to_vec()),
@@ -81,7 +89,7 @@ impl State<'_> {
     fn count(&mut self) -> &'static str {
         match self.random.below(20) {
             0 => self.random.pick(&ODD_COUNTS),
-            1 if !self.read_write => self.random.pick(&HUGE_COUNTS),
+            1 if !self.kind.read_write => self.random.pick(&HUGE_COUNTS),
             _ => self.random.pick(&COUNTS),
         }
     }
@@ -120,11 +128,11 @@ impl State<'_> {
         }
         match self.random.below(40) {
             0 => self.command(&[b"HSET", name, b"mode", b"odd"]),
-            1 => {
+            1 if self.kind.may_be_large => {
                 let long = vec![b'f'; 100];
                 self.command(&[b"HSET", name, &long, b"1"]);
             }
-            2 => {
+            2 if self.kind.may_be_large => {
                 let numbers: Vec<String> = (0..600).map(|n| format!("f{n}")).collect();
                 let pairs = numbers.iter().flat_map(|field| [field.as_bytes(), b"1"]);
                 let words: Vec<&[u8]> = [b"HSET", name].into_iter().chain(pairs).collect();

@@ -37,6 +37,7 @@ mod redisson_native;
 mod redisson_native_acl;
 mod redisson_native_around;
 mod redisson_native_cluster;
+mod redisson_native_families;
 mod redisson_native_life;
 mod redisson_native_line;
 mod redisson_rw;

@@ -115,7 +115,13 @@ impl Inner {
     /// How many words follow the key or the channel.
     pub fn words_behind(self) -> usize {
         match self {
-            Inner::Del | Inner::Exists | Inner::Get | Inner::Hlen | Inner::Incr | Inner::Pttl => 0,
+            Inner::Del
+            | Inner::Exists
+            | Inner::Get
+            | Inner::Hkeys
+            | Inner::Hlen
+            | Inner::Incr
+            | Inner::Pttl => 0,
             Inner::Hincrby | Inner::Hset => 2,
             _ => 1,
         }

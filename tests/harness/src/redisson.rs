@@ -26,6 +26,19 @@ pub const FORCE: &str = "605e338249a7a1d40df83b04f7658354f883b41b";
 /// Unlock by force, until 3.21.3.
 pub const FORCE_2_2: &str = "7e9c80b3d786b95d5d4aaf8fd73adb9775fa6fb1";
 
+/// Fenced lock, with its token.
+pub const FENCED_ACQUIRE_TOKEN: &str = "49babb5a1e6a0c5f188c2ae62b93b51cdfd63e45";
+/// Lock to read, since 3.11.1.
+pub const READ_ACQUIRE: &str = "95553a6ff11176c18e71344e89d116b06fd6f753";
+/// Unlock of a reader, since 3.44.0.
+pub const READ_UNLOCK: &str = "6e1b10e11ac0a3ed8e902562ecd32ce01b553039";
+/// Unlock of readers by force, since 3.22.0.
+pub const READ_FORCE: &str = "27dbe744e95c1d854a7f556cc6817030de2d0d01";
+/// Lock to write.
+pub const WRITE_ACQUIRE: &str = "6306ba3bf1f563b284bed52d305fce615c6664d9";
+/// Unlock of a writer, since 3.44.0.
+pub const WRITE_UNLOCK: &str = "21f5fb0f8ddfa9be5c3e0c9757c128796add75c6";
+
 /// Where the texts are.
 pub fn dir() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/redisson/scripts")
