@@ -29,7 +29,7 @@ impl Side {
         let events = Events::of(&server);
         let listener_id = listener.id();
         reader.line(&format!("CLIENT TRACKING ON REDIRECT {listener_id}"));
-        for channel in ["c", "the-end", "__redis__:invalidate"] {
+        for channel in ["c", "the-last", "__redis__:invalidate"] {
             listener.line(&format!("SUBSCRIBE {channel}"));
         }
         listener.line("SSUBSCRIBE c");
@@ -44,14 +44,14 @@ impl Side {
         }
     }
 
-    /// The messages since the last call.
+    /// The messages since the last call. (`the-end` is the end of the events.)
     fn heard(&mut self) -> Vec<String> {
-        self.conn.line("PUBLISH the-end x");
+        self.conn.line("PUBLISH the-last x");
         let mut heard = Vec::new();
         loop {
             let message = self.listener.recv().list();
             let words: Vec<String> = message.iter().map(flat).collect();
-            if words[1] == "the-end" {
+            if words[1] == "the-last" {
                 return heard;
             }
             heard.push(words.join(" "));
@@ -196,6 +196,7 @@ fn a_script_that_runs_natively_does_what_it_does_in_lua() {
             let expected = lua.outcome(data, &call);
             assert_eq!(native.outcome(data, &call), expected, "{data:?} {call:?}");
             runs += 1;
+            assert_eq!(expected.changes > 0, !expected.events.is_empty());
             assert_eq!(
                 native.server.stat("redisson_rlock"),
                 runs,

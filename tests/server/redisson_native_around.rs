@@ -60,6 +60,19 @@ fn replicas_and_the_aof_get_what_the_script_would_give_them() {
             assert_eq!(native, lua, "{data:?} {sha1} {rest}");
         }
     }
+    assert_eq!(sides[0].0.server.stat("redisson_lua"), 0);
+    // And what Lua writes in its stead.
+    for data in [["HSET k u:1 0"], ["HSET k u:1 -7"]] {
+        let [native, lua] = sides.each_mut().map(|(side, stream)| {
+            side.prepare(&data);
+            stream.until_now(&side.server);
+            side.caller.run(acquire("u:1"));
+            plain(stream.until_now(&side.server))
+        });
+        assert!(native.len() > 2, "{native:?}");
+        assert_eq!(native, lua, "{data:?}");
+    }
+    assert_eq!(sides[0].0.server.stat("redisson_lua"), 2);
     let [native, lua] = sides
         .each_ref()
         .map(|(side, _)| plain(aof_text(&side.server)));

@@ -138,13 +138,14 @@ pub fn write_latch<'a>(
             api!(RedisModule_SetAbsExpire)(handle.as_ptr(), end_ms);
         }
         replication.set_until(name, value.as_str(), end_ms);
-        latch.signal();
     }
     name
 }
 
 /// Tells of a latch that was set.
 pub fn tell_of_latch(ctx: Ctx, name: Str<'_>) {
+    // SAFETY: context and name are live.
+    unsafe { api!(RedisModule_SignalModifiedKey)(ctx.as_ptr(), name.as_ptr()) };
     ctx.notify(raw::REDISMODULE_NOTIFY_STRING, c"set", name);
     ctx.notify(raw::REDISMODULE_NOTIFY_GENERIC, c"expire", name);
 }
