@@ -124,20 +124,32 @@ pub unsafe extern "C" fn dlopen(path: *const c_char, flags: c_int) -> *mut c_voi
     }
 }
 
-/// Valkey 9 goes by the processor's own counter between two looks at the clock, where it finds in this
-/// file that there is one: a clock that stands still would go on there for a while.
-///
 /// # Safety
 /// As the C library's.
 #[no_mangle]
 pub unsafe extern "C" fn fopen(path: *const c_char, mode: *const c_char) -> *mut c_void {
+    // SAFETY: the caller's strings.
+    unsafe { open_file(c"fopen", path, mode) }
+}
+
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C" fn fopen64(path: *const c_char, mode: *const c_char) -> *mut c_void {
+    // SAFETY: the caller's strings.
+    unsafe { open_file(c"fopen64", path, mode) }
+}
+
+/// Valkey 9 goes by the processor's own counter between two looks at the clock, where it finds in this
+/// file that there is one: a clock that stands still would go on there for a while.
+unsafe fn open_file(by: &CStr, path: *const c_char, mode: *const c_char) -> *mut c_void {
     type Open = unsafe extern "C" fn(*const c_char, *const c_char) -> *mut c_void;
-    // SAFETY: the C library has an `fopen` of this type; the caller's strings.
+    // SAFETY: the C library has both functions, of this type; the caller's strings.
     unsafe {
         if CStr::from_ptr(path) == c"/proc/cpuinfo" {
             return null_mut();
         }
-        let next = dlsym(RTLD_NEXT as *mut c_void, c"fopen".as_ptr());
+        let next = dlsym(RTLD_NEXT as *mut c_void, by.as_ptr());
         let open: Open = std::mem::transmute(next);
         open(path, mode)
     }
