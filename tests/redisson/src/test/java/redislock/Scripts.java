@@ -1,5 +1,7 @@
 package redislock;
 
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
 import java.util.List;
 
 /** The scripts that a server was asked to run, by Lua or natively. */
@@ -17,6 +19,13 @@ final class Scripts {
   static long byLua(Server server) {
     String stats = server.info("commandstats");
     return BY_LUA.stream().mapToLong(command -> calls(stats, command)).sum();
+  }
+
+  /** Fails when this step runs none of the scripts of this kind natively. */
+  static void runsNatively(Server server, String kind, String what, Runnable step) {
+    long before = server.stat("redisson_" + kind);
+    step.run();
+    assertTrue(server.stat("redisson_" + kind) > before, "not run natively: " + what);
   }
 
   private static long calls(String stats, String command) {

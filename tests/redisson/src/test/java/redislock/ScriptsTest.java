@@ -4,6 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.util.List;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -57,6 +58,25 @@ class ScriptsTest {
   }
 
   @Test
+  void theScriptsOfAReadWriteLockRunNativelyWhenSwitchedOn() {
+    switchTo("yes");
+    RLock reading = alice.redisson.getReadWriteLock("rw").readLock();
+    RLock writing = alice.redisson.getReadWriteLock("rw").writeLock();
+    Flow bob = stage.another(alice.redisson);
+    for (RLock mine : List.of(reading, writing)) {
+      readWrite("to acquire", () -> alice.run(() -> mine.lock(60, TimeUnit.SECONDS)));
+      readWrite("to re-enter", () -> alice.run(() -> mine.lock(60, TimeUnit.SECONDS)));
+      readWrite("to be refused", () -> assertFalse(bob.ask(() -> writing.tryLock())));
+      readWrite("to unlock once", () -> alice.run(mine::unlock));
+      readWrite("to unlock in vain", () -> bob.unlocksInVain(mine));
+      readWrite("to free", () -> alice.run(mine::unlock));
+      alice.run(() -> mine.lock(60, TimeUnit.SECONDS));
+      readWrite("to force", () -> assertTrue(mine.forceUnlock()));
+    }
+    assertEquals(0, server.stat("redisson_lua"));
+  }
+
+  @Test
   void theServerRunsThemWhenSwitchedOff() {
     switchTo("no");
     alice.run(lock::lock);
@@ -82,9 +102,11 @@ class ScriptsTest {
     assertEquals("OK", conn.line("CONFIG SET lock.redisson-scripts " + setting));
   }
 
+  private void readWrite(String what, Runnable step) {
+    Scripts.runsNatively(server, "read_write", what, step);
+  }
+
   private void runsNatively(String what, Runnable step) {
-    long before = server.stat("redisson_rlock");
-    step.run();
-    assertTrue(server.stat("redisson_rlock") > before, "not run natively: " + what);
+    Scripts.runsNatively(server, "rlock", what, step);
   }
 }
