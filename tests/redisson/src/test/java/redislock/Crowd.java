@@ -13,6 +13,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.atomic.AtomicLong;
 
 /**
  * Owners of both sides who want one lock all the time, and how often each of them was passed over.
@@ -45,6 +46,9 @@ final class Crowd implements AutoCloseable {
 
     /** The most grants to the other side between two of this side's own. */
     final AtomicInteger mostInARow = new AtomicInteger();
+
+    /** The longest wait in milliseconds. */
+    final AtomicLong longestMs = new AtomicLong();
 
     private final AtomicInteger next = new AtomicInteger();
 
@@ -99,7 +103,9 @@ final class Crowd implements AutoCloseable {
     all.await();
     while (granted.get() < grants) {
       int before = granted.get();
+      long begun = System.nanoTime();
       side.enter();
+      count.longestMs.accumulateAndGet((System.nanoTime() - begun) / 1_000_000, Math::max);
       assertTrue(held.compareAndSet(false, true), "two holders at a time");
       count.add(granted.getAndIncrement(), before);
       held.set(false);

@@ -31,11 +31,6 @@ final class Keys {
     return prefixed("redisson_lock_timeout", name);
   }
 
-  /** Waits until somebody listens on this channel. */
-  static void awaitListener(Conn conn, String channel) {
-    Until.until("a listener", () -> listeners(conn, "NUMSUB", channel) == 1);
-  }
-
   /**
    * How many listen on a channel: of {@code PUBLISH} (NUMSUB) or of {@code SPUBLISH} (SHARDNUMSUB).
    */

@@ -75,7 +75,7 @@ class SharesTest {
     System.out.printf(
         "measured with Redisson %s, lock.free-after %d, scripts %s: %d grants in %d ms, Redisson %d %%,"
             + " %.2f tries in vain a grant; passed over at most: a Redisson instance %d (all of them"
-            + " together %d), a client of the module %d%n",
+            + " together %d), a client of the module %d; longest waits %d and %d ms%n",
         System.getProperty("tested.version"),
         freeAfter,
         Server.runsScriptsNatively() ? "native" : "by Lua",
@@ -85,7 +85,9 @@ class SharesTest {
         (double) inVain / all,
         redisson.mostPassed.get(),
         redisson.mostInARow.get(),
-        module.mostPassed.get());
+        module.mostPassed.get(),
+        redisson.longestMs.get(),
+        module.longestMs.get());
   }
 
   private static int percent(Crowd.Count count, int all) {

@@ -8,8 +8,14 @@ interface Side {
   /** The name of the lock in the tests of contention. */
   String LOCK = "contended";
 
-  /** So long a holder may take: only a hold that was forgotten ends by its lease. */
-  long LEASE_SECONDS = 60;
+  /**
+   * So long a holder may take: only a hold that was forgotten ends by its lease. A Redisson waiter
+   * that misses a message, as they may, looks again when it is over.
+   */
+  long LEASE_SECONDS = 20;
+
+  /** So long anybody may wait. */
+  int WAIT_SECONDS = 90;
 
   /** Waits for the lock and takes it. */
   void enter() throws InterruptedException;
@@ -22,7 +28,7 @@ interface Side {
     return new Side() {
       @Override
       public void enter() throws InterruptedException {
-        if (!lock.tryLock(LEASE_SECONDS, LEASE_SECONDS, TimeUnit.SECONDS)) {
+        if (!lock.tryLock(WAIT_SECONDS, LEASE_SECONDS, TimeUnit.SECONDS)) {
           throw new AssertionError("Redisson waited in vain");
         }
       }
@@ -36,7 +42,7 @@ interface Side {
 
   /** By LOCK.ACQUIRE, parked on this connection. */
   static Side module(Conn conn, String owner) {
-    conn.bePatient((int) LEASE_SECONDS);
+    conn.bePatient(WAIT_SECONDS);
     String[] acquire = {"LOCK.ACQUIRE", LOCK, owner, "EX", "" + LEASE_SECONDS, "BLOCK", "0"};
     return new Side() {
       private long last;
