@@ -2,8 +2,9 @@
 //! released does not pass the line by, as nobody who calls `LOCK.*` does.
 
 use crate::common::redisson::{ACQUIRE, UNLOCK};
-use crate::common::{Conn, Reply, TestServer};
+use crate::common::{Conn, Reply};
 use crate::redisson_native::native;
+use crate::startup_delay::park;
 
 fn acquire(owner: &str) -> String {
     format!("EVALSHA {ACQUIRE} 1 k 600000 {owner}")
@@ -17,14 +18,6 @@ fn unlock(owner: &str) -> String {
 fn in_one_turn(conn: &mut Conn, lines: &[&str]) -> Vec<Reply> {
     conn.send_lines(lines);
     lines.iter().map(|_| conn.recv()).collect()
-}
-
-fn park(server: &TestServer, owner: &str) -> Conn {
-    let waiters = server.stat("waiters");
-    let mut conn = server.conn();
-    conn.send_line(&format!("LOCK.ACQUIRE k {owner} PX 60000 BLOCK 0"));
-    server.wait_for_waiters(waiters + 1);
-    conn
 }
 
 #[test]

@@ -25,7 +25,7 @@ fn end_delay(conn: &mut Conn) {
 }
 
 /// A connection that is parked on `k` when this returns.
-fn park(server: &TestServer, owner: &str) -> Conn {
+pub fn park(server: &TestServer, owner: &str) -> Conn {
     let waiters = server.stat("waiters");
     let mut conn = server.conn();
     conn.send_line(&format!("LOCK.ACQUIRE k {owner} PX 60000 BLOCK 0"));

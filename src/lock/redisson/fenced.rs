@@ -2,7 +2,7 @@
 //! every acquire, re-entrant ones too. Its value is the fencing token.
 
 use super::super::parse_integer;
-use super::table::{Inner, InnerCall, KeyOf, Native, Script};
+use super::table::{script, Inner, InnerCall, KeyOf, Native, Script, LOCK};
 
 /// One script of `RFencedLock`. Keys: lock, counter; arguments: lease, owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,7 +13,6 @@ pub enum Fenced {
     AcquireToken,
 }
 
-const LOCK: KeyOf = KeyOf::At(0);
 const COUNTER: KeyOf = KeyOf::At(1);
 const CALLS: &[InnerCall] = &[
     (Inner::Exists, LOCK),
@@ -28,25 +27,19 @@ const CALLS: &[InnerCall] = &[
 pub(super) const ACQUIRE: Script = script(
     "46b5551ba403d6152a7a6eca122e08728d6c8c66",
     262,
-    Fenced::Acquire,
+    (2, 2),
+    Native::Fenced(Fenced::Acquire),
+    CALLS,
 );
+
 /// Since 3.19.0.
 pub(super) const ACQUIRE_TOKEN: Script = script(
     "49babb5a1e6a0c5f188c2ae62b93b51cdfd63e45",
     288,
-    Fenced::AcquireToken,
+    (2, 2),
+    Native::Fenced(Fenced::AcquireToken),
+    CALLS,
 );
-
-const fn script(sha1: &'static str, length: usize, native: Fenced) -> Script {
-    Script {
-        sha1,
-        length,
-        keys: Some(2),
-        args: 2,
-        native: Native::Fenced(native),
-        calls: CALLS,
-    }
-}
 
 /// The token after this value of the counter; `None` where that is none, or Lua could not count on.
 pub fn next_token(counter: Option<&[u8]>) -> Option<i64> {

@@ -19,6 +19,4 @@ pub use rlock::{
     acquire, lease_end, own_count, time_to_live, unlock, Acquire, Held, RLock, Unlock,
 };
 pub use spin::Spin;
-pub use table::{
-    is_known_length, recognise, recognise_text, Inner, InnerCall, KeyOf, Native, Script, SCRIPTS,
-};
+pub use table::{recognise, recognise_text, Inner, InnerCall, KeyOf, Native, Script, SCRIPTS};

@@ -5,10 +5,7 @@
 //! looked at.
 
 use super::read_write::{Form, Mode, ReadWrite};
-use super::table::{Inner, InnerCall, KeyOf, Native, Script};
-
-const LOCK: KeyOf = KeyOf::At(0);
-const CHANNEL: KeyOf = KeyOf::At(1);
+use super::table::{script, Inner, InnerCall, KeyOf, Native, Script, CHANNEL, LOCK};
 
 const WRITE_ACQUIRE: &[InnerCall] = &[
     (Inner::Hget, LOCK),
@@ -40,25 +37,18 @@ const FORCE: &[InnerCall] = &[
     (Inner::Said(1), CHANNEL),
 ];
 
-const fn script(
+const fn read_write(
     sha1: &'static str,
     length: usize,
-    (keys, args): (usize, usize),
+    counts: (usize, usize),
     native: ReadWrite,
     calls: &'static [InnerCall],
 ) -> Script {
-    Script {
-        sha1,
-        length,
-        keys: Some(keys),
-        args,
-        native: Native::ReadWrite(native),
-        calls,
-    }
+    script(sha1, length, counts, Native::ReadWrite(native), calls)
 }
 
 /// Since 2.10.5.
-pub(super) const WRITE: Script = script(
+pub(super) const WRITE: Script = read_write(
     "6306ba3bf1f563b284bed52d305fce615c6664d9",
     508,
     (1, 2),
@@ -67,7 +57,7 @@ pub(super) const WRITE: Script = script(
 );
 
 /// Since 3.44.0.
-pub(super) const UNWRITE: Script = script(
+pub(super) const UNWRITE: Script = read_write(
     "21f5fb0f8ddfa9be5c3e0c9757c128796add75c6",
     860,
     (3, 5),
@@ -76,7 +66,7 @@ pub(super) const UNWRITE: Script = script(
 );
 
 /// 3.24.0 to 3.43.0.
-pub(super) const UNWRITE_3_24: Script = script(
+pub(super) const UNWRITE_3_24: Script = read_write(
     "d29c5559782035515d32e926762830b3304b49be",
     858,
     (3, 5),
@@ -85,7 +75,7 @@ pub(super) const UNWRITE_3_24: Script = script(
 );
 
 /// 3.22.0 to 3.23.5.
-pub(super) const UNWRITE_3_22: Script = script(
+pub(super) const UNWRITE_3_22: Script = read_write(
     "319a1cdf1b56c767a0a9adf2224250bf811f110c",
     633,
     (2, 4),
@@ -94,7 +84,7 @@ pub(super) const UNWRITE_3_22: Script = script(
 );
 
 /// Until 3.21.3.
-pub(super) const UNWRITE_3_10: Script = script(
+pub(super) const UNWRITE_3_10: Script = read_write(
     "baa634f6184acc1b8f145e810a0e0e00967a3cbe",
     637,
     (2, 3),
@@ -113,7 +103,7 @@ pub(super) const UNWRITE_3_10: Script = script(
 );
 
 /// Since 3.22.0.
-pub(super) const FORCE_WRITE: Script = script(
+pub(super) const FORCE_WRITE: Script = read_write(
     "2e2cb2a3b13e2e80e4236ef6a25beaf365dba608",
     149,
     (2, 2),
@@ -122,7 +112,7 @@ pub(super) const FORCE_WRITE: Script = script(
 );
 
 /// Since 3.22.0.
-pub(super) const FORCE_READ: Script = script(
+pub(super) const FORCE_READ: Script = read_write(
     "27dbe744e95c1d854a7f556cc6817030de2d0d01",
     148,
     (2, 2),
@@ -137,7 +127,7 @@ const FORCE_PLAIN: &[InnerCall] = &[
 ];
 
 /// Until 3.21.3.
-pub(super) const FORCE_WRITE_3_10: Script = script(
+pub(super) const FORCE_WRITE_3_10: Script = read_write(
     "23639b0b2d18d26ce352e148ff4ac5b8e984b696",
     151,
     (2, 1),
@@ -146,7 +136,7 @@ pub(super) const FORCE_WRITE_3_10: Script = script(
 );
 
 /// Until 3.21.3.
-pub(super) const FORCE_READ_3_10: Script = script(
+pub(super) const FORCE_READ_3_10: Script = read_write(
     "23f9bc91439172625235ce2ee06d6647f08a7e27",
     150,
     (2, 1),
@@ -180,7 +170,7 @@ const READ_UNLOCK: &[InnerCall] = &[
 ];
 
 /// Since 3.11.1.
-pub(super) const READ: Script = script(
+pub(super) const READ: Script = read_write(
     "95553a6ff11176c18e71344e89d116b06fd6f753",
     717,
     (2, 3),
@@ -189,7 +179,7 @@ pub(super) const READ: Script = script(
 );
 
 /// Until 3.11.0.
-pub(super) const READ_3_10: Script = script(
+pub(super) const READ_3_10: Script = read_write(
     "3e6597e1d1157c59ac0d6efa2ba7e92ef418c41e",
     647,
     (2, 3),
@@ -198,7 +188,7 @@ pub(super) const READ_3_10: Script = script(
 );
 
 /// Since 3.44.0.
-pub(super) const UNREAD: Script = script(
+pub(super) const UNREAD: Script = read_write(
     "6e1b10e11ac0a3ed8e902562ecd32ce01b553039",
     1295,
     (5, 4),
@@ -207,7 +197,7 @@ pub(super) const UNREAD: Script = script(
 );
 
 /// 3.24.0 to 3.43.0.
-pub(super) const UNREAD_3_24: Script = script(
+pub(super) const UNREAD_3_24: Script = read_write(
     "5947c0fee6ca25ae094ec1b3e7a2559a9273d29f",
     1293,
     (5, 4),
@@ -216,7 +206,7 @@ pub(super) const UNREAD_3_24: Script = script(
 );
 
 /// 3.22.0 to 3.23.5.
-pub(super) const UNREAD_3_22: Script = script(
+pub(super) const UNREAD_3_22: Script = read_write(
     "92a54c31a4dc3b46f81e24a6dd5bb7d677c6f882",
     1022,
     (4, 3),
@@ -225,7 +215,7 @@ pub(super) const UNREAD_3_22: Script = script(
 );
 
 /// Until 3.21.3.
-pub(super) const UNREAD_3_10: Script = script(
+pub(super) const UNREAD_3_10: Script = read_write(
     "f5469be4bfe5232d519471092634b3ee84e5ee6f",
     1026,
     (4, 2),

@@ -4,7 +4,7 @@
 //! Its unlock by force is left to Lua: `EVAL` with one key and nothing else has four words, and for its sake
 //! every command of so many words would have to be looked at.
 
-use super::table::{Inner, InnerCall, KeyOf, Native, Script};
+use super::table::{script, Inner, InnerCall, KeyOf, Native, Script, LOCK};
 
 /// One script of the spin lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,7 +15,6 @@ pub enum Spin {
     UnlockOnce,
 }
 
-const LOCK: KeyOf = KeyOf::At(0);
 const LATCH: KeyOf = KeyOf::At(1);
 const CALLS: &[InnerCall] = &[
     (Inner::Hexists, LOCK),
@@ -27,21 +26,19 @@ const CALLS: &[InnerCall] = &[
 ];
 
 /// Since 3.24.0.
-pub(super) const UNLOCK_ONCE: Script = Script {
-    sha1: "73ac2729af29ea9a975f95e8097f7ee9a74cce3d",
-    length: 432,
-    keys: Some(2),
-    args: 3,
-    native: Native::Spin(Spin::UnlockOnce),
-    calls: CALLS,
-};
+pub(super) const UNLOCK_ONCE: Script = script(
+    "73ac2729af29ea9a975f95e8097f7ee9a74cce3d",
+    432,
+    (2, 3),
+    Native::Spin(Spin::UnlockOnce),
+    CALLS,
+);
 
 /// 3.15.0 to 3.23.5.
-pub(super) const UNLOCK: Script = Script {
-    sha1: "5b9e58d1bcb8498e14aa1d5b49a1ca5b90748946",
-    length: 264,
-    keys: Some(1),
-    args: 2,
-    native: Native::Spin(Spin::Unlock),
-    calls: CALLS.split_at(4).0,
-};
+pub(super) const UNLOCK: Script = script(
+    "5b9e58d1bcb8498e14aa1d5b49a1ca5b90748946",
+    264,
+    (1, 2),
+    Native::Spin(Spin::Unlock),
+    CALLS.split_at(4).0,
+);

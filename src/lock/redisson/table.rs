@@ -142,8 +142,10 @@ const PUBLISH: &[u8] = b"PUBLISH";
 /// and that it goes to the listeners of a shard.
 const SPUBLISH: &[u8] = b"SPUBLISH";
 
-const LOCK: KeyOf = KeyOf::At(0);
-const CHANNEL: KeyOf = KeyOf::At(1);
+/// The lock, which is the first key of every script.
+pub(super) const LOCK: KeyOf = KeyOf::At(0);
+/// The channel of those that publish.
+pub(super) const CHANNEL: KeyOf = KeyOf::At(1);
 const LATCH: KeyOf = KeyOf::At(2);
 
 const ACQUIRE: &[InnerCall] = &[
@@ -154,11 +156,12 @@ const ACQUIRE: &[InnerCall] = &[
     (Inner::Pttl, LOCK),
 ];
 
-const fn rlock(
+/// A script that is called with so many keys and arguments.
+pub(super) const fn script(
     sha1: &'static str,
     length: usize,
     (keys, args): (usize, usize),
-    native: RLock,
+    native: Native,
     calls: &'static [InnerCall],
 ) -> Script {
     Script {
@@ -166,9 +169,19 @@ const fn rlock(
         length,
         keys: Some(keys),
         args,
-        native: Native::RLock(native),
+        native,
         calls,
     }
+}
+
+const fn rlock(
+    sha1: &'static str,
+    length: usize,
+    counts: (usize, usize),
+    native: RLock,
+    calls: &'static [InnerCall],
+) -> Script {
+    script(sha1, length, counts, Native::RLock(native), calls)
 }
 
 /// Every known script, the newest first.
@@ -351,7 +364,7 @@ pub fn recognise(sha1: &[u8]) -> Option<(usize, &'static Script)> {
 }
 
 /// Whether any known script is so long.
-pub fn is_known_length(length: usize) -> bool {
+fn is_known_length(length: usize) -> bool {
     SCRIPTS.iter().any(|script| script.length == length)
 }
 

@@ -1,6 +1,6 @@
 //! What all native scripts do alike: look at a key, count, prolong, leave an answer, publish.
 
-use std::ffi::{c_int, CStr};
+use std::ffi::c_int;
 
 use redis_module::raw;
 
@@ -9,6 +9,7 @@ use super::super::count_key::is_empty;
 use super::super::ctx::Ctx;
 use super::super::key::{field, LockKey};
 use super::super::replication::Replication;
+use super::server_command::run as server;
 use super::{Call, OwnedStr, Str, Surroundings};
 use crate::lock::redisson::Inner;
 
@@ -46,24 +47,9 @@ pub fn has_field(key: &LockKey<'_>, owner: Str<'_>) -> Option<bool> {
 
 /// Counts a hold that is there up or down, by the server's own command: fields may have a TTL, of which a
 /// module on most servers knows nothing. `None`: it was refused.
-pub fn count(ctx: Ctx, name: Str<'_>, owner: Str<'_>, by: &CStr) -> Option<()> {
-    // SAFETY: context and strings live through the call; "ssc" takes two strings and a C string. The reply is
-    // ours to free.
-    unsafe {
-        let reply = api!(RedisModule_Call)(
-            ctx.as_ptr(),
-            c"HINCRBY".as_ptr(),
-            c"!ssc".as_ptr(),
-            name.as_ptr(),
-            owner.as_ptr(),
-            by.as_ptr(),
-        );
-        if reply.is_null() {
-            return None;
-        }
-        api!(RedisModule_FreeCallReply)(reply);
-    }
-    Some(())
+pub fn count(ctx: Ctx, name: Str<'_>, owner: Str<'_>, by: i64) -> Option<i64> {
+    let by = OwnedStr::of_number(by);
+    server(ctx, c"HINCRBY", &[name, owner, by.as_str()])
 }
 
 /// Gives a key another end, and tells of it.

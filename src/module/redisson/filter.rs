@@ -9,7 +9,7 @@ use super::super::api::api;
 use super::super::ctx::Ctx;
 use super::super::{guard, settings, shell};
 use super::{find, OwnedStr, Str};
-use crate::lock::redisson::{is_known_length, recognise_text, Script, SCRIPTS};
+use crate::lock::redisson::{recognise_text, Script, SCRIPTS};
 
 /// The fewest words of a call: `EVAL script 1 key arg arg`, or with two keys and one argument.
 const FEWEST_WORDS: usize = 6;
@@ -130,9 +130,6 @@ impl Words {
 
 /// The script of this text.
 pub fn find_text(text: &[u8]) -> Option<&'static Script> {
-    if !is_known_length(text.len()) {
-        return None;
-    }
     let seen = shell::with(|shell| {
         let mut texts = shell.redisson.filter.texts.iter();
         texts.find(|(_, seen)| **seen == *text).map(|(at, _)| *at)

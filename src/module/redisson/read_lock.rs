@@ -10,6 +10,7 @@ use super::super::count_key::end_of;
 use super::super::ctx::Ctx;
 use super::super::key::{field, scan_to, Fields, LockKey};
 use super::super::strings::Constants;
+use super::effects::count;
 use super::permission::may_also;
 use super::server_command::run as server;
 use super::write_lock::{look, set_mode, Answer};
@@ -57,7 +58,7 @@ pub fn acquire(ctx: Ctx, call: &Call<'_>, shortens: bool, around: Surroundings) 
     let one = Constants::one();
     let hash_lease = match decided {
         Take::Again(lease) => {
-            server(ctx, c"HINCRBY", &[name, owner, one])?;
+            count(ctx, name, owner, 1)?;
             Some(OwnedStr::of_number(lease))
         }
         _ => {
@@ -86,14 +87,7 @@ pub fn unlock(ctx: Ctx, call: &Call<'_>, form: Form) -> Option<Reply> {
         (lock, _) => {
             drop(key);
             return match read_unlock(lock) {
-                Give::OfNone => {
-                    answer.publish(ctx)?;
-                    answer.leave(ctx, 1)?;
-                    Some(match form {
-                        Form::OnceOrNil => Reply::Nil,
-                        _ => Reply::Number(1),
-                    })
-                }
+                Give::OfNone => answer.of_none(ctx, form),
                 _ => Some(Reply::Nil),
             };
         }
@@ -113,8 +107,7 @@ pub fn unlock(ctx: Ctx, call: &Call<'_>, form: Form) -> Option<Reply> {
     if ended.bytes() == name.bytes() || !may_also(ctx, &touched) {
         return None;
     }
-    let minus_one = OwnedStr::of_number(-1);
-    server(ctx, c"HINCRBY", &[name, owner, minus_one.as_str()])?;
+    count(ctx, name, owner, -1)?;
     if holds == 1 {
         server(ctx, c"HDEL", &[name, owner])?;
     }

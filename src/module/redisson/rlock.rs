@@ -55,24 +55,41 @@ fn take(ctx: Ctx, call: &Call<'_>, first: First, around: Surroundings) -> Option
     let (name, lease, owner) = (call.key(0)?, call.arg(0)?, call.arg(1)?);
     let key = LockKey::open(ctx, name);
     let now_ms = ctx.now().wall_ms;
-    match acquire(held(&key, owner)?, lease.bytes(), now_ms)? {
-        Acquire::Refused => {
-            let end_ms = key.handle().and_then(end_of);
-            return time_to_live(end_ms, now_ms).map(Reply::Number);
-        }
-        _ if around.are_short_of_memory() => return None,
-        Acquire::First(end_ms) => take_first(key, owner, end_ms, first, around),
-        Acquire::Again(end_ms) => {
-            drop(key);
-            count(ctx, name, owner, c"1")?;
-            prolong(LockKey::open(ctx, name), end_ms, around.replication(ctx));
-        }
+    let decided = acquire(held(&key, owner)?, lease.bytes(), now_ms)?;
+    if decided == Acquire::Refused {
+        let end_ms = key.handle().and_then(end_of);
+        return time_to_live(end_ms, now_ms).map(Reply::Number);
     }
+    if around.are_short_of_memory() {
+        return None;
+    }
+    hold(key, owner, decided, first, around)?;
     Some(Reply::Nil)
 }
 
+/// Does what an acquire decided; one that is refused does nothing. `None`: the server refused to count.
+pub(super) fn hold(
+    key: LockKey<'_>,
+    owner: Str<'_>,
+    decided: Acquire,
+    first: First,
+    around: Surroundings,
+) -> Option<()> {
+    let (ctx, name) = (key.ctx(), key.name());
+    match decided {
+        Acquire::First(end_ms) => take_first(key, owner, end_ms, first, around),
+        Acquire::Again(end_ms) => {
+            drop(key);
+            count(ctx, name, owner, 1)?;
+            prolong(LockKey::open(ctx, name), end_ms, around.replication(ctx));
+        }
+        Acquire::Refused => {}
+    }
+    Some(())
+}
+
 /// The first hold, in a key that is not there.
-pub(super) fn take_first(
+fn take_first(
     mut key: LockKey<'_>,
     owner: Str<'_>,
     end_ms: i64,
@@ -175,7 +192,7 @@ pub(super) fn give(ctx: Ctx, unlocking: &Give<'_>, around: Surroundings) -> Opti
     match decided {
         Unlock::Less(end_ms) => {
             drop(key);
-            count(ctx, name, owner, c"-1")?;
+            count(ctx, name, owner, -1)?;
             prolong(LockKey::open(ctx, name), end_ms, around.replication(ctx));
             if let Some((latch, end_ms)) = latch {
                 let latch = write_latch(latch, 0, end_ms, around.replication(ctx));

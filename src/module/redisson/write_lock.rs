@@ -6,7 +6,7 @@ use super::super::count_key::end_of;
 use super::super::ctx::Ctx;
 use super::super::key::{field, LockKey};
 use super::super::strings::Constants;
-use super::effects::{kind, Kind, Latch};
+use super::effects::{count, kind, Kind, Latch};
 use super::read_lock;
 use super::server_command::run as server;
 use super::{Call, OwnedStr, Reply, Str, Surroundings};
@@ -41,7 +41,7 @@ fn acquire(ctx: Ctx, call: &Call<'_>, around: Surroundings) -> Option<Reply> {
     }
     if let Take::Again(sum) = decided {
         let sum = OwnedStr::of_number(sum);
-        server(ctx, c"HINCRBY", &[name, writer, Constants::one()])?;
+        count(ctx, name, writer, 1)?;
         server(ctx, c"PEXPIRE", &[name, sum.as_str()])?;
     } else {
         set_mode(ctx, name, Mode::Write)?;
@@ -66,26 +66,18 @@ fn unlock(ctx: Ctx, call: &Call<'_>, form: Form) -> Option<Reply> {
             api!(RedisModule_ValueLength)(handle.as_ptr())
         });
     drop(key);
-    let minus_one = OwnedStr::of_number(-1);
     match given {
         Give::NotOwner => return Some(Reply::Nil),
-        Give::OfNone => {
-            answer.publish(ctx)?;
-            answer.leave(ctx, 1)?;
-            return Some(match form {
-                Form::OnceOrNil => Reply::Nil,
-                _ => Reply::Number(1),
-            });
-        }
+        Give::OfNone => return answer.of_none(ctx, form),
         Give::Less => {
             lease_end(lease.bytes(), ctx.now().wall_ms)?;
-            server(ctx, c"HINCRBY", &[name, writer, minus_one.as_str()])?;
+            count(ctx, name, writer, -1)?;
             server(ctx, c"PEXPIRE", &[name, lease])?;
             answer.leave(ctx, 0)?;
             return Some(Reply::Number(0));
         }
         Give::Last => {
-            server(ctx, c"HINCRBY", &[name, writer, minus_one.as_str()])?;
+            count(ctx, name, writer, -1)?;
             server(ctx, c"HDEL", &[name, writer])?;
         }
     }
@@ -177,6 +169,16 @@ impl Open<'_> {
             _ => c"PUBLISH",
         };
         server(ctx, command, &[self.channel, self.message]).map(drop)
+    }
+
+    /// Nobody holds the lock, and others are told so: releases of Redisson before 3.44 say 1 to that, later ones nil.
+    pub(super) fn of_none(&self, ctx: Ctx, form: Form) -> Option<Reply> {
+        self.publish(ctx)?;
+        self.leave(ctx, 1)?;
+        Some(match form {
+            Form::OnceOrNil => Reply::Nil,
+            _ => Reply::Number(1),
+        })
     }
 
     /// Leaves the answer in the latch, if there is one.

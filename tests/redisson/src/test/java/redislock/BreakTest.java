@@ -7,27 +7,10 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
-import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
-import org.junit.jupiter.api.extension.RegisterExtension;
-import org.redisson.api.RLock;
 
 /** Redisson's forceUnlock and LOCK.BREAK: each takes the lock from the other's holder. */
-class BreakTest {
-  @RegisterExtension final Stage stage = new Stage();
-  private Server server;
-  private Conn conn;
-  private Flow alice;
-  private RLock lock;
-
-  @BeforeEach
-  void begin() {
-    server = stage.server();
-    conn = server.conn();
-    alice = stage.redisson(server);
-    lock = alice.lock("k");
-  }
-
+class BreakTest extends TwoSides {
   @Test
   void forceUnlockTakesTheLockFromAModuleHolderForAParkedWaiter() {
     conn.line("LOCK.ACQUIRE k bob PX 60000");

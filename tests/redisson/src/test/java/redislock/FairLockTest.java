@@ -8,9 +8,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import java.util.List;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
-import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
-import org.junit.jupiter.api.extension.RegisterExtension;
 import org.redisson.api.RLock;
 
 /**
@@ -18,22 +16,13 @@ import org.redisson.api.RLock;
  * other, and its queue is its own. A fair waiter listens on a channel of its own, so a module
  * release does not wake it: it looks again when the lease that it was told of is over.
  */
-class FairLockTest {
+class FairLockTest extends TwoSides {
   /** Long enough for both sides to do something within it, on a slow machine, too. */
   private static final long LONGER_MS = 3_000;
 
-  @RegisterExtension final Stage stage = new Stage();
-  private Server server;
-  private Conn conn;
-  private Flow alice;
-  private RLock lock;
-
-  @BeforeEach
-  void begin() {
-    server = stage.server();
-    conn = server.conn();
-    alice = stage.redisson(server);
-    lock = alice.redisson.getFairLock("k");
+  @Override
+  RLock lockOf(Flow flow) {
+    return flow.redisson.getFairLock("k");
   }
 
   @Test

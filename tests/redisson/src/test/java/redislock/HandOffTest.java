@@ -7,33 +7,16 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
-import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
-import org.junit.jupiter.api.extension.RegisterExtension;
-import org.redisson.api.RLock;
 
 /**
  * Who waits is served when the other side lets go, at once and not at the end of a lease.
  *
  * <p>Every lease here is a minute or more, and no wait may take that long.
  */
-class HandOffTest {
+class HandOffTest extends TwoSides {
   private static final int ROUNDS = 200;
   private static final String PARK = "LOCK.ACQUIRE k bob PX 600000 BLOCK 0";
-
-  @RegisterExtension final Stage stage = new Stage();
-  private Server server;
-  private Conn conn;
-  private Flow alice;
-  private RLock lock;
-
-  @BeforeEach
-  void begin() {
-    server = stage.server();
-    conn = server.conn();
-    alice = stage.redisson(server);
-    lock = alice.lock("k");
-  }
 
   @Test
   void aRedissonUnlockHandsTheLockToAParkedWaiterAtOnce() {

@@ -7,27 +7,11 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.util.List;
 import java.util.concurrent.TimeUnit;
-import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
-import org.junit.jupiter.api.extension.RegisterExtension;
 import org.redisson.api.RLock;
 
 /** Re-entrancy and hold counts: each side reads, and counts on from, what the other took. */
-class HoldCountTest {
-  @RegisterExtension final Stage stage = new Stage();
-  private Server server;
-  private Conn conn;
-  private Flow alice;
-  private RLock lock;
-
-  @BeforeEach
-  void begin() {
-    server = stage.server();
-    conn = server.conn();
-    alice = stage.redisson(server);
-    lock = alice.lock("k");
-  }
-
+class HoldCountTest extends TwoSides {
   @Test
   void theModuleReadsTheHoldsThatRedissonTook() {
     alice.run(() -> lock.lock(60, TimeUnit.SECONDS));

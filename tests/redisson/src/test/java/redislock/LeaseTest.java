@@ -7,33 +7,17 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
-import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
-import org.junit.jupiter.api.extension.RegisterExtension;
 import org.redisson.Redisson;
 import org.redisson.api.RLock;
 import org.redisson.config.Config;
 
 /** Leases: either's ends for the other, and what keeps one alive does so while the other waits. */
-class LeaseTest {
+class LeaseTest extends TwoSides {
   private static final long SHORT_MS = 300;
 
   /** Long enough for both sides to do something within it, on a slow machine, too. */
   private static final long LONGER_MS = 3_000;
-
-  @RegisterExtension final Stage stage = new Stage();
-  private Server server;
-  private Conn conn;
-  private Flow alice;
-  private RLock lock;
-
-  @BeforeEach
-  void begin() {
-    server = stage.server();
-    conn = server.conn();
-    alice = stage.redisson(server);
-    lock = alice.lock("k");
-  }
 
   @Test
   void theEndOfARedissonLeaseIsTheTurnOfAParkedWaiter() {
