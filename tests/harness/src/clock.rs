@@ -45,15 +45,20 @@ fn shim() -> &'static Path {
     SHIM.get_or_init(|| {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("clock_shim.rs");
         // Beside the program that runs the tests: that is somewhere below target.
-        let library = std::env::current_exe()
-            .expect("a program")
-            .with_file_name(format!("clock_shim.{}.so", std::process::id()));
+        let program = std::env::current_exe().expect("a program");
+        let library = program.with_file_name(format!("clock_shim.{}.so", std::process::id()));
+        // In a directory of its own: the compiler's intermediate files have the same names in every run,
+        // and other tests may be building theirs at this moment.
+        let place =
+            tempfile::tempdir_in(program.parent().expect("a directory")).expect("a directory");
+        let built = place.path().join("clock_shim.so");
         let status = Command::new("rustc")
             .args(["--edition", "2021", "--crate-type", "cdylib"])
             .args(["-O", "-C", "panic=abort", "-o"])
-            .args([&library, &source])
+            .args([&built, &source])
             .status();
         assert!(status.expect("rustc").success(), "the shim does not build");
+        std::fs::rename(&built, &library).expect("the shim in its place");
         library
     })
 }
