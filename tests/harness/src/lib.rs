@@ -223,20 +223,24 @@ impl TestServer {
         self.start_again();
     }
 
-    /// Starts the ended process again on the same port and directory.
+    /// Starts the ended process again on the same port and directory. Somebody else may have the port for
+    /// a moment: a connection's own end may be there.
     pub fn start_again(&mut self) {
-        self.process = spawn(
-            self.port,
-            self.dir.path(),
-            &self.options,
-            self.module.as_deref(),
-            &self.env,
-        );
-        assert!(
-            self.comes_up(),
-            "the server did not start again:\n{}",
-            self.log()
-        );
+        let start = Instant::now();
+        loop {
+            let (dir, module) = (self.dir.path(), self.module.as_deref());
+            let logged = self.log().len();
+            self.process = spawn(self.port, dir, &self.options, module, &self.env);
+            if self.comes_up() {
+                return;
+            }
+            let log = self.log().split_off(logged);
+            assert!(
+                log.contains("Address already in use") && start.elapsed() < patience(),
+                "the server did not start again:\n{log}"
+            );
+            std::thread::sleep(Duration::from_millis(50));
+        }
     }
 
     /// Whether the process is still running.
