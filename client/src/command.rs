@@ -1,0 +1,69 @@
+//! The module's commands as this crate sends them.
+
+use std::time::Duration;
+
+use redis::{cmd, Cmd};
+
+/// How a lock is held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// By one owner.
+    Exclusive,
+    /// By readers, together.
+    Read,
+    /// By one writer, and by no reader.
+    Write,
+}
+
+/// A hold of a key: what every command names.
+#[derive(Debug, Clone)]
+pub(crate) struct Claim {
+    pub key: Vec<u8>,
+    pub owner: Vec<u8>,
+    pub mode: Mode,
+}
+
+/// `LOCK.ACQUIRE`: a token, or nil. Parked in the server for so long, where that is not zero.
+pub(crate) fn acquire(claim: &Claim, lease: Duration, block: Duration) -> Cmd {
+    let mut command = start("LOCK.ACQUIRE", claim);
+    command.arg("PX").arg(millis(lease)).arg("ONCE");
+    if !block.is_zero() {
+        command.arg("BLOCK").arg(millis(block));
+    }
+    command
+}
+
+/// `LOCK.RENEW`: 1, or 0 when that grant is over.
+pub(crate) fn renew(claim: &Claim, lease: Duration, token: u64) -> Cmd {
+    let mut command = start("LOCK.RENEW", claim);
+    command.arg("PX").arg(millis(lease));
+    command.arg("TOKEN").arg(token);
+    command
+}
+
+/// `LOCK.RELEASE ... ALL`: nil when the owner does not hold the key, or not under that token. Whoever
+/// does not know the token withdraws a wait as well.
+pub(crate) fn release(claim: &Claim, token: Option<u64>) -> Cmd {
+    let mut command = start("LOCK.RELEASE", claim);
+    command.arg("ALL");
+    if let Some(token) = token {
+        command.arg("TOKEN").arg(token);
+    }
+    command
+}
+
+fn start(name: &str, claim: &Claim) -> Cmd {
+    let mut command = cmd(name);
+    command.arg(&claim.key).arg(&claim.owner);
+    match claim.mode {
+        Mode::Exclusive => &mut command,
+        Mode::Read => command.arg("READ"),
+        Mode::Write => command.arg("WRITE"),
+    };
+    command
+}
+
+/// At least one: zero has a meaning of its own.
+fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX).max(1)
+}

@@ -1,0 +1,100 @@
+//! What can go wrong, and what to do about it. That somebody else holds a lock is no error.
+
+use redis::{ErrorKind, RedisError, ServerErrorKind};
+
+/// Why a request was not served.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The server does not know the module's commands.
+    #[error(
+        "{server} does not know LOCK.ACQUIRE: load the module there, with `loadmodule \
+         /usr/lib/redis/modules/libredis_lock.so` in its configuration, or with MODULE LOAD"
+    )]
+    NotLoaded {
+        /// The server's name.
+        server: String,
+    },
+    /// The server refused the request, with its own code and words (`LOCKTYPE`, `DEADLOCK`, `NOPERM`, ...).
+    #[error("{server}: {code} {text}")]
+    Refused {
+        /// The server's name.
+        server: String,
+        /// The first word of the server's error.
+        code: String,
+        /// The rest.
+        text: String,
+    },
+    /// The server cannot be reached, or did not answer in time.
+    #[error("{server}: {what}")]
+    Connection {
+        /// The server's name.
+        server: String,
+        /// What happened to the connection.
+        what: String,
+    },
+    /// The request makes no sense as it stands: an address, a lease, a list of servers.
+    #[error("{0}")]
+    Config(String),
+}
+
+impl Error {
+    pub(crate) fn new(server: &str, error: &RedisError) -> Error {
+        let server = server.to_string();
+        let text = error.detail().unwrap_or_default().to_string();
+        match (error.kind(), error.code()) {
+            (ErrorKind::Server(ServerErrorKind::ResponseError), _)
+                if text.to_lowercase().starts_with("unknown command") =>
+            {
+                Error::NotLoaded { server }
+            }
+            (ErrorKind::InvalidClientConfig, _) => Error::Config(format!("{server}: {error}")),
+            (_, Some(code)) => Error::Refused {
+                server,
+                code: code.to_string(),
+                text,
+            },
+            (ErrorKind::AuthenticationFailed, None) => Error::Refused {
+                server,
+                code: "WRONGPASS".into(),
+                text: error.to_string(),
+            },
+            _ => Error::Connection {
+                server,
+                what: error.to_string(),
+            },
+        }
+    }
+
+    pub(crate) fn no_answer(server: &str) -> Error {
+        Error::Connection {
+            server: server.to_string(),
+            what: "no answer in time".into(),
+        }
+    }
+
+    pub(crate) fn reply(server: &str) -> Error {
+        Error::Connection {
+            server: server.to_string(),
+            what: "a reply that is none of the module's".into(),
+        }
+    }
+
+    /// Whether the same request may be served when it is sent again in a while.
+    pub fn is_passing(&self) -> bool {
+        match self {
+            Error::Connection { .. } => true,
+            Error::Refused { code, .. } => matches!(
+                code.as_str(),
+                "LOADING"
+                    | "CLUSTERDOWN"
+                    | "MASTERDOWN"
+                    | "TRYAGAIN"
+                    | "READONLY"
+                    | "UNBLOCKED"
+                    | "BUSY"
+            ),
+            Error::NotLoaded { .. } | Error::Config(_) => false,
+        }
+    }
+}

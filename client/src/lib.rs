@@ -1,0 +1,42 @@
+//! Locks of the redis-lock module, for programs in Rust.
+//!
+//! A [`Lock`] names a key of a [`Server`]. Acquired, it is a [`Guard`]: it knows its fencing token, renews
+//! its lease by itself, tells whoever asks when the lock is [`Lost`], and releases on drop.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//! use redis_lock_client::{Lock, Server};
+//!
+//! # async fn example() -> Result<(), redis_lock_client::Error> {
+//! let server = Server::open("redis://127.0.0.1:6379")?;
+//! let lock = Lock::new(&server, "invoices:42").lease(Duration::from_secs(10));
+//! let Some(guard) = lock.acquire_within(Duration::from_secs(60)).await? else {
+//!     return Ok(()); // somebody else has had it for a minute
+//! };
+//! tokio::select! {
+//!     () = work(guard.token()) => { guard.release().await?; }
+//!     why = guard.lost() => eprintln!("stopped: {why}"),
+//! }
+//! # Ok(())
+//! # }
+//! # async fn work(_token: u64) {}
+//! ```
+//!
+//! Time is counted from before a request was sent: what the caller is told about its lease is never later
+//! than the server's own reckoning, as long as their clocks run at one rate. Requests carry `ONCE` and an
+//! owner of their own, so that sending one again, after a connection was dropped, never counts a second hold.
+
+mod call;
+mod command;
+mod error;
+mod guard;
+mod lock;
+mod server;
+
+pub use error::Error;
+pub use guard::{Guard, Lost, LostReason, Released};
+pub use lock::Lock;
+pub use server::Server;
+
+/// What this crate's functions return.
+pub type Result<T> = std::result::Result<T, Error>;
