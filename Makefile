@@ -51,6 +51,9 @@ test-redisson: build ## real Redisson clients of several versions on the same lo
 	@scripts/setup.sh java
 	@scripts/test-redisson.sh $(if $(QUICK),quick)
 
+test-clients: build ## client libraries of many languages on the same locks (QUICK=1; REPORT=1: measure into docs/CLIENTS.md; CLIENTS=)
+	@scripts/test-clients.sh $(CLIENTS)
+
 test-all: build fault-build redisson-texts ## all tests on every server that can be had, with and without I/O threads, the property test in full
 	@$(MAKE) test-core CASES=100000
 	@$(MAKE) test-checker

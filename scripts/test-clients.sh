@@ -1,0 +1,47 @@
+#!/bin/sh
+# test-clients.sh [CLIENT...]: the tests of tests/clients with each client library (default: all of them).
+# Installs them from the package registries into target/clients; one that cannot be installed here is named at
+# the end. QUICK=1: fewer rounds, and no wait longer than 8 s. REPORT=1: instead, measures what each library
+# does by default, into docs/CLIENTS.md (a minute or two each).
+set -eu
+cd "$(dirname "$0")/.."
+LOCK_MODULE=${LOCK_MODULE:-$PWD/target/release/libredis_lock.so}
+LOCK_SERVER=${LOCK_SERVER:-$(scripts/server.sh)}
+LOCK_PATIENCE=${LOCK_PATIENCE:-120} # some libraries' own limit is a minute
+export LOCK_MODULE LOCK_SERVER LOCK_PATIENCE
+[ -f "$LOCK_MODULE" ] || { echo "no module at $LOCK_MODULE: first make build"; exit 1; }
+if [ -n "${QUICK:-}" ]; then export LOCK_CLIENTS_QUICK=1; fi
+
+all=$(for run in tests/clients/*/run; do basename "$(dirname "$run")"; done)
+wanted=${*:-$all}
+
+# install_client NAME: unless it is there already, with the same files.
+install_client() {
+    source=tests/clients/$1 target=$PWD/target/clients/$1
+    files=$(find "$source" -type f ! -path '*/target/*' -exec sha256sum {} + | sort)
+    if [ -f "$target/installed" ] && [ "$files" = "$(cat "$target/installed")" ]; then return 0; fi
+    echo "installing $1"
+    rm -rf "$target"
+    mkdir -p "$target"
+    "$source/install" "$target" >"$target/log" 2>&1 || { tail -n 3 "$target/log"; return 1; }
+    echo "$files" >"$target/installed"
+}
+
+installed= missing=
+for client in $wanted; do
+    if install_client "$client"; then installed="$installed $client"; else missing="$missing $client"; fi
+done
+
+# tests OPTION...: a test's name begins with its client's, dashes written as underscores.
+tests() { cargo test --profile "${PROFILE:-release}" --locked -p redis_lock_clients --test clients -- "$@" --test-threads 2; }
+
+failed=
+if [ -n "${REPORT:-}" ]; then
+    LOCK_CLIENTS=$installed tests --ignored --nocapture defaults::report || failed=1
+else
+    # shellcheck disable=SC2046
+    tests page:: $(for client in $installed; do echo "$client::" | tr - _; done) || failed=1
+fi
+for client in $installed; do echo "ran: $client"; done
+for client in $missing; do echo "not run: $client (target/clients/$client/log says why)"; done
+[ -z "$failed" ]

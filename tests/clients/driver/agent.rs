@@ -1,0 +1,104 @@
+//! A client library at work: a program of its own, told what to do line by line. Words are separated by one space,
+//! times are in milliseconds; it answers every line with one line, in order, and begins with `ready`.
+//!
+//! | Order | Answers |
+//! |---|---|
+//! | `acquire KEY OWNER WAIT LEASE` | `token N`, `nil` |
+//! | `renew KEY OWNER TOKEN LEASE` | `1`, `0` |
+//! | `release KEY OWNER TOKEN` | `1`, `0` |
+//! | `raw WAIT KEY OWNER` | `token N`, `nil`: the library as it comes, without the helper, sends one `LOCK.ACQUIRE KEY OWNER BLOCK WAIT` |
+//! | `ping-behind WAIT KEY OWNER` | `ping MS`: while such a request waits, a PING through the same client object; `n/a` where that cannot be |
+//! | `quit`, or the end of the input | the program ends |
+//!
+//! Whatever the library throws is answered `error TEXT`.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{channel, Receiver};
+
+use redis_lock_harness::patience;
+
+use crate::Client;
+
+/// A running agent; dropping it ends the process.
+pub struct Agent {
+    process: Child,
+    orders: Option<ChildStdin>,
+    answers: Receiver<String>,
+}
+
+/// The directory of a client.
+pub fn directory_of(client: &Client) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(client.name)
+}
+
+impl Agent {
+    /// Starts the client's agent, connected to this port.
+    pub fn start(client: &Client, port: u16) -> Agent {
+        let mut process = Command::new(directory_of(client).join("run"))
+            .args(["127.0.0.1", &port.to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|error| panic!("{}: {error}", client.name));
+        let lines = BufReader::new(process.stdout.take().expect("a pipe")).lines();
+        let (tell, answers) = channel();
+        std::thread::spawn(move || {
+            lines
+                .map_while(Result::ok)
+                .all(|line| tell.send(line).is_ok())
+        });
+        let orders = process.stdin.take();
+        let agent = Agent {
+            process,
+            orders,
+            answers,
+        };
+        let first = agent.answer();
+        assert_eq!(
+            first, "ready",
+            "{} (make test-clients installs)",
+            client.name
+        );
+        agent
+    }
+
+    /// Gives an order without waiting for the answer.
+    pub fn order(&mut self, order: &str) {
+        let orders = self.orders.as_mut().expect("a pipe");
+        writeln!(orders, "{order}").expect("the agent lives");
+    }
+
+    /// The next answer.
+    pub fn answer(&self) -> String {
+        let answer = self.answers.recv_timeout(patience());
+        answer.expect("an answer of the agent")
+    }
+
+    /// The next answer if it is there.
+    pub fn answer_so_far(&self) -> Option<String> {
+        self.answers.try_recv().ok()
+    }
+
+    /// Gives an order and waits for the answer.
+    pub fn run(&mut self, order: &str) -> String {
+        self.order(order);
+        self.answer()
+    }
+
+    /// The token that is answered next.
+    pub fn token(&self) -> i64 {
+        let answer = self.answer();
+        let token = answer.strip_prefix("token ").and_then(|t| t.parse().ok());
+        token.unwrap_or_else(|| panic!("not a token: {answer}"))
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        self.orders = None;
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}

@@ -1,0 +1,68 @@
+//! Client libraries of many languages, each through the same tests on a real server.
+//!
+//! A client is an entry in the list below and a directory beside this one with
+//! * the *helper*: acquire, renew, release in at most 40 lines, the very code that `docs/CLIENTS.md` shows;
+//! * an *agent* around it: a program that reads orders from its standard input and answers each with a line
+//!   (`agent.rs` has the list of them);
+//! * `install` and `run`, two short scripts, and the file that pins the library's version.
+//!
+//! `make test-clients` installs what the machine can and runs the tests of these; a test of a client that is not
+//! installed fails. Locks are held and waited for by the driver's own connections too, so that a test can see the
+//! queue and put others into it.
+
+mod agent;
+mod defaults;
+mod page;
+mod proxy;
+mod suite;
+
+/// A client library.
+pub struct Client {
+    /// Its directory.
+    name: &'static str,
+    /// The version that is tested.
+    version: &'static str,
+    /// The file in its directory that pins the version.
+    pinned_in: &'static str,
+    /// The file in its directory that the page shows.
+    helper: &'static str,
+    /// After how many milliseconds without a reply it gives up by default; 0: never.
+    gives_up_after: u64,
+    /// What the page recommends: the one setting.
+    setting: &'static str,
+}
+
+/// The tests of every client: `suite.rs` has them.
+macro_rules! clients {
+    ($($module:ident: $client:expr,)*) => {
+        const ALL: &[&Client] = &[$(&$module::CLIENT),*];
+        $(mod $module {
+            use super::{suite, Client};
+            pub const CLIENT: Client = $client;
+            clients!(@tests
+                two_owners_contend
+                a_wait_that_ends_is_nil
+                a_refusal_is_told_at_once
+                the_connection_is_killed_while_it_waits
+                the_reply_of_an_acquire_is_lost
+                the_reply_of_a_hand_off_is_lost
+                a_wait_longer_than_the_clients_own_limit
+                a_renew_and_a_release_are_sent_again
+            );
+        })*
+    };
+    (@tests $($test:ident)*) => {
+        $(#[test] fn $test() { suite::$test(&CLIENT); })*
+    };
+}
+
+clients! {
+    redis_py: Client {
+        name: "redis-py",
+        version: "8.1.0",
+        pinned_in: "requirements.txt",
+        helper: "redis_lock.py",
+        gives_up_after: 5_000,
+        setting: "`retry=None`, and slices below `socket_timeout`",
+    },
+}

@@ -1,0 +1,103 @@
+//! A network that loses replies: it passes everything on until a named command comes by. That is passed on too,
+//! but what the server answers is swallowed, and the connection is closed.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// A listener on a loopback port; its threads end with the connections and with the test's process.
+pub struct Proxy {
+    pub port: u16,
+    plan: Arc<Plan>,
+}
+
+#[derive(Default)]
+struct Plan {
+    command: Mutex<Option<String>>,
+    swallowed: AtomicUsize,
+}
+
+impl Proxy {
+    /// A proxy before the server at this port.
+    pub fn before(server: u16) -> Proxy {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a loopback port");
+        let port = listener.local_addr().expect("an address").port();
+        let plan = Arc::new(Plan::default());
+        let shared = Arc::clone(&plan);
+        std::thread::spawn(move || {
+            for client in listener.incoming().map_while(Result::ok) {
+                let server = TcpStream::connect(("127.0.0.1", server));
+                let Ok(server) = server else { continue };
+                pass_on(client, server, &shared);
+            }
+        });
+        Proxy { port, plan }
+    }
+
+    /// The reply to the next such command will be lost.
+    pub fn lose_reply_to(&self, command: &str) {
+        *self.plan.command.lock().expect("a lock") = Some(command.to_string());
+    }
+
+    /// How many replies have been lost.
+    pub fn lost(&self) -> usize {
+        self.plan.swallowed.load(Ordering::SeqCst)
+    }
+}
+
+impl Plan {
+    /// Whether the named command is in these bytes; if so the plan is carried out once.
+    fn concerns(&self, bytes: &[u8]) -> bool {
+        let mut command = self.command.lock().expect("a lock");
+        let text = String::from_utf8_lossy(bytes).to_uppercase();
+        let found = command.as_ref().is_some_and(|name| text.contains(name));
+        if found {
+            *command = None;
+        }
+        found
+    }
+}
+
+/// Two threads, one for each direction. `mute` is set before the server sees the command.
+fn pass_on(client: TcpStream, server: TcpStream, plan: &Arc<Plan>) {
+    let both = |socket: &TcpStream| socket.try_clone().expect("a socket");
+    let (client_in, client_out) = (both(&client), client);
+    let (server_in, server_out) = (both(&server), server);
+    for socket in [&client_out, &server_out] {
+        socket.set_nodelay(true).expect("a socket");
+    }
+    let mute = Arc::new(AtomicBool::new(false));
+    let (is_mute, shared) = (Arc::clone(&mute), Arc::clone(plan));
+    std::thread::spawn(move || {
+        copy(client_in, server_out, |bytes| {
+            if shared.concerns(bytes) {
+                mute.store(true, Ordering::SeqCst);
+            }
+            true
+        });
+    });
+    let shared = Arc::clone(plan);
+    std::thread::spawn(move || {
+        copy(server_in, client_out, |_| {
+            let lost = is_mute.load(Ordering::SeqCst);
+            if lost {
+                shared.swallowed.fetch_add(1, Ordering::SeqCst);
+            }
+            !lost
+        });
+    });
+}
+
+/// Copies until one side closes or `may_pass` says no; then both are closed.
+fn copy(mut from: TcpStream, mut to: TcpStream, mut may_pass: impl FnMut(&[u8]) -> bool) {
+    let mut bytes = [0; 16 * 1024];
+    while let Ok(length @ 1..) = from.read(&mut bytes) {
+        let bytes = &bytes[..length];
+        if !may_pass(bytes) || to.write_all(bytes).is_err() {
+            break;
+        }
+    }
+    let _ = from.shutdown(Shutdown::Both);
+    let _ = to.shutdown(Shutdown::Both);
+}

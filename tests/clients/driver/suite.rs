@@ -1,0 +1,226 @@
+//! What every client's helper must do, whatever the language.
+
+use std::time::{Duration, Instant};
+
+use redis_lock_harness::{wait_for, Conn, TestServer};
+
+use crate::agent::Agent;
+use crate::proxy::Proxy;
+use crate::Client;
+
+/// Whether the run is to be short (`LOCK_CLIENTS_QUICK`).
+fn is_quick() -> bool {
+    std::env::var_os("LOCK_CLIENTS_QUICK").is_some()
+}
+
+/// One connection of the driver's holds `k`; its token.
+pub fn hold(conn: &mut Conn) -> i64 {
+    conn.line("LOCK.ACQUIRE k holder PX 600000").int()
+}
+
+/// Another one waits for `k` behind the agent.
+fn park_behind(server: &TestServer) -> Conn {
+    let mut later = server.conn();
+    later.send_line("LOCK.ACQUIRE k later PX 600000 BLOCK 0");
+    server.wait_for_waiters(2);
+    later
+}
+
+/// The connection on which this owner waits for `k`.
+pub fn waiting_connection(conn: &mut Conn, owner: &str) -> Option<i64> {
+    let queue = conn.line("LOCK.INFO k WAITERS").field("queue")?;
+    let waiters = queue.list();
+    let mine = waiters
+        .iter()
+        .find(|w| w.field("owner").is_some_and(|o| o.text() == owner))?;
+    mine.field("client-id")?.maybe_int()
+}
+
+/// Waits until this owner waits for `k`, and says on which connection.
+pub fn wait_for_connection(conn: &mut Conn, owner: &str) -> i64 {
+    let mut id = None;
+    wait_for(&format!("{owner} waits"), || {
+        id = waiting_connection(conn, owner);
+        id.is_some()
+    });
+    id.expect("just seen")
+}
+
+/// The agent holds `k` once, under this token, and can give it back: then `next`, if anybody, has it.
+fn holds_once_and_releases(conn: &mut Conn, agent: &mut Agent, token: i64, next: Option<Conn>) {
+    assert_eq!(conn.line("HGET k a").text(), "1", "the hold count");
+    assert_eq!(conn.line("HGET k #token").text(), format!("t{token}"));
+    assert_eq!(agent.run(&format!("release k a {token}")), "1");
+    match next {
+        Some(mut next) => assert!(next.recv().int() > token),
+        None => assert_eq!(conn.line("EXISTS k").int(), 0),
+    }
+}
+
+/// Two owners read a plain number, add one and write it back, under the lock: no addition is lost, tokens rise.
+pub fn two_owners_contend(client: &Client) {
+    let rounds = if is_quick() { 50 } else { 500 };
+    let server = TestServer::start();
+    let agents = ["a", "b"].map(|owner| (owner, Agent::start(client, server.port)));
+    std::thread::scope(|scope| {
+        for (owner, mut agent) in agents {
+            let mut conn = server.conn();
+            scope.spawn(move || {
+                for _ in 0..rounds {
+                    agent.order(&format!("acquire k {owner} 20000 30000"));
+                    let token = agent.token();
+                    add_one(&mut conn, token);
+                    assert_eq!(agent.run(&format!("release k {owner} {token}")), "1");
+                }
+            });
+        }
+    });
+    let counted: i64 = server
+        .conn()
+        .line("GET counter")
+        .text()
+        .parse()
+        .expect("a number");
+    assert_eq!(counted, 2 * rounds);
+    assert!(server.stat("waits_granted") > 0, "they never met");
+}
+
+fn add_one(conn: &mut Conn, token: i64) {
+    let number = |conn: &mut Conn, key: &str| -> i64 {
+        let reply = conn.run(["GET", key]);
+        if reply.is_nil() {
+            0
+        } else {
+            reply.text().parse().expect("a number")
+        }
+    };
+    assert!(number(conn, "highest") < token, "tokens rise");
+    let count = number(conn, "counter");
+    conn.line(&format!("SET highest {token}"));
+    conn.line(&format!("SET counter {}", count + 1));
+}
+
+/// Not granted in time: nil, neither early nor much too late. And what is lost is told: 0.
+pub fn a_wait_that_ends_is_nil(client: &Client) {
+    let server = TestServer::start();
+    let mut agent = Agent::start(client, server.port);
+    let token = hold(&mut server.conn());
+    let start = Instant::now();
+    assert_eq!(agent.run("acquire k a 700 30000"), "nil");
+    let waited = start.elapsed();
+    assert!(
+        waited >= Duration::from_millis(700),
+        "gave up after {waited:?}"
+    );
+    assert!(waited < Duration::from_secs(5), "gave up after {waited:?}");
+    assert_eq!(agent.run("acquire k a 0 30000"), "nil");
+    assert_eq!(agent.run(&format!("renew k a {token} 30000")), "0");
+    assert_eq!(agent.run(&format!("release k a {token}")), "0");
+}
+
+/// What the server refuses is no matter of the network: it is told, not asked again until the wait is over.
+pub fn a_refusal_is_told_at_once(client: &Client) {
+    let server = TestServer::start();
+    let mut agent = Agent::start(client, server.port);
+    server.conn().line("RPUSH k element");
+    let start = Instant::now();
+    let answer = agent.run("acquire k a 60000 30000");
+    assert!(
+        answer.starts_with("error ") && answer.contains("WRONGTYPE"),
+        "{answer}"
+    );
+    assert!(
+        start.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        start.elapsed()
+    );
+}
+
+/// The wait goes on, keeps its place before those who came later, and is granted once.
+pub fn the_connection_is_killed_while_it_waits(client: &Client) {
+    let server = TestServer::with(&["--lock.queue-grace", "20000"]);
+    let mut agent = Agent::start(client, server.port);
+    let mut conn = server.conn();
+    hold(&mut conn);
+    agent.order("acquire k a 20000 30000");
+    let first = wait_for_connection(&mut conn, "a");
+    let later = park_behind(&server);
+    conn.line(&format!("CLIENT KILL ID {first}"));
+    wait_for("the agent waits on another connection", || {
+        waiting_connection(&mut conn, "a").is_some_and(|id| id != first)
+    });
+    conn.line("LOCK.RELEASE k holder");
+    let token = agent.token();
+    holds_once_and_releases(&mut conn, &mut agent, token, Some(later));
+}
+
+/// The lock is granted, but nobody hears of it: asked again, it is the same grant.
+pub fn the_reply_of_an_acquire_is_lost(client: &Client) {
+    let server = TestServer::start();
+    let proxy = Proxy::before(server.port);
+    let mut agent = Agent::start(client, proxy.port);
+    proxy.lose_reply_to("LOCK.ACQUIRE");
+    agent.order("acquire k a 20000 30000");
+    let token = agent.token();
+    assert_eq!((proxy.lost(), server.stat("grants")), (1, 1));
+    holds_once_and_releases(&mut server.conn(), &mut agent, token, None);
+}
+
+/// The same with a request that waited.
+pub fn the_reply_of_a_hand_off_is_lost(client: &Client) {
+    let server = TestServer::start();
+    let proxy = Proxy::before(server.port);
+    let mut agent = Agent::start(client, proxy.port);
+    let mut conn = server.conn();
+    hold(&mut conn);
+    proxy.lose_reply_to("LOCK.ACQUIRE");
+    agent.order("acquire k a 20000 30000");
+    wait_for_connection(&mut conn, "a");
+    conn.line("LOCK.RELEASE k holder");
+    let token = agent.token();
+    assert_eq!(proxy.lost(), 1);
+    holds_once_and_releases(&mut conn, &mut agent, token, None);
+}
+
+/// The library gives up on a reply much earlier than this: the helper does not, and does not lose its place.
+pub fn a_wait_longer_than_the_clients_own_limit(client: &Client) {
+    let limit = client.gives_up_after + 1_000;
+    let limit = Duration::from_millis(if is_quick() { limit.min(7_000) } else { limit });
+    let server = TestServer::with(&["--lock.queue-grace", "20000"]);
+    let mut agent = Agent::start(client, server.port);
+    let mut conn = server.conn();
+    hold(&mut conn);
+    agent.order("acquire k a 600000 30000");
+    let start = Instant::now();
+    wait_for_connection(&mut conn, "a");
+    let later = park_behind(&server);
+    wait_for(
+        "the wait is longer than that, and the agent in line",
+        || start.elapsed() > limit && waiting_connection(&mut conn, "a").is_some(),
+    );
+    conn.line("LOCK.RELEASE k holder");
+    let token = agent.token();
+    holds_once_and_releases(&mut conn, &mut agent, token, Some(later));
+}
+
+/// Both are safe to send twice: a lost reply of a renew is made good, and a release that comes again is told 0
+/// (nothing is held under that token any more) and does nothing to the next grant.
+pub fn a_renew_and_a_release_are_sent_again(client: &Client) {
+    let server = TestServer::start();
+    let proxy = Proxy::before(server.port);
+    let mut agent = Agent::start(client, proxy.port);
+    let mut conn = server.conn();
+    agent.order("acquire k a 20000 30000");
+    let token = agent.token();
+    proxy.lose_reply_to("LOCK.RENEW");
+    assert_eq!(agent.run(&format!("renew k a {token} 600000")), "1");
+    assert!(conn.line("PTTL k").int() > 500_000);
+    let mut next = server.conn();
+    next.send_line("LOCK.ACQUIRE k later PX 600000 BLOCK 0");
+    server.wait_for_waiters(1);
+    proxy.lose_reply_to("LOCK.RELEASE");
+    assert_eq!(agent.run(&format!("release k a {token}")), "0");
+    assert_eq!(proxy.lost(), 2);
+    assert!(next.recv().int() > token);
+    assert_eq!(conn.line("HGET k later").text(), "1");
+}
