@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 mod acl;
+mod acl_example;
 mod atomic_moves;
 mod citizenship;
 mod citizenship_settings;
