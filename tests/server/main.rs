@@ -28,6 +28,7 @@ mod limits;
 mod many;
 mod many_waits;
 mod memory;
+mod migration;
 mod mixed_fleet;
 mod parked;
 mod persistence;
