@@ -217,7 +217,11 @@ pub(crate) fn release_later(server: &Server, claim: Claim, token: Option<u64>, l
     let server = server.clone();
     if let Ok(runtime) = Handle::try_current() {
         let end = Instant::now() + lease;
-        runtime.spawn(async move { release_until(&server, &claim, token, end).await });
+        let running = server.background().begin();
+        runtime.spawn(async move {
+            let _running = running;
+            release_until(&server, &claim, token, end).await
+        });
     }
 }
 

@@ -26,15 +26,18 @@
 //! than the server's own reckoning, as long as their clocks run at one rate. Requests carry `ONCE` and an
 //! owner of their own, so that sending one again, after a connection was dropped, never counts a second hold.
 
+mod background;
 mod call;
 mod command;
 mod error;
 mod guard;
+mod inspect;
 mod lock;
 mod server;
 
 pub use error::Error;
 pub use guard::{Guard, Lost, LostReason, Released};
+pub use inspect::{Holder, LockInfo, Scan, Search, Waiter};
 pub use lock::Lock;
 pub use server::Server;
 

@@ -14,6 +14,7 @@ use redis::{
     TlsCertificates,
 };
 
+use crate::background::Background;
 use crate::{Error, Result};
 
 /// A server that has the module loaded, or a cluster of them. Cheap to clone: clones share connections.
@@ -31,6 +32,7 @@ struct Inner {
     certificates: Option<TlsCertificates>,
     response_timeout: Duration,
     learnt: Arc<Mutex<Learnt>>,
+    background: Arc<Background>,
 }
 
 /// What is known of a cluster, and the connections that are shared.
@@ -60,6 +62,7 @@ impl Server {
                 certificates: None,
                 response_timeout: Duration::from_secs(5),
                 learnt: Arc::default(),
+                background: Arc::default(),
             }),
         })
     }
@@ -81,6 +84,16 @@ impl Server {
     /// have one name only if they write its host alike.
     pub fn name(&self) -> &str {
         &self.inner.name
+    }
+
+    /// Ends when the waits that were given up are withdrawn and the guards that were dropped released: for a
+    /// program that is about to end.
+    pub async fn settled(&self) {
+        self.inner.background.settled().await;
+    }
+
+    pub(crate) fn background(&self) -> &Background {
+        &self.inner.background
     }
 
     fn with(self, change: impl FnOnce(&mut Inner)) -> Server {

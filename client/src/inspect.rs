@@ -1,0 +1,358 @@
+//! Looking at the locks of a server, and breaking one: what an operator asks for.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use redis::{cmd, Cmd, ConnectionAddr, ConnectionInfo, RedisError, Value};
+use tokio::time::timeout;
+
+use crate::call::Caller;
+use crate::server::{name_of, Server};
+use crate::{Error, Result};
+
+/// What `LOCK.INFO` tells of a lock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LockInfo {
+    /// `exclusive`, `read` or `write`; of a lock that nobody holds, what its first waiter asks for.
+    pub mode: String,
+    /// One, or every living reader.
+    pub holders: Vec<Holder>,
+    /// How many requests are parked.
+    pub waiters: u64,
+    /// How long the first of them has waited.
+    pub longest_wait: Duration,
+    /// The first of them, as many as were asked for.
+    pub queue: Vec<Waiter>,
+}
+
+/// Who holds a lock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Holder {
+    /// The owner.
+    pub owner: Vec<u8>,
+    /// How often it holds the lock.
+    pub holds: u64,
+    /// The fencing token; none for a hold that only Redisson knows of.
+    pub token: Option<u64>,
+    /// What is left of the lease; none when the lock has no end.
+    pub lease: Option<Duration>,
+    /// For how long it has been held, where the server remembers.
+    pub held: Option<Duration>,
+    /// The connection that took it, where the server remembers.
+    pub client_id: Option<u64>,
+    /// Where that connection comes from, while it lives.
+    pub addr: Option<String>,
+    /// What that connection calls itself, while it lives.
+    pub client_name: Option<Vec<u8>>,
+    /// Whether the hold is bound to that connection.
+    pub session: bool,
+}
+
+/// Who waits for a lock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Waiter {
+    /// The owner.
+    pub owner: Vec<u8>,
+    /// `exclusive`, `read` or `write`.
+    pub mode: String,
+    /// For how long it has waited.
+    pub waited: Duration,
+    /// For how long it will; none for without limit.
+    pub left: Option<Duration>,
+    /// Its connection.
+    pub client_id: Option<u64>,
+}
+
+/// Which locks to list.
+#[derive(Debug, Clone, Default)]
+pub struct Search {
+    /// Only keys that match, by the rules of `KEYS`.
+    pub pattern: Option<Vec<u8>>,
+    /// Only what this owner holds.
+    pub owner: Option<Vec<u8>>,
+    /// Those that somebody waits for, held or not, instead of those that are held.
+    pub waited: bool,
+}
+
+/// How many keys a step of a scan looks at.
+const STEP: u64 = 1_000;
+
+impl Server {
+    /// Who holds this lock, and who waits for it, the first `queue` of them; none when nobody does either.
+    ///
+    /// # Errors
+    /// When the server cannot be reached, or refuses.
+    pub async fn info(&self, key: impl AsRef<[u8]>, queue: u64) -> Result<Option<LockInfo>> {
+        let mut command = cmd("LOCK.INFO");
+        command.arg(key.as_ref());
+        if queue > 0 {
+            command.arg("WAITERS").arg("COUNT").arg(queue);
+        }
+        let mut caller = Caller::shared(self, key.as_ref());
+        match caller.call(&command, self.patience()).await? {
+            Value::Nil => Ok(None),
+            reply => Ok(Some(lock_info(&reply))),
+        }
+    }
+
+    /// Breaks a lock by force, whoever holds it; with a token only that very grant. `purge` sends its
+    /// waiters away, too. False when it was not held.
+    ///
+    /// # Errors
+    /// When the server cannot be reached, or refuses.
+    pub async fn break_lock(
+        &self,
+        key: impl AsRef<[u8]>,
+        token: Option<u64>,
+        purge: bool,
+    ) -> Result<bool> {
+        let mut command = cmd("LOCK.BREAK");
+        command.arg(key.as_ref());
+        if let Some(token) = token {
+            command.arg("TOKEN").arg(token);
+        }
+        if purge {
+            command.arg("PURGE");
+        }
+        let mut caller = Caller::shared(self, key.as_ref());
+        let reply = caller.call(&command, self.patience()).await?;
+        Ok(reply == Value::Int(1))
+    }
+
+    /// The locks of the database, step by step; of a cluster, node by node.
+    ///
+    /// # Errors
+    /// When the server cannot be reached, or refuses.
+    pub async fn scan(&self, search: Search) -> Result<Scan> {
+        Ok(Scan {
+            server: self.clone(),
+            nodes: self.nodes().await?.into(),
+            cursor: b"0".to_vec(),
+            search,
+        })
+    }
+
+    /// The module's counters of `INFO lock`, added up over the nodes of a cluster.
+    ///
+    /// # Errors
+    /// When the server cannot be reached, or refuses.
+    pub async fn counters(&self) -> Result<BTreeMap<String, u64>> {
+        let mut counters = BTreeMap::new();
+        for node in self.nodes().await? {
+            let reply = self.ask(&node, cmd("INFO").arg("lock")).await?;
+            for line in text(&reply).lines() {
+                let field = line.strip_prefix("lock_").and_then(|l| l.split_once(':'));
+                let Some((name, value)) = field else { continue };
+                let value: u64 = value.trim().parse().unwrap_or_default();
+                *counters.entry(name.to_string()).or_default() += value;
+            }
+        }
+        Ok(counters)
+    }
+
+    /// Whether the server can be reached: what it thinks of the user is not asked here.
+    ///
+    /// # Errors
+    /// When it cannot be reached.
+    pub async fn ping(&self) -> Result<()> {
+        let mut command = cmd("PING");
+        let mut caller = Caller::shared(self, b"");
+        match caller
+            .call(command.arg("redis-lock"), self.patience())
+            .await
+        {
+            Err(Error::Refused { code, .. }) if code != "WRONGPASS" && code != "NOAUTH" => Ok(()),
+            other => other.map(drop),
+        }
+    }
+
+    /// The server, or the primaries of a cluster.
+    async fn nodes(&self) -> Result<Vec<ConnectionInfo>> {
+        let seed = self.node_of(None)?;
+        if !self.is_cluster() {
+            return Ok(vec![seed]);
+        }
+        let reply = self.ask(&seed, cmd("CLUSTER").arg("SLOTS")).await?;
+        let mut nodes: Vec<ConnectionInfo> = Vec::new();
+        for range in list(&reply) {
+            let Some([host, port, ..]) = list(range).get(2).map(list) else {
+                continue;
+            };
+            let (host, port) = (text(host), number(port).unwrap_or_default());
+            let port = u16::try_from(port).map_err(|_| Error::reply(self.name()))?;
+            let address = same_kind(seed.addr(), host, port);
+            if nodes.iter().all(|node| node.addr() != &address) {
+                nodes.push(seed.clone().set_addr(address));
+            }
+        }
+        Ok(nodes)
+    }
+
+    async fn ask(&self, node: &ConnectionInfo, command: &Cmd) -> Result<Value> {
+        let name = name_of(node);
+        let mut connection = self.shared(node).await?;
+        let reply = timeout(self.patience(), connection.send_packed_command(command)).await;
+        let error = match reply {
+            Ok(Ok(Value::ServerError(error))) => RedisError::from(error),
+            Ok(Ok(value)) => return Ok(value),
+            Ok(Err(error)) => error,
+            Err(_) => {
+                self.forget(node);
+                return Err(Error::no_answer(&name));
+            }
+        };
+        let error = Error::new(&name, &error);
+        if error.is_passing() {
+            self.forget(node);
+        }
+        Err(error)
+    }
+}
+
+/// A walk through the locks of a server. A key may come twice, as with `SCAN`.
+pub struct Scan {
+    server: Server,
+    nodes: VecDeque<ConnectionInfo>,
+    cursor: Vec<u8>,
+    search: Search,
+}
+
+impl Scan {
+    /// Some more keys, perhaps none; and none at all at the end.
+    ///
+    /// # Errors
+    /// When the server cannot be reached, or refuses.
+    pub async fn step(&mut self) -> Result<Option<Vec<Vec<u8>>>> {
+        let Some(node) = self.nodes.front() else {
+            return Ok(None);
+        };
+        let mut command = cmd("LOCK.SCAN");
+        command.arg(&self.cursor).arg("COUNT").arg(STEP);
+        if let Some(pattern) = &self.search.pattern {
+            command.arg("MATCH").arg(pattern);
+        }
+        if let Some(owner) = &self.search.owner {
+            command.arg("OWNER").arg(owner);
+        }
+        if self.search.waited {
+            command.arg("WAITED");
+        }
+        let reply = self.server.ask(node, &command).await?;
+        let [cursor, keys] = list(&reply) else {
+            return Err(Error::reply(self.server.name()));
+        };
+        self.cursor = bytes(cursor);
+        if self.cursor == b"0" {
+            self.nodes.pop_front();
+        }
+        Ok(Some(list(keys).iter().map(bytes).collect()))
+    }
+}
+
+fn same_kind(seed: &ConnectionAddr, host: String, port: u16) -> ConnectionAddr {
+    match seed {
+        ConnectionAddr::TcpTls { insecure, .. } => ConnectionAddr::TcpTls {
+            host,
+            port,
+            insecure: *insecure,
+            tls_params: None,
+        },
+        _ => ConnectionAddr::Tcp(host, port),
+    }
+}
+
+fn lock_info(reply: &Value) -> LockInfo {
+    LockInfo {
+        mode: field(reply, "mode").map(text).unwrap_or_default(),
+        holders: field(reply, "holders")
+            .map_or(&[][..], list)
+            .iter()
+            .map(holder)
+            .collect(),
+        waiters: count(reply, "waiters").unwrap_or_default(),
+        longest_wait: span(reply, "longest-wait-ms").unwrap_or_default(),
+        queue: field(reply, "queue")
+            .map_or(&[][..], list)
+            .iter()
+            .map(waiter)
+            .collect(),
+    }
+}
+
+fn holder(reply: &Value) -> Holder {
+    Holder {
+        owner: field(reply, "owner").map(bytes).unwrap_or_default(),
+        holds: count(reply, "holds").unwrap_or_default(),
+        token: count(reply, "token"),
+        lease: span(reply, "pttl"),
+        held: span(reply, "held-ms"),
+        client_id: count(reply, "client-id"),
+        addr: field(reply, "addr")
+            .filter(|addr| **addr != Value::Nil)
+            .map(text),
+        client_name: field(reply, "client-name")
+            .map(bytes)
+            .filter(|name| !name.is_empty()),
+        session: count(reply, "session") == Some(1),
+    }
+}
+
+fn waiter(reply: &Value) -> Waiter {
+    Waiter {
+        owner: field(reply, "owner").map(bytes).unwrap_or_default(),
+        mode: field(reply, "mode").map(text).unwrap_or_default(),
+        waited: span(reply, "waited-ms").unwrap_or_default(),
+        left: span(reply, "left-ms"),
+        client_id: count(reply, "client-id"),
+    }
+}
+
+/// A field of a map, which RESP2 has as a flat array.
+fn field<'a>(map: &'a Value, name: &str) -> Option<&'a Value> {
+    match map {
+        Value::Map(pairs) => {
+            let pair = pairs.iter().find(|(key, _)| bytes(key) == name.as_bytes());
+            pair.map(|(_, value)| value)
+        }
+        _ => list(map).chunks_exact(2).find_map(|pair| match pair {
+            [key, value] if bytes(key) == name.as_bytes() => Some(value),
+            _ => None,
+        }),
+    }
+}
+
+fn list(value: &Value) -> &[Value] {
+    match value {
+        Value::Array(items) | Value::Set(items) => items,
+        _ => &[],
+    }
+}
+
+fn bytes(value: &Value) -> Vec<u8> {
+    match value {
+        Value::BulkString(bytes) => bytes.clone(),
+        Value::SimpleString(text) | Value::VerbatimString { text, .. } => text.clone().into_bytes(),
+        _ => Vec::new(),
+    }
+}
+
+fn text(value: &Value) -> String {
+    String::from_utf8_lossy(&bytes(value)).into_owned()
+}
+
+fn number(value: &Value) -> Option<i64> {
+    match value {
+        Value::Int(number) => Some(*number),
+        _ => None,
+    }
+}
+
+/// A number that is not negative: -1 stands for none.
+fn count(map: &Value, name: &str) -> Option<u64> {
+    let number = field(map, name).and_then(number)?;
+    u64::try_from(number).ok()
+}
+
+fn span(map: &Value, name: &str) -> Option<Duration> {
+    count(map, name).map(Duration::from_millis)
+}
