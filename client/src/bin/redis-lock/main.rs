@@ -1,1 +1,49 @@
-fn main() {}
+//! `redis-lock`: a lock of the module's around a command, and a look at the locks there are.
+//!
+//! A file for each subcommand. What several need: [`args`] (the options), [`shown`] (names of any bytes on a
+//! terminal), [`failure`] (how it ends). `run` has its own: [`held`] (the lock, on one server or several),
+//! [`child`] (the command's process group), [`terminal`] (whose keyboard it is), [`signals`], [`watch`].
+
+mod args;
+mod child;
+mod failure;
+mod held;
+mod run;
+mod shown;
+mod signals;
+mod terminal;
+mod watch;
+
+use clap::Parser;
+
+use args::{Args, Subcommand};
+use failure::{exit, Failure};
+
+fn main() {
+    if let Some(failure) = child::become_command() {
+        exit(failure.tell());
+    }
+    let args = Args::try_parse().unwrap_or_else(|error| {
+        let _ = error.print();
+        exit(if error.use_stderr() {
+            failure::USAGE
+        } else {
+            0
+        })
+    });
+    let status = runtime().and_then(|runtime| runtime.block_on(run(args)));
+    exit(status.unwrap_or_else(|failure| failure.tell()));
+}
+
+async fn run(args: Args) -> Result<i32, Failure> {
+    match args.subcommand {
+        Subcommand::Run(args) => run::run(args).await,
+    }
+}
+
+/// One thread: the parent of the command is the program itself, and not one of its threads.
+fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let runtime = builder.enable_all().build();
+    runtime.map_err(|error| Failure::new(failure::OS, error))
+}

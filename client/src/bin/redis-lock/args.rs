@@ -1,0 +1,190 @@
+//! The command line: its help, its completions and its man page all come from here.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use redis::{ClientTlsConfig, TlsCertificates};
+use redis_lock_client::Server;
+
+use crate::failure::{Failure, USAGE};
+use crate::run;
+
+/// Runs commands under locks of the redis-lock module, and shows the locks there are.
+#[derive(Debug, clap::Parser)]
+#[command(name = "redis-lock", version, after_help = STATUS, max_term_width = 100)]
+pub struct Args {
+    #[command(subcommand)]
+    pub subcommand: Subcommand,
+}
+
+#[derive(Debug, clap::Subcommand)]
+pub enum Subcommand {
+    Run(run::Args),
+}
+
+const STATUS: &str = "\
+Exit status: 0 done; 1 the lock is somebody else's; 64 usage; 65 the key holds something else; \
+69 a server is unavailable or has no module; 77 the user may not. Of `run` else the command's: \
+see there.";
+
+/// Which servers to speak to, and how.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Servers")]
+pub struct Connect {
+    /// The server: redis://[user@]host[:port][/db], rediss:// for TLS, redis+unix:///path,
+    /// redis+cluster://host:port[,host:port...]. REDIS_LOCK_URL names it otherwise (several: with
+    /// spaces between). A password is better given in REDISCLI_AUTH than in a URL that others can see.
+    #[arg(
+        long = "server",
+        value_name = "URL",
+        env = "REDIS_LOCK_URL",
+        hide_env = true,
+        value_delimiter = ' ',
+        default_value = "redis://127.0.0.1:6379"
+    )]
+    pub servers: Vec<String>,
+
+    /// How long a server may take to answer.
+    #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]
+    timeout: Duration,
+
+    /// The authorities to believe, instead of the machine's own (PEM).
+    #[arg(long, value_name = "FILE")]
+    cacert: Option<PathBuf>,
+
+    /// The certificate to show (PEM).
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    cert: Option<PathBuf>,
+
+    /// Its private key (PEM).
+    #[arg(long = "key", id = "tls_key", value_name = "FILE", requires = "cert")]
+    key: Option<PathBuf>,
+}
+
+impl Connect {
+    /// All that are named.
+    pub fn open(&self) -> Result<Vec<Server>, Failure> {
+        let certificates = self.certificates()?;
+        let password = std::env::var("REDISCLI_AUTH").ok();
+        let named = self.servers.iter().filter(|url| !url.is_empty());
+        let opened = named.map(|url| {
+            let url = match &password {
+                Some(password) => with_password(url, password),
+                None => url.clone(),
+            };
+            let server = Server::open(&url).map_err(|error| Failure::of(&error, None))?;
+            let server = server.response_timeout(self.timeout);
+            Ok(match &certificates {
+                Some(certificates) => server.certificates(certificates.clone()),
+                None => server,
+            })
+        });
+        opened.collect()
+    }
+
+    /// The only one, for what concerns one server.
+    pub fn open_one(&self) -> Result<Server, Failure> {
+        match <[Server; 1]>::try_from(self.open()?) {
+            Ok([server]) => Ok(server),
+            Err(_) => Err(Failure::new(USAGE, "this is asked of one --server")),
+        }
+    }
+
+    fn certificates(&self) -> Result<Option<TlsCertificates>, Failure> {
+        if self.cacert.is_none() && self.cert.is_none() {
+            return Ok(None);
+        }
+        let read = |path: &PathBuf| {
+            let failed = |error| Failure::new(USAGE, format!("{}: {error}", path.display()));
+            std::fs::read(path).map_err(failed)
+        };
+        let client_tls = match (&self.cert, &self.key) {
+            (Some(cert), Some(key)) => Some(ClientTlsConfig {
+                client_cert: read(cert)?,
+                client_key: read(key)?,
+            }),
+            _ => None,
+        };
+        let root_cert = self.cacert.as_ref().map(read).transpose()?;
+        Ok(Some(TlsCertificates {
+            client_tls,
+            root_cert,
+        }))
+    }
+}
+
+/// The URL with this password, unless it has one.
+fn with_password(url: &str, password: &str) -> String {
+    let quoted: String = password.bytes().map(quote).collect();
+    let (scheme, rest) = url.split_once("://").unwrap_or(("redis", url));
+    if scheme.contains("unix") {
+        return match url.split_once('?') {
+            Some((_, query)) if query.contains("pass=") => url.into(),
+            Some(_) => format!("{url}&pass={quoted}"),
+            None => format!("{url}?pass={quoted}"),
+        };
+    }
+    match rest.rsplit_once('@') {
+        Some((user, _)) if user.contains(':') => url.into(),
+        Some((user, place)) => format!("{scheme}://{user}:{quoted}@{place}"),
+        None => format!("{scheme}://:{quoted}@{rest}"),
+    }
+}
+
+fn quote(byte: u8) -> String {
+    match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
+            char::from(byte).into()
+        }
+        _ => format!("%{byte:02X}"),
+    }
+}
+
+/// A span of time: `2.5` seconds.
+pub fn seconds(text: &str) -> Result<Duration, String> {
+    let number: f64 = text
+        .parse()
+        .map_err(|_| "seconds, such as 2.5".to_string())?;
+    Duration::try_from_secs_f64(number).map_err(|error| error.to_string())
+}
+
+/// The bytes of a name.
+pub fn bytes(name: &OsString) -> &[u8] {
+    name.as_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::{seconds, with_password, Args};
+
+    #[test]
+    fn the_options_make_sense_together() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn a_password_goes_where_the_url_has_none() {
+        let with = |url| with_password(url, "p@ss");
+        assert_eq!(with("redis://host:1/2"), "redis://:p%40ss@host:1/2");
+        assert_eq!(with("host:1"), "redis://:p%40ss@host:1");
+        assert_eq!(with("rediss://me@host"), "rediss://me:p%40ss@host");
+        assert_eq!(with("redis://me:own@host"), "redis://me:own@host");
+        assert_eq!(with("redis+unix:///s"), "redis+unix:///s?pass=p%40ss");
+        assert_eq!(
+            with("redis+unix:///s?db=1"),
+            "redis+unix:///s?db=1&pass=p%40ss"
+        );
+    }
+
+    #[test]
+    fn spans_have_fractions_and_no_sign() {
+        assert_eq!(seconds("0.25").map(|span| span.as_millis()), Ok(250));
+        for wrong in ["-1", "x", "", "inf", "NaN"] {
+            assert!(seconds(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! How `redis-lock` ends when it does not end well: a message that says what to do, and a status out of
+//! sysexits(3), as flock(1) has them.
+
+use std::fmt::Display;
+
+use redis_lock_client::Error;
+
+use crate::shown::shown;
+
+/// The command line makes no sense.
+pub const USAGE: i32 = 64;
+/// The key holds something else.
+pub const DATA: i32 = 65;
+/// A server cannot be reached, or does not serve.
+pub const UNAVAILABLE: i32 = 69;
+/// The machine refuses: no process, no memory.
+pub const OS: i32 = 71;
+/// The lock was lost, and the command stopped because of it.
+pub const LOST: i32 = 75;
+/// The user may not.
+pub const NOT_PERMITTED: i32 = 77;
+/// The command cannot be run, or is not there: as shells say it.
+pub const NOT_RUNNABLE: i32 = 126;
+pub const NOT_FOUND: i32 = 127;
+/// Added to the number of the signal that ended the command.
+pub const BY_SIGNAL: i32 = 128;
+
+/// A status, and what is said of it.
+#[derive(Debug)]
+pub struct Failure {
+    status: i32,
+    message: String,
+}
+
+impl Failure {
+    pub fn new(status: i32, message: impl Display) -> Failure {
+        let message = message.to_string();
+        Failure { status, message }
+    }
+
+    /// What the server, or the way to it, says about this key.
+    pub fn of(error: &Error, key: Option<&[u8]>) -> Failure {
+        let (status, advice) = match error {
+            Error::Config(_) => (USAGE, None),
+            Error::Refused { code, text, .. } => of_refusal(code, text, key),
+            Error::Connection { what, .. } => (UNAVAILABLE, of_connection(what)),
+            _ => (UNAVAILABLE, None),
+        };
+        let message = match advice {
+            Some(advice) => format!("{error}\n  {advice}"),
+            None => error.to_string(),
+        };
+        Failure { status, message }
+    }
+
+    /// Says it, and returns the status.
+    pub fn tell(&self) -> i32 {
+        for (i, line) in self.message.lines().enumerate() {
+            let name = if i == 0 { "redis-lock: " } else { "" };
+            eprintln!("{name}{}", shown(line.as_bytes()));
+        }
+        self.status
+    }
+}
+
+fn of_refusal(code: &str, text: &str, key: Option<&[u8]>) -> (i32, Option<String>) {
+    match code {
+        "NOPERM" => (NOT_PERMITTED, Some(permission(text, key))),
+        "NOAUTH" | "WRONGPASS" => (
+            NOT_PERMITTED,
+            Some("name the user in the URL (redis://user@host) and the password in REDISCLI_AUTH".into()),
+        ),
+        "WRONGTYPE" => (
+            DATA,
+            Some("the key is there and is no lock: choose another name".into()),
+        ),
+        "LOCKTYPE" => (
+            DATA,
+            Some(
+                "one key is locked in one way: by all with --shared or --exclusive, or by all with neither"
+                    .into(),
+            ),
+        ),
+        _ => (UNAVAILABLE, None),
+    }
+}
+
+/// Names the permission that is missing: the server names the command, or else means the key.
+fn permission(text: &str, key: Option<&[u8]>) -> String {
+    let command = text.split('\'').nth(1).filter(|_| text.contains("command"));
+    let user = text
+        .split("ser ")
+        .nth(1)
+        .and_then(|rest| rest.split(' ').next());
+    let user = user
+        .filter(|_| text.starts_with("User "))
+        .unwrap_or("<user>");
+    match (command, key) {
+        (Some(command), _) => format!("to allow it: ACL SETUSER {user} +{command}"),
+        (None, Some(key)) => format!(
+            "reading and writing the key must be allowed: ACL SETUSER {user} ~{}",
+            shown(key)
+        ),
+        (None, None) => "the user's ACL has to allow it".into(),
+    }
+}
+
+fn of_connection(what: &str) -> Option<String> {
+    let advice = if what.to_lowercase().contains("refused") {
+        "nobody listens there: is the server running, is it the right --server (or REDIS_LOCK_URL)?"
+    } else {
+        return None;
+    };
+    Some(advice.into())
+}
+
+/// Ends the program: nothing that is under way is waited for.
+pub fn exit(status: i32) -> ! {
+    std::process::exit(status)
+}

@@ -1,0 +1,61 @@
+//! Names are any bytes; a terminal obeys some of them. What is shown can be read and does nothing.
+
+use std::fmt::Write;
+
+/// Printable text as it is; backslashes doubled, whatever else escaped: `\n`, `\u{202e}`, `\xff`.
+pub fn shown(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        for char in chunk.valid().chars() {
+            match char {
+                '\'' | '"' => text.push(char),
+                // Escapes what is not printable, the marks that join what is before them, and backslashes.
+                _ => text.extend(char.escape_debug()),
+            }
+        }
+        for byte in chunk.invalid() {
+            let _ = write!(text, "\\x{byte:02x}");
+        }
+    }
+    text
+}
+
+/// The same, cut to so many characters.
+pub fn cut(bytes: &[u8], width: usize) -> String {
+    let text = shown(bytes);
+    match text.char_indices().nth(width) {
+        None => text,
+        Some(_) => text
+            .chars()
+            .take(width.saturating_sub(1))
+            .chain(['…'])
+            .collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{cut, shown};
+
+    #[test]
+    fn what_a_terminal_would_obey_is_escaped() {
+        assert_eq!(shown(b"orders:42"), "orders:42");
+        assert_eq!(shown("größe 'a' \"b\"".as_bytes()), "größe 'a' \"b\"");
+        assert_eq!(shown(b"\x1b[2J"), "\\u{1b}[2J");
+        assert_eq!(shown(b"a\nb\tc\x7f\\"), "a\\nb\\tc\\u{7f}\\\\");
+        assert_eq!(shown(b"\xff\xfe"), "\\xff\\xfe");
+        assert_eq!(shown("\u{202e}x\u{9b}".as_bytes()), "\\u{202e}x\\u{9b}");
+        for byte in 0..=255 {
+            assert!(
+                shown(&[byte]).chars().all(|char| !char.is_control()),
+                "{byte}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_long_name_is_cut() {
+        assert_eq!(cut(b"abcdef", 6), "abcdef");
+        assert_eq!(cut(b"abcdefg", 6), "abcde…");
+    }
+}

@@ -1,0 +1,82 @@
+//! The signals that `redis-lock` hears, one after another.
+//!
+//! A signal that was ignored when it started stays ignored, by itself and by the command: that is how
+//! nohup(1) and a shell's background jobs ask for it.
+
+use std::future::poll_fn;
+use std::io;
+use std::task::Poll;
+
+use nix::sys::signal::Signal;
+use tokio::signal::unix::{signal, SignalKind};
+
+/// Those that a command may be sent through us.
+const FORWARDED: [Signal; 8] = [
+    Signal::SIGHUP,
+    Signal::SIGINT,
+    Signal::SIGQUIT,
+    Signal::SIGTERM,
+    Signal::SIGUSR1,
+    Signal::SIGUSR2,
+    Signal::SIGWINCH,
+    Signal::SIGCONT,
+];
+
+/// What is listened to.
+pub struct Signals {
+    streams: Vec<(Signal, tokio::signal::unix::Signal)>,
+}
+
+impl Signals {
+    /// Those that are passed on, but for the ignored ones.
+    pub fn listen() -> io::Result<Signals> {
+        let ignored = ignored();
+        let mut signals = Signals {
+            streams: Vec::new(),
+        };
+        for signal in FORWARDED {
+            if ignored & (1 << (signal as u32 - 1)) == 0 {
+                signals.also(signal)?;
+            }
+        }
+        Ok(signals)
+    }
+
+    /// One more.
+    pub fn also(&mut self, number: Signal) -> io::Result<()> {
+        let stream = signal(SignalKind::from_raw(number as i32))?;
+        self.streams.push((number, stream));
+        Ok(())
+    }
+
+    /// The next one.
+    pub async fn next(&mut self) -> Signal {
+        poll_fn(|context| {
+            for (number, stream) in &mut self.streams {
+                if stream.poll_recv(context).is_ready() {
+                    return Poll::Ready(*number);
+                }
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// The next one that ends a program which does not expect it.
+    pub async fn next_deadly(&mut self) -> Signal {
+        loop {
+            let signal = self.next().await;
+            if !matches!(signal, Signal::SIGWINCH | Signal::SIGCONT | Signal::SIGCHLD) {
+                return signal;
+            }
+        }
+    }
+}
+
+/// A bit for each ignored signal, where the kernel tells (Linux).
+fn ignored() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .unwrap_or_default()
+}

@@ -1,0 +1,117 @@
+//! What is said when something is wrong, and the status it ends with.
+
+use std::process::Command;
+
+use redis_lock_harness::{free_port, TestServer};
+
+use crate::program::{program, script, start, url, Running, PROGRAM};
+
+#[test]
+fn without_the_module_it_says_what_to_load() {
+    let real = TestServer::without_module(&[]);
+    let end = script(&real, "", "echo never").end();
+    assert_eq!((end.code(), end.out.as_str()), (69, ""));
+    assert!(end.err.contains("loadmodule"), "{}", end.err);
+}
+
+#[test]
+fn where_nobody_listens_it_says_where_that_is() {
+    let port = free_port();
+    for wait in [&["-n"][..], &["-w", "60"], &[]] {
+        let mut command = Command::new(PROGRAM);
+        command.args(["run", "--server", &format!("redis://127.0.0.1:{port}")]);
+        let end = Running::of(command.args(wait).args(["k", "true"])).end();
+        assert_eq!(end.code(), 69);
+        assert!(
+            end.err.contains(&format!("127.0.0.1:{port}")),
+            "{}",
+            end.err
+        );
+        assert!(end.err.contains("REDIS_LOCK_URL"), "{}", end.err);
+    }
+}
+
+#[test]
+fn a_key_of_another_type_is_no_lock() {
+    let real = TestServer::start();
+    real.conn().line("SET k v");
+    let end = script(&real, "", "echo never").end();
+    assert_eq!((end.code(), end.out.as_str()), (65, ""));
+    assert!(end.err.contains("WRONGTYPE"), "{}", end.err);
+    assert_eq!(real.conn().line("GET k").text(), "v");
+}
+
+#[test]
+fn what_the_user_may_not_is_named() {
+    let real = TestServer::start();
+    let mut conn = real.conn();
+    conn.line("ACL SETUSER may on >pass ~other* +@all");
+    conn.line("ACL SETUSER maynot on >pass ~* +@all -lock.acquire");
+    let run = |user: &str, password: &str, key: &str| {
+        let mut command = program(&real);
+        command.env(
+            "REDIS_LOCK_URL",
+            url(&real).replace("//", &format!("//{user}@")),
+        );
+        command.env("REDISCLI_AUTH", password);
+        Running::of(command.args(["run", "-n", key, "--", "true"])).end()
+    };
+    let keys = run("may", "pass", "k");
+    assert_eq!(keys.code(), 77, "{}", keys.err);
+    assert!(
+        keys.err.contains("NOPERM") && keys.err.contains("~k"),
+        "{}",
+        keys.err
+    );
+    let command = run("maynot", "pass", "k");
+    assert_eq!(command.code(), 77, "{}", command.err);
+    assert!(command.err.contains("+lock.acquire"), "{}", command.err);
+    let password = run("may", "wrong", "k");
+    assert_eq!(password.code(), 77, "{}", password.err);
+    assert!(password.err.contains("REDISCLI_AUTH"), "{}", password.err);
+    assert_eq!(run("may", "pass", "other").code(), 0);
+}
+
+#[test]
+fn a_password_alone_is_taken_from_the_environment() {
+    let real = TestServer::start();
+    real.conn().line("CONFIG SET requirepass se@cret");
+    let without = start(&real, "run k true").end();
+    assert_eq!(without.code(), 77, "{}", without.err);
+    let mut command = program(&real);
+    command
+        .env("REDISCLI_AUTH", "se@cret")
+        .args(["run", "k", "true"]);
+    assert_eq!(Running::of(&mut command).end().code(), 0);
+    let mut conn = real.conn();
+    conn.line("AUTH se@cret");
+    conn.run(["CONFIG", "SET", "requirepass", ""]);
+}
+
+#[test]
+fn a_command_line_that_makes_no_sense_is_a_usage_error() {
+    let real = TestServer::start();
+    for words in [
+        "",
+        "nonsense",
+        "run",
+        "run k",
+        "run --lease x k true",
+        "run --lease 0 k true",
+        "run -w -1 k true",
+        "run -n -w 1 k true",
+        "run -s -x k true",
+        "run -E 256 k true",
+        "run --cert x k true",
+        "run --cacert /no/such/file k true",
+        "run --server nonsense://x k true",
+        "run --server redis://a --server redis://b k true",
+    ] {
+        let end = start(&real, words).end();
+        assert_eq!(end.code(), 64, "{words}: {}", end.err);
+        assert!(!end.err.is_empty(), "{words}");
+    }
+    for words in ["--help", "--version", "help run", "run -h"] {
+        assert!(!start(&real, words).end().ok().is_empty());
+    }
+}

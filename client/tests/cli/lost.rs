@@ -1,0 +1,196 @@
+//! What becomes of the command when the lock is in danger: lost it stops, disturbed it does not.
+
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use redis_lock_harness::{wait_for, Conn, TestServer};
+
+use crate::program::{is_alive, script};
+
+/// A command that tells of SIGTERM.
+const TELLS: &str = "trap 'echo stopped; exit 3' TERM; echo up; while :; do sleep 0.05; done";
+
+#[test]
+fn a_broken_lock_stops_the_command_and_all_that_it_started() {
+    let real = TestServer::start();
+    let inner = "sleep 100 & echo $!; trap 'echo stopped; exit 0' TERM; echo up; wait";
+    let run = script(&real, "--lease 0.6", inner);
+    let left = run.line();
+    assert_eq!(run.line(), "up");
+    assert_eq!(real.conn().line("LOCK.BREAK k").int(), 1);
+    let end = run.end();
+    assert_eq!((end.code(), end.out.as_str()), (75, "stopped\n"));
+    assert!(
+        end.err.contains("redis-lock: k: the lock was lost"),
+        "{}",
+        end.err
+    );
+    wait_for("the end of what it started", || !is_alive(&left));
+}
+
+#[test]
+fn a_command_that_does_not_heed_is_killed_after_the_grace() {
+    let real = TestServer::start();
+    let stubborn = "trap '' TERM; echo up; while :; do sleep 0.05; done";
+    let run = script(&real, "--lease 0.6 --grace 0.3", stubborn);
+    assert_eq!(run.line(), "up");
+    real.conn().line("LOCK.BREAK k");
+    let complaint = run.complaint();
+    let told = Instant::now();
+    assert!(complaint.contains("the lock was lost"), "{complaint}");
+    assert_eq!(run.end().code(), 75);
+    assert!(told.elapsed() >= Duration::from_millis(250));
+}
+
+#[test]
+fn what_the_command_leaves_behind_in_its_group_is_killed_as_well() {
+    let real = TestServer::start();
+    let stubborn = "(trap '' TERM; while :; do sleep 0.05; done) & echo $!; wait";
+    let run = script(&real, "--lease 0.6 --grace 0.2", stubborn);
+    let left = run.line();
+    real.conn().line("LOCK.BREAK k");
+    assert_eq!(run.end().code(), 75);
+    wait_for("the end of what it started", || !is_alive(&left));
+}
+
+#[test]
+fn a_stopped_command_is_ended_all_the_same() {
+    let real = TestServer::start();
+    let run = script(
+        &real,
+        "--lease 0.6",
+        "echo $$; kill -STOP $$; echo never; sleep 100",
+    );
+    let command = run.line();
+    wait_for("the stop", || {
+        let stat = std::fs::read_to_string(format!("/proc/{command}/stat")).unwrap_or_default();
+        stat.contains(") T ")
+    });
+    real.conn().line("LOCK.BREAK k");
+    let end = run.end();
+    assert_eq!((end.code(), end.out.as_str()), (75, ""));
+}
+
+#[test]
+fn with_keep_the_command_goes_on_and_its_status_counts() {
+    let real = TestServer::start();
+    let waits = "trap 'echo stopped' TERM; echo up; while [ ! -e go ]; do sleep 0.02; done; exit 5";
+    let dir = real.dir().join("keep");
+    std::fs::create_dir(&dir).expect("a directory");
+    let run = script(
+        &real,
+        "--lease 0.6 --keep",
+        &format!("cd {}; {waits}", dir.display()),
+    );
+    assert_eq!(run.line(), "up");
+    real.conn().line("LOCK.BREAK k");
+    assert!(run.complaint().contains("the command goes on"));
+    std::fs::write(dir.join("go"), "").expect("a file");
+    let end = run.end();
+    assert_eq!((end.code(), end.out.as_str()), (5, ""));
+}
+
+#[test]
+fn a_server_that_dies_stops_the_command_when_the_lease_is_over() {
+    let mut real = TestServer::start();
+    let run = script(&real, "--lease 1", TELLS);
+    assert_eq!(run.line(), "up");
+    real.crash();
+    let end = run.end();
+    assert_eq!((end.code(), end.out.as_str()), (75, "stopped\n"));
+    assert!(end.err.contains("no renewal was confirmed"), "{}", end.err);
+    real.start_again();
+}
+
+#[test]
+fn a_server_that_dies_and_comes_back_with_its_data_does_not_disturb() {
+    let mut real = TestServer::with(&["--appendonly", "yes", "--appendfsync", "always"]);
+    let run = script(&real, "--lease 15", "echo up; exec sleep 100");
+    assert_eq!(run.line(), "up");
+    real.crash_and_restart();
+    wait_for("a renewal", || real.stat("renewals") > 0);
+    run.signal(Signal::SIGTERM);
+    let end = run.end();
+    assert_eq!((end.code(), end.err.as_str()), (143, ""));
+    assert!(real.conn().line("LOCK.INFO k").is_nil());
+}
+
+#[test]
+fn a_connection_that_drops_does_not_disturb() {
+    let real = TestServer::start();
+    let run = script(&real, "--lease 0.9", TELLS);
+    assert_eq!(run.line(), "up");
+    for _ in 0..5 {
+        let before = real.stat("renewals");
+        kill_others(&mut real.conn());
+        wait_for("a renewal", || real.stat("renewals") > before);
+    }
+    run.signal(Signal::SIGTERM);
+    let end = run.end();
+    assert_eq!(end.code(), 3);
+    assert!(!end.err.contains("redis-lock"), "{}", end.err);
+    assert_eq!(real.stat("grants_expired") + real.stat("grants_broken"), 0);
+    assert_eq!(real.stat("grants"), 1);
+}
+
+#[test]
+fn a_connection_that_drops_does_not_end_a_wait() {
+    let real = TestServer::start();
+    let mut conn = real.conn();
+    conn.line("LOCK.ACQUIRE k other");
+    let run = script(&real, "", "echo got");
+    for round in 1..=3 {
+        real.wait_for_waiters(1);
+        kill_others(&mut conn);
+        wait_for("another wait", || real.stat("waits_parked") > round);
+    }
+    real.wait_for_waiters(1);
+    conn.line("LOCK.RELEASE k other");
+    assert_eq!(run.end().ok(), "got\n");
+}
+
+#[test]
+fn a_server_that_stands_still_for_less_than_the_lease_does_not_disturb() {
+    let real = TestServer::start();
+    let run = script(&real, "--lease 6", TELLS);
+    assert_eq!(run.line(), "up");
+    real.signal(Signal::SIGSTOP as i32);
+    std::thread::sleep(Duration::from_secs(3));
+    real.signal(Signal::SIGCONT as i32);
+    wait_for("a renewal", || real.stat("renewals") > 0);
+    run.signal(Signal::SIGTERM);
+    assert_eq!(run.end().code(), 3);
+}
+
+#[test]
+fn a_server_that_stands_still_for_longer_than_the_lease_stops_the_command() {
+    let real = TestServer::start();
+    let run = script(&real, "--lease 1", TELLS);
+    assert_eq!(run.line(), "up");
+    real.signal(Signal::SIGSTOP as i32);
+    let end = run.end();
+    real.signal(Signal::SIGCONT as i32);
+    assert_eq!((end.code(), end.out.as_str()), (75, "stopped\n"));
+}
+
+#[test]
+fn a_release_that_finds_no_server_keeps_nobody_waiting_for_long() {
+    let mut real = TestServer::start();
+    let run = script(&real, "--lease 60", "echo up; kill -STOP $$; exit 4");
+    assert_eq!(run.line(), "up");
+    real.crash();
+    let command = format!("/proc/{0}/task/{0}/children", run.pid());
+    let command = std::fs::read_to_string(command).expect("its children");
+    let command = nix::unistd::Pid::from_raw(command.trim().parse().expect("one child"));
+    nix::sys::signal::kill(command, Signal::SIGCONT).expect("a signal");
+    let start = Instant::now();
+    let end = run.end();
+    assert_eq!(end.code(), 4);
+    assert!(end.err.contains("it ends with its lease"), "{}", end.err);
+    assert!(start.elapsed() < Duration::from_secs(15));
+    real.start_again();
+}
+
+fn kill_others(conn: &mut Conn) {
+    conn.line("CLIENT KILL TYPE normal SKIPME yes");
+}

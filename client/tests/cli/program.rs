@@ -1,0 +1,164 @@
+//! A running `redis-lock`: what it prints, line by line, and how it ends.
+
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{channel, Receiver};
+use std::thread;
+
+use nix::sys::signal::{kill, Signal};
+use nix::unistd::Pid;
+use redis_lock_harness::{patience, wait_for, TestServer};
+
+pub const PROGRAM: &str = env!("CARGO_BIN_EXE_redis-lock");
+
+/// The URL of a server of ours.
+pub fn url(real: &TestServer) -> String {
+    format!("redis://127.0.0.1:{}", real.port)
+}
+
+/// `redis-lock` with a server, as the environment names it.
+pub fn program(real: &TestServer) -> Command {
+    let mut command = Command::new(PROGRAM);
+    command.env("REDIS_LOCK_URL", url(real));
+    command.env_remove("REDISCLI_AUTH");
+    command
+}
+
+/// `redis-lock` with these arguments, one a word.
+pub fn start(real: &TestServer, words: &str) -> Running {
+    start_args(real, words.split_whitespace())
+}
+
+pub fn start_args<A: AsRef<OsStr>>(
+    real: &TestServer,
+    args: impl IntoIterator<Item = A>,
+) -> Running {
+    Running::of(program(real).args(args))
+}
+
+/// `redis-lock` with these options, and a script of the shell under the lock `k`.
+pub fn script(real: &TestServer, options: &str, script: &str) -> Running {
+    let options = options.split_whitespace();
+    start_args(
+        real,
+        ["run"]
+            .into_iter()
+            .chain(options)
+            .chain(["k", "--", "sh", "-c", script]),
+    )
+}
+
+/// How it ended, and what it said.
+pub struct Ended {
+    pub status: ExitStatus,
+    pub out: String,
+    pub err: String,
+}
+
+impl Ended {
+    pub fn code(&self) -> i32 {
+        let code = self.status.code();
+        code.unwrap_or_else(|| panic!("ended by {:?}: {}", self.status.signal(), self.err))
+    }
+
+    /// Its standard output, if all was well.
+    pub fn ok(self) -> String {
+        assert_eq!(self.code(), 0, "{}", self.err);
+        self.out
+    }
+}
+
+pub struct Running {
+    child: Child,
+    lines: Receiver<String>,
+    err: Receiver<String>,
+}
+
+impl Running {
+    pub fn of(command: &mut Command) -> Running {
+        let command = command.stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut child = command.stderr(Stdio::piped()).spawn().expect("redis-lock");
+        Running {
+            lines: lines_of(child.stdout.take().expect("a pipe")),
+            err: lines_of(child.stderr.take().expect("a pipe")),
+            child,
+        }
+    }
+
+    /// The next line of its standard output.
+    pub fn line(&self) -> String {
+        let line = self.lines.recv_timeout(patience());
+        line.unwrap_or_else(|_| {
+            panic!(
+                "no line; it said {:?}",
+                self.err.try_iter().collect::<Vec<_>>()
+            )
+        })
+    }
+
+    /// The next line of its standard error.
+    pub fn complaint(&self) -> String {
+        self.err.recv_timeout(patience()).expect("a line")
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill(pid(self.child.id()), signal).expect("a signal");
+    }
+
+    pub fn is_running(&mut self) -> bool {
+        self.child.try_wait().expect("a child").is_none()
+    }
+
+    /// Waits for its end.
+    pub fn end(mut self) -> Ended {
+        wait_for("the end of redis-lock", || !self.is_running());
+        let status = self.child.wait().expect("a child");
+        // A command that goes on keeps the pipes open: what is there has come by now.
+        let rest = |lines: &Receiver<String>| -> String {
+            let patience = std::time::Duration::from_millis(200);
+            std::iter::from_fn(|| lines.recv_timeout(patience).ok())
+                .fold(String::new(), |all, line| all + &line + "\n")
+        };
+        Ended {
+            status,
+            out: rest(&self.lines),
+            err: rest(&self.err),
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if self.is_running() {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+fn lines_of(pipe: impl Read + Send + 'static) -> Receiver<String> {
+    let (sender, receiver) = channel();
+    thread::spawn(move || {
+        for line in BufReader::new(pipe).split(b'\n').map_while(Result::ok) {
+            let _ = sender.send(String::from_utf8_lossy(&line).into_owned());
+        }
+    });
+    receiver
+}
+
+pub fn pid(number: u32) -> Pid {
+    Pid::from_raw(i32::try_from(number).expect("a pid"))
+}
+
+/// Whether there is such a process, and it is no zombie.
+pub fn is_alive(process: &str) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    let state = stat.rsplit_once(") ").map(|(_, rest)| rest.chars().next());
+    !matches!(state, None | Some(Some('Z' | 'X')))
+}

@@ -1,0 +1,228 @@
+//! The lock around the command: who has it, what the command is told, what comes out at the end.
+
+use std::process::Command;
+
+use redis_lock_harness::{wait_for, TestServer};
+
+use crate::program::{program, script, start, Running};
+
+#[test]
+fn the_command_has_the_lock_and_is_told_its_token() {
+    let real = TestServer::start();
+    let run = script(
+        &real,
+        "--owner me",
+        "echo $LOCK_KEY $LOCK_OWNER $LOCK_TOKEN",
+    );
+    let told = run.line();
+    let after = run.end();
+    let mut conn = real.conn();
+    assert!(conn.line("LOCK.INFO k").is_nil());
+    let token = conn.line("LOCK.ACQUIRE k other").int();
+    let [key, owner, told] = told.split(' ').collect::<Vec<_>>()[..] else {
+        panic!("{told}")
+    };
+    assert_eq!((key, owner, after.code()), ("k", "me", 0));
+    assert!(told.parse::<i64>().expect("a token") < token);
+}
+
+#[test]
+fn the_lock_is_held_while_the_command_runs_and_renewed() {
+    let real = TestServer::start();
+    let run = script(
+        &real,
+        "--lease 0.6 --owner me",
+        "echo $LOCK_TOKEN; exec sleep 100",
+    );
+    let token: i64 = run.line().parse().expect("a token");
+    let renewals = real.stat("renewals");
+    wait_for("five renewals", || real.stat("renewals") >= renewals + 5);
+    let info = real.conn().line("LOCK.INFO k");
+    let holder = &info.field("holders").expect("holders").list()[0];
+    assert_eq!(holder.field("token").expect("a token").int(), token);
+    assert_eq!(holder.field("owner").expect("an owner").text(), "me");
+    run.signal(nix::sys::signal::Signal::SIGTERM);
+    assert_eq!(run.end().code(), 143);
+    assert!(real.conn().line("LOCK.INFO k").is_nil());
+}
+
+#[test]
+fn its_status_is_the_commands_as_flock_has_it() {
+    let real = TestServer::start();
+    let file = real.dir().join("flock");
+    let statuses = |command: &mut Command, scripts: &[&str]| -> Vec<i32> {
+        let program = command.get_program().to_os_string();
+        let before: Vec<_> = command.get_args().map(ToOwned::to_owned).collect();
+        let envs: Vec<_> = command
+            .get_envs()
+            .map(|(k, v)| (k.to_owned(), v.map(ToOwned::to_owned)))
+            .collect();
+        let run = |script: &&str| {
+            let mut command = Command::new(&program);
+            command.args(&before).args(["sh", "-c", script]);
+            for (name, value) in &envs {
+                command.env(name, value.clone().unwrap_or_default());
+            }
+            Running::of(&mut command).end().code()
+        };
+        scripts.iter().map(run).collect()
+    };
+    let scripts = [
+        "exit 0",
+        "exit 1",
+        "exit 42",
+        "exit 255",
+        "kill -TERM $$",
+        "kill -KILL $$",
+        "kill -INT $$",
+    ];
+    let expected = [0, 1, 42, 255, 143, 137, 130];
+    let ours = statuses(program(&real).args(["run", "k"]), &scripts);
+    assert_eq!(ours, expected);
+    if has_flock() {
+        let theirs = statuses(Command::new("flock").arg(&file), &scripts);
+        assert_eq!(ours, theirs);
+    }
+}
+
+#[test]
+fn a_command_that_cannot_be_run_leaves_no_lock_behind() {
+    let real = TestServer::start();
+    for (command, status) in [("./no-such-thing", 127), ("/etc/passwd", 126)] {
+        for options in ["", "--die-with-parent"] {
+            let end = start(&real, &format!("run {options} k -- {command}")).end();
+            assert_eq!(end.code(), status, "{}", end.err);
+            assert!(end.err.contains(command), "{}", end.err);
+            assert!(real.conn().line("LOCK.INFO k").is_nil());
+        }
+    }
+}
+
+#[test]
+fn who_does_not_wait_or_not_long_enough_ends_as_with_flock() {
+    let real = TestServer::start();
+    real.conn().line("LOCK.ACQUIRE k other");
+    let code = |options: &str| script(&real, options, "echo never").end();
+    for (options, status) in [
+        ("-n", 1),
+        ("--nonblock", 1),
+        ("--wait 0", 1),
+        ("-w 0.1", 1),
+        ("-n -E 7", 7),
+        ("-w 0.05 --conflict-exit-code 0", 0),
+    ] {
+        let end = code(options);
+        assert_eq!(
+            (end.code(), end.out.as_str(), end.err.as_str()),
+            (status, "", ""),
+            "{options}"
+        );
+        assert_eq!(real.stat("waiters"), 0);
+    }
+    assert!(code("-n --verbose")
+        .err
+        .contains("somebody else has the lock"));
+    if has_flock() {
+        let file = real.dir().join("flock");
+        let holder = Running::of(Command::new("flock").arg(&file).args([
+            "sh",
+            "-c",
+            "echo up; exec sleep 100",
+        ]));
+        holder.line();
+        for (options, status) in [
+            (&["-n"][..], 1),
+            (&["-w", "0.1"], 1),
+            (&["-n", "-E", "7"], 7),
+        ] {
+            let end = Running::of(Command::new("flock").args(options).arg(&file).arg("true")).end();
+            assert_eq!(end.code(), status);
+        }
+    }
+}
+
+#[test]
+fn who_waits_is_started_after_the_grant() {
+    let real = TestServer::start();
+    let mut conn = real.conn();
+    conn.line("LOCK.ACQUIRE k other");
+    let mut runs: Vec<Running> = Vec::new();
+    for options in ["", "--wait 60"] {
+        runs.push(script(&real, options, "echo got"));
+        real.wait_for_waiters(runs.len() as u64);
+    }
+    assert!(runs.iter_mut().all(Running::is_running));
+    conn.line("LOCK.RELEASE k other");
+    for run in runs {
+        assert_eq!(run.end().ok(), "got\n");
+    }
+}
+
+#[test]
+fn readers_share_and_a_writer_does_not() {
+    let real = TestServer::start();
+    let reader = || script(&real, "--shared", "echo up; exec sleep 100");
+    let (one, two) = (reader(), reader());
+    assert_eq!((one.line(), two.line()), ("up".into(), "up".into()));
+    assert_eq!(
+        real.conn()
+            .line("LOCK.INFO k")
+            .field("mode")
+            .expect("a mode")
+            .text(),
+        "read"
+    );
+    assert_eq!(script(&real, "-x -n", "echo never").end().code(), 1);
+    let plain = script(&real, "-n", "echo never").end();
+    assert_eq!(plain.code(), 65);
+    assert!(
+        plain.err.contains("--shared or --exclusive"),
+        "{}",
+        plain.err
+    );
+    let writer = script(&real, "--exclusive", "echo got");
+    real.wait_for_waiters(1);
+    for reader in [one, two] {
+        reader.signal(nix::sys::signal::Signal::SIGTERM);
+        assert_eq!(reader.end().code(), 143);
+    }
+    assert_eq!(writer.end().ok(), "got\n");
+}
+
+#[test]
+fn what_the_command_leaves_running_is_without_the_lock() {
+    let real = TestServer::start();
+    let run = script(&real, "", "sleep 100 >/dev/null 2>&1 & echo $!");
+    let left = run.line();
+    assert_eq!(run.end().code(), 0);
+    assert!(crate::program::is_alive(&left));
+    assert!(real.conn().line("LOCK.INFO k").is_nil());
+    let left = nix::unistd::Pid::from_raw(left.parse().expect("a pid"));
+    nix::sys::signal::kill(left, nix::sys::signal::Signal::SIGKILL).expect("a signal");
+}
+
+#[test]
+fn names_are_any_bytes() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    let real = TestServer::start();
+    let key = b"\xff\x1b[31m \n";
+    let args = ["run", "--verbose", "--owner", "o\u{7f}", "--"].map(OsStr::new);
+    let after = [
+        OsStr::from_bytes(key),
+        OsStr::new("sh"),
+        OsStr::new("-c"),
+        OsStr::new("printf %s \"$LOCK_KEY\" | od -An -tx1"),
+    ];
+    let end = crate::program::start_args(&real, args.into_iter().chain(after)).end();
+    assert_eq!(end.out.trim(), "ff 1b 5b 33 31 6d 20 0a", "{}", end.err);
+    assert!(
+        end.err.contains("\\xff\\u{1b}[31m \\n: held"),
+        "{}",
+        end.err
+    );
+}
+
+fn has_flock() -> bool {
+    Command::new("flock").arg("--version").output().is_ok()
+}

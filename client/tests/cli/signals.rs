@@ -1,0 +1,144 @@
+//! Signals to `redis-lock`: passed on while the command runs, the end of a wait before.
+
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use nix::sys::signal::Signal;
+use redis_lock_harness::{wait_for, TestServer};
+
+use crate::program::{is_alive, program, script, Running, PROGRAM};
+
+#[test]
+fn signals_are_passed_on_to_the_command() {
+    let real = TestServer::start();
+    let names = ["HUP", "INT", "QUIT", "USR1", "USR2", "WINCH", "TERM"];
+    let traps: String = names
+        .iter()
+        .map(|name| format!("trap 'echo {name}' {name}; "))
+        .collect();
+    let run = script(
+        &real,
+        "",
+        &format!("{traps} trap 'echo TERM; exit 9' TERM; echo up; while :; do sleep 0.02; done"),
+    );
+    assert_eq!(run.line(), "up");
+    for name in names {
+        run.signal(format!("SIG{name}").parse().expect("a signal"));
+        assert_eq!(run.line(), name);
+    }
+    assert_eq!(run.end().code(), 9);
+    assert!(real.conn().line("LOCK.INFO k").is_nil());
+}
+
+#[test]
+fn all_of_the_commands_group_hears_them() {
+    let real = TestServer::start();
+    let run = script(&real, "", "sleep 100 & echo $!; wait");
+    let left = run.line();
+    run.signal(Signal::SIGTERM);
+    assert_eq!(run.end().code(), 143);
+    wait_for("the end of what it started", || !is_alive(&left));
+}
+
+#[test]
+fn a_signal_ends_a_wait_and_withdraws_it() {
+    let real = TestServer::start();
+    let mut conn = real.conn();
+    conn.line("LOCK.ACQUIRE k other");
+    for (signal, status) in [
+        (Signal::SIGINT, 130),
+        (Signal::SIGTERM, 143),
+        (Signal::SIGHUP, 129),
+        (Signal::SIGQUIT, 131),
+        (Signal::SIGUSR1, 138),
+    ] {
+        let run = script(&real, "", "echo never");
+        real.wait_for_waiters(1);
+        run.signal(signal);
+        let end = run.end();
+        assert_eq!((end.code(), end.out.as_str()), (status, ""));
+        // Nobody waits, and no place is kept for one who comes back.
+        assert_eq!((real.stat("waiters"), real.stat("places_kept")), (0, 0));
+    }
+    let run = script(&real, "", "echo got");
+    real.wait_for_waiters(1);
+    run.signal(Signal::SIGWINCH);
+    conn.line("LOCK.RELEASE k other");
+    assert_eq!(run.end().ok(), "got\n");
+}
+
+#[test]
+fn a_wait_that_is_killed_is_dropped_by_the_server() {
+    let real = TestServer::start();
+    let mut conn = real.conn();
+    conn.line("LOCK.ACQUIRE k other");
+    let run = script(&real, "", "echo never");
+    real.wait_for_waiters(1);
+    run.signal(Signal::SIGKILL);
+    real.wait_for_waiters(0);
+    conn.line("LOCK.RELEASE k other");
+    assert!(conn.line("LOCK.ACQUIRE k third BLOCK 10000").int() > 0);
+}
+
+#[test]
+fn killed_itself_it_leaves_the_command_running_until_the_lease_is_over() {
+    let real = TestServer::start();
+    let run = script(&real, "--lease 1", "echo $$; exec sleep 100");
+    let command = run.line();
+    run.signal(Signal::SIGKILL);
+    let next = real.conn().line("LOCK.ACQUIRE k other BLOCK 10000");
+    assert!(next.int() > 0);
+    assert!(is_alive(&command));
+    let command = nix::unistd::Pid::from_raw(command.parse().expect("a pid"));
+    nix::sys::signal::kill(command, Signal::SIGKILL).expect("a signal");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn killed_itself_it_takes_the_command_along_if_asked_to() {
+    let real = TestServer::start();
+    let run = script(&real, "--die-with-parent", "echo $$; exec sleep 100");
+    let command = run.line();
+    run.signal(Signal::SIGKILL);
+    wait_for("the end of the command", || !is_alive(&command));
+}
+
+#[test]
+fn an_ignored_signal_stays_ignored() {
+    let real = TestServer::start();
+    let inner =
+        "trap 'echo TERM; exit 0' TERM; kill -HUP $$; echo up; while :; do sleep 0.02; done";
+    let mut command = Command::new("sh");
+    command.env("REDIS_LOCK_URL", crate::program::url(&real));
+    command.args([
+        "-c",
+        "trap '' HUP; exec \"$0\" \"$@\"",
+        PROGRAM,
+        "run",
+        "k",
+        "sh",
+        "-c",
+        inner,
+    ]);
+    let run = Running::of(&mut command);
+    assert_eq!(run.line(), "up");
+    run.signal(Signal::SIGHUP);
+    run.signal(Signal::SIGTERM);
+    assert_eq!(run.line(), "TERM");
+    assert_eq!(run.end().code(), 0);
+}
+
+#[test]
+fn the_command_has_a_process_group_of_its_own() {
+    let real = TestServer::start();
+    let mut command = program(&real);
+    let inner = "echo $$ $(ps -o pgid= -p $$); echo $(ps -o pgid= -p $PPID)";
+    command
+        .process_group(0)
+        .args(["run", "k", "--", "sh", "-c", inner]);
+    let run = Running::of(&mut command);
+    let line = run.line();
+    let (process, group) = line.split_once(' ').expect("two numbers");
+    assert_eq!(process, group);
+    assert_eq!(run.line(), run.pid().to_string());
+}
