@@ -1,5 +1,7 @@
 //! Locks on one real server.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
 use std::time::Duration;
 
 use redis_lock_client::{Lock, LostReason, Released, Server};
