@@ -1,7 +1,10 @@
 //! `redis-lock` as its users have it: the program itself, real servers, real commands under the lock.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 mod errors;
+mod look;
 mod lost;
+mod pages;
 mod program;
 mod run;
 mod signals;

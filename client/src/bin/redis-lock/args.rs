@@ -9,7 +9,7 @@ use redis::{ClientTlsConfig, TlsCertificates};
 use redis_lock_client::Server;
 
 use crate::failure::{Failure, USAGE};
-use crate::run;
+use crate::{break_lock, info, ls, pages, run, top};
 
 /// Runs commands under locks of the redis-lock module, and shows the locks there are.
 #[derive(Debug, clap::Parser)]
@@ -22,6 +22,16 @@ pub struct Args {
 #[derive(Debug, clap::Subcommand)]
 pub enum Subcommand {
     Run(run::Args),
+    Ls(ls::Args),
+    Info(info::Args),
+    #[command(name = "break")]
+    Break(break_lock::Args),
+    Top(top::Args),
+    Completions(pages::CompletionsArgs),
+    /// Print the manual
+    ///
+    /// As troff: `redis-lock man | man -l -`.
+    Man,
 }
 
 const STATUS: &str = "\

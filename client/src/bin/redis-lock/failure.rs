@@ -114,6 +114,12 @@ fn of_connection(what: &str) -> Option<String> {
     Some(advice.into())
 }
 
+impl Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
 /// Ends the program: nothing that is under way is waited for.
 pub fn exit(status: i32) -> ! {
     std::process::exit(status)

@@ -1,17 +1,26 @@
 //! `redis-lock`: a lock of the module's around a command, and a look at the locks there are.
 //!
 //! A file for each subcommand. What several need: [`args`] (the options), [`shown`] (names of any bytes on a
-//! terminal), [`failure`] (how it ends). `run` has its own: [`held`] (the lock, on one server or several),
-//! [`child`] (the command's process group), [`terminal`] (whose keyboard it is), [`signals`], [`watch`].
+//! terminal), [`report`] (what is known of a lock), [`failure`] (how it ends). `run` has its own: [`held`] (the
+//! lock, on one server or several), [`child`] (the command's process group), [`terminal`] (whose keyboard it
+//! is), [`signals`], [`watch`]; and `top`: [`sample`] (what the server says), [`screen`] (how it looks).
 
 mod args;
+mod break_lock;
 mod child;
 mod failure;
 mod held;
+mod info;
+mod ls;
+mod pages;
+mod report;
 mod run;
+mod sample;
+mod screen;
 mod shown;
 mod signals;
 mod terminal;
+mod top;
 mod watch;
 
 use clap::Parser;
@@ -38,6 +47,12 @@ fn main() {
 async fn run(args: Args) -> Result<i32, Failure> {
     match args.subcommand {
         Subcommand::Run(args) => run::run(args).await,
+        Subcommand::Ls(args) => ls::run(args).await,
+        Subcommand::Info(args) => info::run(args).await,
+        Subcommand::Break(args) => break_lock::run(args).await,
+        Subcommand::Top(args) => top::run(args).await,
+        Subcommand::Completions(args) => Ok(pages::completions(&args)),
+        Subcommand::Man => pages::manual(),
     }
 }
 

@@ -1,0 +1,58 @@
+//! `redis-lock break`: ends a hold by force.
+
+use std::ffi::OsString;
+
+use serde_json::{json, Map};
+
+use crate::args::{bytes, Connect};
+use crate::failure::Failure;
+use crate::ls::print;
+use crate::report;
+use crate::shown::shown;
+
+/// Break a lock, whoever holds it
+///
+/// The lock goes to its next waiter. Whoever held it is told when it renews; see to it that it has stopped, or
+/// that what the lock protects checks tokens. Ends with 1 when the lock was not held.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The key of the lock.
+    key: OsString,
+
+    /// Only if this is still the grant that holds: the token that `info` shows.
+    #[arg(long)]
+    token: Option<u64>,
+
+    /// Send those who wait for it away, too.
+    #[arg(long)]
+    purge: bool,
+
+    /// A JSON object.
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    connect: Connect,
+}
+
+pub async fn run(args: Args) -> Result<i32, Failure> {
+    let server = args.connect.open_one()?;
+    let key = bytes(&args.key);
+    let broken = server.break_lock(key, args.token, args.purge).await;
+    let broken = broken.map_err(|error| Failure::of(&error, Some(key)))?;
+    let line = if args.json {
+        let mut object = Map::new();
+        report::put(&mut object, "key", key);
+        object.insert("broken".into(), json!(broken));
+        serde_json::Value::from(object).to_string()
+    } else {
+        let what = match (broken, args.token) {
+            (true, _) => "broken",
+            (false, None) => "not held",
+            (false, Some(_)) => "not held under that token",
+        };
+        format!("{}: {what}", shown(key))
+    };
+    print([line].into_iter())?;
+    Ok((!broken).into())
+}

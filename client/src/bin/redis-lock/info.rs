@@ -1,0 +1,100 @@
+//! `redis-lock info`: all that the server knows of one lock.
+
+use std::ffi::OsString;
+
+use redis_lock_client::{Holder, LockInfo, Waiter};
+
+use crate::args::{bytes, Connect};
+use crate::failure::Failure;
+use crate::ls::print;
+use crate::report::{self, span};
+use crate::shown::shown;
+
+/// Show who holds a lock, and who waits for it
+///
+/// Ends with 1 when nobody does either.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The key of the lock.
+    key: OsString,
+
+    /// How many of the waiters to show, from the head of the queue.
+    #[arg(long, value_name = "COUNT", default_value = "10",
+          value_parser = clap::value_parser!(u64).range(..1 << 31))]
+    waiters: u64,
+
+    /// A JSON object, or null.
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    connect: Connect,
+}
+
+pub async fn run(args: Args) -> Result<i32, Failure> {
+    let server = args.connect.open_one()?;
+    let key = bytes(&args.key);
+    let info = server.info(key, args.waiters).await;
+    let info = info.map_err(|error| Failure::of(&error, Some(key)))?;
+    let lines = match (&info, args.json) {
+        (Some(info), true) => vec![report::lock(key, info).to_string()],
+        (None, true) => vec!["null".into()],
+        (Some(info), false) => describe(key, info),
+        (None, false) => vec![format!("{}: neither held nor waited for", shown(key))],
+    };
+    print(lines.into_iter())?;
+    Ok(info.is_none().into())
+}
+
+fn describe(key: &[u8], info: &LockInfo) -> Vec<String> {
+    let mut lines = vec![format!("{}: {}", shown(key), info.mode)];
+    if info.holders.is_empty() {
+        lines.push("  held by nobody".into());
+    }
+    lines.extend(info.holders.iter().map(holder));
+    if info.waiters > 0 {
+        let wait = span(Some(info.longest_wait));
+        lines.push(format!("  {} waiting, the first for {wait}", info.waiters));
+    }
+    lines.extend(info.queue.iter().map(waiter));
+    lines
+}
+
+fn holder(holder: &Holder) -> String {
+    let mut line = format!("  held by {}", shown(&holder.owner));
+    if let Some(token) = holder.token {
+        line += &format!(", token {token}");
+    }
+    if holder.holds > 1 {
+        line += &format!(", {} times", holder.holds);
+    }
+    if let Some(held) = holder.held {
+        line += &format!(", for {}", span(Some(held)));
+    }
+    line += &match holder.lease {
+        Some(lease) => format!(", lease {}", span(Some(lease))),
+        None => ", without an end".into(),
+    };
+    if holder.session {
+        line += ", bound to its connection";
+    }
+    if let Some(addr) = &holder.addr {
+        line += &format!(", from {}", shown(addr.as_bytes()));
+    }
+    if let Some(name) = &holder.client_name {
+        line += &format!(" ({})", shown(name));
+    }
+    line
+}
+
+fn waiter(waiter: &Waiter) -> String {
+    let mut line = format!("    {}, {}", shown(&waiter.owner), waiter.mode);
+    line += &format!(", for {}", span(Some(waiter.waited)));
+    if let Some(left) = waiter.left {
+        line += &format!(", {} more", span(Some(left)));
+    }
+    if let Some(id) = waiter.client_id {
+        line += &format!(", client {id}");
+    }
+    line
+}

@@ -1,0 +1,156 @@
+//! `redis-lock ls`: the locks there are.
+
+use std::collections::HashSet;
+use std::ffi::OsString;
+use std::io::{self, Write};
+
+use redis_lock_client::{LockInfo, Search, Server};
+use tokio::task::JoinSet;
+
+use crate::args::{bytes, Connect};
+use crate::failure::{Failure, OS};
+use crate::report;
+use crate::shown::shown;
+
+/// List the locks of a server
+///
+/// Lists the locks that are held, or with --waited those that somebody waits for; of a cluster those of all
+/// its nodes. A lock that comes or goes meanwhile may be listed or not.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Those that somebody waits for, held or not.
+    #[arg(long)]
+    waited: bool,
+
+    /// Those that this owner holds.
+    #[arg(long)]
+    owner: Option<OsString>,
+
+    /// Those whose key matches: `orders:*`, by the rules of KEYS.
+    #[arg(long = "match", value_name = "PATTERN")]
+    pattern: Option<OsString>,
+
+    /// Only the keys, one a line.
+    #[arg(long, conflicts_with = "json")]
+    names: bool,
+
+    /// A JSON object a line.
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    connect: Connect,
+}
+
+pub async fn run(args: Args) -> Result<i32, Failure> {
+    let server = args.connect.open_one()?;
+    let failed = |error| Failure::of(&error, None);
+    let search = Search {
+        pattern: args.pattern.as_ref().map(|pattern| bytes(pattern).to_vec()),
+        owner: args.owner.as_ref().map(|owner| bytes(owner).to_vec()),
+        waited: args.waited,
+    };
+    let mut scan = server.scan(search).await.map_err(failed)?;
+    let mut seen = HashSet::new();
+    let mut lines = Vec::new();
+    while let Some(keys) = scan.step().await.map_err(failed)? {
+        let fresh: Vec<_> = keys
+            .into_iter()
+            .filter(|key| seen.insert(key.clone()))
+            .collect();
+        if args.names {
+            print(fresh.iter().map(|key| shown(key)))?;
+            continue;
+        }
+        let locks = ask(&server, fresh).await?;
+        if args.json {
+            print(
+                locks
+                    .iter()
+                    .map(|(key, info)| report::lock(key, info).to_string()),
+            )?;
+        } else {
+            lines.extend(locks.iter().map(|(key, info)| line(key, info)));
+        }
+    }
+    if !args.names && !args.json {
+        print(table(lines).into_iter())?;
+    }
+    Ok(0)
+}
+
+/// What there is to tell of these locks, many at once; those that are free by now are left out.
+pub async fn ask(server: &Server, keys: Vec<Vec<u8>>) -> Result<Vec<(Vec<u8>, LockInfo)>, Failure> {
+    let mut asked = JoinSet::new();
+    for (place, key) in keys.into_iter().enumerate() {
+        let server = server.clone();
+        asked.spawn(async move {
+            let info = server.info(&key, 0).await;
+            (place, key, info)
+        });
+    }
+    let mut locks = Vec::new();
+    while let Some(answer) = asked.join_next().await {
+        let (place, key, info) = answer.map_err(|error| Failure::new(OS, error))?;
+        match info {
+            Ok(Some(info)) => locks.push((place, key, info)),
+            Ok(None) => {}
+            Err(error) => return Err(Failure::of(&error, Some(&key))),
+        }
+    }
+    locks.sort_by_key(|(place, ..)| *place);
+    Ok(locks
+        .into_iter()
+        .map(|(_, key, info)| (key, info))
+        .collect())
+}
+
+const COLUMNS: usize = 6;
+
+fn line(key: &[u8], info: &LockInfo) -> [String; COLUMNS] {
+    let waits = info.waiters > 0;
+    [
+        shown(key),
+        info.mode.clone(),
+        report::holders(info),
+        report::span(report::lease(info)),
+        info.waiters.to_string(),
+        report::span(waits.then_some(info.longest_wait)),
+    ]
+}
+
+/// Columns as wide as what is in them.
+fn table(mut lines: Vec<[String; COLUMNS]>) -> Vec<String> {
+    let head = ["KEY", "MODE", "HOLDER", "LEASE", "WAITERS", "WAIT"].map(String::from);
+    lines.sort();
+    lines.insert(0, head);
+    let width = |column: usize| {
+        let cells = lines.iter().filter_map(|line| line.get(column));
+        cells
+            .map(|cell| cell.chars().count())
+            .max()
+            .unwrap_or_default()
+    };
+    let widths: Vec<usize> = (0..COLUMNS).map(width).collect();
+    let row = |line: &[String; COLUMNS]| {
+        let cells = line.iter().zip(&widths);
+        let row: String = cells
+            .map(|(cell, width)| format!("{cell:width$}  "))
+            .collect();
+        row.trim_end().to_string()
+    };
+    lines.iter().map(row).collect()
+}
+
+/// A reader that has seen enough (`| head`) is no failure.
+pub fn print(lines: impl Iterator<Item = String>) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    for line in lines {
+        match writeln!(out, "{line}") {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => crate::failure::exit(0),
+            Err(error) => return Err(Failure::new(OS, error)),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,96 @@
+//! What goes beside the program: its completions and its manual, out of the definitions of its options.
+
+use std::io::{self, Write};
+
+use clap::CommandFactory;
+use clap_complete::Shell;
+use clap_mangen::Man;
+
+use crate::args::Args;
+use crate::failure::{Failure, OS};
+
+/// Print the completions of a shell
+///
+/// For bash, into ~/.local/share/bash-completion/completions/redis-lock; for others where they look for them.
+#[derive(Debug, clap::Args)]
+pub struct CompletionsArgs {
+    shell: Shell,
+}
+
+pub fn completions(args: &CompletionsArgs) -> i32 {
+    clap_complete::generate(
+        args.shell,
+        &mut Args::command(),
+        "redis-lock",
+        &mut io::stdout(),
+    );
+    0
+}
+
+/// The manual as troff: one page, in which each subcommand has a section.
+pub fn manual() -> Result<i32, Failure> {
+    let page = page().map_err(|error| Failure::new(OS, error))?;
+    let written = io::stdout().write_all(&page);
+    written.map_err(|error| Failure::new(OS, error))?;
+    Ok(0)
+}
+
+fn page() -> io::Result<Vec<u8>> {
+    let mut command = Args::command().disable_help_subcommand(true);
+    command.build();
+    let subcommands: Vec<clap::Command> = command.get_subcommands().cloned().collect();
+    let mut page = Vec::new();
+    let man = Man::new(command);
+    man.render_title(&mut page)?;
+    man.render_name_section(&mut page)?;
+    man.render_synopsis_section(&mut page)?;
+    man.render_description_section(&mut page)?;
+    for subcommand in subcommands {
+        let name = subcommand.get_name().to_uppercase();
+        page.extend(format!(".SH \"REDIS-LOCK {name}\"\n").bytes());
+        page.extend(section(subcommand)?.bytes());
+    }
+    page.extend(REST.bytes());
+    Ok(page)
+}
+
+/// A subcommand's own sections, one level lower.
+fn section(subcommand: clap::Command) -> io::Result<String> {
+    let mut section = Vec::new();
+    let man = Man::new(subcommand);
+    man.render_synopsis_section(&mut section)?;
+    man.render_description_section(&mut section)?;
+    man.render_options_section(&mut section)?;
+    if man.render_extra_section(&mut section).is_err() {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    let section = String::from_utf8_lossy(&section).replace(".SH EXTRA\n", ".SH \"EXIT STATUS\"\n");
+    Ok(section.replace(".SH ", ".SS "))
+}
+
+const REST: &str = r#".SH ENVIRONMENT
+.TP
+\fBREDIS_LOCK_URL\fR
+The server, where no \-\-server is given; several with spaces between them.
+.TP
+\fBREDISCLI_AUTH\fR
+The password, where the URL has none.
+.TP
+\fBLOCK_KEY\fR, \fBLOCK_OWNER\fR, \fBLOCK_TOKEN\fR
+Set for the command of \fBrun\fR: the key, the owner, the fencing token. Hand the token to whatever the lock
+protects, and let it refuse lower ones.
+.TP
+\fBLOCK_TOKENS\fR
+Set for the command of \fBrun\fR with several servers: the token of each, as \fIserver\fR=\fItoken\fR, with spaces between.
+.SH EXAMPLES
+.nf
+redis\-lock run nightly \-\- /usr/local/bin/report
+redis\-lock run \-n \-E 0 nightly \-\- /usr/local/bin/report    # somebody else is at it: fine
+redis\-lock run \-\-wait 60 \-\-lease 10 deploy \-\- sh \-c 'deploy \-\-fence "$LOCK_TOKEN"'
+redis\-lock ls \-\-waited
+redis\-lock info nightly \-\-json
+redis\-lock top
+.fi
+.SH SEE ALSO
+.BR flock (1)
+"#;

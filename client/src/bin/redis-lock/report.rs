@@ -1,0 +1,121 @@
+//! What is known of a lock, for people and for programs.
+
+use std::time::Duration;
+
+use redis_lock_client::{Holder, LockInfo, Waiter};
+use serde_json::{json, Map, Value};
+
+use crate::shown::shown;
+
+/// A lock as an object: spans in milliseconds, null for what has no end or is not known.
+pub fn lock(key: &[u8], info: &LockInfo) -> Value {
+    let mut object = Map::new();
+    put(&mut object, "key", key);
+    object.insert("mode".into(), json!(info.mode));
+    object.insert("holders".into(), info.holders.iter().map(holder).collect());
+    object.insert("waiters".into(), json!(info.waiters));
+    object.insert("longest_wait_ms".into(), millis(Some(info.longest_wait)));
+    object.insert("queue".into(), info.queue.iter().map(waiter).collect());
+    object.into()
+}
+
+fn holder(holder: &Holder) -> Value {
+    let mut object = Map::new();
+    put(&mut object, "owner", &holder.owner);
+    object.insert("holds".into(), json!(holder.holds));
+    object.insert("token".into(), json!(holder.token));
+    object.insert("lease_ms".into(), millis(holder.lease));
+    object.insert("held_ms".into(), millis(holder.held));
+    object.insert("client_id".into(), json!(holder.client_id));
+    object.insert("addr".into(), json!(holder.addr));
+    if let Some(name) = &holder.client_name {
+        put(&mut object, "client_name", name);
+    }
+    object.insert("session".into(), json!(holder.session));
+    object.into()
+}
+
+fn waiter(waiter: &Waiter) -> Value {
+    let mut object = Map::new();
+    put(&mut object, "owner", &waiter.owner);
+    object.insert("mode".into(), json!(waiter.mode));
+    object.insert("waited_ms".into(), millis(Some(waiter.waited)));
+    object.insert("left_ms".into(), millis(waiter.left));
+    object.insert("client_id".into(), json!(waiter.client_id));
+    object.into()
+}
+
+/// A name. Where it is not UTF-8, which JSON must be, its bytes follow under `<field>_hex`.
+pub fn put(object: &mut Map<String, Value>, field: &str, name: &[u8]) {
+    object.insert(field.into(), json!(String::from_utf8_lossy(name)));
+    if std::str::from_utf8(name).is_err() {
+        let hex: String = name.iter().map(|byte| format!("{byte:02x}")).collect();
+        object.insert(format!("{field}_hex"), json!(hex));
+    }
+}
+
+fn millis(span: Option<Duration>) -> Value {
+    json!(span.map(|span| u64::try_from(span.as_millis()).unwrap_or(u64::MAX)))
+}
+
+/// `350ms`, `4.2s`, `3m05s`, `2h10m`, `3d04h`; `-` for none.
+pub fn span(span: Option<Duration>) -> String {
+    let Some(span) = span else {
+        return "-".into();
+    };
+    let seconds = span.as_secs();
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
+    match seconds {
+        0 => format!("{}ms", span.as_millis()),
+        1..60 => format!("{seconds}.{}s", span.subsec_millis() / 100),
+        60..3600 => format!("{minutes}m{:02}s", seconds % 60),
+        3600..86_400 => format!("{hours}h{:02}m", minutes % 60),
+        _ => format!("{days}d{:02}h", hours % 24),
+    }
+}
+
+/// Who holds a lock, in a few words.
+pub fn holders(info: &LockInfo) -> String {
+    match info.holders.as_slice() {
+        [] => "-".into(),
+        [holder] => shown(&holder.owner),
+        [holder, others @ ..] => format!("{} and {} more", shown(&holder.owner), others.len()),
+    }
+}
+
+/// The holder that has it longest.
+pub fn held(info: &LockInfo) -> Option<Duration> {
+    info.holders.iter().filter_map(|holder| holder.held).max()
+}
+
+/// What is left of the lease that ends last; none when one has no end, or nobody holds it.
+pub fn lease(info: &LockInfo) -> Option<Duration> {
+    let leases: Option<Vec<Duration>> = info.holders.iter().map(|holder| holder.lease).collect();
+    leases?.into_iter().max()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_are_as_long_as_people_want_them() {
+        let shown = |millis| span(Some(Duration::from_millis(millis)));
+        assert_eq!(shown(350), "350ms");
+        assert_eq!(shown(4_250), "4.2s");
+        assert_eq!(shown(185_000), "3m05s");
+        assert_eq!(shown(7_800_000), "2h10m");
+        assert_eq!(shown(273_600_000), "3d04h");
+        assert_eq!(span(None), "-");
+    }
+
+    #[test]
+    fn a_name_that_is_no_text_has_its_bytes_beside_it() {
+        let mut object = Map::new();
+        put(&mut object, "key", b"a\xff");
+        assert_eq!(
+            Value::from(object).to_string(),
+            r#"{"key":"a�","key_hex":"61ff"}"#
+        );
+    }
+}

@@ -1,0 +1,174 @@
+//! What `top` knows: the locks of a server, looked at again and again.
+//!
+//! Who waits is read from the server's memory, each time all of it. Who holds is found by a scan of the
+//! whole database, so that goes on in pieces, from sample to sample.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
+
+use redis_lock_client::{LockInfo, Scan, Search, Server};
+
+use crate::failure::Failure;
+use crate::ls;
+use crate::report;
+
+/// Steps of the scan in one sample, of a thousand keys each.
+const STEPS: usize = 20;
+/// Locks that are asked about in one sample.
+const MOST: usize = 1_000;
+
+/// What the rows are ordered by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    Wait,
+    Held,
+    Name,
+}
+
+/// One look at a server.
+#[derive(Debug, Default)]
+pub struct Sample {
+    pub locks: Vec<(Vec<u8>, LockInfo)>,
+    /// Locks that were found, but not asked about: too many.
+    pub left_out: usize,
+    /// Whether the database has been looked through to its end at least once.
+    pub whole: bool,
+    /// Grants, and those of them that were handed to who waited, a second.
+    pub rates: Option<(f64, f64)>,
+    pub waiters: u64,
+}
+
+impl Sample {
+    pub fn sort(&mut self, order: Order) {
+        let descending = std::cmp::Reverse::<std::time::Duration>;
+        self.locks.sort_by_cached_key(|(key, info)| {
+            let held = report::held(info).unwrap_or_default();
+            let by = match order {
+                Order::Wait => (info.longest_wait, held),
+                Order::Held => (held, info.longest_wait),
+                Order::Name => Default::default(),
+            };
+            (descending(by.0), descending(by.1), key.clone())
+        });
+    }
+
+    pub fn held(&self) -> usize {
+        self.locks
+            .iter()
+            .filter(|(_, info)| !info.holders.is_empty())
+            .count()
+    }
+
+    pub fn waited(&self) -> usize {
+        self.locks
+            .iter()
+            .filter(|(_, info)| info.waiters > 0)
+            .count()
+    }
+}
+
+/// Takes samples.
+pub struct Sampler {
+    server: Server,
+    scan: Option<Scan>,
+    known: BTreeSet<Vec<u8>>,
+    whole: bool,
+    counted: Option<(Instant, BTreeMap<String, u64>)>,
+}
+
+impl Sampler {
+    pub fn new(server: Server) -> Sampler {
+        Sampler {
+            server,
+            scan: None,
+            known: BTreeSet::new(),
+            whole: false,
+            counted: None,
+        }
+    }
+
+    /// The next one; of the whole database, however long that takes, or of a piece more.
+    pub async fn take(&mut self, whole: bool) -> Result<Sample, Failure> {
+        let waited = Search {
+            waited: true,
+            ..Search::default()
+        };
+        let mut keys: Vec<Vec<u8>> = Vec::new();
+        let mut scan = self.server.scan(waited).await.map_err(failed)?;
+        while let Some(found) = scan.step().await.map_err(failed)? {
+            keys.extend(found);
+        }
+        self.look_on(whole).await?;
+        let waited: BTreeSet<Vec<u8>> = keys.iter().cloned().collect();
+        keys.extend(
+            self.known
+                .iter()
+                .filter(|key| !waited.contains(*key))
+                .cloned(),
+        );
+        let left_out = keys.len().saturating_sub(MOST);
+        keys.truncate(MOST);
+        let locks = ls::ask(&self.server, keys.clone()).await?;
+        self.forget(&keys, &locks);
+        let (rates, waiters) = self.count().await?;
+        Ok(Sample {
+            locks,
+            left_out,
+            whole: self.whole,
+            rates,
+            waiters,
+        })
+    }
+
+    /// Looks for held locks where it left off.
+    async fn look_on(&mut self, whole: bool) -> Result<(), Failure> {
+        for _ in 0..if whole { usize::MAX } else { STEPS } {
+            if self.scan.is_none() {
+                let scan = self.server.scan(Search::default()).await;
+                self.scan = Some(scan.map_err(failed)?);
+            }
+            let Some(scan) = &mut self.scan else { break };
+            let Some(found) = scan
+                .step()
+                .await
+                .map_err(failed)
+                .inspect_err(|_| self.scan = None)?
+            else {
+                self.scan = None;
+                self.whole = true;
+                break;
+            };
+            self.known.extend(found);
+        }
+        Ok(())
+    }
+
+    /// Locks that are free by now.
+    fn forget(&mut self, asked: &[Vec<u8>], locks: &[(Vec<u8>, LockInfo)]) {
+        let there: BTreeSet<&Vec<u8>> = locks.iter().map(|(key, _)| key).collect();
+        for key in asked.iter().filter(|key| !there.contains(key)) {
+            self.known.remove(key);
+        }
+    }
+
+    /// How fast the counters have grown since the last sample.
+    async fn count(&mut self) -> Result<(Option<(f64, f64)>, u64), Failure> {
+        let now = self.server.counters().await.map_err(failed)?;
+        let at = Instant::now();
+        let value =
+            |counters: &BTreeMap<String, u64>, name| counters.get(name).copied().unwrap_or(0);
+        let rates = self.counted.as_ref().map(|(then, before)| {
+            let seconds = at.duration_since(*then).as_secs_f64().max(0.001);
+            let rate =
+                |name| value(&now, name).saturating_sub(value(before, name)) as f64 / seconds;
+            (rate("grants"), rate("waits_granted"))
+        });
+        let waiters = value(&now, "waiters");
+        self.counted = Some((at, now));
+        Ok((rates, waiters))
+    }
+}
+
+fn failed(error: redis_lock_client::Error) -> Failure {
+    Failure::of(&error, None)
+}

@@ -1,0 +1,153 @@
+//! `redis-lock top`: the locks of a server as they come and go.
+
+use std::io::{self, IsTerminal};
+use std::time::Duration;
+
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyModifiers};
+use ratatui::DefaultTerminal;
+use tokio::sync::mpsc::{unbounded_channel, UnboundedReceiver};
+use tokio::time::sleep;
+
+use crate::args::{seconds, Connect};
+use crate::failure::{Failure, BY_SIGNAL, OS};
+use crate::ls::print;
+use crate::sample::{Order, Sample, Sampler};
+use crate::screen::Screen;
+use crate::signals::Signals;
+
+/// Watch the locks of a server
+///
+/// Shows the locks that are held and waited for, the longest waits first, who holds them, and how many are
+/// handed on in a second. q ends it; w, h and n order the rows by wait, time held and name.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// From one look to the next.
+    #[arg(short, long, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
+    interval: Duration,
+
+    /// One frame as plain text, and no more; also where the output is no terminal.
+    #[arg(long)]
+    once: bool,
+
+    #[command(flatten)]
+    connect: Connect,
+}
+
+pub async fn run(args: Args) -> Result<i32, Failure> {
+    let server = args.connect.open_one()?;
+    let name = server.name().to_string();
+    let mut sampler = Sampler::new(server);
+    // Whoever cannot be asked at all is told so on the plain screen.
+    let first = sampler.take(false).await?;
+    if args.once || !io::stdout().is_terminal() || !io::stdin().is_terminal() {
+        return once(&args, &name, sampler).await;
+    }
+    let signals = Signals::listen().map_err(|error| Failure::new(OS, error))?;
+    let top = Top {
+        name,
+        sampler,
+        sample: first,
+        order: Order::Wait,
+        trouble: None,
+    };
+    let terminal = ratatui::init();
+    let ended = top.live(&args, terminal, signals).await;
+    ratatui::restore();
+    ended
+}
+
+/// The rates are those of one interval.
+async fn once(args: &Args, name: &str, mut sampler: Sampler) -> Result<i32, Failure> {
+    sleep(args.interval).await;
+    let mut sample = sampler.take(true).await?;
+    sample.sort(Order::Wait);
+    let screen = Screen {
+        server: name,
+        sample: &sample,
+        order: Order::Wait,
+        trouble: None,
+    };
+    print(screen.text(screen.width()).lines().map(String::from))?;
+    Ok(0)
+}
+
+struct Top {
+    name: String,
+    sampler: Sampler,
+    sample: Sample,
+    order: Order,
+    trouble: Option<String>,
+}
+
+impl Top {
+    async fn live(
+        mut self,
+        args: &Args,
+        mut terminal: DefaultTerminal,
+        mut signals: Signals,
+    ) -> Result<i32, Failure> {
+        let mut keys = keys();
+        loop {
+            self.sample.sort(self.order);
+            let screen = Screen {
+                server: &self.name,
+                sample: &self.sample,
+                order: self.order,
+                trouble: self.trouble.as_deref(),
+            };
+            let drawn = terminal.draw(|frame| screen.draw(frame));
+            drawn.map_err(|error| Failure::new(OS, error))?;
+            let sampler = &mut self.sampler;
+            let look = async {
+                sleep(args.interval).await;
+                sampler.take(false).await
+            };
+            tokio::select! {
+                sample = look => match sample {
+                    Ok(sample) => (self.sample, self.trouble) = (sample, None),
+                    Err(failure) => self.trouble = Some(failure.to_string()),
+                },
+                event = keys.recv() => match event.map(|event| wish(&event)) {
+                    None | Some(Wish::Quit) => return Ok(0),
+                    Some(Wish::Order(order)) => self.order = order,
+                    Some(Wish::None) => {}
+                },
+                signal = signals.next_deadly() => return Ok(BY_SIGNAL + signal as i32),
+            }
+        }
+    }
+}
+
+enum Wish {
+    Quit,
+    Order(Order),
+    None,
+}
+
+fn wish(event: &Event) -> Wish {
+    let Event::Key(key) = event else {
+        return Wish::None;
+    };
+    let control = key.modifiers.contains(KeyModifiers::CONTROL);
+    match key.code {
+        KeyCode::Char('c') if control => Wish::Quit,
+        KeyCode::Char('q') | KeyCode::Esc => Wish::Quit,
+        KeyCode::Char('w') => Wish::Order(Order::Wait),
+        KeyCode::Char('h') => Wish::Order(Order::Held),
+        KeyCode::Char('n') => Wish::Order(Order::Name),
+        _ => Wish::None,
+    }
+}
+
+/// What the keyboard says, read by a thread that ends with the program; closed when there is no keyboard.
+fn keys() -> UnboundedReceiver<Event> {
+    let (sender, receiver) = unbounded_channel();
+    std::thread::spawn(move || {
+        while let Ok(event) = event::read() {
+            if sender.send(event).is_err() {
+                return;
+            }
+        }
+    });
+    receiver
+}

@@ -1,0 +1,215 @@
+//! `ls`, `info`, `break` and `top`: what they show of the locks of real servers.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+use redis_lock_harness::cluster::{node_holding, Cluster};
+use redis_lock_harness::{wait_for, TestServer};
+use serde_json::Value;
+
+use crate::program::{program, start, start_args, Running, PROGRAM};
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+/// Two held locks, one of them waited for, and a free key beside them.
+fn scene() -> (TestServer, Vec<redis_lock_harness::Conn>) {
+    let real = TestServer::start();
+    let mut conn = real.conn();
+    conn.line("CLIENT SETNAME worker");
+    conn.line("LOCK.ACQUIRE orders:1 anna PX 600000");
+    conn.line("LOCK.ACQUIRE orders:2 bert PX 600000");
+    conn.line("LOCK.ACQUIRE other anna PX 600000");
+    conn.line("HSET data field value");
+    let mut waiter = real.conn();
+    waiter.send_line("LOCK.ACQUIRE orders:2 cleo BLOCK 600000");
+    real.wait_for_waiters(1);
+    (real, vec![conn, waiter])
+}
+
+#[test]
+fn ls_lists_what_is_asked_for() {
+    let (real, _conns) = scene();
+    let names = |options: &str| {
+        let out = start(&real, &format!("ls --names {options}")).end().ok();
+        let mut names: Vec<String> = out.lines().map(String::from).collect();
+        names.sort();
+        names.join(" ")
+    };
+    assert_eq!(names(""), "orders:1 orders:2 other");
+    assert_eq!(names("--match orders:*"), "orders:1 orders:2");
+    assert_eq!(names("--owner anna"), "orders:1 other");
+    assert_eq!(names("--owner anna --match o*:*"), "orders:1");
+    assert_eq!(names("--waited"), "orders:2");
+    assert_eq!(names("--waited --owner anna"), "");
+    let table = start(&real, "ls").end().ok();
+    let lines: Vec<&str> = table.lines().collect();
+    assert!(lines[0].starts_with("KEY       MODE       HOLDER  LEASE"), "{table}");
+    assert!(lines[2].starts_with("orders:2  exclusive  bert    9m5"), "{table}");
+    assert_eq!(lines[1].split_whitespace().collect::<Vec<_>>()[4..], ["0", "-"]);
+    assert_eq!(lines.len(), 4);
+    let objects = start(&real, "ls --json --waited").end().ok();
+    let object = json(&objects);
+    assert_eq!(object["key"], "orders:2");
+    assert_eq!(object["waiters"], 1);
+    assert_eq!(object["holders"][0]["owner"], "bert");
+}
+
+#[test]
+fn ls_lists_a_thousand_locks_once_each() {
+    let real = TestServer::start();
+    let mut conn = real.conn();
+    for i in 0..2_500 {
+        conn.send_line(&format!("LOCK.ACQUIRE lock:{i} me"));
+        conn.send_line(&format!("SET key:{i} v"));
+    }
+    for _ in 0..5_000 {
+        conn.recv();
+    }
+    assert_eq!(start(&real, "ls --names").end().ok().lines().count(), 2_500);
+    assert_eq!(start(&real, "ls --json").end().ok().lines().count(), 2_500);
+}
+
+#[test]
+fn ls_asks_every_node_of_a_cluster() {
+    let cluster = Cluster::start(3, 0);
+    let url = format!("redis+cluster://127.0.0.1:{}", cluster.nodes[0].port);
+    for i in 0..30 {
+        let key = format!("lock:{i}");
+        node_holding(&cluster, &key).conn().line(&format!("LOCK.ACQUIRE {key} me"));
+    }
+    let run = |words: &str| {
+        let mut command = std::process::Command::new(PROGRAM);
+        Running::of(command.env("REDIS_LOCK_URL", &url).args(words.split(' '))).end()
+    };
+    assert_eq!(run("ls --names").ok().lines().count(), 30);
+    assert!(run("info lock:7").ok().contains("held by me"));
+    assert_eq!(run("break lock:8").code(), 0);
+    assert_eq!(run("ls --json --owner me").ok().lines().count(), 29);
+    assert!(run("top --once --interval 0.1").ok().contains("held 29 "));
+    assert!(run("run free -- echo $LOCK_TOKEN").ok().contains("LOCK_TOKEN"));
+}
+
+#[test]
+fn info_tells_who_holds_and_who_waits() {
+    let (real, _conns) = scene();
+    let text = start(&real, "info orders:2").end().ok();
+    for part in [
+        "orders:2: exclusive",
+        "held by bert, token 1",
+        "lease 9m5",
+        "(worker)",
+        "1 waiting, the first for ",
+        "cleo, exclusive, for ",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let object = json(&start(&real, "info orders:2 --json").end().ok());
+    assert_eq!(object["queue"][0]["owner"], "cleo");
+    assert!(object["holders"][0]["token"].is_u64());
+    assert!(object["queue"][0]["left_ms"].as_u64().expect("a span") > 500_000);
+    let few = json(&start(&real, "info orders:2 --json --waiters 0").end().ok());
+    assert_eq!((&few["waiters"], &few["queue"]), (&Value::from(1), &Value::Array(vec![])));
+    let free = start(&real, "info free").end();
+    assert_eq!((free.code(), free.out.as_str()), (1, "free: neither held nor waited for\n"));
+    let free = start(&real, "info free --json").end();
+    assert_eq!((free.code(), free.out.as_str()), (1, "null\n"));
+    let wrong = start(&real, "info data").end();
+    assert_eq!(wrong.code(), 65, "{}", wrong.err);
+}
+
+#[test]
+fn break_ends_a_hold_or_just_that_grant() {
+    let (real, mut conns) = scene();
+    let token = json(&start(&real, "info orders:2 --json").end().ok())["holders"][0]["token"].to_string();
+    let late = start(&real, "break orders:2 --token 17").end();
+    assert_eq!((late.code(), late.out.as_str()), (1, "orders:2: not held under that token\n"));
+    let end = start(&real, &format!("break orders:2 --token {token}")).end();
+    assert_eq!((end.code(), end.out.as_str()), (0, "orders:2: broken\n"));
+    assert!(conns[1].recv().int() > 0);
+    conns[1].send_line("LOCK.ACQUIRE orders:1 cleo BLOCK 600000");
+    real.wait_for_waiters(1);
+    let end = start(&real, "break orders:1 --purge --json").end();
+    assert_eq!(json(&end.ok())["broken"], true);
+    assert!(conns[1].recv().error().contains("LOCKBROKEN"));
+    let end = start(&real, "break orders:1").end();
+    assert_eq!((end.code(), end.out.as_str()), (1, "orders:1: not held\n"));
+}
+
+#[test]
+fn a_lock_that_a_run_holds_is_found_and_broken() {
+    let real = TestServer::start();
+    let run = crate::program::script(&real, "--lease 0.6", "echo up; exec sleep 100");
+    run.line();
+    let name = start(&real, "ls --names").end().ok();
+    let mut command = program(&real);
+    let end = Running::of(command.arg("break").arg(name.trim())).end();
+    assert_eq!((end.code(), run.end().code()), (0, 75));
+}
+
+#[test]
+fn names_of_any_bytes_do_nothing_to_a_terminal() {
+    let real = TestServer::start();
+    let key: &[u8] = b"\x1b[2Jk\xff\r\n\x07";
+    let owner: &[u8] = "o\u{202e}\u{9b}".as_bytes();
+    let mut conn = real.conn();
+    conn.run([b"LOCK.ACQUIRE", key, owner]);
+    let words = [OsStr::new("info"), OsStr::from_bytes(key)];
+    for end in [
+        start(&real, "ls").end(),
+        start(&real, "ls --names").end(),
+        start_args(&real, words).end(),
+        start(&real, "top --once --interval 0").end(),
+    ] {
+        let out = end.ok();
+        assert!(out.contains("\\u{1b}[2Jk\\xff\\r\\n\\u{7}"), "{out}");
+        assert!(!out.chars().any(|char| char.is_control() && char != '\n'), "{out:?}");
+    }
+    let object = json(&start(&real, "ls --json").end().ok());
+    assert_eq!(object["key_hex"], "1b5b324a6bff0d0a07");
+    assert_eq!(object["holders"][0]["owner"], "o\u{202e}\u{9b}");
+    let words = [OsStr::new("break"), OsStr::from_bytes(key)];
+    assert_eq!(start_args(&real, words).end().code(), 0);
+    conn.run([b"SET", key, b"v"]);
+    let words = [OsStr::new("info"), OsStr::from_bytes(key)];
+    let end = start_args(&real, words).end();
+    assert_eq!(end.code(), 65);
+    assert!(!end.err.contains('\x1b'), "{}", end.err);
+}
+
+#[test]
+fn top_shows_one_frame_where_no_terminal_is() {
+    let (real, mut conns) = scene();
+    let mut handed = real.conn();
+    handed.send_line("LOCK.ACQUIRE orders:1 dora BLOCK 600000");
+    real.wait_for_waiters(2);
+    let run = start(&real, "top --interval 2");
+    // Between its two looks: one hand-off in two seconds.
+    wait_for("the first look", || real.info_field("commandstats", "cmdstat_lock.info") != "");
+    conns[0].line("LOCK.RELEASE orders:1 anna");
+    let frame = run.end().ok();
+    let lines: Vec<&str> = frame.lines().collect();
+    assert!(lines[1].starts_with("held 3   waited for 1   waiters 1   longest wait "), "{frame}");
+    assert!(lines[1].contains("hand-offs/s 0."), "{frame}");
+    assert!(!lines[1].contains("hand-offs/s 0.0"), "{frame}");
+    assert!(lines[4].starts_with("orders:2 "), "{frame}");
+    assert_eq!(frame.matches("dora").count(), 1, "{frame}");
+}
+
+#[test]
+fn what_the_user_may_not_look_at_is_named() {
+    let real = TestServer::start();
+    real.conn().line("ACL SETUSER default -lock.scan -lock.info -lock.break");
+    for (words, command) in [
+        ("ls", "+lock.scan"),
+        ("info k", "+lock.info"),
+        ("break k", "+lock.break"),
+        ("top --once", "+lock.scan"),
+    ] {
+        let end = start(&real, words).end();
+        assert_eq!(end.code(), 77, "{words}: {}", end.err);
+        assert!(end.err.contains(command), "{words}: {}", end.err);
+    }
+    real.conn().line("ACL SETUSER default +@all");
+}
