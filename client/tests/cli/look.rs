@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-use redis_lock_harness::cluster::{node_holding, Cluster};
+use redis_lock_harness::cluster::{start_node, wait_until_served};
 use redis_lock_harness::{wait_for, TestServer};
 use serde_json::Value;
 
@@ -45,9 +45,18 @@ fn ls_lists_what_is_asked_for() {
     assert_eq!(names("--waited --owner anna"), "");
     let table = start(&real, "ls").end().ok();
     let lines: Vec<&str> = table.lines().collect();
-    assert!(lines[0].starts_with("KEY       MODE       HOLDER  LEASE"), "{table}");
-    assert!(lines[2].starts_with("orders:2  exclusive  bert    9m5"), "{table}");
-    assert_eq!(lines[1].split_whitespace().collect::<Vec<_>>()[4..], ["0", "-"]);
+    assert!(
+        lines[0].starts_with("KEY       MODE       HOLDER  LEASE"),
+        "{table}"
+    );
+    assert!(
+        lines[2].starts_with("orders:2  exclusive  bert    9m5"),
+        "{table}"
+    );
+    assert_eq!(
+        lines[1].split_whitespace().collect::<Vec<_>>()[4..],
+        ["0", "-"]
+    );
     assert_eq!(lines.len(), 4);
     let objects = start(&real, "ls --json --waited").end().ok();
     let object = json(&objects);
@@ -73,12 +82,27 @@ fn ls_lists_a_thousand_locks_once_each() {
 
 #[test]
 fn ls_asks_every_node_of_a_cluster() {
-    let cluster = Cluster::start(3, 0);
-    let url = format!("redis+cluster://127.0.0.1:{}", cluster.nodes[0].port);
+    let ((one, _), (two, bus)) = (start_node(&[]), start_node(&[]));
+    one.conn().line("CLUSTER SET-CONFIG-EPOCH 1");
+    two.conn().line("CLUSTER SET-CONFIG-EPOCH 2");
+    one.conn().line("CLUSTER ADDSLOTSRANGE 0 8191");
+    two.conn().line("CLUSTER ADDSLOTSRANGE 8192 16383");
+    one.conn()
+        .line(&format!("CLUSTER MEET 127.0.0.1 {} {bus}", two.port));
+    wait_until_served(&one);
+    wait_until_served(&two);
+    let url = format!("redis+cluster://127.0.0.1:{}", one.port);
+    let mut conns = [one.conn(), two.conn()];
+    let mut held = [0, 0];
     for i in 0..30 {
-        let key = format!("lock:{i}");
-        node_holding(&cluster, &key).conn().line(&format!("LOCK.ACQUIRE {key} me"));
+        for (conn, held) in conns.iter_mut().zip(&mut held) {
+            *held += i32::from(!conn.line(&format!("LOCK.ACQUIRE lock:{i} me")).is_error());
+        }
     }
+    assert!(
+        held[0] > 0 && held[1] > 0 && held[0] + held[1] == 30,
+        "{held:?}"
+    );
     let run = |words: &str| {
         let mut command = std::process::Command::new(PROGRAM);
         Running::of(command.env("REDIS_LOCK_URL", &url).args(words.split(' '))).end()
@@ -88,7 +112,9 @@ fn ls_asks_every_node_of_a_cluster() {
     assert_eq!(run("break lock:8").code(), 0);
     assert_eq!(run("ls --json --owner me").ok().lines().count(), 29);
     assert!(run("top --once --interval 0.1").ok().contains("held 29 "));
-    assert!(run("run free -- echo $LOCK_TOKEN").ok().contains("LOCK_TOKEN"));
+    for i in 0..10 {
+        assert_eq!(run(&format!("run free:{i} -- echo up")).ok(), "up\n");
+    }
 }
 
 #[test]
@@ -110,9 +136,15 @@ fn info_tells_who_holds_and_who_waits() {
     assert!(object["holders"][0]["token"].is_u64());
     assert!(object["queue"][0]["left_ms"].as_u64().expect("a span") > 500_000);
     let few = json(&start(&real, "info orders:2 --json --waiters 0").end().ok());
-    assert_eq!((&few["waiters"], &few["queue"]), (&Value::from(1), &Value::Array(vec![])));
+    assert_eq!(
+        (&few["waiters"], &few["queue"]),
+        (&Value::from(1), &Value::Array(vec![]))
+    );
     let free = start(&real, "info free").end();
-    assert_eq!((free.code(), free.out.as_str()), (1, "free: neither held nor waited for\n"));
+    assert_eq!(
+        (free.code(), free.out.as_str()),
+        (1, "free: neither held nor waited for\n")
+    );
     let free = start(&real, "info free --json").end();
     assert_eq!((free.code(), free.out.as_str()), (1, "null\n"));
     let wrong = start(&real, "info data").end();
@@ -122,9 +154,13 @@ fn info_tells_who_holds_and_who_waits() {
 #[test]
 fn break_ends_a_hold_or_just_that_grant() {
     let (real, mut conns) = scene();
-    let token = json(&start(&real, "info orders:2 --json").end().ok())["holders"][0]["token"].to_string();
+    let token =
+        json(&start(&real, "info orders:2 --json").end().ok())["holders"][0]["token"].to_string();
     let late = start(&real, "break orders:2 --token 17").end();
-    assert_eq!((late.code(), late.out.as_str()), (1, "orders:2: not held under that token\n"));
+    assert_eq!(
+        (late.code(), late.out.as_str()),
+        (1, "orders:2: not held under that token\n")
+    );
     let end = start(&real, &format!("break orders:2 --token {token}")).end();
     assert_eq!((end.code(), end.out.as_str()), (0, "orders:2: broken\n"));
     assert!(conns[1].recv().int() > 0);
@@ -164,7 +200,10 @@ fn names_of_any_bytes_do_nothing_to_a_terminal() {
     ] {
         let out = end.ok();
         assert!(out.contains("\\u{1b}[2Jk\\xff\\r\\n\\u{7}"), "{out}");
-        assert!(!out.chars().any(|char| char.is_control() && char != '\n'), "{out:?}");
+        assert!(
+            !out.chars().any(|char| char.is_control() && char != '\n'),
+            "{out:?}"
+        );
     }
     let object = json(&start(&real, "ls --json").end().ok());
     assert_eq!(object["key_hex"], "1b5b324a6bff0d0a07");
@@ -186,11 +225,16 @@ fn top_shows_one_frame_where_no_terminal_is() {
     real.wait_for_waiters(2);
     let run = start(&real, "top --interval 2");
     // Between its two looks: one hand-off in two seconds.
-    wait_for("the first look", || real.info_field("commandstats", "cmdstat_lock.info") != "");
+    wait_for("the first look", || {
+        real.info_field("commandstats", "cmdstat_lock.info") != ""
+    });
     conns[0].line("LOCK.RELEASE orders:1 anna");
     let frame = run.end().ok();
     let lines: Vec<&str> = frame.lines().collect();
-    assert!(lines[1].starts_with("held 3   waited for 1   waiters 1   longest wait "), "{frame}");
+    assert!(
+        lines[1].starts_with("held 3   waited for 1   waiters 1   longest wait "),
+        "{frame}"
+    );
     assert!(lines[1].contains("hand-offs/s 0."), "{frame}");
     assert!(!lines[1].contains("hand-offs/s 0.0"), "{frame}");
     assert!(lines[4].starts_with("orders:2 "), "{frame}");
@@ -200,7 +244,8 @@ fn top_shows_one_frame_where_no_terminal_is() {
 #[test]
 fn what_the_user_may_not_look_at_is_named() {
     let real = TestServer::start();
-    real.conn().line("ACL SETUSER default -lock.scan -lock.info -lock.break");
+    real.conn()
+        .line("ACL SETUSER default -lock.scan -lock.info -lock.break");
     for (words, command) in [
         ("ls", "+lock.scan"),
         ("info k", "+lock.info"),

@@ -51,7 +51,7 @@ async fn run(args: Args) -> Result<i32, Failure> {
         Subcommand::Info(args) => info::run(args).await,
         Subcommand::Break(args) => break_lock::run(args).await,
         Subcommand::Top(args) => top::run(args).await,
-        Subcommand::Completions(args) => Ok(pages::completions(&args)),
+        Subcommand::Completions(args) => pages::completions(&args),
         Subcommand::Man => pages::manual(),
     }
 }

@@ -8,6 +8,7 @@ use clap_mangen::Man;
 
 use crate::args::Args;
 use crate::failure::{Failure, OS};
+use crate::ls::print;
 
 /// Print the completions of a shell
 ///
@@ -17,14 +18,13 @@ pub struct CompletionsArgs {
     shell: Shell,
 }
 
-pub fn completions(args: &CompletionsArgs) -> i32 {
-    clap_complete::generate(
-        args.shell,
-        &mut Args::command(),
-        "redis-lock",
-        &mut io::stdout(),
-    );
-    0
+pub fn completions(args: &CompletionsArgs) -> Result<i32, Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Args::command(), "redis-lock", &mut script);
+    // For bash, clap_complete 4.6 names the subcommands of a program with a hyphen in two ways.
+    let script = String::from_utf8_lossy(&script).replace("redis__subcmd__lock", "redis__lock");
+    print(script.lines().map(String::from))?;
+    Ok(0)
 }
 
 /// The manual as troff: one page, in which each subcommand has a section.

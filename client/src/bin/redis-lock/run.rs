@@ -49,7 +49,7 @@ pub struct Args {
     command: Vec<OsString>,
 
     /// Do not wait: end at once (see -E) when the lock is not free.
-    #[arg(short, long, visible_alias = "nonblock", conflicts_with = "wait")]
+    #[arg(short, long, alias = "nonblock", conflicts_with = "wait")]
     no_wait: bool,
 
     /// Wait so long at most (2.5). Without it: as long as it takes.
