@@ -65,4 +65,20 @@ clients! {
         gives_up_after: 5_000,
         setting: "`retry=None`, and slices below `socket_timeout`",
     },
+    node_redis: Client {
+        name: "node-redis",
+        version: "6.3.1",
+        pinned_in: "package.json",
+        helper: "redis_lock.mjs",
+        gives_up_after: 0,
+        setting: "`duplicate()` for the wait; `socketTimeout` on it",
+    },
+    ioredis: Client {
+        name: "ioredis",
+        version: "6.0.0",
+        pinned_in: "package.json",
+        helper: "redis_lock.mjs",
+        gives_up_after: 0,
+        setting: "`duplicate()` for the wait; `maxRetriesPerRequest: 0` and `socketTimeout` on it",
+    },
 }
