@@ -81,4 +81,12 @@ clients! {
         gives_up_after: 0,
         setting: "`duplicate()` for the wait; `maxRetriesPerRequest: 0` and `socketTimeout` on it",
     },
+    redis_rs: Client {
+        name: "redis-rs",
+        version: "1.8.1",
+        pinned_in: "Cargo.toml",
+        helper: "redis_lock.rs",
+        gives_up_after: 500,
+        setting: "`set_response_timeout`, on a connection of its own for the wait",
+    },
 }
