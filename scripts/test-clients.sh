@@ -23,7 +23,7 @@ install_client() {
     echo "installing $1"
     rm -rf "$target"
     mkdir -p "$target"
-    "$source/install" "$target" >"$target/log" 2>&1 || { tail -n 3 "$target/log"; return 1; }
+    "$source/install" "$target" >"$target/log" 2>&1 || return 1
     echo "$files" >"$target/installed"
 }
 
@@ -33,7 +33,7 @@ for client in $wanted; do
 done
 
 # tests OPTION...: a test's name begins with its client's, dashes written as underscores.
-tests() { cargo test --profile "${PROFILE:-release}" --locked -p redis_lock_clients --test clients -- "$@" --test-threads 2; }
+tests() { cargo test --profile "${LOCK_PROFILE:-release}" --locked -p redis_lock_clients --test clients -- "$@" --test-threads 2; }
 
 failed=
 if [ -n "${REPORT:-}" ]; then
@@ -43,5 +43,5 @@ else
     tests page:: $(for client in $installed; do echo "$client::" | tr - _; done) || failed=1
 fi
 for client in $installed; do echo "ran: $client"; done
-for client in $missing; do echo "not run: $client (target/clients/$client/log says why)"; done
+for client in $missing; do echo "not run: $client, $(tail -n 1 "target/clients/$client/log") (target/clients/$client/log)"; done
 [ -z "$failed" ]

@@ -224,3 +224,35 @@ pub fn a_renew_and_a_release_are_sent_again(client: &Client) {
     assert!(next.recv().int() > token);
     assert_eq!(conn.line("HGET k later").text(), "1");
 }
+
+/// What comes late, with the token of a former grant, does nothing; a release gives back all that its grant holds.
+pub fn a_token_is_good_for_its_own_grant_only(client: &Client) {
+    let server = TestServer::start();
+    let mut agent = Agent::start(client, server.port);
+    let mut conn = server.conn();
+    agent.order("acquire k a 20000 30000");
+    let former = agent.token();
+    assert_eq!(agent.run(&format!("release k a {former}")), "1");
+    agent.order("acquire k a 20000 30000");
+    let token = agent.token();
+    conn.line("LOCK.ACQUIRE k a");
+    assert_eq!(agent.run(&format!("renew k a {former} 600000")), "0");
+    assert_eq!(agent.run(&format!("release k a {former}")), "0");
+    assert_eq!(conn.line("HGET k a").text(), "2", "holds");
+    assert!(conn.line("PTTL k").int() <= 30_000);
+    assert_eq!(agent.run(&format!("release k a {token}")), "1");
+    assert_eq!(conn.line("EXISTS k").int(), 0);
+}
+
+/// Connections break and new ones are refused for a moment: the wait goes on. (This server has forgotten the lock.)
+pub fn the_server_starts_again_while_it_waits(client: &Client) {
+    let mut server = TestServer::start();
+    let mut agent = Agent::start(client, server.port);
+    hold(&mut server.conn());
+    agent.order("acquire k a 60000 30000");
+    wait_for_connection(&mut server.conn(), "a");
+    server.crash_and_restart();
+    let token = agent.token();
+    assert_eq!(server.stat("grants"), 1);
+    holds_once_and_releases(&mut server.conn(), &mut agent, token, None);
+}
