@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use libc::{SIGCONT, SIGSTOP};
 use redis_lock_harness::{wait_for, Conn, TestServer};
 
 use crate::agent::Agent;
@@ -255,4 +256,24 @@ pub fn the_server_starts_again_while_it_waits(client: &Client) {
     let token = agent.token();
     assert_eq!(server.stat("grants"), 1);
     holds_once_and_releases(&mut server.conn(), &mut agent, token, None);
+}
+
+/// A server that hangs keeps its connections: what was lost is only noticed by the client's own limit. Nobody waits
+/// very much longer than he wanted to.
+pub fn the_server_hangs_while_it_waits(client: &Client) {
+    let server = TestServer::start();
+    let mut agent = Agent::start(client, server.port);
+    hold(&mut server.conn());
+    agent.order("acquire k a 3000 30000");
+    wait_for_connection(&mut server.conn(), "a");
+    server.signal(SIGSTOP);
+    let start = Instant::now();
+    let answer = agent.answer();
+    server.signal(SIGCONT);
+    assert!(answer.starts_with("error "), "{answer}");
+    assert!(
+        start.elapsed() < Duration::from_secs(30),
+        "{:?}",
+        start.elapsed()
+    );
 }
