@@ -7,6 +7,7 @@ use redis_module::raw;
 use super::api::api;
 use super::ctx::{now, Ctx};
 use super::guard;
+use super::settings;
 use super::shell;
 
 /// Registers the section.
@@ -26,7 +27,7 @@ unsafe extern "C" fn on_info(info: *mut raw::RedisModuleInfoCtx, for_crash_repor
             let waiters = &shell.locks.waiters;
             let sessions = &shell.locks.sessions;
             let (sems, latches) = (&shell.locks.sems, &shell.locks.latches);
-            let gauges: [(&CStr, u64); 16] = [
+            let gauges: [(&CStr, u64); 17] = [
                 (c"waiters", waiters.live() as u64),
                 (c"keys_waited", waiters.keys_waited() as u64),
                 (c"places_kept", waiters.kept_places() as u64),
@@ -40,6 +41,7 @@ unsafe extern "C" fn on_info(info: *mut raw::RedisModuleInfoCtx, for_crash_repor
                 (c"windows_open", shell.locks.turns.open() as u64),
                 (c"sessions", sessions.clients() as u64),
                 (c"session_holds", sessions.holds() as u64),
+                (c"startup_delay_ms", settings::startup_delay_ms()),
                 (c"startup_delay_left_ms", shell.locks.delay.left(now)),
                 (c"eviction_risk", u64::from(shell.eviction_risk)),
                 (c"panics", guard::panics()),

@@ -160,7 +160,9 @@ fn the_setting_may_cut_it_and_never_begins_it() {
     let server = TestServer::with(&MINUTE);
     let mut conn = server.conn();
     let before = refusal(&mut conn, "LOCK.ACQUIRE k a");
+    assert_eq!(server.stat("startup_delay_ms"), 60_000);
     conn.line("CONFIG SET lock.startup-delay 50000");
+    assert_eq!(server.stat("startup_delay_ms"), 50_000);
     assert!(refusal(&mut conn, "LOCK.ACQUIRE k a") <= before.min(50_000));
     conn.line("CONFIG SET lock.startup-delay 90000");
     assert!(refusal(&mut conn, "LOCK.ACQUIRE k a") <= 50_000);
