@@ -71,10 +71,10 @@ struct Hold {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct State {
+pub(crate) struct State {
     /// Until when the lock is ours for certain.
-    end: Instant,
-    lost: Option<LostReason>,
+    pub(crate) end: Instant,
+    pub(crate) lost: Option<LostReason>,
 }
 
 impl Guard {
@@ -106,6 +106,10 @@ impl Guard {
     /// The owner that holds the lock.
     pub fn owner(&self) -> &[u8] {
         &self.hold.claim.owner
+    }
+
+    pub(crate) fn server_name(&self) -> String {
+        self.hold.server.name().to_string()
     }
 
     /// A future that ends when the lock is lost. It may be had as often as one likes, and outlives the
@@ -162,7 +166,7 @@ impl Drop for Guard {
 /// Ends when a lock is lost; see [`Guard::lost`]. To be awaited.
 #[derive(Debug, Clone)]
 pub struct Lost {
-    state: watch::Receiver<State>,
+    pub(crate) state: watch::Receiver<State>,
 }
 
 impl IntoFuture for Lost {
@@ -225,7 +229,7 @@ pub(crate) fn release_later(server: &Server, claim: Claim, token: Option<u64>, l
     }
 }
 
-async fn release_until(
+pub(crate) async fn release_until(
     server: &Server,
     claim: &Claim,
     token: Option<u64>,

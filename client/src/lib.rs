@@ -27,18 +27,23 @@
 //! owner of their own, so that sending one again, after a connection was dropped, never counts a second hold.
 
 mod background;
+mod backoff;
 mod call;
 mod command;
 mod error;
 mod guard;
 mod inspect;
 mod lock;
+mod multi;
+mod red;
 mod server;
 
 pub use error::Error;
 pub use guard::{Guard, Lost, LostReason, Released};
 pub use inspect::{Holder, LockInfo, Scan, Search, Waiter};
 pub use lock::Lock;
+pub use multi::{MultiGuard, MultiLock};
+pub use red::{RedGuard, RedLock};
 pub use server::Server;
 
 /// What this crate's functions return.

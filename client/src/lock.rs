@@ -27,7 +27,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 #[derive(Debug, Clone)]
 pub struct Lock {
     pub(crate) server: Server,
-    key: Vec<u8>,
+    pub(crate) key: Vec<u8>,
     owner: Option<Vec<u8>>,
     mode: Mode,
     pub(crate) lease: Duration,

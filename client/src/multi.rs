@@ -1,0 +1,262 @@
+//! Several locks, all or none, on servers that need not know of each other.
+//!
+//! The locks are taken one after another, in the order of (server, key) whatever order the caller names
+//! them in, so that two who want the same locks never wait for each other. Waiting for the first one holds
+//! nothing. From then on a *round* may last so long (1.5 s for each lock): what is not complete by then is
+//! given back as a whole, because others may want a part of it. A lock that is had already renews itself
+//! meanwhile, and if it is lost the round is over.
+//!
+//! What has to be given back on a server that does not answer is asked for in the background, for as long
+//! as its lease could last: nobody waits for a dead server.
+
+use std::future::{poll_fn, IntoFuture};
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+use tokio::time::{timeout_at, Instant};
+
+use crate::backoff::{after, Backoff};
+use crate::guard::State;
+use crate::{Error, Guard, Lock, Lost, LostReason, Released, Result};
+
+/// How long a round may last for each of its locks, as Redisson has it.
+const ROUND_PER_LOCK: Duration = Duration::from_millis(1_500);
+/// How long a server may owe an answer beyond the end of a wait.
+const GRACE: Duration = Duration::from_millis(500);
+
+/// Several locks that are had together, or not at all.
+#[derive(Debug, Clone)]
+pub struct MultiLock {
+    /// In the order in which they are taken, each with its place in the caller's list.
+    members: Vec<(usize, Lock)>,
+    round: Duration,
+}
+
+impl MultiLock {
+    /// Of these locks, each with its own server, lease and mode. Their order says nothing.
+    ///
+    /// # Errors
+    /// When none is named, or one twice. That `localhost` and `127.0.0.1` are one server is not seen.
+    pub fn new(locks: impl IntoIterator<Item = Lock>) -> Result<MultiLock> {
+        let mut members: Vec<_> = locks.into_iter().enumerate().collect();
+        members.sort_by(|(_, a), (_, b)| place_of(a).cmp(&place_of(b)));
+        if members.is_empty() {
+            return Err(Error::Config("a MultiLock of no locks".into()));
+        }
+        for (one, next) in members.iter().zip(members.iter().skip(1)) {
+            if place_of(&one.1) == place_of(&next.1) {
+                let (server, key) = place_of(&one.1);
+                let key = String::from_utf8_lossy(key);
+                return Err(Error::Config(format!("{server}: {key} is named twice")));
+            }
+        }
+        let round = ROUND_PER_LOCK * u32::try_from(members.len()).unwrap_or(u32::MAX);
+        Ok(MultiLock { members, round })
+    }
+
+    /// How long a part of the locks may be held while the others are waited for, and how long
+    /// [`acquire`](MultiLock::acquire) waits in all: 1.5 s for each lock by default.
+    #[must_use]
+    pub fn wait(self, round: Duration) -> MultiLock {
+        MultiLock { round, ..self }
+    }
+
+    /// Takes all the locks if they are free. None when one of them is not.
+    ///
+    /// # Errors
+    /// When a server cannot be reached, or refuses. Then nothing is held, as with None.
+    pub async fn try_acquire(&self) -> Result<Option<MultiGuard>> {
+        self.acquire_within(Duration::ZERO).await
+    }
+
+    /// Waits for all the locks, for 1.5 s times their number (or what [`wait`](MultiLock::wait) says).
+    ///
+    /// # Errors
+    /// When a server cannot be reached, or refuses.
+    pub async fn acquire(&self) -> Result<Option<MultiGuard>> {
+        self.acquire_within(self.round).await
+    }
+
+    /// Waits for all the locks for at most so long, and half a second more where a server owes an answer.
+    ///
+    /// # Errors
+    /// When a server cannot be reached, or refuses.
+    pub async fn acquire_within(&self, wait: Duration) -> Result<Option<MultiGuard>> {
+        let end = after(wait);
+        let mut backoff = Backoff::new();
+        loop {
+            if let Some(guard) = self.one_round(end).await? {
+                return Ok(Some(guard));
+            }
+            if Instant::now() >= end {
+                return Ok(None);
+            }
+            backoff.pause(end).await;
+        }
+    }
+
+    async fn one_round(&self, end: Instant) -> Result<Option<MultiGuard>> {
+        let mut held: Vec<(usize, Guard)> = Vec::with_capacity(self.members.len());
+        let mut end = end;
+        for (place, lock) in &self.members {
+            let lost = held.iter().map(|(_, guard)| guard.lost()).collect();
+            let got = tokio::select! {
+                got = one_of_them(lock, end) => got,
+                _ = first_lost(lost) => Ok(None),
+            };
+            match got {
+                Ok(Some(guard)) => held.push((*place, guard)),
+                Ok(None) => {
+                    give_back(held).await;
+                    return Ok(None);
+                }
+                Err(error) => {
+                    give_back(held).await;
+                    return Err(error);
+                }
+            }
+            if held.len() == 1 {
+                end = end.min(Instant::now() + self.round);
+            }
+        }
+        held.sort_by_key(|(place, _)| *place);
+        let guard = MultiGuard::new(held.into_iter().map(|(_, guard)| guard).collect());
+        Ok((!guard.valid_for().is_zero()).then_some(guard))
+    }
+}
+
+/// The order in which locks are taken, which everybody must agree on.
+fn place_of(lock: &Lock) -> (&str, &[u8]) {
+    (lock.server.name(), &lock.key)
+}
+
+async fn one_of_them(lock: &Lock, end: Instant) -> Result<Option<Guard>> {
+    let now = Instant::now();
+    let waited = lock.acquire_within(end.saturating_duration_since(now));
+    match timeout_at(end.max(now) + GRACE, waited).await {
+        Ok(got) => got,
+        Err(_) => Err(Error::no_answer(lock.server.name())),
+    }
+}
+
+/// Gives all of them back, and waits for those whose servers answer.
+async fn give_back(held: Vec<(usize, Guard)>) {
+    release_all(held.into_iter().map(|(_, guard)| guard)).await;
+}
+
+/// In their order. What is not known in time is an error here, and goes on in the background.
+async fn release_all(guards: impl Iterator<Item = Guard>) -> Vec<Result<Released>> {
+    let begun: Vec<_> = guards
+        .map(|guard| (guard.server_name(), tokio::spawn(guard.release())))
+        .collect();
+    let end = Instant::now() + GRACE;
+    let mut released = Vec::with_capacity(begun.len());
+    for (server, release) in begun {
+        released.push(match timeout_at(end, release).await {
+            Ok(Ok(word)) => word,
+            Ok(Err(_)) | Err(_) => Err(Error::no_answer(&server)),
+        });
+    }
+    released
+}
+
+/// Ends with the first of these.
+async fn first_lost(lost: Vec<Lost>) -> LostReason {
+    let mut lost: Vec<_> = lost.into_iter().map(IntoFuture::into_future).collect();
+    poll_fn(|context| {
+        let mut ended = lost.iter_mut().map(|lost| lost.as_mut().poll(context));
+        ended.find(Poll::is_ready).unwrap_or(Poll::Pending)
+    })
+    .await
+}
+
+/// Locks that are held together, each renewed by itself. Dropped, all are given back in the background.
+#[derive(Debug)]
+pub struct MultiGuard {
+    members: Vec<Guard>,
+    lost: Lost,
+    watch: AbortHandle,
+}
+
+impl MultiGuard {
+    fn new(members: Vec<Guard>) -> MultiGuard {
+        let end = Instant::now();
+        let (told, state) = watch::channel(State { end, lost: None });
+        let losses = members.iter().map(Guard::lost).collect();
+        let watch = tokio::spawn(async move {
+            let why = first_lost(losses).await;
+            told.send_modify(|state| state.lost = Some(why));
+        });
+        MultiGuard {
+            members,
+            lost: Lost { state },
+            watch: watch.abort_handle(),
+        }
+    }
+
+    /// Each lock's own guard, in the order in which the caller has named them.
+    pub fn members(&self) -> &[Guard] {
+        &self.members
+    }
+
+    /// Each lock's fencing token, in the same order. A token fences what its own lock protects; those of
+    /// two locks say nothing about each other.
+    pub fn tokens(&self) -> Vec<u64> {
+        self.members.iter().map(Guard::token).collect()
+    }
+
+    /// A future that ends when one of the locks is lost: then what needed all of them must stop. The
+    /// others stay held until the guard is dropped.
+    pub fn lost(&self) -> Lost {
+        self.lost.clone()
+    }
+
+    /// How long all the locks are certainly still ours; zero when one is lost.
+    pub fn valid_for(&self) -> Duration {
+        let left = self.members.iter().map(Guard::valid_for);
+        left.min().unwrap_or_default()
+    }
+
+    /// Gives all the locks back at the same time, and tells of each, in the caller's order. One whose
+    /// server does not answer within half a second is an error here; it is asked for again in the
+    /// background until its lease is over.
+    pub async fn release(mut self) -> Vec<Result<Released>> {
+        release_all(std::mem::take(&mut self.members).into_iter()).await
+    }
+}
+
+impl Drop for MultiGuard {
+    fn drop(&mut self) {
+        self.watch.abort();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Server;
+
+    fn lock(server: &str, key: &str) -> Lock {
+        let server = Server::open(&format!("redis://{server}")).expect("a URL");
+        Lock::new(&server, key)
+    }
+
+    #[test]
+    fn the_order_is_that_of_servers_and_keys() {
+        let locks = [lock("b:1", "x"), lock("a:1", "y"), lock("a:1", "x")];
+        let multi = MultiLock::new(locks).expect("three locks");
+        let order: Vec<usize> = multi.members.iter().map(|(place, _)| *place).collect();
+        assert_eq!(order, [2, 1, 0]);
+        assert_eq!(multi.round, Duration::from_millis(4_500));
+    }
+
+    #[test]
+    fn one_lock_twice_and_none_at_all_are_refused() {
+        let twice = [lock("a:1", "x"), lock("b:1", "x"), lock("a:1", "x")];
+        let error = MultiLock::new(twice).expect_err("one twice").to_string();
+        assert_eq!(error, "a:1/0: x is named twice");
+        assert!(MultiLock::new([]).is_err());
+    }
+}

@@ -1,0 +1,219 @@
+//! A lock on several independent servers: had by whoever has it on most of them.
+//!
+//! It outlives the death of a minority, without replication between the servers. docs/REDLOCK.md says what
+//! that is worth beside one server and a fencing token, and on which premises it stands.
+//!
+//! Who wants it waits in one line: parked at the first server (by name) that answers, as everybody else
+//! does. Granted there, it opens a *round*: all servers are asked at once, and a majority must say yes
+//! while its validity lasts. If they do not, everything is undone, also where nobody answered, and after a
+//! random pause the next line is that of the server that said no: the holder is there.
+
+mod guard;
+#[cfg(test)]
+mod model;
+mod node;
+mod round;
+mod rule;
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+pub use self::guard::RedGuard;
+
+use self::round::Attempt;
+use self::rule::{validity, Verdict};
+use crate::backoff::{after, Backoff};
+use crate::{Error, Lock, Result, Server};
+
+/// The fewest servers of which one may die.
+const FEWEST: usize = 3;
+
+/// A lock on a key of three or more independent servers. Each acquisition has an owner of its own.
+#[derive(Debug, Clone)]
+pub struct RedLock {
+    /// In the order of their servers' names: the order of the line, on which everybody must agree.
+    locks: Vec<Lock>,
+}
+
+impl RedLock {
+    /// The exclusive lock of this key on these servers, with a lease of 30 s.
+    ///
+    /// # Errors
+    /// When there are fewer than three servers, when one is named twice, or when one is a cluster.
+    pub fn new<'a>(
+        servers: impl IntoIterator<Item = &'a Server>,
+        key: impl AsRef<[u8]>,
+    ) -> Result<RedLock> {
+        let mut servers: Vec<&Server> = servers.into_iter().collect();
+        servers.sort_by(|a, b| a.name().cmp(b.name()));
+        if servers.len() < FEWEST {
+            return Err(Error::Config(format!(
+                "a RedLock needs {FEWEST} servers at least, so that one may die: {} named",
+                servers.len()
+            )));
+        }
+        for (one, next) in servers.iter().zip(servers.iter().skip(1)) {
+            if one.name() == next.name() {
+                let name = one.name();
+                return Err(Error::Config(format!("{name} is named twice in a RedLock")));
+            }
+        }
+        if let Some(cluster) = servers.iter().find(|server| server.is_cluster()) {
+            let name = cluster.name();
+            return Err(Error::Config(format!(
+                "{name}: a RedLock's servers are single ones, not clusters"
+            )));
+        }
+        let locks = servers.into_iter().map(|server| Lock::new(server, &key));
+        Ok(RedLock {
+            locks: locks.collect(),
+        })
+    }
+
+    /// How long each server keeps the lock for a holder of whom it hears nothing. No server's
+    /// `lock.startup-delay` may be shorter.
+    #[must_use]
+    pub fn lease(self, lease: Duration) -> RedLock {
+        self.each(|lock| lock.lease(lease))
+    }
+
+    /// As a reader of a read-write lock, beside other readers.
+    #[must_use]
+    pub fn read(self) -> RedLock {
+        self.each(Lock::read)
+    }
+
+    /// As the writer of a read-write lock.
+    #[must_use]
+    pub fn write(self) -> RedLock {
+        self.each(Lock::write)
+    }
+
+    fn each(self, change: impl Fn(Lock) -> Lock) -> RedLock {
+        RedLock {
+            locks: self.locks.into_iter().map(change).collect(),
+        }
+    }
+
+    /// Takes the lock if a majority of the servers has it free. None when somebody else holds it.
+    ///
+    /// # Errors
+    /// When no majority can be reached, or a server refuses.
+    pub async fn try_acquire(&self) -> Result<Option<RedGuard>> {
+        self.acquire_within(Duration::ZERO).await
+    }
+
+    /// Waits for the lock for at most so long, and a tenth of the lease (2 s at most) where servers owe an
+    /// answer. None when that was not enough.
+    ///
+    /// # Errors
+    /// When no majority could be reached until then, or a server refuses: an error that names the server
+    /// and what to mend, such as a `lock.startup-delay` that is shorter than the lease.
+    pub async fn acquire_within(&self, wait: Duration) -> Result<Option<RedGuard>> {
+        self.wait(after(wait), !wait.is_zero()).await
+    }
+
+    /// Waits for the lock for as long as it takes, also for a majority to come back.
+    ///
+    /// # Errors
+    /// When a server refuses.
+    pub async fn acquire(&self) -> Result<RedGuard> {
+        loop {
+            if let Some(guard) = self.acquire_within(Duration::MAX).await? {
+                return Ok(guard);
+            }
+        }
+    }
+
+    async fn wait(&self, end: Instant, parks: bool) -> Result<Option<RedGuard>> {
+        let lease = self.locks.first().map_or(Duration::ZERO, |lock| lock.lease);
+        if validity(lease).is_zero() {
+            let why = format!("a lease of {lease:?} is too short for a RedLock");
+            return Err(Error::Config(why));
+        }
+        let mut backoff = Backoff::new();
+        let mut line = 0;
+        loop {
+            match self.attempt(&mut line, end, parks).await {
+                Ok(Some(guard)) => return Ok(Some(guard)),
+                Err(error) if round::is_hopeless(&error) => return Err(error),
+                failed if Instant::now() >= end => return failed,
+                _ => backoff.pause(end).await,
+            }
+        }
+    }
+
+    /// One turn in the line, and one round. An error that is not hopeless: no majority was reached.
+    async fn attempt(
+        &self,
+        line: &mut usize,
+        end: Instant,
+        parks: bool,
+    ) -> Result<Option<RedGuard>> {
+        let Some(claim) = self.locks.first().map(Lock::claim) else {
+            return Ok(None);
+        };
+        let attempt = Attempt::new(&self.locks, claim);
+        match attempt.stand_in_line(*line, end).await {
+            Ok(true) => {}
+            other => {
+                attempt.undo().await;
+                return other.map(|_| None);
+            }
+        }
+        match attempt.ask_all(parks).await {
+            Ok(round) if round.verdict == Verdict::Held => {
+                let claim = attempt.succeed();
+                Ok(Some(RedGuard::new(&self.locks, claim, round)))
+            }
+            Ok(failed) => {
+                attempt.undo().await;
+                let refused_by = failed.refused_by();
+                *line = refused_by.unwrap_or(*line + 1);
+                match failed.error {
+                    Some(error) if refused_by.is_none() => Err(error),
+                    _ => Ok(None),
+                }
+            }
+            Err(error) => {
+                attempt.undo().await;
+                Err(error)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn red(urls: &[&str]) -> Result<RedLock> {
+        let servers: Vec<Server> = urls
+            .iter()
+            .map(|url| Server::open(url).expect("a URL"))
+            .collect();
+        RedLock::new(&servers, "k")
+    }
+
+    #[test]
+    fn too_few_servers_and_one_twice_are_refused() {
+        let two = red(&["redis://a", "redis://b"]).expect_err("two servers");
+        assert!(two.to_string().contains("needs 3"), "{two}");
+        let twice = red(&["redis://a", "redis://b", "redis://a:6379"]).expect_err("one twice");
+        assert!(twice.to_string().contains("a:6379/0 is named twice"));
+        let cluster = red(&["redis://a", "redis://b", "redis+cluster://c:1,d:1"]);
+        assert!(cluster.expect_err("a cluster").to_string().contains("c:1"));
+    }
+
+    #[test]
+    fn everybody_stands_in_the_same_line() {
+        let names = |red: RedLock| -> Vec<String> {
+            let names = red.locks.iter().map(|lock| lock.server.name().to_string());
+            names.collect()
+        };
+        let one = red(&["redis://c", "redis://a", "redis://b"]).expect("three");
+        let other = red(&["redis://b", "redis://c", "redis://a"]).expect("three");
+        assert_eq!(names(one), names(other));
+    }
+}

@@ -1,0 +1,207 @@
+//! A RedLock that is held: renewed by majority, told as lost when there is none in time, and given back
+//! on every server.
+//!
+//! Every third of the lease a round of renewals is opened. A server that has lost the hold, or was away
+//! when it was granted, is asked for it anew in the next round, so that a lock outlives the restart of one
+//! server after another. A server whose start-up delay has become too short has no vote.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::{sleep, sleep_until, timeout_at, Instant};
+
+use super::node::{Asker, Word};
+use super::round::{count, Answer, Outcome};
+use super::rule::{is_out_of_reach, round_patience, validity, Verdict};
+use crate::command::Claim;
+use crate::guard::{release_later, release_until, State};
+use crate::{Error, Lock, Lost, LostReason, Released, Result};
+
+/// A RedLock that is held. Dropped, it is given back in the background.
+pub struct RedGuard {
+    hold: Arc<Hold>,
+    renewal: AbortHandle,
+    is_released: bool,
+}
+
+struct Hold {
+    locks: Vec<Lock>,
+    claim: Claim,
+    lease: Duration,
+    tokens: Mutex<Vec<Option<u64>>>,
+    state: watch::Sender<State>,
+}
+
+impl RedGuard {
+    /// What an attempt has won in a round.
+    pub(super) fn new(locks: &[Lock], claim: Claim, won: Outcome) -> RedGuard {
+        let end = won.until;
+        let hold = Arc::new(Hold {
+            locks: locks.to_vec(),
+            claim,
+            lease: locks.first().map_or(Duration::ZERO, |lock| lock.lease),
+            tokens: Mutex::new(vec![None; locks.len()]),
+            state: watch::Sender::new(State { end, lost: None }),
+        });
+        hold.note(&won.answers);
+        let renewal = tokio::spawn(keep(hold.clone())).abort_handle();
+        RedGuard {
+            hold,
+            renewal,
+            is_released: false,
+        }
+    }
+
+    /// The owner that holds the lock on every server: one of its own for each acquisition.
+    pub fn owner(&self) -> &[u8] {
+        &self.hold.claim.owner
+    }
+
+    /// The highest of the servers' tokens. It fences only as far as the servers' clocks agree: see
+    /// [`tokens`](RedGuard::tokens) for what does without.
+    pub fn token(&self) -> u64 {
+        let tokens = self.hold.tokens();
+        tokens.iter().flatten().copied().max().unwrap_or_default()
+    }
+
+    /// The fencing token on each server where the lock is held, by the server's name. Two
+    /// majorities share a server, and there the later holder's is higher: a resource that keeps the highest
+    /// of each server and refuses whoever is below one of them, refuses every earlier holder.
+    pub fn tokens(&self) -> Vec<(String, u64)> {
+        let tokens = self.hold.tokens();
+        let named = self.hold.locks.iter().zip(tokens.iter());
+        named
+            .filter_map(|(lock, token)| Some((lock.server.name().to_string(), (*token)?)))
+            .collect()
+    }
+
+    /// A future that ends when no majority is certainly ours any more; see [`Guard::lost`](crate::Guard::lost).
+    pub fn lost(&self) -> Lost {
+        Lost {
+            state: self.hold.state.subscribe(),
+        }
+    }
+
+    /// How long a majority is certainly still ours: what is left of a lease from before the round was
+    /// opened, less what clocks may run apart; zero when the lock is lost.
+    pub fn valid_for(&self) -> Duration {
+        let state = *self.hold.state.borrow();
+        match state.lost {
+            Some(_) => Duration::ZERO,
+            None => state.end.saturating_duration_since(Instant::now()),
+        }
+    }
+
+    /// Gives the lock back on all servers at the same time, and tells of each by its name. One that does
+    /// not answer within a tenth of the lease (2 s at most) is an error here; it is asked again in the
+    /// background until the lease is over.
+    pub async fn release(mut self) -> Vec<(String, Result<Released>)> {
+        self.renewal.abort();
+        self.is_released = true;
+        let (end, hold) = (Instant::now() + self.hold.lease, &self.hold);
+        let begun: Vec<_> = hold
+            .locks
+            .iter()
+            .map(|lock| {
+                let (server, claim) = (lock.server.clone(), hold.claim.clone());
+                tokio::spawn(async move { release_until(&server, &claim, None, end).await })
+            })
+            .collect();
+        let patience = Instant::now() + round_patience(hold.lease);
+        let mut released = Vec::with_capacity(begun.len());
+        for (lock, release) in hold.locks.iter().zip(begun) {
+            let name = lock.server.name();
+            let word = match timeout_at(patience, release).await {
+                Ok(Ok(word)) => word,
+                Ok(Err(_)) | Err(_) => Err(Error::no_answer(name)),
+            };
+            released.push((name.to_string(), word));
+        }
+        released
+    }
+}
+
+impl Drop for RedGuard {
+    fn drop(&mut self) {
+        self.renewal.abort();
+        if !self.is_released {
+            for lock in &self.hold.locks {
+                release_later(&lock.server, self.hold.claim.clone(), None, lock.lease);
+            }
+        }
+    }
+}
+
+impl fmt::Debug for RedGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut told = f.debug_struct("RedGuard");
+        told.field("tokens", &self.tokens()).finish_non_exhaustive()
+    }
+}
+
+impl Hold {
+    fn tokens(&self) -> MutexGuard<'_, Vec<Option<u64>>> {
+        self.tokens.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Of who is silent, what was known is kept.
+    fn note(&self, answers: &[Answer]) {
+        for (token, answer) in self.tokens().iter_mut().zip(answers) {
+            match answer {
+                Answer::Yes(new) => *token = Some(*new),
+                Answer::No => *token = None,
+                Answer::Silent => {}
+            }
+        }
+    }
+
+    /// Opens a round of renewals.
+    fn ask_all(&self, end: Instant) -> JoinSet<(usize, Result<Word>)> {
+        let known = self.tokens().clone();
+        let mut words = JoinSet::new();
+        for (place, (lock, token)) in self.locks.iter().zip(known).enumerate() {
+            let (lock, claim) = (lock.clone(), self.claim.clone());
+            words.spawn(async move {
+                let asker = Asker::new(&lock, &claim, end);
+                (place, asker.renew(token).await)
+            });
+        }
+        words
+    }
+}
+
+/// Renews until the lock is lost.
+async fn keep(hold: Arc<Hold>) {
+    let why = loop {
+        let end = hold.state.borrow().end;
+        sleep_until(end - validity(hold.lease) * 2 / 3).await;
+        match timeout_at(end, renew(&hold)).await {
+            Ok(Some(end)) => hold.state.send_modify(|state| state.end = end),
+            Ok(None) => break LostReason::Taken,
+            Err(_) => break LostReason::Unconfirmed,
+        }
+    };
+    hold.state.send_modify(|state| state.lost = Some(why));
+}
+
+/// Until when a majority is ours, or None when so many servers say no that there is none. Asks again
+/// while too many say nothing.
+async fn renew(hold: &Hold) -> Option<Instant> {
+    let servers = hold.locks.len();
+    loop {
+        let opened = Instant::now();
+        let words = hold.ask_all(opened + round_patience(hold.lease));
+        let round = count(words, servers, opened, hold.lease).await;
+        hold.note(&round.answers);
+        if round.verdict == Verdict::Held {
+            return Some(round.until);
+        }
+        if is_out_of_reach(servers, round.refusals()) {
+            return None;
+        }
+        sleep(round_patience(hold.lease) / 10).await;
+    }
+}

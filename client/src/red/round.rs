@@ -1,0 +1,232 @@
+//! One owner's attempt at a majority: its turn in the line, its round, and its undo.
+//!
+//! Every attempt has an owner of its own. What it may have left on a server that did not answer is asked
+//! back in the background, for as long as a lease could last, and that must never hit a later attempt
+//! which has succeeded meanwhile.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio::time::{timeout_at, Instant};
+
+use super::node::{Asker, Word};
+use super::rule::{round_patience, validity, Tally, Verdict};
+use crate::command::Claim;
+use crate::guard::{release_later, release_until};
+use crate::{Error, Lock, Result};
+
+/// How long an undo waits for the servers that answer. It never waits for the others.
+const UNDO_PATIENCE: Duration = Duration::from_millis(200);
+/// How long stragglers get at least, once there is a majority.
+const STRAGGLERS: Duration = Duration::from_millis(5);
+
+/// What a server has said in a round.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// Nothing that counts.
+    Silent,
+    /// The lock is somebody else's there.
+    No,
+    /// The lock is this owner's there, under that token.
+    Yes(u64),
+}
+
+/// What a round came to.
+pub(crate) struct Outcome {
+    pub verdict: Verdict,
+    /// Until when a majority is ours, if it is.
+    pub until: Instant,
+    pub answers: Vec<Answer>,
+    /// Why a server is silent; the gravest reason, if there are several.
+    pub error: Option<Error>,
+}
+
+impl Outcome {
+    /// The first server that said no.
+    pub(crate) fn refused_by(&self) -> Option<usize> {
+        self.answers.iter().position(|answer| *answer == Answer::No)
+    }
+
+    pub(crate) fn refusals(&self) -> usize {
+        let no = self.answers.iter().filter(|answer| **answer == Answer::No);
+        no.count()
+    }
+
+    fn note(&mut self, error: Error) {
+        if !self.error.as_ref().is_some_and(is_hopeless) {
+            self.error = Some(error);
+        }
+    }
+}
+
+/// An owner that asks for a majority. Dropped before it is over, it gives everything back.
+pub(crate) struct Attempt<'a> {
+    locks: &'a [Lock],
+    pub(crate) claim: Claim,
+    asked: Vec<Arc<AtomicBool>>,
+    is_over: bool,
+}
+
+impl<'a> Attempt<'a> {
+    pub(crate) fn new(locks: &'a [Lock], claim: Claim) -> Attempt<'a> {
+        Attempt {
+            locks,
+            claim,
+            asked: locks.iter().map(|_| Arc::default()).collect(),
+            is_over: false,
+        }
+    }
+
+    /// Waits for its turn at the first server, from this place on, that answers. False: the wait is over.
+    pub(crate) async fn stand_in_line(&self, first: usize, end: Instant) -> Result<bool> {
+        let mut last = Error::Config("a RedLock of no servers".into());
+        for step in 0..self.locks.len() {
+            let place = (first + step) % self.locks.len();
+            let (Some(lock), Some(asked)) = (self.locks.get(place), self.asked.get(place)) else {
+                continue;
+            };
+            let asker = Asker::new(lock, &self.claim, end);
+            match asker
+                .stand_in_line(|| asked.store(true, Ordering::Relaxed))
+                .await
+            {
+                Ok(token) => return Ok(token.is_some()),
+                Err(error) if is_hopeless(&error) => return Err(error),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    /// Asks all the servers at once; those that have granted it already say so again.
+    ///
+    /// # Errors
+    /// Where a server says what has to be mended, whatever the others say.
+    pub(crate) async fn ask_all(&self, parks: bool) -> Result<Outcome> {
+        let Some(lease) = self.locks.first().map(|lock| lock.lease) else {
+            return Err(Error::Config("a RedLock of no servers".into()));
+        };
+        let opened = Instant::now();
+        // Who is parked comes back in time to be counted.
+        let end = opened + round_patience(lease) * 3 / 4;
+        let mut words = JoinSet::new();
+        for (place, (lock, asked)) in self.locks.iter().zip(&self.asked).enumerate() {
+            let (lock, claim, asked) = (lock.clone(), self.claim.clone(), asked.clone());
+            words.spawn(async move {
+                let asker = Asker::new(&lock, &claim, end);
+                let asks = || asked.store(true, Ordering::Relaxed);
+                (place, asker.acquire(parks, asks).await)
+            });
+        }
+        let outcome = count(words, self.locks.len(), opened, lease).await;
+        match outcome.error {
+            Some(error) if is_hopeless(&error) => Err(error),
+            _ => Ok(outcome),
+        }
+    }
+
+    /// It has its majority: whoever takes the claim over gives it back.
+    pub(crate) fn succeed(mut self) -> Claim {
+        self.is_over = true;
+        self.claim.clone()
+    }
+
+    /// Gives everything back: waits a moment for the servers that answer, and leaves the others to the
+    /// background.
+    pub(crate) async fn undo(mut self) {
+        self.is_over = true;
+        let mut undone = JoinSet::new();
+        for lock in self.left_behind() {
+            let (lock, claim) = (lock.clone(), self.claim.clone());
+            undone.spawn(async move {
+                let end = Instant::now() + lock.lease;
+                release_until(&lock.server, &claim, None, end).await
+            });
+        }
+        let end = Instant::now() + UNDO_PATIENCE;
+        while let Ok(Some(_)) = timeout_at(end, undone.join_next()).await {}
+        undone.detach_all();
+    }
+
+    /// The servers that may hold something for this owner.
+    fn left_behind(&self) -> impl Iterator<Item = &'a Lock> + '_ {
+        let asked = self.locks.iter().zip(&self.asked);
+        asked.filter_map(|(lock, asked)| asked.load(Ordering::Relaxed).then_some(lock))
+    }
+}
+
+impl Drop for Attempt<'_> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            for lock in self.left_behind() {
+                release_later(&lock.server, self.claim.clone(), None, lock.lease);
+            }
+        }
+    }
+}
+
+/// Counts what the servers answer, until it is decided or the round is over.
+pub(crate) async fn count(
+    mut words: JoinSet<(usize, Result<Word>)>,
+    servers: usize,
+    opened: Instant,
+    lease: Duration,
+) -> Outcome {
+    let mut tally = Tally::of(servers);
+    let mut outcome = Outcome {
+        verdict: Verdict::Open,
+        until: opened + validity(lease),
+        answers: vec![Answer::Silent; servers],
+        error: None,
+    };
+    let mut processes = HashSet::new();
+    let mut end = opened + round_patience(lease);
+    while let Ok(Some(joined)) = timeout_at(end, words.join_next()).await {
+        let Ok((place, word)) = joined else { continue };
+        let answer = match word {
+            Ok(word) if !processes.insert(word.run_id.clone()) => {
+                let why = "two addresses of the RedLock lead to one server";
+                outcome.note(Error::Config(why.into()));
+                Answer::Silent
+            }
+            Ok(word) => word.token.map_or(Answer::No, Answer::Yes),
+            Err(error) => {
+                outcome.note(error);
+                Answer::Silent
+            }
+        };
+        if let Some(place) = outcome.answers.get_mut(place) {
+            *place = answer;
+        }
+        tally.count(matches!(answer, Answer::Yes(_)));
+        match tally.verdict() {
+            Verdict::Open => {}
+            Verdict::Refused => break,
+            Verdict::Held => end = end.min(Instant::now() + opened.elapsed().max(STRAGGLERS)),
+        }
+    }
+    outcome.verdict = match tally.verdict() {
+        Verdict::Held if Instant::now() >= outcome.until => Verdict::Open,
+        verdict => verdict,
+    };
+    outcome
+}
+
+/// Whether somebody has to mend something before it makes sense to ask again. A server that is full, or
+/// may not write, is as good as away.
+pub(crate) fn is_hopeless(error: &Error) -> bool {
+    match error {
+        Error::Refused { code, .. } => {
+            !error.is_passing()
+                && !matches!(
+                    code.as_str(),
+                    "OOM" | "MISCONF" | "NOREPLICAS" | "LOCKBUSY" | "LOCKBROKEN" | "LOCKDELAY"
+                )
+        }
+        Error::NotLoaded { .. } | Error::Config(_) => true,
+        Error::Connection { .. } => false,
+    }
+}

@@ -1,0 +1,125 @@
+//! The arithmetic of a RedLock, and nothing else: no servers, no clock, no I/O. `model.rs` plays random
+//! histories against it.
+//!
+//! A round of requests is *opened* before the first of them is sent. Every server that answers yes keeps
+//! the lock for at least a lease from that moment, by its own clock. Of two owners with a majority each,
+//! one server would have answered both: so it cannot be, while these leases last.
+
+use std::time::Duration;
+
+/// How many of so many servers are a majority: any two have a server in common.
+pub(crate) fn quorum(servers: usize) -> usize {
+    servers / 2 + 1
+}
+
+/// By how much a server's clock may gain on ours within a lease: a hundredth of it, and two milliseconds
+/// for the grain of the servers' own.
+pub(crate) fn drift(lease: Duration) -> Duration {
+    lease / 100 + Duration::from_millis(2)
+}
+
+/// How long a majority is certainly ours from the moment at which its round was opened.
+pub(crate) fn validity(lease: Duration) -> Duration {
+    lease.saturating_sub(drift(lease))
+}
+
+/// How long servers have to answer in one round: short beside the lease, because all of it is lost to it.
+pub(crate) fn round_patience(lease: Duration) -> Duration {
+    (lease / 10).clamp(Duration::from_millis(50), Duration::from_secs(2))
+}
+
+/// Whether a server that has lost its memory is silent for as long as anybody could hold what it granted.
+pub(crate) fn outlasts(startup_delay: Duration, lease: Duration) -> bool {
+    startup_delay >= lease
+}
+
+/// The votes of a round.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Tally {
+    servers: usize,
+    yes: usize,
+    no: usize,
+}
+
+/// What the votes say so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// A majority said yes.
+    Held,
+    /// So many said no that no majority can say yes any more.
+    Refused,
+    /// Neither: others have yet to answer.
+    Open,
+}
+
+impl Tally {
+    pub(crate) fn of(servers: usize) -> Tally {
+        Tally {
+            servers,
+            yes: 0,
+            no: 0,
+        }
+    }
+
+    pub(crate) fn count(&mut self, yes: bool) {
+        if yes {
+            self.yes += 1;
+        } else {
+            self.no += 1;
+        }
+    }
+
+    pub(crate) fn verdict(self) -> Verdict {
+        if self.yes >= quorum(self.servers) {
+            Verdict::Held
+        } else if is_out_of_reach(self.servers, self.no) {
+            Verdict::Refused
+        } else {
+            Verdict::Open
+        }
+    }
+}
+
+/// Whether no majority is possible any more after so many refusals, whatever the silent ones would say.
+pub(crate) fn is_out_of_reach(servers: usize, refusals: usize) -> bool {
+    servers.saturating_sub(refusals) < quorum(servers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_majorities_share_a_server() {
+        for servers in 3..=99 {
+            assert!(2 * quorum(servers) > servers);
+            assert!(quorum(servers) <= servers.div_ceil(2) + 1);
+        }
+    }
+
+    #[test]
+    fn a_majority_holds_less_long_than_its_leases() {
+        let second = Duration::from_secs(1);
+        assert_eq!(validity(second), Duration::from_millis(988));
+        assert_eq!(validity(30 * second), Duration::from_millis(29_698));
+        assert_eq!(validity(Duration::from_millis(2)), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_verdict_is_never_taken_back() {
+        for servers in 3..=7 {
+            for votes in 0..1_u32 << servers {
+                let (mut tally, mut last) = (Tally::of(servers), Verdict::Open);
+                for place in 0..servers {
+                    tally.count(votes >> place & 1 == 1);
+                    let verdict = tally.verdict();
+                    assert!(last == Verdict::Open || verdict == last, "{tally:?}");
+                    last = verdict;
+                }
+                let held = votes.count_ones() as usize >= quorum(servers);
+                assert_eq!(last == Verdict::Held, held, "{tally:?}");
+                assert_ne!(last, Verdict::Open);
+            }
+        }
+    }
+}
