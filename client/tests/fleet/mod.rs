@@ -1,0 +1,147 @@
+//! Several independent servers that a test may kill, stop, and bring back.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use redis_lock_client::Server;
+use redis_lock_harness::{wait_for, TestServer};
+
+const SIGSTOP: i32 = 19;
+const SIGCONT: i32 = 18;
+
+/// Servers that know nothing of each other.
+pub struct Fleet {
+    pub servers: Vec<TestServer>,
+    dead: HashSet<usize>,
+    stopped: HashSet<usize>,
+}
+
+impl Fleet {
+    /// Three servers that grant at once, though they would be silent for so long after a restart.
+    pub fn of_three(startup_delay: Duration) -> Fleet {
+        let delay = startup_delay.as_millis().to_string();
+        let servers: Vec<_> = (0..3)
+            .map(|_| TestServer::with(&["--lock.startup-delay", &delay]))
+            .collect();
+        let fleet = Fleet {
+            servers,
+            dead: HashSet::new(),
+            stopped: HashSet::new(),
+        };
+        (0..3).for_each(|place| fleet.set_startup_delay(place, startup_delay));
+        fleet
+    }
+
+    /// Ends a delay that is under way, and sets the next.
+    pub fn set_startup_delay(&self, place: usize, delay: Duration) {
+        let mut conn = self.servers[place].conn();
+        conn.line("CONFIG SET lock.startup-delay 0");
+        let set = format!("CONFIG SET lock.startup-delay {}", delay.as_millis());
+        assert_eq!(conn.line(&set).text(), "OK");
+    }
+
+    /// As a client names them, by place.
+    pub fn clients(&self) -> Vec<Server> {
+        let url = |server: &TestServer| format!("redis://127.0.0.1:{}", server.port);
+        let opened = self.servers.iter().map(|real| Server::open(&url(real)));
+        let patient = |server: Server| server.response_timeout(Duration::from_secs(2));
+        opened
+            .map(|server| patient(server.expect("a URL")))
+            .collect()
+    }
+
+    pub fn is_free(&self, place: usize, key: &str) -> bool {
+        let info = self.servers[place].conn().run(["LOCK.INFO", key]);
+        info.field("holders")
+            .is_none_or(|list| list.list().is_empty())
+    }
+
+    pub fn wait_until_free(&self, key: &str) {
+        for place in 0..self.servers.len() {
+            if !self.dead.contains(&place) {
+                wait_for(&format!("{key} is free on server {place}"), || {
+                    self.is_free(place, key)
+                });
+            }
+        }
+    }
+
+    /// The place of the n-th server in the order of names, which is that of the line.
+    pub fn in_line(&self, n: usize) -> usize {
+        let mut places: Vec<usize> = (0..self.servers.len()).collect();
+        let names = self.clients();
+        places.sort_by_key(|place| names[*place].name().to_string());
+        places[n]
+    }
+
+    /// kill -9.
+    pub fn kill(&mut self, place: usize) {
+        self.servers[place].crash();
+        self.dead.insert(place);
+    }
+
+    /// Starts it again, without what it knew.
+    pub fn revive(&mut self, place: usize) {
+        self.servers[place].start_again();
+        self.dead.remove(&place);
+    }
+
+    /// Silent, with its connections open.
+    pub fn stop(&mut self, place: usize) {
+        self.servers[place].signal(SIGSTOP);
+        self.stopped.insert(place);
+    }
+
+    pub fn go_on(&mut self, place: usize) {
+        self.servers[place].signal(SIGCONT);
+        self.stopped.remove(&place);
+    }
+}
+
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        for place in self.stopped.clone() {
+            self.go_on(place);
+        }
+        if !std::thread::panicking() {
+            for place in self.dead.clone() {
+                self.revive(place);
+            }
+        }
+    }
+}
+
+/// A number that is read, and a moment later written: whoever does so without the lock loses updates.
+#[derive(Clone, Default)]
+pub struct Counter(Arc<AtomicU64>);
+
+impl Counter {
+    pub async fn add_one(&self) {
+        let seen = self.0.load(Ordering::SeqCst);
+        tokio::task::yield_now().await;
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        self.0.store(seen + 1, Ordering::SeqCst);
+    }
+
+    pub fn value(&self) -> u64 {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+/// For the figures of docs/REDLOCK.md: shown with `--nocapture`.
+pub fn measured(what: &str, mut spans: Vec<Duration>) {
+    spans.sort();
+    let (middle, last) = (spans[spans.len() / 2], spans[spans.len() - 1]);
+    println!(
+        "measured: {what}: median {middle:?}, longest {last:?}, of {}",
+        spans.len()
+    );
+}
+
+/// How long this takes.
+pub async fn timed<T>(work: impl std::future::Future<Output = T>) -> (T, Duration) {
+    let begin = Instant::now();
+    (work.await, begin.elapsed())
+}

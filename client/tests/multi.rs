@@ -1,0 +1,247 @@
+//! MultiLock on real servers that die, are silent, and come back.
+
+mod fleet;
+
+use std::future::IntoFuture;
+use std::time::Duration;
+
+use fleet::{measured, timed, Counter, Fleet};
+use redis_lock_client::{Lock, LostReason, MultiLock, Released, Server};
+use redis_lock_harness::wait_for;
+
+const LEASE: Duration = Duration::from_secs(2);
+const LONG: Duration = Duration::from_secs(60);
+
+fn fleet() -> Fleet {
+    Fleet::of_three(Duration::ZERO)
+}
+
+fn multi(servers: &[Server], lease: Duration) -> MultiLock {
+    let locks = servers
+        .iter()
+        .map(|server| Lock::new(server, "k").lease(lease));
+    MultiLock::new(locks).expect("different locks")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_is_all_of_them_in_the_callers_order() {
+    let fleet = fleet();
+    let mut servers = fleet.clients();
+    servers.reverse();
+    let guard = multi(&servers, LONG).try_acquire().await.unwrap().unwrap();
+    let told: Vec<u64> = fleet
+        .servers
+        .iter()
+        .rev()
+        .map(|real| {
+            let info = real.conn().line("LOCK.INFO k");
+            let holder = info.field("holders").unwrap().list().remove(0);
+            u64::try_from(holder.field("token").unwrap().int()).unwrap()
+        })
+        .collect();
+    assert_eq!(guard.tokens(), told);
+    assert!(guard.valid_for() > LONG / 2);
+    assert!(multi(&servers, LONG).try_acquire().await.unwrap().is_none());
+    drop(guard);
+    fleet.wait_until_free("k");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_is_none_of_them_when_one_is_not_free() {
+    let fleet = fleet();
+    let servers = fleet.clients();
+    for (place, server) in servers.iter().enumerate() {
+        let other = Lock::new(server, "k").try_acquire().await.unwrap().unwrap();
+        assert!(multi(&servers, LONG).try_acquire().await.unwrap().is_none());
+        // Given back before the answer, where the servers live.
+        let free = |other: usize| other == place || fleet.is_free(other, "k");
+        assert!((0..3).all(free), "held by another on {place}");
+        other.release().await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_is_bounded_and_held_parts_are_given_back() {
+    let fleet = fleet();
+    let servers = fleet.clients();
+    let last = fleet.in_line(2);
+    let other = Lock::new(&servers[last], "k").acquire().await.unwrap();
+    let wait = Duration::from_millis(600);
+    let (got, took) = timed(multi(&servers, LONG).wait(wait).acquire()).await;
+    assert!(got.unwrap().is_none());
+    assert!(
+        took >= wait && took < wait + Duration::from_secs(3),
+        "{took:?}"
+    );
+    assert!(fleet.is_free(fleet.in_line(0), "k") && fleet.is_free(fleet.in_line(1), "k"));
+
+    // A longer wait goes on round by round, and leaves the others a chance in between.
+    let waiting = tokio::spawn({
+        let multi = multi(&servers, LONG).wait(wait);
+        async move { multi.acquire_within(LONG).await.unwrap().is_some() }
+    });
+    let first = Lock::new(&servers[fleet.in_line(0)], "k");
+    assert!(first.acquire_within(LONG).await.unwrap().is_some());
+    other.release().await.unwrap();
+    assert!(waiting.await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_in_opposite_orders_do_not_wait_for_each_other() {
+    let fleet = fleet();
+    let (one, mut other) = (fleet.clients(), fleet.clients());
+    other.reverse();
+    let counter = Counter::default();
+    let rounds = 40;
+    let both = [one, other].map(|servers| {
+        let (multi, counter) = (multi(&servers, LONG), counter.clone());
+        tokio::spawn(async move {
+            for _ in 0..rounds {
+                // Two who stood in each other's way would need a whole round to get out of it.
+                let (guard, took) = timed(multi.acquire()).await;
+                let guard = guard.unwrap().expect("in one round");
+                assert!(took < Duration::from_millis(4_000), "{took:?}");
+                counter.add_one().await;
+                guard.release().await;
+            }
+        })
+    });
+    for task in both {
+        task.await.unwrap();
+    }
+    assert_eq!(counter.value(), 2 * rounds);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ten_count_without_a_lost_update() {
+    let fleet = fleet();
+    let counter = Counter::default();
+    let tasks: Vec<_> = (0..10)
+        .map(|n| {
+            let mut servers = fleet.clients();
+            servers.rotate_left(n % 3);
+            let (multi, counter) = (multi(&servers, LONG), counter.clone());
+            tokio::spawn(async move {
+                let mut waits = Vec::new();
+                for _ in 0..10 {
+                    let (guard, took) = timed(multi.acquire_within(LONG)).await;
+                    let guard = guard.unwrap().expect("its turn");
+                    counter.add_one().await;
+                    waits.push(took);
+                    guard.release().await;
+                }
+                waits
+            })
+        })
+        .collect();
+    let mut waits = Vec::new();
+    for task in tasks {
+        waits.extend(task.await.unwrap());
+    }
+    assert_eq!(counter.value(), 100);
+    measured("MultiLock, ten contenders on three servers, wait", waits);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_lost_is_all_lost_and_a_release_tells_of_each() {
+    let fleet = fleet();
+    let guard = multi(&fleet.clients(), Duration::from_millis(600))
+        .acquire()
+        .await
+        .unwrap()
+        .unwrap();
+    let lost = guard.lost();
+    fleet.servers[1].conn().line("LOCK.BREAK k");
+    assert_eq!(lost.await, LostReason::Taken);
+    assert!(guard.valid_for().is_zero());
+    assert!(!fleet.is_free(0, "k") && !fleet.is_free(2, "k"));
+    let released: Vec<_> = guard
+        .release()
+        .await
+        .into_iter()
+        .map(Result::unwrap)
+        .collect();
+    assert_eq!(released, [Released::Yes, Released::NotHeld, Released::Yes]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dead_server_is_told_within_the_lease_and_holds_nobody_up() {
+    for dying in [vec![1], vec![0, 2]] {
+        let mut fleet = fleet();
+        let servers = fleet.clients();
+        let guard = multi(&servers, LEASE).acquire().await.unwrap().unwrap();
+        let waiting = tokio::spawn({
+            let multi = multi(&servers, LEASE).wait(Duration::from_secs(3));
+            async move { timed(multi.acquire()).await }
+        });
+        let line = fleet.in_line(0);
+        fleet.servers[line].wait_for_waiters(1);
+        dying.iter().for_each(|place| fleet.kill(*place));
+        let (why, told) = timed(guard.lost().into_future()).await;
+        assert_eq!(why, LostReason::Unconfirmed);
+        assert!(told < LEASE + Duration::from_millis(500), "{told:?}");
+        measured(
+            &format!("MultiLock, {} of 3 killed, told", dying.len()),
+            vec![told],
+        );
+
+        let (released, took) = timed(guard.release()).await;
+        assert!(took < Duration::from_secs(2), "{took:?}");
+        for (place, word) in released.iter().enumerate() {
+            assert_eq!(word.is_err(), dying.contains(&place), "{place}: {word:?}");
+        }
+        let (got, waited) = waiting.await.unwrap();
+        assert!(
+            got.is_err(),
+            "who waits is told that a server is away: {got:?}"
+        );
+        assert!(waited < Duration::from_secs(6), "{waited:?}");
+        fleet.wait_until_free("k");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_undo_meets_a_silent_server_and_reaches_it_later() {
+    let mut fleet = fleet();
+    let servers = fleet.clients();
+    let (first, last) = (fleet.in_line(0), fleet.in_line(2));
+    let other = Lock::new(&servers[last], "k")
+        .lease(LONG)
+        .acquire()
+        .await
+        .unwrap();
+    let waiting = tokio::spawn({
+        let multi = multi(&servers, LONG).wait(Duration::from_secs(1));
+        async move { timed(multi.acquire()).await }
+    });
+    fleet.servers[last].wait_for_waiters(1);
+    fleet.stop(first);
+    let (got, took) = waiting.await.unwrap();
+    assert!(got.unwrap().is_none());
+    assert!(took < Duration::from_secs(3), "{took:?}");
+    fleet.go_on(first);
+    // Its lease is a minute: so it was given back.
+    wait_for("the hold is given back", || fleet.is_free(first, "k"));
+    other.release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_acquisition_that_is_dropped_leaves_nothing_behind() {
+    let fleet = fleet();
+    let servers = fleet.clients();
+    let last = fleet.in_line(2);
+    let other = Lock::new(&servers[last], "k")
+        .lease(LONG)
+        .acquire()
+        .await
+        .unwrap();
+    let waiting = tokio::spawn({
+        let multi = multi(&servers, LONG);
+        async move { multi.acquire().await }
+    });
+    fleet.servers[last].wait_for_waiters(1);
+    waiting.abort();
+    fleet.servers[last].wait_for_waiters(0);
+    other.release().await.unwrap();
+    fleet.wait_until_free("k");
+}
