@@ -104,7 +104,7 @@ impl RedLock {
         self.acquire_within(Duration::ZERO).await
     }
 
-    /// Waits for the lock for at most so long, and a tenth of the lease (2 s at most) where servers owe an
+    /// Waits for the lock for at most so long, and a tenth of the lease (1 s at most) where servers owe an
     /// answer. None when that was not enough.
     ///
     /// # Errors

@@ -9,6 +9,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use redis::Value;
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{sleep, sleep_until, timeout_at, Instant};
@@ -16,8 +17,9 @@ use tokio::time::{sleep, sleep_until, timeout_at, Instant};
 use super::node::{Asker, Word};
 use super::round::{count, Answer, Outcome};
 use super::rule::{is_out_of_reach, round_patience, validity, Verdict};
-use crate::command::Claim;
-use crate::guard::{release_later, release_until, State};
+use crate::call::Caller;
+use crate::command::{self, Claim};
+use crate::guard::{release_later, State};
 use crate::{Error, Lock, Lost, LostReason, Released, Result};
 
 /// A RedLock that is held. Dropped, it is given back in the background.
@@ -96,31 +98,49 @@ impl RedGuard {
     }
 
     /// Gives the lock back on all servers at the same time, and tells of each by its name. One that does
-    /// not answer within a tenth of the lease (2 s at most) is an error here; it is asked again in the
+    /// not answer (within a tenth of the lease, 1 s at most) is an error here; it is asked again in the
     /// background until the lease is over.
     pub async fn release(mut self) -> Vec<(String, Result<Released>)> {
         self.renewal.abort();
         self.is_released = true;
-        let (end, hold) = (Instant::now() + self.hold.lease, &self.hold);
-        let begun: Vec<_> = hold
-            .locks
-            .iter()
-            .map(|lock| {
-                let (server, claim) = (lock.server.clone(), hold.claim.clone());
-                tokio::spawn(async move { release_until(&server, &claim, None, end).await })
-            })
-            .collect();
-        let patience = Instant::now() + round_patience(hold.lease);
+        let begun = self.hold.locks.iter().map(|lock| {
+            let release = release(lock.clone(), self.hold.claim.clone());
+            (lock.server.name().to_string(), tokio::spawn(release))
+        });
+        let begun: Vec<_> = begun.collect();
         let mut released = Vec::with_capacity(begun.len());
-        for (lock, release) in hold.locks.iter().zip(begun) {
-            let name = lock.server.name();
-            let word = match timeout_at(patience, release).await {
-                Ok(Ok(word)) => word,
-                Ok(Err(_)) | Err(_) => Err(Error::no_answer(name)),
-            };
-            released.push((name.to_string(), word));
+        for (server, release) in begun {
+            let word = release
+                .await
+                .unwrap_or_else(|_| Err(Error::no_answer(&server)));
+            released.push((server, word));
         }
         released
+    }
+}
+
+/// One server's word at the first attempt, or the second where the connection had been closed; it is
+/// asked on in the background.
+async fn release(lock: Lock, claim: Claim) -> Result<Released> {
+    let mut caller = Caller::shared(&lock.server, &lock.key);
+    let command = command::release(&claim, None);
+    let mut word = Err(Error::no_answer(lock.server.name()));
+    let end = Instant::now() + round_patience(lock.lease);
+    for _ in 0..2 {
+        word = caller
+            .call(&command, end.saturating_duration_since(Instant::now()))
+            .await;
+        if !matches!(word, Err(Error::Connection { .. })) {
+            break;
+        }
+    }
+    match word {
+        Ok(Value::Nil) => Ok(Released::NotHeld),
+        Ok(_) => Ok(Released::Yes),
+        Err(error) => {
+            release_later(&lock.server, claim, None, lock.lease);
+            Err(error)
+        }
     }
 }
 

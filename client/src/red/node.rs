@@ -115,9 +115,14 @@ impl<'a> Asker<'a> {
     }
 
     /// `INFO` needs less of a right than `CONFIG GET`. It is asked each time: a server that was started
-    /// anew, or set anew, says so with the first word that counts.
+    /// anew, or set anew, says so with the first word that counts. Asked twice where the connection was
+    /// that to a process which is gone.
     async fn health(&self) -> Result<Health> {
-        let reply = self.shared().call(&info(), self.patience()).await?;
+        let patience = self.patience() / 4;
+        let reply = match self.shared().call(&info(), patience).await {
+            Err(Error::Connection { .. }) => self.shared().call(&info(), patience).await?,
+            reply => reply?,
+        };
         let text: String =
             redis::from_redis_value(reply).map_err(|_| Error::reply(self.lock.server.name()))?;
         health(&text, self.lock.server.name(), self.lock.lease)

@@ -25,7 +25,7 @@ pub(crate) fn validity(lease: Duration) -> Duration {
 
 /// How long servers have to answer in one round: short beside the lease, because all of it is lost to it.
 pub(crate) fn round_patience(lease: Duration) -> Duration {
-    (lease / 10).clamp(Duration::from_millis(50), Duration::from_secs(2))
+    (lease / 10).clamp(Duration::from_millis(50), Duration::from_secs(1))
 }
 
 /// Whether a server that has lost its memory is silent for as long as anybody could hold what it granted.

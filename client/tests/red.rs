@@ -1,0 +1,339 @@
+//! RedLock on real servers that die, forget, are silent, and come back.
+
+mod fleet;
+
+use std::future::IntoFuture;
+use std::time::{Duration, Instant};
+
+use fleet::{measured, timed, Counter, Fleet};
+use redis_lock_client::{Lock, LostReason, RedGuard, RedLock, Released, Server};
+use redis_lock_harness::wait_for;
+
+const LEASE: Duration = Duration::from_secs(2);
+const LONG: Duration = Duration::from_secs(60);
+
+fn fleet() -> Fleet {
+    Fleet::of_three(LEASE)
+}
+
+fn red(servers: &[Server]) -> RedLock {
+    RedLock::new(servers, "k")
+        .expect("three servers")
+        .lease(LEASE)
+}
+
+async fn held(servers: &[Server]) -> RedGuard {
+    let got = red(servers).acquire_within(LONG).await;
+    got.expect("a majority").expect("a free lock")
+}
+
+fn on_how_many(guard: &RedGuard) -> usize {
+    guard.tokens().len()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_is_had_by_one_at_a_time_and_told_of_each_server() {
+    let fleet = fleet();
+    let servers = fleet.clients();
+    let first = held(&servers).await;
+    assert_eq!(on_how_many(&first), 3);
+    assert!(first.valid_for() > LEASE / 2 && first.valid_for() < LEASE);
+    assert!(red(&servers).try_acquire().await.unwrap().is_none());
+    let before = first.tokens();
+    let highest = before.iter().map(|(_, token)| *token).max().unwrap();
+    assert_eq!(first.token(), highest);
+    for (server, released) in first.release().await {
+        assert_eq!(released.unwrap(), Released::Yes, "{server}");
+    }
+    fleet.wait_until_free("k");
+    let second = held(&servers).await;
+    for (then, now) in before.iter().zip(second.tokens()) {
+        assert!(then.0 == now.0 && then.1 < now.1, "{then:?} {now:?}");
+    }
+    drop(second);
+    fleet.wait_until_free("k");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_up_delay_below_the_lease_is_refused_with_both_figures() {
+    let fleet = fleet();
+    fleet.set_startup_delay(1, LEASE / 2);
+    let servers = fleet.clients();
+    for wait in [Duration::ZERO, LONG] {
+        let error = red(&servers)
+            .acquire_within(wait)
+            .await
+            .unwrap_err()
+            .to_string();
+        for part in [
+            servers[1].name(),
+            "lock.startup-delay",
+            "1000 ms",
+            "2000 ms",
+        ] {
+            assert!(error.contains(part), "{error}");
+        }
+        fleet.wait_until_free("k");
+    }
+    fleet.set_startup_delay(1, LEASE);
+    held(&servers).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_server_under_two_names_is_refused() {
+    let fleet = fleet();
+    let mut servers = fleet.clients();
+    let again = format!("redis://localhost:{}", fleet.servers[0].port);
+    servers.push(Server::open(&again).unwrap());
+    let error = red(&servers).acquire_within(LONG).await.unwrap_err();
+    assert!(error.to_string().contains("lead to one server"), "{error}");
+    fleet.wait_until_free("k");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_majority_is_enough_and_a_minority_is_given_back() {
+    let fleet = fleet();
+    let servers = fleet.clients();
+    let (a, b) = (fleet.in_line(0), fleet.in_line(1));
+    let other = |place: usize| Lock::new(&servers[place], "k").lease(LONG);
+    let one = other(b).acquire().await.unwrap();
+    let guard = red(&servers)
+        .try_acquire()
+        .await
+        .unwrap()
+        .expect("two of three");
+    assert_eq!(on_how_many(&guard), 2);
+    guard.release().await;
+    fleet.servers[a].conn().line("LOCK.INFO k");
+    let two = other(fleet.in_line(2)).acquire().await.unwrap();
+    assert!(red(&servers).try_acquire().await.unwrap().is_none());
+    assert!(fleet.is_free(a, "k"), "given back before the answer");
+    // Who waits gets it when one of them goes, wherever it is.
+    let waiting = tokio::spawn({
+        let red = red(&servers);
+        async move { red.acquire_within(LONG).await.unwrap().is_some() }
+    });
+    two.release().await.unwrap();
+    assert!(waiting.await.unwrap());
+    one.release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_broken_minority_is_taken_again_and_a_broken_majority_is_lost() {
+    let fleet = fleet();
+    let servers = fleet.clients();
+    let guard = held(&servers).await;
+    let before = guard.tokens();
+    fleet.servers[0].conn().line("LOCK.BREAK k");
+    let broken = servers[0].name();
+    let token_there = |tokens: &[(String, u64)]| {
+        tokens
+            .iter()
+            .find(|(name, _)| name == broken)
+            .map(|(_, token)| *token)
+    };
+    wait_for("a new token of the server where it was broken", || {
+        token_there(&guard.tokens()) > token_there(&before)
+    });
+    assert!(!guard.valid_for().is_zero());
+
+    let (lost, begin) = (guard.lost(), Instant::now());
+    fleet.servers[1].conn().line("LOCK.BREAK k");
+    fleet.servers[2].conn().line("LOCK.BREAK k");
+    assert_eq!(lost.await, LostReason::Taken);
+    assert!(begin.elapsed() < LEASE, "told with the next renewal");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_death_of_one_is_outlived_by_who_holds_and_by_who_waits() {
+    for n in 0..3 {
+        let mut fleet = fleet();
+        let servers = fleet.clients();
+        let guard = held(&servers).await;
+        let waiting = tokio::spawn({
+            let red = red(&servers);
+            async move { (red.acquire_within(LONG).await, Instant::now()) }
+        });
+        fleet.servers[fleet.in_line(0)].wait_for_waiters(1);
+        fleet.kill(fleet.in_line(n));
+        let watched = tokio::time::timeout(LEASE * 2, guard.lost().into_future()).await;
+        assert!(watched.is_err(), "two of three are a majority: {watched:?}");
+        let begin = Instant::now();
+        guard.release().await;
+        let (next, granted) = waiting.await.unwrap();
+        let next = next.unwrap().expect("its turn");
+        assert_eq!(on_how_many(&next), 2);
+        measured("RedLock, 1 of 3 killed, hand-on", vec![granted - begin]);
+        next.release().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_death_of_two_is_told_within_the_lease_and_ends_when_one_is_back() {
+    let mut fleet = fleet();
+    let servers = fleet.clients();
+    let guard = held(&servers).await;
+    let spawn = |wait: Duration| {
+        let red = red(&servers);
+        tokio::spawn(async move { timed(red.acquire_within(wait)).await })
+    };
+    let (short, long) = (spawn(LEASE * 2), spawn(LONG));
+    fleet.servers[fleet.in_line(0)].wait_for_waiters(2);
+    let died = Instant::now();
+    fleet.kill(fleet.in_line(0));
+    fleet.kill(fleet.in_line(2));
+    assert_eq!(guard.lost().await, LostReason::Unconfirmed);
+    let told = died.elapsed();
+    assert!(told < LEASE + Duration::from_millis(500), "{told:?}");
+    measured("RedLock, 2 of 3 killed, told", vec![told]);
+    assert!(guard.valid_for().is_zero());
+
+    let (got, waited) = short.await.unwrap();
+    assert!(got.is_err(), "no majority is an error: {got:?}");
+    assert!(waited < LEASE * 2 + Duration::from_secs(3), "{waited:?}");
+    let back = Instant::now();
+    fleet.revive(fleet.in_line(2));
+    let next = long.await.unwrap().0.unwrap().expect("a majority again");
+    measured("RedLock, one is back, granted after", vec![back.elapsed()]);
+    assert!(back.elapsed() >= LEASE / 2, "not in its start-up delay");
+    drop((guard, next));
+    fleet.wait_until_free("k");
+}
+
+/// Without this a lock that is held for long would be lost to the restart of one server after another.
+#[tokio::test(flavor = "multi_thread")]
+async fn it_outlives_the_restart_of_each_server_in_turn() {
+    let mut fleet = fleet();
+    let servers = fleet.clients();
+    let guard = held(&servers).await;
+    let lost = tokio::spawn(guard.lost().into_future());
+    for place in 0..3 {
+        fleet.kill(place);
+        fleet.revive(place);
+        assert!(fleet.is_free(place, "k"), "it has forgotten");
+        wait_for("the hold is there again", || !fleet.is_free(place, "k"));
+    }
+    assert!(!lost.is_finished());
+    assert!(red(&servers).try_acquire().await.unwrap().is_none());
+    assert_eq!(on_how_many(&guard), 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_restarted_with_a_shorter_delay_is_seen() {
+    let mut fleet = fleet();
+    let servers = fleet.clients();
+    let guard = held(&servers).await;
+    let (place, another) = (fleet.in_line(0), fleet.in_line(1));
+    fleet.servers[place].add_option("--lock.startup-delay", "0");
+    fleet.kill(place);
+    fleet.revive(place);
+    let error = red(&servers).try_acquire().await.unwrap_err();
+    assert!(
+        error.to_string().contains("shorter than the lease"),
+        "{error}"
+    );
+    // It has no vote any more: with another one's death there is no majority.
+    fleet.kill(another);
+    assert_eq!(guard.lost().await, LostReason::Unconfirmed);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_silent_minority_costs_little_and_a_silent_majority_is_asked_back() {
+    let mut fleet = fleet();
+    let servers = fleet.clients();
+    for n in 0..3 {
+        let place = fleet.in_line(n);
+        fleet.stop(place);
+        let (guard, took) = timed(held(&servers)).await;
+        assert!(took < LEASE, "{took:?}");
+        measured(
+            &format!("RedLock, server {n} in line is silent, acquired"),
+            vec![took],
+        );
+        guard.release().await;
+        fleet.go_on(place);
+        fleet.wait_until_free("k");
+    }
+    fleet.stop(0);
+    fleet.stop(1);
+    let (got, took) = timed(red(&servers).try_acquire()).await;
+    assert!(got.is_err() && took < LEASE, "{got:?} {took:?}");
+    fleet.go_on(0);
+    fleet.go_on(1);
+    fleet.wait_until_free("k");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn holders_who_are_cut_off_are_told_before_the_next_may_have_it() {
+    let mut fleet = fleet();
+    let servers = fleet.clients();
+    let guard = held(&servers).await;
+    fleet.stop(0);
+    fleet.stop(1);
+    let (why, told) = timed(guard.lost().into_future()).await;
+    assert_eq!(why, LostReason::Unconfirmed);
+    measured("RedLock, 2 of 3 silent, told", vec![told]);
+    // No server's own lease is over yet when it is told: that is what the drift is for.
+    fleet.go_on(0);
+    fleet.go_on(1);
+    drop(guard);
+    held(&servers).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ten_count_without_a_lost_update() {
+    let fleet = fleet();
+    let counter = Counter::default();
+    let tasks: Vec<_> = (0..10)
+        .map(|n| {
+            let mut servers = fleet.clients();
+            servers.rotate_left(n % 3);
+            let (red, counter) = (red(&servers), counter.clone());
+            tokio::spawn(async move {
+                let mut waits = Vec::new();
+                for _ in 0..10 {
+                    let (guard, took) = timed(red.acquire_within(LONG)).await;
+                    let guard = guard.unwrap().expect("its turn");
+                    counter.add_one().await;
+                    waits.push(took);
+                    guard.release().await;
+                }
+                waits
+            })
+        })
+        .collect();
+    let mut waits = Vec::new();
+    for task in tasks {
+        waits.extend(task.await.unwrap());
+    }
+    assert_eq!(counter.value(), 100);
+    measured("RedLock, ten contenders on three servers, wait", waits);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_acquisition_that_is_dropped_leaves_nothing_behind() {
+    let fleet = fleet();
+    let servers = fleet.clients();
+    let guard = held(&servers).await;
+    let line = fleet.in_line(0);
+    let waiting = tokio::spawn({
+        let red = red(&servers);
+        async move { red.acquire_within(LONG).await }
+    });
+    fleet.servers[line].wait_for_waiters(1);
+    waiting.abort();
+    fleet.servers[line].wait_for_waiters(0);
+    guard.release().await;
+    fleet.wait_until_free("k");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_the_module_the_error_says_what_to_load() {
+    let fleet = fleet();
+    let bare = redis_lock_harness::TestServer::without_module(&[]);
+    let mut servers = fleet.clients();
+    servers[2] = Server::open(&format!("redis://127.0.0.1:{}", bare.port)).unwrap();
+    let error = red(&servers).try_acquire().await.unwrap_err();
+    assert!(error.to_string().contains("loadmodule"), "{error}");
+    fleet.wait_until_free("k");
+}
