@@ -28,6 +28,8 @@ pub struct Client {
     helper: &'static str,
     /// After how many milliseconds without a reply it gives up by default; 0: never.
     gives_up_after: u64,
+    /// Whether one client object sends everybody's commands through one connection.
+    multiplexed: bool,
     /// What the page recommends: the one setting.
     setting: &'static str,
 }
@@ -49,6 +51,7 @@ macro_rules! clients {
                 a_wait_longer_than_the_clients_own_limit
                 the_server_starts_again_while_it_waits
                 the_server_hangs_while_it_waits
+                a_wait_holds_up_nobody_else
                 a_renew_and_a_release_are_sent_again
                 a_token_is_good_for_its_own_grant_only
             );
@@ -66,6 +69,7 @@ clients! {
         pinned_in: "requirements.txt",
         helper: "redis_lock.py",
         gives_up_after: 5_000,
+        multiplexed: false,
         setting: "`retry=None`, and slices below `socket_timeout`",
     },
     node_redis: Client {
@@ -74,6 +78,7 @@ clients! {
         pinned_in: "package.json",
         helper: "redis_lock.mjs",
         gives_up_after: 0,
+        multiplexed: true,
         setting: "`duplicate()` for the wait; `socketTimeout` on it",
     },
     ioredis: Client {
@@ -82,6 +87,7 @@ clients! {
         pinned_in: "package.json",
         helper: "redis_lock.mjs",
         gives_up_after: 0,
+        multiplexed: true,
         setting: "`duplicate()` for the wait; `maxRetriesPerRequest: 0` and `socketTimeout` on it",
     },
     redis_rs: Client {
@@ -90,6 +96,7 @@ clients! {
         pinned_in: "Cargo.toml",
         helper: "redis_lock.rs",
         gives_up_after: 500,
+        multiplexed: true,
         setting: "`set_response_timeout`, on a connection of its own for the wait",
     },
 }

@@ -27,14 +27,19 @@ fn park_behind(server: &TestServer) -> Conn {
     later
 }
 
-/// The connection on which this owner waits for `k`.
-pub fn waiting_connection(conn: &mut Conn, owner: &str) -> Option<i64> {
+/// What `LOCK.INFO` tells of this owner's wait for `k`.
+fn wait_of(conn: &mut Conn, owner: &str, field: &str) -> Option<i64> {
     let queue = conn.line("LOCK.INFO k WAITERS").field("queue")?;
     let waiters = queue.list();
     let mine = waiters
         .iter()
         .find(|w| w.field("owner").is_some_and(|o| o.text() == owner))?;
-    mine.field("client-id")?.maybe_int()
+    mine.field(field)?.maybe_int()
+}
+
+/// The connection on which this owner waits for `k`.
+pub fn waiting_connection(conn: &mut Conn, owner: &str) -> Option<i64> {
+    wait_of(conn, owner, "client-id")
 }
 
 /// Waits until this owner waits for `k`, and says on which connection.
@@ -202,6 +207,32 @@ pub fn a_wait_longer_than_the_clients_own_limit(client: &Client) {
     conn.line("LOCK.RELEASE k holder");
     let token = agent.token();
     holds_once_and_releases(&mut conn, &mut agent, token, Some(later));
+}
+
+/// Where everybody's commands go through one connection, the wait has another: a renewal need not wait behind it.
+pub fn a_wait_holds_up_nobody_else(client: &Client) {
+    let server = TestServer::start();
+    let mut agent = Agent::start(client, server.port);
+    let mut conn = server.conn();
+    hold(&mut conn);
+    agent.order("acquire other a 20000 30000");
+    let token = agent.token();
+    assert_eq!(agent.run(&format!("renew other a {token} 30000")), "1");
+    let list = conn.line("CLIENT LIST").text();
+    let renewed = list
+        .lines()
+        .find(|line| line.contains(" cmd=lock.renew "))
+        .expect("a connection");
+    agent.order("acquire k a 20000 30000");
+    let waiting = wait_for_connection(&mut conn, "a");
+    let is_shared = renewed.starts_with(&format!("id={waiting} "));
+    assert!(
+        !(client.multiplexed && is_shared),
+        "a renewal would wait behind it"
+    );
+    conn.line("LOCK.RELEASE k holder");
+    let token = agent.token();
+    holds_once_and_releases(&mut conn, &mut agent, token, None);
 }
 
 /// Both are safe to send twice: a lost reply of a renew is made good, and a release that comes again is told 0
