@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{Cmd, ConnectionInfo, RedisError, Value};
-use tokio::time::{timeout, Instant};
+use redis::{
+    Cmd, ConnectionInfo, ErrorKind, Pipeline, RedisError, RedisResult, ServerErrorKind, Value,
+};
+use tokio::time::{timeout_at, Instant};
 
-use crate::server::{name_of, Server};
+use crate::server::{name_of, Server, Shared};
 use crate::{Error, Result};
 
 /// How often one request may be sent on to another node.
@@ -16,8 +18,17 @@ const REDIRECTIONS: u32 = 8;
 pub(crate) struct Caller {
     server: Server,
     slot: Option<u16>,
-    /// A waiter's own connection; the others share one.
-    own: Option<Option<(ConnectionInfo, MultiplexedConnection)>>,
+    /// Whether its connection is its own, because requests wait on it; the others share one.
+    waits: bool,
+    link: Option<Link>,
+    unanswered: bool,
+}
+
+/// A connection, and where it leads.
+struct Link {
+    node: ConnectionInfo,
+    connection: MultiplexedConnection,
+    shared: Option<Shared>,
 }
 
 impl Caller {
@@ -26,107 +37,190 @@ impl Caller {
         Caller {
             server: server.clone(),
             slot: server.is_cluster().then(|| slot_of(key)),
-            own: None,
+            waits: false,
+            link: None,
+            unanswered: false,
         }
     }
 
     /// For requests that wait. Dropped, it closes the connection, and the server forgets the waiter.
     pub(crate) fn waiting(server: &Server, key: &[u8]) -> Caller {
         Caller {
-            own: Some(None),
+            waits: true,
             ..Caller::shared(server, key)
         }
     }
 
-    /// The reply to a request, sent once to the node that serves the key; `patience` is for all of it.
+    /// Whether the last request was sent, and may have been served though no answer came: also when the
+    /// future that waited for it was dropped. Told once.
+    pub(crate) fn was_unanswered(&mut self) -> bool {
+        std::mem::take(&mut self.unanswered)
+    }
+
+    /// The reply to a request, sent once to the node that serves the key. Each node that it is sent on to
+    /// has so much time for it.
     ///
     /// # Errors
     /// With [`Error::Connection`] the request may have been served all the same.
     pub(crate) async fn call(&mut self, command: &Cmd, patience: Duration) -> Result<Value> {
-        let end = Instant::now() + patience;
-        let mut asked = self.server.name().to_string();
+        self.unanswered = false;
+        let mut ask = None;
         for _ in 0..REDIRECTIONS {
-            let (node, mut connection) = self.connection(end).await?;
-            asked = name_of(&node);
-            let reply = timeout_at(end, connection.send_packed_command(command)).await;
-            let error = match reply {
-                Some(Ok(Value::ServerError(error))) => RedisError::from(error),
-                Some(Ok(value)) => return Ok(value),
-                Some(Err(error)) => error,
-                None => {
-                    self.give_up(&node);
-                    return Err(Error::no_answer(&asked));
+            let end = Instant::now() + patience;
+            let is_asking = ask.is_some();
+            let mut link = match ask.take() {
+                Some(node) => self.open(node, end).await?,
+                None => self.link(end).await?,
+            };
+            self.unanswered = true;
+            let sent = send(&mut link.connection, command, is_asking);
+            let error = match timeout_at(end, sent).await {
+                Ok(Ok(Value::ServerError(error))) => RedisError::from(error),
+                Ok(Ok(value)) => {
+                    self.unanswered = false;
+                    self.keep(link, is_asking);
+                    return Ok(value);
+                }
+                Ok(Err(error)) => return Err(self.broken(&link, &error)),
+                Err(_) => {
+                    self.give_up(&link);
+                    return Err(Error::no_answer(&name_of(&link.node)));
                 }
             };
-            match (error.code(), error.redirect_node(), self.slot) {
-                (Some("MOVED"), Some((address, slot)), _) => self.follow(slot, address)?,
-                _ => return Err(self.failed(&node, &error)),
+            self.unanswered = false;
+            match self.redirection(&link.node, &error)? {
+                Some(Redirection::Moved(slot, node)) => self.server.learn(slot, &node),
+                Some(Redirection::Ask(node)) => ask = Some(node),
+                None => return Err(self.refused(link, is_asking, &error)),
             }
         }
         Err(Error::Connection {
-            server: asked,
+            server: self.server.name().to_string(),
             what: "sent on from node to node without end".into(),
         })
     }
 
-    async fn connection(
-        &mut self,
-        end: Instant,
-    ) -> Result<(ConnectionInfo, MultiplexedConnection)> {
-        if let Some(Some((node, connection))) = &self.own {
-            return Ok((node.clone(), connection.clone()));
+    /// A connection to the node that serves the key, as far as is known. Where there are several to ask,
+    /// one that cannot be reached is no reason to give up.
+    async fn link(&mut self, end: Instant) -> Result<Link> {
+        if let Some(link) = self.link.take() {
+            return Ok(link);
         }
-        let node = self.server.node_of(self.slot)?;
-        let opened = match self.own {
-            Some(_) => timeout_at(end, self.server.connect(&node)).await,
-            None => timeout_at(end, self.server.shared(&node)).await,
+        let mut others = match self.server.seeds() {
+            0 | 1 => 0,
+            seeds => seeds,
         };
-        match opened.unwrap_or_else(|| Err(Error::no_answer(&name_of(&node)))) {
-            Ok(connection) => {
-                if let Some(own) = &mut self.own {
-                    *own = Some((node.clone(), connection.clone()));
+        loop {
+            let located = timeout_at(end, self.server.node_of(self.slot)).await;
+            let node = located.unwrap_or_else(|_| Err(Error::no_answer(self.server.name())))?;
+            let now = Instant::now();
+            let soon = if others > 0 {
+                (end - now) / 2
+            } else {
+                end - now
+            };
+            match self.open(node, now + soon).await {
+                Err(error) if error.is_passing() && others > 0 && Instant::now() < end => {
+                    others -= 1
                 }
-                Ok((node, connection))
+                opened => return opened,
             }
-            Err(error) => {
-                self.give_up(&node);
+        }
+    }
+
+    async fn open(&self, node: ConnectionInfo, end: Instant) -> Result<Link> {
+        let opening = async {
+            if self.waits {
+                let opened = self.server.connect(&node).await;
+                opened.map(|connection| (connection, None))
+            } else {
+                let opened = self.server.shared(&node).await;
+                opened.map(|(connection, place)| (connection, Some(place)))
+            }
+        };
+        match timeout_at(end, opening).await {
+            Ok(Ok((connection, shared))) => Ok(Link {
+                node,
+                connection,
+                shared,
+            }),
+            Ok(Err(error)) => {
+                if self.waits {
+                    self.server.forget(&node);
+                }
                 Err(error)
             }
+            Err(_) => {
+                self.server.forget(&node);
+                Err(Error::no_answer(&name_of(&node)))
+            }
         }
     }
 
-    fn follow(&mut self, slot: u16, address: &str) -> Result<()> {
-        let (host, port) = address.rsplit_once(':').unwrap_or((address, ""));
-        let port = port.parse().map_err(|_| Error::reply(self.server.name()))?;
-        self.close_own();
-        self.server.learn(slot, host, port)
+    /// A waiter keeps its connection. One that was asked out of turn is of no use for the next request.
+    fn keep(&mut self, link: Link, is_asking: bool) {
+        if self.waits && !is_asking {
+            self.link = Some(link);
+        }
     }
 
-    /// What a reply that is an error means for the connection.
-    fn failed(&mut self, node: &ConnectionInfo, error: &RedisError) -> Error {
-        let error = Error::new(&name_of(node), error);
-        if error.is_passing() {
-            self.give_up(node);
+    fn redirection(&self, by: &ConnectionInfo, error: &RedisError) -> Result<Option<Redirection>> {
+        let (Some((address, slot)), Some(_)) = (error.redirect_node(), self.slot) else {
+            return Ok(None);
+        };
+        let (host, port) = address.rsplit_once(':').unwrap_or((address, ""));
+        let port = port.parse().map_err(|_| Error::reply(&name_of(by)))?;
+        let node = self.server.redirected(by, host, port);
+        Ok(Some(match error.kind() {
+            ErrorKind::Server(ServerErrorKind::Ask) => Redirection::Ask(node),
+            _ => Redirection::Moved(slot, node),
+        }))
+    }
+
+    /// The server's own word that it does not serve this. Where another one may, that is looked for.
+    fn refused(&mut self, link: Link, is_asking: bool, error: &RedisError) -> Error {
+        let error = Error::new(&name_of(&link.node), error);
+        if error.is_elsewhere() {
+            self.give_up(&link);
+        } else {
+            self.keep(link, is_asking);
         }
         error
     }
 
-    fn give_up(&mut self, node: &ConnectionInfo) {
-        self.close_own();
-        self.server.forget(node);
+    fn broken(&self, link: &Link, error: &RedisError) -> Error {
+        self.give_up(link);
+        Error::new(&name_of(&link.node), error)
     }
 
-    fn close_own(&mut self) {
-        if let Some(own) = &mut self.own {
-            *own = None;
+    fn give_up(&self, link: &Link) {
+        match &link.shared {
+            Some(place) => self.server.forget_shared(&link.node, place),
+            None => self.server.forget(&link.node),
         }
     }
 }
 
-async fn timeout_at<T>(end: Instant, work: impl std::future::Future<Output = T>) -> Option<T> {
-    timeout(end.saturating_duration_since(Instant::now()), work)
-        .await
-        .ok()
+enum Redirection {
+    /// For good.
+    Moved(u16, ConnectionInfo),
+    /// For this request: the slot is on its way there.
+    Ask(ConnectionInfo),
+}
+
+/// To a node that does not serve the slot yet, `ASKING` goes before in the same write.
+async fn send(
+    connection: &mut MultiplexedConnection,
+    command: &Cmd,
+    is_asking: bool,
+) -> RedisResult<Value> {
+    if !is_asking {
+        return connection.send_packed_command(command).await;
+    }
+    let mut both = Pipeline::new();
+    both.cmd("ASKING").add_command(command.clone());
+    let mut replies = connection.send_packed_commands(&both, 1, 1).await?;
+    Ok(replies.pop().unwrap_or(Value::Nil))
 }
 
 /// The slot of a key: of what stands between its first braces, where something does.

@@ -15,6 +15,17 @@ pub(crate) enum Mode {
     Write,
 }
 
+impl Mode {
+    /// Which of its owner's holds is meant.
+    pub(crate) fn word(self) -> Option<&'static str> {
+        match self {
+            Mode::Exclusive => None,
+            Mode::Read => Some("READ"),
+            Mode::Write => Some("WRITE"),
+        }
+    }
+}
+
 /// A hold of a key: what every command names.
 #[derive(Debug, Clone)]
 pub(crate) struct Claim {
@@ -55,11 +66,7 @@ pub(crate) fn release(claim: &Claim, token: Option<u64>) -> Cmd {
 fn start(name: &str, claim: &Claim) -> Cmd {
     let mut command = cmd(name);
     command.arg(&claim.key).arg(&claim.owner);
-    match claim.mode {
-        Mode::Exclusive => &mut command,
-        Mode::Read => command.arg("READ"),
-        Mode::Write => command.arg("WRITE"),
-    };
+    command.arg(claim.mode.word());
     command
 }
 

@@ -82,19 +82,23 @@ impl Error {
 
     /// Whether the same request may be served when it is sent again in a while.
     pub fn is_passing(&self) -> bool {
+        let passing = ["TRYAGAIN", "BUSY", "LOCKDELAY", "NOREPLICAS"];
         match self {
             Error::Connection { .. } => true,
-            Error::Refused { code, .. } => matches!(
-                code.as_str(),
-                "LOADING"
-                    | "CLUSTERDOWN"
-                    | "MASTERDOWN"
-                    | "TRYAGAIN"
-                    | "READONLY"
-                    | "UNBLOCKED"
-                    | "BUSY"
-            ),
+            Error::Refused { code, .. } => self.is_elsewhere() || passing.contains(&code.as_str()),
             Error::NotLoaded { .. } | Error::Config(_) => false,
         }
+    }
+
+    /// Whether the server says that it serves nothing of the kind at present: another one may.
+    pub(crate) fn is_elsewhere(&self) -> bool {
+        let codes = [
+            "READONLY",
+            "LOADING",
+            "CLUSTERDOWN",
+            "MASTERDOWN",
+            "UNBLOCKED",
+        ];
+        matches!(self, Error::Refused { code, .. } if codes.contains(&code.as_str()))
     }
 }

@@ -1,27 +1,24 @@
 //! A lock that is held: renewed by a task of its own, and given back.
-//!
-//! Every third of the lease the task asks for it anew. When the server answers that this grant is over,
-//! the lock is lost at once. When the server does not answer, the task keeps asking until the lease is
-//! over, counted from before the last renewal that was confirmed was sent; then the lock is lost too,
-//! because another may have it from now on.
 
 use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::Value;
-use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
-use tokio::time::{sleep, sleep_until, timeout_at, Instant};
+use tokio::time::{sleep_until, Instant};
 
-use crate::call::Caller;
-use crate::command::{self, Claim};
+use crate::clock::Moment;
+use crate::command::Claim;
 use crate::lock::Lock;
+use crate::release::{First, Release, Undo};
+use crate::renewal::keep;
 use crate::server::Server;
-use crate::{Error, Result};
+use crate::turn::Turn;
+use crate::Result;
 
 /// Why a lock is no longer held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,52 +50,118 @@ pub enum Released {
     NotHeld,
 }
 
-/// A lock that is held. Dropped, it is given back in the background.
+/// A lock that is held. Dropped, it is given back in the background: by the runtime that it is dropped in,
+/// or by a thread where there is none. A program that is about to end, or to shut its runtime down, calls
+/// [`release`](Guard::release) or waits for [`Server::settled`]; otherwise the lease has to end the lock.
 #[derive(Debug)]
 pub struct Guard {
     hold: Arc<Hold>,
     renewal: AbortHandle,
+    leftovers: Leftovers,
     is_released: bool,
 }
 
+/// What an acquisition leaves to its guard besides the lock.
 #[derive(Debug)]
-struct Hold {
-    server: Server,
-    claim: Claim,
-    token: u64,
-    lease: Duration,
-    state: watch::Sender<State>,
+pub(crate) struct Leftovers {
+    /// Until when an acquire that was given up may be under way.
+    pub acquires_until: Option<Instant>,
+    /// The same for a release.
+    pub releases_until: Option<Instant>,
+    pub turn: Turn,
 }
 
+/// What the guard and its renewal share.
+#[derive(Debug)]
+pub(crate) struct Hold {
+    pub server: Server,
+    pub claim: Claim,
+    pub token: u64,
+    pub lease: Duration,
+    state: watch::Sender<State>,
+    /// When the last request was sent that the server confirmed.
+    confirmed: watch::Sender<Moment>,
+    /// Whether the guard has gone.
+    is_over: AtomicBool,
+}
+
+/// What whoever waits for the loss is told.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct State {
     /// Until when the lock is ours for certain.
-    pub(crate) end: Instant,
-    pub(crate) lost: Option<LostReason>,
+    pub end: Instant,
+    pub lost: Option<LostReason>,
+    /// Whether somebody sees to it that `lost` is set in time.
+    pub is_kept: bool,
+}
+
+impl State {
+    /// Held until then, and kept.
+    pub(crate) fn held(end: Instant) -> State {
+        State {
+            end,
+            lost: None,
+            is_kept: true,
+        }
+    }
+}
+
+impl Hold {
+    pub(crate) fn end(&self) -> Instant {
+        self.state.borrow().end
+    }
+
+    pub(crate) fn confirm(&self, sent: Moment) {
+        self.confirmed.send_replace(sent);
+        let end = sent.steady + self.lease;
+        self.state.send_modify(|state| state.end = end);
+    }
+
+    pub(crate) fn lose(&self, why: LostReason) {
+        self.state.send_modify(|state| state.lost = Some(why));
+    }
+
+    /// The task that renews has gone.
+    pub(crate) fn leave(&self) {
+        if !self.is_over.load(Ordering::Acquire) {
+            self.state.send_modify(|state| state.is_kept = false);
+        }
+    }
+
+    fn lost(&self) -> Option<LostReason> {
+        self.state.borrow().lost
+    }
 }
 
 impl Guard {
-    pub(crate) fn new(lock: &Lock, claim: Claim, token: u64, sent: Instant) -> Guard {
+    pub(crate) fn new(
+        lock: &Lock,
+        claim: Claim,
+        token: u64,
+        sent: Moment,
+        leftovers: Leftovers,
+    ) -> Guard {
         let hold = Arc::new(Hold {
             server: lock.server.clone(),
             claim,
             token,
             lease: lock.lease,
-            state: watch::Sender::new(State {
-                end: sent + lock.lease,
-                lost: None,
-            }),
+            state: watch::Sender::new(State::held(sent.steady + lock.lease)),
+            confirmed: watch::Sender::new(sent),
+            is_over: AtomicBool::new(false),
         });
         let renewal = tokio::spawn(keep(hold.clone())).abort_handle();
         Guard {
             hold,
             renewal,
+            leftovers,
             is_released: false,
         }
     }
 
     /// The fencing token of this grant: higher than that of every grant of this key before. Give it to
-    /// whatever the lock protects, and let that refuse lower ones.
+    /// whatever the lock protects, and let that refuse lower ones. (Readers that hold a lock together share
+    /// one.)
     pub fn token(&self) -> u64 {
         self.hold.token
     }
@@ -120,13 +183,14 @@ impl Guard {
         }
     }
 
-    /// How long the lock is certainly still ours, by this process' own clock, which stands still while the
-    /// machine sleeps; zero when it is lost.
+    /// How long the lock is certainly still ours: the lease, less the time since before the last request was
+    /// sent that the server confirmed, by the steady or the wall clock of this machine, whichever says more.
+    /// Zero when the lock is lost.
     pub fn valid_for(&self) -> Duration {
-        let state = *self.hold.state.borrow();
-        match state.lost {
+        let passed = self.hold.confirmed.borrow().elapsed();
+        match self.hold.lost() {
             Some(_) => Duration::ZERO,
-            None => state.end.saturating_duration_since(Instant::now()),
+            None => self.hold.lease.saturating_sub(passed),
         }
     }
 
@@ -135,31 +199,42 @@ impl Guard {
     /// # Errors
     /// When the server could not be reached until the lease was over, or refuses.
     pub async fn release(mut self) -> Result<Released> {
-        self.renewal.abort();
+        self.renew_no_more();
         let hold = self.hold.clone();
-        let end = hold
-            .state
-            .borrow()
-            .end
-            .max(Instant::now() + hold.server.patience());
-        let released = release_until(&hold.server, &hold.claim, Some(hold.token), end).await;
+        let end = hold.end().max(Instant::now() + hold.server.patience());
+        let release = Release::until(&hold.server, &hold.claim, Some(hold.token), end).await;
         self.is_released = true;
-        released
+        self.leftovers.releases_until = release.under_way_until;
+        release.outcome
+    }
+
+    fn renew_no_more(&self) {
+        self.hold.is_over.store(true, Ordering::Release);
+        self.renewal.abort();
     }
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        self.renewal.abort();
-        if !self.is_released {
-            let hold = &self.hold;
-            release_later(
-                &hold.server,
-                hold.claim.clone(),
-                Some(hold.token),
-                hold.lease,
-            );
-        }
+        self.renew_no_more();
+        let hold = &self.hold;
+        let is_gone = self.is_released || hold.lost() == Some(LostReason::Taken);
+        let first = if is_gone {
+            First::Nothing
+        } else {
+            First::Grant(hold.token)
+        };
+        let under_way = self.leftovers.acquires_until;
+        let undo = Undo {
+            server: hold.server.clone(),
+            claim: hold.claim.clone(),
+            lease: hold.lease,
+            first,
+            acquires_until: under_way.filter(|until| Instant::now() < *until),
+            releases_until: self.leftovers.releases_until,
+            turn: std::mem::take(&mut self.leftovers.turn),
+        };
+        undo.start();
     }
 }
 
@@ -175,83 +250,18 @@ impl IntoFuture for Lost {
 
     fn into_future(mut self) -> Self::IntoFuture {
         Box::pin(async move {
-            let lost = self.state.wait_for(|state| state.lost.is_some()).await;
-            match lost.ok().and_then(|state| state.lost) {
-                Some(why) => why,
-                None => std::future::pending().await,
+            let is_over = |state: &State| state.lost.is_some() || !state.is_kept;
+            let state = self.state.wait_for(is_over).await.map(|state| *state);
+            match state.map(|state| (state.lost, state.end)) {
+                Ok((Some(why), _)) => why,
+                // The renewal's runtime was shut down, so nobody tells.
+                Ok((None, end)) => {
+                    sleep_until(end).await;
+                    LostReason::Unconfirmed
+                }
+                // Released.
+                Err(_) => std::future::pending().await,
             }
         })
-    }
-}
-
-/// Renews until the lock is lost.
-async fn keep(hold: Arc<Hold>) {
-    let mut caller = Caller::shared(&hold.server, &hold.claim.key);
-    let command = command::renew(&hold.claim, hold.lease, hold.token);
-    let why = loop {
-        let end = hold.state.borrow().end;
-        sleep_until(end - hold.lease * 2 / 3).await;
-        match timeout_at(end, renew(&hold, &mut caller, &command)).await {
-            Ok(Some(end)) => {
-                hold.state.send_modify(|state| state.end = end);
-            }
-            Ok(None) => break LostReason::Taken,
-            Err(_) => break LostReason::Unconfirmed,
-        }
-    };
-    hold.state.send_modify(|state| state.lost = Some(why));
-}
-
-/// Until when a renewal holds, or None when the grant is over. Asks until it is answered.
-async fn renew(hold: &Hold, caller: &mut Caller, command: &redis::Cmd) -> Option<Instant> {
-    let pause = (hold.lease / 20).clamp(Duration::from_millis(1), Duration::from_millis(500));
-    loop {
-        let sent = Instant::now();
-        let patience = hold.server.patience().min(hold.lease / 3);
-        match caller.call(command, patience).await {
-            Ok(Value::Int(1)) => return Some(sent + hold.lease),
-            Ok(Value::Int(0)) => return None,
-            Ok(_) | Err(_) => sleep(pause).await,
-        }
-    }
-}
-
-/// Gives back what is held, or waited for, as long as a lease could last, if a runtime is there.
-pub(crate) fn release_later(server: &Server, claim: Claim, token: Option<u64>, lease: Duration) {
-    let server = server.clone();
-    if let Ok(runtime) = Handle::try_current() {
-        let end = Instant::now() + lease;
-        let running = server.background().begin();
-        runtime.spawn(async move {
-            let _running = running;
-            release_until(&server, &claim, token, end).await
-        });
-    }
-}
-
-pub(crate) async fn release_until(
-    server: &Server,
-    claim: &Claim,
-    token: Option<u64>,
-    end: Instant,
-) -> Result<Released> {
-    let mut caller = Caller::shared(server, &claim.key);
-    let command = command::release(claim, token);
-    let mut pause = Duration::from_millis(20);
-    let mut sent_before = false;
-    loop {
-        match caller.call(&command, server.patience()).await {
-            // Sent twice, the first may have been served without our having heard of it.
-            Ok(Value::Nil) if sent_before => return Ok(Released::Yes),
-            Ok(Value::Nil) => return Ok(Released::NotHeld),
-            Ok(Value::Int(_)) => return Ok(Released::Yes),
-            Ok(_) => return Err(Error::reply(server.name())),
-            Err(error) if error.is_passing() && Instant::now() + pause < end => {
-                sent_before = true;
-                sleep(pause).await;
-                pause = (pause * 2).min(Duration::from_millis(500));
-            }
-            Err(error) => return Err(error),
-        }
     }
 }

@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use redis::{cmd, Cmd, ConnectionAddr, ConnectionInfo, RedisError, Value};
+use redis::{cmd, Cmd, ConnectionInfo, RedisError, Value};
 use tokio::time::timeout;
 
+use crate::address::beside;
 use crate::call::Caller;
 use crate::server::{name_of, Server};
 use crate::{Error, Result};
@@ -168,7 +169,7 @@ impl Server {
 
     /// The server, or the primaries of a cluster.
     async fn nodes(&self) -> Result<Vec<ConnectionInfo>> {
-        let seed = self.node_of(None)?;
+        let seed = self.node_of(None).await?;
         if !self.is_cluster() {
             return Ok(vec![seed]);
         }
@@ -180,7 +181,7 @@ impl Server {
             };
             let (host, port) = (text(host), number(port).unwrap_or_default());
             let port = u16::try_from(port).map_err(|_| Error::reply(self.name()))?;
-            let address = same_kind(seed.addr(), host, port);
+            let address = beside(seed.addr(), &host, port);
             if nodes.iter().all(|node| node.addr() != &address) {
                 nodes.push(seed.clone().set_addr(address));
             }
@@ -190,7 +191,7 @@ impl Server {
 
     async fn ask(&self, node: &ConnectionInfo, command: &Cmd) -> Result<Value> {
         let name = name_of(node);
-        let mut connection = self.shared(node).await?;
+        let (mut connection, _) = self.shared(node).await?;
         let reply = timeout(self.patience(), connection.send_packed_command(command)).await;
         let error = match reply {
             Ok(Ok(Value::ServerError(error))) => RedisError::from(error),
@@ -246,18 +247,6 @@ impl Scan {
             self.nodes.pop_front();
         }
         Ok(Some(list(keys).iter().map(bytes).collect()))
-    }
-}
-
-fn same_kind(seed: &ConnectionAddr, host: String, port: u16) -> ConnectionAddr {
-    match seed {
-        ConnectionAddr::TcpTls { insecure, .. } => ConnectionAddr::TcpTls {
-            host,
-            port,
-            insecure: *insecure,
-            tls_params: None,
-        },
-        _ => ConnectionAddr::Tcp(host, port),
     }
 }
 

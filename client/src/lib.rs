@@ -26,9 +26,12 @@
 //! than the server's own reckoning, as long as their clocks run at one rate. Requests carry `ONCE` and an
 //! owner of their own, so that sending one again, after a connection was dropped, never counts a second hold.
 
+mod address;
+mod attempt;
 mod background;
 mod backoff;
 mod call;
+mod clock;
 mod command;
 mod error;
 mod guard;
@@ -36,7 +39,11 @@ mod inspect;
 mod lock;
 mod multi;
 mod red;
+mod release;
+mod renewal;
+mod sentinel;
 mod server;
+mod turn;
 
 pub use error::Error;
 pub use guard::{Guard, Lost, LostReason, Released};
@@ -44,6 +51,7 @@ pub use inspect::{Holder, LockInfo, Scan, Search, Waiter};
 pub use lock::Lock;
 pub use multi::{MultiGuard, MultiLock};
 pub use red::{RedGuard, RedLock};
+pub use redis::{ClientTlsConfig, TlsCertificates};
 pub use server::Server;
 
 /// What this crate's functions return.

@@ -183,7 +183,7 @@ pub struct MultiGuard {
 impl MultiGuard {
     fn new(members: Vec<Guard>) -> MultiGuard {
         let end = Instant::now();
-        let (told, state) = watch::channel(State { end, lost: None });
+        let (told, state) = watch::channel(State::held(end));
         let losses = members.iter().map(Guard::lost).collect();
         let watch = tokio::spawn(async move {
             let why = first_lost(losses).await;

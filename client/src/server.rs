@@ -1,21 +1,24 @@
-//! Where a lock lives: one server, or the nodes of a cluster; and the connections to them.
+//! Where a lock lives: one server, the nodes of a cluster, or the primary that sentinels name; and the
+//! connections to them.
 //!
 //! Opening a [`Server`] sends nothing. Requests that are answered at once share one connection to each
 //! node; a request that waits gets a connection of its own, because everything behind it would wait too.
-//! Which node of a cluster serves a key is learnt from the redirections that the nodes answer.
+//! Which node of a cluster serves a key is learnt from the redirections that the nodes answer, and which
+//! server is the primary from the sentinels; both are asked again when that server cannot be reached.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{
-    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo,
-    TlsCertificates,
-};
+use redis::io::tcp::TcpSettings;
+use redis::{AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, TlsCertificates};
+use tokio::sync::OnceCell;
 
+pub(crate) use crate::address::name_of;
+use crate::address::{beside, Address, Kind};
 use crate::background::Background;
-use crate::{Error, Result};
+use crate::{sentinel, Error, Result};
 
 /// A server that has the module loaded, or a cluster of them. Cheap to clone: clones share connections.
 #[derive(Clone)]
@@ -25,40 +28,51 @@ pub struct Server {
 
 #[derive(Clone)]
 struct Inner {
-    name: String,
-    /// Whom to ask first: more than one in a cluster.
-    seeds: Vec<ConnectionInfo>,
-    is_cluster: bool,
+    address: Address,
     certificates: Option<TlsCertificates>,
     response_timeout: Duration,
     learnt: Arc<Mutex<Learnt>>,
     background: Arc<Background>,
 }
 
-/// What is known of a cluster, and the connections that are shared.
+/// What is known of a cluster or of the sentinels, and the connections that are shared.
 #[derive(Default)]
 struct Learnt {
     slots: HashMap<u16, ConnectionAddr>,
+    /// Every node that a redirection has named: as good a seed as those of the URL.
+    nodes: Vec<ConnectionAddr>,
+    primary: Option<ConnectionAddr>,
     /// Which seed comes next: another one after each failure.
     seed: usize,
-    shared: HashMap<String, MultiplexedConnection>,
+    shared: HashMap<String, Shared>,
 }
 
+/// A connection that many use: the first one opens it, the others wait for that.
+pub(crate) type Shared = Arc<OnceCell<MultiplexedConnection>>;
+
+/// So many nodes are remembered as seeds.
+const NODES: usize = 100;
+
 impl Server {
-    /// The server at this URL: `redis://[user:password@]host[:port][/db]`, `rediss://` with TLS,
-    /// `redis+unix:///path`; `redis+cluster://[user:password@]host:port[,host:port...]` and
-    /// `rediss+cluster://` for a cluster. Nothing is sent yet.
+    /// The server at this URL. Nothing is sent yet.
+    ///
+    /// | URL | |
+    /// |---|---|
+    /// | `redis://[user:password@]host[:port][/db]` | one server |
+    /// | `redis+unix:///path[?db=n&user=u&pass=p]` | one server, by its socket |
+    /// | `redis+cluster://[user:password@]host:port[,host:port...]` | a cluster, by some of its nodes |
+    /// | `redis+sentinel://[user:password@]host:port[,host:port...]/name[/db]` | the primary that sentinels call `name` |
+    ///
+    /// `rediss`, `rediss+cluster` and `rediss+sentinel` are the same with TLS, of the sentinels, too. User
+    /// and password are those of the servers; sentinels that want their own are given
+    /// `?sentinel-user=u&sentinel-password=p` at the end. Special characters are percent-encoded.
     ///
     /// # Errors
     /// When the URL cannot be read.
     pub fn open(url: &str) -> Result<Server> {
-        let (seeds, is_cluster) = seeds(url)?;
-        let name = seeds.iter().map(name_of).collect::<Vec<_>>().join(",");
         Ok(Server {
             inner: Arc::new(Inner {
-                name,
-                seeds,
-                is_cluster,
+                address: Address::parse(url)?,
                 certificates: None,
                 response_timeout: Duration::from_secs(5),
                 learnt: Arc::default(),
@@ -83,7 +97,7 @@ impl Server {
     /// Where it is, without credentials: `host:port/db`, of each seed of a cluster. Two URLs of one server
     /// have one name only if they write its host alike.
     pub fn name(&self) -> &str {
-        &self.inner.name
+        &self.inner.address.name
     }
 
     /// Ends when the waits that were given up are withdrawn and the guards that were dropped released: for a
@@ -94,6 +108,11 @@ impl Server {
 
     pub(crate) fn background(&self) -> &Background {
         &self.inner.background
+    }
+
+    /// The same server, with connections of its own: for a thread with a runtime of its own.
+    pub(crate) fn apart(&self) -> Server {
+        self.clone().with(|_| ())
     }
 
     fn with(self, change: impl FnOnce(&mut Inner)) -> Server {
@@ -110,58 +129,104 @@ impl Server {
     }
 
     pub(crate) fn is_cluster(&self) -> bool {
-        self.inner.is_cluster
+        matches!(self.inner.address.kind, Kind::Cluster)
+    }
+
+    /// How many places there are to ask where the server of a key is.
+    pub(crate) fn seeds(&self) -> usize {
+        self.inner.address.seeds.len() + self.learnt().nodes.len()
     }
 
     /// The node that serves this slot, as far as is known.
-    pub(crate) fn node_of(&self, slot: Option<u16>) -> Result<ConnectionInfo> {
+    pub(crate) async fn node_of(&self, slot: Option<u16>) -> Result<ConnectionInfo> {
+        let address = &self.inner.address;
+        let Kind::Sentinel { primary, login } = &address.kind else {
+            return self.node_or_seed(slot);
+        };
+        let (known, seed) = {
+            let learnt = self.learnt();
+            (learnt.primary.clone(), learnt.seed)
+        };
+        let found = match known {
+            Some(known) => known,
+            None => sentinel::primary(self, &address.seeds, seed, primary).await?,
+        };
+        self.learnt().primary = Some(found.clone());
+        Ok((**login).clone().set_addr(found))
+    }
+
+    fn node_or_seed(&self, slot: Option<u16>) -> Result<ConnectionInfo> {
         let learnt = self.learnt();
-        let seeds = &self.inner.seeds;
-        let seed = seeds.get(learnt.seed % seeds.len().max(1));
-        let seed = seed.ok_or_else(|| Error::Config("no server is named".into()))?;
+        let seeds = &self.inner.address.seeds;
+        let place = learnt.seed % (seeds.len() + learnt.nodes.len()).max(1);
+        let first = seeds.first();
+        let first = first.ok_or_else(|| Error::Config("no server is named".into()))?;
         let known = slot.and_then(|slot| learnt.slots.get(&slot));
-        Ok(match known {
-            Some(address) => seed.clone().set_addr(address.clone()),
-            None => seed.clone(),
+        let beyond = || learnt.nodes.get(place.checked_sub(seeds.len())?);
+        Ok(match known.or_else(beyond) {
+            Some(address) => first.clone().set_addr(address.clone()),
+            None => seeds.get(place).unwrap_or(first).clone(),
         })
     }
 
-    /// A node has said that another one serves this slot.
-    pub(crate) fn learn(&self, slot: u16, host: &str, port: u16) -> Result<()> {
-        let asked = self.node_of(Some(slot))?;
-        // A cluster that knows itself by one name only answers with an empty one: the same host.
-        let host = if host.is_empty() {
-            host_of(&asked)
-        } else {
-            host.to_string()
-        };
-        let address = match asked.addr() {
-            ConnectionAddr::TcpTls { insecure, .. } => ConnectionAddr::TcpTls {
-                host,
-                port,
-                insecure: *insecure,
-                tls_params: None,
-            },
-            _ => ConnectionAddr::Tcp(host, port),
-        };
-        self.learnt().slots.insert(slot, address);
-        Ok(())
+    /// Another node, as a redirection by this one names it.
+    pub(crate) fn redirected(&self, by: &ConnectionInfo, host: &str, port: u16) -> ConnectionInfo {
+        let address = beside(by.addr(), host, port);
+        by.clone().set_addr(address)
     }
 
-    /// This node cannot be reached: the shared connection to it is closed, its slots are asked for again,
-    /// at another seed.
+    /// A node has said that another one serves this slot.
+    pub(crate) fn learn(&self, slot: u16, node: &ConnectionInfo) {
+        let mut learnt = self.learnt();
+        let address = node.addr().clone();
+        let is_known = learnt.nodes.contains(&address)
+            || self
+                .inner
+                .address
+                .seeds
+                .iter()
+                .any(|seed| *seed.addr() == address);
+        if !is_known && learnt.nodes.len() < NODES {
+            learnt.nodes.push(address.clone());
+        }
+        learnt.slots.insert(slot, address);
+    }
+
+    /// This node cannot be reached, or serves no more: the shared connection to it is closed, its slots are
+    /// asked for again, at another seed.
     pub(crate) fn forget(&self, node: &ConnectionInfo) {
         let mut learnt = self.learnt();
         learnt.shared.remove(&name_of(node));
         learnt.slots.retain(|_, address| address != node.addr());
+        if learnt.primary.as_ref() == Some(node.addr()) {
+            learnt.primary = None;
+        }
         learnt.seed = learnt.seed.wrapping_add(1);
+    }
+
+    /// As [`forget`](Server::forget), for a shared connection that failed: somebody else may have noticed
+    /// before, and have a better one open by now.
+    pub(crate) fn forget_shared(&self, node: &ConnectionInfo, failed: &Shared) {
+        let is_current = {
+            let learnt = self.learnt();
+            let current = learnt.shared.get(&name_of(node));
+            current.is_some_and(|current| Arc::ptr_eq(current, failed))
+        };
+        if is_current {
+            self.forget(node);
+        }
     }
 
     /// A connection of the caller's own.
     pub(crate) async fn connect(&self, node: &ConnectionInfo) -> Result<MultiplexedConnection> {
         let failed = |error| Error::new(&name_of(node), &error);
-        let client = match (&self.inner.certificates, node.addr()) {
-            (Some(certificates), ConnectionAddr::TcpTls { .. }) => {
+        let node = node.clone().set_tcp_settings(self.tcp());
+        let is_tls = matches!(node.addr(), ConnectionAddr::TcpTls { .. });
+        if is_tls {
+            name_a_provider();
+        }
+        let client = match &self.inner.certificates {
+            Some(certificates) if is_tls => {
                 Client::build_with_tls(node.clone(), certificates.clone())
             }
             _ => Client::open(node.clone()),
@@ -175,15 +240,33 @@ impl Server {
         opened.await.map_err(failed)
     }
 
-    /// The connection to this node that requests share.
-    pub(crate) async fn shared(&self, node: &ConnectionInfo) -> Result<MultiplexedConnection> {
-        let name = name_of(node);
-        let open = self.learnt().shared.get(&name).cloned();
-        if let Some(open) = open {
-            return Ok(open);
+    /// What was sent and not received by then is never delivered: so it is known when a request that was
+    /// given up cannot be served any more.
+    fn tcp(&self) -> TcpSettings {
+        let settings = TcpSettings::default().set_nodelay(true);
+        #[cfg(target_os = "linux")]
+        let settings = settings.set_user_timeout(self.inner.response_timeout);
+        settings
+    }
+
+    /// The connection to this node that requests share, and its place, by which it is forgotten.
+    pub(crate) async fn shared(
+        &self,
+        node: &ConnectionInfo,
+    ) -> Result<(MultiplexedConnection, Shared)> {
+        let place = self
+            .learnt()
+            .shared
+            .entry(name_of(node))
+            .or_default()
+            .clone();
+        match place.get_or_try_init(|| self.connect(node)).await.cloned() {
+            Ok(connection) => Ok((connection, place)),
+            Err(error) => {
+                self.forget_shared(node, &place);
+                Err(error)
+            }
         }
-        let opened = self.connect(node).await?;
-        Ok(self.learnt().shared.entry(name).or_insert(opened).clone())
     }
 
     fn learnt(&self) -> MutexGuard<'_, Learnt> {
@@ -194,47 +277,15 @@ impl Server {
 
 impl std::fmt::Debug for Server {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Server").field(&self.inner.name).finish()
+        f.debug_tuple("Server").field(&self.name()).finish()
     }
 }
 
-/// The addresses that a URL names, and whether they are those of a cluster.
-fn seeds(url: &str) -> Result<(Vec<ConnectionInfo>, bool)> {
-    let unreadable = |why: &dyn std::fmt::Display| {
-        Error::Config(format!("no URL of a server: {why} (redis://host:port)"))
-    };
-    let (scheme, rest) = url.split_once("://").unwrap_or(("redis", url));
-    let (scheme, is_cluster) = match scheme.strip_suffix("+cluster") {
-        Some(scheme) => (scheme, true),
-        None => (scheme, false),
-    };
-    let (user, places) = rest
-        .rsplit_once('@')
-        .map_or((None, rest), |(user, places)| (Some(user), places));
-    let places = if is_cluster {
-        places.trim_end_matches('/').split(',').collect()
-    } else {
-        vec![places]
-    };
-    let seeds = places.into_iter().map(|place| {
-        let url = match user {
-            Some(user) => format!("{scheme}://{user}@{place}"),
-            None => format!("{scheme}://{place}"),
-        };
-        url.into_connection_info()
-            .map_err(|error| unreadable(&error))
-    });
-    Ok((seeds.collect::<Result<_>>()?, is_cluster))
-}
-
-/// `host:port/db`, or the path of a socket.
-pub(crate) fn name_of(node: &ConnectionInfo) -> String {
-    format!("{}/{}", node.addr(), node.redis_settings().db())
-}
-
-fn host_of(node: &ConnectionInfo) -> String {
-    match node.addr() {
-        ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } => host.clone(),
-        _ => String::new(),
+/// rustls panics where the whole program has more than one provider of cryptography to choose from, and
+/// none was named.
+fn name_a_provider() {
+    if rustls::crypto::CryptoProvider::get_default().is_none() {
+        // Somebody else may be faster: theirs will do.
+        let _ = rustls::crypto::ring::default_provider().install_default();
     }
 }

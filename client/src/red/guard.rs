@@ -19,7 +19,8 @@ use super::round::{count, Answer, Outcome};
 use super::rule::{is_out_of_reach, round_patience, validity, Verdict};
 use crate::call::Caller;
 use crate::command::{self, Claim};
-use crate::guard::{release_later, State};
+use crate::guard::State;
+use crate::release::release_later;
 use crate::{Error, Lock, Lost, LostReason, Released, Result};
 
 /// A RedLock that is held. Dropped, it is given back in the background.
@@ -46,7 +47,7 @@ impl RedGuard {
             claim,
             lease: locks.first().map_or(Duration::ZERO, |lock| lock.lease),
             tokens: Mutex::new(vec![None; locks.len()]),
-            state: watch::Sender::new(State { end, lost: None }),
+            state: watch::Sender::new(State::held(end)),
         });
         hold.note(&won.answers);
         let renewal = tokio::spawn(keep(hold.clone())).abort_handle();

@@ -15,7 +15,7 @@ use tokio::time::{timeout_at, Instant};
 use super::node::{Asker, Word};
 use super::rule::{round_patience, validity, Tally, Verdict};
 use crate::command::Claim;
-use crate::guard::{release_later, release_until};
+use crate::release::{release_later, Release};
 use crate::{Error, Lock, Result};
 
 /// How long an undo waits for the servers that answer. It never waits for the others.
@@ -143,7 +143,7 @@ impl<'a> Attempt<'a> {
             let (lock, claim) = (lock.clone(), self.claim.clone());
             undone.spawn(async move {
                 let end = Instant::now() + lock.lease;
-                release_until(&lock.server, &claim, None, end).await
+                Release::until(&lock.server, &claim, None, end).await
             });
         }
         let end = Instant::now() + UNDO_PATIENCE;

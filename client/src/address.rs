@@ -1,0 +1,203 @@
+//! What a URL names: one server, the nodes of a cluster, or the sentinels that know which server is the
+//! primary.
+
+use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
+
+use crate::{Error, Result};
+
+/// Where sentinels listen when nothing else is said.
+const SENTINEL_PORT: &str = "26379";
+
+/// A URL that was read.
+#[derive(Clone)]
+pub(crate) struct Address {
+    /// Without credentials, and the same for every order of the hosts.
+    pub name: String,
+    /// Whom to ask first; more than one in a cluster, or where there are sentinels.
+    pub seeds: Vec<ConnectionInfo>,
+    pub kind: Kind,
+}
+
+/// What the seeds are.
+#[derive(Clone)]
+pub(crate) enum Kind {
+    Server,
+    /// Nodes, each of which knows who serves a key.
+    Cluster,
+    /// Sentinels.
+    Sentinel {
+        /// What they call the primary.
+        primary: String,
+        /// How to log in at the primary; its host and port are the sentinels' to tell.
+        login: Box<ConnectionInfo>,
+    },
+}
+
+impl Address {
+    pub(crate) fn parse(url: &str) -> Result<Address> {
+        let (scheme, rest) = url.split_once("://").unwrap_or(("redis", url));
+        if let Some(scheme) = scheme.strip_suffix("+cluster") {
+            return cluster(scheme, rest);
+        }
+        if let Some(scheme) = scheme.strip_suffix("+sentinel") {
+            return sentinel(scheme, rest);
+        }
+        let seeds = vec![server(&format!("{scheme}://{rest}"))?];
+        Ok(Address {
+            name: names(&seeds),
+            seeds,
+            kind: Kind::Server,
+        })
+    }
+}
+
+fn cluster(scheme: &str, rest: &str) -> Result<Address> {
+    let (user, places) = user_and_places(rest);
+    let places = places.trim_end_matches('/').split(',');
+    let seeds = places.map(|place| server(&format!("{scheme}://{user}{place}")));
+    let seeds = seeds.collect::<Result<Vec<_>>>()?;
+    Ok(Address {
+        name: names(&seeds),
+        seeds,
+        kind: Kind::Cluster,
+    })
+}
+
+fn sentinel(scheme: &str, rest: &str) -> Result<Address> {
+    let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let (user, places) = user_and_places(rest);
+    let (hosts, primary) = places.split_once('/').unwrap_or((places, ""));
+    let (primary, db) = primary.split_once('/').unwrap_or((primary, ""));
+    if primary.is_empty() {
+        return Err(unreadable(
+            &"the primary's name is missing behind the hosts",
+        ));
+    }
+    let (mut sentinel_user, mut sentinel_password) = ("", "");
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        match pair.split_once('=') {
+            Some(("sentinel-user", value)) => sentinel_user = value,
+            Some(("sentinel-password", value)) => sentinel_password = value,
+            _ => return Err(unreadable(&format!("what is '{pair}'?"))),
+        }
+    }
+    let own = match (sentinel_user, sentinel_password) {
+        ("", "") => String::new(),
+        (user, password) => format!("{user}:{password}@"),
+    };
+    let seeds = hosts.split(',').map(|host| {
+        let has_port = host
+            .rsplit_once(':')
+            .is_some_and(|(_, port)| !port.ends_with(']'));
+        let port = if has_port { "" } else { ":" };
+        let default = if has_port { "" } else { SENTINEL_PORT };
+        server(&format!("{scheme}://{own}{host}{port}{default}"))
+    });
+    let seeds = seeds.collect::<Result<Vec<_>>>()?;
+    let login = server(&format!("{scheme}://{user}primary/{db}"))?;
+    let mut hosts: Vec<_> = seeds.iter().map(|seed| seed.addr().to_string()).collect();
+    hosts.sort();
+    let db = login.redis_settings().db();
+    Ok(Address {
+        name: format!("{}/{primary}/{db}", hosts.join(",")),
+        seeds,
+        kind: Kind::Sentinel {
+            primary: primary.to_string(),
+            login: Box::new(login),
+        },
+    })
+}
+
+/// `user:password@`, or nothing, and the rest.
+fn user_and_places(rest: &str) -> (&str, &str) {
+    rest.split_at(rest.rfind('@').map_or(0, |at| at + 1))
+}
+
+fn server(url: &str) -> Result<ConnectionInfo> {
+    url.into_connection_info()
+        .map_err(|error| unreadable(&error))
+}
+
+fn unreadable(why: &dyn std::fmt::Display) -> Error {
+    Error::Config(format!(
+        "no URL of a server: {why} (redis://host:port, redis+cluster://host:port,host:port, \
+         redis+sentinel://host:port,host:port/name)"
+    ))
+}
+
+fn names(seeds: &[ConnectionInfo]) -> String {
+    let mut names: Vec<_> = seeds.iter().map(name_of).collect();
+    names.sort();
+    names.join(",")
+}
+
+/// `host:port/db`, or the path of a socket.
+pub(crate) fn name_of(node: &ConnectionInfo) -> String {
+    format!("{}/{}", node.addr(), node.redis_settings().db())
+}
+
+/// Another node's address, reached as this one is.
+pub(crate) fn beside(known: &ConnectionAddr, host: &str, port: u16) -> ConnectionAddr {
+    // A cluster that knows itself by one name only answers with an empty one: the same host.
+    let host = match (host, known) {
+        ("", ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. }) => host.clone(),
+        _ => host.to_string(),
+    };
+    match known {
+        ConnectionAddr::TcpTls { insecure, .. } => ConnectionAddr::TcpTls {
+            host,
+            port,
+            insecure: *insecure,
+            tls_params: None,
+        },
+        _ => ConnectionAddr::Tcp(host, port),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(url: &str) -> String {
+        Address::parse(url).map_or_else(|error| error.to_string(), |address| address.name)
+    }
+
+    #[test]
+    fn a_name_has_no_credentials_and_no_order() {
+        assert_eq!(name("redis://u:secret@h:7000/3"), "h:7000/3");
+        assert_eq!(name("localhost"), "localhost:6379/0");
+        assert_eq!(name("redis+cluster://u:p@b:2,a:1"), "a:1/0,b:2/0");
+        assert_eq!(
+            name("rediss+sentinel://u:p@b:2,a/main/5?sentinel-password=x"),
+            "a:26379,b:2/main/5"
+        );
+        assert_eq!(name("redis+unix:///tmp/a@b?db=2"), "/tmp/a@b/2");
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_told() {
+        for url in [
+            "http://h",
+            "redis+sentinel://h:1",
+            "redis+sentinel://h/main?x=1",
+        ] {
+            assert!(name(url).starts_with("no URL of a server"), "{url}");
+        }
+    }
+
+    #[test]
+    fn sentinels_have_a_login_of_their_own() {
+        let url = "redis+sentinel://app:one@h:1/main?sentinel-user=s&sentinel-password=two";
+        let address = Address::parse(url).unwrap_or_else(|error| panic!("{error}"));
+        let sentinel = address
+            .seeds
+            .first()
+            .and_then(|seed| seed.redis_settings().password());
+        assert_eq!(sentinel, Some("two"));
+        let Kind::Sentinel { login, .. } = address.kind else {
+            panic!("no sentinels");
+        };
+        assert_eq!(login.redis_settings().password(), Some("one"));
+        assert_eq!(login.redis_settings().username(), Some("app"));
+    }
+}

@@ -1,0 +1,173 @@
+//! Giving back: what a guard holds, and what an acquisition that was given up may have got.
+//!
+//! A request whose connection was given up may still be on its way: in a buffer of the network, or of a
+//! server that stands still. Served after all, it gets a lock for nobody. So it is undone more than once:
+//! at once, a moment later, and when it cannot be under way any more.
+
+use std::time::Duration;
+
+use redis::Value;
+use tokio::runtime::{Builder, Handle};
+use tokio::time::{sleep, sleep_until, Instant};
+
+use crate::call::Caller;
+use crate::command::{self, Claim};
+use crate::guard::Released;
+use crate::server::Server;
+use crate::turn::Turn;
+use crate::{Error, Result};
+
+/// Between two attempts: at first, and at most.
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+/// A request that was sent and not read yet is read by then, where nothing stands still.
+const A_MOMENT: Duration = Duration::from_millis(100);
+
+/// What is to be given back though nobody waits for it.
+pub(crate) struct Undo {
+    pub server: Server,
+    pub claim: Claim,
+    pub lease: Duration,
+    pub first: First,
+    /// Until when an acquire that was given up may be under way.
+    pub acquires_until: Option<Instant>,
+    /// Until when a release that was given up may be under way.
+    pub releases_until: Option<Instant>,
+    pub turn: Turn,
+}
+
+/// What is given back at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum First {
+    /// This grant.
+    Grant(u64),
+    /// Whatever the owner has, or waits for.
+    Everything,
+    Nothing,
+}
+
+impl Undo {
+    /// Does it in the background: of the runtime, or where there is none, of a thread.
+    pub(crate) fn start(self) {
+        if self.first == First::Nothing
+            && self.acquires_until.is_none()
+            && (self.releases_until.is_none() || !self.turn.is_known())
+        {
+            return;
+        }
+        match Handle::try_current() {
+            Ok(runtime) => drop(runtime.spawn(self.run())),
+            Err(_) => self.run_on_a_thread(),
+        }
+    }
+
+    fn run_on_a_thread(self) {
+        // What is shared belongs to a runtime that has its own end.
+        let server = self.server.apart();
+        let undo = Undo { server, ..self };
+        let thread = std::thread::Builder::new().name("lock-release".into());
+        // Without a thread or a runtime the lease ends the lock.
+        let _ = thread.spawn(move || {
+            if let Ok(runtime) = Builder::new_current_thread().enable_all().build() {
+                runtime.block_on(undo.run());
+            }
+        });
+    }
+
+    async fn run(mut self) {
+        let running = self.server.background().begin();
+        let token = match self.first {
+            First::Grant(token) => Some(token),
+            First::Everything | First::Nothing => None,
+        };
+        if self.first != First::Nothing {
+            self.release(token).await;
+        }
+        drop(running);
+        let name = self.turn.name();
+        self.pass_the_turn().await;
+        let Some(last) = self.acquires_until else {
+            return;
+        };
+        for moment in [Instant::now() + A_MOMENT, last] {
+            sleep_until(moment).await;
+            // Whoever acquires under this name meanwhile, does so in place of the former request.
+            if let Some(turn) = Turn::take(name.clone()) {
+                self.turn = turn;
+                self.release(None).await;
+                self.pass_the_turn().await;
+            }
+        }
+    }
+
+    async fn release(&mut self, token: Option<u64>) {
+        let end = Instant::now() + self.lease;
+        let release = Release::until(&self.server, &self.claim, token, end).await;
+        self.releases_until = self.releases_until.max(release.under_way_until);
+    }
+
+    /// A release that comes late would hit the next hold under this name.
+    async fn pass_the_turn(&mut self) {
+        if let (Some(until), true) = (self.releases_until, self.turn.is_known()) {
+            sleep_until(until).await;
+        }
+        self.turn = Turn::default();
+    }
+}
+
+/// Gives back in the background what an owner that nobody else knows may hold, or that grant of it.
+pub(crate) fn release_later(server: &Server, claim: Claim, token: Option<u64>, lease: Duration) {
+    let undo = Undo {
+        server: server.clone(),
+        claim,
+        lease,
+        first: token.map_or(First::Everything, First::Grant),
+        acquires_until: token.is_none().then(|| Instant::now() + server.patience()),
+        releases_until: None,
+        turn: Turn::default(),
+    };
+    undo.start();
+}
+
+/// A release, sent until it was answered.
+pub(crate) struct Release {
+    pub outcome: Result<Released>,
+    /// Until when one that was not answered may be under way.
+    pub under_way_until: Option<Instant>,
+}
+
+impl Release {
+    pub(crate) async fn until(
+        server: &Server,
+        claim: &Claim,
+        token: Option<u64>,
+        end: Instant,
+    ) -> Release {
+        let mut caller = Caller::shared(server, &claim.key);
+        let command = command::release(claim, token);
+        let mut pause = FIRST_PAUSE;
+        let mut under_way_until = None;
+        let outcome = loop {
+            let reply = caller.call(&command, server.patience() / 2).await;
+            if caller.was_unanswered() {
+                under_way_until = Some(Instant::now() + server.patience());
+            }
+            match reply {
+                // Sent twice, the first may have been served without our having heard of it.
+                Ok(Value::Nil) if under_way_until.is_some() => break Ok(Released::Yes),
+                Ok(Value::Nil) => break Ok(Released::NotHeld),
+                Ok(Value::Int(_)) => break Ok(Released::Yes),
+                Ok(_) => break Err(Error::reply(server.name())),
+                Err(error) if error.is_passing() && Instant::now() + pause < end => {
+                    sleep(pause).await;
+                    pause = (pause * 2).min(LONGEST_PAUSE);
+                }
+                Err(error) => break Err(error),
+            }
+        };
+        Release {
+            outcome,
+            under_way_until,
+        }
+    }
+}

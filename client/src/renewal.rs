@@ -1,0 +1,59 @@
+//! The task that renews a lock while it is held.
+//!
+//! Every third of the lease it asks for the lease anew. When the server answers that this grant is over,
+//! the lock is lost at once. When the server does not answer, the task keeps asking until the lease is
+//! over, counted from before the last renewal that was confirmed was sent; then the lock is lost too,
+//! because another may have it from now on.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::Value;
+use tokio::time::{sleep, sleep_until, timeout_at};
+
+use crate::call::Caller;
+use crate::clock::Moment;
+use crate::command;
+use crate::guard::{Hold, LostReason};
+
+/// Renews until the lock is lost.
+pub(crate) async fn keep(hold: Arc<Hold>) {
+    let _left = Left(hold.clone());
+    let mut caller = Caller::shared(&hold.server, &hold.claim.key);
+    let command = command::renew(&hold.claim, hold.lease, hold.token);
+    let why = loop {
+        let end = hold.end();
+        sleep_until(end - hold.lease * 2 / 3).await;
+        match timeout_at(end, renew(&hold, &mut caller, &command)).await {
+            Ok(Some(sent)) => hold.confirm(sent),
+            Ok(None) => break LostReason::Taken,
+            Err(_) => break LostReason::Unconfirmed,
+        }
+    };
+    hold.lose(why);
+}
+
+/// When the renewal was sent that the server confirmed, or None when the grant is over. Asks until it is
+/// answered.
+async fn renew(hold: &Hold, caller: &mut Caller, command: &redis::Cmd) -> Option<Moment> {
+    let pause = (hold.lease / 20).clamp(Duration::from_millis(1), Duration::from_millis(500));
+    loop {
+        let sent = Moment::now();
+        let patience = hold.server.patience().min(hold.lease / 3);
+        match caller.call(command, patience).await {
+            Ok(Value::Int(1)) => return Some(sent),
+            Ok(Value::Int(0)) => return None,
+            Ok(_) | Err(_) => sleep(pause).await,
+        }
+    }
+}
+
+/// Tells when the task has gone, whatever ended it: so that who waits for the loss waits for the lease's
+/// end himself.
+struct Left(Arc<Hold>);
+
+impl Drop for Left {
+    fn drop(&mut self) {
+        self.0.leave();
+    }
+}

@@ -1,0 +1,155 @@
+//! What everybody does with a lock.
+
+use std::time::Duration;
+
+use redis_lock_client::{Lock, LostReason, Released};
+use redis_lock_harness::TestServer;
+
+use crate::{client, lock, until, until_free, until_waited, wait, LONG};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_is_had_by_one_at_a_time_and_its_tokens_rise() {
+    let real = TestServer::start();
+    let lock = lock(&client(&real));
+    let first = lock.try_acquire().await.unwrap().expect("a free lock");
+    assert!(lock.try_acquire().await.unwrap().is_none());
+    let token = first.token();
+    assert_eq!(first.release().await.unwrap(), Released::Yes);
+    let second = lock.try_acquire().await.unwrap().expect("a free lock");
+    assert!(second.token() > token);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiter_is_granted_when_the_holder_drops_its_guard() {
+    let real = TestServer::start();
+    let lock = lock(&client(&real));
+    let first = lock.acquire().await.unwrap();
+    let waiter = wait(&lock);
+    until_waited(&real, 1);
+    let token = first.token();
+    drop(first);
+    assert!(waiter.await.unwrap().token() > token);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_that_was_not_enough_leaves_nothing() {
+    let real = TestServer::start();
+    let lock = lock(&client(&real));
+    let first = lock.acquire().await.unwrap();
+    let wait = Duration::from_millis(50);
+    assert!(lock.acquire_within(wait).await.unwrap().is_none());
+    first.release().await.unwrap();
+    until_free(&real);
+    assert_eq!(real.stat("grants"), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_broken_lock_is_told_as_lost() {
+    let real = TestServer::start();
+    let lock = lock(&client(&real)).lease(Duration::from_millis(300));
+    let guard = lock.acquire().await.unwrap();
+    real.conn().line("LOCK.BREAK k");
+    assert_eq!(guard.lost().await, LostReason::Taken);
+    assert_eq!(guard.valid_for(), Duration::ZERO);
+    assert_eq!(guard.release().await.unwrap(), Released::NotHeld);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_is_renewed_for_as_long_as_it_is_held() {
+    let real = TestServer::start();
+    let lock = lock(&client(&real)).lease(Duration::from_millis(300));
+    let guard = lock.acquire().await.unwrap();
+    until("ten renewals", || {
+        assert!(guard.valid_for() > Duration::ZERO);
+        real.stat("renewals") >= 10
+    });
+    assert_eq!(guard.release().await.unwrap(), Released::Yes);
+    until_free(&real);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn readers_hold_together_and_a_writer_alone() {
+    let real = TestServer::start();
+    let lock = lock(&client(&real));
+    let (reading, writing) = (lock.clone().read(), lock.clone().write());
+    let readers = [
+        reading.acquire().await.unwrap(),
+        reading.acquire().await.unwrap(),
+    ];
+    assert!(writing.try_acquire().await.unwrap().is_none());
+    let writer = wait(&writing);
+    until_waited(&real, 1);
+    for reader in readers {
+        assert_eq!(reader.release().await.unwrap(), Released::Yes);
+    }
+    let writer = writer.await.unwrap();
+    assert!(reading.try_acquire().await.unwrap().is_none());
+    assert_eq!(writer.release().await.unwrap(), Released::Yes);
+    until_free(&real);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_owner_by_name_acquires_once_at_a_time() {
+    let real = TestServer::start();
+    let lock = lock(&client(&real)).owner("worker-7");
+    let first = lock.acquire().await.unwrap();
+    assert_eq!(first.owner(), b"worker-7");
+    assert!(lock.try_acquire().await.unwrap().is_none());
+    let second = wait(&lock);
+    let token = first.token();
+    assert_eq!(first.release().await.unwrap(), Released::Yes);
+    assert!(second.await.unwrap().token() > token);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_owner_by_name_reads_and_writes() {
+    let real = TestServer::start();
+    let lock = lock(&client(&real)).owner("worker-7");
+    let reader = lock.clone().read().acquire().await.unwrap();
+    let writer = lock.clone().write().acquire().await.unwrap();
+    assert!(writer.token() > reader.token());
+    assert_eq!(writer.release().await.unwrap(), Released::Yes);
+    assert_eq!(reader.release().await.unwrap(), Released::Yes);
+    until_free(&real);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_server_refuses_is_told_in_its_own_words() {
+    let real = TestServer::start();
+    real.conn().line("SET k plain");
+    let error = lock(&client(&real)).acquire_within(LONG).await.unwrap_err();
+    assert!(error.to_string().contains("WRONGTYPE"), "{error}");
+    let nothing = lock(&client(&real)).lease(Duration::ZERO);
+    assert!(nothing.try_acquire().await.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_the_module_the_error_says_what_to_load() {
+    let real = TestServer::without_module(&[]);
+    let error = Lock::new(&client(&real), "k").acquire_within(LONG).await;
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("loadmodule"), "{error}");
+    assert!(error.contains(&real.port.to_string()), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_locks_are_held_through_one_connection() {
+    const LOCKS: usize = 500;
+    let real = TestServer::start();
+    let server = client(&real);
+    let lease = Duration::from_secs(1);
+    let mut guards = Vec::new();
+    for i in 0..LOCKS {
+        let lock = Lock::new(&server, format!("k{i}")).lease(lease);
+        guards.push(lock.try_acquire().await.unwrap().expect("a free lock"));
+    }
+    until("renewals of all", || {
+        real.stat("renewals") >= 3 * LOCKS as u64
+    });
+    assert!(guards.iter().all(|guard| !guard.valid_for().is_zero()));
+    // Beside ours: the harness' own.
+    let clients = real.info_field("stats", "total_connections_received");
+    let clients: usize = clients.parse().unwrap();
+    assert!(clients < LOCKS, "{clients} connections");
+    assert_eq!(real.stat("grants_expired"), 0);
+}

@@ -1,0 +1,49 @@
+//! One lock, on real servers: one file a concern.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+
+use std::time::Duration;
+
+use redis_lock_client::{Guard, Lock, Server};
+use redis_lock_harness::{wait_for, TestServer};
+
+mod basics;
+
+/// Longer than any test waits for what comes.
+pub const LONG: Duration = Duration::from_secs(60);
+/// A lease that no test sees end by itself.
+pub const LEASE: Duration = Duration::from_secs(30);
+
+/// How the client sees this server.
+pub fn client(real: &TestServer) -> Server {
+    Server::open(&format!("redis://127.0.0.1:{}", real.port)).unwrap()
+}
+
+/// The lock `k` of a server.
+pub fn lock(server: &Server) -> Lock {
+    Lock::new(server, "k").lease(LEASE)
+}
+
+/// A wait in a task of its own.
+pub fn wait(lock: &Lock) -> tokio::task::JoinHandle<Guard> {
+    let lock = lock.clone();
+    tokio::spawn(async move { lock.acquire().await.unwrap() })
+}
+
+/// Blocks the thread, not the runtime, until the condition holds.
+pub fn until(what: &str, condition: impl FnMut() -> bool) {
+    tokio::task::block_in_place(|| wait_for(what, condition));
+}
+
+/// Until so many requests are parked.
+pub fn until_waited(real: &TestServer, count: u64) {
+    until(&format!("{count} waiters"), || {
+        real.stat("waiters") == count
+    });
+}
+
+/// Until the lock is neither held nor waited for, nor a place in its queue kept.
+pub fn until_free(real: &TestServer) {
+    let mut conn = real.conn();
+    until("a free lock", || conn.line("LOCK.INFO k").is_nil());
+}
