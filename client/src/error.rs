@@ -49,6 +49,9 @@ impl Error {
                 Error::NotLoaded { server }
             }
             (ErrorKind::InvalidClientConfig, _) => Error::Config(format!("{server}: {error}")),
+            (ErrorKind::Io, _) if is_about_certificates(error) => {
+                Error::Config(format!("{server}: {error}"))
+            }
             (_, Some(code)) => Error::Refused {
                 server,
                 code: code.to_string(),
@@ -101,4 +104,11 @@ impl Error {
         ];
         matches!(self, Error::Refused { code, .. } if codes.contains(&code.as_str()))
     }
+}
+
+/// Whether one side does not believe the other: no wait helps against that. (rustls' words are all that
+/// gets here of its error.)
+fn is_about_certificates(error: &RedisError) -> bool {
+    let text = error.to_string();
+    text.contains("invalid peer certificate") || text.contains("received fatal alert")
 }

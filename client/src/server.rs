@@ -219,7 +219,7 @@ impl Server {
 
     /// A connection of the caller's own.
     pub(crate) async fn connect(&self, node: &ConnectionInfo) -> Result<MultiplexedConnection> {
-        let failed = |error| Error::new(&name_of(node), &error);
+        let name = name_of(node);
         let node = node.clone().set_tcp_settings(self.tcp());
         let is_tls = matches!(node.addr(), ConnectionAddr::TcpTls { .. });
         if is_tls {
@@ -235,9 +235,9 @@ impl Server {
         let settings = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(self.inner.response_timeout))
             .set_response_timeout(None);
-        let client = client.map_err(failed)?;
+        let client = client.map_err(|error| Error::Config(format!("{name}: {error}")))?;
         let opened = client.get_multiplexed_async_connection_with_config(&settings);
-        opened.await.map_err(failed)
+        opened.await.map_err(|error| Error::new(&name, &error))
     }
 
     /// What was sent and not received by then is never delivered: so it is known when a request that was

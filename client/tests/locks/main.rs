@@ -8,6 +8,12 @@ use redis_lock_client::{Guard, Lock, Server};
 use redis_lock_harness::{wait_for, TestServer};
 
 mod basics;
+mod lost;
+mod places;
+mod proxy;
+mod tls;
+mod undo;
+mod waits;
 
 /// Longer than any test waits for what comes.
 pub const LONG: Duration = Duration::from_secs(60);
@@ -17,6 +23,11 @@ pub const LEASE: Duration = Duration::from_secs(30);
 /// How the client sees this server.
 pub fn client(real: &TestServer) -> Server {
     Server::open(&format!("redis://127.0.0.1:{}", real.port)).unwrap()
+}
+
+/// The same through a proxy.
+pub fn through(proxy: &proxy::Proxy) -> Server {
+    Server::open(&format!("redis://127.0.0.1:{}", proxy.port)).unwrap()
 }
 
 /// The lock `k` of a server.

@@ -9,7 +9,7 @@ use crate::replica::{follow, PROMPT_MASTER};
 use crate::{free_port, server_binary, start_silently, wait_for, Conn, Reply, TestServer};
 
 /// What the sentinels call the primary.
-const NAME: &str = "locks";
+pub const NAME: &str = "locks";
 
 /// A server that does not answer for so long is taken for dead.
 const DOWN_AFTER_MS: u32 = 1_000;
@@ -39,6 +39,12 @@ impl Watched {
             sentinels,
             _turn: turn,
         }
+    }
+
+    /// Where the sentinels listen.
+    pub fn sentinel_ports(&self) -> Vec<u16> {
+        let ports = self.sentinels.iter().map(|sentinel| sentinel.port);
+        ports.collect()
     }
 
     /// Waits until all sentinels agree on another primary than this, and it is one; its index.

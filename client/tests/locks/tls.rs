@@ -1,0 +1,178 @@
+//! TLS, users, sockets: how a server may be reached.
+
+use std::path::Path;
+use std::process::Command;
+
+use redis_lock_client::{ClientTlsConfig, Error, Lock, Released, Server, TlsCertificates};
+use redis_lock_harness::{free_port, server_binary, TestServer};
+
+use crate::{lock, until_free, LEASE};
+
+/// Whether the server was built with TLS: otherwise it does not know the setting.
+fn has_tls() -> bool {
+    let output = Command::new(server_binary())
+        .args(["--tls-port", "0", "--no-such-setting", "1"])
+        .output()
+        .unwrap();
+    !String::from_utf8_lossy(&output.stderr).contains("tls-port")
+}
+
+fn openssl(dir: &Path, line: &str) {
+    let mut command = Command::new("openssl");
+    command.args(line.split_whitespace()).current_dir(dir);
+    let output = command.output().expect("openssl");
+    assert!(output.status.success(), "{output:?}");
+}
+
+/// An authority, and a certificate by it for this machine and for a client.
+fn make_certificates(dir: &Path) {
+    let extensions = "[v3]\nsubjectAltName=IP:127.0.0.1,DNS:localhost\n\
+                      extendedKeyUsage=serverAuth,clientAuth\n";
+    std::fs::write(dir.join("extensions"), extensions).unwrap();
+    openssl(
+        dir,
+        "req -x509 -newkey rsa:2048 -nodes -keyout ca.key -out ca.crt -days 2 -subj /CN=ca",
+    );
+    for name in ["server", "client"] {
+        openssl(
+            dir,
+            &format!(
+                "req -newkey rsa:2048 -nodes -keyout {name}.key -out {name}.csr -subj /CN={name}"
+            ),
+        );
+        openssl(
+            dir,
+            &format!(
+                "x509 -req -in {name}.csr -CA ca.crt -CAkey ca.key -CAcreateserial -out {name}.crt \
+                 -days 2 -extfile extensions -extensions v3"
+            ),
+        );
+    }
+}
+
+fn read(dir: &Path, name: &str) -> Vec<u8> {
+    std::fs::read(dir.join(name)).unwrap()
+}
+
+/// A server that speaks TLS, and its port for that.
+fn tls_server(dir: &Path, clients: &str) -> (TestServer, u16) {
+    make_certificates(dir);
+    let port = free_port();
+    let path = |name: &str| dir.join(name).to_string_lossy().into_owned();
+    let real = TestServer::with(&[
+        "--tls-port",
+        &port.to_string(),
+        "--tls-cert-file",
+        &path("server.crt"),
+        "--tls-key-file",
+        &path("server.key"),
+        "--tls-ca-cert-file",
+        &path("ca.crt"),
+        "--tls-auth-clients",
+        clients,
+    ]);
+    (real, port)
+}
+
+fn tls_client(port: u16, certificates: TlsCertificates) -> Server {
+    let server = Server::open(&format!("rediss://127.0.0.1:{port}")).unwrap();
+    server.certificates(certificates)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_with_a_certificate_by_an_authority_of_ones_own() {
+    if !has_tls() {
+        return eprintln!("skipped: the server was built without TLS");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let (real, port) = tls_server(dir.path(), "no");
+    let believed = TlsCertificates {
+        client_tls: None,
+        root_cert: Some(read(dir.path(), "ca.crt")),
+    };
+    let guard = lock(&tls_client(port, believed)).acquire().await.unwrap();
+    assert_eq!(guard.release().await.unwrap(), Released::Yes);
+    // Nobody waits for a server that is not to be believed: this would be a wait without end.
+    let stranger = Server::open(&format!("rediss://127.0.0.1:{port}")).unwrap();
+    let error = lock(&stranger).acquire().await.unwrap_err();
+    assert!(matches!(error, Error::Config(_)), "{error}");
+    assert!(error.to_string().contains("certificate"), "{error}");
+    until_free(&real);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_asks_for_the_clients_certificate() {
+    if !has_tls() {
+        return eprintln!("skipped: the server was built without TLS");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let (real, port) = tls_server(dir.path(), "yes");
+    let certificates = |client_tls| TlsCertificates {
+        client_tls,
+        root_cert: Some(read(dir.path(), "ca.crt")),
+    };
+    let client = ClientTlsConfig {
+        client_cert: read(dir.path(), "client.crt"),
+        client_key: read(dir.path(), "client.key"),
+    };
+    let holder = lock(&tls_client(port, certificates(Some(client))));
+    let guard = holder.acquire().await.unwrap();
+    let unknown = lock(&tls_client(port, certificates(None)));
+    let error = unknown.acquire().await.unwrap_err();
+    assert!(matches!(error, Error::Config(_)), "{error}");
+    let nonsense = TlsCertificates {
+        client_tls: None,
+        root_cert: Some(b"-----BEGIN CERTIFICATE-----\nx\n-----END CERTIFICATE-----".to_vec()),
+    };
+    let error = lock(&tls_client(port, nonsense)).acquire().await;
+    assert!(matches!(error, Err(Error::Config(_))));
+    assert_eq!(guard.release().await.unwrap(), Released::Yes);
+    until_free(&real);
+}
+
+/// What the crate needs, and nothing else.
+const RULES: &str = "+lock.acquire +lock.renew +lock.release ~jobs:*";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_who_may_do_what_is_needed_and_nothing_else() {
+    let real = TestServer::start();
+    let mut admin = real.conn();
+    let made = admin.line(&format!("ACL SETUSER app reset on >p@ss:w/rd {RULES}"));
+    assert_eq!(made.text(), "OK");
+    let url = |user: &str| format!("redis://{user}@127.0.0.1:{}", real.port);
+    let app = Server::open(&url("app:p%40ss%3Aw%2Frd")).unwrap();
+    assert!(!app.name().contains("app") && !format!("{app:?}").contains("p%40"));
+    let lock = Lock::new(&app, "jobs:1").lease(LEASE);
+    let guard = lock.acquire().await.unwrap();
+    assert_eq!(guard.release().await.unwrap(), Released::Yes);
+
+    let refused = |result: Result<_, Error>| match result {
+        Err(Error::Refused { code, .. }) => code,
+        Err(error) => panic!("{error}"),
+        Ok(_) => panic!("not refused"),
+    };
+    let elsewhere = Lock::new(&app, "other");
+    assert_eq!(refused(elsewhere.acquire().await.map(drop)), "NOPERM");
+    let stranger = Server::open(&url("app:wrong")).unwrap();
+    let result = Lock::new(&stranger, "jobs:1").acquire().await;
+    assert_eq!(refused(result.map(drop)), "WRONGPASS");
+    admin.line("ACL SETUSER default off");
+    let nobody = Server::open(&format!("redis://127.0.0.1:{}", real.port)).unwrap();
+    let result = Lock::new(&nobody, "jobs:1").acquire().await;
+    assert_eq!(refused(result.map(drop)), "NOAUTH");
+    admin.line("ACL SETUSER default on");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_by_its_socket_and_a_database_of_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("socket").to_string_lossy().into_owned();
+    let real = TestServer::with(&["--unixsocket", &socket]);
+    let server = Server::open(&format!("redis+unix://{socket}?db=3")).unwrap();
+    assert_eq!(server.name(), format!("{socket}/3"));
+    let guard = lock(&server).acquire().await.unwrap();
+    let mut conn = real.conn();
+    conn.line("SELECT 3");
+    assert_eq!(conn.line("EXISTS k").int(), 1);
+    assert_eq!(guard.release().await.unwrap(), Released::Yes);
+}

@@ -1,0 +1,155 @@
+//! What is given up leaves neither a waiter nor a lock. The lease is so long here that only an undo can
+//! have freed a lock.
+
+use std::time::{Duration, Instant};
+
+use redis_lock_client::{LostReason, Released};
+use redis_lock_harness::TestServer;
+
+use crate::proxy::Proxy;
+use crate::{client, lock, through, until, until_free, until_waited, wait};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_that_is_dropped_is_withdrawn() {
+    let real = TestServer::start();
+    let server = client(&real);
+    let holder = lock(&server).acquire().await.unwrap();
+    let dropped = wait(&lock(&server));
+    until_waited(&real, 1);
+    dropped.abort();
+    until("an empty queue", || {
+        real.stat("waiters") + real.stat("places_kept") == 0
+    });
+    holder.release().await.unwrap();
+    until_free(&real);
+    assert_eq!(real.stat("grants"), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_acquisition_dropped_at_any_moment_leaves_nothing() {
+    let real = TestServer::start();
+    let server = client(&real).response_timeout(Duration::from_secs(1));
+    for i in 0..200 {
+        let busy = i % 2 == 0;
+        let holder = match busy {
+            true => Some(lock(&server).acquire().await.unwrap()),
+            false => None,
+        };
+        let moment = Duration::from_micros(20 * i);
+        let dropped = tokio::time::timeout(moment, lock(&server).acquire()).await;
+        drop((holder, dropped));
+        until_free(&real);
+    }
+}
+
+/// The former request's withdrawal names no token: it must not hit the next hold.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_owner_by_name_that_asks_again_at_once_is_not_undone() {
+    let real = TestServer::start();
+    let lock = lock(&client(&real)).owner("worker-7");
+    for i in 0..100 {
+        let moment = Duration::from_micros(20 * i);
+        drop(tokio::time::timeout(moment, lock.acquire()).await);
+        let guard = lock.acquire().await.unwrap();
+        let token = i64::try_from(guard.token()).unwrap();
+        tokio::time::sleep(Duration::from_millis(i % 7)).await;
+        let renewed = real
+            .conn()
+            .line(&format!("LOCK.RENEW k worker-7 PX 30000 TOKEN {token}"));
+        assert_eq!(renewed.int(), 1, "round {i}");
+        assert_eq!(guard.release().await.unwrap(), Released::Yes);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_acquire_that_arrives_after_the_release_is_undone() {
+    let real = TestServer::start();
+    let proxy = Proxy::before(real.port);
+    let server = through(&proxy).response_timeout(Duration::from_secs(2));
+    proxy.delay("LOCK.ACQUIRE");
+    let guard = lock(&server).acquire().await.unwrap();
+    assert!(proxy.has_delayed());
+    assert_eq!(guard.release().await.unwrap(), Released::Yes);
+    until_free(&real);
+    assert_eq!(real.stat("grants"), 1);
+    proxy.let_go();
+    until("the late request", || real.stat("grants") == 2);
+    until_free(&real);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_acquire_that_arrives_after_it_was_given_up_is_undone() {
+    let real = TestServer::start();
+    let proxy = Proxy::before(real.port);
+    let server = through(&proxy).response_timeout(Duration::from_secs(2));
+    proxy.delay("LOCK.ACQUIRE");
+    let given_up = wait(&lock(&server).owner("worker-7"));
+    until("a request under way", || proxy.has_delayed());
+    given_up.abort();
+    until("a withdrawal", || {
+        real.conn()
+            .line("INFO commandstats")
+            .text()
+            .contains("lock.release")
+    });
+    proxy.let_go();
+    until("the late request", || real.stat("grants") == 1);
+    until_free(&real);
+    // And its owner may go on.
+    lock(&server).owner("worker-7").acquire().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_guard_dropped_where_the_connection_has_just_broken_is_released() {
+    let real = TestServer::start();
+    let proxy = Proxy::before(real.port);
+    let guard = lock(&through(&proxy)).acquire().await.unwrap();
+    proxy.swallow_reply_to("LOCK.RELEASE");
+    drop(guard);
+    until_free(&real);
+}
+
+#[test]
+fn a_guard_dropped_outside_of_a_runtime_is_released() {
+    let real = TestServer::start();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let server = client(&real);
+    let guard = runtime.block_on(lock(&server).acquire()).unwrap();
+    drop(guard);
+    redis_lock_harness::wait_for("a free lock", || real.conn().line("LOCK.INFO k").is_nil());
+    let guard = runtime.block_on(lock(&server).acquire()).unwrap();
+    drop(runtime);
+    drop(guard);
+    redis_lock_harness::wait_for("a free lock", || real.conn().line("LOCK.INFO k").is_nil());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_waits_for_the_loss_hears_of_it_though_the_renewals_runtime_is_gone() {
+    let real = TestServer::start();
+    let lease = Duration::from_millis(500);
+    let lock = lock(&client(&real)).lease(lease);
+    let start = Instant::now();
+    let guard = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        runtime.block_on(lock.acquire()).unwrap()
+    })
+    .join()
+    .unwrap();
+    assert_eq!(guard.lost().await, LostReason::Unconfirmed);
+    assert!(start.elapsed() >= lease);
+    assert_eq!(guard.valid_for(), Duration::ZERO);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_may_wait_until_all_is_given_back() {
+    let real = TestServer::start();
+    let server = client(&real);
+    let guard = lock(&server).acquire().await.unwrap();
+    let waiter = wait(&lock(&server));
+    until_waited(&real, 1);
+    waiter.abort();
+    assert!(waiter.await.is_err());
+    drop(guard);
+    server.settled().await;
+    assert!(real.conn().line("LOCK.INFO k").is_nil());
+}

@@ -1,0 +1,252 @@
+//! Waits, and what happens to the server and the connection meanwhile.
+
+use std::time::{Duration, Instant};
+
+use redis_lock_client::{Guard, Released, Server};
+use redis_lock_harness::TestServer;
+
+use crate::proxy::Proxy;
+use crate::{client, lock, through, until, until_free, until_waited, wait, LONG};
+
+/// Ends every connection but that of whoever asks for it.
+fn kill_connections(real: &TestServer) {
+    real.conn().line("CLIENT KILL TYPE normal SKIPME yes");
+}
+
+/// One hold, of this guard's grant.
+fn assert_held_once(real: &TestServer, guard: &Guard) {
+    let info = real.conn().line("LOCK.INFO k");
+    let holders = info.field("holders").unwrap().list();
+    assert_eq!(holders.len(), 1);
+    assert_eq!(holders[0].field("owner").unwrap().bytes(), guard.owner());
+    assert_eq!(holders[0].field("holds").unwrap().int(), 1);
+    let token = u64::try_from(holders[0].field("token").unwrap().int()).unwrap();
+    assert_eq!(token, guard.token());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_that_loses_its_connection_keeps_its_place() {
+    let real = TestServer::start();
+    let lock = lock(&client(&real));
+    for round in 1..=3 {
+        let holder = lock.acquire().await.unwrap();
+        let first = wait(&lock);
+        until_waited(&real, 1);
+        let second = wait(&lock);
+        until_waited(&real, 2);
+        let parked = real.stat("waits_parked");
+        kill_connections(&real);
+        until("both parked again", || {
+            real.stat("waits_parked") >= parked + 2 && real.stat("waiters") == 2
+        });
+        assert_eq!(holder.release().await.unwrap(), Released::Yes);
+        let first = first.await.unwrap();
+        assert!(!second.is_finished(), "round {round}");
+        assert_held_once(&real, &first);
+        first.release().await.unwrap();
+        second.await.unwrap().release().await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_of_many_slices_keeps_its_place() {
+    let real = TestServer::start();
+    let hasty = client(&real).response_timeout(Duration::from_millis(200));
+    let holder = lock(&client(&real)).acquire().await.unwrap();
+    let first = wait(&lock(&hasty));
+    until_waited(&real, 1);
+    // Behind it, without slices.
+    let mut second = real.conn();
+    second.send_line("LOCK.ACQUIRE k raw PX 60000 BLOCK 0");
+    let parked = real.stat("waits_parked");
+    until("ten slices", || real.stat("waits_parked") >= parked + 10);
+    holder.release().await.unwrap();
+    let first = first.await.unwrap();
+    assert_held_once(&real, &first);
+    assert!(second.is_silent());
+    first.release().await.unwrap();
+    tokio::task::block_in_place(|| assert!(second.recv().int() > 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_goes_on_on_a_server_that_was_started_again() {
+    let mut real = TestServer::with(&["--appendonly", "yes"]);
+    let lock = lock(&client(&real));
+    real.conn().line("LOCK.ACQUIRE k raw PX 60000");
+    let waiter = wait(&lock);
+    until_waited(&real, 1);
+    tokio::task::block_in_place(|| real.crash_and_restart());
+    until_waited(&real, 1);
+    assert_eq!(real.conn().line("LOCK.RELEASE k raw").int(), 1);
+    assert_held_once(&real, &waiter.await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_goes_on_while_the_server_loads_its_data() {
+    let mut real = TestServer::with(&["--appendonly", "yes"]);
+    real.conn().line("DEBUG POPULATE 2000");
+    real.conn().line("LOCK.ACQUIRE k raw PX 60000");
+    real.conn().line("BGREWRITEAOF");
+    until("a small AOF", || {
+        real.info_field("persistence", "aof_rewrite_in_progress") == "0"
+            && real.info_field("persistence", "aof_rewrite_scheduled") == "0"
+    });
+    let waiter = wait(&lock(&client(&real)));
+    until_waited(&real, 1);
+    real.add_option("--key-load-delay", "500");
+    real.add_option("--loading-process-events-interval-bytes", "1024");
+    tokio::task::block_in_place(|| real.crash_and_restart());
+    assert!(real
+        .conn()
+        .line("INFO errorstats")
+        .text()
+        .contains("LOADING"));
+    until_waited(&real, 1);
+    assert_eq!(real.conn().line("LOCK.RELEASE k raw").int(), 1);
+    assert_held_once(&real, &waiter.await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_goes_through_the_delay_after_a_start() {
+    let real = TestServer::with(&["--lock.startup-delay", "60000"]);
+    let lock = lock(&client(&real));
+    let error = lock.try_acquire().await.unwrap_err().to_string();
+    assert!(error.contains("LOCKDELAY"), "{error}");
+    let waiter = wait(&lock);
+    until_waited(&real, 1);
+    real.conn().line("CONFIG SET lock.startup-delay 0");
+    assert_held_once(&real, &waiter.await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_goes_on_while_its_server_is_a_replica_for_a_while() {
+    let real = TestServer::start();
+    real.conn().line("LOCK.ACQUIRE k raw PX 60000");
+    let waiter = wait(&lock(&client(&real)));
+    until_waited(&real, 1);
+    // Of nobody: its data stays.
+    real.conn().line("REPLICAOF 127.0.0.1 1");
+    until("a request that was refused", || {
+        real.conn()
+            .line("INFO errorstats")
+            .text()
+            .contains("READONLY")
+    });
+    assert!(!waiter.is_finished());
+    real.conn().line("REPLICAOF NO ONE");
+    until_waited(&real, 1);
+    assert_eq!(real.conn().line("LOCK.RELEASE k raw").int(), 1);
+    assert_held_once(&real, &waiter.await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_grant_whose_reply_was_lost_is_had_all_the_same() {
+    let real = TestServer::start();
+    let proxy = Proxy::before(real.port);
+    let lock = lock(&through(&proxy));
+    proxy.swallow_reply_to("LOCK.ACQUIRE");
+    let guard = lock.try_acquire().await.unwrap().expect("a free lock");
+    assert!(proxy.has_swallowed());
+    assert_eq!(real.stat("grants"), 1);
+    assert_held_once(&real, &guard);
+    assert_eq!(guard.release().await.unwrap(), Released::Yes);
+    until_free(&real);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_grant_handed_to_a_waiter_whose_reply_was_lost_is_had_all_the_same() {
+    let real = TestServer::start();
+    let proxy = Proxy::before(real.port);
+    let holder = lock(&client(&real)).acquire().await.unwrap();
+    proxy.swallow_reply_to("BLOCK");
+    let waiter = wait(&lock(&through(&proxy)));
+    until("a parked request", || proxy.has_swallowed());
+    until_waited(&real, 1);
+    holder.release().await.unwrap();
+    let guard = waiter.await.unwrap();
+    assert_eq!(real.stat("grants"), 2);
+    assert_held_once(&real, &guard);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_whose_reply_was_lost_is_sent_again() {
+    let real = TestServer::start();
+    let proxy = Proxy::before(real.port);
+    let guard = lock(&through(&proxy)).acquire().await.unwrap();
+    proxy.swallow_reply_to("LOCK.RELEASE");
+    assert_eq!(guard.release().await.unwrap(), Released::Yes);
+    assert!(proxy.has_swallowed());
+    until_free(&real);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_waits_for_a_server_that_starts_again() {
+    let mut real = TestServer::with(&["--appendonly", "yes", "--appendfsync", "always"]);
+    let guard = lock(&client(&real)).acquire().await.unwrap();
+    real.crash();
+    let release = tokio::spawn(guard.release());
+    tokio::task::block_in_place(|| real.start_again());
+    assert_eq!(release.await.unwrap().unwrap(), Released::Yes);
+    until_free(&real);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_waits_for_a_dead_server_is_told_at_the_end_of_the_wait() {
+    let mut real = TestServer::start();
+    let server = client(&real);
+    real.crash();
+    let start = Instant::now();
+    let wait = Duration::from_millis(300);
+    let error = lock(&server).acquire_within(wait).await.unwrap_err();
+    assert!(error.is_passing() && start.elapsed() >= wait, "{error}");
+    assert!(
+        error.to_string().contains(&real.port.to_string()),
+        "{error}"
+    );
+    assert!(lock(&server).try_acquire().await.is_err());
+    real.start_again();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_stands_still_is_given_up_and_comes_back() {
+    let real = TestServer::start();
+    let server = client(&real).response_timeout(Duration::from_millis(200));
+    let holder = lock(&client(&real)).acquire().await.unwrap();
+    let waiter = wait(&lock(&server));
+    until_waited(&real, 1);
+    real.signal(libc::SIGSTOP);
+    let start = Instant::now();
+    assert!(lock(&server).try_acquire().await.is_err());
+    assert!(start.elapsed() < LONG / 10);
+    real.signal(libc::SIGCONT);
+    until_waited(&real, 1);
+    holder.release().await.unwrap();
+    assert_held_once(&real, &waiter.await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_of_two_runtimes_may_share_a_server() {
+    let real = TestServer::start();
+    let server: Server = client(&real);
+    let there = server.clone();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        runtime.block_on(async {
+            lock(&there)
+                .acquire()
+                .await
+                .unwrap()
+                .release()
+                .await
+                .unwrap()
+        });
+    })
+    .join()
+    .unwrap();
+    let guard = lock(&server)
+        .try_acquire()
+        .await
+        .unwrap()
+        .expect("a free lock");
+    assert_held_once(&real, &guard);
+}
