@@ -34,6 +34,7 @@ pub(crate) fn after(span: Duration) -> Instant {
 }
 
 #[cfg(test)]
+#[allow(clippy::expect_used)]
 mod tests {
     use super::*;
 

@@ -234,6 +234,7 @@ impl Drop for MultiGuard {
 }
 
 #[cfg(test)]
+#[allow(clippy::expect_used)]
 mod tests {
     use super::*;
     use crate::Server;

@@ -10,6 +10,7 @@
 
 mod guard;
 #[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::indexing_slicing)]
 mod model;
 mod node;
 mod round;
@@ -138,9 +139,21 @@ impl RedLock {
             match self.attempt(&mut line, end, parks).await {
                 Ok(Some(guard)) => return Ok(Some(guard)),
                 Err(error) if round::is_hopeless(&error) => return Err(error),
-                failed if Instant::now() >= end => return failed,
+                Err(error) if Instant::now() >= end => return Err(self.no_majority(error)),
+                Ok(None) if Instant::now() >= end => return Ok(None),
                 _ => backoff.pause(end).await,
             }
+        }
+    }
+
+    fn no_majority(&self, error: Error) -> Error {
+        let servers = self.locks.len();
+        match error {
+            Error::Connection { server, what } => Error::Connection {
+                server,
+                what: format!("{what} (no majority of {servers} servers could be asked)"),
+            },
+            other => other,
         }
     }
 
@@ -185,6 +198,7 @@ impl RedLock {
 }
 
 #[cfg(test)]
+#[allow(clippy::expect_used)]
 mod tests {
     use super::*;
 

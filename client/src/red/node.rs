@@ -180,6 +180,7 @@ fn health(info: &str, server: &str, lease: Duration) -> Result<Health> {
 }
 
 #[cfg(test)]
+#[allow(clippy::expect_used)]
 mod tests {
     use super::*;
 

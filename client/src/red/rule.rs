@@ -86,6 +86,7 @@ pub(crate) fn is_out_of_reach(servers: usize, refusals: usize) -> bool {
 }
 
 #[cfg(test)]
+#[allow(clippy::expect_used)]
 mod tests {
     use super::*;
 

@@ -1,11 +1,9 @@
 //! RedLock on real servers that die, forget, are silent, and come back.
 
-mod fleet;
-
 use std::future::IntoFuture;
 use std::time::{Duration, Instant};
 
-use fleet::{measured, timed, Counter, Fleet};
+use crate::fleet::{measured, timed, Counter, Fleet};
 use redis_lock_client::{Lock, LostReason, RedGuard, RedLock, Released, Server};
 use redis_lock_harness::wait_for;
 

@@ -33,7 +33,13 @@ fn in_network_namespaces() {
         .arg("--net")
         .arg(me)
         .env(INSIDE, "1")
-        .args(["--ignored", "--test-threads", "1", "--nocapture"])
+        .args([
+            "partitions::",
+            "--ignored",
+            "--test-threads",
+            "1",
+            "--nocapture",
+        ])
         .output()
         .expect("a run of the tests inside");
     let told = String::from_utf8_lossy(&done.stdout);

@@ -1,11 +1,9 @@
 //! MultiLock on real servers that die, are silent, and come back.
 
-mod fleet;
-
 use std::future::IntoFuture;
 use std::time::Duration;
 
-use fleet::{measured, timed, Counter, Fleet};
+use crate::fleet::{measured, timed, Counter, Fleet};
 use redis_lock_client::{Lock, LostReason, MultiLock, Released, Server};
 use redis_lock_harness::wait_for;
 

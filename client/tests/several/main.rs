@@ -1,0 +1,9 @@
+//! Locks over several independent servers, which die, are silent, are cut off, and come back.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+
+mod figures;
+mod fleet;
+mod multi;
+mod partitions;
+mod red;
