@@ -34,6 +34,7 @@ mod parked;
 mod persistence;
 mod read_write;
 mod read_write_beside;
+mod red_lock_examples;
 mod redisson;
 mod redisson_native;
 mod redisson_native_acl;

@@ -115,12 +115,15 @@ impl<'a> Asker<'a> {
     }
 
     /// `INFO` needs less of a right than `CONFIG GET`. It is asked each time: a server that was started
-    /// anew, or set anew, says so with the first word that counts. Asked twice where the connection was
-    /// that to a process which is gone.
+    /// anew, or set anew, says so with the first word that counts. A connection that turns out to lead to
+    /// a process which is gone is worth a second question; silence is not.
     async fn health(&self) -> Result<Health> {
-        let patience = self.patience() / 4;
-        let reply = match self.shared().call(&info(), patience).await {
-            Err(Error::Connection { .. }) => self.shared().call(&info(), patience).await?,
+        let end = Instant::now() + self.patience() / 4;
+        let left = || end.saturating_duration_since(Instant::now());
+        let reply = match self.shared().call(&info(), left()).await {
+            Err(Error::Connection { .. }) if !left().is_zero() => {
+                self.shared().call(&info(), left()).await?
+            }
             reply => reply?,
         };
         let text: String =

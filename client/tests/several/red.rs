@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::fleet::{measured, timed, Counter, Fleet};
 use redis_lock_client::{Lock, LostReason, RedGuard, RedLock, Released, Server};
-use redis_lock_harness::wait_for;
+use redis_lock_harness::{wait_for, TestServer};
 
 const LEASE: Duration = Duration::from_secs(2);
 const LONG: Duration = Duration::from_secs(60);
@@ -328,10 +328,35 @@ async fn an_acquisition_that_is_dropped_leaves_nothing_behind() {
 #[tokio::test(flavor = "multi_thread")]
 async fn without_the_module_the_error_says_what_to_load() {
     let fleet = fleet();
-    let bare = redis_lock_harness::TestServer::without_module(&[]);
+    let bare = TestServer::without_module(&[]);
     let mut servers = fleet.clients();
     servers[2] = Server::open(&format!("redis://127.0.0.1:{}", bare.port)).unwrap();
     let error = red(&servers).try_acquire().await.unwrap_err();
     assert!(error.to_string().contains("loadmodule"), "{error}");
     fleet.wait_until_free("k");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_needs_info_beside_the_locks_own_commands() {
+    let fleet = fleet();
+    let allow = |rule: &str| {
+        for real in &fleet.servers {
+            let set = format!("ACL SETUSER worker on >secret ~k {rule}");
+            assert_eq!(real.conn().line(&set).text(), "OK");
+        }
+    };
+    allow("+lock.acquire +lock.renew +lock.release");
+    let url = |real: &TestServer| format!("redis://worker:secret@127.0.0.1:{}", real.port);
+    let opened = fleet.servers.iter().map(|real| Server::open(&url(real)));
+    let servers: Vec<Server> = opened.map(|server| server.unwrap()).collect();
+    let error = red(&servers).try_acquire().await.unwrap_err().to_string();
+    assert!(
+        error.contains("NOPERM") && error.contains("info"),
+        "{error}"
+    );
+    allow("+info");
+    let guard = held(&servers).await;
+    for (server, released) in guard.release().await {
+        assert_eq!(released.unwrap(), Released::Yes, "{server}");
+    }
 }
