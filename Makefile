@@ -3,6 +3,8 @@
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 MODULE := target/release/libredis_lock.so
 FAULT_MODULE := target/fault/release/libredis_lock.so
+CLIENT := target/release/redis-lock
+SHARED = $(DESTDIR)$(or $(PREFIX),/usr/local)/share
 SERVERS := .servers
 CARGO := cargo
 
@@ -134,6 +136,25 @@ fuzz: build ## inputs that nobody thought of, FUZZ_SECONDS (60) for each of two 
 install: ## copy the module to where a packaged server may load it (DESTDIR, MODULE_DIR)
 	@test -f $(MODULE) || { echo 'first, as yourself: make build'; exit 1; }
 	install -D -m 755 $(MODULE) $(DESTDIR)$(or $(MODULE_DIR),/usr/lib/redis/modules)/libredis_lock.so
+
+client: setup ## build the command line: target/release/redis-lock
+	$(CARGO) build --release --locked -p redis-lock
+
+man: client ## its manual, from the definitions of its options: target/redis-lock.1
+	@$(CLIENT) man >target/redis-lock.1
+	@echo 'read it with: man -l target/redis-lock.1'
+
+install-client: ## copy the command line, its manual and its completions (DESTDIR, PREFIX)
+	@test -x $(CLIENT) || { echo 'first, as yourself: make client'; exit 1; }
+	install -D -m 755 $(CLIENT) $(SHARED)/../bin/redis-lock
+	@install -d $(SHARED)/man/man1 $(SHARED)/bash-completion/completions $(SHARED)/zsh/site-functions $(SHARED)/fish/vendor_completions.d
+	$(CLIENT) man >$(SHARED)/man/man1/redis-lock.1
+	$(CLIENT) completions bash >$(SHARED)/bash-completion/completions/redis-lock
+	$(CLIENT) completions zsh >$(SHARED)/zsh/site-functions/_redis-lock
+	$(CLIENT) completions fish >$(SHARED)/fish/vendor_completions.d/redis-lock.fish
+
+bench-client: build client ## what a lock adds to a command, beside flock (ROUNDS=500)
+	@benches/run-overhead.sh
 
 clean: ## remove what was built and fetched
 	rm -rf target $(SERVERS)

@@ -10,9 +10,13 @@ use crate::program::{program, script, Running};
 /// Reads, adds one, writes, and says who it was.
 const COUNT: &str = "n=$(cat counter); echo $((n + 1)) >counter; echo $LOCK_OWNER >>order";
 
+/// A wait is sent in slices, of half the timeout and a third of the lease at most. Who is just between two of
+/// them keeps his place, but the lock may go to the next one: here nobody is.
+const LONG_SLICES: [&str; 5] = ["run", "--timeout", "120", "--lease", "300"];
+
 fn crowd() -> usize {
     let wanted = std::env::var("LOCK_CROWD").ok();
-    wanted.map_or(60, |text| text.parse().expect("a number"))
+    wanted.map_or(200, |text| text.parse().expect("a number"))
 }
 
 fn owners_waiting(conn: &mut Conn, count: usize) -> Vec<String> {
@@ -38,19 +42,9 @@ fn no_update_is_lost_and_the_order_is_that_of_the_queue() {
     while runs.len() < crowd {
         for _ in 0..8.min(crowd - runs.len()) {
             let mut command = program(&real);
-            // A machine with a thousand of them is slow: a lease is no test of that.
-            command.args([
-                "run",
-                "--lease",
-                "300",
-                "--timeout",
-                "60",
-                "k",
-                "--",
-                "sh",
-                "-c",
-                COUNT,
-            ]);
+            command
+                .args(LONG_SLICES)
+                .args(["k", "--", "sh", "-c", COUNT]);
             runs.push(Running::of(command.current_dir(&dir)));
         }
         real.wait_for_waiters(runs.len() as u64);
