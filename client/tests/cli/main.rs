@@ -9,4 +9,5 @@ mod lost;
 mod pages;
 mod program;
 mod run;
+mod several;
 mod signals;

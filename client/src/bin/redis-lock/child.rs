@@ -34,6 +34,9 @@ pub struct Child {
     group: Pid,
 }
 
+/// What is set in its environment, and what is not to be there.
+pub type Variables = Vec<(&'static str, Option<OsString>)>;
+
 /// What has happened to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
@@ -45,7 +48,7 @@ pub enum Change {
 impl Child {
     pub fn start(
         words: &[OsString],
-        variables: Vec<(&str, OsString)>,
+        variables: Variables,
         before: Before,
     ) -> Result<Child, Failure> {
         let [program, arguments @ ..] = words else {
@@ -60,7 +63,13 @@ impl Child {
             command.args(arguments);
             command
         };
-        command.envs(variables).process_group(0);
+        for (name, value) in variables {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        command.process_group(0);
         let child = command
             .spawn()
             .map_err(|error| cannot_run(program, &error))?;

@@ -2,6 +2,7 @@
 //! sysexits(3), as flock(1) has them.
 
 use std::fmt::Display;
+use std::io::{self, Write};
 
 use redis_lock_client::Error;
 
@@ -57,7 +58,7 @@ impl Failure {
     pub fn tell(&self) -> i32 {
         for (i, line) in self.message.lines().enumerate() {
             let name = if i == 0 { "redis-lock: " } else { "" };
-            eprintln!("{name}{}", shown(line.as_bytes()));
+            say(&format!("{name}{}", shown(line.as_bytes())));
         }
         self.status
     }
@@ -118,6 +119,11 @@ impl Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.message)
     }
+}
+
+/// A line on standard error, if anybody is there to read it.
+pub fn say(line: &str) {
+    let _ = writeln!(io::stderr(), "{line}");
 }
 
 /// Ends the program: nothing that is under way is waited for.

@@ -77,7 +77,8 @@ The server, where no \-\-server is given; several with spaces between them.
 The password, where the URL has none.
 .TP
 \fBLOCK_KEY\fR, \fBLOCK_OWNER\fR, \fBLOCK_TOKEN\fR
-Set for the command of \fBrun\fR: the key, the owner, the fencing token. Hand the token to whatever the lock
+Set for the command of \fBrun\fR: the key, the owner, the fencing token (with \-\-quorum the highest; not with
+\-\-all). Hand the token to whatever the lock
 protects, and let it refuse lower ones.
 .TP
 \fBLOCK_TOKENS\fR

@@ -1,17 +1,17 @@
 //! `redis-lock run`: takes the lock, runs the command, releases.
 
 use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
-use redis_lock_client::{Released, Server};
+use redis_lock_client::{Error, Released, Server};
 use tokio::time::timeout;
 use uuid::Uuid;
 
 use crate::args::{bytes, seconds, Connect};
-use crate::child::{Before, Change, Child};
-use crate::failure::{Failure, BY_SIGNAL, LOST, OS, USAGE};
+use crate::child::{Before, Change, Child, Variables};
+use crate::failure::{say, Failure, BY_SIGNAL, LOST, OS};
 use crate::held::{Held, Terms, Wait, Wanted};
 use crate::shown::shown;
 use crate::signals::Signals;
@@ -25,7 +25,8 @@ const FAREWELL: Duration = Duration::from_secs(2);
 ///
 /// Takes the lock, waiting in the server's queue if need be, runs the command, and releases. The lease is
 /// renewed as long as the command runs. The command gets LOCK_KEY, LOCK_OWNER and LOCK_TOKEN, the fencing
-/// token, in its environment.
+/// token, in its environment; with several servers LOCK_TOKENS, too (server=token, with spaces between), and
+/// with --all no LOCK_TOKEN.
 ///
 /// The command is started after the grant, in a process group of its own. Signals (HUP, INT, QUIT, TERM, USR1,
 /// USR2, WINCH, CONT) are passed on to that group. Ctrl-C and Ctrl-Z work as without redis-lock; while all is
@@ -78,6 +79,15 @@ pub struct Args {
     #[arg(short, long)]
     owner: Option<OsString>,
 
+    /// With several servers: the lock of each of them, or none. They need not know of each other.
+    #[arg(long, conflicts_with = "quorum")]
+    all: bool,
+
+    /// With three or more independent servers: the lock of most of them (RedLock). No server's
+    /// lock.startup-delay may be shorter than the lease.
+    #[arg(long, conflicts_with = "owner")]
+    quorum: bool,
+
     /// Let the command go on when the lock is lost.
     #[arg(long)]
     keep: bool,
@@ -115,29 +125,35 @@ pub async fn run(args: Args) -> Result<i32, Failure> {
         exclusive: args.exclusive,
     };
     let wanted = match servers.as_slice() {
-        [server] => Wanted::of_one(server, &terms),
-        _ => {
-            return Err(Failure::new(
-                USAGE,
-                "several servers: say --all or --quorum",
-            ))
-        }
+        _ if args.all => Wanted::of_all(&servers, &terms),
+        _ if args.quorum => Wanted::of_most(&servers, &terms),
+        [server] => Ok(Wanted::of_one(server, &terms)),
+        _ => Err(Error::Config(
+            "several servers: say --all or --quorum".into(),
+        )),
     };
+    let wanted = wanted.map_err(|error| Failure::of(&error, None))?;
     let mut signals = Signals::listen().map_err(|error| Failure::new(OS, error))?;
     let terminal = Terminal::open();
     let held = tokio::select! {
-        held = acquire(&args, &servers, &wanted) => held?,
+        held = acquire(&args, &servers, &wanted) => held,
         signal = signals.next_deadly() => {
             farewell(&servers).await;
             return Ok(ended_by(signal, terminal.as_ref(), false));
         }
     };
-    let Some(held) = held else {
-        args.say("somebody else has the lock");
-        return Ok(args.conflict_exit_code.into());
+    let Ok(Some(held)) = held else {
+        farewell(&servers).await;
+        args.say("not to be had");
+        return held.map(|_| args.conflict_exit_code.into());
     };
-    args.say(&format!("held, token {}", held.token()));
-    let result = guard(&args, &owner, &held, terminal.as_ref(), &mut signals).await;
+    args.say(
+        &held
+            .token()
+            .map_or("held".into(), |token| format!("held, token {token}")),
+    );
+    let variables = variables(&args.key, &held, &servers);
+    let result = guard(&args, variables, &held, terminal.as_ref(), &mut signals).await;
     let was_lost = result.as_ref().is_ok_and(|(end, _)| end.lost.is_some());
     if !was_lost {
         args.release(held, &mut signals).await;
@@ -171,7 +187,7 @@ async fn acquire(
 ) -> Result<Option<Held>, Failure> {
     let failed = |error| Failure::of(&error, Some(bytes(&args.key)));
     // A wait outlasts a server's absence. One that is not there to begin with is a mistake.
-    if let [server] = servers {
+    for server in servers.iter().filter(|_| !args.quorum) {
         server.ping().await.map_err(failed)?;
     }
     let wait = match (args.no_wait, args.wait) {
@@ -186,7 +202,7 @@ async fn acquire(
 /// Runs the command under the lock, to its end. Tells whether it had the terminal then.
 async fn guard(
     args: &Args,
-    owner: &OsStr,
+    variables: Variables,
     held: &Held,
     terminal: Option<&Terminal>,
     signals: &mut Signals,
@@ -197,11 +213,6 @@ async fn guard(
     if terminal.is_some() && !foreground {
         signals.also(Signal::SIGTSTP).map_err(os)?;
     }
-    let variables = vec![
-        ("LOCK_KEY", args.key.clone()),
-        ("LOCK_OWNER", owner.to_os_string()),
-        ("LOCK_TOKEN", held.token().to_string().into()),
-    ];
     let before = Before {
         foreground,
         die_with_parent: args.die_with_parent,
@@ -218,6 +229,27 @@ async fn guard(
     let end = watch.until_end(signals, |what| args.tell(what)).await;
     let had_terminal = terminal.is_some_and(|terminal| terminal.take_back(child.group()));
     Ok((end, had_terminal))
+}
+
+/// What the command finds in its environment, and what it does not: an outer lock's.
+fn variables(key: &OsStr, held: &Held, servers: &[Server]) -> Variables {
+    let tokens = held.tokens(servers).into_iter();
+    let tokens: Vec<String> = tokens
+        .map(|(server, token)| format!("{server}={token}"))
+        .collect();
+    let several = (!tokens.is_empty()).then(|| tokens.join(" ").into());
+    vec![
+        ("LOCK_KEY", Some(key.to_os_string())),
+        (
+            "LOCK_OWNER",
+            Some(OsStr::from_bytes(held.owner()).to_os_string()),
+        ),
+        (
+            "LOCK_TOKEN",
+            held.token().map(|token| token.to_string().into()),
+        ),
+        ("LOCK_TOKENS", several),
+    ]
 }
 
 /// What is under way in the background is waited for, but not for long.
@@ -245,11 +277,15 @@ impl Args {
             // Asked twice: then without the server's word.
             _ = signals.next_deadly() => return,
         };
-        match released {
-            Ok(Ok(Released::Yes)) => self.say("released"),
-            Ok(Ok(Released::NotHeld)) => self.tell("the lock was lost before it could be released"),
-            Ok(Err(error)) => self.tell(&format!("not released, it ends with its lease: {error}")),
-            Err(_) => self.tell("not released, it ends with its lease: no answer in time"),
+        let Ok(released) = released else {
+            return self.tell("not released, it ends with its lease: no answer in time");
+        };
+        for said in released {
+            match said {
+                Ok(Released::Yes) => self.say("released"),
+                Ok(Released::NotHeld) => self.tell("lost before it could be released"),
+                Err(error) => self.tell(&format!("not released, it ends with its lease: {error}")),
+            }
         }
     }
 
@@ -261,10 +297,7 @@ impl Args {
     }
 
     fn tell(&self, what: &str) {
-        eprintln!(
-            "redis-lock: {}: {}",
-            shown(bytes(&self.key)),
-            shown(what.as_bytes())
-        );
+        let key = shown(bytes(&self.key));
+        say(&format!("redis-lock: {key}: {}", shown(what.as_bytes())));
     }
 }

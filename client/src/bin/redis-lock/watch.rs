@@ -48,9 +48,9 @@ impl Watch<'_> {
                     if self.keep {
                         tell(&format!("{why}; the command goes on (--keep)"));
                     } else {
-                        tell(&format!("{why}; the command is stopped"));
                         self.stop();
                         kill_at = Some(Instant::now() + self.grace);
+                        tell(&format!("{why}; the command is stopped"));
                     }
                 }
                 () = at(kill_at) => {

@@ -1,0 +1,195 @@
+//! `run` with several servers: all of them, or most of them.
+
+use std::collections::BTreeMap;
+use std::process::Command;
+
+use nix::sys::signal::Signal;
+use redis_lock_harness::{wait_for, TestServer};
+
+use crate::program::{url, Running, PROGRAM};
+
+/// So that RedLock trusts servers that grant at once.
+const DELAY: [&str; 2] = ["--lock.startup-delay", "3000"];
+
+struct Fleet {
+    servers: Vec<TestServer>,
+}
+
+impl Fleet {
+    fn start(options: &[&str]) -> Fleet {
+        let servers: Vec<TestServer> = (0..3).map(|_| TestServer::with(options)).collect();
+        for real in &servers {
+            wait_for("the delay's end", || {
+                real.stat("startup_delay_left_ms") == 0
+            });
+        }
+        Fleet { servers }
+    }
+
+    fn script(&self, options: &str, script: &str) -> Running {
+        let urls: Vec<String> = self.servers.iter().map(url).collect();
+        let mut command = Command::new(PROGRAM);
+        command.env("REDIS_LOCK_URL", urls.join(" "));
+        command
+            .env("LOCK_TOKEN", "outer")
+            .env("LOCK_TOKENS", "outer");
+        command.arg("run").args(options.split_whitespace());
+        Running::of(command.args(["k", "--", "sh", "-c", script]))
+    }
+
+    /// On how many the lock is held.
+    fn held(&self) -> usize {
+        let held = |real: &&TestServer| {
+            let info = real.conn().line("LOCK.INFO k");
+            info.field("holders")
+                .is_some_and(|holders| !holders.list().is_empty())
+        };
+        self.servers.iter().filter(held).count()
+    }
+}
+
+const TELLS: &str = "trap 'echo stopped; exit 3' TERM; echo up; while :; do sleep 0.05; done";
+const NAMES: &str = "echo \"${LOCK_TOKEN-none}\"; echo \"$LOCK_TOKENS\"; exec sleep 100";
+
+fn tokens(line: &str) -> BTreeMap<String, u64> {
+    let pairs = line
+        .split(' ')
+        .map(|pair| pair.split_once('=').expect("server=token"));
+    pairs
+        .map(|(server, token)| (server.to_string(), token.parse().expect("a token")))
+        .collect()
+}
+
+#[test]
+fn all_are_held_with_a_token_each() {
+    let fleet = Fleet::start(&[]);
+    let run = fleet.script("--all", NAMES);
+    assert_eq!(run.line(), "none");
+    let tokens = tokens(&run.line());
+    assert_eq!((tokens.len(), fleet.held()), (3, 3));
+    for real in &fleet.servers {
+        let holder = &real
+            .conn()
+            .line("LOCK.INFO k")
+            .field("holders")
+            .expect("holders")
+            .list()[0];
+        let token = holder.field("token").expect("a token").int();
+        assert_eq!(tokens[&format!("127.0.0.1:{}/0", real.port)], token as u64);
+    }
+    assert_eq!(fleet.script("--all -n", "echo never").end().code(), 1);
+    run.signal(Signal::SIGTERM);
+    assert_eq!((run.end().code(), fleet.held()), (143, 0));
+}
+
+#[test]
+fn all_means_none_where_one_is_missing() {
+    let mut fleet = Fleet::start(&[]);
+    fleet.servers[1].conn().line("LOCK.ACQUIRE k other");
+    let end = fleet.script("--all -w 0.2", "echo never").end();
+    assert_eq!((end.code(), end.out.as_str(), fleet.held()), (1, "", 1));
+    fleet.servers[1].conn().line("LOCK.RELEASE k other");
+    fleet.servers[2].crash();
+    let end = fleet.script("--all -w 1", "echo never").end();
+    assert_eq!((end.code(), end.out.as_str()), (69, ""), "{}", end.err);
+    fleet.servers[2].start_again();
+    assert_eq!(fleet.held(), 0);
+}
+
+#[test]
+fn a_wait_is_withdrawn_everywhere() {
+    let fleet = Fleet::start(&DELAY);
+    for real in &fleet.servers {
+        real.conn().line("LOCK.ACQUIRE k other");
+    }
+    for options in ["--all", "--quorum --lease 3"] {
+        let run = fleet.script(options, "echo never");
+        wait_for("a waiter", || {
+            fleet.servers.iter().any(|real| real.stat("waiters") == 1)
+        });
+        run.signal(Signal::SIGTERM);
+        assert_eq!(run.end().code(), 143);
+        for real in &fleet.servers {
+            assert_eq!((real.stat("waiters"), real.stat("places_kept")), (0, 0));
+        }
+    }
+}
+
+#[test]
+fn of_all_one_that_is_lost_stops_the_command() {
+    let fleet = Fleet::start(&[]);
+    let run = fleet.script("--all --lease 0.9", TELLS);
+    assert_eq!(run.line(), "up");
+    fleet.servers[1].conn().line("LOCK.BREAK k");
+    let end = run.end();
+    assert_eq!(
+        (end.code(), end.out.as_str()),
+        (75, "stopped\n"),
+        "{}",
+        end.err
+    );
+    wait_for("the others", || fleet.held() == 0);
+}
+
+#[test]
+fn most_are_enough_and_the_token_is_the_highest() {
+    let mut fleet = Fleet::start(&DELAY);
+    fleet.servers[0].crash();
+    let run = fleet.script("--quorum --lease 3", NAMES);
+    let token: u64 = run.line().parse().expect("a token");
+    let tokens = tokens(&run.line());
+    assert_eq!((tokens.len(), tokens.values().max()), (2, Some(&token)));
+    run.signal(Signal::SIGTERM);
+    assert_eq!(run.end().code(), 143);
+    fleet.servers[0].start_again();
+    assert_eq!(fleet.held(), 0);
+}
+
+#[test]
+fn of_most_one_that_dies_does_not_disturb_and_two_do() {
+    let mut fleet = Fleet::start(&DELAY);
+    let run = fleet.script("--quorum --lease 2", TELLS);
+    assert_eq!(run.line(), "up");
+    fleet.servers[0].crash();
+    let before = fleet.servers[1].stat("renewals");
+    wait_for("renewals", || {
+        fleet.servers[1].stat("renewals") >= before + 4
+    });
+    fleet.servers[1].crash();
+    let end = run.end();
+    assert_eq!(
+        (end.code(), end.out.as_str()),
+        (75, "stopped\n"),
+        "{}",
+        end.err
+    );
+    fleet.servers[0].start_again();
+    fleet.servers[1].start_again();
+}
+
+#[test]
+fn a_server_that_could_grant_again_too_soon_is_refused() {
+    let fleet = Fleet::start(&[]);
+    let end = fleet.script("--quorum --lease 3", "echo never").end();
+    assert_eq!((end.code(), end.out.as_str()), (64, ""), "{}", end.err);
+    assert!(end.err.contains("lock.startup-delay"), "{}", end.err);
+    assert_eq!(fleet.held(), 0);
+}
+
+#[test]
+fn several_servers_need_a_word() {
+    let fleet = Fleet::start(&[]);
+    for (options, said) in [
+        ("", "--all or --quorum"),
+        ("--all --quorum", "--quorum"),
+        ("--quorum --owner me", "--owner"),
+    ] {
+        let end = fleet.script(options, "echo never").end();
+        assert_eq!(end.code(), 64, "{options}");
+        assert!(end.err.contains(said), "{options}: {}", end.err);
+    }
+    let single = crate::program::start(&fleet.servers[0], "run --quorum k true").end();
+    assert_eq!(single.code(), 64, "{}", single.err);
+    let single = crate::program::start(&fleet.servers[0], "run --all k true").end();
+    assert_eq!(single.code(), 0, "{}", single.err);
+}
