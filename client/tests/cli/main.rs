@@ -11,3 +11,4 @@ mod program;
 mod run;
 mod several;
 mod signals;
+mod tls;

@@ -4,6 +4,7 @@
 //! terminal), [`report`] (what is known of a lock), [`failure`] (how it ends). `run` has its own: [`held`] (the
 //! lock, on one server or several), [`child`] (the command's process group), [`terminal`] (whose keyboard it
 //! is), [`signals`], [`watch`]; and `top`: [`sample`] (what the server says), [`screen`] (how it looks).
+#![cfg_attr(test, allow(clippy::expect_used))]
 
 mod args;
 mod break_lock;
