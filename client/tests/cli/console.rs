@@ -121,6 +121,17 @@ fn is_held(real: &TestServer) -> bool {
 }
 
 #[test]
+fn the_command_is_in_the_foreground_from_the_beginning() {
+    let real = TestServer::start();
+    let mut console = Console::start(&real);
+    for _ in 0..5 {
+        console.line("$L run k -- sh -c 'case $(ps -o stat= -p $$) in *+*) echo in-fr''ont;; *) echo behi''nd;; esac'");
+        console.see("in-front\r\n");
+        assert_eq!(console.status(), "0");
+    }
+}
+
+#[test]
 fn the_command_reads_the_keyboard() {
     let real = TestServer::start();
     let mut console = Console::start(&real);

@@ -62,10 +62,7 @@ fn a_stopped_command_is_ended_all_the_same() {
         "echo $$; kill -STOP $$; echo never; sleep 100",
     );
     let command = run.line();
-    wait_for("the stop", || {
-        let stat = std::fs::read_to_string(format!("/proc/{command}/stat")).unwrap_or_default();
-        stat.contains(") T ")
-    });
+    wait_for("the stop", || is_stopped(&command));
     real.conn().line("LOCK.BREAK k");
     let end = run.end();
     assert_eq!((end.code(), end.out.as_str()), (75, ""));
@@ -176,12 +173,11 @@ fn a_server_that_stands_still_for_longer_than_the_lease_stops_the_command() {
 #[test]
 fn a_release_that_finds_no_server_keeps_nobody_waiting_for_long() {
     let mut real = TestServer::start();
-    let run = script(&real, "--lease 60", "echo up; kill -STOP $$; exit 4");
-    assert_eq!(run.line(), "up");
+    let run = script(&real, "--lease 60", "echo $$; kill -STOP $$; exit 4");
+    let command = run.line();
     real.crash();
-    let command = format!("/proc/{0}/task/{0}/children", run.pid());
-    let command = std::fs::read_to_string(command).expect("its children");
-    let command = nix::unistd::Pid::from_raw(command.trim().parse().expect("one child"));
+    wait_for("the stop", || is_stopped(&command));
+    let command = nix::unistd::Pid::from_raw(command.parse().expect("a pid"));
     nix::sys::signal::kill(command, Signal::SIGCONT).expect("a signal");
     let start = Instant::now();
     let end = run.end();
@@ -193,4 +189,9 @@ fn a_release_that_finds_no_server_keeps_nobody_waiting_for_long() {
 
 fn kill_others(conn: &mut Conn) {
     conn.line("CLIENT KILL TYPE normal SKIPME yes");
+}
+
+fn is_stopped(process: &str) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    stat.contains(") T ")
 }
