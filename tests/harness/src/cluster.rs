@@ -96,11 +96,56 @@ fn epoch_of(node: &TestServer) -> Option<String> {
 }
 
 /// The slot is on its way from one node to the other.
+pub fn begin_move(source: &TestServer, target: &TestServer, slot: i64) {
+    settle(source, target);
+    open_move(source, target, slot);
+}
+
+/// Waits until two nodes have heard all that the other has said so far.
+fn settle(one: &TestServer, other: &TestServer) {
+    for (from, to) in [(one, other), (other, one)] {
+        let mut conn = from.conn();
+        let id = id_of(to);
+        let mut link = || {
+            let nodes = conn.line("CLUSTER NODES").text();
+            let line = nodes.lines().find(|line| line.starts_with(&id));
+            let mut words = line.into_iter().flat_map(|line| line.split(' ')).skip(4);
+            let mut next = || words.next().and_then(|word| word.parse::<u64>().ok());
+            (next(), next())
+        };
+        // A ping that is sent from now on is answered behind all that is under way on this link.
+        let mut before = None;
+        wait_for("no ping under way", || {
+            let (sent, answered) = link();
+            before = answered;
+            sent == Some(0)
+        });
+        wait_for("an answer to the next ping", || link().1 > before);
+    }
+}
+
+/// Before slots go back to a node of Redis 7.0 that has given them away: has it forget whether it believes
+/// their owner's claims. This slot is another one of the owner's, and the third node has an older epoch.
 ///
+/// A packet that the new owner of a slot sent before it was the owner, and that comes late, makes the
+/// former owner mark that slot as claimed by nobody. Taking it back by `SETSLOT` leaves that mark (7.2 and
+/// newer take it away), and with it any late claim of the other is believed, whatever its epoch: the slot
+/// is given back, and its keys are deleted. The marks go when the owner's claims differ from what the node
+/// has noted, so something wrong is noted.
+pub fn forget_late_claims(node: &TestServer, owner: &TestServer, third: &TestServer, slot: i64) {
+    settle(node, owner);
+    let mut conn = node.conn();
+    let line = format!("CLUSTER SETSLOT {slot} NODE {}", id_of(third));
+    assert_eq!(conn.line(&line).text(), "OK");
+    wait_for("the owner's next claim", || {
+        owner_of(&mut conn, slot) == owner.port.into()
+    });
+}
+
 /// It waits until both know the last epoch: the target takes the next one when the slot arrives. Were
 /// the source's own still unknown to it, both would have the same one, the server would solve that
 /// collision by a new epoch for either, and a source that still claims the slot would win it back.
-pub fn begin_move(source: &TestServer, target: &TestServer, slot: i64) {
+fn open_move(source: &TestServer, target: &TestServer, slot: i64) {
     wait_for("one epoch", || epoch_of(source) == epoch_of(target));
     let import = format!("CLUSTER SETSLOT {slot} IMPORTING {}", id_of(source));
     let migrate = format!("CLUSTER SETSLOT {slot} MIGRATING {}", id_of(target));
@@ -131,13 +176,56 @@ pub fn end_move(source: &TestServer, target: &TestServer, slot: i64) {
     let line = format!("CLUSTER SETSLOT {slot} NODE {}", id_of(target));
     assert_eq!(target.conn().line(&line).text(), "OK");
     assert_eq!(source.conn().line(&line).text(), "OK");
+    wait_until_known(target, slot);
+}
+
+/// Waits until every node that is up knows who has this slot.
+///
+/// The next move may give the former owner a newer epoch than the new one's. A node that has heard of
+/// that epoch, and not of this move, would take the new owner's claim for an old one and tell it that the
+/// slot is the former owner's; and it would be believed.
+fn wait_until_known(owner: &TestServer, slot: i64) {
+    let nodes = owner.conn().line("CLUSTER NODES").text();
+    let port = |line: &str| -> Option<u16> {
+        let address = line.split(' ').nth(1)?.split('@').next()?;
+        address.rsplit(':').next()?.parse().ok()
+    };
+    for port in nodes.lines().filter_map(port) {
+        wait_for("one owner of the slot", || {
+            Conn::try_open(port)
+                .is_none_or(|mut conn| owner_of(&mut conn, slot) == owner.port.into())
+        });
+    }
+}
+
+/// The port of the node that has this slot, as far as the one that is asked knows; 0: nobody.
+fn owner_of(conn: &mut Conn, slot: i64) -> i64 {
+    let ranges = conn.line("CLUSTER SLOTS").list();
+    let has_it = |range: &&Vec<Reply>| (range[0].int()..=range[1].int()).contains(&slot);
+    let ranges: Vec<_> = ranges.iter().map(Reply::list).collect();
+    let range = ranges.iter().find(has_it);
+    range.map_or(0, |range| range[2].list()[1].int())
 }
 
 /// A slot and all its keys, moved the older way.
 pub fn move_slot(source: &TestServer, target: &TestServer, slot: i64) {
-    begin_move(source, target, slot);
-    migrate_keys(source, target, slot);
-    end_move(source, target, slot);
+    move_slots(source, target, &[slot], |_| ());
+}
+
+/// Slots with all their keys, one after the other; this is called when one has arrived.
+pub fn move_slots(
+    source: &TestServer,
+    target: &TestServer,
+    slots: &[i64],
+    mut has_arrived: impl FnMut(i64),
+) {
+    settle(source, target);
+    for slot in slots {
+        open_move(source, target, *slot);
+        migrate_keys(source, target, *slot);
+        end_move(source, target, *slot);
+        has_arrived(*slot);
+    }
 }
 
 /// Three primaries and three replicas. Only one such cluster is up at a time.
