@@ -1,0 +1,47 @@
+# frozen_string_literal: true
+
+# The agent of redis-rb: reads orders, writes answers, as driver/agent.rs lists them.
+
+require_relative "redis_lock"
+
+host, port = ARGV
+locks = Locks.new(host: host, port: port.to_i)
+plain = Redis.new(host: host, port: port.to_i)
+
+token_or_nil = ->(token) { token ? "token #{token}" : "nil" }
+raw = ->(wait, key, owner) { plain.call("LOCK.ACQUIRE", key, owner, "BLOCK", wait) }
+
+ping_behind = lambda do |*request|
+  waiter = Thread.new do
+    raw.call(*request)
+  rescue Redis::BaseError
+    nil # only the PING is measured
+  end
+  sleep 0.001 until waiter.stop? || !waiter.alive? # it waits for the reply
+  start = locks.now
+  plain.ping
+  took = (locks.now - start).to_i
+  waiter.join
+  "ping #{took}"
+end
+
+orders = {
+  "acquire" => ->(key, owner, wait, lease) { token_or_nil.call(locks.acquire(key, owner, wait.to_i, lease)) },
+  "renew" => ->(*words) { locks.renew(*words) ? "1" : "0" },
+  "release" => ->(*words) { locks.release(*words) ? "1" : "0" },
+  "raw" => ->(*request) { token_or_nil.call(raw.call(*request)) },
+  "ping-behind" => ping_behind
+}
+
+$stdout.sync = true
+puts "ready"
+$stdin.each_line(chomp: true) do |line|
+  order, *words = line.split
+  break if order == "quit"
+
+  begin
+    puts orders.fetch(order).call(*words)
+  rescue Redis::BaseError => e
+    puts "error #{e.message.tr("\n", ' ')}"
+  end
+end
