@@ -16,6 +16,7 @@ mod commands_refused;
 mod deadlock;
 mod differential;
 mod docs;
+mod docs_links;
 mod faults;
 mod first_steps;
 mod free_windows;
