@@ -51,6 +51,7 @@ macro_rules! clients {
                 a_wait_longer_than_the_clients_own_limit
                 the_server_starts_again_while_it_waits
                 the_server_hangs_while_it_waits
+                the_server_hangs_for_a_moment
                 a_wait_holds_up_nobody_else
                 a_renew_and_a_release_are_sent_again
                 a_token_is_good_for_its_own_grant_only

@@ -61,6 +61,8 @@ pub fn wait_for_connection(conn: &mut Conn, owner: &str) -> i64 {
 fn holds_once_and_releases(conn: &mut Conn, agent: &mut Agent, token: i64, next: Option<Conn>) {
     assert_eq!(conn.line("HGET k a").text(), "1", "the hold count");
     assert_eq!(conn.line("HGET k #token").text(), format!("t{token}"));
+    let left = conn.line("PTTL k").int();
+    assert!((10_000..=30_000).contains(&left), "{left} ms of the lease");
     assert_eq!(agent.run(&format!("release k a {token}")), "1");
     match next {
         Some(mut next) => assert!(next.recv().int() > token),
@@ -312,4 +314,24 @@ pub fn the_server_hangs_while_it_waits(client: &Client) {
         "{:?}",
         start.elapsed()
     );
+}
+
+/// For longer than the client's limit for a reply, not for longer than the wait: it goes on, and is granted once.
+pub fn the_server_hangs_for_a_moment(client: &Client) {
+    let server = TestServer::with(&["--lock.queue-grace", "20000"]);
+    let mut agent = Agent::start(client, server.port);
+    let mut conn = server.conn();
+    hold(&mut conn);
+    agent.order("acquire k a 600000 30000");
+    wait_for_connection(&mut conn, "a");
+    server.signal(SIGSTOP);
+    let start = Instant::now();
+    wait_for("the client has given up on a reply", || {
+        start.elapsed() > Duration::from_secs(6)
+    });
+    server.signal(SIGCONT);
+    wait_for("the agent is in line", || is_amid_a_slice(&mut conn, "a"));
+    conn.line("LOCK.RELEASE k holder");
+    let token = agent.token();
+    holds_once_and_releases(&mut conn, &mut agent, token, None);
 }
