@@ -30,7 +30,7 @@ pub(crate) struct Attempt<'a> {
     claim: Claim,
     /// For a request that is answered at once, and for one that waits.
     quick: Caller,
-    parked: Caller,
+    parked: Option<Caller>,
     /// Until when a request that was given up may be under way.
     under_way_until: Option<Instant>,
     turn: Turn,
@@ -42,7 +42,7 @@ impl Attempt<'_> {
         let claim = lock.claim();
         Attempt {
             quick: Caller::shared(&lock.server, &claim.key),
-            parked: Caller::waiting(&lock.server, &claim.key),
+            parked: None,
             claim,
             lock,
             under_way_until: None,
@@ -89,7 +89,8 @@ impl Attempt<'_> {
         let caller = if slice.is_zero() {
             &mut self.quick
         } else {
-            &mut self.parked
+            let waiting = || Caller::waiting(server, &self.claim.key);
+            self.parked.get_or_insert_with(waiting)
         };
         let reply = caller.call(&command, slice + server.patience() / 2).await;
         if caller.was_unanswered() {
@@ -120,7 +121,8 @@ impl Drop for Attempt<'_> {
         }
         let server = &self.lock.server;
         let now = Instant::now();
-        if self.quick.was_unanswered() || self.parked.was_unanswered() {
+        let parked = self.parked.as_mut().is_some_and(Caller::was_unanswered);
+        if self.quick.was_unanswered() || parked {
             self.under_way_until = Some(now + server.patience());
         }
         let under_way_until = self.under_way_until.filter(|until| now < *until);
@@ -132,6 +134,7 @@ impl Drop for Attempt<'_> {
             acquires_until: under_way_until,
             releases_until: None,
             turn: std::mem::take(&mut self.turn),
+            parked: self.parked.take(),
         };
         undo.start();
     }

@@ -20,11 +20,13 @@ pub(crate) struct Caller {
     slot: Option<u16>,
     /// Whether its connection is its own, because requests wait on it; the others share one.
     waits: bool,
+    /// A waiter's connection, open until the caller is dropped.
     link: Option<Link>,
     unanswered: bool,
 }
 
 /// A connection, and where it leads.
+#[derive(Clone)]
 struct Link {
     node: ConnectionInfo,
     connection: MultiplexedConnection,
@@ -73,12 +75,12 @@ impl Caller {
                 None => self.link(end).await?,
             };
             self.unanswered = true;
+            self.keep(&link, is_asking);
             let sent = send(&mut link.connection, command, is_asking);
             let error = match timeout_at(end, sent).await {
                 Ok(Ok(Value::ServerError(error))) => RedisError::from(error),
                 Ok(Ok(value)) => {
                     self.unanswered = false;
-                    self.keep(link, is_asking);
                     return Ok(value);
                 }
                 Ok(Err(error)) => return Err(self.broken(&link, &error)),
@@ -91,8 +93,9 @@ impl Caller {
             match self.redirection(&link.node, &error)? {
                 Some(Redirection::Moved(slot, node)) => self.server.learn(slot, &node),
                 Some(Redirection::Ask(node)) => ask = Some(node),
-                None => return Err(self.refused(link, is_asking, &error)),
+                None => return Err(self.refused(&link, &error)),
             }
+            self.link = None;
         }
         Err(Error::Connection {
             server: self.server.name().to_string(),
@@ -103,8 +106,8 @@ impl Caller {
     /// A connection to the node that serves the key, as far as is known. Where there are several to ask,
     /// one that cannot be reached is no reason to give up.
     async fn link(&mut self, end: Instant) -> Result<Link> {
-        if let Some(link) = self.link.take() {
-            return Ok(link);
+        if let Some(link) = &self.link {
+            return Ok(link.clone());
         }
         let mut others = match self.server.seeds() {
             0 | 1 => 0,
@@ -158,10 +161,8 @@ impl Caller {
     }
 
     /// A waiter keeps its connection. One that was asked out of turn is of no use for the next request.
-    fn keep(&mut self, link: Link, is_asking: bool) {
-        if self.waits && !is_asking {
-            self.link = Some(link);
-        }
+    fn keep(&mut self, link: &Link, is_asking: bool) {
+        self.link = (self.waits && !is_asking).then(|| link.clone());
     }
 
     fn redirection(&self, by: &ConnectionInfo, error: &RedisError) -> Result<Option<Redirection>> {
@@ -178,22 +179,21 @@ impl Caller {
     }
 
     /// The server's own word that it does not serve this. Where another one may, that is looked for.
-    fn refused(&mut self, link: Link, is_asking: bool, error: &RedisError) -> Error {
+    fn refused(&mut self, link: &Link, error: &RedisError) -> Error {
         let error = Error::new(&name_of(&link.node), error);
         if error.is_elsewhere() {
-            self.give_up(&link);
-        } else {
-            self.keep(link, is_asking);
+            self.give_up(link);
         }
         error
     }
 
-    fn broken(&self, link: &Link, error: &RedisError) -> Error {
+    fn broken(&mut self, link: &Link, error: &RedisError) -> Error {
         self.give_up(link);
         Error::new(&name_of(&link.node), error)
     }
 
-    fn give_up(&self, link: &Link) {
+    fn give_up(&mut self, link: &Link) {
+        self.link = None;
         match &link.shared {
             Some(place) => self.server.forget_shared(&link.node, place),
             None => self.server.forget(&link.node),

@@ -233,6 +233,7 @@ impl Drop for Guard {
             acquires_until: under_way.filter(|until| Instant::now() < *until),
             releases_until: self.leftovers.releases_until,
             turn: std::mem::take(&mut self.leftovers.turn),
+            parked: None,
         };
         undo.start();
     }

@@ -10,6 +10,7 @@ use redis::Value;
 use tokio::runtime::{Builder, Handle};
 use tokio::time::{sleep, sleep_until, Instant};
 
+use crate::background::Running;
 use crate::call::Caller;
 use crate::command::{self, Claim};
 use crate::guard::Released;
@@ -34,6 +35,9 @@ pub(crate) struct Undo {
     /// Until when a release that was given up may be under way.
     pub releases_until: Option<Instant>,
     pub turn: Turn,
+    /// The connection of a wait: closed when the wait is withdrawn, or its place in the queue would be kept
+    /// for a while.
+    pub parked: Option<Caller>,
 }
 
 /// What is given back at once.
@@ -55,13 +59,14 @@ impl Undo {
         {
             return;
         }
+        let running = self.server.background().begin();
         match Handle::try_current() {
-            Ok(runtime) => drop(runtime.spawn(self.run())),
-            Err(_) => self.run_on_a_thread(),
+            Ok(runtime) => drop(runtime.spawn(self.run(running))),
+            Err(_) => self.run_on_a_thread(running),
         }
     }
 
-    fn run_on_a_thread(self) {
+    fn run_on_a_thread(self, running: Running) {
         // What is shared belongs to a runtime that has its own end.
         let server = self.server.apart();
         let undo = Undo { server, ..self };
@@ -69,13 +74,12 @@ impl Undo {
         // Without a thread or a runtime the lease ends the lock.
         let _ = thread.spawn(move || {
             if let Ok(runtime) = Builder::new_current_thread().enable_all().build() {
-                runtime.block_on(undo.run());
+                runtime.block_on(undo.run(running));
             }
         });
     }
 
-    async fn run(mut self) {
-        let running = self.server.background().begin();
+    async fn run(mut self, running: Running) {
         let token = match self.first {
             First::Grant(token) => Some(token),
             First::Everything | First::Nothing => None,
@@ -83,6 +87,7 @@ impl Undo {
         if self.first != First::Nothing {
             self.release(token).await;
         }
+        self.parked = None;
         drop(running);
         let name = self.turn.name();
         self.pass_the_turn().await;
@@ -125,6 +130,7 @@ pub(crate) fn release_later(server: &Server, claim: Claim, token: Option<u64>, l
         acquires_until: token.is_none().then(|| Instant::now() + server.patience()),
         releases_until: None,
         turn: Turn::default(),
+        parked: None,
     };
     undo.start();
 }
