@@ -9,8 +9,10 @@ use redis_lock_harness::{wait_for, TestServer};
 
 mod basics;
 mod lost;
+mod notice;
 mod places;
 mod proxy;
+mod storm;
 mod tls;
 mod undo;
 mod waits;

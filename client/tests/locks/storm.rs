@@ -1,0 +1,164 @@
+//! Eight tasks, one lock, and faults at random: killed connections, a server that stands still for a
+//! moment, one that is killed and started again, acquisitions given up at any moment. What they write to has the last word.
+//!
+//! `LOCK_SEED` repeats a run as far as time allows, `LOCK_FAULTS` is the number of faults.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use redis_lock_client::{Guard, Lock};
+use redis_lock_harness::TestServer;
+use tokio::time::{sleep, timeout};
+
+use crate::{client, until_free};
+
+const TASKS: u64 = 8;
+/// Shorter than the longest faults, so that locks are lost, too.
+const LEASE: Duration = Duration::from_millis(600);
+
+/// What the lock protects: a counter that knows the tokens.
+#[derive(Default)]
+struct Resource {
+    value: u64,
+    highest: u64,
+    writes: u64,
+    /// Writes that came too late, by the holder's own reckoning.
+    abandoned: u64,
+}
+
+/// A few numbers that nobody foresees (xorshift).
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % end
+    }
+
+    fn span(&mut self, end_ms: u64) -> Duration {
+        Duration::from_micros(self.below(end_ms * 1_000))
+    }
+}
+
+fn number(name: &str, default: u64) -> u64 {
+    let text = std::env::var(name).ok();
+    text.map_or(default, |text| text.parse().unwrap())
+}
+
+/// Reads, takes its time, and writes: only while the lock is certainly held.
+async fn add_one(resource: &Mutex<Resource>, guard: &Guard, chance: &mut Chance) {
+    let seen = resource.lock().unwrap().value;
+    sleep(chance.span(4)).await;
+    let mut resource = resource.lock().unwrap();
+    if guard.valid_for().is_zero() {
+        resource.abandoned += 1;
+        return;
+    }
+    assert_eq!(
+        resource.value, seen,
+        "somebody else wrote under token {}",
+        resource.highest
+    );
+    assert!(
+        guard.token() > resource.highest,
+        "tokens rise from grant to grant"
+    );
+    resource.highest = guard.token();
+    resource.value += 1;
+    resource.writes += 1;
+}
+
+async fn task(
+    lock: Lock,
+    resource: Arc<Mutex<Resource>>,
+    mut chance: Chance,
+    goes_on: Arc<AtomicBool>,
+) {
+    while goes_on.load(Ordering::SeqCst) {
+        let patience = match chance.below(4) {
+            0 => chance.span(30),
+            _ => Duration::from_secs(20),
+        };
+        let acquired = timeout(patience, lock.acquire_within(Duration::from_secs(10))).await;
+        // Given up, not granted in time, or no server for all the time.
+        let Ok(Ok(Some(guard))) = acquired else {
+            continue;
+        };
+        add_one(&resource, &guard, &mut chance).await;
+        if chance.below(2) == 0 {
+            let _ = guard.release().await;
+        }
+    }
+}
+
+fn fault(real: &mut TestServer, chance: &mut Chance) {
+    match chance.below(6) {
+        0 => {
+            real.crash();
+            std::thread::sleep(chance.span(200));
+            real.start_again();
+        }
+        1 | 2 => {
+            real.signal(libc::SIGSTOP);
+            std::thread::sleep(chance.span(900));
+            real.signal(libc::SIGCONT);
+        }
+        _ => drop(real.conn().line("CLIENT KILL TYPE normal SKIPME yes")),
+    }
+    std::thread::sleep(chance.span(300));
+}
+
+async fn storm(name_of: fn(u64) -> Option<String>) {
+    let seed = number("LOCK_SEED", u64::from(std::process::id())) * 0x9e37_79b9_7f4a_7c15;
+    println!(
+        "LOCK_SEED={}",
+        number("LOCK_SEED", u64::from(std::process::id()))
+    );
+    // What was granted is on disk before the client hears of it.
+    let mut real = TestServer::with(&["--appendonly", "yes", "--appendfsync", "always"]);
+    let resource = Arc::new(Mutex::new(Resource::default()));
+    let goes_on = Arc::new(AtomicBool::new(true));
+    let tasks = (0..TASKS).map(|i| {
+        // Each with connections of its own, as if each were a program.
+        let server = client(&real).response_timeout(Duration::from_millis(600));
+        let lock = Lock::new(&server, "k").lease(LEASE);
+        let lock = match name_of(i) {
+            Some(name) => lock.owner(name),
+            None => lock,
+        };
+        let chance = Chance(seed ^ (i + 1));
+        tokio::spawn(task(lock, resource.clone(), chance, goes_on.clone()))
+    });
+    let tasks: Vec<_> = tasks.collect();
+    let mut chance = Chance(seed);
+    for _ in 0..number("LOCK_FAULTS", 20) {
+        tokio::task::block_in_place(|| fault(&mut real, &mut chance));
+        assert!(
+            tasks.iter().all(|task| !task.is_finished()),
+            "a task has failed"
+        );
+    }
+    goes_on.store(false, Ordering::SeqCst);
+    for task in tasks {
+        task.await.unwrap();
+    }
+    let told = resource.lock().unwrap();
+    println!("{} writes, {} abandoned", told.writes, told.abandoned);
+    assert_eq!(told.value, told.writes);
+    assert!(told.writes > 100);
+    drop(told);
+    until_free(&real);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_update_is_lost_whatever_breaks() {
+    storm(|_| None).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_update_is_lost_under_names_of_ones_own_either() {
+    storm(|i| Some(format!("worker-{}", i / 2))).await;
+}
