@@ -35,7 +35,7 @@ upgrade-demo: build ## put another build of the module into a server whose locks
 fault-build: setup
 	$(CARGO) build --release --locked --features fault-injection --target-dir target/fault
 
-test: test-core test-checker test-server test-differential ## all tests: the core, the checker of the fault tests, the module on three servers, Redisson's scripts
+test: test-core test-checker test-server test-differential test-client ## all tests: the core, the checker of the fault tests, the module on three servers, Redisson's scripts, the client crate
 
 test-core: setup
 	PROPTEST_CASES=$(CASES) $(CARGO) test --release --locked --lib
@@ -45,6 +45,12 @@ test-checker: build
 
 test-server: build fault-build servers redisson-texts
 	@LOCK_FAULT_MODULE=$(CURDIR)/$(FAULT_MODULE) scripts/test-servers.sh $(SERVERS) quick
+
+# Of whole programs: the profile without link-time optimization, which takes longer than the tests.
+CLIENT_TESTS := LOCK_MODULE=$(CURDIR)/$(MODULE) $(CARGO) test --profile seeded --locked -p redis-lock
+
+test-client: build ## the client crate and the command line: on real servers that die, stand still, move and lie
+	$(CLIENT_TESTS) -- --test-threads 2
 
 servers: setup
 	@tests/servers.sh $(SERVERS) quick
@@ -155,6 +161,9 @@ install-client: ## copy the command line, its manual and its completions (DESTDI
 
 bench-client: build client ## what a lock adds to a command, beside flock (ROUNDS=500)
 	@benches/run-overhead.sh
+
+bench-notice: build ## how long after a server's death a holder hears that its lock is lost (a minute)
+	LOCK_NOTICE=1 $(CLIENT_TESTS) --test locks notice:: -- --nocapture
 
 clean: ## remove what was built and fetched
 	rm -rf target $(SERVERS)

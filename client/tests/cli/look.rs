@@ -226,7 +226,9 @@ fn top_shows_one_frame_where_no_terminal_is() {
     let run = start(&real, "top --interval 2");
     // Between its two looks: one hand-off in two seconds.
     wait_for("the first look", || {
-        real.info_field("commandstats", "cmdstat_lock.info") != ""
+        !real
+            .info_field("commandstats", "cmdstat_lock.info")
+            .is_empty()
     });
     conns[0].line("LOCK.RELEASE orders:1 anna");
     let frame = run.end().ok();

@@ -1,4 +1,4 @@
-//! How long it takes from a server's death to the notice that the lock is lost. `make bench-client-notice`
+//! How long it takes from a server's death to the notice that the lock is lost. `make bench-notice`
 //! measures more than one lease, for client/README.md.
 
 use std::future::IntoFuture;

@@ -51,7 +51,9 @@ fn number(name: &str, default: u64) -> u64 {
 /// Reads, takes its time, and writes: only while the lock is certainly held.
 async fn add_one(resource: &Mutex<Resource>, guard: &Guard, chance: &mut Chance) {
     let seen = resource.lock().unwrap().value;
-    sleep(chance.span(4)).await;
+    // Now and then longer than a lease that is not renewed.
+    let work = if chance.below(20) == 0 { 1_000 } else { 4 };
+    sleep(chance.span(work)).await;
     let mut resource = resource.lock().unwrap();
     if guard.valid_for().is_zero() {
         resource.abandoned += 1;
