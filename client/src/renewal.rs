@@ -5,6 +5,7 @@
 //! over, counted from before the last renewal that was confirmed was sent; then the lock is lost too,
 //! because another may have it from now on.
 
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,21 +17,28 @@ use crate::clock::Moment;
 use crate::command;
 use crate::guard::{Hold, LostReason};
 
-/// Renews until the lock is lost.
-pub(crate) async fn keep(hold: Arc<Hold>) {
-    let _left = Left(hold.clone());
+/// The task of a hold: renews until the lock is lost.
+pub(crate) fn keep(hold: Arc<Hold>) -> impl Future<Output = ()> + Send {
+    // Not within the task: that may be dropped before it has begun.
+    let kept = Kept(hold);
+    async move {
+        let why = run(&kept.0).await;
+        kept.0.lose(why);
+    }
+}
+
+async fn run(hold: &Hold) -> LostReason {
     let mut caller = Caller::shared(&hold.server, &hold.claim.key);
     let command = command::renew(&hold.claim, hold.lease, hold.token);
-    let why = loop {
+    loop {
         let end = hold.end();
         sleep_until(end - hold.lease * 2 / 3).await;
-        match timeout_at(end, renew(&hold, &mut caller, &command)).await {
+        match timeout_at(end, renew(hold, &mut caller, &command)).await {
             Ok(Some(sent)) => hold.confirm(sent),
-            Ok(None) => break LostReason::Taken,
-            Err(_) => break LostReason::Unconfirmed,
+            Ok(None) => return LostReason::Taken,
+            Err(_) => return LostReason::Unconfirmed,
         }
-    };
-    hold.lose(why);
+    }
 }
 
 /// When the renewal was sent that the server confirmed, or None when the grant is over. Asks until it is
@@ -50,9 +58,9 @@ async fn renew(hold: &Hold, caller: &mut Caller, command: &redis::Cmd) -> Option
 
 /// Tells when the task has gone, whatever ended it: so that who waits for the loss waits for the lease's
 /// end himself.
-struct Left(Arc<Hold>);
+struct Kept(Arc<Hold>);
 
-impl Drop for Left {
+impl Drop for Kept {
     fn drop(&mut self) {
         self.0.leave();
     }
