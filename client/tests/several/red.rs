@@ -77,14 +77,22 @@ async fn a_start_up_delay_below_the_lease_is_refused_with_both_figures() {
     held(&servers).await;
 }
 
+/// It has one vote, whatever it is called; and who asks it twice is told.
 #[tokio::test(flavor = "multi_thread")]
 async fn one_server_under_two_names_is_refused() {
-    let fleet = fleet();
-    let mut servers = fleet.clients();
-    let again = format!("redis://localhost:{}", fleet.servers[0].port);
-    servers.push(Server::open(&again).unwrap());
-    let error = red(&servers).acquire_within(LONG).await.unwrap_err();
+    let fleet = Fleet::of_three(LONG);
+    let (one, other) = (fleet.in_line(0), fleet.in_line(1));
+    let again = format!("redis://localhost:{}", fleet.servers[one].port);
+    let clients = fleet.clients();
+    let servers = [
+        clients[one].clone(),
+        clients[other].clone(),
+        Server::open(&again).unwrap(),
+    ];
+    let holder = Lock::new(&servers[1], "k").acquire().await.unwrap();
+    let error = red(&servers).lease(LONG).try_acquire().await.unwrap_err();
     assert!(error.to_string().contains("lead to one server"), "{error}");
+    holder.release().await.unwrap();
     fleet.wait_until_free("k");
 }
 
