@@ -38,6 +38,7 @@ mod guard;
 mod inspect;
 mod lock;
 mod multi;
+mod notice;
 mod red;
 mod release;
 mod renewal;

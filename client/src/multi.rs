@@ -10,15 +10,15 @@
 //! as its lease could last: nobody waits for a dead server.
 
 use std::future::{poll_fn, IntoFuture};
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::{timeout_at, Instant};
 
 use crate::backoff::{after, Backoff};
-use crate::guard::State;
+use crate::notice::{Kept, Notice};
 use crate::{Error, Guard, Lock, Lost, LostReason, Released, Result};
 
 /// How long a round may last for each of its locks, as Redisson has it.
@@ -176,22 +176,22 @@ async fn first_lost(lost: Vec<Lost>) -> LostReason {
 #[derive(Debug)]
 pub struct MultiGuard {
     members: Vec<Guard>,
-    lost: Lost,
+    notice: Arc<Notice>,
     watch: AbortHandle,
 }
 
 impl MultiGuard {
     fn new(members: Vec<Guard>) -> MultiGuard {
-        let end = Instant::now();
-        let (told, state) = watch::channel(State::held(end));
+        let notice = Notice::new(Instant::now());
+        let kept = Kept(notice.clone());
         let losses = members.iter().map(Guard::lost).collect();
         let watch = tokio::spawn(async move {
             let why = first_lost(losses).await;
-            told.send_modify(|state| state.lost = Some(why));
+            kept.0.lose(why);
         });
         MultiGuard {
             members,
-            lost: Lost { state },
+            notice,
             watch: watch.abort_handle(),
         }
     }
@@ -210,7 +210,7 @@ impl MultiGuard {
     /// A future that ends when one of the locks is lost: then what needed all of them must stop. The
     /// others stay held until the guard is dropped.
     pub fn lost(&self) -> Lost {
-        self.lost.clone()
+        self.notice.lost()
     }
 
     /// How long all the locks are certainly still ours; zero when one is lost.
@@ -229,6 +229,7 @@ impl MultiGuard {
 
 impl Drop for MultiGuard {
     fn drop(&mut self) {
+        self.notice.finish();
         self.watch.abort();
     }
 }

@@ -18,8 +18,9 @@ use super::node::{Asker, Word};
 use super::round::{count, Answer, Outcome};
 use super::rule::{is_out_of_reach, round_patience, validity, Verdict};
 use crate::call::Caller;
+use crate::clock::Moment;
 use crate::command::{self, Claim};
-use crate::guard::State;
+use crate::notice::{Kept, Notice};
 use crate::release::release_later;
 use crate::{Error, Lock, Lost, LostReason, Released, Result};
 
@@ -35,19 +36,22 @@ struct Hold {
     claim: Claim,
     lease: Duration,
     tokens: Mutex<Vec<Option<u64>>>,
-    state: watch::Sender<State>,
+    /// When the last round was opened that has won a majority.
+    confirmed: watch::Sender<Moment>,
+    notice: Arc<Notice>,
 }
 
 impl RedGuard {
     /// What an attempt has won in a round.
     pub(super) fn new(locks: &[Lock], claim: Claim, won: Outcome) -> RedGuard {
-        let end = won.until;
+        let lease = locks.first().map_or(Duration::ZERO, |lock| lock.lease);
         let hold = Arc::new(Hold {
             locks: locks.to_vec(),
             claim,
-            lease: locks.first().map_or(Duration::ZERO, |lock| lock.lease),
+            lease,
             tokens: Mutex::new(vec![None; locks.len()]),
-            state: watch::Sender::new(State::held(end)),
+            confirmed: watch::Sender::new(won.opened),
+            notice: Notice::new(won.opened.steady + validity(lease)),
         });
         hold.note(&won.answers);
         let renewal = tokio::spawn(keep(hold.clone())).abort_handle();
@@ -83,18 +87,17 @@ impl RedGuard {
 
     /// A future that ends when no majority is certainly ours any more; see [`Guard::lost`](crate::Guard::lost).
     pub fn lost(&self) -> Lost {
-        Lost {
-            state: self.hold.state.subscribe(),
-        }
+        self.hold.notice.lost()
     }
 
-    /// How long a majority is certainly still ours: what is left of a lease from before the round was
-    /// opened, less what clocks may run apart; zero when the lock is lost.
+    /// How long a majority is certainly still ours: the lease, less what clocks may run apart, less the time
+    /// since before the last round that has won was opened, by the steady or the wall clock of this machine,
+    /// whichever says more. Zero when the lock is lost.
     pub fn valid_for(&self) -> Duration {
-        let state = *self.hold.state.borrow();
-        match state.lost {
-            Some(_) => Duration::ZERO,
-            None => state.end.saturating_duration_since(Instant::now()),
+        let passed = self.hold.confirmed.borrow().elapsed();
+        match self.hold.notice.is_lost() {
+            true => Duration::ZERO,
+            false => validity(self.hold.lease).saturating_sub(passed),
         }
     }
 
@@ -102,7 +105,7 @@ impl RedGuard {
     /// not answer (within a tenth of the lease, 1 s at most) is an error here; it is asked again in the
     /// background until the lease is over.
     pub async fn release(mut self) -> Vec<(String, Result<Released>)> {
-        self.renewal.abort();
+        self.renew_no_more();
         self.is_released = true;
         let begun = self.hold.locks.iter().map(|lock| {
             let release = release(lock.clone(), self.hold.claim.clone());
@@ -117,6 +120,11 @@ impl RedGuard {
             released.push((server, word));
         }
         released
+    }
+
+    fn renew_no_more(&self) {
+        self.hold.notice.finish();
+        self.renewal.abort();
     }
 }
 
@@ -136,7 +144,11 @@ async fn release(lock: Lock, claim: Claim) -> Result<Released> {
         }
     }
     match word {
-        Ok(Value::Nil) => Ok(Released::NotHeld),
+        Ok(Value::Nil) => {
+            // A request that nobody heard of may come to it yet.
+            release_later(&lock.server, claim, None, lock.lease);
+            Ok(Released::NotHeld)
+        }
         Ok(_) => Ok(Released::Yes),
         Err(error) => {
             release_later(&lock.server, claim, None, lock.lease);
@@ -147,7 +159,7 @@ async fn release(lock: Lock, claim: Claim) -> Result<Released> {
 
 impl Drop for RedGuard {
     fn drop(&mut self) {
-        self.renewal.abort();
+        self.renew_no_more();
         if !self.is_released {
             for lock in &self.hold.locks {
                 release_later(&lock.server, self.hold.claim.clone(), None, lock.lease);
@@ -196,29 +208,34 @@ impl Hold {
 
 /// Renews until the lock is lost.
 async fn keep(hold: Arc<Hold>) {
+    let kept = Kept(hold.notice.clone());
     let why = loop {
-        let end = hold.state.borrow().end;
+        let end = hold.notice.end();
         sleep_until(end - validity(hold.lease) * 2 / 3).await;
         match timeout_at(end, renew(&hold)).await {
-            Ok(Some(end)) => hold.state.send_modify(|state| state.end = end),
+            Ok(Some(opened)) => {
+                hold.confirmed.send_replace(opened);
+                let end = opened.steady + validity(hold.lease);
+                hold.notice.hold_until(end);
+            }
             Ok(None) => break LostReason::Taken,
             Err(_) => break LostReason::Unconfirmed,
         }
     };
-    hold.state.send_modify(|state| state.lost = Some(why));
+    kept.0.lose(why);
 }
 
-/// Until when a majority is ours, or None when so many servers say no that there is none. Asks again
-/// while too many say nothing.
-async fn renew(hold: &Hold) -> Option<Instant> {
+/// When the round was opened in which a majority said yes, or None when so many say no that there is none.
+/// Asks again while too many say nothing.
+async fn renew(hold: &Hold) -> Option<Moment> {
     let servers = hold.locks.len();
     loop {
-        let opened = Instant::now();
-        let words = hold.ask_all(opened + round_patience(hold.lease));
+        let opened = Moment::now();
+        let words = hold.ask_all(opened.steady + round_patience(hold.lease));
         let round = count(words, servers, opened, hold.lease).await;
         hold.note(&round.answers);
         if round.verdict == Verdict::Held {
-            return Some(round.until);
+            return Some(round.opened);
         }
         if is_out_of_reach(servers, round.refusals()) {
             return None;

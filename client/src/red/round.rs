@@ -14,6 +14,7 @@ use tokio::time::{timeout_at, Instant};
 
 use super::node::{Asker, Word};
 use super::rule::{round_patience, validity, Tally, Verdict};
+use crate::clock::Moment;
 use crate::command::Claim;
 use crate::release::{release_later, Release};
 use crate::{Error, Lock, Result};
@@ -37,8 +38,8 @@ pub(crate) enum Answer {
 /// What a round came to.
 pub(crate) struct Outcome {
     pub verdict: Verdict,
-    /// Until when a majority is ours, if it is.
-    pub until: Instant,
+    /// Before its first request was sent.
+    pub opened: Moment,
     pub answers: Vec<Answer>,
     /// Why a server is silent; the gravest reason, if there are several.
     pub error: Option<Error>,
@@ -66,8 +67,28 @@ impl Outcome {
 pub(crate) struct Attempt<'a> {
     locks: &'a [Lock],
     pub(crate) claim: Claim,
-    asked: Vec<Arc<AtomicBool>>,
+    traces: Vec<Arc<Trace>>,
     is_over: bool,
+}
+
+/// What an attempt may have left on a server.
+#[derive(Default)]
+struct Trace {
+    asked: AtomicBool,
+    /// Whether the server has answered since.
+    heard: AtomicBool,
+}
+
+impl Trace {
+    fn ask(&self) {
+        self.heard.store(false, Ordering::Relaxed);
+        self.asked.store(true, Ordering::Relaxed);
+    }
+
+    fn hear<T>(&self, answer: Result<T>) -> Result<T> {
+        self.heard.store(answer.is_ok(), Ordering::Relaxed);
+        answer
+    }
 }
 
 impl<'a> Attempt<'a> {
@@ -75,7 +96,7 @@ impl<'a> Attempt<'a> {
         Attempt {
             locks,
             claim,
-            asked: locks.iter().map(|_| Arc::default()).collect(),
+            traces: locks.iter().map(|_| Arc::default()).collect(),
             is_over: false,
         }
     }
@@ -85,14 +106,11 @@ impl<'a> Attempt<'a> {
         let mut last = Error::Config("a RedLock of no servers".into());
         for step in 0..self.locks.len() {
             let place = (first + step) % self.locks.len();
-            let (Some(lock), Some(asked)) = (self.locks.get(place), self.asked.get(place)) else {
+            let (Some(lock), Some(trace)) = (self.locks.get(place), self.traces.get(place)) else {
                 continue;
             };
             let asker = Asker::new(lock, &self.claim, end);
-            match asker
-                .stand_in_line(|| asked.store(true, Ordering::Relaxed))
-                .await
-            {
+            match trace.hear(asker.stand_in_line(|| trace.ask()).await) {
                 Ok(token) => return Ok(token.is_some()),
                 Err(error) if is_hopeless(&error) => return Err(error),
                 Err(error) => last = error,
@@ -109,16 +127,16 @@ impl<'a> Attempt<'a> {
         let Some(lease) = self.locks.first().map(|lock| lock.lease) else {
             return Err(Error::Config("a RedLock of no servers".into()));
         };
-        let opened = Instant::now();
+        let opened = Moment::now();
         // Who is parked comes back in time to be counted.
-        let end = opened + round_patience(lease) * 3 / 4;
+        let end = opened.steady + round_patience(lease) * 3 / 4;
         let mut words = JoinSet::new();
-        for (place, (lock, asked)) in self.locks.iter().zip(&self.asked).enumerate() {
-            let (lock, claim, asked) = (lock.clone(), self.claim.clone(), asked.clone());
+        for (place, (lock, trace)) in self.locks.iter().zip(&self.traces).enumerate() {
+            let (lock, claim, trace) = (lock.clone(), self.claim.clone(), trace.clone());
             words.spawn(async move {
                 let asker = Asker::new(&lock, &claim, end);
-                let asks = || asked.store(true, Ordering::Relaxed);
-                (place, asker.acquire(parks, asks).await)
+                let answer = asker.acquire(parks, || trace.ask()).await;
+                (place, trace.hear(answer))
             });
         }
         let outcome = count(words, self.locks.len(), opened, lease).await;
@@ -139,9 +157,15 @@ impl<'a> Attempt<'a> {
     pub(crate) async fn undo(mut self) {
         self.is_over = true;
         let mut undone = JoinSet::new();
-        for lock in self.left_behind() {
+        for (lock, was_heard) in self.left_behind() {
+            if !was_heard {
+                release_later(&lock.server, self.claim.clone(), None, lock.lease);
+                continue;
+            }
             let (lock, claim) = (lock.clone(), self.claim.clone());
+            let running = lock.server.background().begin();
             undone.spawn(async move {
+                let _running = running;
                 let end = Instant::now() + lock.lease;
                 Release::until(&lock.server, &claim, None, end).await
             });
@@ -151,17 +175,18 @@ impl<'a> Attempt<'a> {
         undone.detach_all();
     }
 
-    /// The servers that may hold something for this owner.
-    fn left_behind(&self) -> impl Iterator<Item = &'a Lock> + '_ {
-        let asked = self.locks.iter().zip(&self.asked);
-        asked.filter_map(|(lock, asked)| asked.load(Ordering::Relaxed).then_some(lock))
+    /// The servers that may hold something for this owner, and whether they have answered him.
+    fn left_behind(&self) -> impl Iterator<Item = (&'a Lock, bool)> + '_ {
+        let asked = self.locks.iter().zip(&self.traces);
+        let asked = asked.filter(|(_, trace)| trace.asked.load(Ordering::Relaxed));
+        asked.map(|(lock, trace)| (lock, trace.heard.load(Ordering::Relaxed)))
     }
 }
 
 impl Drop for Attempt<'_> {
     fn drop(&mut self) {
         if !self.is_over {
-            for lock in self.left_behind() {
+            for (lock, _) in self.left_behind() {
                 release_later(&lock.server, self.claim.clone(), None, lock.lease);
             }
         }
@@ -172,18 +197,18 @@ impl Drop for Attempt<'_> {
 pub(crate) async fn count(
     mut words: JoinSet<(usize, Result<Word>)>,
     servers: usize,
-    opened: Instant,
+    opened: Moment,
     lease: Duration,
 ) -> Outcome {
     let mut tally = Tally::of(servers);
     let mut outcome = Outcome {
         verdict: Verdict::Open,
-        until: opened + validity(lease),
+        opened,
         answers: vec![Answer::Silent; servers],
         error: None,
     };
     let mut processes = HashSet::new();
-    let mut end = opened + round_patience(lease);
+    let mut end = opened.steady + round_patience(lease);
     while let Ok(Some(joined)) = timeout_at(end, words.join_next()).await {
         let Ok((place, word)) = joined else { continue };
         let answer = match word {
@@ -209,7 +234,7 @@ pub(crate) async fn count(
         }
     }
     outcome.verdict = match tally.verdict() {
-        Verdict::Held if Instant::now() >= outcome.until => Verdict::Open,
+        Verdict::Held if opened.elapsed() >= validity(lease) => Verdict::Open,
         verdict => verdict,
     };
     outcome
