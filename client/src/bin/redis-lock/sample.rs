@@ -89,6 +89,7 @@ impl Sampler {
 
     /// The next one; of the whole database, however long that takes, or of a piece more.
     pub async fn take(&mut self, whole: bool) -> Result<Sample, Failure> {
+        let (rates, waiters) = self.count().await?;
         let waited = Search {
             waited: true,
             ..Search::default()
@@ -110,7 +111,6 @@ impl Sampler {
         keys.truncate(MOST);
         let locks = ls::ask(&self.server, keys.clone()).await?;
         self.forget(&keys, &locks);
-        let (rates, waiters) = self.count().await?;
         Ok(Sample {
             locks,
             left_out,
