@@ -9,9 +9,12 @@ use redis_lock_harness::TestServer;
 use crate::proxy::Proxy;
 use crate::{client, lock, through, until, until_free, until_waited, wait};
 
+/// The place of who goes away without a word is kept for a minute.
+const PLACES_STAY: [&str; 2] = ["--lock.queue-grace", "60000"];
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wait_that_is_dropped_is_withdrawn() {
-    let real = TestServer::start();
+    let real = TestServer::with(&PLACES_STAY);
     let server = client(&real);
     let holder = lock(&server).acquire().await.unwrap();
     let dropped = wait(&lock(&server));
@@ -23,6 +26,24 @@ async fn a_wait_that_is_dropped_is_withdrawn() {
     holder.release().await.unwrap();
     until_free(&real);
     assert_eq!(real.stat("grants"), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_upgrade_that_is_dropped_keeps_what_is_read() {
+    let real = TestServer::with(&PLACES_STAY);
+    let server = client(&real);
+    let worker = lock(&server).owner("worker-7");
+    let other = lock(&server).read().acquire().await.unwrap();
+    let reader = worker.clone().read().acquire().await.unwrap();
+    let upgrade = wait(&worker.clone().write());
+    until_waited(&real, 1);
+    upgrade.abort();
+    until("an empty queue", || {
+        real.stat("waiters") + real.stat("places_kept") == 0
+    });
+    assert_eq!(reader.release().await.unwrap(), Released::Yes);
+    other.release().await.unwrap();
+    until_free(&real);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -142,7 +163,7 @@ async fn who_waits_for_the_loss_hears_of_it_though_the_renewals_runtime_is_gone(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_program_may_wait_until_all_is_given_back() {
-    let real = TestServer::start();
+    let real = TestServer::with(&PLACES_STAY);
     let server = client(&real);
     let guard = lock(&server).acquire().await.unwrap();
     let waiter = wait(&lock(&server));
@@ -152,4 +173,5 @@ async fn a_program_may_wait_until_all_is_given_back() {
     drop(guard);
     server.settled().await;
     assert!(real.conn().line("LOCK.INFO k").is_nil());
+    assert_eq!(real.stat("places_kept"), 0);
 }
