@@ -1,12 +1,13 @@
 //! Several independent servers that a test may kill, stop, and bring back.
 
 use std::collections::HashSet;
+use std::future::IntoFuture;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use redis_lock_client::Server;
-use redis_lock_harness::{wait_for, TestServer};
+use redis_lock_harness::{patience, wait_for, TestServer};
 
 const SIGSTOP: i32 = 19;
 const SIGCONT: i32 = 18;
@@ -138,6 +139,12 @@ pub fn measured(what: &str, mut spans: Vec<Duration>) {
         "measured: {what}: median {middle:?}, longest {last:?}, of {}",
         spans.len()
     );
+}
+
+/// What comes for certain, if not at once.
+pub async fn soon<T>(work: impl IntoFuture<Output = T>) -> T {
+    let waited = tokio::time::timeout(patience(), work.into_future()).await;
+    waited.expect("it comes in time")
 }
 
 /// How long this takes.

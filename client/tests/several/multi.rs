@@ -1,9 +1,8 @@
 //! MultiLock on real servers that die, are silent, and come back.
 
-use std::future::IntoFuture;
 use std::time::Duration;
 
-use crate::fleet::{measured, timed, Counter, Fleet};
+use crate::fleet::{measured, soon, timed, Counter, Fleet};
 use redis_lock_client::{Lock, LostReason, MultiLock, Released, Server};
 use redis_lock_harness::wait_for;
 
@@ -150,7 +149,7 @@ async fn one_lost_is_all_lost_and_a_release_tells_of_each() {
         .unwrap();
     let lost = guard.lost();
     fleet.servers[1].conn().line("LOCK.BREAK k");
-    assert_eq!(lost.await, LostReason::Taken);
+    assert_eq!(soon(lost).await, LostReason::Taken);
     assert!(guard.valid_for().is_zero());
     assert!(!fleet.is_free(0, "k") && !fleet.is_free(2, "k"));
     let released: Vec<_> = guard
@@ -175,7 +174,7 @@ async fn a_dead_server_is_told_within_the_lease_and_holds_nobody_up() {
         let line = fleet.in_line(0);
         fleet.servers[line].wait_for_waiters(1);
         dying.iter().for_each(|place| fleet.kill(*place));
-        let (why, told) = timed(guard.lost().into_future()).await;
+        let (why, told) = timed(soon(guard.lost())).await;
         assert_eq!(why, LostReason::Unconfirmed);
         assert!(told < LEASE + Duration::from_millis(500), "{told:?}");
         measured(

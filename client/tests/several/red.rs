@@ -3,7 +3,7 @@
 use std::future::IntoFuture;
 use std::time::{Duration, Instant};
 
-use crate::fleet::{measured, timed, Counter, Fleet};
+use crate::fleet::{measured, soon, timed, Counter, Fleet};
 use redis_lock_client::{Lock, LostReason, RedGuard, RedLock, Released, Server};
 use redis_lock_harness::{wait_for, TestServer};
 
@@ -146,7 +146,7 @@ async fn a_broken_minority_is_taken_again_and_a_broken_majority_is_lost() {
     let (lost, begin) = (guard.lost(), Instant::now());
     fleet.servers[1].conn().line("LOCK.BREAK k");
     fleet.servers[2].conn().line("LOCK.BREAK k");
-    assert_eq!(lost.await, LostReason::Taken);
+    assert_eq!(soon(lost).await, LostReason::Taken);
     assert!(begin.elapsed() < LEASE, "told with the next renewal");
 }
 
@@ -188,7 +188,7 @@ async fn the_death_of_two_is_told_within_the_lease_and_ends_when_one_is_back() {
     let died = Instant::now();
     fleet.kill(fleet.in_line(0));
     fleet.kill(fleet.in_line(2));
-    assert_eq!(guard.lost().await, LostReason::Unconfirmed);
+    assert_eq!(soon(guard.lost()).await, LostReason::Unconfirmed);
     let told = died.elapsed();
     assert!(told < LEASE + Duration::from_millis(500), "{told:?}");
     measured("RedLock, 2 of 3 killed, told", vec![told]);
@@ -240,7 +240,19 @@ async fn a_server_restarted_with_a_shorter_delay_is_seen() {
     );
     // It has no vote any more: with another one's death there is no majority.
     fleet.kill(another);
-    assert_eq!(guard.lost().await, LostReason::Unconfirmed);
+    assert_eq!(soon(guard.lost()).await, LostReason::Unconfirmed);
+}
+
+/// It would let nobody pass for a minute, and it is the first in line.
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_waits_for_a_server_in_its_start_up_delay() {
+    let mut fleet = Fleet::of_three(LONG);
+    let servers = fleet.clients();
+    let line = fleet.in_line(0);
+    fleet.kill(line);
+    fleet.revive(line);
+    let guard = soon(held(&servers)).await;
+    assert_eq!(on_how_many(&guard), 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -276,7 +288,7 @@ async fn holders_who_are_cut_off_are_told_before_the_next_may_have_it() {
     let guard = held(&servers).await;
     fleet.stop(0);
     fleet.stop(1);
-    let (why, told) = timed(guard.lost().into_future()).await;
+    let (why, told) = timed(soon(guard.lost())).await;
     assert_eq!(why, LostReason::Unconfirmed);
     measured("RedLock, 2 of 3 silent, told", vec![told]);
     // No server's own lease is over yet when it is told: that is what the drift is for.
