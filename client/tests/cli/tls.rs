@@ -82,7 +82,7 @@ fn both_sides_show_certificates() {
         let end = run(options);
         assert_eq!(
             (end.code(), end.out.as_str()),
-            (69, ""),
+            (64, ""),
             "{options:?}: {}",
             end.err
         );

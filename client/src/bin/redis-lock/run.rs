@@ -110,7 +110,7 @@ pub struct Args {
 
 const STATUS: &str = "\
 Exit status: the command's; 128+n when signal n ended it, or the wait; 1 (see -E) when the lock was not to be \
-had; 64 usage; 65 the key holds something else; 69 a server is unavailable or has no module; 75 the lock was \
+had; 64 usage, or certificates that are not believed; 65 the key holds something else; 69 a server is unavailable or has no module; 75 the lock was \
 lost and the command stopped because of it; 77 the user may not; 126 the command cannot be run; 127 there is \
 no such command.";
 
