@@ -7,6 +7,7 @@ mod errors;
 mod look;
 mod lost;
 mod pages;
+mod places;
 mod program;
 mod run;
 mod several;

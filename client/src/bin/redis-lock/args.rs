@@ -44,8 +44,8 @@ see there.";
 #[command(next_help_heading = "Servers")]
 pub struct Connect {
     /// The server: redis://[user@]host[:port][/db], rediss:// for TLS, redis+unix:///path,
-    /// redis+cluster://host:port[,host:port...]. REDIS_LOCK_URL names it otherwise (several: with
-    /// spaces between). A password is better given in REDISCLI_AUTH than in a URL that others can see.
+    /// redis+cluster://host:port[,host:port...], redis+sentinel://host:port[,host:port...]/name.
+    /// REDIS_LOCK_URL names it otherwise (several: with spaces between). A password is better given in REDISCLI_AUTH than in a URL that others can see.
     #[arg(
         long = "server",
         value_name = "URL",
