@@ -224,21 +224,32 @@ fn top_shows_one_frame_where_no_terminal_is() {
     handed.send_line("LOCK.ACQUIRE orders:1 dora BLOCK 600000");
     real.wait_for_waiters(2);
     let run = start(&real, "top --interval 2");
-    // Between its two looks: one hand-off in two seconds.
+    // Between its two looks:
     wait_for("the first look", || {
         !real
             .info_field("commandstats", "cmdstat_lock.info")
             .is_empty()
     });
     conns[0].line("LOCK.RELEASE orders:1 anna");
+    conns[0].line("LOCK.ACQUIRE free:1 anna");
+    conns[0].line("LOCK.ACQUIRE free:2 anna");
     let frame = run.end().ok();
     let lines: Vec<&str> = frame.lines().collect();
     assert!(
-        lines[1].starts_with("held 3   waited for 1   waiters 1   longest wait "),
+        lines[1].starts_with("held 5   waited for 1   waiters 1   longest wait "),
         "{frame}"
     );
-    assert!(lines[1].contains("hand-offs/s 0."), "{frame}");
-    assert!(!lines[1].contains("hand-offs/s 0.0"), "{frame}");
+    let rate = |name: &str| -> f64 {
+        let rest = lines[1].split(name).nth(1).expect("a rate");
+        rest.split_whitespace()
+            .next()
+            .expect("a number")
+            .parse()
+            .expect("a number")
+    };
+    // One hand-off among three grants.
+    let (hand_offs, grants) = (rate("hand-offs/s "), rate("grants/s "));
+    assert!(hand_offs > 0.0 && grants > 2.0 * hand_offs, "{frame}");
     assert!(lines[4].starts_with("orders:2 "), "{frame}");
     assert_eq!(frame.matches("dora").count(), 1, "{frame}");
 }
