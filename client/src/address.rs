@@ -78,7 +78,11 @@ fn sentinel(scheme: &str, rest: &str) -> Result<Address> {
         match pair.split_once('=') {
             Some(("sentinel-user", value)) => sentinel_user = value,
             Some(("sentinel-password", value)) => sentinel_password = value,
-            _ => return Err(unreadable(&format!("what is '{pair}'?"))),
+            // Not what it is instead: a password, as likely as not.
+            _ => {
+                let why = "behind the ? there is only sentinel-user=... and sentinel-password=...";
+                return Err(unreadable(&why));
+            }
         }
     }
     let own = match (sentinel_user, sentinel_password) {
@@ -182,6 +186,18 @@ mod tests {
             "redis+sentinel://h/main?x=1",
         ] {
             assert!(name(url).starts_with("no URL of a server"), "{url}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_not_shown_for_it_may_be_a_password() {
+        for url in [
+            "redis+sentinel://h/main?sentinel-pass=secret",
+            "redis+sentinel://u:p?secret@h/main",
+            "redis+cluster://u:secret@h:1,h:x",
+            "redis://u:secret@h:99999",
+        ] {
+            assert!(!name(url).contains("secret"), "{}", name(url));
         }
     }
 
