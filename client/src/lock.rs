@@ -37,9 +37,12 @@ impl Lock {
         }
     }
 
-    /// How long the server keeps the lock for a holder of whom it hears nothing. Renewed every third of it.
+    /// How long the server keeps the lock for a holder of whom it hears nothing, in whole milliseconds.
+    /// Renewed every third of it.
     #[must_use]
     pub fn lease(self, lease: Duration) -> Lock {
+        // The server is told no fractions: to count them would be to hold longer than it says.
+        let lease = lease - Duration::from_nanos(u64::from(lease.subsec_nanos() % 1_000_000));
         Lock { lease, ..self }
     }
 
@@ -132,5 +135,24 @@ impl Lock {
         let server = self.server.name().to_string();
         let word = self.mode.word().unwrap_or_default();
         Some((server, self.key.clone(), self.owner.clone()?, word))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::expect_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_is_what_the_server_is_told() {
+        let server = Server::open("redis://a").expect("a URL");
+        let lease = |micros| {
+            Lock::new(&server, "k")
+                .lease(Duration::from_micros(micros))
+                .lease
+        };
+        assert_eq!(lease(1_999), Duration::from_millis(1));
+        assert_eq!(lease(30_000_000), DEFAULT_LEASE);
+        assert_eq!(lease(999), Duration::ZERO, "which no acquisition accepts");
     }
 }
