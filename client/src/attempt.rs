@@ -61,7 +61,18 @@ impl Attempt<'_> {
         loop {
             let sent = Moment::now();
             match self.ask(slice).await {
-                Ok(Some(token)) => return Ok(Some(self.granted(token, sent))),
+                Ok(Some(token)) if sent.elapsed() < self.lock.lease => {
+                    return Ok(Some(self.granted(token, sent)));
+                }
+                // It took longer than the lease to get here: it may be over. What is left of it is asked for
+                // anew, or given back.
+                Ok(Some(_)) => {
+                    self.under_way_until = Some(Instant::now() + self.lock.server.patience());
+                    if failures > 0 && left(Instant::now()).is_zero() {
+                        return Ok(None);
+                    }
+                    failures += 1;
+                }
                 Ok(None) if left(Instant::now()).is_zero() => return Ok(None),
                 Ok(None) => pause = FIRST_PAUSE,
                 Err(error) if !error.is_passing() => return Err(error),

@@ -187,3 +187,27 @@ async fn nobody_believes_to_hold_a_lock_for_longer_than_its_server_does() {
         );
     }
 }
+
+/// Granted late, or told late: a guard whose lease is over already would be one too many.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_grant_that_takes_longer_than_its_lease_is_asked_for_anew() {
+    let real = TestServer::start();
+    let proxy = Proxy::before(real.port);
+    let lease = Duration::from_millis(300);
+    let lock = lock(&through(&proxy)).lease(lease);
+    for round in 0..3 {
+        let held = lock.try_acquire().await.unwrap().unwrap();
+        assert_eq!(held.release().await.unwrap(), Released::Yes);
+        proxy.cut(true);
+        let late = lock.clone();
+        let late = tokio::spawn(async move {
+            let guard = late.try_acquire().await.unwrap().unwrap();
+            (guard.valid_for(), guard)
+        });
+        tokio::time::sleep(lease * 2).await;
+        proxy.cut(false);
+        let (left, guard) = late.await.unwrap();
+        assert!(!left.is_zero(), "round {round}");
+        assert_eq!(guard.release().await.unwrap(), Released::Yes);
+    }
+}
