@@ -148,6 +148,14 @@ impl Held {
         !left.is_zero()
     }
 
+    /// Gives back what is left when it is lost: of several servers some have it still, and would keep it for
+    /// a lease.
+    pub async fn leave(self) {
+        if !matches!(self, Held::One(_)) {
+            self.release().await;
+        }
+    }
+
     /// What each server says.
     pub async fn release(self) -> Vec<Result<Released, Error>> {
         match self {

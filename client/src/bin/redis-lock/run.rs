@@ -155,7 +155,9 @@ pub async fn run(args: Args) -> Result<i32, Failure> {
     let variables = variables(&args.key, &held, &servers);
     let result = guard(&args, variables, &held, terminal.as_ref(), &mut signals).await;
     let was_lost = result.as_ref().is_ok_and(|(end, _)| end.lost.is_some());
-    if !was_lost {
+    if was_lost {
+        held.leave().await;
+    } else {
         args.release(held, &mut signals).await;
     }
     let (end, had_terminal) = result?;
