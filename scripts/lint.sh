@@ -23,6 +23,8 @@ refuse 'the core reads no clock and does no input or output' \
 refuse 'the shell does not use the commands' 'crate::commands' src/module
 refuse 'the commands reach the server only through the shell' 'redis_module|raw::' src/commands
 refuse 'the module has no threads' 'std::thread|thread::spawn|thread_local!' src
+refuse 'the module knows nothing of its client' 'redis_lock_client' src benches/src
+refuse 'the client waits on its runtime, not on a thread' 'thread::sleep' client/src
 refuse 'tests wait for conditions, not for time' 'thread::sleep' \
     $(find tests -name '*.rs' ! -path 'tests/harness/*' ! -path 'tests/faults/*')
 
@@ -31,7 +33,7 @@ if found=$(grep -rnE 'Thread\.sleep|TimeUnit\.[A-Z]+\.sleep' --include='*.java' 
     failed=1
 fi
 
-for file in $(find src tests -name '*.rs' -o -name '*.java'); do
+for file in $(find src tests client -name '*.rs' -o -name '*.java' -o -name '*.py' -o -name '*.js' -o -name '*.go' -o -name '*.rb'); do
     lines=$(wc -l <"$file")
     if [ "$lines" -gt 700 ]; then
         echo "lint: $file has $lines lines; no file is longer than 700"
