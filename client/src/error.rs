@@ -33,6 +33,14 @@ pub enum Error {
         /// What happened to the connection.
         what: String,
     },
+    /// One side does not believe the other's certificate: no wait helps against that.
+    #[error("{server}: {what}")]
+    Untrusted {
+        /// The server's name.
+        server: String,
+        /// In the words of TLS.
+        what: String,
+    },
     /// The request makes no sense as it stands: an address, a lease, a list of servers.
     #[error("{0}")]
     Config(String),
@@ -49,9 +57,10 @@ impl Error {
                 Error::NotLoaded { server }
             }
             (ErrorKind::InvalidClientConfig, _) => Error::Config(format!("{server}: {error}")),
-            (ErrorKind::Io, _) if is_about_certificates(error) => {
-                Error::Config(format!("{server}: {error}"))
-            }
+            (ErrorKind::Io, _) if is_about_certificates(error) => Error::Untrusted {
+                server,
+                what: error.to_string(),
+            },
             (_, Some(code)) => Error::Refused {
                 server,
                 code: code.to_string(),
@@ -89,7 +98,7 @@ impl Error {
         match self {
             Error::Connection { .. } => true,
             Error::Refused { code, .. } => self.is_elsewhere() || passing.contains(&code.as_str()),
-            Error::NotLoaded { .. } | Error::Config(_) => false,
+            Error::NotLoaded { .. } | Error::Untrusted { .. } | Error::Config(_) => false,
         }
     }
 
@@ -106,8 +115,7 @@ impl Error {
     }
 }
 
-/// Whether one side does not believe the other: no wait helps against that. (rustls' words are all that
-/// gets here of its error.)
+/// Whether one side does not believe the other. (rustls' words are all that gets here of its error.)
 fn is_about_certificates(error: &RedisError) -> bool {
     let text = error.to_string();
     text.contains("invalid peer certificate") || text.contains("received fatal alert")

@@ -81,8 +81,8 @@ impl Server {
         })
     }
 
-    /// How long a request may stay unanswered before its connection is given up: 5 s by default. A wait
-    /// is sent in slices of at most half of it.
+    /// How long a request may stay unanswered at most before its connection is given up: 5 s by default. A
+    /// wait is sent in slices of at most half of it.
     #[must_use]
     pub fn response_timeout(self, timeout: Duration) -> Server {
         self.with(|inner| inner.response_timeout = timeout)
@@ -94,8 +94,8 @@ impl Server {
         self.with(|inner| inner.certificates = Some(certificates))
     }
 
-    /// Where it is, without credentials: `host:port/db`, of each seed of a cluster. Two URLs of one server
-    /// have one name only if they write its host alike.
+    /// Where it is, without credentials: `host:port/db`, of each seed of a cluster; of sentinels their hosts
+    /// and the primary's name. Two URLs of one server have one name only if they write its host alike.
     pub fn name(&self) -> &str {
         &self.inner.address.name
     }

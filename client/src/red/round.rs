@@ -251,7 +251,7 @@ pub(crate) fn is_hopeless(error: &Error) -> bool {
                     "OOM" | "MISCONF" | "NOREPLICAS" | "LOCKBUSY" | "LOCKBROKEN" | "LOCKDELAY"
                 )
         }
-        Error::NotLoaded { .. } | Error::Config(_) => true,
+        Error::NotLoaded { .. } | Error::Untrusted { .. } | Error::Config(_) => true,
         Error::Connection { .. } => false,
     }
 }

@@ -95,7 +95,7 @@ async fn a_server_with_a_certificate_by_an_authority_of_ones_own() {
     // Nobody waits for a server that is not to be believed: this would be a wait without end.
     let stranger = Server::open(&format!("rediss://127.0.0.1:{port}")).unwrap();
     let error = lock(&stranger).acquire().await.unwrap_err();
-    assert!(matches!(error, Error::Config(_)), "{error}");
+    assert!(matches!(error, Error::Untrusted { .. }), "{error}");
     assert!(error.to_string().contains("certificate"), "{error}");
     until_free(&real);
 }
@@ -119,7 +119,7 @@ async fn a_server_that_asks_for_the_clients_certificate() {
     let guard = holder.acquire().await.unwrap();
     let unknown = lock(&tls_client(port, certificates(None)));
     let error = unknown.acquire().await.unwrap_err();
-    assert!(matches!(error, Error::Config(_)), "{error}");
+    assert!(matches!(error, Error::Untrusted { .. }), "{error}");
     let nonsense = TlsCertificates {
         client_tls: None,
         root_cert: Some(b"-----BEGIN CERTIFICATE-----\nx\n-----END CERTIFICATE-----".to_vec()),

@@ -130,6 +130,20 @@ async fn a_guard_dropped_where_the_connection_has_just_broken_is_released() {
     until_free(&real);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_that_is_dropped_goes_on() {
+    let real = TestServer::start();
+    let server = client(&real);
+    for moment in [0, 10, 50, 100, 500] {
+        let guard = lock(&server).acquire().await.unwrap();
+        drop(tokio::time::timeout(Duration::from_micros(moment), guard.release()).await);
+        until_free(&real);
+    }
+    let guard = lock(&server).acquire().await.unwrap();
+    drop(guard.release());
+    until_free(&real);
+}
+
 #[test]
 fn a_guard_dropped_outside_of_a_runtime_is_released() {
     let real = TestServer::start();

@@ -44,7 +44,9 @@ impl Failure {
         let (status, advice) = match error {
             Error::Config(_) => (USAGE, None),
             Error::Refused { code, text, .. } => of_refusal(code, text, key),
-            Error::Connection { what, .. } => (UNAVAILABLE, of_connection(what)),
+            Error::Connection { what, .. } | Error::Untrusted { what, .. } => {
+                (UNAVAILABLE, of_connection(what))
+            }
             _ => (UNAVAILABLE, None),
         };
         let message = match advice {
