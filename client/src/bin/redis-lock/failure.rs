@@ -42,11 +42,9 @@ impl Failure {
     /// What the server, or the way to it, says about this key.
     pub fn of(error: &Error, key: Option<&[u8]>) -> Failure {
         let (status, advice) = match error {
-            Error::Config(_) => (USAGE, None),
+            Error::Config(_) | Error::Untrusted { .. } => (USAGE, None),
             Error::Refused { code, text, .. } => of_refusal(code, text, key),
-            Error::Connection { what, .. } | Error::Untrusted { what, .. } => {
-                (UNAVAILABLE, of_connection(what))
-            }
+            Error::Connection { what, .. } => (UNAVAILABLE, of_connection(what)),
             _ => (UNAVAILABLE, None),
         };
         let message = match advice {
