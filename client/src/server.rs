@@ -50,6 +50,9 @@ struct Learnt {
 /// A connection that many use: the first one opens it, the others wait for that.
 pub(crate) type Shared = Arc<OnceCell<MultiplexedConnection>>;
 
+/// The longest that a request may stay unanswered. Who says more means: for ever.
+const LONGEST_PATIENCE: Duration = Duration::from_secs(86_400);
+
 /// So many nodes are remembered as seeds.
 const NODES: usize = 100;
 
@@ -81,10 +84,11 @@ impl Server {
         })
     }
 
-    /// How long a request may stay unanswered at most before its connection is given up: 5 s by default. A
-    /// wait is sent in slices of at most half of it.
+    /// How long a request may stay unanswered at most before its connection is given up: 5 s by default, never
+    /// more than a day. A wait is sent in slices of at most half of it.
     #[must_use]
     pub fn response_timeout(self, timeout: Duration) -> Server {
+        let timeout = timeout.min(LONGEST_PATIENCE);
         self.with(|inner| inner.response_timeout = timeout)
     }
 

@@ -153,3 +153,16 @@ async fn many_locks_are_held_through_one_connection() {
     assert!(clients < LOCKS, "{clients} connections");
     assert_eq!(real.stat("grants_expired"), 0);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_waits_for_an_answer_for_ever_has_a_lock_all_the_same() {
+    let real = TestServer::start();
+    let server = client(&real).response_timeout(Duration::MAX);
+    let guard = lock(&server).try_acquire().await.unwrap().unwrap();
+    assert!(lock(&server)
+        .acquire_within(Duration::from_millis(20))
+        .await
+        .unwrap()
+        .is_none());
+    assert_eq!(guard.release().await.unwrap(), Released::Yes);
+}

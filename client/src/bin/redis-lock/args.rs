@@ -91,7 +91,14 @@ impl Connect {
                 None => server,
             })
         });
-        opened.collect()
+        let opened = opened.collect::<Result<Vec<_>, _>>()?;
+        match opened.is_empty() {
+            true => Err(Failure::new(
+                USAGE,
+                "no server is named: REDIS_LOCK_URL is empty",
+            )),
+            false => Ok(opened),
+        }
     }
 
     /// The only one, for what concerns one server.
