@@ -8,7 +8,7 @@ use crate::args::{bytes, Connect};
 use crate::failure::Failure;
 use crate::ls::print;
 use crate::report;
-use crate::shown::shown;
+use crate::shown::{self, shown};
 
 /// Break a lock, whoever holds it
 ///
@@ -44,7 +44,7 @@ pub async fn run(args: Args) -> Result<i32, Failure> {
         let mut object = Map::new();
         report::put(&mut object, "key", key);
         object.insert("broken".into(), json!(broken));
-        serde_json::Value::from(object).to_string()
+        shown::json(&object.into())
     } else {
         let what = match (broken, args.token) {
             (true, _) => "broken",

@@ -8,7 +8,7 @@ use crate::args::{bytes, Connect};
 use crate::failure::Failure;
 use crate::ls::print;
 use crate::report::{self, span};
-use crate::shown::shown;
+use crate::shown::{json, shown};
 
 /// Show who holds a lock, and who waits for it
 ///
@@ -37,7 +37,7 @@ pub async fn run(args: Args) -> Result<i32, Failure> {
     let info = server.info(key, args.waiters).await;
     let info = info.map_err(|error| Failure::of(&error, Some(key)))?;
     let lines = match (&info, args.json) {
-        (Some(info), true) => vec![report::lock(key, info).to_string()],
+        (Some(info), true) => vec![json(&report::lock(key, info))],
         (None, true) => vec!["null".into()],
         (Some(info), false) => describe(key, info),
         (None, false) => vec![format!("{}: neither held nor waited for", shown(key))],

@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use crate::args::{bytes, Connect};
 use crate::failure::{Failure, OS};
 use crate::report;
-use crate::shown::shown;
+use crate::shown::{json, shown};
 
 /// List the locks of a server
 ///
@@ -67,7 +67,7 @@ pub async fn run(args: Args) -> Result<i32, Failure> {
             print(
                 locks
                     .iter()
-                    .map(|(key, info)| report::lock(key, info).to_string()),
+                    .map(|(key, info)| json(&report::lock(key, info))),
             )?;
         } else {
             lines.extend(locks.iter().map(|(key, info)| line(key, info)));

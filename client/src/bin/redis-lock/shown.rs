@@ -20,7 +20,21 @@ pub fn shown(bytes: &[u8]) -> String {
     text
 }
 
-/// The same, cut to so many characters.
+/// JSON in one line, which leaves some of what a terminal obeys as it is: DEL, and the controls beyond ASCII.
+pub fn json(value: &serde_json::Value) -> String {
+    let mut text = String::new();
+    for char in value.to_string().chars() {
+        match char {
+            '\u{7f}'..='\u{9f}' => {
+                let _ = write!(text, "\\u{:04x}", u32::from(char));
+            }
+            _ => text.push(char),
+        }
+    }
+    text
+}
+
+/// As [`shown`], cut to so many characters.
 pub fn cut(bytes: &[u8], width: usize) -> String {
     let text = shown(bytes);
     match text.char_indices().nth(width) {
@@ -35,7 +49,7 @@ pub fn cut(bytes: &[u8], width: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{cut, shown};
+    use super::{cut, json, shown};
 
     #[test]
     fn what_a_terminal_would_obey_is_escaped() {
@@ -51,6 +65,18 @@ mod tests {
                 "{byte}"
             );
         }
+    }
+
+    #[test]
+    fn json_has_no_controls_and_says_the_same() {
+        let name: String = (0..=0xa1).filter_map(char::from_u32).collect();
+        let value = serde_json::json!({ "key": name });
+        let text = json(&value);
+        assert!(!text.chars().any(char::is_control), "{text}");
+        assert_eq!(
+            serde_json::from_str::<serde_json::Value>(&text).ok(),
+            Some(value)
+        );
     }
 
     #[test]
