@@ -1,11 +1,12 @@
 //! What becomes of the command when the lock is in danger: lost it stops, disturbed it does not.
 
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use redis_lock_harness::{wait_for, Conn, TestServer};
 
-use crate::program::{is_alive, script};
+use crate::program::{is_alive, script, url, Running, PROGRAM};
 
 /// A command that tells of SIGTERM.
 const TELLS: &str = "trap 'echo stopped; exit 3' TERM; echo up; while :; do sleep 0.05; done";
@@ -51,6 +52,34 @@ fn what_the_command_leaves_behind_in_its_group_is_killed_as_well() {
     real.conn().line("LOCK.BREAK k");
     assert_eq!(run.end().code(), 75);
     wait_for("the end of what it started", || !is_alive(&left));
+}
+
+/// As the first process of a container, which has the orphans to wait for.
+#[test]
+fn what_has_ended_with_the_command_is_not_waited_for() {
+    let namespace = [
+        "--user",
+        "--map-root-user",
+        "--pid",
+        "--fork",
+        "--kill-child",
+    ];
+    let tried = Command::new("unshare").args(namespace).arg("true").output();
+    if !tried.is_ok_and(|tried| tried.status.success()) {
+        eprintln!("not run: this machine gives us no namespace of processes");
+        return;
+    }
+    let real = TestServer::start();
+    let mut command = Command::new("unshare");
+    command.env("REDIS_LOCK_URL", url(&real)).args(namespace);
+    command.args([
+        PROGRAM, "run", "--lease", "0.6", "--grace", "1000", "k", "--",
+    ]);
+    let inner = "sleep 1000 & sleep 1000 & echo up; wait";
+    let run = Running::of(command.args(["sh", "-c", inner]));
+    assert_eq!(run.line(), "up");
+    real.conn().line("LOCK.BREAK k");
+    assert_eq!(run.end().code(), 75);
 }
 
 #[test]

@@ -86,6 +86,24 @@ impl Child {
         killpg(self.group, signal) != Err(Errno::ESRCH)
     }
 
+    /// From now on the orphans of the command are ours to wait for, and not init's: that may take its time, and
+    /// a group of which nobody was waited for looks like a living one.
+    pub fn adopt_orphans() {
+        #[cfg(target_os = "linux")]
+        let _ = nix::sys::prctl::set_child_subreaper(true);
+    }
+
+    /// Whether anybody of its group is left, when the command itself has ended.
+    pub fn has_left_somebody(&self) -> bool {
+        let group = Pid::from_raw(-self.group.as_raw());
+        let ended = || waitpid(group, Some(WaitPidFlag::WNOHANG));
+        while matches!(
+            ended(),
+            Ok(WaitStatus::Exited(..) | WaitStatus::Signaled(..))
+        ) {}
+        self.signal(None)
+    }
+
     /// What has happened since the last call.
     pub fn change(&self) -> Option<Change> {
         let flags = WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED;

@@ -72,13 +72,14 @@ impl Watch<'_> {
 
     /// Asks the command to end, also one that is stopped.
     fn stop(&self) {
+        Child::adopt_orphans();
         self.child.signal(Signal::SIGTERM);
         self.child.signal(Signal::SIGCONT);
     }
 
     /// The command has ended: what it has left behind in its group has the rest of the grace.
     async fn sweep(&self, end: Instant) {
-        while self.child.signal(None) {
+        while self.child.has_left_somebody() {
             if Instant::now() >= end {
                 self.child.signal(Signal::SIGKILL);
                 return;
