@@ -75,7 +75,8 @@ pub struct Args {
     #[arg(short = 'x', long)]
     exclusive: bool,
 
-    /// The owner, instead of host:process:random. Whoever names the same one has the same lock.
+    /// The owner, instead of host:process:random. Whoever names the same one has the same lock, at the same time;
+    /// the first who ends releases it for all of them.
     #[arg(short, long)]
     owner: Option<OsString>,
 
