@@ -49,8 +49,9 @@ test-server: build fault-build servers redisson-texts
 # Of whole programs: the profile without link-time optimization, which takes longer than the tests.
 CLIENT_TESTS := LOCK_MODULE=$(CURDIR)/$(MODULE) $(CARGO) test --profile seeded --locked -p redis-lock
 
+# A thousand commands at once, each with its pipes.
 test-client: build ## the client crate and the command line: on real servers that die, stand still, move and lie
-	$(CLIENT_TESTS) -- --test-threads 2
+	ulimit -S -n 4096 && LOCK_CROWD=1000 $(CLIENT_TESTS) -- --test-threads 2
 
 servers: setup
 	@tests/servers.sh $(SERVERS) quick
