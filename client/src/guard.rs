@@ -113,7 +113,7 @@ impl Hold {
 
     pub(crate) fn confirm(&self, sent: Moment) {
         self.confirmed.send_replace(sent);
-        let end = sent.steady + self.lease;
+        let end = sent.steady + certain(self.lease);
         self.state.send_modify(|state| state.end = end);
     }
 
@@ -133,6 +133,12 @@ impl Hold {
     }
 }
 
+/// What of a lease is certain. The server counts in whole milliseconds: for it the moment of the grant may
+/// have been almost one earlier than it was.
+fn certain(lease: Duration) -> Duration {
+    lease.saturating_sub(Duration::from_millis(1))
+}
+
 impl Guard {
     pub(crate) fn new(
         lock: &Lock,
@@ -146,7 +152,7 @@ impl Guard {
             claim,
             token,
             lease: lock.lease,
-            state: watch::Sender::new(State::held(sent.steady + lock.lease)),
+            state: watch::Sender::new(State::held(sent.steady + certain(lock.lease))),
             confirmed: watch::Sender::new(sent),
             is_over: AtomicBool::new(false),
         });
@@ -183,14 +189,14 @@ impl Guard {
         }
     }
 
-    /// How long the lock is certainly still ours: the lease, less the time since before the last request was
-    /// sent that the server confirmed, by the steady or the wall clock of this machine, whichever says more.
-    /// Zero when the lock is lost.
+    /// How long the lock is certainly still ours: the lease (but for a millisecond), less the time since before
+    /// the last request was sent that the server confirmed, by the steady or the wall clock of this machine,
+    /// whichever says more. Zero when the lock is lost.
     pub fn valid_for(&self) -> Duration {
         let passed = self.hold.confirmed.borrow().elapsed();
         match self.hold.lost() {
             Some(_) => Duration::ZERO,
-            None => self.hold.lease.saturating_sub(passed),
+            None => certain(self.hold.lease).saturating_sub(passed),
         }
     }
 

@@ -111,8 +111,10 @@ impl Lock {
     }
 
     async fn wait(&self, wait: Option<Duration>) -> Result<Option<Guard>> {
-        if self.lease < Duration::from_millis(1) {
-            return Err(Error::Config("a lease lasts at least a millisecond".into()));
+        // One of them is lost to rounding.
+        if self.lease < Duration::from_millis(2) {
+            let why = "a lease lasts at least two milliseconds";
+            return Err(Error::Config(why.into()));
         }
         // A wait beyond all clocks is one without end.
         let end = wait.and_then(|wait| Instant::now().checked_add(wait));

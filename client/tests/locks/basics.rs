@@ -20,6 +20,16 @@ async fn a_lock_is_had_by_one_at_a_time_and_its_tokens_rise() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_lease_is_believed_in_but_for_the_millisecond_that_the_server_may_round_off() {
+    let real = TestServer::start();
+    let lock = |lease| lock(&client(&real)).lease(Duration::from_millis(lease));
+    let guard = lock(10_000).acquire().await.unwrap();
+    assert!(guard.valid_for() < Duration::from_millis(9_999));
+    let error = lock(1).try_acquire().await.unwrap_err();
+    assert!(error.to_string().contains("two milliseconds"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_waiter_is_granted_when_the_holder_drops_its_guard() {
     let real = TestServer::start();
     let lock = lock(&client(&real));
