@@ -50,6 +50,9 @@ missing() {
     if [ "$purpose" = count ]; then
         has valgrind || echo valgrind
     fi
+    if [ "$purpose" = client ]; then
+        has openssl || echo openssl
+    fi
     if [ "$purpose" = java ]; then
         java_is_new_enough || echo default-jdk-headless
         has mvn || echo maven
