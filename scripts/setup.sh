@@ -1,7 +1,8 @@
 #!/bin/sh
 # Installs what is missing to build, run and test the module (with the argument "check": to check it
 # too; with "count": to count its instructions; with "client": to test the client, which takes certificates;
-# with "java": to run Redisson beside it), or says what to install. On Debian: a C compiler and libclang (for the bindings of the module API), cargo, a server.
+# with "java": to run Redisson beside it), or says what to install. On Debian: a C compiler and libclang (for
+# the bindings of the module API), cargo, a server.
 set -eu
 cd "$(dirname "$0")/.."
 
