@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use nix::pty::{openpty, Winsize};
+use nix::unistd::tcgetpgrp;
 use redis_lock_harness::{wait_for, TestServer};
 
 use crate::program::{program, PROGRAM};
@@ -95,10 +96,34 @@ impl Console {
     /// The status of the last command, as the shell has it.
     fn status(&mut self) -> String {
         self.line("echo sta''tus=$?.");
-        self.see("status=");
+        self.number("status=")
+    }
+
+    /// What stands between these words and a full stop.
+    fn number(&mut self, words: &str) -> String {
+        self.see(words);
         let from = self.seen;
         self.see(".");
         self.text()[from..self.seen - 1].to_string()
+    }
+
+    /// Waits until the keyboard is this command's, and the command goes on: before that a key's signal goes to
+    /// the shell, or is forgotten when the command is continued.
+    fn until_in_front(&self, pid: &str) {
+        wait_for("the command in the foreground", || {
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            let is_stopped = stat.contains(") T ");
+            let front = tcgetpgrp(&self.keys).map(|group| group.to_string());
+            !is_stopped && front.as_deref() == Ok(pid)
+        });
+    }
+
+    /// Waits until the shell has given the keyboard to a job.
+    fn until_behind(&self) {
+        wait_for("a job in the foreground", || {
+            let front = tcgetpgrp(&self.keys).map(|group| group.to_string());
+            front.is_ok_and(|front| front != self.shell.id().to_string())
+        });
     }
 
     fn text(&self) -> String {
@@ -191,14 +216,14 @@ fn ctrl_c_ends_a_wait() {
 fn ctrl_z_stops_it_all_and_fg_goes_on() {
     let real = TestServer::start();
     let mut console = Console::start(&real);
-    console.line("$L run k -- sh -c 'echo u''p; read x; echo got-$x; exit 3'");
-    console.see("up\r\n");
+    console.line("$L run k -- sh -c 'echo p''id=$$.; read x; echo got-$x; exit 3'");
+    let command = console.number("pid=");
     for _ in 0..2 {
+        console.until_in_front(&command);
         console.press(CTRL_Z);
         console.see("Stopped");
         console.see("ready> ");
         console.line("fg");
-        console.see("$L run k");
     }
     console.line("abc");
     console.see("got-abc");
@@ -263,7 +288,7 @@ fn in_a_pipe_the_command_has_the_keyboard_when_it_asks() {
     console.see("Stopped");
     console.see("ready> ");
     console.line("fg");
-    console.see("| cat");
+    console.until_behind();
     console.press(CTRL_C);
     assert_eq!(console.status(), "130");
     wait_for("the release", || !is_held(&real));
