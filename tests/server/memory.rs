@@ -16,8 +16,9 @@ const TURNS: usize = 16;
 /// Rounds after which every table has had the size that it keeps.
 const WARM_UP: usize = 20;
 
-/// After so long without a lower reading, memory is at rest.
-const REST: Duration = Duration::from_millis(2_500);
+/// After so long without a lower reading, memory is at rest. The server shrinks a buffer when its connection
+/// has been idle for more than two of the seconds that it counts in whole ones: three, and a moment.
+const REST: Duration = Duration::from_millis(4_500);
 
 /// What may differ from one moment to the next: buffers of the connection that asks, a table that was
 /// made anew with more room. With 20,000 cycles one leaked allocation in ten would be more.
@@ -54,8 +55,7 @@ impl Scales {
         self.read("used_memory")
     }
 
-    /// What is in use when nothing gets less any more: buffers of idle connections shrink after two
-    /// seconds.
+    /// What is in use when nothing gets less any more.
     fn at_rest(&mut self) -> i64 {
         let (mut least, mut since) = (i64::MAX, Instant::now());
         wait_for("memory at rest", || {
