@@ -7,17 +7,16 @@
 
 use std::time::Duration;
 
-use redis::Value;
 use tokio::time::{sleep, Instant};
 
 use crate::call::Caller;
 use crate::clock::Moment;
 use crate::command::{self, Claim};
-use crate::guard::{Guard, Leftovers};
+use crate::guard::{certain, Guard, Leftovers};
 use crate::lock::Lock;
 use crate::release::{First, Undo};
 use crate::turn::Turn;
-use crate::{Error, Result};
+use crate::Result;
 
 /// Between two attempts to reach a server: at first, and at most.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
@@ -61,7 +60,7 @@ impl Attempt<'_> {
         loop {
             let sent = Moment::now();
             match self.ask(slice).await {
-                Ok(Some(token)) if sent.elapsed() < self.lock.lease => {
+                Ok(Some(token)) if sent.elapsed() < certain(self.lock.lease) => {
                     return Ok(Some(self.granted(token, sent)));
                 }
                 // It took longer than the lease to get here: it may be over. What is left of it is asked for
@@ -84,14 +83,8 @@ impl Attempt<'_> {
                     pause = (pause * 2).min(LONGEST_PAUSE);
                 }
             }
-            slice = self.longest_slice().min(left(Instant::now()));
+            slice = self.lock.longest_slice().min(left(Instant::now()));
         }
-    }
-
-    /// A slice ends before its connection is given up, and leaves most of the lease to a grant that comes at
-    /// its end.
-    fn longest_slice(&self) -> Duration {
-        (self.lock.server.patience() / 2).min(self.lock.lease / 3)
     }
 
     async fn ask(&mut self, slice: Duration) -> Result<Option<u64>> {
@@ -107,11 +100,7 @@ impl Attempt<'_> {
         if caller.was_unanswered() {
             self.under_way_until = Some(Instant::now() + server.patience());
         }
-        match reply? {
-            Value::Nil => Ok(None),
-            Value::Int(token) => Ok(u64::try_from(token).ok()),
-            _ => Err(Error::reply(server.name())),
-        }
+        command::granted(&reply?, server.name())
     }
 
     fn granted(mut self, token: u64, sent: Moment) -> Guard {

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use redis::{cmd, Cmd};
+use redis::{cmd, Cmd, Value};
+
+use crate::{Error, Result};
 
 /// How a lock is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,6 +44,15 @@ pub(crate) fn acquire(claim: &Claim, lease: Duration, block: Duration) -> Cmd {
         command.arg("BLOCK").arg(millis(block));
     }
     command
+}
+
+/// What an acquire was answered.
+pub(crate) fn granted(reply: &Value, server: &str) -> Result<Option<u64>> {
+    match reply {
+        Value::Nil => Ok(None),
+        Value::Int(token) => Ok(u64::try_from(*token).ok()),
+        _ => Err(Error::reply(server)),
+    }
 }
 
 /// `LOCK.RENEW`: 1, or 0 when that grant is over.

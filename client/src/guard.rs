@@ -1,19 +1,17 @@
 //! A lock that is held: renewed by a task of its own, and given back.
 
 use std::fmt;
-use std::future::{Future, IntoFuture};
-use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
-use tokio::time::{sleep_until, Instant};
+use tokio::time::Instant;
 
 use crate::clock::Moment;
 use crate::command::Claim;
 use crate::lock::Lock;
+use crate::notice::{Lost, Notice};
 use crate::release::{First, Release, Undo};
 use crate::renewal::keep;
 use crate::server::Server;
@@ -78,64 +76,21 @@ pub(crate) struct Hold {
     pub claim: Claim,
     pub token: u64,
     pub lease: Duration,
-    state: watch::Sender<State>,
+    pub notice: Arc<Notice>,
     /// When the last request was sent that the server confirmed.
     confirmed: watch::Sender<Moment>,
-    /// Whether the guard has gone.
-    is_over: AtomicBool,
-}
-
-/// What whoever waits for the loss is told.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct State {
-    /// Until when the lock is ours for certain.
-    pub end: Instant,
-    pub lost: Option<LostReason>,
-    /// Whether somebody sees to it that `lost` is set in time.
-    pub is_kept: bool,
-}
-
-impl State {
-    /// Held until then, and kept.
-    pub(crate) fn held(end: Instant) -> State {
-        State {
-            end,
-            lost: None,
-            is_kept: true,
-        }
-    }
 }
 
 impl Hold {
-    pub(crate) fn end(&self) -> Instant {
-        self.state.borrow().end
-    }
-
     pub(crate) fn confirm(&self, sent: Moment) {
         self.confirmed.send_replace(sent);
-        let end = sent.steady + certain(self.lease);
-        self.state.send_modify(|state| state.end = end);
-    }
-
-    pub(crate) fn lose(&self, why: LostReason) {
-        self.state.send_modify(|state| state.lost = Some(why));
-    }
-
-    /// The task that renews has gone.
-    pub(crate) fn leave(&self) {
-        if !self.is_over.load(Ordering::Acquire) {
-            self.state.send_modify(|state| state.is_kept = false);
-        }
-    }
-
-    fn lost(&self) -> Option<LostReason> {
-        self.state.borrow().lost
+        self.notice.hold_until(sent.steady + certain(self.lease));
     }
 }
 
 /// What of a lease is certain. The server counts in whole milliseconds: for it the moment of the grant may
 /// have been almost one earlier than it was.
-fn certain(lease: Duration) -> Duration {
+pub(crate) fn certain(lease: Duration) -> Duration {
     lease.saturating_sub(Duration::from_millis(1))
 }
 
@@ -152,9 +107,8 @@ impl Guard {
             claim,
             token,
             lease: lock.lease,
-            state: watch::Sender::new(State::held(sent.steady + certain(lock.lease))),
+            notice: Notice::new(sent.steady + certain(lock.lease)),
             confirmed: watch::Sender::new(sent),
-            is_over: AtomicBool::new(false),
         });
         let renewal = tokio::spawn(keep(hold.clone())).abort_handle();
         Guard {
@@ -184,9 +138,7 @@ impl Guard {
     /// A future that ends when the lock is lost. It may be had as often as one likes, and outlives the
     /// guard; after a release it never ends.
     pub fn lost(&self) -> Lost {
-        Lost {
-            state: self.hold.state.subscribe(),
-        }
+        self.hold.notice.lost()
     }
 
     /// How long the lock is certainly still ours: the lease (but for a millisecond), less the time since before
@@ -194,9 +146,9 @@ impl Guard {
     /// whichever says more. Zero when the lock is lost.
     pub fn valid_for(&self) -> Duration {
         let passed = self.hold.confirmed.borrow().elapsed();
-        match self.hold.lost() {
-            Some(_) => Duration::ZERO,
-            None => certain(self.hold.lease).saturating_sub(passed),
+        match self.hold.notice.is_lost() {
+            true => Duration::ZERO,
+            false => certain(self.hold.lease).saturating_sub(passed),
         }
     }
 
@@ -207,7 +159,10 @@ impl Guard {
     pub async fn release(mut self) -> Result<Released> {
         self.renew_no_more();
         let hold = self.hold.clone();
-        let end = hold.end().max(Instant::now() + hold.server.patience());
+        let end = hold
+            .notice
+            .end()
+            .max(Instant::now() + hold.server.patience());
         let release = Release::until(&hold.server, &hold.claim, Some(hold.token), end).await;
         self.is_released = true;
         self.leftovers.releases_until = release.under_way_until;
@@ -215,7 +170,7 @@ impl Guard {
     }
 
     fn renew_no_more(&self) {
-        self.hold.is_over.store(true, Ordering::Release);
+        self.hold.notice.finish();
         self.renewal.abort();
     }
 }
@@ -224,7 +179,7 @@ impl Drop for Guard {
     fn drop(&mut self) {
         self.renew_no_more();
         let hold = &self.hold;
-        let is_gone = self.is_released || hold.lost() == Some(LostReason::Taken);
+        let is_gone = self.is_released || hold.notice.reason() == Some(LostReason::Taken);
         let first = if is_gone {
             First::Nothing
         } else {
@@ -242,33 +197,5 @@ impl Drop for Guard {
             parked: None,
         };
         undo.start();
-    }
-}
-
-/// Ends when a lock is lost; see [`Guard::lost`]. To be awaited.
-#[derive(Debug, Clone)]
-pub struct Lost {
-    pub(crate) state: watch::Receiver<State>,
-}
-
-impl IntoFuture for Lost {
-    type Output = LostReason;
-    type IntoFuture = Pin<Box<dyn Future<Output = LostReason> + Send>>;
-
-    fn into_future(mut self) -> Self::IntoFuture {
-        Box::pin(async move {
-            let is_over = |state: &State| state.lost.is_some() || !state.is_kept;
-            let state = self.state.wait_for(is_over).await.map(|state| *state);
-            match state.map(|state| (state.lost, state.end)) {
-                Ok((Some(why), _)) => why,
-                // The renewal's runtime was shut down, so nobody tells.
-                Ok((None, end)) => {
-                    sleep_until(end).await;
-                    LostReason::Unconfirmed
-                }
-                // Released.
-                Err(_) => std::future::pending().await,
-            }
-        })
     }
 }

@@ -47,10 +47,11 @@ mod server;
 mod turn;
 
 pub use error::Error;
-pub use guard::{Guard, Lost, LostReason, Released};
+pub use guard::{Guard, LostReason, Released};
 pub use inspect::{Holder, LockInfo, Scan, Search, Waiter};
 pub use lock::Lock;
 pub use multi::{MultiGuard, MultiLock};
+pub use notice::Lost;
 pub use red::{RedGuard, RedLock};
 pub use redis::{ClientTlsConfig, TlsCertificates};
 pub use server::Server;

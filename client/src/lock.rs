@@ -14,6 +14,7 @@ use crate::{Error, Result};
 
 /// The lease where none is named, as the server's own.
 const DEFAULT_LEASE: Duration = Duration::from_secs(30);
+
 /// A lock on a key of a server, to be acquired as often as one likes. Each acquisition has an owner of
 /// its own, so that two tasks that share a `Lock` exclude each other.
 #[derive(Debug, Clone)]
@@ -108,6 +109,12 @@ impl Lock {
             owner: self.owner.clone().unwrap_or_else(fresh),
             mode: self.mode,
         }
+    }
+
+    /// How long one request of a wait may be parked: it ends before its connection is given up, and leaves most
+    /// of the lease to a grant that comes at its end.
+    pub(crate) fn longest_slice(&self) -> Duration {
+        (self.server.patience() / 2).min(self.lease / 3)
     }
 
     async fn wait(&self, wait: Option<Duration>) -> Result<Option<Guard>> {

@@ -1,13 +1,24 @@
-//! The notice of a loss, for guards of several servers: who tells, and who is told.
+//! The notice of a loss: who tells, and who is told.
 
+use std::future::{Future, IntoFuture};
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
 use tokio::sync::watch;
-use tokio::time::Instant;
+use tokio::time::{sleep_until, Instant};
 
-use crate::guard::State;
-use crate::{Lost, LostReason};
+use crate::LostReason;
+
+/// What whoever waits for the loss is told.
+#[derive(Debug, Clone, Copy)]
+struct State {
+    /// Until when the lock is ours for certain.
+    end: Instant,
+    lost: Option<LostReason>,
+    /// Whether somebody sees to it that `lost` is set in time.
+    is_kept: bool,
+}
 
 /// What a guard and the task that keeps it share.
 #[derive(Debug)]
@@ -21,7 +32,11 @@ impl Notice {
     /// Held until then, if nobody sees to it.
     pub(crate) fn new(end: Instant) -> Arc<Notice> {
         Arc::new(Notice {
-            state: watch::Sender::new(State::held(end)),
+            state: watch::Sender::new(State {
+                end,
+                lost: None,
+                is_kept: true,
+            }),
             is_over: AtomicBool::new(false),
         })
     }
@@ -36,8 +51,12 @@ impl Notice {
         self.state.borrow().end
     }
 
+    pub(crate) fn reason(&self) -> Option<LostReason> {
+        self.state.borrow().lost
+    }
+
     pub(crate) fn is_lost(&self) -> bool {
-        self.state.borrow().lost.is_some()
+        self.reason().is_some()
     }
 
     pub(crate) fn hold_until(&self, end: Instant) {
@@ -63,6 +82,34 @@ impl Drop for Kept {
         if !self.0.is_over.load(Ordering::Acquire) {
             self.0.state.send_modify(|state| state.is_kept = false);
         }
+    }
+}
+
+/// Ends when a lock is lost; see [`Guard::lost`](crate::Guard::lost). To be awaited.
+#[derive(Debug, Clone)]
+pub struct Lost {
+    state: watch::Receiver<State>,
+}
+
+impl IntoFuture for Lost {
+    type Output = LostReason;
+    type IntoFuture = Pin<Box<dyn Future<Output = LostReason> + Send>>;
+
+    fn into_future(mut self) -> Self::IntoFuture {
+        Box::pin(async move {
+            let is_over = |state: &State| state.lost.is_some() || !state.is_kept;
+            let state = self.state.wait_for(is_over).await.map(|state| *state);
+            match state.map(|state| (state.lost, state.end)) {
+                Ok((Some(why), _)) => why,
+                // The renewal's runtime was shut down, so nobody tells.
+                Ok((None, end)) => {
+                    sleep_until(end).await;
+                    LostReason::Unconfirmed
+                }
+                // Released.
+                Err(_) => std::future::pending().await,
+            }
+        })
     }
 }
 

@@ -16,13 +16,14 @@ use crate::call::Caller;
 use crate::clock::Moment;
 use crate::command;
 use crate::guard::{Hold, LostReason};
+use crate::notice::Kept;
 
 /// The task of a hold: renews until the lock is lost.
 pub(crate) fn keep(hold: Arc<Hold>) -> impl Future<Output = ()> + Send {
     // Not within the task: that may be dropped before it has begun.
-    let kept = Kept(hold);
+    let kept = Kept(hold.notice.clone());
     async move {
-        let why = run(&kept.0).await;
+        let why = run(&hold).await;
         kept.0.lose(why);
     }
 }
@@ -31,7 +32,7 @@ async fn run(hold: &Hold) -> LostReason {
     let mut caller = Caller::shared(&hold.server, &hold.claim.key);
     let command = command::renew(&hold.claim, hold.lease, hold.token);
     loop {
-        let end = hold.end();
+        let end = hold.notice.end();
         sleep_until(end - hold.lease * 2 / 3).await;
         match timeout_at(end, renew(hold, &mut caller, &command)).await {
             Ok(Some(sent)) => hold.confirm(sent),
@@ -53,15 +54,5 @@ async fn renew(hold: &Hold, caller: &mut Caller, command: &redis::Cmd) -> Option
             Ok(Value::Int(0)) => return None,
             Ok(_) | Err(_) => sleep(pause).await,
         }
-    }
-}
-
-/// Tells when the task has gone, whatever ended it: so that who waits for the loss waits for the lease's
-/// end himself.
-struct Kept(Arc<Hold>);
-
-impl Drop for Kept {
-    fn drop(&mut self) {
-        self.0.leave();
     }
 }

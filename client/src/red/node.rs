@@ -91,8 +91,7 @@ impl<'a> Asker<'a> {
 
     /// Parked through a connection of its own, in slices that end before it would be given up.
     async fn wait(&self) -> Result<Option<u64>> {
-        let patience = self.lock.server.patience();
-        let longest = (patience / 2).min(self.lock.lease / 3);
+        let longest = self.lock.longest_slice();
         let mut caller = Caller::waiting(&self.lock.server, &self.lock.key);
         loop {
             let slice = self.left().min(longest);
@@ -106,9 +105,7 @@ impl<'a> Asker<'a> {
     async fn grant(&self, caller: &mut Caller, block: Duration) -> Result<Option<u64>> {
         let command = command::acquire(self.claim, self.lock.lease, block);
         match caller.call(&command, block + self.patience()).await {
-            Ok(Value::Nil) => Ok(None),
-            Ok(Value::Int(token)) => Ok(u64::try_from(token).ok()),
-            Ok(_) => Err(Error::reply(self.lock.server.name())),
+            Ok(reply) => command::granted(&reply, self.lock.server.name()),
             Err(Error::Refused { code, .. }) if code == "LOCKDELAY" => Ok(None),
             Err(error) => Err(error),
         }
