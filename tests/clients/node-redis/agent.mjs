@@ -1,42 +1,9 @@
-// The agent of node-redis: reads orders, writes answers, as driver/agent.rs lists them.
-import { createInterface } from 'node:readline';
+// The agent of node-redis.
 import { createClient } from 'redis';
-import { acquire, release, renew } from './redis_lock.mjs';
+import { serve } from './serve.mjs';
 
 const [host, port] = process.argv.slice(2);
 const connect = () => createClient({ socket: { host, port } }).on('error', () => {}).connect();
-const client = await connect();
 const plain = await connect();
-
 const raw = (wait, key, owner) => plain.sendCommand(['LOCK.ACQUIRE', key, owner, 'BLOCK', wait]);
-const shown = (token) => (token === null ? 'nil' : `token ${token}`);
-
-async function pingBehind(...request) {
-  const waiting = raw(...request).catch(() => {}); // only the PING is measured
-  const start = performance.now();
-  await plain.ping();
-  const took = Math.round(performance.now() - start);
-  await waiting;
-  return `ping ${took}`;
-}
-
-const orders = {
-  acquire: async (key, owner, wait, lease) =>
-    shown(await acquire(client, key, owner, Number(wait), Number(lease))),
-  renew: async (...words) => Number(await renew(client, ...words)),
-  release: async (...words) => Number(await release(client, ...words)),
-  raw: async (...request) => shown(await raw(...request)),
-  'ping-behind': pingBehind,
-};
-
-console.log('ready');
-for await (const line of createInterface({ input: process.stdin })) {
-  const [order, ...words] = line.split(' ');
-  if (order === 'quit') break;
-  try {
-    console.log(await orders[order](...words));
-  } catch (error) {
-    console.log(`error ${error}`.replaceAll('\n', ' '));
-  }
-}
-process.exit();
+await serve(await connect(), plain, raw);
