@@ -1,7 +1,7 @@
 //! Several independent servers that a test may kill, stop, and bring back.
 
 use std::collections::HashSet;
-use std::future::IntoFuture;
+use std::future::{Future, IntoFuture};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -129,6 +129,31 @@ impl Counter {
     pub fn value(&self) -> u64 {
         self.0.load(Ordering::SeqCst)
     }
+}
+
+/// Ten contenders, each naming the servers in another order, count: `work` adds ten under the lock, and tells
+/// how long each turn was waited for.
+pub async fn ten_count<F>(what: &str, fleet: &Fleet, work: impl Fn(Vec<Server>, Counter) -> F)
+where
+    F: Future<Output = Vec<Duration>> + Send + 'static,
+{
+    let counter = Counter::default();
+    let tasks: Vec<_> = (0..10)
+        .map(|n| {
+            let mut servers = fleet.clients();
+            servers.rotate_left(n % 3);
+            tokio::spawn(work(servers, counter.clone()))
+        })
+        .collect();
+    let mut waits = Vec::new();
+    for task in tasks {
+        waits.extend(task.await.unwrap());
+    }
+    assert_eq!(counter.value(), 100);
+    measured(
+        &format!("{what}, ten contenders on three servers, wait"),
+        waits,
+    );
 }
 
 /// For the figures of docs/REDLOCK.md: shown with `--nocapture`.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::fleet::{measured, soon, timed, Counter, Fleet};
+use crate::fleet::{measured, soon, ten_count, timed, Counter, Fleet};
 use redis_lock_client::{Lock, LostReason, MultiLock, Released, Server};
 use redis_lock_harness::wait_for;
 
@@ -111,32 +111,19 @@ async fn two_in_opposite_orders_do_not_wait_for_each_other() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn ten_count_without_a_lost_update() {
-    let fleet = fleet();
-    let counter = Counter::default();
-    let tasks: Vec<_> = (0..10)
-        .map(|n| {
-            let mut servers = fleet.clients();
-            servers.rotate_left(n % 3);
-            let (multi, counter) = (multi(&servers, LONG), counter.clone());
-            tokio::spawn(async move {
-                let mut waits = Vec::new();
-                for _ in 0..10 {
-                    let (guard, took) = timed(multi.acquire_within(LONG)).await;
-                    let guard = guard.unwrap().expect("its turn");
-                    counter.add_one().await;
-                    waits.push(took);
-                    guard.release().await;
-                }
-                waits
-            })
-        })
-        .collect();
-    let mut waits = Vec::new();
-    for task in tasks {
-        waits.extend(task.await.unwrap());
-    }
-    assert_eq!(counter.value(), 100);
-    measured("MultiLock, ten contenders on three servers, wait", waits);
+    ten_count("MultiLock", &fleet(), |servers, counter| async move {
+        let lock = multi(&servers, LONG);
+        let mut waits = Vec::new();
+        for _ in 0..10 {
+            let (guard, took) = timed(lock.acquire_within(LONG)).await;
+            let guard = guard.unwrap().expect("its turn");
+            counter.add_one().await;
+            waits.push(took);
+            guard.release().await;
+        }
+        waits
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -3,7 +3,7 @@
 use std::future::IntoFuture;
 use std::time::{Duration, Instant};
 
-use crate::fleet::{measured, soon, timed, Counter, Fleet};
+use crate::fleet::{measured, soon, ten_count, timed, Fleet};
 use redis_lock_client::{Lock, LostReason, RedGuard, RedLock, Released, Server};
 use redis_lock_harness::{wait_for, TestServer};
 
@@ -300,32 +300,19 @@ async fn holders_who_are_cut_off_are_told_before_the_next_may_have_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn ten_count_without_a_lost_update() {
-    let fleet = fleet();
-    let counter = Counter::default();
-    let tasks: Vec<_> = (0..10)
-        .map(|n| {
-            let mut servers = fleet.clients();
-            servers.rotate_left(n % 3);
-            let (red, counter) = (red(&servers), counter.clone());
-            tokio::spawn(async move {
-                let mut waits = Vec::new();
-                for _ in 0..10 {
-                    let (guard, took) = timed(red.acquire_within(LONG)).await;
-                    let guard = guard.unwrap().expect("its turn");
-                    counter.add_one().await;
-                    waits.push(took);
-                    guard.release().await;
-                }
-                waits
-            })
-        })
-        .collect();
-    let mut waits = Vec::new();
-    for task in tasks {
-        waits.extend(task.await.unwrap());
-    }
-    assert_eq!(counter.value(), 100);
-    measured("RedLock, ten contenders on three servers, wait", waits);
+    ten_count("RedLock", &fleet(), |servers, counter| async move {
+        let lock = red(&servers);
+        let mut waits = Vec::new();
+        for _ in 0..10 {
+            let (guard, took) = timed(lock.acquire_within(LONG)).await;
+            let guard = guard.unwrap().expect("its turn");
+            counter.add_one().await;
+            waits.push(took);
+            guard.release().await;
+        }
+        waits
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
