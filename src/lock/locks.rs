@@ -379,10 +379,9 @@ impl Locks {
         }
     }
 
-    /// The module is to be unloaded: everybody who waits is sent away, and no place is kept. Bound holds
-    /// end by their leases.
+    /// The module is to be unloaded: every waiter is sent away, and no place is kept. Bindings stay: the drain
+    /// may be called off. (Without the module, bound holds end by their leases.)
     pub fn drain(&mut self, fx: &mut Effects) {
-        self.sessions.clear(None);
         self.end_windows();
         let everybody = self.waiters.clear_all();
         self.fail(everybody, &LockError::Drained, fx);

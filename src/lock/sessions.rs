@@ -107,7 +107,7 @@ impl Equivalent<Rc<Bound>> for BoundRef<'_> {
 pub struct SessionRule {
     /// `lock.session-lease`.
     pub lease: Lease,
-    /// False while the module is drained: nothing new is bound.
+    /// False while the module is drained: nothing new is bound. What is bound stays so.
     pub open: bool,
 }
 

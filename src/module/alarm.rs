@@ -106,6 +106,9 @@ impl Shell {
         let stood_back = self.locks.has_stood_back().then(|| until(grants_ms));
         let bound = self.locks.sessions.next_due(now);
         let bound = bound.map(|due| due.max(until(self.alarm.sessions_at_ms)));
+        // While the module is drained, no timer waits for a later renewal: it would forbid the unloading.
+        // The cron finds what is due.
+        let bound = bound.filter(|due| *due == 0 || !settings::drain());
         let glance = self.locks.has_glances().then_some(0);
         let next = [self.locks.next_settle(now), glance, lost, stood_back, bound]
             .into_iter()

@@ -9,7 +9,7 @@ use crate::common::{free_port, module_path, patience, server_binary, wait_for, C
 const CENTURY: &str = "3162240000000";
 
 /// Every setting that is a number: default, lowest, highest.
-const NUMBERS: [(&str, &str, &str, &str); 12] = [
+pub const NUMBERS: [(&str, &str, &str, &str); 12] = [
     ("lock.default-lease", "30000", "1", CENTURY),
     ("lock.max-lease", CENTURY, "1", CENTURY),
     ("lock.max-wait", CENTURY, "0", CENTURY),
@@ -25,7 +25,7 @@ const NUMBERS: [(&str, &str, &str, &str); 12] = [
 ];
 
 /// Every setting that is yes or no, with its default.
-const SWITCHES: [(&str, &str); 4] = [
+pub const SWITCHES: [(&str, &str); 4] = [
     ("lock.publish", "yes"),
     ("lock.deadlock-detect", "yes"),
     ("lock.drain", "no"),

@@ -12,7 +12,6 @@ fn the_module_goes_and_comes_with_the_filter_on() {
     let mut c = server.conn();
     assert!(c.run(acquire("u:1")).is_nil());
     c.line("CONFIG SET lock.redisson-scripts no");
-    c.line("CONFIG SET lock.redisson-scripts yes");
     assert_eq!(c.line("MODULE UNLOAD lock").text(), "OK");
     assert!(c.run(acquire("u:1")).is_nil(), "by Lua");
     let path = module_path();
@@ -49,6 +48,13 @@ fn the_module_stays_while_scripts_that_were_renamed_may_be_queued() {
     assert!(c.line("MODULE UNLOAD lock").is_error());
     assert!(queueing.line("EXEC").list()[0].is_nil());
     assert!(c.line("MODULE UNLOAD lock").is_error(), "the next one");
+    // A transaction outlives a setting that was changed and changed back.
+    queueing.line("MULTI");
+    queueing.run(acquire("u:2"));
+    c.line("CONFIG SET lock.redisson-scripts no");
+    c.line("CONFIG SET lock.redisson-scripts yes");
+    assert!(c.line("MODULE UNLOAD lock").is_error(), "off and on");
+    assert!(!queueing.line("EXEC").list()[0].is_nil());
     c.line("CONFIG SET lock.redisson-scripts no");
     goes_and_comes(&mut c);
 }

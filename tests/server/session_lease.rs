@@ -3,6 +3,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::citizenship_settings::{NUMBERS, SWITCHES};
 use super::session::{assert_stats, bound_to, field, holder, is_free, Bound, SHORT};
 use crate::common::scene::{assert_stays_silent, only_reply, unload_and_load};
 use crate::common::{module_path, patience, replica, wait_for, Conn, TestServer};
@@ -430,11 +431,111 @@ fn the_module_can_be_unloaded_when_nothing_is_bound_or_it_is_drained() {
     watcher.line("CONFIG SET lock.drain yes");
     let refused = alice.line("LOCK.ACQUIRE k2 alice SESSION").error();
     assert!(refused.starts_with("LOCKBUSY"), "{refused}");
-    assert_stats(&server, &[("session_holds", 0), ("busy", 1)]);
+    assert_stats(&server, &[("session_holds", 1), ("busy", 1)]);
     unload_and_load(&mut watcher);
     assert_eq!(bound_to(&mut watcher), None);
     assert_eq!(holder(&mut watcher, "k").as_deref(), Some("alice"));
     assert!(watcher.line("PTTL k").int() <= 10_000);
+}
+
+/// The operator changes a setting and takes it back: nobody who holds by a session loses anything.
+#[test]
+fn a_drain_that_is_called_off_ends_no_session() {
+    let server = TestServer::with(&STEADY);
+    let (mut alice, mut bob, mut carol) = (server.conn(), server.conn(), server.conn());
+    let mut watcher = server.conn();
+    let token = alice.line("LOCK.ACQUIRE k alice SESSION").int();
+    carol.line("SEM.ACQUIRE permits carol SESSION LIMIT 1");
+    watcher.line("LOCK.ACQUIRE j somebody PX 60000");
+    bob.send_line("LOCK.ACQUIRE j bob SESSION BLOCK 0");
+    server.wait_for_waiters(1);
+    // Bob's grant is on its way when the drain begins.
+    watcher.send_lines(&[
+        "MULTI",
+        "LOCK.RELEASE j somebody",
+        "CONFIG SET lock.drain yes",
+        "EXEC",
+    ]);
+    let replies: Vec<_> = (0..4).map(|_| watcher.recv()).collect();
+    assert_eq!(replies[3].list()[0].int(), 1);
+    assert!(bob.recv().int() > 0);
+    assert_stats(&server, &[("session_holds", 3), ("sessions", 3)]);
+
+    let renewed_thrice = |server: &TestServer| {
+        let renewals = server.stat("session_renewals");
+        wait_for("three renewals of each", || {
+            server.stat("session_renewals") >= renewals + 9
+        });
+    };
+    renewed_thrice(&server);
+    // A connection that ends is noticed meanwhile.
+    bob.close();
+    wait_for("a free lock", || is_free(&mut watcher, "j"));
+    watcher.line("CONFIG SET lock.drain no");
+    watcher.line("LOCK.ACQUIRE j bob SESSION");
+    renewed_thrice(&server);
+    assert_eq!(alice.line("LOCK.ACQUIRE k alice ONCE").int(), token);
+    carol.close();
+    alice.close();
+    wait_for("a free lock and a free permit", || {
+        is_free(&mut watcher, "k")
+            && watcher
+                .line("SEM.INFO permits")
+                .field("held")
+                .is_some_and(|held| held.int() == 0)
+    });
+    assert_stats(
+        &server,
+        &[
+            ("session_holds", 1),
+            ("session_losses", 0),
+            ("grants_session_ended", 2),
+            ("sem_grants_session_ended", 1),
+        ],
+    );
+}
+
+/// Each setting is changed under a session, a line and a permit, and changed back.
+#[test]
+fn settings_that_are_changed_and_changed_back_lose_nothing() {
+    let server = TestServer::with(&STEADY);
+    let (mut alice, mut bob, mut carol) = (server.conn(), server.conn(), server.conn());
+    let mut watcher = server.conn();
+    let token = alice.line("LOCK.ACQUIRE k alice SESSION").int();
+    bob.send_line("LOCK.ACQUIRE k bob PX 60000 BLOCK 0");
+    server.wait_for_waiters(1);
+    carol.line("SEM.ACQUIRE permits carol SESSION LIMIT 1");
+    for (name, _, least, most) in NUMBERS {
+        let set = |watcher: &mut Conn, value: &str| {
+            assert_eq!(watcher.run(["CONFIG", "SET", name, value]).text(), "OK");
+        };
+        let now = watcher.run(["CONFIG", "GET", name]).list()[1].text();
+        // A renewal under the longest lease of a session would be the last one for years.
+        let most = match name {
+            "lock.session-lease" => "9000",
+            _ => most,
+        };
+        for value in [least, most] {
+            set(&mut watcher, value);
+            watcher.line("SET other 1");
+            set(&mut watcher, &now);
+        }
+    }
+    for (name, _) in SWITCHES.iter().filter(|(name, _)| *name != "lock.drain") {
+        for value in ["yes", "no", "yes", "no"] {
+            assert_eq!(watcher.run(["CONFIG", "SET", name, value]).text(), "OK");
+        }
+    }
+    assert_stats(&server, &[("session_holds", 2), ("waiters", 1)]);
+    let renewals = server.stat("session_renewals");
+    wait_for("renewals", || {
+        server.stat("session_renewals") >= renewals + 4
+    });
+    assert_eq!(bound_to(&mut watcher), Some(alice.id()));
+    assert_eq!(alice.line("LOCK.ACQUIRE k alice ONCE").int(), token);
+    alice.close();
+    assert!(bob.recv().int() > token);
+    carol.close();
 }
 
 #[test]

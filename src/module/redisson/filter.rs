@@ -19,7 +19,8 @@ const FEWEST_WORDS: usize = 6;
 pub struct State {
     /// The registered filter.
     handle: Option<*mut raw::RedisModuleCommandFilter>,
-    /// Whether it has renamed any command since it was registered.
+    /// Whether it has renamed any command since the module was loaded. Without the filter that does not count;
+    /// with it again it does, since a transaction that began before may still be open.
     has_renamed: bool,
     /// The texts that were seen, by place in the table. They are compared byte for byte, which takes less
     /// time than their SHA1.
@@ -46,16 +47,15 @@ pub fn follow_setting(ctx: Ctx) {
         }
         (_, handle) => handle,
     };
-    shell::with(|shell| {
-        let filter = &mut shell.redisson.filter;
-        filter.has_renamed &= handle.is_some();
-        filter.handle = handle;
-    });
+    shell::with(|shell| shell.redisson.filter.handle = handle);
 }
 
 /// Whether commands may be under way that the filter has renamed, while it is registered.
 pub fn has_renamed() -> bool {
-    shell::with(|shell| shell.redisson.filter.has_renamed)
+    shell::with(|shell| {
+        let filter = &shell.redisson.filter;
+        filter.handle.is_some() && filter.has_renamed
+    })
 }
 
 unsafe extern "C" fn on_command(filter: *mut raw::RedisModuleCommandFilterCtx) {
