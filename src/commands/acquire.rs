@@ -84,7 +84,10 @@ fn acquire(
     let token = match answer? {
         Answer::Parked(id) => {
             events::watch(ctx);
-            return Parked::block(ctx, name, id);
+            if Parked::block(ctx, name, id)? {
+                return Ok(());
+            }
+            None
         }
         Answer::Granted(token) => Some(token),
         Answer::Refused => None,

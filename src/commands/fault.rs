@@ -1,11 +1,13 @@
-//! `LOCK.FAULT name`: the entry of that name panics once. Only in builds for the tests.
+//! `LOCK.FAULT entry` and `LOCK.FAULT API function [pass]`. Only in builds for the tests.
 
+use super::args::Args;
 use crate::lock::LockError;
 use crate::module::ctx::Ctx;
 use crate::module::register::{Command, Spec};
 use crate::module::strings::Str;
 
-/// Arms an injected panic.
+/// Arms an injected fault: the entry of that name panics once, or the call of that function of the server fails
+/// once, the next but so many.
 pub struct Fault;
 
 impl Command for Fault {
@@ -14,15 +16,22 @@ impl Command for Fault {
         flags: c"",
         acl: c"dangerous",
         key: None,
-        arity: 2,
-        summary: c"Makes an entry of the module panic once, for its tests",
+        arity: -2,
+        summary: c"Makes an entry of the module panic once, or a call of the server fail once, for the tests",
         complexity: c"O(1)",
         args: &[],
     };
 
     fn run(ctx: Ctx, words: &[Str<'_>]) -> Result<(), LockError> {
-        let name = words.get(1).ok_or(LockError::Syntax)?;
-        crate::module::arm_fault(name.bytes());
+        let mut args = Args::new(words);
+        let (mut name, mut pass) = (args.bytes()?, 0);
+        if words.len() > 2 {
+            name = args.bytes()?;
+        }
+        if words.len() > 3 {
+            pass = args.number(0)?.unsigned_abs();
+        }
+        crate::module::arm_fault(name.bytes(), pass);
         ctx.reply_bytes(b"OK");
         Ok(())
     }

@@ -90,7 +90,10 @@ fn acquire(
     let tokens = match answer? {
         ManyAnswer::Parked(id) => {
             events::watch(ctx);
-            return Parked::block_on(ctx, names, id);
+            if Parked::block_on(ctx, names, id)? {
+                return Ok(());
+            }
+            None
         }
         ManyAnswer::Granted(tokens) => Some(tokens),
         ManyAnswer::Refused(_) => None,

@@ -3,6 +3,7 @@
 use super::args::{default_lease, once, Args};
 use crate::lock::{Acquire, LockError, Mode, Wait};
 use crate::module::ctx::Ctx;
+use crate::module::parked::Parked;
 use crate::module::sessions;
 use crate::module::strings::Str;
 
@@ -45,7 +46,9 @@ pub fn request<'a>(
         lease: lease.map_or_else(default_lease, Ok)?,
         session: session.is_some(),
         once: count_once.is_some(),
-        wait: wait.filter(|_| ctx.may_block()).unwrap_or(Wait::No),
+        wait: wait
+            .filter(|_| Parked::is_possible(ctx))
+            .unwrap_or(Wait::No),
         client: ctx.client_id(),
     };
     Ok((request, with_holder.is_some()))

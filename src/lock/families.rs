@@ -202,6 +202,23 @@ impl Locks {
         }
     }
 
+    /// The server could not park the client of this request, which was just made: it leaves no trace, and counts
+    /// as answered at once.
+    pub fn not_parked(&mut self, waiter: WaiterId, now: Now) {
+        if self.waiters.leave_for_good(waiter) {
+            self.stats.waits_parked -= 1;
+            self.stats.refusals += 1;
+        } else if self.sems.waiters.leave_for_good(waiter) {
+            self.sems.stats.sem_waits_parked -= 1;
+            self.sems.stats.sem_refusals += 1;
+        } else if self.latches.waiters.leave_for_good(waiter) {
+            self.latches.stats.latch_waits_parked -= 1;
+            self.latches.stats.latch_closed += 1;
+        } else {
+            self.gone(waiter, now);
+        }
+    }
+
     /// The connection of a request that was not for a lock is gone.
     pub(super) fn gone_elsewhere(&mut self, waiter: WaiterId, now: Now) {
         if let Some((key, id, token)) = self.sems.on_the_way.lost(waiter) {

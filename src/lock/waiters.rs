@@ -290,6 +290,19 @@ impl Waiters {
         true
     }
 
+    /// A request leaves, and keeps no place. Answers whether it was parked until now.
+    pub fn leave_for_good(&mut self, waiter: WaiterId) -> bool {
+        let Some((key, seq)) = self.by_id.get(&waiter).cloned() else {
+            return false;
+        };
+        let was_first = self.is_first(&key, seq);
+        self.remove(&key, seq);
+        if was_first {
+            self.look_behind(&key);
+        }
+        true
+    }
+
     /// The owner gives up its place, live or kept; answers the parked request, if any.
     pub fn withdraw(&mut self, key: KeyRef<'_>, owner: &[u8]) -> Option<WaiterId> {
         let (_, id, line) = self.lines.get_full(&key)?;

@@ -15,6 +15,18 @@ macro_rules! api {
 }
 pub(super) use api;
 
+/// Calls a function that can fail. A build for the tests can have it fail once (`LOCK.FAULT API function`): then it is
+/// not called, and gives what stands behind the call.
+macro_rules! fallible {
+    ($name:ident($($argument:expr),* $(,)?), $failure:expr) => {
+        match $crate::module::guard::is_to_fail(stringify!($name)) {
+            true => $failure,
+            false => $crate::module::api::api!($name)($($argument),*),
+        }
+    };
+}
+pub(super) use fallible;
+
 /// Whether the server has a function: for what is newer than Redis 7.0.
 macro_rules! has {
     ($name:ident) => {{

@@ -30,6 +30,22 @@ pub fn now() -> Now {
     }
 }
 
+/// The server's version, two hexadecimal digits for each part.
+pub fn server_version() -> i32 {
+    // SAFETY: a pointer written at load; the function takes no arguments.
+    unsafe { raw::RedisModule_GetServerVersion.map(|get| get()) }.unwrap_or(0)
+}
+
+/// What the server tells of a connection, while it lives.
+fn info_of(id: u64) -> Option<raw::RedisModuleClientInfo> {
+    // SAFETY: all-zero is a valid value of this plain C struct.
+    let mut info: raw::RedisModuleClientInfo = unsafe { std::mem::zeroed() };
+    info.version = 1;
+    // SAFETY: the struct has the version it states.
+    let found = unsafe { api!(RedisModule_GetClientInfoById)((&raw mut info).cast(), id) };
+    (found == raw::REDISMODULE_OK as i32).then_some(info)
+}
+
 impl Ctx {
     /// # Safety
     /// `raw` is the context that the server passed to the callback now running, and the value does
@@ -55,14 +71,28 @@ impl Ctx {
         flags.unsigned_abs()
     }
 
-    /// Whether this call may park its client: not inside MULTI, scripts and the like, and not on a
-    /// replica (a writable one), where nobody would be granted anything.
+    /// Whether this call may park its client: not inside MULTI, scripts and the like, not for the words of a
+    /// master, and not on a replica (a writable one), where nobody would be granted anything.
     pub fn may_block(self) -> bool {
         const NEVER: u32 = raw::REDISMODULE_CTX_FLAGS_MULTI
             | raw::REDISMODULE_CTX_FLAGS_SLAVE
             | raw::REDISMODULE_CTX_FLAGS_LUA
+            | raw::REDISMODULE_CTX_FLAGS_REPLICATED
             | raw::REDISMODULE_CTX_FLAGS_DENY_BLOCKING;
         self.flags() & NEVER == 0
+    }
+
+    /// Whether the caller has subscribed to a channel. Only in RESP3 may such a client send other commands.
+    pub fn is_subscribed(self) -> bool {
+        const SUBSCRIBED: u64 = raw::REDISMODULE_CLIENTINFO_FLAG_PUBSUB as u64;
+        self.flags() & raw::REDISMODULE_CTX_FLAGS_RESP3 != 0
+            && info_of(self.client_id()).is_some_and(|info| info.flags & SUBSCRIBED != 0)
+    }
+
+    /// Whether the server parks a client that has subscribed. Valkey has refused to from 8.1.1 on.
+    pub fn parks_subscribers(self) -> bool {
+        const REFUSED_SINCE: i32 = 0x08_01_01;
+        !(self.is_valkey() && server_version() >= REFUSED_SINCE)
     }
 
     /// Whether replicas and clients are to see no new writes just now (`CLIENT PAUSE`, a failover).
@@ -266,17 +296,9 @@ impl Ctx {
 
     /// Address and name of a connection, while it lives.
     pub fn client_info(self, id: u64) -> Option<(String, Option<OwnedStr>)> {
-        // SAFETY: all-zero is a valid value of this plain C struct.
-        let mut info: raw::RedisModuleClientInfo = unsafe { std::mem::zeroed() };
-        info.version = 1;
-        // SAFETY: the struct has the version it states; `addr` is NUL-terminated when the call
-        // succeeds; the name's reference is ours.
+        let info = info_of(id)?;
+        // SAFETY: `addr` is NUL-terminated; the name's reference is ours.
         unsafe {
-            if api!(RedisModule_GetClientInfoById)((&raw mut info).cast(), id)
-                != raw::REDISMODULE_OK as i32
-            {
-                return None;
-            }
             let addr = CStr::from_ptr(info.addr.as_ptr()).to_string_lossy();
             let name = raw::RedisModule_GetClientNameById
                 .and_then(|get| OwnedStr::from_raw(get(self.0, id)));

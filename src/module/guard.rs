@@ -41,6 +41,11 @@ pub fn weak_spot(name: &'static str) {
     fault::trip(name);
 }
 
+/// Whether a call of this function of the server is to fail, for the tests: then it is not made.
+pub fn is_to_fail(function: &str) -> bool {
+    fault::is_hit(function)
+}
+
 /// Sends the text of a panic to the server's log instead of its standard error.
 pub fn install_hook() {
     std::panic::set_hook(Box::new(|info| {
@@ -56,32 +61,44 @@ pub fn remove_hook() {
     drop(std::panic::take_hook());
 }
 
-/// Panics on request, for the tests of this very file.
+/// Bugs and refusals on request, for the tests.
 #[cfg(feature = "fault-injection")]
 pub mod fault {
     use std::sync::Mutex;
 
-    static ARMED: Mutex<Option<Vec<u8>>> = Mutex::new(None);
+    /// What is to fail, and how many times it passes before.
+    static ARMED: Mutex<Option<(Vec<u8>, u64)>> = Mutex::new(None);
 
-    /// The next entry of this name panics, once.
-    pub fn arm(name: &[u8]) {
+    /// The entry of this name panics, or the call of this function of the server fails: once, the next time but
+    /// so many.
+    pub fn arm(name: &[u8], pass: u64) {
         if let Ok(mut armed) = ARMED.lock() {
-            *armed = Some(name.to_vec());
+            *armed = Some((name.to_vec(), pass));
         }
     }
 
     pub(super) fn trip(name: &str) {
-        let hit = ARMED.lock().is_ok_and(|mut armed| {
-            let hit = armed.as_deref() == Some(name.as_bytes());
-            if hit {
-                *armed = None;
+        if is_hit(name) {
+            panic!("injected fault");
+        }
+    }
+
+    pub(super) fn is_hit(name: &str) -> bool {
+        let hit = ARMED.lock().is_ok_and(|mut armed| match armed.as_mut() {
+            Some((armed_name, pass)) if armed_name == name.as_bytes() && *pass > 0 => {
+                *pass -= 1;
+                false
             }
-            hit
+            Some((armed_name, _)) if armed_name == name.as_bytes() => {
+                *armed = None;
+                true
+            }
+            _ => false,
         });
         if hit {
             super::log::warning(&format!("injected fault in '{name}'"));
-            panic!("injected fault");
         }
+        hit
     }
 }
 
@@ -89,4 +106,9 @@ pub mod fault {
 mod fault {
     #[inline(always)]
     pub(super) fn trip(_: &str) {}
+
+    #[inline(always)]
+    pub(super) fn is_hit(_: &str) -> bool {
+        false
+    }
 }

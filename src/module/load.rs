@@ -6,7 +6,7 @@ use redis_module::raw;
 
 use super::alarm;
 use super::api::{self, api, has};
-use super::ctx::Ctx;
+use super::ctx::{server_version, Ctx};
 use super::{events, guard, info, log, redisson, register, settings, shell, slots};
 
 const NAME: &CStr = c"lock";
@@ -140,9 +140,7 @@ fn set_options(ctx: Ctx) {
 }
 
 fn major_version() -> i32 {
-    // SAFETY: a pointer written at load; the function takes no arguments.
-    let version = unsafe { raw::RedisModule_GetServerVersion.map(|get| get()) }.unwrap_or(0);
-    (version >> 16) & 0xff
+    (server_version() >> 16) & 0xff
 }
 
 fn check_server(ctx: Ctx) -> Result<(), String> {

@@ -18,7 +18,7 @@ use redis_module::raw;
 use smallvec::SmallVec;
 
 use super::alarm;
-use super::api::api;
+use super::api::{api, fallible};
 use super::ctx::Ctx;
 use super::guard;
 use super::reply::{self, Shape};
@@ -46,11 +46,17 @@ impl Parked {
         shell::with(|shell| shell.parked.insert(id, parked));
     }
 
+    /// Whether the calling client can be parked, asked before the core parks its request; if not, `BLOCK` counts
+    /// as absent.
+    pub fn is_possible(ctx: Ctx) -> bool {
+        ctx.may_block() && (shell::with(|shell| shell.parks_subscribers) || !ctx.is_subscribed())
+    }
+
     /// Blocks the calling client on its one key: see [`Parked::block_on`].
     ///
     /// # Errors
     /// As there.
-    pub fn block(ctx: Ctx, key: Str<'_>, id: WaiterId) -> Result<(), LockError> {
+    pub fn block(ctx: Ctx, key: Str<'_>, id: WaiterId) -> Result<bool, LockError> {
         Parked::block_on(ctx, &[key], id)
     }
 
@@ -60,39 +66,58 @@ impl Parked {
     }
 
     /// Blocks the calling client on these keys. Nothing may follow that can fail: an error reply to a
-    /// blocked client would be one reply too many.
+    /// blocked client would be one reply too many. False when the server refuses: then the request is
+    /// withdrawn, and the client is to be answered as if it did not want to wait.
     ///
     /// # Errors
     /// When the request was given up meanwhile: the client is not blocked then.
-    pub fn block_on(ctx: Ctx, keys: &[Str<'_>], id: WaiterId) -> Result<(), LockError> {
+    pub fn block_on(ctx: Ctx, keys: &[Str<'_>], id: WaiterId) -> Result<bool, LockError> {
         if !shell::with(|shell| shell.parked.contains_key(&id)) {
             // A bug caught in a callback meanwhile has given the request up.
             return Err(LockError::Internal);
         }
         let mut keys: SmallVec<[_; 1]> = keys.iter().map(|key| key.as_ptr()).collect();
-        // SAFETY: the caller has checked that this context may block; so many live keys; no native
-        // timeout (it aborts some versions when it meets an unblock in the same turn). The private
-        // data is a number that is never dereferenced.
+        // SAFETY: so many live keys; no native timeout (it aborts some versions when it meets an unblock in
+        // the same turn). The private data is a number that is never dereferenced. `is_possible` has excluded
+        // the callers for which the server answers by itself and gives a handle that blocks nobody.
         let handle = unsafe {
-            let handle = api!(RedisModule_BlockClientOnKeys)(
-                ctx.as_ptr(),
-                Some(on_key_ready),
-                Some(on_answer),
-                None,
-                0,
-                keys.as_mut_ptr(),
-                keys.len() as c_int,
-                id.0 as *mut c_void,
-            );
-            api!(RedisModule_SetDisconnectCallback)(handle, Some(on_disconnect));
-            handle
+            fallible!(
+                RedisModule_BlockClientOnKeys(
+                    ctx.as_ptr(),
+                    Some(on_key_ready),
+                    Some(on_answer),
+                    None,
+                    0,
+                    keys.as_mut_ptr(),
+                    keys.len() as c_int,
+                    id.0 as *mut c_void,
+                ),
+                null_mut()
+            )
         };
+        // Valkey gives NULL, without a reply, for one that another module has blocked meanwhile.
+        let Some(handle) = NonNull::new(handle) else {
+            Parked::withdraw(ctx, id);
+            return Ok(false);
+        };
+        // SAFETY: the client was just blocked under this handle.
+        unsafe { api!(RedisModule_SetDisconnectCallback)(handle.as_ptr(), Some(on_disconnect)) };
         shell::with(|shell| {
             if let Some(parked) = shell.parked.get_mut(&id) {
-                parked.handle = NonNull::new(handle);
+                parked.handle = Some(handle);
             }
         });
-        Ok(())
+        Ok(true)
+    }
+
+    /// The request leaves, and no trace of it stays.
+    fn withdraw(ctx: Ctx, id: WaiterId) {
+        let now = ctx.now();
+        shell::with(|shell| {
+            shell.take_parked(id);
+            shell.locks.not_parked(id, now);
+        });
+        alarm::rearm(ctx);
     }
 
     /// Notes the answer; the alarm delivers it at the end of the turn.

@@ -34,6 +34,8 @@ pub struct Shell {
     pub deletes: bool,
     /// Whether replicas may get what is replicated, if that is known.
     pub replicas_may_hear: Option<bool>,
+    /// Whether the server parks clients that have subscribed.
+    pub parks_subscribers: bool,
     /// Whether `maxmemory` may evict locks.
     pub eviction_risk: bool,
     /// Strings made once.
@@ -75,6 +77,7 @@ pub fn start(ctx: Ctx) {
         has_jobs: false,
         deletes: false,
         replicas_may_hear: None,
+        parks_subscribers: ctx.parks_subscribers(),
         eviction_risk: false,
         constants: Constants::make(),
         redisson: redisson::State::make(),

@@ -4,6 +4,7 @@
 
 mod acl;
 mod acl_example;
+mod api_faults;
 mod atomic_moves;
 mod citizenship;
 mod citizenship_settings;
@@ -61,6 +62,7 @@ mod session_cluster;
 mod session_lease;
 mod session_scale;
 mod startup_delay;
+mod subscribed;
 mod token_premise;
 mod tokens;
 mod upgrade;

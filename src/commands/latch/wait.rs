@@ -37,7 +37,7 @@ impl Command for Wait {
                 _ => return Err(LockError::Syntax),
             }
         }
-        let wait = wait.filter(|_| ctx.may_block());
+        let wait = wait.filter(|_| Parked::is_possible(ctx));
         let wait = wait.unwrap_or(lock::Wait::No);
         let key = CountKey::open_read(ctx, name);
         let (now, id, state) = (ctx.now(), key.id(), key.read());
@@ -51,7 +51,9 @@ impl Command for Wait {
                 Parked::expect(waiter, Shape::Latch);
                 alarm::rearm(ctx);
                 events::watch(ctx);
-                return Parked::block(ctx, name, waiter);
+                if !Parked::block(ctx, name, waiter)? {
+                    ctx.reply_integer(0);
+                }
             }
         }
         Ok(())

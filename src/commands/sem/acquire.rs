@@ -66,7 +66,9 @@ impl Command for Acquire {
             session: session.is_some(),
             lease: lease.map_or_else(default_lease, Ok)?,
             limit,
-            wait: wait.filter(|_| ctx.may_block()).unwrap_or(Wait::No),
+            wait: wait
+                .filter(|_| Parked::is_possible(ctx))
+                .unwrap_or(Wait::No),
             client: ctx.client_id(),
         };
         acquire(ctx, name, id, &request)
@@ -100,7 +102,10 @@ fn acquire(
     let token = match answer? {
         Answer::Parked(waiter) => {
             events::watch(ctx);
-            return Parked::block(ctx, name, waiter);
+            if Parked::block(ctx, name, waiter)? {
+                return Ok(());
+            }
+            None
         }
         Answer::Granted(token) => Some(token),
         Answer::Refused => None,
