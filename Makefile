@@ -41,13 +41,13 @@ test-core: setup
 	PROPTEST_CASES=$(CASES) $(CARGO) test --release --locked --lib
 
 test-checker: build
-	LOCK_MODULE=$(CURDIR)/$(MODULE) $(CARGO) test --release --locked -p redis_lock_faults -p redis_lock_harness
+	LOCK_MODULE=$(CURDIR)/$(MODULE) $(CARGO) test --release --locked --no-fail-fast -p redis_lock_faults -p redis_lock_harness
 
 test-server: build fault-build servers redisson-texts
 	@LOCK_FAULT_MODULE=$(CURDIR)/$(FAULT_MODULE) scripts/test-servers.sh $(SERVERS) quick
 
 # Of whole programs: the profile without link-time optimization, which takes longer than the tests.
-CLIENT_TESTS := LOCK_MODULE=$(CURDIR)/$(MODULE) $(CARGO) test --profile seeded --locked -p redis-lock
+CLIENT_TESTS := LOCK_MODULE=$(CURDIR)/$(MODULE) $(CARGO) test --profile seeded --locked --no-fail-fast -p redis-lock
 
 # A thousand commands at once, each with its pipes.
 test-client: build ## the client crate and the command line: on real servers that die, stand still, move and lie
@@ -121,7 +121,7 @@ bench-peers: bench-build ## PostgreSQL, etcd, ZooKeeper (installed if missing) b
 
 bench-redisson: build ## Redisson itself beside it (Java 17, Maven), into docs/BENCHMARKS.md (QUICK=1: a trial)
 	@scripts/setup.sh java
-	@mvn -B -ntp -q -f benches/redisson package
+	@mvn -B -ntp -Dstyle.color=never -q -f benches/redisson package
 	$(LOAD_CORE) java -Xmx1g -jar target/bench-redisson/bench.jar $(if $(QUICK),quick)
 
 asan: redisson-texts ## the server tests with AddressSanitizer in a server built from source, and in the module (TESTS=)

@@ -27,6 +27,11 @@ refuse 'the module knows nothing of its client' 'redis_lock_client' src benches/
 refuse 'the client waits on its runtime, not on a thread' 'thread::sleep' client/src
 refuse 'tests wait for conditions, not for time' 'thread::sleep' \
     $(find tests -name '*.rs' ! -path 'tests/harness/*' ! -path 'tests/faults/*')
+refuse 'tests start their processes through the harness, which ends them with the test run (process::spawn)' \
+    '\.spawn\(\)' $(find tests client/tests -name '*.rs' ! -path 'tests/harness/src/process.rs')
+refuse 'tests use no program that a minimal system lacks (procps, net-tools, curl, Python)' \
+    'Command::new\("(ps|pgrep|pkill|killall|kill|ss|netstat|lsof|nc|curl|wget|python3?)"|\$\(ps |\b(pgrep|pkill|killall) ' \
+    tests client/tests benches/src
 
 if found=$(grep -rnE 'Thread\.sleep|TimeUnit\.[A-Z]+\.sleep' --include='*.java' tests); then
     printf 'lint: tests wait for conditions, not for time\n%s\n\n' "$found"

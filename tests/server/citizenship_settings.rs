@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use crate::common::process::spawn;
 use crate::common::{free_port, module_path, patience, server_binary, wait_for, Conn, TestServer};
 
 const CENTURY: &str = "3162240000000";
@@ -70,7 +71,7 @@ impl FromFile {
         let mut command = Command::new(binary);
         command.arg(dir.join("server.conf")).current_dir(dir);
         command.stdin(Stdio::null()).stdout(Stdio::null());
-        command.stderr(Stdio::null()).spawn().unwrap()
+        spawn(command.stderr(Stdio::null())).unwrap()
     }
 
     fn wait_until_up_or_ended(&mut self) {

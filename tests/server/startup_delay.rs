@@ -5,6 +5,7 @@ use std::io::Write;
 use std::process::{Child, Command, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use crate::common::process::spawn;
 use crate::common::replica::{follow, wait_until_in_sync, PROMPT_MASTER};
 use crate::common::scene::{assert_stays_silent, unload_and_load};
 use crate::common::{module_path, server_binary, wait_for, Conn, TestServer};
@@ -236,13 +237,9 @@ impl Drop for Ended {
 fn a_start_that_takes_seconds_is_a_start() {
     let dir = tempfile::tempdir().unwrap();
     let log = dir.path().join("log");
-    let mut server = Command::new(server_binary())
-        .arg("-")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .spawn()
-        .map(Ended)
-        .unwrap();
+    let mut command = Command::new(server_binary());
+    command.arg("-").stdin(Stdio::piped()).stdout(Stdio::null());
+    let mut server = spawn(&mut command).map(Ended).unwrap();
     let second = || {
         SystemTime::now()
             .duration_since(UNIX_EPOCH)

@@ -5,12 +5,13 @@ use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use crate::common::process::tame;
 use crate::common::scene::{only_reply, Scene};
 use crate::common::{module_path, Conn, TestServer};
 
 fn upgrade(server: &TestServer, module: &Path) -> Output {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/upgrade.sh");
-    Command::new("sh")
+    tame(&mut Command::new("sh"))
         .current_dir(server.dir().parent().unwrap())
         .arg(script)
         .arg(module)

@@ -65,8 +65,9 @@ impl Daemon {
 impl Drop for Daemon {
     fn drop(&mut self) {
         let pid = self.process.id().to_string();
-        let _ = Command::new("kill")
-            .args(["-s", self.goodbye, &pid])
+        // kill(1) of the shell: as a program of its own it is not on every machine.
+        let _ = Command::new("sh")
+            .args(["-c", "kill -s $0 $1", self.goodbye, &pid])
             .status();
         let start = Instant::now();
         while start.elapsed() < Duration::from_secs(5) {

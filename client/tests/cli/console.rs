@@ -9,6 +9,7 @@ use std::thread;
 
 use nix::pty::{openpty, Winsize};
 use nix::unistd::tcgetpgrp;
+use redis_lock_harness::process::{spawn, Family};
 use redis_lock_harness::{wait_for, TestServer};
 
 use crate::program::{program, PROGRAM};
@@ -20,6 +21,7 @@ const CTRL_D: &str = "\x04";
 /// A shell at a terminal, and all that it has written.
 struct Console {
     shell: Child,
+    family: Family,
     keys: File,
     written: Arc<Mutex<String>>,
     seen: usize,
@@ -48,8 +50,9 @@ impl Console {
             .env("PS1", "ready> ")
             .env("TERM", "xterm")
             .env("L", PROGRAM);
+        let family = Family::of(&mut command);
         let command = command.stdin(end()).stdout(end()).stderr(end());
-        let shell = command.spawn().expect("setsid and bash");
+        let shell = spawn(command).expect("setsid and bash");
         let written = Arc::new(Mutex::new(String::new()));
         let mut screen = File::from(pty.master.try_clone().expect("a terminal"));
         let into = written.clone();
@@ -63,6 +66,7 @@ impl Console {
         let keys = File::from(pty.master);
         let mut console = Console {
             shell,
+            family,
             keys,
             written,
             seen: 0,
@@ -138,6 +142,7 @@ impl Drop for Console {
         }
         let _ = self.shell.kill();
         let _ = self.shell.wait();
+        self.family.kill();
     }
 }
 
@@ -150,7 +155,8 @@ fn the_command_is_in_the_foreground_from_the_beginning() {
     let real = TestServer::start();
     let mut console = Console::start(&real);
     for _ in 0..5 {
-        console.line("$L run k -- sh -c 'case $(ps -o stat= -p $$) in *+*) echo in-fr''ont;; *) echo behi''nd;; esac'");
+        // Its process group is that of the terminal's foreground (proc(5): pgrp, tpgid).
+        console.line("$L run k -- sh -c 'read stat </proc/$$/stat; set ${stat##*) }; [ $3 = $6 ] && echo in-fr''ont || echo behi''nd'");
         console.see("in-front\r\n");
         assert_eq!(console.status(), "0");
     }

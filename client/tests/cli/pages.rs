@@ -3,6 +3,8 @@
 use std::io::Write;
 use std::process::{Command, Stdio};
 
+use redis_lock_harness::process::spawn;
+
 use crate::program::{Running, PROGRAM};
 
 fn out(words: &str) -> String {
@@ -19,7 +21,7 @@ fn through(tool: &str, args: &[&str], text: &str) -> Option<(String, String)> {
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    let mut child = command.spawn().ok()?;
+    let mut child = spawn(&mut command).ok()?;
     child
         .stdin
         .take()?

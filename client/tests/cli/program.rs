@@ -9,6 +9,7 @@ use std::thread;
 
 use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
+use redis_lock_harness::process::{spawn_with_last_signal, Family};
 use redis_lock_harness::{patience, wait_for, TestServer};
 
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_redis-lock");
@@ -72,6 +73,7 @@ impl Ended {
 
 pub struct Running {
     child: Child,
+    family: Family,
     lines: Receiver<String>,
     err: Receiver<String>,
 }
@@ -79,11 +81,16 @@ pub struct Running {
 impl Running {
     pub fn of(command: &mut Command) -> Running {
         let command = command.stdin(Stdio::null()).stdout(Stdio::piped());
-        let mut child = command.stderr(Stdio::piped()).spawn().expect("redis-lock");
+        let family = Family::of(command);
+        // On SIGTERM it ends its command, too.
+        let last_signal = Signal::SIGTERM as i32;
+        let started = spawn_with_last_signal(command.stderr(Stdio::piped()), last_signal);
+        let mut child = started.expect("redis-lock");
         Running {
             lines: lines_of(child.stdout.take().expect("a pipe")),
             err: lines_of(child.stderr.take().expect("a pipe")),
             child,
+            family,
         }
     }
 
@@ -135,9 +142,14 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        if self.is_running() {
+        let was_running = self.is_running();
+        if was_running {
             let _ = self.child.kill();
             let _ = self.child.wait();
+        }
+        // Killed, it has not ended its command; nor do tests that fail come to that.
+        if was_running || thread::panicking() {
+            self.family.kill();
         }
     }
 }

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use crate::fleet::soon;
 use redis_lock_client::{Lock, LostReason, MultiLock, RedLock, Server};
+use redis_lock_harness::process::{spawn, tame};
 use redis_lock_harness::{module_path, patience, server_binary, wait_for};
 
 const LEASE: Duration = Duration::from_secs(3);
@@ -30,7 +31,7 @@ fn in_network_namespaces() {
         return;
     }
     let me = std::env::current_exe().expect("this test's own program");
-    let done = Command::new("unshare")
+    let done = tame(&mut Command::new("unshare"))
         .arg("--net")
         .arg(me)
         .env(INSIDE, "1")
@@ -83,7 +84,8 @@ impl Island {
     fn start(number: usize, startup_delay: Duration) -> Island {
         let [left, right] = SIDES.map(|side| format!("{}.2", side.net(number)));
         // The network is laid before the server starts.
-        let process = Command::new("unshare")
+        let mut server = Command::new("unshare");
+        server
             .args(["--net", "sh", "-c", "read go && exec \"$@\"", "sh"])
             .arg(server_binary())
             .args(["--port", "6379", "--bind", &left, &right])
@@ -92,9 +94,8 @@ impl Island {
             .arg("--loadmodule")
             .arg(module_path())
             .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .spawn()
-            .expect("a server in a namespace");
+            .stdout(Stdio::null());
+        let process = spawn(&mut server).expect("a server in a namespace");
         let mut island = Island { number, process };
         wait_for("a namespace of its own", || {
             let of = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/net")).ok();

@@ -18,6 +18,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{channel, Receiver};
 
 use redis_lock_harness::patience;
+use redis_lock_harness::process::spawn;
 
 use crate::Client;
 
@@ -36,12 +37,13 @@ pub fn directory_of(client: &Client) -> PathBuf {
 impl Agent {
     /// Starts the client's agent, connected to this port.
     pub fn start(client: &Client, port: u16) -> Agent {
-        let mut process = Command::new(directory_of(client).join("run"))
+        let mut program = Command::new(directory_of(client).join("run"));
+        program
             .args(["127.0.0.1", &port.to_string()])
             .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap_or_else(|error| panic!("{}: {error}", client.name));
+            .stdout(Stdio::piped());
+        let mut process =
+            spawn(&mut program).unwrap_or_else(|error| panic!("{}: {error}", client.name));
         let lines = BufReader::new(process.stdout.take().expect("a pipe")).lines();
         let (tell, answers) = channel();
         std::thread::spawn(move || {

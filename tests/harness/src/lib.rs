@@ -11,6 +11,7 @@ pub mod clock;
 pub mod cluster;
 pub mod conn;
 pub mod outside;
+pub mod process;
 pub mod redisson;
 pub mod replica;
 pub mod scene;
@@ -492,7 +493,5 @@ fn start_silently(command: &mut Command) -> Child {
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null());
-    command
-        .spawn()
-        .unwrap_or_else(|error| panic!("{}: {error}", server_binary()))
+    process::spawn(command).unwrap_or_else(|error| panic!("{}: {error}", server_binary()))
 }
