@@ -1,6 +1,7 @@
 # A stage for demonstrations, sourced by them: a server of their own with the module, two windows.
-# Gives $port, $dir, say, window, wait_until_parked.
-server=$(scripts/server.sh)
+# LOCK_SERVER and LOCK_MODULE name others than the usual. Gives $port, $dir, $module, say, window, wait_until_parked.
+server=${LOCK_SERVER:-$(scripts/server.sh)}
+module=${LOCK_MODULE:-$PWD/target/release/libredis_lock.so}
 cli=$(command -v redis-cli || command -v valkey-cli)
 dir=$(mktemp -d)
 
@@ -11,7 +12,7 @@ until [ -n "$pid" ]; do
     port=$((port + 1))
     "$server" --port $port --bind 127.0.0.1 --save "" --dir "$dir" --logfile "$dir/log" \
         --enable-module-command local \
-        --loadmodule "$PWD/target/release/libredis_lock.so" &
+        --loadmodule "$module" &
     pid=$!
     tries=0
     until grep -q 'Ready to accept' "$dir/log" 2>/dev/null; do
@@ -23,7 +24,10 @@ until [ -n "$pid" ]; do
 done
 trap 'kill $pid 2>/dev/null; wait $pid 2>/dev/null || true; rm -rf "$dir"' EXIT INT TERM
 
-say() { printf '\n\033[1m%s\033[0m\n' "$1"; }
+# Bold at a terminal only (https://no-color.org).
+bold= plain=
+if [ -t 1 ] && [ -z "${NO_COLOR:-}" ] && [ "${TERM:-dumb}" != dumb ]; then bold=$(printf '\033[1m') plain=$(printf '\033[0m'); fi
+say() { printf '\n%s%s%s\n' "$bold" "$1" "$plain"; }
 # window NAME WORD...: types a command in a window and shows its reply.
 window() {
     name=$1

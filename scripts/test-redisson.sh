@@ -27,7 +27,7 @@ tests() {
     version=$1
     shift
     printf '\n== Redisson %s, %s%s\n' "$version" "$("$LOCK_SERVER" --version)" "${*:+ ($*)}"
-    mvn -B -ntp -f tests/redisson/pom.xml test -Dredisson.version="$version" "$@" ||
+    mvn -B -ntp -Dstyle.color=never -f tests/redisson/pom.xml test -Dredisson.version="$version" "$@" ||
         failed="$failed $version"
 }
 

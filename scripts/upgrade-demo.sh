@@ -12,7 +12,7 @@ bob=$!
 wait_until_parked 1
 
 say 'The new build.'
-cp target/release/libredis_lock.so "$dir/libredis_lock.new.so"
+cp "$module" "$dir/libredis_lock.new.so"
 scripts/upgrade.sh "$dir/libredis_lock.new.so" -p $port
 
 wait $bob || true

@@ -33,12 +33,19 @@ impl<'a> Args<'a> {
 
     /// `numkeys key [key ...]`, no two of them the same.
     pub fn keys(&mut self) -> Result<&'a [Str<'a>], LockError> {
-        let number = self.left.next().ok_or(LockError::Syntax)?.bytes();
-        let number = parse_integer(number).filter(|number| *number > 0);
-        let number = number.ok_or(LockError::NumKeys)?;
-        let number = usize::try_from(number).unwrap_or(usize::MAX);
+        let word = self.left.next().ok_or(LockError::Syntax)?.bytes();
+        let is_long = word.len() > 18 && word.iter().all(u8::is_ascii_digit);
+        let number = match parse_integer(word) {
+            Some(number) if number > 0 => usize::try_from(number).unwrap_or(usize::MAX),
+            None if is_long => usize::MAX,
+            _ => return Err(LockError::NumKeys),
+        };
+        // At least the owner stands behind the keys.
         let left = self.left.as_slice();
-        let (keys, left) = left.split_at_checked(number).ok_or(LockError::Syntax)?;
+        if number >= left.len() {
+            return Err(LockError::MissingKeys);
+        }
+        let (keys, left) = left.split_at(number);
         if number > MAX_KEYS {
             return Err(LockError::TooManyKeys);
         }

@@ -5,7 +5,7 @@ use crate::module::ctx::Ctx;
 use crate::module::register::{Command, Spec};
 use crate::module::strings::Str;
 
-const LINES: [&str; 42] = [
+const LINES: [&str; 43] = [
     "LOCK.ACQUIRE <key> <owner> [READ | WRITE] [EX <s> | PX <ms> | SESSION] [BLOCK <ms>] [ONCE] [WITHHOLDER]",
     "    Take the lock, or wait for it (BLOCK 0: for ever). Returns the fencing token, or nil.",
     "    READ, WRITE: a lock of many readers or one writer, as Redisson's RReadWriteLock.",
@@ -29,7 +29,8 @@ const LINES: [&str; 42] = [
     "SEM.SET <key> <permits> [NX | XX]",
     "    Make a semaphore, or change how many permits it has. Returns them, or nil.",
     "SEM.ACQUIRE <key> <id> [LIMIT <permits>] [EX <s> | PX <ms> | SESSION] [BLOCK <ms>]",
-    "    Take a permit, or wait for one. LIMIT makes the semaphore. Returns the token, or nil.",
+    "    Take a permit, or wait for one. LIMIT makes the semaphore if it does not exist.",
+    "    Returns the token, or nil: no permit was free, or no such semaphore.",
     "SEM.RELEASE <key> <id>",
     "    Give the permit back. Returns 1, or nil when the id holds none.",
     "SEM.RENEW <key> <id> [EX <s> | PX <ms>]",
@@ -45,7 +46,7 @@ const LINES: [&str; 42] = [
     "LOCK.OWNER",
     "    A fresh unique owner id.",
     "LOCK.REDISSON <script> <numkeys> <key> [<key> ...] <arg> [<arg> ...]",
-    "    What EVAL of a Redisson script becomes with lock.redisson-scripts; not for typing.",
+    "    Internal: what EVAL of a Redisson script becomes with lock.redisson-scripts.",
     "LOCK.HELP",
     "    Print this help.",
 ];

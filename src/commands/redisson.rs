@@ -21,7 +21,8 @@ impl Command for Redisson {
         // What EVAL says of its keys.
         key: Some(access::UPDATE),
         arity: -5,
-        summary: c"Runs a lock script of Redisson's, which the server was sent by EVAL or EVALSHA",
+        summary:
+            c"An internal command that runs a lock script of Redisson's sent by EVAL or EVALSHA",
         complexity: c"O(N) in the number of keys",
         args: &[
             Arg {

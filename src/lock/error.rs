@@ -9,8 +9,12 @@ use std::rc::Rc;
 pub enum LockError {
     /// The key holds another Redis type.
     WrongType,
-    /// The key holds a hash that is not an exclusive lock.
+    /// The key holds a hash that is no lock.
     LockType,
+    /// The request says READ or WRITE, and the key is held as an exclusive lock.
+    HeldExclusively,
+    /// The request says neither READ nor WRITE, and the key is held as a read-write lock.
+    HeldReadWrite,
     /// The key holds a string that is not the number of a semaphore or a latch.
     NotCount,
     /// The permits of a semaphore of this name would be in another slot of the cluster.
@@ -59,6 +63,8 @@ pub enum LockError {
     NoSession,
     /// `numkeys` is no number, or not above zero.
     NumKeys,
+    /// `numkeys` is greater than the number of keys in the request.
+    MissingKeys,
     /// More keys than one request may have.
     TooManyKeys,
     /// The same key twice.
@@ -100,7 +106,11 @@ impl fmt::Display for LockError {
         use LockError as E;
         f.write_str(match self {
             E::WrongType => "WRONGTYPE Operation against a key holding the wrong kind of value",
-            E::LockType => "LOCKTYPE the key holds a hash that is no lock, or a lock of another kind",
+            E::LockType => "LOCKTYPE the key holds a hash that is no lock",
+            E::HeldExclusively => {
+                "LOCKTYPE the key holds an exclusive lock, which is used without READ and WRITE"
+            }
+            E::HeldReadWrite => "LOCKTYPE the key holds a read-write lock, say READ or WRITE",
             E::NotCount => {
                 "LOCKTYPE the key holds a string that is not the number of a semaphore or a latch"
             }
@@ -127,6 +137,7 @@ impl fmt::Display for LockError {
                 return write!(f, "DEADLOCK the owner would wait for itself, by way of {keys}");
             }
             E::NumKeys => "ERR numkeys should be greater than 0",
+            E::MissingKeys => "ERR Number of keys can't be greater than number of args",
             E::TooManyKeys => {
                 return write!(f, "ERR more than {} keys in one request", super::MAX_KEYS);
             }

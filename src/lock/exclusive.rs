@@ -454,7 +454,7 @@ fn of_kind<'s>(
 ) -> Result<Option<&'s Hold>, LockError> {
     match mode {
         None => Ok(hold),
-        Some(_) if state.hold(now).is_some() => Err(LockError::LockType),
+        Some(_) if state.hold(now).is_some() => Err(LockError::HeldExclusively),
         Some(_) => Ok(None),
     }
 }

@@ -20,7 +20,7 @@ pub enum Standing<'s> {
 /// Where a request of this mode and owner stands.
 ///
 /// # Errors
-/// [`LockError::WrongType`] and [`LockError::LockType`] where the key holds something else.
+/// Where the key holds something else: another type, another hash, a lock of the other kind.
 pub fn standing<'s>(
     state: &'s KeyState,
     mode: Mode,
@@ -34,12 +34,14 @@ pub fn standing<'s>(
     }
     match (mode, state) {
         (Mode::Exclusive, KeyState::ReadWrite(lock)) if lock.is_held(now) => {
-            Err(LockError::LockType)
+            Err(LockError::HeldReadWrite)
         }
         (Mode::Exclusive, _) => Ok(exclusive(state, owner, now)),
         (Mode::Read, KeyState::ReadWrite(lock)) => Ok(read(lock, owner, now)),
         (Mode::Write, KeyState::ReadWrite(lock)) => Ok(write(lock, owner, now)),
-        (Mode::Read | Mode::Write, _) if state.hold(now).is_some() => Err(LockError::LockType),
+        (Mode::Read | Mode::Write, _) if state.hold(now).is_some() => {
+            Err(LockError::HeldExclusively)
+        }
         (Mode::Read | Mode::Write, _) => Ok(Standing::Free),
     }
 }

@@ -375,8 +375,7 @@ fn keys_of_other_types_are_refused_and_never_changed() {
 
 #[test]
 fn hashes_of_other_layouts_are_refused_and_never_changed() {
-    const LOCK_TYPE: &str =
-        "LOCKTYPE the key holds a hash that is no lock, or a lock of another kind";
+    const LOCK_TYPE: &str = "LOCKTYPE the key holds a hash that is no lock";
     let server = TestServer::start();
     for make in [
         "HSET k name Ada",

@@ -304,11 +304,17 @@ fn a_writer_enters_when_the_last_living_reader_dies() {
 fn one_key_is_one_kind_of_lock_while_it_is_held() {
     let server = TestServer::start();
     let mut c = server.conn();
-    let refused = |c: &mut Conn, line: &str| {
+    let refused = |c: &mut Conn, line: &str, holds: &str| {
         let bystander = Bystander::of(&server, "k");
-        assert!(c.line(line).error().starts_with("LOCKTYPE "), "{line}");
+        assert_eq!(
+            c.line(line).error(),
+            format!("LOCKTYPE the key holds {holds}"),
+            "{line}"
+        );
         bystander.saw_nothing(line);
     };
+    let exclusive = "an exclusive lock, which is used without READ and WRITE";
+    let shared = "a read-write lock, say READ or WRITE";
     c.line("LOCK.ACQUIRE k o PX 60000");
     for line in [
         "LOCK.ACQUIRE k a READ",
@@ -316,12 +322,12 @@ fn one_key_is_one_kind_of_lock_while_it_is_held() {
         "LOCK.RELEASE k o READ",
         "LOCK.RENEW k o WRITE",
     ] {
-        refused(&mut c, line);
+        refused(&mut c, line, exclusive);
     }
     c.line("LOCK.RELEASE k o");
     c.line("LOCK.ACQUIRE k o READ PX 60000");
-    refused(&mut c, "LOCK.ACQUIRE k o");
-    refused(&mut c, "LOCK.ACQUIRE k p BLOCK 0");
+    refused(&mut c, "LOCK.ACQUIRE k o", shared);
+    refused(&mut c, "LOCK.ACQUIRE k p BLOCK 0", shared);
     assert_eq!(c.line("LOCK.RELEASE k o").int(), 1, "no word is needed");
     assert!(c.line("LOCK.ACQUIRE k p").int() > 0);
 }

@@ -41,6 +41,24 @@ fn a_key_of_another_type_is_no_lock() {
     assert_eq!(real.conn().line("GET k").text(), "v");
 }
 
+/// The advice is for what the key holds: a lock of the other kind, or a hash that is none.
+#[test]
+fn a_hash_and_a_lock_of_the_other_kind_are_told_apart() {
+    let real = TestServer::start();
+    let mut conn = real.conn();
+    conn.line("LOCK.ACQUIRE k other READ");
+    let end = script(&real, "", "echo never").end();
+    assert_eq!((end.code(), end.out.as_str()), (65, ""));
+    assert!(end.err.contains("holds a read-write lock"), "{}", end.err);
+    assert!(end.err.contains("--shared or --exclusive"), "{}", end.err);
+    conn.line("DEL k");
+    conn.line("HSET k name Ada");
+    let end = script(&real, "", "echo never").end();
+    assert_eq!((end.code(), end.out.as_str()), (65, ""));
+    assert!(end.err.contains("choose another name"), "{}", end.err);
+    assert!(!end.err.contains("--shared"), "{}", end.err);
+}
+
 #[test]
 fn what_the_user_may_not_is_named() {
     let real = TestServer::start();

@@ -606,7 +606,7 @@ fn tell(outcome: &Outcome) -> Told {
 fn code(error: &LockError) -> &'static str {
     match error {
         LockError::WrongType => "WRONGTYPE",
-        LockError::LockType => "LOCKTYPE",
+        LockError::LockType | LockError::HeldExclusively | LockError::HeldReadWrite => "LOCKTYPE",
         LockError::Busy => "LOCKBUSY",
         LockError::Broken => "LOCKBROKEN",
         LockError::TryAgain => "TRYAGAIN",

@@ -75,6 +75,10 @@ fn of_refusal(code: &str, text: &str, key: Option<&[u8]>) -> (i32, Option<String
             DATA,
             Some("the key is there and is no lock: choose another name".into()),
         ),
+        "LOCKTYPE" if text.contains("no lock") => (
+            DATA,
+            Some("the key is there and is no lock: choose another name".into()),
+        ),
         "LOCKTYPE" => (
             DATA,
             Some(
