@@ -7,6 +7,7 @@ use redis_module::raw;
 use super::api::api;
 use super::ctx::{now, Ctx};
 use super::guard;
+use super::replication;
 use super::settings;
 use super::shell;
 
@@ -27,7 +28,7 @@ unsafe extern "C" fn on_info(info: *mut raw::RedisModuleInfoCtx, for_crash_repor
             let waiters = &shell.locks.waiters;
             let sessions = &shell.locks.sessions;
             let (sems, latches) = (&shell.locks.sems, &shell.locks.latches);
-            let gauges: [(&CStr, u64); 17] = [
+            let gauges: [(&CStr, u64); 18] = [
                 (c"waiters", waiters.live() as u64),
                 (c"keys_waited", waiters.keys_waited() as u64),
                 (c"places_kept", waiters.kept_places() as u64),
@@ -45,6 +46,7 @@ unsafe extern "C" fn on_info(info: *mut raw::RedisModuleInfoCtx, for_crash_repor
                 (c"startup_delay_left_ms", shell.locks.delay.left(now)),
                 (c"eviction_risk", u64::from(shell.eviction_risk)),
                 (c"panics", guard::panics()),
+                (c"replication_failures", replication::failures()),
             ];
             (
                 gauges,

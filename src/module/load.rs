@@ -7,7 +7,7 @@ use redis_module::raw;
 use super::alarm;
 use super::api::{self, api, has};
 use super::ctx::{server_version, Ctx};
-use super::{events, guard, info, log, redisson, register, settings, shell, slots};
+use super::{events, guard, info, log, needed, redisson, register, settings, shell, slots, users};
 
 const NAME: &CStr = c"lock";
 
@@ -82,16 +82,20 @@ pub unsafe extern "C" fn RedisModule_OnUnload(raw_ctx: *mut raw::RedisModuleCtx)
 /// Who may have sent a command of ours that is still to run: the server keeps it, in a transaction or until a
 /// pause ends, with a pointer to a command that is gone, and ends itself when it runs it. What clients know to
 /// be our command is theirs to wait for; an `EVAL` that the filter has renamed is not.
-fn reason_to_stay(ctx: Ctx) -> Option<&'static str> {
+fn reason_to_stay(ctx: Ctx) -> Option<String> {
     if ctx.is_paused() {
         return Some(
-            "clients are paused, and a command of this module may wait for the end of that",
+            "clients are paused, and a command of this module may wait for the end of that".into(),
         );
     }
-    redisson::has_renamed().then_some(
-        "EVAL of Redisson's scripts may be queued in transactions: CONFIG SET lock.redisson-scripts no first, \
-         and let transactions that have begun come to their end",
-    )
+    if redisson::has_renamed() {
+        return Some(
+            "EVAL of Redisson's scripts may be queued in transactions: CONFIG SET lock.redisson-scripts no first, \
+             and let transactions that have begun come to their end"
+                .into(),
+        );
+    }
+    users::reason_to_stay(ctx)
 }
 
 fn has_allocator() -> bool {
@@ -102,6 +106,9 @@ fn load(ctx: Ctx, argc: c_int) -> Result<(), String> {
     check_server(ctx)?;
     if argc > 0 {
         return Err("the module takes no arguments; settings are lock.* in redis.conf".into());
+    }
+    if let Some(reason) = needed::reason_not_to_load(ctx) {
+        return Err(reason);
     }
     set_options(ctx);
     let own_category = register::add_category(ctx);
@@ -125,6 +132,7 @@ fn load(ctx: Ctx, argc: c_int) -> Result<(), String> {
     if own_category.is_none() {
         log::notice("this server cannot add the ACL category @lock; grant +lock.acquire and so on");
     }
+    needed::warn_of_missing(ctx);
     events::warn_of_eviction(ctx);
     events::watch_if_asked(ctx);
     redisson::follow_setting(ctx);

@@ -11,6 +11,7 @@ pub mod acl;
 pub mod alarm;
 mod api;
 pub mod apply;
+mod call_reply;
 pub mod count_key;
 pub mod ctx;
 pub mod events;
@@ -21,6 +22,7 @@ pub mod key;
 mod listeners;
 mod load;
 mod log;
+mod needed;
 pub mod parked;
 pub mod redisson;
 pub mod register;
@@ -35,6 +37,7 @@ pub mod settings;
 pub mod shell;
 mod slots;
 pub mod strings;
+mod users;
 
 #[cfg(feature = "fault-injection")]
 pub use guard::fault::arm as arm_fault;

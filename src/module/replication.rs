@@ -19,15 +19,34 @@
 //! the time in between (words of `count_change` among it) is before every offset that was given out.
 //!
 //! A node of a cluster always replicates: slots move by other ways.
+//!
+//! The server refuses a command that it does not know by name. `needed` checks the names at load, and they do not change
+//! later, so no call is expected to fail. One that fails all the same is counted and logged: at that point the change is
+//! decided, and mostly made.
 
-use std::ffi::CStr;
+use std::ffi::{c_int, CStr};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use redis_module::raw;
 
-use super::api::api;
+use super::api::{api, fallible};
 use super::ctx::Ctx;
+use super::log;
 use super::shell;
 use super::strings::{OwnedStr, Str};
+
+/// Commands that the server did not take, since the module was loaded.
+static FAILURES: AtomicU64 = AtomicU64::new(0);
+
+/// No failure is logged before this moment of the monotonic clock.
+static QUIET_UNTIL_MS: AtomicU64 = AtomicU64::new(0);
+
+const LOG_EVERY_MS: u64 = 1_000;
+
+/// Commands that neither replicas nor the AOF got, since the server did not take them.
+pub fn failures() -> u64 {
+    FAILURES.load(Ordering::Relaxed)
+}
 
 /// Where the changes of one event go.
 #[derive(Clone, Copy)]
@@ -142,15 +161,19 @@ impl Replication {
         if self.replicas {
             // SAFETY: context and strings live through the call. The "Ass" arguments are two strings;
             // "A" leaves the AOF out.
-            unsafe {
-                api!(RedisModule_Replicate)(
-                    self.ctx.as_ptr(),
-                    command.as_ptr(),
-                    c"Ass".as_ptr(),
-                    channel.as_ptr(),
-                    message.as_ptr(),
-                );
-            }
+            let status = unsafe {
+                fallible!(
+                    RedisModule_Replicate(
+                        self.ctx.as_ptr(),
+                        command.as_ptr(),
+                        c"Ass".as_ptr(),
+                        channel.as_ptr(),
+                        message.as_ptr(),
+                    ),
+                    raw::REDISMODULE_ERR as c_int
+                )
+            };
+            self.check(status, command);
         }
     }
 
@@ -166,19 +189,41 @@ impl Replication {
         // SAFETY: the context is live, and so are the strings: each caller in this file, in `key` and in
         // `sem_key` holds them. "v" takes an array of them and its length as size_t; the server keeps
         // references of its own.
-        unsafe {
-            api!(RedisModule_Replicate)(
-                self.ctx.as_ptr(),
-                command.as_ptr(),
-                c"v".as_ptr(),
-                words.as_ptr(),
-                words.len(),
-            );
+        let status = unsafe {
+            fallible!(
+                RedisModule_Replicate(
+                    self.ctx.as_ptr(),
+                    command.as_ptr(),
+                    c"v".as_ptr(),
+                    words.as_ptr(),
+                    words.len(),
+                ),
+                raw::REDISMODULE_ERR as c_int
+            )
+        };
+        self.check(status, command);
+    }
+
+    /// Counts a command that the server did not take, and says so in the log, at most once a second.
+    fn check(self, status: c_int, command: &CStr) {
+        if status == raw::REDISMODULE_OK as c_int {
+            return;
+        }
+        let failures = FAILURES.fetch_add(1, Ordering::Relaxed) + 1;
+        let now = self.ctx.now().mono_ms;
+        if now >= QUIET_UNTIL_MS.load(Ordering::Relaxed) {
+            QUIET_UNTIL_MS.store(now + LOG_EVERY_MS, Ordering::Relaxed);
+            log::warning(&format!(
+                "{} of a lock could not be handed to replicas and the AOF, which differ from this server now \
+                 (replication_failures:{failures})",
+                command.to_string_lossy()
+            ));
         }
     }
 
     /// A change that nobody is told of still counts as one: `save` points go by it.
     fn count_change(self) {
+        // It always answers OK.
         // SAFETY: the context is that of a command, which has words. Nobody gets them: either the server
         // comes to the same answer as `of_command` did a moment ago, and only counts, or a backlog
         // has come that nobody follows yet (see above).

@@ -34,7 +34,7 @@ pub const SWITCHES: [(&str, &str); 4] = [
 ];
 
 /// A server started from a file, as in production; the harness's own has its options in words.
-struct FromFile {
+pub struct FromFile {
     process: Child,
     port: u16,
     dir: tempfile::TempDir,
@@ -42,7 +42,7 @@ struct FromFile {
 }
 
 impl FromFile {
-    fn start(binary: &str, config: &str) -> FromFile {
+    pub fn start(binary: &str, config: &str) -> FromFile {
         // Another process may take a free port before the server does: then try the next one.
         for _ in 0..20 {
             let dir = tempfile::tempdir().unwrap();
@@ -89,15 +89,15 @@ impl FromFile {
         self.wait_until_up_or_ended();
     }
 
-    fn conn(&self) -> Conn {
+    pub fn conn(&self) -> Conn {
         Conn::open(self.port)
     }
 
-    fn log(&self) -> String {
+    pub fn log(&self) -> String {
         std::fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
     }
 
-    fn has_ended(&mut self) -> bool {
+    pub fn has_ended(&mut self) -> bool {
         self.process.try_wait().unwrap().is_some()
     }
 }
@@ -109,7 +109,7 @@ impl Drop for FromFile {
     }
 }
 
-fn loads(arguments: &str) -> String {
+pub fn loads(arguments: &str) -> String {
     format!(
         "enable-module-command yes\nloadmodule {} {arguments}\n",
         module_path().display()
@@ -233,7 +233,7 @@ fn settings_come_with_module_loadex() {
 }
 
 /// The lines that the module itself has written.
-fn own_lines(log: &str) -> Vec<String> {
+pub fn own_lines(log: &str) -> Vec<String> {
     log.lines()
         .filter_map(|line| line.split_once("<module> lock: "))
         .map(|(_, text)| text.to_string())
