@@ -37,10 +37,11 @@ pub enum LockError {
     MayNotWritePermits,
     /// One more hold would pass 2^31-1, or 1,000 of READ.
     HoldCountOverflow,
-    /// The token stored with this lock is more than a day ahead of the clock.
+    /// The token stored with this lock is implausibly far ahead of the clock.
     TokenAhead,
-    /// Tokens have reached 2^53: the clock, the horizon or this lock's Redisson counter is absurdly
-    /// far ahead.
+    /// Redisson's token counter of this lock is implausibly far ahead of the clock.
+    CounterAhead,
+    /// Tokens have reached 2^53: the clock is absurdly far ahead.
     TokensExhausted,
     /// No grant can be made safe just now: the key's slot is on its way between nodes, or traffic was
     /// paused within this very transaction. The client is to ask again.
@@ -144,10 +145,13 @@ impl fmt::Display for LockError {
             E::SameKeys => "ERR the same key is given twice",
             E::Broken => "LOCKBROKEN the lock was broken and its waiters purged",
             E::HoldCountOverflow => "ERR hold count would overflow",
-            E::TokenAhead => "ERR the token stored with this lock is more than a day ahead of the clock",
-            E::TokensExhausted => {
-                "ERR fencing tokens are exhausted, check the server's clock and the key redis_lock:horizon"
+            E::TokenAhead => {
+                "ERR the token stored with this lock is more than a hundred years ahead of the clock, delete the key"
             }
+            E::CounterAhead => {
+                "ERR the redisson_lock_token counter of this lock is more than a hundred years ahead of the clock, delete it"
+            }
+            E::TokensExhausted => "ERR fencing tokens are exhausted, check the server's clock",
             E::TryAgain => {
                 "TRYAGAIN the slot is being migrated or writes are paused, try again later"
             }

@@ -361,9 +361,8 @@ impl Locks {
         }
         let seen = view.state.token().map_or(0, Token::get);
         let counter = fence.counter.unwrap_or(0);
-        let minted = self
-            .tokens
-            .mint(view.domain, seen, counter, now.wall_us())?;
+        let minted = self.tokens.mint(view.domain, seen, counter, now.wall_us());
+        let minted = self.count_implausible(minted)?;
         fx.extend(
             minted
                 .horizon
@@ -371,6 +370,16 @@ impl Locks {
         );
         fx.extend(fence.counter.map(|_| Effect::Counter(minted.token)));
         Ok(minted.token)
+    }
+
+    /// Counts a refusal because of what is stored with the lock.
+    pub(super) fn count_implausible<T>(
+        &mut self,
+        made: Result<T, LockError>,
+    ) -> Result<T, LockError> {
+        let refused = matches!(made, Err(LockError::TokenAhead | LockError::CounterAhead));
+        self.stats.tokens_implausible += u64::from(refused);
+        made
     }
 
     /// The reply of a grant is written: from here on only its lease or its owner ends it.

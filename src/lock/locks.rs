@@ -263,6 +263,14 @@ impl Locks {
         }
     }
 
+    /// Takes in what the horizon key of this domain holds (0: nothing). Answers whether that is an
+    /// implausible number that was not there before: the log is to tell of it.
+    pub fn learn_horizon(&mut self, domain: Domain, horizon: u64, now: Now) -> bool {
+        let is_news = self.tokens.learn(domain, horizon, now.wall_us());
+        self.stats.horizons_implausible += u64::from(is_news);
+        is_news
+    }
+
     /// Data was loaded, or the server's role has changed: what the keys hold may be another's.
     pub fn reloaded(&mut self) {
         self.tokens.forget();

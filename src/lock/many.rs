@@ -178,8 +178,10 @@ impl Locks {
         let seen = view.state.token().map_or(0, Token::get);
         let counter = fence.counter.unwrap_or(0);
         let now_us = now.wall_us();
-        self.tokens
-            .can_mint(view.domain, seen, counter, now_us, of as u64)
+        let made = self
+            .tokens
+            .can_mint(view.domain, seen, counter, now_us, of as u64);
+        self.count_implausible(made)
     }
 
     /// Enters each key: anew, or once more where the owner is in already. Answers the tokens, and whether each

@@ -85,6 +85,10 @@ counters! {
     waits_failed,
     /// Hand-offs because the key went away by other means than a LOCK command.
     foreign_wakeups,
+    /// Horizons that were found implausibly far ahead of the clock, and not believed.
+    horizons_implausible,
+    /// Requests refused because the token or the counter stored with their lock is implausibly far ahead.
+    tokens_implausible,
     /// Times that a lock was left free for Redisson's waiters instead of being handed off.
     windows,
     /// Of those, that somebody took the lock in the window.

@@ -27,9 +27,11 @@ pub const SPAN_TOKENS: u64 = 1 << 14;
 /// Ahead of the clock by more than this, a token is counted, not timed.
 const AHEAD_US: u64 = 1_000_000;
 
-/// A token that a lock's data shows is taken at its word up to a day ahead of the clock. Beyond that it
-/// is more likely forged or damaged, and believing it would push every later token of the server up.
-const TRUSTED_AHEAD_US: u64 = 24 * SPAN_US;
+/// The one rule for every number that the key space states (a horizon, a lock's `#token`, Redisson's
+/// counter): it is plausible up to a hundred years ahead of the clock. A clock that was set back, as far as
+/// to 1970, leaves true numbers ahead of it, which must be believed or tokens would repeat. A number
+/// beyond is forged or damaged. What is believed leaves numbers for 128 years (in 2026).
+pub const PLAUSIBLE_AHEAD_US: u64 = 100 * 366 * 24 * SPAN_US;
 
 /// A fencing token, below 2^53 so that every client language can hold it exactly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -76,6 +78,8 @@ struct Source {
     took_over: bool,
     /// The first token of this process since it last took over from another: what is below may be another's.
     own_from: Option<u64>,
+    /// The implausible horizon that was found last and has not been written over since.
+    implausible: Option<u64>,
 }
 
 impl Source {
@@ -100,11 +104,23 @@ impl Source {
         let ahead = now_us.saturating_add(SPAN_US);
         let reserved = ahead.max(self.last + SPAN_TOKENS).min(Token::MAX.0);
         (self.stored, self.known) = (Some(reserved), true);
+        self.implausible = None;
         reserved
     }
 
-    fn is_plausible(&self, token: u64, now_us: u64) -> bool {
-        token <= self.last || token <= now_us.saturating_add(TRUSTED_AHEAD_US)
+    fn is_plausible(&self, number: u64, now_us: u64) -> bool {
+        number <= self.last || number <= now_us.saturating_add(PLAUSIBLE_AHEAD_US)
+    }
+
+    /// The higher of what a lock's data says of its tokens.
+    fn highest(&self, seen: u64, counter: u64, now_us: u64) -> Result<u64, LockError> {
+        if !self.is_plausible(seen, now_us) {
+            return Err(LockError::TokenAhead);
+        }
+        if !self.is_plausible(counter, now_us) {
+            return Err(LockError::CounterAhead);
+        }
+        Ok(seen.max(counter))
     }
 }
 
@@ -131,16 +147,22 @@ impl Tokens {
     }
 
     /// Takes in what the horizon key holds (0 when it is absent or unreadable). A horizon that
-    /// this process did not write is somebody else's reservation: start above it.
-    pub fn learn(&mut self, domain: Domain, horizon: u64) {
+    /// this process did not write is a reservation of another process: start above it. One that is not
+    /// plausible counts as absent, so that the next grant writes over it. Answers whether such a one is
+    /// there that was not there before.
+    pub fn learn(&mut self, domain: Domain, horizon: u64, now_us: u64) -> bool {
         let source = self.source(domain);
+        let implausible = (!source.is_plausible(horizon, now_us)).then_some(horizon);
+        let is_news = implausible.is_some() && source.implausible != implausible;
+        let horizon = if implausible.is_some() { 0 } else { horizon };
         if source.stored != Some(horizon) {
-            source.last = source.last.max(horizon.min(Token::MAX.0));
+            source.last = source.last.max(horizon);
             source.stored = Some(horizon);
             source.took_over |= horizon > 0;
             source.own_from = None;
         }
-        source.known = true;
+        (source.known, source.implausible) = (true, implausible);
+        is_news
     }
 
     /// What is stored may have changed (data loaded, a promotion): it is read again, and written
@@ -192,10 +214,20 @@ impl Tokens {
         !self.lost.is_empty()
     }
 
-    /// The next domain whose horizon is to be stored again, and what to store.
-    pub fn pop_lost(&mut self, now_us: u64) -> Option<(Domain, u64)> {
-        let domain = self.lost.pop()?;
-        Some((domain, self.source(domain).reserve(now_us)))
+    /// The next domain whose horizon may have to be stored again.
+    pub fn pop_lost(&mut self) -> Option<Domain> {
+        self.lost.pop()
+    }
+
+    /// Whether no known horizon of this domain covers the tokens that were handed out.
+    pub fn is_uncovered(&self, domain: Domain) -> bool {
+        let covers = |source: &Source| source.known && source.stored >= Some(source.last);
+        !self.sources.get(&domain).is_some_and(covers)
+    }
+
+    /// Reserves tokens ahead: the horizon that is to be stored now.
+    pub fn reserve(&mut self, domain: Domain, now_us: u64) -> u64 {
+        self.source(domain).reserve(now_us)
     }
 
     /// This horizon could not be stored just now.
@@ -239,11 +271,8 @@ impl Tokens {
         more: u64,
     ) -> Result<(), LockError> {
         let source = self.source(domain);
-        let next = match source.is_plausible(counter, now_us) {
-            false => counter.max(seen),
-            true if !source.is_plausible(seen, now_us) => return Err(LockError::TokenAhead),
-            true => seen.max(counter).max(source.next(now_us)),
-        };
+        let highest = source.highest(seen, counter, now_us)?;
+        let next = highest.max(source.next(now_us));
         match Token::new(next.saturating_add(1).saturating_add(more)) {
             Some(_) => Ok(()),
             None => Err(LockError::TokensExhausted),
@@ -254,8 +283,8 @@ impl Tokens {
     /// has seen (`seen`: its token field; `counter`: Redisson's counter), and not behind the clock.
     ///
     /// # Errors
-    /// [`LockError::TokenAhead`] when `seen` is not to be believed, [`LockError::TokensExhausted`] when
-    /// numbers have run out.
+    /// [`LockError::TokenAhead`] or [`LockError::CounterAhead`] when one of the two is not plausible,
+    /// [`LockError::TokensExhausted`] when numbers have run out.
     pub fn mint(
         &mut self,
         domain: Domain,
@@ -264,20 +293,8 @@ impl Tokens {
         now_us: u64,
     ) -> Result<Minted, LockError> {
         let source = self.source(domain);
-        if !source.is_plausible(counter, now_us) {
-            // Far ahead, the counter leads alone: it stays when the lock is gone, so its own lock's
-            // tokens go on rising, and no other lock has to follow.
-            let next = counter.max(seen).saturating_add(1);
-            let token = Token::new(next).ok_or(LockError::TokensExhausted)?;
-            return Ok(Minted {
-                token,
-                horizon: None,
-            });
-        }
-        if !source.is_plausible(seen, now_us) {
-            return Err(LockError::TokenAhead);
-        }
-        let next = seen.max(counter).saturating_add(1).max(source.next(now_us));
+        let highest = source.highest(seen, counter, now_us)?;
+        let next = highest.saturating_add(1).max(source.next(now_us));
         let token = Token::new(next).ok_or(LockError::TokensExhausted)?;
         (source.last, source.took_over) = (next, false);
         source.own_from.get_or_insert(next);
@@ -328,7 +345,7 @@ mod tests {
         let horizon = minted(&mut before, NOON).horizon.unwrap();
         let last = minted(&mut before, NOON + 1_000).token;
         let mut after = Tokens::default();
-        after.learn(0, horizon);
+        after.learn(0, horizon, NOON);
         let first = minted(&mut after, NOON - SPAN_US);
         assert!(first.token > last);
         assert_eq!(first.token.get(), horizon + 1);
@@ -341,7 +358,7 @@ mod tests {
         let horizon = minted(&mut before, NOON).horizon.unwrap();
         let first_of = |now_us| {
             let mut tokens = Tokens::default();
-            tokens.learn(0, horizon);
+            tokens.learn(0, horizon, NOON);
             minted(&mut tokens, now_us).token
         };
         assert!(first_of(NOON + 1_000_000) < first_of(NOON + 2_000_000));
@@ -352,7 +369,7 @@ mod tests {
         let mut horizon = 0;
         for _ in 0..1_000 {
             let mut tokens = Tokens::default();
-            tokens.learn(0, horizon);
+            tokens.learn(0, horizon, NOON);
             horizon = minted(&mut tokens, NOON).horizon.unwrap();
         }
         assert!(horizon < NOON + SPAN_US + 1_000 * (SPAN_TOKENS + 1));
@@ -362,9 +379,9 @@ mod tests {
     fn our_own_horizon_read_again_is_not_a_jump() {
         let mut tokens = Tokens::default();
         let horizon = minted(&mut tokens, NOON).horizon.unwrap();
-        tokens.learn(0, horizon);
+        tokens.learn(0, horizon, NOON);
         assert_eq!(minted(&mut tokens, NOON + 7).token.get(), NOON + 7);
-        tokens.learn(0, horizon + 50);
+        tokens.learn(0, horizon + 50, NOON);
         assert_eq!(minted(&mut tokens, NOON + 9).token.get(), horizon + 51);
     }
 
@@ -374,7 +391,7 @@ mod tests {
         let horizon = minted(&mut tokens, NOON).horizon.unwrap();
         tokens.forget();
         assert!(!tokens.knows(0));
-        tokens.learn(0, horizon);
+        tokens.learn(0, horizon, NOON);
         assert!(tokens.knows(0));
         let next = minted(&mut tokens, NOON + 7);
         assert_eq!((next.token.get(), next.horizon), (NOON + 7, None));
@@ -386,7 +403,7 @@ mod tests {
         let first = minted(&mut tokens, NOON).token;
         tokens.forget();
         assert!(!tokens.knows(0));
-        tokens.learn(0, 0);
+        tokens.learn(0, 0, NOON);
         let second = minted(&mut tokens, NOON - 50);
         assert!(second.token > first && second.horizon.is_some());
     }
@@ -406,15 +423,15 @@ mod tests {
     #[test]
     fn a_lost_horizon_is_stored_again_above_all_tokens() {
         let mut tokens = Tokens::default();
-        tokens.learn(0, 0);
+        tokens.learn(0, 0, NOON);
         tokens.lose(0);
         assert!(!tokens.has_lost(), "there was none");
-        tokens.learn(0, NOON + SPAN_US);
+        tokens.learn(0, NOON + SPAN_US, NOON);
         let last = minted(&mut tokens, NOON).token.get();
         tokens.lose(0);
-        let (domain, horizon) = tokens.pop_lost(NOON).unwrap();
-        assert_eq!(domain, 0);
-        assert!(horizon > last && !tokens.has_lost());
+        assert_eq!(tokens.pop_lost(), Some(0));
+        assert!(tokens.is_uncovered(0) && !tokens.has_lost());
+        assert!(tokens.reserve(0, NOON) > last && !tokens.is_uncovered(0));
         assert_eq!(minted(&mut tokens, NOON).horizon, None);
         tokens.lose(0);
         assert!(minted(&mut tokens, NOON).horizon.is_some());
@@ -426,14 +443,14 @@ mod tests {
         let mut tokens = Tokens::default();
         let horizon = minted(&mut tokens, NOON).horizon.unwrap();
         tokens.disown();
-        tokens.learn(0, horizon);
+        tokens.learn(0, horizon, NOON);
         assert!(minted(&mut tokens, NOON + 5).token.get() > horizon);
     }
 
     #[test]
     fn no_domain_pushes_up_another() {
         let mut tokens = Tokens::default();
-        tokens.learn(1, NOON + SPAN_US);
+        tokens.learn(1, NOON + SPAN_US, NOON);
         assert!(tokens.mint(1, 0, 0, NOON).unwrap().token.get() > NOON + SPAN_US);
         assert_eq!(tokens.mint(2, 0, 0, NOON).unwrap().token.get(), NOON);
     }
@@ -446,37 +463,97 @@ mod tests {
         assert_eq!(token(tokens.mint(0, 0, NOON + 8, NOON)), NOON + 9);
     }
 
+    /// A century and a second: further ahead than what is believed.
+    const FORGED: u64 = NOON + PLAUSIBLE_AHEAD_US + 1_000_000;
+
     #[test]
-    fn an_absurd_token_is_refused_and_pushes_nobody_else_up() {
+    fn an_implausible_token_or_counter_is_refused_and_moves_no_other_lock() {
         let mut tokens = Tokens::default();
-        let forged = NOON + 25 * SPAN_US;
-        tokens.observe(0, Token::new(forged).unwrap(), NOON);
-        for seen in [forged, Token::MAX.get(), u64::MAX] {
-            assert_eq!(tokens.mint(0, seen, 0, NOON), Err(LockError::TokenAhead));
+        tokens.observe(0, Token::new(FORGED).unwrap(), NOON);
+        for forged in [FORGED, Token::MAX.get(), u64::MAX] {
+            for more in [0, 5] {
+                let token = tokens.can_mint(0, forged, 0, NOON, more);
+                assert_eq!(token, Err(LockError::TokenAhead));
+                let counter = tokens.can_mint(0, 0, forged, NOON, more);
+                assert_eq!(counter, Err(LockError::CounterAhead));
+            }
+            assert_eq!(tokens.mint(0, forged, 0, NOON), Err(LockError::TokenAhead));
+            assert_eq!(
+                tokens.mint(0, 0, forged, NOON),
+                Err(LockError::CounterAhead)
+            );
         }
         assert_eq!(minted(&mut tokens, NOON).token.get(), NOON);
     }
 
     #[test]
-    fn a_counter_far_ahead_leads_its_own_lock_alone() {
+    fn an_implausible_horizon_is_told_of_once_and_written_over() {
+        for forged in [FORGED, Token::MAX.get(), u64::MAX] {
+            let mut tokens = Tokens::default();
+            assert!(tokens.learn(0, forged, NOON), "news");
+            assert!(tokens.knows(0) && tokens.wants_horizon(0, NOON));
+            assert!(!tokens.learn(0, forged, NOON), "the same again");
+            assert!(tokens.learn(0, forged - 1, NOON), "another one");
+            let first = minted(&mut tokens, NOON);
+            assert_eq!(
+                (first.token.get(), first.horizon),
+                (NOON, Some(NOON + SPAN_US))
+            );
+            assert!(tokens.learn(0, forged - 1, NOON), "forged again");
+            let next = minted(&mut tokens, NOON);
+            assert_eq!(next.token.get(), NOON + 1);
+            assert!(next.horizon.is_some());
+        }
+    }
+
+    #[test]
+    fn a_horizon_that_was_written_before_the_clock_fell_back_to_1970_is_believed() {
+        let mut before = Tokens::default();
+        let horizon = minted(&mut before, NOON).horizon.unwrap();
+        let mut after = Tokens::default();
+        assert!(!after.learn(0, horizon, 1));
+        assert!(minted(&mut after, 1).token.get() > horizon);
+    }
+
+    #[test]
+    fn the_furthest_plausible_horizon_leaves_numbers_for_a_century() {
+        let mut tokens = Tokens::default();
+        let furthest = NOON + PLAUSIBLE_AHEAD_US;
+        assert!(!tokens.learn(0, furthest, NOON));
+        let next = minted(&mut tokens, NOON);
+        assert!(next.token.get() > furthest);
+        assert!(Token::MAX.get() - next.token.get() > PLAUSIBLE_AHEAD_US);
+    }
+
+    #[test]
+    fn what_a_counter_far_ahead_has_led_to_is_remembered_without_it() {
         let mut tokens = Tokens::default();
         let far = NOON + 25 * SPAN_US;
-        let first = tokens.mint(0, 0, far, NOON).unwrap();
-        assert_eq!((first.token.get(), first.horizon), (far + 1, None));
-        assert_eq!(
-            tokens.mint(0, far + 1, far, NOON).unwrap().token.get(),
-            far + 2
-        );
-        assert_eq!(minted(&mut tokens, NOON).token.get(), NOON);
-        let end = tokens.mint(0, 0, Token::MAX.get(), NOON);
-        assert_eq!(end, Err(LockError::TokensExhausted));
+        let led = tokens.mint(0, 0, far, NOON).unwrap();
+        assert_eq!(led.token.get(), far + 1);
+        assert!(led.horizon > Some(far + 1), "other processes know of it");
+        assert_eq!(minted(&mut tokens, NOON).token.get(), far + 2);
+    }
+
+    #[test]
+    fn a_horizon_that_was_lowered_is_to_be_stored_again() {
+        let mut tokens = Tokens::default();
+        let horizon = minted(&mut tokens, NOON).horizon.unwrap();
+        for (found, covers) in [(1, false), (FORGED, false), (horizon + 9, true)] {
+            tokens.lose(0);
+            assert_eq!(tokens.pop_lost(), Some(0));
+            tokens.learn(0, found, NOON);
+            assert_eq!(tokens.is_uncovered(0), !covers, "{found}");
+            if !covers {
+                tokens.reserve(0, NOON);
+            }
+        }
     }
 
     #[test]
     fn the_end_of_all_numbers_is_an_error_not_a_wrap() {
         let mut tokens = Tokens::default();
-        tokens.learn(0, Token::MAX.get() - 1);
-        let last = minted(&mut tokens, NOON);
+        let last = minted(&mut tokens, Token::MAX.get());
         assert_eq!(
             (last.token, last.horizon),
             (Token::MAX, Some(Token::MAX.get()))

@@ -12,6 +12,7 @@ use super::api::api;
 use super::ctx::Ctx;
 use super::key::LockKey;
 use super::listeners;
+use super::log;
 use super::replication::Replication;
 use super::shell;
 use super::strings::{OwnedStr, Str};
@@ -108,8 +109,8 @@ pub fn handing_view<'a>(key: &LockKey<'a>, state: KeyState) -> View<'a> {
 /// this one, and takes no new key of ours: no horizon, no grant.
 fn learn_slot(ctx: Ctx, slot: Domain) -> bool {
     let name = horizon_name(slot);
-    let stored = in_horizon_db(ctx, || read_number(ctx, name.as_str()).unwrap_or(0));
-    shell::with(|shell| shell.locks.tokens.learn(slot, stored));
+    let stored = in_horizon_db(ctx, || read_number(ctx, name.as_str()));
+    learn(ctx, slot, stored);
     !wants_horizon(ctx, slot) || ctx.probe_write_unasked(name.as_str())
 }
 
@@ -124,7 +125,20 @@ fn wants_horizon(ctx: Ctx, domain: Domain) -> bool {
 pub fn learn_horizon(ctx: Ctx) {
     if !shell::with(|shell| shell.locks.tokens.knows(0)) {
         let stored = in_horizon_db(ctx, || read_number(ctx, horizon_name(0).as_str()));
-        shell::with(|shell| shell.locks.tokens.learn(0, stored.unwrap_or(0)));
+        learn(ctx, 0, stored);
+    }
+}
+
+/// Takes in what a horizon's key holds. An implausible number is told of once.
+fn learn(ctx: Ctx, domain: Domain, stored: Option<u64>) {
+    let now = ctx.now();
+    let stored = stored.unwrap_or(0);
+    if shell::with(|shell| shell.locks.learn_horizon(domain, stored, now)) {
+        let name = horizon_text(domain);
+        log::warning(&format!(
+            "the key '{name}' in database {HORIZON_DB} says that fencing tokens up to {stored} are in use, more than \
+             a hundred years ahead of the clock: that is not believed, and the next grant writes over it",
+        ));
     }
 }
 
@@ -141,7 +155,7 @@ pub fn learn_swapped_horizon(ctx: Ctx, first: i32, second: i32) {
         ctx.select(other);
         let stored = read_number(ctx, horizon_name(0).as_str());
         ctx.select(db);
-        shell::with(|shell| shell.locks.tokens.learn(0, stored.unwrap_or(0)));
+        learn(ctx, 0, stored);
     }
 }
 
@@ -151,20 +165,25 @@ pub fn lose_horizon(key: Str<'_>) {
     shell::with(|shell| shell.locks.tokens.lose(domain));
 }
 
-/// Stores horizons again that were deleted with everything else, so many at most. False when the server
-/// refuses writes just now.
+/// Stores horizons again that were deleted, or replaced by a number that does not cover the tokens so far: so
+/// many at most. False when the server refuses writes just now.
 pub fn restore_horizons(ctx: Ctx, now: Now, at_most: usize) -> bool {
     ctx.select(HORIZON_DB);
     for _ in 0..at_most {
-        let lost = shell::with(|shell| shell.locks.tokens.pop_lost(now.wall_us()));
-        let Some((domain, horizon)) = lost else {
+        let Some(domain) = shell::with(|shell| shell.locks.tokens.pop_lost()) else {
             break;
         };
         let name = horizon_name(domain);
         if let Some(stored) = read_number(ctx, name.as_str()) {
-            // Somebody stored one meanwhile: it is theirs, and never lowered.
-            shell::with(|shell| shell.locks.tokens.learn(domain, stored));
-        } else if ctx.probe_write(name.as_str()) {
+            // Stored by another meanwhile: if it covers our tokens it stays, and it is never lowered.
+            learn(ctx, domain, Some(stored));
+            if !shell::with(|shell| shell.locks.tokens.is_uncovered(domain)) {
+                continue;
+            }
+        }
+        if ctx.probe_write(name.as_str()) {
+            let now_us = now.wall_us();
+            let horizon = shell::with(|shell| shell.locks.tokens.reserve(domain, now_us));
             write_horizon(ctx, domain, horizon, Replication::of_event(ctx));
         } else if !shell::is_cluster() {
             shell::with(|shell| shell.locks.tokens.put_off(domain));
@@ -207,8 +226,15 @@ pub fn domain_of(key: Str<'_>) -> Domain {
 
 fn horizon_name(domain: Domain) -> OwnedStr {
     match shell::slot_tag(domain) {
-        Some(tag) => OwnedStr::new(format!("{HORIZON}:{{{tag}}}").as_bytes()),
+        Some(_) => OwnedStr::new(horizon_text(domain).as_bytes()),
         None => OwnedStr::new(HORIZON.as_bytes()),
+    }
+}
+
+fn horizon_text(domain: Domain) -> String {
+    match shell::slot_tag(domain) {
+        Some(tag) => format!("{HORIZON}:{{{tag}}}"),
+        None => HORIZON.to_owned(),
     }
 }
 

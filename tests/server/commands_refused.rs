@@ -300,10 +300,11 @@ fn a_token_from_the_far_future_concerns_its_own_lock_only() {
     for line in ["LOCK.ACQUIRE k o", "LOCK.ACQUIRE k o BLOCK 0 WITHHOLDER"] {
         assert_eq!(
             c.line(line).error(),
-            "ERR the token stored with this lock is more than a day ahead of the clock"
+            "ERR the token stored with this lock is more than a hundred years ahead of the clock, delete the key"
         );
     }
     bystander.saw_nothing("a token far ahead");
+    assert_eq!(server.stat("tokens_implausible"), 2);
     assert!(
         c.line("LOCK.ACQUIRE j o").int() > 0,
         "other locks are not concerned"

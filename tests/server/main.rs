@@ -22,6 +22,7 @@ mod faults;
 mod first_steps;
 mod free_windows;
 mod hazards;
+mod horizons;
 mod interplay;
 mod key_events;
 mod latches;

@@ -72,6 +72,8 @@ enum Op {
     RedissonReleases(Key, Owner, i64),
     /// Redisson's token counter, so far above the highest token of the key.
     Counter(Key, u64),
+    /// Somebody writes this number over the horizon, which is then read again.
+    Forge(Key, u64),
     Flush,
     Restart(i64),
     MayGrant(bool),
@@ -211,6 +213,14 @@ impl Case {
             Op::Counter(key, above) => {
                 let highest = self.sim.highest.get(NAMES[key]).copied().unwrap_or(50);
                 self.sim.counters.insert(NAMES[key].into(), highest + above);
+            }
+            Op::Forge(key, horizon) => {
+                self.settle_ties();
+                let domain = self.sim.domain(NAMES[key]);
+                let unread = !self.sim.locks.tokens.knows(domain);
+                self.bind_clock(NAMES.map(|name| unread && self.sim.domain(name) == domain));
+                self.settle_ties();
+                self.sim.set_horizon(NAMES[key], horizon);
             }
             Op::Flush => {
                 self.settle_ties();
@@ -371,14 +381,13 @@ impl Case {
     fn restart(&mut self, back_ms: i64) {
         self.sim.restart(&self.settings);
         self.model.restart(&self.settings);
-        let horizons = &self.sim.horizons;
-        self.bind_clock(NAMES.map(|name| !horizons.contains_key(&self.sim.domain(name))));
+        self.bind_clock(NAMES.map(|name| !self.sim.has_true_horizon(name)));
         self.sim.now.wall_ms = self.least_clock_ms.max(self.sim.now.wall_ms - back_ms);
     }
 
     /// Tokens rest on the clock, or on a horizon that the process has read. Where FLUSHALL took one
-    /// away that nobody remembers (no grant wrote it again before a restart, or none read it after
-    /// one), the clock alone is left, and from here on it may not be behind the tokens.
+    /// away, or another number was written over it, and no process remembers it (no grant wrote it again
+    /// before a restart, or none read it after one), the clock alone is left, and from here on it may not be behind the tokens.
     fn bind_clock(&mut self, forgotten: [bool; KEYS]) {
         for (name, forgotten) in NAMES.iter().zip(forgotten) {
             if let (Some(highest), true) = (self.sim.highest.get(*name), forgotten) {

@@ -17,7 +17,7 @@
 //! drop conn      the connection closes              unblock conn
 //! del k   expire k   hdel k   persist k   pexpire k 5s   overwrite k string | hash | holds N
 //! redisson acquire k owner [lease=30s]   redisson release k owner   redisson renew k owner [lease=30s]
-//! counter k 50   flush   restart [back=1h]   grants off | on
+//! counter k 50   horizon k 50   flush   restart [back=1h]   grants off | on
 //! delay 5s | limit 1s   drain   demote
 //! listen k | leave k      somebody listens for the release of k, or nobody any more
 //! turns after=2 [window=50ms]
@@ -305,6 +305,7 @@ impl Session {
                 let value = words.at(2).parse().unwrap();
                 sim.counters.insert(words.at(1).into(), value);
             }
+            "horizon" => sim.set_horizon(words.at(1), words.at(2).parse().unwrap()),
             "flush" => sim.flush(),
             "listen" => drop(sim.listened.insert(words.at(1).into())),
             "leave" => drop(sim.listened.remove(words.at(1))),

@@ -64,13 +64,20 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (key.clone(), any::<bool>()).prop_map(|(k, hash)| Op::Overwrite(k, hash)),
         3 => (at.clone(), lease.clone()).prop_map(|((k, o), ms)| Op::RedissonAcquires(k, o, ms)),
         3 => (at, lease).prop_map(|((k, o), ms)| Op::RedissonReleases(k, o, ms)),
-        1 => (key, 0..50u64).prop_map(|(k, above)| Op::Counter(k, above)),
+        1 => (key.clone(), prop_oneof![0..50u64, 0..400_000_000_000u64])
+            .prop_map(|(k, above)| Op::Counter(k, above)),
+        1 => (key, forged()).prop_map(|(k, horizon)| Op::Forge(k, horizon)),
         1 => Just(Op::Flush),
         1 => prop_oneof![Just(0), Just(7_200_000i64), 1..50i64].prop_map(Op::Restart),
         2 => prop::bool::weighted(0.8).prop_map(Op::MayGrant),
         3 => (0..KEYS, prop::bool::weighted(0.8)).prop_map(|(k, on)| Op::Listen(k, on)),
         1 => turns().prop_map(Op::SetTurns),
     ]
+}
+
+/// A horizon that no process of ours wrote: too low, or more than a century ahead of any clock here.
+fn forged() -> impl Strategy<Value = u64> {
+    prop_oneof![0..50u64, (1u64 << 53) - 50..1 << 53, Just(u64::MAX)]
 }
 
 pub fn steps() -> impl Strategy<Value = Vec<Step>> {

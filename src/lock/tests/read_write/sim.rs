@@ -286,7 +286,7 @@ impl Sim {
         decide: impl FnOnce(&mut Locks, &View<'_>, Now, &mut Effects) -> Result<T, LockError>,
     ) -> (Result<T, LockError>, Effects) {
         if !self.locks.tokens.knows(0) {
-            self.locks.tokens.learn(0, self.horizon);
+            self.locks.learn_horizon(0, self.horizon, self.now);
         }
         let view = View {
             key: key_ref(key),

@@ -129,7 +129,7 @@ impl Sim {
         let domain = self.domain(key);
         if !self.locks.tokens.knows(domain) {
             let horizon = self.horizons.get(&domain).copied().unwrap_or(0);
-            self.locks.tokens.learn(domain, horizon);
+            self.locks.learn_horizon(domain, horizon, self.now);
         }
         View {
             key: key_ref(key),
