@@ -5,7 +5,7 @@ set -eu
 cd "$(dirname "$0")/.."
 dir=$1 which=$2
 LOCK_MODULE=$PWD/target/release/libredis_lock.so
-LOCK_OLD_SERVERS=$(ls -d "$PWD/$dir"/bin/redis-6.* 2>/dev/null | paste -sd: -)
+LOCK_OLD_SERVERS=$(find "$PWD/$dir/bin/" -name 'redis-6.?' | sort | paste -sd: -)
 export LOCK_MODULE LOCK_OLD_SERVERS
 
 # tests SERVER OPTIONS: the whole suite on this server, each of its servers with these options.
@@ -25,10 +25,11 @@ io_threads() {
     esac
 }
 
-for server in $(cat "$dir/$which"); do
+# One path a line; a path may have spaces.
+while read -r server <&3; do
     tests "$server" ''
     if [ "$which" = all ]; then tests "$server" "$(io_threads "$server")"; fi
-done
+done 3<"$dir/$which"
 if [ -n "$failed" ]; then
     echo "failed on:$failed"
     exit 1
