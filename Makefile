@@ -1,12 +1,19 @@
 # Everything a user or a contributor types. `make help` lists it.
 
-export PATH := $(HOME)/.cargo/bin:$(PATH)
+# At the end, the server and the client that setup has unpacked where none are installed.
+export PATH := $(HOME)/.cargo/bin:$(PATH):$(CURDIR)/target/server
 MODULE := target/release/libredis_lock.so
 FAULT_MODULE := target/fault/release/libredis_lock.so
 CLIENT := target/release/redis-lock
 SHARED = $(DESTDIR)$(or $(PREFIX),/usr/local)/share
+INSTALLED = $(or $(MODULE_DIR),/usr/lib/redis/modules)/libredis_lock.so
 SERVERS := .servers
 CARGO := cargo
+
+# What tests are told, in quotes: the clone may lie in a directory with spaces.
+MODULE_PATH = LOCK_MODULE="$(CURDIR)/$(MODULE)"
+FAULT_PATH = LOCK_FAULT_MODULE="$(CURDIR)/$(FAULT_MODULE)"
+SERVER = LOCK_SERVER="$${LOCK_SERVER:-$$(scripts/server.sh)}"
 
 # Cases of the property test: quick by default; `make test-all` runs 100,000.
 CASES ?= 2000
@@ -20,6 +27,7 @@ setup: ## install what is missing (with root or sudo), or say what to install
 	@scripts/setup.sh
 
 build: setup ## build the module: target/release/libredis_lock.so
+	@test -f $(MODULE) || echo 'The first build takes two to four minutes on two cores, the last of them in one silent step, and downloads 20 MB of crates.'
 	$(CARGO) build --release --locked
 	@chmod 755 $(MODULE)
 
@@ -41,18 +49,18 @@ test-core: setup
 	PROPTEST_CASES=$(CASES) $(CARGO) test --release --locked --lib
 
 test-checker: build
-	LOCK_MODULE=$(CURDIR)/$(MODULE) $(CARGO) test --release --locked --no-fail-fast -p redis_lock_faults -p redis_lock_harness
+	$(MODULE_PATH) $(SERVER) $(CARGO) test --release --locked --no-fail-fast -p redis_lock_faults -p redis_lock_harness
 
 test-server: build fault-build servers redisson-texts
-	@LOCK_FAULT_MODULE=$(CURDIR)/$(FAULT_MODULE) scripts/test-servers.sh $(SERVERS) quick
+	@$(FAULT_PATH) scripts/test-servers.sh $(SERVERS) quick
 
 # Of whole programs: the profile without link-time optimization, which takes longer than the tests.
-CLIENT_TESTS := LOCK_MODULE=$(CURDIR)/$(MODULE) $(CARGO) test --profile seeded --locked --no-fail-fast -p redis-lock
+CLIENT_TESTS = $(MODULE_PATH) $(SERVER) $(CARGO) test --profile seeded --locked --no-fail-fast -p redis-lock
 
 # A thousand commands at once, each with its pipes.
-test-client: build ## the client crate and the command line: on real servers that die, stand still, move and lie
+test-client: build ## the client crate and the command line: on real servers that die, stand still, move and lie (TESTS=)
 	@scripts/setup.sh client
-	ulimit -S -n 4096 || :; LOCK_CROWD=1000 $(CLIENT_TESTS) -- --test-threads 2
+	ulimit -S -n 4096 || :; LOCK_CROWD=1000 $(CLIENT_TESTS) -- --test-threads 2 $(TESTS)
 
 servers: setup
 	@tests/servers.sh $(SERVERS) quick
@@ -68,13 +76,14 @@ test-all: build fault-build redisson-texts ## all tests on every server that can
 	@$(MAKE) test-core CASES=100000
 	@$(MAKE) test-checker
 	@tests/servers.sh $(SERVERS) all
-	@LOCK_FAULT_MODULE=$(CURDIR)/$(FAULT_MODULE) scripts/test-servers.sh $(SERVERS) all
+	@$(FAULT_PATH) scripts/test-servers.sh $(SERVERS) all
 
 seeded: redisson-texts ## put small faults into a copy of the tree, one at a time: does a test fail? (NAMES=; FULL=1: without hints)
-	@tests/seeded.sh $(if $(FULL),--full) $(NAMES)
+	@scripts/setup.sh seeded
+	@$(SERVER) tests/seeded.sh $(if $(FULL),--full) $(NAMES)
 
 test-differential: build redisson-texts ## Redisson's scripts natively and in Lua, CASES of them: is all the same?
-	LOCK_CASES=$(CASES) LOCK_MODULE=$(CURDIR)/$(MODULE) \
+	LOCK_CASES=$(CASES) $(MODULE_PATH) $(SERVER) \
 		$(CARGO) test --release --locked --test redisson_scripts -- --test-threads 2 --nocapture
 
 redisson-texts: setup ## the texts of Redisson's lock scripts, out of its jars (Maven): target/redisson/scripts
@@ -86,6 +95,12 @@ check: lint ## format, clippy with warnings denied, borders of the house
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	$(CARGO) clippy --locked --all-targets --features fault-injection -- -D warnings
 
+fresh-machine: ## the first command of the README, typed on minimal Debians that debootstrap makes (root)
+	@scripts/fresh-machine.sh
+
+test-scripts: ## setup, run and the fetching of servers, on machines that lack this and that
+	@tests/scripts.sh
+
 lint: ## the borders between core, commands and shell
 	@scripts/lint.sh
 
@@ -96,10 +111,10 @@ faults-build: build
 	@$(CARGO) build --release --locked -p redis_lock_faults
 
 faults: faults-build ## faults while many clients lock, and a checker (SEED=1, SECONDS_EACH=6)
-	target/release/lock-faults run --seed $(or $(SEED),1) --seconds $(or $(SECONDS_EACH),6)
+	$(SERVER) target/release/lock-faults run --seed $(or $(SEED),1) --seconds $(or $(SECONDS_EACH),6)
 
 faults-long: faults-build ## the same until its goals are reached, in parts, into docs/RELIABILITY.md (MINUTES=30)
-	target/release/lock-faults long --minutes $(or $(MINUTES),30)
+	$(SERVER) target/release/lock-faults long --minutes $(or $(MINUTES),30)
 	target/release/lock-faults report
 
 # The servers are pinned to core 0, the load to core 1, where there are two.
@@ -109,15 +124,15 @@ bench-build: build
 	@$(CARGO) build --release --locked -p redis_lock_benches
 
 bench: bench-build ## measure the module beside its peers, into docs/BENCHMARKS.md (QUICK=1: a trial)
-	$(LOAD_CORE) target/release/lock-bench bench $(if $(QUICK),quick)
+	$(SERVER) $(LOAD_CORE) target/release/lock-bench bench $(if $(QUICK),quick)
 
 bench-instr: bench-build redisson-texts ## count the instructions of every command, beside docs/INSTRUCTIONS.md (SAVE=1: into it)
 	@scripts/setup.sh count
-	target/release/lock-bench instr $(if $(SAVE),save)
+	$(SERVER) target/release/lock-bench instr $(if $(SAVE),save)
 
 bench-peers: bench-build ## PostgreSQL, etcd, ZooKeeper (installed if missing) beside it: docs/BENCHMARKS-PEERS.md
 	@benches/peers/install.sh
-	$(LOAD_CORE) target/release/lock-bench peers
+	$(SERVER) $(LOAD_CORE) target/release/lock-bench peers
 
 bench-redisson: build ## Redisson itself beside it (Java 17, Maven), into docs/BENCHMARKS.md (QUICK=1: a trial)
 	@scripts/setup.sh java
@@ -134,16 +149,17 @@ valgrind: redisson-texts ## the tests of parking and hand-off under valgrind's m
 	@scripts/valgrind.sh target/valgrind
 
 leaks: build ## a million parked requests, a thousand loads and unloads: is all memory given back?
-	LOCK_MEMORY_CYCLES=1000000 LOCK_MEMORY_LOADS=1000 LOCK_PATIENCE=120 \
+	LOCK_MEMORY_CYCLES=1000000 LOCK_MEMORY_LOADS=1000 LOCK_PATIENCE=120 $(SERVER) \
 		$(CARGO) test --release --locked --test server memory:: -- --test-threads 1 --nocapture
 
 fuzz: build ## inputs that nobody thought of, FUZZ_SECONDS (60) for each of two targets
 	@scripts/setup.sh fuzz
 	@scripts/fuzz.sh $(or $(FUZZ_SECONDS),60)
 
-install: ## copy the module to where a packaged server may load it (DESTDIR, MODULE_DIR)
+install: ## copy the module to where a packaged server may load it, and say how to load it (DESTDIR, MODULE_DIR)
 	@test -f $(MODULE) || { echo 'first, as yourself: make build'; exit 1; }
-	install -D -m 755 $(MODULE) $(DESTDIR)$(or $(MODULE_DIR),/usr/lib/redis/modules)/libredis_lock.so
+	install -D -m 755 $(MODULE) "$(DESTDIR)$(INSTALLED)"
+	@scripts/installed.sh "$(INSTALLED)" "$(DESTDIR)"
 
 client: setup ## build the command line: target/release/redis-lock
 	$(CARGO) build --release --locked -p redis-lock
@@ -154,12 +170,12 @@ man: client ## its manual, from the definitions of its options: target/redis-loc
 
 install-client: ## copy the command line, its manual and its completions (DESTDIR, PREFIX)
 	@test -x $(CLIENT) || { echo 'first, as yourself: make client'; exit 1; }
-	install -D -m 755 $(CLIENT) $(SHARED)/../bin/redis-lock
-	@install -d $(SHARED)/man/man1 $(SHARED)/bash-completion/completions $(SHARED)/zsh/site-functions $(SHARED)/fish/vendor_completions.d
-	$(CLIENT) man >$(SHARED)/man/man1/redis-lock.1
-	$(CLIENT) completions bash >$(SHARED)/bash-completion/completions/redis-lock
-	$(CLIENT) completions zsh >$(SHARED)/zsh/site-functions/_redis-lock
-	$(CLIENT) completions fish >$(SHARED)/fish/vendor_completions.d/redis-lock.fish
+	install -D -m 755 $(CLIENT) "$(SHARED)/../bin/redis-lock"
+	@install -d "$(SHARED)/man/man1" "$(SHARED)/bash-completion/completions" "$(SHARED)/zsh/site-functions" "$(SHARED)/fish/vendor_completions.d"
+	$(CLIENT) man >"$(SHARED)/man/man1/redis-lock.1"
+	$(CLIENT) completions bash >"$(SHARED)/bash-completion/completions/redis-lock"
+	$(CLIENT) completions zsh >"$(SHARED)/zsh/site-functions/_redis-lock"
+	$(CLIENT) completions fish >"$(SHARED)/fish/vendor_completions.d/redis-lock.fish"
 
 bench-client: build client ## what a lock adds to a command, beside flock (ROUNDS=500)
 	@benches/run-overhead.sh

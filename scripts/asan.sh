@@ -30,7 +30,7 @@ rm -rf "$reports"
 mkdir -p "$reports"
 cargo test -q --release --locked --test server --no-run
 # The shim of the clock is preloaded, and then the runtime is not the first library.
-export ASAN_OPTIONS="log_path=$reports/report:detect_leaks=1:detect_stack_use_after_return=1:verify_asan_link_order=0"
+export ASAN_OPTIONS="log_path='$reports/report':detect_leaks=1:detect_stack_use_after_return=1:verify_asan_link_order=0"
 
 # What was freed stays for a while, so that its use is seen: the tests that weigh memory do not fit here.
 status=0

@@ -1,13 +1,17 @@
+# shellcheck shell=sh
 # A stage for demonstrations, sourced by them: a server of their own with the module, two windows.
 # LOCK_SERVER and LOCK_MODULE name others than the usual. Gives $port, $dir, $module, say, window, wait_until_parked.
 server=${LOCK_SERVER:-$(scripts/server.sh)}
 module=${LOCK_MODULE:-$PWD/target/release/libredis_lock.so}
+PATH=$PATH:$PWD/target/server
 cli=$(command -v redis-cli || command -v valkey-cli)
 dir=$(mktemp -d)
+pid=
+trap '[ -z "$pid" ] || { kill $pid 2>/dev/null; wait $pid 2>/dev/null || true; }; rm -rf "$dir"' EXIT
+trap 'exit 130' INT TERM
 
 # A free port: the first on which nobody answers and the server starts.
 port=7600
-pid=
 until [ -n "$pid" ]; do
     port=$((port + 1))
     "$server" --port $port --bind 127.0.0.1 --save "" --dir "$dir" --logfile "$dir/log" \
@@ -17,12 +21,12 @@ until [ -n "$pid" ]; do
     tries=0
     until grep -q 'Ready to accept' "$dir/log" 2>/dev/null; do
         tries=$((tries + 1))
-        if [ $tries -gt 200 ] || ! kill -0 $pid 2>/dev/null; then pid=; rm -f "$dir/log"; break; fi
+        if [ $tries -gt 200 ]; then kill $pid 2>/dev/null || true; fi
+        if ! kill -0 $pid 2>/dev/null; then pid=; rm -f "$dir/log"; break; fi
         sleep 0.05
     done
     [ $port -lt 7700 ] || { echo 'no free port' >&2; exit 1; }
 done
-trap 'kill $pid 2>/dev/null; wait $pid 2>/dev/null || true; rm -rf "$dir"' EXIT INT TERM
 
 # Bold at a terminal only (https://no-color.org).
 bold= plain=

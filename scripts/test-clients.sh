@@ -27,7 +27,7 @@ install_client() {
     echo "$files" >"$target/installed"
 }
 
-installed= missing=
+installed='' missing=''
 for client in $wanted; do
     if install_client "$client"; then installed="$installed $client"; else missing="$missing $client"; fi
 done

@@ -29,8 +29,8 @@ LOCK_SERVER=$dir/server
 cat >"$LOCK_SERVER" <<WRAPPER
 #!/bin/sh
 exec valgrind -q --tool=memcheck --leak-check=full --show-leak-kinds=definite --num-callers=30 \\
-    --fair-sched=try --suppressions=$PWD/tests/valgrind.supp --log-file=$reports/server.%p \\
-    $dir/redis-server "\$@"
+    --fair-sched=try --suppressions="$PWD/tests/valgrind.supp" --log-file="$reports/server.%p" \\
+    "$dir/redis-server" "\$@"
 WRAPPER
 chmod +x "$LOCK_SERVER"
 LOCK_PATIENCE=60
@@ -43,7 +43,7 @@ brief='a_block_that_ran_out_is a_place_is_given_up an_empty_place_is_passed in_t
     in_the_alarm_at_a_leases_end resp2_clients_are_answered slices_of_short_blocks
     persist_makes_the_waiter_wait the_end_of_the_lease_without the_lease_starts_at_the_grant
     withholder_answers_whoever memory::'
-# shellcheck disable=SC2046
+# shellcheck disable=SC2046,SC2086 # words
 set -- "$@" $(printf -- '--skip %s ' $brief)
 
 status=0

@@ -103,7 +103,9 @@ run() {
 }
 
 # The tests that the patches name, of the core or of the server.
-tried() { sed -n "s/^try: $1 //p" $patches | sort -u; }
+tried() {
+    for patch in $patches; do sed -n "s/^try: $1 //p" "$root/tests/seeded/$patch"; done | sort -u
+}
 
 # judge PATCH: leaves in $caught the name of the test that fails with this fault.
 judge() {
@@ -124,9 +126,10 @@ judge() {
 
 patches=
 for patch in "$root"/tests/seeded/*.patch; do
+    patch=${patch##*/} # the clone may lie in a directory with spaces, these names have none
     [ $# -gt 0 ] || patches="$patches $patch"
     for name in "$@"; do
-        case $(basename "$patch") in *"$name"*) patches="$patches $patch" ;; esac
+        case $patch in *"$name"*) patches="$patches $patch" ;; esac
     done
 done
 
@@ -148,14 +151,14 @@ printf '| Fault | Caught by |\n|---|---|\n' >"$table"
 for patch in $patches; do
     total=$((total + 1))
     start=$(date +%s)
-    if judge "$patch"; then
+    if judge "$root/tests/seeded/$patch"; then
         good=$((good + 1))
         verdict="caught by $caught" cell="\`$caught\`"
     else
         cell="**$verdict**"
     fi
-    echo "$(basename "$patch" .patch): $verdict ($(($(date +%s) - start)) s)"
-    echo "| $(head -n 1 "$patch") | $cell |" >>"$table"
+    echo "${patch%.patch}: $verdict ($(($(date +%s) - start)) s)"
+    echo "| $(head -n 1 "$root/tests/seeded/$patch") | $cell |" >>"$table"
 done
 sync_tree
 

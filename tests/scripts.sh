@@ -1,0 +1,221 @@
+#!/bin/sh
+# shellcheck disable=SC2016 # what the stubs do is expanded when they run
+#
+# scripts.sh: what setup.sh, server.sh, run.sh and servers.sh do on machines that lack this and that. Commands
+# of such machines are scripts in a directory before PATH; nothing is installed, and no mirror is asked.
+set -eu
+cd "$(dirname "$0")/.."
+here=$PWD
+mkdir -p target
+dir=$(mktemp -d "$here/target/scripts test.XXXXXX")
+listener=
+trap '[ -z "$listener" ] || kill "$listener" 2>/dev/null; rm -rf "$dir"' EXIT
+trap 'exit 130' INT TERM
+passed=0
+rustup=${RUSTUP_HOME:-$HOME/.rustup}
+
+# stub NAME BODY: a command of the machine that is played.
+stub() { printf '#!/bin/sh\n%s\n' "$2" >"$dir/bin/$1" && chmod +x "$dir/bin/$1"; }
+machine() {
+    rm -rf "${dir:?}/bin" "$dir/did" && mkdir -p "$dir/bin" "$dir/home" && : >"$dir/did"
+    # apt does nothing, and is not asked for sizes or releases.
+    stub apt-get "echo \"apt-get \$*\" >>'$dir/did'; case \"\$*\" in *print-uris*) exit 0 ;; esac; exit 100"
+    stub apt-cache 'exit 0'
+    stub sudo 'exit 1'
+    # The user is not root, whoever runs this.
+    stub id 'case "$*" in -u) echo 1000 ;; -un) echo lena ;; *) exit 1 ;; esac'
+}
+# on COMMAND...: on this machine; the output is in $said, the status in $status.
+on() {
+    status=0
+    said=$(HOME="$dir/home" RUSTUP_HOME="$rustup" PATH="$dir/bin:$PATH" "$@" 2>&1 </dev/null) || status=$?
+}
+failed() {
+    printf 'scripts: FAILED: %s (status %s)\n%s\n' "$1" "$status" "$said" >&2
+    exit 1
+}
+# says WHAT PATTERN..., says_not WHAT PATTERN...: about $said.
+says() {
+    what=$1
+    shift
+    for pattern in "$@"; do printf '%s\n' "$said" | grep -qE -e "$pattern" || failed "$what: no \"$pattern\""; done
+    passed=$((passed + 1))
+}
+says_not() { if printf '%s\n' "$said" | grep -qE -e "$2"; then failed "$1: \"$2\""; fi; }
+ends_with() { [ "$status" -eq "$1" ] || failed "$2: not status $1"; }
+
+# --- setup: all is there ---
+machine
+on scripts/setup.sh
+ends_with 0 'nothing is missing'
+[ -z "$said" ] || failed 'nothing is missing, and something is said'
+
+# --- setup: what is there does not do its work ---
+machine
+stub cc 'exit 1'
+on scripts/setup.sh
+ends_with 1 'a compiler that cannot link'
+says 'a compiler that cannot link' 'As root: apt-get update && apt-get install .*gcc libc6-dev'
+
+machine
+stub rustc 'echo "rustc 1.63.0 (Debian)"'
+stub cargo 'echo "cargo 1.65.0"'
+on scripts/setup.sh
+ends_with 1 'an old Rust'
+says 'an old Rust' 'Rust 1\.85 or newer is needed. Here: rustc 1\.63' 'replaces no Rust'
+says_not 'an old Rust' '^As root: .*(cargo|rustc)'
+stub rustup 'exit 0'
+on scripts/setup.sh
+says 'an old Rust of rustup' 'rustup update stable'
+
+machine
+stub rustc 'exit 127'
+on scripts/setup.sh
+ends_with 1 'a cargo without rustc'
+says 'a cargo without rustc' 'Rust 1\.85 or newer is needed'
+
+machine
+mkdir -p "$dir/clang"
+: >"$dir/clang/libclang-cpp.so.14"
+on env LIBCLANG_PATH="$dir/clang" scripts/setup.sh
+ends_with 1 'libclang-cpp is not libclang'
+says 'libclang-cpp is not libclang' 'no libclang that works'
+
+# As if its own headers were not there. The package is named by the version of the library.
+on env BINDGEN_EXTRA_CLANG_ARGS=-nobuiltininc CLANG_PATH=/nonexistent scripts/setup.sh
+ends_with 1 'libclang without its headers'
+says 'libclang without its headers' 'apt-get install .*libclang'
+
+machine
+on env SSL_CERT_FILE=/nonexistent CARGO_HTTP_CAINFO=/nonexistent scripts/setup.sh
+ends_with 0 'certificates in another place'
+
+machine
+stub openssl 'exit 1'
+on scripts/setup.sh client
+ends_with 1 'an openssl that fails'
+says 'an openssl that fails' 'apt-get install .*openssl'
+
+machine
+stub valgrind 'case $1 in --version) echo valgrind-3.19.0 ;; *) exit 1 ;; esac'
+on scripts/setup.sh count
+says 'a valgrind that cannot start programs' 'apt-get install .*valgrind libc6-dbg'
+
+machine
+stub java 'echo 17'
+stub javac 'echo "javac 11.0.2" >&2'
+stub mvn 'echo "Java version: 17.0.1, vendor: x, runtime: /nonexistent"'
+on scripts/setup.sh java
+ends_with 1 'an old JDK'
+says 'an old JDK' 'apt-get install .*default-jdk-headless maven'
+stub javac 'echo "javac 17.0.2" >&2'
+on env JAVA_HOME=/nonexistent scripts/setup.sh java
+says 'a JAVA_HOME without a compiler' 'JAVA_HOME=/nonexistent: Maven needs a JDK 17'
+
+# --- setup: root's rights ---
+machine
+stub cc 'exit 1'
+stub sudo 'case $1 in -n) shift ;; esac; echo "sudo $*" >>"$0.did"; exec "$@"'
+on scripts/setup.sh
+did=$(cat "$dir/did")
+ends_with 1 'apt cannot install'
+case $did in *'update'*'--no-remove --no-install-recommends install '*gcc*) passed=$((passed + 1)) ;; *) failed "sudo without a password: $did" ;; esac
+case $did in *redis-server* | *valkey-server*) failed 'the package of a service is installed' ;; esac
+says 'sudo without a password' 'reading the lists of packages' 'installing .*gcc libc6-dev' 'No service is installed'
+
+# --- setup and server.sh: servers ---
+machine
+stub redis-server 'echo "Redis server v=6.0.16 sha=0:0"'
+on scripts/server.sh
+says_not 'a server that is too old' "$dir/bin"
+stub redis-server 'exit 127'
+on scripts/server.sh
+says_not 'a broken server' "$dir/bin"
+stub redis-server 'echo "Redis server v=9.0.0 sha=0:0"'
+on scripts/server.sh
+says 'a server of PATH' "^$dir/bin/redis-server\$"
+
+# Debian's redis-tools alone: the program is the server under another name.
+real=$(scripts/server.sh)
+if readlink -f "$real" | grep -q 'check-rdb$'; then
+    mkdir -p "$dir/tools" "$dir/tree/scripts"
+    cp scripts/server.sh "$dir/tree/scripts/"
+    ln -sf "$(readlink -f "$real")" "$dir/tools/redis-check-rdb"
+    for tool in sh env sed ln mkdir rm grep tr dirname readlink cat; do ln -sf "$(command -v $tool)" "$dir/tools/$tool"; done
+    status=0
+    said=$(PATH="$dir/tools" "$dir/tree/scripts/server.sh" 2>&1) || status=$?
+    says 'redis-tools without redis-server' "^$dir/tree/target/server/redis-server\$"
+    "$said" --version | grep -q 'server v=' || failed 'redis-tools without redis-server'
+fi
+
+# --- run.sh: the port ---
+machine
+redis=$(scripts/server.sh)
+port=$((18000 + $$ % 1000))
+"$redis" --port $port --bind 127.0.0.1 --save '' --logfile "$dir/server.log" --dir "$dir" &
+listener=$!
+until grep -q 'Ready to accept' "$dir/server.log" 2>/dev/null; do kill -0 $listener; sleep 0.05; done
+on env PORT=$port scripts/run.sh
+ends_with 1 'a taken port'
+says 'a taken port' "port $port on 127.0.0.1 is in use" 'Try: make run PORT=[0-9]+$'
+says_not 'a taken port' 'lock server on'
+kill $listener
+wait $listener || :
+listener=
+on env PORT=abc scripts/run.sh
+ends_with 2 'a port that is no number'
+on env PORT=70000 scripts/run.sh
+ends_with 2 'a port that is too high'
+
+# --- apt.sh: mirrors in every form ---
+apt="$dir/apt"
+mkdir -p "$apt/parts"
+cat >"$apt/conf" <<CONF
+Dir::Etc::sourcelist "$apt/list";
+Dir::Etc::sourceparts "$apt/parts";
+Acquire::Retries "0";
+CONF
+# mirrors_of KIND EXPECTED LINE...: of this sources.list.
+mirrors_of() {
+    kind=$1 expected=$2
+    shift 2
+    printf '%s\n' "$@" >"$apt/list"
+    status=0
+    said=$(APT_CONFIG="$apt/conf" sh -euc '. tests/apt.sh; mirrors "$1"' sh "$kind" | paste -sd' ' -)
+    [ "$said" = "$expected" ] || failed "mirrors of: $* (wanted $expected)"
+    passed=$((passed + 1))
+}
+if [ -n "$(command -v apt-get)" ]; then
+    mirrors_of main http://a.invalid/debian 'deb http://a.invalid/debian/ bookworm main'
+    mirrors_of main http://a.invalid/debian 'deb http://a.invalid/debian bookworm main contrib'
+    mirrors_of main http://a.invalid/debian 'deb [arch=amd64 signed-by=/x y=z] http://a.invalid/debian// stable main'
+    mirrors_of main http://a.invalid/debian 'deb cdrom:[Debian GNU/Linux 13.0]/ trixie main' 'deb http://a.invalid/debian trixie main'
+    mirrors_of main 'http://a.invalid/debian http://b.invalid/deb' 'deb http://b.invalid/deb trixie main' 'deb http://a.invalid/debian/ trixie main'
+    mirrors_of main '' 'deb http://a.invalid/ubuntu noble main'
+    mirrors_of main 'mirror+file:/etc/apt/mirrors.list' 'deb mirror+file:/etc/apt/mirrors.list trixie main'
+    mirrors_of security http://a.invalid/debian-security 'deb http://a.invalid/debian/ trixie main' 'deb http://a.invalid/debian-security/ trixie-security main'
+    printf 'Types: deb deb-src\nURIs: file:/srv/debian http://a.invalid/debian/\nSuites: trixie trixie-updates\nComponents: main\n' >"$apt/parts/debian.sources"
+    mirrors_of main 'http://a.invalid/debian file:/srv/debian' ''
+
+    rm "$dir/bin/apt-get"
+    # A launcher that does not run is not kept, and a mirror that is down fails the run with a word.
+    printf 'deb http://127.0.0.1:1/debian trixie main\n' >"$apt/list"
+    rm "$apt/parts/debian.sources"
+    mkdir -p "$dir/servers/bin"
+    printf '#!/bin/sh\nexec env "$@"\n' >"$dir/servers/bin/redis-8.0"
+    chmod +x "$dir/servers/bin/redis-8.0"
+    on env APT_CONFIG="$apt/conf" tests/servers.sh "$dir/servers" quick
+    ends_with 1 'a mirror that is down'
+    says 'a mirror that is down' 'cannot be had here' 'LEAVE_OUT=1'
+    [ ! -e "$dir/servers/bin/redis-8.0" ] || failed 'an empty launcher stays'
+    on env APT_CONFIG="$apt/conf" LEAVE_OUT=1 tests/servers.sh "$dir/servers" quick
+    ends_with 0 'servers that may be left out'
+fi
+
+if command -v shellcheck >/dev/null; then
+    shellcheck -x -e SC1091 scripts/setup.sh scripts/server.sh scripts/run.sh scripts/installed.sh scripts/fresh-machine.sh \
+        scripts/stage.sh scripts/test-servers.sh tests/apt.sh tests/servers.sh tests/scripts.sh
+else
+    echo 'scripts: no shellcheck here'
+fi
+echo "scripts: $passed passed"
