@@ -3,13 +3,17 @@
 #
 # Locks stay as they are: they are keys of the server. Waiters are sent away with -UNBLOCKED and ask
 # again. Tokens go on above the old ones. What was set by CONFIG SET or in redis.conf is carried over.
-# While no module is loaded, LOCK.* are unknown commands: clients are to repeat them.
+#
+# The old module goes and the new one comes in one transaction. ACL rules that name commands of the module are taken
+# back before and set again behind it: with them the server would end. Passwords, keys and channels are not touched.
+# If the new build does not load, the old one comes back in the same transaction.
 #
 # On Redis 8, and with io-threads, every client's connection is closed with the old module; clients connect again.
 #
 # Never do this under CLIENT PAUSE: a postponed command of the module would be carried out by code
 # that is gone (Redis 7.2 and newer, Valkey).
 set -eu
+export LC_ALL=C
 
 [ $# -ge 1 ] || { sed -n '2s/^# //p' "$0"; exit 2; }
 new=$1
@@ -32,50 +36,107 @@ old=$(redis MODULE LIST | grep -A 6 '^lock$' | grep -A 1 '^path$' | tail -n 1)
 # Every setting but lock.drain, as words of MODULE LOADEX.
 settings=$(redis CONFIG GET 'lock.*' | paste -d' ' - - | grep -v '^lock\.drain ' | sed 's/^/CONFIG /')
 
+refuse() { echo "$1" >&2; exit 1; }
+commands=$(redis COMMAND LIST FILTERBY MODULE lock) || refuse "the module's commands cannot be listed: $commands"
+users=$(redis ACL LIST) || refuse "the users cannot be listed: $users"
+
+# rules without | with: for each user whose rules name a command of the module the ACL SETUSER that sets its rules,
+# without these or as they are. A user is described as `user NAME on #hash ~key &channel -@all +command ...`, then come
+# selectors, `(~key -@all +command ...)`; command rules stand last in each part.
+rules() {
+    printf '%s\n' "$users" | awk -v which="$1" -v commands="$(printf %s "$commands" | tr '\n' ' ')" '
+        BEGIN { n = split(commands, list, " "); for (i = 1; i <= n; i++) ours[list[i]] = 1 }
+        function names_ours(word) {
+            sub(/^\(/, "", word); sub(/\)$/, "", word)
+            if (word !~ /^[-+][^@]/) return 0
+            word = substr(word, 2); sub(/\|.*/, "", word)
+            return tolower(word) in ours
+        }
+        function quoted(text) { gsub(/\\/, "\\\\", text); gsub(/"/, "\\\"", text); return "\"" text "\"" }
+        {
+            named = 0; line = ""; selector = ""; selectors = ""
+            for (i = 3; i <= NF; i++) {
+                word = $i
+                if (selector == "" && word ~ /^\(/) selector = "("
+                if (names_ours(word)) {
+                    named = 1
+                    if (which == "without") word = word ~ /\)$/ ? ")" : ""
+                }
+                if (selector != "") {
+                    if (word ~ /^\(/) selector = word
+                    else if (word == ")") selector = selector word
+                    else if (word != "") selector = selector " " word
+                    if ($i ~ /^\(?[-+].*\)$/) { selectors = selectors " " quoted(selector); selector = "" }
+                } else if (word ~ /^[-+]/) line = line " " quoted(word)
+            }
+            if (selectors != "") line = line " clearselectors" selectors
+            if (named) print "ACL SETUSER " quoted($2) line
+        }'
+}
+taken_back=$(rules without)
+set_again=$(rules with)
+
 give_up() {
     redis CONFIG SET lock.drain no >/dev/null || true
-    echo "$1" >&2
-    exit 1
+    refuse "$1"
 }
-
-echo 'drain: waiters are sent away, nobody parks'
-redis CONFIG SET lock.drain yes >/dev/null
-tries=0
-until [ "$(redis INFO lock | field lock_waiters)" = 0 ]; do
-    tries=$((tries + 1))
-    [ $tries -lt 100 ] || give_up 'somebody is still parked'
-    sleep 0.05
-done
+trap 'give_up interrupted' HUP INT TERM
 
 # Redis 8 goes on using the command that a connection sent last, though the module is gone, and ends; Valkey's
 # io-threads look commands up ahead. A busy client sends another at any moment, so all connections are closed
 # by the very transaction that unloads.
 case $(redis INFO server | field redis_version),$(redis CONFIG GET io-threads | tail -n 1) in
-[67].*,1) closing=no ;;
-*) closing=yes ;;
+[67].*,1) closing= ;;
+*) closing='CLIENT KILL TYPE normal
+CLIENT KILL TYPE pubsub' ;;
 esac
-unload() {
-    if [ $closing = no ]; then
-        redis MODULE UNLOAD lock
-    else
-        printf '%s\n' MULTI 'CLIENT KILL TYPE normal' 'CLIENT KILL TYPE pubsub' 'MODULE UNLOAD lock' EXEC | redis | tail -n 1
-    fi 2>&1
+
+# Of the two builds the first that loads stays; the other is refused then, as a second one of that name. The rules are
+# set again in the same transaction, whatever else in it fails. So users lose their rules only if neither build loads.
+load() { printf 'MODULE LOADEX "%s" %s\n' "$(printf %s "$1" | sed 's/[\\"]/\\&/g')" "$(printf %s "$settings" | tr '\n' ' ')"; }
+exchange() {
+    printf '%s\n' MULTI "$closing" "$taken_back" 'MODULE UNLOAD lock' "$(load "$1")" "$(load "$2")" "$set_again" EXEC |
+        sed '/^$/d' | redis 2>&1 | grep -v -x -e OK -e QUEUED -e '[0-9]*' || true
+}
+# A build that has just come is not drained.
+is_drained() { [ "$(redis CONFIG GET lock.drain | tail -n 1)" = yes ]; }
+loaded() { redis MODULE LIST | grep -A 6 '^lock$' | grep -A 1 '^path$' | tail -n 1; }
+sorted() { printf '%s\n' "$1" | tr ' ()' '[\n*]' | sort; }
+users_are_as_before() { [ "$(sorted "$(redis ACL LIST)")" = "$(sorted "$users")" ]; }
+
+# swap BUILD FALLBACK: leaves in $errors what the server said.
+swap() {
+    echo 'drain: waiters are sent away, no request parks'
+    redis CONFIG SET lock.drain yes >/dev/null
+    tries=0
+    until [ "$(redis INFO lock | field lock_waiters)" = 0 ]; do
+        tries=$((tries + 1))
+        [ $tries -lt 100 ] || give_up 'a request is still parked'
+        sleep 0.05
+    done
+    echo "unload, and load $1"
+    tries=0
+    while errors=$(exchange "$1" "$2") && is_drained; do
+        tries=$((tries + 1))
+        [ $tries -lt 100 ] || give_up "not unloaded: $errors"
+        sleep 0.05
+    done
 }
 
-echo "unload $old"
-tries=0
-until answer=$(unload) && [ "$answer" = OK ]; do
-    tries=$((tries + 1))
-    [ $tries -lt 100 ] || give_up "not unloaded: $answer"
-    sleep 0.05
-done
-
-echo "load $new"
-# shellcheck disable=SC2086
-if ! refusal=$(redis MODULE LOADEX "$new" $settings 2>&1); then
-    echo "not loaded: $refusal; back to $old" >&2
-    # shellcheck disable=SC2086
-    refusal=$(redis MODULE LOADEX "$old" $settings 2>&1) || echo "not loaded, either: $refusal; the server has no locks now" >&2
+swap "$new" "$old"
+case $(loaded) in
+"$new") ;;
+'')
+    echo "neither build was loaded, the server has no locks now: $errors" >&2
+    [ -z "$set_again" ] || printf '%s\n' 'rules of users that are to be set behind MODULE LOAD:' "$set_again" >&2
     exit 1
+    ;;
+*) refuse "not loaded: $errors; back to $old" ;;
+esac
+if ! users_are_as_before; then
+    reason=$errors
+    swap "$old" "$new"
+    users_are_as_before || refuse "rules of users could not be set again: $errors"
+    refuse "rules of users could not be set again with the new build: $reason; back to $old"
 fi
 echo "locks: $(redis INFO lock | field lock_waiters) waiters, the holds are where they were"

@@ -10,7 +10,7 @@ const USERS: &str = include_str!("../../users.acl.example");
 const CONFIG: &str = include_str!("../../redis.conf.example");
 
 /// The two files in a directory of their own, with these users.
-struct Installed {
+pub struct Installed {
     config: PathBuf,
     _dir: tempfile::TempDir,
 }
@@ -44,7 +44,7 @@ impl Installed {
     }
 }
 
-fn login(server: &TestServer, name: &str) -> Conn {
+pub fn login(server: &TestServer, name: &str) -> Conn {
     let mut conn = server.conn();
     let reply = conn.run(["AUTH", name, &format!("change-me-{name}")]);
     assert_eq!(reply.text(), "OK");
@@ -56,14 +56,14 @@ fn is_denied(conn: &mut Conn, line: &str) -> bool {
     reply.is_error() && reply.error().starts_with("NOPERM")
 }
 
-fn must(conn: &mut Conn, lines: &[&str]) {
+pub fn must(conn: &mut Conn, lines: &[&str]) {
     for line in lines {
         let reply = conn.line(line);
         assert!(!reply.is_error(), "{line}: {reply:?}");
     }
 }
 
-fn must_not(conn: &mut Conn, lines: &[&str]) {
+pub fn must_not(conn: &mut Conn, lines: &[&str]) {
     for line in lines {
         assert!(is_denied(conn, line), "{line}: {:?}", conn.line(line));
     }
@@ -127,7 +127,7 @@ const LOOKS: [&str; 6] = [
 ];
 
 /// A server where the lock `lock:1` is held, and a semaphore and a latch are there.
-fn furnished() -> (Installed, TestServer) {
+pub fn furnished() -> (Installed, TestServer) {
     let files = Installed::with(USERS);
     let server = files.start();
     must(

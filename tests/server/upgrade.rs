@@ -5,9 +5,11 @@ use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use crate::acl_example::{furnished, login, must, must_not};
 use crate::common::process::tame;
 use crate::common::scene::{only_reply, Scene};
-use crate::common::{module_path, Conn, TestServer};
+use crate::common::{has_io_threads, module_path, Conn, TestServer};
+use crate::faults::fault_module;
 
 fn upgrade(server: &TestServer, module: &Path) -> Output {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/upgrade.sh");
@@ -137,4 +139,130 @@ fn the_path_of_the_new_build_may_be_relative() {
     assert!(out.status.success(), "{}", output(&out));
     let modules = format!("{:?}", server.conn().line("MODULE LIST"));
     assert!(modules.contains("new.so"), "{modules}");
+}
+
+/// Every user's description, each as a list of sorted words: Redis 7.0 puts them into an order of its own.
+fn users(server: &TestServer) -> Vec<Vec<String>> {
+    let list = server.conn().line("ACL LIST").list();
+    let words = |user: &crate::common::Reply| {
+        let text = user.text();
+        let mut words: Vec<_> = text.split([' ', '(', ')']).map(str::to_string).collect();
+        words.sort();
+        words
+    };
+    list.iter().map(words).collect()
+}
+
+/// The script closes all connections on Redis 8, and with I/O threads.
+fn closes_connections(server: &TestServer) -> bool {
+    has_io_threads() || (!server.is_valkey() && server.version() >= (8, 0, 0))
+}
+
+/// The same code under another path.
+fn new_build(server: &TestServer) -> std::path::PathBuf {
+    let new = server.dir().join("new.so");
+    std::fs::copy(module_path(), &new).unwrap();
+    new
+}
+
+#[test]
+fn users_whose_rules_name_the_commands_are_as_they_were() {
+    let (_files, mut server) = furnished();
+    let mut admin = server.conn();
+    let selectors = "ACL SETUSER mixed on >secret ~lock:* -@all +get +lock.renew -get +lock.acquire|x (~x +sem.acquire +get) (%R~lock:y +@all -lock.break)";
+    must(&mut admin, &[selectors]);
+    let before = users(&server);
+    let mut clients = ["app", "app", "observer", "operator"].map(|name| login(&server, name));
+    let ids = clients.each_mut().map(Conn::id);
+    let [holder, waiter, observer, operator] = &mut clients;
+    let token = holder.line("LOCK.ACQUIRE lock:held p PX 600000").int();
+    assert!(holder.line("SEM.ACQUIRE lock:sem p PX 600000").int() > 0);
+    waiter.send_line("LOCK.ACQUIRE lock:held q PX 600000 BLOCK 0");
+    server.wait_for_waiters(1);
+    must(observer, &["SUBSCRIBE __keyevent@0__:lock.acquire"]);
+    must(operator, &["LOCK.INFO lock:held"]);
+
+    let out = upgrade(&server, &new_build(&server));
+    assert!(out.status.success(), "{}", output(&out));
+    assert!(server.is_alive());
+    assert_eq!(users(&server), before);
+    let modules = format!("{:?}", server.conn().line("MODULE LIST"));
+    assert!(modules.contains("new.so"), "{modules}");
+
+    if closes_connections(&server) {
+        clients = ["app", "app", "observer", "operator"].map(|name| login(&server, name));
+    } else {
+        let told = clients[1].recv().error();
+        assert!(told.starts_with("UNBLOCKED"), "{told}");
+        for (client, id) in clients.iter_mut().zip(ids).filter(|(_, id)| *id != ids[2]) {
+            assert_eq!(client.id(), id, "still connected");
+        }
+    }
+    let [holder, waiter, observer, operator] = &mut clients;
+    server.conn().line("CONFIG SET notify-keyspace-events KEAd");
+    if closes_connections(&server) {
+        must(observer, &["SUBSCRIBE __keyevent@0__:lock.acquire"]);
+    }
+    assert_eq!(holder.line("LOCK.ACQUIRE lock:held p ONCE").int(), token);
+    waiter.send_line("LOCK.ACQUIRE lock:held q PX 600000 BLOCK 0");
+    server.wait_for_waiters(1);
+    assert_eq!(holder.line("LOCK.RELEASE lock:held p").int(), 1);
+    assert!(waiter.recv().int() > token);
+    assert_eq!(observer.recv().list()[0].text(), "message");
+    must_not(
+        holder,
+        &[
+            "LOCK.BREAK lock:held",
+            "LOCK.INFO lock:held",
+            "GET lock:held",
+        ],
+    );
+    must(operator, &["LOCK.BREAK lock:held"]);
+    must(&mut server.conn(), &["ACL SAVE", "ACL LOAD"]);
+    assert_eq!(users(&server), before);
+}
+
+#[test]
+fn users_are_as_they_were_when_the_new_build_does_not_load() {
+    let (_files, mut server) = furnished();
+    let before = users(&server);
+    let out = upgrade(&server, Path::new("/bin/sh"));
+    assert!(!out.status.success(), "{}", output(&out));
+    assert!(output(&out).contains("back to"), "{}", output(&out));
+    assert!(server.is_alive());
+    assert_eq!(users(&server), before);
+    must(&mut login(&server, "app"), &["LOCK.ACQUIRE lock:2 p"]);
+    let drain = server.conn().line("CONFIG GET lock.drain").list()[1].text();
+    assert_eq!(drain, "no");
+}
+
+/// A rule names a command that the new build does not have.
+#[test]
+fn users_that_the_new_build_does_not_understand_bring_the_old_one_back() {
+    let server = TestServer::with_module(fault_module(), &[]);
+    must(
+        &mut server.conn(),
+        &["ACL SETUSER app on >secret ~* -@all +lock.fault +lock.acquire"],
+    );
+    let before = users(&server);
+    let out = upgrade(&server, &new_build(&server));
+    assert!(!out.status.success(), "{}", output(&out));
+    assert!(output(&out).contains("back to"), "{}", output(&out));
+    assert_eq!(users(&server), before);
+    must(&mut server.conn(), &["LOCK.ACQUIRE k o"]);
+}
+
+#[test]
+fn nothing_begins_where_the_users_cannot_be_read() {
+    let mut server = TestServer::with(&["--rename-command", "ACL", "users"]);
+    let out = upgrade(&server, &new_build(&server));
+    assert!(!out.status.success(), "{}", output(&out));
+    assert!(
+        output(&out).contains("the users cannot be listed"),
+        "{}",
+        output(&out)
+    );
+    let drain = server.conn().line("CONFIG GET lock.drain").list()[1].text();
+    assert_eq!(drain, "no");
+    assert!(server.is_alive());
 }
