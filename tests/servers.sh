@@ -30,7 +30,7 @@ if command -v flock >/dev/null; then
     fi
 fi
 rm -f "$dir/.failed"
-trap 'rm -rf "$dir/.apt" "$dir/.new" "$dir/.failed"' EXIT
+trap 'rm -rf "$dir/.apt" "$dir/.new" "$dir/.failed" "$dir/list.new"' EXIT
 trap 'exit 129' HUP
 trap 'exit 130' INT
 trap 'exit 143' TERM
@@ -60,10 +60,12 @@ unpack() {
         sed -i '$d' "$dir/.failed"
         echo "$releases" >"$apt/releases"
     fi
-    for target in "$@"; do :; done
-    set --
-    [ "$releases" = own ] || set -- -t "$target"
-    apt-get -qq -y "$@" --download-only install "$package" </dev/null >/dev/null
+    # The last that the machine's apt has a mirror for; it may have none of security updates.
+    target=
+    for release in $releases; do
+        if grep -q " $release main\$" "$apt/sources.list" 2>/dev/null; then target=$release; fi
+    done
+    apt-get -qq -y ${target:+-t "$target"} --download-only install "$package" </dev/null >/dev/null
     rm -rf "$dir/.new" && mkdir -p "$dir/.new"
     for deb in "$apt"/cache/archives/*.deb; do dpkg -x "$deb" "$dir/.new"; done
     place "$name"
