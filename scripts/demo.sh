@@ -5,11 +5,11 @@ cd "$(dirname "$0")/.."
 . scripts/stage.sh
 
 say 'Window 1: alice takes the lock. The number is her fencing token.'
-window '1' LOCK.ACQUIRE invoices:42 alice PX 30000
+window '1' LOCK.ACQUIRE invoices:42 alice EX 600
 
 say 'Window 2: bob asks for it and is parked in the server; his window falls silent.'
-printf '2> LOCK.ACQUIRE invoices:42 bob PX 10000 BLOCK 0\n'
-"$cli" -p $port --no-raw LOCK.ACQUIRE invoices:42 bob PX 10000 BLOCK 0 >"$dir/bob" &
+printf '2> LOCK.ACQUIRE invoices:42 bob EX 600 BLOCK 0\n'
+"$cli" -p $port --no-raw LOCK.ACQUIRE invoices:42 bob EX 600 BLOCK 0 >"$dir/bob" &
 bob=$!
 wait_until_parked 1
 

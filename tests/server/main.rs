@@ -50,6 +50,8 @@ mod redisson_rw;
 mod reliability_examples;
 mod renamed_commands;
 mod replication;
+mod samples;
+mod samples_inventory;
 mod scale;
 mod scan;
 mod semaphore_faults;

@@ -19,7 +19,7 @@ const CTRL_Z: &str = "\x1a";
 const CTRL_D: &str = "\x04";
 
 /// A shell at a terminal, and all that it has written.
-struct Console {
+pub struct Console {
     shell: Child,
     family: Family,
     keys: File,
@@ -28,7 +28,7 @@ struct Console {
 }
 
 impl Console {
-    fn start(real: &TestServer) -> Console {
+    pub fn start(real: &TestServer) -> Console {
         let size = Winsize {
             ws_row: 30,
             ws_col: 120,
@@ -75,17 +75,17 @@ impl Console {
         console
     }
 
-    fn press(&mut self, keys: &str) {
+    pub fn press(&mut self, keys: &str) {
         self.keys.write_all(keys.as_bytes()).expect("a terminal");
     }
 
     /// Types a line to the shell.
-    fn line(&mut self, line: &str) {
+    pub fn line(&mut self, line: &str) {
         self.press(&format!("{line}\n"));
     }
 
     /// Waits until this is written, after all that has been seen so far.
-    fn see(&mut self, text: &str) {
+    pub fn see(&mut self, text: &str) {
         let written = self.written.clone();
         let mut seen = self.seen;
         wait_for(&format!("{text:?} in {:?}", &self.text()[seen..]), || {
@@ -98,7 +98,7 @@ impl Console {
     }
 
     /// The status of the last command, as the shell has it.
-    fn status(&mut self) -> String {
+    pub fn status(&mut self) -> String {
         self.line("echo sta''tus=$?.");
         self.number("status=")
     }

@@ -14,6 +14,8 @@ mod program;
 mod proxy;
 mod road;
 mod run;
+mod samples;
+mod samples_crate;
 mod several;
 mod signals;
 mod tls;

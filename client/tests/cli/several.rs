@@ -176,6 +176,23 @@ fn a_server_that_could_grant_again_too_soon_is_refused() {
     assert_eq!(fleet.held(), 0);
 }
 
+/// As one server that is not there to begin with: a mistake, not a reason to wait.
+#[test]
+fn without_a_majority_to_begin_with_it_ends_at_once() {
+    let mut fleet = Fleet::start(&DELAY);
+    for real in &mut fleet.servers[..2] {
+        real.crash();
+    }
+    let end = fleet.script("--quorum --lease 3", "echo never").end();
+    assert_eq!((end.code(), end.out.as_str()), (69, ""), "{}", end.err);
+    assert!(end.err.contains("no majority"), "{}", end.err);
+    let gone = |real: &TestServer| end.err.contains(&format!("127.0.0.1:{}", real.port));
+    assert!(fleet.servers[..2].iter().any(gone), "{}", end.err);
+    for real in &mut fleet.servers[..2] {
+        real.start_again();
+    }
+}
+
 #[test]
 fn several_servers_need_a_word() {
     let fleet = Fleet::start(&[]);

@@ -38,7 +38,19 @@ fn the_page_shows_every_helper_as_it_is_tested() {
             "{}",
             client.helper
         );
+        // Under which name it is tested: of Node's clients the ending says that it is an ES module.
+        let name = format!("This is `{}`", client.helper);
+        assert!(section.contains(&name), "{}: no {name}", client.name);
     }
+}
+
+/// The dependencies that the page names, with their features, are those that the helper is built with.
+#[test]
+fn the_page_names_the_features_that_the_helper_needs() {
+    let cargo = read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("redis-rs/Cargo.toml"));
+    let (_, built) = cargo.split_once("[dependencies]\n").expect("a list");
+    let shown = redis_lock_harness::page::block("docs/CLIENTS.md", "toml", "redis = ");
+    assert_eq!(shown.text.trim(), built.replace("\"=", "\"").trim());
 }
 
 #[test]

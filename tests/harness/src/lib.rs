@@ -11,6 +11,7 @@ pub mod clock;
 pub mod cluster;
 pub mod conn;
 pub mod outside;
+pub mod page;
 pub mod process;
 pub mod redisson;
 pub mod replica;

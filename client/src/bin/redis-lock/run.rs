@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use redis_lock_client::{Error, Released, Server};
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 use uuid::Uuid;
 
@@ -190,9 +191,7 @@ async fn acquire(
 ) -> Result<Option<Held>, Failure> {
     let failed = |error| Failure::of(&error, Some(bytes(&args.key)));
     // A wait outlasts a server's absence. One that is not there to begin with is a mistake.
-    for server in servers.iter().filter(|_| !args.quorum) {
-        server.ping().await.map_err(failed)?;
-    }
+    must_answer(servers, args.quorum).await.map_err(failed)?;
     let wait = match (args.no_wait, args.wait) {
         (true, _) => Wait::Not,
         (_, Some(wait)) if wait.is_zero() => Wait::Not,
@@ -200,6 +199,36 @@ async fn acquire(
         _ => Wait::Endlessly,
     };
     wanted.acquire(wait).await.map_err(failed)
+}
+
+/// All servers must answer, or of a quorum most of them: asked at once, so that a dead minority costs no time.
+async fn must_answer(servers: &[Server], quorum: bool) -> Result<(), Error> {
+    let mut spare = if quorum {
+        servers.len().saturating_sub(1) / 2
+    } else {
+        0
+    };
+    let mut needed = servers.len() - spare;
+    let mut answers = JoinSet::new();
+    for server in servers {
+        let server = server.clone();
+        answers.spawn(async move { server.ping().await });
+    }
+    while let Some(Ok(answer)) = answers.join_next().await {
+        match answer {
+            Ok(()) => needed -= 1,
+            Err(Error::Connection { server, what }) if spare == 0 && quorum => {
+                let what = format!("{what} (no majority of {} servers answers)", servers.len());
+                return Err(Error::Connection { server, what });
+            }
+            Err(error) if spare == 0 => return Err(error),
+            Err(_) => spare -= 1,
+        }
+        if needed == 0 {
+            return Ok(());
+        }
+    }
+    Ok(())
 }
 
 /// Runs the command under the lock, to its end. Tells whether it had the terminal then.

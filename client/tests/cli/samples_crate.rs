@@ -1,0 +1,60 @@
+//! The programs of README.md and client/README.md, as they stand there: each in a new package, with the lines for
+//! `Cargo.toml` that the page gives, beside a clone that is called `redis-lock`. Only the server's address is
+//! replaced.
+
+use std::path::Path;
+use std::process::Command;
+
+use redis_lock_harness::page::{block, root};
+use redis_lock_harness::process::tame;
+use redis_lock_harness::TestServer;
+
+use crate::program::Running;
+
+/// As `cargo new` begins it; outside of every workspace.
+const PACKAGE: &str = "[package]\nname = \"app\"\nversion = \"0.1.0\"\nedition = \"2021\"\n\n";
+
+/// Builds the page's program; nothing is fetched: what it needs the client needs, too.
+fn build(page: &str, place: &Path, address: &str) {
+    let app = place.join("app");
+    std::fs::create_dir_all(app.join("src")).expect("a directory");
+    let dependencies = block(page, "toml", "[dependencies]").text;
+    std::fs::write(app.join("Cargo.toml"), format!("{PACKAGE}{dependencies}")).expect("a file");
+    let program = block(page, "rust", "use redis_lock_client").text;
+    assert!(program.contains("127.0.0.1:6379"), "{program}");
+    let program = program.replace("127.0.0.1:6379", address);
+    std::fs::write(app.join("src/main.rs"), program).expect("a file");
+    std::fs::copy(root().join("Cargo.lock"), app.join("Cargo.lock")).expect("a file");
+    let mut cargo = Command::new(std::env::var("CARGO").unwrap_or("cargo".into()));
+    cargo
+        .args(["build", "--quiet", "--offline"])
+        .current_dir(&app);
+    // Kept from run to run: the crates below take a while.
+    cargo.env(
+        "CARGO_TARGET_DIR",
+        Path::new(env!("CARGO_TARGET_TMPDIR")).join("samples"),
+    );
+    cargo.env("CARGO_PROFILE_DEV_DEBUG", "0");
+    let built = tame(&mut cargo).output().expect("cargo");
+    let said = String::from_utf8_lossy(&built.stderr);
+    assert!(built.status.success() && said.is_empty(), "{page}: {said}");
+}
+
+#[test]
+fn the_programs_of_the_pages_build_and_lock() {
+    let real = TestServer::start();
+    let place = tempfile::tempdir().expect("a directory");
+    let clone = root().canonicalize().expect("this clone");
+    std::os::unix::fs::symlink(clone, place.path().join("redis-lock")).expect("a link");
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("samples/debug/app");
+    for (count, page) in ["README.md", "client/README.md"].into_iter().enumerate() {
+        build(page, place.path(), &format!("127.0.0.1:{}", real.port));
+        let end = Running::of(&mut Command::new(&program)).end();
+        assert!(end.ok().starts_with("working under token "), "{page}");
+        let grants = count as u64 + 1;
+        assert_eq!(
+            (real.stat("grants"), real.stat("grants_released")),
+            (grants, grants)
+        );
+    }
+}
