@@ -4,8 +4,9 @@ use std::io;
 use std::time::Duration;
 
 use crate::load::{Effort, CONNECTIONS, LOCKS};
+use crate::pictures::{self, PAIR_COST};
 use crate::report::{self, Section};
-use crate::{libraries, others, pairs, plots, singles, waiting};
+use crate::{libraries, others, pairs, singles, waiting};
 
 const FULL: Effort = Effort {
     rounds: 5,
@@ -22,23 +23,14 @@ const QUICK: Effort = Effort {
 /// Below the project.
 const REPORT: &str = "docs/BENCHMARKS.md";
 
-/// Beside the report.
-const PAIR_COST: &str = "pair-cost.svg";
-
 /// A trial's figures do not replace measured ones.
 const TRIAL: &str = "target/BENCHMARKS-trial.md";
 
 /// Measures everything; `quick` is for trials: few short rounds.
 pub fn run(quick: bool) -> io::Result<()> {
     let effort = if quick { QUICK } else { FULL };
-    let (mut sections, costs) = pairs::measure(&effort)?;
+    let mut sections = pairs::measure(&effort)?;
     if !quick {
-        let picture = report::project().join("docs").join(PAIR_COST);
-        plots::pair_cost(
-            &picture,
-            &costs,
-            "pipeline 16, 50 connections, no AOF unless said",
-        )?;
         sections[0].image = Some(PAIR_COST.into());
     }
     print(&sections);
@@ -47,11 +39,14 @@ pub fn run(quick: bool) -> io::Result<()> {
         print(&section);
         sections.extend(section);
     }
-    let waiting = waiting::sections(quick, &report::project().join("docs"))?;
+    let waiting = waiting::sections(quick)?;
     print(&waiting);
     sections.extend(waiting);
     let path = if quick { TRIAL } else { REPORT };
     report::write(path, &in_words(&effort), &sections)?;
+    if !quick {
+        pictures::draw()?;
+    }
     println!("\nwritten: {path}");
     Ok(())
 }

@@ -7,7 +7,6 @@ use std::time::Duration;
 use crate::cells::{count, short, with_spread};
 use crate::crowd::{room, wait_for, MANY_CLIENTS};
 use crate::herd::Herd;
-use crate::plots::{Line, Point};
 use crate::report::Section;
 use crate::ring::{Ring, BLPOP, MODULE};
 use crate::server::Server;
@@ -261,24 +260,6 @@ fn row(figures: &Figures, all: &[Figures]) -> Vec<String> {
     ]
 }
 
-/// The lines of the picture.
-pub fn lines(all: &[Figures]) -> Vec<Line> {
-    let point = |figures: &Figures| Point {
-        waiters: figures.waiters as f64,
-        time_us: figures.p50(),
-        messages: median(&figures.of_meters(|meter| meter.messages)),
-    };
-    let line = |peer: Peer| Line {
-        name: peer.name().into(),
-        points: all
-            .iter()
-            .filter(|figures| figures.peer == peer)
-            .map(point)
-            .collect(),
-    };
-    [Peer::Module, Peer::Blpop, Peer::Redisson].map(line).into()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -312,9 +293,6 @@ mod tests {
         let ratios: Vec<&str> = rows.iter().map(|row| row[3].as_str()).collect();
         assert_eq!(ratios, ["1.00", "1.25", "2.50", "1.00", "1.50", "400"]);
         assert_eq!(rows[5][0], "9,900 Redisson's protocol");
-        let lines = lines(&all);
-        assert_eq!(lines[0].name, "this module");
-        assert_eq!(lines[2].points[1].waiters, 9_900.0);
     }
 
     #[test]

@@ -22,6 +22,7 @@ mod others;
 mod pairs;
 mod paths;
 mod peers;
+mod pictures;
 mod plots;
 mod points;
 mod report;
@@ -48,8 +49,9 @@ fn main() -> ExitCode {
         ["bench"] => bench::run(false),
         ["bench", "quick"] => bench::run(true),
         ["peers"] => peers::run(),
+        ["pictures"] => pictures::draw(),
         _ => {
-            eprintln!("usage: lock-bench instr [save] | bench [quick] | peers");
+            eprintln!("usage: lock-bench instr [save] | bench [quick] | peers | pictures");
             return ExitCode::from(2);
         }
     };

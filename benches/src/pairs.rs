@@ -5,7 +5,6 @@
 use std::io;
 
 use crate::load::{step, Effort, Step};
-use crate::plots::Bar;
 use crate::points::{columns, cpu_us, per_s, Point, Points, Work, PIPELINES};
 use crate::report::Section;
 use crate::scripts::Scripts;
@@ -61,8 +60,8 @@ const SETTINGS: &[Setting] = &[
     },
 ];
 
-/// Measures all settings; a section for each, and the bars of the plot.
-pub fn measure(effort: &Effort) -> io::Result<(Vec<Section>, Vec<Bar>)> {
+/// Measures all settings; a section for each.
+pub fn measure(effort: &Effort) -> io::Result<Vec<Section>> {
     let mut all: Vec<Points> = SETTINGS.iter().map(|_| Points::default()).collect();
     for round in 0..effort.rounds {
         for (setting, points) in SETTINGS.iter().zip(&mut all) {
@@ -75,32 +74,7 @@ pub fn measure(effort: &Effort) -> io::Result<(Vec<Section>, Vec<Bar>)> {
     let sections = sections.map(|(setting, points)| setting.section(points));
     let mut sections: Vec<Section> = sections.collect::<io::Result<_>>()?;
     sections[0].notes.extend(explanations());
-    Ok((sections, bars(&all)?))
-}
-
-/// What a pair costs at the larger pipeline: everybody's with nobody to replicate to, and ours with
-/// somebody too.
-fn bars(all: &[Points]) -> io::Result<Vec<Bar>> {
-    let cost = |points: &Points, name: &str| -> io::Result<f64> {
-        Ok(points.get(name, PIPELINES[1])?.summary(cpu_us).median)
-    };
-    let bar = |label: &str, value| Bar {
-        name: label.into(),
-        value,
-    };
-    Ok(vec![
-        bar(SET_DEL, cost(&all[0], SET_DEL)?),
-        bar("this module", cost(&all[0], MODULE)?),
-        bar(
-            "this module, with a backlog to fill",
-            cost(&all[1], MODULE)?,
-        ),
-        bar("this module, AOF everysec", cost(&all[2], MODULE)?),
-        bar(SCRIPTS, cost(&all[0], SCRIPTS)?),
-        bar(TEXTS, cost(&all[0], TEXTS)?),
-        bar(THREE, cost(&all[0], THREE)?),
-        bar(NATIVELY, cost(&all[0], NATIVELY)?),
-    ])
+    Ok(sections)
 }
 
 /// The ways to take and give a lock.

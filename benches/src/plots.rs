@@ -1,5 +1,5 @@
-//! The pictures below `docs/`: SVG on white, readable on a light and on a dark page, every line and bar
-//! named where it is.
+//! The pictures below `docs/`: SVG on white, readable on a light and on a dark page, also where a page is 420
+//! pixels wide; every line and bar named where it is.
 
 use std::error::Error;
 use std::io;
@@ -17,6 +17,14 @@ pub struct Bar {
     pub name: String,
     /// Its length, in microseconds.
     pub value: f64,
+}
+
+/// Bars of one setting.
+pub struct Group {
+    /// The setting.
+    pub caption: String,
+    /// From the top.
+    pub bars: Vec<Bar>,
 }
 
 /// Somebody's hand-offs with so many waiters.
@@ -42,7 +50,7 @@ type Drawn = Result<(), Box<dyn Error + Send + Sync>>;
 type Pixel = (i32, i32);
 
 /// What bears this name is drawn in the accent colour.
-const OURS: &str = "this module";
+pub const OURS: &str = "this module";
 
 const ACCENT: RGBColor = RGBColor(0, 110, 144);
 const OTHERS: [RGBColor; 2] = [RGBColor(224, 146, 40), RGBColor(164, 58, 48)];
@@ -51,12 +59,13 @@ const INK: RGBColor = RGBColor(36, 41, 47);
 const FAINT: RGBColor = RGBColor(101, 109, 118);
 const GRID: RGBColor = RGBColor(229, 232, 236);
 
-/// The backend writes a font's size divided by 1.24: these come out as 18, 14 and 13 pixels.
-const TITLE: f64 = 22.3;
-const LABEL: f64 = 17.4;
-const SMALL: f64 = 16.1;
+/// The backend writes a font's size divided by 1.24: these come out as 20, 16 and 15 pixels, of which 15, 12
+/// and 11 are left at a width of 420.
+const TITLE: f64 = 24.8;
+const LABEL: f64 = 19.8;
+const SMALL: f64 = 18.6;
 
-const WIDTH: i32 = 880;
+const WIDTH: i32 = 560;
 
 fn text(area: &Area, words: &str, size: f64, colour: RGBColor, at: Pixel, from: HPos) -> Drawn {
     let style = ("sans-serif", size).into_font().color(&colour);
@@ -81,31 +90,34 @@ fn save(path: &Path, height: i32, draw: impl FnOnce(&Area) -> Drawn) -> io::Resu
     area.present().map_err(io::Error::other)
 }
 
-/// Horizontal bars: the server's time for an acquire and a release.
-pub fn pair_cost(path: &Path, bars: &[Bar], subtitle: &str) -> io::Result<()> {
+/// Horizontal bars in groups: the server's time for an acquire and a release.
+pub fn pair_cost(path: &Path, groups: &[Group], subtitle: &str) -> io::Result<()> {
     const TOP: i32 = 92;
-    const STEP: i32 = 36;
-    const NAMES_END: i32 = 318;
-    const LONGEST: f64 = 460.0;
-    let most = bars.iter().map(|bar| bar.value).fold(0.0, f64::max);
-    save(path, TOP + STEP * bars.len() as i32, |area| {
+    const STEP: i32 = 32;
+    const NAMES_END: i32 = 270;
+    const LONGEST: f64 = 200.0;
+    let values = groups.iter().flat_map(|group| &group.bars);
+    let most = values.map(|bar| bar.value).fold(0.0, f64::max);
+    let rows: usize = groups.iter().map(|group| group.bars.len() + 1).sum();
+    let gaps = 10 * groups.len() as i32;
+    save(path, TOP + STEP * rows as i32 + gaps - 8, |area| {
         heading(area, "Server CPU for one acquire and release", subtitle)?;
-        for (middle, bar) in (TOP..).step_by(STEP as usize).zip(bars) {
-            let ours = bar.name.starts_with(OURS);
-            let colour = if ours { ACCENT } else { QUIET };
-            let end = NAMES_END + (bar.value / most * LONGEST).round() as i32;
-            let corners = [(NAMES_END, middle - 11), (end, middle + 11)];
-            area.draw(&Rectangle::new(corners, colour.filled()))?;
-            text(
-                area,
-                &bar.name,
-                LABEL,
-                INK,
-                (NAMES_END - 12, middle),
-                HPos::Right,
-            )?;
-            let value = format!("{} µs", short(bar.value));
-            text(area, &value, LABEL, INK, (end + 8, middle), HPos::Left)?;
+        let mut y = TOP;
+        for group in groups {
+            text(area, &group.caption, SMALL, FAINT, (24, y), HPos::Left)?;
+            for bar in &group.bars {
+                y += STEP;
+                let ours = bar.name.starts_with(OURS);
+                let colour = if ours { ACCENT } else { QUIET };
+                let end = NAMES_END + (bar.value / most * LONGEST).round() as i32;
+                let corners = [(NAMES_END, y - 11), (end, y + 11)];
+                area.draw(&Rectangle::new(corners, colour.filled()))?;
+                let name = (NAMES_END - 10, y);
+                text(area, &bar.name, LABEL, INK, name, HPos::Right)?;
+                let value = format!("{} µs", short(bar.value));
+                text(area, &value, LABEL, INK, (end + 8, y), HPos::Left)?;
+            }
+            y += STEP + 10;
         }
         Ok(())
     })
@@ -113,17 +125,13 @@ pub fn pair_cost(path: &Path, bars: &[Bar], subtitle: &str) -> io::Result<()> {
 
 /// Two panels over the number of waiters: how long a hand-off takes, and how many messages.
 pub fn hand_offs(path: &Path, lines: &[Line]) -> io::Result<()> {
-    let subtitle = "One lock, by the number of clients that wait for it; both scales logarithmic";
-    save(path, 424, |area| {
+    let subtitle = "One lock, by the number of clients that wait; logarithmic scales";
+    save(path, 2 * PANEL_STEP + 82, |area| {
         heading(area, "Handing a lock on", subtitle)?;
-        let time = Panel::new(62, lines, |point| point.time_us);
-        time.draw(
-            area,
-            "From the release to the next one's grant (p50)",
-            lines,
-            duration,
-        )?;
-        let messages = Panel::new(502, lines, |point| point.messages);
+        let time = Panel::new(122, lines, |point| point.time_us);
+        let title = "From the release to the next one's grant (p50)";
+        time.draw(area, title, lines, duration)?;
+        let messages = Panel::new(122 + PANEL_STEP, lines, |point| point.messages);
         messages.draw(area, "Messages of the server per hand-off", lines, plain)
     })
 }
@@ -148,23 +156,25 @@ fn plain(value: f64) -> String {
     }
 }
 
-const PANEL_TOP: i32 = 122;
-const PANEL_BOTTOM: i32 = 372;
-const PANEL_WIDTH: f64 = 226.0;
+const PANEL_LEFT: i32 = 92;
+const PANEL_HEIGHT: i32 = 230;
+const PANEL_WIDTH: f64 = 300.0;
+/// From one panel to the next one below it.
+const PANEL_STEP: i32 = 330;
 
 /// Two logarithmic scales, from one power of ten to another.
 struct Panel {
-    left: i32,
+    top: i32,
     of: fn(&Point) -> f64,
     x_decades: (i32, i32),
     y_decades: (i32, i32),
 }
 
 impl Panel {
-    fn new(left: i32, lines: &[Line], of: fn(&Point) -> f64) -> Panel {
+    fn new(top: i32, lines: &[Line], of: fn(&Point) -> f64) -> Panel {
         let points = || lines.iter().flat_map(|line| &line.points);
         Panel {
-            left,
+            top,
             of,
             x_decades: decades(points().map(|point| point.waiters)),
             y_decades: decades(points().map(of)),
@@ -172,57 +182,61 @@ impl Panel {
     }
 
     fn x(&self, waiters: f64) -> i32 {
-        self.left + (PANEL_WIDTH * share(waiters, self.x_decades)).round() as i32
+        PANEL_LEFT + (PANEL_WIDTH * share(waiters, self.x_decades)).round() as i32
     }
 
     fn y(&self, value: f64) -> i32 {
-        let height = f64::from(PANEL_BOTTOM - PANEL_TOP);
-        PANEL_BOTTOM - (height * share(value, self.y_decades)).round() as i32
+        let height = f64::from(PANEL_HEIGHT);
+        self.bottom() - (height * share(value, self.y_decades)).round() as i32
+    }
+
+    fn bottom(&self) -> i32 {
+        self.top + PANEL_HEIGHT
     }
 
     fn draw(&self, area: &Area, title: &str, lines: &[Line], show: fn(f64) -> String) -> Drawn {
-        let right = self.left + PANEL_WIDTH as i32;
-        text(
-            area,
-            title,
-            LABEL,
-            INK,
-            (self.left - 38, PANEL_TOP - 30),
-            HPos::Left,
-        )?;
+        let right = PANEL_LEFT + PANEL_WIDTH as i32;
+        text(area, title, LABEL, INK, (24, self.top - 28), HPos::Left)?;
         for decade in self.y_decades.0..=self.y_decades.1 {
             let value = 10_f64.powi(decade);
             let y = self.y(value);
-            area.draw(&PathElement::new([(self.left, y), (right, y)], GRID))?;
+            area.draw(&PathElement::new([(PANEL_LEFT, y), (right, y)], GRID))?;
             text(
                 area,
                 &show(value),
                 SMALL,
                 FAINT,
-                (self.left - 6, y),
+                (PANEL_LEFT - 8, y),
                 HPos::Right,
             )?;
         }
         for decade in self.x_decades.0..=self.x_decades.1 {
             let value = 10_f64.powi(decade);
-            let at = (self.x(value), PANEL_BOTTOM + 16);
+            let at = (self.x(value), self.bottom() + 18);
             text(area, &plain(value), SMALL, FAINT, at, HPos::Center)?;
         }
-        let middle = (self.left + right) / 2;
+        let middle = (PANEL_LEFT + right) / 2;
         text(
             area,
             "waiters",
             SMALL,
             FAINT,
-            (middle, PANEL_BOTTOM + 36),
+            (middle, self.bottom() + 40),
             HPos::Center,
         )?;
         let colours = colours(lines);
-        // Ours is drawn last, with smaller points: where it lies on another, both can be seen.
-        for (line, colour) in lines.iter().zip(&colours).rev() {
-            let size = if line.name == OURS { 4 } else { 6 };
+        // Ours is broad and drawn first; the others lie on it, thin, and the one that comes close to it is
+        // dashed: where two lines are one, both can be seen.
+        for (line, colour) in lines.iter().zip(&colours) {
             let path: Vec<Pixel> = line.points.iter().map(|point| self.at(point)).collect();
-            area.draw(&PathElement::new(path.clone(), colour.stroke_width(3)))?;
+            let (width, size) = if line.name == OURS { (7, 7) } else { (3, 4) };
+            let strokes = match *colour == OTHERS[0] {
+                true => dashes(&path),
+                false => vec![path.clone()],
+            };
+            for stroke in strokes {
+                area.draw(&PathElement::new(stroke, colour.stroke_width(width)))?;
+            }
             for at in path {
                 area.draw(&Circle::new(at, size, colour.filled()))?;
             }
@@ -244,16 +258,17 @@ impl Panel {
     ) -> Drawn {
         let ends = lines.iter().map(|line| line.points.last());
         let wanted: Vec<i32> = ends
-            .map(|end| end.map_or(PANEL_BOTTOM, |end| self.at(end).1))
+            .map(|end| end.map_or(self.bottom(), |end| self.at(end).1))
             .collect();
-        let left = self.left + PANEL_WIDTH as i32 + 12;
-        for ((line, colour), y) in lines.iter().zip(colours).zip(spread(&wanted, 34)) {
+        let left = PANEL_LEFT + PANEL_WIDTH as i32 + 14;
+        for ((line, colour), y) in lines.iter().zip(colours).zip(spread(&wanted, 42)) {
             let last = line
                 .points
                 .last()
                 .map_or_else(String::new, |end| show((self.of)(end)));
-            text(area, &line.name, SMALL, *colour, (left, y - 8), HPos::Left)?;
-            text(area, &last, SMALL, *colour, (left, y + 8), HPos::Left)?;
+            let colour = for_words(*colour);
+            text(area, &line.name, SMALL, colour, (left, y - 9), HPos::Left)?;
+            text(area, &last, SMALL, colour, (left, y + 9), HPos::Left)?;
         }
         Ok(())
     }
@@ -269,6 +284,32 @@ fn colours(lines: &[Line]) -> Vec<RGBColor> {
         }
     };
     lines.iter().map(colour).collect()
+}
+
+/// Dark enough to be read on white.
+fn for_words(RGBColor(red, green, blue): RGBColor) -> RGBColor {
+    let darker = |part: u8| (f64::from(part) * 0.72).round() as u8;
+    RGBColor(darker(red), darker(green), darker(blue))
+}
+
+/// A path as pieces of ten pixels, each with a gap of eight behind it.
+fn dashes(path: &[Pixel]) -> Vec<Vec<Pixel>> {
+    let mut dashes = Vec::new();
+    for ends in path.windows(2) {
+        let (dx, dy) = (ends[1].0 - ends[0].0, ends[1].1 - ends[0].1);
+        let length = f64::from(dx).hypot(f64::from(dy));
+        let along = |way: f64| {
+            let share = (way / length).min(1.0);
+            let step = |from: i32, by: i32| from + (f64::from(by) * share).round() as i32;
+            (step(ends[0].0, dx), step(ends[0].1, dy))
+        };
+        let mut way = 0.0;
+        while way < length {
+            dashes.push(vec![along(way), along(way + 10.0)]);
+            way += 18.0;
+        }
+    }
+    dashes
 }
 
 /// The powers of ten around these values.
@@ -323,6 +364,12 @@ mod tests {
     }
 
     #[test]
+    fn a_dashed_line_ends_where_the_line_does() {
+        let drawn = dashes(&[(0, 0), (25, 0)]);
+        assert_eq!(drawn, [[(0, 0), (10, 0)], [(18, 0), (25, 0)]]);
+    }
+
+    #[test]
     fn values_are_shown_with_their_units() {
         let shown: Vec<String> = [7.26, 41.7, 2_234.0, 241_000.0].map(duration).into();
         assert_eq!(shown, ["7.3 µs", "42 µs", "2.2 ms", "241 ms"]);
@@ -340,7 +387,10 @@ mod tests {
         let bars = dir.path().join("bars.svg");
         pair_cost(
             &bars,
-            &[bar("SET NX PX, DEL", 4.2), bar("this module", 6.1)],
+            &[Group {
+                caption: "no AOF".into(),
+                bars: vec![bar("SET NX PX, DEL", 4.2), bar("this module", 6.1)],
+            }],
             "on a server",
         )?;
         let point = |waiters, time_us, messages| Point {
@@ -367,7 +417,7 @@ mod tests {
             std::fs::read_to_string(bars)?,
             std::fs::read_to_string(crowds)?,
         );
-        for name in ["SET NX PX, DEL", OURS, "4.20 µs", "on a server"] {
+        for name in ["SET NX PX, DEL", OURS, "4.20 µs", "on a server", "no AOF"] {
             assert!(bars.contains(name), "{name}");
         }
         for name in ["herd", OURS, "42 µs", "19 ms", "3,000", "waiters"] {

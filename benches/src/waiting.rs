@@ -2,18 +2,15 @@
 //! that give up, what memory they take, and how soon a lease that ends is noticed.
 
 use std::io;
-use std::path::Path;
 
+use crate::pictures::HAND_OFF;
 use crate::report::Section;
-use crate::{cancel, handoff, lease_end, many_locks, memory, plots};
+use crate::{cancel, handoff, lease_end, many_locks, memory};
 
-/// Measures all of it; in full, it draws the picture of the hand-offs into this directory.
-pub fn sections(quick: bool, docs: &Path) -> io::Result<Vec<Section>> {
+/// Measures all of it; in full, the hand-offs have a picture.
+pub fn sections(quick: bool) -> io::Result<Vec<Section>> {
     let hand_offs = handoff::measure(quick)?;
-    let image = (!quick).then_some("handoff.svg");
-    if let Some(image) = image {
-        plots::hand_offs(&docs.join(image), &handoff::lines(&hand_offs))?;
-    }
+    let image = (!quick).then_some(HAND_OFF);
     Ok(vec![
         handoff::section(&hand_offs, image),
         many_locks::section(quick)?,
