@@ -6,6 +6,7 @@
 
 use super::effect::Effects;
 use super::locks::{Locks, View};
+use super::table::give_back;
 use super::{KeyId, KeyRef, KeyState, Now};
 
 impl Locks {
@@ -24,7 +25,9 @@ impl Locks {
 
     /// The next key to be glanced at.
     pub fn pop_glance(&mut self) -> Option<KeyId> {
-        self.glances.pop()
+        let key = self.glances.pop();
+        give_back(&mut self.glances);
+        key
     }
 
     /// A glance: if the key states the tracked grant no more, its books are closed and others are told.

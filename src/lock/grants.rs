@@ -17,6 +17,7 @@ use super::name::{OwnerAt, OwnerAtRef};
 use super::queue::{Seq, Waiter};
 use super::read_write::may_enter;
 use super::sessions::BoundRef;
+use super::table::give_back;
 use super::{
     Acquire, Hold, KeyId, KeyRef, KeyState, Lease, LockError, Mode, Now, OwnerId, RwWrite, Token,
     WaiterId,
@@ -396,7 +397,7 @@ impl Locks {
         if let Some(undone) = self.to_undo.get_mut(&key) {
             undone.retain(|undone| undone.owner[..] != *owner);
             if undone.is_empty() {
-                self.to_undo.swap_remove(&key);
+                self.take_undone(key);
             }
         }
         if self.handed_on.is_empty() {
@@ -411,6 +412,15 @@ impl Locks {
                 self.handed.remove(&waiter);
             }
         }
+        give_back(&mut self.handed);
+        give_back(&mut self.handed_on);
+    }
+
+    /// What is to be undone at this key.
+    pub(super) fn take_undone(&mut self, key: KeyRef<'_>) -> Option<Vec<Handed>> {
+        let undone = self.to_undo.swap_remove(&key);
+        give_back(&mut self.to_undo);
+        undone
     }
 
     /// Forgets what was on its way to this client.
@@ -422,6 +432,8 @@ impl Locks {
                 self.handed_on.swap_remove(&at);
             }
         }
+        give_back(&mut self.handed);
+        give_back(&mut self.handed_on);
         taken
     }
 

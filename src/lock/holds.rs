@@ -10,7 +10,12 @@
 use std::rc::Rc;
 
 use super::name::{KeyMap, OwnerAt, OwnerAtRef, OwnerMap, OwnerSet};
+use super::table::give_back;
 use super::{KeyId, KeyRef, Token};
+
+/// A grant whose names, of its key and (where the table has that) of its owner, are longer together is not
+/// tracked: so the number of tracked grants bounds the memory that they take.
+pub const LONGEST_TRACKED: usize = 1_024;
 
 /// One grant that this server made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,6 +102,9 @@ impl Holds {
 
     /// Tracks a grant; answers how many others had to go to keep within `max`.
     pub fn insert(&mut self, key: KeyRef<'_>, tracked: Tracked, max: usize) -> u64 {
+        if key.name.len() > LONGEST_TRACKED {
+            return 1;
+        }
         let pushed_out = self.make_room(max);
         if max == 0 {
             return pushed_out + 1;
@@ -107,6 +115,9 @@ impl Holds {
 
     /// Tracks a READ grant; answers as [`Holds::insert`] does.
     pub fn insert_reader(&mut self, at: OwnerAt, tracked: Tracked, max: usize) -> u64 {
+        if at.key.as_ref().name.len() + at.owner.len() > LONGEST_TRACKED {
+            return 1;
+        }
         let pushed_out = self.make_room(max);
         if max == 0 {
             return pushed_out + 1;
@@ -131,12 +142,17 @@ impl Holds {
             }
             pushed_out += 1;
         }
+        if pushed_out > 1 {
+            self.give_back();
+        }
         pushed_out
     }
 
     /// The key's only grant (exclusive or WRITE) has ended.
     pub fn remove(&mut self, key: KeyRef<'_>) -> Option<Tracked> {
-        self.table.swap_remove(&key)
+        let tracked = self.table.swap_remove(&key);
+        give_back(&mut self.table);
+        tracked
     }
 
     /// A READ grant has ended.
@@ -144,6 +160,7 @@ impl Holds {
         let found = self.readers.swap_remove_entry(&OwnerAtRef { key, owner });
         let (at, tracked) = found?;
         self.forget_reader(&at);
+        give_back(&mut self.readers);
         Some(tracked)
     }
 
@@ -157,16 +174,25 @@ impl Holds {
         for owner in &owners {
             self.readers.swap_remove(&OwnerAtRef { key, owner });
         }
+        self.give_back();
         only + owners.len() as u64
     }
 
     fn forget_reader(&mut self, at: &OwnerAt) {
         if let Some(owners) = self.readers_at.get_mut(&at.key) {
             owners.swap_remove(&at.owner);
+            give_back(owners);
             if owners.is_empty() {
                 self.readers_at.swap_remove(&at.key);
+                give_back(&mut self.readers_at);
             }
         }
+    }
+
+    fn give_back(&mut self) {
+        give_back(&mut self.table);
+        give_back(&mut self.readers);
+        give_back(&mut self.readers_at);
     }
 
     /// The grants of a database (`None`: of all) are gone; answers how many that were.
@@ -180,6 +206,7 @@ impl Holds {
         self.table.retain(|key, _| !is_gone(key.as_ref()));
         self.readers.retain(|at, _| !is_gone(at.key.as_ref()));
         self.readers_at.retain(|key, _| !is_gone(key.as_ref()));
+        self.give_back();
         (before - self.len()) as u64
     }
 

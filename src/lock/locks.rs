@@ -281,8 +281,8 @@ impl Locks {
     /// This server follows another now: what is to be done about its keys is the other's business.
     pub fn demoted(&mut self) {
         self.tokens.disown();
-        self.to_undo.clear();
-        self.glances.clear();
+        self.to_undo = KeyMap::default();
+        self.glances = KeySet::default();
         self.sessions.clear(None);
         self.end_windows();
         self.waiters.forget_touched();
@@ -314,7 +314,7 @@ impl Locks {
             if undone.iter().any(is_current) {
                 return true;
             }
-            self.to_undo.swap_remove(&key);
+            self.take_undone(key);
         }
         let foreign = matches!(state, KeyState::OtherType | KeyState::OtherHash);
         let bare = matches!(state, KeyState::Bare(_));
@@ -326,7 +326,7 @@ impl Locks {
     /// outside. Harmless at any other time.
     pub fn settle(&mut self, view: &View<'_>, now: Now, fx: &mut Effects) {
         self.see_taken(view, now);
-        let undone = self.to_undo.swap_remove(&view.key);
+        let undone = self.take_undone(view.key);
         let foreign = match &view.state {
             KeyState::OtherType => Some(LockError::WrongType),
             KeyState::OtherHash => Some(LockError::LockType),

@@ -7,6 +7,7 @@
 //! anew at every key.
 
 use super::queue::{Seq, Waiter, WaiterId};
+use super::table::give_back;
 use super::waiters::Waiters;
 use super::{KeyId, KeyRef, Now};
 
@@ -95,6 +96,7 @@ impl Waiters {
         let Some(first) = self.by_id.remove(&request) else {
             return;
         };
+        give_back(&mut self.by_id);
         let places = self.forget_places(request).unwrap_or_else(|| vec![first]);
         for (key, seq) in places {
             if !taken(key.as_ref()) {
@@ -126,6 +128,7 @@ impl Waiters {
 
     fn forget_places(&mut self, request: WaiterId) -> Option<Vec<(KeyId, Seq)>> {
         let places = self.many.remove(&request)?.places;
+        give_back(&mut self.many);
         self.further_places -= places.len().saturating_sub(1);
         self.marked.remove(&request);
         Some(places)

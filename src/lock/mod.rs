@@ -69,6 +69,7 @@ mod slot;
 mod standing;
 mod state;
 mod stats;
+mod table;
 mod time;
 mod token;
 mod turns;
@@ -105,7 +106,8 @@ pub use state::{
     is_held, parse_decimal, parse_integer, HashReader, Hold, KeyState, OwnerId, TOKEN_FIELD,
 };
 pub use stats::RedissonStats;
+pub use table::give_back;
 pub use time::{Lease, Now};
 pub use token::{Domain, Token};
 pub use turns::TurnRule;
-pub use waiters::{Due, Grace, LARGE};
+pub use waiters::{Due, Grace};

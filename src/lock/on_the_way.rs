@@ -8,6 +8,7 @@ use std::rc::Rc;
 
 use super::name::KeyMap;
 use super::queue::Seq;
+use super::table::give_back;
 use super::{KeyId, KeyRef, OwnerId, Token, WaiterId};
 
 /// One of them.
@@ -45,6 +46,7 @@ impl OnTheWay {
         let Some((key, id)) = self.by_waiter.remove(&waiter) else {
             return false;
         };
+        give_back(&mut self.by_waiter);
         self.remove(key.as_ref(), &id);
         true
     }
@@ -52,6 +54,7 @@ impl OnTheWay {
     /// The connection has died: answers the permit, whose semaphore is to be settled.
     pub fn lost(&mut self, waiter: WaiterId) -> Option<(KeyId, Rc<[u8]>, Token)> {
         let (key, id) = self.by_waiter.remove(&waiter)?;
+        give_back(&mut self.by_waiter);
         let going = self.by_key.get_mut(&key)?.get_mut(&id)?;
         going.is_lost = true;
         Some((key, id, going.token))
@@ -61,6 +64,7 @@ impl OnTheWay {
     pub fn claim(&mut self, key: KeyRef<'_>, id: &[u8]) {
         if let Some(going) = self.remove(key, id) {
             self.by_waiter.remove(&going.waiter);
+            give_back(&mut self.by_waiter);
         }
     }
 
@@ -96,6 +100,7 @@ impl OnTheWay {
             going.retain(|_, one| !one.is_lost);
             !going.is_empty()
         });
+        give_back(&mut self.by_key);
     }
 
     /// Two databases have changed places.
@@ -113,8 +118,10 @@ impl OnTheWay {
     fn remove(&mut self, key: KeyRef<'_>, id: &[u8]) -> Option<Going> {
         let ids = self.by_key.get_mut(&key)?;
         let going = ids.remove(id);
+        give_back(ids);
         if ids.is_empty() {
             self.by_key.swap_remove(&key);
+            give_back(&mut self.by_key);
         }
         going
     }

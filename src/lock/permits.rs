@@ -10,7 +10,9 @@ use std::num::NonZeroU32;
 
 use indexmap::IndexMap;
 
+use super::holds::LONGEST_TRACKED;
 use super::name::{KeyMap, Secret};
+use super::table::give_back;
 use super::{Domain, KeyRef, LockError, Now, OwnerId, Token};
 
 /// What Redisson writes for a permit without an end.
@@ -255,10 +257,16 @@ impl Remembered {
 
     /// Remembers a token; answers how many others had to go to keep within `max`.
     pub fn insert(&mut self, key: KeyRef<'_>, id: &[u8], token: Token, max: usize) -> u64 {
+        if key.name.len() + id.len() > LONGEST_TRACKED {
+            return 1;
+        }
         let mut pushed_out = 0;
         while self.len >= max.max(1) {
             self.push_one_out();
             pushed_out += 1;
+        }
+        if pushed_out > 1 {
+            give_back(&mut self.table);
         }
         if max == 0 {
             return pushed_out + 1;
@@ -280,6 +288,7 @@ impl Remembered {
         };
         let victim = self.len % permits.len().max(1);
         permits.swap_remove_index(victim);
+        give_back(permits);
         if permits.is_empty() {
             self.table.swap_remove_index(self.hand);
         }
@@ -292,8 +301,10 @@ impl Remembered {
             return false;
         };
         let known = permits.swap_remove(id).is_some();
+        give_back(permits);
         if permits.is_empty() {
             self.table.swap_remove(&key);
+            give_back(&mut self.table);
         }
         self.len -= usize::from(known);
         known
@@ -303,6 +314,7 @@ impl Remembered {
     pub fn forget(&mut self, is_gone: impl Fn(KeyRef<'_>) -> bool) -> u64 {
         let before = self.len;
         self.table.retain(|key, _| !is_gone(key.as_ref()));
+        give_back(&mut self.table);
         self.len = self.table.values().map(IndexMap::len).sum();
         (before - self.len) as u64
     }
@@ -310,6 +322,7 @@ impl Remembered {
     /// The permits of this semaphore are gone; answers how many that were.
     pub fn lose(&mut self, key: KeyRef<'_>) -> u64 {
         let lost = self.table.swap_remove(&key);
+        give_back(&mut self.table);
         let lost = lost.map_or(0, |permits| permits.len());
         self.len -= lost;
         lost as u64

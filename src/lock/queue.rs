@@ -13,6 +13,7 @@ use std::collections::HashMap;
 use std::num::{NonZeroU32, NonZeroU64};
 use std::rc::Rc;
 
+use super::table::give_back;
 use super::{Lease, Mode};
 
 /// One parked request, as the shell and the core both call it.
@@ -191,6 +192,8 @@ impl Queue {
         self.unlink(seq);
         let place = self.places.remove(&seq)?;
         self.by_owner.remove(&place.owner);
+        give_back(&mut self.places);
+        give_back(&mut self.by_owner);
         let waiter = place.at.into_waiter();
         self.live -= usize::from(waiter.is_some());
         waiter

@@ -25,7 +25,8 @@ use std::rc::Rc;
 use indexmap::{Equivalent, IndexMap};
 
 use super::name::Secret;
-use super::{KeyId, KeyRef, Lease, Mode, Now, OwnerId, Token, WaiterId, LARGE};
+use super::table::give_back;
+use super::{KeyId, KeyRef, Lease, Mode, Now, OwnerId, Token, WaiterId};
 
 /// A lease is renewed when so much of it has passed.
 const RENEWALS_PER_LEASE: u64 = 3;
@@ -250,9 +251,7 @@ impl Sessions {
             return false;
         };
         self.ended.push_back(session.holds);
-        if self.clients.is_empty() && self.clients.capacity() > LARGE {
-            self.clients.shrink_to_fit();
-        }
+        give_back(&mut self.clients);
         true
     }
 
@@ -397,15 +396,14 @@ impl Sessions {
             session.holds.remove(&number);
             if session.holds.is_empty() {
                 self.clients.remove(&binding.client);
+                give_back(&mut self.clients);
             }
         }
         if self.bindings.is_empty() {
             self.ended.clear();
-            if self.bindings.capacity() > LARGE {
-                self.bindings.shrink_to_fit();
-                self.names.shrink_to_fit();
-            }
         }
+        give_back(&mut self.bindings);
+        give_back(&mut self.names);
         Some(binding)
     }
 }

@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 
 use indexmap::IndexSet;
 
+use super::table::give_back;
 use super::LockError;
 
 /// How far ahead of the clock a horizon reaches: one hour.
@@ -180,7 +181,7 @@ impl Tokens {
         for source in self.sources.values_mut() {
             (source.known, source.stored, source.own_from) = (false, None, None);
         }
-        self.lost.clear();
+        self.lost = IndexSet::default();
     }
 
     /// Whether this token may be of another process, before this one took over. Then it may be below tokens
@@ -216,7 +217,9 @@ impl Tokens {
 
     /// The next domain whose horizon may have to be stored again.
     pub fn pop_lost(&mut self) -> Option<Domain> {
-        self.lost.pop()
+        let domain = self.lost.pop();
+        give_back(&mut self.lost);
+        domain
     }
 
     /// Whether no known horizon of this domain covers the tokens that were handed out.
@@ -239,7 +242,7 @@ impl Tokens {
 
     /// Nothing is to be stored again: the data was replaced by other data, with its own horizons.
     pub fn forget_lost(&mut self) {
-        self.lost.clear();
+        self.lost = IndexSet::default();
     }
 
     /// A token that a lock's data shows, perhaps another server's: those to come are above it.

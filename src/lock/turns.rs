@@ -10,15 +10,19 @@
 //! [`MOST_DOUBLINGS`] times; one that is taken sets that back.
 
 use std::collections::BTreeSet;
+use std::hash::BuildHasher;
+
+use indexmap::IndexMap;
 
 use super::effect::{Effect, Effects, KeyWrite};
 use super::grants::HandedOff;
 use super::locks::{Locks, View};
-use super::name::KeyMap;
+use super::name::{KeyMap, Secret};
 use super::queue::Seq;
+use super::table::give_back;
 use super::{is_held, KeyId, KeyRef, KeyState, Mode, Now};
 
-/// So many locks have their hand-offs counted; one that is pushed out begins anew.
+/// So many locks have their hand-offs counted, for about 50 bytes each; one that is pushed out begins anew.
 const MOST_COUNTED: usize = 1_000;
 
 /// The most hand-offs that make up for holds of those outside.
@@ -51,7 +55,10 @@ struct Row {
 pub struct Turns {
     /// The rule in force.
     rule: TurnRule,
-    rows: KeyMap<Row>,
+    /// By the hash of a lock's name, because a row may outlive every hold and every wait, and nothing of a name
+    /// is to stay then. Two locks of one hash would share a row: one in 2^64, and a turn more or less.
+    rows: IndexMap<u64, Row, Secret>,
+    names: Secret,
     /// The end of each window, on the monotonic clock.
     windows: KeyMap<u64>,
     ends: BTreeSet<(u64, KeyId)>,
@@ -81,7 +88,7 @@ impl Turns {
             let owed = self.rule.after.saturating_mul(row.outside);
             row.hand_offs >= after.max(owed.min(MOST_OWED))
         };
-        self.rule.after > 0 && self.rows.get(&key).is_some_and(due)
+        self.rule.after > 0 && self.row(key).is_some_and(due)
     }
 
     /// The lock was handed on.
@@ -89,7 +96,7 @@ impl Turns {
         if self.rule.after == 0 {
             return;
         }
-        if let Some(row) = self.rows.get_mut(&key) {
+        if let Some(row) = self.row_mut(key) {
             row.hand_offs = row.hand_offs.saturating_add(1);
             return;
         }
@@ -100,33 +107,47 @@ impl Turns {
             hand_offs: 1,
             ..Row::default()
         };
-        self.rows.insert(key.to_id(), row);
+        self.rows.insert(self.names.hash_one(key), row);
+    }
+
+    fn row(&self, key: KeyRef<'_>) -> Option<&Row> {
+        if self.rows.is_empty() {
+            return None;
+        }
+        self.rows.get(&self.names.hash_one(key))
+    }
+
+    fn row_mut(&mut self, key: KeyRef<'_>) -> Option<&mut Row> {
+        if self.rows.is_empty() {
+            return None;
+        }
+        self.rows.get_mut(&self.names.hash_one(key))
     }
 
     /// Somebody outside has had the lock while others waited here.
     pub(super) fn count_outside(&mut self, key: KeyRef<'_>) {
-        if let Some(row) = self.rows.get_mut(&key) {
+        if let Some(row) = self.row_mut(key) {
             row.outside = row.outside.saturating_add(1);
         }
     }
 
     /// The lock was free for everybody: the count begins anew. What was in vain is remembered.
     pub(super) fn was_free(&mut self, key: KeyRef<'_>) {
-        match self.rows.get_mut(&key) {
+        match self.row_mut(key) {
             Some(row) if row.in_vain > 0 => (row.hand_offs, row.outside) = (0, 0),
-            Some(_) => drop(self.rows.swap_remove(&key)),
+            Some(_) => drop(self.rows.swap_remove(&self.names.hash_one(key))),
             None => {}
         }
     }
 
     fn was_taken(&mut self, key: KeyRef<'_>) {
-        if let Some(row) = self.rows.get_mut(&key) {
+        if let Some(row) = self.row_mut(key) {
             row.in_vain = 0;
         }
     }
 
     fn was_in_vain(&mut self, key: KeyRef<'_>) {
-        if let Some(row) = self.rows.get_mut(&key) {
+        if let Some(row) = self.row_mut(key) {
             row.hand_offs = 0;
             row.in_vain = (row.in_vain + 1).min(MOST_DOUBLINGS);
         }
@@ -134,7 +155,7 @@ impl Turns {
 
     /// A window begins; there is none: every grant ends one, and nothing has been granted where one is.
     fn begin(&mut self, key: KeyRef<'_>, now: Now) {
-        if let Some(row) = self.rows.get_mut(&key) {
+        if let Some(row) = self.row_mut(key) {
             (row.hand_offs, row.outside) = (0, 0);
         }
         let (key, end) = (key.to_id(), now.mono_ms.saturating_add(self.rule.window_ms));
@@ -145,6 +166,7 @@ impl Turns {
     /// Ends a window, if there is one.
     fn end(&mut self, key: KeyRef<'_>) -> Option<KeyId> {
         let (key, end) = self.windows.swap_remove_entry(&key)?;
+        give_back(&mut self.windows);
         let ended = (end, key);
         self.ends.remove(&ended);
         Some(ended.1)

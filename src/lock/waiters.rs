@@ -10,11 +10,9 @@ use std::rc::Rc;
 use super::many_places::Many;
 use super::name::{KeyMap, KeySet};
 use super::queue::{Queue, Seq, Waiter, WaiterId};
+use super::table::give_back;
 use super::waits_of::{Holders, Ranks, WaitsOf};
 use super::{KeyId, KeyRef, Mode, Now};
-
-/// A table that a crowd has left gives its memory back if it had grown beyond so many entries.
-pub const LARGE: usize = 1_000;
 
 #[derive(Debug, Default)]
 pub(super) struct Line {
@@ -443,10 +441,11 @@ impl Waiters {
 
     /// Nothing that was touched is to be settled any more.
     pub fn forget_touched(&mut self) {
-        self.touched.clear();
         self.marked.clear();
-        self.stood_back.clear();
-        self.retrying.clear();
+        for keys in [&mut self.touched, &mut self.stood_back, &mut self.retrying] {
+            keys.clear();
+            give_back(keys);
+        }
     }
 
     /// No place is kept any longer.
@@ -474,8 +473,10 @@ impl Waiters {
 
     /// Keys that stand back are looked at at once: perhaps nothing is due at them any more.
     pub fn look_again(&mut self) {
-        self.touched.extend(self.stood_back.drain(..));
-        self.touched.extend(self.retrying.drain(..));
+        for keys in [&mut self.stood_back, &mut self.retrying] {
+            self.touched.extend(keys.drain(..));
+            give_back(keys);
+        }
     }
 
     /// Whether keys stand back because writes to them were refused.
@@ -488,7 +489,9 @@ impl Waiters {
         if self.retrying.is_empty() {
             std::mem::swap(&mut self.retrying, &mut self.stood_back);
         }
-        self.retrying.pop()
+        let key = self.retrying.pop();
+        give_back(&mut self.retrying);
+        key
     }
 
     /// Whether this key is to be read again before it is known what it holds.
@@ -533,15 +536,15 @@ impl Waiters {
 
     /// Whether this key was touched; it is to be settled at once instead.
     pub fn take_touched(&mut self, key: KeyRef<'_>) -> bool {
-        !self.touched.is_empty() && self.touched.swap_remove(&key)
+        let was_touched = !self.touched.is_empty() && self.touched.swap_remove(&key);
+        give_back(&mut self.touched);
+        was_touched
     }
 
     /// The next key to be settled: it was touched, or its lease is over.
     pub fn pop_touched(&mut self, now: Now) -> Option<KeyId> {
         if let Some(key) = self.touched.swap_remove_index(0) {
-            if self.touched.is_empty() && self.touched.capacity() > LARGE {
-                self.touched.shrink_to_fit();
-            }
+            give_back(&mut self.touched);
             return Some(key);
         }
         let (_, key) = self.leases.first().filter(|(end, _)| *end <= now.wall_ms)?;
@@ -605,10 +608,7 @@ impl Waiters {
 
     fn forget_id(&mut self, waiter: WaiterId) {
         self.by_id.remove(&waiter);
-        if self.by_id.is_empty() && self.by_id.capacity() > LARGE {
-            // A crowd has gone: its memory goes too.
-            self.by_id.shrink_to_fit();
-        }
+        give_back(&mut self.by_id);
     }
 
     /// A place is given up, and with it every other one of the request that stands there.
@@ -667,9 +667,7 @@ impl Waiters {
         {
             self.set_lease(key.as_ref(), None);
             self.lines.swap_remove(key);
-            if self.lines.is_empty() && self.lines.capacity() > LARGE {
-                self.lines.shrink_to_fit();
-            }
+            give_back(&mut self.lines);
         }
     }
 }

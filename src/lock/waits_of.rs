@@ -12,7 +12,8 @@ use smallvec::SmallVec;
 
 use super::name::Secret;
 use super::queue::Seq;
-use super::waiters::{Waiters, LARGE};
+use super::table::give_back;
+use super::waiters::Waiters;
 use super::{KeyId, KeyRef, KeyState, Mode, Now, ReadWrite};
 
 /// Who holds a lock, as it was last seen.
@@ -148,9 +149,7 @@ impl Waiters {
         match &places[..] {
             [] => {
                 by_owner.remove(&owner);
-                if by_owner.is_empty() && by_owner.capacity() > LARGE {
-                    by_owner.shrink_to_fit();
-                }
+                give_back(by_owner);
             }
             [(key, seq)] => {
                 if let Some(line) = self.lines.get_mut(key) {

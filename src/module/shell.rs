@@ -12,7 +12,7 @@ use super::parked::Parked;
 use super::redisson;
 use super::settings;
 use super::strings::Constants;
-use crate::lock::{slot_tags, LockError, Locks, Now, Outcome, WaiterId, LARGE};
+use crate::lock::{give_back, slot_tags, LockError, Locks, Now, Outcome, WaiterId};
 
 /// Everything the module keeps between calls.
 pub struct Shell {
@@ -50,9 +50,7 @@ impl Shell {
     /// Forgets a blocked client. When the last of a crowd has gone, so does the crowd's memory.
     pub fn take_parked(&mut self, id: WaiterId) -> Option<Parked> {
         let parked = self.parked.remove(&id);
-        if self.parked.is_empty() && self.parked.capacity() > LARGE {
-            self.parked.shrink_to_fit();
-        }
+        give_back(&mut self.parked);
         parked
     }
 }

@@ -211,3 +211,121 @@ fn load_with_traffic(scales: &mut Scales, waiter: &mut Conn) {
     waiter.line("PING");
     unload_and_load(conn);
 }
+
+/// So long are the names of locks below, and so many of them leave no trace.
+const NAME_LEN: usize = 400_000;
+const NAMES: usize = 40;
+
+fn long_name(number: usize) -> String {
+    format!("{number}:{}", "x".repeat(NAME_LEN))
+}
+
+/// What the server uses after this has been done once, and then what it uses after it was done for each of many
+/// names of locks. All clients but one have gone by then.
+fn assert_leaves_nothing(scales: &mut Scales, what: &str, each: impl Fn(&TestServer, &str)) {
+    each(&scales.server, "warm-up");
+    scales.conn.line("FLUSHALL");
+    let before = scales.at_rest();
+    for number in 0..NAMES {
+        each(&scales.server, &long_name(number));
+    }
+    assert_eq!(scales.server.stat("waiters"), 0, "{what}");
+    println!("{what}: {before} before, {} after", scales.at_rest());
+    scales.wait_for_less_than(before + SLACK_OF_NAMES);
+}
+
+/// Below the length of a single name, and above what tables of a fixed size take.
+const SLACK_OF_NAMES: i64 = NAME_LEN as i64 / 2;
+
+/// A lock is handed from one to the next: where Redisson's clients may have their turn, that is counted.
+fn hand_on(server: &TestServer, key: &str, waiters: usize) -> Vec<Conn> {
+    let mut conns: Vec<Conn> = (0..=waiters).map(|_| server.conn()).collect();
+    for (number, conn) in conns.iter_mut().enumerate() {
+        let owner = number.to_string();
+        if number == 0 {
+            let token = conn.run(["LOCK.ACQUIRE", key, &owner, "PX", "600000"]);
+            assert!(token.int() > 0);
+        } else {
+            conn.send(["LOCK.ACQUIRE", key, &owner, "PX", "600000", "BLOCK", "0"]);
+            server.wait_for_waiters(number as u64);
+        }
+    }
+    for number in 0..waiters {
+        let owner = number.to_string();
+        assert_eq!(conns[number].run(["LOCK.RELEASE", key, &owner]).int(), 1);
+        assert!(conns[number + 1].recv().int() > 0);
+    }
+    conns
+}
+
+#[test]
+fn counted_hand_offs_keep_no_name() {
+    let mut scales = Scales::new();
+    assert_leaves_nothing(&mut scales, "released", |server, key| {
+        let mut conns = hand_on(server, key, 3);
+        assert_eq!(conns[3].run(["LOCK.RELEASE", key, "3"]).int(), 1);
+    });
+    assert_leaves_nothing(&mut scales, "flushed", |server, key| {
+        let mut conns = hand_on(server, key, 1);
+        conns[1].line("FLUSHALL");
+    });
+}
+
+#[test]
+fn grants_whose_end_was_not_seen_keep_no_long_name() {
+    for take in ["LOCK.ACQUIRE", "LOCK.ACQUIRE READ", "LOCK.ACQUIRE WRITE"] {
+        let mut scales = Scales::new();
+        assert_leaves_nothing(&mut scales, take, |server, key| {
+            let mut conn = server.conn();
+            let mut words = take.split(' ');
+            let (command, mode) = (words.next().expect("a command"), words.next());
+            let words = [command, key, "owner"].into_iter().chain(mode);
+            assert!(conn.run(words).int() > 0);
+            // With no waiter yet, the module hears of no DEL.
+            conn.run(["DEL", key]);
+            let siblings = conn.run(["KEYS", "{*"]);
+            for sibling in siblings.list() {
+                conn.run([&b"DEL"[..], &sibling.bytes()]);
+            }
+        });
+        assert_eq!(scales.server.stat("grants_tracked"), 0, "{take}");
+    }
+    let mut scales = Scales::new();
+    assert_leaves_nothing(&mut scales, "SEM.ACQUIRE", |server, key| {
+        let mut conn = server.conn();
+        conn.run(["SEM.SET", key, "3"]);
+        assert!(conn.run(["SEM.ACQUIRE", key, "id"]).int() > 0);
+        conn.run(["DEL", key, &format!("{{{key}}}:timeout")]);
+    });
+    assert_eq!(scales.server.stat("sem_grants_tracked"), 0);
+}
+
+/// Not the names, but the room that tables made for them.
+#[test]
+fn tables_that_many_grants_have_left_keep_no_room_for_them() {
+    const GRANTS: usize = 10_000;
+    let mut scales = Scales::new();
+    let crowd = |conn: &mut Conn| {
+        for kind in [
+            ["LOCK.ACQUIRE", "lock", "owner", "PX", "600000"],
+            ["LOCK.ACQUIRE", "read", "owner", "READ", "SESSION"],
+            ["SEM.ACQUIRE", "sem", "id", "LIMIT", "1"],
+        ] {
+            let [command, key, rest @ ..] = kind;
+            for number in 0..GRANTS / 3 {
+                let key = format!("{key}:{number}");
+                let words = [command, &key].into_iter().chain(rest);
+                assert!(conn.run(words).int() > 0);
+            }
+        }
+        conn.line("FLUSHALL");
+    };
+    let mut conn = scales.server.conn();
+    conn.line("LOCK.ACQUIRE warm up");
+    conn.line("FLUSHALL");
+    let before = scales.at_rest();
+    crowd(&mut conn);
+    println!("tables: {before} before, {} after", scales.at_rest());
+    // A table with room for a thousand entries or fewer keeps it.
+    scales.wait_for_less_than(before + 4 * SLACK);
+}

@@ -32,7 +32,7 @@ impl Locks {
             if undone.iter().any(|undone| undone.is_in(lock, now)) {
                 return true;
             }
-            self.to_undo.swap_remove(&key);
+            self.take_undone(key);
         }
         let state = KeyState::ReadWrite(Box::new(lock.clone()));
         let first = self.waiters.first(key);
