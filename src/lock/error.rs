@@ -132,7 +132,7 @@ impl fmt::Display for LockError {
                 "NOPERM a semaphore needs access to the key of its permits, named '{semaphore}:timeout'"
             }
             E::Busy => {
-                "LOCKBUSY too many waiters, see lock.max-waiters, lock.max-waiters-per-key and lock.drain"
+                "LOCKBUSY too many places in queues, see lock.max-waiters, lock.max-waiters-per-key and lock.drain"
             }
             E::Deadlock(keys) => {
                 return write!(f, "DEADLOCK the owner would wait for itself, by way of {keys}");

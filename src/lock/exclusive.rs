@@ -361,7 +361,7 @@ impl Locks {
             Wait::ForEver => None,
             Wait::Ms(ms) => Some(now.mono_ms.saturating_add(ms)),
         };
-        let full = self.all_waiting() >= self.limits.max_waiters
+        let full = self.all_places() >= self.limits.max_waiters
             || self.waiters.live_on(view.key) >= self.limits.max_waiters_per_key;
         let former = self.waiters.parked(view.key, req.owner);
         if full && former.is_none() {

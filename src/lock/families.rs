@@ -66,9 +66,9 @@ impl Locks {
         ALL.into_iter().map(|family| self.queues(family))
     }
 
-    /// Parked requests on this server.
-    pub fn all_waiting(&self) -> usize {
-        self.all().map(Waiters::live).sum()
+    /// Places of parked requests on this server: what [`super::Limits::max_waiters`] limits.
+    pub(super) fn all_places(&self) -> usize {
+        self.all().map(Waiters::live_places).sum()
     }
 
     /// Whether this request is still parked.

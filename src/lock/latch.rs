@@ -132,7 +132,7 @@ impl Locks {
             return Ok(Waited::Closed);
         }
         let waiters = &self.latches.waiters;
-        if self.all_waiting() >= self.limits.max_waiters
+        if self.all_places() >= self.limits.max_waiters
             || waiters.live_on(key) >= self.limits.max_waiters_per_key
         {
             self.latches.stats.latch_busy += 1;

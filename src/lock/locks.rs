@@ -24,9 +24,9 @@ use super::{Domain, Hold, KeyRef, KeyState, LockError, Now, Token, WaiterId};
 /// The limits in force, from the settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Parked requests on this server.
+    /// Places of parked requests on this server.
     pub max_waiters: usize,
-    /// Parked requests on one key.
+    /// Places of parked requests on one key.
     pub max_waiters_per_key: usize,
     /// Grants in the bounded table.
     pub max_tracked: usize,

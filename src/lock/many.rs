@@ -268,15 +268,18 @@ impl Locks {
         Ok(ManyAnswer::Parked(id))
     }
 
-    /// Whether a limit on waiters stands against this request. It counts as one in all, and as one at
-    /// each key.
+    /// Whether a limit on waiters stands against this request, which takes a place at each key and gives up
+    /// those of the requests that it takes over.
     fn is_full(&self, keys: &[KeyRef<'_>], owner: &[u8], former: &Former) -> bool {
         let limits = self.limits;
         let full_at = |key: &KeyRef<'_>| {
             self.waiters.live_on(*key) >= limits.max_waiters_per_key
                 && self.waiters.parked(*key, owner).is_none()
         };
-        let full = self.all_waiting() >= limits.max_waiters && former.requests.is_empty();
+        let freed = former.requests.iter();
+        let freed = freed.map(|older| self.waiters.places_of(*older).len());
+        let more = keys.len().saturating_sub(freed.sum());
+        let full = more > 0 && self.all_places() + more > limits.max_waiters;
         full || keys.iter().any(full_at)
     }
 

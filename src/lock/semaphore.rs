@@ -364,7 +364,7 @@ impl Locks {
         fx: &mut Effects,
     ) -> Result<WaiterId, LockError> {
         let waiters = &self.sems.waiters;
-        let full = self.all_waiting() >= self.limits.max_waiters
+        let full = self.all_places() >= self.limits.max_waiters
             || waiters.live_on(key) >= self.limits.max_waiters_per_key;
         if full && waiters.parked(key, req.id).is_none() {
             self.sems.stats.sem_busy += 1;

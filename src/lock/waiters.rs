@@ -128,9 +128,14 @@ impl Waiters {
         (start as u64, waited.map(|(key, _)| key.as_ref()))
     }
 
+    /// Places of parked requests: a request on many keys has one at each.
+    pub fn live_places(&self) -> usize {
+        self.by_id.len() + self.further_places
+    }
+
     /// Empty places kept for their owners.
     pub fn kept_places(&self) -> usize {
-        self.places - self.by_id.len() - self.further_places
+        self.places - self.live_places()
     }
 
     /// The queue of a key.

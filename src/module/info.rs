@@ -30,6 +30,7 @@ unsafe extern "C" fn on_info(info: *mut raw::RedisModuleInfoCtx, for_crash_repor
             let (sems, latches) = (&shell.locks.sems, &shell.locks.latches);
             let gauges: [(&CStr, u64); 18] = [
                 (c"waiters", waiters.live() as u64),
+                (c"places", waiters.live_places() as u64),
                 (c"keys_waited", waiters.keys_waited() as u64),
                 (c"places_kept", waiters.kept_places() as u64),
                 (c"sem_waiters", sems.waiters.live() as u64),

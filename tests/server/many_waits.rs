@@ -262,8 +262,8 @@ fn single_key_traffic_does_not_starve_it() {
 }
 
 #[test]
-fn limits_count_it_once_in_all_and_once_at_each_key() {
-    let server = TestServer::with(&["--lock.max-waiters", "2", "--lock.max-waiters-per-key", "1"]);
+fn limits_count_its_place_at_each_key() {
+    let server = TestServer::with(&["--lock.max-waiters", "3", "--lock.max-waiters-per-key", "1"]);
     let mut c = server.conn();
     c.line("LOCK.ACQUIRE y a PX 60000");
     c.line("LOCK.ACQUIRE z a PX 60000");
@@ -282,7 +282,48 @@ fn limits_count_it_once_in_all_and_once_at_each_key() {
         .line("LOCK.MACQUIRE 2 v w e BLOCK 0")
         .error()
         .starts_with("LOCKBUSY"));
-    assert_eq!(server.stat("waiters"), 2);
+    assert_eq!((server.stat("waiters"), server.stat("places")), (2, 3));
+    // Nor may a latch be waited for, or a semaphore.
+    c.line("LATCH.SET latch 1");
+    let latch = c.line("LATCH.WAIT latch BLOCK 0").error();
+    c.line("SEM.SET sem 0");
+    let permit = c.line("SEM.ACQUIRE sem id BLOCK 0").error();
+    assert!(latch.starts_with("LOCKBUSY") && permit.starts_with("LOCKBUSY"));
+    // As many places again, and fewer, may be taken over at the limit.
+    let _third = park(&server, "LOCK.ACQUIRE y b BLOCK 0");
+    assert_eq!((server.stat("waiters"), server.stat("places")), (2, 2));
+    assert_eq!(server.stat("waits_taken_over"), 1);
+}
+
+/// However many keys its requests are for, a client gets no more places than the setting says.
+#[test]
+fn the_limit_bounds_the_memory_of_requests_for_many_keys() {
+    let server = TestServer::with(&["--lock.max-waiters", "2000", "--lock.queue-grace", "60000"]);
+    let mut c = server.conn();
+    c.line("LOCK.ACQUIRE held o PX 600000");
+    let request = |number: usize| {
+        let keys = (1..1_000).map(|key| format!("key:{number}:{key}"));
+        let keys = keys
+            .chain(["held".to_owned()])
+            .collect::<Vec<_>>()
+            .join(" ");
+        format!("LOCK.MACQUIRE 1000 {keys} owner:{number} BLOCK 0")
+    };
+    let mut parked: Vec<_> = (0..2)
+        .map(|number| park(&server, &request(number)))
+        .collect();
+    let refused = server.conn().line(&request(2)).error();
+    assert!(refused.starts_with("LOCKBUSY"), "{refused}");
+    assert_eq!(server.stat("places"), 2_000);
+    // Places that are kept for clients that have gone are no more than that, either.
+    for number in 3..5 {
+        parked.pop();
+        server.wait_for_waiters(1);
+        parked.push(park(&server, &request(number)));
+    }
+    parked.clear();
+    server.wait_for_waiters(0);
+    assert_eq!(server.stat("places_kept"), 2_000);
 }
 
 #[test]

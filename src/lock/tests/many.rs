@@ -357,6 +357,8 @@ impl Case {
         let waiters = &self.sim.locks.waiters;
         assert_eq!(waiters.live(), self.sim.parked.len());
         assert_eq!(waiters.live(), self.model.waiting());
+        assert_eq!(waiters.live_places(), self.model.live_places());
+        assert!(waiters.live_places() <= self.model.limits.max_waiters);
         assert_eq!(waiters.kept_places(), self.model.kept_places());
         for (key, name) in NAMES.iter().enumerate() {
             let queue = waiters.queue(key_ref(name));

@@ -86,7 +86,7 @@ pub struct Model {
     pub told: Vec<(Conn, Told)>,
     pub published: Vec<Key>,
     pub grants: u64,
-    limits: Limits,
+    pub limits: Limits,
     grace: Grace,
     deadlocks: bool,
     places: Vec<Place>,
@@ -154,6 +154,11 @@ impl Model {
 
     pub fn waiting(&self) -> usize {
         self.requests.len()
+    }
+
+    pub fn live_places(&self) -> usize {
+        let live = |place: &&Place| place.request.is_some();
+        self.places.iter().filter(live).count()
     }
 
     pub fn kept_places(&self) -> usize {
@@ -239,7 +244,10 @@ impl Model {
             self.line(*key).len() >= self.limits.max_waiters_per_key
                 && !self.line(*key).contains(&ask.owner)
         };
-        let all_full = self.waiting() >= self.limits.max_waiters && older.is_empty();
+        let live = self.places.iter().filter_map(|place| place.request);
+        let (freed, others): (Vec<u64>, Vec<u64>) = live.partition(|one| older.contains(one));
+        let all_full =
+            ask.keys.len() > freed.len() && others.len() + ask.keys.len() > self.limits.max_waiters;
         if all_full || ask.keys.iter().any(is_full) {
             return Reply::Error("LOCKBUSY");
         }
