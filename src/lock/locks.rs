@@ -1,8 +1,6 @@
 //! What one server keeps in memory about its locks, and what happens to them without a command:
 //! waits that end, connections that die, keys that go away, leases that run out.
 
-use std::collections::HashMap;
-
 use smallvec::SmallVec;
 
 use super::delay::Delay;
@@ -12,7 +10,7 @@ use super::grants::{free, Handed, HandedOff};
 use super::holds::{Holds, Tracked};
 use super::latch::Latches;
 use super::name::{KeyMap, KeySet, OwnerMap};
-use super::queue::Queue;
+use super::queue::{Queue, WaiterMap};
 use super::semaphore::Semaphores;
 use super::sessions::Sessions;
 use super::stats::Stats;
@@ -93,7 +91,7 @@ pub struct Locks {
     /// Keys to be glanced at.
     pub(super) glances: KeySet,
     pub(super) next_waiter: u64,
-    pub(super) handed: HashMap<WaiterId, SmallVec<[Handed; 1]>>,
+    pub(super) handed: WaiterMap<SmallVec<[Handed; 1]>>,
     /// The latest of them of each owner at each key.
     pub(super) handed_on: OwnerMap<WaiterId>,
     /// Grants that did not reach their clients, by key.
@@ -125,7 +123,7 @@ impl Locks {
             holds: Holds::default(),
             glances: KeySet::default(),
             next_waiter: 0,
-            handed: HashMap::new(),
+            handed: WaiterMap::default(),
             handed_on: OwnerMap::default(),
             to_undo: KeyMap::default(),
             had_shared: false,

@@ -90,7 +90,7 @@ pub use many::{ManyAnswer, MAX_KEYS};
 pub use mode::Mode;
 pub use name::{KeyId, KeyRef};
 pub use permits::{PermitChange, Permits, SemState, SemView, NO_END_MS};
-pub use queue::{Waiter, WaiterId};
+pub use queue::{Waiter, WaiterId, WaiterMap};
 #[cfg(test)]
 pub(crate) use read_write::may_enter;
 pub use read_write::{

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use super::name::KeyMap;
-use super::queue::Seq;
+use super::queue::{Seq, WaiterMap};
 use super::table::give_back;
 use super::{KeyId, KeyRef, OwnerId, Token, WaiterId};
 
@@ -27,7 +27,7 @@ pub(super) struct Going {
 #[derive(Debug, Default)]
 pub(super) struct OnTheWay {
     by_key: KeyMap<HashMap<Rc<[u8]>, Going>>,
-    by_waiter: HashMap<WaiterId, (KeyId, Rc<[u8]>)>,
+    by_waiter: WaiterMap<(KeyId, Rc<[u8]>)>,
 }
 
 impl OnTheWay {

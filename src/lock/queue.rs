@@ -10,6 +10,7 @@
 //! only others who returned can stand before it.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::num::{NonZeroU32, NonZeroU64};
 use std::rc::Rc;
 
@@ -19,6 +20,31 @@ use super::{Lease, Mode};
 /// One parked request, as the shell and the core both call it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WaiterId(pub u64);
+
+/// A table by [`WaiterId`]. These are our own numbers, counted up, which no client can choose: a multiplication
+/// scatters them.
+pub type WaiterMap<V> = HashMap<WaiterId, V, BuildHasherDefault<OwnNumber>>;
+
+/// The hash of one number of our own.
+#[derive(Debug, Default)]
+pub struct OwnNumber(u64);
+
+impl Hasher for OwnNumber {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64((self.0 << 8) ^ u64::from(*byte));
+        }
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        // 2^64 divided by the golden ratio.
+        self.0 = number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    }
+}
 
 /// The number of a place: the order of arrival, unique on this server. Never 0, which halves the links
 /// of a place: there may be very many.

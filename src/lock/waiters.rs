@@ -4,12 +4,12 @@
 //! clock) and the leases of locks that somebody waits for (wall clock). The shell arms one timer
 //! for the nearest of all; a call that comes early or twice finds nothing due and does nothing.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use super::many_places::Many;
 use super::name::{KeyMap, KeySet};
-use super::queue::{Queue, Seq, Waiter, WaiterId};
+use super::queue::{Queue, Seq, Waiter, WaiterId, WaiterMap};
 use super::table::give_back;
 use super::waits_of::{Holders, Ranks, WaitsOf};
 use super::{KeyId, KeyRef, Mode, Now};
@@ -59,9 +59,9 @@ pub struct Waiters {
     pub grace: Grace,
     pub(super) lines: KeyMap<Line>,
     /// Where each request is parked; of one on many keys the first.
-    pub(super) by_id: HashMap<WaiterId, (KeyId, Seq)>,
+    pub(super) by_id: WaiterMap<(KeyId, Seq)>,
     /// Requests on many keys.
-    pub(super) many: HashMap<WaiterId, Many>,
+    pub(super) many: WaiterMap<Many>,
     /// Requests on many keys that are to be looked at: one of their keys has become free for them.
     pub(super) marked: BTreeSet<WaiterId>,
     /// Live places beyond the first of each request.

@@ -73,6 +73,7 @@ required! {
     RedisModule_CreateTimer RedisModule_StopTimer RedisModule_SubscribeToKeyspaceEvents
     RedisModule_SubscribeToServerEvent RedisModule_GetContextFlags RedisModule_GetContextFlagsAll RedisModule_AvoidReplicaTraffic
     RedisModule_GetSelectedDb RedisModule_SelectDb RedisModule_GetClientId RedisModule_GetClientInfoById
+    RedisModule_GetClientUserNameById
     RedisModule_GetCurrentUserName RedisModule_GetModuleUserFromUserName RedisModule_FreeModuleUser
     RedisModule_ACLCheckCommandPermissions RedisModule_ACLCheckKeyPermissions RedisModule_MonotonicMicroseconds
     RedisModule_ReplyWithLongLong RedisModule_ReplyWithNull RedisModule_ReplyWithNullArray RedisModule_ReplyWithError

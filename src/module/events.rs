@@ -11,6 +11,7 @@ use redis_module::raw;
 
 use super::alarm;
 use super::api::api;
+use super::condemned;
 use super::ctx::Ctx;
 use super::fence;
 use super::guard;
@@ -247,6 +248,7 @@ unsafe extern "C" fn on_server_event(
             raw::REDISMODULE_EVENT_CRON_LOOP => return alarm::check(ctx),
             raw::REDISMODULE_EVENT_CONFIG => {
                 warn_of_eviction(ctx);
+                condemned::follow_setting(ctx);
                 watch_if_asked(ctx);
                 alarm::follow_settings();
                 redisson::follow_setting(ctx);

@@ -7,7 +7,9 @@ use redis_module::raw;
 use super::alarm;
 use super::api::{self, api, has};
 use super::ctx::{server_version, Ctx};
-use super::{events, guard, info, log, needed, redisson, register, settings, shell, slots, users};
+use super::{
+    condemned, events, guard, info, log, needed, redisson, register, settings, shell, slots, users,
+};
 
 const NAME: &CStr = c"lock";
 
@@ -134,6 +136,7 @@ fn load(ctx: Ctx, argc: c_int) -> Result<(), String> {
     }
     needed::warn_of_missing(ctx);
     events::warn_of_eviction(ctx);
+    condemned::follow_setting(ctx);
     events::watch_if_asked(ctx);
     redisson::follow_setting(ctx);
     Ok(())

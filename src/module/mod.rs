@@ -12,6 +12,7 @@ pub mod alarm;
 mod api;
 pub mod apply;
 mod call_reply;
+mod condemned;
 pub mod count_key;
 pub mod ctx;
 pub mod events;

@@ -19,6 +19,7 @@ use smallvec::SmallVec;
 
 use super::alarm;
 use super::api::{api, fallible};
+use super::condemned::Risks;
 use super::ctx::Ctx;
 use super::guard;
 use super::reply::{self, Shape};
@@ -31,6 +32,7 @@ pub struct Parked {
     /// `None` until the client is blocked, which is the last thing its command does.
     handle: Option<NonNull<raw::RedisModuleBlockedClient>>,
     shape: Shape,
+    risks: Risks,
     /// The answer, once it is known.
     pub outcome: Option<Outcome>,
 }
@@ -41,6 +43,7 @@ impl Parked {
         let parked = Parked {
             handle: None,
             shape,
+            risks: Risks::default(),
             outcome: None,
         };
         shell::with(|shell| shell.parked.insert(id, parked));
@@ -102,9 +105,11 @@ impl Parked {
         };
         // SAFETY: the client was just blocked under this handle.
         unsafe { api!(RedisModule_SetDisconnectCallback)(handle.as_ptr(), Some(on_disconnect)) };
+        let risks = Risks::of(ctx);
         shell::with(|shell| {
             if let Some(parked) = shell.parked.get_mut(&id) {
                 parked.handle = Some(handle);
+                parked.risks = risks;
             }
         });
         Ok(true)
@@ -128,6 +133,13 @@ impl Parked {
                 shell.answered.push(id);
             }
         });
+    }
+
+    fn is_granted(&self) -> bool {
+        matches!(
+            self.outcome,
+            Some(Outcome::Granted(_) | Outcome::GrantedAll(_))
+        )
     }
 
     /// Writes the answer; nil when the server unblocks a client that has none yet.
@@ -195,20 +207,29 @@ unsafe extern "C" fn on_answer(
         let now = ctx.now();
         let parked = shell::with(|shell| {
             let parked = shell.take_parked(id);
-            match parked.as_ref().map(|parked| parked.outcome.is_some()) {
-                Some(true) => shell.locks.delivered(id),
-                Some(false) => shell.locks.unblocked(id, now),
-                None => {}
+            if parked
+                .as_ref()
+                .is_some_and(|parked| parked.outcome.is_none())
+            {
+                shell.locks.unblocked(id, now);
             }
             parked
         });
         // SAFETY: the server passes the arguments of the command that was parked; the second is
         // its key.
         let args = unsafe { super::register::arguments(argv, argc) };
+        let risks = parked.as_ref().filter(|parked| parked.is_granted());
+        let risks = risks.map(|parked| parked.risks);
         match (parked, args.get(1)) {
             (Some(parked), Some(key)) => parked.reply(ctx, *key, args),
             _ => ctx.reply_nil(),
         }
+        // Asked behind the reply, which may have been one too many for the client's buffer.
+        let is_lost = risks.is_some_and(|risks| risks.have_struck(ctx));
+        shell::with(|shell| match is_lost {
+            true => shell.locks.gone(id, now),
+            false => shell.locks.delivered(id),
+        });
         alarm::rearm(ctx);
     });
     if done.is_none() {

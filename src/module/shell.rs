@@ -4,7 +4,6 @@
 //! while a key is opened or deleted, with the answer of a parked client while it is unblocked.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
 
 use super::alarm::Alarm;
 use super::ctx::Ctx;
@@ -12,14 +11,14 @@ use super::parked::Parked;
 use super::redisson;
 use super::settings;
 use super::strings::Constants;
-use crate::lock::{give_back, slot_tags, LockError, Locks, Now, Outcome, WaiterId};
+use crate::lock::{give_back, slot_tags, LockError, Locks, Now, Outcome, WaiterId, WaiterMap};
 
 /// Everything the module keeps between calls.
 pub struct Shell {
     /// The core.
     pub locks: Locks,
     /// Blocked clients, by the core's name for their request.
-    pub parked: HashMap<WaiterId, Parked>,
+    pub parked: WaiterMap<Parked>,
     /// Parked requests whose answer is known, in the order in which they are to be answered.
     pub answered: Vec<WaiterId>,
     /// The one timer.
@@ -36,6 +35,8 @@ pub struct Shell {
     pub replicas_may_hear: Option<bool>,
     /// Whether the server parks clients that have subscribed.
     pub parks_subscribers: bool,
+    /// Whether the output buffers of normal clients are limited.
+    pub buffers_are_limited: bool,
     /// Whether `maxmemory` may evict locks.
     pub eviction_risk: bool,
     /// Strings made once.
@@ -67,7 +68,7 @@ static SHELL: Global = Global(RefCell::new(None));
 pub fn start(ctx: Ctx) {
     let shell = Shell {
         locks: Locks::new(settings::limits()),
-        parked: HashMap::new(),
+        parked: WaiterMap::default(),
         answered: Vec::new(),
         alarm: Alarm::default(),
         watching: false,
@@ -76,6 +77,7 @@ pub fn start(ctx: Ctx) {
         deletes: false,
         replicas_may_hear: None,
         parks_subscribers: ctx.parks_subscribers(),
+        buffers_are_limited: true,
         eviction_risk: false,
         constants: Constants::make(),
         redisson: redisson::State::make(),

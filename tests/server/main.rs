@@ -14,6 +14,7 @@ mod cluster_of_six;
 mod commands;
 mod commands_anywhere;
 mod commands_refused;
+mod condemned;
 mod deadlock;
 mod differential;
 mod docs;

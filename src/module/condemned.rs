@@ -1,0 +1,185 @@
+//! Clients that the server has condemned: to be closed at the end of the turn, and deaf until then.
+//!
+//! What is written to such a client is thrown away without a word, so a grant that is answered there would
+//! be held by nobody for its whole lease. No function of the API tells of it, and the disconnect callback
+//! has its time before the answer or never. `CLIENT LIST` does tell, for 19,000 instructions, a fifth
+//! of a hand-off; so it is asked only where the server has a reason to condemn a client while it is parked.
+//! There are two (others close the connection at once, and the disconnect callback is called):
+//!
+//! * its user is deleted, or gone from the file that `ACL LOAD` reads: from then on the client is the
+//!   default user's;
+//! * its output buffer has overflowed: where `client-output-buffer-limit` limits the buffers of normal
+//!   clients, which it does not by default, or where the client has subscribed, which only a client that
+//!   speaks RESP3 can have and still ask for a lock.
+
+use redis_module::raw;
+
+use super::api::api;
+use super::ctx::Ctx;
+use super::shell;
+use super::strings::OwnedStr;
+
+/// The user that cannot be deleted.
+const DEFAULT_USER: &[u8] = b"default";
+
+/// What may condemn a client, as far as it is known when it is parked.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Risks {
+    /// Its user can be deleted.
+    user: bool,
+    /// It may be subscribed.
+    messages: bool,
+}
+
+impl Risks {
+    /// Those of the calling client.
+    pub fn of(ctx: Ctx) -> Risks {
+        Risks {
+            user: !is_default(ctx),
+            messages: ctx.flags() & raw::REDISMODULE_CTX_FLAGS_RESP3 != 0,
+        }
+    }
+
+    /// Whether the client of this call, which has been answered just now, was condemned before that or by it.
+    pub fn have_struck(self, ctx: Ctx) -> bool {
+        let is_suspect = shell::with(|shell| shell.buffers_are_limited)
+            || (self.user && is_default(ctx))
+            || (self.messages && is_subscribed(ctx));
+        is_suspect && is_condemned(ctx)
+    }
+}
+
+/// Reads whether the buffers of normal clients are limited; so it is assumed where the server does not say.
+pub fn follow_setting(ctx: Ctx) {
+    let limited = buffer_limits(ctx).is_none_or(|limits| limits_normal(&limits));
+    shell::with(|shell| shell.buffers_are_limited = limited);
+}
+
+/// `client-output-buffer-limit`.
+fn buffer_limits(ctx: Ctx) -> Option<Vec<u8>> {
+    // SAFETY: "cc" takes two C strings. The reply is ours to free, the element is part of it, and its text is
+    // copied before that.
+    unsafe {
+        let reply = api!(RedisModule_Call)(
+            ctx.as_ptr(),
+            c"CONFIG".as_ptr(),
+            c"cc".as_ptr(),
+            c"GET".as_ptr(),
+            c"client-output-buffer-limit".as_ptr(),
+        );
+        if reply.is_null() {
+            return None;
+        }
+        let value = api!(RedisModule_CallReplyArrayElement)(reply, 1);
+        let text = (!value.is_null()).then(|| text_of(value).to_vec());
+        api!(RedisModule_FreeCallReply)(reply);
+        text
+    }
+}
+
+/// Whether these settings (`class hard soft seconds`, for each class) limit the class `normal`.
+fn limits_normal(limits: &[u8]) -> bool {
+    let mut words = limits.split(|byte| *byte == b' ');
+    if !words.any(|word| word == b"normal") {
+        return true;
+    }
+    let mut next_is_set = || words.next() != Some(b"0");
+    let hard = next_is_set();
+    let soft = next_is_set();
+    hard || (soft && next_is_set())
+}
+
+fn is_default(ctx: Ctx) -> bool {
+    // SAFETY: the context is live; the string is ours to free. NULL: no client of a user.
+    let name = unsafe {
+        let name = api!(RedisModule_GetClientUserNameById)(ctx.as_ptr(), ctx.client_id());
+        OwnedStr::from_raw(name)
+    };
+    name.is_none_or(|name| name.as_str().bytes() == DEFAULT_USER)
+}
+
+fn is_subscribed(ctx: Ctx) -> bool {
+    const SUBSCRIBED: u64 = raw::REDISMODULE_CLIENTINFO_FLAG_PUBSUB as u64;
+    ctx.client_flags(ctx.client_id())
+        .is_some_and(|flags| flags & SUBSCRIBED != 0)
+}
+
+/// Asks the server. False where the command has another name.
+fn is_condemned(ctx: Ctx) -> bool {
+    // SAFETY: "ccl" takes two C strings and a long long. The reply is ours to free, its text is read before
+    // that.
+    unsafe {
+        let reply = api!(RedisModule_Call)(
+            ctx.as_ptr(),
+            c"CLIENT".as_ptr(),
+            c"ccl".as_ptr(),
+            c"LIST".as_ptr(),
+            c"ID".as_ptr(),
+            ctx.client_id() as i64,
+        );
+        if reply.is_null() {
+            return false;
+        }
+        let condemned = says_condemned(text_of(reply));
+        api!(RedisModule_FreeCallReply)(reply);
+        condemned
+    }
+}
+
+/// Whether a line of `CLIENT LIST` has one of the flags of a client that gets no reply any more: `A`, to be
+/// closed as soon as possible, or `c`, to be closed after what stands in its buffer already.
+fn says_condemned(line: &[u8]) -> bool {
+    // A client's name, its only own text before the flags, has no space.
+    const FLAGS: &[u8] = b" flags=";
+    let Some(at) = line.windows(FLAGS.len()).position(|word| word == FLAGS) else {
+        return false;
+    };
+    let flags = line.iter().skip(at + FLAGS.len());
+    flags
+        .take_while(|letter| **letter != b' ')
+        .any(|letter| matches!(letter, b'A' | b'c'))
+}
+
+/// The text of a reply; empty where it has none.
+///
+/// # Safety
+/// `reply` is live, and stays so as long as the text is used.
+unsafe fn text_of<'a>(reply: *mut raw::RedisModuleCallReply) -> &'a [u8] {
+    let mut len = 0;
+    // SAFETY: see above; NULL is no text, else so many bytes stand there.
+    unsafe {
+        let text = api!(RedisModule_CallReplyStringPtr)(reply, &mut len);
+        match text.is_null() {
+            true => &[],
+            false => std::slice::from_raw_parts(text.cast(), len),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_client_list_is_read() {
+        let says = |line: &str| says_condemned(line.as_bytes());
+        assert!(says("id=1 addr=[::1]:2 name=n age=1 flags=PbA db=0 cmd=A"));
+        assert!(says("id=1 addr=a:2 flags=c db=0"));
+        assert!(!says(
+            "id=1 addr=A:2 name=flags=A age=1 flags=Pb db=0 cmd=cA user=A"
+        ));
+        assert!(!says(""));
+    }
+
+    #[test]
+    fn limits_of_normal_clients_are_read() {
+        let limits = |text: &str| limits_normal(text.as_bytes());
+        assert!(!limits(
+            "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60"
+        ));
+        assert!(!limits("slave 1 1 1 normal 0 1024 0"));
+        assert!(limits("normal 1 0 0 slave 0 0 0 pubsub 0 0 0"));
+        assert!(limits("normal 0 1 1 slave 0 0 0 pubsub 0 0 0"));
+        assert!(limits(""));
+    }
+}
