@@ -79,7 +79,7 @@ fn acquire(
     if let Ok(Answer::Parked(id)) = answer {
         Parked::expect(id, shape);
     }
-    apply(key, &fx);
+    apply(key, &fx)?;
     alarm::rearm(ctx);
     let token = match answer? {
         Answer::Parked(id) => {

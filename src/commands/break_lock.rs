@@ -50,7 +50,7 @@ impl Command for Break {
         read_write::may_break(ctx, name, &state, now)?;
         let view = fence::handing_view(&key, state);
         let (broken, fx) = decide(|locks, fx| locks.break_lock(&view, request, now, fx));
-        apply(key, &fx);
+        apply(key, &fx)?;
         alarm::rearm(ctx);
         ctx.reply_integer(broken?.into());
         Ok(())

@@ -85,7 +85,7 @@ fn acquire(
     if let Ok(ManyAnswer::Parked(id)) = answer {
         Parked::expect(id, shape);
     }
-    apply_all(keys, &fx);
+    apply_all(keys, &fx)?;
     alarm::rearm(ctx);
     let tokens = match answer? {
         ManyAnswer::Parked(id) => {

@@ -58,7 +58,7 @@ impl Command for ReleaseMany {
         let (dropped, fx) = decide_all(keys.len(), |locks, fx| {
             locks.release_many(&views, &request, now, fx)
         });
-        apply_all(keys, &fx);
+        apply_all(keys, &fx)?;
         alarm::rearm(ctx);
         ctx.reply_integer(dropped? as i64);
         Ok(())

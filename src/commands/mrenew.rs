@@ -63,7 +63,7 @@ impl Command for RenewMany {
         let (renewed, fx) = decide_all(keys.len(), |locks, fx| {
             locks.renew_many(&views, &request, now, fx)
         });
-        apply_all(keys, &fx);
+        apply_all(keys, &fx)?;
         alarm::rearm(ctx);
         ctx.reply_integer(renewed? as i64);
         Ok(())

@@ -55,7 +55,7 @@ impl Command for Release {
         read_write::may_change(ctx, name, owner, (mode, &state))?;
         let view = fence::handing_view(&key, state);
         let (released, fx) = decide(|locks, fx| locks.release(&view, &request, now, fx));
-        apply(key, &fx);
+        apply(key, &fx)?;
         alarm::rearm(ctx);
         ctx.reply_maybe(match released? {
             Released::Freed => Some(1),

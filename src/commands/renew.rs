@@ -60,7 +60,7 @@ impl Command for Renew {
             false => fence::plain_view(&key, state),
         };
         let (renewed, fx) = decide(|locks, fx| locks.renew(&view, &request, now, fx));
-        apply(key, &fx);
+        apply(key, &fx)?;
         alarm::rearm(ctx);
         ctx.reply_integer(renewed?.into());
         Ok(())

@@ -72,6 +72,8 @@ pub enum LockError {
     SameKeys,
     /// A bug of this module was caught on the way.
     Internal,
+    /// The server has refused a write of the module's.
+    NotWritten,
     /// A cursor that is no number of 64 bits.
     InvalidCursor,
     /// A word that is no option here, an option given twice, or one without its value.
@@ -177,6 +179,9 @@ impl fmt::Display for LockError {
                 "ERR SESSION is not allowed from scripts, nor where there is no connection"
             }
             E::Internal => "ERR internal error in the lock module, the server's log says where",
+            E::NotWritten => {
+                "ERR the server refused a write of the lock module, its log says which; the key says who holds the lock"
+            }
             E::InvalidCursor => "ERR invalid cursor",
             E::Syntax => "ERR syntax error",
             E::NotInteger => "ERR value is not an integer or out of range",

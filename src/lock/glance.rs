@@ -18,6 +18,11 @@ impl Locks {
         }
     }
 
+    /// A write to this key failed: what is remembered of its holds may never have come to be.
+    pub fn glance_at(&mut self, key: KeyRef<'_>) {
+        self.glances.insert(key.to_id());
+    }
+
     /// Whether keys are to be glanced at.
     pub fn has_glances(&self) -> bool {
         !self.glances.is_empty()

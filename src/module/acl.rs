@@ -2,7 +2,7 @@
 
 use redis_module::raw;
 
-use super::api::{api, has};
+use super::api::{api, fallible, has};
 use super::ctx::Ctx;
 use super::strings::{OwnedStr, Str};
 use crate::lock::LockError;
@@ -75,8 +75,15 @@ impl User {
 pub fn as_user<T>(ctx: Ctx, ask: impl FnOnce(&User) -> T) -> Option<T> {
     // SAFETY: the calling client is a real connection and has a user; name and user are ours to free.
     unsafe {
-        let name = OwnedStr::from_raw(api!(RedisModule_GetCurrentUserName)(ctx.as_ptr()))?;
-        let user = api!(RedisModule_GetModuleUserFromUserName)(name.as_str().as_ptr());
+        let name = fallible!(
+            RedisModule_GetCurrentUserName(ctx.as_ptr()),
+            std::ptr::null_mut()
+        );
+        let name = OwnedStr::from_raw(name)?;
+        let user = fallible!(
+            RedisModule_GetModuleUserFromUserName(name.as_str().as_ptr()),
+            std::ptr::null_mut()
+        );
         if user.is_null() {
             return None;
         }

@@ -145,7 +145,8 @@ fn arm(ctx: Ctx, soonest: u64) {
         _ => stop(ctx),
     }
     if let (Some(due), Some(due_at)) = (due, due_at) {
-        // SAFETY: the context is live; the callback takes no data.
+        // SAFETY: the context is live; the callback takes no data. (It cannot fail: the server tries ids until one
+        // is free.)
         let id = unsafe {
             api!(RedisModule_CreateTimer)(ctx.as_ptr(), due as i64, Some(on_timer), null_mut())
         };
@@ -156,7 +157,8 @@ fn arm(ctx: Ctx, soonest: u64) {
 /// Stops the timer, if it is armed.
 pub fn stop(ctx: Ctx) {
     if let Some((id, _)) = shell::with(|shell| shell.alarm.armed.take()) {
-        // SAFETY: the id is of a live timer: it leaves `armed` here and when the timer fires.
+        // SAFETY: the id is of a live timer: it leaves `armed` here and when the timer fires. (An unknown id is
+        // refused, and then there is nothing to stop.)
         unsafe { api!(RedisModule_StopTimer)(ctx.as_ptr(), id, null_mut()) };
     }
 }
@@ -450,7 +452,7 @@ fn settle_semaphore(ctx: Ctx, id: &KeyId, now: Now) -> bool {
     }
     let mut change = PermitChange::default();
     let ((), fx) = decide(|locks, fx| change = locks.sem_settle(&view, now, fx));
-    key.apply(&change, &fx, Replication::of_event(ctx));
+    let _ = key.apply(&change, &fx, Replication::of_event(ctx));
     !changes || view.may_grant == Some(true)
 }
 

@@ -27,6 +27,26 @@ macro_rules! fallible {
 }
 pub(super) use fallible;
 
+/// A function of the server that did not do what it was asked for.
+#[derive(Debug, Clone, Copy)]
+pub struct Refused(pub &'static str);
+
+/// Whether a write was done.
+pub type Written = Result<(), Refused>;
+
+/// Calls a function that answers with a status: what is not OK is refused.
+macro_rules! checked {
+    ($name:ident($($argument:expr),* $(,)?)) => {{
+        const OK: i32 = redis_module::raw::REDISMODULE_OK as i32;
+        const ERR: i32 = redis_module::raw::REDISMODULE_ERR as i32;
+        match $crate::module::api::fallible!($name($($argument),*), ERR) {
+            OK => Ok(()),
+            _ => Err($crate::module::api::Refused(stringify!($name))),
+        }
+    }};
+}
+pub(super) use checked;
+
 /// Whether the server has a function: for what is newer than Redis 7.0.
 macro_rules! has {
     ($name:ident) => {{

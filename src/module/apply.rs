@@ -2,18 +2,20 @@
 
 use redis_module::raw;
 
+use super::api::{Refused, Written};
 use super::ctx::Ctx;
 use super::events;
 use super::fence;
 use super::guard;
 use super::key::LockKey;
 use super::listeners;
+use super::log;
 use super::parked::Parked;
 use super::replication::Replication;
 use super::settings;
 use super::shell;
 use super::strings::{Constants, OwnedStr, Str};
-use crate::lock::{prefixed, Effect, Effects, Event, KeyWrite, Locks, Mode};
+use crate::lock::{prefixed, Effect, Effects, Event, KeyRef, KeyWrite, LockError, Locks, Mode};
 
 /// Lets the core decide, under the settings in force.
 pub fn decide<T>(body: impl FnOnce(&mut Locks, &mut Effects) -> T) -> (T, Effects) {
@@ -41,66 +43,155 @@ pub fn decide_all<T>(
 
 /// Carries out what the core decided in a command about this key: first the changes, in order, then,
 /// with the key closed, the news of them. Others hear the news at once and may touch the key themselves.
-pub fn apply(key: LockKey<'_>, fx: &[Effect]) {
-    if !fx.is_empty() {
-        let replication = Replication::of_command(key.ctx());
-        carry_out(key, fx, replication);
+///
+/// # Errors
+/// When the server refuses a change: see [`refused`].
+pub fn apply(key: LockKey<'_>, fx: &[Effect]) -> Result<(), LockError> {
+    if fx.is_empty() {
+        return Ok(());
     }
+    let replication = Replication::of_command(key.ctx());
+    carry_out(key, fx, replication)
 }
 
 /// The same for what no command asked for.
 pub fn apply_unasked(key: LockKey<'_>, fx: &[Effect]) {
     let replication = Replication::of_event(key.ctx());
-    carry_out(key, fx, replication);
+    // What was refused is counted and logged, and no client asks.
+    let _ = carry_out(key, fx, replication);
 }
 
 /// The same for a command about several keys: all of them are changed before the news of the first.
-pub fn apply_all(keys: Vec<LockKey<'_>>, fx: &[Effects]) {
+///
+/// # Errors
+/// As there.
+pub fn apply_all(keys: Vec<LockKey<'_>>, fx: &[Effects]) -> Result<(), LockError> {
     let ctx = keys.first().map(LockKey::ctx);
-    if let Some(ctx) = ctx.filter(|_| fx.iter().any(|fx| !fx.is_empty())) {
-        carry_out_all(keys, fx, Replication::of_command(ctx));
+    match ctx.filter(|_| fx.iter().any(|fx| !fx.is_empty())) {
+        Some(ctx) => carry_out_all(keys, fx, Replication::of_command(ctx)),
+        None => Ok(()),
     }
 }
 
 /// The same for several keys and what no command asked for.
 pub fn apply_all_unasked(keys: Vec<LockKey<'_>>, fx: &[Effects]) {
     if let Some(ctx) = keys.first().map(LockKey::ctx) {
-        carry_out_all(keys, fx, Replication::of_event(ctx));
+        let _ = carry_out_all(keys, fx, Replication::of_event(ctx));
     }
 }
 
-fn carry_out_all(mut keys: Vec<LockKey<'_>>, fx: &[Effects], replication: Replication) {
-    for (key, fx) in keys.iter_mut().zip(fx) {
-        change(key, fx, replication);
+fn carry_out_all(
+    mut keys: Vec<LockKey<'_>>,
+    fx: &[Effects],
+    replication: Replication,
+) -> Result<(), LockError> {
+    for at in 0..keys.len().min(fx.len()) {
+        let (done, rest) = keys.split_at_mut(at);
+        let (Some(key), Some(own)) = (rest.first_mut(), fx.get(at)) else {
+            break;
+        };
+        if let Err(what) = change(key, own, replication) {
+            for (key, fx) in done.iter_mut().zip(fx) {
+                take_back(key, fx, replication);
+            }
+            let names: Vec<_> = keys.iter().map(LockKey::name).collect();
+            let at = keys.first().map(|key| (key.ctx(), key.id().db));
+            drop(keys);
+            return Err(at.map_or(LockError::NotWritten, |(ctx, db)| {
+                refused(ctx, db, &names, what)
+            }));
+        }
     }
+    fx.iter().for_each(|fx| answer(fx));
     let names: Vec<_> = keys.iter().map(|key| (key.ctx(), key.name())).collect();
     drop(keys);
     for ((ctx, name), fx) in names.into_iter().zip(fx) {
         tell(ctx, name, fx, replication);
     }
+    Ok(())
 }
 
-fn carry_out(mut key: LockKey<'_>, fx: &[Effect], replication: Replication) {
-    change(&mut key, fx, replication);
-    let (ctx, name) = (key.ctx(), key.name());
+fn carry_out(
+    mut key: LockKey<'_>,
+    fx: &[Effect],
+    replication: Replication,
+) -> Result<(), LockError> {
+    let changed = change(&mut key, fx, replication);
+    let (ctx, name, db) = (key.ctx(), key.name(), key.id().db);
     drop(key);
+    if let Err(what) = changed {
+        return Err(refused(ctx, db, &[name], what));
+    }
+    answer(fx);
     tell(ctx, name, fx, replication);
+    Ok(())
 }
 
-fn change(key: &mut LockKey<'_>, fx: &[Effect], replication: Replication) {
+/// Makes the changes in order. When one is refused, no hold stays that the others have begun.
+fn change(key: &mut LockKey<'_>, fx: &[Effect], replication: Replication) -> Written {
     guard::weak_spot("apply");
     let ctx = key.ctx();
-    for effect in fx {
-        match effect {
+    for (at, effect) in fx.iter().enumerate() {
+        let written = match effect {
             Effect::Horizon(domain, horizon) => {
-                fence::write_horizon(ctx, *domain, *horizon, replication);
+                fence::write_horizon(ctx, *domain, *horizon, replication)
             }
             Effect::Counter(token) => fence::write_counter(key, *token, replication),
             Effect::Write(change) => key.write(change, replication),
-            Effect::Answer(waiter, outcome) => Parked::answer(*waiter, outcome.clone()),
-            Effect::Notify(_) | Effect::Publish | Effect::PublishReadWrite(_) => {}
+            _ => continue,
+        };
+        if written.is_err() {
+            take_back(key, fx.get(..at).unwrap_or_default(), replication);
+            return written;
         }
     }
+    Ok(())
+}
+
+#[cold]
+fn take_back(key: &mut LockKey<'_>, fx: &[Effect], replication: Replication) {
+    let change_at = |at: usize| match fx.get(at) {
+        Some(Effect::Write(change)) => Some(change),
+        _ => None,
+    };
+    for at in (0..fx.len()).rev() {
+        if let Some(change) = change_at(at) {
+            let before = at.checked_sub(1).and_then(change_at);
+            key.take_back(change, before, replication);
+        }
+    }
+}
+
+/// Answers parked requests: only when all that was decided with it is written.
+fn answer(fx: &[Effect]) {
+    for effect in fx {
+        if let Effect::Answer(waiter, outcome) = effect {
+            Parked::answer(*waiter, outcome.clone());
+        }
+    }
+}
+
+/// A refused write is counted and logged.
+#[cold]
+pub fn note(what: Refused) {
+    log::warning(&format!("the server refused a write: {}", what.0));
+    shell::with(|shell| shell.writes_refused += 1);
+}
+
+/// The server has refused a write that a decision needs, which no server is known to do: every check before it is made
+/// when the key is opened and read. The keys say what holds from now on: whoever asked is told of an error, and so
+/// are waiters that the core has let go of; all others are looked at again.
+#[cold]
+pub fn refused(ctx: Ctx, db: i32, names: &[Str<'_>], what: Refused) -> LockError {
+    note(what);
+    shell::with(|shell| {
+        for name in names {
+            let name = name.bytes();
+            shell.locks.glance_at(KeyRef { db, name });
+        }
+    });
+    shell::recover(ctx.now());
+    LockError::NotWritten
 }
 
 fn tell(ctx: Ctx, name: Str<'_>, fx: &[Effect], replication: Replication) {

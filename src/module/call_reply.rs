@@ -2,11 +2,11 @@
 
 use std::ffi::CStr;
 use std::marker::PhantomData;
-use std::ptr::NonNull;
+use std::ptr::{null_mut, NonNull};
 
 use redis_module::raw;
 
-use super::api::api;
+use super::api::{api, fallible};
 use super::ctx::Ctx;
 use super::strings::Str;
 
@@ -27,12 +27,15 @@ impl Reply {
         // SAFETY: the context is live; "v" takes an array of live strings, which a `Str` is and nothing else, and
         // its length as size_t. The reply is ours.
         let reply = unsafe {
-            api!(RedisModule_Call)(
-                ctx.as_ptr(),
-                command.as_ptr(),
-                modifiers.as_ptr(),
-                words.as_ptr().cast::<*mut raw::RedisModuleString>(),
-                words.len(),
+            fallible!(
+                RedisModule_Call(
+                    ctx.as_ptr(),
+                    command.as_ptr(),
+                    modifiers.as_ptr(),
+                    words.as_ptr().cast::<*mut raw::RedisModuleString>(),
+                    words.len(),
+                ),
+                null_mut()
             )
         };
         NonNull::new(reply).map(Reply)

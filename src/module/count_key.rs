@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 
 use redis_module::raw;
 
-use super::api::api;
+use super::api::{api, checked, fallible, Refused, Written};
 use super::apply;
 use super::ctx::Ctx;
 use super::guard;
@@ -78,7 +78,13 @@ impl<'a> CountKey<'a> {
                 raw::REDISMODULE_KEYTYPE_EMPTY => Count::Absent,
                 raw::REDISMODULE_KEYTYPE_STRING => {
                     let (mut len, mode) = (0, raw::REDISMODULE_READ as c_int);
-                    let data = api!(RedisModule_StringDMA)(key.as_ptr(), &mut len, mode);
+                    let data = fallible!(
+                        RedisModule_StringDMA(key.as_ptr(), &mut len, mode),
+                        std::ptr::null_mut()
+                    );
+                    if data.is_null() {
+                        return Count::OtherType;
+                    }
                     match parse_integer(std::slice::from_raw_parts(data.cast(), len)) {
                         Some(count) => Count::Is(count, end_of(key)),
                         None => Count::OtherString,
@@ -95,30 +101,32 @@ impl<'a> CountKey<'a> {
     }
 
     /// Writes a number. The key's TTL stays, unless the number begins something new.
-    pub fn set(&mut self, number: i64, is_new: bool, replication: Replication) {
-        let Some(key) = self.raw else {
-            return;
-        };
+    ///
+    /// # Errors
+    /// When the server refuses. (If only the TTL was refused, the number lasts.)
+    pub fn set(&mut self, number: i64, is_new: bool, replication: Replication) -> Written {
+        let key = self.raw.ok_or(Refused("RedisModule_OpenKey"))?;
         let value = OwnedStr::of_number(number);
         let end_ms = self.end_ms().filter(|_| !is_new);
         // SAFETY: the handle is open for writing; StringSet keeps a reference of its own.
-        unsafe { api!(RedisModule_StringSet)(key.as_ptr(), value.as_ptr()) };
+        unsafe { checked!(RedisModule_StringSet(key.as_ptr(), value.as_ptr())) }?;
         replication.set(self.name, value.as_str());
+        self.signal();
         if let Some(end_ms) = end_ms {
             // SAFETY: as above, and the key exists now.
-            unsafe { api!(RedisModule_SetAbsExpire)(key.as_ptr(), end_ms) };
+            unsafe { checked!(RedisModule_SetAbsExpire(key.as_ptr(), end_ms)) }?;
             replication.pexpireat(self.name, end_ms);
         }
-        self.signal();
+        Ok(())
     }
 
-    fn delete(&mut self, replication: Replication) {
-        if let Some(key) = self.raw {
-            // SAFETY: the handle is open for writing.
-            unsafe { api!(RedisModule_DeleteKey)(key.as_ptr()) };
-            replication.del(self.name);
-            self.signal();
-        }
+    fn delete(&mut self, replication: Replication) -> Written {
+        let key = self.raw.ok_or(Refused("RedisModule_OpenKey"))?;
+        // SAFETY: the handle is open for writing.
+        unsafe { checked!(RedisModule_DeleteKey(key.as_ptr())) }?;
+        replication.del(self.name);
+        self.signal();
+        Ok(())
     }
 
     /// Tells those who watch the key.
@@ -130,7 +138,7 @@ impl<'a> CountKey<'a> {
     /// Lets the core decide about a latch and carries out what it decided.
     ///
     /// # Errors
-    /// The core's; then nothing was changed.
+    /// The core's; then nothing was changed. When the server refuses the change: see [`apply::refused`].
     pub fn decide<T>(
         self,
         body: impl FnOnce(&mut Locks, &mut Effects) -> Result<(T, CountChange), LockError>,
@@ -139,26 +147,28 @@ impl<'a> CountKey<'a> {
         let (decided, fx) = apply::decide(body);
         let (answer, change) = decided?;
         guard::weak_spot("apply");
+        let (ctx, db, name) = (self.ctx, self.db, self.name);
+        let written = self.change(change, replication);
+        written.map_err(|what| apply::refused(ctx, db, &[name], what))?;
         for effect in fx {
             if let Effect::Answer(waiter, outcome) = effect {
                 Parked::answer(waiter, outcome);
             }
         }
-        self.change(change, replication);
         Ok(answer)
     }
 
     /// Does to a latch's key what the core decided, and then, with the key closed, tells of it.
-    fn change(mut self, change: CountChange, replication: Replication) {
+    fn change(mut self, change: CountChange, replication: Replication) -> Written {
         let message = match change {
-            CountChange::None => return,
+            CountChange::None => return Ok(()),
             CountChange::Set(count) => return self.set(count, false, replication),
             CountChange::Make(count) => {
-                self.set(count, true, replication);
+                self.set(count, true, replication)?;
                 b"1"
             }
             CountChange::Open => {
-                self.delete(replication);
+                self.delete(replication)?;
                 b"0"
             }
         };
@@ -171,6 +181,7 @@ impl<'a> CountKey<'a> {
             let channel = [LATCH_CHANNEL, b"{", name.bytes(), b"}"].concat();
             apply::publish(ctx, &channel, message, replication);
         }
+        Ok(())
     }
 }
 
@@ -182,7 +193,8 @@ impl Drop for CountKey<'_> {
 
 /// Opens a key of the selected database.
 pub fn open_key(ctx: Ctx, name: Str<'_>, mode: u32) -> Option<NonNull<raw::RedisModuleKey>> {
-    // SAFETY: context and name are live; the caller closes the handle within this call.
+    // SAFETY: context and name are live; the caller closes the handle within this call. (NULL is given for an
+    // absent key that is opened to read, and for nothing else.)
     let key = unsafe { api!(RedisModule_OpenKey)(ctx.as_ptr(), name.as_ptr(), mode as c_int) };
     NonNull::new(key.cast())
 }

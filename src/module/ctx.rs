@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use redis_module::raw;
 
-use super::api::api;
+use super::api::{api, fallible};
 use super::strings::{OwnedStr, Str};
 use crate::lock::{LockError, Now};
 
@@ -148,12 +148,18 @@ impl Ctx {
         self.info_is(c"clients", c"connected_clients", c"0")
     }
 
-    /// Whether a field of `INFO` has this value.
+    /// Whether a field of `INFO` has this value; false as well where the server does not say.
     fn info_is(self, section: &CStr, name: &CStr, value: &CStr) -> bool {
         // SAFETY: section and name are constants; the info is freed before the end, and the field is
         // only read until then.
         unsafe {
-            let info = api!(RedisModule_GetServerInfo)(self.0, section.as_ptr());
+            let info = fallible!(
+                RedisModule_GetServerInfo(self.0, section.as_ptr()),
+                null_mut()
+            );
+            if info.is_null() {
+                return false;
+            }
             let field = api!(RedisModule_ServerInfoGetFieldC)(info, name.as_ptr());
             let is = !field.is_null() && CStr::from_ptr(field) == value;
             api!(RedisModule_FreeServerInfo)(self.0, info);
@@ -184,9 +190,10 @@ impl Ctx {
         unsafe { api!(RedisModule_GetSelectedDb)(self.0) }
     }
 
-    /// Selects a database; whoever does it in a client's call selects the old one again.
+    /// Selects a database; whoever does it in a client's call selects the old one again. Only an unknown number is
+    /// refused: each comes from this server, which has as many databases as when it started.
     pub fn select(self, db: i32) {
-        // SAFETY: the context is live; an unknown number is refused and changes nothing.
+        // SAFETY: the context is live.
         unsafe { api!(RedisModule_SelectDb)(self.0, db) };
     }
 
@@ -212,7 +219,8 @@ impl Ctx {
 
     /// Sends a keyspace event about a key of the selected database.
     pub fn notify(self, class: i32, event: &CStr, key: Str<'_>) {
-        // SAFETY: the context, the name and the key live through the call; the key is not kept.
+        // SAFETY: the context, the name and the key live through the call; the key is not kept. (The status is
+        // always OK.)
         unsafe {
             api!(RedisModule_NotifyKeyspaceEvent)(self.0, class, event.as_ptr(), key.as_ptr())
         };
@@ -224,7 +232,7 @@ impl Ctx {
         unsafe { api!(RedisModule_GetNotifyKeyspaceEvents)() & class != 0 }
     }
 
-    /// Publishes a message to the subscribers of this server.
+    /// Publishes a message to the subscribers of this server. (The call answers how many got it.)
     pub fn publish(self, channel: Str<'_>, message: Str<'_>) {
         // SAFETY: context and strings live through the call.
         unsafe {
@@ -258,12 +266,15 @@ impl Ctx {
         // SAFETY: "S" checks as for scripts, "E" gives refusals as error replies, "sc" takes one
         // string and one C string. The reply is ours to free, its text is read before that.
         unsafe {
-            let reply = api!(RedisModule_Call)(
-                self.0,
-                c"HDEL".as_ptr(),
-                c"SEsc".as_ptr(),
-                key.as_ptr(),
-                c"".as_ptr(),
+            let reply = fallible!(
+                RedisModule_Call(
+                    self.0,
+                    c"HDEL".as_ptr(),
+                    c"SEsc".as_ptr(),
+                    key.as_ptr(),
+                    c"".as_ptr(),
+                ),
+                null_mut()
             );
             if reply.is_null() {
                 return false;
@@ -273,7 +284,8 @@ impl Ctx {
                 raw::REDISMODULE_REPLY_ERROR => {
                     let mut len = 0;
                     let text = api!(RedisModule_CallReplyStringPtr)(reply, &mut len);
-                    std::slice::from_raw_parts(text.cast(), len).starts_with(b"WRONGTYPE")
+                    !text.is_null()
+                        && std::slice::from_raw_parts(text.cast(), len).starts_with(b"WRONGTYPE")
                 }
                 _ => false,
             };
@@ -287,7 +299,10 @@ impl Ctx {
     pub fn probe_write_unasked(self, key: Str<'_>) -> bool {
         // SAFETY: the detached context is a fresh one, used and freed on the main thread, here.
         unsafe {
-            let fresh = api!(RedisModule_GetDetachedThreadSafeContext)(self.0);
+            let fresh = fallible!(RedisModule_GetDetachedThreadSafeContext(self.0), null_mut());
+            if fresh.is_null() {
+                return false;
+            }
             let allowed = Ctx(fresh).probe_write(key);
             api!(RedisModule_FreeThreadSafeContext)(fresh);
             allowed
@@ -325,7 +340,8 @@ impl Ctx {
 
     /// An integer.
     pub fn reply_integer(self, value: i64) {
-        // SAFETY: the context is live. (So for each reply below.)
+        // SAFETY: the context is live. (So for each reply below. Their status is OK in every server: a caller who
+        // wants no reply gets none.)
         unsafe { api!(RedisModule_ReplyWithLongLong)(self.0, value) };
     }
 

@@ -10,7 +10,7 @@ use std::ffi::{c_char, c_int, c_void, CStr};
 use redis_module::raw;
 
 use super::alarm;
-use super::api::api;
+use super::api::checked;
 use super::condemned;
 use super::ctx::Ctx;
 use super::fence;
@@ -77,9 +77,14 @@ type EventCallback =
 fn subscribe_with(ctx: Ctx, id: u64, callback: EventCallback) -> Option<()> {
     let event = raw::RedisModuleEvent { id, dataver: 1 };
     // SAFETY: the context is live and of this module; the callback has the type that the server expects.
-    let status =
-        unsafe { api!(RedisModule_SubscribeToServerEvent)(ctx.as_ptr(), event, Some(callback)) };
-    (status == raw::REDISMODULE_OK as c_int).then_some(())
+    unsafe {
+        checked!(RedisModule_SubscribeToServerEvent(
+            ctx.as_ptr(),
+            event,
+            Some(callback)
+        ))
+    }
+    .ok()
 }
 
 /// Subscribes, once, to the key events that waiters depend on. They cost every writing command of
@@ -91,6 +96,8 @@ pub fn watch(ctx: Ctx) {
         log::warning(
             "key events cannot be subscribed to: waiters will not notice a lock deleted by others",
         );
+        // The next request that is parked tries again.
+        shell::with(|shell| shell.watching = false);
     }
 }
 
@@ -110,9 +117,14 @@ type KeyCallback = unsafe extern "C" fn(
 
 fn subscribe_keys(ctx: Ctx, types: c_int, callback: KeyCallback) -> Option<()> {
     // SAFETY: the context is live and belongs to this module.
-    let status =
-        unsafe { api!(RedisModule_SubscribeToKeyspaceEvents)(ctx.as_ptr(), types, Some(callback)) };
-    (status == raw::REDISMODULE_OK as c_int).then_some(())
+    unsafe {
+        checked!(RedisModule_SubscribeToKeyspaceEvents(
+            ctx.as_ptr(),
+            types,
+            Some(callback)
+        ))
+    }
+    .ok()
 }
 
 unsafe extern "C" fn on_expired(

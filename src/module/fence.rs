@@ -8,7 +8,8 @@ use std::ffi::c_int;
 
 use redis_module::raw;
 
-use super::api::api;
+use super::api::{api, checked, fallible, Refused, Written};
+use super::apply;
 use super::ctx::Ctx;
 use super::key::LockKey;
 use super::listeners;
@@ -184,7 +185,11 @@ pub fn restore_horizons(ctx: Ctx, now: Now, at_most: usize) -> bool {
         if ctx.probe_write(name.as_str()) {
             let now_us = now.wall_us();
             let horizon = shell::with(|shell| shell.locks.tokens.reserve(domain, now_us));
-            write_horizon(ctx, domain, horizon, Replication::of_event(ctx));
+            if let Err(what) = write_horizon(ctx, domain, horizon, Replication::of_event(ctx)) {
+                apply::note(what);
+                shell::with(|shell| shell.locks.tokens.put_off(domain));
+                return false;
+            }
         } else if !shell::is_cluster() {
             shell::with(|shell| shell.locks.tokens.put_off(domain));
             return false;
@@ -195,16 +200,23 @@ pub fn restore_horizons(ctx: Ctx, now: Now, at_most: usize) -> bool {
 }
 
 /// Stores the horizon of a domain.
-pub fn write_horizon(ctx: Ctx, domain: Domain, horizon: u64, replication: Replication) {
+///
+/// # Errors
+/// When the server refuses.
+pub fn write_horizon(ctx: Ctx, domain: Domain, horizon: u64, replication: Replication) -> Written {
     in_horizon_db(ctx, || {
         write_number(ctx, horizon_name(domain).as_str(), horizon, replication)
-    });
+    })
 }
 
 /// Writes the token back to Redisson's counter.
-pub fn write_counter(key: &LockKey<'_>, token: Token, replication: Replication) {
-    if let Some(name) = counter_name(key.name().bytes()) {
-        write_number(key.ctx(), name.as_str(), token.get(), replication);
+///
+/// # Errors
+/// When the server refuses.
+pub fn write_counter(key: &LockKey<'_>, token: Token, replication: Replication) -> Written {
+    match counter_name(key.name().bytes()) {
+        Some(name) => write_number(key.ctx(), name.as_str(), token.get(), replication),
+        None => Ok(()),
     }
 }
 
@@ -261,8 +273,14 @@ fn read_number(ctx: Ctx, name: Str<'_>) -> Option<u64> {
         }
         let number = if api!(RedisModule_KeyType)(key) as isize == raw::REDISMODULE_KEYTYPE_STRING {
             let mut len = 0;
-            let data = api!(RedisModule_StringDMA)(key, &mut len, raw::REDISMODULE_READ as c_int);
-            parse_decimal(std::slice::from_raw_parts(data.cast(), len))
+            let read = raw::REDISMODULE_READ as c_int;
+            let data = fallible!(
+                RedisModule_StringDMA(key, &mut len, read),
+                std::ptr::null_mut()
+            );
+            (!data.is_null())
+                .then(|| std::slice::from_raw_parts(data.cast(), len))
+                .and_then(parse_decimal)
         } else {
             None
         };
@@ -271,16 +289,20 @@ fn read_number(ctx: Ctx, name: Str<'_>) -> Option<u64> {
     }
 }
 
-fn write_number(ctx: Ctx, name: Str<'_>, number: u64, replication: Replication) {
+fn write_number(ctx: Ctx, name: Str<'_>, number: u64, replication: Replication) -> Written {
     let value = OwnedStr::of_number(number);
     let mode = (raw::REDISMODULE_READ | raw::REDISMODULE_WRITE) as c_int;
-    // SAFETY: context and strings are live; the handle is closed before the end; StringSet keeps a
-    // reference of its own.
+    // SAFETY: context and strings are live; the handle is closed before the end; StringSet keeps a reference of its own.
     unsafe {
         let key = api!(RedisModule_OpenKey)(ctx.as_ptr(), name.as_ptr(), mode);
-        api!(RedisModule_StringSet)(key, value.as_str().as_ptr());
+        if key.is_null() {
+            return Err(Refused("RedisModule_OpenKey"));
+        }
+        let written = checked!(RedisModule_StringSet(key, value.as_str().as_ptr()));
         api!(RedisModule_CloseKey)(key);
+        written?;
         api!(RedisModule_SignalModifiedKey)(ctx.as_ptr(), name.as_ptr());
     }
     replication.set(name, value.as_str());
+    Ok(())
 }

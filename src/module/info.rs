@@ -28,7 +28,7 @@ unsafe extern "C" fn on_info(info: *mut raw::RedisModuleInfoCtx, for_crash_repor
             let waiters = &shell.locks.waiters;
             let sessions = &shell.locks.sessions;
             let (sems, latches) = (&shell.locks.sems, &shell.locks.latches);
-            let gauges: [(&CStr, u64); 18] = [
+            let gauges: [(&CStr, u64); 20] = [
                 (c"waiters", waiters.live() as u64),
                 (c"places", waiters.live_places() as u64),
                 (c"keys_waited", waiters.keys_waited() as u64),
@@ -46,6 +46,7 @@ unsafe extern "C" fn on_info(info: *mut raw::RedisModuleInfoCtx, for_crash_repor
                 (c"startup_delay_ms", settings::startup_delay_ms()),
                 (c"startup_delay_left_ms", shell.locks.delay.left(now)),
                 (c"eviction_risk", u64::from(shell.eviction_risk)),
+                (c"writes_refused", shell.writes_refused),
                 (c"panics", guard::panics()),
                 (c"replication_failures", replication::failures()),
             ];
@@ -63,7 +64,8 @@ unsafe extern "C" fn on_info(info: *mut raw::RedisModuleInfoCtx, for_crash_repor
             .chain(sems.fields())
             .chain(latches.fields())
             .chain(redisson.fields());
-        // SAFETY: the server's info context for this callback; names are constants.
+        // SAFETY: the server's info context for this callback; names are constants. (A section that was not asked
+        // for is refused, and then its fields are.)
         unsafe {
             api!(RedisModule_InfoAddSection)(info, c"".as_ptr());
             for (name, value) in fields {

@@ -9,7 +9,7 @@ use std::ptr::{null_mut, NonNull};
 use redis_module::raw;
 use smallvec::SmallVec;
 
-use super::api::api;
+use super::api::{api, checked, fallible, Refused, Written};
 use super::ctx::Ctx;
 use super::guard;
 use super::replication::Replication;
@@ -71,8 +71,12 @@ impl<'a> LockKey<'a> {
 
     fn open_mode(ctx: Ctx, name: Str<'a>, mode: u32) -> LockKey<'a> {
         // SAFETY: context and name are live; the handle is closed by Drop, within this call.
-        let handle =
-            unsafe { api!(RedisModule_OpenKey)(ctx.as_ptr(), name.as_ptr(), mode as c_int) };
+        let handle = unsafe {
+            fallible!(
+                RedisModule_OpenKey(ctx.as_ptr(), name.as_ptr(), mode as c_int),
+                null_mut()
+            )
+        };
         LockKey {
             ctx,
             name,
@@ -133,7 +137,11 @@ impl<'a> LockKey<'a> {
 
     fn read_as(&self, look: Look, now: Option<Now>) -> KeyState {
         let Some(key) = self.raw else {
-            return KeyState::Absent;
+            // One that was opened to write has a handle. If not, nothing may be granted on it.
+            return match self.mode & raw::REDISMODULE_WRITE {
+                0 => KeyState::Absent,
+                _ => KeyState::OtherType,
+            };
         };
         // SAFETY: the handle is open.
         let (kind, fields) = unsafe {
@@ -174,10 +182,13 @@ impl<'a> LockKey<'a> {
     }
 
     /// Makes a change, replicates it, and tells those who watch the key.
-    pub fn write(&mut self, change: &KeyWrite, replication: Replication) {
+    ///
+    /// # Errors
+    /// When the server refuses. Then a fresh hold was not written at all; of a present one perhaps the lease.
+    pub fn write(&mut self, change: &KeyWrite, replication: Replication) -> Written {
         match change {
-            KeyWrite::Delete => self.delete(replication),
-            KeyWrite::ReadWrite(change) => rw_key::write(self, change, replication),
+            KeyWrite::Delete => self.delete(replication)?,
+            KeyWrite::ReadWrite(change) => rw_key::write(self, change, replication)?,
             KeyWrite::Take {
                 clear,
                 owner,
@@ -185,10 +196,15 @@ impl<'a> LockKey<'a> {
                 deadline_ms,
             } => {
                 if *clear {
-                    self.delete(replication);
+                    self.delete(replication)?;
                 }
-                self.set_fields(owner, Some(1), Some(*token), replication);
-                self.set_deadline(*deadline_ms, replication);
+                self.set_fields(owner, Some(1), Some(*token), replication)?;
+                let leased = self.set_deadline(*deadline_ms, replication);
+                if leased.is_err() {
+                    // Without an end it would be held for ever.
+                    let _ = self.delete(replication);
+                }
+                leased?;
             }
             KeyWrite::Adjust {
                 owner,
@@ -196,29 +212,68 @@ impl<'a> LockKey<'a> {
                 token,
                 deadline_ms,
             } => {
-                if count.is_some() || token.is_some() {
-                    self.set_fields(owner, *count, *token, replication);
-                }
+                // The lease first: a longer one does no harm by itself, one hold more would.
                 if let Some(deadline_ms) = deadline_ms {
-                    self.set_deadline(*deadline_ms, replication);
+                    self.expire_at(*deadline_ms)?;
                 }
+                let fields = match count.is_some() || token.is_some() {
+                    true => self.set_fields(owner, *count, *token, replication),
+                    false => Ok(()),
+                };
+                if let Some(deadline_ms) = deadline_ms {
+                    replication.pexpireat(self.name, *deadline_ms);
+                }
+                fields?;
             }
         }
         self.signal();
+        Ok(())
+    }
+
+    /// Takes back what this change has written, behind that other one, since one that belongs to it was refused: of a
+    /// fresh hold nothing stays.
+    pub fn take_back(
+        &mut self,
+        change: &KeyWrite,
+        before: Option<&KeyWrite>,
+        replication: Replication,
+    ) {
+        let before = before.and_then(|before| match before {
+            KeyWrite::ReadWrite(before) => Some(before),
+            _ => None,
+        });
+        let taken_back = match change {
+            KeyWrite::Take { .. } => self.delete(replication),
+            KeyWrite::ReadWrite(change) => rw_key::take_back(self, change, before, replication),
+            KeyWrite::Delete | KeyWrite::Adjust { .. } => Ok(()),
+        };
+        // Refused as well, it leaves a hold that ends with its lease.
+        if taken_back.is_ok() {
+            self.signal();
+        }
     }
 
     /// Tells those who watch the key.
     pub(super) fn signal(&self) {
-        // SAFETY: context and name are live.
+        // SAFETY: context and name are live. (The status is always OK.)
         unsafe { api!(RedisModule_SignalModifiedKey)(self.ctx.as_ptr(), self.name.as_ptr()) };
     }
 
-    pub(super) fn delete(&mut self, replication: Replication) {
-        if let Some(key) = self.raw {
-            // SAFETY: the handle is open for writing.
-            unsafe { api!(RedisModule_DeleteKey)(key.as_ptr()) };
-            replication.del(self.name);
-        }
+    /// Deletes the key.
+    ///
+    /// # Errors
+    /// When the server refuses.
+    pub(super) fn delete(&mut self, replication: Replication) -> Written {
+        let key = self.open_key()?;
+        // SAFETY: the handle is open for writing.
+        unsafe { checked!(RedisModule_DeleteKey(key.as_ptr())) }?;
+        replication.del(self.name);
+        Ok(())
+    }
+
+    /// The open key. One that was opened to write has always a handle.
+    pub(super) fn open_key(&self) -> Result<NonNull<raw::RedisModuleKey>, Refused> {
+        self.raw.ok_or(Refused("RedisModule_OpenKey"))
     }
 
     /// Sets the owner's count, the token, or both, in one call.
@@ -228,10 +283,8 @@ impl<'a> LockKey<'a> {
         count: Option<u32>,
         token: Option<Token>,
         replication: Replication,
-    ) {
-        let Some(key) = self.raw else {
-            return;
-        };
+    ) -> Written {
+        let key = self.open_key()?;
         // A hold count of 1 and the token's field are in every grant: those strings are kept. So is
         // the owner's, as the client sent it.
         let own = self.owner.filter(|own| own.bytes() == owner);
@@ -251,31 +304,53 @@ impl<'a> LockKey<'a> {
         if let Some(token) = &token {
             words.extend([Constants::token_field().as_ptr(), token.as_ptr()]);
         }
-        let word = |at: usize| words.get(at).copied().unwrap_or(null_mut());
-        // SAFETY: the handle is open for writing and holds a hash or nothing; the variadic list is
-        // one or two pairs of live strings and then NULL (a NULL field ends it); the server copies
-        // them.
-        unsafe {
-            api!(RedisModule_HashSet)(
+        set_fields(key, &words)?;
+        replication.hset(&words);
+        Ok(())
+    }
+
+    /// Gives the key an end.
+    ///
+    /// # Errors
+    /// When the server refuses.
+    pub(super) fn set_deadline(&mut self, deadline_ms: i64, replication: Replication) -> Written {
+        self.expire_at(deadline_ms)?;
+        replication.pexpireat(self.name, deadline_ms);
+        Ok(())
+    }
+
+    fn expire_at(&self, deadline_ms: i64) -> Written {
+        let key = self.open_key()?;
+        // SAFETY: the handle is open for writing and the key exists: a hold was just read or written.
+        unsafe { checked!(RedisModule_SetAbsExpire(key.as_ptr(), deadline_ms)) }
+    }
+}
+
+/// Sets one or two fields of a hash. The words are live strings: the key's name, and pairs.
+pub(super) fn set_fields(
+    key: NonNull<raw::RedisModuleKey>,
+    words: &[*mut raw::RedisModuleString],
+) -> Written {
+    let word = |at: usize| words.get(at).copied().unwrap_or(null_mut());
+    // SAFETY: the handle is open for writing and holds a hash or nothing; the variadic list is one or
+    // two pairs of live strings and then NULL (a NULL field ends it); the server copies them.
+    let fields = unsafe {
+        fallible!(
+            RedisModule_HashSet(
                 key.as_ptr(),
-                raw::REDISMODULE_HASH_NONE as c_int,
+                raw::REDISMODULE_HASH_COUNT_ALL as c_int,
                 word(1),
                 word(2),
                 word(3),
                 word(4),
                 null_mut::<c_void>(),
-            );
-        }
-        replication.hset(&words);
-    }
-
-    pub(super) fn set_deadline(&mut self, deadline_ms: i64, replication: Replication) {
-        if let Some(key) = self.raw {
-            // SAFETY: the handle is open for writing and the key exists: a hold was just read or
-            // written.
-            unsafe { api!(RedisModule_SetAbsExpire)(key.as_ptr(), deadline_ms) };
-            replication.pexpireat(self.name, deadline_ms);
-        }
+            ),
+            0
+        )
+    };
+    match usize::try_from(fields) == Ok(words.len() / 2) {
+        true => Ok(()),
+        false => Err(Refused("RedisModule_HashSet")),
     }
 }
 
@@ -297,7 +372,8 @@ pub fn name_of(key: &KeyId) -> OwnedStr {
 pub(super) fn field(key: NonNull<raw::RedisModuleKey>, name: Str<'_>) -> Option<OwnedStr> {
     let mut value: *mut raw::RedisModuleString = null_mut();
     // SAFETY: the handle is open and holds a hash; the variadic list is a live string, where to put
-    // the value, and the NULL that ends it. The value's reference is ours.
+    // the value, and the NULL that ends it. The value's reference is ours. (Refused is only a key of another
+    // type, and then the value stays NULL.)
     unsafe {
         api!(RedisModule_HashGet)(
             key.as_ptr(),
@@ -337,7 +413,8 @@ pub(super) fn scan_to<F: Fields>(
     mut goes_on: impl FnMut(&mut F) -> bool,
 ) -> bool {
     // SAFETY: the cursor is created and destroyed here; the callback gets `reader` back and does
-    // not keep it; nothing changes the hash meanwhile.
+    // not keep it; nothing changes the hash meanwhile. (A scan that has not begun gives 0 as one that is
+    // done does; it is refused for other types only, and the caller has seen a hash.)
     unsafe {
         let cursor = api!(RedisModule_ScanCursorCreate)();
         let mut more = true;

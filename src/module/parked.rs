@@ -170,7 +170,8 @@ impl Parked {
             };
             // SAFETY: the handle is live: entries leave `parked` in `on_answer` and
             // `on_disconnect`, one of which runs before the server frees it. Each id is in
-            // `answered` once, so it is not unblocked twice.
+            // `answered` once, so it is not unblocked twice. (Refused is only a client on keys without a timeout
+            // callback.)
             unsafe { api!(RedisModule_UnblockClient)(handle.as_ptr(), null_mut()) };
         }
     }
@@ -273,6 +274,6 @@ unsafe fn forget(raw_ctx: *mut raw::RedisModuleCtx) {
 /// # Safety
 /// `ctx` is the context of a callback of a blocked client.
 unsafe fn waiter_of(ctx: *mut raw::RedisModuleCtx) -> WaiterId {
-    // SAFETY: see above; what `block` stored is a number.
+    // SAFETY: see above; what `block_on` stored is a number, and NULL, the number 0, is no request's.
     WaiterId(unsafe { api!(RedisModule_GetBlockedClientPrivateData)(ctx) } as u64)
 }

@@ -9,9 +9,10 @@ use std::ptr::{null_mut, NonNull};
 
 use redis_module::raw;
 
-use super::api::api;
+use super::api::{api, checked, fallible, Refused, Written};
+use super::count_key::is_empty;
 use super::ctx::Ctx;
-use super::key::{field, scan_to, Fields, LockKey};
+use super::key::{self, field, scan_to, Fields, LockKey};
 use super::replication::Replication;
 use super::strings::{OwnedStr, Str};
 use crate::lock::{
@@ -198,47 +199,99 @@ fn read_mark(key: &LockKey<'_>) -> Option<Mark> {
 }
 
 /// Makes one change.
-pub(super) fn write(key: &mut LockKey<'_>, change: &RwWrite, replication: Replication) {
+///
+/// # Errors
+/// When the server refuses.
+pub(super) fn write(key: &mut LockKey<'_>, change: &RwWrite, replication: Replication) -> Written {
     let (ctx, lock) = (key.ctx(), key.name());
     match change {
         RwWrite::Clear => key.delete(replication),
         RwWrite::Begin(mode, owner) => {
             let (field, one) = (field_of(*mode, owner), OwnedStr::of_number(1u32));
             let pairs = [mode_pair(*mode), (field, one)];
-            set_fields(key, &pairs, replication);
+            set_fields(key, &pairs, replication)
         }
         RwWrite::Mode(mode) => set_fields(key, &[mode_pair(*mode)], replication),
         RwWrite::Count(mode, owner, count) => {
             let pair = (field_of(*mode, owner), OwnedStr::of_number(*count));
-            set_fields(key, &[pair], replication);
+            set_fields(key, &[pair], replication)
         }
         RwWrite::Drop(mode, owner) => drop_field(key, &field_of(*mode, owner), replication),
         RwWrite::Timeouts(owner, (from, to), end_ms) => {
             let prefix = timeout_prefix(lock.bytes(), owner);
-            for number in numbers(*from, *to) {
+            numbers(*from, *to).try_for_each(|number| {
                 let name = timeout_name(&prefix, number);
-                set_sibling(ctx, &name, b"1", Some(*end_ms), replication);
-            }
+                set_sibling(ctx, &name, b"1", Some(*end_ms), replication)
+            })
         }
         RwWrite::DropTimeouts(owner, (from, to)) => {
             let prefix = timeout_prefix(lock.bytes(), owner);
-            for number in numbers(*from, *to) {
-                drop_sibling(ctx, &timeout_name(&prefix, number), replication);
-            }
+            numbers(*from, *to).try_for_each(|number| {
+                drop_sibling(ctx, &timeout_name(&prefix, number), replication)
+            })
         }
         RwWrite::Lease(end_ms) => key.set_deadline(*end_ms, replication),
         RwWrite::Mark(mark) => {
             let name = token_name(lock.bytes());
-            set_sibling(ctx, &name, &mark.value(), mark.deadline_ms, replication);
+            set_sibling(ctx, &name, &mark.value(), mark.deadline_ms, replication)
         }
         RwWrite::MarkLease(end_ms) => {
             let name = OwnedStr::new(&token_name(lock.bytes()));
             let sibling = Sibling::open_to_write(ctx, name.as_str());
-            if !sibling.is_absent() {
-                sibling.expire_at(*end_ms, replication);
+            match sibling.is_absent() {
+                true => Ok(()),
+                false => sibling.expire_at(*end_ms, replication),
             }
         }
         RwWrite::DropMark => drop_sibling(ctx, &token_name(lock.bytes()), replication),
+    }
+}
+
+/// Takes back a change that was made behind that other one, since one that belongs to it was refused. A hold that was
+/// to begin goes, a WRITE that was to end stays. (A reader whose timeout was not written counts as dead.)
+///
+/// # Errors
+/// When the server refuses that as well.
+pub(super) fn take_back(
+    key: &mut LockKey<'_>,
+    change: &RwWrite,
+    before: Option<&RwWrite>,
+    replication: Replication,
+) -> Written {
+    match change {
+        RwWrite::Timeouts(owner, (first, last), _) if first == last => {
+            let reads = match before {
+                Some(RwWrite::Count(Mode::Read, _, count)) => *count,
+                Some(RwWrite::Begin(Mode::Read, _)) => 1,
+                _ => 0,
+            };
+            if reads != *last {
+                // Of a hold that was there.
+                return Ok(());
+            }
+            let prefix = timeout_prefix(key.name().bytes(), owner);
+            drop_sibling(key.ctx(), &timeout_name(&prefix, reads), replication)?;
+            if reads == 1 {
+                return drop_field(key, &field_of(Mode::Read, owner), replication);
+            }
+            let pair = (OwnedStr::new(owner), OwnedStr::of_number(reads - 1));
+            set_fields(key, &[pair], replication)
+        }
+        RwWrite::Begin(mode, owner) => {
+            drop_field(key, &field_of(*mode, owner), replication)?;
+            let handle = key.open_key()?;
+            // SAFETY: the handle is open.
+            let fields = unsafe { api!(RedisModule_ValueLength)(handle.as_ptr()) };
+            match fields > 1 {
+                true => set_fields(key, &[mode_pair(Mode::Read)], replication),
+                false => key.delete(replication),
+            }
+        }
+        RwWrite::Drop(Mode::Write, owner) => {
+            let pair = (field_of(Mode::Write, owner), OwnedStr::of_number(1u32));
+            set_fields(key, &[mode_pair(Mode::Write), pair], replication)
+        }
+        _ => Ok(()),
     }
 }
 
@@ -258,47 +311,42 @@ fn field_of(mode: Mode, owner: &[u8]) -> OwnedStr {
 }
 
 /// Sets one or two fields of the hash.
-fn set_fields(key: &LockKey<'_>, pairs: &[(OwnedStr, OwnedStr)], replication: Replication) {
-    let Some(handle) = key.handle() else {
-        return;
-    };
+fn set_fields(
+    key: &LockKey<'_>,
+    pairs: &[(OwnedStr, OwnedStr)],
+    replication: Replication,
+) -> Written {
     let mut words = vec![key.name().as_ptr()];
     for (field, value) in pairs {
         words.extend([field.as_ptr(), value.as_ptr()]);
     }
-    let word = |at: usize| words.get(at).copied().unwrap_or(null_mut());
-    // SAFETY: the handle is open for writing and holds a hash or nothing; the variadic list is one
-    // or two pairs of live strings and then NULL (a NULL field ends it); the server copies them.
-    unsafe {
-        api!(RedisModule_HashSet)(
-            handle.as_ptr(),
-            raw::REDISMODULE_HASH_NONE as c_int,
-            word(1),
-            word(2),
-            word(3),
-            word(4),
-            null_mut::<c_void>(),
-        );
-    }
+    key::set_fields(key.open_key()?, &words)?;
     replication.hset(&words);
+    Ok(())
 }
 
-fn drop_field(key: &LockKey<'_>, field: &OwnedStr, replication: Replication) {
-    let Some(handle) = key.handle() else {
-        return;
-    };
+fn drop_field(key: &LockKey<'_>, name: &OwnedStr, replication: Replication) -> Written {
+    let handle = key.open_key()?;
     // SAFETY: the handle is open for writing and holds a hash; the variadic list is a live string, the
     // value that means deletion, and the NULL that ends it.
-    unsafe {
-        api!(RedisModule_HashSet)(
-            handle.as_ptr(),
-            raw::REDISMODULE_HASH_NONE as c_int,
-            field.as_ptr(),
-            raw::REDISMODULE_HASH_DELETE,
-            null_mut::<c_void>(),
-        );
+    let dropped = unsafe {
+        fallible!(
+            RedisModule_HashSet(
+                handle.as_ptr(),
+                raw::REDISMODULE_HASH_NONE as c_int,
+                name.as_ptr(),
+                raw::REDISMODULE_HASH_DELETE,
+                null_mut::<c_void>(),
+            ),
+            0
+        )
+    };
+    // None is dropped as well where the field has run out by itself meanwhile.
+    if dropped == 0 && !is_empty(handle) && field(handle, name.as_str()).is_some() {
+        return Err(Refused("RedisModule_HashSet"));
     }
-    replication.hdel(key.name(), field.as_str());
+    replication.hdel(key.name(), name.as_str());
+    Ok(())
 }
 
 fn set_sibling(
@@ -307,20 +355,27 @@ fn set_sibling(
     value: &[u8],
     deadline_ms: Option<i64>,
     replication: Replication,
-) {
+) -> Written {
     let name = OwnedStr::new(name);
     let sibling = Sibling::open_to_write(ctx, name.as_str());
-    sibling.set(&OwnedStr::new(value), replication);
-    if let Some(deadline_ms) = deadline_ms {
-        sibling.expire_at(deadline_ms, replication);
+    sibling.set(&OwnedStr::new(value), replication)?;
+    let Some(deadline_ms) = deadline_ms else {
+        return Ok(());
+    };
+    let leased = sibling.expire_at(deadline_ms, replication);
+    if leased.is_err() {
+        // A timeout without an end would keep its reader alive for ever.
+        let _ = sibling.delete(replication);
     }
+    leased
 }
 
-fn drop_sibling(ctx: Ctx, name: &Name, replication: Replication) {
+fn drop_sibling(ctx: Ctx, name: &Name, replication: Replication) -> Written {
     let name = OwnedStr::new(name);
     let sibling = Sibling::open_to_write(ctx, name.as_str());
-    if !sibling.is_absent() {
-        sibling.delete(replication);
+    match sibling.is_absent() {
+        true => Ok(()),
+        false => sibling.delete(replication),
     }
 }
 
@@ -334,7 +389,8 @@ struct Sibling<'a> {
 
 impl<'a> Sibling<'a> {
     fn open(ctx: Ctx, name: Str<'a>, mode: u32) -> Sibling<'a> {
-        // SAFETY: context and name are live; the handle is closed by Drop, within this call.
+        // SAFETY: context and name are live; the handle is closed by Drop, within this call. (NULL is given for an
+        // absent key that is opened to read, and for nothing else.)
         let raw = unsafe { api!(RedisModule_OpenKey)(ctx.as_ptr(), name.as_ptr(), mode as c_int) };
         Sibling {
             ctx,
@@ -375,31 +431,34 @@ impl<'a> Sibling<'a> {
         unsafe {
             let mut len = 0;
             let read = raw::REDISMODULE_READ as c_int;
-            let data = api!(RedisModule_StringDMA)(self.raw, &mut len, read);
-            Some(body(std::slice::from_raw_parts(data.cast(), len)))
+            let data = fallible!(RedisModule_StringDMA(self.raw, &mut len, read), null_mut());
+            (!data.is_null()).then(|| body(std::slice::from_raw_parts(data.cast(), len)))
         }
     }
 
-    fn set(&self, value: &OwnedStr, replication: Replication) {
+    fn set(&self, value: &OwnedStr, replication: Replication) -> Written {
         // SAFETY: the handle is open for writing; the string is live, and StringSet keeps a reference
         // of its own.
-        unsafe { api!(RedisModule_StringSet)(self.raw, value.as_ptr()) };
+        unsafe { checked!(RedisModule_StringSet(self.raw, value.as_ptr())) }?;
         self.changed();
         replication.set(self.name, value.as_str());
+        Ok(())
     }
 
-    fn expire_at(&self, deadline_ms: i64, replication: Replication) {
+    fn expire_at(&self, deadline_ms: i64, replication: Replication) -> Written {
         // SAFETY: the handle is open for writing, and the key exists: it was just seen or written.
-        unsafe { api!(RedisModule_SetAbsExpire)(self.raw, deadline_ms) };
+        unsafe { checked!(RedisModule_SetAbsExpire(self.raw, deadline_ms)) }?;
         self.changed();
         replication.pexpireat(self.name, deadline_ms);
+        Ok(())
     }
 
-    fn delete(&self, replication: Replication) {
+    fn delete(&self, replication: Replication) -> Written {
         // SAFETY: the handle is open for writing.
-        unsafe { api!(RedisModule_DeleteKey)(self.raw) };
+        unsafe { checked!(RedisModule_DeleteKey(self.raw)) }?;
         self.changed();
         replication.del(self.name);
+        Ok(())
     }
 
     /// Tells those who watch the key.

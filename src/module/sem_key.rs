@@ -6,7 +6,7 @@ use std::ptr::{null_mut, NonNull};
 
 use redis_module::raw;
 
-use super::api::api;
+use super::api::{api, checked, Refused, Written};
 use super::apply;
 use super::count_key::{close_key, end_of, is_empty, open_key, CountKey};
 use super::ctx::Ctx;
@@ -187,19 +187,23 @@ impl<'a> SemKey<'a> {
     }
 
     /// Makes a change, replicates it, and then, with the keys closed, tells of it.
-    pub fn apply(mut self, change: &PermitChange, fx: &[Effect], replication: Replication) {
+    ///
+    /// # Errors
+    /// When the server refuses the change: see [`apply::refused`].
+    pub fn apply(
+        mut self,
+        change: &PermitChange,
+        fx: &[Effect],
+        replication: Replication,
+    ) -> Result<(), LockError> {
         if change.is_empty() && fx.is_empty() {
-            return;
+            return Ok(());
         }
         guard::weak_spot("apply");
-        let (ctx, name) = (self.free.ctx(), self.free.name());
-        for effect in fx {
-            if let Effect::Horizon(domain, horizon) = effect {
-                fence::write_horizon(ctx, *domain, *horizon, replication);
-            }
-        }
-        if !change.is_empty() {
-            self.write(change, replication);
+        let (ctx, db, name) = (self.free.ctx(), self.id().db, self.free.name());
+        if let Err(what) = self.carry_out(change, fx, replication) {
+            drop(self);
+            return Err(apply::refused(ctx, db, &[name], what));
         }
         for effect in fx {
             if let Effect::Answer(waiter, outcome) = effect {
@@ -217,21 +221,62 @@ impl<'a> SemKey<'a> {
             let message = itoa::Buffer::new().format(free).to_string();
             apply::publish(ctx, &channel, message.as_bytes(), replication);
         }
+        Ok(())
     }
 
-    fn write(&mut self, change: &PermitChange, replication: Replication) {
-        let is_new = change.clear;
-        if is_new {
-            self.clear(replication);
+    fn carry_out(
+        &mut self,
+        change: &PermitChange,
+        fx: &[Effect],
+        replication: Replication,
+    ) -> Written {
+        for effect in fx {
+            if let Effect::Horizon(domain, horizon) = effect {
+                fence::write_horizon(self.free.ctx(), *domain, *horizon, replication)?;
+            }
         }
-        self.remove(&change.removed, replication);
+        if change.is_empty() {
+            return Ok(());
+        }
+        if change.clear {
+            self.clear(replication)?;
+        }
+        let written = self.write(change, replication);
+        if written.is_err() {
+            self.count_again(change, replication);
+        }
+        written
+    }
+
+    fn write(&mut self, change: &PermitChange, replication: Replication) -> Written {
+        self.remove(&change.removed, replication)?;
         if let Some(free) = change.free {
-            self.free.set(free, is_new, replication);
+            self.free.set(free, change.clear, replication)?;
         }
-        self.set_ends(&change.set, replication);
+        self.set_ends(&change.set, replication)?;
         if !change.removed.is_empty() || !change.set.is_empty() {
             self.signal();
         }
+        Ok(())
+    }
+
+    /// A write was refused: a permit that was to be granted is free, and one that was to be taken back is taken. So no
+    /// permit is lost, and none is there twice.
+    #[cold]
+    fn count_again(&mut self, change: &PermitChange, replication: Replication) {
+        let Count::Is(now, _) = self.free.read() else {
+            return;
+        };
+        let is_there = |id: &OwnerId| self.end_of(OwnedStr::new(id).as_str()).is_some();
+        let taken_still = change.removed.iter().filter(|id| is_there(id)).count() as i64;
+        let not_taken = change.set.iter().filter(|(id, _)| !is_there(id)).count() as i64;
+        let free = change.free.unwrap_or(now) + not_taken - taken_still;
+        let is_first = change.removed.is_empty() && change.free != Some(now);
+        if free != now && !is_first {
+            // Refused as well, the server takes no write at all, and nothing more can be done.
+            let _ = self.free.set(free, false, replication);
+        }
+        self.signal();
     }
 
     fn signal(&self) {
@@ -241,64 +286,82 @@ impl<'a> SemKey<'a> {
     }
 
     /// Drops what a former semaphore of this name has left.
-    fn clear(&mut self, replication: Replication) {
+    fn clear(&mut self, replication: Replication) -> Written {
         let Some(set) = self.set.filter(|set| !is_empty(*set)) else {
-            return;
+            return Ok(());
         };
         // SAFETY: the handle is open for writing.
-        unsafe { api!(RedisModule_DeleteKey)(set.as_ptr()) };
+        unsafe { checked!(RedisModule_DeleteKey(set.as_ptr())) }?;
         replication.del(self.set_name.as_str());
         self.signal();
+        Ok(())
     }
 
-    fn remove(&mut self, ids: &[OwnerId], replication: Replication) {
-        let (Some(set), false) = (self.set, ids.is_empty()) else {
-            return;
-        };
+    fn remove(&mut self, ids: &[OwnerId], replication: Replication) -> Written {
+        if ids.is_empty() {
+            return Ok(());
+        }
+        let set = self.set.ok_or(Refused("RedisModule_OpenKey"))?;
         let ids: Vec<OwnedStr> = ids.iter().map(|id| OwnedStr::new(id)).collect();
         let mut words = vec![self.set_name.as_ptr()];
-        for id in &ids {
+        let removed = ids.iter().try_for_each(|id| {
             // SAFETY: the handle is open for writing, the id live; where nothing is removed, nothing happens.
-            unsafe { api!(RedisModule_ZsetRem)(set.as_ptr(), id.as_ptr(), null_mut()) };
+            unsafe { checked!(RedisModule_ZsetRem(set.as_ptr(), id.as_ptr(), null_mut())) }?;
             words.push(id.as_ptr());
+            Ok(())
+        });
+        if words.len() > 1 {
+            replication.zrem(&words);
         }
-        replication.zrem(&words);
+        removed
     }
 
-    fn set_ends(&mut self, permits: &[(OwnerId, i64)], replication: Replication) {
-        let (Some(set), false) = (self.set, permits.is_empty()) else {
-            return;
-        };
+    fn set_ends(&mut self, permits: &[(OwnerId, i64)], replication: Replication) -> Written {
+        if permits.is_empty() {
+            return Ok(());
+        }
+        let set = self.set.ok_or(Refused("RedisModule_OpenKey"))?;
         let permits: Vec<(OwnedStr, OwnedStr, i64)> = permits
             .iter()
             .map(|(id, end_ms)| (OwnedStr::new(id), OwnedStr::of_number(*end_ms), *end_ms))
             .collect();
         let mut words = vec![self.set_name.as_ptr()];
-        for (id, digits, end_ms) in &permits {
+        let added = permits.iter().try_for_each(|(id, digits, end_ms)| {
+            let end = *end_ms as f64;
             // SAFETY: the handle is open for writing and holds a sorted set or nothing; the id is live;
             // without flags the element is added or its score set.
             unsafe {
-                api!(RedisModule_ZsetAdd)(set.as_ptr(), *end_ms as f64, id.as_ptr(), null_mut());
-            }
+                checked!(RedisModule_ZsetAdd(
+                    set.as_ptr(),
+                    end,
+                    id.as_ptr(),
+                    null_mut()
+                ))
+            }?;
             words.extend([digits.as_ptr(), id.as_ptr()]);
+            Ok(())
+        });
+        if words.len() > 1 {
+            replication.zadd(&words);
+            self.share_ttl(set, replication)?;
         }
-        replication.zadd(&words);
-        self.share_ttl(set, replication);
+        added
     }
 
     /// The set ends with the string, as Redisson's scripts have it, and like it perhaps never.
-    fn share_ttl(&self, set: NonNull<raw::RedisModuleKey>, replication: Replication) {
+    fn share_ttl(&self, set: NonNull<raw::RedisModuleKey>, replication: Replication) -> Written {
         let end_ms = self.free.end_ms();
         if end_of(set) == end_ms {
-            return;
+            return Ok(());
         }
         let at = end_ms.unwrap_or(raw::REDISMODULE_NO_EXPIRE.into());
         // SAFETY: the handle is open for writing and the key exists: permits were just set.
-        unsafe { api!(RedisModule_SetAbsExpire)(set.as_ptr(), at) };
+        unsafe { checked!(RedisModule_SetAbsExpire(set.as_ptr(), at)) }?;
         match end_ms {
             Some(end_ms) => replication.pexpireat(self.set_name.as_str(), end_ms),
             None => replication.persist(self.set_name.as_str()),
         }
+        Ok(())
     }
 }
 
@@ -315,7 +378,7 @@ fn read_ends(set: NonNull<raw::RedisModuleKey>, permits: &mut Permits, reading: 
     let own = reading.own.map(Str::bytes);
     let (from, to) = (f64::NEG_INFINITY, f64::INFINITY);
     // SAFETY: the handle is open, holds a sorted set, and is not changed during the walk; each element's
-    // reference is ours.
+    // reference is ours. (A walk over another type is refused, and is at its end from the start.)
     unsafe {
         let set = set.as_ptr();
         api!(RedisModule_ZsetFirstInScoreRange)(set, from, to, 0, 0);

@@ -59,6 +59,6 @@ fn carry_out(ctx: Ctx, (name, id): (Str<'_>, Str<'_>), duty: Duty, to: Replicati
             Duty::Renew => locks.renew_permit_session(&view, id.bytes(), now),
         }
     });
-    key.apply(&change, &fx, to);
+    let _ = key.apply(&change, &fx, to);
     true
 }

@@ -39,6 +39,8 @@ pub struct Shell {
     pub buffers_are_limited: bool,
     /// Whether `maxmemory` may evict locks.
     pub eviction_risk: bool,
+    /// Writes that the server has refused.
+    pub writes_refused: u64,
     /// Strings made once.
     pub constants: Constants,
     /// What runs Redisson's scripts keeps this.
@@ -79,6 +81,7 @@ pub fn start(ctx: Ctx) {
         parks_subscribers: ctx.parks_subscribers(),
         buffers_are_limited: true,
         eviction_risk: false,
+        writes_refused: 0,
         constants: Constants::make(),
         redisson: redisson::State::make(),
         slot_tags: ctx.is_cluster().then(slot_tags),

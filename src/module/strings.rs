@@ -48,7 +48,8 @@ pub struct OwnedStr(*mut raw::RedisModuleString);
 impl OwnedStr {
     /// Copies these bytes.
     pub fn new(bytes: &[u8]) -> OwnedStr {
-        // SAFETY: with a NULL context the string is not tied to a call; the bytes are copied.
+        // SAFETY: with a NULL context the string is not tied to a call; the bytes are copied. (Never NULL: a server
+        // without memory ends.)
         OwnedStr(unsafe {
             api!(RedisModule_CreateString)(std::ptr::null_mut(), bytes.as_ptr().cast(), bytes.len())
         })

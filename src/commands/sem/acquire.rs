@@ -97,7 +97,7 @@ fn acquire(
     if let Ok(Answer::Parked(waiter)) = answer {
         Parked::expect(waiter, Shape::Token);
     }
-    key.apply(&change, &fx, Replication::of_command(ctx));
+    key.apply(&change, &fx, Replication::of_command(ctx))?;
     alarm::rearm(ctx);
     let token = match answer? {
         Answer::Parked(waiter) => {

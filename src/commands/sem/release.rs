@@ -37,7 +37,7 @@ impl Command for Release {
         let view = key.handing_view(Some(id), now);
         let (released, fx) = decide(|locks, fx| locks.sem_release(&view, id.bytes(), now, fx));
         let (released, change) = released?;
-        key.apply(&change, &fx, Replication::of_command(ctx));
+        key.apply(&change, &fx, Replication::of_command(ctx))?;
         alarm::rearm(ctx);
         ctx.reply_maybe(released.then_some(1));
         Ok(())

@@ -47,7 +47,7 @@ impl Command for Renew {
         let view = key.plain_view(Some(id), now);
         let (renewed, fx) = decide(|locks, _| locks.sem_renew(&view, id.bytes(), lease, now));
         let (renewed, change) = renewed?;
-        key.apply(&change, &fx, Replication::of_command(ctx));
+        key.apply(&change, &fx, Replication::of_command(ctx))?;
         alarm::rearm(ctx);
         ctx.reply_integer(renewed.into());
         Ok(())

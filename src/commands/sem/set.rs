@@ -40,7 +40,7 @@ impl Command for Set {
         }
         let (set, fx) = decide(|locks, fx| locks.sem_set(&view, permits, set_if, now, fx));
         let (set, change) = set?;
-        key.apply(&change, &fx, Replication::of_command(ctx));
+        key.apply(&change, &fx, Replication::of_command(ctx))?;
         alarm::rearm(ctx);
         ctx.reply_maybe(set.map(i64::from));
         Ok(())

@@ -4,7 +4,8 @@ use std::ffi::c_int;
 
 use redis_module::raw;
 
-use super::super::api::api;
+use super::super::api::{api, checked, fallible, Written};
+use super::super::apply;
 use super::super::count_key::is_empty;
 use super::super::ctx::Ctx;
 use super::super::key::{field, LockKey};
@@ -52,13 +53,33 @@ pub fn count(ctx: Ctx, name: Str<'_>, owner: Str<'_>, by: i64) -> Option<i64> {
     server(ctx, c"HINCRBY", &[name, owner, by.as_str()])
 }
 
-/// Gives a key another end, and tells of it.
-pub fn prolong(mut key: LockKey<'_>, end_ms: i64, replication: Replication) {
+/// Whether the server has made a write. If not, the script is left to its own commands.
+pub fn made(written: Written) -> Option<()> {
+    written.map_err(apply::note).ok()
+}
+
+/// Gives a key another end, and tells of it. `None`: it was refused.
+pub fn prolong(mut key: LockKey<'_>, end_ms: i64, replication: Replication) -> Option<()> {
     let (ctx, name) = (key.ctx(), key.name());
-    key.set_deadline(end_ms, replication);
+    made(key.set_deadline(end_ms, replication))?;
     key.signal();
     drop(key);
     ctx.notify(raw::REDISMODULE_NOTIFY_GENERIC, c"expire", name);
+    Some(())
+}
+
+/// The same for a hold that was just counted up or down by so much; if it is refused, that is taken back.
+pub fn prolong_counted(
+    ctx: Ctx,
+    (name, owner, by): (Str<'_>, Str<'_>, i64),
+    end_ms: i64,
+    replication: Replication,
+) -> Option<()> {
+    let prolonged = prolong(LockKey::open(ctx, name), end_ms, replication);
+    if prolonged.is_none() {
+        count(ctx, name, owner, -by)?;
+    }
+    prolonged
 }
 
 /// The string that a key holds, if it is there; `None` where it holds anything else.
@@ -74,7 +95,13 @@ fn text<'k>(key: &'k LockKey<'_>) -> Option<Option<&'k [u8]>> {
             return None;
         }
         let (mut len, mode) = (0, raw::REDISMODULE_READ as c_int);
-        let data = api!(RedisModule_StringDMA)(handle.as_ptr(), &mut len, mode);
+        let data = fallible!(
+            RedisModule_StringDMA(handle.as_ptr(), &mut len, mode),
+            std::ptr::null_mut()
+        );
+        if data.is_null() {
+            return None;
+        }
         std::slice::from_raw_parts(data.cast::<u8>(), len)
     };
     Some(Some(value))
@@ -108,7 +135,8 @@ impl<'a> Latch<'a> {
     }
 }
 
-/// Leaves an answer in a latch that is not set; its name is to be told of, once all is written.
+/// Leaves an answer in a latch that is not set; its name is to be told of, once all is written. (The unlock is done
+/// whether or not the server takes the answer.)
 pub fn write_latch<'a>(
     latch: LockKey<'a>,
     answer: i64,
@@ -116,16 +144,25 @@ pub fn write_latch<'a>(
     replication: Replication,
 ) -> Str<'a> {
     let name = latch.name();
-    if let Some(handle) = latch.handle() {
-        let value = OwnedStr::of_number(answer);
-        // SAFETY: the handle is open for writing and has no value yet; StringSet keeps a reference of its own.
-        unsafe {
-            api!(RedisModule_StringSet)(handle.as_ptr(), value.as_ptr());
-            api!(RedisModule_SetAbsExpire)(handle.as_ptr(), end_ms);
-        }
+    let value = OwnedStr::of_number(answer);
+    if made(set_until(&latch, &value, end_ms)).is_some() {
         replication.set_until(name, value.as_str(), end_ms);
     }
     name
+}
+
+fn set_until(latch: &LockKey<'_>, value: &OwnedStr, end_ms: i64) -> Written {
+    let handle = latch.open_key()?;
+    // SAFETY: the handle is open for writing and has no value yet; StringSet keeps a reference of its own.
+    unsafe {
+        checked!(RedisModule_StringSet(handle.as_ptr(), value.as_ptr()))?;
+        let ends = checked!(RedisModule_SetAbsExpire(handle.as_ptr(), end_ms));
+        if ends.is_err() {
+            // Never a latch that stays.
+            let _ = checked!(RedisModule_DeleteKey(handle.as_ptr()));
+        }
+        ends
+    }
 }
 
 /// Tells of a latch that was set.

@@ -5,9 +5,9 @@
 
 use redis_module::raw;
 
-use super::super::api::api;
+use super::super::api::{api, fallible};
 use super::super::ctx::Ctx;
-use super::super::{guard, settings, shell};
+use super::super::{guard, log, settings, shell};
 use super::{find, OwnedStr, Str};
 use crate::lock::redisson::{recognise_text, Script, SCRIPTS};
 
@@ -36,12 +36,19 @@ pub fn follow_setting(ctx: Ctx) {
             let not_our_own = raw::REDISMODULE_CMDFILTER_NOSELF as i32;
             // SAFETY: the context is live and of this module; the filter has the type that the server expects.
             let filter = unsafe {
-                api!(RedisModule_RegisterCommandFilter)(ctx.as_ptr(), Some(on_command), not_our_own)
+                fallible!(
+                    RedisModule_RegisterCommandFilter(ctx.as_ptr(), Some(on_command), not_our_own),
+                    std::ptr::null_mut()
+                )
             };
+            if filter.is_null() {
+                log::warning("the server takes no command filter: Redisson's scripts stay its own");
+            }
             (!filter.is_null()).then_some(filter)
         }
         (false, Some(filter)) => {
-            // SAFETY: the filter is registered, by this module, and is forgotten here.
+            // SAFETY: the filter is registered, by this module, and is forgotten here. (Refused is only another
+            // module's.)
             unsafe { api!(RedisModule_UnregisterCommandFilter)(ctx.as_ptr(), filter) };
             None
         }

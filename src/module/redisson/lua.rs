@@ -5,7 +5,7 @@ use std::io::Error;
 
 use redis_module::raw;
 
-use super::super::api::api;
+use super::super::api::{api, fallible};
 use super::super::ctx::Ctx;
 use super::Call;
 use crate::lock::LockError;
@@ -62,12 +62,15 @@ fn call_server(
         .collect();
     // SAFETY: the context is live; "v" takes an array of live strings and its length as size_t.
     let reply = unsafe {
-        api!(RedisModule_Call)(
-            ctx.as_ptr(),
-            command.as_ptr(),
-            format.as_ptr(),
-            words.as_ptr(),
-            words.len(),
+        fallible!(
+            RedisModule_Call(
+                ctx.as_ptr(),
+                command.as_ptr(),
+                format.as_ptr(),
+                words.as_ptr(),
+                words.len(),
+            ),
+            std::ptr::null_mut()
         )
     };
     match reply.is_null() {

@@ -4,26 +4,24 @@
 //! same words to replicas and the AOF. An unlock deletes a hash without counting it down first; the event and
 //! the word `HINCRBY` are sent all the same.
 
-use std::ffi::{c_int, c_void};
-use std::ptr::null_mut;
-
 use redis_module::raw;
 
-use super::super::api::api;
 use super::super::count_key::end_of;
 use super::super::ctx::Ctx;
-use super::super::key::{field, LockKey};
+use super::super::key::{field, set_fields, LockKey};
 use super::super::replication::Replication;
 use super::super::strings::Constants;
 use super::effects::{
-    count, has_field, kind, prolong, tell_of_latch, write_latch, Kind, Latch, Message,
+    count, has_field, kind, made, prolong, prolong_counted, tell_of_latch, write_latch, Kind,
+    Latch, Message,
 };
 use super::{Call, Reply, Str, Surroundings};
 use crate::lock::redisson::{
     acquire, lease_end, own_count, time_to_live, unlock, Acquire, Held, Inner, RLock, Unlock,
 };
 
-/// Runs one of the scripts; `None`: the data, or the call, is not plain, and nothing was done.
+/// Runs one of the scripts; `None`: the data, or the call, is not plain, or the server refused a write, and
+/// nothing was done.
 pub fn run(ctx: Ctx, script: RLock, call: &Call<'_>, around: Surroundings) -> Option<Reply> {
     match script {
         RLock::Acquire => take(ctx, call, First::Counted, around),
@@ -67,7 +65,7 @@ fn take(ctx: Ctx, call: &Call<'_>, first: First, around: Surroundings) -> Option
     Some(Reply::Nil)
 }
 
-/// Does what an acquire decided; one that is refused does nothing. `None`: the server refused to count.
+/// Does what an acquire decided; one that is refused does nothing. `None`: the server refused, and nothing was done.
 pub(super) fn hold(
     key: LockKey<'_>,
     owner: Str<'_>,
@@ -77,11 +75,11 @@ pub(super) fn hold(
 ) -> Option<()> {
     let (ctx, name) = (key.ctx(), key.name());
     match decided {
-        Acquire::First(end_ms) => take_first(key, owner, end_ms, first, around),
+        Acquire::First(end_ms) => take_first(key, owner, end_ms, first, around)?,
         Acquire::Again(end_ms) => {
             drop(key);
             count(ctx, name, owner, 1)?;
-            prolong(LockKey::open(ctx, name), end_ms, around.replication(ctx));
+            prolong_counted(ctx, (name, owner, 1), end_ms, around.replication(ctx))?;
         }
         Acquire::Refused => {}
     }
@@ -95,37 +93,32 @@ fn take_first(
     end_ms: i64,
     first: First,
     around: Surroundings,
-) {
+) -> Option<()> {
     let (ctx, name, one) = (key.ctx(), key.name(), Constants::one());
     let replication = around.replication(ctx);
-    if let Some(handle) = key.handle() {
-        // SAFETY: the handle is open for writing and has no value; the variadic list is one pair of live
-        // strings, which the server copies, and the NULL that ends it.
-        unsafe {
-            api!(RedisModule_HashSet)(
-                handle.as_ptr(),
-                raw::REDISMODULE_HASH_NONE as c_int,
-                owner.as_ptr(),
-                one.as_ptr(),
-                null_mut::<c_void>(),
-            );
-        }
-    }
+    let words = [name.as_ptr(), owner.as_ptr(), one.as_ptr()];
+    made(key.open_key().and_then(|handle| set_fields(handle, &words)))?;
     let event = match first {
         First::Counted => {
             replication.hincrby(name, owner, 1);
             c"hincrby"
         }
         First::Set => {
-            replication.hset(&[name.as_ptr(), owner.as_ptr(), one.as_ptr()]);
+            replication.hset(&words);
             c"hset"
         }
     };
-    key.set_deadline(end_ms, replication);
+    let leased = made(key.set_deadline(end_ms, replication));
+    if leased.is_none() {
+        // Without an end it would be held for ever.
+        made(key.delete(replication))?;
+    }
+    leased?;
     key.signal();
     drop(key);
     ctx.notify(raw::REDISMODULE_NOTIFY_HASH, event, name);
     ctx.notify(raw::REDISMODULE_NOTIFY_GENERIC, c"expire", name);
+    Some(())
 }
 
 /// The oldest unlock: of what nobody holds it says that it is free now.
@@ -193,7 +186,7 @@ pub(super) fn give(ctx: Ctx, unlocking: &Give<'_>, around: Surroundings) -> Opti
         Unlock::Less(end_ms) => {
             drop(key);
             count(ctx, name, owner, -1)?;
-            prolong(LockKey::open(ctx, name), end_ms, around.replication(ctx));
+            prolong_counted(ctx, (name, owner, -1), end_ms, around.replication(ctx))?;
             if let Some((latch, end_ms)) = latch {
                 let latch = write_latch(latch, 0, end_ms, around.replication(ctx));
                 tell_of_latch(ctx, latch);
@@ -202,7 +195,7 @@ pub(super) fn give(ctx: Ctx, unlocking: &Give<'_>, around: Surroundings) -> Opti
         }
         _ => {
             let message = unlocking.message.as_ref();
-            free(key, owner, latch, around.replication(ctx), message);
+            free(key, owner, latch, around.replication(ctx), message)?;
             Some(Reply::Number(1))
         }
     }
@@ -215,10 +208,14 @@ fn free(
     latch: Option<(LockKey<'_>, i64)>,
     replication: Replication,
     message: Option<&Message<'_>>,
-) {
+) -> Option<()> {
     let (ctx, name) = (key.ctx(), key.name());
     replication.hincrby(name, owner, -1);
-    key.delete(replication);
+    let deleted = made(key.delete(replication));
+    if deleted.is_none() {
+        replication.hincrby(name, owner, 1);
+    }
+    deleted?;
     key.signal();
     drop(key);
     if let Some(message) = message {
@@ -234,6 +231,7 @@ fn free(
     if let Some(latch) = latch {
         tell_of_latch(ctx, latch);
     }
+    Some(())
 }
 
 /// A renewal; false where the lock is not the caller's.
@@ -244,7 +242,7 @@ fn renew(ctx: Ctx, call: &Call<'_>, around: Surroundings) -> Option<bool> {
         return Some(false);
     }
     let end_ms = lease_end(lease.bytes(), ctx.now().wall_ms)?;
-    prolong(key, end_ms, around.replication(ctx));
+    prolong(key, end_ms, around.replication(ctx))?;
     Some(true)
 }
 
@@ -260,7 +258,7 @@ fn renew_all(ctx: Ctx, call: &Call<'_>, around: Surroundings) -> Option<Vec<i64>
     let own: Vec<bool> = locks.map(is_own).collect::<Option<_>>()?;
     if let Some(end_ms) = end_ms {
         for (name, _) in call.keys.iter().zip(&own).filter(|(_, is_own)| **is_own) {
-            prolong(LockKey::open(ctx, *name), end_ms, around.replication(ctx));
+            prolong(LockKey::open(ctx, *name), end_ms, around.replication(ctx))?;
         }
     }
     Some(own.into_iter().map(i64::from).collect())
@@ -276,7 +274,7 @@ fn force(ctx: Ctx, call: &Call<'_>, publisher: Inner, around: Surroundings) -> O
     }
     let message = Message::of(call, publisher, around)?;
     let (name, replication) = (key.name(), around.replication(ctx));
-    key.delete(replication);
+    made(key.delete(replication))?;
     key.signal();
     drop(key);
     message.replicate(replication);
