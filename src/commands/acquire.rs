@@ -6,6 +6,7 @@ use super::request::request;
 use crate::lock::{self, Answer, KeyState, LockError, Mode};
 use crate::module::alarm;
 use crate::module::apply::{apply, decide};
+use crate::module::beside;
 use crate::module::ctx::Ctx;
 use crate::module::events;
 use crate::module::fence;
@@ -66,6 +67,7 @@ fn acquire(
     let key = LockKey::open_for(ctx, name, owner);
     let now = ctx.now();
     let state = key.look(read_write::look_to_acquire(&key, request.mode), now);
+    beside::may_begin(&key, &state, (request.mode, request.owner), now)?;
     let needs_token = match (state.hold(now), &state) {
         (Some(hold), _) => hold.token.is_none() && hold.owner[..] == *request.owner,
         (None, KeyState::ReadWrite(lock)) => read_write::needs_token(&key, lock, request.mode, now),

@@ -145,7 +145,7 @@ impl<'a> Args<'a> {
 /// A lock under the name of a key beside another lock would be written over with that: under the eyes of a
 /// command that has both keys open, which ends the server.
 fn may_be_a_key(key: Str<'_>) -> Result<(), LockError> {
-    if fence::is_horizon(key) {
+    if fence::is_reserved(key) {
         return Err(LockError::KeyReserved);
     }
     match is_beside_a_lock(key.bytes()) {

@@ -6,6 +6,7 @@ use super::request::request;
 use crate::lock::{self, LockError, ManyAnswer, Mode};
 use crate::module::alarm;
 use crate::module::apply::{apply_all, decide_all};
+use crate::module::beside;
 use crate::module::ctx::Ctx;
 use crate::module::events;
 use crate::module::fence;
@@ -71,6 +72,12 @@ fn acquire(
     let now = ctx.now();
     let look = |key| LockKey::look(key, read_write::look_to_acquire(key, request.mode), now);
     let states: Vec<_> = keys.iter().map(look).collect();
+    if request.mode != Mode::Exclusive && beside::are_twins(names) {
+        return Err(LockError::SiblingsTaken);
+    }
+    for (key, state) in keys.iter().zip(&states) {
+        beside::may_begin(key, state, (request.mode, request.owner), now)?;
+    }
     // No token is needed where one of the keys is not to be had.
     let is_blocked = |state| lock::is_blocked(state, request.mode, request.owner, now);
     let view = match states.iter().any(is_blocked) {

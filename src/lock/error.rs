@@ -17,6 +17,14 @@ pub enum LockError {
     HeldReadWrite,
     /// The key holds a string that is not the number of a semaphore or a latch.
     NotCount,
+    /// The keys beside a read-write lock, or that of a semaphore's permits, belong to another one now.
+    SiblingsTaken,
+    /// A key beside a read-write lock, or that of a semaphore's permits, holds something else.
+    SiblingForeign,
+    /// The key of the horizon holds something else.
+    HorizonForeign,
+    /// The key is used as a semaphore and as a latch.
+    OtherCount,
     /// The permits of a semaphore of this name would be in another slot of the cluster.
     PermitsElsewhere,
     /// The limit on parked requests, of this key or of the server, is reached.
@@ -117,6 +125,16 @@ impl fmt::Display for LockError {
             E::NotCount => {
                 "LOCKTYPE the key holds a string that is not the number of a semaphore or a latch"
             }
+            E::SiblingsTaken => {
+                "LOCKTYPE the keys beside this one belong to another lock or semaphore now: names that differ in braces share them, and so may parts of names and owners around a colon"
+            }
+            E::SiblingForeign => {
+                "WRONGTYPE a key beside this one ('{key}:rwlock_token', '{key}:<owner>:rwlock_timeout:<n>' or '{key}:timeout') holds something else"
+            }
+            E::HorizonForeign => "WRONGTYPE the key redis_lock:horizon holds something else, delete it",
+            E::OtherCount => {
+                "LOCKTYPE the key is in use as a semaphore, or as a latch, and cannot be the other one"
+            }
             E::PermitsElsewhere => {
                 "ERR the permits of a semaphore of this name are in another slot, give it a hash tag or no brace"
             }
@@ -198,7 +216,9 @@ impl fmt::Display for LockError {
                 "ERR the owner 'mode', or one that ends in ':write', cannot hold READ or WRITE"
             }
             E::OwnerReserved => "ERR owner '#token' is reserved",
-            E::KeyReserved => "ERR keys that begin with 'redis_lock:horizon' are reserved",
+            E::KeyReserved => {
+                "ERR keys that begin with 'redis_lock:horizon' or 'redisson_lock_token:' are reserved"
+            }
             E::KeyBesideLock => "ERR the key is named like one of those beside a read-write lock",
         })
     }

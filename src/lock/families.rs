@@ -169,6 +169,12 @@ impl Locks {
         for other in ALL.into_iter().filter(|other| *other != family) {
             self.queues_mut(other).touch(key);
         }
+        if self.sems.waiters.live() > 0 {
+            // It may stand in the place of a set of permits.
+            for name in semaphores_of(key.name) {
+                self.sems.waiters.touch(KeyRef { db: key.db, name });
+            }
+        }
     }
 
     /// Answers the next request whose wait ran out: nil, or that the latch is closed. False when none is

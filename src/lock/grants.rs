@@ -358,7 +358,7 @@ impl Locks {
         // Without it a token might repeat one: that would be a bug, and is refused as one.
         let fence = view.fence.ok_or(LockError::Internal)?;
         if !fence.may_grant {
-            return Err(LockError::TryAgain);
+            return Err(self.tokens.no_grant());
         }
         let seen = view.state.token().map_or(0, Token::get);
         let counter = fence.counter.unwrap_or(0);

@@ -82,6 +82,7 @@ impl Locks {
         now: Now,
         fx: &mut Effects,
     ) -> Result<(Option<i64>, CountChange), LockError> {
+        self.is_no_semaphore(key)?;
         let left = state.left(now)?;
         if !set_if.allows(left > 0) {
             return Ok((None, CountChange::None));
@@ -106,6 +107,7 @@ impl Locks {
         now: Now,
         fx: &mut Effects,
     ) -> Result<(i64, CountChange), LockError> {
+        self.is_no_semaphore(key)?;
         let left = state.left(now)?.saturating_sub(by).max(0);
         let change = match left {
             0 => self.open_latch(key, state, fx),
@@ -123,6 +125,7 @@ impl Locks {
         wait: Wait,
         now: Now,
     ) -> Result<Waited, LockError> {
+        self.is_no_semaphore(key)?;
         if state.left(now)? == 0 {
             self.latches.stats.latch_open += 1;
             return Ok(Waited::Open);
@@ -156,6 +159,14 @@ impl Locks {
         self.latches.stats.latch_waits_parked += 1;
         self.note_end(key, state);
         Ok(Waited::Parked(id))
+    }
+
+    /// A semaphore is a string with a number, too: while permits of it are waited for, it is no latch.
+    fn is_no_semaphore(&self, key: KeyRef<'_>) -> Result<(), LockError> {
+        match self.sems.waiters.live_on(key) {
+            0 => Ok(()),
+            _ => Err(LockError::OtherCount),
+        }
     }
 
     /// Settles a latch: called when its key's end has come or something happened to it from outside.

@@ -173,7 +173,7 @@ impl Locks {
     fn can_mint(&mut self, view: &View<'_>, of: usize, now: Now) -> Result<(), LockError> {
         let fence = view.fence.ok_or(LockError::Internal)?;
         if !fence.may_grant {
-            return Err(LockError::TryAgain);
+            return Err(self.tokens.no_grant());
         }
         let seen = view.state.token().map_or(0, Token::get);
         let counter = fence.counter.unwrap_or(0);

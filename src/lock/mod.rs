@@ -89,14 +89,14 @@ pub use locks::{Fence, Limits, Locks, View, HORIZON_DB};
 pub use many::{ManyAnswer, MAX_KEYS};
 pub use mode::Mode;
 pub use name::{KeyId, KeyRef};
-pub use permits::{PermitChange, Permits, SemState, SemView, NO_END_MS};
+pub use permits::{PermitChange, Permits, SemState, SemView, FIRST_END_MS, NO_END_MS};
 pub use queue::{Waiter, WaiterId, WaiterMap};
 #[cfg(test)]
 pub(crate) use read_write::may_enter;
 pub use read_write::{
-    is_beside_a_lock, is_read_write, is_reserved, siblings_stay, timeout_name, timeout_prefix,
-    token_name, write_field, Look, Mark, Name, ReadWrite, Reader, RwFields, RwWrite, Writer,
-    MODE_FIELD, MOST_READS,
+    is_beside_a_lock, is_read_write, is_reserved, same_timeouts, siblings_stay, timeout_name,
+    timeout_prefix, token_name, twin_of, write_field, Look, Mark, Name, ReadWrite, Reader,
+    RwFields, RwWrite, Writer, MODE_FIELD, MOST_READS,
 };
 pub use semaphore::{SemAcquire, SetIf};
 pub use sessions::{Bound, BoundRef, Kind, SessionRule, Sessions};

@@ -146,7 +146,7 @@ impl Locks {
         fx: &mut Effects,
     ) -> Result<Token, LockError> {
         if !view.may_grant.ok_or(LockError::Internal)? {
-            return Err(LockError::TryAgain);
+            return Err(self.tokens.no_grant());
         }
         let minted = self.tokens.mint(view.domain, 0, 0, now.wall_us())?;
         let horizon = minted.horizon;
@@ -195,6 +195,9 @@ impl Locks {
         let change = ledger.close();
         if change.clear {
             self.begins_as(Family::Semaphore, view.key);
+        } else if change.free.is_some() {
+            // To a latch of this name that was another count.
+            self.latches.waiters.touch(view.key);
         }
         change
     }

@@ -18,6 +18,9 @@ use super::{Domain, KeyRef, LockError, Now, OwnerId, Token};
 /// What Redisson writes for a permit without an end.
 pub const NO_END_MS: i64 = 922_337_203_685_477;
 
+/// No permit ends before this moment, in 1973: a lower score is no permit's.
+pub const FIRST_END_MS: i64 = 100_000_000_000;
+
 /// The most permits a semaphore may have, Redisson's (a Java int).
 pub const MAX_PERMITS: u32 = i32::MAX as u32;
 
@@ -33,8 +36,10 @@ pub enum SemState {
     There(Permits),
     /// The string is no number.
     OtherString,
-    /// One of the two is of another type.
+    /// The string's key holds another type.
     OtherType,
+    /// What stands beside it is no set of permits.
+    OtherSet,
 }
 
 /// A semaphore as its keys state it.
@@ -79,7 +84,13 @@ impl SemView<'_> {
             SemState::There(permits) => Ok(Some(permits)),
             SemState::OtherString => Err(LockError::NotCount),
             SemState::OtherType => Err(LockError::WrongType),
+            SemState::OtherSet => Err(LockError::SiblingForeign),
         }
+    }
+
+    /// Whether the asking id holds a permit now.
+    pub fn is_held(&self, now: Now) -> bool {
+        self.held_until(now).is_some()
     }
 
     /// The end of the permit that the asking id holds now.

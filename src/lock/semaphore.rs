@@ -102,6 +102,7 @@ impl Locks {
         now: Now,
         fx: &mut Effects,
     ) -> Result<(Option<u32>, PermitChange), LockError> {
+        self.is_no_latch(view.key)?;
         let there = self.look_at_permits(view)?;
         if permits > MAX_PERMITS {
             return Err(LockError::NotInteger);
@@ -126,6 +127,10 @@ impl Locks {
         fx: &mut Effects,
     ) -> (Result<Answer, LockError>, PermitChange) {
         let there = match self.look_at_permits(view) {
+            Ok(there) => self.is_no_latch(view.key).map(|()| there),
+            Err(error) => Err(error),
+        };
+        let there = match there {
             Ok(there) => there,
             Err(error) => return (Err(error), PermitChange::default()),
         };
@@ -190,7 +195,7 @@ impl Locks {
             end.is_some() && *end == self.sems.on_the_way.lost_end(view.key, id)
         };
         match &view.state {
-            SemState::OtherType | SemState::OtherString => false,
+            SemState::OtherType | SemState::OtherString | SemState::OtherSet => false,
             SemState::Absent => self.limit_of_waiters(view.key).is_some(),
             SemState::There(there) => {
                 let waited = self.sems.waiters.live_on(view.key) > 0;
@@ -208,8 +213,7 @@ impl Locks {
         let there = match self.look_at_permits(view) {
             Ok(there) => there,
             Err(error) => {
-                let everybody = self.sems.waiters.clear(view.key);
-                self.fail_permits(everybody, &error, fx);
+                self.fail_all_permits(view.key, &error, fx);
                 None
             }
         };
@@ -238,6 +242,20 @@ impl Locks {
             self.sems.waiters.touch(view.key);
         }
         self.write_down(view, ledger)
+    }
+
+    /// A latch is a string with a number, too: while it is waited for, it is no semaphore.
+    fn is_no_latch(&self, key: KeyRef<'_>) -> Result<(), LockError> {
+        match self.latches.waiters.live_on(key) {
+            0 => Ok(()),
+            _ => Err(LockError::OtherCount),
+        }
+    }
+
+    /// Who waits for a permit here is answered this error.
+    pub fn fail_all_permits(&mut self, key: KeyRef<'_>, error: &LockError, fx: &mut Effects) {
+        let everybody = self.sems.waiters.clear(key);
+        self.fail_permits(everybody, error, fx);
     }
 
     /// Where there is no semaphore, nobody holds a permit that this server granted.

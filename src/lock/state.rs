@@ -130,7 +130,12 @@ impl HashReader {
         }
     }
 
-    /// What the hash is, all fields read.
+    /// Whether the hash is another's, whatever fields follow.
+    pub fn is_other(&self) -> bool {
+        self.other
+    }
+
+    /// What the hash is, all fields read that are still there.
     pub fn finish(self, deadline_ms: Option<i64>) -> KeyState {
         match (self.other, self.holder, self.token) {
             (false, Some((owner, count)), token) => KeyState::Held(Hold {
@@ -140,7 +145,9 @@ impl HashReader {
                 deadline_ms,
             }),
             (false, None, Some(token)) => KeyState::Bare(token),
-            _ => KeyState::OtherHash,
+            // All fields have had a TTL of their own: nobody holds the lock, and the hash will go.
+            (false, None, None) => KeyState::ReadWrite(Box::new(ReadWrite::emptied(deadline_ms))),
+            (true, ..) => KeyState::OtherHash,
         }
     }
 }
@@ -225,10 +232,22 @@ mod tests {
             &[("#token", "t9007199254740992"), ("u:1", "1")],
             &[("name", "Ada")],
             &[("", "1")],
-            &[],
         ] {
             assert_eq!(read(fields), KeyState::OtherHash, "{fields:?}");
         }
+    }
+
+    #[test]
+    fn a_hash_whose_fields_are_all_over_is_free() {
+        let KeyState::ReadWrite(lock) = read(&[]) else {
+            panic!()
+        };
+        let now = Now {
+            wall_ms: 0,
+            wall_sub_us: 0,
+            mono_ms: 0,
+        };
+        assert!(!lock.is_held(now) && lock.deadline_ms == Some(5));
     }
 
     #[test]

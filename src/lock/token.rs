@@ -134,6 +134,8 @@ pub struct Tokens {
     sources: BTreeMap<Domain, Source>,
     /// The domains whose horizon was deleted with everything else and is to be stored again.
     lost: IndexSet<Domain>,
+    /// Whether the key of the last horizon that was asked for holds something else: then nothing is granted.
+    is_foreign: bool,
 }
 
 impl Tokens {
@@ -145,6 +147,24 @@ impl Tokens {
     /// calls [`Tokens::learn`] before it asks for a token.
     pub fn knows(&self, domain: Domain) -> bool {
         self.sources.get(&domain).is_some_and(|source| source.known)
+    }
+
+    /// Whether the key of a horizon holds something else than a string.
+    pub fn set_foreign(&mut self, is_foreign: bool) {
+        self.is_foreign = is_foreign;
+    }
+
+    /// Why no token can be had where the shell says that none can.
+    pub fn no_grant(&self) -> LockError {
+        match self.is_foreign {
+            true => LockError::HorizonForeign,
+            false => LockError::TryAgain,
+        }
+    }
+
+    /// What is stored could not be written: it is read again before the next token.
+    pub fn doubt(&mut self, domain: Domain) {
+        self.source(domain).known = false;
     }
 
     /// Takes in what the horizon key holds (0 when it is absent or unreadable). A horizon that

@@ -11,6 +11,7 @@ use redis_module::raw;
 
 use super::api::api;
 use super::apply::{apply_all_unasked, apply_unasked, decide, decide_all};
+use super::beside;
 use super::count_key::CountKey;
 use super::ctx::Ctx;
 use super::fence;
@@ -22,7 +23,10 @@ use super::sem_key::SemKey;
 use super::sessions;
 use super::settings;
 use super::shell::{self, Shell};
-use crate::lock::{Effect, Effects, Family, KeyId, KeyRef, Locks, Now, PermitChange, WaiterId};
+use crate::lock::{
+    Effect, Effects, Family, KeyId, KeyRef, KeyState, LockError, Locks, Mode, Now, PermitChange,
+    WaiterId,
+};
 
 /// Keys settled in one turn; more wait for the next, so that other clients are served in between.
 const KEYS_PER_TURN: usize = 500;
@@ -259,7 +263,7 @@ fn end_waits(now: Now) {
 }
 
 /// Carries out what writes nothing.
-fn answer(fx: Effects) {
+pub(super) fn answer(fx: Effects) {
     for effect in fx {
         if let Effect::Answer(waiter, outcome) = effect {
             Parked::answer(waiter, outcome);
@@ -356,6 +360,10 @@ fn settle_many(ctx: Ctx, request: WaiterId, ids: &[KeyId], now: Now) -> bool {
     let read = |keys: &[LockKey<'_>]| -> Vec<_> { keys.iter().map(LockKey::read).collect() };
     let mut keys = open();
     let mut states = read(&keys);
+    if let Err(error) = may_begin_all(request, &keys, &states, now) {
+        answer(decide(|locks, fx| locks.dismiss(request, &error, fx)).1);
+        return true;
+    }
     let grant = shell::with(|shell| shell.locks.may_grant_many(request, &states, now));
     if grant {
         // As below, the question is asked with the keys closed.
@@ -382,6 +390,23 @@ fn settle_many(ctx: Ctx, request: WaiterId, ids: &[KeyId], now: Now) -> bool {
     });
     apply_all_unasked(keys, &fx);
     settled
+}
+
+/// Whether the keys beside all these locks are free for a parked request.
+fn may_begin_all(
+    request: WaiterId,
+    keys: &[LockKey<'_>],
+    states: &[KeyState],
+    now: Now,
+) -> Result<(), LockError> {
+    let asking = shell::with(|shell| shell.locks.asks_for(request));
+    let Some(asking) = asking.filter(|asking| asking.mode != Mode::Exclusive) else {
+        return Ok(());
+    };
+    let mut all = keys.iter().zip(states);
+    all.try_for_each(|(key, state)| {
+        beside::may_begin(key, state, (asking.mode, &asking.owner), now)
+    })
 }
 
 /// Settles one key. False when a grant is due but no lock is granted yet, or the server refuses writes

@@ -10,6 +10,7 @@ use redis_module::raw;
 
 use super::api::{api, checked, fallible, Refused, Written};
 use super::apply;
+use super::beside;
 use super::ctx::Ctx;
 use super::key::LockKey;
 use super::listeners;
@@ -25,6 +26,12 @@ use crate::lock::{
 /// The name of the horizon, or how its name begins in a cluster. No lock may have it.
 const HORIZON: &str = "redis_lock:horizon";
 const COUNTER: &str = "redisson_lock_token";
+
+/// Whether no lock, semaphore or latch may have this name: a grant writes over what such a key holds.
+pub fn is_reserved(key: Str<'_>) -> bool {
+    let counter = key.bytes().strip_prefix(COUNTER.as_bytes());
+    is_horizon(key) || counter.is_some_and(|rest| rest.starts_with(b":"))
+}
 
 /// Whether this name is kept for horizons.
 pub fn is_horizon(key: Str<'_>) -> bool {
@@ -45,6 +52,7 @@ pub fn plain_view<'a>(key: &LockKey<'a>, state: KeyState) -> View<'a> {
 /// The view for a decision that may mint a token: what the two keys hold is read first.
 pub fn minting_view<'a>(key: &LockKey<'a>, state: KeyState) -> View<'a> {
     let ctx = key.ctx();
+    beside::clear_line(key, &state);
     let mut view = plain_view(key, state);
     let counter = counter_name(key.name().bytes());
     let counter = counter.and_then(|name| read_number(ctx, name.as_str()));
@@ -62,8 +70,7 @@ pub fn may_mint(ctx: Ctx, domain: Domain, is_there: bool) -> bool {
     let horizon_is_safe = if shell::is_cluster() {
         learn_slot(ctx, domain)
     } else {
-        learn_horizon(ctx);
-        true
+        learn_horizon(ctx)
     };
     // While traffic is paused (inside a transaction that paused it) a key that looks absent, the
     // lock's or the horizon's, may only be hidden, and writing over it aborts the server.
@@ -110,7 +117,10 @@ pub fn handing_view<'a>(key: &LockKey<'a>, state: KeyState) -> View<'a> {
 /// this one, and takes no new key of ours: no horizon, no grant.
 fn learn_slot(ctx: Ctx, slot: Domain) -> bool {
     let name = horizon_name(slot);
-    let stored = in_horizon_db(ctx, || read_number(ctx, name.as_str()));
+    let read = || read_horizon(ctx, name.as_str());
+    let Some(stored) = in_horizon_db(ctx, read) else {
+        return false;
+    };
     learn(ctx, slot, stored);
     !wants_horizon(ctx, slot) || ctx.probe_write_unasked(name.as_str())
 }
@@ -122,18 +132,22 @@ fn wants_horizon(ctx: Ctx, domain: Domain) -> bool {
 }
 
 /// Outside a cluster: reads the horizon, unless it is known. Done before the first token, and before
-/// the data that may hold another process's horizon is flushed.
-pub fn learn_horizon(ctx: Ctx) {
-    if !shell::with(|shell| shell.locks.tokens.knows(0)) {
-        let stored = in_horizon_db(ctx, || read_number(ctx, horizon_name(0).as_str()));
+/// the data that may hold another process's horizon is flushed. False where its key holds something else.
+pub fn learn_horizon(ctx: Ctx) -> bool {
+    if shell::with(|shell| shell.locks.tokens.knows(0)) {
+        return true;
+    }
+    let read = || read_horizon(ctx, horizon_name(0).as_str());
+    let stored = in_horizon_db(ctx, read);
+    if let Some(stored) = stored {
         learn(ctx, 0, stored);
     }
+    stored.is_some()
 }
 
-/// Takes in what a horizon's key holds. An implausible number is told of once.
-fn learn(ctx: Ctx, domain: Domain, stored: Option<u64>) {
+/// Takes in what a horizon's key holds, 0 for nothing. An implausible number is logged once.
+fn learn(ctx: Ctx, domain: Domain, stored: u64) {
     let now = ctx.now();
-    let stored = stored.unwrap_or(0);
     if shell::with(|shell| shell.locks.learn_horizon(domain, stored, now)) {
         let name = horizon_text(domain);
         log::warning(&format!(
@@ -141,6 +155,22 @@ fn learn(ctx: Ctx, domain: Domain, stored: Option<u64>) {
              a hundred years ahead of the clock: that is not believed, and the next grant writes over it",
         ));
     }
+}
+
+/// The horizon that is stored under this name, 0 where none is; `None` where the key is no string.
+fn read_horizon(ctx: Ctx, name: Str<'_>) -> Option<u64> {
+    let stored = read_number(ctx, name);
+    let is_foreign = stored.is_none() && !may_hold_number(ctx, name);
+    shell::with(|shell| shell.locks.tokens.set_foreign(is_foreign));
+    (!is_foreign).then_some(stored.unwrap_or(0))
+}
+
+/// Whether a key is a string, or is not there.
+fn may_hold_number(ctx: Ctx, name: Str<'_>) -> bool {
+    matches!(
+        LockKey::open(ctx, name).kind(),
+        raw::REDISMODULE_KEYTYPE_EMPTY | raw::REDISMODULE_KEYTYPE_STRING
+    )
 }
 
 /// Outside a cluster, after two databases have changed places: the horizon is in the other one now.
@@ -156,7 +186,7 @@ pub fn learn_swapped_horizon(ctx: Ctx, first: i32, second: i32) {
         ctx.select(other);
         let stored = read_number(ctx, horizon_name(0).as_str());
         ctx.select(db);
-        learn(ctx, 0, stored);
+        learn(ctx, 0, stored.unwrap_or(0));
     }
 }
 
@@ -177,10 +207,13 @@ pub fn restore_horizons(ctx: Ctx, now: Now, at_most: usize) -> bool {
         let name = horizon_name(domain);
         if let Some(stored) = read_number(ctx, name.as_str()) {
             // Stored by another meanwhile: if it covers our tokens it stays, and it is never lowered.
-            learn(ctx, domain, Some(stored));
+            learn(ctx, domain, stored);
             if !shell::with(|shell| shell.locks.tokens.is_uncovered(domain)) {
                 continue;
             }
+        } else if !may_hold_number(ctx, name.as_str()) {
+            // Foreign data stays; until it is gone no token is minted.
+            continue;
         }
         if ctx.probe_write(name.as_str()) {
             let now_us = now.wall_us();
@@ -202,11 +235,18 @@ pub fn restore_horizons(ctx: Ctx, now: Now, at_most: usize) -> bool {
 /// Stores the horizon of a domain.
 ///
 /// # Errors
-/// When the server refuses.
+/// When the server refuses, or the key holds another type now: then the key is read again before the next token.
 pub fn write_horizon(ctx: Ctx, domain: Domain, horizon: u64, replication: Replication) -> Written {
-    in_horizon_db(ctx, || {
-        write_number(ctx, horizon_name(domain).as_str(), horizon, replication)
-    })
+    let name = horizon_name(domain);
+    let name = name.as_str();
+    let written = in_horizon_db(ctx, || match may_hold_number(ctx, name) {
+        true => write_number(ctx, name, horizon, replication),
+        false => Err(Refused("the key of the horizon holds another type")),
+    });
+    if written.is_err() {
+        shell::with(|shell| shell.locks.tokens.doubt(domain));
+    }
+    written
 }
 
 /// Writes the token back to Redisson's counter.

@@ -110,6 +110,15 @@ impl<'a> LockKey<'a> {
         self.raw
     }
 
+    /// What type of value the key holds.
+    pub(super) fn kind(&self) -> isize {
+        match self.raw {
+            // SAFETY: the handle is open.
+            Some(key) => unsafe { api!(RedisModule_KeyType)(key.as_ptr()) as isize },
+            None => raw::REDISMODULE_KEYTYPE_EMPTY,
+        }
+    }
+
     /// How the key was opened: so are those beside it.
     pub(super) fn mode(&self) -> u32 {
         self.mode
@@ -157,7 +166,11 @@ impl<'a> LockKey<'a> {
                     state => state,
                 }
             }
-            raw::REDISMODULE_KEYTYPE_HASH => rw_key::read(self, key, fields, look, now),
+            raw::REDISMODULE_KEYTYPE_HASH => match rw_key::read(self, key, fields, look, now) {
+                // Newer servers count fields whose own TTL is over until they remove them.
+                KeyState::OtherHash => scan(key).finish(self.deadline(key)),
+                state => state,
+            },
             _ => KeyState::OtherType,
         }
     }
@@ -398,10 +411,10 @@ impl Fields for HashReader {
     }
 }
 
-/// The fields of a small hash.
+/// The fields of a hash that are still there, as far as to see that it is another's.
 fn scan(key: NonNull<raw::RedisModuleKey>) -> HashReader {
     let mut reader = HashReader::default();
-    scan_to(key, &mut reader, |_| true);
+    scan_to(key, &mut reader, |reader| !reader.is_other());
     reader
 }
 

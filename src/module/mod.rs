@@ -11,6 +11,7 @@ pub mod acl;
 pub mod alarm;
 mod api;
 pub mod apply;
+pub mod beside;
 mod call_reply;
 mod condemned;
 pub mod count_key;

@@ -2,7 +2,8 @@
 //! writes that the core asks for.
 //!
 //! The keys beside the hash are opened one by one, for a moment each. That of a dead reader may still be
-//! there; whoever opens it to write has the server delete it, as any command would.
+//! there; whoever opens it to write has the server delete it, as any command would. What is no value of ours is
+//! not there for a reader, and is never written over nor deleted.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::{null_mut, NonNull};
@@ -10,6 +11,7 @@ use std::ptr::{null_mut, NonNull};
 use redis_module::raw;
 
 use super::api::{api, checked, fallible, Refused, Written};
+use super::beside;
 use super::count_key::is_empty;
 use super::ctx::Ctx;
 use super::key::{self, field, scan_to, Fields, LockKey};
@@ -169,11 +171,11 @@ impl Reading<'_> {
         reader
     }
 
-    /// When a key ends: 0 where there is none, the end of all time where it has no TTL.
+    /// When a timeout ends: 0 where there is none, the end of all time where it has no TTL.
     fn end_of(&self, name: &Name) -> i64 {
         let name = OwnedStr::new(name);
         let key = Sibling::open(self.key.ctx(), name.as_str(), self.key.mode());
-        if key.is_absent() {
+        if !key.has(Beside::Timeout) {
             return 0;
         }
         key.deadline().unwrap_or(i64::MAX)
@@ -221,29 +223,46 @@ pub(super) fn write(key: &mut LockKey<'_>, change: &RwWrite, replication: Replic
             let prefix = timeout_prefix(lock.bytes(), owner);
             numbers(*from, *to).try_for_each(|number| {
                 let name = timeout_name(&prefix, number);
-                set_sibling(ctx, &name, b"1", Some(*end_ms), replication)
+                set_sibling(
+                    ctx,
+                    (&name, Beside::Timeout),
+                    TIMEOUT,
+                    Some(*end_ms),
+                    replication,
+                )
             })
         }
         RwWrite::DropTimeouts(owner, (from, to)) => {
             let prefix = timeout_prefix(lock.bytes(), owner);
             numbers(*from, *to).try_for_each(|number| {
-                drop_sibling(ctx, &timeout_name(&prefix, number), replication)
+                let name = timeout_name(&prefix, number);
+                drop_sibling(ctx, (&name, Beside::Timeout), replication)
             })
         }
         RwWrite::Lease(end_ms) => key.set_deadline(*end_ms, replication),
         RwWrite::Mark(mark) => {
             let name = token_name(lock.bytes());
-            set_sibling(ctx, &name, &mark.value(), mark.deadline_ms, replication)
+            let name = (&name, Beside::Token);
+            set_sibling(ctx, name, &mark.value(), mark.deadline_ms, replication)
         }
         RwWrite::MarkLease(end_ms) => {
             let name = OwnedStr::new(&token_name(lock.bytes()));
             let sibling = Sibling::open_to_write(ctx, name.as_str());
-            match sibling.is_absent() {
-                true => Ok(()),
-                false => sibling.expire_at(*end_ms, replication),
+            match sibling.has(Beside::Token) {
+                true => sibling.expire_at(*end_ms, replication),
+                false => Ok(()),
             }
         }
-        RwWrite::DropMark => drop_sibling(ctx, &token_name(lock.bytes()), replication),
+        RwWrite::DropMark => {
+            // Beside an exclusive lock it is what a read-write lock of this name has left, or its twin's.
+            let is_anothers = key.kind() != raw::REDISMODULE_KEYTYPE_EMPTY
+                && is_there(ctx, &token_name(lock.bytes()))
+                && beside::twin_is_held(ctx, lock);
+            match is_anothers {
+                true => Ok(()),
+                false => drop_sibling(ctx, (&token_name(lock.bytes()), Beside::Token), replication),
+            }
+        }
     }
 }
 
@@ -270,7 +289,8 @@ pub(super) fn take_back(
                 return Ok(());
             }
             let prefix = timeout_prefix(key.name().bytes(), owner);
-            drop_sibling(key.ctx(), &timeout_name(&prefix, reads), replication)?;
+            let name = timeout_name(&prefix, reads);
+            drop_sibling(key.ctx(), (&name, Beside::Timeout), replication)?;
             if reads == 1 {
                 return drop_field(key, &field_of(Mode::Read, owner), replication);
             }
@@ -349,15 +369,43 @@ fn drop_field(key: &LockKey<'_>, name: &OwnedStr, replication: Replication) -> W
     Ok(())
 }
 
+/// What a key beside a lock is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Beside {
+    /// One READ hold.
+    Timeout,
+    /// The fencing token.
+    Token,
+}
+
+/// The value of every timeout, Redisson's.
+const TIMEOUT: &[u8] = b"1";
+
+/// Whether a key beside a lock can be written: it is absent, or holds what it is for.
+pub(super) fn is_ours(ctx: Ctx, name: &Name, mode: u32, what: Beside) -> bool {
+    let name = OwnedStr::new(name);
+    let sibling = Sibling::open(ctx, name.as_str(), mode);
+    sibling.is_absent() || sibling.has(what)
+}
+
+fn is_there(ctx: Ctx, name: &Name) -> bool {
+    let name = OwnedStr::new(name);
+    let sibling = Sibling::open_to_write(ctx, name.as_str());
+    !sibling.is_absent()
+}
+
 fn set_sibling(
     ctx: Ctx,
-    name: &Name,
+    (name, what): (&Name, Beside),
     value: &[u8],
     deadline_ms: Option<i64>,
     replication: Replication,
 ) -> Written {
     let name = OwnedStr::new(name);
     let sibling = Sibling::open_to_write(ctx, name.as_str());
+    if !sibling.is_absent() && !sibling.has(what) {
+        return Err(Refused("a key beside the lock holds something else"));
+    }
     sibling.set(&OwnedStr::new(value), replication)?;
     let Some(deadline_ms) = deadline_ms else {
         return Ok(());
@@ -370,12 +418,12 @@ fn set_sibling(
     leased
 }
 
-fn drop_sibling(ctx: Ctx, name: &Name, replication: Replication) -> Written {
+fn drop_sibling(ctx: Ctx, (name, what): (&Name, Beside), replication: Replication) -> Written {
     let name = OwnedStr::new(name);
     let sibling = Sibling::open_to_write(ctx, name.as_str());
-    match sibling.is_absent() {
-        true => Ok(()),
-        false => sibling.delete(replication),
+    match sibling.has(what) {
+        true => sibling.delete(replication),
+        false => Ok(()),
     }
 }
 
@@ -419,6 +467,15 @@ impl<'a> Sibling<'a> {
         // SAFETY: the handle is open.
         let at = unsafe { api!(RedisModule_GetAbsExpire)(self.raw) };
         (at != raw::REDISMODULE_NO_EXPIRE.into()).then_some(at)
+    }
+
+    /// Whether the key is there and holds what it is for.
+    fn has(&self, what: Beside) -> bool {
+        let fits = self.with_text(|value| match what {
+            Beside::Timeout => value == TIMEOUT,
+            Beside::Token => Mark::parse(value, None).is_some(),
+        });
+        fits == Some(true)
     }
 
     /// What the body makes of the key's text, if it is a string.

@@ -6,6 +6,7 @@ use std::ptr::{null_mut, NonNull};
 
 use redis_module::raw;
 
+use super::alarm;
 use super::api::{api, checked, Refused, Written};
 use super::apply;
 use super::count_key::{close_key, end_of, is_empty, open_key, CountKey};
@@ -18,8 +19,8 @@ use super::settings;
 use super::shell;
 use super::strings::{OwnedStr, Str};
 use crate::lock::{
-    permits_of, prefixed, slot_of, Count, Effect, KeyRef, LockError, Now, OwnerId, PermitChange,
-    Permits, SemState, SemView,
+    permits_of, prefixed, slot_of, twin_of, Count, Effect, KeyRef, LockError, Now, OwnerId,
+    PermitChange, Permits, SemState, SemView, FIRST_END_MS,
 };
 
 /// Both keys, open for this call.
@@ -29,6 +30,9 @@ pub struct SemKey<'a> {
     /// Closed on drop; `None` for an absent key that was opened to read.
     set: Option<NonNull<raw::RedisModuleKey>>,
 }
+
+/// Scores are exact up to here, and no lease reaches so far.
+const LAST_END_MS: i64 = 1 << 53;
 
 /// How much is read of the permits.
 #[derive(Clone, Copy)]
@@ -120,6 +124,7 @@ impl<'a> SemKey<'a> {
 
     /// The view for a decision that may grant a permit.
     pub fn minting_view(&self, own: Option<Str<'_>>, now: Now) -> SemView<'a> {
+        self.clear_line();
         let mut view = self.plain_view(own, now);
         let both_there = matches!(&view.state, SemState::There(permits) if permits.taken > 0);
         let may_grant = fence::may_mint(self.free.ctx(), view.domain, both_there);
@@ -148,11 +153,16 @@ impl<'a> SemKey<'a> {
 
     fn read(&self, reading: Reading<'_>) -> SemState {
         let free = match self.free.read() {
-            Count::Absent => return SemState::Absent,
-            Count::Is(_, Some(end)) if end <= reading.now.wall_ms => return SemState::Absent,
-            Count::Is(free, _) => free,
             Count::OtherString => return SemState::OtherString,
             Count::OtherType => return SemState::OtherType,
+            Count::Is(free, end) if end.is_none_or(|end| end > reading.now.wall_ms) => free,
+            // What another semaphore of this name has left goes when one is made; nothing else does.
+            Count::Is(..) | Count::Absent => {
+                return match holds_permits(self.set) {
+                    Some(_) => SemState::Absent,
+                    None => SemState::OtherSet,
+                }
+            }
         };
         let mut permits = Permits {
             free,
@@ -169,12 +179,45 @@ impl<'a> SemKey<'a> {
         match kind {
             raw::REDISMODULE_KEYTYPE_EMPTY => return SemState::There(permits),
             raw::REDISMODULE_KEYTYPE_ZSET => {}
-            _ => return SemState::OtherType,
+            _ => return SemState::OtherSet,
         }
         permits.taken = taken;
         permits.own_end_ms = reading.own.and_then(|own| self.end_of(own));
-        read_ends(set, &mut permits, reading);
-        SemState::There(permits)
+        match read_ends(set, &mut permits, reading) {
+            Some(()) => SemState::There(permits),
+            None => SemState::OtherSet,
+        }
+    }
+
+    /// Whether the name that differs in its braces only is a semaphore's, or another number's. Both would have
+    /// their permits in one set.
+    pub fn has_twin(&self) -> bool {
+        let (ctx, name) = (self.free.ctx(), self.free.name().bytes());
+        let Some(twin) = twin_of(name) else {
+            return false;
+        };
+        if shell::is_cluster() && slot_of(&twin) != slot_of(name) {
+            return false;
+        }
+        let twin = OwnedStr::new(&twin);
+        let now_ms = ctx.now().wall_ms;
+        let is_over = |end: i64| end <= now_ms;
+        let count = CountKey::open(ctx, twin.as_str()).read();
+        match count {
+            Count::Is(_, end) => !end.is_some_and(is_over),
+            _ => false,
+        }
+    }
+
+    /// Nobody is granted a permit while another semaphore has the same set: who waits is told so.
+    fn clear_line(&self) {
+        let key = self.id();
+        if shell::with(|shell| shell.locks.sems.queue(key).is_some()) && self.has_twin() {
+            let ((), fx) = apply::decide(|locks, fx| {
+                locks.fail_all_permits(key, &LockError::SiblingsTaken, fx);
+            });
+            alarm::answer(fx);
+        }
     }
 
     /// When the permit of this id ends, if it is in the set.
@@ -371,8 +414,55 @@ impl Drop for SemKey<'_> {
     }
 }
 
-/// Walks over the set by the ends of its permits: those that are over and can be needed, and the next.
-fn read_ends(set: NonNull<raw::RedisModuleKey>, permits: &mut Permits, reading: Reading<'_>) {
+/// Whether permits stand beside this key: then it is a semaphore's. The key beside may be another node's.
+pub fn has_permits(ctx: Ctx, name: Str<'_>) -> bool {
+    let set_name = permits_of(name.bytes());
+    if shell::is_cluster() && slot_of(&set_name) != slot_of(name.bytes()) {
+        return false;
+    }
+    let set_name = OwnedStr::new(&set_name);
+    let set = open_key(ctx, set_name.as_str(), raw::REDISMODULE_READ);
+    let has = holds_permits(set);
+    close_key(set);
+    has == Some(true)
+}
+
+/// Whether there are permits in a set, judged by its first and its last; `None` where it is no set of permits.
+fn holds_permits(set: Option<NonNull<raw::RedisModuleKey>>) -> Option<bool> {
+    let Some(set) = set.filter(|set| !is_empty(*set)) else {
+        return Some(false);
+    };
+    let (from, to) = (f64::NEG_INFINITY, f64::INFINITY);
+    // SAFETY: the handle is open, and holds a sorted set where it is walked over; each element's reference is
+    // ours.
+    unsafe {
+        let set = set.as_ptr();
+        if api!(RedisModule_KeyType)(set) as isize != raw::REDISMODULE_KEYTYPE_ZSET {
+            return None;
+        }
+        let (mut first, mut last) = (0.0, 0.0);
+        api!(RedisModule_ZsetFirstInScoreRange)(set, from, to, 0, 0);
+        drop(OwnedStr::from_raw(api!(
+            RedisModule_ZsetRangeCurrentElement
+        )(set, &mut first)));
+        api!(RedisModule_ZsetRangeStop)(set);
+        api!(RedisModule_ZsetLastInScoreRange)(set, from, to, 0, 0);
+        drop(OwnedStr::from_raw(api!(
+            RedisModule_ZsetRangeCurrentElement
+        )(set, &mut last)));
+        api!(RedisModule_ZsetRangeStop)(set);
+        let are_ends = first as i64 >= FIRST_END_MS && last as i64 <= LAST_END_MS;
+        are_ends.then_some(true)
+    }
+}
+
+/// Walks over the set by the ends of its permits: those that are over and can be needed, and the next. `None`
+/// where the first is no end of a permit: then the set is another's.
+fn read_ends(
+    set: NonNull<raw::RedisModuleKey>,
+    permits: &mut Permits,
+    reading: Reading<'_>,
+) -> Option<()> {
     let wanted = i64::try_from(reading.wanted).unwrap_or(i64::MAX);
     let needed = usize::try_from(wanted.saturating_sub(permits.free)).unwrap_or(0);
     let own = reading.own.map(Str::bytes);
@@ -389,6 +479,10 @@ fn read_ends(set: NonNull<raw::RedisModuleKey>, permits: &mut Permits, reading: 
                 break;
             };
             let (id, end_ms) = (element.as_str().bytes(), score as i64);
+            if end_ms < FIRST_END_MS {
+                api!(RedisModule_ZsetRangeStop)(set);
+                return None;
+            }
             if end_ms > reading.now.wall_ms || permits.ended.len() >= needed {
                 permits.next_end_ms = Some(end_ms);
                 break;
@@ -400,4 +494,5 @@ fn read_ends(set: NonNull<raw::RedisModuleKey>, permits: &mut Permits, reading: 
         }
         api!(RedisModule_ZsetRangeStop)(set);
     }
+    Some(())
 }

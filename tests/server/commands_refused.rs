@@ -260,7 +260,7 @@ fn the_modules_own_keys_are_no_locks() {
         ] {
             assert_eq!(
                 c.line(&line.replace("KEY", key)).error(),
-                "ERR keys that begin with 'redis_lock:horizon' are reserved"
+                "ERR keys that begin with 'redis_lock:horizon' or 'redisson_lock_token:' are reserved"
             );
         }
         bystander.saw_nothing(key);

@@ -125,7 +125,7 @@ fn what_cannot_be_understood_is_refused() {
             ("2 x y o TOKEN 7", "ERR syntax error"),
             (
                 "1 redis_lock:horizon o",
-                "ERR keys that begin with 'redis_lock:horizon' are reserved",
+                "ERR keys that begin with 'redis_lock:horizon' or 'redisson_lock_token:' are reserved",
             ),
         ] {
             assert_eq!(

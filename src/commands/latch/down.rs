@@ -1,5 +1,6 @@
 //! `LATCH.DOWN key [n]`
 
+use super::is_no_semaphore;
 use crate::commands::args::{Args, KEY};
 use crate::commands::sem::number;
 use crate::lock::LockError;
@@ -31,6 +32,7 @@ impl Command for Down {
         if args.option().is_some() {
             return Err(LockError::Syntax);
         }
+        is_no_semaphore(ctx, name)?;
         let key = CountKey::open(ctx, name);
         let (now, id, state) = (ctx.now(), key.id(), key.read());
         let left = key.decide(|locks, fx| locks.latch_down(id, state, by, now, fx))?;

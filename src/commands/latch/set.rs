@@ -1,5 +1,6 @@
 //! `LATCH.SET key count [NX | XX]`
 
+use super::is_no_semaphore;
 use crate::commands::args::{Args, KEY};
 use crate::commands::sem::{condition, may_make, number, CONDITION};
 use crate::lock::{Count, LockError};
@@ -29,6 +30,7 @@ impl Command for Set {
         let name = args.key()?;
         let count = args.number(0)?;
         let set_if = condition(&mut args)?;
+        is_no_semaphore(ctx, name)?;
         let key = CountKey::open(ctx, name);
         let (now, id, state) = (ctx.now(), key.id(), key.read());
         if state == Count::Absent {

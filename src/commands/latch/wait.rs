@@ -1,5 +1,6 @@
 //! `LATCH.WAIT key [BLOCK ms]`
 
+use super::is_no_semaphore;
 use crate::commands::args::{once, option, Args, KEY};
 use crate::lock::{self, LockError, Waited};
 use crate::module::alarm;
@@ -39,6 +40,7 @@ impl Command for Wait {
         }
         let wait = wait.filter(|_| Parked::is_possible(ctx));
         let wait = wait.unwrap_or(lock::Wait::No);
+        is_no_semaphore(ctx, name)?;
         let key = CountKey::open_read(ctx, name);
         let (now, id, state) = (ctx.now(), key.id(), key.read());
         let client = ctx.client_id();

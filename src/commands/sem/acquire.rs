@@ -93,6 +93,9 @@ fn acquire(
     let key = SemKey::open(ctx, name)?;
     let now = ctx.now();
     let view = key.minting_view(Some(id), now);
+    if !view.is_held(now) && key.has_twin() {
+        return Err(LockError::SiblingsTaken);
+    }
     let ((answer, change), fx) = decide(|locks, fx| locks.sem_acquire(&view, request, now, fx));
     if let Ok(Answer::Parked(waiter)) = answer {
         Parked::expect(waiter, Shape::Token);

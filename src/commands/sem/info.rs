@@ -32,6 +32,7 @@ impl Command for Info {
         let key = SemKey::open_read(ctx, name)?;
         let permits = match key.whole_view(now) {
             SemState::OtherType => return Err(LockError::WrongType),
+            SemState::OtherSet => return Err(LockError::SiblingForeign),
             SemState::OtherString => return Err(LockError::NotCount),
             SemState::Absent => None,
             SemState::There(permits) => Some(permits),

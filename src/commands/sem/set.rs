@@ -33,6 +33,9 @@ impl Command for Set {
         let set_if = condition(&mut args)?;
         may_write(ctx, name)?;
         let key = SemKey::open(ctx, name)?;
+        if key.has_twin() {
+            return Err(LockError::SiblingsTaken);
+        }
         let now = ctx.now();
         let view = key.handing_view(None, now);
         if view.state == SemState::Absent {

@@ -67,16 +67,56 @@ pub fn siblings_stay(lock: &[u8], owner: &[u8]) -> bool {
     slot_of(&token_name(lock)) == slot && slot_of(&timeout_prefix(lock, owner)) == slot
 }
 
+/// The other name whose siblings have the same names: `k` and `{k}`, where `k` has no `{`.
+pub fn twin_of(lock: &[u8]) -> Option<Name> {
+    if !lock.contains(&b'{') {
+        return Some(braced(lock));
+    }
+    unbraced(lock).map(Name::from_slice)
+}
+
+/// The other holds of READ, as lock and owner, whose timeouts have the names of this one's: a part of the name
+/// may belong to the lock or to the owner (`{k}` and `a:b`, `{k}:a` and `b`). No owner has more bytes than that.
+pub fn same_timeouts(lock: &[u8], owner: &[u8], max_owner: usize) -> Vec<(Name, Name)> {
+    let all = suffixed(lock, owner);
+    let first = all.len().saturating_sub(max_owner.saturating_add(1));
+    let colons = (first..all.len()).filter(|at| all.get(*at) == Some(&b':'));
+    let mut same = Vec::new();
+    for colon in colons {
+        let (Some(stem), Some(other)) = (all.get(..colon), all.get(colon + 1..)) else {
+            continue;
+        };
+        if other.is_empty() || is_reserved(other) || !stem.contains(&b'{') {
+            continue;
+        }
+        for name in [Some(stem), unbraced(stem)].into_iter().flatten() {
+            if name != lock || other != owner {
+                same.push((Name::from_slice(name), Name::from_slice(other)));
+            }
+        }
+    }
+    same
+}
+
+/// What stands between the braces of `{name}`, if no other brace opens there.
+fn unbraced(name: &[u8]) -> Option<&[u8]> {
+    let bare = name.strip_prefix(b"{")?.strip_suffix(b"}")?;
+    (!bare.contains(&b'{')).then_some(bare)
+}
+
+fn braced(name: &[u8]) -> Name {
+    let mut braced = Name::from_slice(b"{");
+    braced.extend_from_slice(name);
+    braced.push(b'}');
+    braced
+}
+
 /// Redisson's `suffixName`: `name:suffix` where the name has a `{` anywhere, else `{name}:suffix`.
 fn suffixed(lock: &[u8], suffix: &[u8]) -> Name {
-    let mut name = Name::new();
-    if lock.contains(&b'{') {
-        name.extend_from_slice(lock);
-    } else {
-        name.push(b'{');
-        name.extend_from_slice(lock);
-        name.push(b'}');
-    }
+    let mut name = match lock.contains(&b'{') {
+        true => Name::from_slice(lock),
+        false => braced(lock),
+    };
     name.push(b':');
     name.extend_from_slice(suffix);
     name
@@ -123,6 +163,75 @@ mod tests {
         ] {
             assert!(!is_beside_a_lock(name.as_bytes()), "{name}");
         }
+    }
+
+    #[test]
+    fn twins_are_names_with_and_without_braces() {
+        for (lock, twin) in [
+            ("k", Some("{k}")),
+            ("{k}", Some("k")),
+            ("", Some("{}")),
+            ("{}", Some("")),
+            ("a}", Some("{a}}")),
+            ("{a}}", Some("a}")),
+            ("{a}b", None),
+            ("a{b}", None),
+            ("{{a}}", None),
+            ("{a{b}", None),
+            ("{", None),
+        ] {
+            let found = twin_of(lock.as_bytes());
+            assert_eq!(found.as_deref(), twin.map(str::as_bytes), "{lock}");
+            if let Some(twin) = found {
+                assert_eq!(token_name(&twin), token_name(lock.as_bytes()), "{lock}");
+            }
+        }
+    }
+
+    #[test]
+    fn all_holds_with_timeouts_of_the_same_names_are_found() {
+        let same = |lock: &str, owner: &str| -> Vec<(String, String)> {
+            let text = |name: Name| String::from_utf8_lossy(&name).into_owned();
+            let same = same_timeouts(lock.as_bytes(), owner.as_bytes(), 256).into_iter();
+            same.map(|(lock, owner)| (text(lock), text(owner)))
+                .collect()
+        };
+        let pairs = |pairs: &[(&str, &str)]| -> Vec<(String, String)> {
+            let owned = |(lock, owner): &(&str, &str)| (String::from(*lock), String::from(*owner));
+            pairs.iter().map(owned).collect()
+        };
+        assert_eq!(same("k", "o"), pairs(&[("{k}", "o")]));
+        assert_eq!(same("{k}", "o"), pairs(&[("k", "o")]));
+        assert_eq!(same("{a}k", "o"), []);
+        assert_eq!(same("k", "u:7"), pairs(&[("{k}", "u:7"), ("{k}:u", "7")]));
+        assert_eq!(same("{k}:u", "7"), pairs(&[("{k}", "u:7"), ("k", "u:7")]));
+        assert_eq!(same("{k}", "u:"), pairs(&[("k", "u:")]));
+        assert_eq!(
+            same("{k}", "u:write:x"),
+            pairs(&[
+                ("k", "u:write:x"),
+                ("{k}:u", "write:x"),
+                ("{k}:u:write", "x")
+            ])
+        );
+        assert_eq!(same("a:b", "c"), pairs(&[("{a", "b}:c"), ("{a:b}", "c")]));
+        // Whatever is found finds its way back.
+        for (lock, owner) in same("{k}:a:b", "c:d") {
+            let back = same(&lock, &owner);
+            assert!(
+                back.contains(&("{k}:a:b".into(), "c:d".into())),
+                "{lock} {owner}"
+            );
+            assert_eq!(
+                timeout_prefix(lock.as_bytes(), owner.as_bytes()),
+                timeout_prefix(b"{k}:a:b", b"c:d")
+            );
+        }
+        let long = "x:".repeat(1_000);
+        assert_eq!(
+            same_timeouts(format!("{{k}}:{long}").as_bytes(), b"o", 20).len(),
+            10
+        );
     }
 
     #[test]

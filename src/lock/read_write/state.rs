@@ -118,6 +118,15 @@ pub struct ReadWrite {
 }
 
 impl ReadWrite {
+    /// A hash without a field, which nobody holds.
+    pub fn emptied(deadline_ms: Option<i64>) -> ReadWrite {
+        ReadWrite {
+            is_whole: true,
+            deadline_ms,
+            ..ReadWrite::default()
+        }
+    }
+
     /// Whether the hash's TTL is over, and every hold with it.
     pub fn is_over(&self, now: Now) -> bool {
         self.deadline_ms.is_some_and(|end| now.wall_ms >= end)

@@ -70,6 +70,8 @@ pub enum Reply {
     Number(i64),
     /// An array of numbers.
     Numbers(Vec<i64>),
+    /// An error: the script would take keys that are another lock's.
+    Refused(LockError),
 }
 
 /// Length of a SHA1 in hexadecimal digits. No known text is so short.
@@ -139,7 +141,7 @@ fn find(script: Str<'_>) -> Option<&'static Script> {
 /// Runs a call natively, or has the server run the script. Replies.
 ///
 /// # Errors
-/// When the caller's user may not run the command that it sent.
+/// When the caller's user may not run the command that it sent, and where a native run is refused.
 pub fn run(ctx: Ctx, call: &Call<'_>) -> Result<(), LockError> {
     let now = Surroundings::of(ctx);
     if now.are_plain() && permission::covers(ctx, call) {
@@ -150,8 +152,7 @@ pub fn run(ctx: Ctx, call: &Call<'_>) -> Result<(), LockError> {
                 Native::Spin(_) => shell.redisson.stats.redisson_spin += 1,
                 Native::ReadWrite(_) => shell.redisson.stats.redisson_read_write += 1,
             });
-            answer(ctx, &reply);
-            return Ok(());
+            return answer(ctx, reply);
         }
     }
     shell::with(|shell| shell.redisson.stats.redisson_lua += 1);
@@ -168,17 +169,19 @@ fn native(ctx: Ctx, call: &Call<'_>, now: Surroundings) -> Option<Reply> {
     }
 }
 
-fn answer(ctx: Ctx, reply: &Reply) {
+fn answer(ctx: Ctx, reply: Reply) -> Result<(), LockError> {
     match reply {
         Reply::Nil => ctx.reply_nil(),
-        Reply::Number(number) => ctx.reply_integer(*number),
+        Reply::Refused(error) => return Err(error),
+        Reply::Number(number) => ctx.reply_integer(number),
         Reply::Numbers(numbers) => {
             ctx.reply_array(numbers.len());
             for number in numbers {
-                ctx.reply_integer(*number);
+                ctx.reply_integer(number);
             }
         }
     }
+    Ok(())
 }
 
 /// The state of the server around a call.

@@ -6,6 +6,7 @@
 
 use std::ffi::CStr;
 
+use super::super::beside;
 use super::super::count_key::end_of;
 use super::super::ctx::Ctx;
 use super::super::key::{field, scan_to, Fields, LockKey};
@@ -18,6 +19,7 @@ use super::{Call, OwnedStr, Reply, Str, Surroundings};
 use crate::lock::redisson::read_write::{read_acquire, read_unlock, Form, Give, Lock, Mode, Take};
 use crate::lock::redisson::readers::{own_timeout, timeout_of, Reader, Readers};
 use crate::lock::redisson::{time_to_live, Inner};
+use crate::lock::LockError;
 
 impl Fields for Readers {
     fn field(&mut self, field: &[u8], value: &[u8]) {
@@ -41,6 +43,16 @@ pub fn acquire(ctx: Ctx, call: &Call<'_>, shortens: bool, around: Surroundings) 
     drop(key);
     if decided == Take::Refused {
         return Some(Reply::Number(left_ms));
+    }
+    let is_taken = match lock {
+        Lock::Free => {
+            beside::twin_is_held(ctx, name) || beside::are_anothers(ctx, name, owner.bytes())
+        }
+        Lock::Held(_, None) => beside::are_anothers(ctx, name, owner.bytes()),
+        Lock::Held(..) => false,
+    };
+    if is_taken {
+        return Some(Reply::Refused(LockError::SiblingsTaken));
     }
     let holds = match lock {
         Lock::Held(_, Some(holds)) => holds + 1,

@@ -2,6 +2,7 @@
 //! the server's own commands, which are those of the script.
 
 use super::super::api::api;
+use super::super::beside;
 use super::super::count_key::end_of;
 use super::super::ctx::Ctx;
 use super::super::key::{field, LockKey};
@@ -14,6 +15,7 @@ use crate::lock::redisson::read_write::{
     is_plain_count, mode, write_acquire, write_unlock, Form, Give, Lock, Mode, ReadWrite, Take,
 };
 use crate::lock::redisson::{lease_end, time_to_live, Inner};
+use crate::lock::LockError;
 
 /// Runs one of the scripts; `None`: the data, or the call, is not plain, and nothing was done.
 pub fn run(ctx: Ctx, script: ReadWrite, call: &Call<'_>, around: Surroundings) -> Option<Reply> {
@@ -35,6 +37,9 @@ fn acquire(ctx: Ctx, call: &Call<'_>, around: Surroundings) -> Option<Reply> {
     drop(key);
     if decided == Take::Refused {
         return Some(Reply::Number(left_ms));
+    }
+    if decided == Take::First && beside::twin_is_held(ctx, name) {
+        return Some(Reply::Refused(LockError::SiblingsTaken));
     }
     if around.are_short_of_memory() {
         return None;

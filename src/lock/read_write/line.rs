@@ -1,0 +1,83 @@
+//! Waiters for READ and WRITE that the next decision about a key may grant: each of them needs keys beside the
+//! lock that are free for it, which only the shell can see.
+
+use super::super::effect::Effects;
+use super::super::locks::Locks;
+use super::super::state::is_held;
+use super::super::{KeyRef, KeyState, LockError, Mode, Now, OwnerId, WaiterId};
+use super::settle::may_enter;
+
+/// A parked request for READ or WRITE.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Asking {
+    /// The request.
+    pub request: WaiterId,
+    /// READ or WRITE.
+    pub mode: Mode,
+    /// For whom.
+    pub owner: OwnerId,
+}
+
+impl Locks {
+    /// The requests at the head of the line that may be granted together, if they are for READ or WRITE: one
+    /// writer, or the readers before the first writer. None while the key can grant nothing to them: neither
+    /// is it free, nor does it belong to the owner whose command this is (`None`: no owner's command).
+    pub fn next_for_shared(
+        &self,
+        key: KeyRef<'_>,
+        state: &KeyState,
+        owner: Option<&[u8]>,
+        now: Now,
+    ) -> Vec<Asking> {
+        if self.waiters.live() == 0 {
+            return Vec::new();
+        }
+        let may_end = owner.is_none_or(|owner| is_held(state, Some(owner), now));
+        let queue = self
+            .waiters
+            .queue(key)
+            .into_iter()
+            .flat_map(|queue| queue.iter());
+        let mut living = queue
+            .filter(|(_, waiter)| waiter.deadline_ms.is_none_or(|end| end > now.mono_ms))
+            .peekable();
+        let mode = match living.peek() {
+            Some((first, waiter)) if may_end || may_enter(state, waiter.mode, first, now) => {
+                waiter.mode
+            }
+            _ => return Vec::new(),
+        };
+        let most = match mode {
+            Mode::Exclusive => 0,
+            Mode::Write => 1,
+            Mode::Read => usize::MAX,
+        };
+        living
+            .take_while(|(_, waiter)| waiter.mode == mode)
+            .take(most)
+            .map(|(owner, waiter)| Asking {
+                request: waiter.id,
+                mode,
+                owner: owner.into(),
+            })
+            .collect()
+    }
+
+    /// What a parked request on many keys asks for at each of them.
+    pub fn asks_for(&self, request: WaiterId) -> Option<Asking> {
+        let (key, seq) = self.waiters.places_of(request).into_iter().next()?;
+        let (owner, waiter) = self.waiters.at(key.as_ref(), seq)?;
+        Some(Asking {
+            request,
+            mode: waiter.mode,
+            owner: owner.into(),
+        })
+    }
+
+    /// This request cannot be granted, and is told so.
+    pub fn dismiss(&mut self, request: WaiterId, error: &LockError, fx: &mut Effects) {
+        if self.waiters.dismiss(request) {
+            self.fail(vec![request], error, fx);
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Whether the keys beside a lock are free for a hold of READ or WRITE. Their names are made of the lock's and
+//! the owner's, as Redisson makes them, and so may be the names of another hold's, or of data that is no lock's.
+
+use redis_module::raw;
+
+use super::alarm;
+use super::apply::decide;
+use super::ctx::Ctx;
+use super::key::{field, LockKey};
+use super::rw_key::{is_ours, Beside};
+use super::settings;
+use super::shell;
+use super::strings::{OwnedStr, Str};
+use crate::lock::{
+    is_read_write, same_timeouts, slot_of, timeout_name, timeout_prefix, token_name, twin_of,
+    KeyState, LockError, Look, Mode, Name, Now, ReadWrite, WaiterId, MODE_FIELD,
+};
+
+/// Whether this owner may be granted READ or WRITE here, as far as the keys beside the lock go.
+///
+/// # Errors
+/// [`LockError::SiblingsTaken`] where they are those of another lock's holds, [`LockError::SiblingForeign`] where
+/// one of them holds something else. For a hold that goes on they are its own already.
+pub fn may_begin(
+    key: &LockKey<'_>,
+    state: &KeyState,
+    (mode, owner): (Mode, &[u8]),
+    now: Now,
+) -> Result<(), LockError> {
+    let held = match state {
+        _ if mode == Mode::Exclusive => return Ok(()),
+        KeyState::OtherHash | KeyState::OtherType => return Ok(()),
+        KeyState::ReadWrite(lock) if lock.is_held(now) => Some(&**lock),
+        _ => None,
+    };
+    if held.is_none() && twin_is_held(key.ctx(), key.name()) {
+        return Err(LockError::SiblingsTaken);
+    }
+    let name = key.name().bytes();
+    if held.is_none_or(|lock| lock.mark.is_none()) {
+        expect(key, &token_name(name), Beside::Token)?;
+    }
+    match mode {
+        Mode::Read => may_read(key, held, owner, now),
+        _ => Ok(()),
+    }
+}
+
+fn may_read(
+    key: &LockKey<'_>,
+    held: Option<&ReadWrite>,
+    owner: &[u8],
+    now: Now,
+) -> Result<(), LockError> {
+    let known = held.and_then(|lock| lock.reader(owner, now));
+    let next = known.map_or(1, |reader| reader.count.saturating_add(1));
+    let prefix = timeout_prefix(key.name().bytes(), owner);
+    expect(key, &timeout_name(&prefix, next), Beside::Timeout)?;
+    match known.is_none() && are_anothers(key.ctx(), key.name(), owner) {
+        true => Err(LockError::SiblingsTaken),
+        false => Ok(()),
+    }
+}
+
+fn expect(key: &LockKey<'_>, name: &Name, what: Beside) -> Result<(), LockError> {
+    match is_ours(key.ctx(), name, key.mode(), what) {
+        true => Ok(()),
+        false => Err(LockError::SiblingForeign),
+    }
+}
+
+/// Whether the lock whose name differs in its braces only is one for READ and WRITE, and held.
+pub(super) fn twin_is_held(ctx: Ctx, lock: Str<'_>) -> bool {
+    let name = lock.bytes();
+    let Some(twin) = twin_of(name).filter(|twin| is_reachable(name, twin)) else {
+        return false;
+    };
+    let twin = OwnedStr::new(&twin);
+    let twin = LockKey::open(ctx, twin.as_str());
+    let now = ctx.now();
+    matches!(twin.look(Look::Two, now), KeyState::ReadWrite(lock) if lock.is_held(now))
+}
+
+/// Whether another lock's reader has timeouts of the names that this one's would have: its field says so, even
+/// if it has no timeout any more. Its next release would delete them.
+pub(super) fn are_anothers(ctx: Ctx, lock: Str<'_>, owner: &[u8]) -> bool {
+    let name = lock.bytes();
+    let same = same_timeouts(name, owner, settings::max_owner_len());
+    same.into_iter()
+        .filter(|(other, _)| is_reachable(name, other))
+        .any(|(other, reader)| has_reader(ctx, &other, &reader))
+}
+
+fn has_reader(ctx: Ctx, lock: &Name, reader: &Name) -> bool {
+    let name = OwnedStr::new(lock);
+    let key = LockKey::open(ctx, name.as_str());
+    let Some(handle) = key
+        .handle()
+        .filter(|_| key.kind() == raw::REDISMODULE_KEYTYPE_HASH)
+    else {
+        return false;
+    };
+    let mode = field(handle, OwnedStr::new(MODE_FIELD).as_str());
+    mode.is_some_and(|mode| is_read_write(mode.as_str().bytes()))
+        && field(handle, OwnedStr::new(reader).as_str()).is_some()
+}
+
+/// In a cluster locks in other slots have other keys beside them.
+fn is_reachable(name: &[u8], other: &[u8]) -> bool {
+    !shell::is_cluster() || slot_of(name) == slot_of(other)
+}
+
+/// Whether two of these names share the keys beside them.
+pub fn are_twins(names: &[Str<'_>]) -> bool {
+    let mut all: Vec<&[u8]> = names.iter().map(|name| name.bytes()).collect();
+    all.sort_unstable();
+    let twins = all.iter().filter_map(|name| twin_of(name));
+    twins
+        .into_iter()
+        .any(|twin| all.binary_search(&&twin[..]).is_ok())
+}
+
+/// Sends those away who are next in line for READ or WRITE and cannot have the keys beside the lock. To be
+/// called before a decision that may grant the lock to them.
+pub fn clear_line(key: &LockKey<'_>, state: &KeyState) {
+    let now = key.ctx().now();
+    loop {
+        let owner = key.owner_name();
+        let next = shell::with(|shell| {
+            let locks = &shell.locks;
+            locks.next_for_shared(key.id(), state, owner, now)
+        });
+        let mut refused: Vec<(WaiterId, LockError)> = Vec::new();
+        for asking in &next {
+            if let Err(error) = may_begin(key, state, (asking.mode, &asking.owner), now) {
+                refused.push((asking.request, error));
+            }
+        }
+        if refused.is_empty() {
+            return;
+        }
+        let ((), fx) = decide(|locks, fx| {
+            for (request, error) in &refused {
+                locks.dismiss(*request, error, fx);
+            }
+        });
+        alarm::answer(fx);
+    }
+}
