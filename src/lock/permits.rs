@@ -88,11 +88,6 @@ impl SemView<'_> {
         }
     }
 
-    /// Whether the asking id holds a permit now.
-    pub fn is_held(&self, now: Now) -> bool {
-        self.held_until(now).is_some()
-    }
-
     /// The end of the permit that the asking id holds now.
     pub(super) fn held_until(&self, now: Now) -> Option<i64> {
         match &self.state {

@@ -81,6 +81,11 @@ impl Semaphores {
         self.remembered.len()
     }
 
+    /// Whether this id has a permit that this server granted.
+    pub fn knows(&self, key: KeyRef<'_>, id: &[u8]) -> bool {
+        self.remembered.get(key, id).is_some()
+    }
+
     /// How many permits the next decision about this semaphore may grant.
     pub fn wanted(&self, key: KeyRef<'_>) -> usize {
         self.waiters.live_on(key).min(GRANTS_AT_ONCE) + 1

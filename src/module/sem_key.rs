@@ -209,6 +209,13 @@ impl<'a> SemKey<'a> {
         }
     }
 
+    /// Whether the permit of this id may be another semaphore's, which has the same set: a permit that this
+    /// server granted under this name is not.
+    pub fn may_be_anothers(&self, id: Str<'_>) -> bool {
+        let known = |shell: &mut shell::Shell| shell.locks.sems.knows(self.id(), id.bytes());
+        !shell::with(known) && self.has_twin()
+    }
+
     /// Nobody is granted a permit while another semaphore has the same set: who waits is told so.
     fn clear_line(&self) {
         let key = self.id();

@@ -59,6 +59,8 @@ struct Game {
     sure: HashMap<Hold, i64>,
     /// The most permits that a semaphore may have had since it was made.
     permits: HashMap<String, i64>,
+    /// The highest token of a grant.
+    highest: i64,
     /// Foreign data and its digest.
     foreign: HashMap<String, String>,
     /// Requests that may still wait, with the connections that they were sent by.
@@ -119,6 +121,7 @@ impl Game {
             random: Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1),
             sure: HashMap::new(),
             permits: HashMap::new(),
+            highest: 0,
             foreign: HashMap::new(),
             parked,
             log: Vec::new(),
@@ -191,14 +194,17 @@ impl Game {
         };
         if let Some(reply) = self.ask(&line, wanted.clone()) {
             if !reply.is_error() && !reply.is_nil() {
-                self.granted(wanted);
+                self.granted(wanted, &reply);
             }
         }
     }
 
-    fn granted(&mut self, holds: Vec<Hold>) {
+    fn granted(&mut self, holds: Vec<Hold>, reply: &Reply) {
+        let token = reply.maybe_int();
         for hold in holds {
-            if hold.kind == "SEM" {
+            // Fewer permits may be wanted than are held; who holds one gets it again, under its token.
+            let is_fresh = token.is_none_or(|token| token > self.highest);
+            if hold.kind == "SEM" && is_fresh {
                 let others = |other: &&Hold| {
                     other.kind == "SEM" && other.name == hold.name && other.owner != hold.owner
                 };
@@ -211,6 +217,7 @@ impl Game {
             assert_eq!(beside, None, "{hold:?} was granted beside it");
             *self.sure.entry(hold).or_default() += 1;
         }
+        self.highest = self.highest.max(token.unwrap_or(0));
     }
 
     fn release(&mut self, name: &str, owner: &str, mode: &'static str) {
@@ -261,7 +268,7 @@ impl Game {
         let line = format!("SEM.ACQUIRE {name} {owner} {limit} PX 600000");
         if let Some(reply) = self.ask(&line, wanted.clone()) {
             if reply.maybe_int().is_some() {
-                self.granted(wanted);
+                self.granted(wanted, &reply);
             }
         }
     }
@@ -362,7 +369,7 @@ impl Game {
                 .iter()
                 .all(|line| self.say(line).maybe_int() == Some(1))
             {
-                self.granted(wanted);
+                self.granted(wanted, &reply);
             }
         }
     }

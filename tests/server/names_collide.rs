@@ -352,7 +352,14 @@ fn semaphores_that_are_twins_do_not_share_their_permits() {
                 == 1
         });
         c.line(&format!("SET {other} 1"));
-        refused(&mut c, &format!("SEM.ACQUIRE {other} x"), TAKEN);
+        for line in [
+            "SEM.ACQUIRE ? x",
+            "SEM.ACQUIRE ? a",
+            "SEM.RELEASE ? a",
+            "SEM.RENEW ? a",
+        ] {
+            refused(&mut c, &line.replace('?', other), TAKEN);
+        }
         assert_eq!(c.line(&format!("SEM.RELEASE {one} a")).int(), 1);
         let told = waiter.recv().error();
         assert!(told.starts_with(TAKEN), "{told}");

@@ -93,7 +93,7 @@ fn acquire(
     let key = SemKey::open(ctx, name)?;
     let now = ctx.now();
     let view = key.minting_view(Some(id), now);
-    if !view.is_held(now) && key.has_twin() {
+    if key.may_be_anothers(id) {
         return Err(LockError::SiblingsTaken);
     }
     let ((answer, change), fx) = decide(|locks, fx| locks.sem_acquire(&view, request, now, fx));

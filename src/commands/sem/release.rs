@@ -33,6 +33,9 @@ impl Command for Release {
         may_write(ctx, name)?;
         sem_sessions::end_first(ctx, name, id);
         let key = SemKey::open(ctx, name)?;
+        if key.may_be_anothers(id) {
+            return Err(LockError::SiblingsTaken);
+        }
         let now = ctx.now();
         let view = key.handing_view(Some(id), now);
         let (released, fx) = decide(|locks, fx| locks.sem_release(&view, id.bytes(), now, fx));

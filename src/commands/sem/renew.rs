@@ -43,6 +43,9 @@ impl Command for Renew {
         may_write(ctx, name)?;
         sem_sessions::end_first(ctx, name, id);
         let key = SemKey::open(ctx, name)?;
+        if key.may_be_anothers(id) {
+            return Err(LockError::SiblingsTaken);
+        }
         let now = ctx.now();
         let view = key.plain_view(Some(id), now);
         let (renewed, fx) = decide(|locks, _| locks.sem_renew(&view, id.bytes(), lease, now));
