@@ -118,7 +118,7 @@ swap() {
     tries=0
     while errors=$(exchange "$1" "$2") && is_drained; do
         tries=$((tries + 1))
-        [ $tries -lt 100 ] || give_up "not unloaded: $errors"
+        [ $tries -lt 100 ] || give_up "not unloaded, the server's log says why: $errors"
         sleep 0.05
     done
 }

@@ -8,7 +8,7 @@ use super::alarm;
 use super::api::{self, api, has};
 use super::ctx::{server_version, Ctx};
 use super::{
-    condemned, events, guard, info, log, needed, redisson, register, settings, shell, slots, users,
+    condemned, events, guard, info, log, needed, redisson, register, settings, shell, slots, unload,
 };
 
 const NAME: &CStr = c"lock";
@@ -66,7 +66,7 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
 pub unsafe extern "C" fn RedisModule_OnUnload(raw_ctx: *mut raw::RedisModuleCtx) -> c_int {
     // SAFETY: the server's context for this callback.
     let ctx = unsafe { Ctx::new(raw_ctx) };
-    if let Some(Some(reason)) = guard::entry("may-unload", || reason_to_stay(ctx)) {
+    if let Some(Some(reason)) = guard::entry("may-unload", || unload::reason_to_stay(ctx)) {
         log::warning(&format!("not unloaded: {reason}"));
         return raw::REDISMODULE_ERR as c_int;
     }
@@ -79,25 +79,6 @@ pub unsafe extern "C" fn RedisModule_OnUnload(raw_ctx: *mut raw::RedisModuleCtx)
     }
     guard::remove_hook();
     raw::REDISMODULE_OK as c_int
-}
-
-/// Who may have sent a command of ours that is still to run: the server keeps it, in a transaction or until a
-/// pause ends, with a pointer to a command that is gone, and ends itself when it runs it. What clients know to
-/// be our command is theirs to wait for; an `EVAL` that the filter has renamed is not.
-fn reason_to_stay(ctx: Ctx) -> Option<String> {
-    if ctx.is_paused() {
-        return Some(
-            "clients are paused, and a command of this module may wait for the end of that".into(),
-        );
-    }
-    if redisson::has_renamed() {
-        return Some(
-            "EVAL of Redisson's scripts may be queued in transactions: CONFIG SET lock.redisson-scripts no first, \
-             and let transactions that have begun come to their end"
-                .into(),
-        );
-    }
-    users::reason_to_stay(ctx)
 }
 
 fn has_allocator() -> bool {

@@ -39,7 +39,7 @@ pub mod settings;
 pub mod shell;
 mod slots;
 pub mod strings;
-mod users;
+mod unload;
 
 #[cfg(feature = "fault-injection")]
 pub use guard::fault::arm as arm_fault;

@@ -1,4 +1,5 @@
-//! `MODULE UNLOAD` where the server would not survive it: users' rules name commands of the module.
+//! `MODULE UNLOAD` where the server would not survive it: users' rules name commands of the module, or a transaction has
+//! one queued.
 
 use crate::citizenship_settings::own_lines;
 use crate::common::scene::unload_and_load;
@@ -169,4 +170,27 @@ fn where_the_rules_cannot_be_read_the_module_stays() {
         "{line}"
     );
     assert!(admin.line("LOCK.ACQUIRE k o").int() > 0);
+}
+
+/// The server would run whatever has taken the place of the queued command.
+#[test]
+fn a_transaction_that_is_open_keeps_the_module() {
+    let mut server = TestServer::start();
+    let (mut admin, mut queueing) = (server.conn(), server.conn());
+    let id = queueing.id();
+    queueing.line("MULTI");
+    unload_and_load(&mut admin);
+    assert_eq!(queueing.line("LOCK.ACQUIRE k o PX 60000").text(), "QUEUED");
+    assert!(refused(&mut admin));
+    let lines = own_lines(&server.log());
+    let expected = format!("not unloaded: client {id} has a transaction open");
+    let line = lines.last().expect("a line");
+    assert!(line.starts_with(&expected), "{line}");
+    admin.send_lines(&["MULTI", "PING", "MODULE UNLOAD lock", "EXEC"]);
+    let replies: Vec<_> = (0..4).map(|_| admin.recv()).collect();
+    assert!(replies[3].list()[1].is_error(), "by a transaction");
+    assert!(queueing.line("EXEC").list()[0].int() > 0);
+    drop(queueing);
+    unload_and_load(&mut admin);
+    assert!(admin.line("LOCK.RELEASE k o").int() == 1 && server.is_alive());
 }

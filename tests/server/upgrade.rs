@@ -8,7 +8,7 @@ use std::thread;
 use crate::acl_example::{furnished, login, must, must_not};
 use crate::common::process::tame;
 use crate::common::scene::{only_reply, Scene};
-use crate::common::{has_io_threads, module_path, Conn, TestServer};
+use crate::common::{has_io_threads, module_path, wait_for, Conn, TestServer};
 use crate::faults::fault_module;
 
 fn upgrade(server: &TestServer, module: &Path) -> Output {
@@ -265,4 +265,21 @@ fn nothing_begins_where_the_users_cannot_be_read() {
     let drain = server.conn().line("CONFIG GET lock.drain").list()[1].text();
     assert_eq!(drain, "no");
     assert!(server.is_alive());
+}
+
+/// A connection that stays keeps what it holds by a session, until the lease ends; one that is closed gives it back.
+#[test]
+fn what_is_held_by_a_session_goes_with_its_connection_or_its_lease() {
+    let server = TestServer::start();
+    let mut holder = server.conn();
+    let token = holder.line("LOCK.ACQUIRE k o SESSION").int();
+    let out = upgrade(&server, &new_build(&server));
+    assert!(out.status.success(), "{}", output(&out));
+    let mut c = server.conn();
+    if closes_connections(&server) {
+        wait_for("a free lock", || c.line("EXISTS k").int() == 0);
+    } else {
+        assert_eq!(holder.line("LOCK.ACQUIRE k o ONCE SESSION").int(), token);
+        assert_eq!(server.stat("session_holds"), 1);
+    }
 }

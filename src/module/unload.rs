@@ -1,15 +1,19 @@
-//! Users of the server whose rules forbid that the module is unloaded.
+//! Why the module must not be unloaded just now, though the server would do it.
 //!
-//! From Redis 7.2 on, and in Valkey, a module that comes or goes makes the server read the rules of all users again
-//! (`ACLRecomputeCommandBitsFromCommandRulesAllUsers` in its acl.c), and it ends itself at a rule that names a command
-//! that is gone. Redis 7.0 survives the unloading, and ends itself when such a user is described (`ACL GETUSER`,
-//! `ACL SAVE`). Valkey refuses from 9.1 on to unload a module whose commands are named.
+//! *Rules of users.* From Redis 7.2 on, and in Valkey, a module that comes or goes makes the server read the rules of
+//! all users again (`ACLRecomputeCommandBitsFromCommandRulesAllUsers` in its acl.c), and it ends itself at a rule that
+//! names a command that is gone. Redis 7.0 survives the unloading, and ends itself when such a user is described (`ACL
+//! GETUSER`, `ACL SAVE`). Valkey refuses from 9.1 on to unload a module whose commands are named.
+//!
+//! *Commands that wait.* The server keeps a command of a transaction, or one that a pause holds back, with a pointer to
+//! its description. When that is gone, it runs whatever is at that place, or ends itself.
 
 use std::ffi::CString;
 
 use super::api::api;
 use super::call_reply::Reply;
 use super::ctx::{server_version, Ctx};
+use super::redisson;
 use super::strings::OwnedStr;
 
 /// So much of a user's name, or of a rule, is written to the log.
@@ -18,8 +22,49 @@ const MOST_LOGGED: usize = 64;
 /// From this version on Valkey itself looks for such rules.
 const VALKEY_LOOKS: i32 = 0x09_01_00;
 
-/// Why the module must not be unloaded.
+/// The reason, for the log.
 pub fn reason_to_stay(ctx: Ctx) -> Option<String> {
+    if ctx.is_paused() {
+        return Some(
+            "clients are paused, and a command of this module may wait for the end of that".into(),
+        );
+    }
+    if redisson::has_renamed() {
+        return Some(
+            "EVAL of Redisson's scripts may be queued in transactions: CONFIG SET lock.redisson-scripts no first, \
+             and let transactions that have begun come to their end"
+                .into(),
+        );
+    }
+    queued(ctx).or_else(|| named(ctx))
+}
+
+/// A transaction in which commands are queued. Which ones, the server does not tell.
+fn queued(ctx: Ctx) -> Option<String> {
+    let list = OwnedStr::new(b"LIST");
+    let reply = Reply::of(ctx, c"CLIENT", c"v", &[list.as_str()])?;
+    let mut clients = reply.whole().bytes()?.split(|byte| *byte == b'\n');
+    let id = clients.find_map(transaction_of)?;
+    Some(format!(
+        "client {id} has a transaction open, and a command of this module may be queued in it. Try again, or end it \
+         with CLIENT KILL ID {id}"
+    ))
+}
+
+/// The id of a client of `CLIENT LIST` that has queued commands: `multi` counts them. The one whose transaction is
+/// under way (it may be the one that unloads) has sent `EXEC` last.
+fn transaction_of(client: &[u8]) -> Option<&str> {
+    let field = |name: &[u8]| {
+        let mut words = client.split(|byte| *byte == b' ');
+        words.find_map(|word| word.strip_prefix(name)?.strip_prefix(b"="))
+    };
+    let queued = !matches!(field(b"multi")?, b"-1" | b"0");
+    let is_open = queued && field(b"cmd") != Some(b"exec");
+    std::str::from_utf8(field(b"id").filter(|_| is_open)?).ok()
+}
+
+/// A rule that names a command of this module.
+fn named(ctx: Ctx) -> Option<String> {
     match first_offence(ctx) {
         Ok(None) => None,
         Ok(Some(Offence { user, rule })) => Some(format!(
