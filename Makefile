@@ -43,7 +43,11 @@ upgrade-demo: build ## put another build of the module into a server whose locks
 fault-build: setup
 	$(CARGO) build --release --locked --features fault-injection --target-dir target/fault
 
-test: test-core test-checker test-server test-differential test-client ## all tests: the core, the checker of the fault tests, the module on three servers, Redisson's scripts, the client crate
+test: setup-test test-core test-checker test-server test-differential test-client ## all tests: the core, the checker of the fault tests, the module on three servers, Redisson's scripts, the client crate
+
+# All that the tests need, before the first of them runs.
+setup-test:
+	@scripts/setup.sh client java
 
 test-core: setup
 	PROPTEST_CASES=$(CASES) $(CARGO) test --release --locked --lib

@@ -1,6 +1,6 @@
 #!/bin/sh
-# setup.sh [PURPOSE]: installs what is missing to build, run and test the module, or says what to install.
-# PURPOSE adds what one target needs: check (format, clippy), client (openssl), java (Redisson), count
+# setup.sh [PURPOSE...]: installs what is missing to build, run and test the module, or says what to install.
+# Each PURPOSE adds what a target needs: check (format, clippy), client (openssl), java (Redisson), count
 # (valgrind), fuzz (C++, cargo-fuzz), seeded (git), fresh (debootstrap).
 #
 # Each test is whether the thing does its work: a program is compiled, linked and run, a header is parsed, a
@@ -10,7 +10,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-purpose=${1:-}
+purposes=$*
 OLDEST_RUST=85 # as rust-version in Cargo.toml: 1.85
 OLDEST_JAVA=17 # as maven.compiler.release in tests/redisson/pom.xml
 export PATH="$HOME/.cargo/bin:$PATH" LC_ALL=C
@@ -156,7 +156,13 @@ $(say_rust)"
     need ca-certificates certificates_work
     need "$(server_package)" scripts/server.sh --quiet
     has redis-cli || has valkey-cli || [ -x target/server/redis-cli ] || missing="$missing $(server_package)"
-    case $purpose in
+    for purpose in $purposes; do examine_for "$purpose"; done
+    # shellcheck disable=SC2086 # one word a line, each once
+    missing=$(printf '%s\n' $missing | awk 'NF && !seen[$0]++' | paste -sd' ' -)
+}
+
+examine_for() {
+    case $1 in
     check)
         if is_rustups; then
             quiet cargo fmt --version && quiet cargo clippy --version ||
@@ -183,9 +189,8 @@ JAVA_HOME=$JAVA_HOME: Maven needs a JDK $OLDEST_JAVA or newer there, with javac.
             fi
         fi
         ;;
+    *) say "setup: no purpose $1"; exit 2 ;;
     esac
-    # shellcheck disable=SC2086 # one word a line, each once
-    missing=$(printf '%s\n' $missing | awk 'NF && !seen[$0]++' | paste -sd' ' -)
 }
 
 # A Rust that does not serve stays as it is: it is the user's.
@@ -287,20 +292,26 @@ if [ -n "$missing$problem" ]; then
     fi
     if [ -n "$missing" ] && ! has apt-get; then
         say "Needed: a C compiler that links, libclang with its headers, Rust 1.$OLDEST_RUST, Redis 7.0 or Valkey 8.0 (or newer)."
-        case $purpose in
-        java) say "And a JDK $OLDEST_JAVA (or newer), Maven 3.6.3 (or newer)." ;;
-        check) say 'And rustfmt and clippy of that Rust.' ;;
-        fuzz) say 'And a C++ compiler.' ;;
-        count) say 'And valgrind.' ;;
-        client) say 'And openssl.' ;;
-        seeded) say 'And git.' ;;
-        fresh) say 'And debootstrap.' ;;
-        esac
+        for purpose in $purposes; do
+            case $purpose in
+            java) say "And a JDK $OLDEST_JAVA (or newer), Maven 3.6.3 (or newer)." ;;
+            check) say 'And rustfmt and clippy of that Rust.' ;;
+            fuzz) say 'And a C++ compiler.' ;;
+            count) say 'And valgrind.' ;;
+            client) say 'And openssl.' ;;
+            seeded) say 'And git.' ;;
+            fresh) say 'And debootstrap.' ;;
+            esac
+        done
     fi
     exit 1
 fi
 
-if [ "$purpose" = fuzz ] && ! quiet cargo fuzz --version; then
-    say "setup: installing cargo-fuzz into $HOME/.cargo/bin (about two minutes)"
-    cargo install -q --locked cargo-fuzz
-fi
+case " $purposes " in
+*' fuzz '*)
+    if ! quiet cargo fuzz --version; then
+        say "setup: installing cargo-fuzz into $HOME/.cargo/bin (about two minutes)"
+        cargo install -q --locked cargo-fuzz
+    fi
+    ;;
+esac
