@@ -249,6 +249,7 @@ apt_install() {
 install_missing() {
     if [ "$as_root" = sudo ]; then
         say "setup: $missing will be installed, and sudo may ask for your password. (Ctrl-C to install them yourself.)"
+        sudo -v || return 0 # the message at the end says what root is to do
     fi
     say 'setup: reading the lists of packages (apt-get update)'
     if ! $as_root apt-get -q update </dev/null >"$work/apt.log" 2>&1; then
