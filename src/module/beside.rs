@@ -7,7 +7,7 @@ use super::alarm;
 use super::apply::decide;
 use super::ctx::Ctx;
 use super::key::{field, LockKey};
-use super::rw_key::{is_ours, Beside};
+use super::rw_key::{is_there, Beside};
 use super::settings;
 use super::shell;
 use super::strings::{OwnedStr, Str};
@@ -36,37 +36,42 @@ pub fn may_begin(
     if held.is_none() && twin_is_held(key.ctx(), key.name()) {
         return Err(LockError::SiblingsTaken);
     }
-    let name = key.name().bytes();
+    let (ctx, name) = (key.ctx(), key.name());
     if held.is_none_or(|lock| lock.mark.is_none()) {
-        expect(key, &token_name(name), Beside::Token)?;
+        let token = token_name(name.bytes());
+        is_there(ctx, &token, Beside::Token).ok_or(LockError::SiblingForeign)?;
     }
     match mode {
-        Mode::Read => may_read(key, held, owner, now),
+        Mode::Read => may_read(ctx, name, (held, owner), now),
         _ => Ok(()),
     }
 }
 
 fn may_read(
-    key: &LockKey<'_>,
-    held: Option<&ReadWrite>,
-    owner: &[u8],
+    ctx: Ctx,
+    lock: Str<'_>,
+    (held, owner): (Option<&ReadWrite>, &[u8]),
     now: Now,
 ) -> Result<(), LockError> {
     let known = held.and_then(|lock| lock.reader(owner, now));
     let next = known.map_or(1, |reader| reader.count.saturating_add(1));
-    let prefix = timeout_prefix(key.name().bytes(), owner);
-    expect(key, &timeout_name(&prefix, next), Beside::Timeout)?;
-    match known.is_none() && are_anothers(key.ctx(), key.name(), owner) {
+    let timeout = timeout_name(&timeout_prefix(lock.bytes(), owner), next);
+    let is_there = is_there(ctx, &timeout, Beside::Timeout).ok_or(LockError::SiblingForeign)?;
+    // Beside a lock that is held the twin was not looked for: a script may have taken it.
+    let is_new = known.is_none();
+    let is_twins = is_new && is_there && held.is_some() && twin_is_held(ctx, lock);
+    match is_twins || (is_new && are_anothers(ctx, lock, owner)) {
         true => Err(LockError::SiblingsTaken),
         false => Ok(()),
     }
 }
 
-fn expect(key: &LockKey<'_>, name: &Name, what: Beside) -> Result<(), LockError> {
-    match is_ours(key.ctx(), name, key.mode(), what) {
-        true => Ok(()),
-        false => Err(LockError::SiblingForeign),
-    }
+/// Whether a first READ hold of this owner, in a lock that others may hold, would have the keys of another lock's
+/// reader.
+pub(super) fn is_taken(ctx: Ctx, lock: Str<'_>, owner: &[u8], is_held: bool) -> bool {
+    let timeout = timeout_name(&timeout_prefix(lock.bytes(), owner), 1);
+    let may_be_twins = !is_held || is_there(ctx, &timeout, Beside::Timeout) == Some(true);
+    (may_be_twins && twin_is_held(ctx, lock)) || are_anothers(ctx, lock, owner)
 }
 
 /// Whether the lock whose name differs in its braces only is one for READ and WRITE, and held.
@@ -83,7 +88,7 @@ pub(super) fn twin_is_held(ctx: Ctx, lock: Str<'_>) -> bool {
 
 /// Whether another lock's reader has timeouts of the names that this one's would have: its field says so, even
 /// if it has no timeout any more. Its next release would delete them.
-pub(super) fn are_anothers(ctx: Ctx, lock: Str<'_>, owner: &[u8]) -> bool {
+fn are_anothers(ctx: Ctx, lock: Str<'_>, owner: &[u8]) -> bool {
     let name = lock.bytes();
     let same = same_timeouts(name, owner, settings::max_owner_len());
     same.into_iter()
@@ -123,6 +128,9 @@ pub fn are_twins(names: &[Str<'_>]) -> bool {
 /// Sends those away who are next in line for READ or WRITE and cannot have the keys beside the lock. To be
 /// called before a decision that may grant the lock to them.
 pub fn clear_line(key: &LockKey<'_>, state: &KeyState) {
+    if shell::with(|shell| shell.locks.waiters.live() == 0) {
+        return;
+    }
     let now = key.ctx().now();
     loop {
         let owner = key.owner_name();

@@ -256,7 +256,7 @@ pub(super) fn write(key: &mut LockKey<'_>, change: &RwWrite, replication: Replic
         RwWrite::DropMark => {
             // Beside an exclusive lock it is what a read-write lock of this name has left, or its twin's.
             let is_anothers = key.kind() != raw::REDISMODULE_KEYTYPE_EMPTY
-                && is_there(ctx, &token_name(lock.bytes()))
+                && is_there(ctx, &token_name(lock.bytes()), Beside::Token) == Some(true)
                 && beside::twin_is_held(ctx, lock);
             match is_anothers {
                 true => Ok(()),
@@ -381,17 +381,14 @@ pub(super) enum Beside {
 /// The value of every timeout, Redisson's.
 const TIMEOUT: &[u8] = b"1";
 
-/// Whether a key beside a lock can be written: it is absent, or holds what it is for.
-pub(super) fn is_ours(ctx: Ctx, name: &Name, mode: u32, what: Beside) -> bool {
-    let name = OwnedStr::new(name);
-    let sibling = Sibling::open(ctx, name.as_str(), mode);
-    sibling.is_absent() || sibling.has(what)
-}
-
-fn is_there(ctx: Ctx, name: &Name) -> bool {
+/// Whether a key beside a lock is there. `None` where it holds something else than what it is for.
+pub(super) fn is_there(ctx: Ctx, name: &Name, what: Beside) -> Option<bool> {
     let name = OwnedStr::new(name);
     let sibling = Sibling::open_to_write(ctx, name.as_str());
-    !sibling.is_absent()
+    if sibling.is_absent() {
+        return Some(false);
+    }
+    sibling.has(what).then_some(true)
 }
 
 fn set_sibling(

@@ -513,6 +513,17 @@ fn redissons_readers_and_writers_are_not_let_in_beside_a_twin_nor_ours_beside_th
         refused(&mut c, &format!("LOCK.ACQUIRE {one} u:1 READ"), TAKEN);
         c.line(&format!("LOCK.BREAK {other}"));
     }
+    // By Lua a twin is held all the same: who joins it has no keys of ours.
+    c.line("LOCK.ACQUIRE k u:1 READ PX 60000").int();
+    c.line("CONFIG SET lock.redisson-scripts no");
+    assert!(c.run(read("{k}", "{k}", "u:2")).is_nil());
+    refused(&mut c, "LOCK.ACQUIRE {k} u:1 READ", TAKEN);
+    c.line("CONFIG SET lock.redisson-scripts yes");
+    let told = c.run(read("{k}", "{k}", "u:1")).error();
+    assert!(told.starts_with(TAKEN), "{told}");
+    assert!(c.line("LOCK.ACQUIRE k w WRITE").is_nil());
+    c.line("LOCK.BREAK k");
+    c.line("LOCK.BREAK {k}");
     c.line("LOCK.ACQUIRE {k}:u 1 READ PX 60000").int();
     let told = c.run(read("k", "{k}", "u:1")).error();
     assert!(told.starts_with(TAKEN), "{told}");

@@ -29,9 +29,6 @@ impl Locks {
         owner: Option<&[u8]>,
         now: Now,
     ) -> Vec<Asking> {
-        if self.waiters.live() == 0 {
-            return Vec::new();
-        }
         let may_end = owner.is_none_or(|owner| is_held(state, Some(owner), now));
         let queue = self
             .waiters

@@ -44,14 +44,8 @@ pub fn acquire(ctx: Ctx, call: &Call<'_>, shortens: bool, around: Surroundings) 
     if decided == Take::Refused {
         return Some(Reply::Number(left_ms));
     }
-    let is_taken = match lock {
-        Lock::Free => {
-            beside::twin_is_held(ctx, name) || beside::are_anothers(ctx, name, owner.bytes())
-        }
-        Lock::Held(_, None) => beside::are_anothers(ctx, name, owner.bytes()),
-        Lock::Held(..) => false,
-    };
-    if is_taken {
+    let is_new = matches!(lock, Lock::Free | Lock::Held(_, None));
+    if is_new && beside::is_taken(ctx, name, owner.bytes(), lock != Lock::Free) {
         return Some(Reply::Refused(LockError::SiblingsTaken));
     }
     let holds = match lock {
