@@ -84,6 +84,11 @@ fn a_client_that_the_server_does_not_park_is_answered_as_without_block() {
     assert_eq!(server.stat("panics"), 0);
 }
 
+/// Calls that have failed so far.
+fn faults(server: &TestServer) -> usize {
+    server.log().matches("injected fault in").count()
+}
+
 /// Parked requests of every kind.
 fn waiters(server: &TestServer) -> u64 {
     let names = ["waiters", "sem_waiters", "latch_waiters"];
@@ -235,15 +240,20 @@ fn each_write_fails(server: &TestServer, conn: &mut Conn, case: &Case) -> u64 {
                 assert!(!conn.line(line).is_error(), "{line}");
             }
             let what = format!("{:?}, {}: {function} {pass}", case.before, case.command);
-            let refused = server.stat("writes_refused");
+            let (refused, injected) = (server.stat("writes_refused"), faults(server));
             conn.line(&format!("LOCK.FAULT API {function} {pass}"));
             let reply = conn.line(case.command);
             conn.line("LOCK.FAULT none");
-            if server.stat("writes_refused") == refused {
+            if faults(server) == injected {
                 assert!(!reply.is_error(), "{what}: {reply:?}");
                 break;
             }
             failed += 1;
+            assert_eq!(
+                server.stat("writes_refused"),
+                refused + 1,
+                "{what}: {reply:?}"
+            );
             let error = reply.error();
             assert!(
                 error.starts_with("ERR the server refused a write"),
@@ -356,13 +366,13 @@ fn a_write_of_a_hand_off_is_refused() {
             wait_for("b in line", || waiters(&server) == 1);
             c.send_line(&request.replace(" b ", " c "));
             wait_for("c in line", || waiters(&server) == 2);
-            let refused = server.stat("writes_refused");
+            let injected = faults(&server);
             arm(&mut conn, function);
             let ended = conn.line(serves);
             wait_for("b let go", || waiters(&server) < 2);
             conn.line("LOCK.FAULT none");
             let answer = b.recv();
-            if server.stat("writes_refused") > refused {
+            if faults(&server) > injected {
                 assert!(ended.is_error() || serves == "DEL k", "{what}: {ended:?}");
                 assert!(answer.is_error(), "{what}: {answer:?}");
                 // The hold was ended or was not: now it is.
