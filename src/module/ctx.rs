@@ -148,6 +148,15 @@ impl Ctx {
         self.info_is(c"clients", c"connected_clients", c"0")
     }
 
+    /// Whether this is Redis 8 with I/O threads. There `CLIENT LIST` stops all threads, which takes long where
+    /// processors are scarce; and a module may only be unloaded in a transaction that closes all connections.
+    pub fn is_threaded_redis(self) -> bool {
+        const THREADS_OWN_CLIENTS: i32 = 0x08_00_00;
+        server_version() >= THREADS_OWN_CLIENTS
+            && !self.is_valkey()
+            && self.info_is(c"server", c"io_threads_active", c"1")
+    }
+
     /// Whether a field of `INFO` has this value; false as well where the server does not say.
     fn info_is(self, section: &CStr, name: &CStr, value: &CStr) -> bool {
         // SAFETY: section and name are constants; the info is freed before the end, and the field is

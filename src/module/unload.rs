@@ -41,6 +41,9 @@ pub fn reason_to_stay(ctx: Ctx) -> Option<String> {
 
 /// A transaction in which commands are queued. Which ones, the server does not tell.
 fn queued(ctx: Ctx) -> Option<String> {
+    if ctx.is_threaded_redis() {
+        return None;
+    }
     let list = OwnedStr::new(b"LIST");
     let reply = Reply::of(ctx, c"CLIENT", c"v", &[list.as_str()])?;
     let mut clients = reply.whole().bytes()?.split(|byte| *byte == b'\n');
