@@ -45,6 +45,9 @@ TEXT
     step=$((step + 1))
     ;;
 esac
+case $file in
+*' '*) echo "     CONFIG REWRITE of the server writes this path without quotes, and the next start fails: better install to a path without spaces." ;;
+esac
 cat <<TEXT
   $step. systemctl restart $name-server
      or, without a restart, where enable-module-command allows it: $name-cli MODULE LOAD $word

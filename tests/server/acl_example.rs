@@ -24,7 +24,7 @@ impl Installed {
         for (there, here) in [
             (
                 "loadmodule /usr/lib/redis/modules/libredis_lock.so",
-                format!("loadmodule {}", module_path().display()),
+                format!("loadmodule \"{}\"", module_path().display()),
             ),
             (
                 "# aclfile /etc/redis/users.acl",

@@ -111,7 +111,7 @@ impl Drop for FromFile {
 
 pub fn loads(arguments: &str) -> String {
     format!(
-        "enable-module-command yes\nloadmodule {} {arguments}\n",
+        "enable-module-command yes\nloadmodule \"{}\" {arguments}\n",
         module_path().display()
     )
 }

@@ -150,8 +150,9 @@ fn a_module_loaded_into_a_running_server_grants_at_once() {
         !conn.line("MODULE UNLOAD lock").is_error()
     });
     let module = module_path();
-    let load = "CONFIG lock.startup-delay 60000";
-    let loaded = conn.line(&format!("MODULE LOADEX {} {load}", module.display()));
+    let module = module.to_str().expect("a path");
+    let setting = ["CONFIG", "lock.startup-delay", "60000"];
+    let loaded = conn.run(["MODULE", "LOADEX", module].into_iter().chain(setting));
     assert_eq!(loaded.text(), "OK");
     assert!(conn.line("LOCK.ACQUIRE k a").int() > 0);
 }
@@ -250,7 +251,7 @@ fn a_start_that_takes_seconds_is_a_start() {
     wait_for("two seconds", || second() > begun + 2);
     let socket = dir.path().join("socket");
     let config = format!(
-        "port 0\nunixsocket {}\nlogfile {}\nsave \"\"\nloadmodule {}\nlock.startup-delay 60000\n",
+        "port 0\nunixsocket {}\nlogfile {}\nsave \"\"\nloadmodule \"{}\"\nlock.startup-delay 60000\n",
         socket.display(),
         log.display(),
         module_path().display(),

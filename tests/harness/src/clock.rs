@@ -14,7 +14,13 @@ pub fn fake_clock(server: &mut TestServer) {
 
 /// From its next start on, the server's wall clock goes by this file, which others may share.
 pub fn share_clock(server: &mut TestServer, file: &Path) {
-    server.set_env("LD_PRELOAD", &shim().to_string_lossy());
+    // A list of LD_PRELOAD is separated by spaces and colons, and the clone may lie in a directory that has
+    // them: the loader takes the path from the directory in which the server is started.
+    let link = server.dir().join("clock_shim.so");
+    if std::fs::symlink_metadata(&link).is_err() {
+        std::os::unix::fs::symlink(shim(), &link).expect("a link");
+    }
+    server.set_env("LD_PRELOAD", "./clock_shim.so");
     server.set_env("LOCK_TEST_CLOCK", &file.to_string_lossy());
 }
 
