@@ -31,6 +31,20 @@ pub(super) struct Handed {
     pub mode: Mode,
     pub token: Token,
     pub seq: Seq,
+    /// Set where the owner held already: then this is one more of its holds, and only that is undone.
+    pub reentry: Option<Reentry>,
+}
+
+/// What a re-entry on its way to a parked client means for the hold that its owner had before.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Reentry {
+    /// It was counted.
+    pub counted: bool,
+    /// The hold is bound to this connection as soon as the reply is written, and not before: if it never is,
+    /// the end of that connection must not end the hold.
+    pub binds: Option<(u64, Now)>,
+    /// So is a former binding ended.
+    pub unbinds: bool,
 }
 
 impl Handed {
@@ -240,16 +254,20 @@ impl Locks {
             self.waiters.set_holder(view.key, owner.clone());
             self.turns.count(view.key);
         }
-        if granted.is_fresh {
-            let handed = Handed {
-                key: view.key.to_id(),
-                owner,
-                mode: waiter.mode,
-                token: granted.token,
-                seq,
-            };
-            self.on_its_way(waiter.id, handed);
-        }
+        // It is no fresh one where a script has let the owner in meanwhile.
+        let reentry = (!granted.is_fresh).then_some(Reentry {
+            counted: true,
+            ..Reentry::default()
+        });
+        let handed = Handed {
+            key: view.key.to_id(),
+            owner,
+            mode: waiter.mode,
+            token: granted.token,
+            seq,
+            reentry,
+        };
+        self.on_its_way(waiter.id, handed);
         fx.push(Effect::Answer(waiter.id, Outcome::Granted(granted.token)));
         Some(granted)
     }
@@ -385,8 +403,21 @@ impl Locks {
 
     /// The reply of a grant is written: from here on only its lease or its owner ends it.
     pub fn delivered(&mut self, waiter: WaiterId) {
-        if self.take_handed(waiter).is_empty() {
+        let delivered = self.take_handed(waiter);
+        if delivered.is_empty() {
             self.sems.on_the_way.delivered(waiter);
+        }
+        for handed in delivered {
+            match handed.reentry {
+                Some(Reentry {
+                    binds: Some((client, at)),
+                    ..
+                }) => self.sessions.bind(handed.bound(), client, handed.token, at),
+                Some(Reentry { unbinds: true, .. }) => {
+                    self.sessions.unbind_grant(handed.bound(), handed.token);
+                }
+                _ => {}
+            }
         }
     }
 

@@ -4,7 +4,7 @@
 use smallvec::SmallVec;
 
 use super::delay::Delay;
-use super::effect::{Effect, Effects, Outcome};
+use super::effect::{Effect, Effects, KeyWrite, Outcome};
 use super::families::Family;
 use super::grants::{free, Handed, HandedOff};
 use super::holds::{Holds, Tracked};
@@ -164,8 +164,12 @@ impl Locks {
         let handed = self.take_handed(waiter);
         let was_granted = !handed.is_empty();
         for handed in handed {
-            // The undo ends the hold; there is nothing to release.
-            self.sessions.unbind_grant(handed.bound(), handed.token);
+            match handed.reentry {
+                // The undo ends the hold; there is nothing to release.
+                None => self.sessions.unbind_grant(handed.bound(), handed.token),
+                Some(reentry) if !reentry.counted => continue,
+                Some(_) => {}
+            }
             self.waiters.touch_id(handed.key.clone());
             // Only grants under the last token of a key can still be current.
             let undone = self.to_undo.entry(handed.key.clone()).or_default();
@@ -346,8 +350,21 @@ impl Locks {
         }
         let undone = match view.state.hold(now) {
             Some(hold) => {
-                let mut undone = undone.into_iter().flatten();
-                let Some(undone) = undone.find(|undone| undone.is(hold)) else {
+                let (again, fresh): (Vec<_>, Vec<_>) = undone
+                    .into_iter()
+                    .flatten()
+                    .filter(|undone| undone.is(hold))
+                    .partition(|undone| undone.reentry.is_some());
+                let Some(undone) = fresh.into_iter().next() else {
+                    if let (Some(_), 2..) = (again.first(), hold.count) {
+                        // One at most: the next request of this owner claims what is on its way.
+                        fx.push(Effect::Write(KeyWrite::Adjust {
+                            owner: hold.owner.clone(),
+                            count: Some(hold.count - 1),
+                            token: None,
+                            deadline_ms: None,
+                        }));
+                    }
                     if self.tracked(view.key, hold).is_none() {
                         self.close_unseen(view, now, fx);
                     }

@@ -17,7 +17,7 @@ use std::rc::Rc;
 use super::deadlock::{Newcomer, Want};
 use super::effect::{Effect, Effects, Event, Outcome};
 use super::families::Family;
-use super::grants::{Grantee, Handed};
+use super::grants::{Grantee, Handed, Reentry};
 use super::locks::{Locks, View};
 use super::many_places::{Again, Former};
 use super::queue::Waiter;
@@ -89,7 +89,7 @@ impl Locks {
             Some(_) => return self.park_many(views, req, now, fx),
             None => self.may_enter_all(views, req, now)?,
         }
-        let entered = self.enter_all(views, req, now, fx)?;
+        let entered = self.enter_all(views, (req, req), now, fx)?;
         for ((view, (_, is_fresh)), fx) in views.iter().zip(&entered).zip(fx.iter_mut()) {
             self.claim(view.key, req.owner);
             let older = is_fresh.then(|| self.waiters.withdraw(view.key, req.owner));
@@ -184,25 +184,25 @@ impl Locks {
         self.count_implausible(made)
     }
 
-    /// Enters each key: anew, or once more where the owner is in already. Answers the tokens, and whether each
-    /// is of a hold of its own.
+    /// Enters each key: anew, or once more (`again`) where the owner is in already. Answers the tokens, and
+    /// whether each is of a hold of its own.
     fn enter_all(
         &mut self,
         views: &[View<'_>],
-        req: &Acquire<'_>,
+        (req, again): (&Acquire<'_>, &Acquire<'_>),
         now: Now,
         fx: &mut [Effects],
     ) -> Result<Vec<(Token, bool)>, LockError> {
-        let to = Grantee::of(req);
         let mut all = Vec::with_capacity(views.len());
         for (view, fx) in views.iter().zip(fx) {
             all.push(match standing(&view.state, req.mode, req.owner, now)? {
-                Standing::Mine(hold) => match self.reenter(view, hold, req, now, fx)? {
+                Standing::Mine(hold) => match self.reenter(view, hold, again, now, fx)? {
                     Answer::Granted(token) => (token, false),
                     Answer::Refused | Answer::Parked(_) => return Err(LockError::Internal),
                 },
                 Standing::Blocked(_) => return Err(LockError::Internal),
                 Standing::Free if req.mode == Mode::Exclusive => {
+                    let to = Grantee::of(req);
                     let granted = self.grant_in(view, Cow::Borrowed(&view.state), &to, now, fx)?;
                     self.waiters.set_lease(view.key, Some(granted.deadline_ms));
                     self.waiters.set_holder(view.key, req.owner.into());
@@ -210,6 +210,10 @@ impl Locks {
                 }
                 Standing::Free | Standing::Within => {
                     self.begins_as(Family::Lock, view.key);
+                    let lock = view.state.held_for_reading_or_writing(now);
+                    let is_again =
+                        lock.is_some_and(|lock| lock.count_of(req.mode, req.owner, now).is_some());
+                    let to = Grantee::of(if is_again { again } else { req });
                     let entered =
                         self.enter(view, Cow::Borrowed(&view.state), (&to, req.once), now, fx)?;
                     self.note_ends(view.key, &entered.lock, now);
@@ -384,9 +388,16 @@ impl Locks {
         if is_delayed || views.iter().any(|view| !view.may_grant()) {
             return false;
         }
+        // What it means for the session of a hold that the owner has already takes effect with the reply.
+        let modest = Acquire {
+            lease: self.lease_of(req.session, req.lease),
+            session: false,
+            names_lease: false,
+            ..req
+        };
         let granted = self
             .may_enter_all(views, &req, now)
-            .and_then(|()| self.enter_all(views, &req, now, fx));
+            .and_then(|()| self.enter_all(views, (&req, &modest), now, fx));
         let Some((_, last)) = views.iter().zip(fx.iter_mut()).next_back() else {
             return true;
         };
@@ -399,17 +410,21 @@ impl Locks {
                 self.waiters.take_many(request);
                 self.sessions.waits(waiter.client, request);
                 self.count_wait(&waiter, now);
-                // A re-entry is not undone, no more than that of a request for one key.
-                let granted = entered.iter().zip(&places);
-                for ((token, _), (key, seq)) in granted.filter(|((_, is_fresh), _)| *is_fresh) {
+                let reentry = Reentry {
+                    counted: !req.once,
+                    binds: req.session.then_some((req.client, now)),
+                    unbinds: req.names_lease,
+                };
+                for ((token, is_fresh), (key, seq)) in entered.iter().zip(&places) {
                     let handed = Handed {
                         key: key.clone(),
                         owner: owner.clone(),
                         mode: waiter.mode,
                         token: *token,
                         seq: *seq,
+                        reentry: (!is_fresh).then_some(reentry),
                     };
-                    if waiter.mode == Mode::Exclusive {
+                    if *is_fresh && waiter.mode == Mode::Exclusive {
                         self.turns.count(key.as_ref());
                     }
                     self.on_its_way(request, handed);

@@ -378,6 +378,33 @@ fn a_dying_connection_is_not_granted_its_own_lock() {
 
 /// A hundred at once, more in the turns that follow: every one to its waiter, or free.
 #[test]
+fn a_connection_that_waits_for_what_it_holds_as_another_owner_is_served_by_a_third() {
+    let server = TestServer::start();
+    let (mut conn, mut other) = (server.conn(), server.conn());
+    let first = conn.line("LOCK.ACQUIRE k x SESSION").int();
+    conn.send_line("LOCK.ACQUIRE k y SESSION BLOCK 0");
+    server.wait_for_waiters(1);
+    assert_eq!(server.stat("deadlocks"), 0);
+    assert_eq!(other.line("LOCK.RELEASE k x").int(), 1);
+    let second = conn.recv().int();
+    assert!(second > first);
+    // A limit ends the wait, and the hold is untouched.
+    assert!(conn.line("LOCK.ACQUIRE k z BLOCK 1").is_nil());
+    // Cycles of such connections are ended by their own end, and nobody who is gone is granted anything.
+    let mut third = server.conn();
+    assert!(third.line("LOCK.ACQUIRE l v SESSION").int() > 0);
+    conn.send_line("LOCK.ACQUIRE l w BLOCK 0");
+    third.send_line("LOCK.ACQUIRE k w2 BLOCK 0");
+    server.wait_for_waiters(2);
+    conn.close();
+    assert!(third.recv().int() > second);
+    third.close();
+    wait_for("free locks", || other.line("EXISTS l").int() == 0);
+    assert_eq!(other.line("HKEYS k").list().len(), 2);
+    assert_eq!(server.stat("grants_session_ended"), 2);
+}
+
+#[test]
 fn the_end_of_many() {
     const LOCKS: usize = 350;
     let server = TestServer::start();

@@ -116,6 +116,15 @@ impl ReadWrite {
         }
     }
 
+    /// One hold of several that an owner has in this mode goes. The last one stays.
+    pub(super) fn count_one_less(&mut self, mode: Mode, owner: &[u8], now: Now, fx: &mut Effects) {
+        match (mode, self.count_of(mode, owner, now)) {
+            (Mode::Read, Some(2..)) => self.read_less(owner, fx),
+            (_, Some(count @ 2..)) => self.count_writes(count - 1, fx),
+            _ => {}
+        }
+    }
+
     /// The READ holds of an owner end. Its field goes only where others stay: else the hash will go.
     pub(super) fn drop_reader(&mut self, owner: &[u8], now: Now, fx: &mut Effects) {
         let token = self.token(now);

@@ -54,6 +54,10 @@ impl Locks {
             if !undone.is_in(&lock, now) {
                 continue;
             }
+            if undone.reentry.is_some() {
+                lock.count_one_less(undone.mode, &undone.owner, now, fx);
+                continue;
+            }
             let was_tracked = match undone.mode {
                 Mode::Read => self.holds.remove_reader(view.key, &undone.owner),
                 _ => self.holds.remove(view.key),
@@ -75,7 +79,7 @@ impl Locks {
             self.close_gone(view, &lock, now, fx);
             self.note_ends(view.key, &lock, now);
         }
-        self.hand_off(view, &view.state, now, fx);
+        self.hand_off(view, &KeyState::ReadWrite(Box::new(lock)), now, fx);
     }
 
     /// What is tracked here and no longer held.

@@ -68,7 +68,7 @@ struct Place {
     kept_until_ms: u64,
 }
 
-/// A fresh grant at one key whose reply has not been delivered.
+/// A grant at one key whose reply has not been delivered.
 #[derive(Debug, Clone, Copy)]
 struct OnTheWay {
     conn: Conn,
@@ -76,6 +76,8 @@ struct OnTheWay {
     owner: Owner,
     grant: u64,
     arrival: u64,
+    /// One more hold of an owner that held already.
+    again: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -391,7 +393,11 @@ impl Model {
     pub fn end_of_turn(&mut self) {
         for undo in std::mem::take(&mut self.to_undo) {
             let is_its = |hold: Hold| (hold.grant, hold.owner) == (undo.grant, undo.owner);
-            if self.holder(undo.key).is_some_and(is_its) {
+            let held = self.holder(undo.key).filter(|hold| is_its(*hold));
+            if let (Some(hold), true) = (held, undo.again) {
+                let count = (hold.count - 1).max(1);
+                self.keys[undo.key] = State::Held(Hold { count, ..hold });
+            } else if held.is_some() {
                 self.give_back(undo);
                 self.pass_on(undo.key);
             }
@@ -445,9 +451,21 @@ impl Model {
                     owner: request.owner,
                     grant,
                     arrival: place.arrival,
+                    again: false,
                 });
             } else {
                 self.claim(*key, request.owner);
+                let grant = self.holder(*key).unwrap().grant;
+                if !request.once {
+                    self.on_the_way.push(OnTheWay {
+                        conn: request.conn,
+                        key: *key,
+                        owner: request.owner,
+                        grant,
+                        arrival: place.arrival,
+                        again: true,
+                    });
+                }
             }
         }
         self.told.push((request.conn, Told::Granted));
