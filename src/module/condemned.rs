@@ -15,6 +15,7 @@
 use redis_module::raw;
 
 use super::api::api;
+use super::call_reply::Reply;
 use super::ctx::Ctx;
 use super::shell;
 use super::strings::OwnedStr;
@@ -44,7 +45,7 @@ impl Risks {
     pub fn have_struck(self, ctx: Ctx) -> bool {
         let is_suspect = shell::with(|shell| shell.buffers_are_limited)
             || (self.user && is_default(ctx))
-            || (self.messages && is_subscribed(ctx));
+            || (self.messages && ctx.is_subscribed());
         is_suspect && is_condemned(ctx)
     }
 }
@@ -57,24 +58,10 @@ pub fn follow_setting(ctx: Ctx) {
 
 /// `client-output-buffer-limit`.
 fn buffer_limits(ctx: Ctx) -> Option<Vec<u8>> {
-    // SAFETY: "cc" takes two C strings. The reply is ours to free, the element is part of it, and its text is
-    // copied before that.
-    unsafe {
-        let reply = api!(RedisModule_Call)(
-            ctx.as_ptr(),
-            c"CONFIG".as_ptr(),
-            c"cc".as_ptr(),
-            c"GET".as_ptr(),
-            c"client-output-buffer-limit".as_ptr(),
-        );
-        if reply.is_null() {
-            return None;
-        }
-        let value = api!(RedisModule_CallReplyArrayElement)(reply, 1);
-        let text = (!value.is_null()).then(|| text_of(value).to_vec());
-        api!(RedisModule_FreeCallReply)(reply);
-        text
-    }
+    let words = [&b"GET"[..], b"client-output-buffer-limit"].map(OwnedStr::new);
+    let words = words.each_ref().map(OwnedStr::as_str);
+    let reply = Reply::of(ctx, c"CONFIG", c"v", &words)?;
+    Some(reply.whole().element(1)?.bytes()?.to_vec())
 }
 
 /// Whether these settings (`class hard soft seconds`, for each class) limit the class `normal`.
@@ -98,32 +85,16 @@ fn is_default(ctx: Ctx) -> bool {
     name.is_none_or(|name| name.as_str().bytes() == DEFAULT_USER)
 }
 
-fn is_subscribed(ctx: Ctx) -> bool {
-    const SUBSCRIBED: u64 = raw::REDISMODULE_CLIENTINFO_FLAG_PUBSUB as u64;
-    ctx.client_flags(ctx.client_id())
-        .is_some_and(|flags| flags & SUBSCRIBED != 0)
-}
-
 /// Asks the server. False where the command has another name.
 fn is_condemned(ctx: Ctx) -> bool {
-    // SAFETY: "ccl" takes two C strings and a long long. The reply is ours to free, its text is read before
-    // that.
-    unsafe {
-        let reply = api!(RedisModule_Call)(
-            ctx.as_ptr(),
-            c"CLIENT".as_ptr(),
-            c"ccl".as_ptr(),
-            c"LIST".as_ptr(),
-            c"ID".as_ptr(),
-            ctx.client_id() as i64,
-        );
-        if reply.is_null() {
-            return false;
-        }
-        let condemned = says_condemned(text_of(reply));
-        api!(RedisModule_FreeCallReply)(reply);
-        condemned
-    }
+    let words = [
+        OwnedStr::new(b"LIST"),
+        OwnedStr::new(b"ID"),
+        OwnedStr::of_number(ctx.client_id()),
+    ];
+    let words = words.each_ref().map(OwnedStr::as_str);
+    let reply = Reply::of(ctx, c"CLIENT", c"v", &words);
+    reply.is_some_and(|reply| reply.whole().bytes().is_some_and(says_condemned))
 }
 
 /// Whether a line of `CLIENT LIST` has one of the flags of a client that gets no reply any more: `A`, to be
@@ -138,22 +109,6 @@ fn says_condemned(line: &[u8]) -> bool {
     flags
         .take_while(|letter| **letter != b' ')
         .any(|letter| matches!(letter, b'A' | b'c'))
-}
-
-/// The text of a reply; empty where it has none.
-///
-/// # Safety
-/// `reply` is live, and stays so as long as the text is used.
-unsafe fn text_of<'a>(reply: *mut raw::RedisModuleCallReply) -> &'a [u8] {
-    let mut len = 0;
-    // SAFETY: see above; NULL is no text, else so many bytes stand there.
-    unsafe {
-        let text = api!(RedisModule_CallReplyStringPtr)(reply, &mut len);
-        match text.is_null() {
-            true => &[],
-            false => std::slice::from_raw_parts(text.cast(), len),
-        }
-    }
 }
 
 #[cfg(test)]

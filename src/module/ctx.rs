@@ -318,17 +318,6 @@ impl Ctx {
         }
     }
 
-    /// What the server says of a connection (`REDISMODULE_CLIENTINFO_FLAG_*`), while it lives.
-    pub(super) fn client_flags(self, id: u64) -> Option<u64> {
-        // SAFETY: all-zero is a valid value of this plain C struct, which has the version it states.
-        unsafe {
-            let mut info: raw::RedisModuleClientInfo = std::mem::zeroed();
-            info.version = 1;
-            let found = api!(RedisModule_GetClientInfoById)((&raw mut info).cast(), id);
-            (found == raw::REDISMODULE_OK as i32).then_some(info.flags)
-        }
-    }
-
     /// Address and name of a connection, while it lives.
     pub fn client_info(self, id: u64) -> Option<(String, Option<OwnedStr>)> {
         let info = info_of(id)?;
