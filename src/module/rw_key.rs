@@ -401,7 +401,8 @@ fn set_sibling(
     let name = OwnedStr::new(name);
     let sibling = Sibling::open_to_write(ctx, name.as_str());
     if !sibling.is_absent() && !sibling.has(what) {
-        return Err(Refused("a key beside the lock holds something else"));
+        // Foreign data came here during the hold (before it began, `beside` has looked): it stays.
+        return Ok(());
     }
     sibling.set(&OwnedStr::new(value), replication)?;
     let Some(deadline_ms) = deadline_ms else {

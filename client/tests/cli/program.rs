@@ -4,8 +4,9 @@ use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{channel, Receiver};
+use std::sync::mpsc::{channel, Receiver, RecvTimeoutError};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
@@ -126,11 +127,18 @@ impl Running {
     pub fn end(mut self) -> Ended {
         wait_for("the end of redis-lock", || !self.is_running());
         let status = self.child.wait().expect("a child");
-        // A command that goes on keeps the pipes open: what is there has come by now.
+        // A command that goes on keeps the pipes open: then what is there has come by now.
         let rest = |lines: &Receiver<String>| -> String {
-            let patience = std::time::Duration::from_millis(200);
-            std::iter::from_fn(|| lines.recv_timeout(patience).ok())
-                .fold(String::new(), |all, line| all + &line + "\n")
+            let mut all = String::new();
+            let begun = Instant::now();
+            loop {
+                match lines.recv_timeout(Duration::from_millis(200)) {
+                    Ok(line) => all = all + &line + "\n",
+                    Err(RecvTimeoutError::Disconnected) => return all,
+                    Err(_) if !self.family.members().is_empty() => return all,
+                    Err(_) => assert!(begun.elapsed() < patience(), "a pipe without an end"),
+                }
+            }
         };
         Ended {
             status,
