@@ -29,7 +29,7 @@ until [ -n "$pid" ]; do
 done
 
 # Bold at a terminal only (https://no-color.org).
-bold= plain=
+bold='' plain=''
 if [ -t 1 ] && [ -z "${NO_COLOR:-}" ] && [ "${TERM:-dumb}" != dumb ]; then bold=$(printf '\033[1m') plain=$(printf '\033[0m'); fi
 say() { printf '\n%s%s%s\n' "$bold" "$1" "$plain"; }
 # window NAME WORD...: types a command in a window and shows its reply.
