@@ -22,7 +22,6 @@ mod docs;
 mod docs_links;
 mod faults;
 mod field_ttls;
-mod first_steps;
 mod free_windows;
 mod hazards;
 mod horizons;
