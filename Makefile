@@ -10,7 +10,7 @@ INSTALLED = $(or $(MODULE_DIR),/usr/lib/redis/modules)/libredis_lock.so
 SERVERS := .servers
 CARGO := cargo
 
-# What tests are told, in quotes: the clone may lie in a directory with spaces.
+# The environment of tests, in quotes: the path of the clone may have spaces.
 MODULE_PATH = LOCK_MODULE="$(CURDIR)/$(MODULE)"
 FAULT_PATH = LOCK_FAULT_MODULE="$(CURDIR)/$(FAULT_MODULE)"
 SERVER = LOCK_SERVER="$${LOCK_SERVER:-$$(scripts/server.sh)}"
@@ -99,10 +99,10 @@ check: lint ## format, clippy with warnings denied, borders of the house
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	$(CARGO) clippy --locked --all-targets --features fault-injection -- -D warnings
 
-fresh-machine: ## the first command of the README, typed on minimal Debians that debootstrap makes (root)
+fresh-machine: ## README's first command on minimal Debians that debootstrap makes (root)
 	@scripts/fresh-machine.sh
 
-test-scripts: ## setup, run and the fetching of servers, on machines that lack this and that
+test-scripts: ## setup, run and the fetching of servers, on machines that lack parts of what is needed
 	@tests/scripts.sh
 
 lint: ## the borders between core, commands and shell

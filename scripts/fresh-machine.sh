@@ -1,16 +1,16 @@
 #!/bin/sh
-# fresh-machine.sh [CASE...]: does a person's first command work on a new machine? Each case gets a minimal
-# Debian of its own (debootstrap's minbase and make), with this tree in a directory whose name has a space,
-# and types what README says.
+# fresh-machine.sh [CASE...]: tests a user's first command on a new machine. Each case gets a minimal Debian of
+# its own (debootstrap's minbase and make), with this tree in a directory whose name has a space, and runs the
+# commands of README.
 #
-#   root   Debian 12, as root: make run; the advised command of its announcement must reach the server, and a
-#          second make run names another port; then tests of the client (TESTS: some of them, by name).
-#   user   Debian 13, as a user without sudo: make run names what to install; root types that line; make run.
+#   root   Debian 12, as root: make run; the command that it announces must reach the server, and a second make
+#          run names another port; then tests of the client (TESTS: some of them, by name).
+#   user   Debian 13, as a user without sudo: make run names what to install; root runs that line; make run.
 #
 # In no case may a service have been installed, enabled or started. Needs root, debootstrap and the machine's
-# own mirror, crate registry and certificates; where these cannot be had the script says so and ends with 0.
-# The base systems and their packages are kept in target/fresh; everything else ends with the script, however
-# that ends: the mounts and the processes live in namespaces of their own.
+# own mirror, crate registry and certificates; if one of these is missing, the script says so and ends with 0.
+# The base systems and their packages are kept in target/fresh. The mounts and the processes are in namespaces of
+# their own, so they end with the script in every case.
 set -eu
 cd "$(dirname "$0")/.."
 fresh=$PWD/target/fresh
@@ -129,7 +129,7 @@ no_service() {
     diff "$fresh/$1/services" "$fresh/after" >&2 || fail 'setup has installed a service'
     for process in /proc/[0-9]*; do
         case $(readlink "$process/exe" 2>/dev/null) in
-        */redis-* | */valkey-*) fail "a server runs that nobody has started: $(tr '\0' ' ' <"$process/cmdline")" ;;
+        */redis-* | */valkey-*) fail "a server runs that no test has started: $(tr '\0' ' ' <"$process/cmdline")" ;;
         esac
     done
 }

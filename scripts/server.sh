@@ -1,9 +1,9 @@
 #!/bin/sh
 # server.sh [--quiet]: prints the first server that is new enough for the module: Redis 7.0, Valkey 8.0.
 #
-# First those of PATH, then the program in Debian's redis-tools (valkey-tools): there the server is the file
-# redis-check-rdb, which acts by the name under which it is called. It gets the name in target/server; no
-# service is installed for it. Last, a server that setup.sh has unpacked there.
+# First those of PATH, then the program in Debian's redis-tools (valkey-tools): the file redis-check-rdb is the
+# server, too, and acts by the name of its link. The link is made in target/server; no service is installed.
+# Last, a server that setup.sh has unpacked there.
 set -eu
 cd "$(dirname "$0")/.."
 own=$PWD/target/server

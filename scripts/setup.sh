@@ -3,9 +3,8 @@
 # Each PURPOSE adds what a target needs: check (format, clippy), client (openssl), java (Redisson), count
 # (valgrind), fuzz (C++, cargo-fuzz), seeded (git), fresh (debootstrap).
 #
-# Each test is whether the thing does its work: a program is compiled, linked and run, a header is parsed, a
-# server tells its version. What is missing is installed with apt, as root or with sudo; else the message names
-# it. No service is installed: the server is the program in redis-tools, without the unit of redis-server. A
+# Each part is tested by use: a program is compiled, linked and run, a header is parsed, a server prints its
+# version. What is missing is installed with apt, as root or with sudo; else the message names it. No service is installed: the server is the program in redis-tools, without the unit of redis-server. A
 # Rust that is installed is never replaced, and apt removes no package.
 set -eu
 cd "$(dirname "$0")/.."
@@ -54,7 +53,7 @@ rust_minor() { rustc --version 2>/dev/null | sed -n 's/^rustc 1\.\([0-9]*\).*/\1
 rust_is_new_enough() { [ "$(rust_minor)" -ge "$OLDEST_RUST" ] 2>/dev/null; }
 rust_works() {
     quiet cargo --version && rust_is_new_enough || return 1
-    # Without a linker, say no more about it.
+    # Without a linker this cannot be tested, and the linker is named already.
     [ -z "$linker" ] || { echo 'fn main() {}' | rustc -o "$work/rust" - >/dev/null 2>&1 && quiet "$work/rust"; }
 }
 # The Rust of PATH is one of rustup's: its rustc lies beside it.

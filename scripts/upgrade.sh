@@ -4,9 +4,9 @@
 # Locks stay as they are: they are keys of the server. Waiters are sent away with -UNBLOCKED and ask
 # again. Tokens go on above the old ones. What was set by CONFIG SET or in redis.conf is carried over.
 #
-# The old module goes and the new one comes in one transaction. ACL rules that name commands of the module are taken
-# back before and set again behind it: with them the server would end. Passwords, keys and channels are not touched.
-# If the new build does not load, the old one comes back in the same transaction.
+# One transaction unloads the old module and loads the new one. ACL rules that name commands of the module are removed
+# before and restored after that: with them the server would end. Passwords, keys and channels are not changed.
+# If the new build does not load, the same transaction loads the old one again.
 #
 # On Redis 8, and with io-threads, every client's connection is closed with the old module; clients connect again.
 #
@@ -40,8 +40,8 @@ refuse() { echo "$1" >&2; exit 1; }
 commands=$(redis COMMAND LIST FILTERBY MODULE lock) || refuse "the module's commands cannot be listed: $commands"
 users=$(redis ACL LIST) || refuse "the users cannot be listed: $users"
 
-# rules without | with: for each user whose rules name a command of the module the ACL SETUSER that sets its rules,
-# without these or as they are. A user is described as `user NAME on #hash ~key &channel -@all +command ...`, then come
+# rules without | with: for each user whose rules name a command of the module, the ACL SETUSER that sets its rules,
+# without those that do or with them. A user is described as `user NAME on #hash ~key &channel -@all +command ...`, then come
 # selectors, `(~key -@all +command ...)`; command rules stand last in each part.
 rules() {
     printf '%s\n' "$users" | awk -v which="$1" -v commands="$(printf %s "$commands" | tr '\n' ' ')" '
@@ -91,20 +91,20 @@ case $(redis INFO server | field redis_version),$(redis CONFIG GET io-threads | 
 CLIENT KILL TYPE pubsub' ;;
 esac
 
-# Of the two builds the first that loads stays; the other is refused then, as a second one of that name. The rules are
-# set again in the same transaction, whatever else in it fails. So users lose their rules only if neither build loads.
+# The first of the two builds that loads stays; the server refuses the other as a second module of that name. The rules
+# are restored in the same transaction, whatever else in it fails: users lose them only if neither build loads.
 load() { printf 'MODULE LOADEX "%s" %s\n' "$(printf %s "$1" | sed 's/[\\"]/\\&/g')" "$(printf %s "$settings" | tr '\n' ' ')"; }
 exchange() {
     printf '%s\n' MULTI "$closing" "$taken_back" 'MODULE UNLOAD lock' "$(load "$1")" "$(load "$2")" "$set_again" EXEC |
         sed '/^$/d' | redis 2>&1 | grep -v -x -e OK -e QUEUED -e '[0-9]*' || true
 }
-# A build that has just come is not drained.
+# A build that was just loaded is not drained.
 is_drained() { [ "$(redis CONFIG GET lock.drain | tail -n 1)" = yes ]; }
 loaded() { redis MODULE LIST | grep -A 6 '^lock$' | grep -A 1 '^path$' | tail -n 1; }
 sorted() { printf '%s\n' "$1" | tr ' ()' '[\n*]' | sort; }
 users_are_as_before() { [ "$(sorted "$(redis ACL LIST)")" = "$(sorted "$users")" ]; }
 
-# swap BUILD FALLBACK: leaves in $errors what the server said.
+# swap BUILD FALLBACK: leaves the server's error replies in $errors.
 swap() {
     echo 'drain: waiters are sent away, no request parks'
     redis CONFIG SET lock.drain yes >/dev/null
@@ -128,7 +128,7 @@ case $(loaded) in
 "$new") ;;
 '')
     echo "neither build was loaded, the server has no locks now: $errors" >&2
-    [ -z "$set_again" ] || printf '%s\n' 'rules of users that are to be set behind MODULE LOAD:' "$set_again" >&2
+    [ -z "$set_again" ] || printf '%s\n' 'rules of users, to be restored after MODULE LOAD:' "$set_again" >&2
     exit 1
     ;;
 *) refuse "not loaded: $errors; back to $old" ;;
@@ -136,7 +136,7 @@ esac
 if ! users_are_as_before; then
     reason=$errors
     swap "$old" "$new"
-    users_are_as_before || refuse "rules of users could not be set again: $errors"
-    refuse "rules of users could not be set again with the new build: $reason; back to $old"
+    users_are_as_before || refuse "rules of users could not be restored: $errors"
+    refuse "rules of users could not be restored with the new build: $reason; back to $old"
 fi
 echo "locks: $(redis INFO lock | field lock_waiters) waiters, the holds are where they were"

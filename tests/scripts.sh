@@ -1,8 +1,8 @@
 #!/bin/sh
 # shellcheck disable=SC2016 # what the stubs do is expanded when they run
 #
-# scripts.sh: what setup.sh, server.sh, run.sh and servers.sh do on machines that lack this and that. Commands
-# of such machines are scripts in a directory before PATH; nothing is installed, and no mirror is asked.
+# scripts.sh: tests of setup.sh, server.sh, run.sh and servers.sh on machines that lack parts of what is needed.
+# Commands of such machines are scripts in a directory before PATH; nothing is installed, no mirror is used.
 set -eu
 cd "$(dirname "$0")/.."
 here=$PWD
@@ -22,7 +22,7 @@ machine() {
     stub apt-get "echo \"apt-get \$*\" >>'$dir/did'; case \"\$*\" in *print-uris*) exit 0 ;; esac; exit 100"
     stub apt-cache 'exit 0'
     stub sudo 'exit 1'
-    # The user is not root, whoever runs this.
+    # The user is not root, even if root runs this.
     stub id 'case "$*" in -u) echo 1000 ;; -un) echo lena ;; *) exit 1 ;; esac'
 }
 # on COMMAND...: on this machine; the output is in $said, the status in $status.

@@ -6,8 +6,8 @@ use crate::module::ctx::Ctx;
 use crate::module::register::{Command, Spec};
 use crate::module::strings::Str;
 
-/// Arms an injected fault: the entry of that name panics once, or the call of that function of the server fails
-/// once, the next but so many.
+/// Arms an injected fault: the entry of that name panics once, or a call of that function of the server fails once,
+/// after `pass` calls that do not.
 pub struct Fault;
 
 impl Command for Fault {

@@ -170,7 +170,7 @@ impl Locks {
             self.queues_mut(other).touch(key);
         }
         if self.sems.waiters.live() > 0 {
-            // It may stand in the place of a set of permits.
+            // The key may be that of a set of permits.
             for name in semaphores_of(key.name) {
                 self.sems.waiters.touch(KeyRef { db: key.db, name });
             }
@@ -208,8 +208,8 @@ impl Locks {
         }
     }
 
-    /// The server could not park the client of this request, which was just made: it leaves no trace, and counts
-    /// as answered at once.
+    /// The server could not park the client of this new request: the request leaves no trace, and counts as answered
+    /// at once.
     pub fn not_parked(&mut self, waiter: WaiterId, now: Now) {
         if self.waiters.leave_for_good(waiter) {
             self.stats.waits_parked -= 1;

@@ -18,7 +18,7 @@ impl Locks {
         }
     }
 
-    /// A write to this key failed: what is remembered of its holds may never have come to be.
+    /// A write to this key failed: holds that are tracked here may not exist.
     pub fn glance_at(&mut self, key: KeyRef<'_>) {
         self.glances.insert(key.to_id());
     }

@@ -31,7 +31,7 @@ pub(super) struct Handed {
     pub mode: Mode,
     pub token: Token,
     pub seq: Seq,
-    /// Set where the owner held already: then this is one more of its holds, and only that is undone.
+    /// Set where the owner held already: then only this one hold is undone.
     pub reentry: Option<Reentry>,
 }
 
@@ -40,10 +40,10 @@ pub(super) struct Handed {
 pub(super) struct Reentry {
     /// It was counted.
     pub counted: bool,
-    /// The hold is bound to this connection as soon as the reply is written, and not before: if it never is,
-    /// the end of that connection must not end the hold.
+    /// The hold is bound to this connection when the reply is written, and not before: if the reply is never
+    /// written, the end of that connection must not end the hold.
     pub binds: Option<(u64, Now)>,
-    /// So is a former binding ended.
+    /// The former binding is ended when the reply is written.
     pub unbinds: bool,
 }
 
@@ -254,7 +254,7 @@ impl Locks {
             self.waiters.set_holder(view.key, owner.clone());
             self.turns.count(view.key);
         }
-        // It is no fresh one where a script has let the owner in meanwhile.
+        // The grant is a re-entry where a script has granted the lock to this owner meanwhile.
         let reentry = (!granted.is_fresh).then_some(Reentry {
             counted: true,
             ..Reentry::default()

@@ -13,8 +13,8 @@ use super::name::{KeyMap, OwnerAt, OwnerAtRef, OwnerMap, OwnerSet};
 use super::table::give_back;
 use super::{KeyId, KeyRef, Token};
 
-/// A grant whose names, of its key and (where the table has that) of its owner, are longer together is not
-/// tracked: so the number of tracked grants bounds the memory that they take.
+/// A grant is not tracked if the names in its entry (of the key, and in some tables of the owner) have more bytes than
+/// this together: so the number of tracked grants bounds the memory that they take.
 pub const LONGEST_TRACKED: usize = 1_024;
 
 /// One grant that this server made.

@@ -161,7 +161,7 @@ impl Locks {
         Ok(Waited::Parked(id))
     }
 
-    /// A semaphore is a string with a number, too: while permits of it are waited for, it is no latch.
+    /// A semaphore is a string with a number, too: while a request for a permit is parked, the key is no latch.
     fn is_no_semaphore(&self, key: KeyRef<'_>) -> Result<(), LockError> {
         match self.sems.waiters.live_on(key) {
             0 => Ok(()),

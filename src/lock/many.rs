@@ -388,7 +388,7 @@ impl Locks {
         if is_delayed || views.iter().any(|view| !view.may_grant()) {
             return false;
         }
-        // What it means for the session of a hold that the owner has already takes effect with the reply.
+        // A hold that the owner has already is bound or unbound when the reply is written: see `Reentry`.
         let modest = Acquire {
             lease: self.lease_of(req.session, req.lease),
             session: false,

@@ -196,7 +196,7 @@ impl Locks {
         if change.clear {
             self.begins_as(Family::Semaphore, view.key);
         } else if change.free.is_some() {
-            // To a latch of this name that was another count.
+            // A latch of this name has another count now.
             self.latches.waiters.touch(view.key);
         }
         change

@@ -249,7 +249,7 @@ impl Locks {
         self.write_down(view, ledger)
     }
 
-    /// A latch is a string with a number, too: while it is waited for, it is no semaphore.
+    /// A latch is a string with a number, too: while a request is parked at the latch, the key is no semaphore.
     fn is_no_latch(&self, key: KeyRef<'_>) -> Result<(), LockError> {
         match self.latches.waiters.live_on(key) {
             0 => Ok(()),
@@ -257,7 +257,7 @@ impl Locks {
         }
     }
 
-    /// Who waits for a permit here is answered this error.
+    /// All parked requests for a permit here get this error.
     pub fn fail_all_permits(&mut self, key: KeyRef<'_>, error: &LockError, fx: &mut Effects) {
         let everybody = self.sems.waiters.clear(key);
         self.fail_permits(everybody, error, fx);

@@ -130,7 +130,7 @@ impl HashReader {
         }
     }
 
-    /// Whether the hash is another's, whatever fields follow.
+    /// Whether the hash is no lock, whatever fields follow.
     pub fn is_other(&self) -> bool {
         self.other
     }
@@ -145,7 +145,7 @@ impl HashReader {
                 deadline_ms,
             }),
             (false, None, Some(token)) => KeyState::Bare(token),
-            // All fields have had a TTL of their own: nobody holds the lock, and the hash will go.
+            // All fields had a TTL of their own, and it is over: the lock is free, and the server will remove the hash.
             (false, None, None) => KeyState::ReadWrite(Box::new(ReadWrite::emptied(deadline_ms))),
             (true, ..) => KeyState::OtherHash,
         }

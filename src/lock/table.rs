@@ -1,4 +1,4 @@
-//! Tables give memory back: what a crowd needed does not stay when the crowd has gone.
+//! Tables shrink: the room that many entries needed is not kept after most of them have left.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash};

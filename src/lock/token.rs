@@ -28,10 +28,10 @@ pub const SPAN_TOKENS: u64 = 1 << 14;
 /// Ahead of the clock by more than this, a token is counted, not timed.
 const AHEAD_US: u64 = 1_000_000;
 
-/// The one rule for every number that the key space states (a horizon, a lock's `#token`, Redisson's
+/// The one rule for every number that is read from a key (a horizon, a lock's `#token`, Redisson's
 /// counter): it is plausible up to a hundred years ahead of the clock. A clock that was set back, as far as
 /// to 1970, leaves true numbers ahead of it, which must be believed or tokens would repeat. A number
-/// beyond is forged or damaged. What is believed leaves numbers for 128 years (in 2026).
+/// beyond is forged or damaged. A plausible number leaves tokens for 128 years (in 2026).
 pub const PLAUSIBLE_AHEAD_US: u64 = 100 * 366 * 24 * SPAN_US;
 
 /// A fencing token, below 2^53 so that every client language can hold it exactly.
@@ -113,7 +113,7 @@ impl Source {
         number <= self.last || number <= now_us.saturating_add(PLAUSIBLE_AHEAD_US)
     }
 
-    /// The higher of what a lock's data says of its tokens.
+    /// The higher of the two numbers that a lock's data has.
     fn highest(&self, seen: u64, counter: u64, now_us: u64) -> Result<u64, LockError> {
         if !self.is_plausible(seen, now_us) {
             return Err(LockError::TokenAhead);
@@ -154,7 +154,7 @@ impl Tokens {
         self.is_foreign = is_foreign;
     }
 
-    /// Why no token can be had where the shell says that none can.
+    /// Why no token can be minted, where the shell says that none can.
     pub fn no_grant(&self) -> LockError {
         match self.is_foreign {
             true => LockError::HorizonForeign,
@@ -162,15 +162,15 @@ impl Tokens {
         }
     }
 
-    /// What is stored could not be written: it is read again before the next token.
+    /// The horizon could not be written: its key is read again before the next token.
     pub fn doubt(&mut self, domain: Domain) {
         self.source(domain).known = false;
     }
 
     /// Takes in what the horizon key holds (0 when it is absent or unreadable). A horizon that
     /// this process did not write is a reservation of another process: start above it. One that is not
-    /// plausible counts as absent, so that the next grant writes over it. Answers whether such a one is
-    /// there that was not there before.
+    /// plausible counts as absent, so that the next grant writes over it. Answers whether the key holds an
+    /// implausible number that it did not hold before.
     pub fn learn(&mut self, domain: Domain, horizon: u64, now_us: u64) -> bool {
         let source = self.source(domain);
         let implausible = (!source.is_plausible(horizon, now_us)).then_some(horizon);

@@ -55,8 +55,8 @@ struct Row {
 pub struct Turns {
     /// The rule in force.
     rule: TurnRule,
-    /// By the hash of a lock's name, because a row may outlive every hold and every wait, and nothing of a name
-    /// is to stay then. Two locks of one hash would share a row: one in 2^64, and a turn more or less.
+    /// By the hash of a lock's name, because a row may outlive every hold and every wait, and no name is to stay in
+    /// memory then. Two locks of the same hash (one pair in 2^64) share a row: one window more or less.
     rows: IndexMap<u64, Row, Secret>,
     names: Secret,
     /// The end of each window, on the monotonic clock.

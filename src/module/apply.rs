@@ -148,6 +148,7 @@ fn change(key: &mut LockKey<'_>, fx: &[Effect], replication: Replication) -> Wri
     Ok(())
 }
 
+/// Takes back, the last one first, the changes that were made before a refused one.
 #[cold]
 fn take_back(key: &mut LockKey<'_>, fx: &[Effect], replication: Replication) {
     let change_at = |at: usize| match fx.get(at) {
@@ -178,9 +179,9 @@ pub fn note(what: Refused) {
     shell::with(|shell| shell.writes_refused += 1);
 }
 
-/// The server has refused a write that a decision needs, which no server is known to do: every check before it is made
-/// when the key is opened and read. The keys say what holds from now on: whoever asked is told of an error, and so
-/// are waiters that the core has let go of; all others are looked at again.
+/// The server has refused a write that a decision needs, which no server is known to do: the key was opened and read
+/// a moment ago. The keys are the truth from now on: the caller gets an error, and so do the waiters that have left the
+/// queue with this decision; all keys that are waited for are read again.
 #[cold]
 pub fn refused(ctx: Ctx, db: i32, names: &[Str<'_>], what: Refused) -> LockError {
     note(what);

@@ -1,5 +1,5 @@
 //! Whether the keys beside a lock are free for a hold of READ or WRITE. Their names are made of the lock's and
-//! the owner's, as Redisson makes them, and so may be the names of another hold's, or of data that is no lock's.
+//! the owner's, as Redisson makes them, so another hold, or data of another kind, may have the same names.
 
 use redis_module::raw;
 
@@ -19,8 +19,8 @@ use crate::lock::{
 /// Whether this owner may be granted READ or WRITE here, as far as the keys beside the lock go.
 ///
 /// # Errors
-/// [`LockError::SiblingsTaken`] where they are those of another lock's holds, [`LockError::SiblingForeign`] where
-/// one of them holds something else. For a hold that goes on they are its own already.
+/// [`LockError::SiblingsTaken`] where they belong to another lock's holds, [`LockError::SiblingForeign`] where
+/// one of them holds something else. A re-entry is checked for the keys that it adds.
 pub fn may_begin(
     key: &LockKey<'_>,
     state: &KeyState,
@@ -66,15 +66,15 @@ fn may_read(
     }
 }
 
-/// Whether a first READ hold of this owner, in a lock that others may hold, would have the keys of another lock's
-/// reader.
+/// Whether the keys of a first READ hold of this owner belong to another lock's reader. `is_held`: whether this lock
+/// is held.
 pub(super) fn is_taken(ctx: Ctx, lock: Str<'_>, owner: &[u8], is_held: bool) -> bool {
     let timeout = timeout_name(&timeout_prefix(lock.bytes(), owner), 1);
     let may_be_twins = !is_held || is_there(ctx, &timeout, Beside::Timeout) == Some(true);
     (may_be_twins && twin_is_held(ctx, lock)) || are_anothers(ctx, lock, owner)
 }
 
-/// Whether the lock whose name differs in its braces only is one for READ and WRITE, and held.
+/// Whether the lock's twin (its name differs in the braces only) is held for READ or WRITE.
 pub(super) fn twin_is_held(ctx: Ctx, lock: Str<'_>) -> bool {
     let name = lock.bytes();
     let Some(twin) = twin_of(name).filter(|twin| is_reachable(name, twin)) else {
@@ -86,8 +86,8 @@ pub(super) fn twin_is_held(ctx: Ctx, lock: Str<'_>) -> bool {
     matches!(twin.look(Look::Two, now), KeyState::ReadWrite(lock) if lock.is_held(now))
 }
 
-/// Whether another lock's reader has timeouts of the names that this one's would have: its field says so, even
-/// if it has no timeout any more. Its next release would delete them.
+/// Whether another lock has a reader whose timeouts have the names that this reader's would have. Its field is enough,
+/// even if its timeouts are over: its next release would delete them.
 fn are_anothers(ctx: Ctx, lock: Str<'_>, owner: &[u8]) -> bool {
     let name = lock.bytes();
     let same = same_timeouts(name, owner, settings::max_owner_len());
@@ -125,7 +125,7 @@ pub fn are_twins(names: &[Str<'_>]) -> bool {
         .any(|twin| all.binary_search(&&twin[..]).is_ok())
 }
 
-/// Sends those away who are next in line for READ or WRITE and cannot have the keys beside the lock. To be
+/// Fails the requests at the head of the queue that are for READ or WRITE and cannot have the keys beside the lock. To be
 /// called before a decision that may grant the lock to them.
 pub fn clear_line(key: &LockKey<'_>, state: &KeyState) {
     if shell::with(|shell| shell.locks.waiters.live() == 0) {

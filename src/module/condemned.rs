@@ -1,16 +1,17 @@
-//! Clients that the server has condemned: to be closed at the end of the turn, and deaf until then.
+//! Clients that the server has condemned: it closes them at the end of the tick, and discards all replies to them
+//! until then.
 //!
-//! What is written to such a client is thrown away without a word, so a grant that is answered there would
-//! be held by nobody for its whole lease. No function of the API tells of it, and the disconnect callback
-//! has its time before the answer or never. `CLIENT LIST` does tell, for 19,000 instructions, a fifth
-//! of a hand-off; so it is asked only where the server has a reason to condemn a client while it is parked.
-//! There are two (others close the connection at once, and the disconnect callback is called):
+//! A grant to such a client would block the lock for a whole lease. No function of the API says that a client is
+//! condemned, and the disconnect callback is called before the answer or never. `CLIENT LIST` shows it, for 19,000
+//! instructions, a fifth of a hand-off; so it is called only where the server has a reason to condemn a client while
+//! it is parked. There are two (for all other reasons the server closes the connection at once and calls the
+//! disconnect callback):
 //!
-//! * its user is deleted, or gone from the file that `ACL LOAD` reads: from then on the client is the
-//!   default user's;
-//! * its output buffer has overflowed: where `client-output-buffer-limit` limits the buffers of normal
-//!   clients, which it does not by default, or where the client has subscribed, which only a client that
-//!   speaks RESP3 can have and still ask for a lock.
+//! * its user is deleted, or missing in the file that `ACL LOAD` reads: from then on the client belongs to the
+//!   default user;
+//! * its output buffer has overflowed: if `client-output-buffer-limit` limits the buffers of normal clients
+//!   (by default it does not), or if the client has subscribed (in RESP2 a subscribed client cannot send our
+//!   commands).
 
 use redis_module::raw;
 
@@ -50,7 +51,7 @@ impl Risks {
     }
 }
 
-/// Reads whether the buffers of normal clients are limited; so it is assumed where the server does not say.
+/// Reads whether the buffers of normal clients are limited; if the server refuses to say, they count as limited.
 pub fn follow_setting(ctx: Ctx) {
     let limited = buffer_limits(ctx).is_none_or(|limits| limits_normal(&limits));
     shell::with(|shell| shell.buffers_are_limited = limited);

@@ -71,8 +71,8 @@ impl Ctx {
         flags.unsigned_abs()
     }
 
-    /// Whether this call may park its client: not inside MULTI, scripts and the like, not for the words of a
-    /// master, and not on a replica (a writable one), where nobody would be granted anything.
+    /// Whether this call may park its client: not inside MULTI and scripts, not for commands from a master, and not on
+    /// a (writable) replica, where no waiter is granted anything.
     pub fn may_block(self) -> bool {
         const NEVER: u32 = raw::REDISMODULE_CTX_FLAGS_MULTI
             | raw::REDISMODULE_CTX_FLAGS_SLAVE
@@ -199,8 +199,8 @@ impl Ctx {
         unsafe { api!(RedisModule_GetSelectedDb)(self.0) }
     }
 
-    /// Selects a database; whoever does it in a client's call selects the old one again. Only an unknown number is
-    /// refused: each comes from this server, which has as many databases as when it started.
+    /// Selects a database; in a client's call the caller selects the old one again. Only an unknown number is refused:
+    /// each number here comes from this server, and the number of databases never changes.
     pub fn select(self, db: i32) {
         // SAFETY: the context is live.
         unsafe { api!(RedisModule_SelectDb)(self.0, db) };

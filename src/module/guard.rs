@@ -66,11 +66,11 @@ pub fn remove_hook() {
 pub mod fault {
     use std::sync::Mutex;
 
-    /// What is to fail, and how many times it passes before.
+    /// What is to fail, and how many calls pass before.
     static ARMED: Mutex<Option<(Vec<u8>, u64)>> = Mutex::new(None);
 
-    /// The entry of this name panics, or the call of this function of the server fails: once, the next time but
-    /// so many.
+    /// The entry of this name panics, or the call of this function of the server fails: once, after `pass` calls that
+    /// do not.
     pub fn arm(name: &[u8], pass: u64) {
         if let Ok(mut armed) = ARMED.lock() {
             *armed = Some((name.to_vec(), pass));

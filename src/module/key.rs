@@ -243,8 +243,8 @@ impl<'a> LockKey<'a> {
         Ok(())
     }
 
-    /// Takes back what this change has written, behind that other one, since one that belongs to it was refused: of a
-    /// fresh hold nothing stays.
+    /// Takes back what this change has written, because a later one of the same decision was refused: of a fresh hold
+    /// nothing stays. `before` is the change before it.
     pub fn take_back(
         &mut self,
         change: &KeyWrite,

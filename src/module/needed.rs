@@ -1,7 +1,7 @@
 //! Commands of the server that the module relies on, under their own names.
 //!
 //! Replicas, the AOF and the native scripts get plain commands, which `RedisModule_Replicate` looks up by name.
-//! `rename-command` takes a name away, or gives it to another command: then a change would reach nobody, or be another one.
+//! `rename-command` removes a name, or gives it to another command: then a change would be lost, or become another one.
 //! Renaming happens while the server reads its configuration, before modules are loaded, and never again.
 
 use std::ffi::CStr;
@@ -52,7 +52,7 @@ pub fn reason_not_to_load(ctx: Ctx) -> Option<String> {
     })
 }
 
-/// Commands that are only asked, and what goes without them.
+/// Commands that only read, and what does not work without them.
 const OPTIONAL: [(&CStr, &str); 2] = [
     (c"SCAN", "LOCK.SCAN is refused"),
     (
@@ -61,7 +61,7 @@ const OPTIONAL: [(&CStr, &str); 2] = [
     ),
 ];
 
-/// Says in the log what does not work since a command has another name.
+/// Logs what does not work because a command has another name.
 pub fn warn_of_missing(ctx: Ctx) {
     let for_7_0 = (c"CLIENT", "LOCK.BREAK is refused to every user");
     let for_7_0 = (!has!(RedisModule_SetCommandACLCategories)).then_some(for_7_0);
@@ -75,9 +75,9 @@ pub fn warn_of_missing(ctx: Ctx) {
     }
 }
 
-/// Whether the server knows this command under its own name: called with too few or too many words, it says so and
-/// names itself. ("S" and "W" refuse what a script must not do and every write: a command that took the name and
-/// accepts these words changes nothing.)
+/// Whether the server has this command under its own name: called with too few or too many words, its error names the
+/// command. ("S" and "W" refuse what a script must not do and every write, so another command of this name that accepts
+/// these words changes nothing.)
 fn is_there(ctx: Ctx, (name, words): Needed) -> bool {
     let word = OwnedStr::new(b"x");
     let words: Vec<Str<'_>> = (0..words).map(|_| word.as_str()).collect();

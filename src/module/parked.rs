@@ -82,7 +82,7 @@ impl Parked {
         let mut keys: SmallVec<[_; 1]> = keys.iter().map(|key| key.as_ptr()).collect();
         // SAFETY: so many live keys; no native timeout (it aborts some versions when it meets an unblock in
         // the same turn). The private data is a number that is never dereferenced. `is_possible` has excluded
-        // the callers for which the server answers by itself and gives a handle that blocks nobody.
+        // the callers to which the server itself replies, with a handle that blocks no client.
         let handle = unsafe {
             fallible!(
                 RedisModule_BlockClientOnKeys(
@@ -225,7 +225,7 @@ unsafe extern "C" fn on_answer(
             (Some(parked), Some(key)) => parked.reply(ctx, *key, args),
             _ => ctx.reply_nil(),
         }
-        // Asked behind the reply, which may have been one too many for the client's buffer.
+        // After the reply, because the reply itself may have overflowed the client's buffer.
         let is_lost = risks.is_some_and(|risks| risks.have_struck(ctx));
         shell::with(|shell| match is_lost {
             true => shell.locks.gone(id, now),

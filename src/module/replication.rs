@@ -20,9 +20,9 @@
 //!
 //! A node of a cluster always replicates: slots move by other ways.
 //!
-//! The server refuses a command that it does not know by name. `needed` checks the names at load, and they do not change
-//! later, so no call is expected to fail. One that fails all the same is counted and logged: at that point the change is
-//! decided, and mostly made.
+//! The server refuses a command whose name it does not know. `needed` checks the names at load, and they do not change
+//! later, so no call is expected to fail. A failure is counted and logged all the same: at that point the change is
+//! decided and mostly made, so the caller cannot be refused.
 
 use std::ffi::{c_int, CStr};
 use std::sync::atomic::{AtomicU64, Ordering};

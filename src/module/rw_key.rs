@@ -2,8 +2,8 @@
 //! writes that the core asks for.
 //!
 //! The keys beside the hash are opened one by one, for a moment each. That of a dead reader may still be
-//! there; whoever opens it to write has the server delete it, as any command would. What is no value of ours is
-//! not there for a reader, and is never written over nor deleted.
+//! there; opening it to write makes the server delete it, as any command would. Foreign data in one of these keys
+//! counts as no timeout and no token, and is neither written over nor deleted.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::{null_mut, NonNull};
@@ -266,8 +266,8 @@ pub(super) fn write(key: &mut LockKey<'_>, change: &RwWrite, replication: Replic
     }
 }
 
-/// Takes back a change that was made behind that other one, since one that belongs to it was refused. A hold that was
-/// to begin goes, a WRITE that was to end stays. (A reader whose timeout was not written counts as dead.)
+/// Takes back a change, because a later one of the same decision was refused; `before` is the change before it. A hold
+/// that was to begin goes, a WRITE that was to end stays. (A reader whose timeout was not written counts as dead.)
 ///
 /// # Errors
 /// When the server refuses that as well.

@@ -216,7 +216,7 @@ impl<'a> SemKey<'a> {
         !shell::with(known) && self.has_twin()
     }
 
-    /// Nobody is granted a permit while another semaphore has the same set: who waits is told so.
+    /// No permit is granted while another semaphore has the same set: parked requests get an error.
     fn clear_line(&self) {
         let key = self.id();
         if shell::with(|shell| shell.locks.sems.queue(key).is_some()) && self.has_twin() {

@@ -1,4 +1,4 @@
-//! Why the module must not be unloaded just now, though the server would do it.
+//! Why unloading the module is unsafe at the moment, although the server would do it.
 //!
 //! *Rules of users.* From Redis 7.2 on, and in Valkey, a module that comes or goes makes the server read the rules of
 //! all users again (`ACLRecomputeCommandBitsFromCommandRulesAllUsers` in its acl.c), and it ends itself at a rule that
@@ -6,7 +6,7 @@
 //! GETUSER`, `ACL SAVE`). Valkey refuses from 9.1 on to unload a module whose commands are named.
 //!
 //! *Commands that wait.* The server keeps a command of a transaction, or one that a pause holds back, with a pointer to
-//! its description. When that is gone, it runs whatever is at that place, or ends itself.
+//! its description. After an unload it runs the command that is at this address then, or ends itself.
 
 use std::ffi::CString;
 
@@ -32,7 +32,7 @@ pub fn reason_to_stay(ctx: Ctx) -> Option<String> {
     if redisson::has_renamed() {
         return Some(
             "EVAL of Redisson's scripts may be queued in transactions: CONFIG SET lock.redisson-scripts no first, \
-             and let transactions that have begun come to their end"
+             and wait for open transactions to finish"
                 .into(),
         );
     }

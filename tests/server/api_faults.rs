@@ -1,4 +1,4 @@
-//! Calls of the server that fail: the client is told, the server lives on, and nothing is half-done.
+//! Calls of the server that fail: the client gets an error, the server goes on, and nothing is half-done.
 //!
 //! These tests run a build of the module in which a call of the server can be made to fail once
 //! (`LOCK.FAULT API function`), whether or not the server would ever let it fail.
@@ -268,7 +268,7 @@ fn each_write_fails(server: &TestServer, conn: &mut Conn, case: &Case) -> u64 {
     failed
 }
 
-/// What the client was told not to have it does not have, no lock is without an end, and no permit is lost.
+/// The client does not hold what it got an error for, no lock is without an end, and no permit is lost.
 fn nothing_is_half_written(conn: &mut Conn, case: &Case, what: &str) {
     let is_lock = case.command.starts_with("LOCK.");
     let mut names = conn.line("KEYS *").list();
@@ -329,8 +329,8 @@ fn a_write_to_a_semaphore_or_a_latch_is_refused() {
     assert_eq!(server.stat("panics"), 0);
 }
 
-/// A hold ends and the next one in line is to be granted, but a write is refused: who ended it is told, the one who
-/// was let go is told or granted, and the last in line gets its turn.
+/// A hold ends and the next waiter is to be granted, but a write is refused: the client that ended the hold gets an
+/// error, the next waiter an error or the grant, and the last waiter is granted afterwards.
 #[test]
 fn a_write_of_a_hand_off_is_refused() {
     let (server, mut conn) = stage();
@@ -390,8 +390,8 @@ fn a_write_of_a_hand_off_is_refused() {
     assert!(server.stat("writes_refused") > 6);
 }
 
-/// The count of a latch is not written, or the latch does not open: who counts is told, and who waits is told or
-/// waits on.
+/// The count of a latch is not written, or the latch does not open: the client that counts gets an error, and the
+/// waiter gets an error or goes on waiting.
 #[test]
 fn a_latch_does_not_open() {
     let (server, mut conn) = stage();

@@ -1,6 +1,6 @@
 //! All commands, with names out of a small set in which locks, twins, semaphores, the keys beside them and the module's
-//! own keys meet, and plain writes of foreign data in between. A model knows who surely holds what: nobody is
-//! let in beside it, nobody loses what nobody has touched, and foreign data stays as it is.
+//! own keys collide, and plain writes of foreign data in between. A model has the holds that exist for certain: no
+//! grant is made against them, none is lost unless its keys were written to, and foreign data stays as it is.
 //!
 //! `LOCK_SEED` sets the seed, `LOCK_STEPS` the number of steps; a failure names the last steps.
 

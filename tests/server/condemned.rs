@@ -1,9 +1,8 @@
-//! A grant for a client that the server has already condemned: marked to be closed at the end of the
-//! turn, and deaf until then. Its reply is thrown away, so the grant is undone and goes to the next.
+//! A grant for a client that the server has condemned: marked to be closed at the end of the tick. Its reply is
+//! discarded, so the grant is undone and goes to the next waiter.
 //!
-//! The server marks a client so when its user is deleted, when its output buffer overflows, and (the
-//! common case) when its end of the connection is found closed. Clients that the server closes at once
-//! (`CLIENT KILL`) are in `hazards`.
+//! The server condemns a client when its user is deleted and when its output buffer overflows. Clients that the
+//! server closes at once (the peer has closed the connection, `CLIENT KILL`) are tested here and in `hazards`.
 
 use std::net::Shutdown;
 

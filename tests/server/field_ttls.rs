@@ -87,7 +87,7 @@ fn a_waiter_is_granted_what_a_field_that_is_over_held() {
         waiter.send_line(&format!("LOCK.ACQUIRE k bob {asked} BLOCK 0"));
         c.wait_for_waiters_on("k", 1);
         run_out(&mut c, "k", &["alice"]);
-        // Whatever writes to the key has it looked at again.
+        // After any write to the key, the module reads it again.
         c.line("PEXPIRE k 50000");
         assert!(waiter.recv().int() > 0);
         c.line("LOCK.RELEASE k bob");

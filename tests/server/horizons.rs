@@ -1,5 +1,5 @@
-//! A horizon, a token or a counter that nobody but a forger can have written: it disables no lock, and what is
-//! plausible is believed, however far a clock was set back.
+//! Forged horizons, tokens and counters: none disables other locks, and a plausible one is believed, however far
+//! a clock was set back.
 
 use crate::common::clock::{fake_clock, set_clock};
 use crate::common::cluster::{horizons_beside, one_node};

@@ -1,5 +1,5 @@
-//! Keys whose names are made of other keys' names: no lock, semaphore or latch takes what is another's, and no data
-//! that is none of theirs is touched.
+//! Keys whose names are made of other keys' names: no lock, semaphore or latch uses keys of another one, and foreign
+//! data is not changed.
 
 use crate::common::redisson::{self, READ_ACQUIRE, READ_UNLOCK, WRITE_ACQUIRE};
 use crate::common::{wait_for, Conn, TestServer};
@@ -93,7 +93,7 @@ fn readers_whose_names_meet_around_a_colon_are_not_let_in_at_once() {
             TAKEN,
         );
         c.line(&format!("LOCK.RELEASE {other} {reader}"));
-        // One that is dead would release the other's timeout, if it were let in.
+        // The release of a dead reader would delete the other's timeout, so it still excludes it.
         let mut hidden = server.conn();
         hidden
             .line(&format!("LOCK.ACQUIRE {lock} stays READ PX 60000"))
@@ -341,7 +341,7 @@ fn semaphores_that_are_twins_do_not_share_their_permits() {
             refused(&mut c, &line, TAKEN);
         }
         assert!(c.line(&format!("SEM.ACQUIRE {one} b")).is_nil());
-        // Made by others: nobody is granted anything, and permits are given back.
+        // Made by others: no permit is granted, and permits can be given back.
         let mut waiter = server.conn();
         waiter.send_line(&format!("SEM.ACQUIRE {one} b BLOCK 0"));
         wait_for("a waiter", || {
@@ -409,7 +409,7 @@ fn one_key_is_no_latch_and_semaphore_at_once() {
     c.line("SET k 1");
     assert!(waiter.recv().int() > 0);
     assert_eq!(c.line("SEM.RELEASE k b").int(), 1);
-    // Nothing tells a semaphore without a permit that is held from a latch; who waits is told of its count.
+    // A semaphore without held permits looks like a latch; the waiter goes by the count.
     waiter.send_line("LATCH.WAIT k BLOCK 0");
     wait_for("a waiter", || server.stat("latch_waiters") == 1);
     c.line("DECR k");
@@ -450,7 +450,7 @@ fn the_modules_own_names_are_no_locks_and_foreign_data_there_stays() {
         assert_eq!(dump(&mut c, "redisson_lock_token:{k}"), before);
         c.line("DEL redisson_lock_token:{k}");
     }
-    // Without a horizon nothing is granted, and the one who waits is granted when it can be stored.
+    // While the horizon cannot be stored nothing is granted.
     let server = TestServer::start();
     let mut c = server.conn();
     c.line("RPUSH redis_lock:horizon x");

@@ -376,7 +376,6 @@ fn a_dying_connection_is_not_granted_its_own_lock() {
     );
 }
 
-/// A hundred at once, more in the turns that follow: every one to its waiter, or free.
 #[test]
 fn a_connection_that_waits_for_what_it_holds_as_another_owner_is_served_by_a_third() {
     let server = TestServer::start();
@@ -390,7 +389,7 @@ fn a_connection_that_waits_for_what_it_holds_as_another_owner_is_served_by_a_thi
     assert!(second > first);
     // A limit ends the wait, and the hold is untouched.
     assert!(conn.line("LOCK.ACQUIRE k z BLOCK 1").is_nil());
-    // Cycles of such connections are ended by their own end, and nobody who is gone is granted anything.
+    // Cycles of such connections end with the connections, and a closed connection is granted nothing.
     let mut third = server.conn();
     assert!(third.line("LOCK.ACQUIRE l v SESSION").int() > 0);
     conn.send_line("LOCK.ACQUIRE l w BLOCK 0");
@@ -404,6 +403,7 @@ fn a_connection_that_waits_for_what_it_holds_as_another_owner_is_served_by_a_thi
     assert_eq!(server.stat("grants_session_ended"), 2);
 }
 
+/// A hundred at once, more in the turns that follow: every one to its waiter, or free.
 #[test]
 fn the_end_of_many() {
     const LOCKS: usize = 350;

@@ -438,7 +438,7 @@ fn the_module_can_be_unloaded_when_nothing_is_bound_or_it_is_drained() {
     assert!(watcher.line("PTTL k").int() <= 10_000);
 }
 
-/// The operator changes a setting and takes it back: nobody who holds by a session loses anything.
+/// The operator changes a setting and changes it back: no hold that is bound to a connection is lost.
 #[test]
 fn a_drain_that_is_called_off_ends_no_session() {
     let server = TestServer::with(&STEADY);
@@ -449,7 +449,7 @@ fn a_drain_that_is_called_off_ends_no_session() {
     watcher.line("LOCK.ACQUIRE j somebody PX 60000");
     bob.send_line("LOCK.ACQUIRE j bob SESSION BLOCK 0");
     server.wait_for_waiters(1);
-    // Bob's grant is on its way when the drain begins.
+    // Bob's grant is in flight when the drain begins.
     watcher.send_lines(&[
         "MULTI",
         "LOCK.RELEASE j somebody",

@@ -133,8 +133,7 @@ fn message(reply: &Reply) -> String {
     }
 }
 
-/// The request of `waiter` is served in its turn: parked, and granted between two messages (which carry what
-/// it is told of the channel, if it has subscribed).
+/// The request of `waiter` is parked, and granted between two messages (which it gets if it has subscribed).
 fn is_parked_and_served(
     server: &TestServer,
     waiter: &mut Conn,
@@ -329,7 +328,7 @@ fn clients_of_other_kinds_are_refused_by_the_server() {
     }
 }
 
-/// Where nobody is parked at all: on a replica that takes writes, within a transaction, in a script.
+/// Where no client is parked at all: on a replica that takes writes, within a transaction, in a script.
 #[test]
 fn a_subscribed_client_where_nobody_is_parked() {
     let server = TestServer::with(&PROMPT_MASTER);

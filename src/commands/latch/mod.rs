@@ -9,7 +9,7 @@ use crate::module::ctx::Ctx;
 use crate::module::sem_key;
 use crate::module::strings::Str;
 
-/// One key is one thing: a number beside which permits stand is a semaphore's.
+/// A number with permits beside it is a semaphore, and no latch.
 fn is_no_semaphore(ctx: Ctx, name: Str<'_>) -> Result<(), LockError> {
     match sem_key::has_permits(ctx, name) {
         true => Err(LockError::OtherCount),

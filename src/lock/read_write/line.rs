@@ -1,5 +1,5 @@
 //! Waiters for READ and WRITE that the next decision about a key may grant: each of them needs keys beside the
-//! lock that are free for it, which only the shell can see.
+//! lock, and only the shell can see whether these are free.
 
 use super::super::effect::Effects;
 use super::super::locks::Locks;
@@ -14,14 +14,15 @@ pub struct Asking {
     pub request: WaiterId,
     /// READ or WRITE.
     pub mode: Mode,
-    /// For whom.
+    /// The owner.
     pub owner: OwnerId,
 }
 
 impl Locks {
-    /// The requests at the head of the line that may be granted together, if they are for READ or WRITE: one
-    /// writer, or the readers before the first writer. None while the key can grant nothing to them: neither
-    /// is it free, nor does it belong to the owner whose command this is (`None`: no owner's command).
+    /// The requests at the head of the queue that may be granted together, if they are for READ or WRITE: one
+    /// writer, or the readers before the first writer. None while the key can grant nothing to them: it is not
+    /// free, and it is not held by the owner of the present command, who may release it (`None`: no owner's
+    /// command, then the key may become free).
     pub fn next_for_shared(
         &self,
         key: KeyRef<'_>,
@@ -71,7 +72,7 @@ impl Locks {
         })
     }
 
-    /// This request cannot be granted, and is told so.
+    /// This request cannot be granted: it leaves the queue and gets this error.
     pub fn dismiss(&mut self, request: WaiterId, error: &LockError, fx: &mut Effects) {
         if self.waiters.dismiss(request) {
             self.fail(vec![request], error, fx);

@@ -118,7 +118,7 @@ pub struct ReadWrite {
 }
 
 impl ReadWrite {
-    /// A hash without a field, which nobody holds.
+    /// A hash without fields: a lock without holders.
     pub fn emptied(deadline_ms: Option<i64>) -> ReadWrite {
         ReadWrite {
             is_whole: true,

@@ -72,7 +72,7 @@ enum Op {
     RedissonReleases(Key, Owner, i64),
     /// Redisson's token counter, so far above the highest token of the key.
     Counter(Key, u64),
-    /// Somebody writes this number over the horizon, which is then read again.
+    /// A client writes this number over the horizon, which is then read again.
     Forge(Key, u64),
     Flush,
     Restart(i64),

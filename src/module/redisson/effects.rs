@@ -135,8 +135,8 @@ impl<'a> Latch<'a> {
     }
 }
 
-/// Leaves an answer in a latch that is not set; its name is to be told of, once all is written. (The unlock is done
-/// whether or not the server takes the answer.)
+/// Leaves an answer in a latch that is not set. The event for the returned name is sent after all writes. (The unlock
+/// is done even if the server refuses this write.)
 pub fn write_latch<'a>(
     latch: LockKey<'a>,
     answer: i64,
