@@ -446,8 +446,12 @@ fn a_question_is_not_answered() {
     }
     // Whether replicas listen is not known: then everything is sent.
     conn.line("FLUSHALL");
+    // The answer is remembered until a snapshot is made.
+    assert_eq!(conn.line("SAVE").text(), "OK");
+    let injected = faults(&server);
     arm(&mut conn, "RedisModule_GetServerInfo");
     assert!(conn.line("LOCK.ACQUIRE k b").int() > 1);
+    assert_eq!(faults(&server), injected + 1);
     // Whether a write is allowed is not known: it is asked again.
     let mut waiter = server.conn();
     waiter.send_line("LOCK.ACQUIRE k c BLOCK 0");
@@ -455,6 +459,7 @@ fn a_question_is_not_answered() {
     arm(&mut conn, "RedisModule_Call");
     conn.line("DEL k");
     assert!(waiter.recv().int() > 1);
+    assert_eq!(faults(&server), injected + 2);
     assert_eq!(server.stat("panics"), 0);
 }
 
