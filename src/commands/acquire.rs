@@ -15,6 +15,7 @@ use crate::module::parked::Parked;
 use crate::module::register::{access, Command, Spec};
 use crate::module::reply::{self, Shape};
 use crate::module::sessions;
+use crate::module::siblings::Siblings;
 use crate::module::strings::Str;
 
 /// Takes the lock, or waits for it. Replies the fencing token, or nil.
@@ -60,11 +61,13 @@ fn acquire(
     request: &lock::Acquire<'_>,
     shape: Shape,
 ) -> Result<(), LockError> {
+    let siblings = Siblings::default();
     if request.mode != Mode::Exclusive {
-        read_write::may_use(ctx, name, owner)?;
+        read_write::may_use(ctx, name, owner, &siblings)?;
     }
     sessions::end_first(ctx, name, owner);
-    let key = LockKey::open_for(ctx, name, owner);
+    let mut key = LockKey::open_for(ctx, name, owner);
+    key.keep(siblings);
     let now = ctx.now();
     let state = key.look(read_write::look_to_acquire(&key, request.mode), now);
     beside::may_begin(&key, &state, (request.mode, request.owner), now)?;

@@ -15,6 +15,7 @@ use crate::module::parked::Parked;
 use crate::module::register::{access, Command, Spec};
 use crate::module::reply::{self, Shape};
 use crate::module::sessions;
+use crate::module::siblings::Siblings;
 use crate::module::strings::Str;
 
 /// Takes several locks, all or none, or waits for them. Replies the fencing token of each, or nil.
@@ -52,7 +53,7 @@ impl Command for AcquireMany {
         };
         for name in names {
             if request.mode != Mode::Exclusive {
-                read_write::may_use(ctx, *name, owner)?;
+                read_write::may_use(ctx, *name, owner, &Siblings::default())?;
             }
             sessions::end_first(ctx, *name, owner);
         }

@@ -52,7 +52,7 @@ impl Command for ReleaseMany {
         let mut views = Vec::with_capacity(keys.len());
         for key in &keys {
             let state = key.look(Look::Two, now);
-            read_write::may_change(ctx, key.name(), owner, (None, &state))?;
+            read_write::may_change(key, owner, (None, &state))?;
             views.push(fence::handing_view(key, state));
         }
         let (dropped, fx) = decide_all(keys.len(), |locks, fx| {

@@ -54,7 +54,7 @@ impl Command for RenewMany {
         let mut views = Vec::with_capacity(keys.len());
         for key in &keys {
             let state = read_write::look_to_renew(key, request.lease, now);
-            read_write::may_change(ctx, key.name(), owner, (None, &state))?;
+            read_write::may_change(key, owner, (None, &state))?;
             views.push(match read_write::renewal_needs_token(&state, now) {
                 true => fence::minting_view(key, state),
                 false => fence::plain_view(key, state),

@@ -2,18 +2,24 @@
 //! written, and how much of it is to be read.
 
 use crate::lock::{
-    is_reserved, siblings_stay, timeout_name, timeout_prefix, token_name, KeyState, Lease,
-    LockError, Look, Mode, Now, ReadWrite,
+    is_reserved, siblings_stay, KeyState, Lease, LockError, Look, Mode, Now, ReadWrite,
 };
 use crate::module::acl;
 use crate::module::ctx::Ctx;
 use crate::module::fence;
 use crate::module::key::LockKey;
 use crate::module::shell;
+use crate::module::siblings::{Siblings, Timeouts};
 use crate::module::strings::Str;
 
 /// Whether this owner may hold READ or WRITE at this key, as far as names and the ACL go.
-pub fn may_use(ctx: Ctx, name: Str<'_>, owner: Str<'_>) -> Result<(), LockError> {
+/// The names of the keys beside are kept for those who need them again.
+pub fn may_use(
+    ctx: Ctx,
+    name: Str<'_>,
+    owner: Str<'_>,
+    siblings: &Siblings,
+) -> Result<(), LockError> {
     let (key, owner) = (name.bytes(), owner.bytes());
     if is_reserved(owner) {
         return Err(LockError::OwnerLooksLikeField);
@@ -21,8 +27,8 @@ pub fn may_use(ctx: Ctx, name: Str<'_>, owner: Str<'_>) -> Result<(), LockError>
     if shell::is_cluster() && !siblings_stay(key, owner) {
         return Err(LockError::SiblingsLeave);
     }
-    let timeout = timeout_name(&timeout_prefix(key, owner), 1);
-    if !acl::may_write(ctx, &[&timeout, &token_name(key)]) {
+    let timeout = siblings.own(key, owner).first();
+    if !acl::may_write(ctx, &[timeout, siblings.token(key)]) {
         return Err(LockError::MayNotWriteSiblings);
     }
     are_all_there(ctx, name)
@@ -39,14 +45,15 @@ fn are_all_there(ctx: Ctx, key: Str<'_>) -> Result<(), LockError> {
 
 /// The same for a command that ends or renews, which may or may not say READ or WRITE.
 pub fn may_change(
-    ctx: Ctx,
-    key: Str<'_>,
+    key: &LockKey<'_>,
     owner: Str<'_>,
     (mode, state): (Option<Mode>, &KeyState),
 ) -> Result<(), LockError> {
     match (mode, state) {
         (None, KeyState::ReadWrite(_)) if is_reserved(owner.bytes()) => Ok(()),
-        (Some(_), _) | (None, KeyState::ReadWrite(_)) => may_use(ctx, key, owner),
+        (Some(_), _) | (None, KeyState::ReadWrite(_)) => {
+            may_use(key.ctx(), key.name(), owner, key.siblings())
+        }
         (None, _) => Ok(()),
     }
 }
@@ -57,12 +64,13 @@ pub fn may_break(ctx: Ctx, key: Str<'_>, state: &KeyState, now: Now) -> Result<(
         return Ok(());
     };
     let name = key.bytes();
-    let timeouts = lock
-        .readers(now)
-        .map(|reader| timeout_name(&timeout_prefix(name, &reader.owner), 1));
-    let mut keys: Vec<_> = timeouts.collect();
-    keys.push(token_name(name));
-    let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
+    let readers = lock.readers(now);
+    let timeouts: Vec<_> = readers
+        .map(|reader| Timeouts::of(name, &reader.owner))
+        .collect();
+    let siblings = Siblings::default();
+    let mut keys: Vec<_> = timeouts.iter().map(Timeouts::first).collect();
+    keys.push(siblings.token(name));
     if !acl::may_write(ctx, &keys) {
         return Err(LockError::MayNotWriteSiblings);
     }

@@ -52,7 +52,7 @@ impl Command for Release {
         let key = LockKey::open_for(ctx, name, owner);
         let now = ctx.now();
         let state = key.look(Look::Two, now);
-        read_write::may_change(ctx, name, owner, (mode, &state))?;
+        read_write::may_change(&key, owner, (mode, &state))?;
         let view = fence::handing_view(&key, state);
         let (released, fx) = decide(|locks, fx| locks.release(&view, &request, now, fx));
         apply(key, &fx)?;

@@ -54,7 +54,7 @@ impl Command for Renew {
         let key = LockKey::open_for(ctx, name, owner);
         let now = ctx.now();
         let state = read_write::look_to_renew(&key, request.lease, now);
-        read_write::may_change(ctx, name, owner, (mode, &state))?;
+        read_write::may_change(&key, owner, (mode, &state))?;
         let view = match read_write::renewal_needs_token(&state, now) {
             true => fence::minting_view(&key, state),
             false => fence::plain_view(&key, state),

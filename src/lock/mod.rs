@@ -94,9 +94,9 @@ pub use queue::{Waiter, WaiterId, WaiterMap};
 #[cfg(test)]
 pub(crate) use read_write::may_enter;
 pub use read_write::{
-    is_beside_a_lock, is_read_write, is_reserved, same_timeouts, siblings_stay, timeout_name,
-    timeout_prefix, token_name, twin_of, write_field, Look, Mark, Name, ReadWrite, Reader,
-    RwFields, RwWrite, Writer, MODE_FIELD, MOST_READS,
+    any_with_same_timeouts, is_beside_a_lock, is_read_write, is_reserved, siblings_stay,
+    timeout_name, timeout_prefix, token_name, twin_of, write_field, Look, Mark, Name, ReadWrite,
+    Reader, RwFields, RwWrite, Writer, MODE_FIELD, MOST_READS,
 };
 pub use semaphore::{SemAcquire, SetIf};
 pub use sessions::{Bound, BoundRef, Kind, SessionRule, Sessions};

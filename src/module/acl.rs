@@ -29,7 +29,7 @@ pub fn may_break(ctx: Ctx, key: Str<'_>) -> Result<(), LockError> {
 
 /// Whether the caller's user may read and write these keys, which its command does not name. A call by a
 /// script or a module has no user of its own here: it is trusted as far as what called it.
-pub fn may_write(ctx: Ctx, keys: &[&[u8]]) -> bool {
+pub fn may_write(ctx: Ctx, keys: &[Str<'_>]) -> bool {
     if !ctx.has_connection() {
         return true;
     }
@@ -39,7 +39,6 @@ pub fn may_write(ctx: Ctx, keys: &[&[u8]]) -> bool {
         | raw::REDISMODULE_CMD_KEY_DELETE;
     let may = as_user(ctx, |user| {
         keys.iter().all(|key| {
-            let key = OwnedStr::new(key);
             // SAFETY: the user is live, and so is the key's name.
             let status = unsafe {
                 api!(RedisModule_ACLCheckKeyPermissions)(user.0, key.as_ptr(), WRITE as i32)

@@ -10,10 +10,11 @@ use super::key::{field, LockKey};
 use super::rw_key::{is_there, Beside};
 use super::settings;
 use super::shell;
+use super::siblings::Timeouts;
 use super::strings::{OwnedStr, Str};
 use crate::lock::{
-    is_read_write, same_timeouts, slot_of, timeout_name, timeout_prefix, token_name, twin_of,
-    KeyState, LockError, Look, Mode, Name, Now, ReadWrite, WaiterId, MODE_FIELD,
+    any_with_same_timeouts, is_read_write, slot_of, twin_of, KeyState, LockError, Look, Mode, Now,
+    ReadWrite, WaiterId, MODE_FIELD,
 };
 
 /// Whether this owner may be granted READ or WRITE here, as far as the keys beside the lock go.
@@ -36,42 +37,44 @@ pub fn may_begin(
     if held.is_none() && twin_is_held(key.ctx(), key.name()) {
         return Err(LockError::SiblingsTaken);
     }
-    let (ctx, name) = (key.ctx(), key.name());
+    let ctx = key.ctx();
     if held.is_none_or(|lock| lock.mark.is_none()) {
-        let token = token_name(name.bytes());
-        is_there(ctx, &token, Beside::Token).ok_or(LockError::SiblingForeign)?;
+        is_there(ctx, key.token_name(), Beside::Token).ok_or(LockError::SiblingForeign)?;
     }
     match mode {
-        Mode::Read => may_read(ctx, name, (held, owner), now),
+        Mode::Read => may_read(key, (held, owner), now),
         _ => Ok(()),
     }
 }
 
 fn may_read(
-    ctx: Ctx,
-    lock: Str<'_>,
+    key: &LockKey<'_>,
     (held, owner): (Option<&ReadWrite>, &[u8]),
     now: Now,
 ) -> Result<(), LockError> {
     let known = held.and_then(|lock| lock.reader(owner, now));
     let next = known.map_or(1, |reader| reader.count.saturating_add(1));
-    let timeout = timeout_name(&timeout_prefix(lock.bytes(), owner), next);
-    let is_there = is_there(ctx, &timeout, Beside::Timeout).ok_or(LockError::SiblingForeign)?;
-    // Beside a lock that is held the twin was not looked for: a script may have taken it.
-    let is_new = known.is_none();
-    let is_twins = is_new && is_there && held.is_some() && twin_is_held(ctx, lock);
-    match is_twins || (is_new && are_anothers(ctx, lock, owner)) {
-        true => Err(LockError::SiblingsTaken),
-        false => Ok(()),
-    }
+    let (ctx, lock) = (key.ctx(), key.name());
+    key.with_timeouts(owner, |names| {
+        let is_there = |timeout: Str<'_>| is_there(ctx, timeout, Beside::Timeout);
+        let is_there = names.with(next, is_there);
+        let is_there = is_there.ok_or(LockError::SiblingForeign)?;
+        // Beside a lock that is held the twin was not looked for: a script may have taken it.
+        let is_new = known.is_none();
+        let is_twins = is_new && is_there && held.is_some() && twin_is_held(ctx, lock);
+        match is_twins || (is_new && are_anothers(ctx, lock, owner, names)) {
+            true => Err(LockError::SiblingsTaken),
+            false => Ok(()),
+        }
+    })
 }
 
 /// Whether the keys of a first READ hold of this owner belong to another lock's reader. `is_held`: whether this lock
 /// is held.
 pub(super) fn is_taken(ctx: Ctx, lock: Str<'_>, owner: &[u8], is_held: bool) -> bool {
-    let timeout = timeout_name(&timeout_prefix(lock.bytes(), owner), 1);
-    let may_be_twins = !is_held || is_there(ctx, &timeout, Beside::Timeout) == Some(true);
-    (may_be_twins && twin_is_held(ctx, lock)) || are_anothers(ctx, lock, owner)
+    let names = Timeouts::of(lock.bytes(), owner);
+    let may_be_twins = !is_held || is_there(ctx, names.first(), Beside::Timeout) == Some(true);
+    (may_be_twins && twin_is_held(ctx, lock)) || are_anothers(ctx, lock, owner, &names)
 }
 
 /// Whether the lock's twin (its name differs in the braces only) is held for READ or WRITE.
@@ -82,21 +85,25 @@ pub(super) fn twin_is_held(ctx: Ctx, lock: Str<'_>) -> bool {
     };
     let twin = OwnedStr::new(&twin);
     let twin = LockKey::open(ctx, twin.as_str());
+    if twin.kind() != raw::REDISMODULE_KEYTYPE_HASH {
+        return false;
+    }
     let now = ctx.now();
     matches!(twin.look(Look::Two, now), KeyState::ReadWrite(lock) if lock.is_held(now))
 }
 
 /// Whether another lock has a reader whose timeouts have the names that this reader's would have. Its field is enough,
 /// even if its timeouts are over: its next release would delete them.
-fn are_anothers(ctx: Ctx, lock: Str<'_>, owner: &[u8]) -> bool {
-    let name = lock.bytes();
-    let same = same_timeouts(name, owner, settings::max_owner_len());
-    same.into_iter()
-        .filter(|(other, _)| is_reachable(name, other))
-        .any(|(other, reader)| has_reader(ctx, &other, &reader))
+fn are_anothers(ctx: Ctx, lock: Str<'_>, owner: &[u8], names: &Timeouts) -> bool {
+    let (name, first) = (lock.bytes(), names.first().bytes());
+    any_with_same_timeouts(
+        (first, owner),
+        settings::max_owner_len(),
+        |other, reader| is_reachable(name, other) && has_reader(ctx, other, reader),
+    )
 }
 
-fn has_reader(ctx: Ctx, lock: &Name, reader: &Name) -> bool {
+fn has_reader(ctx: Ctx, lock: &[u8], reader: &[u8]) -> bool {
     let name = OwnedStr::new(lock);
     let key = LockKey::open(ctx, name.as_str());
     let Some(handle) = key

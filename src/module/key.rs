@@ -14,6 +14,7 @@ use super::ctx::Ctx;
 use super::guard;
 use super::replication::Replication;
 use super::rw_key;
+use super::siblings::{Siblings, Timeouts};
 use super::strings::{Constants, OwnedStr, Str};
 use crate::lock::{HashReader, KeyId, KeyRef, KeyState, KeyWrite, Look, Now, Token, TOKEN_FIELD};
 
@@ -28,6 +29,7 @@ pub struct LockKey<'a> {
     raw: Option<NonNull<raw::RedisModuleKey>>,
     /// How it was opened.
     mode: u32,
+    siblings: Siblings,
 }
 
 impl<'a> LockKey<'a> {
@@ -84,6 +86,7 @@ impl<'a> LockKey<'a> {
             owner: None,
             raw: NonNull::new(handle.cast()),
             mode,
+            siblings: Siblings::default(),
         }
     }
 
@@ -122,6 +125,30 @@ impl<'a> LockKey<'a> {
     /// How the key was opened: so are those beside it.
     pub(super) fn mode(&self) -> u32 {
         self.mode
+    }
+
+    /// Keeps names that were made before it was opened: of this lock, and of the owner who asks.
+    pub fn keep(&mut self, siblings: Siblings) {
+        self.siblings = siblings;
+    }
+
+    /// The names of the keys beside it.
+    pub fn siblings(&self) -> &Siblings {
+        &self.siblings
+    }
+
+    /// The name of the token's key beside a read-write lock.
+    pub fn token_name(&self) -> Str<'_> {
+        self.siblings.token(self.name.bytes())
+    }
+
+    /// The names of an owner's timeouts beside a read-write lock.
+    pub fn with_timeouts<T>(&self, owner: &[u8], body: impl FnOnce(&Timeouts) -> T) -> T {
+        let lock = self.name.bytes();
+        match self.owner_name() {
+            Some(own) if own == owner => body(self.siblings.own(lock, owner)),
+            _ => body(&Timeouts::of(lock, owner)),
+        }
     }
 
     /// Who asks.

@@ -37,6 +37,7 @@ pub mod sem_sessions;
 pub mod sessions;
 pub mod settings;
 pub mod shell;
+pub mod siblings;
 mod slots;
 pub mod strings;
 mod unload;

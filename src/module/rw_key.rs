@@ -18,9 +18,8 @@ use super::key::{self, field, scan_to, Fields, LockKey};
 use super::replication::Replication;
 use super::strings::{OwnedStr, Str};
 use crate::lock::{
-    is_read_write, is_reserved, timeout_name, timeout_prefix, token_name, write_field, KeyState,
-    Look, Mark, Mode, Name, Now, OwnerId, ReadWrite, Reader, RwFields, RwWrite, MODE_FIELD,
-    MOST_READS,
+    is_read_write, is_reserved, write_field, KeyState, Look, Mark, Mode, Now, OwnerId, ReadWrite,
+    Reader, RwFields, RwWrite, MODE_FIELD, MOST_READS,
 };
 
 impl Fields for RwFields {
@@ -151,30 +150,30 @@ impl Reading<'_> {
 
     /// Looks at the timeouts of a reader: at all, or only to see whether it lives.
     fn reader(&self, owner: &[u8], count: u32, is_deep: bool) -> Reader {
-        let prefix = timeout_prefix(self.key.name().bytes(), owner);
         let mut reader = Reader {
-            owner: owner.into(),
+            owner: OwnerId::from_slice(owner),
             count,
             first_ms: 0,
             until_ms: 0,
         };
-        for number in numbers(1, count) {
-            let end_ms = self.end_of(&timeout_name(&prefix, number));
-            if number == 1 {
-                reader.first_ms = end_ms;
+        self.key.with_timeouts(owner, |names| {
+            for number in numbers(1, count) {
+                let end_ms = names.with(number, |name| self.end_of(name));
+                if number == 1 {
+                    reader.first_ms = end_ms;
+                }
+                reader.until_ms = reader.until_ms.max(end_ms);
+                if !is_deep && end_ms > self.now.wall_ms {
+                    break;
+                }
             }
-            reader.until_ms = reader.until_ms.max(end_ms);
-            if !is_deep && end_ms > self.now.wall_ms {
-                break;
-            }
-        }
+        });
         reader
     }
 
     /// When a timeout ends: 0 where there is none, the end of all time where it has no TTL.
-    fn end_of(&self, name: &Name) -> i64 {
-        let name = OwnedStr::new(name);
-        let key = Sibling::open(self.key.ctx(), name.as_str(), self.key.mode());
+    fn end_of(&self, name: Str<'_>) -> i64 {
+        let key = Sibling::open(self.key.ctx(), name, self.key.mode());
         if !key.has(Beside::Timeout) {
             return 0;
         }
@@ -189,8 +188,7 @@ fn numbers(from: u32, to: u32) -> impl Iterator<Item = u32> {
 }
 
 fn read_mark(key: &LockKey<'_>) -> Option<Mark> {
-    let name = OwnedStr::new(&token_name(key.name().bytes()));
-    let sibling = Sibling::open(key.ctx(), name.as_str(), key.mode());
+    let sibling = Sibling::open(key.ctx(), key.token_name(), key.mode());
     let deadline_ms = sibling.deadline();
     let mark = sibling.with_text(|value| Mark::parse(value, deadline_ms))??;
     // The server may not have noticed yet that its time is over.
@@ -220,34 +218,29 @@ pub(super) fn write(key: &mut LockKey<'_>, change: &RwWrite, replication: Replic
         }
         RwWrite::Drop(mode, owner) => drop_field(key, &field_of(*mode, owner), replication),
         RwWrite::Timeouts(owner, (from, to), end_ms) => {
-            let prefix = timeout_prefix(lock.bytes(), owner);
-            numbers(*from, *to).try_for_each(|number| {
-                let name = timeout_name(&prefix, number);
-                set_sibling(
-                    ctx,
-                    (&name, Beside::Timeout),
-                    TIMEOUT,
-                    Some(*end_ms),
-                    replication,
-                )
+            let end_ms = Some(*end_ms);
+            key.with_timeouts(owner, |names| {
+                numbers(*from, *to).try_for_each(|number| {
+                    names.with(number, |name| {
+                        let name = (name, Beside::Timeout);
+                        set_sibling(ctx, name, TIMEOUT, end_ms, replication)
+                    })
+                })
             })
         }
         RwWrite::DropTimeouts(owner, (from, to)) => {
-            let prefix = timeout_prefix(lock.bytes(), owner);
-            numbers(*from, *to).try_for_each(|number| {
-                let name = timeout_name(&prefix, number);
-                drop_sibling(ctx, (&name, Beside::Timeout), replication)
+            let drop_one = |name: Str<'_>| drop_sibling(ctx, (name, Beside::Timeout), replication);
+            key.with_timeouts(owner, |names| {
+                numbers(*from, *to).try_for_each(|number| names.with(number, drop_one))
             })
         }
         RwWrite::Lease(end_ms) => key.set_deadline(*end_ms, replication),
         RwWrite::Mark(mark) => {
-            let name = token_name(lock.bytes());
-            let name = (&name, Beside::Token);
+            let name = (key.token_name(), Beside::Token);
             set_sibling(ctx, name, &mark.value(), mark.deadline_ms, replication)
         }
         RwWrite::MarkLease(end_ms) => {
-            let name = OwnedStr::new(&token_name(lock.bytes()));
-            let sibling = Sibling::open_to_write(ctx, name.as_str());
+            let sibling = Sibling::open_to_write(ctx, key.token_name());
             match sibling.has(Beside::Token) {
                 true => sibling.expire_at(*end_ms, replication),
                 false => Ok(()),
@@ -256,11 +249,11 @@ pub(super) fn write(key: &mut LockKey<'_>, change: &RwWrite, replication: Replic
         RwWrite::DropMark => {
             // Beside an exclusive lock it is what a read-write lock of this name has left, or its twin's.
             let is_anothers = key.kind() != raw::REDISMODULE_KEYTYPE_EMPTY
-                && is_there(ctx, &token_name(lock.bytes()), Beside::Token) == Some(true)
+                && is_there(ctx, key.token_name(), Beside::Token) == Some(true)
                 && beside::twin_is_held(ctx, lock);
             match is_anothers {
                 true => Ok(()),
-                false => drop_sibling(ctx, (&token_name(lock.bytes()), Beside::Token), replication),
+                false => drop_sibling(ctx, (key.token_name(), Beside::Token), replication),
             }
         }
     }
@@ -288,9 +281,9 @@ pub(super) fn take_back(
                 // Of a hold that was there.
                 return Ok(());
             }
-            let prefix = timeout_prefix(key.name().bytes(), owner);
-            let name = timeout_name(&prefix, reads);
-            drop_sibling(key.ctx(), (&name, Beside::Timeout), replication)?;
+            let ctx = key.ctx();
+            let drop_one = |name: Str<'_>| drop_sibling(ctx, (name, Beside::Timeout), replication);
+            key.with_timeouts(owner, |names| names.with(reads, drop_one))?;
             if reads == 1 {
                 return drop_field(key, &field_of(Mode::Read, owner), replication);
             }
@@ -382,9 +375,8 @@ pub(super) enum Beside {
 const TIMEOUT: &[u8] = b"1";
 
 /// Whether a key beside a lock is there. `None` where it holds something else than what it is for.
-pub(super) fn is_there(ctx: Ctx, name: &Name, what: Beside) -> Option<bool> {
-    let name = OwnedStr::new(name);
-    let sibling = Sibling::open_to_write(ctx, name.as_str());
+pub(super) fn is_there(ctx: Ctx, name: Str<'_>, what: Beside) -> Option<bool> {
+    let sibling = Sibling::open_to_write(ctx, name);
     if sibling.is_absent() {
         return Some(false);
     }
@@ -393,13 +385,12 @@ pub(super) fn is_there(ctx: Ctx, name: &Name, what: Beside) -> Option<bool> {
 
 fn set_sibling(
     ctx: Ctx,
-    (name, what): (&Name, Beside),
+    (name, what): (Str<'_>, Beside),
     value: &[u8],
     deadline_ms: Option<i64>,
     replication: Replication,
 ) -> Written {
-    let name = OwnedStr::new(name);
-    let sibling = Sibling::open_to_write(ctx, name.as_str());
+    let sibling = Sibling::open_to_write(ctx, name);
     if !sibling.is_absent() && !sibling.has(what) {
         // Foreign data came here during the hold (before it began, `beside` has looked): it stays.
         return Ok(());
@@ -416,9 +407,8 @@ fn set_sibling(
     leased
 }
 
-fn drop_sibling(ctx: Ctx, (name, what): (&Name, Beside), replication: Replication) -> Written {
-    let name = OwnedStr::new(name);
-    let sibling = Sibling::open_to_write(ctx, name.as_str());
+fn drop_sibling(ctx: Ctx, (name, what): (Str<'_>, Beside), replication: Replication) -> Written {
+    let sibling = Sibling::open_to_write(ctx, name);
     match sibling.has(what) {
         true => sibling.delete(replication),
         false => Ok(()),

@@ -50,8 +50,17 @@ impl<'a> SemKey<'a> {
     /// In a cluster, where the second is in another slot than the first, or may be on another node
     /// because its slot is on its way.
     pub fn open(ctx: Ctx, name: Str<'a>) -> Result<SemKey<'a>, LockError> {
+        let set_name = OwnedStr::new(&permits_of(name.bytes()));
+        SemKey::open_with(ctx, name, set_name)
+    }
+
+    /// The same where the second key's name is made already.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn open_with(ctx: Ctx, name: Str<'a>, set_name: OwnedStr) -> Result<SemKey<'a>, LockError> {
         let mode = raw::REDISMODULE_READ | raw::REDISMODULE_WRITE;
-        let key = SemKey::open_both(CountKey::open(ctx, name), mode)?;
+        let key = SemKey::open_both(CountKey::open(ctx, name), set_name, mode)?;
         if shell::is_cluster() && !key.is_whole() {
             return Err(LockError::TryAgain);
         }
@@ -63,16 +72,20 @@ impl<'a> SemKey<'a> {
     /// # Errors
     /// In a cluster, where the second is in another slot than the first.
     pub fn open_read(ctx: Ctx, name: Str<'a>) -> Result<SemKey<'a>, LockError> {
-        SemKey::open_both(CountKey::open_read(ctx, name), raw::REDISMODULE_READ)
+        let set_name = OwnedStr::new(&permits_of(name.bytes()));
+        let free = CountKey::open_read(ctx, name);
+        SemKey::open_both(free, set_name, raw::REDISMODULE_READ)
     }
 
-    fn open_both(free: CountKey<'a>, mode: u32) -> Result<SemKey<'a>, LockError> {
-        let name = free.name().bytes();
-        let set_name = permits_of(name);
-        if shell::is_cluster() && slot_of(&set_name) != slot_of(name) {
+    fn open_both(
+        free: CountKey<'a>,
+        set_name: OwnedStr,
+        mode: u32,
+    ) -> Result<SemKey<'a>, LockError> {
+        if shell::is_cluster() && slot_of(set_name.as_str().bytes()) != slot_of(free.name().bytes())
+        {
             return Err(LockError::PermitsElsewhere);
         }
-        let set_name = OwnedStr::new(&set_name);
         let set = open_key(free.ctx(), set_name.as_str(), mode);
         Ok(SemKey {
             free,
@@ -200,11 +213,9 @@ impl<'a> SemKey<'a> {
             return false;
         }
         let twin = OwnedStr::new(&twin);
-        let now_ms = ctx.now().wall_ms;
-        let is_over = |end: i64| end <= now_ms;
         let count = CountKey::open(ctx, twin.as_str()).read();
         match count {
-            Count::Is(_, end) => !end.is_some_and(is_over),
+            Count::Is(_, end) => end.is_none_or(|end| end > ctx.now().wall_ms),
             _ => false,
         }
     }

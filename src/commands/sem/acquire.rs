@@ -88,9 +88,9 @@ fn acquire(
     id: Str<'_>,
     request: &SemAcquire<'_>,
 ) -> Result<(), LockError> {
-    may_write(ctx, name)?;
+    let beside = may_write(ctx, name)?;
     sem_sessions::end_first(ctx, name, id);
-    let key = SemKey::open(ctx, name)?;
+    let key = SemKey::open_with(ctx, name, beside)?;
     let now = ctx.now();
     let view = key.minting_view(Some(id), now);
     if key.may_be_anothers(id) {

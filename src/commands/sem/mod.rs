@@ -10,7 +10,7 @@ use crate::lock::{permits_of, LockError, SetIf};
 use crate::module::acl;
 use crate::module::ctx::Ctx;
 use crate::module::register::{Arg, Kind};
-use crate::module::strings::Str;
+use crate::module::strings::{OwnedStr, Str};
 
 use super::args::{once, Args};
 
@@ -49,10 +49,11 @@ pub(super) const fn number(name: &'static std::ffi::CStr, optional: bool) -> Arg
     }
 }
 
-/// Whether the caller's user may write the permits, whose key its command does not name.
-fn may_write(ctx: Ctx, key: Str<'_>) -> Result<(), LockError> {
-    match acl::may_write(ctx, &[&permits_of(key.bytes())]) {
-        true => Ok(()),
+/// Whether the caller's user may write the permits, whose key its command does not name: answers that key's name.
+fn may_write(ctx: Ctx, key: Str<'_>) -> Result<OwnedStr, LockError> {
+    let permits = OwnedStr::new(&permits_of(key.bytes()));
+    match acl::may_write(ctx, &[permits.as_str()]) {
+        true => Ok(permits),
         false => Err(LockError::MayNotWritePermits),
     }
 }

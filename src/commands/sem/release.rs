@@ -30,9 +30,9 @@ impl Command for Release {
     fn run(ctx: Ctx, words: &[Str<'_>]) -> Result<(), LockError> {
         let mut args = Args::new(words);
         let (name, id) = (args.key()?, args.owner()?);
-        may_write(ctx, name)?;
+        let beside = may_write(ctx, name)?;
         sem_sessions::end_first(ctx, name, id);
-        let key = SemKey::open(ctx, name)?;
+        let key = SemKey::open_with(ctx, name, beside)?;
         if key.may_be_anothers(id) {
             return Err(LockError::SiblingsTaken);
         }

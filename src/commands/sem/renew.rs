@@ -40,9 +40,9 @@ impl Command for Renew {
         }
         let names_lease = lease.is_some();
         let lease = (lease.map_or_else(default_lease, Ok)?, names_lease);
-        may_write(ctx, name)?;
+        let beside = may_write(ctx, name)?;
         sem_sessions::end_first(ctx, name, id);
-        let key = SemKey::open(ctx, name)?;
+        let key = SemKey::open_with(ctx, name, beside)?;
         if key.may_be_anothers(id) {
             return Err(LockError::SiblingsTaken);
         }

@@ -31,8 +31,8 @@ impl Command for Set {
         let name = args.key()?;
         let permits = u32::try_from(args.number(0)?).map_err(|_| LockError::NotInteger)?;
         let set_if = condition(&mut args)?;
-        may_write(ctx, name)?;
-        let key = SemKey::open(ctx, name)?;
+        let beside = may_write(ctx, name)?;
+        let key = SemKey::open_with(ctx, name, beside)?;
         if key.has_twin() {
             return Err(LockError::SiblingsTaken);
         }

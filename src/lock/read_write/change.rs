@@ -38,6 +38,11 @@ pub(super) fn write(fx: &mut Effects, change: RwWrite) {
     fx.push(Effect::Write(KeyWrite::ReadWrite(change)));
 }
 
+/// A clone would go byte by byte.
+fn copy_of(owner: &OwnerId) -> OwnerId {
+    OwnerId::from_slice(owner)
+}
+
 impl ReadWrite {
     /// Nobody's any more: what follows begins with nothing.
     pub(super) fn fresh() -> ReadWrite {
@@ -55,11 +60,11 @@ impl ReadWrite {
         write(
             fx,
             match begins {
-                true => RwWrite::Begin(Mode::Read, owner.clone()),
-                false => RwWrite::Count(Mode::Read, owner.clone(), 1),
+                true => RwWrite::Begin(Mode::Read, copy_of(&owner)),
+                false => RwWrite::Count(Mode::Read, copy_of(&owner), 1),
             },
         );
-        write(fx, RwWrite::Timeouts(owner.clone(), (1, 1), end_ms));
+        write(fx, RwWrite::Timeouts(copy_of(&owner), (1, 1), end_ms));
         self.readers.push(Reader {
             owner,
             count: 1,
@@ -75,12 +80,15 @@ impl ReadWrite {
         let Some(reader) = self.readers.get_mut(owner) else {
             return;
         };
-        let owner = reader.owner.clone();
+        let owner = copy_of(&reader.owner);
         reader.count += count;
         if count > 0 {
-            write(fx, RwWrite::Count(Mode::Read, owner.clone(), reader.count));
+            write(
+                fx,
+                RwWrite::Count(Mode::Read, copy_of(&owner), reader.count),
+            );
             let number = (reader.count, reader.count);
-            write(fx, RwWrite::Timeouts(owner.clone(), number, end_ms));
+            write(fx, RwWrite::Timeouts(copy_of(&owner), number, end_ms));
         }
         if end_ms > reader.first_ms {
             write(fx, RwWrite::Timeouts(owner, (1, 1), end_ms));
@@ -97,7 +105,7 @@ impl ReadWrite {
         };
         (reader.first_ms, reader.until_ms) = (end_ms, end_ms);
         let all = (1, reader.count);
-        write(fx, RwWrite::Timeouts(reader.owner.clone(), all, end_ms));
+        write(fx, RwWrite::Timeouts(copy_of(&reader.owner), all, end_ms));
     }
 
     /// A living reader gives back one of several holds; its lease stays.
@@ -105,10 +113,13 @@ impl ReadWrite {
         let Some(reader) = self.readers.get_mut(owner) else {
             return;
         };
-        let (owner, number) = (reader.owner.clone(), reader.count);
+        let (owner, number) = (copy_of(&reader.owner), reader.count);
         reader.count -= 1;
-        write(fx, RwWrite::Count(Mode::Read, owner.clone(), reader.count));
-        write(fx, RwWrite::DropTimeouts(owner.clone(), (number, number)));
+        write(
+            fx,
+            RwWrite::Count(Mode::Read, copy_of(&owner), reader.count),
+        );
+        write(fx, RwWrite::DropTimeouts(copy_of(&owner), (number, number)));
         if reader.until_ms > reader.first_ms && reader.until_ms < i64::MAX {
             // The hold that goes may be the one with the longest lease.
             reader.first_ms = reader.until_ms;
@@ -132,7 +143,7 @@ impl ReadWrite {
             return;
         };
         let timeouts = (1, reader.count);
-        write(fx, RwWrite::DropTimeouts(reader.owner.clone(), timeouts));
+        write(fx, RwWrite::DropTimeouts(copy_of(&reader.owner), timeouts));
         if self.is_held(now) {
             write(fx, RwWrite::Drop(Mode::Read, reader.owner));
             self.shrink(now, fx);
@@ -143,7 +154,7 @@ impl ReadWrite {
     /// The first WRITE hold of an owner, who may read already.
     pub(super) fn set_writer(&mut self, owner: &[u8], end_ms: i64, fx: &mut Effects) {
         let owner = OwnerId::from_slice(owner);
-        write(fx, RwWrite::Begin(Mode::Write, owner.clone()));
+        write(fx, RwWrite::Begin(Mode::Write, copy_of(&owner)));
         self.writer = Some(Writer { owner, count: 1 });
         // What else the hash's TTL was for is over.
         if self.longest() < i64::MAX {
@@ -156,7 +167,10 @@ impl ReadWrite {
     pub(super) fn count_writes(&mut self, count: u32, fx: &mut Effects) {
         if let Some(writer) = &mut self.writer {
             writer.count = count;
-            write(fx, RwWrite::Count(Mode::Write, writer.owner.clone(), count));
+            write(
+                fx,
+                RwWrite::Count(Mode::Write, copy_of(&writer.owner), count),
+            );
         }
     }
 
@@ -191,7 +205,7 @@ impl ReadWrite {
         end_ms: i64,
         fx: &mut Effects,
     ) {
-        let writer = self.writer.as_ref().map(|writer| writer.owner.clone());
+        let writer = self.writer.as_ref().map(|writer| copy_of(&writer.owner));
         let mark = Mark {
             token,
             since,
@@ -206,7 +220,7 @@ impl ReadWrite {
     pub(super) fn prune(&mut self, now: Now, fx: &mut Effects) -> Vec<OwnerId> {
         let dead = self.readers.take_dead(now);
         for owner in &dead {
-            write(fx, RwWrite::Drop(Mode::Read, owner.clone()));
+            write(fx, RwWrite::Drop(Mode::Read, copy_of(&owner)));
         }
         dead
     }

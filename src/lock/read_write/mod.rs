@@ -28,8 +28,8 @@ mod state;
 pub use change::RwWrite;
 pub use enter::upgrades;
 pub use names::{
-    is_beside_a_lock, is_reserved, same_timeouts, siblings_stay, timeout_name, timeout_prefix,
-    token_name, twin_of, write_field, Name, MODE_FIELD,
+    any_with_same_timeouts, is_beside_a_lock, is_reserved, siblings_stay, timeout_name,
+    timeout_prefix, token_name, twin_of, write_field, Name, MODE_FIELD,
 };
 pub use settle::may_enter;
 pub use state::{is_read_write, Look, Mark, ReadWrite, Reader, RwFields, Writer, MOST_READS};

@@ -39,8 +39,9 @@ pub fn timeout_prefix(lock: &[u8], owner: &[u8]) -> Name {
 }
 
 /// The timeout of an owner's n-th READ hold, by that prefix.
-pub fn timeout_name(prefix: &Name, n: u32) -> Name {
-    let mut name = prefix.clone();
+pub fn timeout_name(prefix: &[u8], n: u32) -> Name {
+    // (A clone would go byte by byte.)
+    let mut name = Name::from_slice(prefix);
     name.extend_from_slice(itoa::Buffer::new().format(n).as_bytes());
     name
 }
@@ -75,29 +76,34 @@ pub fn twin_of(lock: &[u8]) -> Option<Name> {
     unbraced(lock).map(Name::from_slice)
 }
 
-/// The other holds of READ, as lock and owner, whose timeouts have the names of this one's: a part of the name
-/// may belong to the lock or to the owner (`{k}` and `a:b`, `{k}:a` and `b`). No owner has more bytes than that.
-/// The twin with the same owner is not among them.
-pub fn same_timeouts(lock: &[u8], owner: &[u8], max_owner: usize) -> Vec<(Name, Name)> {
-    if !lock.contains(&b':') && !owner.contains(&b':') {
-        return Vec::new();
-    }
-    let all = suffixed(lock, owner);
-    let first = all.len().saturating_sub(max_owner.saturating_add(1));
-    let colons = (first..all.len()).filter(|at| all.get(*at) == Some(&b':'));
-    let mut same = Vec::new();
-    for colon in colons {
-        let (Some(stem), Some(other)) = (all.get(..colon), all.get(colon + 1..)) else {
-            continue;
+/// Whether that is so of one of the other holds of READ, as lock and owner, whose first timeout has the name of
+/// this owner's: a part of the name may belong to the lock or to the owner (`{k}` and `a:b`, `{k}:a` and `b`). No
+/// owner has more bytes than that. The twin with the same owner is not among them.
+pub fn any_with_same_timeouts(
+    (first, owner): (&[u8], &[u8]),
+    max_owner: usize,
+    mut is_so: impl FnMut(&[u8], &[u8]) -> bool,
+) -> bool {
+    let prefix = first.strip_suffix(b"1").unwrap_or(first);
+    let all = prefix.strip_suffix(TIMEOUT_SUFFIX).unwrap_or(prefix);
+    // A lock's part of the name has a brace.
+    let braced = all.iter().position(|byte| *byte == b'{').unwrap_or(0);
+    let mut from = braced.max(all.len().saturating_sub(max_owner.saturating_add(1)));
+    loop {
+        let rest = all.get(from..).unwrap_or_default();
+        let Some(colon) = rest.iter().position(|byte| *byte == b':') else {
+            return false;
         };
-        if other.is_empty() || other == owner || is_reserved(other) || !stem.contains(&b'{') {
+        let (stem, other) = all.split_at(from + colon);
+        let other = other.get(1..).unwrap_or_default();
+        from += colon + 1;
+        if other.is_empty() || other == owner || is_reserved(other) {
             continue;
         }
-        for name in [Some(stem), unbraced(stem)].into_iter().flatten() {
-            same.push((Name::from_slice(name), Name::from_slice(other)));
+        if is_so(stem, other) || unbraced(stem).is_some_and(|stem| is_so(stem, other)) {
+            return true;
         }
     }
-    same
 }
 
 /// What stands between the braces of `{name}`, if no other brace opens there.
@@ -190,12 +196,28 @@ mod tests {
         }
     }
 
+    fn all_with_same_timeouts(lock: &str, owner: &str, max: usize) -> Vec<(Name, Name)> {
+        let mut all = Vec::new();
+        let first = timeout_name(&timeout_prefix(lock.as_bytes(), owner.as_bytes()), 1);
+        let hold = (&first[..], owner.as_bytes());
+        assert!(!any_with_same_timeouts(hold, max, |lock, owner| {
+            all.push((Name::from_slice(lock), Name::from_slice(owner)));
+            false
+        }));
+        assert_eq!(
+            any_with_same_timeouts(hold, max, |_, _| true),
+            !all.is_empty()
+        );
+        all
+    }
+
     #[test]
     fn all_holds_with_timeouts_of_the_same_names_are_found() {
         let same = |lock: &str, owner: &str| -> Vec<(String, String)> {
             let text = |name: Name| String::from_utf8_lossy(&name).into_owned();
-            let same = same_timeouts(lock.as_bytes(), owner.as_bytes(), 256).into_iter();
-            same.map(|(lock, owner)| (text(lock), text(owner)))
+            all_with_same_timeouts(lock, owner, 256)
+                .into_iter()
+                .map(|(lock, owner)| (text(lock), text(owner)))
                 .collect()
         };
         let pairs = |pairs: &[(&str, &str)]| -> Vec<(String, String)> {
@@ -227,7 +249,7 @@ mod tests {
         }
         let long = "x:".repeat(1_000);
         assert_eq!(
-            same_timeouts(format!("{{k}}:{long}").as_bytes(), b"o", 20).len(),
+            all_with_same_timeouts(&format!("{{k}}:{long}"), "o", 20).len(),
             10
         );
     }
