@@ -191,7 +191,7 @@ pub fn refused(ctx: Ctx, db: i32, names: &[Str<'_>], what: Refused) -> LockError
             shell.locks.glance_at(KeyRef { db, name });
         }
     });
-    shell::recover(ctx.now());
+    shell::recover(ctx.now(), &LockError::NotWritten);
     LockError::NotWritten
 }
 

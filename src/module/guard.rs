@@ -7,6 +7,7 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::log;
+use crate::lock::LockError;
 
 static PANICS: AtomicU64 = AtomicU64::new(0);
 
@@ -30,7 +31,7 @@ pub fn entry<T>(name: &'static str, body: impl FnOnce() -> T) -> Option<T> {
             log::warning(&format!(
                 "a bug in the lock module was caught in '{name}', see the line before"
             ));
-            super::shell::recover(super::ctx::now());
+            super::shell::recover(super::ctx::now(), &LockError::Internal);
             None
         }
     }

@@ -171,7 +171,7 @@ impl<'a> SemKey<'a> {
             Count::Is(free, end) if end.is_none_or(|end| end > reading.now.wall_ms) => free,
             // What another semaphore of this name has left goes when one is made; nothing else does.
             Count::Is(..) | Count::Absent => {
-                return match holds_permits(self.set) {
+                return match last_end(self.set) {
                     Some(_) => SemState::Absent,
                     None => SemState::OtherSet,
                 }
@@ -432,7 +432,8 @@ impl Drop for SemKey<'_> {
     }
 }
 
-/// Whether permits stand beside this key: then it is a semaphore's. The key beside may be another node's.
+/// Whether permits that are not over stand beside this key: then it is a semaphore's. The key beside may be another
+/// node's.
 pub fn has_permits(ctx: Ctx, name: Str<'_>) -> bool {
     let set_name = permits_of(name.bytes());
     if shell::is_cluster() && slot_of(&set_name) != slot_of(name.bytes()) {
@@ -440,15 +441,16 @@ pub fn has_permits(ctx: Ctx, name: Str<'_>) -> bool {
     }
     let set_name = OwnedStr::new(&set_name);
     let set = open_key(ctx, set_name.as_str(), raw::REDISMODULE_READ);
-    let has = holds_permits(set);
+    let last_end = last_end(set);
     close_key(set);
-    has == Some(true)
+    last_end.is_some_and(|end| end > 0 && end > ctx.now().wall_ms)
 }
 
-/// Whether there are permits in a set, judged by its first and its last; `None` where it is no set of permits.
-fn holds_permits(set: Option<NonNull<raw::RedisModuleKey>>) -> Option<bool> {
+/// When the last permit of a set ends, 0 where the set is empty; `None` where it is no set of permits, judged by its
+/// first and its last.
+fn last_end(set: Option<NonNull<raw::RedisModuleKey>>) -> Option<i64> {
     let Some(set) = set.filter(|set| !is_empty(*set)) else {
-        return Some(false);
+        return Some(0);
     };
     let (from, to) = (f64::NEG_INFINITY, f64::INFINITY);
     // SAFETY: the handle is open, and holds a sorted set where it is walked over; each element's reference is
@@ -470,7 +472,7 @@ fn holds_permits(set: Option<NonNull<raw::RedisModuleKey>>) -> Option<bool> {
         )(set, &mut last)));
         api!(RedisModule_ZsetRangeStop)(set);
         let are_ends = first as i64 >= FIRST_END_MS && last as i64 <= LAST_END_MS;
-        are_ends.then_some(true)
+        are_ends.then_some(last as i64)
     }
 }
 

@@ -115,9 +115,9 @@ pub fn slot_tag(slot: u16) -> Option<u32> {
     with(|shell| shell.slot_tags.as_ref()?.get(usize::from(slot)).copied())
 }
 
-/// After a panic: every waited-for key is settled, and clients that the core has let go of
-/// without an answer reaching them get one. The alarm sees to both, at the latest with the next cron.
-pub fn recover(now: Now) {
+/// After a panic or a refused write: every waited-for key is settled, and clients that the core has let go of
+/// without an answer are answered this error. The alarm does both, at the latest with the next cron.
+pub fn recover(now: Now, error: &LockError) {
     let Ok(mut shell) = SHELL.0.try_borrow_mut() else {
         return;
     };
@@ -141,7 +141,7 @@ pub fn recover(now: Now) {
         }
         if parked.outcome.is_none() && !locks.is_parked(*id) {
             locks.gone(*id, now);
-            parked.outcome = Some(Outcome::Failed(LockError::Internal));
+            parked.outcome = Some(Outcome::Failed(error.clone()));
         }
         true
     });

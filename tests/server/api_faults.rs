@@ -211,7 +211,10 @@ const COUNTS: [Case; 13] = [
         "SEM.RELEASE k b",
     ),
     case(
-        &["SET k 0", "ZADD {k}:timeout 1000000000000 x 1000000000001 y"],
+        &[
+            "SET k 0",
+            "ZADD {k}:timeout 1000000000000 x 1000000000001 y",
+        ],
         "SEM.ACQUIRE k b PX 60000",
     ),
     case(&[], "LATCH.SET k 2"),

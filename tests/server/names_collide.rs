@@ -414,6 +414,12 @@ fn one_key_is_no_latch_and_semaphore_at_once() {
     wait_for("a waiter", || server.stat("latch_waiters") == 1);
     c.line("DECR k");
     assert_eq!(waiter.recv().int(), 1);
+    // Permits that are over are not held.
+    c.line("SET p 1");
+    c.line("ZADD {p}:timeout 1000000000000 a");
+    c.line("ZADD {q}:timeout 1000000000000 a");
+    assert_eq!(c.line("LATCH.WAIT p").int(), 0);
+    assert_eq!(c.line("LATCH.SET q 1").int(), 1);
 }
 
 #[test]
