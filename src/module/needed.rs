@@ -53,8 +53,12 @@ pub fn reason_not_to_load(ctx: Ctx) -> Option<String> {
 }
 
 /// Commands that only read, and what does not work without them.
-const OPTIONAL: [(&CStr, &str); 2] = [
+const OPTIONAL: [(&CStr, &str); 3] = [
     (c"SCAN", "LOCK.SCAN is refused"),
+    (
+        c"CLIENT",
+        "MODULE UNLOAD is refused, and a grant to a client that the server has condemned ends with its lease",
+    ),
     (
         c"PUBSUB",
         "locks are not left free for Redisson's waiters (lock.free-after)",

@@ -39,31 +39,38 @@ pub fn reason_to_stay(ctx: Ctx) -> Option<String> {
     queued(ctx).or_else(|| named(ctx))
 }
 
-/// A transaction in which commands are queued. Which ones, the server does not tell.
+/// A client whose command waits in the server. Which command it is, the server does not tell.
 fn queued(ctx: Ctx) -> Option<String> {
     if ctx.is_threaded_redis() {
         return None;
     }
     let list = OwnedStr::new(b"LIST");
-    let reply = Reply::of(ctx, c"CLIENT", c"v", &[list.as_str()])?;
-    let mut clients = reply.whole().bytes()?.split(|byte| *byte == b'\n');
-    let id = clients.find_map(transaction_of)?;
+    let reply = Reply::of(ctx, c"CLIENT", c"v", &[list.as_str()]);
+    let Some(clients) = reply.as_ref().and_then(|reply| reply.whole().bytes()) else {
+        return Some(
+            "CLIENT LIST is refused (renamed or disabled?), so a transaction may have a command of this module queued, \
+             and then the server ends when it is unloaded. Restart the server with the other module instead"
+                .into(),
+        );
+    };
+    let id = clients.split(|byte| *byte == b'\n').find_map(waiting)?;
     Some(format!(
-        "client {id} has a transaction open, and a command of this module may be queued in it. Try again, or end it \
-         with CLIENT KILL ID {id}"
+        "client {id} has a transaction open, or its command was postponed by a pause, and that may be a command of \
+         this module. Try again, or end it with CLIENT KILL ID {id}"
     ))
 }
 
-/// The id of a client of `CLIENT LIST` that has queued commands: `multi` counts them. The one whose transaction is
-/// under way (it may be the one that unloads) has sent `EXEC` last.
-fn transaction_of(client: &[u8]) -> Option<&str> {
+/// The id of a client of `CLIENT LIST` that has queued commands: `multi` counts them (the client whose transaction is
+/// under way, perhaps the one that unloads, has sent `EXEC` last); or whose postponed command runs at the end of this
+/// tick (the flag `u`).
+fn waiting(client: &[u8]) -> Option<&str> {
     let field = |name: &[u8]| {
         let mut words = client.split(|byte| *byte == b' ');
         words.find_map(|word| word.strip_prefix(name)?.strip_prefix(b"="))
     };
-    let queued = !matches!(field(b"multi")?, b"-1" | b"0");
-    let is_open = queued && field(b"cmd") != Some(b"exec");
-    std::str::from_utf8(field(b"id").filter(|_| is_open)?).ok()
+    let has_queued = !matches!(field(b"multi")?, b"-1" | b"0") && field(b"cmd") != Some(b"exec");
+    let is_postponed = field(b"flags")?.contains(&b'u');
+    std::str::from_utf8(field(b"id").filter(|_| has_queued || is_postponed)?).ok()
 }
 
 /// A rule that names a command of this module.

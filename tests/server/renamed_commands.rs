@@ -116,6 +116,7 @@ fn commands_that_are_only_asked_may_be_missing_and_the_log_says_what_is_lost() {
     for (name, loss) in [
         ("SCAN", "LOCK.SCAN is refused"),
         ("PUBSUB", "locks are not left free for Redisson's waiters"),
+        ("CLIENT", "MODULE UNLOAD is refused"),
     ] {
         let server = renaming(name, "elsewhere");
         let mut c = server.conn();

@@ -3,7 +3,7 @@
 
 use crate::citizenship_settings::own_lines;
 use crate::common::scene::unload_and_load;
-use crate::common::{has_io_threads, module_path, Conn, TestServer};
+use crate::common::{has_io_threads, module_path, wait_for, Conn, TestServer};
 
 /// Rules that name a command of the module, in every way that a server keeps them.
 const NAMING: [&[&str]; 8] = [
@@ -197,4 +197,41 @@ fn a_transaction_that_is_open_keeps_the_module() {
     drop(queueing);
     unload_and_load(&mut admin);
     assert!(admin.line("LOCK.RELEASE k o").int() == 1 && server.is_alive());
+}
+
+/// Postponed commands run behind the transaction that ends the pause.
+#[test]
+fn a_command_that_a_pause_has_postponed_keeps_the_module() {
+    let server = TestServer::start();
+    if has_io_threads() && !server.is_valkey() && server.version() >= (8, 0, 0) {
+        // There the module does not list the clients.
+        return;
+    }
+    let (mut admin, mut other) = (server.conn(), server.conn());
+    for queue in [false, true] {
+        if queue {
+            other.line("MULTI");
+            other.line("LOCK.ACQUIRE k o ONCE");
+        }
+        admin.line("CLIENT PAUSE 60000 WRITE");
+        other.send_line(if queue {
+            "EXEC"
+        } else {
+            "LOCK.ACQUIRE k o ONCE"
+        });
+        wait_for("a postponed command", || {
+            let clients = admin.line("CLIENT LIST").text();
+            let mut flags = clients.split(" flags=").skip(1);
+            flags.any(|flags| {
+                flags
+                    .split(' ')
+                    .next()
+                    .is_some_and(|flags| flags.contains('b'))
+            })
+        });
+        admin.send_lines(&["CLIENT UNPAUSE", "MODULE UNLOAD lock"]);
+        assert_eq!(admin.recv().text(), "OK");
+        assert!(admin.recv().is_error(), "queued: {queue}");
+        assert!(!other.recv().is_error());
+    }
 }
