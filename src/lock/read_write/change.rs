@@ -220,7 +220,7 @@ impl ReadWrite {
     pub(super) fn prune(&mut self, now: Now, fx: &mut Effects) -> Vec<OwnerId> {
         let dead = self.readers.take_dead(now);
         for owner in &dead {
-            write(fx, RwWrite::Drop(Mode::Read, copy_of(&owner)));
+            write(fx, RwWrite::Drop(Mode::Read, copy_of(owner)));
         }
         dead
     }

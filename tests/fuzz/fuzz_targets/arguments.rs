@@ -17,8 +17,9 @@ mod lock;
 /// The stand-ins.
 mod module {
     pub mod fence {
-        pub fn is_horizon(key: super::strings::Str<'_>) -> bool {
-            key.bytes().starts_with(b"redis_lock:horizon")
+        pub fn is_reserved(key: super::strings::Str<'_>) -> bool {
+            let reserved: [&[u8]; 2] = [b"redis_lock:horizon", b"redisson_lock_token:"];
+            reserved.iter().any(|prefix| key.bytes().starts_with(prefix))
         }
     }
 
