@@ -19,7 +19,9 @@ mod module {
     pub mod fence {
         pub fn is_reserved(key: super::strings::Str<'_>) -> bool {
             let reserved: [&[u8]; 2] = [b"redis_lock:horizon", b"redisson_lock_token:"];
-            reserved.iter().any(|prefix| key.bytes().starts_with(prefix))
+            reserved
+                .iter()
+                .any(|prefix| key.bytes().starts_with(prefix))
         }
     }
 
