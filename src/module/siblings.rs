@@ -1,5 +1,5 @@
-//! The names of the keys beside a lock, as strings of the server: each is made once for a call, whoever needs it
-//! first.
+//! The names of the keys beside a lock, as strings of the server. Each is made once for a call, at its first
+//! use.
 
 use std::cell::OnceCell;
 
