@@ -444,28 +444,20 @@ impl Model {
                 .find(|p| p.key == *key && p.request == Some(number))
                 .unwrap();
             let fresh = self.enter(*key, request.owner, request.lease_ms, request.once);
-            if let Some(grant) = fresh {
+            let again = fresh.is_none();
+            if again {
+                self.claim(*key, request.owner);
+            }
+            let grant = fresh.unwrap_or_else(|| self.holder(*key).unwrap().grant);
+            if !(again && request.once) {
                 self.on_the_way.push(OnTheWay {
                     conn: request.conn,
                     key: *key,
                     owner: request.owner,
                     grant,
                     arrival: place.arrival,
-                    again: false,
+                    again,
                 });
-            } else {
-                self.claim(*key, request.owner);
-                let grant = self.holder(*key).unwrap().grant;
-                if !request.once {
-                    self.on_the_way.push(OnTheWay {
-                        conn: request.conn,
-                        key: *key,
-                        owner: request.owner,
-                        grant,
-                        arrival: place.arrival,
-                        again: true,
-                    });
-                }
             }
         }
         self.told.push((request.conn, Told::Granted));
