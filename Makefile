@@ -3,7 +3,7 @@
 # At the end, the server and the client that setup has unpacked where none are installed.
 export PATH := $(HOME)/.cargo/bin:$(PATH):$(CURDIR)/target/server
 MODULE := target/release/libredis_lock.so
-FAULT_MODULE := target/fault/release/libredis_lock.so
+FAULT_MODULE := target/fault/quick/libredis_lock.so
 CLIENT := target/release/redis-lock
 SHARED = $(DESTDIR)$(or $(PREFIX),/usr/local)/share
 INSTALLED = $(or $(MODULE_DIR),/usr/lib/redis/modules)/libredis_lock.so
@@ -41,7 +41,7 @@ upgrade-demo: build ## put another build of the module into a server whose locks
 	@scripts/upgrade-demo.sh
 
 fault-build: setup
-	$(CARGO) build --release --locked --features fault-injection --target-dir target/fault
+	$(CARGO) build --profile quick --locked --lib --features fault-injection --target-dir target/fault
 
 test: setup-test test-core test-checker test-server test-differential test-client ## all tests: the core, the checker of the fault tests, the module on three servers, Redisson's scripts, the client crate
 
@@ -50,16 +50,16 @@ setup-test:
 	@scripts/setup.sh client java
 
 test-core: setup
-	PROPTEST_CASES=$(CASES) $(CARGO) test --release --locked --lib
+	PROPTEST_CASES=$(CASES) $(CARGO) test --profile quick --locked --lib
 
 test-checker: build
-	$(MODULE_PATH) $(SERVER) $(CARGO) test --release --locked --no-fail-fast -p redis_lock_faults -p redis_lock_harness
+	$(MODULE_PATH) $(SERVER) $(CARGO) test --profile quick --locked --no-fail-fast -p redis_lock_faults -p redis_lock_harness
 
 test-server: build fault-build servers redisson-texts
 	@$(FAULT_PATH) scripts/test-servers.sh $(SERVERS) quick
 
 # Of whole programs: the profile without link-time optimization, which takes longer than the tests.
-CLIENT_TESTS = $(MODULE_PATH) $(SERVER) $(CARGO) test --profile seeded --locked --no-fail-fast -p redis-lock
+CLIENT_TESTS = $(MODULE_PATH) $(SERVER) $(CARGO) test --profile quick --locked --no-fail-fast -p redis-lock
 
 # A thousand commands at once, each with its pipes.
 test-client: build ## the client crate and the command line: on real servers that die, stand still, move and lie (TESTS=)
@@ -88,16 +88,17 @@ seeded: redisson-texts ## put small faults into a copy of the tree, one at a tim
 
 test-differential: build redisson-texts ## Redisson's scripts natively and in Lua, CASES of them: is all the same?
 	LOCK_CASES=$(CASES) $(MODULE_PATH) $(SERVER) \
-		$(CARGO) test --release --locked --test redisson_scripts -- --test-threads 2 --nocapture
+		$(CARGO) test --profile quick --locked --test redisson_scripts -- --test-threads 2 --nocapture
 
 redisson-texts: setup ## the texts of Redisson's lock scripts, out of its jars (Maven): target/redisson/scripts
 	@tests/redisson_scripts/fetch.sh target/redisson
 
-check: lint ## format, clippy with warnings denied, borders of the house
+check: lint ## formatting, clippy and rustdoc (a warning is an error), borders between layers
 	@scripts/setup.sh check
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	$(CARGO) clippy --locked --all-targets --features fault-injection -- -D warnings
+	@for private in '' --document-private-items; do RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked -p redis-lock --no-deps $$private || exit; done
 
 fresh-machine: ## README's first command on minimal Debians that debootstrap makes (root)
 	@scripts/fresh-machine.sh
@@ -112,14 +113,14 @@ fmt: ## format the code
 	$(CARGO) fmt --all
 
 faults-build: build
-	@$(CARGO) build --release --locked -p redis_lock_faults
+	@$(CARGO) build --profile quick --locked -p redis_lock_faults
 
 faults: faults-build ## faults while many clients lock, and a checker (SEED=1, SECONDS_EACH=6)
-	$(SERVER) target/release/lock-faults run --seed $(or $(SEED),1) --seconds $(or $(SECONDS_EACH),6)
+	$(SERVER) target/quick/lock-faults run --seed $(or $(SEED),1) --seconds $(or $(SECONDS_EACH),6)
 
 faults-long: faults-build ## the same until its goals are reached, in parts, into docs/RELIABILITY.md (MINUTES=30)
-	$(SERVER) target/release/lock-faults long --minutes $(or $(MINUTES),30)
-	target/release/lock-faults report
+	$(SERVER) target/quick/lock-faults long --minutes $(or $(MINUTES),30)
+	target/quick/lock-faults report
 
 # The servers are pinned to core 0, the load to core 1, where there are two.
 LOAD_CORE := $(if $(filter-out 1,$(shell nproc --all 2>/dev/null)),taskset -c 1)
@@ -130,9 +131,10 @@ bench-build: build
 bench: bench-build ## measure the module beside its peers, into docs/BENCHMARKS.md (QUICK=1: a trial)
 	$(SERVER) $(LOAD_CORE) target/release/lock-bench bench $(if $(QUICK),quick)
 
-bench-instr: bench-build redisson-texts ## count the instructions of every command, beside docs/INSTRUCTIONS.md (SAVE=1: into it)
+bench-instr: build redisson-texts ## count the instructions of every command, beside docs/INSTRUCTIONS.md (SAVE=1: into it)
 	@scripts/setup.sh count
-	$(SERVER) target/release/lock-bench instr $(if $(SAVE),save)
+	@$(CARGO) build --profile quick --locked -p redis_lock_benches
+	$(SERVER) target/quick/lock-bench instr $(if $(SAVE),save)
 
 bench-peers: bench-build ## PostgreSQL, etcd, ZooKeeper (installed if missing) beside it: docs/BENCHMARKS-PEERS.md
 	@benches/peers/install.sh
@@ -154,7 +156,7 @@ valgrind: redisson-texts ## the tests of parking and hand-off under valgrind's m
 
 leaks: build ## a million parked requests, a thousand loads and unloads: is all memory given back?
 	LOCK_MEMORY_CYCLES=1000000 LOCK_MEMORY_LOADS=1000 LOCK_PATIENCE=120 $(SERVER) \
-		$(CARGO) test --release --locked --test server memory:: -- --test-threads 1 --nocapture
+		$(CARGO) test --profile quick --locked --test server memory:: -- --test-threads 1 --nocapture
 
 fuzz: build ## inputs that nobody thought of, FUZZ_SECONDS (60) for each of two targets
 	@scripts/setup.sh fuzz
@@ -186,6 +188,9 @@ bench-client: build client ## what a lock adds to a command, beside flock (ROUND
 
 bench-notice: build ## how long after a server's death a holder hears that its lock is lost (a minute)
 	LOCK_NOTICE=1 $(CLIENT_TESTS) --test locks notice:: -- --nocapture
+
+bench-waits: build ## connections and memory of waits, and how soon a loss is told (half a minute)
+	$(CLIENT_TESTS) --test locks figures:: -- --ignored --nocapture --test-threads 1
 
 clean: ## remove what was built and fetched
 	rm -rf target $(SERVERS)

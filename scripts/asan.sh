@@ -15,8 +15,8 @@ host=$(rustc -vV | sed -n 's/^host: //p')
 # option of every stable compiler.
 module() {
     RUSTC_BOOTSTRAP=1 RUSTFLAGS='-Zsanitizer=address -Cforce-frame-pointers=yes' nice -n 5 \
-        cargo build -q --release --locked --target "$host" --features "$1" --target-dir "$dir/module$1"
-    echo "$dir/module$1/$host/release/libredis_lock.so"
+        cargo build -q --profile quick --locked --target "$host" --features "$1" --target-dir "$dir/module$1"
+    echo "$dir/module$1/$host/quick/libredis_lock.so"
 }
 LOCK_MODULE=$(module '')
 LOCK_FAULT_MODULE=$(module fault-injection)
@@ -28,13 +28,13 @@ export LOCK_MODULE LOCK_FAULT_MODULE LOCK_SERVER LOCK_PATIENCE LOCK_CLEAN_END
 reports=$dir/reports
 rm -rf "$reports"
 mkdir -p "$reports"
-cargo test -q --release --locked --test server --no-run
+cargo test -q --profile quick --locked --test server --no-run
 # The shim of the clock is preloaded, and then the runtime is not the first library.
 export ASAN_OPTIONS="log_path='$reports/report':detect_leaks=1:detect_stack_use_after_return=1:verify_asan_link_order=0"
 
 # What was freed stays for a while, so that its use is seen: the tests that weigh memory do not fit here.
 status=0
-cargo test --release --locked --test server -- --test-threads "${THREADS:-4}" --skip memory:: "$@" || status=$?
+cargo test --profile quick --locked --test server -- --test-threads "${THREADS:-4}" --skip memory:: "$@" || status=$?
 # The search for leaks stops all threads of a server that ends, and sometimes stumbles over one that has just
 # gone: "Tracer caught signal". That says nothing about leaks, nor about anything else.
 found=0 unsearched=0

@@ -22,13 +22,25 @@ skip() {
     exit 0
 }
 
+# The network is the machine's, and minutes pass before the port is used: a lock on a file of its number keeps it from
+# other runs until the last process of this one ends.
+reserve_port() {
+    . scripts/ports.sh
+    ports=${TMPDIR:-/tmp}/redis-lock-fresh-ports
+    mkdir -p "$ports"
+    FRESH_PORT=17000
+    until exec 9>"$ports/$FRESH_PORT" && flock -n 9 && ! taken $FRESH_PORT; do
+        FRESH_PORT=$((FRESH_PORT + 1))
+        [ $FRESH_PORT -lt 18000 ] || skip 'No port is free.'
+    done
+}
+
 if [ "${1:-}" != --inside ]; then
     [ "$(id -u)" -eq 0 ] || skip 'It needs root.'
     scripts/setup.sh fresh || skip 'It needs debootstrap.'
     unshare --mount --pid --fork --kill-child true 2>/dev/null || skip 'There may be no namespaces here (unshare).'
     if [ $# -eq 0 ]; then set -- root user; fi
-    # The network is the machine's: a port that another run does not take.
-    : "${FRESH_PORT=$((17000 + $$ % 1000))}"
+    if [ -z "${FRESH_PORT:-}" ]; then reserve_port; fi
     export FRESH_PORT
     exec unshare --mount --pid --fork --kill-child --mount-proc --propagation private "$PWD/scripts/fresh-machine.sh" --inside "$@"
 fi
@@ -164,9 +176,9 @@ stop() {
 
 # Built without optimization at link time, which takes longer than all the rest.
 : "${CARGO_PROFILE_RELEASE_LTO=off}" "${CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16}" "${CARGO_PROFILE_RELEASE_OPT_LEVEL=1}"
-: "${CARGO_PROFILE_SEEDED_CODEGEN_UNITS=16}" "${CARGO_PROFILE_SEEDED_OPT_LEVEL=1}"
+: "${CARGO_PROFILE_QUICK_CODEGEN_UNITS=16}" "${CARGO_PROFILE_QUICK_OPT_LEVEL=1}"
 export CARGO_PROFILE_RELEASE_LTO CARGO_PROFILE_RELEASE_CODEGEN_UNITS CARGO_PROFILE_RELEASE_OPT_LEVEL
-export CARGO_PROFILE_SEEDED_CODEGEN_UNITS CARGO_PROFILE_SEEDED_OPT_LEVEL
+export CARGO_PROFILE_QUICK_CODEGEN_UNITS CARGO_PROFILE_QUICK_OPT_LEVEL
 port=$FRESH_PORT
 
 started=$(date +%s)

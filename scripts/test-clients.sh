@@ -33,7 +33,7 @@ for client in $wanted; do
 done
 
 # tests OPTION...: a test's name begins with its client's, dashes written as underscores.
-tests() { cargo test --profile "${LOCK_PROFILE:-release}" --locked -p redis_lock_clients --test clients -- "$@" --test-threads 2; }
+tests() { cargo test --profile quick --locked -p redis_lock_clients --test clients -- "$@" --test-threads 2; }
 
 failed=
 if [ -n "${REPORT:-}" ]; then

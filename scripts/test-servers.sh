@@ -13,7 +13,7 @@ failed=
 tests() {
     printf '\n== %s: %s%s\n' "$(basename "$1")" "$("$1" --version)" "${2:+ with$2}"
     LOCK_SERVER=$1 LOCK_SERVER_OPTIONS=$2 \
-        cargo test --release --locked --test server -- --test-threads "${THREADS:-4}" ||
+        cargo test --profile quick --locked --test server -- --test-threads "${THREADS:-4}" ||
         failed="$failed $(basename "$1")$2"
 }
 

@@ -16,8 +16,8 @@ shift
 # module FEATURES: builds the module with line numbers and prints its path.
 module() {
     CARGO_PROFILE_RELEASE_STRIP=none CARGO_PROFILE_RELEASE_DEBUG=line-tables-only nice -n 5 \
-        cargo build -q --release --locked --features "$1" --target-dir "$dir/module$1"
-    echo "$dir/module$1/release/libredis_lock.so"
+        cargo build -q --profile quick --locked --features "$1" --target-dir "$dir/module$1"
+    echo "$dir/module$1/quick/libredis_lock.so"
 }
 LOCK_MODULE=$(module '')
 LOCK_FAULT_MODULE=$(module fault-injection)
@@ -47,7 +47,7 @@ brief='a_block_that_ran_out_is a_place_is_given_up an_empty_place_is_passed in_t
 set -- "$@" $(printf -- '--skip %s ' $brief)
 
 status=0
-cargo test --release --locked --test server -- --test-threads "${THREADS:-4}" "$@" || status=$?
+cargo test --profile quick --locked --test server -- --test-threads "${THREADS:-4}" "$@" || status=$?
 # Quiet as it is, valgrind writes down reports and nothing else.
 servers=$(find "$reports" -type f | wc -l)
 found=$(find "$reports" -type f -size +0 | wc -l)

@@ -151,10 +151,18 @@ fi
 # --- run.sh: the port ---
 machine
 redis=$(scripts/server.sh)
-port=$((18000 + $$ % 1000))
-"$redis" --port $port --bind 127.0.0.1 --save '' --logfile "$dir/server.log" --dir "$dir" &
-listener=$!
-until grep -q 'Ready to accept' "$dir/server.log" 2>/dev/null; do kill -0 $listener; sleep 0.05; done
+# The first port on which a server starts: other runs may be trying the same ones.
+port=18000
+until grep -q 'Ready to accept' "$dir/server.log" 2>/dev/null; do
+    if [ -n "$listener" ] && kill -0 "$listener" 2>/dev/null; then
+        sleep 0.05
+        continue
+    fi
+    port=$((port + 1))
+    [ $port -lt 19000 ] || failed 'no port is free'
+    "$redis" --port $port --bind 127.0.0.1 --save '' --logfile "$dir/server.log" --dir "$dir" &
+    listener=$!
+done
 on env PORT=$port scripts/run.sh
 ends_with 1 'a taken port'
 says 'a taken port' "port $port on 127.0.0.1 is in use" 'Try: make run PORT=[0-9]+$'
@@ -214,7 +222,7 @@ fi
 
 if command -v shellcheck >/dev/null; then
     shellcheck -x -e SC1091 scripts/setup.sh scripts/server.sh scripts/run.sh scripts/installed.sh scripts/fresh-machine.sh \
-        scripts/stage.sh scripts/test-servers.sh tests/apt.sh tests/servers.sh tests/scripts.sh
+        scripts/ports.sh scripts/stage.sh scripts/test-servers.sh tests/apt.sh tests/servers.sh tests/scripts.sh
 else
     echo 'scripts: no shellcheck here'
 fi

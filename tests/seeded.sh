@@ -2,8 +2,9 @@
 # seeded.sh [--full] [NAME...]: do the tests notice a bug? Each patch of tests/seeded/ puts one small fault
 # into a private copy of the tree (target/seeded/tree; the checkout is never touched), the module is built
 # there, and tests run until one fails. Tried first is the test that the patch names (`try:`), and only
-# if that passes, or with --full, all tests of the core and then all of the server (LOCK_SERVER names it).
-# NAME is a part of a patch's name. At the end, a table in Markdown; the exit is 1 if a fault was not caught.
+# if that passes, or with --full, all tests of the core and then all of the server (LOCK_SERVER names it; where
+# the server must be a newer one, the patch names that: `needs: redis-7.4`).
+# NAME is how a patch's name begins. At the end, a table in Markdown; the exit is 1 if a fault was not caught.
 set -eu
 cd "$(dirname "$0")/.."
 root=$PWD dir=$PWD/target/seeded
@@ -25,8 +26,8 @@ trap '[ -z "$pid" ] || kill "$pid" 2>/dev/null; exit 130' INT TERM
 # One build directory for all faults. Threads as for the ordinary run of the server tests; directories of
 # servers that are ended by force stay in a place that is emptied here.
 export CARGO_TARGET_DIR=$dir/build TMPDIR=$dir/tmp
-export LOCK_MODULE=$CARGO_TARGET_DIR/seeded/libredis_lock.so
-export LOCK_FAULT_MODULE=$CARGO_TARGET_DIR/fault/seeded/libredis_lock.so
+export LOCK_MODULE=$CARGO_TARGET_DIR/quick/libredis_lock.so
+export LOCK_FAULT_MODULE=$CARGO_TARGET_DIR/fault/quick/libredis_lock.so
 threads=${THREADS:-4}
 # Seconds that one test may take, and all of them together.
 one=120 all=900
@@ -48,12 +49,12 @@ sync_tree() {
 # of the server need the module, and some of them one that panics on request.
 build() {
     cd "$tree" || return 1
-    cargo test --locked --no-run --profile seeded $1 || return 1
+    cargo test --locked --no-run --profile quick $1 || return 1
     if [ "$1" != --lib ]; then
-        cargo build --locked --lib --profile seeded && chmod 755 "$LOCK_MODULE" || return 1
+        cargo build --locked --lib --profile quick && chmod 755 "$LOCK_MODULE" || return 1
     fi
     if [ "$2" = faults ]; then
-        cargo build --locked --lib --profile seeded --features fault-injection \
+        cargo build --locked --lib --profile quick --features fault-injection \
             --target-dir "$CARGO_TARGET_DIR/fault" && chmod 755 "$LOCK_FAULT_MODULE"
     fi
 }
@@ -77,7 +78,7 @@ run() {
         return 1
     fi
     [ $# -eq 0 ] || set -- --exact "$@"
-    (cd "$tree" && exec timeout -k 10 "$seconds" cargo test --locked --profile seeded $part -- \
+    (cd "$tree" && exec timeout -k 10 "$seconds" cargo test --locked --profile quick $part -- \
         --test-threads "$threads" "$@") >"$log" 2>&1 &
     pid=$!
     while kill -0 "$pid" 2>/dev/null; do
@@ -117,6 +118,9 @@ judge() {
         return 1
     fi
     hint=$(sed -n 's/^try: //p' "$1")
+    needs=$(sed -n 's/^needs: //p' "$1")
+    LOCK_SERVER=${needs:+$root/.servers/bin/$needs}
+    LOCK_SERVER=${LOCK_SERVER:-$usual}
     if [ -n "$hint" ] && [ -z "$full" ]; then
         run "$one" $hint || [ -z "$caught" ] || return 0
     fi
@@ -129,8 +133,15 @@ for patch in "$root"/tests/seeded/*.patch; do
     patch=${patch##*/} # the clone may lie in a directory with spaces, these names have none
     [ $# -gt 0 ] || patches="$patches $patch"
     for name in "$@"; do
-        case $patch in *"$name"*) patches="$patches $patch" ;; esac
+        case $patch in "$name"*) patches="$patches $patch" ;; esac
     done
+done
+
+usual=${LOCK_SERVER:-redis-server}
+export LOCK_SERVER
+for patch in $patches; do
+    needs=$(sed -n 's/^needs: //p' "tests/seeded/$patch")
+    [ -z "$needs" ] || [ -x "$root/.servers/bin/$needs" ] || tests/servers.sh .servers all
 done
 
 # A test that fails without any fault catches nothing.

@@ -90,7 +90,7 @@ const EVERY_COMMAND: &[Scenario] = &[
     plain("release: one hold of two", &[RELEASE]),
     plain("release: not the holder", &["LOCK.RELEASE {k} {p}"]),
     plain("release: the last hold", &[RELEASE]),
-    plain("release: nobody holds", &[RELEASE]),
+    plain("release: no holder", &[RELEASE]),
     after("break", &[ACQUIRE], &["LOCK.BREAK {k}"]),
     plain("owner", &["LOCK.OWNER"]),
     plain("help", &["LOCK.HELP"]),
@@ -214,7 +214,7 @@ const REDISSON: &[Scenario] = &[
     plain("unlock: the last hold", &[GIVE]),
     plain("unlock: sent again", &[GIVE]),
     plain("the same DEL", &[DEL_LATCH]),
-    plain("unlock: nobody holds", &[GIVE]),
+    plain("unlock: no holder", &[GIVE]),
     plain("pair: acquire, unlock, DEL", &[TAKE, GIVE, DEL_LATCH]),
     after(
         "unlock by force",

@@ -20,11 +20,16 @@ impl Backoff {
 
     /// Sleeps between nothing and the present longest pause, and no longer than until `end`.
     pub(crate) async fn pause(&mut self, end: Instant) {
-        let part = Uuid::new_v4().as_u64_pair().1 % 1_000;
-        let span = self.next * u32::try_from(part).unwrap_or(0) / 1_000;
+        let span = part_of(self.next);
         self.next = (self.next * 2).min(LONGEST);
         sleep_until(end.min(Instant::now() + span)).await;
     }
+}
+
+/// Something between nothing and this span, another each time.
+pub(crate) fn part_of(span: Duration) -> Duration {
+    let part = Uuid::new_v4().as_u64_pair().1 % 1_000;
+    span * u32::try_from(part).unwrap_or(0) / 1_000
 }
 
 /// The moment after so long; a wait too long to be told is one of a century.

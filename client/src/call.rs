@@ -8,7 +8,7 @@ use redis::{
 };
 use tokio::time::{timeout_at, Instant};
 
-use crate::server::{name_of, Server, Shared};
+use crate::server::{name_of, Route, Server, Shared};
 use crate::{Error, Result};
 
 /// How often one request may be sent on to another node.
@@ -20,8 +20,9 @@ pub(crate) struct Caller {
     slot: Option<u16>,
     /// Whether its connection is its own, because requests wait on it; the others share one.
     waits: bool,
-    /// A waiter's connection, open until the caller is dropped.
+    /// A waiter's connection.
     link: Option<Link>,
+    route: Route,
     unanswered: bool,
 }
 
@@ -41,11 +42,13 @@ impl Caller {
             slot: server.is_cluster().then(|| slot_of(key)),
             waits: false,
             link: None,
+            route: Route::default(),
             unanswered: false,
         }
     }
 
-    /// For requests that wait. Dropped, it closes the connection, and the server forgets the waiter.
+    /// For requests that wait. Dropped, it closes the connection, and the server forgets the waiter: where nothing
+    /// is under way on it, see [`keep_open`](Caller::keep_open).
     pub(crate) fn waiting(server: &Server, key: &[u8]) -> Caller {
         Caller {
             waits: true,
@@ -57,6 +60,19 @@ impl Caller {
     /// future that waited for it was dropped. Told once.
     pub(crate) fn was_unanswered(&mut self) -> bool {
         std::mem::take(&mut self.unanswered)
+    }
+
+    pub(crate) fn patience(&self) -> Duration {
+        self.server.patience()
+    }
+
+    /// Leaves a waiter's connection, on which nothing is under way, to the next waiter.
+    pub(crate) fn keep_open(mut self) {
+        let is_clean = self.waits && !self.unanswered;
+        if let (true, Some(link)) = (is_clean, self.link.take()) {
+            let idle = self.server.idle();
+            idle.keep(&name_of(&link.node), link.connection);
+        }
     }
 
     /// The reply to a request, sent once to the node that serves the key. Each node that it is sent on to
@@ -75,12 +91,13 @@ impl Caller {
                 None => self.link(end).await?,
             };
             self.unanswered = true;
-            self.keep(&link, is_asking);
+            self.link = (self.waits && !is_asking).then(|| link.clone());
             let sent = send(&mut link.connection, command, is_asking);
             let error = match timeout_at(end, sent).await {
                 Ok(Ok(Value::ServerError(error))) => RedisError::from(error),
                 Ok(Ok(value)) => {
                     self.unanswered = false;
+                    self.route = Route::default();
                     return Ok(value);
                 }
                 Ok(Err(error)) => return Err(self.broken(&link, &error)),
@@ -91,7 +108,10 @@ impl Caller {
             };
             self.unanswered = false;
             match self.redirection(&link.node, &error)? {
-                Some(Redirection::Moved(slot, node)) => self.server.learn(slot, &node),
+                Some(Redirection::Moved(slot, node)) => {
+                    self.server.learn(slot, &node);
+                    self.route = Route::default();
+                }
                 Some(Redirection::Ask(node)) => ask = Some(node),
                 None => return Err(self.refused(&link, &error)),
             }
@@ -114,7 +134,7 @@ impl Caller {
             seeds => seeds,
         };
         loop {
-            let located = timeout_at(end, self.server.node_of(self.slot)).await;
+            let located = timeout_at(end, self.server.node_of(self.slot, self.route)).await;
             let node = located.unwrap_or_else(|_| Err(Error::no_answer(self.server.name())))?;
             let now = Instant::now();
             let soon = if others > 0 {
@@ -131,38 +151,34 @@ impl Caller {
         }
     }
 
-    async fn open(&self, node: ConnectionInfo, end: Instant) -> Result<Link> {
+    async fn open(&mut self, node: ConnectionInfo, end: Instant) -> Result<Link> {
         let opening = async {
-            if self.waits {
-                let opened = self.server.connect(&node).await;
-                opened.map(|connection| (connection, None))
-            } else {
+            if !self.waits {
                 let opened = self.server.shared(&node).await;
-                opened.map(|(connection, place)| (connection, Some(place)))
+                return opened.map(|(connection, place)| (connection, Some(place)));
+            }
+            match self.server.idle().take(&name_of(&node)) {
+                Some(connection) => Ok((connection, None)),
+                None => Ok((self.server.connect(&node).await?, None)),
             }
         };
-        match timeout_at(end, opening).await {
-            Ok(Ok((connection, shared))) => Ok(Link {
-                node,
-                connection,
-                shared,
-            }),
-            Ok(Err(error)) => {
-                if self.waits {
-                    self.server.forget(&node);
-                }
-                Err(error)
-            }
+        let opened = match timeout_at(end, opening).await {
+            Ok(opened) => opened,
             Err(_) => {
-                self.server.forget(&node);
+                if !self.waits {
+                    self.server.reroute(&node);
+                }
                 Err(Error::no_answer(&name_of(&node)))
             }
+        };
+        if opened.is_err() {
+            self.pass_by();
         }
-    }
-
-    /// A waiter keeps its connection. One that was asked out of turn is of no use for the next request.
-    fn keep(&mut self, link: &Link, is_asking: bool) {
-        self.link = (self.waits && !is_asking).then(|| link.clone());
+        opened.map(|(connection, shared)| Link {
+            node,
+            connection,
+            shared,
+        })
     }
 
     fn redirection(&self, by: &ConnectionInfo, error: &RedisError) -> Result<Option<Redirection>> {
@@ -182,7 +198,10 @@ impl Caller {
     fn refused(&mut self, link: &Link, error: &RedisError) -> Error {
         let error = Error::new(&name_of(&link.node), error);
         if error.is_elsewhere() {
-            self.give_up(link);
+            self.close(link);
+            if self.waits {
+                self.server.reroute(&link.node);
+            }
         }
         error
     }
@@ -193,10 +212,23 @@ impl Caller {
     }
 
     fn give_up(&mut self, link: &Link) {
+        self.close(link);
+        self.pass_by();
+    }
+
+    /// A wait looks elsewhere for itself. For the others, the failure of what they share has changed the way.
+    fn pass_by(&mut self) {
+        if self.waits {
+            self.route.failures += 1;
+        }
+    }
+
+    /// The connection is of no use any more, nor are those that were kept beside it.
+    fn close(&mut self, link: &Link) {
         self.link = None;
         match &link.shared {
             Some(place) => self.server.forget_shared(&link.node, place),
-            None => self.server.forget(&link.node),
+            None => self.server.idle().close(&name_of(&link.node)),
         }
     }
 }

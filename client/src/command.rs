@@ -63,6 +63,18 @@ pub(crate) fn renew(claim: &Claim, lease: Duration, token: u64) -> Cmd {
     command
 }
 
+/// `HEXISTS`: 1 while the owner's field is there. None for a reader: the key changes with every other one.
+pub(crate) fn look(claim: &Claim) -> Option<Cmd> {
+    let field = match claim.mode {
+        Mode::Exclusive => claim.owner.clone(),
+        Mode::Write => [&claim.owner[..], b":write"].concat(),
+        Mode::Read => return None,
+    };
+    let mut command = cmd("HEXISTS");
+    command.arg(&claim.key).arg(field);
+    Some(command)
+}
+
 /// `LOCK.RELEASE ... ALL`: nil when the owner does not hold the key, or not under that token. Whoever
 /// does not know the token withdraws a wait as well.
 pub(crate) fn release(claim: &Claim, token: Option<u64>) -> Cmd {

@@ -2,6 +2,9 @@
 
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 
+/// What happened to a connection where the server has as many clients as it may have.
+pub(crate) const NO_ROOM: &str = "no room for one more client (maxclients)";
+
 /// Why a request was not served.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
@@ -57,6 +60,11 @@ impl Error {
                 Error::NotLoaded { server }
             }
             (ErrorKind::InvalidClientConfig, _) => Error::Config(format!("{server}: {error}")),
+            // In the words of the server: there is room again when others have gone.
+            _ if error.to_string().contains("max number of clients reached") => Error::Connection {
+                server,
+                what: NO_ROOM.into(),
+            },
             (ErrorKind::Io, _) if is_about_certificates(error) => Error::Untrusted {
                 server,
                 what: error.to_string(),

@@ -5,37 +5,62 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use crate::clock::Moment;
 use crate::command::Claim;
 use crate::lock::Lock;
 use crate::notice::{Lost, Notice};
+use crate::parked::Parked;
 use crate::release::{First, Release, Undo};
 use crate::renewal::keep;
+use crate::runtime::{self, within, Task};
 use crate::server::Server;
 use crate::turn::Turn;
 use crate::Result;
 
 /// Why a lock is no longer held.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+///
+/// ```
+/// use redis_lock_client::LostReason;
+///
+/// let told = LostReason::Taken.to_string();
+/// assert_eq!(told, "the lock was lost: the server says that the grant is over");
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum LostReason {
     /// The server says that this grant is over: it was broken, deleted, its lease ran out, or the server
     /// lost its data.
     Taken,
-    /// No renewal was confirmed before the lease ran out: the server is away, or this program was.
+    /// No renewal was confirmed until the [margin](crate::Lock::margin) before the lease's end: the server is away,
+    /// or this program was. Until that end the lock is still this holder's.
     Unconfirmed,
+    /// The server does not renew the lock any more, and will not do so in time: the key holds something else
+    /// (`WRONGTYPE`, `LOCKTYPE`), the user may not (`NOPERM`, `NOAUTH`, `WRONGPASS`), the server is a replica
+    /// (`READONLY`).
+    Refused {
+        /// The first word of the server's error.
+        code: String,
+        /// The rest.
+        text: String,
+    },
 }
 
 impl fmt::Display for LostReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            LostReason::Taken => "the lock was lost: the server says that the grant is over",
-            LostReason::Unconfirmed => {
-                "the lock was lost: no renewal was confirmed before its lease ran out"
+        match self {
+            LostReason::Taken => {
+                f.write_str("the lock was lost: the server says that the grant is over")
             }
-        })
+            LostReason::Unconfirmed => {
+                f.write_str("the lock was lost: no renewal was confirmed in time")
+            }
+            LostReason::Refused { code, text } => write!(
+                f,
+                "the lock was lost: the server does not renew it: {code} {text}"
+            ),
+        }
     }
 }
 
@@ -48,13 +73,14 @@ pub enum Released {
     NotHeld,
 }
 
-/// A lock that is held. Dropped, it is given back in the background: by the runtime that it is dropped in,
-/// or by a thread where there is none. A program that is about to end, or to shut its runtime down, calls
-/// [`release`](Guard::release) or waits for [`Server::settled`]; otherwise the lease has to end the lock.
+/// A lock that is held. Dropped, it is given back in the background, wherever it is dropped. A program that is about
+/// to end calls [`release`](Guard::release) or waits for [`Server::settled`]; otherwise the lease has to end the
+/// lock.
 #[derive(Debug)]
+#[must_use = "dropped, the lock is given back"]
 pub struct Guard {
     hold: Arc<Hold>,
-    renewal: AbortHandle,
+    renewal: Task,
     leftovers: Leftovers,
     is_released: bool,
 }
@@ -76,15 +102,21 @@ pub(crate) struct Hold {
     pub claim: Claim,
     pub token: u64,
     pub lease: Duration,
+    /// How long after a confirmed request the loss is told.
+    told_after: Duration,
     pub notice: Arc<Notice>,
     /// When the last request was sent that the server confirmed.
     confirmed: watch::Sender<Moment>,
 }
 
 impl Hold {
+    pub(crate) fn confirmed(&self) -> Moment {
+        *self.confirmed.borrow()
+    }
+
     pub(crate) fn confirm(&self, sent: Moment) {
         self.confirmed.send_replace(sent);
-        self.notice.hold_until(sent.steady + certain(self.lease));
+        self.notice.hold_until(sent.steady + self.told_after);
     }
 }
 
@@ -107,10 +139,12 @@ impl Guard {
             claim,
             token,
             lease: lock.lease,
-            notice: Notice::new(sent.steady + certain(lock.lease)),
+            told_after: lock.certain(),
+            notice: Notice::new(sent.steady),
             confirmed: watch::Sender::new(sent),
         });
-        let renewal = tokio::spawn(keep(hold.clone())).abort_handle();
+        hold.confirm(sent);
+        let renewal = runtime::spawn(keep(hold.clone()));
         Guard {
             hold,
             renewal,
@@ -135,20 +169,23 @@ impl Guard {
         self.hold.server.name().to_string()
     }
 
-    /// A future that ends when the lock is lost. It may be had as often as one likes, and outlives the
-    /// guard; after a release it never ends.
+    /// A future that ends when the lock is lost: at once when the server says so, and at the
+    /// [margin](crate::Lock::margin) before the lease's end when the server says nothing. It may be had as often as one likes, and
+    /// outlives the guard; after a release it never ends.
     pub fn lost(&self) -> Lost {
         self.hold.notice.lost()
     }
 
     /// How long the lock is certainly still ours: the lease (but for a millisecond), less the time since before
     /// the last request was sent that the server confirmed, by the steady or the wall clock of this machine,
-    /// whichever says more. Zero when the lock is lost.
+    /// whichever says more. Zero when the server has said that the lock is lost. After a loss for want of a
+    /// confirmation it is what is left of the lease: the time to stop in.
     pub fn valid_for(&self) -> Duration {
-        let passed = self.hold.confirmed.borrow().elapsed();
-        match self.hold.notice.is_lost() {
-            true => Duration::ZERO,
-            false => certain(self.hold.lease).saturating_sub(passed),
+        match self.hold.notice.reason() {
+            None | Some(LostReason::Unconfirmed) => {
+                certain(self.hold.lease).saturating_sub(self.hold.confirmed().elapsed())
+            }
+            Some(_) => Duration::ZERO,
         }
     }
 
@@ -159,11 +196,10 @@ impl Guard {
     pub async fn release(mut self) -> Result<Released> {
         self.renew_no_more();
         let hold = self.hold.clone();
-        let end = hold
-            .notice
-            .end()
-            .max(Instant::now() + hold.server.patience());
-        let release = Release::until(&hold.server, &hold.claim, Some(hold.token), end).await;
+        let lease_end = hold.confirmed().steady + hold.lease;
+        let end = lease_end.max(Instant::now() + hold.server.patience());
+        let release = Release::until(&hold.server, &hold.claim, Some(hold.token), end);
+        let release = within(async { Ok(release.await) }).await?;
         self.is_released = true;
         self.leftovers.releases_until = release.under_way_until;
         release.outcome
@@ -171,7 +207,7 @@ impl Guard {
 
     fn renew_no_more(&self) {
         self.hold.notice.finish();
-        self.renewal.abort();
+        self.renewal.end();
     }
 }
 
@@ -194,7 +230,7 @@ impl Drop for Guard {
             acquires_until: under_way.filter(|until| Instant::now() < *until),
             releases_until: self.leftovers.releases_until,
             turn: std::mem::take(&mut self.leftovers.turn),
-            parked: None,
+            parked: Parked::default(),
         };
         undo.start();
     }

@@ -8,7 +8,8 @@ use tokio::time::timeout;
 
 use crate::address::beside;
 use crate::call::Caller;
-use crate::server::{name_of, Server};
+use crate::runtime::within;
+use crate::server::{name_of, Route, Server};
 use crate::{Error, Result};
 
 /// What `LOCK.INFO` tells of a lock.
@@ -90,7 +91,7 @@ impl Server {
             command.arg("WAITERS").arg("COUNT").arg(queue);
         }
         let mut caller = Caller::shared(self, key.as_ref());
-        match caller.call(&command, self.patience()).await? {
+        match within(caller.call(&command, self.patience())).await? {
             Value::Nil => Ok(None),
             reply => Ok(Some(lock_info(&reply))),
         }
@@ -116,7 +117,7 @@ impl Server {
             command.arg("PURGE");
         }
         let mut caller = Caller::shared(self, key.as_ref());
-        let reply = caller.call(&command, self.patience()).await?;
+        let reply = within(caller.call(&command, self.patience())).await?;
         Ok(reply == Value::Int(1))
     }
 
@@ -127,7 +128,7 @@ impl Server {
     pub async fn scan(&self, search: Search) -> Result<Scan> {
         Ok(Scan {
             server: self.clone(),
-            nodes: self.nodes().await?.into(),
+            nodes: within(self.nodes()).await?.into(),
             cursor: b"0".to_vec(),
             search,
         })
@@ -139,8 +140,8 @@ impl Server {
     /// When the server cannot be reached, or refuses.
     pub async fn counters(&self) -> Result<BTreeMap<String, u64>> {
         let mut counters = BTreeMap::new();
-        for node in self.nodes().await? {
-            let reply = self.ask(&node, cmd("INFO").arg("lock")).await?;
+        for node in within(self.nodes()).await? {
+            let reply = within(self.ask(&node, cmd("INFO").arg("lock"))).await?;
             for line in text(&reply).lines() {
                 let field = line.strip_prefix("lock_").and_then(|l| l.split_once(':'));
                 let Some((name, value)) = field else { continue };
@@ -158,10 +159,8 @@ impl Server {
     pub async fn ping(&self) -> Result<()> {
         let mut command = cmd("PING");
         let mut caller = Caller::shared(self, b"");
-        match caller
-            .call(command.arg("redis-lock"), self.patience())
-            .await
-        {
+        let answer = caller.call(command.arg("redis-lock"), self.patience());
+        match within(answer).await {
             Err(Error::Refused { code, .. }) if code != "WRONGPASS" && code != "NOAUTH" => Ok(()),
             other => other.map(drop),
         }
@@ -169,7 +168,7 @@ impl Server {
 
     /// The server, or the primaries of a cluster.
     async fn nodes(&self) -> Result<Vec<ConnectionInfo>> {
-        let seed = self.node_of(None).await?;
+        let seed = self.node_of(None, Route::default()).await?;
         if !self.is_cluster() {
             return Ok(vec![seed]);
         }
@@ -191,20 +190,20 @@ impl Server {
 
     async fn ask(&self, node: &ConnectionInfo, command: &Cmd) -> Result<Value> {
         let name = name_of(node);
-        let (mut connection, _) = self.shared(node).await?;
+        let (mut connection, place) = self.shared(node).await?;
         let reply = timeout(self.patience(), connection.send_packed_command(command)).await;
         let error = match reply {
             Ok(Ok(Value::ServerError(error))) => RedisError::from(error),
             Ok(Ok(value)) => return Ok(value),
             Ok(Err(error)) => error,
             Err(_) => {
-                self.forget(node);
+                self.forget_shared(node, &place);
                 return Err(Error::no_answer(&name));
             }
         };
         let error = Error::new(&name, &error);
         if error.is_passing() {
-            self.forget(node);
+            self.forget_shared(node, &place);
         }
         Err(error)
     }
@@ -238,7 +237,7 @@ impl Scan {
         if self.search.waited {
             command.arg("WAITED");
         }
-        let reply = self.server.ask(node, &command).await?;
+        let reply = within(self.server.ask(node, &command)).await?;
         let [cursor, keys] = list(&reply) else {
             return Err(Error::reply(self.server.name()));
         };

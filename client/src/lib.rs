@@ -22,6 +22,9 @@
 //! # async fn work(_token: u64) {}
 //! ```
 //!
+//! Connections, renewals and releases live on a thread of this crate's own: any executor will do, and may end while a
+//! lock is held. (A process that forks without `exec` after its first request has no such thread.)
+//!
 //! Time is counted from before a request was sent: what the caller is told about its lease is never later
 //! than the server's own reckoning, as long as their clocks run at one rate. Requests carry `ONCE` and an
 //! owner of their own, so that sending one again, after a connection was dropped, never counts a second hold.
@@ -31,21 +34,26 @@ mod attempt;
 mod background;
 mod backoff;
 mod call;
+mod changes;
 mod clock;
 mod command;
 mod error;
 mod guard;
+mod idle;
 mod inspect;
 mod lock;
 mod multi;
 mod notice;
+mod parked;
 mod red;
 mod release;
 mod renewal;
+mod runtime;
 mod sentinel;
 mod server;
 mod turn;
 
+pub use background::Unreleased;
 pub use error::Error;
 pub use guard::{Guard, LostReason, Released};
 pub use inspect::{Holder, LockInfo, Scan, Search, Waiter};

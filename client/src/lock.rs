@@ -7,13 +7,17 @@ use uuid::Uuid;
 
 use crate::attempt::Attempt;
 use crate::command::{Claim, Mode};
-use crate::guard::Guard;
+use crate::guard::{certain, Guard};
+use crate::runtime::within;
 use crate::server::Server;
 use crate::turn::{self, Turn};
 use crate::{Error, Result};
 
 /// The lease where none is named, as the server's own.
 const DEFAULT_LEASE: Duration = Duration::from_secs(30);
+
+/// How much longer than its bound a wait may last, for an answer that is owed.
+pub(crate) const OVERTIME: Duration = Duration::from_millis(250);
 
 /// A lock on a key of a server, to be acquired as often as one likes. Each acquisition has an owner of
 /// its own, so that two tasks that share a `Lock` exclude each other.
@@ -24,6 +28,7 @@ pub struct Lock {
     owner: Option<Vec<u8>>,
     mode: Mode,
     pub(crate) lease: Duration,
+    margin: Option<Duration>,
 }
 
 impl Lock {
@@ -35,6 +40,7 @@ impl Lock {
             owner: None,
             mode: Mode::Exclusive,
             lease: DEFAULT_LEASE,
+            margin: None,
         }
     }
 
@@ -45,6 +51,19 @@ impl Lock {
         // The server is told no fractions: to count them would be to hold longer than it says.
         let lease = lease - Duration::from_nanos(u64::from(lease.subsec_nanos() % 1_000_000));
         Lock { lease, ..self }
+    }
+
+    /// When the server confirms no renewal, [`lost`](crate::Guard::lost) ends this long before the lease does: the time
+    /// to stop in, before another owner can have the lock. A sixth of the lease by default, at most half of it. (The renew
+    /// deadline of Kubernetes' leader election.)
+    ///
+    /// A renewal is due when a third of the lease has passed. With a lease of 30 s and a margin of 10 s, the server is
+    /// asked from second 10 on, the loss is told in second 20, and the lock is the next owner's in second 30 at the
+    /// earliest.
+    #[must_use]
+    pub fn margin(self, margin: Duration) -> Lock {
+        let margin = Some(margin);
+        Lock { margin, ..self }
     }
 
     /// The owner of all acquisitions, instead of a fresh one for each: any bytes unique to one flow of
@@ -71,22 +90,26 @@ impl Lock {
         Lock { mode, ..self }
     }
 
-    /// Takes the lock if it is free. None when somebody else holds it, or waits for it. A connection that
+    /// Takes the lock if it is free. None when another owner holds it, or waits for it. A connection that
     /// breaks meanwhile is worth one more attempt.
     ///
     /// # Errors
-    /// When the server cannot be reached, or refuses.
+    /// When the server cannot be reached, does not answer within 0.3 s, or refuses.
     pub async fn try_acquire(&self) -> Result<Option<Guard>> {
-        self.wait(Some(Duration::ZERO)).await
+        within(self.wait(Some(Duration::ZERO))).await
     }
 
     /// Waits for the lock, in its turn, for at most so long. None when that was not enough. The wait goes
     /// on where connections break, servers start again, and primaries change. Dropped, it is withdrawn.
     ///
+    /// It ends 0.3 s after that time at the latest, whatever the server and the network do: what is under way then
+    /// is withdrawn in the background. Where a server is so far away that a connection takes longer, give the wait
+    /// the time for it.
+    ///
     /// # Errors
     /// When the server refuses, or could not be reached at the end of the wait.
     pub async fn acquire_within(&self, wait: Duration) -> Result<Option<Guard>> {
-        self.wait(Some(wait)).await
+        within(self.wait(Some(wait))).await
     }
 
     /// Waits for the lock, in its turn, for as long as it takes; also through the death of a server.
@@ -95,7 +118,7 @@ impl Lock {
     /// When the server refuses.
     pub async fn acquire(&self) -> Result<Guard> {
         loop {
-            if let Some(guard) = self.wait(None).await? {
+            if let Some(guard) = within(self.wait(None)).await? {
                 return Ok(guard);
             }
         }
@@ -111,6 +134,23 @@ impl Lock {
         }
     }
 
+    pub(crate) fn check_margin(&self) -> Result<()> {
+        if self.margin_of_lease() > self.lease / 2 {
+            let why = "a margin is at most half of the lease: before it the lock is renewed";
+            return Err(Error::Config(why.into()));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn margin_of_lease(&self) -> Duration {
+        self.margin.unwrap_or(self.lease / 6)
+    }
+
+    /// How long after its request a grant is of use; then its loss is told.
+    pub(crate) fn certain(&self) -> Duration {
+        certain(self.lease).saturating_sub(self.margin_of_lease())
+    }
+
     /// How long one request of a wait may be parked: it ends before its connection is given up, and leaves most
     /// of the lease to a grant that comes at its end.
     pub(crate) fn longest_slice(&self) -> Duration {
@@ -123,6 +163,7 @@ impl Lock {
             let why = "a lease lasts at least two milliseconds";
             return Err(Error::Config(why.into()));
         }
+        self.check_margin()?;
         // A wait beyond all clocks is one without end.
         let end = wait.and_then(|wait| Instant::now().checked_add(wait));
         let name = self.name();
@@ -133,9 +174,16 @@ impl Lock {
                 turn => turn,
             },
         };
-        match turn {
-            Some(turn) => Attempt::new(self, turn).run(end).await,
-            None => Ok(None),
+        let Some(turn) = turn else {
+            return Ok(None);
+        };
+        let attempt = Attempt::new(self, turn).run(end);
+        match end.and_then(|end| end.checked_add(OVERTIME)) {
+            None => attempt.await,
+            Some(end) => {
+                let acquired = timeout_at(end, attempt).await;
+                acquired.unwrap_or_else(|_| Err(Error::no_answer(self.server.name())))
+            }
         }
     }
 

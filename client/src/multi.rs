@@ -9,21 +9,23 @@
 //! What has to be given back on a server that does not answer is asked for in the background, for as long
 //! as its lease could last: nobody waits for a dead server.
 
-use std::future::{poll_fn, IntoFuture};
+use std::future::{poll_fn, Future};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use tokio::task::AbortHandle;
 use tokio::time::{timeout_at, Instant};
 
 use crate::backoff::{after, Backoff};
+use crate::lock::OVERTIME;
 use crate::notice::{Kept, Notice};
+use crate::runtime::{self, within, Task};
 use crate::{Error, Guard, Lock, Lost, LostReason, Released, Result};
 
 /// How long a round may last for each of its locks, as Redisson has it.
 const ROUND_PER_LOCK: Duration = Duration::from_millis(1_500);
-/// How long a server may owe an answer beyond the end of a wait.
+/// How long what is given back may be waited for.
 const GRACE: Duration = Duration::from_millis(500);
 
 /// Several locks that are had together, or not at all.
@@ -79,12 +81,15 @@ impl MultiLock {
         self.acquire_within(self.round).await
     }
 
-    /// Waits for all the locks for at most so long, and half a second more where a server owes an answer.
+    /// Waits for all the locks for at most so long, and 0.3 s more where a server owes an answer.
     ///
     /// # Errors
     /// When a server cannot be reached, or refuses.
     pub async fn acquire_within(&self, wait: Duration) -> Result<Option<MultiGuard>> {
-        let end = after(wait);
+        within(self.rounds(after(wait))).await
+    }
+
+    async fn rounds(&self, end: Instant) -> Result<Option<MultiGuard>> {
         let mut backoff = Backoff::new();
         loop {
             if let Some(guard) = self.one_round(end).await? {
@@ -99,6 +104,7 @@ impl MultiLock {
 
     async fn one_round(&self, end: Instant) -> Result<Option<MultiGuard>> {
         let mut held: Vec<(usize, Guard)> = Vec::with_capacity(self.members.len());
+        let over = end + OVERTIME;
         let mut end = end;
         for (place, lock) in &self.members {
             let lost = held.iter().map(|(_, guard)| guard.lost()).collect();
@@ -109,16 +115,16 @@ impl MultiLock {
             match got {
                 Ok(Some(guard)) => held.push((*place, guard)),
                 Ok(None) => {
-                    give_back(held).await;
+                    give_back(held, over).await;
                     return Ok(None);
                 }
                 Err(error) => {
-                    give_back(held).await;
+                    give_back(held, over).await;
                     return Err(error);
                 }
             }
             if held.len() == 1 {
-                end = end.min(Instant::now() + self.round);
+                end = end.min(after(self.round));
             }
         }
         held.sort_by_key(|(place, _)| *place);
@@ -133,25 +139,21 @@ fn place_of(lock: &Lock) -> (&str, &[u8]) {
 }
 
 async fn one_of_them(lock: &Lock, end: Instant) -> Result<Option<Guard>> {
-    let now = Instant::now();
-    let waited = lock.acquire_within(end.saturating_duration_since(now));
-    match timeout_at(end.max(now) + GRACE, waited).await {
-        Ok(got) => got,
-        Err(_) => Err(Error::no_answer(lock.server.name())),
-    }
+    let left = end.saturating_duration_since(Instant::now());
+    lock.acquire_within(left).await
 }
 
-/// Gives all of them back, and waits for those whose servers answer.
-async fn give_back(held: Vec<(usize, Guard)>) {
-    release_all(held.into_iter().map(|(_, guard)| guard)).await;
+/// Gives all of them back, and waits for those whose servers answer by then.
+async fn give_back(held: Vec<(usize, Guard)>, over: Instant) {
+    let end = over.min(Instant::now() + GRACE);
+    release_all(held.into_iter().map(|(_, guard)| guard), end).await;
 }
 
 /// In their order. What is not known in time is an error here, and goes on in the background.
-async fn release_all(guards: impl Iterator<Item = Guard>) -> Vec<Result<Released>> {
+async fn release_all(guards: impl Iterator<Item = Guard>, end: Instant) -> Vec<Result<Released>> {
     let begun: Vec<_> = guards
         .map(|guard| (guard.server_name(), tokio::spawn(guard.release())))
         .collect();
-    let end = Instant::now() + GRACE;
     let mut released = Vec::with_capacity(begun.len());
     for (server, release) in begun {
         released.push(match timeout_at(end, release).await {
@@ -163,10 +165,9 @@ async fn release_all(guards: impl Iterator<Item = Guard>) -> Vec<Result<Released
 }
 
 /// Ends with the first of these.
-async fn first_lost(lost: Vec<Lost>) -> LostReason {
-    let mut lost: Vec<_> = lost.into_iter().map(IntoFuture::into_future).collect();
+async fn first_lost(mut lost: Vec<Lost>) -> LostReason {
     poll_fn(|context| {
-        let mut ended = lost.iter_mut().map(|lost| lost.as_mut().poll(context));
+        let mut ended = lost.iter_mut().map(|lost| Pin::new(lost).poll(context));
         ended.find(Poll::is_ready).unwrap_or(Poll::Pending)
     })
     .await
@@ -174,10 +175,11 @@ async fn first_lost(lost: Vec<Lost>) -> LostReason {
 
 /// Locks that are held together, each renewed by itself. Dropped, all are given back in the background.
 #[derive(Debug)]
+#[must_use = "dropped, the locks are given back"]
 pub struct MultiGuard {
     members: Vec<Guard>,
     notice: Arc<Notice>,
-    watch: AbortHandle,
+    watch: Task,
 }
 
 impl MultiGuard {
@@ -185,14 +187,14 @@ impl MultiGuard {
         let notice = Notice::new(Instant::now());
         let kept = Kept(notice.clone());
         let losses = members.iter().map(Guard::lost).collect();
-        let watch = tokio::spawn(async move {
+        let watch = runtime::spawn(async move {
             let why = first_lost(losses).await;
             kept.0.lose(why);
         });
         MultiGuard {
             members,
             notice,
-            watch: watch.abort_handle(),
+            watch,
         }
     }
 
@@ -223,14 +225,19 @@ impl MultiGuard {
     /// server does not answer within half a second is an error here; it is asked for again in the
     /// background until its lease is over.
     pub async fn release(mut self) -> Vec<Result<Released>> {
-        release_all(std::mem::take(&mut self.members).into_iter()).await
+        let members = std::mem::take(&mut self.members);
+        let servers: Vec<_> = members.iter().map(Guard::server_name).collect();
+        let end = Instant::now() + GRACE;
+        let released = within(async { Ok(release_all(members.into_iter(), end).await) });
+        let refused = |error: Error| servers.iter().map(|_| Err(error.clone())).collect();
+        released.await.unwrap_or_else(refused)
     }
 }
 
 impl Drop for MultiGuard {
     fn drop(&mut self) {
         self.notice.finish();
-        self.watch.abort();
+        self.watch.end();
     }
 }
 

@@ -1,24 +1,15 @@
 //! The notice of a loss: who tells, and who is told.
 
-use std::future::{Future, IntoFuture};
+use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use tokio::sync::watch;
-use tokio::time::{sleep_until, Instant};
+use tokio::time::Instant;
 
 use crate::LostReason;
-
-/// What whoever waits for the loss is told.
-#[derive(Debug, Clone, Copy)]
-struct State {
-    /// Until when the lock is ours for certain.
-    end: Instant,
-    lost: Option<LostReason>,
-    /// Whether somebody sees to it that `lost` is set in time.
-    is_kept: bool,
-}
 
 /// What a guard and the task that keeps it share.
 #[derive(Debug)]
@@ -28,15 +19,17 @@ pub(crate) struct Notice {
     is_over: AtomicBool,
 }
 
+#[derive(Debug)]
+struct State {
+    /// The loss is told by then, unless a renewal is confirmed before.
+    end: Instant,
+    lost: Option<LostReason>,
+}
+
 impl Notice {
-    /// Held until then, if nobody sees to it.
     pub(crate) fn new(end: Instant) -> Arc<Notice> {
         Arc::new(Notice {
-            state: watch::Sender::new(State {
-                end,
-                lost: None,
-                is_kept: true,
-            }),
+            state: watch::Sender::new(State { end, lost: None }),
             is_over: AtomicBool::new(false),
         })
     }
@@ -44,6 +37,7 @@ impl Notice {
     pub(crate) fn lost(&self) -> Lost {
         Lost {
             state: self.state.subscribe(),
+            told: None,
         }
     }
 
@@ -52,64 +46,91 @@ impl Notice {
     }
 
     pub(crate) fn reason(&self) -> Option<LostReason> {
-        self.state.borrow().lost
-    }
-
-    pub(crate) fn is_lost(&self) -> bool {
-        self.reason().is_some()
+        self.state.borrow().lost.clone()
     }
 
     pub(crate) fn hold_until(&self, end: Instant) {
         self.state.send_modify(|state| state.end = end);
     }
 
+    /// The first reason stays.
     pub(crate) fn lose(&self, why: LostReason) {
-        self.state.send_modify(|state| state.lost = Some(why));
+        self.state.send_modify(|state| {
+            state.lost.get_or_insert(why);
+        });
     }
 
-    /// The guard has gone: nobody is told of anything any more.
+    /// The guard has gone: no loss is told any more.
     pub(crate) fn finish(&self) {
         self.is_over.store(true, Ordering::Release);
     }
 }
 
-/// Held by the task that tells. When it has gone before the guard, with its runtime, those who wait for the
-/// loss wait for the end themselves.
+/// Held by the task that renews and tells. Should that end by a defect, the guard hears of a loss: the lock is not
+/// renewed any more.
 pub(crate) struct Kept(pub(crate) Arc<Notice>);
 
 impl Drop for Kept {
     fn drop(&mut self) {
         if !self.0.is_over.load(Ordering::Acquire) {
-            self.0.state.send_modify(|state| state.is_kept = false);
+            self.0.lose(LostReason::Unconfirmed);
         }
     }
 }
 
-/// Ends when a lock is lost; see [`Guard::lost`](crate::Guard::lost). To be awaited.
-#[derive(Debug, Clone)]
+/// Ends when a lock is lost, with the reason; see [`Guard::lost`](crate::Guard::lost). A clone ends at the same
+/// moment. It needs no runtime.
+///
+/// ```no_run
+/// # async fn example(guard: redis_lock_client::Guard) {
+/// let lost: redis_lock_client::Lost = guard.lost();
+/// let why: redis_lock_client::LostReason = lost.await;
+/// # }
+/// ```
+#[must_use = "a future does nothing unless it is awaited"]
 pub struct Lost {
     state: watch::Receiver<State>,
+    told: Option<Pin<Box<dyn Future<Output = LostReason> + Send + Sync>>>,
 }
 
-impl IntoFuture for Lost {
+impl Future for Lost {
     type Output = LostReason;
-    type IntoFuture = Pin<Box<dyn Future<Output = LostReason> + Send>>;
 
-    fn into_future(mut self) -> Self::IntoFuture {
-        Box::pin(async move {
-            let is_over = |state: &State| state.lost.is_some() || !state.is_kept;
-            let state = self.state.wait_for(is_over).await.map(|state| *state);
-            match state.map(|state| (state.lost, state.end)) {
-                Ok((Some(why), _)) => why,
-                // The renewal's runtime was shut down, so nobody tells.
-                Ok((None, end)) => {
-                    sleep_until(end).await;
-                    LostReason::Unconfirmed
-                }
-                // Released.
-                Err(_) => std::future::pending().await,
-            }
-        })
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<LostReason> {
+        let mut future = match self.told.take() {
+            Some(future) => future,
+            None => Box::pin(told(self.state.clone())),
+        };
+        let polled = future.as_mut().poll(context);
+        if polled.is_pending() {
+            self.told = Some(future);
+        }
+        polled
+    }
+}
+
+async fn told(mut state: watch::Receiver<State>) -> LostReason {
+    let lost = state.wait_for(|state| state.lost.is_some()).await;
+    match lost.ok().and_then(|state| state.lost.clone()) {
+        Some(why) => why,
+        // Released.
+        None => std::future::pending().await,
+    }
+}
+
+impl Clone for Lost {
+    fn clone(&self) -> Lost {
+        Lost {
+            state: self.state.clone(),
+            told: None,
+        }
+    }
+}
+
+impl std::fmt::Debug for Lost {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let lost = &self.state.borrow().lost;
+        f.debug_tuple("Lost").field(lost).finish()
     }
 }
 
@@ -118,7 +139,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_task_that_goes_leaves_the_end_to_those_who_wait() {
+    async fn a_task_that_ends_too_early_is_a_loss() {
         let notice = Notice::new(Instant::now());
         let lost = notice.lost();
         drop(Kept(notice));
@@ -126,11 +147,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_reason_that_was_told_stays() {
+    async fn the_first_reason_stays() {
         let notice = Notice::new(Instant::now());
         notice.lose(LostReason::Taken);
         let lost = notice.lost();
+        let other = lost.clone();
         drop(Kept(notice));
         assert_eq!(lost.await, LostReason::Taken);
+        assert_eq!(other.await, LostReason::Taken);
     }
 }

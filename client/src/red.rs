@@ -18,13 +18,15 @@ mod rule;
 
 use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::time::{timeout_at, Instant};
 
 pub use self::guard::RedGuard;
 
 use self::round::Attempt;
 use self::rule::{validity, Verdict};
 use crate::backoff::{after, Backoff};
+use crate::lock::OVERTIME;
+use crate::runtime::within;
 use crate::{Error, Lock, Result, Server};
 
 /// The fewest servers of which one may die.
@@ -79,6 +81,12 @@ impl RedLock {
         self.each(|lock| lock.lease(lease))
     }
 
+    /// When no majority confirms a renewal, [`lost`](RedGuard::lost) ends this long before the majority's leases do; see [`Lock::margin`].
+    #[must_use]
+    pub fn margin(self, margin: Duration) -> RedLock {
+        self.each(|lock| lock.margin(margin))
+    }
+
     /// As a reader of a read-write lock, beside other readers.
     #[must_use]
     pub fn read(self) -> RedLock {
@@ -105,14 +113,21 @@ impl RedLock {
         self.acquire_within(Duration::ZERO).await
     }
 
-    /// Waits for the lock for at most so long, and a tenth of the lease (1 s at most) where servers owe an
-    /// answer. None when that was not enough.
+    /// Waits for the lock for at most so long, and 0.3 s more where servers owe an answer. None when that was not
+    /// enough.
     ///
     /// # Errors
     /// When no majority could be reached until then, or a server refuses: an error that names the server
     /// and what to mend, such as a `lock.startup-delay` that is shorter than the lease.
     pub async fn acquire_within(&self, wait: Duration) -> Result<Option<RedGuard>> {
-        self.wait(after(wait), !wait.is_zero()).await
+        let end = after(wait);
+        within(async {
+            let waited = timeout_at(end + OVERTIME, self.wait(end, !wait.is_zero())).await;
+            let names = self.locks.iter().map(|lock| lock.server.name());
+            let silence = || Error::no_answer(&names.collect::<Vec<_>>().join(","));
+            waited.unwrap_or_else(|_| Err(self.no_majority(silence())))
+        })
+        .await
     }
 
     /// Waits for the lock for as long as it takes, also for a majority to come back.
@@ -133,6 +148,7 @@ impl RedLock {
             let why = format!("a lease of {lease:?} is too short for a RedLock");
             return Err(Error::Config(why));
         }
+        self.locks.iter().try_for_each(Lock::check_margin)?;
         let mut backoff = Backoff::new();
         let mut line = 0;
         loop {

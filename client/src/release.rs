@@ -7,16 +7,16 @@
 use std::time::Duration;
 
 use redis::Value;
-use tokio::runtime::{Builder, Handle};
 use tokio::time::{sleep, sleep_until, Instant};
 
 use crate::background::Running;
 use crate::call::Caller;
 use crate::command::{self, Claim};
 use crate::guard::Released;
+use crate::parked::Parked;
 use crate::server::Server;
 use crate::turn::Turn;
-use crate::{Error, Result};
+use crate::{runtime, Error, Result};
 
 /// Between two attempts: at first, and at most.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
@@ -35,9 +35,9 @@ pub(crate) struct Undo {
     /// Until when a release that was given up may be under way.
     pub releases_until: Option<Instant>,
     pub turn: Turn,
-    /// The connection of a wait: closed when the wait is withdrawn, or its place in the queue would be kept
+    /// The connections of a wait: closed when the wait is withdrawn, or its place in the queue would be kept
     /// for a while.
-    pub parked: Option<Caller>,
+    pub parked: Parked,
 }
 
 /// What is given back at once.
@@ -51,7 +51,7 @@ pub(crate) enum First {
 }
 
 impl Undo {
-    /// Does it in the background: of the runtime, or where there is none, of a thread.
+    /// Does it in the background.
     pub(crate) fn start(self) {
         if self.first == First::Nothing
             && self.acquires_until.is_none()
@@ -60,23 +60,7 @@ impl Undo {
             return;
         }
         let running = self.server.background().begin();
-        match Handle::try_current() {
-            Ok(runtime) => drop(runtime.spawn(self.run(running))),
-            Err(_) => self.run_on_a_thread(running),
-        }
-    }
-
-    fn run_on_a_thread(self, running: Running) {
-        // What is shared belongs to a runtime that has its own end.
-        let server = self.server.apart();
-        let undo = Undo { server, ..self };
-        let thread = std::thread::Builder::new().name("lock-release".into());
-        // Without a thread or a runtime the lease ends the lock.
-        let _ = thread.spawn(move || {
-            if let Ok(runtime) = Builder::new_current_thread().enable_all().build() {
-                runtime.block_on(undo.run(running));
-            }
-        });
+        runtime::spawn(self.run(running));
     }
 
     async fn run(mut self, running: Running) {
@@ -85,9 +69,16 @@ impl Undo {
             First::Everything | First::Nothing => None,
         };
         if self.first != First::Nothing {
-            self.release(token).await;
+            let released = self.release(token).await;
+            // Where nothing may have been granted, the server refuses what it has refused before.
+            let may_hold = token.is_some() || self.acquires_until.is_some();
+            if let Err(error) = released {
+                if may_hold || error.is_passing() {
+                    running.fail(&self.claim, error);
+                }
+            }
         }
-        self.parked = None;
+        self.parked = Parked::default();
         drop(running);
         let name = self.turn.name();
         self.pass_the_turn().await;
@@ -99,16 +90,17 @@ impl Undo {
             // Whoever acquires under this name meanwhile, does so in place of the former request.
             if let Some(turn) = Turn::take(name.clone()) {
                 self.turn = turn;
-                self.release(None).await;
+                let _ = self.release(None).await;
                 self.pass_the_turn().await;
             }
         }
     }
 
-    async fn release(&mut self, token: Option<u64>) {
+    async fn release(&mut self, token: Option<u64>) -> Result<Released> {
         let end = Instant::now() + self.lease;
         let release = Release::until(&self.server, &self.claim, token, end).await;
         self.releases_until = self.releases_until.max(release.under_way_until);
+        release.outcome
     }
 
     /// A release that comes late would hit the next hold under this name.
@@ -130,7 +122,7 @@ pub(crate) fn release_later(server: &Server, claim: Claim, token: Option<u64>, l
         acquires_until: token.is_none().then(|| Instant::now() + server.patience()),
         releases_until: None,
         turn: Turn::default(),
-        parked: None,
+        parked: Parked::default(),
     };
     undo.start();
 }

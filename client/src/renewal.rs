@@ -1,9 +1,12 @@
 //! The task that renews a lock while it is held.
 //!
-//! Every third of the lease it asks for the lease anew. When the server answers that this grant is over,
-//! the lock is lost at once. When the server does not answer, the task keeps asking until the lease is
-//! over, counted from before the last renewal that was confirmed was sent; then the lock is lost too,
-//! because another may have it from now on.
+//! Every third of the lease it asks for the lease anew. When the server answers that this grant is over, or that it
+//! will not renew it, the lock is lost at once. When the server does not answer, the task keeps asking until the
+//! margin before the lease's end, counted from before the last renewal that was confirmed was sent; then the lock is
+//! lost too, because another may have it soon.
+//!
+//! Between two renewals it looks whether the owner's field is still there, when the server tells that the key has changed. Only the
+//! server's answer to a renewal is the end of the hold.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -13,10 +16,12 @@ use redis::Value;
 use tokio::time::{sleep, sleep_until, timeout_at};
 
 use crate::call::Caller;
+use crate::changes::Hearing;
 use crate::clock::Moment;
 use crate::command;
 use crate::guard::{Hold, LostReason};
 use crate::notice::Kept;
+use crate::Error;
 
 /// The task of a hold: renews until the lock is lost.
 pub(crate) fn keep(hold: Arc<Hold>) -> impl Future<Output = ()> + Send {
@@ -28,31 +33,83 @@ pub(crate) fn keep(hold: Arc<Hold>) -> impl Future<Output = ()> + Send {
     }
 }
 
+/// A hold that ends sooner is not watched: it costs no request more.
+const SHORT: Duration = Duration::from_millis(50);
+
 async fn run(hold: &Hold) -> LostReason {
     let mut caller = Caller::shared(&hold.server, &hold.claim.key);
     let command = command::renew(&hold.claim, hold.lease, hold.token);
+    let hearing = hold.server.changes().hear(&hold.claim.key);
+    let mut is_watched = true;
     loop {
-        let end = hold.notice.end();
-        sleep_until(end - hold.lease * 2 / 3).await;
-        match timeout_at(end, renew(hold, &mut caller, &command)).await {
-            Ok(Some(sent)) => hold.confirm(sent),
-            Ok(None) => return LostReason::Taken,
+        let renewal = hold.confirmed().steady + hold.lease / 3;
+        tokio::select! {
+            () = sleep_until(renewal) => {}
+            // Should the server renew it all the same, the field says nothing.
+            () = field_is_gone(hold, &hearing), if is_watched => is_watched = false,
+        }
+        match timeout_at(hold.notice.end(), renew(hold, &mut caller, &command)).await {
+            Ok(Ok(sent)) => hold.confirm(sent),
+            Ok(Err(why)) => return why,
             Err(_) => return LostReason::Unconfirmed,
         }
     }
 }
 
-/// When the renewal was sent that the server confirmed, or None when the grant is over. Asks until it is
-/// answered.
-async fn renew(hold: &Hold, caller: &mut Caller, command: &redis::Cmd) -> Option<Moment> {
-    let pause = (hold.lease / 20).clamp(Duration::from_millis(1), Duration::from_millis(500));
-    loop {
-        let sent = Moment::now();
-        let patience = hold.server.patience().min(hold.lease / 3);
-        match caller.call(command, patience).await {
-            Ok(Value::Int(1)) => return Some(sent),
-            Ok(Value::Int(0)) => return None,
-            Ok(_) | Err(_) => sleep(pause).await,
+/// Ends when the owner's field seems to be gone. Looked for a while after the grant or renewal, and after each change
+/// of the key since.
+async fn field_is_gone(hold: &Hold, hearing: &Hearing) {
+    let changes = hold.server.changes();
+    let mut caller = Caller::shared(&hold.server, &hold.claim.key);
+    sleep(SHORT).await;
+    while let (Some(look), true) = (command::look(&hold.claim), changes.may_look()) {
+        match caller.call(&look, hold.server.patience()).await {
+            Ok(Value::Int(0)) => return,
+            Err(Error::Refused { code, .. }) if code == "WRONGTYPE" => return,
+            Err(Error::Refused { code, .. }) if code == "NOPERM" => changes.may_not_look(),
+            _ => {
+                // A key that changes often is read once in this time.
+                sleep(SHORT).await;
+                hearing.change().await;
+            }
         }
     }
+    std::future::pending().await
+}
+
+/// When the renewal was sent that the server confirmed. Asks until it is answered.
+async fn renew(
+    hold: &Hold,
+    caller: &mut Caller,
+    command: &redis::Cmd,
+) -> Result<Moment, LostReason> {
+    let pause = (hold.lease / 20).clamp(Duration::from_millis(1), Duration::from_millis(500));
+    let patience = hold.server.patience().min(hold.lease / 6);
+    let mut was_replica = false;
+    loop {
+        let sent = Moment::now();
+        match caller.call(command, patience).await {
+            Ok(Value::Int(1)) => return Ok(sent),
+            Ok(Value::Int(0)) => return Err(LostReason::Taken),
+            Err(Error::Refused { code, text, .. }) if is_final(&code) => {
+                return Err(LostReason::Refused { code, text });
+            }
+            // Through a new connection, for the address may lead to another server by now: where nothing else tells
+            // which server is the primary, the second answer counts.
+            Err(Error::Refused { code, text, .. }) if code == "READONLY" => {
+                if was_replica && hold.server.is_single() {
+                    return Err(LostReason::Refused { code, text });
+                }
+                was_replica = true;
+            }
+            Ok(_) | Err(_) => {}
+        }
+        sleep(pause).await;
+    }
+}
+
+/// Whether the same request will be answered alike, whatever happens until the lease ends.
+pub(crate) fn is_final(code: &str) -> bool {
+    let codes = ["WRONGTYPE", "LOCKTYPE", "NOPERM", "NOAUTH", "WRONGPASS"];
+    codes.contains(&code)
 }

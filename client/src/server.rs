@@ -5,6 +5,10 @@
 //! node; a request that waits gets a connection of its own, because everything behind it would wait too.
 //! Which node of a cluster serves a key is learnt from the redirections that the nodes answer, and which
 //! server is the primary from the sentinels; both are asked again when that server cannot be reached.
+//!
+//! That a wait cannot connect says nothing about the shared connections: the server, or this process, may have
+//! no room for one more. So a wait that fails looks elsewhere for itself ([`Route`]), and what all requests share
+//! is given up only when it fails itself.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,13 +16,19 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::TcpSettings;
-use redis::{AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, TlsCertificates};
+use redis::{
+    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, ProtocolVersion, TlsCertificates,
+};
 use tokio::sync::OnceCell;
+use tokio::time::{timeout, Instant};
 
 pub(crate) use crate::address::name_of;
 use crate::address::{beside, Address, Kind};
-use crate::background::Background;
-use crate::{sentinel, Error, Result};
+use crate::background::{Background, Unreleased};
+use crate::changes::Changes;
+use crate::error::NO_ROOM;
+use crate::idle::Idle;
+use crate::{changes, runtime, sentinel, Error, Result};
 
 /// A server that has the module loaded, or a cluster of them. Cheap to clone: clones share connections.
 #[derive(Clone)]
@@ -33,6 +43,15 @@ struct Inner {
     response_timeout: Duration,
     learnt: Arc<Mutex<Learnt>>,
     background: Arc<Background>,
+    idle: Arc<Idle>,
+    changes: Arc<Changes>,
+}
+
+/// Where one caller looks for the node that serves its key.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Route {
+    /// How many nodes in a row could not be reached: the known one is passed by, and so many seeds.
+    pub failures: usize,
 }
 
 /// What is known of a cluster or of the sentinels, and the connections that are shared.
@@ -80,6 +99,8 @@ impl Server {
                 response_timeout: Duration::from_secs(5),
                 learnt: Arc::default(),
                 background: Arc::default(),
+                idle: Arc::default(),
+                changes: Arc::default(),
             }),
         })
     }
@@ -105,23 +126,30 @@ impl Server {
     }
 
     /// Ends when the waits that were given up are withdrawn and the guards that were dropped released: for a
-    /// program that is about to end.
-    pub async fn settled(&self) {
-        self.inner.background.settled().await;
+    /// program that is about to end. Answers which locks could not be given back, since the last call: the lease
+    /// ends those. (Of more than a thousand, the last thousand.)
+    pub async fn settled(&self) -> Vec<Unreleased> {
+        self.inner.background.settled().await
     }
 
     pub(crate) fn background(&self) -> &Background {
         &self.inner.background
     }
 
-    /// The same server, with connections of its own: for a thread with a runtime of its own.
-    pub(crate) fn apart(&self) -> Server {
-        self.clone().with(|_| ())
+    /// Of the keys that are held through this server's shared connections.
+    pub(crate) fn changes(&self) -> &Arc<Changes> {
+        &self.inner.changes
+    }
+
+    pub(crate) fn idle(&self) -> &Arc<Idle> {
+        &self.inner.idle
     }
 
     fn with(self, change: impl FnOnce(&mut Inner)) -> Server {
         let mut inner = (*self.inner).clone();
         inner.learnt = Arc::default();
+        inner.idle = Arc::default();
+        inner.changes = Arc::default();
         change(&mut inner);
         Server {
             inner: Arc::new(inner),
@@ -130,6 +158,11 @@ impl Server {
 
     pub(crate) fn patience(&self) -> Duration {
         self.inner.response_timeout
+    }
+
+    /// Whether it is one server, and nothing tells of another.
+    pub(crate) fn is_single(&self) -> bool {
+        matches!(self.inner.address.kind, Kind::Server)
     }
 
     pub(crate) fn is_cluster(&self) -> bool {
@@ -141,31 +174,37 @@ impl Server {
         self.inner.address.seeds.len() + self.learnt().nodes.len()
     }
 
-    /// The node that serves this slot, as far as is known.
-    pub(crate) async fn node_of(&self, slot: Option<u16>) -> Result<ConnectionInfo> {
+    /// The node that serves this slot, as far as is known; where this caller could not reach that, the next place
+    /// to ask.
+    pub(crate) async fn node_of(&self, slot: Option<u16>, route: Route) -> Result<ConnectionInfo> {
         let address = &self.inner.address;
         let Kind::Sentinel { primary, login } = &address.kind else {
-            return self.node_or_seed(slot);
+            return self.node_or_seed(slot, route);
         };
         let (known, seed) = {
             let learnt = self.learnt();
             (learnt.primary.clone(), learnt.seed)
         };
-        let found = match known {
+        let found = match known.filter(|_| route.failures == 0) {
             Some(known) => known,
-            None => sentinel::primary(self, &address.seeds, seed, primary).await?,
+            None => {
+                let first = seed.wrapping_add(route.failures);
+                sentinel::primary(self, &address.seeds, first, primary).await?
+            }
         };
         self.learnt().primary = Some(found.clone());
         Ok((**login).clone().set_addr(found))
     }
 
-    fn node_or_seed(&self, slot: Option<u16>) -> Result<ConnectionInfo> {
+    fn node_or_seed(&self, slot: Option<u16>, route: Route) -> Result<ConnectionInfo> {
         let learnt = self.learnt();
         let seeds = &self.inner.address.seeds;
-        let place = learnt.seed % (seeds.len() + learnt.nodes.len()).max(1);
+        let count = (seeds.len() + learnt.nodes.len()).max(1);
+        let place = learnt.seed.wrapping_add(route.failures) % count;
         let first = seeds.first();
         let first = first.ok_or_else(|| Error::Config("no server is named".into()))?;
         let known = slot.and_then(|slot| learnt.slots.get(&slot));
+        let known = known.filter(|_| route.failures == 0);
         let beyond = || learnt.nodes.get(place.checked_sub(seeds.len())?);
         Ok(match known.or_else(beyond) {
             Some(address) => first.clone().set_addr(address.clone()),
@@ -196,33 +235,64 @@ impl Server {
         learnt.slots.insert(slot, address);
     }
 
-    /// This node cannot be reached, or serves no more: the shared connection to it is closed, its slots are
-    /// asked for again, at another seed.
-    pub(crate) fn forget(&self, node: &ConnectionInfo) {
-        let mut learnt = self.learnt();
-        learnt.shared.remove(&name_of(node));
-        learnt.slots.retain(|_, address| address != node.addr());
-        if learnt.primary.as_ref() == Some(node.addr()) {
-            learnt.primary = None;
-        }
-        learnt.seed = learnt.seed.wrapping_add(1);
+    /// This node says that it serves no more: its slots are asked for again, at another seed.
+    pub(crate) fn reroute(&self, node: &ConnectionInfo) {
+        self.learnt().reroute(node, &self.inner.address.seeds);
     }
 
-    /// As [`forget`](Server::forget), for a shared connection that failed: somebody else may have noticed
-    /// before, and have a better one open by now.
+    fn is_shared(&self, node: &ConnectionInfo, place: &Shared) -> bool {
+        let learnt = self.learnt();
+        let current = learnt.shared.get(&name_of(node));
+        current.is_some_and(|current| Arc::ptr_eq(current, place))
+    }
+
+    /// A shared connection to this node failed: it is closed, and the node's slots are asked for again, at another
+    /// seed. Nothing, where a better one has been opened meanwhile.
     pub(crate) fn forget_shared(&self, node: &ConnectionInfo, failed: &Shared) {
-        let is_current = {
-            let learnt = self.learnt();
-            let current = learnt.shared.get(&name_of(node));
-            current.is_some_and(|current| Arc::ptr_eq(current, failed))
-        };
-        if is_current {
-            self.forget(node);
+        let name = name_of(node);
+        let mut learnt = self.learnt();
+        let current = learnt.shared.get(&name);
+        if current.is_some_and(|current| Arc::ptr_eq(current, failed)) {
+            learnt.shared.remove(&name);
+            learnt.reroute(node, &self.inner.address.seeds);
         }
     }
 
     /// A connection of the caller's own.
     pub(crate) async fn connect(&self, node: &ConnectionInfo) -> Result<MultiplexedConnection> {
+        self.open_connection(node, AsyncConnectionConfig::new())
+            .await
+    }
+
+    /// A connection that tells of changes of what was read on it, where the server has such.
+    async fn connect_shared(&self, node: &ConnectionInfo) -> Result<MultiplexedConnection> {
+        let login = node.redis_settings().clone();
+        let login = login.set_protocol(ProtocolVersion::RESP3);
+        let telling = node.clone().set_redis_settings(login);
+        let changes = self.inner.changes.clone();
+        let settings = AsyncConnectionConfig::new().set_push_sender(move |push| {
+            changes.tell(&push);
+            Ok::<(), redis::aio::SendError>(())
+        });
+        let start = Instant::now();
+        match self.open_connection(&telling, settings).await {
+            Ok(mut connection) => {
+                let asked = timeout(self.patience(), changes::ask(&mut connection)).await;
+                asked.map_err(|_| Error::no_answer(&name_of(node)))?;
+                Ok(connection)
+            }
+            Err(error) if start.elapsed() < self.patience() / 2 && may_be_the_protocol(&error) => {
+                self.connect(node).await
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn open_connection(
+        &self,
+        node: &ConnectionInfo,
+        settings: AsyncConnectionConfig,
+    ) -> Result<MultiplexedConnection> {
         let name = name_of(node);
         let node = node.clone().set_tcp_settings(self.tcp());
         let is_tls = matches!(node.addr(), ConnectionAddr::TcpTls { .. });
@@ -236,7 +306,7 @@ impl Server {
             _ => Client::open(node.clone()),
         };
         // Each request has its own patience, which the connection knows nothing of.
-        let settings = AsyncConnectionConfig::new()
+        let settings = settings
             .set_connection_timeout(Some(self.inner.response_timeout))
             .set_response_timeout(None);
         let client = client.map_err(|error| Error::Config(format!("{name}: {error}")))?;
@@ -253,7 +323,8 @@ impl Server {
         settings
     }
 
-    /// The connection to this node that requests share, and its place, by which it is forgotten.
+    /// The connection to this node that requests share, and its place, by which it is forgotten. It is opened
+    /// for all of them, also when the request that asked for it first is given up.
     pub(crate) async fn shared(
         &self,
         node: &ConnectionInfo,
@@ -264,13 +335,27 @@ impl Server {
             .entry(name_of(node))
             .or_default()
             .clone();
-        match place.get_or_try_init(|| self.connect(node)).await.cloned() {
-            Ok(connection) => Ok((connection, place)),
-            Err(error) => {
-                self.forget_shared(node, &place);
-                Err(error)
-            }
+        if let Some(connection) = place.get() {
+            return Ok((connection.clone(), place));
         }
+        let (server, to, of_all) = (self.clone(), node.clone(), place.clone());
+        let opening = runtime::handle()?.spawn(async move {
+            let open = || async {
+                // Those who waited for an opening that has failed do not begin another one each.
+                match server.is_shared(&to, &of_all) {
+                    true => server.connect_shared(&to).await,
+                    false => Err(Error::no_answer(&name_of(&to))),
+                }
+            };
+            let opened = of_all.get_or_try_init(open).await;
+            opened
+                .cloned()
+                .inspect_err(|_| server.forget_shared(&to, &of_all))
+        });
+        let opened = opening
+            .await
+            .unwrap_or_else(|_| Err(Error::no_answer(&name_of(node))));
+        opened.map(|connection| (connection, place))
     }
 
     fn learnt(&self) -> MutexGuard<'_, Learnt> {
@@ -279,9 +364,41 @@ impl Server {
     }
 }
 
+impl Learnt {
+    /// Told by many at the same time, it changes the seed once.
+    fn reroute(&mut self, node: &ConnectionInfo, seeds: &[ConnectionInfo]) {
+        let place = self.seed % (seeds.len() + self.nodes.len()).max(1);
+        let seed = match seeds.get(place) {
+            Some(seed) => Some(seed.addr()),
+            None => self.nodes.get(place - seeds.len()),
+        };
+        let is_seed = seed == Some(node.addr());
+        self.slots.retain(|_, address| address != node.addr());
+        let is_primary = self.primary.as_ref() == Some(node.addr());
+        if is_primary {
+            self.primary = None;
+        }
+        // Of sentinels another one is asked, as this one may not have heard of the failure.
+        if is_seed || is_primary {
+            self.seed = self.seed.wrapping_add(1);
+        }
+    }
+}
+
 impl std::fmt::Debug for Server {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("Server").field(&self.name()).finish()
+    }
+}
+
+/// Whether a connection may have failed because of its protocol: a server without HELLO says so, a proxy may close the
+/// connection.
+fn may_be_the_protocol(error: &Error) -> bool {
+    match error {
+        Error::NotLoaded { .. } => true,
+        Error::Refused { code, .. } => !matches!(code.as_str(), "WRONGPASS" | "NOAUTH" | "LOADING"),
+        Error::Connection { what, .. } => what != NO_ROOM,
+        Error::Untrusted { .. } | Error::Config(_) => false,
     }
 }
 

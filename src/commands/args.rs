@@ -145,10 +145,11 @@ impl<'a> Args<'a> {
 /// A lock under the name of a key beside another lock would be written over with that: under the eyes of a
 /// command that has both keys open, which ends the server.
 fn may_be_a_key(key: Str<'_>) -> Result<(), LockError> {
-    if fence::is_reserved(key) {
+    let name = key.bytes();
+    if fence::is_reserved(name) {
         return Err(LockError::KeyReserved);
     }
-    match is_beside_a_lock(key.bytes()) {
+    match is_beside_a_lock(name) {
         true => Err(LockError::KeyBesideLock),
         false => Ok(()),
     }

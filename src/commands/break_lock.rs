@@ -2,7 +2,7 @@
 
 use super::args::{once, word, Args, KEY, TOKEN};
 use super::read_write;
-use crate::lock::{self, LockError};
+use crate::lock::{self, Ending, LockError};
 use crate::module::acl;
 use crate::module::alarm;
 use crate::module::apply::{apply, decide};
@@ -48,7 +48,11 @@ impl Command for Break {
         let now = ctx.now();
         let state = key.read();
         read_write::may_break(ctx, name, &state, now)?;
-        let view = fence::handing_view(&key, state);
+        let view = match request.purge {
+            // All who wait get the error of the purge; the lock is handed to none of them.
+            true => fence::plain_view(&key, state),
+            false => fence::handing_view(&key, state, &Ending::Break(request)),
+        };
         let (broken, fx) = decide(|locks, fx| locks.break_lock(&view, request, now, fx));
         apply(key, &fx)?;
         alarm::rearm(ctx);

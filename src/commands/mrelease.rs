@@ -2,7 +2,7 @@
 
 use super::args::{once, word, Args, KEYS, NUMKEYS, OWNER};
 use super::read_write;
-use crate::lock::{self, LockError, Look};
+use crate::lock::{self, Ending, LockError, Look};
 use crate::module::alarm;
 use crate::module::apply::{apply_all, decide_all};
 use crate::module::ctx::Ctx;
@@ -49,12 +49,16 @@ impl Command for ReleaseMany {
         }
         let keys = LockKey::open_all(ctx, names, owner);
         let now = ctx.now();
-        let mut views = Vec::with_capacity(keys.len());
+        let mut states = Vec::with_capacity(keys.len());
         for key in &keys {
             let state = key.look(Look::Two, now);
             read_write::may_change(key, owner, (None, &state))?;
-            views.push(fence::handing_view(key, state));
+            states.push(state);
         }
+        // A request that will be refused at one key ends no hold at the others, so no wait there either.
+        lock::may_release_many(&states, &request, now)?;
+        let view = |(key, state)| fence::handing_view(key, state, &Ending::Release(&request));
+        let views: Vec<_> = keys.iter().zip(states).map(view).collect();
         let (dropped, fx) = decide_all(keys.len(), |locks, fx| {
             locks.release_many(&views, &request, now, fx)
         });

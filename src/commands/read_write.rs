@@ -44,6 +44,7 @@ fn are_all_there(ctx: Ctx, key: Str<'_>) -> Result<(), LockError> {
 }
 
 /// The same for a command that ends or renews, which may or may not say READ or WRITE.
+#[inline]
 pub fn may_change(
     key: &LockKey<'_>,
     owner: Str<'_>,

@@ -29,6 +29,17 @@ pub enum Effect {
     Answer(WaiterId, Outcome),
 }
 
+impl Effect {
+    /// Whether anything follows from it once all is written: an answer, a message, an event.
+    pub fn is_news(&self) -> bool {
+        match self {
+            Effect::Horizon(..) | Effect::Counter(_) => false,
+            Effect::Write(change) => matches!(change, KeyWrite::Delete),
+            _ => true,
+        }
+    }
+}
+
 /// A change of the lock hash.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeyWrite {
@@ -49,8 +60,8 @@ pub enum KeyWrite {
     Adjust {
         /// The present holder.
         owner: OwnerId,
-        /// A new hold count.
-        count: Option<u32>,
+        /// The hold count before, and a new one.
+        count: Option<(u32, u32)>,
         /// A token for a hold that had none.
         token: Option<Token>,
         /// A new end of the lease, Unix milliseconds.

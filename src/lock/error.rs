@@ -64,6 +64,10 @@ pub enum LockError {
     MayNotRun(&'static str),
     /// `lock.redisson` with other words than the filter makes.
     UnknownScript,
+    /// A script of Redisson's would be run by Lua while another script runs.
+    ScriptInScript,
+    /// A script of Redisson's that is left to Lua would loop over more holds than Lua is given.
+    TooManyHolds,
     /// The caller's user may not run `SCAN`, or there is no user to ask about.
     MayNotScan,
     /// The caller has no user that could be asked about.
@@ -189,6 +193,10 @@ impl fmt::Display for LockError {
                 return write!(f, "NOPERM this user has no permissions to run the '{command}' command");
             }
             E::UnknownScript => "ERR not a script of Redisson's, or not called as Redisson does",
+            E::ScriptInScript => "ERR a script of Redisson's cannot run inside a script",
+            E::TooManyHolds => {
+                "ERR the lock states too many holds for a script of Redisson's, delete the key or set lock.redisson-scripts to no"
+            }
             E::MayNotScan => "NOPERM LOCK.SCAN needs permission to run SCAN",
             E::NoUser => {
                 "NOPERM permissions cannot be checked inside a script or a module on this server"

@@ -109,6 +109,15 @@ pub struct Break {
     pub purge: bool,
 }
 
+/// Whether the key holds a lock, or nothing.
+pub(super) fn is_a_lock(state: &KeyState) -> Result<(), LockError> {
+    match state {
+        KeyState::OtherType => Err(LockError::WrongType),
+        KeyState::OtherHash => Err(LockError::LockType),
+        _ => Ok(()),
+    }
+}
+
 impl Locks {
     /// `LOCK.ACQUIRE`: Redisson's tryLock script, and its wait.
     pub fn acquire(
@@ -197,7 +206,7 @@ impl Locks {
         if hold.count > 1 && !req.all {
             fx.push(Effect::Write(KeyWrite::Adjust {
                 owner: OwnerId::from_slice(req.owner),
-                count: Some(hold.count - 1),
+                count: Some((hold.count, hold.count - 1)),
                 token: None,
                 deadline_ms: None,
             }));
@@ -288,11 +297,7 @@ impl Locks {
     /// Nothing is decided about foreign data. The token of a lock that came from elsewhere (RESTORE,
     /// COPY) counts as handed out here, since its key will not be there to tell when it is released.
     pub(super) fn look_at(&mut self, view: &View<'_>, now: Now) -> Result<(), LockError> {
-        match view.state {
-            KeyState::OtherType => return Err(LockError::WrongType),
-            KeyState::OtherHash => return Err(LockError::LockType),
-            _ => {}
-        }
+        is_a_lock(&view.state)?;
         if let Some(token) = view.state.token() {
             self.tokens.observe(view.domain, token, now.wall_us());
         }
@@ -328,7 +333,7 @@ impl Locks {
             .deadline_ms
             .is_none_or(|end| end < wanted)
             .then_some(wanted);
-        let count = (!req.once).then_some(hold.count + 1);
+        let count = (!req.once).then_some((hold.count, hold.count + 1));
         if count.is_some() || adopted.is_some() || deadline_ms.is_some() {
             fx.push(Effect::Write(KeyWrite::Adjust {
                 owner: OwnerId::from_slice(req.owner),
@@ -433,7 +438,7 @@ impl Locks {
     }
 }
 
-fn held_by<'s>(
+pub(super) fn held_by<'s>(
     state: &'s KeyState,
     owner: &[u8],
     token: Option<u64>,
@@ -459,6 +464,6 @@ fn of_kind<'s>(
     }
 }
 
-fn matches_token(hold: &Hold, token: Option<u64>) -> bool {
+pub(super) fn matches_token(hold: &Hold, token: Option<u64>) -> bool {
     token.is_none_or(|token| hold.token.map(Token::get) == Some(token))
 }

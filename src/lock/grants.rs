@@ -338,6 +338,7 @@ impl Locks {
             since_ms: now.mono_ms,
             client: to.client,
             deadline_ms,
+            may_share: false,
         };
         self.stats.grants_unwatched +=
             self.holds

@@ -28,6 +28,8 @@ pub struct Tracked {
     pub client: u64,
     /// The end of its lease as last seen, Unix milliseconds.
     pub deadline_ms: i64,
+    /// Whether its timeouts have been seen with another end than this server gave them: they may be another lock's too.
+    pub may_share: bool,
 }
 
 /// The table.
@@ -91,6 +93,13 @@ impl Holds {
         if let Some(tracked) = self.table.get_mut(&key) {
             tracked.deadline_ms = tracked.deadline_ms.max(deadline_ms);
         }
+    }
+
+    /// The tracked READ grant of this owner, whose first timeout was seen to end then.
+    pub fn reader_seen(&mut self, at: OwnerAtRef<'_>, first_ms: i64) -> Option<Tracked> {
+        let tracked = self.readers.get_mut(&at)?;
+        tracked.may_share |= tracked.deadline_ms != first_ms;
+        Some(*tracked)
     }
 
     /// Notes a new end of the lease of a READ grant.

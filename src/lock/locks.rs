@@ -360,7 +360,7 @@ impl Locks {
                         // One at most: the next request of this owner claims what is on its way.
                         fx.push(Effect::Write(KeyWrite::Adjust {
                             owner: hold.owner.clone(),
-                            count: Some(hold.count - 1),
+                            count: Some((hold.count, hold.count - 1)),
                             token: None,
                             deadline_ms: None,
                         }));

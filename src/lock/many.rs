@@ -16,6 +16,7 @@ use std::rc::Rc;
 
 use super::deadlock::{Newcomer, Want};
 use super::effect::{Effect, Effects, Event, Outcome};
+use super::exclusive::is_a_lock;
 use super::families::Family;
 use super::grants::{Grantee, Handed, Reentry};
 use super::locks::{Locks, View};
@@ -52,6 +53,24 @@ enum Obstacle {
     Queue,
     /// Nothing is granted yet.
     Delay,
+}
+
+/// Whether `LOCK.MRELEASE` is understood at each of these keys.
+///
+/// # Errors
+/// As [`Locks::release`], at any of the keys.
+pub fn may_release_many<'a>(
+    states: impl IntoIterator<Item = &'a KeyState>,
+    req: &Release<'_>,
+    now: Now,
+) -> Result<(), LockError> {
+    states.into_iter().try_for_each(|state| {
+        is_a_lock(state)?;
+        match state {
+            KeyState::ReadWrite(lock) => lock.meant(req.owner, req.mode, req.token, now).map(drop),
+            _ => Ok(()),
+        }
+    })
 }
 
 impl Locks {
@@ -491,11 +510,9 @@ impl Locks {
         now: Now,
         fx: &mut [Effects],
     ) -> Result<usize, LockError> {
+        may_release_many(views.iter().map(|view| &view.state), req, now)?;
         for view in views {
             self.look_at(view, now)?;
-            if let KeyState::ReadWrite(lock) = &view.state {
-                lock.meant(req.owner, req.mode, req.token, now)?;
-            }
         }
         let mut dropped = 0;
         for (view, fx) in views.iter().zip(fx) {

@@ -86,7 +86,7 @@ pub use exclusive::{Acquire, Answer, Break, Release, Released, Renew, Wait};
 pub use families::Family;
 pub use latch::{Count, CountChange, Waited};
 pub use locks::{Fence, Limits, Locks, View, HORIZON_DB};
-pub use many::{ManyAnswer, MAX_KEYS};
+pub use many::{may_release_many, ManyAnswer, MAX_KEYS};
 pub use mode::Mode;
 pub use name::{KeyId, KeyRef};
 pub use permits::{PermitChange, Permits, SemState, SemView, FIRST_END_MS, NO_END_MS};
@@ -95,15 +95,16 @@ pub use queue::{Waiter, WaiterId, WaiterMap};
 pub(crate) use read_write::may_enter;
 pub use read_write::{
     any_with_same_timeouts, is_beside_a_lock, is_read_write, is_reserved, siblings_stay,
-    timeout_name, timeout_prefix, token_name, twin_of, write_field, Look, Mark, Name, ReadWrite,
-    Reader, RwFields, RwWrite, Writer, MODE_FIELD, MOST_READS,
+    timeout_name, timeout_prefix, token_name, twin_of, write_field, Ending, Look, Mark, Name,
+    ReadWrite, Reader, RwFields, RwWrite, Writer, WroteBeside, MODE_FIELD, MOST_READS,
 };
 pub use semaphore::{SemAcquire, SetIf};
 pub use sessions::{Bound, BoundRef, Kind, SessionRule, Sessions};
 pub use slot::{permits_of, prefixed, slot_of, slot_tags};
 pub use standing::is_blocked;
 pub use state::{
-    is_held, parse_decimal, parse_integer, HashReader, Hold, KeyState, OwnerId, TOKEN_FIELD,
+    is_held, parse_counter, parse_decimal, parse_integer, HashReader, Hold, KeyState, OwnerId,
+    TOKEN_FIELD,
 };
 pub use stats::RedissonStats;
 pub use table::give_back;

@@ -7,7 +7,7 @@ use super::effect::{Effect, Effects, Event, Outcome};
 use super::families::Family;
 use super::locks::Locks;
 use super::on_the_way::Going;
-use super::permits::{Ledger, PermitChange, Permits, SemView, GRANTS_AT_ONCE, NO_END_MS};
+use super::permits::{Ledger, Permit, PermitChange, Permits, SemView, GRANTS_AT_ONCE, NO_END_MS};
 use super::queue::{Seq, Waiter};
 use super::semaphore::Semaphores;
 use super::sessions::BoundRef;
@@ -134,7 +134,7 @@ impl Locks {
         let known = self.sems.remembered.remove(view.key, id);
         self.sems.stats.sem_grants_lost += u64::from(known);
         self.sems.stats.sem_grants += 1;
-        self.remember(view.key, id, token);
+        self.remember(view.key, id, Permit { token, end_ms });
         fx.push(Effect::Notify(Event::SemAcquire));
         Ok((token, end_ms))
     }
@@ -154,9 +154,9 @@ impl Locks {
         Ok(minted.token)
     }
 
-    pub(super) fn remember(&mut self, key: KeyRef<'_>, id: &[u8], token: Token) {
+    pub(super) fn remember(&mut self, key: KeyRef<'_>, id: &[u8], permit: Permit) {
         let max = self.limits.max_tracked;
-        self.sems.stats.sem_grants_unwatched += self.sems.remembered.insert(key, id, token, max);
+        self.sems.stats.sem_grants_unwatched += self.sems.remembered.insert(key, id, permit, max);
     }
 
     pub(super) fn fail_permits(

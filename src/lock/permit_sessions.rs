@@ -17,7 +17,8 @@ impl Locks {
         fx: &mut Effects,
     ) -> PermitChange {
         if view.held_until(now).is_none() {
-            return self.drop_permit_binding(view.key, id);
+            self.drop_permit_binding(view.key, id);
+            return PermitChange::default();
         }
         let there = view.permits().ok().flatten();
         let (known, change) = self.take_back(view, there, id, now, fx);
@@ -33,24 +34,22 @@ impl Locks {
         now: Now,
     ) -> PermitChange {
         let Some(end_ms) = view.held_until(now) else {
-            return self.drop_permit_binding(view.key, id);
+            self.drop_permit_binding(view.key, id);
+            return PermitChange::default();
         };
         let wanted = self.sessions.rule.lease.deadline(now);
         let mut ledger = Ledger::open(view.permits().ok().flatten());
-        if end_ms < wanted {
-            ledger.set_end(id, wanted);
-        }
+        self.extend_permit(view.key, &mut ledger, id, (end_ms, wanted));
         self.stats.session_renewals += 1;
         self.sessions.renewed(BoundRef::permit(view.key, id), now);
         self.close(view, ledger)
     }
 
     /// The permit that was bound has ended without our seeing it.
-    pub(super) fn drop_permit_binding(&mut self, key: KeyRef<'_>, id: &[u8]) -> PermitChange {
+    pub fn drop_permit_binding(&mut self, key: KeyRef<'_>, id: &[u8]) {
         if self.sessions.unbind(BoundRef::permit(key, id)).is_some() {
             self.stats.session_losses += 1;
         }
-        PermitChange::default()
     }
 
     /// The holder has touched its permit without asking for a session: see [`Locks::keep_binding`].

@@ -238,11 +238,20 @@ impl<'v> Ledger<'v> {
     }
 }
 
-/// The tokens of permits that this server granted and has not seen end: a bounded table. An id that holds
+/// A permit that this server granted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Permit {
+    /// The token of the grant.
+    pub token: Token,
+    /// Its end as this server wrote it, or read it when its holder last acquired it again.
+    pub end_ms: i64,
+}
+
+/// The permits that this server granted and has not seen end: a bounded table. An id that holds
 /// a permit and is not here gets a fresh token when it asks again.
 #[derive(Debug, Default)]
 pub(super) struct Remembered {
-    table: KeyMap<IndexMap<OwnerId, Token, Secret>>,
+    table: KeyMap<IndexMap<OwnerId, Permit, Secret>>,
     len: usize,
     /// Where the next victim is looked for.
     hand: usize,
@@ -257,12 +266,20 @@ impl Remembered {
         self.table.contains_key(&key)
     }
 
-    pub fn get(&self, key: KeyRef<'_>, id: &[u8]) -> Option<Token> {
+    pub fn get(&self, key: KeyRef<'_>, id: &[u8]) -> Option<Permit> {
         self.table.get(&key)?.get(id).copied()
     }
 
-    /// Remembers a token; answers how many others had to go to keep within `max`.
-    pub fn insert(&mut self, key: KeyRef<'_>, id: &[u8], token: Token, max: usize) -> u64 {
+    /// Notes the end of a permit that is known.
+    pub fn renewed(&mut self, key: KeyRef<'_>, id: &[u8], end_ms: i64) {
+        let permits = self.table.get_mut(&key);
+        if let Some(permit) = permits.and_then(|permits| permits.get_mut(id)) {
+            permit.end_ms = end_ms;
+        }
+    }
+
+    /// Remembers a permit; answers how many others had to go to keep within `max`.
+    pub fn insert(&mut self, key: KeyRef<'_>, id: &[u8], permit: Permit, max: usize) -> u64 {
         if key.name.len() + id.len() > LONGEST_TRACKED {
             return 1;
         }
@@ -281,7 +298,7 @@ impl Remembered {
             Some(permits) => permits,
             None => self.table.entry(key.to_id()).or_default(),
         };
-        permits.insert(OwnerId::from_slice(id), token);
+        permits.insert(OwnerId::from_slice(id), permit);
         self.len += 1;
         pushed_out
     }
@@ -327,11 +344,12 @@ impl Remembered {
 
     /// The permits of this semaphore are gone; answers how many that were.
     pub fn lose(&mut self, key: KeyRef<'_>) -> u64 {
-        let lost = self.table.swap_remove(&key);
+        let Some(lost) = self.table.swap_remove(&key) else {
+            return 0;
+        };
         give_back(&mut self.table);
-        let lost = lost.map_or(0, |permits| permits.len());
-        self.len -= lost;
-        lost as u64
+        self.len -= lost.len();
+        lost.len() as u64
     }
 
     /// Two databases have changed places.

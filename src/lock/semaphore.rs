@@ -11,7 +11,8 @@ use super::locks::Locks;
 use super::on_the_way::{Going, OnTheWay};
 use super::permit_grants::Terms;
 use super::permits::{
-    Ledger, PermitChange, Permits, Remembered, SemState, SemView, GRANTS_AT_ONCE, MAX_PERMITS,
+    Ledger, Permit, PermitChange, Permits, Remembered, SemState, SemView, GRANTS_AT_ONCE,
+    MAX_PERMITS,
 };
 use super::queue::{Queue, Waiter};
 use super::sessions::BoundRef;
@@ -81,9 +82,11 @@ impl Semaphores {
         self.remembered.len()
     }
 
-    /// Whether this id has a permit that this server granted.
-    pub fn knows(&self, key: KeyRef<'_>, id: &[u8]) -> bool {
-        self.remembered.get(key, id).is_some()
+    /// Whether the permit that this id holds is one that this server granted here: it has the end that is remembered.
+    /// (One with another end may be of another semaphore with the same set, made after this one was deleted.)
+    pub fn knows(&self, view: &SemView<'_>, id: &[u8], now: Now) -> bool {
+        let known = self.remembered.get(view.key, id);
+        known.is_some_and(|permit| Some(permit.end_ms) == view.held_until(now))
     }
 
     /// How many permits the next decision about this semaphore may grant.
@@ -190,7 +193,9 @@ impl Locks {
         self.sems.stats.sem_renewals += 1;
         let stays_bound = self.keep_permit_binding(view.key, id, names_lease, now);
         let mut ledger = Ledger::open(there);
-        ledger.set_end(id, self.lease_of(stays_bound, lease).deadline(now));
+        let end_ms = self.lease_of(stays_bound, lease).deadline(now);
+        ledger.set_end(id, end_ms);
+        self.sems.remembered.renewed(view.key, id, end_ms);
         Ok((true, self.close(view, ledger)))
     }
 
@@ -276,7 +281,7 @@ impl Locks {
     }
 
     /// The semaphore went away: nobody holds a permit of it any more.
-    pub(super) fn lose_permits(&mut self, key: KeyRef<'_>) {
+    pub fn lose_permits(&mut self, key: KeyRef<'_>) {
         self.sems.stats.sem_grants_lost += self.sems.remembered.lose(key);
     }
 
@@ -298,11 +303,11 @@ impl Locks {
         fx: &mut Effects,
     ) -> Result<Answer, LockError> {
         let token = match self.sems.remembered.get(view.key, req.id) {
-            Some(token) => token,
+            Some(permit) => permit.token,
             None => {
                 let token = self.mint_permit(view, now, fx)?;
                 self.sems.stats.sem_adoptions += 1;
-                self.remember(view.key, req.id, token);
+                self.remember(view.key, req.id, Permit { token, end_ms });
                 token
             }
         };
@@ -314,12 +319,25 @@ impl Locks {
             self.keep_permit_binding(view.key, req.id, req.names_lease, now)
         };
         let wanted = self.lease_of(bound, req.lease).deadline(now);
-        if end_ms < wanted {
-            ledger.set_end(req.id, wanted);
-        }
+        self.extend_permit(view.key, ledger, req.id, (end_ms, wanted));
         self.sems.on_the_way.claim(view.key, req.id);
         self.sems.stats.sem_reentries += 1;
         Ok(Answer::Granted(token))
+    }
+
+    /// Extends the permit of this id from its end to the wanted one, if that is later.
+    pub(super) fn extend_permit(
+        &mut self,
+        key: KeyRef<'_>,
+        ledger: &mut Ledger<'_>,
+        id: &[u8],
+        (end_ms, wanted): (i64, i64),
+    ) {
+        if end_ms < wanted {
+            ledger.set_end(id, wanted);
+        }
+        // Another client may have renewed it: then its end is noted here.
+        self.sems.remembered.renewed(key, id, end_ms.max(wanted));
     }
 
     /// The id holds no permit.

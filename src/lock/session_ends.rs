@@ -79,7 +79,7 @@ impl Locks {
         stays
     }
 
-    fn bound_hold<'s>(
+    pub(super) fn bound_hold<'s>(
         &self,
         what: BoundRef<'_>,
         state: &'s KeyState,
@@ -94,7 +94,7 @@ impl Locks {
     }
 
     /// The same for READ and WRITE: which of them, and the lock.
-    fn bound_shared<'s>(
+    pub(super) fn bound_shared<'s>(
         &self,
         what: BoundRef<'_>,
         state: &'s KeyState,

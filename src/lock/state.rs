@@ -136,6 +136,7 @@ impl HashReader {
     }
 
     /// What the hash is, all fields read that are still there.
+    #[inline]
     pub fn finish(self, deadline_ms: Option<i64>) -> KeyState {
         match (self.other, self.holder, self.token) {
             (false, Some((owner, count)), token) => KeyState::Held(Hold {
@@ -178,6 +179,15 @@ pub fn parse_integer(word: &[u8]) -> Option<i64> {
     }
 }
 
+/// Redisson's token counter, as far as tokens are concerned: a negative number, which `INCR` goes on from, is below
+/// every token, as 0 is. `None` where there is no number. One beyond what `INCR` can count is implausible.
+pub fn parse_counter(word: &[u8]) -> Option<u64> {
+    match parse_integer(word) {
+        Some(number) => Some(u64::try_from(number).unwrap_or(0)),
+        None => parse_decimal(word),
+    }
+}
+
 /// The value of the token field: `t` and digits.
 pub fn parse_token(value: &[u8]) -> Option<Token> {
     Token::new(parse_decimal(value.strip_prefix(b"t")?)?)
@@ -193,6 +203,35 @@ pub fn parse_count(value: &[u8]) -> Option<u32> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_counter_is_what_incr_counts_on_and_negative_ones_count_as_zero() {
+        for (word, counter) in [
+            ("0", Some(0)),
+            ("41", Some(41)),
+            ("-1", Some(0)),
+            ("-9223372036854775808", Some(0)),
+            ("9223372036854775807", Some(i64::MAX as u64)),
+            ("9223372036854775808", Some(1 << 63)),
+        ] {
+            assert_eq!(parse_counter(word.as_bytes()), counter, "{word}");
+        }
+        for odd in [
+            "",
+            "-",
+            "-0",
+            "01",
+            "-01",
+            "+1",
+            " 1",
+            "1 ",
+            "1.0",
+            "x",
+            "-9223372036854775809",
+        ] {
+            assert_eq!(parse_counter(odd.as_bytes()), None, "{odd}");
+        }
+    }
 
     fn read(fields: &[(&str, &str)]) -> KeyState {
         let mut reader = HashReader::default();

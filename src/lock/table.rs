@@ -23,6 +23,7 @@ pub trait Table {
 }
 
 /// Called wherever entries leave a table for good: gives back room that nothing needs.
+#[inline(always)]
 pub fn give_back<T: Table>(table: &mut T) {
     let room = table.room();
     if room > SMALL && table.used() < room / SPARSE {

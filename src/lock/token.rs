@@ -162,7 +162,7 @@ impl Tokens {
         }
     }
 
-    /// The horizon could not be written: its key is read again before the next token.
+    /// The horizon could not be written, or its key may have changed unseen: it is read again before the next token.
     pub fn doubt(&mut self, domain: Domain) {
         self.source(domain).known = false;
     }

@@ -24,8 +24,8 @@ use super::sessions;
 use super::settings;
 use super::shell::{self, Shell};
 use crate::lock::{
-    Effect, Effects, Family, KeyId, KeyRef, KeyState, LockError, Locks, Mode, Now, PermitChange,
-    WaiterId,
+    Effect, Effects, Ending, Family, KeyId, KeyRef, KeyState, LockError, Locks, Mode, Now,
+    PermitChange, WaiterId,
 };
 
 /// Keys settled in one turn; more wait for the next, so that other clients are served in between.
@@ -436,7 +436,7 @@ fn settle(ctx: Ctx, id: &KeyId, now: Now) -> bool {
         state = key.read();
     }
     let view = if changes {
-        fence::minting_view(&key, state)
+        fence::ending_view(&key, state, &Ending::Undone)
     } else {
         fence::plain_view(&key, state)
     };
@@ -474,6 +474,10 @@ fn settle_semaphore(ctx: Ctx, id: &KeyId, now: Now) -> bool {
             Err(_) => return false,
         };
         view = key.minting_view(None, now);
+        if key.look_for_twin() {
+            // Those whose end has come may be permits of the other semaphore.
+            view.may_grant = Some(false);
+        }
     }
     let mut change = PermitChange::default();
     let ((), fx) = decide(|locks, fx| change = locks.sem_settle(&view, now, fx));

@@ -27,8 +27,15 @@ macro_rules! fallible {
 }
 pub(super) use fallible;
 
+/// How a key is opened to read without a trace: no statistics, no event, no use noted, and a key whose TTL is over is left
+/// alone. (Redis 7.0 knows `NOTOUCH` only: there it is an ordinary read, which counts a hit or a miss.)
+pub(super) const NO_TRACE: u32 = redis_module::raw::REDISMODULE_OPEN_KEY_NOTOUCH
+    | redis_module::raw::REDISMODULE_OPEN_KEY_NONOTIFY
+    | redis_module::raw::REDISMODULE_OPEN_KEY_NOSTATS
+    | redis_module::raw::REDISMODULE_OPEN_KEY_NOEXPIRE;
+
 /// A function of the server that did not do what it was asked for.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refused(pub &'static str);
 
 /// Whether a write was done.

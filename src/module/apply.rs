@@ -116,14 +116,17 @@ fn carry_out(
     fx: &[Effect],
     replication: Replication,
 ) -> Result<(), LockError> {
-    let changed = change(&mut key, fx, replication);
-    let (ctx, name, db) = (key.ctx(), key.name(), key.id().db);
-    drop(key);
-    if let Err(what) = changed {
+    if let Err(what) = change(&mut key, fx, replication) {
+        let (ctx, name, db) = (key.ctx(), key.name(), key.id().db);
+        drop(key);
         return Err(refused(ctx, db, &[name], what));
     }
-    answer(fx);
-    tell(ctx, name, fx, replication);
+    if fx.iter().any(Effect::is_news) {
+        let (ctx, name) = (key.ctx(), key.name());
+        drop(key);
+        answer(fx);
+        tell(ctx, name, fx, replication);
+    }
     Ok(())
 }
 
@@ -181,18 +184,25 @@ pub fn note(what: Refused) {
 
 /// The server has refused a write that a decision needs, which no server is known to do: the key was opened and read
 /// a moment ago. The keys are the truth from now on: the caller gets an error, and so do the waiters that have left the
-/// queue with this decision; all keys that are waited for are read again.
+/// queue with this decision; all keys that are waited for are read again. A horizon of another type is the module's own
+/// refusal, and named as such.
 #[cold]
 pub fn refused(ctx: Ctx, db: i32, names: &[Str<'_>], what: Refused) -> LockError {
-    note(what);
+    let error = match what == fence::FOREIGN_HORIZON {
+        true => LockError::HorizonForeign,
+        false => {
+            note(what);
+            LockError::NotWritten
+        }
+    };
     shell::with(|shell| {
         for name in names {
             let name = name.bytes();
             shell.locks.glance_at(KeyRef { db, name });
         }
     });
-    shell::recover(ctx.now(), &LockError::NotWritten);
-    LockError::NotWritten
+    shell::recover(ctx.now(), &error);
+    error
 }
 
 fn tell(ctx: Ctx, name: Str<'_>, fx: &[Effect], replication: Replication) {

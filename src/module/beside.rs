@@ -13,8 +13,8 @@ use super::shell;
 use super::siblings::Timeouts;
 use super::strings::{OwnedStr, Str};
 use crate::lock::{
-    any_with_same_timeouts, is_read_write, slot_of, twin_of, KeyState, LockError, Look, Mode, Now,
-    ReadWrite, WaiterId, MODE_FIELD,
+    any_with_same_timeouts, is_blocked, is_read_write, slot_of, twin_of, Ending, KeyState,
+    LockError, Look, Mode, Now, ReadWrite, WaiterId, MODE_FIELD,
 };
 
 /// Whether this owner may be granted READ or WRITE here, as far as the keys beside the lock go.
@@ -22,19 +22,42 @@ use crate::lock::{
 /// # Errors
 /// [`LockError::SiblingsTaken`] where they belong to another lock's holds, [`LockError::SiblingForeign`] where
 /// one of them holds something else. A re-entry is checked for the keys that it adds.
+#[inline]
 pub fn may_begin(
     key: &LockKey<'_>,
     state: &KeyState,
     (mode, owner): (Mode, &[u8]),
     now: Now,
 ) -> Result<(), LockError> {
+    match mode {
+        Mode::Exclusive => Ok(()),
+        _ => may_begin_beside(key, state, (mode, owner), now),
+    }
+}
+
+fn may_begin_beside(
+    key: &LockKey<'_>,
+    state: &KeyState,
+    (mode, owner): (Mode, &[u8]),
+    now: Now,
+) -> Result<(), LockError> {
     let held = match state {
-        _ if mode == Mode::Exclusive => return Ok(()),
         KeyState::OtherHash | KeyState::OtherType => return Ok(()),
         KeyState::ReadWrite(lock) if lock.is_held(now) => Some(&**lock),
         _ => None,
     };
-    if held.is_none() && twin_is_held(key.ctx(), key.name()) {
+    // Beside a lock that is held already, a script may have taken the twin. Under a token that this server wrote for
+    // this lock, no token is written.
+    let is_known = |lock: &ReadWrite| {
+        (mode == Mode::Read || lock.writes(owner, now))
+            && shell::with(|shell| shell.locks.gave_token(key.id(), lock, now))
+    };
+    let is_twins = match held {
+        None => key.twin_is_held(),
+        Some(lock) if is_known(lock) || is_blocked(state, mode, owner, now) => false,
+        Some(_) => key.token_may_be_twins() && key.twin_is_held(),
+    };
+    if is_twins {
         return Err(LockError::SiblingsTaken);
     }
     let ctx = key.ctx();
@@ -61,7 +84,7 @@ fn may_read(
         let is_there = is_there.ok_or(LockError::SiblingForeign)?;
         // Beside a lock that is held the twin was not looked for: a script may have taken it.
         let is_new = known.is_none();
-        let is_twins = is_new && is_there && held.is_some() && twin_is_held(ctx, lock);
+        let is_twins = is_new && is_there && held.is_some() && key.twin_is_held();
         match is_twins || (is_new && are_anothers(ctx, lock, owner, names)) {
             true => Err(LockError::SiblingsTaken),
             false => Ok(()),
@@ -90,6 +113,14 @@ pub(super) fn twin_is_held(ctx: Ctx, lock: Str<'_>) -> bool {
     }
     let now = ctx.now();
     matches!(twin.look(Look::Two, now), KeyState::ReadWrite(lock) if lock.is_held(now))
+}
+
+/// Whether the timeouts of this reader may be another lock's as well: of the twin, or of a lock whose name and owner meet
+/// around a colon. No grant of the module makes them so; a script may.
+pub(super) fn are_shared(key: &LockKey<'_>, owner: &[u8], names: &Timeouts) -> bool {
+    let (ctx, lock) = (key.ctx(), key.name());
+    let twin = key.twin_is_held().then(|| twin_of(lock.bytes())).flatten();
+    twin.is_some_and(|twin| has_reader(ctx, &twin, owner)) || are_anothers(ctx, lock, owner, names)
 }
 
 /// Whether another lock has a reader whose timeouts have the names that this reader's would have. Its field is enough,
@@ -133,21 +164,18 @@ pub fn are_twins(names: &[Str<'_>]) -> bool {
 }
 
 /// Fails the requests at the head of the queue that are for READ or WRITE and cannot have the keys beside the lock. To be
-/// called before a decision that may grant the lock to them.
-pub fn clear_line(key: &LockKey<'_>, state: &KeyState) {
+/// called before a decision that may grant the lock to them: when it has ended these holds.
+pub fn clear_line(key: &LockKey<'_>, state: &KeyState, ending: &Ending<'_>) {
     if shell::with(|shell| shell.locks.waiters.live() == 0) {
         return;
     }
     let now = key.ctx().now();
+    let rest = shell::with(|shell| shell.locks.rest(key.id(), state, ending, now));
     loop {
-        let owner = key.owner_name();
-        let next = shell::with(|shell| {
-            let locks = &shell.locks;
-            locks.next_for_shared(key.id(), state, owner, now)
-        });
+        let next = shell::with(|shell| shell.locks.next_for_shared(key.id(), &rest, now));
         let mut refused: Vec<(WaiterId, LockError)> = Vec::new();
         for asking in &next {
-            if let Err(error) = may_begin(key, state, (asking.mode, &asking.owner), now) {
+            if let Err(error) = may_begin(key, &rest, (asking.mode, &asking.owner), now) {
                 refused.push((asking.request, error));
             }
         }

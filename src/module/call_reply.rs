@@ -41,6 +41,12 @@ impl Reply {
         NonNull::new(reply).map(Reply)
     }
 
+    /// Answers the caller of this command with it.
+    pub fn pass_on(self, ctx: Ctx) {
+        // SAFETY: the context is live, and so is the reply, of which the server takes a copy.
+        unsafe { api!(RedisModule_ReplyWithCallReply)(ctx.as_ptr(), self.0.as_ptr()) };
+    }
+
     /// All of it.
     pub fn whole(&self) -> Part<'_> {
         Part {

@@ -102,6 +102,11 @@ impl Ctx {
         unsafe { api!(RedisModule_AvoidReplicaTraffic)() != 0 }
     }
 
+    /// Whether a script is running.
+    pub fn is_in_script(self) -> bool {
+        self.flags() & raw::REDISMODULE_CTX_FLAGS_LUA != 0
+    }
+
     /// Whether this server follows another.
     pub fn is_replica(self) -> bool {
         self.flags() & raw::REDISMODULE_CTX_FLAGS_SLAVE != 0
@@ -183,7 +188,7 @@ impl Ctx {
 
     /// Whether the caller is a connection: not a script, nor another module.
     pub fn has_connection(self) -> bool {
-        self.flags() & raw::REDISMODULE_CTX_FLAGS_LUA == 0 && self.is_connection()
+        !self.is_in_script() && self.is_connection()
     }
 
     /// The same where it is known that the caller is no script.

@@ -19,23 +19,25 @@ use super::replication::Replication;
 use super::shell;
 use super::strings::{OwnedStr, Str};
 use crate::lock::{
-    parse_decimal, prefixed, slot_of, token_name, Domain, Fence, KeyRef, KeyState, Mode, Now,
-    Token, View, HORIZON_DB,
+    parse_counter, parse_decimal, prefixed, slot_of, token_name, Domain, Ending, Fence, KeyRef,
+    KeyState, Mode, Now, Token, View, HORIZON_DB,
 };
 
 /// The name of the horizon, or how its name begins in a cluster. No lock may have it.
 const HORIZON: &str = "redis_lock:horizon";
 const COUNTER: &str = "redisson_lock_token";
+/// Why a horizon is not stored where its key holds another type.
+pub const FOREIGN_HORIZON: Refused = Refused("the key of the horizon holds another type");
 
 /// Whether no lock, semaphore or latch may have this name: a grant writes over what such a key holds.
-pub fn is_reserved(key: Str<'_>) -> bool {
-    let counter = key.bytes().strip_prefix(COUNTER.as_bytes());
-    is_horizon(key) || counter.is_some_and(|rest| rest.starts_with(b":"))
+pub fn is_reserved(name: &[u8]) -> bool {
+    let counter = name.strip_prefix(COUNTER.as_bytes());
+    is_horizon(name) || counter.is_some_and(|rest| rest.starts_with(b":"))
 }
 
 /// Whether this name is kept for horizons.
-pub fn is_horizon(key: Str<'_>) -> bool {
-    key.bytes().starts_with(HORIZON.as_bytes())
+pub fn is_horizon(name: &[u8]) -> bool {
+    name.starts_with(HORIZON.as_bytes())
 }
 
 /// The view for a decision that needs no token.
@@ -49,14 +51,19 @@ pub fn plain_view<'a>(key: &LockKey<'a>, state: KeyState) -> View<'a> {
     }
 }
 
-/// The view for a decision that may mint a token: what the two keys hold is read first.
+/// The view for a decision that may mint a token and ends no hold: what the two keys hold is read first.
 pub fn minting_view<'a>(key: &LockKey<'a>, state: KeyState) -> View<'a> {
+    ending_view(key, state, &Ending::Nothing)
+}
+
+/// The same for a decision that ends these holds.
+pub fn ending_view<'a>(key: &LockKey<'a>, state: KeyState, ending: &Ending<'_>) -> View<'a> {
     let ctx = key.ctx();
-    beside::clear_line(key, &state);
+    beside::clear_line(key, &state, ending);
     let mut view = plain_view(key, state);
     let counter = counter_name(key.name().bytes());
-    let counter = counter.and_then(|name| read_number(ctx, name.as_str()));
-    let is_hidden = || ctx.is_paused() && needs_siblings(view.key);
+    let counter = counter.and_then(|name| read_number(ctx, name.as_str(), parse_counter));
+    let is_hidden = || ctx.is_paused() && may_need_siblings(ctx, view.key);
     let is_there = view.state != KeyState::Absent && !is_hidden();
     let may_grant = may_mint(ctx, view.domain, is_there) && siblings_are_here(key, &view.state);
     view.fence = Some(Fence { counter, may_grant });
@@ -65,17 +72,25 @@ pub fn minting_view<'a>(key: &LockKey<'a>, state: KeyState) -> View<'a> {
 }
 
 /// Whether a token of this domain can be minted, and what is granted with it be written; `is_there`: every
-/// key that would be written exists.
+/// key that would be written, but for the horizon's, exists.
 pub fn may_mint(ctx: Ctx, domain: Domain, is_there: bool) -> bool {
     let horizon_is_safe = if shell::is_cluster() {
         learn_slot(ctx, domain)
     } else {
         learn_horizon(ctx)
     };
-    // While traffic is paused (inside a transaction that paused it) a key that looks absent, the
-    // lock's or the horizon's, may only be hidden, and writing over it aborts the server.
-    let may_write = !ctx.is_paused() || (is_there && !wants_horizon(ctx, domain));
-    horizon_is_safe && may_write
+    // A key that looks absent, the lock's or the horizon's, may only be hidden while traffic is paused (inside a
+    // transaction that paused it), and writing over it aborts the server. Whether the horizon is to be stored anew is
+    // not known before the token is minted: the lock's own data may push it up.
+    let is_seen = || is_there && horizon_is_seen(ctx, domain);
+    horizon_is_safe && (!ctx.is_paused() || is_seen())
+}
+
+/// Whether the key of the horizon is there, so that it can be stored anew. (Of what type it is, `write_horizon` asks.)
+fn horizon_is_seen(ctx: Ctx, domain: Domain) -> bool {
+    let name = horizon_name(domain);
+    let kind = in_horizon_db(ctx, || LockKey::open(ctx, name.as_str()).kind());
+    kind != raw::REDISMODULE_KEYTYPE_EMPTY
 }
 
 /// Whether what is seen of a read-write lock is all there is. While a slot is on its way between nodes the hash
@@ -95,18 +110,27 @@ pub fn slot_is_here(ctx: Ctx, key: Str<'_>) -> bool {
     ctx.probe_write_unasked(OwnedStr::new(&name).as_str())
 }
 
-/// Whether the next waiter would have keys of its own written beside the lock.
-fn needs_siblings(key: KeyRef<'_>) -> bool {
+/// Whether the next waiter may have keys of its own written beside the lock. Those before it whose waits are over are
+/// still in the line, so it is any of the waiters up to the first that goes on waiting.
+fn may_need_siblings(ctx: Ctx, key: KeyRef<'_>) -> bool {
+    let now_ms = ctx.now().mono_ms;
     shell::with(|shell| {
-        let first = shell.locks.waiters.first(key);
-        first.is_some_and(|(_, waiter)| waiter.mode != Mode::Exclusive)
+        let Some(queue) = shell.locks.waiters.queue(key) else {
+            return false;
+        };
+        let mut waiters = queue.iter().map(|(_, waiter)| waiter);
+        let goes_on = |deadline_ms: Option<u64>| deadline_ms.is_none_or(|end| end > now_ms);
+        let is_shared = |mode| mode != Mode::Exclusive;
+        waiters
+            .find(|waiter| is_shared(waiter.mode) || goes_on(waiter.deadline_ms))
+            .is_some_and(|waiter| is_shared(waiter.mode))
     })
 }
 
-/// The view for a decision that may hand the lock on: tokens matter if somebody waits.
-pub fn handing_view<'a>(key: &LockKey<'a>, state: KeyState) -> View<'a> {
+/// The view for a decision that may hand the lock on when it has ended these holds: tokens matter if a request waits.
+pub fn handing_view<'a>(key: &LockKey<'a>, state: KeyState, ending: &Ending<'_>) -> View<'a> {
     if shell::with(|shell| shell.locks.queue(key.id()).is_some()) {
-        minting_view(key, state)
+        ending_view(key, state, ending)
     } else {
         plain_view(key, state)
     }
@@ -159,7 +183,7 @@ fn learn(ctx: Ctx, domain: Domain, stored: u64) {
 
 /// The horizon that is stored under this name, 0 where none is; `None` where the key is no string.
 fn read_horizon(ctx: Ctx, name: Str<'_>) -> Option<u64> {
-    let stored = read_number(ctx, name);
+    let stored = read_number(ctx, name, parse_decimal);
     let is_foreign = stored.is_none() && !may_hold_number(ctx, name);
     shell::with(|shell| shell.locks.tokens.set_foreign(is_foreign));
     (!is_foreign).then_some(stored.unwrap_or(0))
@@ -184,7 +208,7 @@ pub fn learn_swapped_horizon(ctx: Ctx, first: i32, second: i32) {
     if !shell::with(|shell| shell.locks.tokens.knows(0)) {
         let db = ctx.db();
         ctx.select(other);
-        let stored = read_number(ctx, horizon_name(0).as_str());
+        let stored = read_number(ctx, horizon_name(0).as_str(), parse_decimal);
         ctx.select(db);
         learn(ctx, 0, stored.unwrap_or(0));
     }
@@ -205,7 +229,7 @@ pub fn restore_horizons(ctx: Ctx, now: Now, at_most: usize) -> bool {
             break;
         };
         let name = horizon_name(domain);
-        if let Some(stored) = read_number(ctx, name.as_str()) {
+        if let Some(stored) = read_number(ctx, name.as_str(), parse_decimal) {
             // Stored by another meanwhile: if it covers our tokens it stays, and it is never lowered.
             learn(ctx, domain, stored);
             if !shell::with(|shell| shell.locks.tokens.is_uncovered(domain)) {
@@ -235,13 +259,14 @@ pub fn restore_horizons(ctx: Ctx, now: Now, at_most: usize) -> bool {
 /// Stores the horizon of a domain.
 ///
 /// # Errors
-/// When the server refuses, or the key holds another type now: then the key is read again before the next token.
+/// When the server refuses, or the key holds another type now: [`FOREIGN_HORIZON`]. (The module listens to key events
+/// from the first wait on, so it may not have noticed an earlier change.) The key is read again before the next token.
 pub fn write_horizon(ctx: Ctx, domain: Domain, horizon: u64, replication: Replication) -> Written {
     let name = horizon_name(domain);
     let name = name.as_str();
     let written = in_horizon_db(ctx, || match may_hold_number(ctx, name) {
         true => write_number(ctx, name, horizon, replication),
-        false => Err(Refused("the key of the horizon holds another type")),
+        false => Err(FOREIGN_HORIZON),
     });
     if written.is_err() {
         shell::with(|shell| shell.locks.tokens.doubt(domain));
@@ -302,7 +327,7 @@ fn in_horizon_db<T>(ctx: Ctx, body: impl FnOnce() -> T) -> T {
 }
 
 /// The number that a string key holds. Opened to write, because that counts no key-space miss.
-fn read_number(ctx: Ctx, name: Str<'_>) -> Option<u64> {
+fn read_number(ctx: Ctx, name: Str<'_>, parse: impl FnOnce(&[u8]) -> Option<u64>) -> Option<u64> {
     let mode = (raw::REDISMODULE_READ | raw::REDISMODULE_WRITE) as c_int;
     // SAFETY: context and name are live; the handle is closed before the end; the bytes that
     // StringDMA points to are only read, before anything can change the key.
@@ -320,7 +345,7 @@ fn read_number(ctx: Ctx, name: Str<'_>) -> Option<u64> {
             );
             (!data.is_null())
                 .then(|| std::slice::from_raw_parts(data.cast(), len))
-                .and_then(parse_decimal)
+                .and_then(parse)
         } else {
             None
         };

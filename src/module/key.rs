@@ -3,20 +3,24 @@
 //! A command knows whose hold it is about: that owner's field is looked up by name, and written under
 //! the client's own string. Only where it is not there is the whole hash read.
 
+use std::cell::{Cell, OnceCell};
 use std::ffi::{c_int, c_void};
 use std::ptr::{null_mut, NonNull};
 
 use redis_module::raw;
 use smallvec::SmallVec;
 
-use super::api::{api, checked, fallible, Refused, Written};
+use super::api::{api, checked, fallible, Refused, Written, NO_TRACE};
+use super::beside;
 use super::ctx::Ctx;
 use super::guard;
 use super::replication::Replication;
 use super::rw_key;
 use super::siblings::{Siblings, Timeouts};
 use super::strings::{Constants, OwnedStr, Str};
-use crate::lock::{HashReader, KeyId, KeyRef, KeyState, KeyWrite, Look, Now, Token, TOKEN_FIELD};
+use crate::lock::{
+    HashReader, KeyId, KeyRef, KeyState, KeyWrite, Look, Now, Token, WroteBeside, TOKEN_FIELD,
+};
 
 /// A lock's key, open for this call.
 pub struct LockKey<'a> {
@@ -30,6 +34,9 @@ pub struct LockKey<'a> {
     /// How it was opened.
     mode: u32,
     siblings: Siblings,
+    /// Which of the keys beside it this server wrote last, for a hold of the owner who asks.
+    wrote_beside: Cell<WroteBeside>,
+    twin_is_held: OnceCell<bool>,
 }
 
 impl<'a> LockKey<'a> {
@@ -59,13 +66,8 @@ impl<'a> LockKey<'a> {
         LockKey::open_mode(ctx, name, raw::REDISMODULE_READ)
     }
 
-    /// Opens the key for a look, perhaps for one owner, that leaves no trace: no statistics, no event, no use noted, and a key
-    /// whose TTL is over is left alone. (Redis 7.0 knows the third only, and takes the rest as a read.)
+    /// Opens the key for a look, perhaps for one owner, that leaves no trace: see [`NO_TRACE`].
     pub fn peek(ctx: Ctx, name: Str<'a>, owner: Option<Str<'a>>) -> LockKey<'a> {
-        const NO_TRACE: u32 = raw::REDISMODULE_OPEN_KEY_NOTOUCH
-            | raw::REDISMODULE_OPEN_KEY_NONOTIFY
-            | raw::REDISMODULE_OPEN_KEY_NOSTATS
-            | raw::REDISMODULE_OPEN_KEY_NOEXPIRE;
         let mut key = LockKey::open_mode(ctx, name, raw::REDISMODULE_READ | NO_TRACE);
         key.owner = owner;
         key
@@ -87,6 +89,8 @@ impl<'a> LockKey<'a> {
             raw: NonNull::new(handle.cast()),
             mode,
             siblings: Siblings::default(),
+            wrote_beside: Cell::default(),
+            twin_is_held: OnceCell::new(),
         }
     }
 
@@ -135,6 +139,28 @@ impl<'a> LockKey<'a> {
     /// The names of the keys beside it.
     pub fn siblings(&self) -> &Siblings {
         &self.siblings
+    }
+
+    /// Notes which of the keys beside it this server wrote last, for a hold of the owner who asks.
+    pub(super) fn set_wrote_beside(&self, wrote: WroteBeside) {
+        self.wrote_beside.set(wrote);
+    }
+
+    /// Whether the timeouts of this owner are known to be no other lock's.
+    pub(super) fn owns_timeouts_of(&self, owner: &[u8]) -> bool {
+        self.wrote_beside.get().timeouts && self.owner_name() == Some(owner)
+    }
+
+    /// Whether the token's key may be the twin's as well, as far as is known.
+    pub(super) fn token_may_be_twins(&self) -> bool {
+        !self.wrote_beside.get().token && self.twin_is_held.get() != Some(&false)
+    }
+
+    /// Whether the twin is held for READ or WRITE: it is looked for once in a call.
+    pub(super) fn twin_is_held(&self) -> bool {
+        *self
+            .twin_is_held
+            .get_or_init(|| beside::twin_is_held(self.ctx, self.name))
     }
 
     /// The name of the token's key beside a read-write lock.
@@ -257,7 +283,7 @@ impl<'a> LockKey<'a> {
                     self.expire_at(*deadline_ms)?;
                 }
                 let fields = match count.is_some() || token.is_some() {
-                    true => self.set_fields(owner, *count, *token, replication),
+                    true => self.set_fields(owner, count.map(|(_, to)| to), *token, replication),
                     false => Ok(()),
                 };
                 if let Some(deadline_ms) = deadline_ms {
@@ -271,7 +297,7 @@ impl<'a> LockKey<'a> {
     }
 
     /// Takes back what this change has written, because a later one of the same decision was refused: of a fresh hold
-    /// nothing stays. `before` is the change before it.
+    /// nothing stays, and a re-entry is not counted. `before` is the change before it.
     pub fn take_back(
         &mut self,
         change: &KeyWrite,
@@ -285,6 +311,11 @@ impl<'a> LockKey<'a> {
         let taken_back = match change {
             KeyWrite::Take { .. } => self.delete(replication),
             KeyWrite::ReadWrite(change) => rw_key::take_back(self, change, before, replication),
+            KeyWrite::Adjust {
+                owner,
+                count: Some((count, _)),
+                ..
+            } => self.set_fields(owner, Some(*count), None, replication),
             KeyWrite::Delete | KeyWrite::Adjust { .. } => Ok(()),
         };
         // Refused as well, it leaves a hold that ends with its lease.

@@ -16,6 +16,7 @@ use super::count_key::is_empty;
 use super::ctx::Ctx;
 use super::key::{self, field, scan_to, Fields, LockKey};
 use super::replication::Replication;
+use super::shell;
 use super::strings::{OwnedStr, Str};
 use crate::lock::{
     is_read_write, is_reserved, write_field, KeyState, Look, Mark, Mode, Now, OwnerId, ReadWrite,
@@ -53,9 +54,18 @@ pub(super) fn read(
     };
     let is_read = mode.as_str().bytes() == b"read";
     let lock = reading.read(fields, is_read);
+    note_wrote_beside(key, lock.as_ref(), at);
     match lock.filter(|lock| lock.is_plausible(at)) {
         Some(lock) => KeyState::ReadWrite(Box::new(lock)),
         None => KeyState::OtherHash,
+    }
+}
+
+/// Notes which of the keys beside the lock this server wrote last: for those no look-up of the twin is needed.
+fn note_wrote_beside(key: &LockKey<'_>, lock: Option<&ReadWrite>, now: Now) {
+    if let (Some(owner), Some(lock)) = (key.owner_name(), lock) {
+        let wrote = shell::with(|shell| shell.locks.wrote_beside(key.id(), owner, lock, now));
+        key.set_wrote_beside(wrote);
     }
 }
 
@@ -101,6 +111,12 @@ impl Reading<'_> {
             self.look != Look::Two || !is_read || living < 2
         });
         self.take_readers(&mut read, &known, &mut others);
+        if is_whole && self.look == Look::Two {
+            // Then the end of the hash may depend on theirs, and a later hold of a script may last longer.
+            for other in others.iter_mut().filter(|other| other.count > 1) {
+                *other = self.reader(&other.owner, other.count, true);
+            }
+        }
         if !is_whole {
             // The field of the mode may be among those that were not read.
             read.field(MODE_FIELD, b"read");
@@ -203,7 +219,9 @@ fn read_mark(key: &LockKey<'_>) -> Option<Mark> {
 /// # Errors
 /// When the server refuses.
 pub(super) fn write(key: &mut LockKey<'_>, change: &RwWrite, replication: Replication) -> Written {
-    let (ctx, lock) = (key.ctx(), key.name());
+    let ctx = key.ctx();
+    let may_be_twins = key.token_may_be_twins();
+    let is_twins = || key.twin_is_held();
     match change {
         RwWrite::Clear => key.delete(replication),
         RwWrite::Begin(mode, owner) => {
@@ -212,55 +230,89 @@ pub(super) fn write(key: &mut LockKey<'_>, change: &RwWrite, replication: Replic
             set_fields(key, &pairs, replication)
         }
         RwWrite::Mode(mode) => set_fields(key, &[mode_pair(*mode)], replication),
-        RwWrite::Count(mode, owner, count) => {
-            let pair = (field_of(*mode, owner), OwnedStr::of_number(*count));
-            set_fields(key, &[pair], replication)
+        RwWrite::Count(mode, owner, (_, count)) => {
+            set_count(key, (*mode, owner), *count, replication)
         }
         RwWrite::Drop(mode, owner) => drop_field(key, &field_of(*mode, owner), replication),
-        RwWrite::Timeouts(owner, (from, to), end_ms) => {
-            let end_ms = Some(*end_ms);
-            key.with_timeouts(owner, |names| {
-                numbers(*from, *to).try_for_each(|number| {
-                    names.with(number, |name| {
-                        let name = (name, Beside::Timeout);
-                        set_sibling(ctx, name, TIMEOUT, end_ms, replication)
-                    })
-                })
-            })
+        RwWrite::Timeouts(owner, range, end_ms) => {
+            set_timeouts(key, owner, (*range, *end_ms), replication)
         }
-        RwWrite::DropTimeouts(owner, (from, to)) => {
-            let drop_one = |name: Str<'_>| drop_sibling(ctx, (name, Beside::Timeout), replication);
-            key.with_timeouts(owner, |names| {
-                numbers(*from, *to).try_for_each(|number| names.with(number, drop_one))
-            })
-        }
+        RwWrite::DropTimeouts(owner, range) => drop_timeouts(key, owner, *range, replication),
         RwWrite::Lease(end_ms) => key.set_deadline(*end_ms, replication),
         RwWrite::Mark(mark) => {
-            let name = (key.token_name(), Beside::Token);
-            set_sibling(ctx, name, &mark.value(), mark.deadline_ms, replication)
+            let is_there = |sibling: &Sibling<'_>| may_be_twins && sibling.has(Beside::Token);
+            let value = (&mark.value()[..], Beside::Token);
+            match open_own(ctx, key.token_name(), is_there, is_twins) {
+                Some(sibling) => sibling.put(value, mark.deadline_ms, replication),
+                None => Ok(()),
+            }
         }
         RwWrite::MarkLease(end_ms) => {
-            let sibling = Sibling::open_to_write(ctx, key.token_name());
-            match sibling.has(Beside::Token) {
-                true => sibling.expire_at(*end_ms, replication),
-                false => Ok(()),
+            let is_longer = |sibling: &Sibling<'_>| may_be_twins && sibling.is_longer(*end_ms);
+            match open_own(ctx, key.token_name(), is_longer, is_twins) {
+                Some(sibling) if sibling.has(Beside::Token) => {
+                    sibling.expire_at(*end_ms, replication)
+                }
+                _ => Ok(()),
             }
         }
         RwWrite::DropMark => {
-            // Beside an exclusive lock it is what a read-write lock of this name has left, or its twin's.
-            let is_anothers = key.kind() != raw::REDISMODULE_KEYTYPE_EMPTY
-                && is_there(ctx, key.token_name(), Beside::Token) == Some(true)
-                && beside::twin_is_held(ctx, lock);
-            match is_anothers {
-                true => Ok(()),
-                false => drop_sibling(ctx, (key.token_name(), Beside::Token), replication),
+            let is_there = |sibling: &Sibling<'_>| may_be_twins && sibling.has(Beside::Token);
+            match open_own(ctx, key.token_name(), is_there, is_twins) {
+                Some(sibling) => sibling.delete_own(Beside::Token, replication),
+                None => Ok(()),
             }
         }
     }
 }
 
+/// Sets timeouts of a reader. Those that last longer and may be another lock's are left: a script may have made the same
+/// owner a reader of both.
+fn set_timeouts(
+    key: &LockKey<'_>,
+    owner: &[u8],
+    ((from, to), end_ms): ((u32, u32), i64),
+    replication: Replication,
+) -> Written {
+    let ctx = key.ctx();
+    key.with_timeouts(owner, |names| {
+        let may_share = !key.owns_timeouts_of(owner);
+        let is_anothers = || beside::are_shared(key, owner, names);
+        numbers(from, to).try_for_each(|number| {
+            names.with(number, |name| {
+                let is_longer = |sibling: &Sibling<'_>| may_share && sibling.is_longer(end_ms);
+                let value = (TIMEOUT, Beside::Timeout);
+                match open_own(ctx, name, is_longer, is_anothers) {
+                    Some(sibling) => sibling.put(value, Some(end_ms), replication),
+                    None => Ok(()),
+                }
+            })
+        })
+    })
+}
+
+/// Deletes timeouts of a reader, unless they may be another lock's as well: then they run out by themselves.
+fn drop_timeouts(
+    key: &LockKey<'_>,
+    owner: &[u8],
+    (from, to): (u32, u32),
+    replication: Replication,
+) -> Written {
+    let ctx = key.ctx();
+    key.with_timeouts(owner, |names| {
+        if !key.owns_timeouts_of(owner) && beside::are_shared(key, owner, names) {
+            return Ok(());
+        }
+        numbers(from, to).try_for_each(|number| {
+            names.with(number, |name| {
+                Sibling::open_to_write(ctx, name).delete_own(Beside::Timeout, replication)
+            })
+        })
+    })
+}
+
 /// Takes back a change, because a later one of the same decision was refused; `before` is the change before it. A hold
-/// that was to begin goes, a WRITE that was to end stays. (A reader whose timeout was not written counts as dead.)
+/// that was to begin goes, a re-entry is not counted, a WRITE that was to end stays.
 ///
 /// # Errors
 /// When the server refuses that as well.
@@ -272,23 +324,22 @@ pub(super) fn take_back(
 ) -> Written {
     match change {
         RwWrite::Timeouts(owner, (first, last), _) if first == last => {
-            let reads = match before {
-                Some(RwWrite::Count(Mode::Read, _, count)) => *count,
-                Some(RwWrite::Begin(Mode::Read, _)) => 1,
-                _ => 0,
+            let is_new = match before {
+                Some(RwWrite::Count(Mode::Read, _, (reads, more))) => reads < more && more == last,
+                Some(RwWrite::Begin(Mode::Read, _)) => *last == 1,
+                _ => false,
             };
-            if reads != *last {
-                // Of a hold that was there.
-                return Ok(());
+            // Otherwise the timeout belongs to an older hold and stays.
+            match is_new {
+                true => drop_timeouts(key, owner, (*first, *last), replication),
+                false => Ok(()),
             }
-            let ctx = key.ctx();
-            let drop_one = |name: Str<'_>| drop_sibling(ctx, (name, Beside::Timeout), replication);
-            key.with_timeouts(owner, |names| names.with(reads, drop_one))?;
-            if reads == 1 {
-                return drop_field(key, &field_of(Mode::Read, owner), replication);
-            }
-            let pair = (OwnedStr::new(owner), OwnedStr::of_number(reads - 1));
-            set_fields(key, &[pair], replication)
+        }
+        RwWrite::Count(mode, owner, (0, _)) => {
+            drop_field(key, &field_of(*mode, owner), replication)
+        }
+        RwWrite::Count(mode, owner, (count, _)) => {
+            set_count(key, (*mode, owner), *count, replication)
         }
         RwWrite::Begin(mode, owner) => {
             drop_field(key, &field_of(*mode, owner), replication)?;
@@ -306,6 +357,16 @@ pub(super) fn take_back(
         }
         _ => Ok(()),
     }
+}
+
+fn set_count(
+    key: &LockKey<'_>,
+    (mode, owner): (Mode, &[u8]),
+    count: u32,
+    replication: Replication,
+) -> Written {
+    let pair = (field_of(mode, owner), OwnedStr::of_number(count));
+    set_fields(key, &[pair], replication)
 }
 
 fn mode_pair(mode: Mode) -> (OwnedStr, OwnedStr) {
@@ -383,36 +444,20 @@ pub(super) fn is_there(ctx: Ctx, name: Str<'_>, what: Beside) -> Option<bool> {
     sibling.has(what).then_some(true)
 }
 
-fn set_sibling(
+/// Opens a key beside the lock to write. `None`: another lock's hold needs it as it is. That is asked only in doubt, and
+/// with the key closed, for the question may open it as well.
+fn open_own<'a>(
     ctx: Ctx,
-    (name, what): (Str<'_>, Beside),
-    value: &[u8],
-    deadline_ms: Option<i64>,
-    replication: Replication,
-) -> Written {
+    name: Str<'a>,
+    is_in_doubt: impl FnOnce(&Sibling<'a>) -> bool,
+    is_anothers: impl FnOnce() -> bool,
+) -> Option<Sibling<'a>> {
     let sibling = Sibling::open_to_write(ctx, name);
-    if !sibling.is_absent() && !sibling.has(what) {
-        // Foreign data came here during the hold (before it began, `beside` has looked): it stays.
-        return Ok(());
+    if !is_in_doubt(&sibling) {
+        return Some(sibling);
     }
-    sibling.set(&OwnedStr::new(value), replication)?;
-    let Some(deadline_ms) = deadline_ms else {
-        return Ok(());
-    };
-    let leased = sibling.expire_at(deadline_ms, replication);
-    if leased.is_err() {
-        // A timeout without an end would keep its reader alive for ever.
-        let _ = sibling.delete(replication);
-    }
-    leased
-}
-
-fn drop_sibling(ctx: Ctx, (name, what): (Str<'_>, Beside), replication: Replication) -> Written {
-    let sibling = Sibling::open_to_write(ctx, name);
-    match sibling.has(what) {
-        true => sibling.delete(replication),
-        false => Ok(()),
-    }
+    drop(sibling);
+    (!is_anothers()).then(|| Sibling::open_to_write(ctx, name))
 }
 
 /// A key beside the lock, open for a moment.
@@ -481,6 +526,39 @@ impl<'a> Sibling<'a> {
         }
     }
 
+    /// Whether the key has an end after that one, or none.
+    fn is_longer(&self, end_ms: i64) -> bool {
+        !self.is_absent() && self.deadline().is_none_or(|end| end > end_ms)
+    }
+
+    /// Sets the value and the end, but leaves foreign data: it came here during the hold (before that began, `beside` has
+    /// looked).
+    fn put(
+        &self,
+        (value, what): (&[u8], Beside),
+        deadline_ms: Option<i64>,
+        replication: Replication,
+    ) -> Written {
+        let is_there = !self.is_absent();
+        if is_there && !self.has(what) {
+            return Ok(());
+        }
+        if let (true, Beside::Timeout, Some(deadline_ms)) = (is_there, what, deadline_ms) {
+            // All timeouts have one value: only the end is new. Refused, it leaves the old one.
+            return self.expire_at(deadline_ms, replication);
+        }
+        self.set(&OwnedStr::new(value), replication)?;
+        let Some(deadline_ms) = deadline_ms else {
+            return Ok(());
+        };
+        let leased = self.expire_at(deadline_ms, replication);
+        if leased.is_err() {
+            // A timeout without an end would keep its reader alive for ever.
+            let _ = self.delete(replication);
+        }
+        leased
+    }
+
     fn set(&self, value: &OwnedStr, replication: Replication) -> Written {
         // SAFETY: the handle is open for writing; the string is live, and StringSet keeps a reference
         // of its own.
@@ -496,6 +574,14 @@ impl<'a> Sibling<'a> {
         self.changed();
         replication.pexpireat(self.name, deadline_ms);
         Ok(())
+    }
+
+    /// Deletes the key, unless it holds foreign data.
+    fn delete_own(&self, what: Beside, replication: Replication) -> Written {
+        match self.has(what) {
+            true => self.delete(replication),
+            false => Ok(()),
+        }
     }
 
     fn delete(&self, replication: Replication) -> Written {

@@ -52,6 +52,11 @@ fn carry_out(ctx: Ctx, (name, id): (Str<'_>, Str<'_>), duty: Duty, to: Replicati
         Duty::Release => key.handing_view(Some(id), now),
         Duty::Renew => key.plain_view(Some(id), now),
     };
+    if key.may_be_anothers(&view, id, now) {
+        // The semaphore of the bound permit was deleted, and made again by another client.
+        shell::with(|shell| shell.locks.drop_permit_binding(view.key, id.bytes()));
+        return true;
+    }
     let mut change = PermitChange::default();
     let ((), fx) = decide(|locks, fx| {
         change = match duty {

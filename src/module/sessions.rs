@@ -35,7 +35,7 @@ use super::key::{name_of, LockKey};
 use super::sem_sessions;
 use super::shell;
 use super::strings::{OwnedStr, Str};
-use crate::lock::{Bound, BoundRef, Effects, Kind, LockError, Look, Mode, Now, View};
+use crate::lock::{Bound, BoundRef, Effects, Ending, Kind, LockError, Look, Mode, Now, View};
 
 /// Holds released at once when their connection ends; more wait for the alarm.
 const AT_ONCE: usize = 100;
@@ -161,7 +161,7 @@ pub fn end_first(ctx: Ctx, name: Str<'_>, owner: Str<'_>) {
     for bound in ended.into_iter().filter(|_| ctx.may_write()) {
         // The server has let the command through, so it would take a write to this key.
         let key = LockKey::open(ctx, name);
-        let view = fence::handing_view(&key, key.read());
+        let view = fence::handing_view(&key, key.read(), &Ending::Session(&bound));
         let fx = decide_on(&bound, Duty::Release, &view, ctx.now());
         let _ = apply(key, &fx);
     }
@@ -256,7 +256,7 @@ fn attend_lock(ctx: Ctx, bound: &Bound, duty: Duty) -> bool {
         state = key.look(look, now);
     }
     let view = match duty {
-        Duty::Release => fence::handing_view(&key, state),
+        Duty::Release => fence::handing_view(&key, state, &Ending::Session(bound)),
         Duty::Renew => fence::plain_view(&key, state),
     };
     let fx = decide_on(bound, duty, &view, now);

@@ -321,6 +321,77 @@ fn a_write_to_a_lock_is_refused() {
         .contains("the server refused a write: RedisModule_HashSet"));
 }
 
+/// A refused command counts no re-entry and no release: the owner has as many holds of `j` as before.
+#[test]
+fn a_refused_write_leaves_the_hold_counts() {
+    let (server, mut conn) = stage();
+    let mut failed = 0;
+    for (acquire, field, holds, command) in [
+        (
+            "LOCK.ACQUIRE j b",
+            "b",
+            1,
+            "LOCK.MACQUIRE 3 j k l b PX 60000",
+        ),
+        (
+            "LOCK.ACQUIRE j b WRITE",
+            "b:write",
+            1,
+            "LOCK.MACQUIRE 3 j k l b WRITE PX 60000",
+        ),
+        (
+            "LOCK.ACQUIRE j b READ",
+            "b",
+            2,
+            "LOCK.MACQUIRE 3 j k l b READ PX 60000",
+        ),
+        (
+            "LOCK.ACQUIRE j b READ",
+            "b",
+            1,
+            "LOCK.ACQUIRE j b READ PX 60000",
+        ),
+        (
+            "LOCK.ACQUIRE j b WRITE",
+            "b:write",
+            2,
+            "LOCK.ACQUIRE j b WRITE PX 60000",
+        ),
+        ("LOCK.ACQUIRE j b", "b", 2, "LOCK.MRELEASE 3 j k l b"),
+    ] {
+        for function in WRITES {
+            for pass in 0.. {
+                conn.line("FLUSHALL");
+                for _ in 0..holds {
+                    assert!(conn.line(&format!("{acquire} PX 5000")).int() > 1);
+                }
+                if command.contains("MRELEASE") {
+                    conn.line("LOCK.ACQUIRE k b PX 5000");
+                }
+                let what = format!("{acquire} x {holds}, {command}: {function} {pass}");
+                let injected = faults(&server);
+                conn.line(&format!("LOCK.FAULT API {function} {pass}"));
+                let reply = conn.line(command);
+                conn.line("LOCK.FAULT none");
+                if faults(&server) == injected {
+                    assert!(!reply.is_error(), "{what}: {reply:?}");
+                    break;
+                }
+                failed += 1;
+                assert!(reply.is_error(), "{what}: {reply:?}");
+                let count = conn.line(&format!("HGET j {field}")).text();
+                assert_eq!(count, holds.to_string(), "{what}");
+                let beyond = format!("EXISTS {{j}}:b:rwlock_timeout:{}", holds + 1);
+                assert_eq!(conn.line(&beyond).int(), 0, "{what}");
+                assert_eq!(conn.line("EXISTS l").int(), 0, "{what}");
+                server.check_books();
+            }
+        }
+    }
+    assert!(failed > 20, "{failed} writes failed");
+    assert_eq!(server.stat("panics"), 0);
+}
+
 #[test]
 fn a_write_to_a_semaphore_or_a_latch_is_refused() {
     let (server, mut conn) = stage();
@@ -540,4 +611,26 @@ fn a_script_is_run_by_the_server_when_a_native_write_is_refused() {
     }
     assert!(failed > 6, "{failed}");
     assert_eq!(server.stat("panics"), 0);
+}
+
+/// The timeout that the hold had before stays.
+#[test]
+fn a_refused_renewal_of_a_reader_does_not_end_its_hold() {
+    let (server, mut conn) = stage();
+    conn.line("LOCK.ACQUIRE r b READ PX 60000").int();
+    for command in [
+        "LOCK.ACQUIRE r b READ PX 300000 ONCE",
+        "LOCK.ACQUIRE r b READ PX 300000",
+        "LOCK.RENEW r b PX 300000",
+        "LOCK.MACQUIRE 1 r b READ PX 300000",
+    ] {
+        assert_eq!(
+            conn.line("LOCK.FAULT API RedisModule_SetAbsExpire").text(),
+            "OK"
+        );
+        assert!(conn.line(command).is_error(), "{command}");
+        assert!(conn.line("LOCK.ACQUIRE r w WRITE").is_nil(), "{command}");
+    }
+    assert_eq!(conn.line("LOCK.RELEASE r b").int(), 1);
+    assert!(server.stat("writes_refused") > 0);
 }

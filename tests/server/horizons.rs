@@ -237,3 +237,104 @@ fn a_token_years_ahead_is_surpassed_when_its_lock_is_gone() {
     let mut last = high;
     grant(&mut conn, &mut last, "FLUSHALL");
 }
+
+/// Until the first wait the module hears of no key's change.
+#[test]
+fn another_type_that_came_unheard_where_the_horizon_was_is_named_and_stays() {
+    let server = TestServer::start();
+    let (mut conn, mut last) = (server.conn(), 0);
+    grant(&mut conn, &mut last, "first");
+    conn.line(&format!("DEL {HORIZON}"));
+    conn.line(&format!("RPUSH {HORIZON} foreign"));
+    // Its stored token takes the next one beyond the horizon, so that is to be stored anew.
+    let ahead = now_us() + DAY_US;
+    conn.line(&format!("HSET k #token t{ahead}"));
+    for request in [
+        "LOCK.ACQUIRE k a",
+        "LOCK.MACQUIRE 2 k k2 a",
+        "LOCK.ACQUIRE k2 a",
+    ] {
+        let refused = conn.line(request).error();
+        assert!(
+            refused.starts_with(&format!("WRONGTYPE the key {HORIZON} ")),
+            "{refused}"
+        );
+    }
+    assert_eq!(
+        conn.line(&format!("LRANGE {HORIZON} 0 -1")).list()[0].text(),
+        "foreign"
+    );
+    assert_eq!(server.stat("writes_refused"), 0);
+    conn.line(&format!("DEL {HORIZON}"));
+    last = ahead;
+    grant(&mut conn, &mut last, "when it is gone");
+    let horizon = conn.line(&format!("GET {HORIZON}")).text();
+    assert!(horizon.parse::<i64>().unwrap() > last, "{horizon}");
+}
+
+/// `INCR` goes on from a negative number, so a grant writes its token there, as to any counter.
+#[test]
+fn a_counter_below_zero_is_raised_to_the_token() {
+    let server = TestServer::start();
+    let mut conn = server.conn();
+    for negative in ["-1", "-9223372036854775808"] {
+        conn.line(&format!("SET redisson_lock_token:{{k}} {negative}"));
+        let token = conn.line("LOCK.ACQUIRE k a PX 60000").int();
+        assert!(token > 0);
+        assert_eq!(conn.line("INCR redisson_lock_token:{k}").int(), token + 1);
+        conn.line("LOCK.RELEASE k a");
+        assert!(conn.line("LOCK.ACQUIRE k a PX 60000").int() > token + 1);
+        conn.line("LOCK.RELEASE k a");
+    }
+}
+
+/// `INCR` refuses these.
+#[test]
+fn a_counter_that_is_no_number_is_never_written() {
+    let server = TestServer::start();
+    let mut conn = server.conn();
+    for made in [
+        "SET redisson_lock_token:{k} x",
+        "SET redisson_lock_token:{k} 01",
+        "SET redisson_lock_token:{k} -0",
+        "SET redisson_lock_token:{k} 1.5",
+        "SET redisson_lock_token:{k} -9223372036854775809",
+        "RPUSH redisson_lock_token:{k} 1",
+        "HSET redisson_lock_token:{k} a 1",
+    ] {
+        conn.line(made);
+        assert!(conn.line("INCR redisson_lock_token:{k}").is_error());
+        let before = conn.line("DUMP redisson_lock_token:{k}").bytes();
+        assert!(conn.line("LOCK.ACQUIRE k a PX 60000").int() > 0);
+        assert_eq!(conn.line("LOCK.RELEASE k a").int(), 1);
+        assert_eq!(
+            conn.line("DUMP redisson_lock_token:{k}").bytes(),
+            before,
+            "{made}"
+        );
+        conn.line("DEL redisson_lock_token:{k}");
+    }
+}
+
+/// From the first wait on, the module hears of changes of keys.
+#[test]
+fn one_that_came_unheard_before_the_first_wait_is_no_reason_to_keep_a_lock() {
+    let server = TestServer::start();
+    let (mut conn, mut last) = (server.conn(), 0);
+    grant(&mut conn, &mut last, "first");
+    conn.line("LOCK.ACQUIRE k a").int();
+    conn.line("RPUSH t x");
+    conn.line(&format!("RENAME t {HORIZON}"));
+    conn.line(&format!(
+        "SET redisson_lock_token:{{k}} {}",
+        now_us() + DAY_US
+    ));
+    let mut waiter = server.conn();
+    waiter.send_line("LOCK.ACQUIRE k b BLOCK 0");
+    conn.wait_for_waiters_on("k", 1);
+    assert_eq!(conn.line("LOCK.RELEASE k a").int(), 1);
+    assert_eq!(conn.line("EXISTS k").int(), 0);
+    conn.line(&format!("DEL {HORIZON}"));
+    assert!(waiter.recv().int() > now_us());
+    server.check_books();
+}

@@ -1,7 +1,7 @@
 //! `LATCH.*` on real servers: each reply, and every way in which a latch opens.
 
 use crate::common::scene::{assert_stays_silent, only_reply};
-use crate::common::{wait_for, Bystander, Conn, TestServer};
+use crate::common::{wait_for, Bystander, Conn, Events, TestServer};
 
 const DOWN: &str = "\
     local left = redis.call('DECR', KEYS[1]) \
@@ -239,4 +239,34 @@ fn draining_sends_them_away() {
         .line("LATCH.WAIT k BLOCK 0")
         .error()
         .starts_with("LOCKBUSY"));
+}
+
+#[test]
+fn the_key_of_the_permits_is_neither_hit_nor_missed() {
+    let server = TestServer::start();
+    let mut c = server.conn();
+    let mut events = Events::of(&server);
+    c.line("CONFIG SET notify-keyspace-events EAm");
+    let counts = || {
+        let count = |name: &str| server.info_field("stats", name);
+        (count("keyspace_hits"), count("keyspace_misses"))
+    };
+    for line in ["LATCH.SET k 3", "LATCH.SET k 2", "LATCH.DOWN k"] {
+        assert!(c.line(line).int() > 0, "{line}");
+    }
+    // (That a key has changed counts as a hit of it, or a miss, on Redis 8.6.)
+    c.line("CONFIG RESETSTAT");
+    assert_eq!(c.line("LATCH.WAIT k").int(), 0);
+    assert_eq!(counts(), ("1".into(), "0".into()));
+    assert_eq!(c.line("LATCH.DOWN k").int(), 0);
+    assert_eq!(c.line("LATCH.DOWN k").int(), 0);
+    let mut missed = events.so_far();
+    missed.retain(|event| event == "keymiss {k}:timeout");
+    assert!(missed.is_empty());
+    // Nor is it a hit where it is there.
+    c.line("SEM.SET k 1");
+    c.line("SEM.ACQUIRE k a PX 60000").int();
+    c.line("CONFIG RESETSTAT");
+    assert!(c.line("LATCH.DOWN k").is_error());
+    assert_eq!(counts(), ("0".into(), "0".into()));
 }

@@ -12,7 +12,7 @@ use std::thread::{self, ScopedJoinHandle};
 use std::time::Instant;
 
 use crate::common::outside::Instance;
-use crate::common::{Conn, TestServer};
+use crate::common::{patience, Conn, TestServer};
 
 /// Clients of each side.
 const EACH: u64 = 10;
@@ -111,7 +111,15 @@ fn module_client(port: u16, number: u64, resource: &Resource, until: u64) -> See
 
 fn instance(port: u16, number: u64, resource: &Resource, until: u64) -> Seen {
     let instance = RefCell::new(Instance::new(port, "k", &format!("redisson:{number}")));
-    let lock = || instance.borrow_mut().lock();
+    // Its own may pass it over, as long as the work goes on.
+    let lock = || {
+        let mut before = resource.so_far();
+        while !instance.borrow_mut().lock_within(patience()) {
+            let so_far = resource.so_far();
+            assert!(so_far > before, "no client is granted the lock");
+            before = so_far;
+        }
+    };
     let unlock = || instance.borrow_mut().unlock();
     let seen = resource.work(Side::Redisson, until, lock, unlock);
     let failed_tries = instance.borrow().failed;

@@ -5,17 +5,17 @@ use crate::common::redisson::{self, READ_ACQUIRE, READ_UNLOCK, WRITE_ACQUIRE};
 use crate::common::{wait_for, Conn, TestServer};
 use crate::redisson_native::{call, native};
 
-const TAKEN: &str = "LOCKTYPE the keys beside";
+pub const TAKEN: &str = "LOCKTYPE the keys beside";
 const FOREIGN: &str = "WRONGTYPE a key beside";
 
-fn refused(c: &mut Conn, line: &str, why: &str) {
+pub fn refused(c: &mut Conn, line: &str, why: &str) {
     let told = c.line(line);
     assert!(told.is_error(), "{line}: {told:?}");
     let told = told.error();
     assert!(told.starts_with(why), "{line}: {told}");
 }
 
-fn dump(c: &mut Conn, key: &str) -> Vec<u8> {
+pub fn dump(c: &mut Conn, key: &str) -> Vec<u8> {
     c.line(&format!("DUMP {key}")).bytes()
 }
 
@@ -188,6 +188,7 @@ fn a_session_keeps_its_lock_while_the_twin_is_asked_for() {
     server.check_books();
 }
 
+/// Makes this owner a reader, as a script or another client may, past what a grant checks.
 #[test]
 fn foreign_data_beside_a_lock_stays_as_it_is() {
     let server = TestServer::start();
@@ -327,6 +328,40 @@ fn a_waiter_with_a_limit_is_granted_no_set_of_anothers() {
 }
 
 #[test]
+fn a_session_does_not_end_the_hold_of_a_twin() {
+    for mode in ["READ", "WRITE"] {
+        let server = TestServer::start();
+        let (mut bound, mut c) = (server.conn(), server.conn());
+        bound
+            .line(&format!("LOCK.ACQUIRE k o {mode} SESSION"))
+            .int();
+        let field = if mode == "READ" { "o" } else { "o:write" };
+        let token = c.run([
+            "EVAL",
+            "redis.call('DEL', 'k') \
+            local token = redis.call('LOCK.ACQUIRE', '{k}', 'o', ARGV[1], 'PX', '60000') \
+            redis.call('HSET', 'k', 'mode', string.lower(ARGV[1]), ARGV[2], '1') \
+            redis.call('PEXPIRE', 'k', 60000) \
+            return token",
+            "3",
+            "k",
+            "{k}",
+            "{k}:rwlock_token",
+            mode,
+            field,
+        ]);
+        let token = token.int();
+        bound.close();
+        wait_for("the end of the binding", || {
+            server.stat("session_losses") == 1
+        });
+        assert_eq!(c.line(&format!("HEXISTS k {field}")).int(), 1);
+        let renewed = c.line(&format!("LOCK.RENEW {{k}} o TOKEN {token}"));
+        assert_eq!(renewed.int(), 1, "{mode}");
+    }
+}
+
+#[test]
 fn semaphores_that_are_twins_do_not_share_their_permits() {
     let server = TestServer::start();
     let mut c = server.conn();
@@ -420,6 +455,14 @@ fn one_key_is_no_latch_and_semaphore_at_once() {
     c.line("ZADD {q}:timeout 1000000000000 a");
     assert_eq!(c.line("LATCH.WAIT p").int(), 0);
     assert_eq!(c.line("LATCH.SET q 1").int(), 1);
+    // Without the number there is no semaphore, and the latch is open; but none is made while its permits are left.
+    c.line("SEM.SET r 1");
+    c.line("SEM.ACQUIRE r a PX 60000").int();
+    c.line("DEL r");
+    assert_eq!(c.line("LATCH.WAIT r").int(), 1);
+    assert_eq!(c.line("LATCH.DOWN r").int(), 0);
+    refused(&mut c, "LATCH.SET r 1", "LOCKTYPE the key is in use as");
+    assert_eq!(c.line("EXISTS r {r}:timeout").int(), 1);
 }
 
 #[test]
@@ -475,7 +518,7 @@ fn the_modules_own_names_are_no_locks_and_foreign_data_there_stays() {
 }
 
 /// An acquire of Redisson's for READ.
-fn read(lock: &str, prefix: &str, owner: &str) -> Vec<String> {
+pub fn read(lock: &str, prefix: &str, owner: &str) -> Vec<String> {
     let rest = format!("2 {lock} {prefix}:{owner}:rwlock_timeout 600000 {owner} {owner}:write");
     call("EVAL", &redisson::text(READ_ACQUIRE), &rest)
 }

@@ -291,12 +291,18 @@ fn withholder_answers_whoever_holds_at_that_moment() {
 fn resp3_clients_are_answered_in_resp3() {
     let scene = Scene::new();
     let (mut alice, mut bob) = (scene.server.conn3(), scene.server.conn3());
+    // He takes the place of the scene's bob: it is one waiter before and after.
+    let parked = |count| {
+        wait_for("a parked request", || {
+            scene.server.stat("waits_parked") == count
+        })
+    };
     bob.send_line("LOCK.ACQUIRE k bob BLOCK 0");
-    scene.server.wait_for_waiters(1);
+    parked(2);
     assert!(alice.line("LOCK.RELEASE k bob").is_nil());
     assert_eq!(bob.raw_line(), "_");
     bob.send_line("LOCK.ACQUIRE k bob BLOCK 0");
-    scene.server.wait_for_waiters(1);
+    parked(3);
     alice.line("LOCK.RELEASE k alice");
     let token = bob.raw_line();
     assert!(token.starts_with(':') && token[1..].parse::<i64>().is_ok_and(|t| t > scene.first));

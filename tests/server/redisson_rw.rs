@@ -376,3 +376,37 @@ fn freeing_is_published_on_redissons_channel() {
     c.line("LOCK.BREAK k");
     assert_eq!(listener.recv().list()[2].text(), "1");
 }
+
+/// Redisson gives each hold of an owner a timeout of its own, and a later one may last longer.
+#[test]
+fn a_reader_that_leaves_does_not_cut_the_longer_second_hold_of_another() {
+    let server = TestServer::start();
+    let mut c = server.conn();
+    let mut r = Redisson::of(&server, "u:1");
+    for (lease, end) in [
+        ("1000", "RELEASE k y"),
+        ("1000", "RENEW k y PX 10"),
+        ("90000", "RELEASE k y"),
+        ("90000", "RENEW k y PX 10"),
+    ] {
+        assert!(r.reads("5000") && r.reads("60000"));
+        c.line(&format!("LOCK.ACQUIRE k y READ PX {lease}")).int();
+        assert_eq!(c.line(&format!("LOCK.{end}")).int(), 1);
+        let left = c.line("PTTL k").int();
+        assert!(
+            left > 50_000 && left <= 60_000,
+            "{lease}, {end}: {left} are left"
+        );
+        c.line("LOCK.BREAK k");
+    }
+    // The end of a session.
+    assert!(r.reads("5000") && r.reads("60000"));
+    let mut session = server.conn();
+    session.line("LOCK.ACQUIRE k y READ SESSION").int();
+    drop(session);
+    wait_for("the session's hold is released", || {
+        c.line("HEXISTS k y").int() == 0
+    });
+    assert!(c.line("PTTL k").int() > 50_000);
+    server.check_books();
+}

@@ -259,8 +259,13 @@ fn a_start_that_takes_seconds_is_a_start() {
     let mut pipe = server.0.stdin.take().unwrap();
     pipe.write_all(config.as_bytes()).unwrap();
     drop(pipe);
-    wait_for("the socket", || socket.exists());
-    let mut conn = std::os::unix::net::UnixStream::connect(&socket).unwrap();
+    let mut conn = None;
+    // It is there a moment before the server listens on it.
+    wait_for("the socket", || {
+        conn = std::os::unix::net::UnixStream::connect(&socket).ok();
+        conn.is_some()
+    });
+    let mut conn = conn.unwrap();
     conn.write_all(b"LOCK.ACQUIRE k a\r\n").unwrap();
     let mut answer = [0; 9];
     std::io::Read::read_exact(&mut conn, &mut answer).unwrap();

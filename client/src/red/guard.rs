@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use redis::Value;
 use tokio::sync::watch;
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::task::JoinSet;
 use tokio::time::{sleep, sleep_until, timeout_at, Instant};
 
 use super::node::{Asker, Word};
@@ -22,12 +22,14 @@ use crate::clock::Moment;
 use crate::command::{self, Claim};
 use crate::notice::{Kept, Notice};
 use crate::release::release_later;
+use crate::runtime::{self, Task};
 use crate::{Error, Lock, Lost, LostReason, Released, Result};
 
 /// A RedLock that is held. Dropped, it is given back in the background.
+#[must_use = "dropped, the lock is given back"]
 pub struct RedGuard {
     hold: Arc<Hold>,
-    renewal: AbortHandle,
+    renewal: Task,
     is_released: bool,
 }
 
@@ -35,6 +37,7 @@ struct Hold {
     locks: Vec<Lock>,
     claim: Claim,
     lease: Duration,
+    margin: Duration,
     tokens: Mutex<Vec<Option<u64>>>,
     /// When the last round was opened that has won a majority.
     confirmed: watch::Sender<Moment>,
@@ -49,12 +52,14 @@ impl RedGuard {
             locks: locks.to_vec(),
             claim,
             lease,
+            margin: locks.first().map_or(Duration::ZERO, Lock::margin_of_lease),
             tokens: Mutex::new(vec![None; locks.len()]),
             confirmed: watch::Sender::new(won.opened),
-            notice: Notice::new(won.opened.steady + validity(lease)),
+            notice: Notice::new(won.opened.steady),
         });
         hold.note(&won.answers);
-        let renewal = tokio::spawn(keep(hold.clone())).abort_handle();
+        hold.confirm(won.opened);
+        let renewal = runtime::spawn(keep(hold.clone()));
         RedGuard {
             hold,
             renewal,
@@ -92,12 +97,14 @@ impl RedGuard {
 
     /// How long a majority is certainly still ours: the lease, less what clocks may run apart, less the time
     /// since before the last round that has won was opened, by the steady or the wall clock of this machine,
-    /// whichever says more. Zero when the lock is lost.
+    /// whichever says more. Zero when the servers have said that the lock is lost.
     pub fn valid_for(&self) -> Duration {
-        let passed = self.hold.confirmed.borrow().elapsed();
-        match self.hold.notice.is_lost() {
-            true => Duration::ZERO,
-            false => validity(self.hold.lease).saturating_sub(passed),
+        match self.hold.notice.reason() {
+            None | Some(LostReason::Unconfirmed) => {
+                let passed = self.hold.confirmed.borrow().elapsed();
+                validity(self.hold.lease).saturating_sub(passed)
+            }
+            Some(_) => Duration::ZERO,
         }
     }
 
@@ -109,14 +116,17 @@ impl RedGuard {
         self.is_released = true;
         let begun = self.hold.locks.iter().map(|lock| {
             let release = release(lock.clone(), self.hold.claim.clone());
-            (lock.server.name().to_string(), tokio::spawn(release))
+            let begun = runtime::handle().map(|handle| handle.spawn(release));
+            (lock.server.name().to_string(), begun)
         });
         let begun: Vec<_> = begun.collect();
         let mut released = Vec::with_capacity(begun.len());
         for (server, release) in begun {
-            let word = release
-                .await
-                .unwrap_or_else(|_| Err(Error::no_answer(&server)));
+            let word = match release {
+                Ok(release) => release.await,
+                Err(error) => Ok(Err(error)),
+            };
+            let word = word.unwrap_or_else(|_| Err(Error::no_answer(&server)));
             released.push((server, word));
         }
         released
@@ -124,7 +134,7 @@ impl RedGuard {
 
     fn renew_no_more(&self) {
         self.hold.notice.finish();
-        self.renewal.abort();
+        self.renewal.end();
     }
 }
 
@@ -191,6 +201,13 @@ impl Hold {
         }
     }
 
+    /// A round that was opened then has won.
+    fn confirm(&self, opened: Moment) {
+        self.confirmed.send_replace(opened);
+        let span = validity(self.lease).saturating_sub(self.margin);
+        self.notice.hold_until(opened.steady + span);
+    }
+
     /// Opens a round of renewals.
     fn ask_all(&self, end: Instant) -> JoinSet<(usize, Result<Word>)> {
         let known = self.tokens().clone();
@@ -210,14 +227,10 @@ impl Hold {
 async fn keep(hold: Arc<Hold>) {
     let kept = Kept(hold.notice.clone());
     let why = loop {
-        let end = hold.notice.end();
-        sleep_until(end - validity(hold.lease) * 2 / 3).await;
-        match timeout_at(end, renew(&hold)).await {
-            Ok(Some(opened)) => {
-                hold.confirmed.send_replace(opened);
-                let end = opened.steady + validity(hold.lease);
-                hold.notice.hold_until(end);
-            }
+        let confirmed = hold.confirmed.borrow().steady;
+        sleep_until(confirmed + validity(hold.lease) / 3).await;
+        match timeout_at(hold.notice.end(), renew(&hold)).await {
+            Ok(Some(opened)) => hold.confirm(opened),
             Ok(None) => break LostReason::Taken,
             Err(_) => break LostReason::Unconfirmed,
         }

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use super::rule::{outlasts, round_patience};
 use crate::call::Caller;
 use crate::command::{self, Claim};
+use crate::renewal::is_final;
 use crate::{Error, Lock, Result};
 
 /// What a server tells of itself before its word is counted.
@@ -80,12 +81,17 @@ impl<'a> Asker<'a> {
             return Ok(Word { run_id, token });
         };
         let command = command::renew(self.claim, self.lock.lease, token);
-        match self.shared().call(&command, self.patience()).await? {
-            Value::Int(held) => Ok(Word {
+        match self.shared().call(&command, self.patience()).await {
+            Err(Error::Refused { code, .. }) if is_final(&code) => Ok(Word {
+                run_id,
+                token: None,
+            }),
+            Err(error) => Err(error),
+            Ok(Value::Int(held)) => Ok(Word {
                 run_id,
                 token: (held == 1).then_some(token),
             }),
-            _ => Err(Error::reply(self.lock.server.name())),
+            Ok(_) => Err(Error::reply(self.lock.server.name())),
         }
     }
 
@@ -97,6 +103,7 @@ impl<'a> Asker<'a> {
             let slice = self.left().min(longest);
             let token = self.grant(&mut caller, slice).await?;
             if token.is_some() || Instant::now() >= self.end {
+                caller.keep_open();
                 return Ok(token);
             }
         }

@@ -156,7 +156,7 @@ impl<'a> Attempt<'a> {
     /// background.
     pub(crate) async fn undo(mut self) {
         self.is_over = true;
-        let mut undone = JoinSet::new();
+        let mut undone = Vec::new();
         for (lock, was_heard) in self.left_behind() {
             if !was_heard {
                 release_later(&lock.server, self.claim.clone(), None, lock.lease);
@@ -164,15 +164,19 @@ impl<'a> Attempt<'a> {
             }
             let (lock, claim) = (lock.clone(), self.claim.clone());
             let running = lock.server.background().begin();
-            undone.spawn(async move {
-                let _running = running;
+            // It goes on though the caller does not wait for it.
+            undone.push(tokio::spawn(async move {
                 let end = Instant::now() + lock.lease;
-                Release::until(&lock.server, &claim, None, end).await
-            });
+                let release = Release::until(&lock.server, &claim, None, end).await;
+                if let Err(error) = release.outcome {
+                    running.fail(&claim, error);
+                }
+            }));
         }
         let end = Instant::now() + UNDO_PATIENCE;
-        while let Ok(Some(_)) = timeout_at(end, undone.join_next()).await {}
-        undone.detach_all();
+        for release in undone {
+            let _ = timeout_at(end, release).await;
+        }
     }
 
     /// The servers that may hold something for this owner, and whether they have answered him.

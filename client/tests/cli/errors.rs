@@ -1,8 +1,9 @@
 //! What is said when something is wrong, and the status it ends with.
 
 use std::process::Command;
+use std::time::{Duration, Instant};
 
-use redis_lock_harness::{free_port, TestServer};
+use redis_lock_harness::{free_port, TestServer, Tries};
 
 use crate::program::{program, script, start, url, Running, PROGRAM};
 
@@ -131,5 +132,61 @@ fn a_command_line_that_makes_no_sense_is_a_usage_error() {
     }
     for words in ["--help", "--version", "help run", "run -h"] {
         assert!(!start(&real, words).end().ok().is_empty());
+    }
+}
+
+/// Named in the environment, the server is no part of what is missing.
+#[test]
+fn a_usage_error_does_not_ask_for_a_server_that_is_named() {
+    let real = TestServer::start();
+    for words in [
+        "run",
+        "run k",
+        "info",
+        "break",
+        "ls --nonsense",
+        "top x",
+        "run -w -1 k true",
+    ] {
+        let end = start(&real, words).end();
+        assert_eq!(end.code(), 64, "{words}");
+        assert!(
+            end.err.contains("Usage: redis-lock"),
+            "{words}: {}",
+            end.err
+        );
+        assert!(!end.err.contains("--server"), "{words}: {}", end.err);
+    }
+}
+
+#[test]
+fn an_option_names_the_server_rather_than_the_environment() {
+    let real = TestServer::start();
+    let mut command = Command::new(PROGRAM);
+    command.env("REDIS_LOCK_URL", "nonsense://x");
+    command.args(["ls", "--server", &url(&real)]);
+    assert_eq!(Running::of(&mut command).end().code(), 0);
+    let mut command = Command::new(PROGRAM);
+    let end = Running::of(command.env("REDIS_LOCK_URL", "").arg("ls")).end();
+    assert_eq!(end.code(), 64);
+    assert!(end.err.contains("REDIS_LOCK_URL is empty"), "{}", end.err);
+}
+
+/// Whatever the server does, a wait with a bound ends with it, and a little later at the most.
+#[test]
+fn a_bound_holds_on_a_server_that_stands_still() {
+    let real = TestServer::start();
+    real.conn().line("LOCK.ACQUIRE k other PX 600000");
+    let mut tries = Tries::of(&[("-n", 0), ("-w 1", 1_000), ("-w 2", 2_000)]);
+    while let Some((options, ms)) = tries.next_case() {
+        real.signal(libc::SIGSTOP);
+        let start = Instant::now();
+        let end = script(&real, options, "echo never").end();
+        let took = start.elapsed();
+        real.signal(libc::SIGCONT);
+        assert_eq!((end.code(), end.out.as_str()), (69, ""), "{}", end.err);
+        let bound = Duration::from_millis(ms);
+        // A tenth of a second for the start of a process.
+        tries.took((options, ms), took, bound, Duration::from_millis(400));
     }
 }

@@ -1,5 +1,6 @@
 //! What becomes of the command when the lock is in danger: lost it stops, disturbed it does not.
 
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -41,6 +42,31 @@ fn a_command_that_does_not_heed_is_killed_after_the_grace() {
     assert!(complaint.contains("the lock was lost"), "{complaint}");
     assert_eq!(run.end().code(), 75);
     assert!(told.elapsed() >= Duration::from_millis(250));
+}
+
+/// TERM, the grace and KILL fit into the margin: no process of the command outlives the lease.
+#[test]
+fn a_command_is_killed_before_its_lease_is_over() {
+    let real = TestServer::start();
+    let stubborn = "trap '' TERM; setsid sleep 100 & echo $!; while :; do sleep 0.05; done";
+    let lease = Duration::from_secs(3);
+    let run = script(&real, "--lease 3 --grace 1", stubborn);
+    let left = run.line();
+    wait_for("a renewal", || real.stat("renewals") > 0);
+    real.signal(libc::SIGSTOP);
+    // The last renewal that was confirmed was sent before.
+    let over = Instant::now() + lease;
+    assert_eq!(run.end().code(), 75);
+    assert!(Instant::now() < over && !is_alive(&left));
+    real.signal(libc::SIGCONT);
+    for (options, status) in [("--lease 3 --margin 2", 64), ("--lease 3 --margin 1.5", 0)] {
+        assert_eq!(
+            script(&real, &format!("-w 60 {options}"), "true")
+                .end()
+                .code(),
+            status
+        );
+    }
 }
 
 #[test]
@@ -114,6 +140,55 @@ fn with_keep_the_command_goes_on_and_its_status_counts() {
     std::fs::write(dir.join("go"), "").expect("a file");
     let end = run.end();
     assert_eq!((end.code(), end.out.as_str()), (5, ""));
+}
+
+/// The lease is long: nothing is renewed before the command ends.
+#[test]
+fn a_loss_that_is_found_at_the_release_is_the_status() {
+    let real = TestServer::start();
+    for (options, status) in [("", 75), ("--keep", 5)] {
+        let (run, go) = until_told(&real, options);
+        assert_eq!(real.conn().line("LOCK.BREAK k").int(), 1);
+        std::fs::write(&go, "").expect("a file");
+        let end = run.end();
+        assert_eq!(end.code(), status, "{}", end.err);
+        assert!(end.err.contains("lost before it could be released"));
+        std::fs::remove_file(go).expect("a file");
+    }
+}
+
+/// Stopped itself, `redis-lock` hears of the command's end when the lease is over, and has no server to ask.
+#[test]
+fn a_lease_that_was_over_at_the_commands_end_is_a_loss() {
+    let mut real = TestServer::start();
+    for (options, status) in [("--lease 1", 75), ("--lease 1 --keep", 5)] {
+        let (run, go) = until_told(&real, options);
+        run.signal(Signal::SIGSTOP);
+        let stopped = Instant::now();
+        real.crash();
+        std::fs::write(&go, "").expect("a file");
+        wait_for("the lease's end", || {
+            stopped.elapsed() > Duration::from_secs(1)
+        });
+        run.signal(Signal::SIGCONT);
+        let end = run.end();
+        assert_eq!(end.code(), status, "{}", end.err);
+        assert!(end.err.contains("the lock was lost"), "{}", end.err);
+        std::fs::remove_file(go).expect("a file");
+        real.start_again();
+    }
+}
+
+/// A command that ends with 5 when the file is there.
+fn until_told(real: &TestServer, options: &str) -> (Running, PathBuf) {
+    let go = real.dir().join("go");
+    let waits = format!(
+        "echo up; while [ ! -e {} ]; do sleep 0.02; done; exit 5",
+        go.display()
+    );
+    let run = script(real, options, &waits);
+    assert_eq!(run.line(), "up");
+    (run, go)
 }
 
 #[test]

@@ -3,7 +3,9 @@
 
 mod console;
 mod crowd;
+mod descendants;
 mod errors;
+mod keys;
 mod look;
 mod lost;
 mod pages;

@@ -115,6 +115,14 @@ impl Running {
         self.child.id()
     }
 
+    /// The pids of those of its descendants that run this program.
+    pub fn descendants(&self, program: &str) -> Vec<i32> {
+        let name = |pid: &i32| std::fs::read_to_string(format!("/proc/{pid}/comm"));
+        let mut members = self.family.members();
+        members.retain(|pid| name(pid).is_ok_and(|name| name.trim_end() == program));
+        members
+    }
+
     pub fn signal(&self, signal: Signal) {
         kill(pid(self.child.id()), signal).expect("a signal");
     }

@@ -85,6 +85,14 @@ fn its_status_is_the_commands_as_flock_has_it() {
     }
 }
 
+/// A realtime signal has no name.
+#[test]
+fn a_command_that_a_realtime_signal_ends_has_ended() {
+    let real = TestServer::start();
+    assert_eq!(script(&real, "", "kill -40 $$").end().code(), 128);
+    assert!(real.conn().line("LOCK.INFO k").is_nil());
+}
+
 #[test]
 fn a_command_that_cannot_be_run_leaves_no_lock_behind() {
     let real = TestServer::start();

@@ -6,7 +6,7 @@ use std::process::Command;
 use nix::sys::signal::Signal;
 use redis_lock_harness::{wait_for, TestServer};
 
-use crate::program::{url, Running, PROGRAM};
+use crate::program::{url, Ended, Running, PROGRAM};
 
 /// So that RedLock trusts servers that grant at once.
 const DELAY: [&str; 2] = ["--lock.startup-delay", "3000"];
@@ -35,6 +35,26 @@ impl Fleet {
             .env("LOCK_TOKENS", "outer");
         command.arg("run").args(options.split_whitespace());
         Running::of(command.args(["k", "--", "sh", "-c", script]))
+    }
+
+    /// A command that runs until these servers' locks are broken, and ends with 5 before a renewal is due.
+    fn broken_unnoticed(&self, options: &str, broken: &[usize]) -> Ended {
+        let go = self.servers[0].dir().join("go");
+        let waits = format!(
+            "echo up; while [ ! -e {} ]; do sleep 0.02; done; exit 5",
+            go.display()
+        );
+        let run = self.script(options, &waits);
+        assert_eq!(run.line(), "up");
+        for place in broken {
+            // A majority is enough: the last server may be granting at the moment.
+            let mut conn = self.servers[*place].conn();
+            wait_for("a lock to break", || conn.line("LOCK.BREAK k").int() == 1);
+        }
+        std::fs::write(&go, "").expect("a file");
+        let end = run.end();
+        std::fs::remove_file(go).expect("a file");
+        end
     }
 
     /// On how many the lock is held.
@@ -132,6 +152,36 @@ fn of_all_one_that_is_lost_stops_the_command() {
 }
 
 #[test]
+fn of_all_one_that_is_lost_at_the_release_is_a_loss() {
+    let fleet = Fleet::start(&[]);
+    for (options, broken, status) in [
+        ("--all", &[][..], 5),
+        ("--all", &[1], 75),
+        ("--all --keep", &[1], 5),
+        ("--all", &[0, 1, 2], 75),
+    ] {
+        let end = fleet.broken_unnoticed(options, broken);
+        assert_eq!(end.code(), status, "{options} {broken:?}: {}", end.err);
+        assert_eq!(fleet.held(), 0);
+    }
+}
+
+#[test]
+fn of_most_a_majority_that_is_lost_at_the_release_is_a_loss() {
+    let delay = ["--lock.startup-delay", "9000"];
+    let fleet = Fleet::start(&delay);
+    for (options, broken, status) in [
+        ("--quorum --lease 9", &[2][..], 5),
+        ("--quorum --lease 9", &[0, 2], 75),
+        ("--quorum --lease 9 --keep", &[0, 2], 5),
+    ] {
+        let end = fleet.broken_unnoticed(options, broken);
+        assert_eq!(end.code(), status, "{options} {broken:?}: {}", end.err);
+        assert_eq!(fleet.held(), 0);
+    }
+}
+
+#[test]
 fn most_are_enough_and_the_token_is_the_highest() {
     let mut fleet = Fleet::start(&DELAY);
     fleet.servers[0].crash();
@@ -186,10 +236,82 @@ fn without_a_majority_to_begin_with_it_ends_at_once() {
     let end = fleet.script("--quorum --lease 3", "echo never").end();
     assert_eq!((end.code(), end.out.as_str()), (69, ""), "{}", end.err);
     assert!(end.err.contains("no majority"), "{}", end.err);
-    let gone = |real: &TestServer| end.err.contains(&format!("127.0.0.1:{}", real.port));
-    assert!(fleet.servers[..2].iter().any(gone), "{}", end.err);
+    for real in &fleet.servers {
+        let line = format!("  127.0.0.1:{}/0: ", real.port);
+        let is_gone = real.port != fleet.servers[2].port;
+        assert_eq!(end.err.contains(&line), is_gone, "{}", end.err);
+    }
+    let advice = end.err.matches("is the server running").count();
+    assert_eq!(advice, 1, "{}", end.err);
     for real in &mut fleet.servers[..2] {
         real.start_again();
+    }
+}
+
+/// What stands still has said nothing; what refuses counts more than what is away.
+#[test]
+fn each_server_has_its_own_reason() {
+    let mut fleet = Fleet::start(&DELAY);
+    fleet.servers[0].crash();
+    fleet.servers[1]
+        .conn()
+        .line("CONFIG SET requirepass secret");
+    fleet.servers[2].signal(Signal::SIGSTOP as i32);
+    let quorum = fleet.script("--quorum --lease 3", "echo never").end();
+    let all = fleet.script("--all", "echo never").end();
+    fleet.servers[2].signal(Signal::SIGCONT as i32);
+    for (end, headline) in [(quorum, "no majority of 3"), (all, "not all of 3")] {
+        assert_eq!((end.code(), end.out.as_str()), (77, ""), "{}", end.err);
+        assert!(end.err.contains(headline), "{}", end.err);
+        for (real, reason) in fleet.servers.iter().zip(["refused", "NOAUTH", "no answer"]) {
+            let name = format!("127.0.0.1:{}/0: ", real.port);
+            let said = |line: &str| line.contains(&name) && line.contains(reason);
+            assert!(end.err.lines().any(said), "{name}{reason}: {}", end.err);
+        }
+    }
+    let mut conn = fleet.servers[1].conn();
+    conn.line("AUTH secret");
+    conn.run(["CONFIG", "SET", "requirepass", ""]);
+    fleet.servers[0].start_again();
+}
+
+/// The user of users.acl.example for it, and that user alone.
+#[test]
+fn the_user_redlock_of_the_example_takes_a_quorum() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("users.acl");
+    std::fs::write(&file, include_str!("../../../users.acl.example")).expect("a file");
+    let users = file.display().to_string();
+    let fleet = Fleet::start(&["--aclfile", &users, DELAY[0], DELAY[1]]);
+    let run = |user: &str| {
+        let named = |real| url(real).replace("//", &format!("//{user}@"));
+        let urls: Vec<String> = fleet.servers.iter().map(named).collect();
+        let mut command = Command::new(PROGRAM);
+        command.env("REDIS_LOCK_URL", urls.join(" "));
+        command.env("REDISCLI_AUTH", format!("change-me-{user}"));
+        command.args(["run", "--quorum", "--lease", "3", "lock:k", "--"]);
+        Running::of(command.args(["sh", "-c", "echo $LOCK_TOKENS; exec sleep 100"]))
+    };
+    let held = run("redlock");
+    assert_eq!(tokens(&held.line()).len(), 3);
+    let renewals = fleet.servers[0].stat("renewals");
+    wait_for("renewals", || {
+        fleet.servers[0].stat("renewals") >= renewals + 2
+    });
+    held.signal(Signal::SIGTERM);
+    assert_eq!(held.end().code(), 143);
+    let without = run("app").end();
+    assert_eq!(without.code(), 77, "{}", without.err);
+    assert!(without.err.contains("+info"), "{}", without.err);
+    let mut conn = fleet.servers[0].conn();
+    conn.line("AUTH redlock change-me-redlock");
+    for denied in [
+        "LOCK.BREAK lock:k",
+        "LOCK.INFO lock:k",
+        "LOCK.ACQUIRE k o",
+        "GET lock:k",
+    ] {
+        assert!(conn.line(denied).error().starts_with("NOPERM"), "{denied}");
     }
 }
 

@@ -1,35 +1,42 @@
 //! Locks that are lost, and those that are not: what the holder is told, and when.
 
-use std::future::IntoFuture;
 use std::time::{Duration, Instant};
 
-use redis_lock_client::{Guard, LostReason, Released};
+use redis_lock_client::{Guard, LostReason, Released, Server};
 use redis_lock_harness::TestServer;
 
 use crate::proxy::Proxy;
-use crate::{client, lock, through, until, until_free};
+use crate::{client, lock, through, until, until_free, until_waited, wait, LEASE};
 
 const SHORT: Duration = Duration::from_millis(600);
+const MARGIN: Duration = Duration::from_millis(150);
 
-/// Lost for want of a confirmation: neither before the lease is over, counted from the last confirmation,
-/// nor much later.
+/// Lost for want of a confirmation: neither before the margin of the lease begins, counted from the last
+/// confirmation, nor much later. What is left then is the margin.
 async fn assert_lost_in_time(guard: &Guard, since: Instant) {
     let valid_until = Instant::now() + guard.valid_for();
     assert_eq!(guard.lost().await, LostReason::Unconfirmed);
     let told = Instant::now();
-    assert!(told + Duration::from_millis(5) >= valid_until);
+    assert!(told + MARGIN + Duration::from_millis(5) >= valid_until);
+    assert!(guard.valid_for() <= MARGIN);
     assert!(
-        since.elapsed() < SHORT + Duration::from_millis(300),
+        since.elapsed() < SHORT - MARGIN + Duration::from_millis(300),
         "{:?}",
         since.elapsed()
     );
+    tokio::time::sleep(MARGIN).await;
     assert_eq!(guard.valid_for(), Duration::ZERO);
+}
+
+async fn held(server: &Server) -> Guard {
+    let lock = lock(server).lease(SHORT).margin(MARGIN);
+    lock.acquire().await.unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lock_whose_server_dies_is_lost_when_its_lease_is_over() {
     let mut real = TestServer::start();
-    let guard = lock(&client(&real)).lease(SHORT).acquire().await.unwrap();
+    let guard = held(&client(&real)).await;
     until("a renewal", || real.stat("renewals") > 0);
     real.crash();
     assert_lost_in_time(&guard, Instant::now()).await;
@@ -40,7 +47,7 @@ async fn a_lock_whose_server_dies_is_lost_when_its_lease_is_over() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lock_whose_server_stands_still_is_lost_when_its_lease_is_over() {
     let real = TestServer::start();
-    let guard = lock(&client(&real)).lease(SHORT).acquire().await.unwrap();
+    let guard = held(&client(&real)).await;
     until("a renewal", || real.stat("renewals") > 0);
     real.signal(libc::SIGSTOP);
     assert_lost_in_time(&guard, Instant::now()).await;
@@ -55,7 +62,7 @@ async fn a_lock_whose_server_stands_still_is_lost_when_its_lease_is_over() {
 async fn a_lock_behind_a_cut_network_is_lost_when_its_lease_is_over() {
     let real = TestServer::start();
     let proxy = Proxy::before(real.port);
-    let guard = lock(&through(&proxy)).lease(SHORT).acquire().await.unwrap();
+    let guard = held(&through(&proxy)).await;
     until("a renewal", || real.stat("renewals") > 0);
     proxy.cut(true);
     assert_lost_in_time(&guard, Instant::now()).await;
@@ -88,23 +95,144 @@ async fn a_lock_whose_server_starts_again_with_its_data_is_not_lost() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lock_that_ends_in_the_server_is_lost() {
     let real = TestServer::start();
-    for end in [
-        "PEXPIRE k 1",
-        "DEL k",
-        "FLUSHALL",
-        "LOCK.BREAK k",
-        "SET k other",
-    ] {
+    for end in ["PEXPIRE k 1", "DEL k", "FLUSHALL", "LOCK.BREAK k"] {
         let guard = lock(&client(&real)).lease(SHORT).acquire().await.unwrap();
         real.conn().line(end);
-        let why = guard.lost().await;
-        // Of a key that is no lock the server says neither yes nor no.
-        let expected = match end {
-            "SET k other" => LostReason::Unconfirmed,
-            _ => LostReason::Taken,
-        };
-        assert_eq!(why, expected, "{end}");
+        assert_eq!(guard.lost().await, LostReason::Taken, "{end}");
+        assert_eq!(guard.valid_for(), Duration::ZERO);
         drop(guard);
+    }
+}
+
+/// The server tells of the change, long before a renewal is due.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_loss_is_told_before_a_renewal_is_due() {
+    for end in [
+        "DEL k",
+        "LOCK.BREAK k",
+        "FLUSHALL",
+        "SET k other",
+        "PEXPIRE k 1",
+        "RENAME k other",
+    ] {
+        let real = TestServer::start();
+        let server = client(&real);
+        for lock in [lock(&server), lock(&server).write()] {
+            let guard = lock.acquire().await.unwrap();
+            until_watched(&real, 1);
+            let mut conn = real.conn();
+            conn.line(end);
+            let told = tokio::time::timeout(LEASE / 3, guard.lost()).await;
+            assert!(told.is_ok(), "{end}");
+            assert_eq!(real.stat("renewals"), 0, "{end}");
+            conn.line("FLUSHALL");
+        }
+    }
+}
+
+/// What others do with the key, and a renewal, is no loss, and the next loss is told all the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_that_is_no_loss_is_none() {
+    let real = TestServer::start();
+    let server = client(&real);
+    let guard = lock(&server)
+        .lease(Duration::from_secs(9))
+        .acquire()
+        .await
+        .unwrap();
+    let mut looks = 0;
+    for change in ["LOCK.RENEW k {} PX 9000", "LOCK.ACQUIRE k {} PX 9000"] {
+        let owner = String::from_utf8(guard.owner().to_vec()).unwrap();
+        until_watched(&real, 1);
+        real.conn().line(&change.replace("{}", &owner));
+        let looked = until_looked(&real, looks);
+        looks = looked;
+    }
+    assert!(!guard.valid_for().is_zero());
+    real.conn().line("LOCK.BREAK k");
+    assert_eq!(guard.lost().await, LostReason::Taken);
+}
+
+/// Who may not read the key is told at the next renewal, and asks once.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_may_not_look_is_told_by_a_renewal() {
+    let real = TestServer::start();
+    real.conn()
+        .line("ACL SETUSER default -hexists -client|tracking");
+    let guard = lock(&client(&real)).lease(SHORT).acquire().await.unwrap();
+    until("three renewals", || real.stat("renewals") >= 3);
+    let refused = real.info_field("errorstats", "errorstat_NOPERM");
+    assert_eq!(refused, "count=2", "one for each command");
+    real.conn().line("DEL k");
+    assert_eq!(guard.lost().await, LostReason::Taken);
+}
+
+/// Until the server will tell of so many keys.
+fn until_watched(real: &TestServer, keys: u64) {
+    until("a key to be told of", || {
+        let told = real.info_field("stats", "tracking_total_keys");
+        told.parse::<u64>().unwrap() == keys
+    });
+}
+
+/// Until the holder has looked again; answers how often it has.
+fn until_looked(real: &TestServer, before: u64) -> u64 {
+    let mut looks = 0;
+    until("another look", || {
+        let told = real.info_field("commandstats", "cmdstat_hexists");
+        let calls = told.split(',').next().unwrap().trim_start_matches("calls=");
+        looks = calls.parse().unwrap();
+        looks > before
+    });
+    looks
+}
+
+/// The server's own word that it will not renew the lock is no silence: it is told with the next renewal.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_renewal_that_is_refused_for_good_is_a_loss_at_once() {
+    for (end, expected) in [
+        (&["SET k other"][..], "WRONGTYPE"),
+        (&["DEL k", "HSET k other data"], "LOCKTYPE"),
+        (&["ACL SETUSER default -lock.renew"], "NOPERM"),
+        (&["REPLICAOF 127.0.0.1 1"], "READONLY"),
+    ] {
+        let real = TestServer::start();
+        let lease = Duration::from_secs(6);
+        let guard = lock(&client(&real)).lease(lease).acquire().await.unwrap();
+        for line in end {
+            real.conn().line(line);
+        }
+        let LostReason::Refused { code, .. } = guard.lost().await else {
+            panic!("{end:?}: {:?}", guard.lost().await);
+        };
+        assert_eq!(code, expected);
+        assert_eq!(guard.valid_for(), Duration::ZERO);
+    }
+}
+
+/// Behind a cut network a holder stops within its margin: then the next owner has the lock after it, never beside it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_holder_that_stops_within_its_margin_is_never_beside_the_next() {
+    let real = TestServer::start();
+    let (lease, grace) = (Duration::from_millis(1_200), Duration::from_millis(400));
+    for _ in 0..3 {
+        let proxy = Proxy::before(real.port);
+        let terms = lock(&through(&proxy)).lease(lease).margin(lease / 2);
+        let holder = terms.acquire().await.unwrap();
+        let next = wait(&lock(&client(&real)));
+        until_waited(&real, 1);
+        proxy.cut(true);
+        let stopped = tokio::spawn(async move {
+            holder.lost().await;
+            tokio::time::sleep(grace).await;
+            Instant::now()
+        });
+        let next = next.await.unwrap();
+        let granted = Instant::now();
+        assert!(stopped.is_finished());
+        assert!(stopped.await.unwrap() < granted);
+        proxy.cut(false);
+        next.release().await.unwrap();
     }
 }
 
@@ -142,7 +270,7 @@ async fn a_released_lock_is_never_lost() {
     let guard = lock(&client(&real)).lease(SHORT).acquire().await.unwrap();
     let lost = guard.lost();
     guard.release().await.unwrap();
-    let waited = tokio::time::timeout(2 * SHORT, lost.into_future()).await;
+    let waited = tokio::time::timeout(2 * SHORT, lost).await;
     assert!(waited.is_err(), "{waited:?}");
 }
 
@@ -196,12 +324,12 @@ async fn a_grant_that_takes_longer_than_its_lease_is_asked_for_anew() {
     let lease = Duration::from_millis(300);
     let lock = lock(&through(&proxy)).lease(lease);
     for round in 0..3 {
-        let held = lock.try_acquire().await.unwrap().unwrap();
+        let held = lock.acquire().await.unwrap();
         assert_eq!(held.release().await.unwrap(), Released::Yes);
         proxy.cut(true);
         let late = lock.clone();
         let late = tokio::spawn(async move {
-            let guard = late.try_acquire().await.unwrap().unwrap();
+            let guard = late.acquire().await.unwrap();
             (guard.valid_for(), guard)
         });
         tokio::time::sleep(lease * 2).await;

@@ -8,6 +8,7 @@ use redis_lock_client::{Guard, Lock, Server};
 use redis_lock_harness::{wait_for, TestServer};
 
 mod basics;
+mod figures;
 mod lost;
 mod notice;
 mod places;

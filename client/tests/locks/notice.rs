@@ -1,7 +1,6 @@
 //! How long it takes from a server's death to the notice that the lock is lost. `make bench-notice`
 //! measures more than one lease, for client/README.md.
 
-use std::future::IntoFuture;
 use std::time::{Duration, Instant};
 
 use redis_lock_client::{Lock, LostReason};
@@ -19,6 +18,7 @@ async fn notices(lease: Duration, signal: i32) -> (Vec<Duration>, Duration) {
     for i in 0..HOLDERS {
         // Each with connections of its own, as if each were a program.
         let lock = Lock::new(&client(&real), format!("k{i}")).lease(lease);
+        let lock = lock.margin(Duration::ZERO);
         holders.push(lock.acquire().await.unwrap());
         tokio::time::sleep(lease / 3 / HOLDERS).await;
     }
@@ -30,7 +30,7 @@ async fn notices(lease: Duration, signal: i32) -> (Vec<Duration>, Duration) {
     let waiting: Vec<_> = waiting.collect();
     let told = waiting.into_iter().map(|(end, lost)| {
         tokio::spawn(async move {
-            assert_eq!(lost.into_future().await, LostReason::Unconfirmed);
+            assert_eq!(lost.await, LostReason::Unconfirmed);
             (
                 death.elapsed(),
                 Instant::now().saturating_duration_since(end),

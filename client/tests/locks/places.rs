@@ -132,7 +132,16 @@ async fn a_lock_outlives_the_death_of_the_primary_that_sentinels_name() {
     let lock = Lock::new(&server, "k").lease(Duration::from_secs(20));
     let holder = lock.acquire().await.unwrap();
     let waiter = wait(&lock);
-    until_waited(&watched.servers[0], 1);
+    // A program that only waits, and knows of one sentinel: no holder's renewals find the new primary for it.
+    let first = &watched.servers[0];
+    first.conn().line("LOCK.ACQUIRE other raw PX 600000");
+    let url = format!(
+        "redis+sentinel://127.0.0.1:{}/{NAME}",
+        watched.sentinel_ports()[0]
+    );
+    let lone = Lock::new(&Server::open(&url).unwrap(), "other");
+    let lone = wait(&lone.lease(Duration::from_secs(20)));
+    until_waited(first, 2);
     let new = tokio::task::block_in_place(|| {
         for replica in &watched.servers[1..] {
             wait_until_in_sync(replica, &watched.servers[0]);
@@ -141,7 +150,9 @@ async fn a_lock_outlives_the_death_of_the_primary_that_sentinels_name() {
         watched.wait_for_another_primary_than(0)
     });
     let primary = &watched.servers[new];
-    until_waited(primary, 1);
+    until_waited(primary, 2);
+    primary.conn().line("LOCK.RELEASE other raw");
+    lone.await.unwrap().release().await.unwrap();
     until("a renewal", || primary.stat("renewals") > 0);
     let token = holder.token();
     assert_eq!(holder.release().await.unwrap(), Released::Yes);

@@ -114,7 +114,8 @@ fn fault(real: &mut TestServer, chance: &mut Chance) {
 }
 
 async fn storm(name_of: fn(u64) -> Option<String>) {
-    let seed = number("LOCK_SEED", u64::from(std::process::id())) * 0x9e37_79b9_7f4a_7c15;
+    let seed = number("LOCK_SEED", u64::from(std::process::id()));
+    let seed = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     println!(
         "LOCK_SEED={}",
         number("LOCK_SEED", u64::from(std::process::id()))

@@ -1,9 +1,9 @@
 //! What is given up leaves neither a waiter nor a lock. The lease is so long here that only an undo can
 //! have freed a lock.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use redis_lock_client::{LostReason, Released};
+use redis_lock_client::{Lock, LostReason, Released};
 use redis_lock_harness::TestServer;
 
 use crate::proxy::Proxy;
@@ -117,7 +117,7 @@ async fn an_acquire_that_arrives_after_it_was_given_up_is_undone() {
     until("the late request", || real.stat("grants") == 1);
     until_free(&real);
     // And its owner may go on.
-    lock(&server).owner("worker-7").acquire().await.unwrap();
+    drop(lock(&server).owner("worker-7").acquire().await.unwrap());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -159,20 +159,67 @@ fn a_guard_dropped_outside_of_a_runtime_is_released() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_waits_for_the_loss_hears_of_it_though_the_renewals_runtime_is_gone() {
+async fn a_lock_is_renewed_though_the_runtime_that_took_it_is_gone() {
     let real = TestServer::start();
     let lease = Duration::from_millis(500);
     let lock = lock(&client(&real)).lease(lease);
-    let start = Instant::now();
     let guard = std::thread::spawn(move || {
         let runtime = tokio::runtime::Runtime::new().unwrap();
         runtime.block_on(lock.acquire()).unwrap()
     })
     .join()
     .unwrap();
-    assert_eq!(guard.lost().await, LostReason::Unconfirmed);
-    assert!(start.elapsed() >= lease);
-    assert_eq!(guard.valid_for(), Duration::ZERO);
+    until("renewals over three leases", || real.stat("renewals") >= 9);
+    assert!(!guard.valid_for().is_zero());
+    real.conn().line("LOCK.BREAK k");
+    assert_eq!(guard.lost().await, LostReason::Taken);
+}
+
+/// With few files to open, and no runtime: all go through one connection.
+#[test]
+fn a_thousand_guards_that_are_dropped_outside_of_a_runtime_are_released() {
+    let real = TestServer::start();
+    let server = client(&real);
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let guards: Vec<_> = runtime.block_on(async {
+        let mut guards = Vec::new();
+        for n in 0..1_000 {
+            let lock = Lock::new(&server, format!("k{n}"));
+            guards.push(lock.acquire().await.unwrap());
+        }
+        guards
+    });
+    let received = real.info_field("stats", "total_connections_received");
+    drop(runtime);
+    drop(guards);
+    let settled = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    assert!(settled.block_on(server.settled()).is_empty());
+    assert_eq!(real.conn().line("DBSIZE").int(), 1, "the horizon");
+    let now = real.info_field("stats", "total_connections_received");
+    let opened = now.parse::<u64>().unwrap() - received.parse::<u64>().unwrap();
+    assert!(opened < 10, "{opened} connections");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_that_cannot_be_given_back_is_told() {
+    let mut real = TestServer::start();
+    let server = client(&real).response_timeout(Duration::from_millis(200));
+    let guard = lock(&server)
+        .lease(Duration::from_millis(300))
+        .acquire()
+        .await
+        .unwrap();
+    let owner = guard.owner().to_vec();
+    real.crash();
+    drop(guard);
+    let failed = server.settled().await;
+    assert_eq!(failed.len(), 1);
+    assert_eq!((&failed[0].key[..], &failed[0].owner), (&b"k"[..], &owner));
+    assert!(failed[0].error.is_passing(), "{}", failed[0].error);
+    assert!(server.settled().await.is_empty(), "told once");
+    real.start_again();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use redis_lock_client::{Guard, Released, Server};
-use redis_lock_harness::TestServer;
+use redis_lock_client::{Guard, Lock, Released, Server};
+use redis_lock_harness::{wait_for, TestServer, Tries};
 
 use crate::proxy::Proxy;
 use crate::{client, lock, through, until, until_free, until_waited, wait, LONG};
@@ -224,29 +224,138 @@ async fn a_server_that_stands_still_is_given_up_and_comes_back() {
     assert_held_once(&real, &waiter.await.unwrap());
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_program_of_two_runtimes_may_share_a_server() {
+/// Of two runtimes, the first of which stands still or has ended.
+#[test]
+fn a_program_of_two_runtimes_may_share_a_server() {
     let real = TestServer::start();
     let server: Server = client(&real);
-    let there = server.clone();
-    std::thread::spawn(move || {
-        let runtime = tokio::runtime::Runtime::new().unwrap();
-        runtime.block_on(async {
-            lock(&there)
-                .acquire()
-                .await
-                .unwrap()
-                .release()
-                .await
-                .unwrap()
-        });
-    })
-    .join()
-    .unwrap();
-    let guard = lock(&server)
-        .try_acquire()
+    let runtime = || {
+        tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap()
+    };
+    let (first, second) = (runtime(), runtime());
+    let start = Instant::now();
+    let guard = first.block_on(lock(&server).acquire()).unwrap();
+    let free = second.block_on(lock(&server).try_acquire()).unwrap();
+    assert!(free.is_none());
+    let same = lock(&server);
+    let waiter = std::thread::spawn(move || second.block_on(same.acquire()).unwrap());
+    wait_for("a waiter", || real.stat("waiters") == 1);
+    drop(first);
+    drop(guard);
+    assert_held_once(&real, &waiter.join().unwrap());
+    assert!(start.elapsed() < LONG / 10);
+}
+
+/// Whatever the server does, a wait with a bound ends with it, and a little later at the most.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bound_holds_on_a_server_that_stands_still() {
+    let real = TestServer::start();
+    let known = client(&real);
+    known.ping().await.unwrap();
+    let holder = lock(&known).acquire().await.unwrap();
+    let bounds = [0, 300, 1_000].map(Duration::from_millis);
+    for is_known in [true, false] {
+        let mut tries = Tries::of(&bounds);
+        while let Some(bound) = tries.next_case() {
+            // One that has connections, and one that has to open them.
+            let server = if is_known {
+                known.clone()
+            } else {
+                client(&real)
+            };
+            let mut waiter = None;
+            if is_known && !bound.is_zero() {
+                // Stopped while it is parked, too.
+                waiter = Some(wait(&lock(&known)));
+                until_waited(&real, 1);
+            }
+            real.signal(libc::SIGSTOP);
+            let start = Instant::now();
+            let end = lock(&server).acquire_within(bound).await;
+            let took = start.elapsed();
+            real.signal(libc::SIGCONT);
+            assert!(end.is_err_and(|error| error.is_passing()));
+            tries.took(bound, took, bound, Duration::from_millis(300));
+            if let Some(waiter) = waiter {
+                waiter.abort();
+            }
+            until_waited(&real, 0);
+        }
+    }
+    assert_held_once(&real, &holder);
+}
+
+/// Four tasks take one lock in turn: each keeps the connection on which it waits.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_uses_the_connection_of_one_that_has_ended() {
+    let real = TestServer::start();
+    let server = client(&real);
+    let mut tasks = Vec::new();
+    for _ in 0..4 {
+        let lock = lock(&server);
+        tasks.push(tokio::spawn(async move {
+            for _ in 0..250 {
+                let wait = Duration::from_millis(2);
+                if let Some(guard) = lock.acquire_within(wait).await.unwrap() {
+                    tokio::time::sleep(wait / 2).await;
+                    guard.release().await.unwrap();
+                }
+            }
+        }));
+    }
+    for task in tasks {
+        task.await.unwrap();
+    }
+    assert!(real.stat("waits_parked") > 100);
+    let opened = real.info_field("stats", "total_connections_received");
+    // One that is shared, two for each task at the change of a slice, and those of the test.
+    let opened: u64 = opened.parse().unwrap();
+    assert!(opened < 20, "{opened} connections");
+}
+
+/// Where there is no room for those who wait, those who hold go on.
+#[tokio::test(flavor = "multi_thread")]
+async fn waits_that_cannot_connect_cost_no_holder_its_lock() {
+    let real = TestServer::start();
+    let server = client(&real);
+    let lease = Duration::from_millis(900);
+    let held = Lock::new(&server, "other")
+        .lease(lease)
+        .acquire()
         .await
-        .unwrap()
-        .expect("a free lock");
-    assert_held_once(&real, &guard);
+        .unwrap();
+    let holder = lock(&server).acquire().await.unwrap();
+    let mut conn = real.conn();
+    conn.line("CONFIG SET maxclients 20");
+    let waiters = (0..40).map(|_| {
+        let lock = lock(&server);
+        tokio::spawn(async move { lock.acquire().await.unwrap().release().await.unwrap() })
+    });
+    let waiters: Vec<_> = waiters.collect();
+    let mut info = |section: &str, field: &str| -> u64 {
+        let info = conn.line(&format!("INFO {section}"));
+        let text = info.text();
+        let line = text.lines().find_map(|line| line.strip_prefix(field));
+        line.unwrap()
+            .trim_start_matches(':')
+            .trim()
+            .parse()
+            .unwrap()
+    };
+    until("refused connections", || {
+        info("stats", "rejected_connections") > 20
+    });
+    let renewals = info("lock", "lock_renewals");
+    until("renewals over three leases", || {
+        info("lock", "lock_renewals") >= renewals + 9
+    });
+    assert!(!held.valid_for().is_zero());
+    conn.line("CONFIG SET maxclients 1000");
+    drop(holder);
+    for waiter in waiters {
+        assert_eq!(waiter.await.unwrap(), Released::Yes);
+    }
+    assert_eq!(held.release().await.unwrap(), Released::Yes);
 }

@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 use redis_lock_client::Server;
 use redis_lock_harness::{patience, wait_for, TestServer};
 
+/// How much longer than its bound a wait may last.
+pub const OVERTIME: Duration = Duration::from_millis(300);
 const SIGSTOP: i32 = 19;
 const SIGCONT: i32 = 18;
 

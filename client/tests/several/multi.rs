@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::fleet::{measured, soon, ten_count, timed, Counter, Fleet};
+use crate::fleet::{measured, soon, ten_count, timed, Counter, Fleet, OVERTIME};
 use redis_lock_client::{Lock, LostReason, MultiLock, Released, Server};
-use redis_lock_harness::wait_for;
+use redis_lock_harness::{wait_for, Tries};
 
 const LEASE: Duration = Duration::from_secs(2);
 const LONG: Duration = Duration::from_secs(60);
@@ -41,6 +41,22 @@ async fn it_is_all_of_them_in_the_callers_order() {
     assert!(multi(&servers, LONG).try_acquire().await.unwrap().is_none());
     drop(guard);
     fleet.wait_until_free("k");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bound_holds_though_the_last_server_stands_still() {
+    let mut fleet = fleet();
+    let servers = fleet.clients();
+    let last = fleet.in_line(2);
+    let mut tries = Tries::of(&[0, 300].map(Duration::from_millis));
+    while let Some(wait) = tries.next_case() {
+        fleet.stop(last);
+        let (got, took) = timed(multi(&servers, LONG).acquire_within(wait)).await;
+        fleet.go_on(last);
+        assert!(got.is_err(), "{got:?}");
+        tries.took(wait, took, wait, OVERTIME);
+        fleet.wait_until_free("k");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

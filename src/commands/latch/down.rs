@@ -3,7 +3,7 @@
 use super::is_no_semaphore;
 use crate::commands::args::{Args, KEY};
 use crate::commands::sem::number;
-use crate::lock::LockError;
+use crate::lock::{Count, LockError};
 use crate::module::alarm;
 use crate::module::count_key::CountKey;
 use crate::module::ctx::Ctx;
@@ -32,9 +32,11 @@ impl Command for Down {
         if args.option().is_some() {
             return Err(LockError::Syntax);
         }
-        is_no_semaphore(ctx, name)?;
         let key = CountKey::open(ctx, name);
         let (now, id, state) = (ctx.now(), key.id(), key.read());
+        if state != Count::Absent {
+            is_no_semaphore(ctx, name)?;
+        }
         let left = key.decide(|locks, fx| locks.latch_down(id, state, by, now, fx))?;
         alarm::rearm(ctx);
         ctx.reply_integer(left);

@@ -9,7 +9,8 @@ use crate::module::ctx::Ctx;
 use crate::module::sem_key;
 use crate::module::strings::Str;
 
-/// A number with permits beside it is a semaphore, and no latch.
+/// A number with permits beside it is a semaphore, and no latch. To be called when the key exists or is about to be
+/// made; an absent key is an open latch.
 fn is_no_semaphore(ctx: Ctx, name: Str<'_>) -> Result<(), LockError> {
     match sem_key::has_permits(ctx, name) {
         true => Err(LockError::OtherCount),

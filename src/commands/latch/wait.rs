@@ -2,7 +2,7 @@
 
 use super::is_no_semaphore;
 use crate::commands::args::{once, option, Args, KEY};
-use crate::lock::{self, LockError, Waited};
+use crate::lock::{self, Count, LockError, Waited};
 use crate::module::alarm;
 use crate::module::apply::decide;
 use crate::module::count_key::CountKey;
@@ -40,9 +40,11 @@ impl Command for Wait {
         }
         let wait = wait.filter(|_| Parked::is_possible(ctx));
         let wait = wait.unwrap_or(lock::Wait::No);
-        is_no_semaphore(ctx, name)?;
         let key = CountKey::open_read(ctx, name);
         let (now, id, state) = (ctx.now(), key.id(), key.read());
+        if state != Count::Absent {
+            is_no_semaphore(ctx, name)?;
+        }
         let client = ctx.client_id();
         let (waited, _) = decide(|locks, _| locks.latch_wait(id, state, client, wait, now));
         drop(key);

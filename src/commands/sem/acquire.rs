@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use super::{may_write, ID};
+use super::{open_permit, ID};
 use crate::commands::args::{default_lease, once, option, Args, KEY, TERMS};
 use crate::lock::{Answer, LockError, SemAcquire, Wait};
 use crate::module::alarm;
@@ -14,8 +14,8 @@ use crate::module::register::{access, Command, Spec};
 use crate::module::replication::Replication;
 use crate::module::reply::{self, Shape};
 use crate::module::sem_key::SemKey;
+use crate::module::sessions;
 use crate::module::strings::Str;
-use crate::module::{sem_sessions, sessions};
 
 /// Takes a permit, or waits for one. Replies the token, or nil.
 pub struct Acquire;
@@ -88,14 +88,7 @@ fn acquire(
     id: Str<'_>,
     request: &SemAcquire<'_>,
 ) -> Result<(), LockError> {
-    let beside = may_write(ctx, name)?;
-    sem_sessions::end_first(ctx, name, id);
-    let key = SemKey::open_with(ctx, name, beside)?;
-    let now = ctx.now();
-    let view = key.minting_view(Some(id), now);
-    if key.may_be_anothers(id) {
-        return Err(LockError::SiblingsTaken);
-    }
+    let (key, view, now) = open_permit(ctx, name, id, SemKey::minting_view)?;
     let ((answer, change), fx) = decide(|locks, fx| locks.sem_acquire(&view, request, now, fx));
     if let Ok(Answer::Parked(waiter)) = answer {
         Parked::expect(waiter, Shape::Token);

@@ -6,10 +6,12 @@ pub mod release;
 pub mod renew;
 pub mod set;
 
-use crate::lock::{permits_of, LockError, SetIf};
+use crate::lock::{permits_of, LockError, Now, SemView, SetIf};
 use crate::module::acl;
 use crate::module::ctx::Ctx;
 use crate::module::register::{Arg, Kind};
+use crate::module::sem_key::SemKey;
+use crate::module::sem_sessions;
 use crate::module::strings::{OwnedStr, Str};
 
 use super::args::{once, Args};
@@ -55,6 +57,27 @@ fn may_write(ctx: Ctx, key: Str<'_>) -> Result<OwnedStr, LockError> {
     match acl::may_write(ctx, &[permits.as_str()]) {
         true => Ok(permits),
         false => Err(LockError::MayNotWritePermits),
+    }
+}
+
+/// Opens a semaphore for a command about the permit of this id, and reads it.
+///
+/// # Errors
+/// Where the caller's user may not write the permits, and where the permit may be another semaphore's.
+fn open_permit<'a>(
+    ctx: Ctx,
+    name: Str<'a>,
+    id: Str<'_>,
+    read: impl FnOnce(&SemKey<'a>, Option<Str<'_>>, Now) -> SemView<'a>,
+) -> Result<(SemKey<'a>, SemView<'a>, Now), LockError> {
+    let beside = may_write(ctx, name)?;
+    sem_sessions::end_first(ctx, name, id);
+    let key = SemKey::open_with(ctx, name, beside)?;
+    let now = ctx.now();
+    let view = read(&key, Some(id), now);
+    match key.may_be_anothers(&view, id, now) {
+        true => Err(LockError::SiblingsTaken),
+        false => Ok((key, view, now)),
     }
 }
 

@@ -1,6 +1,6 @@
 //! `SEM.RELEASE key id`
 
-use super::{may_write, ID};
+use super::{open_permit, ID};
 use crate::commands::args::{Args, KEY};
 use crate::lock::LockError;
 use crate::module::alarm;
@@ -9,7 +9,6 @@ use crate::module::ctx::Ctx;
 use crate::module::register::{access, Command, Spec};
 use crate::module::replication::Replication;
 use crate::module::sem_key::SemKey;
-use crate::module::sem_sessions;
 use crate::module::strings::Str;
 
 /// Gives a permit back: to the next waiter, or to those that are free.
@@ -30,14 +29,7 @@ impl Command for Release {
     fn run(ctx: Ctx, words: &[Str<'_>]) -> Result<(), LockError> {
         let mut args = Args::new(words);
         let (name, id) = (args.key()?, args.owner()?);
-        let beside = may_write(ctx, name)?;
-        sem_sessions::end_first(ctx, name, id);
-        let key = SemKey::open_with(ctx, name, beside)?;
-        if key.may_be_anothers(id) {
-            return Err(LockError::SiblingsTaken);
-        }
-        let now = ctx.now();
-        let view = key.handing_view(Some(id), now);
+        let (key, view, now) = open_permit(ctx, name, id, SemKey::handing_view)?;
         let (released, fx) = decide(|locks, fx| locks.sem_release(&view, id.bytes(), now, fx));
         let (released, change) = released?;
         key.apply(&change, &fx, Replication::of_command(ctx))?;

@@ -1,6 +1,6 @@
 //! `SEM.RENEW key id [EX s | PX ms]`
 
-use super::{may_write, ID};
+use super::{open_permit, ID};
 use crate::commands::args::{default_lease, once, Args, KEY, LEASE};
 use crate::lock::LockError;
 use crate::module::alarm;
@@ -9,7 +9,6 @@ use crate::module::ctx::Ctx;
 use crate::module::register::{access, Command, Spec};
 use crate::module::replication::Replication;
 use crate::module::sem_key::SemKey;
-use crate::module::sem_sessions;
 use crate::module::strings::Str;
 
 /// Sets the lease of a permit that the id still holds.
@@ -40,14 +39,7 @@ impl Command for Renew {
         }
         let names_lease = lease.is_some();
         let lease = (lease.map_or_else(default_lease, Ok)?, names_lease);
-        let beside = may_write(ctx, name)?;
-        sem_sessions::end_first(ctx, name, id);
-        let key = SemKey::open_with(ctx, name, beside)?;
-        if key.may_be_anothers(id) {
-            return Err(LockError::SiblingsTaken);
-        }
-        let now = ctx.now();
-        let view = key.plain_view(Some(id), now);
+        let (key, view, now) = open_permit(ctx, name, id, SemKey::plain_view)?;
         let (renewed, fx) = decide(|locks, _| locks.sem_renew(&view, id.bytes(), lease, now));
         let (renewed, change) = renewed?;
         key.apply(&change, &fx, Replication::of_command(ctx))?;

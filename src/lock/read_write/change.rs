@@ -16,8 +16,8 @@ pub enum RwWrite {
     Begin(Mode, OwnerId),
     /// Set the mode alone.
     Mode(Mode),
-    /// Set the owner's count.
-    Count(Mode, OwnerId, u32),
+    /// Set the owner's count, which was the first number (0: no living hold), to the second.
+    Count(Mode, OwnerId, (u32, u32)),
     /// Remove the owner's count.
     Drop(Mode, OwnerId),
     /// Set the timeouts of the owner's holds from the first number to the second to end then.
@@ -61,7 +61,7 @@ impl ReadWrite {
             fx,
             match begins {
                 true => RwWrite::Begin(Mode::Read, copy_of(&owner)),
-                false => RwWrite::Count(Mode::Read, copy_of(&owner), 1),
+                false => RwWrite::Count(Mode::Read, copy_of(&owner), (0, 1)),
             },
         );
         write(fx, RwWrite::Timeouts(copy_of(&owner), (1, 1), end_ms));
@@ -81,12 +81,10 @@ impl ReadWrite {
             return;
         };
         let owner = copy_of(&reader.owner);
-        reader.count += count;
         if count > 0 {
-            write(
-                fx,
-                RwWrite::Count(Mode::Read, copy_of(&owner), reader.count),
-            );
+            let counts = (reader.count, reader.count + count);
+            reader.count = counts.1;
+            write(fx, RwWrite::Count(Mode::Read, copy_of(&owner), counts));
             let number = (reader.count, reader.count);
             write(fx, RwWrite::Timeouts(copy_of(&owner), number, end_ms));
         }
@@ -115,10 +113,8 @@ impl ReadWrite {
         };
         let (owner, number) = (copy_of(&reader.owner), reader.count);
         reader.count -= 1;
-        write(
-            fx,
-            RwWrite::Count(Mode::Read, copy_of(&owner), reader.count),
-        );
+        let counts = (number, reader.count);
+        write(fx, RwWrite::Count(Mode::Read, copy_of(&owner), counts));
         write(fx, RwWrite::DropTimeouts(copy_of(&owner), (number, number)));
         if reader.until_ms > reader.first_ms && reader.until_ms < i64::MAX {
             // The hold that goes may be the one with the longest lease.
@@ -166,10 +162,11 @@ impl ReadWrite {
     /// Sets how many WRITE holds there are.
     pub(super) fn count_writes(&mut self, count: u32, fx: &mut Effects) {
         if let Some(writer) = &mut self.writer {
+            let counts = (writer.count, count);
             writer.count = count;
             write(
                 fx,
-                RwWrite::Count(Mode::Write, copy_of(&writer.owner), count),
+                RwWrite::Count(Mode::Write, copy_of(&writer.owner), counts),
             );
         }
     }
@@ -240,8 +237,8 @@ impl ReadWrite {
 
     /// The hash lasts as long as its longest lease, where all are known.
     pub(super) fn shrink(&mut self, now: Now, fx: &mut Effects) {
-        if self.is_whole && self.writer.is_none() && self.is_held(now) && self.longest() < i64::MAX
-        {
+        let may_shrink = self.is_whole && self.writer.is_none() && self.is_held(now);
+        if may_shrink && self.longest() < i64::MAX {
             self.set_lease(self.longest(), fx);
         }
     }

@@ -202,6 +202,7 @@ impl Locks {
             since_ms: now.mono_ms,
             client: to.client,
             deadline_ms,
+            may_share: false,
         };
         let max = self.limits.max_tracked;
         self.stats.grants_unwatched += match to.mode {

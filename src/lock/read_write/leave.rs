@@ -3,8 +3,11 @@
 use super::super::effect::{Effect, Effects, Event, KeyWrite};
 use super::super::grants::HandedOff;
 use super::super::locks::{Locks, View};
+use super::super::name::OwnerAtRef;
 use super::super::sessions::BoundRef;
-use super::super::{Break, KeyState, LockError, Mode, Now, Release, Released, Renew, Token};
+use super::super::{
+    Break, KeyRef, KeyState, LockError, Mode, Now, Release, Released, Renew, Token,
+};
 use super::change::{write, RwWrite};
 use super::state::{Look, ReadWrite};
 
@@ -49,7 +52,42 @@ impl ReadWrite {
     }
 }
 
+/// Which of the keys beside a lock this server wrote last, for the hold of one owner. Then they belong to no other
+/// lock's hold: the hold was granted when there was none, and a script that makes one later sets other ends.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct WroteBeside {
+    /// The timeouts of its READ holds.
+    pub timeouts: bool,
+    /// The token.
+    pub token: bool,
+}
+
 impl Locks {
+    /// Which of the keys beside the lock this server wrote last, for the hold of this owner.
+    pub fn wrote_beside(
+        &mut self,
+        key: KeyRef<'_>,
+        owner: &[u8],
+        lock: &ReadWrite,
+        now: Now,
+    ) -> WroteBeside {
+        let at = OwnerAtRef { key, owner };
+        let reader = lock.reader(owner, now);
+        let known = reader.and_then(|reader| self.holds.reader_seen(at, reader.first_ms));
+        let reads = known.is_some_and(|known| lock.is_under(Mode::Read, known.token, now));
+        let mark = lock.mark.as_ref().filter(|_| lock.writes(owner, now));
+        let writes = mark.is_some_and(|mark| self.holds.get(key, Some(mark.token)).is_some());
+        WroteBeside {
+            timeouts: known.is_some_and(|known| !known.may_share),
+            token: reads || writes,
+        }
+    }
+
+    /// Whether the token of this lock is one that this server wrote for it: not its twin's.
+    pub fn gave_token(&self, key: KeyRef<'_>, lock: &ReadWrite, now: Now) -> bool {
+        lock.token(now).is_some() && self.holds.contains(key)
+    }
+
     /// `LOCK.RELEASE`; `None` when the owner has no such hold.
     pub(in super::super) fn release_shared(
         &mut self,

@@ -1,11 +1,15 @@
 //! Waiters for READ and WRITE that the next decision about a key may grant: each of them needs keys beside the
 //! lock, and only the shell can see whether these are free.
 
+use std::borrow::Cow;
+
 use super::super::effect::Effects;
+use super::super::exclusive::{held_by, matches_token};
 use super::super::locks::Locks;
-use super::super::state::is_held;
-use super::super::{KeyRef, KeyState, LockError, Mode, Now, OwnerId, WaiterId};
+use super::super::sessions::Bound;
+use super::super::{Break, KeyRef, KeyState, LockError, Mode, Now, OwnerId, Release, WaiterId};
 use super::settle::may_enter;
+use super::state::ReadWrite;
 
 /// A parked request for READ or WRITE.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,19 +22,79 @@ pub struct Asking {
     pub owner: OwnerId,
 }
 
+/// Which holds the next decision about a key ends, before it grants anything.
+#[derive(Debug)]
+pub enum Ending<'a> {
+    /// None.
+    Nothing,
+    /// What this request gives back.
+    Release(&'a Release<'a>),
+    /// What this request breaks.
+    Break(Break),
+    /// What is bound to a connection that has gone.
+    Session(&'a Bound),
+    /// Grants that did not reach their clients.
+    Undone,
+}
+
 impl Locks {
-    /// The requests at the head of the queue that may be granted together, if they are for READ or WRITE: one
-    /// writer, or the readers before the first writer. None while the key can grant nothing to them: it is not
-    /// free, and it is not held by the owner of the present command, who may release it (`None`: no owner's
-    /// command, then the key may become free).
-    pub fn next_for_shared(
+    /// What the key holds when those holds have ended.
+    pub fn rest<'s>(
         &self,
         key: KeyRef<'_>,
-        state: &KeyState,
-        owner: Option<&[u8]>,
+        state: &'s KeyState,
+        ending: &Ending<'_>,
         now: Now,
-    ) -> Vec<Asking> {
-        let may_end = owner.is_none_or(|owner| is_held(state, Some(owner), now));
+    ) -> Cow<'s, KeyState> {
+        let rest = match (ending, state) {
+            (Ending::Nothing, _) => None,
+            (Ending::Release(req), KeyState::ReadWrite(lock)) => {
+                let meant = lock.meant(req.owner, req.mode, req.token, now);
+                let ends = |mode: &Mode| req.all || lock.count_of(*mode, req.owner, now) == Some(1);
+                let mode = meant.ok().flatten().filter(ends);
+                mode.map(|mode| lock.without((mode, req.owner)))
+            }
+            (Ending::Release(req), _) => held_by(state, req.owner, req.token, now)
+                .filter(|hold| req.mode.is_none() && (req.all || hold.count == 1))
+                .map(|_| KeyState::Absent),
+            (Ending::Break(req), KeyState::ReadWrite(lock)) => {
+                Locks::breaks_shared(lock, *req, now).then_some(KeyState::Absent)
+            }
+            (Ending::Break(req), _) => state
+                .hold(now)
+                .filter(|hold| matches_token(hold, req.token))
+                .map(|_| KeyState::Absent),
+            (Ending::Session(bound), KeyState::ReadWrite(_)) => self
+                .bound_shared(bound.as_ref(), state, now)
+                .map(|(mode, lock)| lock.without((mode, &bound.owner))),
+            (Ending::Session(bound), _) => self
+                .bound_hold(bound.as_ref(), state, now)
+                .map(|_| KeyState::Absent),
+            (Ending::Undone, _) => self.rest_of_undone(key, state, now),
+        };
+        rest.map_or(Cow::Borrowed(state), Cow::Owned)
+    }
+
+    fn rest_of_undone(&self, key: KeyRef<'_>, state: &KeyState, now: Now) -> Option<KeyState> {
+        let undone = self.to_undo.get(&key)?.iter();
+        let mut whole = undone.filter(|undone| undone.reentry.is_none());
+        let KeyState::ReadWrite(lock) = state else {
+            let hold = state.hold(now)?;
+            return whole
+                .any(|undone| undone.is(hold))
+                .then_some(KeyState::Absent);
+        };
+        let mut rest = (**lock).clone();
+        for undone in whole.filter(|undone| undone.is_in(lock, now)) {
+            rest.end((undone.mode, &undone.owner));
+        }
+        Some(KeyState::ReadWrite(Box::new(rest)))
+    }
+
+    /// The requests at the head of the queue that may be granted together, if they are for READ or WRITE: one
+    /// writer, or the readers before the first writer. Empty while `rest`, the state after those holds have ended,
+    /// admits none of them.
+    pub fn next_for_shared(&self, key: KeyRef<'_>, rest: &KeyState, now: Now) -> Vec<Asking> {
         let queue = self
             .waiters
             .queue(key)
@@ -40,9 +104,7 @@ impl Locks {
             .filter(|(_, waiter)| waiter.deadline_ms.is_none_or(|end| end > now.mono_ms))
             .peekable();
         let mode = match living.peek() {
-            Some((first, waiter)) if may_end || may_enter(state, waiter.mode, first, now) => {
-                waiter.mode
-            }
+            Some((first, waiter)) if may_enter(rest, waiter.mode, first, now) => waiter.mode,
             _ => return Vec::new(),
         };
         let most = match mode {
@@ -76,6 +138,22 @@ impl Locks {
     pub fn dismiss(&mut self, request: WaiterId, error: &LockError, fx: &mut Effects) {
         if self.waiters.dismiss(request) {
             self.fail(vec![request], error, fx);
+        }
+    }
+}
+
+impl ReadWrite {
+    /// The lock without the holds of this owner in this mode.
+    fn without(&self, whose: (Mode, &[u8])) -> KeyState {
+        let mut rest = self.clone();
+        rest.end(whose);
+        KeyState::ReadWrite(Box::new(rest))
+    }
+
+    fn end(&mut self, (mode, owner): (Mode, &[u8])) {
+        match mode {
+            Mode::Read => drop(self.readers.remove(owner)),
+            _ => self.writer = None,
         }
     }
 }

@@ -27,6 +27,8 @@ mod state;
 
 pub use change::RwWrite;
 pub use enter::upgrades;
+pub use leave::WroteBeside;
+pub use line::Ending;
 pub use names::{
     any_with_same_timeouts, is_beside_a_lock, is_reserved, siblings_stay, timeout_name,
     timeout_prefix, token_name, twin_of, write_field, Name, MODE_FIELD,

@@ -10,7 +10,7 @@ use super::state::ReadWrite;
 
 impl Handed {
     /// Whether this grant is still held.
-    fn is_in(&self, lock: &ReadWrite, now: Now) -> bool {
+    pub(super) fn is_in(&self, lock: &ReadWrite, now: Now) -> bool {
         let holds = match self.mode {
             Mode::Exclusive => false,
             Mode::Read => lock.reader(&self.owner, now).is_some(),

@@ -12,6 +12,7 @@ mod read_write_table;
 pub mod readers;
 mod rlock;
 mod spin;
+pub mod steps;
 mod table;
 
 pub use fenced::{next_token, Fenced};

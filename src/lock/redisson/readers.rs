@@ -5,8 +5,12 @@ use super::read_write::is_plain_count;
 /// One reader: its field and its hold count.
 pub type Reader = (Box<[u8]>, i64);
 
-/// More holds are left to Lua: each is a key to look at.
-const MOST_HOLDS: i64 = 200;
+/// A native unlock looks at the timeouts of at most so many holds; each timeout is a key. An unlock of a lock with more
+/// holds is left to Lua, which is given fewer still (see `steps`).
+const MOST_HOLDS: usize = 10_000;
+
+/// The most bytes that the names of these keys may have together: all of them are made before the first is touched.
+const MOST_BYTES: usize = 8 << 20;
 
 /// The fields of a hash, as they are read one by one.
 #[derive(Debug, Default)]
@@ -27,16 +31,36 @@ impl Readers {
         }
     }
 
-    /// Who is left when this owner has one hold less, in the order of the hash; `None` where a count is none,
-    /// or there are very many.
-    pub fn without_one(mut self, owner: &[u8]) -> Option<Vec<Reader>> {
+    /// Whether it is known already that there is no decision.
+    pub fn are_undecidable(&self) -> bool {
+        self.is_odd || self.readers.len() > MOST_HOLDS
+    }
+
+    /// The readers after one hold of this owner is released, in the order of the hash; `None` where a count is no number,
+    /// or there are very many, or their timeouts, which begin with this prefix, have very long names.
+    pub fn without_one(mut self, owner: &[u8], prefix: &[u8]) -> Option<Vec<Reader>> {
+        if self.are_undecidable() {
+            return None;
+        }
         for (reader, count) in &mut self.readers {
             *count -= i64::from(**reader == *owner);
         }
         let holds: i64 = self.readers.iter().map(|(_, count)| count).sum();
-        (!self.is_odd && holds <= MOST_HOLDS).then_some(self.readers)
+        let bytes = |(reader, count): &Reader| {
+            let name = prefix.len() + reader.len() + LONGEST_REST;
+            name.saturating_mul(usize::try_from(*count).unwrap_or(0))
+        };
+        let bytes = self
+            .readers
+            .iter()
+            .map(bytes)
+            .fold(0, usize::saturating_add);
+        (holds <= MOST_HOLDS as i64 && bytes <= MOST_BYTES).then_some(self.readers)
     }
 }
+
+/// At most what a timeout's name has besides what all begin with and the reader.
+const LONGEST_REST: usize = b"::rwlock_timeout:10000".len();
 
 /// The key of a reader's hold: what all timeouts begin with, the reader, and its number.
 pub fn timeout_of(prefix: &[u8], reader: &[u8], number: i64) -> Vec<u8> {
@@ -66,17 +90,27 @@ mod tests {
 
     #[test]
     fn a_hold_less_is_a_timeout_less_to_look_at() {
-        let left = readers(&[("mode", "read"), ("a", "1"), ("b", "2")]).without_one(b"b");
+        let left = readers(&[("mode", "read"), ("a", "1"), ("b", "2")]).without_one(b"b", b"{k}");
         let expected: Vec<Reader> = vec![(b"a"[..].into(), 1), (b"b"[..].into(), 1)];
         assert_eq!(left, Some(expected));
     }
 
     #[test]
     fn odd_counts_and_very_many_are_left_to_lua() {
-        assert_eq!(readers(&[("a", "1"), ("b", "1e1")]).without_one(b"a"), None);
-        let many: Vec<String> = (0..3).map(|n| format!("r{n}")).collect();
+        assert_eq!(
+            readers(&[("a", "1"), ("b", "1e1")]).without_one(b"a", b"{k}"),
+            None
+        );
+        let many: Vec<String> = (0..101).map(|n| format!("r{n}")).collect();
         let many: Vec<(&str, &str)> = many.iter().map(|name| (&name[..], "100")).collect();
-        assert_eq!(readers(&many).without_one(b"a"), None);
+        assert_eq!(readers(&many).without_one(b"a", b"{k}"), None);
+        let one = || readers(&[("a", "100")]);
+        assert!(one().without_one(b"a", b"{k}").is_some());
+        assert_eq!(
+            one().without_one(b"a", &[b'k'; 1 << 20]),
+            None,
+            "long names"
+        );
     }
 
     #[test]

@@ -8,6 +8,7 @@ use super::read_write::ReadWrite;
 use super::read_write_table as rw;
 use super::rlock::RLock;
 use super::spin::{self, Spin};
+use super::steps::MOST_STEPS;
 
 /// One script of Redisson's.
 #[derive(Debug)]
@@ -341,6 +342,8 @@ impl Script {
             }
             None => {
                 let keys = crate::lock::parse_decimal(numkeys).filter(|keys| *keys > 0);
+                // One with more locks is left to the server's own EVAL: see `steps`.
+                let keys = keys.filter(|keys| *keys <= MOST_STEPS);
                 keys.and_then(|keys| keys.checked_mul(2)?.checked_add(1)) == Some(behind as u64)
             }
         }
@@ -413,11 +416,17 @@ mod tests {
             assert!(!unlock.is_called_with(numkeys.as_bytes(), behind));
         }
         let renew_all = &SCRIPTS[2];
-        for keys in [1, 2, 100] {
+        for keys in [1, 2, 100, 2000] {
             assert!(renew_all.is_called_with(keys.to_string().as_bytes(), 2 * keys + 1));
             assert!(!renew_all.is_called_with(keys.to_string().as_bytes(), 2 * keys));
         }
-        for (numkeys, behind) in [("0", 1), ("-1", 1), ("01", 3), ("9223372036854775808", 1)] {
+        for (numkeys, behind) in [
+            ("0", 1),
+            ("-1", 1),
+            ("01", 3),
+            ("2001", 4003),
+            ("9223372036854775808", 1),
+        ] {
             assert!(!renew_all.is_called_with(numkeys.as_bytes(), behind));
         }
     }

@@ -10,6 +10,7 @@
 //!
 //! * [`semaphores`]: the same for semaphores and latches.
 //! * [`read_write`]: the same three for the read-write lock, on raw keys.
+//! * [`rest`]: within all of them, whether the core leaves a key as it says before a decision.
 //!
 //! The parts that stand alone (queue, key state, tokens) have their tests beside the code.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
@@ -17,6 +18,7 @@
 mod many;
 mod model;
 mod read_write;
+mod rest;
 mod search;
 mod semaphores;
 mod sim;

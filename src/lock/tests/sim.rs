@@ -10,15 +10,17 @@
 //! that no stored horizon covers, a second answer, a grant after the end of the wait, a write to
 //! foreign data, a publish while the key is held, an effect of a failed call.
 
+mod decisions;
 mod horizons;
 mod many;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::rest::Rest;
 use crate::lock::{
-    Acquire, Answer, Bound, BoundRef, Break, Domain, Effect, Effects, Event, Grace, Hold, KeyRef,
-    KeyState, KeyWrite, Lease, Limits, LockError, Locks, Mode, Now, Outcome, Release, Released,
-    Renew, Token, TurnRule, View, Wait, WaiterId,
+    Acquire, Answer, Bound, BoundRef, Break, Domain, Effect, Effects, Ending, Event, Grace, Hold,
+    KeyRef, KeyState, KeyWrite, Lease, Limits, LockError, Locks, Mode, Now, Outcome, Release,
+    Released, Renew, Token, TurnRule, Wait, WaiterId,
 };
 
 /// The wall clock of a new server, Unix milliseconds.
@@ -172,7 +174,7 @@ impl Sim {
             wait,
             client: self.client(conn),
         };
-        let (answer, fx) = self.ask(key, |locks, view, now, fx| {
+        let (answer, fx, rest) = self.ask(key, &Ending::Nothing, |locks, view, now, fx| {
             locks.acquire(view, &req, now, fx)
         });
         if let Ok(Answer::Parked(id)) = answer {
@@ -190,7 +192,7 @@ impl Sim {
             };
             assert!(self.parked.insert(id, request).is_none(), "a second {id:?}");
         }
-        self.carry_out(key, fx);
+        self.carry_out_decided(key, (answer.is_ok(), fx), &rest);
         answer
     }
 
@@ -209,7 +211,7 @@ impl Sim {
             all,
             token,
         };
-        self.command(key, |locks, view, now, fx| {
+        self.command(key, &Ending::Release(&req), |locks, view, now, fx| {
             locks.release(view, &req, now, fx)
         })
     }
@@ -230,7 +232,9 @@ impl Sim {
             mode: None,
             token,
         };
-        self.command(key, |locks, view, now, fx| locks.renew(view, &req, now, fx))
+        self.command(key, &Ending::Nothing, |locks, view, now, fx| {
+            locks.renew(view, &req, now, fx)
+        })
     }
 
     pub fn break_lock(
@@ -240,7 +244,7 @@ impl Sim {
         purge: bool,
     ) -> Result<bool, LockError> {
         let req = Break { token, purge };
-        self.command(key, |locks, view, now, fx| {
+        self.command(key, &Ending::Break(req), |locks, view, now, fx| {
             locks.break_lock(view, req, now, fx)
         })
     }
@@ -272,7 +276,8 @@ impl Sim {
         }
         self.settle_all();
         while let Some(bound) = self.locks.sessions.next_renewal(self.now) {
-            let done = self.command(&name_of(&bound), |locks, view, now, fx| {
+            let name = name_of(&bound);
+            let done = self.command(&name, &Ending::Nothing, |locks, view, now, fx| {
                 locks.renew_session(view, &bound, now, fx);
                 Ok(())
             });
@@ -291,7 +296,7 @@ impl Sim {
             settled += 1;
             assert!(settled < 1_000, "a turn that does not end");
             let key = String::from_utf8(id.as_ref().name.into()).unwrap();
-            let settled = self.command(&key, |locks, view, now, fx| {
+            let settled = self.command(&key, &Ending::Undone, |locks, view, now, fx| {
                 locks.settle(view, now, fx);
                 Ok(())
             });
@@ -382,7 +387,8 @@ impl Sim {
     }
 
     fn end_session(&mut self, bound: &Bound) {
-        let done = self.command(&name_of(bound), |locks, view, now, fx| {
+        let ending = Ending::Session(bound);
+        let done = self.command(&name_of(bound), &ending, |locks, view, now, fx| {
             locks.end_session(view, bound, now, fx);
             Ok(())
         });
@@ -527,28 +533,6 @@ impl Sim {
         }
     }
 
-    fn command<T>(
-        &mut self,
-        key: &str,
-        decide: impl FnOnce(&mut Locks, &View<'_>, Now, &mut Effects) -> Result<T, LockError>,
-    ) -> Result<T, LockError> {
-        let (answer, fx) = self.ask(key, decide);
-        self.carry_out(key, fx);
-        answer
-    }
-
-    fn ask<T>(
-        &mut self,
-        key: &str,
-        decide: impl FnOnce(&mut Locks, &View<'_>, Now, &mut Effects) -> Result<T, LockError>,
-    ) -> (Result<T, LockError>, Effects) {
-        let view = self.view(key);
-        let mut fx = Effects::new();
-        let answer = decide(&mut self.locks, &view, self.now, &mut fx);
-        assert!(answer.is_ok() || fx.is_empty(), "a failed call did {fx:?}");
-        (answer, fx)
-    }
-
     /// What may only be answers, each of which names its request.
     fn carry_out_answers(&mut self, fx: Effects) {
         for effect in fx {
@@ -661,7 +645,10 @@ impl Sim {
                 };
                 assert!(!hold.is_over(self.now), "adjusted a hold that is over");
                 assert_eq!(hold.owner[..], owner[..], "adjusted somebody else's hold");
-                hold.count = count.unwrap_or(hold.count);
+                if let Some((before, count)) = *count {
+                    assert_eq!(hold.count, before, "the count before");
+                    hold.count = count;
+                }
                 hold.deadline_ms = deadline_ms.or(hold.deadline_ms);
                 if let Some(token) = *token {
                     assert_eq!(hold.token, None, "one grant, one token");

@@ -482,7 +482,7 @@ impl Session {
                 deadline_ms,
             } => {
                 let mut parts = Vec::new();
-                parts.extend(count.map(|count| format!("hset {key} {} {count}", text(owner))));
+                parts.extend(count.map(|(_, count)| format!("hset {key} {} {count}", text(owner))));
                 parts.extend(token.map(|token| format!("hset {key} #token {}", self.name(token))));
                 parts.extend(deadline_ms.map(|end| format!("pexpireat {key} {}", moment(end))));
                 parts.join(", ")

@@ -1,13 +1,18 @@
 //! The way of everything that is not plain: the server runs the script, as it was sent and for who sent it.
+//!
+//! Inside a module's call a script must not run for so long that the server turns to other clients
+//! ([`crate::lock::redisson::steps`]). So a script with loops is given to Lua only if they are short.
 
 use std::ffi::CStr;
 use std::io::Error;
 
-use redis_module::raw;
-
-use super::super::api::{api, fallible};
+use super::super::api::api;
+use super::super::call_reply;
 use super::super::ctx::Ctx;
-use super::Call;
+use super::super::key::{scan_to, Fields, LockKey};
+use super::effects::{kind, Kind};
+use super::{Call, Str};
+use crate::lock::redisson::steps::{Loops, Steps, MOST_STEPS};
 use crate::lock::LockError;
 
 /// As the caller's user, in the caller's protocol, with the effects replicated, refused where memory is full
@@ -23,11 +28,24 @@ const MAY_NOT_RUN: i32 = 13;
 /// `ENOTSUP`: the caller has no user.
 const HAS_NO_USER: i32 = 95;
 
+impl Fields for Steps {
+    fn field(&mut self, _field: &[u8], value: &[u8]) {
+        Steps::field(self, value);
+    }
+}
+
 /// Runs the script and passes on what it says.
 ///
 /// # Errors
-/// When the caller's user may not run the command that it sent.
+/// When the caller's user may not run the command that it sent, and when the script could run for too long.
 pub fn run(ctx: Ctx, call: &Call<'_>) -> Result<(), LockError> {
+    if ctx.is_in_script() {
+        // A script has called another module's command that calls this one. EVAL inside a script ends the server.
+        return Err(LockError::ScriptInScript);
+    }
+    if could_be_long(ctx, call) {
+        return Err(LockError::TooManyHolds);
+    }
     let reply = call_server(ctx, call, AS_USER_TOLD_BY_NUMBER).or_else(|number| {
         // Nothing was run.
         let again = match number {
@@ -37,44 +55,42 @@ pub fn run(ctx: Ctx, call: &Call<'_>) -> Result<(), LockError> {
         };
         call_server(ctx, call, again).map_err(|_| LockError::Internal)
     })?;
-    // SAFETY: the context is live, the reply is ours to free, once.
-    unsafe {
-        api!(RedisModule_ReplyWithCallReply)(ctx.as_ptr(), reply);
-        api!(RedisModule_FreeCallReply)(reply);
-    }
+    reply.pass_on(ctx);
     Ok(())
 }
 
-fn call_server(
-    ctx: Ctx,
-    call: &Call<'_>,
-    format: &CStr,
-) -> Result<*mut raw::RedisModuleCallReply, i32> {
+/// Whether the script's loops may take more steps than Lua is given. What they read is not changed before: an
+/// unlock only takes one hold away. A key of another type, or none, ends the script before its loops.
+fn could_be_long(ctx: Ctx, call: &Call<'_>) -> bool {
+    match (call.script.native.loops(), call.key(0)) {
+        (Loops::Holds, Some(lock)) => has_many_holds(ctx, lock),
+        // `Script::is_called_with` has refused calls with more keys than `MOST_STEPS`.
+        _ => false,
+    }
+}
+
+fn has_many_holds(ctx: Ctx, lock: Str<'_>) -> bool {
+    let key = LockKey::peek(ctx, lock, None);
+    let (Kind::Hash, Some(handle)) = (kind(&key), key.handle()) else {
+        return false;
+    };
+    // SAFETY: the handle is open until `key` is dropped, at the end.
+    let fields = unsafe { api!(RedisModule_ValueLength)(handle.as_ptr()) };
+    // So many need not be read.
+    if fields as u64 > MOST_STEPS {
+        return true;
+    }
+    let mut steps = Steps::default();
+    let was_read = scan_to(handle, &mut steps, |steps| !steps.are_too_many());
+    !was_read || steps.are_too_many()
+}
+
+fn call_server(ctx: Ctx, call: &Call<'_>, format: &CStr) -> Result<call_reply::Reply, i32> {
     let command = match call.is_by_sha1() {
         true => c"EVALSHA",
         false => c"EVAL",
     };
-    let words: Vec<_> = call
-        .words
-        .iter()
-        .skip(1)
-        .map(|word| word.as_ptr())
-        .collect();
-    // SAFETY: the context is live; "v" takes an array of live strings and its length as size_t.
-    let reply = unsafe {
-        fallible!(
-            RedisModule_Call(
-                ctx.as_ptr(),
-                command.as_ptr(),
-                format.as_ptr(),
-                words.as_ptr(),
-                words.len(),
-            ),
-            std::ptr::null_mut()
-        )
-    };
-    match reply.is_null() {
-        true => Err(Error::last_os_error().raw_os_error().unwrap_or(0)),
-        false => Ok(reply),
-    }
+    let words = call.words.get(1..).unwrap_or_default();
+    call_reply::Reply::of(ctx, command, format, words)
+        .ok_or_else(|| Error::last_os_error().raw_os_error().unwrap_or(0))
 }

@@ -144,6 +144,11 @@ fn find(script: Str<'_>) -> Option<&'static Script> {
 /// When the caller's user may not run the command that it sent, and where a native run is refused.
 pub fn run(ctx: Ctx, call: &Call<'_>) -> Result<(), LockError> {
     let now = Surroundings::of(ctx);
+    if now.are_in_transaction() && !now.are_history() && ctx.is_paused() {
+        // In the transaction that paused writes a key that looks absent may only be hidden. The script, native or
+        // not, would write over it, which ends the server.
+        return Err(LockError::TryAgain);
+    }
     if now.are_plain() && permission::covers(ctx, call) {
         if let Some(reply) = native(ctx, call, now) {
             shell::with(|shell| match call.script.native {
@@ -155,8 +160,9 @@ pub fn run(ctx: Ctx, call: &Call<'_>) -> Result<(), LockError> {
             return answer(ctx, reply);
         }
     }
+    lua::run(ctx, call)?;
     shell::with(|shell| shell.redisson.stats.redisson_lua += 1);
-    lua::run(ctx, call)
+    Ok(())
 }
 
 fn native(ctx: Ctx, call: &Call<'_>, now: Surroundings) -> Option<Reply> {
@@ -200,15 +206,24 @@ impl Surroundings {
         }
     }
 
-    /// Whether a native run may be thought of: not on a replica, not for a master's or an AOF's words, and
-    /// not where somebody is told of every key that is new or read in vain.
+    /// Whether a native run is possible: of a client's own call to a server that is no replica, and not where every
+    /// key that is new or read in vain is an event.
     fn are_plain(self) -> bool {
-        const ODD: u32 = raw::REDISMODULE_CTX_FLAGS_SLAVE
-            | raw::REDISMODULE_CTX_FLAGS_REPLICATED
+        const ODD: u32 = raw::REDISMODULE_CTX_FLAGS_SLAVE | raw::REDISMODULE_CTX_FLAGS_LUA;
+        self.flags & ODD == 0 && !self.are_history() && !self.asked_for_all
+    }
+
+    /// Whether the call is a master's or an AOF's, and not a client's.
+    fn are_history(self) -> bool {
+        const HISTORY: u32 = raw::REDISMODULE_CTX_FLAGS_REPLICATED
             | raw::REDISMODULE_CTX_FLAGS_LOADING
-            | raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING
-            | raw::REDISMODULE_CTX_FLAGS_LUA;
-        self.flags & ODD == 0 && !self.asked_for_all
+            | raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING;
+        self.flags & HISTORY != 0
+    }
+
+    /// Whether the call is part of a transaction.
+    fn are_in_transaction(self) -> bool {
+        self.flags & raw::REDISMODULE_CTX_FLAGS_MULTI != 0
     }
 
     /// Whether this server is a node of a cluster.

@@ -99,9 +99,11 @@ pub fn unlock(ctx: Ctx, call: &Call<'_>, form: Form) -> Option<Reply> {
         }
     };
     let mut readers = Readers::default();
-    scan_to(key.handle()?, &mut readers, |_| true);
+    scan_to(key.handle()?, &mut readers, |readers| {
+        !readers.are_undecidable()
+    });
     drop(key);
-    let readers = readers.without_one(owner.bytes())?;
+    let readers = readers.without_one(owner.bytes(), all.bytes())?;
     let ended = OwnedStr::new(&own_timeout(own.bytes(), holds));
     let ended = ended.as_str();
     let timeouts = timeouts_of(&readers, all.bytes());

@@ -17,11 +17,9 @@ mod lock;
 /// The stand-ins.
 mod module {
     pub mod fence {
-        pub fn is_reserved(key: super::strings::Str<'_>) -> bool {
+        pub fn is_reserved(name: &[u8]) -> bool {
             let reserved: [&[u8]; 2] = [b"redis_lock:horizon", b"redisson_lock_token:"];
-            reserved
-                .iter()
-                .any(|prefix| key.bytes().starts_with(prefix))
+            reserved.iter().any(|prefix| name.starts_with(prefix))
         }
     }
 

@@ -294,6 +294,13 @@ impl Cluster {
                 && views.iter().all(|view| *view == views[0])
         });
         for node in &self.nodes {
+            wait_for("shards of two nodes each", || {
+                shards_seen_by(node) == [2; PRIMARIES]
+            });
+            // With an older view of the shards on its disk, a node that is killed does not start again.
+            node.conn().run(["CLUSTER", "SAVECONFIG"]);
+        }
+        for node in &self.nodes {
             wait_for("a replica with data", || {
                 node.info_field("replication", "role") == "master"
                     || node.info_field("replication", "master_link_status") == "up"
@@ -326,6 +333,15 @@ impl Cluster {
             self.nodes[node].info_field("replication", "role") == "master"
         });
     }
+}
+
+/// How many nodes each shard has, as this node sees it: `slots`, their ranges, `nodes`, those.
+fn shards_seen_by(node: &TestServer) -> Vec<usize> {
+    let shards = node.conn().run(["CLUSTER", "SHARDS"]).list();
+    shards
+        .iter()
+        .map(|shard| shard.list()[3].list().len())
+        .collect()
 }
 
 /// Who is what, as this node sees it: id, role (`master`, `slave`, or with `,fail` behind), whose

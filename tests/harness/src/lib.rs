@@ -18,6 +18,7 @@ pub mod replica;
 pub mod scene;
 pub mod scripts;
 pub mod sentinel;
+pub mod tries;
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -27,6 +28,7 @@ use std::time::{Duration, Instant};
 
 pub use bystander::{Bystander, Events};
 pub use conn::{Conn, Reply};
+pub use tries::Tries;
 
 /// How long a condition may take to come true on a slow, shared machine: 20 s, or `LOCK_PATIENCE`
 /// seconds where the server is slowed down by tools.

@@ -32,6 +32,12 @@ pub const FENCED_ACQUIRE_TOKEN: &str = "49babb5a1e6a0c5f188c2ae62b93b51cdfd63e45
 pub const READ_ACQUIRE: &str = "95553a6ff11176c18e71344e89d116b06fd6f753";
 /// Unlock of a reader, since 3.44.0.
 pub const READ_UNLOCK: &str = "6e1b10e11ac0a3ed8e902562ecd32ce01b553039";
+/// Unlock of a reader, 3.24.0 to 3.43.0.
+pub const READ_UNLOCK_3_24: &str = "5947c0fee6ca25ae094ec1b3e7a2559a9273d29f";
+/// Unlock of a reader, 3.22.0 to 3.23.5.
+pub const READ_UNLOCK_3_22: &str = "92a54c31a4dc3b46f81e24a6dd5bb7d677c6f882";
+/// Unlock of a reader, until 3.21.3.
+pub const READ_UNLOCK_3_10: &str = "f5469be4bfe5232d519471092634b3ee84e5ee6f";
 /// Unlock of readers by force, since 3.22.0.
 pub const READ_FORCE: &str = "27dbe744e95c1d854a7f556cc6817030de2d0d01";
 /// Lock to write.

@@ -1,10 +1,12 @@
 //! The command line: its help, its completions and its man page all come from here.
 
+use std::env::VarError;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::{CommandFactory, Parser};
 use redis::{ClientTlsConfig, TlsCertificates};
 use redis_lock_client::Server;
 
@@ -39,21 +41,49 @@ Exit status: 0 done; 1 the lock is somebody else's; 64 usage; 65 the key holds s
 69 a server is unavailable or has no module; 77 the user may not. Of `run` else the command's: \
 see there.";
 
+impl Args {
+    /// The command line, its first word being the program's name. Where `run` has --key-hex, the first positional
+    /// word is the command: a KEY that is not used is put before it, so that one grammar is enough.
+    pub fn of_words(words: Vec<OsString>) -> Result<Args, clap::Error> {
+        let has_option = |word: &OsString| {
+            let word = word.to_string_lossy();
+            word == "--key-hex" || word.starts_with("--key-hex=")
+        };
+        let is_run = words.get(1).is_some_and(|word| word == "run");
+        if is_run && words.iter().any(has_option) {
+            let mut with_key = words.clone();
+            with_key.insert(2, "-".into());
+            let args = Args::try_parse_from(with_key)?;
+            // Otherwise the option is the command's own.
+            if matches!(&args.subcommand, Subcommand::Run(run) if run.key_hex.is_some()) {
+                return Ok(args);
+            }
+        }
+        let args = Args::try_parse_from(words)?;
+        match &args.subcommand {
+            Subcommand::Run(run) if run.key_hex.is_some() => {
+                let mut command = Args::command();
+                let both = "--key-hex stands in place of KEY: name the key once";
+                Err(command.error(clap::error::ErrorKind::ArgumentConflict, both))
+            }
+            _ => Ok(args),
+        }
+    }
+}
+
+const SERVER: &str = "The server: redis://[user@]host[:port][/db], rediss:// for TLS, redis+unix:///path, \
+redis+cluster://host:port[,host:port...], redis+sentinel://host:port[,host:port...]/name. Without this option \
+REDIS_LOCK_URL names it (several: with spaces between), or else it is redis://127.0.0.1:6379. A password is better \
+given in REDISCLI_AUTH than in a URL that other users of the machine can see.";
+
+const DEFAULT: &str = "redis://127.0.0.1:6379";
+
 /// Which servers to speak to, and how.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Servers")]
 pub struct Connect {
-    /// The server: redis://[user@]host[:port][/db], rediss:// for TLS, redis+unix:///path,
-    /// redis+cluster://host:port[,host:port...], redis+sentinel://host:port[,host:port...]/name.
-    /// REDIS_LOCK_URL names it otherwise (several: with spaces between). A password is better given in REDISCLI_AUTH than in a URL that others can see.
-    #[arg(
-        long = "server",
-        value_name = "URL",
-        env = "REDIS_LOCK_URL",
-        hide_env = true,
-        value_delimiter = ' ',
-        default_value = "redis://127.0.0.1:6379"
-    )]
+    // The environment is read by `open`: clap shows an option that it has read from there as a required one.
+    #[arg(long = "server", value_name = "URL", value_delimiter = ' ', help = SERVER)]
     pub servers: Vec<String>,
 
     /// How long a server may take to answer.
@@ -78,7 +108,8 @@ impl Connect {
     pub fn open(&self) -> Result<Vec<Server>, Failure> {
         let certificates = self.certificates()?;
         let password = std::env::var("REDISCLI_AUTH").ok();
-        let named = self.servers.iter().filter(|url| !url.is_empty());
+        let servers = self.named()?;
+        let named = servers.iter().filter(|url| !url.is_empty());
         let opened = named.map(|url| {
             let url = match &password {
                 Some(password) => with_password(url, password),
@@ -98,6 +129,18 @@ impl Connect {
                 "no server is named: REDIS_LOCK_URL is empty",
             )),
             false => Ok(opened),
+        }
+    }
+
+    /// The URLs: from the options, from the environment, or the default.
+    fn named(&self) -> Result<Vec<String>, Failure> {
+        if !self.servers.is_empty() {
+            return Ok(self.servers.clone());
+        }
+        match std::env::var("REDIS_LOCK_URL") {
+            Ok(urls) => Ok(urls.split(' ').map(String::from).collect()),
+            Err(VarError::NotPresent) => Ok(vec![DEFAULT.into()]),
+            Err(error) => Err(Failure::new(USAGE, format!("REDIS_LOCK_URL: {error}"))),
         }
     }
 

@@ -1,11 +1,10 @@
 //! `redis-lock break`: ends a hold by force.
 
-use std::ffi::OsString;
-
 use serde_json::{json, Map};
 
-use crate::args::{bytes, Connect};
+use crate::args::Connect;
 use crate::failure::Failure;
+use crate::key::Key;
 use crate::ls::print;
 use crate::report;
 use crate::shown::{self, shown};
@@ -16,8 +15,8 @@ use crate::shown::{self, shown};
 /// that what the lock protects checks tokens. Ends with 1 when the lock was not held.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The key of the lock.
-    key: OsString,
+    #[command(flatten)]
+    key: Key,
 
     /// Only if this is still the grant that holds: the token that `info` shows.
     #[arg(long)]
@@ -37,7 +36,7 @@ pub struct Args {
 
 pub async fn run(args: Args) -> Result<i32, Failure> {
     let server = args.connect.open_one()?;
-    let key = bytes(&args.key);
+    let key = args.key.bytes();
     let broken = server.break_lock(key, args.token, args.purge).await;
     let broken = broken.map_err(|error| Failure::of(&error, Some(key)))?;
     let line = if args.json {

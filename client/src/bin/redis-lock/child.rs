@@ -1,4 +1,4 @@
-//! The command: a process group of its own, started, signalled and waited for.
+//! The command: a process group of its own, started, signalled and waited for, with all that it starts.
 //!
 //! Two things a process can only do for itself: to be in the terminal's foreground before its first
 //! instruction, and to ask the kernel to be killed with its parent. For these a copy of this program is
@@ -10,11 +10,12 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use nix::errno::Errno;
-use nix::sys::signal::{killpg, Signal};
+use nix::sys::signal::{kill, killpg, Signal};
 use nix::sys::wait::{waitpid, WaitPidFlag, WaitStatus};
 use nix::unistd::{getpgrp, Pid};
 
-use crate::failure::{Failure, NOT_FOUND, NOT_RUNNABLE, USAGE};
+use crate::descendants::{named, pids, Family, Process};
+use crate::failure::{Failure, BY_SIGNAL, NOT_FOUND, NOT_RUNNABLE, USAGE};
 use crate::terminal::Terminal;
 
 /// The name by which the copy knows what it is, and its first argument.
@@ -32,6 +33,8 @@ pub struct Before {
 /// A command that was started, and the leader of its process group.
 pub struct Child {
     group: Pid,
+    /// None where descendants outside of the process group cannot be followed.
+    family: Option<Family>,
 }
 
 /// What is set in its environment, and what is not to be there.
@@ -70,11 +73,12 @@ impl Child {
             };
         }
         command.process_group(0);
+        let family = Family::from_now_on();
         let child = command
             .spawn()
             .map_err(|error| cannot_run(program, &error))?;
         let group = Pid::from_raw(i32::try_from(child.id()).unwrap_or_default());
-        Ok(Child { group })
+        Ok(Child { group, family })
     }
 
     pub fn group(&self) -> Pid {
@@ -86,32 +90,68 @@ impl Child {
         killpg(self.group, signal) != Err(Errno::ESRCH)
     }
 
-    /// From now on the orphans of the command are ours to wait for, and not init's: that may take its time, and
-    /// a group of which nobody was waited for looks like a living one.
-    pub fn adopt_orphans() {
-        #[cfg(target_os = "linux")]
-        let _ = nix::sys::prctl::set_child_subreaper(true);
+    /// Sends a signal to its group and to its descendants outside of the group. Returns those that were there.
+    pub fn signal_all(&self, signal: Signal) -> Vec<Pid> {
+        let members = self.members();
+        // Of a group without members the number may be another group's by now.
+        if self.family.is_none() || members.iter().any(|member| member.group == self.group) {
+            self.signal(signal);
+        }
+        for process in &members {
+            if process.group != self.group {
+                // It may have ended by now, or belong to another user.
+                let _ = kill(process.pid, signal);
+            }
+        }
+        pids(members)
     }
 
-    /// Whether anybody of its group is left, when the command itself has ended.
-    pub fn has_left_somebody(&self) -> bool {
-        let group = Pid::from_raw(-self.group.as_raw());
-        let ended = || waitpid(group, Some(WaitPidFlag::WNOHANG));
-        while matches!(
-            ended(),
-            Ok(WaitStatus::Exited(..) | WaitStatus::Signaled(..))
-        ) {}
-        self.signal(None)
+    /// The command and its descendants, for messages: their number and pids.
+    pub fn named(&self) -> String {
+        named(pids(self.members()))
     }
 
-    /// What has happened since the last call.
+    /// The command and its descendants, as far as they live and can be seen.
+    pub fn members(&self) -> Vec<Process> {
+        self.family.as_ref().map_or_else(Vec::new, Family::members)
+    }
+
+    /// Whether the command, which has ended, has left nothing behind. A parent without children has no
+    /// descendants either, because each of them would be its child when the one between them ended.
+    pub fn has_left_nothing(&self) -> bool {
+        let ended = || waitpid(None, Some(WaitPidFlag::WNOHANG));
+        let is_childless = loop {
+            match ended() {
+                Ok(WaitStatus::StillAlive) => break false,
+                Err(Errno::ECHILD) => break true,
+                _ => {}
+            }
+        };
+        match &self.family {
+            None => !self.signal(None),
+            Some(family) if family.has_strangers() => is_childless || family.members().is_empty(),
+            Some(_) => is_childless,
+        }
+    }
+
+    /// What has happened to it since the last call. Waits for adopted orphans on the way.
     pub fn change(&self) -> Option<Change> {
         let flags = WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED;
-        match waitpid(self.group, Some(flags)) {
-            Ok(WaitStatus::Exited(_, status)) => Some(Change::Exited(status)),
-            Ok(WaitStatus::Signaled(_, signal, _)) => Some(Change::Killed(signal)),
-            Ok(WaitStatus::Stopped(_, signal)) => Some(Change::Stopped(signal)),
-            _ => None,
+        loop {
+            match waitpid(None, Some(flags)) {
+                Ok(WaitStatus::StillAlive) | Err(Errno::ECHILD) => return None,
+                // A realtime signal, which has no name here, ended the command or an orphan.
+                Err(_) if kill(self.group, None) == Err(Errno::ESRCH) => {
+                    return Some(Change::Exited(BY_SIGNAL));
+                }
+                Ok(status) if status.pid() == Some(self.group) => match status {
+                    WaitStatus::Exited(_, status) => return Some(Change::Exited(status)),
+                    WaitStatus::Signaled(_, signal, _) => return Some(Change::Killed(signal)),
+                    WaitStatus::Stopped(_, signal) => return Some(Change::Stopped(signal)),
+                    _ => {}
+                },
+                _ => {}
+            }
         }
     }
 }

@@ -16,7 +16,7 @@ pub const DATA: i32 = 65;
 pub const UNAVAILABLE: i32 = 69;
 /// The machine refuses: no process, no memory.
 pub const OS: i32 = 71;
-/// The lock was lost, and the command stopped because of it.
+/// The lock was lost: the command was stopped because of it, or had ended when the loss was found.
 pub const LOST: i32 = 75;
 /// The user may not.
 pub const NOT_PERMITTED: i32 = 77;
@@ -41,17 +41,33 @@ impl Failure {
 
     /// What the server, or the way to it, says about this key.
     pub fn of(error: &Error, key: Option<&[u8]>) -> Failure {
-        let (status, advice) = match error {
-            Error::Config(_) | Error::Untrusted { .. } => (USAGE, None),
-            Error::Refused { code, text, .. } => of_refusal(code, text, key),
-            Error::Connection { what, .. } => (UNAVAILABLE, of_connection(what)),
-            _ => (UNAVAILABLE, None),
-        };
+        let (status, advice) = judge(error, key);
         let message = match advice {
             Some(advice) => format!("{error}\n  {advice}"),
             None => error.to_string(),
         };
         Failure { status, message }
+    }
+
+    /// What several servers say: a line for each, and each advice once. One alone needs no headline.
+    pub fn of_several(headline: String, errors: &[Error], key: &[u8]) -> Failure {
+        if let [error] = errors {
+            return Failure::of(error, Some(key));
+        }
+        let judged: Vec<_> = errors.iter().map(|error| judge(error, Some(key))).collect();
+        let mut lines = vec![headline];
+        lines.extend(errors.iter().map(|error| format!("  {error}")));
+        for (_, advice) in &judged {
+            let advice = advice.iter().map(|advice| format!("  {advice}"));
+            let fresh: Vec<String> = advice.filter(|line| !lines.contains(line)).collect();
+            lines.extend(fresh);
+        }
+        // The status is that of a refusal, if there is one: waiting does not help against it.
+        let refusal = judged.iter().find(|(status, _)| *status != UNAVAILABLE);
+        Failure {
+            status: refusal.map_or(UNAVAILABLE, |(status, _)| *status),
+            message: lines.join("\n"),
+        }
     }
 
     /// Says it, and returns the status.
@@ -61,6 +77,16 @@ impl Failure {
             say(&format!("{name}{}", shown(line.as_bytes())));
         }
         self.status
+    }
+}
+
+/// The status that an error stands for, and what to do about it.
+fn judge(error: &Error, key: Option<&[u8]>) -> (i32, Option<String>) {
+    match error {
+        Error::Config(_) | Error::Untrusted { .. } => (USAGE, None),
+        Error::Refused { code, text, .. } => of_refusal(code, text, key),
+        Error::Connection { what, .. } => (UNAVAILABLE, of_connection(what)),
+        _ => (UNAVAILABLE, None),
     }
 }
 

@@ -26,6 +26,8 @@ pub struct Terms<'a> {
     pub key: &'a [u8],
     pub owner: &'a [u8],
     pub lease: Duration,
+    /// None is the library's own.
+    pub margin: Option<Duration>,
     pub shared: bool,
     pub exclusive: bool,
 }
@@ -34,6 +36,10 @@ impl Terms<'_> {
     fn lock(&self, server: &Server) -> Lock {
         let lock = Lock::new(server, self.key).owner(self.owner);
         let lock = lock.lease(self.lease);
+        let lock = match self.margin {
+            Some(margin) => lock.margin(margin),
+            None => lock,
+        };
         match (self.shared, self.exclusive) {
             (true, _) => lock.read(),
             (_, true) => lock.write(),
@@ -55,6 +61,10 @@ impl Wanted {
     /// The owner is the lock's own, and another one for each acquisition.
     pub fn of_most(servers: &[Server], terms: &Terms) -> Result<Wanted, Error> {
         let lock = RedLock::new(servers, terms.key)?.lease(terms.lease);
+        let lock = match terms.margin {
+            Some(margin) => lock.margin(margin),
+            None => lock,
+        };
         Ok(Wanted::Quorum(match (terms.shared, terms.exclusive) {
             (true, _) => lock.read(),
             (_, true) => lock.write(),
@@ -156,21 +166,95 @@ impl Held {
         }
     }
 
-    /// What each server says.
-    pub async fn release(self) -> Vec<Result<Released, Error>> {
+    /// What each server says, and what that means.
+    pub async fn release(self) -> Release {
         match self {
-            Held::One(guard) => vec![guard.release().await],
-            Held::All(guard) => guard.release().await,
+            Held::One(guard) => Release::of_all(vec![guard.release().await]),
+            Held::All(guard) => Release::of_all(guard.release().await),
             Held::Quorum(guard) => {
-                let said = guard.release().await;
-                let said: Vec<_> = said.into_iter().map(|(_, said)| said).collect();
-                // Most have it: what the others say is no news.
-                let yes = said.iter().filter(|said| matches!(said, Ok(Released::Yes)));
-                match yes.count() > said.len() / 2 {
-                    true => vec![Ok(Released::Yes)],
-                    false => said,
-                }
+                let said = guard.release().await.into_iter();
+                Release::of_most(said.map(|(_, said)| said).collect())
             }
+        }
+    }
+}
+
+type Said = Vec<Result<Released, Error>>;
+
+/// What the servers say to a release.
+#[derive(Debug)]
+pub struct Release {
+    pub said: Said,
+    /// Whether the lock was lost before. A server that does not answer may still have kept it.
+    pub is_lost: bool,
+}
+
+impl Release {
+    /// Each server's lock was needed.
+    fn of_all(said: Said) -> Release {
+        Release {
+            is_lost: not_held(&said) > 0,
+            said,
+        }
+    }
+
+    /// Most servers' locks were needed: what the others say is no news. The lock is lost when so many do not have it
+    /// that the rest is no majority.
+    fn of_most(said: Said) -> Release {
+        let servers = said.len();
+        let yes = said.iter().filter(|said| matches!(said, Ok(Released::Yes)));
+        match yes.count() > servers / 2 {
+            true => Release {
+                said: vec![Ok(Released::Yes)],
+                is_lost: false,
+            },
+            false => Release {
+                is_lost: servers - not_held(&said) <= servers / 2,
+                said,
+            },
+        }
+    }
+}
+
+fn not_held(said: &Said) -> usize {
+    let lost = said.iter();
+    lost.filter(|said| matches!(said, Ok(Released::NotHeld)))
+        .count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// y: released, n: not held, -: no answer.
+    fn said(words: &str) -> Said {
+        let word = |char| match char {
+            'y' => Ok(Released::Yes),
+            'n' => Ok(Released::NotHeld),
+            _ => Err(Error::Config(String::new())),
+        };
+        words.chars().map(word).collect()
+    }
+
+    #[test]
+    fn of_all_one_that_is_not_held_is_a_loss() {
+        for (words, is_lost) in [("y", false), ("n", true), ("-", false), ("yy-", false)] {
+            assert_eq!(Release::of_all(said(words)).is_lost, is_lost, "{words}");
+        }
+        for words in ["yyn", "nyy", "-n-"] {
+            assert!(Release::of_all(said(words)).is_lost, "{words}");
+        }
+    }
+
+    #[test]
+    fn of_most_it_is_a_loss_when_no_majority_can_be_left() {
+        for words in [
+            "yyy", "yyn", "yy-", "y-n", "--n", "---", "yyynn", "yynn-", "yyyn",
+        ] {
+            assert!(!Release::of_most(said(words)).is_lost, "{words}");
+        }
+        for words in ["nnn", "ynn", "-nn", "yynnn", "y-nnn", "yynn"] {
+            assert!(Release::of_most(said(words)).is_lost, "{words}");
         }
     }
 }

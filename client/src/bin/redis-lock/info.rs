@@ -1,11 +1,10 @@
 //! `redis-lock info`: all that the server knows of one lock.
 
-use std::ffi::OsString;
-
 use redis_lock_client::{Holder, LockInfo, Waiter};
 
-use crate::args::{bytes, Connect};
+use crate::args::Connect;
 use crate::failure::Failure;
+use crate::key::Key;
 use crate::ls::print;
 use crate::report::{self, span};
 use crate::shown::{json, shown};
@@ -15,8 +14,8 @@ use crate::shown::{json, shown};
 /// Ends with 1 when nobody does either.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The key of the lock.
-    key: OsString,
+    #[command(flatten)]
+    key: Key,
 
     /// How many of the waiters to show, from the head of the queue.
     #[arg(long, value_name = "COUNT", default_value = "10",
@@ -33,7 +32,7 @@ pub struct Args {
 
 pub async fn run(args: Args) -> Result<i32, Failure> {
     let server = args.connect.open_one()?;
-    let key = bytes(&args.key);
+    let key = args.key.bytes();
     let info = server.info(key, args.waiters).await;
     let info = info.map_err(|error| Failure::of(&error, Some(key)))?;
     let lines = match (&info, args.json) {

@@ -1,17 +1,21 @@
 //! `redis-lock`: a lock of the module's around a command, and a look at the locks there are.
 //!
-//! A file for each subcommand. What several need: [`args`] (the options), [`shown`] (names of any bytes on a
-//! terminal), [`report`] (what is known of a lock), [`failure`] (how it ends). `run` has its own: [`held`] (the
-//! lock, on one server or several), [`child`] (the command's process group), [`terminal`] (whose keyboard it
-//! is), [`signals`], [`watch`]; and `top`: [`sample`] (what the server says), [`screen`] (how it looks).
+//! A file for each subcommand. What several need: [`args`] (the options), [`key`] (the lock that is named), [`shown`] (names of any bytes on a
+//! terminal), [`report`] (what is known of a lock), [`failure`] (how it ends). `run` has its own: [`answers`] (whether enough servers are there),
+//! [`held`] (the lock, on one server or several), [`child`] (the command's process group), [`descendants`] (all that it
+//! started), [`terminal`] (whose keyboard it is), [`signals`], [`watch`], [`sweep`] (the end of what it left behind);
+//! and `top`: [`sample`] (what the server says), [`screen`] (how it looks).
 #![cfg_attr(test, allow(clippy::expect_used))]
 
+mod answers;
 mod args;
 mod break_lock;
 mod child;
+mod descendants;
 mod failure;
 mod held;
 mod info;
+mod key;
 mod ls;
 mod pages;
 mod report;
@@ -20,11 +24,10 @@ mod sample;
 mod screen;
 mod shown;
 mod signals;
+mod sweep;
 mod terminal;
 mod top;
 mod watch;
-
-use clap::Parser;
 
 use args::{Args, Subcommand};
 use failure::{exit, Failure};
@@ -33,7 +36,7 @@ fn main() {
     if let Some(failure) = child::become_command() {
         exit(failure.tell());
     }
-    let args = Args::try_parse().unwrap_or_else(|error| {
+    let args = Args::of_words(std::env::args_os().collect()).unwrap_or_else(|error| {
         let _ = error.print();
         exit(if error.use_stderr() {
             failure::USAGE

@@ -77,9 +77,12 @@ The server, where no \-\-server is given; several with spaces between them.
 The password, where the URL has none.
 .TP
 \fBLOCK_KEY\fR, \fBLOCK_OWNER\fR, \fBLOCK_TOKEN\fR
-Set for the command of \fBrun\fR: the key, the owner, the fencing token (with \-\-quorum the highest; not with
+Set for the command of \fBrun\fR: the key (not where it has a NUL in it), the owner, the fencing token (with \-\-quorum the highest; not with
 \-\-all). Hand the token to whatever the lock
 protects, and let it refuse lower ones.
+.TP
+\fBLOCK_KEY_HEX\fR
+Set for the command of \fBrun\fR: the key in hexadecimal, as \-\-key\-hex takes it.
 .TP
 \fBLOCK_TOKENS\fR
 Set for the command of \fBrun\fR with several servers: the token of each, as \fIserver\fR=\fItoken\fR, with spaces between.

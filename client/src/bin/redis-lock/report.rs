@@ -5,6 +5,7 @@ use std::time::Duration;
 use redis_lock_client::{Holder, LockInfo, Waiter};
 use serde_json::{json, Map, Value};
 
+use crate::key::hex;
 use crate::shown::shown;
 
 /// A lock as an object: spans in milliseconds, null for what has no end or is not known.
@@ -45,12 +46,12 @@ fn waiter(waiter: &Waiter) -> Value {
     object.into()
 }
 
-/// A name. Where it is not UTF-8, which JSON must be, its bytes follow under `<field>_hex`.
+/// A name. Where it is not UTF-8, which JSON must be, or has a NUL, which no argument can have, its bytes follow
+/// under `<field>_hex`.
 pub fn put(object: &mut Map<String, Value>, field: &str, name: &[u8]) {
     object.insert(field.into(), json!(String::from_utf8_lossy(name)));
-    if std::str::from_utf8(name).is_err() {
-        let hex: String = name.iter().map(|byte| format!("{byte:02x}")).collect();
-        object.insert(format!("{field}_hex"), json!(hex));
+    if std::str::from_utf8(name).is_err() || name.contains(&0) {
+        object.insert(format!("{field}_hex"), json!(hex(name)));
     }
 }
 

@@ -22,6 +22,14 @@ const FORWARDED: [Signal; 8] = [
     Signal::SIGCONT,
 ];
 
+/// Whether it asks a program to end.
+pub fn is_end(signal: Signal) -> bool {
+    matches!(
+        signal,
+        Signal::SIGTERM | Signal::SIGINT | Signal::SIGHUP | Signal::SIGQUIT
+    )
+}
+
 /// What is listened to.
 pub struct Signals {
     streams: Vec<(Signal, tokio::signal::unix::Signal)>,

@@ -1,20 +1,19 @@
 //! While the command runs: signals are passed on to it, its stops are ours, and it is stopped when the lock
 //! is lost.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use nix::sys::signal::{kill, killpg, Signal};
-use nix::unistd::{getpgrp, getpid};
+use nix::unistd::{getpgrp, getpid, Pid};
 use redis_lock_client::LostReason;
-use tokio::time::{sleep, sleep_until, Instant};
+use tokio::time::{sleep_until, Instant};
 
 use crate::child::{Change, Child};
 use crate::held::Held;
-use crate::signals::Signals;
+use crate::signals::{is_end, Signals};
+use crate::sweep::{Sweep, A_WHILE};
 use crate::terminal::Terminal;
-
-/// Looked at so often whether all of a stopped group have ended.
-const LOOK: Duration = Duration::from_millis(20);
 
 /// A command under its lock.
 pub struct Watch<'a> {
@@ -34,62 +33,126 @@ pub struct End {
     pub change: Change,
     /// Why the lock was lost before that, if it was.
     pub lost: Option<LostReason>,
+    /// Whether the command had the terminal then.
+    pub had_terminal: bool,
+    pub rest: Rest,
+}
+
+/// What became of the processes that the command left behind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rest {
+    /// They were left alone: the command ended by itself.
+    Alone,
+    /// All have ended.
+    Ended,
+    /// Some cannot be ended, and a signal said not to wait for them.
+    Left,
+}
+
+/// What has been done to end the command.
+#[derive(Default)]
+struct Ending {
+    /// When SIGKILL is due, because the lock is lost.
+    kill_at: Option<Instant>,
+    is_killed: bool,
+    /// Whether it was said that something cannot be killed.
+    is_explained: bool,
+    /// Whether it is left running, after one more signal.
+    is_left: bool,
+    /// When a signal that ends programs was passed on. A command that goes on for long after it has taken it for
+    /// something else (a daemon reads its configuration again at SIGHUP).
+    signalled_at: Option<Instant>,
+    /// Those that have been sent SIGTERM.
+    asked: HashSet<Pid>,
 }
 
 impl Watch<'_> {
-    /// Waits for the command's end. Says what happens to the lock meanwhile by `tell`.
+    /// Waits for the command's end, and for that of all it started where the lock is lost or a signal has ended
+    /// it. Says what happens to the lock meanwhile by `tell`.
     pub async fn until_end(&self, signals: &mut Signals, tell: impl Fn(&str)) -> End {
         let mut lost = None;
-        let mut kill_at = None;
+        let mut ending = Ending::default();
         let change = loop {
             tokio::select! {
                 why = self.held.lost(), if lost.is_none() => {
-                    lost = Some(why);
+                    lost = Some(why.clone());
                     if self.keep {
                         tell(&format!("{why}; the command goes on (--keep)"));
                     } else {
-                        self.stop();
-                        kill_at = Some(Instant::now() + self.grace);
+                        ending.kill_at = Some(Instant::now() + self.grace);
+                        self.stop(&mut ending);
                         tell(&format!("{why}; the command is stopped"));
                     }
                 }
-                () = at(kill_at) => {
-                    self.child.signal(Signal::SIGKILL);
-                    kill_at = None;
+                () = at(ending.kill_at), if !ending.is_killed => {
+                    self.child.signal_all(Signal::SIGKILL);
+                    ending.is_killed = true;
+                }
+                () = at(ending.kill_at.map(|at| at + A_WHILE)), if !ending.is_explained => {
+                    ending.is_explained = true;
+                    tell(&format!("cannot end {}; waiting", self.child.named()));
                 }
                 signal = signals.next() => {
-                    if let Some(end) = self.heard(signal) {
+                    if is_end(signal) && ending.is_explained {
+                        tell(&format!("left running: {}", self.child.named()));
+                        ending.is_left = true;
+                        break Change::Killed(Signal::SIGKILL);
+                    }
+                    if let Some(end) = self.heard(signal, &mut ending) {
                         break end;
                     }
                 }
             }
         };
-        if let Some(end) = kill_at {
-            self.sweep(end).await;
+        let group = self.child.group();
+        let had_terminal = self.terminal.is_some_and(|tty| tty.take_back(group));
+        let was_signalled = matches!(change, Change::Killed(signal) if is_end(signal))
+            || ending
+                .signalled_at
+                .is_some_and(|at| at.elapsed() < self.grace.max(A_WHILE));
+        let rest = match (ending.is_left, ending.kill_at, was_signalled) {
+            (true, ..) => Rest::Left,
+            (false, None, false) => Rest::Alone,
+            _ => self.sweep(ending, signals, &mut lost, &tell).await,
+        };
+        End {
+            change,
+            lost,
+            had_terminal,
+            rest,
         }
-        End { change, lost }
     }
 
-    /// Asks the command to end, also one that is stopped.
-    fn stop(&self) {
-        Child::adopt_orphans();
-        self.child.signal(Signal::SIGTERM);
-        self.child.signal(Signal::SIGCONT);
+    /// Asks the command and its descendants to end, also those that are stopped.
+    fn stop(&self, ending: &mut Ending) {
+        ending.asked.extend(self.child.signal_all(Signal::SIGTERM));
+        self.child.signal_all(Signal::SIGCONT);
     }
 
-    /// The command has ended: what it has left behind in its group has the rest of the grace.
-    async fn sweep(&self, end: Instant) {
-        while self.child.has_left_somebody() {
-            if Instant::now() >= end {
-                self.child.signal(Signal::SIGKILL);
-                return;
-            }
-            sleep(LOOK).await;
+    /// The command has ended: what it has left behind has the rest of the grace, or all of it.
+    async fn sweep(
+        &self,
+        ending: Ending,
+        signals: &mut Signals,
+        lost: &mut Option<LostReason>,
+        tell: &impl Fn(&str),
+    ) -> Rest {
+        let sweep = Sweep {
+            held: self.held,
+            child: self.child,
+            kill_at: ending
+                .kill_at
+                .unwrap_or_else(|| Instant::now() + self.grace),
+            asked: ending.asked,
+        };
+        match sweep.until_gone(signals, lost, tell).await {
+            true => Rest::Ended,
+            false => Rest::Left,
         }
     }
 
     /// Passes a signal on; tells when the command has ended.
-    fn heard(&self, signal: Signal) -> Option<Change> {
+    fn heard(&self, signal: Signal, ending: &mut Ending) -> Option<Change> {
         match signal {
             Signal::SIGCHLD => {
                 while let Some(change) = self.child.change() {
@@ -100,6 +163,13 @@ impl Watch<'_> {
                 }
             }
             Signal::SIGCONT => self.resume(),
+            end if is_end(end) => {
+                ending.signalled_at = Some(Instant::now());
+                let sent = self.child.signal_all(end);
+                if end == Signal::SIGTERM {
+                    ending.asked.extend(sent);
+                }
+            }
             other => {
                 self.child.signal(other);
             }

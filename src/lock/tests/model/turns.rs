@@ -155,9 +155,9 @@ impl Model {
         over
     }
 
-    /// Who waits for a lock that is free may do so in its window only.
+    /// A request may wait for a free lock in its window only. (A hold that began and ended in the window, within one
+    /// turn, was not seen: the window goes on to its end.)
     pub fn is_left_free(&self, key: Key) -> bool {
-        self.turns.window[key].is_some_and(|end| end > self.mono_ms)
-            && !matches!(self.keys[key], State::Held(_))
+        self.turns.window[key].is_some_and(|end| end > self.mono_ms) && self.holder(key).is_none()
     }
 }

@@ -27,6 +27,8 @@ enum Op {
         lease_ms: i64,
         wait: Option<Option<u64>>,
         once: bool,
+        /// Bound to the connection, where there is no naive model, which knows no sessions.
+        session: bool,
     },
     Release(usize, Option<Mode>, bool),
     Renew(usize, Option<Mode>, i64),
@@ -76,18 +78,20 @@ fn op(with_scripts: bool) -> impl Strategy<Value = Op> {
         prop::bool::weighted(0.35),
         lease(),
         wait,
-        any::<bool>(),
+        (any::<bool>(), prop::bool::weighted(0.3)),
     );
-    let acquire = acquire.prop_map(
-        |((owner, conn), writes, lease_ms, wait, once)| Op::Acquire {
-            owner,
-            conn,
-            writes,
-            lease_ms,
-            wait,
-            once,
-        },
-    );
+    let acquire =
+        acquire.prop_map(
+            |((owner, conn), writes, lease_ms, wait, (once, session))| Op::Acquire {
+                owner,
+                conn,
+                writes,
+                lease_ms,
+                wait,
+                once,
+                session,
+            },
+        );
     let script = prop_oneof![
         4 => Just(Script::Read),
         2 => Just(Script::Write),
@@ -206,6 +210,7 @@ impl Case {
                 lease_ms,
                 wait,
                 once,
+                session,
             } => {
                 let conn = conn_of(owner, conn);
                 if sim.is_blocked(&conn) {
@@ -220,6 +225,7 @@ impl Case {
                         Some(Some(ms)) => Wait::Ms(ms),
                     },
                     once,
+                    session: session && self.naive.is_none(),
                 };
                 let answer = sim.acquire("k", OWNERS[owner], &conn, how);
                 if let Ok(Answer::Granted(token)) = answer {
@@ -303,6 +309,7 @@ impl Case {
                 lease_ms,
                 wait,
                 once,
+                session: _,
             } => {
                 let conn = conn_of(owner, conn);
                 Some(naive.acquire(OWNERS[owner], &conn, writes, (lease_ms, wait, once)))
@@ -420,6 +427,7 @@ impl Case {
         assert_eq!(stats[c"waits_parked"], waits + waiting, "{stats:?}");
         let ended = of(&[
             c"grants_released",
+            c"grants_session_ended",
             c"grants_expired",
             c"grants_broken",
             c"grants_lost",

@@ -4,12 +4,16 @@
 use std::collections::BTreeMap;
 
 use super::world::World;
+use crate::lock::tests::rest::Rest;
 use crate::lock::{
-    Acquire, Answer, Break, Effect, Effects, Fence, Grace, KeyRef, KeyState, Lease, Limits,
-    LockError, Locks, Look, Mode, Now, Outcome, Release, Released, Renew, View, Wait, WaiterId,
+    Acquire, Answer, Bound, Break, Effect, Effects, Ending, Fence, Grace, KeyRef, KeyState, Lease,
+    Limits, LockError, Locks, Look, Mode, Now, Outcome, Release, Released, Renew, View, Wait,
+    WaiterId,
 };
 
 pub const START_MS: i64 = 1_700_000_000_000;
+
+const SESSION_MS: i64 = 9;
 
 #[derive(Debug, Clone)]
 pub struct Request {
@@ -23,6 +27,9 @@ pub struct Sim {
     pub world: World,
     pub parked: BTreeMap<WaiterId, Request>,
     pub granted: BTreeMap<WaiterId, Request>,
+    /// The server's ids of connections.
+    clients: BTreeMap<String, u64>,
+    next_client: u64,
     horizon: u64,
     /// Whether scripts have a hand in this.
     pub scripts_ran: bool,
@@ -39,6 +46,7 @@ pub struct How {
     pub lease_ms: i64,
     pub wait: Wait,
     pub once: bool,
+    pub session: bool,
 }
 
 fn key_ref(key: &str) -> KeyRef<'_> {
@@ -55,6 +63,7 @@ impl Sim {
             max_waiters_per_key: 100,
             max_tracked: 100,
         });
+        locks.sessions.rule.lease = Lease::from_ms(SESSION_MS).unwrap();
         locks.waiters.grace = Grace {
             ms: grace_ms,
             max_places: 100,
@@ -69,6 +78,8 @@ impl Sim {
             world: World::default(),
             parked: BTreeMap::new(),
             granted: BTreeMap::new(),
+            clients: BTreeMap::new(),
+            next_client: 0,
             horizon: 0,
             scripts_ran: false,
             out: Vec::new(),
@@ -89,11 +100,11 @@ impl Sim {
             owner: owner.as_bytes(),
             mode: how.mode,
             lease: Lease::from_ms(how.lease_ms).unwrap(),
-            names_lease: true,
-            session: false,
+            names_lease: !how.session,
+            session: how.session,
             once: how.once,
             wait: how.wait,
-            client: conn.len() as u64,
+            client: self.client(conn),
         };
         let waiters = &self.locks.waiters;
         let look = match how.mode {
@@ -101,7 +112,8 @@ impl Sim {
             Mode::Write if waiters.upgrader(key_ref(key)).is_some() => Look::All,
             _ => Look::Two,
         };
-        let (answer, fx) = self.ask(key, Some(owner), look, |locks, view, now, fx| {
+        let asked = (Some(owner), look, &Ending::Nothing);
+        let (answer, fx, rest) = self.ask(key, asked, |locks, view, now, fx| {
             locks.acquire(view, &req, now, fx)
         });
         if let Ok(Answer::Parked(id)) = answer {
@@ -111,7 +123,7 @@ impl Sim {
             };
             assert!(self.parked.insert(id, request).is_none(), "a second {id:?}");
         }
-        self.carry_out(key, fx);
+        self.carry_out_decided(key, (answer.is_ok(), fx), &rest);
         answer
     }
 
@@ -127,11 +139,10 @@ impl Sim {
             all,
             token,
         };
-        let (done, fx) = self.ask(key, Some(owner), Look::Two, |locks, view, now, fx| {
+        let asked = (Some(owner), Look::Two, &Ending::Release(&req));
+        self.command(key, asked, |locks, view, now, fx| {
             locks.release(view, &req, now, fx)
-        });
-        self.carry_out(key, fx);
-        done
+        })
     }
 
     pub fn renew(
@@ -155,11 +166,10 @@ impl Sim {
             _ => Look::Two,
         };
         let look = if look == Look::Own { Look::Two } else { look };
-        let (done, fx) = self.ask(key, Some(owner), look, |locks, view, now, fx| {
+        let asked = (Some(owner), look, &Ending::Nothing);
+        self.command(key, asked, |locks, view, now, fx| {
             locks.renew(view, &req, now, fx)
-        });
-        self.carry_out(key, fx);
-        done
+        })
     }
 
     pub fn break_lock(
@@ -168,11 +178,11 @@ impl Sim {
         token: Option<u64>,
         purge: bool,
     ) -> Result<bool, LockError> {
-        let (done, fx) = self.ask(key, None, Look::All, |locks, view, now, fx| {
-            locks.break_lock(view, Break { token, purge }, now, fx)
-        });
-        self.carry_out(key, fx);
-        done
+        let req = Break { token, purge };
+        let asked = (None, Look::All, &Ending::Break(req));
+        self.command(key, asked, |locks, view, now, fx| {
+            locks.break_lock(view, req, now, fx)
+        })
     }
 
     // ---- time and turns ----
@@ -193,6 +203,27 @@ impl Sim {
             self.carry_out(&key, Effects::from_iter([effect]));
         }
         self.settle_all();
+        while let Some(bound) = self.locks.sessions.next_renewal(self.now) {
+            self.serve_session(&bound, (Look::Own, &Ending::Nothing), Locks::renew_session);
+        }
+        self.settle_all();
+    }
+
+    /// Renews or ends what is bound.
+    fn serve_session(
+        &mut self,
+        bound: &Bound,
+        (look, ending): (Look, &Ending<'_>),
+        serve: impl FnOnce(&mut Locks, &View<'_>, &Bound, Now, &mut Effects),
+    ) {
+        let text = |bytes: &[u8]| String::from_utf8(bytes.into()).unwrap();
+        let (key, owner) = (text(bound.key.as_ref().name), text(&bound.owner));
+        let asked = (Some(&owner[..]), look, ending);
+        let done = self.command(&key, asked, |locks, view, now, fx| {
+            serve(locks, view, bound, now, fx);
+            Ok(())
+        });
+        done.unwrap();
     }
 
     pub fn settle_all(&mut self) {
@@ -205,11 +236,12 @@ impl Sim {
             let locks = &mut self.locks;
             let may_change = locks.may_change(key_ref(&key), &state, self.now);
             let before = self.world.clone();
-            let (_, fx) = self.ask(&key, None, Look::All, |locks, view, now, fx| {
+            let asked = (None, Look::All, &Ending::Undone);
+            let settled = self.command(&key, asked, |locks, view, now, fx| {
                 locks.settle(view, now, fx);
-                Ok::<_, LockError>(())
+                Ok(())
             });
-            self.carry_out(&key, fx);
+            settled.unwrap();
             assert!(may_change || self.world == before, "a write unannounced");
         }
         panic!("a turn that does not end");
@@ -242,7 +274,23 @@ impl Sim {
         }
     }
 
+    fn client(&mut self, conn: &str) -> u64 {
+        let next = &mut self.next_client;
+        *self.clients.entry(conn.into()).or_insert_with(|| {
+            *next += 1;
+            *next
+        })
+    }
+
+    /// What is bound to the connection ends at once.
     pub fn disconnect(&mut self, conn: &str) {
+        let client = self.client(conn);
+        self.clients.remove(conn);
+        self.locks.disconnected(client, self.now);
+        while let Some(bound) = self.locks.sessions.next_ended() {
+            let ending = Ending::Session(&bound);
+            self.serve_session(&bound, (Look::Two, &ending), Locks::end_session);
+        }
         let of = |requests: &BTreeMap<WaiterId, Request>| {
             let mut requests = requests.iter();
             requests.find_map(|(id, request)| (request.conn == conn).then_some(*id))
@@ -278,13 +326,23 @@ impl Sim {
 
     // ---- the shell's part ----
 
+    fn command<T>(
+        &mut self,
+        key: &str,
+        asked: (Option<&str>, Look, &Ending<'_>),
+        decide: impl FnOnce(&mut Locks, &View<'_>, Now, &mut Effects) -> Result<T, LockError>,
+    ) -> Result<T, LockError> {
+        let (done, fx, rest) = self.ask(key, asked, decide);
+        self.carry_out_decided(key, (done.is_ok(), fx), &rest);
+        done
+    }
+
     fn ask<T>(
         &mut self,
         key: &str,
-        owner: Option<&str>,
-        look: Look,
+        (owner, look, ending): (Option<&str>, Look, &Ending<'_>),
         decide: impl FnOnce(&mut Locks, &View<'_>, Now, &mut Effects) -> Result<T, LockError>,
-    ) -> (Result<T, LockError>, Effects) {
+    ) -> (Result<T, LockError>, Effects, Rest) {
         if !self.locks.tokens.knows(0) {
             self.locks.learn_horizon(0, self.horizon, self.now);
         }
@@ -298,10 +356,17 @@ impl Sim {
             }),
             listened: false,
         };
+        let rest = Rest::before(&self.locks, &view, ending, self.now);
         let mut fx = Effects::new();
         let answer = decide(&mut self.locks, &view, self.now, &mut fx);
         assert!(answer.is_ok() || fx.is_empty(), "a failed call did {fx:?}");
-        (answer, fx)
+        (answer, fx, rest)
+    }
+
+    fn carry_out_decided(&mut self, key: &str, (is_ok, fx): (bool, Effects), rest: &Rest) {
+        self.carry_out(key, fx.clone());
+        let after = self.world.read(key, None, Look::All, self.now);
+        rest.check((is_ok, &fx), &after, self.now);
     }
 
     fn carry_out(&mut self, key: &str, fx: Effects) {

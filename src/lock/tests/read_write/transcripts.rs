@@ -139,6 +139,7 @@ impl Session {
                         Some(text) => Wait::Ms(millis(text)),
                     },
                     once: has("once"),
+                    session: false,
                 };
                 let conn = option("conn").unwrap_or(words[2]);
                 match self.sim.acquire(words[1], words[2], conn, how) {

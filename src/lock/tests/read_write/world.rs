@@ -133,7 +133,7 @@ impl World {
             Look::Own if lock.writer.is_some() || lock.deadline_ms.is_none() => Look::Two,
             look => look,
         };
-        let mut living = 0;
+        let (mut living, mut all_ends) = (0, Vec::new());
         for (name, count) in readers {
             let by_name = owner.is_some_and(|owner| name[..] == *owner.as_bytes())
                 || (lock.writer.is_none() && marked.as_ref() == Some(&name));
@@ -147,14 +147,30 @@ impl World {
                 continue;
             }
             let ends = |number| self.end_of(&timeout_of(key, &name, number));
+            let is_deep = look == Look::All || (by_name && look != Look::Own);
+            let in_order: Vec<_> = std::iter::once(1)
+                .chain((2..=count).rev())
+                .map(ends)
+                .collect();
+            let last = in_order.len() - 1;
+            let living_at = in_order.iter().position(|end| *end > now.wall_ms);
+            let seen = living_at.filter(|at| !is_deep && *at < last);
+            let until_ms = *in_order[..=seen.unwrap_or(last)].iter().max().unwrap();
+            all_ends.push(*in_order.iter().max().unwrap());
             let reader = Reader {
                 count,
-                first_ms: ends(1),
-                until_ms: (1..=count).map(ends).max().unwrap(),
+                first_ms: in_order[0],
+                until_ms,
                 owner: name,
             };
             living += usize::from(!by_name && reader.until_ms > now.wall_ms);
             lock.readers.push(reader);
+        }
+        if look == Look::Two && lock.is_whole {
+            let seen = lock.readers.iter().cloned().zip(all_ends);
+            lock.readers = seen
+                .map(|(reader, until_ms)| Reader { until_ms, ..reader })
+                .collect();
         }
         Some(lock)
     }
@@ -201,7 +217,7 @@ impl World {
                 deadline_ms,
                 ..
             } => {
-                if let Some(count) = count {
+                if let Some((_, count)) = count {
                     self.hash(key).insert(text(owner), count.to_string());
                 }
                 if let Some(end_ms) = deadline_ms {
@@ -230,7 +246,7 @@ impl World {
                 self.hash(key).insert("mode".into(), mode.name().into());
                 vec![format!("hset {key} mode {}", mode.name())]
             }
-            RwWrite::Count(mode, owner, count) => {
+            RwWrite::Count(mode, owner, (_, count)) => {
                 let field = field_of(*mode, owner);
                 self.hash(key).insert(field.clone(), count.to_string());
                 vec![format!("hset {key} {field} {count}")]

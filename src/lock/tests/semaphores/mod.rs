@@ -185,6 +185,9 @@ impl Sim {
         }
         let mut fresh = 0;
         for (id, end) in &change.set {
+            let known = self.locks.sems.remembered.get(key_ref(name), id);
+            let known = known.map(|permit| permit.end_ms);
+            assert!(known.is_none_or(|known| known == *end), "{known:?}: {end}");
             let id = String::from_utf8_lossy(id).into_owned();
             fresh += usize::from(keys.set.insert(id, *end).is_none());
         }

@@ -1,9 +1,9 @@
 //! Requests on many keys, as the shell has them served.
 
-use super::{key_ref, Request, Sim};
+use super::{key_ref, Request, Rest, Sim};
 use crate::lock::{
-    Acquire, Effects, Fence, KeyState, Lease, LockError, Locks, ManyAnswer, Mode, Now, Release,
-    Renew, Token, View, Wait,
+    Acquire, Effects, Ending, Fence, KeyState, Lease, LockError, Locks, ManyAnswer, Mode, Now,
+    Release, Renew, Token, View, Wait,
 };
 
 impl Sim {
@@ -25,7 +25,7 @@ impl Sim {
             wait,
             client: conn,
         };
-        let (answer, fx) = self.ask_many(keys, |locks, views, now, fx| {
+        let (answer, fx, rests) = self.ask_many(keys, &Ending::Nothing, |locks, views, now, fx| {
             locks.acquire_many(views, &req, now, fx)
         });
         if let Ok(ManyAnswer::Parked(id)) = answer {
@@ -43,7 +43,7 @@ impl Sim {
             };
             assert!(self.parked.insert(id, request).is_none(), "a second {id:?}");
         }
-        self.carry_out_many(keys, fx);
+        self.carry_out_many(keys, (answer.is_ok(), fx), &rests);
         answer
     }
 
@@ -59,10 +59,11 @@ impl Sim {
             all,
             token: None,
         };
-        let (dropped, fx) = self.ask_many(keys, |locks, views, now, fx| {
+        let ending = Ending::Release(&req);
+        let (dropped, fx, rests) = self.ask_many(keys, &ending, |locks, views, now, fx| {
             locks.release_many(views, &req, now, fx)
         });
-        self.carry_out_many(keys, fx);
+        self.carry_out_many(keys, (dropped.is_ok(), fx), &rests);
         dropped
     }
 
@@ -79,10 +80,11 @@ impl Sim {
             lease,
             token: None,
         };
-        let (renewed, fx) = self.ask_many(keys, |locks, views, now, fx| {
-            locks.renew_many(views, &req, now, fx)
-        });
-        self.carry_out_many(keys, fx);
+        let (renewed, fx, rests) =
+            self.ask_many(keys, &Ending::Nothing, |locks, views, now, fx| {
+                locks.renew_many(views, &req, now, fx)
+            });
+        self.carry_out_many(keys, (renewed.is_ok(), fx), &rests);
         renewed
     }
 
@@ -97,10 +99,11 @@ impl Sim {
             .map(|key| String::from_utf8(key.as_ref().name.into()).unwrap())
             .collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        let (_, fx) = self.ask_many(&names, |locks, views, now, fx| {
-            Ok(locks.settle_many(request, views, now, fx))
-        });
-        self.carry_out_many(&names, fx);
+        let (settled, fx, rests) =
+            self.ask_many(&names, &Ending::Nothing, |locks, views, now, fx| {
+                Ok(locks.settle_many(request, views, now, fx))
+            });
+        self.carry_out_many(&names, (settled.is_ok(), fx), &rests);
         true
     }
 
@@ -146,20 +149,23 @@ impl Sim {
     fn ask_many<T>(
         &mut self,
         keys: &[&str],
+        ending: &Ending<'_>,
         decide: impl FnOnce(&mut Locks, &[View<'_>], Now, &mut [Effects]) -> Result<T, LockError>,
-    ) -> (Result<T, LockError>, Vec<Effects>) {
+    ) -> (Result<T, LockError>, Vec<Effects>, Vec<Rest>) {
         let views: Vec<_> = keys.iter().map(|key| self.view(key)).collect();
+        let rest = |view| Rest::before(&self.locks, view, ending, self.now);
+        let rests = views.iter().map(rest).collect();
         let mut fx = vec![Effects::new(); keys.len()];
         let answer = decide(&mut self.locks, &views, self.now, &mut fx);
         let nothing = fx.iter().all(|fx| fx.is_empty());
         assert!(answer.is_ok() || nothing, "a failed call did {fx:?}");
-        (answer, fx)
+        (answer, fx, rests)
     }
 
     /// First all that is written, then the answers, as the shell delivers them.
-    fn carry_out_many(&mut self, keys: &[&str], fx: Vec<Effects>) {
-        for (key, fx) in keys.iter().zip(fx) {
-            self.carry_out(key, fx);
+    fn carry_out_many(&mut self, keys: &[&str], (is_ok, fx): (bool, Vec<Effects>), rests: &[Rest]) {
+        for ((key, fx), rest) in keys.iter().zip(fx).zip(rests) {
+            self.carry_out_decided(key, (is_ok, fx), rest);
         }
     }
 }

@@ -144,6 +144,24 @@ fn a_writer_among_readers_is_found() {
 }
 
 #[test]
+fn a_reader_that_reads_again_under_another_token_has_one_hold() {
+    // The first grant is heard of last: the request waited on another connection when the server was killed.
+    let story = || {
+        Story::default()
+            .takes(Read, 1, (0, 50), 10)
+            .fault(Fault::Crash, 10, 20)
+            .takes(Read, 1, (40, 45), 11)
+    };
+    story()
+        .gives(Read, 1, 55)
+        .takes(Write, 2, (57, 60), 12)
+        .is_fine();
+    story()
+        .takes(Write, 2, (57, 60), 12)
+        .breaks(Rule::Exclusion);
+}
+
+#[test]
 fn an_upgrade_needs_a_token_of_its_own() {
     let upgrade = |token| {
         let story = Story::default().takes(Read, 1, (0, 1), 10);

@@ -136,8 +136,8 @@ fn acquired(op: &Op, current: &mut Vec<Hold>, holds: &mut Vec<Hold>) {
             };
             match held {
                 Some(held) => {
-                    if matches!(held.kind, Kind::Permit(_)) {
-                        // An id has one permit, whose token a restart may change.
+                    if matches!(held.kind, Kind::Permit(_) | Kind::Read) {
+                        // An owner's permit, and its READ holds, are one hold, whose token a restart may change.
                         held.surely_until = held.surely_until.min(op.sent);
                     }
                     holds.push(std::mem::replace(held, hold));

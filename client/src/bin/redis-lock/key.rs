@@ -1,0 +1,80 @@
+//! The key that is named: as an argument, or in hexadecimal, because no argument can hold a NUL.
+
+use std::ffi::OsString;
+use std::fmt::Write;
+use std::str::FromStr;
+
+use crate::args::bytes;
+
+/// The lock of a subcommand that takes nothing else by its place.
+#[derive(Debug, clap::Args)]
+#[group(required = true, multiple = false)]
+pub struct Key {
+    /// The key of the lock.
+    key: Option<OsString>,
+
+    /// The key in hexadecimal, in place of KEY: for names that no argument can hold (NUL).
+    #[arg(long, value_name = "HEX")]
+    key_hex: Option<Hex>,
+}
+
+impl Key {
+    pub fn bytes(&self) -> &[u8] {
+        match (&self.key_hex, &self.key) {
+            (Some(hex), _) => hex.bytes(),
+            (None, Some(key)) => bytes(key),
+            (None, None) => &[],
+        }
+    }
+}
+
+/// Bytes that were named by their hexadecimal digits.
+#[derive(Debug, Clone)]
+pub struct Hex(Vec<u8>);
+
+impl Hex {
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl FromStr for Hex {
+    type Err = &'static str;
+
+    fn from_str(digits: &str) -> Result<Hex, Self::Err> {
+        let nibbles: Option<Vec<u32>> = digits.chars().map(|char| char.to_digit(16)).collect();
+        let nibbles = nibbles.filter(|nibbles| nibbles.len() % 2 == 0);
+        let nibbles = nibbles.ok_or("two hexadecimal digits a byte, such as 6b00ff")?;
+        let pairs = nibbles.chunks_exact(2).map(|pair| match pair {
+            [high, low] => (high * 16 + low) as u8,
+            _ => 0,
+        });
+        Ok(Hex(pairs.collect()))
+    }
+}
+
+/// The hexadecimal digits of bytes.
+pub fn hex(bytes: &[u8]) -> String {
+    let mut digits = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
+        let _ = write!(digits, "{byte:02x}");
+    }
+    digits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{hex, Hex};
+
+    #[test]
+    fn hexadecimal_digits_name_any_bytes() {
+        for (digits, bytes) in [("", &b""[..]), ("6B00fF", b"k\0\xff"), ("0a", b"\n")] {
+            let read: Hex = digits.parse().expect(digits);
+            assert_eq!(read.bytes(), bytes);
+            assert_eq!(hex(bytes), digits.to_lowercase());
+        }
+        for wrong in ["6", "6b0", "0x", "g0", " 6b", "+1", "é0"] {
+            assert!(wrong.parse::<Hex>().is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! The figures of client/README.md about connections, memory and losses, measured on this machine (`make
+//! bench-waits`).
+
+use std::time::{Duration, Instant};
+
+use redis_lock_client::Lock;
+use redis_lock_harness::TestServer;
+
+use crate::{client, lock, until_waited, LEASE};
+
+fn field(real: &TestServer, section: &str, field: &str) -> u64 {
+    real.info_field(section, field).parse().unwrap()
+}
+
+/// Resident memory of this process, in kB.
+fn memory() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kb = line.unwrap().trim().trim_end_matches(" kB");
+    kb.parse().unwrap()
+}
+
+/// Eight tasks, one lock.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "a measurement"]
+async fn connections_of_contested_acquisitions() {
+    let real = TestServer::start();
+    let server = client(&real);
+    let before = field(&real, "stats", "total_connections_received");
+    let tasks: Vec<_> = (0..8)
+        .map(|_| {
+            let lock = lock(&server);
+            tokio::spawn(async move {
+                for _ in 0..500 {
+                    lock.acquire().await.unwrap().release().await.unwrap();
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    let opened = field(&real, "stats", "total_connections_received") - before - 1;
+    let parked = real.stat("waits_parked");
+    println!("4000 acquisitions by 8 tasks, {parked} of them parked: {opened} connections opened");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "a measurement"]
+async fn a_thousand_waits() {
+    let real = TestServer::start();
+    let server = client(&real);
+    let holder = lock(&server).acquire().await.unwrap();
+    let before = memory();
+    let waits: Vec<_> = (0..1_000)
+        .map(|_| {
+            let lock = lock(&server);
+            tokio::spawn(async move { lock.acquire().await.unwrap().release().await.unwrap() })
+        })
+        .collect();
+    until_waited(&real, 1_000);
+    let (grown, connected) = (
+        memory() - before,
+        field(&real, "clients", "connected_clients"),
+    );
+    println!(
+        "1000 waits: {} kB each, {connected} connections",
+        grown / 1_000
+    );
+    drop(holder);
+    for wait in waits {
+        wait.await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "a measurement"]
+async fn from_the_end_of_a_lock_to_the_notice() {
+    let real = TestServer::start();
+    let server = client(&real);
+    let mut conn = real.conn();
+    for end in ["LOCK.BREAK k", "DEL k"] {
+        let mut told = Vec::new();
+        for _ in 0..50 {
+            let guard = Lock::new(&server, "k")
+                .lease(LEASE)
+                .acquire()
+                .await
+                .unwrap();
+            // Longer than a hold must last to be watched, and than from one look to the next.
+            tokio::time::sleep(Duration::from_millis(150)).await;
+            let ended = Instant::now();
+            conn.line(end);
+            guard.lost().await;
+            told.push(ended.elapsed());
+        }
+        told.sort();
+        println!("{end}: median {:?}, longest {:?}", told[25], told[49]);
+    }
+}

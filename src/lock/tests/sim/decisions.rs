@@ -1,0 +1,42 @@
+//! One decision about one key, compared with what the core said of it before.
+
+use super::{Rest, Sim};
+use crate::lock::{Effects, Ending, KeyState, LockError, Locks, Now, View};
+
+impl Sim {
+    pub(super) fn command<T>(
+        &mut self,
+        key: &str,
+        ending: &Ending<'_>,
+        decide: impl FnOnce(&mut Locks, &View<'_>, Now, &mut Effects) -> Result<T, LockError>,
+    ) -> Result<T, LockError> {
+        let (answer, fx, rest) = self.ask(key, ending, decide);
+        self.carry_out_decided(key, (answer.is_ok(), fx), &rest);
+        answer
+    }
+
+    pub(super) fn ask<T>(
+        &mut self,
+        key: &str,
+        ending: &Ending<'_>,
+        decide: impl FnOnce(&mut Locks, &View<'_>, Now, &mut Effects) -> Result<T, LockError>,
+    ) -> (Result<T, LockError>, Effects, Rest) {
+        let view = self.view(key);
+        let rest = Rest::before(&self.locks, &view, ending, self.now);
+        let mut fx = Effects::new();
+        let answer = decide(&mut self.locks, &view, self.now, &mut fx);
+        assert!(answer.is_ok() || fx.is_empty(), "a failed call did {fx:?}");
+        (answer, fx, rest)
+    }
+
+    pub(super) fn carry_out_decided(
+        &mut self,
+        key: &str,
+        (is_ok, fx): (bool, Effects),
+        rest: &Rest,
+    ) {
+        self.carry_out(key, fx.clone());
+        let after = self.keys.get(key).unwrap_or(&KeyState::Absent);
+        rest.check((is_ok, &fx), after, self.now);
+    }
+}
