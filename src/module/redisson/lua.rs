@@ -63,10 +63,18 @@ pub fn run(ctx: Ctx, call: &Call<'_>) -> Result<(), LockError> {
 /// unlock only takes one hold away. A key of another type, or none, ends the script before its loops.
 fn could_be_long(ctx: Ctx, call: &Call<'_>) -> bool {
     match (call.script.native.loops(), call.key(0)) {
-        (Loops::Holds, Some(lock)) => has_many_holds(ctx, lock),
+        (Loops::Holds, Some(lock)) => !was_answered(ctx, call) && has_many_holds(ctx, lock),
         // `Script::is_called_with` has refused calls with more keys than `MOST_STEPS`.
         _ => false,
     }
+}
+
+/// Whether the latch of this unlock holds something: that ends the script before it looks at the lock. A look at a lock
+/// whose time is over deletes it, so no look may be taken that the script does not take.
+fn was_answered(ctx: Ctx, call: &Call<'_>) -> bool {
+    // Unlocks without a latch have four keys.
+    call.key(4)
+        .is_some_and(|latch| LockKey::peek(ctx, latch, None).handle().is_some())
 }
 
 fn has_many_holds(ctx: Ctx, lock: Str<'_>) -> bool {
