@@ -3,7 +3,7 @@
 
 use crate::common::redisson::{self, *};
 use crate::common::replica::{follow, wait_until_in_sync, PROMPT_MASTER};
-use crate::common::{Conn, TestServer};
+use crate::common::{wait_for, Conn, TestServer};
 use crate::redisson_native::{call, Side, ON};
 
 /// Steps that are allowed, as `MOST_STEPS` of the module.
@@ -145,6 +145,29 @@ fn what_lua_does_not_loop_over_is_left_to_it_as_before() {
             assert_eq!(sides[0].server.stat("redisson_lua"), runs, "{data}");
         }
     }
+}
+
+/// The script answers from the latch, before it looks at the lock; a look at a lock whose time is over deletes it.
+#[test]
+fn an_unlock_that_the_latch_answers_does_not_touch_the_lock() {
+    let server = TestServer::with(&ON);
+    let mut c = server.conn();
+    c.line("DEBUG SET-ACTIVE-EXPIRE 0");
+    // No plain number, and no string: Lua's. The first two unlocks have a latch.
+    for latch in ["SET latch 1e3", "RPUSH latch 1"] {
+        for unlock in &unlocks()[..2] {
+            c.line("FLUSHALL");
+            c.line("HSET k mode read o 1");
+            c.line("PEXPIRE k 1");
+            c.line(latch);
+            wait_for("the end of the lock's time", || {
+                c.line("KEYS k").list().is_empty()
+            });
+            c.run(unlock);
+            assert_eq!(c.line("DBSIZE").int(), 2, "{latch}");
+        }
+    }
+    assert_eq!(server.stat("redisson_lua"), 4);
 }
 
 /// Lua compares the time first after 100,000 instructions. If it never does at the bound, the bound holds.
