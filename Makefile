@@ -59,7 +59,7 @@ test-server: build fault-build servers redisson-texts
 	@$(FAULT_PATH) scripts/test-servers.sh $(SERVERS) quick
 
 # Of whole programs: the profile without link-time optimization, which takes longer than the tests.
-CLIENT_TESTS = $(MODULE_PATH) $(SERVER) $(CARGO) test --profile quick --locked --no-fail-fast -p redis-lock
+CLIENT_TESTS = $(MODULE_PATH) $(SERVER) $(CARGO) test --profile quick --locked --no-fail-fast -p redis-lock-client --features tls -p redis-lock-cli
 
 # A thousand commands at once, each with its pipes.
 test-client: build ## the client crate and the command line: on real servers that die, stand still, move and lie (TESTS=)
@@ -98,7 +98,7 @@ check: lint ## formatting, clippy and rustdoc (a warning is an error), borders b
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	$(CARGO) clippy --locked --all-targets --features fault-injection -- -D warnings
-	@for private in '' --document-private-items; do RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked -p redis-lock --no-deps $$private || exit; done
+	@for private in '' --document-private-items; do RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked -p redis-lock-client --features tls -p redis-lock-cli --no-deps $$private || exit; done
 
 fresh-machine: ## README's first command on minimal Debians that debootstrap makes (root)
 	@scripts/fresh-machine.sh
@@ -168,7 +168,7 @@ install: ## copy the module to where a packaged server may load it, and say how 
 	@scripts/installed.sh "$(INSTALLED)" "$(DESTDIR)"
 
 client: setup ## build the command line: target/release/redis-lock
-	$(CARGO) build --release --locked -p redis-lock
+	$(CARGO) build --release --locked -p redis-lock-cli
 
 man: client ## its manual, from the definitions of its options: target/redis-lock.1
 	@$(CLIENT) man >target/redis-lock.1

@@ -24,21 +24,21 @@ refuse 'the shell does not use the commands' 'crate::commands' src/module
 refuse 'the commands reach the server only through the shell' 'redis_module|raw::' src/commands
 refuse 'the module has no threads' 'std::thread|thread::spawn|thread_local!' src
 refuse 'the module knows nothing of its client' 'redis_lock_client' src benches/src
-refuse 'the client waits on its runtime, not on a thread' 'thread::sleep' client/src
+refuse 'the client waits on its runtime, not on a thread' 'thread::sleep' client/src cli/src
 refuse 'tests wait for conditions, not for time' 'thread::sleep' \
     $(find tests -name '*.rs' ! -path 'tests/harness/*' ! -path 'tests/faults/*')
 refuse 'tests start their processes through the harness, which ends them with the test run (process::spawn)' \
-    '\.spawn\(\)' $(find tests client/tests -name '*.rs' ! -path 'tests/harness/src/process.rs')
+    '\.spawn\(\)' $(find tests client/tests cli/tests -name '*.rs' ! -path 'tests/harness/src/process.rs')
 refuse 'tests use no program that a minimal system lacks (procps, net-tools, curl, Python)' \
     'Command::new\("(ps|pgrep|pkill|killall|kill|ss|netstat|lsof|nc|curl|wget|python3?)"|\$\(ps |\b(pgrep|pkill|killall) ' \
-    tests client/tests benches/src
+    tests client/tests cli/tests benches/src
 
 if found=$(grep -rnE 'Thread\.sleep|TimeUnit\.[A-Z]+\.sleep' --include='*.java' tests); then
     printf 'lint: tests wait for conditions, not for time\n%s\n\n' "$found"
     failed=1
 fi
 
-for file in $(find src tests client -name '*.rs' -o -name '*.java' -o -name '*.py' -o -name '*.js' -o -name '*.go' -o -name '*.rb'); do
+for file in $(find src tests client cli -name '*.rs' -o -name '*.java' -o -name '*.py' -o -name '*.js' -o -name '*.go' -o -name '*.rb'); do
     lines=$(wc -l <"$file")
     if [ "$lines" -gt 700 ]; then
         echo "lint: $file has $lines lines; no file is longer than 700"

@@ -3,9 +3,10 @@
 
 use crate::common::page::{self, blocks};
 
-const PAGES: [&str; 4] = [
+const PAGES: [&str; 5] = [
     "README.md",
     "client/README.md",
+    "cli/README.md",
     "docs/CLIENTS.md",
     "docs/MIGRATION.md",
 ];
@@ -23,8 +24,8 @@ enum By {
 use By::{Client, Nothing, Test};
 
 const SAMPLES: &str = "tests/server/samples.rs";
-const CLI: &str = "client/tests/cli/samples.rs";
-const CRATE: &str = "client/tests/cli/samples_crate.rs";
+const CLI: &str = "cli/tests/cli/samples.rs";
+const CRATE: &str = "cli/tests/cli/samples_crate.rs";
 const MAKE: By = Test(
     "tests/server/samples_inventory.rs",
     "every_target_of_make_that_a_page_names_is_there",
@@ -107,9 +108,9 @@ const INVENTORY: &[(&str, &str, &str, By)] = &[
         "use redis_lock_client",
         Test(CRATE, "the_programs_of_the_pages_build_and_lock"),
     ),
-    ("client/README.md", "sh", "make client ", MAKE),
+    ("cli/README.md", "sh", "make client ", MAKE),
     (
-        "client/README.md",
+        "cli/README.md",
         "console",
         "$ redis-lock run nightly",
         Test(CLI, "the_shell_lines_of_the_clients_page"),

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use redis_lock_client::{Guard, LostReason, Released, Server};
 use redis_lock_harness::TestServer;
 
-use crate::proxy::Proxy;
 use crate::{client, lock, through, until, until_free, until_waited, wait, LEASE};
+use redis_lock_harness::proxy::Proxy;
 
 const SHORT: Duration = Duration::from_millis(600);
 const MARGIN: Duration = Duration::from_millis(150);

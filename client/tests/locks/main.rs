@@ -12,7 +12,6 @@ mod figures;
 mod lost;
 mod notice;
 mod places;
-mod proxy;
 mod storm;
 mod tls;
 mod undo;
@@ -29,7 +28,7 @@ pub fn client(real: &TestServer) -> Server {
 }
 
 /// The same through a proxy.
-pub fn through(proxy: &proxy::Proxy) -> Server {
+pub fn through(proxy: &redis_lock_harness::proxy::Proxy) -> Server {
     Server::open(&format!("redis://127.0.0.1:{}", proxy.port)).unwrap()
 }
 

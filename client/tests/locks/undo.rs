@@ -6,8 +6,8 @@ use std::time::Duration;
 use redis_lock_client::{Lock, LostReason, Released};
 use redis_lock_harness::TestServer;
 
-use crate::proxy::Proxy;
 use crate::{client, lock, through, until, until_free, until_waited, wait};
+use redis_lock_harness::proxy::Proxy;
 
 /// The place of who goes away without a word is kept for a minute.
 const PLACES_STAY: [&str; 2] = ["--lock.queue-grace", "60000"];

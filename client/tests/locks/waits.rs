@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use redis_lock_client::{Guard, Lock, Released, Server};
 use redis_lock_harness::{wait_for, TestServer, Tries};
 
-use crate::proxy::Proxy;
 use crate::{client, lock, through, until, until_free, until_waited, wait, LONG};
+use redis_lock_harness::proxy::Proxy;
 
 /// Ends every connection but that of whoever asks for it.
 fn kill_connections(real: &TestServer) {

@@ -13,6 +13,7 @@ pub mod conn;
 pub mod outside;
 pub mod page;
 pub mod process;
+pub mod proxy;
 pub mod redisson;
 pub mod replica;
 pub mod scene;

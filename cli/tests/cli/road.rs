@@ -7,7 +7,7 @@ use nix::sys::signal::Signal;
 use redis_lock_harness::{wait_for, TestServer};
 
 use crate::program::{Running, PROGRAM};
-use crate::proxy::Proxy;
+use redis_lock_harness::proxy::Proxy;
 
 const TELLS: &str = "trap 'echo stopped; exit 3' TERM; echo up; while :; do sleep 0.05; done";
 

@@ -11,9 +11,6 @@ mod lost;
 mod pages;
 mod places;
 mod program;
-#[path = "../locks/proxy.rs"]
-#[allow(dead_code)] // the tests of the crate want more of it
-mod proxy;
 mod road;
 mod run;
 mod samples;

@@ -1,4 +1,4 @@
-//! The shell lines of README.md and client/README.md, as they stand there: run by a shell that finds `redis-lock`
+//! The shell lines of README.md and cli/README.md, as they stand there: run by a shell that finds `redis-lock`
 //! in its PATH, beside a `report.sh` and a `deploy.sh`. Only the addresses of the page's servers are replaced by
 //! those of the run, and a token by the one of the lock.
 
@@ -116,7 +116,7 @@ fn a_quorum_of_three() {
 fn the_shell_lines_of_the_clients_page() {
     let real = TestServer::start();
     let dir = sandbox(&real);
-    let all = lines("client/README.md", "$ redis-lock run nightly");
+    let all = lines("cli/README.md", "$ redis-lock run nightly");
     let [(waits, _), (ends, _), (fenced, _), (ls, table), (info, _), (breaks, _), (looks, _)] =
         &all[..]
     else {

@@ -7,8 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{CommandFactory, Parser};
-use redis::{ClientTlsConfig, TlsCertificates};
-use redis_lock_client::Server;
+use redis_lock_client::{ClientTlsConfig, Server, TlsCertificates};
 
 use crate::failure::{Failure, USAGE};
 use crate::{break_lock, info, ls, pages, run, top};
