@@ -3,18 +3,28 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use redis_lock_client::{Error, Server};
+use redis_lock_client::Server;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{timeout_at, Instant};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Reason};
 
 /// How long the last servers may take to say why they do not serve, when it is certain that too few do.
 const OTHERS: Duration = Duration::from_millis(200);
 
+/// Longer than any server owes an answer.
+const ENDLESS: Duration = Duration::from_secs(1_000_000);
+
 /// A server that goes away during a wait is waited for. One that is away at the start is taken for a mistake: all
 /// servers must answer, or of a quorum most of them. They are asked at the same time, so that a dead minority costs no time.
-pub async fn must_answer(servers: &[Server], quorum: bool, key: &[u8]) -> Result<(), Failure> {
+/// Which of them has not answered by the end, if there is one, is away.
+pub async fn must_answer(
+    servers: &[Server],
+    quorum: bool,
+    key: &[u8],
+    end: Option<Instant>,
+) -> Result<(), Failure> {
+    let end = end.unwrap_or_else(|| Instant::now() + ENDLESS);
     let needed = match quorum {
         true => servers.len() / 2 + 1,
         false => servers.len(),
@@ -25,7 +35,7 @@ pub async fn must_answer(servers: &[Server], quorum: bool, key: &[u8]) -> Result
         asked.spawn(async move { (place, server.ping().await) });
     }
     let mut words = BTreeMap::new();
-    while let Some(Ok((place, word))) = asked.join_next().await {
+    while let Ok(Some(Ok((place, word)))) = timeout_at(end, asked.join_next()).await {
         words.insert(place, word);
         let answered = words.values().filter(|word| word.is_ok()).count();
         if answered >= needed {
@@ -40,27 +50,16 @@ pub async fn must_answer(servers: &[Server], quorum: bool, key: &[u8]) -> Result
             words.insert(place, word);
         }
     };
-    let _ = timeout(OTHERS, others).await;
+    let _ = timeout_at(end.min(Instant::now() + OTHERS), others).await;
     let named = servers.iter().map(Server::name).enumerate();
-    let reasons = named.filter_map(|(place, name)| reason(name, words.remove(&place)));
+    let reasons = named.filter_map(|(place, name)| match words.remove(&place) {
+        None => Some(Reason::silence(name)),
+        Some(word) => word.err().map(|error| Reason::of(&error, Some(key))),
+    });
     let headline = match quorum {
         true => format!("no majority of {} servers answers", servers.len()),
         false => format!("not all of {} servers answer", servers.len()),
     };
-    Err(Failure::of_several(
-        headline,
-        &reasons.collect::<Vec<_>>(),
-        key,
-    ))
-}
-
-/// Why a server does not count.
-fn reason(name: &str, word: Option<Result<(), Error>>) -> Option<Error> {
-    match word {
-        Some(word) => word.err(),
-        None => Some(Error::Connection {
-            server: name.into(),
-            what: "no answer yet".into(),
-        }),
-    }
+    let reasons: Vec<_> = reasons.collect();
+    Err(Failure::of_several(headline, &reasons))
 }

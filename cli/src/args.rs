@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{CommandFactory, Parser};
-use redis_lock_client::{ClientTlsConfig, Server, TlsCertificates};
+use redis_lock_client::{Certificates, Server};
 
 use crate::failure::{Failure, USAGE};
 use crate::{break_lock, info, ls, pages, run, top};
@@ -116,10 +116,7 @@ impl Connect {
             };
             let server = Server::open(&url).map_err(|error| Failure::of(&error, None))?;
             let server = server.response_timeout(self.timeout);
-            Ok(match &certificates {
-                Some(certificates) => server.certificates(certificates.clone()),
-                None => server,
-            })
+            Ok(server.certificates(certificates.clone()))
         });
         let opened = opened.collect::<Result<Vec<_>, _>>()?;
         match opened.is_empty() {
@@ -151,26 +148,19 @@ impl Connect {
         }
     }
 
-    fn certificates(&self) -> Result<Option<TlsCertificates>, Failure> {
-        if self.cacert.is_none() && self.cert.is_none() {
-            return Ok(None);
-        }
+    fn certificates(&self) -> Result<Certificates, Failure> {
         let read = |path: &PathBuf| {
             let failed = |error| Failure::new(USAGE, format!("{}: {error}", path.display()));
             std::fs::read(path).map_err(failed)
         };
-        let client_tls = match (&self.cert, &self.key) {
-            (Some(cert), Some(key)) => Some(ClientTlsConfig {
-                client_cert: read(cert)?,
-                client_key: read(key)?,
-            }),
-            _ => None,
-        };
-        let root_cert = self.cacert.as_ref().map(read).transpose()?;
-        Ok(Some(TlsCertificates {
-            client_tls,
-            root_cert,
-        }))
+        let mut certificates = Certificates::new();
+        if let Some(authorities) = &self.cacert {
+            certificates = certificates.authorities(read(authorities)?);
+        }
+        if let (Some(certificate), Some(key)) = (&self.cert, &self.key) {
+            certificates = certificates.client(read(certificate)?, read(key)?);
+        }
+        Ok(certificates)
     }
 }
 

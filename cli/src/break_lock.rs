@@ -2,6 +2,8 @@
 
 use serde_json::{json, Map};
 
+use redis_lock_client::{Grant, Waiters};
+
 use crate::args::Connect;
 use crate::failure::Failure;
 use crate::key::Key;
@@ -37,7 +39,12 @@ pub struct Args {
 pub async fn run(args: Args) -> Result<i32, Failure> {
     let server = args.connect.open_one()?;
     let key = args.key.bytes();
-    let broken = server.break_lock(key, args.token, args.purge).await;
+    let grant = args.token.map_or(Grant::Any, Grant::Token);
+    let waiters = match args.purge {
+        true => Waiters::Purge,
+        false => Waiters::Keep,
+    };
+    let broken = server.break_lock(key, grant, waiters).await;
     let broken = broken.map_err(|error| Failure::of(&error, Some(key)))?;
     let line = if args.json {
         let mut object = Map::new();

@@ -41,31 +41,36 @@ impl Failure {
 
     /// What the server, or the way to it, says about this key.
     pub fn of(error: &Error, key: Option<&[u8]>) -> Failure {
-        let (status, advice) = judge(error, key);
-        let message = match advice {
-            Some(advice) => format!("{error}\n  {advice}"),
-            None => error.to_string(),
+        let reason = Reason::of(error, key);
+        let message = match reason.advice {
+            Some(advice) => format!("{}\n  {advice}", reason.message),
+            None => reason.message,
         };
+        let status = reason.status;
         Failure { status, message }
     }
 
-    /// What several servers say: a line for each, and each advice once. One alone needs no headline.
-    pub fn of_several(headline: String, errors: &[Error], key: &[u8]) -> Failure {
-        if let [error] = errors {
-            return Failure::of(error, Some(key));
-        }
-        let judged: Vec<_> = errors.iter().map(|error| judge(error, Some(key))).collect();
-        let mut lines = vec![headline];
-        lines.extend(errors.iter().map(|error| format!("  {error}")));
-        for (_, advice) in &judged {
-            let advice = advice.iter().map(|advice| format!("  {advice}"));
-            let fresh: Vec<String> = advice.filter(|line| !lines.contains(line)).collect();
-            lines.extend(fresh);
+    /// Why several servers do not serve: a line for each, and each advice once. One alone needs no headline.
+    pub fn of_several(headline: String, reasons: &[Reason]) -> Failure {
+        let mut lines: Vec<String> = match reasons {
+            [only] => vec![only.message.clone()],
+            _ => {
+                let each = reasons.iter().map(|reason| format!("  {}", reason.message));
+                [headline].into_iter().chain(each).collect()
+            }
+        };
+        for advice in reasons.iter().filter_map(|reason| reason.advice.as_ref()) {
+            let line = format!("  {advice}");
+            if !lines.contains(&line) {
+                lines.push(line);
+            }
         }
         // The status is that of a refusal, if there is one: waiting does not help against it.
-        let refusal = judged.iter().find(|(status, _)| *status != UNAVAILABLE);
+        let mut statuses = reasons.iter().map(|reason| reason.status);
         Failure {
-            status: refusal.map_or(UNAVAILABLE, |(status, _)| *status),
+            status: statuses
+                .find(|status| *status != UNAVAILABLE)
+                .unwrap_or(UNAVAILABLE),
             message: lines.join("\n"),
         }
     }
@@ -80,14 +85,48 @@ impl Failure {
     }
 }
 
-/// The status that an error stands for, and what to do about it.
-fn judge(error: &Error, key: Option<&[u8]>) -> (i32, Option<String>) {
-    match error {
-        Error::Config(_) | Error::Untrusted { .. } => (USAGE, None),
-        Error::Refused { code, text, .. } => of_refusal(code, text, key),
-        Error::Connection { what, .. } => (UNAVAILABLE, of_connection(what)),
-        _ => (UNAVAILABLE, None),
+/// Why a server does not serve, the status that this stands for, and what to do about it.
+pub struct Reason {
+    status: i32,
+    message: String,
+    advice: Option<String>,
+}
+
+impl Reason {
+    pub fn of(error: &Error, key: Option<&[u8]>) -> Reason {
+        let message = with_causes(error);
+        let (status, advice) = match error {
+            Error::Config(_) | Error::Untrusted { .. } => (USAGE, None),
+            Error::Refused { code, text, .. } => of_refusal(code, text, key),
+            Error::Connection { .. } => (UNAVAILABLE, of_connection(&message)),
+            _ => (UNAVAILABLE, None),
+        };
+        Reason {
+            status,
+            message,
+            advice,
+        }
     }
+
+    /// A server that owes its answer.
+    pub fn silence(server: &str) -> Reason {
+        Reason {
+            status: UNAVAILABLE,
+            message: format!("{server}: no answer yet"),
+            advice: None,
+        }
+    }
+}
+
+/// The error's own words, and those of what lies below it.
+fn with_causes(error: &Error) -> String {
+    let mut text = error.to_string();
+    let mut below = std::error::Error::source(error);
+    while let Some(cause) = below {
+        text = format!("{text}: {cause}");
+        below = cause.source();
+    }
+    text
 }
 
 fn of_refusal(code: &str, text: &str, key: Option<&[u8]>) -> (i32, Option<String>) {

@@ -74,31 +74,22 @@ impl Wanted {
 
     /// None when it is not to be had in that time.
     pub async fn acquire(&self, wait: Wait) -> Result<Option<Held>, Error> {
-        loop {
-            let held = match self {
-                Wanted::One(lock) => match wait {
-                    Wait::Not => lock.try_acquire().await?,
-                    Wait::For(wait) => lock.acquire_within(wait).await?,
-                    Wait::Endlessly => Some(lock.acquire().await?),
-                }
-                .map(Held::One),
-                Wanted::All(lock) => lock.acquire_within(wait.span()).await?.map(Held::All),
-                Wanted::Quorum(lock) => lock.acquire_within(wait.span()).await?.map(Held::Quorum),
-            };
-            if held.is_some() || !matches!(wait, Wait::Endlessly) {
-                return Ok(held);
-            }
-        }
-    }
-}
-
-impl Wait {
-    fn span(self) -> Duration {
-        match self {
+        let span = match wait {
             Wait::Not => Duration::ZERO,
-            Wait::For(wait) => wait,
-            Wait::Endlessly => Duration::MAX,
-        }
+            Wait::For(span) => span,
+            Wait::Endlessly => {
+                return Ok(Some(match self {
+                    Wanted::One(lock) => Held::One(lock.acquire().await?),
+                    Wanted::All(lock) => Held::All(lock.acquire().await?),
+                    Wanted::Quorum(lock) => Held::Quorum(lock.acquire().await?),
+                }))
+            }
+        };
+        Ok(match self {
+            Wanted::One(lock) => lock.acquire_within(span).await?.map(Held::One),
+            Wanted::All(lock) => lock.acquire_within(span).await?.map(Held::All),
+            Wanted::Quorum(lock) => lock.acquire_within(span).await?.map(Held::Quorum),
+        })
     }
 }
 
@@ -170,9 +161,9 @@ impl Held {
     pub async fn release(self) -> Release {
         match self {
             Held::One(guard) => Release::of_all(vec![guard.release().await]),
-            Held::All(guard) => Release::of_all(guard.release().await),
+            Held::All(guard) => Release::of_all(guard.release_each().await),
             Held::Quorum(guard) => {
-                let said = guard.release().await.into_iter();
+                let said = guard.release_each().await.into_iter();
                 Release::of_most(said.map(|(_, said)| said).collect())
             }
         }

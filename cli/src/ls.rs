@@ -45,11 +45,16 @@ pub struct Args {
 pub async fn run(args: Args) -> Result<i32, Failure> {
     let server = args.connect.open_one()?;
     let failed = |error| Failure::of(&error, None);
-    let search = Search {
-        pattern: args.pattern.as_ref().map(|pattern| bytes(pattern).to_vec()),
-        owner: args.owner.as_ref().map(|owner| bytes(owner).to_vec()),
-        waited: args.waited,
+    let mut search = match args.waited {
+        true => Search::waited(),
+        false => Search::held(),
     };
+    if let Some(pattern) = &args.pattern {
+        search = search.matching(bytes(pattern));
+    }
+    if let Some(owner) = &args.owner {
+        search = search.owner(bytes(owner));
+    }
     let mut scan = server.scan(search).await.map_err(failed)?;
     let mut seen = HashSet::new();
     let mut lines = Vec::new();
@@ -111,7 +116,7 @@ fn line(key: &[u8], info: &LockInfo) -> [String; COLUMNS] {
     let waits = info.waiters > 0;
     [
         shown(key),
-        info.mode.clone(),
+        info.mode.to_string(),
         report::holders(info),
         report::span(report::lease(info)),
         info.waiters.to_string(),

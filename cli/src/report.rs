@@ -12,7 +12,7 @@ use crate::shown::shown;
 pub fn lock(key: &[u8], info: &LockInfo) -> Value {
     let mut object = Map::new();
     put(&mut object, "key", key);
-    object.insert("mode".into(), json!(info.mode));
+    object.insert("mode".into(), json!(info.mode.to_string()));
     object.insert("holders".into(), info.holders.iter().map(holder).collect());
     object.insert("waiters".into(), json!(info.waiters));
     object.insert("longest_wait_ms".into(), millis(Some(info.longest_wait)));
@@ -39,7 +39,7 @@ fn holder(holder: &Holder) -> Value {
 fn waiter(waiter: &Waiter) -> Value {
     let mut object = Map::new();
     put(&mut object, "owner", &waiter.owner);
-    object.insert("mode".into(), json!(waiter.mode));
+    object.insert("mode".into(), json!(waiter.mode.to_string()));
     object.insert("waited_ms".into(), millis(Some(waiter.waited)));
     object.insert("left_ms".into(), millis(waiter.left));
     object.insert("client_id".into(), json!(waiter.client_id));

@@ -239,17 +239,7 @@ async fn acquire(
 ) -> Result<Option<Held>, Failure> {
     let failed = |error| Failure::of(&error, Some(args.key()));
     let start = Instant::now();
-    let answered = must_answer(servers, args.quorum, args.key());
-    match over {
-        None => answered.await?,
-        Some(over) => timeout_at(over, answered).await.unwrap_or_else(|_| {
-            let names: Vec<_> = servers.iter().map(Server::name).collect();
-            Err(failed(Error::Connection {
-                server: names.join(","),
-                what: "no answer in time".into(),
-            }))
-        })?,
-    }
+    must_answer(servers, args.quorum, args.key(), over).await?;
     // From here on the library keeps the bound, and withdraws what is under way.
     let wait = match args.bound() {
         Some(bound) if bound.is_zero() => Wait::Not,

@@ -90,12 +90,8 @@ impl Sampler {
     /// The next one; of the whole database, however long that takes, or of a piece more.
     pub async fn take(&mut self, whole: bool) -> Result<Sample, Failure> {
         let (rates, waiters) = self.count().await?;
-        let waited = Search {
-            waited: true,
-            ..Search::default()
-        };
         let mut keys: Vec<Vec<u8>> = Vec::new();
-        let mut scan = self.server.scan(waited).await.map_err(failed)?;
+        let mut scan = self.server.scan(Search::waited()).await.map_err(failed)?;
         while let Some(found) = scan.step().await.map_err(failed)? {
             keys.extend(found);
         }
@@ -124,7 +120,7 @@ impl Sampler {
     async fn look_on(&mut self, whole: bool) -> Result<(), Failure> {
         for _ in 0..if whole { usize::MAX } else { STEPS } {
             if self.scan.is_none() {
-                let scan = self.server.scan(Search::default()).await;
+                let scan = self.server.scan(Search::held()).await;
                 self.scan = Some(scan.map_err(failed)?);
             }
             let Some(scan) = &mut self.scan else { break };

@@ -143,7 +143,7 @@ fn row(key: &[u8], info: &LockInfo) -> Row<'static> {
     let waits = info.waiters > 0;
     let row = Row::new([
         cut(key, NAME),
-        info.mode.clone(),
+        info.mode.to_string(),
         report::holders(info).chars().take(NAME).collect(),
         span(report::held(info)),
         span(report::lease(info).filter(|_| !info.holders.is_empty())),
@@ -166,24 +166,16 @@ mod tests {
     use super::*;
 
     fn lock(key: &[u8], owner: &[u8], held: u64, waiters: u64, wait: u64) -> (Vec<u8>, LockInfo) {
-        let holder = Holder {
-            owner: owner.to_vec(),
-            holds: 1,
-            token: Some(17),
-            lease: Some(Duration::from_secs(8)),
-            held: Some(Duration::from_secs(held)),
-            client_id: None,
-            addr: None,
-            client_name: None,
-            session: false,
-        };
-        let info = LockInfo {
-            mode: "exclusive".into(),
-            holders: vec![holder],
-            waiters,
-            longest_wait: Duration::from_secs(wait),
-            queue: Vec::new(),
-        };
+        let mut holder = Holder::default();
+        holder.owner = owner.to_vec();
+        holder.holds = 1;
+        holder.token = Some(17);
+        holder.lease = Some(Duration::from_secs(8));
+        holder.held = Some(Duration::from_secs(held));
+        let mut info = LockInfo::default();
+        info.holders = vec![holder];
+        info.waiters = waiters;
+        info.longest_wait = Duration::from_secs(wait);
         (key.to_vec(), info)
     }
 

@@ -3,7 +3,7 @@
 
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
 
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 
 /// Where sentinels listen when nothing else is said.
 const SENTINEL_PORT: &str = "26379";
@@ -118,8 +118,24 @@ fn user_and_places(rest: &str) -> (&str, &str) {
 }
 
 fn server(url: &str) -> Result<ConnectionInfo> {
-    url.into_connection_info()
-        .map_err(|error| unreadable(&error))
+    let (plain, is_tls) = match url.split_once("://") {
+        Some(("rediss", rest)) => (format!("redis://{rest}"), true),
+        Some(("valkeys", rest)) => (format!("valkey://{rest}"), true),
+        _ => (url.to_string(), false),
+    };
+    let node = plain.into_connection_info();
+    let node = node.map_err(|error| unreadable(&error))?;
+    let ConnectionAddr::Tcp(host, port) = node.addr() else {
+        return Ok(node);
+    };
+    let address = ConnectionAddr::TcpTls {
+        host: host.clone(),
+        port: *port,
+        // There is no way around the certificate.
+        insecure: false,
+        tls_params: None,
+    };
+    Ok(if is_tls { node.set_addr(address) } else { node })
 }
 
 fn unreadable(why: &dyn std::fmt::Display) -> Error {

@@ -14,12 +14,12 @@ use crate::backoff::part_of;
 use crate::call::Caller;
 use crate::clock::Moment;
 use crate::command::{self, Claim};
+use crate::error::Result;
 use crate::guard::{Guard, Leftovers};
-use crate::lock::Lock;
 use crate::parked::{Next, Parked};
 use crate::release::{First, Undo};
+use crate::terms::Terms;
 use crate::turn::Turn;
-use crate::Result;
 
 /// Between two attempts to reach a server: at first, and at most.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
@@ -30,7 +30,7 @@ const OTHER_SLICE: Duration = Duration::from_millis(100);
 /// A request for a lock. Dropped before the grant, it withdraws the wait, and gives back what may have
 /// been granted to it meanwhile.
 pub(crate) struct Attempt<'a> {
-    lock: &'a Lock,
+    terms: &'a Terms,
     claim: Claim,
     /// For a request that is answered at once.
     quick: Caller,
@@ -51,14 +51,14 @@ struct Slice {
 }
 
 impl Attempt<'_> {
-    pub(crate) fn new(lock: &Lock, turn: Turn) -> Attempt<'_> {
-        let claim = lock.claim();
+    pub(crate) fn new(terms: &Terms, turn: Turn) -> Attempt<'_> {
+        let claim = terms.claim();
         Attempt {
-            quick: Caller::shared(&lock.server, &claim.key),
+            quick: Caller::shared(&terms.server, &claim.key),
             parked: Parked::default(),
             slice: None,
             claim,
-            lock,
+            terms,
             under_way_until: None,
             turn,
             is_granted: false,
@@ -73,14 +73,14 @@ impl Attempt<'_> {
         let mut asked = self.ask_once().await;
         loop {
             match asked {
-                (sent, Ok(Some(token))) if sent.elapsed() < self.lock.certain() => {
+                (sent, Ok(Some(token))) if sent.elapsed() < self.terms.told_after() => {
                     self.parked.finish(OTHER_SLICE).await;
                     return Ok(Some(self.granted(token, sent)));
                 }
                 // It took longer than the lease to get here: it may be over. What is left of it is asked for
                 // anew, or given back.
                 (_, Ok(Some(_))) => {
-                    self.under_way_until = Some(Instant::now() + self.lock.server.patience());
+                    self.under_way_until = Some(Instant::now() + self.terms.server.patience());
                     if failures > 0 && is_over() {
                         return Ok(None);
                     }
@@ -110,8 +110,8 @@ impl Attempt<'_> {
     }
 
     async fn ask_once(&mut self) -> (Moment, Result<Option<u64>>) {
-        let server = &self.lock.server;
-        let command = command::acquire(&self.claim, self.lock.lease, Duration::ZERO);
+        let server = &self.terms.server;
+        let command = command::acquire(&self.claim, self.terms.lease, Duration::ZERO);
         let sent = Moment::now();
         let reply = self.quick.call(&command, server.patience() / 2).await;
         if self.quick.was_unanswered() {
@@ -146,7 +146,7 @@ impl Attempt<'_> {
                 Ok(Value::Nil) if !is_over => {}
                 Err(error) if error.is_passing() && !is_over => {}
                 reply => {
-                    let server = self.lock.server.name();
+                    let server = self.terms.server.name();
                     let token = reply.and_then(|reply| command::granted(&reply, server));
                     return (answer.sent, token);
                 }
@@ -156,10 +156,10 @@ impl Attempt<'_> {
 
     /// Sends a slice of the wait.
     fn park(&mut self, end: Option<Instant>) {
-        let slice = self.lock.longest_slice().min(left(end));
+        let slice = self.terms.longest_slice().min(left(end));
         let slice = slice.max(Duration::from_millis(1));
-        let command = command::acquire(&self.claim, self.lock.lease, slice);
-        let server = &self.lock.server;
+        let command = command::acquire(&self.claim, self.terms.lease, slice);
+        let server = &self.terms.server;
         self.parked.send(server, &self.claim.key, command, slice);
         let now = Instant::now();
         self.slice = Some(Slice {
@@ -176,7 +176,7 @@ impl Attempt<'_> {
     }
 
     fn under_way_until(&self) -> Option<Instant> {
-        let parked = self.parked.under_way_until(&self.lock.server);
+        let parked = self.parked.under_way_until(&self.terms.server);
         self.under_way_until.max(parked)
     }
 
@@ -187,7 +187,7 @@ impl Attempt<'_> {
             releases_until: None,
             turn: std::mem::take(&mut self.turn),
         };
-        Guard::new(self.lock, self.claim.clone(), token, sent, leftovers)
+        Guard::new(self.terms, self.claim.clone(), token, sent, leftovers)
     }
 }
 
@@ -202,7 +202,7 @@ impl Drop for Attempt<'_> {
         if self.is_granted {
             return;
         }
-        let server = &self.lock.server;
+        let server = &self.terms.server;
         let now = Instant::now();
         if self.quick.was_unanswered() {
             self.under_way_until = Some(now + server.patience());
@@ -215,7 +215,7 @@ impl Drop for Attempt<'_> {
         let undo = Undo {
             server: server.clone(),
             claim: self.claim.clone(),
-            lease: self.lock.lease,
+            lease: self.terms.lease,
             first: if has_left {
                 First::Everything
             } else {

@@ -6,12 +6,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::watch;
 
 use crate::command::Claim;
-use crate::Error;
+use crate::error::Error;
 
 /// So many failures are remembered until they are asked for.
 const REMEMBERED: usize = 1_000;
 
 /// A lock that could not be given back in the background: its lease ends it.
+///
+/// ```no_run
+/// # async fn example(server: redis_lock_client::Server) {
+/// for left in server.settled().await {
+///     eprintln!("{}: {}", String::from_utf8_lossy(&left.key), left.error);
+/// }
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Unreleased {

@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
 use redis::{
     Cmd, ConnectionInfo, ErrorKind, Pipeline, RedisError, RedisResult, ServerErrorKind, Value,
 };
 use tokio::time::{timeout_at, Instant};
 
-use crate::server::{name_of, Route, Server, Shared};
-use crate::{Error, Result};
+use crate::address::name_of;
+use crate::connect::Connection;
+use crate::error::{Error, Result};
+use crate::server::{Route, Server, Shared};
 
 /// How often one request may be sent on to another node.
 const REDIRECTIONS: u32 = 8;
@@ -30,7 +31,7 @@ pub(crate) struct Caller {
 #[derive(Clone)]
 struct Link {
     node: ConnectionInfo,
-    connection: MultiplexedConnection,
+    connection: Connection,
     shared: Option<Shared>,
 }
 
@@ -100,7 +101,7 @@ impl Caller {
                     self.route = Route::default();
                     return Ok(value);
                 }
-                Ok(Err(error)) => return Err(self.broken(&link, &error)),
+                Ok(Err(error)) => return Err(self.broken(&link, error)),
                 Err(_) => {
                     self.give_up(&link);
                     return Err(Error::no_answer(&name_of(&link.node)));
@@ -113,14 +114,12 @@ impl Caller {
                     self.route = Route::default();
                 }
                 Some(Redirection::Ask(node)) => ask = Some(node),
-                None => return Err(self.refused(&link, &error)),
+                None => return Err(self.refused(&link, error)),
             }
             self.link = None;
         }
-        Err(Error::Connection {
-            server: self.server.name().to_string(),
-            what: "sent on from node to node without end".into(),
-        })
+        let what = "sent on from node to node without end";
+        Err(Error::connection(self.server.name(), what))
     }
 
     /// A connection to the node that serves the key, as far as is known. Where there are several to ask,
@@ -195,7 +194,7 @@ impl Caller {
     }
 
     /// The server's own word that it does not serve this. Where another one may, that is looked for.
-    fn refused(&mut self, link: &Link, error: &RedisError) -> Error {
+    fn refused(&mut self, link: &Link, error: RedisError) -> Error {
         let error = Error::new(&name_of(&link.node), error);
         if error.is_elsewhere() {
             self.close(link);
@@ -206,7 +205,7 @@ impl Caller {
         error
     }
 
-    fn broken(&mut self, link: &Link, error: &RedisError) -> Error {
+    fn broken(&mut self, link: &Link, error: RedisError) -> Error {
         self.give_up(link);
         Error::new(&name_of(&link.node), error)
     }
@@ -241,18 +240,13 @@ enum Redirection {
 }
 
 /// To a node that does not serve the slot yet, `ASKING` goes before in the same write.
-async fn send(
-    connection: &mut MultiplexedConnection,
-    command: &Cmd,
-    is_asking: bool,
-) -> RedisResult<Value> {
+async fn send(connection: &mut Connection, command: &Cmd, is_asking: bool) -> RedisResult<Value> {
     if !is_asking {
-        return connection.send_packed_command(command).await;
+        return connection.send(command).await;
     }
     let mut both = Pipeline::new();
     both.cmd("ASKING").add_command(command.clone());
-    let mut replies = connection.send_packed_commands(&both, 1, 1).await?;
-    Ok(replies.pop().unwrap_or(Value::Nil))
+    connection.send_both(&both).await
 }
 
 /// The slot of a key: of what stands between its first braces, where something does.

@@ -9,9 +9,10 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use redis::aio::MultiplexedConnection;
 use redis::{cmd, PushInfo, PushKind, Value};
 use tokio::sync::Notify;
+
+use crate::connect::Connection;
 
 /// Who is to hear of which key. Two keys of one name in two databases hear of each other, which does no harm.
 #[derive(Default)]
@@ -101,10 +102,10 @@ impl Drop for Hearing {
 }
 
 /// Asks a server to tell. One that will not, says so, and the connection is as good for all else.
-pub(crate) async fn ask(connection: &mut MultiplexedConnection) {
+pub(crate) async fn ask(connection: &mut Connection) {
     let mut command = cmd("CLIENT");
     command.arg("TRACKING").arg("ON").arg("NOLOOP");
-    let _ = connection.send_packed_command(&command).await;
+    let _ = connection.send(&command).await;
 }
 
 #[cfg(test)]

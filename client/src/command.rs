@@ -4,29 +4,8 @@ use std::time::Duration;
 
 use redis::{cmd, Cmd, Value};
 
-use crate::{Error, Result};
-
-/// How a lock is held.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Mode {
-    /// By one owner.
-    Exclusive,
-    /// By readers, together.
-    Read,
-    /// By one writer, and by no reader.
-    Write,
-}
-
-impl Mode {
-    /// Which of its owner's holds is meant.
-    pub(crate) fn word(self) -> Option<&'static str> {
-        match self {
-            Mode::Exclusive => None,
-            Mode::Read => Some("READ"),
-            Mode::Write => Some("WRITE"),
-        }
-    }
-}
+use crate::error::{Error, Result};
+use crate::mode::Mode;
 
 /// A hold of a key: what every command names.
 #[derive(Debug, Clone)]

@@ -1,11 +1,31 @@
-//! What can go wrong, and what to do about it. That somebody else holds a lock is no error.
+//! What can go wrong, and what to do about it. That another owner holds a lock is no error.
+
+use std::fmt;
+use std::sync::Arc;
 
 use redis::{ErrorKind, RedisError, ServerErrorKind};
+
+/// What this crate's functions return.
+pub type Result<T> = std::result::Result<T, Error>;
 
 /// What happened to a connection where the server has as many clients as it may have.
 pub(crate) const NO_ROOM: &str = "no room for one more client (maxclients)";
 
-/// Why a request was not served.
+/// Why a request was not served. What lies below, of the system or of TLS, is its
+/// [`source`](std::error::Error::source), and not in its text.
+///
+/// ```no_run
+/// # async fn example(lock: redis_lock_client::Lock) {
+/// use redis_lock_client::Error;
+///
+/// match lock.acquire().await {
+///     Ok(guard) => drop(guard),
+///     Err(Error::Refused { code, .. }) if code == "NOPERM" => eprintln!("the user may not"),
+///     Err(error) if error.is_passing() => eprintln!("later, perhaps: {error}"),
+///     Err(error) => eprintln!("{error}"),
+/// }
+/// # }
+/// ```
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -14,12 +34,14 @@ pub enum Error {
         "{server} does not know LOCK.ACQUIRE: load the module there, with `loadmodule \
          /usr/lib/redis/modules/libredis_lock.so` in its configuration, or with MODULE LOAD"
     )]
+    #[non_exhaustive]
     NotLoaded {
         /// The server's name.
         server: String,
     },
     /// The server refused the request, with its own code and words (`LOCKTYPE`, `DEADLOCK`, `NOPERM`, ...).
     #[error("{server}: {code} {text}")]
+    #[non_exhaustive]
     Refused {
         /// The server's name.
         server: String,
@@ -30,29 +52,69 @@ pub enum Error {
     },
     /// The server cannot be reached, or did not answer in time.
     #[error("{server}: {what}")]
+    #[non_exhaustive]
     Connection {
         /// The server's name.
         server: String,
         /// What happened to the connection.
         what: String,
+        /// Why, where the system says so.
+        source: Option<Cause>,
     },
     /// One side does not believe the other's certificate: no wait helps against that.
-    #[error("{server}: {what}")]
+    #[error("{server}: the certificate is not believed")]
+    #[non_exhaustive]
     Untrusted {
         /// The server's name.
         server: String,
         /// In the words of TLS.
-        what: String,
+        source: Cause,
     },
     /// The request makes no sense as it stands: an address, a lease, a list of servers.
     #[error("{0}")]
     Config(String),
 }
 
+/// What lies below an [`Error`]: an error of the system, of TLS, of the protocol.
+///
+/// ```no_run
+/// # fn example(error: redis_lock_client::Error) {
+/// use std::error::Error;
+///
+/// let mut below = error.source();
+/// while let Some(cause) = below {
+///     eprintln!("because: {cause}");
+///     below = cause.source();
+/// }
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Cause(Arc<dyn std::error::Error + Send + Sync>);
+
+impl Cause {
+    fn of(error: RedisError) -> Cause {
+        Cause(Arc::new(error))
+    }
+}
+
+impl fmt::Debug for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for Cause {}
+
 impl Error {
-    pub(crate) fn new(server: &str, error: &RedisError) -> Error {
-        let server = server.to_string();
+    pub(crate) fn new(server: &str, error: RedisError) -> Error {
         let text = error.detail().unwrap_or_default().to_string();
+        let server = server.to_string();
         match (error.kind(), error.code()) {
             (ErrorKind::Server(ServerErrorKind::ResponseError), _)
                 if text.to_lowercase().starts_with("unknown command") =>
@@ -64,10 +126,11 @@ impl Error {
             _ if error.to_string().contains("max number of clients reached") => Error::Connection {
                 server,
                 what: NO_ROOM.into(),
+                source: None,
             },
-            (ErrorKind::Io, _) if is_about_certificates(error) => Error::Untrusted {
+            (ErrorKind::Io, _) if is_about_certificates(&error) => Error::Untrusted {
                 server,
-                what: error.to_string(),
+                source: Cause::of(error),
             },
             (_, Some(code)) => Error::Refused {
                 server,
@@ -81,23 +144,27 @@ impl Error {
             },
             _ => Error::Connection {
                 server,
-                what: error.to_string(),
+                what: "the connection failed".into(),
+                source: Some(Cause::of(error)),
             },
         }
     }
 
-    pub(crate) fn no_answer(server: &str) -> Error {
+    /// Something happened to the connection that the system does not know of.
+    pub(crate) fn connection(server: &str, what: impl Into<String>) -> Error {
         Error::Connection {
             server: server.to_string(),
-            what: "no answer in time".into(),
+            what: what.into(),
+            source: None,
         }
     }
 
+    pub(crate) fn no_answer(server: &str) -> Error {
+        Error::connection(server, "no answer in time")
+    }
+
     pub(crate) fn reply(server: &str) -> Error {
-        Error::Connection {
-            server: server.to_string(),
-            what: "a reply that is none of the module's".into(),
-        }
+        Error::connection(server, "a reply that is none of the module's")
     }
 
     /// Whether the same request may be served when it is sent again in a while.

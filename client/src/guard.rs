@@ -1,81 +1,37 @@
 //! A lock that is held: renewed by a task of its own, and given back.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::clock::Moment;
 use crate::command::Claim;
-use crate::lock::Lock;
-use crate::notice::{Lost, Notice};
+use crate::error::Result;
+use crate::hold::{certain, Hold};
+use crate::notice::Lost;
+use crate::outcome::{LostReason, Released};
 use crate::parked::Parked;
 use crate::release::{First, Release, Undo};
 use crate::renewal::keep;
 use crate::runtime::{self, within, Task};
-use crate::server::Server;
+use crate::terms::Terms;
 use crate::turn::Turn;
-use crate::Result;
-
-/// Why a lock is no longer held.
-///
-/// ```
-/// use redis_lock_client::LostReason;
-///
-/// let told = LostReason::Taken.to_string();
-/// assert_eq!(told, "the lock was lost: the server says that the grant is over");
-/// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum LostReason {
-    /// The server says that this grant is over: it was broken, deleted, its lease ran out, or the server
-    /// lost its data.
-    Taken,
-    /// No renewal was confirmed until the [margin](crate::Lock::margin) before the lease's end: the server is away,
-    /// or this program was. Until that end the lock is still this holder's.
-    Unconfirmed,
-    /// The server does not renew the lock any more, and will not do so in time: the key holds something else
-    /// (`WRONGTYPE`, `LOCKTYPE`), the user may not (`NOPERM`, `NOAUTH`, `WRONGPASS`), the server is a replica
-    /// (`READONLY`).
-    Refused {
-        /// The first word of the server's error.
-        code: String,
-        /// The rest.
-        text: String,
-    },
-}
-
-impl fmt::Display for LostReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            LostReason::Taken => {
-                f.write_str("the lock was lost: the server says that the grant is over")
-            }
-            LostReason::Unconfirmed => {
-                f.write_str("the lock was lost: no renewal was confirmed in time")
-            }
-            LostReason::Refused { code, text } => write!(
-                f,
-                "the lock was lost: the server does not renew it: {code} {text}"
-            ),
-        }
-    }
-}
-
-/// What a release found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Released {
-    /// The lock was this holder's, and is free or the next waiter's now.
-    Yes,
-    /// The lock was no longer this holder's.
-    NotHeld,
-}
 
 /// A lock that is held. Dropped, it is given back in the background, wherever it is dropped. A program that is about
 /// to end calls [`release`](Guard::release) or waits for [`Server::settled`]; otherwise the lease has to end the
 /// lock.
+///
+/// ```no_run
+/// # async fn work(_token: u64) {}
+/// # async fn example(guard: redis_lock_client::Guard) -> Result<(), redis_lock_client::Error> {
+/// tokio::select! {
+///     () = work(guard.token()) => { guard.release().await?; }
+///     why = guard.lost() => eprintln!("stop within {:?}: {why}", guard.valid_for()),
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 #[must_use = "dropped, the lock is given back"]
 pub struct Guard {
@@ -95,55 +51,18 @@ pub(crate) struct Leftovers {
     pub turn: Turn,
 }
 
-/// What the guard and its renewal share.
-#[derive(Debug)]
-pub(crate) struct Hold {
-    pub server: Server,
-    pub claim: Claim,
-    pub token: u64,
-    pub lease: Duration,
-    /// How long after a confirmed request the loss is told.
-    told_after: Duration,
-    pub notice: Arc<Notice>,
-    /// When the last request was sent that the server confirmed.
-    confirmed: watch::Sender<Moment>,
-}
-
-impl Hold {
-    pub(crate) fn confirmed(&self) -> Moment {
-        *self.confirmed.borrow()
-    }
-
-    pub(crate) fn confirm(&self, sent: Moment) {
-        self.confirmed.send_replace(sent);
-        self.notice.hold_until(sent.steady + self.told_after);
-    }
-}
-
-/// What of a lease is certain. The server counts in whole milliseconds: for it the moment of the grant may
-/// have been almost one earlier than it was.
-pub(crate) fn certain(lease: Duration) -> Duration {
-    lease.saturating_sub(Duration::from_millis(1))
-}
-
 impl Guard {
     pub(crate) fn new(
-        lock: &Lock,
+        terms: &Terms,
         claim: Claim,
         token: u64,
         sent: Moment,
         leftovers: Leftovers,
     ) -> Guard {
-        let hold = Arc::new(Hold {
-            server: lock.server.clone(),
-            claim,
-            token,
-            lease: lock.lease,
-            told_after: lock.certain(),
-            notice: Notice::new(sent.steady),
-            confirmed: watch::Sender::new(sent),
-        });
-        hold.confirm(sent);
+        let server = terms.server.clone();
+        let told_after = terms.told_after();
+        let hold = Hold::new(server, claim, token, terms.lease, told_after, sent);
+        let hold = Arc::new(hold);
         let renewal = runtime::spawn(keep(hold.clone()));
         Guard {
             hold,

@@ -7,9 +7,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
 use tokio::time::{sleep, Instant};
 
+use crate::connect::Connection;
 use crate::runtime;
 
 /// So many connections to one node are kept.
@@ -26,20 +26,20 @@ pub(crate) struct Idle {
 #[derive(Default)]
 struct Nodes {
     /// The one that was used last is at the end.
-    kept: HashMap<String, Vec<(Instant, MultiplexedConnection)>>,
+    kept: HashMap<String, Vec<(Instant, Connection)>>,
     /// Whether a task closes what is kept too long.
     is_swept: bool,
 }
 
 impl Idle {
     /// A connection to this node on which nothing is under way.
-    pub(crate) fn take(&self, node: &str) -> Option<MultiplexedConnection> {
+    pub(crate) fn take(&self, node: &str) -> Option<Connection> {
         let (_, connection) = self.nodes().kept.get_mut(node)?.pop()?;
         Some(connection)
     }
 
     /// Keeps a connection on which nothing is under way, or closes it where enough are kept.
-    pub(crate) fn keep(self: &Arc<Idle>, node: &str, connection: MultiplexedConnection) {
+    pub(crate) fn keep(self: &Arc<Idle>, node: &str, connection: Connection) {
         let mut nodes = self.nodes();
         let kept = nodes.kept.entry(node.to_string()).or_default();
         if kept.len() >= MOST {

@@ -6,17 +6,28 @@ use std::time::Duration;
 use redis::{cmd, Cmd, ConnectionInfo, RedisError, Value};
 use tokio::time::timeout;
 
-use crate::address::beside;
+use crate::address::{beside, name_of};
 use crate::call::Caller;
+use crate::error::{Error, Result};
+use crate::mode::Mode;
 use crate::runtime::within;
-use crate::server::{name_of, Route, Server};
-use crate::{Error, Result};
+use crate::server::{Route, Server};
 
-/// What `LOCK.INFO` tells of a lock.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// What `LOCK.INFO` tells of a lock. (The default, without holders, is for tests of what shows it.)
+///
+/// ```no_run
+/// # async fn example(server: redis_lock_client::Server) -> Result<(), redis_lock_client::Error> {
+/// if let Some(lock) = server.info("invoices:42", 0).await? {
+///     println!("{}, {} holders, {} waiters", lock.mode, lock.holders.len(), lock.waiters);
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LockInfo {
-    /// `exclusive`, `read` or `write`; of a lock that nobody holds, what its first waiter asks for.
-    pub mode: String,
+    /// How it is held; of a lock without a holder, what its first waiter asks for.
+    pub mode: Mode,
     /// One, or every living reader.
     pub holders: Vec<Holder>,
     /// How many requests are parked.
@@ -28,7 +39,14 @@ pub struct LockInfo {
 }
 
 /// Who holds a lock.
-#[derive(Debug, Clone, PartialEq, Eq)]
+///
+/// ```
+/// fn is_forgotten(holder: &redis_lock_client::Holder) -> bool {
+///     holder.lease.is_none() && holder.addr.is_none()
+/// }
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Holder {
     /// The owner.
     pub owner: Vec<u8>,
@@ -51,12 +69,19 @@ pub struct Holder {
 }
 
 /// Who waits for a lock.
+///
+/// ```
+/// fn is_patient(waiter: &redis_lock_client::Waiter) -> bool {
+///     waiter.left.is_none()
+/// }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Waiter {
     /// The owner.
     pub owner: Vec<u8>,
-    /// `exclusive`, `read` or `write`.
-    pub mode: String,
+    /// What it asks for.
+    pub mode: Mode,
     /// For how long it has waited.
     pub waited: Duration,
     /// For how long it will; none for without limit.
@@ -66,14 +91,80 @@ pub struct Waiter {
 }
 
 /// Which locks to list.
-#[derive(Debug, Clone, Default)]
+///
+/// ```
+/// use redis_lock_client::Search;
+///
+/// let jobs = Search::held().matching("jobs:*").owner("worker-7");
+/// let contended = Search::waited();
+/// ```
+#[derive(Debug, Clone)]
 pub struct Search {
+    is_for_waited: bool,
+    pattern: Option<Vec<u8>>,
+    owner: Option<Vec<u8>>,
+}
+
+impl Search {
+    /// Locks that are held.
+    pub fn held() -> Search {
+        Search {
+            is_for_waited: false,
+            pattern: None,
+            owner: None,
+        }
+    }
+
+    /// Locks that have waiters, held or not.
+    pub fn waited() -> Search {
+        Search {
+            is_for_waited: true,
+            ..Search::held()
+        }
+    }
+
     /// Only keys that match, by the rules of `KEYS`.
-    pub pattern: Option<Vec<u8>>,
+    #[must_use]
+    pub fn matching(self, pattern: impl AsRef<[u8]>) -> Search {
+        let pattern = Some(pattern.as_ref().to_vec());
+        Search { pattern, ..self }
+    }
+
     /// Only what this owner holds.
-    pub owner: Option<Vec<u8>>,
-    /// Those that somebody waits for, held or not, instead of those that are held.
-    pub waited: bool,
+    #[must_use]
+    pub fn owner(self, owner: impl AsRef<[u8]>) -> Search {
+        let owner = Some(owner.as_ref().to_vec());
+        Search { owner, ..self }
+    }
+}
+
+/// Which grant of a lock is meant.
+///
+/// ```no_run
+/// # async fn example(server: redis_lock_client::Server) -> Result<(), redis_lock_client::Error> {
+/// use redis_lock_client::{Grant, Waiters};
+///
+/// // Not one that was given out meanwhile.
+/// let grant = Grant::Token(1_795_215_970_798_000);
+/// let was_held = server.break_lock("invoices:42", grant, Waiters::Keep).await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Grant {
+    /// Whichever there is.
+    Any,
+    /// The one with this fencing token.
+    Token(u64),
+}
+
+/// What becomes of the waiters of a lock that is broken; see [`Grant`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Waiters {
+    /// The first of them gets the lock.
+    Keep,
+    /// They are sent away.
+    Purge,
 }
 
 /// How many keys a step of a scan looks at.
@@ -97,23 +188,22 @@ impl Server {
         }
     }
 
-    /// Breaks a lock by force, whoever holds it; with a token only that very grant. `purge` sends its
-    /// waiters away, too. False when it was not held.
+    /// Breaks a lock by force, whichever owner holds it. False when it was not held.
     ///
     /// # Errors
     /// When the server cannot be reached, or refuses.
     pub async fn break_lock(
         &self,
         key: impl AsRef<[u8]>,
-        token: Option<u64>,
-        purge: bool,
+        grant: Grant,
+        waiters: Waiters,
     ) -> Result<bool> {
         let mut command = cmd("LOCK.BREAK");
         command.arg(key.as_ref());
-        if let Some(token) = token {
+        if let Grant::Token(token) = grant {
             command.arg("TOKEN").arg(token);
         }
-        if purge {
+        if waiters == Waiters::Purge {
             command.arg("PURGE");
         }
         let mut caller = Caller::shared(self, key.as_ref());
@@ -191,7 +281,7 @@ impl Server {
     async fn ask(&self, node: &ConnectionInfo, command: &Cmd) -> Result<Value> {
         let name = name_of(node);
         let (mut connection, place) = self.shared(node).await?;
-        let reply = timeout(self.patience(), connection.send_packed_command(command)).await;
+        let reply = timeout(self.patience(), connection.send(command)).await;
         let error = match reply {
             Ok(Ok(Value::ServerError(error))) => RedisError::from(error),
             Ok(Ok(value)) => return Ok(value),
@@ -201,7 +291,7 @@ impl Server {
                 return Err(Error::no_answer(&name));
             }
         };
-        let error = Error::new(&name, &error);
+        let error = Error::new(&name, error);
         if error.is_passing() {
             self.forget_shared(node, &place);
         }
@@ -210,6 +300,19 @@ impl Server {
 }
 
 /// A walk through the locks of a server. A key may come twice, as with `SCAN`.
+///
+/// ```no_run
+/// # async fn example(server: redis_lock_client::Server) -> Result<(), redis_lock_client::Error> {
+/// use redis_lock_client::Search;
+///
+/// let mut scan = server.scan(Search::held()).await?;
+/// while let Some(keys) = scan.step().await? {
+///     println!("{} more", keys.len());
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "a walk that takes no step finds nothing"]
 pub struct Scan {
     server: Server,
     nodes: VecDeque<ConnectionInfo>,
@@ -234,7 +337,7 @@ impl Scan {
         if let Some(owner) = &self.search.owner {
             command.arg("OWNER").arg(owner);
         }
-        if self.search.waited {
+        if self.search.is_for_waited {
             command.arg("WAITED");
         }
         let reply = within(self.server.ask(node, &command)).await?;
@@ -251,7 +354,7 @@ impl Scan {
 
 fn lock_info(reply: &Value) -> LockInfo {
     LockInfo {
-        mode: field(reply, "mode").map(text).unwrap_or_default(),
+        mode: mode(reply),
         holders: field(reply, "holders")
             .map_or(&[][..], list)
             .iter()
@@ -288,11 +391,16 @@ fn holder(reply: &Value) -> Holder {
 fn waiter(reply: &Value) -> Waiter {
     Waiter {
         owner: field(reply, "owner").map(bytes).unwrap_or_default(),
-        mode: field(reply, "mode").map(text).unwrap_or_default(),
+        mode: mode(reply),
         waited: span(reply, "waited-ms").unwrap_or_default(),
         left: span(reply, "left-ms"),
         client_id: count(reply, "client-id"),
     }
+}
+
+fn mode(reply: &Value) -> Mode {
+    let name = field(reply, "mode").map(text).unwrap_or_default();
+    Mode::named(&name)
 }
 
 /// A field of a map, which RESP2 has as a flat array.

@@ -37,13 +37,17 @@ mod call;
 mod changes;
 mod clock;
 mod command;
+mod connect;
 mod error;
 mod guard;
+mod hold;
 mod idle;
 mod inspect;
 mod lock;
+mod mode;
 mod multi;
 mod notice;
+mod outcome;
 mod parked;
 mod red;
 mod release;
@@ -51,18 +55,20 @@ mod renewal;
 mod runtime;
 mod sentinel;
 mod server;
+mod terms;
+mod tls;
 mod turn;
 
 pub use background::Unreleased;
-pub use error::Error;
-pub use guard::{Guard, LostReason, Released};
-pub use inspect::{Holder, LockInfo, Scan, Search, Waiter};
+pub use error::{Cause, Error, Result};
+pub use guard::Guard;
+pub use inspect::{Grant, Holder, LockInfo, Scan, Search, Waiter, Waiters};
 pub use lock::Lock;
+pub use mode::Mode;
 pub use multi::{MultiGuard, MultiLock};
 pub use notice::Lost;
+pub use outcome::{LostReason, Released};
 pub use red::{RedGuard, RedLock};
-pub use redis::{ClientTlsConfig, TlsCertificates};
 pub use server::Server;
-
-/// What this crate's functions return.
-pub type Result<T> = std::result::Result<T, Error>;
+#[cfg(feature = "tls")]
+pub use tls::Certificates;

@@ -3,54 +3,49 @@
 use std::time::Duration;
 
 use tokio::time::{timeout_at, Instant};
-use uuid::Uuid;
 
 use crate::attempt::Attempt;
-use crate::command::{Claim, Mode};
-use crate::guard::{certain, Guard};
+use crate::error::{Error, Result};
+use crate::guard::Guard;
+use crate::mode::Mode;
 use crate::runtime::within;
 use crate::server::Server;
-use crate::turn::{self, Turn};
-use crate::{Error, Result};
-
-/// The lease where none is named, as the server's own.
-const DEFAULT_LEASE: Duration = Duration::from_secs(30);
-
-/// How much longer than its bound a wait may last, for an answer that is owed.
-pub(crate) const OVERTIME: Duration = Duration::from_millis(250);
+use crate::terms::{Terms, OVERTIME};
+use crate::turn::Turn;
 
 /// A lock on a key of a server, to be acquired as often as one likes. Each acquisition has an owner of
 /// its own, so that two tasks that share a `Lock` exclude each other.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), redis_lock_client::Error> {
+/// use redis_lock_client::{Lock, Server};
+///
+/// let server = Server::open("redis://127.0.0.1:6379")?;
+/// let guard = Lock::new(&server, "invoices:42").acquire().await?;
+/// println!("the fencing token is {}", guard.token());
+/// guard.release().await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct Lock {
-    pub(crate) server: Server,
-    pub(crate) key: Vec<u8>,
-    owner: Option<Vec<u8>>,
-    mode: Mode,
-    pub(crate) lease: Duration,
-    margin: Option<Duration>,
+    pub(crate) terms: Terms,
 }
 
 impl Lock {
     /// The exclusive lock of this key, with a lease of 30 s.
     pub fn new(server: &Server, key: impl AsRef<[u8]>) -> Lock {
         Lock {
-            server: server.clone(),
-            key: key.as_ref().to_vec(),
-            owner: None,
-            mode: Mode::Exclusive,
-            lease: DEFAULT_LEASE,
-            margin: None,
+            terms: Terms::new(server, key.as_ref()),
         }
     }
 
     /// How long the server keeps the lock for a holder of whom it hears nothing, in whole milliseconds.
     /// Renewed every third of it.
     #[must_use]
-    pub fn lease(self, lease: Duration) -> Lock {
-        // The server is told no fractions: to count them would be to hold longer than it says.
-        let lease = lease - Duration::from_nanos(u64::from(lease.subsec_nanos() % 1_000_000));
-        Lock { lease, ..self }
+    pub fn lease(mut self, lease: Duration) -> Lock {
+        self.terms.set_lease(lease);
+        self
     }
 
     /// When the server confirms no renewal, [`lost`](crate::Guard::lost) ends this long before the lease does: the time
@@ -61,9 +56,9 @@ impl Lock {
     /// asked from second 10 on, the loss is told in second 20, and the lock is the next owner's in second 30 at the
     /// earliest.
     #[must_use]
-    pub fn margin(self, margin: Duration) -> Lock {
-        let margin = Some(margin);
-        Lock { margin, ..self }
+    pub fn margin(mut self, margin: Duration) -> Lock {
+        self.terms.margin = Some(margin);
+        self
     }
 
     /// The owner of all acquisitions, instead of a fresh one for each: any bytes unique to one flow of
@@ -71,23 +66,23 @@ impl Lock {
     /// an acquisition waits until the former one under this name has been released and settled; that
     /// another process does not use it is the caller's care.
     #[must_use]
-    pub fn owner(self, owner: impl AsRef<[u8]>) -> Lock {
-        let owner = Some(owner.as_ref().to_vec());
-        Lock { owner, ..self }
+    pub fn owner(mut self, owner: impl AsRef<[u8]>) -> Lock {
+        self.terms.owner = Some(owner.as_ref().to_vec());
+        self
     }
 
     /// As a reader of a read-write lock, beside other readers.
     #[must_use]
-    pub fn read(self) -> Lock {
-        let mode = Mode::Read;
-        Lock { mode, ..self }
+    pub fn read(mut self) -> Lock {
+        self.terms.mode = Mode::Read;
+        self
     }
 
     /// As the writer of a read-write lock.
     #[must_use]
-    pub fn write(self) -> Lock {
-        let mode = Mode::Write;
-        Lock { mode, ..self }
+    pub fn write(mut self) -> Lock {
+        self.terms.mode = Mode::Write;
+        self
     }
 
     /// Takes the lock if it is free. None when another owner holds it, or waits for it. A connection that
@@ -124,49 +119,11 @@ impl Lock {
         }
     }
 
-    /// What an acquisition by a fresh owner (or the fixed one) claims.
-    pub(crate) fn claim(&self) -> Claim {
-        let fresh = || Uuid::new_v4().to_string().into_bytes();
-        Claim {
-            key: self.key.clone(),
-            owner: self.owner.clone().unwrap_or_else(fresh),
-            mode: self.mode,
-        }
-    }
-
-    pub(crate) fn check_margin(&self) -> Result<()> {
-        if self.margin_of_lease() > self.lease / 2 {
-            let why = "a margin is at most half of the lease: before it the lock is renewed";
-            return Err(Error::Config(why.into()));
-        }
-        Ok(())
-    }
-
-    pub(crate) fn margin_of_lease(&self) -> Duration {
-        self.margin.unwrap_or(self.lease / 6)
-    }
-
-    /// How long after its request a grant is of use; then its loss is told.
-    pub(crate) fn certain(&self) -> Duration {
-        certain(self.lease).saturating_sub(self.margin_of_lease())
-    }
-
-    /// How long one request of a wait may be parked: it ends before its connection is given up, and leaves most
-    /// of the lease to a grant that comes at its end.
-    pub(crate) fn longest_slice(&self) -> Duration {
-        (self.server.patience() / 2).min(self.lease / 3)
-    }
-
     async fn wait(&self, wait: Option<Duration>) -> Result<Option<Guard>> {
-        // One of them is lost to rounding.
-        if self.lease < Duration::from_millis(2) {
-            let why = "a lease lasts at least two milliseconds";
-            return Err(Error::Config(why.into()));
-        }
-        self.check_margin()?;
+        self.terms.check()?;
         // A wait beyond all clocks is one without end.
         let end = wait.and_then(|wait| Instant::now().checked_add(wait));
-        let name = self.name();
+        let name = self.terms.turn();
         let turn = match end {
             None => Some(Turn::wait(name).await),
             Some(end) => match Turn::take(name.clone()) {
@@ -177,39 +134,13 @@ impl Lock {
         let Some(turn) = turn else {
             return Ok(None);
         };
-        let attempt = Attempt::new(self, turn).run(end);
+        let attempt = Attempt::new(&self.terms, turn).run(end);
         match end.and_then(|end| end.checked_add(OVERTIME)) {
             None => attempt.await,
             Some(end) => {
                 let acquired = timeout_at(end, attempt).await;
-                acquired.unwrap_or_else(|_| Err(Error::no_answer(self.server.name())))
+                acquired.unwrap_or_else(|_| Err(Error::no_answer(self.terms.server.name())))
             }
         }
-    }
-
-    /// What others who use the same owner's name must not do at the same time.
-    fn name(&self) -> Option<turn::Name> {
-        let server = self.server.name().to_string();
-        let word = self.mode.word().unwrap_or_default();
-        Some((server, self.key.clone(), self.owner.clone()?, word))
-    }
-}
-
-#[cfg(test)]
-#[allow(clippy::expect_used)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_lease_is_what_the_server_is_told() {
-        let server = Server::open("redis://a").expect("a URL");
-        let lease = |micros| {
-            Lock::new(&server, "k")
-                .lease(Duration::from_micros(micros))
-                .lease
-        };
-        assert_eq!(lease(1_999), Duration::from_millis(1));
-        assert_eq!(lease(30_000_000), DEFAULT_LEASE);
-        assert_eq!(lease(999), Duration::ZERO, "which no acquisition accepts");
     }
 }

@@ -18,10 +18,13 @@ use std::time::Duration;
 use tokio::time::{timeout_at, Instant};
 
 use crate::backoff::{after, Backoff};
-use crate::lock::OVERTIME;
-use crate::notice::{Kept, Notice};
+use crate::error::{Error, Result};
+use crate::guard::Guard;
+use crate::lock::Lock;
+use crate::notice::{Kept, Lost, Notice};
+use crate::outcome::{LostReason, Released};
 use crate::runtime::{self, within, Task};
-use crate::{Error, Guard, Lock, Lost, LostReason, Released, Result};
+use crate::terms::OVERTIME;
 
 /// How long a round may last for each of its locks, as Redisson has it.
 const ROUND_PER_LOCK: Duration = Duration::from_millis(1_500);
@@ -29,6 +32,18 @@ const ROUND_PER_LOCK: Duration = Duration::from_millis(1_500);
 const GRACE: Duration = Duration::from_millis(500);
 
 /// Several locks that are had together, or not at all.
+///
+/// ```no_run
+/// # async fn example(server: redis_lock_client::Server) -> Result<(), redis_lock_client::Error> {
+/// use redis_lock_client::{Lock, MultiLock};
+///
+/// let accounts = ["account:1", "account:2"].map(|key| Lock::new(&server, key));
+/// let guard = MultiLock::new(accounts)?.acquire().await?;
+/// println!("the fencing tokens are {:?}", guard.tokens());
+/// guard.release().await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct MultiLock {
     /// In the order in which they are taken, each with its place in the caller's list.
@@ -58,47 +73,50 @@ impl MultiLock {
         Ok(MultiLock { members, round })
     }
 
-    /// How long a part of the locks may be held while the others are waited for, and how long
-    /// [`acquire`](MultiLock::acquire) waits in all: 1.5 s for each lock by default.
+    /// How long a part of the locks may be held while the others are waited for: 1.5 s for each lock by default.
     #[must_use]
-    pub fn wait(self, round: Duration) -> MultiLock {
+    pub fn round(self, round: Duration) -> MultiLock {
         MultiLock { round, ..self }
     }
 
     /// Takes all the locks if they are free. None when one of them is not.
     ///
     /// # Errors
-    /// When a server cannot be reached, or refuses. Then nothing is held, as with None.
+    /// When a server cannot be reached, does not answer within 0.3 s, or refuses. Then nothing is held, as with None.
     pub async fn try_acquire(&self) -> Result<Option<MultiGuard>> {
         self.acquire_within(Duration::ZERO).await
     }
 
-    /// Waits for all the locks, for 1.5 s times their number (or what [`wait`](MultiLock::wait) says).
+    /// Waits for all the locks for at most so long, and 0.3 s more where a server owes an answer. None when that was
+    /// not enough. The wait goes on where connections break and servers start again.
     ///
     /// # Errors
-    /// When a server cannot be reached, or refuses.
-    pub async fn acquire(&self) -> Result<Option<MultiGuard>> {
-        self.acquire_within(self.round).await
-    }
-
-    /// Waits for all the locks for at most so long, and 0.3 s more where a server owes an answer.
-    ///
-    /// # Errors
-    /// When a server cannot be reached, or refuses.
+    /// When a server refuses, or could not be reached at the end of the wait.
     pub async fn acquire_within(&self, wait: Duration) -> Result<Option<MultiGuard>> {
         within(self.rounds(after(wait))).await
+    }
+
+    /// Waits for all the locks for as long as it takes, also for a server to come back.
+    ///
+    /// # Errors
+    /// When a server refuses.
+    pub async fn acquire(&self) -> Result<MultiGuard> {
+        loop {
+            if let Some(guard) = self.acquire_within(Duration::MAX).await? {
+                return Ok(guard);
+            }
+        }
     }
 
     async fn rounds(&self, end: Instant) -> Result<Option<MultiGuard>> {
         let mut backoff = Backoff::new();
         loop {
-            if let Some(guard) = self.one_round(end).await? {
-                return Ok(Some(guard));
+            match self.one_round(end).await {
+                Ok(Some(guard)) => return Ok(Some(guard)),
+                Ok(None) if Instant::now() >= end => return Ok(None),
+                Err(error) if !error.is_passing() || Instant::now() >= end => return Err(error),
+                _ => backoff.pause(end).await,
             }
-            if Instant::now() >= end {
-                return Ok(None);
-            }
-            backoff.pause(end).await;
         }
     }
 
@@ -135,7 +153,7 @@ impl MultiLock {
 
 /// The order in which locks are taken, which everybody must agree on.
 fn place_of(lock: &Lock) -> (&str, &[u8]) {
-    (lock.server.name(), &lock.key)
+    (lock.terms.server.name(), &lock.terms.key)
 }
 
 async fn one_of_them(lock: &Lock, end: Instant) -> Result<Option<Guard>> {
@@ -174,6 +192,14 @@ async fn first_lost(mut lost: Vec<Lost>) -> LostReason {
 }
 
 /// Locks that are held together, each renewed by itself. Dropped, all are given back in the background.
+///
+/// ```no_run
+/// # async fn example(guard: redis_lock_client::MultiGuard) {
+/// for member in guard.members() {
+///     println!("token {}, for {:?} more", member.token(), member.valid_for());
+/// }
+/// # }
+/// ```
 #[derive(Debug)]
 #[must_use = "dropped, the locks are given back"]
 pub struct MultiGuard {
@@ -221,10 +247,23 @@ impl MultiGuard {
         left.min().unwrap_or_default()
     }
 
-    /// Gives all the locks back at the same time, and tells of each, in the caller's order. One whose
-    /// server does not answer within half a second is an error here; it is asked for again in the
-    /// background until its lease is over.
-    pub async fn release(mut self) -> Vec<Result<Released>> {
+    /// Gives all the locks back at the same time: [`Released::Yes`] when each of them was still held. Where a server
+    /// does not answer within half a second, its lock is given back in the background.
+    ///
+    /// # Errors
+    /// The first, when a server did not answer or refused.
+    pub async fn release(self) -> Result<Released> {
+        let mut whole = Released::Yes;
+        for released in self.release_each().await {
+            if released? == Released::NotHeld {
+                whole = Released::NotHeld;
+            }
+        }
+        Ok(whole)
+    }
+
+    /// The same, and what was found of each lock, in the caller's order.
+    pub async fn release_each(mut self) -> Vec<Result<Released>> {
         let members = std::mem::take(&mut self.members);
         let servers: Vec<_> = members.iter().map(Guard::server_name).collect();
         let end = Instant::now() + GRACE;
@@ -245,7 +284,7 @@ impl Drop for MultiGuard {
 #[allow(clippy::expect_used)]
 mod tests {
     use super::*;
-    use crate::Server;
+    use crate::server::Server;
 
     fn lock(server: &str, key: &str) -> Lock {
         let server = Server::open(&format!("redis://{server}")).expect("a URL");

@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::LostReason;
+use crate::outcome::LostReason;
 
 /// What a guard and the task that keeps it share.
 #[derive(Debug)]

@@ -14,8 +14,8 @@ use tokio::time::{sleep_until, timeout, Instant};
 
 use crate::call::Caller;
 use crate::clock::Moment;
+use crate::error::Result;
 use crate::server::Server;
-use crate::Result;
 
 /// The slices of a wait that were sent and not answered yet, the oldest first: mostly one, for a moment two.
 /// Dropped, it closes their connections, and the server forgets the wait.

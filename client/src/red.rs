@@ -25,18 +25,33 @@ pub use self::guard::RedGuard;
 use self::round::Attempt;
 use self::rule::{validity, Verdict};
 use crate::backoff::{after, Backoff};
-use crate::lock::OVERTIME;
+use crate::error::{Error, Result};
+use crate::mode::Mode;
 use crate::runtime::within;
-use crate::{Error, Lock, Result, Server};
+use crate::server::Server;
+use crate::terms::{Terms, OVERTIME};
 
 /// The fewest servers of which one may die.
 const FEWEST: usize = 3;
 
 /// A lock on a key of three or more independent servers. Each acquisition has an owner of its own.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), redis_lock_client::Error> {
+/// use redis_lock_client::{RedLock, Server};
+///
+/// let urls = ["redis://a", "redis://b", "redis://c"];
+/// let servers = urls.map(Server::open).into_iter().collect::<Result<Vec<_>, _>>()?;
+/// let guard = RedLock::new(&servers, "invoices:42")?.acquire().await?;
+/// println!("on {} servers", guard.tokens().len());
+/// guard.release().await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct RedLock {
     /// In the order of their servers' names: the order of the line, on which everybody must agree.
-    locks: Vec<Lock>,
+    locks: Vec<Terms>,
 }
 
 impl RedLock {
@@ -68,7 +83,8 @@ impl RedLock {
                 "{name}: a RedLock's servers are single ones, not clusters"
             )));
         }
-        let locks = servers.into_iter().map(|server| Lock::new(server, &key));
+        let key = key.as_ref();
+        let locks = servers.into_iter().map(|server| Terms::new(server, key));
         Ok(RedLock {
             locks: locks.collect(),
         })
@@ -78,31 +94,30 @@ impl RedLock {
     /// `lock.startup-delay` may be shorter.
     #[must_use]
     pub fn lease(self, lease: Duration) -> RedLock {
-        self.each(|lock| lock.lease(lease))
+        self.each(|lock| lock.set_lease(lease))
     }
 
-    /// When no majority confirms a renewal, [`lost`](RedGuard::lost) ends this long before the majority's leases do; see [`Lock::margin`].
+    /// When no majority confirms a renewal, [`lost`](RedGuard::lost) ends this long before the majority's leases do; see [`Lock::margin`](crate::Lock::margin).
     #[must_use]
     pub fn margin(self, margin: Duration) -> RedLock {
-        self.each(|lock| lock.margin(margin))
+        self.each(|lock| lock.margin = Some(margin))
     }
 
     /// As a reader of a read-write lock, beside other readers.
     #[must_use]
     pub fn read(self) -> RedLock {
-        self.each(Lock::read)
+        self.each(|lock| lock.mode = Mode::Read)
     }
 
     /// As the writer of a read-write lock.
     #[must_use]
     pub fn write(self) -> RedLock {
-        self.each(Lock::write)
+        self.each(|lock| lock.mode = Mode::Write)
     }
 
-    fn each(self, change: impl Fn(Lock) -> Lock) -> RedLock {
-        RedLock {
-            locks: self.locks.into_iter().map(change).collect(),
-        }
+    fn each(mut self, change: impl Fn(&mut Terms)) -> RedLock {
+        self.locks.iter_mut().for_each(change);
+        self
     }
 
     /// Takes the lock if a majority of the servers has it free. None when somebody else holds it.
@@ -148,7 +163,7 @@ impl RedLock {
             let why = format!("a lease of {lease:?} is too short for a RedLock");
             return Err(Error::Config(why));
         }
-        self.locks.iter().try_for_each(Lock::check_margin)?;
+        self.locks.iter().try_for_each(Terms::check)?;
         let mut backoff = Backoff::new();
         let mut line = 0;
         loop {
@@ -165,9 +180,14 @@ impl RedLock {
     fn no_majority(&self, error: Error) -> Error {
         let servers = self.locks.len();
         match error {
-            Error::Connection { server, what } => Error::Connection {
+            Error::Connection {
+                server,
+                what,
+                source,
+            } => Error::Connection {
                 server,
                 what: format!("{what} (no majority of {servers} servers could be asked)"),
+                source,
             },
             other => other,
         }
@@ -180,7 +200,7 @@ impl RedLock {
         end: Instant,
         parks: bool,
     ) -> Result<Option<RedGuard>> {
-        let Some(claim) = self.locks.first().map(Lock::claim) else {
+        let Some(claim) = self.locks.first().map(Terms::claim) else {
             return Ok(None);
         };
         let attempt = Attempt::new(&self.locks, claim);

@@ -12,11 +12,12 @@ use tokio::time::{sleep, sleep_until, Instant};
 use crate::background::Running;
 use crate::call::Caller;
 use crate::command::{self, Claim};
-use crate::guard::Released;
+use crate::error::{Error, Result};
+use crate::outcome::Released;
 use crate::parked::Parked;
+use crate::runtime;
 use crate::server::Server;
 use crate::turn::Turn;
-use crate::{runtime, Error, Result};
 
 /// Between two attempts: at first, and at most.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);

@@ -19,9 +19,10 @@ use crate::call::Caller;
 use crate::changes::Hearing;
 use crate::clock::Moment;
 use crate::command;
-use crate::guard::{Hold, LostReason};
+use crate::error::Error;
+use crate::hold::Hold;
 use crate::notice::Kept;
-use crate::Error;
+use crate::outcome::LostReason;
 
 /// The task of a hold: renews until the lock is lost.
 pub(crate) fn keep(hold: Arc<Hold>) -> impl Future<Output = ()> + Send {

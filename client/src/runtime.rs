@@ -14,7 +14,7 @@ use std::thread;
 use tokio::runtime::{Builder, Handle};
 use tokio::task::AbortHandle;
 
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 
 static HANDLE: OnceLock<Handle> = OnceLock::new();
 static STARTING: Mutex<()> = Mutex::new(());
@@ -31,9 +31,11 @@ pub(crate) fn handle() -> Result<&'static Handle> {
     if let Some(handle) = HANDLE.get() {
         return Ok(handle);
     }
-    let started = start().map_err(|error| Error::Connection {
-        server: "redis-lock".into(),
-        what: format!("its thread cannot be started: {error}"),
+    let started = start().map_err(|error| {
+        Error::connection(
+            "redis-lock",
+            format!("its thread cannot be started: {error}"),
+        )
     })?;
     Ok(HANDLE.get_or_init(|| started))
 }

@@ -1,26 +1,27 @@
 //! Who is the primary? Sentinels know, one after another is asked.
 
-use redis::{cmd, ConnectionAddr, ConnectionInfo, Value};
+use redis::{cmd, AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, Value};
 use tokio::time::timeout;
 
 use crate::address::{beside, name_of};
-use crate::server::Server;
-use crate::{Error, Result};
+use crate::connect::Connector;
+use crate::error::{Error, Result};
 
 /// Where the primary of this name is, by the word of the first sentinel that knows one. The `first` is
 /// asked first.
 pub(crate) async fn primary(
-    server: &Server,
+    connector: &Connector,
+    server: &str,
     sentinels: &[ConnectionInfo],
     first: usize,
     name: &str,
 ) -> Result<ConnectionAddr> {
     let count = sentinels.len().max(1);
     // One that hangs leaves time for the others.
-    let patience = server.patience() / u32::try_from(count + 1).unwrap_or(u32::MAX);
+    let patience = connector.patience / u32::try_from(count + 1).unwrap_or(u32::MAX);
     let mut failure = None;
     for sentinel in sentinels.iter().cycle().skip(first % count).take(count) {
-        let asked = timeout(patience, ask(server, sentinel, name)).await;
+        let asked = timeout(patience, ask(connector, sentinel, name)).await;
         match asked.unwrap_or_else(|_| Err(Error::no_answer(&name_of(sentinel)))) {
             Ok(Some(address)) => return Ok(address),
             // It may have begun just now; another one's silence counts for more.
@@ -32,15 +33,17 @@ pub(crate) async fn primary(
 }
 
 async fn ask(
-    server: &Server,
+    connector: &Connector,
     sentinel: &ConnectionInfo,
     name: &str,
 ) -> Result<Option<ConnectionAddr>> {
-    let mut connection = server.connect(sentinel).await?;
+    let mut connection = connector
+        .open(sentinel, AsyncConnectionConfig::new())
+        .await?;
     let mut command = cmd("SENTINEL");
     command.arg("GET-MASTER-ADDR-BY-NAME").arg(name);
-    let failed = |error| Error::new(&name_of(sentinel), &error);
-    let reply = connection.send_packed_command(&command).await;
+    let failed = |error| Error::new(&name_of(sentinel), error);
+    let reply = connection.send(&command).await;
     let reply = reply.and_then(Value::extract_error).map_err(failed)?;
     if reply == Value::Nil {
         return Ok(None);
@@ -50,9 +53,8 @@ async fn ask(
     Ok(Some(beside(sentinel.addr(), &host, port)))
 }
 
-fn unknown(server: &Server, name: &str) -> Error {
+fn unknown(server: &str, name: &str) -> Error {
     Error::Config(format!(
-        "{}: no sentinel knows a primary of the name '{name}'",
-        server.name()
+        "{server}: no sentinel knows a primary of the name '{name}'"
     ))
 }

@@ -14,23 +14,34 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
-use redis::io::tcp::TcpSettings;
-use redis::{
-    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, ProtocolVersion, TlsCertificates,
-};
+use redis::{AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, ProtocolVersion};
 use tokio::sync::OnceCell;
 use tokio::time::{timeout, Instant};
 
-pub(crate) use crate::address::name_of;
-use crate::address::{beside, Address, Kind};
+use crate::address::{beside, name_of, Address, Kind};
 use crate::background::{Background, Unreleased};
-use crate::changes::Changes;
-use crate::error::NO_ROOM;
+use crate::changes::{self, Changes};
+use crate::connect::{Connection, Connector};
+use crate::error::{Error, Result, NO_ROOM};
 use crate::idle::Idle;
-use crate::{changes, runtime, sentinel, Error, Result};
+#[cfg(feature = "tls")]
+use crate::tls::Certificates;
+use crate::tls::Trust;
+use crate::{runtime, sentinel};
 
 /// A server that has the module loaded, or a cluster of them. Cheap to clone: clones share connections.
+///
+/// ```
+/// # fn main() -> Result<(), redis_lock_client::Error> {
+/// use std::time::Duration;
+/// use redis_lock_client::Server;
+///
+/// let server = Server::open("redis+sentinel://app:secret@a:26379,b:26379/main")?
+///     .response_timeout(Duration::from_secs(2));
+/// assert_eq!(server.name(), "a:26379,b:26379/main/0");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Server {
     inner: Arc<Inner>,
@@ -39,8 +50,7 @@ pub struct Server {
 #[derive(Clone)]
 struct Inner {
     address: Address,
-    certificates: Option<TlsCertificates>,
-    response_timeout: Duration,
+    connector: Connector,
     learnt: Arc<Mutex<Learnt>>,
     background: Arc<Background>,
     idle: Arc<Idle>,
@@ -67,7 +77,7 @@ struct Learnt {
 }
 
 /// A connection that many use: the first one opens it, the others wait for that.
-pub(crate) type Shared = Arc<OnceCell<MultiplexedConnection>>;
+pub(crate) type Shared = Arc<OnceCell<Connection>>;
 
 /// The longest that a request may stay unanswered. Who says more means: for ever.
 const LONGEST_PATIENCE: Duration = Duration::from_secs(86_400);
@@ -95,8 +105,10 @@ impl Server {
         Ok(Server {
             inner: Arc::new(Inner {
                 address: Address::parse(url)?,
-                certificates: None,
-                response_timeout: Duration::from_secs(5),
+                connector: Connector {
+                    patience: Duration::from_secs(5),
+                    trust: Trust::default(),
+                },
                 learnt: Arc::default(),
                 background: Arc::default(),
                 idle: Arc::default(),
@@ -110,13 +122,14 @@ impl Server {
     #[must_use]
     pub fn response_timeout(self, timeout: Duration) -> Server {
         let timeout = timeout.min(LONGEST_PATIENCE);
-        self.with(|inner| inner.response_timeout = timeout)
+        self.with(|inner| inner.connector.patience = timeout)
     }
 
     /// Certificates for `rediss://`: the authorities to believe instead of the machine's own, the client's.
+    #[cfg(feature = "tls")]
     #[must_use]
-    pub fn certificates(self, certificates: TlsCertificates) -> Server {
-        self.with(|inner| inner.certificates = Some(certificates))
+    pub fn certificates(self, certificates: Certificates) -> Server {
+        self.with(|inner| inner.connector.trust = Trust::of(certificates))
     }
 
     /// Where it is, without credentials: `host:port/db`, of each seed of a cluster; of sentinels their hosts
@@ -157,7 +170,7 @@ impl Server {
     }
 
     pub(crate) fn patience(&self) -> Duration {
-        self.inner.response_timeout
+        self.inner.connector.patience
     }
 
     /// Whether it is one server, and nothing tells of another.
@@ -189,7 +202,14 @@ impl Server {
             Some(known) => known,
             None => {
                 let first = seed.wrapping_add(route.failures);
-                sentinel::primary(self, &address.seeds, first, primary).await?
+                sentinel::primary(
+                    &self.inner.connector,
+                    self.name(),
+                    &address.seeds,
+                    first,
+                    primary,
+                )
+                .await?
             }
         };
         self.learnt().primary = Some(found.clone());
@@ -259,13 +279,13 @@ impl Server {
     }
 
     /// A connection of the caller's own.
-    pub(crate) async fn connect(&self, node: &ConnectionInfo) -> Result<MultiplexedConnection> {
-        self.open_connection(node, AsyncConnectionConfig::new())
-            .await
+    pub(crate) async fn connect(&self, node: &ConnectionInfo) -> Result<Connection> {
+        let settings = AsyncConnectionConfig::new();
+        self.inner.connector.open(node, settings).await
     }
 
     /// A connection that tells of changes of what was read on it, where the server has such.
-    async fn connect_shared(&self, node: &ConnectionInfo) -> Result<MultiplexedConnection> {
+    async fn connect_shared(&self, node: &ConnectionInfo) -> Result<Connection> {
         let login = node.redis_settings().clone();
         let login = login.set_protocol(ProtocolVersion::RESP3);
         let telling = node.clone().set_redis_settings(login);
@@ -275,7 +295,7 @@ impl Server {
             Ok::<(), redis::aio::SendError>(())
         });
         let start = Instant::now();
-        match self.open_connection(&telling, settings).await {
+        match self.inner.connector.open(&telling, settings).await {
             Ok(mut connection) => {
                 let asked = timeout(self.patience(), changes::ask(&mut connection)).await;
                 asked.map_err(|_| Error::no_answer(&name_of(node)))?;
@@ -288,47 +308,9 @@ impl Server {
         }
     }
 
-    async fn open_connection(
-        &self,
-        node: &ConnectionInfo,
-        settings: AsyncConnectionConfig,
-    ) -> Result<MultiplexedConnection> {
-        let name = name_of(node);
-        let node = node.clone().set_tcp_settings(self.tcp());
-        let is_tls = matches!(node.addr(), ConnectionAddr::TcpTls { .. });
-        if is_tls {
-            name_a_provider();
-        }
-        let client = match &self.inner.certificates {
-            Some(certificates) if is_tls => {
-                Client::build_with_tls(node.clone(), certificates.clone())
-            }
-            _ => Client::open(node.clone()),
-        };
-        // Each request has its own patience, which the connection knows nothing of.
-        let settings = settings
-            .set_connection_timeout(Some(self.inner.response_timeout))
-            .set_response_timeout(None);
-        let client = client.map_err(|error| Error::Config(format!("{name}: {error}")))?;
-        let opened = client.get_multiplexed_async_connection_with_config(&settings);
-        opened.await.map_err(|error| Error::new(&name, &error))
-    }
-
-    /// What was sent and not received by then is never delivered: so it is known when a request that was
-    /// given up cannot be served any more.
-    fn tcp(&self) -> TcpSettings {
-        let settings = TcpSettings::default().set_nodelay(true);
-        #[cfg(target_os = "linux")]
-        let settings = settings.set_user_timeout(self.inner.response_timeout);
-        settings
-    }
-
     /// The connection to this node that requests share, and its place, by which it is forgotten. It is opened
     /// for all of them, also when the request that asked for it first is given up.
-    pub(crate) async fn shared(
-        &self,
-        node: &ConnectionInfo,
-    ) -> Result<(MultiplexedConnection, Shared)> {
+    pub(crate) async fn shared(&self, node: &ConnectionInfo) -> Result<(Connection, Shared)> {
         let place = self
             .learnt()
             .shared
@@ -399,14 +381,5 @@ fn may_be_the_protocol(error: &Error) -> bool {
         Error::Refused { code, .. } => !matches!(code.as_str(), "WRONGPASS" | "NOAUTH" | "LOADING"),
         Error::Connection { what, .. } => what != NO_ROOM,
         Error::Untrusted { .. } | Error::Config(_) => false,
-    }
-}
-
-/// rustls panics where the whole program has more than one provider of cryptography to choose from, and
-/// none was named.
-fn name_a_provider() {
-    if rustls::crypto::CryptoProvider::get_default().is_none() {
-        // Somebody else may be faster: theirs will do.
-        let _ = rustls::crypto::ring::default_provider().install_default();
     }
 }

@@ -16,16 +16,27 @@ use tokio::time::{sleep, sleep_until, timeout_at, Instant};
 
 use super::node::{Asker, Word};
 use super::round::{count, Answer, Outcome};
-use super::rule::{is_out_of_reach, round_patience, validity, Verdict};
+use super::rule::{is_out_of_reach, round_patience, validity, Tally, Verdict};
 use crate::call::Caller;
 use crate::clock::Moment;
 use crate::command::{self, Claim};
-use crate::notice::{Kept, Notice};
+use crate::error::{Error, Result};
+use crate::notice::{Kept, Lost, Notice};
+use crate::outcome::{LostReason, Released};
 use crate::release::release_later;
 use crate::runtime::{self, Task};
-use crate::{Error, Lock, Lost, LostReason, Released, Result};
+use crate::terms::Terms;
 
 /// A RedLock that is held. Dropped, it is given back in the background.
+///
+/// ```no_run
+/// # async fn example(guard: redis_lock_client::RedGuard) {
+/// for (server, token) in guard.tokens() {
+///     println!("{server}: {token}");
+/// }
+/// eprintln!("stopped: {}", guard.lost().await);
+/// # }
+/// ```
 #[must_use = "dropped, the lock is given back"]
 pub struct RedGuard {
     hold: Arc<Hold>,
@@ -34,7 +45,7 @@ pub struct RedGuard {
 }
 
 struct Hold {
-    locks: Vec<Lock>,
+    locks: Vec<Terms>,
     claim: Claim,
     lease: Duration,
     margin: Duration,
@@ -46,13 +57,13 @@ struct Hold {
 
 impl RedGuard {
     /// What an attempt has won in a round.
-    pub(super) fn new(locks: &[Lock], claim: Claim, won: Outcome) -> RedGuard {
+    pub(super) fn new(locks: &[Terms], claim: Claim, won: Outcome) -> RedGuard {
         let lease = locks.first().map_or(Duration::ZERO, |lock| lock.lease);
         let hold = Arc::new(Hold {
             locks: locks.to_vec(),
             claim,
             lease,
-            margin: locks.first().map_or(Duration::ZERO, Lock::margin_of_lease),
+            margin: locks.first().map_or(Duration::ZERO, Terms::margin),
             tokens: Mutex::new(vec![None; locks.len()]),
             confirmed: watch::Sender::new(won.opened),
             notice: Notice::new(won.opened.steady),
@@ -108,10 +119,31 @@ impl RedGuard {
         }
     }
 
-    /// Gives the lock back on all servers at the same time, and tells of each by its name. One that does
-    /// not answer (within a tenth of the lease, 1 s at most) is an error here; it is asked again in the
-    /// background until the lease is over.
-    pub async fn release(mut self) -> Vec<(String, Result<Released>)> {
+    /// Gives the lock back on all servers at the same time: [`Released::Yes`] when a majority says that it was still
+    /// held. A server that does not answer (within a tenth of the lease, 1 s at most) is asked again in the background
+    /// until the lease is over.
+    ///
+    /// # Errors
+    /// The last, when so many servers did not answer, or refused, that it cannot be known.
+    pub async fn release(self) -> Result<Released> {
+        let words = self.release_each().await;
+        let mut tally = Tally::of(words.len());
+        let mut failure = None;
+        for (_, word) in words {
+            match word {
+                Ok(released) => tally.count(released == Released::Yes),
+                Err(error) => failure = Some(error),
+            }
+        }
+        match (tally.verdict(), failure) {
+            (Verdict::Held, _) => Ok(Released::Yes),
+            (Verdict::Open, Some(error)) => Err(error),
+            _ => Ok(Released::NotHeld),
+        }
+    }
+
+    /// The same, and what was found on each server, by its name.
+    pub async fn release_each(mut self) -> Vec<(String, Result<Released>)> {
         self.renew_no_more();
         self.is_released = true;
         let begun = self.hold.locks.iter().map(|lock| {
@@ -140,15 +172,16 @@ impl RedGuard {
 
 /// One server's word at the first attempt, or the second where the connection had been closed; it is
 /// asked on in the background.
-async fn release(lock: Lock, claim: Claim) -> Result<Released> {
+async fn release(lock: Terms, claim: Claim) -> Result<Released> {
     let mut caller = Caller::shared(&lock.server, &lock.key);
     let command = command::release(&claim, None);
     let mut word = Err(Error::no_answer(lock.server.name()));
+    let mut may_be_served = false;
     let end = Instant::now() + round_patience(lock.lease);
     for _ in 0..2 {
-        word = caller
-            .call(&command, end.saturating_duration_since(Instant::now()))
-            .await;
+        let left = end.saturating_duration_since(Instant::now());
+        word = caller.call(&command, left).await;
+        may_be_served |= caller.was_unanswered();
         if !matches!(word, Err(Error::Connection { .. })) {
             break;
         }
@@ -157,7 +190,10 @@ async fn release(lock: Lock, claim: Claim) -> Result<Released> {
         Ok(Value::Nil) => {
             // A request that nobody heard of may come to it yet.
             release_later(&lock.server, claim, None, lock.lease);
-            Ok(Released::NotHeld)
+            Ok(match may_be_served {
+                true => Released::Yes,
+                false => Released::NotHeld,
+            })
         }
         Ok(_) => Ok(Released::Yes),
         Err(error) => {

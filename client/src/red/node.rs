@@ -8,8 +8,9 @@ use tokio::time::Instant;
 use super::rule::{outlasts, round_patience};
 use crate::call::Caller;
 use crate::command::{self, Claim};
+use crate::error::{Error, Result};
 use crate::renewal::is_final;
-use crate::{Error, Lock, Result};
+use crate::terms::Terms;
 
 /// What a server tells of itself before its word is counted.
 struct Health {
@@ -29,13 +30,13 @@ pub(crate) struct Word {
 
 /// Asks one server for one owner, with an end to its patience.
 pub(crate) struct Asker<'a> {
-    lock: &'a Lock,
+    lock: &'a Terms,
     claim: &'a Claim,
     end: Instant,
 }
 
 impl<'a> Asker<'a> {
-    pub(crate) fn new(lock: &'a Lock, claim: &'a Claim, end: Instant) -> Asker<'a> {
+    pub(crate) fn new(lock: &'a Terms, claim: &'a Claim, end: Instant) -> Asker<'a> {
         Asker { lock, claim, end }
     }
 
@@ -57,13 +58,9 @@ impl<'a> Asker<'a> {
     pub(crate) async fn stand_in_line(&self, asks: impl FnOnce()) -> Result<Option<u64>> {
         let health = self.health().await?;
         if !health.silent.is_zero() {
-            return Err(Error::Connection {
-                server: self.lock.server.name().to_string(),
-                what: format!(
-                    "grants nothing for {:?} more after its start",
-                    health.silent
-                ),
-            });
+            let silent = health.silent;
+            let what = format!("grants nothing for {silent:?} more after its start");
+            return Err(Error::connection(self.lock.server.name(), what));
         }
         asks();
         match self.grant(&mut self.shared(), Duration::ZERO).await? {

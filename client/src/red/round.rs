@@ -16,8 +16,9 @@ use super::node::{Asker, Word};
 use super::rule::{round_patience, validity, Tally, Verdict};
 use crate::clock::Moment;
 use crate::command::Claim;
+use crate::error::{Error, Result};
 use crate::release::{release_later, Release};
-use crate::{Error, Lock, Result};
+use crate::terms::Terms;
 
 /// How long an undo waits for the servers that answer. It never waits for the others.
 const UNDO_PATIENCE: Duration = Duration::from_millis(200);
@@ -65,7 +66,7 @@ impl Outcome {
 
 /// An owner that asks for a majority. Dropped before it is over, it gives everything back.
 pub(crate) struct Attempt<'a> {
-    locks: &'a [Lock],
+    locks: &'a [Terms],
     pub(crate) claim: Claim,
     traces: Vec<Arc<Trace>>,
     is_over: bool,
@@ -92,7 +93,7 @@ impl Trace {
 }
 
 impl<'a> Attempt<'a> {
-    pub(crate) fn new(locks: &'a [Lock], claim: Claim) -> Attempt<'a> {
+    pub(crate) fn new(locks: &'a [Terms], claim: Claim) -> Attempt<'a> {
         Attempt {
             locks,
             claim,
@@ -180,7 +181,7 @@ impl<'a> Attempt<'a> {
     }
 
     /// The servers that may hold something for this owner, and whether they have answered him.
-    fn left_behind(&self) -> impl Iterator<Item = (&'a Lock, bool)> + '_ {
+    fn left_behind(&self) -> impl Iterator<Item = (&'a Terms, bool)> + '_ {
         let asked = self.locks.iter().zip(&self.traces);
         let asked = asked.filter(|(_, trace)| trace.asked.load(Ordering::Relaxed));
         asked.map(|(lock, trace)| (lock, trace.heard.load(Ordering::Relaxed)))

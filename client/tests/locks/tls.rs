@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use redis_lock_client::{ClientTlsConfig, Error, Lock, Released, Server, TlsCertificates};
+use redis_lock_client::{Certificates, Error, Lock, Released, Server};
 use redis_lock_harness::{free_port, server_binary, TestServer};
 
 use crate::{lock, until_free, LEASE};
@@ -74,7 +74,7 @@ fn tls_server(dir: &Path, clients: &str) -> (TestServer, u16) {
     (real, port)
 }
 
-fn tls_client(port: u16, certificates: TlsCertificates) -> Server {
+fn tls_client(port: u16, certificates: Certificates) -> Server {
     let server = Server::open(&format!("rediss://127.0.0.1:{port}")).unwrap();
     server.certificates(certificates)
 }
@@ -86,17 +86,15 @@ async fn a_server_with_a_certificate_by_an_authority_of_ones_own() {
     }
     let dir = tempfile::tempdir().unwrap();
     let (real, port) = tls_server(dir.path(), "no");
-    let believed = TlsCertificates {
-        client_tls: None,
-        root_cert: Some(read(dir.path(), "ca.crt")),
-    };
+    let believed = Certificates::new().authorities(read(dir.path(), "ca.crt"));
     let guard = lock(&tls_client(port, believed)).acquire().await.unwrap();
     assert_eq!(guard.release().await.unwrap(), Released::Yes);
     // Nobody waits for a server that is not to be believed: this would be a wait without end.
     let stranger = Server::open(&format!("rediss://127.0.0.1:{port}")).unwrap();
     let error = lock(&stranger).acquire().await.unwrap_err();
     assert!(matches!(error, Error::Untrusted { .. }), "{error}");
-    assert!(error.to_string().contains("certificate"), "{error}");
+    let cause = std::error::Error::source(&error).expect("a cause");
+    assert!(cause.to_string().contains("UnknownIssuer"), "{cause}");
     until_free(&real);
 }
 
@@ -107,25 +105,22 @@ async fn a_server_that_asks_for_the_clients_certificate() {
     }
     let dir = tempfile::tempdir().unwrap();
     let (real, port) = tls_server(dir.path(), "yes");
-    let certificates = |client_tls| TlsCertificates {
-        client_tls,
-        root_cert: Some(read(dir.path(), "ca.crt")),
-    };
-    let client = ClientTlsConfig {
-        client_cert: read(dir.path(), "client.crt"),
-        client_key: read(dir.path(), "client.key"),
-    };
-    let holder = lock(&tls_client(port, certificates(Some(client))));
+    let believed = Certificates::new().authorities(read(dir.path(), "ca.crt"));
+    let certificate = read(dir.path(), "client.crt");
+    let known = believed
+        .clone()
+        .client(certificate, read(dir.path(), "client.key"));
+    let holder = lock(&tls_client(port, known));
     let guard = holder.acquire().await.unwrap();
-    let unknown = lock(&tls_client(port, certificates(None)));
+    let unknown = lock(&tls_client(port, believed));
     let error = unknown.acquire().await.unwrap_err();
     assert!(matches!(error, Error::Untrusted { .. }), "{error}");
-    let nonsense = TlsCertificates {
-        client_tls: None,
-        root_cert: Some(b"-----BEGIN CERTIFICATE-----\nx\n-----END CERTIFICATE-----".to_vec()),
-    };
-    let error = lock(&tls_client(port, nonsense)).acquire().await;
-    assert!(matches!(error, Err(Error::Config(_))));
+    let broken = "-----BEGIN CERTIFICATE-----\nx\n-----END CERTIFICATE-----";
+    for nonsense in [broken, "no PEM", ""] {
+        let nonsense = Certificates::new().authorities(nonsense);
+        let error = lock(&tls_client(port, nonsense)).acquire().await;
+        assert!(matches!(error, Err(Error::Config(_))), "{error:?}");
+    }
     assert_eq!(guard.release().await.unwrap(), Released::Yes);
     until_free(&real);
 }

@@ -25,7 +25,7 @@ async fn a_pair_of_acquire_and_release() {
                 .await
                 .1,
         );
-        let pair = async { multi.acquire().await.unwrap().unwrap().release().await };
+        let pair = async { multi.acquire().await.unwrap().release().await };
         of_multi.push(timed(pair).await.1);
         of_red.push(
             timed(async { red.acquire().await.unwrap().release().await })
@@ -85,7 +85,7 @@ async fn one_of_three_dies() {
         fleet.kill(fleet.in_line(n % 3));
         tokio::time::sleep(LEASE / 3).await;
         let released = Instant::now();
-        guard.release().await;
+        guard.release().await.unwrap();
         let (next, granted) = waiting.await.unwrap();
         drop(next.unwrap().expect("its turn"));
         gaps.push(granted - released);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::fleet::{measured, soon, ten_count, timed, Counter, Fleet, OVERTIME};
-use redis_lock_client::{Lock, LostReason, MultiLock, Released, Server};
+use redis_lock_client::{Error, Lock, LostReason, MultiLock, Released, Server};
 use redis_lock_harness::{wait_for, Tries};
 
 const LEASE: Duration = Duration::from_secs(2);
@@ -80,7 +80,7 @@ async fn a_wait_is_bounded_and_held_parts_are_given_back() {
     let last = fleet.in_line(2);
     let other = Lock::new(&servers[last], "k").acquire().await.unwrap();
     let wait = Duration::from_millis(600);
-    let (got, took) = timed(multi(&servers, LONG).wait(wait).acquire()).await;
+    let (got, took) = timed(multi(&servers, LONG).acquire_within(wait)).await;
     assert!(got.unwrap().is_none());
     assert!(
         took >= wait && took < wait + Duration::from_secs(3),
@@ -90,7 +90,7 @@ async fn a_wait_is_bounded_and_held_parts_are_given_back() {
 
     // A longer wait goes on round by round, and leaves the others a chance in between.
     let waiting = tokio::spawn({
-        let multi = multi(&servers, LONG).wait(wait);
+        let multi = multi(&servers, LONG).round(wait);
         async move { multi.acquire_within(LONG).await.unwrap().is_some() }
     });
     let first = Lock::new(&servers[fleet.in_line(0)], "k");
@@ -112,10 +112,10 @@ async fn two_in_opposite_orders_do_not_wait_for_each_other() {
             for _ in 0..rounds {
                 // Two who stood in each other's way would need a whole round to get out of it.
                 let (guard, took) = timed(multi.acquire()).await;
-                let guard = guard.unwrap().expect("in one round");
+                let guard = guard.unwrap();
                 assert!(took < Duration::from_millis(4_000), "{took:?}");
                 counter.add_one().await;
-                guard.release().await;
+                guard.release().await.unwrap();
             }
         })
     });
@@ -135,7 +135,7 @@ async fn ten_count_without_a_lost_update() {
             let guard = guard.unwrap().expect("its turn");
             counter.add_one().await;
             waits.push(took);
-            guard.release().await;
+            guard.release().await.unwrap();
         }
         waits
     })
@@ -148,7 +148,6 @@ async fn one_lost_is_all_lost_and_a_release_tells_of_each() {
     let guard = multi(&fleet.clients(), Duration::from_millis(600))
         .acquire()
         .await
-        .unwrap()
         .unwrap();
     let lost = guard.lost();
     fleet.servers[1].conn().line("LOCK.BREAK k");
@@ -156,7 +155,7 @@ async fn one_lost_is_all_lost_and_a_release_tells_of_each() {
     assert!(guard.valid_for().is_zero());
     assert!(!fleet.is_free(0, "k") && !fleet.is_free(2, "k"));
     let released: Vec<_> = guard
-        .release()
+        .release_each()
         .await
         .into_iter()
         .map(Result::unwrap)
@@ -165,14 +164,49 @@ async fn one_lost_is_all_lost_and_a_release_tells_of_each() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_release_says_what_it_found_as_a_whole() {
+    let fleet = fleet();
+    let servers = fleet.clients();
+    let guard = multi(&servers, LONG).acquire().await.unwrap();
+    assert_eq!(guard.release().await.unwrap(), Released::Yes);
+    let guard = multi(&servers, LONG).acquire().await.unwrap();
+    fleet.servers[2].conn().line("DEL k");
+    assert_eq!(guard.release().await.unwrap(), Released::NotHeld);
+    fleet.wait_until_free("k");
+}
+
+/// As of one lock: a server that is away is no error before the wait's end.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_outlives_a_server_that_starts_again() {
+    let mut fleet = fleet();
+    let servers = fleet.clients();
+    let last = fleet.in_line(2);
+    fleet.kill(last);
+    let multi = multi(&servers, LONG);
+    let error = multi.try_acquire().await.unwrap_err();
+    assert!(matches!(error, Error::Connection { .. }), "{error}");
+    let waiting = tokio::spawn({
+        let multi = multi.round(Duration::from_millis(300));
+        async move { multi.acquire().await }
+    });
+    wait_for("a part of the locks", || {
+        !fleet.is_free(fleet.in_line(0), "k")
+    });
+    wait_for("a second round", || fleet.is_free(fleet.in_line(0), "k"));
+    fleet.revive(last);
+    let guard = waiting.await.unwrap().unwrap();
+    assert_eq!(guard.tokens().len(), 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_dead_server_is_told_within_the_lease_and_holds_nobody_up() {
     for dying in [vec![1], vec![0, 2]] {
         let mut fleet = fleet();
         let servers = fleet.clients();
-        let guard = multi(&servers, LEASE).acquire().await.unwrap().unwrap();
+        let guard = multi(&servers, LEASE).acquire().await.unwrap();
         let waiting = tokio::spawn({
-            let multi = multi(&servers, LEASE).wait(Duration::from_secs(3));
-            async move { timed(multi.acquire()).await }
+            let multi = multi(&servers, LEASE);
+            async move { timed(multi.acquire_within(Duration::from_secs(3))).await }
         });
         let line = fleet.in_line(0);
         fleet.servers[line].wait_for_waiters(1);
@@ -185,7 +219,7 @@ async fn a_dead_server_is_told_within_the_lease_and_holds_nobody_up() {
             vec![told],
         );
 
-        let (released, took) = timed(guard.release()).await;
+        let (released, took) = timed(guard.release_each()).await;
         assert!(took < Duration::from_secs(2), "{took:?}");
         for (place, word) in released.iter().enumerate() {
             assert_eq!(word.is_err(), dying.contains(&place), "{place}: {word:?}");
@@ -211,8 +245,8 @@ async fn the_undo_meets_a_silent_server_and_reaches_it_later() {
         .await
         .unwrap();
     let waiting = tokio::spawn({
-        let multi = multi(&servers, LONG).wait(Duration::from_secs(1));
-        async move { timed(multi.acquire()).await }
+        let multi = multi(&servers, LONG);
+        async move { timed(multi.acquire_within(Duration::from_secs(1))).await }
     });
     fleet.servers[last].wait_for_waiters(1);
     fleet.stop(first);

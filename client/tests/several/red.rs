@@ -40,7 +40,7 @@ async fn it_is_had_by_one_at_a_time_and_told_of_each_server() {
     let before = first.tokens();
     let highest = before.iter().map(|(_, token)| *token).max().unwrap();
     assert_eq!(first.token(), highest);
-    for (server, released) in first.release().await {
+    for (server, released) in first.release_each().await {
         assert_eq!(released.unwrap(), Released::Yes, "{server}");
     }
     fleet.wait_until_free("k");
@@ -109,7 +109,7 @@ async fn a_majority_is_enough_and_a_minority_is_given_back() {
         .unwrap()
         .expect("two of three");
     assert_eq!(on_how_many(&guard), 2);
-    guard.release().await;
+    guard.release().await.unwrap();
     fleet.servers[a].conn().line("LOCK.INFO k");
     let two = other(fleet.in_line(2)).acquire().await.unwrap();
     assert!(red(&servers).try_acquire().await.unwrap().is_none());
@@ -165,12 +165,12 @@ async fn the_death_of_one_is_outlived_by_who_holds_and_by_who_waits() {
         let watched = tokio::time::timeout(LEASE * 2, guard.lost().into_future()).await;
         assert!(watched.is_err(), "two of three are a majority: {watched:?}");
         let begin = Instant::now();
-        guard.release().await;
+        guard.release().await.unwrap();
         let (next, granted) = waiting.await.unwrap();
         let next = next.unwrap().expect("its turn");
         assert_eq!(on_how_many(&next), 2);
         measured("RedLock, 1 of 3 killed, hand-on", vec![granted - begin]);
-        next.release().await;
+        next.release().await.unwrap();
     }
 }
 
@@ -187,7 +187,7 @@ fn guards_outlive_the_runtime_that_took_them() {
             .iter()
             .map(|server| Lock::new(server, "m").lease(LEASE));
         let multi = MultiLock::new(locks).unwrap().acquire().await.unwrap();
-        (held(&servers).await, multi.unwrap())
+        (held(&servers).await, multi)
     });
     drop(runtime);
     wait_for("renewals over three leases", || {
@@ -321,7 +321,7 @@ async fn a_silent_minority_costs_little_and_a_silent_majority_is_asked_back() {
             &format!("RedLock, server {n} in line is silent, acquired"),
             vec![took],
         );
-        guard.release().await;
+        guard.release().await.unwrap();
         fleet.go_on(place);
         fleet.wait_until_free("k");
     }
@@ -361,7 +361,7 @@ async fn ten_count_without_a_lost_update() {
             let guard = guard.unwrap().expect("its turn");
             counter.add_one().await;
             waits.push(took);
-            guard.release().await;
+            guard.release().await.unwrap();
         }
         waits
     })
@@ -381,7 +381,7 @@ async fn an_acquisition_that_is_dropped_leaves_nothing_behind() {
     fleet.servers[line].wait_for_waiters(1);
     waiting.abort();
     fleet.servers[line].wait_for_waiters(0);
-    guard.release().await;
+    guard.release().await.unwrap();
     fleet.wait_until_free("k");
 }
 
@@ -416,7 +416,7 @@ async fn a_user_needs_info_beside_the_locks_own_commands() {
     );
     allow("+info");
     let guard = held(&servers).await;
-    for (server, released) in guard.release().await {
+    for (server, released) in guard.release_each().await {
         assert_eq!(released.unwrap(), Released::Yes, "{server}");
     }
 }

@@ -1,0 +1,149 @@
+//! How a connection is opened: a socket, TLS around it where the address wants that, the login.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{
+    AsyncConnectionConfig, Cmd, ConnectionAddr, ConnectionInfo, Pipeline, RedisError, RedisResult,
+    Value,
+};
+use socket2::SockRef;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{lookup_host, TcpStream};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::address::name_of;
+use crate::error::{Error, Result};
+use crate::runtime::{self, Task};
+use crate::tls::Trust;
+
+/// Opens the connections of one server.
+#[derive(Clone)]
+pub(crate) struct Connector {
+    /// How long a request, or the opening of a connection, may stay unanswered.
+    pub patience: Duration,
+    pub trust: Trust,
+}
+
+/// A connection: many may use its clones at the same time. With the last of them it is closed, also where an answer
+/// is owed.
+#[derive(Clone)]
+pub(crate) struct Connection {
+    inner: MultiplexedConnection,
+    _driver: Arc<Driver>,
+}
+
+/// What reads and writes. Without an end it would wait for the answers that are owed.
+struct Driver(Task);
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+/// A socket, whatever is around it.
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
+impl Connector {
+    /// A connection to this node, logged in.
+    ///
+    /// # Errors
+    /// When it is not open within the patience, or the server refuses.
+    pub(crate) async fn open(
+        &self,
+        node: &ConnectionInfo,
+        settings: AsyncConnectionConfig,
+    ) -> Result<Connection> {
+        let name = name_of(node);
+        let opening = async {
+            let stream = self.stream(node, &name).await?;
+            // Each request has its own patience, which the connection knows nothing of.
+            let settings = settings.set_response_timeout(None);
+            let login = node.redis_settings();
+            let opened = MultiplexedConnection::new_with_config(login, stream, settings).await;
+            let (inner, driver) = opened.map_err(|error| Error::new(&name, error))?;
+            Ok(Connection {
+                inner,
+                _driver: Arc::new(Driver(runtime::spawn(driver))),
+            })
+        };
+        let opened = timeout(self.patience, opening).await;
+        opened.unwrap_or_else(|_| Err(Error::no_answer(&name)))
+    }
+
+    async fn stream(&self, node: &ConnectionInfo, name: &str) -> Result<Box<dyn Stream>> {
+        let failed = |error: io::Error| Error::new(name, RedisError::from(error));
+        match node.addr() {
+            ConnectionAddr::Tcp(host, port) => {
+                let socket = self.tcp(host, *port).await.map_err(failed)?;
+                Ok(Box::new(socket))
+            }
+            ConnectionAddr::TcpTls { host, port, .. } => {
+                let trust = self.trust.settings(name)?;
+                let socket = self.tcp(host, *port).await.map_err(failed)?;
+                let stream = trust.wrap(host, socket).await.map_err(failed)?;
+                Ok(Box::new(stream))
+            }
+            #[cfg(unix)]
+            ConnectionAddr::Unix(path) => {
+                let socket = tokio::net::UnixStream::connect(path).await;
+                Ok(Box::new(socket.map_err(failed)?))
+            }
+            _ => Err(Error::Config(format!("{name}: no sockets of this kind"))),
+        }
+    }
+
+    /// The first of the host's addresses that can be reached.
+    async fn tcp(&self, host: &str, port: u16) -> io::Result<TcpStream> {
+        let mut attempts = JoinSet::new();
+        for address in lookup_host((host, port)).await? {
+            attempts.spawn(TcpStream::connect(address));
+        }
+        let mut failure = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
+        while let Some(attempt) = attempts.join_next().await {
+            match attempt.map_err(io::Error::other).and_then(|socket| socket) {
+                Ok(socket) => {
+                    self.prepare(&socket)?;
+                    return Ok(socket);
+                }
+                Err(error) => failure = error,
+            }
+        }
+        Err(failure)
+    }
+
+    fn prepare(&self, socket: &TcpStream) -> io::Result<()> {
+        socket.set_nodelay(true)?;
+        // What was sent and not received by then is never delivered: so it is known when a request that was
+        // given up cannot be served any more.
+        #[cfg(target_os = "linux")]
+        SockRef::from(socket).set_tcp_user_timeout(Some(self.patience))?;
+        Ok(())
+    }
+}
+
+impl Connection {
+    /// The reply to a request; errors of the server are values.
+    pub(crate) async fn send(&mut self, command: &Cmd) -> RedisResult<Value> {
+        self.inner.send_packed_command(command).await
+    }
+
+    /// The reply to the last of two requests, which are sent in one write.
+    pub(crate) async fn send_both(&mut self, both: &Pipeline) -> RedisResult<Value> {
+        let mut replies = self.inner.send_packed_commands(both, 1, 1).await?;
+        Ok(replies.pop().unwrap_or(Value::Nil))
+    }
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Connection")
+    }
+}

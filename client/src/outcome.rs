@@ -1,0 +1,70 @@
+//! How a hold may end.
+
+use std::fmt;
+
+/// Why a lock is no longer held.
+///
+/// ```
+/// use redis_lock_client::LostReason;
+///
+/// let told = LostReason::Taken.to_string();
+/// assert_eq!(told, "the lock was lost: the server says that the grant is over");
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LostReason {
+    /// The server says that this grant is over: it was broken, deleted, its lease ran out, or the server
+    /// lost its data.
+    Taken,
+    /// No renewal was confirmed until the [margin](crate::Lock::margin) before the lease's end: the server is away,
+    /// or this program was. Until that end the lock is still this holder's.
+    Unconfirmed,
+    /// The server does not renew the lock any more, and will not do so in time: the key holds something else
+    /// (`WRONGTYPE`, `LOCKTYPE`), the user may not (`NOPERM`, `NOAUTH`, `WRONGPASS`), the server is a replica
+    /// (`READONLY`).
+    #[non_exhaustive]
+    Refused {
+        /// The first word of the server's error.
+        code: String,
+        /// The rest.
+        text: String,
+    },
+}
+
+impl fmt::Display for LostReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LostReason::Taken => {
+                f.write_str("the lock was lost: the server says that the grant is over")
+            }
+            LostReason::Unconfirmed => {
+                f.write_str("the lock was lost: no renewal was confirmed in time")
+            }
+            LostReason::Refused { code, text } => write!(
+                f,
+                "the lock was lost: the server does not renew it: {code} {text}"
+            ),
+        }
+    }
+}
+
+/// What a release found. Of several servers or locks: what it found as a whole.
+///
+/// ```no_run
+/// use redis_lock_client::Released;
+///
+/// # async fn example(guard: redis_lock_client::Guard) -> Result<(), redis_lock_client::Error> {
+/// match guard.release().await? {
+///     Released::Yes => println!("free, or the next waiter's"),
+///     Released::NotHeld => eprintln!("the lock was lost before it was released"),
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Released {
+    /// The lock was this holder's, and is free or the next waiter's now.
+    Yes,
+    /// The lock was no longer this holder's.
+    NotHeld,
+}

@@ -1,0 +1,196 @@
+//! TLS: whom to believe, and who this program is. The cryptography is `ring`'s, for these connections alone: what the
+//! program has chosen for others is not touched.
+
+#[cfg(not(feature = "tls"))]
+pub(crate) use without::Trust;
+
+#[cfg(feature = "tls")]
+pub use with::Certificates;
+#[cfg(feature = "tls")]
+pub(crate) use with::Trust;
+
+#[cfg(feature = "tls")]
+mod with {
+    use std::fmt;
+    use std::io;
+    use std::sync::{Arc, OnceLock};
+
+    use rustls::crypto::ring::default_provider;
+    use rustls::{ClientConfig, RootCertStore};
+    use rustls_pki_types::pem::PemObject;
+    use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+    use tokio::net::TcpStream;
+    use tokio_rustls::client::TlsStream;
+    use tokio_rustls::TlsConnector;
+
+    use crate::error::{Error, Result};
+
+    /// Certificates for `rediss://`, in PEM: the authorities to believe, and the client's own.
+    ///
+    /// ```no_run
+    /// # fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// use redis_lock_client::{Certificates, Server};
+    ///
+    /// let certificates = Certificates::new()
+    ///     .authorities(std::fs::read("ca.crt")?)
+    ///     .client(std::fs::read("client.crt")?, std::fs::read("client.key")?);
+    /// let server = Server::open("rediss://locks.example.com")?.certificates(certificates);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[derive(Clone, Default)]
+    pub struct Certificates {
+        authorities: Option<Vec<u8>>,
+        client: Option<(Vec<u8>, Vec<u8>)>,
+    }
+
+    impl Certificates {
+        /// The machine's authorities, and no certificate of the client.
+        pub fn new() -> Certificates {
+            Certificates::default()
+        }
+
+        /// Believe these authorities, instead of the machine's.
+        #[must_use]
+        pub fn authorities(self, pem: impl Into<Vec<u8>>) -> Certificates {
+            let authorities = Some(pem.into());
+            Certificates {
+                authorities,
+                ..self
+            }
+        }
+
+        /// Show this certificate (with those between it and its authority), whose key this is, to a server that asks.
+        #[must_use]
+        pub fn client(
+            self,
+            certificate: impl Into<Vec<u8>>,
+            key: impl Into<Vec<u8>>,
+        ) -> Certificates {
+            let client = Some((certificate.into(), key.into()));
+            Certificates { client, ..self }
+        }
+
+        fn settings(&self) -> std::result::Result<ClientConfig, String> {
+            let builder = ClientConfig::builder_with_provider(Arc::new(default_provider()));
+            let builder = builder
+                .with_safe_default_protocol_versions()
+                .map_err(|error| error.to_string())?;
+            let builder = builder.with_root_certificates(self.roots()?);
+            let Some((certificate, key)) = &self.client else {
+                return Ok(builder.with_no_client_auth());
+            };
+            let chain = certificates(certificate)?;
+            let key = PrivateKeyDer::from_pem_slice(key)
+                .map_err(|error| format!("the client's key: {error}"))?;
+            let settings = builder.with_client_auth_cert(chain, key);
+            settings.map_err(|error| format!("the client's certificate: {error}"))
+        }
+
+        fn roots(&self) -> std::result::Result<RootCertStore, String> {
+            let mut roots = RootCertStore::empty();
+            match &self.authorities {
+                Some(pem) => {
+                    for authority in certificates(pem)? {
+                        let added = roots.add(authority);
+                        added.map_err(|error| format!("an authority's certificate: {error}"))?;
+                    }
+                }
+                // Some of the machine's may be unreadable; without any, no server is believed.
+                None => {
+                    let found = rustls_native_certs::load_native_certs();
+                    roots.add_parsable_certificates(found.certs);
+                }
+            }
+            Ok(roots)
+        }
+    }
+
+    impl fmt::Debug for Certificates {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.debug_struct("Certificates").finish_non_exhaustive()
+        }
+    }
+
+    fn certificates(pem: &[u8]) -> std::result::Result<Vec<CertificateDer<'static>>, String> {
+        let found: std::result::Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+        match found {
+            Ok(found) if found.is_empty() => Err("no certificate in PEM".into()),
+            Ok(found) => Ok(found),
+            Err(error) => Err(format!("no certificate in PEM: {error}")),
+        }
+    }
+
+    /// Whom a server's connections believe. The settings are made with the first of them.
+    #[derive(Clone, Default)]
+    pub(crate) struct Trust {
+        certificates: Certificates,
+        made: Arc<OnceLock<Settings>>,
+    }
+
+    #[derive(Clone)]
+    pub(crate) struct Settings(Arc<ClientConfig>);
+
+    impl Trust {
+        pub(crate) fn of(certificates: Certificates) -> Trust {
+            Trust {
+                certificates,
+                made: Arc::default(),
+            }
+        }
+
+        pub(crate) fn settings(&self, server: &str) -> Result<Settings> {
+            if let Some(made) = self.made.get() {
+                return Ok(made.clone());
+            }
+            let settings = self.certificates.settings();
+            let settings = settings.map_err(|why| Error::Config(format!("{server}: {why}")))?;
+            Ok(self
+                .made
+                .get_or_init(|| Settings(Arc::new(settings)))
+                .clone())
+        }
+    }
+
+    impl Settings {
+        pub(crate) async fn wrap(
+            &self,
+            host: &str,
+            socket: TcpStream,
+        ) -> io::Result<TlsStream<TcpStream>> {
+            let name = ServerName::try_from(host.to_string()).map_err(io::Error::other)?;
+            TlsConnector::from(self.0.clone())
+                .connect(name, socket)
+                .await
+        }
+    }
+}
+
+#[cfg(not(feature = "tls"))]
+mod without {
+    use std::io;
+
+    use tokio::net::TcpStream;
+
+    use crate::error::{Error, Result};
+
+    /// Nobody: this build has no TLS.
+    #[derive(Clone, Default)]
+    pub(crate) struct Trust;
+
+    pub(crate) struct Settings(std::convert::Infallible);
+
+    impl Trust {
+        pub(crate) fn settings(&self, server: &str) -> Result<Settings> {
+            let why =
+                "no TLS: this program was built without the feature `tls` of redis-lock-client";
+            Err(Error::Config(format!("{server}: {why}")))
+        }
+    }
+
+    impl Settings {
+        pub(crate) async fn wrap(&self, _: &str, _: TcpStream) -> io::Result<TcpStream> {
+            match self.0 {}
+        }
+    }
+}
