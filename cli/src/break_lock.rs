@@ -4,10 +4,10 @@ use serde_json::{json, Map};
 
 use redis_lock_client::{Grant, Waiters};
 
-use crate::args::Connect;
+use crate::connect::Connect;
 use crate::failure::Failure;
 use crate::key::Key;
-use crate::ls::print;
+use crate::output::print;
 use crate::report;
 use crate::shown::{self, shown};
 

@@ -2,10 +2,10 @@
 
 use redis_lock_client::{Holder, LockInfo, Waiter};
 
-use crate::args::Connect;
+use crate::connect::Connect;
 use crate::failure::Failure;
 use crate::key::Key;
-use crate::ls::print;
+use crate::output::print;
 use crate::report::{self, span};
 use crate::shown::{json, shown};
 

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fmt::Write;
 use std::str::FromStr;
 
-use crate::args::bytes;
+use crate::values::bytes;
 
 /// The lock of a subcommand that takes nothing else by its place.
 #[derive(Debug, clap::Args)]

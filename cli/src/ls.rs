@@ -2,15 +2,16 @@
 
 use std::collections::HashSet;
 use std::ffi::OsString;
-use std::io::{self, Write};
 
 use redis_lock_client::{LockInfo, Search, Server};
 use tokio::task::JoinSet;
 
-use crate::args::{bytes, Connect};
+use crate::connect::Connect;
 use crate::failure::{Failure, OS};
+use crate::output::print;
 use crate::report;
 use crate::shown::{json, shown};
+use crate::values::bytes;
 
 /// List the locks of a server
 ///
@@ -145,17 +146,4 @@ fn table(mut lines: Vec<[String; COLUMNS]>) -> Vec<String> {
         row.trim_end().to_string()
     };
     lines.iter().map(row).collect()
-}
-
-/// A reader that has seen enough (`| head`) is no failure.
-pub fn print(lines: impl Iterator<Item = String>) -> Result<(), Failure> {
-    let mut out = io::stdout().lock();
-    for line in lines {
-        match writeln!(out, "{line}") {
-            Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => crate::failure::exit(0),
-            Err(error) => return Err(Failure::new(OS, error)),
-        }
-    }
-    Ok(())
 }

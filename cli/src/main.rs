@@ -1,6 +1,6 @@
 //! `redis-lock`: a lock of the module's around a command, and a look at the locks there are.
 //!
-//! A file for each subcommand. What several need: [`args`] (the options), [`key`] (the lock that is named), [`shown`] (names of any bytes on a
+//! A file for each subcommand. [`args`] puts their options together. What several need: [`connect`] (the servers), [`values`] (of options), [`output`], [`key`] (the lock that is named), [`shown`] (names of any bytes on a
 //! terminal), [`report`] (what is known of a lock), [`failure`] (how it ends). `run` has its own: [`answers`] (whether enough servers are there),
 //! [`held`] (the lock, on one server or several), [`child`] (the command's process group), [`descendants`] (all that it
 //! started), [`terminal`] (whose keyboard it is), [`signals`], [`watch`], [`sweep`] (the end of what it left behind);
@@ -11,12 +11,14 @@ mod answers;
 mod args;
 mod break_lock;
 mod child;
+mod connect;
 mod descendants;
 mod failure;
 mod held;
 mod info;
 mod key;
 mod ls;
+mod output;
 mod pages;
 mod report;
 mod run;
@@ -27,9 +29,11 @@ mod signals;
 mod sweep;
 mod terminal;
 mod top;
+mod values;
 mod watch;
 
 use args::{Args, Subcommand};
+use clap::CommandFactory;
 use failure::{exit, Failure};
 
 fn main() {
@@ -55,8 +59,8 @@ async fn run(args: Args) -> Result<i32, Failure> {
         Subcommand::Info(args) => info::run(args).await,
         Subcommand::Break(args) => break_lock::run(args).await,
         Subcommand::Top(args) => top::run(args).await,
-        Subcommand::Completions(args) => pages::completions(&args),
-        Subcommand::Man => pages::manual(),
+        Subcommand::Completions(args) => pages::completions(&args, Args::command()),
+        Subcommand::Man => pages::manual(Args::command()),
     }
 }
 

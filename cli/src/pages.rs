@@ -2,13 +2,11 @@
 
 use std::io::{self, Write};
 
-use clap::CommandFactory;
 use clap_complete::Shell;
 use clap_mangen::Man;
 
-use crate::args::Args;
 use crate::failure::{Failure, OS};
-use crate::ls::print;
+use crate::output::print;
 
 /// Print the completions of a shell
 ///
@@ -18,9 +16,9 @@ pub struct CompletionsArgs {
     shell: Shell,
 }
 
-pub fn completions(args: &CompletionsArgs) -> Result<i32, Failure> {
+pub fn completions(args: &CompletionsArgs, mut program: clap::Command) -> Result<i32, Failure> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Args::command(), "redis-lock", &mut script);
+    clap_complete::generate(args.shell, &mut program, "redis-lock", &mut script);
     // For bash, clap_complete 4.6 names the subcommands of a program with a hyphen in two ways.
     let script = String::from_utf8_lossy(&script).replace("redis__subcmd__lock", "redis__lock");
     print(script.lines().map(String::from))?;
@@ -28,15 +26,15 @@ pub fn completions(args: &CompletionsArgs) -> Result<i32, Failure> {
 }
 
 /// The manual as troff: one page, in which each subcommand has a section.
-pub fn manual() -> Result<i32, Failure> {
-    let page = page().map_err(|error| Failure::new(OS, error))?;
+pub fn manual(program: clap::Command) -> Result<i32, Failure> {
+    let page = page(program).map_err(|error| Failure::new(OS, error))?;
     let written = io::stdout().write_all(&page);
     written.map_err(|error| Failure::new(OS, error))?;
     Ok(0)
 }
 
-fn page() -> io::Result<Vec<u8>> {
-    let mut command = Args::command().disable_help_subcommand(true);
+fn page(program: clap::Command) -> io::Result<Vec<u8>> {
+    let mut command = program.disable_help_subcommand(true);
     command.build();
     let subcommands: Vec<clap::Command> = command.get_subcommands().cloned().collect();
     let mut page = Vec::new();

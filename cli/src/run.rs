@@ -10,8 +10,8 @@ use tokio::time::{timeout, timeout_at, Instant};
 use uuid::Uuid;
 
 use crate::answers::must_answer;
-use crate::args::{bytes, seconds, Connect};
 use crate::child::{Before, Change, Child, Variables};
+use crate::connect::Connect;
 use crate::descendants::{named, pids};
 use crate::failure::{say, Failure, BY_SIGNAL, LOST, OS};
 use crate::held::{Held, Terms, Wait, Wanted};
@@ -19,6 +19,7 @@ use crate::key::{self, Hex};
 use crate::shown::shown;
 use crate::signals::Signals;
 use crate::terminal::{self, Terminal};
+use crate::values::{bytes, seconds};
 use crate::watch::{End, Rest, Watch};
 
 /// How long the release at the end, or the withdrawal of a wait, may take: the lease ends by itself.

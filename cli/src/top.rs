@@ -8,12 +8,13 @@ use ratatui::DefaultTerminal;
 use tokio::sync::mpsc::{unbounded_channel, UnboundedReceiver};
 use tokio::time::sleep;
 
-use crate::args::{seconds, Connect};
+use crate::connect::Connect;
 use crate::failure::{Failure, BY_SIGNAL, OS};
-use crate::ls::print;
+use crate::output::print;
 use crate::sample::{Order, Sample, Sampler};
 use crate::screen::Screen;
 use crate::signals::Signals;
+use crate::values::seconds;
 
 /// Watch the locks of a server
 ///
