@@ -17,6 +17,7 @@ SERVER = LOCK_SERVER="$${LOCK_SERVER:-$$(scripts/server.sh)}"
 
 # Cases of the property test: quick by default; `make test-all` runs 100,000.
 CASES ?= 2000
+BASE ?= HEAD~1
 
 .PHONY: $(shell sed -n 's/^\([a-z-]*\):.*/\1/p' Makefile)
 
@@ -169,6 +170,12 @@ install: ## copy the module to where a packaged server may load it, and say how 
 
 client: setup ## build the command line: target/release/redis-lock
 	$(CARGO) build --release --locked -p redis-lock-cli
+
+packages: setup ## library and command line as crates.io would take them; with cargo-semver-checks, what has changed since BASE
+	$(CARGO) publish --dry-run --locked --allow-dirty -p redis-lock-client -p redis-lock-cli
+	if $(CARGO) semver-checks --version >/dev/null 2>&1; then \
+		$(CARGO) semver-checks --baseline-rev $(BASE) -p redis-lock-client --all-features; \
+	else echo 'not compared: cargo install cargo-semver-checks'; fi
 
 man: client ## its manual, from the definitions of its options: target/redis-lock.1
 	@$(CLIENT) man >target/redis-lock.1

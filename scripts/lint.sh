@@ -38,6 +38,12 @@ if found=$(grep -rnE 'Thread\.sleep|TimeUnit\.[A-Z]+\.sleep' --include='*.java' 
     failed=1
 fi
 
+# The packages are read without the repository around them.
+if found=$(grep -nE '\]\(\.\./' client/README.md cli/README.md); then
+    printf 'lint: a link leads out of the package\n%s\n\n' "$found"
+    failed=1
+fi
+
 for file in $(find src tests client cli -name '*.rs' -o -name '*.java' -o -name '*.py' -o -name '*.js' -o -name '*.go' -o -name '*.rb'); do
     lines=$(wc -l <"$file")
     if [ "$lines" -gt 700 ]; then
