@@ -19,7 +19,7 @@ use crate::terms::Terms;
 use crate::turn::Turn;
 
 /// A lock that is held. Dropped, it is given back in the background, wherever it is dropped. A program that is about
-/// to end calls [`release`](Guard::release) or waits for [`Server::settled`]; otherwise the lease has to end the
+/// to end calls [`release`](Guard::release) or waits for [`Server::settled`](crate::Server::settled); otherwise the lease has to end the
 /// lock.
 ///
 /// ```no_run
