@@ -19,6 +19,12 @@ pub(crate) struct Claim {
 pub(crate) fn acquire(claim: &Claim, lease: Duration, block: Duration) -> Cmd {
     let mut command = start("LOCK.ACQUIRE", claim);
     command.arg("PX").arg(millis(lease)).arg("ONCE");
+    parked(&command, block)
+}
+
+/// The same request, parked in the server for so long, where that is not zero.
+pub(crate) fn parked(command: &Cmd, block: Duration) -> Cmd {
+    let mut command = command.clone();
     if !block.is_zero() {
         command.arg("BLOCK").arg(millis(block));
     }

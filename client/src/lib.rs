@@ -58,6 +58,7 @@ mod server;
 mod terms;
 mod tls;
 mod turn;
+mod wait;
 
 pub use background::Unreleased;
 pub use error::{Cause, Error, Result};

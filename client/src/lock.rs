@@ -5,13 +5,14 @@ use std::time::Duration;
 use tokio::time::{timeout_at, Instant};
 
 use crate::attempt::Attempt;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::guard::Guard;
 use crate::mode::Mode;
 use crate::runtime::within;
 use crate::server::Server;
-use crate::terms::{Terms, OVERTIME};
+use crate::terms::Terms;
 use crate::turn::Turn;
+use crate::wait::bounded;
 
 /// A lock on a key of a server, to be acquired as often as one likes. Each acquisition has an owner of
 /// its own, so that two tasks that share a `Lock` exclude each other.
@@ -135,12 +136,6 @@ impl Lock {
             return Ok(None);
         };
         let attempt = Attempt::new(&self.terms, turn).run(end);
-        match end.and_then(|end| end.checked_add(OVERTIME)) {
-            None => attempt.await,
-            Some(end) => {
-                let acquired = timeout_at(end, attempt).await;
-                acquired.unwrap_or_else(|_| Err(Error::no_answer(self.terms.server.name())))
-            }
-        }
+        bounded(&self.terms.server, end, attempt).await
     }
 }
