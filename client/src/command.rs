@@ -7,18 +7,43 @@ use redis::{cmd, Cmd, Value};
 use crate::error::{Error, Result};
 use crate::mode::Mode;
 
+/// What an owner holds, or wants to hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A lock.
+    Lock(Mode),
+    /// A permit of a semaphore, which is made with so many permits where there is none.
+    Permit { limit: Option<u32> },
+}
+
+impl Kind {
+    /// Tells apart what one owner may hold of one key.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Kind::Lock(mode) => mode.word().unwrap_or_default(),
+            Kind::Permit { .. } => "PERMIT",
+        }
+    }
+}
+
 /// A hold of a key: what every command names.
 #[derive(Debug, Clone)]
 pub(crate) struct Claim {
     pub key: Vec<u8>,
     pub owner: Vec<u8>,
-    pub mode: Mode,
+    pub kind: Kind,
 }
 
-/// `LOCK.ACQUIRE`: a token, or nil. Parked in the server for so long, where that is not zero.
+/// `LOCK.ACQUIRE` or `SEM.ACQUIRE`: a token, or nil. Parked in the server for so long, where that is not zero.
 pub(crate) fn acquire(claim: &Claim, lease: Duration, block: Duration) -> Cmd {
-    let mut command = start("LOCK.ACQUIRE", claim);
-    command.arg("PX").arg(millis(lease)).arg("ONCE");
+    let mut command = start(claim, "LOCK.ACQUIRE", "SEM.ACQUIRE");
+    command.arg("PX").arg(millis(lease));
+    match claim.kind {
+        Kind::Lock(_) => command.arg("ONCE"),
+        // A second request of one owner for a permit is always answered as the first.
+        Kind::Permit { limit: None } => &mut command,
+        Kind::Permit { limit: Some(limit) } => command.arg("LIMIT").arg(limit),
+    };
     parked(&command, block)
 }
 
@@ -31,50 +56,63 @@ pub(crate) fn parked(command: &Cmd, block: Duration) -> Cmd {
     command
 }
 
-/// What an acquire was answered.
+/// The answer to an acquire: a token or nil. The answer to `LATCH.WAIT`: 1 or 0, which is no token.
 pub(crate) fn granted(reply: &Value, server: &str) -> Result<Option<u64>> {
     match reply {
-        Value::Nil => Ok(None),
+        Value::Nil | Value::Int(0) => Ok(None),
         Value::Int(token) => Ok(u64::try_from(*token).ok()),
         _ => Err(Error::reply(server)),
     }
 }
 
-/// `LOCK.RENEW`: 1, or 0 when that grant is over.
+/// `LOCK.RENEW` or `SEM.RENEW`: 1, or 0 when that grant is over.
 pub(crate) fn renew(claim: &Claim, lease: Duration, token: u64) -> Cmd {
-    let mut command = start("LOCK.RENEW", claim);
+    let mut command = start(claim, "LOCK.RENEW", "SEM.RENEW");
     command.arg("PX").arg(millis(lease));
-    command.arg("TOKEN").arg(token);
-    command
+    with_token(command, claim, token)
 }
 
-/// `HEXISTS`: 1 while the owner's field is there. None for a reader: the key changes with every other one.
+/// `HEXISTS`: 1 while the owner's field is there. None for a reader and for a permit: the key changes with every
+/// other one.
 pub(crate) fn look(claim: &Claim) -> Option<Cmd> {
-    let field = match claim.mode {
-        Mode::Exclusive => claim.owner.clone(),
-        Mode::Write => [&claim.owner[..], b":write"].concat(),
-        Mode::Read => return None,
+    let field = match claim.kind {
+        Kind::Lock(Mode::Exclusive) => claim.owner.clone(),
+        Kind::Lock(Mode::Write) => [&claim.owner[..], b":write"].concat(),
+        Kind::Lock(Mode::Read) | Kind::Permit { .. } => return None,
     };
     let mut command = cmd("HEXISTS");
     command.arg(&claim.key).arg(field);
     Some(command)
 }
 
-/// `LOCK.RELEASE ... ALL`: nil when the owner does not hold the key, or not under that token. Whoever
-/// does not know the token withdraws a wait as well.
+/// `LOCK.RELEASE ... ALL` or `SEM.RELEASE`: nil when the owner does not hold the key, or the lock not under that
+/// token. Without a token it withdraws a wait as well.
 pub(crate) fn release(claim: &Claim, token: Option<u64>) -> Cmd {
-    let mut command = start("LOCK.RELEASE", claim);
-    command.arg("ALL");
-    if let Some(token) = token {
-        command.arg("TOKEN").arg(token);
+    let mut command = start(claim, "LOCK.RELEASE", "SEM.RELEASE");
+    if let Kind::Lock(_) = claim.kind {
+        command.arg("ALL");
     }
+    match token {
+        Some(token) => with_token(command, claim, token),
+        None => command,
+    }
+}
+
+fn start(claim: &Claim, of_lock: &str, of_permit: &str) -> Cmd {
+    let (name, mode) = match claim.kind {
+        Kind::Lock(mode) => (of_lock, mode.word()),
+        Kind::Permit { .. } => (of_permit, None),
+    };
+    let mut command = cmd(name);
+    command.arg(&claim.key).arg(&claim.owner).arg(mode);
     command
 }
 
-fn start(name: &str, claim: &Claim) -> Cmd {
-    let mut command = cmd(name);
-    command.arg(&claim.key).arg(&claim.owner);
-    command.arg(claim.mode.word());
+/// Only if the lock is held under this token. Of a permit its owner says as much: it holds one at most.
+fn with_token(mut command: Cmd, claim: &Claim, token: u64) -> Cmd {
+    if let Kind::Lock(_) = claim.kind {
+        command.arg("TOKEN").arg(token);
+    }
     command
 }
 

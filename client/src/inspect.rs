@@ -404,7 +404,7 @@ fn mode(reply: &Value) -> Mode {
 }
 
 /// A field of a map, which RESP2 has as a flat array.
-fn field<'a>(map: &'a Value, name: &str) -> Option<&'a Value> {
+pub(crate) fn field<'a>(map: &'a Value, name: &str) -> Option<&'a Value> {
     match map {
         Value::Map(pairs) => {
             let pair = pairs.iter().find(|(key, _)| bytes(key) == name.as_bytes());
@@ -436,7 +436,7 @@ fn text(value: &Value) -> String {
     String::from_utf8_lossy(&bytes(value)).into_owned()
 }
 
-fn number(value: &Value) -> Option<i64> {
+pub(crate) fn number(value: &Value) -> Option<i64> {
     match value {
         Value::Int(number) => Some(*number),
         _ => None,
@@ -444,11 +444,11 @@ fn number(value: &Value) -> Option<i64> {
 }
 
 /// A number that is not negative: -1 stands for none.
-fn count(map: &Value, name: &str) -> Option<u64> {
+pub(crate) fn count(map: &Value, name: &str) -> Option<u64> {
     let number = field(map, name).and_then(number)?;
     u64::try_from(number).ok()
 }
 
-fn span(map: &Value, name: &str) -> Option<Duration> {
+pub(crate) fn span(map: &Value, name: &str) -> Option<Duration> {
     count(map, name).map(Duration::from_millis)
 }

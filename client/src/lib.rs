@@ -30,6 +30,7 @@
 //! owner of their own, so that sending one again, after a connection was dropped, never counts a second hold.
 
 mod address;
+mod ask;
 mod attempt;
 mod background;
 mod backoff;
@@ -49,10 +50,12 @@ mod multi;
 mod notice;
 mod outcome;
 mod parked;
+mod permit;
 mod red;
 mod release;
 mod renewal;
 mod runtime;
+mod semaphore;
 mod sentinel;
 mod server;
 mod terms;
@@ -69,7 +72,9 @@ pub use mode::Mode;
 pub use multi::{MultiGuard, MultiLock};
 pub use notice::Lost;
 pub use outcome::{LostReason, Released};
+pub use permit::Permit;
 pub use red::{RedGuard, RedLock};
+pub use semaphore::{Semaphore, SemaphoreInfo};
 pub use server::Server;
 #[cfg(feature = "tls")]
 pub use tls::Certificates;

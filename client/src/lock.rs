@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::time::{timeout_at, Instant};
 
 use crate::attempt::Attempt;
+use crate::command::Kind;
 use crate::error::Result;
 use crate::guard::Guard;
 use crate::mode::Mode;
@@ -74,16 +75,14 @@ impl Lock {
 
     /// As a reader of a read-write lock, beside other readers.
     #[must_use]
-    pub fn read(mut self) -> Lock {
-        self.terms.mode = Mode::Read;
-        self
+    pub fn read(self) -> Lock {
+        self.of(Kind::Lock(Mode::Read))
     }
 
     /// As the writer of a read-write lock.
     #[must_use]
-    pub fn write(mut self) -> Lock {
-        self.terms.mode = Mode::Write;
-        self
+    pub fn write(self) -> Lock {
+        self.of(Kind::Lock(Mode::Write))
     }
 
     /// Takes the lock if it is free. None when another owner holds it, or waits for it. A connection that
@@ -118,6 +117,12 @@ impl Lock {
                 return Ok(guard);
             }
         }
+    }
+
+    /// For a hold of this kind.
+    pub(crate) fn of(mut self, kind: Kind) -> Lock {
+        self.terms.kind = kind;
+        self
     }
 
     async fn wait(&self, wait: Option<Duration>) -> Result<Option<Guard>> {

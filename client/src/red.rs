@@ -25,6 +25,7 @@ pub use self::guard::RedGuard;
 use self::round::Attempt;
 use self::rule::{validity, Verdict};
 use crate::backoff::{after, Backoff};
+use crate::command::Kind;
 use crate::error::{Error, Result};
 use crate::mode::Mode;
 use crate::runtime::within;
@@ -106,13 +107,13 @@ impl RedLock {
     /// As a reader of a read-write lock, beside other readers.
     #[must_use]
     pub fn read(self) -> RedLock {
-        self.each(|lock| lock.mode = Mode::Read)
+        self.each(|lock| lock.kind = Kind::Lock(Mode::Read))
     }
 
     /// As the writer of a read-write lock.
     #[must_use]
     pub fn write(self) -> RedLock {
-        self.each(|lock| lock.mode = Mode::Write)
+        self.each(|lock| lock.kind = Kind::Lock(Mode::Write))
     }
 
     fn each(mut self, change: impl Fn(&mut Terms)) -> RedLock {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use crate::command::Claim;
+use crate::command::{Claim, Kind};
 use crate::error::{Error, Result};
 use crate::hold::certain;
 use crate::mode::Mode;
@@ -24,7 +24,7 @@ pub(crate) struct Terms {
     pub key: Vec<u8>,
     /// A fresh one for each acquisition, where none is named.
     pub owner: Option<Vec<u8>>,
-    pub mode: Mode,
+    pub kind: Kind,
     /// In whole milliseconds.
     pub lease: Duration,
     pub margin: Option<Duration>,
@@ -36,7 +36,7 @@ impl Terms {
             server: server.clone(),
             key: key.to_vec(),
             owner: None,
-            mode: Mode::Exclusive,
+            kind: Kind::Lock(Mode::Exclusive),
             lease: DEFAULT_LEASE,
             margin: None,
         }
@@ -53,7 +53,7 @@ impl Terms {
         Claim {
             key: self.key.clone(),
             owner: self.owner.clone().unwrap_or_else(fresh),
-            mode: self.mode,
+            kind: self.kind,
         }
     }
 
@@ -90,7 +90,7 @@ impl Terms {
     /// What others who use the same owner's name must not do at the same time.
     pub(crate) fn turn(&self) -> Option<turn::Name> {
         let server = self.server.name().to_string();
-        let word = self.mode.word().unwrap_or_default();
+        let word = self.kind.word();
         Some((server, self.key.clone(), self.owner.clone()?, word))
     }
 }

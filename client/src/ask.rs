@@ -1,0 +1,67 @@
+//! Requests that are answered at once and hold nothing: what a semaphore is set to, and asked.
+//!
+//! They are sent again, for half of the response timeout; the last attempt has the other half.
+
+use std::time::Duration;
+
+use redis::{Cmd, Value};
+use tokio::time::{sleep, Instant};
+
+use crate::call::Caller;
+use crate::error::Result;
+use crate::server::Server;
+
+/// Between two attempts: at first, and at most.
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+
+/// The reply to a request that may be served twice.
+///
+/// # Errors
+/// When the server refuses, or has not answered within the response timeout.
+pub(crate) async fn again(server: &Server, key: &[u8], command: &Cmd) -> Result<Value> {
+    Asker::new(server, key).again(command).await
+}
+
+struct Asker {
+    caller: Caller,
+    /// Until when an attempt may begin.
+    end: Instant,
+    /// How long one may take.
+    patience: Duration,
+    pause: Duration,
+}
+
+impl Asker {
+    fn new(server: &Server, key: &[u8]) -> Asker {
+        let patience = server.patience() / 2;
+        Asker {
+            caller: Caller::shared(server, key),
+            end: Instant::now() + patience,
+            patience,
+            pause: FIRST_PAUSE,
+        }
+    }
+
+    async fn again(&mut self, command: &Cmd) -> Result<Value> {
+        loop {
+            match self.call(command).await {
+                Err(error) if error.is_passing() && self.has_time() => self.pause().await,
+                reply => return reply,
+            }
+        }
+    }
+
+    async fn call(&mut self, command: &Cmd) -> Result<Value> {
+        self.caller.call(command, self.patience).await
+    }
+
+    fn has_time(&self) -> bool {
+        Instant::now() + self.pause < self.end
+    }
+
+    async fn pause(&mut self) {
+        sleep(self.pause).await;
+        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+    }
+}

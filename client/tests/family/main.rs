@@ -1,0 +1,38 @@
+//! Semaphores, on real servers.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+
+use redis_lock_client::Server;
+use redis_lock_harness::proxy::Proxy;
+use redis_lock_harness::{wait_for, TestServer};
+
+mod permits;
+mod semaphores;
+
+/// The place of a waiter whose connection ends is kept for a minute: only a withdrawal gives it up earlier.
+pub const PLACES_STAY: [&str; 2] = ["--lock.queue-grace", "60000"];
+
+/// This server's address.
+pub fn client(real: &TestServer) -> Server {
+    Server::open(&format!("redis://127.0.0.1:{}", real.port)).unwrap()
+}
+
+/// The proxy's address.
+pub fn through(proxy: &Proxy) -> Server {
+    Server::open(&format!("redis://127.0.0.1:{}", proxy.port)).unwrap()
+}
+
+/// Blocks the thread, not the runtime, until the condition holds.
+pub fn until(what: &str, condition: impl FnMut() -> bool) {
+    tokio::task::block_in_place(|| wait_for(what, condition));
+}
+
+/// Blocks until a gauge or counter of `INFO lock` has this value.
+pub fn until_stat(real: &TestServer, name: &str, value: u64) {
+    until(&format!("{name} = {value}"), || real.stat(name) == value);
+}
+
+/// Ends every connection but the one that asks for it.
+pub fn kill_connections(real: &TestServer) {
+    real.conn().line("CLIENT KILL TYPE normal SKIPME yes");
+}

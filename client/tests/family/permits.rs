@@ -1,0 +1,135 @@
+//! Permits that are held: renewed, lost, given back.
+
+use std::time::{Duration, Instant};
+
+use redis_lock_client::{LostReason, Permit, Released, Semaphore};
+use redis_lock_harness::TestServer;
+
+use crate::semaphores::{single, until_free};
+use crate::{client, until};
+
+const SHORT: Duration = Duration::from_millis(600);
+const MARGIN: Duration = Duration::from_millis(150);
+
+async fn held(real: &TestServer) -> Permit {
+    let semaphore = single(&client(real)).lease(SHORT).margin(MARGIN);
+    semaphore.acquire().await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_permit_is_renewed_beyond_its_lease() {
+    let real = TestServer::start();
+    let start = Instant::now();
+    let permit = held(&real).await;
+    until("renewals over three leases", || {
+        real.stat("sem_renewals") >= 9
+    });
+    assert!(start.elapsed() > 2 * SHORT);
+    assert!(!permit.valid_for().is_zero());
+    assert_eq!(real.stat("sem_grants_expired"), 0);
+    let other = single(&client(&real)).try_acquire().await.unwrap();
+    assert!(other.is_none());
+    assert_eq!(permit.release().await.unwrap(), Released::Yes);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_permit_that_ends_in_the_server_is_lost() {
+    let real = TestServer::start();
+    for end in [
+        "DEL s",
+        "FLUSHALL",
+        "DEL {s}:timeout",
+        "SEM.RELEASE s worker-7",
+    ] {
+        let semaphore = single(&client(&real)).owner("worker-7").lease(SHORT);
+        let permit = semaphore.acquire().await.unwrap();
+        real.conn().line(end);
+        assert_eq!(permit.lost().await, LostReason::Taken, "{end}");
+        assert_eq!(permit.valid_for(), Duration::ZERO);
+        assert_eq!(permit.release().await.unwrap(), Released::NotHeld);
+        real.conn().line("DEL s {s}:timeout");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_permit_whose_key_holds_something_else_is_lost() {
+    let real = TestServer::start();
+    let permit = held(&real).await;
+    real.conn().line("DEL s");
+    real.conn().line("RPUSH s other");
+    let LostReason::Refused { code, .. } = permit.lost().await else {
+        panic!("another reason");
+    };
+    assert_eq!(code, "WRONGTYPE");
+}
+
+/// No earlier than the margin before the lease's end, counted from the last confirmation, and not much later.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_permit_whose_server_stands_still_is_lost_when_its_lease_is_over() {
+    let real = TestServer::start();
+    let permit = held(&real).await;
+    until("a renewal", || real.stat("sem_renewals") > 0);
+    real.signal(libc::SIGSTOP);
+    let since = Instant::now();
+    let valid_until = since + permit.valid_for();
+    assert_eq!(permit.lost().await, LostReason::Unconfirmed);
+    assert!(Instant::now() + MARGIN + Duration::from_millis(5) >= valid_until);
+    assert!(permit.valid_for() <= MARGIN);
+    assert!(since.elapsed() < SHORT - MARGIN + Duration::from_millis(300));
+    real.signal(libc::SIGCONT);
+    permit.release().await.unwrap();
+    until_free(&real);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_margin_and_a_lease_are_checked() {
+    let real = TestServer::start();
+    let semaphore = single(&client(&real)).lease(SHORT);
+    let error = semaphore.clone().margin(SHORT).try_acquire().await;
+    assert!(error.is_err_and(|error| error.to_string().contains("margin")));
+    let error = semaphore.lease(Duration::ZERO).try_acquire().await;
+    assert!(error.is_err_and(|error| error.to_string().contains("lease")));
+}
+
+#[test]
+fn a_permit_dropped_outside_of_a_runtime_is_given_back() {
+    let real = TestServer::start();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let server = client(&real);
+    let permit = runtime.block_on(single(&server).acquire()).unwrap();
+    drop(permit);
+    assert!(runtime.block_on(server.settled()).is_empty());
+    let info = runtime.block_on(single(&server).info()).unwrap().unwrap();
+    assert_eq!((info.free, info.held), (1, 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_permit_that_is_given_back_is_the_next_waiters() {
+    let real = TestServer::start();
+    let semaphore = single(&client(&real));
+    let first = semaphore.acquire().await.unwrap();
+    let other = semaphore.clone();
+    let waiter = tokio::spawn(async move { other.acquire().await.unwrap() });
+    until("a waiter", || real.stat("sem_waiters") == 1);
+    drop(first);
+    assert_eq!(
+        waiter.await.unwrap().release().await.unwrap(),
+        Released::Yes
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_permit_that_cannot_be_given_back_is_told() {
+    let mut real = TestServer::start();
+    let server = client(&real).response_timeout(Duration::from_millis(200));
+    let semaphore = Semaphore::new(&server, "s").limit(1);
+    let semaphore = semaphore.lease(Duration::from_millis(300));
+    let permit = semaphore.acquire().await.unwrap();
+    let owner = permit.owner().to_vec();
+    real.crash();
+    drop(permit);
+    let failed = server.settled().await;
+    assert_eq!(failed.len(), 1);
+    assert_eq!((&failed[0].key[..], &failed[0].owner), (&b"s"[..], &owner));
+    real.start_again();
+}

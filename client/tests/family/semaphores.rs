@@ -1,0 +1,278 @@
+//! Acquisitions of permits: limits, order, bounds, withdrawals.
+
+use std::time::{Duration, Instant};
+
+use redis_lock_client::{Permit, Released, Semaphore, Server};
+use redis_lock_harness::proxy::Proxy;
+use redis_lock_harness::{TestServer, Tries};
+use tokio::task::JoinHandle;
+
+use crate::{client, kill_connections, through, until, until_stat, PLACES_STAY};
+
+/// The semaphore `s`, with one permit.
+pub fn single(server: &Server) -> Semaphore {
+    Semaphore::new(server, "s").limit(1)
+}
+
+/// A wait in a task of its own.
+fn wait(semaphore: &Semaphore) -> JoinHandle<Permit> {
+    let semaphore = semaphore.clone();
+    tokio::spawn(async move { semaphore.acquire().await.unwrap() })
+}
+
+/// Until all permits are free, and no wait or place in the queue is left.
+pub fn until_free(real: &TestServer) {
+    let mut conn = real.conn();
+    until("free permits", || {
+        let info = conn.line("SEM.INFO s");
+        info.is_nil()
+            || info.field("held").unwrap().int() + info.field("waiters").unwrap().int() == 0
+    });
+    until_stat(real, "sem_places_kept", 0);
+}
+
+/// One permit of `s` is held, by this owner.
+fn assert_held_once(real: &TestServer, permit: &Permit) {
+    let mut conn = real.conn();
+    let info = conn.line("SEM.INFO s");
+    assert_eq!(info.field("held").unwrap().int(), 1);
+    let score = conn.run([b"ZSCORE", &b"{s}:timeout"[..], permit.owner()]);
+    assert!(!score.is_nil());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn as_many_hold_permits_as_there_are() {
+    let real = TestServer::start();
+    let semaphore = Semaphore::new(&client(&real), "s");
+    assert!(semaphore.info().await.unwrap().is_none());
+    assert!(semaphore.try_acquire().await.unwrap().is_none());
+    semaphore.set(2).await.unwrap();
+    let first = semaphore.try_acquire().await.unwrap().expect("a permit");
+    let second = semaphore.acquire().await.unwrap();
+    assert_ne!(first.owner(), second.owner());
+    assert_ne!(first.token(), second.token());
+    assert!(semaphore.try_acquire().await.unwrap().is_none());
+    let info = semaphore.info().await.unwrap().unwrap();
+    assert_eq!((info.permits, info.free, info.held), (2, 0, 2));
+    assert_eq!((info.waiters, info.longest_wait), (0, Duration::ZERO));
+    let left = info.next_end.unwrap();
+    assert!(
+        left <= Duration::from_secs(30) && left > first.valid_for() / 2,
+        "{left:?}"
+    );
+    semaphore.set(1).await.unwrap();
+    assert_eq!(semaphore.info().await.unwrap().unwrap().free, -1);
+    assert_eq!(first.release().await.unwrap(), Released::Yes);
+    assert!(semaphore.try_acquire().await.unwrap().is_none(), "owed");
+    assert_eq!(second.release().await.unwrap(), Released::Yes);
+    drop(semaphore.try_acquire().await.unwrap().expect("a permit"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_limit_makes_a_semaphore_and_changes_none() {
+    let real = TestServer::start();
+    let semaphore = Semaphore::new(&client(&real), "s");
+    let _first = semaphore.clone().limit(2).acquire().await.unwrap();
+    let _second = semaphore.clone().limit(5).acquire().await.unwrap();
+    let third = semaphore.clone().limit(5).try_acquire().await.unwrap();
+    assert!(third.is_none());
+    assert_eq!(semaphore.info().await.unwrap().unwrap().permits, 2);
+    let error = semaphore.limit(0).try_acquire().await.unwrap_err();
+    assert!(!error.is_passing(), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_goes_on_until_the_semaphore_is_made() {
+    let real = TestServer::start();
+    let semaphore = Semaphore::new(&client(&real), "s");
+    let waiter = wait(&semaphore);
+    until_stat(&real, "sem_waiters", 1);
+    let info = semaphore.info().await.unwrap().unwrap();
+    assert_eq!((info.permits, info.waiters), (0, 1));
+    semaphore.set(1).await.unwrap();
+    assert_held_once(&real, &waiter.await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn waits_are_served_first_come_first_served() {
+    let real = TestServer::start();
+    let semaphore = single(&client(&real));
+    let mut holder = semaphore.acquire().await.unwrap();
+    let mut waiters = Vec::new();
+    for count in 1..=5 {
+        waiters.push(wait(&semaphore));
+        until_stat(&real, "sem_waiters", count);
+    }
+    while !waiters.is_empty() {
+        assert!(semaphore.try_acquire().await.unwrap().is_none());
+        holder.release().await.unwrap();
+        holder = waiters.remove(0).await.unwrap();
+        assert!(!waiters.iter().any(JoinHandle::is_finished));
+        assert_held_once(&real, &holder);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_that_loses_its_connection_keeps_its_place() {
+    let real = TestServer::start();
+    let semaphore = single(&client(&real));
+    let holder = semaphore.acquire().await.unwrap();
+    let first = wait(&semaphore);
+    until_stat(&real, "sem_waiters", 1);
+    let second = wait(&semaphore);
+    until_stat(&real, "sem_waiters", 2);
+    let parked = real.stat("sem_waits_parked");
+    kill_connections(&real);
+    until("both parked again", || {
+        real.stat("sem_waits_parked") >= parked + 2 && real.stat("sem_waiters") == 2
+    });
+    assert_eq!(holder.release().await.unwrap(), Released::Yes);
+    let first = first.await.unwrap();
+    assert!(!second.is_finished());
+    assert_held_once(&real, &first);
+    first.release().await.unwrap();
+    second.await.unwrap().release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_of_many_slices_keeps_its_place() {
+    let real = TestServer::start();
+    let hasty = client(&real).response_timeout(Duration::from_millis(200));
+    let holder = single(&client(&real)).acquire().await.unwrap();
+    let first = wait(&single(&hasty));
+    until_stat(&real, "sem_waiters", 1);
+    let mut second = real.conn();
+    second.send_line("SEM.ACQUIRE s raw PX 60000 BLOCK 0");
+    let parked = real.stat("sem_waits_parked");
+    until("ten slices", || {
+        real.stat("sem_waits_parked") >= parked + 10
+    });
+    holder.release().await.unwrap();
+    let first = first.await.unwrap();
+    assert!(second.is_silent());
+    first.release().await.unwrap();
+    tokio::task::block_in_place(|| assert!(second.recv().int() > 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_that_is_dropped_is_withdrawn() {
+    let real = TestServer::with(&PLACES_STAY);
+    let server = client(&real);
+    let holder = single(&server).acquire().await.unwrap();
+    let dropped = wait(&single(&server));
+    until_stat(&real, "sem_waiters", 1);
+    dropped.abort();
+    until("an empty queue", || {
+        real.stat("sem_waiters") + real.stat("sem_places_kept") == 0
+    });
+    holder.release().await.unwrap();
+    until_free(&real);
+    assert_eq!(real.stat("sem_grants"), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_acquisition_dropped_at_any_moment_leaves_nothing() {
+    let real = TestServer::start();
+    let server = client(&real).response_timeout(Duration::from_secs(1));
+    for i in 0..100 {
+        let holder = match i % 2 {
+            0 => Some(single(&server).acquire().await.unwrap()),
+            _ => None,
+        };
+        let moment = Duration::from_micros(40 * i);
+        let dropped = tokio::time::timeout(moment, single(&server).acquire()).await;
+        drop((holder, dropped));
+        until_free(&real);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_acquire_that_arrives_after_it_was_given_up_is_undone() {
+    let real = TestServer::start();
+    let proxy = Proxy::before(real.port);
+    let server = through(&proxy).response_timeout(Duration::from_secs(2));
+    proxy.delay("SEM.ACQUIRE");
+    let given_up = wait(&single(&server).owner("worker-7"));
+    until("a request under way", || proxy.has_delayed());
+    given_up.abort();
+    until("a withdrawal", || {
+        let stats = real.conn().line("INFO commandstats");
+        stats.text().contains("sem.release")
+    });
+    proxy.let_go();
+    until_stat(&real, "sem_grants", 1);
+    until_free(&real);
+    drop(single(&server).owner("worker-7").acquire().await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_grant_whose_reply_was_lost_is_had_all_the_same() {
+    let real = TestServer::start();
+    let proxy = Proxy::before(real.port);
+    let semaphore = single(&through(&proxy));
+    proxy.swallow_reply_to("SEM.ACQUIRE");
+    let permit = semaphore.try_acquire().await.unwrap().expect("a permit");
+    assert!(proxy.has_swallowed());
+    assert_eq!(real.stat("sem_grants"), 1);
+    assert_held_once(&real, &permit);
+    proxy.swallow_reply_to("SEM.RELEASE");
+    assert_eq!(permit.release().await.unwrap(), Released::Yes);
+    assert!(proxy.has_swallowed());
+    until_free(&real);
+}
+
+/// The withdrawal of a former acquisition must not hit the next one under this name.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_owner_by_name_that_asks_again_at_once_is_not_undone() {
+    let real = TestServer::start();
+    let semaphore = single(&client(&real)).owner("worker-7");
+    for i in 0..50 {
+        let moment = Duration::from_micros(40 * i);
+        drop(tokio::time::timeout(moment, semaphore.acquire()).await);
+        let permit = semaphore.acquire().await.unwrap();
+        assert_eq!(permit.owner(), b"worker-7");
+        tokio::time::sleep(Duration::from_millis(i % 7)).await;
+        assert_held_once(&real, &permit);
+        assert_eq!(permit.release().await.unwrap(), Released::Yes, "round {i}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bound_holds_while_all_permits_are_held() {
+    let real = TestServer::start();
+    let semaphore = single(&client(&real));
+    let _holder = semaphore.acquire().await.unwrap();
+    let mut tries = Tries::of(&[0, 300, 1_000].map(Duration::from_millis));
+    while let Some(bound) = tries.next_case() {
+        let start = Instant::now();
+        assert!(semaphore.acquire_within(bound).await.unwrap().is_none());
+        tries.took(bound, start.elapsed(), bound, Duration::from_millis(300));
+    }
+    until_stat(&real, "sem_waiters", 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bound_holds_on_a_server_that_stands_still() {
+    let real = TestServer::start();
+    let known = client(&real);
+    let holder = single(&known).acquire().await.unwrap();
+    for is_known in [true, false] {
+        let mut tries = Tries::of(&[0, 300, 1_000].map(Duration::from_millis));
+        while let Some(bound) = tries.next_case() {
+            let server = if is_known {
+                known.clone()
+            } else {
+                client(&real)
+            };
+            real.signal(libc::SIGSTOP);
+            let start = Instant::now();
+            let end = single(&server).acquire_within(bound).await;
+            let took = start.elapsed();
+            real.signal(libc::SIGCONT);
+            assert!(end.is_err_and(|error| error.is_passing()));
+            tries.took(bound, took, bound, Duration::from_millis(300));
+            until_stat(&real, "sem_waiters", 0);
+        }
+    }
+    assert_held_once(&real, &holder);
+}
