@@ -61,6 +61,15 @@ pub enum Error {
         /// Why, where the system says so.
         source: Option<Cause>,
     },
+    /// The request was sent and no answer came: it may have been served, or may be soon. It was not sent again, because it
+    /// must not be served twice; see [`Latch::count_down_by`](crate::Latch::count_down_by).
+    #[error("{server}: {what}; the request may have been served")]
+    Unheard {
+        /// The server's name.
+        server: String,
+        /// What happened to the connection.
+        what: String,
+    },
     /// One side does not believe the other's certificate: no wait helps against that.
     #[error("{server}: the certificate is not believed")]
     #[non_exhaustive]
@@ -167,13 +176,26 @@ impl Error {
         Error::connection(server, "a reply that is none of the module's")
     }
 
+    /// The same of a request that may have been served and is not sent again.
+    pub(crate) fn unheard(self) -> Error {
+        match self {
+            Error::Connection { server, what } | Error::Untrusted { server, what } => {
+                Error::Unheard { server, what }
+            }
+            other => other,
+        }
+    }
+
     /// Whether the same request may be served when it is sent again in a while.
     pub fn is_passing(&self) -> bool {
         let passing = ["TRYAGAIN", "BUSY", "LOCKDELAY", "NOREPLICAS"];
         match self {
             Error::Connection { .. } => true,
             Error::Refused { code, .. } => self.is_elsewhere() || passing.contains(&code.as_str()),
-            Error::NotLoaded { .. } | Error::Untrusted { .. } | Error::Config(_) => false,
+            Error::NotLoaded { .. }
+            | Error::Unheard { .. }
+            | Error::Untrusted { .. }
+            | Error::Config(_) => false,
         }
     }
 

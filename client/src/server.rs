@@ -380,6 +380,6 @@ fn may_be_the_protocol(error: &Error) -> bool {
         Error::NotLoaded { .. } => true,
         Error::Refused { code, .. } => !matches!(code.as_str(), "WRONGPASS" | "NOAUTH" | "LOADING"),
         Error::Connection { what, .. } => what != NO_ROOM,
-        Error::Untrusted { .. } | Error::Config(_) => false,
+        Error::Unheard { .. } | Error::Untrusted { .. } | Error::Config(_) => false,
     }
 }

@@ -257,6 +257,6 @@ pub(crate) fn is_hopeless(error: &Error) -> bool {
                 )
         }
         Error::NotLoaded { .. } | Error::Untrusted { .. } | Error::Config(_) => true,
-        Error::Connection { .. } => false,
+        Error::Connection { .. } | Error::Unheard { .. } => false,
     }
 }

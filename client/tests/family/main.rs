@@ -1,14 +1,19 @@
-//! Semaphores, on real servers.
+//! Semaphores and latches, on real servers.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+
+use std::time::Duration;
 
 use redis_lock_client::Server;
 use redis_lock_harness::proxy::Proxy;
 use redis_lock_harness::{wait_for, TestServer};
 
+mod latches;
 mod permits;
 mod semaphores;
 
+/// Longer than any test waits for what comes.
+pub const LONG: Duration = Duration::from_secs(60);
 /// The place of a waiter whose connection ends is kept for a minute: only a withdrawal gives it up earlier.
 pub const PLACES_STAY: [&str; 2] = ["--lock.queue-grace", "60000"];
 

@@ -1,0 +1,166 @@
+//! A latch on a key: a count, and who waits until nothing is left of it.
+//!
+//! Nothing is held, so nothing is renewed or given back. A wait is parked as that for a lock is ([`Wait`]), but it
+//! has no place in a queue: when the latch opens, all waits end.
+
+use std::time::Duration;
+
+use redis::{cmd, Cmd, Value};
+use tokio::time::Instant;
+
+use crate::ask::{again, once};
+use crate::error::{Error, Result};
+use crate::runtime::within;
+use crate::server::Server;
+use crate::wait::{bounded, Request, Wait};
+
+/// A latch on a key of a server: closed by [`set`](Latch::set), it opens when it has been counted down so many times,
+/// and then all who wait go on. Clients of Redisson's `RCountDownLatch` may share it.
+///
+/// **A latch that does not exist is open**: a wait that begins before the latch is set ends at once. Set it before those who
+/// wait are started.
+///
+/// ```no_run
+/// use redis_lock_client::{Latch, Server};
+///
+/// # async fn example() -> Result<(), redis_lock_client::Error> {
+/// let server = Server::open("redis://127.0.0.1:6379")?;
+/// let loaded = Latch::new(&server, "import:42:loaded");
+/// loaded.set(3).await?; // three parts
+/// // Each of the three workers, when its part is loaded:
+/// loaded.count_down().await?;
+/// // Whoever needs all of them:
+/// loaded.wait().await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct Latch {
+    server: Server,
+    key: Vec<u8>,
+}
+
+impl Latch {
+    /// The latch of this key. Nothing is sent yet.
+    pub fn new(server: &Server, key: impl AsRef<[u8]>) -> Latch {
+        Latch {
+            server: server.clone(),
+            key: key.as_ref().to_vec(),
+        }
+    }
+
+    /// Closes the latch until it has been counted down so many times, whether it was open or not. 0 opens it. `LATCH.SET`.
+    ///
+    /// # Errors
+    /// As [`count_down`](Latch::count_down): a count that was set twice would undo what was counted down meanwhile.
+    pub async fn set(&self, count: u64) -> Result<()> {
+        let mut command = cmd("LATCH.SET");
+        command.arg(&self.key).arg(count);
+        self.once(&command).await?;
+        Ok(())
+    }
+
+    /// Counts the latch down by one; see [`count_down_by`](Latch::count_down_by).
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn count_down(&self) -> Result<u64> {
+        self.count_down_by(1).await
+    }
+
+    /// Counts the latch down by so many, one at least, and returns what is left: 0 when the latch is open now, or was
+    /// before. `LATCH.DOWN`.
+    ///
+    /// **It is counted once at most.** While the server has certainly not served the request (no connection, a server
+    /// that loads its data, a replica), it is sent again, for at most the [response timeout](Server::response_timeout). When
+    /// the connection breaks between request and answer, it is not: that is [`Error::Unheard`], and the request may
+    /// have been counted, or may be within another response timeout. [`count`](Latch::count) may tell. A future that
+    /// is dropped leaves the same doubt.
+    ///
+    /// # Errors
+    /// [`Error::Unheard`] when it may have been counted. With any other error it was not: the server refuses, or could not
+    /// be reached.
+    pub async fn count_down_by(&self, count: u64) -> Result<u64> {
+        let mut command = cmd("LATCH.DOWN");
+        command.arg(&self.key).arg(count);
+        let reply = self.once(&command).await?;
+        match reply {
+            Value::Int(left) => Ok(u64::try_from(left).unwrap_or_default()),
+            _ => Err(Error::reply(self.server.name())),
+        }
+    }
+
+    /// What is left to be counted down; 0: the latch is open. It is read with `GET`, which the user must be allowed to
+    /// run.
+    ///
+    /// # Errors
+    /// When the key holds no number, the server refuses, or did not answer within the
+    /// [response timeout](Server::response_timeout).
+    pub async fn count(&self) -> Result<u64> {
+        let mut command = cmd("GET");
+        command.arg(&self.key);
+        let reply = within(again(&self.server, &self.key, &command)).await?;
+        let digits = match &reply {
+            Value::Nil => return Ok(0),
+            Value::BulkString(digits) => std::str::from_utf8(digits).ok(),
+            _ => None,
+        };
+        let count = digits.and_then(|digits| digits.parse::<i64>().ok());
+        let count = count.ok_or_else(|| Error::reply(self.server.name()))?;
+        Ok(u64::try_from(count).unwrap_or_default())
+    }
+
+    /// Whether the latch is open. `LATCH.WAIT`.
+    ///
+    /// # Errors
+    /// When the server cannot be reached, does not answer within 0.3 s, or refuses.
+    pub async fn try_wait(&self) -> Result<bool> {
+        self.wait_within(Duration::ZERO).await
+    }
+
+    /// Waits until the latch is open, for at most so long. False when it is closed still. The wait goes on where
+    /// connections break, servers start again, and primaries change. Dropped, it is withdrawn. `LATCH.WAIT ... BLOCK`.
+    ///
+    /// It ends 0.3 s after that time at the latest, whatever the server and the network do. Where a latch opens and is set
+    /// again at once, the waits end that are parked at that moment; one whose connection is broken just then goes on.
+    ///
+    /// # Errors
+    /// When the server refuses, or could not be reached at the end of the wait.
+    pub async fn wait_within(&self, wait: Duration) -> Result<bool> {
+        // A wait beyond all clocks is one without end.
+        within(self.wait_until(Instant::now().checked_add(wait))).await
+    }
+
+    /// Waits until the latch is open, for as long as it takes; also through the death of a server.
+    ///
+    /// # Errors
+    /// When the server refuses.
+    pub async fn wait(&self) -> Result<()> {
+        while !within(self.wait_until(None)).await? {}
+        Ok(())
+    }
+
+    async fn wait_until(&self, end: Option<Instant>) -> Result<bool> {
+        let request = Request {
+            key: self.key.clone(),
+            command: self.is_open(),
+            // It ends before its connection is given up.
+            longest_slice: self.server.patience() / 2,
+            // What was open once is no reason to wait any more.
+            certain: Duration::MAX,
+        };
+        let mut wait = Wait::new(&self.server, request);
+        let opened = bounded(&self.server, end, wait.run(end)).await?;
+        Ok(opened.is_some())
+    }
+
+    async fn once(&self, command: &Cmd) -> Result<Value> {
+        within(once(&self.server, &self.key, &self.is_open(), command)).await
+    }
+
+    fn is_open(&self) -> Cmd {
+        let mut command = cmd("LATCH.WAIT");
+        command.arg(&self.key);
+        command
+    }
+}
