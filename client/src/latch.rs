@@ -29,7 +29,7 @@ use crate::wait::{bounded, Request, Wait};
 /// loaded.set(3).await?; // three parts
 /// // Each of the three workers, when its part is loaded:
 /// loaded.count_down().await?;
-/// // Whoever needs all of them:
+/// // What needs all three:
 /// loaded.wait().await?;
 /// # Ok(())
 /// # }

@@ -1,4 +1,4 @@
-//! Locks of the redis-lock module, for programs in Rust.
+//! Locks, semaphores and latches of the redis-lock module, for programs in Rust.
 //!
 //! A [`Lock`] names a key of a [`Server`]. Acquired, it is a [`Guard`]: it knows its fencing token, renews
 //! its lease by itself, tells whoever asks when the lock is [`Lost`], and releases on drop.
@@ -28,6 +28,41 @@
 //! Time is counted from before a request was sent: what the caller is told about its lease is never later
 //! than the server's own reckoning, as long as their clocks run at one rate. Requests carry `ONCE` and an
 //! owner of their own, so that sending one again, after a connection was dropped, never counts a second hold.
+//!
+//! # Semaphores and latches
+//!
+//! A [`Semaphore`] has so many [`Permit`]s, each of which is acquired, renewed, lost and released as a lock is. A
+//! [`Latch`] is closed until it has been counted down, and then all who wait for it go on.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//! use redis_lock_client::{Latch, Semaphore, Server};
+//!
+//! # async fn example() -> Result<(), redis_lock_client::Error> {
+//! let server = Server::open("redis://127.0.0.1:6379")?;
+//! // At most three workers load at a time; each of ten parts counts the latch down.
+//! let loading = Semaphore::new(&server, "import:42:loading").limit(3).lease(Duration::from_secs(10));
+//! let loaded = Latch::new(&server, "import:42:loaded");
+//! loaded.set(10).await?;
+//!
+//! // A worker:
+//! let permit = loading.acquire().await?;
+//! tokio::select! {
+//!     () = load() => {
+//!         loaded.count_down().await?;
+//!         permit.release().await?;
+//!     }
+//!     why = permit.lost() => eprintln!("stopped: {why}"),
+//! }
+//!
+//! // What needs all parts:
+//! if !loaded.wait_within(Duration::from_secs(600)).await? {
+//!     eprintln!("{} parts are missing", loaded.count().await?);
+//! }
+//! # Ok(())
+//! # }
+//! # async fn load() {}
+//! ```
 
 mod address;
 mod ask;

@@ -194,7 +194,7 @@ impl Wait {
         self.under_way_until.max(parked)
     }
 
-    /// Its connections, for whoever withdraws it.
+    /// Its connections, which the withdrawal of the wait closes.
     pub(crate) fn take_parked(&mut self) -> Parked {
         std::mem::take(&mut self.parked)
     }

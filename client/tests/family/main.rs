@@ -10,6 +10,7 @@ use redis_lock_harness::{wait_for, TestServer};
 
 mod latches;
 mod permits;
+mod places;
 mod semaphores;
 
 /// Longer than any test waits for what comes.
