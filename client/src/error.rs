@@ -64,11 +64,14 @@ pub enum Error {
     /// The request was sent and no answer came: it may have been served, or may be soon. It was not sent again, because it
     /// must not be served twice; see [`Latch::count_down_by`](crate::Latch::count_down_by).
     #[error("{server}: {what}; the request may have been served")]
+    #[non_exhaustive]
     Unheard {
         /// The server's name.
         server: String,
         /// What happened to the connection.
         what: String,
+        /// Why, where the system says so.
+        source: Option<Cause>,
     },
     /// One side does not believe the other's certificate: no wait helps against that.
     #[error("{server}: the certificate is not believed")]
@@ -179,9 +182,15 @@ impl Error {
     /// The same of a request that may have been served and is not sent again.
     pub(crate) fn unheard(self) -> Error {
         match self {
-            Error::Connection { server, what } | Error::Untrusted { server, what } => {
-                Error::Unheard { server, what }
-            }
+            Error::Connection {
+                server,
+                what,
+                source,
+            } => Error::Unheard {
+                server,
+                what,
+                source,
+            },
             other => other,
         }
     }
