@@ -9,10 +9,9 @@ use crate::semaphores::{single, until_free};
 use crate::{client, until};
 
 const SHORT: Duration = Duration::from_millis(600);
-const MARGIN: Duration = Duration::from_millis(150);
 
 async fn held(real: &TestServer) -> Permit {
-    let semaphore = single(&client(real)).lease(SHORT).margin(MARGIN);
+    let semaphore = single(&client(real)).lease(SHORT);
     semaphore.acquire().await.unwrap()
 }
 
@@ -69,9 +68,11 @@ async fn a_permit_whose_key_holds_something_else_is_lost() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_permit_whose_server_stands_still_is_lost_when_its_lease_is_over() {
     let real = TestServer::start();
-    let mut tries = Tries::of(&[MARGIN]);
+    let semaphore = single(&client(&real)).lease(Duration::from_secs(2));
+    // Longer than what a try may be late.
+    let mut tries = Tries::of(&[Duration::from_millis(900)]);
     while let Some(margin) = tries.next_case() {
-        let permit = held(&real).await;
+        let permit = semaphore.clone().margin(margin).acquire().await.unwrap();
         let renewals = real.stat("sem_renewals");
         until("a renewal", || real.stat("sem_renewals") > renewals);
         real.signal(libc::SIGSTOP);
