@@ -1,60 +1,117 @@
-//! An acquisition that is under way: a wait, and what becomes of it. Granted, it is a guard. Given up, it is undone.
+//! An acquisition that is under way: of one lock, or of several of one server in one request. Granted, it is a guard for
+//! each; given up, it is undone.
 
 use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::time::{timeout_at, Instant};
 
 use crate::clock::Moment;
 use crate::command::{self, Claim};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::guard::{Guard, Leftovers};
 use crate::release::{First, Undo};
+use crate::server::Server;
 use crate::terms::Terms;
 use crate::turn::Turn;
-use crate::wait::{Request, Wait};
+use crate::wait::{bounded, Request, Wait};
 
-/// A request for a terms. Dropped before the grant, it withdraws the wait, and gives back what may have
-/// been granted to it meanwhile.
-pub(crate) struct Attempt<'a> {
+/// Waits for what these terms ask for, in one request, for at most so long; without a bound for as long as it takes. They
+/// name one server, and agree in all but the key and the margin.
+pub(crate) async fn acquire(terms: &[Terms], wait: Option<Duration>) -> Result<Option<Vec<Guard>>> {
+    let Some(first) = terms.first() else {
+        return Ok(Some(Vec::new()));
+    };
+    terms.iter().try_for_each(Terms::check)?;
+    // A wait beyond all clocks is one without end.
+    let end = wait.and_then(|wait| Instant::now().checked_add(wait));
+    let mut turns = Vec::with_capacity(terms.len());
+    for terms in terms {
+        match turn(terms, end).await {
+            Some(turn) => turns.push(turn),
+            None => return Ok(None),
+        }
+    }
+    let attempt = Attempt::new(&first.server, first, terms, turns);
+    bounded(&first.server, end, attempt.run(end)).await
+}
+
+/// The turn of the owner's name; None when it did not come in time.
+async fn turn(terms: &Terms, end: Option<Instant>) -> Option<Turn> {
+    let name = terms.turn();
+    match end {
+        None => Some(Turn::wait(name).await),
+        Some(end) => match Turn::take(name.clone()) {
+            None => timeout_at(end, Turn::wait(name)).await.ok(),
+            turn => turn,
+        },
+    }
+}
+
+/// What is asked for, of one key.
+struct Member<'a> {
     terms: &'a Terms,
     claim: Claim,
-    wait: Wait,
     turn: Turn,
+}
+
+/// A request that is under way. Dropped before the grant, it withdraws the wait, and gives back what may have
+/// been granted to it meanwhile.
+struct Attempt<'a> {
+    server: &'a Server,
+    members: Vec<Member<'a>>,
+    wait: Wait,
     is_granted: bool,
 }
 
-impl Attempt<'_> {
-    pub(crate) fn new(terms: &Terms, turn: Turn) -> Attempt<'_> {
-        let claim = terms.claim();
+impl<'a> Attempt<'a> {
+    fn new(server: &'a Server, first: &Terms, terms: &'a [Terms], turns: Vec<Turn>) -> Attempt<'a> {
+        let owner = first.fresh_owner();
+        let members = terms.iter().zip(turns).map(|(terms, turn)| Member {
+            terms,
+            claim: terms.claim_by(&owner),
+            turn,
+        });
+        let members: Vec<_> = members.collect();
+        let claims = members.iter().map(|member| &member.claim);
+        let told_after = terms.iter().map(Terms::told_after);
         let request = Request {
-            key: claim.key.clone(),
-            command: command::acquire(&claim, terms.lease, Duration::ZERO),
-            longest_slice: terms.longest_slice(),
-            certain: terms.told_after(),
+            key: first.key.clone(),
+            command: command::acquire(claims, first.lease, Duration::ZERO),
+            longest_slice: first.longest_slice(),
+            certain: told_after.min().unwrap_or_default(),
         };
         Attempt {
-            wait: Wait::new(&terms.server, request),
-            claim,
-            terms,
-            turn,
+            server,
+            members,
+            wait: Wait::new(server, request),
             is_granted: false,
         }
     }
 
-    /// Asks until the lock is granted, or the end has come.
-    pub(crate) async fn run(mut self, end: Option<Instant>) -> Result<Option<Guard>> {
-        let granted = self.wait.run(end).await?;
-        Ok(granted.map(|(token, sent)| self.granted(token, sent)))
+    /// Asks until it is granted, or the end has come.
+    async fn run(mut self, end: Option<Instant>) -> Result<Option<Vec<Guard>>> {
+        match self.wait.run(end).await? {
+            None => Ok(None),
+            Some((tokens, sent)) if tokens.len() == self.members.len() => {
+                Ok(Some(self.granted(&tokens, sent)))
+            }
+            Some(_) => Err(Error::reply(self.server.name())),
+        }
     }
 
-    fn granted(mut self, token: u64, sent: Moment) -> Guard {
+    fn granted(mut self, tokens: &[u64], sent: Moment) -> Vec<Guard> {
         self.is_granted = true;
-        let leftovers = Leftovers {
-            acquires_until: self.wait.under_way_until(),
-            releases_until: None,
-            turn: std::mem::take(&mut self.turn),
+        let acquires_until = self.wait.under_way_until();
+        let members = std::mem::take(&mut self.members).into_iter();
+        let guard = |(member, token): (Member<'_>, &u64)| {
+            let leftovers = Leftovers {
+                acquires_until,
+                releases_until: None,
+                turn: member.turn,
+            };
+            Guard::new(member.terms, member.claim, *token, sent, leftovers)
         };
-        Guard::new(self.terms, self.claim.clone(), token, sent, leftovers)
+        members.zip(tokens).map(guard).collect()
     }
 }
 
@@ -65,24 +122,27 @@ impl Drop for Attempt<'_> {
         }
         let under_way_until = self.wait.under_way_until();
         let under_way_until = under_way_until.filter(|until| Instant::now() < *until);
-        // A wait that has ended keeps its place for a while, for the owner to ask again. An owner of this acquisition
-        // alone will not. One whom others know may have been granted the lock meanwhile.
-        let keeps_place = self.wait.was_parked() && !self.turn.is_known();
-        let has_left = keeps_place || under_way_until.is_some();
-        let undo = Undo {
-            server: self.terms.server.clone(),
-            claim: self.claim.clone(),
-            lease: self.terms.lease,
-            first: if has_left {
-                First::Everything
-            } else {
-                First::Nothing
-            },
-            acquires_until: under_way_until,
-            releases_until: None,
-            turn: std::mem::take(&mut self.turn),
-            parked: self.wait.take_parked(),
-        };
-        undo.start();
+        let mut parked = self.wait.take_parked();
+        for member in self.members.drain(..) {
+            // A wait that has ended keeps its place for a while, for the owner to ask again. An owner of this acquisition
+            // alone will not. One whom others know may have been granted the lock meanwhile.
+            let keeps_place = self.wait.was_parked() && !member.turn.is_known();
+            let has_left = keeps_place || under_way_until.is_some();
+            let undo = Undo {
+                server: self.server.clone(),
+                claim: member.claim,
+                lease: member.terms.lease,
+                first: match has_left {
+                    true => First::Everything,
+                    false => First::Nothing,
+                },
+                acquires_until: under_way_until,
+                releases_until: None,
+                turn: member.turn,
+                // Withdrawn at one key, a request is withdrawn as a whole.
+                parked: std::mem::take(&mut parked),
+            };
+            undo.start();
+        }
     }
 }

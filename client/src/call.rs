@@ -11,6 +11,7 @@ use crate::address::name_of;
 use crate::connect::Connection;
 use crate::error::{Error, Result};
 use crate::server::{Route, Server, Shared};
+use crate::slot::slot_of;
 
 /// How often one request may be sent on to another node.
 const REDIRECTIONS: u32 = 8;
@@ -247,27 +248,4 @@ async fn send(connection: &mut Connection, command: &Cmd, is_asking: bool) -> Re
     let mut both = Pipeline::new();
     both.cmd("ASKING").add_command(command.clone());
     connection.send_both(&both).await
-}
-
-/// The slot of a key: of what stands between its first braces, where something does.
-fn slot_of(key: &[u8]) -> u16 {
-    let tag = key.iter().position(|byte| *byte == b'{').and_then(|open| {
-        let rest = key.get(open + 1..)?;
-        let len = rest.iter().position(|byte| *byte == b'}')?;
-        rest.get(..len).filter(|tag| !tag.is_empty())
-    });
-    crc16::State::<crc16::XMODEM>::calculate(tag.unwrap_or(key)) % 16_384
-}
-
-#[cfg(test)]
-mod tests {
-    use super::slot_of;
-
-    #[test]
-    fn a_key_has_the_slot_of_its_tag() {
-        assert_eq!(slot_of(b"foo"), 12_182);
-        assert_eq!(slot_of(b"x{foo}y"), 12_182);
-        assert_eq!(slot_of(b"{}foo"), slot_of(b"{}foo"));
-        assert_ne!(slot_of(b"{}foo"), slot_of(b"foo"));
-    }
 }

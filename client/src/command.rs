@@ -17,6 +17,14 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
+    /// How a lock is held, as commands say it.
+    fn mode_word(self) -> Option<&'static str> {
+        match self {
+            Kind::Lock(mode) => mode.word(),
+            Kind::Permit { .. } => None,
+        }
+    }
+
     /// Tells apart what one owner may hold of one key.
     pub(crate) fn word(self) -> &'static str {
         match self {
@@ -34,9 +42,28 @@ pub(crate) struct Claim {
     pub kind: Kind,
 }
 
-/// `LOCK.ACQUIRE` or `SEM.ACQUIRE`: a token, or nil. Parked in the server for so long, where that is not zero.
-pub(crate) fn acquire(claim: &Claim, lease: Duration, block: Duration) -> Cmd {
-    let mut command = start(claim, "LOCK.ACQUIRE", "SEM.ACQUIRE");
+/// `LOCK.ACQUIRE`, `LOCK.MACQUIRE` or `SEM.ACQUIRE`: tokens, or nil. Parked in the server for so long, where that is not
+/// zero. The claims have one owner and kind; of permits there is one.
+pub(crate) fn acquire<'a>(
+    claims: impl ExactSizeIterator<Item = &'a Claim> + Clone,
+    lease: Duration,
+    block: Duration,
+) -> Cmd {
+    let Some(claim) = claims.clone().next() else {
+        return Cmd::new();
+    };
+    let mut command = match claims.len() {
+        1 => start(claim, "LOCK.ACQUIRE", "SEM.ACQUIRE"),
+        number => {
+            let mut command = cmd("LOCK.MACQUIRE");
+            command.arg(number);
+            for claim in claims {
+                command.arg(&claim.key);
+            }
+            command.arg(&claim.owner).arg(claim.kind.mode_word());
+            command
+        }
+    };
     command.arg("PX").arg(millis(lease));
     match claim.kind {
         Kind::Lock(_) => command.arg("ONCE"),
@@ -56,12 +83,16 @@ pub(crate) fn parked(command: &Cmd, block: Duration) -> Cmd {
     command
 }
 
-/// The answer to an acquire: a token or nil. The answer to `LATCH.WAIT`: 1 or 0, which is no token.
-pub(crate) fn granted(reply: &Value, server: &str) -> Result<Option<u64>> {
+/// The answer to an acquire: a token for each claim, or nil. The answer to `LATCH.WAIT`: 1 or 0, which is no token.
+pub(crate) fn granted(reply: &Value, server: &str) -> Result<Option<Vec<u64>>> {
+    let token = |reply: &Value| match reply {
+        Value::Int(token) => u64::try_from(*token).map_err(|_| Error::reply(server)),
+        _ => Err(Error::reply(server)),
+    };
     match reply {
         Value::Nil | Value::Int(0) => Ok(None),
-        Value::Int(token) => Ok(u64::try_from(*token).ok()),
-        _ => Err(Error::reply(server)),
+        Value::Array(tokens) => tokens.iter().map(token).collect::<Result<_>>().map(Some),
+        one => Ok(Some(vec![token(one)?])),
     }
 }
 
@@ -99,12 +130,12 @@ pub(crate) fn release(claim: &Claim, token: Option<u64>) -> Cmd {
 }
 
 fn start(claim: &Claim, of_lock: &str, of_permit: &str) -> Cmd {
-    let (name, mode) = match claim.kind {
-        Kind::Lock(mode) => (of_lock, mode.word()),
-        Kind::Permit { .. } => (of_permit, None),
-    };
-    let mut command = cmd(name);
-    command.arg(&claim.key).arg(&claim.owner).arg(mode);
+    let mut command = cmd(match claim.kind {
+        Kind::Lock(_) => of_lock,
+        Kind::Permit { .. } => of_permit,
+    });
+    command.arg(&claim.key).arg(&claim.owner);
+    command.arg(claim.kind.mode_word());
     command
 }
 

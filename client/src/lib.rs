@@ -94,6 +94,7 @@ mod runtime;
 mod semaphore;
 mod sentinel;
 mod server;
+mod slot;
 mod terms;
 mod tls;
 mod turn;

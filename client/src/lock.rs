@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use tokio::time::{timeout_at, Instant};
-
-use crate::attempt::Attempt;
+use crate::attempt::acquire;
 use crate::command::Kind;
 use crate::error::Result;
 use crate::guard::Guard;
@@ -12,8 +10,6 @@ use crate::mode::Mode;
 use crate::runtime::within;
 use crate::server::Server;
 use crate::terms::Terms;
-use crate::turn::Turn;
-use crate::wait::bounded;
 
 /// A lock on a key of a server, to be acquired as often as one likes. Each acquisition has an owner of
 /// its own, so that two tasks that share a `Lock` exclude each other.
@@ -126,21 +122,7 @@ impl Lock {
     }
 
     async fn wait(&self, wait: Option<Duration>) -> Result<Option<Guard>> {
-        self.terms.check()?;
-        // A wait beyond all clocks is one without end.
-        let end = wait.and_then(|wait| Instant::now().checked_add(wait));
-        let name = self.terms.turn();
-        let turn = match end {
-            None => Some(Turn::wait(name).await),
-            Some(end) => match Turn::take(name.clone()) {
-                None => timeout_at(end, Turn::wait(name)).await.ok(),
-                turn => turn,
-            },
-        };
-        let Some(turn) = turn else {
-            return Ok(None);
-        };
-        let attempt = Attempt::new(&self.terms, turn).run(end);
-        bounded(&self.terms.server, end, attempt).await
+        let granted = acquire(std::slice::from_ref(&self.terms), wait).await?;
+        Ok(granted.and_then(|mut guards| guards.pop()))
     }
 }

@@ -1,10 +1,11 @@
 //! Several locks, all or none, on servers that need not know of each other.
 //!
-//! The locks are taken one after another, in the order of (server, key) whatever order the caller names
-//! them in, so that two who want the same locks never wait for each other. Waiting for the first one holds
-//! nothing. From then on a *round* may last so long (1.5 s for each lock): what is not complete by then is
-//! given back as a whole, because others may want a part of it. A lock that is had already renews itself
-//! meanwhile, and if it is lost the round is over.
+//! The locks of one server are taken in one request (`LOCK.MACQUIRE`), which holds nothing while it waits. Server follows
+//! server, in the order of their names whatever order the caller names the locks in, so that two who want the same locks
+//! never wait for each other. (Where locks of one server differ in lease, mode or owner, or in a cluster in their slot, they are
+//! taken one after another, in the order of their keys.) Waiting for the first request holds nothing. From then on a *round* may last so
+//! long (1.5 s for each lock): what is not complete by then is given back as a whole, because others may want a part of it. A lock that
+//! is had already renews itself meanwhile, and if it is lost the round is over.
 //!
 //! What has to be given back on a server that does not answer is asked for in the background, for as long
 //! as its lease could last: nobody waits for a dead server.
@@ -17,6 +18,7 @@ use std::time::Duration;
 
 use tokio::time::{timeout_at, Instant};
 
+use crate::attempt::acquire;
 use crate::backoff::{after, Backoff};
 use crate::error::{Error, Result};
 use crate::guard::Guard;
@@ -24,10 +26,12 @@ use crate::lock::Lock;
 use crate::notice::{Kept, Lost, Notice};
 use crate::outcome::{LostReason, Released};
 use crate::runtime::{self, within, Task};
-use crate::terms::OVERTIME;
+use crate::terms::{Terms, OVERTIME};
 
 /// How long a round may last for each of its locks, as Redisson has it.
 const ROUND_PER_LOCK: Duration = Duration::from_millis(1_500);
+/// The most keys that `LOCK.MACQUIRE` takes.
+const MOST_KEYS: usize = 1_024;
 /// How long what is given back may be waited for.
 const GRACE: Duration = Duration::from_millis(500);
 
@@ -46,13 +50,22 @@ const GRACE: Duration = Duration::from_millis(500);
 /// ```
 #[derive(Debug, Clone)]
 pub struct MultiLock {
-    /// In the order in which they are taken, each with its place in the caller's list.
-    members: Vec<(usize, Lock)>,
+    /// In the order in which they are taken.
+    requests: Vec<Request>,
     round: Duration,
 }
 
+/// Locks that are asked for in one request.
+#[derive(Debug, Clone)]
+struct Request {
+    terms: Vec<Terms>,
+    /// Where each is in the caller's list.
+    places: Vec<usize>,
+}
+
 impl MultiLock {
-    /// Of these locks, each with its own server, lease and mode. Their order says nothing.
+    /// Of these locks, each with its own server, lease and mode. Their order says nothing. Locks of one server that agree in
+    /// lease, mode and owner (in a cluster also in their slot) are asked for in one request, `LOCK.MACQUIRE`, and have one owner.
     ///
     /// # Errors
     /// When none is named, or one twice. That `localhost` and `127.0.0.1` are one server is not seen.
@@ -70,7 +83,10 @@ impl MultiLock {
             }
         }
         let round = ROUND_PER_LOCK * u32::try_from(members.len()).unwrap_or(u32::MAX);
-        Ok(MultiLock { members, round })
+        Ok(MultiLock {
+            requests: requests(members),
+            round,
+        })
     }
 
     /// How long a part of the locks may be held while the others are waited for: 1.5 s for each lock by default.
@@ -121,17 +137,18 @@ impl MultiLock {
     }
 
     async fn one_round(&self, end: Instant) -> Result<Option<MultiGuard>> {
-        let mut held: Vec<(usize, Guard)> = Vec::with_capacity(self.members.len());
+        let mut held: Vec<(usize, Guard)> = Vec::new();
         let over = end + OVERTIME;
         let mut end = end;
-        for (place, lock) in &self.members {
+        for request in &self.requests {
             let lost = held.iter().map(|(_, guard)| guard.lost()).collect();
             let got = tokio::select! {
-                got = one_of_them(lock, end) => got,
+                got = request.acquire(end) => got,
                 _ = first_lost(lost) => Ok(None),
             };
+            let is_first = held.is_empty();
             match got {
-                Ok(Some(guard)) => held.push((*place, guard)),
+                Ok(Some(guards)) => held.extend(request.places.iter().copied().zip(guards)),
                 Ok(None) => {
                     give_back(held, over).await;
                     return Ok(None);
@@ -141,7 +158,7 @@ impl MultiLock {
                     return Err(error);
                 }
             }
-            if held.len() == 1 {
+            if is_first {
                 end = end.min(after(self.round));
             }
         }
@@ -156,9 +173,31 @@ fn place_of(lock: &Lock) -> (&str, &[u8]) {
     (lock.terms.server.name(), &lock.terms.key)
 }
 
-async fn one_of_them(lock: &Lock, end: Instant) -> Result<Option<Guard>> {
-    let left = end.saturating_duration_since(Instant::now());
-    lock.acquire_within(left).await
+/// The locks of one server are asked for in one request, where they agree in all that a request says once.
+fn requests(locks: Vec<(usize, Lock)>) -> Vec<Request> {
+    let mut requests = Vec::new();
+    for of_server in locks.chunk_by(|(_, a), (_, b)| place_of(a).0 == place_of(b).0) {
+        let agree = |pair: &[(usize, Lock)]| match pair {
+            [(_, a), (_, b)] => a.terms.agrees_with(&b.terms),
+            _ => true,
+        };
+        let in_one = of_server.len() <= MOST_KEYS && of_server.windows(2).all(agree);
+        let size = if in_one { of_server.len() } else { 1 };
+        for locks in of_server.chunks(size) {
+            requests.push(Request {
+                terms: locks.iter().map(|(_, lock)| lock.terms.clone()).collect(),
+                places: locks.iter().map(|(place, _)| *place).collect(),
+            });
+        }
+    }
+    requests
+}
+
+impl Request {
+    async fn acquire(&self, end: Instant) -> Result<Option<Vec<Guard>>> {
+        let left = end.saturating_duration_since(Instant::now());
+        acquire(&self.terms, Some(left)).await
+    }
 }
 
 /// Gives all of them back, and waits for those whose servers answer by then.
@@ -295,8 +334,8 @@ mod tests {
     fn the_order_is_that_of_servers_and_keys() {
         let locks = [lock("b:1", "x"), lock("a:1", "y"), lock("a:1", "x")];
         let multi = MultiLock::new(locks).expect("three locks");
-        let order: Vec<usize> = multi.members.iter().map(|(place, _)| *place).collect();
-        assert_eq!(order, [2, 1, 0]);
+        let order: Vec<_> = multi.requests.iter().map(|one| &one.places[..]).collect();
+        assert_eq!(order, [&[2, 1][..], &[0]]);
         assert_eq!(multi.round, Duration::from_millis(4_500));
     }
 

@@ -201,7 +201,8 @@ impl RedLock {
         end: Instant,
         parks: bool,
     ) -> Result<Option<RedGuard>> {
-        let Some(claim) = self.locks.first().map(Terms::claim) else {
+        let fresh = |terms: &Terms| terms.claim_by(&terms.fresh_owner());
+        let Some(claim) = self.locks.first().map(fresh) else {
             return Ok(None);
         };
         let attempt = Attempt::new(&self.locks, claim);

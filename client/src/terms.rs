@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::hold::certain;
 use crate::mode::Mode;
 use crate::server::Server;
+use crate::slot::slot_of;
 use crate::turn;
 
 /// The lease where none is named, as the server's own.
@@ -47,14 +48,26 @@ impl Terms {
         self.lease = lease - Duration::from_nanos(u64::from(lease.subsec_nanos() % 1_000_000));
     }
 
-    /// What an acquisition by a fresh owner (or the fixed one) claims.
-    pub(crate) fn claim(&self) -> Claim {
+    /// The owner of the next acquisition: the fixed one, or another each time.
+    pub(crate) fn fresh_owner(&self) -> Vec<u8> {
         let fresh = || Uuid::new_v4().to_string().into_bytes();
+        self.owner.clone().unwrap_or_else(fresh)
+    }
+
+    /// What an acquisition by this owner claims.
+    pub(crate) fn claim_by(&self, owner: &[u8]) -> Claim {
         Claim {
             key: self.key.clone(),
-            owner: self.owner.clone().unwrap_or_else(fresh),
+            owner: owner.to_vec(),
             kind: self.kind,
         }
+    }
+
+    /// Whether one request can ask for both.
+    pub(crate) fn agrees_with(&self, other: &Terms) -> bool {
+        self.server.name() == other.server.name()
+            && (self.lease, self.kind, &self.owner) == (other.lease, other.kind, &other.owner)
+            && (!self.server.is_cluster() || slot_of(&self.key) == slot_of(&other.key))
     }
 
     /// Whether lease and margin make sense.

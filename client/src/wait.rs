@@ -49,8 +49,8 @@ pub(crate) struct Wait {
     under_way_until: Option<Instant>,
 }
 
-/// A token, and a moment before its request was sent.
-pub(crate) type Grant = (u64, Moment);
+/// Tokens, and a moment before their request was sent.
+pub(crate) type Grant = (Vec<u64>, Moment);
 
 /// The last slice of a wait.
 struct Slice {
@@ -79,9 +79,9 @@ impl Wait {
         let mut asked = self.ask_once().await;
         loop {
             match asked {
-                (sent, Ok(Some(token))) if sent.elapsed() < self.request.certain => {
+                (sent, Ok(Some(tokens))) if sent.elapsed() < self.request.certain => {
                     self.parked.finish(OTHER_SLICE).await;
-                    return Ok(Some((token, sent)));
+                    return Ok(Some((tokens, sent)));
                 }
                 // It took longer than the lease to get here: it may be over. What is left of it is asked for
                 // anew, or given back.
@@ -115,7 +115,7 @@ impl Wait {
         }
     }
 
-    async fn ask_once(&mut self) -> (Moment, Result<Option<u64>>) {
+    async fn ask_once(&mut self) -> (Moment, Result<Option<Vec<u64>>>) {
         let server = &self.server;
         let sent = Moment::now();
         let patience = server.patience() / 2;
@@ -130,7 +130,7 @@ impl Wait {
     }
 
     /// Waits in the queue: to the end of a slice that no other follows, to a grant, or to a failure.
-    async fn wait(&mut self, end: Option<Instant>) -> (Moment, Result<Option<u64>>) {
+    async fn wait(&mut self, end: Option<Instant>) -> (Moment, Result<Option<Vec<u64>>>) {
         if self.parked.is_empty() {
             self.park(end);
         }
@@ -153,7 +153,7 @@ impl Wait {
                 // Another slice has taken over, or goes on.
                 Ok(None) if !is_over => {}
                 Err(error) if error.is_passing() && !is_over => {}
-                token => return (answer.sent, token),
+                tokens => return (answer.sent, tokens),
             }
         }
     }

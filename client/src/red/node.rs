@@ -107,9 +107,12 @@ impl<'a> Asker<'a> {
     }
 
     async fn grant(&self, caller: &mut Caller, block: Duration) -> Result<Option<u64>> {
-        let command = command::acquire(self.claim, self.lock.lease, block);
+        let command = command::acquire([self.claim].into_iter(), self.lock.lease, block);
         match caller.call(&command, block + self.patience()).await {
-            Ok(reply) => command::granted(&reply, self.lock.server.name()),
+            Ok(reply) => {
+                let granted = command::granted(&reply, self.lock.server.name())?;
+                Ok(granted.and_then(|tokens| tokens.first().copied()))
+            }
             Err(Error::Refused { code, .. }) if code == "LOCKDELAY" => Ok(None),
             Err(error) => Err(error),
         }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::fleet::{measured, soon, ten_count, timed, Counter, Fleet, OVERTIME};
 use redis_lock_client::{Error, Lock, LostReason, MultiLock, Released, Server};
-use redis_lock_harness::{wait_for, Tries};
+use redis_lock_harness::{wait_for, TestServer, Tries};
 
 const LEASE: Duration = Duration::from_secs(2);
 const LONG: Duration = Duration::from_secs(60);
@@ -278,4 +278,87 @@ async fn an_acquisition_that_is_dropped_leaves_nothing_behind() {
     fleet.servers[last].wait_for_waiters(0);
     other.release().await.unwrap();
     fleet.wait_until_free("k");
+}
+
+/// The locks `a`, `b` and `c` of one server.
+fn of_one(server: &Server) -> [Lock; 3] {
+    ["a", "b", "c"].map(|key| Lock::new(server, key).lease(LONG))
+}
+
+fn calls(real: &TestServer, command: &str) -> u64 {
+    let stats = real.conn().line("INFO commandstats").text();
+    let line = format!("cmdstat_{command}:calls=");
+    let count = stats.lines().find_map(|text| text.strip_prefix(&line));
+    count.map_or(0, |text| text.split(',').next().unwrap().parse().unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn locks_of_one_server_are_one_request_that_holds_nothing_while_it_waits() {
+    let real = TestServer::start();
+    let server = Server::open(&format!("redis://127.0.0.1:{}", real.port)).unwrap();
+    let [a, b, c] = of_one(&server);
+    let other = b.clone().acquire().await.unwrap();
+    let waiting = tokio::spawn({
+        let multi = MultiLock::new([c, b, a.clone()]).unwrap();
+        async move { multi.acquire().await }
+    });
+    real.wait_for_waiters(1);
+    assert_eq!(real.conn().line("EXISTS a c").int(), 0);
+    let newest = other.token();
+    other.release().await.unwrap();
+    let guard = waiting.await.unwrap().unwrap();
+    // In the caller's order: c, b, a.
+    assert!(guard.tokens()[1] > newest, "{:?}", guard.tokens());
+    let owners: Vec<_> = guard
+        .members()
+        .iter()
+        .map(redis_lock_client::Guard::owner)
+        .collect();
+    assert!(owners[0] == owners[1] && owners[1] == owners[2]);
+    assert_eq!(calls(&real, "lock.acquire"), 1);
+    // Once at first, once parked.
+    assert_eq!(calls(&real, "lock.macquire"), 2);
+    assert!(a.try_acquire().await.unwrap().is_none());
+    assert_eq!(guard.release().await.unwrap(), Released::Yes);
+    wait_for("free", || real.conn().line("EXISTS a b c").int() == 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_for_several_locks_that_is_dropped_leaves_nothing_behind() {
+    let real = TestServer::start();
+    let server = Server::open(&format!("redis://127.0.0.1:{}", real.port)).unwrap();
+    let other = of_one(&server)[2].acquire().await.unwrap();
+    let multi = MultiLock::new(of_one(&server)).unwrap();
+    let waiting = tokio::spawn({
+        let multi = multi.clone();
+        async move { multi.acquire().await }
+    });
+    real.wait_for_waiters(1);
+    waiting.abort();
+    real.wait_for_waiters(0);
+    assert!(multi.try_acquire().await.unwrap().is_none());
+    other.release().await.unwrap();
+    let guard = multi.try_acquire().await.unwrap().unwrap();
+    drop(guard);
+    assert!(server.settled().await.is_empty());
+    assert_eq!(real.conn().line("EXISTS a b c").int(), 0);
+}
+
+/// A fixed owner acquires once at a time; readers and another lease have requests of their own.
+#[tokio::test(flavor = "multi_thread")]
+async fn locks_that_differ_are_requests_of_their_own() {
+    let real = TestServer::start();
+    let server = Server::open(&format!("redis://127.0.0.1:{}", real.port)).unwrap();
+    let named = MultiLock::new(of_one(&server).map(|lock| lock.owner("me"))).unwrap();
+    let guard = named.acquire().await.unwrap();
+    assert_eq!(guard.members()[0].owner(), b"me");
+    assert!(named.try_acquire().await.unwrap().is_none());
+    guard.release().await.unwrap();
+    let [a, b, c] = of_one(&server);
+    let mixed = MultiLock::new([a, b.read(), c]).unwrap();
+    let guard = mixed.acquire().await.unwrap();
+    assert_eq!(calls(&real, "lock.acquire"), 3);
+    let reader = of_one(&server)[1].clone().read();
+    assert!(reader.try_acquire().await.unwrap().is_some());
+    assert_eq!(guard.release().await.unwrap(), Released::Yes);
 }
