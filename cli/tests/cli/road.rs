@@ -22,13 +22,14 @@ fn run(road: &Proxy, options: &str, script: &str) -> Running {
 fn a_road_that_is_cut_for_less_than_the_lease_does_not_disturb() {
     let real = TestServer::start();
     let road = Proxy::before(real.port);
-    let run = run(&road, "--lease 6", TELLS);
+    // Renewed after four seconds, lost after eight without.
+    let run = run(&road, "--lease 12", TELLS);
     assert_eq!(run.line(), "up");
     for _ in 0..2 {
         road.cut(true);
         let before = real.stat("renewals");
         // Longer than it is from one renewal to the next.
-        std::thread::sleep(Duration::from_millis(2_500));
+        std::thread::sleep(Duration::from_millis(4_500));
         road.cut(false);
         wait_for("a renewal", || real.stat("renewals") > before);
     }
