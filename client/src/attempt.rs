@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use tokio::time::{timeout_at, Instant};
+use tokio::time::Instant;
 
 use crate::clock::Moment;
 use crate::command::{self, Claim};
@@ -26,25 +26,13 @@ pub(crate) async fn acquire(terms: &[Terms], wait: Option<Duration>) -> Result<O
     let end = wait.and_then(|wait| Instant::now().checked_add(wait));
     let mut turns = Vec::with_capacity(terms.len());
     for terms in terms {
-        match turn(terms, end).await {
+        match terms.next_turn(end).await {
             Some(turn) => turns.push(turn),
             None => return Ok(None),
         }
     }
     let attempt = Attempt::new(&first.server, first, terms, turns);
     bounded(&first.server, end, attempt.run(end)).await
-}
-
-/// The turn of the owner's name; None when it did not come in time.
-async fn turn(terms: &Terms, end: Option<Instant>) -> Option<Turn> {
-    let name = terms.turn();
-    match end {
-        None => Some(Turn::wait(name).await),
-        Some(end) => match Turn::take(name.clone()) {
-            None => timeout_at(end, Turn::wait(name)).await.ok(),
-            turn => turn,
-        },
-    }
 }
 
 /// What is asked for, of one key.
@@ -109,7 +97,7 @@ impl<'a> Attempt<'a> {
                 releases_until: None,
                 turn: member.turn,
             };
-            Guard::new(member.terms, member.claim, *token, sent, leftovers)
+            Guard::new(member.terms, member.claim, *token, sent, leftovers, None)
         };
         members.zip(tokens).map(guard).collect()
     }

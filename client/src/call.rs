@@ -68,6 +68,13 @@ impl Caller {
         self.server.patience()
     }
 
+    /// Ends when a waiter's connection has ended.
+    pub(crate) async fn closed(&self) {
+        if let Some(link) = &self.link {
+            link.connection.closed().await;
+        }
+    }
+
     /// Leaves a waiter's connection, on which nothing is under way, to the next waiter.
     pub(crate) fn keep_open(mut self) {
         let is_clean = self.waits && !self.unanswered;

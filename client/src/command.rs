@@ -74,6 +74,20 @@ pub(crate) fn acquire<'a>(
     parked(&command, block)
 }
 
+/// `LOCK.ACQUIRE ... SESSION`: a token, or nil; the hold is bound to the connection.
+pub(crate) fn acquire_bound(claim: &Claim, block: Duration) -> Cmd {
+    let mut command = start(claim, "LOCK.ACQUIRE", "SEM.ACQUIRE");
+    command.arg("SESSION").arg("ONCE");
+    parked(&command, block)
+}
+
+/// `LOCK.INFO`.
+pub(crate) fn info(claim: &Claim) -> Cmd {
+    let mut command = cmd("LOCK.INFO");
+    command.arg(&claim.key);
+    command
+}
+
 /// The same request, parked in the server for so long, where that is not zero.
 pub(crate) fn parked(command: &Cmd, block: Duration) -> Cmd {
     let mut command = command.clone();
@@ -96,10 +110,13 @@ pub(crate) fn granted(reply: &Value, server: &str) -> Result<Option<Vec<u64>>> {
     }
 }
 
-/// `LOCK.RENEW` or `SEM.RENEW`: 1, or 0 when that grant is over.
-pub(crate) fn renew(claim: &Claim, lease: Duration, token: u64) -> Cmd {
+/// `LOCK.RENEW` or `SEM.RENEW`: 1, or 0 when that grant is over. Without a lease, of a hold that is bound to a connection,
+/// it is the server's, and the hold stays bound.
+pub(crate) fn renew(claim: &Claim, lease: Option<Duration>, token: u64) -> Cmd {
     let mut command = start(claim, "LOCK.RENEW", "SEM.RENEW");
-    command.arg("PX").arg(millis(lease));
+    if let Some(lease) = lease {
+        command.arg("PX").arg(millis(lease));
+    }
     with_token(command, claim, token)
 }
 

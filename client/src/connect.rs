@@ -13,6 +13,7 @@ use redis::{
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{lookup_host, TcpStream};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -34,15 +35,19 @@ pub(crate) struct Connector {
 #[derive(Clone)]
 pub(crate) struct Connection {
     inner: MultiplexedConnection,
-    _driver: Arc<Driver>,
+    driver: Arc<Driver>,
 }
 
 /// What reads and writes. Without an end it would wait for the answers that are owed.
-struct Driver(Task);
+struct Driver {
+    task: Task,
+    /// Its sender goes with the task.
+    alive: watch::Receiver<()>,
+}
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        self.0.end();
+        self.task.end();
     }
 }
 
@@ -69,10 +74,13 @@ impl Connector {
             let login = node.redis_settings();
             let opened = MultiplexedConnection::new_with_config(login, stream, settings).await;
             let (inner, driver) = opened.map_err(|error| Error::new(&name, error))?;
-            Ok(Connection {
-                inner,
-                _driver: Arc::new(Driver(runtime::spawn(driver))),
-            })
+            let (sender, alive) = watch::channel(());
+            let task = runtime::spawn(async move {
+                driver.await;
+                drop(sender);
+            });
+            let driver = Arc::new(Driver { task, alive });
+            Ok(Connection { inner, driver })
         };
         let opened = timeout(self.patience, opening).await;
         opened.unwrap_or_else(|_| Err(Error::no_answer(&name)))
@@ -130,6 +138,12 @@ impl Connector {
 }
 
 impl Connection {
+    /// Ends when the connection has ended.
+    pub(crate) async fn closed(&self) {
+        let mut alive = self.driver.alive.clone();
+        while alive.changed().await.is_ok() {}
+    }
+
     /// The reply to a request; errors of the server are values.
     pub(crate) async fn send(&mut self, command: &Cmd) -> RedisResult<Value> {
         self.inner.send_packed_command(command).await

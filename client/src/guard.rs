@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::call::Caller;
 use crate::clock::Moment;
 use crate::command::Claim;
 use crate::error::Result;
@@ -37,6 +38,8 @@ use crate::turn::Turn;
 pub struct Guard {
     hold: Arc<Hold>,
     renewal: Task,
+    /// Whether the renewal has the connection that the hold is bound to.
+    is_bound: bool,
     leftovers: Leftovers,
     is_released: bool,
 }
@@ -58,15 +61,18 @@ impl Guard {
         token: u64,
         sent: Moment,
         leftovers: Leftovers,
+        bound: Option<Caller>,
     ) -> Guard {
         let server = terms.server.clone();
         let told_after = terms.told_after();
         let hold = Hold::new(server, claim, token, terms.lease, told_after, sent);
         let hold = Arc::new(hold);
-        let renewal = runtime::spawn(keep(hold.clone()));
+        let is_bound = bound.is_some();
+        let renewal = runtime::spawn(keep(hold.clone(), bound));
         Guard {
             hold,
             renewal,
+            is_bound,
             leftovers,
             is_released: false,
         }
@@ -113,7 +119,12 @@ impl Guard {
     /// # Errors
     /// When the server could not be reached until the lease was over, or refuses.
     pub async fn release(mut self) -> Result<Released> {
-        self.renew_no_more();
+        // The end of that connection would be the release.
+        if self.is_bound {
+            self.hold.notice.finish();
+        } else {
+            self.renew_no_more();
+        }
         let hold = self.hold.clone();
         let lease_end = hold.confirmed().steady + hold.lease;
         let end = lease_end.max(Instant::now() + hold.server.patience());

@@ -352,7 +352,7 @@ impl Scan {
     }
 }
 
-fn lock_info(reply: &Value) -> LockInfo {
+pub(crate) fn lock_info(reply: &Value) -> LockInfo {
     LockInfo {
         mode: mode(reply),
         holders: field(reply, "holders")

@@ -94,6 +94,7 @@ mod runtime;
 mod semaphore;
 mod sentinel;
 mod server;
+mod session;
 mod slot;
 mod terms;
 mod tls;
@@ -114,5 +115,6 @@ pub use permit::Permit;
 pub use red::{RedGuard, RedLock};
 pub use semaphore::{Semaphore, SemaphoreInfo};
 pub use server::Server;
+pub use session::SessionLock;
 #[cfg(feature = "tls")]
 pub use tls::Certificates;

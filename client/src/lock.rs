@@ -9,6 +9,7 @@ use crate::guard::Guard;
 use crate::mode::Mode;
 use crate::runtime::within;
 use crate::server::Server;
+use crate::session::SessionLock;
 use crate::terms::Terms;
 
 /// A lock on a key of a server, to be acquired as often as one likes. Each acquisition has an owner of
@@ -79,6 +80,18 @@ impl Lock {
     #[must_use]
     pub fn write(self) -> Lock {
         self.of(Kind::Lock(Mode::Write))
+    }
+
+    /// Bound to a connection of its own: the server renews the lease, and releases the lock when the connection ends, so at
+    /// once when this program ends, however it ends. `LOCK.ACQUIRE ... SESSION`.
+    ///
+    /// The lease is the server's, `lock.session-lease` (10 s); that of [`lease`](Lock::lease) is not used. A connection that
+    /// breaks is a loss ([`LostReason::Disconnected`](crate::LostReason::Disconnected)), where a lease would have outlived
+    /// it. A machine that vanishes without a word (power, network) keeps the lock until the server's TCP keepalive has noticed, by
+    /// default after up to ten minutes. The user needs `+lock.info` as well.
+    #[must_use]
+    pub fn session(self) -> SessionLock {
+        SessionLock::new(self.terms)
     }
 
     /// Takes the lock if it is free. None when another owner holds it, or waits for it. A connection that

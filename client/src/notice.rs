@@ -53,8 +53,11 @@ impl Notice {
         self.state.send_modify(|state| state.end = end);
     }
 
-    /// The first reason stays.
+    /// The first reason stays. What the holder gives back is not lost.
     pub(crate) fn lose(&self, why: LostReason) {
+        if self.is_over.load(Ordering::Acquire) {
+            return;
+        }
         self.state.send_modify(|state| {
             state.lost.get_or_insert(why);
         });

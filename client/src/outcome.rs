@@ -29,6 +29,9 @@ pub enum LostReason {
         /// The rest.
         text: String,
     },
+    /// The connection to which the hold was bound has ended ([`Lock::session`](crate::Lock::session)): the server has
+    /// released it, or it ends with its lease.
+    Disconnected,
 }
 
 impl fmt::Display for LostReason {
@@ -39,6 +42,9 @@ impl fmt::Display for LostReason {
             }
             LostReason::Unconfirmed => {
                 f.write_str("the lock was lost: no renewal was confirmed in time")
+            }
+            LostReason::Disconnected => {
+                f.write_str("the lock was lost: the connection to which it was bound has ended")
             }
             LostReason::Refused { code, text } => write!(
                 f,

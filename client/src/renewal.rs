@@ -24,12 +24,12 @@ use crate::hold::Hold;
 use crate::notice::Kept;
 use crate::outcome::LostReason;
 
-/// The task of a hold: renews until the lock is lost.
-pub(crate) fn keep(hold: Arc<Hold>) -> impl Future<Output = ()> + Send {
+/// The task of a hold: renews until the lock is lost; on the connection to which it is bound, if it is.
+pub(crate) fn keep(hold: Arc<Hold>, bound: Option<Caller>) -> impl Future<Output = ()> + Send {
     // Not within the task: that may be dropped before it has begun.
     let kept = Kept(hold.notice.clone());
     async move {
-        let why = run(&hold).await;
+        let why = run(&hold, bound).await;
         kept.0.lose(why);
     }
 }
@@ -37,19 +37,28 @@ pub(crate) fn keep(hold: Arc<Hold>) -> impl Future<Output = ()> + Send {
 /// A hold that ends sooner is not watched: it costs no request more.
 const SHORT: Duration = Duration::from_millis(50);
 
-async fn run(hold: &Hold) -> LostReason {
-    let mut caller = Caller::shared(&hold.server, &hold.claim.key);
-    let command = command::renew(&hold.claim, hold.lease, hold.token);
+async fn run(hold: &Hold, bound: Option<Caller>) -> LostReason {
+    let is_bound = bound.is_some();
+    let shared = || Caller::shared(&hold.server, &hold.claim.key);
+    let mut caller = bound.unwrap_or_else(shared);
+    let lease = (!is_bound).then_some(hold.lease);
+    let command = command::renew(&hold.claim, lease, hold.token);
     let hearing = hold.server.changes().hear(&hold.claim.key);
     let mut is_watched = true;
     loop {
         let renewal = hold.confirmed().steady + hold.lease / 3;
         tokio::select! {
             () = sleep_until(renewal) => {}
+            () = caller.closed(), if is_bound => return LostReason::Disconnected,
             // Should the server renew it all the same, the field says nothing.
             () = field_is_gone(hold, &hearing), if is_watched => is_watched = false,
         }
-        match timeout_at(hold.notice.end(), renew(hold, &mut caller, &command)).await {
+        match timeout_at(
+            hold.notice.end(),
+            renew(hold, &mut caller, is_bound, &command),
+        )
+        .await
+        {
             Ok(Ok(sent)) => hold.confirm(sent),
             Ok(Err(why)) => return why,
             Err(_) => return LostReason::Unconfirmed,
@@ -82,10 +91,15 @@ async fn field_is_gone(hold: &Hold, hearing: &Hearing) {
 async fn renew(
     hold: &Hold,
     caller: &mut Caller,
+    is_bound: bool,
     command: &redis::Cmd,
 ) -> Result<Moment, LostReason> {
     let pause = (hold.lease / 20).clamp(Duration::from_millis(1), Duration::from_millis(500));
-    let patience = hold.server.patience().min(hold.lease / 6);
+    // What is bound has no other connection to try.
+    let patience = match is_bound {
+        true => hold.lease,
+        false => hold.server.patience().min(hold.lease / 6),
+    };
     let mut was_replica = false;
     loop {
         let sent = Moment::now();
@@ -103,6 +117,7 @@ async fn renew(
                 }
                 was_replica = true;
             }
+            Err(Error::Connection { .. }) if is_bound => return Err(LostReason::Disconnected),
             Ok(_) | Err(_) => {}
         }
         sleep(pause).await;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tokio::time::{timeout_at, Instant};
 use uuid::Uuid;
 
 use crate::command::{Claim, Kind};
@@ -10,7 +11,7 @@ use crate::hold::certain;
 use crate::mode::Mode;
 use crate::server::Server;
 use crate::slot::slot_of;
-use crate::turn;
+use crate::turn::{self, Turn};
 
 /// The lease where none is named, as the server's own.
 const DEFAULT_LEASE: Duration = Duration::from_secs(30);
@@ -100,8 +101,20 @@ impl Terms {
         (self.server.patience() / 2).min(self.lease / 3)
     }
 
+    /// The turn of the owner's name; None when it did not come in time.
+    pub(crate) async fn next_turn(&self, end: Option<Instant>) -> Option<Turn> {
+        let name = self.turn();
+        match end {
+            None => Some(Turn::wait(name).await),
+            Some(end) => match Turn::take(name.clone()) {
+                None => timeout_at(end, Turn::wait(name)).await.ok(),
+                turn => turn,
+            },
+        }
+    }
+
     /// What others who use the same owner's name must not do at the same time.
-    pub(crate) fn turn(&self) -> Option<turn::Name> {
+    fn turn(&self) -> Option<turn::Name> {
         let server = self.server.name().to_string();
         let word = self.kind.word();
         Some((server, self.key.clone(), self.owner.clone()?, word))

@@ -77,7 +77,7 @@ impl<'a> Asker<'a> {
             let token = self.grant(&mut self.shared(), Duration::ZERO).await?;
             return Ok(Word { run_id, token });
         };
-        let command = command::renew(self.claim, self.lock.lease, token);
+        let command = command::renew(self.claim, Some(self.lock.lease), token);
         match self.shared().call(&command, self.patience()).await {
             Err(Error::Refused { code, .. }) if is_final(&code) => Ok(Word {
                 run_id,

@@ -12,6 +12,7 @@ mod figures;
 mod lost;
 mod notice;
 mod places;
+mod session;
 mod storm;
 mod tls;
 mod undo;

@@ -1,0 +1,131 @@
+//! Holds that are bound to a connection.
+
+use std::time::Duration;
+
+use redis_lock_client::{Error, Guard, Lock, LostReason, Released, Server, SessionLock};
+use redis_lock_harness::TestServer;
+use tokio::time::timeout;
+
+use crate::{client, until, until_free, LONG};
+
+/// A server that renews bound holds for so long.
+fn server(lease_ms: u64) -> TestServer {
+    let real = TestServer::start();
+    let set = format!("CONFIG SET lock.session-lease {lease_ms}");
+    assert_eq!(real.conn().line(&set).text(), "OK");
+    real
+}
+
+fn bound(server: &Server) -> SessionLock {
+    Lock::new(server, "k").session()
+}
+
+/// The connection that the lock is bound to.
+fn connection(real: &TestServer) -> i64 {
+    let info = real.conn().line("LOCK.INFO k");
+    let holder = &info.field("holders").unwrap().list()[0];
+    assert_eq!(holder.field("session").unwrap().int(), 1);
+    holder.field("client-id").unwrap().int()
+}
+
+fn wait(server: &Server) -> tokio::task::JoinHandle<Guard> {
+    let lock = bound(server);
+    tokio::spawn(async move { lock.acquire().await.unwrap() })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_server_renews_it_while_the_connection_lives() {
+    let real = server(500);
+    let server = client(&real);
+    let guard = bound(&server).acquire().await.unwrap();
+    assert!(guard.valid_for() <= Duration::from_millis(500));
+    until("renewals", || real.stat("session_renewals") >= 6);
+    assert!(!guard.valid_for().is_zero());
+    assert!(bound(&server).try_acquire().await.unwrap().is_none());
+    assert_eq!(guard.release().await.unwrap(), Released::Yes);
+    until_free(&real);
+    assert_eq!(real.stat("grants_released"), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_end_of_the_connection_is_the_end_of_the_hold() {
+    let real = server(600_000);
+    let server = client(&real);
+    // Of a reader the server tells no changes.
+    let reader = Lock::new(&server, "k").read().session();
+    let guard = reader.acquire().await.unwrap();
+    let writer = Lock::new(&server, "k").write().session();
+    let next = tokio::spawn(async move { writer.acquire().await.unwrap() });
+    until("a waiter", || real.stat("waiters") == 1);
+    let kill = format!("CLIENT KILL ID {}", connection(&real));
+    real.conn().line(&kill);
+    // The next renewal is minutes away.
+    let told = timeout(LONG, guard.lost()).await;
+    assert_eq!(told, Ok(LostReason::Disconnected));
+    assert!(guard.valid_for().is_zero());
+    let next = next.await.unwrap();
+    assert!(next.token() > guard.token());
+    assert_eq!(guard.release().await.unwrap(), Released::NotHeld);
+    drop(next);
+    until_free(&real);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_dropped_is_free_at_once() {
+    let real = server(60_000);
+    let server = client(&real);
+    drop(bound(&server).acquire().await.unwrap());
+    until_free(&real);
+    let guard = bound(&server).acquire().await.unwrap();
+    let waiting = wait(&server);
+    until("a waiter", || real.stat("waiters") == 1);
+    waiting.abort();
+    until("none", || real.stat("waiters") == 0);
+    assert_eq!(guard.release().await.unwrap(), Released::Yes);
+    until_free(&real);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_stands_still_keeps_the_connection_and_not_the_lease() {
+    let real = server(1_500);
+    let server = client(&real);
+    let guard = bound(&server).acquire().await.unwrap();
+    real.signal(libc::SIGSTOP);
+    let why = guard.lost().await;
+    let left = guard.valid_for();
+    real.signal(libc::SIGCONT);
+    assert_eq!(why, LostReason::Unconfirmed);
+    assert!(!left.is_zero(), "told before the end");
+    drop(guard);
+    until_free(&real);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn readers_and_a_writer_are_bound_too() {
+    let real = server(60_000);
+    let server = client(&real);
+    let lock = Lock::new(&server, "k");
+    let (one, other) = (lock.clone().read().session(), lock.clone().read().session());
+    let readers = [one.acquire().await.unwrap(), other.acquire().await.unwrap()];
+    let writer = lock.write().session();
+    assert!(writer.try_acquire().await.unwrap().is_none());
+    drop(readers);
+    let guard = writer.acquire_within(LONG).await.unwrap().expect("free");
+    assert!(guard.valid_for() > Duration::from_secs(30));
+    assert_eq!(guard.release().await.unwrap(), Released::Yes);
+    until_free(&real);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_who_may_not_ask_for_the_lease_holds_nothing() {
+    let real = server(60_000);
+    let made = "ACL SETUSER app reset on nopass ~* +lock.acquire +lock.renew +lock.release";
+    assert_eq!(real.conn().line(made).text(), "OK");
+    let app = Server::open(&format!("redis://app:x@127.0.0.1:{}", real.port)).unwrap();
+    let error = bound(&app).acquire().await.unwrap_err();
+    assert!(
+        matches!(&error, Error::Refused { code, .. } if code == "NOPERM"),
+        "{error}"
+    );
+    until_free(&real);
+}
