@@ -30,7 +30,7 @@ pub enum Subcommand {
 }
 
 const STATUS: &str = "\
-Exit status: 0 done; 1 the lock is somebody else's; 64 usage; 65 the key holds something else; \
+Exit status: 0 done; 1 another owner has the lock; 64 usage; 65 the key holds something else; \
 69 a server is unavailable or has no module; 77 the user may not. Of `run` else the command's: \
 see there.";
 

@@ -11,9 +11,9 @@ use crate::output::print;
 use crate::report;
 use crate::shown::{self, shown};
 
-/// Break a lock, whoever holds it
+/// Break a lock, whichever owner holds it
 ///
-/// The lock goes to its next waiter. Whoever held it is told when it renews; see to it that it has stopped, or
+/// The lock goes to its next waiter. The former holder is told when it renews; see to it that it has stopped, or
 /// that what the lock protects checks tokens. Ends with 1 when the lock was not held.
 #[derive(Debug, clap::Args)]
 pub struct Args {

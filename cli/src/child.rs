@@ -85,7 +85,7 @@ impl Child {
         self.group
     }
 
-    /// Sends a signal to all of its group; false when nobody is there.
+    /// Sends a signal to all of its group; false when it has no process.
     pub fn signal(&self, signal: impl Into<Option<Signal>>) -> bool {
         killpg(self.group, signal) != Err(Errno::ESRCH)
     }

@@ -177,7 +177,7 @@ fn permission(text: &str, key: Option<&[u8]>) -> String {
 
 fn of_connection(what: &str) -> Option<String> {
     let advice = if what.to_lowercase().contains("refused") {
-        "nobody listens there: is the server running, is it the right --server (or REDIS_LOCK_URL)?"
+        "no program listens there: is the server running, is it the right --server (or REDIS_LOCK_URL)?"
     } else {
         return None;
     };
@@ -190,7 +190,7 @@ impl Display for Failure {
     }
 }
 
-/// A line on standard error, if anybody is there to read it.
+/// A line on standard error. Where that is closed, nothing is said.
 pub fn say(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
 }

@@ -11,7 +11,7 @@ use crate::shown::{json, shown};
 
 /// Show who holds a lock, and who waits for it
 ///
-/// Ends with 1 when nobody does either.
+/// Ends with 1 when there is no holder and no waiter.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
@@ -48,7 +48,7 @@ pub async fn run(args: Args) -> Result<i32, Failure> {
 fn describe(key: &[u8], info: &LockInfo) -> Vec<String> {
     let mut lines = vec![format!("{}: {}", shown(key), info.mode)];
     if info.holders.is_empty() {
-        lines.push("  held by nobody".into());
+        lines.push("  no holder".into());
     }
     lines.extend(info.holders.iter().map(holder));
     if info.waiters > 0 {

@@ -15,11 +15,11 @@ use crate::values::bytes;
 
 /// List the locks of a server
 ///
-/// Lists the locks that are held, or with --waited those that somebody waits for; of a cluster those of all
+/// Lists the locks that are held, or with --waited those that have waiters; of a cluster those of all
 /// its nodes. A lock that comes or goes meanwhile may be listed or not.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Those that somebody waits for, held or not.
+    /// Those that have waiters, held or not.
     #[arg(long)]
     waited: bool,
 

@@ -87,7 +87,7 @@ Set for the command of \fBrun\fR with several servers: the token of each, as \fI
 .SH EXAMPLES
 .nf
 redis\-lock run nightly \-\- /usr/local/bin/report
-redis\-lock run \-n \-E 0 nightly \-\- /usr/local/bin/report    # somebody else is at it: fine
+redis\-lock run \-n \-E 0 nightly \-\- /usr/local/bin/report    # another one is at it: fine
 redis\-lock run \-\-wait 60 \-\-lease 10 deploy \-\- sh \-c 'deploy \-\-fence "$LOCK_TOKEN"'
 redis\-lock ls \-\-waited
 redis\-lock info nightly \-\-json

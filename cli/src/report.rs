@@ -89,7 +89,7 @@ pub fn held(info: &LockInfo) -> Option<Duration> {
     info.holders.iter().filter_map(|holder| holder.held).max()
 }
 
-/// What is left of the lease that ends last; none when one has no end, or nobody holds it.
+/// What is left of the lease that ends last; none when one has no end, or there is no holder.
 pub fn lease(info: &LockInfo) -> Option<Duration> {
     let leases: Option<Vec<Duration>> = info.holders.iter().map(|holder| holder.lease).collect();
     leases?.into_iter().max()

@@ -98,8 +98,8 @@ pub struct Args {
     #[arg(short = 'x', long)]
     exclusive: bool,
 
-    /// The owner, instead of host:process:random. Whoever names the same one has the same lock, at the same time;
-    /// the first who ends releases it for all of them.
+    /// The owner, instead of host:process:random. Two runs that name the same one have the same lock, at the same time;
+    /// the first that ends releases it for both.
     #[arg(short, long)]
     owner: Option<OsString>,
 

@@ -61,7 +61,7 @@ impl Terminal {
     }
 }
 
-/// Whether nobody else of our group can be using the terminal.
+/// Whether no other process of our group can be using the terminal.
 pub fn is_all_ours() -> bool {
     std::io::stdin().is_terminal()
         && std::io::stdout().is_terminal()

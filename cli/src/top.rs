@@ -38,7 +38,7 @@ pub async fn run(args: Args) -> Result<i32, Failure> {
     let server = args.connect.open_one()?;
     let name = server.name().to_string();
     let mut sampler = Sampler::new(server);
-    // Whoever cannot be asked at all is told so on the plain screen.
+    // Where no server can be asked at all, that is said on the plain screen.
     let first = sampler.take(false).await?;
     if args.once || !io::stdout().is_terminal() || !io::stdin().is_terminal() {
         return once(&args, &name, sampler).await;

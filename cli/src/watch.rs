@@ -178,7 +178,7 @@ impl Watch<'_> {
     }
 
     /// The command was stopped. By the terminal: then it gets the terminal, if that is what it lacks, or
-    /// we stop as well, so that the shell around us knows. By somebody else: that is between them.
+    /// we stop as well, so that the shell around us knows. By another process: that is between the two.
     fn stopped(&self, by: Signal) {
         let Some(terminal) = self.terminal else {
             return;
