@@ -60,7 +60,7 @@ test-server: build fault-build servers redisson-texts
 	@$(FAULT_PATH) scripts/test-servers.sh $(SERVERS) quick
 
 # Of whole programs: the profile without link-time optimization, which takes longer than the tests.
-CLIENT_TESTS = $(MODULE_PATH) $(SERVER) $(CARGO) test --profile quick --locked --no-fail-fast -p redis-lock-client --features tls -p redis-lock-cli
+CLIENT_TESTS = $(MODULE_PATH) $(SERVER) $(CARGO) test --profile quick --locked --no-fail-fast --all-features -p redis-lock-client -p redis-lock-cli
 
 # A thousand commands at once, each with its pipes.
 test-client: build ## the client crate and the command line: on real servers that die, stand still, move and lie (TESTS=)
@@ -99,7 +99,7 @@ check: lint ## formatting, clippy and rustdoc (a warning is an error), borders b
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	$(CARGO) clippy --locked --all-targets --features fault-injection -- -D warnings
-	@for private in '' --document-private-items; do RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked -p redis-lock-client --features tls -p redis-lock-cli --no-deps $$private || exit; done
+	@for private in '' --document-private-items; do RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --all-features -p redis-lock-client -p redis-lock-cli --no-deps $$private || exit; done
 
 fresh-machine: ## README's first command on minimal Debians that debootstrap makes (root)
 	@scripts/fresh-machine.sh

@@ -23,7 +23,7 @@
 //! ```
 //!
 //! Connections, renewals and releases live on a thread of this crate's own: any executor will do, and may end while a
-//! lock is held. (A process that forks without `exec` after its first request has no such thread.)
+//! lock is held. A program without an executor has the same in [`blocking`]. (A process that forks without `exec` after its first request has no such thread.)
 //!
 //! Time is counted from before a request was sent: what the caller is told about its lease is never later
 //! than the server's own reckoning, as long as their clocks run at one rate. Requests carry `ONCE` and an
@@ -69,6 +69,7 @@ mod ask;
 mod attempt;
 mod background;
 mod backoff;
+pub mod blocking;
 mod call;
 mod changes;
 mod clock;

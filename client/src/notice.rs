@@ -112,12 +112,28 @@ impl Future for Lost {
     }
 }
 
-async fn told(mut state: watch::Receiver<State>) -> LostReason {
-    let lost = state.wait_for(|state| state.lost.is_some()).await;
-    match lost.ok().and_then(|state| state.lost.clone()) {
+async fn told(state: watch::Receiver<State>) -> LostReason {
+    match ended(state).await {
         Some(why) => why,
-        // Released.
         None => std::future::pending().await,
+    }
+}
+
+/// Why the lock was lost; None when it was released instead.
+async fn ended(mut state: watch::Receiver<State>) -> Option<LostReason> {
+    let lost = state.wait_for(|state| state.lost.is_some()).await;
+    lost.ok().and_then(|state| state.lost.clone())
+}
+
+impl Lost {
+    /// Why the lock was lost, if it was.
+    pub(crate) fn reason(&self) -> Option<LostReason> {
+        self.state.borrow().lost.clone()
+    }
+
+    /// Ends as the future does, and with None soon after a release.
+    pub(crate) async fn ended(&self) -> Option<LostReason> {
+        ended(self.state.clone()).await
     }
 }
 

@@ -1,0 +1,85 @@
+//! One lock of one server.
+
+use std::time::Duration;
+
+use super::{acquisitions, around, block_on, holds, options, Lost, Server};
+use crate::error::Result;
+use crate::outcome::Released;
+
+/// A lock on a key of a server: [`crate::Lock`] for threads. Two threads that share it exclude each other.
+///
+/// ```no_run
+/// # fn main() -> Result<(), redis_lock_client::Error> {
+/// use redis_lock_client::blocking::{Lock, Server};
+///
+/// let server = Server::open("redis://127.0.0.1:6379")?;
+/// let guard = Lock::new(&server, "invoices:42").acquire()?;
+/// println!("the fencing token is {}", guard.token());
+/// guard.release()?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct Lock {
+    pub(super) inner: crate::Lock,
+}
+
+/// A lock that is held: [`crate::Guard`] for threads. It is renewed by the thread of this crate, also while its holder
+/// computes or sleeps. Dropped, it is given back in the background; before a program ends, call
+/// [`release`](Guard::release) or [`Server::settled`].
+///
+/// ```no_run
+/// # fn example(guard: redis_lock_client::blocking::Guard) -> Result<(), redis_lock_client::Error> {
+/// use redis_lock_client::Released;
+///
+/// match guard.lost().reason() {
+///     Some(why) => eprintln!("stop within {:?}: {why}", guard.valid_for()),
+///     None => assert_eq!(guard.release()?, Released::Yes),
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+#[must_use = "dropped, the lock is given back"]
+pub struct Guard {
+    inner: crate::Guard,
+}
+
+around!(Lock Guard);
+
+impl Lock {
+    /// The exclusive lock of this key, with a lease of 30 s.
+    pub fn new(server: &Server, key: impl AsRef<[u8]>) -> Lock {
+        crate::Lock::new(&server.inner, key).into()
+    }
+
+    options! {
+        Lock:
+        /// How long the server keeps the lock for a holder of whom it hears nothing.
+        lease(lease: Duration);
+        /// How long before the lease's end a loss is told that no server tells.
+        margin(margin: Duration);
+        /// The owner of all acquisitions, instead of a fresh one for each.
+        owner(owner: impl AsRef<[u8]>);
+        /// As a reader of a read-write lock.
+        read();
+        /// As the writer of a read-write lock.
+        write();
+    }
+
+    acquisitions!(Lock, Guard);
+}
+
+impl Guard {
+    /// The fencing token of this grant. See [`Guard::token`](crate::Guard::token).
+    pub fn token(&self) -> u64 {
+        self.inner.token()
+    }
+
+    /// The owner that holds the lock.
+    pub fn owner(&self) -> &[u8] {
+        self.inner.owner()
+    }
+
+    holds!(Guard);
+}

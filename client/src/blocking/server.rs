@@ -1,0 +1,135 @@
+//! A server, and what can be asked of it besides locks.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::{around, block_on, options};
+use crate::background::Unreleased;
+use crate::error::Result;
+use crate::inspect::{Grant, LockInfo, Search, Waiters};
+#[cfg(feature = "tls")]
+use crate::tls::Certificates;
+
+/// A server that has the module loaded, or a cluster of them: [`crate::Server`] for threads.
+///
+/// ```no_run
+/// # fn main() -> Result<(), redis_lock_client::Error> {
+/// use redis_lock_client::blocking::Server;
+///
+/// let server = Server::open("redis://127.0.0.1:6379")?;
+/// server.ping()?;
+/// for left in server.settled() {
+///     eprintln!("{}: {}", String::from_utf8_lossy(&left.key), left.error);
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct Server {
+    pub(super) inner: crate::Server,
+}
+
+/// A walk through the locks of a server: [`crate::Scan`] for threads.
+///
+/// ```no_run
+/// # fn example(server: redis_lock_client::blocking::Server) -> Result<(), redis_lock_client::Error> {
+/// use redis_lock_client::Search;
+///
+/// let mut scan = server.scan(Search::held())?;
+/// while let Some(keys) = scan.step()? {
+///     println!("{} more", keys.len());
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "a walk that takes no step finds nothing"]
+pub struct Scan {
+    inner: crate::Scan,
+}
+
+around!(Server Scan);
+
+impl Server {
+    /// The server at this URL. Nothing is sent yet. See [`Server::open`](crate::Server::open) for the URLs.
+    ///
+    /// # Errors
+    /// When the URL cannot be read.
+    pub fn open(url: &str) -> Result<Server> {
+        crate::Server::open(url).map(Server::from)
+    }
+
+    options! {
+        Server:
+        /// How long a request may stay unanswered at most.
+        response_timeout(timeout: Duration);
+        /// Certificates for `rediss://`.
+        #[cfg(feature = "tls")]
+        certificates(certificates: Certificates);
+    }
+
+    /// Where it is, without credentials.
+    pub fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    /// Returns when the waits that were given up are withdrawn and the guards that were dropped released: for a program
+    /// that is about to end. Answers which locks could not be given back. See [`Server::settled`](crate::Server::settled).
+    pub fn settled(&self) -> Vec<Unreleased> {
+        block_on(self.inner.settled())
+    }
+
+    /// Who holds this lock, and who waits for it. See [`Server::info`](crate::Server::info).
+    ///
+    /// # Errors
+    /// When the server cannot be reached, or refuses.
+    pub fn info(&self, key: impl AsRef<[u8]>, queue: u64) -> Result<Option<LockInfo>> {
+        block_on(self.inner.info(key, queue))
+    }
+
+    /// Breaks a lock by force. See [`Server::break_lock`](crate::Server::break_lock).
+    ///
+    /// # Errors
+    /// When the server cannot be reached, or refuses.
+    pub fn break_lock(
+        &self,
+        key: impl AsRef<[u8]>,
+        grant: Grant,
+        waiters: Waiters,
+    ) -> Result<bool> {
+        block_on(self.inner.break_lock(key, grant, waiters))
+    }
+
+    /// The locks of the database, step by step.
+    ///
+    /// # Errors
+    /// When the server cannot be reached, or refuses.
+    pub fn scan(&self, search: Search) -> Result<Scan> {
+        block_on(self.inner.scan(search)).map(Scan::from)
+    }
+
+    /// The module's counters of `INFO lock`. See [`Server::counters`](crate::Server::counters).
+    ///
+    /// # Errors
+    /// When the server cannot be reached, or refuses.
+    pub fn counters(&self) -> Result<BTreeMap<String, u64>> {
+        block_on(self.inner.counters())
+    }
+
+    /// Whether the server can be reached.
+    ///
+    /// # Errors
+    /// When it cannot be reached.
+    pub fn ping(&self) -> Result<()> {
+        block_on(self.inner.ping())
+    }
+}
+
+impl Scan {
+    /// Some more keys, perhaps none; and none at all at the end.
+    ///
+    /// # Errors
+    /// When the server cannot be reached, or refuses.
+    pub fn step(&mut self) -> Result<Option<Vec<Vec<u8>>>> {
+        block_on(self.inner.step())
+    }
+}
