@@ -1,6 +1,7 @@
 //! An acquisition that is under way: of one lock, or of several of one server in one request. Granted, it is a guard for
 //! each; given up, it is undone.
 
+use std::future::Future;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -8,10 +9,12 @@ use tokio::time::Instant;
 use crate::clock::Moment;
 use crate::command::{self, Claim};
 use crate::error::{Error, Result};
+use crate::events;
 use crate::guard::{Guard, Leftovers};
 use crate::release::{First, Undo};
 use crate::server::Server;
 use crate::terms::Terms;
+use crate::trace;
 use crate::turn::Turn;
 use crate::wait::{bounded, Request, Wait};
 
@@ -21,6 +24,37 @@ pub(crate) async fn acquire(terms: &[Terms], wait: Option<Duration>) -> Result<O
     let Some(first) = terms.first() else {
         return Ok(Some(Vec::new()));
     };
+    observed(terms, first, ask(terms, first, wait)).await
+}
+
+/// Does this, and tells how it has ended.
+pub(crate) async fn observed(
+    terms: &[Terms],
+    first: &Terms,
+    work: impl Future<Output = Result<Option<Vec<Guard>>>>,
+) -> Result<Option<Vec<Guard>>> {
+    let begun = Instant::now();
+    let owner = first.owner.as_deref();
+    trace::acquisition(first.server.name(), &first.key, owner, async {
+        let acquired = work.await;
+        let (guards, error) = match &acquired {
+            Ok(guards) => (guards.as_deref(), None),
+            Err(error) => (None, Some(error)),
+        };
+        match guards {
+            Some(guards) => guards
+                .iter()
+                .for_each(|guard| guard.tell_of_grant(begun.elapsed())),
+            None => terms
+                .iter()
+                .for_each(|terms| events::not_acquired(terms, error, begun.elapsed())),
+        }
+        acquired
+    })
+    .await
+}
+
+async fn ask(terms: &[Terms], first: &Terms, wait: Option<Duration>) -> Result<Option<Vec<Guard>>> {
     terms.iter().try_for_each(Terms::check)?;
     // A wait beyond all clocks is one without end.
     let end = wait.and_then(|wait| Instant::now().checked_add(wait));
@@ -67,6 +101,7 @@ impl<'a> Attempt<'a> {
             command: command::acquire(claims, first.lease, Duration::ZERO),
             longest_slice: first.longest_slice(),
             certain: told_after.min().unwrap_or_default(),
+            owner: Some(owner),
         };
         Attempt {
             server,

@@ -20,6 +20,7 @@ use tokio::time::timeout;
 use crate::address::name_of;
 use crate::error::{Error, Result};
 use crate::runtime::{self, Task};
+use crate::statistics::Counts;
 use crate::tls::Trust;
 
 /// Opens the connections of one server.
@@ -28,6 +29,7 @@ pub(crate) struct Connector {
     /// How long a request, or the opening of a connection, may stay unanswered.
     pub patience: Duration,
     pub trust: Trust,
+    pub counts: Arc<Counts>,
 }
 
 /// A connection: many may use its clones at the same time. With the last of them it is closed, also where an answer
@@ -74,6 +76,7 @@ impl Connector {
             let login = node.redis_settings();
             let opened = MultiplexedConnection::new_with_config(login, stream, settings).await;
             let (inner, driver) = opened.map_err(|error| Error::new(&name, error))?;
+            self.counts.connections.add_one();
             let (sender, alive) = watch::channel(());
             let task = runtime::spawn(async move {
                 driver.await;

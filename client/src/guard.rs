@@ -9,6 +9,7 @@ use crate::call::Caller;
 use crate::clock::Moment;
 use crate::command::Claim;
 use crate::error::Result;
+use crate::events;
 use crate::hold::{certain, Hold};
 use crate::notice::Lost;
 use crate::outcome::{LostReason, Released};
@@ -16,6 +17,7 @@ use crate::parked::Parked;
 use crate::release::{First, Release, Undo};
 use crate::renewal::keep;
 use crate::runtime::{self, within, Task};
+use crate::statistics::Counted;
 use crate::terms::Terms;
 use crate::turn::Turn;
 
@@ -42,6 +44,7 @@ pub struct Guard {
     is_bound: bool,
     leftovers: Leftovers,
     is_released: bool,
+    _counted: Counted,
 }
 
 /// What an acquisition leaves to its guard besides the lock.
@@ -70,12 +73,19 @@ impl Guard {
         let is_bound = bound.is_some();
         let renewal = runtime::spawn(keep(hold.clone(), bound));
         Guard {
-            hold,
             renewal,
             is_bound,
             leftovers,
             is_released: false,
+            _counted: terms.server.counts().holds.count(),
+            hold,
         }
+    }
+
+    /// It was granted so long after the acquisition began.
+    pub(crate) fn tell_of_grant(&self, waited: Duration) {
+        let hold = &self.hold;
+        events::acquired(&hold.server, &hold.claim, hold.token, waited);
     }
 
     /// The fencing token of this grant: higher than that of every grant of this key before. Give it to
@@ -132,6 +142,11 @@ impl Guard {
         let release = within(async { Ok(release.await) }).await?;
         self.is_released = true;
         self.leftovers.releases_until = release.under_way_until;
+        let token = Some(hold.token);
+        match &release.outcome {
+            Ok(_) => events::released(&hold.server, &hold.claim, token),
+            Err(error) => events::not_released(&hold.server, &hold.claim, token, error),
+        }
         release.outcome
     }
 

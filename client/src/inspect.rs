@@ -224,7 +224,8 @@ impl Server {
         })
     }
 
-    /// The module's counters of `INFO lock`, added up over the nodes of a cluster.
+    /// The module's counters of `INFO lock`, added up over the nodes of a cluster: what the server has done for all its
+    /// clients. What this process has done is in [`statistics`](Server::statistics).
     ///
     /// # Errors
     /// When the server cannot be reached, or refuses.

@@ -148,6 +148,7 @@ impl Latch {
             longest_slice: self.server.patience() / 2,
             // What was open once is no reason to wait any more.
             certain: Duration::MAX,
+            owner: None,
         };
         let mut wait = Wait::new(&self.server, request);
         let opened = bounded(&self.server, end, wait.run(end)).await?;

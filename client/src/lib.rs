@@ -23,7 +23,8 @@
 //! ```
 //!
 //! Connections, renewals and releases live on a thread of this crate's own: any executor will do, and may end while a
-//! lock is held. A program without an executor has the same in [`blocking`]. (A process that forks without `exec` after its first request has no such thread.)
+//! lock is held. A program without an executor has the same in [`blocking`]. (A process that forks without `exec` after
+//! its first request has no such thread.)
 //!
 //! Time is counted from before a request was sent: what the caller is told about its lease is never later
 //! than the server's own reckoning, as long as their clocks run at one rate. Requests carry `ONCE` and an
@@ -63,6 +64,31 @@
 //! # }
 //! # async fn load() {}
 //! ```
+//!
+//! # Observation
+//!
+//! [`Server::statistics`] has counters and gauges, to be read into any crate of metrics.
+//!
+//! With the feature `tracing` the same is told to the program's subscriber, with the target `redis_lock`. An acquisition is
+//! the span `redis_lock.acquire` (level DEBUG; `server`, `key`, and `owner` where the program has chosen it); of a
+//! [`MultiLock`] there is one for each request, with the first of its keys, of a [`RedLock`] one with the names of all its servers. The events:
+//!
+//! | Message | Level | Fields besides `server` and `key` |
+//! |---|---|---|
+//! | `granted` | DEBUG | `owner`, `token`, `waited_ms` |
+//! | `not granted` | DEBUG | `waited_ms`; `owner` where the program has chosen it; `error` where there is one |
+//! | `parked` | DEBUG | `owner` |
+//! | `renewed` | DEBUG | `owner`, `token` |
+//! | `not renewed` | DEBUG | `owner`, `token`, `error`; the lock is not lost yet |
+//! | `lost` | WARN | `owner`, `token`, `reason` |
+//! | `released` | DEBUG | `owner`, `token`; the server's answer, also that the lock was no longer held |
+//! | `not released` | DEBUG | `owner`, `token`, `error`, which the caller has been told |
+//! | `left behind` | WARN | `owner`, `token`, `error`: given up in the background; the lease ends what is held |
+//!
+//! `waited_ms` is the time since the acquisition began. Keys and owners are told as text, as far as they are text. A token that
+//! differs from server to server, or is not known, is left out. Renewals, losses and releases in the background are told
+//! by the thread of this crate, outside of the program's spans. An owner is the credential of its locks: who can send
+//! commands to the server may release with what such an event tells.
 
 mod address;
 mod ask;
@@ -76,6 +102,7 @@ mod clock;
 mod command;
 mod connect;
 mod error;
+mod events;
 mod guard;
 mod hold;
 mod idle;
@@ -97,8 +124,10 @@ mod sentinel;
 mod server;
 mod session;
 mod slot;
+mod statistics;
 mod terms;
 mod tls;
+mod trace;
 mod turn;
 mod wait;
 
@@ -117,5 +146,6 @@ pub use red::{RedGuard, RedLock};
 pub use semaphore::{Semaphore, SemaphoreInfo};
 pub use server::Server;
 pub use session::SessionLock;
+pub use statistics::Statistics;
 #[cfg(feature = "tls")]
 pub use tls::Certificates;

@@ -67,6 +67,10 @@ impl Notice {
     pub(crate) fn finish(&self) {
         self.is_over.store(true, Ordering::Release);
     }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Acquire)
+    }
 }
 
 /// Held by the task that renews and tells. Should that end by a defect, the guard hears of a loss: the lock is not
@@ -75,7 +79,7 @@ pub(crate) struct Kept(pub(crate) Arc<Notice>);
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        if !self.0.is_over.load(Ordering::Acquire) {
+        if !self.0.is_over() {
             self.0.lose(LostReason::Unconfirmed);
         }
     }

@@ -27,10 +27,12 @@ use self::rule::{validity, Verdict};
 use crate::backoff::{after, Backoff};
 use crate::command::Kind;
 use crate::error::{Error, Result};
+use crate::events;
 use crate::mode::Mode;
 use crate::runtime::within;
 use crate::server::Server;
 use crate::terms::{Terms, OVERTIME};
+use crate::trace;
 
 /// The fewest servers of which one may die.
 const FEWEST: usize = 3;
@@ -136,11 +138,31 @@ impl RedLock {
     /// When no majority could be reached until then, or a server refuses: an error that names the server
     /// and what to mend, such as a `lock.startup-delay` that is shorter than the lease.
     pub async fn acquire_within(&self, wait: Duration) -> Result<Option<RedGuard>> {
+        let begun = Instant::now();
+        let key = self.locks.first().map_or(&[][..], |lock| &lock.key);
+        trace::acquisition(&self.names(), key, None, async {
+            let acquired = self.ask(wait).await;
+            match &acquired {
+                Ok(Some(guard)) => guard.tell_of_grant(begun.elapsed()),
+                other => self.locks.iter().for_each(|lock| {
+                    events::not_acquired(lock, other.as_ref().err(), begun.elapsed());
+                }),
+            }
+            acquired
+        })
+        .await
+    }
+
+    fn names(&self) -> String {
+        let names: Vec<_> = self.locks.iter().map(|lock| lock.server.name()).collect();
+        names.join(",")
+    }
+
+    async fn ask(&self, wait: Duration) -> Result<Option<RedGuard>> {
         let end = after(wait);
         within(async {
             let waited = timeout_at(end + OVERTIME, self.wait(end, !wait.is_zero())).await;
-            let names = self.locks.iter().map(|lock| lock.server.name());
-            let silence = || Error::no_answer(&names.collect::<Vec<_>>().join(","));
+            let silence = || Error::no_answer(&self.names());
             waited.unwrap_or_else(|_| Err(self.no_majority(silence())))
         })
         .await

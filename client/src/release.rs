@@ -13,6 +13,7 @@ use crate::background::Running;
 use crate::call::Caller;
 use crate::command::{self, Claim};
 use crate::error::{Error, Result};
+use crate::events;
 use crate::outcome::Released;
 use crate::parked::Parked;
 use crate::runtime;
@@ -46,6 +47,8 @@ pub(crate) struct Undo {
 pub(crate) enum First {
     /// This grant.
     Grant(u64),
+    /// A grant whose token differs from server to server.
+    Hold,
     /// Whatever the owner has, or waits for.
     Everything,
     Nothing,
@@ -67,16 +70,21 @@ impl Undo {
     async fn run(mut self, running: Running) {
         let token = match self.first {
             First::Grant(token) => Some(token),
-            First::Everything | First::Nothing => None,
+            First::Hold | First::Everything | First::Nothing => None,
         };
         if self.first != First::Nothing {
             let released = self.release(token).await;
             // Where nothing may have been granted, the server refuses what it has refused before.
             let may_hold = token.is_some() || self.acquires_until.is_some();
-            if let Err(error) = released {
-                if may_hold || error.is_passing() {
+            match released {
+                Err(error) if may_hold || error.is_passing() => {
+                    events::left_behind(&self.server, &self.claim, token, &error);
                     running.fail(&self.claim, error);
                 }
+                Ok(_) if matches!(self.first, First::Grant(_) | First::Hold) => {
+                    events::released(&self.server, &self.claim, token);
+                }
+                _ => {}
             }
         }
         self.parked = Parked::default();
@@ -113,14 +121,14 @@ impl Undo {
     }
 }
 
-/// Gives back in the background what an owner that nobody else knows may hold, or that grant of it.
-pub(crate) fn release_later(server: &Server, claim: Claim, token: Option<u64>, lease: Duration) {
+/// Gives back in the background what an owner that nobody else knows holds or may hold.
+pub(crate) fn release_later(server: &Server, claim: Claim, first: First, lease: Duration) {
     let undo = Undo {
         server: server.clone(),
         claim,
         lease,
-        first: token.map_or(First::Everything, First::Grant),
-        acquires_until: token.is_none().then(|| Instant::now() + server.patience()),
+        first,
+        acquires_until: Some(Instant::now() + server.patience()),
         releases_until: None,
         turn: Turn::default(),
         parked: Parked::default(),

@@ -20,6 +20,7 @@ use crate::changes::Hearing;
 use crate::clock::Moment;
 use crate::command;
 use crate::error::Error;
+use crate::events;
 use crate::hold::Hold;
 use crate::notice::Kept;
 use crate::outcome::LostReason;
@@ -30,6 +31,9 @@ pub(crate) fn keep(hold: Arc<Hold>, bound: Option<Caller>) -> impl Future<Output
     let kept = Kept(hold.notice.clone());
     async move {
         let why = run(&hold, bound).await;
+        if !kept.0.is_over() {
+            events::lost(&hold.server, &hold.claim, Some(hold.token), &why);
+        }
         kept.0.lose(why);
     }
 }
@@ -59,7 +63,10 @@ async fn run(hold: &Hold, bound: Option<Caller>) -> LostReason {
         )
         .await
         {
-            Ok(Ok(sent)) => hold.confirm(sent),
+            Ok(Ok(sent)) => {
+                hold.confirm(sent);
+                events::renewed(&hold.server, &hold.claim, hold.token);
+            }
             Ok(Err(why)) => return why,
             Err(_) => return LostReason::Unconfirmed,
         }
@@ -103,7 +110,12 @@ async fn renew(
     let mut was_replica = false;
     loop {
         let sent = Moment::now();
-        match caller.call(command, patience).await {
+        let reply = caller.call(command, patience).await;
+        if !matches!(reply, Ok(Value::Int(1))) {
+            let (token, error) = (Some(hold.token), reply.as_ref().err());
+            events::not_renewed(&hold.server, &hold.claim, token, error);
+        }
+        match reply {
             Ok(Value::Int(1)) => return Ok(sent),
             Ok(Value::Int(0)) => return Err(LostReason::Taken),
             Err(Error::Refused { code, text, .. }) if is_final(&code) => {

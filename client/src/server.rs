@@ -24,6 +24,7 @@ use crate::changes::{self, Changes};
 use crate::connect::{Connection, Connector};
 use crate::error::{Error, Result, NO_ROOM};
 use crate::idle::Idle;
+use crate::statistics::{Counts, Statistics};
 #[cfg(feature = "tls")]
 use crate::tls::Certificates;
 use crate::tls::Trust;
@@ -108,6 +109,7 @@ impl Server {
                 connector: Connector {
                     patience: Duration::from_secs(5),
                     trust: Trust::default(),
+                    counts: Arc::default(),
                 },
                 learnt: Arc::default(),
                 background: Arc::default(),
@@ -143,6 +145,15 @@ impl Server {
     /// ends those. (Of more than a thousand, the last thousand.)
     pub async fn settled(&self) -> Vec<Unreleased> {
         self.inner.background.settled().await
+    }
+
+    /// What this process has done with the locks of this server, through it and its clones. Nothing is sent.
+    pub fn statistics(&self) -> Statistics {
+        self.counts().read()
+    }
+
+    pub(crate) fn counts(&self) -> &Counts {
+        &self.inner.connector.counts
     }
 
     pub(crate) fn background(&self) -> &Background {

@@ -5,15 +5,18 @@
 //! its connections, and not its leases. What was given up needs no undo: with the connection the server forgets the
 //! wait, and releases what was granted.
 
+use std::slice;
 use std::time::Duration;
 
 use redis::{Cmd, Value};
 use tokio::time::{sleep, Instant};
 
+use crate::attempt::observed;
 use crate::call::Caller;
 use crate::clock::Moment;
 use crate::command::{self, Claim};
 use crate::error::{Error, Result};
+use crate::events;
 use crate::guard::{Guard, Leftovers};
 use crate::inspect::lock_info;
 use crate::runtime::within;
@@ -77,6 +80,13 @@ impl SessionLock {
     }
 
     async fn wait(&self, wait: Option<Duration>) -> Result<Option<Guard>> {
+        let terms = &self.terms;
+        let asked = async { Ok(self.ask(wait).await?.map(|guard| vec![guard])) };
+        let acquired = observed(slice::from_ref(terms), terms, asked).await?;
+        Ok(acquired.and_then(|mut guards| guards.pop()))
+    }
+
+    async fn ask(&self, wait: Option<Duration>) -> Result<Option<Guard>> {
         // A wait beyond all clocks is one without end.
         let end = wait.and_then(|wait| Instant::now().checked_add(wait));
         match self.terms.next_turn(end).await {
@@ -92,9 +102,10 @@ impl SessionLock {
         let mut slice = Duration::ZERO;
         let mut pause = FIRST_PAUSE;
         let mut failures = 0;
+        let mut waiting = None;
         loop {
             let asked = Instant::now();
-            match self.ask(&mut caller, &claim, slice).await {
+            match self.request(&mut caller, &claim, slice).await {
                 Ok(Some((token, terms, sent))) => {
                     let leftovers = Leftovers {
                         acquires_until: None,
@@ -129,11 +140,14 @@ impl SessionLock {
             }
             // The place in the queue is kept from one slice to the next.
             slice = left(end).min(self.terms.server.patience() / 2);
+            waiting.get_or_insert_with(|| {
+                events::parked(&self.terms.server, &claim.key, Some(&claim.owner))
+            });
         }
     }
 
     /// One request; granted, with the lease that the server has given it, and a moment before that was asked.
-    async fn ask(
+    async fn request(
         &self,
         caller: &mut Caller,
         claim: &Claim,

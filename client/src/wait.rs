@@ -15,8 +15,10 @@ use crate::call::Caller;
 use crate::clock::Moment;
 use crate::command;
 use crate::error::{Error, Result};
+use crate::events;
 use crate::parked::{Next, Parked};
 use crate::server::Server;
+use crate::statistics::Counted;
 use crate::terms::OVERTIME;
 
 /// Between two attempts to reach a server: at first, and at most.
@@ -34,6 +36,8 @@ pub(crate) struct Request {
     pub longest_slice: Duration,
     /// How long after it was sent a grant is of use.
     pub certain: Duration,
+    /// Who asks; of a request that holds nothing, none.
+    pub owner: Option<Vec<u8>>,
 }
 
 /// A request that is under way. Dropped, it closes the connections on which it is parked.
@@ -47,6 +51,8 @@ pub(crate) struct Wait {
     slice: Option<Slice>,
     /// Until when a request that was given up may be under way.
     under_way_until: Option<Instant>,
+    /// From the first slice on.
+    waiting: Option<Counted>,
 }
 
 /// Tokens, and a moment before their request was sent.
@@ -68,6 +74,7 @@ impl Wait {
             parked: Parked::default(),
             slice: None,
             under_way_until: None,
+            waiting: None,
         }
     }
 
@@ -164,6 +171,9 @@ impl Wait {
         let slice = slice.max(Duration::from_millis(1));
         let command = command::parked(&self.request.command, slice);
         let key = &self.request.key;
+        let owner = self.request.owner.as_deref();
+        self.waiting
+            .get_or_insert_with(|| events::parked(&self.server, key, owner));
         self.parked.send(&self.server, key, command, slice);
         let now = Instant::now();
         self.slice = Some(Slice {

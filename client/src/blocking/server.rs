@@ -7,6 +7,7 @@ use super::{around, block_on, options};
 use crate::background::Unreleased;
 use crate::error::Result;
 use crate::inspect::{Grant, LockInfo, Search, Waiters};
+use crate::statistics::Statistics;
 #[cfg(feature = "tls")]
 use crate::tls::Certificates;
 
@@ -70,6 +71,11 @@ impl Server {
     /// Where it is, without credentials.
     pub fn name(&self) -> &str {
         self.inner.name()
+    }
+
+    /// What this process has done with the locks of this server, through it and its clones, blocking or not.
+    pub fn statistics(&self) -> Statistics {
+        self.inner.statistics()
     }
 
     /// Returns when the waits that were given up are withdrawn and the guards that were dropped released: for a program

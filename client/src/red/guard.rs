@@ -21,10 +21,12 @@ use crate::call::Caller;
 use crate::clock::Moment;
 use crate::command::{self, Claim};
 use crate::error::{Error, Result};
+use crate::events;
 use crate::notice::{Kept, Lost, Notice};
 use crate::outcome::{LostReason, Released};
-use crate::release::release_later;
+use crate::release::{release_later, First};
 use crate::runtime::{self, Task};
+use crate::statistics::Counted;
 use crate::terms::Terms;
 
 /// A RedLock that is held. Dropped, it is given back in the background.
@@ -42,6 +44,7 @@ pub struct RedGuard {
     hold: Arc<Hold>,
     renewal: Task,
     is_released: bool,
+    _counted: Vec<Counted>,
 }
 
 struct Hold {
@@ -75,6 +78,20 @@ impl RedGuard {
             hold,
             renewal,
             is_released: false,
+            _counted: locks
+                .iter()
+                .map(|lock| lock.server.counts().holds.count())
+                .collect(),
+        }
+    }
+
+    /// It was granted so long after the acquisition began.
+    pub(super) fn tell_of_grant(&self, waited: Duration) {
+        let tokens = self.hold.tokens().clone();
+        for (lock, token) in self.hold.locks.iter().zip(tokens) {
+            if let Some(token) = token {
+                events::acquired(&lock.server, &self.hold.claim, token, waited);
+            }
         }
     }
 
@@ -146,8 +163,9 @@ impl RedGuard {
     pub async fn release_each(mut self) -> Vec<(String, Result<Released>)> {
         self.renew_no_more();
         self.is_released = true;
-        let begun = self.hold.locks.iter().map(|lock| {
-            let release = release(lock.clone(), self.hold.claim.clone());
+        let tokens = self.hold.tokens().clone();
+        let begun = self.hold.locks.iter().zip(tokens).map(|(lock, token)| {
+            let release = release(lock.clone(), self.hold.claim.clone(), token);
             let begun = runtime::handle().map(|handle| handle.spawn(release));
             (lock.server.name().to_string(), begun)
         });
@@ -172,7 +190,7 @@ impl RedGuard {
 
 /// One server's word at the first attempt, or the second where the connection had been closed; it is
 /// asked on in the background.
-async fn release(lock: Terms, claim: Claim) -> Result<Released> {
+async fn release(lock: Terms, claim: Claim, token: Option<u64>) -> Result<Released> {
     let mut caller = Caller::shared(&lock.server, &lock.key);
     let command = command::release(&claim, None);
     let mut word = Err(Error::no_answer(lock.server.name()));
@@ -186,10 +204,13 @@ async fn release(lock: Terms, claim: Claim) -> Result<Released> {
             break;
         }
     }
+    if word.is_ok() {
+        events::released(&lock.server, &claim, token);
+    }
     match word {
         Ok(Value::Nil) => {
             // A request that nobody heard of may come to it yet.
-            release_later(&lock.server, claim, None, lock.lease);
+            release_later(&lock.server, claim, First::Everything, lock.lease);
             Ok(match may_be_served {
                 true => Released::Yes,
                 false => Released::NotHeld,
@@ -197,7 +218,7 @@ async fn release(lock: Terms, claim: Claim) -> Result<Released> {
         }
         Ok(_) => Ok(Released::Yes),
         Err(error) => {
-            release_later(&lock.server, claim, None, lock.lease);
+            release_later(&lock.server, claim, First::Hold, lock.lease);
             Err(error)
         }
     }
@@ -208,7 +229,8 @@ impl Drop for RedGuard {
         self.renew_no_more();
         if !self.is_released {
             for lock in &self.hold.locks {
-                release_later(&lock.server, self.hold.claim.clone(), None, lock.lease);
+                let claim = self.hold.claim.clone();
+                release_later(&lock.server, claim, First::Hold, lock.lease);
             }
         }
     }
@@ -233,6 +255,17 @@ impl Hold {
                 Answer::Yes(new) => *token = Some(*new),
                 Answer::No => *token = None,
                 Answer::Silent => {}
+            }
+        }
+    }
+
+    fn tell_of_renewals(&self, answers: &[Answer]) {
+        for (lock, answer) in self.locks.iter().zip(answers) {
+            match answer {
+                Answer::Yes(token) => events::renewed(&lock.server, &self.claim, *token),
+                Answer::No | Answer::Silent => {
+                    events::not_renewed(&lock.server, &self.claim, None, None);
+                }
             }
         }
     }
@@ -271,6 +304,12 @@ async fn keep(hold: Arc<Hold>) {
             Err(_) => break LostReason::Unconfirmed,
         }
     };
+    if !kept.0.is_over() {
+        let tokens = hold.tokens().clone();
+        for (lock, token) in hold.locks.iter().zip(tokens) {
+            events::lost(&lock.server, &hold.claim, token, &why);
+        }
+    }
     kept.0.lose(why);
 }
 
@@ -283,6 +322,7 @@ async fn renew(hold: &Hold) -> Option<Moment> {
         let words = hold.ask_all(opened.steady + round_patience(hold.lease));
         let round = count(words, servers, opened, hold.lease).await;
         hold.note(&round.answers);
+        hold.tell_of_renewals(&round.answers);
         if round.verdict == Verdict::Held {
             return Some(round.opened);
         }

@@ -9,6 +9,7 @@ use super::rule::{outlasts, round_patience};
 use crate::call::Caller;
 use crate::command::{self, Claim};
 use crate::error::{Error, Result};
+use crate::events;
 use crate::renewal::is_final;
 use crate::terms::Terms;
 
@@ -94,6 +95,7 @@ impl<'a> Asker<'a> {
 
     /// Parked through a connection of its own, in slices that end before it would be given up.
     async fn wait(&self) -> Result<Option<u64>> {
+        let _waiting = events::parked(&self.lock.server, &self.claim.key, Some(&self.claim.owner));
         let longest = self.lock.longest_slice();
         let mut caller = Caller::waiting(&self.lock.server, &self.lock.key);
         loop {

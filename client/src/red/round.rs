@@ -17,7 +17,8 @@ use super::rule::{round_patience, validity, Tally, Verdict};
 use crate::clock::Moment;
 use crate::command::Claim;
 use crate::error::{Error, Result};
-use crate::release::{release_later, Release};
+use crate::events;
+use crate::release::{release_later, First, Release};
 use crate::terms::Terms;
 
 /// How long an undo waits for the servers that answer. It never waits for the others.
@@ -160,7 +161,12 @@ impl<'a> Attempt<'a> {
         let mut undone = Vec::new();
         for (lock, was_heard) in self.left_behind() {
             if !was_heard {
-                release_later(&lock.server, self.claim.clone(), None, lock.lease);
+                release_later(
+                    &lock.server,
+                    self.claim.clone(),
+                    First::Everything,
+                    lock.lease,
+                );
                 continue;
             }
             let (lock, claim) = (lock.clone(), self.claim.clone());
@@ -170,6 +176,7 @@ impl<'a> Attempt<'a> {
                 let end = Instant::now() + lock.lease;
                 let release = Release::until(&lock.server, &claim, None, end).await;
                 if let Err(error) = release.outcome {
+                    events::left_behind(&lock.server, &claim, None, &error);
                     running.fail(&claim, error);
                 }
             }));
@@ -192,7 +199,12 @@ impl Drop for Attempt<'_> {
     fn drop(&mut self) {
         if !self.is_over {
             for (lock, _) in self.left_behind() {
-                release_later(&lock.server, self.claim.clone(), None, lock.lease);
+                release_later(
+                    &lock.server,
+                    self.claim.clone(),
+                    First::Everything,
+                    lock.lease,
+                );
             }
         }
     }

@@ -4,7 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use redis_lock_client::blocking::{Lock, MultiLock, RedLock, Server};
-use redis_lock_client::{LostReason, Released};
+use redis_lock_client::{LostReason, Released, Statistics};
 use redis_lock_harness::{wait_for, TestServer};
 
 use crate::{client, is_free, LONG};
@@ -82,4 +82,32 @@ fn one_lock_on_three_servers() {
     servers.iter().for_each(|server| drop(server.settled()));
     assert!(reals.iter().all(is_free));
     assert!(RedLock::new(&servers[..2], "k").is_err());
+}
+
+#[test]
+fn a_red_lock_counts_at_each_of_its_servers() {
+    let (reals, servers) = three();
+    let lock = RedLock::new(&servers, "k").unwrap().lease(LEASE);
+    let sum = |read: fn(Statistics) -> u64| -> u64 {
+        servers.iter().map(|server| read(server.statistics())).sum()
+    };
+    let guard = lock.acquire().unwrap();
+    assert_eq!(sum(|now| now.acquisitions), guard.tokens().len() as u64);
+    assert_eq!(sum(|now| now.holds), 3);
+    assert!(lock.try_acquire().unwrap().is_none());
+    assert_eq!(sum(|now| now.acquisitions_refused), 3);
+    wait_for("renewals by a majority", || sum(|now| now.renewals) >= 2);
+    for real in &reals {
+        real.conn().line("LOCK.BREAK k");
+    }
+    assert_eq!(guard.lost().wait(LONG), Some(LostReason::Taken));
+    assert_eq!(sum(|now| now.losses), 3);
+    assert!(sum(|now| now.renewals_failed) >= 2);
+    assert_eq!(sum(|now| now.releases), 0);
+    drop(guard);
+    servers.iter().for_each(|server| drop(server.settled()));
+    assert_eq!(sum(|now| now.releases), 3);
+    assert_eq!(sum(|now| now.releases_failed + now.holds), 0);
+    lock.acquire().unwrap().release().unwrap();
+    assert_eq!(sum(|now| now.releases), 6);
 }

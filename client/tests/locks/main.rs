@@ -13,6 +13,7 @@ mod lost;
 mod notice;
 mod places;
 mod session;
+mod statistics;
 mod storm;
 mod tls;
 mod undo;

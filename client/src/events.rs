@@ -1,0 +1,141 @@
+//! What happens to locks, for those who observe the program: each event is counted, and told to `tracing`.
+
+use std::time::Duration;
+
+use crate::command::Claim;
+use crate::error::Error;
+use crate::outcome::LostReason;
+use crate::server::Server;
+use crate::statistics::Counted;
+use crate::terms::Terms;
+use crate::trace::{event, text};
+
+/// An acquisition was granted, so long after it began.
+pub(crate) fn acquired(server: &Server, claim: &Claim, token: u64, waited: Duration) {
+    server.counts().acquisitions.add_one();
+    event!(
+        DEBUG,
+        "granted",
+        server,
+        &claim.key,
+        owner = text(&claim.owner),
+        token = token,
+        waited_ms = millis(waited)
+    );
+}
+
+/// An acquisition ended without the lock: with an error, or because another owner was in the way.
+pub(crate) fn not_acquired(terms: &Terms, error: Option<&Error>, waited: Duration) {
+    let counts = terms.server.counts();
+    match error {
+        Some(_) => counts.acquisitions_failed.add_one(),
+        None => counts.acquisitions_refused.add_one(),
+    }
+    event!(
+        DEBUG,
+        "not granted",
+        &terms.server,
+        &terms.key,
+        owner = terms.owner.as_deref().map(text),
+        waited_ms = millis(waited),
+        error = error.map(Error::to_string)
+    );
+}
+
+/// An acquisition is parked until what is returned is dropped.
+pub(crate) fn parked(server: &Server, key: &[u8], owner: Option<&[u8]>) -> Counted {
+    server.counts().waits.add_one();
+    event!(DEBUG, "parked", server, key, owner = owner.map(text));
+    server.counts().waiting.count()
+}
+
+/// A renewal was confirmed.
+pub(crate) fn renewed(server: &Server, claim: &Claim, token: u64) {
+    server.counts().renewals.add_one();
+    event!(
+        DEBUG,
+        "renewed",
+        server,
+        &claim.key,
+        owner = text(&claim.owner),
+        token = token
+    );
+}
+
+/// A renewal was not confirmed: without an error, the server said no, or nothing in time.
+pub(crate) fn not_renewed(
+    server: &Server,
+    claim: &Claim,
+    token: Option<u64>,
+    error: Option<&Error>,
+) {
+    server.counts().renewals_failed.add_one();
+    event!(
+        DEBUG,
+        "not renewed",
+        server,
+        &claim.key,
+        owner = text(&claim.owner),
+        token = token,
+        error = error.map(Error::to_string)
+    );
+}
+
+/// A loss is told.
+pub(crate) fn lost(server: &Server, claim: &Claim, token: Option<u64>, why: &LostReason) {
+    server.counts().losses.add_one();
+    event!(
+        WARN,
+        "lost",
+        server,
+        &claim.key,
+        owner = text(&claim.owner),
+        token = token,
+        reason = why.to_string()
+    );
+}
+
+/// A release was answered.
+pub(crate) fn released(server: &Server, claim: &Claim, token: Option<u64>) {
+    server.counts().releases.add_one();
+    event!(
+        DEBUG,
+        "released",
+        server,
+        &claim.key,
+        owner = text(&claim.owner),
+        token = token
+    );
+}
+
+/// A release was given up, and its caller told why.
+pub(crate) fn not_released(server: &Server, claim: &Claim, token: Option<u64>, error: &Error) {
+    server.counts().releases_failed.add_one();
+    event!(
+        DEBUG,
+        "not released",
+        server,
+        &claim.key,
+        owner = text(&claim.owner),
+        token = token,
+        error = error.to_string()
+    );
+}
+
+/// A release or a withdrawal was given up that no caller waited for.
+pub(crate) fn left_behind(server: &Server, claim: &Claim, token: Option<u64>, error: &Error) {
+    server.counts().releases_failed.add_one();
+    event!(
+        WARN,
+        "left behind",
+        server,
+        &claim.key,
+        owner = text(&claim.owner),
+        token = token,
+        error = error.to_string()
+    );
+}
+
+fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,153 @@
+//! What the crate tells a subscriber of `tracing`. The subscriber is that of the whole process, because the thread of the
+//! crate tells it of renewals and losses; so each test has a key of its own.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+
+mod collector;
+
+use std::sync::Once;
+use std::thread;
+use std::time::Duration;
+
+use redis_lock_client::blocking::{Lock, RedLock, Server};
+use redis_lock_client::{LostReason, Released};
+use redis_lock_harness::{wait_for, TestServer};
+use tracing::Level;
+
+use collector::{event, events, Collector, Told};
+
+const LONG: Duration = Duration::from_secs(60);
+
+fn client(real: &TestServer) -> Server {
+    static SUBSCRIBED: Once = Once::new();
+    SUBSCRIBED.call_once(|| tracing::subscriber::set_global_default(Collector).unwrap());
+    Server::open(&format!("redis://127.0.0.1:{}", real.port)).unwrap()
+}
+
+fn assert_told(told: &Told, level: Level, fields: &[(&str, &str)]) {
+    assert_eq!(told.level, level, "{told:?}");
+    for (name, value) in fields {
+        assert_eq!(told.field(name), *value, "{told:?}");
+    }
+}
+
+#[test]
+fn a_hold_from_its_grant_to_its_release() {
+    let real = TestServer::start();
+    let server = client(&real);
+    let lock = Lock::new(&server, "whole").owner("worker-7");
+    let guard = lock.lease(Duration::from_millis(900)).acquire().unwrap();
+    let token = guard.token().to_string();
+    wait_for("a renewal", || event("whole", "renewed").is_some());
+    assert_eq!(guard.release().unwrap(), Released::Yes);
+
+    let fields = [
+        ("server", server.name()),
+        ("owner", "worker-7"),
+        ("token", &token),
+    ];
+    for name in ["granted", "renewed", "released"] {
+        let told = event("whole", name).unwrap_or_else(|| panic!("no {name}"));
+        assert_told(&told, Level::DEBUG, &fields);
+    }
+    assert!(event("whole", "lost").is_none());
+    let granted = event("whole", "granted").unwrap();
+    assert!(granted.field("waited_ms").parse::<u64>().is_ok());
+    let span = granted.span.expect("the span of the acquisition");
+    assert_eq!(span.name, "redis_lock.acquire");
+    assert_told(
+        &span,
+        Level::DEBUG,
+        &[("key", "whole"), fields[0], fields[1]],
+    );
+}
+
+#[test]
+fn a_wait_and_one_that_was_not_enough() {
+    let real = TestServer::start();
+    let lock = Lock::new(&client(&real), "wait");
+    let first = lock.acquire().unwrap();
+    assert!(lock.try_acquire().unwrap().is_none());
+    let refused = event("wait", "not granted").unwrap();
+    assert_told(&refused, Level::DEBUG, &[]);
+    assert!(!refused.fields.contains_key("error"));
+    assert!(event("wait", "parked").is_none());
+
+    let waiting = lock.clone();
+    let waiter = thread::spawn(move || waiting.acquire().unwrap());
+    real.wait_for_waiters(1);
+    drop(first);
+    let second = waiter.join().unwrap();
+    let parked = event("wait", "parked").unwrap();
+    let owner = String::from_utf8(second.owner().to_vec()).unwrap();
+    assert_told(&parked, Level::DEBUG, &[("owner", &owner)]);
+    assert_eq!(parked.span.unwrap().name, "redis_lock.acquire");
+
+    real.conn().line("SET wait plain");
+    let error = lock.try_acquire().unwrap_err().to_string();
+    let told = events("wait");
+    let failed = told.iter().find(|told| told.fields.contains_key("error"));
+    let failed = failed.expect("an error");
+    assert_told(failed, Level::DEBUG, &[("error", &error)]);
+}
+
+#[test]
+fn a_loss_is_a_warning() {
+    let real = TestServer::start();
+    let lock = Lock::new(&client(&real), "broken").lease(LONG);
+    let guard = lock.acquire().unwrap();
+    real.conn().line("LOCK.BREAK broken");
+    assert_eq!(guard.lost().wait(LONG), Some(LostReason::Taken));
+    let token = guard.token().to_string();
+    let reason = LostReason::Taken.to_string();
+    let lost = event("broken", "lost").unwrap();
+    assert_told(
+        &lost,
+        Level::WARN,
+        &[("token", &token), ("reason", &reason)],
+    );
+}
+
+#[test]
+fn what_is_left_behind_is_a_warning() {
+    let mut real = TestServer::start();
+    let server = client(&real);
+    let lock = Lock::new(&server, "left").lease(Duration::from_millis(600));
+    let guard = lock.acquire().unwrap();
+    let token = guard.token().to_string();
+    real.crash();
+    drop(guard);
+    let left = server.settled().remove(0);
+    let told = event("left", "left behind").unwrap();
+    let error = left.error.to_string();
+    assert_told(&told, Level::WARN, &[("token", &token), ("error", &error)]);
+    assert!(event("left", "lost").is_none());
+    real.start_again();
+}
+
+#[test]
+fn a_red_lock_tells_of_each_of_its_servers() {
+    let reals = [(); 3].map(|()| {
+        let real = TestServer::start();
+        real.conn().line("CONFIG SET lock.startup-delay 60000");
+        real
+    });
+    let servers = [0, 1, 2].map(|place: usize| client(&reals[place]));
+    let lock = RedLock::new(&servers, "red").unwrap();
+    let guard = lock.acquire().unwrap();
+    let tokens = guard.tokens();
+    guard.release().unwrap();
+    for name in ["granted", "released"] {
+        for (server, token) in &tokens {
+            let fields = [("server", server.clone()), ("token", token.to_string())];
+            let told = events("red").into_iter().find(|told| {
+                let is_there = |(of, value): &(&str, String)| told.fields.get(of) == Some(value);
+                told.name == name && fields.iter().all(is_there)
+            });
+            assert!(told.is_some(), "{name} at {server}: {:?}", events("red"));
+        }
+    }
+    let span = event("red", "granted").unwrap().span.unwrap();
+    assert_eq!(span.name, "redis_lock.acquire");
+    assert_eq!(span.field("server").split(',').count(), 3);
+}
