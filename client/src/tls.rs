@@ -174,9 +174,9 @@ mod without {
 
     use crate::error::{Error, Result};
 
-    /// Nobody: this build has no TLS.
+    /// No authority: this build has no TLS.
     #[derive(Clone, Default)]
-    pub(crate) struct Trust;
+    pub(crate) struct Trust(());
 
     pub(crate) struct Settings(std::convert::Infallible);
 
