@@ -79,7 +79,7 @@
 //! | `not granted` | DEBUG | `waited_ms`; `owner` where the program has chosen it; `error` where there is one |
 //! | `parked` | DEBUG | `owner` |
 //! | `renewed` | DEBUG | `owner`, `token` |
-//! | `not renewed` | DEBUG | `owner`, `token`, `error`; the lock is not lost yet |
+//! | `not renewed` | DEBUG | `owner`, `token`, `error` where there is one; a loss is another event |
 //! | `lost` | WARN | `owner`, `token`, `reason` |
 //! | `released` | DEBUG | `owner`, `token`; the server's answer, also that the lock was no longer held |
 //! | `not released` | DEBUG | `owner`, `token`, `error`, which the caller has been told |

@@ -17,6 +17,8 @@ use tracing::Level;
 use collector::{event, events, Collector, Told};
 
 const LONG: Duration = Duration::from_secs(60);
+/// Renewed soon, and long enough for a slow machine.
+const LEASE: Duration = Duration::from_secs(2);
 
 fn client(real: &TestServer) -> Server {
     static SUBSCRIBED: Once = Once::new();
@@ -36,7 +38,7 @@ fn a_hold_from_its_grant_to_its_release() {
     let real = TestServer::start();
     let server = client(&real);
     let lock = Lock::new(&server, "whole").owner("worker-7");
-    let guard = lock.lease(Duration::from_millis(900)).acquire().unwrap();
+    let guard = lock.lease(LEASE).acquire().unwrap();
     let token = guard.token().to_string();
     wait_for("a renewal", || event("whole", "renewed").is_some());
     assert_eq!(guard.release().unwrap(), Released::Yes);
@@ -112,7 +114,7 @@ fn a_loss_is_a_warning() {
 fn what_is_left_behind_is_a_warning() {
     let mut real = TestServer::start();
     let server = client(&real);
-    let lock = Lock::new(&server, "left").lease(Duration::from_millis(600));
+    let lock = Lock::new(&server, "left").lease(LEASE);
     let guard = lock.acquire().unwrap();
     let token = guard.token().to_string();
     real.crash();
