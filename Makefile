@@ -199,5 +199,8 @@ bench-notice: build ## how long after a server's death a holder hears that its l
 bench-waits: build ## connections and memory of waits, and how soon a loss is told (half a minute)
 	$(CLIENT_TESTS) --test locks figures:: -- --ignored --nocapture --test-threads 1
 
+trial-client: build ## faults at random while many workers lock through the client, and a check (SECONDS=600, SEED=1)
+	@ulimit -S -n 4096 || :; SEED=$(or $(SEED),1) SECONDS=$(or $(SECONDS),600) $(CLIENT_TESTS) --test trial no_overlap -- --ignored --nocapture
+
 clean: ## remove what was built and fetched
 	rm -rf target $(SERVERS)

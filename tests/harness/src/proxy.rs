@@ -52,8 +52,10 @@ impl Proxy {
         self.plan.swallow.lock().unwrap().is_none()
     }
 
-    /// The next such request is late.
+    /// The next such request is late. (The one before has been let go.)
     pub fn delay(&self, words: &str) {
+        self.plan.is_delayed.store(false, Ordering::SeqCst);
+        self.plan.let_go.store(false, Ordering::SeqCst);
         *self.plan.delay.lock().unwrap() = Some(words.into());
     }
 
