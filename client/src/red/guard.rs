@@ -100,8 +100,9 @@ impl RedGuard {
         &self.hold.claim.owner
     }
 
-    /// The highest of the servers' tokens. It fences only as far as the servers' clocks agree: see
-    /// [`tokens`](RedGuard::tokens) for what does without.
+    /// The highest of the servers' tokens. It fences only as far as the servers' clocks agree, and while none of
+    /// them starts again: a server that does counts on from an hour ahead of its clock. See
+    /// [`tokens`](RedGuard::tokens) for what fences without either.
     pub fn token(&self) -> u64 {
         let tokens = self.hold.tokens();
         tokens.iter().flatten().copied().max().unwrap_or_default()
