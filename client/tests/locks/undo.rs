@@ -120,6 +120,37 @@ async fn an_acquire_that_arrives_after_it_was_given_up_is_undone() {
     drop(lock(&server).owner("worker-7").acquire().await.unwrap());
 }
 
+/// It names the token of its own hold: the next one under the same name is none of its business.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_that_arrives_late_leaves_the_owners_next_hold_alone() {
+    let real = TestServer::start();
+    let proxy = Proxy::before(real.port);
+    let server = through(&proxy).response_timeout(Duration::from_millis(400));
+    let lock = lock(&server).owner("worker-7");
+    for is_dropped in [false, true] {
+        let first = lock.acquire().await.unwrap();
+        proxy.delay("LOCK.RELEASE");
+        match is_dropped {
+            true => drop(first),
+            false => drop(first.release().await.unwrap()),
+        }
+        let next = lock.acquire().await.unwrap();
+        assert!(proxy.has_delayed());
+        let served = releases(&real);
+        proxy.let_go();
+        until("the late release", || releases(&real) > served);
+        assert_eq!(next.release().await.unwrap(), Released::Yes);
+        until_free(&real);
+    }
+}
+
+/// How many releases the server has served.
+fn releases(real: &TestServer) -> u64 {
+    let told = real.info_field("commandstats", "cmdstat_lock.release");
+    let calls = told.split(',').next().unwrap_or_default();
+    calls.trim_start_matches("calls=").parse().unwrap_or(0)
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_guard_dropped_where_the_connection_has_just_broken_is_released() {
     let real = TestServer::start();
