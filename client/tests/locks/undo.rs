@@ -144,6 +144,33 @@ async fn a_release_that_arrives_late_leaves_the_owners_next_hold_alone() {
     }
 }
 
+/// A withdrawal names no token. While one may be under way, its owner has no next hold that it could hit.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_withdrawal_that_arrives_late_finds_no_next_hold() {
+    let real = TestServer::start();
+    let proxy = Proxy::before(real.port);
+    let patience = Duration::from_secs(2);
+    let lock = lock(&through(&proxy).response_timeout(patience)).owner("worker-7");
+    let holder = crate::lock(&client(&real)).acquire().await.unwrap();
+    let given_up = wait(&lock);
+    until_waited(&real, 1);
+    proxy.delay("LOCK.RELEASE");
+    given_up.abort();
+    until("a withdrawal that is served", || releases(&real) == 1);
+    assert!(proxy.has_delayed());
+    holder.release().await.unwrap();
+    let mut next = wait(&lock);
+    let early = tokio::time::timeout(patience / 4, &mut next).await.ok();
+    proxy.let_go();
+    until("the late withdrawal", || releases(&real) == 3);
+    let next = match early {
+        Some(next) => next.unwrap(),
+        None => next.await.unwrap(),
+    };
+    assert_eq!(next.release().await.unwrap(), Released::Yes);
+    until_free(&real);
+}
+
 /// How many releases the server has served.
 fn releases(real: &TestServer) -> u64 {
     let told = real.info_field("commandstats", "cmdstat_lock.release");
