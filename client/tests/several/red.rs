@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::fleet::{measured, soon, ten_count, timed, Fleet, OVERTIME};
 use redis_lock_client::{Lock, LostReason, MultiLock, RedGuard, RedLock, Released, Server};
+use redis_lock_harness::proxy::Proxy;
 use redis_lock_harness::{wait_for, TestServer, Tries};
 
 const LEASE: Duration = Duration::from_secs(2);
@@ -49,6 +50,31 @@ async fn it_is_had_by_one_at_a_time_and_told_of_each_server() {
         assert!(then.0 == now.0 && then.1 < now.1, "{then:?} {now:?}");
     }
     drop(second);
+    fleet.wait_until_free("k");
+}
+
+/// The reply to a release is lost, and the second request finds nothing: that is no loss.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_whose_reply_is_lost_was_one() {
+    let fleet = fleet();
+    let mut servers = fleet.clients();
+    let proxies: Vec<_> = fleet
+        .servers
+        .iter()
+        .map(|real| Proxy::before(real.port))
+        .collect();
+    for place in [0, 1] {
+        let url = format!("redis://127.0.0.1:{}", proxies[place].port);
+        servers[place] = Server::open(&url).expect("a URL");
+    }
+    let guard = held(&servers).await;
+    assert_eq!(on_how_many(&guard), 3);
+    proxies[0].swallow_reply_to("LOCK.RELEASE");
+    proxies[1].swallow_reply_to("LOCK.RELEASE");
+    for (server, released) in guard.release().await {
+        assert_eq!(released.unwrap(), Released::Yes, "{server}");
+    }
+    assert!(proxies[0].has_swallowed() && proxies[1].has_swallowed());
     fleet.wait_until_free("k");
 }
 
