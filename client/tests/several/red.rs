@@ -71,7 +71,7 @@ async fn a_release_whose_reply_is_lost_was_one() {
     assert_eq!(on_how_many(&guard), 3);
     proxies[0].swallow_reply_to("LOCK.RELEASE");
     proxies[1].swallow_reply_to("LOCK.RELEASE");
-    for (server, released) in guard.release().await {
+    for (server, released) in guard.release_each().await {
         assert_eq!(released.unwrap(), Released::Yes, "{server}");
     }
     assert!(proxies[0].has_swallowed() && proxies[1].has_swallowed());

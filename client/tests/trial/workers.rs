@@ -147,7 +147,7 @@ impl Wanted {
             (Wanted::Multi(multi), Wait::Within(span)) => {
                 multi.acquire_within(span).await?.map(Held::Multi)
             }
-            (Wanted::Multi(multi), Wait::Dropped(_)) => multi.acquire().await?.map(Held::Multi),
+            (Wanted::Multi(multi), Wait::Dropped(_)) => Some(Held::Multi(multi.acquire().await?)),
             (Wanted::Red(red), Wait::Try) => red.try_acquire().await?.map(Held::Red),
             (Wanted::Red(red), Wait::Within(span)) => {
                 red.acquire_within(span).await?.map(Held::Red)
@@ -197,17 +197,13 @@ impl Held {
 
     /// Whether a server has answered that it was not held.
     async fn release(self) -> bool {
-        let is_not_held = |word: &Result<Released>| matches!(word, Ok(Released::NotHeld));
-        match self {
-            Held::One(guard) => is_not_held(&guard.release().await),
-            Held::Multi(guard) => guard.release().await.iter().any(is_not_held),
-            // One server may have lost it: the majority counts.
-            Held::Red(guard) => {
-                let words = guard.release().await;
-                let not_held = words.iter().filter(|(_, word)| is_not_held(word));
-                not_held.count() > words.len() / 2
-            }
-        }
+        // Of a RedLock one server may have lost it: the majority counts.
+        let released = match self {
+            Held::One(guard) => guard.release().await,
+            Held::Multi(guard) => guard.release().await,
+            Held::Red(guard) => guard.release().await,
+        };
+        matches!(released, Ok(Released::NotHeld))
     }
 }
 
