@@ -1,7 +1,7 @@
 //! The same locks for programs without an executor: each call returns when it is done.
 //!
 //! The types have the names, methods and meanings of the asynchronous ones, and are made of them: `From` leads from
-//! [`crate::Server`], [`crate::Lock`], [`crate::MultiLock`] and [`crate::RedLock`] to the types here, so that both
+//! [`crate::Server`], [`crate::Lock`] and the others to the types here, so that both
 //! interfaces can share a server and its connections. Only [`Guard::lost`] answers something else: a [`Lost`] that is
 //! asked or waited for, because a thread cannot be stopped from outside.
 //!
@@ -39,6 +39,7 @@
 //! the wait is a deadlock: that hold is renewed by the thread of this crate. In a task, use the asynchronous types, or
 //! `spawn_blocking`.
 
+mod family;
 mod lock;
 mod server;
 mod several;
@@ -49,6 +50,7 @@ use std::time::Duration;
 use tokio::task::unconstrained;
 use tokio::time::timeout_at;
 
+pub use self::family::{Latch, Permit, Semaphore, SessionLock};
 pub use self::lock::{Guard, Lock};
 pub use self::server::{Scan, Server};
 pub use self::several::{MultiGuard, MultiLock, RedGuard, RedLock};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{acquisitions, around, block_on, holds, options, Lost, Server};
+use super::{acquisitions, around, block_on, holds, options, Lost, Server, SessionLock};
 use crate::error::Result;
 use crate::outcome::Released;
 
@@ -68,6 +68,13 @@ impl Lock {
     }
 
     acquisitions!(Lock, Guard);
+
+    /// Bound to a connection of its own: the server releases the lock when that ends. See
+    /// [`Lock::session`](crate::Lock::session).
+    #[must_use]
+    pub fn session(self) -> SessionLock {
+        self.inner.session().into()
+    }
 }
 
 impl Guard {
