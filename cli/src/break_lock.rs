@@ -2,7 +2,7 @@
 
 use serde_json::{json, Map};
 
-use redis_lock_client::{Grant, Waiters};
+use redis_lock_client::{BreakTarget, BreakWaiters};
 
 use crate::connect::Connect;
 use crate::failure::Failure;
@@ -39,10 +39,10 @@ pub struct Args {
 pub async fn run(args: Args) -> Result<i32, Failure> {
     let server = args.connect.open_one()?;
     let key = args.key.bytes();
-    let grant = args.token.map_or(Grant::Any, Grant::Token);
+    let grant = args.token.map_or(BreakTarget::Any, BreakTarget::Token);
     let waiters = match args.purge {
-        true => Waiters::Purge,
-        false => Waiters::Keep,
+        true => BreakWaiters::Purge,
+        false => BreakWaiters::Keep,
     };
     let broken = server.break_lock(key, grant, waiters).await;
     let broken = broken.map_err(|error| Failure::of(&error, Some(key)))?;

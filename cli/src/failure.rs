@@ -123,7 +123,10 @@ fn with_causes(error: &Error) -> String {
     let mut text = error.to_string();
     let mut below = std::error::Error::source(error);
     while let Some(cause) = below {
-        text = format!("{text}: {cause}");
+        let words = cause.to_string();
+        if !text.contains(&words) {
+            text = format!("{text}: {words}");
+        }
         below = cause.source();
     }
     text

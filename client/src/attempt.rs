@@ -24,7 +24,8 @@ pub(crate) async fn acquire(terms: &[Terms], wait: Option<Duration>) -> Result<O
     let Some(first) = terms.first() else {
         return Ok(Some(Vec::new()));
     };
-    observed(terms, first, ask(terms, first, wait)).await
+    // On the heap: a program that awaits it in many layers would reach the compiler's limit of nested types.
+    observed(terms, first, Box::pin(ask(terms, first, wait))).await
 }
 
 /// Does this, and tells how it has ended.

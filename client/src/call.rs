@@ -26,6 +26,8 @@ pub(crate) struct Caller {
     link: Option<Link>,
     route: Route,
     unanswered: bool,
+    /// Whether its connection is the only one that will do.
+    is_pinned: bool,
 }
 
 /// A connection, and where it leads.
@@ -46,6 +48,7 @@ impl Caller {
             link: None,
             route: Route::default(),
             unanswered: false,
+            is_pinned: false,
         }
     }
 
@@ -66,6 +69,17 @@ impl Caller {
 
     pub(crate) fn patience(&self) -> Duration {
         self.server.patience()
+    }
+
+    /// From now on all requests take the present connection, which a hold is bound to, and none is sent on to another
+    /// node. When it has ended, they fail.
+    pub(crate) fn pin(&mut self) {
+        self.is_pinned = true;
+    }
+
+    /// Whether a pinned connection is still there.
+    pub(crate) fn is_bound(&self) -> bool {
+        self.is_pinned && self.link.is_some()
     }
 
     /// Ends when a waiter's connection has ended.
@@ -136,6 +150,10 @@ impl Caller {
         if let Some(link) = &self.link {
             return Ok(link.clone());
         }
+        if self.is_pinned {
+            let what = "the connection to which the hold was bound has ended";
+            return Err(Error::connection(self.server.name(), what));
+        }
         let mut others = match self.server.seeds() {
             0 | 1 => 0,
             seeds => seeds,
@@ -189,7 +207,9 @@ impl Caller {
     }
 
     fn redirection(&self, by: &ConnectionInfo, error: &RedisError) -> Result<Option<Redirection>> {
-        let (Some((address, slot)), Some(_)) = (error.redirect_node(), self.slot) else {
+        let (Some((address, slot)), Some(_), false) =
+            (error.redirect_node(), self.slot, self.is_pinned)
+        else {
             return Ok(None);
         };
         let (host, port) = address.rsplit_once(':').unwrap_or((address, ""));
@@ -204,7 +224,7 @@ impl Caller {
     /// The server's own word that it does not serve this. Where another one may, that is looked for.
     fn refused(&mut self, link: &Link, error: RedisError) -> Error {
         let error = Error::new(&name_of(&link.node), error);
-        if error.is_elsewhere() {
+        if error.is_elsewhere() && !self.is_pinned {
             self.close(link);
             if self.waits {
                 self.server.reroute(&link.node);

@@ -23,6 +23,14 @@ impl Moment {
         }
     }
 
+    /// A moment so long before.
+    pub(crate) fn before(self, span: Duration) -> Moment {
+        Moment {
+            steady: self.steady.checked_sub(span).unwrap_or(self.steady),
+            wall: self.wall.checked_sub(span).unwrap_or(self.wall),
+        }
+    }
+
     /// By the clock that says more.
     pub(crate) fn elapsed(&self) -> Duration {
         let wall = self.wall.elapsed().unwrap_or_default();

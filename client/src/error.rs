@@ -11,6 +11,9 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// What happened to a connection where the server has as many clients as it may have.
 pub(crate) const NO_ROOM: &str = "no room for one more client (maxclients)";
 
+/// What happened to a connection, where the system says why.
+const FAILED: &str = "the connection failed";
+
 /// Why a request was not served. What lies below, of the system or of TLS, is its
 /// [`source`](std::error::Error::source), and not in its text.
 ///
@@ -121,7 +124,11 @@ impl fmt::Display for Cause {
     }
 }
 
-impl std::error::Error for Cause {}
+impl std::error::Error for Cause {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source()
+    }
+}
 
 impl Error {
     pub(crate) fn new(server: &str, error: RedisError) -> Error {
@@ -156,7 +163,7 @@ impl Error {
             },
             _ => Error::Connection {
                 server,
-                what: "the connection failed".into(),
+                what: FAILED.into(),
                 source: Some(Cause::of(error)),
             },
         }
@@ -191,6 +198,11 @@ impl Error {
                 what,
                 source,
             },
+            Error::Untrusted { server, source } => Error::Unheard {
+                server,
+                what: FAILED.into(),
+                source: Some(source),
+            },
             other => other,
         }
     }
@@ -224,5 +236,9 @@ impl Error {
 /// Whether one side does not believe the other. (rustls' words are all that gets here of its error.)
 fn is_about_certificates(error: &RedisError) -> bool {
     let text = error.to_string();
-    text.contains("invalid peer certificate") || text.contains("received fatal alert")
+    let of_certificates = ["ertificate", "UnknownC", "AccessDenied"];
+    text.contains("invalid peer certificate")
+        || text
+            .split_once("received fatal alert")
+            .is_some_and(|(_, alert)| of_certificates.iter().any(|word| alert.contains(word)))
 }

@@ -95,6 +95,11 @@ impl Guard {
         self.hold.token
     }
 
+    /// The key of the lock.
+    pub fn key(&self) -> &[u8] {
+        &self.hold.claim.key
+    }
+
     /// The owner that holds the lock.
     pub fn owner(&self) -> &[u8] {
         &self.hold.claim.owner
@@ -148,6 +153,17 @@ impl Guard {
             Err(error) => events::not_released(&hold.server, &hold.claim, token, error),
         }
         release.outcome
+    }
+
+    /// The same in the background: counted, and remembered if it fails.
+    pub(crate) async fn release_counted(self) -> Result<Released> {
+        let running = self.hold.server.background().begin();
+        let claim = self.hold.claim.clone();
+        let released = self.release().await;
+        if let Err(error) = &released {
+            running.fail(&claim, error.clone());
+        }
+        released
     }
 
     fn renew_no_more(&self) {

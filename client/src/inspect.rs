@@ -142,25 +142,27 @@ impl Search {
 ///
 /// ```no_run
 /// # async fn example(server: redis_lock_client::Server) -> Result<(), redis_lock_client::Error> {
-/// use redis_lock_client::{Grant, Waiters};
+/// use redis_lock_client::{BreakTarget, BreakWaiters};
 ///
 /// // Not one that was given out meanwhile.
-/// let grant = Grant::Token(1_795_215_970_798_000);
-/// let was_held = server.break_lock("invoices:42", grant, Waiters::Keep).await?;
+/// let grant = BreakTarget::Token(1_795_215_970_798_000);
+/// let was_held = server.break_lock("invoices:42", grant, BreakWaiters::Keep).await?;
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Grant {
+#[non_exhaustive]
+pub enum BreakTarget {
     /// Whichever there is.
     Any,
     /// The one with this fencing token.
     Token(u64),
 }
 
-/// What becomes of the waiters of a lock that is broken; see [`Grant`].
+/// What becomes of the waiters of a lock that is broken; see [`BreakTarget`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Waiters {
+#[non_exhaustive]
+pub enum BreakWaiters {
     /// The first of them gets the lock.
     Keep,
     /// They are sent away.
@@ -195,15 +197,15 @@ impl Server {
     pub async fn break_lock(
         &self,
         key: impl AsRef<[u8]>,
-        grant: Grant,
-        waiters: Waiters,
+        grant: BreakTarget,
+        waiters: BreakWaiters,
     ) -> Result<bool> {
         let mut command = cmd("LOCK.BREAK");
         command.arg(key.as_ref());
-        if let Grant::Token(token) = grant {
+        if let BreakTarget::Token(token) = grant {
             command.arg("TOKEN").arg(token);
         }
-        if waiters == Waiters::Purge {
+        if waiters == BreakWaiters::Purge {
             command.arg("PURGE");
         }
         let mut caller = Caller::shared(self, key.as_ref());

@@ -134,7 +134,7 @@ mod wait;
 pub use background::Unreleased;
 pub use error::{Cause, Error, Result};
 pub use guard::Guard;
-pub use inspect::{Grant, Holder, LockInfo, Scan, Search, Waiter, Waiters};
+pub use inspect::{BreakTarget, BreakWaiters, Holder, LockInfo, Scan, Search, Waiter};
 pub use latch::Latch;
 pub use lock::Lock;
 pub use mode::Mode;

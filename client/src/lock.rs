@@ -63,7 +63,8 @@ impl Lock {
     /// The owner of all acquisitions, instead of a fresh one for each: any bytes unique to one flow of
     /// control. It is the credential too: to the server, two that use one name are one. In this process
     /// an acquisition waits until the former one under this name has been released and settled; that
-    /// another process does not use it is the caller's care. The holds of [`read`](Lock::read) and
+    /// another process does not use it is the caller's care. Tasks that hold and wait for several keys under one name may be refused
+    /// with `DEADLOCK`: to the server the name waits for itself. The holds of [`read`](Lock::read) and
     /// [`write`](Lock::write) are apart: an owner that writes may read as well, so tasks that share a name for both do
     /// not exclude each other.
     #[must_use]

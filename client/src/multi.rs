@@ -30,6 +30,8 @@ use crate::terms::{Terms, OVERTIME};
 
 /// How long a round may last for each of its locks, as Redisson has it.
 const ROUND_PER_LOCK: Duration = Duration::from_millis(1_500);
+/// What is given back is answered a moment before the whole is over.
+const A_MOMENT: Duration = Duration::from_millis(30);
 /// The most keys that `LOCK.MACQUIRE` takes.
 const MOST_KEYS: usize = 1_024;
 /// How long what is given back may be waited for.
@@ -64,8 +66,9 @@ struct Request {
 }
 
 impl MultiLock {
-    /// Of these locks, each with its own server, lease and mode. Their order says nothing. Locks of one server that agree in
-    /// lease, mode and owner (in a cluster also in their slot) are asked for in one request, `LOCK.MACQUIRE`, and have one owner.
+    /// Of these locks, each with its own server, lease and mode. Their order says nothing. If all locks of one [`Server`](crate::Server)
+    /// agree in lease, mode and owner (in a cluster also in their slot), they are asked for in one request, `LOCK.MACQUIRE`, and have
+    /// one owner; else one after another.
     ///
     /// # Errors
     /// When none is named, or one twice. That `localhost` and `127.0.0.1` are one server is not seen.
@@ -109,7 +112,23 @@ impl MultiLock {
     /// # Errors
     /// When a server refuses, or could not be reached at the end of the wait.
     pub async fn acquire_within(&self, wait: Duration) -> Result<Option<MultiGuard>> {
-        within(self.rounds(after(wait))).await
+        let end = after(wait);
+        // Each request keeps the bound by itself; several that are late, one after another, do not.
+        let over = end + OVERTIME + A_MOMENT;
+        within(async {
+            let waited = timeout_at(over, self.rounds(end)).await;
+            waited.unwrap_or_else(|_| Err(Error::no_answer(&self.names())))
+        })
+        .await
+    }
+
+    fn names(&self) -> String {
+        let servers = self
+            .requests
+            .iter()
+            .flat_map(|request| request.terms.first());
+        let names: Vec<_> = servers.map(|terms| terms.server.name()).collect();
+        names.join(",")
     }
 
     /// Waits for all the locks for as long as it takes, also for a server to come back.
@@ -209,7 +228,7 @@ async fn give_back(held: Vec<(usize, Guard)>, over: Instant) {
 /// In their order. What is not known in time is an error here, and goes on in the background.
 async fn release_all(guards: impl Iterator<Item = Guard>, end: Instant) -> Vec<Result<Released>> {
     let begun: Vec<_> = guards
-        .map(|guard| (guard.server_name(), tokio::spawn(guard.release())))
+        .map(|guard| (guard.server_name(), tokio::spawn(guard.release_counted())))
         .collect();
     let mut released = Vec::with_capacity(begun.len());
     for (server, release) in begun {
@@ -330,13 +349,34 @@ mod tests {
         Lock::new(&server, key)
     }
 
+    /// The places of the locks of each request.
+    fn order(multi: &MultiLock) -> Vec<&[usize]> {
+        let requests = multi.requests.iter();
+        requests.map(|request| &request.places[..]).collect()
+    }
+
     #[test]
     fn the_order_is_that_of_servers_and_keys() {
         let locks = [lock("b:1", "x"), lock("a:1", "y"), lock("a:1", "x")];
         let multi = MultiLock::new(locks).expect("three locks");
-        let order: Vec<_> = multi.requests.iter().map(|one| &one.places[..]).collect();
-        assert_eq!(order, [&[2, 1][..], &[0]]);
+        // One name may be two users: each server asks for itself.
+        assert_eq!(order(&multi), [[2], [1], [0]]);
         assert_eq!(multi.round, Duration::from_millis(4_500));
+    }
+
+    #[test]
+    fn locks_of_one_server_that_agree_are_one_request() {
+        let server = Server::open("redis://a:1").expect("a URL");
+        let of = |key: &str| Lock::new(&server, key);
+        let order_of = |locks: [Lock; 3]| {
+            let multi = MultiLock::new(locks).expect("three locks");
+            order(&multi).concat().len() / order(&multi).len()
+        };
+        assert_eq!(order_of([of("x"), of("y"), of("z")]), 3);
+        assert_eq!(order_of([of("x"), of("y"), of("z").read()]), 1);
+        assert_eq!(order_of([of("x"), of("y").owner("me"), of("z")]), 1);
+        let longer = of("z").lease(Duration::from_secs(60));
+        assert_eq!(order_of([of("x"), of("y"), longer]), 1);
     }
 
     #[test]

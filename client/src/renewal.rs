@@ -18,10 +18,11 @@ use tokio::time::{sleep, sleep_until, timeout_at};
 use crate::call::Caller;
 use crate::changes::Hearing;
 use crate::clock::Moment;
-use crate::command;
+use crate::command::{self, Claim};
 use crate::error::Error;
 use crate::events;
 use crate::hold::Hold;
+use crate::inspect::lock_info;
 use crate::notice::Kept;
 use crate::outcome::LostReason;
 
@@ -30,21 +31,25 @@ pub(crate) fn keep(hold: Arc<Hold>, bound: Option<Caller>) -> impl Future<Output
     // Not within the task: that may be dropped before it has begun.
     let kept = Kept(hold.notice.clone());
     async move {
-        let why = run(&hold, bound).await;
+        let shared = || Caller::shared(&hold.server, &hold.claim.key);
+        let mut caller = bound.unwrap_or_else(shared);
+        let why = run(&hold, &mut caller).await;
         if !kept.0.is_over() {
             events::lost(&hold.server, &hold.claim, Some(hold.token), &why);
         }
         kept.0.lose(why);
+        if caller.is_bound() {
+            // The end of the connection would be the release, and the holder has yet to stop.
+            std::future::pending().await
+        }
     }
 }
 
 /// A hold that ends sooner is not watched: it costs no request more.
 const SHORT: Duration = Duration::from_millis(50);
 
-async fn run(hold: &Hold, bound: Option<Caller>) -> LostReason {
-    let is_bound = bound.is_some();
-    let shared = || Caller::shared(&hold.server, &hold.claim.key);
-    let mut caller = bound.unwrap_or_else(shared);
+async fn run(hold: &Hold, caller: &mut Caller) -> LostReason {
+    let is_bound = caller.is_bound();
     let lease = (!is_bound).then_some(hold.lease);
     let command = command::renew(&hold.claim, lease, hold.token);
     let hearing = hold.server.changes().hear(&hold.claim.key);
@@ -57,12 +62,13 @@ async fn run(hold: &Hold, bound: Option<Caller>) -> LostReason {
             // Should the server renew it all the same, the field says nothing.
             () = field_is_gone(hold, &hearing), if is_watched => is_watched = false,
         }
-        match timeout_at(
-            hold.notice.end(),
-            renew(hold, &mut caller, is_bound, &command),
-        )
-        .await
-        {
+        let renewed = async {
+            match is_bound {
+                true => renew_bound(hold, caller, &command).await,
+                false => renew(hold, caller, &command).await,
+            }
+        };
+        match timeout_at(hold.notice.end(), renewed).await {
             Ok(Ok(sent)) => {
                 hold.confirm(sent);
                 events::renewed(&hold.server, &hold.claim, hold.token);
@@ -98,15 +104,10 @@ async fn field_is_gone(hold: &Hold, hearing: &Hearing) {
 async fn renew(
     hold: &Hold,
     caller: &mut Caller,
-    is_bound: bool,
     command: &redis::Cmd,
 ) -> Result<Moment, LostReason> {
     let pause = (hold.lease / 20).clamp(Duration::from_millis(1), Duration::from_millis(500));
-    // What is bound has no other connection to try.
-    let patience = match is_bound {
-        true => hold.lease,
-        false => hold.server.patience().min(hold.lease / 6),
-    };
+    let patience = hold.server.patience().min(hold.lease / 6);
     let mut was_replica = false;
     loop {
         let sent = Moment::now();
@@ -129,11 +130,66 @@ async fn renew(
                 }
                 was_replica = true;
             }
-            Err(Error::Connection { .. }) if is_bound => return Err(LostReason::Disconnected),
             Ok(_) | Err(_) => {}
         }
         sleep(pause).await;
     }
+}
+
+/// The same of a hold that is bound to this connection. The lease is a setting of the server, which may have changed: so it
+/// is asked for each time.
+async fn renew_bound(
+    hold: &Hold,
+    caller: &mut Caller,
+    command: &redis::Cmd,
+) -> Result<Moment, LostReason> {
+    let pause = (hold.lease / 20).max(Duration::from_millis(1));
+    loop {
+        // There is no other connection to try.
+        let renewed = match caller.call(command, hold.lease).await {
+            Ok(Value::Int(1)) => lease_left(caller, &hold.claim, hold.lease).await,
+            other => other.map(|_| None),
+        };
+        match renewed {
+            Ok(Some((left, asked))) => {
+                return Ok(asked.before(hold.lease.saturating_sub(left)));
+            }
+            Ok(None) => return Err(LostReason::Taken),
+            Err(error) => {
+                events::not_renewed(&hold.server, &hold.claim, Some(hold.token), Some(&error));
+                match error {
+                    Error::Refused { code, .. } if code == "MOVED" || code == "ASK" => {
+                        return Err(LostReason::Disconnected);
+                    }
+                    Error::Refused { code, text, .. } if is_final(&code) => {
+                        return Err(LostReason::Refused { code, text });
+                    }
+                    _ if !caller.is_bound() => return Err(LostReason::Disconnected),
+                    _ => {}
+                }
+            }
+        }
+        sleep(pause).await;
+    }
+}
+
+/// What is left of this owner's lease, by `LOCK.INFO`, and a moment before that was asked. None when it holds nothing.
+pub(crate) async fn lease_left(
+    caller: &mut Caller,
+    claim: &Claim,
+    patience: Duration,
+) -> crate::error::Result<Option<(Duration, Moment)>> {
+    let asked = Moment::now();
+    let reply = caller.call(&command::info(claim), patience).await?;
+    let holders = match &reply {
+        Value::Nil => Vec::new(),
+        reply => lock_info(reply).holders,
+    };
+    let mut own = holders
+        .into_iter()
+        .filter(|holder| holder.owner == claim.owner);
+    let left = own.next().and_then(|holder| holder.lease);
+    Ok(left.map(|left| (left, asked)))
 }
 
 /// Whether the same request will be answered alike, whatever happens until the lease ends.

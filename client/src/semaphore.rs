@@ -147,6 +147,8 @@ impl Semaphore {
     /// Makes the semaphore with so many permits, or changes how many it has: 0 to 2,147,483,647. Permits that are held stay
     /// held, also where there are more of them. `SEM.SET`.
     ///
+    /// It is sent again where no answer came. Served late, it would undo a number that was set after it.
+    ///
     /// # Errors
     /// When the server refuses, or did not answer within the [response timeout](Server::response_timeout): then the
     /// number may have been set all the same.

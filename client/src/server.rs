@@ -180,6 +180,11 @@ impl Server {
         }
     }
 
+    /// Whether it is a clone of this one: the same server, user and settings.
+    pub(crate) fn is_same(&self, other: &Server) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
+    }
+
     pub(crate) fn patience(&self) -> Duration {
         self.inner.connector.patience
     }

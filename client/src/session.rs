@@ -2,14 +2,14 @@
 //!
 //! Each has a connection of its own, on which it is asked for and waited for, and which its guard keeps. The server renews
 //! the lease while the connection lives. The guard asks on it whether that is so, because a server that stands still keeps
-//! its connections, and not its leases. What was given up needs no undo: with the connection the server forgets the
-//! wait, and releases what was granted.
+//! its connections, and not its leases. What is given up is undone as any other acquisition: the end of its connection
+//! may not reach the server.
 
 use std::slice;
 use std::time::Duration;
 
-use redis::{Cmd, Value};
-use tokio::time::{sleep, Instant};
+use redis::Value;
+use tokio::time::{sleep, sleep_until, Instant};
 
 use crate::attempt::observed;
 use crate::call::Caller;
@@ -18,8 +18,11 @@ use crate::command::{self, Claim};
 use crate::error::{Error, Result};
 use crate::events;
 use crate::guard::{Guard, Leftovers};
-use crate::inspect::lock_info;
+use crate::parked::Parked;
+use crate::release::{First, Undo};
+use crate::renewal::lease_left;
 use crate::runtime::within;
+use crate::statistics::Counted;
 use crate::terms::Terms;
 use crate::turn::Turn;
 use crate::wait::bounded;
@@ -81,7 +84,7 @@ impl SessionLock {
 
     async fn wait(&self, wait: Option<Duration>) -> Result<Option<Guard>> {
         let terms = &self.terms;
-        let asked = async { Ok(self.ask(wait).await?.map(|guard| vec![guard])) };
+        let asked = Box::pin(async { Ok(self.ask(wait).await?.map(|guard| vec![guard])) });
         let acquired = observed(slice::from_ref(terms), terms, asked).await?;
         Ok(acquired.and_then(|mut guards| guards.pop()))
     }
@@ -97,26 +100,17 @@ impl SessionLock {
 
     /// Asks until the lock is granted, or the end has come.
     async fn run(&self, turn: Turn, end: Option<Instant>) -> Result<Option<Guard>> {
-        let claim = self.terms.claim_by(&self.terms.fresh_owner());
-        let mut caller = Caller::waiting(&self.terms.server, &claim.key);
+        let mut attempt = Attempt::new(&self.terms, turn);
         let mut slice = Duration::ZERO;
         let mut pause = FIRST_PAUSE;
         let mut failures = 0;
-        let mut waiting = None;
         loop {
             let asked = Instant::now();
-            match self.request(&mut caller, &claim, slice).await {
-                Ok(Some((token, terms, sent))) => {
-                    let leftovers = Leftovers {
-                        acquires_until: None,
-                        releases_until: None,
-                        turn,
-                    };
-                    let bound = Some(caller);
-                    return Ok(Some(Guard::new(
-                        &terms, claim, token, sent, leftovers, bound,
-                    )));
+            match attempt.ask(slice).await {
+                Ok(Some((lease, token, sent))) => {
+                    return Ok(Some(attempt.granted(lease, token, sent)))
                 }
+                Ok(None) if left(end).is_zero() => return Ok(None),
                 // Sent away before its time, by another process that asks in the same owner's name: not at once again.
                 Ok(None) if asked.elapsed() < slice / 2 => {
                     sleep(pause.min(left(end))).await;
@@ -126,60 +120,154 @@ impl SessionLock {
                 Err(error) if !error.is_passing() => return Err(error),
                 // A connection that breaks is worth a second attempt, however short the wait.
                 Err(error) if failures > 0 && left(end).is_zero() => return Err(error),
-                Err(_) => {
+                Err(error) => {
                     failures += 1;
                     sleep(pause.min(left(end).max(FIRST_PAUSE))).await;
                     pause = (pause * 2).min(LONGEST_PAUSE);
+                    attempt = attempt.again(end).await.ok_or(error)?;
                     slice = Duration::ZERO;
                     continue;
                 }
             }
-            if left(end).is_zero() {
-                caller.keep_open();
-                return Ok(None);
-            }
             // The place in the queue is kept from one slice to the next.
             slice = left(end).min(self.terms.server.patience() / 2);
-            waiting.get_or_insert_with(|| {
-                events::parked(&self.terms.server, &claim.key, Some(&claim.owner))
-            });
+            attempt.park();
+        }
+    }
+}
+
+/// An acquisition by one owner. Dropped before the grant, it withdraws the wait, and gives back what may have been
+/// granted to it meanwhile.
+struct Attempt<'a> {
+    terms: &'a Terms,
+    claim: Claim,
+    caller: Caller,
+    turn: Turn,
+    /// Until when a request that was given up may be under way.
+    under_way_until: Option<Instant>,
+    waiting: Option<Counted>,
+    is_granted: bool,
+}
+
+impl<'a> Attempt<'a> {
+    fn new(terms: &'a Terms, turn: Turn) -> Attempt<'a> {
+        let claim = terms.claim_by(&terms.fresh_owner());
+        Attempt {
+            caller: Caller::waiting(&terms.server, &claim.key),
+            terms,
+            claim,
+            turn,
+            under_way_until: None,
+            waiting: None,
+            is_granted: false,
         }
     }
 
-    /// One request; granted, with the lease that the server has given it, and a moment before that was asked.
-    async fn request(
-        &self,
-        caller: &mut Caller,
-        claim: &Claim,
-        slice: Duration,
-    ) -> Result<Option<(u64, Terms, Moment)>> {
-        let command = command::acquire_bound(claim, slice);
-        let patience = slice + self.terms.server.patience() / 2;
-        let reply = caller.call(&command, patience).await?;
-        let granted = command::granted(&reply, self.terms.server.name())?;
+    /// After a failure. A request that is under way may be served late, and would bind the hold of its owner to a connection
+    /// that has ended. So the next one has another owner; or, where the program has chosen it, is sent when the last one
+    /// cannot be served any more. None: that is after the end.
+    async fn again(mut self, end: Option<Instant>) -> Option<Attempt<'a>> {
+        let until = self.under_way_until();
+        if !self.caller.is_bound() {
+            self.caller = Caller::waiting(&self.terms.server, &self.claim.key);
+        }
+        let Some(until) = until else {
+            return Some(self);
+        };
+        if self.turn.is_known() {
+            if end.is_some_and(|end| end < until) {
+                return None;
+            }
+            sleep_until(until).await;
+            return Some(self);
+        }
+        Some(Attempt::new(self.terms, Turn::default()))
+    }
+
+    /// One request. Granted: the lease that the server has given it, the token, and a moment before the lease was asked for.
+    async fn ask(&mut self, slice: Duration) -> Result<Option<(Duration, u64, Moment)>> {
+        let server = &self.terms.server;
+        let patience = server.patience() / 2;
+        let command = command::acquire_bound(&self.claim, slice);
+        let reply = self.caller.call(&command, slice + patience).await?;
+        let granted = command::granted(&reply, server.name())?;
         let Some(token) = granted.and_then(|tokens| tokens.first().copied()) else {
             return Ok(None);
         };
-        let sent = Moment::now();
-        let mut terms = self.terms.clone();
-        terms.set_lease(self.lease(caller, claim, &command::info(claim)).await?);
-        terms.check()?;
-        Ok(Some((token, terms, sent)))
+        self.caller.pin();
+        // An owner that held the lock already may have a longer lease, which the first renewal ends.
+        let renew = command::renew(&self.claim, None, token);
+        let renewed = self.caller.call(&renew, patience).await?;
+        let lease = match renewed {
+            Value::Int(1) => lease_left(&mut self.caller, &self.claim, patience).await?,
+            _ => None,
+        };
+        // Gone already, by a force.
+        let (lease, sent) = lease.ok_or_else(|| Error::reply(server.name()))?;
+        Ok(Some((lease, token, sent)))
     }
 
-    /// What is left of the lease, which is a setting of the server (`lock.session-lease`).
-    async fn lease(&self, caller: &mut Caller, claim: &Claim, info: &Cmd) -> Result<Duration> {
-        let reply = caller.call(info, self.terms.server.patience() / 2).await?;
-        let holders = match &reply {
-            Value::Nil => Vec::new(),
-            reply => lock_info(reply).holders,
+    /// From now on it waits in the queue.
+    fn park(&mut self) {
+        let (server, claim) = (&self.terms.server, &self.claim);
+        self.waiting
+            .get_or_insert_with(|| events::parked(server, &claim.key, Some(&claim.owner)));
+    }
+
+    fn granted(mut self, lease: Duration, token: u64, sent: Moment) -> Guard {
+        self.is_granted = true;
+        let mut terms = self.terms.clone();
+        terms.set_lease(lease);
+        terms.margin = Some(terms.margin().min(terms.lease / 2));
+        let leftovers = Leftovers {
+            acquires_until: self.under_way_until(),
+            releases_until: None,
+            turn: std::mem::take(&mut self.turn),
         };
-        let own = holders
-            .into_iter()
-            .find(|holder| holder.owner == claim.owner);
-        // Gone already, by a force.
-        let lease = own.and_then(|holder| holder.lease);
-        lease.ok_or_else(|| Error::reply(self.terms.server.name()))
+        let next = Caller::waiting(&terms.server, &self.claim.key);
+        let bound = std::mem::replace(&mut self.caller, next);
+        Guard::new(
+            &terms,
+            self.claim.clone(),
+            token,
+            sent,
+            leftovers,
+            Some(bound),
+        )
+    }
+
+    fn under_way_until(&mut self) -> Option<Instant> {
+        if self.caller.was_unanswered() {
+            self.under_way_until = Some(Instant::now() + self.terms.server.patience());
+        }
+        self.under_way_until
+    }
+}
+
+impl Drop for Attempt<'_> {
+    fn drop(&mut self) {
+        if self.is_granted {
+            return;
+        }
+        // A grant whose lease could not be asked for is one, too.
+        let is_bound = self.caller.is_bound();
+        let under_way = self.under_way_until();
+        let under_way = under_way.filter(|until| Instant::now() < *until);
+        let keeps_place = self.waiting.is_some() && !self.turn.is_known();
+        let undo = Undo {
+            server: self.terms.server.clone(),
+            claim: self.claim.clone(),
+            lease: self.terms.lease,
+            first: match is_bound || keeps_place || under_way.is_some() {
+                true => First::Everything,
+                false => First::Nothing,
+            },
+            acquires_until: under_way,
+            releases_until: None,
+            turn: std::mem::take(&mut self.turn),
+            parked: Parked::default(),
+        };
+        undo.start();
     }
 }
 

@@ -16,6 +16,9 @@ use crate::turn::{self, Turn};
 /// The lease where none is named, as the server's own.
 const DEFAULT_LEASE: Duration = Duration::from_secs(30);
 
+/// The longest lease: clocks do not count to the end of time.
+const LONGEST_LEASE: Duration = Duration::from_secs(100 * 365 * 86_400);
+
 /// How much longer than its bound a wait may last, for an answer that is owed.
 pub(crate) const OVERTIME: Duration = Duration::from_millis(250);
 
@@ -66,7 +69,7 @@ impl Terms {
 
     /// Whether one request can ask for both.
     pub(crate) fn agrees_with(&self, other: &Terms) -> bool {
-        self.server.name() == other.server.name()
+        self.server.is_same(&other.server)
             && (self.lease, self.kind, &self.owner) == (other.lease, other.kind, &other.owner)
             && (!self.server.is_cluster() || slot_of(&self.key) == slot_of(&other.key))
     }
@@ -76,6 +79,10 @@ impl Terms {
         // One of them is lost to rounding.
         if self.lease < Duration::from_millis(2) {
             let why = "a lease lasts at least two milliseconds";
+            return Err(Error::Config(why.into()));
+        }
+        if self.lease > LONGEST_LEASE {
+            let why = "a lease lasts at most a hundred years";
             return Err(Error::Config(why.into()));
         }
         if self.margin() > self.lease / 2 {

@@ -100,6 +100,11 @@ mod with {
                 None => {
                     let found = rustls_native_certs::load_native_certs();
                     roots.add_parsable_certificates(found.certs);
+                    if roots.is_empty() {
+                        let why = found.errors.first().map(ToString::to_string);
+                        let why = why.unwrap_or_else(|| "none is installed".into());
+                        return Err(format!("no authority's certificate on this machine: {why}"));
+                    }
                 }
             }
             Ok(roots)

@@ -83,6 +83,11 @@ impl Guard {
         self.inner.token()
     }
 
+    /// The key of the lock.
+    pub fn key(&self) -> &[u8] {
+        self.inner.key()
+    }
+
     /// The owner that holds the lock.
     pub fn owner(&self) -> &[u8] {
         self.inner.owner()

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{around, block_on, options};
 use crate::background::Unreleased;
 use crate::error::Result;
-use crate::inspect::{Grant, LockInfo, Search, Waiters};
+use crate::inspect::{BreakTarget, BreakWaiters, LockInfo, Search};
 use crate::statistics::Statistics;
 #[cfg(feature = "tls")]
 use crate::tls::Certificates;
@@ -99,8 +99,8 @@ impl Server {
     pub fn break_lock(
         &self,
         key: impl AsRef<[u8]>,
-        grant: Grant,
-        waiters: Waiters,
+        grant: BreakTarget,
+        waiters: BreakWaiters,
     ) -> Result<bool> {
         block_on(self.inner.break_lock(key, grant, waiters))
     }

@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use redis_lock_client::blocking::{Guard, Lock, Server};
-use redis_lock_client::{Grant, LostReason, Released, Search, Waiters};
+use redis_lock_client::{BreakTarget, BreakWaiters, LostReason, Released, Search};
 use redis_lock_harness::{wait_for, TestServer, Tries};
 
 /// Longer than any test waits for what comes.
@@ -134,7 +134,9 @@ fn a_loss_is_told_to_threads_that_wait_and_to_those_that_ask() {
     assert_eq!(lost.wait(Duration::from_millis(1)), None);
     let waiting = lost.clone();
     let waiter = thread::spawn(move || waiting.wait(Duration::MAX));
-    let was_held = server.break_lock("k", Grant::Any, Waiters::Keep).unwrap();
+    let was_held = server
+        .break_lock("k", BreakTarget::Any, BreakWaiters::Keep)
+        .unwrap();
     assert!(was_held);
     assert_eq!(waiter.join().unwrap(), Some(LostReason::Taken));
     assert_eq!(lost.reason(), Some(LostReason::Taken));

@@ -96,6 +96,8 @@ async fn a_server_that_stands_still_keeps_the_connection_and_not_the_lease() {
     real.signal(libc::SIGCONT);
     assert_eq!(why, LostReason::Unconfirmed);
     assert!(!left.is_zero(), "told before the end");
+    // The holder has yet to stop: its connection is still there.
+    assert_eq!(real.conn().line("EXISTS k").int(), 1);
     drop(guard);
     until_free(&real);
 }

@@ -102,7 +102,16 @@ fn order(program: &Program, chance: &mut Chance) -> Order {
             // writes may read.
             let lock = match chance.below(6) {
                 name @ 0..2 => {
-                    lock.owner(format!("{}-{kind}-{name}-{}", program.name, process::id()))
+                    // One flow of control: what holds one key in this name waits for no other.
+                    let key = format!(
+                        "{server}/{}",
+                        if kind == "exclusive" { key } else { READ_WRITE }
+                    );
+                    lock.owner(format!(
+                        "{}-{kind}-{name}-{key}-{}",
+                        program.name,
+                        process::id()
+                    ))
                 }
                 _ => lock,
             };
