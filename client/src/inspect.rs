@@ -173,7 +173,7 @@ pub enum BreakWaiters {
 const STEP: u64 = 1_000;
 
 impl Server {
-    /// Who holds this lock, and who waits for it, the first `queue` of them; none when nobody does either.
+    /// The holders of this lock and its waiters, at most the first `queue` of them; None without holders and waiters.
     ///
     /// # Errors
     /// When the server cannot be reached, or refuses.

@@ -1,7 +1,7 @@
 //! Locks, semaphores and latches of the redis-lock module, for programs in Rust.
 //!
 //! A [`Lock`] names a key of a [`Server`]. Acquired, it is a [`Guard`]: it knows its fencing token, renews
-//! its lease by itself, tells whoever asks when the lock is [`Lost`], and releases on drop.
+//! its lease by itself, tells when the lock is [`Lost`], and releases on drop.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -11,7 +11,7 @@
 //! let server = Server::open("redis://127.0.0.1:6379")?;
 //! let lock = Lock::new(&server, "invoices:42").lease(Duration::from_secs(10));
 //! let Some(guard) = lock.acquire_within(Duration::from_secs(60)).await? else {
-//!     return Ok(()); // somebody else has had it for a minute
+//!     return Ok(()); // another owner has had it for a minute
 //! };
 //! tokio::select! {
 //!     () = work(guard.token()) => { guard.release().await?; }

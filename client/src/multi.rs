@@ -8,7 +8,7 @@
 //! is had already renews itself meanwhile, and if it is lost the round is over.
 //!
 //! What has to be given back on a server that does not answer is asked for in the background, for as long
-//! as its lease could last: nobody waits for a dead server.
+//! as its lease could last: no caller waits for a dead server.
 
 use std::future::{poll_fn, Future};
 use std::pin::Pin;
@@ -187,7 +187,7 @@ impl MultiLock {
     }
 }
 
-/// The order in which locks are taken, which everybody must agree on.
+/// The order in which locks are taken, on which all programs must agree.
 fn place_of(lock: &Lock) -> (&str, &[u8]) {
     (lock.terms.server.name(), &lock.terms.key)
 }

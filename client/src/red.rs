@@ -1,11 +1,11 @@
-//! A lock on several independent servers: had by whoever has it on most of them.
+//! A lock on several independent servers: had by the owner that has it on most of them.
 //!
 //! It outlives the death of a minority, without replication between the servers. docs/REDLOCK.md says what
 //! that is worth beside one server and a fencing token, and on which premises it stands.
 //!
-//! Who wants it waits in one line: parked at the first server (by name) that answers, as everybody else
+//! Who wants it waits in one line: parked at the first server (by name) that answers, as all others
 //! does. Granted there, it opens a *round*: all servers are asked at once, and a majority must say yes
-//! while its validity lasts. If they do not, everything is undone, also where nobody answered, and after a
+//! while its validity lasts. If they do not, everything is undone, also where no answer came, and after a
 //! random pause the next line is that of the server that said no: the holder is there.
 
 mod guard;
@@ -53,7 +53,7 @@ const FEWEST: usize = 3;
 /// ```
 #[derive(Debug, Clone)]
 pub struct RedLock {
-    /// In the order of their servers' names: the order of the line, on which everybody must agree.
+    /// In the order of their servers' names: the order of the line, on which all programs must agree.
     locks: Vec<Terms>,
 }
 
@@ -123,7 +123,7 @@ impl RedLock {
         self
     }
 
-    /// Takes the lock if a majority of the servers has it free. None when somebody else holds it.
+    /// Takes the lock if a majority of the servers has it free. None when another owner holds it.
     ///
     /// # Errors
     /// When no majority can be reached, or a server refuses.

@@ -1,7 +1,7 @@
 //! Giving back: what a guard holds, and what an acquisition that was given up may have got.
 //!
 //! A request whose connection was given up may still be on its way: in a buffer of the network, or of a
-//! server that stands still. Served after all, it gets a lock for nobody. So it is undone more than once:
+//! server that stands still. Served after all, it gets a lock without a holder. So it is undone more than once:
 //! at once, a moment later, and when it cannot be under way any more.
 
 use std::time::Duration;
@@ -26,7 +26,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 /// A request that was sent and not read yet is read by then, where nothing stands still.
 const A_MOMENT: Duration = Duration::from_millis(100);
 
-/// What is to be given back though nobody waits for it.
+/// What is to be given back in the background.
 pub(crate) struct Undo {
     pub server: Server,
     pub claim: Claim,
@@ -96,7 +96,7 @@ impl Undo {
         };
         for moment in [Instant::now() + A_MOMENT, last] {
             sleep_until(moment).await;
-            // Whoever acquires under this name meanwhile, does so in place of the former request.
+            // An acquisition under this name meanwhile is in place of the former request.
             if let Some(turn) = Turn::take(name.clone()) {
                 self.turn = turn;
                 let _ = self.release(None).await;
@@ -121,7 +121,7 @@ impl Undo {
     }
 }
 
-/// Gives back in the background what an owner that nobody else knows holds or may hold.
+/// Gives back in the background what an owner of one acquisition holds or may hold.
 pub(crate) fn release_later(server: &Server, claim: Claim, first: First, lease: Duration) {
     let undo = Undo {
         server: server.clone(),

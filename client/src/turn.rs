@@ -2,7 +2,7 @@
 //!
 //! To the server an owner is one flow of control: what two tasks do under one name, it takes for one. A
 //! withdrawal of the first would give back what the second has just been granted, and both would believe
-//! to hold one grant. So whoever acquires under a name of his own choice has the *turn* of that name in
+//! to hold one grant. So an acquisition under a fixed name has the *turn* of that name in
 //! this process, until the guard is released and nothing of it is under way any more.
 
 use std::collections::HashSet;
@@ -16,14 +16,14 @@ pub(crate) type Name = (String, Vec<u8>, Vec<u8>, &'static str);
 static TAKEN: LazyLock<Mutex<HashSet<Name>>> = LazyLock::new(Mutex::default);
 static FREED: Notify = Notify::const_new();
 
-/// The turn of a name, or of an owner that nobody else knows. Dropped, it is the next one's.
+/// The turn of a name, or of an owner of this acquisition alone. Dropped, it is the next one's.
 #[derive(Debug, Default)]
 pub(crate) struct Turn {
     name: Option<Name>,
 }
 
 impl Turn {
-    /// The turn of this name, if it is free. None is the name of an owner that nobody else knows.
+    /// The turn of this name, if it is free. None is the name of an owner of this acquisition alone.
     pub(crate) fn take(name: Option<Name>) -> Option<Turn> {
         match &name {
             Some(name) if !taken().insert(name.clone()) => None,
@@ -46,7 +46,7 @@ impl Turn {
         self.name.clone()
     }
 
-    /// Whether somebody else may use the owner's name.
+    /// Whether another acquisition may use the owner's name.
     pub(crate) fn is_known(&self) -> bool {
         self.name.is_some()
     }

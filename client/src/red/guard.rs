@@ -110,7 +110,7 @@ impl RedGuard {
 
     /// The fencing token on each server where the lock is held, by the server's name. Two
     /// majorities share a server, and there the later holder's is higher: a resource that keeps the highest
-    /// of each server and refuses whoever is below one of them, refuses every earlier holder.
+    /// of each server, and refuses a request that is below one of them, refuses every earlier holder.
     pub fn tokens(&self) -> Vec<(String, u64)> {
         let tokens = self.hold.tokens();
         let named = self.hold.locks.iter().zip(tokens.iter());
@@ -210,7 +210,7 @@ async fn release(lock: Terms, claim: Claim, token: Option<u64>) -> Result<Releas
     }
     match word {
         Ok(Value::Nil) => {
-            // A request that nobody heard of may come to it yet.
+            // A request without an answer may come to it yet.
             release_later(&lock.server, claim, First::Everything, lock.lease);
             Ok(match may_be_served {
                 true => Released::Yes,

@@ -1,6 +1,6 @@
 //! A small world in which random histories are played against the arithmetic of `rule.rs`: servers that
 //! grant, let leases run out, lose their memory and start again, clocks that run apart, messages that are
-//! late or lost; clients that open rounds, renew, and give back. Nobody may ever hold beside another.
+//! late or lost; clients that open rounds, renew, and give back. Two may never hold at the same time.
 //!
 //! Times are microseconds of one true clock, which no server and no client can see.
 
@@ -291,7 +291,7 @@ impl World {
         }
     }
 
-    /// A fresh holder writes to the resource; then everybody who has held before tries a late write.
+    /// A fresh holder writes to the resource; then all former holders try a late write.
     fn write(&mut self, place: usize) {
         let now = self.now;
         let tokens = self.clients[place].tokens.clone();

@@ -25,7 +25,7 @@ struct Health {
 #[derive(Debug)]
 pub(crate) struct Word {
     pub run_id: String,
-    /// The token under which the owner holds the key there, or None: somebody else does.
+    /// The token under which the owner holds the key there, or None: another owner does.
     pub token: Option<u64>,
 }
 

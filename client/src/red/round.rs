@@ -31,7 +31,7 @@ const STRAGGLERS: Duration = Duration::from_millis(5);
 pub(crate) enum Answer {
     /// Nothing that counts.
     Silent,
-    /// The lock is somebody else's there.
+    /// The lock is another owner's there.
     No,
     /// The lock is this owner's there, under that token.
     Yes(u64),
@@ -148,7 +148,7 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// It has its majority: whoever takes the claim over gives it back.
+    /// It has its majority: the receiver of the claim gives it back.
     pub(crate) fn succeed(mut self) -> Claim {
         self.is_over = true;
         self.claim.clone()
@@ -257,7 +257,7 @@ pub(crate) async fn count(
     outcome
 }
 
-/// Whether somebody has to mend something before it makes sense to ask again. A server that is full, or
+/// Whether something has to be mended before it makes sense to ask again. A server that is full, or
 /// may not write, is as good as away.
 pub(crate) fn is_hopeless(error: &Error) -> bool {
     match error {

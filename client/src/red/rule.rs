@@ -28,7 +28,7 @@ pub(crate) fn round_patience(lease: Duration) -> Duration {
     (lease / 10).clamp(Duration::from_millis(50), Duration::from_secs(1))
 }
 
-/// Whether a server that has lost its memory is silent for as long as anybody could hold what it granted.
+/// Whether a server that has lost its memory is silent for as long as what it granted could be held.
 pub(crate) fn outlasts(startup_delay: Duration, lease: Duration) -> bool {
     startup_delay >= lease
 }
