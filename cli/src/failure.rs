@@ -96,7 +96,7 @@ impl Reason {
     pub fn of(error: &Error, key: Option<&[u8]>) -> Reason {
         let message = with_causes(error);
         let (status, advice) = match error {
-            Error::Config(_) | Error::Untrusted { .. } => (USAGE, None),
+            Error::Config { .. } | Error::Untrusted { .. } => (USAGE, None),
             Error::Refused { code, text, .. } => of_refusal(code, text, key),
             Error::Connection { .. } => (UNAVAILABLE, of_connection(&message)),
             _ => (UNAVAILABLE, None),

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use redis_lock_client::{
-    Error, Guard, Lock, LostReason, MultiGuard, MultiLock, RedGuard, RedLock, Released, Server,
+    Error, Guard, Lock, LostReason, Mode, MultiGuard, MultiLock, RedGuard, RedLock, Released,
+    Server,
 };
 
 /// A lock that is to be had.
@@ -40,10 +41,14 @@ impl Terms<'_> {
             Some(margin) => lock.margin(margin),
             None => lock,
         };
+        lock.mode(self.mode())
+    }
+
+    fn mode(&self) -> Mode {
         match (self.shared, self.exclusive) {
-            (true, _) => lock.read(),
-            (_, true) => lock.write(),
-            _ => lock,
+            (true, _) => Mode::Read,
+            (_, true) => Mode::Write,
+            _ => Mode::Exclusive,
         }
     }
 }
@@ -65,11 +70,7 @@ impl Wanted {
             Some(margin) => lock.margin(margin),
             None => lock,
         };
-        Ok(Wanted::Quorum(match (terms.shared, terms.exclusive) {
-            (true, _) => lock.read(),
-            (_, true) => lock.write(),
-            _ => lock,
-        }))
+        Ok(Wanted::Quorum(lock.mode(terms.mode())))
     }
 
     /// None when it is not to be had in that time.
@@ -222,7 +223,7 @@ mod tests {
         let word = |char| match char {
             'y' => Ok(Released::Yes),
             'n' => Ok(Released::NotHeld),
-            _ => Err(Error::Config(String::new())),
+            _ => Err(Server::open("http://h").map(drop).expect_err("no URL")),
         };
         words.chars().map(word).collect()
     }

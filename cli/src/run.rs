@@ -5,7 +5,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
-use redis_lock_client::{Error, LostReason, Released, Server};
+use redis_lock_client::{LostReason, Released, Server};
 use tokio::time::{timeout, timeout_at, Instant};
 use uuid::Uuid;
 
@@ -13,7 +13,7 @@ use crate::answers::must_answer;
 use crate::child::{Before, Change, Child, Variables};
 use crate::connect::Connect;
 use crate::descendants::{named, pids};
-use crate::failure::{say, Failure, BY_SIGNAL, LOST, OS};
+use crate::failure::{say, Failure, BY_SIGNAL, LOST, OS, USAGE};
 use crate::held::{Held, Terms, Wait, Wanted};
 use crate::key::{self, Hex};
 use crate::shown::shown;
@@ -162,9 +162,10 @@ pub async fn run(args: Args) -> Result<i32, Failure> {
         _ if args.all => Wanted::of_all(&servers, &terms),
         _ if args.quorum => Wanted::of_most(&servers, &terms),
         [server] => Ok(Wanted::of_one(server, &terms)),
-        _ => Err(Error::Config(
-            "several servers: say --all or --quorum".into(),
-        )),
+        _ => {
+            let message = "several servers: say --all or --quorum";
+            return Err(Failure::new(USAGE, message));
+        }
     };
     let wanted = wanted.map_err(|error| Failure::of(&error, None))?;
     let mut signals = Signals::listen().map_err(|error| Failure::new(OS, error))?;

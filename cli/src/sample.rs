@@ -149,7 +149,7 @@ impl Sampler {
 
     /// How fast the counters have grown since the last sample.
     async fn count(&mut self) -> Result<(Option<(f64, f64)>, u64), Failure> {
-        let now = self.server.counters().await.map_err(failed)?;
+        let now = self.server.module_counters().await.map_err(failed)?;
         let at = Instant::now();
         let value =
             |counters: &BTreeMap<String, u64>, name| counters.get(name).copied().unwrap_or(0);

@@ -139,7 +139,7 @@ fn server(url: &str) -> Result<ConnectionInfo> {
 }
 
 fn unreadable(why: &dyn std::fmt::Display) -> Error {
-    Error::Config(format!(
+    Error::config(format!(
         "no URL of a server: {why} (redis://host:port, redis+cluster://host:port,host:port, \
          redis+sentinel://host:port,host:port/name)"
     ))

@@ -51,8 +51,8 @@ struct Asker {
     caller: Caller,
     /// Until when an attempt may begin.
     end: Instant,
-    /// How long one may take.
-    patience: Duration,
+    /// Until when all is over.
+    over: Instant,
     pause: Duration,
 }
 
@@ -62,7 +62,7 @@ impl Asker {
         Asker {
             caller: Caller::shared(server, key),
             end: Instant::now() + patience,
-            patience,
+            over: Instant::now() + server.patience(),
             pause: FIRST_PAUSE,
         }
     }
@@ -77,7 +77,8 @@ impl Asker {
     }
 
     async fn call(&mut self, command: &Cmd) -> Result<Value> {
-        self.caller.call(command, self.patience).await
+        let left = self.over.saturating_duration_since(Instant::now());
+        self.caller.call(command, left).await
     }
 
     fn has_time(&self) -> bool {

@@ -107,7 +107,7 @@ impl Connector {
                 let socket = tokio::net::UnixStream::connect(path).await;
                 Ok(Box::new(socket.map_err(failed)?))
             }
-            _ => Err(Error::Config(format!("{name}: no sockets of this kind"))),
+            _ => Err(Error::config(format!("{name}: no sockets of this kind"))),
         }
     }
 

@@ -86,8 +86,12 @@ pub enum Error {
         source: Cause,
     },
     /// The request makes no sense as it stands: an address, a lease, a list of servers.
-    #[error("{0}")]
-    Config(String),
+    #[error("{what}")]
+    #[non_exhaustive]
+    Config {
+        /// What makes no sense, and why.
+        what: String,
+    },
 }
 
 /// What lies below an [`Error`]: an error of the system, of TLS, of the protocol.
@@ -140,7 +144,7 @@ impl Error {
             {
                 Error::NotLoaded { server }
             }
-            (ErrorKind::InvalidClientConfig, _) => Error::Config(format!("{server}: {error}")),
+            (ErrorKind::InvalidClientConfig, _) => Error::config(format!("{server}: {error}")),
             // In the words of the server: there is room again when others have gone.
             _ if error.to_string().contains("max number of clients reached") => Error::Connection {
                 server,
@@ -167,6 +171,10 @@ impl Error {
                 source: Some(Cause::of(error)),
             },
         }
+    }
+
+    pub(crate) fn config(what: impl Into<String>) -> Error {
+        Error::Config { what: what.into() }
     }
 
     /// Something happened to the connection that the system does not know of.
@@ -209,14 +217,22 @@ impl Error {
 
     /// Whether the same request may be served when it is sent again in a while.
     pub fn is_passing(&self) -> bool {
-        let passing = ["TRYAGAIN", "BUSY", "LOCKDELAY", "NOREPLICAS"];
+        let passing = [
+            "TRYAGAIN",
+            "BUSY",
+            "LOCKDELAY",
+            "LOCKBUSY",
+            "NOREPLICAS",
+            "OOM",
+            "MISCONF",
+        ];
         match self {
             Error::Connection { .. } => true,
             Error::Refused { code, .. } => self.is_elsewhere() || passing.contains(&code.as_str()),
             Error::NotLoaded { .. }
             | Error::Unheard { .. }
             | Error::Untrusted { .. }
-            | Error::Config(_) => false,
+            | Error::Config { .. } => false,
         }
     }
 

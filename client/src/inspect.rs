@@ -159,7 +159,17 @@ pub enum BreakTarget {
     Token(u64),
 }
 
-/// What becomes of the waiters of a lock that is broken; see [`BreakTarget`].
+/// What becomes of the waiters of a lock that is broken.
+///
+/// ```no_run
+/// # async fn example(server: redis_lock_client::Server) -> Result<(), redis_lock_client::Error> {
+/// use redis_lock_client::{BreakTarget, BreakWaiters};
+///
+/// // Who waits is told to stop, and the lock is free.
+/// server.break_lock("invoices:42", BreakTarget::Any, BreakWaiters::Purge).await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BreakWaiters {
@@ -173,15 +183,15 @@ pub enum BreakWaiters {
 const STEP: u64 = 1_000;
 
 impl Server {
-    /// The holders of this lock and its waiters, at most the first `queue` of them; None without holders and waiters.
+    /// The holders of this lock and its waiters, at most the first `max_waiters` of them; None without holders and waiters.
     ///
     /// # Errors
     /// When the server cannot be reached, or refuses.
-    pub async fn info(&self, key: impl AsRef<[u8]>, queue: u64) -> Result<Option<LockInfo>> {
+    pub async fn info(&self, key: impl AsRef<[u8]>, max_waiters: u64) -> Result<Option<LockInfo>> {
         let mut command = cmd("LOCK.INFO");
         command.arg(key.as_ref());
-        if queue > 0 {
-            command.arg("WAITERS").arg("COUNT").arg(queue);
+        if max_waiters > 0 {
+            command.arg("WAITERS").arg("COUNT").arg(max_waiters);
         }
         let mut caller = Caller::shared(self, key.as_ref());
         match within(caller.call(&command, self.patience())).await? {
@@ -231,7 +241,7 @@ impl Server {
     ///
     /// # Errors
     /// When the server cannot be reached, or refuses.
-    pub async fn counters(&self) -> Result<BTreeMap<String, u64>> {
+    pub async fn module_counters(&self) -> Result<BTreeMap<String, u64>> {
         let mut counters = BTreeMap::new();
         for node in within(self.nodes()).await? {
             let reply = within(self.ask(&node, cmd("INFO").arg("lock"))).await?;

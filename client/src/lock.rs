@@ -6,6 +6,7 @@ use crate::attempt::acquire;
 use crate::command::Kind;
 use crate::error::Result;
 use crate::guard::Guard;
+use crate::inspect::LockInfo;
 use crate::mode::Mode;
 use crate::runtime::within;
 use crate::server::Server;
@@ -64,8 +65,8 @@ impl Lock {
     /// control. It is the credential too: to the server, two that use one name are one. In this process
     /// an acquisition waits until the former one under this name has been released and settled; that
     /// another process does not use it is the caller's care. Tasks that hold and wait for several keys under one name may be refused
-    /// with `DEADLOCK`: to the server the name waits for itself. The holds of [`read`](Lock::read) and
-    /// [`write`](Lock::write) are apart: an owner that writes may read as well, so tasks that share a name for both do
+    /// with `DEADLOCK`: to the server the name waits for itself. The holds of [`Mode::Read`] and
+    /// [`Mode::Write`] are apart: an owner that writes may read as well, so tasks that share a name for both do
     /// not exclude each other.
     #[must_use]
     pub fn owner(mut self, owner: impl AsRef<[u8]>) -> Lock {
@@ -73,22 +74,26 @@ impl Lock {
         self
     }
 
-    /// As a reader of a read-write lock, beside other readers.
+    /// How it is to be held: exclusively, where nothing else is said. [`Mode::Read`] is beside other readers of a read-write lock,
+    /// [`Mode::Write`] is alone.
     #[must_use]
-    pub fn read(self) -> Lock {
-        self.of(Kind::Lock(Mode::Read))
+    pub fn mode(self, mode: Mode) -> Lock {
+        self.of(Kind::Lock(mode))
     }
 
-    /// As the writer of a read-write lock.
-    #[must_use]
-    pub fn write(self) -> Lock {
-        self.of(Kind::Lock(Mode::Write))
+    /// Who holds the lock, and who waits for it; see [`Server::info`].
+    ///
+    /// # Errors
+    /// When the server cannot be reached, or refuses.
+    pub async fn info(&self, max_waiters: u64) -> Result<Option<LockInfo>> {
+        self.terms.server.info(&self.terms.key, max_waiters).await
     }
 
     /// Bound to a connection of its own: the server renews the lease, and releases the lock when the connection ends, so at
     /// once when this program ends, however it ends. `LOCK.ACQUIRE ... SESSION`.
     ///
-    /// The lease is the server's, `lock.session-lease` (10 s); that of [`lease`](Lock::lease) is not used. A connection that
+    /// The lease is the server's, `lock.session-lease` (10 s); that of [`lease`](Lock::lease) is not used, and a
+    /// [margin](Lock::margin) counts up to half of it. A connection that
     /// breaks is a loss ([`LostReason::Disconnected`](crate::LostReason::Disconnected)), where a lease would have outlived
     /// it. A machine that vanishes without a word (power, network) keeps the lock until the server's TCP keepalive has noticed, by
     /// default after up to ten minutes. The user needs `+lock.info` as well.

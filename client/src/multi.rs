@@ -76,13 +76,13 @@ impl MultiLock {
         let mut members: Vec<_> = locks.into_iter().enumerate().collect();
         members.sort_by(|(_, a), (_, b)| place_of(a).cmp(&place_of(b)));
         if members.is_empty() {
-            return Err(Error::Config("a MultiLock of no locks".into()));
+            return Err(Error::config("a MultiLock of no locks"));
         }
         for (one, next) in members.iter().zip(members.iter().skip(1)) {
             if place_of(&one.1) == place_of(&next.1) {
                 let (server, key) = place_of(&one.1);
                 let key = String::from_utf8_lossy(key);
-                return Err(Error::Config(format!("{server}: {key} is named twice")));
+                return Err(Error::config(format!("{server}: {key} is named twice")));
             }
         }
         let round = ROUND_PER_LOCK * u32::try_from(members.len()).unwrap_or(u32::MAX);
@@ -342,6 +342,7 @@ impl Drop for MultiGuard {
 #[allow(clippy::expect_used)]
 mod tests {
     use super::*;
+    use crate::mode::Mode;
     use crate::server::Server;
 
     fn lock(server: &str, key: &str) -> Lock {
@@ -373,7 +374,7 @@ mod tests {
             order(&multi).concat().len() / order(&multi).len()
         };
         assert_eq!(order_of([of("x"), of("y"), of("z")]), 3);
-        assert_eq!(order_of([of("x"), of("y"), of("z").read()]), 1);
+        assert_eq!(order_of([of("x"), of("y"), of("z").mode(Mode::Read)]), 1);
         assert_eq!(order_of([of("x"), of("y").owner("me"), of("z")]), 1);
         let longer = of("z").lease(Duration::from_secs(60));
         assert_eq!(order_of([of("x"), of("y"), longer]), 1);

@@ -69,7 +69,7 @@ impl RedLock {
         let mut servers: Vec<&Server> = servers.into_iter().collect();
         servers.sort_by(|a, b| a.name().cmp(b.name()));
         if servers.len() < FEWEST {
-            return Err(Error::Config(format!(
+            return Err(Error::config(format!(
                 "a RedLock needs {FEWEST} servers at least, so that one may die: {} named",
                 servers.len()
             )));
@@ -77,12 +77,12 @@ impl RedLock {
         for (one, next) in servers.iter().zip(servers.iter().skip(1)) {
             if one.name() == next.name() {
                 let name = one.name();
-                return Err(Error::Config(format!("{name} is named twice in a RedLock")));
+                return Err(Error::config(format!("{name} is named twice in a RedLock")));
             }
         }
         if let Some(cluster) = servers.iter().find(|server| server.is_cluster()) {
             let name = cluster.name();
-            return Err(Error::Config(format!(
+            return Err(Error::config(format!(
                 "{name}: a RedLock's servers are single ones, not clusters"
             )));
         }
@@ -106,16 +106,10 @@ impl RedLock {
         self.each(|lock| lock.margin = Some(margin))
     }
 
-    /// As a reader of a read-write lock, beside other readers.
+    /// How it is to be held; see [`Lock::mode`](crate::Lock::mode).
     #[must_use]
-    pub fn read(self) -> RedLock {
-        self.each(|lock| lock.kind = Kind::Lock(Mode::Read))
-    }
-
-    /// As the writer of a read-write lock.
-    #[must_use]
-    pub fn write(self) -> RedLock {
-        self.each(|lock| lock.kind = Kind::Lock(Mode::Write))
+    pub fn mode(self, mode: Mode) -> RedLock {
+        self.each(|lock| lock.kind = Kind::Lock(mode))
     }
 
     fn each(mut self, change: impl Fn(&mut Terms)) -> RedLock {
@@ -184,7 +178,7 @@ impl RedLock {
         let lease = self.locks.first().map_or(Duration::ZERO, |lock| lock.lease);
         if validity(lease).is_zero() {
             let why = format!("a lease of {lease:?} is too short for a RedLock");
-            return Err(Error::Config(why));
+            return Err(Error::config(why));
         }
         self.locks.iter().try_for_each(Terms::check)?;
         let mut backoff = Backoff::new();

@@ -54,7 +54,7 @@ async fn ask(
 }
 
 fn unknown(server: &str, name: &str) -> Error {
-    Error::Config(format!(
+    Error::config(format!(
         "{server}: no sentinel knows a primary of the name '{name}'"
     ))
 }

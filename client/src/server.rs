@@ -127,7 +127,7 @@ impl Server {
         self.with(|inner| inner.connector.patience = timeout)
     }
 
-    /// Certificates for `rediss://`: the authorities to believe instead of the machine's own, the client's.
+    /// With the feature `tls`: certificates for `rediss://`, the authorities to believe instead of the machine's own, the client's.
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn certificates(self, certificates: Certificates) -> Server {
@@ -238,7 +238,7 @@ impl Server {
         let count = (seeds.len() + learnt.nodes.len()).max(1);
         let place = learnt.seed.wrapping_add(route.failures) % count;
         let first = seeds.first();
-        let first = first.ok_or_else(|| Error::Config("no server is named".into()))?;
+        let first = first.ok_or_else(|| Error::config("no server is named"))?;
         let known = slot.and_then(|slot| learnt.slots.get(&slot));
         let known = known.filter(|_| route.failures == 0);
         let beyond = || learnt.nodes.get(place.checked_sub(seeds.len())?);
@@ -396,6 +396,6 @@ fn may_be_the_protocol(error: &Error) -> bool {
         Error::NotLoaded { .. } => true,
         Error::Refused { code, .. } => !matches!(code.as_str(), "WRONGPASS" | "NOAUTH" | "LOADING"),
         Error::Connection { what, .. } => what != NO_ROOM,
-        Error::Unheard { .. } | Error::Untrusted { .. } | Error::Config(_) => false,
+        Error::Unheard { .. } | Error::Untrusted { .. } | Error::Config { .. } => false,
     }
 }

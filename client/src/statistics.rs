@@ -48,7 +48,7 @@ macro_rules! statistics {
         gauges { $($(#[$gauge_doc:meta])* $gauge:ident,)* }
     ) => {
         /// What this process has done with the locks of a server since [`Server::open`](crate::Server::open), and what it
-        /// holds and waits for now. Not to be taken for [`Server::counters`](crate::Server::counters), which asks the server
+        /// holds and waits for now. Not to be taken for [`Server::module_counters`](crate::Server::module_counters), which asks the server
         /// for what all its clients have done.
         ///
         /// A lock of a [`MultiLock`](crate::MultiLock) counts as any other. A [`RedLock`](crate::RedLock) counts at each of

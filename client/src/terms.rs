@@ -79,15 +79,15 @@ impl Terms {
         // One of them is lost to rounding.
         if self.lease < Duration::from_millis(2) {
             let why = "a lease lasts at least two milliseconds";
-            return Err(Error::Config(why.into()));
+            return Err(Error::config(why));
         }
         if self.lease > LONGEST_LEASE {
             let why = "a lease lasts at most a hundred years";
-            return Err(Error::Config(why.into()));
+            return Err(Error::config(why));
         }
         if self.margin() > self.lease / 2 {
             let why = "a margin is at most half of the lease: before it the lock is renewed";
-            return Err(Error::Config(why.into()));
+            return Err(Error::config(why));
         }
         Ok(())
     }

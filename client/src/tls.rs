@@ -25,7 +25,7 @@ mod with {
 
     use crate::error::{Error, Result};
 
-    /// Certificates for `rediss://`, in PEM: the authorities to believe, and the client's own.
+    /// With the feature `tls`: certificates for `rediss://`, in PEM, the authorities to believe, and the client's own.
     ///
     /// ```no_run
     /// # fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -149,7 +149,7 @@ mod with {
                 return Ok(made.clone());
             }
             let settings = self.certificates.settings();
-            let settings = settings.map_err(|why| Error::Config(format!("{server}: {why}")))?;
+            let settings = settings.map_err(|why| Error::config(format!("{server}: {why}")))?;
             Ok(self
                 .made
                 .get_or_init(|| Settings(Arc::new(settings)))
@@ -189,7 +189,7 @@ mod without {
         pub(crate) fn settings(&self, server: &str) -> Result<Settings> {
             let why =
                 "no TLS: this program was built without the feature `tls` of redis-lock-client";
-            Err(Error::Config(format!("{server}: {why}")))
+            Err(Error::config(format!("{server}: {why}")))
         }
     }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::{acquisitions, around, block_on, holds, options, Lost, Server, SessionLock};
 use crate::error::Result;
+use crate::mode::Mode;
 use crate::outcome::Released;
 
 /// A lock on a key of a server: [`crate::Lock`] for threads. Two threads that share it exclude each other.
@@ -61,10 +62,8 @@ impl Lock {
         margin(margin: Duration);
         /// The owner of all acquisitions, instead of a fresh one for each.
         owner(owner: impl AsRef<[u8]>);
-        /// As a reader of a read-write lock.
-        read();
-        /// As the writer of a read-write lock.
-        write();
+        /// How it is to be held.
+        mode(mode: Mode);
     }
 
     acquisitions!(Lock, Guard);

@@ -113,12 +113,12 @@ impl Server {
         block_on(self.inner.scan(search)).map(Scan::from)
     }
 
-    /// The module's counters of `INFO lock`. See [`Server::counters`](crate::Server::counters).
+    /// The module's counters of `INFO lock`. See [`Server::module_counters`](crate::Server::module_counters).
     ///
     /// # Errors
     /// When the server cannot be reached, or refuses.
-    pub fn counters(&self) -> Result<BTreeMap<String, u64>> {
-        block_on(self.inner.counters())
+    pub fn module_counters(&self) -> Result<BTreeMap<String, u64>> {
+        block_on(self.inner.module_counters())
     }
 
     /// Whether the server can be reached.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::{acquisitions, around, block_on, holds, options, Lock, Lost, Server};
 use crate::error::Result;
+use crate::mode::Mode;
 use crate::outcome::Released;
 
 /// Several locks that are had together, or not at all: [`crate::MultiLock`] for threads.
@@ -132,10 +133,8 @@ impl RedLock {
         lease(lease: Duration);
         /// How long before the leases' end a loss is told that no majority tells.
         margin(margin: Duration);
-        /// As a reader of a read-write lock.
-        read();
-        /// As the writer of a read-write lock.
-        write();
+        /// How it is to be held.
+        mode(mode: Mode);
     }
 
     acquisitions!(RedLock, RedGuard);

@@ -170,12 +170,12 @@ fn health(info: &str, server: &str, lease: Duration) -> Result<Health> {
         });
     }
     let Some(delay) = millis("lock_startup_delay_ms:") else {
-        return Err(Error::Config(format!(
+        return Err(Error::config(format!(
             "{server}: its module is too old for a RedLock: INFO does not tell startup_delay_ms"
         )));
     };
     if !outlasts(delay, lease) {
-        return Err(Error::Config(format!(
+        return Err(Error::config(format!(
             "{server}: lock.startup-delay is {} ms, shorter than the lease of {} ms: started anew without \
              its data, it could grant the lock again while it is held. Set it to the longest lease in use",
             delay.as_millis(),

@@ -105,7 +105,7 @@ impl<'a> Attempt<'a> {
 
     /// Waits for its turn at the first server, from this place on, that answers. False: the wait is over.
     pub(crate) async fn stand_in_line(&self, first: usize, end: Instant) -> Result<bool> {
-        let mut last = Error::Config("a RedLock of no servers".into());
+        let mut last = Error::config("a RedLock of no servers");
         for step in 0..self.locks.len() {
             let place = (first + step) % self.locks.len();
             let (Some(lock), Some(trace)) = (self.locks.get(place), self.traces.get(place)) else {
@@ -127,7 +127,7 @@ impl<'a> Attempt<'a> {
     /// Where a server says what has to be mended, whatever the others say.
     pub(crate) async fn ask_all(&self, parks: bool) -> Result<Outcome> {
         let Some(lease) = self.locks.first().map(|lock| lock.lease) else {
-            return Err(Error::Config("a RedLock of no servers".into()));
+            return Err(Error::config("a RedLock of no servers"));
         };
         let opened = Moment::now();
         // Who is parked comes back in time to be counted.
@@ -231,7 +231,7 @@ pub(crate) async fn count(
         let answer = match word {
             Ok(word) if !processes.insert(word.run_id.clone()) => {
                 let why = "two addresses of the RedLock lead to one server";
-                outcome.note(Error::Config(why.into()));
+                outcome.note(Error::config(why));
                 Answer::Silent
             }
             Ok(word) => word.token.map_or(Answer::No, Answer::Yes),
@@ -268,7 +268,7 @@ pub(crate) fn is_hopeless(error: &Error) -> bool {
                     "OOM" | "MISCONF" | "NOREPLICAS" | "LOCKBUSY" | "LOCKBROKEN" | "LOCKDELAY"
                 )
         }
-        Error::NotLoaded { .. } | Error::Untrusted { .. } | Error::Config(_) => true,
+        Error::NotLoaded { .. } | Error::Untrusted { .. } | Error::Config { .. } => true,
         Error::Connection { .. } | Error::Unheard { .. } => false,
     }
 }

@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use redis_lock_client::blocking::{Guard, Lock, Server};
-use redis_lock_client::{BreakTarget, BreakWaiters, LostReason, Released, Search};
+use redis_lock_client::{BreakTarget, BreakWaiters, LostReason, Mode, Released, Search};
 use redis_lock_harness::{wait_for, TestServer, Tries};
 
 /// Longer than any test waits for what comes.
@@ -85,7 +85,7 @@ fn a_lock_that_is_held_is_not_had_and_tokens_rise() {
 fn readers_hold_together() {
     let real = TestServer::start();
     let lock = Lock::new(&client(&real), "k");
-    let (reading, writing) = (lock.clone().read(), lock.write());
+    let (reading, writing) = (lock.clone().mode(Mode::Read), lock.mode(Mode::Write));
     let readers = [reading.acquire().unwrap(), reading.acquire().unwrap()];
     assert!(writing.try_acquire().unwrap().is_none());
     drop(readers);
@@ -189,7 +189,7 @@ fn a_server_is_asked_for_its_locks() {
     let guard = Lock::new(&server, "k").acquire().unwrap();
     let info = server.info("k", 0).unwrap().unwrap();
     assert_eq!(info.holders[0].token, Some(guard.token()));
-    assert_eq!(server.counters().unwrap()["grants"], 1);
+    assert_eq!(server.module_counters().unwrap()["grants"], 1);
     let mut scan = server.scan(Search::held()).unwrap();
     let mut found = Vec::new();
     while let Some(keys) = scan.step().unwrap() {

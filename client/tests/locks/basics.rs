@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redis_lock_client::{Lock, LostReason, Released};
+use redis_lock_client::{Lock, LostReason, Mode, Released};
 use redis_lock_harness::TestServer;
 
 use crate::{client, lock, until, until_free, until_waited, wait, LONG};
@@ -81,7 +81,10 @@ async fn a_lock_is_renewed_for_as_long_as_it_is_held() {
 async fn readers_hold_together_and_a_writer_alone() {
     let real = TestServer::start();
     let lock = lock(&client(&real));
-    let (reading, writing) = (lock.clone().read(), lock.clone().write());
+    let (reading, writing) = (
+        lock.clone().mode(Mode::Read),
+        lock.clone().mode(Mode::Write),
+    );
     let readers = [
         reading.acquire().await.unwrap(),
         reading.acquire().await.unwrap(),
@@ -115,8 +118,8 @@ async fn an_owner_by_name_acquires_once_at_a_time() {
 async fn an_owner_by_name_reads_and_writes() {
     let real = TestServer::start();
     let lock = lock(&client(&real)).owner("worker-7");
-    let reader = lock.clone().read().acquire().await.unwrap();
-    let writer = lock.clone().write().acquire().await.unwrap();
+    let reader = lock.clone().mode(Mode::Read).acquire().await.unwrap();
+    let writer = lock.clone().mode(Mode::Write).acquire().await.unwrap();
     assert!(writer.token() > reader.token());
     assert_eq!(writer.release().await.unwrap(), Released::Yes);
     assert_eq!(reader.release().await.unwrap(), Released::Yes);

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use redis_lock_client::{Guard, LostReason, Released, Server};
+use redis_lock_client::{Guard, LostReason, Mode, Released, Server};
 use redis_lock_harness::TestServer;
 
 use crate::{client, lock, through, until, until_free, until_waited, wait, LEASE};
@@ -117,7 +117,7 @@ async fn a_loss_is_told_before_a_renewal_is_due() {
     ] {
         let real = TestServer::start();
         let server = client(&real);
-        for lock in [lock(&server), lock(&server).write()] {
+        for lock in [lock(&server), lock(&server).mode(Mode::Write)] {
             let guard = lock.acquire().await.unwrap();
             until_watched(&real, 1);
             let mut conn = real.conn();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redis_lock_client::{Error, Guard, Lock, LostReason, Released, Server, SessionLock};
+use redis_lock_client::{Error, Guard, Lock, LostReason, Mode, Released, Server, SessionLock};
 use redis_lock_harness::TestServer;
 use tokio::time::timeout;
 
@@ -52,9 +52,9 @@ async fn the_end_of_the_connection_is_the_end_of_the_hold() {
     let real = server(600_000);
     let server = client(&real);
     // Of a reader the server tells no changes.
-    let reader = Lock::new(&server, "k").read().session();
+    let reader = Lock::new(&server, "k").mode(Mode::Read).session();
     let guard = reader.acquire().await.unwrap();
-    let writer = Lock::new(&server, "k").write().session();
+    let writer = Lock::new(&server, "k").mode(Mode::Write).session();
     let next = tokio::spawn(async move { writer.acquire().await.unwrap() });
     until("a waiter", || real.stat("waiters") == 1);
     let kill = format!("CLIENT KILL ID {}", connection(&real));
@@ -107,9 +107,12 @@ async fn readers_and_a_writer_are_bound_too() {
     let real = server(60_000);
     let server = client(&real);
     let lock = Lock::new(&server, "k");
-    let (one, other) = (lock.clone().read().session(), lock.clone().read().session());
+    let (one, other) = (
+        lock.clone().mode(Mode::Read).session(),
+        lock.clone().mode(Mode::Read).session(),
+    );
     let readers = [one.acquire().await.unwrap(), other.acquire().await.unwrap()];
-    let writer = lock.write().session();
+    let writer = lock.mode(Mode::Write).session();
     assert!(writer.try_acquire().await.unwrap().is_none());
     drop(readers);
     let guard = writer.acquire_within(LONG).await.unwrap().expect("free");

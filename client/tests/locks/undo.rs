@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use redis_lock_client::{Lock, LostReason, Released};
+use redis_lock_client::{Lock, LostReason, Mode, Released};
 use redis_lock_harness::TestServer;
 
 use crate::{client, lock, through, until, until_free, until_waited, wait};
@@ -33,9 +33,9 @@ async fn an_upgrade_that_is_dropped_keeps_what_is_read() {
     let real = TestServer::with(&PLACES_STAY);
     let server = client(&real);
     let worker = lock(&server).owner("worker-7");
-    let other = lock(&server).read().acquire().await.unwrap();
-    let reader = worker.clone().read().acquire().await.unwrap();
-    let upgrade = wait(&worker.clone().write());
+    let other = lock(&server).mode(Mode::Read).acquire().await.unwrap();
+    let reader = worker.clone().mode(Mode::Read).acquire().await.unwrap();
+    let upgrade = wait(&worker.clone().mode(Mode::Write));
     until_waited(&real, 1);
     upgrade.abort();
     until("an empty queue", || {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::fleet::{measured, soon, ten_count, timed, Counter, Fleet, OVERTIME};
-use redis_lock_client::{Error, Lock, LostReason, MultiLock, Released, Server};
+use redis_lock_client::{Error, Lock, LostReason, Mode, MultiLock, Released, Server};
 use redis_lock_harness::{wait_for, TestServer, Tries};
 
 const LEASE: Duration = Duration::from_secs(2);
@@ -355,10 +355,10 @@ async fn locks_that_differ_are_requests_of_their_own() {
     assert!(named.try_acquire().await.unwrap().is_none());
     guard.release().await.unwrap();
     let [a, b, c] = of_one(&server);
-    let mixed = MultiLock::new([a, b.read(), c]).unwrap();
+    let mixed = MultiLock::new([a, b.mode(Mode::Read), c]).unwrap();
     let guard = mixed.acquire().await.unwrap();
     assert_eq!(calls(&real, "lock.acquire"), 3);
-    let reader = of_one(&server)[1].clone().read();
+    let reader = of_one(&server)[1].clone().mode(Mode::Read);
     assert!(reader.try_acquire().await.unwrap().is_some());
     assert_eq!(guard.release().await.unwrap(), Released::Yes);
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use redis_lock_client::{
-    Error, Guard, Lock, Lost, LostReason, MultiGuard, MultiLock, RedGuard, RedLock, Released,
+    Error, Guard, Lock, Lost, LostReason, Mode, MultiGuard, MultiLock, RedGuard, RedLock, Released,
     Result, Server,
 };
 use tokio::time::{sleep, timeout};
@@ -95,8 +95,8 @@ fn order(program: &Program, chance: &mut Chance) -> Order {
             let key = if kind == "exclusive" { key } else { READ_WRITE };
             let lock = match kind {
                 "exclusive" => of(server, key),
-                "READ" => of(server, key).read(),
-                _ => of(server, key).write(),
+                "READ" => of(server, key).mode(Mode::Read),
+                _ => of(server, key).mode(Mode::Write),
             };
             // Now and then in a name that the workers of this program share: for one kind, since an owner that
             // writes may read.
