@@ -1,29 +1,13 @@
-//! Semaphores and latches, and locks that are bound to a connection.
+//! Semaphores and latches.
 
 use std::time::Duration;
 
-use super::{acquisitions, around, block_on, holds, options, Guard, Lost, Server};
+use super::lost::Lost;
+use super::server::Server;
+use super::wait::{acquisitions, around, block_on, holds, options};
 use crate::error::Result;
 use crate::outcome::Released;
 use crate::semaphore::SemaphoreInfo;
-
-/// A lock whose holds are bound to a connection: [`crate::SessionLock`] for threads, made by
-/// [`Lock::session`](super::Lock::session).
-///
-/// ```no_run
-/// # fn main() -> Result<(), redis_lock_client::Error> {
-/// use redis_lock_client::blocking::{Lock, Server};
-///
-/// let server = Server::open("redis://127.0.0.1:6379")?;
-/// let guard = Lock::new(&server, "leader").session().acquire()?;
-/// println!("leads until this program ends: {}", guard.token());
-/// # Ok(())
-/// # }
-/// ```
-#[derive(Debug, Clone)]
-pub struct SessionLock {
-    inner: crate::SessionLock,
-}
 
 /// A semaphore on a key of a server: [`crate::Semaphore`] for threads.
 ///
@@ -79,11 +63,7 @@ pub struct Latch {
     inner: crate::Latch,
 }
 
-around!(SessionLock Semaphore Permit Latch);
-
-impl SessionLock {
-    acquisitions!(SessionLock, Guard);
-}
+around!(Semaphore Permit Latch);
 
 impl Semaphore {
     /// The semaphore of this key, with a lease of 30 s for each permit. Nothing is sent yet.

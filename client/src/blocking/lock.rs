@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use super::{acquisitions, around, block_on, holds, options, Lost, Server, SessionLock};
+use super::lost::Lost;
+use super::server::Server;
+use super::wait::{acquisitions, around, block_on, holds, options};
 use crate::error::Result;
 use crate::mode::Mode;
 use crate::outcome::Released;
@@ -23,6 +25,24 @@ use crate::outcome::Released;
 #[derive(Debug, Clone)]
 pub struct Lock {
     pub(super) inner: crate::Lock,
+}
+
+/// A lock whose holds are bound to a connection: [`crate::SessionLock`] for threads, made by
+/// [`Lock::session`].
+///
+/// ```no_run
+/// # fn main() -> Result<(), redis_lock_client::Error> {
+/// use redis_lock_client::blocking::{Lock, Server};
+///
+/// let server = Server::open("redis://127.0.0.1:6379")?;
+/// let guard = Lock::new(&server, "leader").session().acquire()?;
+/// println!("leads until this program ends: {}", guard.token());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct SessionLock {
+    inner: crate::SessionLock,
 }
 
 /// A lock that is held: [`crate::Guard`] for threads. It is renewed by the thread of this crate, also while its holder
@@ -46,7 +66,7 @@ pub struct Guard {
     inner: crate::Guard,
 }
 
-around!(Lock Guard);
+around!(Lock SessionLock Guard);
 
 impl Lock {
     /// The exclusive lock of this key, with a lease of 30 s.
@@ -74,6 +94,10 @@ impl Lock {
     pub fn session(self) -> SessionLock {
         self.inner.session().into()
     }
+}
+
+impl SessionLock {
+    acquisitions!(SessionLock, Guard);
 }
 
 impl Guard {

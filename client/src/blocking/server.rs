@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{around, block_on, options};
+use super::wait::{around, block_on, options};
 use crate::background::Unreleased;
 use crate::error::Result;
 use crate::inspect::{BreakTarget, BreakWaiters, LockInfo, Search};

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use super::{acquisitions, around, block_on, holds, options, Lock, Lost, Server};
+use super::lock::Lock;
+use super::lost::Lost;
+use super::server::Server;
+use super::wait::{acquisitions, around, block_on, holds, options};
 use crate::error::Result;
 use crate::mode::Mode;
 use crate::outcome::Released;
