@@ -359,3 +359,22 @@ async fn waits_that_cannot_connect_cost_no_holder_its_lock() {
     }
     assert_eq!(held.release().await.unwrap(), Released::Yes);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_outlives_a_drain() {
+    let real = TestServer::start();
+    let server = client(&real);
+    let other = lock(&server).acquire().await.unwrap();
+    let waiting = wait(&lock(&server));
+    until("a waiter", || real.stat("waiters") == 1);
+    let drain = |value: &str| {
+        let set = format!("CONFIG SET lock.drain {value}");
+        assert_eq!(real.conn().line(&set).text(), "OK");
+    };
+    drain("yes");
+    until("refusals", || real.stat("busy") >= 3);
+    drain("no");
+    until("a waiter again", || real.stat("waiters") == 1);
+    other.release().await.unwrap();
+    waiting.await.unwrap().release().await.unwrap();
+}
