@@ -30,7 +30,9 @@ fn a_primary_that_dies_and_is_replaced_does_not_disturb_the_command() {
     let inner = "echo up; exec sleep 100";
     let run = at(
         &url,
-        &["run", "--lease", "20", "k", "--", "sh", "-c", inner],
+        &[
+            "run", "--lease", "20", "--margin", "0.1", "k", "--", "sh", "-c", inner,
+        ],
     );
     assert_eq!(run.line(), "up");
     for replica in &watched.servers[1..] {

@@ -22,8 +22,8 @@ fn run(road: &Proxy, options: &str, script: &str) -> Running {
 fn a_road_that_is_cut_for_less_than_the_lease_does_not_disturb() {
     let real = TestServer::start();
     let road = Proxy::before(real.port);
-    // Renewed after four seconds, lost after eight without.
-    let run = run(&road, "--lease 12", TELLS);
+    // Renewed after four seconds, lost after twelve without.
+    let run = run(&road, "--lease 12 --margin 0.1", TELLS);
     assert_eq!(run.line(), "up");
     for _ in 0..2 {
         road.cut(true);
