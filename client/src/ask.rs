@@ -6,15 +6,12 @@
 use std::time::Duration;
 
 use redis::{Cmd, Value};
-use tokio::time::{sleep, Instant};
+use tokio::time::Instant;
 
+use crate::backoff::Pause;
 use crate::call::Caller;
 use crate::error::Result;
 use crate::server::Server;
-
-/// Between two attempts: at first, and at most.
-const FIRST_PAUSE: Duration = Duration::from_millis(20);
-const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
 /// The reply to a request that may be served twice.
 ///
@@ -53,7 +50,7 @@ struct Asker {
     end: Instant,
     /// Until when all is over.
     over: Instant,
-    pause: Duration,
+    pause: Pause,
 }
 
 impl Asker {
@@ -63,7 +60,7 @@ impl Asker {
             caller: Caller::shared(server, key),
             end: Instant::now() + patience,
             over: Instant::now() + server.patience(),
-            pause: FIRST_PAUSE,
+            pause: Pause::new(),
         }
     }
 
@@ -82,11 +79,10 @@ impl Asker {
     }
 
     fn has_time(&self) -> bool {
-        Instant::now() + self.pause < self.end
+        Instant::now() + self.pause.next() < self.end
     }
 
     async fn pause(&mut self) {
-        sleep(self.pause).await;
-        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+        self.pause.sleep(Duration::MAX).await;
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tokio::time::{sleep_until, Instant};
+use tokio::time::{sleep, sleep_until, Instant};
 use uuid::Uuid;
 
 const FIRST: Duration = Duration::from_millis(10);
@@ -24,6 +24,38 @@ impl Backoff {
         self.next = (self.next * 2).min(LONGEST);
         sleep_until(end.min(Instant::now() + span)).await;
     }
+}
+
+/// The pauses between attempts to reach a server: longer each time.
+pub(crate) struct Pause {
+    next: Duration,
+}
+
+impl Pause {
+    /// The first of them.
+    pub(crate) const FIRST: Duration = Duration::from_millis(20);
+
+    pub(crate) fn new() -> Pause {
+        Pause { next: Pause::FIRST }
+    }
+
+    /// How long the next one is.
+    pub(crate) fn next(&self) -> Duration {
+        self.next
+    }
+
+    /// Sleeps, for no longer than so long.
+    pub(crate) async fn sleep(&mut self, most: Duration) {
+        sleep(self.next.min(most)).await;
+        self.next = (self.next * 2).min(LONGEST);
+    }
+}
+
+/// What is left until this end; without an end, more than any wait.
+pub(crate) fn left(end: Option<Instant>) -> Duration {
+    end.map_or(Duration::MAX, |end| {
+        end.saturating_duration_since(Instant::now())
+    })
 }
 
 /// Something between nothing and this span, another each time.

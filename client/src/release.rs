@@ -7,9 +7,10 @@
 use std::time::Duration;
 
 use redis::Value;
-use tokio::time::{sleep, sleep_until, Instant};
+use tokio::time::{sleep_until, Instant};
 
 use crate::background::Running;
+use crate::backoff::Pause;
 use crate::call::Caller;
 use crate::command::{self, Claim};
 use crate::error::{Error, Result};
@@ -20,9 +21,6 @@ use crate::runtime;
 use crate::server::Server;
 use crate::turn::Turn;
 
-/// Between two attempts: at first, and at most.
-const FIRST_PAUSE: Duration = Duration::from_millis(20);
-const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 /// A request that was sent and not read yet is read by then, where nothing stands still.
 const A_MOMENT: Duration = Duration::from_millis(100);
 
@@ -152,7 +150,7 @@ impl Release {
     ) -> Release {
         let mut caller = Caller::shared(server, &claim.key);
         let command = command::release(claim, token);
-        let mut pause = FIRST_PAUSE;
+        let mut pause = Pause::new();
         let mut under_way_until = None;
         let outcome = loop {
             let reply = caller.call(&command, server.patience() / 2).await;
@@ -165,9 +163,8 @@ impl Release {
                 Ok(Value::Nil) => break Ok(Released::NotHeld),
                 Ok(Value::Int(_)) => break Ok(Released::Yes),
                 Ok(_) => break Err(Error::reply(server.name())),
-                Err(error) if error.is_passing() && Instant::now() + pause < end => {
-                    sleep(pause).await;
-                    pause = (pause * 2).min(LONGEST_PAUSE);
+                Err(error) if error.is_passing() && Instant::now() + pause.next() < end => {
+                    pause.sleep(Duration::MAX).await;
                 }
                 Err(error) => break Err(error),
             }

@@ -9,9 +9,10 @@ use std::slice;
 use std::time::Duration;
 
 use redis::Value;
-use tokio::time::{sleep, sleep_until, Instant};
+use tokio::time::{sleep_until, Instant};
 
 use crate::attempt::observed;
+use crate::backoff::{left, Pause};
 use crate::call::Caller;
 use crate::clock::Moment;
 use crate::command::{self, Claim};
@@ -26,10 +27,6 @@ use crate::statistics::Counted;
 use crate::terms::Terms;
 use crate::turn::Turn;
 use crate::wait::bounded;
-
-/// Between two attempts to reach a server: at first, and at most.
-const FIRST_PAUSE: Duration = Duration::from_millis(20);
-const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
 /// A lock whose holds are bound to a connection: made by [`Lock::session`](crate::Lock::session).
 ///
@@ -102,7 +99,7 @@ impl SessionLock {
     async fn run(&self, turn: Turn, end: Option<Instant>) -> Result<Option<Guard>> {
         let mut attempt = Attempt::new(&self.terms, turn);
         let mut slice = Duration::ZERO;
-        let mut pause = FIRST_PAUSE;
+        let mut pause = Pause::new();
         let mut failures = 0;
         loop {
             let asked = Instant::now();
@@ -113,17 +110,15 @@ impl SessionLock {
                 Ok(None) if left(end).is_zero() => return Ok(None),
                 // Sent away before its time, by another process that asks in the same owner's name: not at once again.
                 Ok(None) if asked.elapsed() < slice / 2 => {
-                    sleep(pause.min(left(end))).await;
-                    pause = (pause * 2).min(LONGEST_PAUSE);
+                    pause.sleep(left(end)).await;
                 }
-                Ok(None) => pause = FIRST_PAUSE,
+                Ok(None) => pause = Pause::new(),
                 Err(error) if !error.is_passing() => return Err(error),
                 // A connection that breaks is worth a second attempt, however short the wait.
                 Err(error) if failures > 0 && left(end).is_zero() => return Err(error),
                 Err(error) => {
                     failures += 1;
-                    sleep(pause.min(left(end).max(FIRST_PAUSE))).await;
-                    pause = (pause * 2).min(LONGEST_PAUSE);
+                    pause.sleep(left(end).max(Pause::FIRST)).await;
                     attempt = attempt.again(end).await.ok_or(error)?;
                     slice = Duration::ZERO;
                     continue;
@@ -269,10 +264,4 @@ impl Drop for Attempt<'_> {
         };
         undo.start();
     }
-}
-
-fn left(end: Option<Instant>) -> Duration {
-    end.map_or(Duration::MAX, |end| {
-        end.saturating_duration_since(Instant::now())
-    })
 }

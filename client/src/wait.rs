@@ -8,9 +8,9 @@ use std::future::Future;
 use std::time::Duration;
 
 use redis::Cmd;
-use tokio::time::{sleep, timeout_at, Instant};
+use tokio::time::{timeout_at, Instant};
 
-use crate::backoff::part_of;
+use crate::backoff::{left, part_of, Pause};
 use crate::call::Caller;
 use crate::clock::Moment;
 use crate::command;
@@ -21,9 +21,6 @@ use crate::server::Server;
 use crate::statistics::Counted;
 use crate::terms::OVERTIME;
 
-/// Between two attempts to reach a server: at first, and at most.
-const FIRST_PAUSE: Duration = Duration::from_millis(20);
-const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 /// How long a grant waits for the answer to the other slice, which is on its way.
 const OTHER_SLICE: Duration = Duration::from_millis(100);
 
@@ -81,7 +78,7 @@ impl Wait {
     /// Asks until it is granted, or the end has come.
     pub(crate) async fn run(&mut self, end: Option<Instant>) -> Result<Option<Grant>> {
         let is_over = || left(end).is_zero();
-        let mut pause = FIRST_PAUSE;
+        let mut pause = Pause::new();
         let mut failures = 0;
         let mut asked = self.ask_once().await;
         loop {
@@ -102,17 +99,15 @@ impl Wait {
                 (_, Ok(None)) if is_over() => return Ok(None),
                 // Sent away before its time, by another process that asks in the same owner's name: not at once again.
                 (_, Ok(None)) if self.is_early() => {
-                    sleep(pause.min(left(end))).await;
-                    pause = (pause * 2).min(LONGEST_PAUSE);
+                    pause.sleep(left(end)).await;
                 }
-                (_, Ok(None)) => pause = FIRST_PAUSE,
+                (_, Ok(None)) => pause = Pause::new(),
                 (_, Err(error)) if !error.is_passing() => return Err(error),
                 // A connection that breaks is worth a second attempt, however short the wait.
                 (_, Err(error)) if failures > 0 && is_over() => return Err(error),
                 (_, Err(_)) => {
                     failures += 1;
-                    sleep(pause.min(left(end).max(FIRST_PAUSE))).await;
-                    pause = (pause * 2).min(LONGEST_PAUSE);
+                    pause.sleep(left(end).max(Pause::FIRST)).await;
                 }
             }
             asked = match is_over() {
@@ -223,10 +218,4 @@ pub(crate) async fn bounded<T>(
             ended.unwrap_or_else(|_| Err(Error::no_answer(server.name())))
         }
     }
-}
-
-fn left(end: Option<Instant>) -> Duration {
-    end.map_or(Duration::MAX, |end| {
-        end.saturating_duration_since(Instant::now())
-    })
 }

@@ -293,7 +293,8 @@ fn the_user_redlock_of_the_example_takes_a_quorum() {
         Running::of(command.args(["sh", "-c", "echo $LOCK_TOKENS; exec sleep 100"]))
     };
     let held = run("redlock");
-    assert_eq!(tokens(&held.line()).len(), 3);
+    // The third server may answer too late to be counted.
+    assert!(tokens(&held.line()).len() >= 2);
     let renewals = fleet.servers[0].stat("renewals");
     wait_for("renewals", || {
         fleet.servers[0].stat("renewals") >= renewals + 2

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use redis_lock_client::Server;
-use redis_lock_harness::{patience, wait_for, TestServer};
+use redis_lock_harness::{patience, wait_for, TestServer, Tries};
 
 /// How much longer than its bound a wait may last.
 pub const OVERTIME: Duration = Duration::from_millis(300);
@@ -172,6 +172,17 @@ pub fn measured(what: &str, mut spans: Vec<Duration>) {
 pub async fn soon<T>(work: impl IntoFuture<Output = T>) -> T {
     let waited = tokio::time::timeout(patience(), work.into_future()).await;
     waited.expect("it comes in time")
+}
+
+/// Plays this a few times, until it ends once less than `over` too late.
+pub async fn in_time<F>(over: Duration, play: impl Fn() -> F)
+where
+    F: Future<Output = Duration>,
+{
+    let mut tries = Tries::of(&[()]);
+    while tries.next_case().is_some() {
+        tries.took((), play().await, Duration::ZERO, over);
+    }
 }
 
 /// How long this takes.

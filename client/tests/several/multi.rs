@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::fleet::{measured, soon, ten_count, timed, Counter, Fleet, OVERTIME};
+use crate::fleet::{in_time, measured, soon, ten_count, timed, Counter, Fleet, OVERTIME};
 use redis_lock_client::{Error, Lock, LostReason, Mode, MultiLock, Released, Server};
 use redis_lock_harness::{wait_for, TestServer, Tries};
 
@@ -200,38 +200,39 @@ async fn a_wait_outlives_a_server_that_starts_again() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dead_server_is_told_within_the_lease_and_holds_nobody_up() {
-    for dying in [vec![1], vec![0, 2]] {
-        let mut fleet = fleet();
-        let servers = fleet.clients();
-        let guard = multi(&servers, LEASE).acquire().await.unwrap();
-        let waiting = tokio::spawn({
-            let multi = multi(&servers, LEASE);
-            async move { timed(multi.acquire_within(Duration::from_secs(3))).await }
-        });
-        let line = fleet.in_line(0);
-        fleet.servers[line].wait_for_waiters(1);
-        dying.iter().for_each(|place| fleet.kill(*place));
-        let (why, told) = timed(soon(guard.lost())).await;
-        assert_eq!(why, LostReason::Unconfirmed);
-        assert!(told < LEASE + Duration::from_millis(500), "{told:?}");
-        measured(
-            &format!("MultiLock, {} of 3 killed, told", dying.len()),
-            vec![told],
-        );
-
-        let (released, took) = timed(guard.release_each()).await;
-        assert!(took < Duration::from_secs(2), "{took:?}");
-        for (place, word) in released.iter().enumerate() {
-            assert_eq!(word.is_err(), dying.contains(&place), "{place}: {word:?}");
-        }
-        let (got, waited) = waiting.await.unwrap();
-        assert!(
-            got.is_err(),
-            "who waits is told that a server is away: {got:?}"
-        );
-        assert!(waited < Duration::from_secs(6), "{waited:?}");
-        fleet.wait_until_free("k");
+    for dying in [&[1][..], &[0, 2]] {
+        in_time(Duration::from_millis(500), || die_under_a_hold(dying)).await;
     }
+}
+
+/// By how much the loss was told late.
+async fn die_under_a_hold(dying: &[usize]) -> Duration {
+    let mut fleet = fleet();
+    let servers = fleet.clients();
+    let guard = multi(&servers, LEASE).acquire().await.unwrap();
+    let waiting = tokio::spawn({
+        let multi = multi(&servers, LEASE);
+        async move { timed(multi.acquire_within(Duration::from_secs(3))).await }
+    });
+    let line = fleet.in_line(0);
+    fleet.servers[line].wait_for_waiters(1);
+    dying.iter().for_each(|place| fleet.kill(*place));
+    let (why, told) = timed(soon(guard.lost())).await;
+    assert_eq!(why, LostReason::Unconfirmed);
+    let what = format!("MultiLock, {} of 3 killed, told", dying.len());
+    measured(&what, vec![told]);
+
+    let (released, took) = timed(guard.release_each()).await;
+    assert!(took < Duration::from_secs(2), "{took:?}");
+    for (place, word) in released.iter().enumerate() {
+        assert_eq!(word.is_err(), dying.contains(&place), "{place}: {word:?}");
+    }
+    let (got, waited) = waiting.await.unwrap();
+    let why = "a waiter is told that a server is away";
+    assert!(got.is_err(), "{why}: {got:?}");
+    assert!(waited < Duration::from_secs(6), "{waited:?}");
+    fleet.wait_until_free("k");
+    told.saturating_sub(LEASE)
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -3,7 +3,7 @@
 use std::future::IntoFuture;
 use std::time::{Duration, Instant};
 
-use crate::fleet::{measured, soon, ten_count, timed, Fleet, OVERTIME};
+use crate::fleet::{in_time, measured, soon, ten_count, timed, Fleet, OVERTIME};
 use redis_lock_client::{Lock, LostReason, MultiLock, RedGuard, RedLock, Released, Server};
 use redis_lock_harness::proxy::Proxy;
 use redis_lock_harness::{wait_for, TestServer, Tries};
@@ -21,9 +21,17 @@ fn red(servers: &[Server]) -> RedLock {
         .lease(LEASE)
 }
 
-async fn held(servers: &[Server]) -> RedGuard {
+/// On a majority: the others may have answered too late to be counted.
+async fn held_by_most(servers: &[Server]) -> RedGuard {
     let got = red(servers).acquire_within(LONG).await;
     got.expect("a majority").expect("a free lock")
+}
+
+/// On all three: a renewal takes it where the answer was late.
+async fn held(servers: &[Server]) -> RedGuard {
+    let guard = held_by_most(servers).await;
+    wait_for("the hold on all three", || on_how_many(&guard) == 3);
+    guard
 }
 
 fn on_how_many(guard: &RedGuard) -> usize {
@@ -35,7 +43,6 @@ async fn it_is_had_by_one_at_a_time_and_told_of_each_server() {
     let fleet = fleet();
     let servers = fleet.clients();
     let first = held(&servers).await;
-    assert_eq!(on_how_many(&first), 3);
     assert!(first.valid_for() > LEASE / 2 && first.valid_for() < LEASE);
     assert!(red(&servers).try_acquire().await.unwrap().is_none());
     let before = first.tokens();
@@ -68,7 +75,6 @@ async fn a_release_whose_reply_is_lost_was_one() {
         servers[place] = Server::open(&url).expect("a URL");
     }
     let guard = held(&servers).await;
-    assert_eq!(on_how_many(&guard), 3);
     proxies[0].swallow_reply_to("LOCK.RELEASE");
     proxies[1].swallow_reply_to("LOCK.RELEASE");
     for (server, released) in guard.release_each().await {
@@ -255,6 +261,11 @@ async fn a_bound_holds_though_two_servers_stand_still() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_death_of_two_is_told_within_the_lease_and_ends_when_one_is_back() {
+    in_time(Duration::from_millis(500), two_die_and_one_is_back).await;
+}
+
+/// By how much the loss, or the end of the bounded wait, was late.
+async fn two_die_and_one_is_back() -> Duration {
     let mut fleet = fleet();
     let servers = fleet.clients();
     let guard = held(&servers).await;
@@ -269,13 +280,11 @@ async fn the_death_of_two_is_told_within_the_lease_and_ends_when_one_is_back() {
     fleet.kill(fleet.in_line(2));
     assert_eq!(soon(guard.lost()).await, LostReason::Unconfirmed);
     let told = died.elapsed();
-    assert!(told < LEASE + Duration::from_millis(500), "{told:?}");
     measured("RedLock, 2 of 3 killed, told", vec![told]);
     assert!(guard.valid_for() <= LEASE / 6, "the margin");
 
     let (got, waited) = short.await.unwrap();
     assert!(got.is_err(), "no majority is an error: {got:?}");
-    assert!(waited < LEASE * 2 + OVERTIME, "{waited:?}");
     let back = Instant::now();
     fleet.revive(fleet.in_line(2));
     let next = long.await.unwrap().0.unwrap().expect("a majority again");
@@ -283,6 +292,8 @@ async fn the_death_of_two_is_told_within_the_lease_and_ends_when_one_is_back() {
     assert!(back.elapsed() >= LEASE / 2, "not in its start-up delay");
     drop((guard, next));
     fleet.wait_until_free("k");
+    told.saturating_sub(LEASE)
+        .max(waited.saturating_sub(LEASE * 2))
 }
 
 /// Without this a lock that is held for long would be lost to the restart of one server after another.
@@ -300,7 +311,7 @@ async fn it_outlives_the_restart_of_each_server_in_turn() {
     }
     assert!(!lost.is_finished());
     assert!(red(&servers).try_acquire().await.unwrap().is_none());
-    assert_eq!(on_how_many(&guard), 3);
+    wait_for("its holder knows", || on_how_many(&guard) == 3);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -330,7 +341,7 @@ async fn nobody_waits_for_a_server_in_its_start_up_delay() {
     let line = fleet.in_line(0);
     fleet.kill(line);
     fleet.revive(line);
-    let guard = soon(held(&servers)).await;
+    let guard = soon(held_by_most(&servers)).await;
     assert_eq!(on_how_many(&guard), 2);
 }
 
@@ -341,7 +352,7 @@ async fn a_silent_minority_costs_little_and_a_silent_majority_is_asked_back() {
     for n in 0..3 {
         let place = fleet.in_line(n);
         fleet.stop(place);
-        let (guard, took) = timed(held(&servers)).await;
+        let (guard, took) = timed(held_by_most(&servers)).await;
         assert!(took < LEASE, "{took:?}");
         measured(
             &format!("RedLock, server {n} in line is silent, acquired"),

@@ -32,7 +32,7 @@ impl Rest {
         }
         let (rest, left) = (holds(&self.state, now), holds(after, now));
         let is_right = match &self.state {
-            // There may be holders that were not looked at.
+            // The module may not have read all holders.
             KeyState::ReadWrite(lock) if !lock.is_whole => rest.is_subset(&left),
             _ => rest == left && is_foreign(&self.state) == is_foreign(after),
         };
