@@ -14,6 +14,7 @@ use redis_lock_harness::{Conn, TestServer};
 
 use crate::check::Check;
 use crate::fault_log::{FaultLog, Reach};
+use crate::network;
 use crate::plan::{Fault, Step, EXCLUSIVE, READ_WRITE, RED, SERVERS};
 
 const SIGSTOP: i32 = 19;
@@ -132,6 +133,10 @@ impl Fleet {
                 ..
             } => vec![Reach::Server(*server), Reach::NoRoom(*server)],
             Fault::NoRoom { server, .. } => vec![Reach::NoRoom(*server)],
+            Fault::NoPorts { kills, .. } => {
+                let broken = (0..SERVERS).filter(|_| *kills).map(Reach::Server);
+                broken.chain((0..SERVERS).map(Reach::NoRoom)).collect()
+            }
             Fault::Break { server, key, .. } => vec![Reach::Key(format!("{server}/{key}"))],
             // Of these the moment is not known before.
             Fault::Swallow { .. } | Fault::Delay { .. } | Fault::KillProgram => Vec::new(),
@@ -164,6 +169,12 @@ impl Fleet {
                 if *kills {
                     self.kill_connections(*server);
                 }
+            }
+            Fault::NoPorts { kills, .. } => {
+                network::take_ports();
+                (0..SERVERS)
+                    .filter(|_| *kills)
+                    .for_each(|server| self.kill_connections(server));
             }
             Fault::Break { server, key, how } => {
                 let note = format!("{how} is sent to the server");
@@ -213,6 +224,7 @@ impl Fleet {
             Fault::NoRoom { server, .. } => {
                 self.conns[*server].line("CONFIG SET maxclients 10000");
             }
+            Fault::NoPorts { .. } => network::give_ports(),
             Fault::KillConnections { .. } | Fault::Break { .. } | Fault::KillProgram => {}
         }
         open.events

@@ -17,18 +17,18 @@
 //! 2. **A token that does not grow.** Exclusive grants and WRITE grants have a higher token than every grant before
 //!    them, READ grants than every WRITE grant before them. Those of a RedLock are compared server by server. An
 //!    exception is a grant that `DEL` or `LOCK.BREAK` has ended before its holder received it.
-//! 3. **A loss without a reason.** `DEL` or `LOCK.BREAK` of the lock, since a lease before the worker entered, is a reason
-//!    for any loss, and for `Taken` the only one. `Unconfirmed` must have been
-//!    unavoidable: between the moment at which a renewal was due (a third of the lease after the last confirmation)
-//!    and the notice, the server was away, and never back for a *fair chance*: a sixth of the lease (a
-//!    request that was sent before is given up), a twentieth (the pause before the next one) and 250 ms. A server is
-//!    away while it is stopped, dead or starting, while the proxy is cut or holds a request back (for those who use
-//!    the proxy), and while a thread that pings it has no answer for 100 ms. `maxclients` alone is no reason: only
-//!    with a fault up to a lease before it, which has broken the connection. The program with few open files may miss
-//!    its server for a lease after a fault. A time in which this machine ran nothing for more than 60 ms is a fault
-//!    of all servers. A MultiLock is lost with any of its servers. A RedLock that was granted by three servers must have had
-//!    faults on two of them since it was asked for, one that was granted by two on one of them; with those it may be
-//!    `Taken`, too, since leases end on servers that were away.
+//! 3. **A loss without a reason.** `DEL` or `LOCK.BREAK` of the lock, since a lease before the worker entered, is a
+//!    reason for any loss, and for `Taken` the only one. `Unconfirmed` must have been unavoidable: between the
+//!    moment at which a renewal was due (a third of the lease after the last confirmation) and the notice, the
+//!    server was away, and never back for a *fair chance*: a sixth of the lease (a request that was sent before is
+//!    given up), a twentieth (the pause before the next one) and 250 ms. A server is away while it is stopped, dead
+//!    or starting, while the proxy is cut or holds a request back (for those who use the proxy), and while a thread
+//!    that pings it has no answer for 100 ms. `maxclients`, and local ports that are used up, are no reason alone:
+//!    only with a fault up to a lease before, which has broken the connection. The program with few open files may
+//!    miss its server for a lease after a fault. A time in which this machine ran nothing for more than 60 ms is a
+//!    fault of all servers. A MultiLock is lost with any of its servers. A RedLock that was granted by three
+//!    servers must have had faults on two of them since it was asked for, one that was granted by two on one of
+//!    them; with those it may be `Taken`, too, since leases end on servers that were away.
 //! 4. **A loss that was not told.** A release that is answered with "not held", while the lock was valid.
 //! 5. **An error without a fault** in the last 1.25 s of its acquisition (of a RedLock: within six seconds before it,
 //!    or while it lasted); any error of the kind that does not pass. The program with few open files may have errors
@@ -49,6 +49,7 @@ use redis_lock_harness::{wait_for, Conn};
 mod check;
 mod fault_log;
 mod fleet;
+mod network;
 mod plan;
 mod reporter;
 mod workers;
@@ -56,7 +57,7 @@ mod workers;
 use check::{Check, SLOW};
 use fault_log::Link;
 use fleet::Fleet;
-use plan::Chance;
+use plan::{Chance, Fault};
 use reporter::{Remote, Reporter};
 use workers::{work, Program};
 
@@ -91,8 +92,15 @@ const SCARCE: Link = Link {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "ten minutes: make trial-client"]
 async fn no_overlap_and_no_loss_without_a_reason() {
+    if network::was_run_inside("no_overlap_and_no_loss_without_a_reason") {
+        return;
+    }
     let (seed, length) = (number("SEED", 1), number("SECONDS", 600));
-    let plan = plan::plan(seed, Duration::from_secs(length));
+    let mut plan = plan::plan(seed, Duration::from_secs(length));
+    if !network::is_own() {
+        println!("no right to make a network namespace: local ports are not used up");
+        plan.retain(|step| !matches!(step.fault, Fault::NoPorts { .. }));
+    }
     println!("SEED={seed} SECONDS={length}: {} faults", plan.len());
     plan.iter().for_each(|step| println!("{step}"));
     let place = tempfile::tempdir().unwrap();

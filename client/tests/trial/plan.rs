@@ -69,6 +69,9 @@ pub enum Fault {
         span: Duration,
         kills: bool,
     },
+    /// The clients' machine has no local port left for a new connection; with `CLIENT KILL` on all servers where
+    /// `kills`.
+    NoPorts { span: Duration, kills: bool },
     /// A lock is taken from its holder.
     Break {
         server: usize,
@@ -93,7 +96,8 @@ impl Fault {
             | Fault::Kill { span, .. }
             | Fault::Cut { span, .. }
             | Fault::Delay { span, .. }
-            | Fault::NoRoom { span, .. } => *span,
+            | Fault::NoRoom { span, .. }
+            | Fault::NoPorts { span, .. } => *span,
             _ => Duration::ZERO,
         }
     }
@@ -112,6 +116,8 @@ impl Fault {
             Fault::Delay { .. } => "request late",
             Fault::NoRoom { kills: true, .. } => "maxclients low, CLIENT KILL",
             Fault::NoRoom { .. } => "maxclients low",
+            Fault::NoPorts { kills: true, .. } => "no local ports, CLIENT KILL",
+            Fault::NoPorts { .. } => "no local ports",
             Fault::Break { .. } => "DEL or LOCK.BREAK",
             Fault::KillProgram => "SIGKILL of a client",
         }
@@ -125,6 +131,7 @@ impl Fault {
             | Fault::KillConnections { server }
             | Fault::NoRoom { server, .. }
             | Fault::Break { server, .. } => vec![*server],
+            Fault::NoPorts { .. } => (0..SERVERS).collect(),
             _ => Vec::new(),
         }
     }
@@ -210,8 +217,12 @@ fn any(chance: &mut Chance) -> Fault {
             words: chance.one_of(&words),
             span: chance.span(50, 3_000),
         },
-        78..86 => Fault::NoRoom {
+        78..83 => Fault::NoRoom {
             server,
+            span: chance.span(300, 4_000),
+            kills: chance.below(2) == 0,
+        },
+        83..86 => Fault::NoPorts {
             span: chance.span(300, 4_000),
             kills: chance.below(2) == 0,
         },
