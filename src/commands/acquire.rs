@@ -69,7 +69,7 @@ fn acquire(
     let mut key = LockKey::open_for(ctx, name, owner);
     key.keep(siblings);
     let now = ctx.now();
-    let state = key.look(read_write::look_to_acquire(&key, request.mode), now);
+    let state = key.read_to(read_write::depth_to_acquire(&key, request.mode), now);
     beside::may_begin(&key, &state, (request.mode, request.owner), now)?;
     let needs_token = match (state.hold(now), &state) {
         (Some(hold), _) => hold.token.is_none() && hold.owner[..] == *request.owner,

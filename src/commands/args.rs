@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use crate::lock::{is_beside_a_lock, parse_integer, Lease, LockError, Wait, MAX_KEYS, TOKEN_FIELD};
 use crate::module::fence;
-use crate::module::register::{Arg, Kind};
+use crate::module::register::{Arg, ArgKind};
 use crate::module::settings;
 use crate::module::strings::Str;
 
@@ -171,7 +171,7 @@ pub fn once<T>(slot: &mut Option<T>, value: T) -> Result<(), LockError> {
 /// `key`, for the descriptions.
 pub const KEY: Arg = Arg {
     name: c"key",
-    kind: Kind::Key,
+    kind: ArgKind::Key,
     token: None,
     optional: false,
 };
@@ -179,7 +179,7 @@ pub const KEY: Arg = Arg {
 /// `numkeys`, for the descriptions.
 pub const NUMKEYS: Arg = Arg {
     name: c"numkeys",
-    kind: Kind::Integer,
+    kind: ArgKind::Integer,
     token: None,
     optional: false,
 };
@@ -187,7 +187,7 @@ pub const NUMKEYS: Arg = Arg {
 /// `key [key ...]`, for the descriptions.
 pub const KEYS: Arg = Arg {
     name: c"key",
-    kind: Kind::Keys,
+    kind: ArgKind::Keys,
     token: None,
     optional: false,
 };
@@ -195,7 +195,7 @@ pub const KEYS: Arg = Arg {
 /// `owner`, for the descriptions.
 pub const OWNER: Arg = Arg {
     name: c"owner",
-    kind: Kind::String,
+    kind: ArgKind::String,
     token: None,
     optional: false,
 };
@@ -203,7 +203,7 @@ pub const OWNER: Arg = Arg {
 /// `[EX seconds | PX milliseconds]`, for the descriptions.
 pub const LEASE: Arg = Arg {
     name: c"lease",
-    kind: Kind::OneOf(&[
+    kind: ArgKind::OneOf(&[
         option(c"seconds", c"EX", false),
         option(c"milliseconds", c"PX", false),
     ]),
@@ -214,12 +214,12 @@ pub const LEASE: Arg = Arg {
 /// `[EX seconds | PX milliseconds | SESSION]`, for the descriptions.
 pub const TERMS: Arg = Arg {
     name: c"lease",
-    kind: Kind::OneOf(&[
+    kind: ArgKind::OneOf(&[
         option(c"seconds", c"EX", false),
         option(c"milliseconds", c"PX", false),
         Arg {
             name: c"session",
-            kind: Kind::Word,
+            kind: ArgKind::Word,
             token: Some(c"SESSION"),
             optional: false,
         },
@@ -231,7 +231,7 @@ pub const TERMS: Arg = Arg {
 /// `[READ | WRITE]`, for the descriptions.
 pub const MODE: Arg = Arg {
     name: c"mode",
-    kind: Kind::OneOf(&[bare(c"read", c"READ"), bare(c"write", c"WRITE")]),
+    kind: ArgKind::OneOf(&[bare(c"read", c"READ"), bare(c"write", c"WRITE")]),
     token: None,
     optional: true,
 };
@@ -247,7 +247,7 @@ pub const fn option(
 ) -> Arg {
     Arg {
         name,
-        kind: Kind::Integer,
+        kind: ArgKind::Integer,
         token: Some(token),
         optional,
     }
@@ -257,7 +257,7 @@ pub const fn option(
 pub const fn text(name: &'static std::ffi::CStr, token: &'static std::ffi::CStr) -> Arg {
     Arg {
         name,
-        kind: Kind::String,
+        kind: ArgKind::String,
         token: Some(token),
         optional: true,
     }
@@ -275,7 +275,7 @@ pub const fn word(name: &'static std::ffi::CStr, token: &'static std::ffi::CStr)
 const fn bare(name: &'static std::ffi::CStr, token: &'static std::ffi::CStr) -> Arg {
     Arg {
         name,
-        kind: Kind::Word,
+        kind: ArgKind::Word,
         token: Some(token),
         optional: false,
     }

@@ -4,7 +4,7 @@ use super::args::{option, Args, KEY};
 use crate::lock::{BoundRef, KeyRef, KeyState, LockError, Mode, Now, Token};
 use crate::module::ctx::Ctx;
 use crate::module::key::LockKey;
-use crate::module::register::{access, Arg, Command, Kind, Spec};
+use crate::module::register::{access, Arg, Command, ArgKind, Spec};
 use crate::module::shell;
 use crate::module::strings::Str;
 
@@ -65,10 +65,10 @@ impl Command for Info {
 /// `[WAITERS [COUNT n]]`, for the descriptions.
 pub(super) const WAITERS: Arg = Arg {
     name: c"waiters",
-    kind: Kind::Block(&[
+    kind: ArgKind::Block(&[
         Arg {
             name: c"waiters",
-            kind: Kind::Word,
+            kind: ArgKind::Word,
             token: Some(c"WAITERS"),
             optional: false,
         },

@@ -71,8 +71,8 @@ fn acquire(
 ) -> Result<(), LockError> {
     let keys = LockKey::open_all(ctx, names, owner);
     let now = ctx.now();
-    let look = |key| LockKey::look(key, read_write::look_to_acquire(key, request.mode), now);
-    let states: Vec<_> = keys.iter().map(look).collect();
+    let depth = |key| LockKey::read_to(key, read_write::depth_to_acquire(key, request.mode), now);
+    let states: Vec<_> = keys.iter().map(depth).collect();
     if request.mode != Mode::Exclusive && beside::are_twins(names) {
         return Err(LockError::SiblingsTaken);
     }

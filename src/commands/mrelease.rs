@@ -2,7 +2,7 @@
 
 use super::args::{once, word, Args, KEYS, NUMKEYS, OWNER};
 use super::read_write;
-use crate::lock::{self, Ending, LockError, Look};
+use crate::lock::{self, Ending, LockError, ReadDepth};
 use crate::module::alarm;
 use crate::module::apply::{apply_all, decide_all};
 use crate::module::ctx::Ctx;
@@ -51,7 +51,7 @@ impl Command for ReleaseMany {
         let now = ctx.now();
         let mut states = Vec::with_capacity(keys.len());
         for key in &keys {
-            let state = key.look(Look::Two, now);
+            let state = key.read_to(ReadDepth::Two, now);
             read_write::may_change(key, owner, (None, &state))?;
             states.push(state);
         }

@@ -53,7 +53,7 @@ impl Command for RenewMany {
         let now = ctx.now();
         let mut views = Vec::with_capacity(keys.len());
         for key in &keys {
-            let state = read_write::look_to_renew(key, request.lease, now);
+            let state = read_write::depth_to_renew(key, request.lease, now);
             read_write::may_change(key, owner, (None, &state))?;
             views.push(match read_write::renewal_needs_token(&state, now) {
                 true => fence::minting_view(key, state),

@@ -2,7 +2,7 @@
 //! written, and how much of it is to be read.
 
 use crate::lock::{
-    is_reserved, siblings_stay, KeyState, Lease, LockError, Look, Mode, Now, ReadWrite,
+    is_reserved, siblings_stay, KeyState, Lease, LockError, ReadDepth, Mode, Now, ReadWrite,
 };
 use crate::module::acl;
 use crate::module::ctx::Ctx;
@@ -79,16 +79,16 @@ pub fn may_break(ctx: Ctx, key: Str<'_>, state: &KeyState, now: Now) -> Result<(
 }
 
 /// How much an acquire must know.
-pub fn look_to_acquire(key: &LockKey<'_>, mode: Mode) -> Look {
+pub fn depth_to_acquire(key: &LockKey<'_>, mode: Mode) -> ReadDepth {
     if mode == Mode::Exclusive {
-        return Look::Two;
+        return ReadDepth::Two;
     }
     shell::with(|shell| {
         let waiters = &shell.locks.waiters;
         match mode {
-            Mode::Read if waiters.live_on(key.id()) == 0 => Look::Own,
-            Mode::Write if waiters.upgrader(key.id()).is_some() => Look::All,
-            _ => Look::Two,
+            Mode::Read if waiters.live_on(key.id()) == 0 => ReadDepth::Own,
+            Mode::Write if waiters.upgrader(key.id()).is_some() => ReadDepth::All,
+            _ => ReadDepth::Two,
         }
     })
 }
@@ -119,13 +119,13 @@ pub fn renewal_needs_token(state: &KeyState, now: Now) -> bool {
 }
 
 /// What the key holds, as far as a renewal must know.
-pub fn look_to_renew(key: &LockKey<'_>, lease: Lease, now: Now) -> KeyState {
-    let state = key.look(Look::Two, now);
+pub fn depth_to_renew(key: &LockKey<'_>, lease: Lease, now: Now) -> KeyState {
+    let state = key.read_to(ReadDepth::Two, now);
     let (KeyState::ReadWrite(lock), Some(owner)) = (&state, key.owner_name()) else {
         return state;
     };
-    match lock.look_to_renew(owner, lease.deadline(now), now) {
-        Look::All if !lock.is_whole => key.look(Look::All, now),
+    match lock.depth_to_renew(owner, lease.deadline(now), now) {
+        ReadDepth::All if !lock.is_whole => key.read_to(ReadDepth::All, now),
         _ => state,
     }
 }

@@ -7,7 +7,7 @@ use super::args::{KEYS, NUMKEYS};
 use crate::lock::LockError;
 use crate::module::ctx::Ctx;
 use crate::module::redisson::{run, Call};
-use crate::module::register::{access, Arg, Command, Kind, Spec};
+use crate::module::register::{access, Arg, Command, ArgKind, Spec};
 use crate::module::strings::Str;
 
 /// A script of Redisson's.
@@ -27,7 +27,7 @@ impl Command for Redisson {
         args: &[
             Arg {
                 name: c"script",
-                kind: Kind::String,
+                kind: ArgKind::String,
                 token: None,
                 optional: false,
             },
@@ -35,7 +35,7 @@ impl Command for Redisson {
             KEYS,
             Arg {
                 name: c"arg",
-                kind: Kind::Strings,
+                kind: ArgKind::Strings,
                 token: None,
                 optional: false,
             },

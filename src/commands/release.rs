@@ -2,7 +2,7 @@
 
 use super::args::{once, word, Args, KEY, MODE, OWNER, TOKEN};
 use super::read_write;
-use crate::lock::{self, Ending, LockError, Look, Mode, Released};
+use crate::lock::{self, Ending, LockError, ReadDepth, Mode, Released};
 use crate::module::alarm;
 use crate::module::apply::{apply, decide};
 use crate::module::ctx::Ctx;
@@ -51,7 +51,7 @@ impl Command for Release {
         sessions::end_first(ctx, name, owner);
         let key = LockKey::open_for(ctx, name, owner);
         let now = ctx.now();
-        let state = key.look(Look::Two, now);
+        let state = key.read_to(ReadDepth::Two, now);
         read_write::may_change(&key, owner, (mode, &state))?;
         let view = fence::handing_view(&key, state, &Ending::Release(&request));
         let (released, fx) = decide(|locks, fx| locks.release(&view, &request, now, fx));

@@ -53,7 +53,7 @@ impl Command for Renew {
         sessions::end_first(ctx, name, owner);
         let key = LockKey::open_for(ctx, name, owner);
         let now = ctx.now();
-        let state = read_write::look_to_renew(&key, request.lease, now);
+        let state = read_write::depth_to_renew(&key, request.lease, now);
         read_write::may_change(&key, owner, (mode, &state))?;
         let view = match read_write::renewal_needs_token(&state, now) {
             true => fence::minting_view(&key, state),

@@ -5,10 +5,10 @@
 //! listed from there, and a step of a scan is one of that table.
 
 use super::args::{once, option, text, word, Args};
-use crate::lock::{glob, is_held, LockError, Look};
+use crate::lock::{glob, is_held, LockError, ReadDepth};
 use crate::module::ctx::Ctx;
 use crate::module::key::LockKey;
-use crate::module::register::{Arg, Command, Kind, Spec};
+use crate::module::register::{Arg, Command, ArgKind, Spec};
 use crate::module::scan;
 use crate::module::shell;
 use crate::module::strings::{OwnedStr, Str};
@@ -39,7 +39,7 @@ impl Command for Scan {
         args: &[
             Arg {
                 name: c"cursor",
-                kind: Kind::Integer,
+                kind: ArgKind::Integer,
                 token: None,
                 optional: false,
             },
@@ -110,11 +110,11 @@ impl Filter<'_> {
     /// Whether the key is a lock that is held now, by the owner asked for.
     fn admits(&self, ctx: Ctx, key: Str<'_>) -> bool {
         let now = ctx.now();
-        let look = match self.owner {
-            Some(_) => Look::Own,
-            None => Look::Two,
+        let depth = match self.owner {
+            Some(_) => ReadDepth::Own,
+            None => ReadDepth::Two,
         };
-        let state = LockKey::peek(ctx, key, self.owner).look(look, now);
+        let state = LockKey::peek(ctx, key, self.owner).read_to(depth, now);
         is_held(&state, self.owner.map(Str::bytes), now)
     }
 }

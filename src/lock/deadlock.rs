@@ -37,7 +37,7 @@ pub(super) struct Want<'a> {
 
 /// A request that is about to wait.
 #[derive(Debug)]
-pub(super) struct Newcomer<'a> {
+pub(super) struct Caller<'a> {
     pub owner: &'a [u8],
     pub mode: Mode,
     pub wants: &'a [Want<'a>],
@@ -57,10 +57,10 @@ pub(super) enum Verdict {
 }
 
 /// Searches for a way from this newcomer back to its owner.
-pub(super) fn search(waiters: &Waiters, newcomer: &Newcomer<'_>, now: Now) -> Verdict {
+pub(super) fn search(waiters: &Waiters, caller: &Caller<'_>, now: Now) -> Verdict {
     let mut search = Search {
         waiters,
-        newcomer,
+        caller,
         now,
         steps: Vec::new(),
         seen: HashSet::new(),
@@ -79,13 +79,13 @@ pub(super) fn search(waiters: &Waiters, newcomer: &Newcomer<'_>, now: Now) -> Ve
 }
 
 /// Whether anybody may wait for this newcomer's owner, at a glance: who is in nobody's way is in no cycle.
-pub(super) fn may_be_waited_for(waiters: &Waiters, newcomer: &Newcomer<'_>, now: Now) -> bool {
-    let owner = newcomer.owner;
+pub(super) fn may_be_waited_for(waiters: &Waiters, caller: &Caller<'_>, now: Now) -> bool {
+    let owner = caller.owner;
     if waiters.lines.len() > MAX_VISITS {
         return true;
     }
     waiters.lines.iter().any(|(key, line)| {
-        let mut wants = newcomer.wants.iter();
+        let mut wants = caller.wants.iter();
         if line.queue.live() == 0 {
             return false;
         }
@@ -132,7 +132,7 @@ struct Behind {
 
 struct Search<'a> {
     waiters: &'a Waiters,
-    newcomer: &'a Newcomer<'a>,
+    caller: &'a Caller<'a>,
     now: Now,
     steps: Vec<Step<'a>>,
     seen: HashSet<&'a [u8]>,
@@ -146,10 +146,10 @@ struct Search<'a> {
 impl<'a> Search<'a> {
     /// The keys of a cycle, if there is one.
     fn run(&mut self) -> Option<Vec<KeyRef<'a>>> {
-        for want in self.newcomer.wants {
+        for want in self.caller.wants {
             let wait = Wait {
-                owner: self.newcomer.owner,
-                mode: self.newcomer.mode,
+                owner: self.caller.owner,
+                mode: self.caller.mode,
                 key: want.key,
                 before: want.place,
             };
@@ -212,7 +212,7 @@ impl<'a> Search<'a> {
         if blocks && self.find_all(holders, wait, from) {
             return true;
         }
-        if wait.owner != self.newcomer.owner && self.newcomer_is_before(line, &wait, &behind) {
+        if wait.owner != self.caller.owner && self.caller_is_before(line, &wait, &behind) {
             return true;
         }
         let Some(behind) = behind.place else {
@@ -230,7 +230,7 @@ impl<'a> Search<'a> {
             }
             self.visits += 1;
             if let Some((owner, _)) = line.queue.at(*seq) {
-                if owner != self.newcomer.owner {
+                if owner != self.caller.owner {
                     self.find(owner, wait, from);
                 }
             }
@@ -252,7 +252,7 @@ impl<'a> Search<'a> {
         let writers = line.ranks.writers.range(..before).rev();
         let mut writers = writers.filter_map(|seq| {
             let (owner, _) = line.queue.at(*seq)?;
-            (owner != self.newcomer.owner).then_some((seq, owner))
+            (owner != self.caller.owner).then_some((seq, owner))
         });
         let mut behind = Behind::default();
         behind.place = writers
@@ -274,7 +274,7 @@ impl<'a> Search<'a> {
         if owner == wait.owner {
             return false;
         }
-        if owner == self.newcomer.owner {
+        if owner == self.caller.owner {
             return true;
         }
         if self.seen.insert(owner) {
@@ -289,15 +289,15 @@ impl<'a> Search<'a> {
 
     /// Whether this wait is for the newcomer's owner because of its place in the line: the one that it is going
     /// to have, or that of another request of it.
-    fn newcomer_is_before(&self, line: &Line, wait: &Wait<'_>, behind: &Behind) -> bool {
-        let mut wants = self.newcomer.wants.iter();
+    fn caller_is_before(&self, line: &Line, wait: &Wait<'_>, behind: &Behind) -> bool {
+        let mut wants = self.caller.wants.iter();
         let its = match wants.find(|want| want.key == wait.key) {
-            Some(want) => want.place.map(|place| (place, self.newcomer.mode)),
+            Some(want) => want.place.map(|place| (place, self.caller.mode)),
             None => {
-                let place = line.queue.place_of(self.newcomer.owner);
+                let place = line.queue.place_of(self.caller.owner);
                 let waiter = place.and_then(|place| Some((place, line.queue.waiter(place)?)));
                 waiter
-                    .filter(|(_, waiter)| !self.newcomer.replaces.contains(&waiter.id))
+                    .filter(|(_, waiter)| !self.caller.replaces.contains(&waiter.id))
                     .map(|(place, waiter)| (place, waiter.mode))
             }
         };
@@ -350,27 +350,27 @@ impl Locks {
             },
             holders: Holders::of(&view.state, now),
         };
-        let newcomer = Newcomer {
+        let caller = Caller {
             owner: req.owner,
             mode: req.mode,
             wants: &[want],
             replaces: former.as_slice(),
         };
-        self.judge(&newcomer, now)
+        self.judge(&caller, now)
     }
 
     /// Whether a request may be parked without waiting for itself. True when it is to be judged again.
     ///
     /// # Errors
     /// [`LockError::Deadlock`]
-    pub(super) fn judge(&mut self, newcomer: &Newcomer<'_>, now: Now) -> Result<bool, LockError> {
-        match search(&self.waiters, newcomer, now) {
+    pub(super) fn judge(&mut self, caller: &Caller<'_>, now: Now) -> Result<bool, LockError> {
+        match search(&self.waiters, caller, now) {
             Verdict::Clear => Ok(false),
             // To read all readers of a lock takes long: not for the sake of who is in nobody's way.
-            Verdict::Doubtful(_) if !may_be_waited_for(&self.waiters, newcomer, now) => Ok(false),
+            Verdict::Doubtful(_) if !may_be_waited_for(&self.waiters, caller, now) => Ok(false),
             Verdict::Doubtful(keys) => {
                 for key in keys {
-                    self.waiters.touch_id(key);
+                    self.waiters.schedule_settle_id(key);
                 }
                 Ok(true)
             }
@@ -420,13 +420,13 @@ impl Locks {
                 holders: line.holders.clone(),
             });
         }
-        let newcomer = Newcomer {
+        let caller = Caller {
             owner: &owner,
             mode,
             wants: &wants,
             replaces: &[],
         };
-        self.judge(&newcomer, now)
+        self.judge(&caller, now)
     }
 }
 

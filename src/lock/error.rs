@@ -55,7 +55,7 @@ pub enum LockError {
     /// paused within this very transaction. The client is to ask again.
     TryAgain,
     /// No lock is granted yet, after a start or a promotion; the milliseconds left.
-    Delayed(u64),
+    InStartupDelay(u64),
     /// The module is being drained, to be unloaded. The client is to ask again.
     Drained,
     /// The caller's user may not break this lock (only where the server cannot tell by itself).
@@ -179,7 +179,7 @@ impl fmt::Display for LockError {
             E::TryAgain => {
                 "TRYAGAIN the slot is being migrated or writes are paused, try again later"
             }
-            E::Delayed(ms) => {
+            E::InStartupDelay(ms) => {
                 return write!(
                     f,
                     "LOCKDELAY no lock is granted for {ms} ms more after the start, see lock.startup-delay"

@@ -11,8 +11,8 @@ use super::grants::{free, Grantee, HandedOff};
 use super::locks::{Locks, View};
 use super::queue::Waiter;
 use super::read_write::upgrades;
-use super::sessions::BoundRef;
-use super::standing::{standing, Standing};
+use super::bindings::BoundRef;
+use super::compatibility::{compatibility, Compatibility};
 use super::state::MAX_HOLD_COUNT;
 use super::waiters::Joined;
 use super::{Hold, KeyState, Lease, LockError, Mode, Now, OwnerId, Token, WaiterId};
@@ -127,28 +127,28 @@ impl Locks {
         now: Now,
         fx: &mut Effects,
     ) -> Result<Answer, LockError> {
-        self.look_at(view, now)?;
+        self.check_view(view, now)?;
         if req.session && !self.sessions.rule.open {
             self.stats.busy += 1;
             return Err(LockError::Busy);
         }
-        match standing(&view.state, req.mode, req.owner, now)? {
-            Standing::Mine(hold) => return self.reenter(view, hold, req, now, fx),
-            Standing::Within => return self.enter_again(view, req, now, fx),
-            Standing::Blocked(lease_ms) => {
+        match compatibility(&view.state, req.mode, req.owner, now)? {
+            Compatibility::Mine(hold) => return self.reenter(view, hold, req, now, fx),
+            Compatibility::Within => return self.enter_again(view, req, now, fx),
+            Compatibility::Blocked(lease_ms) => {
                 return self.wait_or_refuse(view, lease_ms, req, now, fx)
             }
-            Standing::Free => {}
+            Compatibility::Free => {}
         }
         // Free here; in the delay perhaps not where this server's data comes from.
-        let delayed = self.delay.is_on(now);
+        let delayed = self.startup_delay.is_on(now);
         if delayed && req.wait == Wait::No {
-            return Err(LockError::Delayed(self.delay.left(now)));
+            return Err(LockError::InStartupDelay(self.startup_delay.left(now)));
         }
         // Free. Whoever waits comes first: the lock is theirs before the newcomer's request is
         // looked at, even if the event that freed it has not been dealt with yet.
         if req.wait == Wait::No {
-            let others_first = !view.may_grant() && self.waiters.touch(view.key);
+            let others_first = !view.may_grant() && self.waiters.schedule_settle(view.key);
             if others_first
                 || matches!(
                     self.hand_off(view, &view.state, now, fx),
@@ -162,7 +162,7 @@ impl Locks {
         } else if delayed || self.waiters.live_on(view.key) > 0 {
             let answer = self.wait_or_refuse(view, None, req, now, fx)?;
             if self.hand_off(view, &view.state, now, fx) == HandedOff::Nobody {
-                self.waiters.touch(view.key);
+                self.waiters.schedule_settle(view.key);
             }
             return Ok(answer);
         }
@@ -181,7 +181,7 @@ impl Locks {
         now: Now,
         fx: &mut Effects,
     ) -> Result<Released, LockError> {
-        self.look_at(view, now)?;
+        self.check_view(view, now)?;
         if let KeyState::ReadWrite(lock) = &view.state {
             if let Some(released) = self.release_shared(view, lock, req, now, fx)? {
                 return Ok(released);
@@ -227,7 +227,7 @@ impl Locks {
         now: Now,
         fx: &mut Effects,
     ) -> Result<bool, LockError> {
-        self.look_at(view, now)?;
+        self.check_view(view, now)?;
         if let KeyState::ReadWrite(lock) = &view.state {
             if self.renew_shared(view, lock, req, now, fx)?.is_some() {
                 return Ok(true);
@@ -265,7 +265,7 @@ impl Locks {
         now: Now,
         fx: &mut Effects,
     ) -> Result<bool, LockError> {
-        self.look_at(view, now)?;
+        self.check_view(view, now)?;
         let hold = view
             .state
             .hold(now)
@@ -296,7 +296,7 @@ impl Locks {
 
     /// Nothing is decided about foreign data. The token of a lock that came from elsewhere (RESTORE,
     /// COPY) counts as handed out here, since its key will not be there to tell when it is released.
-    pub(super) fn look_at(&mut self, view: &View<'_>, now: Now) -> Result<(), LockError> {
+    pub(super) fn check_view(&mut self, view: &View<'_>, now: Now) -> Result<(), LockError> {
         is_a_lock(&view.state)?;
         if let Some(token) = view.state.token() {
             self.tokens.observe(view.domain, token, now.wall_us());
@@ -420,8 +420,8 @@ impl Locks {
             HandedOff::Granted | HandedOff::LeftFree => {}
             HandedOff::Reserved | HandedOff::Nobody | HandedOff::Blocked => {
                 // Whoever still waits could not be granted just now: the alarm tries again.
-                self.waiters.touch(view.key);
-                self.turns.was_free(view.key);
+                self.waiters.schedule_settle(view.key);
+                self.windows.was_free(view.key);
                 free(fx);
             }
         }
@@ -433,7 +433,7 @@ impl Locks {
         token: Option<Token>,
         deadline_ms: i64,
     ) {
-        self.holds.renewed(view.key, token, deadline_ms);
+        self.tracked.renewed(view.key, token, deadline_ms);
         self.waiters.set_lease(view.key, Some(deadline_ms));
     }
 }

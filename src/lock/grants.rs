@@ -10,13 +10,13 @@ use std::rc::Rc;
 use smallvec::SmallVec;
 
 use super::effect::{Effect, Effects, Event, KeyWrite, Outcome};
-use super::families::Family;
-use super::holds::Tracked;
+use super::resource::Resource;
+use super::tracked::TrackedGrant;
 use super::locks::{Locks, View};
 use super::name::{OwnerAt, OwnerAtRef};
 use super::queue::{Seq, Waiter};
 use super::read_write::may_enter;
-use super::sessions::BoundRef;
+use super::bindings::BoundRef;
 use super::table::give_back;
 use super::{
     Acquire, Hold, KeyId, KeyRef, KeyState, Lease, LockError, Mode, Now, OwnerId, RwWrite, Token,
@@ -25,7 +25,7 @@ use super::{
 
 /// A grant on its way to a parked client.
 #[derive(Debug)]
-pub(super) struct Handed {
+pub(super) struct GrantInFlight {
     pub key: KeyId,
     pub owner: Rc<[u8]>,
     pub mode: Mode,
@@ -47,7 +47,7 @@ pub(super) struct Reentry {
     pub unbinds: bool,
 }
 
-impl Handed {
+impl GrantInFlight {
     /// Whose it is, and where.
     pub fn at(&self) -> OwnerAt {
         OwnerAt {
@@ -134,7 +134,7 @@ impl Locks {
         let handed_off = self.hand_to_next(view, rest, now, fx);
         if handed_off != HandedOff::Granted {
             self.waiters.set_holders(view.key, rest, now);
-            self.waiters.mark_holders(view.key);
+            self.waiters.schedule_settle_holders(view.key);
         }
         handed_off
     }
@@ -146,7 +146,7 @@ impl Locks {
         now: Now,
         fx: &mut Effects,
     ) -> HandedOff {
-        if !view.may_grant() || self.delay.is_on(now) {
+        if !view.may_grant() || self.startup_delay.is_on(now) {
             return HandedOff::Nobody;
         }
         let mut after = None;
@@ -163,7 +163,7 @@ impl Locks {
                 next.is_some_and(|(owner, waiter)| may_enter(state, waiter.mode, owner, now));
             let request = next.map(|(_, waiter)| waiter.id);
             if let Some(request) = request.filter(|id| is_free && self.waiters.is_many(*id)) {
-                self.waiters.mark(request);
+                self.waiters.schedule_settle_request(request);
                 if after.is_none() {
                     self.waiters.set_lease(view.key, rest.ends(now));
                 }
@@ -176,7 +176,7 @@ impl Locks {
             if !is_free || !is_whole(state) {
                 if is_free {
                     // Read anew, and whole, by the alarm.
-                    self.waiters.touch(view.key);
+                    self.waiters.schedule_settle(view.key);
                 }
                 result = if after.is_some() {
                     HandedOff::Granted
@@ -252,14 +252,14 @@ impl Locks {
         self.count_wait(&waiter, now);
         if granted.after.is_none() {
             self.waiters.set_holder(view.key, owner.clone());
-            self.turns.count(view.key);
+            self.windows.count(view.key);
         }
         // The grant is a re-entry where a script has granted the lock to this owner meanwhile.
         let reentry = (!granted.is_fresh).then_some(Reentry {
             counted: true,
             ..Reentry::default()
         });
-        let handed = Handed {
+        let in_flight = GrantInFlight {
             key: view.key.to_id(),
             owner,
             mode: waiter.mode,
@@ -267,7 +267,7 @@ impl Locks {
             seq,
             reentry,
         };
-        self.on_its_way(waiter.id, handed);
+        self.put_in_flight(waiter.id, in_flight);
         fx.push(Effect::Answer(waiter.id, Outcome::Granted(granted.token)));
         Some(granted)
     }
@@ -281,9 +281,9 @@ impl Locks {
     }
 
     /// This grant is on its way to a parked client.
-    pub(super) fn on_its_way(&mut self, request: WaiterId, handed: Handed) {
-        self.handed_on.insert(handed.at(), request);
-        self.handed.entry(request).or_default().push(handed);
+    pub(super) fn put_in_flight(&mut self, request: WaiterId, in_flight: GrantInFlight) {
+        self.in_flight_of_owner.insert(in_flight.at(), request);
+        self.in_flight.entry(request).or_default().push(in_flight);
     }
 
     /// Writes a hold of somebody whom the key, as it stands (`rest`), has room for: the one place where
@@ -296,7 +296,7 @@ impl Locks {
         now: Now,
         fx: &mut Effects,
     ) -> Result<Granted, LockError> {
-        self.begins_as(Family::Lock, view.key);
+        self.begins_as(Resource::Lock, view.key);
         if to.mode != Mode::Exclusive {
             let entered = self.enter(view, rest, (to, false), now, fx)?;
             self.end_window(view.key);
@@ -318,13 +318,13 @@ impl Locks {
             token,
             deadline_ms,
         }));
-        let has_mark = match &view.state {
-            KeyState::ReadWrite(former) => former.mark.is_some(),
+        let has_token_record = match &view.state {
+            KeyState::ReadWrite(former) => former.token_record.is_some(),
             // If others deleted a read-write lock here, its token stayed.
             _ => self.had_shared,
         };
-        if has_mark {
-            fx.push(Effect::Write(KeyWrite::ReadWrite(RwWrite::DropMark)));
+        if has_token_record {
+            fx.push(Effect::Write(KeyWrite::ReadWrite(RwWrite::DropTokenRecord)));
         }
         fx.push(Effect::Notify(Event::Acquire));
         let what = BoundRef::lock(to.mode, view.key, to.owner);
@@ -333,7 +333,7 @@ impl Locks {
             false => drop(self.sessions.unbind(what)),
         }
         self.stats.grants += 1;
-        let tracked = Tracked {
+        let tracked = TrackedGrant {
             token,
             since_ms: now.mono_ms,
             client: to.client,
@@ -341,7 +341,7 @@ impl Locks {
             may_share: false,
         };
         self.stats.grants_unwatched +=
-            self.holds
+            self.tracked
                 .insert(view.key, tracked, self.limits.max_tracked);
         Ok(Granted {
             token,
@@ -404,18 +404,18 @@ impl Locks {
 
     /// The reply of a grant is written: from here on only its lease or its owner ends it.
     pub fn delivered(&mut self, waiter: WaiterId) {
-        let delivered = self.take_handed(waiter);
+        let delivered = self.take_in_flight(waiter);
         if delivered.is_empty() {
-            self.sems.on_the_way.delivered(waiter);
+            self.sems.in_flight.delivered(waiter);
         }
-        for handed in delivered {
-            match handed.reentry {
+        for in_flight in delivered {
+            match in_flight.reentry {
                 Some(Reentry {
                     binds: Some((client, at)),
                     ..
-                }) => self.sessions.bind(handed.bound(), client, handed.token, at),
+                }) => self.sessions.bind(in_flight.bound(), client, in_flight.token, at),
                 Some(Reentry { unbinds: true, .. }) => {
-                    self.sessions.unbind_grant(handed.bound(), handed.token);
+                    self.sessions.unbind_grant(in_flight.bound(), in_flight.token);
                 }
                 _ => {}
             }
@@ -426,46 +426,46 @@ impl Locks {
     /// would take a lock from under a client that got it by asking again. Nor may one be planned
     /// later, when the end of the connection that was first answered is noticed.
     pub(super) fn claim(&mut self, key: KeyRef<'_>, owner: &[u8]) {
-        if let Some(undone) = self.to_undo.get_mut(&key) {
+        if let Some(undone) = self.undelivered.get_mut(&key) {
             undone.retain(|undone| undone.owner[..] != *owner);
             if undone.is_empty() {
                 self.take_undone(key);
             }
         }
-        if self.handed_on.is_empty() {
+        if self.in_flight_of_owner.is_empty() {
             return;
         }
-        let Some(waiter) = self.handed_on.swap_remove(&OwnerAtRef { key, owner }) else {
+        let Some(waiter) = self.in_flight_of_owner.swap_remove(&OwnerAtRef { key, owner }) else {
             return;
         };
-        if let Some(handed) = self.handed.get_mut(&waiter) {
-            handed.retain(|handed| handed.key.as_ref() != key);
-            if handed.is_empty() {
-                self.handed.remove(&waiter);
+        if let Some(in_flight) = self.in_flight.get_mut(&waiter) {
+            in_flight.retain(|in_flight| in_flight.key.as_ref() != key);
+            if in_flight.is_empty() {
+                self.in_flight.remove(&waiter);
             }
         }
-        give_back(&mut self.handed);
-        give_back(&mut self.handed_on);
+        give_back(&mut self.in_flight);
+        give_back(&mut self.in_flight_of_owner);
     }
 
     /// What is to be undone at this key.
-    pub(super) fn take_undone(&mut self, key: KeyRef<'_>) -> Option<Vec<Handed>> {
-        let undone = self.to_undo.swap_remove(&key);
-        give_back(&mut self.to_undo);
+    pub(super) fn take_undone(&mut self, key: KeyRef<'_>) -> Option<Vec<GrantInFlight>> {
+        let undone = self.undelivered.swap_remove(&key);
+        give_back(&mut self.undelivered);
         undone
     }
 
     /// Forgets what was on its way to this client.
-    pub(super) fn take_handed(&mut self, waiter: WaiterId) -> SmallVec<[Handed; 1]> {
-        let taken = self.handed.remove(&waiter).unwrap_or_default();
-        for handed in &taken {
-            let at = handed.at();
-            if self.handed_on.get(&at) == Some(&waiter) {
-                self.handed_on.swap_remove(&at);
+    pub(super) fn take_in_flight(&mut self, waiter: WaiterId) -> SmallVec<[GrantInFlight; 1]> {
+        let taken = self.in_flight.remove(&waiter).unwrap_or_default();
+        for in_flight in &taken {
+            let at = in_flight.at();
+            if self.in_flight_of_owner.get(&at) == Some(&waiter) {
+                self.in_flight_of_owner.swap_remove(&at);
             }
         }
-        give_back(&mut self.handed);
-        give_back(&mut self.handed_on);
+        give_back(&mut self.in_flight);
+        give_back(&mut self.in_flight_of_owner);
         taken
     }
 
@@ -481,13 +481,13 @@ impl Locks {
             self.close_unseen(view, now, fx);
             return false;
         }
-        self.holds.remove(view.key).is_some()
+        self.tracked.remove(view.key).is_some()
     }
 
     /// The tracked grants before this one ended without our seeing it.
     pub(super) fn close_unseen(&mut self, view: &View<'_>, now: Now, fx: &mut Effects) {
         self.close_only(view, now, fx);
-        let readers: Vec<_> = self.holds.readers(view.key).cloned().collect();
+        let readers: Vec<_> = self.tracked.readers(view.key).cloned().collect();
         for owner in readers {
             self.close_reader(view.key, &owner, now, fx);
         }
@@ -501,14 +501,14 @@ impl Locks {
         now: Now,
         fx: &mut Effects,
     ) {
-        if let Some(former) = self.holds.remove_reader(key, owner) {
+        if let Some(former) = self.tracked.remove_reader(key, owner) {
             self.count_end(former.deadline_ms <= now.wall_ms, fx);
         }
     }
 
     /// The tracked grant that was the only one of its kind ended without our seeing it.
     pub(super) fn close_only(&mut self, view: &View<'_>, now: Now, fx: &mut Effects) {
-        let Some(former) = self.holds.remove(view.key) else {
+        let Some(former) = self.tracked.remove(view.key) else {
             return;
         };
         // While the key is there, it knows best: a script may have cut the lease.
@@ -533,7 +533,7 @@ impl Locks {
     /// (Where the key itself went away, the server's news of that has been passed on already.)
     pub(super) fn announce_untracked(&self, view: &View<'_>, now: Now, fx: &mut Effects) {
         let event = match &view.state {
-            _ if self.holds.contains(view.key) => return,
+            _ if self.tracked.contains(view.key) => return,
             KeyState::Held(hold) if hold.is_over(now) => Event::Expire,
             KeyState::ReadWrite(lock) if !lock.is_held(now) => Event::Expire,
             KeyState::Bare(_) | KeyState::OtherHash | KeyState::OtherType => Event::Lost,

@@ -5,7 +5,7 @@
 //! when it goes, and all are let in at once.
 
 use super::effect::{Effect, Effects, Outcome};
-use super::families::Family;
+use super::resource::Resource;
 use super::locks::Locks;
 use super::queue::Waiter;
 use super::stats::LatchStats;
@@ -90,7 +90,7 @@ impl Locks {
         let change = match (left, count) {
             (_, 0) => self.open_latch(key, state, fx),
             (0, _) => {
-                self.begins_as(Family::Latch, key);
+                self.begins_as(Resource::Latch, key);
                 CountChange::Make(count)
             }
             _ => CountChange::Set(count),
@@ -172,7 +172,7 @@ impl Locks {
     /// Settles a latch: called when its key's end has come or something happened to it from outside.
     pub fn latch_settle(&mut self, key: KeyRef<'_>, state: Count, now: Now, fx: &mut Effects) {
         match state.left(now) {
-            Ok(0) => self.let_in(key, fx),
+            Ok(0) => self.grant_all(key, fx),
             Ok(_) => self.note_end(key, state),
             Err(error) => {
                 let everybody = self.latches.waiters.clear(key);
@@ -187,14 +187,14 @@ impl Locks {
     }
 
     fn open_latch(&mut self, key: KeyRef<'_>, state: Count, fx: &mut Effects) -> CountChange {
-        self.let_in(key, fx);
+        self.grant_all(key, fx);
         match state {
             Count::Absent => CountChange::None,
             _ => CountChange::Open,
         }
     }
 
-    fn let_in(&mut self, key: KeyRef<'_>, fx: &mut Effects) {
+    fn grant_all(&mut self, key: KeyRef<'_>, fx: &mut Effects) {
         for waiter in self.latches.waiters.clear(key) {
             self.latches.stats.latch_waits_opened += 1;
             fx.push(Effect::Answer(waiter, Outcome::Open));

@@ -3,19 +3,19 @@
 
 use smallvec::SmallVec;
 
-use super::delay::Delay;
+use super::startup_delay::StartupDelay;
 use super::effect::{Effect, Effects, KeyWrite, Outcome};
-use super::families::Family;
-use super::grants::{free, Handed, HandedOff};
-use super::holds::{Holds, Tracked};
+use super::resource::Resource;
+use super::grants::{free, GrantInFlight, HandedOff};
+use super::tracked::{TrackedGrants, TrackedGrant};
 use super::latch::Latches;
 use super::name::{KeyMap, KeySet, OwnerMap};
 use super::queue::{Queue, WaiterMap};
 use super::semaphore::Semaphores;
-use super::sessions::Sessions;
+use super::bindings::Sessions;
 use super::stats::Stats;
 use super::token::Tokens;
-use super::turns::Turns;
+use super::window::Windows;
 use super::waiters::Waiters;
 use super::{Domain, Hold, KeyRef, KeyState, LockError, Now, Token, WaiterId};
 
@@ -42,8 +42,8 @@ pub struct View<'a> {
     /// What a token leans on; `None` when the decision was not expected to need one.
     pub fence: Option<Fence>,
     /// Whether somebody listens for the release of this lock; asked only where
-    /// [`Locks::depends_on_listeners`].
-    pub listened: bool,
+    /// [`Locks::depends_on_subscribers`].
+    pub has_subscriber: bool,
 }
 
 /// What the keys beside a lock say about its tokens.
@@ -80,22 +80,22 @@ pub struct Locks {
     /// What has happened so far.
     pub stats: Stats,
     /// Whether locks are granted yet, after a start or a promotion.
-    pub delay: Delay,
+    pub startup_delay: StartupDelay,
     /// Whether requests that would wait for themselves are refused.
     pub detects_deadlocks: bool,
     /// When those who wait outside have their turn.
-    pub turns: Turns,
+    pub windows: Windows,
     /// Requests that were parked although it was not sure that they do not.
     pub(super) doubtful: Vec<WaiterId>,
-    pub(super) holds: Holds,
+    pub(super) tracked: TrackedGrants,
     /// Keys to be glanced at.
-    pub(super) glances: KeySet,
+    pub(super) rechecks: KeySet,
     pub(super) next_waiter: u64,
-    pub(super) handed: WaiterMap<SmallVec<[Handed; 1]>>,
+    pub(super) in_flight: WaiterMap<SmallVec<[GrantInFlight; 1]>>,
     /// The latest of them of each owner at each key.
-    pub(super) handed_on: OwnerMap<WaiterId>,
+    pub(super) in_flight_of_owner: OwnerMap<WaiterId>,
     /// Grants that did not reach their clients, by key.
-    pub(super) to_undo: KeyMap<Vec<Handed>>,
+    pub(super) undelivered: KeyMap<Vec<GrantInFlight>>,
     /// Whether this process has granted READ or WRITE: then a token of that may stand beside a key that is
     /// absent now.
     pub(super) had_shared: bool,
@@ -104,7 +104,7 @@ pub struct Locks {
     /// The latches beside them.
     pub latches: Latches,
     /// Whose key was settled last.
-    pub(super) turn: Family,
+    pub(super) last_settled: Resource,
 }
 
 impl Locks {
@@ -116,41 +116,41 @@ impl Locks {
             sessions: Sessions::default(),
             tokens: Tokens::default(),
             stats: Stats::default(),
-            delay: Delay::default(),
+            startup_delay: StartupDelay::default(),
             detects_deadlocks: true,
-            turns: Turns::default(),
+            windows: Windows::default(),
             doubtful: Vec::new(),
-            holds: Holds::default(),
-            glances: KeySet::default(),
+            tracked: TrackedGrants::default(),
+            rechecks: KeySet::default(),
             next_waiter: 0,
-            handed: WaiterMap::default(),
-            handed_on: OwnerMap::default(),
-            to_undo: KeyMap::default(),
+            in_flight: WaiterMap::default(),
+            in_flight_of_owner: OwnerMap::default(),
+            undelivered: KeyMap::default(),
             had_shared: false,
             sems: Semaphores::default(),
             latches: Latches::default(),
-            turn: Family::default(),
+            last_settled: Resource::default(),
         }
     }
 
     /// What is known of the present hold beyond the hash.
-    pub fn tracked(&self, key: KeyRef<'_>, hold: &Hold) -> Option<&Tracked> {
-        self.holds.get(key, hold.token)
+    pub fn tracked(&self, key: KeyRef<'_>, hold: &Hold) -> Option<&TrackedGrant> {
+        self.tracked.get(key, hold.token)
     }
 
     /// What is known of the exclusive or WRITE hold that has this token, beyond the hash.
-    pub fn tracked_under(&self, key: KeyRef<'_>, token: Option<Token>) -> Option<&Tracked> {
-        self.holds.get(key, token)
+    pub fn tracked_under(&self, key: KeyRef<'_>, token: Option<Token>) -> Option<&TrackedGrant> {
+        self.tracked.get(key, token)
     }
 
     /// What is known of this owner's READ hold beyond the hash.
-    pub fn tracked_reader(&self, key: KeyRef<'_>, owner: &[u8]) -> Option<&Tracked> {
-        self.holds.reader(key, owner)
+    pub fn tracked_reader(&self, key: KeyRef<'_>, owner: &[u8]) -> Option<&TrackedGrant> {
+        self.tracked.reader(key, owner)
     }
 
     /// How many grants are in the bounded table.
     pub fn tracked_len(&self) -> usize {
-        self.holds.len()
+        self.tracked.len()
     }
 
     /// The queue of a key, if somebody waits for it.
@@ -161,21 +161,21 @@ impl Locks {
     /// The connection of a parked request is gone, or was answered by the server itself. A grant
     /// that was on its way to it is to be undone when the key is settled.
     pub fn gone(&mut self, waiter: WaiterId, now: Now) {
-        let handed = self.take_handed(waiter);
-        let was_granted = !handed.is_empty();
-        for handed in handed {
-            match handed.reentry {
+        let in_flight = self.take_in_flight(waiter);
+        let was_granted = !in_flight.is_empty();
+        for in_flight in in_flight {
+            match in_flight.reentry {
                 // The undo ends the hold; there is nothing to release.
-                None => self.sessions.unbind_grant(handed.bound(), handed.token),
+                None => self.sessions.unbind_grant(in_flight.bound(), in_flight.token),
                 Some(reentry) if !reentry.counted => continue,
                 Some(_) => {}
             }
-            self.waiters.touch_id(handed.key.clone());
+            self.waiters.schedule_settle_id(in_flight.key.clone());
             // Only grants under the last token of a key can still be current.
-            let undone = self.to_undo.entry(handed.key.clone()).or_default();
-            undone.retain(|other| other.token >= handed.token);
-            if undone.iter().all(|other| other.token == handed.token) {
-                undone.push(handed);
+            let undone = self.undelivered.entry(in_flight.key.clone()).or_default();
+            undone.retain(|other| other.token >= in_flight.token);
+            if undone.iter().all(|other| other.token == in_flight.token) {
+                undone.push(in_flight);
             }
         }
         if was_granted {
@@ -192,26 +192,26 @@ impl Locks {
     /// tracked, or waited for.
     pub fn expired(&mut self, key: KeyRef<'_>) -> bool {
         self.lost_elsewhere(key);
-        let tracked = self.holds.remove_all(key);
+        let tracked = self.tracked.remove_all(key);
         self.stats.grants_expired += tracked;
-        self.waiters.touch(key) || tracked > 0
+        self.waiters.schedule_settle(key) || tracked > 0
     }
 
     /// The key went away, says the server. Answers whether somebody cares, as above.
     pub fn lost(&mut self, key: KeyRef<'_>) -> bool {
         self.lost_elsewhere(key);
-        let tracked = self.holds.remove_all(key);
+        let tracked = self.tracked.remove_all(key);
         self.stats.grants_lost += tracked;
-        let is_waited = self.waiters.touch(key);
+        let is_waited = self.waiters.schedule_settle(key);
         if is_waited {
-            self.turns.count_outside(key);
+            self.windows.count_outside(key);
         }
         is_waited || tracked > 0
     }
 
     /// Keys with these names have left this server with their slot, as they were.
     pub fn left(&mut self, has_left: impl Fn(&[u8]) -> bool) {
-        self.stats.grants_lost += self.holds.forget(|key| has_left(key.name));
+        self.stats.grants_lost += self.tracked.forget(|key| has_left(key.name));
         self.sessions.forget_all(|key| has_left(key.name));
         self.forget_permits(|key| has_left(key.name));
     }
@@ -219,8 +219,8 @@ impl Locks {
     /// A database (or, with `None`, every one) was emptied; stored horizons went with it.
     pub fn flushed(&mut self, db: Option<i32>) {
         self.lose_horizons(&[db.unwrap_or(HORIZON_DB)]);
-        self.touch_all(db);
-        self.stats.grants_lost += self.holds.clear(db);
+        self.schedule_settle_all(db);
+        self.stats.grants_lost += self.tracked.clear(db);
         self.sessions.clear(db);
         self.forget_permits(|key| db.is_none_or(|db| key.db == db));
     }
@@ -228,34 +228,34 @@ impl Locks {
     /// Two databases have changed places. Clients stay parked under their database's number.
     pub fn swapped(&mut self, first: i32, second: i32) {
         self.lose_horizons(&[first, second]);
-        self.holds.swap(first, second);
+        self.tracked.swap(first, second);
         self.sessions.swap(first, second);
-        let undone = self.to_undo.values_mut().flatten();
-        for handed in self.handed.values_mut().flatten().chain(undone) {
-            handed.key = handed.key.swapped(first, second);
+        let undone = self.undelivered.values_mut().flatten();
+        for in_flight in self.in_flight.values_mut().flatten().chain(undone) {
+            in_flight.key = in_flight.key.swapped(first, second);
         }
-        self.to_undo = self
-            .to_undo
+        self.undelivered = self
+            .undelivered
             .drain(..)
             .map(|(key, undone)| (key.swapped(first, second), undone))
             .collect();
-        let mut handed: Vec<_> = self.handed.iter().collect();
-        handed.sort_unstable_by_key(|(id, _)| **id);
-        self.handed_on = handed
+        let mut in_flight: Vec<_> = self.in_flight.iter().collect();
+        in_flight.sort_unstable_by_key(|(id, _)| **id);
+        self.in_flight_of_owner = in_flight
             .into_iter()
-            .flat_map(|(id, handed)| handed.iter().map(|handed| (handed.at(), *id)))
+            .flat_map(|(id, in_flight)| in_flight.iter().map(|in_flight| (in_flight.at(), *id)))
             .collect();
         self.sems.remembered.swap(first, second);
-        self.sems.on_the_way.swap(first, second);
+        self.sems.in_flight.swap(first, second);
         // What is to be undone is now to be undone elsewhere.
-        for key in self.to_undo.keys() {
-            self.waiters.touch_id(key.clone());
+        for key in self.undelivered.keys() {
+            self.waiters.schedule_settle_id(key.clone());
         }
-        for key in self.sems.on_the_way.lost_keys() {
-            self.sems.waiters.touch_id(key.clone());
+        for key in self.sems.in_flight.lost_keys() {
+            self.sems.waiters.schedule_settle_id(key.clone());
         }
-        self.touch_all(Some(first));
-        self.touch_all(Some(second));
+        self.schedule_settle_all(Some(first));
+        self.schedule_settle_all(Some(second));
     }
 
     /// Something happened to whole databases: the horizons went with theirs.
@@ -277,29 +277,29 @@ impl Locks {
     pub fn reloaded(&mut self) {
         self.tokens.forget();
         self.tokens.forget_lost();
-        self.touch_all(None);
+        self.schedule_settle_all(None);
     }
 
     /// This server follows another now: what is to be done about its keys is the other's business.
     pub fn demoted(&mut self) {
         self.tokens.disown();
-        self.to_undo = KeyMap::default();
-        self.glances = KeySet::default();
+        self.undelivered = KeyMap::default();
+        self.rechecks = KeySet::default();
         self.sessions.clear(None);
         self.end_windows();
-        self.waiters.forget_touched();
+        self.waiters.forget_unsettled();
         self.waiters.give_up_places();
         self.demote_elsewhere();
     }
 
     /// Nobody waits and nothing is tracked: key events are of no interest.
     pub fn is_idle(&self) -> bool {
-        self.waiters.live() == 0 && self.holds.len() == 0 && self.is_idle_elsewhere()
+        self.waiters.live() == 0 && self.tracked.len() == 0 && self.is_idle_elsewhere()
     }
 
     /// Whether somebody waits for this key or its grant is tracked: else its events are of no interest.
     pub fn cares_about(&self, key: KeyRef<'_>) -> bool {
-        self.holds.contains(key)
+        self.tracked.contains(key)
             || self.waiters.live_on(key) > 0
             || self.is_of_interest_elsewhere(key)
     }
@@ -311,8 +311,8 @@ impl Locks {
             return self.may_change_shared(key, lock, now);
         }
         let hold = state.hold(now);
-        if let Some(undone) = self.to_undo.get(&key) {
-            let is_current = |undone: &Handed| hold.is_some_and(|hold| undone.is(hold));
+        if let Some(undone) = self.undelivered.get(&key) {
+            let is_current = |undone: &GrantInFlight| hold.is_some_and(|hold| undone.is(hold));
             if undone.iter().any(is_current) {
                 return true;
             }
@@ -320,7 +320,7 @@ impl Locks {
         }
         let foreign = matches!(state, KeyState::OtherType | KeyState::OtherHash);
         let bare = matches!(state, KeyState::Bare(_));
-        let is_due = || self.waiters.live_on(key) > 0 && !self.turns.is_open(key, now);
+        let is_due = || self.waiters.live_on(key) > 0 && !self.windows.is_open(key, now);
         hold.is_none() && !foreign && (bare || is_due())
     }
 
@@ -370,14 +370,14 @@ impl Locks {
                     }
                     self.waiters.set_lease(view.key, hold.deadline_ms);
                     self.waiters.set_holders(view.key, &view.state, now);
-                    return self.waiters.mark_owner(view.key, &hold.owner);
+                    return self.waiters.schedule_settle_owner(view.key, &hold.owner);
                 };
                 Some(undone)
             }
             None => None,
         };
         if let Some(undone) = &undone {
-            self.stats.grants_undone += u64::from(self.holds.remove(view.key).is_some());
+            self.stats.grants_undone += u64::from(self.tracked.remove(view.key).is_some());
             self.waiters
                 .restore(&undone.key, &undone.owner, undone.seq, now);
         } else if self
@@ -395,7 +395,7 @@ impl Locks {
         match self.hand_off(view, rest, now, fx) {
             HandedOff::Granted | HandedOff::LeftFree => {}
             _ if took_back => {
-                self.turns.was_free(view.key);
+                self.windows.was_free(view.key);
                 free(fx);
             }
             _ => {}
@@ -408,7 +408,7 @@ impl Locks {
         self.end_windows();
         let everybody = self.waiters.clear_all();
         self.fail(everybody, &LockError::Drained, fx);
-        self.waiters.look_again();
+        self.waiters.schedule_postponed();
         self.drain_elsewhere(fx);
     }
 

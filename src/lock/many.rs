@@ -14,16 +14,16 @@
 use std::borrow::Cow;
 use std::rc::Rc;
 
-use super::deadlock::{Newcomer, Want};
+use super::deadlock::{Caller, Want};
 use super::effect::{Effect, Effects, Event, Outcome};
 use super::exclusive::is_a_lock;
-use super::families::Family;
-use super::grants::{Grantee, Handed, Reentry};
+use super::resource::Resource;
+use super::grants::{Grantee, GrantInFlight, Reentry};
 use super::locks::{Locks, View};
 use super::many_places::{Again, Former};
 use super::queue::Waiter;
 use super::read_write::upgrades;
-use super::standing::{standing, Standing};
+use super::compatibility::{compatibility, Compatibility};
 use super::state::MAX_HOLD_COUNT;
 use super::waits_of::Holders;
 use super::{
@@ -52,7 +52,7 @@ enum Obstacle {
     /// Others wait for one that is free.
     Queue,
     /// Nothing is granted yet.
-    Delay,
+    StartupDelay,
 }
 
 /// Whether `LOCK.MRELEASE` is understood at each of these keys.
@@ -95,8 +95,8 @@ impl Locks {
                 self.stats.refusals += 1;
                 return Ok(ManyAnswer::Refused(at));
             }
-            Some(Obstacle::Delay) if req.wait == Wait::No => {
-                return Err(LockError::Delayed(self.delay.left(now)));
+            Some(Obstacle::StartupDelay) if req.wait == Wait::No => {
+                return Err(LockError::InStartupDelay(self.startup_delay.left(now)));
             }
             Some(Obstacle::Queue) if req.wait == Wait::No => {
                 self.may_enter_all(views, req, now)?;
@@ -129,18 +129,18 @@ impl Locks {
     ) -> Result<Option<Obstacle>, LockError> {
         let (mut held, mut is_free, mut queue) = (None, false, false);
         for (at, view) in views.iter().enumerate() {
-            self.look_at(view, now)?;
-            match standing(&view.state, req.mode, req.owner, now)? {
-                Standing::Mine(_) => {}
-                Standing::Within => is_free |= upgrades(&view.state, req, now),
-                Standing::Blocked(_) => held = held.or(Some(Obstacle::Held(at))),
-                Standing::Free => {
+            self.check_view(view, now)?;
+            match compatibility(&view.state, req.mode, req.owner, now)? {
+                Compatibility::Mine(_) => {}
+                Compatibility::Within => is_free |= upgrades(&view.state, req, now),
+                Compatibility::Blocked(_) => held = held.or(Some(Obstacle::Held(at))),
+                Compatibility::Free => {
                     is_free = true;
                     queue |= self.waiters.live_on(view.key) > 0;
                 }
             }
         }
-        let delay = (is_free && self.delay.is_on(now)).then_some(Obstacle::Delay);
+        let delay = (is_free && self.startup_delay.is_on(now)).then_some(Obstacle::StartupDelay);
         Ok(held.or(delay).or(queue.then_some(Obstacle::Queue)))
     }
 
@@ -154,10 +154,10 @@ impl Locks {
     ) -> Option<usize> {
         let mut first = None;
         for (at, (view, fx)) in views.iter().zip(fx).enumerate() {
-            let standing = standing(&view.state, req.mode, req.owner, now);
-            if standing == Ok(Standing::Free) && self.next_in_line(view.key, now, fx).is_some() {
+            let compatibility = compatibility(&view.state, req.mode, req.owner, now);
+            if compatibility == Ok(Compatibility::Free) && self.next_in_line(view.key, now, fx).is_some() {
                 // It is theirs: that is seen to at the end of the turn.
-                self.waiters.touch(view.key);
+                self.waiters.schedule_settle(view.key);
                 first = first.or(Some(at));
             }
         }
@@ -172,12 +172,12 @@ impl Locks {
         now: Now,
     ) -> Result<(), LockError> {
         for view in views {
-            let needs_token = match standing(&view.state, req.mode, req.owner, now)? {
-                Standing::Mine(hold) if !req.once && hold.count >= MAX_HOLD_COUNT => {
+            let needs_token = match compatibility(&view.state, req.mode, req.owner, now)? {
+                Compatibility::Mine(hold) if !req.once && hold.count >= MAX_HOLD_COUNT => {
                     return Err(LockError::HoldCountOverflow);
                 }
-                Standing::Mine(hold) => hold.token.is_none(),
-                Standing::Within | Standing::Free | Standing::Blocked(_) => {
+                Compatibility::Mine(hold) => hold.token.is_none(),
+                Compatibility::Within | Compatibility::Free | Compatibility::Blocked(_) => {
                     may_read_or_write_again(&view.state, req, now)?;
                     true
                 }
@@ -214,21 +214,21 @@ impl Locks {
     ) -> Result<Vec<(Token, bool)>, LockError> {
         let mut all = Vec::with_capacity(views.len());
         for (view, fx) in views.iter().zip(fx) {
-            all.push(match standing(&view.state, req.mode, req.owner, now)? {
-                Standing::Mine(hold) => match self.reenter(view, hold, again, now, fx)? {
+            all.push(match compatibility(&view.state, req.mode, req.owner, now)? {
+                Compatibility::Mine(hold) => match self.reenter(view, hold, again, now, fx)? {
                     Answer::Granted(token) => (token, false),
                     Answer::Refused | Answer::Parked(_) => return Err(LockError::Internal),
                 },
-                Standing::Blocked(_) => return Err(LockError::Internal),
-                Standing::Free if req.mode == Mode::Exclusive => {
+                Compatibility::Blocked(_) => return Err(LockError::Internal),
+                Compatibility::Free if req.mode == Mode::Exclusive => {
                     let to = Grantee::of(req);
                     let granted = self.grant_in(view, Cow::Borrowed(&view.state), &to, now, fx)?;
                     self.waiters.set_lease(view.key, Some(granted.deadline_ms));
                     self.waiters.set_holder(view.key, req.owner.into());
                     (granted.token, true)
                 }
-                Standing::Free | Standing::Within => {
-                    self.begins_as(Family::Lock, view.key);
+                Compatibility::Free | Compatibility::Within => {
+                    self.begins_as(Resource::Lock, view.key);
                     let lock = view.state.held_for_reading_or_writing(now);
                     let is_again =
                         lock.is_some_and(|lock| lock.count_of(req.mode, req.owner, now).is_some());
@@ -287,7 +287,7 @@ impl Locks {
             let nil = |older: &WaiterId| Effect::Answer(*older, Outcome::Nil);
             fx.extend(former.requests.iter().map(nil));
         }
-        self.waiters.mark(id);
+        self.waiters.schedule_settle_request(id);
         Ok(ManyAnswer::Parked(id))
     }
 
@@ -327,24 +327,24 @@ impl Locks {
                 holders: Holders::of(&view.state, now),
             })
             .collect();
-        let newcomer = Newcomer {
+        let caller = Caller {
             owner: req.owner,
             mode: req.mode,
             wants: &wants,
             replaces: &former.requests,
         };
-        self.judge(&newcomer, now)
+        self.judge(&caller, now)
     }
 
     /// Notes what a key that is waited for holds now. One that is free is its next waiter's, which is
     /// seen to at the end of the turn.
     fn see(&mut self, view: &View<'_>, req: &Acquire<'_>, now: Now) {
-        let lease_ms = match standing(&view.state, req.mode, req.owner, now) {
-            Ok(Standing::Mine(_) | Standing::Within) => view.state.ends(now),
-            Ok(Standing::Blocked(lease_ms)) => lease_ms,
-            Ok(Standing::Free) | Err(_) => {
+        let lease_ms = match compatibility(&view.state, req.mode, req.owner, now) {
+            Ok(Compatibility::Mine(_) | Compatibility::Within) => view.state.ends(now),
+            Ok(Compatibility::Blocked(lease_ms)) => lease_ms,
+            Ok(Compatibility::Free) | Err(_) => {
                 if self.waiters.live_on(view.key) > 1 {
-                    self.waiters.touch(view.key);
+                    self.waiters.schedule_settle(view.key);
                 }
                 None
             }
@@ -360,11 +360,11 @@ impl Locks {
         places.len() == states.len()
             && places.iter().zip(states).all(|((key, seq), state)| {
                 let at = self.waiters.at(key.as_ref(), *seq);
-                let standing = at.map(|(owner, waiter)| standing(state, waiter.mode, owner, now));
-                !self.turns.is_open(key.as_ref(), now)
+                let compatibility = at.map(|(owner, waiter)| compatibility(state, waiter.mode, owner, now));
+                !self.windows.is_open(key.as_ref(), now)
                     && matches!(
-                        standing,
-                        Some(Ok(Standing::Free | Standing::Mine(_) | Standing::Within))
+                        compatibility,
+                        Some(Ok(Compatibility::Free | Compatibility::Mine(_) | Compatibility::Within))
                     )
             })
     }
@@ -401,7 +401,7 @@ impl Locks {
             return true;
         }
         let is_delayed = match self.obstacle(views, &req, now) {
-            Ok(Some(Obstacle::Delay)) => true,
+            Ok(Some(Obstacle::StartupDelay)) => true,
             Ok(_) | Err(_) => false,
         };
         if is_delayed || views.iter().any(|view| !view.may_grant()) {
@@ -435,7 +435,7 @@ impl Locks {
                     unbinds: req.names_lease,
                 };
                 for ((token, is_fresh), (key, seq)) in entered.iter().zip(&places) {
-                    let handed = Handed {
+                    let in_flight = GrantInFlight {
                         key: key.clone(),
                         owner: owner.clone(),
                         mode: waiter.mode,
@@ -444,15 +444,15 @@ impl Locks {
                         reentry: (!is_fresh).then_some(reentry),
                     };
                     if *is_fresh && waiter.mode == Mode::Exclusive {
-                        self.turns.count(key.as_ref());
+                        self.windows.count(key.as_ref());
                     }
-                    self.on_its_way(request, handed);
+                    self.put_in_flight(request, in_flight);
                 }
                 let tokens = tokens_of(&entered).into();
                 last.push(Effect::Answer(request, Outcome::GrantedAll(tokens)));
                 for view in views.iter().filter(|_| waiter.mode == Mode::Read) {
                     // Readers behind it may enter with it.
-                    self.waiters.touch(view.key);
+                    self.waiters.schedule_settle(view.key);
                 }
             }
         }
@@ -471,15 +471,15 @@ impl Locks {
     ) -> bool {
         let mut all_free = true;
         for (view, fx) in views.iter().zip(fx) {
-            match standing(&view.state, req.mode, req.owner, now) {
-                Ok(Standing::Mine(_) | Standing::Within) => {}
-                Ok(Standing::Free) => {
+            match compatibility(&view.state, req.mode, req.owner, now) {
+                Ok(Compatibility::Mine(_) | Compatibility::Within) => {}
+                Ok(Compatibility::Free) => {
                     let first = self.next_in_line(view.key, now, fx);
                     let first = first.and_then(|seq| self.waiters.at(view.key, seq));
                     all_free &= first.is_some_and(|(_, waiter)| waiter.id == request)
-                        && !self.turns.is_open(view.key, now);
+                        && !self.windows.is_open(view.key, now);
                 }
-                Ok(Standing::Blocked(lease_ms)) => {
+                Ok(Compatibility::Blocked(lease_ms)) => {
                     self.waiters.set_lease(view.key, lease_ms);
                     self.waiters.set_holders(view.key, &view.state, now);
                     all_free = false;
@@ -512,7 +512,7 @@ impl Locks {
     ) -> Result<usize, LockError> {
         may_release_many(views.iter().map(|view| &view.state), req, now)?;
         for view in views {
-            self.look_at(view, now)?;
+            self.check_view(view, now)?;
         }
         let mut dropped = 0;
         for (view, fx) in views.iter().zip(fx) {
@@ -534,7 +534,7 @@ impl Locks {
         fx: &mut [Effects],
     ) -> Result<usize, LockError> {
         for view in views {
-            self.look_at(view, now)?;
+            self.check_view(view, now)?;
             let needs_token = match &view.state {
                 KeyState::ReadWrite(lock) => {
                     let meant = lock.meant(req.owner, req.mode, req.token, now)?;

@@ -101,7 +101,7 @@ impl Waiters {
         for (key, seq) in places {
             if !taken(key.as_ref()) {
                 self.remove_one(&key, seq);
-                self.touch(key.as_ref());
+                self.schedule_settle(key.as_ref());
             }
         }
     }
@@ -111,7 +111,7 @@ impl Waiters {
         for (key, seq) in self.forget_places(request).into_iter().flatten() {
             if key != *but {
                 self.remove_one(&key, seq);
-                self.touch(key.as_ref());
+                self.schedule_settle(key.as_ref());
             }
         }
     }
@@ -130,7 +130,7 @@ impl Waiters {
         let places = self.many.remove(&request)?.places;
         give_back(&mut self.many);
         self.further_places -= places.len().saturating_sub(1);
-        self.marked.remove(&request);
+        self.unsettled_requests.remove(&request);
         Some(places)
     }
 
@@ -181,23 +181,23 @@ impl Waiters {
 
     /// One of the keys of this request may have become free for it: it is looked at at the end of the
     /// turn.
-    pub(super) fn mark(&mut self, request: WaiterId) {
+    pub(super) fn schedule_settle_request(&mut self, request: WaiterId) {
         if self.is_many(request) {
-            self.marked.insert(request);
+            self.unsettled_requests.insert(request);
         }
     }
 
     /// If this owner waits for this key and others: that request is looked at.
-    pub(super) fn mark_owner(&mut self, key: KeyRef<'_>, owner: &[u8]) {
+    pub(super) fn schedule_settle_owner(&mut self, key: KeyRef<'_>, owner: &[u8]) {
         if let Some(request) = self.parked(key, owner) {
-            self.mark(request);
+            self.schedule_settle_request(request);
         }
     }
 
     /// The next request that was marked, if as far as is known it can be granted now; others are
     /// forgotten on the way.
-    pub fn pop_marked(&mut self, now: Now) -> Option<WaiterId> {
-        while let Some(request) = self.marked.pop_first() {
+    pub fn pop_unsettled_request(&mut self, now: Now) -> Option<WaiterId> {
+        while let Some(request) = self.unsettled_requests.pop_first() {
             if self.seems_free(request, now) {
                 return Some(request);
             }

@@ -40,22 +40,22 @@
 #![forbid(unsafe_code)]
 
 mod deadlock;
-mod delay;
+mod startup_delay;
 mod effect;
 mod error;
 mod exclusive;
-mod families;
-mod glance;
+mod resource;
+mod recheck;
 pub mod glob;
 mod grants;
-mod holds;
+mod tracked;
 mod latch;
 mod locks;
 mod many;
 mod many_places;
 mod mode;
 mod name;
-mod on_the_way;
+mod in_flight;
 mod permit_grants;
 mod permit_sessions;
 mod permits;
@@ -64,26 +64,26 @@ mod read_write;
 pub mod redisson;
 mod semaphore;
 mod session_ends;
-mod sessions;
+mod bindings;
 mod slot;
-mod standing;
+mod compatibility;
 mod state;
 mod stats;
 mod table;
 mod time;
 mod token;
-mod turns;
+mod window;
 mod waiters;
 mod waits_of;
 
 #[cfg(test)]
 mod tests;
 
-pub use delay::Delay;
+pub use startup_delay::StartupDelay;
 pub use effect::{Effect, Effects, Event, KeyWrite, Outcome};
 pub use error::LockError;
 pub use exclusive::{Acquire, Answer, Break, Release, Released, Renew, Wait};
-pub use families::Family;
+pub use resource::Resource;
 pub use latch::{Count, CountChange, Waited};
 pub use locks::{Fence, Limits, Locks, View, HORIZON_DB};
 pub use many::{may_release_many, ManyAnswer, MAX_KEYS};
@@ -95,13 +95,13 @@ pub use queue::{Waiter, WaiterId, WaiterMap};
 pub(crate) use read_write::may_enter;
 pub use read_write::{
     any_with_same_timeouts, is_beside_a_lock, is_read_write, is_reserved, siblings_stay,
-    timeout_name, timeout_prefix, token_name, twin_of, write_field, Ending, Look, Mark, Name,
+    timeout_name, timeout_prefix, token_name, twin_of, write_field, Ending, ReadDepth, TokenRecord, Name,
     ReadWrite, Reader, RwFields, RwWrite, Writer, WroteBeside, MODE_FIELD, MOST_READS,
 };
 pub use semaphore::{SemAcquire, SetIf};
-pub use sessions::{Bound, BoundRef, Kind, SessionRule, Sessions};
+pub use bindings::{Bound, BoundRef, BoundKind, SessionRule, Sessions};
 pub use slot::{permits_of, prefixed, slot_of, slot_tags};
-pub use standing::is_blocked;
+pub use compatibility::is_blocked;
 pub use state::{
     is_held, parse_counter, parse_decimal, parse_integer, HashReader, Hold, KeyState, OwnerId,
     TOKEN_FIELD,
@@ -110,5 +110,5 @@ pub use stats::RedissonStats;
 pub use table::give_back;
 pub use time::{Lease, Now};
 pub use token::{Domain, Token};
-pub use turns::TurnRule;
+pub use window::WindowRule;
 pub use waiters::{Due, Grace};

@@ -4,13 +4,13 @@
 use std::rc::Rc;
 
 use super::effect::{Effect, Effects, Event, Outcome};
-use super::families::Family;
+use super::resource::Resource;
 use super::locks::Locks;
-use super::on_the_way::Going;
+use super::in_flight::PermitInFlight;
 use super::permits::{Ledger, Permit, PermitChange, Permits, SemView, GRANTS_AT_ONCE, NO_END_MS};
 use super::queue::{Seq, Waiter};
 use super::semaphore::Semaphores;
-use super::sessions::BoundRef;
+use super::bindings::BoundRef;
 use super::{KeyRef, Lease, LockError, Now, Token, WaiterId};
 
 /// On what terms a permit is granted.
@@ -31,22 +31,22 @@ impl Locks {
         now: Now,
         fx: &mut Effects,
     ) -> (bool, PermitChange) {
-        self.sems.on_the_way.claim(view.key, id);
+        self.sems.in_flight.claim(view.key, id);
         self.sessions.unbind(BoundRef::permit(view.key, id));
         let known = self.sems.remembered.remove(view.key, id);
         fx.push(Effect::Notify(Event::SemRelease));
         let mut ledger = Ledger::open(there);
         ledger.give_back(id);
-        self.hand_on(view, &mut ledger, now, fx);
+        self.hand_off_permits(view, &mut ledger, now, fx);
         (known, self.close(view, ledger))
     }
 
     pub(super) fn grants_now(&self, view: &SemView<'_>, now: Now) -> bool {
-        view.may_grant == Some(true) && !self.delay.is_on(now)
+        view.may_grant == Some(true) && !self.startup_delay.is_on(now)
     }
 
     /// Grants permits to those who wait, in their order, as long as there are some.
-    pub(super) fn hand_on(
+    pub(super) fn hand_off_permits(
         &mut self,
         view: &SemView<'_>,
         ledger: &mut Ledger<'_>,
@@ -84,14 +84,14 @@ impl Locks {
             stats.sem_waits_granted += 1;
             stats.sem_wait_ms_sum += waited;
             stats.sem_wait_ms_max = stats.sem_wait_ms_max.max(waited);
-            let going = Going {
+            let permit_in_flight = PermitInFlight {
                 waiter: waiter.id,
                 seq,
                 token,
                 end_ms,
                 is_lost: false,
             };
-            self.sems.on_the_way.insert(view.key.to_id(), id, going);
+            self.sems.in_flight.insert(view.key.to_id(), id, permit_in_flight);
             fx.push(Effect::Answer(waiter.id, Outcome::Granted(token)));
         }
     }
@@ -174,9 +174,9 @@ impl Locks {
     /// refused or many wait, is looked at again by the alarm.
     pub(super) fn close(&mut self, view: &SemView<'_>, ledger: Ledger<'_>) -> PermitChange {
         if ledger.has_permit() {
-            self.sems.waiters.touch(view.key);
+            self.sems.waiters.schedule_settle(view.key);
         } else if ledger.owes_many() {
-            self.sems.waiters.touch_id(view.key.to_id());
+            self.sems.waiters.schedule_settle_id(view.key.to_id());
         }
         self.write_down(view, ledger)
     }
@@ -194,10 +194,10 @@ impl Locks {
         }
         let change = ledger.close();
         if change.clear {
-            self.begins_as(Family::Semaphore, view.key);
+            self.begins_as(Resource::Semaphore, view.key);
         } else if change.free.is_some() {
             // A latch of this name has another count now.
-            self.latches.waiters.touch(view.key);
+            self.latches.waiters.schedule_settle(view.key);
         }
         change
     }

@@ -4,7 +4,7 @@
 use super::effect::Effects;
 use super::locks::Locks;
 use super::permits::{Ledger, PermitChange, SemView};
-use super::sessions::BoundRef;
+use super::bindings::BoundRef;
 use super::{KeyRef, Now};
 
 impl Locks {

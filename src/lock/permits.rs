@@ -10,7 +10,7 @@ use std::num::NonZeroU32;
 
 use indexmap::IndexMap;
 
-use super::holds::LONGEST_TRACKED;
+use super::tracked::LONGEST_TRACKED;
 use super::name::{KeyMap, Secret};
 use super::table::give_back;
 use super::{Domain, KeyRef, LockError, Now, OwnerId, Token};

@@ -8,14 +8,14 @@ use std::num::NonZeroU32;
 
 use super::effect::{Effect, Effects, Outcome};
 use super::locks::Locks;
-use super::on_the_way::{Going, OnTheWay};
+use super::in_flight::{PermitInFlight, PermitsInFlight};
 use super::permit_grants::Terms;
 use super::permits::{
     Ledger, Permit, PermitChange, Permits, Remembered, SemState, SemView, GRANTS_AT_ONCE,
     MAX_PERMITS,
 };
 use super::queue::{Queue, Waiter};
-use super::sessions::BoundRef;
+use super::bindings::BoundRef;
 use super::stats::SemStats;
 use super::waiters::{Joined, Waiters};
 use super::{Answer, KeyRef, Lease, LockError, Mode, Now, OwnerId, Wait, WaiterId};
@@ -68,7 +68,7 @@ pub struct Semaphores {
     /// What has happened so far.
     pub stats: SemStats,
     pub(super) remembered: Remembered,
-    pub(super) on_the_way: OnTheWay,
+    pub(super) in_flight: PermitsInFlight,
 }
 
 impl Semaphores {
@@ -96,7 +96,7 @@ impl Semaphores {
 
     /// The ids whose permits may have to be undone.
     pub fn lost_on(&self, key: KeyRef<'_>) -> Vec<OwnerId> {
-        self.on_the_way.lost_on(key)
+        self.in_flight.lost_on(key)
     }
 }
 
@@ -111,7 +111,7 @@ impl Locks {
         fx: &mut Effects,
     ) -> Result<(Option<u32>, PermitChange), LockError> {
         self.is_no_latch(view.key)?;
-        let there = self.look_at_permits(view)?;
+        let there = self.permits_there(view)?;
         if permits > MAX_PERMITS {
             return Err(LockError::NotInteger);
         }
@@ -122,7 +122,7 @@ impl Locks {
         // Those that are held stay held: what is too much is owed.
         let taken = there.map_or(0, |there| there.taken as i64);
         ledger.set_free(i64::from(permits) - taken);
-        self.hand_on(view, &mut ledger, now, fx);
+        self.hand_off_permits(view, &mut ledger, now, fx);
         Ok((Some(permits), self.close(view, ledger)))
     }
 
@@ -134,7 +134,7 @@ impl Locks {
         now: Now,
         fx: &mut Effects,
     ) -> (Result<Answer, LockError>, PermitChange) {
-        let there = match self.look_at_permits(view) {
+        let there = match self.permits_there(view) {
             Ok(there) => self.is_no_latch(view.key).map(|()| there),
             Err(error) => Err(error),
         };
@@ -162,7 +162,7 @@ impl Locks {
         now: Now,
         fx: &mut Effects,
     ) -> Result<(bool, PermitChange), LockError> {
-        let there = self.look_at_permits(view)?;
+        let there = self.permits_there(view)?;
         if view.held_until(now).is_none() {
             self.sems.stats.sem_release_misses += 1;
             if let Some(waiter) = self.sems.waiters.withdraw(view.key, id) {
@@ -184,12 +184,12 @@ impl Locks {
         (lease, names_lease): (Lease, bool),
         now: Now,
     ) -> Result<(bool, PermitChange), LockError> {
-        let there = self.look_at_permits(view)?;
+        let there = self.permits_there(view)?;
         if view.held_until(now).is_none() {
             self.sems.stats.sem_renewal_misses += 1;
             return Ok((false, PermitChange::default()));
         }
-        self.sems.on_the_way.claim(view.key, id);
+        self.sems.in_flight.claim(view.key, id);
         self.sems.stats.sem_renewals += 1;
         let stays_bound = self.keep_permit_binding(view.key, id, names_lease, now);
         let mut ledger = Ledger::open(there);
@@ -202,7 +202,7 @@ impl Locks {
     /// Whether settling a semaphore in this state may write.
     pub fn sem_may_change(&self, view: &SemView<'_>) -> bool {
         let is_undone = |(id, end): &(OwnerId, Option<i64>)| {
-            end.is_some() && *end == self.sems.on_the_way.lost_end(view.key, id)
+            end.is_some() && *end == self.sems.in_flight.lost_end(view.key, id)
         };
         match &view.state {
             SemState::OtherType | SemState::OtherString | SemState::OtherSet => false,
@@ -220,7 +220,7 @@ impl Locks {
     /// Settles a semaphore: called when a permit's end has come or something happened to it from outside.
     /// Harmless at any other time.
     pub fn sem_settle(&mut self, view: &SemView<'_>, now: Now, fx: &mut Effects) -> PermitChange {
-        let there = match self.look_at_permits(view) {
+        let there = match self.permits_there(view) {
             Ok(there) => there,
             Err(error) => {
                 self.fail_all_permits(view.key, &error, fx);
@@ -232,24 +232,24 @@ impl Locks {
             ledger.pay();
         }
         for (id, end_ms) in &view.undone {
-            let going = self.sems.on_the_way.take_lost(view.key, id);
-            let is_there = |going: &Going| there.is_some() && *end_ms == Some(going.end_ms);
-            let Some(going) = going.filter(is_there) else {
+            let permit_in_flight = self.sems.in_flight.take_lost(view.key, id);
+            let is_there = |permit_in_flight: &PermitInFlight| there.is_some() && *end_ms == Some(permit_in_flight.end_ms);
+            let Some(permit_in_flight) = permit_in_flight.filter(is_there) else {
                 continue;
             };
             ledger.give_back(id);
             let known = self.sems.remembered.remove(view.key, id);
             self.sems.stats.sem_grants_undone += u64::from(known);
             let key = view.key.to_id();
-            self.sems.waiters.restore(&key, id, going.seq, now);
+            self.sems.waiters.restore(&key, id, permit_in_flight.seq, now);
         }
         if view.state == SemState::Absent {
             ledger.make(self.limit_of_waiters(view.key));
         }
-        self.hand_on(view, &mut ledger, now, fx);
+        self.hand_off_permits(view, &mut ledger, now, fx);
         // Where nothing may be granted the alarm has the key stand back.
         if self.grants_now(view, now) && ledger.has_permit() {
-            self.sems.waiters.touch(view.key);
+            self.sems.waiters.schedule_settle(view.key);
         }
         self.write_down(view, ledger)
     }
@@ -269,7 +269,7 @@ impl Locks {
     }
 
     /// Where there is no semaphore, nobody holds a permit that this server granted.
-    fn look_at_permits<'v>(
+    fn permits_there<'v>(
         &mut self,
         view: &'v SemView<'_>,
     ) -> Result<Option<&'v Permits>, LockError> {
@@ -320,7 +320,7 @@ impl Locks {
         };
         let wanted = self.lease_of(bound, req.lease).deadline(now);
         self.extend_permit(view.key, ledger, req.id, (end_ms, wanted));
-        self.sems.on_the_way.claim(view.key, req.id);
+        self.sems.in_flight.claim(view.key, req.id);
         self.sems.stats.sem_reentries += 1;
         Ok(Answer::Granted(token))
     }
@@ -355,22 +355,22 @@ impl Locks {
             // Its former permit is over; its id cannot stand in the set twice.
             ledger.put_back(req.id);
         }
-        let delayed = self.delay.is_on(now);
+        let delayed = self.startup_delay.is_on(now);
         let waits = req.wait != Wait::No;
         if delayed && !waits && ledger.has_permit() {
-            return Err(LockError::Delayed(self.delay.left(now)));
+            return Err(LockError::InStartupDelay(self.startup_delay.left(now)));
         }
         // Whoever waits comes first. One who comes back to its place has its own turn.
         if waits && (delayed || self.sems.waiters.live_on(view.key) > 0 || !ledger.has_permit()) {
             let id = self.park_for_permit(view.key, req, now, fx)?;
             ledger.counts |= was_over;
             self.forget_over(view.key, req.id, was_over);
-            self.hand_on(view, ledger, now, fx);
+            self.hand_off_permits(view, ledger, now, fx);
             return Ok(Answer::Parked(id));
         }
         // One that is parked itself may get its permit there, and no second one here.
         let is_parked = self.sems.waiters.parked(view.key, req.id).is_some();
-        self.hand_on(view, ledger, now, fx);
+        self.hand_off_permits(view, ledger, now, fx);
         if is_parked || self.sems.waiters.live_on(view.key) > 0 || !ledger.has_permit() {
             self.sems.stats.sem_refusals += 1;
             return Ok(Answer::Refused);
@@ -382,7 +382,7 @@ impl Locks {
             client: req.client,
         };
         let (token, _) = self.grant_permit(view, ledger, req.id, terms, now, fx)?;
-        self.sems.on_the_way.claim(view.key, req.id);
+        self.sems.in_flight.claim(view.key, req.id);
         self.sems.waiters.withdraw(view.key, req.id);
         Ok(Answer::Granted(token))
     }
@@ -390,7 +390,7 @@ impl Locks {
     /// The former permit of an id that asks anew is over.
     fn forget_over(&mut self, key: KeyRef<'_>, id: &[u8], was_over: bool) {
         if was_over {
-            self.sems.on_the_way.claim(key, id);
+            self.sems.in_flight.claim(key, id);
             self.drop_permit_binding(key, id);
             let known = self.sems.remembered.remove(key, id);
             self.sems.stats.sem_grants_expired += u64::from(known);

@@ -2,7 +2,7 @@
 
 use super::effect::{Effect, Effects, Event, KeyWrite};
 use super::locks::{Locks, View};
-use super::sessions::{Bound, BoundRef, Kind};
+use super::bindings::{Bound, BoundRef, BoundKind};
 use super::{Hold, KeyState, Mode, Now, OwnerId, ReadWrite, Token};
 
 impl Locks {
@@ -85,7 +85,7 @@ impl Locks {
         state: &'s KeyState,
         now: Now,
     ) -> Option<&'s Hold> {
-        if what.kind != Kind::Lock(Mode::Exclusive) {
+        if what.kind != BoundKind::Lock(Mode::Exclusive) {
             return None;
         }
         let token = self.sessions.token_of(what)?;
@@ -100,7 +100,7 @@ impl Locks {
         state: &'s KeyState,
         now: Now,
     ) -> Option<(Mode, &'s ReadWrite)> {
-        let Kind::Lock(mode) = what.kind else {
+        let BoundKind::Lock(mode) = what.kind else {
             return None;
         };
         let token = self.sessions.token_of(what)?;
@@ -130,9 +130,9 @@ impl Locks {
             return;
         };
         self.stats.session_losses += 1;
-        if what.kind == Kind::Lock(Mode::Read) {
+        if what.kind == BoundKind::Lock(Mode::Read) {
             self.close_reader(view.key, what.owner, now, fx);
-        } else if self.holds.get(view.key, Some(token)).is_some() {
+        } else if self.tracked.get(view.key, Some(token)).is_some() {
             self.close_only(view, now, fx);
         }
     }

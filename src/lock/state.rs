@@ -79,7 +79,7 @@ impl KeyState {
         match self {
             KeyState::Bare(token) => Some(*token),
             KeyState::Held(hold) => hold.token,
-            KeyState::ReadWrite(lock) => lock.mark.as_ref().map(|mark| mark.token),
+            KeyState::ReadWrite(lock) => lock.token_record.as_ref().map(|token_record| token_record.token),
             _ => None,
         }
     }

@@ -63,7 +63,7 @@ pub struct Waiters {
     /// Requests on many keys.
     pub(super) many: WaiterMap<Many>,
     /// Requests on many keys that are to be looked at: one of their keys has become free for them.
-    pub(super) marked: BTreeSet<WaiterId>,
+    pub(super) unsettled_requests: BTreeSet<WaiterId>,
     /// Live places beyond the first of each request.
     pub(super) further_places: usize,
     /// Who waits where.
@@ -72,9 +72,9 @@ pub struct Waiters {
     deadlines: BTreeMap<(u64, Seq), KeyId>,
     leases: BTreeSet<(i64, KeyId)>,
     /// Keys to be settled: something happened to them that the core did not decide.
-    pub(super) touched: KeySet,
+    pub(super) unsettled: KeySet,
     /// Keys whose grant is due while writes to them are refused.
-    stood_back: KeySet,
+    postponed: KeySet,
     /// Those of them whose turn to be looked at again has come: all, before any comes twice.
     retrying: KeySet,
     last_seq: u64,
@@ -288,7 +288,7 @@ impl Waiters {
         let was_first = self.is_first(&key, seq);
         self.vacate(&key, seq, now);
         if was_first {
-            self.look_behind(&key);
+            self.schedule_settle_next(&key);
         }
         true
     }
@@ -301,7 +301,7 @@ impl Waiters {
         let was_first = self.is_first(&key, seq);
         self.remove(&key, seq);
         if was_first {
-            self.look_behind(&key);
+            self.schedule_settle_next(&key);
         }
         true
     }
@@ -313,7 +313,7 @@ impl Waiters {
         let was_first = self.is_first(&id, seq);
         let waiter = self.remove(&id, seq)?;
         if was_first {
-            self.look_behind(&id);
+            self.schedule_settle_next(&id);
         }
         Some(waiter.id)
     }
@@ -336,14 +336,14 @@ impl Waiters {
 
     /// The first of this line has left without being granted. Whoever is the first now may enter beside
     /// readers, or wait for other leases: the key is to be settled.
-    fn look_behind(&mut self, key: &KeyId) {
+    fn schedule_settle_next(&mut self, key: &KeyId) {
         let Some(line) = self.lines.get_mut(key) else {
             return;
         };
         let first = line.queue.first_live();
         let first = first.and_then(|seq| line.queue.waiter(seq));
         if first.is_some_and(|waiter| waiter.mode != Mode::Exclusive) {
-            self.touched.insert(key.clone());
+            self.unsettled.insert(key.clone());
         }
     }
 
@@ -414,10 +414,10 @@ impl Waiters {
     }
 
     /// Something happened to this key from outside. Answers whether anybody cares.
-    pub fn touch(&mut self, key: KeyRef<'_>) -> bool {
+    pub fn schedule_settle(&mut self, key: KeyRef<'_>) -> bool {
         match self.lines.get_key_value(&key) {
             Some((id, line)) if line.queue.live() > 0 => {
-                self.touched.insert(id.clone());
+                self.unsettled.insert(id.clone());
                 true
             }
             _ => false,
@@ -425,29 +425,29 @@ impl Waiters {
     }
 
     /// Something else than a lock stands at a key that this request waits for.
-    pub fn touch_waiter(&mut self, waiter: WaiterId) {
+    pub fn schedule_settle_waiter(&mut self, waiter: WaiterId) {
         if let Some(many) = self.many.get(&waiter) {
             let keys = many.places.iter().map(|(key, _)| key.clone());
-            self.touched.extend(keys);
+            self.unsettled.extend(keys);
         } else if let Some((key, _)) = self.by_id.get(&waiter) {
-            self.touched.insert(key.clone());
+            self.unsettled.insert(key.clone());
         }
     }
 
-    /// Something happened to a whole database (`None`: to all of them). As with [`Waiters::touch`],
+    /// Something happened to a whole database (`None`: to all of them). As with [`Waiters::schedule_settle`],
     /// keys for which only empty places are kept are of no interest.
-    pub fn touch_all(&mut self, db: Option<i32>) {
+    pub fn schedule_settle_all(&mut self, db: Option<i32>) {
         let waited = self
             .lines
             .iter()
             .filter(|(id, line)| line.queue.live() > 0 && db.is_none_or(|db| id.as_ref().db == db));
-        self.touched.extend(waited.map(|(id, _)| id.clone()));
+        self.unsettled.extend(waited.map(|(id, _)| id.clone()));
     }
 
     /// Nothing that was touched is to be settled any more.
-    pub fn forget_touched(&mut self) {
-        self.marked.clear();
-        for keys in [&mut self.touched, &mut self.stood_back, &mut self.retrying] {
+    pub fn forget_unsettled(&mut self) {
+        self.unsettled_requests.clear();
+        for keys in [&mut self.unsettled, &mut self.postponed, &mut self.retrying] {
             keys.clear();
             give_back(keys);
         }
@@ -472,27 +472,27 @@ impl Waiters {
     }
 
     /// A grant of this key is due, but writes to it are refused for now.
-    pub fn stand_back(&mut self, key: KeyId) {
-        self.stood_back.insert(key);
+    pub fn postpone(&mut self, key: KeyId) {
+        self.postponed.insert(key);
     }
 
     /// Keys that stand back are looked at at once: perhaps nothing is due at them any more.
-    pub fn look_again(&mut self) {
-        for keys in [&mut self.stood_back, &mut self.retrying] {
-            self.touched.extend(keys.drain(..));
+    pub fn schedule_postponed(&mut self) {
+        for keys in [&mut self.postponed, &mut self.retrying] {
+            self.unsettled.extend(keys.drain(..));
             give_back(keys);
         }
     }
 
     /// Whether keys stand back because writes to them were refused.
-    pub fn has_stood_back(&self) -> bool {
-        !self.stood_back.is_empty() || !self.retrying.is_empty()
+    pub fn has_postponed(&self) -> bool {
+        !self.postponed.is_empty() || !self.retrying.is_empty()
     }
 
     /// The next key that stands back.
-    pub fn pop_stood_back(&mut self) -> Option<KeyId> {
+    pub fn pop_postponed(&mut self) -> Option<KeyId> {
         if self.retrying.is_empty() {
-            std::mem::swap(&mut self.retrying, &mut self.stood_back);
+            std::mem::swap(&mut self.retrying, &mut self.postponed);
         }
         let key = self.retrying.pop();
         give_back(&mut self.retrying);
@@ -501,13 +501,13 @@ impl Waiters {
 
     /// Whether this key is to be read again before it is known what it holds.
     pub(super) fn is_to_be_settled(&self, key: KeyRef<'_>) -> bool {
-        let sets = [&self.touched, &self.stood_back, &self.retrying];
+        let sets = [&self.unsettled, &self.postponed, &self.retrying];
         sets.iter().any(|set| set.contains(&key))
     }
 
     /// Marks a key to be settled whether or not somebody waits for it.
-    pub fn touch_id(&mut self, key: KeyId) {
-        self.touched.insert(key);
+    pub fn schedule_settle_id(&mut self, key: KeyId) {
+        self.unsettled.insert(key);
     }
 
     /// The next wait or place whose time is up.
@@ -528,7 +528,7 @@ impl Waiters {
                 let was_first = self.is_first(&key, seq);
                 self.vacate(&key, seq, now);
                 if was_first {
-                    self.look_behind(&key);
+                    self.schedule_settle_next(&key);
                 }
                 Due::Wait(id)
             }
@@ -540,16 +540,16 @@ impl Waiters {
     }
 
     /// Whether this key was touched; it is to be settled at once instead.
-    pub fn take_touched(&mut self, key: KeyRef<'_>) -> bool {
-        let was_touched = !self.touched.is_empty() && self.touched.swap_remove(&key);
-        give_back(&mut self.touched);
-        was_touched
+    pub fn take_unsettled(&mut self, key: KeyRef<'_>) -> bool {
+        let was_unsettled = !self.unsettled.is_empty() && self.unsettled.swap_remove(&key);
+        give_back(&mut self.unsettled);
+        was_unsettled
     }
 
     /// The next key to be settled: it was touched, or its lease is over.
-    pub fn pop_touched(&mut self, now: Now) -> Option<KeyId> {
-        if let Some(key) = self.touched.swap_remove_index(0) {
-            give_back(&mut self.touched);
+    pub fn pop_unsettled(&mut self, now: Now) -> Option<KeyId> {
+        if let Some(key) = self.unsettled.swap_remove_index(0) {
+            give_back(&mut self.unsettled);
             return Some(key);
         }
         let (_, key) = self.leases.first().filter(|(end, _)| *end <= now.wall_ms)?;
@@ -562,9 +562,9 @@ impl Waiters {
     pub fn is_quiet(&self) -> bool {
         self.deadlines.is_empty()
             && self.leases.is_empty()
-            && self.touched.is_empty()
-            && self.marked.is_empty()
-            && !self.has_stood_back()
+            && self.unsettled.is_empty()
+            && self.unsettled_requests.is_empty()
+            && !self.has_postponed()
     }
 
     /// Milliseconds until the next wait or place is due.
@@ -575,7 +575,7 @@ impl Waiters {
 
     /// Milliseconds until the next key is to be settled.
     pub fn next_settle(&self, now: Now) -> Option<u64> {
-        if !self.touched.is_empty() || !self.marked.is_empty() {
+        if !self.unsettled.is_empty() || !self.unsettled_requests.is_empty() {
             return Some(0);
         }
         let (lease_ms, _) = self.leases.first()?;
@@ -589,7 +589,7 @@ impl Waiters {
             Some(places) => {
                 for (key, seq) in places {
                     self.vacate_one(&key, seq, now);
-                    self.touch(key.as_ref());
+                    self.schedule_settle(key.as_ref());
                 }
             }
         }
@@ -624,7 +624,7 @@ impl Waiters {
         let mut waiter = None;
         for (key, seq) in places {
             waiter = self.remove_one(&key, seq).or(waiter);
-            self.touch(key.as_ref());
+            self.schedule_settle(key.as_ref());
         }
         waiter
     }

@@ -188,11 +188,11 @@ impl Waiters {
     }
 
     /// Requests of those who hold this lock and wait for it and others are looked at.
-    pub(super) fn mark_holders(&mut self, key: KeyRef<'_>) {
+    pub(super) fn schedule_settle_holders(&mut self, key: KeyRef<'_>) {
         let holders = self.lines.get(&key).filter(|_| !self.many.is_empty());
         let owners = holders.map_or(Vec::new(), |line| line.holders.owners.to_vec());
         for (owner, _) in owners {
-            self.mark_owner(key, &owner);
+            self.schedule_settle_owner(key, &owner);
         }
     }
 

@@ -24,18 +24,18 @@ use super::sessions;
 use super::settings;
 use super::shell::{self, Shell};
 use crate::lock::{
-    Effect, Effects, Ending, Family, KeyId, KeyRef, KeyState, LockError, Locks, Mode, Now,
+    Effect, Effects, Ending, Resource, KeyId, KeyRef, KeyState, LockError, Locks, Mode, Now,
     PermitChange, WaiterId,
 };
 
 /// Keys settled in one turn; more wait for the next, so that other clients are served in between.
-const KEYS_PER_TURN: usize = 500;
+const KEYS_PER_TICK: usize = 500;
 
 /// While writes are refused (a pause, too few replicas, a full disk) keys are looked at this often.
 pub const RETRY_MS: u64 = 20;
 
 /// So many keys may be refused in one turn before those that stood back wait for the next.
-const RETRIES_PER_TURN: usize = 50;
+const RETRIES_PER_TICK: usize = 50;
 
 /// After a panic no key is settled for so long.
 const PAUSE_AFTER_PANIC_MS: u64 = 1_000;
@@ -86,7 +86,7 @@ impl Shell {
         self.alarm.armed.is_none()
             && self.answered.is_empty()
             && self.locks.is_quiet()
-            && !self.locks.has_glances()
+            && !self.locks.has_rechecks()
             && self.locks.sessions.holds() == 0
             && !self.alarm.job
             && !self.locks.tokens.has_lost()
@@ -106,15 +106,15 @@ impl Shell {
         let until = |moment: u64| moment.saturating_sub(now.mono_ms);
         let retry_at_ms = self.alarm.retry_at_ms;
         let lost = self.locks.tokens.has_lost().then(|| until(retry_at_ms));
-        let grants_ms = retry_at_ms.max(self.locks.delay.end_ms());
-        let stood_back = self.locks.has_stood_back().then(|| until(grants_ms));
+        let grants_ms = retry_at_ms.max(self.locks.startup_delay.end_ms());
+        let postponed = self.locks.has_postponed().then(|| until(grants_ms));
         let bound = self.locks.sessions.next_due(now);
         let bound = bound.map(|due| due.max(until(self.alarm.sessions_at_ms)));
         // While the module is drained, no timer waits for a later renewal: it would forbid the unloading.
         // The cron finds what is due.
         let bound = bound.filter(|due| *due == 0 || !settings::drain());
-        let glance = self.locks.has_glances().then_some(0);
-        let next = [self.locks.next_settle(now), glance, lost, stood_back, bound]
+        let recheck = self.locks.has_rechecks().then_some(0);
+        let next = [self.locks.next_settle(now), recheck, lost, postponed, bound]
             .into_iter()
             .flatten()
             .min();
@@ -223,10 +223,10 @@ fn ring(ctx: Ctx) {
         shell::with(|shell| shell.alarm.paused_until_ms = 0);
         settle_due(ctx, now);
         answer(decide(|locks, fx| locks.judge_again(now, fx)).1);
-        glance_at_all(ctx, now);
+        recheck_all(ctx, now);
         sessions::work(ctx);
         Parked::deliver_all();
-        if !fence::restore_horizons(ctx, now, KEYS_PER_TURN) {
+        if !fence::restore_horizons(ctx, now, KEYS_PER_TICK) {
             shell::with(|shell| shell.alarm.retry_at_ms = now.mono_ms + RETRY_MS);
         }
     } else {
@@ -240,20 +240,20 @@ pub fn follow_settings() {
         answer(decide(|locks, fx| locks.drain(fx)).1);
     }
     shell::with(|shell| {
-        shell.locks.delay.limit(settings::startup_delay_ms());
-        shell.locks.set_turns(settings::turns());
+        shell.locks.startup_delay.limit(settings::startup_delay_ms());
+        shell.locks.set_window_rule(settings::window_rule());
     });
 }
 
 /// A script is about to look at a lock that may have been freed in this very turn: whoever is parked comes first,
 /// as before an acquire of ours.
 pub fn serve_first(ctx: Ctx, key: KeyRef<'_>) {
-    if !shell::with(|shell| shell.locks.waiters.take_touched(key)) {
+    if !shell::with(|shell| shell.locks.waiters.take_unsettled(key)) {
         return;
     }
     let id = key.to_id();
     if !(ctx.may_write() && settle(ctx, &id, ctx.now())) {
-        shell::with(|shell| shell.locks.waiters.touch_id(id));
+        shell::with(|shell| shell.locks.waiters.schedule_settle_id(id));
     }
     rearm(ctx);
 }
@@ -273,73 +273,73 @@ pub(super) fn answer(fx: Effects) {
 
 fn settle_due(ctx: Ctx, now: Now) {
     let mut refused = Vec::new();
-    let mut keys_left = KEYS_PER_TURN;
+    let mut keys_left = KEYS_PER_TICK;
     while keys_left > 0 {
         keys_left -= 1;
         let next = shell::with(|shell| {
             // What stood back comes last, so that it holds nobody else back.
-            let retry = refused.len() < RETRIES_PER_TURN
+            let retry = refused.len() < RETRIES_PER_TICK
                 && shell.alarm.retry_at_ms <= now.mono_ms
-                && !shell.locks.delay.is_on(now);
-            if let Some((family, key)) = shell.locks.pop_touched(now) {
-                return Some(Due::Key(family, key));
+                && !shell.locks.startup_delay.is_on(now);
+            if let Some((resource, key)) = shell.locks.pop_unsettled(now) {
+                return Some(Due::Key(resource, key));
             }
-            if let Some(request) = shell.locks.pop_marked(now) {
+            if let Some(request) = shell.locks.pop_unsettled_request(now) {
                 return Some(Due::Many(request));
             }
-            let next = retry.then(|| shell.locks.pop_stood_back()).flatten();
-            next.map(|(family, key)| Due::Key(family, key))
+            let next = retry.then(|| shell.locks.pop_postponed()).flatten();
+            next.map(|(resource, key)| Due::Key(resource, key))
         });
-        let (family, key) = match next {
+        let (resource, key) = match next {
             None => break,
-            Some(Due::Key(family, key)) => (family, key),
+            Some(Due::Key(resource, key)) => (resource, key),
             Some(Due::Many(request)) => {
                 let keys = shell::with(|shell| shell.locks.waiters.keys_of(request));
                 keys_left = keys_left.saturating_sub(keys.len());
                 if !settle_many(ctx, request, &keys, now) {
                     let first = keys.into_iter().next();
-                    refused.extend(first.map(|key| (Family::Lock, key)));
+                    refused.extend(first.map(|key| (Resource::Lock, key)));
                 }
                 continue;
             }
         };
-        let settled = match family {
-            Family::Lock => settle(ctx, &key, now),
-            Family::Semaphore => settle_semaphore(ctx, &key, now),
-            Family::Latch => settle_latch(ctx, &key, now),
+        let settled = match resource {
+            Resource::Lock => settle(ctx, &key, now),
+            Resource::Semaphore => settle_semaphore(ctx, &key, now),
+            Resource::Latch => settle_latch(ctx, &key, now),
         };
         if !settled {
-            refused.push((family, key));
+            refused.push((resource, key));
         }
     }
     if !refused.is_empty() {
         shell::with(|shell| {
             shell.alarm.retry_at_ms = now.mono_ms + RETRY_MS;
-            for (family, key) in refused {
-                shell.locks.stand_back(family, key);
+            for (resource, key) in refused {
+                shell.locks.postpone(resource, key);
             }
         });
     }
 }
 
 /// Looks at keys that others changed and only we remember as locks, and tells of those that are lost.
-fn glance_at_all(ctx: Ctx, now: Now) {
-    for _ in 0..KEYS_PER_TURN {
-        let Some(id) = shell::with(|shell| shell.locks.pop_glance()) else {
+fn recheck_all(ctx: Ctx, now: Now) {
+    for _ in 0..KEYS_PER_TICK {
+        let Some(id) = shell::with(|shell| shell.locks.pop_recheck()) else {
             return;
         };
         let name = name_of(&id);
         ctx.select(id.as_ref().db);
         let key = LockKey::peek(ctx, name.as_str(), None);
         let view = fence::plain_view(&key, key.read());
-        let ((), fx) = decide(|locks, fx| locks.glance(&view, now, fx));
+        let ((), fx) = decide(|locks, fx| locks.recheck(&view, now, fx));
         apply_unasked(key, &fx);
     }
 }
 
 /// What is to be looked at.
 enum Due {
-    Key(Family, KeyId),
+    Key(Resource, KeyId),
     Many(WaiterId),
 }
 
@@ -368,7 +368,7 @@ fn settle_many(ctx: Ctx, request: WaiterId, ids: &[KeyId], now: Now) -> bool {
     if grant {
         // As below, the question is asked with the keys closed.
         drop(keys);
-        if shell::with(|shell| shell.locks.delay.is_on(now))
+        if shell::with(|shell| shell.locks.startup_delay.is_on(now))
             || !names.iter().all(|name| ctx.probe_write(name.as_str()))
         {
             return false;
@@ -422,7 +422,7 @@ fn settle(ctx: Ctx, id: &KeyId, now: Now) -> bool {
     }
     let changes = shell::with(|shell| shell.locks.may_change(id.as_ref(), &state, now));
     let grant = changes && shell::with(|shell| shell.locks.waiters.live_on(id.as_ref()) > 0);
-    if grant && shell::with(|shell| shell.locks.delay.is_on(now)) {
+    if grant && shell::with(|shell| shell.locks.startup_delay.is_on(now)) {
         return false;
     }
     if changes {
@@ -461,7 +461,7 @@ fn settle_semaphore(ctx: Ctx, id: &KeyId, now: Now) -> bool {
             changes && shell.locks.sems.queue(id.as_ref()).is_some(),
         )
     });
-    if grant && shell::with(|shell| shell.locks.delay.is_on(now)) {
+    if grant && shell::with(|shell| shell.locks.startup_delay.is_on(now)) {
         return false;
     }
     if changes {
@@ -474,7 +474,7 @@ fn settle_semaphore(ctx: Ctx, id: &KeyId, now: Now) -> bool {
             Err(_) => return false,
         };
         view = key.minting_view(None, now);
-        if key.look_for_twin() {
+        if key.probe_twin() {
             // Those whose end has come may be permits of the other semaphore.
             view.may_grant = Some(false);
         }

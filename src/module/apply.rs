@@ -8,7 +8,7 @@ use super::events;
 use super::fence;
 use super::guard;
 use super::key::LockKey;
-use super::listeners;
+use super::subscribers;
 use super::log;
 use super::parked::Parked;
 use super::replication::Replication;
@@ -23,7 +23,7 @@ pub fn decide<T>(body: impl FnOnce(&mut Locks, &mut Effects) -> T) -> (T, Effect
     let result = shell::with(|shell| {
         shell.locks.limits = settings::limits();
         shell.locks.set_grace(settings::grace());
-        shell.locks.set_turns(settings::turns());
+        shell.locks.set_window_rule(settings::window_rule());
         shell.locks.sessions.rule = settings::sessions();
         shell.locks.detects_deadlocks = settings::deadlock_detect();
         body(&mut shell.locks, &mut fx)
@@ -198,7 +198,7 @@ pub fn refused(ctx: Ctx, db: i32, names: &[Str<'_>], what: Refused) -> LockError
     shell::with(|shell| {
         for name in names {
             let name = name.bytes();
-            shell.locks.glance_at(KeyRef { db, name });
+            shell.locks.schedule_recheck(KeyRef { db, name });
         }
     });
     shell::recover(ctx.now(), &error);
@@ -219,7 +219,7 @@ fn tell(ctx: Ctx, name: Str<'_>, fx: &[Effect], replication: Replication) {
             }
             Effect::Publish if settings::publish() => {
                 // Redisson's waiters listen on the lock's channel for `0`.
-                let channel = listeners::channel_of(name.bytes());
+                let channel = subscribers::channel_of(name.bytes());
                 publish_to(ctx, channel.as_str(), Constants::released(), replication);
             }
             Effect::PublishReadWrite(ended) if settings::publish() => {

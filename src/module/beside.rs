@@ -14,7 +14,7 @@ use super::siblings::Timeouts;
 use super::strings::{OwnedStr, Str};
 use crate::lock::{
     any_with_same_timeouts, is_blocked, is_read_write, slot_of, twin_of, Ending, KeyState,
-    LockError, Look, Mode, Now, ReadWrite, WaiterId, MODE_FIELD,
+    LockError, ReadDepth, Mode, Now, ReadWrite, WaiterId, MODE_FIELD,
 };
 
 /// Whether this owner may be granted READ or WRITE here, as far as the keys beside the lock go.
@@ -61,7 +61,7 @@ fn may_begin_beside(
         return Err(LockError::SiblingsTaken);
     }
     let ctx = key.ctx();
-    if held.is_none_or(|lock| lock.mark.is_none()) {
+    if held.is_none_or(|lock| lock.token_record.is_none()) {
         is_there(ctx, key.token_name(), Beside::Token).ok_or(LockError::SiblingForeign)?;
     }
     match mode {
@@ -112,7 +112,7 @@ pub(super) fn twin_is_held(ctx: Ctx, lock: Str<'_>) -> bool {
         return false;
     }
     let now = ctx.now();
-    matches!(twin.look(Look::Two, now), KeyState::ReadWrite(lock) if lock.is_held(now))
+    matches!(twin.read_to(ReadDepth::Two, now), KeyState::ReadWrite(lock) if lock.is_held(now))
 }
 
 /// Whether the timeouts of this reader may be another lock's as well: of the twin, or of a lock whose name and owner meet

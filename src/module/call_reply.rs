@@ -42,7 +42,7 @@ impl Reply {
     }
 
     /// Answers the caller of this command with it.
-    pub fn pass_on(self, ctx: Ctx) {
+    pub fn forward(self, ctx: Ctx) {
         // SAFETY: the context is live, and so is the reply, of which the server takes a copy.
         unsafe { api!(RedisModule_ReplyWithCallReply)(ctx.as_ptr(), self.0.as_ptr()) };
     }

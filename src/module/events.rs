@@ -312,7 +312,7 @@ unsafe extern "C" fn on_server_event(
                 let now = ctx.now();
                 shell::with(|shell| match subevent {
                     raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_MASTER => {
-                        shell.locks.delay.begin(now, settings::startup_delay_ms());
+                        shell.locks.startup_delay.begin(now, settings::startup_delay_ms());
                         shell.locks.reloaded();
                     }
                     _ => shell.locks.demoted(),

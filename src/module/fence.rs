@@ -13,7 +13,7 @@ use super::apply;
 use super::beside;
 use super::ctx::Ctx;
 use super::key::LockKey;
-use super::listeners;
+use super::subscribers;
 use super::log;
 use super::replication::Replication;
 use super::shell;
@@ -47,7 +47,7 @@ pub fn plain_view<'a>(key: &LockKey<'a>, state: KeyState) -> View<'a> {
         state,
         domain: domain_of(key.name()),
         fence: None,
-        listened: false,
+        has_subscriber: false,
     }
 }
 
@@ -67,7 +67,7 @@ pub fn ending_view<'a>(key: &LockKey<'a>, state: KeyState, ending: &Ending<'_>) 
     let is_there = view.state != KeyState::Absent && !is_hidden();
     let may_grant = may_mint(ctx, view.domain, is_there) && siblings_are_here(key, &view.state);
     view.fence = Some(Fence { counter, may_grant });
-    view.listened = listeners::matter(ctx, view.key);
+    view.has_subscriber = subscribers::are_relevant(ctx, view.key);
     view
 }
 

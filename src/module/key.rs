@@ -19,7 +19,7 @@ use super::rw_key;
 use super::siblings::{Siblings, Timeouts};
 use super::strings::{Constants, OwnedStr, Str};
 use crate::lock::{
-    HashReader, KeyId, KeyRef, KeyState, KeyWrite, Look, Now, Token, WroteBeside, TOKEN_FIELD,
+    HashReader, KeyId, KeyRef, KeyState, KeyWrite, ReadDepth, Now, Token, WroteBeside, TOKEN_FIELD,
 };
 
 /// A lock's key, open for this call.
@@ -189,15 +189,15 @@ impl<'a> LockKey<'a> {
 
     /// What the key holds, all of it.
     pub fn read(&self) -> KeyState {
-        self.read_as(Look::All, None)
+        self.read_as(ReadDepth::All, None)
     }
 
     /// What the key holds; of a read-write lock, as much as the question needs.
-    pub fn look(&self, look: Look, now: Now) -> KeyState {
-        self.read_as(look, Some(now))
+    pub fn read_to(&self, depth: ReadDepth, now: Now) -> KeyState {
+        self.read_as(depth, Some(now))
     }
 
-    fn read_as(&self, look: Look, now: Option<Now>) -> KeyState {
+    fn read_as(&self, depth: ReadDepth, now: Option<Now>) -> KeyState {
         let Some(key) = self.raw else {
             // One that was opened to write has a handle. If not, nothing may be granted on it.
             return match self.mode & raw::REDISMODULE_WRITE {
@@ -215,11 +215,11 @@ impl<'a> LockKey<'a> {
             raw::REDISMODULE_KEYTYPE_HASH if fields <= 2 => {
                 let reader = self.read_own(key, fields).unwrap_or_else(|| scan(key));
                 match reader.finish(self.deadline(key)) {
-                    KeyState::OtherHash => rw_key::read(self, key, fields, look, now),
+                    KeyState::OtherHash => rw_key::read(self, key, fields, depth, now),
                     state => state,
                 }
             }
-            raw::REDISMODULE_KEYTYPE_HASH => match rw_key::read(self, key, fields, look, now) {
+            raw::REDISMODULE_KEYTYPE_HASH => match rw_key::read(self, key, fields, depth, now) {
                 // Newer servers count fields whose own TTL is over until they remove them.
                 KeyState::OtherHash => scan(key).finish(self.deadline(key)),
                 state => state,

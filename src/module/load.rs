@@ -108,7 +108,7 @@ fn load(ctx: Ctx, argc: c_int) -> Result<(), String> {
     shell::start(ctx);
     if ctx.is_starting_up() {
         let now = ctx.now();
-        shell::with(|shell| shell.locks.delay.begin(now, settings::startup_delay_ms()));
+        shell::with(|shell| shell.locks.startup_delay.begin(now, settings::startup_delay_ms()));
     }
     events::subscribe(ctx).ok_or("the server's events could not be subscribed to")?;
     slots::subscribe(ctx);

@@ -21,7 +21,7 @@ pub mod fence;
 mod guard;
 mod info;
 pub mod key;
-mod listeners;
+mod subscribers;
 mod load;
 mod log;
 mod needed;

@@ -187,7 +187,7 @@ unsafe extern "C" fn on_key_ready(
     guard::entry("key-ready", || {
         // SAFETY: the server's context for this callback.
         let (ctx, id) = unsafe { (Ctx::new(ctx), waiter_of(ctx)) };
-        shell::with(|shell| shell.locks.touch_waiter(id));
+        shell::with(|shell| shell.locks.schedule_settle_waiter(id));
         alarm::rearm(ctx);
     });
     raw::REDISMODULE_ERR as c_int

@@ -29,7 +29,7 @@ pub struct Spec {
     pub flags: &'static CStr,
     /// ACL categories, for servers that let a module state them.
     pub acl: &'static CStr,
-    /// How it uses its one key, the first argument, or its many ([`Kind::Keys`]); `None`: it has none.
+    /// How it uses its one key, the first argument, or its many ([`ArgKind::Keys`]); `None`: it has none.
     pub key: Option<u32>,
     /// Number of arguments with the name; negative: at least so many.
     pub arity: i32,
@@ -42,14 +42,14 @@ pub struct Spec {
 }
 
 impl Spec {
-    /// Where the word stands that counts its keys, for a command with [`Kind::Keys`].
+    /// Where the word stands that counts its keys, for a command with [`ArgKind::Keys`].
     const fn numkeys_at(&self) -> Option<usize> {
         match self.args {
             [_, Arg {
-                kind: Kind::Keys, ..
+                kind: ArgKind::Keys, ..
             }, ..] => Some(1),
             [_, _, Arg {
-                kind: Kind::Keys, ..
+                kind: ArgKind::Keys, ..
             }, ..] => Some(2),
             _ => None,
         }
@@ -61,7 +61,7 @@ pub struct Arg {
     /// Its name in the documentation.
     pub name: &'static CStr,
     /// Its kind.
-    pub kind: Kind,
+    pub kind: ArgKind,
     /// The word before the value (or the whole argument, for a bare word).
     pub token: Option<&'static CStr>,
     /// Whether it may be left out.
@@ -69,7 +69,7 @@ pub struct Arg {
 }
 
 /// Kinds of argument.
-pub enum Kind {
+pub enum ArgKind {
     /// The key of the command.
     Key,
     /// `numkeys key [key ...]`, at the beginning or behind one other argument.
@@ -246,27 +246,27 @@ fn c_arg(
         c.flags = raw::REDISMODULE_CMD_ARG_OPTIONAL as c_int;
     }
     c.type_ = match arg.kind {
-        Kind::Key => {
+        ArgKind::Key => {
             c.key_spec_index = 0;
             raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY
         }
-        Kind::Keys => {
+        ArgKind::Keys => {
             c.key_spec_index = 0;
             c.flags = raw::REDISMODULE_CMD_ARG_MULTIPLE as c_int;
             raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY
         }
-        Kind::Strings => {
+        ArgKind::Strings => {
             c.flags = raw::REDISMODULE_CMD_ARG_MULTIPLE as c_int;
             raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_STRING
         }
-        Kind::String => raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_STRING,
-        Kind::Integer => raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_INTEGER,
-        Kind::Word => raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_PURE_TOKEN,
-        Kind::OneOf(parts) => {
+        ArgKind::String => raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_STRING,
+        ArgKind::Integer => raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_INTEGER,
+        ArgKind::Word => raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_PURE_TOKEN,
+        ArgKind::OneOf(parts) => {
             c.subargs = arg_list(parts, lists);
             raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_ONEOF
         }
-        Kind::Block(parts) => {
+        ArgKind::Block(parts) => {
             c.subargs = arg_list(parts, lists);
             raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_BLOCK
         }

@@ -19,7 +19,7 @@ use super::replication::Replication;
 use super::shell;
 use super::strings::{OwnedStr, Str};
 use crate::lock::{
-    is_read_write, is_reserved, write_field, KeyState, Look, Mark, Mode, Now, OwnerId, ReadWrite,
+    is_read_write, is_reserved, write_field, KeyState, ReadDepth, TokenRecord, Mode, Now, OwnerId, ReadWrite,
     Reader, RwFields, RwWrite, MODE_FIELD, MOST_READS,
 };
 
@@ -34,7 +34,7 @@ pub(super) fn read(
     key: &LockKey<'_>,
     handle: NonNull<raw::RedisModuleKey>,
     fields: usize,
-    look: Look,
+    depth: ReadDepth,
     now: Option<Now>,
 ) -> KeyState {
     let mode_field = OwnedStr::new(MODE_FIELD);
@@ -48,9 +48,9 @@ pub(super) fn read(
     let reading = Reading {
         key,
         handle,
-        look,
+        depth,
         now: at,
-        mark: read_mark(key),
+        token_record: read_token_record(key),
     };
     let is_read = mode.as_str().bytes() == b"read";
     let lock = reading.read(fields, is_read);
@@ -72,9 +72,9 @@ fn note_wrote_beside(key: &LockKey<'_>, lock: Option<&ReadWrite>, now: Now) {
 struct Reading<'a> {
     key: &'a LockKey<'a>,
     handle: NonNull<raw::RedisModuleKey>,
-    look: Look,
+    depth: ReadDepth,
     now: Now,
-    mark: Option<Mark>,
+    token_record: Option<TokenRecord>,
 }
 
 impl Reading<'_> {
@@ -86,17 +86,17 @@ impl Reading<'_> {
         };
         // The owner who asks, and whoever the token was given to for WRITE: by name.
         let own = self.key.owner().map(Str::bytes);
-        let marked = self.mark.as_ref().and_then(|mark| mark.writer.as_deref());
-        let marked = marked.filter(|marked| is_read && Some(*marked) != own);
-        for owner in own.into_iter().chain(marked) {
+        let recorded = self.token_record.as_ref().and_then(|token_record| token_record.writer.as_deref());
+        let recorded = recorded.filter(|recorded| is_read && Some(*recorded) != own);
+        for owner in own.into_iter().chain(recorded) {
             lock.readers.extend(self.reader_by_name(owner)?);
         }
-        if is_read && self.look == Look::Own && lock.deadline_ms.is_some() {
+        if is_read && self.depth == ReadDepth::Own && lock.deadline_ms.is_some() {
             lock.is_whole = fields == 1 + lock.readers.len();
         } else {
             self.read_fields(&mut lock, is_read)?;
         }
-        lock.mark = self.mark;
+        lock.token_record = self.token_record;
         Some(lock)
     }
 
@@ -108,10 +108,10 @@ impl Reading<'_> {
         let mut others = Vec::new();
         let is_whole = scan_to(self.handle, &mut read, |read| {
             living += self.take_readers(read, &known, &mut others);
-            self.look != Look::Two || !is_read || living < 2
+            self.depth != ReadDepth::Two || !is_read || living < 2
         });
         self.take_readers(&mut read, &known, &mut others);
-        if is_whole && self.look == Look::Two {
+        if is_whole && self.depth == ReadDepth::Two {
             // Then the end of the hash may depend on theirs, and a later hold of a script may last longer.
             for other in others.iter_mut().filter(|other| other.count > 1) {
                 *other = self.reader(&other.owner, other.count, true);
@@ -134,7 +134,7 @@ impl Reading<'_> {
         known: &[OwnerId],
         others: &mut Vec<Reader>,
     ) -> usize {
-        let is_deep = self.look == Look::All;
+        let is_deep = self.depth == ReadDepth::All;
         let mut living = 0;
         for (owner, count) in read.readers.drain(..) {
             if known.contains(&owner) {
@@ -155,7 +155,7 @@ impl Reading<'_> {
         };
         let mut one = RwFields::default();
         one.field(owner, value.as_str().bytes());
-        let is_deep = self.look != Look::Own;
+        let is_deep = self.depth != ReadDepth::Own;
         match one.readers.pop() {
             Some((owner, count)) => Some(Some(self.reader(&owner, count, is_deep))),
             // Redisson's own fields are no owners.
@@ -203,15 +203,15 @@ fn numbers(from: u32, to: u32) -> impl Iterator<Item = u32> {
     std::iter::once(from).chain((last..=to).rev())
 }
 
-fn read_mark(key: &LockKey<'_>) -> Option<Mark> {
+fn read_token_record(key: &LockKey<'_>) -> Option<TokenRecord> {
     let sibling = Sibling::open(key.ctx(), key.token_name(), key.mode());
     let deadline_ms = sibling.deadline();
-    let mark = sibling.with_text(|value| Mark::parse(value, deadline_ms))??;
+    let token_record = sibling.with_text(|value| TokenRecord::parse(value, deadline_ms))??;
     // The server may not have noticed yet that its time is over.
     let now_ms = key.ctx().now().wall_ms;
-    mark.deadline_ms
+    token_record.deadline_ms
         .is_none_or(|end| end > now_ms)
-        .then_some(mark)
+        .then_some(token_record)
 }
 
 /// Makes one change.
@@ -239,15 +239,15 @@ pub(super) fn write(key: &mut LockKey<'_>, change: &RwWrite, replication: Replic
         }
         RwWrite::DropTimeouts(owner, range) => drop_timeouts(key, owner, *range, replication),
         RwWrite::Lease(end_ms) => key.set_deadline(*end_ms, replication),
-        RwWrite::Mark(mark) => {
+        RwWrite::TokenRecord(token_record) => {
             let is_there = |sibling: &Sibling<'_>| may_be_twins && sibling.has(Beside::Token);
-            let value = (&mark.value()[..], Beside::Token);
+            let value = (&token_record.value()[..], Beside::Token);
             match open_own(ctx, key.token_name(), is_there, is_twins) {
-                Some(sibling) => sibling.put(value, mark.deadline_ms, replication),
+                Some(sibling) => sibling.put(value, token_record.deadline_ms, replication),
                 None => Ok(()),
             }
         }
-        RwWrite::MarkLease(end_ms) => {
+        RwWrite::TokenRecordLease(end_ms) => {
             let is_longer = |sibling: &Sibling<'_>| may_be_twins && sibling.is_longer(*end_ms);
             match open_own(ctx, key.token_name(), is_longer, is_twins) {
                 Some(sibling) if sibling.has(Beside::Token) => {
@@ -256,7 +256,7 @@ pub(super) fn write(key: &mut LockKey<'_>, change: &RwWrite, replication: Replic
                 _ => Ok(()),
             }
         }
-        RwWrite::DropMark => {
+        RwWrite::DropTokenRecord => {
             let is_there = |sibling: &Sibling<'_>| may_be_twins && sibling.has(Beside::Token);
             match open_own(ctx, key.token_name(), is_there, is_twins) {
                 Some(sibling) => sibling.delete_own(Beside::Token, replication),
@@ -506,7 +506,7 @@ impl<'a> Sibling<'a> {
     fn has(&self, what: Beside) -> bool {
         let fits = self.with_text(|value| match what {
             Beside::Timeout => value == TIMEOUT,
-            Beside::Token => Mark::parse(value, None).is_some(),
+            Beside::Token => TokenRecord::parse(value, None).is_some(),
         });
         fits == Some(true)
     }

@@ -204,7 +204,7 @@ impl<'a> SemKey<'a> {
 
     /// Whether the name that differs in its braces only is a semaphore's, or another number's. Both would have
     /// their permits in one set. If it is not, the permits remembered for it are dropped.
-    pub fn look_for_twin(&self) -> bool {
+    pub fn probe_twin(&self) -> bool {
         let (ctx, name) = (self.free.ctx(), self.free.name().bytes());
         let Some(twin) = twin_of(name) else {
             return false;
@@ -229,13 +229,13 @@ impl<'a> SemKey<'a> {
     /// server granted under this name, and that has the end that it knows, is not.
     pub fn may_be_anothers(&self, view: &SemView<'_>, id: Str<'_>, now: Now) -> bool {
         let knows = |shell: &mut shell::Shell| shell.locks.sems.knows(view, id.bytes(), now);
-        !shell::with(knows) && self.look_for_twin()
+        !shell::with(knows) && self.probe_twin()
     }
 
     /// No permit is granted while another semaphore has the same set: parked requests get an error.
     fn clear_line(&self) {
         let key = self.id();
-        if shell::with(|shell| shell.locks.sems.queue(key).is_some()) && self.look_for_twin() {
+        if shell::with(|shell| shell.locks.sems.queue(key).is_some()) && self.probe_twin() {
             let ((), fx) = apply::decide(|locks, fx| {
                 locks.fail_all_permits(key, &LockError::SiblingsTaken, fx);
             });

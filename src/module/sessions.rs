@@ -35,19 +35,19 @@ use super::key::{name_of, LockKey};
 use super::sem_sessions;
 use super::shell;
 use super::strings::{OwnedStr, Str};
-use crate::lock::{Bound, BoundRef, Effects, Ending, Kind, LockError, Look, Mode, Now, View};
+use crate::lock::{Bound, BoundRef, Effects, Ending, BoundKind, LockError, ReadDepth, Mode, Now, View};
 
 /// Holds released at once when their connection ends; more wait for the alarm.
 const AT_ONCE: usize = 100;
 
 /// How long one turn may be busy with holds that are bound, half of it with renewals.
-const TURN: Duration = Duration::from_millis(2);
+const TICK_BUDGET: Duration = Duration::from_millis(2);
 
 /// Renewals in one turn.
-const RENEWALS_PER_TURN: usize = 500;
+const RENEWALS_PER_TICK: usize = 500;
 
 /// So many may be refused in one turn before all wait for the next.
-const REFUSALS_PER_TURN: usize = 50;
+const REFUSALS_PER_TICK: usize = 50;
 
 /// What is to be done with a bound hold.
 #[derive(Clone, Copy)]
@@ -170,8 +170,8 @@ pub fn end_first(ctx: Ctx, name: Str<'_>, owner: Str<'_>) {
 /// A turn's work, on a server that may write.
 pub fn work(ctx: Ctx) {
     let start = Instant::now();
-    let renewed = renew_due(ctx, || start.elapsed() >= TURN / 2);
-    let released = release_ended(ctx, usize::MAX, || start.elapsed() >= TURN);
+    let renewed = renew_due(ctx, || start.elapsed() >= TICK_BUDGET / 2);
+    let released = release_ended(ctx, usize::MAX, || start.elapsed() >= TICK_BUDGET);
     if !(renewed && released) {
         let now = ctx.now();
         shell::with(|shell| shell.alarm.sessions_at_ms = now.mono_ms + RETRY_MS);
@@ -181,10 +181,10 @@ pub fn work(ctx: Ctx) {
 /// Renews what is due. False when the server refuses, and it is not worth asking again at once.
 fn renew_due(ctx: Ctx, is_late: impl Fn() -> bool) -> bool {
     let mut refused = 0;
-    for _ in 0..RENEWALS_PER_TURN {
+    for _ in 0..RENEWALS_PER_TICK {
         let now = ctx.now();
         let next = || shell::with(|shell| shell.locks.sessions.next_renewal(now));
-        let Some(bound) = (refused < REFUSALS_PER_TURN && !is_late())
+        let Some(bound) = (refused < REFUSALS_PER_TICK && !is_late())
             .then(next)
             .flatten()
         else {
@@ -198,7 +198,7 @@ fn renew_due(ctx: Ctx, is_late: impl Fn() -> bool) -> bool {
             });
         }
     }
-    refused < REFUSALS_PER_TURN
+    refused < REFUSALS_PER_TICK
 }
 
 /// Releases what connections that have gone have left, so many at most. False as above.
@@ -206,7 +206,7 @@ fn release_ended(ctx: Ctx, at_most: usize, is_late: impl Fn() -> bool) -> bool {
     let mut refused = Vec::new();
     let mut others_left = true;
     for _ in 0..at_most {
-        if is_late() || refused.len() >= REFUSALS_PER_TURN {
+        if is_late() || refused.len() >= REFUSALS_PER_TICK {
             break;
         }
         let Some(bound) = shell::with(|shell| shell.locks.sessions.next_ended()) else {
@@ -217,7 +217,7 @@ fn release_ended(ctx: Ctx, at_most: usize, is_late: impl Fn() -> bool) -> bool {
             refused.push(bound);
         }
     }
-    let ask_again = refused.is_empty() || (others_left && refused.len() < REFUSALS_PER_TURN);
+    let ask_again = refused.is_empty() || (others_left && refused.len() < REFUSALS_PER_TICK);
     shell::with(|shell| shell.locks.sessions.put_off_ended(&refused));
     ask_again
 }
@@ -225,8 +225,8 @@ fn release_ended(ctx: Ctx, at_most: usize, is_late: impl Fn() -> bool) -> bool {
 /// Does what is due with one hold. False when the server refuses writes to its key just now.
 fn attend(ctx: Ctx, bound: &Bound, duty: Duty) -> bool {
     match bound.kind {
-        Kind::Lock(_) => attend_lock(ctx, bound, duty),
-        Kind::Permit => sem_sessions::attend(ctx, bound, duty),
+        BoundKind::Lock(_) => attend_lock(ctx, bound, duty),
+        BoundKind::Permit => sem_sessions::attend(ctx, bound, duty),
     }
 }
 
@@ -237,12 +237,12 @@ fn attend_lock(ctx: Ctx, bound: &Bound, duty: Duty) -> bool {
     let now = ctx.now();
     let owner = OwnedStr::new(&bound.owner);
     let open = || LockKey::open_for(ctx, name, owner.as_str());
-    let look = match duty {
-        Duty::Release => Look::Two,
-        Duty::Renew => Look::Own,
+    let depth = match duty {
+        Duty::Release => ReadDepth::Two,
+        Duty::Renew => ReadDepth::Own,
     };
     let mut key = open();
-    let mut state = key.look(look, now);
+    let mut state = key.read_to(depth, now);
     if !fence::siblings_are_here(&key, &state) {
         return false;
     }
@@ -253,7 +253,7 @@ fn attend_lock(ctx: Ctx, bound: &Bound, duty: Duty) -> bool {
             return false;
         }
         key = open();
-        state = key.look(look, now);
+        state = key.read_to(depth, now);
     }
     let view = match duty {
         Duty::Release => fence::handing_view(&key, state, &Ending::Session(bound)),

@@ -8,7 +8,7 @@ use redis_module::raw;
 
 use super::api::api;
 use super::ctx::Ctx;
-use crate::lock::{Grace, Lease, Limits, SessionRule, TurnRule};
+use crate::lock::{Grace, Lease, Limits, SessionRule, WindowRule};
 
 struct Number {
     name: &'static CStr,
@@ -244,8 +244,8 @@ pub fn sessions() -> SessionRule {
 }
 
 /// When locks are left free for Redisson's waiters: never where they are not told.
-pub fn turns() -> TurnRule {
-    TurnRule {
+pub fn window_rule() -> WindowRule {
+    WindowRule {
         after: match publish() {
             true => u32::try_from(FREE_AFTER.get()).unwrap_or(0),
             false => 0,

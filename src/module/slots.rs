@@ -61,7 +61,7 @@ pub fn moved(ctx: Ctx, subevent: u64) {
     if subevent == imported {
         // Somebody may have been parked on a key of the slot before it left, and not been redirected
         // yet now that it is back.
-        shell::with(|shell| shell.locks.touch_all(None));
+        shell::with(|shell| shell.locks.schedule_settle_all(None));
     } else if subevent == exported {
         shell::with(|shell| shell.locks.left(|name| !is_mine(name)));
     }

@@ -34,8 +34,8 @@ fn play(scripts: &Scripts, mut sides: Sides, part: u64) {
     let first = number_from_env("LOCK_SEED", 1);
     let last = first + number_from_env("LOCK_CASES", 5_000).div_ceil(part);
     let cases = (first..last).map(|seed| Case::from_seed(seed, scripts));
-    let on_the_way = cases.into_iter().find_map(|case| sides.disagree_on(&case));
-    if let Some(case) = on_the_way.or_else(|| sides.disagreeing_replica()) {
+    let in_flight = cases.into_iter().find_map(|case| sides.disagree_on(&case));
+    if let Some(case) = in_flight.or_else(|| sides.disagreeing_replica()) {
         let seed = case.seed;
         let least = sides.shrink(case);
         panic!(

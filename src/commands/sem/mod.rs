@@ -9,7 +9,7 @@ pub mod set;
 use crate::lock::{permits_of, LockError, Now, SemView, SetIf};
 use crate::module::acl;
 use crate::module::ctx::Ctx;
-use crate::module::register::{Arg, Kind};
+use crate::module::register::{Arg, ArgKind};
 use crate::module::sem_key::SemKey;
 use crate::module::sem_sessions;
 use crate::module::strings::{OwnedStr, Str};
@@ -19,7 +19,7 @@ use super::args::{once, Args};
 /// `id`, for the descriptions.
 const ID: Arg = Arg {
     name: c"id",
-    kind: Kind::String,
+    kind: ArgKind::String,
     token: None,
     optional: false,
 };
@@ -27,7 +27,7 @@ const ID: Arg = Arg {
 /// `[NX | XX]`, for the descriptions.
 pub(super) const CONDITION: Arg = Arg {
     name: c"condition",
-    kind: Kind::OneOf(&[one_of(c"nx", c"NX"), one_of(c"xx", c"XX")]),
+    kind: ArgKind::OneOf(&[one_of(c"nx", c"NX"), one_of(c"xx", c"XX")]),
     token: None,
     optional: true,
 };
@@ -35,7 +35,7 @@ pub(super) const CONDITION: Arg = Arg {
 const fn one_of(name: &'static std::ffi::CStr, token: &'static std::ffi::CStr) -> Arg {
     Arg {
         name,
-        kind: Kind::Word,
+        kind: ArgKind::Word,
         token: Some(token),
         optional: false,
     }
@@ -45,7 +45,7 @@ const fn one_of(name: &'static std::ffi::CStr, token: &'static std::ffi::CStr) -
 pub(super) const fn number(name: &'static std::ffi::CStr, optional: bool) -> Arg {
     Arg {
         name,
-        kind: Kind::Integer,
+        kind: ArgKind::Integer,
         token: None,
         optional,
     }

@@ -33,7 +33,7 @@ impl Command for Set {
         let set_if = condition(&mut args)?;
         let beside = may_write(ctx, name)?;
         let key = SemKey::open_with(ctx, name, beside)?;
-        if key.look_for_twin() {
+        if key.probe_twin() {
             return Err(LockError::SiblingsTaken);
         }
         let now = ctx.now();

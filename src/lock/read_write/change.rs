@@ -5,7 +5,7 @@
 
 use super::super::effect::{Effect, Effects, KeyWrite};
 use super::super::{Mode, Now, OwnerId, Token};
-use super::state::{Mark, ReadWrite, Reader, Writer};
+use super::state::{TokenRecord, ReadWrite, Reader, Writer};
 
 /// One primitive write to the hash of a read-write lock or to the keys beside it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,11 +27,11 @@ pub enum RwWrite {
     /// Set the TTL of the hash.
     Lease(i64),
     /// Store the token, under the TTL of the mark.
-    Mark(Mark),
+    TokenRecord(TokenRecord),
     /// Set the TTL of the token's key.
-    MarkLease(i64),
+    TokenRecordLease(i64),
     /// Delete the token's key.
-    DropMark,
+    DropTokenRecord,
 }
 
 pub(super) fn write(fx: &mut Effects, change: RwWrite) {
@@ -143,7 +143,7 @@ impl ReadWrite {
         if self.is_held(now) {
             write(fx, RwWrite::Drop(Mode::Read, reader.owner));
             self.shrink(now, fx);
-            self.share_mark(token, fx);
+            self.share_token_record(token, fx);
         }
     }
 
@@ -183,34 +183,34 @@ impl ReadWrite {
         write(fx, RwWrite::Drop(Mode::Write, writer.owner));
         write(fx, RwWrite::Mode(Mode::Read));
         self.shrink(now, fx);
-        self.share_mark(token, fx);
+        self.share_token_record(token, fx);
     }
 
     /// The token of who wrote is now that of all who read with it, whoever of them stays.
-    pub(super) fn share_mark(&mut self, token: Option<Token>, fx: &mut Effects) {
-        let writers = self.mark.as_ref().filter(|mark| mark.writer.is_some());
-        let since = writers.map(|mark| mark.since);
+    pub(super) fn share_token_record(&mut self, token: Option<Token>, fx: &mut Effects) {
+        let writers = self.token_record.as_ref().filter(|token_record| token_record.writer.is_some());
+        let since = writers.map(|token_record| token_record.since);
         if let (Some(token), Some(since), None) = (token, since, &self.writer) {
-            self.set_mark((since, token), self.longest(), fx);
+            self.set_token_record((since, token), self.longest(), fx);
         }
     }
 
     /// Stores the token of those who hold now, and their first one, for as long as the hash lasts.
-    pub(super) fn set_mark(
+    pub(super) fn set_token_record(
         &mut self,
         (since, token): (Token, Token),
         end_ms: i64,
         fx: &mut Effects,
     ) {
         let writer = self.writer.as_ref().map(|writer| copy_of(&writer.owner));
-        let mark = Mark {
+        let token_record = TokenRecord {
             token,
             since,
             writer,
             deadline_ms: self.deadline_ms.or(Some(end_ms)),
         };
-        write(fx, RwWrite::Mark(mark.clone()));
-        self.mark = Some(mark);
+        write(fx, RwWrite::TokenRecord(token_record.clone()));
+        self.token_record = Some(token_record);
     }
 
     /// Takes the fields of dead readers out, as far as they were looked at, and answers whose they were.
@@ -253,13 +253,13 @@ impl ReadWrite {
             self.deadline_ms = Some(end_ms);
             write(fx, RwWrite::Lease(end_ms));
         }
-        if let Some(mark) = self
-            .mark
+        if let Some(token_record) = self
+            .token_record
             .as_mut()
-            .filter(|mark| mark.deadline_ms != Some(end_ms))
+            .filter(|token_record| token_record.deadline_ms != Some(end_ms))
         {
-            mark.deadline_ms = Some(end_ms);
-            write(fx, RwWrite::MarkLease(end_ms));
+            token_record.deadline_ms = Some(end_ms);
+            write(fx, RwWrite::TokenRecordLease(end_ms));
         }
     }
 }

@@ -4,10 +4,10 @@ use std::borrow::Cow;
 
 use super::super::effect::{Effect, Effects, Event, Outcome};
 use super::super::grants::Grantee;
-use super::super::holds::Tracked;
+use super::super::tracked::TrackedGrant;
 use super::super::locks::{Locks, View};
 use super::super::name::OwnerAt;
-use super::super::sessions::BoundRef;
+use super::super::bindings::BoundRef;
 use super::super::{Acquire, Answer, KeyRef, KeyState, LockError, Mode, Now, Token, Wait};
 use super::change::{write, RwWrite};
 use super::state::{ReadWrite, Reader};
@@ -60,10 +60,10 @@ impl Locks {
         now: Now,
         fx: &mut Effects,
     ) -> Result<Answer, LockError> {
-        if upgrades(&view.state, req, now) && self.delay.is_on(now) {
+        if upgrades(&view.state, req, now) && self.startup_delay.is_on(now) {
             // What this server has lost may have been another reader.
             if req.wait == Wait::No {
-                return Err(LockError::Delayed(self.delay.left(now)));
+                return Err(LockError::InStartupDelay(self.startup_delay.left(now)));
             }
             return self.wait_or_refuse(view, view.state.ends(now), req, now, fx);
         }
@@ -97,10 +97,10 @@ impl Locks {
         // Readers share the token of their phase, and a writer that reads too shares its own. But a newcomer
         // gets none that may be below tokens that this server's data has lost.
         let is_upgrade = to.mode == Mode::Write && holds.is_none();
-        let is_newcomer = holds.is_none() && !lock.writes(to.owner, now);
+        let is_new_holder = holds.is_none() && !lock.writes(to.owner, now);
         let former = lock.token(now);
         let is_inherited = |token: &Token| self.tokens.is_inherited(view.domain, *token);
-        let known = former.filter(|token| !(is_upgrade || is_newcomer && is_inherited(token)));
+        let known = former.filter(|token| !(is_upgrade || is_new_holder && is_inherited(token)));
         let token = match known {
             Some(token) => token,
             None => self.mint(view, now, fx)?,
@@ -114,7 +114,7 @@ impl Locks {
             _ => to.session,
         };
         let end_ms = self.lease_of(is_bound, to.lease).deadline(now);
-        let since = former.and_then(|_| Some(lock.mark.as_ref()?.since));
+        let since = former.and_then(|_| Some(lock.token_record.as_ref()?.since));
         self.prune(view.key, &mut lock, now, fx);
         match (to.mode, holds) {
             (Mode::Read, Some(_)) => lock.read_again(to.owner, u32::from(!once), end_ms, fx),
@@ -128,8 +128,8 @@ impl Locks {
             (_, None) => lock.set_writer(to.owner, end_ms, fx),
         }
         match known {
-            Some(_) => lock.share_mark(known, fx),
-            None => lock.set_mark((since.unwrap_or(token), token), end_ms, fx),
+            Some(_) => lock.share_token_record(known, fx),
+            None => lock.set_token_record((since.unwrap_or(token), token), end_ms, fx),
         }
         match holds {
             Some(_) => {
@@ -171,7 +171,7 @@ impl Locks {
             Mode::Read => lock.add_reader(to.owner, end_ms, fx),
             _ => lock.set_writer(to.owner, end_ms, fx),
         }
-        lock.set_mark((token, token), end_ms, fx);
+        lock.set_token_record((token, token), end_ms, fx);
         self.track(view.key, to, (token, end_ms), now, fx);
         Ok(Entered {
             token,
@@ -197,7 +197,7 @@ impl Locks {
             false => drop(self.sessions.unbind(what)),
         }
         self.stats.grants += 1;
-        let tracked = Tracked {
+        let tracked = TrackedGrant {
             token,
             since_ms: now.mono_ms,
             client: to.client,
@@ -211,9 +211,9 @@ impl Locks {
                     key: key.to_id(),
                     owner: to.owner.into(),
                 };
-                self.holds.insert_reader(at, tracked, max)
+                self.tracked.insert_reader(at, tracked, max)
             }
-            _ => self.holds.insert(key, tracked, max),
+            _ => self.tracked.insert(key, tracked, max),
         };
     }
 
@@ -221,12 +221,12 @@ impl Locks {
     fn extend_tracked(&mut self, key: KeyRef<'_>, to: &Grantee<'_>, end_ms: i64) {
         match to.mode {
             Mode::Read => {
-                let known = self.holds.reader(key, to.owner);
+                let known = self.tracked.reader(key, to.owner);
                 if known.is_some_and(|known| known.deadline_ms < end_ms) {
-                    self.holds.reader_renewed(key, to.owner, end_ms);
+                    self.tracked.reader_renewed(key, to.owner, end_ms);
                 }
             }
-            _ => self.holds.writer_extended(key, end_ms),
+            _ => self.tracked.writer_extended(key, end_ms),
         }
     }
 

@@ -4,12 +4,12 @@ use super::super::effect::{Effect, Effects, Event, KeyWrite};
 use super::super::grants::HandedOff;
 use super::super::locks::{Locks, View};
 use super::super::name::OwnerAtRef;
-use super::super::sessions::BoundRef;
+use super::super::bindings::BoundRef;
 use super::super::{
     Break, KeyRef, KeyState, LockError, Mode, Now, Release, Released, Renew, Token,
 };
 use super::change::{write, RwWrite};
-use super::state::{Look, ReadWrite};
+use super::state::{ReadDepth, ReadWrite};
 
 impl ReadWrite {
     /// Which hold of this owner a command means. `None`: it has no such hold, or not under that token.
@@ -43,11 +43,11 @@ impl ReadWrite {
     }
 
     /// How much must be read to renew: everybody, when this lease was the longest and gets shorter.
-    pub fn look_to_renew(&self, owner: &[u8], end_ms: i64, now: Now) -> Look {
+    pub fn depth_to_renew(&self, owner: &[u8], end_ms: i64, now: Now) -> ReadDepth {
         let longest = |reader: &super::Reader| Some(reader.until_ms) >= self.deadline_ms;
         match self.reader(owner, now) {
-            Some(reader) if longest(reader) && end_ms < reader.until_ms => Look::All,
-            _ => Look::Own,
+            Some(reader) if longest(reader) && end_ms < reader.until_ms => ReadDepth::All,
+            _ => ReadDepth::Own,
         }
     }
 }
@@ -73,10 +73,10 @@ impl Locks {
     ) -> WroteBeside {
         let at = OwnerAtRef { key, owner };
         let reader = lock.reader(owner, now);
-        let known = reader.and_then(|reader| self.holds.reader_seen(at, reader.first_ms));
+        let known = reader.and_then(|reader| self.tracked.reader_seen(at, reader.first_ms));
         let reads = known.is_some_and(|known| lock.is_under(Mode::Read, known.token, now));
-        let mark = lock.mark.as_ref().filter(|_| lock.writes(owner, now));
-        let writes = mark.is_some_and(|mark| self.holds.get(key, Some(mark.token)).is_some());
+        let token_record = lock.token_record.as_ref().filter(|_| lock.writes(owner, now));
+        let writes = token_record.is_some_and(|token_record| self.tracked.get(key, Some(token_record.token)).is_some());
         WroteBeside {
             timeouts: known.is_some_and(|known| !known.may_share),
             token: reads || writes,
@@ -85,7 +85,7 @@ impl Locks {
 
     /// Whether the token of this lock is one that this server wrote for it: not its twin's.
     pub fn gave_token(&self, key: KeyRef<'_>, lock: &ReadWrite, now: Now) -> bool {
-        lock.token(now).is_some() && self.holds.contains(key)
+        lock.token(now).is_some() && self.tracked.contains(key)
     }
 
     /// `LOCK.RELEASE`; `None` when the owner has no such hold.
@@ -130,7 +130,7 @@ impl Locks {
         self.sessions.unbind(BoundRef::lock(mode, view.key, owner));
         self.end_shared(view, &mut lock, (mode, owner), now, fx);
         fx.push(Effect::Notify(Event::Release));
-        self.pass_on(view, lock, mode, now, fx);
+        self.hand_off_shared(view, lock, mode, now, fx);
     }
 
     /// A hold ends. True when it was a tracked one.
@@ -143,7 +143,7 @@ impl Locks {
         fx: &mut Effects,
     ) -> bool {
         match mode {
-            Mode::Read => self.holds.remove_reader(view.key, owner).is_some(),
+            Mode::Read => self.tracked.remove_reader(view.key, owner).is_some(),
             _ => self.end_writer(view, lock, now, fx),
         }
     }
@@ -156,11 +156,11 @@ impl Locks {
         now: Now,
         fx: &mut Effects,
     ) -> bool {
-        if self.holds.get(view.key, lock.token(now)).is_none() {
+        if self.tracked.get(view.key, lock.token(now)).is_none() {
             self.close_only(view, now, fx);
             return false;
         }
-        self.holds.remove(view.key).is_some()
+        self.tracked.remove(view.key).is_some()
     }
 
     /// Takes a whole hold out of the lock: where others stay, out of the hash too.
@@ -182,7 +182,7 @@ impl Locks {
     }
 
     /// A hold of this mode has ended: whoever may enter now does, or the key is free.
-    pub(super) fn pass_on(
+    pub(super) fn hand_off_shared(
         &mut self,
         view: &View<'_>,
         lock: ReadWrite,
@@ -191,7 +191,7 @@ impl Locks {
         fx: &mut Effects,
     ) {
         let is_held = lock.is_held(now);
-        let has_mark = lock.mark.is_some();
+        let has_token_record = lock.token_record.is_some();
         if !is_held {
             self.close_gone(view, &lock, now, fx);
         }
@@ -203,8 +203,8 @@ impl Locks {
             return self.note_ends(view.key, lock, now);
         }
         // Whoever still waits could not be granted just now: the alarm tries again.
-        self.waiters.touch(view.key);
-        free(ended, has_mark, fx);
+        self.waiters.schedule_settle(view.key);
+        free(ended, has_token_record, fx);
     }
 
     /// `LOCK.RENEW`; `None` when the owner has no such hold.
@@ -233,7 +233,7 @@ impl Locks {
         self.prune(view.key, &mut lock, now, fx);
         if mode == Mode::Read {
             lock.renew_reader(req.owner, end_ms, fx);
-            self.holds.reader_renewed(view.key, req.owner, end_ms);
+            self.tracked.reader_renewed(view.key, req.owner, end_ms);
         }
         // The hash's TTL is the writer's lease, and covers each reader's.
         if lock.is_whole
@@ -246,10 +246,10 @@ impl Locks {
         }
         if mode == Mode::Write {
             let end_ms = lock.deadline_ms.unwrap_or(end_ms);
-            self.holds.renewed(view.key, known, end_ms);
+            self.tracked.renewed(view.key, known, end_ms);
         }
         if known.is_none() {
-            lock.set_mark((token, token), end_ms, fx);
+            lock.set_token_record((token, token), end_ms, fx);
         }
         self.stats.renewals += 1;
         self.note_ends(view.key, &lock, now);
@@ -268,13 +268,13 @@ impl Locks {
         let mut lock = present.clone();
         if mode == Mode::Write {
             lock.reach(end_ms, fx);
-            self.holds.writer_extended(view.key, end_ms);
+            self.tracked.writer_extended(view.key, end_ms);
         } else if lock
             .reader(owner, now)
             .is_some_and(|reader| reader.until_ms < end_ms)
         {
             lock.read_again(owner, 0, end_ms, fx);
-            self.holds.reader_renewed(view.key, owner, end_ms);
+            self.tracked.reader_renewed(view.key, owner, end_ms);
         }
         self.note_longer(view.key, &lock, now);
     }
@@ -293,7 +293,7 @@ impl Locks {
             let was_tracked = self.end_writer(view, present, now, fx);
             self.stats.grants_broken += u64::from(was_tracked);
         }
-        self.stats.grants_broken += self.holds.remove_all(view.key);
+        self.stats.grants_broken += self.tracked.remove_all(view.key);
         if let Some(writer) = &lock.writer {
             let what = BoundRef::lock(Mode::Write, view.key, &writer.owner);
             self.sessions.unbind(what);
@@ -309,7 +309,7 @@ impl Locks {
         };
         lock.is_whole = true;
         fx.push(Effect::Notify(Event::Break));
-        self.pass_on(view, lock, ended, now, fx);
+        self.hand_off_shared(view, lock, ended, now, fx);
     }
 
     /// Whether an operator means these holds.
@@ -320,10 +320,10 @@ impl Locks {
 }
 
 /// The key is free now: tell those who wait outside.
-fn free(ended: Mode, has_mark: bool, fx: &mut Effects) {
+fn free(ended: Mode, has_token_record: bool, fx: &mut Effects) {
     fx.push(Effect::Write(KeyWrite::Delete));
-    if has_mark {
-        write(fx, RwWrite::DropMark);
+    if has_token_record {
+        write(fx, RwWrite::DropTokenRecord);
     }
     fx.push(Effect::PublishReadWrite(ended));
 }

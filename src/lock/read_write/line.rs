@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use super::super::effect::Effects;
 use super::super::exclusive::{held_by, matches_token};
 use super::super::locks::Locks;
-use super::super::sessions::Bound;
+use super::super::bindings::Bound;
 use super::super::{Break, KeyRef, KeyState, LockError, Mode, Now, OwnerId, Release, WaiterId};
 use super::settle::may_enter;
 use super::state::ReadWrite;
@@ -76,7 +76,7 @@ impl Locks {
     }
 
     fn rest_of_undone(&self, key: KeyRef<'_>, state: &KeyState, now: Now) -> Option<KeyState> {
-        let undone = self.to_undo.get(&key)?.iter();
+        let undone = self.undelivered.get(&key)?.iter();
         let mut whole = undone.filter(|undone| undone.reentry.is_none());
         let KeyState::ReadWrite(lock) = state else {
             let hold = state.hold(now)?;

@@ -13,7 +13,7 @@
 //! back: the *downgrade*), and the only living reader that asks for WRITE (the *upgrade*, with a token
 //! of its own). An upgrader that has to wait for other readers stands first in the queue.
 //!
-//! What is read of a hash with many readers is only as much as the question needs ([`Look`]): a reader
+//! What is read of a hash with many readers is only as much as the question needs ([`ReadDepth`]): a reader
 //! that joins costs the same however many there are.
 
 mod change;
@@ -34,4 +34,4 @@ pub use names::{
     timeout_prefix, token_name, twin_of, write_field, Name, MODE_FIELD,
 };
 pub use settle::may_enter;
-pub use state::{is_read_write, Look, Mark, ReadWrite, Reader, RwFields, Writer, MOST_READS};
+pub use state::{is_read_write, ReadDepth, TokenRecord, ReadWrite, Reader, RwFields, Writer, MOST_READS};

@@ -2,13 +2,13 @@
 //! may enter does.
 
 use super::super::effect::Effects;
-use super::super::grants::Handed;
+use super::super::grants::GrantInFlight;
 use super::super::locks::{Locks, View};
-use super::super::standing::{standing, Standing};
+use super::super::compatibility::{compatibility, Compatibility};
 use super::super::{KeyRef, KeyState, Mode, Now};
 use super::state::ReadWrite;
 
-impl Handed {
+impl GrantInFlight {
     /// Whether this grant is still held.
     pub(super) fn is_in(&self, lock: &ReadWrite, now: Now) -> bool {
         let holds = match self.mode {
@@ -28,7 +28,7 @@ impl Locks {
         lock: &ReadWrite,
         now: Now,
     ) -> bool {
-        if let Some(undone) = self.to_undo.get(&key) {
+        if let Some(undone) = self.undelivered.get(&key) {
             if undone.iter().any(|undone| undone.is_in(lock, now)) {
                 return true;
             }
@@ -44,7 +44,7 @@ impl Locks {
         &mut self,
         view: &View<'_>,
         present: &ReadWrite,
-        undone: Vec<Handed>,
+        undone: Vec<GrantInFlight>,
         now: Now,
         fx: &mut Effects,
     ) {
@@ -59,8 +59,8 @@ impl Locks {
                 continue;
             }
             let was_tracked = match undone.mode {
-                Mode::Read => self.holds.remove_reader(view.key, &undone.owner),
-                _ => self.holds.remove(view.key),
+                Mode::Read => self.tracked.remove_reader(view.key, &undone.owner),
+                _ => self.tracked.remove(view.key),
             };
             self.stats.grants_undone += u64::from(was_tracked.is_some());
             self.end_shared(view, &mut lock, (undone.mode, &undone.owner), now, fx);
@@ -69,7 +69,7 @@ impl Locks {
             took_back = Some(undone.mode);
         }
         if let Some(mode) = took_back {
-            return self.pass_on(view, lock, mode, now, fx);
+            return self.hand_off_shared(view, lock, mode, now, fx);
         }
         let ends = self.waiters.lease(view.key);
         if !lock.is_held(now) && ends.is_some_and(|end| end > now.wall_ms) {
@@ -93,7 +93,7 @@ impl Locks {
         if lock.writer.is_none() {
             self.close_only(view, now, fx);
         }
-        let readers = self.holds.readers(view.key);
+        let readers = self.tracked.readers(view.key);
         let gone: Vec<_> = readers
             .filter(|owner| lock.is_whole && lock.reader(owner, now).is_none())
             .cloned()
@@ -107,7 +107,7 @@ impl Locks {
 /// Whether a parked request may be let in.
 pub fn may_enter(state: &KeyState, mode: Mode, owner: &[u8], now: Now) -> bool {
     matches!(
-        standing(state, mode, owner, now),
-        Ok(Standing::Free | Standing::Within)
+        compatibility(state, mode, owner, now),
+        Ok(Compatibility::Free | Compatibility::Within)
     )
 }

@@ -14,7 +14,7 @@ pub const MOST_READS: u32 = 1_000;
 /// How much of a read-write lock is to be read: a question about one owner should not cost a look at
 /// every reader. (A writer's hash is small, and always read whole.)
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Look {
+pub enum ReadDepth {
     /// The holds of the owner who asks, as far as to see whether it lives.
     Own,
     /// The whole lease of the owner who asks; of the others as many as it takes to find two that live:
@@ -48,7 +48,7 @@ pub struct Writer {
 
 /// What the token's key says.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mark {
+pub struct TokenRecord {
     /// The token.
     pub token: Token,
     /// The first token of those who read since then and go on: what lies between was theirs, too.
@@ -59,9 +59,9 @@ pub struct Mark {
     pub deadline_ms: Option<i64>,
 }
 
-impl Mark {
+impl TokenRecord {
     /// The value `r<token>` or `w<token>:<owner>`, where the token may be `<since>-<token>`.
-    pub fn parse(value: &[u8], deadline_ms: Option<i64>) -> Option<Mark> {
+    pub fn parse(value: &[u8], deadline_ms: Option<i64>) -> Option<TokenRecord> {
         let (kind, rest) = value.split_first()?;
         let (digits, writer) = match (kind, rest.iter().position(|byte| *byte == b':')) {
             (b'r', None) => (rest, None),
@@ -76,7 +76,7 @@ impl Mark {
             ),
             None => (number(digits)?, number(digits)?),
         };
-        Some(Mark {
+        Some(TokenRecord {
             token,
             since,
             writer: writer.map(OwnerId::from_slice),
@@ -84,7 +84,7 @@ impl Mark {
         })
     }
 
-    /// The value that [`Mark::parse`] reads.
+    /// The value that [`TokenRecord::parse`] reads.
     pub fn value(&self) -> SmallVec<[u8; 64]> {
         let mut number = itoa::Buffer::new();
         let mut value = SmallVec::new();
@@ -112,7 +112,7 @@ pub struct ReadWrite {
     /// Whether that is every reader.
     pub is_whole: bool,
     /// The token's key, where it is there and ours.
-    pub mark: Option<Mark>,
+    pub token_record: Option<TokenRecord>,
     /// The hash's own end in Unix milliseconds; `None` when somebody removed the TTL.
     pub deadline_ms: Option<i64>,
 }
@@ -218,20 +218,20 @@ impl ReadWrite {
     /// The token of those who hold, if it is known to be theirs. A writer's is still that of its reads
     /// when a script has taken the write away; one that belonged to another writer is of the past.
     pub fn token(&self, now: Now) -> Option<Token> {
-        let mark = self.mark.as_ref()?;
-        let is_theirs = match (self.writer(now), &mark.writer) {
-            (Some(writer), Some(marked)) => writer.owner == *marked,
+        let token_record = self.token_record.as_ref()?;
+        let is_theirs = match (self.writer(now), &token_record.writer) {
+            (Some(writer), Some(recorded)) => writer.owner == *recorded,
             (Some(_), None) => false,
-            (None, Some(marked)) => self.reader(marked, now).is_some(),
+            (None, Some(recorded)) => self.reader(recorded, now).is_some(),
             (None, None) => true,
         };
-        is_theirs.then_some(mark.token)
+        is_theirs.then_some(token_record.token)
     }
 
     /// Whether a hold of this mode is one of this token. Who reads on through an upgrade, or while newcomers
     /// get a token of a new process, still has the one that it was given.
     pub fn is_under(&self, mode: Mode, token: Token, now: Now) -> bool {
-        let since = self.mark.as_ref().map(|mark| mark.since);
+        let since = self.token_record.as_ref().map(|token_record| token_record.since);
         match self.token(now) {
             Some(present) if mode == Mode::Read => {
                 since.is_some_and(|since| since <= token) && token <= present
@@ -333,15 +333,15 @@ mod tests {
     #[test]
     fn a_mark_is_read_as_it_is_written() {
         for (value, writer) in [("r7", None), ("w7:u:1", Some("u:1")), ("w7:", Some(""))] {
-            let mark = Mark::parse(value.as_bytes(), Some(3)).unwrap();
-            assert_eq!(mark.token.get(), 7);
-            assert_eq!(mark.writer.as_deref(), writer.map(str::as_bytes));
-            assert_eq!(mark.value()[..], *value.as_bytes());
-            assert_eq!(mark.since, mark.token);
+            let token_record = TokenRecord::parse(value.as_bytes(), Some(3)).unwrap();
+            assert_eq!(token_record.token.get(), 7);
+            assert_eq!(token_record.writer.as_deref(), writer.map(str::as_bytes));
+            assert_eq!(token_record.value()[..], *value.as_bytes());
+            assert_eq!(token_record.since, token_record.token);
         }
-        let mark = Mark::parse(b"w5-7:u-1", None).unwrap();
-        assert_eq!((mark.since.get(), mark.token.get()), (5, 7));
-        assert_eq!(mark.value()[..], *b"w5-7:u-1");
+        let token_record = TokenRecord::parse(b"w5-7:u-1", None).unwrap();
+        assert_eq!((token_record.since.get(), token_record.token.get()), (5, 7));
+        assert_eq!(token_record.value()[..], *b"w5-7:u-1");
         for value in [
             "",
             "7",
@@ -356,7 +356,7 @@ mod tests {
             "r-1",
             "r9007199254740992",
         ] {
-            assert_eq!(Mark::parse(value.as_bytes(), None), None, "{value}");
+            assert_eq!(TokenRecord::parse(value.as_bytes(), None), None, "{value}");
         }
     }
 
@@ -364,23 +364,23 @@ mod tests {
     fn a_token_is_that_of_those_who_hold() {
         let mut lock = ReadWrite {
             readers: [reader("a", 5)].into_iter().collect(),
-            mark: Mark::parse(b"r7", None),
+            token_record: TokenRecord::parse(b"r7", None),
             ..ReadWrite::default()
         };
         let token = |lock: &ReadWrite| lock.token(at(0)).map(Token::get);
         assert_eq!(token(&lock), Some(7));
-        lock.mark = Mark::parse(b"w7:a", None);
+        lock.token_record = TokenRecord::parse(b"w7:a", None);
         assert_eq!(token(&lock), Some(7), "it wrote before it read");
-        lock.mark = Mark::parse(b"w7:b", None);
+        lock.token_record = TokenRecord::parse(b"w7:b", None);
         assert_eq!(token(&lock), None);
         lock.writer = Some(Writer {
             owner: OwnerId::from_slice(b"b"),
             count: 1,
         });
         assert_eq!(token(&lock), Some(7));
-        lock.mark = Mark::parse(b"w7:a", None);
+        lock.token_record = TokenRecord::parse(b"w7:a", None);
         assert_eq!(token(&lock), None, "that was of a writer before");
-        lock.mark = Mark::parse(b"r7", None);
+        lock.token_record = TokenRecord::parse(b"r7", None);
         assert_eq!(token(&lock), None, "that was of readers");
     }
 

@@ -12,7 +12,7 @@ use proptest::test_runner::{Config, TestError, TestRunner};
 use self::naive::{Ask, Key, Model, Owner, Reply, State, Told, KEYS};
 use super::sim::{key_ref, Out, Settings, Sim, Terms, START_MS};
 use crate::lock::{
-    Answer, Grace, KeyState, Lease, Limits, LockError, ManyAnswer, Outcome, Released, TurnRule,
+    Answer, Grace, KeyState, Lease, Limits, LockError, ManyAnswer, Outcome, Released, WindowRule,
     Wait,
 };
 
@@ -48,7 +48,7 @@ enum Op {
 #[derive(Debug, Clone)]
 struct Step {
     op: Op,
-    ends_turn: bool,
+    ends_tick: bool,
     delivers: bool,
 }
 
@@ -107,9 +107,9 @@ fn op() -> impl Strategy<Value = Op> {
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = (op(), prop::bool::weighted(0.5), prop::bool::weighted(0.4));
-    let step = step.prop_map(|(op, ends_turn, delivers)| Step {
+    let step = step.prop_map(|(op, ends_tick, delivers)| Step {
         op,
-        ends_turn,
+        ends_tick,
         delivers,
     });
     prop::collection::vec(step, 1..=STEPS)
@@ -133,7 +133,7 @@ fn settings(deadlocks: bool) -> impl Strategy<Value = Settings> {
             max_places: 1_000,
         },
         session_lease: Lease::TEN_SECONDS,
-        turns: TurnRule::default(),
+        windows: WindowRule::default(),
         default_lease: Lease::TEN_SECONDS,
         cluster: false,
         deadlocks,
@@ -196,9 +196,9 @@ impl Case {
         for step in steps {
             let (got, expected) = self.apply(&step.op);
             assert_eq!(got, expected, "the reply to {:?}", step.op);
-            if step.ends_turn {
+            if step.ends_tick {
                 self.sim.settle_all();
-                self.model.end_of_turn();
+                self.model.end_of_tick();
             }
             self.compare();
             if step.delivers {

@@ -14,7 +14,7 @@ mod inputs;
 mod naive;
 mod others;
 mod sessions;
-mod turns;
+mod windows;
 
 use proptest::test_runner::{Config, RngSeed, TestError, TestRunner};
 
@@ -23,7 +23,7 @@ use self::inputs::{settings, steps};
 use self::naive::{Key, Model, Owner, State, KEYS};
 use self::sessions::{sim_terms, Terms};
 use super::sim::{key_ref, Out, Settings, Sim, START_MS};
-use crate::lock::{Answer, Hold, KeyState, Lease, LockError, Outcome, Released, TurnRule, Wait};
+use crate::lock::{Answer, Hold, KeyState, Lease, LockError, Outcome, Released, WindowRule, Wait};
 
 const NAMES: [&str; KEYS] = ["k0", "k1"];
 const OWNERS: [&str; 4] = ["a", "b", "c", "d"];
@@ -79,13 +79,13 @@ enum Op {
     MayGrant(bool),
     /// Somebody listens for the release of a lock, or nobody any more.
     Listen(Key, bool),
-    SetTurns(TurnRule),
+    SetWindowRule(WindowRule),
 }
 
 #[derive(Debug, Clone)]
 struct Step {
     op: Op,
-    ends_turn: bool,
+    ends_tick: bool,
     delivers: bool,
 }
 
@@ -159,16 +159,16 @@ impl Case {
         let before = self.model.keys;
         let (got, expected) = self.apply(&step.op);
         assert_eq!(got, expected, "the reply to {:?}", step.op);
-        if step.ends_turn {
+        if step.ends_tick {
             self.sim.settle_all();
-            self.model.end_of_turn();
+            self.model.end_of_tick();
         }
         self.compare(&before, &step.op);
         if step.delivers {
             self.sim.deliver_all();
             self.model.delivered();
         }
-        self.check(step.ends_turn || matches!(step.op, Op::Alarm));
+        self.check(step.ends_tick || matches!(step.op, Op::Alarm));
     }
 
     fn apply(&mut self, op: &Op) -> (Option<Reply>, Option<Reply>) {
@@ -233,16 +233,16 @@ impl Case {
             }
             Op::Listen(key, listens) => {
                 match listens {
-                    true => self.sim.listened.insert(NAMES[key].into()),
-                    false => self.sim.listened.remove(NAMES[key]),
+                    true => self.sim.has_subscriber.insert(NAMES[key].into()),
+                    false => self.sim.has_subscriber.remove(NAMES[key]),
                 };
-                self.model.turns.listened[key] = listens;
+                self.model.windows.has_subscriber[key] = listens;
             }
-            Op::SetTurns(rule) => {
-                self.settings.turns = rule;
+            Op::SetWindowRule(rule) => {
+                self.settings.windows = rule;
                 self.settle_ties();
-                self.sim.locks.set_turns(rule);
-                self.model.set_turns(rule);
+                self.sim.locks.set_window_rule(rule);
+                self.model.set_window_rule(rule);
                 self.settle_ties();
             }
             Op::Restart(back_ms) => self.restart(back_ms),
@@ -524,8 +524,8 @@ impl Case {
             + self.sim.locks.tracked_len() as u64;
         assert_eq!(stats.grants, grants, "{stats:?}");
         assert_eq!(stats.grants, self.model.grants);
-        let turns = &self.model.turns;
-        let open = self.sim.locks.turns.open();
+        let turns = &self.model.windows;
+        let open = self.sim.locks.windows.open();
         assert_eq!(open, turns.window.iter().flatten().count());
         assert_eq!(
             (stats.windows, stats.windows_taken),
@@ -570,7 +570,7 @@ impl Case {
         let sessions = &self.sim.locks.sessions;
         assert_eq!((sessions.holds(), sessions.clients()), (0, 0));
         assert_eq!(sessions.next_due(self.sim.now), None);
-        assert_eq!(self.sim.locks.turns.open(), 0);
+        assert_eq!(self.sim.locks.windows.open(), 0);
         let stats = &self.sim.locks.stats;
         let tracked = self.sim.locks.tracked_len() as u64;
         assert!(tracked <= KEYS as u64 && stats.grants >= tracked);

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
 use super::sim::key_ref;
-use crate::lock::deadlock::{may_be_waited_for, search, Newcomer, Verdict, Want, MAX_VISITS};
+use crate::lock::deadlock::{may_be_waited_for, search, Caller, Verdict, Want, MAX_VISITS};
 use crate::lock::queue::Waiter;
 use crate::lock::waiters::Waiters;
 use crate::lock::waits_of::Holders;
@@ -51,7 +51,7 @@ struct Request {
 struct Scene {
     held: Vec<Held>,
     requests: Vec<Request>,
-    newcomer: Request,
+    caller: Request,
 }
 
 fn held() -> impl Strategy<Value = Held> {
@@ -89,10 +89,10 @@ fn request() -> impl Strategy<Value = Request> {
 fn scene() -> impl Strategy<Value = Scene> {
     let held = prop::collection::vec(held(), KEYS);
     let requests = prop::collection::vec(request(), 0..14);
-    (held, requests, request()).prop_map(|(held, requests, newcomer)| Scene {
+    (held, requests, request()).prop_map(|(held, requests, caller)| Scene {
         held,
         requests,
-        newcomer,
+        caller,
     })
 }
 
@@ -303,17 +303,17 @@ fn play(scene: &Scene) -> bool {
     }
     check_lines(&waiters, &plain);
     // Everything has been read.
-    waiters.forget_touched();
-    let newcomer = &scene.newcomer;
-    let keys: Vec<_> = newcomer
+    waiters.forget_unsettled();
+    let caller = &scene.caller;
+    let keys: Vec<_> = caller
         .keys
         .iter()
         .map(|key| key_ref(NAMES[*key]))
         .collect();
-    let owner = WHO[newcomer.owner].as_bytes();
+    let owner = WHO[caller.owner].as_bytes();
     let former = waiters.former(&keys, owner);
     let places = former.places.iter().flatten().map(|seq| Some(*seq));
-    let wants: Vec<_> = newcomer
+    let wants: Vec<_> = caller
         .keys
         .iter()
         .zip(places.chain(std::iter::repeat(None)))
@@ -323,28 +323,28 @@ fn play(scene: &Scene) -> bool {
             holders: holders(&scene.held[*key]),
         })
         .collect();
-    let asked = Newcomer {
+    let asked = Caller {
         owner,
-        mode: mode(newcomer),
+        mode: mode(caller),
         wants: &wants,
         replaces: &former.requests,
     };
     let verdict = search(&waiters, &asked, NOW);
     let is_in_the_way = may_be_waited_for(&waiters, &asked, NOW);
     let number = scene.requests.len();
-    plain.park(number, newcomer);
-    let expected = plain.is_cyclic(scene, number, newcomer.owner);
+    plain.park(number, caller);
+    let expected = plain.is_cyclic(scene, number, caller.owner);
     match &verdict {
         Verdict::Cycle(keys) => {
             assert!(is_in_the_way, "{keys:?}");
             assert!(expected, "a false alarm: {keys:?}\n{plain:#?}");
             let first = String::from_utf8(keys[0].clone()).unwrap();
-            assert!(newcomer.keys.iter().any(|key| NAMES[*key] == first));
+            assert!(caller.keys.iter().any(|key| NAMES[*key] == first));
         }
         Verdict::Clear => assert!(!expected, "not found\n{plain:#?}"),
         Verdict::Doubtful(keys) => panic!("in doubt of {keys:?}"),
     }
-    park(&mut waiters, number, newcomer);
+    park(&mut waiters, number, caller);
     check_lines(&waiters, &plain);
     expected
 }
@@ -433,7 +433,7 @@ fn who_is_in_nobodys_way_is_not_in_doubt() {
     waiters.set_holders_for_test(key_ref(NAMES[0]), crowd.clone());
     let held = Holders::alone(WHO[2].as_bytes().into());
     waiters.set_holders_for_test(key_ref(NAMES[1]), held);
-    waiters.forget_touched();
+    waiters.forget_unsettled();
     let wants = [Want {
         key: key_ref(NAMES[0]),
         place: None,
@@ -441,15 +441,15 @@ fn who_is_in_nobodys_way_is_not_in_doubt() {
     }];
     // The third owner holds what the second waits for; nobody waits for the fourth.
     for (owner, expected) in [(2, true), (1, true), (3, false)] {
-        let newcomer = Newcomer {
+        let caller = Caller {
             owner: WHO[owner].as_bytes(),
             mode: Mode::Write,
             wants: &wants,
             replaces: &[],
         };
-        let verdict = search(&waiters, &newcomer, NOW);
+        let verdict = search(&waiters, &caller, NOW);
         assert!(matches!(verdict, Verdict::Doubtful(_)), "{verdict:?}");
-        let in_the_way = may_be_waited_for(&waiters, &newcomer, NOW);
+        let in_the_way = may_be_waited_for(&waiters, &caller, NOW);
         assert_eq!(in_the_way, expected, "{}", WHO[owner]);
     }
 }
@@ -476,13 +476,13 @@ fn a_chain_is_followed_so_far_and_no_further() {
             place: None,
             holders: Holders::alone(owners[0].as_bytes().into()),
         };
-        let newcomer = Newcomer {
+        let caller = Caller {
             owner: owners[length].as_bytes(),
             mode: Mode::Exclusive,
             wants: &[want],
             replaces: &[],
         };
-        search(&waiters, &newcomer, NOW) != Verdict::Clear
+        search(&waiters, &caller, NOW) != Verdict::Clear
     };
     assert!(is_found(MAX_VISITS - 10));
     assert!(!is_found(MAX_VISITS + 10));
@@ -502,7 +502,7 @@ fn cost_of_a_search() {
         };
         let wants = [want];
         let verdict = |owner: &str| {
-            let newcomer = Newcomer {
+            let caller = Caller {
                 owner: owner.as_bytes(),
                 mode: Mode::Exclusive,
                 wants: &wants,
@@ -512,7 +512,7 @@ fn cost_of_a_search() {
             let start = std::time::Instant::now();
             let mut last = Verdict::Clear;
             for _ in 0..rounds {
-                last = search(&waiters, &newcomer, NOW);
+                last = search(&waiters, &caller, NOW);
             }
             (last, start.elapsed().as_nanos() / rounds as u128)
         };

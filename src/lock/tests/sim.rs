@@ -20,7 +20,7 @@ use super::rest::Rest;
 use crate::lock::{
     Acquire, Answer, Bound, BoundRef, Break, Domain, Effect, Effects, Ending, Event, Grace, Hold,
     KeyRef, KeyState, KeyWrite, Lease, Limits, LockError, Locks, Mode, Now, Outcome, Release,
-    Released, Renew, Token, TurnRule, Wait, WaiterId,
+    Released, Renew, Token, WindowRule, Wait, WaiterId,
 };
 
 /// The wall clock of a new server, Unix milliseconds.
@@ -86,7 +86,7 @@ pub struct Sim {
     pub counters: BTreeMap<String, u64>,
     pub horizons: BTreeMap<Domain, u64>,
     /// Locks for whose release somebody listens.
-    pub listened: BTreeSet<String>,
+    pub has_subscriber: BTreeSet<String>,
     /// Requests that are still parked.
     pub parked: BTreeMap<WaiterId, Request>,
     /// Requests whose grant is on its way.
@@ -106,7 +106,7 @@ pub struct Settings {
     pub deadlocks: bool,
     pub default_lease: Lease,
     pub session_lease: Lease,
-    pub turns: TurnRule,
+    pub windows: WindowRule,
 }
 
 pub fn key_ref(key: &str) -> KeyRef<'_> {
@@ -121,7 +121,7 @@ fn new_locks(settings: &Settings) -> Locks {
     locks.waiters.grace = settings.grace;
     locks.sessions.rule.lease = settings.session_lease;
     locks.detects_deadlocks = settings.deadlocks;
-    locks.set_turns(settings.turns);
+    locks.set_window_rule(settings.windows);
     locks
 }
 
@@ -142,7 +142,7 @@ impl Sim {
             keys: BTreeMap::new(),
             counters: BTreeMap::new(),
             horizons: BTreeMap::new(),
-            listened: BTreeSet::new(),
+            has_subscriber: BTreeSet::new(),
             parked: BTreeMap::new(),
             granted: BTreeMap::new(),
             highest: BTreeMap::new(),
@@ -270,9 +270,9 @@ impl Sim {
         while self.locks.end_next_wait(self.now, &mut fx) {}
         self.carry_out_answers(fx);
         // The shell keeps the keys that could not be settled; here all are looked at again.
-        let delayed = self.locks.delay.is_on(self.now);
+        let delayed = self.locks.startup_delay.is_on(self.now);
         if std::mem::replace(&mut self.delayed, delayed) && !delayed {
-            self.locks.waiters.touch_all(None);
+            self.locks.waiters.schedule_settle_all(None);
         }
         self.settle_all();
         while let Some(bound) = self.locks.sessions.next_renewal(self.now) {
@@ -292,7 +292,7 @@ impl Sim {
     /// The end of a turn: every marked key is read afresh and settled.
     pub fn settle_all(&mut self) {
         let mut settled = 0;
-        while let Some((_, id)) = self.locks.pop_touched(self.now) {
+        while let Some((_, id)) = self.locks.pop_unsettled(self.now) {
             settled += 1;
             assert!(settled < 1_000, "a turn that does not end");
             let key = String::from_utf8(id.as_ref().name.into()).unwrap();
@@ -302,7 +302,7 @@ impl Sim {
             });
             settled.unwrap();
         }
-        if self.settle_marked() {
+        if self.settle_requests() {
             return self.settle_all();
         }
         self.judge_again();
@@ -315,7 +315,7 @@ impl Sim {
         loop {
             let left = end_ms - self.now.mono_ms;
             let waiters = &self.locks.waiters;
-            let delay = Some(self.locks.delay.left(self.now)).filter(|left| *left > 0);
+            let delay = Some(self.locks.startup_delay.left(self.now)).filter(|left| *left > 0);
             let dues = [
                 waiters.next_wait(self.now),
                 self.locks.next_settle(self.now),
@@ -432,7 +432,7 @@ impl Sim {
         match hold.token {
             Some(token) => {
                 self.keys.insert(key.into(), KeyState::Bare(token));
-                self.locks.waiters.touch(key_ref(key));
+                self.locks.waiters.schedule_settle(key_ref(key));
             }
             None => self.del(key),
         }
@@ -442,7 +442,7 @@ impl Sim {
     pub fn set_ttl(&mut self, key: &str, deadline_ms: Option<i64>) {
         if let Some(KeyState::Held(hold)) = self.keys.get_mut(key) {
             hold.deadline_ms = deadline_ms;
-            self.locks.waiters.touch(key_ref(key));
+            self.locks.waiters.schedule_settle(key_ref(key));
         }
     }
 
@@ -466,7 +466,7 @@ impl Sim {
             }
             Some(_) => return false,
         }
-        self.locks.waiters.touch(key_ref(key));
+        self.locks.waiters.schedule_settle(key_ref(key));
         true
     }
 
@@ -478,7 +478,7 @@ impl Sim {
                 if hold.count > 1 {
                     hold.count -= 1;
                     hold.deadline_ms = Some(lease.deadline(self.now));
-                    self.locks.waiters.touch(key_ref(key));
+                    self.locks.waiters.schedule_settle(key_ref(key));
                 } else {
                     self.del(key);
                 }
@@ -506,13 +506,13 @@ impl Sim {
     pub fn set_may_grant(&mut self, may_grant: bool) {
         self.may_grant = may_grant;
         if may_grant {
-            self.locks.waiters.touch_all(None);
+            self.locks.waiters.schedule_settle_all(None);
         }
     }
 
     /// The server was just promoted and grants nothing for a while.
-    pub fn begin_delay(&mut self, ms: u64) {
-        self.locks.delay.begin(self.now, ms);
+    pub fn begin_startup_delay(&mut self, ms: u64) {
+        self.locks.startup_delay.begin(self.now, ms);
         self.delayed = true;
     }
 
@@ -622,7 +622,7 @@ impl Sim {
                 token,
                 deadline_ms,
             } => {
-                assert!(!self.locks.delay.is_on(self.now), "granted in the delay");
+                assert!(!self.locks.startup_delay.is_on(self.now), "granted in the delay");
                 assert_eq!(*clear, state.is_some(), "what a former holder left is gone");
                 let hold = Hold {
                     owner: owner[..].into(),

@@ -36,7 +36,7 @@ use std::path::Path;
 use super::sim::{key_ref, Out, Settings, Sim, Terms, CONNS, START_MS};
 use crate::lock::{
     Answer, BoundRef, Grace, Hold, KeyRef, KeyState, KeyWrite, Lease, Limits, LockError,
-    ManyAnswer, Mode, Outcome, Released, Token, TurnRule, Wait,
+    ManyAnswer, Mode, Outcome, Released, Token, WindowRule, Wait,
 };
 
 #[test]
@@ -100,8 +100,8 @@ fn tokens() {
 }
 
 #[test]
-fn turns() {
-    run("turns");
+fn windows() {
+    run("windows");
 }
 
 fn run(subject: &str) {
@@ -218,7 +218,7 @@ impl Session {
             deadlocks: true,
             default_lease: lease_of(DEFAULT_LEASE_MS),
             session_lease: lease_of(10_000),
-            turns: TurnRule::default(),
+            windows: WindowRule::default(),
         };
         Session {
             settings,
@@ -307,15 +307,15 @@ impl Session {
             }
             "horizon" => sim.set_horizon(words.at(1), words.at(2).parse().unwrap()),
             "flush" => sim.flush(),
-            "listen" => drop(sim.listened.insert(words.at(1).into())),
-            "leave" => drop(sim.listened.remove(words.at(1))),
-            "turns" => sim.locks.set_turns(TurnRule {
+            "listen" => drop(sim.has_subscriber.insert(words.at(1).into())),
+            "leave" => drop(sim.has_subscriber.remove(words.at(1))),
+            "turns" => sim.locks.set_window_rule(WindowRule {
                 after: words.number("after").unwrap() as u32,
                 window_ms: words.option("window").map_or(50, millis),
             }),
             "demote" => sim.locks.demoted(),
-            "delay" if words.at(1) == "limit" => sim.locks.delay.limit(millis(words.at(2))),
-            "delay" => sim.begin_delay(millis(words.at(1))),
+            "delay" if words.at(1) == "limit" => sim.locks.startup_delay.limit(millis(words.at(2))),
+            "delay" => sim.begin_startup_delay(millis(words.at(1))),
             "drain" => sim.drain(),
             "grants" => sim.set_may_grant(words.at(1) == "on"),
             other => panic!("{other}?"),

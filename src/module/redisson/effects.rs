@@ -15,7 +15,7 @@ use super::{Call, OwnedStr, Str, Surroundings};
 use crate::lock::redisson::Inner;
 
 /// What kind of value a key has.
-pub enum Kind {
+pub enum KeyKind {
     /// No key.
     Absent,
     /// A hash.
@@ -25,23 +25,23 @@ pub enum Kind {
 }
 
 /// What kind of value this key has.
-pub fn kind(key: &LockKey<'_>) -> Kind {
+pub fn kind(key: &LockKey<'_>) -> KeyKind {
     let Some(handle) = key.handle() else {
-        return Kind::Absent;
+        return KeyKind::Absent;
     };
     // SAFETY: the handle is open.
     match unsafe { api!(RedisModule_KeyType)(handle.as_ptr()) } as isize {
-        raw::REDISMODULE_KEYTYPE_EMPTY => Kind::Absent,
-        raw::REDISMODULE_KEYTYPE_HASH => Kind::Hash,
-        _ => Kind::Other,
+        raw::REDISMODULE_KEYTYPE_EMPTY => KeyKind::Absent,
+        raw::REDISMODULE_KEYTYPE_HASH => KeyKind::Hash,
+        _ => KeyKind::Other,
     }
 }
 
 /// Whether the lock has the owner's field, whatever is in it.
 pub fn has_field(key: &LockKey<'_>, owner: Str<'_>) -> Option<bool> {
     match (kind(key), key.handle()) {
-        (Kind::Hash, Some(handle)) => Some(field(handle, owner).is_some()),
-        (Kind::Other, _) => None,
+        (KeyKind::Hash, Some(handle)) => Some(field(handle, owner).is_some()),
+        (KeyKind::Other, _) => None,
         _ => Some(false),
     }
 }

@@ -10,7 +10,7 @@ use super::super::api::api;
 use super::super::call_reply;
 use super::super::ctx::Ctx;
 use super::super::key::{scan_to, Fields, LockKey};
-use super::effects::{kind, Kind};
+use super::effects::{kind, KeyKind};
 use super::{Call, Str};
 use crate::lock::redisson::steps::{Loops, Steps, MOST_STEPS};
 use crate::lock::LockError;
@@ -55,7 +55,7 @@ pub fn run(ctx: Ctx, call: &Call<'_>) -> Result<(), LockError> {
         };
         call_server(ctx, call, again).map_err(|_| LockError::Internal)
     })?;
-    reply.pass_on(ctx);
+    reply.forward(ctx);
     Ok(())
 }
 
@@ -79,7 +79,7 @@ fn was_answered(ctx: Ctx, call: &Call<'_>) -> bool {
 
 fn has_many_holds(ctx: Ctx, lock: Str<'_>) -> bool {
     let key = LockKey::peek(ctx, lock, None);
-    let (Kind::Hash, Some(handle)) = (kind(&key), key.handle()) else {
+    let (KeyKind::Hash, Some(handle)) = (kind(&key), key.handle()) else {
         return false;
     };
     // SAFETY: the handle is open until `key` is dropped, at the end.

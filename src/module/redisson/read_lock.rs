@@ -14,7 +14,7 @@ use super::super::strings::Constants;
 use super::effects::count;
 use super::permission::may_also;
 use super::server_command::run as server;
-use super::write_lock::{look, set_mode, Answer};
+use super::write_lock::{lock_of, set_mode, Answer};
 use super::{Call, OwnedStr, Reply, Str, Surroundings};
 use crate::lock::redisson::read_write::{read_acquire, read_unlock, Form, Give, Lock, Mode, Take};
 use crate::lock::redisson::readers::{own_timeout, timeout_of, Reader, Readers};
@@ -34,7 +34,7 @@ pub fn acquire(ctx: Ctx, call: &Call<'_>, shortens: bool, around: Surroundings) 
     let key = LockKey::open(ctx, name);
     let now_ms = ctx.now().wall_ms;
     let left_ms = time_to_live(key.handle().and_then(end_of), now_ms)?;
-    let lock = look(&key, owner)?;
+    let lock = lock_of(&key, owner)?;
     let is_writer = match lock {
         Lock::Held(Mode::Write, _) => field(key.handle()?, writer).is_some(),
         _ => false,
@@ -88,7 +88,7 @@ pub fn unlock(ctx: Ctx, call: &Call<'_>, form: Form) -> Option<Reply> {
         Answer::Open(answer) => answer,
     };
     let key = LockKey::open(ctx, name);
-    let (holds, is_write) = match (look(&key, owner)?, key.handle()) {
+    let (holds, is_write) = match (lock_of(&key, owner)?, key.handle()) {
         (Lock::Held(mode, Some(holds)), Some(_)) => (holds, mode == Mode::Write),
         (lock, _) => {
             drop(key);
@@ -107,12 +107,12 @@ pub fn unlock(ctx: Ctx, call: &Call<'_>, form: Form) -> Option<Reply> {
     let ended = OwnedStr::new(&own_timeout(own.bytes(), holds));
     let ended = ended.as_str();
     let timeouts = timeouts_of(&readers, all.bytes());
-    let mut touched: Vec<_> = timeouts
+    let mut unsettled: Vec<_> = timeouts
         .iter()
         .map(|timeout| (Inner::Pttl, timeout.as_str()))
         .collect();
-    touched.push((Inner::Del, ended));
-    if ended.bytes() == name.bytes() || !may_also(ctx, &touched) {
+    unsettled.push((Inner::Del, ended));
+    if ended.bytes() == name.bytes() || !may_also(ctx, &unsettled) {
         return None;
     }
     count(ctx, name, owner, -1)?;

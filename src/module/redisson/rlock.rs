@@ -12,7 +12,7 @@ use super::super::key::{field, set_fields, LockKey};
 use super::super::replication::Replication;
 use super::super::strings::Constants;
 use super::effects::{
-    count, has_field, kind, made, prolong, prolong_counted, tell_of_latch, write_latch, Kind,
+    count, has_field, kind, made, prolong, prolong_counted, tell_of_latch, write_latch, KeyKind,
     Latch, Message,
 };
 use super::{Call, Reply, Str, Surroundings};
@@ -124,7 +124,7 @@ fn take_first(
 /// The oldest unlock: of what nobody holds it says that it is free now.
 fn give_even_none(ctx: Ctx, call: &Call<'_>, around: Surroundings) -> Option<Reply> {
     let key = LockKey::open(ctx, call.key(0)?);
-    let is_absent = matches!(kind(&key), Kind::Absent);
+    let is_absent = matches!(kind(&key), KeyKind::Absent);
     drop(key);
     let unlock = Give::of(call, Inner::Publish, around)?;
     if !is_absent {
@@ -268,9 +268,9 @@ fn renew_all(ctx: Ctx, call: &Call<'_>, around: Surroundings) -> Option<Vec<i64>
 fn force(ctx: Ctx, call: &Call<'_>, publisher: Inner, around: Surroundings) -> Option<Reply> {
     let mut key = LockKey::open(ctx, call.key(0)?);
     match kind(&key) {
-        Kind::Absent => return Some(Reply::Number(0)),
-        Kind::Other => return None,
-        Kind::Hash => {}
+        KeyKind::Absent => return Some(Reply::Number(0)),
+        KeyKind::Other => return None,
+        KeyKind::Hash => {}
     }
     let message = Message::of(call, publisher, around)?;
     let (name, replication) = (key.name(), around.replication(ctx));
@@ -286,11 +286,11 @@ fn force(ctx: Ctx, call: &Call<'_>, publisher: Inner, around: Surroundings) -> O
 /// What the script would see of the lock.
 pub(super) fn held(key: &LockKey<'_>, owner: Str<'_>) -> Option<Held> {
     match (kind(key), key.handle()) {
-        (Kind::Hash, Some(handle)) => match field(handle, owner) {
+        (KeyKind::Hash, Some(handle)) => match field(handle, owner) {
             Some(count) => own_count(count.as_str().bytes()).map(Held::Own),
             None => Some(Held::Other),
         },
-        (Kind::Other, _) => None,
+        (KeyKind::Other, _) => None,
         _ => Some(Held::Not),
     }
 }

@@ -7,7 +7,7 @@ use super::super::count_key::end_of;
 use super::super::ctx::Ctx;
 use super::super::key::{field, LockKey};
 use super::super::strings::Constants;
-use super::effects::{count, kind, Kind, Latch};
+use super::effects::{count, kind, KeyKind, Latch};
 use super::read_lock;
 use super::server_command::run as server;
 use super::{Call, OwnedStr, Reply, Str, Surroundings};
@@ -33,7 +33,7 @@ fn acquire(ctx: Ctx, call: &Call<'_>, around: Surroundings) -> Option<Reply> {
     let key = LockKey::open(ctx, name);
     let now_ms = ctx.now().wall_ms;
     let left_ms = time_to_live(key.handle().and_then(end_of), now_ms)?;
-    let decided = write_acquire(look(&key, writer)?, lease.bytes(), left_ms, now_ms)?;
+    let decided = write_acquire(lock_of(&key, writer)?, lease.bytes(), left_ms, now_ms)?;
     drop(key);
     if decided == Take::Refused {
         return Some(Reply::Number(left_ms));
@@ -63,7 +63,7 @@ fn unlock(ctx: Ctx, call: &Call<'_>, form: Form) -> Option<Reply> {
         Answer::Open(answer) => answer,
     };
     let key = LockKey::open(ctx, name);
-    let given = write_unlock(look(&key, writer)?);
+    let given = write_unlock(lock_of(&key, writer)?);
     let fields = key
         .handle()
         // SAFETY: the handle is open.
@@ -101,9 +101,9 @@ fn force(ctx: Ctx, call: &Call<'_>, wanted: Mode, form: Form) -> Option<Reply> {
     let name = call.key(0)?;
     let key = LockKey::open(ctx, name);
     let is_so = match kind(&key) {
-        Kind::Absent => false,
-        Kind::Other => return None,
-        Kind::Hash => mode_of(&key).is_some_and(|found| found.as_str().bytes() == text_of(wanted)),
+        KeyKind::Absent => false,
+        KeyKind::Other => return None,
+        KeyKind::Hash => mode_of(&key).is_some_and(|found| found.as_str().bytes() == text_of(wanted)),
     };
     drop(key);
     if !is_so {
@@ -197,9 +197,9 @@ impl Open<'_> {
 }
 
 /// What a script sees of the lock; `None` where it is not plain.
-pub(super) fn look(key: &LockKey<'_>, owner: Str<'_>) -> Option<Lock> {
+pub(super) fn lock_of(key: &LockKey<'_>, owner: Str<'_>) -> Option<Lock> {
     match (kind(key), key.handle()) {
-        (Kind::Hash, Some(handle)) => {
+        (KeyKind::Hash, Some(handle)) => {
             let mode = mode(mode_of(key)?.as_str().bytes())?;
             let own = match field(handle, owner) {
                 Some(count) => Some(is_plain_count(count.as_str().bytes())?),
@@ -207,7 +207,7 @@ pub(super) fn look(key: &LockKey<'_>, owner: Str<'_>) -> Option<Lock> {
             };
             Some(Lock::Held(mode, own))
         }
-        (Kind::Other, _) => None,
+        (KeyKind::Other, _) => None,
         _ => Some(Lock::Free),
     }
 }

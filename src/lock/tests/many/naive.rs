@@ -70,7 +70,7 @@ struct Place {
 
 /// A grant at one key whose reply has not been delivered.
 #[derive(Debug, Clone, Copy)]
-struct OnTheWay {
+struct PermitsInFlight {
     conn: Conn,
     key: Key,
     owner: Owner,
@@ -93,8 +93,8 @@ pub struct Model {
     deadlocks: bool,
     places: Vec<Place>,
     requests: Vec<Request>,
-    on_the_way: Vec<OnTheWay>,
-    to_undo: Vec<OnTheWay>,
+    in_flight: Vec<PermitsInFlight>,
+    undelivered: Vec<PermitsInFlight>,
     /// Keys that were overwritten while somebody waited.
     overwritten: Vec<Key>,
     numbers: u64,
@@ -126,8 +126,8 @@ impl Model {
             deadlocks,
             places: Vec::new(),
             requests: Vec::new(),
-            on_the_way: Vec::new(),
-            to_undo: Vec::new(),
+            in_flight: Vec::new(),
+            undelivered: Vec::new(),
             overwritten: Vec::new(),
             numbers: 0,
             arrivals: 0,
@@ -387,11 +387,11 @@ impl Model {
         let now = self.mono_ms;
         self.places
             .retain(|place| place.request.is_some() || place.kept_until_ms > now);
-        self.end_of_turn();
+        self.end_of_tick();
     }
 
-    pub fn end_of_turn(&mut self) {
-        for undo in std::mem::take(&mut self.to_undo) {
+    pub fn end_of_tick(&mut self) {
+        for undo in std::mem::take(&mut self.undelivered) {
             let is_its = |hold: Hold| (hold.grant, hold.owner) == (undo.grant, undo.owner);
             let held = self.holder(undo.key).filter(|hold| is_its(*hold));
             if let (Some(hold), true) = (held, undo.again) {
@@ -450,7 +450,7 @@ impl Model {
             }
             let grant = fresh.unwrap_or_else(|| self.holder(*key).unwrap().grant);
             if !(again && request.once) {
-                self.on_the_way.push(OnTheWay {
+                self.in_flight.push(PermitsInFlight {
                     conn: request.conn,
                     key: *key,
                     owner: request.owner,
@@ -490,16 +490,16 @@ impl Model {
     // ---- connections ----
 
     pub fn delivered(&mut self) {
-        self.on_the_way.clear();
+        self.in_flight.clear();
     }
 
     pub fn disconnect(&mut self, conn: Conn) {
         let (gone, rest) = self
-            .on_the_way
+            .in_flight
             .iter()
             .partition::<Vec<_>, _>(|way| way.conn == conn);
-        self.on_the_way = rest;
-        self.to_undo.extend(gone);
+        self.in_flight = rest;
+        self.undelivered.extend(gone);
         self.unblock(conn);
     }
 
@@ -528,7 +528,7 @@ impl Model {
         }
     }
 
-    fn give_back(&mut self, undo: OnTheWay) {
+    fn give_back(&mut self, undo: PermitsInFlight) {
         let known = |place: &Place| (place.key, place.owner) == (undo.key, undo.owner);
         if self.grace.ms > 0 && !self.places.iter().any(known) {
             self.places.push(Place {
@@ -575,9 +575,9 @@ impl Model {
     }
 
     fn claim(&mut self, key: Key, owner: Owner) {
-        let other = |way: &OnTheWay| (way.key, way.owner) != (key, owner);
-        self.to_undo.retain(other);
-        self.on_the_way.retain(other);
+        let other = |way: &PermitsInFlight| (way.key, way.owner) != (key, owner);
+        self.undelivered.retain(other);
+        self.in_flight.retain(other);
     }
 
     // ---- deadlocks ----

@@ -6,7 +6,7 @@ use super::naive::KEYS;
 use super::sessions::Terms;
 use super::{lease, Names, Op, Step, CONNS_PER_OWNER, OWNERS, STEPS};
 use crate::lock::tests::sim::Settings;
-use crate::lock::{Grace, Limits, TurnRule};
+use crate::lock::{Grace, Limits, WindowRule};
 
 fn names() -> impl Strategy<Value = Names> {
     prop_oneof![
@@ -71,7 +71,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => prop_oneof![Just(0), Just(7_200_000i64), 1..50i64].prop_map(Op::Restart),
         2 => prop::bool::weighted(0.8).prop_map(Op::MayGrant),
         3 => (0..KEYS, prop::bool::weighted(0.8)).prop_map(|(k, on)| Op::Listen(k, on)),
-        1 => turns().prop_map(Op::SetTurns),
+        1 => windows().prop_map(Op::SetWindowRule),
     ]
 }
 
@@ -82,17 +82,17 @@ fn forged() -> impl Strategy<Value = u64> {
 
 pub fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = (op(), prop::bool::weighted(0.5), prop::bool::weighted(0.4));
-    let step = step.prop_map(|(op, ends_turn, delivers)| Step {
+    let step = step.prop_map(|(op, ends_tick, delivers)| Step {
         op,
-        ends_turn,
+        ends_tick,
         delivers,
     });
     prop::collection::vec(step, 1..=STEPS)
 }
 
-fn turns() -> impl Strategy<Value = TurnRule> {
+fn windows() -> impl Strategy<Value = WindowRule> {
     (prop::sample::select(vec![0, 1, 1, 2, 3]), 1..12u64)
-        .prop_map(|(after, window_ms)| TurnRule { after, window_ms })
+        .prop_map(|(after, window_ms)| WindowRule { after, window_ms })
 }
 
 pub fn settings(cluster: bool) -> impl Strategy<Value = Settings> {
@@ -104,7 +104,7 @@ pub fn settings(cluster: bool) -> impl Strategy<Value = Settings> {
     );
     let session = prop::sample::select(vec![1, 3, 6, 15]);
     let grace = (prop::sample::select(vec![0, 3, 12]), some(vec![0, 1, 100]));
-    (limits, grace, session, turns()).prop_map(move |(limits, (ms, max_places), session, turns)| {
+    (limits, grace, session, windows()).prop_map(move |(limits, (ms, max_places), session, windows)| {
         Settings {
             limits: Limits {
                 max_waiters: limits.0,
@@ -117,7 +117,7 @@ pub fn settings(cluster: bool) -> impl Strategy<Value = Settings> {
             deadlocks: false,
             default_lease: lease(9),
             session_lease: lease(session),
-            turns,
+            windows,
         }
     })
 }

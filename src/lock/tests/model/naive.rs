@@ -12,7 +12,7 @@
 use super::super::sim::Settings;
 use super::answers::{Reply, Told};
 use super::sessions::{Session, Sessions, Terms};
-use super::turns::{Passed, Turns};
+use super::windows::{Passed, Windows};
 
 pub const KEYS: usize = 2;
 
@@ -70,7 +70,7 @@ struct Place {
 
 /// A grant whose reply has not been delivered.
 #[derive(Debug, Clone, Copy)]
-struct OnTheWay {
+struct PermitsInFlight {
     conn: Conn,
     key: Key,
     owner: Owner,
@@ -90,13 +90,13 @@ pub struct Model {
     pub grants: u64,
     pub settings: Settings,
     pub sessions: Sessions,
-    pub turns: Turns,
+    pub windows: Windows,
     /// All places of all keys, by arrival.
     places: Vec<Place>,
     /// Keys to be settled at the end of the turn, in the order in which they were touched.
-    touched: Vec<Key>,
-    on_the_way: Vec<OnTheWay>,
-    to_undo: Vec<OnTheWay>,
+    unsettled: Vec<Key>,
+    in_flight: Vec<PermitsInFlight>,
+    undelivered: Vec<PermitsInFlight>,
     grant_number: u64,
     arrivals: u64,
 }
@@ -113,11 +113,11 @@ impl Model {
             grants: 0,
             settings: *settings,
             sessions: Sessions::default(),
-            turns: Turns::new(settings.turns),
+            windows: Windows::new(settings.windows),
             places: Vec::new(),
-            touched: Vec::new(),
-            on_the_way: Vec::new(),
-            to_undo: Vec::new(),
+            unsettled: Vec::new(),
+            in_flight: Vec::new(),
+            undelivered: Vec::new(),
             grant_number: 0,
             arrivals: 0,
         }
@@ -191,7 +191,7 @@ impl Model {
             // nobody has noticed yet.
             None if until_ms.is_none() && !self.line(key).is_empty() => {
                 if !self.may_grant {
-                    self.touch(key);
+                    self.schedule_settle(key);
                     return Reply::Refused;
                 }
                 match self.hand_off(key) {
@@ -203,7 +203,7 @@ impl Model {
             None => {
                 let reply = self.park(key, owner, request);
                 if !matches!(reply, Reply::Error(_)) && self.hand_off(key) == Passed::Nobody {
-                    self.touch(key);
+                    self.schedule_settle(key);
                 }
                 reply
             }
@@ -350,9 +350,9 @@ impl Model {
                 self.keep(place);
             }
         }
-        self.end_of_turn();
+        self.end_of_tick();
         self.work_on_sessions();
-        self.end_of_turn();
+        self.end_of_tick();
     }
 
     fn next_due(&self) -> Option<usize> {
@@ -366,12 +366,12 @@ impl Model {
             .min_by_key(|index| (due(&self.places[*index]), *index))
     }
 
-    pub fn end_of_turn(&mut self) {
-        for key in std::mem::take(&mut self.touched) {
+    pub fn end_of_tick(&mut self) {
+        for key in std::mem::take(&mut self.unsettled) {
             self.settle(key);
         }
         let mut over: Vec<Key> = (0..KEYS).collect();
-        let left_free = |key: &Key| self.turns.window[*key].is_some();
+        let left_free = |key: &Key| self.windows.window[*key].is_some();
         over.retain(|key| {
             self.holder(*key).is_none() && !self.line(*key).is_empty() && !left_free(key)
         });
@@ -390,8 +390,8 @@ impl Model {
 
     fn settle(&mut self, key: Key) {
         self.see_taken(key);
-        let planned = self.to_undo.iter().position(|undo| undo.key == key);
-        let planned = planned.map(|index| self.to_undo.remove(index));
+        let planned = self.undelivered.iter().position(|undo| undo.key == key);
+        let planned = planned.map(|index| self.undelivered.remove(index));
         if let Some(error) = self.foreign(key) {
             let waits = |place: &Place| place.key == key && place.request.is_some();
             if self.places.iter().any(waits) {
@@ -414,8 +414,8 @@ impl Model {
     }
 
     /// The owner of an undone grant has its turn back, for the grace time.
-    fn give_back(&mut self, undo: OnTheWay) {
-        let OnTheWay {
+    fn give_back(&mut self, undo: PermitsInFlight) {
+        let PermitsInFlight {
             key,
             owner,
             arrival,
@@ -436,24 +436,24 @@ impl Model {
     // ---- connections ----
 
     pub fn delivered(&mut self) {
-        self.on_the_way.clear();
+        self.in_flight.clear();
     }
 
     pub fn disconnect(&mut self, conn: Conn, had_holds: bool) {
-        let way = self.on_the_way.iter().position(|grant| grant.conn == conn);
+        let way = self.in_flight.iter().position(|grant| grant.conn == conn);
         if let Some(index) = way {
-            let grant = self.on_the_way.remove(index);
+            let grant = self.in_flight.remove(index);
             self.forget_session(grant.key, grant.grant);
             self.note(grant.key);
             // Only the latest grant of a key can still be the current one.
-            let rival = |undo: &OnTheWay| undo.key == grant.key;
+            let rival = |undo: &PermitsInFlight| undo.key == grant.key;
             if !self
-                .to_undo
+                .undelivered
                 .iter()
                 .any(|undo| rival(undo) && undo.grant > grant.grant)
             {
-                self.to_undo.retain(|undo| !rival(undo));
-                self.to_undo.push(grant);
+                self.undelivered.retain(|undo| !rival(undo));
+                self.undelivered.push(grant);
             }
         } else {
             self.unblock(conn);
@@ -476,26 +476,26 @@ impl Model {
             mono_ms: self.mono_ms,
             may_grant: self.may_grant,
             grant_number: self.grant_number,
-            turns: self.turns.restarted(),
+            windows: self.windows.restarted(),
             ..fresh
         };
     }
 
-    pub fn touch(&mut self, key: Key) {
+    pub fn schedule_settle(&mut self, key: Key) {
         if !self.line(key).is_empty() {
             self.note(key);
         }
     }
 
-    pub fn touch_all(&mut self) {
+    pub fn schedule_settle_all(&mut self) {
         for key in 0..KEYS {
-            self.touch(key);
+            self.schedule_settle(key);
         }
     }
 
     fn note(&mut self, key: Key) {
-        if !self.touched.contains(&key) {
-            self.touched.push(key);
+        if !self.unsettled.contains(&key) {
+            self.unsettled.push(key);
         }
     }
 
@@ -530,9 +530,9 @@ impl Model {
 
     /// The owner knows of its grant: the end of an older connection does not undo it.
     fn claim(&mut self, key: Key, owner: Owner) {
-        let other = |grant: &OnTheWay| (grant.key, grant.owner) != (key, owner);
-        self.to_undo.retain(other);
-        self.on_the_way.retain(other);
+        let other = |grant: &PermitsInFlight| (grant.key, grant.owner) != (key, owner);
+        self.undelivered.retain(other);
+        self.in_flight.retain(other);
     }
 
     pub fn pass_on(&mut self, key: Key) {
@@ -543,7 +543,7 @@ impl Model {
     }
 
     fn set_free(&mut self, key: Key) {
-        self.turns.was_free(key);
+        self.windows.was_free(key);
         self.free(key);
     }
 
@@ -590,7 +590,7 @@ impl Model {
             }
             self.grant(key, place.owner, (request.conn, request.terms));
             self.told.push((request.conn, Told::Granted));
-            self.on_the_way.push(OnTheWay {
+            self.in_flight.push(PermitsInFlight {
                 conn: request.conn,
                 key,
                 owner: place.owner,

@@ -5,7 +5,7 @@ use super::naive::{Hold, Key, Model, Owner, State, Token, KEYS};
 impl Model {
     pub fn set(&mut self, key: Key, state: State) {
         self.keys[key] = state;
-        self.touch(key);
+        self.schedule_settle(key);
     }
 
     pub fn hdel_holder(&mut self, key: Key) {
@@ -82,13 +82,13 @@ impl Model {
     pub fn flush(&mut self) {
         self.keys = [State::Absent; KEYS];
         self.sessions.ended.clear();
-        self.touch_all();
+        self.schedule_settle_all();
     }
 
     pub fn set_may_grant(&mut self, may_grant: bool) {
         self.may_grant = may_grant;
         if may_grant {
-            self.touch_all();
+            self.schedule_settle_all();
         }
     }
 }

@@ -12,7 +12,7 @@ use proptest::test_runner::{Config, RngSeed, TestError, TestRunner};
 use super::naive::{Naive, Said};
 use super::scripts;
 use super::sim::{How, Sim};
-use crate::lock::{Answer, KeyRef, KeyState, Look, Mode, Outcome, Released, Wait};
+use crate::lock::{Answer, KeyRef, KeyState, ReadDepth, Mode, Outcome, Released, Wait};
 
 const OWNERS: [&str; 4] = ["a", "b", "c", "d"];
 const STEPS: usize = 50;
@@ -374,7 +374,7 @@ impl Case {
     fn note(&mut self, token: u64) {
         assert!(token >= self.highest_write, "a token of the past");
         let writes = |mode: &Mode| *mode == Mode::Write;
-        let state = self.sim.world.read("k", None, Look::All, self.sim.now);
+        let state = self.sim.world.read("k", None, ReadDepth::All, self.sim.now);
         let mode = match &state {
             KeyState::ReadWrite(lock) if lock.writer.is_some() => Mode::Write,
             _ => Mode::Read,
@@ -388,7 +388,7 @@ impl Case {
     /// What holds whoever did what.
     fn check(&mut self) {
         let now = self.sim.now;
-        let state = self.sim.world.read("k", None, Look::All, now);
+        let state = self.sim.world.read("k", None, ReadDepth::All, now);
         assert_ne!(state, KeyState::OtherHash, "{:?}", self.sim.world);
         let key = KeyRef { db: 0, name: b"k" };
         let waiters = &self.sim.locks.waiters;
@@ -409,10 +409,10 @@ impl Case {
             );
             assert!(due.is_some() || left.is_none(), "never woken");
         }
-        self.check_books();
+        self.check_sums();
     }
 
-    fn check_books(&self) {
+    fn check_sums(&self) {
         let stats: BTreeMap<_, _> = self.sim.locks.stats.fields().collect();
         let of = |names: &[&std::ffi::CStr]| names.iter().map(|name| stats[name]).sum::<u64>();
         let waits = of(&[
@@ -442,7 +442,7 @@ impl Case {
 /// (owner, mode, count, end) of every hold. The layout knows no lease of a writer that reads, apart from
 /// the hash's.
 fn holders(sim: &Sim) -> Vec<(String, Mode, u32, i64)> {
-    let state = sim.world.read("k", None, Look::All, sim.now);
+    let state = sim.world.read("k", None, ReadDepth::All, sim.now);
     let KeyState::ReadWrite(lock) = state else {
         return Vec::new();
     };

@@ -60,7 +60,7 @@ struct Place {
 
 /// A grant on its way.
 #[derive(Debug, Clone)]
-struct Going {
+struct PermitInFlight {
     conn: String,
     owner: String,
     grant: u32,
@@ -74,8 +74,8 @@ pub struct Naive {
     mono_ms: u64,
     holds: Vec<Hold>,
     places: Vec<Place>,
-    going: Vec<Going>,
-    to_undo: Vec<Going>,
+    permit_in_flight: Vec<PermitInFlight>,
+    undelivered: Vec<PermitInFlight>,
     grants: u32,
     ranks: i64,
     firsts: i64,
@@ -90,8 +90,8 @@ impl Naive {
             mono_ms: 0,
             holds: Vec::new(),
             places: Vec::new(),
-            going: Vec::new(),
-            to_undo: Vec::new(),
+            permit_in_flight: Vec::new(),
+            undelivered: Vec::new(),
             grants: 0,
             ranks: 0,
             firsts: 0,
@@ -285,7 +285,7 @@ impl Naive {
             self.grant(&owner, request.mode, request.lease_ms, false);
             self.told.push((request.conn.clone(), Said::Granted));
             if is_fresh {
-                self.going.push(Going {
+                self.permit_in_flight.push(PermitInFlight {
                     conn: request.conn,
                     owner,
                     grant: self.grants,
@@ -293,7 +293,7 @@ impl Naive {
                 });
             } else {
                 // One hold more is not taken back.
-                self.going.push(Going {
+                self.permit_in_flight.push(PermitInFlight {
                     conn: request.conn,
                     owner,
                     grant: 0,
@@ -389,18 +389,18 @@ impl Naive {
 
     /// The owner knows of its grant.
     fn claim(&mut self, owner: &str) {
-        self.going.retain(|going| going.owner != owner);
-        self.to_undo.retain(|going| going.owner != owner);
+        self.permit_in_flight.retain(|permit_in_flight| permit_in_flight.owner != owner);
+        self.undelivered.retain(|permit_in_flight| permit_in_flight.owner != owner);
     }
 
     pub fn delivered(&mut self) {
-        self.going.clear();
+        self.permit_in_flight.clear();
     }
 
     pub fn disconnect(&mut self, conn: &str) {
-        if let Some(at) = self.going.iter().position(|going| going.conn == conn) {
-            let going = self.going.remove(at);
-            self.to_undo.push(going);
+        if let Some(at) = self.permit_in_flight.iter().position(|permit_in_flight| permit_in_flight.conn == conn) {
+            let permit_in_flight = self.permit_in_flight.remove(at);
+            self.undelivered.push(permit_in_flight);
         } else {
             let waits = |place: &Place| place.request.as_ref().is_some_and(|r| r.conn == conn);
             if let Some(at) = self.places.iter().position(waits) {
@@ -426,7 +426,7 @@ impl Naive {
                 _ => {}
             }
         }
-        for undo in std::mem::take(&mut self.to_undo) {
+        for undo in std::mem::take(&mut self.undelivered) {
             let held = |hold: &Hold| hold.grant == undo.grant && hold.end_ms > self.wall_ms;
             if let Some(at) = self.holds.iter().position(held) {
                 self.holds.remove(at);

@@ -7,7 +7,7 @@ use super::world::World;
 use crate::lock::tests::rest::Rest;
 use crate::lock::{
     Acquire, Answer, Bound, Break, Effect, Effects, Ending, Fence, Grace, KeyRef, KeyState, Lease,
-    Limits, LockError, Locks, Look, Mode, Now, Outcome, Release, Released, Renew, View, Wait,
+    Limits, LockError, Locks, ReadDepth, Mode, Now, Outcome, Release, Released, Renew, View, Wait,
     WaiterId,
 };
 
@@ -107,12 +107,12 @@ impl Sim {
             client: self.client(conn),
         };
         let waiters = &self.locks.waiters;
-        let look = match how.mode {
-            Mode::Read if waiters.live_on(key_ref(key)) == 0 => Look::Own,
-            Mode::Write if waiters.upgrader(key_ref(key)).is_some() => Look::All,
-            _ => Look::Two,
+        let depth = match how.mode {
+            Mode::Read if waiters.live_on(key_ref(key)) == 0 => ReadDepth::Own,
+            Mode::Write if waiters.upgrader(key_ref(key)).is_some() => ReadDepth::All,
+            _ => ReadDepth::Two,
         };
-        let asked = (Some(owner), look, &Ending::Nothing);
+        let asked = (Some(owner), depth, &Ending::Nothing);
         let (answer, fx, rest) = self.ask(key, asked, |locks, view, now, fx| {
             locks.acquire(view, &req, now, fx)
         });
@@ -139,7 +139,7 @@ impl Sim {
             all,
             token,
         };
-        let asked = (Some(owner), Look::Two, &Ending::Release(&req));
+        let asked = (Some(owner), ReadDepth::Two, &Ending::Release(&req));
         self.command(key, asked, |locks, view, now, fx| {
             locks.release(view, &req, now, fx)
         })
@@ -158,15 +158,15 @@ impl Sim {
             names_lease: true,
             token,
         };
-        let look = match self.world.read(key, Some(owner), Look::Two, self.now) {
+        let depth = match self.world.read(key, Some(owner), ReadDepth::Two, self.now) {
             KeyState::ReadWrite(lock) if !lock.is_whole => {
                 let end_ms = self.now.wall_ms + lease_ms;
-                lock.look_to_renew(owner.as_bytes(), end_ms, self.now)
+                lock.depth_to_renew(owner.as_bytes(), end_ms, self.now)
             }
-            _ => Look::Two,
+            _ => ReadDepth::Two,
         };
-        let look = if look == Look::Own { Look::Two } else { look };
-        let asked = (Some(owner), look, &Ending::Nothing);
+        let depth = if depth == ReadDepth::Own { ReadDepth::Two } else { depth };
+        let asked = (Some(owner), depth, &Ending::Nothing);
         self.command(key, asked, |locks, view, now, fx| {
             locks.renew(view, &req, now, fx)
         })
@@ -179,7 +179,7 @@ impl Sim {
         purge: bool,
     ) -> Result<bool, LockError> {
         let req = Break { token, purge };
-        let asked = (None, Look::All, &Ending::Break(req));
+        let asked = (None, ReadDepth::All, &Ending::Break(req));
         self.command(key, asked, |locks, view, now, fx| {
             locks.break_lock(view, req, now, fx)
         })
@@ -204,7 +204,7 @@ impl Sim {
         }
         self.settle_all();
         while let Some(bound) = self.locks.sessions.next_renewal(self.now) {
-            self.serve_session(&bound, (Look::Own, &Ending::Nothing), Locks::renew_session);
+            self.serve_session(&bound, (ReadDepth::Own, &Ending::Nothing), Locks::renew_session);
         }
         self.settle_all();
     }
@@ -213,12 +213,12 @@ impl Sim {
     fn serve_session(
         &mut self,
         bound: &Bound,
-        (look, ending): (Look, &Ending<'_>),
+        (depth, ending): (ReadDepth, &Ending<'_>),
         serve: impl FnOnce(&mut Locks, &View<'_>, &Bound, Now, &mut Effects),
     ) {
         let text = |bytes: &[u8]| String::from_utf8(bytes.into()).unwrap();
         let (key, owner) = (text(bound.key.as_ref().name), text(&bound.owner));
-        let asked = (Some(&owner[..]), look, ending);
+        let asked = (Some(&owner[..]), depth, ending);
         let done = self.command(&key, asked, |locks, view, now, fx| {
             serve(locks, view, bound, now, fx);
             Ok(())
@@ -228,15 +228,15 @@ impl Sim {
 
     pub fn settle_all(&mut self) {
         for _ in 0..1_000 {
-            let Some(id) = self.locks.waiters.pop_touched(self.now) else {
+            let Some(id) = self.locks.waiters.pop_unsettled(self.now) else {
                 return;
             };
             let key = String::from_utf8(id.as_ref().name.into()).unwrap();
-            let state = self.world.read(&key, None, Look::All, self.now);
+            let state = self.world.read(&key, None, ReadDepth::All, self.now);
             let locks = &mut self.locks;
             let may_change = locks.may_change(key_ref(&key), &state, self.now);
             let before = self.world.clone();
-            let asked = (None, Look::All, &Ending::Undone);
+            let asked = (None, ReadDepth::All, &Ending::Undone);
             let settled = self.command(&key, asked, |locks, view, now, fx| {
                 locks.settle(view, now, fx);
                 Ok(())
@@ -289,7 +289,7 @@ impl Sim {
         self.locks.disconnected(client, self.now);
         while let Some(bound) = self.locks.sessions.next_ended() {
             let ending = Ending::Session(&bound);
-            self.serve_session(&bound, (Look::Two, &ending), Locks::end_session);
+            self.serve_session(&bound, (ReadDepth::Two, &ending), Locks::end_session);
         }
         let of = |requests: &BTreeMap<WaiterId, Request>| {
             let mut requests = requests.iter();
@@ -319,7 +319,7 @@ impl Sim {
         if was_there && !self.world.keys.contains_key(key) {
             self.locks.lost(key_ref(key));
         } else {
-            self.locks.waiters.touch(key_ref(key));
+            self.locks.waiters.schedule_settle(key_ref(key));
         }
         result
     }
@@ -329,7 +329,7 @@ impl Sim {
     fn command<T>(
         &mut self,
         key: &str,
-        asked: (Option<&str>, Look, &Ending<'_>),
+        asked: (Option<&str>, ReadDepth, &Ending<'_>),
         decide: impl FnOnce(&mut Locks, &View<'_>, Now, &mut Effects) -> Result<T, LockError>,
     ) -> Result<T, LockError> {
         let (done, fx, rest) = self.ask(key, asked, decide);
@@ -340,7 +340,7 @@ impl Sim {
     fn ask<T>(
         &mut self,
         key: &str,
-        (owner, look, ending): (Option<&str>, Look, &Ending<'_>),
+        (owner, depth, ending): (Option<&str>, ReadDepth, &Ending<'_>),
         decide: impl FnOnce(&mut Locks, &View<'_>, Now, &mut Effects) -> Result<T, LockError>,
     ) -> (Result<T, LockError>, Effects, Rest) {
         if !self.locks.tokens.knows(0) {
@@ -348,13 +348,13 @@ impl Sim {
         }
         let view = View {
             key: key_ref(key),
-            state: self.world.read(key, owner, look, self.now),
+            state: self.world.read(key, owner, depth, self.now),
             domain: 0,
             fence: Some(Fence {
                 counter: None,
                 may_grant: true,
             }),
-            listened: false,
+            has_subscriber: false,
         };
         let rest = Rest::before(&self.locks, &view, ending, self.now);
         let mut fx = Effects::new();
@@ -365,7 +365,7 @@ impl Sim {
 
     fn carry_out_decided(&mut self, key: &str, (is_ok, fx): (bool, Effects), rest: &Rest) {
         self.carry_out(key, fx.clone());
-        let after = self.world.read(key, None, Look::All, self.now);
+        let after = self.world.read(key, None, ReadDepth::All, self.now);
         rest.check((is_ok, &fx), &after, self.now);
     }
 
@@ -411,7 +411,7 @@ impl Sim {
     /// No field that Redisson's scripts would trip over, a living reader under a TTL that covers it, and the
     /// token's key no longer than the lock.
     fn check_siblings(&self, key: &str) {
-        let state = self.world.read(key, None, Look::All, self.now);
+        let state = self.world.read(key, None, ReadDepth::All, self.now);
         assert_ne!(state, KeyState::OtherHash, "{:?}", self.world.fields(key));
         if let KeyState::ReadWrite(lock) = &state {
             let hash_end = lock.deadline_ms.unwrap_or(i64::MAX);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::lock::{
     is_read_write, timeout_name, timeout_prefix, token_name, write_field, HashReader, KeyState,
-    KeyWrite, Look, Mark, Mode, Now, ReadWrite, Reader, RwFields, RwWrite,
+    KeyWrite, ReadDepth, TokenRecord, Mode, Now, ReadWrite, Reader, RwFields, RwWrite,
 };
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,7 +85,7 @@ impl World {
 
     // ---- reading, as the shell does ----
 
-    pub fn read(&self, key: &str, owner: Option<&str>, look: Look, now: Now) -> KeyState {
+    pub fn read(&self, key: &str, owner: Option<&str>, depth: ReadDepth, now: Now) -> KeyState {
         let Some((value, end)) = self.keys.get(key) else {
             return KeyState::Absent;
         };
@@ -100,7 +100,7 @@ impl World {
             }
             return reader.finish(*end);
         }
-        let lock = self.read_shared(key, owner, look, now);
+        let lock = self.read_shared(key, owner, depth, now);
         match lock.filter(|lock| lock.is_plausible(now)) {
             Some(lock) => KeyState::ReadWrite(Box::new(lock)),
             None => KeyState::OtherHash,
@@ -111,7 +111,7 @@ impl World {
         &self,
         key: &str,
         owner: Option<&str>,
-        look: Look,
+        depth: ReadDepth,
         now: Now,
     ) -> Option<ReadWrite> {
         let fields = self.fields(key);
@@ -120,34 +120,34 @@ impl World {
             all.field(field.as_bytes(), value.as_bytes());
         }
         let readers = std::mem::take(&mut all.readers);
-        let mark = self.mark(key, now);
+        let token_record = self.token_record(key, now);
         let mut lock = ReadWrite {
             writer: all.finish()?,
             deadline_ms: self.end(key),
             is_whole: true,
-            mark,
+            token_record,
             readers: [].into_iter().collect(),
         };
-        let marked = lock.mark.as_ref().and_then(|mark| mark.writer.clone());
-        let look = match look {
-            Look::Own if lock.writer.is_some() || lock.deadline_ms.is_none() => Look::Two,
-            look => look,
+        let recorded = lock.token_record.as_ref().and_then(|token_record| token_record.writer.clone());
+        let depth = match depth {
+            ReadDepth::Own if lock.writer.is_some() || lock.deadline_ms.is_none() => ReadDepth::Two,
+            depth => depth,
         };
         let (mut living, mut all_ends) = (0, Vec::new());
         for (name, count) in readers {
             let by_name = owner.is_some_and(|owner| name[..] == *owner.as_bytes())
-                || (lock.writer.is_none() && marked.as_ref() == Some(&name));
-            let is_enough = match look {
-                Look::Own => true,
-                Look::Two => living >= 2 && lock.writer.is_none(),
-                Look::All => false,
+                || (lock.writer.is_none() && recorded.as_ref() == Some(&name));
+            let is_enough = match depth {
+                ReadDepth::Own => true,
+                ReadDepth::Two => living >= 2 && lock.writer.is_none(),
+                ReadDepth::All => false,
             };
             if !by_name && is_enough {
                 lock.is_whole = false;
                 continue;
             }
             let ends = |number| self.end_of(&timeout_of(key, &name, number));
-            let is_deep = look == Look::All || (by_name && look != Look::Own);
+            let is_deep = depth == ReadDepth::All || (by_name && depth != ReadDepth::Own);
             let in_order: Vec<_> = std::iter::once(1)
                 .chain((2..=count).rev())
                 .map(ends)
@@ -166,7 +166,7 @@ impl World {
             living += usize::from(!by_name && reader.until_ms > now.wall_ms);
             lock.readers.push(reader);
         }
-        if look == Look::Two && lock.is_whole {
+        if depth == ReadDepth::Two && lock.is_whole {
             let seen = lock.readers.iter().cloned().zip(all_ends);
             lock.readers = seen
                 .map(|(reader, until_ms)| Reader { until_ms, ..reader })
@@ -180,13 +180,13 @@ impl World {
         found.map_or(0, |(_, end)| end.unwrap_or(i64::MAX))
     }
 
-    fn mark(&self, key: &str, now: Now) -> Option<Mark> {
+    fn token_record(&self, key: &str, now: Now) -> Option<TokenRecord> {
         let (value, end) = self.keys.get(&mark_of(key))?;
         let Value::Text(value) = value else {
             return None;
         };
         let lives = end.is_none_or(|end| end > now.wall_ms);
-        Mark::parse(value.as_bytes(), *end).filter(|_| lives)
+        TokenRecord::parse(value.as_bytes(), *end).filter(|_| lives)
     }
 
     // ---- writing, as the shell does ----
@@ -274,17 +274,17 @@ impl World {
                 self.set_end(key, *end_ms);
                 vec![format!("pexpireat {key} @{end_ms}")]
             }
-            RwWrite::Mark(mark) => {
+            RwWrite::TokenRecord(token_record) => {
                 let name = mark_of(key);
-                self.set(name.clone(), &text(&mark.value()), mark.deadline_ms);
-                let end_ms = mark.deadline_ms.unwrap();
-                vec![format!("set {name} {} @{end_ms}", text(&mark.value()))]
+                self.set(name.clone(), &text(&token_record.value()), token_record.deadline_ms);
+                let end_ms = token_record.deadline_ms.unwrap();
+                vec![format!("set {name} {} @{end_ms}", text(&token_record.value()))]
             }
-            RwWrite::MarkLease(end_ms) => {
+            RwWrite::TokenRecordLease(end_ms) => {
                 self.set_end(&mark_of(key), *end_ms);
                 vec![format!("pexpireat {} @{end_ms}", mark_of(key))]
             }
-            RwWrite::DropMark => {
+            RwWrite::DropTokenRecord => {
                 let name = mark_of(key);
                 // Of one that is not there nobody is told.
                 let dropped = self.keys.remove(&name);

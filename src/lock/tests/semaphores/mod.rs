@@ -10,7 +10,7 @@ mod session;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::lock::{
-    Answer, Bound, Count, CountChange, Effect, Effects, Event, Family, Grace, Lease, Limits,
+    Answer, Bound, Count, CountChange, Effect, Effects, Event, Resource, Grace, Lease, Limits,
     LockError, Locks, Now, Outcome, OwnerId, PermitChange, Permits, SemAcquire, SemState, SemView,
     SetIf, WaiterId,
 };
@@ -50,7 +50,7 @@ pub struct Sim {
     pub sems: BTreeMap<String, Keys>,
     pub latches: BTreeMap<String, (i64, Option<i64>)>,
     /// Granted, and not delivered yet.
-    pub going: BTreeSet<WaiterId>,
+    pub permit_in_flight: BTreeSet<WaiterId>,
     pub out: Vec<Out>,
     answered: BTreeSet<WaiterId>,
     /// SEM.SET is on its way, which alone may change how many permits there are.
@@ -71,7 +71,7 @@ impl Sim {
             may_grant: true,
             sems: BTreeMap::new(),
             latches: BTreeMap::new(),
-            going: BTreeSet::new(),
+            permit_in_flight: BTreeSet::new(),
             out: Vec::new(),
             answered: BTreeSet::new(),
             resizes: false,
@@ -140,7 +140,7 @@ impl Sim {
         let (answer, change) = body(&mut self.locks, &view, self.now, &mut fx);
         self.write(name, &change);
         self.carry_out(name, fx);
-        self.check_books();
+        self.check_sums();
         answer
     }
 
@@ -220,7 +220,7 @@ impl Sim {
             "a second answer to {waiter:?}"
         );
         if matches!(outcome, Outcome::Granted(_)) {
-            self.going.insert(waiter);
+            self.permit_in_flight.insert(waiter);
         }
         self.out.push(Out::Answer(waiter, outcome));
     }
@@ -301,20 +301,20 @@ impl Sim {
     // ---- what happens by itself ----
 
     /// The end of a turn: touched keys are settled, then replies are delivered.
-    pub fn end_turn(&mut self) {
+    pub fn end_tick(&mut self) {
         if self.grants() {
-            self.locks.sems.waiters.look_again();
+            self.locks.sems.waiters.schedule_postponed();
         }
         for round in 0.. {
             assert!(round < 1_000, "settling does not come to an end");
-            let Some((family, key)) = self.locks.pop_touched(self.now) else {
+            let Some((resource, key)) = self.locks.pop_unsettled(self.now) else {
                 break;
             };
             let name = String::from_utf8_lossy(key.as_ref().name).into_owned();
-            match family {
-                Family::Lock => panic!("nobody waits for a lock"),
-                Family::Semaphore => self.settle(&name),
-                Family::Latch => {
+            match resource {
+                Resource::Lock => panic!("nobody waits for a lock"),
+                Resource::Semaphore => self.settle(&name),
+                Resource::Latch => {
                     let settled = self.latch(&name, |locks, state, now, fx| {
                         locks.latch_settle(key_ref(&name), state, now, fx);
                         Ok(((), CountChange::None))
@@ -323,13 +323,13 @@ impl Sim {
                 }
             }
         }
-        for waiter in std::mem::take(&mut self.going) {
+        for waiter in std::mem::take(&mut self.permit_in_flight) {
             self.locks.delivered(waiter);
         }
     }
 
     fn grants(&self) -> bool {
-        self.may_grant && !self.locks.delay.is_on(self.now)
+        self.may_grant && !self.locks.startup_delay.is_on(self.now)
     }
 
     fn settle(&mut self, name: &str) {
@@ -337,7 +337,7 @@ impl Sim {
         let may_write = self.locks.sem_may_change(&view);
         if may_write && !self.grants() {
             self.locks
-                .stand_back(Family::Semaphore, key_ref(name).to_id());
+                .postpone(Resource::Semaphore, key_ref(name).to_id());
             return;
         }
         let changes = self.ask(name, None, |locks, view, now, fx| {
@@ -351,7 +351,7 @@ impl Sim {
     pub fn advance(&mut self, ms: u64) {
         let end_ms = self.now.mono_ms + ms;
         loop {
-            let delay = self.locks.delay.left(self.now);
+            let delay = self.locks.startup_delay.left(self.now);
             let next = [
                 self.locks.next_wait(self.now),
                 self.locks.next_settle(self.now),
@@ -369,13 +369,13 @@ impl Sim {
             while self.locks.end_next_wait(self.now, &mut fx) {}
             self.carry_out("", fx);
             self.renew_sessions();
-            self.end_turn();
+            self.end_tick();
         }
     }
 
     /// A connection closes.
     pub fn drop_conn(&mut self, waiter: WaiterId) {
-        self.going.remove(&waiter);
+        self.permit_in_flight.remove(&waiter);
         self.locks.gone(waiter, self.now);
     }
 
@@ -410,9 +410,9 @@ impl Sim {
     }
 
     /// Something happened to a key from outside; false: it went away.
-    pub fn touched(&mut self, name: &str, is_there: bool) {
+    pub fn unsettled(&mut self, name: &str, is_there: bool) {
         match is_there {
-            true => self.locks.touch(key_ref(name)),
+            true => self.locks.schedule_settle(key_ref(name)),
             false => {
                 self.locks.lost(key_ref(name));
             }
@@ -420,7 +420,7 @@ impl Sim {
     }
 
     /// The two sums.
-    fn check_books(&self) {
+    fn check_sums(&self) {
         let sems = &self.locks.sems;
         let s = &sems.stats;
         let ended = s.sem_waits_granted

@@ -272,7 +272,7 @@ impl Both {
             Op::Delete => {
                 let there = self.sim.sems.get_mut("k").and_then(|keys| keys.free.take());
                 if there.is_some() {
-                    self.sim.touched("k", false);
+                    self.sim.unsettled("k", false);
                 }
                 (self.model.all, self.model.held) = (None, Vec::new());
                 self.model.serve();
@@ -284,13 +284,13 @@ impl Both {
                 };
                 if keys.free.is_some() && keys.set.remove(IDS[id]).is_some() {
                     keys.free = keys.free.map(|free| free + 1);
-                    self.sim.touched("k", true);
+                    self.sim.unsettled("k", true);
                     self.model.held.retain(|(holder, _)| *holder != id);
                     self.model.serve();
                 }
             }
         }
-        self.sim.end_turn();
+        self.sim.end_tick();
         self.compare();
     }
 
@@ -331,7 +331,7 @@ impl Both {
     fn release_and_drop(&mut self, id: usize, asks: bool) {
         let first = self.model.queue.first().cloned();
         self.release(id);
-        let Some(first) = first.filter(|first| self.sim.going.contains(&first.waiter)) else {
+        let Some(first) = first.filter(|first| self.sim.permit_in_flight.contains(&first.waiter)) else {
             return;
         };
         self.sim.drop_conn(first.waiter);
@@ -366,7 +366,7 @@ impl Both {
             assert!(self.model.has_permit());
             self.model.held.push((id, self.model.now_ms + ms as u64));
         }
-        self.sim.touched("k", true);
+        self.sim.unsettled("k", true);
     }
 
     /// Notes what parked requests were told.

@@ -81,7 +81,7 @@ impl Session {
             }
             self.say_effects();
         }
-        self.sim.end_turn();
+        self.sim.end_tick();
         self.say_effects();
         std::mem::take(&mut self.said)
     }
@@ -194,21 +194,21 @@ impl Session {
                 if let Some(keys) = self.sim.sems.get_mut(key) {
                     keys.free = None;
                 }
-                self.sim.touched(key, false);
+                self.sim.unsettled(key, false);
             }
             "pexpire" | "persist" => {
                 let now_ms = self.sim.now.wall_ms;
                 let end_ms = words.0.get(2).map(|ms| now_ms + millis(ms) as i64);
                 self.sim.latches.get_mut(key).unwrap().1 = end_ms;
-                self.sim.touched(key, true);
+                self.sim.unsettled(key, true);
             }
             "overwrite" => {
                 self.sim.sems.entry(key.into()).or_default().foreign = true;
-                self.sim.touched(key, true);
+                self.sim.unsettled(key, true);
             }
             "redisson" => self.redisson(words),
             "grants" => self.sim.may_grant = key == "on",
-            "delay" => self.sim.locks.delay.begin(self.sim.now, millis(key)),
+            "delay" => self.sim.locks.startup_delay.begin(self.sim.now, millis(key)),
             "drain" => {
                 let mut fx = Effects::new();
                 self.sim.locks.drain(&mut fx);
@@ -231,7 +231,7 @@ impl Session {
             *free += 1;
             keys.set.remove(id).unwrap();
         }
-        self.sim.touched(key, true);
+        self.sim.unsettled(key, true);
     }
 
     fn info(&mut self, key: &str) -> String {

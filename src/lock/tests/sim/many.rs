@@ -89,8 +89,8 @@ impl Sim {
     }
 
     /// The next of the requests that were marked. False when none is left.
-    pub(super) fn settle_marked(&mut self) -> bool {
-        let Some(request) = self.locks.pop_marked(self.now) else {
+    pub(super) fn settle_requests(&mut self) -> bool {
+        let Some(request) = self.locks.pop_unsettled_request(self.now) else {
             return false;
         };
         let keys = self.locks.waiters.keys_of(request);
@@ -142,7 +142,7 @@ impl Sim {
                 counter: self.counters.get(key).copied(),
                 may_grant: self.may_grant,
             }),
-            listened: self.listened.contains(key),
+            has_subscriber: self.has_subscriber.contains(key),
         }
     }
 

@@ -33,7 +33,7 @@ const RENEWALS_PER_LEASE: u64 = 3;
 
 /// What kind of thing is bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum BoundKind {
     /// A lock, held in this mode.
     Lock(Mode),
     /// A permit of a semaphore.
@@ -44,7 +44,7 @@ pub enum Kind {
 #[derive(Debug, PartialEq, Eq)]
 pub struct Bound {
     /// Its kind.
-    pub kind: Kind,
+    pub kind: BoundKind,
     /// Its key.
     pub key: KeyId,
     /// Who holds.
@@ -55,7 +55,7 @@ pub struct Bound {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct BoundRef<'a> {
     /// Its kind.
-    pub kind: Kind,
+    pub kind: BoundKind,
     /// Its key.
     pub key: KeyRef<'a>,
     /// Who holds.
@@ -65,14 +65,14 @@ pub struct BoundRef<'a> {
 impl<'a> BoundRef<'a> {
     /// A lock.
     pub fn lock(mode: Mode, key: KeyRef<'a>, owner: &'a [u8]) -> BoundRef<'a> {
-        let kind = Kind::Lock(mode);
+        let kind = BoundKind::Lock(mode);
         BoundRef { kind, key, owner }
     }
 
     /// A permit of a semaphore.
     pub fn permit(key: KeyRef<'a>, id: &'a [u8]) -> BoundRef<'a> {
         BoundRef {
-            kind: Kind::Permit,
+            kind: BoundKind::Permit,
             key,
             owner: id,
         }

@@ -1,7 +1,7 @@
 //! The naive model: turns of those who wait outside.
 
 use super::naive::{Key, Model, State, KEYS};
-use crate::lock::TurnRule;
+use crate::lock::WindowRule;
 
 /// What became of a lock that was to be handed on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,9 +25,9 @@ pub struct Row {
 
 /// What the model keeps for them.
 #[derive(Debug)]
-pub struct Turns {
-    pub rule: TurnRule,
-    pub listened: [bool; KEYS],
+pub struct Windows {
+    pub rule: WindowRule,
+    pub has_subscriber: [bool; KEYS],
     pub row: [Option<Row>; KEYS],
     /// When the window ends.
     pub window: [Option<u64>; KEYS],
@@ -35,11 +35,11 @@ pub struct Turns {
     pub taken: u64,
 }
 
-impl Turns {
-    pub fn new(rule: TurnRule) -> Turns {
-        Turns {
+impl Windows {
+    pub fn new(rule: WindowRule) -> Windows {
+        Windows {
             rule,
-            listened: [false; KEYS],
+            has_subscriber: [false; KEYS],
             row: [None; KEYS],
             window: [None; KEYS],
             begun: 0,
@@ -57,74 +57,74 @@ impl Turns {
     }
 
     /// Who listens is not the server's memory.
-    pub fn restarted(&self) -> Turns {
-        Turns {
-            listened: self.listened,
-            ..Turns::new(self.rule)
+    pub fn restarted(&self) -> Windows {
+        Windows {
+            has_subscriber: self.has_subscriber,
+            ..Windows::new(self.rule)
         }
     }
 }
 
 impl Model {
-    pub fn set_turns(&mut self, rule: TurnRule) {
-        if rule == self.turns.rule {
+    pub fn set_window_rule(&mut self, rule: WindowRule) {
+        if rule == self.windows.rule {
             return;
         }
-        self.turns.rule = rule;
+        self.windows.rule = rule;
         for key in 0..KEYS {
-            if self.turns.window[key].is_some() {
+            if self.windows.window[key].is_some() {
                 self.end_window(key);
-                self.touch(key);
+                self.schedule_settle(key);
             }
-            self.turns.row[key] = None;
+            self.windows.row[key] = None;
         }
     }
 
     /// The lock could be handed on: whether others have their turn instead.
     pub fn leave_free(&mut self, key: Key) -> Option<Passed> {
-        if matches!(self.turns.window[key], Some(end) if end > self.mono_ms) {
+        if matches!(self.windows.window[key], Some(end) if end > self.mono_ms) {
             return Some(Passed::StillFree);
         }
-        let row = self.turns.row[key]?;
-        let after = self.turns.rule.after;
+        let row = self.windows.row[key]?;
+        let after = self.windows.rule.after;
         let owed = (after * row.outside).min(100);
         if after == 0 || row.hand_offs < owed.max(after * 2u32.pow(row.in_vain)) {
             return None;
         }
-        if !self.turns.listened[key] {
+        if !self.windows.has_subscriber[key] {
             self.in_vain(key);
             return None;
         }
-        let in_vain = self.turns.row[key]?.in_vain;
-        self.turns.row[key] = Some(Row {
+        let in_vain = self.windows.row[key]?.in_vain;
+        self.windows.row[key] = Some(Row {
             in_vain,
             ..Row::default()
         });
-        self.turns.begun += 1;
-        let end = self.mono_ms + self.turns.rule.window_ms;
-        self.turns.window[key] = Some(end);
+        self.windows.begun += 1;
+        let end = self.mono_ms + self.windows.rule.window_ms;
+        self.windows.window[key] = Some(end);
         self.free(key);
         Some(Passed::LeftFree)
     }
 
     /// It was handed on.
     pub fn count(&mut self, key: Key) {
-        if self.turns.rule.after > 0 {
-            self.turns.row[key].get_or_insert_default().hand_offs += 1;
+        if self.windows.rule.after > 0 {
+            self.windows.row[key].get_or_insert_default().hand_offs += 1;
         }
     }
 
     /// A hold of others has ended, or one of ours by others.
     pub fn lose(&mut self, key: Key, state: State) {
         let is_waited = u32::from(!self.line(key).is_empty());
-        if let Some(row) = &mut self.turns.row[key] {
+        if let Some(row) = &mut self.windows.row[key] {
             row.outside += is_waited;
         }
         self.set(key, state);
     }
 
     fn in_vain(&mut self, key: Key) {
-        if let Some(row) = &mut self.turns.row[key] {
+        if let Some(row) = &mut self.windows.row[key] {
             row.hand_offs = 0;
             row.in_vain = (row.in_vain + 1).min(4);
         }
@@ -132,17 +132,17 @@ impl Model {
 
     /// Somebody has looked at the key: who took it in the window is seen.
     pub fn see_taken(&mut self, key: Key) {
-        if self.turns.window[key].is_some() && self.holder(key).is_some() {
-            self.turns.window[key] = None;
-            self.turns.taken += 1;
-            if let Some(row) = &mut self.turns.row[key] {
+        if self.windows.window[key].is_some() && self.holder(key).is_some() {
+            self.windows.window[key] = None;
+            self.windows.taken += 1;
+            if let Some(row) = &mut self.windows.row[key] {
                 row.in_vain = 0;
             }
         }
     }
 
     pub fn end_window(&mut self, key: Key) {
-        if self.turns.window[key].take().is_some() {
+        if self.windows.window[key].take().is_some() {
             self.in_vain(key);
         }
     }
@@ -150,14 +150,14 @@ impl Model {
     /// Keys whose windows are over, in the order of their ends.
     pub fn next_windows(&self) -> Vec<Key> {
         let mut over: Vec<Key> = (0..KEYS).collect();
-        over.retain(|key| self.turns.window[*key].is_some_and(|end| end <= self.mono_ms));
-        over.sort_by_key(|key| self.turns.window[*key]);
+        over.retain(|key| self.windows.window[*key].is_some_and(|end| end <= self.mono_ms));
+        over.sort_by_key(|key| self.windows.window[*key]);
         over
     }
 
     /// A request may wait for a free lock in its window only. (A hold that began and ended in the window, within one
     /// turn, was not seen: the window goes on to its end.)
     pub fn is_left_free(&self, key: Key) -> bool {
-        self.turns.window[key].is_some_and(|end| end > self.mono_ms) && self.holder(key).is_none()
+        self.windows.window[key].is_some_and(|end| end > self.mono_ms) && self.holder(key).is_none()
     }
 }

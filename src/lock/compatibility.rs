@@ -5,7 +5,7 @@ use super::{Hold, KeyState, LockError, Mode, Now, ReadWrite, Reader};
 
 /// Where a request stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing<'s> {
+pub enum Compatibility<'s> {
     /// Nobody holds the lock.
     Free,
     /// The owner holds it already.
@@ -21,12 +21,12 @@ pub enum Standing<'s> {
 ///
 /// # Errors
 /// Where the key holds something else: another type, another hash, a lock of the other kind.
-pub fn standing<'s>(
+pub fn compatibility<'s>(
     state: &'s KeyState,
     mode: Mode,
     owner: &[u8],
     now: Now,
-) -> Result<Standing<'s>, LockError> {
+) -> Result<Compatibility<'s>, LockError> {
     match state {
         KeyState::OtherType => return Err(LockError::WrongType),
         KeyState::OtherHash => return Err(LockError::LockType),
@@ -42,46 +42,46 @@ pub fn standing<'s>(
         (Mode::Read | Mode::Write, _) if state.hold(now).is_some() => {
             Err(LockError::HeldExclusively)
         }
-        (Mode::Read | Mode::Write, _) => Ok(Standing::Free),
+        (Mode::Read | Mode::Write, _) => Ok(Compatibility::Free),
     }
 }
 
 /// Whether somebody is in the way of such a request, or the key holds something else.
 pub fn is_blocked(state: &KeyState, mode: Mode, owner: &[u8], now: Now) -> bool {
-    let standing = standing(state, mode, owner, now);
-    matches!(standing, Ok(Standing::Blocked(_)) | Err(_))
+    let compatibility = compatibility(state, mode, owner, now);
+    matches!(compatibility, Ok(Compatibility::Blocked(_)) | Err(_))
 }
 
-fn read<'s>(lock: &ReadWrite, owner: &[u8], now: Now) -> Standing<'s> {
+fn read<'s>(lock: &ReadWrite, owner: &[u8], now: Now) -> Compatibility<'s> {
     match lock.writer(now) {
-        Some(writer) if writer.owner[..] == *owner => Standing::Within,
-        Some(_) => Standing::Blocked(lock.deadline_ms),
-        None if lock.reader(owner, now).is_some() => Standing::Within,
-        None => Standing::Free,
+        Some(writer) if writer.owner[..] == *owner => Compatibility::Within,
+        Some(_) => Compatibility::Blocked(lock.deadline_ms),
+        None if lock.reader(owner, now).is_some() => Compatibility::Within,
+        None => Compatibility::Free,
     }
 }
 
-fn write<'s>(lock: &ReadWrite, owner: &[u8], now: Now) -> Standing<'s> {
+fn write<'s>(lock: &ReadWrite, owner: &[u8], now: Now) -> Compatibility<'s> {
     match lock.writer(now) {
-        Some(writer) if writer.owner[..] == *owner => return Standing::Within,
-        Some(_) => return Standing::Blocked(lock.deadline_ms),
-        None if lock.is_over(now) => return Standing::Free,
+        Some(writer) if writer.owner[..] == *owner => return Compatibility::Within,
+        Some(_) => return Compatibility::Blocked(lock.deadline_ms),
+        None if lock.is_over(now) => return Compatibility::Free,
         None => {}
     }
     let is_other = |reader: &Reader| reader.owner[..] != *owner;
     if lock.readers(now).any(is_other) || !lock.is_whole {
-        Standing::Blocked(lock.ends(now, Some(owner)))
+        Compatibility::Blocked(lock.ends(now, Some(owner)))
     } else if lock.reader(owner, now).is_some() {
-        Standing::Within
+        Compatibility::Within
     } else {
-        Standing::Free
+        Compatibility::Free
     }
 }
 
-fn exclusive<'s>(state: &'s KeyState, owner: &[u8], now: Now) -> Standing<'s> {
+fn exclusive<'s>(state: &'s KeyState, owner: &[u8], now: Now) -> Compatibility<'s> {
     match state.hold(now) {
-        Some(hold) if hold.owner[..] == *owner => Standing::Mine(hold),
-        Some(hold) => Standing::Blocked(hold.deadline_ms),
-        None => Standing::Free,
+        Some(hold) if hold.owner[..] == *owner => Compatibility::Mine(hold),
+        Some(hold) => Compatibility::Blocked(hold.deadline_ms),
+        None => Compatibility::Free,
     }
 }

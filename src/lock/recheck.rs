@@ -12,31 +12,31 @@ use super::{KeyId, KeyRef, KeyState, Now};
 impl Locks {
     /// A key was changed by others; `asked`: somebody wants to be told of lost locks.
     pub fn changed(&mut self, key: KeyRef<'_>, asked: bool) {
-        self.touch(key);
-        if asked && self.holds.contains(key) && self.waiters.live_on(key) == 0 {
-            self.glances.insert(key.to_id());
+        self.schedule_settle(key);
+        if asked && self.tracked.contains(key) && self.waiters.live_on(key) == 0 {
+            self.rechecks.insert(key.to_id());
         }
     }
 
     /// A write to this key failed: holds that are tracked here may not exist.
-    pub fn glance_at(&mut self, key: KeyRef<'_>) {
-        self.glances.insert(key.to_id());
+    pub fn schedule_recheck(&mut self, key: KeyRef<'_>) {
+        self.rechecks.insert(key.to_id());
     }
 
     /// Whether keys are to be glanced at.
-    pub fn has_glances(&self) -> bool {
-        !self.glances.is_empty()
+    pub fn has_rechecks(&self) -> bool {
+        !self.rechecks.is_empty()
     }
 
     /// The next key to be glanced at.
-    pub fn pop_glance(&mut self) -> Option<KeyId> {
-        let key = self.glances.pop();
-        give_back(&mut self.glances);
+    pub fn pop_recheck(&mut self) -> Option<KeyId> {
+        let key = self.rechecks.pop();
+        give_back(&mut self.rechecks);
         key
     }
 
     /// A glance: if the key states the tracked grant no more, its books are closed and others are told.
-    pub fn glance(&mut self, view: &View<'_>, now: Now, fx: &mut Effects) {
+    pub fn recheck(&mut self, view: &View<'_>, now: Now, fx: &mut Effects) {
         match &view.state {
             KeyState::ReadWrite(lock) if lock.is_held(now) => self.close_gone(view, lock, now, fx),
             state => {
@@ -51,8 +51,8 @@ impl Locks {
     /// Locks of a database (`None`: of all) whose loss would be news: tracked, or waited for while held.
     pub fn cared_about(&self, db: Option<i32>) -> Vec<KeyId> {
         let waited = self.waiters.waited_out();
-        let untracked = waited.filter(|key| !self.holds.contains(key.as_ref()));
-        let all = self.holds.keys().chain(untracked);
+        let untracked = waited.filter(|key| !self.tracked.contains(key.as_ref()));
+        let all = self.tracked.keys().chain(untracked);
         all.filter(|key| db.is_none_or(|db| key.as_ref().db == db))
             .cloned()
             .collect()

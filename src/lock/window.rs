@@ -1,7 +1,7 @@
 //! Turns for those who wait outside: Redisson's clients, which sleep until they are told that a lock is free.
 //!
 //! A hand-off never frees the key, so they would never be told while requests are parked here. After so many
-//! hand-offs in a row ([`TurnRule::after`]) the lock is *left free* instead, if somebody listens on its channel:
+//! hand-offs in a row ([`WindowRule::after`]) the lock is *left free* instead, if somebody listens on its channel:
 //! the key is deleted, the message published, and a *window* begins in which nobody here is granted it. Those
 //! in line keep their places. The window ends when somebody has taken the lock, and then the line waits for its
 //! release; or when its time is over, and then the first in line has the lock.
@@ -33,7 +33,7 @@ const MOST_DOUBLINGS: u32 = 4;
 
 /// When locks are left free for others, and for how long.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct TurnRule {
+pub struct WindowRule {
     /// After so many hand-offs in a row; 0: never.
     pub after: u32,
     /// The length of a window in milliseconds.
@@ -52,27 +52,27 @@ struct Row {
 
 /// The rows of hand-offs, and the windows.
 #[derive(Debug, Default)]
-pub struct Turns {
+pub struct Windows {
     /// The rule in force.
-    rule: TurnRule,
+    rule: WindowRule,
     /// By the hash of a lock's name, because a row may outlive every hold and every wait, and no name is to stay in
     /// memory then. Two locks of the same hash (one pair in 2^64) share a row: one window more or less.
     rows: IndexMap<u64, Row, Secret>,
     names: Secret,
     /// The end of each window, on the monotonic clock.
-    windows: KeyMap<u64>,
+    open: KeyMap<u64>,
     ends: BTreeSet<(u64, KeyId)>,
 }
 
-impl Turns {
+impl Windows {
     /// How many windows are open.
     pub fn open(&self) -> usize {
-        self.windows.len()
+        self.open.len()
     }
 
     /// Whether this lock is left free just now.
     pub(super) fn is_open(&self, key: KeyRef<'_>, now: Now) -> bool {
-        !self.windows.is_empty() && self.windows.get(&key).is_some_and(|end| now.mono_ms < *end)
+        !self.open.is_empty() && self.open.get(&key).is_some_and(|end| now.mono_ms < *end)
     }
 
     /// Milliseconds until the next window ends.
@@ -160,13 +160,13 @@ impl Turns {
         }
         let (key, end) = (key.to_id(), now.mono_ms.saturating_add(self.rule.window_ms));
         self.ends.insert((end, key.clone()));
-        self.windows.insert(key, end);
+        self.open.insert(key, end);
     }
 
     /// Ends a window, if there is one.
     fn end(&mut self, key: KeyRef<'_>) -> Option<KeyId> {
-        let (key, end) = self.windows.swap_remove_entry(&key)?;
-        give_back(&mut self.windows);
+        let (key, end) = self.open.swap_remove_entry(&key)?;
+        give_back(&mut self.open);
         let ended = (end, key);
         self.ends.remove(&ended);
         Some(ended.1)
@@ -175,19 +175,19 @@ impl Turns {
 
 impl Locks {
     /// Sets the rule. With another one every window ends: the line is looked at in this turn.
-    pub fn set_turns(&mut self, rule: TurnRule) {
-        if self.turns.rule != rule {
-            self.turns.rule = rule;
-            self.turns.rows.clear();
+    pub fn set_window_rule(&mut self, rule: WindowRule) {
+        if self.windows.rule != rule {
+            self.windows.rule = rule;
+            self.windows.rows.clear();
             for key in self.end_windows() {
-                self.waiters.touch(key.as_ref());
+                self.waiters.schedule_settle(key.as_ref());
             }
         }
     }
 
     /// Whether it depends on who listens what is to be done with this lock when it is free.
-    pub fn depends_on_listeners(&self, key: KeyRef<'_>) -> bool {
-        self.turns.is_due(key)
+    pub fn depends_on_subscribers(&self, key: KeyRef<'_>) -> bool {
+        self.windows.is_due(key)
             && self
                 .waiters
                 .first(key)
@@ -202,22 +202,22 @@ impl Locks {
         now: Now,
         fx: &mut Effects,
     ) -> Option<HandedOff> {
-        if self.turns.is_open(view.key, now) {
+        if self.windows.is_open(view.key, now) {
             return Some(HandedOff::Reserved);
         }
         let first = self.waiters.at(view.key, first);
         let is_shared = matches!(view.state, KeyState::ReadWrite(_))
             || first.is_none_or(|(_, waiter)| waiter.mode != Mode::Exclusive);
-        if is_shared || !self.turns.is_due(view.key) {
+        if is_shared || !self.windows.is_due(view.key) {
             return None;
         }
-        if !view.listened {
-            self.turns.was_in_vain(view.key);
+        if !view.has_subscriber {
+            self.windows.was_in_vain(view.key);
             return None;
         }
         self.announce_untracked(view, now, fx);
         self.sweep(view, now, fx);
-        self.turns.begin(view.key, now);
+        self.windows.begin(view.key, now);
         self.stats.windows += 1;
         self.waiters.set_lease(view.key, None);
         if view.state != KeyState::Absent {
@@ -229,30 +229,30 @@ impl Locks {
 
     /// The key has been read: if somebody holds what was left free, the window has served its purpose.
     pub(super) fn see_taken(&mut self, view: &View<'_>, now: Now) {
-        if self.turns.windows.is_empty() || !is_held(&view.state, None, now) {
+        if self.windows.open.is_empty() || !is_held(&view.state, None, now) {
             return;
         }
-        if self.turns.end(view.key).is_some() {
+        if self.windows.end(view.key).is_some() {
             self.stats.windows_taken += 1;
-            self.turns.was_taken(view.key);
+            self.windows.was_taken(view.key);
         }
     }
 
     /// Nobody came while the window was open, or it is of no interest any more.
     pub(super) fn end_window(&mut self, key: KeyRef<'_>) -> Option<KeyId> {
-        if self.turns.windows.is_empty() {
+        if self.windows.open.is_empty() {
             return None;
         }
-        let key = self.turns.end(key)?;
+        let key = self.windows.end(key)?;
         self.stats.windows_unused += 1;
-        self.turns.was_in_vain(key.as_ref());
+        self.windows.was_in_vain(key.as_ref());
         Some(key)
     }
 
     /// The next lock whose window is over: it is to be settled.
     pub(super) fn pop_window(&mut self, now: Now) -> Option<KeyId> {
         let (_, key) = self
-            .turns
+            .windows
             .ends
             .first()
             .filter(|(end, _)| *end <= now.mono_ms)?;
@@ -262,7 +262,7 @@ impl Locks {
 
     /// Every window ends.
     pub(super) fn end_windows(&mut self) -> Vec<KeyId> {
-        let open: Vec<_> = self.turns.windows.keys().cloned().collect();
+        let open: Vec<_> = self.windows.open.keys().cloned().collect();
         for key in &open {
             self.end_window(key.as_ref());
         }

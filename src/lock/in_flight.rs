@@ -13,7 +13,7 @@ use super::{KeyId, KeyRef, OwnerId, Token, WaiterId};
 
 /// One of them.
 #[derive(Debug)]
-pub(super) struct Going {
+pub(super) struct PermitInFlight {
     pub waiter: WaiterId,
     pub seq: Seq,
     pub token: Token,
@@ -25,16 +25,16 @@ pub(super) struct Going {
 
 /// All of them.
 #[derive(Debug, Default)]
-pub(super) struct OnTheWay {
-    by_key: KeyMap<HashMap<Rc<[u8]>, Going>>,
+pub(super) struct PermitsInFlight {
+    by_key: KeyMap<HashMap<Rc<[u8]>, PermitInFlight>>,
     by_waiter: WaiterMap<(KeyId, Rc<[u8]>)>,
 }
 
-impl OnTheWay {
-    pub fn insert(&mut self, key: KeyId, id: Rc<[u8]>, going: Going) {
+impl PermitsInFlight {
+    pub fn insert(&mut self, key: KeyId, id: Rc<[u8]>, permit_in_flight: PermitInFlight) {
         self.by_waiter
-            .insert(going.waiter, (key.clone(), id.clone()));
-        let former = self.by_key.entry(key).or_default().insert(id, going);
+            .insert(permit_in_flight.waiter, (key.clone(), id.clone()));
+        let former = self.by_key.entry(key).or_default().insert(id, permit_in_flight);
         if let Some(former) = former {
             // Its semaphore went away before it was delivered: that it is says nothing of this one.
             self.by_waiter.remove(&former.waiter);
@@ -55,50 +55,50 @@ impl OnTheWay {
     pub fn lost(&mut self, waiter: WaiterId) -> Option<(KeyId, Rc<[u8]>, Token)> {
         let (key, id) = self.by_waiter.remove(&waiter)?;
         give_back(&mut self.by_waiter);
-        let going = self.by_key.get_mut(&key)?.get_mut(&id)?;
-        going.is_lost = true;
-        Some((key, id, going.token))
+        let permit_in_flight = self.by_key.get_mut(&key)?.get_mut(&id)?;
+        permit_in_flight.is_lost = true;
+        Some((key, id, permit_in_flight.token))
     }
 
     /// The holder has shown that it knows of its permit.
     pub fn claim(&mut self, key: KeyRef<'_>, id: &[u8]) {
-        if let Some(going) = self.remove(key, id) {
-            self.by_waiter.remove(&going.waiter);
+        if let Some(permit_in_flight) = self.remove(key, id) {
+            self.by_waiter.remove(&permit_in_flight.waiter);
             give_back(&mut self.by_waiter);
         }
     }
 
     /// The ids whose connections have died.
     pub fn lost_on(&self, key: KeyRef<'_>) -> Vec<OwnerId> {
-        let going = self.by_key.get(&key);
-        let lost = going.into_iter().flatten().filter(|(_, one)| one.is_lost);
+        let permit_in_flight = self.by_key.get(&key);
+        let lost = permit_in_flight.into_iter().flatten().filter(|(_, one)| one.is_lost);
         lost.map(|(id, _)| OwnerId::from_slice(id)).collect()
     }
 
     /// The keys with permits whose connections have died.
     pub fn lost_keys(&self) -> impl Iterator<Item = &KeyId> {
         let lost =
-            |(_, going): &(&KeyId, &HashMap<_, Going>)| going.values().any(|one| one.is_lost);
+            |(_, permit_in_flight): &(&KeyId, &HashMap<_, PermitInFlight>)| permit_in_flight.values().any(|one| one.is_lost);
         self.by_key.iter().filter(lost).map(|(key, _)| key)
     }
 
     /// The end of a lost permit.
     pub fn lost_end(&self, key: KeyRef<'_>, id: &[u8]) -> Option<i64> {
-        let going = self.by_key.get(&key)?.get(id)?;
-        going.is_lost.then_some(going.end_ms)
+        let permit_in_flight = self.by_key.get(&key)?.get(id)?;
+        permit_in_flight.is_lost.then_some(permit_in_flight.end_ms)
     }
 
     /// A lost permit is dealt with.
-    pub fn take_lost(&mut self, key: KeyRef<'_>, id: &[u8]) -> Option<Going> {
+    pub fn take_lost(&mut self, key: KeyRef<'_>, id: &[u8]) -> Option<PermitInFlight> {
         self.lost_end(key, id)?;
         self.remove(key, id)
     }
 
     /// Nothing that was lost is dealt with any more.
     pub fn forget_lost(&mut self) {
-        self.by_key.retain(|_, going| {
-            going.retain(|_, one| !one.is_lost);
-            !going.is_empty()
+        self.by_key.retain(|_, permit_in_flight| {
+            permit_in_flight.retain(|_, one| !one.is_lost);
+            !permit_in_flight.is_empty()
         });
         give_back(&mut self.by_key);
     }
@@ -108,22 +108,22 @@ impl OnTheWay {
         self.by_key = self
             .by_key
             .drain(..)
-            .map(|(key, going)| (key.swapped(first, second), going))
+            .map(|(key, permit_in_flight)| (key.swapped(first, second), permit_in_flight))
             .collect();
         for (key, _) in self.by_waiter.values_mut() {
             *key = key.swapped(first, second);
         }
     }
 
-    fn remove(&mut self, key: KeyRef<'_>, id: &[u8]) -> Option<Going> {
+    fn remove(&mut self, key: KeyRef<'_>, id: &[u8]) -> Option<PermitInFlight> {
         let ids = self.by_key.get_mut(&key)?;
-        let going = ids.remove(id);
+        let permit_in_flight = ids.remove(id);
         give_back(ids);
         if ids.is_empty() {
             self.by_key.swap_remove(&key);
             give_back(&mut self.by_key);
         }
-        going
+        permit_in_flight
     }
 }
 
@@ -135,18 +135,18 @@ mod tests {
     #[test]
     fn a_former_grant_that_is_delivered_says_nothing_of_the_latest() {
         let key = KeyRef { db: 0, name: b"k" };
-        let going = |waiter| Going {
+        let permit_in_flight = |waiter| PermitInFlight {
             waiter: WaiterId(waiter),
             seq: Seq::new(waiter).unwrap(),
             token: Token::new(waiter).unwrap(),
             end_ms: 1_000,
             is_lost: false,
         };
-        let mut on_the_way = OnTheWay::default();
-        on_the_way.insert(key.to_id(), b"id"[..].into(), going(1));
-        on_the_way.insert(key.to_id(), b"id"[..].into(), going(2));
-        assert!(!on_the_way.delivered(WaiterId(1)));
-        assert_eq!(on_the_way.lost(WaiterId(2)).unwrap().2, going(2).token);
-        assert_eq!(on_the_way.lost_end(key, b"id"), Some(1_000));
+        let mut in_flight = PermitsInFlight::default();
+        in_flight.insert(key.to_id(), b"id"[..].into(), permit_in_flight(1));
+        in_flight.insert(key.to_id(), b"id"[..].into(), permit_in_flight(2));
+        assert!(!in_flight.delivered(WaiterId(1)));
+        assert_eq!(in_flight.lost(WaiterId(2)).unwrap().2, permit_in_flight(2).token);
+        assert_eq!(in_flight.lost_end(key, b"id"), Some(1_000));
     }
 }

@@ -15,13 +15,13 @@ pub fn channel_of(lock: &[u8]) -> OwnedStr {
 }
 
 /// Whether somebody listens for the release of this lock, if it depends on that what becomes of it.
-pub fn matter(ctx: Ctx, lock: KeyRef<'_>) -> bool {
-    shell::with(|shell| shell.locks.depends_on_listeners(lock)) && listen(ctx, lock.name)
+pub fn are_relevant(ctx: Ctx, lock: KeyRef<'_>) -> bool {
+    shell::with(|shell| shell.locks.depends_on_subscribers(lock)) && any_subscriber(ctx, lock.name)
 }
 
 /// In a cluster Redisson listens on the shard channel of that name, or, in older versions, on the plain one by way
 /// of the node that has the lock.
-fn listen(ctx: Ctx, lock: &[u8]) -> bool {
+fn any_subscriber(ctx: Ctx, lock: &[u8]) -> bool {
     let channel = channel_of(lock);
     let channel = channel.as_str();
     subscribers(ctx, b"NUMSUB", channel) > 0

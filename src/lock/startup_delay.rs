@@ -9,15 +9,15 @@ use super::Now;
 
 /// Whether locks are granted yet.
 #[derive(Debug, Default)]
-pub struct Delay {
+pub struct StartupDelay {
     began_ms: u64,
     ms: u64,
 }
 
-impl Delay {
+impl StartupDelay {
     /// The server has just started, or was just promoted: nothing is granted for so many milliseconds.
     pub fn begin(&mut self, now: Now, ms: u64) {
-        *self = Delay {
+        *self = StartupDelay {
             began_ms: now.mono_ms,
             ms,
         };

@@ -19,7 +19,7 @@ pub const LONGEST_TRACKED: usize = 1_024;
 
 /// One grant that this server made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Tracked {
+pub struct TrackedGrant {
     /// The token of the grant.
     pub token: Token,
     /// When, on the monotonic clock.
@@ -34,30 +34,30 @@ pub struct Tracked {
 
 /// The table.
 #[derive(Debug, Default)]
-pub struct Holds {
-    table: KeyMap<Tracked>,
-    readers: OwnerMap<Tracked>,
+pub struct TrackedGrants {
+    table: KeyMap<TrackedGrant>,
+    readers: OwnerMap<TrackedGrant>,
     /// Whose READ holds are tracked at each key.
     readers_at: KeyMap<OwnerSet>,
     /// Where the next victim is looked for: a clock hand, so that none is spared for ever.
     hand: usize,
 }
 
-impl Holds {
+impl TrackedGrants {
     /// How many grants are tracked.
     pub fn len(&self) -> usize {
         self.table.len() + self.readers.len()
     }
 
     /// The tracked grant of a key, if it is the one with this token.
-    pub fn get(&self, key: KeyRef<'_>, token: Option<Token>) -> Option<&Tracked> {
+    pub fn get(&self, key: KeyRef<'_>, token: Option<Token>) -> Option<&TrackedGrant> {
         self.table
             .get(&key)
             .filter(|tracked| Some(tracked.token) == token)
     }
 
     /// The tracked READ grant of this owner.
-    pub fn reader(&self, key: KeyRef<'_>, owner: &[u8]) -> Option<&Tracked> {
+    pub fn reader(&self, key: KeyRef<'_>, owner: &[u8]) -> Option<&TrackedGrant> {
         self.readers.get(&OwnerAtRef { key, owner })
     }
 
@@ -96,7 +96,7 @@ impl Holds {
     }
 
     /// The tracked READ grant of this owner, whose first timeout was seen to end then.
-    pub fn reader_seen(&mut self, at: OwnerAtRef<'_>, first_ms: i64) -> Option<Tracked> {
+    pub fn reader_seen(&mut self, at: OwnerAtRef<'_>, first_ms: i64) -> Option<TrackedGrant> {
         let tracked = self.readers.get_mut(&at)?;
         tracked.may_share |= tracked.deadline_ms != first_ms;
         Some(*tracked)
@@ -110,7 +110,7 @@ impl Holds {
     }
 
     /// Tracks a grant; answers how many others had to go to keep within `max`.
-    pub fn insert(&mut self, key: KeyRef<'_>, tracked: Tracked, max: usize) -> u64 {
+    pub fn insert(&mut self, key: KeyRef<'_>, tracked: TrackedGrant, max: usize) -> u64 {
         if key.name.len() > LONGEST_TRACKED {
             return 1;
         }
@@ -122,8 +122,8 @@ impl Holds {
         pushed_out
     }
 
-    /// Tracks a READ grant; answers as [`Holds::insert`] does.
-    pub fn insert_reader(&mut self, at: OwnerAt, tracked: Tracked, max: usize) -> u64 {
+    /// Tracks a READ grant; answers as [`TrackedGrants::insert`] does.
+    pub fn insert_reader(&mut self, at: OwnerAt, tracked: TrackedGrant, max: usize) -> u64 {
         if at.key.as_ref().name.len() + at.owner.len() > LONGEST_TRACKED {
             return 1;
         }
@@ -158,14 +158,14 @@ impl Holds {
     }
 
     /// The key's only grant (exclusive or WRITE) has ended.
-    pub fn remove(&mut self, key: KeyRef<'_>) -> Option<Tracked> {
+    pub fn remove(&mut self, key: KeyRef<'_>) -> Option<TrackedGrant> {
         let tracked = self.table.swap_remove(&key);
         give_back(&mut self.table);
         tracked
     }
 
     /// A READ grant has ended.
-    pub fn remove_reader(&mut self, key: KeyRef<'_>, owner: &[u8]) -> Option<Tracked> {
+    pub fn remove_reader(&mut self, key: KeyRef<'_>, owner: &[u8]) -> Option<TrackedGrant> {
         let found = self.readers.swap_remove_entry(&OwnerAtRef { key, owner });
         let (at, tracked) = found?;
         self.forget_reader(&at);

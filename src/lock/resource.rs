@@ -5,14 +5,14 @@
 
 use super::effect::{Effect, Effects, Outcome};
 use super::locks::Locks;
-use super::sessions::BoundRef;
+use super::bindings::BoundRef;
 use super::slot::semaphores_of;
 use super::waiters::{Due, Grace, Waiters};
 use super::{KeyId, KeyRef, LockError, Now, Wait, WaiterId};
 
 /// What is waited for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Family {
+pub enum Resource {
     /// A lock.
     #[default]
     Lock,
@@ -22,14 +22,14 @@ pub enum Family {
     Latch,
 }
 
-const ALL: [Family; 3] = [Family::Lock, Family::Semaphore, Family::Latch];
+const ALL: [Resource; 3] = [Resource::Lock, Resource::Semaphore, Resource::Latch];
 
-impl Family {
-    fn next(self) -> Family {
+impl Resource {
+    fn next(self) -> Resource {
         match self {
-            Family::Lock => Family::Semaphore,
-            Family::Semaphore => Family::Latch,
-            Family::Latch => Family::Lock,
+            Resource::Lock => Resource::Semaphore,
+            Resource::Semaphore => Resource::Latch,
+            Resource::Latch => Resource::Lock,
         }
     }
 }
@@ -46,24 +46,24 @@ impl Wait {
 
 impl Locks {
     /// The queues of a family.
-    pub fn queues(&self, family: Family) -> &Waiters {
-        match family {
-            Family::Lock => &self.waiters,
-            Family::Semaphore => &self.sems.waiters,
-            Family::Latch => &self.latches.waiters,
+    pub fn queues(&self, resource: Resource) -> &Waiters {
+        match resource {
+            Resource::Lock => &self.waiters,
+            Resource::Semaphore => &self.sems.waiters,
+            Resource::Latch => &self.latches.waiters,
         }
     }
 
-    fn queues_mut(&mut self, family: Family) -> &mut Waiters {
-        match family {
-            Family::Lock => &mut self.waiters,
-            Family::Semaphore => &mut self.sems.waiters,
-            Family::Latch => &mut self.latches.waiters,
+    fn queues_mut(&mut self, resource: Resource) -> &mut Waiters {
+        match resource {
+            Resource::Lock => &mut self.waiters,
+            Resource::Semaphore => &mut self.sems.waiters,
+            Resource::Latch => &mut self.latches.waiters,
         }
     }
 
     fn all(&self) -> impl Iterator<Item = &Waiters> {
-        ALL.into_iter().map(|family| self.queues(family))
+        ALL.into_iter().map(|resource| self.queues(resource))
     }
 
     /// Places of parked requests on this server: what [`super::Limits::max_waiters`] limits.
@@ -83,7 +83,7 @@ impl Locks {
 
     /// Whether no wait, place, lease, window or key is due, now or later.
     pub fn is_quiet(&self) -> bool {
-        self.all().all(Waiters::is_quiet) && self.turns.open() == 0
+        self.all().all(Waiters::is_quiet) && self.windows.open() == 0
     }
 
     /// Milliseconds until the next wait or place is due.
@@ -95,84 +95,84 @@ impl Locks {
     pub fn next_settle(&self, now: Now) -> Option<u64> {
         self.all()
             .filter_map(|queues| queues.next_settle(now))
-            .chain(self.turns.next_end(now))
+            .chain(self.windows.next_end(now))
             .min()
     }
 
     /// The next key to be settled; the families take turns. A lock that somebody has taken in its window is looked
     /// at before that ends.
-    pub fn pop_touched(&mut self, now: Now) -> Option<(Family, KeyId)> {
-        let touched = self.pop(|queues| queues.pop_touched(now));
-        touched.or_else(|| Some((Family::Lock, self.pop_window(now)?)))
+    pub fn pop_unsettled(&mut self, now: Now) -> Option<(Resource, KeyId)> {
+        let unsettled = self.pop(|queues| queues.pop_unsettled(now));
+        unsettled.or_else(|| Some((Resource::Lock, self.pop_window(now)?)))
     }
 
     /// The next request on many keys that perhaps can be granted.
-    pub fn pop_marked(&mut self, now: Now) -> Option<WaiterId> {
-        self.waiters.pop_marked(now)
+    pub fn pop_unsettled_request(&mut self, now: Now) -> Option<WaiterId> {
+        self.waiters.pop_unsettled_request(now)
     }
 
     /// Whether keys stand back because writes to them were refused.
-    pub fn has_stood_back(&self) -> bool {
-        self.all().any(Waiters::has_stood_back)
+    pub fn has_postponed(&self) -> bool {
+        self.all().any(Waiters::has_postponed)
     }
 
     /// The next key that stands back; the families take turns.
-    pub fn pop_stood_back(&mut self) -> Option<(Family, KeyId)> {
-        self.pop(Waiters::pop_stood_back)
+    pub fn pop_postponed(&mut self) -> Option<(Resource, KeyId)> {
+        self.pop(Waiters::pop_postponed)
     }
 
     fn pop(
         &mut self,
         mut next: impl FnMut(&mut Waiters) -> Option<KeyId>,
-    ) -> Option<(Family, KeyId)> {
+    ) -> Option<(Resource, KeyId)> {
         for _ in ALL {
-            self.turn = self.turn.next();
-            if let Some(key) = next(self.queues_mut(self.turn)) {
-                return Some((self.turn, key));
+            self.last_settled = self.last_settled.next();
+            if let Some(key) = next(self.queues_mut(self.last_settled)) {
+                return Some((self.last_settled, key));
             }
         }
         None
     }
 
     /// A grant is due at this key, but writes to it are refused for now.
-    pub fn stand_back(&mut self, family: Family, key: KeyId) {
-        self.queues_mut(family).stand_back(key);
+    pub fn postpone(&mut self, resource: Resource, key: KeyId) {
+        self.queues_mut(resource).postpone(key);
     }
 
     /// Something happened to this key from outside.
-    pub fn touch(&mut self, key: KeyRef<'_>) {
-        for family in ALL {
-            self.queues_mut(family).touch(key);
+    pub fn schedule_settle(&mut self, key: KeyRef<'_>) {
+        for resource in ALL {
+            self.queues_mut(resource).schedule_settle(key);
         }
         for name in semaphores_of(key.name) {
-            self.sems.waiters.touch(KeyRef { db: key.db, name });
+            self.sems.waiters.schedule_settle(KeyRef { db: key.db, name });
         }
     }
 
     /// Something else than what this request waits for stands at its key.
-    pub fn touch_waiter(&mut self, waiter: WaiterId) {
-        for family in ALL {
-            self.queues_mut(family).touch_waiter(waiter);
+    pub fn schedule_settle_waiter(&mut self, waiter: WaiterId) {
+        for resource in ALL {
+            self.queues_mut(resource).schedule_settle_waiter(waiter);
         }
     }
 
     /// Something happened to a whole database (`None`: to all of them).
-    pub fn touch_all(&mut self, db: Option<i32>) {
-        for family in ALL {
-            self.queues_mut(family).touch_all(db);
+    pub fn schedule_settle_all(&mut self, db: Option<i32>) {
+        for resource in ALL {
+            self.queues_mut(resource).schedule_settle_all(db);
         }
     }
 
     /// A key that was free is one of this family now: who waits for another kind of thing there is to be
     /// told. (Of what the module itself writes the server tells nobody.)
-    pub(super) fn begins_as(&mut self, family: Family, key: KeyRef<'_>) {
-        for other in ALL.into_iter().filter(|other| *other != family) {
-            self.queues_mut(other).touch(key);
+    pub(super) fn begins_as(&mut self, resource: Resource, key: KeyRef<'_>) {
+        for other in ALL.into_iter().filter(|other| *other != resource) {
+            self.queues_mut(other).schedule_settle(key);
         }
         if self.sems.waiters.live() > 0 {
             // The key may be that of a set of permits.
             for name in semaphores_of(key.name) {
-                self.sems.waiters.touch(KeyRef { db: key.db, name });
+                self.sems.waiters.schedule_settle(KeyRef { db: key.db, name });
             }
         }
     }
@@ -180,15 +180,15 @@ impl Locks {
     /// Answers the next request whose wait ran out: nil, or that the latch is closed. False when none is
     /// left.
     pub fn end_next_wait(&mut self, now: Now, fx: &mut Effects) -> bool {
-        for family in ALL {
-            let Some(due) = self.queues_mut(family).pop_due(now) else {
+        for resource in ALL {
+            let Some(due) = self.queues_mut(resource).pop_due(now) else {
                 continue;
             };
             if let Due::Wait(waiter) = due {
-                match family {
-                    Family::Lock => self.stats.waits_timed_out += 1,
-                    Family::Semaphore => self.sems.stats.sem_waits_timed_out += 1,
-                    Family::Latch => self.latches.stats.latch_waits_timed_out += 1,
+                match resource {
+                    Resource::Lock => self.stats.waits_timed_out += 1,
+                    Resource::Semaphore => self.sems.stats.sem_waits_timed_out += 1,
+                    Resource::Latch => self.latches.stats.latch_waits_timed_out += 1,
                 }
                 fx.push(Effect::Answer(waiter, Outcome::Nil));
             }
@@ -227,11 +227,11 @@ impl Locks {
 
     /// The connection of a request that was not for a lock is gone.
     pub(super) fn gone_elsewhere(&mut self, waiter: WaiterId, now: Now) {
-        if let Some((key, id, token)) = self.sems.on_the_way.lost(waiter) {
+        if let Some((key, id, token)) = self.sems.in_flight.lost(waiter) {
             // The undo ends the permit; there is nothing to release.
             let what = BoundRef::permit(key.as_ref(), &id);
             self.sessions.unbind_grant(what, token);
-            self.sems.waiters.touch_id(key);
+            self.sems.waiters.schedule_settle_id(key);
         } else if self.sems.waiters.leave(waiter, now) {
             self.sems.stats.sem_waits_disconnected += 1;
         } else if self.latches.waiters.leave(waiter, now) {
@@ -242,12 +242,12 @@ impl Locks {
     /// A key of a semaphore or a latch went away, says the server.
     pub(super) fn lost_elsewhere(&mut self, key: KeyRef<'_>) {
         self.lose_permits(key);
-        self.sems.waiters.touch(key);
-        self.latches.waiters.touch(key);
+        self.sems.waiters.schedule_settle(key);
+        self.latches.waiters.schedule_settle(key);
         for name in semaphores_of(key.name) {
             let key = KeyRef { db: key.db, name };
             self.lose_permits(key);
-            self.sems.waiters.touch(key);
+            self.sems.waiters.schedule_settle(key);
         }
     }
 
@@ -276,9 +276,9 @@ impl Locks {
 
     /// This server follows another now.
     pub(super) fn demote_elsewhere(&mut self) {
-        self.sems.on_the_way.forget_lost();
+        self.sems.in_flight.forget_lost();
         for queues in [&mut self.sems.waiters, &mut self.latches.waiters] {
-            queues.forget_touched();
+            queues.forget_unsettled();
             queues.give_up_places();
         }
     }
@@ -289,7 +289,7 @@ impl Locks {
         self.fail_permits(permits, &LockError::Drained, fx);
         let latches = self.latches.waiters.clear_all();
         self.fail_latches(latches, &LockError::Drained, fx);
-        self.sems.waiters.look_again();
-        self.latches.waiters.look_again();
+        self.sems.waiters.schedule_postponed();
+        self.latches.waiters.schedule_postponed();
     }
 }
