@@ -15,13 +15,17 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{lookup_host, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::address::name_of;
 use crate::error::{Error, Result};
 use crate::runtime::{self, Task};
+use crate::spare;
 use crate::statistics::Counts;
 use crate::tls::Trust;
+
+/// Connections that were dropped are closed by then.
+const UNTIL_CLOSED: Duration = Duration::from_millis(5);
 
 /// Opens the connections of one server.
 #[derive(Clone)]
@@ -113,6 +117,17 @@ impl Connector {
 
     /// The first of the host's addresses that can be reached.
     async fn tcp(&self, host: &str, port: u16) -> io::Result<TcpStream> {
+        let opened = self.tcp_once(host, port).await;
+        match &opened {
+            Err(error) if spare::make_room(error) => {
+                sleep(UNTIL_CLOSED).await;
+                self.tcp_once(host, port).await
+            }
+            _ => opened,
+        }
+    }
+
+    async fn tcp_once(&self, host: &str, port: u16) -> io::Result<TcpStream> {
         let mut attempts = JoinSet::new();
         for address in lookup_host((host, port)).await? {
             attempts.spawn(TcpStream::connect(address));

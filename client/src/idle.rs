@@ -11,6 +11,7 @@ use tokio::time::{sleep, Instant};
 
 use crate::connect::Connection;
 use crate::runtime;
+use crate::spare::{self, Spare};
 
 /// So many connections to one node are kept.
 const MOST: usize = 64;
@@ -47,6 +48,8 @@ impl Idle {
         }
         kept.push((Instant::now(), connection));
         if !std::mem::replace(&mut nodes.is_swept, true) {
+            let idle: Arc<dyn Spare> = self.clone();
+            spare::register(Arc::downgrade(&idle));
             runtime::spawn(sweep(Arc::downgrade(self)));
         }
     }
@@ -69,6 +72,13 @@ impl Idle {
 
     fn nodes(&self) -> MutexGuard<'_, Nodes> {
         self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Spare for Idle {
+    fn close_all(&self) {
+        // Its sweep ends, and the next connection that is kept registers it again.
+        self.close_old(Duration::ZERO);
     }
 }
 

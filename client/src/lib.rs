@@ -124,6 +124,7 @@ mod sentinel;
 mod server;
 mod session;
 mod slot;
+mod spare;
 mod statistics;
 mod terms;
 mod tls;
