@@ -16,10 +16,10 @@ refuse() {
 }
 
 refuse 'the core knows nothing of the server, the shell or the commands' \
-    'redis_module|crate::(module|commands)' src/lock
+    'redis_module|crate::(module|commands|redisson::server)' src/lock src/redisson/scripts
 refuse 'the core reads no clock and does no input or output' \
     'std::(time|thread|fs|net|io|env|process)|SystemTime|Instant' \
-    $(find src/lock -name '*.rs' ! -path 'src/lock/tests/*')
+    $(find src/lock src/redisson/scripts -name '*.rs' ! -path 'src/lock/tests/*')
 refuse 'the shell does not use the commands' 'crate::commands' src/module
 refuse 'the commands reach the server only through the shell' 'redis_module|raw::' src/commands
 refuse 'the module has no threads' 'std::thread|thread::spawn|thread_local!' src
@@ -52,7 +52,7 @@ for file in $(find src tests client cli -name '*.rs' -o -name '*.java' -o -name 
     fi
 done
 
-for dir in src/lock src/commands; do
+for dir in src/lock src/redisson/scripts src/commands; do
     if ! grep -q '#!\[forbid(unsafe_code)\]' "$dir/mod.rs"; then
         echo "lint: $dir/mod.rs must forbid unsafe code"
         failed=1

@@ -14,6 +14,7 @@
 pub mod commands;
 pub mod lock;
 pub mod module;
+pub mod redisson;
 
 use std::ffi::CStr;
 

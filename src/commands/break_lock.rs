@@ -1,7 +1,7 @@
 //! `LOCK.BREAK key [TOKEN t] [PURGE]`
 
-use super::args::{once, word, Args, KEY, TOKEN};
-use super::read_write;
+use crate::commands::args::{once, word, Args, KEY, TOKEN};
+use crate::commands::read_write;
 use crate::lock::{self, Ending, LockError};
 use crate::module::acl;
 use crate::module::alarm;

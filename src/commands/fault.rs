@@ -1,6 +1,6 @@
 //! `LOCK.FAULT entry` and `LOCK.FAULT API function [pass]`. Only in builds for the tests.
 
-use super::args::Args;
+use crate::commands::args::Args;
 use crate::lock::LockError;
 use crate::module::ctx::Ctx;
 use crate::module::register::{Command, Spec};

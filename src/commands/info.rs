@@ -1,10 +1,10 @@
 //! `LOCK.INFO key [WAITERS [COUNT n]]`
 
-use super::args::{option, Args, KEY};
+use crate::commands::args::{option, Args, KEY};
 use crate::lock::{BoundRef, KeyRef, KeyState, LockError, Mode, Now, Token};
 use crate::module::ctx::Ctx;
 use crate::module::key::LockKey;
-use crate::module::register::{access, Arg, Command, ArgKind, Spec};
+use crate::module::register::{access, Arg, ArgKind, Command, Spec};
 use crate::module::shell;
 use crate::module::strings::Str;
 
@@ -63,7 +63,7 @@ impl Command for Info {
 }
 
 /// `[WAITERS [COUNT n]]`, for the descriptions.
-pub(super) const WAITERS: Arg = Arg {
+pub(crate) const WAITERS: Arg = Arg {
     name: c"waiters",
     kind: ArgKind::Block(&[
         Arg {
@@ -79,7 +79,7 @@ pub(super) const WAITERS: Arg = Arg {
 };
 
 /// How many waiters are to be listed: the rest of the words.
-pub(super) fn wanted(args: &mut Args<'_>) -> Result<usize, LockError> {
+pub(crate) fn wanted(args: &mut Args<'_>) -> Result<usize, LockError> {
     let list = match args.option().as_deref() {
         None => return Ok(0),
         Some(b"WAITERS") => match args.option().as_deref() {

@@ -1,8 +1,8 @@
 //! `LOCK.MACQUIRE numkeys key [key ...] owner [READ | WRITE] [EX s | PX ms | SESSION] [BLOCK ms] [ONCE] [WITHHOLDER]`
 
-use super::args::{option, word, Args, KEYS, MODE, NUMKEYS, OWNER, TERMS};
-use super::read_write;
-use super::request::request;
+use crate::commands::args::{option, word, Args, KEYS, MODE, NUMKEYS, OWNER, TERMS};
+use crate::commands::read_write;
+use crate::commands::request::request;
 use crate::lock::{self, LockError, ManyAnswer, Mode};
 use crate::module::alarm;
 use crate::module::apply::{apply_all, decide_all};

@@ -10,6 +10,7 @@ mod args;
 pub mod break_lock;
 #[cfg(feature = "fault-injection")]
 pub mod fault;
+mod glob;
 pub mod help;
 pub mod info;
 pub mod latch;

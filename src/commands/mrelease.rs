@@ -1,7 +1,7 @@
 //! `LOCK.MRELEASE numkeys key [key ...] owner [ALL]`
 
-use super::args::{once, word, Args, KEYS, NUMKEYS, OWNER};
-use super::read_write;
+use crate::commands::args::{once, word, Args, KEYS, NUMKEYS, OWNER};
+use crate::commands::read_write;
 use crate::lock::{self, Ending, LockError, ReadDepth};
 use crate::module::alarm;
 use crate::module::apply::{apply_all, decide_all};

@@ -1,7 +1,7 @@
 //! `LOCK.MRENEW numkeys key [key ...] owner [EX s | PX ms]`
 
-use super::args::{default_lease, once, Args, KEYS, LEASE, NUMKEYS, OWNER};
-use super::read_write;
+use crate::commands::args::{default_lease, once, Args, KEYS, LEASE, NUMKEYS, OWNER};
+use crate::commands::read_write;
 use crate::lock::{self, LockError};
 use crate::module::alarm;
 use crate::module::apply::{apply_all, decide_all};

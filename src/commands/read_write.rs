@@ -2,7 +2,7 @@
 //! written, and how much of it is to be read.
 
 use crate::lock::{
-    is_reserved, siblings_stay, KeyState, Lease, LockError, ReadDepth, Mode, Now, ReadWrite,
+    is_reserved, siblings_stay, KeyState, Lease, LockError, Mode, Now, ReadDepth, ReadWrite,
 };
 use crate::module::acl;
 use crate::module::ctx::Ctx;

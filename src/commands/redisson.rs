@@ -3,12 +3,12 @@
 //! Nobody types this. With `lock.redisson-scripts yes` the module's command filter turns `EVAL` and `EVALSHA`
 //! of the scripts that it knows into it.
 
-use super::args::{KEYS, NUMKEYS};
+use crate::commands::args::{KEYS, NUMKEYS};
 use crate::lock::LockError;
 use crate::module::ctx::Ctx;
-use crate::module::redisson::{run, Call};
-use crate::module::register::{access, Arg, Command, ArgKind, Spec};
+use crate::module::register::{access, Arg, ArgKind, Command, Spec};
 use crate::module::strings::Str;
+use crate::redisson::server::{run, Call};
 
 /// A script of Redisson's.
 pub struct Redisson;

@@ -1,8 +1,8 @@
 //! `LOCK.RELEASE key owner [READ | WRITE] [ALL] [TOKEN t]`
 
-use super::args::{once, word, Args, KEY, MODE, OWNER, TOKEN};
-use super::read_write;
-use crate::lock::{self, Ending, LockError, ReadDepth, Mode, Released};
+use crate::commands::args::{once, word, Args, KEY, MODE, OWNER, TOKEN};
+use crate::commands::read_write;
+use crate::lock::{self, Ending, LockError, Mode, ReadDepth, Released};
 use crate::module::alarm;
 use crate::module::apply::{apply, decide};
 use crate::module::ctx::Ctx;

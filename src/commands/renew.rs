@@ -1,7 +1,7 @@
 //! `LOCK.RENEW key owner [READ | WRITE] [EX s | PX ms] [TOKEN t]`
 
-use super::args::{default_lease, once, Args, KEY, LEASE, MODE, OWNER, TOKEN};
-use super::read_write;
+use crate::commands::args::{default_lease, once, Args, KEY, LEASE, MODE, OWNER, TOKEN};
+use crate::commands::read_write;
 use crate::lock::{self, LockError, Mode};
 use crate::module::alarm;
 use crate::module::apply::{apply, decide};

@@ -1,6 +1,6 @@
 //! What stands behind the owner in `LOCK.ACQUIRE` and `LOCK.MACQUIRE`.
 
-use super::args::{default_lease, once, Args};
+use crate::commands::args::{default_lease, once, Args};
 use crate::lock::{Acquire, LockError, Mode, Wait};
 use crate::module::ctx::Ctx;
 use crate::module::parked::Parked;

@@ -4,11 +4,12 @@
 //! that somebody waits for are few and in memory, some of them with nothing in the key space; they are
 //! listed from there, and a step of a scan is one of that table.
 
-use super::args::{once, option, text, word, Args};
-use crate::lock::{glob, is_held, LockError, ReadDepth};
+use crate::commands::args::{once, option, text, word, Args};
+use crate::commands::glob;
+use crate::lock::{is_held, LockError, ReadDepth};
 use crate::module::ctx::Ctx;
 use crate::module::key::LockKey;
-use crate::module::register::{Arg, Command, ArgKind, Spec};
+use crate::module::register::{Arg, ArgKind, Command, Spec};
 use crate::module::scan;
 use crate::module::shell;
 use crate::module::strings::{OwnedStr, Str};

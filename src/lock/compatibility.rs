@@ -1,7 +1,7 @@
 //! What a request may expect of a key, given what the key holds: the one place that says who excludes
 //! whom. Who waits is another matter (see `queue`).
 
-use super::{Hold, KeyState, LockError, Mode, Now, ReadWrite, Reader};
+use crate::lock::{Hold, KeyState, LockError, Mode, Now, ReadWrite, Reader};
 
 /// Where a request stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

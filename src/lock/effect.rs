@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use smallvec::SmallVec;
 
-use super::{Domain, LockError, Mode, OwnerId, RwWrite, Token, WaiterId};
+use crate::lock::{Domain, LockError, Mode, OwnerId, RwWrite, Token, WaiterId};
 
 /// What one decision wants done, in order. Nearly every decision fits in without an allocation
 /// (of 200 instructions, by the server's allocator).
@@ -13,7 +13,7 @@ pub type Effects = SmallVec<[Effect; 5]>;
 /// One thing to do, all of them about the key of the decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
-    /// Store the horizon of a domain (see [`super::token`]).
+    /// Store the horizon of a domain (see [`crate::lock::token`]).
     Horizon(Domain, u64),
     /// Write the token back to Redisson's counter key, which exists.
     Counter(Token),

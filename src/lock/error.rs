@@ -164,7 +164,7 @@ impl fmt::Display for LockError {
             E::NumKeys => "ERR numkeys should be greater than 0",
             E::MissingKeys => "ERR Number of keys can't be greater than number of args",
             E::TooManyKeys => {
-                return write!(f, "ERR more than {} keys in one request", super::MAX_KEYS);
+                return write!(f, "ERR more than {} keys in one request", crate::lock::MAX_KEYS);
             }
             E::SameKeys => "ERR the same key is given twice",
             E::Broken => "LOCKBROKEN the lock was broken and its waiters purged",

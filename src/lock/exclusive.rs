@@ -6,16 +6,16 @@
 
 use std::borrow::Cow;
 
-use super::effect::{Effect, Effects, Event, KeyWrite, Outcome};
-use super::grants::{free, Grantee, HandedOff};
-use super::locks::{Locks, View};
-use super::queue::Waiter;
-use super::read_write::upgrades;
-use super::bindings::BoundRef;
-use super::compatibility::{compatibility, Compatibility};
-use super::state::MAX_HOLD_COUNT;
-use super::waiters::Joined;
-use super::{Hold, KeyState, Lease, LockError, Mode, Now, OwnerId, Token, WaiterId};
+use crate::lock::compatibility::{compatibility, Compatibility};
+use crate::lock::effect::{Effect, Effects, Event, KeyWrite, Outcome};
+use crate::lock::grant::{free, Grantee, HandedOff};
+use crate::lock::locks::{Locks, View};
+use crate::lock::read_write::upgrades;
+use crate::lock::session::bindings::BoundRef;
+use crate::lock::state::MAX_HOLD_COUNT;
+use crate::lock::wait::queue::Waiter;
+use crate::lock::wait::Joined;
+use crate::lock::{Hold, KeyState, Lease, LockError, Mode, Now, OwnerId, Token, WaiterId};
 
 /// How long an acquire is ready to wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,7 +110,7 @@ pub struct Break {
 }
 
 /// Whether the key holds a lock, or nothing.
-pub(super) fn is_a_lock(state: &KeyState) -> Result<(), LockError> {
+pub(crate) fn is_a_lock(state: &KeyState) -> Result<(), LockError> {
     match state {
         KeyState::OtherType => Err(LockError::WrongType),
         KeyState::OtherHash => Err(LockError::LockType),
@@ -296,7 +296,7 @@ impl Locks {
 
     /// Nothing is decided about foreign data. The token of a lock that came from elsewhere (RESTORE,
     /// COPY) counts as handed out here, since its key will not be there to tell when it is released.
-    pub(super) fn check_view(&mut self, view: &View<'_>, now: Now) -> Result<(), LockError> {
+    pub(crate) fn check_view(&mut self, view: &View<'_>, now: Now) -> Result<(), LockError> {
         is_a_lock(&view.state)?;
         if let Some(token) = view.state.token() {
             self.tokens.observe(view.domain, token, now.wall_us());
@@ -305,7 +305,7 @@ impl Locks {
         Ok(())
     }
 
-    pub(super) fn reenter(
+    pub(crate) fn reenter(
         &mut self,
         view: &View<'_>,
         hold: &Hold,
@@ -350,7 +350,7 @@ impl Locks {
         Ok(Answer::Granted(token))
     }
 
-    pub(super) fn wait_or_refuse(
+    pub(crate) fn wait_or_refuse(
         &mut self,
         view: &View<'_>,
         lease_ms: Option<i64>,
@@ -414,7 +414,7 @@ impl Locks {
         Ok(Answer::Parked(id))
     }
 
-    pub(super) fn end_hold(&mut self, view: &View<'_>, event: Event, now: Now, fx: &mut Effects) {
+    pub(crate) fn end_hold(&mut self, view: &View<'_>, event: Event, now: Now, fx: &mut Effects) {
         fx.push(Effect::Notify(event));
         match self.hand_off(view, &KeyState::Absent, now, fx) {
             HandedOff::Granted | HandedOff::LeftFree => {}
@@ -427,7 +427,7 @@ impl Locks {
         }
     }
 
-    pub(super) fn note_deadline(
+    pub(crate) fn note_deadline(
         &mut self,
         view: &View<'_>,
         token: Option<Token>,
@@ -438,7 +438,7 @@ impl Locks {
     }
 }
 
-pub(super) fn held_by<'s>(
+pub(crate) fn held_by<'s>(
     state: &'s KeyState,
     owner: &[u8],
     token: Option<u64>,
@@ -464,6 +464,6 @@ fn of_kind<'s>(
     }
 }
 
-pub(super) fn matches_token(hold: &Hold, token: Option<u64>) -> bool {
+pub(crate) fn matches_token(hold: &Hold, token: Option<u64>) -> bool {
     token.is_none_or(|token| hold.token.map(Token::get) == Some(token))
 }

@@ -4,13 +4,13 @@
 //! not above zero, is an open latch. A waiter has no owner: its connection is who it is, it keeps no place
 //! when it goes, and all are let in at once.
 
-use super::effect::{Effect, Effects, Outcome};
-use super::resource::Resource;
-use super::locks::Locks;
-use super::queue::Waiter;
-use super::stats::LatchStats;
-use super::waiters::Waiters;
-use super::{KeyRef, Lease, LockError, Mode, Now, SetIf, Wait, WaiterId};
+use crate::lock::effect::{Effect, Effects, Outcome};
+use crate::lock::locks::Locks;
+use crate::lock::resource::Resource;
+use crate::lock::stats::LatchStats;
+use crate::lock::wait::queue::Waiter;
+use crate::lock::wait::Waiters;
+use crate::lock::{KeyRef, Lease, LockError, Mode, Now, SetIf, Wait, WaiterId};
 
 /// What a latch's key holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -201,7 +201,7 @@ impl Locks {
         }
     }
 
-    pub(super) fn fail_latches(
+    pub(crate) fn fail_latches(
         &mut self,
         waiters: Vec<WaiterId>,
         error: &LockError,

@@ -3,21 +3,21 @@
 
 use smallvec::SmallVec;
 
-use super::startup_delay::StartupDelay;
-use super::effect::{Effect, Effects, KeyWrite, Outcome};
-use super::resource::Resource;
-use super::grants::{free, GrantInFlight, HandedOff};
-use super::tracked::{TrackedGrants, TrackedGrant};
-use super::latch::Latches;
-use super::name::{KeyMap, KeySet, OwnerMap};
-use super::queue::{Queue, WaiterMap};
-use super::semaphore::Semaphores;
-use super::bindings::Sessions;
-use super::stats::Stats;
-use super::token::Tokens;
-use super::window::Windows;
-use super::waiters::Waiters;
-use super::{Domain, Hold, KeyRef, KeyState, LockError, Now, Token, WaiterId};
+use crate::lock::effect::{Effect, Effects, KeyWrite, Outcome};
+use crate::lock::grant::tracked::{TrackedGrant, TrackedGrants};
+use crate::lock::grant::{free, GrantInFlight, HandedOff};
+use crate::lock::latch::Latches;
+use crate::lock::name::{KeyMap, KeySet, OwnerMap};
+use crate::lock::resource::Resource;
+use crate::lock::semaphore::Semaphores;
+use crate::lock::session::bindings::Sessions;
+use crate::lock::startup_delay::StartupDelay;
+use crate::lock::stats::Stats;
+use crate::lock::token::Tokens;
+use crate::lock::wait::queue::{Queue, WaiterMap};
+use crate::lock::wait::Waiters;
+use crate::lock::window::Windows;
+use crate::lock::{Domain, Hold, KeyRef, KeyState, LockError, Now, Token, WaiterId};
 
 /// The limits in force, from the settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,25 +86,25 @@ pub struct Locks {
     /// When those who wait outside have their turn.
     pub windows: Windows,
     /// Requests that were parked although it was not sure that they do not.
-    pub(super) doubtful: Vec<WaiterId>,
-    pub(super) tracked: TrackedGrants,
+    pub(crate) doubtful: Vec<WaiterId>,
+    pub(crate) tracked: TrackedGrants,
     /// Keys to be glanced at.
-    pub(super) rechecks: KeySet,
-    pub(super) next_waiter: u64,
-    pub(super) in_flight: WaiterMap<SmallVec<[GrantInFlight; 1]>>,
+    pub(crate) rechecks: KeySet,
+    pub(crate) next_waiter: u64,
+    pub(crate) in_flight: WaiterMap<SmallVec<[GrantInFlight; 1]>>,
     /// The latest of them of each owner at each key.
-    pub(super) in_flight_of_owner: OwnerMap<WaiterId>,
+    pub(crate) in_flight_of_owner: OwnerMap<WaiterId>,
     /// Grants that did not reach their clients, by key.
-    pub(super) undelivered: KeyMap<Vec<GrantInFlight>>,
+    pub(crate) undelivered: KeyMap<Vec<GrantInFlight>>,
     /// Whether this process has granted READ or WRITE: then a token of that may stand beside a key that is
     /// absent now.
-    pub(super) had_shared: bool,
+    pub(crate) had_shared: bool,
     /// The semaphores beside them.
     pub sems: Semaphores,
     /// The latches beside them.
     pub latches: Latches,
     /// Whose key was settled last.
-    pub(super) last_settled: Resource,
+    pub(crate) last_settled: Resource,
 }
 
 impl Locks {
@@ -166,7 +166,9 @@ impl Locks {
         for in_flight in in_flight {
             match in_flight.reentry {
                 // The undo ends the hold; there is nothing to release.
-                None => self.sessions.unbind_grant(in_flight.bound(), in_flight.token),
+                None => self
+                    .sessions
+                    .unbind_grant(in_flight.bound(), in_flight.token),
                 Some(reentry) if !reentry.counted => continue,
                 Some(_) => {}
             }
@@ -413,13 +415,13 @@ impl Locks {
     }
 
     /// Everybody who waits is answered this error.
-    pub(super) fn fail_all(&mut self, key: KeyRef<'_>, error: &LockError, fx: &mut Effects) {
+    pub(crate) fn fail_all(&mut self, key: KeyRef<'_>, error: &LockError, fx: &mut Effects) {
         let everybody = self.waiters.clear(key);
         self.fail(everybody, error, fx);
     }
 
     /// These have left their queues, and are told why.
-    pub(super) fn fail(&mut self, waiters: Vec<WaiterId>, error: &LockError, fx: &mut Effects) {
+    pub(crate) fn fail(&mut self, waiters: Vec<WaiterId>, error: &LockError, fx: &mut Effects) {
         for waiter in waiters {
             self.stats.waits_failed += 1;
             fx.push(Effect::Answer(waiter, Outcome::Failed(error.clone())));

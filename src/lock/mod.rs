@@ -39,69 +39,56 @@
 
 #![forbid(unsafe_code)]
 
-mod deadlock;
-mod startup_delay;
+mod compatibility;
 mod effect;
 mod error;
 mod exclusive;
-mod resource;
-mod recheck;
-pub mod glob;
-mod grants;
-mod tracked;
+mod grant;
 mod latch;
 mod locks;
-mod many;
-mod many_places;
 mod mode;
+mod multi;
 mod name;
-mod in_flight;
-mod permit_grants;
-mod permit_sessions;
-mod permits;
-mod queue;
 mod read_write;
-pub mod redisson;
+mod recheck;
+mod resource;
 mod semaphore;
-mod session_ends;
-mod bindings;
+mod session;
 mod slot;
-mod compatibility;
+mod startup_delay;
 mod state;
 mod stats;
 mod table;
 mod time;
 mod token;
+mod wait;
 mod window;
-mod waiters;
-mod waits_of;
 
 #[cfg(test)]
 mod tests;
 
-pub use startup_delay::StartupDelay;
+pub use compatibility::is_blocked;
 pub use effect::{Effect, Effects, Event, KeyWrite, Outcome};
 pub use error::LockError;
 pub use exclusive::{Acquire, Answer, Break, Release, Released, Renew, Wait};
-pub use resource::Resource;
 pub use latch::{Count, CountChange, Waited};
 pub use locks::{Fence, Limits, Locks, View, HORIZON_DB};
-pub use many::{may_release_many, ManyAnswer, MAX_KEYS};
 pub use mode::Mode;
+pub use multi::{may_release_many, ManyAnswer, MAX_KEYS};
 pub use name::{KeyId, KeyRef};
-pub use permits::{PermitChange, Permits, SemState, SemView, FIRST_END_MS, NO_END_MS};
-pub use queue::{Waiter, WaiterId, WaiterMap};
 #[cfg(test)]
 pub(crate) use read_write::may_enter;
 pub use read_write::{
     any_with_same_timeouts, is_beside_a_lock, is_read_write, is_reserved, siblings_stay,
-    timeout_name, timeout_prefix, token_name, twin_of, write_field, Ending, ReadDepth, TokenRecord, Name,
-    ReadWrite, Reader, RwFields, RwWrite, Writer, WroteBeside, MODE_FIELD, MOST_READS,
+    timeout_name, timeout_prefix, token_name, twin_of, write_field, Ending, Name, ReadDepth,
+    ReadWrite, Reader, RwFields, RwWrite, TokenRecord, Writer, WroteBeside, MODE_FIELD, MOST_READS,
 };
+pub use resource::Resource;
+pub use semaphore::state::{PermitChange, Permits, SemState, SemView, FIRST_END_MS, NO_END_MS};
 pub use semaphore::{SemAcquire, SetIf};
-pub use bindings::{Bound, BoundRef, BoundKind, SessionRule, Sessions};
+pub use session::bindings::{Bound, BoundKind, BoundRef, SessionRule, Sessions};
 pub use slot::{permits_of, prefixed, slot_of, slot_tags};
-pub use compatibility::is_blocked;
+pub use startup_delay::StartupDelay;
 pub use state::{
     is_held, parse_counter, parse_decimal, parse_integer, HashReader, Hold, KeyState, OwnerId,
     TOKEN_FIELD,
@@ -110,5 +97,6 @@ pub use stats::RedissonStats;
 pub use table::give_back;
 pub use time::{Lease, Now};
 pub use token::{Domain, Token};
+pub use wait::queue::{Waiter, WaiterId, WaiterMap};
+pub use wait::{Due, Grace};
 pub use window::WindowRule;
-pub use waiters::{Due, Grace};

@@ -4,10 +4,10 @@
 //! loss would be noticed at the next grant. If `lock.lost` is asked for, such a key is marked, and *glanced*
 //! at in the end of the turn: read, and nothing else.
 
-use super::effect::Effects;
-use super::locks::{Locks, View};
-use super::table::give_back;
-use super::{KeyId, KeyRef, KeyState, Now};
+use crate::lock::effect::Effects;
+use crate::lock::locks::{Locks, View};
+use crate::lock::table::give_back;
+use crate::lock::{KeyId, KeyRef, KeyState, Now};
 
 impl Locks {
     /// A key was changed by others; `asked`: somebody wants to be told of lost locks.

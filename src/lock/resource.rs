@@ -3,12 +3,12 @@
 //! Each family has its queues, because what is waited for at a key differs; a client is parked in one of
 //! them only.
 
-use super::effect::{Effect, Effects, Outcome};
-use super::locks::Locks;
-use super::bindings::BoundRef;
-use super::slot::semaphores_of;
-use super::waiters::{Due, Grace, Waiters};
-use super::{KeyId, KeyRef, LockError, Now, Wait, WaiterId};
+use crate::lock::effect::{Effect, Effects, Outcome};
+use crate::lock::locks::Locks;
+use crate::lock::session::bindings::BoundRef;
+use crate::lock::slot::semaphores_of;
+use crate::lock::wait::{Due, Grace, Waiters};
+use crate::lock::{KeyId, KeyRef, LockError, Now, Wait, WaiterId};
 
 /// What is waited for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -36,7 +36,7 @@ impl Resource {
 
 impl Wait {
     /// When the wait ends, on the monotonic clock.
-    pub(super) fn deadline(self, now: Now) -> Option<u64> {
+    pub(crate) fn deadline(self, now: Now) -> Option<u64> {
         match self {
             Wait::No | Wait::ForEver => None,
             Wait::Ms(ms) => Some(now.mono_ms.saturating_add(ms)),
@@ -66,8 +66,8 @@ impl Locks {
         ALL.into_iter().map(|resource| self.queues(resource))
     }
 
-    /// Places of parked requests on this server: what [`super::Limits::max_waiters`] limits.
-    pub(super) fn all_places(&self) -> usize {
+    /// Places of parked requests on this server: what [`crate::lock::Limits::max_waiters`] limits.
+    pub(crate) fn all_places(&self) -> usize {
         self.all().map(Waiters::live_places).sum()
     }
 
@@ -145,7 +145,9 @@ impl Locks {
             self.queues_mut(resource).schedule_settle(key);
         }
         for name in semaphores_of(key.name) {
-            self.sems.waiters.schedule_settle(KeyRef { db: key.db, name });
+            self.sems
+                .waiters
+                .schedule_settle(KeyRef { db: key.db, name });
         }
     }
 
@@ -165,14 +167,16 @@ impl Locks {
 
     /// A key that was free is one of this family now: who waits for another kind of thing there is to be
     /// told. (Of what the module itself writes the server tells nobody.)
-    pub(super) fn begins_as(&mut self, resource: Resource, key: KeyRef<'_>) {
+    pub(crate) fn begins_as(&mut self, resource: Resource, key: KeyRef<'_>) {
         for other in ALL.into_iter().filter(|other| *other != resource) {
             self.queues_mut(other).schedule_settle(key);
         }
         if self.sems.waiters.live() > 0 {
             // The key may be that of a set of permits.
             for name in semaphores_of(key.name) {
-                self.sems.waiters.schedule_settle(KeyRef { db: key.db, name });
+                self.sems
+                    .waiters
+                    .schedule_settle(KeyRef { db: key.db, name });
             }
         }
     }
@@ -226,7 +230,7 @@ impl Locks {
     }
 
     /// The connection of a request that was not for a lock is gone.
-    pub(super) fn gone_elsewhere(&mut self, waiter: WaiterId, now: Now) {
+    pub(crate) fn gone_elsewhere(&mut self, waiter: WaiterId, now: Now) {
         if let Some((key, id, token)) = self.sems.in_flight.lost(waiter) {
             // The undo ends the permit; there is nothing to release.
             let what = BoundRef::permit(key.as_ref(), &id);
@@ -240,7 +244,7 @@ impl Locks {
     }
 
     /// A key of a semaphore or a latch went away, says the server.
-    pub(super) fn lost_elsewhere(&mut self, key: KeyRef<'_>) {
+    pub(crate) fn lost_elsewhere(&mut self, key: KeyRef<'_>) {
         self.lose_permits(key);
         self.sems.waiters.schedule_settle(key);
         self.latches.waiters.schedule_settle(key);
@@ -252,7 +256,7 @@ impl Locks {
     }
 
     /// Whether events of this key matter to a semaphore or a latch.
-    pub(super) fn is_of_interest_elsewhere(&self, key: KeyRef<'_>) -> bool {
+    pub(crate) fn is_of_interest_elsewhere(&self, key: KeyRef<'_>) -> bool {
         let of_semaphore = |key: KeyRef<'_>| {
             self.sems.remembered.contains(key) || self.sems.waiters.live_on(key) > 0
         };
@@ -263,19 +267,19 @@ impl Locks {
     }
 
     /// No semaphore or latch is waited for or remembered.
-    pub(super) fn is_idle_elsewhere(&self) -> bool {
+    pub(crate) fn is_idle_elsewhere(&self) -> bool {
         self.sems.waiters.live() == 0
             && self.latches.waiters.live() == 0
             && self.sems.remembered.len() == 0
     }
 
     /// Permits of these semaphores are gone.
-    pub(super) fn forget_permits(&mut self, is_gone: impl Fn(KeyRef<'_>) -> bool) {
+    pub(crate) fn forget_permits(&mut self, is_gone: impl Fn(KeyRef<'_>) -> bool) {
         self.sems.stats.sem_grants_lost += self.sems.remembered.forget(is_gone);
     }
 
     /// This server follows another now.
-    pub(super) fn demote_elsewhere(&mut self) {
+    pub(crate) fn demote_elsewhere(&mut self) {
         self.sems.in_flight.forget_lost();
         for queues in [&mut self.sems.waiters, &mut self.latches.waiters] {
             queues.forget_unsettled();
@@ -284,7 +288,7 @@ impl Locks {
     }
 
     /// Everybody who waits for a permit or a latch is sent away.
-    pub(super) fn drain_elsewhere(&mut self, fx: &mut Effects) {
+    pub(crate) fn drain_elsewhere(&mut self, fx: &mut Effects) {
         let permits = self.sems.waiters.clear_all();
         self.fail_permits(permits, &LockError::Drained, fx);
         let latches = self.latches.waiters.clear_all();

@@ -5,7 +5,7 @@
 //! every lease is shorter than the delay, whoever that was holds nothing any more when the delay is
 //! over. Holds that are in the data are served meanwhile, and requests may park.
 
-use super::Now;
+use crate::lock::Now;
 
 /// Whether locks are granted yet.
 #[derive(Debug, Default)]

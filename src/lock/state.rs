@@ -6,7 +6,7 @@
 
 use smallvec::SmallVec;
 
-use super::{Now, ReadWrite, Token};
+use crate::lock::{Now, ReadWrite, Token};
 
 /// The reserved hash field that holds the fencing token of the current grant.
 pub const TOKEN_FIELD: &[u8] = b"#token";
@@ -79,7 +79,10 @@ impl KeyState {
         match self {
             KeyState::Bare(token) => Some(*token),
             KeyState::Held(hold) => hold.token,
-            KeyState::ReadWrite(lock) => lock.token_record.as_ref().map(|token_record| token_record.token),
+            KeyState::ReadWrite(lock) => lock
+                .token_record
+                .as_ref()
+                .map(|token_record| token_record.token),
             _ => None,
         }
     }

@@ -14,8 +14,8 @@ use std::collections::BTreeMap;
 
 use indexmap::IndexSet;
 
-use super::table::give_back;
-use super::LockError;
+use crate::lock::table::give_back;
+use crate::lock::LockError;
 
 /// How far ahead of the clock a horizon reaches: one hour.
 pub const SPAN_US: u64 = 3_600_000_000;

@@ -14,13 +14,13 @@ use std::hash::BuildHasher;
 
 use indexmap::IndexMap;
 
-use super::effect::{Effect, Effects, KeyWrite};
-use super::grants::HandedOff;
-use super::locks::{Locks, View};
-use super::name::{KeyMap, Secret};
-use super::queue::Seq;
-use super::table::give_back;
-use super::{is_held, KeyId, KeyRef, KeyState, Mode, Now};
+use crate::lock::effect::{Effect, Effects, KeyWrite};
+use crate::lock::grant::HandedOff;
+use crate::lock::locks::{Locks, View};
+use crate::lock::name::{KeyMap, Secret};
+use crate::lock::table::give_back;
+use crate::lock::wait::queue::Seq;
+use crate::lock::{is_held, KeyId, KeyRef, KeyState, Mode, Now};
 
 /// So many locks have their hand-offs counted, for about 50 bytes each; one that is pushed out begins anew.
 const MOST_COUNTED: usize = 1_000;
@@ -71,12 +71,12 @@ impl Windows {
     }
 
     /// Whether this lock is left free just now.
-    pub(super) fn is_open(&self, key: KeyRef<'_>, now: Now) -> bool {
+    pub(crate) fn is_open(&self, key: KeyRef<'_>, now: Now) -> bool {
         !self.open.is_empty() && self.open.get(&key).is_some_and(|end| now.mono_ms < *end)
     }
 
     /// Milliseconds until the next window ends.
-    pub(super) fn next_end(&self, now: Now) -> Option<u64> {
+    pub(crate) fn next_end(&self, now: Now) -> Option<u64> {
         let (end, _) = self.ends.first()?;
         Some(end.saturating_sub(now.mono_ms))
     }
@@ -92,7 +92,7 @@ impl Windows {
     }
 
     /// The lock was handed on.
-    pub(super) fn count(&mut self, key: KeyRef<'_>) {
+    pub(crate) fn count(&mut self, key: KeyRef<'_>) {
         if self.rule.after == 0 {
             return;
         }
@@ -125,14 +125,14 @@ impl Windows {
     }
 
     /// Somebody outside has had the lock while others waited here.
-    pub(super) fn count_outside(&mut self, key: KeyRef<'_>) {
+    pub(crate) fn count_outside(&mut self, key: KeyRef<'_>) {
         if let Some(row) = self.row_mut(key) {
             row.outside = row.outside.saturating_add(1);
         }
     }
 
     /// The lock was free for everybody: the count begins anew. What was in vain is remembered.
-    pub(super) fn was_free(&mut self, key: KeyRef<'_>) {
+    pub(crate) fn was_free(&mut self, key: KeyRef<'_>) {
         match self.row_mut(key) {
             Some(row) if row.in_vain > 0 => (row.hand_offs, row.outside) = (0, 0),
             Some(_) => drop(self.rows.swap_remove(&self.names.hash_one(key))),
@@ -195,7 +195,7 @@ impl Locks {
     }
 
     /// The lock is free and could be handed to the first in line: whether it is left free instead.
-    pub(super) fn leave_free(
+    pub(crate) fn leave_free(
         &mut self,
         view: &View<'_>,
         first: Seq,
@@ -228,7 +228,7 @@ impl Locks {
     }
 
     /// The key has been read: if somebody holds what was left free, the window has served its purpose.
-    pub(super) fn see_taken(&mut self, view: &View<'_>, now: Now) {
+    pub(crate) fn see_taken(&mut self, view: &View<'_>, now: Now) {
         if self.windows.open.is_empty() || !is_held(&view.state, None, now) {
             return;
         }
@@ -239,7 +239,7 @@ impl Locks {
     }
 
     /// Nobody came while the window was open, or it is of no interest any more.
-    pub(super) fn end_window(&mut self, key: KeyRef<'_>) -> Option<KeyId> {
+    pub(crate) fn end_window(&mut self, key: KeyRef<'_>) -> Option<KeyId> {
         if self.windows.open.is_empty() {
             return None;
         }
@@ -250,7 +250,7 @@ impl Locks {
     }
 
     /// The next lock whose window is over: it is to be settled.
-    pub(super) fn pop_window(&mut self, now: Now) -> Option<KeyId> {
+    pub(crate) fn pop_window(&mut self, now: Now) -> Option<KeyId> {
         let (_, key) = self
             .windows
             .ends
@@ -261,7 +261,7 @@ impl Locks {
     }
 
     /// Every window ends.
-    pub(super) fn end_windows(&mut self) -> Vec<KeyId> {
+    pub(crate) fn end_windows(&mut self) -> Vec<KeyId> {
         let open: Vec<_> = self.windows.open.keys().cloned().collect();
         for key in &open {
             self.end_window(key.as_ref());

@@ -2,10 +2,10 @@
 
 use redis_module::raw;
 
-use super::api::{api, fallible, has};
-use super::ctx::Ctx;
-use super::strings::{OwnedStr, Str};
 use crate::lock::LockError;
+use crate::module::api::{api, fallible, has};
+use crate::module::ctx::Ctx;
+use crate::module::strings::{OwnedStr, Str};
 
 /// Before 7.2 a module's command belongs to no category, so a user without `@dangerous` could break
 /// locks. There, LOCK.BREAK demands what it amounts to: `DEL` on the key, and `CLIENT KILL`.

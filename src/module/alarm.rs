@@ -9,24 +9,24 @@ use std::ptr::null_mut;
 
 use redis_module::raw;
 
-use super::api::api;
-use super::apply::{apply_all_unasked, apply_unasked, decide, decide_all};
-use super::beside;
-use super::count_key::CountKey;
-use super::ctx::Ctx;
-use super::fence;
-use super::guard;
-use super::key::{name_of, LockKey};
-use super::parked::Parked;
-use super::replication::Replication;
-use super::sem_key::SemKey;
-use super::sessions;
-use super::settings;
-use super::shell::{self, Shell};
 use crate::lock::{
-    Effect, Effects, Ending, Resource, KeyId, KeyRef, KeyState, LockError, Locks, Mode, Now,
-    PermitChange, WaiterId,
+    Effect, Effects, Ending, KeyId, KeyRef, KeyState, LockError, Locks, Mode, Now, PermitChange,
+    Resource, WaiterId,
 };
+use crate::module::api::api;
+use crate::module::apply::{apply_all_unasked, apply_unasked, decide, decide_all};
+use crate::module::beside;
+use crate::module::count_key::CountKey;
+use crate::module::ctx::Ctx;
+use crate::module::fence;
+use crate::module::guard;
+use crate::module::key::{name_of, LockKey};
+use crate::module::parked::Parked;
+use crate::module::replication::Replication;
+use crate::module::sem_key::SemKey;
+use crate::module::sessions;
+use crate::module::settings;
+use crate::module::shell::{self, Shell};
 
 /// Keys settled in one turn; more wait for the next, so that other clients are served in between.
 const KEYS_PER_TICK: usize = 500;
@@ -240,7 +240,10 @@ pub fn follow_settings() {
         answer(decide(|locks, fx| locks.drain(fx)).1);
     }
     shell::with(|shell| {
-        shell.locks.startup_delay.limit(settings::startup_delay_ms());
+        shell
+            .locks
+            .startup_delay
+            .limit(settings::startup_delay_ms());
         shell.locks.set_window_rule(settings::window_rule());
     });
 }
@@ -263,7 +266,7 @@ fn end_waits(now: Now) {
 }
 
 /// Carries out what writes nothing.
-pub(super) fn answer(fx: Effects) {
+pub(crate) fn answer(fx: Effects) {
     for effect in fx {
         if let Effect::Answer(waiter, outcome) = effect {
             Parked::answer(waiter, outcome);

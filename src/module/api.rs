@@ -13,7 +13,7 @@ macro_rules! api {
         }
     };
 }
-pub(super) use api;
+pub(crate) use api;
 
 /// Calls a function that can fail. A build for the tests can have it fail once (`LOCK.FAULT API function`): then it is
 /// not called, and gives what stands behind the call.
@@ -25,11 +25,11 @@ macro_rules! fallible {
         }
     };
 }
-pub(super) use fallible;
+pub(crate) use fallible;
 
 /// How a key is opened to read without a trace: no statistics, no event, no use noted, and a key whose TTL is over is left
 /// alone. (Redis 7.0 knows `NOTOUCH` only: there it is an ordinary read, which counts a hit or a miss.)
-pub(super) const NO_TRACE: u32 = redis_module::raw::REDISMODULE_OPEN_KEY_NOTOUCH
+pub(crate) const NO_TRACE: u32 = redis_module::raw::REDISMODULE_OPEN_KEY_NOTOUCH
     | redis_module::raw::REDISMODULE_OPEN_KEY_NONOTIFY
     | redis_module::raw::REDISMODULE_OPEN_KEY_NOSTATS
     | redis_module::raw::REDISMODULE_OPEN_KEY_NOEXPIRE;
@@ -52,7 +52,7 @@ macro_rules! checked {
         }
     }};
 }
-pub(super) use checked;
+pub(crate) use checked;
 
 /// Whether the server has a function: for what is newer than Redis 7.0.
 macro_rules! has {
@@ -63,17 +63,17 @@ macro_rules! has {
         function.is_some()
     }};
 }
-pub(super) use has;
+pub(crate) use has;
 
 /// Unreachable after the check at load; the guard of the entry turns it into an error reply.
-pub(super) fn missing(name: &str) -> ! {
+pub(crate) fn missing(name: &str) -> ! {
     panic!("{name} is missing")
 }
 
 macro_rules! required {
     ($($name:ident)+) => {
         /// The first function of Redis 7.0 that this server does not have.
-        pub(super) fn first_missing() -> Option<&'static str> {
+        pub(crate) fn first_missing() -> Option<&'static str> {
             $(if !has!($name) { return Some(stringify!($name)); })+
             None
         }

@@ -2,20 +2,20 @@
 
 use redis_module::raw;
 
-use super::api::{Refused, Written};
-use super::ctx::Ctx;
-use super::events;
-use super::fence;
-use super::guard;
-use super::key::LockKey;
-use super::subscribers;
-use super::log;
-use super::parked::Parked;
-use super::replication::Replication;
-use super::settings;
-use super::shell;
-use super::strings::{Constants, OwnedStr, Str};
 use crate::lock::{prefixed, Effect, Effects, Event, KeyRef, KeyWrite, LockError, Locks, Mode};
+use crate::module::api::{Refused, Written};
+use crate::module::ctx::Ctx;
+use crate::module::events;
+use crate::module::fence;
+use crate::module::guard;
+use crate::module::key::LockKey;
+use crate::module::log;
+use crate::module::parked::Parked;
+use crate::module::replication::Replication;
+use crate::module::settings;
+use crate::module::shell;
+use crate::module::strings::{Constants, OwnedStr, Str};
+use crate::module::subscribers;
 
 /// Lets the core decide, under the settings in force.
 pub fn decide<T>(body: impl FnOnce(&mut Locks, &mut Effects) -> T) -> (T, Effects) {

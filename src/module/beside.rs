@@ -3,19 +3,19 @@
 
 use redis_module::raw;
 
-use super::alarm;
-use super::apply::decide;
-use super::ctx::Ctx;
-use super::key::{field, LockKey};
-use super::rw_key::{is_there, Beside};
-use super::settings;
-use super::shell;
-use super::siblings::Timeouts;
-use super::strings::{OwnedStr, Str};
 use crate::lock::{
     any_with_same_timeouts, is_blocked, is_read_write, slot_of, twin_of, Ending, KeyState,
-    LockError, ReadDepth, Mode, Now, ReadWrite, WaiterId, MODE_FIELD,
+    LockError, Mode, Now, ReadDepth, ReadWrite, WaiterId, MODE_FIELD,
 };
+use crate::module::alarm;
+use crate::module::apply::decide;
+use crate::module::ctx::Ctx;
+use crate::module::key::{field, LockKey};
+use crate::module::rw_key::{is_there, Beside};
+use crate::module::settings;
+use crate::module::shell;
+use crate::module::siblings::Timeouts;
+use crate::module::strings::{OwnedStr, Str};
 
 /// Whether this owner may be granted READ or WRITE here, as far as the keys beside the lock go.
 ///
@@ -94,14 +94,14 @@ fn may_read(
 
 /// Whether the keys of a first READ hold of this owner belong to another lock's reader. `is_held`: whether this lock
 /// is held.
-pub(super) fn is_taken(ctx: Ctx, lock: Str<'_>, owner: &[u8], is_held: bool) -> bool {
+pub(crate) fn is_taken(ctx: Ctx, lock: Str<'_>, owner: &[u8], is_held: bool) -> bool {
     let names = Timeouts::of(lock.bytes(), owner);
     let may_be_twins = !is_held || is_there(ctx, names.first(), Beside::Timeout) == Some(true);
     (may_be_twins && twin_is_held(ctx, lock)) || are_anothers(ctx, lock, owner, &names)
 }
 
 /// Whether the lock's twin (its name differs in the braces only) is held for READ or WRITE.
-pub(super) fn twin_is_held(ctx: Ctx, lock: Str<'_>) -> bool {
+pub(crate) fn twin_is_held(ctx: Ctx, lock: Str<'_>) -> bool {
     let name = lock.bytes();
     let Some(twin) = twin_of(name).filter(|twin| is_reachable(name, twin)) else {
         return false;
@@ -117,7 +117,7 @@ pub(super) fn twin_is_held(ctx: Ctx, lock: Str<'_>) -> bool {
 
 /// Whether the timeouts of this reader may be another lock's as well: of the twin, or of a lock whose name and owner meet
 /// around a colon. No grant of the module makes them so; a script may.
-pub(super) fn are_shared(key: &LockKey<'_>, owner: &[u8], names: &Timeouts) -> bool {
+pub(crate) fn are_shared(key: &LockKey<'_>, owner: &[u8], names: &Timeouts) -> bool {
     let (ctx, lock) = (key.ctx(), key.name());
     let twin = key.twin_is_held().then(|| twin_of(lock.bytes())).flatten();
     twin.is_some_and(|twin| has_reader(ctx, &twin, owner)) || are_anothers(ctx, lock, owner, names)

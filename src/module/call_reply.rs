@@ -6,9 +6,9 @@ use std::ptr::{null_mut, NonNull};
 
 use redis_module::raw;
 
-use super::api::{api, fallible};
-use super::ctx::Ctx;
-use super::strings::Str;
+use crate::module::api::{api, fallible};
+use crate::module::ctx::Ctx;
+use crate::module::strings::Str;
 
 /// The answer to a call; freed on drop.
 pub struct Reply(NonNull<raw::RedisModuleCallReply>);

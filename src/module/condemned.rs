@@ -15,11 +15,11 @@
 
 use redis_module::raw;
 
-use super::api::api;
-use super::call_reply::Reply;
-use super::ctx::Ctx;
-use super::shell;
-use super::strings::OwnedStr;
+use crate::module::api::api;
+use crate::module::call_reply::Reply;
+use crate::module::ctx::Ctx;
+use crate::module::shell;
+use crate::module::strings::OwnedStr;
 
 /// The user that cannot be deleted.
 const DEFAULT_USER: &[u8] = b"default";

@@ -6,15 +6,15 @@ use std::ptr::NonNull;
 
 use redis_module::raw;
 
-use super::api::{api, checked, fallible, Refused, Written};
-use super::apply;
-use super::ctx::Ctx;
-use super::guard;
-use super::parked::Parked;
-use super::replication::Replication;
-use super::settings;
-use super::strings::{OwnedStr, Str};
 use crate::lock::{parse_integer, Count, CountChange, Effect, Effects, KeyRef, LockError, Locks};
+use crate::module::api::{api, checked, fallible, Refused, Written};
+use crate::module::apply;
+use crate::module::ctx::Ctx;
+use crate::module::guard;
+use crate::module::parked::Parked;
+use crate::module::replication::Replication;
+use crate::module::settings;
+use crate::module::strings::{OwnedStr, Str};
 
 /// What follows the name of a latch's channel.
 const LATCH_CHANNEL: &[u8] = b"redisson_countdownlatch__channel__";

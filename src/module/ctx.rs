@@ -6,9 +6,9 @@ use std::time::SystemTime;
 
 use redis_module::raw;
 
-use super::api::{api, fallible};
-use super::strings::{OwnedStr, Str};
 use crate::lock::{LockError, Now};
+use crate::module::api::{api, fallible};
+use crate::module::strings::{OwnedStr, Str};
 
 /// The context of the call that is under way. Never kept beyond it.
 #[derive(Clone, Copy)]
@@ -65,7 +65,7 @@ impl Ctx {
     }
 
     /// What the server says of itself and of this call (`REDISMODULE_CTX_FLAGS_*`).
-    pub(super) fn flags(self) -> u32 {
+    pub(crate) fn flags(self) -> u32 {
         // SAFETY: the context is live (see `new`).
         let flags = unsafe { api!(RedisModule_GetContextFlags)(self.0) };
         flags.unsigned_abs()

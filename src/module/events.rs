@@ -9,22 +9,22 @@ use std::ffi::{c_char, c_int, c_void, CStr};
 
 use redis_module::raw;
 
-use super::alarm;
-use super::api::checked;
-use super::condemned;
-use super::ctx::Ctx;
-use super::fence;
-use super::guard;
-use super::key::name_of;
-use super::log;
-use super::redisson;
-use super::replication;
-use super::sessions;
-use super::settings;
-use super::shell;
-use super::slots;
-use super::strings::Str;
 use crate::lock::{Event, KeyRef};
+use crate::module::alarm;
+use crate::module::api::checked;
+use crate::module::condemned;
+use crate::module::ctx::Ctx;
+use crate::module::fence;
+use crate::module::guard;
+use crate::module::key::name_of;
+use crate::module::log;
+use crate::module::replication;
+use crate::module::sessions;
+use crate::module::settings;
+use crate::module::shell;
+use crate::module::slots;
+use crate::module::strings::Str;
+use crate::redisson;
 
 /// Everything that may put something else in the place of a lock, or end or prolong it: strings and
 /// the results of `SORT`, `SUNIONSTORE` and the like are written over whatever is there. (A stream is
@@ -266,7 +266,7 @@ unsafe extern "C" fn on_server_event(
                 condemned::follow_setting(ctx);
                 watch_if_asked(ctx);
                 alarm::follow_settings();
-                redisson::follow_setting(ctx);
+                redisson::server::follow_setting(ctx);
             }
             raw::REDISMODULE_EVENT_FORK_CHILD | raw::REDISMODULE_EVENT_PERSISTENCE => {
                 return replication::ask_again();
@@ -312,7 +312,10 @@ unsafe extern "C" fn on_server_event(
                 let now = ctx.now();
                 shell::with(|shell| match subevent {
                     raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_MASTER => {
-                        shell.locks.startup_delay.begin(now, settings::startup_delay_ms());
+                        shell
+                            .locks
+                            .startup_delay
+                            .begin(now, settings::startup_delay_ms());
                         shell.locks.reloaded();
                     }
                     _ => shell.locks.demoted(),

@@ -8,20 +8,20 @@ use std::ffi::c_int;
 
 use redis_module::raw;
 
-use super::api::{api, checked, fallible, Refused, Written};
-use super::apply;
-use super::beside;
-use super::ctx::Ctx;
-use super::key::LockKey;
-use super::subscribers;
-use super::log;
-use super::replication::Replication;
-use super::shell;
-use super::strings::{OwnedStr, Str};
 use crate::lock::{
     parse_counter, parse_decimal, prefixed, slot_of, token_name, Domain, Ending, Fence, KeyRef,
     KeyState, Mode, Now, Token, View, HORIZON_DB,
 };
+use crate::module::api::{api, checked, fallible, Refused, Written};
+use crate::module::apply;
+use crate::module::beside;
+use crate::module::ctx::Ctx;
+use crate::module::key::LockKey;
+use crate::module::log;
+use crate::module::replication::Replication;
+use crate::module::shell;
+use crate::module::strings::{OwnedStr, Str};
+use crate::module::subscribers;
 
 /// The name of the horizon, or how its name begins in a cluster. No lock may have it.
 const HORIZON: &str = "redis_lock:horizon";

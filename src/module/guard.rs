@@ -6,8 +6,8 @@
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::log;
 use crate::lock::LockError;
+use crate::module::log;
 
 static PANICS: AtomicU64 = AtomicU64::new(0);
 
@@ -31,7 +31,7 @@ pub fn entry<T>(name: &'static str, body: impl FnOnce() -> T) -> Option<T> {
             log::warning(&format!(
                 "a bug in the lock module was caught in '{name}', see the line before"
             ));
-            super::shell::recover(super::ctx::now(), &LockError::Internal);
+            crate::module::shell::recover(super::ctx::now(), &LockError::Internal);
             None
         }
     }
@@ -78,13 +78,13 @@ pub mod fault {
         }
     }
 
-    pub(super) fn trip(name: &str) {
+    pub(crate) fn trip(name: &str) {
         if is_hit(name) {
             panic!("injected fault");
         }
     }
 
-    pub(super) fn is_hit(name: &str) -> bool {
+    pub(crate) fn is_hit(name: &str) -> bool {
         let hit = ARMED.lock().is_ok_and(|mut armed| match armed.as_mut() {
             Some((armed_name, pass)) if armed_name == name.as_bytes() && *pass > 0 => {
                 *pass -= 1;
@@ -106,10 +106,10 @@ pub mod fault {
 #[cfg(not(feature = "fault-injection"))]
 mod fault {
     #[inline(always)]
-    pub(super) fn trip(_: &str) {}
+    pub(crate) fn trip(_: &str) {}
 
     #[inline(always)]
-    pub(super) fn is_hit(_: &str) -> bool {
+    pub(crate) fn is_hit(_: &str) -> bool {
         false
     }
 }

@@ -4,12 +4,12 @@ use std::ffi::{c_int, CStr};
 
 use redis_module::raw;
 
-use super::api::api;
-use super::ctx::{now, Ctx};
-use super::guard;
-use super::replication;
-use super::settings;
-use super::shell;
+use crate::module::api::api;
+use crate::module::ctx::{now, Ctx};
+use crate::module::guard;
+use crate::module::replication;
+use crate::module::settings;
+use crate::module::shell;
 
 /// Registers the section.
 pub fn register(ctx: Ctx) -> Option<()> {
@@ -44,7 +44,10 @@ unsafe extern "C" fn on_info(info: *mut raw::RedisModuleInfoCtx, for_crash_repor
                 (c"sessions", sessions.clients() as u64),
                 (c"session_holds", sessions.holds() as u64),
                 (c"startup_delay_ms", settings::startup_delay_ms()),
-                (c"startup_delay_left_ms", shell.locks.startup_delay.left(now)),
+                (
+                    c"startup_delay_left_ms",
+                    shell.locks.startup_delay.left(now),
+                ),
                 (c"eviction_risk", u64::from(shell.eviction_risk)),
                 (c"writes_refused", shell.writes_refused),
                 (c"panics", guard::panics()),

@@ -10,17 +10,17 @@ use std::ptr::{null_mut, NonNull};
 use redis_module::raw;
 use smallvec::SmallVec;
 
-use super::api::{api, checked, fallible, Refused, Written, NO_TRACE};
-use super::beside;
-use super::ctx::Ctx;
-use super::guard;
-use super::replication::Replication;
-use super::rw_key;
-use super::siblings::{Siblings, Timeouts};
-use super::strings::{Constants, OwnedStr, Str};
 use crate::lock::{
-    HashReader, KeyId, KeyRef, KeyState, KeyWrite, ReadDepth, Now, Token, WroteBeside, TOKEN_FIELD,
+    HashReader, KeyId, KeyRef, KeyState, KeyWrite, Now, ReadDepth, Token, WroteBeside, TOKEN_FIELD,
 };
+use crate::module::api::{api, checked, fallible, Refused, Written, NO_TRACE};
+use crate::module::beside;
+use crate::module::ctx::Ctx;
+use crate::module::guard;
+use crate::module::replication::Replication;
+use crate::module::rw_key;
+use crate::module::siblings::{Siblings, Timeouts};
+use crate::module::strings::{Constants, OwnedStr, Str};
 
 /// A lock's key, open for this call.
 pub struct LockKey<'a> {
@@ -113,12 +113,12 @@ impl<'a> LockKey<'a> {
     }
 
     /// The open key; `None` for an absent one that was opened to read.
-    pub(super) fn handle(&self) -> Option<NonNull<raw::RedisModuleKey>> {
+    pub(crate) fn handle(&self) -> Option<NonNull<raw::RedisModuleKey>> {
         self.raw
     }
 
     /// What type of value the key holds.
-    pub(super) fn kind(&self) -> isize {
+    pub(crate) fn kind(&self) -> isize {
         match self.raw {
             // SAFETY: the handle is open.
             Some(key) => unsafe { api!(RedisModule_KeyType)(key.as_ptr()) as isize },
@@ -127,7 +127,7 @@ impl<'a> LockKey<'a> {
     }
 
     /// How the key was opened: so are those beside it.
-    pub(super) fn mode(&self) -> u32 {
+    pub(crate) fn mode(&self) -> u32 {
         self.mode
     }
 
@@ -142,22 +142,22 @@ impl<'a> LockKey<'a> {
     }
 
     /// Notes which of the keys beside it this server wrote last, for a hold of the owner who asks.
-    pub(super) fn set_wrote_beside(&self, wrote: WroteBeside) {
+    pub(crate) fn set_wrote_beside(&self, wrote: WroteBeside) {
         self.wrote_beside.set(wrote);
     }
 
     /// Whether the timeouts of this owner are known to be no other lock's.
-    pub(super) fn owns_timeouts_of(&self, owner: &[u8]) -> bool {
+    pub(crate) fn owns_timeouts_of(&self, owner: &[u8]) -> bool {
         self.wrote_beside.get().timeouts && self.owner_name() == Some(owner)
     }
 
     /// Whether the token's key may be the twin's as well, as far as is known.
-    pub(super) fn token_may_be_twins(&self) -> bool {
+    pub(crate) fn token_may_be_twins(&self) -> bool {
         !self.wrote_beside.get().token && self.twin_is_held.get() != Some(&false)
     }
 
     /// Whether the twin is held for READ or WRITE: it is looked for once in a call.
-    pub(super) fn twin_is_held(&self) -> bool {
+    pub(crate) fn twin_is_held(&self) -> bool {
         *self
             .twin_is_held
             .get_or_init(|| beside::twin_is_held(self.ctx, self.name))
@@ -178,7 +178,7 @@ impl<'a> LockKey<'a> {
     }
 
     /// Who asks.
-    pub(super) fn owner(&self) -> Option<Str<'a>> {
+    pub(crate) fn owner(&self) -> Option<Str<'a>> {
         self.owner
     }
 
@@ -241,7 +241,7 @@ impl<'a> LockKey<'a> {
         Some(reader)
     }
 
-    pub(super) fn deadline(&self, key: NonNull<raw::RedisModuleKey>) -> Option<i64> {
+    pub(crate) fn deadline(&self, key: NonNull<raw::RedisModuleKey>) -> Option<i64> {
         // SAFETY: the handle is open.
         let at = unsafe { api!(RedisModule_GetAbsExpire)(key.as_ptr()) };
         (at != raw::REDISMODULE_NO_EXPIRE.into()).then_some(at)
@@ -325,7 +325,7 @@ impl<'a> LockKey<'a> {
     }
 
     /// Tells those who watch the key.
-    pub(super) fn signal(&self) {
+    pub(crate) fn signal(&self) {
         // SAFETY: context and name are live. (The status is always OK.)
         unsafe { api!(RedisModule_SignalModifiedKey)(self.ctx.as_ptr(), self.name.as_ptr()) };
     }
@@ -334,7 +334,7 @@ impl<'a> LockKey<'a> {
     ///
     /// # Errors
     /// When the server refuses.
-    pub(super) fn delete(&mut self, replication: Replication) -> Written {
+    pub(crate) fn delete(&mut self, replication: Replication) -> Written {
         let key = self.open_key()?;
         // SAFETY: the handle is open for writing.
         unsafe { checked!(RedisModule_DeleteKey(key.as_ptr())) }?;
@@ -343,7 +343,7 @@ impl<'a> LockKey<'a> {
     }
 
     /// The open key. One that was opened to write has always a handle.
-    pub(super) fn open_key(&self) -> Result<NonNull<raw::RedisModuleKey>, Refused> {
+    pub(crate) fn open_key(&self) -> Result<NonNull<raw::RedisModuleKey>, Refused> {
         self.raw.ok_or(Refused("RedisModule_OpenKey"))
     }
 
@@ -384,7 +384,7 @@ impl<'a> LockKey<'a> {
     ///
     /// # Errors
     /// When the server refuses.
-    pub(super) fn set_deadline(&mut self, deadline_ms: i64, replication: Replication) -> Written {
+    pub(crate) fn set_deadline(&mut self, deadline_ms: i64, replication: Replication) -> Written {
         self.expire_at(deadline_ms)?;
         replication.pexpireat(self.name, deadline_ms);
         Ok(())
@@ -398,7 +398,7 @@ impl<'a> LockKey<'a> {
 }
 
 /// Sets one or two fields of a hash. The words are live strings: the key's name, and pairs.
-pub(super) fn set_fields(
+pub(crate) fn set_fields(
     key: NonNull<raw::RedisModuleKey>,
     words: &[*mut raw::RedisModuleString],
 ) -> Written {
@@ -440,7 +440,7 @@ pub fn name_of(key: &KeyId) -> OwnedStr {
 }
 
 /// The value of one field.
-pub(super) fn field(key: NonNull<raw::RedisModuleKey>, name: Str<'_>) -> Option<OwnedStr> {
+pub(crate) fn field(key: NonNull<raw::RedisModuleKey>, name: Str<'_>) -> Option<OwnedStr> {
     let mut value: *mut raw::RedisModuleString = null_mut();
     // SAFETY: the handle is open and holds a hash; the variadic list is a live string, where to put
     // the value, and the NULL that ends it. The value's reference is ours. (Refused is only a key of another
@@ -458,7 +458,7 @@ pub(super) fn field(key: NonNull<raw::RedisModuleKey>, name: Str<'_>) -> Option<
 }
 
 /// What is told every field of a hash.
-pub(super) trait Fields {
+pub(crate) trait Fields {
     /// One field and its value, in any order.
     fn field(&mut self, field: &[u8], value: &[u8]);
 }
@@ -478,7 +478,7 @@ fn scan(key: NonNull<raw::RedisModuleKey>) -> HashReader {
 
 /// Reads a hash field by field, until `goes_on` says no, which is asked every few fields. True when
 /// everything was read.
-pub(super) fn scan_to<F: Fields>(
+pub(crate) fn scan_to<F: Fields>(
     key: NonNull<raw::RedisModuleKey>,
     reader: &mut F,
     mut goes_on: impl FnMut(&mut F) -> bool,

@@ -4,12 +4,13 @@ use std::ffi::{c_int, CStr};
 
 use redis_module::raw;
 
-use super::alarm;
-use super::api::{self, api, has};
-use super::ctx::{server_version, Ctx};
-use super::{
-    condemned, events, guard, info, log, needed, redisson, register, settings, shell, slots, unload,
+use crate::module::alarm;
+use crate::module::api::{self, api, has};
+use crate::module::ctx::{server_version, Ctx};
+use crate::module::{
+    condemned, events, guard, info, log, needed, register, settings, shell, slots, unload,
 };
+use crate::redisson;
 
 const NAME: &CStr = c"lock";
 
@@ -108,7 +109,12 @@ fn load(ctx: Ctx, argc: c_int) -> Result<(), String> {
     shell::start(ctx);
     if ctx.is_starting_up() {
         let now = ctx.now();
-        shell::with(|shell| shell.locks.startup_delay.begin(now, settings::startup_delay_ms()));
+        shell::with(|shell| {
+            shell
+                .locks
+                .startup_delay
+                .begin(now, settings::startup_delay_ms())
+        });
     }
     events::subscribe(ctx).ok_or("the server's events could not be subscribed to")?;
     slots::subscribe(ctx);
@@ -119,7 +125,7 @@ fn load(ctx: Ctx, argc: c_int) -> Result<(), String> {
     events::warn_of_eviction(ctx);
     condemned::follow_setting(ctx);
     events::watch_if_asked(ctx);
-    redisson::follow_setting(ctx);
+    redisson::server::follow_setting(ctx);
     Ok(())
 }
 

@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, CString};
 
-use super::api::api;
+use crate::module::api::api;
 
 /// Something an operator should look at.
 pub fn warning(message: &str) {

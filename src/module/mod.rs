@@ -9,24 +9,22 @@
 
 pub mod acl;
 pub mod alarm;
-mod api;
+pub(crate) mod api;
 pub mod apply;
 pub mod beside;
-mod call_reply;
+pub(crate) mod call_reply;
 mod condemned;
 pub mod count_key;
 pub mod ctx;
 pub mod events;
 pub mod fence;
-mod guard;
+pub(crate) mod guard;
 mod info;
 pub mod key;
-mod subscribers;
 mod load;
-mod log;
+pub(crate) mod log;
 mod needed;
 pub mod parked;
-pub mod redisson;
 pub mod register;
 pub mod replication;
 pub mod reply;
@@ -40,6 +38,7 @@ pub mod shell;
 pub mod siblings;
 mod slots;
 pub mod strings;
+mod subscribers;
 mod unload;
 
 #[cfg(feature = "fault-injection")]

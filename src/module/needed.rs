@@ -6,11 +6,11 @@
 
 use std::ffi::CStr;
 
-use super::api::has;
-use super::call_reply::Reply;
-use super::ctx::Ctx;
-use super::log;
-use super::strings::{OwnedStr, Str};
+use crate::module::api::has;
+use crate::module::call_reply::Reply;
+use crate::module::ctx::Ctx;
+use crate::module::log;
+use crate::module::strings::{OwnedStr, Str};
 
 /// A command and how many words behind its name are wrong for it.
 type Needed = (&'static CStr, usize);

@@ -17,15 +17,15 @@ use std::ptr::{null_mut, NonNull};
 use redis_module::raw;
 use smallvec::SmallVec;
 
-use super::alarm;
-use super::api::{api, fallible};
-use super::condemned::Risks;
-use super::ctx::Ctx;
-use super::guard;
-use super::reply::{self, Shape};
-use super::shell;
-use super::strings::Str;
 use crate::lock::{LockError, Outcome, WaiterId};
+use crate::module::alarm;
+use crate::module::api::{api, fallible};
+use crate::module::condemned::Risks;
+use crate::module::ctx::Ctx;
+use crate::module::guard;
+use crate::module::reply::{self, Shape};
+use crate::module::shell;
+use crate::module::strings::Str;
 
 /// What the shell knows of a parked request.
 pub struct Parked {
@@ -218,7 +218,7 @@ unsafe extern "C" fn on_answer(
         });
         // SAFETY: the server passes the arguments of the command that was parked; the second is
         // its key.
-        let args = unsafe { super::register::arguments(argv, argc) };
+        let args = unsafe { crate::module::register::arguments(argv, argc) };
         let risks = parked.as_ref().filter(|parked| parked.is_granted());
         let risks = risks.map(|parked| parked.risks);
         match (parked, args.get(1)) {

@@ -6,11 +6,11 @@ use std::ptr::{null, null_mut};
 
 use redis_module::raw;
 
-use super::api::api;
-use super::ctx::Ctx;
-use super::guard;
-use super::strings::Str;
 use crate::lock::{parse_integer, LockError};
+use crate::module::api::api;
+use crate::module::ctx::Ctx;
+use crate::module::guard;
+use crate::module::strings::Str;
 
 /// A command of the module.
 pub trait Command {
@@ -46,10 +46,12 @@ impl Spec {
     const fn numkeys_at(&self) -> Option<usize> {
         match self.args {
             [_, Arg {
-                kind: ArgKind::Keys, ..
+                kind: ArgKind::Keys,
+                ..
             }, ..] => Some(1),
             [_, _, Arg {
-                kind: ArgKind::Keys, ..
+                kind: ArgKind::Keys,
+                ..
             }, ..] => Some(2),
             _ => None,
         }

@@ -29,11 +29,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use redis_module::raw;
 
-use super::api::{api, fallible};
-use super::ctx::Ctx;
-use super::log;
-use super::shell;
-use super::strings::{OwnedStr, Str};
+use crate::module::api::{api, fallible};
+use crate::module::ctx::Ctx;
+use crate::module::log;
+use crate::module::shell;
+use crate::module::strings::{OwnedStr, Str};
 
 /// Commands that the server did not take, since the module was loaded.
 static FAILURES: AtomicU64 = AtomicU64::new(0);

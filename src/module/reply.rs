@@ -1,10 +1,10 @@
 //! Replies that more than one place gives.
 
-use super::ctx::Ctx;
-use super::key::LockKey;
-use super::register::number_of_keys;
-use super::strings::Str;
 use crate::lock::{is_blocked, KeyState, Mode, Now, Token};
+use crate::module::ctx::Ctx;
+use crate::module::key::LockKey;
+use crate::module::register::number_of_keys;
+use crate::module::strings::Str;
 
 /// What an acquire asked to be told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

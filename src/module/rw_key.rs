@@ -10,18 +10,18 @@ use std::ptr::{null_mut, NonNull};
 
 use redis_module::raw;
 
-use super::api::{api, checked, fallible, Refused, Written};
-use super::beside;
-use super::count_key::is_empty;
-use super::ctx::Ctx;
-use super::key::{self, field, scan_to, Fields, LockKey};
-use super::replication::Replication;
-use super::shell;
-use super::strings::{OwnedStr, Str};
 use crate::lock::{
-    is_read_write, is_reserved, write_field, KeyState, ReadDepth, TokenRecord, Mode, Now, OwnerId, ReadWrite,
-    Reader, RwFields, RwWrite, MODE_FIELD, MOST_READS,
+    is_read_write, is_reserved, write_field, KeyState, Mode, Now, OwnerId, ReadDepth, ReadWrite,
+    Reader, RwFields, RwWrite, TokenRecord, MODE_FIELD, MOST_READS,
 };
+use crate::module::api::{api, checked, fallible, Refused, Written};
+use crate::module::beside;
+use crate::module::count_key::is_empty;
+use crate::module::ctx::Ctx;
+use crate::module::key::{self, field, scan_to, Fields, LockKey};
+use crate::module::replication::Replication;
+use crate::module::shell;
+use crate::module::strings::{OwnedStr, Str};
 
 impl Fields for RwFields {
     fn field(&mut self, field: &[u8], value: &[u8]) {
@@ -30,7 +30,7 @@ impl Fields for RwFields {
 }
 
 /// Reads a hash that is no exclusive lock.
-pub(super) fn read(
+pub(crate) fn read(
     key: &LockKey<'_>,
     handle: NonNull<raw::RedisModuleKey>,
     fields: usize,
@@ -86,7 +86,10 @@ impl Reading<'_> {
         };
         // The owner who asks, and whoever the token was given to for WRITE: by name.
         let own = self.key.owner().map(Str::bytes);
-        let recorded = self.token_record.as_ref().and_then(|token_record| token_record.writer.as_deref());
+        let recorded = self
+            .token_record
+            .as_ref()
+            .and_then(|token_record| token_record.writer.as_deref());
         let recorded = recorded.filter(|recorded| is_read && Some(*recorded) != own);
         for owner in own.into_iter().chain(recorded) {
             lock.readers.extend(self.reader_by_name(owner)?);
@@ -209,7 +212,8 @@ fn read_token_record(key: &LockKey<'_>) -> Option<TokenRecord> {
     let token_record = sibling.with_text(|value| TokenRecord::parse(value, deadline_ms))??;
     // The server may not have noticed yet that its time is over.
     let now_ms = key.ctx().now().wall_ms;
-    token_record.deadline_ms
+    token_record
+        .deadline_ms
         .is_none_or(|end| end > now_ms)
         .then_some(token_record)
 }
@@ -218,7 +222,7 @@ fn read_token_record(key: &LockKey<'_>) -> Option<TokenRecord> {
 ///
 /// # Errors
 /// When the server refuses.
-pub(super) fn write(key: &mut LockKey<'_>, change: &RwWrite, replication: Replication) -> Written {
+pub(crate) fn write(key: &mut LockKey<'_>, change: &RwWrite, replication: Replication) -> Written {
     let ctx = key.ctx();
     let may_be_twins = key.token_may_be_twins();
     let is_twins = || key.twin_is_held();
@@ -316,7 +320,7 @@ fn drop_timeouts(
 ///
 /// # Errors
 /// When the server refuses that as well.
-pub(super) fn take_back(
+pub(crate) fn take_back(
     key: &mut LockKey<'_>,
     change: &RwWrite,
     before: Option<&RwWrite>,
@@ -425,7 +429,7 @@ fn drop_field(key: &LockKey<'_>, name: &OwnedStr, replication: Replication) -> W
 
 /// What a key beside a lock is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Beside {
+pub(crate) enum Beside {
     /// One READ hold.
     Timeout,
     /// The fencing token.
@@ -436,7 +440,7 @@ pub(super) enum Beside {
 const TIMEOUT: &[u8] = b"1";
 
 /// Whether a key beside a lock is there. `None` where it holds something else than what it is for.
-pub(super) fn is_there(ctx: Ctx, name: Str<'_>, what: Beside) -> Option<bool> {
+pub(crate) fn is_there(ctx: Ctx, name: Str<'_>, what: Beside) -> Option<bool> {
     let sibling = Sibling::open_to_write(ctx, name);
     if sibling.is_absent() {
         return Some(false);

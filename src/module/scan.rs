@@ -1,9 +1,9 @@
 //! One step of the server's own `SCAN`, in the name of the calling user.
 
-use super::call_reply::Reply;
-use super::ctx::Ctx;
-use super::strings::{OwnedStr, Str};
 use crate::lock::LockError;
+use crate::module::call_reply::Reply;
+use crate::module::ctx::Ctx;
+use crate::module::strings::{OwnedStr, Str};
 
 /// What one step found.
 pub struct Page {

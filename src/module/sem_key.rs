@@ -6,22 +6,22 @@ use std::ptr::{null_mut, NonNull};
 
 use redis_module::raw;
 
-use super::alarm;
-use super::api::{api, checked, has, Refused, Written, NO_TRACE};
-use super::apply;
-use super::count_key::{close_key, end_of, is_empty, open_key, CountKey};
-use super::ctx::Ctx;
-use super::fence;
-use super::guard;
-use super::parked::Parked;
-use super::replication::Replication;
-use super::settings;
-use super::shell;
-use super::strings::{OwnedStr, Str};
 use crate::lock::{
     permits_of, prefixed, slot_of, twin_of, Count, Effect, KeyRef, LockError, Now, OwnerId,
     PermitChange, Permits, SemState, SemView, FIRST_END_MS,
 };
+use crate::module::alarm;
+use crate::module::api::{api, checked, has, Refused, Written, NO_TRACE};
+use crate::module::apply;
+use crate::module::count_key::{close_key, end_of, is_empty, open_key, CountKey};
+use crate::module::ctx::Ctx;
+use crate::module::fence;
+use crate::module::guard;
+use crate::module::parked::Parked;
+use crate::module::replication::Replication;
+use crate::module::settings;
+use crate::module::shell;
+use crate::module::strings::{OwnedStr, Str};
 
 /// Both keys, open for this call.
 pub struct SemKey<'a> {

@@ -1,16 +1,16 @@
 //! Permits that are bound to connections: see `sessions`.
 
-use super::alarm;
-use super::apply::decide;
-use super::ctx::Ctx;
-use super::events;
-use super::key::name_of;
-use super::replication::Replication;
-use super::sem_key::SemKey;
-use super::sessions::Duty;
-use super::shell;
-use super::strings::{OwnedStr, Str};
 use crate::lock::{Bound, BoundRef, PermitChange, SemState};
+use crate::module::alarm;
+use crate::module::apply::decide;
+use crate::module::ctx::Ctx;
+use crate::module::events;
+use crate::module::key::name_of;
+use crate::module::replication::Replication;
+use crate::module::sem_key::SemKey;
+use crate::module::sessions::Duty;
+use crate::module::shell;
+use crate::module::strings::{OwnedStr, Str};
 
 /// Does what is due with one permit. False when the server refuses writes to its keys just now.
 pub fn attend(ctx: Ctx, bound: &Bound, duty: Duty) -> bool {

@@ -24,18 +24,20 @@ use std::time::{Duration, Instant};
 use redis_module::raw;
 use smallvec::SmallVec;
 
-use super::alarm::{self, RETRY_MS};
-use super::api::has;
-use super::apply::{apply, apply_unasked, decide};
-use super::ctx::Ctx;
-use super::events;
-use super::fence;
-use super::guard;
-use super::key::{name_of, LockKey};
-use super::sem_sessions;
-use super::shell;
-use super::strings::{OwnedStr, Str};
-use crate::lock::{Bound, BoundRef, Effects, Ending, BoundKind, LockError, ReadDepth, Mode, Now, View};
+use crate::lock::{
+    Bound, BoundKind, BoundRef, Effects, Ending, LockError, Mode, Now, ReadDepth, View,
+};
+use crate::module::alarm::{self, RETRY_MS};
+use crate::module::api::has;
+use crate::module::apply::{apply, apply_unasked, decide};
+use crate::module::ctx::Ctx;
+use crate::module::events;
+use crate::module::fence;
+use crate::module::guard;
+use crate::module::key::{name_of, LockKey};
+use crate::module::sem_sessions;
+use crate::module::shell;
+use crate::module::strings::{OwnedStr, Str};
 
 /// Holds released at once when their connection ends; more wait for the alarm.
 const AT_ONCE: usize = 100;

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use redis_module::raw;
 
-use super::api::api;
-use super::ctx::Ctx;
 use crate::lock::{Grace, Lease, Limits, SessionRule, WindowRule};
+use crate::module::api::api;
+use crate::module::ctx::Ctx;
 
 struct Number {
     name: &'static CStr,

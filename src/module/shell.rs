@@ -5,13 +5,13 @@
 
 use std::cell::RefCell;
 
-use super::alarm::Alarm;
-use super::ctx::Ctx;
-use super::parked::Parked;
-use super::redisson;
-use super::settings;
-use super::strings::Constants;
 use crate::lock::{give_back, slot_tags, LockError, Locks, Now, Outcome, WaiterId, WaiterMap};
+use crate::module::alarm::Alarm;
+use crate::module::ctx::Ctx;
+use crate::module::parked::Parked;
+use crate::module::settings;
+use crate::module::strings::Constants;
+use crate::redisson;
 
 /// Everything the module keeps between calls.
 pub struct Shell {
@@ -44,7 +44,7 @@ pub struct Shell {
     /// Strings made once.
     pub constants: Constants,
     /// What runs Redisson's scripts keeps this.
-    pub redisson: redisson::State,
+    pub redisson: redisson::server::State,
     /// In a cluster, a hash tag for each slot.
     slot_tags: Option<Vec<u32>>,
 }
@@ -83,7 +83,7 @@ pub fn start(ctx: Ctx) {
         eviction_risk: false,
         writes_refused: 0,
         constants: Constants::make(),
-        redisson: redisson::State::make(),
+        redisson: redisson::server::State::make(),
         slot_tags: ctx.is_cluster().then(slot_tags),
     };
     *SHELL.0.borrow_mut() = Some(shell);

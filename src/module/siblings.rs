@@ -3,8 +3,8 @@
 
 use std::cell::OnceCell;
 
-use super::strings::{OwnedStr, Str};
 use crate::lock::{timeout_name, timeout_prefix, token_name};
+use crate::module::strings::{OwnedStr, Str};
 
 /// The names of one owner's timeouts at one lock: that of the first hold, from which the others are made.
 pub struct Timeouts(OwnedStr);

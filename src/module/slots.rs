@@ -10,10 +10,10 @@ use std::ffi::c_int;
 
 use redis_module::raw;
 
-use super::ctx::Ctx;
-use super::events;
-use super::shell;
 use crate::lock::slot_of;
+use crate::module::ctx::Ctx;
+use crate::module::events;
+use crate::module::shell;
 
 /// `VALKEYMODULE_OPTIONS_HANDLE_ATOMIC_SLOT_MIGRATION` of Valkey's header: while a module is loaded that
 /// does not say so, the server refuses to move slots atomically.

@@ -4,9 +4,9 @@ use std::marker::PhantomData;
 
 use redis_module::raw;
 
-use super::api::api;
-use super::shell;
 use crate::lock::TOKEN_FIELD;
+use crate::module::api::api;
+use crate::module::shell;
 
 /// A string that somebody else keeps alive for `'a`.
 #[derive(Clone, Copy)]

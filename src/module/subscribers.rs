@@ -1,11 +1,11 @@
 //! Who listens on a lock's channel: Redisson's waiters. The server is asked only where the answer decides
 //! something (see `lock::turns`), and each question counts as a `pubsub` in `INFO commandstats`.
 
-use super::call_reply::Reply;
-use super::ctx::Ctx;
-use super::shell;
-use super::strings::{OwnedStr, Str};
 use crate::lock::{prefixed, KeyRef};
+use crate::module::call_reply::Reply;
+use crate::module::ctx::Ctx;
+use crate::module::shell;
+use crate::module::strings::{OwnedStr, Str};
 
 const CHANNEL: &str = "redisson_lock__channel";
 

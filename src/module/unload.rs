@@ -10,11 +10,11 @@
 
 use std::ffi::CString;
 
-use super::api::api;
-use super::call_reply::Reply;
-use super::ctx::{server_version, Ctx};
-use super::redisson;
-use super::strings::OwnedStr;
+use crate::module::api::api;
+use crate::module::call_reply::Reply;
+use crate::module::ctx::{server_version, Ctx};
+use crate::module::strings::OwnedStr;
+use crate::redisson;
 
 /// So much of a user's name, or of a rule, is written to the log.
 const MOST_LOGGED: usize = 64;
@@ -29,7 +29,7 @@ pub fn reason_to_stay(ctx: Ctx) -> Option<String> {
             "clients are paused, and a command of this module may wait for the end of that".into(),
         );
     }
-    if redisson::has_renamed() {
+    if redisson::server::has_renamed() {
         return Some(
             "EVAL of Redisson's scripts may be queued in transactions: CONFIG SET lock.redisson-scripts no first, \
              and wait for open transactions to finish"

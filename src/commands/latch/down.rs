@@ -1,7 +1,7 @@
 //! `LATCH.DOWN key [n]`
 
-use super::is_no_semaphore;
 use crate::commands::args::{Args, KEY};
+use crate::commands::latch::is_no_semaphore;
 use crate::commands::sem::number;
 use crate::lock::{Count, LockError};
 use crate::module::alarm;

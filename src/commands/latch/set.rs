@@ -1,7 +1,7 @@
 //! `LATCH.SET key count [NX | XX]`
 
-use super::is_no_semaphore;
 use crate::commands::args::{Args, KEY};
+use crate::commands::latch::is_no_semaphore;
 use crate::commands::sem::{condition, may_make, number, CONDITION};
 use crate::lock::{Count, LockError};
 use crate::module::alarm;

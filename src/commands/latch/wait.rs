@@ -1,7 +1,7 @@
 //! `LATCH.WAIT key [BLOCK ms]`
 
-use super::is_no_semaphore;
 use crate::commands::args::{once, option, Args, KEY};
+use crate::commands::latch::is_no_semaphore;
 use crate::lock::{self, Count, LockError, Waited};
 use crate::module::alarm;
 use crate::module::apply::decide;

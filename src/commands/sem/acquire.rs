@@ -2,8 +2,8 @@
 
 use std::num::NonZeroU32;
 
-use super::{open_permit, ID};
 use crate::commands::args::{default_lease, once, option, Args, KEY, TERMS};
+use crate::commands::sem::{open_permit, ID};
 use crate::lock::{Answer, LockError, SemAcquire, Wait};
 use crate::module::alarm;
 use crate::module::apply::decide;

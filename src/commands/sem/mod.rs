@@ -14,7 +14,7 @@ use crate::module::sem_key::SemKey;
 use crate::module::sem_sessions;
 use crate::module::strings::{OwnedStr, Str};
 
-use super::args::{once, Args};
+use crate::commands::args::{once, Args};
 
 /// `id`, for the descriptions.
 const ID: Arg = Arg {
@@ -25,7 +25,7 @@ const ID: Arg = Arg {
 };
 
 /// `[NX | XX]`, for the descriptions.
-pub(super) const CONDITION: Arg = Arg {
+pub(crate) const CONDITION: Arg = Arg {
     name: c"condition",
     kind: ArgKind::OneOf(&[one_of(c"nx", c"NX"), one_of(c"xx", c"XX")]),
     token: None,
@@ -42,7 +42,7 @@ const fn one_of(name: &'static std::ffi::CStr, token: &'static std::ffi::CStr) -
 }
 
 /// A number without a word before it, for the descriptions.
-pub(super) const fn number(name: &'static std::ffi::CStr, optional: bool) -> Arg {
+pub(crate) const fn number(name: &'static std::ffi::CStr, optional: bool) -> Arg {
     Arg {
         name,
         kind: ArgKind::Integer,
@@ -83,7 +83,7 @@ fn open_permit<'a>(
 
 /// Whether a key that looks absent may be made. Within a transaction that paused writes it may only be hidden,
 /// its TTL over: writing it then ends the server (as a plain `SET` does).
-pub(super) fn may_make(ctx: Ctx) -> Result<(), LockError> {
+pub(crate) fn may_make(ctx: Ctx) -> Result<(), LockError> {
     match ctx.is_paused() {
         true => Err(LockError::TryAgain),
         false => Ok(()),
@@ -91,7 +91,7 @@ pub(super) fn may_make(ctx: Ctx) -> Result<(), LockError> {
 }
 
 /// `NX`, `XX` or nothing.
-pub(super) fn condition(args: &mut Args<'_>) -> Result<SetIf, LockError> {
+pub(crate) fn condition(args: &mut Args<'_>) -> Result<SetIf, LockError> {
     let mut set_if = None;
     while let Some(option) = args.option() {
         match &option[..] {

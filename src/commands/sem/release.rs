@@ -1,7 +1,7 @@
 //! `SEM.RELEASE key id`
 
-use super::{open_permit, ID};
 use crate::commands::args::{Args, KEY};
+use crate::commands::sem::{open_permit, ID};
 use crate::lock::LockError;
 use crate::module::alarm;
 use crate::module::apply::decide;

@@ -1,7 +1,7 @@
 //! `SEM.RENEW key id [EX s | PX ms]`
 
-use super::{open_permit, ID};
 use crate::commands::args::{default_lease, once, Args, KEY, LEASE};
+use crate::commands::sem::{open_permit, ID};
 use crate::lock::LockError;
 use crate::module::alarm;
 use crate::module::apply::decide;

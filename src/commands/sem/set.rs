@@ -1,7 +1,7 @@
 //! `SEM.SET key permits [NX | XX]`
 
-use super::{condition, may_make, may_write, number, CONDITION};
 use crate::commands::args::{Args, KEY};
+use crate::commands::sem::{condition, may_make, may_write, number, CONDITION};
 use crate::lock::{LockError, SemState};
 use crate::module::alarm;
 use crate::module::apply::decide;

@@ -3,9 +3,9 @@
 //! Each change alters the [`ReadWrite`] in hand and tells the shell the same as effects, so that a decision
 //! of several steps (a release, then readers that enter together) goes on from what is there by then.
 
-use super::super::effect::{Effect, Effects, KeyWrite};
-use super::super::{Mode, Now, OwnerId, Token};
-use super::state::{TokenRecord, ReadWrite, Reader, Writer};
+use crate::lock::effect::{Effect, Effects, KeyWrite};
+use crate::lock::read_write::state::{ReadWrite, Reader, TokenRecord, Writer};
+use crate::lock::{Mode, Now, OwnerId, Token};
 
 /// One primitive write to the hash of a read-write lock or to the keys beside it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub enum RwWrite {
     DropTokenRecord,
 }
 
-pub(super) fn write(fx: &mut Effects, change: RwWrite) {
+pub(crate) fn write(fx: &mut Effects, change: RwWrite) {
     fx.push(Effect::Write(KeyWrite::ReadWrite(change)));
 }
 
@@ -45,7 +45,7 @@ fn copy_of(owner: &OwnerId) -> OwnerId {
 
 impl ReadWrite {
     /// Nobody's any more: what follows begins with nothing.
-    pub(super) fn fresh() -> ReadWrite {
+    pub(crate) fn fresh() -> ReadWrite {
         ReadWrite {
             is_whole: true,
             ..ReadWrite::default()
@@ -53,7 +53,7 @@ impl ReadWrite {
     }
 
     /// The first READ hold of an owner, in a lock that others may hold.
-    pub(super) fn add_reader(&mut self, owner: &[u8], end_ms: i64, fx: &mut Effects) {
+    pub(crate) fn add_reader(&mut self, owner: &[u8], end_ms: i64, fx: &mut Effects) {
         let owner = OwnerId::from_slice(owner);
         let begins = self.writer.is_none() && self.readers.is_empty() && self.is_whole;
         self.readers.remove(&owner);
@@ -76,7 +76,7 @@ impl ReadWrite {
 
     /// One READ hold more of a living reader (`count` 1), or its lease alone (0). The first timeout is the
     /// last to go when the holds are given back one by one, so it is the one that gets a longer lease.
-    pub(super) fn read_again(&mut self, owner: &[u8], count: u32, end_ms: i64, fx: &mut Effects) {
+    pub(crate) fn read_again(&mut self, owner: &[u8], count: u32, end_ms: i64, fx: &mut Effects) {
         let Some(reader) = self.readers.get_mut(owner) else {
             return;
         };
@@ -97,7 +97,7 @@ impl ReadWrite {
     }
 
     /// Sets the lease of a living reader, of all its holds.
-    pub(super) fn renew_reader(&mut self, owner: &[u8], end_ms: i64, fx: &mut Effects) {
+    pub(crate) fn renew_reader(&mut self, owner: &[u8], end_ms: i64, fx: &mut Effects) {
         let Some(reader) = self.readers.get_mut(owner) else {
             return;
         };
@@ -107,7 +107,7 @@ impl ReadWrite {
     }
 
     /// A living reader gives back one of several holds; its lease stays.
-    pub(super) fn read_less(&mut self, owner: &[u8], fx: &mut Effects) {
+    pub(crate) fn read_less(&mut self, owner: &[u8], fx: &mut Effects) {
         let Some(reader) = self.readers.get_mut(owner) else {
             return;
         };
@@ -124,7 +124,7 @@ impl ReadWrite {
     }
 
     /// One hold of several that an owner has in this mode goes. The last one stays.
-    pub(super) fn count_one_less(&mut self, mode: Mode, owner: &[u8], now: Now, fx: &mut Effects) {
+    pub(crate) fn count_one_less(&mut self, mode: Mode, owner: &[u8], now: Now, fx: &mut Effects) {
         match (mode, self.count_of(mode, owner, now)) {
             (Mode::Read, Some(2..)) => self.read_less(owner, fx),
             (_, Some(count @ 2..)) => self.count_writes(count - 1, fx),
@@ -133,7 +133,7 @@ impl ReadWrite {
     }
 
     /// The READ holds of an owner end. Its field goes only where others stay: else the hash will go.
-    pub(super) fn drop_reader(&mut self, owner: &[u8], now: Now, fx: &mut Effects) {
+    pub(crate) fn drop_reader(&mut self, owner: &[u8], now: Now, fx: &mut Effects) {
         let token = self.token(now);
         let Some(reader) = self.readers.remove(owner) else {
             return;
@@ -148,7 +148,7 @@ impl ReadWrite {
     }
 
     /// The first WRITE hold of an owner, who may read already.
-    pub(super) fn set_writer(&mut self, owner: &[u8], end_ms: i64, fx: &mut Effects) {
+    pub(crate) fn set_writer(&mut self, owner: &[u8], end_ms: i64, fx: &mut Effects) {
         let owner = OwnerId::from_slice(owner);
         write(fx, RwWrite::Begin(Mode::Write, copy_of(&owner)));
         self.writer = Some(Writer { owner, count: 1 });
@@ -160,7 +160,7 @@ impl ReadWrite {
     }
 
     /// Sets how many WRITE holds there are.
-    pub(super) fn count_writes(&mut self, count: u32, fx: &mut Effects) {
+    pub(crate) fn count_writes(&mut self, count: u32, fx: &mut Effects) {
         if let Some(writer) = &mut self.writer {
             let counts = (writer.count, count);
             writer.count = count;
@@ -172,7 +172,7 @@ impl ReadWrite {
     }
 
     /// The WRITE holds end. A writer that reads as well is a reader from now on, under the same token.
-    pub(super) fn drop_writer(&mut self, now: Now, fx: &mut Effects) {
+    pub(crate) fn drop_writer(&mut self, now: Now, fx: &mut Effects) {
         let token = self.token(now);
         let Some(writer) = self.writer.take() else {
             return;
@@ -187,8 +187,11 @@ impl ReadWrite {
     }
 
     /// The token of who wrote is now that of all who read with it, whoever of them stays.
-    pub(super) fn share_token_record(&mut self, token: Option<Token>, fx: &mut Effects) {
-        let writers = self.token_record.as_ref().filter(|token_record| token_record.writer.is_some());
+    pub(crate) fn share_token_record(&mut self, token: Option<Token>, fx: &mut Effects) {
+        let writers = self
+            .token_record
+            .as_ref()
+            .filter(|token_record| token_record.writer.is_some());
         let since = writers.map(|token_record| token_record.since);
         if let (Some(token), Some(since), None) = (token, since, &self.writer) {
             self.set_token_record((since, token), self.longest(), fx);
@@ -196,7 +199,7 @@ impl ReadWrite {
     }
 
     /// Stores the token of those who hold now, and their first one, for as long as the hash lasts.
-    pub(super) fn set_token_record(
+    pub(crate) fn set_token_record(
         &mut self,
         (since, token): (Token, Token),
         end_ms: i64,
@@ -214,7 +217,7 @@ impl ReadWrite {
     }
 
     /// Takes the fields of dead readers out, as far as they were looked at, and answers whose they were.
-    pub(super) fn prune(&mut self, now: Now, fx: &mut Effects) -> Vec<OwnerId> {
+    pub(crate) fn prune(&mut self, now: Now, fx: &mut Effects) -> Vec<OwnerId> {
         let dead = self.readers.take_dead(now);
         for owner in &dead {
             write(fx, RwWrite::Drop(Mode::Read, copy_of(owner)));
@@ -223,7 +226,7 @@ impl ReadWrite {
     }
 
     /// The hash and the token's key last until then at least.
-    pub(super) fn reach(&mut self, end_ms: i64, fx: &mut Effects) {
+    pub(crate) fn reach(&mut self, end_ms: i64, fx: &mut Effects) {
         let end_ms = match self.deadline_ms {
             Some(present) => present.max(end_ms),
             // Somebody removed the TTL: it comes back where no unseen reader may need longer.
@@ -236,19 +239,19 @@ impl ReadWrite {
     }
 
     /// The hash lasts as long as its longest lease, where all are known.
-    pub(super) fn shrink(&mut self, now: Now, fx: &mut Effects) {
+    pub(crate) fn shrink(&mut self, now: Now, fx: &mut Effects) {
         let may_shrink = self.is_whole && self.writer.is_none() && self.is_held(now);
         if may_shrink && self.longest() < i64::MAX {
             self.set_lease(self.longest(), fx);
         }
     }
 
-    pub(super) fn longest(&self) -> i64 {
+    pub(crate) fn longest(&self) -> i64 {
         let ends = self.readers.iter().map(|reader| reader.until_ms);
         ends.max().unwrap_or(0)
     }
 
-    pub(super) fn set_lease(&mut self, end_ms: i64, fx: &mut Effects) {
+    pub(crate) fn set_lease(&mut self, end_ms: i64, fx: &mut Effects) {
         if self.deadline_ms != Some(end_ms) {
             self.deadline_ms = Some(end_ms);
             write(fx, RwWrite::Lease(end_ms));

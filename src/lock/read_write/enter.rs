@@ -2,15 +2,15 @@
 
 use std::borrow::Cow;
 
-use super::super::effect::{Effect, Effects, Event, Outcome};
-use super::super::grants::Grantee;
-use super::super::tracked::TrackedGrant;
-use super::super::locks::{Locks, View};
-use super::super::name::OwnerAt;
-use super::super::bindings::BoundRef;
-use super::super::{Acquire, Answer, KeyRef, KeyState, LockError, Mode, Now, Token, Wait};
-use super::change::{write, RwWrite};
-use super::state::{ReadWrite, Reader};
+use crate::lock::effect::{Effect, Effects, Event, Outcome};
+use crate::lock::grant::tracked::TrackedGrant;
+use crate::lock::grant::Grantee;
+use crate::lock::locks::{Locks, View};
+use crate::lock::name::OwnerAt;
+use crate::lock::read_write::change::{write, RwWrite};
+use crate::lock::read_write::state::{ReadWrite, Reader};
+use crate::lock::session::bindings::BoundRef;
+use crate::lock::{Acquire, Answer, KeyRef, KeyState, LockError, Mode, Now, Token, Wait};
 
 /// Somebody was let in.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub struct Entered {
 
 impl KeyState {
     /// The read-write lock that somebody holds here, as far as was looked.
-    pub(in super::super) fn held_for_reading_or_writing(&self, now: Now) -> Option<&ReadWrite> {
+    pub(crate) fn held_for_reading_or_writing(&self, now: Now) -> Option<&ReadWrite> {
         match self {
             KeyState::ReadWrite(lock) if lock.is_held(now) => Some(lock),
             _ => None,
@@ -53,7 +53,7 @@ pub fn upgrades(state: &KeyState, req: &Acquire<'_>, now: Now) -> bool {
 
 impl Locks {
     /// Who holds already asks for more, past the queue.
-    pub(in super::super) fn enter_again(
+    pub(crate) fn enter_again(
         &mut self,
         view: &View<'_>,
         req: &Acquire<'_>,
@@ -79,7 +79,7 @@ impl Locks {
     }
 
     /// Lets somebody in that the lock, as it stands (`rest`), has room for.
-    pub(in super::super) fn enter(
+    pub(crate) fn enter(
         &mut self,
         view: &View<'_>,
         rest: Cow<'_, KeyState>,
@@ -248,7 +248,7 @@ impl Locks {
     }
 
     /// Takes dead readers out of the hash, and out of the books.
-    pub(super) fn prune(
+    pub(crate) fn prune(
         &mut self,
         key: KeyRef<'_>,
         lock: &mut ReadWrite,
@@ -262,7 +262,7 @@ impl Locks {
 
     /// Notes when the lock will be free by itself, for those who wait. Of a lock that was not read whole
     /// that is the end of those who were seen: who wakes then sees all.
-    pub(in super::super) fn note_ends(&mut self, key: KeyRef<'_>, lock: &ReadWrite, now: Now) {
+    pub(crate) fn note_ends(&mut self, key: KeyRef<'_>, lock: &ReadWrite, now: Now) {
         // A reader who waits to write waits for the others only.
         let aside = self.waiters.first_writer(key);
         let ends = lock.ends(now, aside);
@@ -271,7 +271,7 @@ impl Locks {
     }
 
     /// The same where somebody was let in or may stay longer: it is no earlier than was known.
-    pub(in super::super) fn note_longer(&mut self, key: KeyRef<'_>, lock: &ReadWrite, now: Now) {
+    pub(crate) fn note_longer(&mut self, key: KeyRef<'_>, lock: &ReadWrite, now: Now) {
         let known = self.waiters.lease(key).filter(|_| !lock.is_whole);
         let aside = self.waiters.first_writer(key);
         let is_aside = |reader: &Reader| Some(&reader.owner[..]) == aside;
@@ -286,12 +286,7 @@ impl Locks {
     }
 
     /// Whether another reader waits already to upgrade: then neither could ever go on.
-    pub(in super::super) fn another_upgrades(
-        &self,
-        view: &View<'_>,
-        req: &Acquire<'_>,
-        now: Now,
-    ) -> bool {
+    pub(crate) fn another_upgrades(&self, view: &View<'_>, req: &Acquire<'_>, now: Now) -> bool {
         let first = self.waiters.first_writer(view.key);
         first.is_some_and(|first| {
             *first != *req.owner

@@ -1,22 +1,20 @@
 //! Releasing, renewing and breaking a read-write lock.
 
-use super::super::effect::{Effect, Effects, Event, KeyWrite};
-use super::super::grants::HandedOff;
-use super::super::locks::{Locks, View};
-use super::super::name::OwnerAtRef;
-use super::super::bindings::BoundRef;
-use super::super::{
-    Break, KeyRef, KeyState, LockError, Mode, Now, Release, Released, Renew, Token,
-};
-use super::change::{write, RwWrite};
-use super::state::{ReadDepth, ReadWrite};
+use crate::lock::effect::{Effect, Effects, Event, KeyWrite};
+use crate::lock::grant::HandedOff;
+use crate::lock::locks::{Locks, View};
+use crate::lock::name::OwnerAtRef;
+use crate::lock::read_write::change::{write, RwWrite};
+use crate::lock::read_write::state::{ReadDepth, ReadWrite};
+use crate::lock::session::bindings::BoundRef;
+use crate::lock::{Break, KeyRef, KeyState, LockError, Mode, Now, Release, Released, Renew, Token};
 
 impl ReadWrite {
     /// Which hold of this owner a command means. `None`: it has no such hold, or not under that token.
     ///
     /// # Errors
     /// When it has two and does not say which.
-    pub(in super::super) fn meant(
+    pub(crate) fn meant(
         &self,
         owner: &[u8],
         mode: Option<Mode>,
@@ -44,7 +42,8 @@ impl ReadWrite {
 
     /// How much must be read to renew: everybody, when this lease was the longest and gets shorter.
     pub fn depth_to_renew(&self, owner: &[u8], end_ms: i64, now: Now) -> ReadDepth {
-        let longest = |reader: &super::Reader| Some(reader.until_ms) >= self.deadline_ms;
+        let longest =
+            |reader: &crate::lock::read_write::Reader| Some(reader.until_ms) >= self.deadline_ms;
         match self.reader(owner, now) {
             Some(reader) if longest(reader) && end_ms < reader.until_ms => ReadDepth::All,
             _ => ReadDepth::Own,
@@ -75,8 +74,12 @@ impl Locks {
         let reader = lock.reader(owner, now);
         let known = reader.and_then(|reader| self.tracked.reader_seen(at, reader.first_ms));
         let reads = known.is_some_and(|known| lock.is_under(Mode::Read, known.token, now));
-        let token_record = lock.token_record.as_ref().filter(|_| lock.writes(owner, now));
-        let writes = token_record.is_some_and(|token_record| self.tracked.get(key, Some(token_record.token)).is_some());
+        let token_record = lock
+            .token_record
+            .as_ref()
+            .filter(|_| lock.writes(owner, now));
+        let writes = token_record
+            .is_some_and(|token_record| self.tracked.get(key, Some(token_record.token)).is_some());
         WroteBeside {
             timeouts: known.is_some_and(|known| !known.may_share),
             token: reads || writes,
@@ -89,7 +92,7 @@ impl Locks {
     }
 
     /// `LOCK.RELEASE`; `None` when the owner has no such hold.
-    pub(in super::super) fn release_shared(
+    pub(crate) fn release_shared(
         &mut self,
         view: &View<'_>,
         present: &ReadWrite,
@@ -119,7 +122,7 @@ impl Locks {
     }
 
     /// A hold ends that its owner, or the end of its session, gives back.
-    pub(in super::super) fn give_back(
+    pub(crate) fn give_back(
         &mut self,
         view: &View<'_>,
         mut lock: ReadWrite,
@@ -134,7 +137,7 @@ impl Locks {
     }
 
     /// A hold ends. True when it was a tracked one.
-    pub(in super::super) fn untrack_shared(
+    pub(crate) fn untrack_shared(
         &mut self,
         view: &View<'_>,
         lock: &ReadWrite,
@@ -164,7 +167,7 @@ impl Locks {
     }
 
     /// Takes a whole hold out of the lock: where others stay, out of the hash too.
-    pub(super) fn end_shared(
+    pub(crate) fn end_shared(
         &mut self,
         view: &View<'_>,
         lock: &mut ReadWrite,
@@ -182,7 +185,7 @@ impl Locks {
     }
 
     /// A hold of this mode has ended: whoever may enter now does, or the key is free.
-    pub(super) fn hand_off_shared(
+    pub(crate) fn hand_off_shared(
         &mut self,
         view: &View<'_>,
         lock: ReadWrite,
@@ -208,7 +211,7 @@ impl Locks {
     }
 
     /// `LOCK.RENEW`; `None` when the owner has no such hold.
-    pub(in super::super) fn renew_shared(
+    pub(crate) fn renew_shared(
         &mut self,
         view: &View<'_>,
         present: &ReadWrite,
@@ -257,7 +260,7 @@ impl Locks {
     }
 
     /// The lease of a hold lasts until then at least.
-    pub(in super::super) fn extend_shared(
+    pub(crate) fn extend_shared(
         &mut self,
         view: &View<'_>,
         present: &ReadWrite,
@@ -280,7 +283,7 @@ impl Locks {
     }
 
     /// `LOCK.BREAK`: ends every hold. The caller has read all of them, and purged who waits.
-    pub(in super::super) fn break_shared(
+    pub(crate) fn break_shared(
         &mut self,
         view: &View<'_>,
         present: &ReadWrite,
@@ -313,7 +316,7 @@ impl Locks {
     }
 
     /// Whether an operator means these holds.
-    pub(in super::super) fn breaks_shared(present: &ReadWrite, req: Break, now: Now) -> bool {
+    pub(crate) fn breaks_shared(present: &ReadWrite, req: Break, now: Now) -> bool {
         let mode = present.writer(now).map_or(Mode::Read, |_| Mode::Write);
         present.is_held(now) && present.is_named(mode, req.token, now)
     }

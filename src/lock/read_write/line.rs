@@ -3,13 +3,13 @@
 
 use std::borrow::Cow;
 
-use super::super::effect::Effects;
-use super::super::exclusive::{held_by, matches_token};
-use super::super::locks::Locks;
-use super::super::bindings::Bound;
-use super::super::{Break, KeyRef, KeyState, LockError, Mode, Now, OwnerId, Release, WaiterId};
-use super::settle::may_enter;
-use super::state::ReadWrite;
+use crate::lock::effect::Effects;
+use crate::lock::exclusive::{held_by, matches_token};
+use crate::lock::locks::Locks;
+use crate::lock::read_write::settle::may_enter;
+use crate::lock::read_write::state::ReadWrite;
+use crate::lock::session::bindings::Bound;
+use crate::lock::{Break, KeyRef, KeyState, LockError, Mode, Now, OwnerId, Release, WaiterId};
 
 /// A parked request for READ or WRITE.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -34,4 +34,6 @@ pub use names::{
     timeout_prefix, token_name, twin_of, write_field, Name, MODE_FIELD,
 };
 pub use settle::may_enter;
-pub use state::{is_read_write, ReadDepth, TokenRecord, ReadWrite, Reader, RwFields, Writer, MOST_READS};
+pub use state::{
+    is_read_write, ReadDepth, ReadWrite, Reader, RwFields, TokenRecord, Writer, MOST_READS,
+};

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::super::slot_of;
+use crate::lock::slot_of;
 
 /// The field that says who holds: readers or a writer.
 pub const MODE_FIELD: &[u8] = b"mode";

@@ -3,8 +3,8 @@
 
 use std::collections::HashMap;
 
-use super::super::{Now, OwnerId};
-use super::state::Reader;
+use crate::lock::read_write::state::Reader;
+use crate::lock::{Now, OwnerId};
 
 /// So many are looked through.
 const FEW: usize = 16;

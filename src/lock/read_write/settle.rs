@@ -1,16 +1,16 @@
 //! Settling the key of a read-write lock: grants that did not reach their clients are taken back, whoever
 //! may enter does.
 
-use super::super::effect::Effects;
-use super::super::grants::GrantInFlight;
-use super::super::locks::{Locks, View};
-use super::super::compatibility::{compatibility, Compatibility};
-use super::super::{KeyRef, KeyState, Mode, Now};
-use super::state::ReadWrite;
+use crate::lock::compatibility::{compatibility, Compatibility};
+use crate::lock::effect::Effects;
+use crate::lock::grant::GrantInFlight;
+use crate::lock::locks::{Locks, View};
+use crate::lock::read_write::state::ReadWrite;
+use crate::lock::{KeyRef, KeyState, Mode, Now};
 
 impl GrantInFlight {
     /// Whether this grant is still held.
-    pub(super) fn is_in(&self, lock: &ReadWrite, now: Now) -> bool {
+    pub(crate) fn is_in(&self, lock: &ReadWrite, now: Now) -> bool {
         let holds = match self.mode {
             Mode::Exclusive => false,
             Mode::Read => lock.reader(&self.owner, now).is_some(),
@@ -22,7 +22,7 @@ impl GrantInFlight {
 
 impl Locks {
     /// Whether settling may write: somebody may enter, or a grant is to be undone.
-    pub(in super::super) fn may_change_shared(
+    pub(crate) fn may_change_shared(
         &mut self,
         key: KeyRef<'_>,
         lock: &ReadWrite,
@@ -40,7 +40,7 @@ impl Locks {
     }
 
     /// See [`Locks::settle`].
-    pub(in super::super) fn settle_shared(
+    pub(crate) fn settle_shared(
         &mut self,
         view: &View<'_>,
         present: &ReadWrite,
@@ -83,7 +83,7 @@ impl Locks {
     }
 
     /// What is tracked here and no longer held.
-    pub(in super::super) fn close_gone(
+    pub(crate) fn close_gone(
         &mut self,
         view: &View<'_>,
         lock: &ReadWrite,

@@ -2,10 +2,10 @@
 
 use smallvec::SmallVec;
 
-use super::super::state::{parse_count, MAX_HOLD_COUNT};
-use super::super::{parse_decimal, LockError, Mode, Now, OwnerId, Token};
-use super::names::{is_reserved, writer_of, MODE_FIELD};
-use super::readers::Readers;
+use crate::lock::read_write::names::{is_reserved, writer_of, MODE_FIELD};
+use crate::lock::read_write::readers::Readers;
+use crate::lock::state::{parse_count, MAX_HOLD_COUNT};
+use crate::lock::{parse_decimal, LockError, Mode, Now, OwnerId, Token};
 
 /// Most READ holds of one owner that this module counts, and most timeouts of one reader that it looks
 /// at: the first, and the newest of a reader that a script gave more.
@@ -231,7 +231,10 @@ impl ReadWrite {
     /// Whether a hold of this mode is one of this token. Who reads on through an upgrade, or while newcomers
     /// get a token of a new process, still has the one that it was given.
     pub fn is_under(&self, mode: Mode, token: Token, now: Now) -> bool {
-        let since = self.token_record.as_ref().map(|token_record| token_record.since);
+        let since = self
+            .token_record
+            .as_ref()
+            .map(|token_record| token_record.since);
         match self.token(now) {
             Some(present) if mode == Mode::Read => {
                 since.is_some_and(|since| since <= token) && token <= present

@@ -1,7 +1,7 @@
 //! Random histories of four locks, taken one by one and several at a time, compared step by step with a
 //! naive model of the contract: with the search for deadlocks, and without.
 //!
-//! As in [`super::model`], a step may end a turn or not, and replies are delivered or not. Time passes
+//! As in [`crate::lock::tests::model`], a step may end a turn or not, and replies are delivered or not. Time passes
 //! with its timers. `PROPTEST_CASES` sets the number of histories.
 
 mod naive;
@@ -10,10 +10,10 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestError, TestRunner};
 
 use self::naive::{Ask, Key, Model, Owner, Reply, State, Told, KEYS};
-use super::sim::{key_ref, Out, Settings, Sim, Terms, START_MS};
+use crate::lock::tests::sim::{key_ref, Out, Settings, Sim, Terms, START_MS};
 use crate::lock::{
-    Answer, Grace, KeyState, Lease, Limits, LockError, ManyAnswer, Outcome, Released, WindowRule,
-    Wait,
+    Answer, Grace, KeyState, Lease, Limits, LockError, ManyAnswer, Outcome, Released, Wait,
+    WindowRule,
 };
 
 const NAMES: [&str; KEYS] = ["k0", "k1", "k2", "k3"];

@@ -22,8 +22,8 @@ use self::answers::{Reply, Told};
 use self::inputs::{settings, steps};
 use self::naive::{Key, Model, Owner, State, KEYS};
 use self::sessions::{sim_terms, Terms};
-use super::sim::{key_ref, Out, Settings, Sim, START_MS};
-use crate::lock::{Answer, Hold, KeyState, Lease, LockError, Outcome, Released, WindowRule, Wait};
+use crate::lock::tests::sim::{key_ref, Out, Settings, Sim, START_MS};
+use crate::lock::{Answer, Hold, KeyState, Lease, LockError, Outcome, Released, Wait, WindowRule};
 
 const NAMES: [&str; KEYS] = ["k0", "k1"];
 const OWNERS: [&str; 4] = ["a", "b", "c", "d"];

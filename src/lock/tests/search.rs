@@ -9,11 +9,11 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
-use super::sim::key_ref;
-use crate::lock::deadlock::{may_be_waited_for, search, Caller, Verdict, Want, MAX_VISITS};
-use crate::lock::queue::Waiter;
-use crate::lock::waiters::Waiters;
-use crate::lock::waits_of::Holders;
+use crate::lock::tests::sim::key_ref;
+use crate::lock::wait::deadlock::{may_be_waited_for, search, Caller, Verdict, Want, MAX_VISITS};
+use crate::lock::wait::index::Holders;
+use crate::lock::wait::queue::Waiter;
+use crate::lock::wait::Waiters;
 use crate::lock::{Lease, Mode, Now, ReadWrite, Reader, WaiterId};
 
 const KEYS: usize = 6;
@@ -305,11 +305,7 @@ fn play(scene: &Scene) -> bool {
     // Everything has been read.
     waiters.forget_unsettled();
     let caller = &scene.caller;
-    let keys: Vec<_> = caller
-        .keys
-        .iter()
-        .map(|key| key_ref(NAMES[*key]))
-        .collect();
+    let keys: Vec<_> = caller.keys.iter().map(|key| key_ref(NAMES[*key])).collect();
     let owner = WHO[caller.owner].as_bytes();
     let former = waiters.former(&keys, owner);
     let places = former.places.iter().flatten().map(|seq| Some(*seq));

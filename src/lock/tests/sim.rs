@@ -16,11 +16,11 @@ mod many;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::rest::Rest;
+use crate::lock::tests::rest::Rest;
 use crate::lock::{
     Acquire, Answer, Bound, BoundRef, Break, Domain, Effect, Effects, Ending, Event, Grace, Hold,
     KeyRef, KeyState, KeyWrite, Lease, Limits, LockError, Locks, Mode, Now, Outcome, Release,
-    Released, Renew, Token, WindowRule, Wait, WaiterId,
+    Released, Renew, Token, Wait, WaiterId, WindowRule,
 };
 
 /// The wall clock of a new server, Unix milliseconds.
@@ -622,7 +622,10 @@ impl Sim {
                 token,
                 deadline_ms,
             } => {
-                assert!(!self.locks.startup_delay.is_on(self.now), "granted in the delay");
+                assert!(
+                    !self.locks.startup_delay.is_on(self.now),
+                    "granted in the delay"
+                );
                 assert_eq!(*clear, state.is_some(), "what a former holder left is gone");
                 let hold = Hold {
                     owner: owner[..].into(),

@@ -33,10 +33,10 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use super::sim::{key_ref, Out, Settings, Sim, Terms, CONNS, START_MS};
+use crate::lock::tests::sim::{key_ref, Out, Settings, Sim, Terms, CONNS, START_MS};
 use crate::lock::{
     Answer, BoundRef, Grace, Hold, KeyRef, KeyState, KeyWrite, Lease, Limits, LockError,
-    ManyAnswer, Mode, Outcome, Released, Token, WindowRule, Wait,
+    ManyAnswer, Mode, Outcome, Released, Token, Wait, WindowRule,
 };
 
 #[test]
@@ -110,7 +110,7 @@ fn run(subject: &str) {
 }
 
 /// Plays the conversation of this name; `turn` answers the commands of one block.
-pub(super) fn run_with(subject: &str, turn: impl FnMut(&[&str]) -> String) {
+pub(crate) fn run_with(subject: &str, turn: impl FnMut(&[&str]) -> String) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("src/lock/tests/transcripts")
         .join(subject)
@@ -161,7 +161,7 @@ struct Session {
 }
 
 /// The words of a command line, and its `name=value` options.
-pub(super) struct Words<'a>(pub Vec<&'a str>);
+pub(crate) struct Words<'a>(pub Vec<&'a str>);
 
 impl<'a> Words<'a> {
     pub fn at(&self, index: usize) -> &'a str {
@@ -611,7 +611,7 @@ fn lease_of(ms: u64) -> Lease {
     Lease::from_ms(ms as i64).unwrap()
 }
 
-pub(super) fn code(error: &LockError) -> String {
+pub(crate) fn code(error: &LockError) -> String {
     let text = error.to_string();
     if text.starts_with("ERR ") {
         return format!("error: {text}");
@@ -623,7 +623,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-pub(super) fn millis(text: &str) -> u64 {
+pub(crate) fn millis(text: &str) -> u64 {
     let digits = text.trim_end_matches(|unit: char| unit.is_ascii_alphabetic());
     let unit = match &text[digits.len()..] {
         "ms" => 1,
@@ -635,7 +635,7 @@ pub(super) fn millis(text: &str) -> u64 {
     digits.parse::<u64>().unwrap() * unit
 }
 
-pub(super) fn duration(ms: u64) -> String {
+pub(crate) fn duration(ms: u64) -> String {
     if ms.is_multiple_of(1_000) {
         format!("{}s", ms / 1_000)
     } else {

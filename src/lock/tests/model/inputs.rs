@@ -2,9 +2,9 @@
 
 use proptest::prelude::*;
 
-use super::naive::KEYS;
-use super::sessions::Terms;
-use super::{lease, Names, Op, Step, CONNS_PER_OWNER, OWNERS, STEPS};
+use crate::lock::tests::model::naive::KEYS;
+use crate::lock::tests::model::sessions::Terms;
+use crate::lock::tests::model::{lease, Names, Op, Step, CONNS_PER_OWNER, OWNERS, STEPS};
 use crate::lock::tests::sim::Settings;
 use crate::lock::{Grace, Limits, WindowRule};
 
@@ -104,20 +104,22 @@ pub fn settings(cluster: bool) -> impl Strategy<Value = Settings> {
     );
     let session = prop::sample::select(vec![1, 3, 6, 15]);
     let grace = (prop::sample::select(vec![0, 3, 12]), some(vec![0, 1, 100]));
-    (limits, grace, session, windows()).prop_map(move |(limits, (ms, max_places), session, windows)| {
-        Settings {
-            limits: Limits {
-                max_waiters: limits.0,
-                max_waiters_per_key: limits.1,
-                max_tracked: limits.2,
-            },
-            grace: Grace { ms, max_places },
-            cluster,
-            // Histories with them have a model of their own.
-            deadlocks: false,
-            default_lease: lease(9),
-            session_lease: lease(session),
-            windows,
-        }
-    })
+    (limits, grace, session, windows()).prop_map(
+        move |(limits, (ms, max_places), session, windows)| {
+            Settings {
+                limits: Limits {
+                    max_waiters: limits.0,
+                    max_waiters_per_key: limits.1,
+                    max_tracked: limits.2,
+                },
+                grace: Grace { ms, max_places },
+                cluster,
+                // Histories with them have a model of their own.
+                deadlocks: false,
+                default_lease: lease(9),
+                session_lease: lease(session),
+                windows,
+            }
+        },
+    )
 }

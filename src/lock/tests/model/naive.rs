@@ -9,10 +9,10 @@
 //! over is noticed by a timer or when a grant passes over it, and the grace time of the place
 //! begins then.
 
-use super::super::sim::Settings;
-use super::answers::{Reply, Told};
-use super::sessions::{Session, Sessions, Terms};
-use super::windows::{Passed, Windows};
+use crate::lock::tests::model::answers::{Reply, Told};
+use crate::lock::tests::model::sessions::{Session, Sessions, Terms};
+use crate::lock::tests::model::windows::{Passed, Windows};
+use crate::lock::tests::sim::Settings;
 
 pub const KEYS: usize = 2;
 

@@ -1,8 +1,8 @@
 //! The naive model: holds that are bound to connections.
 
-use super::super::sim::{self, key_ref, AT_ONCE, CONNS};
-use super::naive::{Conn, Hold, Key, Model, Owner, State};
-use super::{lease, Case};
+use crate::lock::tests::model::naive::{Conn, Hold, Key, Model, Owner, State};
+use crate::lock::tests::model::{lease, Case};
+use crate::lock::tests::sim::{self, key_ref, AT_ONCE, CONNS};
 use crate::lock::{BoundRef, KeyState, Mode};
 
 /// The lease that a request asks for, in milliseconds.

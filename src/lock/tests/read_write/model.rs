@@ -9,10 +9,10 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestError, TestRunner};
 
-use super::naive::{Naive, Said};
-use super::scripts;
-use super::sim::{How, Sim};
-use crate::lock::{Answer, KeyRef, KeyState, ReadDepth, Mode, Outcome, Released, Wait};
+use crate::lock::tests::read_write::naive::{Naive, Said};
+use crate::lock::tests::read_write::scripts;
+use crate::lock::tests::read_write::sim::{How, Sim};
+use crate::lock::{Answer, KeyRef, KeyState, Mode, Outcome, ReadDepth, Released, Wait};
 
 const OWNERS: [&str; 4] = ["a", "b", "c", "d"];
 const STEPS: usize = 50;

@@ -389,8 +389,10 @@ impl Naive {
 
     /// The owner knows of its grant.
     fn claim(&mut self, owner: &str) {
-        self.permit_in_flight.retain(|permit_in_flight| permit_in_flight.owner != owner);
-        self.undelivered.retain(|permit_in_flight| permit_in_flight.owner != owner);
+        self.permit_in_flight
+            .retain(|permit_in_flight| permit_in_flight.owner != owner);
+        self.undelivered
+            .retain(|permit_in_flight| permit_in_flight.owner != owner);
     }
 
     pub fn delivered(&mut self) {
@@ -398,7 +400,11 @@ impl Naive {
     }
 
     pub fn disconnect(&mut self, conn: &str) {
-        if let Some(at) = self.permit_in_flight.iter().position(|permit_in_flight| permit_in_flight.conn == conn) {
+        if let Some(at) = self
+            .permit_in_flight
+            .iter()
+            .position(|permit_in_flight| permit_in_flight.conn == conn)
+        {
             let permit_in_flight = self.permit_in_flight.remove(at);
             self.undelivered.push(permit_in_flight);
         } else {

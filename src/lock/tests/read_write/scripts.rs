@@ -3,7 +3,7 @@
 //!
 //! Each first lets the server expire what is over, as any command on these keys would.
 
-use super::world::{timeout_of, World};
+use crate::lock::tests::read_write::world::{timeout_of, World};
 use crate::lock::Now;
 
 fn count(world: &World, key: &str, field: &str) -> i64 {

@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use super::world::World;
+use crate::lock::tests::read_write::world::World;
 use crate::lock::tests::rest::Rest;
 use crate::lock::{
     Acquire, Answer, Bound, Break, Effect, Effects, Ending, Fence, Grace, KeyRef, KeyState, Lease,
-    Limits, LockError, Locks, ReadDepth, Mode, Now, Outcome, Release, Released, Renew, View, Wait,
+    Limits, LockError, Locks, Mode, Now, Outcome, ReadDepth, Release, Released, Renew, View, Wait,
     WaiterId,
 };
 
@@ -165,7 +165,11 @@ impl Sim {
             }
             _ => ReadDepth::Two,
         };
-        let depth = if depth == ReadDepth::Own { ReadDepth::Two } else { depth };
+        let depth = if depth == ReadDepth::Own {
+            ReadDepth::Two
+        } else {
+            depth
+        };
         let asked = (Some(owner), depth, &Ending::Nothing);
         self.command(key, asked, |locks, view, now, fx| {
             locks.renew(view, &req, now, fx)
@@ -204,7 +208,11 @@ impl Sim {
         }
         self.settle_all();
         while let Some(bound) = self.locks.sessions.next_renewal(self.now) {
-            self.serve_session(&bound, (ReadDepth::Own, &Ending::Nothing), Locks::renew_session);
+            self.serve_session(
+                &bound,
+                (ReadDepth::Own, &Ending::Nothing),
+                Locks::renew_session,
+            );
         }
         self.settle_all();
     }

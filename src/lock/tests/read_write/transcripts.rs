@@ -11,9 +11,9 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use super::scripts;
-use super::sim::{How, Sim, START_MS};
-use super::world::Value;
+use crate::lock::tests::read_write::scripts;
+use crate::lock::tests::read_write::sim::{How, Sim, START_MS};
+use crate::lock::tests::read_write::world::Value;
 use crate::lock::{Answer, KeyRef, LockError, Mode, Released, Wait};
 
 #[test]

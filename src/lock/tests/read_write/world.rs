@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::lock::{
     is_read_write, timeout_name, timeout_prefix, token_name, write_field, HashReader, KeyState,
-    KeyWrite, ReadDepth, TokenRecord, Mode, Now, ReadWrite, Reader, RwFields, RwWrite,
+    KeyWrite, Mode, Now, ReadDepth, ReadWrite, Reader, RwFields, RwWrite, TokenRecord,
 };
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -128,7 +128,10 @@ impl World {
             token_record,
             readers: [].into_iter().collect(),
         };
-        let recorded = lock.token_record.as_ref().and_then(|token_record| token_record.writer.clone());
+        let recorded = lock
+            .token_record
+            .as_ref()
+            .and_then(|token_record| token_record.writer.clone());
         let depth = match depth {
             ReadDepth::Own if lock.writer.is_some() || lock.deadline_ms.is_none() => ReadDepth::Two,
             depth => depth,
@@ -276,9 +279,16 @@ impl World {
             }
             RwWrite::TokenRecord(token_record) => {
                 let name = mark_of(key);
-                self.set(name.clone(), &text(&token_record.value()), token_record.deadline_ms);
+                self.set(
+                    name.clone(),
+                    &text(&token_record.value()),
+                    token_record.deadline_ms,
+                );
                 let end_ms = token_record.deadline_ms.unwrap();
-                vec![format!("set {name} {} @{end_ms}", text(&token_record.value()))]
+                vec![format!(
+                    "set {name} {} @{end_ms}",
+                    text(&token_record.value())
+                )]
             }
             RwWrite::TokenRecordLease(end_ms) => {
                 self.set_end(&mark_of(key), *end_ms);

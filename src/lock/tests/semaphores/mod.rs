@@ -10,12 +10,12 @@ mod session;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::lock::{
-    Answer, Bound, Count, CountChange, Effect, Effects, Event, Resource, Grace, Lease, Limits,
-    LockError, Locks, Now, Outcome, OwnerId, PermitChange, Permits, SemAcquire, SemState, SemView,
+    Answer, Bound, Count, CountChange, Effect, Effects, Event, Grace, Lease, Limits, LockError,
+    Locks, Now, Outcome, OwnerId, PermitChange, Permits, Resource, SemAcquire, SemState, SemView,
     SetIf, WaiterId,
 };
 
-use super::sim::{key_ref, START_MS};
+use crate::lock::tests::sim::{key_ref, START_MS};
 
 /// A semaphore as its two keys state it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -3,8 +3,8 @@
 
 use proptest::prelude::*;
 
-use super::super::sim::START_MS;
-use super::{Out, Sim};
+use crate::lock::tests::semaphores::{Out, Sim};
+use crate::lock::tests::sim::START_MS;
 use crate::lock::{
     Answer, Grace, Lease, Limits, LockError, Outcome, SemAcquire, SetIf, Token, Wait, WaiterId,
 };
@@ -331,7 +331,8 @@ impl Both {
     fn release_and_drop(&mut self, id: usize, asks: bool) {
         let first = self.model.queue.first().cloned();
         self.release(id);
-        let Some(first) = first.filter(|first| self.sim.permit_in_flight.contains(&first.waiter)) else {
+        let Some(first) = first.filter(|first| self.sim.permit_in_flight.contains(&first.waiter))
+        else {
             return;
         };
         self.sim.drop_conn(first.waiter);

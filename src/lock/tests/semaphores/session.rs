@@ -13,9 +13,9 @@
 use std::fmt::Write as _;
 use std::num::NonZeroU32;
 
-use super::super::sim::{key_ref, START_MS};
-use super::super::transcripts::{code, duration, millis, run_with, Words};
-use super::{Out, Sim};
+use crate::lock::tests::semaphores::{Out, Sim};
+use crate::lock::tests::sim::{key_ref, START_MS};
+use crate::lock::tests::transcripts::{code, duration, millis, run_with, Words};
 use crate::lock::{
     Answer, CountChange, Effects, Grace, Limits, LockError, Outcome, PermitChange, SemAcquire,
     SetIf, Token, Waited, WaiterId,
@@ -208,7 +208,11 @@ impl Session {
             }
             "redisson" => self.redisson(words),
             "grants" => self.sim.may_grant = key == "on",
-            "delay" => self.sim.locks.startup_delay.begin(self.sim.now, millis(key)),
+            "delay" => self
+                .sim
+                .locks
+                .startup_delay
+                .begin(self.sim.now, millis(key)),
             "drain" => {
                 let mut fx = Effects::new();
                 self.sim.locks.drain(&mut fx);

@@ -1,10 +1,10 @@
 //! One decision about one key, compared with what the core said of it before.
 
-use super::{Rest, Sim};
+use crate::lock::tests::sim::{Rest, Sim};
 use crate::lock::{Effects, Ending, KeyState, LockError, Locks, Now, View};
 
 impl Sim {
-    pub(super) fn command<T>(
+    pub(crate) fn command<T>(
         &mut self,
         key: &str,
         ending: &Ending<'_>,
@@ -15,7 +15,7 @@ impl Sim {
         answer
     }
 
-    pub(super) fn ask<T>(
+    pub(crate) fn ask<T>(
         &mut self,
         key: &str,
         ending: &Ending<'_>,
@@ -29,7 +29,7 @@ impl Sim {
         (answer, fx, rest)
     }
 
-    pub(super) fn carry_out_decided(
+    pub(crate) fn carry_out_decided(
         &mut self,
         key: &str,
         (is_ok, fx): (bool, Effects),

@@ -1,6 +1,6 @@
 //! Horizons that others write over.
 
-use super::Sim;
+use crate::lock::tests::sim::Sim;
 use crate::lock::token::PLAUSIBLE_AHEAD_US;
 
 impl Sim {
@@ -11,7 +11,7 @@ impl Sim {
     }
 
     /// Whether a horizon of this height is plausible by the present clock.
-    pub(super) fn believes(&self, horizon: u64) -> bool {
+    pub(crate) fn believes(&self, horizon: u64) -> bool {
         horizon <= self.now.wall_us() + PLAUSIBLE_AHEAD_US
     }
 

@@ -1,6 +1,6 @@
 //! Requests on many keys, as the shell has them served.
 
-use super::{key_ref, Request, Rest, Sim};
+use crate::lock::tests::sim::{key_ref, Request, Rest, Sim};
 use crate::lock::{
     Acquire, Effects, Ending, Fence, KeyState, Lease, LockError, Locks, ManyAnswer, Mode, Now,
     Release, Renew, Token, View, Wait,
@@ -89,7 +89,7 @@ impl Sim {
     }
 
     /// The next of the requests that were marked. False when none is left.
-    pub(super) fn settle_requests(&mut self) -> bool {
+    pub(crate) fn settle_requests(&mut self) -> bool {
         let Some(request) = self.locks.pop_unsettled_request(self.now) else {
             return false;
         };
@@ -107,14 +107,14 @@ impl Sim {
         true
     }
 
-    pub(super) fn judge_again(&mut self) {
+    pub(crate) fn judge_again(&mut self) {
         let mut fx = Effects::new();
         self.locks.judge_again(self.now, &mut fx);
         self.carry_out_answers(fx);
     }
 
     /// All keys of a request are its owner's, under these tokens.
-    pub(super) fn check_all_granted(&self, request: &Request, tokens: &[Token]) {
+    pub(crate) fn check_all_granted(&self, request: &Request, tokens: &[Token]) {
         let over = request.until_ms.is_some_and(|end| self.now.mono_ms >= end);
         assert!(!over, "granted after the end of the wait");
         assert_eq!(tokens.len(), request.further.len() + 1);
@@ -128,7 +128,7 @@ impl Sim {
         }
     }
 
-    pub(super) fn view<'k>(&mut self, key: &'k str) -> View<'k> {
+    pub(crate) fn view<'k>(&mut self, key: &'k str) -> View<'k> {
         let domain = self.domain(key);
         if !self.locks.tokens.knows(domain) {
             let horizon = self.horizons.get(&domain).copied().unwrap_or(0);

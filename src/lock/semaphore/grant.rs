@@ -1,0 +1,208 @@
+//! How permits are granted, to a newcomer or to who waits, and how they come back; and what of a decision
+//! is written down.
+
+use std::rc::Rc;
+
+use crate::lock::effect::{Effect, Effects, Event, Outcome};
+use crate::lock::locks::Locks;
+use crate::lock::resource::Resource;
+use crate::lock::semaphore::in_flight::PermitInFlight;
+use crate::lock::semaphore::state::{
+    Ledger, Permit, PermitChange, Permits, SemView, GRANTS_AT_ONCE, NO_END_MS,
+};
+use crate::lock::semaphore::Semaphores;
+use crate::lock::session::bindings::BoundRef;
+use crate::lock::wait::queue::{Seq, Waiter};
+use crate::lock::{KeyRef, Lease, LockError, Now, Token, WaiterId};
+
+/// On what terms a permit is granted.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Terms {
+    pub lease: Lease,
+    pub session: bool,
+    pub client: u64,
+}
+
+impl Locks {
+    /// A permit that is held comes back, and goes to who waits. Answers whether it was known.
+    pub(crate) fn take_back(
+        &mut self,
+        view: &SemView<'_>,
+        there: Option<&Permits>,
+        id: &[u8],
+        now: Now,
+        fx: &mut Effects,
+    ) -> (bool, PermitChange) {
+        self.sems.in_flight.claim(view.key, id);
+        self.sessions.unbind(BoundRef::permit(view.key, id));
+        let known = self.sems.remembered.remove(view.key, id);
+        fx.push(Effect::Notify(Event::SemRelease));
+        let mut ledger = Ledger::open(there);
+        ledger.give_back(id);
+        self.hand_off_permits(view, &mut ledger, now, fx);
+        (known, self.close(view, ledger))
+    }
+
+    pub(crate) fn grants_now(&self, view: &SemView<'_>, now: Now) -> bool {
+        view.may_grant == Some(true) && !self.startup_delay.is_on(now)
+    }
+
+    /// Grants permits to those who wait, in their order, as long as there are some.
+    pub(crate) fn hand_off_permits(
+        &mut self,
+        view: &SemView<'_>,
+        ledger: &mut Ledger<'_>,
+        now: Now,
+        fx: &mut Effects,
+    ) {
+        if !self.grants_now(view, now) {
+            return;
+        }
+        for _ in 0..GRANTS_AT_ONCE {
+            if !ledger.has_permit() {
+                return;
+            }
+            let Some((id, waiter, seq)) = self.next_for_permit(view.key, now, fx) else {
+                return;
+            };
+            let terms = Terms {
+                lease: waiter.lease,
+                session: waiter.session,
+                client: waiter.client,
+            };
+            let granted = self.grant_permit(view, ledger, &id, terms, now, fx);
+            let (token, end_ms) = match granted {
+                Ok(granted) => granted,
+                Err(error) => {
+                    // The next ones would fare no better.
+                    let mut everybody = vec![waiter.id];
+                    everybody.extend(self.sems.waiters.clear(view.key));
+                    return self.fail_permits(everybody, &error, fx);
+                }
+            };
+            self.sessions.waits(waiter.client, waiter.id);
+            let stats = &mut self.sems.stats;
+            let waited = now.mono_ms.saturating_sub(waiter.since_ms);
+            stats.sem_waits_granted += 1;
+            stats.sem_wait_ms_sum += waited;
+            stats.sem_wait_ms_max = stats.sem_wait_ms_max.max(waited);
+            let permit_in_flight = PermitInFlight {
+                waiter: waiter.id,
+                seq,
+                token,
+                end_ms,
+                is_lost: false,
+            };
+            self.sems
+                .in_flight
+                .insert(view.key.to_id(), id, permit_in_flight);
+            fx.push(Effect::Answer(waiter.id, Outcome::Granted(token)));
+        }
+    }
+
+    /// Takes the first request off the queue whose wait is not over.
+    fn next_for_permit(
+        &mut self,
+        key: KeyRef<'_>,
+        now: Now,
+        fx: &mut Effects,
+    ) -> Option<(Rc<[u8]>, Waiter, Seq)> {
+        let Semaphores { waiters, stats, .. } = &mut self.sems;
+        let seq = waiters.next_in_line(key, now, |waiter| {
+            stats.sem_waits_timed_out += 1;
+            fx.push(Effect::Answer(waiter, Outcome::Nil));
+        })?;
+        let (id, waiter) = waiters.take(key, seq)?;
+        Some((id, waiter, seq))
+    }
+
+    /// A fresh permit: the one place where they are granted.
+    pub(crate) fn grant_permit(
+        &mut self,
+        view: &SemView<'_>,
+        ledger: &mut Ledger<'_>,
+        id: &[u8],
+        terms: Terms,
+        now: Now,
+        fx: &mut Effects,
+    ) -> Result<(Token, i64), LockError> {
+        let token = self.mint_permit(view, now, fx)?;
+        let end_ms = self.lease_of(terms.session, terms.lease).deadline(now);
+        let what = BoundRef::permit(view.key, id);
+        match terms.session {
+            true => self.sessions.bind(what, terms.client, token, now),
+            false => drop(self.sessions.unbind(what)),
+        }
+        ledger.take(id, end_ms);
+        // What is remembered of this id was of a permit that went away unseen.
+        let known = self.sems.remembered.remove(view.key, id);
+        self.sems.stats.sem_grants_lost += u64::from(known);
+        self.sems.stats.sem_grants += 1;
+        self.remember(view.key, id, Permit { token, end_ms });
+        fx.push(Effect::Notify(Event::SemAcquire));
+        Ok((token, end_ms))
+    }
+
+    pub(crate) fn mint_permit(
+        &mut self,
+        view: &SemView<'_>,
+        now: Now,
+        fx: &mut Effects,
+    ) -> Result<Token, LockError> {
+        if !view.may_grant.ok_or(LockError::Internal)? {
+            return Err(self.tokens.no_grant());
+        }
+        let minted = self.tokens.mint(view.domain, 0, 0, now.wall_us())?;
+        let horizon = minted.horizon;
+        fx.extend(horizon.map(|horizon| Effect::Horizon(view.domain, horizon)));
+        Ok(minted.token)
+    }
+
+    pub(crate) fn remember(&mut self, key: KeyRef<'_>, id: &[u8], permit: Permit) {
+        let max = self.limits.max_tracked;
+        self.sems.stats.sem_grants_unwatched += self.sems.remembered.insert(key, id, permit, max);
+    }
+
+    pub(crate) fn fail_permits(
+        &mut self,
+        waiters: Vec<WaiterId>,
+        error: &LockError,
+        fx: &mut Effects,
+    ) {
+        self.sems.stats.sem_waits_failed += waiters.len() as u64;
+        let answer = |waiter| Effect::Answer(waiter, Outcome::Failed(error.clone()));
+        fx.extend(waiters.into_iter().map(answer));
+    }
+
+    /// A command's decision is made. Whoever could not be granted a permit just now, because writes are
+    /// refused or many wait, is looked at again by the alarm.
+    pub(crate) fn close(&mut self, view: &SemView<'_>, ledger: Ledger<'_>) -> PermitChange {
+        if ledger.has_permit() {
+            self.sems.waiters.schedule_settle(view.key);
+        } else if ledger.owes_many() {
+            self.sems.waiters.schedule_settle_id(view.key.to_id());
+        }
+        self.write_down(view, ledger)
+    }
+
+    /// What of a decision is to be written, and when the next permit comes free for those who still wait.
+    pub(crate) fn write_down(&mut self, view: &SemView<'_>, ledger: Ledger<'_>) -> PermitChange {
+        let next_end_ms = ledger.next_end_ms;
+        let finite = next_end_ms.filter(|end| *end < NO_END_MS);
+        self.sems.waiters.set_lease(view.key, finite);
+        if ledger.counts {
+            for id in &ledger.reclaimed {
+                let known = self.sems.remembered.remove(view.key, id);
+                self.sems.stats.sem_grants_expired += u64::from(known);
+            }
+        }
+        let change = ledger.close();
+        if change.clear {
+            self.begins_as(Resource::Semaphore, view.key);
+        } else if change.free.is_some() {
+            // A latch of this name has another count now.
+            self.latches.waiters.schedule_settle(view.key);
+        }
+        change
+    }
+}

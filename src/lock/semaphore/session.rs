@@ -1,0 +1,67 @@
+//! Permits that are bound to connections: the end of a connection, and the renewals until then (see
+//! `sessions`).
+
+use crate::lock::effect::Effects;
+use crate::lock::locks::Locks;
+use crate::lock::semaphore::state::{Ledger, PermitChange, SemView};
+use crate::lock::session::bindings::BoundRef;
+use crate::lock::{KeyRef, Now};
+
+impl Locks {
+    /// Releases a permit whose connection has gone.
+    pub fn end_permit_session(
+        &mut self,
+        view: &SemView<'_>,
+        id: &[u8],
+        now: Now,
+        fx: &mut Effects,
+    ) -> PermitChange {
+        if view.held_until(now).is_none() {
+            self.drop_permit_binding(view.key, id);
+            return PermitChange::default();
+        }
+        let there = view.permits().ok().flatten();
+        let (known, change) = self.take_back(view, there, id, now, fx);
+        self.sems.stats.sem_grants_session_ended += u64::from(known);
+        change
+    }
+
+    /// Renews the lease of a bound permit, and never shortens it.
+    pub fn renew_permit_session(
+        &mut self,
+        view: &SemView<'_>,
+        id: &[u8],
+        now: Now,
+    ) -> PermitChange {
+        let Some(end_ms) = view.held_until(now) else {
+            self.drop_permit_binding(view.key, id);
+            return PermitChange::default();
+        };
+        let wanted = self.sessions.rule.lease.deadline(now);
+        let mut ledger = Ledger::open(view.permits().ok().flatten());
+        self.extend_permit(view.key, &mut ledger, id, (end_ms, wanted));
+        self.stats.session_renewals += 1;
+        self.sessions.renewed(BoundRef::permit(view.key, id), now);
+        self.close(view, ledger)
+    }
+
+    /// The permit that was bound has ended without our seeing it.
+    pub fn drop_permit_binding(&mut self, key: KeyRef<'_>, id: &[u8]) {
+        if self.sessions.unbind(BoundRef::permit(key, id)).is_some() {
+            self.stats.session_losses += 1;
+        }
+    }
+
+    /// The holder has touched its permit without asking for a session: see [`Locks::keep_binding`].
+    pub(crate) fn keep_permit_binding(
+        &mut self,
+        key: KeyRef<'_>,
+        id: &[u8],
+        names_lease: bool,
+        now: Now,
+    ) -> bool {
+        let what = BoundRef::permit(key, id);
+        let token = self.sessions.token_of(what);
+        self.keep_binding(what, token, names_lease, now)
+    }
+}

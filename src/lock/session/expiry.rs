@@ -1,0 +1,139 @@
+//! What becomes of bound locks: the end of their connection, and the renewals until then.
+
+use crate::lock::effect::{Effect, Effects, Event, KeyWrite};
+use crate::lock::locks::{Locks, View};
+use crate::lock::session::bindings::{Bound, BoundKind, BoundRef};
+use crate::lock::{Hold, KeyState, Mode, Now, OwnerId, ReadWrite, Token};
+
+impl Locks {
+    /// The connection has gone. First it waits no more: it may hold a lock as one owner and wait for it as
+    /// another, and must not be handed what it leaves behind. Then its holds are to be released. Answers
+    /// whether it had any.
+    pub fn disconnected(&mut self, client: u64, now: Now) -> bool {
+        if let Some(waiter) = self.sessions.waiter_of(client) {
+            self.gone(waiter, now);
+        }
+        self.sessions.end(client)
+    }
+
+    /// Whether the key still has the grant that is bound: else there is nothing to release or to renew.
+    pub fn is_bound_hold(&self, bound: &Bound, state: &KeyState, now: Now) -> bool {
+        let what = bound.as_ref();
+        self.bound_hold(what, state, now).is_some() || self.bound_shared(what, state, now).is_some()
+    }
+
+    /// Releases a hold whose connection has gone, whatever its count.
+    pub fn end_session(&mut self, view: &View<'_>, bound: &Bound, now: Now, fx: &mut Effects) {
+        if let Some((mode, lock)) = self.bound_shared(bound.as_ref(), &view.state, now) {
+            let whose = (mode, &bound.owner[..]);
+            let was_tracked = self.untrack_shared(view, lock, whose, now, fx);
+            self.stats.grants_session_ended += u64::from(was_tracked);
+            return self.give_back(view, lock.clone(), whose, now, fx);
+        }
+        let Some(hold) = self.bound_hold(bound.as_ref(), &view.state, now) else {
+            return self.drop_binding(view, bound.as_ref(), now, fx);
+        };
+        self.sessions.unbind(bound.as_ref());
+        self.stats.grants_session_ended += u64::from(self.end_tracked(view, hold, now, fx));
+        self.end_hold(view, Event::Release, now, fx);
+    }
+
+    /// Renews the lease of a bound hold, and never shortens it.
+    pub fn renew_session(&mut self, view: &View<'_>, bound: &Bound, now: Now, fx: &mut Effects) {
+        let wanted = self.sessions.rule.lease.deadline(now);
+        if let Some((mode, lock)) = self.bound_shared(bound.as_ref(), &view.state, now) {
+            self.extend_shared(view, lock, (mode, &bound.owner), (wanted, now), fx);
+            self.stats.session_renewals += 1;
+            return self.sessions.renewed(bound.as_ref(), now);
+        }
+        let Some(hold) = self.bound_hold(bound.as_ref(), &view.state, now) else {
+            return self.drop_binding(view, bound.as_ref(), now, fx);
+        };
+        if hold.deadline_ms.is_none_or(|end| end < wanted) {
+            fx.push(Effect::Write(KeyWrite::Adjust {
+                owner: OwnerId::from_slice(&hold.owner),
+                count: None,
+                token: None,
+                deadline_ms: Some(wanted),
+            }));
+            self.note_deadline(view, hold.token, wanted);
+        }
+        self.stats.session_renewals += 1;
+        self.sessions.renewed(bound.as_ref(), now);
+    }
+
+    /// The owner has touched its hold without asking for a session: a binding ends if the request names a
+    /// lease, else it stays. Answers whether the hold is bound from here on.
+    pub(crate) fn keep_binding(
+        &mut self,
+        what: BoundRef<'_>,
+        token: Option<Token>,
+        names_lease: bool,
+        now: Now,
+    ) -> bool {
+        let stays = !names_lease && self.sessions.client_of(what, token).is_some();
+        match stays {
+            true => self.sessions.renewed(what, now),
+            false => drop(self.sessions.unbind(what)),
+        }
+        stays
+    }
+
+    pub(crate) fn bound_hold<'s>(
+        &self,
+        what: BoundRef<'_>,
+        state: &'s KeyState,
+        now: Now,
+    ) -> Option<&'s Hold> {
+        if what.kind != BoundKind::Lock(Mode::Exclusive) {
+            return None;
+        }
+        let token = self.sessions.token_of(what)?;
+        let hold = state.hold(now)?;
+        (hold.owner[..] == *what.owner && hold.token == Some(token)).then_some(hold)
+    }
+
+    /// The same for READ and WRITE: which of them, and the lock.
+    pub(crate) fn bound_shared<'s>(
+        &self,
+        what: BoundRef<'_>,
+        state: &'s KeyState,
+        now: Now,
+    ) -> Option<(Mode, &'s ReadWrite)> {
+        let BoundKind::Lock(mode) = what.kind else {
+            return None;
+        };
+        let token = self.sessions.token_of(what)?;
+        let lock = state.held_for_reading_or_writing(now)?;
+        let holds = match mode {
+            Mode::Exclusive => false,
+            Mode::Read => lock.reader(what.owner, now).is_some(),
+            Mode::Write => lock.writes(what.owner, now),
+        };
+        (holds && lock.is_under(mode, token, now)).then_some((mode, lock))
+    }
+
+    /// The token under which a hold of a read-write lock is bound, if that is the hold of now.
+    pub(crate) fn bound_token(
+        &self,
+        what: BoundRef<'_>,
+        (mode, lock): (Mode, &ReadWrite),
+        now: Now,
+    ) -> Option<Token> {
+        let token = self.sessions.token_of(what);
+        token.filter(|token| lock.is_under(mode, *token, now))
+    }
+
+    /// The grant that was bound has ended without our seeing it.
+    fn drop_binding(&mut self, view: &View<'_>, what: BoundRef<'_>, now: Now, fx: &mut Effects) {
+        let Some(token) = self.sessions.unbind(what) else {
+            return;
+        };
+        self.stats.session_losses += 1;
+        if what.kind == BoundKind::Lock(Mode::Read) {
+            self.close_reader(view.key, what.owner, now, fx);
+        } else if self.tracked.get(view.key, Some(token)).is_some() {
+            self.close_only(view, now, fx);
+        }
+    }
+}

@@ -1,0 +1,460 @@
+//! Deadlocks: found when a request is about to be parked, and refused.
+//!
+//! Owners wait for owners. Whoever waits for a key waits for those who hold it, and for everybody before it
+//! in the queue whom it must let pass; each of them may wait at other keys for others again. If the
+//! owner who asks is found on that way, its request would wait for itself.
+//!
+//! The search goes from the newcomer along what this server has in memory. In a queue it looks only at
+//! places of owners who wait elsewhere, too ([`crate::lock::wait::index`]): the others wait for the same holders.
+//! A reader waits for other readers only if a writer stands between them.
+//!
+//! Who holds a key is known as of the last time that somebody looked. Whatever changes a key marks it, and
+//! it is read again at the end of the turn; until then the search is not sure. Then the request is
+//! parked, and judged again when those keys have been read ([`Locks::judge_again`]).
+
+use std::collections::{HashMap, HashSet};
+
+use crate::lock::effect::{Effect, Effects, Outcome};
+use crate::lock::locks::{Locks, View};
+use crate::lock::read_write::upgrades;
+use crate::lock::wait::index::Holders;
+use crate::lock::wait::queue::Seq;
+use crate::lock::wait::{Line, Waiters};
+use crate::lock::{Acquire, KeyId, KeyRef, LockError, Mode, Now, WaiterId};
+
+/// No search looks at more waits than this. A cycle that is longer is not found.
+pub const MAX_VISITS: usize = 2_000;
+
+/// One key that a request would wait for.
+#[derive(Debug, Clone)]
+pub(crate) struct Want<'a> {
+    pub key: KeyRef<'a>,
+    /// Its place in that queue; `None`: at the end.
+    pub place: Option<Seq>,
+    /// Who holds the key.
+    pub holders: Holders,
+}
+
+/// A request that is about to wait.
+#[derive(Debug)]
+pub(crate) struct Caller<'a> {
+    pub owner: &'a [u8],
+    pub mode: Mode,
+    pub wants: &'a [Want<'a>],
+    /// Former requests of the owner that end when this one is parked.
+    pub replaces: &'a [WaiterId],
+}
+
+/// What a search has found.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// No cycle.
+    Clear,
+    /// These keys on the way are to be read again first.
+    Doubtful(Vec<KeyId>),
+    /// The names of the keys of a cycle, in its order, the newcomer's first.
+    Cycle(Vec<Vec<u8>>),
+}
+
+/// Searches for a way from this newcomer back to its owner.
+pub(crate) fn search(waiters: &Waiters, caller: &Caller<'_>, now: Now) -> Verdict {
+    let mut search = Search {
+        waiters,
+        caller,
+        now,
+        steps: Vec::new(),
+        seen: HashSet::new(),
+        passed: HashMap::new(),
+        visits: 0,
+        doubts: Vec::new(),
+    };
+    let cycle = search.run();
+    match cycle {
+        _ if !search.doubts.is_empty() => {
+            Verdict::Doubtful(search.doubts.iter().map(|key| key.to_id()).collect())
+        }
+        Some(keys) => Verdict::Cycle(keys.iter().map(|key| key.name.to_vec()).collect()),
+        None => Verdict::Clear,
+    }
+}
+
+/// Whether anybody may wait for this newcomer's owner, at a glance: who is in nobody's way is in no cycle.
+pub(crate) fn may_be_waited_for(waiters: &Waiters, caller: &Caller<'_>, now: Now) -> bool {
+    let owner = caller.owner;
+    if waiters.lines.len() > MAX_VISITS {
+        return true;
+    }
+    waiters.lines.iter().any(|(key, line)| {
+        let mut wants = caller.wants.iter();
+        if line.queue.live() == 0 {
+            return false;
+        }
+        match wants.find(|want| want.key == key.as_ref()) {
+            // At the end of this line; and it is known whether its owner holds the lock.
+            Some(want) => want.place.is_some() || want.holders.contain(owner, now),
+            None => {
+                let is_over = line.lease_ms.is_some_and(|end| end <= now.wall_ms);
+                is_over
+                    || line.holders.unsure
+                    || line.holders.contain(owner, now)
+                    || line.queue.place_of(owner).is_some()
+                    || waiters.is_to_be_settled(key.as_ref())
+            }
+        }
+    })
+}
+
+/// An owner that was found on the way.
+struct Step<'a> {
+    owner: &'a [u8],
+    /// The key at which somebody waits for it, and the step that did.
+    key: KeyRef<'a>,
+    from: Option<usize>,
+}
+
+/// Somebody waits here.
+#[derive(Clone, Copy)]
+struct Wait<'a> {
+    owner: &'a [u8],
+    mode: Mode,
+    key: KeyRef<'a>,
+    /// It waits for those before this place; `None`: for everybody.
+    before: Option<Seq>,
+}
+
+/// What a place in a line stands behind.
+#[derive(Debug, Default)]
+struct Behind {
+    a_writer: bool,
+    /// Everybody before this place is waited for, at last.
+    place: Option<Seq>,
+}
+
+struct Search<'a> {
+    waiters: &'a Waiters,
+    caller: &'a Caller<'a>,
+    now: Now,
+    steps: Vec<Step<'a>>,
+    seen: HashSet<&'a [u8]>,
+    /// How far each queue has been looked through.
+    passed: HashMap<(i32, &'a [u8]), Seq>,
+    visits: usize,
+    /// Keys of which it is not known for sure who holds them.
+    doubts: Vec<KeyRef<'a>>,
+}
+
+impl<'a> Search<'a> {
+    /// The keys of a cycle, if there is one.
+    fn run(&mut self) -> Option<Vec<KeyRef<'a>>> {
+        for want in self.caller.wants {
+            let wait = Wait {
+                owner: self.caller.owner,
+                mode: self.caller.mode,
+                key: want.key,
+                before: want.place,
+            };
+            let line = self.waiters.lines.get(&want.key);
+            if self.follow(wait, &want.holders, line, None) {
+                return Some(vec![want.key]);
+            }
+        }
+        let mut next = 0;
+        while let Some(owner) = self.steps.get(next).map(|step| step.owner) {
+            for (key, seq) in self.waiters.waits_of.places(owner) {
+                let line = self.waiters.lines.get(key)?;
+                let Some(waiter) = line.queue.waiter(*seq) else {
+                    continue;
+                };
+                let wait = Wait {
+                    owner,
+                    mode: waiter.mode,
+                    key: key.as_ref(),
+                    before: Some(*seq),
+                };
+                if self.is_stale(wait.key, line) {
+                    self.doubts.push(wait.key);
+                }
+                if self.follow(wait, &line.holders, Some(line), Some(next)) {
+                    return Some(self.way_to(next, wait.key));
+                }
+            }
+            if self.visits > MAX_VISITS {
+                return None;
+            }
+            next += 1;
+        }
+        None
+    }
+
+    /// Notes whom this wait is for. True when it is the newcomer's owner.
+    fn follow(
+        &mut self,
+        wait: Wait<'a>,
+        holders: &'a Holders,
+        line: Option<&'a Line>,
+        from: Option<usize>,
+    ) -> bool {
+        self.visits += 1;
+        let holds = holders.contain(wait.owner, self.now);
+        if holds && !(holders.shared && wait.mode == Mode::Write) {
+            return false;
+        }
+        if holders.unsure {
+            self.doubts.push(wait.key);
+        }
+        // Who holds already comes past the queue.
+        let (Some(line), false) = (line, holds) else {
+            let blocks = wait.mode != Mode::Read || !holders.shared;
+            return blocks && self.find_all(holders, wait, from);
+        };
+        let behind = self.behind(line, holders, &wait);
+        let blocks = wait.mode != Mode::Read || !holders.shared || behind.a_writer;
+        if blocks && self.find_all(holders, wait, from) {
+            return true;
+        }
+        if wait.owner != self.caller.owner && self.caller_is_before(line, &wait, &behind) {
+            return true;
+        }
+        let Some(behind) = behind.place else {
+            return false;
+        };
+        let slot = (wait.key.db, wait.key.name);
+        let from_seq = self.passed.get(&slot).copied().unwrap_or(Seq::MIN);
+        if behind <= from_seq {
+            return false;
+        }
+        self.passed.insert(slot, behind);
+        for seq in line.ranks.busy.range(from_seq..behind) {
+            if self.visits > MAX_VISITS {
+                break;
+            }
+            self.visits += 1;
+            if let Some((owner, _)) = line.queue.at(*seq) {
+                if owner != self.caller.owner {
+                    self.find(owner, wait, from);
+                }
+            }
+        }
+        false
+    }
+
+    /// Whom a request waits for in the line of one key, the newcomer's owner aside. A reader stands behind
+    /// writers only, and behind everybody whom they must let pass; a writer that holds the lock already
+    /// passes the queue itself.
+    fn behind(&self, line: &Line, holders: &Holders, wait: &Wait<'_>) -> Behind {
+        let before = wait.before.unwrap_or(Seq::MAX);
+        if wait.mode != Mode::Read {
+            return Behind {
+                a_writer: true,
+                place: Some(before),
+            };
+        }
+        let writers = line.ranks.writers.range(..before).rev();
+        let mut writers = writers.filter_map(|seq| {
+            let (owner, _) = line.queue.at(*seq)?;
+            (owner != self.caller.owner).then_some((seq, owner))
+        });
+        let mut behind = Behind::default();
+        behind.place = writers
+            .find(|(_, owner)| {
+                behind.a_writer = true;
+                !holders.contain(owner, self.now)
+            })
+            .map(|(seq, _)| seq.saturating_add(1));
+        behind
+    }
+
+    fn find_all(&mut self, holders: &'a Holders, wait: Wait<'a>, from: Option<usize>) -> bool {
+        let mut holders = holders.living(self.now);
+        holders.any(|holder| self.find(holder, wait, from))
+    }
+
+    /// Somebody is waited for. True when it is the newcomer's owner.
+    fn find(&mut self, owner: &'a [u8], wait: Wait<'a>, from: Option<usize>) -> bool {
+        if owner == wait.owner {
+            return false;
+        }
+        if owner == self.caller.owner {
+            return true;
+        }
+        if self.seen.insert(owner) {
+            self.steps.push(Step {
+                owner,
+                key: wait.key,
+                from,
+            });
+        }
+        false
+    }
+
+    /// Whether this wait is for the newcomer's owner because of its place in the line: the one that it is going
+    /// to have, or that of another request of it.
+    fn caller_is_before(&self, line: &Line, wait: &Wait<'_>, behind: &Behind) -> bool {
+        let mut wants = self.caller.wants.iter();
+        let its = match wants.find(|want| want.key == wait.key) {
+            Some(want) => want.place.map(|place| (place, self.caller.mode)),
+            None => {
+                let place = line.queue.place_of(self.caller.owner);
+                let waiter = place.and_then(|place| Some((place, line.queue.waiter(place)?)));
+                waiter
+                    .filter(|(_, waiter)| !self.caller.replaces.contains(&waiter.id))
+                    .map(|(place, waiter)| (place, waiter.mode))
+            }
+        };
+        its.is_some_and(|(place, mode)| {
+            let before = wait.before.is_none_or(|before| place < before);
+            let directly = before && (wait.mode != Mode::Read || mode != Mode::Read);
+            directly || behind.place.is_some_and(|behind| place < behind)
+        })
+    }
+
+    fn is_stale(&self, key: KeyRef<'_>, line: &Line) -> bool {
+        let is_over = line.lease_ms.is_some_and(|end| end <= self.now.wall_ms);
+        is_over || self.waiters.is_to_be_settled(key)
+    }
+
+    fn way_to(&self, step: usize, last: KeyRef<'a>) -> Vec<KeyRef<'a>> {
+        let mut keys = vec![last];
+        let mut at = self.steps.get(step);
+        while let Some(step) = at {
+            keys.push(step.key);
+            at = step.from.and_then(|from| self.steps.get(from));
+        }
+        keys.reverse();
+        keys.dedup();
+        keys
+    }
+}
+
+impl Locks {
+    /// Whether a request for one key may be parked. True when it is to be judged again.
+    ///
+    /// # Errors
+    /// [`LockError::Deadlock`]
+    pub(crate) fn judge_wait(
+        &mut self,
+        view: &View<'_>,
+        req: &Acquire<'_>,
+        former: Option<WaiterId>,
+        now: Now,
+    ) -> Result<bool, LockError> {
+        if !self.detects_deadlocks {
+            return Ok(false);
+        }
+        let queue = self.waiters.queue(view.key);
+        let want = Want {
+            key: view.key,
+            place: match upgrades(&view.state, req, now) {
+                true => Some(Seq::MIN),
+                false => queue.and_then(|queue| queue.place_of(req.owner)),
+            },
+            holders: Holders::of(&view.state, now),
+        };
+        let caller = Caller {
+            owner: req.owner,
+            mode: req.mode,
+            wants: &[want],
+            replaces: former.as_slice(),
+        };
+        self.judge(&caller, now)
+    }
+
+    /// Whether a request may be parked without waiting for itself. True when it is to be judged again.
+    ///
+    /// # Errors
+    /// [`LockError::Deadlock`]
+    pub(crate) fn judge(&mut self, caller: &Caller<'_>, now: Now) -> Result<bool, LockError> {
+        match search(&self.waiters, caller, now) {
+            Verdict::Clear => Ok(false),
+            // To read all readers of a lock takes long: not for the sake of who is in nobody's way.
+            Verdict::Doubtful(_) if !may_be_waited_for(&self.waiters, caller, now) => Ok(false),
+            Verdict::Doubtful(keys) => {
+                for key in keys {
+                    self.waiters.schedule_settle_id(key);
+                }
+                Ok(true)
+            }
+            Verdict::Cycle(keys) => {
+                self.stats.deadlocks += 1;
+                Err(LockError::Deadlock(described(&keys).into()))
+            }
+        }
+    }
+
+    /// Requests that were parked in doubt are judged, now that the keys have been read: called at the end
+    /// of a turn.
+    pub fn judge_again(&mut self, now: Now, fx: &mut Effects) {
+        for request in std::mem::take(&mut self.doubtful) {
+            match self.judge_parked(request, now) {
+                Ok(false) => {}
+                Ok(true) => self.doubtful.push(request),
+                Err(error) => {
+                    self.waiters.dismiss(request);
+                    self.stats.waits_failed += 1;
+                    fx.push(Effect::Answer(request, Outcome::Failed(error)));
+                }
+            }
+        }
+    }
+
+    fn judge_parked(&mut self, request: WaiterId, now: Now) -> Result<bool, LockError> {
+        let places = self.waiters.places_of(request);
+        let first = places.first();
+        let Some((owner, mode)) = first.and_then(|(key, seq)| {
+            let (owner, waiter) = self.waiters.at(key.as_ref(), *seq)?;
+            Some((owner.to_vec(), waiter.mode))
+        }) else {
+            return Ok(false);
+        };
+        let mut wants = Vec::with_capacity(places.len());
+        for (key, seq) in &places {
+            let Some(line) = self.waiters.lines.get(key) else {
+                return Ok(false);
+            };
+            if line.lease_ms.is_some_and(|end| end <= now.wall_ms) {
+                return Ok(true);
+            }
+            wants.push(Want {
+                key: key.as_ref(),
+                place: Some(*seq),
+                holders: line.holders.clone(),
+            });
+        }
+        let caller = Caller {
+            owner: &owner,
+            mode,
+            wants: &wants,
+            replaces: &[],
+        };
+        self.judge(&caller, now)
+    }
+}
+
+/// Keys named in an error: as many as a line can take.
+const NAMED: usize = 8;
+
+/// Bytes of each name.
+const NAME_LEN: usize = 64;
+
+/// The keys of a cycle as text that is safe in a line of the protocol: quoted, other bytes than printable
+/// ASCII escaped, long names cut.
+fn described(keys: &[Vec<u8>]) -> String {
+    let mut text = String::new();
+    for key in keys.iter().take(NAMED) {
+        if !text.is_empty() {
+            text.push_str(", ");
+        }
+        text.push('"');
+        for byte in key.iter().take(NAME_LEN) {
+            text.extend(std::ascii::escape_default(*byte).map(char::from));
+        }
+        text.push('"');
+        if key.len() > NAME_LEN {
+            text.push_str("...");
+        }
+    }
+    if keys.len() > NAMED {
+        text.push_str(&format!(" and {} more", keys.len() - NAMED));
+    }
+    text
+}

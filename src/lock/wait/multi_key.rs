@@ -1,0 +1,223 @@
+//! A request on many keys in the queues: one place at each key, all taken at once and left at once.
+//!
+//! Places are numbered in the order of arrival over the whole server, and those of one request get
+//! numbers that follow each other. So of two such requests that meet at several keys the same one is
+//! first at each, and they cannot stand in each other's way. An owner who returns may therefore have
+//! its kept places back only if all of them are still there and were taken in one go; else it starts
+//! anew at every key.
+
+use crate::lock::table::give_back;
+use crate::lock::wait::queue::{Seq, Waiter, WaiterId};
+use crate::lock::wait::Waiters;
+use crate::lock::{KeyId, KeyRef, Now};
+
+/// A parked request on many keys.
+#[derive(Debug)]
+pub(crate) struct Many {
+    /// Where it stands, in the order of its keys.
+    pub places: Vec<(KeyId, Seq)>,
+    pub again: Again,
+}
+
+/// What a request on many keys means for those that its owner holds already.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Again {
+    /// They are not counted.
+    pub once: bool,
+    /// They are no longer bound to a connection, unless this request asks for it.
+    pub names_lease: bool,
+}
+
+/// What a new request of an owner finds of its former ones.
+#[derive(Debug, Default)]
+pub(crate) struct Former {
+    /// Requests that it takes over: they are parked at one of its keys.
+    pub requests: Vec<WaiterId>,
+    /// The places that it goes on from, if it can; in the order of the keys.
+    pub places: Option<Vec<Seq>>,
+}
+
+impl Waiters {
+    /// What there is of this owner at these keys.
+    pub(crate) fn former(&self, keys: &[KeyRef<'_>], owner: &[u8]) -> Former {
+        let mut requests: Vec<_> = keys
+            .iter()
+            .filter_map(|key| self.parked(*key, owner))
+            .collect();
+        requests.sort_unstable();
+        requests.dedup();
+        let places = keys.iter().map(|key| self.queue(*key)?.place_of(owner));
+        let places = places.collect::<Option<Vec<Seq>>>();
+        let in_one_go = |places: &Vec<Seq>| {
+            let (first, last) = (places.iter().min(), places.iter().max());
+            first
+                .zip(last)
+                .is_some_and(|(first, last)| last.get() - first.get() == places.len() as u64 - 1)
+        };
+        Former {
+            requests,
+            places: places.filter(in_one_go),
+        }
+    }
+
+    /// Parks a request at all these keys, no two of them the same. Its owner's former requests at any
+    /// of them have left their queues, and are to be answered.
+    pub(crate) fn park_many(
+        &mut self,
+        keys: &[KeyRef<'_>],
+        (owner, again): (&[u8], Again),
+        waiter: &Waiter,
+        former: &Former,
+    ) {
+        for request in &former.requests {
+            self.give_up(*request, |key| {
+                former.places.is_some() && keys.contains(&key)
+            });
+        }
+        if former.places.is_none() {
+            for key in keys {
+                self.withdraw(*key, owner);
+            }
+        }
+        let mut places = Vec::with_capacity(keys.len());
+        for key in keys {
+            let (id, seq, _) = self.join(*key, owner, waiter.clone());
+            places.push((id, seq));
+        }
+        if let Some(first) = places.first() {
+            self.by_id.insert(waiter.id, first.clone());
+        }
+        self.further_places += places.len().saturating_sub(1);
+        self.many.insert(waiter.id, Many { places, again });
+    }
+
+    /// A request has been taken over: it leaves its places, but for those that the newer one takes.
+    fn give_up(&mut self, request: WaiterId, taken: impl Fn(KeyRef<'_>) -> bool) {
+        let Some(first) = self.by_id.remove(&request) else {
+            return;
+        };
+        give_back(&mut self.by_id);
+        let places = self.forget_places(request).unwrap_or_else(|| vec![first]);
+        for (key, seq) in places {
+            if !taken(key.as_ref()) {
+                self.remove_one(&key, seq);
+                self.schedule_settle(key.as_ref());
+            }
+        }
+    }
+
+    /// The request was parked at this key and has been taken over there: it leaves its other places.
+    pub(crate) fn leave_further(&mut self, request: WaiterId, but: &KeyId) {
+        for (key, seq) in self.forget_places(request).into_iter().flatten() {
+            if key != *but {
+                self.remove_one(&key, seq);
+                self.schedule_settle(key.as_ref());
+            }
+        }
+    }
+
+    /// If the request that stands here stands at other keys, too: all its places, which it is about to
+    /// leave.
+    pub(crate) fn take_places(&mut self, key: &KeyId, seq: Seq) -> Option<Vec<(KeyId, Seq)>> {
+        if self.many.is_empty() {
+            return None;
+        }
+        let request = self.lines.get(key)?.queue.waiter(seq)?.id;
+        self.forget_places(request)
+    }
+
+    fn forget_places(&mut self, request: WaiterId) -> Option<Vec<(KeyId, Seq)>> {
+        let places = self.many.remove(&request)?.places;
+        give_back(&mut self.many);
+        self.further_places -= places.len().saturating_sub(1);
+        self.unsettled_requests.remove(&request);
+        Some(places)
+    }
+
+    /// Takes a request off all its places: it is granted.
+    pub(crate) fn take_many(&mut self, request: WaiterId) -> Option<(Vec<(KeyId, Seq)>, Waiter)> {
+        let places = self.forget_places(request)?;
+        let mut waiter = None;
+        for (key, seq) in &places {
+            waiter = self.remove_one(key, *seq).or(waiter);
+        }
+        Some((places, waiter?))
+    }
+
+    /// A request leaves all its places, and nothing is kept for it. Answers whether it was parked.
+    pub(crate) fn dismiss(&mut self, request: WaiterId) -> bool {
+        let was_parked = self.is_parked(request);
+        self.give_up(request, |_| false);
+        was_parked
+    }
+
+    /// Whether this request waits for several keys.
+    pub(crate) fn is_many(&self, request: WaiterId) -> bool {
+        self.many.contains_key(&request)
+    }
+
+    /// Where a request is parked.
+    pub(crate) fn places_of(&self, request: WaiterId) -> Vec<(KeyId, Seq)> {
+        match (self.many.get(&request), self.by_id.get(&request)) {
+            (Some(many), _) => many.places.clone(),
+            (None, one) => one.cloned().into_iter().collect(),
+        }
+    }
+
+    /// The keys of a request on many keys, in its own order.
+    pub fn keys_of(&self, request: WaiterId) -> Vec<KeyId> {
+        let many = self.many.get(&request).into_iter();
+        let places = many.flat_map(|many| &many.places);
+        places.map(|(key, _)| key.clone()).collect()
+    }
+
+    /// What this request means for keys that its owner holds.
+    pub(crate) fn again(&self, request: WaiterId) -> Again {
+        self.many
+            .get(&request)
+            .map(|many| many.again)
+            .unwrap_or_default()
+    }
+
+    /// One of the keys of this request may have become free for it: it is looked at at the end of the
+    /// turn.
+    pub(crate) fn schedule_settle_request(&mut self, request: WaiterId) {
+        if self.is_many(request) {
+            self.unsettled_requests.insert(request);
+        }
+    }
+
+    /// If this owner waits for this key and others: that request is looked at.
+    pub(crate) fn schedule_settle_owner(&mut self, key: KeyRef<'_>, owner: &[u8]) {
+        if let Some(request) = self.parked(key, owner) {
+            self.schedule_settle_request(request);
+        }
+    }
+
+    /// The next request that was marked, if as far as is known it can be granted now; others are
+    /// forgotten on the way.
+    pub fn pop_unsettled_request(&mut self, now: Now) -> Option<WaiterId> {
+        while let Some(request) = self.unsettled_requests.pop_first() {
+            if self.seems_free(request, now) {
+                return Some(request);
+            }
+        }
+        None
+    }
+
+    /// Whether at each key of this request nobody who is in its way holds or comes first.
+    fn seems_free(&self, request: WaiterId, now: Now) -> bool {
+        let many = self.many.get(&request).into_iter();
+        many.flat_map(|many| &many.places).all(|(key, seq)| {
+            let Some(line) = self.lines.get(key) else {
+                return false;
+            };
+            let is_over = line.lease_ms.is_some_and(|end| end <= now.wall_ms);
+            let owner = line.queue.owner_of(*seq);
+            is_over
+                || line.holders.living(now).next().is_none()
+                || line.holders.shared
+                || owner.is_some_and(|owner| line.holders.contain(&owner, now))
+        })
+    }
+}

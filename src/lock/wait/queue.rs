@@ -1,0 +1,400 @@
+//! The waiters of one key, first come first served.
+//!
+//! A *place* in the queue belongs to an owner and is numbered in the order of arrival. While the
+//! owner's request is parked the place is live; when its connection closes or its wait runs out the
+//! place is kept for a grace time, *empty*, so that a client that asks again gets its turn back.
+//!
+//! Places form a doubly linked list through a map, so parking, cancelling and taking the head cost
+//! the same however many wait. Empty places at the head are unlinked when a grant passes over them
+//! (each at most once); an owner who returns to such a place is linked in again at the front, where
+//! only others who returned can stand before it.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::num::{NonZeroU32, NonZeroU64};
+use std::rc::Rc;
+
+use crate::lock::table::give_back;
+use crate::lock::{Lease, Mode};
+
+/// One parked request, as the shell and the core both call it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct WaiterId(pub u64);
+
+/// A table by [`WaiterId`]. These are our own numbers, counted up, which no client can choose: a multiplication
+/// scatters them.
+pub type WaiterMap<V> = HashMap<WaiterId, V, BuildHasherDefault<OwnNumber>>;
+
+/// The hash of one number of our own.
+#[derive(Debug, Default)]
+pub struct OwnNumber(u64);
+
+impl Hasher for OwnNumber {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64((self.0 << 8) ^ u64::from(*byte));
+        }
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        // 2^64 divided by the golden ratio.
+        self.0 = number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    }
+}
+
+/// The number of a place: the order of arrival, unique on this server. Never 0, which halves the links
+/// of a place: there may be very many.
+pub type Seq = NonZeroU64;
+
+/// What a parked request asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Waiter {
+    /// Its identity.
+    pub id: WaiterId,
+    /// The kind of hold.
+    pub mode: Mode,
+    /// The lease it gets, from the moment of the grant.
+    pub lease: Lease,
+    /// Whether the hold is to be bound to the connection; the lease is the session's then.
+    pub session: bool,
+    /// When its wait ends, on the monotonic clock; `None`: never.
+    pub deadline_ms: Option<u64>,
+    /// When it was parked, on the monotonic clock.
+    pub since_ms: u64,
+    /// The server's id of its connection.
+    pub client: u64,
+    /// For a permit: with how many the semaphore is made if there is none.
+    pub limit: Option<NonZeroU32>,
+}
+
+#[derive(Debug)]
+struct Place {
+    owner: Rc<[u8]>,
+    at: At,
+    linked: bool,
+    prev: Option<Seq>,
+    next: Option<Seq>,
+}
+
+#[derive(Debug)]
+enum At {
+    Live(Waiter),
+    /// Kept for its owner until this moment of the monotonic clock.
+    Empty(u64),
+}
+
+impl Place {
+    fn new(owner: Rc<[u8]>, at: At) -> Place {
+        Place {
+            owner,
+            at,
+            linked: false,
+            prev: None,
+            next: None,
+        }
+    }
+
+    fn waiter(&self) -> Option<&Waiter> {
+        match &self.at {
+            At::Live(waiter) => Some(waiter),
+            At::Empty(_) => None,
+        }
+    }
+}
+
+impl At {
+    fn into_waiter(self) -> Option<Waiter> {
+        match self {
+            At::Live(waiter) => Some(waiter),
+            At::Empty(_) => None,
+        }
+    }
+}
+
+/// The queue of one key.
+#[derive(Debug, Default)]
+pub struct Queue {
+    places: HashMap<Seq, Place>,
+    by_owner: HashMap<Rc<[u8]>, Seq>,
+    head: Option<Seq>,
+    tail: Option<Seq>,
+    live: usize,
+}
+
+impl Queue {
+    /// How many requests are parked.
+    pub fn live(&self) -> usize {
+        self.live
+    }
+
+    /// Whether not even an empty place is left.
+    pub fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    /// The owner's place, live or empty.
+    pub fn place_of(&self, owner: &[u8]) -> Option<Seq> {
+        self.by_owner.get(owner).copied()
+    }
+
+    /// The owner of a place.
+    pub fn owner_of(&self, seq: Seq) -> Option<Rc<[u8]>> {
+        self.places.get(&seq).map(|place| place.owner.clone())
+    }
+
+    /// The request parked at a place; `None` when the place is empty.
+    pub fn waiter(&self, seq: Seq) -> Option<&Waiter> {
+        self.places.get(&seq)?.waiter()
+    }
+
+    /// Who waits at a place; `None` when it is empty.
+    pub fn at(&self, seq: Seq) -> Option<(&[u8], &Waiter)> {
+        let place = self.places.get(&seq)?;
+        Some((&place.owner, place.waiter()?))
+    }
+
+    /// When something is due at a place: the end of its wait, or of its being kept.
+    pub fn due(&self, seq: Seq) -> Option<u64> {
+        match &self.places.get(&seq)?.at {
+            At::Live(waiter) => waiter.deadline_ms,
+            At::Empty(until_ms) => Some(*until_ms),
+        }
+    }
+
+    /// The parked requests in the order of the queue.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &Waiter)> {
+        let follow = |seq: Option<Seq>| seq.and_then(|seq| self.places.get(&seq));
+        std::iter::successors(follow(self.head), move |place| follow(place.next))
+            .filter_map(|place| Some((&*place.owner, place.waiter()?)))
+    }
+
+    /// Joins the queue at its end.
+    pub fn push(&mut self, seq: Seq, owner: &[u8], waiter: Waiter) {
+        let owner: Rc<[u8]> = owner.into();
+        self.by_owner.insert(owner.clone(), seq);
+        self.places.insert(seq, Place::new(owner, At::Live(waiter)));
+        self.live += 1;
+        self.link(seq, self.tail);
+    }
+
+    /// Joins the queue at its head.
+    pub fn push_front(&mut self, seq: Seq, owner: &[u8], waiter: Waiter) {
+        let owner: Rc<[u8]> = owner.into();
+        self.by_owner.insert(owner.clone(), seq);
+        self.places.insert(seq, Place::new(owner, At::Live(waiter)));
+        self.live += 1;
+        self.link(seq, None);
+    }
+
+    /// Parks a request at an existing place; answers the request that it takes over, if any.
+    pub fn occupy(&mut self, seq: Seq, waiter: Waiter) -> Option<Waiter> {
+        let place = self.places.get_mut(&seq)?;
+        let linked = place.linked;
+        let old = std::mem::replace(&mut place.at, At::Live(waiter)).into_waiter();
+        if old.is_none() {
+            self.live += 1;
+        }
+        if !linked {
+            self.link_at_front(seq);
+        }
+        old
+    }
+
+    /// Empties a live place but keeps it until then; answers the request that stood there.
+    pub fn vacate(&mut self, seq: Seq, until_ms: u64) -> Option<Waiter> {
+        let place = self.places.get_mut(&seq)?;
+        // One that is empty already keeps its own moment.
+        place.waiter()?;
+        self.live -= 1;
+        std::mem::replace(&mut place.at, At::Empty(until_ms)).into_waiter()
+    }
+
+    /// Removes a place, live or empty.
+    pub fn remove(&mut self, seq: Seq) -> Option<Waiter> {
+        self.unlink(seq);
+        let place = self.places.remove(&seq)?;
+        self.by_owner.remove(&place.owner);
+        give_back(&mut self.places);
+        give_back(&mut self.by_owner);
+        let waiter = place.at.into_waiter();
+        self.live -= usize::from(waiter.is_some());
+        waiter
+    }
+
+    /// Restores an empty place whose turn was taken back, until then. False when the owner has another
+    /// by now.
+    pub fn restore(&mut self, seq: Seq, owner: &[u8], until_ms: u64) -> bool {
+        if self.by_owner.contains_key(owner) {
+            return false;
+        }
+        let owner: Rc<[u8]> = owner.into();
+        self.by_owner.insert(owner.clone(), seq);
+        self.places
+            .insert(seq, Place::new(owner, At::Empty(until_ms)));
+        true
+    }
+
+    /// The first live place. Empty places on the way leave the line but are not forgotten.
+    pub fn first_live(&mut self) -> Option<Seq> {
+        while let Some(seq) = self.head {
+            if self.places.get(&seq)?.waiter().is_some() {
+                return Some(seq);
+            }
+            self.unlink(seq);
+        }
+        None
+    }
+
+    /// Every place, in no order.
+    pub fn places(&self) -> impl Iterator<Item = Seq> + '_ {
+        self.places.keys().copied()
+    }
+
+    fn link_at_front(&mut self, seq: Seq) {
+        let mut before = None;
+        let mut at = self.head;
+        while let Some(other) = at.filter(|other| *other < seq) {
+            before = Some(other);
+            at = self.places.get(&other).and_then(|place| place.next);
+        }
+        self.link(seq, before);
+    }
+
+    fn link(&mut self, seq: Seq, before: Option<Seq>) {
+        let after = match before {
+            Some(prev) => self.places.get_mut(&prev).and_then(|p| p.next.replace(seq)),
+            None => self.head.replace(seq),
+        };
+        match after {
+            Some(next) => {
+                if let Some(place) = self.places.get_mut(&next) {
+                    place.prev = Some(seq);
+                }
+            }
+            None => self.tail = Some(seq),
+        }
+        if let Some(place) = self.places.get_mut(&seq) {
+            (place.linked, place.prev, place.next) = (true, before, after);
+        }
+    }
+
+    fn unlink(&mut self, seq: Seq) {
+        let Some(place) = self.places.get_mut(&seq).filter(|place| place.linked) else {
+            return;
+        };
+        place.linked = false;
+        let (prev, next) = (place.prev.take(), place.next.take());
+        match prev.and_then(|prev| self.places.get_mut(&prev)) {
+            Some(place) => place.next = next,
+            None => self.head = next,
+        }
+        match next.and_then(|next| self.places.get_mut(&next)) {
+            Some(place) => place.prev = prev,
+            None => self.tail = prev,
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn waiter(id: u64) -> Waiter {
+        Waiter {
+            id: WaiterId(id),
+            mode: Mode::Exclusive,
+            lease: Lease::from_ms(1).unwrap(),
+            session: false,
+            deadline_ms: None,
+            since_ms: 0,
+            client: 0,
+            limit: None,
+        }
+    }
+
+    fn seq(number: u64) -> Seq {
+        Seq::new(number).unwrap()
+    }
+
+    fn queue_of(owners: &[&str]) -> Queue {
+        let mut queue = Queue::default();
+        for (number, owner) in (1..).zip(owners) {
+            queue.push(seq(number), owner.as_bytes(), waiter(number));
+        }
+        queue
+    }
+
+    fn line(queue: &Queue) -> String {
+        let owners = queue
+            .iter()
+            .map(|(owner, _)| String::from_utf8_lossy(owner).into_owned());
+        owners.collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn first_come_first_served_and_anyone_may_leave() {
+        let mut queue = queue_of(&["a", "b", "c", "d"]);
+        queue.remove(seq(2));
+        assert_eq!(line(&queue), "a c d");
+        queue.remove(seq(1));
+        queue.remove(seq(4));
+        assert_eq!((line(&queue).as_str(), queue.live()), ("c", 1));
+        assert_eq!(queue.first_live(), Some(seq(3)));
+        queue.remove(seq(3));
+        assert!(queue.is_empty() && queue.first_live().is_none());
+    }
+
+    #[test]
+    fn an_empty_place_is_skipped_and_can_be_taken_again() {
+        let mut queue = queue_of(&["a", "b", "c"]);
+        queue.vacate(seq(1), 0);
+        queue.vacate(seq(2), 0);
+        assert_eq!(
+            queue.first_live(),
+            Some(seq(3)),
+            "both empty places are passed over"
+        );
+        queue.occupy(seq(2), waiter(11));
+        assert_eq!(line(&queue), "b c");
+        queue.occupy(seq(1), waiter(10));
+        assert_eq!(line(&queue), "a b c", "places keep the order of arrival");
+        assert_eq!(queue.live(), 3);
+    }
+
+    #[test]
+    fn who_returns_stands_behind_those_who_returned_and_came_before() {
+        let mut queue = queue_of(&["a", "b", "c"]);
+        queue.vacate(seq(1), 0);
+        queue.vacate(seq(2), 0);
+        assert_eq!(queue.first_live(), Some(seq(3)));
+        queue.occupy(seq(1), waiter(10));
+        queue.occupy(seq(2), waiter(11));
+        assert_eq!(line(&queue), "a b c");
+    }
+
+    #[test]
+    fn an_empty_place_in_the_middle_is_taken_again_where_it_was() {
+        let mut queue = queue_of(&["a", "b", "c"]);
+        queue.vacate(seq(2), 0);
+        assert_eq!(line(&queue), "a c");
+        assert_eq!(queue.occupy(seq(2), waiter(11)), None);
+        assert_eq!(line(&queue), "a b c");
+        assert_eq!(queue.occupy(seq(2), waiter(12)).unwrap().id, WaiterId(11));
+    }
+
+    #[test]
+    fn a_turn_taken_back_stands_first() {
+        let mut queue = queue_of(&["a", "b"]);
+        queue.remove(seq(1));
+        assert!(queue.restore(seq(1), b"a", 0));
+        assert!(!queue.restore(seq(1), b"b", 0));
+        assert_eq!(queue.first_live(), Some(seq(2)));
+        queue.occupy(seq(1), waiter(20));
+        assert_eq!(line(&queue), "a b");
+    }
+}

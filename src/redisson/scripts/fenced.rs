@@ -1,0 +1,64 @@
+//! What the scripts of `RFencedLock` add to those of `RLock`: a counter beside the lock, which rises with
+//! every acquire, re-entrant ones too. Its value is the fencing token.
+
+use crate::lock::parse_integer;
+use crate::redisson::scripts::table::{script, Inner, InnerCall, KeyOf, Native, Script, LOCK};
+
+/// One script of `RFencedLock`. Keys: lock, counter; arguments: lease, owner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fenced {
+    /// Answers as that of `RLock` does.
+    Acquire,
+    /// Answers two numbers: -1 and the token, or the time to live and -1.
+    AcquireToken,
+}
+
+const COUNTER: KeyOf = KeyOf::At(1);
+const CALLS: &[InnerCall] = &[
+    (Inner::Exists, LOCK),
+    (Inner::Hexists, LOCK),
+    (Inner::Incr, COUNTER),
+    (Inner::Hincrby, LOCK),
+    (Inner::Pexpire, LOCK),
+    (Inner::Pttl, LOCK),
+];
+
+/// Since 3.19.0.
+pub(crate) const ACQUIRE: Script = script(
+    "46b5551ba403d6152a7a6eca122e08728d6c8c66",
+    262,
+    (2, 2),
+    Native::Fenced(Fenced::Acquire),
+    CALLS,
+);
+
+/// Since 3.19.0.
+pub(crate) const ACQUIRE_TOKEN: Script = script(
+    "49babb5a1e6a0c5f188c2ae62b93b51cdfd63e45",
+    288,
+    (2, 2),
+    Native::Fenced(Fenced::AcquireToken),
+    CALLS,
+);
+
+/// The token after this value of the counter; `None` where that is none, or Lua could not count on.
+pub fn next_token(counter: Option<&[u8]>) -> Option<i64> {
+    const EXACT: i64 = 1 << 53;
+    let last = counter.map_or(Some(0), parse_integer)?;
+    (0..EXACT).contains(&last).then_some(last + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::next_token;
+
+    #[test]
+    fn tokens_follow_plain_counters_as_far_as_lua_can_count() {
+        assert_eq!(next_token(None), Some(1));
+        assert_eq!(next_token(Some(b"41")), Some(42));
+        assert_eq!(next_token(Some(b"9007199254740991")), Some(1 << 53));
+        for odd in ["9007199254740992", "-1", "", "x", "01", "1.0"] {
+            assert_eq!(next_token(Some(odd.as_bytes())), None, "{odd:?}");
+        }
+    }
+}

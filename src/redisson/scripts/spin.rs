@@ -1,0 +1,44 @@
+//! The scripts of Redisson's spin lock that it does not share with `RLock`. It is the same hash, but nobody
+//! listens: its waiters try again and again. So its unlocks are those of `RLock` without a message.
+//!
+//! Its unlock by force is left to Lua: `EVAL` with one key and nothing else has four words, and for its sake
+//! every command of so many words would have to be looked at.
+
+use crate::redisson::scripts::table::{script, Inner, InnerCall, KeyOf, Native, Script, LOCK};
+
+/// One script of the spin lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Spin {
+    /// Unlock; key: lock; arguments: lease, owner.
+    Unlock,
+    /// The same with another key, the latch, and another argument, its lease.
+    UnlockOnce,
+}
+
+const LATCH: KeyOf = KeyOf::At(1);
+const CALLS: &[InnerCall] = &[
+    (Inner::Hexists, LOCK),
+    (Inner::Hincrby, LOCK),
+    (Inner::Pexpire, LOCK),
+    (Inner::Del, LOCK),
+    (Inner::Get, LATCH),
+    (Inner::Set, LATCH),
+];
+
+/// Since 3.24.0.
+pub(crate) const UNLOCK_ONCE: Script = script(
+    "73ac2729af29ea9a975f95e8097f7ee9a74cce3d",
+    432,
+    (2, 3),
+    Native::Spin(Spin::UnlockOnce),
+    CALLS,
+);
+
+/// 3.15.0 to 3.23.5.
+pub(crate) const UNLOCK: Script = script(
+    "5b9e58d1bcb8498e14aa1d5b49a1ca5b90748946",
+    264,
+    (1, 2),
+    Native::Spin(Spin::Unlock),
+    CALLS.split_at(4).0,
+);

@@ -1,0 +1,447 @@
+//! The scripts that are known: what each is called by, how it is called, and what it calls.
+//!
+//! The newest come first: they are what most clients send, and the table is searched from the top. A
+//! script that is not here, or not called as Redisson calls it, is none of our business.
+
+use crate::redisson::scripts::fenced::{self, Fenced};
+use crate::redisson::scripts::read_write::ReadWrite;
+use crate::redisson::scripts::read_write_table as rw;
+use crate::redisson::scripts::rlock::RLock;
+use crate::redisson::scripts::spin::{self, Spin};
+use crate::redisson::scripts::steps::MOST_STEPS;
+
+/// One script of Redisson's.
+#[derive(Debug)]
+pub struct Script {
+    /// SHA1 of its text, in lower case.
+    pub sha1: &'static str,
+    /// Length of its text.
+    pub length: usize,
+    /// How many keys it is called with; `None`: any number, and one argument more than keys.
+    pub keys: Option<usize>,
+    /// How many arguments, where the number of keys is given.
+    pub args: usize,
+    /// What runs in its place.
+    pub native: Native,
+    /// Every command that it may call, on the keys of the call: who may not run one of them is not
+    /// spared the script's own error.
+    pub calls: &'static [InnerCall],
+}
+
+/// What runs in the place of a script, by kind of lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Native {
+    /// `RLock`.
+    RLock(RLock),
+    /// `RFencedLock`, where it is not an `RLock`.
+    Fenced(Fenced),
+    /// The spin lock, where it is not an `RLock`.
+    Spin(Spin),
+    /// `RReadWriteLock`.
+    ReadWrite(ReadWrite),
+}
+
+/// A command that a script calls, and on which of its keys.
+pub type InnerCall = (Inner, KeyOf);
+
+/// Which keys of a script a command inside it is called with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyOf {
+    /// The key at this place, from 0.
+    At(usize),
+    /// Each key.
+    Each,
+}
+
+/// Commands that the scripts call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Inner {
+    /// `DEL key`
+    Del,
+    /// `EXISTS key`
+    Exists,
+    /// `GET key`
+    Get,
+    /// `HDEL key field`
+    Hdel,
+    /// `HEXISTS key field`
+    Hexists,
+    /// `HGET key field`
+    Hget,
+    /// `HINCRBY key field increment`
+    Hincrby,
+    /// `HKEYS key`
+    Hkeys,
+    /// `HLEN key`
+    Hlen,
+    /// `HSET key field value`
+    Hset,
+    /// `INCR key`
+    Incr,
+    /// `PEXPIRE key milliseconds`
+    Pexpire,
+    /// `PTTL key`
+    Pttl,
+    /// `SET key value`
+    Set,
+    /// `PUBLISH channel message`
+    Publish,
+    /// `SPUBLISH channel message`
+    Spublish,
+    /// `PUBLISH` or `SPUBLISH`, as this argument of the call says.
+    Said(usize),
+}
+
+impl Inner {
+    /// Every command that has a name.
+    pub const NAMED: [(Inner, &'static [u8]); 16] = [
+        (Inner::Del, b"DEL"),
+        (Inner::Exists, b"EXISTS"),
+        (Inner::Get, b"GET"),
+        (Inner::Hdel, b"HDEL"),
+        (Inner::Hexists, b"HEXISTS"),
+        (Inner::Hget, b"HGET"),
+        (Inner::Hincrby, b"HINCRBY"),
+        (Inner::Hkeys, b"HKEYS"),
+        (Inner::Hlen, b"HLEN"),
+        (Inner::Hset, b"HSET"),
+        (Inner::Incr, b"INCR"),
+        (Inner::Pexpire, b"PEXPIRE"),
+        (Inner::Pttl, b"PTTL"),
+        (Inner::Set, b"SET"),
+        (Inner::Publish, PUBLISH),
+        (Inner::Spublish, SPUBLISH),
+    ];
+
+    /// How many words follow the key or the channel.
+    pub fn words_behind(self) -> usize {
+        match self {
+            Inner::Del
+            | Inner::Exists
+            | Inner::Get
+            | Inner::Hkeys
+            | Inner::Hlen
+            | Inner::Incr
+            | Inner::Pttl => 0,
+            Inner::Hincrby | Inner::Hset => 2,
+            _ => 1,
+        }
+    }
+
+    /// The command that publishes, as an argument of a call says it; `None` for any other word.
+    pub fn said(word: &[u8]) -> Option<Inner> {
+        match word {
+            PUBLISH => Some(Inner::Publish),
+            SPUBLISH => Some(Inner::Spublish),
+            _ => None,
+        }
+    }
+}
+
+/// How Redisson says that a message goes to everybody,
+const PUBLISH: &[u8] = b"PUBLISH";
+/// and that it goes to the listeners of a shard.
+const SPUBLISH: &[u8] = b"SPUBLISH";
+
+/// The lock, which is the first key of every script.
+pub(crate) const LOCK: KeyOf = KeyOf::At(0);
+/// The channel of those that publish.
+pub(crate) const CHANNEL: KeyOf = KeyOf::At(1);
+const LATCH: KeyOf = KeyOf::At(2);
+
+const ACQUIRE: &[InnerCall] = &[
+    (Inner::Exists, LOCK),
+    (Inner::Hexists, LOCK),
+    (Inner::Hincrby, LOCK),
+    (Inner::Pexpire, LOCK),
+    (Inner::Pttl, LOCK),
+];
+
+/// A script that is called with so many keys and arguments.
+pub(crate) const fn script(
+    sha1: &'static str,
+    length: usize,
+    (keys, args): (usize, usize),
+    native: Native,
+    calls: &'static [InnerCall],
+) -> Script {
+    Script {
+        sha1,
+        length,
+        keys: Some(keys),
+        args,
+        native,
+        calls,
+    }
+}
+
+const fn rlock(
+    sha1: &'static str,
+    length: usize,
+    counts: (usize, usize),
+    native: RLock,
+    calls: &'static [InnerCall],
+) -> Script {
+    script(sha1, length, counts, Native::RLock(native), calls)
+}
+
+/// Every known script, the newest first.
+pub static SCRIPTS: &[Script] = &[
+    // Since 3.19.0.
+    rlock(
+        "149c5a8bf18676fd99e9e6e24923bd64d9b62f94",
+        234,
+        (1, 2),
+        RLock::Acquire,
+        ACQUIRE,
+    ),
+    // Since 3.24.0.
+    rlock(
+        "6866459238a13a701d42f4971f12d9f3a50e2442",
+        471,
+        (3, 5),
+        RLock::UnlockOnce,
+        &[
+            (Inner::Get, LATCH),
+            (Inner::Hexists, LOCK),
+            (Inner::Hincrby, LOCK),
+            (Inner::Pexpire, LOCK),
+            (Inner::Set, LATCH),
+            (Inner::Del, LOCK),
+            (Inner::Said(3), CHANNEL),
+        ],
+    ),
+    // Since 3.44.0: the locks of one client, all at once.
+    Script {
+        sha1: "6a3d31570dc6f4b0bd32bcdc8e75667747c6f635",
+        length: 220,
+        keys: None,
+        args: 0,
+        native: Native::RLock(RLock::RenewAll),
+        calls: &[(Inner::Hexists, KeyOf::Each), (Inner::Pexpire, KeyOf::Each)],
+    },
+    // Since 3.22.0.
+    rlock(
+        "605e338249a7a1d40df83b04f7658354f883b41b",
+        107,
+        (2, 2),
+        RLock::ForceBy,
+        &[(Inner::Del, LOCK), (Inner::Said(1), CHANNEL)],
+    ),
+    // 2.13.1 to 3.43.0.
+    rlock(
+        "8e19a1ddbdee9138df9f32a480c57addab4353d1",
+        120,
+        (1, 2),
+        RLock::Renew,
+        &[(Inner::Hexists, LOCK), (Inner::Pexpire, LOCK)],
+    ),
+    // 3.22.0 to 3.23.5.
+    rlock(
+        "778cea8aada230ae060b432fc333adaec85f2f4c",
+        303,
+        (2, 4),
+        RLock::UnlockBy,
+        &[
+            (Inner::Hexists, LOCK),
+            (Inner::Hincrby, LOCK),
+            (Inner::Pexpire, LOCK),
+            (Inner::Del, LOCK),
+            (Inner::Said(3), CHANNEL),
+        ],
+    ),
+    // 3.10.6 to 3.21.3.
+    rlock(
+        "3ffe249c16dee540ac8ab32e39bd408626b9aff7",
+        305,
+        (2, 3),
+        RLock::Unlock,
+        &[
+            (Inner::Hexists, LOCK),
+            (Inner::Hincrby, LOCK),
+            (Inner::Pexpire, LOCK),
+            (Inner::Del, LOCK),
+            (Inner::Publish, CHANNEL),
+        ],
+    ),
+    // 3.12.3 to 3.18.1, and the spin lock ever since.
+    rlock(
+        "dad0f8d619e548e04f21fb48d50be5034df3adae",
+        339,
+        (1, 2),
+        RLock::Acquire,
+        ACQUIRE,
+    ),
+    // 2.2.1 to 3.21.3.
+    rlock(
+        "7e9c80b3d786b95d5d4aaf8fd73adb9775fa6fb1",
+        109,
+        (2, 1),
+        RLock::Force,
+        &[(Inner::Del, LOCK), (Inner::Publish, CHANNEL)],
+    ),
+    // 2.7.0 to 3.10.5.
+    rlock(
+        "93cfc048f82624d1670a310aa0ad58918c0824a5",
+        405,
+        (2, 3),
+        RLock::UnlockOfNone,
+        &[
+            (Inner::Exists, LOCK),
+            (Inner::Hexists, LOCK),
+            (Inner::Hincrby, LOCK),
+            (Inner::Pexpire, LOCK),
+            (Inner::Del, LOCK),
+            (Inner::Publish, CHANNEL),
+        ],
+    ),
+    // 2.2.6 to 3.12.2.
+    rlock(
+        "9401052d872adfd0179ef8c8e8c028512707629a",
+        336,
+        (1, 2),
+        RLock::AcquireBySet,
+        &[
+            (Inner::Exists, LOCK),
+            (Inner::Hset, LOCK),
+            (Inner::Hexists, LOCK),
+            (Inner::Hincrby, LOCK),
+            (Inner::Pexpire, LOCK),
+            (Inner::Pttl, LOCK),
+        ],
+    ),
+    fenced::ACQUIRE_TOKEN,
+    fenced::ACQUIRE,
+    spin::UNLOCK_ONCE,
+    spin::UNLOCK,
+    rw::WRITE,
+    rw::UNWRITE,
+    rw::UNWRITE_3_24,
+    rw::UNWRITE_3_22,
+    rw::UNWRITE_3_10,
+    rw::FORCE_WRITE,
+    rw::FORCE_READ,
+    rw::FORCE_WRITE_3_10,
+    rw::FORCE_READ_3_10,
+    rw::READ,
+    rw::READ_3_10,
+    rw::UNREAD,
+    rw::UNREAD_3_24,
+    rw::UNREAD_3_22,
+    rw::UNREAD_3_10,
+];
+
+impl Script {
+    /// Whether Redisson calls it so: with this word for the number of keys, and so many words behind that.
+    pub fn is_called_with(&self, numkeys: &[u8], behind: usize) -> bool {
+        match self.keys {
+            Some(keys) => {
+                // All of them have fewer than ten.
+                matches!(numkeys, [digit] if usize::from(digit.wrapping_sub(b'0')) == keys)
+                    && behind == keys + self.args
+            }
+            None => {
+                let keys = crate::lock::parse_decimal(numkeys).filter(|keys| *keys > 0);
+                // One with more locks is left to the server's own EVAL: see `steps`.
+                let keys = keys.filter(|keys| *keys <= MOST_STEPS);
+                keys.and_then(|keys| keys.checked_mul(2)?.checked_add(1)) == Some(behind as u64)
+            }
+        }
+    }
+}
+
+/// The script that `EVALSHA` names so, and its place in the table.
+pub fn recognise(sha1: &[u8]) -> Option<(usize, &'static Script)> {
+    // Nearly all differ in the first digits, which are compared at once. Setting this bit makes small letters
+    // of capital ones and leaves digits as they are; what else it makes alike, the comparison of all tells apart.
+    const SMALL: u64 = u64::from_ne_bytes([b' '; 8]);
+    let first = u64::from_ne_bytes(*sha1.first_chunk()?) | SMALL;
+    let is_it = |script: &Script| {
+        let known = script.sha1.as_bytes();
+        known
+            .first_chunk()
+            .is_some_and(|known| u64::from_ne_bytes(*known) == first)
+            && sha1.eq_ignore_ascii_case(known)
+    };
+    SCRIPTS.iter().enumerate().find(|(_, script)| is_it(script))
+}
+
+/// Whether any known script is so long.
+fn is_known_length(length: usize) -> bool {
+    SCRIPTS.iter().any(|script| script.length == length)
+}
+
+/// The script of this text, and its place in the table.
+pub fn recognise_text(text: &[u8]) -> Option<(usize, &'static Script)> {
+    if !is_known_length(text.len()) {
+        return None;
+    }
+    let sha1 = sha1_smol::Sha1::from(text).digest().to_string();
+    recognise(sha1.as_bytes())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::indexing_slicing)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_scripts_are_the_same_and_each_is_found() {
+        for (place, script) in SCRIPTS.iter().enumerate() {
+            assert_eq!(script.sha1.len(), 40);
+            assert_eq!(recognise(script.sha1.as_bytes()).unwrap().0, place);
+            let upper = script.sha1.to_uppercase();
+            assert_eq!(recognise(upper.as_bytes()).unwrap().0, place);
+            assert!(is_known_length(script.length));
+        }
+        assert!(recognise(&[b'0'; 40]).is_none());
+        assert!(recognise(b"").is_none());
+    }
+
+    #[test]
+    fn a_text_of_a_known_length_is_known_by_its_hash_alone() {
+        for script in SCRIPTS {
+            assert!(recognise_text(&vec![b'x'; script.length]).is_none());
+        }
+        // The hash itself, by a text whose SHA1 everybody knows.
+        let known = sha1_smol::Sha1::from("abc").digest().to_string();
+        assert_eq!(known, "a9993e364706816aba3e25717850c26c9cd0d89d");
+    }
+
+    #[test]
+    fn a_script_is_known_only_as_redisson_calls_it() {
+        let unlock = &SCRIPTS[1];
+        assert!(unlock.is_called_with(b"3", 8));
+        for (numkeys, behind) in [("3", 7), ("3", 9), ("2", 8), ("03", 8), ("x", 8), ("", 8)] {
+            assert!(!unlock.is_called_with(numkeys.as_bytes(), behind));
+        }
+        let renew_all = &SCRIPTS[2];
+        for keys in [1, 2, 100, 2000] {
+            assert!(renew_all.is_called_with(keys.to_string().as_bytes(), 2 * keys + 1));
+            assert!(!renew_all.is_called_with(keys.to_string().as_bytes(), 2 * keys));
+        }
+        for (numkeys, behind) in [
+            ("0", 1),
+            ("-1", 1),
+            ("01", 3),
+            ("2001", 4003),
+            ("9223372036854775808", 1),
+        ] {
+            assert!(!renew_all.is_called_with(numkeys.as_bytes(), behind));
+        }
+    }
+
+    #[test]
+    fn the_keys_and_arguments_that_a_script_calls_with_are_there() {
+        for script in SCRIPTS {
+            for (inner, key) in script.calls {
+                if let (KeyOf::At(at), Some(keys)) = (key, script.keys) {
+                    assert!(*at < keys, "{}", script.sha1);
+                }
+                if let Inner::Said(at) = inner {
+                    assert!(*at < script.args, "{}", script.sha1);
+                }
+            }
+        }
+    }
+}

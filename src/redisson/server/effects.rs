@@ -1,0 +1,211 @@
+//! What all native scripts do alike: look at a key, count, prolong, leave an answer, publish.
+
+use std::ffi::c_int;
+
+use redis_module::raw;
+
+use crate::module::api::{api, checked, fallible, Written};
+use crate::module::apply;
+use crate::module::count_key::is_empty;
+use crate::module::ctx::Ctx;
+use crate::module::key::{field, LockKey};
+use crate::module::replication::Replication;
+use crate::redisson::scripts::Inner;
+use crate::redisson::server::server_command::run as server;
+use crate::redisson::server::{Call, OwnedStr, Str, Surroundings};
+
+/// What kind of value a key has.
+pub enum KeyKind {
+    /// No key.
+    Absent,
+    /// A hash.
+    Hash,
+    /// Anything else.
+    Other,
+}
+
+/// What kind of value this key has.
+pub fn kind(key: &LockKey<'_>) -> KeyKind {
+    let Some(handle) = key.handle() else {
+        return KeyKind::Absent;
+    };
+    // SAFETY: the handle is open.
+    match unsafe { api!(RedisModule_KeyType)(handle.as_ptr()) } as isize {
+        raw::REDISMODULE_KEYTYPE_EMPTY => KeyKind::Absent,
+        raw::REDISMODULE_KEYTYPE_HASH => KeyKind::Hash,
+        _ => KeyKind::Other,
+    }
+}
+
+/// Whether the lock has the owner's field, whatever is in it.
+pub fn has_field(key: &LockKey<'_>, owner: Str<'_>) -> Option<bool> {
+    match (kind(key), key.handle()) {
+        (KeyKind::Hash, Some(handle)) => Some(field(handle, owner).is_some()),
+        (KeyKind::Other, _) => None,
+        _ => Some(false),
+    }
+}
+
+/// Counts a hold that is there up or down, by the server's own command: fields may have a TTL, of which a
+/// module on most servers knows nothing. `None`: it was refused.
+pub fn count(ctx: Ctx, name: Str<'_>, owner: Str<'_>, by: i64) -> Option<i64> {
+    let by = OwnedStr::of_number(by);
+    server(ctx, c"HINCRBY", &[name, owner, by.as_str()])
+}
+
+/// Whether the server has made a write. If not, the script is left to its own commands.
+pub fn made(written: Written) -> Option<()> {
+    written.map_err(apply::note).ok()
+}
+
+/// Gives a key another end, and tells of it. `None`: it was refused.
+pub fn prolong(mut key: LockKey<'_>, end_ms: i64, replication: Replication) -> Option<()> {
+    let (ctx, name) = (key.ctx(), key.name());
+    made(key.set_deadline(end_ms, replication))?;
+    key.signal();
+    drop(key);
+    ctx.notify(raw::REDISMODULE_NOTIFY_GENERIC, c"expire", name);
+    Some(())
+}
+
+/// The same for a hold that was just counted up or down by so much; if it is refused, that is taken back.
+pub fn prolong_counted(
+    ctx: Ctx,
+    (name, owner, by): (Str<'_>, Str<'_>, i64),
+    end_ms: i64,
+    replication: Replication,
+) -> Option<()> {
+    let prolonged = prolong(LockKey::open(ctx, name), end_ms, replication);
+    if prolonged.is_none() {
+        count(ctx, name, owner, -by)?;
+    }
+    prolonged
+}
+
+/// The string that a key holds, if it is there; `None` where it holds anything else.
+fn text<'k>(key: &'k LockKey<'_>) -> Option<Option<&'k [u8]>> {
+    let Some(handle) = key.handle().filter(|handle| !is_empty(*handle)) else {
+        return Some(None);
+    };
+    // SAFETY: the handle is open; the bytes that StringDMA points to are only read, before anything
+    // can change the key.
+    let value = unsafe {
+        let kind = api!(RedisModule_KeyType)(handle.as_ptr()) as isize;
+        if kind != raw::REDISMODULE_KEYTYPE_STRING {
+            return None;
+        }
+        let (mut len, mode) = (0, raw::REDISMODULE_READ as c_int);
+        let data = fallible!(
+            RedisModule_StringDMA(handle.as_ptr(), &mut len, mode),
+            std::ptr::null_mut()
+        );
+        if data.is_null() {
+            return None;
+        }
+        std::slice::from_raw_parts(data.cast::<u8>(), len)
+    };
+    Some(Some(value))
+}
+
+/// A copy of the string at this key, if it is there; `None` where anything else is.
+pub fn string(ctx: Ctx, name: Str<'_>) -> Option<Option<Vec<u8>>> {
+    Some(text(&LockKey::open(ctx, name))?.map(<[u8]>::to_vec))
+}
+
+/// The key in which an unlock leaves its answer.
+pub enum Latch<'a> {
+    /// This unlock was answered before.
+    Says(i64),
+    /// It was not.
+    Unset(LockKey<'a>),
+}
+
+impl<'a> Latch<'a> {
+    /// Opens it, by its name; `None` where it is no latch.
+    pub fn open(ctx: Ctx, name: Str<'a>) -> Option<Latch<'a>> {
+        let key = LockKey::open(ctx, name);
+        let Some(value) = text(&key)? else {
+            return Some(Latch::Unset(key));
+        };
+        match value {
+            b"0" => Some(Latch::Says(0)),
+            b"1" => Some(Latch::Says(1)),
+            _ => None,
+        }
+    }
+}
+
+/// Leaves an answer in a latch that is not set. The event for the returned name is sent after all writes. (The unlock
+/// is done even if the server refuses this write.)
+pub fn write_latch<'a>(
+    latch: LockKey<'a>,
+    answer: i64,
+    end_ms: i64,
+    replication: Replication,
+) -> Str<'a> {
+    let name = latch.name();
+    let value = OwnedStr::of_number(answer);
+    if made(set_until(&latch, &value, end_ms)).is_some() {
+        replication.set_until(name, value.as_str(), end_ms);
+    }
+    name
+}
+
+fn set_until(latch: &LockKey<'_>, value: &OwnedStr, end_ms: i64) -> Written {
+    let handle = latch.open_key()?;
+    // SAFETY: the handle is open for writing and has no value yet; StringSet keeps a reference of its own.
+    unsafe {
+        checked!(RedisModule_StringSet(handle.as_ptr(), value.as_ptr()))?;
+        let ends = checked!(RedisModule_SetAbsExpire(handle.as_ptr(), end_ms));
+        if ends.is_err() {
+            // Never a latch that stays.
+            let _ = checked!(RedisModule_DeleteKey(handle.as_ptr()));
+        }
+        ends
+    }
+}
+
+/// Tells of a latch that was set.
+pub fn tell_of_latch(ctx: Ctx, name: Str<'_>) {
+    // SAFETY: context and name are live.
+    unsafe { api!(RedisModule_SignalModifiedKey)(ctx.as_ptr(), name.as_ptr()) };
+    ctx.notify(raw::REDISMODULE_NOTIFY_STRING, c"set", name);
+    ctx.notify(raw::REDISMODULE_NOTIFY_GENERIC, c"expire", name);
+}
+
+/// What a script publishes: the call's first argument, on the channel that is its second key.
+pub struct Message<'a> {
+    channel: Str<'a>,
+    text: Str<'a>,
+    in_shard: bool,
+    in_cluster: bool,
+}
+
+impl<'a> Message<'a> {
+    /// The message of a call, published by this command.
+    pub fn of(call: &Call<'a>, publisher: Inner, around: Surroundings) -> Option<Message<'a>> {
+        Some(Message {
+            channel: call.key(1)?,
+            text: call.arg(0)?,
+            in_shard: publisher == Inner::Spublish,
+            in_cluster: around.is_cluster(),
+        })
+    }
+
+    /// To the subscribers of this server.
+    pub fn publish(&self, ctx: Ctx) {
+        match self.in_shard {
+            true => ctx.publish_in_shard(self.channel, self.text),
+            false => ctx.publish(self.channel, self.text),
+        }
+    }
+
+    /// To those of its replicas. In a cluster they get the message by another way.
+    pub fn replicate(&self, replication: Replication) {
+        match self.in_shard {
+            _ if self.in_cluster => {}
+            true => replication.publish_in_shard(self.channel, self.text),
+            false => replication.publish(self.channel, self.text),
+        }
+    }
+}

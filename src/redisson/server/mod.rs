@@ -1,0 +1,243 @@
+//! Redisson's scripts, run without Lua where that makes no difference but the time it takes.
+//!
+//! With `lock.redisson-scripts yes` a command [`filter`] looks at every command that comes in. An `EVAL` or
+//! `EVALSHA` of a script that is known ([`crate::redisson::scripts`]) becomes `lock.redisson`, with all its
+//! other words as they were. That command asks whether its user may run what was sent, and everything in it
+//! ([`permission`]), and then does natively what the script would do: the same replies, data, key events,
+//! messages and replicated commands ([`rlock`], by way of [`effects`]). Whatever is not plain is left to the script itself
+//! ([`lua`]); a native run makes sure of that before it writes the first byte.
+
+mod effects;
+mod fenced;
+mod filter;
+mod lua;
+mod permission;
+mod read_lock;
+mod rlock;
+mod server_command;
+mod spin;
+mod write_lock;
+
+use std::rc::Rc;
+
+use redis_module::raw;
+
+use crate::lock::{LockError, RedissonStats};
+use crate::module::alarm;
+use crate::module::ctx::Ctx;
+use crate::module::events::id;
+use crate::module::replication::Replication;
+use crate::module::shell;
+use crate::module::strings::{OwnedStr, Str};
+use crate::redisson::scripts::{recognise, Inner, Native, Script};
+
+pub use filter::{follow_setting, has_renamed};
+
+/// What is kept between calls.
+pub struct State {
+    /// How often what happened.
+    pub stats: RedissonStats,
+    filter: filter::State,
+    names: Rc<permission::Names>,
+}
+
+impl State {
+    /// Nothing known yet.
+    pub fn make() -> State {
+        State {
+            stats: RedissonStats::default(),
+            filter: filter::State::default(),
+            names: Rc::new(permission::Names::make()),
+        }
+    }
+}
+
+/// A call of a known script.
+pub struct Call<'a> {
+    script: &'static Script,
+    /// All its words; the first is `lock.redisson`.
+    words: &'a [Str<'a>],
+    keys: &'a [Str<'a>],
+    args: &'a [Str<'a>],
+}
+
+/// What a script answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reply {
+    /// Nil.
+    Nil,
+    /// A number.
+    Number(i64),
+    /// An array of numbers.
+    Numbers(Vec<i64>),
+    /// An error: the script would take keys that are another lock's.
+    Refused(LockError),
+}
+
+/// Length of a SHA1 in hexadecimal digits. No known text is so short.
+const SHA1_LEN: usize = 40;
+
+impl<'a> Call<'a> {
+    /// `name script numkeys key [key ...] arg [arg ...]`, if the script is known and called as Redisson does.
+    pub fn of(words: &'a [Str<'a>]) -> Option<Call<'a>> {
+        let [_, script, numkeys, behind @ ..] = words else {
+            return None;
+        };
+        let script = find(*script)?;
+        if !script.is_called_with(numkeys.bytes(), behind.len()) {
+            return None;
+        }
+        // Without a fixed number there is one argument more than keys.
+        let keys = script.keys.unwrap_or(behind.len() / 2);
+        let (keys, args) = behind.split_at_checked(keys)?;
+        Some(Call {
+            script,
+            words,
+            keys,
+            args,
+        })
+    }
+
+    /// Whether the script is named by its SHA1.
+    fn is_by_sha1(&self) -> bool {
+        self.words
+            .get(1)
+            .is_some_and(|word| word.bytes().len() == SHA1_LEN)
+    }
+
+    /// The command that was sent.
+    fn command(&self) -> &'static str {
+        match self.is_by_sha1() {
+            true => "evalsha",
+            false => "eval",
+        }
+    }
+
+    /// The key at this place.
+    fn key(&self, at: usize) -> Option<Str<'a>> {
+        self.keys.get(at).copied()
+    }
+
+    /// The argument at this place.
+    fn arg(&self, at: usize) -> Option<Str<'a>> {
+        self.args.get(at).copied()
+    }
+
+    /// The command that publishes, which this argument says.
+    fn publisher(&self, at: usize) -> Option<Inner> {
+        Inner::said(self.arg(at)?.bytes())
+    }
+}
+
+/// The script of this SHA1 or this text.
+fn find(script: Str<'_>) -> Option<&'static Script> {
+    let word = script.bytes();
+    match word.len() {
+        SHA1_LEN => recognise(word).map(|(_, script)| script),
+        _ => filter::find_text(word),
+    }
+}
+
+/// Runs a call natively, or has the server run the script. Replies.
+///
+/// # Errors
+/// When the caller's user may not run the command that it sent, and where a native run is refused.
+pub fn run(ctx: Ctx, call: &Call<'_>) -> Result<(), LockError> {
+    let now = Surroundings::of(ctx);
+    if now.are_in_transaction() && !now.are_history() && ctx.is_paused() {
+        // In the transaction that paused writes a key that looks absent may only be hidden. The script, native or
+        // not, would write over it, which ends the server.
+        return Err(LockError::TryAgain);
+    }
+    if now.are_plain() && permission::covers(ctx, call) {
+        if let Some(reply) = native(ctx, call, now) {
+            shell::with(|shell| match call.script.native {
+                Native::RLock(_) => shell.redisson.stats.redisson_rlock += 1,
+                Native::Fenced(_) => shell.redisson.stats.redisson_fenced += 1,
+                Native::Spin(_) => shell.redisson.stats.redisson_spin += 1,
+                Native::ReadWrite(_) => shell.redisson.stats.redisson_read_write += 1,
+            });
+            return answer(ctx, reply);
+        }
+    }
+    lua::run(ctx, call)?;
+    shell::with(|shell| shell.redisson.stats.redisson_lua += 1);
+    Ok(())
+}
+
+fn native(ctx: Ctx, call: &Call<'_>, now: Surroundings) -> Option<Reply> {
+    alarm::serve_first(ctx, id(ctx, call.key(0)?));
+    match call.script.native {
+        Native::RLock(script) => rlock::run(ctx, script, call, now),
+        Native::Fenced(script) => fenced::run(ctx, script, call, now),
+        Native::Spin(script) => spin::run(ctx, script, call, now),
+        Native::ReadWrite(script) => write_lock::run(ctx, script, call, now),
+    }
+}
+
+fn answer(ctx: Ctx, reply: Reply) -> Result<(), LockError> {
+    match reply {
+        Reply::Nil => ctx.reply_nil(),
+        Reply::Refused(error) => return Err(error),
+        Reply::Number(number) => ctx.reply_integer(number),
+        Reply::Numbers(numbers) => {
+            ctx.reply_array(numbers.len());
+            for number in numbers {
+                ctx.reply_integer(number);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The state of the server around a call.
+#[derive(Clone, Copy)]
+pub struct Surroundings {
+    flags: u32,
+    asked_for_all: bool,
+}
+
+impl Surroundings {
+    fn of(ctx: Ctx) -> Surroundings {
+        Surroundings {
+            flags: ctx.flags(),
+            asked_for_all: ctx
+                .is_asked_for(raw::REDISMODULE_NOTIFY_KEY_MISS | raw::REDISMODULE_NOTIFY_NEW),
+        }
+    }
+
+    /// Whether a native run is possible: of a client's own call to a server that is no replica, and not where every
+    /// key that is new or read in vain is an event.
+    fn are_plain(self) -> bool {
+        const ODD: u32 = raw::REDISMODULE_CTX_FLAGS_SLAVE | raw::REDISMODULE_CTX_FLAGS_LUA;
+        self.flags & ODD == 0 && !self.are_history() && !self.asked_for_all
+    }
+
+    /// Whether the call is a master's or an AOF's, and not a client's.
+    fn are_history(self) -> bool {
+        const HISTORY: u32 = raw::REDISMODULE_CTX_FLAGS_REPLICATED
+            | raw::REDISMODULE_CTX_FLAGS_LOADING
+            | raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING;
+        self.flags & HISTORY != 0
+    }
+
+    /// Whether the call is part of a transaction.
+    fn are_in_transaction(self) -> bool {
+        self.flags & raw::REDISMODULE_CTX_FLAGS_MULTI != 0
+    }
+
+    /// Whether this server is a node of a cluster.
+    fn is_cluster(self) -> bool {
+        self.flags & raw::REDISMODULE_CTX_FLAGS_CLUSTER != 0
+    }
+
+    /// Where the changes of this call go.
+    fn replication(self, ctx: Ctx) -> Replication {
+        Replication::of_command_with(ctx, self.flags)
+    }
+
+    /// Whether commands that need memory are refused.
+    fn are_short_of_memory(self) -> bool {
+        self.flags & raw::REDISMODULE_CTX_FLAGS_OOM != 0
+    }
+}

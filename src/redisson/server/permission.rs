@@ -1,0 +1,106 @@
+//! Who may run a script natively: whoever may run the command that was sent, and every command in it.
+//!
+//! The server has checked `lock.redisson` and its keys. What its ACL cannot know is that the words stand for
+//! an `EVAL`, in which other commands are checked one by one.
+
+use std::rc::Rc;
+
+use smallvec::SmallVec;
+
+use crate::module::acl::{as_user, User};
+use crate::module::ctx::Ctx;
+use crate::module::shell;
+use crate::module::strings::Constants;
+use crate::redisson::scripts::{Inner, KeyOf};
+use crate::redisson::server::{Call, OwnedStr, Str};
+
+/// Names of commands, made once.
+pub struct Names {
+    eval: OwnedStr,
+    evalsha: OwnedStr,
+    inner: [(Inner, OwnedStr); Inner::NAMED.len()],
+}
+
+impl Names {
+    /// Makes them.
+    pub fn make() -> Names {
+        Names {
+            eval: OwnedStr::new(b"eval"),
+            evalsha: OwnedStr::new(b"evalsha"),
+            inner: Inner::NAMED.map(|(inner, name)| (inner, OwnedStr::new(name))),
+        }
+    }
+
+    fn of(&self, inner: Inner) -> Option<Str<'_>> {
+        let mut all = self.inner.iter();
+        all.find(|(other, _)| *other == inner)
+            .map(|(_, name)| name.as_str())
+    }
+}
+
+/// Whether what was sent is allowed, and everything that the script may do: if not, the script itself is
+/// left to the server, which says what is not. It knows more than it tells a module: Valkey 9.1 has users
+/// for some databases only, and tells a module that these may run nothing.
+pub fn covers(ctx: Ctx, call: &Call<'_>) -> bool {
+    if !ctx.is_connection() {
+        // A call by another module; whether it has a user is for the server to find out.
+        return false;
+    }
+    let names = shell::with(|shell| Rc::clone(&shell.redisson.names));
+    let covered = as_user(ctx, |user| {
+        may_send(user, call, &names) && may_do_all(user, call, &names)
+    });
+    covered.unwrap_or(false)
+}
+
+/// Whether these commands on keys that the call does not name are allowed, too.
+pub fn may_also(ctx: Ctx, commands: &[(Inner, Str<'_>)]) -> bool {
+    let names = shell::with(|shell| Rc::clone(&shell.redisson.names));
+    let may = as_user(ctx, |user| {
+        commands
+            .iter()
+            .all(|(inner, key)| may_do(user, *inner, *key, &names))
+    });
+    may.unwrap_or(false)
+}
+
+fn may_send(user: &User, call: &Call<'_>, names: &Names) -> bool {
+    let name = match call.is_by_sha1() {
+        true => names.evalsha.as_str(),
+        false => names.eval.as_str(),
+    };
+    let mut sent: SmallVec<[Str<'_>; 16]> = SmallVec::from_slice(call.words);
+    if let Some(first) = sent.first_mut() {
+        *first = name;
+    }
+    user.may_run(&sent)
+}
+
+fn may_do_all(user: &User, call: &Call<'_>, names: &Names) -> bool {
+    call.script.calls.iter().all(|(inner, keys)| {
+        let inner = match *inner {
+            Inner::Said(at) => call.publisher(at),
+            inner => Some(inner),
+        };
+        let keys = match *keys {
+            KeyOf::At(at) => call.keys.get(at..=at),
+            KeyOf::Each => Some(call.keys),
+        };
+        let (Some(inner), Some(keys)) = (inner, keys) else {
+            return false;
+        };
+        keys.iter().all(|key| may_do(user, inner, *key, names))
+    })
+}
+
+fn may_do(user: &User, inner: Inner, key: Str<'_>, names: &Names) -> bool {
+    let Some(name) = names.of(inner) else {
+        return false;
+    };
+    // What is behind the key matters to nobody.
+    let any = Constants::one();
+    let words = [name, key, any, any];
+    words
+        .get(..2 + inner.words_behind())
+        .is_some_and(|command| user.may_run(command))
+}

@@ -1,0 +1,296 @@
+//! The scripts of `RLock`, natively: look, decide, write, and then, with the key closed, tell.
+//!
+//! What others are told is what the script's own commands would tell them: one key event for each, and the
+//! same words to replicas and the AOF. An unlock deletes a hash without counting it down first; the event and
+//! the word `HINCRBY` are sent all the same.
+
+use redis_module::raw;
+
+use crate::module::count_key::end_of;
+use crate::module::ctx::Ctx;
+use crate::module::key::{field, set_fields, LockKey};
+use crate::module::replication::Replication;
+use crate::module::strings::Constants;
+use crate::redisson::scripts::{
+    acquire, lease_end, own_count, time_to_live, unlock, Acquire, Held, Inner, RLock, Unlock,
+};
+use crate::redisson::server::effects::{
+    count, has_field, kind, made, prolong, prolong_counted, tell_of_latch, write_latch, KeyKind,
+    Latch, Message,
+};
+use crate::redisson::server::{Call, Reply, Str, Surroundings};
+
+/// Runs one of the scripts; `None`: the data, or the call, is not plain, or the server refused a write, and
+/// nothing was done.
+pub fn run(ctx: Ctx, script: RLock, call: &Call<'_>, around: Surroundings) -> Option<Reply> {
+    match script {
+        RLock::Acquire => take(ctx, call, First::Counted, around),
+        RLock::AcquireBySet => take(ctx, call, First::Set, around),
+        RLock::Unlock => give(ctx, &Give::of(call, Inner::Publish, around)?, around),
+        RLock::UnlockOfNone => give_even_none(ctx, call, around),
+        RLock::UnlockBy => give(ctx, &Give::of(call, call.publisher(3)?, around)?, around),
+        RLock::UnlockOnce => {
+            let mut unlock = Give::of(call, call.publisher(3)?, around)?;
+            unlock.latch = Some((call.key(2)?, call.arg(4)?));
+            give(ctx, &unlock, around)
+        }
+        RLock::Renew => renew(ctx, call, around).map(|renewed| Reply::Number(renewed.into())),
+        RLock::RenewAll => renew_all(ctx, call, around).map(Reply::Numbers),
+        RLock::Force => force(ctx, call, Inner::Publish, around),
+        RLock::ForceBy => force(ctx, call, call.publisher(1)?, around),
+    }
+}
+
+/// How a script writes the first hold.
+pub(crate) enum First {
+    /// By `HINCRBY`.
+    Counted,
+    /// By `HSET`.
+    Set,
+}
+
+fn take(ctx: Ctx, call: &Call<'_>, first: First, around: Surroundings) -> Option<Reply> {
+    let (name, lease, owner) = (call.key(0)?, call.arg(0)?, call.arg(1)?);
+    let key = LockKey::open(ctx, name);
+    let now_ms = ctx.now().wall_ms;
+    let decided = acquire(held(&key, owner)?, lease.bytes(), now_ms)?;
+    if decided == Acquire::Refused {
+        let end_ms = key.handle().and_then(end_of);
+        return time_to_live(end_ms, now_ms).map(Reply::Number);
+    }
+    if around.are_short_of_memory() {
+        return None;
+    }
+    hold(key, owner, decided, first, around)?;
+    Some(Reply::Nil)
+}
+
+/// Does what an acquire decided; one that is refused does nothing. `None`: the server refused, and nothing was done.
+pub(crate) fn hold(
+    key: LockKey<'_>,
+    owner: Str<'_>,
+    decided: Acquire,
+    first: First,
+    around: Surroundings,
+) -> Option<()> {
+    let (ctx, name) = (key.ctx(), key.name());
+    match decided {
+        Acquire::First(end_ms) => take_first(key, owner, end_ms, first, around)?,
+        Acquire::Again(end_ms) => {
+            drop(key);
+            count(ctx, name, owner, 1)?;
+            prolong_counted(ctx, (name, owner, 1), end_ms, around.replication(ctx))?;
+        }
+        Acquire::Refused => {}
+    }
+    Some(())
+}
+
+/// The first hold, in a key that is not there.
+fn take_first(
+    mut key: LockKey<'_>,
+    owner: Str<'_>,
+    end_ms: i64,
+    first: First,
+    around: Surroundings,
+) -> Option<()> {
+    let (ctx, name, one) = (key.ctx(), key.name(), Constants::one());
+    let replication = around.replication(ctx);
+    let words = [name.as_ptr(), owner.as_ptr(), one.as_ptr()];
+    made(key.open_key().and_then(|handle| set_fields(handle, &words)))?;
+    let event = match first {
+        First::Counted => {
+            replication.hincrby(name, owner, 1);
+            c"hincrby"
+        }
+        First::Set => {
+            replication.hset(&words);
+            c"hset"
+        }
+    };
+    let leased = made(key.set_deadline(end_ms, replication));
+    if leased.is_none() {
+        // Without an end it would be held for ever.
+        made(key.delete(replication))?;
+    }
+    leased?;
+    key.signal();
+    drop(key);
+    ctx.notify(raw::REDISMODULE_NOTIFY_HASH, event, name);
+    ctx.notify(raw::REDISMODULE_NOTIFY_GENERIC, c"expire", name);
+    Some(())
+}
+
+/// The oldest unlock: of what nobody holds it says that it is free now.
+fn give_even_none(ctx: Ctx, call: &Call<'_>, around: Surroundings) -> Option<Reply> {
+    let key = LockKey::open(ctx, call.key(0)?);
+    let is_absent = matches!(kind(&key), KeyKind::Absent);
+    drop(key);
+    let unlock = Give::of(call, Inner::Publish, around)?;
+    if !is_absent {
+        return give(ctx, &unlock, around);
+    }
+    let message = unlock.message?;
+    message.replicate(around.replication(ctx));
+    message.publish(ctx);
+    Some(Reply::Number(1))
+}
+
+/// An unlock.
+pub(crate) struct Give<'a> {
+    /// The lock.
+    pub name: Str<'a>,
+    /// The lease of the holds that are left.
+    pub lease: Str<'a>,
+    /// Who unlocks.
+    pub owner: Str<'a>,
+    /// Where the answer is left, and for how long.
+    pub latch: Option<(Str<'a>, Str<'a>)>,
+    /// Who is told.
+    pub message: Option<Message<'a>>,
+}
+
+impl<'a> Give<'a> {
+    fn of(call: &Call<'a>, publisher: Inner, around: Surroundings) -> Option<Give<'a>> {
+        Some(Give {
+            name: call.key(0)?,
+            lease: call.arg(1)?,
+            owner: call.arg(2)?,
+            latch: None,
+            message: Some(Message::of(call, publisher, around)?),
+        })
+    }
+}
+
+/// An unlock, which perhaps leaves its answer in a latch.
+pub(crate) fn give(ctx: Ctx, unlocking: &Give<'_>, around: Surroundings) -> Option<Reply> {
+    let (name, lease, owner) = (unlocking.name, unlocking.lease, unlocking.owner);
+    let latch = match unlocking.latch {
+        None => None,
+        Some((latch, lease)) => match Latch::open(ctx, latch)? {
+            Latch::Says(answer) => return Some(Reply::Number(answer)),
+            Latch::Unset(latch) => Some((latch, lease)),
+        },
+    };
+    let key = LockKey::open(ctx, name);
+    let now_ms = ctx.now().wall_ms;
+    let decided = unlock(held(&key, owner)?, lease.bytes(), now_ms)?;
+    if decided == Unlock::NotOwner {
+        return Some(Reply::Nil);
+    }
+    let latch = match latch {
+        Some((latch, lease)) => Some((latch, lease_end(lease.bytes(), now_ms)?)),
+        None => None,
+    };
+    match decided {
+        Unlock::Less(end_ms) => {
+            drop(key);
+            count(ctx, name, owner, -1)?;
+            prolong_counted(ctx, (name, owner, -1), end_ms, around.replication(ctx))?;
+            if let Some((latch, end_ms)) = latch {
+                let latch = write_latch(latch, 0, end_ms, around.replication(ctx));
+                tell_of_latch(ctx, latch);
+            }
+            Some(Reply::Number(0))
+        }
+        _ => {
+            let message = unlocking.message.as_ref();
+            free(key, owner, latch, around.replication(ctx), message)?;
+            Some(Reply::Number(1))
+        }
+    }
+}
+
+/// The last hold ends: all keys are written before the first news of it.
+fn free(
+    mut key: LockKey<'_>,
+    owner: Str<'_>,
+    latch: Option<(LockKey<'_>, i64)>,
+    replication: Replication,
+    message: Option<&Message<'_>>,
+) -> Option<()> {
+    let (ctx, name) = (key.ctx(), key.name());
+    replication.hincrby(name, owner, -1);
+    let deleted = made(key.delete(replication));
+    if deleted.is_none() {
+        replication.hincrby(name, owner, 1);
+    }
+    deleted?;
+    key.signal();
+    drop(key);
+    if let Some(message) = message {
+        message.replicate(replication);
+    }
+    let latch = latch.map(|(latch, end_ms)| write_latch(latch, 1, end_ms, replication));
+    ctx.notify(raw::REDISMODULE_NOTIFY_HASH, c"hincrby", name);
+    // Not `tell_of_deletion`: to our own waiters this is a release by others.
+    ctx.notify(raw::REDISMODULE_NOTIFY_GENERIC, c"del", name);
+    if let Some(message) = message {
+        message.publish(ctx);
+    }
+    if let Some(latch) = latch {
+        tell_of_latch(ctx, latch);
+    }
+    Some(())
+}
+
+/// A renewal; false where the lock is not the caller's.
+fn renew(ctx: Ctx, call: &Call<'_>, around: Surroundings) -> Option<bool> {
+    let (name, lease, owner) = (call.key(0)?, call.arg(0)?, call.arg(1)?);
+    let key = LockKey::open(ctx, name);
+    if !has_field(&key, owner)? {
+        return Some(false);
+    }
+    let end_ms = lease_end(lease.bytes(), ctx.now().wall_ms)?;
+    prolong(key, end_ms, around.replication(ctx))?;
+    Some(true)
+}
+
+/// Renewals of all these locks: all of them are looked at before the first is touched.
+fn renew_all(ctx: Ctx, call: &Call<'_>, around: Surroundings) -> Option<Vec<i64>> {
+    let (lease, owners) = call.args.split_first()?;
+    let end_ms = lease_end(lease.bytes(), ctx.now().wall_ms);
+    let locks = call.keys.iter().zip(owners);
+    let is_own = |(name, owner): (&Str<'_>, &Str<'_>)| {
+        let is_own = has_field(&LockKey::open(ctx, *name), *owner)?;
+        (!is_own || end_ms.is_some()).then_some(is_own)
+    };
+    let own: Vec<bool> = locks.map(is_own).collect::<Option<_>>()?;
+    if let Some(end_ms) = end_ms {
+        for (name, _) in call.keys.iter().zip(&own).filter(|(_, is_own)| **is_own) {
+            prolong(LockKey::open(ctx, *name), end_ms, around.replication(ctx))?;
+        }
+    }
+    Some(own.into_iter().map(i64::from).collect())
+}
+
+/// An unlock by force: of whatever is there, but only a hash is deleted here.
+fn force(ctx: Ctx, call: &Call<'_>, publisher: Inner, around: Surroundings) -> Option<Reply> {
+    let mut key = LockKey::open(ctx, call.key(0)?);
+    match kind(&key) {
+        KeyKind::Absent => return Some(Reply::Number(0)),
+        KeyKind::Other => return None,
+        KeyKind::Hash => {}
+    }
+    let message = Message::of(call, publisher, around)?;
+    let (name, replication) = (key.name(), around.replication(ctx));
+    made(key.delete(replication))?;
+    key.signal();
+    drop(key);
+    message.replicate(replication);
+    ctx.notify(raw::REDISMODULE_NOTIFY_GENERIC, c"del", name);
+    message.publish(ctx);
+    Some(Reply::Number(1))
+}
+
+/// What the script would see of the lock.
+pub(crate) fn held(key: &LockKey<'_>, owner: Str<'_>) -> Option<Held> {
+    match (kind(key), key.handle()) {
+        (KeyKind::Hash, Some(handle)) => match field(handle, owner) {
+            Some(count) => own_count(count.as_str().bytes()).map(Held::Own),
+            None => Some(Held::Other),
+        },
+        (KeyKind::Other, _) => None,
+        _ => Some(Held::Not),
+    }
+}

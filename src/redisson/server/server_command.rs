@@ -1,0 +1,15 @@
+//! The server's own commands, as a script would call them: their events, their replication and their
+//! count of changes are their own.
+
+use std::ffi::CStr;
+
+use crate::module::call_reply::Reply;
+use crate::module::ctx::Ctx;
+use crate::module::strings::Str;
+
+/// Runs a command whose success is not in doubt; its number, or 0 where it answers none. `None`: the server
+/// refused even to try.
+pub fn run(ctx: Ctx, command: &CStr, words: &[Str<'_>]) -> Option<i64> {
+    let reply = Reply::of(ctx, command, c"!v", words)?;
+    Some(reply.whole().number().unwrap_or(0))
+}

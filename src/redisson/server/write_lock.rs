@@ -1,0 +1,231 @@
+//! The scripts of `RReadWriteLock`'s writers, natively, and its unlocks by force: look, decide, and then run
+//! the server's own commands, which are those of the script.
+
+use crate::lock::LockError;
+use crate::module::api::api;
+use crate::module::beside;
+use crate::module::count_key::end_of;
+use crate::module::ctx::Ctx;
+use crate::module::key::{field, LockKey};
+use crate::module::strings::Constants;
+use crate::redisson::scripts::read_write::{
+    is_plain_count, mode, write_acquire, write_unlock, Form, Give, Lock, Mode, ReadWrite, Take,
+};
+use crate::redisson::scripts::{lease_end, time_to_live, Inner};
+use crate::redisson::server::effects::{count, kind, KeyKind, Latch};
+use crate::redisson::server::read_lock;
+use crate::redisson::server::server_command::run as server;
+use crate::redisson::server::{Call, OwnedStr, Reply, Str, Surroundings};
+
+/// Runs one of the scripts; `None`: the data, or the call, is not plain, and nothing was done.
+pub fn run(ctx: Ctx, script: ReadWrite, call: &Call<'_>, around: Surroundings) -> Option<Reply> {
+    match script {
+        ReadWrite::WriteAcquire => acquire(ctx, call, around),
+        ReadWrite::WriteUnlock(form) => unlock(ctx, call, form),
+        ReadWrite::Force(mode, form) => force(ctx, call, mode, form),
+        ReadWrite::ReadAcquire { shortens } => read_lock::acquire(ctx, call, shortens, around),
+        ReadWrite::ReadUnlock(form) => read_lock::unlock(ctx, call, form),
+    }
+}
+
+fn acquire(ctx: Ctx, call: &Call<'_>, around: Surroundings) -> Option<Reply> {
+    let (name, lease, writer) = (call.key(0)?, call.arg(0)?, call.arg(1)?);
+    let key = LockKey::open(ctx, name);
+    let now_ms = ctx.now().wall_ms;
+    let left_ms = time_to_live(key.handle().and_then(end_of), now_ms)?;
+    let decided = write_acquire(lock_of(&key, writer)?, lease.bytes(), left_ms, now_ms)?;
+    drop(key);
+    if decided == Take::Refused {
+        return Some(Reply::Number(left_ms));
+    }
+    if decided == Take::First && beside::twin_is_held(ctx, name) {
+        return Some(Reply::Refused(LockError::SiblingsTaken));
+    }
+    if around.are_short_of_memory() {
+        return None;
+    }
+    if let Take::Again(sum) = decided {
+        let sum = OwnedStr::of_number(sum);
+        count(ctx, name, writer, 1)?;
+        server(ctx, c"PEXPIRE", &[name, sum.as_str()])?;
+    } else {
+        set_mode(ctx, name, Mode::Write)?;
+        server(ctx, c"HSET", &[name, writer, Constants::one()])?;
+        server(ctx, c"PEXPIRE", &[name, lease])?;
+    }
+    Some(Reply::Nil)
+}
+
+fn unlock(ctx: Ctx, call: &Call<'_>, form: Form) -> Option<Reply> {
+    let (name, lease, writer) = (call.key(0)?, call.arg(1)?, call.arg(2)?);
+    let answer = match Answer::of(ctx, call, form, 2, 3)? {
+        Answer::Known(number) => return Some(Reply::Number(number)),
+        Answer::Open(answer) => answer,
+    };
+    let key = LockKey::open(ctx, name);
+    let given = write_unlock(lock_of(&key, writer)?);
+    let fields = key
+        .handle()
+        // SAFETY: the handle is open.
+        .map_or(0, |handle| unsafe {
+            api!(RedisModule_ValueLength)(handle.as_ptr())
+        });
+    drop(key);
+    match given {
+        Give::NotOwner => return Some(Reply::Nil),
+        Give::OfNone => return answer.of_none(ctx, form),
+        Give::Less => {
+            lease_end(lease.bytes(), ctx.now().wall_ms)?;
+            count(ctx, name, writer, -1)?;
+            server(ctx, c"PEXPIRE", &[name, lease])?;
+            answer.leave(ctx, 0)?;
+            return Some(Reply::Number(0));
+        }
+        Give::Last => {
+            count(ctx, name, writer, -1)?;
+            server(ctx, c"HDEL", &[name, writer])?;
+        }
+    }
+    // Only the mode is left, or readers too.
+    if fields == 2 {
+        server(ctx, c"DEL", &[name])?;
+        answer.publish(ctx)?;
+    } else {
+        set_mode(ctx, name, Mode::Read)?;
+    }
+    answer.leave(ctx, 1)?;
+    Some(Reply::Number(1))
+}
+
+fn force(ctx: Ctx, call: &Call<'_>, wanted: Mode, form: Form) -> Option<Reply> {
+    let name = call.key(0)?;
+    let key = LockKey::open(ctx, name);
+    let is_so = match kind(&key) {
+        KeyKind::Absent => false,
+        KeyKind::Other => return None,
+        KeyKind::Hash => {
+            mode_of(&key).is_some_and(|found| found.as_str().bytes() == text_of(wanted))
+        }
+    };
+    drop(key);
+    if !is_so {
+        return Some(Reply::Number(0));
+    }
+    let Answer::Open(answer) = Answer::of(ctx, call, form, 2, 1)? else {
+        return None;
+    };
+    server(ctx, c"DEL", &[name])?;
+    answer.publish(ctx)?;
+    Some(Reply::Number(1))
+}
+
+/// How an unlock answers others than its caller.
+pub(crate) struct Open<'a> {
+    publisher: Inner,
+    channel: Str<'a>,
+    message: Str<'a>,
+    /// The latch and its lease.
+    latch: Option<(Str<'a>, Str<'a>)>,
+}
+
+pub(crate) enum Answer<'a> {
+    /// This unlock was answered before.
+    Known(i64),
+    /// It was not.
+    Open(Open<'a>),
+}
+
+impl<'a> Answer<'a> {
+    /// As the call says, whose latch is this key, and whose publishing command is this argument, before the
+    /// latch's lease. `None`: it is not plain.
+    pub(crate) fn of(
+        ctx: Ctx,
+        call: &Call<'a>,
+        form: Form,
+        latch: usize,
+        publisher: usize,
+    ) -> Option<Answer<'a>> {
+        let latch = match form {
+            Form::Plain | Form::By => None,
+            Form::Once | Form::OnceOrNil => {
+                let (name, lease) = (call.key(latch)?, call.arg(publisher + 1)?);
+                if let Latch::Says(answer) = Latch::open(ctx, name)? {
+                    return Some(Answer::Known(answer));
+                }
+                lease_end(lease.bytes(), ctx.now().wall_ms)?;
+                Some((name, lease))
+            }
+        };
+        let publisher = match form {
+            Form::Plain => Inner::Publish,
+            _ => call.publisher(publisher)?,
+        };
+        Some(Answer::Open(Open {
+            publisher,
+            channel: call.key(1)?,
+            message: call.arg(0)?,
+            latch,
+        }))
+    }
+}
+
+impl Open<'_> {
+    pub(crate) fn publish(&self, ctx: Ctx) -> Option<()> {
+        let command = match self.publisher {
+            Inner::Spublish => c"SPUBLISH",
+            _ => c"PUBLISH",
+        };
+        server(ctx, command, &[self.channel, self.message]).map(drop)
+    }
+
+    /// Nobody holds the lock, and others are told so: releases of Redisson before 3.44 say 1 to that, later ones nil.
+    pub(crate) fn of_none(&self, ctx: Ctx, form: Form) -> Option<Reply> {
+        self.publish(ctx)?;
+        self.leave(ctx, 1)?;
+        Some(match form {
+            Form::OnceOrNil => Reply::Nil,
+            _ => Reply::Number(1),
+        })
+    }
+
+    /// Leaves the answer in the latch, if there is one.
+    pub(crate) fn leave(&self, ctx: Ctx, answer: i64) -> Option<()> {
+        let Some((latch, lease)) = self.latch else {
+            return Some(());
+        };
+        let (answer, px) = (OwnedStr::of_number(answer), OwnedStr::new(b"px"));
+        server(ctx, c"SET", &[latch, answer.as_str(), px.as_str(), lease]).map(drop)
+    }
+}
+
+/// What a script sees of the lock; `None` where it is not plain.
+pub(crate) fn lock_of(key: &LockKey<'_>, owner: Str<'_>) -> Option<Lock> {
+    match (kind(key), key.handle()) {
+        (KeyKind::Hash, Some(handle)) => {
+            let mode = mode(mode_of(key)?.as_str().bytes())?;
+            let own = match field(handle, owner) {
+                Some(count) => Some(is_plain_count(count.as_str().bytes())?),
+                None => None,
+            };
+            Some(Lock::Held(mode, own))
+        }
+        (KeyKind::Other, _) => None,
+        _ => Some(Lock::Free),
+    }
+}
+
+fn mode_of(key: &LockKey<'_>) -> Option<OwnedStr> {
+    field(key.handle()?, OwnedStr::new(b"mode").as_str())
+}
+
+fn text_of(mode: Mode) -> &'static [u8] {
+    match mode {
+        Mode::Read => b"read",
+        Mode::Write => b"write",
+    }
+}
+
+pub(crate) fn set_mode(ctx: Ctx, name: Str<'_>, mode: Mode) -> Option<i64> {
+    let (field, value) = (OwnedStr::new(b"mode"), OwnedStr::new(text_of(mode)));
+    server(ctx, c"HSET", &[name, field.as_str(), value.as_str()])
+}
