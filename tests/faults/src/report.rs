@@ -11,6 +11,9 @@ const PAGE: &str = "docs/RELIABILITY.md";
 const BEGIN: &str = "<!-- figures -->";
 const END: &str = "<!-- end of figures -->";
 
+/// The width of the page.
+const COLUMNS: usize = 120;
+
 /// Puts the figures between the page's marks; a page without them gets them at its end.
 pub fn save(totals: &Totals) -> std::io::Result<()> {
     let page = match std::fs::read_to_string(PAGE) {
@@ -34,9 +37,10 @@ fn with_figures(page: &str, figures: &str) -> String {
 pub fn figures(totals: &Totals) -> String {
     let sum = totals.sum();
     let mut text = String::new();
-    let _ = writeln!(text, "\n{}.\n", headline(&sum));
+    let _ = writeln!(text, "\n{}\n", wrapped(&format!("{}.", headline(&sum)), ""));
     for (name, total) in &totals.0 {
-        let _ = writeln!(text, "- `{name}`: {}.", line(total));
+        let item = format!("- `{name}`: {}.", line(total));
+        let _ = writeln!(text, "{}", wrapped(&item, "  "));
     }
     text += "\n| Scenario | What happens | Runs | Operations | Grants | Order compared | Overlaps, expected | \
              Violations | Updates lost, tokens unchecked | checked | Refused writes | Minutes | Servers | Last run |\n\
@@ -47,14 +51,29 @@ pub fn figures(totals: &Totals) -> String {
         let about = about.map_or("", |scenario| scenario.about);
         text += &row(name, about, total);
     }
-    let _ = writeln!(
-        text,
-        "\nLast run {}, on {}; `make faults-long` (one scenario: `lock-faults long --part NAME`). Seeds: {}.\n",
+    let last = format!(
+        "Last run {}, on {}; `make faults-long` (one scenario: `lock-faults long --part NAME`). Seeds: {}.",
         sum.date,
         list(&sum.versions),
         ranges(sum.seeds.iter().copied()),
     );
+    let _ = writeln!(text, "\n{}\n", wrapped(&last, ""));
     text
+}
+
+/// The text in lines of at most `COLUMNS`; `indent` precedes each line but the first.
+fn wrapped(text: &str, indent: &str) -> String {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if line.is_empty() => line.push_str(word),
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= COLUMNS => {
+                let _ = write!(line, " {word}");
+            }
+            _ => lines.push(format!("{indent}{word}")),
+        }
+    }
+    lines.join("\n")
 }
 
 fn headline(sum: &Total) -> String {
@@ -84,7 +103,7 @@ fn line(total: &Total) -> String {
     if total.unexplained + total.dead_leases + total.kinds + total.broken > 0 {
         let _ = write!(
             line,
-            "; **{} overlaps that nothing explains, {} dead leases used, {} permits too many, sessions that went on or parts of many keys, {} dead servers or wrong books**",
+            "; **{} unexplained overlaps, {} ended leases used, {} excess permits, surviving sessions or partial grants of many keys, {} dead servers or wrong counters**",
             total.unexplained, total.dead_leases, total.kinds, total.broken,
         );
     }
@@ -152,6 +171,14 @@ mod tests {
         assert_eq!(page, format!("# Title\n{BEGIN}\none\n{END}\n"));
         let page = with_figures(&format!("{page}more\n"), "two\n");
         assert_eq!(page, format!("# Title\n{BEGIN}\ntwo\n{END}\nmore\n"));
+    }
+
+    #[test]
+    fn long_lines_are_wrapped() {
+        let words = ["word"; 30].join(" ");
+        let text = wrapped(&words, "  ");
+        let lines: Vec<_> = text.lines().map(str::len).collect();
+        assert_eq!(lines, [119, 31]);
     }
 
     #[test]

@@ -176,8 +176,8 @@ impl Total {
     pub fn sentence(&self) -> String {
         format!(
             "{} operations, {} with {} overlaps (expected), {} other overlaps, {} token regressions, \
-             {} FIFO breaks ({} compared), {} silent waiters, {} dead leases used, {} dead servers or \
-             wrong books; lost updates: {} of {} with tokens checked, {} without",
+             {} FIFO breaks ({} compared), {} silent waiters, {} ended leases used, {} dead servers or \
+             wrong counters; lost updates: {} of {} with tokens checked, {} without",
             self.operations,
             self.faults(),
             self.overlaps,

@@ -14,14 +14,15 @@ pub fn scenarios() -> Vec<Scenario> {
     vec![
         Scenario {
             name: "client-kill",
-            about: "`CLIENT KILL` and `CLIENT UNBLOCK` (`TIMEOUT`, `ERROR`) of anybody",
+            about: "`CLIENT KILL` and `CLIENT UNBLOCK` (`TIMEOUT`, `ERROR`) of any client",
             goal: ("kills", 5_000),
             plan: Plan::default,
             nemesis: || one(&[], kill),
         },
         Scenario {
             name: "same-turn",
-            about: "the waiter that is granted is killed or unblocked in the very transaction that releases",
+            about:
+                "the granted waiter is killed or unblocked in the very transaction that releases",
             goal: ("hand-offs hit", 5_000),
             plan: || Plan {
                 bulk: 0,

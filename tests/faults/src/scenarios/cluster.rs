@@ -1,4 +1,4 @@
-//! Three primaries with a replica each: `CLUSTER FAILOVER`, plain, `FORCE` and `TAKEOVER` in turn.
+//! Three primaries with a replica each: `CLUSTER FAILOVER`, plain, `FORCE` and `TAKEOVER`, one after another.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use crate::route::{Route, Slots};
 pub fn scenarios() -> Vec<Scenario> {
     vec![Scenario {
         name: "cluster-failover",
-        about: "`CLUSTER FAILOVER`, `FORCE` and `TAKEOVER` in turn",
+        about: "`CLUSTER FAILOVER`, `FORCE` and `TAKEOVER`, one after another",
         goal: ("failovers", 300),
         plan: Plan::default,
         nemesis,

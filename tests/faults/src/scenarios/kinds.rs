@@ -18,7 +18,7 @@ pub fn scenarios() -> Vec<Scenario> {
         },
         Scenario {
             name: "read-write-mixed",
-            about: "readers and writers while all happens that can happen to one server",
+            about: "readers and writers under every fault of one server",
             goal: ("crashes", 30),
             plan: || of(|_| Family::ReadWrite, 0),
             nemesis: || one(&[&AOF[..], &["always"]].concat(), mixed::anything),
@@ -50,7 +50,7 @@ pub fn scenarios() -> Vec<Scenario> {
         },
         Scenario {
             name: "many-keys-mixed",
-            about: "requests for several locks while all happens that can happen to one server",
+            about: "requests for several locks under every fault of one server",
             goal: ("crashes", 30),
             plan: many,
             nemesis: || one(&[&AOF[..], &["always"]].concat(), mixed::anything),

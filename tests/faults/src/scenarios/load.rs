@@ -9,7 +9,7 @@ pub fn scenarios() -> Vec<Scenario> {
     vec![
         Scenario {
             name: "load",
-            about: "no faults, many short holds beside all else that clients do",
+            about: "no faults; many short holds beside the other actions of clients",
             goal: ("operations", 10_000_000),
             plan: || Plan {
                 keys: 64,

@@ -12,14 +12,14 @@ pub fn scenarios() -> Vec<Scenario> {
     vec![
         Scenario {
             name: "mixed",
-            about: "all that can happen to one server, in any order; `appendfsync always`",
+            about: "every fault of one server, in random order; `appendfsync always`",
             goal: ("crashes", 30),
             plan: Plan::default,
             nemesis: || one(&[&AOF[..], &["always"]].concat(), anything),
         },
         Scenario {
             name: "beside",
-            about: "the same, Redisson instances on the same locks, which have a turn after every hand-off",
+            about: "the same, Redisson instances on the same locks, with a Redisson window after every hand-off",
             goal: ("crashes", 30),
             plan: || Plan {
                 keys: 3,

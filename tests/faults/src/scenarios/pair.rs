@@ -38,7 +38,7 @@ pub fn scenarios() -> Vec<Scenario> {
         },
         Scenario {
             name: "replicaof",
-            about: "`REPLICAOF`, back and forth, whatever has not reached the replica yet",
+            about: "`REPLICAOF`, back and forth, without waiting for the replica to catch up",
             goal: ("promotions", 300),
             plan: Plan::default,
             nemesis: || pair(flip),
