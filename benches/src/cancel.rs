@@ -184,12 +184,16 @@ pub fn section(quick: bool) -> io::Result<Section> {
             row
         });
     let notes = [
-        "The server's time on its core for one waiter, from the request that parks it to the moment when nothing is left of it; all wait on one key. \"Connected only\" sends a PING instead of waiting: what it costs to read and answer a request, and to close a connection.",
-        "The place in the queue is kept for lock.queue-grace, here 50 ms; that it is given up is included. The time limit is 1.5 s; the server's regular work runs once a second (hz 1).",
+        "The server's time on its core for one waiter, from the request that parks it to the moment \
+         when its last entry is gone; all wait on one key. \"Connected only\" sends a PING instead of \
+         waiting: the cost of reading and answering a request, and of closing a connection.",
+        "The place in the queue is kept for lock.queue-grace, here 50 ms; its removal is included. The \
+         time limit is 1.5 s; the server's regular work runs once a second (hz 1).",
     ];
     Ok(Section {
-        title: "Parked and let go".into(),
-        text: "What a waiter costs that gives up. Linear in all is constant for each.".into(),
+        title: "Waits that end without a grant".into(),
+        text: "The cost of a waiter that gives up. A total that is linear in the number of waiters is \
+        constant for each.".into(),
         columns,
         rows: rows.collect(),
         notes: notes.map(String::from).to_vec(),

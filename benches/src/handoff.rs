@@ -177,7 +177,7 @@ fn median(values: &[f64]) -> f64 {
     Summary::of(values).map_or(f64::NAN, |all| all.median)
 }
 
-/// Plays all rounds: the peers take turns, in the opposite order every other round.
+/// Plays all rounds: the peers alternate, in the opposite order every other round.
 pub fn measure(quick: bool) -> io::Result<Vec<Figures>> {
     let (crowds, rounds): (&[usize], usize) = if quick {
         (&[1, 100], 3)
@@ -216,7 +216,7 @@ pub fn measure(quick: bool) -> io::Result<Vec<Figures>> {
 /// The table of it.
 pub fn section(all: &[Figures], image: Option<&str>) -> Section {
     let columns = [
-        "waiters, and who hands on",
+        "waiters, and the mechanism",
         "p50 us",
         "p99 us",
         "to BLPOP",
@@ -228,14 +228,22 @@ pub fn section(all: &[Figures], image: Option<&str>) -> Section {
     let rows = all.iter().map(|figures| row(figures, all)).collect();
     let notes = [
         "One lock, the holder and every waiter on a connection of its own. The holder releases, the first waiter is granted; the former holder then parks again at the end, so that the queue keeps its length. Timed from the moment before the release is written to the moment after the grant was read, in one client thread (epoll); the next release comes when the server has been idle for 100 us.",
-        "p50: the median of the rounds' medians, and the rounds' range; each round is a new server and new connections, and the peers take turns. p99: of all samples together; of less than a hundred it is about the largest. To BLPOP: the p50 in units of BLPOP's at about the same number of waiters.",
+        "p50: the median of the rounds' medians, and the rounds' range; each round is a new server and \
+         new connections, and the peers alternate. p99: of all samples together; of less than a hundred \
+         it is about the largest. To BLPOP: the p50 in units of BLPOP's at about the same number of waiters.",
         "Server CPU, messages (reads and writes of sockets) and commands are of a whole cycle: the release, the grant, and the former holder's parking. Redis counts the calls that a script makes as commands.",
-        "BLPOP hands on a token in a list: it knows no owner and no lease, and a holder that dies takes the token with it.",
-        "Redisson's protocol is played by scripts of our own with the same calls, sent by their hash: every waiter is a process of its own, with a connection for commands and one for its subscription (threads of one JVM share a subscription, and one of them tries). Its sample ends when the winner has read that it has the lock; the next release waits until all the others have tried and been refused, which favours it. Its number of waiters is bounded by open files, two for each.",
+        "BLPOP passes a token in a list: it knows no owner and no lease, and a holder that dies takes \
+         the token with it.",
+        "Redisson's protocol is simulated by this project's scripts with the same calls, sent by their \
+         hash: every waiter is a process of its own, with a connection for commands and one for its \
+         subscription (threads of one JVM share a subscription, and one of them tries). Its sample ends \
+         when the winner has read that it has the lock; the next release waits until all the others \
+         have tried and been refused, which favours Redisson's protocol. Its number of waiters is \
+         bounded by open files, two for each.",
     ];
     Section {
         title: "Hand-off".into(),
-        text: "How long a lock is on its way from the holder who releases it to the next one who waits, and what that costs the server.".into(),
+        text: "The time from a holder's release to the next waiter's grant, and its cost for the server.".into(),
         columns: columns.map(String::from).to_vec(),
         rows,
         notes: notes.map(String::from).to_vec(),

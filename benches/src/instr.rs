@@ -66,10 +66,14 @@ pub fn run(save: bool) -> io::Result<()> {
 fn intro(version: &str) -> String {
     format!(
         "# Instructions per command\n\n\
-         What the server ({version}) executes in user space for one command, or for the commands that a row\n\
-         names together: callgrind's count over {LOCKS} locks, requests in batches of {BATCH} on one connection,\n\
-         owners of {} bytes. `make bench-instr` counts again and shows the difference; with `SAVE=1` it\n\
-         rewrites this file. The kernel's part, about half of a command that comes alone, is not in it.\n",
+         Instructions that the server ({version}) executes in user space for one command, or for all \
+         commands that a row\n\
+         names: callgrind's count over {LOCKS} locks, requests in batches of {BATCH} on one connection, \
+         owners of {} bytes.\n\
+         `make bench-instr` counts again and shows the difference; with `SAVE=1` it rewrites this file. \
+         The kernel's part,\n\
+         about half of a command that comes alone, is not in it. [PERFORMANCE.md](PERFORMANCE.md) \
+         explains the figures.\n",
         OWNER.len()
     )
 }

@@ -179,7 +179,7 @@ pub fn section(quick: bool) -> io::Result<Section> {
     }
     all.sort_by_key(|figures| figures.case);
     let columns = [
-        "who waits, and where",
+        "waiter, and server",
         "p50 ms",
         "p99 ms",
         "max ms",
@@ -188,11 +188,12 @@ pub fn section(quick: bool) -> io::Result<Section> {
     let notes = [
         "From the end of the lease (PEXPIRETIME) to the moment when the waiter has read its grant, on one host and one clock. Leases of 30 to 60 ms. The module ends a lease when the millisecond named begins; to a script the key is gone only when it is over.",
         "The other keys are volatile strings whose time ends in the next 1 to 120 s: the server removes them meanwhile, some 1,700 a second.",
-        "A waiter of Redisson's hears nothing when a lease ends; it sleeps as long as the lock's time to live was when it last tried, and tries again, in the last millisecond as fast as it is answered.",
+        "A waiter of Redisson's gets no message when a lease ends; it sleeps as long as the lock's time \
+         to live was when it last tried, and tries again, in the last millisecond as fast as it is answered.",
     ];
     Ok(Section {
         title: "The end of a lease".into(),
-        text: "A holder that died: how long after the end of its lease the next one has the lock."
+        text: "A holder that died: the time from the end of its lease to the next holder's grant."
             .into(),
         columns: columns.map(String::from).to_vec(),
         rows: all.iter().map(Figures::row).collect(),

@@ -84,11 +84,11 @@ struct Pair {
 /// Measures the libraries that can be had.
 pub fn measure(effort: &Effort) -> io::Result<Section> {
     let mut notes = vec![
-        "Pairs/s is what one client sees, its own time included, which is most of it; the server's time and \
-         the requests are what compares."
+        "Pairs/s is what one client sees, its own time included, which is most of it; the server's time \
+         and the requests are comparable."
             .to_string(),
-        "Between two requests of one client the server falls asleep: waking up is most of its time here, and \
-         a slower client makes it dearer."
+        "Between two requests of one client the server sleeps: waking up is most of its time here, and \
+         a slower client makes it more expensive."
             .to_string(),
         "Executed: the server's own count, calls within scripts included.".to_string(),
     ];
@@ -122,7 +122,7 @@ pub fn measure(effort: &Effort) -> io::Result<Section> {
     let row = |library: &Library| Some(row(library, found.get(library.name)?));
     Ok(Section {
         title: "Libraries, uncontended".into(),
-        text: "One client, one connection, acquire and release one after the other, nobody else there.".into(),
+        text: "One client, one connection, acquire and release one after the other, without contention.".into(),
         columns: ["library", "pairs/s", "±%", "server µs/pair", "±%", "requests/pair", "executed", "promises"]
             .map(String::from)
             .to_vec(),

@@ -79,8 +79,8 @@ pub fn section(quick: bool) -> io::Result<Section> {
     all.sort_by_key(|figures| figures.words.module);
     let blpop = Summary::of(&all[0].rates).map_or(f64::NAN, |rates| rates.median);
     let columns = [
-        "who hands on",
-        "in turn: p50 us",
+        "mechanism",
+        "sequential: p50 us",
         "p99 us",
         "at once: hand-offs/s",
         "to BLPOP",
@@ -100,7 +100,11 @@ pub fn section(quick: bool) -> io::Result<Section> {
         ]
     });
     let notes = [
-        "In turn: as above, one hand-off at a time, the lock after it next. At once: on every lock whoever is granted releases and asks again in the same write; one client thread plays them all. \"Server busy\" is its main thread; what the kernel does for the sockets on the same core, outside of any process, comes on top. Far below 100 %, something else was the limit: the client, or another process on one of the cores.",
+        "Sequential: as above, one hand-off at a time, each lock after the other. At once: on every \
+         lock the granted client releases and asks again in the same write; one client thread acts for \
+         all of them. \"Server busy\" is its main thread; what the kernel does for the sockets on the \
+         same core, outside of any process, is added to it. Far below 100 %, something else was the \
+         limit: the client, or another process on one of the cores.",
         "Redisson's protocol would need two connections for every waiter, more than the open files allow here.",
     ];
     Ok(Section {
@@ -108,7 +112,7 @@ pub fn section(quick: bool) -> io::Result<Section> {
             "Hand-off, {} locks with {WAITERS} waiters each",
             count(locks)
         ),
-        text: "What the server keeps per lock must not slow down the others.".into(),
+        text: "The memory of one lock must not slow down the others.".into(),
         columns: columns.map(String::from).to_vec(),
         rows: rows.collect(),
         notes: notes.map(String::from).to_vec(),

@@ -152,7 +152,7 @@ pub fn section(quick: bool) -> io::Result<Section> {
     ];
     Ok(Section {
         title: "Memory".into(),
-        text: "What one more waiter takes.".into(),
+        text: "The memory of one more waiter.".into(),
         columns: ["what", "used_memory, bytes", "resident, bytes"]
             .map(String::from)
             .to_vec(),
@@ -164,9 +164,17 @@ pub fn section(quick: bool) -> io::Result<Section> {
 
 fn notes(number: usize, settling: Duration, quick: bool) -> Vec<String> {
     let mut notes = vec![
-        format!("{} waiters on one key, after the server has trimmed its clients' buffers (memory has stopped falling, or {} s). What a waiter takes is the difference to the same connection before it waited.", count(number), settling.as_secs()),
-        "The server keeps two further clients of its own for every blocked client of a module, each with a reply buffer of 16 kB of which hardly a byte is ever touched: used_memory counts them, the resident size shows what is really taken.".into(),
-        "The place in the queue: all connections are closed, and the server frees its clients; the module still keeps the waiters' places (lock.queue-grace), each with its owner, its links and its deadline. Compared with the same server before anybody had connected, so what the server never frees is counted too. While the request is parked it has an entry in two more tables, by its number: about 120 bytes.".into(),
+        format!("{} waiters on one key, after the server has trimmed its clients' buffers (memory has \
+        stopped falling, or {} s). The memory of a waiter is the difference to the same connection \
+        before it waited.", count(number), settling.as_secs()),
+        "The server keeps two further clients of its own for every blocked client of a module, each \
+         with a reply buffer of 16 kB of which hardly a byte is ever touched: used_memory counts them, \
+         the resident size shows the memory in use.".into(),
+        "The place in the queue: all connections are closed, and the server frees its clients; the \
+         module still keeps the waiters' places (lock.queue-grace), each with its owner, its links and \
+         its deadline. Compared with the same server before the first connection, so memory that the \
+         server never frees is counted too. While the request is parked it has an entry in two more \
+         tables, by its number: about 120 bytes.".into(),
     ];
     if quick {
         notes.push(

@@ -54,16 +54,15 @@ pub fn measure(effort: &Effort) -> io::Result<Section> {
         }
     }
     Ok(Section {
-        title: "What others pay".into(),
-        text: "Commands that have nothing to do with locks. From the first park on the module listens to \
-               deletions, which is what makes hand-offs after a plain DEL possible."
+        title: "Cost for other commands".into(),
+        text: "Commands that have nothing to do with locks. From the first park on the module \
+        subscribes to the server's key events, which makes hand-offs after a plain DEL possible."
             .into(),
         columns: columns("command", "cycle", &["cycles/s", "µs"]),
         rows,
         notes: vec![
             "The last two columns are changes against the server without the module: medians of the rounds' \
-             ratios. What is smaller than the spread is not a finding; the instructions in INSTRUCTIONS.md \
-             repeat."
+             ratios. A change smaller than the spread is not a finding; the instructions in INSTRUCTIONS.md repeat."
                 .into(), points.busy(),
         ],
         image: None,

@@ -35,8 +35,9 @@ struct Setting {
 
 const SETTINGS: &[Setting] = &[
     Setting {
-        name: "nobody to replicate to",
-        text: "No AOF, and never a replica. Nobody is subscribed; the release message is published all the same.",
+        name: "no replication",
+        text: "No AOF, and never a replica. The channel has no subscriber; the release message is \
+        published all the same.",
         options: &[],
         replica: Replica::Never,
     },
@@ -175,10 +176,10 @@ fn natively(points: &Points) -> io::Result<String> {
 fn explanations() -> [String; 4] {
     [
         format!(
-            "{SET_DEL} promises less than the others: nobody checks the owner at the release, there is no \
-             re-entry, no queue and no fencing token."
+            "{SET_DEL} promises less than the others: no owner check at the release, no re-entry, no \
+             queue and no fencing token."
         ),
-        "The scripts are our own and make the calls of Redisson's `RLock`: a hash, owner-checked, re-entrant, \
+        "The scripts are this project's and make the calls of Redisson's `RLock`: a hash, owner-checked, re-entrant, \
          a message at the release, no queue, no token. Since 3.24 Redisson sends three commands: the release \
          also keeps its answer under a key, which the third command deletes."
             .into(),

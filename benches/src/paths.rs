@@ -236,7 +236,7 @@ const NATIVE: &[&str] = &["--lock.redisson-scripts", "yes"];
 /// All of it.
 pub const SETTINGS: &[Setting] = &[
     Setting {
-        name: "Nobody to replicate to: no AOF, never a replica",
+        name: "No replication: no AOF, never a replica",
         options: &[],
         with_module: true,
         had_replica: false,
@@ -244,7 +244,7 @@ pub const SETTINGS: &[Setting] = &[
         scenarios: EVERY_COMMAND,
     },
     Setting {
-        name: "The other kinds of hold, nobody to replicate to",
+        name: "The other kinds of hold, no replication",
         options: &[],
         with_module: true,
         had_replica: false,
@@ -296,7 +296,7 @@ pub const SETTINGS: &[Setting] = &[
         scenarios: OTHERS,
     },
     Setting {
-        name: "Others' commands, the scripts of Redisson looked for",
+        name: "Others' commands, with `lock.redisson-scripts yes`",
         options: NATIVE,
         with_module: true,
         had_replica: false,

@@ -23,7 +23,7 @@ const MODULE: &str = "LOCK.ACQUIRE, LOCK.RELEASE";
 const GROUPS: [(&str, &str, &[&str]); 3] = [
     (
         "no AOF, no replica",
-        "nobody to replicate to",
+        "no replication",
         &[
             SET_DEL,
             MODULE,

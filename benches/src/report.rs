@@ -1,5 +1,5 @@
 //! The report: sections with one table each, printed as aligned text while the benchmark runs and
-//! written together to `docs/BENCHMARKS.md`, below a header that says where and how they were measured.
+//! written together to `docs/BENCHMARKS.md`, below a header with the place and the method of the measurement.
 
 use std::fmt::Write as _;
 use std::io;
@@ -97,7 +97,44 @@ pub fn write(path: &str, effort: &str, sections: &[Section]) -> io::Result<()> {
     let body: String = sections.iter().map(Section::markdown).collect();
     let old = std::fs::read_to_string(&path).unwrap_or_default();
     let kept = redisson(&old).map_or(String::new(), |kept| format!("\n{kept}\n"));
-    std::fs::write(path, header(effort)? + &body + &kept)
+    std::fs::write(path, wrapped(&(header(effort)? + &body)) + &kept)
+}
+
+/// The width of a line of prose.
+const COLUMNS: usize = 120;
+
+/// The document with its prose wrapped at [`COLUMNS`]; tables, headings and images keep their lines.
+pub fn wrapped(document: &str) -> String {
+    let mut out = String::new();
+    for line in document.lines() {
+        if line.starts_with(['|', '#', '!']) {
+            out += line;
+        } else {
+            wrap(line, &mut out);
+        }
+        out.push('\n');
+    }
+    out
+}
+
+/// Appends a paragraph or a list item; the further lines of an item are indented.
+fn wrap(line: &str, out: &mut String) {
+    let indent = if line.starts_with("- ") { "  " } else { "" };
+    let mut width = 0;
+    for word in line.split(' ') {
+        let length = word.chars().count();
+        if width == 0 {
+            width = length;
+        } else if width + 1 + length <= COLUMNS {
+            out.push(' ');
+            width += 1 + length;
+        } else {
+            out.push('\n');
+            *out += indent;
+            width = indent.len() + length;
+        }
+        *out += word;
+    }
 }
 
 /// Redisson's section of a document, with its marks.
@@ -114,9 +151,9 @@ fn header(effort: &str) -> io::Result<String> {
     let cores = cores();
     Ok(format!(
         "# Benchmarks\n\n\
-         Measured by `make bench`, which rewrites this file; the last section, on Redisson itself, by `make\n\
-         bench-redisson`. Only what was measured in one run stands side by side in a table: compare rows with\n\
-         each other rather than with another machine's.\n\n\
+         Measured by `make bench`, which rewrites this file; the last section, on Redisson itself, by \
+         `make bench-redisson`. Each table has the figures of one run: compare rows with each other rather \
+         than with another machine's. [PERFORMANCE.md](PERFORMANCE.md) has the reasons.\n\n\
          | | |\n|---|---|\n\
          | date | {} |\n\
          | server | {server} |\n\
@@ -235,6 +272,16 @@ mod tests {
             ..section()
         };
         assert_eq!(section.markdown(), "\n## Pairs\n\nOne after the other.\n");
+    }
+
+    #[test]
+    fn prose_is_wrapped_and_tables_are_not() {
+        let words = ["word"; 30].join(" ");
+        let document = format!("- {words}\n| {words} |\n");
+        let text = wrapped(&document);
+        let lines: Vec<_> = text.lines().map(str::len).collect();
+        assert_eq!(lines, [116, 36, 153]);
+        assert!(text.contains("\n  word"));
     }
 
     #[test]

@@ -39,7 +39,7 @@ pub fn measure(effort: &Effort) -> io::Result<Section> {
     }
     Ok(Section {
         title: "Re-entry, renewal, refusal".into(),
-        text: "One command each, on locks that are held: by the caller, or for the refusal by somebody else. No \
+        text: "One command each, on locks that are held: by the caller, or for the refusal by another owner. No \
                AOF, no replica."
             .into(),
         columns: columns(

@@ -36,7 +36,7 @@ fn start(name: &'static str, options: &[&str], kept: &'static str) -> io::Result
         kept,
         ends: "when the lease (30 s here) is over, even if the connection lives; a waiter leaves the queue with its connection",
         fencing: "a token with every grant",
-        copies: "replicas, if any, are told without waiting for them",
+        copies: "replicas, if any, get it asynchronously",
     };
     let owners = Cell::new(0);
     Ok(Box::new(Module {

@@ -7,7 +7,7 @@ use std::time::Instant;
 use super::process::said;
 use super::works::{Work, WORKS};
 use super::{About, Contestant, PEERS, ROUNDS};
-use crate::report::{command_line, kernel, Section};
+use crate::report::{command_line, kernel, wrapped, Section};
 use crate::server::cores;
 use crate::stats::{quantile, Summary};
 
@@ -31,7 +31,7 @@ pub fn of(contestants: &[Contestant], left_out: &[String], load: &str) -> io::Re
     abouts.dedup_by_key(|about| (about.kept, about.ends));
     page += &promises(&abouts).markdown();
     page += &fairness(left_out, median_sync_us()?).markdown();
-    Ok(page)
+    Ok(wrapped(&page))
 }
 
 fn intro(load: &str) -> io::Result<String> {
@@ -45,13 +45,13 @@ fn intro(load: &str) -> io::Result<String> {
         ),
     };
     Ok(format!(
-        "One lock, taken and handed on, in the module and in servers that people use for locks today. \
+        "One lock, taken and handed off, in the module and in servers that are used for locks today. \
          `make bench-peers` measures anew and writes this page: `{}`, {date}, {system}; {pinned}. \
          The load average was {load} before the start.\n\n\
          Microseconds, median and 99th percentile over the samples of {ROUNDS} rounds. In every round \
-         each peer does all works, in turn forwards and backwards; a first round is thrown away. \
-         *Rounds* is the smallest and the largest median of a round; *against the module* the \
-         median, over the rounds, of how many times as long it took. **Read what each one promises \
+         each peer does all works, alternately forwards and backwards; a first round is discarded. \
+         *Rounds* is the smallest and the largest median of a round; *against the module* the median, over the \
+         rounds, of the ratio of the times. **Read what each one promises \
          beside it**: a lock on disk, or on several machines, is another thing than one in memory.",
         command_line(),
     ))
@@ -74,7 +74,7 @@ pub fn load_average() -> String {
 fn timing(work: Work, rows: Vec<Vec<String>>) -> Section {
     let text = match work {
         Work::Pair => {
-            "One client, one call after the other: both calls with their replies, and nobody else."
+            "One client, one call after the other: both calls with their replies, without contention."
         }
         Work::HandOff(_) => {
             "From the holder's release being sent to the next waiter's grant being read. Before \
@@ -143,13 +143,14 @@ fn promises(peers: &[&About]) -> Section {
             fencing,
         } = about;
         format!(
-            "**{name}** ({version}). When granted, the lock is {kept}; {copies}. If its holder falls \
-             silent it ends {ends}. Fencing number: {fencing}."
+            "**{name}** ({version}). When granted, the lock is {kept}; {copies}. If its holder stops \
+             answering it ends {ends}. Fencing number: {fencing}."
         )
     };
     Section {
         title: "What each one promises".into(),
-        text: "All of them grant in the order of asking; the benchmark would stand still if they did not.".into(),
+        text: "All of them grant in the order of asking; the benchmark would hang if they did not."
+            .into(),
         columns: Vec::new(),
         rows: Vec::new(),
         notes: peers.iter().map(promise).collect(),
@@ -169,12 +170,12 @@ fn fairness(left_out: &[String], sync: f64) -> Section {
          so, one blocking socket per session, one thread. A client library costs its own time on top, \
          with each of them.",
         "A pair is two round trips, with ZooKeeper three (create, look at the children, delete). A \
-         ZooKeeper client that is told of its predecessor's end looks at the children again before \
-         it holds the lock: that round trip is part of the hand-off.",
-        "etcd's waiter watches the key before its own, and the watch catches up at a turn of every \
-         100 ms. If that key goes before, the waiter hears of it at that turn. The row *etcd* has all \
+         ZooKeeper client reads the children again after the message of its predecessor's end, and then \
+         holds the lock: that round trip is part of the hand-off.",
+        "etcd's waiter watches the key before its own, and the watch catches up every 100 ms. If that \
+         key goes before, the waiter gets the message at that time. The row *etcd* has all \
          watches ready before every sample (that takes 100 ms, hence the few samples; then three writes \
-         of another key, so that the disk is as awake as with the others); *just asked* has the lock \
+         of another key, so that the disk is as active as with the others); *just asked* has the lock \
          given back as soon as all keys are in the queue.",
         "PostgreSQL's statements are prepared.",
         "Latency only: how many locks a second all clients together get is another question.",
@@ -190,8 +191,8 @@ fn fairness(left_out: &[String], sync: f64) -> Section {
     let left_out = left_out.iter().map(|why| format!("Left out: {why}"));
     notes.extend(left_out);
     Section {
-        title: "What to beware of".into(),
-        text: "No comparison of these is quite fair; here is where it is not.".into(),
+        title: "Limits of the comparison".into(),
+        text: "No comparison of these is quite fair. The reasons:".into(),
         columns: Vec::new(),
         rows: Vec::new(),
         notes,

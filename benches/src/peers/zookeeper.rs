@@ -58,7 +58,7 @@ pub fn start() -> io::Result<Box<dyn Peer>> {
             name: "ZooKeeper",
             version: format!("ZooKeeper {version}"),
             kept: "on its disk (fsync)",
-            ends: "when the session ends: closed, or not heard of for 40 s (here)",
+            ends: "when the session ends: closed, or without a message for 40 s (here)",
             fencing: "the transaction id that created the node",
             copies: "in an ensemble on the disks of a majority, before the answer",
         },

@@ -26,7 +26,7 @@ that scripts and the module call; messages are reads and writes of the server's 
 ## Redisson itself
 
 The real client, unmodified, and the module's commands sent raw from Java, by `make bench-redisson`: \
-everybody takes a lock and gives it back at once, again and again.
+every thread takes a lock and gives it back at once, again and again.
 
 | | |
 |---|---|
@@ -76,18 +76,18 @@ connection for every thread however they are spread.)
   private static final String NOTES =
       """
 - Wait: from the call of `lock()`, or the sending of LOCK.ACQUIRE, to its return, of all grants in the \
-measured time. Whoever has just unlocked a Redisson lock takes it again before those who sleep have \
-heard of it: a low p50 beside a high p99. The module hands the lock on in the order of arrival, so \
-everybody waits for all others once.
+measured time. A thread that has just unlocked a Redisson lock takes it again before the sleeping threads \
+get the message: a low p50 beside a high p99. The module hands the lock off in the order of arrival, so \
+every thread waits for all others once.
 - Redisson locks with `lock()`, whose watchdog renews a lease of 30 s; LOCK.ACQUIRE has a lease of 30 s. \
 Redisson has its defaults but for pools that fit the number of threads, executor threads that its clients \
 share, and one event thread for all: on one core it is faster than more.
 - Server time is that of its process, the kernel's part included: reading and writing sockets is most of \
 it, and no script can be cheaper than the messages around it. Three EXISTS through the same client \
-measure these: less than that is not to be had with Redisson's protocol. Where the server is the limit, and \
+measure these: Redisson's protocol cannot cost less. Where the server is the limit, and \
 where messages are pipelined: the first tables above, "run by the module".
-- Where the client's core is busy and the server's is not, the pairs/s say little about the server: what a \
-pair costs it does.
+- Where the client's core is busy and the server's is not, the pairs/s say little about the server; the \
+time of a pair does.
 - Every lock guards a counter. After each point the counts are compared with the pairs made: no update \
 was lost, or this table would not have been written.
 - Medians over the rounds; ± is half the distance between the smallest and the largest round, in percent \

@@ -51,7 +51,7 @@ final class Report {
       text.append("\n### Redisson: ").append(group).append("\n\n");
       text.append(About.of(group)).append("\n").append(table(group, SPEED, this::speed));
     }
-    text.append("\n### Redisson: what a pair is made of\n\n").append(About.OF_MAKE).append("\n");
+    text.append("\n### Redisson: parts of a pair\n\n").append(About.OF_MAKE).append("\n");
     text.append(Cells.head(MAKE));
     Job.ALL.forEach(job -> rows(job, job.group() + ", " + job.name(), this::make, text));
     text.append("\n").append(About.notes(leftOut));

@@ -2,6 +2,7 @@ package lockbench;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 
+import java.util.Collections;
 import org.junit.jupiter.api.Test;
 
 /** What others wrote on the page stays. */
@@ -18,5 +19,14 @@ class PageTest {
   void aPageWithoutMarksGetsThemAtItsEnd() {
     assertEquals("# Before\n\n" + FRESH + "\n", Page.with("# Before\n", "ours\n"));
     assertEquals(FRESH + "\n", Page.with("", "ours\n"));
+  }
+
+  @Test
+  void proseIsWrappedAndTablesAreNot() {
+    String words = String.join(" ", Collections.nCopies(30, "word"));
+    String[] lines = Page.wrapped("- " + words + "\n| " + words + " |\n").split("\n");
+    assertEquals(116, lines[0].length());
+    assertEquals("  word", lines[1].substring(0, 6));
+    assertEquals("| " + words + " |", lines[2]);
   }
 }
