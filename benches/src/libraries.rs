@@ -84,8 +84,8 @@ struct Pair {
 /// Measures the libraries that can be had.
 pub fn measure(effort: &Effort) -> io::Result<Section> {
     let mut notes = vec![
-        "Pairs/s is what one client sees, its own time included, which is most of it; the server's time \
-         and the requests are comparable."
+        "Pairs/s is the rate of one client, its own time included, which is most of it; compare \
+         the server's time and the requests."
             .to_string(),
         "Between two requests of one client the server sleeps: waking up is most of its time here, and \
          a slower client makes it more expensive."

@@ -102,8 +102,8 @@ pub fn section(quick: bool) -> io::Result<Section> {
     let notes = [
         "Sequential: as above, one hand-off at a time, each lock after the other. At once: on every \
          lock the granted client releases and asks again in the same write; one client thread acts for \
-         all of them. \"Server busy\" is its main thread; what the kernel does for the sockets on the \
-         same core, outside of any process, is added to it. Far below 100 %, something else was the \
+         all of them. \"Server busy\" is its main thread; the kernel's work for the sockets on the same core, \
+         outside of any process, is not included. Far below 100 %, something else was the \
          limit: the client, or another process on one of the cores.",
         "Redisson's protocol would need two connections for every waiter, more than the open files allow here.",
     ];
@@ -112,7 +112,7 @@ pub fn section(quick: bool) -> io::Result<Section> {
             "Hand-off, {} locks with {WAITERS} waiters each",
             count(locks)
         ),
-        text: "The memory of one lock must not slow down the others.".into(),
+        text: "The state kept for one lock must not slow down the others.".into(),
         columns: columns.map(String::from).to_vec(),
         rows: rows.collect(),
         notes: notes.map(String::from).to_vec(),

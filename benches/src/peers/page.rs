@@ -77,8 +77,8 @@ fn timing(work: Work, rows: Vec<Vec<String>>) -> Section {
             "One client, one call after the other: both calls with their replies, without contention."
         }
         Work::HandOff(_) => {
-            "From the holder's release being sent to the next waiter's grant being read. Before \
-             every sample the server says that all of them wait."
+            "From the sending of the holder's release to the reading of the next waiter's grant. Before \
+             every sample the server confirms that all of them wait."
         }
     };
     let columns = [
@@ -178,7 +178,7 @@ fn fairness(left_out: &[String], sync: f64) -> Section {
          of another key, so that the disk is as active as with the others); *just asked* has the lock \
          given back as soon as all keys are in the queue.",
         "PostgreSQL's statements are prepared.",
-        "Latency only: how many locks a second all clients together get is another question.",
+        "Latency only: the total rate of all clients is not measured.",
     ]
     .map(String::from)
     .into();
