@@ -6,12 +6,13 @@ use std::time::Duration;
 use redis::{cmd, Cmd, ConnectionInfo, RedisError, Value};
 use tokio::time::timeout;
 
-use crate::address::{beside, name_of};
-use crate::call::Caller;
 use crate::error::{Error, Result};
 use crate::mode::Mode;
+use crate::net::address::{beside, name_of};
+use crate::net::caller::Caller;
+use crate::net::reply::{bytes, count, field, list, number, span, text};
+use crate::net::server::{Route, Server};
 use crate::runtime::within;
-use crate::server::{Route, Server};
 
 /// What `LOCK.INFO` tells of a lock. (The default, without holders, is for tests of what shows it.)
 ///
@@ -414,54 +415,4 @@ fn waiter(reply: &Value) -> Waiter {
 fn mode(reply: &Value) -> Mode {
     let name = field(reply, "mode").map(text).unwrap_or_default();
     Mode::named(&name)
-}
-
-/// A field of a map, which RESP2 has as a flat array.
-pub(crate) fn field<'a>(map: &'a Value, name: &str) -> Option<&'a Value> {
-    match map {
-        Value::Map(pairs) => {
-            let pair = pairs.iter().find(|(key, _)| bytes(key) == name.as_bytes());
-            pair.map(|(_, value)| value)
-        }
-        _ => list(map).chunks_exact(2).find_map(|pair| match pair {
-            [key, value] if bytes(key) == name.as_bytes() => Some(value),
-            _ => None,
-        }),
-    }
-}
-
-fn list(value: &Value) -> &[Value] {
-    match value {
-        Value::Array(items) | Value::Set(items) => items,
-        _ => &[],
-    }
-}
-
-fn bytes(value: &Value) -> Vec<u8> {
-    match value {
-        Value::BulkString(bytes) => bytes.clone(),
-        Value::SimpleString(text) | Value::VerbatimString { text, .. } => text.clone().into_bytes(),
-        _ => Vec::new(),
-    }
-}
-
-fn text(value: &Value) -> String {
-    String::from_utf8_lossy(&bytes(value)).into_owned()
-}
-
-pub(crate) fn number(value: &Value) -> Option<i64> {
-    match value {
-        Value::Int(number) => Some(*number),
-        _ => None,
-    }
-}
-
-/// A number that is not negative: -1 stands for none.
-pub(crate) fn count(map: &Value, name: &str) -> Option<u64> {
-    let number = field(map, name).and_then(number)?;
-    u64::try_from(number).ok()
-}
-
-pub(crate) fn span(map: &Value, name: &str) -> Option<Duration> {
-    count(map, name).map(Duration::from_millis)
 }

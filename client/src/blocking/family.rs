@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use super::lost::Lost;
 use super::server::Server;
-use super::wait::{acquisitions, around, block_on, holds, options};
+use super::wrapper::{acquisitions, around, block_on, holds, options};
 use crate::error::Result;
+use crate::family::semaphore::SemaphoreInfo;
 use crate::outcome::Released;
-use crate::semaphore::SemaphoreInfo;
 
 /// A semaphore on a key of a server: [`crate::Semaphore`] for threads.
 ///

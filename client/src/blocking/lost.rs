@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::timeout_at;
 
-use super::wait::block_on;
+use super::wrapper::block_on;
 use crate::backoff::after;
 use crate::outcome::LostReason;
 use crate::runtime::within;

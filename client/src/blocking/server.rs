@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::wait::{around, block_on, options};
-use crate::background::Unreleased;
+use super::wrapper::{around, block_on, options};
 use crate::error::Result;
 use crate::inspect::{BreakTarget, BreakWaiters, LockInfo, Search};
-use crate::statistics::Statistics;
+use crate::net::background::Unreleased;
 #[cfg(feature = "tls")]
-use crate::tls::Certificates;
+use crate::net::tls::Certificates;
+use crate::statistics::Statistics;
 
 /// A server that has the module loaded, or a cluster of them: [`crate::Server`] for threads.
 ///

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::lock::Lock;
 use super::lost::Lost;
 use super::server::Server;
-use super::wait::{acquisitions, around, block_on, holds, options};
+use super::wrapper::{acquisitions, around, block_on, holds, options};
 use crate::error::Result;
 use crate::mode::Mode;
 use crate::outcome::Released;

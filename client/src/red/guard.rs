@@ -17,17 +17,17 @@ use tokio::time::{sleep, sleep_until, timeout_at, Instant};
 use super::node::{Asker, Word};
 use super::round::{count, Answer, Outcome};
 use super::rule::{is_out_of_reach, round_patience, validity, Tally, Verdict};
-use crate::call::Caller;
-use crate::clock::Moment;
-use crate::command::{self, Claim};
 use crate::error::{Error, Result};
-use crate::events;
-use crate::notice::{Kept, Lost, Notice};
+use crate::lock::events;
+use crate::lock::loss::{Kept, Lost, Notice};
+use crate::lock::release::{release_later, First};
+use crate::lock::terms::Terms;
+use crate::moment::Moment;
+use crate::net::caller::Caller;
+use crate::net::command::{self, Claim};
 use crate::outcome::{LostReason, Released};
-use crate::release::{release_later, First};
 use crate::runtime::{self, Task};
 use crate::statistics::Counted;
-use crate::terms::Terms;
 
 /// A RedLock that is held. Dropped, it is given back in the background.
 ///

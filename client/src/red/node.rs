@@ -6,12 +6,12 @@ use redis::{cmd, Cmd, Value};
 use tokio::time::Instant;
 
 use super::rule::{outlasts, round_patience};
-use crate::call::Caller;
-use crate::command::{self, Claim};
 use crate::error::{Error, Result};
-use crate::events;
-use crate::renewal::is_final;
-use crate::terms::Terms;
+use crate::lock::events;
+use crate::lock::renewal::is_final;
+use crate::lock::terms::Terms;
+use crate::net::caller::Caller;
+use crate::net::command::{self, Claim};
 
 /// What a server tells of itself before its word is counted.
 struct Health {

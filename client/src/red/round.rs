@@ -14,12 +14,12 @@ use tokio::time::{timeout_at, Instant};
 
 use super::node::{Asker, Word};
 use super::rule::{round_patience, validity, Tally, Verdict};
-use crate::clock::Moment;
-use crate::command::Claim;
 use crate::error::{Error, Result};
-use crate::events;
-use crate::release::{release_later, First, Release};
-use crate::terms::Terms;
+use crate::lock::events;
+use crate::lock::release::{release_later, First, Release};
+use crate::lock::terms::Terms;
+use crate::moment::Moment;
+use crate::net::command::Claim;
 
 /// How long an undo waits for the servers that answer. It never waits for the others.
 const UNDO_PATIENCE: Duration = Duration::from_millis(200);

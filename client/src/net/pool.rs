@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use tokio::time::{sleep, Instant};
 
-use crate::connect::Connection;
+use crate::net::connection::Connection;
+use crate::net::exhaustion::{self, Spare};
 use crate::runtime;
-use crate::spare::{self, Spare};
 
 /// So many connections to one node are kept.
 const MOST: usize = 64;
@@ -49,7 +49,7 @@ impl Idle {
         kept.push((Instant::now(), connection));
         if !std::mem::replace(&mut nodes.is_swept, true) {
             let idle: Arc<dyn Spare> = self.clone();
-            spare::register(Arc::downgrade(&idle));
+            exhaustion::register(Arc::downgrade(&idle));
             runtime::spawn(sweep(Arc::downgrade(self)));
         }
     }

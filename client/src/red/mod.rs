@@ -25,13 +25,13 @@ pub use self::guard::RedGuard;
 use self::round::Attempt;
 use self::rule::{validity, Verdict};
 use crate::backoff::{after, Backoff};
-use crate::command::Kind;
 use crate::error::{Error, Result};
-use crate::events;
+use crate::lock::events;
+use crate::lock::terms::{Terms, OVERTIME};
 use crate::mode::Mode;
+use crate::net::command::Kind;
+use crate::net::server::Server;
 use crate::runtime::within;
-use crate::server::Server;
-use crate::terms::{Terms, OVERTIME};
 use crate::trace;
 
 /// The fewest servers of which one may die.

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use crate::command::Claim;
 use crate::error::Error;
+use crate::lock::terms::Terms;
+use crate::net::command::Claim;
+use crate::net::server::Server;
 use crate::outcome::LostReason;
-use crate::server::Server;
 use crate::statistics::Counted;
-use crate::terms::Terms;
 use crate::trace::{event, text};
 
 /// An acquisition was granted, so long after it began.

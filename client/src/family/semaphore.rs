@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use redis::{cmd, Value};
 
-use crate::ask::again;
-use crate::command::Kind;
 use crate::error::{Error, Result};
-use crate::inspect::{count, field, number, span};
+use crate::family::permit::Permit;
 use crate::lock::Lock;
-use crate::permit::Permit;
+use crate::net::command::Kind;
+use crate::net::reply::{count, field, number, span};
+use crate::net::retry::again;
+use crate::net::server::Server;
 use crate::runtime::within;
-use crate::server::Server;
 
 /// A semaphore on a key of a server: as many may hold a [`Permit`] at a time as it has permits. Each acquisition has an
 /// owner of its own, and takes one permit.

@@ -9,17 +9,17 @@ use std::time::Duration;
 use redis::Value;
 use tokio::time::{sleep_until, Instant};
 
-use crate::background::Running;
 use crate::backoff::Pause;
-use crate::call::Caller;
-use crate::command::{self, Claim};
 use crate::error::{Error, Result};
-use crate::events;
+use crate::lock::events;
+use crate::lock::reservation::Turn;
+use crate::lock::slices::Parked;
+use crate::net::background::Running;
+use crate::net::caller::Caller;
+use crate::net::command::{self, Claim};
+use crate::net::server::Server;
 use crate::outcome::Released;
-use crate::parked::Parked;
 use crate::runtime;
-use crate::server::Server;
-use crate::turn::Turn;
 
 /// A request that was sent and not read yet is read by then, where nothing stands still.
 const A_MOMENT: Duration = Duration::from_millis(100);

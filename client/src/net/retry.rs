@@ -9,9 +9,9 @@ use redis::{Cmd, Value};
 use tokio::time::Instant;
 
 use crate::backoff::Pause;
-use crate::call::Caller;
 use crate::error::Result;
-use crate::server::Server;
+use crate::net::caller::Caller;
+use crate::net::server::Server;
 
 /// The reply to a request that may be served twice.
 ///

@@ -11,15 +11,15 @@ use redis::Cmd;
 use tokio::time::{timeout_at, Instant};
 
 use crate::backoff::{left, part_of, Pause};
-use crate::call::Caller;
-use crate::clock::Moment;
-use crate::command;
 use crate::error::{Error, Result};
-use crate::events;
-use crate::parked::{Next, Parked};
-use crate::server::Server;
+use crate::lock::events;
+use crate::lock::slices::{Next, Parked};
+use crate::lock::terms::OVERTIME;
+use crate::moment::Moment;
+use crate::net::caller::Caller;
+use crate::net::command;
+use crate::net::server::Server;
 use crate::statistics::Counted;
-use crate::terms::OVERTIME;
 
 /// How long a grant waits for the answer to the other slice, which is on its way.
 const OTHER_SLICE: Duration = Duration::from_millis(100);

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
 
-use crate::command::Claim;
 use crate::error::Error;
+use crate::net::command::Claim;
 
 /// So many failures are remembered until they are asked for.
 const REMEMBERED: usize = 1_000;

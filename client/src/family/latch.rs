@@ -8,11 +8,11 @@ use std::time::Duration;
 use redis::{cmd, Cmd, Value};
 use tokio::time::Instant;
 
-use crate::ask::{again, once};
 use crate::error::{Error, Result};
+use crate::lock::wait::{bounded, Request, Wait};
+use crate::net::retry::{again, once};
+use crate::net::server::Server;
 use crate::runtime::within;
-use crate::server::Server;
-use crate::wait::{bounded, Request, Wait};
 
 /// A latch on a key of a server: closed by [`set`](Latch::set), it opens when it has been counted down so many times,
 /// and then all who wait go on. Clients of Redisson's `RCountDownLatch` may share it.

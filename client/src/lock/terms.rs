@@ -5,13 +5,13 @@ use std::time::Duration;
 use tokio::time::{timeout_at, Instant};
 use uuid::Uuid;
 
-use crate::command::{Claim, Kind};
 use crate::error::{Error, Result};
-use crate::hold::certain;
+use crate::lock::hold::certain;
+use crate::lock::reservation::{self, Turn};
 use crate::mode::Mode;
-use crate::server::Server;
-use crate::slot::slot_of;
-use crate::turn::{self, Turn};
+use crate::net::command::{Claim, Kind};
+use crate::net::server::Server;
+use crate::net::slot::slot_of;
 
 /// The lease where none is named, as the server's own.
 const DEFAULT_LEASE: Duration = Duration::from_secs(30);
@@ -121,7 +121,7 @@ impl Terms {
     }
 
     /// What others who use the same owner's name must not do at the same time.
-    fn turn(&self) -> Option<turn::Name> {
+    fn turn(&self) -> Option<reservation::Name> {
         let server = self.server.name().to_string();
         let word = self.kind.word();
         Some((server, self.key.clone(), self.owner.clone()?, word))

@@ -44,7 +44,7 @@ mod lock;
 mod lost;
 mod server;
 mod several;
-mod wait;
+mod wrapper;
 
 pub use self::family::{Latch, Permit, Semaphore};
 pub use self::lock::{Guard, Lock, SessionLock};

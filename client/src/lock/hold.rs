@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use crate::clock::Moment;
-use crate::command::Claim;
-use crate::notice::Notice;
-use crate::server::Server;
+use crate::lock::loss::Notice;
+use crate::moment::Moment;
+use crate::net::command::Claim;
+use crate::net::server::Server;
 
 /// What a guard and its renewal share.
 #[derive(Debug)]

@@ -12,10 +12,10 @@ use std::time::Duration;
 use redis::{Cmd, Value};
 use tokio::time::{sleep_until, timeout, Instant};
 
-use crate::call::Caller;
-use crate::clock::Moment;
 use crate::error::Result;
-use crate::server::Server;
+use crate::moment::Moment;
+use crate::net::caller::Caller;
+use crate::net::server::Server;
 
 /// The slices of a wait that were sent and not answered yet, the oldest first: mostly one, for a moment two.
 /// Dropped, it closes their connections, and the server forgets the wait.

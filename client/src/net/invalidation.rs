@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use redis::{cmd, PushInfo, PushKind, Value};
 use tokio::sync::Notify;
 
-use crate::connect::Connection;
+use crate::net::connection::Connection;
 
 /// Who is to hear of which key. Two keys of one name in two databases hear of each other, which does no harm.
 #[derive(Default)]

@@ -7,11 +7,11 @@ use redis::{
 };
 use tokio::time::{timeout_at, Instant};
 
-use crate::address::name_of;
-use crate::connect::Connection;
 use crate::error::{Error, Result};
-use crate::server::{Route, Server, Shared};
-use crate::slot::slot_of;
+use crate::net::address::name_of;
+use crate::net::connection::Connection;
+use crate::net::server::{Route, Server, Shared};
+use crate::net::slot::slot_of;
 
 /// How often one request may be sent on to another node.
 const REDIRECTIONS: u32 = 8;

@@ -3,9 +3,9 @@
 use redis::{cmd, AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, Value};
 use tokio::time::timeout;
 
-use crate::address::{beside, name_of};
-use crate::connect::Connector;
 use crate::error::{Error, Result};
+use crate::net::address::{beside, name_of};
+use crate::net::connection::Connector;
 
 /// Where the primary of this name is, by the word of the first sentinel that knows one. The `first` is
 /// asked first.

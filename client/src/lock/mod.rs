@@ -1,17 +1,30 @@
 //! A lock on a key: who asks for it, how, and for how long.
 
+pub(crate) mod attempt;
+pub(crate) mod events;
+pub(crate) mod guard;
+pub(crate) mod hold;
+pub(crate) mod loss;
+pub(crate) mod release;
+pub(crate) mod renewal;
+pub(crate) mod reservation;
+pub(crate) mod session;
+pub(crate) mod slices;
+pub(crate) mod terms;
+pub(crate) mod wait;
+
 use std::time::Duration;
 
-use crate::attempt::acquire;
-use crate::command::Kind;
 use crate::error::Result;
-use crate::guard::Guard;
 use crate::inspect::LockInfo;
+use crate::lock::attempt::acquire;
+use crate::lock::guard::Guard;
+use crate::lock::session::SessionLock;
+use crate::lock::terms::Terms;
 use crate::mode::Mode;
+use crate::net::command::Kind;
+use crate::net::server::Server;
 use crate::runtime::within;
-use crate::server::Server;
-use crate::session::SessionLock;
-use crate::terms::Terms;
 
 /// A lock on a key of a server, to be acquired as often as one likes. Each acquisition has an owner of
 /// its own, so that two tasks that share a `Lock` exclude each other.

@@ -11,22 +11,22 @@ use std::time::Duration;
 use redis::Value;
 use tokio::time::{sleep_until, Instant};
 
-use crate::attempt::observed;
 use crate::backoff::{left, Pause};
-use crate::call::Caller;
-use crate::clock::Moment;
-use crate::command::{self, Claim};
 use crate::error::{Error, Result};
-use crate::events;
-use crate::guard::{Guard, Leftovers};
-use crate::parked::Parked;
-use crate::release::{First, Undo};
-use crate::renewal::lease_left;
+use crate::lock::attempt::observed;
+use crate::lock::events;
+use crate::lock::guard::{Guard, Leftovers};
+use crate::lock::release::{First, Undo};
+use crate::lock::renewal::lease_left;
+use crate::lock::reservation::Turn;
+use crate::lock::slices::Parked;
+use crate::lock::terms::Terms;
+use crate::lock::wait::bounded;
+use crate::moment::Moment;
+use crate::net::caller::Caller;
+use crate::net::command::{self, Claim};
 use crate::runtime::within;
 use crate::statistics::Counted;
-use crate::terms::Terms;
-use crate::turn::Turn;
-use crate::wait::bounded;
 
 /// A lock whose holds are bound to a connection: made by [`Lock::session`](crate::Lock::session).
 ///

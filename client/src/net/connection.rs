@@ -17,12 +17,12 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use crate::address::name_of;
 use crate::error::{Error, Result};
+use crate::net::address::name_of;
+use crate::net::exhaustion;
+use crate::net::tls::Trust;
 use crate::runtime::{self, Task};
-use crate::spare;
 use crate::statistics::Counts;
-use crate::tls::Trust;
 
 /// Connections that were dropped are closed by then.
 const UNTIL_CLOSED: Duration = Duration::from_millis(5);
@@ -119,7 +119,7 @@ impl Connector {
     async fn tcp(&self, host: &str, port: u16) -> io::Result<TcpStream> {
         let opened = self.tcp_once(host, port).await;
         match &opened {
-            Err(error) if spare::make_room(error) => {
+            Err(error) if exhaustion::make_room(error) => {
                 sleep(UNTIL_CLOSED).await;
                 self.tcp_once(host, port).await
             }

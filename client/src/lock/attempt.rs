@@ -6,17 +6,17 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::clock::Moment;
-use crate::command::{self, Claim};
 use crate::error::{Error, Result};
-use crate::events;
-use crate::guard::{Guard, Leftovers};
-use crate::release::{First, Undo};
-use crate::server::Server;
-use crate::terms::Terms;
+use crate::lock::events;
+use crate::lock::guard::{Guard, Leftovers};
+use crate::lock::release::{First, Undo};
+use crate::lock::reservation::Turn;
+use crate::lock::terms::Terms;
+use crate::lock::wait::{bounded, Request, Wait};
+use crate::moment::Moment;
+use crate::net::command::{self, Claim};
+use crate::net::server::Server;
 use crate::trace;
-use crate::turn::Turn;
-use crate::wait::{bounded, Request, Wait};
 
 /// Waits for what these terms ask for, in one request, for at most so long; without a bound for as long as it takes. They
 /// name one server, and agree in all but the key and the margin.

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::error::Result;
-use crate::guard::Guard;
-use crate::notice::Lost;
+use crate::lock::guard::Guard;
+use crate::lock::loss::Lost;
 use crate::outcome::Released;
 
 /// A permit of a [`Semaphore`](crate::Semaphore) that is held, and renewed every third of its lease (`SEM.RENEW`).

@@ -15,15 +15,15 @@ use std::time::Duration;
 use redis::Value;
 use tokio::time::{sleep, sleep_until, timeout_at};
 
-use crate::call::Caller;
-use crate::changes::Hearing;
-use crate::clock::Moment;
-use crate::command::{self, Claim};
 use crate::error::Error;
-use crate::events;
-use crate::hold::Hold;
 use crate::inspect::lock_info;
-use crate::notice::Kept;
+use crate::lock::events;
+use crate::lock::hold::Hold;
+use crate::lock::loss::Kept;
+use crate::moment::Moment;
+use crate::net::caller::Caller;
+use crate::net::command::{self, Claim};
+use crate::net::invalidation::Hearing;
 use crate::outcome::LostReason;
 
 /// The task of a hold: renews until the lock is lost; on the connection to which it is bound, if it is.

@@ -18,17 +18,18 @@ use redis::{AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, ProtocolVersi
 use tokio::sync::OnceCell;
 use tokio::time::{timeout, Instant};
 
-use crate::address::{beside, name_of, Address, Kind};
-use crate::background::{Background, Unreleased};
-use crate::changes::{self, Changes};
-use crate::connect::{Connection, Connector};
 use crate::error::{Error, Result, NO_ROOM};
-use crate::idle::Idle;
-use crate::statistics::{Counts, Statistics};
+use crate::net::address::{beside, name_of, Address, Kind};
+use crate::net::background::{Background, Unreleased};
+use crate::net::connection::{Connection, Connector};
+use crate::net::invalidation::{self, Changes};
+use crate::net::pool::Idle;
+use crate::net::sentinel;
 #[cfg(feature = "tls")]
-use crate::tls::Certificates;
-use crate::tls::Trust;
-use crate::{runtime, sentinel};
+use crate::net::tls::Certificates;
+use crate::net::tls::Trust;
+use crate::runtime;
+use crate::statistics::{Counts, Statistics};
 
 /// A server that has the module loaded, or a cluster of them. Cheap to clone: clones share connections.
 ///
@@ -313,7 +314,7 @@ impl Server {
         let start = Instant::now();
         match self.inner.connector.open(&telling, settings).await {
             Ok(mut connection) => {
-                let asked = timeout(self.patience(), changes::ask(&mut connection)).await;
+                let asked = timeout(self.patience(), invalidation::ask(&mut connection)).await;
                 asked.map_err(|_| Error::no_answer(&name_of(node)))?;
                 Ok(connection)
             }

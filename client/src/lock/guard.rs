@@ -5,21 +5,21 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::call::Caller;
-use crate::clock::Moment;
-use crate::command::Claim;
 use crate::error::Result;
-use crate::events;
-use crate::hold::{certain, Hold};
-use crate::notice::Lost;
+use crate::lock::events;
+use crate::lock::hold::{certain, Hold};
+use crate::lock::loss::Lost;
+use crate::lock::release::{First, Release, Undo};
+use crate::lock::renewal::keep;
+use crate::lock::reservation::Turn;
+use crate::lock::slices::Parked;
+use crate::lock::terms::Terms;
+use crate::moment::Moment;
+use crate::net::caller::Caller;
+use crate::net::command::Claim;
 use crate::outcome::{LostReason, Released};
-use crate::parked::Parked;
-use crate::release::{First, Release, Undo};
-use crate::renewal::keep;
 use crate::runtime::{self, within, Task};
 use crate::statistics::Counted;
-use crate::terms::Terms;
-use crate::turn::Turn;
 
 /// A lock that is held. Dropped, it is given back in the background, wherever it is dropped. A program that is about
 /// to end calls [`release`](Guard::release) or waits for [`Server::settled`](crate::Server::settled); otherwise the lease has to end the
