@@ -8,7 +8,7 @@ use tokio::time::timeout;
 
 use crate::error::{Error, Result};
 use crate::mode::Mode;
-use crate::net::address::{beside, name_of};
+use crate::net::address::{address_like, name_of};
 use crate::net::caller::Caller;
 use crate::net::reply::{bytes, count, field, list, number, span, text};
 use crate::net::server::{Route, Server};
@@ -284,7 +284,7 @@ impl Server {
             };
             let (host, port) = (text(host), number(port).unwrap_or_default());
             let port = u16::try_from(port).map_err(|_| Error::reply(self.name()))?;
-            let address = beside(seed.addr(), &host, port);
+            let address = address_like(seed.addr(), &host, port);
             if nodes.iter().all(|node| node.addr() != &address) {
                 nodes.push(seed.clone().set_addr(address));
             }

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use crate::error::{Error, Result};
 use crate::lock::wait::{bounded, Request, Wait};
-use crate::net::retry::{again, once};
+use crate::net::retry::{at_most_once, repeatable};
 use crate::net::server::Server;
 use crate::runtime::within;
 
@@ -56,7 +56,7 @@ impl Latch {
     pub async fn set(&self, count: u64) -> Result<()> {
         let mut command = cmd("LATCH.SET");
         command.arg(&self.key).arg(count);
-        self.once(&command).await?;
+        self.at_most_once(&command).await?;
         Ok(())
     }
 
@@ -83,7 +83,7 @@ impl Latch {
     pub async fn count_down_by(&self, count: u64) -> Result<u64> {
         let mut command = cmd("LATCH.DOWN");
         command.arg(&self.key).arg(count);
-        let reply = self.once(&command).await?;
+        let reply = self.at_most_once(&command).await?;
         match reply {
             Value::Int(left) => Ok(u64::try_from(left).unwrap_or_default()),
             _ => Err(Error::reply(self.server.name())),
@@ -99,7 +99,7 @@ impl Latch {
     pub async fn count(&self) -> Result<u64> {
         let mut command = cmd("GET");
         command.arg(&self.key);
-        let reply = within(again(&self.server, &self.key, &command)).await?;
+        let reply = within(repeatable(&self.server, &self.key, &command)).await?;
         let digits = match &reply {
             Value::Nil => return Ok(0),
             Value::BulkString(digits) => std::str::from_utf8(digits).ok(),
@@ -155,8 +155,14 @@ impl Latch {
         Ok(opened.is_some())
     }
 
-    async fn once(&self, command: &Cmd) -> Result<Value> {
-        within(once(&self.server, &self.key, &self.is_open(), command)).await
+    async fn at_most_once(&self, command: &Cmd) -> Result<Value> {
+        within(at_most_once(
+            &self.server,
+            &self.key,
+            &self.is_open(),
+            command,
+        ))
+        .await
     }
 
     fn is_open(&self) -> Cmd {

@@ -12,7 +12,7 @@ use crate::family::permit::Permit;
 use crate::lock::Lock;
 use crate::net::command::Kind;
 use crate::net::reply::{count, field, number, span};
-use crate::net::retry::again;
+use crate::net::retry::repeatable;
 use crate::net::server::Server;
 use crate::runtime::within;
 
@@ -156,7 +156,7 @@ impl Semaphore {
         let mut command = cmd("SEM.SET");
         command.arg(&self.lock.terms.key).arg(permits);
         let server = &self.lock.terms.server;
-        within(again(server, &self.lock.terms.key, &command)).await?;
+        within(repeatable(server, &self.lock.terms.key, &command)).await?;
         Ok(())
     }
 
@@ -169,7 +169,7 @@ impl Semaphore {
         let mut command = cmd("SEM.INFO");
         command.arg(&self.lock.terms.key);
         let server = &self.lock.terms.server;
-        match within(again(server, &self.lock.terms.key, &command)).await? {
+        match within(repeatable(server, &self.lock.terms.key, &command)).await? {
             Value::Nil => Ok(None),
             reply => match read(&reply) {
                 Some(info) => Ok(Some(info)),

@@ -23,7 +23,7 @@ use crate::lock::loss::Kept;
 use crate::moment::Moment;
 use crate::net::caller::Caller;
 use crate::net::command::{self, Claim};
-use crate::net::invalidation::Hearing;
+use crate::net::invalidation::KeyWatch;
 use crate::outcome::LostReason;
 
 /// The task of a hold: renews until the lock is lost; on the connection to which it is bound, if it is.
@@ -52,7 +52,7 @@ async fn run(hold: &Hold, caller: &mut Caller) -> LostReason {
     let is_bound = caller.is_bound();
     let lease = (!is_bound).then_some(hold.lease);
     let command = command::renew(&hold.claim, lease, hold.token);
-    let hearing = hold.server.changes().hear(&hold.claim.key);
+    let watch = hold.server.invalidations().watch(&hold.claim.key);
     let mut is_watched = true;
     loop {
         let renewal = hold.confirmed().steady + hold.lease / 3;
@@ -60,7 +60,7 @@ async fn run(hold: &Hold, caller: &mut Caller) -> LostReason {
             () = sleep_until(renewal) => {}
             () = caller.closed(), if is_bound => return LostReason::Disconnected,
             // Should the server renew it all the same, the field says nothing.
-            () = field_is_gone(hold, &hearing), if is_watched => is_watched = false,
+            () = field_is_gone(hold, &watch), if is_watched => is_watched = false,
         }
         let renewed = async {
             match is_bound {
@@ -81,19 +81,19 @@ async fn run(hold: &Hold, caller: &mut Caller) -> LostReason {
 
 /// Ends when the owner's field seems to be gone. Looked for a while after the grant or renewal, and after each change
 /// of the key since.
-async fn field_is_gone(hold: &Hold, hearing: &Hearing) {
-    let changes = hold.server.changes();
+async fn field_is_gone(hold: &Hold, watch: &KeyWatch) {
+    let invalidations = hold.server.invalidations();
     let mut caller = Caller::shared(&hold.server, &hold.claim.key);
     sleep(SHORT).await;
-    while let (Some(look), true) = (command::look(&hold.claim), changes.may_look()) {
-        match caller.call(&look, hold.server.patience()).await {
+    while let (Some(read), true) = (command::field_exists(&hold.claim), invalidations.may_read()) {
+        match caller.call(&read, hold.server.patience()).await {
             Ok(Value::Int(0)) => return,
             Err(Error::Refused { code, .. }) if code == "WRONGTYPE" => return,
-            Err(Error::Refused { code, .. }) if code == "NOPERM" => changes.may_not_look(),
+            Err(Error::Refused { code, .. }) if code == "NOPERM" => invalidations.forbid_reads(),
             _ => {
                 // A key that changes often is read once in this time.
                 sleep(SHORT).await;
-                hearing.change().await;
+                watch.change().await;
             }
         }
     }

@@ -1,34 +1,33 @@
-//! What a URL names: one server, the nodes of a cluster, or the sentinels that know which server is the
-//! primary.
+//! The URL of a server: one server, the nodes of a cluster, or the sentinels that know the primary.
 
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
 
 use crate::error::{Error, Result};
 
-/// Where sentinels listen when nothing else is said.
+/// The default port of sentinels.
 const SENTINEL_PORT: &str = "26379";
 
-/// A URL that was read.
+/// A parsed URL.
 #[derive(Clone)]
 pub(crate) struct Address {
     /// Without credentials, and the same for every order of the hosts.
     pub name: String,
-    /// Whom to ask first; more than one in a cluster, or where there are sentinels.
+    /// The nodes to ask first: one for a single server, one or more for a cluster or for sentinels.
     pub seeds: Vec<ConnectionInfo>,
     pub kind: Kind,
 }
 
-/// What the seeds are.
+/// The role of the seeds.
 #[derive(Clone)]
 pub(crate) enum Kind {
     Server,
-    /// Nodes, each of which knows who serves a key.
+    /// Nodes of a cluster, each of which knows which node serves a key.
     Cluster,
     /// Sentinels.
     Sentinel {
-        /// What they call the primary.
+        /// The name of the primary in their configuration.
         primary: String,
-        /// How to log in at the primary; its host and port are the sentinels' to tell.
+        /// The login of the primary; the sentinels supply its host and port.
         login: Box<ConnectionInfo>,
     },
 }
@@ -52,9 +51,9 @@ impl Address {
 }
 
 fn cluster(scheme: &str, rest: &str) -> Result<Address> {
-    let (user, places) = user_and_places(rest);
-    let places = places.trim_end_matches('/').split(',');
-    let seeds = places.map(|place| server(&format!("{scheme}://{user}{place}")));
+    let (user, hosts) = split_user(rest);
+    let hosts = hosts.trim_end_matches('/').split(',');
+    let seeds = hosts.map(|host| server(&format!("{scheme}://{user}{host}")));
     let seeds = seeds.collect::<Result<Vec<_>>>()?;
     Ok(Address {
         name: names(&seeds),
@@ -65,8 +64,8 @@ fn cluster(scheme: &str, rest: &str) -> Result<Address> {
 
 fn sentinel(scheme: &str, rest: &str) -> Result<Address> {
     let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-    let (user, places) = user_and_places(rest);
-    let (hosts, primary) = places.split_once('/').unwrap_or((places, ""));
+    let (user, hosts) = split_user(rest);
+    let (hosts, primary) = hosts.split_once('/').unwrap_or((hosts, ""));
     let (primary, db) = primary.split_once('/').unwrap_or((primary, ""));
     if primary.is_empty() {
         return Err(unreadable(
@@ -78,7 +77,7 @@ fn sentinel(scheme: &str, rest: &str) -> Result<Address> {
         match pair.split_once('=') {
             Some(("sentinel-user", value)) => sentinel_user = value,
             Some(("sentinel-password", value)) => sentinel_password = value,
-            // Not what it is instead: a password, as likely as not.
+            // The error does not quote the parameter, which may be a password.
             _ => {
                 let why = "behind the ? there is only sentinel-user=... and sentinel-password=...";
                 return Err(unreadable(&why));
@@ -113,7 +112,7 @@ fn sentinel(scheme: &str, rest: &str) -> Result<Address> {
 }
 
 /// `user:password@`, or nothing, and the rest.
-fn user_and_places(rest: &str) -> (&str, &str) {
+fn split_user(rest: &str) -> (&str, &str) {
     rest.split_at(rest.rfind('@').map_or(0, |at| at + 1))
 }
 
@@ -131,7 +130,7 @@ fn server(url: &str) -> Result<ConnectionInfo> {
     let address = ConnectionAddr::TcpTls {
         host: host.clone(),
         port: *port,
-        // There is no way around the certificate.
+        // The certificate is always verified.
         insecure: false,
         tls_params: None,
     };
@@ -156,9 +155,9 @@ pub(crate) fn name_of(node: &ConnectionInfo) -> String {
     format!("{}/{}", node.addr(), node.redis_settings().db())
 }
 
-/// Another node's address, reached as this one is.
-pub(crate) fn beside(known: &ConnectionAddr, host: &str, port: u16) -> ConnectionAddr {
-    // A cluster that knows itself by one name only answers with an empty one: the same host.
+/// The address of another node, with the transport (TCP or TLS) of a known one.
+pub(crate) fn address_like(known: &ConnectionAddr, host: &str, port: u16) -> ConnectionAddr {
+    // A cluster node that does not know its own host name answers with an empty one: the host is the same.
     let host = match (host, known) {
         ("", ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. }) => host.clone(),
         _ => host.to_string(),
@@ -183,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_has_no_credentials_and_no_order() {
+    fn the_name_has_no_credentials_and_a_fixed_order_of_hosts() {
         assert_eq!(name("redis://u:secret@h:7000/3"), "h:7000/3");
         assert_eq!(name("localhost"), "localhost:6379/0");
         assert_eq!(name("redis+cluster://u:p@b:2,a:1"), "a:1/0,b:2/0");
@@ -195,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_told() {
+    fn an_unreadable_url_is_refused() {
         for url in [
             "http://h",
             "redis+sentinel://h:1",
@@ -206,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_not_shown_for_it_may_be_a_password() {
+    fn the_error_of_an_unreadable_url_quotes_no_part_of_it() {
         for url in [
             "redis+sentinel://h/main?sentinel-pass=secret",
             "redis+sentinel://u:p?secret@h/main",

@@ -1,4 +1,4 @@
-//! What is still under way when its caller has gone: waits that are withdrawn, locks that are given back.
+//! Background work of one server: the withdrawal of waits and the release of locks after their caller has returned.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,10 +8,10 @@ use tokio::sync::watch;
 use crate::error::Error;
 use crate::net::command::Claim;
 
-/// So many failures are remembered until they are asked for.
+/// Upper bound of failures kept until they are read.
 const REMEMBERED: usize = 1_000;
 
-/// A lock that could not be given back in the background: its lease ends it.
+/// A lock that could not be released in the background: it ends with its lease.
 ///
 /// ```no_run
 /// # async fn example(server: redis_lock_client::Server) {
@@ -31,7 +31,7 @@ pub struct Unreleased {
     pub error: Error,
 }
 
-/// Counts what is under way, and remembers what failed.
+/// Counts the running tasks and keeps the failures.
 #[derive(Default)]
 pub(crate) struct Background {
     running: watch::Sender<usize>,
@@ -39,7 +39,7 @@ pub(crate) struct Background {
 }
 
 impl Background {
-    /// One more, until what is returned is dropped.
+    /// Counts a task until the returned value is dropped.
     pub(crate) fn begin(&self) -> Running {
         self.running.send_modify(|running| *running += 1);
         Running {
@@ -48,23 +48,23 @@ impl Background {
         }
     }
 
-    /// Ends when nothing is under way; answers what failed since the last call.
+    /// Completes when no task is running; returns the failures since the last call.
     pub(crate) async fn settled(&self) -> Vec<Unreleased> {
         let mut running = self.running.subscribe();
-        // The sender is ours: it cannot have gone.
+        // This value owns the sender, so the channel is open.
         let _ = running.wait_for(|running| *running == 0).await;
         lock(&self.failed).drain(..).collect()
     }
 }
 
-/// Something that is under way.
+/// A running task.
 pub(crate) struct Running {
     running: watch::Sender<usize>,
     failed: Arc<Mutex<VecDeque<Unreleased>>>,
 }
 
 impl Running {
-    /// A lock could not be given back.
+    /// Records a lock that could not be released.
     pub(crate) fn fail(&self, claim: &Claim, error: Error) {
         let mut failed = lock(&self.failed);
         if failed.len() >= REMEMBERED {

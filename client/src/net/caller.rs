@@ -1,4 +1,4 @@
-//! One request after another about one key, wherever that key is served at the moment.
+//! Requests about one key, sent one after another to the node that serves the key at the moment.
 
 use std::time::Duration;
 
@@ -13,24 +13,24 @@ use crate::net::connection::Connection;
 use crate::net::server::{Route, Server, Shared};
 use crate::net::slot::slot_of;
 
-/// How often one request may be sent on to another node.
+/// Upper bound of redirections of one request.
 const REDIRECTIONS: u32 = 8;
 
 /// Sends requests about a key.
 pub(crate) struct Caller {
     server: Server,
     slot: Option<u16>,
-    /// Whether its connection is its own, because requests wait on it; the others share one.
+    /// Whether the caller has a connection of its own, because its requests wait; the others share one.
     waits: bool,
-    /// A waiter's connection.
+    /// The connection of a waiting caller.
     link: Option<Link>,
     route: Route,
     unanswered: bool,
-    /// Whether its connection is the only one that will do.
+    /// Whether all requests must use the present connection.
     is_pinned: bool,
 }
 
-/// A connection, and where it leads.
+/// A connection and its node.
 #[derive(Clone)]
 struct Link {
     node: ConnectionInfo,
@@ -39,7 +39,7 @@ struct Link {
 }
 
 impl Caller {
-    /// For requests that are answered at once.
+    /// A caller for requests that are answered at once.
     pub(crate) fn shared(server: &Server, key: &[u8]) -> Caller {
         Caller {
             server: server.clone(),
@@ -52,8 +52,8 @@ impl Caller {
         }
     }
 
-    /// For requests that wait. Dropped, it closes the connection, and the server forgets the waiter: where nothing
-    /// is under way on it, see [`keep_open`](Caller::keep_open).
+    /// A caller for requests that wait. Dropped, it closes the connection, and the server removes the waiter. To keep
+    /// the connection when no request is pending, see [`keep_open`](Caller::keep_open).
     pub(crate) fn waiting(server: &Server, key: &[u8]) -> Caller {
         Caller {
             waits: true,
@@ -61,8 +61,8 @@ impl Caller {
         }
     }
 
-    /// Whether the last request was sent, and may have been served though no answer came: also when the
-    /// future that waited for it was dropped. Told once.
+    /// Whether the last request was sent without a reply, and so may have been served: also when its future was
+    /// dropped. Reading it clears it.
     pub(crate) fn was_unanswered(&mut self) -> bool {
         std::mem::take(&mut self.unanswered)
     }
@@ -71,38 +71,38 @@ impl Caller {
         self.server.patience()
     }
 
-    /// From now on all requests take the present connection, which a hold is bound to, and none is sent on to another
-    /// node. When it has ended, they fail.
+    /// Binds all further requests to the present connection, because a hold is bound to it: no redirection is followed,
+    /// and after the end of the connection every request fails.
     pub(crate) fn pin(&mut self) {
         self.is_pinned = true;
     }
 
-    /// Whether a pinned connection is still there.
+    /// Whether the caller is pinned and its connection is open.
     pub(crate) fn is_bound(&self) -> bool {
         self.is_pinned && self.link.is_some()
     }
 
-    /// Ends when a waiter's connection has ended.
+    /// Completes when the connection of a waiting caller has ended.
     pub(crate) async fn closed(&self) {
         if let Some(link) = &self.link {
             link.connection.closed().await;
         }
     }
 
-    /// Leaves a waiter's connection, on which nothing is under way, to the next waiter.
+    /// Returns the connection of a waiting caller to the pool, if no request is pending on it.
     pub(crate) fn keep_open(mut self) {
         let is_clean = self.waits && !self.unanswered;
         if let (true, Some(link)) = (is_clean, self.link.take()) {
-            let idle = self.server.idle();
-            idle.keep(&name_of(&link.node), link.connection);
+            let pool = self.server.pool();
+            pool.put(&name_of(&link.node), link.connection);
         }
     }
 
-    /// The reply to a request, sent once to the node that serves the key. Each node that it is sent on to
-    /// has so much time for it.
+    /// Sends a request once to the node that serves the key and returns the reply. `patience` bounds the attempt at
+    /// each node of a chain of redirections.
     ///
     /// # Errors
-    /// With [`Error::Connection`] the request may have been served all the same.
+    /// After [`Error::Connection`] the request may have been served.
     pub(crate) async fn call(&mut self, command: &Cmd, patience: Duration) -> Result<Value> {
         self.unanswered = false;
         let mut ask = None;
@@ -144,8 +144,8 @@ impl Caller {
         Err(Error::connection(self.server.name(), what))
     }
 
-    /// A connection to the node that serves the key, as far as is known. Where there are several to ask,
-    /// one that cannot be reached is no reason to give up.
+    /// A connection to the node that serves the key, as far as known. An unreachable node is an error only when no
+    /// other seed is left to ask.
     async fn link(&mut self, end: Instant) -> Result<Link> {
         if let Some(link) = &self.link {
             return Ok(link.clone());
@@ -182,7 +182,7 @@ impl Caller {
                 let opened = self.server.shared(&node).await;
                 return opened.map(|(connection, place)| (connection, Some(place)));
             }
-            match self.server.idle().take(&name_of(&node)) {
+            match self.server.pool().take(&name_of(&node)) {
                 Some(connection) => Ok((connection, None)),
                 None => Ok((self.server.connect(&node).await?, None)),
             }
@@ -197,7 +197,7 @@ impl Caller {
             }
         };
         if opened.is_err() {
-            self.pass_by();
+            self.count_failure();
         }
         opened.map(|(connection, shared)| Link {
             node,
@@ -221,7 +221,7 @@ impl Caller {
         }))
     }
 
-    /// The server's own word that it does not serve this. Where another one may, that is looked for.
+    /// Handles a refusal. If another node may serve the key, the next request looks for it.
     fn refused(&mut self, link: &Link, error: RedisError) -> Error {
         let error = Error::new(&name_of(&link.node), error);
         if error.is_elsewhere() && !self.is_pinned {
@@ -240,34 +240,35 @@ impl Caller {
 
     fn give_up(&mut self, link: &Link) {
         self.close(link);
-        self.pass_by();
+        self.count_failure();
     }
 
-    /// A wait looks elsewhere for itself. For the others, the failure of what they share has changed the way.
-    fn pass_by(&mut self) {
+    /// A waiting caller keeps its own count of failures. For the others, the failure of the shared connection has
+    /// already changed the route.
+    fn count_failure(&mut self) {
         if self.waits {
             self.route.failures += 1;
         }
     }
 
-    /// The connection is of no use any more, nor are those that were kept beside it.
+    /// Drops the connection and the pooled ones of the same node.
     fn close(&mut self, link: &Link) {
         self.link = None;
         match &link.shared {
             Some(place) => self.server.forget_shared(&link.node, place),
-            None => self.server.idle().close(&name_of(&link.node)),
+            None => self.server.pool().close(&name_of(&link.node)),
         }
     }
 }
 
 enum Redirection {
-    /// For good.
+    /// Permanently (`MOVED`).
     Moved(u16, ConnectionInfo),
-    /// For this request: the slot is on its way there.
+    /// For this request only (`ASK`): the slot is being migrated there.
     Ask(ConnectionInfo),
 }
 
-/// To a node that does not serve the slot yet, `ASKING` goes before in the same write.
+/// Sends a request, preceded by `ASKING` in the same write where the node does not own the slot yet.
 async fn send(connection: &mut Connection, command: &Cmd, is_asking: bool) -> RedisResult<Value> {
     if !is_asking {
         return connection.send(command).await;

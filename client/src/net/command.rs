@@ -1,4 +1,4 @@
-//! The module's commands as this crate sends them.
+//! The module's commands, as requests of this crate.
 
 use std::time::Duration;
 
@@ -7,17 +7,17 @@ use redis::{cmd, Cmd, Value};
 use crate::error::{Error, Result};
 use crate::mode::Mode;
 
-/// What an owner holds, or wants to hold.
+/// The kind of a hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A lock.
     Lock(Mode),
-    /// A permit of a semaphore, which is made with so many permits where there is none.
+    /// A permit of a semaphore. With a limit, the acquisition creates a missing semaphore with that many permits.
     Permit { limit: Option<u32> },
 }
 
 impl Kind {
-    /// How a lock is held, as commands say it.
+    /// The word for the mode in a command.
     fn mode_word(self) -> Option<&'static str> {
         match self {
             Kind::Lock(mode) => mode.word(),
@@ -25,7 +25,7 @@ impl Kind {
         }
     }
 
-    /// Tells apart what one owner may hold of one key.
+    /// Distinguishes the holds that one owner may have on one key.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Kind::Lock(mode) => mode.word().unwrap_or_default(),
@@ -34,7 +34,7 @@ impl Kind {
     }
 }
 
-/// A hold of a key: what every command names.
+/// The key, owner and kind of a hold, which every command names.
 #[derive(Debug, Clone)]
 pub(crate) struct Claim {
     pub key: Vec<u8>,
@@ -42,8 +42,8 @@ pub(crate) struct Claim {
     pub kind: Kind,
 }
 
-/// `LOCK.ACQUIRE`, `LOCK.MACQUIRE` or `SEM.ACQUIRE`: tokens, or nil. Parked in the server for so long, where that is not
-/// zero. The claims have one owner and kind; of permits there is one.
+/// `LOCK.ACQUIRE`, `LOCK.MACQUIRE` or `SEM.ACQUIRE`: tokens, or nil. Parked in the server for at most `block`, if that
+/// is not zero. All claims have the same owner and kind; of permits there is only one.
 pub(crate) fn acquire<'a>(
     claims: impl ExactSizeIterator<Item = &'a Claim> + Clone,
     lease: Duration,
@@ -67,7 +67,7 @@ pub(crate) fn acquire<'a>(
     command.arg("PX").arg(millis(lease));
     match claim.kind {
         Kind::Lock(_) => command.arg("ONCE"),
-        // A second request of one owner for a permit is always answered as the first.
+        // A repeated request of one owner for a permit always gets the reply of the first.
         Kind::Permit { limit: None } => &mut command,
         Kind::Permit { limit: Some(limit) } => command.arg("LIMIT").arg(limit),
     };
@@ -88,7 +88,7 @@ pub(crate) fn info(claim: &Claim) -> Cmd {
     command
 }
 
-/// The same request, parked in the server for so long, where that is not zero.
+/// The same request, parked in the server for at most `block`, if that is not zero.
 pub(crate) fn parked(command: &Cmd, block: Duration) -> Cmd {
     let mut command = command.clone();
     if !block.is_zero() {
@@ -97,7 +97,7 @@ pub(crate) fn parked(command: &Cmd, block: Duration) -> Cmd {
     command
 }
 
-/// The answer to an acquire: a token for each claim, or nil. The answer to `LATCH.WAIT`: 1 or 0, which is no token.
+/// The reply to an acquire: a token for each claim, or nil. For `LATCH.WAIT`: 1 or 0, which is not a token.
 pub(crate) fn granted(reply: &Value, server: &str) -> Result<Option<Vec<u64>>> {
     let token = |reply: &Value| match reply {
         Value::Int(token) => u64::try_from(*token).map_err(|_| Error::reply(server)),
@@ -110,8 +110,8 @@ pub(crate) fn granted(reply: &Value, server: &str) -> Result<Option<Vec<u64>>> {
     }
 }
 
-/// `LOCK.RENEW` or `SEM.RENEW`: 1, or 0 when that grant is over. Without a lease, of a hold that is bound to a connection,
-/// it is the server's, and the hold stays bound.
+/// `LOCK.RENEW` or `SEM.RENEW`: 1, or 0 when that grant is over. A session hold is renewed without a lease: it gets the
+/// server's session lease and stays bound to the connection.
 pub(crate) fn renew(claim: &Claim, lease: Option<Duration>, token: u64) -> Cmd {
     let mut command = start(claim, "LOCK.RENEW", "SEM.RENEW");
     if let Some(lease) = lease {
@@ -120,9 +120,9 @@ pub(crate) fn renew(claim: &Claim, lease: Option<Duration>, token: u64) -> Cmd {
     with_token(command, claim, token)
 }
 
-/// `HEXISTS`: 1 while the owner's field is there. None for a reader and for a permit: the key changes with every
-/// other one.
-pub(crate) fn look(claim: &Claim) -> Option<Cmd> {
+/// `HEXISTS`: 1 while the owner's field exists. None for a reader and for a permit, whose key changes with every other
+/// reader or permit.
+pub(crate) fn field_exists(claim: &Claim) -> Option<Cmd> {
     let field = match claim.kind {
         Kind::Lock(Mode::Exclusive) => claim.owner.clone(),
         Kind::Lock(Mode::Write) => [&claim.owner[..], b":write"].concat(),
@@ -133,8 +133,8 @@ pub(crate) fn look(claim: &Claim) -> Option<Cmd> {
     Some(command)
 }
 
-/// `LOCK.RELEASE ... ALL` or `SEM.RELEASE`: nil when the owner does not hold the key, or the lock not under that
-/// token. Without a token it withdraws a wait as well.
+/// `LOCK.RELEASE ... ALL` or `SEM.RELEASE`: nil when the owner does not hold the key, or holds the lock under another
+/// token. Without a token it also withdraws a wait.
 pub(crate) fn release(claim: &Claim, token: Option<u64>) -> Cmd {
     let mut command = start(claim, "LOCK.RELEASE", "SEM.RELEASE");
     if let Kind::Lock(_) = claim.kind {
@@ -156,7 +156,7 @@ fn start(claim: &Claim, of_lock: &str, of_permit: &str) -> Cmd {
     command
 }
 
-/// Only if the lock is held under this token. Of a permit its owner says as much: it holds one at most.
+/// Restricts a command to the grant with this token. A permit needs no token: its owner holds at most one.
 fn with_token(mut command: Cmd, claim: &Claim, token: u64) -> Cmd {
     if let Kind::Lock(_) = claim.kind {
         command.arg("TOKEN").arg(token);
@@ -164,7 +164,7 @@ fn with_token(mut command: Cmd, claim: &Claim, token: u64) -> Cmd {
     command
 }
 
-/// At least one: zero has a meaning of its own.
+/// Whole milliseconds, at least one: zero has a different meaning.
 fn millis(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX).max(1)
 }

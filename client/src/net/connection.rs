@@ -1,4 +1,4 @@
-//! How a connection is opened: a socket, TLS around it where the address wants that, the login.
+//! The opening of a connection: the socket, TLS where the URL asks for it, and the login.
 
 use std::fmt;
 use std::io;
@@ -24,30 +24,29 @@ use crate::net::tls::Trust;
 use crate::runtime::{self, Task};
 use crate::statistics::Counts;
 
-/// Connections that were dropped are closed by then.
+/// Time until the runtime has closed the sockets of dropped connections.
 const UNTIL_CLOSED: Duration = Duration::from_millis(5);
 
 /// Opens the connections of one server.
 #[derive(Clone)]
 pub(crate) struct Connector {
-    /// How long a request, or the opening of a connection, may stay unanswered.
+    /// The response timeout of a request, and of the opening of a connection.
     pub patience: Duration,
     pub trust: Trust,
     pub counts: Arc<Counts>,
 }
 
-/// A connection: many may use its clones at the same time. With the last of them it is closed, also where an answer
-/// is owed.
+/// A connection, which clones share. Dropping the last clone closes it, also while a reply is pending.
 #[derive(Clone)]
 pub(crate) struct Connection {
     inner: MultiplexedConnection,
     driver: Arc<Driver>,
 }
 
-/// What reads and writes. Without an end it would wait for the answers that are owed.
+/// The task that reads and writes. It is aborted on drop: by itself it would wait for pending replies.
 struct Driver {
     task: Task,
-    /// Its sender goes with the task.
+    /// The task owns the sender, so the channel closes when the task ends.
     alive: watch::Receiver<()>,
 }
 
@@ -57,16 +56,16 @@ impl Drop for Driver {
     }
 }
 
-/// A socket, whatever is around it.
+/// A socket, plain or with TLS.
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
 impl Connector {
-    /// A connection to this node, logged in.
+    /// Opens a connection to this node and logs in.
     ///
     /// # Errors
-    /// When it is not open within the patience, or the server refuses.
+    /// When the login is not complete within the response timeout, or the server refuses.
     pub(crate) async fn open(
         &self,
         node: &ConnectionInfo,
@@ -75,7 +74,7 @@ impl Connector {
         let name = name_of(node);
         let opening = async {
             let stream = self.stream(node, &name).await?;
-            // Each request has its own patience, which the connection knows nothing of.
+            // Each request has its own timeout; the connection has none.
             let settings = settings.set_response_timeout(None);
             let login = node.redis_settings();
             let opened = MultiplexedConnection::new_with_config(login, stream, settings).await;
@@ -115,11 +114,11 @@ impl Connector {
         }
     }
 
-    /// The first of the host's addresses that can be reached.
+    /// Connects to the first of the host's addresses that can be reached.
     async fn tcp(&self, host: &str, port: u16) -> io::Result<TcpStream> {
         let opened = self.tcp_once(host, port).await;
         match &opened {
-            Err(error) if exhaustion::make_room(error) => {
+            Err(error) if exhaustion::close_idle(error) => {
                 sleep(UNTIL_CLOSED).await;
                 self.tcp_once(host, port).await
             }
@@ -147,8 +146,8 @@ impl Connector {
 
     fn prepare(&self, socket: &TcpStream) -> io::Result<()> {
         socket.set_nodelay(true)?;
-        // What was sent and not received by then is never delivered: so it is known when a request that was
-        // given up cannot be served any more.
+        // After this time the kernel drops data that the peer has not acknowledged. So there is a moment from which an
+        // abandoned request can no longer be served.
         #[cfg(target_os = "linux")]
         SockRef::from(socket).set_tcp_user_timeout(Some(self.patience))?;
         Ok(())
@@ -156,18 +155,18 @@ impl Connector {
 }
 
 impl Connection {
-    /// Ends when the connection has ended.
+    /// Completes when the connection has ended.
     pub(crate) async fn closed(&self) {
         let mut alive = self.driver.alive.clone();
         while alive.changed().await.is_ok() {}
     }
 
-    /// The reply to a request; errors of the server are values.
+    /// Sends a request and returns its reply; server errors are values.
     pub(crate) async fn send(&mut self, command: &Cmd) -> RedisResult<Value> {
         self.inner.send_packed_command(command).await
     }
 
-    /// The reply to the last of two requests, which are sent in one write.
+    /// Sends two requests in one write and returns the reply to the second.
     pub(crate) async fn send_both(&mut self, both: &Pipeline) -> RedisResult<Value> {
         let mut replies = self.inner.send_packed_commands(both, 1, 1).await?;
         Ok(replies.pop().unwrap_or(Value::Nil))

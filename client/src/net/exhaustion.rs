@@ -1,35 +1,35 @@
-//! Connections that are kept without use, and what they are closed for: a process that has no file descriptor or no
-//! local port left needs them for its renewals and releases.
+//! Exhaustion of file descriptors or local ports: a process that has none left closes its idle connections, so that
+//! renewals and releases can be sent.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// Something that keeps connections without use.
-pub(crate) trait Spare: Send + Sync {
+/// An owner of idle connections.
+pub(crate) trait IdleConnections: Send + Sync {
     /// Closes all of them.
     fn close_all(&self);
 }
 
-/// Of the whole process: the limits are the process's, too.
-static SPARES: Mutex<Vec<Weak<dyn Spare>>> = Mutex::new(Vec::new());
+/// The pools of the whole process, because the limits are per process.
+static POOLS: Mutex<Vec<Weak<dyn IdleConnections>>> = Mutex::new(Vec::new());
 
-/// This one keeps connections from now on.
-pub(crate) fn register(spare: Weak<dyn Spare>) {
-    let mut spares = SPARES.lock().unwrap_or_else(PoisonError::into_inner);
-    spares.retain(|other| other.strong_count() > 0 && !other.ptr_eq(&spare));
-    spares.push(spare);
+/// Registers a pool that has idle connections.
+pub(crate) fn register(pool: Weak<dyn IdleConnections>) {
+    let mut pools = POOLS.lock().unwrap_or_else(PoisonError::into_inner);
+    pools.retain(|other| other.strong_count() > 0 && !other.ptr_eq(&pool));
+    pools.push(pool);
 }
 
-/// Closes what is kept without use where this error says that there is no descriptor or port left. False: it says
-/// something else, or nothing is kept.
-pub(crate) fn make_room(error: &io::Error) -> bool {
+/// Closes the idle connections if this error means that no descriptor or port is left. False when it means something
+/// else, or no pool is registered.
+pub(crate) fn close_idle(error: &io::Error) -> bool {
     if !is_exhaustion(error) {
         return false;
     }
-    let spares = std::mem::take(&mut *SPARES.lock().unwrap_or_else(PoisonError::into_inner));
-    let kept: Vec<Arc<dyn Spare>> = spares.iter().filter_map(Weak::upgrade).collect();
-    kept.iter().for_each(|spare| spare.close_all());
-    !kept.is_empty()
+    let pools = std::mem::take(&mut *POOLS.lock().unwrap_or_else(PoisonError::into_inner));
+    let open: Vec<Arc<dyn IdleConnections>> = pools.iter().filter_map(Weak::upgrade).collect();
+    open.iter().for_each(|pool| pool.close_all());
+    !open.is_empty()
 }
 
 fn is_exhaustion(error: &io::Error) -> bool {

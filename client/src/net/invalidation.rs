@@ -1,9 +1,9 @@
-//! Changes of the keys that are held here, as the server tells them.
+//! Notification of changes to held keys (client-side tracking).
 //!
-//! A loss is not worth waiting a third of the lease for. Redis can tell a client when a key changes that it has
-//! read (`CLIENT TRACKING`, in a connection of RESP3): also when it is deleted, runs out, is flushed or replaced. So the shared
-//! connection asks for that, without what it changes itself (`NOLOOP`), and a holder reads its own field of the key. Where a server
-//! will not do that, or the user may not, the next renewal finds the loss.
+//! Without it a loss is found by the next renewal, up to a third of the lease later. With `CLIENT TRACKING` on a RESP3
+//! connection the server notifies a client when a key that it has read is changed, deleted, expired, flushed or
+//! replaced. The shared connection enables it, without its own changes (`NOLOOP`), and a holder reads its own field of
+//! the key. Where the server does not support it or the ACL forbids it, the next renewal finds the loss.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,95 +14,95 @@ use tokio::sync::Notify;
 
 use crate::net::connection::Connection;
 
-/// Who is to hear of which key. Two keys of one name in two databases hear of each other, which does no harm.
+/// The watches by key. Keys of the same name in two databases notify each other, which costs one read.
 #[derive(Default)]
-pub(crate) struct Changes {
-    holders: Mutex<HashMap<Vec<u8>, Vec<Weak<Notify>>>>,
-    /// The user may not read the keys: not asked again.
+pub(crate) struct Invalidations {
+    watches: Mutex<HashMap<Vec<u8>, Vec<Weak<Notify>>>>,
+    /// Whether the ACL forbids the read, which then is not tried again.
     is_forbidden: AtomicBool,
 }
 
-/// A holder that hears of its key, until it is dropped.
-pub(crate) struct Hearing {
-    changes: Arc<Changes>,
+/// A watch on a key, removed on drop.
+pub(crate) struct KeyWatch {
+    invalidations: Arc<Invalidations>,
     key: Vec<u8>,
-    told: Arc<Notify>,
+    notifier: Arc<Notify>,
 }
 
-impl Changes {
-    /// From now on the holder hears of changes of this key, each time it has read it.
-    pub(crate) fn hear(self: &Arc<Changes>, key: &[u8]) -> Hearing {
-        let told = Arc::new(Notify::new());
-        let mut holders = self.holders();
-        let of_key = holders.entry(key.to_vec()).or_default();
-        of_key.push(Arc::downgrade(&told));
-        Hearing {
-            changes: self.clone(),
+impl Invalidations {
+    /// Watches a key. The server sends one notification per read of the key.
+    pub(crate) fn watch(self: &Arc<Invalidations>, key: &[u8]) -> KeyWatch {
+        let notifier = Arc::new(Notify::new());
+        let mut watches = self.watches();
+        let of_key = watches.entry(key.to_vec()).or_default();
+        of_key.push(Arc::downgrade(&notifier));
+        KeyWatch {
+            invalidations: self.clone(),
             key: key.to_vec(),
-            told,
+            notifier,
         }
     }
 
-    pub(crate) fn may_look(&self) -> bool {
+    pub(crate) fn may_read(&self) -> bool {
         !self.is_forbidden.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn may_not_look(&self) {
+    pub(crate) fn forbid_reads(&self) {
         self.is_forbidden.store(true, Ordering::Relaxed);
     }
 
-    /// What a server has sent without being asked.
-    pub(crate) fn tell(&self, push: &PushInfo) {
-        let holders = self.holders();
+    /// Handles a push message of the server.
+    pub(crate) fn notify(&self, push: &PushInfo) {
+        let watches = self.watches();
         match (&push.kind, push.data.first()) {
             (PushKind::Invalidate, Some(Value::Array(keys))) => {
                 let named = keys.iter().filter_map(|key| match key {
-                    Value::BulkString(key) => holders.get(key),
+                    Value::BulkString(key) => watches.get(key),
                     _ => None,
                 });
-                named.for_each(|holders| tell(holders));
+                named.for_each(|watches| notify(watches));
             }
-            // All of the server's keys; or the connection on which it would have told of them has gone.
+            // A flush of all keys, or the end of the connection that would have carried the notifications.
             (PushKind::Invalidate | PushKind::Disconnection, _) => {
-                holders.values().for_each(|holders| tell(holders))
+                watches.values().for_each(|watches| notify(watches))
             }
             _ => {}
         }
     }
 
-    fn holders(&self) -> MutexGuard<'_, HashMap<Vec<u8>, Vec<Weak<Notify>>>> {
-        self.holders.lock().unwrap_or_else(PoisonError::into_inner)
+    fn watches(&self) -> MutexGuard<'_, HashMap<Vec<u8>, Vec<Weak<Notify>>>> {
+        self.watches.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn tell(holders: &[Weak<Notify>]) {
-    for told in holders.iter().filter_map(Weak::upgrade) {
-        told.notify_one();
+fn notify(watches: &[Weak<Notify>]) {
+    for notifier in watches.iter().filter_map(Weak::upgrade) {
+        notifier.notify_one();
     }
 }
 
-impl Hearing {
-    /// Ends when the key has changed.
+impl KeyWatch {
+    /// Completes when the key has changed.
     pub(crate) async fn change(&self) {
-        self.told.notified().await;
+        self.notifier.notified().await;
     }
 }
 
-impl Drop for Hearing {
+impl Drop for KeyWatch {
     fn drop(&mut self) {
-        let mut holders = self.changes.holders();
-        if let Some(of_key) = holders.get_mut(&self.key) {
-            let own = Arc::downgrade(&self.told);
-            of_key.retain(|told| !told.ptr_eq(&own));
+        let mut watches = self.invalidations.watches();
+        if let Some(of_key) = watches.get_mut(&self.key) {
+            let own = Arc::downgrade(&self.notifier);
+            of_key.retain(|notifier| !notifier.ptr_eq(&own));
             if of_key.is_empty() {
-                holders.remove(&self.key);
+                watches.remove(&self.key);
             }
         }
     }
 }
 
-/// Asks a server to tell. One that will not, says so, and the connection is as good for all else.
-pub(crate) async fn ask(connection: &mut Connection) {
+/// Enables tracking. A refusal is ignored: the connection works without it.
+pub(crate) async fn enable_tracking(connection: &mut Connection) {
     let mut command = cmd("CLIENT");
     command.arg("TRACKING").arg("ON").arg("NOLOOP");
     let _ = connection.send(&command).await;
@@ -121,16 +121,16 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_holds_a_key_hears_of_it_and_of_a_flush() {
-        let changes = Arc::new(Changes::default());
-        let (one, other) = (changes.hear(b"a"), changes.hear(b"b"));
+    async fn a_watch_is_notified_of_its_key_and_of_a_flush() {
+        let invalidations = Arc::new(Invalidations::default());
+        let (one, other) = (invalidations.watch(b"a"), invalidations.watch(b"b"));
         let named = |key: &[u8]| Value::Array(vec![Value::BulkString(key.to_vec())]);
-        changes.tell(&invalidate(named(b"a")));
+        invalidations.notify(&invalidate(named(b"a")));
         one.change().await;
-        changes.tell(&invalidate(Value::Nil));
+        invalidations.notify(&invalidate(Value::Nil));
         one.change().await;
         other.change().await;
         drop((one, other));
-        assert!(changes.holders().is_empty());
+        assert!(invalidations.watches().is_empty());
     }
 }

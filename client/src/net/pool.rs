@@ -1,7 +1,7 @@
-//! Connections of waits that have ended, kept for the next waits.
+//! A pool of idle connections of finished waits, for the next waits.
 //!
-//! Under contention nearly every acquisition waits. A connection for each would use up the ports of a client:
-//! a closed one blocks its port for a minute.
+//! Under contention nearly every acquisition waits. A new connection for each would use up the client's local ports,
+//! because a closed connection blocks its port for a minute.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -10,64 +10,64 @@ use std::time::Duration;
 use tokio::time::{sleep, Instant};
 
 use crate::net::connection::Connection;
-use crate::net::exhaustion::{self, Spare};
+use crate::net::exhaustion::{self, IdleConnections};
 use crate::runtime;
 
-/// So many connections to one node are kept.
-const MOST: usize = 64;
-/// So long a connection is kept without use.
-const LONGEST: Duration = Duration::from_secs(30);
+/// Upper bound of idle connections to one node.
+const MAX_PER_NODE: usize = 64;
+/// Time after which an idle connection is closed.
+const MAX_IDLE: Duration = Duration::from_secs(30);
 
-/// The connections of one server, by the names of its nodes.
+/// The idle connections of one server, by node name.
 #[derive(Default)]
-pub(crate) struct Idle {
+pub(crate) struct ConnectionPool {
     nodes: Mutex<Nodes>,
 }
 
 #[derive(Default)]
 struct Nodes {
-    /// The one that was used last is at the end.
+    /// The most recently used connection is the last.
     kept: HashMap<String, Vec<(Instant, Connection)>>,
-    /// Whether a task closes what is kept too long.
-    is_swept: bool,
+    /// Whether the task that closes old connections runs.
+    sweep_runs: bool,
 }
 
-impl Idle {
-    /// A connection to this node on which nothing is under way.
+impl ConnectionPool {
+    /// Takes an idle connection to this node.
     pub(crate) fn take(&self, node: &str) -> Option<Connection> {
         let (_, connection) = self.nodes().kept.get_mut(node)?.pop()?;
         Some(connection)
     }
 
-    /// Keeps a connection on which nothing is under way, or closes it where enough are kept.
-    pub(crate) fn keep(self: &Arc<Idle>, node: &str, connection: Connection) {
+    /// Adds a connection without pending requests, or closes it when the pool is full.
+    pub(crate) fn put(self: &Arc<ConnectionPool>, node: &str, connection: Connection) {
         let mut nodes = self.nodes();
         let kept = nodes.kept.entry(node.to_string()).or_default();
-        if kept.len() >= MOST {
+        if kept.len() >= MAX_PER_NODE {
             return;
         }
         kept.push((Instant::now(), connection));
-        if !std::mem::replace(&mut nodes.is_swept, true) {
-            let idle: Arc<dyn Spare> = self.clone();
-            exhaustion::register(Arc::downgrade(&idle));
+        if !std::mem::replace(&mut nodes.sweep_runs, true) {
+            let pool: Arc<dyn IdleConnections> = self.clone();
+            exhaustion::register(Arc::downgrade(&pool));
             runtime::spawn(sweep(Arc::downgrade(self)));
         }
     }
 
-    /// Closes all of a node: one of them was closed by the node.
+    /// Closes all connections to a node, because the node has closed one of them.
     pub(crate) fn close(&self, node: &str) {
         self.nodes().kept.remove(node);
     }
 
-    /// Closes what has been kept for so long. False: nothing is kept any more.
+    /// Closes the connections that have been idle for that long. False when the pool is empty then.
     fn close_old(&self, longest: Duration) -> bool {
         let mut nodes = self.nodes();
         nodes.kept.retain(|_, kept| {
             kept.retain(|(since, _)| since.elapsed() < longest);
             !kept.is_empty()
         });
-        nodes.is_swept = !nodes.kept.is_empty();
-        nodes.is_swept
+        nodes.sweep_runs = !nodes.kept.is_empty();
+        nodes.sweep_runs
     }
 
     fn nodes(&self) -> MutexGuard<'_, Nodes> {
@@ -75,19 +75,19 @@ impl Idle {
     }
 }
 
-impl Spare for Idle {
+impl IdleConnections for ConnectionPool {
     fn close_all(&self) {
-        // Its sweep ends, and the next connection that is kept registers it again.
+        // The sweep task ends, and the next pooled connection registers the pool again.
         self.close_old(Duration::ZERO);
     }
 }
 
-/// Closes old connections until none is kept, or the server is used no more.
-async fn sweep(idle: Weak<Idle>) {
+/// Closes old connections until the pool is empty or its server is dropped.
+async fn sweep(pool: Weak<ConnectionPool>) {
     loop {
-        sleep(LONGEST / 4).await;
-        match idle.upgrade() {
-            Some(idle) if idle.close_old(LONGEST) => {}
+        sleep(MAX_IDLE / 4).await;
+        match pool.upgrade() {
+            Some(pool) if pool.close_old(MAX_IDLE) => {}
             _ => return,
         }
     }

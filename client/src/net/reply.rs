@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redis::Value;
 
-/// A field of a map, which RESP2 has as a flat array.
+/// A field of a map, which RESP2 sends as a flat array.
 pub(crate) fn field<'a>(map: &'a Value, name: &str) -> Option<&'a Value> {
     match map {
         Value::Map(pairs) => {
@@ -44,7 +44,7 @@ pub(crate) fn number(value: &Value) -> Option<i64> {
     }
 }
 
-/// A number that is not negative: -1 stands for none.
+/// A non-negative number; the server sends -1 for none.
 pub(crate) fn count(map: &Value, name: &str) -> Option<u64> {
     let number = field(map, name).and_then(number)?;
     u64::try_from(number).ok()

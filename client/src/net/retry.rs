@@ -1,7 +1,8 @@
-//! Requests that are answered at once and hold nothing: what a semaphore or a latch is set to, counted down, asked.
+//! Requests that are answered at once and hold nothing: to set, count down and read a semaphore or a latch.
 //!
-//! They are sent again where that does no harm, for half of the response timeout; the last attempt has the other half. After a connection that broke it is
-//! unknown whether a request was served, so one that must not be served twice is not sent again then.
+//! A request is repeated where that is safe, for half of the response timeout; the last attempt has the other half.
+//! When a connection breaks it is unknown whether the request was served, so a request that must not be served twice is
+//! not repeated then.
 
 use std::time::Duration;
 
@@ -13,50 +14,57 @@ use crate::error::Result;
 use crate::net::caller::Caller;
 use crate::net::server::Server;
 
-/// The reply to a request that may be served twice.
+/// Sends a request that may be served twice.
 ///
 /// # Errors
 /// When the server refuses, or has not answered within the response timeout.
-pub(crate) async fn again(server: &Server, key: &[u8], command: &Cmd) -> Result<Value> {
-    Asker::new(server, key).again(command).await
+pub(crate) async fn repeatable(server: &Server, key: &[u8], command: &Cmd) -> Result<Value> {
+    Retrier::new(server, key).repeatable(command).await
 }
 
-/// The reply to a request that is served once at most. `look` is a request about the same key that changes nothing.
+/// Sends a request that must be served at most once. `probe` is a read-only request about the same key.
 ///
-/// A shared connection may have broken unnoticed since it was last used. `look` goes first, finds that and the
-/// key's node, and so leaves a moment in which it can remain unknown whether the other request was served.
+/// A shared connection may have broken unnoticed since its last use. `probe` is sent first: it finds a broken
+/// connection and the node of the key, so that the outcome of `command` can stay unknown only if the connection breaks
+/// between the two.
 ///
 /// # Errors
-/// [`Error::Unheard`](crate::Error::Unheard) when that is unknown. Otherwise it was not served.
-pub(crate) async fn once(server: &Server, key: &[u8], look: &Cmd, command: &Cmd) -> Result<Value> {
-    let mut asker = Asker::new(server, key);
+/// [`Error::Unheard`](crate::Error::Unheard) when it is unknown whether the request was served. After any other error
+/// it was not served.
+pub(crate) async fn at_most_once(
+    server: &Server,
+    key: &[u8],
+    probe: &Cmd,
+    command: &Cmd,
+) -> Result<Value> {
+    let mut retrier = Retrier::new(server, key);
     loop {
-        match asker.again(look).await {
+        match retrier.repeatable(probe).await {
             Err(error) if error.is_passing() => return Err(error),
-            // A refusal is an answer too: the user may be forbidden this one and not the other.
+            // A refusal is a reply as well: the ACL may forbid the probe and allow the command.
             _ => {}
         }
-        match asker.call(command).await {
-            Err(error) if asker.caller.was_unanswered() => return Err(error.unheard()),
-            Err(error) if error.is_passing() && asker.has_time() => asker.pause().await,
+        match retrier.call(command).await {
+            Err(error) if retrier.caller.was_unanswered() => return Err(error.unheard()),
+            Err(error) if error.is_passing() && retrier.has_time() => retrier.pause().await,
             reply => return reply,
         }
     }
 }
 
-struct Asker {
+struct Retrier {
     caller: Caller,
-    /// Until when an attempt may begin.
+    /// Latest start of an attempt.
     end: Instant,
-    /// Until when all is over.
+    /// Latest end of an attempt.
     over: Instant,
     pause: Pause,
 }
 
-impl Asker {
-    fn new(server: &Server, key: &[u8]) -> Asker {
+impl Retrier {
+    fn new(server: &Server, key: &[u8]) -> Retrier {
         let patience = server.patience() / 2;
-        Asker {
+        Retrier {
             caller: Caller::shared(server, key),
             end: Instant::now() + patience,
             over: Instant::now() + server.patience(),
@@ -64,7 +72,7 @@ impl Asker {
         }
     }
 
-    async fn again(&mut self, command: &Cmd) -> Result<Value> {
+    async fn repeatable(&mut self, command: &Cmd) -> Result<Value> {
         loop {
             match self.call(command).await {
                 Err(error) if error.is_passing() && self.has_time() => self.pause().await,

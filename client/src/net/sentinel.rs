@@ -1,14 +1,14 @@
-//! Who is the primary? Sentinels know, one after another is asked.
+//! The look-up of the primary at the sentinels, one after another.
 
 use redis::{cmd, AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, Value};
 use tokio::time::timeout;
 
 use crate::error::{Error, Result};
-use crate::net::address::{beside, name_of};
+use crate::net::address::{address_like, name_of};
 use crate::net::connection::Connector;
 
-/// Where the primary of this name is, by the word of the first sentinel that knows one. The `first` is
-/// asked first.
+/// The address of the primary of this name, from the first sentinel that knows one. The look-up starts with sentinel
+/// number `first`.
 pub(crate) async fn primary(
     connector: &Connector,
     server: &str,
@@ -17,14 +17,14 @@ pub(crate) async fn primary(
     name: &str,
 ) -> Result<ConnectionAddr> {
     let count = sentinels.len().max(1);
-    // One that hangs leaves time for the others.
+    // An unresponsive sentinel leaves time for the others.
     let patience = connector.patience / u32::try_from(count + 1).unwrap_or(u32::MAX);
     let mut failure = None;
     for sentinel in sentinels.iter().cycle().skip(first % count).take(count) {
         let asked = timeout(patience, ask(connector, sentinel, name)).await;
         match asked.unwrap_or_else(|_| Err(Error::no_answer(&name_of(sentinel)))) {
             Ok(Some(address)) => return Ok(address),
-            // It may have begun just now; another one's silence counts for more.
+            // This sentinel may have just started; a connection error of another one is reported instead.
             Ok(None) => failure = failure.or_else(|| Some(unknown(server, name))),
             Err(error) => failure = Some(error),
         }
@@ -50,7 +50,7 @@ async fn ask(
     }
     let (host, port): (String, u16) =
         redis::from_redis_value(reply).map_err(|_| Error::reply(&name_of(sentinel)))?;
-    Ok(Some(beside(sentinel.addr(), &host, port)))
+    Ok(Some(address_like(sentinel.addr(), &host, port)))
 }
 
 fn unknown(server: &str, name: &str) -> Error {

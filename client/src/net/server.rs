@@ -1,14 +1,13 @@
-//! Where a lock lives: one server, the nodes of a cluster, or the primary that sentinels name; and the
-//! connections to them.
+//! A server, the nodes of a cluster, or the primary that sentinels name; and the connections to them.
 //!
-//! Opening a [`Server`] sends nothing. Requests that are answered at once share one connection to each
-//! node; a request that waits gets a connection of its own, because everything behind it would wait too.
-//! Which node of a cluster serves a key is learnt from the redirections that the nodes answer, and which
-//! server is the primary from the sentinels; both are asked again when that server cannot be reached.
+//! Opening a [`Server`] sends nothing. Requests that are answered at once share one connection to each node; a request
+//! that waits gets a connection of its own, because it would block all later requests on a shared one. The node that
+//! serves a key is learnt from redirections, the primary from the sentinels; both are looked up again when that node
+//! cannot be reached.
 //!
-//! That a wait cannot connect says nothing about the shared connections: the server, or this process, may have
-//! no room for one more. So a wait that fails looks elsewhere for itself ([`Route`]), and what all requests share
-//! is given up only when it fails itself.
+//! A wait that cannot connect proves nothing about the shared connections: the server (`maxclients`) or this process
+//! (descriptors) may only lack room for one more. So a failed wait tries other nodes for itself ([`Route`]), and a
+//! shared connection is dropped only when it fails itself.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,11 +18,11 @@ use tokio::sync::OnceCell;
 use tokio::time::{timeout, Instant};
 
 use crate::error::{Error, Result, NO_ROOM};
-use crate::net::address::{beside, name_of, Address, Kind};
+use crate::net::address::{address_like, name_of, Address, Kind};
 use crate::net::background::{Background, Unreleased};
 use crate::net::connection::{Connection, Connector};
-use crate::net::invalidation::{self, Changes};
-use crate::net::pool::Idle;
+use crate::net::invalidation::{self, Invalidations};
+use crate::net::pool::ConnectionPool;
 use crate::net::sentinel;
 #[cfg(feature = "tls")]
 use crate::net::tls::Certificates;
@@ -53,39 +52,39 @@ pub struct Server {
 struct Inner {
     address: Address,
     connector: Connector,
-    learnt: Arc<Mutex<Learnt>>,
+    topology: Arc<Mutex<Topology>>,
     background: Arc<Background>,
-    idle: Arc<Idle>,
-    changes: Arc<Changes>,
+    pool: Arc<ConnectionPool>,
+    invalidations: Arc<Invalidations>,
 }
 
-/// Where one caller looks for the node that serves its key.
+/// The state of one caller's search for the node that serves its key.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Route {
-    /// How many nodes in a row could not be reached: the known one is passed by, and so many seeds.
+    /// Nodes in a row that could not be reached. If any, the known node is skipped, and that many seeds.
     pub failures: usize,
 }
 
-/// What is known of a cluster or of the sentinels, and the connections that are shared.
+/// The known topology of a cluster or of the sentinels, and the shared connections.
 #[derive(Default)]
-struct Learnt {
+struct Topology {
     slots: HashMap<u16, ConnectionAddr>,
-    /// Every node that a redirection has named: as good a seed as those of the URL.
+    /// The nodes that redirections have named, used as seeds in addition to those of the URL.
     nodes: Vec<ConnectionAddr>,
     primary: Option<ConnectionAddr>,
-    /// Which seed comes next: another one after each failure.
+    /// The number of the next seed, raised after each failure.
     seed: usize,
     shared: HashMap<String, Shared>,
 }
 
-/// A connection that many use: the first one opens it, the others wait for that.
+/// A shared connection: the first request opens it, the others wait until it is open.
 pub(crate) type Shared = Arc<OnceCell<Connection>>;
 
-/// The longest that a request may stay unanswered. Who says more means: for ever.
-const LONGEST_PATIENCE: Duration = Duration::from_secs(86_400);
+/// Upper bound of the response timeout.
+const MAX_RESPONSE_TIMEOUT: Duration = Duration::from_secs(86_400);
 
-/// So many nodes are remembered as seeds.
-const NODES: usize = 100;
+/// Upper bound of nodes remembered as seeds.
+const MAX_NODES: usize = 100;
 
 impl Server {
     /// The server at this URL. Nothing is sent yet.
@@ -97,9 +96,9 @@ impl Server {
     /// | `redis+cluster://[user:password@]host:port[,host:port...]` | a cluster, by some of its nodes |
     /// | `redis+sentinel://[user:password@]host:port[,host:port...]/name[/db]` | the primary that sentinels call `name` |
     ///
-    /// `rediss`, `rediss+cluster` and `rediss+sentinel` are the same with TLS, of the sentinels, too. User
-    /// and password are those of the servers; sentinels that want their own are given
-    /// `?sentinel-user=u&sentinel-password=p` at the end. Special characters are percent-encoded.
+    /// `rediss`, `rediss+cluster` and `rediss+sentinel` are the same with TLS, which also applies to the sentinels.
+    /// User and password are those of the servers; the login of the sentinels is `?sentinel-user=u&sentinel-password=p`
+    /// at the end. Special characters are percent-encoded.
     ///
     /// # Errors
     /// When the URL cannot be read.
@@ -112,38 +111,39 @@ impl Server {
                     trust: Trust::default(),
                     counts: Arc::default(),
                 },
-                learnt: Arc::default(),
+                topology: Arc::default(),
                 background: Arc::default(),
-                idle: Arc::default(),
-                changes: Arc::default(),
+                pool: Arc::default(),
+                invalidations: Arc::default(),
             }),
         })
     }
 
-    /// How long a request may stay unanswered at most before its connection is given up: 5 s by default, never
-    /// more than a day. A wait is sent in slices of at most half of it.
+    /// The time without a reply after which a connection is closed: 5 s by default, at most one day. A wait is sent in
+    /// slices of at most half of it.
     #[must_use]
     pub fn response_timeout(self, timeout: Duration) -> Server {
-        let timeout = timeout.min(LONGEST_PATIENCE);
+        let timeout = timeout.min(MAX_RESPONSE_TIMEOUT);
         self.with(|inner| inner.connector.patience = timeout)
     }
 
-    /// With the feature `tls`: certificates for `rediss://`, the authorities to believe instead of the machine's own, the client's.
+    /// With the feature `tls`: the certificates for `rediss://`, of authorities to trust instead of the system's, and
+    /// of the client.
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn certificates(self, certificates: Certificates) -> Server {
         self.with(|inner| inner.connector.trust = Trust::of(certificates))
     }
 
-    /// Where it is, without credentials: `host:port/db`, of each seed of a cluster; of sentinels their hosts
-    /// and the primary's name. Two URLs of one server have one name only if they write its host alike.
+    /// The server's address without credentials: `host:port/db`, for a cluster that of each seed; for sentinels their
+    /// hosts and the name of the primary. Two URLs of one server have the same name only if they spell its host alike.
     pub fn name(&self) -> &str {
         &self.inner.address.name
     }
 
-    /// Ends when the waits that were given up are withdrawn and the guards that were dropped released: for a
-    /// program that is about to end. Answers which locks could not be given back, since the last call: the lease
-    /// ends those. (Of more than a thousand, the last thousand.)
+    /// Completes when all abandoned waits are withdrawn and all dropped guards are released: for a program that is
+    /// about to end. Returns the locks that could not be released since the last call; they end with their lease. (Of
+    /// more than a thousand, the last thousand.)
     pub async fn settled(&self) -> Vec<Unreleased> {
         self.inner.background.settled().await
     }
@@ -161,27 +161,27 @@ impl Server {
         &self.inner.background
     }
 
-    /// Of the keys that are held through this server's shared connections.
-    pub(crate) fn changes(&self) -> &Arc<Changes> {
-        &self.inner.changes
+    /// The notifications about keys that are held through this server's shared connections.
+    pub(crate) fn invalidations(&self) -> &Arc<Invalidations> {
+        &self.inner.invalidations
     }
 
-    pub(crate) fn idle(&self) -> &Arc<Idle> {
-        &self.inner.idle
+    pub(crate) fn pool(&self) -> &Arc<ConnectionPool> {
+        &self.inner.pool
     }
 
     fn with(self, change: impl FnOnce(&mut Inner)) -> Server {
         let mut inner = (*self.inner).clone();
-        inner.learnt = Arc::default();
-        inner.idle = Arc::default();
-        inner.changes = Arc::default();
+        inner.topology = Arc::default();
+        inner.pool = Arc::default();
+        inner.invalidations = Arc::default();
         change(&mut inner);
         Server {
             inner: Arc::new(inner),
         }
     }
 
-    /// Whether it is a clone of this one: the same server, user and settings.
+    /// Whether the other is a clone: the same server, user and settings.
     pub(crate) fn is_same(&self, other: &Server) -> bool {
         Arc::ptr_eq(&self.inner, &other.inner)
     }
@@ -190,7 +190,7 @@ impl Server {
         self.inner.connector.patience
     }
 
-    /// Whether it is one server, and nothing tells of another.
+    /// Whether the URL names a single server, without cluster or sentinels.
     pub(crate) fn is_single(&self) -> bool {
         matches!(self.inner.address.kind, Kind::Server)
     }
@@ -199,21 +199,20 @@ impl Server {
         matches!(self.inner.address.kind, Kind::Cluster)
     }
 
-    /// How many places there are to ask where the server of a key is.
+    /// The number of nodes that can be asked for the node of a key.
     pub(crate) fn seeds(&self) -> usize {
-        self.inner.address.seeds.len() + self.learnt().nodes.len()
+        self.inner.address.seeds.len() + self.topology().nodes.len()
     }
 
-    /// The node that serves this slot, as far as is known; where this caller could not reach that, the next place
-    /// to ask.
+    /// The node that serves this slot, as far as known; if this caller could not reach it, the next seed.
     pub(crate) async fn node_of(&self, slot: Option<u16>, route: Route) -> Result<ConnectionInfo> {
         let address = &self.inner.address;
         let Kind::Sentinel { primary, login } = &address.kind else {
             return self.node_or_seed(slot, route);
         };
         let (known, seed) = {
-            let learnt = self.learnt();
-            (learnt.primary.clone(), learnt.seed)
+            let topology = self.topology();
+            (topology.primary.clone(), topology.seed)
         };
         let found = match known.filter(|_| route.failures == 0) {
             Some(known) => known,
@@ -229,92 +228,96 @@ impl Server {
                 .await?
             }
         };
-        self.learnt().primary = Some(found.clone());
+        self.topology().primary = Some(found.clone());
         Ok((**login).clone().set_addr(found))
     }
 
     fn node_or_seed(&self, slot: Option<u16>, route: Route) -> Result<ConnectionInfo> {
-        let learnt = self.learnt();
+        let topology = self.topology();
         let seeds = &self.inner.address.seeds;
-        let count = (seeds.len() + learnt.nodes.len()).max(1);
-        let place = learnt.seed.wrapping_add(route.failures) % count;
+        let count = (seeds.len() + topology.nodes.len()).max(1);
+        let place = topology.seed.wrapping_add(route.failures) % count;
         let first = seeds.first();
         let first = first.ok_or_else(|| Error::config("no server is named"))?;
-        let known = slot.and_then(|slot| learnt.slots.get(&slot));
+        let known = slot.and_then(|slot| topology.slots.get(&slot));
         let known = known.filter(|_| route.failures == 0);
-        let beyond = || learnt.nodes.get(place.checked_sub(seeds.len())?);
+        let beyond = || topology.nodes.get(place.checked_sub(seeds.len())?);
         Ok(match known.or_else(beyond) {
             Some(address) => first.clone().set_addr(address.clone()),
             None => seeds.get(place).unwrap_or(first).clone(),
         })
     }
 
-    /// Another node, as a redirection by this one names it.
+    /// The node that a redirection names.
     pub(crate) fn redirected(&self, by: &ConnectionInfo, host: &str, port: u16) -> ConnectionInfo {
-        let address = beside(by.addr(), host, port);
+        let address = address_like(by.addr(), host, port);
         by.clone().set_addr(address)
     }
 
-    /// A node has said that another one serves this slot.
+    /// Records that this node serves the slot.
     pub(crate) fn learn(&self, slot: u16, node: &ConnectionInfo) {
-        let mut learnt = self.learnt();
+        let mut topology = self.topology();
         let address = node.addr().clone();
-        let is_known = learnt.nodes.contains(&address)
+        let is_known = topology.nodes.contains(&address)
             || self
                 .inner
                 .address
                 .seeds
                 .iter()
                 .any(|seed| *seed.addr() == address);
-        if !is_known && learnt.nodes.len() < NODES {
-            learnt.nodes.push(address.clone());
+        if !is_known && topology.nodes.len() < MAX_NODES {
+            topology.nodes.push(address.clone());
         }
-        learnt.slots.insert(slot, address);
+        topology.slots.insert(slot, address);
     }
 
-    /// This node says that it serves no more: its slots are asked for again, at another seed.
+    /// Forgets the slots of a node that no longer serves them; they are looked up again, at another seed.
     pub(crate) fn reroute(&self, node: &ConnectionInfo) {
-        self.learnt().reroute(node, &self.inner.address.seeds);
+        self.topology().reroute(node, &self.inner.address.seeds);
     }
 
     fn is_shared(&self, node: &ConnectionInfo, place: &Shared) -> bool {
-        let learnt = self.learnt();
-        let current = learnt.shared.get(&name_of(node));
+        let topology = self.topology();
+        let current = topology.shared.get(&name_of(node));
         current.is_some_and(|current| Arc::ptr_eq(current, place))
     }
 
-    /// A shared connection to this node failed: it is closed, and the node's slots are asked for again, at another
-    /// seed. Nothing, where a better one has been opened meanwhile.
+    /// Closes a failed shared connection to this node and forgets the slots of the node. Does nothing if a new
+    /// connection has been opened meanwhile.
     pub(crate) fn forget_shared(&self, node: &ConnectionInfo, failed: &Shared) {
         let name = name_of(node);
-        let mut learnt = self.learnt();
-        let current = learnt.shared.get(&name);
+        let mut topology = self.topology();
+        let current = topology.shared.get(&name);
         if current.is_some_and(|current| Arc::ptr_eq(current, failed)) {
-            learnt.shared.remove(&name);
-            learnt.reroute(node, &self.inner.address.seeds);
+            topology.shared.remove(&name);
+            topology.reroute(node, &self.inner.address.seeds);
         }
     }
 
-    /// A connection of the caller's own.
+    /// Opens a connection for one caller.
     pub(crate) async fn connect(&self, node: &ConnectionInfo) -> Result<Connection> {
         let settings = AsyncConnectionConfig::new();
         self.inner.connector.open(node, settings).await
     }
 
-    /// A connection that tells of changes of what was read on it, where the server has such.
+    /// Opens a connection with tracking of the keys read on it, where the server supports it.
     async fn connect_shared(&self, node: &ConnectionInfo) -> Result<Connection> {
         let login = node.redis_settings().clone();
         let login = login.set_protocol(ProtocolVersion::RESP3);
-        let telling = node.clone().set_redis_settings(login);
-        let changes = self.inner.changes.clone();
+        let tracked = node.clone().set_redis_settings(login);
+        let invalidations = self.inner.invalidations.clone();
         let settings = AsyncConnectionConfig::new().set_push_sender(move |push| {
-            changes.tell(&push);
+            invalidations.notify(&push);
             Ok::<(), redis::aio::SendError>(())
         });
         let start = Instant::now();
-        match self.inner.connector.open(&telling, settings).await {
+        match self.inner.connector.open(&tracked, settings).await {
             Ok(mut connection) => {
-                let asked = timeout(self.patience(), invalidation::ask(&mut connection)).await;
+                let asked = timeout(
+                    self.patience(),
+                    invalidation::enable_tracking(&mut connection),
+                )
+                .await;
                 asked.map_err(|_| Error::no_answer(&name_of(node)))?;
                 Ok(connection)
             }
@@ -325,11 +328,11 @@ impl Server {
         }
     }
 
-    /// The connection to this node that requests share, and its place, by which it is forgotten. It is opened
-    /// for all of them, also when the request that asked for it first is given up.
+    /// The shared connection to this node, and its place in the table, which [`forget_shared`](Server::forget_shared)
+    /// needs. It is opened in a task, so that it is opened for the other requests too when the first one is dropped.
     pub(crate) async fn shared(&self, node: &ConnectionInfo) -> Result<(Connection, Shared)> {
         let place = self
-            .learnt()
+            .topology()
             .shared
             .entry(name_of(node))
             .or_default()
@@ -340,7 +343,7 @@ impl Server {
         let (server, to, of_all) = (self.clone(), node.clone(), place.clone());
         let opening = runtime::handle()?.spawn(async move {
             let open = || async {
-                // Those who waited for an opening that has failed do not begin another one each.
+                // Requests that waited for a failed opening do not each start another one.
                 match server.is_shared(&to, &of_all) {
                     true => server.connect_shared(&to).await,
                     false => Err(Error::no_answer(&name_of(&to))),
@@ -357,14 +360,14 @@ impl Server {
         opened.map(|connection| (connection, place))
     }
 
-    fn learnt(&self) -> MutexGuard<'_, Learnt> {
-        let learnt = self.inner.learnt.lock();
-        learnt.unwrap_or_else(PoisonError::into_inner)
+    fn topology(&self) -> MutexGuard<'_, Topology> {
+        let topology = self.inner.topology.lock();
+        topology.unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Learnt {
-    /// Told by many at the same time, it changes the seed once.
+impl Topology {
+    /// Concurrent calls about one node change the seed once.
     fn reroute(&mut self, node: &ConnectionInfo, seeds: &[ConnectionInfo]) {
         let place = self.seed % (seeds.len() + self.nodes.len()).max(1);
         let seed = match seeds.get(place) {
@@ -377,7 +380,7 @@ impl Learnt {
         if is_primary {
             self.primary = None;
         }
-        // Of sentinels another one is asked, as this one may not have heard of the failure.
+        // The next look-up asks another sentinel, as this one may not know of the failure yet.
         if is_seed || is_primary {
             self.seed = self.seed.wrapping_add(1);
         }
@@ -390,7 +393,7 @@ impl std::fmt::Debug for Server {
     }
 }
 
-/// Whether a connection may have failed because of its protocol: a server without HELLO says so, a proxy may close the
+/// Whether a connection may have failed because of RESP3: a server without HELLO refuses it, a proxy may close the
 /// connection.
 fn may_be_the_protocol(error: &Error) -> bool {
     match error {

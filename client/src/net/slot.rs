@@ -1,6 +1,6 @@
-//! The slot of a key in a cluster.
+//! The hash slot of a key in a cluster.
 
-/// The slot of a key: of what stands between its first braces, where something does.
+/// The slot of a key: that of its hash tag (the text between the first braces), or of the whole key without one.
 pub(crate) fn slot_of(key: &[u8]) -> u16 {
     let tag = key.iter().position(|byte| *byte == b'{').and_then(|open| {
         let rest = key.get(open + 1..)?;

@@ -1,5 +1,5 @@
-//! TLS: whom to believe, and who this program is. The cryptography is `ring`'s, for these connections alone: what the
-//! program has chosen for others is not touched.
+//! TLS: the trusted authorities and the client's certificate. The cryptography is that of `ring`, for these connections
+//! only; the provider that the program has installed is not changed.
 
 #[cfg(not(feature = "tls"))]
 pub(crate) use without::Trust;
@@ -25,7 +25,7 @@ mod with {
 
     use crate::error::{Error, Result};
 
-    /// With the feature `tls`: certificates for `rediss://`, in PEM, the authorities to believe, and the client's own.
+    /// With the feature `tls`: the certificates for `rediss://` in PEM, of the trusted authorities and of the client.
     ///
     /// ```no_run
     /// # fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -45,12 +45,12 @@ mod with {
     }
 
     impl Certificates {
-        /// The machine's authorities, and no certificate of the client.
+        /// The authorities of the system, and no client certificate.
         pub fn new() -> Certificates {
             Certificates::default()
         }
 
-        /// Believe these authorities, instead of the machine's.
+        /// Trusts these authorities instead of the system's.
         #[must_use]
         pub fn authorities(self, pem: impl Into<Vec<u8>>) -> Certificates {
             let authorities = Some(pem.into());
@@ -60,7 +60,8 @@ mod with {
             }
         }
 
-        /// Show this certificate (with those between it and its authority), whose key this is, to a server that asks.
+        /// Presents this certificate (with its intermediate certificates) and its private key to a server that asks for
+        /// one.
         #[must_use]
         pub fn client(
             self,
@@ -96,7 +97,7 @@ mod with {
                         added.map_err(|error| format!("an authority's certificate: {error}"))?;
                     }
                 }
-                // Some of the machine's may be unreadable; without any, no server is believed.
+                // Some of the system's may be unreadable; without any, no server can be verified.
                 None => {
                     let found = rustls_native_certs::load_native_certs();
                     roots.add_parsable_certificates(found.certs);
@@ -126,7 +127,7 @@ mod with {
         }
     }
 
-    /// Whom a server's connections believe. The settings are made with the first of them.
+    /// The trust settings of a server's connections, built with the first connection.
     #[derive(Clone, Default)]
     pub(crate) struct Trust {
         certificates: Certificates,
@@ -179,7 +180,7 @@ mod without {
 
     use crate::error::{Error, Result};
 
-    /// No authority: this build has no TLS.
+    /// Placeholder of a build without TLS.
     #[derive(Clone, Default)]
     pub(crate) struct Trust(());
 

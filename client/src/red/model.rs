@@ -279,8 +279,9 @@ impl World {
     fn hold(&mut self, place: usize, until: u64) {
         let now = self.now;
         let others = self.clients.iter().enumerate();
-        let beside = others.filter(|(other, client)| *other != place && client.holds_until > now);
-        self.seen.two_holders += beside.count();
+        let address_like =
+            others.filter(|(other, client)| *other != place && client.holds_until > now);
+        self.seen.two_holders += address_like.count();
         let is_renewal = self.clients[place].holds_until > now;
         self.clients[place].holds_until = until;
         if is_renewal {
