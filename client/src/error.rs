@@ -1,21 +1,21 @@
-//! What can go wrong, and what to do about it. That another owner holds a lock is no error.
+//! Errors of requests. A lock that another owner holds is not an error.
 
 use std::fmt;
 use std::sync::Arc;
 
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 
-/// What this crate's functions return.
+/// The result type of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What happened to a connection where the server has as many clients as it may have.
+/// The text for a server that has reached its limit of clients.
 pub(crate) const NO_ROOM: &str = "no room for one more client (maxclients)";
 
-/// What happened to a connection, where the system says why.
+/// The text for a failure with a cause of the system.
 const FAILED: &str = "the connection failed";
 
-/// Why a request was not served. What lies below, of the system or of TLS, is its
-/// [`source`](std::error::Error::source), and not in its text.
+/// The reason why a request was not served. An underlying error, of the system or of TLS, is its
+/// [`source`](std::error::Error::source), and not part of its text.
 ///
 /// ```no_run
 /// # async fn example(lock: redis_lock_client::Lock) {
@@ -42,7 +42,7 @@ pub enum Error {
         /// The server's name.
         server: String,
     },
-    /// The server refused the request, with its own code and words (`LOCKTYPE`, `DEADLOCK`, `NOPERM`, ...).
+    /// The server refused the request, with this code and text (`LOCKTYPE`, `DEADLOCK`, `NOPERM`, ...).
     #[error("{server}: {code} {text}")]
     #[non_exhaustive]
     Refused {
@@ -61,11 +61,11 @@ pub enum Error {
         server: String,
         /// What happened to the connection.
         what: String,
-        /// Why, where the system says so.
+        /// The cause, if the system reports one.
         source: Option<Cause>,
     },
-    /// The request was sent and no answer came: it may have been served, or may be soon. It was not sent again, because it
-    /// must not be served twice; see [`Latch::count_down_by`](crate::Latch::count_down_by).
+    /// The request was sent and got no reply: it may have been served, or may be served soon. It was not repeated,
+    /// because it must not be served twice; see [`Latch::count_down_by`](crate::Latch::count_down_by).
     #[error("{server}: {what}; the request may have been served")]
     #[non_exhaustive]
     Unheard {
@@ -73,28 +73,28 @@ pub enum Error {
         server: String,
         /// What happened to the connection.
         what: String,
-        /// Why, where the system says so.
+        /// The cause, if the system reports one.
         source: Option<Cause>,
     },
-    /// One side does not believe the other's certificate: no wait helps against that.
+    /// One side does not accept the other's certificate; repeating the request does not help.
     #[error("{server}: the certificate is not believed")]
     #[non_exhaustive]
     Untrusted {
         /// The server's name.
         server: String,
-        /// In the words of TLS.
+        /// The error of TLS.
         source: Cause,
     },
-    /// The request makes no sense as it stands: an address, a lease, a list of servers.
+    /// The request is invalid: an address, a lease, a list of servers.
     #[error("{what}")]
     #[non_exhaustive]
     Config {
-        /// What makes no sense, and why.
+        /// What is invalid, and why.
         what: String,
     },
 }
 
-/// What lies below an [`Error`]: an error of the system, of TLS, of the protocol.
+/// The underlying error of an [`Error`]: of the system, of TLS, of the protocol.
 ///
 /// ```no_run
 /// # fn example(error: redis_lock_client::Error) {
@@ -145,7 +145,7 @@ impl Error {
                 Error::NotLoaded { server }
             }
             (ErrorKind::InvalidClientConfig, _) => Error::config(format!("{server}: {error}")),
-            // In the words of the server: there is room again when others have gone.
+            // By the text of the server. A passing error: other clients may disconnect.
             _ if error.to_string().contains("max number of clients reached") => Error::Connection {
                 server,
                 what: NO_ROOM.into(),
@@ -177,7 +177,7 @@ impl Error {
         Error::Config { what: what.into() }
     }
 
-    /// Something happened to the connection that the system does not know of.
+    /// An error of the connection without a cause of the system.
     pub(crate) fn connection(server: &str, what: impl Into<String>) -> Error {
         Error::Connection {
             server: server.to_string(),
@@ -194,7 +194,7 @@ impl Error {
         Error::connection(server, "a reply that is none of the module's")
     }
 
-    /// The same of a request that may have been served and is not sent again.
+    /// The same error for a request that may have been served and is not repeated.
     pub(crate) fn unheard(self) -> Error {
         match self {
             Error::Connection {
@@ -215,7 +215,7 @@ impl Error {
         }
     }
 
-    /// Whether the same request may be served when it is sent again in a while.
+    /// Whether the same request may be served when it is repeated later.
     pub fn is_passing(&self) -> bool {
         let passing = [
             "TRYAGAIN",
@@ -236,7 +236,7 @@ impl Error {
         }
     }
 
-    /// Whether the server says that it serves nothing of the kind at present: another one may.
+    /// Whether this server does not serve such requests at present, while another one may.
     pub(crate) fn is_elsewhere(&self) -> bool {
         let codes = [
             "READONLY",
@@ -249,7 +249,7 @@ impl Error {
     }
 }
 
-/// Whether one side does not believe the other. (rustls' words are all that gets here of its error.)
+/// Whether one side rejects the other's certificate. (Only the text of rustls' error is available here.)
 fn is_about_certificates(error: &RedisError) -> bool {
     let text = error.to_string();
     let of_certificates = ["ertificate", "UnknownC", "AccessDenied"];

@@ -1,4 +1,4 @@
-//! Looking at the locks of a server, and breaking one: what an operator asks for.
+//! Operator requests: the state of locks, their listing, and breaking a lock.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -14,7 +14,8 @@ use crate::net::reply::{bytes, count, field, list, number, span, text};
 use crate::net::server::{Route, Server};
 use crate::runtime::within;
 
-/// What `LOCK.INFO` tells of a lock. (The default, without holders, is for tests of what shows it.)
+/// The state of a lock, as `LOCK.INFO` returns it. (The default, without holders, is for tests of programs that display
+/// it.)
 ///
 /// ```no_run
 /// # async fn example(server: redis_lock_client::Server) -> Result<(), redis_lock_client::Error> {
@@ -27,19 +28,19 @@ use crate::runtime::within;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LockInfo {
-    /// How it is held; of a lock without a holder, what its first waiter asks for.
+    /// The mode; without a holder, that of the first waiter.
     pub mode: Mode,
-    /// One, or every living reader.
+    /// The holder, or every reader whose lease has not ended.
     pub holders: Vec<Holder>,
-    /// How many requests are parked.
+    /// The number of parked requests.
     pub waiters: u64,
     /// How long the first of them has waited.
     pub longest_wait: Duration,
-    /// The first of them, as many as were asked for.
+    /// The first of them, up to the requested number.
     pub queue: Vec<Waiter>,
 }
 
-/// Who holds a lock.
+/// A holder of a lock.
 ///
 /// ```
 /// fn is_forgotten(holder: &redis_lock_client::Holder) -> bool {
@@ -51,25 +52,25 @@ pub struct LockInfo {
 pub struct Holder {
     /// The owner.
     pub owner: Vec<u8>,
-    /// How often it holds the lock.
+    /// The hold count.
     pub holds: u64,
-    /// The fencing token; none for a hold that only Redisson knows of.
+    /// The fencing token; none for a hold that Redisson took without the module.
     pub token: Option<u64>,
-    /// What is left of the lease; none when the lock has no end.
+    /// The rest of the lease; none when the hold has no end.
     pub lease: Option<Duration>,
-    /// For how long it has been held, where the server remembers.
+    /// For how long it has been held, if the server has recorded it.
     pub held: Option<Duration>,
-    /// The connection that took it, where the server remembers.
+    /// The connection that acquired it, if the server has recorded it.
     pub client_id: Option<u64>,
-    /// Where that connection comes from, while it lives.
+    /// The address of that connection, while it is open.
     pub addr: Option<String>,
-    /// What that connection calls itself, while it lives.
+    /// The name of that connection, while it is open.
     pub client_name: Option<Vec<u8>>,
     /// Whether the hold is bound to that connection.
     pub session: bool,
 }
 
-/// Who waits for a lock.
+/// A waiter for a lock.
 ///
 /// ```
 /// fn is_patient(waiter: &redis_lock_client::Waiter) -> bool {
@@ -81,17 +82,17 @@ pub struct Holder {
 pub struct Waiter {
     /// The owner.
     pub owner: Vec<u8>,
-    /// What it asks for.
+    /// The requested mode.
     pub mode: Mode,
     /// For how long it has waited.
     pub waited: Duration,
-    /// For how long it will; none for without limit.
+    /// The rest of its wait; none without a limit.
     pub left: Option<Duration>,
     /// Its connection.
     pub client_id: Option<u64>,
 }
 
-/// Which locks to list.
+/// The selection of locks to list.
 ///
 /// ```
 /// use redis_lock_client::Search;
@@ -131,7 +132,7 @@ impl Search {
         Search { pattern, ..self }
     }
 
-    /// Only what this owner holds.
+    /// Only locks that this owner holds.
     #[must_use]
     pub fn owner(self, owner: impl AsRef<[u8]>) -> Search {
         let owner = Some(owner.as_ref().to_vec());
@@ -139,13 +140,13 @@ impl Search {
     }
 }
 
-/// Which grant of a lock is meant.
+/// The grant of a lock that is to be broken.
 ///
 /// ```no_run
 /// # async fn example(server: redis_lock_client::Server) -> Result<(), redis_lock_client::Error> {
 /// use redis_lock_client::{BreakTarget, BreakWaiters};
 ///
-/// // Not one that was given out meanwhile.
+/// // Not a grant that was made meanwhile.
 /// let grant = BreakTarget::Token(1_795_215_970_798_000);
 /// let was_held = server.break_lock("invoices:42", grant, BreakWaiters::Keep).await?;
 /// # Ok(())
@@ -154,19 +155,19 @@ impl Search {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BreakTarget {
-    /// Whichever there is.
+    /// Any present grant.
     Any,
-    /// The one with this fencing token.
+    /// The grant with this fencing token.
     Token(u64),
 }
 
-/// What becomes of the waiters of a lock that is broken.
+/// The effect of breaking a lock on its waiters.
 ///
 /// ```no_run
 /// # async fn example(server: redis_lock_client::Server) -> Result<(), redis_lock_client::Error> {
 /// use redis_lock_client::{BreakTarget, BreakWaiters};
 ///
-/// // Who waits is told to stop, and the lock is free.
+/// // All waits end, and the lock is free.
 /// server.break_lock("invoices:42", BreakTarget::Any, BreakWaiters::Purge).await?;
 /// # Ok(())
 /// # }
@@ -174,17 +175,17 @@ pub enum BreakTarget {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BreakWaiters {
-    /// The first of them gets the lock.
+    /// The first waiter gets the lock.
     Keep,
-    /// They are sent away.
+    /// All waits end without the lock.
     Purge,
 }
 
-/// How many keys a step of a scan looks at.
-const STEP: u64 = 1_000;
+/// The number of keys that a step of a scan examines.
+const KEYS_PER_STEP: u64 = 1_000;
 
 impl Server {
-    /// The holders of this lock and its waiters, at most the first `max_waiters` of them; None without holders and waiters.
+    /// The holders of this lock and at most the first `max_waiters` of its waiters; None without holders and waiters.
     ///
     /// # Errors
     /// When the server cannot be reached, or refuses.
@@ -201,7 +202,7 @@ impl Server {
         }
     }
 
-    /// Breaks a lock by force, whichever owner holds it. False when it was not held.
+    /// Breaks a lock, whichever owner holds it. False when it was not held.
     ///
     /// # Errors
     /// When the server cannot be reached, or refuses.
@@ -224,7 +225,7 @@ impl Server {
         Ok(reply == Value::Int(1))
     }
 
-    /// The locks of the database, step by step; of a cluster, node by node.
+    /// Lists the locks of the database step by step, in a cluster node by node.
     ///
     /// # Errors
     /// When the server cannot be reached, or refuses.
@@ -237,8 +238,8 @@ impl Server {
         })
     }
 
-    /// The module's counters of `INFO lock`, added up over the nodes of a cluster: what the server has done for all its
-    /// clients. What this process has done is in [`statistics`](Server::statistics).
+    /// The module's counters in `INFO lock`, summed over the nodes of a cluster, for all clients of the server. Those
+    /// of this process are in [`statistics`](Server::statistics).
     ///
     /// # Errors
     /// When the server cannot be reached, or refuses.
@@ -256,7 +257,7 @@ impl Server {
         Ok(counters)
     }
 
-    /// Whether the server can be reached: what it thinks of the user is not asked here.
+    /// Checks that the server can be reached and accepts the login, whatever the ACL permits.
     ///
     /// # Errors
     /// When it cannot be reached.
@@ -313,7 +314,7 @@ impl Server {
     }
 }
 
-/// A walk through the locks of a server. A key may come twice, as with `SCAN`.
+/// An iteration over the locks of a server. A key may occur twice, as with `SCAN`.
 ///
 /// ```no_run
 /// # async fn example(server: redis_lock_client::Server) -> Result<(), redis_lock_client::Error> {
@@ -335,7 +336,7 @@ pub struct Scan {
 }
 
 impl Scan {
-    /// Some more keys, perhaps none; and none at all at the end.
+    /// The next keys, possibly an empty list; None at the end.
     ///
     /// # Errors
     /// When the server cannot be reached, or refuses.
@@ -344,7 +345,7 @@ impl Scan {
             return Ok(None);
         };
         let mut command = cmd("LOCK.SCAN");
-        command.arg(&self.cursor).arg("COUNT").arg(STEP);
+        command.arg(&self.cursor).arg("COUNT").arg(KEYS_PER_STEP);
         if let Some(pattern) = &self.search.pattern {
             command.arg("MATCH").arg(pattern);
         }

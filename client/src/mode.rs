@@ -1,8 +1,8 @@
-//! How a lock is held.
+//! The modes of a lock.
 
 use std::fmt;
 
-/// How a lock is held, or asked for.
+/// The mode in which a lock is held or requested.
 ///
 /// ```
 /// use redis_lock_client::Mode;
@@ -12,17 +12,17 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Mode {
-    /// By one owner.
+    /// Held by one owner.
     #[default]
     Exclusive,
-    /// By readers, together.
+    /// Held by any number of readers together.
     Read,
-    /// By one writer, and by no reader.
+    /// Held by one writer, without readers.
     Write,
 }
 
 impl Mode {
-    /// Which of its owner's holds a command means.
+    /// The word of a command that selects one of the owner's holds.
     pub(crate) fn word(self) -> Option<&'static str> {
         match self {
             Mode::Exclusive => None,
@@ -31,7 +31,7 @@ impl Mode {
         }
     }
 
-    /// The mode that a reply names.
+    /// The mode with this name in a reply.
     pub(crate) fn named(name: &str) -> Mode {
         match name {
             "read" => Mode::Read,

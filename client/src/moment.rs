@@ -1,7 +1,7 @@
-//! How much time has passed since a request was sent, for certain.
+//! A safe measure of the time since a request was sent.
 //!
-//! The steady clock stands still while the machine sleeps, and the server's lease does not. The wall clock
-//! goes on, but may be set back. The later of the two is never late for either reason.
+//! The monotonic clock stops while the machine is suspended, but the server's lease does not. The wall clock continues,
+//! but may be set back. The larger of the two elapsed times is safe in both cases.
 
 use std::time::{Duration, SystemTime};
 
@@ -23,7 +23,7 @@ impl Moment {
         }
     }
 
-    /// A moment so long before.
+    /// The moment earlier by this span.
     pub(crate) fn before(self, span: Duration) -> Moment {
         Moment {
             steady: self.steady.checked_sub(span).unwrap_or(self.steady),
@@ -31,7 +31,7 @@ impl Moment {
         }
     }
 
-    /// By the clock that says more.
+    /// The elapsed time, by the clock that shows more.
     pub(crate) fn elapsed(&self) -> Duration {
         let wall = self.wall.elapsed().unwrap_or_default();
         self.steady.elapsed().max(wall)
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_clock_that_stood_still_or_was_set_back_makes_nobody_late() {
+    fn the_larger_elapsed_time_counts_after_a_suspension_or_a_set_back() {
         let now = Moment::now();
         let hour = Duration::from_secs(3_600);
         let slept = Moment {

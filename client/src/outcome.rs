@@ -1,4 +1,4 @@
-//! How a hold may end.
+//! The ways in which a hold ends.
 
 use std::fmt;
 
@@ -13,15 +13,14 @@ use std::fmt;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LostReason {
-    /// The server says that this grant is over: it was broken, deleted, its lease ran out, or the server
-    /// lost its data.
+    /// The server reports that this grant is over: it was broken or deleted, its lease ran out, or the server lost its
+    /// data.
     Taken,
-    /// No renewal was confirmed until the [margin](crate::Lock::margin) before the lease's end: the server is away,
-    /// or this program was. Until that end the lock is still this holder's.
+    /// No renewal was confirmed until the [margin](crate::Lock::margin) before the end of the lease: the server could
+    /// not be reached, or this program was paused. Until the end of the lease this holder still has the lock.
     Unconfirmed,
-    /// The server does not renew the lock any more, and will not do so in time: the key holds something else
-    /// (`WRONGTYPE`, `LOCKTYPE`), the user may not (`NOPERM`, `NOAUTH`, `WRONGPASS`), the server is a replica
-    /// (`READONLY`).
+    /// The server refuses renewals for longer than the lease lasts: the key holds other data (`WRONGTYPE`, `LOCKTYPE`),
+    /// the user lacks the permission (`NOPERM`, `NOAUTH`, `WRONGPASS`), the server is a replica (`READONLY`).
     #[non_exhaustive]
     Refused {
         /// The first word of the server's error.
@@ -30,7 +29,7 @@ pub enum LostReason {
         text: String,
     },
     /// The connection to which the hold was bound has ended ([`Lock::session`](crate::Lock::session)): the server has
-    /// released it, or it ends with its lease.
+    /// released the hold, or it ends with its lease.
     Disconnected,
 }
 
@@ -54,7 +53,7 @@ impl fmt::Display for LostReason {
     }
 }
 
-/// What a release found. Of several servers or locks: what it found as a whole.
+/// The result of a release; for several servers or locks, the combined result.
 ///
 /// ```no_run
 /// use redis_lock_client::Released;
@@ -69,8 +68,8 @@ impl fmt::Display for LostReason {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Released {
-    /// The lock was this holder's, and is free or the next waiter's now.
+    /// The lock was still held, and is now free or granted to the next waiter.
     Yes,
-    /// The lock was no longer this holder's.
+    /// The lock was no longer held by this holder.
     NotHeld,
 }

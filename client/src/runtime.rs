@@ -1,9 +1,9 @@
-//! The thread on which connections live, locks are renewed and releases go on.
+//! The thread of this crate, which runs connections, renewals and background releases.
 //!
-//! A program may have a runtime, or several, or end one while a lock is held. A connection belongs to the runtime
-//! that opened it and ends with that, so this crate has one of its own: a single thread, started with the first
-//! request, that lasts as long as the program. Its work is small: sockets and timers. What a caller awaits is
-//! polled by the caller's own executor, with this runtime entered.
+//! A program may have one runtime or several, or end one while a lock is held. A connection belongs to the runtime that
+//! opened it and ends with it, so this crate has one of its own: a single thread, started with the first request, that
+//! lasts as long as the program. It only handles sockets and timers. The futures of a caller are polled by the caller's
+//! executor, with this runtime entered.
 
 use std::future::{pending, poll_fn, Future};
 use std::io;
@@ -19,10 +19,10 @@ use crate::error::{Error, Result};
 static HANDLE: OnceLock<Handle> = OnceLock::new();
 static STARTING: Mutex<()> = Mutex::new(());
 
-/// The runtime. Where it could not be started, the next call tries again.
+/// The runtime. If it could not be started, the next call tries again.
 ///
 /// # Errors
-/// When the system refuses a thread, or what a runtime needs.
+/// When the system refuses the thread or the resources of a runtime.
 pub(crate) fn handle() -> Result<&'static Handle> {
     if let Some(handle) = HANDLE.get() {
         return Ok(handle);
@@ -56,10 +56,10 @@ fn start() -> io::Result<Handle> {
     receiver.recv().map_err(|_| ended())?
 }
 
-/// Does this in the caller's task, whatever runs that: timers and connections are those of this crate's runtime.
+/// Runs a future in the caller's task, under any executor, with the timers and connections of this crate's runtime.
 ///
 /// # Errors
-/// When that cannot be started.
+/// When the runtime cannot be started.
 pub(crate) async fn within<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     let handle = handle()?;
     let mut work = pin!(work);
@@ -70,13 +70,13 @@ pub(crate) async fn within<T>(work: impl Future<Output = Result<T>>) -> Result<T
     .await
 }
 
-/// Something that the thread does, whether or not a caller waits.
+/// A task of the thread.
 #[derive(Debug)]
 pub(crate) struct Task(Option<AbortHandle>);
 
-/// Begins it.
+/// Starts a task.
 pub(crate) fn spawn(work: impl Future<Output = ()> + Send + 'static) -> Task {
-    // A lock is not held without a request before, which has started the thread.
+    // Every task follows a request, which has started the thread.
     Task(
         handle()
             .ok()
@@ -85,7 +85,7 @@ pub(crate) fn spawn(work: impl Future<Output = ()> + Send + 'static) -> Task {
 }
 
 impl Task {
-    /// Ends it where it stands.
+    /// Aborts the task.
     pub(crate) fn end(&self) {
         if let Some(task) = &self.0 {
             task.abort();
@@ -108,7 +108,7 @@ mod tests {
             sleep(Duration::from_millis(1)).await;
             Ok(7)
         });
-        // Of an executor without timers.
+        // An executor without timers.
         let runtime = Builder::new_current_thread().build().expect("a runtime");
         assert_eq!(runtime.block_on(slept).expect("a thread"), 7);
     }

@@ -1,17 +1,17 @@
-//! Counts of what this process does with the locks of a server, for a crate of metrics to read.
+//! Counters and gauges of this process's use of a server's locks, for a metrics crate.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
-/// A number that only rises.
+/// A number that only grows.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
 
-/// How many of something exist now.
+/// The number of existing values of a sort.
 #[derive(Debug, Default)]
 pub(crate) struct Gauge(Arc<AtomicU64>);
 
-/// One of those that a gauge counts, until it is dropped.
+/// A value that a gauge counts until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Counted(Arc<AtomicU64>);
 
@@ -47,14 +47,14 @@ macro_rules! statistics {
         counters { $($(#[$counter_doc:meta])* $counter:ident,)* }
         gauges { $($(#[$gauge_doc:meta])* $gauge:ident,)* }
     ) => {
-        /// What this process has done with the locks of a server since [`Server::open`](crate::Server::open), and what it
-        /// holds and waits for now. Not to be taken for [`Server::module_counters`](crate::Server::module_counters), which asks the server
-        /// for what all its clients have done.
+        /// What this process has done with the locks of a server since [`Server::open`](crate::Server::open), and what
+        /// it holds and waits for now. In contrast, [`Server::module_counters`](crate::Server::module_counters) reads
+        /// the server's counters for all its clients.
         ///
-        /// A lock of a [`MultiLock`](crate::MultiLock) counts as any other. A [`RedLock`](crate::RedLock) counts at each of
-        /// its servers: a grant, a wait and a release where it has them, the rest at all of them.
+        /// A lock of a [`MultiLock`](crate::MultiLock) counts as any other. A [`RedLock`](crate::RedLock) counts at
+        /// each of its servers: a grant, a wait and a release at the servers concerned, the rest at all of them.
         ///
-        /// The numbers are read one after another, and others may change meanwhile. More may be added in a later version.
+        /// The numbers are read one after another and may change meanwhile. A later version may add more.
         ///
         /// ```
         /// # fn main() -> Result<(), redis_lock_client::Error> {
@@ -63,7 +63,7 @@ macro_rules! statistics {
         /// use redis_lock_client::Server;
         ///
         /// let server = Server::open("redis://127.0.0.1:6379")?;
-        /// // Each time that the metrics are asked for:
+        /// // Each time the metrics are collected:
         /// let statistics = server.statistics();
         /// for (name, value) in statistics.counters() {
         ///     set_counter(format!("redis_lock_{name}_total"), server.name(), value);
@@ -83,7 +83,7 @@ macro_rules! statistics {
             $($(#[$gauge_doc])* pub $gauge: u64,)*
         }
 
-        /// The numbers as they are counted: shared by the clones of a server.
+        /// The live numbers, shared by the clones of a server.
         #[derive(Debug, Default)]
         pub(crate) struct Counts {
             $(pub $counter: Counter,)*
@@ -100,12 +100,12 @@ macro_rules! statistics {
         }
 
         impl Statistics {
-            /// The name and the value of each number that only rises.
+            /// The name and the value of each counter.
             pub fn counters(&self) -> impl Iterator<Item = (&'static str, u64)> {
                 [$((stringify!($counter), self.$counter),)*].into_iter()
             }
 
-            /// The name and the value of each number that tells of the present.
+            /// The name and the value of each gauge.
             pub fn gauges(&self) -> impl Iterator<Item = (&'static str, u64)> {
                 [$((stringify!($gauge), self.$gauge),)*].into_iter()
             }
@@ -122,7 +122,7 @@ statistics! {
     counters {
         /// Acquisitions that were granted.
         acquisitions,
-        /// Acquisitions that ended without the lock, because another owner was in the way.
+        /// Acquisitions that ended without the lock, because another owner held it or waited for it.
         acquisitions_refused,
         /// Acquisitions that ended with an error. (Those that were dropped are not counted.)
         acquisitions_failed,
@@ -130,21 +130,20 @@ statistics! {
         waits,
         /// Renewals that the server confirmed.
         renewals,
-        /// Renewals that were sent, or tried to be, without being confirmed. One that fails is sent again, until the lock
-        /// is lost.
+        /// Attempted renewals that were not confirmed. A failed one is repeated until the lock is lost.
         renewals_failed,
-        /// Losses that were told.
+        /// Losses that were reported.
         losses,
-        /// Releases that the server answered, of guards that were released or dropped; also with the word that the lock
-        /// was no longer held.
+        /// Releases that the server answered, of released or dropped guards, including the answer that the lock was no
+        /// longer held.
         releases,
-        /// Releases, and withdrawals of waits, that were given up without the server's word: the lease ends what is held.
+        /// Releases, and withdrawals of waits, that were given up without a reply: a hold ends with its lease.
         releases_failed,
-        /// Connections that were opened, those to sentinels included.
+        /// Opened connections, including those to sentinels.
         connections,
     }
     gauges {
-        /// Guards that are neither released nor dropped, also those that have lost their lock.
+        /// Guards that are neither released nor dropped, including those whose lock is lost.
         holds,
         /// Acquisitions that are parked in the server.
         waiting,

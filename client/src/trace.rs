@@ -1,8 +1,7 @@
-//! Events and spans of the crate `tracing`, for the subscriber that the program has; without the feature, nothing. So the
-//! code that tells of something needs no condition.
+//! Events and spans of the crate `tracing`; empty without the feature, so that callers need no condition.
 
-/// An event about a key of a server: its level, what happened, and more fields. Values are computed where a subscriber
-/// wants them only.
+/// An event about a key of a server: level, message, and more fields. The values are computed only if a subscriber
+/// wants them.
 #[cfg(feature = "tracing")]
 macro_rules! event {
     ($level:ident, $what:literal, $server:expr, $key:expr $(, $name:ident = $value:expr)*) => {
@@ -20,7 +19,7 @@ macro_rules! event {
 #[cfg(not(feature = "tracing"))]
 macro_rules! event {
     ($level:ident, $what:literal, $server:expr, $key:expr $(, $name:ident = $value:expr)*) => {{
-        // Never called: it only uses what the event would.
+        // Never called: it only uses the arguments.
         let _ = || ($server, $crate::trace::text($key), $($value,)*);
     }};
 }
@@ -29,12 +28,12 @@ use std::future::Future;
 
 pub(crate) use event;
 
-/// Bytes that are mostly text.
+/// Bytes as text, for names that are usually text.
 pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Does this within the span of an acquisition. The owner is named where the program has chosen it.
+/// Runs a future within the span of an acquisition. The owner is included where the program has chosen it.
 #[cfg(feature = "tracing")]
 pub(crate) fn acquisition<F: Future>(
     server: &str,

@@ -1,6 +1,6 @@
-//! A latch on a key: a count, and who waits until nothing is left of it.
+//! A latch on a key: a count, and waits until it is zero.
 //!
-//! Nothing is held, so nothing is renewed or given back. A wait is parked as that for a lock is ([`Wait`]), but it
+//! A latch has no holds, so nothing is renewed or released. A wait is parked as that for a lock is ([`Wait`]), but it
 //! has no place in a queue: when the latch opens, all waits end.
 
 use std::time::Duration;
@@ -14,11 +14,11 @@ use crate::net::retry::{at_most_once, repeatable};
 use crate::net::server::Server;
 use crate::runtime::within;
 
-/// A latch on a key of a server: closed by [`set`](Latch::set), it opens when it has been counted down so many times,
-/// and then all who wait go on. Clients of Redisson's `RCountDownLatch` may share it.
+/// A latch on a key of a server: [`set`](Latch::set) closes it with a count, it opens when it has been counted down to
+/// zero, and then all waits end. Clients of Redisson's `RCountDownLatch` may share it.
 ///
-/// **A latch that does not exist is open**: a wait that begins before the latch is set ends at once. Set it before those who
-/// wait are started.
+/// **A latch that does not exist is open**: a wait that begins before the latch is set ends at once. Set it before the
+/// waiters are started.
 ///
 /// ```no_run
 /// use redis_lock_client::{Latch, Server};
@@ -49,10 +49,10 @@ impl Latch {
         }
     }
 
-    /// Closes the latch until it has been counted down so many times, whether it was open or not. 0 opens it. `LATCH.SET`.
+    /// Sets the count, whether the latch was open or not. 0 opens it. `LATCH.SET`.
     ///
     /// # Errors
-    /// As [`count_down`](Latch::count_down): a count that was set twice would undo what was counted down meanwhile.
+    /// As [`count_down`](Latch::count_down): setting the count twice would undo the counting in between.
     pub async fn set(&self, count: u64) -> Result<()> {
         let mut command = cmd("LATCH.SET");
         command.arg(&self.key).arg(count);
@@ -63,23 +63,23 @@ impl Latch {
     /// Counts the latch down by one; see [`count_down_by`](Latch::count_down_by).
     ///
     /// # Errors
-    /// As there.
+    /// As [`count_down_by`](Latch::count_down_by).
     pub async fn count_down(&self) -> Result<u64> {
         self.count_down_by(1).await
     }
 
-    /// Counts the latch down by so many, one at least, and returns what is left: 0 when the latch is open now, or was
+    /// Counts the latch down by `count`, at least one, and returns the rest: 0 when the latch is open now, or was
     /// before. `LATCH.DOWN`.
     ///
-    /// **It is counted once at most.** While the server has certainly not served the request (no connection, a server
-    /// that loads its data, a replica), it is sent again, for at most the [response timeout](Server::response_timeout). When
-    /// the connection breaks between request and answer, it is not: that is [`Error::Unheard`], and the request may
-    /// have been counted, or may be within another response timeout. [`count`](Latch::count) may tell. A future that
-    /// is dropped leaves the same doubt.
+    /// **The request is served at most once.** While the server has certainly not served it (no connection, a server
+    /// that loads its data, a replica), it is repeated, for at most the [response timeout](Server::response_timeout).
+    /// When the connection breaks between request and reply, it is not repeated: the error is [`Error::Unheard`], and
+    /// the request may have been served, or may be within another response timeout. [`count`](Latch::count) may show
+    /// it. Dropping the future leaves the same uncertainty.
     ///
     /// # Errors
-    /// [`Error::Unheard`] when it may have been counted. With any other error it was not: the server refuses, or could not
-    /// be reached.
+    /// [`Error::Unheard`] when the request may have been served. After any other error it was not: the server refused
+    /// or could not be reached.
     pub async fn count_down_by(&self, count: u64) -> Result<u64> {
         let mut command = cmd("LATCH.DOWN");
         command.arg(&self.key).arg(count);
@@ -90,8 +90,7 @@ impl Latch {
         }
     }
 
-    /// What is left to be counted down; 0: the latch is open. It is read with `GET`, which the user must be allowed to
-    /// run.
+    /// The count; 0 when the latch is open. It is read with `GET`, which the ACL must allow.
     ///
     /// # Errors
     /// When the key holds no number, the server refuses, or did not answer within the
@@ -118,20 +117,21 @@ impl Latch {
         self.wait_within(Duration::ZERO).await
     }
 
-    /// Waits until the latch is open, for at most so long. False when it is closed still. The wait goes on where
-    /// connections break, servers start again, and primaries change. Dropped, it is withdrawn. `LATCH.WAIT ... BLOCK`.
+    /// Waits until the latch is open, for at most `wait`. False when it is still closed. The wait survives broken
+    /// connections, restarts and failovers. Dropping the future withdraws it. `LATCH.WAIT ... BLOCK`.
     ///
-    /// It ends 0.3 s after that time at the latest, whatever the server and the network do. Where a latch opens and is set
-    /// again at once, the waits end that are parked at that moment; one whose connection is broken just then goes on.
+    /// It returns 0.3 s after that time at the latest, also when the server or the network does not respond. When a
+    /// latch opens and is set again at once, the waits that are parked at that moment end; one whose connection is
+    /// broken at that moment continues.
     ///
     /// # Errors
     /// When the server refuses, or could not be reached at the end of the wait.
     pub async fn wait_within(&self, wait: Duration) -> Result<bool> {
-        // A wait beyond all clocks is one without end.
+        // An end that the clock cannot represent is no limit.
         within(self.wait_until(Instant::now().checked_add(wait))).await
     }
 
-    /// Waits until the latch is open, for as long as it takes; also through the death of a server.
+    /// Waits until the latch is open without a limit, also through the failure of a server.
     ///
     /// # Errors
     /// When the server refuses.
@@ -144,9 +144,9 @@ impl Latch {
         let request = Request {
             key: self.key.clone(),
             command: self.is_open(),
-            // It ends before its connection is given up.
+            // It ends before the response timeout of its connection.
             longest_slice: self.server.patience() / 2,
-            // What was open once is no reason to wait any more.
+            // A late reply counts: the latch was open.
             certain: Duration::MAX,
             owner: None,
         };

@@ -1,4 +1,4 @@
-//! A permit that is held: renewed in the background, and given back.
+//! The guard of a semaphore's permit.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use crate::lock::guard::Guard;
 use crate::lock::loss::Lost;
 use crate::outcome::Released;
 
-/// A permit of a [`Semaphore`](crate::Semaphore) that is held, and renewed every third of its lease (`SEM.RENEW`).
-/// Dropped, it is given back in the background, wherever it is dropped. A program that is about to end calls
-/// [`release`](Permit::release) or waits for [`Server::settled`](crate::Server::settled); otherwise the lease has to
-/// end the permit.
+/// A held permit of a [`Semaphore`](crate::Semaphore), renewed every third of its lease (`SEM.RENEW`). Dropping it, in
+/// any thread or runtime, releases it in the background. A program that is about to end calls
+/// [`release`](Permit::release) or waits for [`Server::settled`](crate::Server::settled); otherwise the permit may stay
+/// held until its lease ends.
 ///
 /// ```no_run
 /// # async fn example(semaphore: redis_lock_client::Semaphore) -> Result<(), redis_lock_client::Error> {
@@ -34,8 +34,8 @@ impl Permit {
         Permit { guard }
     }
 
-    /// The number of this grant, which is that of no other grant of this semaphore. It is no fencing token: several permits
-    /// are valid at a time.
+    /// The number of this grant, unique among the grants of this semaphore. It is not a fencing token, because several
+    /// permits are valid at a time.
     pub fn token(&self) -> u64 {
         self.guard.token()
     }
@@ -45,22 +45,23 @@ impl Permit {
         self.guard.owner()
     }
 
-    /// A future that ends when the permit is lost: at the next renewal when the server says so (the lease ran out, the
-    /// semaphore was deleted), and at the [margin](crate::Semaphore::margin) before the lease's end when the server says
-    /// nothing. It may be had as often as one likes, and outlives the permit; after a release it never ends.
+    /// A future that completes when the permit is lost: at the next renewal when the server reports it (the lease ran
+    /// out, the semaphore was deleted), and at the [margin](crate::Semaphore::margin) before the end of the lease when
+    /// no renewal is confirmed. It can be created any number of times and outlives the permit; after a release it never
+    /// completes.
     pub fn lost(&self) -> Lost {
         self.guard.lost()
     }
 
-    /// How long the permit is certainly still ours; see [`Guard::valid_for`](crate::Guard::valid_for).
+    /// How long the permit is certainly still held; see [`Guard::valid_for`](crate::Guard::valid_for).
     pub fn valid_for(&self) -> Duration {
         self.guard.valid_for()
     }
 
-    /// Gives the permit back, and waits for the server's word. `SEM.RELEASE`.
+    /// Releases the permit and waits for the reply of the server. `SEM.RELEASE`.
     ///
     /// # Errors
-    /// When the server could not be reached until the lease was over, or refuses.
+    /// When the server could not be reached until the lease was over, or refused.
     pub async fn release(self) -> Result<Released> {
         self.guard.release().await
     }

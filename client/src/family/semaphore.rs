@@ -1,7 +1,6 @@
-//! A semaphore on a key: so many permits, and who asks for one.
+//! A semaphore on a key: its number of permits and their acquisition.
 //!
-//! A permit is claimed, waited for, renewed and given back as a lock is. Only the commands differ
-//! ([`Kind::Permit`]).
+//! A permit is acquired, waited for, renewed and released as a lock is. Only the commands differ ([`Kind::Permit`]).
 
 use std::time::Duration;
 
@@ -16,14 +15,14 @@ use crate::net::retry::repeatable;
 use crate::net::server::Server;
 use crate::runtime::within;
 
-/// A semaphore on a key of a server: as many may hold a [`Permit`] at a time as it has permits. Each acquisition has an
+/// A semaphore on a key of a server, which limits how many owners hold a [`Permit`] at a time. Each acquisition has an
 /// owner of its own, and takes one permit.
 ///
-/// First come, first served, among all programs that use the module's `SEM.*` commands. Clients of Redisson's
-/// `RPermitExpirableSemaphore` may share it.
+/// Permits are granted in the order of requests, among all programs that use the module's `SEM.*` commands. Clients of
+/// Redisson's `RPermitExpirableSemaphore` may share it.
 ///
-/// A semaphore has no permits until it is made, by [`set`](Semaphore::set) or [`limit`](Semaphore::limit). Until
-/// then nothing is acquired, and waits go on.
+/// A semaphore has no permits until [`set`](Semaphore::set) or [`limit`](Semaphore::limit) creates it. Until then waits
+/// continue without a grant.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -41,11 +40,11 @@ use crate::runtime::within;
 /// ```
 #[derive(Debug, Clone)]
 pub struct Semaphore {
-    /// What an acquisition asks for.
+    /// The terms of an acquisition.
     lock: Lock,
 }
 
-/// The state of a semaphore, as `SEM.INFO` tells it.
+/// The state of a semaphore, as `SEM.INFO` returns it.
 ///
 /// ```no_run
 /// # async fn example(semaphore: redis_lock_client::Semaphore) -> Result<(), redis_lock_client::Error> {
@@ -58,18 +57,18 @@ pub struct Semaphore {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SemaphoreInfo {
-    /// How many permits it has, held and free together.
+    /// The number of permits, held and free.
     pub permits: u64,
-    /// How many are free. Negative after [`Semaphore::set`] to fewer than are held: so many are given back before
-    /// one is granted again.
+    /// The number of free permits. Negative after [`Semaphore::set`] to fewer than are held: that many have to be
+    /// released before the next grant.
     pub free: i64,
-    /// How many are held. A permit whose lease is over is free.
+    /// The number of held permits. A permit whose lease is over is free.
     pub held: u64,
-    /// How long it takes until the next lease ends, unless it is renewed. None when none is held, or none ends.
+    /// The time until the next lease ends, unless it is renewed. None when no permit is held, or no lease ends.
     pub next_end: Option<Duration>,
-    /// How many acquisitions wait.
+    /// The number of waiting acquisitions.
     pub waiters: u64,
-    /// How long the first of them has waited. Zero when none waits.
+    /// How long the first of them has waited. Zero without waiters.
     pub longest_wait: Duration,
 }
 
@@ -80,15 +79,15 @@ impl Semaphore {
         Semaphore { lock }
     }
 
-    /// How long the server keeps a permit for a holder of whom it hears nothing, in whole milliseconds.
-    /// Renewed every third of it.
+    /// The lease: how long the server keeps a permit without a renewal, in whole milliseconds. It is renewed every
+    /// third of that time.
     #[must_use]
     pub fn lease(self, lease: Duration) -> Semaphore {
         let lock = self.lock.lease(lease);
         Semaphore { lock }
     }
 
-    /// When the server confirms no renewal, [`lost`](Permit::lost) ends this long before the lease does; see
+    /// When the server confirms no renewal, [`lost`](Permit::lost) completes this long before the end of the lease; see
     /// [`Lock::margin`]. A sixth of the lease by default, at most half of it.
     #[must_use]
     pub fn margin(self, margin: Duration) -> Semaphore {
@@ -96,18 +95,18 @@ impl Semaphore {
         Semaphore { lock }
     }
 
-    /// The owner of all acquisitions, instead of a fresh one for each: the permit's id in `SEM.*`. It has one permit at most.
-    /// As with [`Lock::owner`], an acquisition waits until the former one under this name in this process has been
-    /// released and settled; that another process does not use it is the caller's care.
+    /// The owner of all acquisitions, instead of a fresh one for each: the permit's id in `SEM.*`. An owner has one
+    /// permit at most. As with [`Lock::owner`], an acquisition waits until the former one under this name in this
+    /// process has been released and settled; the caller has to ensure that no other process uses the name.
     #[must_use]
     pub fn owner(self, owner: impl AsRef<[u8]>) -> Semaphore {
         let lock = self.lock.owner(owner);
         Semaphore { lock }
     }
 
-    /// An acquisition makes the semaphore, with so many permits, if there is none; also one that waits when the
-    /// semaphore is deleted. One to 2,147,483,647. A semaphore that exists keeps its number: [`set`](Semaphore::set)
-    /// changes it.
+    /// An acquisition creates a missing semaphore with this number of permits (1 to 2,147,483,647), also when the
+    /// semaphore is deleted during the wait. An existing semaphore keeps its number: [`set`](Semaphore::set) changes
+    /// it.
     #[must_use]
     pub fn limit(self, permits: u32) -> Semaphore {
         let limit = Some(permits);
@@ -115,8 +114,8 @@ impl Semaphore {
         Semaphore { lock }
     }
 
-    /// Takes a permit if one is free. None when there is none, or others wait for it, or the semaphore does not exist.
-    /// A connection that breaks meanwhile is worth one more attempt. `SEM.ACQUIRE`.
+    /// Takes a permit if one is free. None when no permit is free, other owners wait for one, or the semaphore does not
+    /// exist. If the connection breaks meanwhile, the attempt is repeated once. `SEM.ACQUIRE`.
     ///
     /// # Errors
     /// When the server cannot be reached, does not answer within 0.3 s, or refuses.
@@ -124,11 +123,11 @@ impl Semaphore {
         Ok(self.lock.try_acquire().await?.map(Permit::new))
     }
 
-    /// Waits for a permit, in its turn, for at most so long. None when that was not enough. The wait goes on where
-    /// connections break, servers start again, and primaries change, and while the semaphore does not exist.
-    /// Dropped, it is withdrawn. `SEM.ACQUIRE ... BLOCK`.
+    /// Waits for a permit in the server's queue, for at most `wait`. None when no permit was granted in that time. The
+    /// wait survives broken connections, restarts and failovers, and continues while the semaphore does not exist.
+    /// Dropping the future withdraws it. `SEM.ACQUIRE ... BLOCK`.
     ///
-    /// It ends 0.3 s after that time at the latest, as [`Lock::acquire_within`] does.
+    /// It returns 0.3 s after that time at the latest, as [`Lock::acquire_within`] does.
     ///
     /// # Errors
     /// When the server refuses, or could not be reached at the end of the wait.
@@ -136,7 +135,7 @@ impl Semaphore {
         Ok(self.lock.acquire_within(wait).await?.map(Permit::new))
     }
 
-    /// Waits for a permit, in its turn, for as long as it takes; also through the death of a server.
+    /// Waits for a permit in the server's queue without a limit, also through the failure of a server.
     ///
     /// # Errors
     /// When the server refuses.
@@ -144,14 +143,14 @@ impl Semaphore {
         self.lock.acquire().await.map(Permit::new)
     }
 
-    /// Makes the semaphore with so many permits, or changes how many it has: 0 to 2,147,483,647. Permits that are held stay
-    /// held, also where there are more of them. `SEM.SET`.
+    /// Creates the semaphore with this number of permits, or changes the number: 0 to 2,147,483,647. Held permits stay
+    /// held, also when there are more of them. `SEM.SET`.
     ///
-    /// It is sent again where no answer came. Served late, it would undo a number that was set after it.
+    /// A request without a reply is repeated. Served late, it would overwrite a number that was set after it.
     ///
     /// # Errors
     /// When the server refuses, or did not answer within the [response timeout](Server::response_timeout): then the
-    /// number may have been set all the same.
+    /// number may have been set.
     pub async fn set(&self, permits: u32) -> Result<()> {
         let mut command = cmd("SEM.SET");
         command.arg(&self.lock.terms.key).arg(permits);
@@ -160,8 +159,8 @@ impl Semaphore {
         Ok(())
     }
 
-    /// How many permits there are, held and free, and how many wait. None when the semaphore does not exist and is not
-    /// waited for. `SEM.INFO`.
+    /// The numbers of permits, held and free, and of waiters. None when the semaphore does not exist and has no
+    /// waiters. `SEM.INFO`.
     ///
     /// # Errors
     /// When the server refuses, or did not answer within the [response timeout](Server::response_timeout).

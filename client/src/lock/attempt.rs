@@ -1,5 +1,5 @@
-//! An acquisition that is under way: of one lock, or of several of one server in one request. Granted, it is a guard for
-//! each; given up, it is undone.
+//! An acquisition in progress: of one lock, or of several locks of one server in one request. Granted, it becomes a
+//! guard for each lock; dropped, it is undone.
 
 use std::future::Future;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::lock::events;
 use crate::lock::guard::{Guard, Leftovers};
 use crate::lock::release::{First, Undo};
-use crate::lock::reservation::Turn;
+use crate::lock::reservation::Reservation;
 use crate::lock::terms::Terms;
 use crate::lock::wait::{bounded, Request, Wait};
 use crate::moment::Moment;
@@ -18,17 +18,17 @@ use crate::net::command::{self, Claim};
 use crate::net::server::Server;
 use crate::trace;
 
-/// Waits for what these terms ask for, in one request, for at most so long; without a bound for as long as it takes. They
-/// name one server, and agree in all but the key and the margin.
+/// Acquires the locks of these terms in one request, waiting for at most `wait`, or without a limit. The terms name one
+/// server and agree in everything but the key and the margin.
 pub(crate) async fn acquire(terms: &[Terms], wait: Option<Duration>) -> Result<Option<Vec<Guard>>> {
     let Some(first) = terms.first() else {
         return Ok(Some(Vec::new()));
     };
-    // On the heap: a program that awaits it in many layers would reach the compiler's limit of nested types.
+    // Boxed, because a program that awaits it through many layers would reach the compiler's limit of nested types.
     observed(terms, first, Box::pin(ask(terms, first, wait))).await
 }
 
-/// Does this, and tells how it has ended.
+/// Runs an acquisition within its span and reports the result.
 pub(crate) async fn observed(
     terms: &[Terms],
     first: &Terms,
@@ -45,7 +45,7 @@ pub(crate) async fn observed(
         match guards {
             Some(guards) => guards
                 .iter()
-                .for_each(|guard| guard.tell_of_grant(begun.elapsed())),
+                .for_each(|guard| guard.record_grant(begun.elapsed())),
             None => terms
                 .iter()
                 .for_each(|terms| events::not_acquired(terms, error, begun.elapsed())),
@@ -57,28 +57,28 @@ pub(crate) async fn observed(
 
 async fn ask(terms: &[Terms], first: &Terms, wait: Option<Duration>) -> Result<Option<Vec<Guard>>> {
     terms.iter().try_for_each(Terms::check)?;
-    // A wait beyond all clocks is one without end.
+    // An end that the clock cannot represent is no limit.
     let end = wait.and_then(|wait| Instant::now().checked_add(wait));
-    let mut turns = Vec::with_capacity(terms.len());
+    let mut reservations = Vec::with_capacity(terms.len());
     for terms in terms {
-        match terms.next_turn(end).await {
-            Some(turn) => turns.push(turn),
+        match terms.reserve_owner(end).await {
+            Some(reservation) => reservations.push(reservation),
             None => return Ok(None),
         }
     }
-    let attempt = Attempt::new(&first.server, first, terms, turns);
+    let attempt = Attempt::new(&first.server, first, terms, reservations);
     bounded(&first.server, end, attempt.run(end)).await
 }
 
-/// What is asked for, of one key.
+/// The part of the request that concerns one key.
 struct Member<'a> {
     terms: &'a Terms,
     claim: Claim,
-    turn: Turn,
+    reservation: Reservation,
 }
 
-/// A request that is under way. Dropped before the grant, it withdraws the wait, and gives back what may have
-/// been granted to it meanwhile.
+/// The request in progress. Dropped before the grant, it withdraws the wait and releases what may have been granted
+/// meanwhile.
 struct Attempt<'a> {
     server: &'a Server,
     members: Vec<Member<'a>>,
@@ -87,21 +87,29 @@ struct Attempt<'a> {
 }
 
 impl<'a> Attempt<'a> {
-    fn new(server: &'a Server, first: &Terms, terms: &'a [Terms], turns: Vec<Turn>) -> Attempt<'a> {
+    fn new(
+        server: &'a Server,
+        first: &Terms,
+        terms: &'a [Terms],
+        reservations: Vec<Reservation>,
+    ) -> Attempt<'a> {
         let owner = first.fresh_owner();
-        let members = terms.iter().zip(turns).map(|(terms, turn)| Member {
-            terms,
-            claim: terms.claim_by(&owner),
-            turn,
-        });
+        let members = terms
+            .iter()
+            .zip(reservations)
+            .map(|(terms, reservation)| Member {
+                terms,
+                claim: terms.claim_by(&owner),
+                reservation,
+            });
         let members: Vec<_> = members.collect();
         let claims = members.iter().map(|member| &member.claim);
-        let told_after = terms.iter().map(Terms::told_after);
+        let reported_after = terms.iter().map(Terms::reported_after);
         let request = Request {
             key: first.key.clone(),
             command: command::acquire(claims, first.lease, Duration::ZERO),
             longest_slice: first.longest_slice(),
-            certain: told_after.min().unwrap_or_default(),
+            certain: reported_after.min().unwrap_or_default(),
             owner: Some(owner),
         };
         Attempt {
@@ -112,7 +120,7 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Asks until it is granted, or the end has come.
+    /// Sends the request until it is granted or `end` has come.
     async fn run(mut self, end: Option<Instant>) -> Result<Option<Vec<Guard>>> {
         match self.wait.run(end).await? {
             None => Ok(None),
@@ -131,7 +139,7 @@ impl<'a> Attempt<'a> {
             let leftovers = Leftovers {
                 acquires_until,
                 releases_until: None,
-                turn: member.turn,
+                reservation: member.reservation,
             };
             Guard::new(member.terms, member.claim, *token, sent, leftovers, None)
         };
@@ -148,9 +156,10 @@ impl Drop for Attempt<'_> {
         let under_way_until = under_way_until.filter(|until| Instant::now() < *until);
         let mut parked = self.wait.take_parked();
         for member in self.members.drain(..) {
-            // A wait that has ended keeps its place for a while, for the owner to ask again. An owner of this acquisition
-            // alone will not. One whom others know may have been granted the lock meanwhile.
-            let keeps_place = self.wait.was_parked() && !member.turn.is_known();
+            // The server keeps the place of an ended wait for a while, so that the owner can ask again. A fresh owner
+            // never does, so its place is withdrawn. A named owner may do so, and may have been granted the lock
+            // meanwhile.
+            let keeps_place = self.wait.was_parked() && !member.reservation.is_named();
             let has_left = keeps_place || under_way_until.is_some();
             let undo = Undo {
                 server: self.server.clone(),
@@ -162,8 +171,8 @@ impl Drop for Attempt<'_> {
                 },
                 acquires_until: under_way_until,
                 releases_until: None,
-                turn: member.turn,
-                // Withdrawn at one key, a request is withdrawn as a whole.
+                reservation: member.reservation,
+                // Withdrawing the request at one key withdraws it as a whole.
                 parked: std::mem::take(&mut parked),
             };
             undo.start();

@@ -1,4 +1,4 @@
-//! What happens to locks, for those who observe the program: each event is counted, and told to `tracing`.
+//! The events of locks: each is counted in the statistics and emitted through `tracing`.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::outcome::LostReason;
 use crate::statistics::Counted;
 use crate::trace::{event, text};
 
-/// An acquisition was granted, so long after it began.
+/// An acquisition was granted, `waited` after it began.
 pub(crate) fn acquired(server: &Server, claim: &Claim, token: u64, waited: Duration) {
     server.counts().acquisitions.add_one();
     event!(
@@ -24,7 +24,7 @@ pub(crate) fn acquired(server: &Server, claim: &Claim, token: u64, waited: Durat
     );
 }
 
-/// An acquisition ended without the lock: with an error, or because another owner was in the way.
+/// An acquisition ended without the lock: with an error, or because another owner held it or waited for it.
 pub(crate) fn not_acquired(terms: &Terms, error: Option<&Error>, waited: Duration) {
     let counts = terms.server.counts();
     match error {
@@ -42,7 +42,7 @@ pub(crate) fn not_acquired(terms: &Terms, error: Option<&Error>, waited: Duratio
     );
 }
 
-/// An acquisition is parked until what is returned is dropped.
+/// An acquisition was parked; it counts as waiting until the returned value is dropped.
 pub(crate) fn parked(server: &Server, key: &[u8], owner: Option<&[u8]>) -> Counted {
     server.counts().waits.add_one();
     event!(DEBUG, "parked", server, key, owner = owner.map(text));
@@ -62,7 +62,7 @@ pub(crate) fn renewed(server: &Server, claim: &Claim, token: u64) {
     );
 }
 
-/// A renewal was not confirmed: without an error, the server said no, or nothing in time.
+/// A renewal was not confirmed. Without an error the server denied it, or did not reply in time.
 pub(crate) fn not_renewed(
     server: &Server,
     claim: &Claim,
@@ -81,7 +81,7 @@ pub(crate) fn not_renewed(
     );
 }
 
-/// A loss is told.
+/// A loss was reported.
 pub(crate) fn lost(server: &Server, claim: &Claim, token: Option<u64>, why: &LostReason) {
     server.counts().losses.add_one();
     event!(
@@ -108,7 +108,7 @@ pub(crate) fn released(server: &Server, claim: &Claim, token: Option<u64>) {
     );
 }
 
-/// A release was given up, and its caller told why.
+/// A release was given up with an error to its caller.
 pub(crate) fn not_released(server: &Server, claim: &Claim, token: Option<u64>, error: &Error) {
     server.counts().releases_failed.add_one();
     event!(
@@ -122,7 +122,7 @@ pub(crate) fn not_released(server: &Server, claim: &Claim, token: Option<u64>, e
     );
 }
 
-/// A release or a withdrawal was given up that no caller waited for.
+/// A release or a withdrawal in the background was given up.
 pub(crate) fn left_behind(server: &Server, claim: &Claim, token: Option<u64>, error: &Error) {
     server.counts().releases_failed.add_one();
     event!(

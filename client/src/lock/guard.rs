@@ -1,4 +1,4 @@
-//! A lock that is held: renewed by a task of its own, and given back.
+//! The guard of a held lock: its renewal task and its release.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,8 +11,8 @@ use crate::lock::hold::{certain, Hold};
 use crate::lock::loss::Lost;
 use crate::lock::release::{First, Release, Undo};
 use crate::lock::renewal::keep;
-use crate::lock::reservation::Turn;
-use crate::lock::slices::Parked;
+use crate::lock::reservation::Reservation;
+use crate::lock::slices::ParkedSlices;
 use crate::lock::terms::Terms;
 use crate::moment::Moment;
 use crate::net::caller::Caller;
@@ -21,9 +21,9 @@ use crate::outcome::{LostReason, Released};
 use crate::runtime::{self, within, Task};
 use crate::statistics::Counted;
 
-/// A lock that is held. Dropped, it is given back in the background, wherever it is dropped. A program that is about
-/// to end calls [`release`](Guard::release) or waits for [`Server::settled`](crate::Server::settled); otherwise the lease has to end the
-/// lock.
+/// A lock that is held. Dropping it, in any thread or runtime, releases the lock in the background. A program that is
+/// about to end calls [`release`](Guard::release) or waits for [`Server::settled`](crate::Server::settled); otherwise
+/// the lock may stay held until its lease ends.
 ///
 /// ```no_run
 /// # async fn work(_token: u64) {}
@@ -40,21 +40,21 @@ use crate::statistics::Counted;
 pub struct Guard {
     hold: Arc<Hold>,
     renewal: Task,
-    /// Whether the renewal has the connection that the hold is bound to.
+    /// Whether the renewal task owns the connection that the hold is bound to.
     is_bound: bool,
     leftovers: Leftovers,
     is_released: bool,
     _counted: Counted,
 }
 
-/// What an acquisition leaves to its guard besides the lock.
+/// The unfinished parts of an acquisition, which its guard takes over.
 #[derive(Debug)]
 pub(crate) struct Leftovers {
-    /// Until when an acquire that was given up may be under way.
+    /// The time until which an abandoned acquire may still be served.
     pub acquires_until: Option<Instant>,
-    /// The same for a release.
+    /// The time until which an abandoned release may still be served.
     pub releases_until: Option<Instant>,
-    pub turn: Turn,
+    pub reservation: Reservation,
 }
 
 impl Guard {
@@ -67,8 +67,8 @@ impl Guard {
         bound: Option<Caller>,
     ) -> Guard {
         let server = terms.server.clone();
-        let told_after = terms.told_after();
-        let hold = Hold::new(server, claim, token, terms.lease, told_after, sent);
+        let reported_after = terms.reported_after();
+        let hold = Hold::new(server, claim, token, terms.lease, reported_after, sent);
         let hold = Arc::new(hold);
         let is_bound = bound.is_some();
         let renewal = runtime::spawn(keep(hold.clone(), bound));
@@ -82,15 +82,14 @@ impl Guard {
         }
     }
 
-    /// It was granted so long after the acquisition began.
-    pub(crate) fn tell_of_grant(&self, waited: Duration) {
+    /// Records the grant, `waited` after the acquisition began.
+    pub(crate) fn record_grant(&self, waited: Duration) {
         let hold = &self.hold;
         events::acquired(&hold.server, &hold.claim, hold.token, waited);
     }
 
-    /// The fencing token of this grant: higher than that of every grant of this key before. Give it to
-    /// whatever the lock protects, and let that refuse lower ones. (Readers that hold a lock together share
-    /// one.)
+    /// The fencing token of this grant: higher than that of every earlier grant of this key. Pass it to the resource
+    /// that the lock protects, which has to refuse lower ones. (Readers that hold a lock together share one.)
     pub fn token(&self) -> u64 {
         self.hold.token
     }
@@ -109,17 +108,17 @@ impl Guard {
         self.hold.server.name().to_string()
     }
 
-    /// A future that ends when the lock is lost: at once when the server says so, and at the
-    /// [margin](crate::Lock::margin) before the lease's end when the server says nothing. It may be had as often as one likes, and
-    /// outlives the guard; after a release it never ends.
+    /// A future that completes when the lock is lost: at once when the server reports it, and at the
+    /// [margin](crate::Lock::margin) before the end of the lease when no renewal is confirmed. It can be created any
+    /// number of times and outlives the guard; after a release it never completes.
     pub fn lost(&self) -> Lost {
         self.hold.notice.lost()
     }
 
-    /// How long the lock is certainly still ours: the lease (but for a millisecond), less the time since before
-    /// the last request was sent that the server confirmed, by the steady or the wall clock of this machine,
-    /// whichever says more. Zero when the server has said that the lock is lost. After a loss for want of a
-    /// confirmation it is what is left of the lease: the time to stop in.
+    /// How long the lock is certainly still held: the lease less a millisecond, less the time since the last confirmed
+    /// request was sent, by the monotonic or the wall clock of this machine, whichever shows more. Zero when the server
+    /// has reported the loss. After a loss without a confirmation ([`LostReason::Unconfirmed`]) it is the rest of the
+    /// lease: the time left to stop.
     pub fn valid_for(&self) -> Duration {
         match self.hold.notice.reason() {
             None | Some(LostReason::Unconfirmed) => {
@@ -129,16 +128,16 @@ impl Guard {
         }
     }
 
-    /// Gives the lock back, and waits for the server's word.
+    /// Releases the lock and waits for the reply of the server.
     ///
     /// # Errors
-    /// When the server could not be reached until the lease was over, or refuses.
+    /// When the server could not be reached until the lease was over, or refused.
     pub async fn release(mut self) -> Result<Released> {
-        // The end of that connection would be the release.
+        // The renewal task keeps the connection open: its end would release the lock before the reply.
         if self.is_bound {
             self.hold.notice.finish();
         } else {
-            self.renew_no_more();
+            self.stop_renewal();
         }
         let hold = self.hold.clone();
         let lease_end = hold.confirmed().steady + hold.lease;
@@ -155,7 +154,7 @@ impl Guard {
         release.outcome
     }
 
-    /// The same in the background: counted, and remembered if it fails.
+    /// The same as background work: counted, and recorded if it fails.
     pub(crate) async fn release_counted(self) -> Result<Released> {
         let running = self.hold.server.background().begin();
         let claim = self.hold.claim.clone();
@@ -166,7 +165,7 @@ impl Guard {
         released
     }
 
-    fn renew_no_more(&self) {
+    fn stop_renewal(&self) {
         self.hold.notice.finish();
         self.renewal.end();
     }
@@ -174,7 +173,7 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        self.renew_no_more();
+        self.stop_renewal();
         let hold = &self.hold;
         let is_gone = self.is_released || hold.notice.reason() == Some(LostReason::Taken);
         let first = if is_gone {
@@ -190,8 +189,8 @@ impl Drop for Guard {
             first,
             acquires_until: under_way.filter(|until| Instant::now() < *until),
             releases_until: self.leftovers.releases_until,
-            turn: std::mem::take(&mut self.leftovers.turn),
-            parked: Parked::default(),
+            reservation: std::mem::take(&mut self.leftovers.reservation),
+            parked: ParkedSlices::default(),
         };
         undo.start();
     }

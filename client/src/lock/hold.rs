@@ -1,43 +1,43 @@
-//! What is known of a lock that is held.
+//! The state of a held lock.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
 
-use crate::lock::loss::Notice;
+use crate::lock::loss::LossNotice;
 use crate::moment::Moment;
 use crate::net::command::Claim;
 use crate::net::server::Server;
 
-/// What a guard and its renewal share.
+/// The state that a guard and its renewal task share.
 #[derive(Debug)]
 pub(crate) struct Hold {
     pub server: Server,
     pub claim: Claim,
     pub token: u64,
     pub lease: Duration,
-    /// How long after a confirmed request the loss is told.
-    pub told_after: Duration,
-    pub notice: Arc<Notice>,
-    /// When the last request was sent that the server confirmed.
+    /// Time from a confirmed request to the report of a loss.
+    pub reported_after: Duration,
+    pub notice: Arc<LossNotice>,
+    /// When the last confirmed request was sent.
     confirmed: watch::Sender<Moment>,
 }
 
-/// What of a lease is certain. The server counts in whole milliseconds: for it the moment of the grant may
-/// have been almost one earlier than it was.
+/// The certain part of a lease. The server counts in whole milliseconds, so its time of the grant may be almost one
+/// millisecond early.
 pub(crate) fn certain(lease: Duration) -> Duration {
     lease.saturating_sub(Duration::from_millis(1))
 }
 
 impl Hold {
-    /// A grant that was asked for at this moment.
+    /// The hold of a grant whose request was sent at this moment.
     pub(crate) fn new(
         server: Server,
         claim: Claim,
         token: u64,
         lease: Duration,
-        told_after: Duration,
+        reported_after: Duration,
         sent: Moment,
     ) -> Hold {
         let hold = Hold {
@@ -45,8 +45,8 @@ impl Hold {
             claim,
             token,
             lease,
-            told_after,
-            notice: Notice::new(sent.steady),
+            reported_after,
+            notice: LossNotice::new(sent.steady),
             confirmed: watch::Sender::new(sent),
         };
         hold.confirm(sent);
@@ -59,6 +59,6 @@ impl Hold {
 
     pub(crate) fn confirm(&self, sent: Moment) {
         self.confirmed.send_replace(sent);
-        self.notice.hold_until(sent.steady + self.told_after);
+        self.notice.hold_until(sent.steady + self.reported_after);
     }
 }

@@ -1,4 +1,4 @@
-//! The notice of a loss: who tells, and who is told.
+//! The notification of a loss, from the renewal task to the holder.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -11,24 +11,24 @@ use tokio::time::Instant;
 
 use crate::outcome::LostReason;
 
-/// What a guard and the task that keeps it share.
+/// The state that a guard and its renewal task share.
 #[derive(Debug)]
-pub(crate) struct Notice {
+pub(crate) struct LossNotice {
     state: watch::Sender<State>,
-    /// Whether the guard has gone.
+    /// Whether the guard is released or dropped.
     is_over: AtomicBool,
 }
 
 #[derive(Debug)]
 struct State {
-    /// The loss is told by then, unless a renewal is confirmed before.
+    /// The loss is reported at this moment, unless a renewal is confirmed before.
     end: Instant,
     lost: Option<LostReason>,
 }
 
-impl Notice {
-    pub(crate) fn new(end: Instant) -> Arc<Notice> {
-        Arc::new(Notice {
+impl LossNotice {
+    pub(crate) fn new(end: Instant) -> Arc<LossNotice> {
+        Arc::new(LossNotice {
             state: watch::Sender::new(State { end, lost: None }),
             is_over: AtomicBool::new(false),
         })
@@ -37,7 +37,7 @@ impl Notice {
     pub(crate) fn lost(&self) -> Lost {
         Lost {
             state: self.state.subscribe(),
-            told: None,
+            waiting: None,
         }
     }
 
@@ -53,7 +53,7 @@ impl Notice {
         self.state.send_modify(|state| state.end = end);
     }
 
-    /// The first reason stays. What the holder gives back is not lost.
+    /// Reports the loss. The first reason is kept. After a release there is no loss.
     pub(crate) fn lose(&self, why: LostReason) {
         if self.is_over.load(Ordering::Acquire) {
             return;
@@ -63,7 +63,7 @@ impl Notice {
         });
     }
 
-    /// The guard has gone: no loss is told any more.
+    /// Marks the guard as released or dropped: no loss is reported any more.
     pub(crate) fn finish(&self) {
         self.is_over.store(true, Ordering::Release);
     }
@@ -73,11 +73,11 @@ impl Notice {
     }
 }
 
-/// Held by the task that renews and tells. Should that end by a defect, the guard hears of a loss: the lock is not
-/// renewed any more.
-pub(crate) struct Kept(pub(crate) Arc<Notice>);
+/// Owned by the renewal task. If that ends by a defect, the drop reports a loss, because the lock is not renewed any
+/// more.
+pub(crate) struct LossOnDrop(pub(crate) Arc<LossNotice>);
 
-impl Drop for Kept {
+impl Drop for LossOnDrop {
     fn drop(&mut self) {
         if !self.0.is_over() {
             self.0.lose(LostReason::Unconfirmed);
@@ -85,8 +85,8 @@ impl Drop for Kept {
     }
 }
 
-/// Ends when a lock is lost, with the reason; see [`Guard::lost`](crate::Guard::lost). A clone ends at the same
-/// moment. It needs no runtime.
+/// A future that completes with the reason when a lock is lost; see [`Guard::lost`](crate::Guard::lost). A clone
+/// completes at the same moment. It needs no runtime.
 ///
 /// ```no_run
 /// # async fn example(guard: redis_lock_client::Guard) {
@@ -97,45 +97,45 @@ impl Drop for Kept {
 #[must_use = "a future does nothing unless it is awaited"]
 pub struct Lost {
     state: watch::Receiver<State>,
-    told: Option<Pin<Box<dyn Future<Output = LostReason> + Send + Sync>>>,
+    waiting: Option<Pin<Box<dyn Future<Output = LostReason> + Send + Sync>>>,
 }
 
 impl Future for Lost {
     type Output = LostReason;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<LostReason> {
-        let mut future = match self.told.take() {
+        let mut future = match self.waiting.take() {
             Some(future) => future,
-            None => Box::pin(told(self.state.clone())),
+            None => Box::pin(reason_or_never(self.state.clone())),
         };
         let polled = future.as_mut().poll(context);
         if polled.is_pending() {
-            self.told = Some(future);
+            self.waiting = Some(future);
         }
         polled
     }
 }
 
-async fn told(state: watch::Receiver<State>) -> LostReason {
+async fn reason_or_never(state: watch::Receiver<State>) -> LostReason {
     match ended(state).await {
         Some(why) => why,
         None => std::future::pending().await,
     }
 }
 
-/// Why the lock was lost; None when it was released instead.
+/// Waits for the reason of the loss; None when the lock was released instead.
 async fn ended(mut state: watch::Receiver<State>) -> Option<LostReason> {
     let lost = state.wait_for(|state| state.lost.is_some()).await;
     lost.ok().and_then(|state| state.lost.clone())
 }
 
 impl Lost {
-    /// Why the lock was lost, if it was.
+    /// The reason of the loss, if the lock was lost.
     pub(crate) fn reason(&self) -> Option<LostReason> {
         self.state.borrow().lost.clone()
     }
 
-    /// Ends as the future does, and with None soon after a release.
+    /// Completes as the future does, and with None soon after a release.
     pub(crate) async fn ended(&self) -> Option<LostReason> {
         ended(self.state.clone()).await
     }
@@ -145,7 +145,7 @@ impl Clone for Lost {
     fn clone(&self) -> Lost {
         Lost {
             state: self.state.clone(),
-            told: None,
+            waiting: None,
         }
     }
 }
@@ -162,20 +162,20 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_task_that_ends_too_early_is_a_loss() {
-        let notice = Notice::new(Instant::now());
+    async fn a_renewal_task_that_ends_reports_a_loss() {
+        let notice = LossNotice::new(Instant::now());
         let lost = notice.lost();
-        drop(Kept(notice));
+        drop(LossOnDrop(notice));
         assert_eq!(lost.await, LostReason::Unconfirmed);
     }
 
     #[tokio::test]
-    async fn the_first_reason_stays() {
-        let notice = Notice::new(Instant::now());
+    async fn the_first_reason_is_kept() {
+        let notice = LossNotice::new(Instant::now());
         notice.lose(LostReason::Taken);
         let lost = notice.lost();
         let other = lost.clone();
-        drop(Kept(notice));
+        drop(LossOnDrop(notice));
         assert_eq!(lost.await, LostReason::Taken);
         assert_eq!(other.await, LostReason::Taken);
     }

@@ -1,4 +1,4 @@
-//! A lock on a key: who asks for it, how, and for how long.
+//! A lock on a key of a server: its options and its acquisition.
 
 pub(crate) mod attempt;
 pub(crate) mod events;
@@ -26,8 +26,8 @@ use crate::net::command::Kind;
 use crate::net::server::Server;
 use crate::runtime::within;
 
-/// A lock on a key of a server, to be acquired as often as one likes. Each acquisition has an owner of
-/// its own, so that two tasks that share a `Lock` exclude each other.
+/// A lock on a key of a server, which can be acquired any number of times. Each acquisition has an owner of its own, so
+/// two tasks that share a `Lock` exclude each other.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), redis_lock_client::Error> {
@@ -53,20 +53,20 @@ impl Lock {
         }
     }
 
-    /// How long the server keeps the lock for a holder of whom it hears nothing, in whole milliseconds.
-    /// Renewed every third of it.
+    /// The lease: how long the server keeps the lock without a renewal, in whole milliseconds. The guard renews it
+    /// every third of that time.
     #[must_use]
     pub fn lease(mut self, lease: Duration) -> Lock {
         self.terms.set_lease(lease);
         self
     }
 
-    /// When the server confirms no renewal, [`lost`](crate::Guard::lost) ends this long before the lease does: the time
-    /// to stop in, before another owner can have the lock. A sixth of the lease by default, at most half of it. (The renew
-    /// deadline of Kubernetes' leader election.)
+    /// When the server confirms no renewal, [`lost`](crate::Guard::lost) completes this long before the end of the
+    /// lease: the time to stop the work before another owner can get the lock. A sixth of the lease by default, at most
+    /// half of it. (It corresponds to the renew deadline of Kubernetes' leader election.)
     ///
-    /// A renewal is due when a third of the lease has passed. With a lease of 30 s and a margin of 10 s, the server is
-    /// asked from second 10 on, the loss is told in second 20, and the lock is the next owner's in second 30 at the
+    /// A renewal is due when a third of the lease has passed. With a lease of 30 s and a margin of 10 s, renewals are
+    /// tried from second 10 on, the loss is reported in second 20, and the next owner gets the lock in second 30 at the
     /// earliest.
     #[must_use]
     pub fn margin(mut self, margin: Duration) -> Lock {
@@ -74,12 +74,12 @@ impl Lock {
         self
     }
 
-    /// The owner of all acquisitions, instead of a fresh one for each: any bytes unique to one flow of
-    /// control. It is the credential too: to the server, two that use one name are one. In this process
-    /// an acquisition waits until the former one under this name has been released and settled; that
-    /// another process does not use it is the caller's care. Tasks that hold and wait for several keys under one name may be refused
-    /// with `DEADLOCK`: to the server the name waits for itself. The holds of [`Mode::Read`] and
-    /// [`Mode::Write`] are apart: an owner that writes may read as well, so tasks that share a name for both do
+    /// The owner of all acquisitions, instead of a fresh one for each: any bytes that are unique to one flow of
+    /// control. The owner is also the credential: the server cannot distinguish two clients that use the same name. In
+    /// this process an acquisition waits until the former one under this name has been released and settled; the caller
+    /// has to ensure that no other process uses it. Tasks that hold and wait for several keys under one name may be
+    /// refused with `DEADLOCK`, because to the server the owner waits for itself. The holds of [`Mode::Read`] and
+    /// [`Mode::Write`] are independent: an owner that writes may read as well, so tasks that share a name for both do
     /// not exclude each other.
     #[must_use]
     pub fn owner(mut self, owner: impl AsRef<[u8]>) -> Lock {
@@ -87,14 +87,14 @@ impl Lock {
         self
     }
 
-    /// How it is to be held: exclusively, where nothing else is said. [`Mode::Read`] is beside other readers of a read-write lock,
-    /// [`Mode::Write`] is alone.
+    /// The mode, [`Mode::Exclusive`] by default. [`Mode::Read`] shares a read-write lock with other readers,
+    /// [`Mode::Write`] excludes all others.
     #[must_use]
     pub fn mode(self, mode: Mode) -> Lock {
         self.of(Kind::Lock(mode))
     }
 
-    /// Who holds the lock, and who waits for it; see [`Server::info`].
+    /// The holders and the waiters of the lock; see [`Server::info`].
     ///
     /// # Errors
     /// When the server cannot be reached, or refuses.
@@ -102,21 +102,21 @@ impl Lock {
         self.terms.server.info(&self.terms.key, max_waiters).await
     }
 
-    /// Bound to a connection of its own: the server renews the lease, and releases the lock when the connection ends, so at
-    /// once when this program ends, however it ends. `LOCK.ACQUIRE ... SESSION`.
+    /// A lock whose holds are bound to a connection: the server renews the lease, and releases the lock when the
+    /// connection ends, so at once when this program ends for any reason. `LOCK.ACQUIRE ... SESSION`.
     ///
-    /// The lease is the server's, `lock.session-lease` (10 s); that of [`lease`](Lock::lease) is not used, and a
-    /// [margin](Lock::margin) counts up to half of it. A connection that
-    /// breaks is a loss ([`LostReason::Disconnected`](crate::LostReason::Disconnected)), where a lease would have outlived
-    /// it. A machine that vanishes without a word (power, network) keeps the lock until the server's TCP keepalive has noticed, by
-    /// default after up to ten minutes. The user needs `+lock.info` as well.
+    /// The lease is the server's setting `lock.session-lease` (10 s); that of [`lease`](Lock::lease) is not used, and a
+    /// [margin](Lock::margin) is cut to half of it. A broken connection is a loss
+    /// ([`LostReason::Disconnected`](crate::LostReason::Disconnected)), where a lease would have outlived it. A client
+    /// machine that fails without closing its connection (power, network) keeps the lock until the server's TCP
+    /// keepalive detects the failure, by default after up to ten minutes. The user needs `+lock.info` as well.
     #[must_use]
     pub fn session(self) -> SessionLock {
         SessionLock::new(self.terms)
     }
 
-    /// Takes the lock if it is free. None when another owner holds it, or waits for it. A connection that
-    /// breaks meanwhile is worth one more attempt.
+    /// Takes the lock if it is free. None when another owner holds it, or waits for it. If the connection breaks
+    /// meanwhile, the attempt is repeated once.
     ///
     /// # Errors
     /// When the server cannot be reached, does not answer within 0.3 s, or refuses.
@@ -124,12 +124,12 @@ impl Lock {
         within(self.wait(Some(Duration::ZERO))).await
     }
 
-    /// Waits for the lock, in its turn, for at most so long. None when that was not enough. The wait goes
-    /// on where connections break, servers start again, and primaries change. Dropped, it is withdrawn.
+    /// Waits for the lock in the server's queue, for at most `wait`. None when the lock was not granted in that time.
+    /// The wait survives broken connections, restarts and failovers. Dropping the future withdraws it.
     ///
-    /// It ends 0.3 s after that time at the latest, whatever the server and the network do: what is under way then
-    /// is withdrawn in the background. Where a server is so far away that a connection takes longer, give the wait
-    /// the time for it.
+    /// It returns 0.3 s after that time at the latest, also when the server or the network does not respond: a pending
+    /// request is withdrawn in the background. If opening a connection takes longer than that, add the time to the
+    /// wait.
     ///
     /// # Errors
     /// When the server refuses, or could not be reached at the end of the wait.
@@ -137,7 +137,7 @@ impl Lock {
         within(self.wait(Some(wait))).await
     }
 
-    /// Waits for the lock, in its turn, for as long as it takes; also through the death of a server.
+    /// Waits for the lock in the server's queue without a limit, also through the failure of a server.
     ///
     /// # Errors
     /// When the server refuses.
@@ -149,7 +149,7 @@ impl Lock {
         }
     }
 
-    /// For a hold of this kind.
+    /// The same for a hold of this kind.
     pub(crate) fn of(mut self, kind: Kind) -> Lock {
         self.terms.kind = kind;
         self

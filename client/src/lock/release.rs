@@ -1,8 +1,8 @@
-//! Giving back: what a guard holds, and what an acquisition that was given up may have got.
+//! The release of a hold, and the undoing of an abandoned acquisition.
 //!
-//! A request whose connection was given up may still be on its way: in a buffer of the network, or of a
-//! server that stands still. Served after all, it gets a lock without a holder. So it is undone more than once:
-//! at once, a moment later, and when it cannot be under way any more.
+//! A request whose connection was closed may still be in a buffer of the network, or of a server that is paused. Served
+//! later, it takes a lock for an owner that no longer exists. So it is undone three times: at once, a moment later, and
+//! when it can no longer be served.
 
 use std::time::Duration;
 
@@ -12,8 +12,8 @@ use tokio::time::{sleep_until, Instant};
 use crate::backoff::Pause;
 use crate::error::{Error, Result};
 use crate::lock::events;
-use crate::lock::reservation::Turn;
-use crate::lock::slices::Parked;
+use crate::lock::reservation::Reservation;
+use crate::lock::slices::ParkedSlices;
 use crate::net::background::Running;
 use crate::net::caller::Caller;
 use crate::net::command::{self, Claim};
@@ -21,43 +21,43 @@ use crate::net::server::Server;
 use crate::outcome::Released;
 use crate::runtime;
 
-/// A request that was sent and not read yet is read by then, where nothing stands still.
+/// Time after which a server that is not paused has read a request that was sent.
 const A_MOMENT: Duration = Duration::from_millis(100);
 
-/// What is to be given back in the background.
+/// A hold or a wait to be undone in the background.
 pub(crate) struct Undo {
     pub server: Server,
     pub claim: Claim,
     pub lease: Duration,
     pub first: First,
-    /// Until when an acquire that was given up may be under way.
+    /// The time until which an abandoned acquire may still be served.
     pub acquires_until: Option<Instant>,
-    /// Until when a release that was given up may be under way.
+    /// The time until which an abandoned release may still be served.
     pub releases_until: Option<Instant>,
-    pub turn: Turn,
-    /// The connections of a wait: closed when the wait is withdrawn, or its place in the queue would be kept
-    /// for a while.
-    pub parked: Parked,
+    pub reservation: Reservation,
+    /// The connections of a wait. They are closed after its withdrawal: closed earlier, the server would keep the place
+    /// in the queue for a while.
+    pub parked: ParkedSlices,
 }
 
-/// What is given back at once.
+/// What the first release covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum First {
-    /// This grant.
+    /// The grant with this token.
     Grant(u64),
     /// A grant whose token differs from server to server.
     Hold,
-    /// Whatever the owner has, or waits for.
+    /// All holds and waits of the owner.
     Everything,
     Nothing,
 }
 
 impl Undo {
-    /// Does it in the background.
+    /// Starts the background task, if anything is to be undone.
     pub(crate) fn start(self) {
         if self.first == First::Nothing
             && self.acquires_until.is_none()
-            && (self.releases_until.is_none() || !self.turn.is_known())
+            && (self.releases_until.is_none() || !self.reservation.is_named())
         {
             return;
         }
@@ -72,7 +72,7 @@ impl Undo {
         };
         if self.first != First::Nothing {
             let released = self.release(token).await;
-            // Where nothing may have been granted, the server refuses what it has refused before.
+            // If nothing can have been granted, a refusal is that of the acquire again and is no failure.
             let may_hold = token.is_some() || self.acquires_until.is_some();
             match released {
                 Err(error) if may_hold || error.is_passing() => {
@@ -85,20 +85,20 @@ impl Undo {
                 _ => {}
             }
         }
-        self.parked = Parked::default();
+        self.parked = ParkedSlices::default();
         drop(running);
-        let name = self.turn.name();
-        self.pass_the_turn().await;
+        let name = self.reservation.name();
+        self.end_reservation().await;
         let Some(last) = self.acquires_until else {
             return;
         };
         for moment in [Instant::now() + A_MOMENT, last] {
             sleep_until(moment).await;
-            // An acquisition under this name meanwhile is in place of the former request.
-            if let Some(turn) = Turn::take(name.clone()) {
-                self.turn = turn;
+            // If another acquisition has reserved the name meanwhile, the server counts the late request as that one's.
+            if let Some(reservation) = Reservation::try_reserve(name.clone()) {
+                self.reservation = reservation;
                 let _ = self.release(None).await;
-                self.pass_the_turn().await;
+                self.end_reservation().await;
             }
         }
     }
@@ -110,16 +110,16 @@ impl Undo {
         release.outcome
     }
 
-    /// A release that comes late would hit the next hold under this name.
-    async fn pass_the_turn(&mut self) {
-        if let (Some(until), true) = (self.releases_until, self.turn.is_known()) {
+    /// Waits until no release can still be served, which would end the next hold under this name.
+    async fn end_reservation(&mut self) {
+        if let (Some(until), true) = (self.releases_until, self.reservation.is_named()) {
             sleep_until(until).await;
         }
-        self.turn = Turn::default();
+        self.reservation = Reservation::default();
     }
 }
 
-/// Gives back in the background what an owner of one acquisition holds or may hold.
+/// Releases in the background what a fresh owner holds or may hold.
 pub(crate) fn release_later(server: &Server, claim: Claim, first: First, lease: Duration) {
     let undo = Undo {
         server: server.clone(),
@@ -128,16 +128,16 @@ pub(crate) fn release_later(server: &Server, claim: Claim, first: First, lease: 
         first,
         acquires_until: Some(Instant::now() + server.patience()),
         releases_until: None,
-        turn: Turn::default(),
-        parked: Parked::default(),
+        reservation: Reservation::default(),
+        parked: ParkedSlices::default(),
     };
     undo.start();
 }
 
-/// A release, sent until it was answered.
+/// The result of a release that is sent until it is answered.
 pub(crate) struct Release {
     pub outcome: Result<Released>,
-    /// Until when one that was not answered may be under way.
+    /// The time until which an unanswered one may still be served.
     pub under_way_until: Option<Instant>,
 }
 
@@ -158,7 +158,7 @@ impl Release {
                 under_way_until = Some(Instant::now() + server.patience());
             }
             match reply {
-                // Sent twice, the first may have been served without our having heard of it.
+                // An earlier request without a reply may have been served.
                 Ok(Value::Nil) if under_way_until.is_some() => break Ok(Released::Yes),
                 Ok(Value::Nil) => break Ok(Released::NotHeld),
                 Ok(Value::Int(_)) => break Ok(Released::Yes),

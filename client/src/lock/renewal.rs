@@ -1,12 +1,12 @@
 //! The task that renews a lock while it is held.
 //!
-//! Every third of the lease it asks for the lease anew. When the server answers that this grant is over, or that it
-//! will not renew it, the lock is lost at once. When the server does not answer, the task keeps asking until the
-//! margin before the lease's end, counted from before the last renewal that was confirmed was sent; then the lock is
-//! lost too, because another may have it soon.
+//! It renews the lease after every third of it. When the server replies that this grant is over, or refuses for good,
+//! the lock is lost at once. When the server does not reply, the task repeats the request until the margin before the
+//! end of the lease, counted from the moment at which the last confirmed renewal was sent; then the lock is lost too,
+//! because another owner may get it soon.
 //!
-//! Between two renewals it looks whether the owner's field is still there, when the server tells that the key has changed. Only the
-//! server's answer to a renewal is the end of the hold.
+//! Between two renewals, when the server notifies a change of the key, it reads whether the owner's field still exists.
+//! If not, it renews early: only the reply to a renewal ends the hold.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -19,33 +19,33 @@ use crate::error::Error;
 use crate::inspect::lock_info;
 use crate::lock::events;
 use crate::lock::hold::Hold;
-use crate::lock::loss::Kept;
+use crate::lock::loss::LossOnDrop;
 use crate::moment::Moment;
 use crate::net::caller::Caller;
 use crate::net::command::{self, Claim};
 use crate::net::invalidation::KeyWatch;
 use crate::outcome::LostReason;
 
-/// The task of a hold: renews until the lock is lost; on the connection to which it is bound, if it is.
+/// The task of a hold: renews until the lock is lost. A session hold is renewed on its own connection.
 pub(crate) fn keep(hold: Arc<Hold>, bound: Option<Caller>) -> impl Future<Output = ()> + Send {
-    // Not within the task: that may be dropped before it has begun.
-    let kept = Kept(hold.notice.clone());
+    // Created outside of the task, which may be dropped before its first poll.
+    let on_drop = LossOnDrop(hold.notice.clone());
     async move {
         let shared = || Caller::shared(&hold.server, &hold.claim.key);
         let mut caller = bound.unwrap_or_else(shared);
         let why = run(&hold, &mut caller).await;
-        if !kept.0.is_over() {
+        if !on_drop.0.is_over() {
             events::lost(&hold.server, &hold.claim, Some(hold.token), &why);
         }
-        kept.0.lose(why);
+        on_drop.0.lose(why);
         if caller.is_bound() {
-            // The end of the connection would be the release, and the holder has yet to stop.
+            // The end of the connection would release the lock, and the holder has yet to stop.
             std::future::pending().await
         }
     }
 }
 
-/// A hold that ends sooner is not watched: it costs no request more.
+/// A hold that ends sooner costs no read of its field.
 const SHORT: Duration = Duration::from_millis(50);
 
 async fn run(hold: &Hold, caller: &mut Caller) -> LostReason {
@@ -59,7 +59,7 @@ async fn run(hold: &Hold, caller: &mut Caller) -> LostReason {
         tokio::select! {
             () = sleep_until(renewal) => {}
             () = caller.closed(), if is_bound => return LostReason::Disconnected,
-            // Should the server renew it all the same, the field says nothing.
+            // If the server confirms the next renewal, the field is no evidence and is not read again.
             () = field_is_gone(hold, &watch), if is_watched => is_watched = false,
         }
         let renewed = async {
@@ -79,8 +79,8 @@ async fn run(hold: &Hold, caller: &mut Caller) -> LostReason {
     }
 }
 
-/// Ends when the owner's field seems to be gone. Looked for a while after the grant or renewal, and after each change
-/// of the key since.
+/// Completes when the owner's field seems to be gone. It is read [`SHORT`] after the grant or renewal, and after each
+/// change of the key since.
 async fn field_is_gone(hold: &Hold, watch: &KeyWatch) {
     let invalidations = hold.server.invalidations();
     let mut caller = Caller::shared(&hold.server, &hold.claim.key);
@@ -91,7 +91,7 @@ async fn field_is_gone(hold: &Hold, watch: &KeyWatch) {
             Err(Error::Refused { code, .. }) if code == "WRONGTYPE" => return,
             Err(Error::Refused { code, .. }) if code == "NOPERM" => invalidations.forbid_reads(),
             _ => {
-                // A key that changes often is read once in this time.
+                // Limits the reads of a key that changes often.
                 sleep(SHORT).await;
                 watch.change().await;
             }
@@ -100,7 +100,7 @@ async fn field_is_gone(hold: &Hold, watch: &KeyWatch) {
     std::future::pending().await
 }
 
-/// When the renewal was sent that the server confirmed. Asks until it is answered.
+/// Renews until the server replies; returns when the confirmed renewal was sent.
 async fn renew(
     hold: &Hold,
     caller: &mut Caller,
@@ -122,8 +122,8 @@ async fn renew(
             Err(Error::Refused { code, text, .. }) if is_final(&code) => {
                 return Err(LostReason::Refused { code, text });
             }
-            // Through a new connection, for the address may lead to another server by now: where nothing else tells
-            // which server is the primary, the second answer counts.
+            // Repeated through a new connection, because the address may lead to another server by now. Without cluster
+            // or sentinels the second such reply is final.
             Err(Error::Refused { code, text, .. }) if code == "READONLY" => {
                 if was_replica && hold.server.is_single() {
                     return Err(LostReason::Refused { code, text });
@@ -136,8 +136,8 @@ async fn renew(
     }
 }
 
-/// The same of a hold that is bound to this connection. The lease is a setting of the server, which may have changed: so it
-/// is asked for each time.
+/// The same for a hold that is bound to this connection. Its lease is a setting of the server, which may have changed,
+/// so it is read each time.
 async fn renew_bound(
     hold: &Hold,
     caller: &mut Caller,
@@ -145,7 +145,7 @@ async fn renew_bound(
 ) -> Result<Moment, LostReason> {
     let pause = (hold.lease / 20).max(Duration::from_millis(1));
     loop {
-        // There is no other connection to try.
+        // A session hold has no other connection to try, so the request may take the whole lease.
         let renewed = match caller.call(command, hold.lease).await {
             Ok(Value::Int(1)) => lease_left(caller, &hold.claim, hold.lease).await,
             other => other.map(|_| None),
@@ -173,7 +173,8 @@ async fn renew_bound(
     }
 }
 
-/// What is left of this owner's lease, by `LOCK.INFO`, and a moment before that was asked. None when it holds nothing.
+/// The rest of this owner's lease, by `LOCK.INFO`, and a moment before the request was sent. None when the owner holds
+/// nothing.
 pub(crate) async fn lease_left(
     caller: &mut Caller,
     claim: &Claim,
@@ -192,7 +193,7 @@ pub(crate) async fn lease_left(
     Ok(left.map(|left| (left, asked)))
 }
 
-/// Whether the same request will be answered alike, whatever happens until the lease ends.
+/// Whether a refusal will not change before the lease ends.
 pub(crate) fn is_final(code: &str) -> bool {
     let codes = ["WRONGTYPE", "LOCKTYPE", "NOPERM", "NOAUTH", "WRONGPASS"];
     codes.contains(&code)

@@ -1,42 +1,42 @@
-//! One owner does one thing at a time with a lock.
+//! The reservation of an owner name: one acquisition per key and owner at a time in this process.
 //!
-//! To the server an owner is one flow of control: what two tasks do under one name, it takes for one. A
-//! withdrawal of the first would give back what the second has just been granted, and both would believe
-//! to hold one grant. So an acquisition under a fixed name has the *turn* of that name in
-//! this process, until the guard is released and nothing of it is under way any more.
+//! To the server an owner is one flow of control; it cannot distinguish two tasks that use one name. A withdrawal by
+//! the first would release what the second has just been granted, and both would believe that they hold one grant. So
+//! an acquisition under a fixed name reserves that name in this process, until the guard is released and none of its
+//! requests can still be served.
 
 use std::collections::HashSet;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-/// Server, key, owner, and which of the owner's holds.
+/// Server, key, owner, and the kind of the hold.
 pub(crate) type Name = (String, Vec<u8>, Vec<u8>, &'static str);
 
-static TAKEN: LazyLock<Mutex<HashSet<Name>>> = LazyLock::new(Mutex::default);
+static RESERVED: LazyLock<Mutex<HashSet<Name>>> = LazyLock::new(Mutex::default);
 static FREED: Notify = Notify::const_new();
 
-/// The turn of a name, or of an owner of this acquisition alone. Dropped, it is the next one's.
+/// A reserved name; without a name it belongs to a fresh owner and excludes nothing. Dropping it frees the name.
 #[derive(Debug, Default)]
-pub(crate) struct Turn {
+pub(crate) struct Reservation {
     name: Option<Name>,
 }
 
-impl Turn {
-    /// The turn of this name, if it is free. None is the name of an owner of this acquisition alone.
-    pub(crate) fn take(name: Option<Name>) -> Option<Turn> {
+impl Reservation {
+    /// Reserves this name if it is free. A fresh owner has no name and always succeeds.
+    pub(crate) fn try_reserve(name: Option<Name>) -> Option<Reservation> {
         match &name {
-            Some(name) if !taken().insert(name.clone()) => None,
-            _ => Some(Turn { name }),
+            Some(name) if !reserved().insert(name.clone()) => None,
+            _ => Some(Reservation { name }),
         }
     }
 
-    /// The same, when it is free.
-    pub(crate) async fn wait(name: Option<Name>) -> Turn {
+    /// Waits until the name is free and reserves it.
+    pub(crate) async fn reserve(name: Option<Name>) -> Reservation {
         loop {
             let freed = FREED.notified();
-            if let Some(turn) = Turn::take(name.clone()) {
-                return turn;
+            if let Some(reservation) = Reservation::try_reserve(name.clone()) {
+                return reservation;
             }
             freed.await;
         }
@@ -47,22 +47,22 @@ impl Turn {
     }
 
     /// Whether another acquisition may use the owner's name.
-    pub(crate) fn is_known(&self) -> bool {
+    pub(crate) fn is_named(&self) -> bool {
         self.name.is_some()
     }
 }
 
-impl Drop for Turn {
+impl Drop for Reservation {
     fn drop(&mut self) {
         if let Some(name) = &self.name {
-            taken().remove(name);
+            reserved().remove(name);
             FREED.notify_waiters();
         }
     }
 }
 
-fn taken() -> MutexGuard<'static, HashSet<Name>> {
-    TAKEN.lock().unwrap_or_else(PoisonError::into_inner)
+fn reserved() -> MutexGuard<'static, HashSet<Name>> {
+    RESERVED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -74,15 +74,17 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_next_has_the_turn_when_the_former_has_gone() {
-        let first = Turn::wait(name(b"a")).await;
-        assert!(Turn::take(name(b"a")).is_none());
-        assert!(Turn::take(name(b"b")).is_some());
-        assert!(Turn::take(None).is_some() && Turn::take(None).is_some());
-        let next = tokio::spawn(Turn::wait(name(b"a")));
+    async fn a_name_is_free_again_when_its_reservation_is_dropped() {
+        let first = Reservation::reserve(name(b"a")).await;
+        assert!(Reservation::try_reserve(name(b"a")).is_none());
+        assert!(Reservation::try_reserve(name(b"b")).is_some());
+        assert!(
+            Reservation::try_reserve(None).is_some() && Reservation::try_reserve(None).is_some()
+        );
+        let next = tokio::spawn(Reservation::reserve(name(b"a")));
         tokio::task::yield_now().await;
         assert!(!next.is_finished());
         drop(first);
-        assert!(next.await.is_ok_and(|turn| turn.is_known()));
+        assert!(next.await.is_ok_and(|reservation| reservation.is_named()));
     }
 }

@@ -1,9 +1,9 @@
-//! Locks that are bound to a connection: when that ends, the server releases them.
+//! Locks that are bound to a connection: the server releases them when it ends.
 //!
-//! Each has a connection of its own, on which it is asked for and waited for, and which its guard keeps. The server renews
-//! the lease while the connection lives. The guard asks on it whether that is so, because a server that stands still keeps
-//! its connections, and not its leases. What is given up is undone as any other acquisition: the end of its connection
-//! may not reach the server.
+//! Each has a connection of its own, which carries the acquisition and the wait and which its guard keeps. The server
+//! renews the lease while the connection lives. The guard renews it as well, because a paused server keeps its
+//! connections open while the leases end. An abandoned acquisition is undone as any other, because the server may not
+//! notice the end of its connection.
 
 use std::slice;
 use std::time::Duration;
@@ -18,8 +18,8 @@ use crate::lock::events;
 use crate::lock::guard::{Guard, Leftovers};
 use crate::lock::release::{First, Undo};
 use crate::lock::renewal::lease_left;
-use crate::lock::reservation::Turn;
-use crate::lock::slices::Parked;
+use crate::lock::reservation::Reservation;
+use crate::lock::slices::ParkedSlices;
 use crate::lock::terms::Terms;
 use crate::lock::wait::bounded;
 use crate::moment::Moment;
@@ -36,7 +36,7 @@ use crate::statistics::Counted;
 ///
 /// let leader = Lock::new(&server, "leader").session();
 /// let guard = leader.acquire().await?;
-/// // When this program ends, however it ends, the next one has the lock at once.
+/// // When this program ends, for any reason, the next waiter gets the lock at once.
 /// eprintln!("no longer the leader: {}", guard.lost().await);
 /// # Ok(())
 /// # }
@@ -59,7 +59,8 @@ impl SessionLock {
         within(self.wait(Some(Duration::ZERO))).await
     }
 
-    /// Waits for the lock, in its turn, for at most so long; see [`Lock::acquire_within`](crate::Lock::acquire_within).
+    /// Waits for the lock in the server's queue, for at most `wait`; see
+    /// [`Lock::acquire_within`](crate::Lock::acquire_within).
     ///
     /// # Errors
     /// When the server refuses, or could not be reached at the end of the wait.
@@ -67,7 +68,7 @@ impl SessionLock {
         within(self.wait(Some(wait))).await
     }
 
-    /// Waits for the lock, in its turn, for as long as it takes; also through the death of a server.
+    /// Waits for the lock in the server's queue without a limit, also through the failure of a server.
     ///
     /// # Errors
     /// When the server refuses.
@@ -87,17 +88,17 @@ impl SessionLock {
     }
 
     async fn ask(&self, wait: Option<Duration>) -> Result<Option<Guard>> {
-        // A wait beyond all clocks is one without end.
+        // An end that the clock cannot represent is no limit.
         let end = wait.and_then(|wait| Instant::now().checked_add(wait));
-        match self.terms.next_turn(end).await {
-            Some(turn) => bounded(&self.terms.server, end, self.run(turn, end)).await,
+        match self.terms.reserve_owner(end).await {
+            Some(reservation) => bounded(&self.terms.server, end, self.run(reservation, end)).await,
             None => Ok(None),
         }
     }
 
-    /// Asks until the lock is granted, or the end has come.
-    async fn run(&self, turn: Turn, end: Option<Instant>) -> Result<Option<Guard>> {
-        let mut attempt = Attempt::new(&self.terms, turn);
+    /// Sends the request until it is granted or `end` has come.
+    async fn run(&self, reservation: Reservation, end: Option<Instant>) -> Result<Option<Guard>> {
+        let mut attempt = Attempt::new(&self.terms, reservation);
         let mut slice = Duration::ZERO;
         let mut pause = Pause::new();
         let mut failures = 0;
@@ -108,13 +109,13 @@ impl SessionLock {
                     return Ok(Some(attempt.granted(lease, token, sent)))
                 }
                 Ok(None) if left(end).is_zero() => return Ok(None),
-                // Sent away before its time, by another process that asks in the same owner's name: not at once again.
+                // Ended early, because another process waits under the same owner name: pause before the next request.
                 Ok(None) if asked.elapsed() < slice / 2 => {
                     pause.sleep(left(end)).await;
                 }
                 Ok(None) => pause = Pause::new(),
                 Err(error) if !error.is_passing() => return Err(error),
-                // A connection that breaks is worth a second attempt, however short the wait.
+                // After a broken connection there is a second attempt, however short the wait.
                 Err(error) if failures > 0 && left(end).is_zero() => return Err(error),
                 Err(error) => {
                     failures += 1;
@@ -124,43 +125,43 @@ impl SessionLock {
                     continue;
                 }
             }
-            // The place in the queue is kept from one slice to the next.
+            // The server keeps the place in the queue from one slice to the next.
             slice = left(end).min(self.terms.server.patience() / 2);
             attempt.park();
         }
     }
 }
 
-/// An acquisition by one owner. Dropped before the grant, it withdraws the wait, and gives back what may have been
-/// granted to it meanwhile.
+/// An acquisition by one owner. Dropped before the grant, it withdraws the wait and releases what may have been granted
+/// meanwhile.
 struct Attempt<'a> {
     terms: &'a Terms,
     claim: Claim,
     caller: Caller,
-    turn: Turn,
-    /// Until when a request that was given up may be under way.
+    reservation: Reservation,
+    /// The time until which an abandoned request may still be served.
     under_way_until: Option<Instant>,
     waiting: Option<Counted>,
     is_granted: bool,
 }
 
 impl<'a> Attempt<'a> {
-    fn new(terms: &'a Terms, turn: Turn) -> Attempt<'a> {
+    fn new(terms: &'a Terms, reservation: Reservation) -> Attempt<'a> {
         let claim = terms.claim_by(&terms.fresh_owner());
         Attempt {
             caller: Caller::waiting(&terms.server, &claim.key),
             terms,
             claim,
-            turn,
+            reservation,
             under_way_until: None,
             waiting: None,
             is_granted: false,
         }
     }
 
-    /// After a failure. A request that is under way may be served late, and would bind the hold of its owner to a connection
-    /// that has ended. So the next one has another owner; or, where the program has chosen it, is sent when the last one
-    /// cannot be served any more. None: that is after the end.
+    /// The next attempt after a failure. An abandoned request may be served late and would bind the hold of its owner
+    /// to a closed connection. So the next attempt has another owner; a named owner waits until the last request can no
+    /// longer be served. None when that is after `end`.
     async fn again(mut self, end: Option<Instant>) -> Option<Attempt<'a>> {
         let until = self.under_way_until();
         if !self.caller.is_bound() {
@@ -169,17 +170,18 @@ impl<'a> Attempt<'a> {
         let Some(until) = until else {
             return Some(self);
         };
-        if self.turn.is_known() {
+        if self.reservation.is_named() {
             if end.is_some_and(|end| end < until) {
                 return None;
             }
             sleep_until(until).await;
             return Some(self);
         }
-        Some(Attempt::new(self.terms, Turn::default()))
+        Some(Attempt::new(self.terms, Reservation::default()))
     }
 
-    /// One request. Granted: the lease that the server has given it, the token, and a moment before the lease was asked for.
+    /// Sends one request. Granted, it returns the lease that the server has set, the token, and a moment before the
+    /// lease was read.
     async fn ask(&mut self, slice: Duration) -> Result<Option<(Duration, u64, Moment)>> {
         let server = &self.terms.server;
         let patience = server.patience() / 2;
@@ -190,19 +192,19 @@ impl<'a> Attempt<'a> {
             return Ok(None);
         };
         self.caller.pin();
-        // An owner that held the lock already may have a longer lease, which the first renewal ends.
+        // An owner that held the lock before may have a longer lease, which the first renewal shortens.
         let renew = command::renew(&self.claim, None, token);
         let renewed = self.caller.call(&renew, patience).await?;
         let lease = match renewed {
             Value::Int(1) => lease_left(&mut self.caller, &self.claim, patience).await?,
             _ => None,
         };
-        // Gone already, by a force.
+        // The lock has been broken meanwhile.
         let (lease, sent) = lease.ok_or_else(|| Error::reply(server.name()))?;
         Ok(Some((lease, token, sent)))
     }
 
-    /// From now on it waits in the queue.
+    /// Counts the acquisition as parked.
     fn park(&mut self) {
         let (server, claim) = (&self.terms.server, &self.claim);
         self.waiting
@@ -217,7 +219,7 @@ impl<'a> Attempt<'a> {
         let leftovers = Leftovers {
             acquires_until: self.under_way_until(),
             releases_until: None,
-            turn: std::mem::take(&mut self.turn),
+            reservation: std::mem::take(&mut self.reservation),
         };
         let next = Caller::waiting(&terms.server, &self.claim.key);
         let bound = std::mem::replace(&mut self.caller, next);
@@ -244,11 +246,11 @@ impl Drop for Attempt<'_> {
         if self.is_granted {
             return;
         }
-        // A grant whose lease could not be asked for is one, too.
+        // A grant whose lease could not be read has to be released as well.
         let is_bound = self.caller.is_bound();
         let under_way = self.under_way_until();
         let under_way = under_way.filter(|until| Instant::now() < *until);
-        let keeps_place = self.waiting.is_some() && !self.turn.is_known();
+        let keeps_place = self.waiting.is_some() && !self.reservation.is_named();
         let undo = Undo {
             server: self.terms.server.clone(),
             claim: self.claim.clone(),
@@ -259,8 +261,8 @@ impl Drop for Attempt<'_> {
             },
             acquires_until: under_way,
             releases_until: None,
-            turn: std::mem::take(&mut self.turn),
-            parked: Parked::default(),
+            reservation: std::mem::take(&mut self.reservation),
+            parked: ParkedSlices::default(),
         };
         undo.start();
     }

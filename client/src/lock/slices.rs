@@ -1,8 +1,8 @@
-//! A wait: parked in the server, slice after slice.
+//! The slices of a parked wait.
 //!
-//! A slice ends before its connection would be given up. The next one is sent before that, through another
-//! connection, and takes over the place of the one before, which is then answered with nil. So the wait is in the
-//! server's queue without a gap, and is never passed over.
+//! A slice ends before the response timeout of its connection. The next one is sent earlier, through another
+//! connection, and takes over the place of its predecessor, which then gets nil. So the wait is in the server's queue
+//! without a gap and is never overtaken.
 
 use std::future::{poll_fn, Future};
 use std::pin::Pin;
@@ -17,14 +17,14 @@ use crate::moment::Moment;
 use crate::net::caller::Caller;
 use crate::net::server::Server;
 
-/// The slices of a wait that were sent and not answered yet, the oldest first: mostly one, for a moment two.
-/// Dropped, it closes their connections, and the server forgets the wait.
+/// The slices of a wait that were sent and not answered yet, the oldest first: usually one, briefly two. Dropped, it
+/// closes their connections, and the server removes the wait.
 #[derive(Default)]
-pub(crate) struct Parked {
+pub(crate) struct ParkedSlices {
     slices: Vec<Slice>,
-    /// Of a slice that has ended: with its connection, where that is good, and with what it knows of the way.
+    /// The caller of a finished slice, with its connection (if that works) and its route, for the next one.
     spare: Option<Caller>,
-    /// Until this moment a request that failed without an answer may be under way.
+    /// The time until which a request without a reply may still be served.
     under_way_until: Option<Instant>,
 }
 
@@ -33,25 +33,25 @@ struct Slice {
     answer: Pin<Box<dyn Future<Output = (Caller, Result<Value>)> + Send>>,
 }
 
-/// What has happened to a wait.
+/// The next event of a wait.
 pub(crate) enum Next {
     /// A slice was answered.
     Answer(Answer),
-    /// It is time for another slice.
-    Change,
+    /// The next slice is due.
+    SliceDue,
 }
 
-/// The answer to a slice.
+/// The reply to a slice.
 pub(crate) struct Answer {
-    /// The slice was sent after this.
+    /// A moment before the slice was sent.
     pub sent: Moment,
     pub reply: Result<Value>,
     /// Whether no later slice was sent.
     pub is_newest: bool,
 }
 
-impl Parked {
-    /// Sends a request that is parked for so long.
+impl ParkedSlices {
+    /// Sends a request that is parked for `slice`.
     pub(crate) fn send(&mut self, server: &Server, key: &[u8], command: Cmd, slice: Duration) {
         let spare = self.spare.take();
         let mut caller = spare.unwrap_or_else(|| Caller::waiting(server, key));
@@ -69,29 +69,29 @@ impl Parked {
         self.slices.is_empty()
     }
 
-    /// Until this moment a request without an answer may still be under way.
+    /// The time until which a request without a reply may still be served.
     pub(crate) fn under_way_until(&self, server: &Server) -> Option<Instant> {
         let unanswered = (!self.is_empty()).then(|| Instant::now() + server.patience());
         unanswered.max(self.under_way_until)
     }
 
-    /// The next answer; or, where only one slice is parked, the moment to send another.
-    pub(crate) async fn next(&mut self, change: Option<Instant>) -> Next {
-        let change = change.filter(|_| self.slices.len() < 2);
+    /// Waits for the next reply or, while only one slice is parked, until `due`.
+    pub(crate) async fn next(&mut self, due: Option<Instant>) -> Next {
+        let due = due.filter(|_| self.slices.len() < 2);
         let is_time = async {
-            match change {
-                Some(change) => sleep_until(change).await,
+            match due {
+                Some(due) => sleep_until(due).await,
                 None => std::future::pending().await,
             }
         };
         tokio::select! {
             biased;
             answer = self.answer() => Next::Answer(answer),
-            () = is_time => Next::Change,
+            () = is_time => Next::SliceDue,
         }
     }
 
-    /// Waits for the answers that are owed, but not for long.
+    /// Waits for the pending replies, for at most `patience`.
     pub(crate) async fn finish(&mut self, patience: Duration) {
         let answered = async {
             while !self.is_empty() {
@@ -131,7 +131,7 @@ impl Parked {
     }
 }
 
-impl Drop for Parked {
+impl Drop for ParkedSlices {
     fn drop(&mut self) {
         if let Some(spare) = self.spare.take() {
             spare.keep_open();

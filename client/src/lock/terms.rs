@@ -1,4 +1,4 @@
-//! What an acquisition asks for: which key of which server, in which owner's name, and for how long.
+//! The terms of an acquisition: server, key, owner, kind, lease and margin.
 
 use std::time::Duration;
 
@@ -7,27 +7,27 @@ use uuid::Uuid;
 
 use crate::error::{Error, Result};
 use crate::lock::hold::certain;
-use crate::lock::reservation::{self, Turn};
+use crate::lock::reservation::{self, Reservation};
 use crate::mode::Mode;
 use crate::net::command::{Claim, Kind};
 use crate::net::server::Server;
 use crate::net::slot::slot_of;
 
-/// The lease where none is named, as the server's own.
+/// The default lease, which is also the server's.
 const DEFAULT_LEASE: Duration = Duration::from_secs(30);
 
-/// The longest lease: clocks do not count to the end of time.
+/// The longest lease, which clocks can still represent.
 const LONGEST_LEASE: Duration = Duration::from_secs(100 * 365 * 86_400);
 
-/// How much longer than its bound a wait may last, for an answer that is owed.
+/// How much longer than its limit a wait may last, for a pending reply.
 pub(crate) const OVERTIME: Duration = Duration::from_millis(250);
 
-/// What a lock asks the server for, each time that it is acquired.
+/// The terms of each acquisition of a lock.
 #[derive(Debug, Clone)]
 pub(crate) struct Terms {
     pub server: Server,
     pub key: Vec<u8>,
-    /// A fresh one for each acquisition, where none is named.
+    /// None: a fresh owner for each acquisition.
     pub owner: Option<Vec<u8>>,
     pub kind: Kind,
     /// In whole milliseconds.
@@ -47,18 +47,19 @@ impl Terms {
         }
     }
 
-    /// The server is told no fractions: to count them would be to hold longer than it says.
+    /// The server counts whole milliseconds, so a fraction is cut off: the client must not believe in a longer lease
+    /// than the server.
     pub(crate) fn set_lease(&mut self, lease: Duration) {
         self.lease = lease - Duration::from_nanos(u64::from(lease.subsec_nanos() % 1_000_000));
     }
 
-    /// The owner of the next acquisition: the fixed one, or another each time.
+    /// The owner of the next acquisition: the named one, or a fresh one.
     pub(crate) fn fresh_owner(&self) -> Vec<u8> {
         let fresh = || Uuid::new_v4().to_string().into_bytes();
         self.owner.clone().unwrap_or_else(fresh)
     }
 
-    /// What an acquisition by this owner claims.
+    /// The claim of an acquisition by this owner.
     pub(crate) fn claim_by(&self, owner: &[u8]) -> Claim {
         Claim {
             key: self.key.clone(),
@@ -67,16 +68,16 @@ impl Terms {
         }
     }
 
-    /// Whether one request can ask for both.
+    /// Whether one request can acquire both.
     pub(crate) fn agrees_with(&self, other: &Terms) -> bool {
         self.server.is_same(&other.server)
             && (self.lease, self.kind, &self.owner) == (other.lease, other.kind, &other.owner)
             && (!self.server.is_cluster() || slot_of(&self.key) == slot_of(&other.key))
     }
 
-    /// Whether lease and margin make sense.
+    /// Checks lease and margin.
     pub(crate) fn check(&self) -> Result<()> {
-        // One of them is lost to rounding.
+        // One millisecond is lost to rounding.
         if self.lease < Duration::from_millis(2) {
             let why = "a lease lasts at least two milliseconds";
             return Err(Error::config(why));
@@ -92,36 +93,36 @@ impl Terms {
         Ok(())
     }
 
-    /// How long before the lease's end its loss is told.
+    /// How long before the end of the lease a loss is reported.
     pub(crate) fn margin(&self) -> Duration {
         self.margin.unwrap_or(self.lease / 6)
     }
 
-    /// How long after its request a grant is of use; then its loss is told.
-    pub(crate) fn told_after(&self) -> Duration {
+    /// How long after its request a grant is usable; then its loss is reported.
+    pub(crate) fn reported_after(&self) -> Duration {
         certain(self.lease).saturating_sub(self.margin())
     }
 
-    /// How long one request of a wait may be parked: it ends before its connection is given up, and leaves most
-    /// of the lease to a grant that comes at its end.
+    /// The longest time for which one request of a wait is parked: it ends before the response timeout, and leaves most
+    /// of the lease to a grant at its end.
     pub(crate) fn longest_slice(&self) -> Duration {
         (self.server.patience() / 2).min(self.lease / 3)
     }
 
-    /// The turn of the owner's name; None when it did not come in time.
-    pub(crate) async fn next_turn(&self, end: Option<Instant>) -> Option<Turn> {
-        let name = self.turn();
+    /// Reserves the owner's name; None when it was not free in time.
+    pub(crate) async fn reserve_owner(&self, end: Option<Instant>) -> Option<Reservation> {
+        let name = self.reservation();
         match end {
-            None => Some(Turn::wait(name).await),
-            Some(end) => match Turn::take(name.clone()) {
-                None => timeout_at(end, Turn::wait(name)).await.ok(),
-                turn => turn,
+            None => Some(Reservation::reserve(name).await),
+            Some(end) => match Reservation::try_reserve(name.clone()) {
+                None => timeout_at(end, Reservation::reserve(name)).await.ok(),
+                reservation => reservation,
             },
         }
     }
 
-    /// What others who use the same owner's name must not do at the same time.
-    fn turn(&self) -> Option<reservation::Name> {
+    /// The name to reserve; none for a fresh owner.
+    fn reservation(&self) -> Option<reservation::Name> {
         let server = self.server.name().to_string();
         let word = self.kind.word();
         Some((server, self.key.clone(), self.owner.clone()?, word))
@@ -134,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lease_is_what_the_server_is_told() {
+    fn a_lease_is_cut_to_whole_milliseconds() {
         let server = Server::open("redis://a").expect("a URL");
         let lease = |micros| {
             let mut terms = Terms::new(&server, b"k");

@@ -1,8 +1,8 @@
-//! A request that waits in the server until it is granted.
+//! A request that waits in the server until it is granted: the wait of a lock, a semaphore or a latch.
 //!
-//! It is sent once without waiting, on the connection that all share. If it is not granted then, it is parked in
-//! the server, in slices (see [`Parked`]). The place in the queue is kept between them (`lock.queue-grace`), also
-//! when a connection breaks: the request is sent again, by the same owner.
+//! It is sent once without waiting, on the shared connection. If it is not granted then, it is parked in the server, in
+//! slices (see [`ParkedSlices`]). The server keeps the place in the queue between them (`lock.queue-grace`), also when
+//! a connection breaks: the same owner sends the request again.
 
 use std::future::Future;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use tokio::time::{timeout_at, Instant};
 use crate::backoff::{left, part_of, Pause};
 use crate::error::{Error, Result};
 use crate::lock::events;
-use crate::lock::slices::{Next, Parked};
+use crate::lock::slices::{Next, ParkedSlices};
 use crate::lock::terms::OVERTIME;
 use crate::moment::Moment;
 use crate::net::caller::Caller;
@@ -21,45 +21,45 @@ use crate::net::command;
 use crate::net::server::Server;
 use crate::statistics::Counted;
 
-/// How long a grant waits for the answer to the other slice, which is on its way.
+/// How long a grant waits for the reply to the other slice.
 const OTHER_SLICE: Duration = Duration::from_millis(100);
 
-/// What is asked for, and how.
+/// The request and its limits.
 pub(crate) struct Request {
     pub key: Vec<u8>,
-    /// Without `BLOCK`, which it takes at its end. Sent twice, it is granted once.
+    /// The command without `BLOCK`, which is appended. Sent twice, it is granted once.
     pub command: Cmd,
-    /// How long one slice may be parked.
+    /// The longest time for which one slice is parked.
     pub longest_slice: Duration,
-    /// How long after it was sent a grant is of use.
+    /// How long after its request was sent a grant is usable.
     pub certain: Duration,
-    /// Who asks; of a request that holds nothing, none.
+    /// The owner; none for a request that grants nothing (a latch).
     pub owner: Option<Vec<u8>>,
 }
 
-/// A request that is under way. Dropped, it closes the connections on which it is parked.
+/// A waiting request. Dropped, it closes the connections on which it is parked.
 pub(crate) struct Wait {
     server: Server,
     request: Request,
-    /// For a request that is answered at once.
+    /// For the requests that do not wait.
     quick: Caller,
-    parked: Parked,
-    /// None before the first.
+    parked: ParkedSlices,
+    /// The last slice; none before the first.
     slice: Option<Slice>,
-    /// Until when a request that was given up may be under way.
+    /// The time until which an abandoned request may still be served.
     under_way_until: Option<Instant>,
-    /// From the first slice on.
+    /// Counts the wait in the statistics, from the first slice on.
     waiting: Option<Counted>,
 }
 
-/// Tokens, and a moment before their request was sent.
+/// The tokens, and a moment before their request was sent.
 pub(crate) type Grant = (Vec<u64>, Moment);
 
 /// The last slice of a wait.
 struct Slice {
     end: Instant,
-    /// When the next one is to be sent.
-    change: Instant,
+    /// When the next one is due.
+    next_at: Instant,
 }
 
 impl Wait {
@@ -68,27 +68,27 @@ impl Wait {
             server: server.clone(),
             quick: Caller::shared(server, &request.key),
             request,
-            parked: Parked::default(),
+            parked: ParkedSlices::default(),
             slice: None,
             under_way_until: None,
             waiting: None,
         }
     }
 
-    /// Asks until it is granted, or the end has come.
+    /// Sends the request until it is granted or `end` has come.
     pub(crate) async fn run(&mut self, end: Option<Instant>) -> Result<Option<Grant>> {
         let is_over = || left(end).is_zero();
         let mut pause = Pause::new();
         let mut failures = 0;
-        let mut asked = self.ask_once().await;
+        let mut asked = self.try_once().await;
         loop {
             match asked {
                 (sent, Ok(Some(tokens))) if sent.elapsed() < self.request.certain => {
                     self.parked.finish(OTHER_SLICE).await;
                     return Ok(Some((tokens, sent)));
                 }
-                // It took longer than the lease to get here: it may be over. What is left of it is asked for
-                // anew, or given back.
+                // The reply took longer than the usable part of the lease, so the grant may be over. The request is
+                // repeated, or the caller withdraws it.
                 (_, Ok(Some(_))) => {
                     self.under_way_until = Some(Instant::now() + self.server.patience());
                     if failures > 0 && is_over() {
@@ -97,13 +97,13 @@ impl Wait {
                     failures += 1;
                 }
                 (_, Ok(None)) if is_over() => return Ok(None),
-                // Sent away before its time, by another process that asks in the same owner's name: not at once again.
+                // Ended early, because another process waits under the same owner name: pause before the next request.
                 (_, Ok(None)) if self.is_early() => {
                     pause.sleep(left(end)).await;
                 }
                 (_, Ok(None)) => pause = Pause::new(),
                 (_, Err(error)) if !error.is_passing() => return Err(error),
-                // A connection that breaks is worth a second attempt, however short the wait.
+                // After a broken connection there is a second attempt, however short the wait.
                 (_, Err(error)) if failures > 0 && is_over() => return Err(error),
                 (_, Err(_)) => {
                     failures += 1;
@@ -111,13 +111,13 @@ impl Wait {
                 }
             }
             asked = match is_over() {
-                true => self.ask_once().await,
+                true => self.try_once().await,
                 false => self.wait(end).await,
             };
         }
     }
 
-    async fn ask_once(&mut self) -> (Moment, Result<Option<Vec<u64>>>) {
+    async fn try_once(&mut self) -> (Moment, Result<Option<Vec<u64>>>) {
         let server = &self.server;
         let sent = Moment::now();
         let patience = server.patience() / 2;
@@ -131,7 +131,7 @@ impl Wait {
         )
     }
 
-    /// Waits in the queue: to the end of a slice that no other follows, to a grant, or to a failure.
+    /// Waits in the queue until a grant, a failure, or the end of the last slice.
     async fn wait(&mut self, end: Option<Instant>) -> (Moment, Result<Option<Vec<u64>>>) {
         if self.parked.is_empty() {
             self.park(end);
@@ -139,10 +139,10 @@ impl Wait {
         loop {
             let last = end.zip(self.slice.as_ref());
             let is_last = last.is_some_and(|(end, slice)| end <= slice.end);
-            let change = self.slice.as_ref().filter(|_| !is_last);
-            let change = change.map(|slice| slice.change);
-            let answer = match self.parked.next(change).await {
-                Next::Change => {
+            let next_at = self.slice.as_ref().filter(|_| !is_last);
+            let next_at = next_at.map(|slice| slice.next_at);
+            let answer = match self.parked.next(next_at).await {
+                Next::SliceDue => {
                     self.park(end);
                     continue;
                 }
@@ -152,7 +152,7 @@ impl Wait {
             let server = self.server.name();
             let reply = answer.reply;
             match reply.and_then(|reply| command::granted(&reply, server)) {
-                // Another slice has taken over, or goes on.
+                // Another slice has taken over the place, or is still parked.
                 Ok(None) if !is_over => {}
                 Err(error) if error.is_passing() && !is_over => {}
                 tokens => return (answer.sent, tokens),
@@ -160,7 +160,7 @@ impl Wait {
         }
     }
 
-    /// Sends a slice of the wait.
+    /// Sends the next slice.
     fn park(&mut self, end: Option<Instant>) {
         let slice = self.request.longest_slice.min(left(end));
         let slice = slice.max(Duration::from_millis(1));
@@ -173,25 +173,25 @@ impl Wait {
         let now = Instant::now();
         self.slice = Some(Slice {
             end: now + slice,
-            // Not at one moment for all that have begun to wait together.
-            change: now + slice / 2 + part_of(slice / 4),
+            // Spread, because many waiters may have started at the same moment.
+            next_at: now + slice / 2 + part_of(slice / 4),
         });
     }
 
-    /// Whether the last slice would go on.
+    /// Whether the last slice ended before its successor was due.
     fn is_early(&self) -> bool {
         let slice = self.slice.as_ref();
-        slice.is_some_and(|slice| Instant::now() < slice.change)
+        slice.is_some_and(|slice| Instant::now() < slice.next_at)
     }
 
-    /// Whether it was parked, so that a place in a queue may be kept for it.
+    /// Whether the request was parked, so that the server may keep a place in the queue for it.
     pub(crate) fn was_parked(&self) -> bool {
         self.slice.is_some()
     }
 
-    /// Until when a request that was given up may be under way.
+    /// The time until which an abandoned request may still be served.
     pub(crate) fn under_way_until(&mut self) -> Option<Instant> {
-        // Of a future that was dropped.
+        // The future of the last request was dropped.
         if self.quick.was_unanswered() {
             self.under_way_until = Some(Instant::now() + self.server.patience());
         }
@@ -199,13 +199,13 @@ impl Wait {
         self.under_way_until.max(parked)
     }
 
-    /// Its connections, which the withdrawal of the wait closes.
-    pub(crate) fn take_parked(&mut self) -> Parked {
+    /// Takes the parked connections, which the withdrawal of the wait closes.
+    pub(crate) fn take_parked(&mut self) -> ParkedSlices {
         std::mem::take(&mut self.parked)
     }
 }
 
-/// The wait, given up so long after its end at the latest as an answer may be owed.
+/// Runs a wait and gives it up [`OVERTIME`] after its end.
 pub(crate) async fn bounded<T>(
     server: &Server,
     end: Option<Instant>,

@@ -10,14 +10,15 @@ use tokio::time::{timeout_at, Instant};
 
 use crate::error::{Error, Result};
 use crate::lock::guard::Guard;
-use crate::lock::loss::{Kept, Lost, Notice};
+use crate::lock::loss::{LossNotice, LossOnDrop, Lost};
 use crate::outcome::{LostReason, Released};
 use crate::runtime::{self, within, Task};
 
-/// How long what is given back may be waited for.
+/// The longest wait for the replies to releases.
 pub(super) const GRACE: Duration = Duration::from_millis(500);
 
-/// In their order. What is not known in time is an error here, and goes on in the background.
+/// Releases the locks and returns the results in their order. A release without a reply in time is an error here, and
+/// continues in the background.
 pub(super) async fn release_all(
     guards: impl Iterator<Item = Guard>,
     end: Instant,
@@ -35,7 +36,7 @@ pub(super) async fn release_all(
     released
 }
 
-/// Ends with the first of these.
+/// Completes with the first of these losses.
 pub(super) async fn first_lost(mut lost: Vec<Lost>) -> LostReason {
     poll_fn(|context| {
         let mut ended = lost.iter_mut().map(|lost| Pin::new(lost).poll(context));
@@ -44,7 +45,7 @@ pub(super) async fn first_lost(mut lost: Vec<Lost>) -> LostReason {
     .await
 }
 
-/// Locks that are held together, each renewed by itself. Dropped, all are given back in the background.
+/// Locks that are held together, each with its own renewal. Dropping it releases all of them in the background.
 ///
 /// ```no_run
 /// # async fn example(guard: redis_lock_client::MultiGuard) {
@@ -57,18 +58,18 @@ pub(super) async fn first_lost(mut lost: Vec<Lost>) -> LostReason {
 #[must_use = "dropped, the locks are given back"]
 pub struct MultiGuard {
     members: Vec<Guard>,
-    notice: Arc<Notice>,
+    notice: Arc<LossNotice>,
     watch: Task,
 }
 
 impl MultiGuard {
     pub(super) fn new(members: Vec<Guard>) -> MultiGuard {
-        let notice = Notice::new(Instant::now());
-        let kept = Kept(notice.clone());
+        let notice = LossNotice::new(Instant::now());
+        let on_drop = LossOnDrop(notice.clone());
         let losses = members.iter().map(Guard::lost).collect();
         let watch = runtime::spawn(async move {
             let why = first_lost(losses).await;
-            kept.0.lose(why);
+            on_drop.0.lose(why);
         });
         MultiGuard {
             members,
@@ -77,34 +78,34 @@ impl MultiGuard {
         }
     }
 
-    /// Each lock's own guard, in the order in which the caller has named them.
+    /// The guard of each lock, in the caller's order.
     pub fn members(&self) -> &[Guard] {
         &self.members
     }
 
-    /// Each lock's fencing token, in the same order. A token fences what its own lock protects; those of
-    /// two locks say nothing about each other.
+    /// The fencing token of each lock, in the same order. A token fences the resource that its own lock protects;
+    /// tokens of two locks cannot be compared.
     pub fn tokens(&self) -> Vec<u64> {
         self.members.iter().map(Guard::token).collect()
     }
 
-    /// A future that ends when one of the locks is lost: then what needed all of them must stop. The
+    /// A future that completes when one of the locks is lost: then the work that needs all of them must stop. The
     /// others stay held until the guard is dropped.
     pub fn lost(&self) -> Lost {
         self.notice.lost()
     }
 
-    /// How long all the locks are certainly still ours; zero when one is lost.
+    /// How long all the locks are certainly still held; zero when one is lost.
     pub fn valid_for(&self) -> Duration {
         let left = self.members.iter().map(Guard::valid_for);
         left.min().unwrap_or_default()
     }
 
-    /// Gives all the locks back at the same time: [`Released::Yes`] when each of them was still held. Where a server
-    /// does not answer within half a second, its lock is given back in the background.
+    /// Releases all the locks at the same time: [`Released::Yes`] when each of them was still held. If a server does
+    /// not answer within half a second, its lock is released in the background.
     ///
     /// # Errors
-    /// The first, when a server did not answer or refused.
+    /// The first error, when a server did not answer or refused.
     pub async fn release(self) -> Result<Released> {
         let mut whole = Released::Yes;
         for released in self.release_each().await {
@@ -115,7 +116,7 @@ impl MultiGuard {
         Ok(whole)
     }
 
-    /// The same, and what was found of each lock, in the caller's order.
+    /// The same, with the result for each lock, in the caller's order.
     pub async fn release_each(mut self) -> Vec<Result<Released>> {
         let members = std::mem::take(&mut self.members);
         let servers: Vec<_> = members.iter().map(Guard::server_name).collect();

@@ -1,14 +1,15 @@
-//! Several locks, all or none, on servers that need not know of each other.
+//! Several locks acquired together or not at all, on servers that need not know of each other.
 //!
-//! The locks of one server are taken in one request (`LOCK.MACQUIRE`), which holds nothing while it waits. Server follows
-//! server, in the order of their names whatever order the caller names the locks in, so that two who want the same locks
-//! never wait for each other. (Where locks of one server differ in lease, mode or owner, or in a cluster in their slot, they are
-//! taken one after another, in the order of their keys.) Waiting for the first request holds nothing. From then on a *round* may last so
-//! long (1.5 s for each lock): what is not complete by then is given back as a whole, because others may want a part of it. A lock that
-//! is had already renews itself meanwhile, and if it is lost the round is over.
+//! The locks of one server are acquired in one request (`LOCK.MACQUIRE`), which holds nothing while it waits. The
+//! servers follow in the order of their names, whatever the caller's order, so that two acquisitions of the same locks
+//! never wait for each other. (Locks of one server that differ in lease, mode or owner, or in a cluster in their slot,
+//! are acquired one after another, in the order of their keys.) The wait for the first request holds nothing. From its
+//! grant on, a *round* lasts 1.5 s for each lock: if it is not complete by then, all its locks are released, because
+//! other owners may want some of them. Locks that are held already are renewed meanwhile; if one is lost the round is
+//! over.
 //!
-//! What has to be given back on a server that does not answer is asked for in the background, for as long
-//! as its lease could last: no caller waits for a dead server.
+//! Releases at a server that does not answer are repeated in the background, for as long as the lease could last: no
+//! caller waits for a dead server.
 
 mod guard;
 
@@ -27,14 +28,14 @@ use crate::lock::terms::{Terms, OVERTIME};
 use crate::lock::Lock;
 use crate::runtime::within;
 
-/// How long a round may last for each of its locks, as Redisson has it.
+/// The duration of a round for each of its locks, the value of Redisson.
 const ROUND_PER_LOCK: Duration = Duration::from_millis(1_500);
-/// What is given back is answered a moment before the whole is over.
-const A_MOMENT: Duration = Duration::from_millis(30);
+/// Time for the replies to the releases at the end of a wait.
+const RELEASE_REPLIES: Duration = Duration::from_millis(30);
 /// The most keys that `LOCK.MACQUIRE` takes.
-const MOST_KEYS: usize = 1_024;
+const MAX_KEYS: usize = 1_024;
 
-/// Several locks that are had together, or not at all.
+/// Several locks that are acquired together or not at all.
 ///
 /// ```no_run
 /// # async fn example(server: redis_lock_client::Server) -> Result<(), redis_lock_client::Error> {
@@ -49,35 +50,35 @@ const MOST_KEYS: usize = 1_024;
 /// ```
 #[derive(Debug, Clone)]
 pub struct MultiLock {
-    /// In the order in which they are taken.
+    /// In the order of acquisition.
     requests: Vec<Request>,
     round: Duration,
 }
 
-/// Locks that are asked for in one request.
+/// Locks that are acquired in one request.
 #[derive(Debug, Clone)]
 struct Request {
     terms: Vec<Terms>,
-    /// Where each is in the caller's list.
-    places: Vec<usize>,
+    /// The index of each lock in the caller's list.
+    indices: Vec<usize>,
 }
 
 impl MultiLock {
-    /// Of these locks, each with its own server, lease and mode. Their order says nothing. If all locks of one [`Server`](crate::Server)
-    /// agree in lease, mode and owner (in a cluster also in their slot), they are asked for in one request, `LOCK.MACQUIRE`, and have
-    /// one owner; else one after another.
+    /// Combines these locks, each with its own server, lease and mode, in any order. If all locks of one
+    /// [`Server`](crate::Server) agree in lease, mode and owner (in a cluster also in their slot), they are acquired in
+    /// one request, `LOCK.MACQUIRE`, and have one owner; otherwise one after another.
     ///
     /// # Errors
-    /// When none is named, or one twice. That `localhost` and `127.0.0.1` are one server is not seen.
+    /// When the list is empty or names a lock twice. `localhost` and `127.0.0.1` count as different servers.
     pub fn new(locks: impl IntoIterator<Item = Lock>) -> Result<MultiLock> {
         let mut members: Vec<_> = locks.into_iter().enumerate().collect();
-        members.sort_by(|(_, a), (_, b)| place_of(a).cmp(&place_of(b)));
+        members.sort_by(|(_, a), (_, b)| position(a).cmp(&position(b)));
         if members.is_empty() {
             return Err(Error::config("a MultiLock of no locks"));
         }
         for (one, next) in members.iter().zip(members.iter().skip(1)) {
-            if place_of(&one.1) == place_of(&next.1) {
-                let (server, key) = place_of(&one.1);
+            if position(&one.1) == position(&next.1) {
+                let (server, key) = position(&one.1);
                 let key = String::from_utf8_lossy(key);
                 return Err(Error::config(format!("{server}: {key} is named twice")));
             }
@@ -89,7 +90,7 @@ impl MultiLock {
         })
     }
 
-    /// How long a part of the locks may be held while the others are waited for: 1.5 s for each lock by default.
+    /// How long some of the locks may be held while the others are waited for: 1.5 s for each lock by default.
     #[must_use]
     pub fn round(self, round: Duration) -> MultiLock {
         MultiLock { round, ..self }
@@ -103,15 +104,15 @@ impl MultiLock {
         self.acquire_within(Duration::ZERO).await
     }
 
-    /// Waits for all the locks for at most so long, and 0.3 s more where a server owes an answer. None when that was
-    /// not enough. The wait goes on where connections break and servers start again.
+    /// Waits for all the locks for at most `wait`, and 0.3 s more for a pending reply. None when they were not all
+    /// granted in that time. The wait survives broken connections and restarts.
     ///
     /// # Errors
     /// When a server refuses, or could not be reached at the end of the wait.
     pub async fn acquire_within(&self, wait: Duration) -> Result<Option<MultiGuard>> {
         let end = after(wait);
-        // Each request keeps the bound by itself; several that are late, one after another, do not.
-        let over = end + OVERTIME + A_MOMENT;
+        // Each request keeps the limit; several late ones, one after another, would not.
+        let over = end + OVERTIME + RELEASE_REPLIES;
         within(async {
             let waited = timeout_at(over, self.rounds(end)).await;
             waited.unwrap_or_else(|_| Err(Error::no_answer(&self.names())))
@@ -128,7 +129,7 @@ impl MultiLock {
         names.join(",")
     }
 
-    /// Waits for all the locks for as long as it takes, also for a server to come back.
+    /// Waits for all the locks without a limit, also while a server is down.
     ///
     /// # Errors
     /// When a server refuses.
@@ -164,7 +165,7 @@ impl MultiLock {
             };
             let is_first = held.is_empty();
             match got {
-                Ok(Some(guards)) => held.extend(request.places.iter().copied().zip(guards)),
+                Ok(Some(guards)) => held.extend(request.indices.iter().copied().zip(guards)),
                 Ok(None) => {
                     give_back(held, over).await;
                     return Ok(None);
@@ -184,25 +185,25 @@ impl MultiLock {
     }
 }
 
-/// The order in which locks are taken, on which all programs must agree.
-fn place_of(lock: &Lock) -> (&str, &[u8]) {
+/// The position in the order of acquisition, on which all programs must agree.
+fn position(lock: &Lock) -> (&str, &[u8]) {
     (lock.terms.server.name(), &lock.terms.key)
 }
 
-/// The locks of one server are asked for in one request, where they agree in all that a request says once.
+/// Groups the locks into requests: those of one server form one if they agree in everything that a request states once.
 fn requests(locks: Vec<(usize, Lock)>) -> Vec<Request> {
     let mut requests = Vec::new();
-    for of_server in locks.chunk_by(|(_, a), (_, b)| place_of(a).0 == place_of(b).0) {
+    for of_server in locks.chunk_by(|(_, a), (_, b)| position(a).0 == position(b).0) {
         let agree = |pair: &[(usize, Lock)]| match pair {
             [(_, a), (_, b)] => a.terms.agrees_with(&b.terms),
             _ => true,
         };
-        let in_one = of_server.len() <= MOST_KEYS && of_server.windows(2).all(agree);
+        let in_one = of_server.len() <= MAX_KEYS && of_server.windows(2).all(agree);
         let size = if in_one { of_server.len() } else { 1 };
         for locks in of_server.chunks(size) {
             requests.push(Request {
                 terms: locks.iter().map(|(_, lock)| lock.terms.clone()).collect(),
-                places: locks.iter().map(|(place, _)| *place).collect(),
+                indices: locks.iter().map(|(place, _)| *place).collect(),
             });
         }
     }
@@ -216,7 +217,7 @@ impl Request {
     }
 }
 
-/// Gives all of them back, and waits for those whose servers answer by then.
+/// Releases all of them, and waits for the replies until `over`, at most [`GRACE`].
 async fn give_back(held: Vec<(usize, Guard)>, over: Instant) {
     let end = over.min(Instant::now() + GRACE);
     release_all(held.into_iter().map(|(_, guard)| guard), end).await;
@@ -234,17 +235,17 @@ mod tests {
         Lock::new(&server, key)
     }
 
-    /// The places of the locks of each request.
+    /// The indices of the locks of each request.
     fn order(multi: &MultiLock) -> Vec<&[usize]> {
         let requests = multi.requests.iter();
-        requests.map(|request| &request.places[..]).collect()
+        requests.map(|request| &request.indices[..]).collect()
     }
 
     #[test]
-    fn the_order_is_that_of_servers_and_keys() {
+    fn locks_are_acquired_in_the_order_of_servers_and_keys() {
         let locks = [lock("b:1", "x"), lock("a:1", "y"), lock("a:1", "x")];
         let multi = MultiLock::new(locks).expect("three locks");
-        // One name may be two users: each server asks for itself.
+        // Two servers of one name may have different users, so they do not share a request.
         assert_eq!(order(&multi), [[2], [1], [0]]);
         assert_eq!(multi.round, Duration::from_millis(4_500));
     }
@@ -265,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn one_lock_twice_and_none_at_all_are_refused() {
+    fn a_duplicate_lock_and_an_empty_list_are_refused() {
         let twice = [lock("a:1", "x"), lock("b:1", "x"), lock("a:1", "x")];
         let error = MultiLock::new(twice).expect_err("one twice").to_string();
         assert_eq!(error, "a:1/0: x is named twice");

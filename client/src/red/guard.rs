@@ -1,9 +1,8 @@
-//! A RedLock that is held: renewed by majority, told as lost when there is none in time, and given back
-//! on every server.
+//! The guard of a RedLock: its renewal by a majority, the report of a loss, and the release on every server.
 //!
-//! Every third of the lease a round of renewals is opened. A server that has lost the hold, or was away
-//! when it was granted, is asked for it anew in the next round, so that a lock outlives the restart of one
-//! server after another. A server whose start-up delay has become too short has no vote.
+//! After every third of the lease a round of renewals is opened. A server that has lost the hold, or was down at the
+//! grant, is asked to grant it again in the next round, so that a lock survives the restart of one server after
+//! another. A server whose startup delay has become too short has no vote.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,12 +13,12 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, sleep_until, timeout_at, Instant};
 
-use super::node::{Asker, Word};
+use super::node::{NodeRequests, Vote};
 use super::round::{count, Answer, Outcome};
 use super::rule::{is_out_of_reach, round_patience, validity, Tally, Verdict};
 use crate::error::{Error, Result};
 use crate::lock::events;
-use crate::lock::loss::{Kept, Lost, Notice};
+use crate::lock::loss::{LossNotice, LossOnDrop, Lost};
 use crate::lock::release::{release_later, First};
 use crate::lock::terms::Terms;
 use crate::moment::Moment;
@@ -29,7 +28,7 @@ use crate::outcome::{LostReason, Released};
 use crate::runtime::{self, Task};
 use crate::statistics::Counted;
 
-/// A RedLock that is held. Dropped, it is given back in the background.
+/// A RedLock that is held. Dropping it releases the lock in the background.
 ///
 /// ```no_run
 /// # async fn example(guard: redis_lock_client::RedGuard) {
@@ -53,13 +52,13 @@ struct Hold {
     lease: Duration,
     margin: Duration,
     tokens: Mutex<Vec<Option<u64>>>,
-    /// When the last round was opened that has won a majority.
+    /// When the last round with a majority was opened.
     confirmed: watch::Sender<Moment>,
-    notice: Arc<Notice>,
+    notice: Arc<LossNotice>,
 }
 
 impl RedGuard {
-    /// What an attempt has won in a round.
+    /// The guard of an attempt that has a majority.
     pub(super) fn new(locks: &[Terms], claim: Claim, won: Outcome) -> RedGuard {
         let lease = locks.first().map_or(Duration::ZERO, |lock| lock.lease);
         let hold = Arc::new(Hold {
@@ -69,9 +68,9 @@ impl RedGuard {
             margin: locks.first().map_or(Duration::ZERO, Terms::margin),
             tokens: Mutex::new(vec![None; locks.len()]),
             confirmed: watch::Sender::new(won.opened),
-            notice: Notice::new(won.opened.steady),
+            notice: LossNotice::new(won.opened.steady),
         });
-        hold.note(&won.answers);
+        hold.record_answers(&won.answers);
         hold.confirm(won.opened);
         let renewal = runtime::spawn(keep(hold.clone()));
         RedGuard {
@@ -85,8 +84,8 @@ impl RedGuard {
         }
     }
 
-    /// It was granted so long after the acquisition began.
-    pub(super) fn tell_of_grant(&self, waited: Duration) {
+    /// Records the grant, `waited` after the acquisition began.
+    pub(super) fn record_grant(&self, waited: Duration) {
         let tokens = self.hold.tokens().clone();
         for (lock, token) in self.hold.locks.iter().zip(tokens) {
             if let Some(token) = token {
@@ -95,22 +94,22 @@ impl RedGuard {
         }
     }
 
-    /// The owner that holds the lock on every server: one of its own for each acquisition.
+    /// The owner that holds the lock on every server; each acquisition has its own.
     pub fn owner(&self) -> &[u8] {
         &self.hold.claim.owner
     }
 
-    /// The highest of the servers' tokens. It fences only as far as the servers' clocks agree, and while none of
-    /// them starts again: a server that does counts on from an hour ahead of its clock. See
-    /// [`tokens`](RedGuard::tokens) for what fences without either.
+    /// The highest of the servers' tokens. It fences only as far as the servers' clocks agree, and while none of them
+    /// restarts: a restarted server counts on from an hour ahead of its clock. [`tokens`](RedGuard::tokens) fences
+    /// without these conditions.
     pub fn token(&self) -> u64 {
         let tokens = self.hold.tokens();
         tokens.iter().flatten().copied().max().unwrap_or_default()
     }
 
-    /// The fencing token on each server where the lock is held, by the server's name. Two
-    /// majorities share a server, and there the later holder's is higher: a resource that keeps the highest
-    /// of each server, and refuses a request that is below one of them, refuses every earlier holder.
+    /// The fencing token on each server where the lock is held, by server name. Two majorities share a server, and
+    /// there the later holder's token is higher: a resource that keeps the highest token of each server, and refuses a
+    /// request with a lower one, refuses every earlier holder.
     pub fn tokens(&self) -> Vec<(String, u64)> {
         let tokens = self.hold.tokens();
         let named = self.hold.locks.iter().zip(tokens.iter());
@@ -119,14 +118,14 @@ impl RedGuard {
             .collect()
     }
 
-    /// A future that ends when no majority is certainly ours any more; see [`Guard::lost`](crate::Guard::lost).
+    /// A future that completes when a majority is no longer certainly held; see [`Guard::lost`](crate::Guard::lost).
     pub fn lost(&self) -> Lost {
         self.hold.notice.lost()
     }
 
-    /// How long a majority is certainly still ours: the lease, less what clocks may run apart, less the time
-    /// since before the last round that has won was opened, by the steady or the wall clock of this machine,
-    /// whichever says more. Zero when the servers have said that the lock is lost.
+    /// How long a majority is certainly still held: the lease, less the tolerated clock drift, less the time since the
+    /// last round with a majority was opened, by the monotonic or the wall clock of this machine, whichever shows more.
+    /// Zero when the servers have reported the loss.
     pub fn valid_for(&self) -> Duration {
         match self.hold.notice.reason() {
             None | Some(LostReason::Unconfirmed) => {
@@ -137,18 +136,18 @@ impl RedGuard {
         }
     }
 
-    /// Gives the lock back on all servers at the same time: [`Released::Yes`] when a majority says that it was still
-    /// held. A server that does not answer (within a tenth of the lease, 1 s at most) is asked again in the background
-    /// until the lease is over.
+    /// Releases the lock on all servers at the same time: [`Released::Yes`] when it was still held on a majority. A
+    /// release without a reply (within a tenth of the lease, 1 s at most) is repeated in the background until the lease
+    /// is over.
     ///
     /// # Errors
-    /// The last, when so many servers did not answer, or refused, that it cannot be known.
+    /// The last error, when so many servers did not answer or refused that the result is unknown.
     pub async fn release(self) -> Result<Released> {
-        let words = self.release_each().await;
-        let mut tally = Tally::of(words.len());
+        let votes = self.release_each().await;
+        let mut tally = Tally::of(votes.len());
         let mut failure = None;
-        for (_, word) in words {
-            match word {
+        for (_, vote) in votes {
+            match vote {
                 Ok(released) => tally.count(released == Released::Yes),
                 Err(error) => failure = Some(error),
             }
@@ -160,9 +159,9 @@ impl RedGuard {
         }
     }
 
-    /// The same, and what was found on each server, by its name.
+    /// The same, with the result for each server, by its name.
     pub async fn release_each(mut self) -> Vec<(String, Result<Released>)> {
-        self.renew_no_more();
+        self.stop_renewal();
         self.is_released = true;
         let tokens = self.hold.tokens().clone();
         let begun = self.hold.locks.iter().zip(tokens).map(|(lock, token)| {
@@ -173,44 +172,44 @@ impl RedGuard {
         let begun: Vec<_> = begun.collect();
         let mut released = Vec::with_capacity(begun.len());
         for (server, release) in begun {
-            let word = match release {
+            let vote = match release {
                 Ok(release) => release.await,
                 Err(error) => Ok(Err(error)),
             };
-            let word = word.unwrap_or_else(|_| Err(Error::no_answer(&server)));
-            released.push((server, word));
+            let vote = vote.unwrap_or_else(|_| Err(Error::no_answer(&server)));
+            released.push((server, vote));
         }
         released
     }
 
-    fn renew_no_more(&self) {
+    fn stop_renewal(&self) {
         self.hold.notice.finish();
         self.renewal.end();
     }
 }
 
-/// One server's word at the first attempt, or the second where the connection had been closed; it is
-/// asked on in the background.
+/// Releases the lock on one server, with a second attempt after a closed connection; without a reply the release
+/// continues in the background.
 async fn release(lock: Terms, claim: Claim, token: Option<u64>) -> Result<Released> {
     let mut caller = Caller::shared(&lock.server, &lock.key);
     let command = command::release(&claim, None);
-    let mut word = Err(Error::no_answer(lock.server.name()));
+    let mut vote = Err(Error::no_answer(lock.server.name()));
     let mut may_be_served = false;
     let end = Instant::now() + round_patience(lock.lease);
     for _ in 0..2 {
         let left = end.saturating_duration_since(Instant::now());
-        word = caller.call(&command, left).await;
+        vote = caller.call(&command, left).await;
         may_be_served |= caller.was_unanswered();
-        if !matches!(word, Err(Error::Connection { .. })) {
+        if !matches!(vote, Err(Error::Connection { .. })) {
             break;
         }
     }
-    if word.is_ok() {
+    if vote.is_ok() {
         events::released(&lock.server, &claim, token);
     }
-    match word {
+    match vote {
         Ok(Value::Nil) => {
-            // A request without an answer may come to it yet.
+            // An earlier request without a reply may still be served.
             release_later(&lock.server, claim, First::Everything, lock.lease);
             Ok(match may_be_served {
                 true => Released::Yes,
@@ -227,7 +226,7 @@ async fn release(lock: Terms, claim: Claim, token: Option<u64>) -> Result<Releas
 
 impl Drop for RedGuard {
     fn drop(&mut self) {
-        self.renew_no_more();
+        self.stop_renewal();
         if !self.is_released {
             for lock in &self.hold.locks {
                 let claim = self.hold.claim.clone();
@@ -239,8 +238,10 @@ impl Drop for RedGuard {
 
 impl fmt::Debug for RedGuard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut told = f.debug_struct("RedGuard");
-        told.field("tokens", &self.tokens()).finish_non_exhaustive()
+        let mut debug = f.debug_struct("RedGuard");
+        debug
+            .field("tokens", &self.tokens())
+            .finish_non_exhaustive()
     }
 }
 
@@ -249,29 +250,29 @@ impl Hold {
         self.tokens.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Of who is silent, what was known is kept.
-    fn note(&self, answers: &[Answer]) {
+    /// Records the answers; without an answer the last token is kept.
+    fn record_answers(&self, answers: &[Answer]) {
         for (token, answer) in self.tokens().iter_mut().zip(answers) {
             match answer {
                 Answer::Yes(new) => *token = Some(*new),
                 Answer::No => *token = None,
-                Answer::Silent => {}
+                Answer::Unanswered => {}
             }
         }
     }
 
-    fn tell_of_renewals(&self, answers: &[Answer]) {
+    fn record_renewals(&self, answers: &[Answer]) {
         for (lock, answer) in self.locks.iter().zip(answers) {
             match answer {
                 Answer::Yes(token) => events::renewed(&lock.server, &self.claim, *token),
-                Answer::No | Answer::Silent => {
+                Answer::No | Answer::Unanswered => {
                     events::not_renewed(&lock.server, &self.claim, None, None);
                 }
             }
         }
     }
 
-    /// A round that was opened then has won.
+    /// Records a round with a majority that was opened at this moment.
     fn confirm(&self, opened: Moment) {
         self.confirmed.send_replace(opened);
         let span = validity(self.lease).saturating_sub(self.margin);
@@ -279,23 +280,23 @@ impl Hold {
     }
 
     /// Opens a round of renewals.
-    fn ask_all(&self, end: Instant) -> JoinSet<(usize, Result<Word>)> {
+    fn ask_all(&self, end: Instant) -> JoinSet<(usize, Result<Vote>)> {
         let known = self.tokens().clone();
-        let mut words = JoinSet::new();
+        let mut votes = JoinSet::new();
         for (place, (lock, token)) in self.locks.iter().zip(known).enumerate() {
             let (lock, claim) = (lock.clone(), self.claim.clone());
-            words.spawn(async move {
-                let asker = Asker::new(&lock, &claim, end);
-                (place, asker.renew(token).await)
+            votes.spawn(async move {
+                let requests = NodeRequests::new(&lock, &claim, end);
+                (place, requests.renew(token).await)
             });
         }
-        words
+        votes
     }
 }
 
 /// Renews until the lock is lost.
 async fn keep(hold: Arc<Hold>) {
-    let kept = Kept(hold.notice.clone());
+    let on_drop = LossOnDrop(hold.notice.clone());
     let why = loop {
         let confirmed = hold.confirmed.borrow().steady;
         sleep_until(confirmed + validity(hold.lease) / 3).await;
@@ -305,25 +306,25 @@ async fn keep(hold: Arc<Hold>) {
             Err(_) => break LostReason::Unconfirmed,
         }
     };
-    if !kept.0.is_over() {
+    if !on_drop.0.is_over() {
         let tokens = hold.tokens().clone();
         for (lock, token) in hold.locks.iter().zip(tokens) {
             events::lost(&lock.server, &hold.claim, token, &why);
         }
     }
-    kept.0.lose(why);
+    on_drop.0.lose(why);
 }
 
-/// When the round was opened in which a majority said yes, or None when so many say no that there is none.
-/// Asks again while too many say nothing.
+/// Opens rounds until a majority confirms, and returns when that round was opened; None when so many servers refuse
+/// that no majority is possible.
 async fn renew(hold: &Hold) -> Option<Moment> {
     let servers = hold.locks.len();
     loop {
         let opened = Moment::now();
-        let words = hold.ask_all(opened.steady + round_patience(hold.lease));
-        let round = count(words, servers, opened, hold.lease).await;
-        hold.note(&round.answers);
-        hold.tell_of_renewals(&round.answers);
+        let votes = hold.ask_all(opened.steady + round_patience(hold.lease));
+        let round = count(votes, servers, opened, hold.lease).await;
+        hold.record_answers(&round.answers);
+        hold.record_renewals(&round.answers);
         if round.verdict == Verdict::Held {
             return Some(round.opened);
         }

@@ -1,12 +1,12 @@
-//! A lock on several independent servers: had by the owner that has it on most of them.
+//! A lock on several independent servers: held by the owner that holds it on a majority of them.
 //!
-//! It outlives the death of a minority, without replication between the servers. docs/REDLOCK.md says what
-//! that is worth beside one server and a fencing token, and on which premises it stands.
+//! It survives the failure of a minority, without replication between the servers. docs/REDLOCK.md compares that with
+//! one server and a fencing token, and states its premises.
 //!
-//! Who wants it waits in one line: parked at the first server (by name) that answers, as all others
-//! does. Granted there, it opens a *round*: all servers are asked at once, and a majority must say yes
-//! while its validity lasts. If they do not, everything is undone, also where no answer came, and after a
-//! random pause the next line is that of the server that said no: the holder is there.
+//! All waiters wait in the queue of one server: the first one, by name, that answers. Granted there, an acquisition
+//! opens a *round*: it asks all servers at once, and a majority must grant while its validity lasts. Otherwise
+//! everything is undone, also at servers that did not answer, and after a random pause the acquisition waits at the
+//! server that refused, because a holder has the lock there.
 
 mod guard;
 #[cfg(test)]
@@ -34,8 +34,8 @@ use crate::net::server::Server;
 use crate::runtime::within;
 use crate::trace;
 
-/// The fewest servers of which one may die.
-const FEWEST: usize = 3;
+/// The smallest number of servers of which one may fail.
+const MIN_SERVERS: usize = 3;
 
 /// A lock on a key of three or more independent servers. Each acquisition has an owner of its own.
 ///
@@ -53,7 +53,7 @@ const FEWEST: usize = 3;
 /// ```
 #[derive(Debug, Clone)]
 pub struct RedLock {
-    /// In the order of their servers' names: the order of the line, on which all programs must agree.
+    /// In the order of their servers' names, on which all programs must agree: it decides at which server they wait.
     locks: Vec<Terms>,
 }
 
@@ -68,9 +68,9 @@ impl RedLock {
     ) -> Result<RedLock> {
         let mut servers: Vec<&Server> = servers.into_iter().collect();
         servers.sort_by(|a, b| a.name().cmp(b.name()));
-        if servers.len() < FEWEST {
+        if servers.len() < MIN_SERVERS {
             return Err(Error::config(format!(
-                "a RedLock needs {FEWEST} servers at least, so that one may die: {} named",
+                "a RedLock needs {MIN_SERVERS} servers at least, so that one may die: {} named",
                 servers.len()
             )));
         }
@@ -93,20 +93,21 @@ impl RedLock {
         })
     }
 
-    /// How long each server keeps the lock for a holder of whom it hears nothing. No server's
-    /// `lock.startup-delay` may be shorter.
+    /// The lease: how long each server keeps the lock without a renewal. No server's `lock.startup-delay` may be
+    /// shorter.
     #[must_use]
     pub fn lease(self, lease: Duration) -> RedLock {
         self.each(|lock| lock.set_lease(lease))
     }
 
-    /// When no majority confirms a renewal, [`lost`](RedGuard::lost) ends this long before the majority's leases do; see [`Lock::margin`](crate::Lock::margin).
+    /// When no majority confirms a renewal, [`lost`](RedGuard::lost) completes this long before the leases of the
+    /// majority end; see [`Lock::margin`](crate::Lock::margin).
     #[must_use]
     pub fn margin(self, margin: Duration) -> RedLock {
         self.each(|lock| lock.margin = Some(margin))
     }
 
-    /// How it is to be held; see [`Lock::mode`](crate::Lock::mode).
+    /// The mode; see [`Lock::mode`](crate::Lock::mode).
     #[must_use]
     pub fn mode(self, mode: Mode) -> RedLock {
         self.each(|lock| lock.kind = Kind::Lock(mode))
@@ -117,7 +118,7 @@ impl RedLock {
         self
     }
 
-    /// Takes the lock if a majority of the servers has it free. None when another owner holds it.
+    /// Takes the lock if it is free on a majority of the servers. None when another owner holds it.
     ///
     /// # Errors
     /// When no majority can be reached, or a server refuses.
@@ -125,19 +126,19 @@ impl RedLock {
         self.acquire_within(Duration::ZERO).await
     }
 
-    /// Waits for the lock for at most so long, and 0.3 s more where servers owe an answer. None when that was not
-    /// enough.
+    /// Waits for the lock for at most `wait`, and 0.3 s more for pending replies. None when it was not granted in that
+    /// time.
     ///
     /// # Errors
-    /// When no majority could be reached until then, or a server refuses: an error that names the server
-    /// and what to mend, such as a `lock.startup-delay` that is shorter than the lease.
+    /// When no majority could be reached in that time, or a server refuses: an error that names the server and the
+    /// fault, such as a `lock.startup-delay` that is shorter than the lease.
     pub async fn acquire_within(&self, wait: Duration) -> Result<Option<RedGuard>> {
         let begun = Instant::now();
         let key = self.locks.first().map_or(&[][..], |lock| &lock.key);
         trace::acquisition(&self.names(), key, None, async {
             let acquired = self.ask(wait).await;
             match &acquired {
-                Ok(Some(guard)) => guard.tell_of_grant(begun.elapsed()),
+                Ok(Some(guard)) => guard.record_grant(begun.elapsed()),
                 other => self.locks.iter().for_each(|lock| {
                     events::not_acquired(lock, other.as_ref().err(), begun.elapsed());
                 }),
@@ -162,7 +163,7 @@ impl RedLock {
         .await
     }
 
-    /// Waits for the lock for as long as it takes, also for a majority to come back.
+    /// Waits for the lock without a limit, also while no majority can be reached.
     ///
     /// # Errors
     /// When a server refuses.
@@ -182,11 +183,11 @@ impl RedLock {
         }
         self.locks.iter().try_for_each(Terms::check)?;
         let mut backoff = Backoff::new();
-        let mut line = 0;
+        let mut queue_at = 0;
         loop {
-            match self.attempt(&mut line, end, parks).await {
+            match self.attempt(&mut queue_at, end, parks).await {
                 Ok(Some(guard)) => return Ok(Some(guard)),
-                Err(error) if round::is_hopeless(&error) => return Err(error),
+                Err(error) if round::is_permanent(&error) => return Err(error),
                 Err(error) if Instant::now() >= end => return Err(self.no_majority(error)),
                 Ok(None) if Instant::now() >= end => return Ok(None),
                 _ => backoff.pause(end).await,
@@ -210,10 +211,10 @@ impl RedLock {
         }
     }
 
-    /// One turn in the line, and one round. An error that is not hopeless: no majority was reached.
+    /// One wait in a queue, and one round. Any error that is not permanent means that no majority was reached.
     async fn attempt(
         &self,
-        line: &mut usize,
+        queue_at: &mut usize,
         end: Instant,
         parks: bool,
     ) -> Result<Option<RedGuard>> {
@@ -222,7 +223,7 @@ impl RedLock {
             return Ok(None);
         };
         let attempt = Attempt::new(&self.locks, claim);
-        match attempt.stand_in_line(*line, end).await {
+        match attempt.wait_in_queue(*queue_at, end).await {
             Ok(true) => {}
             other => {
                 attempt.undo().await;
@@ -237,7 +238,7 @@ impl RedLock {
             Ok(failed) => {
                 attempt.undo().await;
                 let refused_by = failed.refused_by();
-                *line = refused_by.unwrap_or(*line + 1);
+                *queue_at = refused_by.unwrap_or(*queue_at + 1);
                 match failed.error {
                     Some(error) if refused_by.is_none() => Err(error),
                     _ => Ok(None),
@@ -265,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn too_few_servers_and_one_twice_are_refused() {
+    fn too_few_servers_duplicates_and_clusters_are_refused() {
         let two = red(&["redis://a", "redis://b"]).expect_err("two servers");
         assert!(two.to_string().contains("needs 3"), "{two}");
         let twice = red(&["redis://a", "redis://b", "redis://a:6379"]).expect_err("one twice");
@@ -275,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn everybody_stands_in_the_same_line() {
+    fn all_programs_wait_at_the_servers_in_the_same_order() {
         let names = |red: RedLock| -> Vec<String> {
             let names = red.locks.iter().map(|lock| lock.server.name().to_string());
             names.collect()

@@ -1,8 +1,8 @@
-//! A small world in which random histories are played against the arithmetic of `rule.rs`: servers that
-//! grant, let leases run out, lose their memory and start again, clocks that run apart, messages that are
-//! late or lost; clients that open rounds, renew, and give back. Two may never hold at the same time.
+//! A simulation that tests the arithmetic of `rule.rs` with random histories: servers that grant, expire leases and
+//! restart without their data, clocks with different rates, late and lost messages; clients that open rounds, renew and
+//! release. Two clients may never hold at the same time.
 //!
-//! Times are microseconds of one true clock, which no server and no client can see.
+//! Times are microseconds of one true clock, which no server and no client can read.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -12,21 +12,21 @@ use super::rule::{is_out_of_reach, round_patience, validity, Tally, Verdict};
 
 const LEASE_US: u64 = 10_000_000;
 const LEASE: Duration = Duration::from_micros(LEASE_US);
-/// How far a clock's rate may be off, in millionths: two of them make not quite the hundredth of `drift`.
+/// The largest error of a clock's rate, in millionths: twice that is just below the hundredth in `drift`.
 const RATE_OFF: u64 = 4_500;
 const CLIENTS: usize = 3;
 const END_US: u64 = 60 * LEASE_US;
 
-/// What the world is like.
+/// The conditions of a simulation.
 #[derive(Clone, Copy)]
-struct Climate {
+struct Conditions {
     servers: usize,
     startup_delay_us: u64,
-    /// By how much the servers' wall clocks differ, which is what their tokens are made of.
+    /// The largest difference of the servers' wall clocks, from which their tokens are made.
     clocks_apart_us: u64,
 }
 
-const FAIR: Climate = Climate {
+const FAIR: Conditions = Conditions {
     servers: 3,
     startup_delay_us: LEASE_US,
     clocks_apart_us: 0,
@@ -35,9 +35,9 @@ const FAIR: Climate = Climate {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     Restart(usize),
-    /// A client's own next step: to open a round, or to give up what it has.
+    /// A client's next step: to open a round, or to release.
     Wake(usize, u64),
-    /// The end of a round's patience.
+    /// The timeout of a round.
     RoundEnds(usize, u64),
     Request(usize, usize, u64, Ask),
     Reply(usize, usize, u64, Option<u64>),
@@ -67,7 +67,7 @@ struct Client {
     opened: u64,
     tokens: Vec<Option<u64>>,
     answers: Vec<Option<bool>>,
-    /// Until when it believes to hold, in true time.
+    /// The end of its validity, in true time.
     holds_until: u64,
 }
 
@@ -81,8 +81,8 @@ struct Seen {
     single_number_fell: usize,
 }
 
-struct World {
-    climate: Climate,
+struct Simulation {
+    conditions: Conditions,
     now: u64,
     agenda: BinaryHeap<Reverse<(u64, u64, Event)>>,
     sequence: u64,
@@ -96,10 +96,10 @@ struct World {
     seen: Seen,
 }
 
-impl World {
-    fn new(climate: Climate, seed: u64) -> World {
-        let mut world = World {
-            climate,
+impl Simulation {
+    fn new(conditions: Conditions, seed: u64) -> Simulation {
+        let mut simulation = Simulation {
+            conditions,
             now: 0,
             agenda: BinaryHeap::new(),
             sequence: 0,
@@ -111,27 +111,30 @@ impl World {
             highest_single: 0,
             seen: Seen::default(),
         };
-        for server in 0..climate.servers {
-            let (rate_off, clock_off) = (world.rate(), world.below(climate.clocks_apart_us + 1));
-            world.servers.push(Server {
+        for server in 0..conditions.servers {
+            let (rate_off, clock_off) = (
+                simulation.rate(),
+                simulation.below(conditions.clocks_apart_us + 1),
+            );
+            simulation.servers.push(Server {
                 rate_off,
                 clock_off,
                 hold: None,
                 silent_until: 0,
                 last_token: 0,
             });
-            let first = world.below(4 * LEASE_US);
-            world.plan(first, Event::Restart(server));
+            let first = simulation.below(4 * LEASE_US);
+            simulation.plan(first, Event::Restart(server));
         }
         for client in 0..CLIENTS {
-            let rate_off = world.rate();
-            world.clients.push(Client {
+            let rate_off = simulation.rate();
+            simulation.clients.push(Client {
                 rate_off,
                 ..Client::default()
             });
-            world.plan(0, Event::Wake(client, 0));
+            simulation.plan(0, Event::Wake(client, 0));
         }
-        world
+        simulation
     }
 
     /// Steele and others' SplitMix64.
@@ -157,7 +160,7 @@ impl World {
             .push(Reverse((self.now + after, self.sequence, event)));
     }
 
-    /// On its way: mostly soon, sometimes late, now and then never.
+    /// Delivers a message: usually soon, sometimes late, sometimes never.
     fn send(&mut self, event: Event) {
         let late = match self.below(20) {
             0 => return,
@@ -191,10 +194,10 @@ impl World {
         self.seen
     }
 
-    /// A server starts again, and has forgotten everything but that tokens rise.
+    /// A server restarts without its data; its tokens still rise.
     fn restart(&mut self, place: usize) {
         let now = self.now;
-        let delay = self.climate.startup_delay_us;
+        let delay = self.conditions.startup_delay_us;
         let server = &mut self.servers[place];
         server.hold = None;
         server.silent_until = now + true_span(delay, server.rate_off);
@@ -229,7 +232,7 @@ impl World {
         server.hold.map(|(_, token, _)| token)
     }
 
-    /// A client's own time: it opens a round, to acquire or to renew, or it gives up.
+    /// A client opens a round, to acquire or to renew, or releases.
     fn wake(&mut self, place: usize, round: u64) {
         if self.clients[place].round != round {
             return;
@@ -239,7 +242,7 @@ impl World {
             self.give_back(place);
             return;
         }
-        let servers = self.climate.servers;
+        let servers = self.conditions.servers;
         if !holds {
             self.owners += 1;
             self.clients[place].owner = self.owners;
@@ -292,7 +295,7 @@ impl World {
         }
     }
 
-    /// A fresh holder writes to the resource; then all former holders try a late write.
+    /// A new holder writes to the resource; then all former holders try a late write.
     fn write(&mut self, place: usize) {
         let now = self.now;
         let tokens = self.clients[place].tokens.clone();
@@ -340,7 +343,7 @@ impl World {
             self.give_back(place);
             return;
         }
-        // Now and then a client sleeps through its lease.
+        // Sometimes a client sleeps through its lease.
         let third = micros(validity(LEASE)) / 3;
         let sleep = if self.below(8) == 0 { 2 * LEASE_US } else { 0 };
         self.plan(third + sleep, Event::Wake(place, round));
@@ -348,7 +351,7 @@ impl World {
 
     fn give_back(&mut self, place: usize) {
         let now = self.now;
-        let servers = self.climate.servers;
+        let servers = self.conditions.servers;
         let client = &mut self.clients[place];
         client.holds_until = client.holds_until.min(now);
         client.round += 1;
@@ -363,7 +366,7 @@ impl World {
 }
 
 impl Client {
-    /// Whether its tokens are still those of a majority: what it would show with a late write.
+    /// Whether its tokens, which it would send with a late write, are still those of a majority.
     fn was_majority(&self) -> bool {
         let mut tally = Tally::of(self.tokens.len());
         self.tokens
@@ -373,7 +376,7 @@ impl Client {
     }
 }
 
-/// What a span by a clock with this rate is in truth.
+/// The true length of a span by a clock with this rate.
 fn true_span(span: u64, rate_off: i64) -> u64 {
     let rate = u64::try_from(1_000_000 + rate_off).unwrap();
     u64::try_from(u128::from(span) * 1_000_000 / u128::from(rate)).unwrap()
@@ -383,11 +386,11 @@ fn micros(span: Duration) -> u64 {
     u64::try_from(span.as_micros()).unwrap()
 }
 
-/// Many histories in this climate, summed up.
-fn play(climate: Climate) -> Seen {
+/// The sum of many histories under these conditions.
+fn run_histories(conditions: Conditions) -> Seen {
     let mut sum = Seen::default();
     for seed in 0..400 {
-        let seen = World::new(climate, seed).run();
+        let seen = Simulation::new(conditions, seed).run();
         sum.grants += seen.grants;
         sum.renewals += seen.renewals;
         sum.two_holders += seen.two_holders;
@@ -399,19 +402,19 @@ fn play(climate: Climate) -> Seen {
 }
 
 #[test]
-fn while_the_premises_hold_nobody_holds_beside_another() {
+fn there_is_at_most_one_holder_under_the_premises() {
     for servers in [3, 4, 5] {
-        let seen = play(Climate { servers, ..FAIR });
+        let seen = run_histories(Conditions { servers, ..FAIR });
         assert_eq!(seen.two_holders, 0, "{servers} servers: {seen:?}");
         assert!(seen.grants > 500 && seen.renewals > 500, "{seen:?}");
     }
 }
 
-/// Which is why a RedLock refuses such servers.
+/// The reason why a RedLock refuses such servers.
 #[test]
-fn servers_that_grant_at_once_after_they_forgot_make_two_holders() {
+fn servers_without_a_startup_delay_allow_two_holders() {
     let startup_delay_us = 0;
-    let seen = play(Climate {
+    let seen = run_histories(Conditions {
         startup_delay_us,
         ..FAIR
     });
@@ -419,9 +422,9 @@ fn servers_that_grant_at_once_after_they_forgot_make_two_holders() {
 }
 
 #[test]
-fn tokens_server_by_server_fence_whatever_the_clocks_say() {
+fn tokens_by_server_fence_with_any_clocks() {
     let clocks_apart_us = 1_000 * LEASE_US;
-    let seen = play(Climate {
+    let seen = run_histories(Conditions {
         clocks_apart_us,
         ..FAIR
     });
@@ -429,11 +432,11 @@ fn tokens_server_by_server_fence_whatever_the_clocks_say() {
     assert_eq!(seen.holder_refused, 0, "{seen:?}");
 }
 
-/// One number out of several servers' tokens rises only as far as their clocks agree.
+/// The highest of several servers' tokens rises only as far as their clocks agree.
 #[test]
-fn the_highest_token_falls_where_clocks_are_apart() {
+fn the_highest_token_falls_when_clocks_differ() {
     let clocks_apart_us = 1_000 * LEASE_US;
-    let seen = play(Climate {
+    let seen = run_histories(Conditions {
         clocks_apart_us,
         ..FAIR
     });

@@ -1,4 +1,4 @@
-//! One of a RedLock's servers: what it is asked, and what its answers count for.
+//! The requests to one server of a RedLock, and the conditions under which its vote counts.
 
 use std::time::Duration;
 
@@ -13,79 +13,79 @@ use crate::lock::terms::Terms;
 use crate::net::caller::Caller;
 use crate::net::command::{self, Claim};
 
-/// What a server tells of itself before its word is counted.
+/// The state of a server, checked before its vote is counted.
 struct Health {
-    /// Which process it is: two addresses may lead to one.
+    /// The id of the server process: two addresses may lead to the same one.
     run_id: String,
-    /// So long it grants nothing yet, having just started.
-    silent: Duration,
+    /// The rest of its startup delay, in which it grants nothing.
+    startup_delay_left: Duration,
 }
 
-/// A server's word for an owner.
+/// The vote of a server.
 #[derive(Debug)]
-pub(crate) struct Word {
+pub(crate) struct Vote {
     pub run_id: String,
-    /// The token under which the owner holds the key there, or None: another owner does.
+    /// The token under which the owner holds the key there; None when another owner does.
     pub token: Option<u64>,
 }
 
-/// Asks one server for one owner, with an end to its patience.
-pub(crate) struct Asker<'a> {
+/// Sends one owner's requests to one server, until `end`.
+pub(crate) struct NodeRequests<'a> {
     lock: &'a Terms,
     claim: &'a Claim,
     end: Instant,
 }
 
-impl<'a> Asker<'a> {
-    pub(crate) fn new(lock: &'a Terms, claim: &'a Claim, end: Instant) -> Asker<'a> {
-        Asker { lock, claim, end }
+impl<'a> NodeRequests<'a> {
+    pub(crate) fn new(lock: &'a Terms, claim: &'a Claim, end: Instant) -> NodeRequests<'a> {
+        NodeRequests { lock, claim, end }
     }
 
-    /// The lock, at once or by the end: parked there if `parks`. Before the request for it is sent,
-    /// `asks` is called: from then on there may be something to give back.
-    pub(crate) async fn acquire(&self, parks: bool, asks: impl FnOnce()) -> Result<Word> {
+    /// Acquires the lock, at once or, if `parks`, parked until the end. `before_request` is called before the request is sent:
+    /// from then on there may be a hold to release.
+    pub(crate) async fn acquire(&self, parks: bool, before_request: impl FnOnce()) -> Result<Vote> {
         let health = self.health().await?;
-        asks();
+        before_request();
         let mut token = self.grant(&mut self.shared(), Duration::ZERO).await?;
-        if token.is_none() && parks && health.silent.is_zero() {
+        if token.is_none() && parks && health.startup_delay_left.is_zero() {
             token = self.wait().await?;
         }
         let run_id = health.run_id;
-        Ok(Word { run_id, token })
+        Ok(Vote { run_id, token })
     }
 
-    /// As [`acquire`](Asker::acquire), by one who waits for his turn: a server that grants nothing yet is
-    /// an error, so that he waits at another.
-    pub(crate) async fn stand_in_line(&self, asks: impl FnOnce()) -> Result<Option<u64>> {
+    /// As [`acquire`](NodeRequests::acquire), for the wait in the queue: a server in its startup delay is an error, so
+    /// that the wait goes to another one.
+    pub(crate) async fn wait_in_queue(&self, before_request: impl FnOnce()) -> Result<Option<u64>> {
         let health = self.health().await?;
-        if !health.silent.is_zero() {
-            let silent = health.silent;
-            let what = format!("grants nothing for {silent:?} more after its start");
+        if !health.startup_delay_left.is_zero() {
+            let startup_delay_left = health.startup_delay_left;
+            let what = format!("grants nothing for {startup_delay_left:?} more after its start");
             return Err(Error::connection(self.lock.server.name(), what));
         }
-        asks();
+        before_request();
         match self.grant(&mut self.shared(), Duration::ZERO).await? {
             None if Instant::now() < self.end => self.wait().await,
             token => Ok(token),
         }
     }
 
-    /// A hold that is known is renewed; one that is not is asked for anew, because its server may have
-    /// been away.
-    pub(crate) async fn renew(&self, token: Option<u64>) -> Result<Word> {
+    /// Renews a known hold. Without a token it acquires the lock again, because the server may have been down at the
+    /// grant.
+    pub(crate) async fn renew(&self, token: Option<u64>) -> Result<Vote> {
         let run_id = self.health().await?.run_id;
         let Some(token) = token else {
             let token = self.grant(&mut self.shared(), Duration::ZERO).await?;
-            return Ok(Word { run_id, token });
+            return Ok(Vote { run_id, token });
         };
         let command = command::renew(self.claim, Some(self.lock.lease), token);
         match self.shared().call(&command, self.patience()).await {
-            Err(Error::Refused { code, .. }) if is_final(&code) => Ok(Word {
+            Err(Error::Refused { code, .. }) if is_final(&code) => Ok(Vote {
                 run_id,
                 token: None,
             }),
             Err(error) => Err(error),
-            Ok(Value::Int(held)) => Ok(Word {
+            Ok(Value::Int(held)) => Ok(Vote {
                 run_id,
                 token: (held == 1).then_some(token),
             }),
@@ -93,7 +93,7 @@ impl<'a> Asker<'a> {
         }
     }
 
-    /// Parked through a connection of its own, in slices that end before it would be given up.
+    /// Waits parked on a connection of its own, in slices that end before its response timeout.
     async fn wait(&self) -> Result<Option<u64>> {
         let _waiting = events::parked(&self.lock.server, &self.claim.key, Some(&self.claim.owner));
         let longest = self.lock.longest_slice();
@@ -120,9 +120,9 @@ impl<'a> Asker<'a> {
         }
     }
 
-    /// `INFO` needs less of a right than `CONFIG GET`. It is asked each time: a server that was started
-    /// anew, or set anew, says so with the first word that counts. A connection that turns out to lead to
-    /// a process which is gone is worth a second question; silence is not.
+    /// Reads `INFO`, which needs fewer permissions than `CONFIG GET`. It is read each time, so that a restart or a
+    /// changed setting is seen before the next vote counts. A broken connection, which may lead to a former process,
+    /// gets a second attempt; a timeout does not.
     async fn health(&self) -> Result<Health> {
         let end = Instant::now() + self.patience() / 4;
         let left = || end.saturating_duration_since(Instant::now());
@@ -141,7 +141,7 @@ impl<'a> Asker<'a> {
         Caller::shared(&self.lock.server, &self.lock.key)
     }
 
-    /// How long an answer may be owed, wherever the wait is to end: a server that does not speak is passed by.
+    /// The response timeout of one request, whatever the end of the wait: a server that does not answer is skipped.
     fn patience(&self) -> Duration {
         round_patience(self.lock.lease).min(self.lock.server.patience() / 2)
     }
@@ -157,7 +157,7 @@ fn info() -> Cmd {
     command
 }
 
-/// What `INFO server lock` says, if that server may take part.
+/// The state in a reply to `INFO server lock`, if the server may take part.
 fn health(info: &str, server: &str, lease: Duration) -> Result<Health> {
     let field = |name: &str| {
         let value = info.lines().find_map(|line| line.strip_prefix(name));
@@ -184,7 +184,7 @@ fn health(info: &str, server: &str, lease: Duration) -> Result<Health> {
     }
     Ok(Health {
         run_id: field("run_id:").unwrap_or(server).to_string(),
-        silent: millis("lock_startup_delay_left_ms:").unwrap_or_default(),
+        startup_delay_left: millis("lock_startup_delay_left_ms:").unwrap_or_default(),
     })
 }
 
@@ -194,22 +194,22 @@ mod tests {
     use super::*;
 
     fn refusal(info: &str) -> String {
-        let told = health(info, "a:1/0", Duration::from_secs(10));
-        told.err().map_or_else(String::new, |why| why.to_string())
+        let reply = health(info, "a:1/0", Duration::from_secs(10));
+        reply.err().map_or_else(String::new, |why| why.to_string())
     }
 
     #[test]
-    fn a_server_that_could_grant_again_too_soon_is_named() {
-        let told = "run_id:x\r\nlock_startup_delay_ms:9999\r\nlock_startup_delay_left_ms:0\r\n";
-        let why = refusal(told);
+    fn a_server_with_a_short_startup_delay_is_refused_by_name() {
+        let reply = "run_id:x\r\nlock_startup_delay_ms:9999\r\nlock_startup_delay_left_ms:0\r\n";
+        let why = refusal(reply);
         for part in ["a:1/0", "9999 ms", "10000 ms", "lock.startup-delay"] {
             assert!(why.contains(part), "{why}");
         }
-        assert_eq!(refusal(&told.replace("9999", "10000")), "");
+        assert_eq!(refusal(&reply.replace("9999", "10000")), "");
     }
 
     #[test]
-    fn no_module_and_an_older_one_are_told_apart() {
+    fn a_missing_and_an_old_module_have_different_errors() {
         assert!(refusal("run_id:x\r\n").contains("loadmodule"));
         assert!(refusal("lock_startup_delay_left_ms:0\r\n").contains("too old"));
     }

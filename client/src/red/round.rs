@@ -1,8 +1,8 @@
-//! One owner's attempt at a majority: its turn in the line, its round, and its undo.
+//! One owner's attempt at a majority: its wait in a queue, its round, and its undoing.
 //!
-//! Every attempt has an owner of its own. What it may have left on a server that did not answer is asked
-//! back in the background, for as long as a lease could last, and that must never hit a later attempt
-//! which has succeeded meanwhile.
+//! Every attempt has an owner of its own. A hold that it may have left on a server without a reply is released in the
+//! background, for as long as a lease could last, and that must never affect a later attempt that has succeeded
+//! meanwhile.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{timeout_at, Instant};
 
-use super::node::{Asker, Word};
+use super::node::{NodeRequests, Vote};
 use super::rule::{round_patience, validity, Tally, Verdict};
 use crate::error::{Error, Result};
 use crate::lock::events;
@@ -21,34 +21,34 @@ use crate::lock::terms::Terms;
 use crate::moment::Moment;
 use crate::net::command::Claim;
 
-/// How long an undo waits for the servers that answer. It never waits for the others.
+/// How long an undo waits for the servers that have answered. It never waits for the others.
 const UNDO_PATIENCE: Duration = Duration::from_millis(200);
-/// How long stragglers get at least, once there is a majority.
+/// The shortest time left to the other servers once there is a majority.
 const STRAGGLERS: Duration = Duration::from_millis(5);
 
-/// What a server has said in a round.
+/// The answer of a server in a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// Nothing that counts.
-    Silent,
-    /// The lock is another owner's there.
+    /// No answer, or none that counts.
+    Unanswered,
+    /// Another owner holds the lock there.
     No,
-    /// The lock is this owner's there, under that token.
+    /// This owner holds the lock there, under this token.
     Yes(u64),
 }
 
-/// What a round came to.
+/// The result of a round.
 pub(crate) struct Outcome {
     pub verdict: Verdict,
-    /// Before its first request was sent.
+    /// A moment before the first request was sent.
     pub opened: Moment,
     pub answers: Vec<Answer>,
-    /// Why a server is silent; the gravest reason, if there are several.
+    /// Why a server did not answer; a permanent error takes precedence.
     pub error: Option<Error>,
 }
 
 impl Outcome {
-    /// The first server that said no.
+    /// The first server that refused.
     pub(crate) fn refused_by(&self) -> Option<usize> {
         self.answers.iter().position(|answer| *answer == Answer::No)
     }
@@ -59,36 +59,36 @@ impl Outcome {
     }
 
     fn note(&mut self, error: Error) {
-        if !self.error.as_ref().is_some_and(is_hopeless) {
+        if !self.error.as_ref().is_some_and(is_permanent) {
             self.error = Some(error);
         }
     }
 }
 
-/// An owner that asks for a majority. Dropped before it is over, it gives everything back.
+/// An owner's attempt at a majority. Dropped before it is over, it releases everything.
 pub(crate) struct Attempt<'a> {
     locks: &'a [Terms],
     pub(crate) claim: Claim,
-    traces: Vec<Arc<Trace>>,
+    contacts: Vec<Arc<Contact>>,
     is_over: bool,
 }
 
-/// What an attempt may have left on a server.
+/// Whether an attempt may have left a hold on a server.
 #[derive(Default)]
-struct Trace {
+struct Contact {
     asked: AtomicBool,
-    /// Whether the server has answered since.
-    heard: AtomicBool,
+    /// Whether the server has answered the last request.
+    answered: AtomicBool,
 }
 
-impl Trace {
-    fn ask(&self) {
-        self.heard.store(false, Ordering::Relaxed);
+impl Contact {
+    fn record_request(&self) {
+        self.answered.store(false, Ordering::Relaxed);
         self.asked.store(true, Ordering::Relaxed);
     }
 
-    fn hear<T>(&self, answer: Result<T>) -> Result<T> {
-        self.heard.store(answer.is_ok(), Ordering::Relaxed);
+    fn record<T>(&self, answer: Result<T>) -> Result<T> {
+        self.answered.store(answer.is_ok(), Ordering::Relaxed);
         answer
     }
 }
@@ -98,69 +98,69 @@ impl<'a> Attempt<'a> {
         Attempt {
             locks,
             claim,
-            traces: locks.iter().map(|_| Arc::default()).collect(),
+            contacts: locks.iter().map(|_| Arc::default()).collect(),
             is_over: false,
         }
     }
 
-    /// Waits for its turn at the first server, from this place on, that answers. False: the wait is over.
-    pub(crate) async fn stand_in_line(&self, first: usize, end: Instant) -> Result<bool> {
+    /// Waits in the queue of the first server that answers, starting with number `first`. False when the wait is over.
+    pub(crate) async fn wait_in_queue(&self, first: usize, end: Instant) -> Result<bool> {
         let mut last = Error::config("a RedLock of no servers");
         for step in 0..self.locks.len() {
             let place = (first + step) % self.locks.len();
-            let (Some(lock), Some(trace)) = (self.locks.get(place), self.traces.get(place)) else {
+            let (Some(lock), Some(contact)) = (self.locks.get(place), self.contacts.get(place))
+            else {
                 continue;
             };
-            let asker = Asker::new(lock, &self.claim, end);
-            match trace.hear(asker.stand_in_line(|| trace.ask()).await) {
+            let requests = NodeRequests::new(lock, &self.claim, end);
+            match contact.record(requests.wait_in_queue(|| contact.record_request()).await) {
                 Ok(token) => return Ok(token.is_some()),
-                Err(error) if is_hopeless(&error) => return Err(error),
+                Err(error) if is_permanent(&error) => return Err(error),
                 Err(error) => last = error,
             }
         }
         Err(last)
     }
 
-    /// Asks all the servers at once; those that have granted it already say so again.
+    /// Asks all servers at once; one that has granted the lock already confirms it.
     ///
     /// # Errors
-    /// Where a server says what has to be mended, whatever the others say.
+    /// When a server reports a permanent fault, whatever the others answer.
     pub(crate) async fn ask_all(&self, parks: bool) -> Result<Outcome> {
         let Some(lease) = self.locks.first().map(|lock| lock.lease) else {
             return Err(Error::config("a RedLock of no servers"));
         };
         let opened = Moment::now();
-        // Who is parked comes back in time to be counted.
+        // Parked requests return in time to be counted.
         let end = opened.steady + round_patience(lease) * 3 / 4;
-        let mut words = JoinSet::new();
-        for (place, (lock, trace)) in self.locks.iter().zip(&self.traces).enumerate() {
-            let (lock, claim, trace) = (lock.clone(), self.claim.clone(), trace.clone());
-            words.spawn(async move {
-                let asker = Asker::new(&lock, &claim, end);
-                let answer = asker.acquire(parks, || trace.ask()).await;
-                (place, trace.hear(answer))
+        let mut votes = JoinSet::new();
+        for (place, (lock, contact)) in self.locks.iter().zip(&self.contacts).enumerate() {
+            let (lock, claim, contact) = (lock.clone(), self.claim.clone(), contact.clone());
+            votes.spawn(async move {
+                let requests = NodeRequests::new(&lock, &claim, end);
+                let answer = requests.acquire(parks, || contact.record_request()).await;
+                (place, contact.record(answer))
             });
         }
-        let outcome = count(words, self.locks.len(), opened, lease).await;
+        let outcome = count(votes, self.locks.len(), opened, lease).await;
         match outcome.error {
-            Some(error) if is_hopeless(&error) => Err(error),
+            Some(error) if is_permanent(&error) => Err(error),
             _ => Ok(outcome),
         }
     }
 
-    /// It has its majority: the receiver of the claim gives it back.
+    /// Ends the attempt with a majority: the receiver of the claim has to release it.
     pub(crate) fn succeed(mut self) -> Claim {
         self.is_over = true;
         self.claim.clone()
     }
 
-    /// Gives everything back: waits a moment for the servers that answer, and leaves the others to the
-    /// background.
+    /// Releases everything: waits briefly for the servers that have answered, and leaves the others to the background.
     pub(crate) async fn undo(mut self) {
         self.is_over = true;
         let mut undone = Vec::new();
-        for (lock, was_heard) in self.left_behind() {
-            if !was_heard {
+        for (lock, has_answered) in self.contacted() {
+            if !has_answered {
                 release_later(
                     &lock.server,
                     self.claim.clone(),
@@ -171,7 +171,7 @@ impl<'a> Attempt<'a> {
             }
             let (lock, claim) = (lock.clone(), self.claim.clone());
             let running = lock.server.background().begin();
-            // It goes on though the caller does not wait for it.
+            // A task, so that it continues when the caller stops waiting.
             undone.push(tokio::spawn(async move {
                 let end = Instant::now() + lock.lease;
                 let release = Release::until(&lock.server, &claim, None, end).await;
@@ -187,18 +187,18 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// The servers that may hold something for this owner, and whether they have answered him.
-    fn left_behind(&self) -> impl Iterator<Item = (&'a Terms, bool)> + '_ {
-        let asked = self.locks.iter().zip(&self.traces);
-        let asked = asked.filter(|(_, trace)| trace.asked.load(Ordering::Relaxed));
-        asked.map(|(lock, trace)| (lock, trace.heard.load(Ordering::Relaxed)))
+    /// The servers that may hold the lock for this owner, and whether they have answered.
+    fn contacted(&self) -> impl Iterator<Item = (&'a Terms, bool)> + '_ {
+        let asked = self.locks.iter().zip(&self.contacts);
+        let asked = asked.filter(|(_, contact)| contact.asked.load(Ordering::Relaxed));
+        asked.map(|(lock, contact)| (lock, contact.answered.load(Ordering::Relaxed)))
     }
 }
 
 impl Drop for Attempt<'_> {
     fn drop(&mut self) {
         if !self.is_over {
-            for (lock, _) in self.left_behind() {
+            for (lock, _) in self.contacted() {
                 release_later(
                     &lock.server,
                     self.claim.clone(),
@@ -210,9 +210,9 @@ impl Drop for Attempt<'_> {
     }
 }
 
-/// Counts what the servers answer, until it is decided or the round is over.
+/// Counts the answers of the servers until the verdict is certain or the round is over.
 pub(crate) async fn count(
-    mut words: JoinSet<(usize, Result<Word>)>,
+    mut votes: JoinSet<(usize, Result<Vote>)>,
     servers: usize,
     opened: Moment,
     lease: Duration,
@@ -221,23 +221,23 @@ pub(crate) async fn count(
     let mut outcome = Outcome {
         verdict: Verdict::Open,
         opened,
-        answers: vec![Answer::Silent; servers],
+        answers: vec![Answer::Unanswered; servers],
         error: None,
     };
     let mut processes = HashSet::new();
     let mut end = opened.steady + round_patience(lease);
-    while let Ok(Some(joined)) = timeout_at(end, words.join_next()).await {
-        let Ok((place, word)) = joined else { continue };
-        let answer = match word {
-            Ok(word) if !processes.insert(word.run_id.clone()) => {
+    while let Ok(Some(joined)) = timeout_at(end, votes.join_next()).await {
+        let Ok((place, vote)) = joined else { continue };
+        let answer = match vote {
+            Ok(vote) if !processes.insert(vote.run_id.clone()) => {
                 let why = "two addresses of the RedLock lead to one server";
                 outcome.note(Error::config(why));
-                Answer::Silent
+                Answer::Unanswered
             }
-            Ok(word) => word.token.map_or(Answer::No, Answer::Yes),
+            Ok(vote) => vote.token.map_or(Answer::No, Answer::Yes),
             Err(error) => {
                 outcome.note(error);
-                Answer::Silent
+                Answer::Unanswered
             }
         };
         if let Some(place) = outcome.answers.get_mut(place) {
@@ -257,9 +257,9 @@ pub(crate) async fn count(
     outcome
 }
 
-/// Whether something has to be mended before it makes sense to ask again. A server that is full, or
-/// may not write, is as good as away.
-pub(crate) fn is_hopeless(error: &Error) -> bool {
+/// Whether a fault has to be corrected before another attempt makes sense. A server that is full or cannot write counts
+/// as unreachable.
+pub(crate) fn is_permanent(error: &Error) -> bool {
     match error {
         Error::Refused { code, .. } => {
             !error.is_passing()

@@ -1,34 +1,33 @@
-//! The arithmetic of a RedLock, and nothing else: no servers, no clock, no I/O. `model.rs` plays random
-//! histories against it.
+//! The arithmetic of a RedLock, without servers, clock and I/O. `model.rs` tests it with random histories.
 //!
-//! A round of requests is *opened* before the first of them is sent. Every server that answers yes keeps
-//! the lock for at least a lease from that moment, by its own clock. Of two owners with a majority each,
-//! one server would have answered both: so it cannot be, while these leases last.
+//! A round of requests is *opened* before the first of them is sent. Every server that grants keeps the lock for at
+//! least a lease from that moment, by its own clock. If two owners had a majority each, one server would have granted
+//! to both, which is impossible while these leases last.
 
 use std::time::Duration;
 
-/// How many of so many servers are a majority: any two have a server in common.
+/// The size of a majority: any two majorities have a server in common.
 pub(crate) fn quorum(servers: usize) -> usize {
     servers / 2 + 1
 }
 
-/// By how much a server's clock may gain on ours within a lease: a hundredth of it, and two milliseconds
-/// for the grain of the servers' own.
+/// The tolerated gain of a server's clock on ours within a lease: a hundredth of it, and two milliseconds for the
+/// granularity of the servers' clocks.
 pub(crate) fn drift(lease: Duration) -> Duration {
     lease / 100 + Duration::from_millis(2)
 }
 
-/// How long a majority is certainly ours from the moment at which its round was opened.
+/// How long a majority is certainly held, from the opening of its round.
 pub(crate) fn validity(lease: Duration) -> Duration {
     lease.saturating_sub(drift(lease))
 }
 
-/// How long servers have to answer in one round: short beside the lease, because all of it is lost to it.
+/// The time for the answers of one round: short compared with the lease, from which it is lost.
 pub(crate) fn round_patience(lease: Duration) -> Duration {
     (lease / 10).clamp(Duration::from_millis(50), Duration::from_secs(1))
 }
 
-/// Whether a server that has lost its memory is silent for as long as what it granted could be held.
+/// Whether a server that restarts without its data waits at least as long as its former grants could be held.
 pub(crate) fn outlasts(startup_delay: Duration, lease: Duration) -> bool {
     startup_delay >= lease
 }
@@ -41,14 +40,14 @@ pub(crate) struct Tally {
     no: usize,
 }
 
-/// What the votes say so far.
+/// The verdict of the votes so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// A majority said yes.
+    /// A majority granted.
     Held,
-    /// So many said no that no majority can say yes any more.
+    /// So many refused that no majority is possible any more.
     Refused,
-    /// Neither: others have yet to answer.
+    /// Undecided: more answers are expected.
     Open,
 }
 
@@ -80,7 +79,7 @@ impl Tally {
     }
 }
 
-/// Whether no majority is possible any more after so many refusals, whatever the silent ones would say.
+/// Whether no majority is possible any more after this many refusals, whatever the other servers answer.
 pub(crate) fn is_out_of_reach(servers: usize, refusals: usize) -> bool {
     servers.saturating_sub(refusals) < quorum(servers)
 }
@@ -99,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_majority_holds_less_long_than_its_leases() {
+    fn the_validity_is_shorter_than_the_lease() {
         let second = Duration::from_secs(1);
         assert_eq!(validity(second), Duration::from_millis(988));
         assert_eq!(validity(30 * second), Duration::from_millis(29_698));
@@ -107,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_verdict_is_never_taken_back() {
+    fn a_verdict_is_final() {
         for servers in 3..=7 {
             for votes in 0..1_u32 << servers {
                 let (mut tally, mut last) = (Tally::of(servers), Verdict::Open);
