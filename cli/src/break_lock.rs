@@ -1,15 +1,15 @@
-//! `redis-lock break`: ends a hold by force.
+//! `redis-lock break`: ends the hold of a lock.
 
 use serde_json::{json, Map};
 
 use redis_lock_client::{BreakTarget, BreakWaiters};
 
-use crate::connect::Connect;
+use crate::escape::{self, shown};
 use crate::failure::Failure;
 use crate::key::Key;
 use crate::output::print;
 use crate::report;
-use crate::shown::{self, shown};
+use crate::servers::Connect;
 
 /// Break a lock, whichever owner holds it
 ///
@@ -50,7 +50,7 @@ pub async fn run(args: Args) -> Result<i32, Failure> {
         let mut object = Map::new();
         report::put(&mut object, "key", key);
         object.insert("broken".into(), json!(broken));
-        shown::json(&object.into())
+        escape::json(&object.into())
     } else {
         let what = match (broken, args.token) {
             (true, _) => "broken",

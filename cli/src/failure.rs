@@ -1,32 +1,31 @@
-//! How `redis-lock` ends when it does not end well: a message that says what to do, and a status out of
-//! sysexits(3), as flock(1) has them.
+//! Failures of `redis-lock`: a message that says what to do, and an exit status of sysexits(3), as flock(1) uses them.
 
 use std::fmt::Display;
 use std::io::{self, Write};
 
 use redis_lock_client::Error;
 
-use crate::shown::shown;
+use crate::escape::shown;
 
-/// The command line makes no sense.
+/// The command line is invalid.
 pub const USAGE: i32 = 64;
-/// The key holds something else.
+/// The key holds other data.
 pub const DATA: i32 = 65;
-/// A server cannot be reached, or does not serve.
+/// A server cannot be reached, or refuses to serve.
 pub const UNAVAILABLE: i32 = 69;
 /// The machine refuses: no process, no memory.
 pub const OS: i32 = 71;
 /// The lock was lost: the command was stopped because of it, or had ended when the loss was found.
 pub const LOST: i32 = 75;
-/// The user may not.
+/// The user lacks the permission.
 pub const NOT_PERMITTED: i32 = 77;
-/// The command cannot be run, or is not there: as shells say it.
+/// The command cannot be run, or does not exist: the statuses of shells.
 pub const NOT_RUNNABLE: i32 = 126;
 pub const NOT_FOUND: i32 = 127;
 /// Added to the number of the signal that ended the command.
 pub const BY_SIGNAL: i32 = 128;
 
-/// A status, and what is said of it.
+/// An exit status and its message.
 #[derive(Debug)]
 pub struct Failure {
     status: i32,
@@ -39,7 +38,7 @@ impl Failure {
         Failure { status, message }
     }
 
-    /// What the server, or the way to it, says about this key.
+    /// The failure for an error of the client about this key.
     pub fn of(error: &Error, key: Option<&[u8]>) -> Failure {
         let reason = Reason::of(error, key);
         let message = match reason.advice {
@@ -50,7 +49,7 @@ impl Failure {
         Failure { status, message }
     }
 
-    /// Why several servers do not serve: a line for each, and each advice once. One alone needs no headline.
+    /// The failure for several servers: a line for each, and each advice once. A single reason gets no headline.
     pub fn of_several(headline: String, reasons: &[Reason]) -> Failure {
         let mut lines: Vec<String> = match reasons {
             [only] => vec![only.message.clone()],
@@ -65,7 +64,7 @@ impl Failure {
                 lines.push(line);
             }
         }
-        // The status is that of a refusal, if there is one: waiting does not help against it.
+        // A refusal decides the status, because waiting does not help against it.
         let mut statuses = reasons.iter().map(|reason| reason.status);
         Failure {
             status: statuses
@@ -75,7 +74,7 @@ impl Failure {
         }
     }
 
-    /// Says it, and returns the status.
+    /// Prints the message and returns the status.
     pub fn tell(&self) -> i32 {
         for (i, line) in self.message.lines().enumerate() {
             let name = if i == 0 { "redis-lock: " } else { "" };
@@ -85,7 +84,7 @@ impl Failure {
     }
 }
 
-/// Why a server does not serve, the status that this stands for, and what to do about it.
+/// The reason why a server does not serve, its exit status, and the advice.
 pub struct Reason {
     status: i32,
     message: String,
@@ -108,7 +107,7 @@ impl Reason {
         }
     }
 
-    /// A server that owes its answer.
+    /// The reason for a server that has not answered yet.
     pub fn silence(server: &str) -> Reason {
         Reason {
             status: UNAVAILABLE,
@@ -118,7 +117,7 @@ impl Reason {
     }
 }
 
-/// The error's own words, and those of what lies below it.
+/// The text of the error and of its causes.
 fn with_causes(error: &Error) -> String {
     let mut text = error.to_string();
     let mut below = std::error::Error::source(error);
@@ -158,7 +157,7 @@ fn of_refusal(code: &str, text: &str, key: Option<&[u8]>) -> (i32, Option<String
     }
 }
 
-/// Names the permission that is missing: the server names the command, or else means the key.
+/// Names the missing permission: the server's text names the command, or else concerns the key.
 fn permission(text: &str, key: Option<&[u8]>) -> String {
     let command = text.split('\'').nth(1).filter(|_| text.contains("command"));
     let user = text
@@ -193,12 +192,12 @@ impl Display for Failure {
     }
 }
 
-/// A line on standard error. Where that is closed, nothing is said.
+/// Prints a line on standard error, if that is open.
 pub fn say(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
-/// Ends the program: nothing that is under way is waited for.
+/// Ends the program without waiting for background work.
 pub fn exit(status: i32) -> ! {
     std::process::exit(status)
 }

@@ -1,13 +1,13 @@
-//! `redis-lock info`: all that the server knows of one lock.
+//! `redis-lock info`: the state of one lock.
 
 use redis_lock_client::{Holder, LockInfo, Waiter};
 
-use crate::connect::Connect;
+use crate::escape::{json, shown};
 use crate::failure::Failure;
 use crate::key::Key;
 use crate::output::print;
 use crate::report::{self, span};
-use crate::shown::{json, shown};
+use crate::servers::Connect;
 
 /// Show who holds a lock, and who waits for it
 ///

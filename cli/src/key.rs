@@ -1,4 +1,4 @@
-//! The key that is named: as an argument, or in hexadecimal, because no argument can hold a NUL.
+//! The key argument: as text, or in hexadecimal, because no argument can contain a NUL.
 
 use std::ffi::OsString;
 use std::fmt::Write;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use crate::values::bytes;
 
-/// The lock of a subcommand that takes nothing else by its place.
+/// The key of a subcommand without other positional arguments.
 #[derive(Debug, clap::Args)]
 #[group(required = true, multiple = false)]
 pub struct Key {
@@ -28,7 +28,7 @@ impl Key {
     }
 }
 
-/// Bytes that were named by their hexadecimal digits.
+/// Bytes given by their hexadecimal digits.
 #[derive(Debug, Clone)]
 pub struct Hex(Vec<u8>);
 

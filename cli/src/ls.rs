@@ -1,4 +1,4 @@
-//! `redis-lock ls`: the locks there are.
+//! `redis-lock ls`: the list of locks.
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -6,11 +6,11 @@ use std::ffi::OsString;
 use redis_lock_client::{LockInfo, Search, Server};
 use tokio::task::JoinSet;
 
-use crate::connect::Connect;
+use crate::escape::{json, shown};
 use crate::failure::{Failure, OS};
 use crate::output::print;
 use crate::report;
-use crate::shown::{json, shown};
+use crate::servers::Connect;
 use crate::values::bytes;
 
 /// List the locks of a server
@@ -85,7 +85,7 @@ pub async fn run(args: Args) -> Result<i32, Failure> {
     Ok(0)
 }
 
-/// What there is to tell of these locks, many at once; those that are free by now are left out.
+/// The state of these locks, requested concurrently; those that are free by now are left out.
 pub async fn ask(server: &Server, keys: Vec<Vec<u8>>) -> Result<Vec<(Vec<u8>, LockInfo)>, Failure> {
     let mut asked = JoinSet::new();
     for (place, key) in keys.into_iter().enumerate() {
@@ -125,7 +125,7 @@ fn line(key: &[u8], info: &LockInfo) -> [String; COLUMNS] {
     ]
 }
 
-/// Columns as wide as what is in them.
+/// A table with columns as wide as their cells.
 fn table(mut lines: Vec<[String; COLUMNS]>) -> Vec<String> {
     let head = ["KEY", "MODE", "HOLDER", "LEASE", "WAITERS", "WAIT"].map(String::from);
     lines.sort();

@@ -1,20 +1,14 @@
-//! `redis-lock`: a lock of the module's around a command, and a look at the locks there are.
+//! `redis-lock`: runs a command under a lock of the module, lists the locks and shows their state.
 //!
-//! A file for each subcommand. [`args`] puts their options together. What several need: [`connect`] (the servers), [`values`] (of options), [`output`], [`key`] (the lock that is named), [`shown`] (names of any bytes on a
-//! terminal), [`report`] (what is known of a lock), [`failure`] (how it ends). `run` has its own: [`answers`] (whether enough servers are there),
-//! [`held`] (the lock, on one server or several), [`child`] (the command's process group), [`descendants`] (all that it
-//! started), [`terminal`] (whose keyboard it is), [`signals`], [`watch`], [`sweep`] (the end of what it left behind);
-//! and `top`: [`sample`] (what the server says), [`screen`] (how it looks).
+//! Each subcommand has a file or a folder; [`cli`] combines their options. Shared parts: [`servers`] (the options that
+//! name servers), [`values`] (of options), [`key`] (the named lock), [`output`], [`escape`] (names of any bytes on a
+//! terminal), [`report`] (a lock as text and JSON), [`failure`] (messages and exit statuses), [`signals`].
 #![cfg_attr(test, allow(clippy::expect_used))]
 
-mod answers;
-mod args;
 mod break_lock;
-mod child;
-mod connect;
-mod descendants;
+mod cli;
+mod escape;
 mod failure;
-mod held;
 mod info;
 mod key;
 mod ls;
@@ -22,22 +16,17 @@ mod output;
 mod pages;
 mod report;
 mod run;
-mod sample;
-mod screen;
-mod shown;
+mod servers;
 mod signals;
-mod sweep;
-mod terminal;
 mod top;
 mod values;
-mod watch;
 
-use args::{Args, Subcommand};
 use clap::CommandFactory;
+use cli::{Args, Subcommand};
 use failure::{exit, Failure};
 
 fn main() {
-    if let Some(failure) = child::become_command() {
+    if let Some(failure) = run::become_command() {
         exit(failure.tell());
     }
     let args = Args::of_words(std::env::args_os().collect()).unwrap_or_else(|error| {
@@ -64,7 +53,7 @@ async fn run(args: Args) -> Result<i32, Failure> {
     }
 }
 
-/// One thread: the parent of the command is the program itself, and not one of its threads.
+/// One thread: `--die-with-parent` follows the thread that started the command, which must be the main one.
 fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_all().build();

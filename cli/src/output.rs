@@ -1,10 +1,10 @@
-//! What goes to standard output.
+//! Standard output.
 
 use std::io::{self, Write};
 
 use crate::failure::{Failure, OS};
 
-/// Lines of it. A reader that has seen enough (`| head`) is no failure.
+/// Prints lines. A reader that closes the pipe (`| head`) is not a failure.
 pub fn print(lines: impl Iterator<Item = String>) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     for line in lines {

@@ -1,4 +1,4 @@
-//! What goes beside the program: its completions and its manual, out of the definitions of its options.
+//! The shell completions and the manual page, generated from the definitions of the options.
 
 use std::io::{self, Write};
 

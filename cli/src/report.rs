@@ -1,14 +1,14 @@
-//! What is known of a lock, for people and for programs.
+//! The state of a lock as text and as JSON.
 
 use std::time::Duration;
 
 use redis_lock_client::{Holder, LockInfo, Waiter};
 use serde_json::{json, Map, Value};
 
+use crate::escape::shown;
 use crate::key::hex;
-use crate::shown::shown;
 
-/// A lock as an object: spans in milliseconds, null for what has no end or is not known.
+/// A lock as an object: durations in milliseconds, null for no end or an unknown value.
 pub fn lock(key: &[u8], info: &LockInfo) -> Value {
     let mut object = Map::new();
     put(&mut object, "key", key);
@@ -75,7 +75,7 @@ pub fn span(span: Option<Duration>) -> String {
     }
 }
 
-/// Who holds a lock, in a few words.
+/// The holders of a lock in short form.
 pub fn holders(info: &LockInfo) -> String {
     match info.holders.as_slice() {
         [] => "-".into(),
@@ -84,12 +84,12 @@ pub fn holders(info: &LockInfo) -> String {
     }
 }
 
-/// The holder that has it longest.
+/// The longest time for which a holder has held the lock.
 pub fn held(info: &LockInfo) -> Option<Duration> {
     info.holders.iter().filter_map(|holder| holder.held).max()
 }
 
-/// What is left of the lease that ends last; none when one has no end, or there is no holder.
+/// The rest of the lease that ends last; none when a hold has no end, or without a holder.
 pub fn lease(info: &LockInfo) -> Option<Duration> {
     let leases: Option<Vec<Duration>> = info.holders.iter().map(|holder| holder.lease).collect();
     leases?.into_iter().max()
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spans_are_as_long_as_people_want_them() {
+    fn durations_are_shown_in_two_units() {
         let shown = |millis| span(Some(Duration::from_millis(millis)));
         assert_eq!(shown(350), "350ms");
         assert_eq!(shown(4_250), "4.2s");
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_no_text_has_its_bytes_beside_it() {
+    fn a_name_that_is_not_utf8_has_its_bytes_in_hexadecimal() {
         let mut object = Map::new();
         put(&mut object, "key", b"a\xff");
         assert_eq!(

@@ -1,7 +1,7 @@
-//! The signals that `redis-lock` hears, one after another.
+//! The signals that `redis-lock` receives, one after another.
 //!
-//! A signal that was ignored when it started stays ignored, by itself and by the command: that is how
-//! nohup(1) and a shell's background jobs ask for it.
+//! A signal that was ignored at the start stays ignored, by redis-lock and by the command: nohup(1) and a shell's
+//! background jobs rely on that.
 
 use std::future::poll_fn;
 use std::io;
@@ -10,7 +10,7 @@ use std::task::Poll;
 use nix::sys::signal::Signal;
 use tokio::signal::unix::{signal, SignalKind};
 
-/// Those that a command may be sent through us.
+/// The signals that are passed on to the command.
 const FORWARDED: [Signal; 8] = [
     Signal::SIGHUP,
     Signal::SIGINT,
@@ -22,7 +22,7 @@ const FORWARDED: [Signal; 8] = [
     Signal::SIGCONT,
 ];
 
-/// Whether it asks a program to end.
+/// Whether the signal asks a program to end.
 pub fn is_end(signal: Signal) -> bool {
     matches!(
         signal,
@@ -30,13 +30,13 @@ pub fn is_end(signal: Signal) -> bool {
     )
 }
 
-/// What is listened to.
+/// The streams of the handled signals.
 pub struct Signals {
     streams: Vec<(Signal, tokio::signal::unix::Signal)>,
 }
 
 impl Signals {
-    /// Those that are passed on, but for the ignored ones.
+    /// Handles the signals that are passed on, except the ignored ones.
     pub fn listen() -> io::Result<Signals> {
         let ignored = ignored();
         let mut signals = Signals {
@@ -50,7 +50,7 @@ impl Signals {
         Ok(signals)
     }
 
-    /// One more.
+    /// Handles one more signal.
     pub fn also(&mut self, number: Signal) -> io::Result<()> {
         let stream = signal(SignalKind::from_raw(number as i32))?;
         self.streams.push((number, stream));
@@ -70,8 +70,8 @@ impl Signals {
         .await
     }
 
-    /// The next one that ends a program which does not expect it.
-    pub async fn next_deadly(&mut self) -> Signal {
+    /// The next signal that by default ends a program.
+    pub async fn next_fatal(&mut self) -> Signal {
         loop {
             let signal = self.next().await;
             if !matches!(signal, Signal::SIGWINCH | Signal::SIGCONT | Signal::SIGCHLD) {
@@ -81,7 +81,7 @@ impl Signals {
     }
 }
 
-/// A bit for each ignored signal, where the kernel tells (Linux).
+/// A bit for each ignored signal, from /proc (Linux).
 fn ignored() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -1,13 +1,13 @@
-//! Values of options: spans of time, names of any bytes.
+//! Values of options: durations, and names of any bytes.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
-/// The longest span: thirty years. Clocks do not count to the end of time.
+/// The longest duration, about thirty years, which clocks can still represent.
 const LONGEST: f64 = 1e9;
 
-/// A span of time: `2.5` seconds.
+/// A duration in seconds, such as `2.5`.
 pub fn seconds(text: &str) -> Result<Duration, String> {
     let number: f64 = text
         .parse()

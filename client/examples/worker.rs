@@ -1,6 +1,6 @@
-//! A worker that works while it holds a lock, and stops when it has lost it.
+//! A worker that works while it holds a lock, and stops when the lock is lost.
 //!
-//!     cargo run -p redis-lock --example worker -- redis://127.0.0.1:6379 invoices:42
+//!     cargo run -p redis-lock-client --example worker -- redis://127.0.0.1:6379 invoices:42
 //!
 //! Start it twice: the second one waits. Then break the lock (`LOCK.BREAK invoices:42`), or stop the server.
 
@@ -18,21 +18,21 @@ async fn main() -> Result<(), Error> {
     let lock = Lock::new(&server, &key).lease(Duration::from_secs(10));
     println!("waiting for {key}");
     let Some(guard) = lock.acquire_within(Duration::from_secs(60)).await? else {
-        println!("somebody else has had {key} for a minute");
+        println!("another owner has held {key} for a minute");
         return Ok(());
     };
     println!("holding {key}, token {}", guard.token());
     tokio::select! {
         () = work(guard.token()) => println!("done"),
-        // Whoever works on from here, works beside the next holder.
+        // Work that continues after this point would overlap with the next holder's.
         why = guard.lost() => println!("stopped: {why}"),
     }
-    // At the end of a program dropping the guard is not enough: nobody would be there to send the release.
-    println!("given back: {:?}", guard.release().await);
+    // At the end of a program dropping the guard is not enough: the background thread would end before the release.
+    println!("released: {:?}", guard.release().await);
     Ok(())
 }
 
-/// In steps, so that it can be stopped between two of them; each gives the token to what it writes to.
+/// Works in steps, so that it can be stopped between two of them; each step passes the token to the resource.
 async fn work(token: u64) {
     for step in 1..=10 {
         tokio::time::sleep(Duration::from_secs(1)).await;

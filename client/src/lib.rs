@@ -1,7 +1,7 @@
 //! Locks, semaphores and latches of the redis-lock module, for programs in Rust.
 //!
-//! A [`Lock`] names a key of a [`Server`]. Acquired, it is a [`Guard`]: it knows its fencing token, renews
-//! its lease by itself, tells when the lock is [`Lost`], and releases on drop.
+//! A [`Lock`] names a key of a [`Server`]. Acquiring it returns a [`Guard`], which has the fencing token, renews the
+//! lease in the background, reports when the lock is [`Lost`], and releases it on drop.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -22,18 +22,18 @@
 //! # async fn work(_token: u64) {}
 //! ```
 //!
-//! Connections, renewals and releases live on a thread of this crate's own: any executor will do, and may end while a
-//! lock is held. A program without an executor has the same in [`blocking`]. (A process that forks without `exec` after
-//! its first request has no such thread.)
+//! Connections, renewals and releases run on a thread of this crate: the program may use any executor, which may end
+//! while a lock is held. [`blocking`] has the same interface for programs without an executor. (A process that forks
+//! without `exec` after its first request has no such thread.)
 //!
-//! Time is counted from before a request was sent: what the caller is told about its lease is never later
-//! than the server's own reckoning, as long as their clocks run at one rate. Requests carry `ONCE` and an
-//! owner of their own, so that sending one again, after a connection was dropped, never counts a second hold.
+//! A lease is counted from before its request was sent: the client's end of the lease is never later than the server's,
+//! as long as their clocks run at the same rate. Requests carry `ONCE` and a fresh owner, so that repeating one after a
+//! broken connection never counts a second hold.
 //!
 //! # Semaphores and latches
 //!
-//! A [`Semaphore`] has so many [`Permit`]s, each of which is acquired, renewed, lost and released as a lock is. A
-//! [`Latch`] is closed until it has been counted down, and then all who wait for it go on.
+//! A [`Semaphore`] has a number of [`Permit`]s, each of which is acquired, renewed, lost and released as a lock is. A
+//! [`Latch`] is closed until it has been counted down to zero, and then all its waits end.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -67,11 +67,12 @@
 //!
 //! # Observation
 //!
-//! [`Server::statistics`] has counters and gauges, to be read into any crate of metrics.
+//! [`Server::statistics`] returns counters and gauges for any metrics crate.
 //!
-//! With the feature `tracing` the same is told to the program's subscriber, with the target `redis_lock`. An acquisition is
-//! the span `redis_lock.acquire` (level DEBUG; `server`, `key`, and `owner` where the program has chosen it); of a
-//! [`MultiLock`] there is one for each request, with the first of its keys, of a [`RedLock`] one with the names of all its servers. The events:
+//! With the feature `tracing` the program's subscriber gets the same as events, with the target `redis_lock`. An
+//! acquisition is the span `redis_lock.acquire` (level DEBUG; `server`, `key`, and `owner` where the program has chosen
+//! it). A [`MultiLock`] has a span for each request, with the first of its keys; a [`RedLock`] has one with the names
+//! of all its servers. The events:
 //!
 //! | Message | Level | Fields besides `server` and `key` |
 //! |---|---|---|
@@ -82,13 +83,13 @@
 //! | `not renewed` | DEBUG | `owner`, `token`, `error` where there is one; a loss is another event |
 //! | `lost` | WARN | `owner`, `token`, `reason` |
 //! | `released` | DEBUG | `owner`, `token`; the server's answer, also that the lock was no longer held |
-//! | `not released` | DEBUG | `owner`, `token`, `error`, which the caller has been told |
+//! | `not released` | DEBUG | `owner`, `token`, `error`, which the caller gets as well |
 //! | `left behind` | WARN | `owner`, `token`, `error`: given up in the background; the lease ends what is held |
 //!
-//! `waited_ms` is the time since the acquisition began. Keys and owners are told as text, as far as they are text. A token that
-//! differs from server to server, or is not known, is left out. Renewals, losses and releases in the background are told
-//! by the thread of this crate, outside of the program's spans. An owner is the credential of its locks: who can send
-//! commands to the server may release with what such an event tells.
+//! `waited_ms` is the time since the acquisition began. Keys and owners appear as text; bytes that are not UTF-8 are
+//! replaced. A token that differs from server to server, or is not known, is left out. Renewals, losses and releases in
+//! the background are emitted by the thread of this crate, outside of the program's spans. An owner is the credential
+//! of its locks: a reader of such an event who can send commands to the server can release the lock.
 
 mod backoff;
 pub mod blocking;

@@ -1,4 +1,4 @@
-//! Semaphores and latches.
+//! Semaphores and latches, for threads.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ pub struct Semaphore {
     inner: crate::Semaphore,
 }
 
-/// A permit that is held: [`crate::Permit`] for threads. Dropped, it is given back in the background.
+/// A permit that is held: [`crate::Permit`] for threads. Dropping it releases the permit in the background.
 ///
 /// ```no_run
 /// # fn example(permit: redis_lock_client::blocking::Permit) {
@@ -73,19 +73,19 @@ impl Semaphore {
 
     options! {
         Semaphore:
-        /// How long the server keeps a permit for a holder of whom it hears nothing.
+        /// The lease: how long the server keeps a permit without a renewal.
         lease(lease: Duration);
-        /// How long before the lease's end a loss is told that no server tells.
+        /// How long before the end of the lease a loss is reported when no renewal is confirmed.
         margin(margin: Duration);
         /// The owner of all acquisitions, instead of a fresh one for each.
         owner(owner: impl AsRef<[u8]>);
-        /// An acquisition makes the semaphore, with so many permits, if there is none.
+        /// An acquisition creates a missing semaphore with this number of permits.
         limit(permits: u32);
     }
 
     acquisitions!(Semaphore, Permit);
 
-    /// Makes the semaphore with so many permits, or changes how many it has. See
+    /// Creates the semaphore with this number of permits, or changes the number. See
     /// [`Semaphore::set`](crate::Semaphore::set).
     ///
     /// # Errors
@@ -94,7 +94,7 @@ impl Semaphore {
         block_on(self.inner.set(permits))
     }
 
-    /// How many permits there are, and how many wait. See [`Semaphore::info`](crate::Semaphore::info).
+    /// The numbers of permits and of waiters. See [`Semaphore::info`](crate::Semaphore::info).
     ///
     /// # Errors
     /// As there.
@@ -123,7 +123,7 @@ impl Latch {
         crate::Latch::new(&server.inner, key).into()
     }
 
-    /// Closes the latch until it has been counted down so many times. See [`Latch::set`](crate::Latch::set).
+    /// Sets the count. See [`Latch::set`](crate::Latch::set).
     ///
     /// # Errors
     /// As there.
@@ -131,7 +131,7 @@ impl Latch {
         block_on(self.inner.set(count))
     }
 
-    /// Counts down by one, once at most. See [`Latch::count_down`](crate::Latch::count_down).
+    /// Counts down by one; the request is served at most once. See [`Latch::count_down`](crate::Latch::count_down).
     ///
     /// # Errors
     /// As there.
@@ -139,7 +139,8 @@ impl Latch {
         block_on(self.inner.count_down())
     }
 
-    /// Counts down by so many, once at most. See [`Latch::count_down_by`](crate::Latch::count_down_by).
+    /// Counts down by `count`; the request is served at most once. See
+    /// [`Latch::count_down_by`](crate::Latch::count_down_by).
     ///
     /// # Errors
     /// As there.
@@ -147,7 +148,7 @@ impl Latch {
         block_on(self.inner.count_down_by(count))
     }
 
-    /// What is left to be counted down. See [`Latch::count`](crate::Latch::count).
+    /// The count; 0 when the latch is open. See [`Latch::count`](crate::Latch::count).
     ///
     /// # Errors
     /// As there.
@@ -163,7 +164,7 @@ impl Latch {
         block_on(self.inner.try_wait())
     }
 
-    /// Waits until the latch is open, for at most so long. See [`Latch::wait_within`](crate::Latch::wait_within).
+    /// Waits until the latch is open, for at most `wait`. See [`Latch::wait_within`](crate::Latch::wait_within).
     ///
     /// # Errors
     /// As there.
@@ -171,7 +172,7 @@ impl Latch {
         block_on(self.inner.wait_within(wait))
     }
 
-    /// Waits until the latch is open, for as long as it takes. See [`Latch::wait`](crate::Latch::wait).
+    /// Waits until the latch is open, without a limit. See [`Latch::wait`](crate::Latch::wait).
     ///
     /// # Errors
     /// As there.

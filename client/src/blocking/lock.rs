@@ -1,4 +1,4 @@
-//! One lock of one server.
+//! Locks of one server, for threads.
 
 use std::time::Duration;
 
@@ -45,8 +45,8 @@ pub struct SessionLock {
     inner: crate::SessionLock,
 }
 
-/// A lock that is held: [`crate::Guard`] for threads. It is renewed by the thread of this crate, also while its holder
-/// computes or sleeps. Dropped, it is given back in the background; before a program ends, call
+/// A lock that is held: [`crate::Guard`] for threads. The thread of this crate renews it, also while its holder
+/// computes or sleeps. Dropping it releases the lock in the background; before a program ends, call
 /// [`release`](Guard::release) or [`Server::settled`].
 ///
 /// ```no_run
@@ -76,19 +76,19 @@ impl Lock {
 
     options! {
         Lock:
-        /// How long the server keeps the lock for a holder of whom it hears nothing.
+        /// The lease: how long the server keeps the lock without a renewal.
         lease(lease: Duration);
-        /// How long before the lease's end a loss is told that no server tells.
+        /// How long before the end of the lease a loss is reported when no renewal is confirmed.
         margin(margin: Duration);
         /// The owner of all acquisitions, instead of a fresh one for each.
         owner(owner: impl AsRef<[u8]>);
-        /// How it is to be held.
+        /// The mode.
         mode(mode: Mode);
     }
 
     acquisitions!(Lock, Guard);
 
-    /// Bound to a connection of its own: the server releases the lock when that ends. See
+    /// A lock whose holds are bound to a connection: the server releases the lock when it ends. See
     /// [`Lock::session`](crate::Lock::session).
     #[must_use]
     pub fn session(self) -> SessionLock {

@@ -1,4 +1,4 @@
-//! The notice of a loss, for threads.
+//! The notification of a loss, for threads.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use crate::backoff::after;
 use crate::outcome::LostReason;
 use crate::runtime::within;
 
-/// Tells when a lock is lost, and why. It outlives its guard, and can be sent to another thread: a clone each for as many
-/// as wait.
+/// Reports when a lock is lost, and why. It outlives its guard and can be sent to another thread; each waiting thread
+/// needs a clone.
 ///
 /// ```no_run
 /// use std::sync::atomic::{AtomicBool, Ordering};
@@ -40,19 +40,19 @@ pub struct Lost {
 }
 
 impl Lost {
-    /// Why the lock was lost, if it was. Answers at once, and asks no server.
+    /// The reason of the loss, if the lock was lost. Returns at once, without a request.
     pub fn reason(&self) -> Option<LostReason> {
         self.inner.reason()
     }
 
-    /// Waits for the loss, for at most so long. None when the lock was not lost until then; and at once when the guard is
-    /// released or dropped, because then no loss is told any more.
+    /// Waits for the loss, for at most `timeout`. None when the lock was not lost in that time, and at once when the
+    /// guard is released or dropped.
     pub fn wait(&self, timeout: Duration) -> Option<LostReason> {
         let told = within(async {
             let told = timeout_at(after(timeout), self.inner.ended()).await;
             Ok(told.ok().flatten())
         });
-        // There is no guard without the thread that `within` wants.
+        // A guard exists only after the thread that `within` needs was started.
         block_on(told).ok().flatten()
     }
 }

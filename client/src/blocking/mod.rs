@@ -1,9 +1,9 @@
-//! The same locks for programs without an executor: each call returns when it is done.
+//! The blocking interface, for programs without an executor.
 //!
-//! The types have the names, methods and meanings of the asynchronous ones, and are made of them: `From` leads from
-//! [`crate::Server`], [`crate::Lock`] and the others to the types here, so that both
-//! interfaces can share a server and its connections. Only [`Guard::lost`] answers something else: a [`Lost`] that is
-//! asked or waited for, because a thread cannot be stopped from outside.
+//! The types have the names, methods and meanings of the asynchronous ones and wrap them: `From` converts
+//! [`crate::Server`], [`crate::Lock`] and the others to the types here, so that both interfaces can share a server and
+//! its connections. Only [`Guard::lost`] differs: it returns a [`Lost`] that is polled or waited for, because a thread
+//! cannot be stopped from outside.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -29,15 +29,15 @@
 //! # fn work(_step: u32, _token: u64) {}
 //! ```
 //!
-//! Connections and renewals live on the thread of this crate, which exists either way: so this module needs no feature,
-//! and a program that does not use it pays nothing for it.
+//! Connections and renewals run on the thread of this crate, which the asynchronous interface uses as well: so this
+//! module needs no feature, and costs nothing where it is not used.
 //!
 //! # In an asynchronous program
 //!
-//! A call from a task blocks the thread that polls the task. It does not panic, and needs nothing of the task's executor.
-//! But other tasks of that thread stand still meanwhile. If one of them holds the lock, and no other thread can poll it,
-//! the wait is a deadlock: that hold is renewed by the thread of this crate. In a task, use the asynchronous types, or
-//! `spawn_blocking`.
+//! A call from a task blocks the thread that polls the task. It does not panic, and does not use the task's executor,
+//! but the other tasks of that thread do not run meanwhile. If one of them holds the lock, and no other thread can poll
+//! it, the wait is a deadlock, because the thread of this crate keeps renewing that hold. In a task, use the
+//! asynchronous types, or `spawn_blocking`.
 
 mod family;
 mod lock;

@@ -1,4 +1,4 @@
-//! A server, and what can be asked of it besides locks.
+//! A server and its operator requests, for threads.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -30,7 +30,7 @@ pub struct Server {
     pub(super) inner: crate::Server,
 }
 
-/// A walk through the locks of a server: [`crate::Scan`] for threads.
+/// An iteration over the locks of a server: [`crate::Scan`] for threads.
 ///
 /// ```no_run
 /// # fn example(server: redis_lock_client::blocking::Server) -> Result<(), redis_lock_client::Error> {
@@ -61,14 +61,14 @@ impl Server {
 
     options! {
         Server:
-        /// How long a request may stay unanswered at most.
+        /// The time without a reply after which a connection is closed.
         response_timeout(timeout: Duration);
         /// Certificates for `rediss://`.
         #[cfg(feature = "tls")]
         certificates(certificates: Certificates);
     }
 
-    /// Where it is, without credentials.
+    /// The server's address without credentials.
     pub fn name(&self) -> &str {
         self.inner.name()
     }
@@ -78,13 +78,13 @@ impl Server {
         self.inner.statistics()
     }
 
-    /// Returns when the waits that were given up are withdrawn and the guards that were dropped released: for a program
-    /// that is about to end. Answers which locks could not be given back. See [`Server::settled`](crate::Server::settled).
+    /// Returns when all abandoned waits are withdrawn and all dropped guards are released: for a program that is about
+    /// to end. The result lists the locks that could not be released. See [`Server::settled`](crate::Server::settled).
     pub fn settled(&self) -> Vec<Unreleased> {
         block_on(self.inner.settled())
     }
 
-    /// Who holds this lock, and who waits for it. See [`Server::info`](crate::Server::info).
+    /// The holders and the waiters of this lock. See [`Server::info`](crate::Server::info).
     ///
     /// # Errors
     /// When the server cannot be reached, or refuses.
@@ -92,7 +92,7 @@ impl Server {
         block_on(self.inner.info(key, queue))
     }
 
-    /// Breaks a lock by force. See [`Server::break_lock`](crate::Server::break_lock).
+    /// Breaks a lock, whichever owner holds it. See [`Server::break_lock`](crate::Server::break_lock).
     ///
     /// # Errors
     /// When the server cannot be reached, or refuses.
@@ -105,7 +105,7 @@ impl Server {
         block_on(self.inner.break_lock(key, grant, waiters))
     }
 
-    /// The locks of the database, step by step.
+    /// Lists the locks of the database step by step.
     ///
     /// # Errors
     /// When the server cannot be reached, or refuses.
@@ -121,7 +121,7 @@ impl Server {
         block_on(self.inner.module_counters())
     }
 
-    /// Whether the server can be reached.
+    /// Checks that the server can be reached.
     ///
     /// # Errors
     /// When it cannot be reached.
@@ -131,7 +131,7 @@ impl Server {
 }
 
 impl Scan {
-    /// Some more keys, perhaps none; and none at all at the end.
+    /// The next keys, possibly an empty list; None at the end.
     ///
     /// # Errors
     /// When the server cannot be reached, or refuses.

@@ -1,4 +1,4 @@
-//! Several locks as one, and one lock on several servers.
+//! `MultiLock` and `RedLock`, for threads.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::mode::Mode;
 use crate::outcome::Released;
 
-/// Several locks that are had together, or not at all: [`crate::MultiLock`] for threads.
+/// Several locks that are acquired together or not at all: [`crate::MultiLock`] for threads.
 ///
 /// ```no_run
 /// # fn example(server: redis_lock_client::blocking::Server) -> Result<(), redis_lock_client::Error> {
@@ -28,7 +28,7 @@ pub struct MultiLock {
     inner: crate::MultiLock,
 }
 
-/// Locks that are held together: [`crate::MultiGuard`] for threads. Dropped, all are given back in the background.
+/// Locks that are held together: [`crate::MultiGuard`] for threads. Dropping it releases all of them in the background.
 ///
 /// ```no_run
 /// # fn example(guard: redis_lock_client::blocking::MultiGuard) {
@@ -62,7 +62,7 @@ pub struct RedLock {
     inner: crate::RedLock,
 }
 
-/// A RedLock that is held: [`crate::RedGuard`] for threads. Dropped, it is given back in the background.
+/// A RedLock that is held: [`crate::RedGuard`] for threads. Dropping it releases the lock in the background.
 ///
 /// ```no_run
 /// # fn example(guard: redis_lock_client::blocking::RedGuard) {
@@ -80,10 +80,10 @@ pub struct RedGuard {
 around!(MultiLock MultiGuard RedLock RedGuard);
 
 impl MultiLock {
-    /// Of these locks. See [`MultiLock::new`](crate::MultiLock::new).
+    /// Combines these locks. See [`MultiLock::new`](crate::MultiLock::new).
     ///
     /// # Errors
-    /// When none is named, or one twice.
+    /// When the list is empty or names a lock twice.
     pub fn new(locks: impl IntoIterator<Item = Lock>) -> Result<MultiLock> {
         let locks = locks.into_iter().map(|lock| lock.inner);
         crate::MultiLock::new(locks).map(MultiLock::from)
@@ -91,7 +91,7 @@ impl MultiLock {
 
     options! {
         MultiLock:
-        /// How long a part of the locks may be held while the others are waited for.
+        /// How long some of the locks may be held while the others are waited for.
         round(round: Duration);
     }
 
@@ -99,19 +99,19 @@ impl MultiLock {
 }
 
 impl MultiGuard {
-    /// Each lock's own guard, in the order in which the caller has named them: for its token, its owner and its time.
+    /// The guard of each lock, in the caller's order, with its token, owner and validity.
     pub fn members(&self) -> &[crate::Guard] {
         self.inner.members()
     }
 
-    /// Each lock's fencing token, in the same order.
+    /// The fencing token of each lock, in the same order.
     pub fn tokens(&self) -> Vec<u64> {
         self.inner.tokens()
     }
 
     holds!(MultiGuard);
 
-    /// The same, and what was found of each lock, in the caller's order.
+    /// The same, with the result for each lock, in the caller's order.
     pub fn release_each(self) -> Vec<Result<Released>> {
         block_on(self.inner.release_each())
     }
@@ -132,11 +132,11 @@ impl RedLock {
 
     options! {
         RedLock:
-        /// How long each server keeps the lock for a holder of whom it hears nothing.
+        /// The lease: how long each server keeps the lock without a renewal.
         lease(lease: Duration);
-        /// How long before the leases' end a loss is told that no majority tells.
+        /// How long before the end of the leases a loss is reported when no majority confirms a renewal.
         margin(margin: Duration);
-        /// How it is to be held.
+        /// The mode.
         mode(mode: Mode);
     }
 
@@ -161,7 +161,7 @@ impl RedGuard {
 
     holds!(RedGuard);
 
-    /// The same, and what was found on each server, by its name.
+    /// The same, with the result for each server, by its name.
     pub fn release_each(self) -> Vec<(String, Result<Released>)> {
         block_on(self.inner.release_each())
     }

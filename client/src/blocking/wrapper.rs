@@ -1,17 +1,17 @@
-//! What the blocking types are made of: a thread that waits, and their methods.
+//! The wrapping of the asynchronous types: a thread that waits for a future, and macros for the common methods.
 
 use std::future::Future;
 
 use tokio::task::unconstrained;
 
-/// The result of this, for which the thread waits.
+/// Blocks the thread until the future completes.
 pub(super) fn block_on<T>(work: impl Future<Output = T>) -> T {
-    // A task of tokio has a budget for each time that it is polled. Where it is used up, futures are pending until the
-    // task yields; and a task that blocks its thread does not.
+    // A tokio task has a budget for each poll. When it is used up, futures are pending until the task yields, which a
+    // task that blocks its thread never does.
     pollster::block_on(unconstrained(work))
 }
 
-/// Options that are those of the asynchronous type around which `Self` is.
+/// Options that are passed to the wrapped asynchronous type.
 macro_rules! options {
     ($of:ident: $($(#[$what:meta])* $name:ident($($value:ident: $type:ty)?);)*) => {$(
         $(#[$what])*
@@ -26,7 +26,7 @@ macro_rules! options {
 /// The three ways to acquire.
 macro_rules! acquisitions {
     ($of:ident, $guard:ident) => {
-        #[doc = concat!("Acquires without waiting. None when another owner is in the way. See [`", stringify!($of), "::try_acquire`](crate::", stringify!($of), "::try_acquire).")]
+        #[doc = concat!("Acquires without waiting. None when another owner holds it or waits for it. See [`", stringify!($of), "::try_acquire`](crate::", stringify!($of), "::try_acquire).")]
         ///
         /// # Errors
         /// As there.
@@ -34,7 +34,7 @@ macro_rules! acquisitions {
             Ok(block_on(self.inner.try_acquire())?.map($guard::from))
         }
 
-        #[doc = concat!("Waits for at most so long. None when that was not enough. See [`", stringify!($of), "::acquire_within`](crate::", stringify!($of), "::acquire_within).")]
+        #[doc = concat!("Waits for at most `wait`. None when it was not granted in that time. See [`", stringify!($of), "::acquire_within`](crate::", stringify!($of), "::acquire_within).")]
         ///
         /// # Errors
         /// As there.
@@ -42,7 +42,7 @@ macro_rules! acquisitions {
             Ok(block_on(self.inner.acquire_within(wait))?.map($guard::from))
         }
 
-        #[doc = concat!("Waits for as long as it takes. See [`", stringify!($of), "::acquire`](crate::", stringify!($of), "::acquire).")]
+        #[doc = concat!("Waits without a limit. See [`", stringify!($of), "::acquire`](crate::", stringify!($of), "::acquire).")]
         ///
         /// # Errors
         /// As there.
@@ -52,10 +52,10 @@ macro_rules! acquisitions {
     };
 }
 
-/// What all guards do.
+/// The methods of all guards.
 macro_rules! holds {
     ($of:ident) => {
-        #[doc = concat!("Tells of the loss, as [`", stringify!($of), "::lost`](crate::", stringify!($of), "::lost) does.")]
+        #[doc = concat!("Reports the loss, as [`", stringify!($of), "::lost`](crate::", stringify!($of), "::lost) does.")]
         pub fn lost(&self) -> Lost {
             Lost {
                 inner: self.inner.lost(),
@@ -67,7 +67,7 @@ macro_rules! holds {
             self.inner.valid_for()
         }
 
-        #[doc = concat!("Gives back, and waits for the word of the server. See [`", stringify!($of), "::release`](crate::", stringify!($of), "::release).")]
+        #[doc = concat!("Releases, and waits for the reply of the server. See [`", stringify!($of), "::release`](crate::", stringify!($of), "::release).")]
         ///
         /// # Errors
         /// As there.
@@ -77,7 +77,7 @@ macro_rules! holds {
     };
 }
 
-/// A blocking type around an asynchronous one, and the way there.
+/// The conversion from an asynchronous type to the blocking type that wraps it.
 macro_rules! around {
     ($($name:ident)*) => {$(
         impl From<crate::$name> for $name {

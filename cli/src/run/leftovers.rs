@@ -1,4 +1,4 @@
-//! The end of what a command leaves behind, where that must not go on without the lock.
+//! The end of the processes that a command leaves behind, where they must not continue without the lock.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -8,28 +8,28 @@ use nix::unistd::{getpid, Pid};
 use redis_lock_client::LostReason;
 use tokio::time::{sleep, Instant};
 
-use crate::child::Child;
-use crate::held::Held;
+use crate::run::child::Child;
+use crate::run::lock::Held;
 use crate::signals::{is_end, Signals};
 
-/// Between two looks at what is left: at first, and at most. The last one's end is heard by SIGCHLD.
+/// The first and the longest pause between two checks for processes. SIGCHLD reports the end of the last one.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
-/// After this time a wait is explained; after the same time processes that were killed should have ended.
+/// Time after which a wait is explained, and after which killed processes should have ended.
 pub const A_WHILE: Duration = Duration::from_secs(1);
 
-/// What is left of a command that has ended.
-pub struct Sweep<'a> {
+/// The processes that an ended command has left behind.
+pub struct Leftovers<'a> {
     pub held: &'a Held,
     pub child: &'a Child,
-    /// SIGTERM before, SIGKILL from then on.
+    /// Until then orphans get SIGTERM, from then on all get SIGKILL.
     pub kill_at: Instant,
-    /// Those that have been sent SIGTERM.
+    /// Processes that have been sent SIGTERM.
     pub asked: HashSet<Pid>,
 }
 
-impl Sweep<'_> {
-    /// Waits until nothing is left; false when a signal ended the wait because the rest cannot be killed.
+impl Leftovers<'_> {
+    /// Waits until no process is left; false when a signal ended the wait because the rest cannot be killed.
     pub async fn until_gone(
         mut self,
         signals: &mut Signals,
@@ -72,9 +72,9 @@ impl Sweep<'_> {
         true
     }
 
-    /// SIGTERM for those whose parent has ended: they were forked while the others were signalled, or ignored the
-    /// signal that ended the command (a shell has its background jobs ignore SIGINT). A process that still has its
-    /// parent is left alone: it may be a part of that parent's handling of the signal.
+    /// Sends SIGTERM to processes whose parent has ended: they were forked while the others were signalled, or ignored
+    /// the signal that ended the command (a shell's background jobs ignore SIGINT). A process that still has its parent
+    /// gets no signal: it may be a part of that parent's handling of the signal.
     fn ask_orphans(&mut self) {
         for process in self.child.members() {
             if process.parent == getpid() && self.asked.insert(process.pid) {

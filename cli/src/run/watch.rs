@@ -1,5 +1,5 @@
-//! While the command runs: signals are passed on to it, its stops are ours, and it is stopped when the lock
-//! is lost.
+//! The supervision of the running command: signals are passed on to it, redis-lock stops with it, and it is ended when
+//! the lock is lost.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -9,22 +9,22 @@ use nix::unistd::{getpgrp, getpid, Pid};
 use redis_lock_client::LostReason;
 use tokio::time::{sleep_until, Instant};
 
-use crate::child::{Change, Child};
-use crate::held::Held;
+use crate::run::child::{Change, Child};
+use crate::run::leftovers::{Leftovers, A_WHILE};
+use crate::run::lock::Held;
+use crate::run::terminal::Terminal;
 use crate::signals::{is_end, Signals};
-use crate::sweep::{Sweep, A_WHILE};
-use crate::terminal::Terminal;
 
 /// A command under its lock.
 pub struct Watch<'a> {
     pub held: &'a Held,
     pub child: &'a Child,
     pub terminal: Option<&'a Terminal>,
-    /// Whether the command has had the terminal from the beginning.
+    /// Whether the command has had the terminal from its start.
     pub foreground: bool,
-    /// Leave the command alone when the lock is lost.
+    /// Whether the command continues when the lock is lost.
     pub keep: bool,
-    /// From SIGTERM to SIGKILL.
+    /// The time from SIGTERM to SIGKILL.
     pub grace: Duration,
 }
 
@@ -38,37 +38,37 @@ pub struct End {
     pub rest: Rest,
 }
 
-/// What became of the processes that the command left behind.
+/// The state of the processes that the command left behind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rest {
-    /// They were left alone: the command ended by itself.
+    /// They continue: the command ended by itself.
     Alone,
     /// All have ended.
     Ended,
-    /// Some cannot be ended, and a signal said not to wait for them.
+    /// Some cannot be ended, and a signal ended the wait for them.
     Left,
 }
 
-/// What has been done to end the command.
+/// The steps taken to end the command.
 #[derive(Default)]
 struct Ending {
     /// When SIGKILL is due, because the lock is lost.
     kill_at: Option<Instant>,
     is_killed: bool,
-    /// Whether it was said that something cannot be killed.
+    /// Whether a message has said that a process cannot be killed.
     is_explained: bool,
     /// Whether it is left running, after one more signal.
     is_left: bool,
-    /// When a signal that ends programs was passed on. A command that goes on for long after it has taken it for
-    /// something else (a daemon reads its configuration again at SIGHUP).
+    /// When a signal that ends programs was passed on. A command that continues for long after it uses the signal for
+    /// something else (a daemon that reloads at SIGHUP).
     signalled_at: Option<Instant>,
-    /// Those that have been sent SIGTERM.
+    /// Processes that have been sent SIGTERM.
     asked: HashSet<Pid>,
 }
 
 impl Watch<'_> {
-    /// Waits for the command's end, and for that of all it started where the lock is lost or a signal has ended
-    /// it. Says what happens to the lock meanwhile by `tell`.
+    /// Waits for the end of the command, and for that of its descendants when the lock is lost or a signal has ended
+    /// it. Messages go to `tell`.
     pub async fn until_end(&self, signals: &mut Signals, tell: impl Fn(&str)) -> End {
         let mut lost = None;
         let mut ending = Ending::default();
@@ -98,7 +98,7 @@ impl Watch<'_> {
                         ending.is_left = true;
                         break Change::Killed(Signal::SIGKILL);
                     }
-                    if let Some(end) = self.heard(signal, &mut ending) {
+                    if let Some(end) = self.handle(signal, &mut ending) {
                         break end;
                     }
                 }
@@ -113,7 +113,7 @@ impl Watch<'_> {
         let rest = match (ending.is_left, ending.kill_at, was_signalled) {
             (true, ..) => Rest::Left,
             (false, None, false) => Rest::Alone,
-            _ => self.sweep(ending, signals, &mut lost, &tell).await,
+            _ => self.leftovers(ending, signals, &mut lost, &tell).await,
         };
         End {
             change,
@@ -123,21 +123,21 @@ impl Watch<'_> {
         }
     }
 
-    /// Asks the command and its descendants to end, also those that are stopped.
+    /// Sends SIGTERM to the command and its descendants, and SIGCONT for those that are stopped.
     fn stop(&self, ending: &mut Ending) {
         ending.asked.extend(self.child.signal_all(Signal::SIGTERM));
         self.child.signal_all(Signal::SIGCONT);
     }
 
-    /// The command has ended: what it has left behind has the rest of the grace, or all of it.
-    async fn sweep(
+    /// Ends the processes that the ended command has left behind, within the rest of the grace or all of it.
+    async fn leftovers(
         &self,
         ending: Ending,
         signals: &mut Signals,
         lost: &mut Option<LostReason>,
         tell: &impl Fn(&str),
     ) -> Rest {
-        let sweep = Sweep {
+        let leftovers = Leftovers {
             held: self.held,
             child: self.child,
             kill_at: ending
@@ -145,19 +145,19 @@ impl Watch<'_> {
                 .unwrap_or_else(|| Instant::now() + self.grace),
             asked: ending.asked,
         };
-        match sweep.until_gone(signals, lost, tell).await {
+        match leftovers.until_gone(signals, lost, tell).await {
             true => Rest::Ended,
             false => Rest::Left,
         }
     }
 
-    /// Passes a signal on; tells when the command has ended.
-    fn heard(&self, signal: Signal, ending: &mut Ending) -> Option<Change> {
+    /// Handles a signal; returns the change when the command has ended.
+    fn handle(&self, signal: Signal, ending: &mut Ending) -> Option<Change> {
         match signal {
             Signal::SIGCHLD => {
                 while let Some(change) = self.child.change() {
                     match change {
-                        Change::Stopped(by) => self.stopped(by),
+                        Change::Stopped(by) => self.handle_stop(by),
                         end => return Some(end),
                     }
                 }
@@ -177,9 +177,9 @@ impl Watch<'_> {
         None
     }
 
-    /// The command was stopped. By the terminal: then it gets the terminal, if that is what it lacks, or
-    /// we stop as well, so that the shell around us knows. By another process: that is between the two.
-    fn stopped(&self, by: Signal) {
+    /// Handles a stop of the command. A stop by the terminal either means that the command needs the terminal and gets
+    /// it, or redis-lock stops as well, so that the shell sees it. A stop by another process needs no action.
+    fn handle_stop(&self, by: Signal) {
         let Some(terminal) = self.terminal else {
             return;
         };
@@ -189,10 +189,10 @@ impl Watch<'_> {
             terminal.give(group);
             self.child.signal(Signal::SIGCONT);
         } else if lacks_terminal {
-            // Until we are in the foreground. The kernel ignores this where no shell could continue us.
+            // Stops until redis-lock is in the foreground. The kernel ignores this where no shell could continue it.
             let _ = kill(getpid(), Signal::SIGTTIN);
         } else if by == Signal::SIGTSTP {
-            // Who shares our group has been sent the signal if the keyboard was ours.
+            // The other processes of our group have got the signal if the group was in the foreground.
             let was_there = terminal.take_back(group);
             let signal = if self.foreground {
                 Signal::SIGTSTP
@@ -203,7 +203,7 @@ impl Watch<'_> {
                 true => killpg(getpgrp(), signal),
                 false => kill(getpid(), signal),
             };
-            // Here we go on again, or at once where no shell could continue us.
+            // Continues here after SIGCONT, or at once where no shell could continue redis-lock.
             if was_there && terminal.is_ours() {
                 terminal.give(group);
             }
@@ -211,7 +211,7 @@ impl Watch<'_> {
         }
     }
 
-    /// Continues the command; but not if the lock has been lost meanwhile: that notice is on its way.
+    /// Continues the command, unless the lock has been lost meanwhile: the loss is about to be reported.
     fn resume(&self) {
         if self.foreground {
             if let Some(terminal) = self.terminal.filter(|terminal| terminal.is_ours()) {

@@ -1,8 +1,8 @@
-//! The command: a process group of its own, started, signalled and waited for, with all that it starts.
+//! The command in its own process group: its start, its signals and its end, with all its descendants.
 //!
-//! Two things a process can only do for itself: to be in the terminal's foreground before its first
-//! instruction, and to ask the kernel to be killed with its parent. For these a copy of this program is
-//! started, does them, and becomes the command.
+//! Two settings can only be made by the process itself: to be in the terminal's foreground before its first
+//! instruction, and to be killed by the kernel with its parent. For these a copy of this program is started, makes
+//! them, and calls `exec` for the command.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -14,14 +14,14 @@ use nix::sys::signal::{kill, killpg, Signal};
 use nix::sys::wait::{waitpid, WaitPidFlag, WaitStatus};
 use nix::unistd::{getpgrp, Pid};
 
-use crate::descendants::{named, pids, Family, Process};
 use crate::failure::{Failure, BY_SIGNAL, NOT_FOUND, NOT_RUNNABLE, USAGE};
-use crate::terminal::Terminal;
+use crate::run::descendants::{named, pids, Family, Process};
+use crate::run::terminal::Terminal;
 
-/// The name by which the copy knows what it is, and its first argument.
+/// The first argument (argv[0]) of the copy, by which it recognizes itself.
 const COPY: &str = "redis-lock: becoming the command";
 
-/// What the copy does before it is the command.
+/// The settings that the copy makes before it becomes the command.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Before {
     /// Take the terminal.
@@ -30,17 +30,17 @@ pub struct Before {
     pub die_with_parent: bool,
 }
 
-/// A command that was started, and the leader of its process group.
+/// A started command, which leads its process group.
 pub struct Child {
     group: Pid,
     /// None where descendants outside of the process group cannot be followed.
     family: Option<Family>,
 }
 
-/// What is set in its environment, and what is not to be there.
+/// The variables to set in its environment, or to remove.
 pub type Variables = Vec<(&'static str, Option<OsString>)>;
 
-/// What has happened to it.
+/// A change of the command's state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
     Exited(i32),
@@ -85,15 +85,15 @@ impl Child {
         self.group
     }
 
-    /// Sends a signal to all of its group; false when it has no process.
+    /// Sends a signal to its process group; false when the group has no process.
     pub fn signal(&self, signal: impl Into<Option<Signal>>) -> bool {
         killpg(self.group, signal) != Err(Errno::ESRCH)
     }
 
-    /// Sends a signal to its group and to its descendants outside of the group. Returns those that were there.
+    /// Sends a signal to its process group and to its descendants outside of it. Returns their pids.
     pub fn signal_all(&self, signal: Signal) -> Vec<Pid> {
         let members = self.members();
-        // Of a group without members the number may be another group's by now.
+        // The number of a group without members may have been reused.
         if self.family.is_none() || members.iter().any(|member| member.group == self.group) {
             self.signal(signal);
         }
@@ -106,18 +106,18 @@ impl Child {
         pids(members)
     }
 
-    /// The command and its descendants, for messages: their number and pids.
+    /// The number and pids of the command and its descendants, for messages.
     pub fn named(&self) -> String {
         named(pids(self.members()))
     }
 
-    /// The command and its descendants, as far as they live and can be seen.
+    /// The living processes among the command and its descendants, as far as /proc shows them.
     pub fn members(&self) -> Vec<Process> {
         self.family.as_ref().map_or_else(Vec::new, Family::members)
     }
 
-    /// Whether the command, which has ended, has left nothing behind. A parent without children has no
-    /// descendants either, because each of them would be its child when the one between them ended.
+    /// Whether the ended command has left no process behind. A subreaper without children has no descendants either,
+    /// because each of them would have become its child when the process between them ended.
     pub fn has_left_nothing(&self) -> bool {
         let ended = || waitpid(None, Some(WaitPidFlag::WNOHANG));
         let is_childless = loop {
@@ -134,7 +134,7 @@ impl Child {
         }
     }
 
-    /// What has happened to it since the last call. Waits for adopted orphans on the way.
+    /// The next change of the command's state since the last call. It also reaps adopted orphans.
     pub fn change(&self) -> Option<Change> {
         let flags = WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED;
         loop {
@@ -156,7 +156,7 @@ impl Child {
     }
 }
 
-/// In the copy: becomes the command, or says why not.
+/// In the copy: becomes the command, or returns the failure. None in the program itself.
 pub fn become_command() -> Option<Failure> {
     let mut words = std::env::args_os();
     if words.next()? != COPY {
@@ -192,7 +192,7 @@ fn parent_and(before: Before) -> String {
 #[cfg(target_os = "linux")]
 fn die_with(parent: &str) {
     let _ = nix::sys::prctl::set_pdeathsig(Signal::SIGKILL);
-    // It may have died before we asked.
+    // The parent may have died before the setting was made.
     if nix::unistd::getppid().to_string() != parent {
         crate::failure::exit(crate::failure::LOST);
     }
@@ -201,7 +201,7 @@ fn die_with(parent: &str) {
 #[cfg(not(target_os = "linux"))]
 fn die_with(_parent: &str) {}
 
-/// This very program, also when its file has been replaced meanwhile.
+/// The running program, also when its file has been replaced meanwhile.
 fn this_program() -> OsString {
     if cfg!(target_os = "linux") {
         return "/proc/self/exe".into();

@@ -1,10 +1,10 @@
-//! Whose the keyboard is. The command has a process group of its own, so that it can be stopped as a whole;
-//! a terminal sends its keys, and the signals of Ctrl-C and Ctrl-Z, to one group only, the one in its
-//! foreground. What a shell does for its jobs is done here for the one command.
+//! Job control: the terminal's foreground process group. The command has a process group of its own, so that it can be
+//! stopped as a whole; a terminal sends its keys, and the signals of Ctrl-C and Ctrl-Z, only to its foreground group.
+//! This file does for one command what a shell does for its jobs.
 //!
-//! When all of standard input, output and error are the terminal, the command has it from the beginning.
-//! Else others of our own group may need it (`redis-lock run k -- make | less`), and the command gets it
-//! when it asks: it reads, is stopped by the kernel, is given the terminal, and goes on.
+//! When standard input, output and error are all the terminal, the command has it from its start. Otherwise other
+//! processes of our own group may need it (`redis-lock run k -- make | less`), and the command gets it on demand: it
+//! reads, is stopped by the kernel, gets the terminal, and continues.
 
 use std::fs::File;
 use std::io::IsTerminal;
@@ -18,7 +18,7 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// None where no terminal is: a timer, a service.
+    /// None without a terminal, as in a timer or a service.
     pub fn open() -> Option<Terminal> {
         let tty = File::options()
             .read(true)
@@ -40,18 +40,18 @@ impl Terminal {
 
     /// Puts a process group of this session into the foreground.
     pub fn give(&self, group: Pid) {
-        // Who asks from the background is stopped, unless that signal is blocked.
+        // A call from the background is stopped by SIGTTOU, unless it is blocked.
         let mut stop = SigSet::empty();
         stop.add(Signal::SIGTTOU);
         let before = stop.thread_swap_mask(SigmaskHow::SIG_BLOCK);
-        // The group may be gone, or the terminal: then there is nothing to give.
+        // Fails only if the group or the terminal no longer exists.
         let _ = tcsetpgrp(&self.tty, group);
         if let Ok(before) = before {
             let _ = before.thread_set_mask();
         }
     }
 
-    /// Takes it back from that group, if it is still there.
+    /// Takes the terminal back from that group, if it is still in the foreground.
     pub fn take_back(&self, group: Pid) -> bool {
         let was_there = self.is_of(group);
         if was_there {
@@ -61,14 +61,15 @@ impl Terminal {
     }
 }
 
-/// Whether no other process of our group can be using the terminal.
+/// Whether standard input, output and error are terminals, so that no other process of our group uses one.
 pub fn is_all_ours() -> bool {
     std::io::stdin().is_terminal()
         && std::io::stdout().is_terminal()
         && std::io::stderr().is_terminal()
 }
 
-/// Ends as by a signal that the whole group was sent by the terminal: a shell's script around us ends too.
+/// Ends the process by this signal, with its group if `group_too`, as after a signal of the terminal: a shell script
+/// around it ends too.
 pub fn end_by(signal: Signal, group_too: bool) {
     if group_too {
         let _ = killpg(getpgrp(), signal);

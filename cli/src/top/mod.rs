@@ -1,4 +1,7 @@
-//! `redis-lock top`: the locks of a server as they come and go.
+//! `redis-lock top`: a live view of the locks of a server.
+
+mod sample;
+mod screen;
 
 use std::io::{self, IsTerminal};
 use std::time::Duration;
@@ -8,12 +11,12 @@ use ratatui::DefaultTerminal;
 use tokio::sync::mpsc::{unbounded_channel, UnboundedReceiver};
 use tokio::time::sleep;
 
-use crate::connect::Connect;
 use crate::failure::{Failure, BY_SIGNAL, OS};
 use crate::output::print;
-use crate::sample::{Order, Sample, Sampler};
-use crate::screen::Screen;
+use crate::servers::Connect;
 use crate::signals::Signals;
+use crate::top::sample::{Order, Sample, Sampler};
+use crate::top::screen::Screen;
 use crate::values::seconds;
 
 /// Watch the locks of a server
@@ -38,7 +41,7 @@ pub async fn run(args: Args) -> Result<i32, Failure> {
     let server = args.connect.open_one()?;
     let name = server.name().to_string();
     let mut sampler = Sampler::new(server);
-    // Where no server can be asked at all, that is said on the plain screen.
+    // An unreachable server is reported before the terminal is switched.
     let first = sampler.take(false).await?;
     if args.once || !io::stdout().is_terminal() || !io::stdin().is_terminal() {
         return once(&args, &name, sampler).await;
@@ -108,39 +111,39 @@ impl Top {
                     Ok(sample) => (self.sample, self.trouble) = (sample, None),
                     Err(failure) => self.trouble = Some(failure.to_string()),
                 },
-                event = keys.recv() => match event.map(|event| wish(&event)) {
-                    None | Some(Wish::Quit) => return Ok(0),
-                    Some(Wish::Order(order)) => self.order = order,
-                    Some(Wish::None) => {}
+                event = keys.recv() => match event.map(|event| action(&event)) {
+                    None | Some(Action::Quit) => return Ok(0),
+                    Some(Action::Order(order)) => self.order = order,
+                    Some(Action::None) => {}
                 },
-                signal = signals.next_deadly() => return Ok(BY_SIGNAL + signal as i32),
+                signal = signals.next_fatal() => return Ok(BY_SIGNAL + signal as i32),
             }
         }
     }
 }
 
-enum Wish {
+enum Action {
     Quit,
     Order(Order),
     None,
 }
 
-fn wish(event: &Event) -> Wish {
+fn action(event: &Event) -> Action {
     let Event::Key(key) = event else {
-        return Wish::None;
+        return Action::None;
     };
     let control = key.modifiers.contains(KeyModifiers::CONTROL);
     match key.code {
-        KeyCode::Char('c') if control => Wish::Quit,
-        KeyCode::Char('q') | KeyCode::Esc => Wish::Quit,
-        KeyCode::Char('w') => Wish::Order(Order::Wait),
-        KeyCode::Char('h') => Wish::Order(Order::Held),
-        KeyCode::Char('n') => Wish::Order(Order::Name),
-        _ => Wish::None,
+        KeyCode::Char('c') if control => Action::Quit,
+        KeyCode::Char('q') | KeyCode::Esc => Action::Quit,
+        KeyCode::Char('w') => Action::Order(Order::Wait),
+        KeyCode::Char('h') => Action::Order(Order::Held),
+        KeyCode::Char('n') => Action::Order(Order::Name),
+        _ => Action::None,
     }
 }
 
-/// What the keyboard says, read by a thread that ends with the program; closed when there is no keyboard.
+/// The events of the keyboard, read by a thread that ends with the program; closed without a keyboard.
 fn keys() -> UnboundedReceiver<Event> {
     let (sender, receiver) = unbounded_channel();
     std::thread::spawn(move || {

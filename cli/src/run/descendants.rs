@@ -1,4 +1,4 @@
-//! The processes that descend from this one, as /proc shows them (Linux).
+//! The descendants of this process, as /proc shows them (Linux).
 //!
 //! A child may leave its process group (timeout(1), setsid(1), `bash -m`) or outlive its parent. As a child
 //! subreaper this process is the next parent of each descendant whose parent ends, so all of them stay below it.
@@ -21,8 +21,8 @@ pub struct Process {
 
 /// The descendants of this process from a certain moment on.
 pub struct Family {
-    /// Descendants that this process had before, and what they have started since: it was started by `exec` in a shell
-    /// that had background jobs.
+    /// Descendants that this process had before, and their own: a shell with background jobs may have called `exec` for
+    /// this program.
     strangers: RefCell<HashSet<Pid>>,
 }
 
@@ -41,12 +41,12 @@ impl Family {
         (is_ours && adopts).then_some(Family { strangers })
     }
 
-    /// Those that live. A process that is forked at the moment may be missing.
+    /// The living descendants. A process that is just being forked may be missing.
     pub fn members(&self) -> Vec<Process> {
         let living = living();
         let mut strangers = self.strangers.borrow_mut();
         if !strangers.is_empty() {
-            // Their children are noted while they live: later these are ours.
+            // Their children are recorded while the parents live: later they become children of this process.
             let started: Vec<Pid> = below(strangers.iter().copied().collect(), &living).collect();
             strangers.extend(started);
             strangers.retain(|stranger| living.iter().any(|process| process.pid == *stranger));
@@ -104,7 +104,7 @@ fn living() -> Vec<Process> {
 /// A line of /proc/PID/stat (proc(5)): `PID (NAME) STATE PARENT GROUP ...`. The name may have any bytes in it,
 /// what follows it has no parentheses. None for a process that has ended and is still to be waited for.
 fn parse(pid: i32, stat: &str) -> Option<Process> {
-    /// Of the fields behind the name.
+    /// The index of the field among those after the name.
     const THREADS: usize = 17;
     let (_, rest) = stat.rsplit_once(") ")?;
     let fields: Vec<&str> = rest.split_whitespace().collect();
@@ -143,7 +143,7 @@ pub fn named(mut pids: Vec<Pid>) -> String {
 mod tests {
     use super::*;
 
-    /// From the session to the niceness.
+    /// The fields from the session to the niceness.
     const BETWEEN: &str = "3 0 -1 1 0 0 0 0 0 0 0 0 20 0";
 
     fn parsed(start: &str, threads: u32) -> Option<(i32, i32)> {
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn parent_and_group_are_found_behind_any_name() {
+    fn parent_and_group_are_parsed_after_any_name() {
         for name in ["(sh)", "(a) S 9 9)", "((x) )", "(a\nb)", "()"] {
             assert_eq!(parsed(&format!("{name} S"), 1), Some((4, 5)), "{name}");
         }

@@ -1,4 +1,4 @@
-//! Which servers are spoken to: the options that name them, and what of the environment stands in for an option.
+//! The options that name the servers, and the environment variables that replace them.
 
 use std::env::VarError;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ given in REDISCLI_AUTH than in a URL that other users of the machine can see.";
 
 const DEFAULT: &str = "redis://127.0.0.1:6379";
 
-/// Which servers to speak to, and how.
+/// The servers and the connection settings.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Servers")]
 pub struct Connect {
@@ -42,7 +42,7 @@ pub struct Connect {
 }
 
 impl Connect {
-    /// All that are named.
+    /// Opens all named servers.
     pub fn open(&self) -> Result<Vec<Server>, Failure> {
         let certificates = self.certificates()?;
         let password = std::env::var("REDISCLI_AUTH").ok();
@@ -79,7 +79,7 @@ impl Connect {
         }
     }
 
-    /// The only one, for what concerns one server.
+    /// Opens the only server, for subcommands that take one.
     pub fn open_one(&self) -> Result<Server, Failure> {
         match <[Server; 1]>::try_from(self.open()?) {
             Ok([server]) => Ok(server),

@@ -1,15 +1,15 @@
-//! Names are any bytes; a terminal obeys some of them. What is shown can be read and does nothing.
+//! The escaping of names, which may contain any bytes, so that they cannot control a terminal.
 
 use std::fmt::Write;
 
-/// Printable text as it is; backslashes doubled, whatever else escaped: `\n`, `\u{202e}`, `\xff`.
+/// Keeps printable text, doubles backslashes and escapes all else: `\n`, `\u{202e}`, `\xff`.
 pub fn shown(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
         for char in chunk.valid().chars() {
             match char {
                 '\'' | '"' => text.push(char),
-                // Escapes what is not printable, the marks that join what is before them, and backslashes.
+                // Escapes unprintable characters, combining marks and backslashes.
                 _ => text.extend(char.escape_debug()),
             }
         }
@@ -20,7 +20,8 @@ pub fn shown(bytes: &[u8]) -> String {
     text
 }
 
-/// JSON in one line, which leaves some of what a terminal obeys as it is: DEL, and the controls beyond ASCII.
+/// JSON in one line. `serde_json` does not escape DEL and the control characters beyond ASCII, so they are escaped
+/// here.
 pub fn json(value: &serde_json::Value) -> String {
     let mut text = String::new();
     for char in value.to_string().chars() {
@@ -34,7 +35,7 @@ pub fn json(value: &serde_json::Value) -> String {
     text
 }
 
-/// As [`shown`], cut to so many characters.
+/// As [`shown`], cut to `width` characters.
 pub fn cut(bytes: &[u8], width: usize) -> String {
     let text = shown(bytes);
     match text.char_indices().nth(width) {
@@ -52,7 +53,7 @@ mod tests {
     use super::{cut, json, shown};
 
     #[test]
-    fn what_a_terminal_would_obey_is_escaped() {
+    fn control_characters_are_escaped() {
         assert_eq!(shown(b"orders:42"), "orders:42");
         assert_eq!(shown("größe 'a' \"b\"".as_bytes()), "größe 'a' \"b\"");
         assert_eq!(shown(b"\x1b[2J"), "\\u{1b}[2J");
@@ -68,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn json_has_no_controls_and_says_the_same() {
+    fn json_without_control_characters_parses_to_the_same_value() {
         let name: String = (0..=0xa1).filter_map(char::from_u32).collect();
         let value = serde_json::json!({ "key": name });
         let text = json(&value);

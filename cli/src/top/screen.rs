@@ -1,4 +1,4 @@
-//! How `top` looks: a few lines of sums, and a row for each lock.
+//! The screen of `top`: lines with totals, and a row for each lock.
 
 use ratatui::backend::TestBackend;
 use ratatui::layout::{Constraint, Layout};
@@ -9,23 +9,23 @@ use ratatui::{Frame, Terminal};
 
 use redis_lock_client::LockInfo;
 
+use crate::escape::cut;
 use crate::report::{self, span};
-use crate::sample::{Order, Sample};
-use crate::shown::cut;
+use crate::top::sample::{Order, Sample};
 
-/// The longest name that is shown whole.
+/// The longest name that is shown in full.
 const NAME: usize = 64;
 /// The width of all columns but the two of names.
 const NUMBERS: u16 = 9 + 7 + 7 + 7 + 7 + 16 + 7;
 /// Lines above and below the rows.
 const AROUND: u16 = 5;
 
-/// All that is to be seen.
+/// The contents of the screen.
 pub struct Screen<'a> {
     pub server: &'a str,
     pub sample: &'a Sample,
     pub order: Order,
-    /// Why the last look failed, if it did.
+    /// Why the last sample failed, if it did.
     pub trouble: Option<&'a str>,
 }
 
@@ -108,7 +108,7 @@ impl Screen<'_> {
         Line::styled(notes.join(" "), Style::new().add_modifier(Modifier::DIM))
     }
 
-    /// As wide as the longest names want it, where there is nothing to fit into.
+    /// The width that the longest names need, where no terminal limits it.
     pub fn width(&self) -> u16 {
         let names = self.sample.locks.iter().flat_map(|(key, info)| {
             let holders = report::holders(info).chars().count();

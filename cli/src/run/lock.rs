@@ -1,4 +1,4 @@
-//! The lock of `run`: wanted, and held; on one server, on all of several, or on most of them.
+//! The lock of `run`: on one server, on all of several, or on a majority of them.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use redis_lock_client::{
     Server,
 };
 
-/// A lock that is to be had.
+/// A lock before its acquisition.
 pub enum Wanted {
     One(Lock),
     All(MultiLock),
     Quorum(RedLock),
 }
 
-/// How long to wait for it.
+/// The limit of the wait.
 #[derive(Debug, Clone, Copy)]
 pub enum Wait {
     Not,
@@ -22,12 +22,12 @@ pub enum Wait {
     Endlessly,
 }
 
-/// How it is to be held.
+/// The terms of the lock.
 pub struct Terms<'a> {
     pub key: &'a [u8],
     pub owner: &'a [u8],
     pub lease: Duration,
-    /// None is the library's own.
+    /// None: the library's default.
     pub margin: Option<Duration>,
     pub shared: bool,
     pub exclusive: bool,
@@ -63,7 +63,7 @@ impl Wanted {
         Ok(Wanted::All(MultiLock::new(locks)?))
     }
 
-    /// The owner is the lock's own, and another one for each acquisition.
+    /// Each acquisition has an owner of its own.
     pub fn of_most(servers: &[Server], terms: &Terms) -> Result<Wanted, Error> {
         let lock = RedLock::new(servers, terms.key)?.lease(terms.lease);
         let lock = match terms.margin {
@@ -73,7 +73,7 @@ impl Wanted {
         Ok(Wanted::Quorum(lock.mode(terms.mode())))
     }
 
-    /// None when it is not to be had in that time.
+    /// None when the lock was not granted in that time.
     pub async fn acquire(&self, wait: Wait) -> Result<Option<Held>, Error> {
         let span = match wait {
             Wait::Not => Duration::ZERO,
@@ -110,7 +110,7 @@ impl Held {
         }
     }
 
-    /// The fencing token, where there is one for all.
+    /// The fencing token, unless each server has its own.
     pub fn token(&self) -> Option<u64> {
         match self {
             Held::One(guard) => Some(guard.token()),
@@ -131,7 +131,7 @@ impl Held {
         }
     }
 
-    /// Ends when it is lost.
+    /// Completes when the lock is lost.
     pub async fn lost(&self) -> LostReason {
         match self {
             Held::One(guard) => guard.lost().await,
@@ -150,15 +150,14 @@ impl Held {
         !left.is_zero()
     }
 
-    /// Gives back what is left when it is lost: of several servers some have it still, and would keep it for
-    /// a lease.
+    /// Releases the rest of a lost lock: some of several servers still hold it, and would keep it for a lease.
     pub async fn leave(self) {
         if !matches!(self, Held::One(_)) {
             self.release().await;
         }
     }
 
-    /// What each server says, and what that means.
+    /// Releases the lock; the result has the answer of each server.
     pub async fn release(self) -> Release {
         match self {
             Held::One(guard) => Release::of_all(vec![guard.release().await]),
@@ -173,16 +172,16 @@ impl Held {
 
 type Said = Vec<Result<Released, Error>>;
 
-/// What the servers say to a release.
+/// The result of a release.
 #[derive(Debug)]
 pub struct Release {
     pub said: Said,
-    /// Whether the lock was lost before. A server that does not answer may still have kept it.
+    /// Whether the lock was lost before. A server that does not answer may still have held it.
     pub is_lost: bool,
 }
 
 impl Release {
-    /// Each server's lock was needed.
+    /// All servers' locks were needed.
     fn of_all(said: Said) -> Release {
         Release {
             is_lost: not_held(&said) > 0,
@@ -190,8 +189,8 @@ impl Release {
         }
     }
 
-    /// Most servers' locks were needed: what the others say is no news. The lock is lost when so many do not have it
-    /// that the rest is no majority.
+    /// A majority of the locks was needed: if it was released, the other answers are dropped. The lock is lost when so
+    /// many servers do not hold it that the rest is no majority.
     fn of_most(said: Said) -> Release {
         let servers = said.len();
         let yes = said.iter().filter(|said| matches!(said, Ok(Released::Yes)));
@@ -229,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn of_all_one_that_is_not_held_is_a_loss() {
+    fn with_all_a_single_lock_not_held_is_a_loss() {
         for (words, is_lost) in [("y", false), ("n", true), ("-", false), ("yy-", false)] {
             assert_eq!(Release::of_all(said(words)).is_lost, is_lost, "{words}");
         }
@@ -239,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn of_most_it_is_a_loss_when_no_majority_can_be_left() {
+    fn with_a_quorum_it_is_a_loss_when_no_majority_can_be_left() {
         for words in [
             "yyy", "yyn", "yy-", "y-n", "--n", "---", "yyynn", "yynn-", "yyyn",
         ] {

@@ -1,4 +1,4 @@
-//! Whether enough servers answer to begin with.
+//! The check at the start that enough servers answer.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,15 +9,15 @@ use tokio::time::{timeout_at, Instant};
 
 use crate::failure::{Failure, Reason};
 
-/// How long the last servers may take to say why they do not serve, when it is certain that too few do.
+/// The time for the remaining answers once it is certain that too few servers serve.
 const OTHERS: Duration = Duration::from_millis(200);
 
-/// Longer than any server owes an answer.
+/// Longer than any response timeout.
 const ENDLESS: Duration = Duration::from_secs(1_000_000);
 
-/// A server that goes away during a wait is waited for. One that is away at the start is taken for a mistake: all
-/// servers must answer, or of a quorum most of them. They are asked at the same time, so that a dead minority costs no time.
-/// Which of them has not answered by the end, if there is one, is away.
+/// A server that fails during a wait is waited for. One that does not answer at the start counts as a configuration
+/// error: all servers must answer, with a quorum most of them. They are asked at the same time, so that a dead minority
+/// costs no time. A server without an answer at `end` has failed.
 pub async fn must_answer(
     servers: &[Server],
     quorum: bool,

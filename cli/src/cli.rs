@@ -1,4 +1,4 @@
-//! The command line: its help, its completions and its man page all come from here.
+//! The command line: the source of the help, the completions and the manual page.
 
 use std::ffi::OsString;
 
@@ -35,8 +35,8 @@ Exit status: 0 done; 1 another owner has the lock; 64 usage; 65 the key holds so
 see there.";
 
 impl Args {
-    /// The command line, its first word being the program's name. Where `run` has --key-hex, the first positional
-    /// word is the command: a KEY that is not used is put before it, so that one grammar is enough.
+    /// Parses the command line, whose first word is the program's name. After `run --key-hex` the first positional word
+    /// is the command: an unused KEY is inserted before it, so that one grammar is enough.
     pub fn of_words(words: Vec<OsString>) -> Result<Args, clap::Error> {
         let has_option = |word: &OsString| {
             let word = word.to_string_lossy();
@@ -47,7 +47,7 @@ impl Args {
             let mut with_key = words.clone();
             with_key.insert(2, "-".into());
             let args = Args::try_parse_from(with_key)?;
-            // Otherwise the option is the command's own.
+            // Otherwise the option belongs to the command.
             if matches!(&args.subcommand, Subcommand::Run(run) if run.key_hex.is_some()) {
                 return Ok(args);
             }
@@ -71,7 +71,7 @@ mod tests {
     use super::Args;
 
     #[test]
-    fn the_options_make_sense_together() {
+    fn the_definition_of_the_options_is_consistent() {
         Args::command().debug_assert();
     }
 }

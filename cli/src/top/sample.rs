@@ -1,7 +1,7 @@
-//! What `top` knows: the locks of a server, looked at again and again.
+//! The samples of `top`: the locks of a server, read at each interval.
 //!
-//! Who waits is read from the server's memory, each time all of it. Who holds is found by a scan of the
-//! whole database, so that goes on in pieces, from sample to sample.
+//! The waited locks are in the server's memory and are read completely each time. The held locks need a scan of the
+//! whole database, which continues in steps from sample to sample.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
@@ -12,12 +12,12 @@ use crate::failure::Failure;
 use crate::ls;
 use crate::report;
 
-/// Steps of the scan in one sample, of a thousand keys each.
+/// Steps of the scan in one sample, of 1,000 keys each.
 const STEPS: usize = 20;
-/// Locks that are asked about in one sample.
-const MOST: usize = 1_000;
+/// Upper bound of locks whose state is read in one sample.
+const MAX_LOCKS: usize = 1_000;
 
-/// What the rows are ordered by.
+/// The order of the rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
     Wait,
@@ -25,15 +25,15 @@ pub enum Order {
     Name,
 }
 
-/// One look at a server.
+/// The state of a server at one moment.
 #[derive(Debug, Default)]
 pub struct Sample {
     pub locks: Vec<(Vec<u8>, LockInfo)>,
-    /// Locks that were found, but not asked about: too many.
+    /// The number of found locks above the bound, whose state was not read.
     pub left_out: usize,
-    /// Whether the database has been looked through to its end at least once.
+    /// Whether the database has been scanned to its end at least once.
     pub whole: bool,
-    /// Grants, and those of them that were handed to who waited, a second.
+    /// Grants per second, and those of them that went to waiters.
     pub rates: Option<(f64, f64)>,
     pub waiters: u64,
 }
@@ -87,7 +87,7 @@ impl Sampler {
         }
     }
 
-    /// The next one; of the whole database, however long that takes, or of a piece more.
+    /// Takes the next sample: of the whole database, however long that takes, or of some more steps.
     pub async fn take(&mut self, whole: bool) -> Result<Sample, Failure> {
         let (rates, waiters) = self.count().await?;
         let mut keys: Vec<Vec<u8>> = Vec::new();
@@ -95,7 +95,7 @@ impl Sampler {
         while let Some(found) = scan.step().await.map_err(failed)? {
             keys.extend(found);
         }
-        self.look_on(whole).await?;
+        self.continue_scan(whole).await?;
         let waited: BTreeSet<Vec<u8>> = keys.iter().cloned().collect();
         keys.extend(
             self.known
@@ -103,8 +103,8 @@ impl Sampler {
                 .filter(|key| !waited.contains(*key))
                 .cloned(),
         );
-        let left_out = keys.len().saturating_sub(MOST);
-        keys.truncate(MOST);
+        let left_out = keys.len().saturating_sub(MAX_LOCKS);
+        keys.truncate(MAX_LOCKS);
         let locks = ls::ask(&self.server, keys.clone()).await?;
         self.forget(&keys, &locks);
         Ok(Sample {
@@ -116,8 +116,8 @@ impl Sampler {
         })
     }
 
-    /// Looks for held locks where it left off.
-    async fn look_on(&mut self, whole: bool) -> Result<(), Failure> {
+    /// Continues the scan for held locks.
+    async fn continue_scan(&mut self, whole: bool) -> Result<(), Failure> {
         for _ in 0..if whole { usize::MAX } else { STEPS } {
             if self.scan.is_none() {
                 let scan = self.server.scan(Search::held()).await;
@@ -139,7 +139,7 @@ impl Sampler {
         Ok(())
     }
 
-    /// Locks that are free by now.
+    /// Removes locks that are free by now.
     fn forget(&mut self, asked: &[Vec<u8>], locks: &[(Vec<u8>, LockInfo)]) {
         let there: BTreeSet<&Vec<u8>> = locks.iter().map(|(key, _)| key).collect();
         for key in asked.iter().filter(|key| !there.contains(key)) {
@@ -147,7 +147,7 @@ impl Sampler {
         }
     }
 
-    /// How fast the counters have grown since the last sample.
+    /// The rates of the counters since the last sample, and the number of waiters.
     async fn count(&mut self) -> Result<(Option<(f64, f64)>, u64), Failure> {
         let now = self.server.module_counters().await.map_err(failed)?;
         let at = Instant::now();

@@ -1,0 +1,247 @@
+//! `redis-lock run`: acquires the lock, runs the command, releases.
+
+mod child;
+mod descendants;
+mod leftovers;
+mod lock;
+mod options;
+mod reachability;
+mod terminal;
+mod watch;
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use redis_lock_client::{LostReason, Released, Server};
+use tokio::time::{timeout, timeout_at, Instant};
+use uuid::Uuid;
+
+pub use self::child::become_command;
+pub use self::options::Args;
+
+use self::child::{Before, Change, Child, Variables};
+use self::descendants::{named, pids};
+use self::lock::{Held, Terms, Wait, Wanted};
+use self::reachability::must_answer;
+use self::terminal::Terminal;
+use self::watch::{End, Rest, Watch};
+use crate::failure::{Failure, BY_SIGNAL, LOST, OS, USAGE};
+use crate::key;
+use crate::signals::Signals;
+use crate::values::bytes;
+
+/// The longest time for the release at the end, or for the withdrawal of a wait; after that the lease ends the hold.
+const LAST_REQUESTS: Duration = Duration::from_secs(2);
+/// How much longer than its limit a wait may last, for a pending reply and for the withdrawal.
+const OVERTIME: Duration = Duration::from_millis(200);
+/// The shortest time that a withdrawal gets.
+const WITHDRAWAL: Duration = Duration::from_millis(80);
+
+pub async fn run(args: Args) -> Result<i32, Failure> {
+    let servers = args.connect.open()?;
+    let owner = args.owner.clone().unwrap_or_else(own_name);
+    let terms = Terms {
+        key: args.key(),
+        owner: bytes(&owner),
+        lease: args.lease,
+        margin: args.margin(),
+        shared: args.shared,
+        exclusive: args.exclusive,
+    };
+    let wanted = match servers.as_slice() {
+        _ if args.all => Wanted::of_all(&servers, &terms),
+        _ if args.quorum => Wanted::of_most(&servers, &terms),
+        [server] => Ok(Wanted::of_one(server, &terms)),
+        _ => {
+            let message = "several servers: say --all or --quorum";
+            return Err(Failure::new(USAGE, message));
+        }
+    };
+    let wanted = wanted.map_err(|error| Failure::of(&error, None))?;
+    let mut signals = Signals::listen().map_err(|error| Failure::new(OS, error))?;
+    let terminal = Terminal::open();
+    let over = args.bound().map(|bound| Instant::now() + bound + OVERTIME);
+    let held = tokio::select! {
+        held = acquire(&args, &servers, &wanted, over) => held,
+        signal = signals.next_fatal() => {
+            finish_background(&servers, None).await;
+            return Ok(ended_by(signal, terminal.as_ref(), false));
+        }
+    };
+    let Ok(Some(held)) = held else {
+        finish_background(&servers, over).await;
+        args.say("not to be had");
+        return held.map(|_| args.conflict_exit_code.into());
+    };
+    args.say(
+        &held
+            .token()
+            .map_or("held".into(), |token| format!("held, token {token}")),
+    );
+    let variables = variables(args.key(), &held, &servers);
+    let result = guard(&args, variables, &held, terminal.as_ref(), &mut signals).await;
+    let is_lost = leave(&args, held, result.as_ref().ok(), &mut signals).await;
+    let end = result?;
+    if is_lost && !args.keep {
+        return Ok(LOST);
+    }
+    Ok(match end.change {
+        Change::Exited(status) => status,
+        Change::Killed(signal) | Change::Stopped(signal) => {
+            ended_by(signal, terminal.as_ref(), end.had_terminal)
+        }
+    })
+}
+
+/// Releases the lock after the command's end, or when it was not started; true when the lock was lost before.
+async fn leave(args: &Args, held: Held, end: Option<&End>, signals: &mut Signals) -> bool {
+    if end.is_some_and(|end| end.lost.is_some()) {
+        held.leave().await;
+        return true;
+    }
+    if end.is_some_and(|end| end.rest == Rest::Left) {
+        args.tell("not released, it ends with its lease");
+        // A drop would release it in the background.
+        std::mem::forget(held);
+        return false;
+    }
+    // No loss was noticed in time, because this process was stopped or the machine suspended.
+    let is_over = end.is_some() && !held.is_valid();
+    if is_over {
+        args.tell(&LostReason::Unconfirmed.to_string());
+    }
+    release(args, held, signals).await || is_over
+}
+
+/// The status after a signal. A signal of the keyboard concerns the whole foreground: a script around redis-lock ends
+/// too if redis-lock was ended by the signal.
+fn ended_by(signal: Signal, terminal: Option<&Terminal>, had_terminal: bool) -> i32 {
+    let is_key = matches!(signal, Signal::SIGINT | Signal::SIGQUIT);
+    if is_key && terminal.is_some_and(Terminal::is_ours) {
+        terminal::end_by(signal, had_terminal);
+    }
+    BY_SIGNAL + signal as i32
+}
+
+async fn acquire(
+    args: &Args,
+    servers: &[Server],
+    wanted: &Wanted,
+    over: Option<Instant>,
+) -> Result<Option<Held>, Failure> {
+    let failed = |error| Failure::of(&error, Some(args.key()));
+    let start = Instant::now();
+    must_answer(servers, args.quorum, args.key(), over).await?;
+    // From here on the library keeps the limit and withdraws pending requests.
+    let wait = match args.bound() {
+        Some(bound) if bound.is_zero() => Wait::Not,
+        Some(bound) => Wait::For(bound.saturating_sub(start.elapsed())),
+        None => Wait::Endlessly,
+    };
+    wanted.acquire(wait).await.map_err(failed)
+}
+
+/// Runs the command under the lock, to its end.
+async fn guard(
+    args: &Args,
+    variables: Variables,
+    held: &Held,
+    terminal: Option<&Terminal>,
+    signals: &mut Signals,
+) -> Result<End, Failure> {
+    let os = |error| Failure::new(OS, error);
+    let foreground = terminal.is_some_and(Terminal::is_ours) && terminal::is_all_ours();
+    signals.also(Signal::SIGCHLD).map_err(os)?;
+    if terminal.is_some() && !foreground {
+        signals.also(Signal::SIGTSTP).map_err(os)?;
+    }
+    let before = Before {
+        foreground,
+        die_with_parent: args.die_with_parent,
+    };
+    let child = Child::start(&args.command, variables, before)?;
+    let watch = Watch {
+        held,
+        child: &child,
+        terminal,
+        foreground,
+        keep: args.keep,
+        grace: args.grace,
+    };
+    let end = watch.until_end(signals, |what| args.tell(what)).await;
+    if args.verbose && end.rest == Rest::Alone {
+        let left = pids(child.members());
+        if !left.is_empty() {
+            args.tell(&format!("left running without the lock: {}", named(left)));
+        }
+    }
+    Ok(end)
+}
+
+/// The variables of the command's environment; those of an outer lock are removed.
+fn variables(key: &[u8], held: &Held, servers: &[Server]) -> Variables {
+    let tokens = held.tokens(servers).into_iter();
+    let tokens: Vec<String> = tokens
+        .map(|(server, token)| format!("{server}={token}"))
+        .collect();
+    let several = (!tokens.is_empty()).then(|| tokens.join(" ").into());
+    // No variable can hold a NUL.
+    let text = (!key.contains(&0)).then(|| OsStr::from_bytes(key).to_os_string());
+    vec![
+        ("LOCK_KEY", text),
+        ("LOCK_KEY_HEX", Some(key::hex(key).into())),
+        (
+            "LOCK_OWNER",
+            Some(OsStr::from_bytes(held.owner()).to_os_string()),
+        ),
+        (
+            "LOCK_TOKEN",
+            held.token().map(|token| token.to_string().into()),
+        ),
+        ("LOCK_TOKENS", several),
+    ]
+}
+
+/// Waits for background work, for at most [`LAST_REQUESTS`] and not much longer than the limit of the wait.
+async fn finish_background(servers: &[Server], over: Option<Instant>) {
+    let longest = Instant::now() + LAST_REQUESTS;
+    let end = over.map_or(longest, |over| over.max(Instant::now() + WITHDRAWAL));
+    let end = end.min(longest);
+    let settled = async {
+        for server in servers {
+            server.settled().await;
+        }
+    };
+    let _ = timeout_at(end, settled).await;
+}
+
+/// An owner that is unique to this run and readable: host, process, random part.
+fn own_name() -> OsString {
+    let host = nix::unistd::gethostname().unwrap_or_default().into_vec();
+    let host = String::from_utf8_lossy(&host).into_owned();
+    let (process, random) = (std::process::id(), Uuid::new_v4().simple());
+    format!("{host}:{process}:{random}").into()
+}
+
+/// Releases the lock; true when it was lost before.
+async fn release(args: &Args, held: Held, signals: &mut Signals) -> bool {
+    let released = tokio::select! {
+        released = timeout(LAST_REQUESTS, held.release()) => released,
+        // A second signal ends the program without the reply.
+        _ = signals.next_fatal() => return false,
+    };
+    let Ok(released) = released else {
+        args.tell("not released, it ends with its lease: no answer in time");
+        return false;
+    };
+    for said in &released.said {
+        match said {
+            Ok(Released::Yes) => args.say("released"),
+            Ok(Released::NotHeld) => args.tell("lost before it could be released"),
+            Err(error) => args.tell(&format!("not released, it ends with its lease: {error}")),
+        }
+    }
+    released.is_lost
+}
