@@ -13,18 +13,18 @@ use crate::servers::Connect;
 
 /// Break a lock, whichever owner holds it
 ///
-/// The lock goes to its next waiter. The former holder is told when it renews; see to it that it has stopped, or
-/// that what the lock protects checks tokens. Ends with 1 when the lock was not held.
+/// The next waiter gets the lock. The former holder learns of it when it renews: ensure that it has stopped, or that
+/// the resource which the lock protects checks tokens. The exit status is 1 when the lock was not held.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
     key: Key,
 
-    /// Only if this is still the grant that holds: the token that `info` shows.
+    /// Break only the grant with this token, which `info` shows.
     #[arg(long)]
     token: Option<u64>,
 
-    /// Send those who wait for it away, too.
+    /// End all waits for the lock, too.
     #[arg(long)]
     purge: bool,
 

@@ -6,7 +6,7 @@ use clap::{CommandFactory, Parser};
 
 use crate::{break_lock, info, ls, pages, run, top};
 
-/// Runs commands under locks of the redis-lock module, and shows the locks there are.
+/// Runs commands under locks of the redis-lock module, and shows the locks of a server.
 #[derive(Debug, clap::Parser)]
 #[command(name = "redis-lock", version, after_help = STATUS, max_term_width = 100)]
 pub struct Args {
@@ -30,9 +30,9 @@ pub enum Subcommand {
 }
 
 const STATUS: &str = "\
-Exit status: 0 done; 1 another owner has the lock; 64 usage; 65 the key holds something else; \
-69 a server is unavailable or has no module; 77 the user may not. Of `run` else the command's: \
-see there.";
+Exit status: 0 done; 1 another owner has the lock; 64 usage; 65 the key holds other data; \
+69 a server is unavailable or has no module; 77 the user lacks the permission. `run` ends with the \
+status of its command: see there.";
 
 impl Args {
     /// Parses the command line, whose first word is the program's name. After `run --key-hex` the first positional word

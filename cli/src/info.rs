@@ -9,7 +9,7 @@ use crate::output::print;
 use crate::report::{self, span};
 use crate::servers::Connect;
 
-/// Show who holds a lock, and who waits for it
+/// Show the holders and the waiters of a lock
 ///
 /// Ends with 1 when there is no holder and no waiter.
 #[derive(Debug, clap::Args)]

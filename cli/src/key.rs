@@ -13,7 +13,7 @@ pub struct Key {
     /// The key of the lock.
     key: Option<OsString>,
 
-    /// The key in hexadecimal, in place of KEY: for names that no argument can hold (NUL).
+    /// The key in hexadecimal, instead of KEY: for names that an argument cannot contain (NUL).
     #[arg(long, value_name = "HEX")]
     key_hex: Option<Hex>,
 }

@@ -15,27 +15,27 @@ use crate::values::bytes;
 
 /// List the locks of a server
 ///
-/// Lists the locks that are held, or with --waited those that have waiters; of a cluster those of all
-/// its nodes. A lock that comes or goes meanwhile may be listed or not.
+/// Lists the locks that are held, or with --waited those that have waiters; in a cluster those of all nodes. A lock
+/// that is acquired or released meanwhile may be listed or not.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Those that have waiters, held or not.
+    /// Locks that have waiters, held or not.
     #[arg(long)]
     waited: bool,
 
-    /// Those that this owner holds.
+    /// Locks that this owner holds.
     #[arg(long)]
     owner: Option<OsString>,
 
-    /// Those whose key matches: `orders:*`, by the rules of KEYS.
+    /// Locks whose key matches a pattern such as `orders:*`, by the rules of KEYS.
     #[arg(long = "match", value_name = "PATTERN")]
     pattern: Option<OsString>,
 
-    /// Only the keys, one a line.
+    /// Only the keys, one per line.
     #[arg(long, conflicts_with = "json")]
     names: bool,
 
-    /// A JSON object a line.
+    /// A JSON object per line.
     #[arg(long)]
     json: bool,
 

@@ -10,7 +10,8 @@ use crate::output::print;
 
 /// Print the completions of a shell
 ///
-/// For bash, into ~/.local/share/bash-completion/completions/redis-lock; for others where they look for them.
+/// For bash, save them as ~/.local/share/bash-completion/completions/redis-lock; for another shell in its own
+/// directory.
 #[derive(Debug, clap::Args)]
 pub struct CompletionsArgs {
     shell: Shell,
@@ -52,7 +53,7 @@ fn page(program: clap::Command) -> io::Result<Vec<u8>> {
     Ok(page)
 }
 
-/// A subcommand's own sections, one level lower.
+/// The sections of a subcommand, one level lower.
 fn section(subcommand: clap::Command) -> io::Result<String> {
     let mut section = Vec::new();
     let man = Man::new(subcommand);
@@ -69,21 +70,22 @@ fn section(subcommand: clap::Command) -> io::Result<String> {
 const REST: &str = r#".SH ENVIRONMENT
 .TP
 \fBREDIS_LOCK_URL\fR
-The server, where no \-\-server is given; several with spaces between them.
+The server, where no \-\-server is given; several are separated by spaces.
 .TP
 \fBREDISCLI_AUTH\fR
 The password, where the URL has none.
 .TP
 \fBLOCK_KEY\fR, \fBLOCK_OWNER\fR, \fBLOCK_TOKEN\fR
-Set for the command of \fBrun\fR: the key (not where it has a NUL in it), the owner, the fencing token (with \-\-quorum the highest; not with
-\-\-all). Hand the token to whatever the lock
-protects, and let it refuse lower ones.
+Set for the command of \fBrun\fR: the key (unless it contains a NUL), the owner, the fencing token
+(with \-\-quorum the highest; not with \-\-all). Pass the token to the resource that the lock protects, which has to
+refuse lower ones.
 .TP
 \fBLOCK_KEY_HEX\fR
 Set for the command of \fBrun\fR: the key in hexadecimal, as \-\-key\-hex takes it.
 .TP
 \fBLOCK_TOKENS\fR
-Set for the command of \fBrun\fR with several servers: the token of each, as \fIserver\fR=\fItoken\fR, with spaces between.
+Set for the command of \fBrun\fR with several servers: the token of each, as
+\fIserver\fR=\fItoken\fR, separated by spaces.
 .SH EXAMPLES
 .nf
 redis\-lock run nightly \-\- /usr/local/bin/report

@@ -11,8 +11,8 @@ use crate::values::seconds;
 
 const SERVER: &str = "The server: redis://[user@]host[:port][/db], rediss:// for TLS, redis+unix:///path, \
 redis+cluster://host:port[,host:port...], redis+sentinel://host:port[,host:port...]/name. Without this option \
-REDIS_LOCK_URL names it (several: with spaces between), or else it is redis://127.0.0.1:6379. A password is better \
-given in REDISCLI_AUTH than in a URL that other users of the machine can see.";
+REDIS_LOCK_URL names it (several: separated by spaces), or else it is redis://127.0.0.1:6379. A password belongs \
+into REDISCLI_AUTH rather than into a URL, which other users of the machine can see.";
 
 const DEFAULT: &str = "redis://127.0.0.1:6379";
 
@@ -24,15 +24,15 @@ pub struct Connect {
     #[arg(long = "server", value_name = "URL", value_delimiter = ' ', help = SERVER)]
     pub servers: Vec<String>,
 
-    /// How long a server may take to answer.
+    /// The longest time for a reply of a server.
     #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]
     timeout: Duration,
 
-    /// The authorities to believe, instead of the machine's own (PEM).
+    /// The authorities to trust, instead of the system's (PEM).
     #[arg(long, value_name = "FILE")]
     cacert: Option<PathBuf>,
 
-    /// The certificate to show (PEM).
+    /// The client's certificate (PEM).
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     cert: Option<PathBuf>,
 

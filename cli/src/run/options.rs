@@ -14,38 +14,37 @@ const KILLED: Duration = Duration::from_millis(500);
 
 /// Run a command under a lock
 ///
-/// Takes the lock, waiting in the server's queue if need be, runs the command, and releases. The lease is renewed as
-/// long as the command runs. The command gets LOCK_KEY (not if there is a NUL in the key), LOCK_KEY_HEX, LOCK_OWNER and
-/// LOCK_TOKEN, the fencing token, in its environment; with several servers LOCK_TOKENS, too (server=token, with spaces
-/// between), and with --all no LOCK_TOKEN.
+/// Acquires the lock, waiting in the server's queue if necessary, runs the command, and releases the lock. The lease is
+/// renewed as long as the command runs. The environment of the command has LOCK_KEY (unless the key contains a NUL),
+/// LOCK_KEY_HEX, LOCK_OWNER and LOCK_TOKEN, the fencing token; with several servers also LOCK_TOKENS (server=token,
+/// separated by spaces), and with --all no LOCK_TOKEN.
 ///
-/// The command is started after the grant, in a process group of its own. Signals (HUP, INT, QUIT, TERM, USR1,
-/// USR2, WINCH, CONT) are passed on to that group. Ctrl-C and Ctrl-Z work as without redis-lock; while all is
-/// stopped by Ctrl-Z nothing renews the lease, and a command whose lock is lost by then is ended rather than
-/// continued.
+/// The command is started after the grant, in a process group of its own. Signals (HUP, INT, QUIT, TERM, USR1, USR2,
+/// WINCH, CONT) are passed on to that group. Ctrl-C and Ctrl-Z work as without redis-lock; while redis-lock is stopped
+/// by Ctrl-Z it does not renew the lease, and a command whose lock is lost meanwhile is ended instead of continued.
 ///
 /// When the lock is lost, because it was broken or no renewal was confirmed until --margin before the lease's end, the
-/// command and all its descendants are sent SIGTERM and after --grace SIGKILL, also those that have left its process
-/// group (timeout, setsid, daemons). redis-lock ends when all of them have.
+/// command and all its descendants are sent SIGTERM and after --grace SIGKILL, including those that have left its
+/// process group (timeout, setsid, daemons). redis-lock ends when all of them have ended.
 ///
-/// TERM, INT, HUP and QUIT are passed on to all descendants. When the command has ended after one of these, what it
-/// has left running is sent SIGTERM and after --grace SIGKILL, and the lock is released when all have ended. A
-/// process that cannot be killed is named by its pid and waited for; one more of these signals ends redis-lock
-/// without a release.
+/// TERM, INT, HUP and QUIT are passed on to all descendants. When the command has ended after one of these, the
+/// processes that it has left running are sent SIGTERM and after --grace SIGKILL, and the lock is released when all
+/// have ended. For a process that cannot be killed redis-lock prints its pid and waits; one more of these signals ends
+/// redis-lock without a release.
 ///
-/// Otherwise the lock is released when the command ends. What it has left running in the background is then
-/// without the lock, and --verbose names it (flock(1) holds on until the last of them has closed the file).
-/// Descendants are found in /proc; where there is none (not Linux) the process group takes their place.
+/// Otherwise the lock is released when the command ends. Processes that it has left in the background then run without
+/// the lock, and --verbose names them (flock(1) keeps its lock until the last of them has closed the file). Descendants
+/// are found in /proc; without /proc (not Linux) only the process group is known.
 ///
-/// When redis-lock itself is killed (-9) the command goes on, and another client can get the lock when the lease
-/// has run out: see --die-with-parent.
+/// When redis-lock itself is killed (-9) the command continues, and another client can get the lock when the lease has
+/// run out: see --die-with-parent.
 #[derive(Debug, clap::Args)]
 #[command(after_help = STATUS, override_usage = USAGES)]
 pub struct Args {
     /// The key of the lock.
     pub key: OsString,
 
-    /// The key in hexadecimal, in place of KEY: for names that no argument can hold (NUL).
+    /// The key in hexadecimal, instead of KEY: for names that an argument cannot contain (NUL).
     #[arg(long, value_name = "HEX")]
     pub key_hex: Option<Hex>,
 
@@ -57,53 +56,54 @@ pub struct Args {
     #[arg(short, long, alias = "nonblock", conflicts_with = "wait")]
     pub(super) no_wait: bool,
 
-    /// Wait so long at most (2.5). Without it: as long as it takes.
+    /// The longest wait, such as 2.5. Default: no limit.
     #[arg(short, long, value_name = "SECONDS", value_parser = seconds)]
     pub(super) wait: Option<Duration>,
 
-    /// What the command ends with when the lock is not to be had.
+    /// The exit status when the lock was not granted.
     #[arg(short = 'E', long, value_name = "STATUS", default_value = "1",
           value_parser = clap::value_parser!(u8))]
     pub(super) conflict_exit_code: u8,
 
-    /// How long the server keeps the lock when it hears nothing; renewed at every third of it.
+    /// How long the server keeps the lock without a renewal; renewed every third of it.
     #[arg(short, long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
     pub(super) lease: Duration,
 
-    /// Share the lock with others who come with --shared.
+    /// Share the lock with other holders that use --shared.
     #[arg(short, long, conflicts_with = "exclusive")]
     pub(super) shared: bool,
 
-    /// Exclude those who come with --shared, too. (Without either option the lock is a plain one, and those two
-    /// are refused.)
+    /// Exclude holders that use --shared, too. (Without either option the lock is a plain one, and requests with these
+    /// two are refused.)
     #[arg(short = 'x', long)]
     pub(super) exclusive: bool,
 
-    /// The owner, instead of host:process:random. Two runs that name the same one have the same lock, at the same time;
-    /// the first that ends releases it for both.
+    /// The owner, instead of host:process:random. Two runs with the same owner hold the lock at the same time; the
+    /// first that ends releases it for both.
     #[arg(short, long)]
     pub(super) owner: Option<OsString>,
 
-    /// With several servers: the lock of each of them, or none. They need not know of each other.
+    /// With several servers: the lock on each of them, or none. The servers need not know of each other.
     #[arg(long, conflicts_with = "quorum")]
     pub(super) all: bool,
 
-    /// With three or more independent servers: the lock of most of them (RedLock). No server's
-    /// lock.startup-delay may be shorter than the lease.
+    /// With three or more independent servers: the lock on a majority of them (RedLock). No server's lock.startup-delay
+    /// may be shorter than the lease.
     #[arg(long, conflicts_with = "owner")]
     pub(super) quorum: bool,
 
-    /// Let the command go on when the lock is lost.
+    /// Let the command continue when the lock is lost.
     #[arg(long)]
     pub(super) keep: bool,
 
-    /// From SIGTERM to SIGKILL, when the lock is lost, or a signal has ended the command and it left processes.
+    /// The time from SIGTERM to SIGKILL, when the lock is lost, or a signal has ended the command and it has left
+    /// processes.
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
     pub(super) grace: Duration,
 
-    /// How long before the lease's end the lock counts as lost when no renewal is confirmed: the time to stop the
-    /// command in, before another owner can have the lock. [default: the grace and half a second; a third of the lease
-    /// where that is more than half of it]
+    /// How long before the end of the lease the lock counts as lost when no renewal is confirmed: the time to stop the
+    /// command before another owner can get the lock. [default: the grace and half a second; a third of the lease if
+    /// that is more than half of it]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(super) margin: Option<Duration>,
 
@@ -111,7 +111,7 @@ pub struct Args {
     #[arg(long)]
     pub(super) die_with_parent: bool,
 
-    /// Say on standard error what happens to the lock.
+    /// Report on standard error what happens to the lock.
     #[arg(short, long)]
     pub(super) verbose: bool,
 
@@ -123,10 +123,10 @@ const USAGES: &str = "redis-lock run [OPTIONS] <KEY> <COMMAND>...
        redis-lock run [OPTIONS] --key-hex <HEX> <COMMAND>...";
 
 const STATUS: &str = "\
-Exit status: the command's; 128+n when signal n ended it, or the wait; 1 (see -E) when the lock was not to be \
-had; 64 usage, or certificates that are not believed; 65 the key holds something else; 69 a server is unavailable or has no module; 75 the lock was \
-lost: the command was stopped because of it, or had ended when the loss was found (not with --keep); 77 the user may not; 126 the command cannot be run; 127 there is \
-no such command.";
+Exit status: the command's; 128+n when signal n ended it, or the wait; 1 (see -E) when the lock was not granted; 64 usage, \
+or certificates that are not accepted; 65 the key holds other data; 69 a server is unavailable or has no module; \
+75 the lock was lost: the command was stopped because of it, or had ended when the loss was found (not with --keep); \
+77 the user lacks the permission; 126 the command cannot be run; 127 there is no such command.";
 
 impl Args {
     /// The limit of the wait, if there is one.

@@ -21,11 +21,11 @@ use crate::values::seconds;
 
 /// Watch the locks of a server
 ///
-/// Shows the locks that are held and waited for, the longest waits first, who holds them, and how many are
-/// handed on in a second. q ends it; w, h and n order the rows by wait, time held and name.
+/// Shows the locks that are held and waited for, the longest waits first, with their holders and the rate of hand-offs.
+/// q ends it; w, h and n order the rows by wait, time held and name.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// From one look to the next.
+    /// The time from one sample to the next.
     #[arg(short, long, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
     interval: Duration,
 
