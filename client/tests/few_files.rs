@@ -1,4 +1,4 @@
-//! A process with few open files: connections that are kept without use make room for one that is needed.
+//! A process with a low limit of open files: idle connections are closed for a new one.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 

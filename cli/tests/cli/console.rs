@@ -267,7 +267,7 @@ fn a_command_that_was_stopped_for_longer_than_the_lease_is_ended() {
     console.press(CTRL_Z);
     console.see("Stopped");
     console.see("ready> ");
-    // Its lease is over when somebody else has the lock; and after that one's, by every clock.
+    // Its lease is over when another owner has the lock, and later, by every clock.
     let next = real.conn().line("LOCK.ACQUIRE k other PX 50 BLOCK 10000");
     assert!(next.int() > 0);
     wait_for("the end of the lease", || !is_held(&real));

@@ -8,11 +8,11 @@ use redis_lock_harness::{wait_for, Conn, TestServer};
 
 use crate::program::{program, script, Running};
 
-/// Reads, adds one, writes, and says who it was.
+/// Reads, adds one, writes, and prints its number.
 const COUNT: &str = "n=$(cat counter); echo $((n + 1)) >counter; echo $LOCK_OWNER >>order";
 
-/// A wait is sent in slices, of half the timeout and a third of the lease at most. Who is just between two of
-/// them keeps his place, but the lock may go to the next one: here nobody is.
+/// A wait is sent in slices, of half the timeout and a third of the lease at most. A waiter between two slices keeps
+/// its place, but the lock may go to the next one: no waiter is between slices here.
 const LONG_SLICES: [&str; 5] = ["run", "--timeout", "120", "--lease", "300"];
 
 fn crowd() -> usize {
@@ -54,7 +54,7 @@ fn no_update_is_lost_and_the_order_is_that_of_the_queue() {
     assert_eq!(parked.len(), crowd);
     conn.line("LOCK.RELEASE k first");
     let read = |name: &str| std::fs::read_to_string(dir.join(name)).unwrap_or_default();
-    // As long as one after another has its turn there is no need to hurry.
+    // No deadline, as long as the grants continue.
     let mut done = 0;
     while done < crowd {
         wait_for("the next one", || read("order").lines().count() > done);

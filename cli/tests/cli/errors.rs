@@ -1,4 +1,4 @@
-//! What is said when something is wrong, and the status it ends with.
+//! The messages of failures and their exit statuses.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ fn without_the_module_it_says_what_to_load() {
 }
 
 #[test]
-fn where_nobody_listens_it_says_where_that_is() {
+fn an_unreachable_server_is_named() {
     let port = free_port();
     for wait in [&["-n"][..], &["-w", "60"], &[]] {
         let mut command = Command::new(PROGRAM);
@@ -61,7 +61,7 @@ fn a_hash_and_a_lock_of_the_other_kind_are_told_apart() {
 }
 
 #[test]
-fn what_the_user_may_not_is_named() {
+fn the_missing_permission_is_named() {
     let real = TestServer::start();
     let mut conn = real.conn();
     conn.line("ACL SETUSER may on >pass ~other* +@all");
@@ -108,7 +108,7 @@ fn a_password_alone_is_taken_from_the_environment() {
 }
 
 #[test]
-fn a_command_line_that_makes_no_sense_is_a_usage_error() {
+fn an_invalid_command_line_is_a_usage_error() {
     let real = TestServer::start();
     for words in [
         "",
@@ -172,9 +172,9 @@ fn an_option_names_the_server_rather_than_the_environment() {
     assert!(end.err.contains("REDIS_LOCK_URL is empty"), "{}", end.err);
 }
 
-/// Whatever the server does, a wait with a bound ends with it, and a little later at the most.
+/// A wait ends at its limit, or slightly later, whatever the server does.
 #[test]
-fn a_bound_holds_on_a_server_that_stands_still() {
+fn the_limit_of_a_wait_holds_on_a_paused_server() {
     let real = TestServer::start();
     real.conn().line("LOCK.ACQUIRE k other PX 600000");
     let mut tries = Tries::of(&[("-n", 0), ("-w 1", 1_000), ("-w 2", 2_000)]);

@@ -118,7 +118,7 @@ fn ls_asks_every_node_of_a_cluster() {
 }
 
 #[test]
-fn info_tells_who_holds_and_who_waits() {
+fn info_shows_holders_and_waiters() {
     let (real, _conns) = scene();
     let text = start(&real, "info orders:2").end().ok();
     for part in [
@@ -255,7 +255,7 @@ fn top_shows_one_frame_where_no_terminal_is() {
 }
 
 #[test]
-fn what_the_user_may_not_look_at_is_named() {
+fn the_permission_missing_for_a_look_is_named() {
     let real = TestServer::start();
     real.conn()
         .line("ACL SETUSER default -lock.scan -lock.info -lock.break");

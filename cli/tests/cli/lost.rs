@@ -1,4 +1,4 @@
-//! What becomes of the command when the lock is in danger: lost it stops, disturbed it does not.
+//! The command when its lock is lost, and when only a fault occurs: a loss stops it, a fault does not.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -9,7 +9,7 @@ use redis_lock_harness::{wait_for, Conn, TestServer};
 
 use crate::program::{is_alive, script, url, Running, PROGRAM};
 
-/// A command that tells of SIGTERM.
+/// A command that reports SIGTERM.
 const TELLS: &str = "trap 'echo stopped; exit 3' TERM; echo up; while :; do sleep 0.05; done";
 
 #[test]
@@ -251,7 +251,7 @@ fn a_connection_that_drops_does_not_end_a_wait() {
 }
 
 #[test]
-fn a_server_that_stands_still_for_less_than_the_lease_does_not_disturb() {
+fn a_server_paused_for_less_than_the_lease_does_not_disturb() {
     let real = TestServer::start();
     let run = script(&real, "--lease 6", TELLS);
     assert_eq!(run.line(), "up");
@@ -264,7 +264,7 @@ fn a_server_that_stands_still_for_less_than_the_lease_does_not_disturb() {
 }
 
 #[test]
-fn a_server_that_stands_still_for_longer_than_the_lease_stops_the_command() {
+fn a_server_paused_for_longer_than_the_lease_stops_the_command() {
     let real = TestServer::start();
     let run = script(&real, "--lease 1", TELLS);
     assert_eq!(run.line(), "up");
@@ -275,7 +275,7 @@ fn a_server_that_stands_still_for_longer_than_the_lease_stops_the_command() {
 }
 
 #[test]
-fn a_release_that_finds_no_server_keeps_nobody_waiting_for_long() {
+fn a_release_without_a_server_delays_the_end_only_briefly() {
     let mut real = TestServer::start();
     let run = script(&real, "--lease 60", "echo $$; kill -STOP $$; exit 4");
     let command = run.line();

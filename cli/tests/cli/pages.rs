@@ -1,4 +1,4 @@
-//! Completions and the manual: made from the same definitions as the options, read by those they are for.
+//! Completions and the manual: generated from the definitions of the options, checked with the shells and with man.
 
 use std::io::Write;
 use std::process::{Command, Stdio};

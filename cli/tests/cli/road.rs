@@ -1,4 +1,4 @@
-//! The road to the server: silent for a while, silent for too long, and a reply that is lost on it.
+//! The network to the server: cut for a while, cut for too long, and a lost reply.
 
 use std::process::Command;
 use std::time::Duration;
@@ -19,7 +19,7 @@ fn run(road: &Proxy, options: &str, script: &str) -> Running {
 }
 
 #[test]
-fn a_road_that_is_cut_for_less_than_the_lease_does_not_disturb() {
+fn a_network_cut_for_less_than_the_lease_does_not_disturb() {
     let real = TestServer::start();
     let road = Proxy::before(real.port);
     // Renewed after four seconds, lost after twelve without.
@@ -41,7 +41,7 @@ fn a_road_that_is_cut_for_less_than_the_lease_does_not_disturb() {
 }
 
 #[test]
-fn a_road_that_stays_cut_stops_the_command_before_anybody_else_has_the_lock() {
+fn a_network_cut_stops_the_command_before_the_next_grant() {
     let real = TestServer::start();
     let road = Proxy::before(real.port);
     let run = run(&road, "--lease 2", TELLS);

@@ -1,4 +1,4 @@
-//! The lock around the command: who has it, what the command is told, what comes out at the end.
+//! The lock around the command: its holder, the environment of the command, the exit status.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use redis_lock_harness::{wait_for, TestServer};
 use crate::program::{program, script, start, Running};
 
 #[test]
-fn the_command_has_the_lock_and_is_told_its_token() {
+fn the_command_has_the_lock_and_its_token() {
     let real = TestServer::start();
     let run = script(
         &real,
@@ -107,7 +107,7 @@ fn a_command_that_cannot_be_run_leaves_no_lock_behind() {
 }
 
 #[test]
-fn who_does_not_wait_or_not_long_enough_ends_as_with_flock() {
+fn without_a_grant_the_status_is_that_of_flock() {
     let real = TestServer::start();
     real.conn().line("LOCK.ACQUIRE k other");
     let code = |options: &str| script(&real, options, "echo never").end();
@@ -148,7 +148,7 @@ fn who_does_not_wait_or_not_long_enough_ends_as_with_flock() {
 }
 
 #[test]
-fn who_waits_is_started_after_the_grant() {
+fn a_waiting_command_is_started_after_the_grant() {
     let real = TestServer::start();
     let mut conn = real.conn();
     conn.line("LOCK.ACQUIRE k other");

@@ -12,7 +12,7 @@ use redis_lock_harness::{wait_for, Conn, TestServer};
 use crate::console::Console;
 use crate::program::{url, Ended, Running, PROGRAM};
 
-/// A directory with the programs that the pages run: each says what it was told.
+/// A directory with the programs that the pages run: each prints its arguments and variables.
 fn sandbox(real: &TestServer) -> tempfile::TempDir {
     let dir = tempfile::tempdir_in(real.dir()).expect("a directory");
     for name in ["report.sh", "deploy.sh"] {

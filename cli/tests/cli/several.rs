@@ -226,7 +226,7 @@ fn a_server_that_could_grant_again_too_soon_is_refused() {
     assert_eq!(fleet.held(), 0);
 }
 
-/// As one server that is not there to begin with: a mistake, not a reason to wait.
+/// A server that does not answer at the start is an error, not a reason to wait.
 #[test]
 fn without_a_majority_to_begin_with_it_ends_at_once() {
     let mut fleet = Fleet::start(&DELAY);
@@ -248,7 +248,7 @@ fn without_a_majority_to_begin_with_it_ends_at_once() {
     }
 }
 
-/// What stands still has said nothing; what refuses counts more than what is away.
+/// A paused server has no answer; a refusal takes precedence over an unreachable server.
 #[test]
 fn each_server_has_its_own_reason() {
     let mut fleet = Fleet::start(&DELAY);

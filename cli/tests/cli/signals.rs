@@ -57,7 +57,7 @@ fn a_signal_ends_a_wait_and_withdraws_it() {
         run.signal(signal);
         let end = run.end();
         assert_eq!((end.code(), end.out.as_str()), (status, ""));
-        // Nobody waits, and no place is kept for one who comes back.
+        // There is no waiter, and no place in the queue is kept.
         assert_eq!((real.stat("waiters"), real.stat("places_kept")), (0, 0));
     }
     let run = script(&real, "", "echo got");

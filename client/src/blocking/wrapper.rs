@@ -15,7 +15,10 @@ pub(super) fn block_on<T>(work: impl Future<Output = T>) -> T {
 macro_rules! options {
     ($of:ident: $($(#[$what:meta])* $name:ident($($value:ident: $type:ty)?);)*) => {$(
         $(#[$what])*
-        #[doc = concat!("See [`", stringify!($of), "::", stringify!($name), "`](crate::", stringify!($of), "::", stringify!($name), ").")]
+        #[doc = concat!(
+            "See [`",
+            stringify!($of), "::", stringify!($name), "`](crate::", stringify!($of), "::", stringify!($name), ")."
+        )]
         #[must_use]
         pub fn $name(self $(, $value: $type)?) -> Self {
             Self::from(self.inner.$name($($value)?))
@@ -26,7 +29,10 @@ macro_rules! options {
 /// The three ways to acquire.
 macro_rules! acquisitions {
     ($of:ident, $guard:ident) => {
-        #[doc = concat!("Acquires without waiting. None when another owner holds it or waits for it. See [`", stringify!($of), "::try_acquire`](crate::", stringify!($of), "::try_acquire).")]
+        #[doc = concat!(
+            "Acquires without waiting. None when another owner holds it or waits for it. See [`",
+            stringify!($of), "::try_acquire`](crate::", stringify!($of), "::try_acquire)."
+        )]
         ///
         /// # Errors
         /// As there.
@@ -34,7 +40,10 @@ macro_rules! acquisitions {
             Ok(block_on(self.inner.try_acquire())?.map($guard::from))
         }
 
-        #[doc = concat!("Waits for at most `wait`. None when it was not granted in that time. See [`", stringify!($of), "::acquire_within`](crate::", stringify!($of), "::acquire_within).")]
+        #[doc = concat!(
+            "Waits for at most `wait`. None when it was not granted in that time. See [`",
+            stringify!($of), "::acquire_within`](crate::", stringify!($of), "::acquire_within)."
+        )]
         ///
         /// # Errors
         /// As there.
@@ -42,7 +51,10 @@ macro_rules! acquisitions {
             Ok(block_on(self.inner.acquire_within(wait))?.map($guard::from))
         }
 
-        #[doc = concat!("Waits without a limit. See [`", stringify!($of), "::acquire`](crate::", stringify!($of), "::acquire).")]
+        #[doc = concat!(
+            "Waits without a limit. See [`",
+            stringify!($of), "::acquire`](crate::", stringify!($of), "::acquire)."
+        )]
         ///
         /// # Errors
         /// As there.
@@ -55,19 +67,28 @@ macro_rules! acquisitions {
 /// The methods of all guards.
 macro_rules! holds {
     ($of:ident) => {
-        #[doc = concat!("Reports the loss, as [`", stringify!($of), "::lost`](crate::", stringify!($of), "::lost) does.")]
+        #[doc = concat!(
+                    "Reports the loss, as [`",
+                    stringify!($of), "::lost`](crate::", stringify!($of), "::lost) does."
+                )]
         pub fn lost(&self) -> Lost {
             Lost {
                 inner: self.inner.lost(),
             }
         }
 
-        #[doc = concat!("How long it is certainly still held. See [`", stringify!($of), "::valid_for`](crate::", stringify!($of), "::valid_for).")]
+        #[doc = concat!(
+                    "How long it is certainly still held. See [`",
+                    stringify!($of), "::valid_for`](crate::", stringify!($of), "::valid_for)."
+                )]
         pub fn valid_for(&self) -> Duration {
             self.inner.valid_for()
         }
 
-        #[doc = concat!("Releases, and waits for the reply of the server. See [`", stringify!($of), "::release`](crate::", stringify!($of), "::release).")]
+        #[doc = concat!(
+                    "Releases, and waits for the reply of the server. See [`",
+                    stringify!($of), "::release`](crate::", stringify!($of), "::release)."
+                )]
         ///
         /// # Errors
         /// As there.

@@ -41,8 +41,8 @@ impl<'a> NodeRequests<'a> {
         NodeRequests { lock, claim, end }
     }
 
-    /// Acquires the lock, at once or, if `parks`, parked until the end. `before_request` is called before the request is sent:
-    /// from then on there may be a hold to release.
+    /// Acquires the lock, at once or, if `parks`, parked until the end. `before_request` is called before the request
+    /// is sent: from then on there may be a hold to release.
     pub(crate) async fn acquire(&self, parks: bool, before_request: impl FnOnce()) -> Result<Vote> {
         let health = self.health().await?;
         before_request();

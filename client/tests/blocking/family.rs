@@ -9,7 +9,7 @@ use redis_lock_harness::{wait_for, TestServer};
 use crate::{client, is_free, soon, LONG};
 
 #[test]
-fn permits_are_as_many_as_there_are() {
+fn the_number_of_permits_limits_the_holders() {
     let real = TestServer::start();
     let semaphore = Semaphore::new(&client(&real), "k").limit(2);
     let [one, two] = [(); 2].map(|()| semaphore.try_acquire().unwrap().expect("a permit"));
@@ -26,7 +26,7 @@ fn permits_are_as_many_as_there_are() {
 }
 
 #[test]
-fn a_latch_lets_go_when_it_is_counted_down() {
+fn a_latch_opens_when_it_is_counted_down() {
     let real = TestServer::start();
     let latch = Latch::new(&client(&real), "k");
     latch.set(3).unwrap();

@@ -28,7 +28,7 @@ pub fn is_free(real: &TestServer) -> bool {
     real.conn().line("LOCK.INFO k").is_nil()
 }
 
-/// What a thread answers, which must not block for ever.
+/// The result of a thread, which must not block forever.
 pub fn soon<T: Send + 'static>(what: &str, work: impl FnOnce() -> T + Send + 'static) -> T {
     let (sender, receiver) = mpsc::channel();
     let thread = thread::spawn(move || drop(sender.send(work())));
@@ -66,7 +66,7 @@ fn threads_exclude_each_other() {
 }
 
 #[test]
-fn a_lock_that_is_held_is_not_had_and_tokens_rise() {
+fn a_held_lock_is_refused_and_tokens_rise() {
     let real = TestServer::start();
     let lock = Lock::new(&client(&real), "k").owner("worker-7");
     let first = lock.try_acquire().unwrap().expect("a free lock");
@@ -125,7 +125,7 @@ fn a_waiter_is_granted_when_the_guard_is_dropped() {
 }
 
 #[test]
-fn a_loss_is_told_to_threads_that_wait_and_to_those_that_ask() {
+fn a_loss_reaches_waiting_and_polling_threads() {
     let real = TestServer::start();
     let server = client(&real);
     let guard = Lock::new(&server, "k").lease(LONG).acquire().unwrap();
@@ -146,7 +146,7 @@ fn a_loss_is_told_to_threads_that_wait_and_to_those_that_ask() {
 }
 
 #[test]
-fn who_waits_for_a_loss_hears_of_the_release() {
+fn a_wait_for_a_loss_ends_with_the_release() {
     let real = TestServer::start();
     let lock = Lock::new(&client(&real), "k");
     let release = |guard: Guard| assert_eq!(guard.release().unwrap(), Released::Yes);

@@ -24,7 +24,7 @@ fn three() -> ([TestServer; 3], [Server; 3]) {
 }
 
 #[test]
-fn several_locks_are_had_together_or_not_at_all() {
+fn several_locks_are_acquired_together_or_not_at_all() {
     let real = TestServer::start();
     let server = client(&real);
     let both = || ["k", "l"].map(|key| Lock::new(&server, key).lease(LEASE));

@@ -1,4 +1,4 @@
-//! Latches: counts that go down once, and waits that end when nothing is left.
+//! Latches: counting down at most once, and waits that end at zero.
 
 use std::time::{Duration, Instant};
 
@@ -130,7 +130,7 @@ async fn a_bound_holds_while_the_latch_is_closed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bound_holds_on_a_server_that_stands_still() {
+async fn the_limit_of_a_wait_holds_on_a_paused_server() {
     let real = TestServer::start();
     let known = client(&real);
     latch(&known).set(1).await.unwrap();
@@ -188,7 +188,7 @@ async fn a_count_that_is_late_goes_down_once() {
     assert_eq!(latch.count_down().await.unwrap(), 1);
 }
 
-/// A connection that has ended unnoticed leaves no doubt.
+/// A connection that has ended unnoticed leaves no uncertainty.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_count_goes_down_where_the_connection_was_closed_before() {
     let mut real = TestServer::with(&["--appendonly", "yes", "--appendfsync", "always"]);
@@ -203,7 +203,7 @@ async fn a_count_goes_down_where_the_connection_was_closed_before() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_stands_still_before_the_request_leaves_no_doubt() {
+async fn a_server_paused_before_the_request_leaves_no_uncertainty() {
     let real = TestServer::start();
     let latch = latch(&client(&real).response_timeout(Duration::from_millis(400)));
     latch.set(3).await.unwrap();
@@ -217,7 +217,7 @@ async fn a_server_that_stands_still_before_the_request_leaves_no_doubt() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_user_may_count_down_without_the_right_to_look() {
+async fn a_user_may_count_down_without_the_permission_to_wait() {
     let real = TestServer::start();
     let mut conn = real.conn();
     conn.line("LATCH.SET l 2");

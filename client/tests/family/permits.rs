@@ -66,7 +66,7 @@ async fn a_permit_whose_key_holds_something_else_is_lost() {
 
 /// No earlier than the margin before the lease's end, counted from the last confirmation, and not much later.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_permit_whose_server_stands_still_is_lost_when_its_lease_is_over() {
+async fn a_permit_of_a_paused_server_is_lost_when_its_lease_is_over() {
     let real = TestServer::start();
     let semaphore = single(&client(&real)).lease(Duration::from_secs(2));
     // Longer than what a try may be late.
@@ -114,7 +114,7 @@ fn a_permit_dropped_outside_of_a_runtime_is_given_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_permit_that_is_given_back_is_the_next_waiters() {
+async fn a_released_permit_goes_to_the_next_waiter() {
     let real = TestServer::start();
     let semaphore = single(&client(&real));
     let first = semaphore.acquire().await.unwrap();
@@ -129,7 +129,7 @@ async fn a_permit_that_is_given_back_is_the_next_waiters() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_permit_that_cannot_be_given_back_is_told() {
+async fn a_permit_that_cannot_be_released_is_reported() {
     let mut real = TestServer::start();
     let server = client(&real).response_timeout(Duration::from_millis(200));
     let semaphore = Semaphore::new(&server, "s").limit(1);

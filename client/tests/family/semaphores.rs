@@ -41,7 +41,7 @@ fn assert_held_once(real: &TestServer, permit: &Permit) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn as_many_hold_permits_as_there_are() {
+async fn the_number_of_permits_limits_the_holders() {
     let real = TestServer::start();
     let semaphore = Semaphore::new(&client(&real), "s");
     assert!(semaphore.info().await.unwrap().is_none());
@@ -206,7 +206,7 @@ async fn an_acquire_that_arrives_after_it_was_given_up_is_undone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_grant_whose_reply_was_lost_is_had_all_the_same() {
+async fn a_grant_whose_reply_was_lost_is_repeated() {
     let real = TestServer::start();
     let proxy = Proxy::before(real.port);
     let semaphore = single(&through(&proxy));
@@ -252,7 +252,7 @@ async fn a_bound_holds_while_all_permits_are_held() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bound_holds_on_a_server_that_stands_still() {
+async fn the_limit_of_a_wait_holds_on_a_paused_server() {
     let real = TestServer::start();
     let known = client(&real);
     let holder = single(&known).acquire().await.unwrap();

@@ -1,4 +1,4 @@
-//! What everybody does with a lock.
+//! The ordinary use of a lock.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use redis_lock_harness::TestServer;
 use crate::{client, lock, until, until_free, until_waited, wait, LONG};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lock_is_had_by_one_at_a_time_and_its_tokens_rise() {
+async fn one_owner_holds_a_lock_at_a_time_and_its_tokens_rise() {
     let real = TestServer::start();
     let lock = lock(&client(&real));
     let first = lock.try_acquire().await.unwrap().expect("a free lock");
@@ -20,7 +20,7 @@ async fn a_lock_is_had_by_one_at_a_time_and_its_tokens_rise() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lease_is_believed_in_but_for_the_millisecond_that_the_server_may_round_off() {
+async fn the_validity_is_the_lease_less_a_millisecond() {
     let real = TestServer::start();
     let lock = |lease| lock(&client(&real)).lease(Duration::from_millis(lease));
     let guard = lock(10_000).acquire().await.unwrap();
@@ -54,7 +54,7 @@ async fn a_wait_that_was_not_enough_leaves_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_broken_lock_is_told_as_lost() {
+async fn a_broken_lock_is_reported_as_lost() {
     let real = TestServer::start();
     let lock = lock(&client(&real)).lease(Duration::from_millis(300));
     let guard = lock.acquire().await.unwrap();
@@ -127,7 +127,7 @@ async fn an_owner_by_name_reads_and_writes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_server_refuses_is_told_in_its_own_words() {
+async fn a_refusal_has_the_code_and_text_of_the_server() {
     let real = TestServer::start();
     real.conn().line("SET k plain");
     let error = lock(&client(&real)).acquire_within(LONG).await.unwrap_err();
@@ -168,7 +168,7 @@ async fn many_locks_are_held_through_one_connection() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_waits_for_an_answer_for_ever_has_a_lock_all_the_same() {
+async fn an_endless_response_timeout_still_acquires() {
     let real = TestServer::start();
     let server = client(&real).response_timeout(Duration::MAX);
     let guard = lock(&server).try_acquire().await.unwrap().unwrap();

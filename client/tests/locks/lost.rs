@@ -1,4 +1,4 @@
-//! Locks that are lost, and those that are not: what the holder is told, and when.
+//! Locks that are lost, and locks that are not: the report to the holder, and its time.
 
 use std::time::{Duration, Instant};
 
@@ -11,8 +11,8 @@ use redis_lock_harness::proxy::Proxy;
 const SHORT: Duration = Duration::from_millis(600);
 const MARGIN: Duration = Duration::from_millis(150);
 
-/// Lost for want of a confirmation: neither before the margin of the lease begins, counted from the last
-/// confirmation, nor much later. What is left then is the margin.
+/// Loss without a confirmation: not before the margin of the lease begins, counted from the last confirmation, and not
+/// much later. The rest of the lease is then the margin.
 async fn assert_lost_in_time(guard: &Guard, since: Instant) {
     let valid_until = Instant::now() + guard.valid_for();
     assert_eq!(guard.lost().await, LostReason::Unconfirmed);
@@ -45,14 +45,14 @@ async fn a_lock_whose_server_dies_is_lost_when_its_lease_is_over() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lock_whose_server_stands_still_is_lost_when_its_lease_is_over() {
+async fn a_lock_of_a_paused_server_is_lost_when_its_lease_is_over() {
     let real = TestServer::start();
     let guard = held(&client(&real)).await;
     until("a renewal", || real.stat("renewals") > 0);
     real.signal(libc::SIGSTOP);
     assert_lost_in_time(&guard, Instant::now()).await;
     real.signal(libc::SIGCONT);
-    // A loss is a loss, though the server may renew it late.
+    // A loss is final, even if the server renews the lock late.
     assert_eq!(guard.lost().await, LostReason::Unconfirmed);
     guard.release().await.unwrap();
     until_free(&real);
@@ -104,9 +104,9 @@ async fn a_lock_that_ends_in_the_server_is_lost() {
     }
 }
 
-/// The server tells of the change, long before a renewal is due.
+/// The server notifies the change, long before a renewal is due.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_loss_is_told_before_a_renewal_is_due() {
+async fn a_loss_is_reported_before_a_renewal_is_due() {
     for end in [
         "DEL k",
         "LOCK.BREAK k",
@@ -130,9 +130,9 @@ async fn a_loss_is_told_before_a_renewal_is_due() {
     }
 }
 
-/// What others do with the key, and a renewal, is no loss, and the next loss is told all the same.
+/// Changes by other clients and renewals are no loss, and the next loss is still reported.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_change_that_is_no_loss_is_none() {
+async fn a_change_of_the_key_is_not_always_a_loss() {
     let real = TestServer::start();
     let server = client(&real);
     let guard = lock(&server)
@@ -153,9 +153,9 @@ async fn a_change_that_is_no_loss_is_none() {
     assert_eq!(guard.lost().await, LostReason::Taken);
 }
 
-/// Who may not read the key is told at the next renewal, and asks once.
+/// Without the permission to read the key the loss is found by the next renewal, after one attempt to read.
 #[tokio::test(flavor = "multi_thread")]
-async fn who_may_not_look_is_told_by_a_renewal() {
+async fn without_the_permission_to_read_a_renewal_finds_the_loss() {
     let real = TestServer::start();
     real.conn()
         .line("ACL SETUSER default -hexists -client|tracking");
@@ -167,7 +167,7 @@ async fn who_may_not_look_is_told_by_a_renewal() {
     assert_eq!(guard.lost().await, LostReason::Taken);
 }
 
-/// Until the server will tell of so many keys.
+/// Waits until the server tracks this number of keys.
 fn until_watched(real: &TestServer, keys: u64) {
     until("a key to be told of", || {
         let told = real.info_field("stats", "tracking_total_keys");
@@ -175,7 +175,7 @@ fn until_watched(real: &TestServer, keys: u64) {
     });
 }
 
-/// Until the holder has looked again; answers how often it has.
+/// Waits until the holder has read its field again; returns the number of reads.
 fn until_looked(real: &TestServer, before: u64) -> u64 {
     let mut looks = 0;
     until("another look", || {
@@ -187,7 +187,7 @@ fn until_looked(real: &TestServer, before: u64) -> u64 {
     looks
 }
 
-/// The server's own word that it will not renew the lock is no silence: it is told with the next renewal.
+/// A refused renewal is reported at once, not after the margin.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_renewal_that_is_refused_for_good_is_a_loss_at_once() {
     for (end, expected) in [
@@ -274,10 +274,10 @@ async fn a_released_lock_is_never_lost() {
     assert!(waited.is_err(), "{waited:?}");
 }
 
-/// Time is counted from before a request is sent: a server that stands still for a part of the lease has
-/// begun its own count later than the client, never earlier.
+/// Time is counted from before a request is sent: a server that is paused for a part of the lease starts its count
+/// later than the client, never earlier.
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_believes_to_hold_a_lock_for_longer_than_its_server_does() {
+async fn a_client_never_counts_a_longer_lease_than_its_server() {
     let real = TestServer::start();
     let mut guard = None;
     let mut conn = real.conn();
@@ -296,13 +296,13 @@ async fn nobody_believes_to_hold_a_lock_for_longer_than_its_server_does() {
             guard = Some(acquire.await.unwrap());
         }
         let held = guard.as_ref().unwrap();
-        let stands_still = i % 3 == 0;
-        if stands_still {
+        let is_paused = i % 3 == 0;
+        if is_paused {
             real.signal(libc::SIGSTOP);
         }
         tokio::time::sleep(SHORT / 9).await;
         let (asked, believed) = (Instant::now(), held.valid_for());
-        if stands_still {
+        if is_paused {
             real.signal(libc::SIGCONT);
         }
         let left = conn.line("PTTL k").int();
@@ -316,7 +316,7 @@ async fn nobody_believes_to_hold_a_lock_for_longer_than_its_server_does() {
     }
 }
 
-/// Granted late, or told late: a guard whose lease is over already would be one too many.
+/// A late grant, or a late reply: there is no guard whose lease is over already.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_grant_that_takes_longer_than_its_lease_is_asked_for_anew() {
     let real = TestServer::start();

@@ -66,7 +66,7 @@ async fn a_lock_that_is_renewed_in_the_middle_of_its_move() {
     });
     until("renewals at the new node", || second.stat("renewals") > 2);
     assert!(holder.valid_for() > LEASE / 3);
-    // Who wants it meanwhile waits for the end of the move, at the latest.
+    // Other acquisitions wait at most for the end of the move.
     let waiter = wait(&lock);
     assert!(lock
         .try_acquire()
@@ -181,7 +181,7 @@ async fn sentinels_are_asked_by_a_user_of_their_own() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_primary_that_no_sentinel_knows_is_told_at_once() {
+async fn a_primary_that_no_sentinel_knows_is_an_error_at_once() {
     let watched = tokio::task::block_in_place(Watched::start);
     let ports = watched.sentinel_ports();
     let url = format!("redis+sentinel://127.0.0.1:{}/nobody", ports[0]);

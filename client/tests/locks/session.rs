@@ -51,7 +51,7 @@ async fn the_server_renews_it_while_the_connection_lives() {
 async fn the_end_of_the_connection_is_the_end_of_the_hold() {
     let real = server(600_000);
     let server = client(&real);
-    // Of a reader the server tells no changes.
+    // A reader's field is not watched.
     let reader = Lock::new(&server, "k").mode(Mode::Read).session();
     let guard = reader.acquire().await.unwrap();
     let writer = Lock::new(&server, "k").mode(Mode::Write).session();
@@ -71,7 +71,7 @@ async fn the_end_of_the_connection_is_the_end_of_the_hold() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_dropped_is_free_at_once() {
+async fn a_dropped_guard_frees_the_lock_at_once() {
     let real = server(60_000);
     let server = client(&real);
     drop(bound(&server).acquire().await.unwrap());
@@ -86,7 +86,7 @@ async fn what_is_dropped_is_free_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_stands_still_keeps_the_connection_and_not_the_lease() {
+async fn a_paused_server_keeps_the_connection_but_not_the_lease() {
     let real = server(1_500);
     let server = client(&real);
     let guard = bound(&server).acquire().await.unwrap();
@@ -122,7 +122,7 @@ async fn readers_and_a_writer_are_bound_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_user_who_may_not_ask_for_the_lease_holds_nothing() {
+async fn without_the_permission_to_read_the_lease_nothing_is_held() {
     let real = server(60_000);
     let made = "ACL SETUSER app reset on nopass ~* +lock.acquire +lock.renew +lock.release";
     assert_eq!(real.conn().line(made).text(), "OK");

@@ -1,5 +1,5 @@
-//! Eight tasks, one lock, and faults at random: killed connections, a server that stands still for a
-//! moment, one that is killed and started again, acquisitions given up at any moment. What they write to has the last word.
+//! Eight tasks, one lock, and random faults: killed connections, a server that is paused briefly or killed and
+//! restarted, acquisitions dropped at any moment. The protected resource decides whether an update was lost.
 //!
 //! `LOCK_SEED` repeats a run as far as time allows, `LOCK_FAULTS` is the number of faults.
 
@@ -17,7 +17,7 @@ const TASKS: u64 = 8;
 /// Shorter than the longest faults, so that locks are lost, too.
 const LEASE: Duration = Duration::from_millis(600);
 
-/// What the lock protects: a counter that knows the tokens.
+/// The protected resource: a counter that checks tokens.
 #[derive(Default)]
 struct Resource {
     value: u64,
@@ -27,7 +27,7 @@ struct Resource {
     abandoned: u64,
 }
 
-/// A few numbers that nobody foresees (xorshift).
+/// Random numbers (xorshift).
 struct Chance(u64);
 
 impl Chance {
@@ -120,7 +120,7 @@ async fn storm(name_of: fn(u64) -> Option<String>) {
         "LOCK_SEED={}",
         number("LOCK_SEED", u64::from(std::process::id()))
     );
-    // What was granted is on disk before the client hears of it.
+    // A grant is on disk before its reply is sent.
     let mut real = TestServer::with(&["--appendonly", "yes", "--appendfsync", "always"]);
     let resource = Arc::new(Mutex::new(Resource::default()));
     let goes_on = Arc::new(AtomicBool::new(true));
@@ -157,11 +157,11 @@ async fn storm(name_of: fn(u64) -> Option<String>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_update_is_lost_whatever_breaks() {
+async fn no_update_is_lost_under_faults() {
     storm(|_| None).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_update_is_lost_under_names_of_ones_own_either() {
+async fn no_update_is_lost_with_named_owners() {
     storm(|i| Some(format!("worker-{}", i / 2))).await;
 }

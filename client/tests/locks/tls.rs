@@ -54,7 +54,7 @@ fn read(dir: &Path, name: &str) -> Vec<u8> {
     std::fs::read(dir.join(name)).unwrap()
 }
 
-/// A server that speaks TLS, and its port for that.
+/// A server with TLS, and its TLS port.
 fn tls_server(dir: &Path, clients: &str) -> (TestServer, u16) {
     make_certificates(dir);
     let port = free_port();
@@ -89,7 +89,7 @@ async fn a_server_with_a_certificate_by_an_authority_of_ones_own() {
     let believed = Certificates::new().authorities(read(dir.path(), "ca.crt"));
     let guard = lock(&tls_client(port, believed)).acquire().await.unwrap();
     assert_eq!(guard.release().await.unwrap(), Released::Yes);
-    // Nobody waits for a server that is not to be believed: this would be a wait without end.
+    // An untrusted certificate is an error at once: this wait has no limit.
     let stranger = Server::open(&format!("rediss://127.0.0.1:{port}")).unwrap();
     let error = lock(&stranger).acquire().await.unwrap_err();
     assert!(matches!(error, Error::Untrusted { .. }), "{error}");

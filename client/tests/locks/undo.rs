@@ -1,5 +1,5 @@
-//! What is given up leaves neither a waiter nor a lock. The lease is so long here that only an undo can
-//! have freed a lock.
+//! An abandoned acquisition leaves neither a waiter nor a lock. The lease is so long here that only an undo can have
+//! freed a lock.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use redis_lock_harness::TestServer;
 use crate::{client, lock, through, until, until_free, until_waited, wait};
 use redis_lock_harness::proxy::Proxy;
 
-/// The place of who goes away without a word is kept for a minute.
+/// The place of a waiter whose connection ends is kept for a minute.
 const PLACES_STAY: [&str; 2] = ["--lock.queue-grace", "60000"];
 
 #[tokio::test(flavor = "multi_thread")]
@@ -120,7 +120,7 @@ async fn an_acquire_that_arrives_after_it_was_given_up_is_undone() {
     drop(lock(&server).owner("worker-7").acquire().await.unwrap());
 }
 
-/// It names the token of its own hold: the next one under the same name is none of its business.
+/// It names the token of its own hold, and so does not affect the next one under the same name.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_release_that_arrives_late_leaves_the_owners_next_hold_alone() {
     let real = TestServer::start();
@@ -261,7 +261,7 @@ fn a_thousand_guards_that_are_dropped_outside_of_a_runtime_are_released() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lock_that_cannot_be_given_back_is_told() {
+async fn a_lock_that_cannot_be_released_is_reported() {
     let mut real = TestServer::start();
     let server = client(&real).response_timeout(Duration::from_millis(200));
     let guard = lock(&server)

@@ -1,4 +1,4 @@
-//! Waits, and what happens to the server and the connection meanwhile.
+//! Waits during failures of the server and of the connection.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use redis_lock_harness::{wait_for, TestServer, Tries};
 use crate::{client, lock, through, until, until_free, until_waited, wait, LONG};
 use redis_lock_harness::proxy::Proxy;
 
-/// Ends every connection but that of whoever asks for it.
+/// Ends every connection except that of the command.
 fn kill_connections(real: &TestServer) {
     real.conn().line("CLIENT KILL TYPE normal SKIPME yes");
 }
@@ -140,7 +140,7 @@ async fn a_wait_goes_on_while_its_server_is_a_replica_for_a_while() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_grant_whose_reply_was_lost_is_had_all_the_same() {
+async fn a_grant_whose_reply_was_lost_is_repeated() {
     let real = TestServer::start();
     let proxy = Proxy::before(real.port);
     let lock = lock(&through(&proxy));
@@ -154,7 +154,7 @@ async fn a_grant_whose_reply_was_lost_is_had_all_the_same() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_grant_handed_to_a_waiter_whose_reply_was_lost_is_had_all_the_same() {
+async fn a_hand_off_whose_reply_was_lost_is_repeated() {
     let real = TestServer::start();
     let proxy = Proxy::before(real.port);
     let holder = lock(&client(&real)).acquire().await.unwrap();
@@ -191,7 +191,7 @@ async fn a_release_waits_for_a_server_that_starts_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_waits_for_a_dead_server_is_told_at_the_end_of_the_wait() {
+async fn a_wait_for_a_dead_server_is_an_error_at_its_end() {
     let mut real = TestServer::start();
     let server = client(&real);
     real.crash();
@@ -208,7 +208,7 @@ async fn who_waits_for_a_dead_server_is_told_at_the_end_of_the_wait() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_stands_still_is_given_up_and_comes_back() {
+async fn a_paused_server_times_out_and_comes_back() {
     let real = TestServer::start();
     let server = client(&real).response_timeout(Duration::from_millis(200));
     let holder = lock(&client(&real)).acquire().await.unwrap();
@@ -224,7 +224,7 @@ async fn a_server_that_stands_still_is_given_up_and_comes_back() {
     assert_held_once(&real, &waiter.await.unwrap());
 }
 
-/// Of two runtimes, the first of which stands still or has ended.
+/// Two runtimes, the first of which is blocked or has ended.
 #[test]
 fn a_program_of_two_runtimes_may_share_a_server() {
     let real = TestServer::start();
@@ -248,9 +248,9 @@ fn a_program_of_two_runtimes_may_share_a_server() {
     assert!(start.elapsed() < LONG / 10);
 }
 
-/// Whatever the server does, a wait with a bound ends with it, and a little later at the most.
+/// A wait ends at its limit, or slightly later, whatever the server does.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bound_holds_on_a_server_that_stands_still() {
+async fn the_limit_of_a_wait_holds_on_a_paused_server() {
     let real = TestServer::start();
     let known = client(&real);
     known.ping().await.unwrap();
@@ -315,7 +315,7 @@ async fn a_wait_uses_the_connection_of_one_that_has_ended() {
     assert!(opened < 20, "{opened} connections");
 }
 
-/// Where there is no room for those who wait, those who hold go on.
+/// Holders keep their locks when no connection can be opened for waiters.
 #[tokio::test(flavor = "multi_thread")]
 async fn waits_that_cannot_connect_cost_no_holder_its_lock() {
     let real = TestServer::start();

@@ -22,7 +22,7 @@ pub struct Fleet {
 }
 
 impl Fleet {
-    /// Three servers that grant at once, though they would be silent for so long after a restart.
+    /// Three servers that grant at once, with this startup delay after a restart.
     pub fn of_three(startup_delay: Duration) -> Fleet {
         let delay = startup_delay.as_millis().to_string();
         let servers: Vec<_> = (0..3)
@@ -116,7 +116,7 @@ impl Drop for Fleet {
     }
 }
 
-/// A number that is read, and a moment later written: whoever does so without the lock loses updates.
+/// A number that is read, and written a moment later: without the lock, updates are lost.
 #[derive(Clone, Default)]
 pub struct Counter(Arc<AtomicU64>);
 
@@ -133,8 +133,8 @@ impl Counter {
     }
 }
 
-/// Ten contenders, each naming the servers in another order, count: `work` adds ten under the lock, and tells
-/// how long each turn was waited for.
+/// Ten contenders, each with another order of the servers: `work` counts to ten under the lock and returns how long
+/// each grant took.
 pub async fn ten_count<F>(what: &str, fleet: &Fleet, work: impl Fn(Vec<Server>, Counter) -> F)
 where
     F: Future<Output = Vec<Duration>> + Send + 'static,
@@ -168,13 +168,13 @@ pub fn measured(what: &str, mut spans: Vec<Duration>) {
     );
 }
 
-/// What comes for certain, if not at once.
+/// Waits for an event that must come.
 pub async fn soon<T>(work: impl IntoFuture<Output = T>) -> T {
     let waited = tokio::time::timeout(patience(), work.into_future()).await;
     waited.expect("it comes in time")
 }
 
-/// Plays this a few times, until it ends once less than `over` too late.
+/// Repeats a scenario a few times, until it ends less than `over` too late.
 pub async fn in_time<F>(over: Duration, play: impl Fn() -> F)
 where
     F: Future<Output = Duration>,

@@ -21,7 +21,7 @@ fn multi(servers: &[Server], lease: Duration) -> MultiLock {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_is_all_of_them_in_the_callers_order() {
+async fn all_locks_are_acquired_in_the_callers_order() {
     let fleet = fleet();
     let mut servers = fleet.clients();
     servers.reverse();
@@ -44,7 +44,7 @@ async fn it_is_all_of_them_in_the_callers_order() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bound_holds_though_the_last_server_stands_still() {
+async fn the_limit_of_a_wait_holds_with_the_last_server_paused() {
     let mut fleet = fleet();
     let servers = fleet.clients();
     let last = fleet.in_line(2);
@@ -60,7 +60,7 @@ async fn a_bound_holds_though_the_last_server_stands_still() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_is_none_of_them_when_one_is_not_free() {
+async fn no_lock_is_acquired_when_one_is_not_free() {
     let fleet = fleet();
     let servers = fleet.clients();
     for (place, server) in servers.iter().enumerate() {
@@ -110,7 +110,7 @@ async fn two_in_opposite_orders_do_not_wait_for_each_other() {
         let (multi, counter) = (multi(&servers, LONG), counter.clone());
         tokio::spawn(async move {
             for _ in 0..rounds {
-                // Two who stood in each other's way would need a whole round to get out of it.
+                // Two acquisitions that block each other would need a whole round.
                 let (guard, took) = timed(multi.acquire()).await;
                 let guard = guard.unwrap();
                 assert!(took < Duration::from_millis(4_000), "{took:?}");
@@ -143,7 +143,7 @@ async fn ten_count_without_a_lost_update() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_lost_is_all_lost_and_a_release_tells_of_each() {
+async fn one_lost_lock_is_a_loss_and_a_release_reports_each() {
     let fleet = fleet();
     let guard = multi(&fleet.clients(), Duration::from_millis(600))
         .acquire()
@@ -164,7 +164,7 @@ async fn one_lost_is_all_lost_and_a_release_tells_of_each() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_release_says_what_it_found_as_a_whole() {
+async fn a_release_reports_the_combined_result() {
     let fleet = fleet();
     let servers = fleet.clients();
     let guard = multi(&servers, LONG).acquire().await.unwrap();
@@ -199,13 +199,13 @@ async fn a_wait_outlives_a_server_that_starts_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_dead_server_is_told_within_the_lease_and_holds_nobody_up() {
+async fn a_dead_server_is_a_loss_within_the_lease_and_delays_no_other_lock() {
     for dying in [&[1][..], &[0, 2]] {
         in_time(Duration::from_millis(500), || die_under_a_hold(dying)).await;
     }
 }
 
-/// By how much the loss was told late.
+/// How late the loss was reported.
 async fn die_under_a_hold(dying: &[usize]) -> Duration {
     let mut fleet = fleet();
     let servers = fleet.clients();
@@ -255,7 +255,7 @@ async fn the_undo_meets_a_silent_server_and_reaches_it_later() {
     assert!(got.unwrap().is_none());
     assert!(took < Duration::from_secs(3), "{took:?}");
     fleet.go_on(first);
-    // Its lease is a minute: so it was given back.
+    // Its lease is a minute, so the lock was released.
     wait_for("the hold is given back", || fleet.is_free(first, "k"));
     other.release().await.unwrap();
 }

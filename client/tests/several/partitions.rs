@@ -1,9 +1,9 @@
-//! Partitions by the network itself: every server in a namespace of its own, with two links to it, one
-//! for each of two clients. A link can be cut, or cut for what the server says only.
+//! Partitions by the network itself: every server in a namespace of its own, with two links to it, one for each of two
+//! clients. A link can be cut, or cut only in the direction from the server.
 //!
-//! That takes root. Where it is not to be had, the outer test says so and the tests with stopped servers
-//! (`red.rs`, `multi.rs`) are what there is. Everything lives in namespaces that end with their processes:
-//! nothing of it is to be seen from outside, or left behind.
+//! That needs root. Without it the outer test says so, and only the tests with stopped servers (`red.rs`, `multi.rs`)
+//! run. All interfaces are in namespaces that end with their processes: nothing is visible from outside, or left
+//! behind.
 
 use std::future::IntoFuture;
 use std::io::Write;
@@ -132,7 +132,7 @@ impl Island {
         assert!(command.status().expect("nsenter").success(), "{arguments}");
     }
 
-    /// Nothing passes in either direction, and nobody is told.
+    /// Drops all packets in both directions, without an error to either side.
     fn cut(&self, side: Side) {
         self.inside(&format!("link set {} down", side.link(self.number)));
     }
@@ -141,7 +141,7 @@ impl Island {
         self.inside(&format!("link set {} up", side.link(self.number)));
     }
 
-    /// It hears its client, who does not hear it.
+    /// The server receives from its client; its replies are dropped.
     fn mute(&self, side: Side) {
         let client = format!("{}.1", side.net(self.number));
         self.inside(&format!("route add blackhole {client}/32"));
@@ -230,11 +230,11 @@ fn wait_for_a_waiter(island: &Island) {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "run by in_network_namespaces"]
-async fn a_red_lock_cut_off_from_most_is_told_before_another_has_it() {
+async fn a_red_lock_cut_off_from_a_majority_reports_the_loss_before_the_next_grant() {
     in_time(Duration::from_millis(500), cut_off_from_most).await;
 }
 
-/// By how much the loss was told late.
+/// How late the loss was reported.
 async fn cut_off_from_most() -> Duration {
     let islands = islands(LEASE);
     let guard = red(&islands, Side::Left)
@@ -274,7 +274,7 @@ async fn cut_off_from_most() -> Duration {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "run by in_network_namespaces"]
-async fn a_red_lock_cut_off_from_one_goes_on_and_has_it_again_afterwards() {
+async fn a_red_lock_cut_off_from_one_server_stays_held_and_regains_it() {
     let islands = islands(LEASE);
     let guard = red(&islands, Side::Left)
         .acquire()
@@ -294,10 +294,10 @@ async fn a_red_lock_cut_off_from_one_goes_on_and_has_it_again_afterwards() {
     guard.release().await.expect("an answer");
 }
 
-/// A hand-off whose reply is lost leaves the lock with somebody who does not know it.
+/// A hand-off whose reply is lost leaves the lock with an owner that does not know of the grant.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "run by in_network_namespaces"]
-async fn a_grant_that_nobody_heard_of_is_given_back() {
+async fn a_grant_whose_reply_was_lost_is_released() {
     let islands = islands(LONG);
     let servers = seen_from(&islands, Side::Right);
     let other = Lock::new(&servers[0], "k").acquire().await.expect("free");
@@ -315,13 +315,13 @@ async fn a_grant_that_nobody_heard_of_is_given_back() {
     let released = guard.release_each().await;
     assert!(released[0].1.is_err(), "{released:?}");
     islands[0].unmute(Side::Left);
-    // The lease there is a minute: so it was given back.
+    // The lease there is a minute, so the lock was released.
     wait_for("free", || islands.iter().all(Island::is_free));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "run by in_network_namespaces"]
-async fn a_multi_lock_cut_off_from_one_is_told_before_another_has_it() {
+async fn a_multi_lock_cut_off_from_one_server_reports_the_loss_before_the_next_grant() {
     let islands = islands(LEASE);
     let guard = multi(&islands, Side::Left)
         .acquire()

@@ -1,4 +1,4 @@
-//! RedLock on real servers that die, forget, are silent, and come back.
+//! RedLock on real servers that die, lose their data, are paused, and come back.
 
 use std::future::IntoFuture;
 use std::time::{Duration, Instant};
@@ -39,7 +39,7 @@ fn on_how_many(guard: &RedGuard) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_is_had_by_one_at_a_time_and_told_of_each_server() {
+async fn one_owner_holds_it_at_a_time_with_a_token_of_each_server() {
     let fleet = fleet();
     let servers = fleet.clients();
     let first = held(&servers).await;
@@ -109,7 +109,7 @@ async fn a_start_up_delay_below_the_lease_is_refused_with_both_figures() {
     drop(held(&servers).await);
 }
 
-/// It has one vote, whatever it is called; and who asks it twice is told.
+/// A server has one vote under any name; a duplicate is an error.
 #[tokio::test(flavor = "multi_thread")]
 async fn one_server_under_two_names_is_refused() {
     let fleet = Fleet::of_three(LONG);
@@ -146,7 +146,7 @@ async fn a_majority_is_enough_and_a_minority_is_given_back() {
     let two = other(fleet.in_line(2)).acquire().await.unwrap();
     assert!(red(&servers).try_acquire().await.unwrap().is_none());
     assert!(fleet.is_free(a, "k"), "given back before the answer");
-    // Who waits gets it when one of them goes, wherever it is.
+    // A waiter gets the lock when one holder releases it, on any server.
     let waiting = tokio::spawn({
         let red = red(&servers);
         async move { red.acquire_within(LONG).await.unwrap().is_some() }
@@ -183,7 +183,7 @@ async fn a_broken_minority_is_taken_again_and_a_broken_majority_is_lost() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_death_of_one_is_outlived_by_who_holds_and_by_who_waits() {
+async fn a_holder_and_a_waiter_survive_the_death_of_one_server() {
     for n in 0..3 {
         let mut fleet = fleet();
         let servers = fleet.clients();
@@ -206,9 +206,9 @@ async fn the_death_of_one_is_outlived_by_who_holds_and_by_who_waits() {
     }
 }
 
-/// One rule for all guards: they are renewed, and tell of a loss, though the runtime is gone that took them.
+/// All guards are renewed, and report a loss, after the end of the runtime that acquired them.
 #[test]
-fn guards_outlive_the_runtime_that_took_them() {
+fn guards_outlive_the_runtime_that_acquired_them() {
     let fleet = fleet();
     let servers = fleet.clients();
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -239,7 +239,7 @@ fn guards_outlive_the_runtime_that_took_them() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bound_holds_though_two_servers_stand_still() {
+async fn the_limit_of_a_wait_holds_with_two_servers_paused() {
     let mut fleet = fleet();
     let servers = fleet.clients();
     for lock in [red(&servers), red(&servers).lease(LONG)] {
@@ -260,7 +260,7 @@ async fn a_bound_holds_though_two_servers_stand_still() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_death_of_two_is_told_within_the_lease_and_ends_when_one_is_back() {
+async fn the_death_of_two_servers_is_a_loss_within_the_lease_until_one_is_back() {
     in_time(Duration::from_millis(500), two_die_and_one_is_back).await;
 }
 
@@ -298,7 +298,7 @@ async fn two_die_and_one_is_back() -> Duration {
 
 /// Without this a lock that is held for long would be lost to the restart of one server after another.
 #[tokio::test(flavor = "multi_thread")]
-async fn it_outlives_the_restart_of_each_server_in_turn() {
+async fn a_hold_survives_the_restart_of_each_server_one_after_another() {
     let mut fleet = fleet();
     let servers = fleet.clients();
     let guard = held(&servers).await;
@@ -333,9 +333,9 @@ async fn a_server_restarted_with_a_shorter_delay_is_seen() {
     assert_eq!(soon(guard.lost()).await, LostReason::Unconfirmed);
 }
 
-/// It would let nobody pass for a minute, and it is the first in line.
+/// The first server grants nothing for a minute.
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_waits_for_a_server_in_its_start_up_delay() {
+async fn no_wait_is_parked_at_a_server_in_its_startup_delay() {
     let mut fleet = Fleet::of_three(LONG);
     let servers = fleet.clients();
     let line = fleet.in_line(0);
@@ -346,7 +346,7 @@ async fn nobody_waits_for_a_server_in_its_start_up_delay() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_silent_minority_costs_little_and_a_silent_majority_is_asked_back() {
+async fn a_paused_minority_costs_little_and_a_paused_majority_is_released_later() {
     let mut fleet = fleet();
     let servers = fleet.clients();
     for n in 0..3 {
@@ -372,7 +372,7 @@ async fn a_silent_minority_costs_little_and_a_silent_majority_is_asked_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn holders_who_are_cut_off_are_told_before_the_next_may_have_it() {
+async fn holders_that_are_cut_off_get_the_loss_before_the_next_grant() {
     let mut fleet = fleet();
     let servers = fleet.clients();
     let guard = held(&servers).await;
@@ -381,7 +381,7 @@ async fn holders_who_are_cut_off_are_told_before_the_next_may_have_it() {
     let (why, told) = timed(soon(guard.lost())).await;
     assert_eq!(why, LostReason::Unconfirmed);
     measured("RedLock, 2 of 3 silent, told", vec![told]);
-    // No server's own lease is over yet when it is told: that is what the drift is for.
+    // No server's lease is over yet when the loss is reported: the drift covers that.
     fleet.go_on(0);
     fleet.go_on(1);
     drop(guard);

@@ -1,4 +1,4 @@
-//! A subscriber that keeps what it is told.
+//! A subscriber that records events and spans.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -10,27 +10,27 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-static TOLD: Mutex<Vec<Told>> = Mutex::new(Vec::new());
-static SPANS: Mutex<BTreeMap<u64, Told>> = Mutex::new(BTreeMap::new());
+static EVENTS: Mutex<Vec<Recorded>> = Mutex::new(Vec::new());
+static SPANS: Mutex<BTreeMap<u64, Recorded>> = Mutex::new(BTreeMap::new());
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
 thread_local! {
     static ENTERED: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A span or an event: of an event, the name is its message.
+/// A span or an event; the name of an event is its message.
 #[derive(Debug, Clone)]
-pub struct Told {
+pub struct Recorded {
     pub name: String,
     pub level: Level,
     pub fields: BTreeMap<&'static str, String>,
-    /// The span in which it was told.
-    pub span: Option<Box<Told>>,
+    /// The enclosing span.
+    pub span: Option<Box<Recorded>>,
 }
 
-impl Told {
-    fn of(metadata: &Metadata<'_>) -> Told {
-        Told {
+impl Recorded {
+    fn of(metadata: &Metadata<'_>) -> Recorded {
+        Recorded {
             name: metadata.name().to_string(),
             level: *metadata.level(),
             fields: BTreeMap::new(),
@@ -46,15 +46,17 @@ impl Told {
 }
 
 /// The events about a key by now.
-pub fn events(key: &str) -> Vec<Told> {
-    let told = lock(&TOLD);
-    let about = |told: &&Told| told.fields.get("key").is_some_and(|of| of == key);
-    told.iter().filter(about).cloned().collect()
+pub fn events(key: &str) -> Vec<Recorded> {
+    let recorded = lock(&EVENTS);
+    let about = |recorded: &&Recorded| recorded.fields.get("key").is_some_and(|of| of == key);
+    recorded.iter().filter(about).cloned().collect()
 }
 
 /// The first event of this name about a key.
-pub fn event(key: &str, name: &str) -> Option<Told> {
-    events(key).into_iter().find(|told| told.name == name)
+pub fn event(key: &str, name: &str) -> Option<Recorded> {
+    events(key)
+        .into_iter()
+        .find(|recorded| recorded.name == name)
 }
 
 fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -70,26 +72,26 @@ impl Subscriber for Collector {
 
     fn new_span(&self, span: &Attributes<'_>) -> Id {
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
-        let mut told = Told::of(span.metadata());
-        span.record(&mut Fields(&mut told));
-        lock(&SPANS).insert(id, told);
+        let mut recorded = Recorded::of(span.metadata());
+        span.record(&mut Fields(&mut recorded));
+        lock(&SPANS).insert(id, recorded);
         Id::from_u64(id)
     }
 
     fn record(&self, span: &Id, values: &Record<'_>) {
-        if let Some(told) = lock(&SPANS).get_mut(&span.into_u64()) {
-            values.record(&mut Fields(told));
+        if let Some(recorded) = lock(&SPANS).get_mut(&span.into_u64()) {
+            values.record(&mut Fields(recorded));
         }
     }
 
     fn record_follows_from(&self, _span: &Id, _follows: &Id) {}
 
     fn event(&self, event: &Event<'_>) {
-        let mut told = Told::of(event.metadata());
-        event.record(&mut Fields(&mut told));
+        let mut recorded = Recorded::of(event.metadata());
+        event.record(&mut Fields(&mut recorded));
         let span = ENTERED.with_borrow(|entered| entered.last().copied());
-        told.span = span.and_then(|id| lock(&SPANS).get(&id).cloned().map(Box::new));
-        lock(&TOLD).push(told);
+        recorded.span = span.and_then(|id| lock(&SPANS).get(&id).cloned().map(Box::new));
+        lock(&EVENTS).push(recorded);
     }
 
     fn enter(&self, span: &Id) {
@@ -101,7 +103,7 @@ impl Subscriber for Collector {
     }
 }
 
-struct Fields<'a>(&'a mut Told);
+struct Fields<'a>(&'a mut Recorded);
 
 impl Visit for Fields<'_> {
     fn record_str(&mut self, field: &Field, value: &str) {

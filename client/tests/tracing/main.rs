@@ -1,5 +1,5 @@
-//! What the crate tells a subscriber of `tracing`. The subscriber is that of the whole process, because the thread of the
-//! crate tells it of renewals and losses; so each test has a key of its own.
+//! The events that the crate emits through `tracing`. The subscriber is that of the whole process, because the thread
+//! of the crate emits renewals and losses; so each test has a key of its own.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
@@ -14,7 +14,7 @@ use redis_lock_client::{LostReason, Released};
 use redis_lock_harness::{wait_for, TestServer};
 use tracing::Level;
 
-use collector::{event, events, Collector, Told};
+use collector::{event, events, Collector, Recorded};
 
 const LONG: Duration = Duration::from_secs(60);
 /// Renewed soon, and long enough for a slow machine.
@@ -26,10 +26,10 @@ fn client(real: &TestServer) -> Server {
     Server::open(&format!("redis://127.0.0.1:{}", real.port)).unwrap()
 }
 
-fn assert_told(told: &Told, level: Level, fields: &[(&str, &str)]) {
-    assert_eq!(told.level, level, "{told:?}");
+fn assert_recorded(recorded: &Recorded, level: Level, fields: &[(&str, &str)]) {
+    assert_eq!(recorded.level, level, "{recorded:?}");
     for (name, value) in fields {
-        assert_eq!(told.field(name), *value, "{told:?}");
+        assert_eq!(recorded.field(name), *value, "{recorded:?}");
     }
 }
 
@@ -49,15 +49,15 @@ fn a_hold_from_its_grant_to_its_release() {
         ("token", &token),
     ];
     for name in ["granted", "renewed", "released"] {
-        let told = event("whole", name).unwrap_or_else(|| panic!("no {name}"));
-        assert_told(&told, Level::DEBUG, &fields);
+        let recorded = event("whole", name).unwrap_or_else(|| panic!("no {name}"));
+        assert_recorded(&recorded, Level::DEBUG, &fields);
     }
     assert!(event("whole", "lost").is_none());
     let granted = event("whole", "granted").unwrap();
     assert!(granted.field("waited_ms").parse::<u64>().is_ok());
     let span = granted.span.expect("the span of the acquisition");
     assert_eq!(span.name, "redis_lock.acquire");
-    assert_told(
+    assert_recorded(
         &span,
         Level::DEBUG,
         &[("key", "whole"), fields[0], fields[1]],
@@ -65,13 +65,13 @@ fn a_hold_from_its_grant_to_its_release() {
 }
 
 #[test]
-fn a_wait_and_one_that_was_not_enough() {
+fn a_granted_and_an_expired_wait() {
     let real = TestServer::start();
     let lock = Lock::new(&client(&real), "wait");
     let first = lock.acquire().unwrap();
     assert!(lock.try_acquire().unwrap().is_none());
     let refused = event("wait", "not granted").unwrap();
-    assert_told(&refused, Level::DEBUG, &[]);
+    assert_recorded(&refused, Level::DEBUG, &[]);
     assert!(!refused.fields.contains_key("error"));
     assert!(event("wait", "parked").is_none());
 
@@ -82,15 +82,17 @@ fn a_wait_and_one_that_was_not_enough() {
     let second = waiter.join().unwrap();
     let parked = event("wait", "parked").unwrap();
     let owner = String::from_utf8(second.owner().to_vec()).unwrap();
-    assert_told(&parked, Level::DEBUG, &[("owner", &owner)]);
+    assert_recorded(&parked, Level::DEBUG, &[("owner", &owner)]);
     assert_eq!(parked.span.unwrap().name, "redis_lock.acquire");
 
     real.conn().line("SET wait plain");
     let error = lock.try_acquire().unwrap_err().to_string();
-    let told = events("wait");
-    let failed = told.iter().find(|told| told.fields.contains_key("error"));
+    let recorded = events("wait");
+    let failed = recorded
+        .iter()
+        .find(|recorded| recorded.fields.contains_key("error"));
     let failed = failed.expect("an error");
-    assert_told(failed, Level::DEBUG, &[("error", &error)]);
+    assert_recorded(failed, Level::DEBUG, &[("error", &error)]);
 }
 
 #[test]
@@ -103,7 +105,7 @@ fn a_loss_is_a_warning() {
     let token = guard.token().to_string();
     let reason = LostReason::Taken.to_string();
     let lost = event("broken", "lost").unwrap();
-    assert_told(
+    assert_recorded(
         &lost,
         Level::WARN,
         &[("token", &token), ("reason", &reason)],
@@ -111,7 +113,7 @@ fn a_loss_is_a_warning() {
 }
 
 #[test]
-fn what_is_left_behind_is_a_warning() {
+fn a_failed_background_release_is_a_warning() {
     let mut real = TestServer::start();
     let server = client(&real);
     let lock = Lock::new(&server, "left").lease(LEASE);
@@ -120,15 +122,19 @@ fn what_is_left_behind_is_a_warning() {
     real.crash();
     drop(guard);
     let left = server.settled().remove(0);
-    let told = event("left", "left behind").unwrap();
+    let recorded = event("left", "left behind").unwrap();
     let error = left.error.to_string();
-    assert_told(&told, Level::WARN, &[("token", &token), ("error", &error)]);
+    assert_recorded(
+        &recorded,
+        Level::WARN,
+        &[("token", &token), ("error", &error)],
+    );
     assert!(event("left", "lost").is_none());
     real.start_again();
 }
 
 #[test]
-fn a_red_lock_tells_of_each_of_its_servers() {
+fn a_red_lock_emits_events_for_each_of_its_servers() {
     let reals = [(); 3].map(|()| {
         let real = TestServer::start();
         real.conn().line("CONFIG SET lock.startup-delay 60000");
@@ -142,11 +148,16 @@ fn a_red_lock_tells_of_each_of_its_servers() {
     for name in ["granted", "released"] {
         for (server, token) in &tokens {
             let fields = [("server", server.clone()), ("token", token.to_string())];
-            let told = events("red").into_iter().find(|told| {
-                let is_there = |(of, value): &(&str, String)| told.fields.get(of) == Some(value);
-                told.name == name && fields.iter().all(is_there)
+            let recorded = events("red").into_iter().find(|recorded| {
+                let is_there =
+                    |(of, value): &(&str, String)| recorded.fields.get(of) == Some(value);
+                recorded.name == name && fields.iter().all(is_there)
             });
-            assert!(told.is_some(), "{name} at {server}: {:?}", events("red"));
+            assert!(
+                recorded.is_some(),
+                "{name} at {server}: {:?}",
+                events("red")
+            );
         }
     }
     let span = event("red", "granted").unwrap().span.unwrap();
