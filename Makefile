@@ -101,6 +101,13 @@ check: lint ## formatting, clippy and rustdoc (a warning is an error), borders b
 	$(CARGO) clippy --locked --all-targets --features fault-injection -- -D warnings
 	@for private in '' --document-private-items; do RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --all-features -p redis-lock-client -p redis-lock-cli --no-deps $$private || exit; done
 
+deny: ## licences, known vulnerabilities and sources of the crates, by deny.toml (cargo-deny)
+	@$(CARGO) deny --version >/dev/null 2>&1 || { echo 'not checked: cargo install --locked cargo-deny'; exit 1; }
+	$(CARGO) deny --locked check
+
+msrv: setup ## compile all with the oldest Rust that Cargo.toml promises (in PATH, or with rustup)
+	@scripts/msrv.sh
+
 fresh-machine: ## README's first command on minimal Debians that debootstrap makes (root)
 	@scripts/fresh-machine.sh
 

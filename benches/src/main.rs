@@ -4,7 +4,9 @@
 //! Every subcommand starts its own servers on loopback, measures, prints, and writes what it found
 //! below `docs/`.
 
+#![forbid(unsafe_code)]
 #![allow(clippy::indexing_slicing)]
+#![cfg_attr(test, allow(clippy::expect_used, clippy::unwrap_used))]
 
 mod bench;
 mod cancel;

@@ -3,6 +3,7 @@
 //! Each subcommand has a file or a folder; [`cli`] combines their options. Shared parts: [`servers`] (the options that
 //! name servers), [`values`] (of options), [`key`] (the named lock), [`output`], [`escape`] (names of any bytes on a
 //! terminal), [`report`] (a lock as text and JSON), [`failure`] (messages and exit statuses), [`signals`].
+#![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::expect_used))]
 
 mod break_lock;

@@ -4,6 +4,8 @@
 //!
 //! Start it twice: the second one waits. Then break the lock (`LOCK.BREAK invoices:42`), or stop the server.
 
+#![forbid(unsafe_code)]
+
 use std::time::Duration;
 
 use redis_lock_client::{Error, Lock, Server};

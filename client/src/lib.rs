@@ -91,6 +91,8 @@
 //! the background are emitted by the thread of this crate, outside of the program's spans. An owner is the credential
 //! of its locks: a reader of such an event who can send commands to the server can release the lock.
 
+#![forbid(unsafe_code)]
+
 mod backoff;
 pub mod blocking;
 mod error;

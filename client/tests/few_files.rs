@@ -1,5 +1,6 @@
 //! A process with a low limit of open files: idle connections are closed for a new one.
 
+#![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::fs::File;

@@ -1,4 +1,5 @@
 //! `redis-lock` as its users have it: the program itself, real servers, real commands under the lock.
+#![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 mod console;

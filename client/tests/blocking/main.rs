@@ -1,5 +1,6 @@
 //! The blocking interface, in programs with and without a runtime.
 
+#![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 mod family;

@@ -1,5 +1,6 @@
 //! Semaphores and latches, on real servers.
 
+#![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::time::Duration;

@@ -1,5 +1,6 @@
 //! One lock, on real servers: one file a concern.
 
+#![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::time::Duration;

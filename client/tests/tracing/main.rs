@@ -1,6 +1,7 @@
 //! The events that the crate emits through `tracing`. The subscriber is that of the whole process, because the thread
 //! of the crate emits renewals and losses; so each test has a key of its own.
 
+#![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 mod collector;

@@ -36,6 +36,7 @@
 //! 6. **A lock that is never free.** When the last faults are some seconds over and all workers have ended, all locks
 //!    come free within two seconds; and no lock is without a grant for a minute.
 
+#![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -10,6 +10,9 @@
 //! installed fails. Locks are held and waited for by the driver's own connections too, so that a test can see the
 //! queue and put others into it.
 
+#![forbid(unsafe_code)]
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+
 mod agent;
 mod defaults;
 mod page;

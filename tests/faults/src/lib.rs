@@ -3,6 +3,9 @@
 //! `play` runs servers, clients, a watcher and a nemesis for a while; everybody writes a `history`; `check`
 //! judges it. A scenario is a `play::Nemesis` (who has the servers, and breaks things) and a `play::Plan`.
 
+#![forbid(unsafe_code)]
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+
 pub mod asking;
 pub mod bulk;
 pub mod check;

@@ -1,5 +1,7 @@
 //! The whole tool proved on a real server: what is done behind the checker's back is found.
 
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+
 use std::time::Duration;
 
 use redis_lock_faults::check::Rule;

@@ -6,6 +6,10 @@
 //! ends by itself after its test (SIGTERM) instead of being killed, so that a tool around it can look
 //! for leaks.
 
+// `new_without_default`: a scene starts a server, which a default should not do.
+#![allow(missing_docs, clippy::new_without_default)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+
 pub mod bystander;
 pub mod clock;
 pub mod cluster;
