@@ -3,8 +3,9 @@
 
 use crate::common::page::{self, blocks};
 
-const PAGES: [&str; 5] = [
+const PAGES: [&str; 6] = [
     "README.md",
+    "CONTRIBUTING.md",
     "client/README.md",
     "cli/README.md",
     "docs/CLIENTS.md",
@@ -33,12 +34,6 @@ const MAKE: By = Test(
 
 /// Page, language, beginning of the first line, what runs it: in the order of the pages.
 const INVENTORY: &[(&str, &str, &str, By)] = &[
-    (
-        "README.md",
-        "text",
-        "LOCK.ACQUIRE invoices:42 worker-7 PX",
-        Test(SAMPLES, "the_command_of_the_first_screen"),
-    ),
     ("README.md", "sh", "make run ", MAKE),
     (
         "README.md",
@@ -46,11 +41,30 @@ const INVENTORY: &[(&str, &str, &str, By)] = &[
         "1> LOCK.ACQUIRE",
         Test(SAMPLES, "the_two_windows"),
     ),
+    ("README.md", "sh", "make build", MAKE),
     (
         "README.md",
-        "mermaid",
-        "sequenceDiagram",
-        Nothing("a picture"),
+        "text",
+        "loadmodule",
+        Test(SAMPLES, "the_lines_of_the_configuration"),
+    ),
+    (
+        "README.md",
+        "text",
+        "ACL SETUSER app",
+        Test(SAMPLES, "the_user_of_an_application"),
+    ),
+    (
+        "README.md",
+        "text",
+        "LOCK.ACQUIRE invoices:42 worker-7 PX",
+        Test(SAMPLES, "the_command_of_the_first_screen"),
+    ),
+    (
+        "README.md",
+        "text",
+        "LOCK.ACQUIRE invoices:42 worker-7 SESSION",
+        Test(SAMPLES, "a_lock_for_a_connection"),
     ),
     ("README.md", "sh", "make client ", MAKE),
     (
@@ -77,24 +91,12 @@ const INVENTORY: &[(&str, &str, &str, By)] = &[
         "use redis_lock_client",
         Test(CRATE, "the_programs_of_the_pages_build_and_lock"),
     ),
+    ("CONTRIBUTING.md", "sh", "make setup", MAKE),
     (
-        "README.md",
+        "CONTRIBUTING.md",
         "text",
-        "LOCK.ACQUIRE invoices:42 worker-7 SESSION",
-        Test(SAMPLES, "a_lock_for_a_connection"),
-    ),
-    ("README.md", "sh", "make build", MAKE),
-    (
-        "README.md",
-        "text",
-        "loadmodule",
-        Test(SAMPLES, "the_lines_of_the_configuration"),
-    ),
-    (
-        "README.md",
-        "text",
-        "ACL SETUSER app",
-        Test(SAMPLES, "the_user_of_an_application"),
+        "A newcomer without",
+        Nothing("the head of a patch, as an example"),
     ),
     (
         "client/README.md",

@@ -11,7 +11,12 @@
 //! queue and put others into it.
 
 #![forbid(unsafe_code)]
-#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing
+)]
 
 mod agent;
 mod defaults;

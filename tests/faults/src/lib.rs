@@ -4,7 +4,12 @@
 //! judges it. A scenario is a `play::Nemesis` (who has the servers, and breaks things) and a `play::Plan`.
 
 #![forbid(unsafe_code)]
-#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing
+)]
 
 pub mod asking;
 pub mod bulk;

@@ -1,7 +1,12 @@
 //! `lock-faults`: faults while many clients lock, and a checker of what they were told.
 
 #![forbid(unsafe_code)]
-#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing
+)]
 
 use std::time::{Duration, Instant};
 

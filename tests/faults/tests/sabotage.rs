@@ -1,6 +1,11 @@
 //! The whole tool proved on a real server: what is done behind the checker's back is found.
 
-#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing
+)]
 
 use std::time::Duration;
 

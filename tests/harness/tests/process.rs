@@ -1,6 +1,11 @@
 //! What tests start begins with the signals of a fresh login, ends with the test run, and leaves nothing behind.
 
-#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing
+)]
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
