@@ -1,9 +1,9 @@
 #!/bin/sh
 # asan.sh DIR [TEST-OPTION...]: the server tests with AddressSanitizer in the server and in the module.
-# DIR holds the server (tests/asan-server.sh) and gets the module, built the same way. Both share one
-# allocator, so every read or write of freed memory, every double free, on either side of the border, is
-# a report; so is, at the end of each server, every block that nobody points to any more.
-# Any report fails the run. A server that is killed in the midst of a test reports no leaks, the others do.
+# DIR holds the server (tests/source-server.sh DIR asan) and gets the module, built the same way. Both share one
+# allocator, so every read or write of freed memory and every double free, in the server or in the module, is a report.
+# So is, at the end of each server, every block without a pointer to it. Any report fails the run. A server that is
+# killed during a test reports no leaks.
 set -eu
 cd "$(dirname "$0")/.."
 mkdir -p "$1"
@@ -11,8 +11,8 @@ dir=$(cd "$1" && pwd)
 shift
 host=$(rustc -vV | sed -n 's/^host: //p')
 
-# module FEATURES: builds the instrumented module and prints its path. The sanitizer is an unstable
-# option of every stable compiler.
+# module FEATURES: builds the instrumented module and prints its path. The sanitizer is an unstable option, which every
+# stable compiler accepts with RUSTC_BOOTSTRAP.
 module() {
     RUSTC_BOOTSTRAP=1 RUSTFLAGS='-Zsanitizer=address -Cforce-frame-pointers=yes' nice -n 5 \
         cargo build -q --profile quick --locked --target "$host" --features "$1" --target-dir "$dir/module$1"
@@ -29,14 +29,14 @@ reports=$dir/reports
 rm -rf "$reports"
 mkdir -p "$reports"
 cargo test -q --profile quick --locked --test server --no-run
-# The shim of the clock is preloaded, and then the runtime is not the first library.
+# The clock shim is preloaded, so the sanitizer runtime is not the first library.
 export ASAN_OPTIONS="log_path='$reports/report':detect_leaks=1:detect_stack_use_after_return=1:verify_asan_link_order=0"
 
-# What was freed stays for a while, so that its use is seen: the tests that weigh memory do not fit here.
+# Freed memory is kept for a while, so that its use is found: tests that measure memory are left out.
 status=0
 cargo test --profile quick --locked --test server -- --test-threads "${THREADS:-4}" --skip memory:: "$@" || status=$?
-# The search for leaks stops all threads of a server that ends, and sometimes stumbles over one that has just
-# gone: "Tracer caught signal". That says nothing about leaks, nor about anything else.
+# The leak check stops all threads of a server that ends, and fails with "Tracer caught signal" if one has just ended.
+# That is no leak.
 found=0 unsearched=0
 for report in "$reports"/report.*; do
     [ -f "$report" ] || continue

@@ -158,13 +158,13 @@ run() {
     done
     typed "$1" "$tree" "$advice" >"$fresh/help.log" 2>&1 || fail "$advice" "$fresh/help.log"
     grep -q 'LOCK.ACQUIRE' "$fresh/help.log" || fail "$advice does not reach the module" "$fresh/help.log"
-    # The same again: the port is taken, and the free one is named.
+    # A second run: the port is in use, and the message names a free one.
     if typed "$1" "$tree" "make run PORT=$port" >"$fresh/second.log" 2>&1; then fail 'a second server on one port' "$fresh/second.log"; fi
     grep -q "port $port on 127.0.0.1 is in use.*Try: make run PORT=[0-9]" "$fresh/second.log" || fail 'no other port is named' "$fresh/second.log"
     stop
 }
 
-# As Ctrl-C: to every process of the command.
+# Like Ctrl-C: a signal to every process of the command.
 stop() {
     for process in /proc/[0-9]*; do
         case $(tr '\0' ' ' 2>/dev/null <"$process/cmdline") in
@@ -174,7 +174,7 @@ stop() {
     wait $pid 2>/dev/null || :
 }
 
-# Built without optimization at link time, which takes longer than all the rest.
+# Built without link-time optimization, which takes longer than all other steps together.
 : "${CARGO_PROFILE_RELEASE_LTO=off}" "${CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16}" "${CARGO_PROFILE_RELEASE_OPT_LEVEL=1}"
 : "${CARGO_PROFILE_QUICK_CODEGEN_UNITS=16}" "${CARGO_PROFILE_QUICK_OPT_LEVEL=1}"
 export CARGO_PROFILE_RELEASE_LTO CARGO_PROFILE_RELEASE_CODEGEN_UNITS CARGO_PROFILE_RELEASE_OPT_LEVEL

@@ -1,7 +1,6 @@
 #!/bin/sh
-# fuzz.sh SECONDS: runs every fuzz target for so long and prints how many inputs it tried. What it has
-# learned stays in target/fuzz, and so does an input that fails. The sanitizers and the coverage are
-# unstable options of every stable compiler.
+# fuzz.sh SECONDS: runs every fuzz target for this time and prints the number of inputs. The corpus and failing inputs
+# are kept in target/fuzz. The sanitizers and the coverage are unstable options of every stable compiler.
 set -eu
 cd "$(dirname "$0")/.."
 LOCK_MODULE=${LOCK_MODULE:-$PWD/target/release/libredis_lock.so}

@@ -1,10 +1,10 @@
 #!/bin/sh
-# installed.sh FILE DESTDIR: what to do after `make install` has copied the module to FILE.
+# installed.sh FILE DESTDIR: prints the steps after `make install` has copied the module to FILE.
 set -eu
 file=$1
 if [ -n "$2" ]; then exit 0; fi # a package is being made
 
-# The server whose configuration is here; redis when none is.
+# The server whose configuration exists on this machine; redis if none does.
 name=redis
 for candidate in redis valkey; do
     if [ -e /etc/$candidate/$candidate.conf ] || [ -d /etc/$candidate ]; then
@@ -15,7 +15,7 @@ done
 case $file in */valkey/*) name=valkey ;; esac
 
 directory=${file%/*}
-# As a word of the configuration.
+# The path as a word of the configuration.
 word=$file
 case $file in *' '*) word="\"$file\"" ;; esac
 

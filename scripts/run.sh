@@ -23,7 +23,7 @@ done
 
 . scripts/ports.sh
 
-# Names a free port, and ends.
+# Names a free port, and exits.
 refuse() {
     free=$((port + 1))
     while [ $free -lt $((port + 100)) ] && taken $free; do free=$((free + 1)); done
@@ -38,7 +38,7 @@ if [ "$port" -gt 65535 ] || [ "$port" -eq 0 ]; then
 fi
 if taken "$port"; then refuse; fi
 
-# When this very process answers, a helper says so. It ends with the server.
+# A helper in the background prints the address once this process answers. It ends with the server.
 (
     until $cli -h 127.0.0.1 -p "$port" INFO server 2>/dev/null </dev/null | tr -d '\r' | grep -q "^process_id:$$\$"; do
         kill -0 $$ 2>/dev/null || exit 0

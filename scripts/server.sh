@@ -1,21 +1,21 @@
 #!/bin/sh
 # server.sh [--quiet]: prints the first server that is new enough for the module: Redis 7.0, Valkey 8.0.
 #
-# First those of PATH, then the program in Debian's redis-tools (valkey-tools): the file redis-check-rdb is the
-# server, too, and acts by the name of its link. The link is made in target/server; no service is installed.
-# Last, a server that setup.sh has unpacked there.
+# The order: servers in PATH; the program in Debian's redis-tools (valkey-tools), whose file redis-check-rdb is also the
+# server and acts by the name under which it is called, through a link in target/server; a server that setup.sh has
+# unpacked there. No service is installed.
 set -eu
 cd "$(dirname "$0")/.."
 own=$PWD/target/server
 PATH=$PATH:$own
 
-# new_enough SERVER MAJOR: it starts, and tells such a version.
+# new_enough SERVER MAJOR: the server starts and prints at least this major version.
 new_enough() {
     major=$("$1" --version 2>/dev/null </dev/null | sed -n 's/.* server v=\([0-9]*\)\..*/\1/p')
     [ "${major:-0}" -ge "$2" ]
 }
 
-# found SERVER: the answer.
+# found SERVER: prints the answer and exits.
 found() {
     [ "${1:-}" = --quiet ] || echo "$2"
     exit 0

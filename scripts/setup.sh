@@ -3,9 +3,10 @@
 # Each PURPOSE adds what a target needs: check (format, clippy), client (openssl), java (Redisson), count
 # (valgrind), fuzz (C++, cargo-fuzz), seeded (git), fresh (debootstrap).
 #
-# Each part is tested by use: a program is compiled, linked and run, a header is parsed, a server prints its
-# version. What is missing is installed with apt, as root or with sudo; else the message names it. No service is installed: the server is the program in redis-tools, without the unit of redis-server. A
-# Rust that is installed is never replaced, and apt removes no package.
+# Each part is tested by use: a program is compiled, linked and run, a header is parsed, a server prints its version.
+# Missing parts are installed with apt, as root or with sudo; otherwise the message names them. No service is installed:
+# the server is the program in redis-tools, without the unit of redis-server. An installed Rust is never replaced, and
+# apt removes no package.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -27,7 +28,7 @@ has() { command -v "$1" >/dev/null 2>&1; }
 quiet() { "$@" >/dev/null 2>&1 </dev/null; }
 say() { printf '%s\n' "$*" >&2; }
 
-# --- Does it do its work? ---
+# --- Tests of the parts ---
 
 # links COMPILER LANGUAGE: makes a program that runs.
 links() {
@@ -39,7 +40,7 @@ links() {
 cc_works() { links cc c; }
 cxx_works() { links c++ c++; }
 
-# What bindgen will do. clang's own headers serve where a clang is found, as for bindgen.
+# Does what bindgen will do. Like bindgen, it uses clang's own headers where a clang is found.
 libclang_works() {
     : >"$work/libclang.txt"
     quiet cc -o "$work/libclang" scripts/libclang.c -ldl || return 1
@@ -56,7 +57,7 @@ rust_works() {
     # Without a linker this cannot be tested, and the linker is named already.
     [ -z "$linker" ] || { echo 'fn main() {}' | rustc -o "$work/rust" - >/dev/null 2>&1 && quiet "$work/rust"; }
 }
-# The Rust of PATH is one of rustup's: its rustc lies beside it.
+# The Rust of PATH belongs to rustup: its rustc is in the same directory.
 is_rustups() {
     rustup=$(command -v rustup) || return 1
     rustc=$(command -v rustc || echo "$rustup")
@@ -84,7 +85,7 @@ maven_works() {
     [ "${major:-0}" -ge "$OLDEST_JAVA" ]
 }
 
-# --- Which packages bring it? ---
+# --- Names of packages ---
 
 # candidate PACKAGE: the version that apt would install, without its epoch.
 candidate() { apt-cache policy "$1" 2>/dev/null | sed -n 's/^  Candidate: \([0-9]*:\)\{0,1\}\([0-9].*\)/\2/p'; }
@@ -133,7 +134,7 @@ need() {
     "$@" || missing="$missing $packages"
 }
 
-# Leaves in $missing the packages that would help, and in $problem what no package should mend.
+# Sets $missing to the packages to install, and $problem to problems that no package solves.
 examine() {
     missing='' problem='' linker=yes
     cc_works || { linker=''; missing='gcc libc6-dev'; }
@@ -192,7 +193,7 @@ JAVA_HOME=$JAVA_HOME: Maven needs a JDK $OLDEST_JAVA or newer there, with javac.
     esac
 }
 
-# A Rust that does not serve stays as it is: it is the user's.
+# An installed Rust that is too old or incomplete is not changed: it is the user's.
 say_rust() {
     echo "Rust 1.$OLDEST_RUST or newer is needed. Here: $(rustc --version 2>&1 | head -n 1) ($(command -v rustc || echo 'no rustc'));" \
         "$(cargo --version 2>&1 | head -n 1) ($(command -v cargo || echo 'no cargo'))."
@@ -230,7 +231,7 @@ download_size() {
         awk '/^'\''/ { bytes += $3 } END { if (bytes) printf "%.0f MB", bytes / 1000000 + 0.5 }'
 }
 
-# One line for every tenth package; what apt says is printed only if it fails.
+# One line for every tenth package; apt's output is printed only if it fails.
 apt_install() {
     rm -f "$work/failed"
     # shellcheck disable=SC2086
@@ -255,8 +256,8 @@ install_missing() {
         grep -E '^(E|W|Err)' "$work/apt.log" >&2 || cat "$work/apt.log" >&2
         say 'setup: the lists of packages were not updated; going on with those that are there'
     fi
-    # The names may be others, now that the lists are known; the second round installs what only shows after
-    # the first, for example which headers the library lacks.
+    # With new lists the names of packages may change. The second round installs parts whose absence is only visible
+    # after the first, for example the headers of the library.
     for _ in 1 2; do
         examine
         [ -n "$missing" ] || break

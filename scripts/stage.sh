@@ -1,6 +1,6 @@
 # shellcheck shell=sh
-# A stage for demonstrations, sourced by them: a server of their own with the module, two windows.
-# LOCK_SERVER and LOCK_MODULE name others than the usual. Gives $port, $dir, $module, say, window, wait_until_parked.
+# Common part of the demonstrations, which source it: a server with the module, and two windows.
+# LOCK_SERVER and LOCK_MODULE replace the usual ones. Defines $port, $dir, $module, say, window, wait_until_parked.
 server=${LOCK_SERVER:-$(scripts/server.sh)}
 module=${LOCK_MODULE:-$PWD/target/release/libredis_lock.so}
 PATH=$PATH:$PWD/target/server
@@ -10,7 +10,7 @@ pid=
 trap '[ -z "$pid" ] || { kill $pid 2>/dev/null; wait $pid 2>/dev/null || true; }; rm -rf "$dir"' EXIT
 trap 'exit 130' INT TERM
 
-# A free port: the first on which nobody answers and the server starts.
+# The first port on which no server answers and this server starts.
 port=7600
 until [ -n "$pid" ]; do
     port=$((port + 1))

@@ -15,7 +15,7 @@ if [ -n "${QUICK:-}" ]; then export LOCK_CLIENTS_QUICK=1; fi
 all=$(for run in tests/clients/*/run; do basename "$(dirname "$run")"; done)
 wanted=${*:-$all}
 
-# install_client NAME: unless it is there already, with the same files, those that it shares included.
+# install_client NAME: unless it is installed already, from the same files, shared files included.
 install_client() {
     source=tests/clients/$1 target=$PWD/target/clients/$1
     files=$(find "$source" tests/clients/serve.mjs -type f ! -path '*/target/*' -exec sha256sum {} + | sort)

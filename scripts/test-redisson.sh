@@ -16,7 +16,7 @@ LOCK_SERVER=${LOCK_SERVER:-$(scripts/server.sh)}
 export LOCK_MODULE LOCK_SERVER
 [ -f "$LOCK_MODULE" ] || { echo "no module at $LOCK_MODULE: first make build"; exit 1; }
 
-# Of Maven's own chatter only warnings: what is left is what the test runner says.
+# Of Maven's own output only warnings, beside the output of the test runner.
 MAVEN_OPTS="${MAVEN_OPTS:-} -Dorg.slf4j.simpleLogger.defaultLogLevel=warn \
 -Dorg.slf4j.simpleLogger.log.org.apache.maven.plugin.surefire=info"
 export MAVEN_OPTS

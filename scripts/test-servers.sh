@@ -17,7 +17,7 @@ tests() {
         failed="$failed $(basename "$1")$2"
 }
 
-# Threads for reading and writing. They are at work when several clients are (Redis 8: always).
+# Options for I/O threads. They are used when several clients are active (Redis 8: always).
 io_threads() {
     case $(basename "$1") in
         valkey-*) echo ' --io-threads 2' ;;

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Another build of the module goes into a server whose locks are held and waited for.
+# Demonstration: replaces the module in a server with held locks and parked waiters.
 set -eu
 cd "$(dirname "$0")/.."
 . scripts/stage.sh

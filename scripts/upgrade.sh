@@ -1,17 +1,17 @@
 #!/bin/sh
 # upgrade.sh MODULE [redis-cli's options]: puts another build of the module into a running server.
 #
-# Locks stay as they are: they are keys of the server. Waiters are sent away with -UNBLOCKED and ask
-# again. Tokens go on above the old ones. What was set by CONFIG SET or in redis.conf is carried over.
+# Locks stay as they are: they are keys of the server. Waiters are answered -UNBLOCKED and ask again. New tokens are
+# above the old ones. Settings of CONFIG SET and redis.conf are carried over.
 #
 # One transaction unloads the old module and loads the new one. ACL rules that name commands of the module are removed
-# before and restored after that: with them the server would end. Passwords, keys and channels are not changed.
+# before and restored after that: with them the server would exit. Passwords, keys and channels are not changed.
 # If the new build does not load, the same transaction loads the old one again.
 #
 # On Redis 8, and with io-threads, every client's connection is closed with the old module; clients connect again.
 #
-# Never do this under CLIENT PAUSE: a postponed command of the module would be carried out by code
-# that is gone (Redis 7.2 and newer, Valkey).
+# Never do this under CLIENT PAUSE: the server would run a postponed command of the module with unloaded code (Redis 7.2
+# and newer, Valkey).
 set -eu
 export LC_ALL=C
 
@@ -21,7 +21,7 @@ shift
 # The server has a working directory of its own.
 case $new in /*) ;; *) new=$PWD/$new ;; esac
 cli=$(command -v redis-cli || command -v valkey-cli)
-# The server's words; an error of the server is a failure.
+# Prints the server's reply; an error reply is a failure.
 ask() { words=$("$cli" -e "$@") && status=0 || status=1; printf '%s\n' "$words" | tr -d '\r'; return $status; }
 field() { sed -n "s/^$1://p"; }
 
@@ -41,8 +41,8 @@ commands=$(redis COMMAND LIST FILTERBY MODULE lock) || refuse "the module's comm
 users=$(redis ACL LIST) || refuse "the users cannot be listed: $users"
 
 # rules without | with: for each user whose rules name a command of the module, the ACL SETUSER that sets its rules,
-# without those that do or with them. A user is described as `user NAME on #hash ~key &channel -@all +command ...`, then come
-# selectors, `(~key -@all +command ...)`; command rules stand last in each part.
+# without those that do or with them. A user is described as `user NAME on #hash ~key &channel -@all +command ...`, then
+# come selectors, `(~key -@all +command ...)`; command rules stand last in each part.
 rules() {
     printf '%s\n' "$users" | awk -v which="$1" -v commands="$(printf %s "$commands" | tr '\n' ' ')" '
         BEGIN { n = split(commands, list, " "); for (i = 1; i <= n; i++) ours[list[i]] = 1 }
@@ -82,9 +82,9 @@ give_up() {
 }
 trap 'give_up interrupted' HUP INT TERM
 
-# Redis 8 goes on using the command that a connection sent last, though the module is gone, and ends; Valkey's
-# io-threads look commands up ahead. A busy client sends another at any moment, so all connections are closed
-# by the very transaction that unloads.
+# Redis 8 keeps the command that a connection sent last, although the module is gone, and crashes; Valkey's io-threads
+# look commands up ahead. A busy client may send another command at any moment, so the transaction that unloads also
+# closes all connections.
 case $(redis INFO server | field redis_version),$(redis CONFIG GET io-threads | tail -n 1) in
 [67].*,1) closing= ;;
 *) closing='CLIENT KILL TYPE normal

@@ -1,11 +1,11 @@
 #!/bin/sh
-# valgrind.sh DIR [TEST-FILTER...]: the server tests under valgrind's memcheck, for what AddressSanitizer
-# does not look at: values that nobody has written, in the module and in its libraries, also in code that
-# was compiled before. DIR holds the server (tests/source-server.sh DIR plain).
+# valgrind.sh DIR [TEST-FILTER...]: the server tests under valgrind's memcheck, which finds reads of uninitialised
+# memory, unlike AddressSanitizer, also in precompiled libraries. DIR holds the server (tests/source-server.sh DIR
+# plain).
 #
-# Everything runs some thirty times slower, so by default only the tests of parking, hand-off, clients
-# that vanish, key events, panics and unloading run. Any report fails the run, whoever's it is; what the
-# server does by itself would be named, with its reason, in tests/valgrind.supp.
+# Everything is about thirty times slower, so by default only the tests of parking, hand-off, vanishing clients, key
+# events, panics and unloading run. Any report fails the run, of the module or of the server; known reports of the
+# server would be named, with the reason, in tests/valgrind.supp.
 set -eu
 cd "$(dirname "$0")/.."
 mkdir -p "$1"
@@ -37,8 +37,8 @@ LOCK_PATIENCE=60
 LOCK_CLEAN_END=1
 export LOCK_MODULE LOCK_FAULT_MODULE LOCK_SERVER LOCK_PATIENCE LOCK_CLEAN_END
 
-# These want to see a wait, a lease or a kept place of some 40 ms while it lasts, too short here; and
-# what weighs memory would weigh valgrind's.
+# Left out: tests that observe a wait, a lease or a kept place of about 40 ms, which is too short here; and tests that
+# measure memory, which would measure valgrind's.
 brief='a_block_that_ran_out_is a_place_is_given_up an_empty_place_is_passed in_the_news_of_an_expiry
     in_the_alarm_at_a_leases_end resp2_clients_are_answered slices_of_short_blocks
     persist_makes_the_waiter_wait the_end_of_the_lease_without the_lease_starts_at_the_grant
@@ -48,7 +48,7 @@ set -- "$@" $(printf -- '--skip %s ' $brief)
 
 status=0
 cargo test --profile quick --locked --test server -- --test-threads "${THREADS:-4}" "$@" || status=$?
-# Quiet as it is, valgrind writes down reports and nothing else.
+# With -q valgrind writes reports only.
 servers=$(find "$reports" -type f | wc -l)
 found=$(find "$reports" -type f -size +0 | wc -l)
 find "$reports" -type f -size +0 -exec cat {} +
