@@ -1,6 +1,6 @@
-# Everything a user or a contributor types. `make help` lists it.
+# The commands of users and contributors. `make help` lists them.
 
-# At the end, the server and the client that setup has unpacked where none are installed.
+# Last: the server and the client that setup has unpacked where none are installed.
 export PATH := $(HOME)/.cargo/bin:$(PATH):$(CURDIR)/target/server
 MODULE := target/release/libredis_lock.so
 FAULT_MODULE := target/fault/quick/libredis_lock.so
@@ -35,10 +35,10 @@ build: setup ## build the module: target/release/libredis_lock.so
 run: build ## a server with the module, in the foreground, on loopback (PORT=6379)
 	@scripts/run.sh
 
-demo: build ## play the two windows of the README
+demo: build ## run the example of the README in two windows
 	@scripts/demo.sh
 
-upgrade-demo: build ## put another build of the module into a server whose locks are held and waited for
+upgrade-demo: build ## replace the module in a server with held locks and parked waiters
 	@scripts/upgrade-demo.sh
 
 fault-build: setup
@@ -46,7 +46,7 @@ fault-build: setup
 
 test: setup-test test-core test-checker test-server test-differential test-client ## all tests: the core, the checker of the fault tests, the module on three servers, Redisson's scripts, the client crate
 
-# All that the tests need, before the first of them runs.
+# Installs what all tests need, before the first one runs.
 setup-test:
 	@scripts/setup.sh client java
 
@@ -59,11 +59,11 @@ test-checker: build
 test-server: build fault-build servers redisson-texts
 	@$(FAULT_PATH) scripts/test-servers.sh $(SERVERS) quick
 
-# Of whole programs: the profile without link-time optimization, which takes longer than the tests.
+# The profile without link-time optimization, which would take longer than the tests.
 CLIENT_TESTS = $(MODULE_PATH) $(SERVER) $(CARGO) test --profile quick --locked --no-fail-fast --all-features -p redis-lock-client -p redis-lock-cli
 
-# A thousand commands at once, each with its pipes.
-test-client: build ## the client crate and the command line: on real servers that die, stand still, move and lie (TESTS=)
+# The limit of open files: a thousand commands at once, each with its pipes.
+test-client: build ## the client crate and the command line: on real servers that die, hang, move and reply wrongly (TESTS=)
 	@scripts/setup.sh client
 	ulimit -S -n 4096 || :; LOCK_CROWD=1000 $(CLIENT_TESTS) -- --test-threads 2 $(TESTS)
 
@@ -87,14 +87,14 @@ seeded: redisson-texts ## put small faults into a copy of the tree, one at a tim
 	@scripts/setup.sh seeded
 	@$(SERVER) tests/seeded.sh $(if $(FULL),--full) $(NAMES)
 
-test-differential: build redisson-texts ## Redisson's scripts natively and in Lua, CASES of them: is all the same?
+test-differential: build redisson-texts ## Redisson's scripts natively and in Lua, CASES of them, compared
 	LOCK_CASES=$(CASES) $(MODULE_PATH) $(SERVER) \
 		$(CARGO) test --profile quick --locked --test redisson_scripts -- --test-threads 2 --nocapture
 
 redisson-texts: setup ## the texts of Redisson's lock scripts, out of its jars (Maven): target/redisson/scripts
 	@tests/redisson_scripts/fetch.sh target/redisson
 
-check: lint ## formatting, clippy and rustdoc (a warning is an error), borders between layers
+check: lint ## formatting, clippy and rustdoc (a warning is an error), imports between the layers
 	@scripts/setup.sh check
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
@@ -108,13 +108,13 @@ deny: ## licences, known vulnerabilities and sources of the crates, by deny.toml
 msrv: setup ## compile all with the oldest Rust that Cargo.toml promises (in PATH, or with rustup)
 	@scripts/msrv.sh
 
-fresh-machine: ## README's first command on minimal Debians that debootstrap makes (root)
+fresh-machine: ## README's first command on minimal Debian systems, made by debootstrap (root)
 	@scripts/fresh-machine.sh
 
-test-scripts: ## setup, run and the fetching of servers, on machines that lack parts of what is needed
+test-scripts: ## setup, run and the fetching of servers, on machines where parts are missing
 	@tests/scripts.sh
 
-lint: ## the borders between core, commands and shell
+lint: ## imports between core, commands and shell, and other rules that the compiler does not check
 	@scripts/lint.sh
 
 fmt: ## format the code
@@ -126,7 +126,7 @@ faults-build: build
 faults: faults-build ## faults while many clients lock, and a checker (SEED=1, SECONDS_EACH=6)
 	$(SERVER) target/quick/lock-faults run --seed $(or $(SEED),1) --seconds $(or $(SECONDS_EACH),6)
 
-faults-long: faults-build ## the same until its goals are reached, in parts, into docs/RELIABILITY.md (MINUTES=30)
+faults-long: faults-build ## the same in parts, until each reaches its goal, into docs/RELIABILITY.md (MINUTES=30)
 	$(SERVER) target/quick/lock-faults long --minutes $(or $(MINUTES),30)
 	target/quick/lock-faults report
 
@@ -162,15 +162,15 @@ valgrind: redisson-texts ## the tests of parking and hand-off under valgrind's m
 	@tests/source-server.sh target/valgrind plain
 	@scripts/valgrind.sh target/valgrind
 
-leaks: build ## a million parked requests, a thousand loads and unloads: is all memory given back?
+leaks: build ## memory after a million parked requests and a thousand loads and unloads
 	LOCK_MEMORY_CYCLES=1000000 LOCK_MEMORY_LOADS=1000 LOCK_PATIENCE=120 $(SERVER) \
 		$(CARGO) test --profile quick --locked --test server memory:: -- --test-threads 1 --nocapture
 
-fuzz: build ## inputs that nobody thought of, FUZZ_SECONDS (60) for each of two targets
+fuzz: build ## random inputs, FUZZ_SECONDS (60) for each of two targets
 	@scripts/setup.sh fuzz
 	@scripts/fuzz.sh $(or $(FUZZ_SECONDS),60)
 
-install: ## copy the module to where a packaged server may load it, and say how to load it (DESTDIR, MODULE_DIR)
+install: ## copy the module to a directory from which a packaged server may load it (DESTDIR, MODULE_DIR)
 	@test -f $(MODULE) || { echo 'first, as yourself: make build'; exit 1; }
 	install -D -m 755 $(MODULE) "$(DESTDIR)$(INSTALLED)"
 	@scripts/installed.sh "$(INSTALLED)" "$(DESTDIR)"
@@ -178,13 +178,13 @@ install: ## copy the module to where a packaged server may load it, and say how 
 client: setup ## build the command line: target/release/redis-lock
 	$(CARGO) build --release --locked -p redis-lock-cli
 
-packages: setup ## library and command line as crates.io would take them; with cargo-semver-checks, what has changed since BASE
+packages: setup ## library and command line as packages for crates.io; with cargo-semver-checks, the API changes since BASE
 	$(CARGO) publish --dry-run --locked --allow-dirty -p redis-lock-client -p redis-lock-cli
 	if $(CARGO) semver-checks --version >/dev/null 2>&1; then \
 		$(CARGO) semver-checks --baseline-rev $(BASE) -p redis-lock-client --all-features; \
 	else echo 'not compared: cargo install cargo-semver-checks'; fi
 
-man: client ## its manual, from the definitions of its options: target/redis-lock.1
+man: client ## the manual of the command line: target/redis-lock.1
 	@$(CLIENT) man >target/redis-lock.1
 	@echo 'read it with: man -l target/redis-lock.1'
 
@@ -200,13 +200,13 @@ install-client: ## copy the command line, its manual and its completions (DESTDI
 bench-client: build client ## what a lock adds to a command, beside flock (ROUNDS=500)
 	@benches/run-overhead.sh
 
-bench-notice: build ## how long after a server's death a holder hears that its lock is lost (a minute)
+bench-notice: build ## the time from a server's death to the holder's notice that its lock is lost (a minute)
 	LOCK_NOTICE=1 $(CLIENT_TESTS) --test locks notice:: -- --nocapture
 
-bench-waits: build ## connections and memory of waits, and how soon a loss is told (half a minute)
+bench-waits: build ## connections and memory of waits, and the delay of loss notices (half a minute)
 	$(CLIENT_TESTS) --test locks figures:: -- --ignored --nocapture --test-threads 1
 
-trial-client: build ## faults at random while many workers lock through the client, and a check (SECONDS=600, SEED=1)
+trial-client: build ## random faults while many workers lock through the client, and a check (SECONDS=600, SEED=1)
 	@ulimit -S -n 4096 || :; SEED=$(or $(SEED),1) SECONDS=$(or $(SECONDS),600) $(CLIENT_TESTS) --test trial no_overlap -- --ignored --nocapture
 
 clean: ## remove what was built and fetched

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The borders of the house, checked. The compiler holds two of them (unsafe is forbidden in src/lock and
-# src/commands, and clippy wants a SAFETY comment on every unsafe block); this script holds the rest.
+# Checks the rules that the compiler does not: imports between the layers, and a few for tests and files. (The compiler
+# forbids unsafe in src/lock and src/commands, and clippy requires a SAFETY comment on every unsafe block.)
 set -u
 cd "$(dirname "$0")/.." || exit 1
 failed=0
@@ -38,7 +38,7 @@ if found=$(grep -rnE 'Thread\.sleep|TimeUnit\.[A-Z]+\.sleep' --include='*.java' 
     failed=1
 fi
 
-# The packages are read without the repository around them.
+# A published package has no repository around it.
 if found=$(grep -nE '\]\(\.\./' client/README.md cli/README.md); then
     printf 'lint: a link leads out of the package\n%s\n\n' "$found"
     failed=1

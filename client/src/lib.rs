@@ -92,6 +92,7 @@
 //! of its locks: a reader of such an event who can send commands to the server can release the lock.
 
 #![forbid(unsafe_code)]
+#![warn(unreachable_pub)]
 
 mod backoff;
 pub mod blocking;

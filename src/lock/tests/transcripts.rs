@@ -636,7 +636,7 @@ pub(crate) fn millis(text: &str) -> u64 {
 }
 
 pub(crate) fn duration(ms: u64) -> String {
-    if ms.is_multiple_of(1_000) {
+    if ms % 1_000 == 0 {
         format!("{}s", ms / 1_000)
     } else {
         format!("{ms}ms")
