@@ -40,6 +40,7 @@
 #![forbid(unsafe_code)]
 
 mod compatibility;
+mod each_resource;
 mod effect;
 mod error;
 mod exclusive;
@@ -53,7 +54,9 @@ mod read_write;
 mod recheck;
 mod resource;
 mod semaphore;
+mod server_events;
 mod session;
+mod settle;
 mod slot;
 mod startup_delay;
 mod state;
@@ -61,6 +64,7 @@ mod stats;
 mod table;
 mod time;
 mod token;
+mod view;
 mod wait;
 mod window;
 
@@ -70,11 +74,12 @@ mod tests;
 pub use compatibility::is_blocked;
 pub use effect::{Effect, Effects, Event, KeyWrite, Outcome};
 pub use error::LockError;
-pub use exclusive::{Acquire, Answer, Break, Release, Released, Renew, Wait};
-pub use latch::{Count, CountChange, Waited};
-pub use locks::{Fence, Limits, Locks, View, HORIZON_DB};
+pub use exclusive::request::{Acquire, Answer, Break, Release, Released, Renew, Wait};
+pub use latch::state::{Count, CountChange, Waited};
+pub use locks::{Limits, Locks};
 pub use mode::Mode;
-pub use multi::{may_release_many, ManyAnswer, MAX_KEYS};
+pub use multi::acquire::{ManyAnswer, MAX_KEYS};
+pub use multi::release::may_release_many;
 pub use name::{KeyId, KeyRef};
 #[cfg(test)]
 pub(crate) use read_write::may_enter;
@@ -84,8 +89,8 @@ pub use read_write::{
     ReadWrite, Reader, RwFields, RwWrite, TokenRecord, Writer, WroteBeside, MODE_FIELD, MOST_READS,
 };
 pub use resource::Resource;
+pub use semaphore::commands::{SemAcquire, SetIf};
 pub use semaphore::state::{PermitChange, Permits, SemState, SemView, FIRST_END_MS, NO_END_MS};
-pub use semaphore::{SemAcquire, SetIf};
 pub use session::bindings::{Bound, BoundKind, BoundRef, SessionRule, Sessions};
 pub use slot::{permits_of, prefixed, slot_of, slot_tags};
 pub use startup_delay::StartupDelay;
@@ -97,6 +102,8 @@ pub use stats::RedissonStats;
 pub use table::give_back;
 pub use time::{Lease, Now};
 pub use token::{Domain, Token};
-pub use wait::queue::{Waiter, WaiterId, WaiterMap};
-pub use wait::{Due, Grace};
-pub use window::WindowRule;
+pub use view::{Fence, View, HORIZON_DB};
+pub use wait::due::Due;
+pub use wait::request::{Waiter, WaiterId, WaiterMap};
+pub use wait::waiters::Grace;
+pub use window::state::WindowRule;

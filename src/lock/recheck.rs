@@ -5,8 +5,9 @@
 //! at in the end of the turn: read, and nothing else.
 
 use crate::lock::effect::Effects;
-use crate::lock::locks::{Locks, View};
+use crate::lock::locks::Locks;
 use crate::lock::table::give_back;
+use crate::lock::view::View;
 use crate::lock::{KeyId, KeyRef, KeyState, Now};
 
 impl Locks {

@@ -4,7 +4,8 @@
 //! of several steps (a release, then readers that enter together) goes on from what is there by then.
 
 use crate::lock::effect::{Effect, Effects, KeyWrite};
-use crate::lock::read_write::state::{ReadWrite, Reader, TokenRecord, Writer};
+use crate::lock::read_write::readers::Reader;
+use crate::lock::read_write::state::{ReadWrite, TokenRecord, Writer};
 use crate::lock::{Mode, Now, OwnerId, Token};
 
 /// One primitive write to the hash of a read-write lock or to the keys beside it.

@@ -3,13 +3,15 @@
 use std::borrow::Cow;
 
 use crate::lock::effect::{Effect, Effects, Event, Outcome};
+use crate::lock::grant::fresh::Grantee;
 use crate::lock::grant::tracked::TrackedGrant;
-use crate::lock::grant::Grantee;
-use crate::lock::locks::{Locks, View};
+use crate::lock::locks::Locks;
 use crate::lock::name::OwnerAt;
 use crate::lock::read_write::change::{write, RwWrite};
-use crate::lock::read_write::state::{ReadWrite, Reader};
+use crate::lock::read_write::readers::Reader;
+use crate::lock::read_write::state::ReadWrite;
 use crate::lock::session::bindings::BoundRef;
+use crate::lock::view::View;
 use crate::lock::{Acquire, Answer, KeyRef, KeyState, LockError, Mode, Now, Token, Wait};
 
 /// Somebody was let in.

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use crate::lock::effect::Effects;
-use crate::lock::exclusive::{held_by, matches_token};
+use crate::lock::exclusive::release::{held_by, matches_token};
 use crate::lock::locks::Locks;
 use crate::lock::read_write::settle::may_enter;
 use crate::lock::read_write::state::ReadWrite;

@@ -3,8 +3,20 @@
 
 use std::collections::HashMap;
 
-use crate::lock::read_write::state::Reader;
 use crate::lock::{Now, OwnerId};
+
+/// The READ holds of one owner.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reader {
+    /// The owner: the hash field.
+    pub owner: OwnerId,
+    /// How many times it holds, at least 1.
+    pub count: u32,
+    /// The end of its first timeout in Unix milliseconds, 0 where there is none.
+    pub first_ms: i64,
+    /// The latest end of those that were looked at; `i64::MAX` where somebody removed the TTL.
+    pub until_ms: i64,
+}
 
 /// So many are looked through.
 const FEW: usize = 16;

@@ -3,9 +3,10 @@
 
 use crate::lock::compatibility::{compatibility, Compatibility};
 use crate::lock::effect::Effects;
-use crate::lock::grant::GrantInFlight;
-use crate::lock::locks::{Locks, View};
+use crate::lock::grant::in_flight::GrantInFlight;
+use crate::lock::locks::Locks;
 use crate::lock::read_write::state::ReadWrite;
+use crate::lock::view::View;
 use crate::lock::{KeyRef, KeyState, Mode, Now};
 
 impl GrantInFlight {

@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use crate::lock::read_write::names::{is_reserved, writer_of, MODE_FIELD};
-use crate::lock::read_write::readers::Readers;
+use crate::lock::read_write::readers::{Reader, Readers};
 use crate::lock::state::{parse_count, MAX_HOLD_COUNT};
 use crate::lock::{parse_decimal, LockError, Mode, Now, OwnerId, Token};
 
@@ -22,19 +22,6 @@ pub enum ReadDepth {
     Two,
     /// Everybody, and the whole lease of each.
     All,
-}
-
-/// The READ holds of one owner.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reader {
-    /// The owner: the hash field.
-    pub owner: OwnerId,
-    /// How many times it holds, at least 1.
-    pub count: u32,
-    /// The end of its first timeout in Unix milliseconds, 0 where there is none.
-    pub first_ms: i64,
-    /// The latest end of those that were looked at; `i64::MAX` where somebody removed the TTL.
-    pub until_ms: i64,
 }
 
 /// The WRITE holds.

@@ -7,12 +7,12 @@ use crate::lock::effect::{Effect, Effects, Event, Outcome};
 use crate::lock::locks::Locks;
 use crate::lock::resource::Resource;
 use crate::lock::semaphore::in_flight::PermitInFlight;
+use crate::lock::semaphore::semaphores::Semaphores;
 use crate::lock::semaphore::state::{
     Ledger, Permit, PermitChange, Permits, SemView, GRANTS_AT_ONCE, NO_END_MS,
 };
-use crate::lock::semaphore::Semaphores;
 use crate::lock::session::bindings::BoundRef;
-use crate::lock::wait::queue::{Seq, Waiter};
+use crate::lock::wait::request::{Seq, Waiter};
 use crate::lock::{KeyRef, Lease, LockError, Now, Token, WaiterId};
 
 /// On what terms a permit is granted.

@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use crate::lock::name::KeyMap;
 use crate::lock::table::give_back;
-use crate::lock::wait::queue::{Seq, WaiterMap};
+use crate::lock::wait::request::{Seq, WaiterMap};
 use crate::lock::{KeyId, KeyRef, OwnerId, Token, WaiterId};
 
 /// One of them.

@@ -1,8 +1,9 @@
 //! What becomes of bound locks: the end of their connection, and the renewals until then.
 
 use crate::lock::effect::{Effect, Effects, Event, KeyWrite};
-use crate::lock::locks::{Locks, View};
+use crate::lock::locks::Locks;
 use crate::lock::session::bindings::{Bound, BoundKind, BoundRef};
+use crate::lock::view::View;
 use crate::lock::{Hold, KeyState, Mode, Now, OwnerId, ReadWrite, Token};
 
 impl Locks {

@@ -12,8 +12,8 @@ use proptest::test_runner::{Config, TestRunner};
 use crate::lock::tests::sim::key_ref;
 use crate::lock::wait::deadlock::{may_be_waited_for, search, Caller, Verdict, Want, MAX_VISITS};
 use crate::lock::wait::index::Holders;
-use crate::lock::wait::queue::Waiter;
-use crate::lock::wait::Waiters;
+use crate::lock::wait::request::Waiter;
+use crate::lock::wait::waiters::Waiters;
 use crate::lock::{Lease, Mode, Now, ReadWrite, Reader, WaiterId};
 
 const KEYS: usize = 6;

@@ -15,11 +15,13 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::lock::effect::{Effect, Effects, Outcome};
-use crate::lock::locks::{Locks, View};
+use crate::lock::locks::Locks;
 use crate::lock::read_write::upgrades;
+use crate::lock::view::View;
 use crate::lock::wait::index::Holders;
-use crate::lock::wait::queue::Seq;
-use crate::lock::wait::{Line, Waiters};
+use crate::lock::wait::index::Line;
+use crate::lock::wait::request::Seq;
+use crate::lock::wait::waiters::Waiters;
 use crate::lock::{Acquire, KeyId, KeyRef, LockError, Mode, Now, WaiterId};
 
 /// No search looks at more waits than this. A cycle that is longer is not found.

@@ -7,26 +7,9 @@
 //! anew at every key.
 
 use crate::lock::table::give_back;
-use crate::lock::wait::queue::{Seq, Waiter, WaiterId};
-use crate::lock::wait::Waiters;
+use crate::lock::wait::request::{Again, Many, Seq, Waiter, WaiterId};
+use crate::lock::wait::waiters::Waiters;
 use crate::lock::{KeyId, KeyRef, Now};
-
-/// A parked request on many keys.
-#[derive(Debug)]
-pub(crate) struct Many {
-    /// Where it stands, in the order of its keys.
-    pub places: Vec<(KeyId, Seq)>,
-    pub again: Again,
-}
-
-/// What a request on many keys means for those that its owner holds already.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Again {
-    /// They are not counted.
-    pub once: bool,
-    /// They are no longer bound to a connection, unless this request asks for it.
-    pub names_lease: bool,
-}
 
 /// What a new request of an owner finds of its former ones.
 #[derive(Debug, Default)]

@@ -2,18 +2,12 @@
 //! every acquire, re-entrant ones too. Its value is the fencing token.
 
 use crate::lock::parse_integer;
-use crate::redisson::scripts::table::{script, Inner, InnerCall, KeyOf, Native, Script, LOCK};
-
-/// One script of `RFencedLock`. Keys: lock, counter; arguments: lease, owner.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fenced {
-    /// Answers as that of `RLock` does.
-    Acquire,
-    /// Answers two numbers: -1 and the token, or the time to live and -1.
-    AcquireToken,
-}
+use crate::redisson::scripts::script::{
+    script, Fenced, Inner, InnerCall, KeyOf, Native, Script, LOCK,
+};
 
 const COUNTER: KeyOf = KeyOf::At(1);
+
 const CALLS: &[InnerCall] = &[
     (Inner::Exists, LOCK),
     (Inner::Hexists, LOCK),

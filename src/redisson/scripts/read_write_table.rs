@@ -5,7 +5,7 @@
 //! looked at.
 
 use crate::redisson::scripts::read_write::{Form, Mode, ReadWrite};
-use crate::redisson::scripts::table::{
+use crate::redisson::scripts::script::{
     script, Inner, InnerCall, KeyOf, Native, Script, CHANNEL, LOCK,
 };
 

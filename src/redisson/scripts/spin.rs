@@ -4,18 +4,12 @@
 //! Its unlock by force is left to Lua: `EVAL` with one key and nothing else has four words, and for its sake
 //! every command of so many words would have to be looked at.
 
-use crate::redisson::scripts::table::{script, Inner, InnerCall, KeyOf, Native, Script, LOCK};
-
-/// One script of the spin lock.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Spin {
-    /// Unlock; key: lock; arguments: lease, owner.
-    Unlock,
-    /// The same with another key, the latch, and another argument, its lease.
-    UnlockOnce,
-}
+use crate::redisson::scripts::script::{
+    script, Inner, InnerCall, KeyOf, Native, Script, Spin, LOCK,
+};
 
 const LATCH: KeyOf = KeyOf::At(1);
+
 const CALLS: &[InnerCall] = &[
     (Inner::Hexists, LOCK),
     (Inner::Hincrby, LOCK),

@@ -7,7 +7,7 @@
 
 use crate::redisson::scripts::read_write::ReadWrite;
 use crate::redisson::scripts::rlock::RLock;
-use crate::redisson::scripts::Native;
+use crate::redisson::scripts::script::Native;
 
 /// The most steps that the loops of one run may take.
 ///

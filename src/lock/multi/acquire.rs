@@ -1,35 +1,21 @@
-//! Locks on many keys at once: all of them, or none.
-//!
-//! Every rule about one key is that of a request for one key. Nothing is granted before it is known that
-//! everything can be: what would be an error at one key is found first, and then all are entered in one
-//! event.
-//!
-//! Who waits holds nothing. The request stands in the queue of each of its keys
-//! ([`crate::lock::wait::multi_key`]). A key that becomes free while it stands first there stays free for it:
-//! the hand-off *reserves* it, newcomers are refused or queue up behind, and the request is marked. At
-//! the end of the turn the shell reads all keys of a marked request, and [`Locks::settle_many`] grants
-//! them all or leaves everything as it is. At a key that its owner holds already the request need not
-//! be first.
+//! MA
 
 use std::borrow::Cow;
-use std::rc::Rc;
 
 use crate::lock::compatibility::{compatibility, Compatibility};
 use crate::lock::effect::{Effect, Effects, Event, Outcome};
-use crate::lock::exclusive::is_a_lock;
-use crate::lock::grant::{GrantInFlight, Grantee, Reentry};
-use crate::lock::locks::{Locks, View};
+use crate::lock::exclusive::request::{Acquire, Answer, Wait};
+use crate::lock::grant::fresh::Grantee;
+use crate::lock::locks::Locks;
 use crate::lock::read_write::upgrades;
 use crate::lock::resource::Resource;
 use crate::lock::state::MAX_HOLD_COUNT;
+use crate::lock::view::View;
 use crate::lock::wait::deadlock::{Caller, Want};
 use crate::lock::wait::index::Holders;
-use crate::lock::wait::multi_key::{Again, Former};
-use crate::lock::wait::queue::Waiter;
-use crate::lock::{
-    Acquire, Answer, KeyRef, KeyState, LockError, Mode, Now, Release, Released, Renew, Token, Wait,
-    WaiterId,
-};
+use crate::lock::wait::multi_key::Former;
+use crate::lock::wait::request::{Again, Waiter, WaiterId};
+use crate::lock::{KeyRef, KeyState, LockError, Mode, Now, Token};
 
 /// The most keys of one request.
 pub const MAX_KEYS: usize = 1_024;
@@ -43,34 +29,6 @@ pub enum ManyAnswer {
     Refused(usize),
     /// The request is parked; its answer comes as an [`Effect::Answer`].
     Parked(WaiterId),
-}
-
-/// What stands in the way of a request on many keys.
-enum Obstacle {
-    /// Somebody else holds this one.
-    Held(usize),
-    /// Others wait for one that is free.
-    Queue,
-    /// Nothing is granted yet.
-    StartupDelay,
-}
-
-/// Whether `LOCK.MRELEASE` is understood at each of these keys.
-///
-/// # Errors
-/// As [`Locks::release`], at any of the keys.
-pub fn may_release_many<'a>(
-    states: impl IntoIterator<Item = &'a KeyState>,
-    req: &Release<'_>,
-    now: Now,
-) -> Result<(), LockError> {
-    states.into_iter().try_for_each(|state| {
-        is_a_lock(state)?;
-        match state {
-            KeyState::ReadWrite(lock) => lock.meant(req.owner, req.mode, req.token, now).map(drop),
-            _ => Ok(()),
-        }
-    })
 }
 
 impl Locks {
@@ -121,7 +79,7 @@ impl Locks {
         Ok(ManyAnswer::Granted(tokens_of(&entered)))
     }
 
-    fn obstacle(
+    pub(super) fn obstacle(
         &mut self,
         views: &[View<'_>],
         req: &Acquire<'_>,
@@ -167,7 +125,7 @@ impl Locks {
     }
 
     /// Whether each key can be entered: what would be an error at any of them is found here.
-    fn may_enter_all(
+    pub(super) fn may_enter_all(
         &mut self,
         views: &[View<'_>],
         req: &Acquire<'_>,
@@ -191,7 +149,12 @@ impl Locks {
         Ok(())
     }
 
-    fn can_mint(&mut self, view: &View<'_>, of: usize, now: Now) -> Result<(), LockError> {
+    pub(super) fn can_mint(
+        &mut self,
+        view: &View<'_>,
+        of: usize,
+        now: Now,
+    ) -> Result<(), LockError> {
         let fence = view.fence.ok_or(LockError::Internal)?;
         if !fence.may_grant {
             return Err(self.tokens.no_grant());
@@ -207,7 +170,7 @@ impl Locks {
 
     /// Enters each key: anew, or once more (`again`) where the owner is in already. Answers the tokens, and
     /// whether each is of a hold of its own.
-    fn enter_all(
+    pub(super) fn enter_all(
         &mut self,
         views: &[View<'_>],
         (req, again): (&Acquire<'_>, &Acquire<'_>),
@@ -357,214 +320,19 @@ impl Locks {
         self.waiters.set_lease(view.key, lease_ms);
         self.waiters.set_holders(view.key, &view.state, now);
     }
-
-    /// Whether a parked request on many keys can be granted, its keys being as they were read: the
-    /// shell then asks whether they may be written.
-    pub fn may_grant_many(&self, request: WaiterId, states: &[KeyState], now: Now) -> bool {
-        let places = self.waiters.places_of(request);
-        places.len() == states.len()
-            && places.iter().zip(states).all(|((key, seq), state)| {
-                let at = self.waiters.at(key.as_ref(), *seq);
-                let compatibility =
-                    at.map(|(owner, waiter)| compatibility(state, waiter.mode, owner, now));
-                !self.windows.is_open(key.as_ref(), now)
-                    && matches!(
-                        compatibility,
-                        Some(Ok(Compatibility::Free
-                            | Compatibility::Mine(_)
-                            | Compatibility::Within))
-                    )
-            })
-    }
-
-    /// Grants all keys of a parked request, if every one of them is to be had; else notes what they
-    /// hold. The views are in the order of [`crate::lock::Waiters::keys_of`]. False when it is to be tried again.
-    pub fn settle_many(
-        &mut self,
-        request: WaiterId,
-        views: &[View<'_>],
-        now: Now,
-        fx: &mut [Effects],
-    ) -> bool {
-        let places = self.waiters.places_of(request);
-        let Some((owner, waiter)) = places.first().and_then(|(key, seq)| {
-            let (owner, waiter) = self.waiters.at(key.as_ref(), *seq)?;
-            Some((Rc::<[u8]>::from(owner), waiter.clone()))
-        }) else {
-            return true;
-        };
-        let again = self.waiters.again(request);
-        // What was asked for, once more.
-        let req = Acquire {
-            owner: &owner,
-            mode: waiter.mode,
-            lease: waiter.lease,
-            names_lease: again.names_lease,
-            session: waiter.session,
-            once: again.once,
-            wait: Wait::ForEver,
-            client: waiter.client,
-        };
-        if !self.all_are_free(request, views, &req, now, fx) {
-            return true;
-        }
-        let is_delayed = match self.obstacle(views, &req, now) {
-            Ok(Some(Obstacle::StartupDelay)) => true,
-            Ok(_) | Err(_) => false,
-        };
-        if is_delayed || views.iter().any(|view| !view.may_grant()) {
-            return false;
-        }
-        // A hold that the owner has already is bound or unbound when the reply is written: see `Reentry`.
-        let modest = Acquire {
-            lease: self.lease_of(req.session, req.lease),
-            session: false,
-            names_lease: false,
-            ..req
-        };
-        let granted = self
-            .may_enter_all(views, &req, now)
-            .and_then(|()| self.enter_all(views, (&req, &modest), now, fx));
-        let Some((_, last)) = views.iter().zip(fx.iter_mut()).next_back() else {
-            return true;
-        };
-        match granted {
-            Err(error) => {
-                self.waiters.dismiss(request);
-                self.fail(vec![request], &error, last);
-            }
-            Ok(entered) => {
-                self.waiters.take_many(request);
-                self.sessions.waits(waiter.client, request);
-                self.count_wait(&waiter, now);
-                let reentry = Reentry {
-                    counted: !req.once,
-                    binds: req.session.then_some((req.client, now)),
-                    unbinds: req.names_lease,
-                };
-                for ((token, is_fresh), (key, seq)) in entered.iter().zip(&places) {
-                    let in_flight = GrantInFlight {
-                        key: key.clone(),
-                        owner: owner.clone(),
-                        mode: waiter.mode,
-                        token: *token,
-                        seq: *seq,
-                        reentry: (!is_fresh).then_some(reentry),
-                    };
-                    if *is_fresh && waiter.mode == Mode::Exclusive {
-                        self.windows.count(key.as_ref());
-                    }
-                    self.put_in_flight(request, in_flight);
-                }
-                let tokens = tokens_of(&entered).into();
-                last.push(Effect::Answer(request, Outcome::GrantedAll(tokens)));
-                for view in views.iter().filter(|_| waiter.mode == Mode::Read) {
-                    // Readers behind it may enter with it.
-                    self.waiters.schedule_settle(view.key);
-                }
-            }
-        }
-        true
-    }
-
-    /// Whether this request may enter at every key: the owner holds it, or it is free and the request
-    /// is first in line.
-    fn all_are_free(
-        &mut self,
-        request: WaiterId,
-        views: &[View<'_>],
-        req: &Acquire<'_>,
-        now: Now,
-        fx: &mut [Effects],
-    ) -> bool {
-        let mut all_free = true;
-        for (view, fx) in views.iter().zip(fx) {
-            match compatibility(&view.state, req.mode, req.owner, now) {
-                Ok(Compatibility::Mine(_) | Compatibility::Within) => {}
-                Ok(Compatibility::Free) => {
-                    let first = self.next_in_line(view.key, now, fx);
-                    let first = first.and_then(|seq| self.waiters.at(view.key, seq));
-                    all_free &= first.is_some_and(|(_, waiter)| waiter.id == request)
-                        && !self.windows.is_open(view.key, now);
-                }
-                Ok(Compatibility::Blocked(lease_ms)) => {
-                    self.waiters.set_lease(view.key, lease_ms);
-                    self.waiters.set_holders(view.key, &view.state, now);
-                    all_free = false;
-                }
-                Err(error) => {
-                    if matches!(view.state, KeyState::OtherType | KeyState::OtherHash) {
-                        self.fail_all(view.key, &error, fx);
-                    } else {
-                        // A lock of another kind than this request asks for; others wait for that kind.
-                        self.waiters.dismiss(request);
-                        self.fail(vec![request], &error, fx);
-                    }
-                    return false;
-                }
-            }
-        }
-        all_free && self.waiters.is_parked(request)
-    }
-
-    /// `LOCK.MRELEASE`: at each key as `LOCK.RELEASE`. Answers on how many a hold was dropped.
-    ///
-    /// # Errors
-    /// As [`Locks::release`], at any of the keys; then nothing has happened.
-    pub fn release_many(
-        &mut self,
-        views: &[View<'_>],
-        req: &Release<'_>,
-        now: Now,
-        fx: &mut [Effects],
-    ) -> Result<usize, LockError> {
-        may_release_many(views.iter().map(|view| &view.state), req, now)?;
-        for view in views {
-            self.check_view(view, now)?;
-        }
-        let mut dropped = 0;
-        for (view, fx) in views.iter().zip(fx) {
-            let released = self.release(view, req, now, fx)?;
-            dropped += usize::from(released != Released::NotHeld);
-        }
-        Ok(dropped)
-    }
-
-    /// `LOCK.MRENEW`: at each key as `LOCK.RENEW`. Answers how many are renewed.
-    ///
-    /// # Errors
-    /// As [`Locks::renew`], at any of the keys; then nothing has happened.
-    pub fn renew_many(
-        &mut self,
-        views: &[View<'_>],
-        req: &Renew<'_>,
-        now: Now,
-        fx: &mut [Effects],
-    ) -> Result<usize, LockError> {
-        for view in views {
-            self.check_view(view, now)?;
-            let needs_token = match &view.state {
-                KeyState::ReadWrite(lock) => {
-                    let meant = lock.meant(req.owner, req.mode, req.token, now)?;
-                    meant.is_some() && lock.token(now).is_none()
-                }
-                state => state
-                    .hold(now)
-                    .is_some_and(|hold| hold.owner[..] == *req.owner && hold.token.is_none()),
-            };
-            if needs_token {
-                self.can_mint(view, views.len(), now)?;
-            }
-        }
-        let mut renewed = 0;
-        for (view, fx) in views.iter().zip(fx) {
-            renewed += usize::from(self.renew(view, req, now, fx)?);
-        }
-        Ok(renewed)
-    }
 }
 
-fn tokens_of(entered: &[(Token, bool)]) -> Vec<Token> {
+/// What stands in the way of a request on many keys.
+pub(super) enum Obstacle {
+    /// Somebody else holds this one.
+    Held(usize),
+    /// Others wait for one that is free.
+    Queue,
+    /// Nothing is granted yet.
+    StartupDelay,
+}
+
+pub(super) fn tokens_of(entered: &[(Token, bool)]) -> Vec<Token> {
     entered.iter().map(|(token, _)| *token).collect()
 }
 

@@ -1,0 +1,265 @@
+//! EACH
+
+use crate::lock::effect::{Effect, Effects, Outcome};
+use crate::lock::locks::Locks;
+use crate::lock::resource::{Resource, ALL};
+use crate::lock::session::bindings::BoundRef;
+use crate::lock::slot::semaphores_of;
+use crate::lock::wait::due::Due;
+use crate::lock::wait::request::WaiterId;
+use crate::lock::wait::waiters::{Grace, Waiters};
+use crate::lock::{KeyId, KeyRef, LockError, Now};
+
+impl Locks {
+    /// The queues of a family.
+    pub fn queues(&self, resource: Resource) -> &Waiters {
+        match resource {
+            Resource::Lock => &self.waiters,
+            Resource::Semaphore => &self.sems.waiters,
+            Resource::Latch => &self.latches.waiters,
+        }
+    }
+
+    fn queues_mut(&mut self, resource: Resource) -> &mut Waiters {
+        match resource {
+            Resource::Lock => &mut self.waiters,
+            Resource::Semaphore => &mut self.sems.waiters,
+            Resource::Latch => &mut self.latches.waiters,
+        }
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Waiters> {
+        ALL.into_iter().map(|resource| self.queues(resource))
+    }
+
+    /// Places of parked requests on this server: what [`crate::lock::Limits::max_waiters`] limits.
+    pub(crate) fn all_places(&self) -> usize {
+        self.all().map(Waiters::live_places).sum()
+    }
+
+    /// Whether this request is still parked.
+    pub fn is_parked(&self, waiter: WaiterId) -> bool {
+        self.all().any(|queues| queues.is_parked(waiter))
+    }
+
+    /// The rule for kept places. (Who waits for a latch needs none: all are let in at once.)
+    pub fn set_grace(&mut self, grace: Grace) {
+        (self.waiters.grace, self.sems.waiters.grace) = (grace, grace);
+    }
+
+    /// Whether no wait, place, lease, window or key is due, now or later.
+    pub fn is_quiet(&self) -> bool {
+        self.all().all(Waiters::is_quiet) && self.windows.open() == 0
+    }
+
+    /// Milliseconds until the next wait or place is due.
+    pub fn next_wait(&self, now: Now) -> Option<u64> {
+        self.all().filter_map(|queues| queues.next_wait(now)).min()
+    }
+
+    /// Milliseconds until the next key is to be settled.
+    pub fn next_settle(&self, now: Now) -> Option<u64> {
+        self.all()
+            .filter_map(|queues| queues.next_settle(now))
+            .chain(self.windows.next_end(now))
+            .min()
+    }
+
+    /// The next key to be settled; the families take turns. A lock that somebody has taken in its window is looked
+    /// at before that ends.
+    pub fn pop_unsettled(&mut self, now: Now) -> Option<(Resource, KeyId)> {
+        let unsettled = self.pop(|queues| queues.pop_unsettled(now));
+        unsettled.or_else(|| Some((Resource::Lock, self.pop_window(now)?)))
+    }
+
+    /// The next request on many keys that perhaps can be granted.
+    pub fn pop_unsettled_request(&mut self, now: Now) -> Option<WaiterId> {
+        self.waiters.pop_unsettled_request(now)
+    }
+
+    /// Whether keys stand back because writes to them were refused.
+    pub fn has_postponed(&self) -> bool {
+        self.all().any(Waiters::has_postponed)
+    }
+
+    /// The next key that stands back; the families take turns.
+    pub fn pop_postponed(&mut self) -> Option<(Resource, KeyId)> {
+        self.pop(Waiters::pop_postponed)
+    }
+
+    fn pop(
+        &mut self,
+        mut next: impl FnMut(&mut Waiters) -> Option<KeyId>,
+    ) -> Option<(Resource, KeyId)> {
+        for _ in ALL {
+            self.last_settled = self.last_settled.next();
+            if let Some(key) = next(self.queues_mut(self.last_settled)) {
+                return Some((self.last_settled, key));
+            }
+        }
+        None
+    }
+
+    /// A grant is due at this key, but writes to it are refused for now.
+    pub fn postpone(&mut self, resource: Resource, key: KeyId) {
+        self.queues_mut(resource).postpone(key);
+    }
+
+    /// Something happened to this key from outside.
+    pub fn schedule_settle(&mut self, key: KeyRef<'_>) {
+        for resource in ALL {
+            self.queues_mut(resource).schedule_settle(key);
+        }
+        for name in semaphores_of(key.name) {
+            self.sems
+                .waiters
+                .schedule_settle(KeyRef { db: key.db, name });
+        }
+    }
+
+    /// Something else than what this request waits for stands at its key.
+    pub fn schedule_settle_waiter(&mut self, waiter: WaiterId) {
+        for resource in ALL {
+            self.queues_mut(resource).schedule_settle_waiter(waiter);
+        }
+    }
+
+    /// Something happened to a whole database (`None`: to all of them).
+    pub fn schedule_settle_all(&mut self, db: Option<i32>) {
+        for resource in ALL {
+            self.queues_mut(resource).schedule_settle_all(db);
+        }
+    }
+
+    /// A key that was free is one of this family now: who waits for another kind of thing there is to be
+    /// told. (Of what the module itself writes the server tells nobody.)
+    pub(crate) fn begins_as(&mut self, resource: Resource, key: KeyRef<'_>) {
+        for other in ALL.into_iter().filter(|other| *other != resource) {
+            self.queues_mut(other).schedule_settle(key);
+        }
+        if self.sems.waiters.live() > 0 {
+            // The key may be that of a set of permits.
+            for name in semaphores_of(key.name) {
+                self.sems
+                    .waiters
+                    .schedule_settle(KeyRef { db: key.db, name });
+            }
+        }
+    }
+
+    /// Answers the next request whose wait ran out: nil, or that the latch is closed. False when none is
+    /// left.
+    pub fn end_next_wait(&mut self, now: Now, fx: &mut Effects) -> bool {
+        for resource in ALL {
+            let Some(due) = self.queues_mut(resource).pop_due(now) else {
+                continue;
+            };
+            if let Due::Wait(waiter) = due {
+                match resource {
+                    Resource::Lock => self.stats.waits_timed_out += 1,
+                    Resource::Semaphore => self.sems.stats.sem_waits_timed_out += 1,
+                    Resource::Latch => self.latches.stats.latch_waits_timed_out += 1,
+                }
+                fx.push(Effect::Answer(waiter, Outcome::Nil));
+            }
+            return true;
+        }
+        false
+    }
+
+    /// A request that was still parked has been answered nil by `CLIENT UNBLOCK ... TIMEOUT`.
+    pub fn unblocked(&mut self, waiter: WaiterId, now: Now) {
+        if self.waiters.leave(waiter, now) {
+            self.stats.waits_unblocked += 1;
+        } else if self.sems.waiters.leave(waiter, now) {
+            self.sems.stats.sem_waits_unblocked += 1;
+        } else if self.latches.waiters.leave(waiter, now) {
+            self.latches.stats.latch_waits_unblocked += 1;
+        }
+    }
+
+    /// The server could not park the client of this new request: the request leaves no trace, and counts as answered
+    /// at once.
+    pub fn not_parked(&mut self, waiter: WaiterId, now: Now) {
+        if self.waiters.leave_for_good(waiter) {
+            self.stats.waits_parked -= 1;
+            self.stats.refusals += 1;
+        } else if self.sems.waiters.leave_for_good(waiter) {
+            self.sems.stats.sem_waits_parked -= 1;
+            self.sems.stats.sem_refusals += 1;
+        } else if self.latches.waiters.leave_for_good(waiter) {
+            self.latches.stats.latch_waits_parked -= 1;
+            self.latches.stats.latch_closed += 1;
+        } else {
+            self.gone(waiter, now);
+        }
+    }
+
+    /// The connection of a request that was not for a lock is gone.
+    pub(crate) fn gone_elsewhere(&mut self, waiter: WaiterId, now: Now) {
+        if let Some((key, id, token)) = self.sems.in_flight.lost(waiter) {
+            // The undo ends the permit; there is nothing to release.
+            let what = BoundRef::permit(key.as_ref(), &id);
+            self.sessions.unbind_grant(what, token);
+            self.sems.waiters.schedule_settle_id(key);
+        } else if self.sems.waiters.leave(waiter, now) {
+            self.sems.stats.sem_waits_disconnected += 1;
+        } else if self.latches.waiters.leave(waiter, now) {
+            self.latches.stats.latch_waits_disconnected += 1;
+        }
+    }
+
+    /// A key of a semaphore or a latch went away, says the server.
+    pub(crate) fn lost_elsewhere(&mut self, key: KeyRef<'_>) {
+        self.lose_permits(key);
+        self.sems.waiters.schedule_settle(key);
+        self.latches.waiters.schedule_settle(key);
+        for name in semaphores_of(key.name) {
+            let key = KeyRef { db: key.db, name };
+            self.lose_permits(key);
+            self.sems.waiters.schedule_settle(key);
+        }
+    }
+
+    /// Whether events of this key matter to a semaphore or a latch.
+    pub(crate) fn is_of_interest_elsewhere(&self, key: KeyRef<'_>) -> bool {
+        let of_semaphore = |key: KeyRef<'_>| {
+            self.sems.remembered.contains(key) || self.sems.waiters.live_on(key) > 0
+        };
+        let db = key.db;
+        self.latches.waiters.live_on(key) > 0
+            || of_semaphore(key)
+            || semaphores_of(key.name).any(|name| of_semaphore(KeyRef { db, name }))
+    }
+
+    /// No semaphore or latch is waited for or remembered.
+    pub(crate) fn is_idle_elsewhere(&self) -> bool {
+        self.sems.waiters.live() == 0
+            && self.latches.waiters.live() == 0
+            && self.sems.remembered.len() == 0
+    }
+
+    /// Permits of these semaphores are gone.
+    pub(crate) fn forget_permits(&mut self, is_gone: impl Fn(KeyRef<'_>) -> bool) {
+        self.sems.stats.sem_grants_lost += self.sems.remembered.forget(is_gone);
+    }
+
+    /// This server follows another now.
+    pub(crate) fn demote_elsewhere(&mut self) {
+        self.sems.in_flight.forget_lost();
+        for queues in [&mut self.sems.waiters, &mut self.latches.waiters] {
+            queues.forget_unsettled();
+            queues.give_up_places();
+        }
+    }
+
+    /// Everybody who waits for a permit or a latch is sent away.
+    pub(crate) fn drain_elsewhere(&mut self, fx: &mut Effects) {
+        let permits = self.sems.waiters.clear_all();
+        self.fail_permits(permits, &LockError::Drained, fx);
+        let latches = self.latches.waiters.clear_all();
+        self.fail_latches(latches, &LockError::Drained, fx);
+        self.sems.waiters.schedule_postponed();
+        self.latches.waiters.schedule_postponed();
+    }
+}

@@ -1,0 +1,202 @@
+//! ACQ
+
+use std::borrow::Cow;
+
+use crate::lock::compatibility::{compatibility, Compatibility};
+use crate::lock::effect::{Effect, Effects, Event, KeyWrite, Outcome};
+use crate::lock::exclusive::request::{Acquire, Answer, Wait};
+use crate::lock::grant::fresh::Grantee;
+use crate::lock::grant::hand_off::HandedOff;
+use crate::lock::locks::Locks;
+use crate::lock::read_write::upgrades;
+use crate::lock::session::bindings::BoundRef;
+use crate::lock::state::MAX_HOLD_COUNT;
+use crate::lock::view::View;
+use crate::lock::wait::request::{Waiter, WaiterId};
+use crate::lock::wait::waiters::Joined;
+use crate::lock::{Hold, KeyState, LockError, Mode, Now, OwnerId};
+
+/// Whether the key holds a lock, or nothing.
+pub(crate) fn is_a_lock(state: &KeyState) -> Result<(), LockError> {
+    match state {
+        KeyState::OtherType => Err(LockError::WrongType),
+        KeyState::OtherHash => Err(LockError::LockType),
+        _ => Ok(()),
+    }
+}
+
+impl Locks {
+    /// `LOCK.ACQUIRE`: Redisson's tryLock script, and its wait.
+    pub fn acquire(
+        &mut self,
+        view: &View<'_>,
+        req: &Acquire<'_>,
+        now: Now,
+        fx: &mut Effects,
+    ) -> Result<Answer, LockError> {
+        self.check_view(view, now)?;
+        if req.session && !self.sessions.rule.open {
+            self.stats.busy += 1;
+            return Err(LockError::Busy);
+        }
+        match compatibility(&view.state, req.mode, req.owner, now)? {
+            Compatibility::Mine(hold) => return self.reenter(view, hold, req, now, fx),
+            Compatibility::Within => return self.enter_again(view, req, now, fx),
+            Compatibility::Blocked(lease_ms) => {
+                return self.wait_or_refuse(view, lease_ms, req, now, fx)
+            }
+            Compatibility::Free => {}
+        }
+        // Free here; in the delay perhaps not where this server's data comes from.
+        let delayed = self.startup_delay.is_on(now);
+        if delayed && req.wait == Wait::No {
+            return Err(LockError::InStartupDelay(self.startup_delay.left(now)));
+        }
+        // Free. Whoever waits comes first: the lock is theirs before the newcomer's request is
+        // looked at, even if the event that freed it has not been dealt with yet.
+        if req.wait == Wait::No {
+            let others_first = !view.may_grant() && self.waiters.schedule_settle(view.key);
+            if others_first
+                || matches!(
+                    self.hand_off(view, &view.state, now, fx),
+                    HandedOff::Granted | HandedOff::Reserved | HandedOff::LeftFree
+                )
+                || (req.mode != Mode::Exclusive && self.waiters.live_on(view.key) > 0)
+            {
+                self.stats.refusals += 1;
+                return Ok(Answer::Refused);
+            }
+        } else if delayed || self.waiters.live_on(view.key) > 0 {
+            let answer = self.wait_or_refuse(view, None, req, now, fx)?;
+            if self.hand_off(view, &view.state, now, fx) == HandedOff::Nobody {
+                self.waiters.schedule_settle(view.key);
+            }
+            return Ok(answer);
+        }
+        let granted =
+            self.grant_in(view, Cow::Borrowed(&view.state), &Grantee::of(req), now, fx)?;
+        self.claim(view.key, req.owner);
+        self.waiters.withdraw(view.key, req.owner);
+        Ok(Answer::Granted(granted.token))
+    }
+
+    /// Nothing is decided about foreign data. The token of a lock that came from elsewhere (RESTORE,
+    /// COPY) counts as handed out here, since its key will not be there to tell when it is released.
+    pub(crate) fn check_view(&mut self, view: &View<'_>, now: Now) -> Result<(), LockError> {
+        is_a_lock(&view.state)?;
+        if let Some(token) = view.state.token() {
+            self.tokens.observe(view.domain, token, now.wall_us());
+        }
+        self.see_taken(view, now);
+        Ok(())
+    }
+
+    pub(crate) fn reenter(
+        &mut self,
+        view: &View<'_>,
+        hold: &Hold,
+        req: &Acquire<'_>,
+        now: Now,
+        fx: &mut Effects,
+    ) -> Result<Answer, LockError> {
+        if !req.once && hold.count >= MAX_HOLD_COUNT {
+            return Err(LockError::HoldCountOverflow);
+        }
+        let adopted = match hold.token {
+            Some(_) => None,
+            None => Some(self.mint(view, now, fx)?),
+        };
+        let token = hold.token.or(adopted).ok_or(LockError::TokensExhausted)?;
+        let what = BoundRef::lock(req.mode, view.key, req.owner);
+        let bound = if req.session {
+            self.sessions.bind(what, req.client, token, now);
+            true
+        } else {
+            self.keep_binding(what, hold.token, req.names_lease, now)
+        };
+        let wanted = self.lease_of(bound, req.lease).deadline(now);
+        let deadline_ms = hold
+            .deadline_ms
+            .is_none_or(|end| end < wanted)
+            .then_some(wanted);
+        let count = (!req.once).then_some((hold.count, hold.count + 1));
+        if count.is_some() || adopted.is_some() || deadline_ms.is_some() {
+            fx.push(Effect::Write(KeyWrite::Adjust {
+                owner: OwnerId::from_slice(req.owner),
+                count,
+                token: adopted,
+                deadline_ms,
+            }));
+        }
+        if let Some(deadline_ms) = deadline_ms {
+            self.note_deadline(view, hold.token, deadline_ms);
+        }
+        self.claim(view.key, req.owner);
+        self.stats.reentries += 1;
+        Ok(Answer::Granted(token))
+    }
+
+    pub(crate) fn wait_or_refuse(
+        &mut self,
+        view: &View<'_>,
+        lease_ms: Option<i64>,
+        req: &Acquire<'_>,
+        now: Now,
+        fx: &mut Effects,
+    ) -> Result<Answer, LockError> {
+        let deadline_ms = match req.wait {
+            Wait::No => {
+                self.stats.refusals += 1;
+                return Ok(Answer::Refused);
+            }
+            Wait::ForEver => None,
+            Wait::Ms(ms) => Some(now.mono_ms.saturating_add(ms)),
+        };
+        let full = self.all_places() >= self.limits.max_waiters
+            || self.waiters.live_on(view.key) >= self.limits.max_waiters_per_key;
+        let former = self.waiters.parked(view.key, req.owner);
+        if full && former.is_none() {
+            self.stats.busy += 1;
+            return Err(LockError::Busy);
+        }
+        let upgrades = upgrades(&view.state, req, now);
+        if upgrades && self.another_upgrades(view, req, now) {
+            self.stats.deadlocks += 1;
+            return Err(LockError::Upgrade);
+        }
+        let in_doubt = self.judge_wait(view, req, former, now)?;
+        self.next_waiter += 1;
+        let id = WaiterId(self.next_waiter);
+        self.doubtful.extend(in_doubt.then_some(id));
+        let waiter = Waiter {
+            id,
+            mode: req.mode,
+            lease: req.lease,
+            session: req.session,
+            deadline_ms,
+            since_ms: now.mono_ms,
+            client: req.client,
+            limit: None,
+        };
+        let joined = match upgrades {
+            true => self.waiters.park_first(view.key, req.owner, waiter),
+            false => self.waiters.park(view.key, req.owner, waiter),
+        };
+        if let Joined::TookOver(older) = joined {
+            self.stats.waits_taken_over += 1;
+            fx.push(Effect::Answer(older, Outcome::Nil));
+        }
+        self.sessions.waits(req.client, id);
+        self.stats.waits_parked += 1;
+        match view.state.held_for_reading_or_writing(now) {
+            Some(lock) if upgrades => self.note_ends(view.key, lock, now),
+            Some(lock) => self.note_longer(view.key, lock, now),
+            None => {
+                self.waiters.set_lease(view.key, lease_ms);
+                self.waiters.set_holders(view.key, &view.state, now);
+            }
+        }
+        fx.push(Effect::Notify(Event::Wait));
+        Ok(Answer::Parked(id))
+    }
+}

@@ -1,0 +1,186 @@
+//! REL
+
+use crate::lock::effect::{Effect, Effects, Event, KeyWrite, Outcome};
+use crate::lock::exclusive::request::{Break, Release, Released, Renew};
+use crate::lock::grant::ending::free;
+use crate::lock::grant::hand_off::HandedOff;
+use crate::lock::locks::Locks;
+use crate::lock::session::bindings::BoundRef;
+use crate::lock::view::View;
+use crate::lock::{Hold, KeyState, LockError, Mode, Now, OwnerId, Token};
+
+impl Locks {
+    /// `LOCK.RELEASE`: Redisson's unlock script, and the hand-off.
+    pub fn release(
+        &mut self,
+        view: &View<'_>,
+        req: &Release<'_>,
+        now: Now,
+        fx: &mut Effects,
+    ) -> Result<Released, LockError> {
+        self.check_view(view, now)?;
+        if let KeyState::ReadWrite(lock) = &view.state {
+            if let Some(released) = self.release_shared(view, lock, req, now, fx)? {
+                return Ok(released);
+            }
+        }
+        let hold = held_by(&view.state, req.owner, req.token, now);
+        let Some(hold) = of_kind(hold, &view.state, req.mode, now)? else {
+            self.stats.release_misses += 1;
+            if req.token.is_none() {
+                let withdrawn = match req.mode {
+                    Some(mode) => self.waiters.withdraw_mode(view.key, req.owner, mode),
+                    None => self.waiters.withdraw(view.key, req.owner),
+                };
+                if let Some(waiter) = withdrawn {
+                    self.stats.waits_withdrawn += 1;
+                    fx.push(Effect::Answer(waiter, Outcome::Nil));
+                }
+            }
+            return Ok(Released::NotHeld);
+        };
+        self.claim(view.key, req.owner);
+        if hold.count > 1 && !req.all {
+            fx.push(Effect::Write(KeyWrite::Adjust {
+                owner: OwnerId::from_slice(req.owner),
+                count: Some((hold.count, hold.count - 1)),
+                token: None,
+                deadline_ms: None,
+            }));
+            return Ok(Released::StillHeld);
+        }
+        self.sessions
+            .unbind(BoundRef::lock(Mode::Exclusive, view.key, req.owner));
+        self.stats.grants_released += u64::from(self.end_tracked(view, hold, now, fx));
+        self.end_hold(view, Event::Release, now, fx);
+        Ok(Released::Freed)
+    }
+
+    /// `LOCK.RENEW`: Redisson's watchdog script. True when the lease is renewed.
+    pub fn renew(
+        &mut self,
+        view: &View<'_>,
+        req: &Renew<'_>,
+        now: Now,
+        fx: &mut Effects,
+    ) -> Result<bool, LockError> {
+        self.check_view(view, now)?;
+        if let KeyState::ReadWrite(lock) = &view.state {
+            if self.renew_shared(view, lock, req, now, fx)?.is_some() {
+                return Ok(true);
+            }
+        }
+        let hold = held_by(&view.state, req.owner, req.token, now);
+        let Some(hold) = of_kind(hold, &view.state, req.mode, now)? else {
+            self.stats.renewal_misses += 1;
+            return Ok(false);
+        };
+        let token = match hold.token {
+            Some(_) => None,
+            None => Some(self.mint(view, now, fx)?),
+        };
+        self.claim(view.key, req.owner);
+        let what = BoundRef::lock(Mode::Exclusive, view.key, req.owner);
+        let stays_bound = self.keep_binding(what, hold.token, req.names_lease, now);
+        let deadline_ms = self.lease_of(stays_bound, req.lease).deadline(now);
+        fx.push(Effect::Write(KeyWrite::Adjust {
+            owner: OwnerId::from_slice(req.owner),
+            count: None,
+            token,
+            deadline_ms: Some(deadline_ms),
+        }));
+        self.stats.renewals += 1;
+        self.note_deadline(view, hold.token, deadline_ms);
+        Ok(true)
+    }
+
+    /// `LOCK.BREAK`: Redisson's forceUnlock script. True when a hold was broken.
+    pub fn break_lock(
+        &mut self,
+        view: &View<'_>,
+        req: Break,
+        now: Now,
+        fx: &mut Effects,
+    ) -> Result<bool, LockError> {
+        self.check_view(view, now)?;
+        let hold = view
+            .state
+            .hold(now)
+            .filter(|hold| matches_token(hold, req.token));
+        let shared = match &view.state {
+            KeyState::ReadWrite(lock) if Locks::breaks_shared(lock, req, now) => Some(lock),
+            _ => None,
+        };
+        if hold.is_none() && shared.is_none() && req.token.is_some() {
+            return Ok(false);
+        }
+        if req.purge {
+            self.fail_all(view.key, &LockError::Broken, fx);
+        }
+        if let Some(lock) = shared {
+            self.break_shared(view, lock, now, fx);
+            return Ok(true);
+        }
+        let Some(hold) = hold else {
+            return Ok(false);
+        };
+        self.sessions
+            .unbind(BoundRef::lock(Mode::Exclusive, view.key, &hold.owner));
+        self.stats.grants_broken += u64::from(self.end_tracked(view, hold, now, fx));
+        self.end_hold(view, Event::Break, now, fx);
+        Ok(true)
+    }
+
+    pub(crate) fn end_hold(&mut self, view: &View<'_>, event: Event, now: Now, fx: &mut Effects) {
+        fx.push(Effect::Notify(event));
+        match self.hand_off(view, &KeyState::Absent, now, fx) {
+            HandedOff::Granted | HandedOff::LeftFree => {}
+            HandedOff::Reserved | HandedOff::Nobody | HandedOff::Blocked => {
+                // Whoever still waits could not be granted just now: the alarm tries again.
+                self.waiters.schedule_settle(view.key);
+                self.windows.was_free(view.key);
+                free(fx);
+            }
+        }
+    }
+
+    pub(crate) fn note_deadline(
+        &mut self,
+        view: &View<'_>,
+        token: Option<Token>,
+        deadline_ms: i64,
+    ) {
+        self.tracked.renewed(view.key, token, deadline_ms);
+        self.waiters.set_lease(view.key, Some(deadline_ms));
+    }
+}
+
+pub(crate) fn held_by<'s>(
+    state: &'s KeyState,
+    owner: &[u8],
+    token: Option<u64>,
+    now: Now,
+) -> Option<&'s Hold> {
+    state
+        .hold(now)
+        .filter(|hold| hold.owner[..] == *owner && matches_token(hold, token))
+}
+
+/// A word for a hold of a read-write lock means no exclusive one, and is out of place where somebody
+/// holds one.
+fn of_kind<'s>(
+    hold: Option<&'s Hold>,
+    state: &KeyState,
+    mode: Option<Mode>,
+    now: Now,
+) -> Result<Option<&'s Hold>, LockError> {
+    match mode {
+        None => Ok(hold),
+        Some(_) if state.hold(now).is_some() => Err(LockError::HeldExclusively),
+        Some(_) => Ok(None),
+    }
+}
+
+pub(crate) fn matches_token(hold: &Hold, token: Option<u64>) -> bool {
+    token.is_none_or(|token| hold.token.map(Token::get) == Some(token))
+}

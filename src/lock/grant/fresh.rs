@@ -1,0 +1,168 @@
+//! FRESH
+
+use std::borrow::Cow;
+
+use crate::lock::effect::{Effect, Effects, Event, KeyWrite};
+use crate::lock::exclusive::request::Acquire;
+use crate::lock::grant::tracked::TrackedGrant;
+use crate::lock::locks::Locks;
+use crate::lock::resource::Resource;
+use crate::lock::session::bindings::BoundRef;
+use crate::lock::view::View;
+use crate::lock::{KeyState, Lease, LockError, Mode, Now, OwnerId, RwWrite, Token};
+
+/// Whom a grant is for, and on what terms.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Grantee<'a> {
+    pub owner: &'a [u8],
+    pub mode: Mode,
+    /// Not looked at for a session: that has its own.
+    pub lease: Lease,
+    pub session: bool,
+    /// Whether the request names its lease: a re-entry that does ends a binding.
+    pub names_lease: bool,
+    pub client: u64,
+}
+
+impl<'a> Grantee<'a> {
+    /// Who asks.
+    pub fn of(req: &Acquire<'a>) -> Grantee<'a> {
+        Grantee {
+            owner: req.owner,
+            mode: req.mode,
+            lease: req.lease,
+            session: req.session,
+            names_lease: req.names_lease,
+            client: req.client,
+        }
+    }
+}
+
+/// A grant that was made.
+#[derive(Debug)]
+pub(crate) struct Granted {
+    pub token: Token,
+    pub deadline_ms: i64,
+    /// Whether it is a hold of its own, not one more of its owner's.
+    pub is_fresh: bool,
+    /// What the key holds now, where others may still be let in.
+    pub after: Option<KeyState>,
+}
+
+impl Locks {
+    /// Writes a hold of somebody whom the key, as it stands (`rest`), has room for: the one place where
+    /// locks are granted.
+    pub(crate) fn grant_in(
+        &mut self,
+        view: &View<'_>,
+        rest: Cow<'_, KeyState>,
+        to: &Grantee<'_>,
+        now: Now,
+        fx: &mut Effects,
+    ) -> Result<Granted, LockError> {
+        self.begins_as(Resource::Lock, view.key);
+        if to.mode != Mode::Exclusive {
+            let entered = self.enter(view, rest, (to, false), now, fx)?;
+            self.end_window(view.key);
+            return Ok(Granted {
+                token: entered.token,
+                deadline_ms: entered.end_ms,
+                is_fresh: entered.is_fresh,
+                after: Some(KeyState::ReadWrite(Box::new(entered.lock))),
+            });
+        }
+        let token = self.mint(view, now, fx)?;
+        self.end_window(view.key);
+        let lease = self.lease_of(to.session, to.lease);
+        let deadline_ms = lease.deadline(now);
+        self.sweep(view, now, fx);
+        fx.push(Effect::Write(KeyWrite::Take {
+            clear: view.state != KeyState::Absent,
+            owner: OwnerId::from_slice(to.owner),
+            token,
+            deadline_ms,
+        }));
+        let has_token_record = match &view.state {
+            KeyState::ReadWrite(former) => former.token_record.is_some(),
+            // If others deleted a read-write lock here, its token stayed.
+            _ => self.had_shared,
+        };
+        if has_token_record {
+            fx.push(Effect::Write(KeyWrite::ReadWrite(RwWrite::DropTokenRecord)));
+        }
+        fx.push(Effect::Notify(Event::Acquire));
+        let what = BoundRef::lock(to.mode, view.key, to.owner);
+        match to.session {
+            true => self.sessions.bind(what, to.client, token, now),
+            false => drop(self.sessions.unbind(what)),
+        }
+        self.stats.grants += 1;
+        let tracked = TrackedGrant {
+            token,
+            since_ms: now.mono_ms,
+            client: to.client,
+            deadline_ms,
+            may_share: false,
+        };
+        self.stats.grants_unwatched +=
+            self.tracked
+                .insert(view.key, tracked, self.limits.max_tracked);
+        Ok(Granted {
+            token,
+            deadline_ms,
+            is_fresh: true,
+            after: None,
+        })
+    }
+
+    /// Nobody holds the lock, and what is left at the key makes way for a fresh hold, or for nobody: the end of that
+    /// is told.
+    pub(crate) fn sweep(&mut self, view: &View<'_>, now: Now, fx: &mut Effects) {
+        if view.state.is_over(now) {
+            fx.push(Effect::Notify(Event::KeyExpired));
+        }
+        self.close_unseen(view, now, fx);
+    }
+
+    /// The lease that is meant: a session has its own.
+    pub(crate) fn lease_of(&self, session: bool, asked: Lease) -> Lease {
+        match session {
+            true => self.sessions.rule.lease,
+            false => asked,
+        }
+    }
+
+    pub(crate) fn mint(
+        &mut self,
+        view: &View<'_>,
+        now: Now,
+        fx: &mut Effects,
+    ) -> Result<Token, LockError> {
+        // Without it a token might repeat one: that would be a bug, and is refused as one.
+        let fence = view.fence.ok_or(LockError::Internal)?;
+        if !fence.may_grant {
+            return Err(self.tokens.no_grant());
+        }
+        let seen = view.state.token().map_or(0, Token::get);
+        let counter = fence.counter.unwrap_or(0);
+        let minted = self.tokens.mint(view.domain, seen, counter, now.wall_us());
+        let minted = self.count_implausible(minted)?;
+        fx.extend(
+            minted
+                .horizon
+                .map(|horizon| Effect::Horizon(view.domain, horizon)),
+        );
+        fx.extend(fence.counter.map(|_| Effect::Counter(minted.token)));
+        Ok(minted.token)
+    }
+
+    /// Counts a refusal because of what is stored with the lock.
+    pub(crate) fn count_implausible<T>(
+        &mut self,
+        made: Result<T, LockError>,
+    ) -> Result<T, LockError> {
+        let refused = matches!(made, Err(LockError::TokenAhead | LockError::CounterAhead));
+        self.stats.tokens_implausible += u64::from(refused);
+        made
+    }
+}

@@ -1,0 +1,193 @@
+//! HAND OFF
+
+use std::borrow::Cow;
+
+use crate::lock::effect::{Effect, Effects, Outcome};
+use crate::lock::grant::fresh::{Granted, Grantee};
+use crate::lock::grant::in_flight::{GrantInFlight, Reentry};
+use crate::lock::locks::Locks;
+use crate::lock::read_write::may_enter;
+use crate::lock::view::View;
+use crate::lock::wait::request::{Seq, Waiter};
+use crate::lock::{KeyRef, KeyState, Now};
+
+/// How a hand-off went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum HandedOff {
+    /// Somebody who waited has the lock, or several have.
+    Granted,
+    /// The next in line waits for other keys, too: this one stays free for it until that request is
+    /// looked at, at the end of the turn. Or it has been left free, and still is. Nothing was written.
+    Reserved,
+    /// It is the turn of those who wait outside: the key is free for a while, and they have been told.
+    LeftFree,
+    /// Nobody waits who could be granted now; nothing was written.
+    Nobody,
+    /// Somebody waits, and has to go on waiting for those who hold; nothing was written.
+    Blocked,
+}
+
+impl Locks {
+    /// Grants the key to its next waiter, if what remains there (`rest`) lets it in, and then to those
+    /// behind it that may enter with it. Requests whose wait ran out meanwhile are answered on the way.
+    pub(crate) fn hand_off(
+        &mut self,
+        view: &View<'_>,
+        rest: &KeyState,
+        now: Now,
+        fx: &mut Effects,
+    ) -> HandedOff {
+        let handed_off = self.hand_to_next(view, rest, now, fx);
+        if handed_off != HandedOff::Granted {
+            self.waiters.set_holders(view.key, rest, now);
+            self.waiters.schedule_settle_holders(view.key);
+        }
+        handed_off
+    }
+
+    fn hand_to_next(
+        &mut self,
+        view: &View<'_>,
+        rest: &KeyState,
+        now: Now,
+        fx: &mut Effects,
+    ) -> HandedOff {
+        if !view.may_grant() || self.startup_delay.is_on(now) {
+            return HandedOff::Nobody;
+        }
+        let mut after = None;
+        let mut result = HandedOff::Nobody;
+        while let Some(seq) = self.next_in_line(view.key, now, fx) {
+            if after.is_none() {
+                if let Some(left_free) = self.leave_free(view, seq, now, fx) {
+                    return left_free;
+                }
+            }
+            let state = after.as_ref().unwrap_or(rest);
+            let next = self.waiters.at(view.key, seq);
+            let is_free =
+                next.is_some_and(|(owner, waiter)| may_enter(state, waiter.mode, owner, now));
+            let request = next.map(|(_, waiter)| waiter.id);
+            if let Some(request) = request.filter(|id| is_free && self.waiters.is_many(*id)) {
+                self.waiters.schedule_settle_request(request);
+                if after.is_none() {
+                    self.waiters.set_lease(view.key, rest.ends(now));
+                }
+                result = match after {
+                    Some(_) => HandedOff::Granted,
+                    None => HandedOff::Reserved,
+                };
+                break;
+            }
+            if !is_free || !is_whole(state) {
+                if is_free {
+                    // Read anew, and whole, by the alarm.
+                    self.waiters.schedule_settle(view.key);
+                }
+                result = if after.is_some() {
+                    HandedOff::Granted
+                } else {
+                    HandedOff::Blocked
+                };
+                break;
+            }
+            let state = after.take().map_or(Cow::Borrowed(rest), Cow::Owned);
+            let Some(granted) = self.hand_to(view, state, seq, now, fx) else {
+                break;
+            };
+            result = HandedOff::Granted;
+            after = granted.after;
+            if after.is_none() {
+                self.waiters.set_lease(view.key, Some(granted.deadline_ms));
+                return result;
+            }
+        }
+        if let Some(KeyState::ReadWrite(lock)) = &after {
+            self.note_ends(view.key, lock, now);
+        }
+        result
+    }
+
+    /// The first place in the line whose wait is not over.
+    pub(crate) fn next_in_line(
+        &mut self,
+        key: KeyRef<'_>,
+        now: Now,
+        fx: &mut Effects,
+    ) -> Option<Seq> {
+        let mut timed_out = 0;
+        let next = self.waiters.next_in_line(key, now, |waiter| {
+            timed_out += 1;
+            fx.push(Effect::Answer(waiter, Outcome::Nil));
+        });
+        self.stats.waits_timed_out += timed_out;
+        next
+    }
+
+    /// Grants the key to the waiter at this place. `None` when the grant is refused; then everybody who
+    /// waits has been told so.
+    fn hand_to(
+        &mut self,
+        view: &View<'_>,
+        rest: Cow<'_, KeyState>,
+        seq: Seq,
+        now: Now,
+        fx: &mut Effects,
+    ) -> Option<Granted> {
+        let (owner, waiter) = self.waiters.take(view.key, seq)?;
+        self.announce_untracked(view, now, fx);
+        let grantee = Grantee {
+            owner: &owner,
+            mode: waiter.mode,
+            lease: waiter.lease,
+            session: waiter.session,
+            names_lease: false,
+            client: waiter.client,
+        };
+        let granted = match self.grant_in(view, rest, &grantee, now, fx) {
+            Ok(granted) => granted,
+            Err(error) => {
+                self.stats.waits_failed += 1;
+                fx.push(Effect::Answer(waiter.id, Outcome::Failed(error.clone())));
+                // The next ones would fare no better, and nobody would wake them again.
+                self.fail_all(view.key, &error, fx);
+                return None;
+            }
+        };
+        self.sessions.waits(waiter.client, waiter.id);
+        self.count_wait(&waiter, now);
+        if granted.after.is_none() {
+            self.waiters.set_holder(view.key, owner.clone());
+            self.windows.count(view.key);
+        }
+        // The grant is a re-entry where a script has granted the lock to this owner meanwhile.
+        let reentry = (!granted.is_fresh).then_some(Reentry {
+            counted: true,
+            ..Reentry::default()
+        });
+        let in_flight = GrantInFlight {
+            key: view.key.to_id(),
+            owner,
+            mode: waiter.mode,
+            token: granted.token,
+            seq,
+            reentry,
+        };
+        self.put_in_flight(waiter.id, in_flight);
+        fx.push(Effect::Answer(waiter.id, Outcome::Granted(granted.token)));
+        Some(granted)
+    }
+
+    /// A parked request has been granted.
+    pub(crate) fn count_wait(&mut self, waiter: &Waiter, now: Now) {
+        let waited = now.mono_ms.saturating_sub(waiter.since_ms);
+        self.stats.waits_granted += 1;
+        self.stats.wait_ms_sum += waited;
+        self.stats.wait_ms_max = self.stats.wait_ms_max.max(waited);
+    }
+}
+
+/// Whether all of what the key holds is known.
+fn is_whole(state: &KeyState) -> bool {
+    !matches!(state, KeyState::ReadWrite(lock) if !lock.is_whole)
+}

@@ -1,0 +1,84 @@
+//! MR
+
+use crate::lock::effect::Effects;
+use crate::lock::exclusive::acquire::is_a_lock;
+use crate::lock::exclusive::request::{Release, Released, Renew};
+use crate::lock::locks::Locks;
+use crate::lock::view::View;
+use crate::lock::{KeyState, LockError, Now};
+
+/// Whether `LOCK.MRELEASE` is understood at each of these keys.
+///
+/// # Errors
+/// As [`Locks::release`], at any of the keys.
+pub fn may_release_many<'a>(
+    states: impl IntoIterator<Item = &'a KeyState>,
+    req: &Release<'_>,
+    now: Now,
+) -> Result<(), LockError> {
+    states.into_iter().try_for_each(|state| {
+        is_a_lock(state)?;
+        match state {
+            KeyState::ReadWrite(lock) => lock.meant(req.owner, req.mode, req.token, now).map(drop),
+            _ => Ok(()),
+        }
+    })
+}
+
+impl Locks {
+    /// `LOCK.MRELEASE`: at each key as `LOCK.RELEASE`. Answers on how many a hold was dropped.
+    ///
+    /// # Errors
+    /// As [`Locks::release`], at any of the keys; then nothing has happened.
+    pub fn release_many(
+        &mut self,
+        views: &[View<'_>],
+        req: &Release<'_>,
+        now: Now,
+        fx: &mut [Effects],
+    ) -> Result<usize, LockError> {
+        may_release_many(views.iter().map(|view| &view.state), req, now)?;
+        for view in views {
+            self.check_view(view, now)?;
+        }
+        let mut dropped = 0;
+        for (view, fx) in views.iter().zip(fx) {
+            let released = self.release(view, req, now, fx)?;
+            dropped += usize::from(released != Released::NotHeld);
+        }
+        Ok(dropped)
+    }
+
+    /// `LOCK.MRENEW`: at each key as `LOCK.RENEW`. Answers how many are renewed.
+    ///
+    /// # Errors
+    /// As [`Locks::renew`], at any of the keys; then nothing has happened.
+    pub fn renew_many(
+        &mut self,
+        views: &[View<'_>],
+        req: &Renew<'_>,
+        now: Now,
+        fx: &mut [Effects],
+    ) -> Result<usize, LockError> {
+        for view in views {
+            self.check_view(view, now)?;
+            let needs_token = match &view.state {
+                KeyState::ReadWrite(lock) => {
+                    let meant = lock.meant(req.owner, req.mode, req.token, now)?;
+                    meant.is_some() && lock.token(now).is_none()
+                }
+                state => state
+                    .hold(now)
+                    .is_some_and(|hold| hold.owner[..] == *req.owner && hold.token.is_none()),
+            };
+            if needs_token {
+                self.can_mint(view, views.len(), now)?;
+            }
+        }
+        let mut renewed = 0;
+        for (view, fx) in views.iter().zip(fx) {
+            renewed += usize::from(self.renew(view, req, now, fx)?);
+        }
+        Ok(renewed)
+    }
+}

@@ -1,0 +1,164 @@
+//! MS
+
+use std::rc::Rc;
+
+use crate::lock::compatibility::{compatibility, Compatibility};
+use crate::lock::effect::{Effect, Effects, Outcome};
+use crate::lock::exclusive::request::{Acquire, Wait};
+use crate::lock::grant::in_flight::{GrantInFlight, Reentry};
+use crate::lock::locks::Locks;
+use crate::lock::multi::acquire::{tokens_of, Obstacle};
+use crate::lock::view::View;
+use crate::lock::wait::request::WaiterId;
+use crate::lock::{KeyState, Mode, Now};
+
+impl Locks {
+    /// Whether a parked request on many keys can be granted, its keys being as they were read: the
+    /// shell then asks whether they may be written.
+    pub fn may_grant_many(&self, request: WaiterId, states: &[KeyState], now: Now) -> bool {
+        let places = self.waiters.places_of(request);
+        places.len() == states.len()
+            && places.iter().zip(states).all(|((key, seq), state)| {
+                let at = self.waiters.at(key.as_ref(), *seq);
+                let compatibility =
+                    at.map(|(owner, waiter)| compatibility(state, waiter.mode, owner, now));
+                !self.windows.is_open(key.as_ref(), now)
+                    && matches!(
+                        compatibility,
+                        Some(Ok(Compatibility::Free
+                            | Compatibility::Mine(_)
+                            | Compatibility::Within))
+                    )
+            })
+    }
+
+    /// Grants all keys of a parked request, if every one of them is to be had; else notes what they
+    /// hold. The views are in the order of [`crate::lock::Waiters::keys_of`]. False when it is to be tried again.
+    pub fn settle_many(
+        &mut self,
+        request: WaiterId,
+        views: &[View<'_>],
+        now: Now,
+        fx: &mut [Effects],
+    ) -> bool {
+        let places = self.waiters.places_of(request);
+        let Some((owner, waiter)) = places.first().and_then(|(key, seq)| {
+            let (owner, waiter) = self.waiters.at(key.as_ref(), *seq)?;
+            Some((Rc::<[u8]>::from(owner), waiter.clone()))
+        }) else {
+            return true;
+        };
+        let again = self.waiters.again(request);
+        // What was asked for, once more.
+        let req = Acquire {
+            owner: &owner,
+            mode: waiter.mode,
+            lease: waiter.lease,
+            names_lease: again.names_lease,
+            session: waiter.session,
+            once: again.once,
+            wait: Wait::ForEver,
+            client: waiter.client,
+        };
+        if !self.all_are_free(request, views, &req, now, fx) {
+            return true;
+        }
+        let is_delayed = match self.obstacle(views, &req, now) {
+            Ok(Some(Obstacle::StartupDelay)) => true,
+            Ok(_) | Err(_) => false,
+        };
+        if is_delayed || views.iter().any(|view| !view.may_grant()) {
+            return false;
+        }
+        // A hold that the owner has already is bound or unbound when the reply is written: see `Reentry`.
+        let modest = Acquire {
+            lease: self.lease_of(req.session, req.lease),
+            session: false,
+            names_lease: false,
+            ..req
+        };
+        let granted = self
+            .may_enter_all(views, &req, now)
+            .and_then(|()| self.enter_all(views, (&req, &modest), now, fx));
+        let Some((_, last)) = views.iter().zip(fx.iter_mut()).next_back() else {
+            return true;
+        };
+        match granted {
+            Err(error) => {
+                self.waiters.dismiss(request);
+                self.fail(vec![request], &error, last);
+            }
+            Ok(entered) => {
+                self.waiters.take_many(request);
+                self.sessions.waits(waiter.client, request);
+                self.count_wait(&waiter, now);
+                let reentry = Reentry {
+                    counted: !req.once,
+                    binds: req.session.then_some((req.client, now)),
+                    unbinds: req.names_lease,
+                };
+                for ((token, is_fresh), (key, seq)) in entered.iter().zip(&places) {
+                    let in_flight = GrantInFlight {
+                        key: key.clone(),
+                        owner: owner.clone(),
+                        mode: waiter.mode,
+                        token: *token,
+                        seq: *seq,
+                        reentry: (!is_fresh).then_some(reentry),
+                    };
+                    if *is_fresh && waiter.mode == Mode::Exclusive {
+                        self.windows.count(key.as_ref());
+                    }
+                    self.put_in_flight(request, in_flight);
+                }
+                let tokens = tokens_of(&entered).into();
+                last.push(Effect::Answer(request, Outcome::GrantedAll(tokens)));
+                for view in views.iter().filter(|_| waiter.mode == Mode::Read) {
+                    // Readers behind it may enter with it.
+                    self.waiters.schedule_settle(view.key);
+                }
+            }
+        }
+        true
+    }
+
+    /// Whether this request may enter at every key: the owner holds it, or it is free and the request
+    /// is first in line.
+    fn all_are_free(
+        &mut self,
+        request: WaiterId,
+        views: &[View<'_>],
+        req: &Acquire<'_>,
+        now: Now,
+        fx: &mut [Effects],
+    ) -> bool {
+        let mut all_free = true;
+        for (view, fx) in views.iter().zip(fx) {
+            match compatibility(&view.state, req.mode, req.owner, now) {
+                Ok(Compatibility::Mine(_) | Compatibility::Within) => {}
+                Ok(Compatibility::Free) => {
+                    let first = self.next_in_line(view.key, now, fx);
+                    let first = first.and_then(|seq| self.waiters.at(view.key, seq));
+                    all_free &= first.is_some_and(|(_, waiter)| waiter.id == request)
+                        && !self.windows.is_open(view.key, now);
+                }
+                Ok(Compatibility::Blocked(lease_ms)) => {
+                    self.waiters.set_lease(view.key, lease_ms);
+                    self.waiters.set_holders(view.key, &view.state, now);
+                    all_free = false;
+                }
+                Err(error) => {
+                    if matches!(view.state, KeyState::OtherType | KeyState::OtherHash) {
+                        self.fail_all(view.key, &error, fx);
+                    } else {
+                        // A lock of another kind than this request asks for; others wait for that kind.
+                        self.waiters.dismiss(request);
+                        self.fail(vec![request], &error, fx);
+                    }
+                    return false;
+                }
+            }
+        }
+        all_free && self.waiters.is_parked(request)
+    }
+}

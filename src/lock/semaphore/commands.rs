@@ -1,0 +1,306 @@
+//! SC
+
+use std::num::NonZeroU32;
+
+use crate::lock::effect::{Effect, Effects, Outcome};
+use crate::lock::exclusive::request::{Answer, Wait};
+use crate::lock::locks::Locks;
+use crate::lock::semaphore::grant::Terms;
+use crate::lock::semaphore::state::{Ledger, Permit, PermitChange, Permits, SemView, MAX_PERMITS};
+use crate::lock::session::bindings::BoundRef;
+use crate::lock::wait::request::{Waiter, WaiterId};
+use crate::lock::wait::waiters::Joined;
+use crate::lock::{KeyRef, Lease, LockError, Mode, Now};
+
+/// `SEM.ACQUIRE`.
+#[derive(Debug, Clone, Copy)]
+pub struct SemAcquire<'a> {
+    /// Who asks: the id of the permit.
+    pub id: &'a [u8],
+    /// The lease, from the moment of the grant. Not looked at for a session: that has its own.
+    pub lease: Lease,
+    /// Whether the request names it: that ends a binding.
+    pub names_lease: bool,
+    /// Bind the permit to the connection.
+    pub session: bool,
+    /// Makes the semaphore with so many permits if there is none.
+    pub limit: Option<NonZeroU32>,
+    /// How long to wait.
+    pub wait: Wait,
+    /// The server's id of the connection.
+    pub client: u64,
+}
+
+/// When a number is set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SetIf {
+    /// In any case.
+    Always,
+    /// `NX`: only if there is none.
+    Absent,
+    /// `XX`: only if there is one.
+    There,
+}
+
+impl SetIf {
+    pub(crate) fn allows(self, is_there: bool) -> bool {
+        match self {
+            SetIf::Always => true,
+            SetIf::Absent => !is_there,
+            SetIf::There => is_there,
+        }
+    }
+}
+
+impl Locks {
+    /// `SEM.SET`. The number of permits, or nothing when the condition says no.
+    pub fn sem_set(
+        &mut self,
+        view: &SemView<'_>,
+        permits: u32,
+        set_if: SetIf,
+        now: Now,
+        fx: &mut Effects,
+    ) -> Result<(Option<u32>, PermitChange), LockError> {
+        self.is_no_latch(view.key)?;
+        let there = self.permits_there(view)?;
+        if permits > MAX_PERMITS {
+            return Err(LockError::NotInteger);
+        }
+        if !set_if.allows(there.is_some()) {
+            return Ok((None, PermitChange::default()));
+        }
+        let mut ledger = Ledger::open(there);
+        // Those that are held stay held: what is too much is owed.
+        let taken = there.map_or(0, |there| there.taken as i64);
+        ledger.set_free(i64::from(permits) - taken);
+        self.hand_off_permits(view, &mut ledger, now, fx);
+        Ok((Some(permits), self.close(view, ledger)))
+    }
+
+    /// `SEM.ACQUIRE`.
+    pub fn sem_acquire(
+        &mut self,
+        view: &SemView<'_>,
+        req: &SemAcquire<'_>,
+        now: Now,
+        fx: &mut Effects,
+    ) -> (Result<Answer, LockError>, PermitChange) {
+        let there = match self.permits_there(view) {
+            Ok(there) => self.is_no_latch(view.key).map(|()| there),
+            Err(error) => Err(error),
+        };
+        let there = match there {
+            Ok(there) => there,
+            Err(error) => return (Err(error), PermitChange::default()),
+        };
+        if req.session && !self.sessions.rule.open {
+            self.sems.stats.sem_busy += 1;
+            return (Err(LockError::Busy), PermitChange::default());
+        }
+        let mut ledger = Ledger::open(there);
+        let answer = match view.held_until(now) {
+            Some(end_ms) => self.ask_again(view, &mut ledger, end_ms, req, now, fx),
+            None => self.ask(view, &mut ledger, req, now, fx),
+        };
+        (answer, self.close(view, ledger))
+    }
+
+    /// `SEM.RELEASE`. True when the id held a permit.
+    pub fn sem_release(
+        &mut self,
+        view: &SemView<'_>,
+        id: &[u8],
+        now: Now,
+        fx: &mut Effects,
+    ) -> Result<(bool, PermitChange), LockError> {
+        let there = self.permits_there(view)?;
+        if view.held_until(now).is_none() {
+            self.sems.stats.sem_release_misses += 1;
+            if let Some(waiter) = self.sems.waiters.withdraw(view.key, id) {
+                self.sems.stats.sem_waits_withdrawn += 1;
+                fx.push(Effect::Answer(waiter, Outcome::Nil));
+            }
+            return Ok((false, PermitChange::default()));
+        }
+        let (known, change) = self.take_back(view, there, id, now, fx);
+        self.sems.stats.sem_grants_released += u64::from(known);
+        Ok((true, change))
+    }
+
+    /// `SEM.RENEW`. True when the permit is renewed.
+    pub fn sem_renew(
+        &mut self,
+        view: &SemView<'_>,
+        id: &[u8],
+        (lease, names_lease): (Lease, bool),
+        now: Now,
+    ) -> Result<(bool, PermitChange), LockError> {
+        let there = self.permits_there(view)?;
+        if view.held_until(now).is_none() {
+            self.sems.stats.sem_renewal_misses += 1;
+            return Ok((false, PermitChange::default()));
+        }
+        self.sems.in_flight.claim(view.key, id);
+        self.sems.stats.sem_renewals += 1;
+        let stays_bound = self.keep_permit_binding(view.key, id, names_lease, now);
+        let mut ledger = Ledger::open(there);
+        let end_ms = self.lease_of(stays_bound, lease).deadline(now);
+        ledger.set_end(id, end_ms);
+        self.sems.remembered.renewed(view.key, id, end_ms);
+        Ok((true, self.close(view, ledger)))
+    }
+
+    /// A latch is a string with a number, too: while a request is parked at the latch, the key is no semaphore.
+    fn is_no_latch(&self, key: KeyRef<'_>) -> Result<(), LockError> {
+        match self.latches.waiters.live_on(key) {
+            0 => Ok(()),
+            _ => Err(LockError::OtherCount),
+        }
+    }
+
+    /// The id holds a permit: it gets its token again, and its lease is extended, never shortened.
+    fn ask_again(
+        &mut self,
+        view: &SemView<'_>,
+        ledger: &mut Ledger<'_>,
+        end_ms: i64,
+        req: &SemAcquire<'_>,
+        now: Now,
+        fx: &mut Effects,
+    ) -> Result<Answer, LockError> {
+        let token = match self.sems.remembered.get(view.key, req.id) {
+            Some(permit) => permit.token,
+            None => {
+                let token = self.mint_permit(view, now, fx)?;
+                self.sems.stats.sem_adoptions += 1;
+                self.remember(view.key, req.id, Permit { token, end_ms });
+                token
+            }
+        };
+        let what = BoundRef::permit(view.key, req.id);
+        let bound = if req.session {
+            self.sessions.bind(what, req.client, token, now);
+            true
+        } else {
+            self.keep_permit_binding(view.key, req.id, req.names_lease, now)
+        };
+        let wanted = self.lease_of(bound, req.lease).deadline(now);
+        self.extend_permit(view.key, ledger, req.id, (end_ms, wanted));
+        self.sems.in_flight.claim(view.key, req.id);
+        self.sems.stats.sem_reentries += 1;
+        Ok(Answer::Granted(token))
+    }
+
+    /// Extends the permit of this id from its end to the wanted one, if that is later.
+    pub(crate) fn extend_permit(
+        &mut self,
+        key: KeyRef<'_>,
+        ledger: &mut Ledger<'_>,
+        id: &[u8],
+        (end_ms, wanted): (i64, i64),
+    ) {
+        if end_ms < wanted {
+            ledger.set_end(id, wanted);
+        }
+        // Another client may have renewed it: then its end is noted here.
+        self.sems.remembered.renewed(key, id, end_ms.max(wanted));
+    }
+
+    /// The id holds no permit.
+    fn ask(
+        &mut self,
+        view: &SemView<'_>,
+        ledger: &mut Ledger<'_>,
+        req: &SemAcquire<'_>,
+        now: Now,
+        fx: &mut Effects,
+    ) -> Result<Answer, LockError> {
+        ledger.make(req.limit);
+        let was_over = own_end(view).is_some();
+        if was_over {
+            // Its former permit is over; its id cannot stand in the set twice.
+            ledger.put_back(req.id);
+        }
+        let delayed = self.startup_delay.is_on(now);
+        let waits = req.wait != Wait::No;
+        if delayed && !waits && ledger.has_permit() {
+            return Err(LockError::InStartupDelay(self.startup_delay.left(now)));
+        }
+        // Whoever waits comes first. One who comes back to its place has its own turn.
+        if waits && (delayed || self.sems.waiters.live_on(view.key) > 0 || !ledger.has_permit()) {
+            let id = self.park_for_permit(view.key, req, now, fx)?;
+            ledger.counts |= was_over;
+            self.forget_over(view.key, req.id, was_over);
+            self.hand_off_permits(view, ledger, now, fx);
+            return Ok(Answer::Parked(id));
+        }
+        // One that is parked itself may get its permit there, and no second one here.
+        let is_parked = self.sems.waiters.parked(view.key, req.id).is_some();
+        self.hand_off_permits(view, ledger, now, fx);
+        if is_parked || self.sems.waiters.live_on(view.key) > 0 || !ledger.has_permit() {
+            self.sems.stats.sem_refusals += 1;
+            return Ok(Answer::Refused);
+        }
+        self.forget_over(view.key, req.id, was_over);
+        let terms = Terms {
+            lease: req.lease,
+            session: req.session,
+            client: req.client,
+        };
+        let (token, _) = self.grant_permit(view, ledger, req.id, terms, now, fx)?;
+        self.sems.in_flight.claim(view.key, req.id);
+        self.sems.waiters.withdraw(view.key, req.id);
+        Ok(Answer::Granted(token))
+    }
+
+    /// The former permit of an id that asks anew is over.
+    fn forget_over(&mut self, key: KeyRef<'_>, id: &[u8], was_over: bool) {
+        if was_over {
+            self.sems.in_flight.claim(key, id);
+            self.drop_permit_binding(key, id);
+            let known = self.sems.remembered.remove(key, id);
+            self.sems.stats.sem_grants_expired += u64::from(known);
+        }
+    }
+
+    fn park_for_permit(
+        &mut self,
+        key: KeyRef<'_>,
+        req: &SemAcquire<'_>,
+        now: Now,
+        fx: &mut Effects,
+    ) -> Result<WaiterId, LockError> {
+        let waiters = &self.sems.waiters;
+        let full = self.all_places() >= self.limits.max_waiters
+            || waiters.live_on(key) >= self.limits.max_waiters_per_key;
+        if full && waiters.parked(key, req.id).is_none() {
+            self.sems.stats.sem_busy += 1;
+            return Err(LockError::Busy);
+        }
+        self.next_waiter += 1;
+        let id = WaiterId(self.next_waiter);
+        let waiter = Waiter {
+            id,
+            mode: Mode::Exclusive,
+            lease: req.lease,
+            deadline_ms: req.wait.deadline(now),
+            since_ms: now.mono_ms,
+            client: req.client,
+            session: req.session,
+            limit: req.limit,
+        };
+        if let Joined::TookOver(older) = self.sems.waiters.park(key, req.id, waiter) {
+            self.sems.stats.sem_waits_taken_over += 1;
+            fx.push(Effect::Answer(older, Outcome::Nil));
+        }
+        self.sems.stats.sem_waits_parked += 1;
+        self.sessions.waits(req.client, id);
+        Ok(id)
+    }
+}
+
+fn own_end(view: &SemView<'_>) -> Option<i64> {
+    let there: &Permits = view.permits().ok()??;
+    there.own_end_ms
+}

@@ -1,0 +1,100 @@
+//! SST
+
+use std::num::NonZeroU32;
+
+use crate::lock::effect::Effects;
+use crate::lock::locks::Locks;
+use crate::lock::semaphore::in_flight::PermitInFlight;
+use crate::lock::semaphore::state::{Ledger, PermitChange, Permits, SemState, SemView};
+use crate::lock::{KeyRef, LockError, Now, OwnerId};
+
+impl Locks {
+    /// Whether settling a semaphore in this state may write.
+    pub fn sem_may_change(&self, view: &SemView<'_>) -> bool {
+        let is_undone = |(id, end): &(OwnerId, Option<i64>)| {
+            end.is_some() && *end == self.sems.in_flight.lost_end(view.key, id)
+        };
+        match &view.state {
+            SemState::OtherType | SemState::OtherString | SemState::OtherSet => false,
+            SemState::Absent => self.limit_of_waiters(view.key).is_some(),
+            SemState::There(there) => {
+                let waited = self.sems.waiters.live_on(view.key) > 0;
+                let ledger = Ledger::open(Some(there));
+                (waited && ledger.has_permit())
+                    || ledger.owes_many()
+                    || view.undone.iter().any(is_undone)
+            }
+        }
+    }
+
+    /// Settles a semaphore: called when a permit's end has come or something happened to it from outside.
+    /// Harmless at any other time.
+    pub fn sem_settle(&mut self, view: &SemView<'_>, now: Now, fx: &mut Effects) -> PermitChange {
+        let there = match self.permits_there(view) {
+            Ok(there) => there,
+            Err(error) => {
+                self.fail_all_permits(view.key, &error, fx);
+                None
+            }
+        };
+        let mut ledger = Ledger::open(there);
+        if ledger.owes_many() && view.may_grant == Some(true) {
+            ledger.pay();
+        }
+        for (id, end_ms) in &view.undone {
+            let permit_in_flight = self.sems.in_flight.take_lost(view.key, id);
+            let is_there = |permit_in_flight: &PermitInFlight| {
+                there.is_some() && *end_ms == Some(permit_in_flight.end_ms)
+            };
+            let Some(permit_in_flight) = permit_in_flight.filter(is_there) else {
+                continue;
+            };
+            ledger.give_back(id);
+            let known = self.sems.remembered.remove(view.key, id);
+            self.sems.stats.sem_grants_undone += u64::from(known);
+            let key = view.key.to_id();
+            self.sems
+                .waiters
+                .restore(&key, id, permit_in_flight.seq, now);
+        }
+        if view.state == SemState::Absent {
+            ledger.make(self.limit_of_waiters(view.key));
+        }
+        self.hand_off_permits(view, &mut ledger, now, fx);
+        // Where nothing may be granted the alarm has the key stand back.
+        if self.grants_now(view, now) && ledger.has_permit() {
+            self.sems.waiters.schedule_settle(view.key);
+        }
+        self.write_down(view, ledger)
+    }
+
+    /// All parked requests for a permit here get this error.
+    pub fn fail_all_permits(&mut self, key: KeyRef<'_>, error: &LockError, fx: &mut Effects) {
+        let everybody = self.sems.waiters.clear(key);
+        self.fail_permits(everybody, error, fx);
+    }
+
+    /// Where there is no semaphore, nobody holds a permit that this server granted.
+    pub(super) fn permits_there<'v>(
+        &mut self,
+        view: &'v SemView<'_>,
+    ) -> Result<Option<&'v Permits>, LockError> {
+        let there = view.permits();
+        if !matches!(there, Ok(Some(_))) {
+            self.lose_permits(view.key);
+        }
+        there
+    }
+
+    /// The semaphore went away: nobody holds a permit of it any more.
+    pub fn lose_permits(&mut self, key: KeyRef<'_>) {
+        self.sems.stats.sem_grants_lost += self.sems.remembered.lose(key);
+    }
+
+    /// With how many permits the first waiter who says so would have the semaphore made.
+    fn limit_of_waiters(&self, key: KeyRef<'_>) -> Option<NonZeroU32> {
+        let queue = self.sems.queue(key)?;
+        let limit = queue.iter().find_map(|(_, waiter)| waiter.limit);
+        limit
+    }
+}

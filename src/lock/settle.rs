@@ -1,0 +1,124 @@
+//! SETTLE
+
+use crate::lock::effect::{Effect, Effects, KeyWrite, Outcome};
+use crate::lock::grant::ending::free;
+use crate::lock::grant::hand_off::HandedOff;
+use crate::lock::grant::in_flight::GrantInFlight;
+use crate::lock::locks::Locks;
+use crate::lock::view::View;
+use crate::lock::wait::request::WaiterId;
+use crate::lock::{KeyRef, KeyState, LockError, Now};
+
+impl Locks {
+    /// Whether settling a key in this state may write: a grant is due, or one is to be undone. An undo
+    /// whose grant has gone by itself is forgotten on the way.
+    pub fn may_change(&mut self, key: KeyRef<'_>, state: &KeyState, now: Now) -> bool {
+        if let KeyState::ReadWrite(lock) = state {
+            return self.may_change_shared(key, lock, now);
+        }
+        let hold = state.hold(now);
+        if let Some(undone) = self.undelivered.get(&key) {
+            let is_current = |undone: &GrantInFlight| hold.is_some_and(|hold| undone.is(hold));
+            if undone.iter().any(is_current) {
+                return true;
+            }
+            self.take_undone(key);
+        }
+        let foreign = matches!(state, KeyState::OtherType | KeyState::OtherHash);
+        let bare = matches!(state, KeyState::Bare(_));
+        let is_due = || self.waiters.live_on(key) > 0 && !self.windows.is_open(key, now);
+        hold.is_none() && !foreign && (bare || is_due())
+    }
+
+    /// Settles a key: called when its lease is over or something happened to it from
+    /// outside. Harmless at any other time.
+    pub fn settle(&mut self, view: &View<'_>, now: Now, fx: &mut Effects) {
+        self.see_taken(view, now);
+        let undone = self.take_undone(view.key);
+        let foreign = match &view.state {
+            KeyState::OtherType => Some(LockError::WrongType),
+            KeyState::OtherHash => Some(LockError::LockType),
+            _ => None,
+        };
+        if let Some(error) = foreign {
+            let is_waited = self.waiters.live_on(view.key) > 0;
+            if is_waited {
+                self.announce_untracked(view, now, fx);
+            }
+            self.close_unseen(view, now, fx);
+            if is_waited {
+                self.fail_all(view.key, &error, fx);
+            }
+            return;
+        }
+        if let KeyState::ReadWrite(lock) = &view.state {
+            return self.settle_shared(view, lock, undone.unwrap_or_default(), now, fx);
+        }
+        let undone = match view.state.hold(now) {
+            Some(hold) => {
+                let (again, fresh): (Vec<_>, Vec<_>) = undone
+                    .into_iter()
+                    .flatten()
+                    .filter(|undone| undone.is(hold))
+                    .partition(|undone| undone.reentry.is_some());
+                let Some(undone) = fresh.into_iter().next() else {
+                    if let (Some(_), 2..) = (again.first(), hold.count) {
+                        // One at most: the next request of this owner claims what is on its way.
+                        fx.push(Effect::Write(KeyWrite::Adjust {
+                            owner: hold.owner.clone(),
+                            count: Some((hold.count, hold.count - 1)),
+                            token: None,
+                            deadline_ms: None,
+                        }));
+                    }
+                    if self.tracked(view.key, hold).is_none() {
+                        self.close_unseen(view, now, fx);
+                    }
+                    self.waiters.set_lease(view.key, hold.deadline_ms);
+                    self.waiters.set_holders(view.key, &view.state, now);
+                    return self.waiters.schedule_settle_owner(view.key, &hold.owner);
+                };
+                Some(undone)
+            }
+            None => None,
+        };
+        if let Some(undone) = &undone {
+            self.stats.grants_undone += u64::from(self.tracked.remove(view.key).is_some());
+            self.waiters
+                .restore(&undone.key, &undone.owner, undone.seq, now);
+        } else if self
+            .waiters
+            .lease(view.key)
+            .is_some_and(|end| end > now.wall_ms)
+        {
+            self.stats.foreign_wakeups += 1;
+        }
+        let took_back = undone.is_some() || matches!(view.state, KeyState::Bare(_));
+        let rest = match &undone {
+            Some(_) => &KeyState::Absent,
+            None => &view.state,
+        };
+        match self.hand_off(view, rest, now, fx) {
+            HandedOff::Granted | HandedOff::LeftFree => {}
+            _ if took_back => {
+                self.windows.was_free(view.key);
+                free(fx);
+            }
+            _ => {}
+        }
+    }
+
+    /// Everybody who waits is answered this error.
+    pub(crate) fn fail_all(&mut self, key: KeyRef<'_>, error: &LockError, fx: &mut Effects) {
+        let everybody = self.waiters.clear(key);
+        self.fail(everybody, error, fx);
+    }
+
+    /// These have left their queues, and are told why.
+    pub(crate) fn fail(&mut self, waiters: Vec<WaiterId>, error: &LockError, fx: &mut Effects) {
+        for waiter in waiters {
+            self.stats.waits_failed += 1;
+            fx.push(Effect::Answer(waiter, Outcome::Failed(error.clone())));
+        }
+    }
+}

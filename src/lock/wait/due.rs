@@ -1,0 +1,118 @@
+//! DUE
+
+use crate::lock::wait::request::{Seq, WaiterId};
+use crate::lock::wait::waiters::Waiters;
+use crate::lock::{KeyId, KeyRef, Now};
+
+/// Whose moment has come.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Due {
+    /// A wait ran out; the place is kept for the grace time.
+    Wait(WaiterId),
+    /// A kept place is given up; nobody is told.
+    Place,
+}
+
+impl Waiters {
+    /// Notes the lease that the waiters of this key wait out (`None`: no TTL, or nobody holds it).
+    pub fn set_lease(&mut self, key: KeyRef<'_>, lease_ms: Option<i64>) {
+        let Some((_, id, line)) = self.lines.get_full_mut(&key) else {
+            return;
+        };
+        let lease_ms = lease_ms.filter(|_| line.queue.live() > 0);
+        if line.lease_ms == lease_ms {
+            return;
+        }
+        if let Some(old) = line.lease_ms {
+            self.leases.remove(&(old, id.clone()));
+        }
+        line.lease_ms = lease_ms;
+        if let Some(new) = lease_ms {
+            self.leases.insert((new, id.clone()));
+        }
+    }
+
+    /// The lease that the waiters of this key wait out.
+    pub fn lease(&self, key: KeyRef<'_>) -> Option<i64> {
+        self.lines.get(&key)?.lease_ms
+    }
+
+    /// The keys whose waiters wait out a lease.
+    pub fn waited_out(&self) -> impl Iterator<Item = &KeyId> {
+        self.leases.iter().map(|(_, key)| key)
+    }
+
+    /// The next wait or place whose time is up.
+    pub fn pop_due(&mut self, now: Now) -> Option<Due> {
+        let first = self.deadlines.first_entry()?;
+        let (due, seq) = *first.key();
+        if due > now.mono_ms {
+            return None;
+        }
+        // Gone whatever follows: an entry that stayed would be due for ever.
+        let key = first.remove();
+        let parked = self
+            .lines
+            .get(&key.as_ref())
+            .and_then(|line| line.queue.waiter(seq));
+        Some(match parked.map(|waiter| waiter.id) {
+            Some(id) => {
+                let was_first = self.is_first(&key, seq);
+                self.vacate(&key, seq, now);
+                if was_first {
+                    self.schedule_settle_next(&key);
+                }
+                Due::Wait(id)
+            }
+            None => {
+                self.remove(&key, seq);
+                Due::Place
+            }
+        })
+    }
+
+    /// Whether nothing is due, now or later.
+    pub fn is_quiet(&self) -> bool {
+        self.deadlines.is_empty()
+            && self.leases.is_empty()
+            && self.unsettled.is_empty()
+            && self.unsettled_requests.is_empty()
+            && !self.has_postponed()
+    }
+
+    /// Milliseconds until the next wait or place is due.
+    pub fn next_wait(&self, now: Now) -> Option<u64> {
+        let (due, _) = self.deadlines.first_key_value()?.0;
+        Some(due.saturating_sub(now.mono_ms))
+    }
+
+    /// Milliseconds until the next key is to be settled.
+    pub fn next_settle(&self, now: Now) -> Option<u64> {
+        if !self.unsettled.is_empty() || !self.unsettled_requests.is_empty() {
+            return Some(0);
+        }
+        let (lease_ms, _) = self.leases.first()?;
+        Some(u64::try_from(lease_ms.saturating_sub(now.wall_ms)).unwrap_or(0))
+    }
+
+    pub(super) fn set_due(
+        &mut self,
+        key: &KeyId,
+        seq: Seq,
+        was_due: Option<u64>,
+        due: Option<u64>,
+    ) {
+        if let Some(old) = was_due {
+            self.deadlines.remove(&(old, seq));
+        }
+        if let Some(new) = due {
+            self.deadlines.insert((new, seq), key.clone());
+        }
+    }
+
+    pub(super) fn forget_idle_lease(&mut self, key: &KeyId) {
+        if self.live_on(key.as_ref()) == 0 {
+            self.set_lease(key.as_ref(), None);
+        }
+    }
+}

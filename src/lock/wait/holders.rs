@@ -1,0 +1,115 @@
+//! HOLDERS
+
+use std::rc::Rc;
+
+use crate::lock::table::give_back;
+use crate::lock::wait::index::Holders;
+use crate::lock::wait::request::Seq;
+use crate::lock::wait::waiters::Waiters;
+use crate::lock::{KeyId, KeyRef, KeyState, Now, ReadWrite};
+
+impl Waiters {
+    /// A place has become live.
+    pub(crate) fn waits(&mut self, key: &KeyId, seq: Seq) {
+        let queue = self.lines.get(key).map(|line| &line.queue);
+        let Some(owner) = queue.and_then(|queue| queue.owner_of(seq)) else {
+            return;
+        };
+        let places = self.waits_of.by_owner.entry(owner).or_default();
+        places.push((key.clone(), seq));
+        let now_busy = match &places[..] {
+            [] | [_] => &[],
+            [_, _] => &places[..],
+            [.., last] => std::slice::from_ref(last),
+        };
+        for (key, seq) in now_busy {
+            if let Some(line) = self.lines.get_mut(key) {
+                line.ranks.busy.insert(*seq);
+            }
+        }
+    }
+
+    /// A place is live no more.
+    pub(crate) fn waits_no_more(&mut self, key: &KeyId, seq: Seq) {
+        let Some(line) = self.lines.get_mut(key) else {
+            return;
+        };
+        line.ranks.busy.remove(&seq);
+        line.ranks.writers.remove(&seq);
+        let Some(owner) = line.queue.owner_of(seq) else {
+            return;
+        };
+        let by_owner = &mut self.waits_of.by_owner;
+        let Some(places) = by_owner.get_mut(&owner) else {
+            return;
+        };
+        places.retain(|place| place.1 != seq);
+        match &places[..] {
+            [] => {
+                by_owner.remove(&owner);
+                give_back(by_owner);
+            }
+            [(key, seq)] => {
+                if let Some(line) = self.lines.get_mut(key) {
+                    line.ranks.busy.remove(seq);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Notes to whom a lock has been handed that others wait for.
+    pub(crate) fn set_holder(&mut self, key: KeyRef<'_>, owner: Rc<[u8]>) {
+        if let Some(line) = self.lines.get_mut(&key) {
+            line.holders = Holders::alone(owner);
+        }
+    }
+
+    /// Notes who holds a read-write lock that somebody waits for. What was not read whole adds nothing, but
+    /// that it is to be read.
+    pub(crate) fn set_shared_holders(&mut self, key: KeyRef<'_>, lock: &ReadWrite, now: Now) {
+        let Some(line) = self.lines.get_mut(&key) else {
+            return;
+        };
+        let holders = Holders::of_shared(lock, now);
+        match holders.unsure && line.holders.shared {
+            true => line.holders.unsure = true,
+            false => line.holders = holders,
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn set_holders_for_test(&mut self, key: KeyRef<'_>, holders: Holders) {
+        if let Some(line) = self.lines.get_mut(&key) {
+            line.holders = holders;
+        }
+    }
+
+    /// Requests of those who hold this lock and wait for it and others are looked at.
+    pub(crate) fn schedule_settle_holders(&mut self, key: KeyRef<'_>) {
+        let holders = self.lines.get(&key).filter(|_| !self.many.is_empty());
+        let owners = holders.map_or(Vec::new(), |line| line.holders.owners.to_vec());
+        for (owner, _) in owners {
+            self.schedule_settle_owner(key, &owner);
+        }
+    }
+
+    /// Notes who holds a lock that somebody waits for.
+    pub(crate) fn set_holders(&mut self, key: KeyRef<'_>, state: &KeyState, now: Now) {
+        let Some(line) = self.lines.get_mut(&key) else {
+            return;
+        };
+        let known = &line.holders;
+        let same = match (state, state.hold(now)) {
+            (KeyState::ReadWrite(lock), _) => return self.set_shared_holders(key, lock, now),
+            (_, Some(hold)) => {
+                let known = (known.shared, &known.owners[..]);
+                matches!(known, (false, [(one, _)]) if one[..] == hold.owner[..])
+            }
+            (_, None) => known.owners.is_empty() && !known.unsure,
+        };
+        if !same {
+            line.holders = Holders::of(state, now);
+        }
+    }
+}

@@ -1,0 +1,447 @@
+//! WAITERS
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use crate::lock::name::{KeyMap, KeySet};
+use crate::lock::table::give_back;
+use crate::lock::wait::index::{Line, WaitsOf};
+use crate::lock::wait::queue::Queue;
+use crate::lock::wait::request::{Many, Seq, Waiter, WaiterId, WaiterMap};
+use crate::lock::{KeyId, KeyRef, Mode, Now};
+
+/// How joining a queue went.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Joined {
+    /// Parked, at a new place or a kept one.
+    Parked,
+    /// Parked in place of an older request of the same owner, which is to be answered nil.
+    TookOver(WaiterId),
+}
+
+/// How long, and how many, places are kept for owners who went away.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Grace {
+    /// `lock.queue-grace`, in milliseconds; 0 keeps none.
+    pub ms: u64,
+    /// Never more kept places than this on the whole server.
+    pub max_places: usize,
+}
+
+/// The waiters of one server.
+#[derive(Debug, Default)]
+pub struct Waiters {
+    /// The rule for kept places, set by the shell from the settings.
+    pub grace: Grace,
+    pub(crate) lines: KeyMap<Line>,
+    /// Where each request is parked; of one on many keys the first.
+    pub(crate) by_id: WaiterMap<(KeyId, Seq)>,
+    /// Requests on many keys.
+    pub(crate) many: WaiterMap<Many>,
+    /// Requests on many keys that are to be looked at: one of their keys has become free for them.
+    pub(crate) unsettled_requests: BTreeSet<WaiterId>,
+    /// Live places beyond the first of each request.
+    pub(crate) further_places: usize,
+    /// Who waits where.
+    pub(crate) waits_of: WaitsOf,
+    /// What is due at each place, by the moment.
+    pub(super) deadlines: BTreeMap<(u64, Seq), KeyId>,
+    pub(super) leases: BTreeSet<(i64, KeyId)>,
+    /// Keys to be settled: something happened to them that the core did not decide.
+    pub(crate) unsettled: KeySet,
+    /// Keys whose grant is due while writes to them are refused.
+    pub(super) postponed: KeySet,
+    /// Those of them whose turn to be looked at again has come: all, before any comes twice.
+    pub(super) retrying: KeySet,
+    last_seq: u64,
+    /// How many joined at the head.
+    firsts: u64,
+    pub(crate) places: usize,
+}
+
+/// Places are numbered upwards from here in the order of arrival, and downwards where somebody joins at the
+/// head: so their numbers are always in the order of the line.
+const MIDDLE: u64 = 1 << 62;
+
+impl Waiters {
+    /// Parked requests on this server.
+    pub fn live(&self) -> usize {
+        self.by_id.len()
+    }
+
+    /// Whether this request is still parked.
+    pub fn is_parked(&self, waiter: WaiterId) -> bool {
+        self.by_id.contains_key(&waiter)
+    }
+
+    /// Parked requests of one key.
+    pub fn live_on(&self, key: KeyRef<'_>) -> usize {
+        self.lines.get(&key).map_or(0, |line| line.queue.live())
+    }
+
+    /// Keys that somebody waits for.
+    pub fn keys_waited(&self) -> usize {
+        self.lines
+            .values()
+            .filter(|line| line.queue.live() > 0)
+            .count()
+    }
+
+    /// A step through the keys that somebody waits for, down from this cursor (0: the start): the next
+    /// cursor (0: the end) and the keys of the step, those of every database.
+    ///
+    /// A key that leaves the table is replaced by the last one, and a new one becomes the last. So a key
+    /// only ever moves down, and a walk from the last to the first meets every key that stays.
+    pub fn keys_below(&self, cursor: u64, count: usize) -> (u64, impl Iterator<Item = KeyRef<'_>>) {
+        let len = self.lines.len();
+        let end = match usize::try_from(cursor) {
+            Ok(cursor) if cursor > 0 => cursor.min(len),
+            _ => len,
+        };
+        let start = end.saturating_sub(count);
+        let step = self.lines.get_range(start..end).into_iter().flatten();
+        let waited = step.filter(|(_, line)| line.queue.live() > 0);
+        (start as u64, waited.map(|(key, _)| key.as_ref()))
+    }
+
+    /// Places of parked requests: a request on many keys has one at each.
+    pub fn live_places(&self) -> usize {
+        self.by_id.len() + self.further_places
+    }
+
+    /// Empty places kept for their owners.
+    pub fn kept_places(&self) -> usize {
+        self.places - self.live_places()
+    }
+
+    /// The queue of a key.
+    pub fn queue(&self, key: KeyRef<'_>) -> Option<&Queue> {
+        self.lines.get(&key).map(|line| &line.queue)
+    }
+
+    /// The owner's parked request on this key.
+    pub fn parked(&self, key: KeyRef<'_>, owner: &[u8]) -> Option<WaiterId> {
+        let queue = self.queue(key)?;
+        Some(queue.waiter(queue.place_of(owner)?)?.id)
+    }
+
+    /// Parks a request: at the owner's place if it has one, else at the end of the line.
+    pub fn park(&mut self, key: KeyRef<'_>, owner: &[u8], waiter: Waiter) -> Joined {
+        let waiter_id = waiter.id;
+        let (id, seq, old) = self.join(key, owner, waiter);
+        self.by_id.insert(waiter_id, (id.clone(), seq));
+        match old {
+            Some(old) => {
+                self.by_id.remove(&old);
+                self.leave_further(old, &id);
+                Joined::TookOver(old)
+            }
+            None => Joined::Parked,
+        }
+    }
+
+    /// Takes a place in one line: the owner's, if it has one there, else the last. Answers where that
+    /// is, and which request it was taken from.
+    pub(crate) fn join(
+        &mut self,
+        key: KeyRef<'_>,
+        owner: &[u8],
+        waiter: Waiter,
+    ) -> (KeyId, Seq, Option<WaiterId>) {
+        let id = match self.lines.get_key_value(&key) {
+            Some((id, _)) => id.clone(),
+            None => key.to_id(),
+        };
+        let (deadline, mode) = (waiter.deadline_ms, waiter.mode);
+        let line = self.lines.entry(id.clone()).or_default();
+        let (seq, was_due, old) = match line.queue.place_of(owner) {
+            Some(seq) => {
+                let was_due = line.queue.due(seq);
+                (seq, was_due, line.queue.occupy(seq, waiter))
+            }
+            None => {
+                self.last_seq += 1;
+                self.places += 1;
+                let seq = Seq::MIN.saturating_add(MIDDLE + self.last_seq);
+                line.queue.push(seq, owner, waiter);
+                (seq, None, None)
+            }
+        };
+        line.ranks.set_mode(seq, mode);
+        self.set_due(&id, seq, was_due, deadline);
+        if old.is_none() {
+            self.waits(&id, seq);
+        }
+        (id, seq, old.map(|old| old.id))
+    }
+
+    /// Parks a request at the head of the line, wherever its owner stood before.
+    pub fn park_first(&mut self, key: KeyRef<'_>, owner: &[u8], waiter: Waiter) -> Joined {
+        let older = self.withdraw(key, owner);
+        let id = match self.lines.get_key_value(&key) {
+            Some((id, _)) => id.clone(),
+            None => key.to_id(),
+        };
+        self.firsts += 1;
+        self.places += 1;
+        let seq = Seq::MIN.saturating_add(MIDDLE - self.firsts);
+        let (waiter_id, deadline, mode) = (waiter.id, waiter.deadline_ms, waiter.mode);
+        let line = self.lines.entry(id.clone()).or_default();
+        line.queue.push_front(seq, owner, waiter);
+        line.ranks.set_mode(seq, mode);
+        self.set_due(&id, seq, None, deadline);
+        self.waits(&id, seq);
+        self.by_id.insert(waiter_id, (id, seq));
+        older.map_or(Joined::Parked, Joined::TookOver)
+    }
+
+    /// The first parked request of a key, and its owner.
+    pub fn first(&self, key: KeyRef<'_>) -> Option<(&[u8], &Waiter)> {
+        self.queue(key)?.iter().next()
+    }
+
+    /// Who waits at the head of the line for WRITE.
+    pub fn first_writer(&self, key: KeyRef<'_>) -> Option<&[u8]> {
+        let (owner, waiter) = self.first(key)?;
+        (waiter.mode == Mode::Write).then_some(owner)
+    }
+
+    /// Who waits at the head of the line to upgrade.
+    pub fn upgrader(&self, key: KeyRef<'_>) -> Option<&[u8]> {
+        if self.firsts == 0 {
+            return None;
+        }
+        let queue = self.queue(key)?;
+        let (owner, _) = queue.iter().next()?;
+        let is_first = queue.place_of(owner).is_some_and(|seq| seq.get() <= MIDDLE);
+        is_first.then_some(owner)
+    }
+
+    /// The first place whose wait has not run out: the next to be granted. Requests whose wait is over
+    /// are passed to `timed_out` on the way; their places are kept.
+    pub fn next_in_line(
+        &mut self,
+        key: KeyRef<'_>,
+        now: Now,
+        mut timed_out: impl FnMut(WaiterId),
+    ) -> Option<Seq> {
+        loop {
+            let (_, id, line) = self.lines.get_full_mut(&key)?;
+            let Some(seq) = line.queue.first_live() else {
+                let id = id.clone();
+                self.drop_if_empty(&id);
+                return None;
+            };
+            let over = |waiter: &Waiter| waiter.deadline_ms.is_some_and(|end| now.mono_ms >= end);
+            let waiter = line.queue.waiter(seq).filter(|waiter| over(waiter));
+            let Some(waiter) = waiter.map(|waiter| waiter.id) else {
+                return Some(seq);
+            };
+            let id = id.clone();
+            timed_out(waiter);
+            self.vacate(&id, seq, now);
+        }
+    }
+
+    /// Who waits at this place.
+    pub fn at(&self, key: KeyRef<'_>, seq: Seq) -> Option<(&[u8], &Waiter)> {
+        self.queue(key)?.at(seq)
+    }
+
+    /// Takes a request off its place: it is granted.
+    pub fn take(&mut self, key: KeyRef<'_>, seq: Seq) -> Option<(Rc<[u8]>, Waiter)> {
+        let (_, id, line) = self.lines.get_full(&key)?;
+        let (id, owner) = (id.clone(), line.queue.owner_of(seq)?);
+        Some((owner, self.remove(&id, seq)?))
+    }
+
+    /// A request is no longer there (disconnected, unblocked, timed out): its place is kept.
+    /// Answers whether it was parked until now.
+    pub fn leave(&mut self, waiter: WaiterId, now: Now) -> bool {
+        let Some((key, seq)) = self.by_id.get(&waiter).cloned() else {
+            return false;
+        };
+        let was_first = self.is_first(&key, seq);
+        self.vacate(&key, seq, now);
+        if was_first {
+            self.schedule_settle_next(&key);
+        }
+        true
+    }
+
+    /// A request leaves, and keeps no place. Answers whether it was parked until now.
+    pub fn leave_for_good(&mut self, waiter: WaiterId) -> bool {
+        let Some((key, seq)) = self.by_id.get(&waiter).cloned() else {
+            return false;
+        };
+        let was_first = self.is_first(&key, seq);
+        self.remove(&key, seq);
+        if was_first {
+            self.schedule_settle_next(&key);
+        }
+        true
+    }
+
+    /// The owner gives up its place, live or kept; answers the parked request, if any.
+    pub fn withdraw(&mut self, key: KeyRef<'_>, owner: &[u8]) -> Option<WaiterId> {
+        let (_, id, line) = self.lines.get_full(&key)?;
+        let (id, seq) = (id.clone(), line.queue.place_of(owner)?);
+        let was_first = self.is_first(&id, seq);
+        let waiter = self.remove(&id, seq)?;
+        if was_first {
+            self.schedule_settle_next(&id);
+        }
+        Some(waiter.id)
+    }
+
+    /// The same for a request of this mode only.
+    pub fn withdraw_mode(&mut self, key: KeyRef<'_>, owner: &[u8], mode: Mode) -> Option<WaiterId> {
+        let queue = self.queue(key)?;
+        let waiter = queue.waiter(queue.place_of(owner)?)?;
+        if waiter.mode != mode {
+            return None;
+        }
+        self.withdraw(key, owner)
+    }
+
+    /// Whether this place is the first in its line.
+    pub(super) fn is_first(&mut self, key: &KeyId, seq: Seq) -> bool {
+        let line = self.lines.get_mut(key);
+        line.is_some_and(|line| line.queue.first_live() == Some(seq))
+    }
+
+    /// Everybody leaves this queue, no place is kept; answers the parked requests in order.
+    pub fn clear(&mut self, key: KeyRef<'_>) -> Vec<WaiterId> {
+        let Some((_, id, line)) = self.lines.get_full(&key) else {
+            return Vec::new();
+        };
+        let id = id.clone();
+        let parked = line.queue.iter().map(|(_, waiter)| waiter.id).collect();
+        let places: Vec<Seq> = line.queue.places().collect();
+        for seq in places {
+            self.remove(&id, seq);
+        }
+        parked
+    }
+
+    /// Everybody leaves, and no place is kept; answers the parked requests, oldest first.
+    pub fn clear_all(&mut self) -> Vec<WaiterId> {
+        let keys: Vec<KeyId> = self.lines.keys().cloned().collect();
+        let mut parked: Vec<_> = keys
+            .iter()
+            .flat_map(|key| self.clear(key.as_ref()))
+            .collect();
+        parked.sort_unstable();
+        parked
+    }
+
+    /// Gives a place back to an owner whose grant was undone, for the grace time.
+    pub fn restore(&mut self, key: &KeyId, owner: &[u8], seq: Seq, now: Now) {
+        if self.grace.ms == 0 || self.kept_places() >= self.grace.max_places {
+            return;
+        }
+        let until = now.mono_ms.saturating_add(self.grace.ms);
+        let line = self.lines.entry(key.clone()).or_default();
+        if line.queue.restore(seq, owner, until) {
+            self.places += 1;
+            self.set_due(key, seq, None, Some(until));
+        }
+    }
+
+    /// No place is kept any longer.
+    pub fn give_up_places(&mut self) {
+        let kept: Vec<(KeyId, Seq)> = self
+            .deadlines
+            .iter()
+            .map(|((_, seq), key)| (key.clone(), *seq))
+            .filter(|(key, seq)| !self.is_live(key, *seq))
+            .collect();
+        for (key, seq) in kept {
+            self.remove(&key, seq);
+        }
+    }
+
+    fn is_live(&self, key: &KeyId, seq: Seq) -> bool {
+        let line = self.lines.get(key);
+        line.is_some_and(|line| line.queue.waiter(seq).is_some())
+    }
+
+    /// A request leaves its place, of which it may have several; they are kept for its owner.
+    pub(super) fn vacate(&mut self, key: &KeyId, seq: Seq, now: Now) {
+        match self.take_places(key, seq) {
+            None => self.vacate_one(key, seq, now),
+            Some(places) => {
+                for (key, seq) in places {
+                    self.vacate_one(&key, seq, now);
+                    self.schedule_settle(key.as_ref());
+                }
+            }
+        }
+    }
+
+    fn vacate_one(&mut self, key: &KeyId, seq: Seq, now: Now) {
+        let until = now.mono_ms.saturating_add(self.grace.ms);
+        if let Some(line) = self.lines.get_mut(key) {
+            let was_due = line.queue.due(seq);
+            if let Some(waiter) = line.queue.vacate(seq, until) {
+                self.forget_id(waiter.id);
+                self.waits_no_more(key, seq);
+                self.set_due(key, seq, was_due, Some(until));
+            }
+        }
+        if self.grace.ms == 0 || self.kept_places() > self.grace.max_places {
+            self.remove_one(key, seq);
+        }
+        self.forget_idle_lease(key);
+    }
+
+    fn forget_id(&mut self, waiter: WaiterId) {
+        self.by_id.remove(&waiter);
+        give_back(&mut self.by_id);
+    }
+
+    /// A place is given up, and with it every other one of the request that stands there.
+    pub(super) fn remove(&mut self, key: &KeyId, seq: Seq) -> Option<Waiter> {
+        let Some(places) = self.take_places(key, seq) else {
+            return self.remove_one(key, seq);
+        };
+        let mut waiter = None;
+        for (key, seq) in places {
+            waiter = self.remove_one(&key, seq).or(waiter);
+            self.schedule_settle(key.as_ref());
+        }
+        waiter
+    }
+
+    pub(crate) fn remove_one(&mut self, key: &KeyId, seq: Seq) -> Option<Waiter> {
+        let mut was_due = None;
+        if self.is_live(key, seq) {
+            self.waits_no_more(key, seq);
+        }
+        let queue = self.lines.get_mut(key).map(|line| &mut line.queue);
+        let waiter = queue.and_then(|queue| {
+            was_due = queue.due(seq);
+            self.places -= usize::from(queue.owner_of(seq).is_some());
+            queue.remove(seq)
+        });
+        self.set_due(key, seq, was_due, None);
+        if let Some(waiter) = &waiter {
+            self.forget_id(waiter.id);
+        }
+        self.forget_idle_lease(key);
+        self.drop_if_empty(key);
+        waiter
+    }
+
+    fn drop_if_empty(&mut self, key: &KeyId) {
+        if self
+            .lines
+            .get(key)
+            .is_some_and(|line| line.queue.is_empty())
+        {
+            self.set_lease(key.as_ref(), None);
+            self.lines.swap_remove(key);
+            give_back(&mut self.lines);
+        }
+    }
+}

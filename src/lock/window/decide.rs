@@ -1,0 +1,106 @@
+//! WD
+
+use crate::lock::effect::{Effect, Effects, KeyWrite};
+use crate::lock::grant::hand_off::HandedOff;
+use crate::lock::locks::Locks;
+use crate::lock::view::View;
+use crate::lock::wait::request::Seq;
+use crate::lock::window::state::WindowRule;
+use crate::lock::{is_held, KeyId, KeyRef, KeyState, Mode, Now};
+
+impl Locks {
+    /// Sets the rule. With another one every window ends: the line is looked at in this turn.
+    pub fn set_window_rule(&mut self, rule: WindowRule) {
+        if self.windows.rule != rule {
+            self.windows.rule = rule;
+            self.windows.rows.clear();
+            for key in self.end_windows() {
+                self.waiters.schedule_settle(key.as_ref());
+            }
+        }
+    }
+
+    /// Whether it depends on who listens what is to be done with this lock when it is free.
+    pub fn depends_on_subscribers(&self, key: KeyRef<'_>) -> bool {
+        self.windows.is_due(key)
+            && self
+                .waiters
+                .first(key)
+                .is_some_and(|(_, waiter)| waiter.mode == Mode::Exclusive)
+    }
+
+    /// The lock is free and could be handed to the first in line: whether it is left free instead.
+    pub(crate) fn leave_free(
+        &mut self,
+        view: &View<'_>,
+        first: Seq,
+        now: Now,
+        fx: &mut Effects,
+    ) -> Option<HandedOff> {
+        if self.windows.is_open(view.key, now) {
+            return Some(HandedOff::Reserved);
+        }
+        let first = self.waiters.at(view.key, first);
+        let is_shared = matches!(view.state, KeyState::ReadWrite(_))
+            || first.is_none_or(|(_, waiter)| waiter.mode != Mode::Exclusive);
+        if is_shared || !self.windows.is_due(view.key) {
+            return None;
+        }
+        if !view.has_subscriber {
+            self.windows.was_in_vain(view.key);
+            return None;
+        }
+        self.announce_untracked(view, now, fx);
+        self.sweep(view, now, fx);
+        self.windows.begin(view.key, now);
+        self.stats.windows += 1;
+        self.waiters.set_lease(view.key, None);
+        if view.state != KeyState::Absent {
+            fx.push(Effect::Write(KeyWrite::Delete));
+        }
+        fx.push(Effect::Publish);
+        Some(HandedOff::LeftFree)
+    }
+
+    /// The key has been read: if somebody holds what was left free, the window has served its purpose.
+    pub(crate) fn see_taken(&mut self, view: &View<'_>, now: Now) {
+        if self.windows.open.is_empty() || !is_held(&view.state, None, now) {
+            return;
+        }
+        if self.windows.end(view.key).is_some() {
+            self.stats.windows_taken += 1;
+            self.windows.was_taken(view.key);
+        }
+    }
+
+    /// Nobody came while the window was open, or it is of no interest any more.
+    pub(crate) fn end_window(&mut self, key: KeyRef<'_>) -> Option<KeyId> {
+        if self.windows.open.is_empty() {
+            return None;
+        }
+        let key = self.windows.end(key)?;
+        self.stats.windows_unused += 1;
+        self.windows.was_in_vain(key.as_ref());
+        Some(key)
+    }
+
+    /// The next lock whose window is over: it is to be settled.
+    pub(crate) fn pop_window(&mut self, now: Now) -> Option<KeyId> {
+        let (_, key) = self
+            .windows
+            .ends
+            .first()
+            .filter(|(end, _)| *end <= now.mono_ms)?;
+        let key = key.clone();
+        self.end_window(key.as_ref())
+    }
+
+    /// Every window ends.
+    pub(crate) fn end_windows(&mut self) -> Vec<KeyId> {
+        let open: Vec<_> = self.windows.open.keys().cloned().collect();
+        for key in &open {
+            self.end_window(key.as_ref());
+        }
+        open
+    }
+}

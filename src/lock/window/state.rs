@@ -1,0 +1,161 @@
+//! WS
+
+use std::collections::BTreeSet;
+use std::hash::BuildHasher;
+
+use indexmap::IndexMap;
+
+use crate::lock::name::{KeyMap, Secret};
+use crate::lock::table::give_back;
+use crate::lock::{KeyId, KeyRef, Now};
+
+/// So many locks have their hand-offs counted, for about 50 bytes each; one that is pushed out begins anew.
+const MOST_COUNTED: usize = 1_000;
+
+/// The most hand-offs that make up for holds of those outside.
+const MOST_OWED: u32 = 100;
+
+/// How often the hand-offs until the next turn are doubled.
+const MOST_DOUBLINGS: u32 = 4;
+
+/// When locks are left free for others, and for how long.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct WindowRule {
+    /// After so many hand-offs in a row; 0: never.
+    pub after: u32,
+    /// The length of a window in milliseconds.
+    pub window_ms: u64,
+}
+
+/// What has happened at a lock since somebody outside had it.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct Row {
+    hand_offs: u32,
+    /// Holds of those outside since a window began, seen as they ended.
+    outside: u32,
+    /// Turns in vain.
+    in_vain: u32,
+}
+
+/// The rows of hand-offs, and the windows.
+#[derive(Debug, Default)]
+pub struct Windows {
+    /// The rule in force.
+    pub(super) rule: WindowRule,
+    /// By the hash of a lock's name, because a row may outlive every hold and every wait, and no name is to stay in
+    /// memory then. Two locks of the same hash (one pair in 2^64) share a row: one window more or less.
+    pub(super) rows: IndexMap<u64, Row, Secret>,
+    names: Secret,
+    /// The end of each window, on the monotonic clock.
+    pub(super) open: KeyMap<u64>,
+    pub(super) ends: BTreeSet<(u64, KeyId)>,
+}
+
+impl Windows {
+    /// How many windows are open.
+    pub fn open(&self) -> usize {
+        self.open.len()
+    }
+
+    /// Whether this lock is left free just now.
+    pub(crate) fn is_open(&self, key: KeyRef<'_>, now: Now) -> bool {
+        !self.open.is_empty() && self.open.get(&key).is_some_and(|end| now.mono_ms < *end)
+    }
+
+    /// Milliseconds until the next window ends.
+    pub(crate) fn next_end(&self, now: Now) -> Option<u64> {
+        let (end, _) = self.ends.first()?;
+        Some(end.saturating_sub(now.mono_ms))
+    }
+
+    /// Whether it is the turn of those outside.
+    pub(super) fn is_due(&self, key: KeyRef<'_>) -> bool {
+        let due = |row: &Row| {
+            let after = self.rule.after.saturating_mul(1 << row.in_vain);
+            let owed = self.rule.after.saturating_mul(row.outside);
+            row.hand_offs >= after.max(owed.min(MOST_OWED))
+        };
+        self.rule.after > 0 && self.row(key).is_some_and(due)
+    }
+
+    /// The lock was handed on.
+    pub(crate) fn count(&mut self, key: KeyRef<'_>) {
+        if self.rule.after == 0 {
+            return;
+        }
+        if let Some(row) = self.row_mut(key) {
+            row.hand_offs = row.hand_offs.saturating_add(1);
+            return;
+        }
+        if self.rows.len() >= MOST_COUNTED {
+            self.rows.swap_remove_index(0);
+        }
+        let row = Row {
+            hand_offs: 1,
+            ..Row::default()
+        };
+        self.rows.insert(self.names.hash_one(key), row);
+    }
+
+    fn row(&self, key: KeyRef<'_>) -> Option<&Row> {
+        if self.rows.is_empty() {
+            return None;
+        }
+        self.rows.get(&self.names.hash_one(key))
+    }
+
+    fn row_mut(&mut self, key: KeyRef<'_>) -> Option<&mut Row> {
+        if self.rows.is_empty() {
+            return None;
+        }
+        self.rows.get_mut(&self.names.hash_one(key))
+    }
+
+    /// Somebody outside has had the lock while others waited here.
+    pub(crate) fn count_outside(&mut self, key: KeyRef<'_>) {
+        if let Some(row) = self.row_mut(key) {
+            row.outside = row.outside.saturating_add(1);
+        }
+    }
+
+    /// The lock was free for everybody: the count begins anew. What was in vain is remembered.
+    pub(crate) fn was_free(&mut self, key: KeyRef<'_>) {
+        match self.row_mut(key) {
+            Some(row) if row.in_vain > 0 => (row.hand_offs, row.outside) = (0, 0),
+            Some(_) => drop(self.rows.swap_remove(&self.names.hash_one(key))),
+            None => {}
+        }
+    }
+
+    pub(super) fn was_taken(&mut self, key: KeyRef<'_>) {
+        if let Some(row) = self.row_mut(key) {
+            row.in_vain = 0;
+        }
+    }
+
+    pub(super) fn was_in_vain(&mut self, key: KeyRef<'_>) {
+        if let Some(row) = self.row_mut(key) {
+            row.hand_offs = 0;
+            row.in_vain = (row.in_vain + 1).min(MOST_DOUBLINGS);
+        }
+    }
+
+    /// A window begins; there is none: every grant ends one, and nothing has been granted where one is.
+    pub(super) fn begin(&mut self, key: KeyRef<'_>, now: Now) {
+        if let Some(row) = self.row_mut(key) {
+            (row.hand_offs, row.outside) = (0, 0);
+        }
+        let (key, end) = (key.to_id(), now.mono_ms.saturating_add(self.rule.window_ms));
+        self.ends.insert((end, key.clone()));
+        self.open.insert(key, end);
+    }
+
+    /// Ends a window, if there is one.
+    pub(super) fn end(&mut self, key: KeyRef<'_>) -> Option<KeyId> {
+        let (key, end) = self.open.swap_remove_entry(&key)?;
+        give_back(&mut self.open);
+        let ended = (end, key);
+        self.ends.remove(&ended);
+        Some(ended.1)
+    }
+}
