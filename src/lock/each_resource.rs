@@ -196,7 +196,7 @@ impl Locks {
     }
 
     /// The connection of a request that was not for a lock is gone.
-    pub(crate) fn gone_elsewhere(&mut self, waiter: WaiterId, now: Now) {
+    pub(crate) fn disconnected_other_resource(&mut self, waiter: WaiterId, now: Now) {
         if let Some((key, id, token)) = self.sems.in_flight.lost(waiter) {
             // The undo ends the permit; there is nothing to release.
             let what = BoundRef::permit(key.as_ref(), &id);
@@ -210,7 +210,7 @@ impl Locks {
     }
 
     /// A key of a semaphore or a latch went away, says the server.
-    pub(crate) fn lost_elsewhere(&mut self, key: KeyRef<'_>) {
+    pub(crate) fn lost_other_resource(&mut self, key: KeyRef<'_>) {
         self.lose_permits(key);
         self.sems.waiters.schedule_settle(key);
         self.latches.waiters.schedule_settle(key);
@@ -222,7 +222,7 @@ impl Locks {
     }
 
     /// Whether events of this key matter to a semaphore or a latch.
-    pub(crate) fn is_of_interest_elsewhere(&self, key: KeyRef<'_>) -> bool {
+    pub(crate) fn concerns_other_resource(&self, key: KeyRef<'_>) -> bool {
         let of_semaphore = |key: KeyRef<'_>| {
             self.sems.remembered.contains(key) || self.sems.waiters.live_on(key) > 0
         };
@@ -233,7 +233,7 @@ impl Locks {
     }
 
     /// No semaphore or latch is waited for or remembered.
-    pub(crate) fn is_idle_elsewhere(&self) -> bool {
+    pub(crate) fn are_other_resources_idle(&self) -> bool {
         self.sems.waiters.live() == 0
             && self.latches.waiters.live() == 0
             && self.sems.remembered.len() == 0
@@ -245,7 +245,7 @@ impl Locks {
     }
 
     /// This server follows another now.
-    pub(crate) fn demote_elsewhere(&mut self) {
+    pub(crate) fn demote_other_resources(&mut self) {
         self.sems.in_flight.forget_lost();
         for queues in [&mut self.sems.waiters, &mut self.latches.waiters] {
             queues.forget_unsettled();
@@ -254,7 +254,7 @@ impl Locks {
     }
 
     /// Everybody who waits for a permit or a latch is sent away.
-    pub(crate) fn drain_elsewhere(&mut self, fx: &mut Effects) {
+    pub(crate) fn drain_other_resources(&mut self, fx: &mut Effects) {
         let permits = self.sems.waiters.clear_all();
         self.fail_permits(permits, &LockError::Drained, fx);
         let latches = self.latches.waiters.clear_all();

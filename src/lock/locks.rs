@@ -50,11 +50,11 @@ pub struct Locks {
     /// When those who wait outside have their turn.
     pub windows: Windows,
     /// Requests that were parked although it was not sure that they do not.
-    pub(crate) doubtful: Vec<WaiterId>,
+    pub(crate) unverified: Vec<WaiterId>,
     pub(crate) tracked: TrackedGrants,
     /// Keys to be glanced at.
     pub(crate) rechecks: KeySet,
-    pub(crate) next_waiter: u64,
+    pub(crate) last_waiter_id: u64,
     pub(crate) in_flight: WaiterMap<SmallVec<[GrantInFlight; 1]>>,
     /// The latest of them of each owner at each key.
     pub(crate) in_flight_of_owner: OwnerMap<WaiterId>,
@@ -83,10 +83,10 @@ impl Locks {
             startup_delay: StartupDelay::default(),
             detects_deadlocks: true,
             windows: Windows::default(),
-            doubtful: Vec::new(),
+            unverified: Vec::new(),
             tracked: TrackedGrants::default(),
             rechecks: KeySet::default(),
-            next_waiter: 0,
+            last_waiter_id: 0,
             in_flight: WaiterMap::default(),
             in_flight_of_owner: OwnerMap::default(),
             undelivered: KeyMap::default(),

@@ -39,11 +39,13 @@ impl Locks {
     /// A glance: if the key states the tracked grant no more, its books are closed and others are told.
     pub fn recheck(&mut self, view: &View<'_>, now: Now, fx: &mut Effects) {
         match &view.state {
-            KeyState::ReadWrite(lock) if lock.is_held(now) => self.close_gone(view, lock, now, fx),
+            KeyState::ReadWrite(lock) if lock.is_held(now) => {
+                self.untrack_gone(view, lock, now, fx)
+            }
             state => {
                 let hold = state.hold(now);
                 if hold.and_then(|hold| self.tracked(view.key, hold)).is_none() {
-                    self.close_unseen(view, now, fx);
+                    self.untrack_stale(view, now, fx);
                 }
             }
         }

@@ -36,14 +36,14 @@ impl Locks {
         if self.waiters.leave(waiter, now) {
             self.stats.waits_disconnected += 1;
         } else {
-            self.gone_elsewhere(waiter, now);
+            self.disconnected_other_resource(waiter, now);
         }
     }
 
     /// The key's lease ran out, says the server. Answers whether somebody cares: the grant is
     /// tracked, or waited for.
     pub fn expired(&mut self, key: KeyRef<'_>) -> bool {
-        self.lost_elsewhere(key);
+        self.lost_other_resource(key);
         let tracked = self.tracked.remove_all(key);
         self.stats.grants_expired += tracked;
         self.waiters.schedule_settle(key) || tracked > 0
@@ -51,12 +51,12 @@ impl Locks {
 
     /// The key went away, says the server. Answers whether somebody cares, as above.
     pub fn lost(&mut self, key: KeyRef<'_>) -> bool {
-        self.lost_elsewhere(key);
+        self.lost_other_resource(key);
         let tracked = self.tracked.remove_all(key);
         self.stats.grants_lost += tracked;
         let is_waited = self.waiters.schedule_settle(key);
         if is_waited {
-            self.windows.count_outside(key);
+            self.windows.count_redisson_hold(key);
         }
         is_waited || tracked > 0
     }
@@ -141,28 +141,28 @@ impl Locks {
         self.end_windows();
         self.waiters.forget_unsettled();
         self.waiters.give_up_places();
-        self.demote_elsewhere();
+        self.demote_other_resources();
     }
 
     /// Nobody waits and nothing is tracked: key events are of no interest.
     pub fn is_idle(&self) -> bool {
-        self.waiters.live() == 0 && self.tracked.len() == 0 && self.is_idle_elsewhere()
+        self.waiters.live() == 0 && self.tracked.len() == 0 && self.are_other_resources_idle()
     }
 
     /// Whether somebody waits for this key or its grant is tracked: else its events are of no interest.
     pub fn cares_about(&self, key: KeyRef<'_>) -> bool {
         self.tracked.contains(key)
             || self.waiters.live_on(key) > 0
-            || self.is_of_interest_elsewhere(key)
+            || self.concerns_other_resource(key)
     }
 
     /// The module is to be unloaded: every waiter is sent away, and no place is kept. Bindings stay: the drain
     /// may be called off. (Without the module, bound holds end by their leases.)
     pub fn drain(&mut self, fx: &mut Effects) {
         self.end_windows();
-        let everybody = self.waiters.clear_all();
-        self.fail(everybody, &LockError::Drained, fx);
+        let parked = self.waiters.clear_all();
+        self.fail(parked, &LockError::Drained, fx);
         self.waiters.schedule_postponed();
-        self.drain_elsewhere(fx);
+        self.drain_other_resources(fx);
     }
 }

@@ -33,7 +33,7 @@ impl Locks {
     /// Settles a key: called when its lease is over or something happened to it from
     /// outside. Harmless at any other time.
     pub fn settle(&mut self, view: &View<'_>, now: Now, fx: &mut Effects) {
-        self.see_taken(view, now);
+        self.note_window_taken(view, now);
         let undone = self.take_undone(view.key);
         let foreign = match &view.state {
             KeyState::OtherType => Some(LockError::WrongType),
@@ -45,7 +45,7 @@ impl Locks {
             if is_waited {
                 self.announce_untracked(view, now, fx);
             }
-            self.close_unseen(view, now, fx);
+            self.untrack_stale(view, now, fx);
             if is_waited {
                 self.fail_all(view.key, &error, fx);
             }
@@ -72,7 +72,7 @@ impl Locks {
                         }));
                     }
                     if self.tracked(view.key, hold).is_none() {
-                        self.close_unseen(view, now, fx);
+                        self.untrack_stale(view, now, fx);
                     }
                     self.waiters.set_lease(view.key, hold.deadline_ms);
                     self.waiters.set_holders(view.key, &view.state, now);
@@ -110,8 +110,8 @@ impl Locks {
 
     /// Everybody who waits is answered this error.
     pub(crate) fn fail_all(&mut self, key: KeyRef<'_>, error: &LockError, fx: &mut Effects) {
-        let everybody = self.waiters.clear(key);
-        self.fail(everybody, error, fx);
+        let parked = self.waiters.clear(key);
+        self.fail(parked, error, fx);
     }
 
     /// These have left their queues, and are told why.

@@ -222,7 +222,7 @@ fn ring(ctx: Ctx) {
     } else if ctx.may_write() {
         shell::with(|shell| shell.alarm.paused_until_ms = 0);
         settle_due(ctx, now);
-        answer(decide(|locks, fx| locks.judge_again(now, fx)).1);
+        answer(decide(|locks, fx| locks.verify_parked(now, fx)).1);
         recheck_all(ctx, now);
         sessions::work(ctx);
         Parked::deliver_all();
@@ -402,7 +402,7 @@ fn may_begin_all(
     states: &[KeyState],
     now: Now,
 ) -> Result<(), LockError> {
-    let asking = shell::with(|shell| shell.locks.asks_for(request));
+    let asking = shell::with(|shell| shell.locks.pending_request(request));
     let Some(asking) = asking.filter(|asking| asking.mode != Mode::Exclusive) else {
         return Ok(());
     };

@@ -68,7 +68,7 @@ impl Locks {
             }
         } else if delayed || self.waiters.live_on(view.key) > 0 {
             let answer = self.wait_or_refuse(view, None, req, now, fx)?;
-            if self.hand_off(view, &view.state, now, fx) == HandedOff::Nobody {
+            if self.hand_off(view, &view.state, now, fx) == HandedOff::NoWaiter {
                 self.waiters.schedule_settle(view.key);
             }
             return Ok(answer);
@@ -87,7 +87,7 @@ impl Locks {
         if let Some(token) = view.state.token() {
             self.tokens.observe(view.domain, token, now.wall_us());
         }
-        self.see_taken(view, now);
+        self.note_window_taken(view, now);
         Ok(())
     }
 
@@ -164,10 +164,10 @@ impl Locks {
             self.stats.deadlocks += 1;
             return Err(LockError::Upgrade);
         }
-        let in_doubt = self.judge_wait(view, req, former, now)?;
-        self.next_waiter += 1;
-        let id = WaiterId(self.next_waiter);
-        self.doubtful.extend(in_doubt.then_some(id));
+        let in_doubt = self.check_deadlock_at(view, req, former, now)?;
+        self.last_waiter_id += 1;
+        let id = WaiterId(self.last_waiter_id);
+        self.unverified.extend(in_doubt.then_some(id));
         let waiter = Waiter {
             id,
             mode: req.mode,

@@ -135,7 +135,7 @@ impl Locks {
         fx.push(Effect::Notify(event));
         match self.hand_off(view, &KeyState::Absent, now, fx) {
             HandedOff::Granted | HandedOff::LeftFree => {}
-            HandedOff::Reserved | HandedOff::Nobody | HandedOff::Blocked => {
+            HandedOff::Reserved | HandedOff::NoWaiter | HandedOff::Blocked => {
                 // Whoever still waits could not be granted just now: the alarm tries again.
                 self.waiters.schedule_settle(view.key);
                 self.windows.was_free(view.key);

@@ -15,23 +15,23 @@ impl Locks {
         fx: &mut Effects,
     ) -> bool {
         if self.tracked(view.key, hold).is_none() {
-            self.close_unseen(view, now, fx);
+            self.untrack_stale(view, now, fx);
             return false;
         }
         self.tracked.remove(view.key).is_some()
     }
 
     /// The tracked grants before this one ended without our seeing it.
-    pub(crate) fn close_unseen(&mut self, view: &View<'_>, now: Now, fx: &mut Effects) {
-        self.close_only(view, now, fx);
+    pub(crate) fn untrack_stale(&mut self, view: &View<'_>, now: Now, fx: &mut Effects) {
+        self.untrack_stale_single(view, now, fx);
         let readers: Vec<_> = self.tracked.readers(view.key).cloned().collect();
         for owner in readers {
-            self.close_reader(view.key, &owner, now, fx);
+            self.untrack_stale_reader(view.key, &owner, now, fx);
         }
     }
 
     /// The tracked READ grant of this owner ended without our seeing it, if there is one.
-    pub(crate) fn close_reader(
+    pub(crate) fn untrack_stale_reader(
         &mut self,
         key: KeyRef<'_>,
         owner: &[u8],
@@ -44,7 +44,7 @@ impl Locks {
     }
 
     /// The tracked grant that was the only one of its kind ended without our seeing it.
-    pub(crate) fn close_only(&mut self, view: &View<'_>, now: Now, fx: &mut Effects) {
+    pub(crate) fn untrack_stale_single(&mut self, view: &View<'_>, now: Now, fx: &mut Effects) {
         let Some(former) = self.tracked.remove(view.key) else {
             return;
         };

@@ -121,7 +121,7 @@ impl Locks {
         if view.state.is_over(now) {
             fx.push(Effect::Notify(Event::KeyExpired));
         }
-        self.close_unseen(view, now, fx);
+        self.untrack_stale(view, now, fx);
     }
 
     /// The lease that is meant: a session has its own.

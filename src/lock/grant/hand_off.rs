@@ -22,7 +22,7 @@ pub(crate) enum HandedOff {
     /// It is the turn of those who wait outside: the key is free for a while, and they have been told.
     LeftFree,
     /// Nobody waits who could be granted now; nothing was written.
-    Nobody,
+    NoWaiter,
     /// Somebody waits, and has to go on waiting for those who hold; nothing was written.
     Blocked,
 }
@@ -53,11 +53,11 @@ impl Locks {
         fx: &mut Effects,
     ) -> HandedOff {
         if !view.may_grant() || self.startup_delay.is_on(now) {
-            return HandedOff::Nobody;
+            return HandedOff::NoWaiter;
         }
         let mut after = None;
-        let mut result = HandedOff::Nobody;
-        while let Some(seq) = self.next_in_line(view.key, now, fx) {
+        let mut result = HandedOff::NoWaiter;
+        while let Some(seq) = self.next_to_grant(view.key, now, fx) {
             if after.is_none() {
                 if let Some(left_free) = self.leave_free(view, seq, now, fx) {
                     return left_free;
@@ -68,7 +68,7 @@ impl Locks {
             let is_free =
                 next.is_some_and(|(owner, waiter)| may_enter(state, waiter.mode, owner, now));
             let request = next.map(|(_, waiter)| waiter.id);
-            if let Some(request) = request.filter(|id| is_free && self.waiters.is_many(*id)) {
+            if let Some(request) = request.filter(|id| is_free && self.waiters.is_multi_key(*id)) {
                 self.waiters.schedule_settle_request(request);
                 if after.is_none() {
                     self.waiters.set_lease(view.key, rest.ends(now));
@@ -109,14 +109,14 @@ impl Locks {
     }
 
     /// The first place in the line whose wait is not over.
-    pub(crate) fn next_in_line(
+    pub(crate) fn next_to_grant(
         &mut self,
         key: KeyRef<'_>,
         now: Now,
         fx: &mut Effects,
     ) -> Option<Seq> {
         let mut timed_out = 0;
-        let next = self.waiters.next_in_line(key, now, |waiter| {
+        let next = self.waiters.next_to_grant(key, now, |waiter| {
             timed_out += 1;
             fx.push(Effect::Answer(waiter, Outcome::Nil));
         });
@@ -124,7 +124,7 @@ impl Locks {
         next
     }
 
-    /// Grants the key to the waiter at this place. `None` when the grant is refused; then everybody who
+    /// Grants the key to the waiter at this place. `None` when the grant is refused; then parked who
     /// waits has been told so.
     fn hand_to(
         &mut self,
@@ -158,7 +158,7 @@ impl Locks {
         self.count_wait(&waiter, now);
         if granted.after.is_none() {
             self.waiters.set_holder(view.key, owner.clone());
-            self.windows.count(view.key);
+            self.windows.count_hand_off(view.key);
         }
         // The grant is a re-entry where a script has granted the lock to this owner meanwhile.
         let reentry = (!granted.is_fresh).then_some(Reentry {

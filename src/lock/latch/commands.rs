@@ -79,8 +79,8 @@ impl Locks {
             self.latches.stats.latch_busy += 1;
             return Err(LockError::Busy);
         }
-        self.next_waiter += 1;
-        let id = WaiterId(self.next_waiter);
+        self.last_waiter_id += 1;
+        let id = WaiterId(self.last_waiter_id);
         let waiter = Waiter {
             id,
             mode: Mode::Exclusive,
@@ -113,8 +113,8 @@ impl Locks {
             Ok(0) => self.grant_all(key, fx),
             Ok(_) => self.note_end(key, state),
             Err(error) => {
-                let everybody = self.latches.waiters.clear(key);
-                self.fail_latches(everybody, &error, fx);
+                let parked = self.latches.waiters.clear(key);
+                self.fail_latches(parked, &error, fx);
             }
         }
     }

@@ -11,10 +11,10 @@ use crate::lock::read_write::upgrades;
 use crate::lock::resource::Resource;
 use crate::lock::state::MAX_HOLD_COUNT;
 use crate::lock::view::View;
-use crate::lock::wait::deadlock::{Caller, Want};
+use crate::lock::wait::deadlock::{Caller, WantedKey};
 use crate::lock::wait::index::Holders;
 use crate::lock::wait::multi_key::Former;
-use crate::lock::wait::request::{Again, Waiter, WaiterId};
+use crate::lock::wait::request::{ReentryTerms, Waiter, WaiterId};
 use crate::lock::{KeyRef, KeyState, LockError, Mode, Now, Token};
 
 /// The most keys of one request.
@@ -114,7 +114,7 @@ impl Locks {
         for (at, (view, fx)) in views.iter().zip(fx).enumerate() {
             let compatibility = compatibility(&view.state, req.mode, req.owner, now);
             if compatibility == Ok(Compatibility::Free)
-                && self.next_in_line(view.key, now, fx).is_some()
+                && self.next_to_grant(view.key, now, fx).is_some()
             {
                 // It is theirs: that is seen to at the end of the turn.
                 self.waiters.schedule_settle(view.key);
@@ -224,10 +224,10 @@ impl Locks {
             self.stats.busy += 1;
             return Err(LockError::Busy);
         }
-        let in_doubt = self.judge_many(views, req, &former, now)?;
-        self.next_waiter += 1;
-        let id = WaiterId(self.next_waiter);
-        self.doubtful.extend(in_doubt.then_some(id));
+        let in_doubt = self.check_deadlock_many(views, req, &former, now)?;
+        self.last_waiter_id += 1;
+        let id = WaiterId(self.last_waiter_id);
+        self.unverified.extend(in_doubt.then_some(id));
         let waiter = Waiter {
             id,
             mode: req.mode,
@@ -238,7 +238,7 @@ impl Locks {
             client: req.client,
             limit: None,
         };
-        let again = Again {
+        let again = ReentryTerms {
             once: req.once,
             names_lease: req.names_lease,
         };
@@ -248,7 +248,7 @@ impl Locks {
         self.stats.waits_parked += 1;
         self.stats.waits_taken_over += former.requests.len() as u64;
         for (view, fx) in views.iter().zip(fx.iter_mut()) {
-            self.see(view, req, now);
+            self.note_state(view, req, now);
             fx.push(Effect::Notify(Event::Wait));
         }
         if let Some(fx) = fx.first_mut() {
@@ -274,7 +274,7 @@ impl Locks {
         full || keys.iter().any(full_at)
     }
 
-    fn judge_many(
+    fn check_deadlock_many(
         &mut self,
         views: &[View<'_>],
         req: &Acquire<'_>,
@@ -289,7 +289,7 @@ impl Locks {
         let wants: Vec<_> = views
             .iter()
             .zip(places)
-            .map(|(view, place)| Want {
+            .map(|(view, place)| WantedKey {
                 key: view.key,
                 place,
                 holders: Holders::of(&view.state, now),
@@ -301,12 +301,12 @@ impl Locks {
             wants: &wants,
             replaces: &former.requests,
         };
-        self.judge(&caller, now)
+        self.check_deadlock(&caller, now)
     }
 
     /// Notes what a key that is waited for holds now. One that is free is its next waiter's, which is
     /// seen to at the end of the turn.
-    fn see(&mut self, view: &View<'_>, req: &Acquire<'_>, now: Now) {
+    fn note_state(&mut self, view: &View<'_>, req: &Acquire<'_>, now: Now) {
         let lease_ms = match compatibility(&view.state, req.mode, req.owner, now) {
             Ok(Compatibility::Mine(_) | Compatibility::Within) => view.state.ends(now),
             Ok(Compatibility::Blocked(lease_ms)) => lease_ms,

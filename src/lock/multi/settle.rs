@@ -48,7 +48,7 @@ impl Locks {
         }) else {
             return true;
         };
-        let again = self.waiters.again(request);
+        let again = self.waiters.reentry_terms(request);
         // What was asked for, once more.
         let req = Acquire {
             owner: &owner,
@@ -107,7 +107,7 @@ impl Locks {
                         reentry: (!is_fresh).then_some(reentry),
                     };
                     if *is_fresh && waiter.mode == Mode::Exclusive {
-                        self.windows.count(key.as_ref());
+                        self.windows.count_hand_off(key.as_ref());
                     }
                     self.put_in_flight(request, in_flight);
                 }
@@ -137,7 +137,7 @@ impl Locks {
             match compatibility(&view.state, req.mode, req.owner, now) {
                 Ok(Compatibility::Mine(_) | Compatibility::Within) => {}
                 Ok(Compatibility::Free) => {
-                    let first = self.next_in_line(view.key, now, fx);
+                    let first = self.next_to_grant(view.key, now, fx);
                     let first = first.and_then(|seq| self.waiters.at(view.key, seq));
                     all_free &= first.is_some_and(|(_, waiter)| waiter.id == request)
                         && !self.windows.is_open(view.key, now);

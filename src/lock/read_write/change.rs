@@ -219,7 +219,7 @@ impl ReadWrite {
 
     /// Takes the fields of dead readers out, as far as they were looked at, and answers whose they were.
     pub(crate) fn prune(&mut self, now: Now, fx: &mut Effects) -> Vec<OwnerId> {
-        let dead = self.readers.take_dead(now);
+        let dead = self.readers.take_expired(now);
         for owner in &dead {
             write(fx, RwWrite::Drop(Mode::Read, copy_of(owner)));
         }

@@ -142,7 +142,7 @@ impl Locks {
                 }
             }
             None => {
-                self.close_former(view, &lock, to, now, fx);
+                self.untrack_former(view, &lock, to, now, fx);
                 self.track(view.key, to, (token, end_ms), now, fx);
             }
         }
@@ -233,7 +233,7 @@ impl Locks {
     }
 
     /// What was tracked before a fresh hold of a lock that others hold, and must have ended unseen.
-    fn close_former(
+    fn untrack_former(
         &mut self,
         view: &View<'_>,
         lock: &ReadWrite,
@@ -242,10 +242,10 @@ impl Locks {
         fx: &mut Effects,
     ) {
         if to.mode == Mode::Read {
-            self.close_reader(view.key, to.owner, now, fx);
+            self.untrack_stale_reader(view.key, to.owner, now, fx);
         }
         if to.mode == Mode::Write || lock.writer.is_none() {
-            self.close_only(view, now, fx);
+            self.untrack_stale_single(view, now, fx);
         }
     }
 
@@ -258,7 +258,7 @@ impl Locks {
         fx: &mut Effects,
     ) {
         for owner in lock.prune(now, fx) {
-            self.close_reader(key, &owner, now, fx);
+            self.untrack_stale_reader(key, &owner, now, fx);
         }
     }
 

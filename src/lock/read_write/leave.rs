@@ -41,7 +41,7 @@ impl ReadWrite {
         })
     }
 
-    /// How much must be read to renew: everybody, when this lease was the longest and gets shorter.
+    /// How much must be read to renew: parked, when this lease was the longest and gets shorter.
     pub fn depth_to_renew(&self, owner: &[u8], end_ms: i64, now: Now) -> ReadDepth {
         let longest =
             |reader: &crate::lock::read_write::Reader| Some(reader.until_ms) >= self.deadline_ms;
@@ -161,7 +161,7 @@ impl Locks {
         fx: &mut Effects,
     ) -> bool {
         if self.tracked.get(view.key, lock.token(now)).is_none() {
-            self.close_only(view, now, fx);
+            self.untrack_stale_single(view, now, fx);
             return false;
         }
         self.tracked.remove(view.key).is_some()
@@ -197,7 +197,7 @@ impl Locks {
         let is_held = lock.is_held(now);
         let has_token_record = lock.token_record.is_some();
         if !is_held {
-            self.close_gone(view, &lock, now, fx);
+            self.untrack_gone(view, &lock, now, fx);
         }
         let rest = KeyState::ReadWrite(Box::new(lock));
         if self.hand_off(view, &rest, now, fx) == HandedOff::Granted {
@@ -292,7 +292,7 @@ impl Locks {
         fx: &mut Effects,
     ) {
         let mut lock = present.clone();
-        self.close_gone(view, &lock, now, fx);
+        self.untrack_gone(view, &lock, now, fx);
         if lock.writer.is_some() {
             let was_tracked = self.end_writer(view, present, now, fx);
             self.stats.grants_broken += u64::from(was_tracked);

@@ -94,7 +94,7 @@ impl Readers {
     }
 
     /// Those whose leases are over go; answers whose they were.
-    pub fn take_dead(&mut self, now: Now) -> Vec<OwnerId> {
+    pub fn take_expired(&mut self, now: Now) -> Vec<OwnerId> {
         if self.soonest_ms > now.wall_ms {
             return Vec::new();
         }
@@ -184,12 +184,15 @@ mod tests {
     #[test]
     fn the_dead_go_when_their_time_has_come_and_not_before() {
         let mut readers: Readers = (5..45).map(reader).collect();
-        assert_eq!(readers.take_dead(at(4)).len(), 0);
-        assert_eq!(readers.take_dead(at(6)).len(), 2);
+        assert_eq!(readers.take_expired(at(4)).len(), 0);
+        assert_eq!(readers.take_expired(at(6)).len(), 2);
         readers.get_mut(b"40").unwrap().until_ms = 6;
-        assert_eq!(readers.take_dead(at(6))[..], [OwnerId::from_slice(b"40")]);
+        assert_eq!(
+            readers.take_expired(at(6))[..],
+            [OwnerId::from_slice(b"40")]
+        );
         readers.push(reader(3));
-        assert_eq!(readers.take_dead(at(6))[..], [OwnerId::from_slice(b"3")]);
+        assert_eq!(readers.take_expired(at(6))[..], [OwnerId::from_slice(b"3")]);
         assert!(readers.get(b"7").is_some() && readers.get(b"6").is_none());
     }
 }

@@ -77,14 +77,14 @@ impl Locks {
             self.stats.foreign_wakeups += 1;
         }
         if lock.is_held(now) {
-            self.close_gone(view, &lock, now, fx);
+            self.untrack_gone(view, &lock, now, fx);
             self.note_ends(view.key, &lock, now);
         }
         self.hand_off(view, &KeyState::ReadWrite(Box::new(lock)), now, fx);
     }
 
     /// What is tracked here and no longer held.
-    pub(crate) fn close_gone(
+    pub(crate) fn untrack_gone(
         &mut self,
         view: &View<'_>,
         lock: &ReadWrite,
@@ -92,7 +92,7 @@ impl Locks {
         fx: &mut Effects,
     ) {
         if lock.writer.is_none() {
-            self.close_only(view, now, fx);
+            self.untrack_stale_single(view, now, fx);
         }
         let readers = self.tracked.readers(view.key);
         let gone: Vec<_> = readers
@@ -100,7 +100,7 @@ impl Locks {
             .cloned()
             .collect();
         for owner in gone {
-            self.close_reader(view.key, &owner, now, fx);
+            self.untrack_stale_reader(view.key, &owner, now, fx);
         }
     }
 }

@@ -119,14 +119,15 @@ impl ReadWrite {
         self.deadline_ms.is_some_and(|end| now.wall_ms >= end)
     }
 
-    /// Whether anybody holds it, as far as was looked.
+    /// Whether has_holder holds it, as far as was looked.
     pub fn is_held(&self, now: Now) -> bool {
-        let anybody = self.writer.is_some() || !self.is_whole || self.readers(now).next().is_some();
-        anybody && !self.is_over(now)
+        let has_holder =
+            self.writer.is_some() || !self.is_whole || self.readers(now).next().is_some();
+        has_holder && !self.is_over(now)
     }
 
     /// Whether this is a lock at all: readers that nothing speaks for, in a hash that never ends, may be
-    /// anybody's data.
+    /// has_holder's data.
     pub fn is_plausible(&self, now: Now) -> bool {
         let lives = self.writer.is_some() || self.readers(now).next().is_some();
         lives || self.deadline_ms.is_some() || !self.is_whole

@@ -6,7 +6,9 @@ use crate::lock::effect::{Effect, Effects, Outcome};
 use crate::lock::exclusive::request::{Answer, Wait};
 use crate::lock::locks::Locks;
 use crate::lock::semaphore::grant::Terms;
-use crate::lock::semaphore::state::{Ledger, Permit, PermitChange, Permits, SemView, MAX_PERMITS};
+use crate::lock::semaphore::state::{
+    Permit, PermitChange, PermitDraft, Permits, SemView, MAX_PERMITS,
+};
 use crate::lock::session::bindings::BoundRef;
 use crate::lock::wait::request::{Waiter, WaiterId};
 use crate::lock::wait::waiters::Joined;
@@ -70,12 +72,12 @@ impl Locks {
         if !set_if.allows(there.is_some()) {
             return Ok((None, PermitChange::default()));
         }
-        let mut ledger = Ledger::open(there);
+        let mut draft = PermitDraft::open(there);
         // Those that are held stay held: what is too much is owed.
         let taken = there.map_or(0, |there| there.taken as i64);
-        ledger.set_free(i64::from(permits) - taken);
-        self.hand_off_permits(view, &mut ledger, now, fx);
-        Ok((Some(permits), self.close(view, ledger)))
+        draft.set_free(i64::from(permits) - taken);
+        self.hand_off_permits(view, &mut draft, now, fx);
+        Ok((Some(permits), self.finish(view, draft)))
     }
 
     /// `SEM.ACQUIRE`.
@@ -98,12 +100,12 @@ impl Locks {
             self.sems.stats.sem_busy += 1;
             return (Err(LockError::Busy), PermitChange::default());
         }
-        let mut ledger = Ledger::open(there);
+        let mut draft = PermitDraft::open(there);
         let answer = match view.held_until(now) {
-            Some(end_ms) => self.ask_again(view, &mut ledger, end_ms, req, now, fx),
-            None => self.ask(view, &mut ledger, req, now, fx),
+            Some(end_ms) => self.ask_again(view, &mut draft, end_ms, req, now, fx),
+            None => self.ask(view, &mut draft, req, now, fx),
         };
-        (answer, self.close(view, ledger))
+        (answer, self.finish(view, draft))
     }
 
     /// `SEM.RELEASE`. True when the id held a permit.
@@ -144,11 +146,11 @@ impl Locks {
         self.sems.in_flight.claim(view.key, id);
         self.sems.stats.sem_renewals += 1;
         let stays_bound = self.keep_permit_binding(view.key, id, names_lease, now);
-        let mut ledger = Ledger::open(there);
+        let mut draft = PermitDraft::open(there);
         let end_ms = self.lease_of(stays_bound, lease).deadline(now);
-        ledger.set_end(id, end_ms);
+        draft.set_end(id, end_ms);
         self.sems.remembered.renewed(view.key, id, end_ms);
-        Ok((true, self.close(view, ledger)))
+        Ok((true, self.finish(view, draft)))
     }
 
     /// A latch is a string with a number, too: while a request is parked at the latch, the key is no semaphore.
@@ -163,7 +165,7 @@ impl Locks {
     fn ask_again(
         &mut self,
         view: &SemView<'_>,
-        ledger: &mut Ledger<'_>,
+        draft: &mut PermitDraft<'_>,
         end_ms: i64,
         req: &SemAcquire<'_>,
         now: Now,
@@ -186,7 +188,7 @@ impl Locks {
             self.keep_permit_binding(view.key, req.id, req.names_lease, now)
         };
         let wanted = self.lease_of(bound, req.lease).deadline(now);
-        self.extend_permit(view.key, ledger, req.id, (end_ms, wanted));
+        self.extend_permit(view.key, draft, req.id, (end_ms, wanted));
         self.sems.in_flight.claim(view.key, req.id);
         self.sems.stats.sem_reentries += 1;
         Ok(Answer::Granted(token))
@@ -196,12 +198,12 @@ impl Locks {
     pub(crate) fn extend_permit(
         &mut self,
         key: KeyRef<'_>,
-        ledger: &mut Ledger<'_>,
+        draft: &mut PermitDraft<'_>,
         id: &[u8],
         (end_ms, wanted): (i64, i64),
     ) {
         if end_ms < wanted {
-            ledger.set_end(id, wanted);
+            draft.set_end(id, wanted);
         }
         // Another client may have renewed it: then its end is noted here.
         self.sems.remembered.renewed(key, id, end_ms.max(wanted));
@@ -211,34 +213,34 @@ impl Locks {
     fn ask(
         &mut self,
         view: &SemView<'_>,
-        ledger: &mut Ledger<'_>,
+        draft: &mut PermitDraft<'_>,
         req: &SemAcquire<'_>,
         now: Now,
         fx: &mut Effects,
     ) -> Result<Answer, LockError> {
-        ledger.make(req.limit);
+        draft.make(req.limit);
         let was_over = own_end(view).is_some();
         if was_over {
             // Its former permit is over; its id cannot stand in the set twice.
-            ledger.put_back(req.id);
+            draft.put_back(req.id);
         }
         let delayed = self.startup_delay.is_on(now);
         let waits = req.wait != Wait::No;
-        if delayed && !waits && ledger.has_permit() {
+        if delayed && !waits && draft.has_permit() {
             return Err(LockError::InStartupDelay(self.startup_delay.left(now)));
         }
         // Whoever waits comes first. One who comes back to its place has its own turn.
-        if waits && (delayed || self.sems.waiters.live_on(view.key) > 0 || !ledger.has_permit()) {
+        if waits && (delayed || self.sems.waiters.live_on(view.key) > 0 || !draft.has_permit()) {
             let id = self.park_for_permit(view.key, req, now, fx)?;
-            ledger.counts |= was_over;
+            draft.counts |= was_over;
             self.forget_over(view.key, req.id, was_over);
-            self.hand_off_permits(view, ledger, now, fx);
+            self.hand_off_permits(view, draft, now, fx);
             return Ok(Answer::Parked(id));
         }
         // One that is parked itself may get its permit there, and no second one here.
         let is_parked = self.sems.waiters.parked(view.key, req.id).is_some();
-        self.hand_off_permits(view, ledger, now, fx);
-        if is_parked || self.sems.waiters.live_on(view.key) > 0 || !ledger.has_permit() {
+        self.hand_off_permits(view, draft, now, fx);
+        if is_parked || self.sems.waiters.live_on(view.key) > 0 || !draft.has_permit() {
             self.sems.stats.sem_refusals += 1;
             return Ok(Answer::Refused);
         }
@@ -248,7 +250,7 @@ impl Locks {
             session: req.session,
             client: req.client,
         };
-        let (token, _) = self.grant_permit(view, ledger, req.id, terms, now, fx)?;
+        let (token, _) = self.grant_permit(view, draft, req.id, terms, now, fx)?;
         self.sems.in_flight.claim(view.key, req.id);
         self.sems.waiters.withdraw(view.key, req.id);
         Ok(Answer::Granted(token))
@@ -278,8 +280,8 @@ impl Locks {
             self.sems.stats.sem_busy += 1;
             return Err(LockError::Busy);
         }
-        self.next_waiter += 1;
-        let id = WaiterId(self.next_waiter);
+        self.last_waiter_id += 1;
+        let id = WaiterId(self.last_waiter_id);
         let waiter = Waiter {
             id,
             mode: Mode::Exclusive,

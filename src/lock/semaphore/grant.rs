@@ -9,7 +9,7 @@ use crate::lock::resource::Resource;
 use crate::lock::semaphore::in_flight::PermitInFlight;
 use crate::lock::semaphore::semaphores::Semaphores;
 use crate::lock::semaphore::state::{
-    Ledger, Permit, PermitChange, Permits, SemView, GRANTS_AT_ONCE, NO_END_MS,
+    Permit, PermitChange, PermitDraft, Permits, SemView, GRANTS_AT_ONCE, NO_END_MS,
 };
 use crate::lock::session::bindings::BoundRef;
 use crate::lock::wait::request::{Seq, Waiter};
@@ -37,10 +37,10 @@ impl Locks {
         self.sessions.unbind(BoundRef::permit(view.key, id));
         let known = self.sems.remembered.remove(view.key, id);
         fx.push(Effect::Notify(Event::SemRelease));
-        let mut ledger = Ledger::open(there);
-        ledger.give_back(id);
-        self.hand_off_permits(view, &mut ledger, now, fx);
-        (known, self.close(view, ledger))
+        let mut draft = PermitDraft::open(there);
+        draft.give_back(id);
+        self.hand_off_permits(view, &mut draft, now, fx);
+        (known, self.finish(view, draft))
     }
 
     pub(crate) fn grants_now(&self, view: &SemView<'_>, now: Now) -> bool {
@@ -51,7 +51,7 @@ impl Locks {
     pub(crate) fn hand_off_permits(
         &mut self,
         view: &SemView<'_>,
-        ledger: &mut Ledger<'_>,
+        draft: &mut PermitDraft<'_>,
         now: Now,
         fx: &mut Effects,
     ) {
@@ -59,7 +59,7 @@ impl Locks {
             return;
         }
         for _ in 0..GRANTS_AT_ONCE {
-            if !ledger.has_permit() {
+            if !draft.has_permit() {
                 return;
             }
             let Some((id, waiter, seq)) = self.next_for_permit(view.key, now, fx) else {
@@ -70,14 +70,14 @@ impl Locks {
                 session: waiter.session,
                 client: waiter.client,
             };
-            let granted = self.grant_permit(view, ledger, &id, terms, now, fx);
+            let granted = self.grant_permit(view, draft, &id, terms, now, fx);
             let (token, end_ms) = match granted {
                 Ok(granted) => granted,
                 Err(error) => {
                     // The next ones would fare no better.
-                    let mut everybody = vec![waiter.id];
-                    everybody.extend(self.sems.waiters.clear(view.key));
-                    return self.fail_permits(everybody, &error, fx);
+                    let mut parked = vec![waiter.id];
+                    parked.extend(self.sems.waiters.clear(view.key));
+                    return self.fail_permits(parked, &error, fx);
                 }
             };
             self.sessions.waits(waiter.client, waiter.id);
@@ -108,7 +108,7 @@ impl Locks {
         fx: &mut Effects,
     ) -> Option<(Rc<[u8]>, Waiter, Seq)> {
         let Semaphores { waiters, stats, .. } = &mut self.sems;
-        let seq = waiters.next_in_line(key, now, |waiter| {
+        let seq = waiters.next_to_grant(key, now, |waiter| {
             stats.sem_waits_timed_out += 1;
             fx.push(Effect::Answer(waiter, Outcome::Nil));
         })?;
@@ -120,7 +120,7 @@ impl Locks {
     pub(crate) fn grant_permit(
         &mut self,
         view: &SemView<'_>,
-        ledger: &mut Ledger<'_>,
+        draft: &mut PermitDraft<'_>,
         id: &[u8],
         terms: Terms,
         now: Now,
@@ -133,7 +133,7 @@ impl Locks {
             true => self.sessions.bind(what, terms.client, token, now),
             false => drop(self.sessions.unbind(what)),
         }
-        ledger.take(id, end_ms);
+        draft.take(id, end_ms);
         // What is remembered of this id was of a permit that went away unseen.
         let known = self.sems.remembered.remove(view.key, id);
         self.sems.stats.sem_grants_lost += u64::from(known);
@@ -176,27 +176,31 @@ impl Locks {
 
     /// A command's decision is made. Whoever could not be granted a permit just now, because writes are
     /// refused or many wait, is looked at again by the alarm.
-    pub(crate) fn close(&mut self, view: &SemView<'_>, ledger: Ledger<'_>) -> PermitChange {
-        if ledger.has_permit() {
+    pub(crate) fn finish(&mut self, view: &SemView<'_>, draft: PermitDraft<'_>) -> PermitChange {
+        if draft.has_permit() {
             self.sems.waiters.schedule_settle(view.key);
-        } else if ledger.owes_many() {
+        } else if draft.owes_many() {
             self.sems.waiters.schedule_settle_id(view.key.to_id());
         }
-        self.write_down(view, ledger)
+        self.write_down(view, draft)
     }
 
     /// What of a decision is to be written, and when the next permit comes free for those who still wait.
-    pub(crate) fn write_down(&mut self, view: &SemView<'_>, ledger: Ledger<'_>) -> PermitChange {
-        let next_end_ms = ledger.next_end_ms;
+    pub(crate) fn write_down(
+        &mut self,
+        view: &SemView<'_>,
+        draft: PermitDraft<'_>,
+    ) -> PermitChange {
+        let next_end_ms = draft.next_end_ms;
         let finite = next_end_ms.filter(|end| *end < NO_END_MS);
         self.sems.waiters.set_lease(view.key, finite);
-        if ledger.counts {
-            for id in &ledger.reclaimed {
+        if draft.counts {
+            for id in &draft.reclaimed {
                 let known = self.sems.remembered.remove(view.key, id);
                 self.sems.stats.sem_grants_expired += u64::from(known);
             }
         }
-        let change = ledger.close();
+        let change = draft.into_change();
         if change.clear {
             self.begins_as(Resource::Semaphore, view.key);
         } else if change.free.is_some() {

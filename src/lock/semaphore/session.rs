@@ -3,7 +3,7 @@
 
 use crate::lock::effect::Effects;
 use crate::lock::locks::Locks;
-use crate::lock::semaphore::state::{Ledger, PermitChange, SemView};
+use crate::lock::semaphore::state::{PermitChange, PermitDraft, SemView};
 use crate::lock::session::bindings::BoundRef;
 use crate::lock::{KeyRef, Now};
 
@@ -38,11 +38,11 @@ impl Locks {
             return PermitChange::default();
         };
         let wanted = self.sessions.rule.lease.deadline(now);
-        let mut ledger = Ledger::open(view.permits().ok().flatten());
-        self.extend_permit(view.key, &mut ledger, id, (end_ms, wanted));
+        let mut draft = PermitDraft::open(view.permits().ok().flatten());
+        self.extend_permit(view.key, &mut draft, id, (end_ms, wanted));
         self.stats.session_renewals += 1;
         self.sessions.renewed(BoundRef::permit(view.key, id), now);
-        self.close(view, ledger)
+        self.finish(view, draft)
     }
 
     /// The permit that was bound has ended without our seeing it.

@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use crate::lock::effect::Effects;
 use crate::lock::locks::Locks;
 use crate::lock::semaphore::in_flight::PermitInFlight;
-use crate::lock::semaphore::state::{Ledger, PermitChange, Permits, SemState, SemView};
+use crate::lock::semaphore::state::{PermitChange, PermitDraft, Permits, SemState, SemView};
 use crate::lock::{KeyRef, LockError, Now, OwnerId};
 
 impl Locks {
@@ -19,9 +19,9 @@ impl Locks {
             SemState::Absent => self.limit_of_waiters(view.key).is_some(),
             SemState::There(there) => {
                 let waited = self.sems.waiters.live_on(view.key) > 0;
-                let ledger = Ledger::open(Some(there));
-                (waited && ledger.has_permit())
-                    || ledger.owes_many()
+                let draft = PermitDraft::open(Some(there));
+                (waited && draft.has_permit())
+                    || draft.owes_many()
                     || view.undone.iter().any(is_undone)
             }
         }
@@ -37,9 +37,9 @@ impl Locks {
                 None
             }
         };
-        let mut ledger = Ledger::open(there);
-        if ledger.owes_many() && view.may_grant == Some(true) {
-            ledger.pay();
+        let mut draft = PermitDraft::open(there);
+        if draft.owes_many() && view.may_grant == Some(true) {
+            draft.reclaim_owed();
         }
         for (id, end_ms) in &view.undone {
             let permit_in_flight = self.sems.in_flight.take_lost(view.key, id);
@@ -49,7 +49,7 @@ impl Locks {
             let Some(permit_in_flight) = permit_in_flight.filter(is_there) else {
                 continue;
             };
-            ledger.give_back(id);
+            draft.give_back(id);
             let known = self.sems.remembered.remove(view.key, id);
             self.sems.stats.sem_grants_undone += u64::from(known);
             let key = view.key.to_id();
@@ -58,20 +58,20 @@ impl Locks {
                 .restore(&key, id, permit_in_flight.seq, now);
         }
         if view.state == SemState::Absent {
-            ledger.make(self.limit_of_waiters(view.key));
+            draft.make(self.limit_of_waiters(view.key));
         }
-        self.hand_off_permits(view, &mut ledger, now, fx);
+        self.hand_off_permits(view, &mut draft, now, fx);
         // Where nothing may be granted the alarm has the key stand back.
-        if self.grants_now(view, now) && ledger.has_permit() {
+        if self.grants_now(view, now) && draft.has_permit() {
             self.sems.waiters.schedule_settle(view.key);
         }
-        self.write_down(view, ledger)
+        self.write_down(view, draft)
     }
 
     /// All parked requests for a permit here get this error.
     pub fn fail_all_permits(&mut self, key: KeyRef<'_>, error: &LockError, fx: &mut Effects) {
-        let everybody = self.sems.waiters.clear(key);
-        self.fail_permits(everybody, error, fx);
+        let parked = self.sems.waiters.clear(key);
+        self.fail_permits(parked, error, fx);
     }
 
     /// Where there is no semaphore, nobody holds a permit that this server granted.

@@ -121,7 +121,7 @@ impl PermitChange {
 
 /// The permits in the course of one decision.
 #[derive(Debug)]
-pub(crate) struct Ledger<'v> {
+pub(crate) struct PermitDraft<'v> {
     /// `None`: there is no semaphore (yet).
     free: Option<i64>,
     was_free: Option<i64>,
@@ -135,10 +135,10 @@ pub(crate) struct Ledger<'v> {
     pub counts: bool,
 }
 
-impl<'v> Ledger<'v> {
-    pub fn open(permits: Option<&'v Permits>) -> Ledger<'v> {
+impl<'v> PermitDraft<'v> {
+    pub fn open(permits: Option<&'v Permits>) -> PermitDraft<'v> {
         let free = permits.map(|permits| permits.free);
-        Ledger {
+        PermitDraft {
             free,
             was_free: free,
             ended: permits.map_or([].iter(), |permits| permits.ended.iter()),
@@ -185,7 +185,7 @@ impl<'v> Ledger<'v> {
     }
 
     /// Takes back what is over as long as permits are owed.
-    pub fn pay(&mut self) {
+    pub fn reclaim_owed(&mut self) {
         while self.free.is_some_and(|free| free < 0) {
             let Some(over) = self.ended.next() else {
                 return;
@@ -223,7 +223,7 @@ impl<'v> Ledger<'v> {
     }
 
     /// What is to be written.
-    pub fn close(self) -> PermitChange {
+    pub fn into_change(self) -> PermitChange {
         if !self.counts {
             return PermitChange::default();
         }

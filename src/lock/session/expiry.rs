@@ -132,9 +132,9 @@ impl Locks {
         };
         self.stats.session_losses += 1;
         if what.kind == BoundKind::Lock(Mode::Read) {
-            self.close_reader(view.key, what.owner, now, fx);
+            self.untrack_stale_reader(view.key, what.owner, now, fx);
         } else if self.tracked.get(view.key, Some(token)).is_some() {
-            self.close_only(view, now, fx);
+            self.untrack_stale_single(view, now, fx);
         }
     }
 }

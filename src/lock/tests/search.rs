@@ -10,7 +10,9 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
 use crate::lock::tests::sim::key_ref;
-use crate::lock::wait::deadlock::{may_be_waited_for, search, Caller, Verdict, Want, MAX_VISITS};
+use crate::lock::wait::deadlock::{
+    may_be_waited_for, search, Caller, Verdict, WantedKey, MAX_VISITS,
+};
 use crate::lock::wait::index::Holders;
 use crate::lock::wait::request::Waiter;
 use crate::lock::wait::waiters::Waiters;
@@ -313,7 +315,7 @@ fn play(scene: &Scene) -> bool {
         .keys
         .iter()
         .zip(places.chain(std::iter::repeat(None)))
-        .map(|(key, place)| Want {
+        .map(|(key, place)| WantedKey {
             key: key_ref(NAMES[*key]),
             place,
             holders: holders(&scene.held[*key]),
@@ -338,7 +340,7 @@ fn play(scene: &Scene) -> bool {
             assert!(caller.keys.iter().any(|key| NAMES[*key] == first));
         }
         Verdict::Clear => assert!(!expected, "not found\n{plain:#?}"),
-        Verdict::Doubtful(keys) => panic!("in doubt of {keys:?}"),
+        Verdict::Uncertain(keys) => panic!("in doubt of {keys:?}"),
     }
     park(&mut waiters, number, caller);
     check_lines(&waiters, &plain);
@@ -423,14 +425,14 @@ fn who_is_in_nobodys_way_is_not_in_doubt() {
     park(&mut waiters, 1, &request(1, 1));
     let crowd = Holders {
         shared: true,
-        unsure: true,
+        is_partial: true,
         ..Holders::default()
     };
     waiters.set_holders_for_test(key_ref(NAMES[0]), crowd.clone());
     let held = Holders::alone(WHO[2].as_bytes().into());
     waiters.set_holders_for_test(key_ref(NAMES[1]), held);
     waiters.forget_unsettled();
-    let wants = [Want {
+    let wants = [WantedKey {
         key: key_ref(NAMES[0]),
         place: None,
         holders: crowd,
@@ -444,7 +446,7 @@ fn who_is_in_nobodys_way_is_not_in_doubt() {
             replaces: &[],
         };
         let verdict = search(&waiters, &caller, NOW);
-        assert!(matches!(verdict, Verdict::Doubtful(_)), "{verdict:?}");
+        assert!(matches!(verdict, Verdict::Uncertain(_)), "{verdict:?}");
         let in_the_way = may_be_waited_for(&waiters, &caller, NOW);
         assert_eq!(in_the_way, expected, "{}", WHO[owner]);
     }
@@ -467,7 +469,7 @@ fn chain(length: usize) -> (Waiters, Vec<String>, Vec<String>) {
 fn a_chain_is_followed_so_far_and_no_further() {
     let is_found = |length: usize| {
         let (waiters, names, owners) = chain(length);
-        let want = Want {
+        let want = WantedKey {
             key: key_ref(&names[0]),
             place: None,
             holders: Holders::alone(owners[0].as_bytes().into()),
@@ -491,7 +493,7 @@ fn a_chain_is_followed_so_far_and_no_further() {
 fn cost_of_a_search() {
     for length in [1, 10, 100, 1_000] {
         let (waiters, names, owners) = chain(length);
-        let want = Want {
+        let want = WantedKey {
             key: key_ref(&names[0]),
             place: None,
             holders: Holders::alone(owners[0].as_bytes().into()),

@@ -305,7 +305,7 @@ impl Sim {
         if self.settle_requests() {
             return self.settle_all();
         }
-        self.judge_again();
+        self.verify_parked();
         assert_ne!(self.locks.next_settle(self.now), Some(0));
     }
 

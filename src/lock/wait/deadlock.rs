@@ -1,6 +1,6 @@
 //! Deadlocks: found when a request is about to be parked, and refused.
 //!
-//! Owners wait for owners. Whoever waits for a key waits for those who hold it, and for everybody before it
+//! Owners wait for owners. Whoever waits for a key waits for those who hold it, and for parked before it
 //! in the queue whom it must let pass; each of them may wait at other keys for others again. If the
 //! owner who asks is found on that way, its request would wait for itself.
 //!
@@ -10,7 +10,7 @@
 //!
 //! Who holds a key is known as of the last time that somebody looked. Whatever changes a key marks it, and
 //! it is read again at the end of the turn; until then the search is not sure. Then the request is
-//! parked, and judged again when those keys have been read ([`Locks::judge_again`]).
+//! parked, and judged again when those keys have been read ([`Locks::verify_parked`]).
 
 use std::collections::{HashMap, HashSet};
 
@@ -19,7 +19,7 @@ use crate::lock::locks::Locks;
 use crate::lock::read_write::upgrades;
 use crate::lock::view::View;
 use crate::lock::wait::index::Holders;
-use crate::lock::wait::index::Line;
+use crate::lock::wait::index::WaitedKey;
 use crate::lock::wait::request::Seq;
 use crate::lock::wait::waiters::Waiters;
 use crate::lock::{Acquire, KeyId, KeyRef, LockError, Mode, Now, WaiterId};
@@ -29,7 +29,7 @@ pub const MAX_VISITS: usize = 2_000;
 
 /// One key that a request would wait for.
 #[derive(Debug, Clone)]
-pub(crate) struct Want<'a> {
+pub(crate) struct WantedKey<'a> {
     pub key: KeyRef<'a>,
     /// Its place in that queue; `None`: at the end.
     pub place: Option<Seq>,
@@ -42,7 +42,7 @@ pub(crate) struct Want<'a> {
 pub(crate) struct Caller<'a> {
     pub owner: &'a [u8],
     pub mode: Mode,
-    pub wants: &'a [Want<'a>],
+    pub wants: &'a [WantedKey<'a>],
     /// Former requests of the owner that end when this one is parked.
     pub replaces: &'a [WaiterId],
 }
@@ -53,7 +53,7 @@ pub(crate) enum Verdict {
     /// No cycle.
     Clear,
     /// These keys on the way are to be read again first.
-    Doubtful(Vec<KeyId>),
+    Uncertain(Vec<KeyId>),
     /// The names of the keys of a cycle, in its order, the newcomer's first.
     Cycle(Vec<Vec<u8>>),
 }
@@ -73,7 +73,7 @@ pub(crate) fn search(waiters: &Waiters, caller: &Caller<'_>, now: Now) -> Verdic
     let cycle = search.run();
     match cycle {
         _ if !search.doubts.is_empty() => {
-            Verdict::Doubtful(search.doubts.iter().map(|key| key.to_id()).collect())
+            Verdict::Uncertain(search.doubts.iter().map(|key| key.to_id()).collect())
         }
         Some(keys) => Verdict::Cycle(keys.iter().map(|key| key.name.to_vec()).collect()),
         None => Verdict::Clear,
@@ -83,23 +83,23 @@ pub(crate) fn search(waiters: &Waiters, caller: &Caller<'_>, now: Now) -> Verdic
 /// Whether anybody may wait for this newcomer's owner, at a glance: who is in nobody's way is in no cycle.
 pub(crate) fn may_be_waited_for(waiters: &Waiters, caller: &Caller<'_>, now: Now) -> bool {
     let owner = caller.owner;
-    if waiters.lines.len() > MAX_VISITS {
+    if waiters.waited.len() > MAX_VISITS {
         return true;
     }
-    waiters.lines.iter().any(|(key, line)| {
+    waiters.waited.iter().any(|(key, waited)| {
         let mut wants = caller.wants.iter();
-        if line.queue.live() == 0 {
+        if waited.queue.live() == 0 {
             return false;
         }
         match wants.find(|want| want.key == key.as_ref()) {
-            // At the end of this line; and it is known whether its owner holds the lock.
+            // At the end of this waited; and it is known whether its owner holds the lock.
             Some(want) => want.place.is_some() || want.holders.contain(owner, now),
             None => {
-                let is_over = line.lease_ms.is_some_and(|end| end <= now.wall_ms);
+                let is_over = waited.lease_ms.is_some_and(|end| end <= now.wall_ms);
                 is_over
-                    || line.holders.unsure
-                    || line.holders.contain(owner, now)
-                    || line.queue.place_of(owner).is_some()
+                    || waited.holders.is_partial
+                    || waited.holders.contain(owner, now)
+                    || waited.queue.place_of(owner).is_some()
                     || waiters.is_to_be_settled(key.as_ref())
             }
         }
@@ -120,14 +120,14 @@ struct Wait<'a> {
     owner: &'a [u8],
     mode: Mode,
     key: KeyRef<'a>,
-    /// It waits for those before this place; `None`: for everybody.
+    /// It waits for those before this place; `None`: for parked.
     before: Option<Seq>,
 }
 
-/// What a place in a line stands behind.
+/// What a place in a waited stands ahead.
 #[derive(Debug, Default)]
-struct Behind {
-    a_writer: bool,
+struct Ahead {
+    has_writer: bool,
     /// Everybody before this place is waited for, at last.
     place: Option<Seq>,
 }
@@ -155,16 +155,16 @@ impl<'a> Search<'a> {
                 key: want.key,
                 before: want.place,
             };
-            let line = self.waiters.lines.get(&want.key);
-            if self.follow(wait, &want.holders, line, None) {
+            let waited = self.waiters.waited.get(&want.key);
+            if self.follow(wait, &want.holders, waited, None) {
                 return Some(vec![want.key]);
             }
         }
         let mut next = 0;
         while let Some(owner) = self.steps.get(next).map(|step| step.owner) {
-            for (key, seq) in self.waiters.waits_of.places(owner) {
-                let line = self.waiters.lines.get(key)?;
-                let Some(waiter) = line.queue.waiter(*seq) else {
+            for (key, seq) in self.waiters.places_by_owner.places(owner) {
+                let waited = self.waiters.waited.get(key)?;
+                let Some(waiter) = waited.queue.waiter(*seq) else {
                     continue;
                 };
                 let wait = Wait {
@@ -173,10 +173,10 @@ impl<'a> Search<'a> {
                     key: key.as_ref(),
                     before: Some(*seq),
                 };
-                if self.is_stale(wait.key, line) {
+                if self.is_stale(wait.key, waited) {
                     self.doubts.push(wait.key);
                 }
-                if self.follow(wait, &line.holders, Some(line), Some(next)) {
+                if self.follow(wait, &waited.holders, Some(waited), Some(next)) {
                     return Some(self.way_to(next, wait.key));
                 }
             }
@@ -193,7 +193,7 @@ impl<'a> Search<'a> {
         &mut self,
         wait: Wait<'a>,
         holders: &'a Holders,
-        line: Option<&'a Line>,
+        waited: Option<&'a WaitedKey>,
         from: Option<usize>,
     ) -> bool {
         self.visits += 1;
@@ -201,37 +201,37 @@ impl<'a> Search<'a> {
         if holds && !(holders.shared && wait.mode == Mode::Write) {
             return false;
         }
-        if holders.unsure {
+        if holders.is_partial {
             self.doubts.push(wait.key);
         }
         // Who holds already comes past the queue.
-        let (Some(line), false) = (line, holds) else {
+        let (Some(waited), false) = (waited, holds) else {
             let blocks = wait.mode != Mode::Read || !holders.shared;
             return blocks && self.find_all(holders, wait, from);
         };
-        let behind = self.behind(line, holders, &wait);
-        let blocks = wait.mode != Mode::Read || !holders.shared || behind.a_writer;
+        let ahead = self.ahead(waited, holders, &wait);
+        let blocks = wait.mode != Mode::Read || !holders.shared || ahead.has_writer;
         if blocks && self.find_all(holders, wait, from) {
             return true;
         }
-        if wait.owner != self.caller.owner && self.caller_is_before(line, &wait, &behind) {
+        if wait.owner != self.caller.owner && self.caller_is_before(waited, &wait, &ahead) {
             return true;
         }
-        let Some(behind) = behind.place else {
+        let Some(ahead) = ahead.place else {
             return false;
         };
         let slot = (wait.key.db, wait.key.name);
         let from_seq = self.passed.get(&slot).copied().unwrap_or(Seq::MIN);
-        if behind <= from_seq {
+        if ahead <= from_seq {
             return false;
         }
-        self.passed.insert(slot, behind);
-        for seq in line.ranks.busy.range(from_seq..behind) {
+        self.passed.insert(slot, ahead);
+        for seq in waited.search_places.busy.range(from_seq..ahead) {
             if self.visits > MAX_VISITS {
                 break;
             }
             self.visits += 1;
-            if let Some((owner, _)) = line.queue.at(*seq) {
+            if let Some((owner, _)) = waited.queue.at(*seq) {
                 if owner != self.caller.owner {
                     self.find(owner, wait, from);
                 }
@@ -240,34 +240,34 @@ impl<'a> Search<'a> {
         false
     }
 
-    /// Whom a request waits for in the line of one key, the newcomer's owner aside. A reader stands behind
-    /// writers only, and behind everybody whom they must let pass; a writer that holds the lock already
+    /// Whom a request waits for in the waited of one key, the newcomer's owner aside. A reader stands ahead
+    /// writers only, and ahead parked whom they must let pass; a writer that holds the lock already
     /// passes the queue itself.
-    fn behind(&self, line: &Line, holders: &Holders, wait: &Wait<'_>) -> Behind {
+    fn ahead(&self, waited: &WaitedKey, holders: &Holders, wait: &Wait<'_>) -> Ahead {
         let before = wait.before.unwrap_or(Seq::MAX);
         if wait.mode != Mode::Read {
-            return Behind {
-                a_writer: true,
+            return Ahead {
+                has_writer: true,
                 place: Some(before),
             };
         }
-        let writers = line.ranks.writers.range(..before).rev();
+        let writers = waited.search_places.writers.range(..before).rev();
         let mut writers = writers.filter_map(|seq| {
-            let (owner, _) = line.queue.at(*seq)?;
+            let (owner, _) = waited.queue.at(*seq)?;
             (owner != self.caller.owner).then_some((seq, owner))
         });
-        let mut behind = Behind::default();
-        behind.place = writers
+        let mut ahead = Ahead::default();
+        ahead.place = writers
             .find(|(_, owner)| {
-                behind.a_writer = true;
+                ahead.has_writer = true;
                 !holders.contain(owner, self.now)
             })
             .map(|(seq, _)| seq.saturating_add(1));
-        behind
+        ahead
     }
 
     fn find_all(&mut self, holders: &'a Holders, wait: Wait<'a>, from: Option<usize>) -> bool {
-        let mut holders = holders.living(self.now);
+        let mut holders = holders.unexpired(self.now);
         holders.any(|holder| self.find(holder, wait, from))
     }
 
@@ -289,15 +289,15 @@ impl<'a> Search<'a> {
         false
     }
 
-    /// Whether this wait is for the newcomer's owner because of its place in the line: the one that it is going
+    /// Whether this wait is for the newcomer's owner because of its place in the waited: the one that it is going
     /// to have, or that of another request of it.
-    fn caller_is_before(&self, line: &Line, wait: &Wait<'_>, behind: &Behind) -> bool {
+    fn caller_is_before(&self, waited: &WaitedKey, wait: &Wait<'_>, ahead: &Ahead) -> bool {
         let mut wants = self.caller.wants.iter();
         let its = match wants.find(|want| want.key == wait.key) {
             Some(want) => want.place.map(|place| (place, self.caller.mode)),
             None => {
-                let place = line.queue.place_of(self.caller.owner);
-                let waiter = place.and_then(|place| Some((place, line.queue.waiter(place)?)));
+                let place = waited.queue.place_of(self.caller.owner);
+                let waiter = place.and_then(|place| Some((place, waited.queue.waiter(place)?)));
                 waiter
                     .filter(|(_, waiter)| !self.caller.replaces.contains(&waiter.id))
                     .map(|(place, waiter)| (place, waiter.mode))
@@ -306,12 +306,12 @@ impl<'a> Search<'a> {
         its.is_some_and(|(place, mode)| {
             let before = wait.before.is_none_or(|before| place < before);
             let directly = before && (wait.mode != Mode::Read || mode != Mode::Read);
-            directly || behind.place.is_some_and(|behind| place < behind)
+            directly || ahead.place.is_some_and(|ahead| place < ahead)
         })
     }
 
-    fn is_stale(&self, key: KeyRef<'_>, line: &Line) -> bool {
-        let is_over = line.lease_ms.is_some_and(|end| end <= self.now.wall_ms);
+    fn is_stale(&self, key: KeyRef<'_>, waited: &WaitedKey) -> bool {
+        let is_over = waited.lease_ms.is_some_and(|end| end <= self.now.wall_ms);
         is_over || self.waiters.is_to_be_settled(key)
     }
 
@@ -333,7 +333,7 @@ impl Locks {
     ///
     /// # Errors
     /// [`LockError::Deadlock`]
-    pub(crate) fn judge_wait(
+    pub(crate) fn check_deadlock_at(
         &mut self,
         view: &View<'_>,
         req: &Acquire<'_>,
@@ -344,7 +344,7 @@ impl Locks {
             return Ok(false);
         }
         let queue = self.waiters.queue(view.key);
-        let want = Want {
+        let want = WantedKey {
             key: view.key,
             place: match upgrades(&view.state, req, now) {
                 true => Some(Seq::MIN),
@@ -358,19 +358,23 @@ impl Locks {
             wants: &[want],
             replaces: former.as_slice(),
         };
-        self.judge(&caller, now)
+        self.check_deadlock(&caller, now)
     }
 
     /// Whether a request may be parked without waiting for itself. True when it is to be judged again.
     ///
     /// # Errors
     /// [`LockError::Deadlock`]
-    pub(crate) fn judge(&mut self, caller: &Caller<'_>, now: Now) -> Result<bool, LockError> {
+    pub(crate) fn check_deadlock(
+        &mut self,
+        caller: &Caller<'_>,
+        now: Now,
+    ) -> Result<bool, LockError> {
         match search(&self.waiters, caller, now) {
             Verdict::Clear => Ok(false),
             // To read all readers of a lock takes long: not for the sake of who is in nobody's way.
-            Verdict::Doubtful(_) if !may_be_waited_for(&self.waiters, caller, now) => Ok(false),
-            Verdict::Doubtful(keys) => {
+            Verdict::Uncertain(_) if !may_be_waited_for(&self.waiters, caller, now) => Ok(false),
+            Verdict::Uncertain(keys) => {
                 for key in keys {
                     self.waiters.schedule_settle_id(key);
                 }
@@ -385,11 +389,11 @@ impl Locks {
 
     /// Requests that were parked in doubt are judged, now that the keys have been read: called at the end
     /// of a turn.
-    pub fn judge_again(&mut self, now: Now, fx: &mut Effects) {
-        for request in std::mem::take(&mut self.doubtful) {
-            match self.judge_parked(request, now) {
+    pub fn verify_parked(&mut self, now: Now, fx: &mut Effects) {
+        for request in std::mem::take(&mut self.unverified) {
+            match self.verify_request(request, now) {
                 Ok(false) => {}
-                Ok(true) => self.doubtful.push(request),
+                Ok(true) => self.unverified.push(request),
                 Err(error) => {
                     self.waiters.dismiss(request);
                     self.stats.waits_failed += 1;
@@ -399,7 +403,7 @@ impl Locks {
         }
     }
 
-    fn judge_parked(&mut self, request: WaiterId, now: Now) -> Result<bool, LockError> {
+    fn verify_request(&mut self, request: WaiterId, now: Now) -> Result<bool, LockError> {
         let places = self.waiters.places_of(request);
         let first = places.first();
         let Some((owner, mode)) = first.and_then(|(key, seq)| {
@@ -410,16 +414,16 @@ impl Locks {
         };
         let mut wants = Vec::with_capacity(places.len());
         for (key, seq) in &places {
-            let Some(line) = self.waiters.lines.get(key) else {
+            let Some(waited) = self.waiters.waited.get(key) else {
                 return Ok(false);
             };
-            if line.lease_ms.is_some_and(|end| end <= now.wall_ms) {
+            if waited.lease_ms.is_some_and(|end| end <= now.wall_ms) {
                 return Ok(true);
             }
-            wants.push(Want {
+            wants.push(WantedKey {
                 key: key.as_ref(),
                 place: Some(*seq),
-                holders: line.holders.clone(),
+                holders: waited.holders.clone(),
             });
         }
         let caller = Caller {
@@ -428,17 +432,17 @@ impl Locks {
             wants: &wants,
             replaces: &[],
         };
-        self.judge(&caller, now)
+        self.check_deadlock(&caller, now)
     }
 }
 
-/// Keys named in an error: as many as a line can take.
+/// Keys named in an error: as many as a waited can take.
 const NAMED: usize = 8;
 
 /// Bytes of each name.
 const NAME_LEN: usize = 64;
 
-/// The keys of a cycle as text that is safe in a line of the protocol: quoted, other bytes than printable
+/// The keys of a cycle as text that is safe in a waited of the protocol: quoted, other bytes than printable
 /// ASCII escaped, long names cut.
 fn described(keys: &[Vec<u8>]) -> String {
     let mut text = String::new();

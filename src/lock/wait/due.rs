@@ -16,17 +16,17 @@ pub enum Due {
 impl Waiters {
     /// Notes the lease that the waiters of this key wait out (`None`: no TTL, or nobody holds it).
     pub fn set_lease(&mut self, key: KeyRef<'_>, lease_ms: Option<i64>) {
-        let Some((_, id, line)) = self.lines.get_full_mut(&key) else {
+        let Some((_, id, waited)) = self.waited.get_full_mut(&key) else {
             return;
         };
-        let lease_ms = lease_ms.filter(|_| line.queue.live() > 0);
-        if line.lease_ms == lease_ms {
+        let lease_ms = lease_ms.filter(|_| waited.queue.live() > 0);
+        if waited.lease_ms == lease_ms {
             return;
         }
-        if let Some(old) = line.lease_ms {
+        if let Some(old) = waited.lease_ms {
             self.leases.remove(&(old, id.clone()));
         }
-        line.lease_ms = lease_ms;
+        waited.lease_ms = lease_ms;
         if let Some(new) = lease_ms {
             self.leases.insert((new, id.clone()));
         }
@@ -34,7 +34,7 @@ impl Waiters {
 
     /// The lease that the waiters of this key wait out.
     pub fn lease(&self, key: KeyRef<'_>) -> Option<i64> {
-        self.lines.get(&key)?.lease_ms
+        self.waited.get(&key)?.lease_ms
     }
 
     /// The keys whose waiters wait out a lease.
@@ -52,9 +52,9 @@ impl Waiters {
         // Gone whatever follows: an entry that stayed would be due for ever.
         let key = first.remove();
         let parked = self
-            .lines
+            .waited
             .get(&key.as_ref())
-            .and_then(|line| line.queue.waiter(seq));
+            .and_then(|waited| waited.queue.waiter(seq));
         Some(match parked.map(|waiter| waiter.id) {
             Some(id) => {
                 let was_first = self.is_first(&key, seq);

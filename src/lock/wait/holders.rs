@@ -11,11 +11,11 @@ use crate::lock::{KeyId, KeyRef, KeyState, Now, ReadWrite};
 impl Waiters {
     /// A place has become live.
     pub(crate) fn waits(&mut self, key: &KeyId, seq: Seq) {
-        let queue = self.lines.get(key).map(|line| &line.queue);
+        let queue = self.waited.get(key).map(|waited| &waited.queue);
         let Some(owner) = queue.and_then(|queue| queue.owner_of(seq)) else {
             return;
         };
-        let places = self.waits_of.by_owner.entry(owner).or_default();
+        let places = self.places_by_owner.by_owner.entry(owner).or_default();
         places.push((key.clone(), seq));
         let now_busy = match &places[..] {
             [] | [_] => &[],
@@ -23,23 +23,23 @@ impl Waiters {
             [.., last] => std::slice::from_ref(last),
         };
         for (key, seq) in now_busy {
-            if let Some(line) = self.lines.get_mut(key) {
-                line.ranks.busy.insert(*seq);
+            if let Some(waited) = self.waited.get_mut(key) {
+                waited.search_places.busy.insert(*seq);
             }
         }
     }
 
     /// A place is live no more.
     pub(crate) fn waits_no_more(&mut self, key: &KeyId, seq: Seq) {
-        let Some(line) = self.lines.get_mut(key) else {
+        let Some(waited) = self.waited.get_mut(key) else {
             return;
         };
-        line.ranks.busy.remove(&seq);
-        line.ranks.writers.remove(&seq);
-        let Some(owner) = line.queue.owner_of(seq) else {
+        waited.search_places.busy.remove(&seq);
+        waited.search_places.writers.remove(&seq);
+        let Some(owner) = waited.queue.owner_of(seq) else {
             return;
         };
-        let by_owner = &mut self.waits_of.by_owner;
+        let by_owner = &mut self.places_by_owner.by_owner;
         let Some(places) = by_owner.get_mut(&owner) else {
             return;
         };
@@ -50,8 +50,8 @@ impl Waiters {
                 give_back(by_owner);
             }
             [(key, seq)] => {
-                if let Some(line) = self.lines.get_mut(key) {
-                    line.ranks.busy.remove(seq);
+                if let Some(waited) = self.waited.get_mut(key) {
+                    waited.search_places.busy.remove(seq);
                 }
             }
             _ => {}
@@ -60,35 +60,35 @@ impl Waiters {
 
     /// Notes to whom a lock has been handed that others wait for.
     pub(crate) fn set_holder(&mut self, key: KeyRef<'_>, owner: Rc<[u8]>) {
-        if let Some(line) = self.lines.get_mut(&key) {
-            line.holders = Holders::alone(owner);
+        if let Some(waited) = self.waited.get_mut(&key) {
+            waited.holders = Holders::alone(owner);
         }
     }
 
     /// Notes who holds a read-write lock that somebody waits for. What was not read whole adds nothing, but
     /// that it is to be read.
     pub(crate) fn set_shared_holders(&mut self, key: KeyRef<'_>, lock: &ReadWrite, now: Now) {
-        let Some(line) = self.lines.get_mut(&key) else {
+        let Some(waited) = self.waited.get_mut(&key) else {
             return;
         };
         let holders = Holders::of_shared(lock, now);
-        match holders.unsure && line.holders.shared {
-            true => line.holders.unsure = true,
-            false => line.holders = holders,
+        match holders.is_partial && waited.holders.shared {
+            true => waited.holders.is_partial = true,
+            false => waited.holders = holders,
         }
     }
 
     #[cfg(test)]
     pub(crate) fn set_holders_for_test(&mut self, key: KeyRef<'_>, holders: Holders) {
-        if let Some(line) = self.lines.get_mut(&key) {
-            line.holders = holders;
+        if let Some(waited) = self.waited.get_mut(&key) {
+            waited.holders = holders;
         }
     }
 
     /// Requests of those who hold this lock and wait for it and others are looked at.
     pub(crate) fn schedule_settle_holders(&mut self, key: KeyRef<'_>) {
-        let holders = self.lines.get(&key).filter(|_| !self.many.is_empty());
-        let owners = holders.map_or(Vec::new(), |line| line.holders.owners.to_vec());
+        let holders = self.waited.get(&key).filter(|_| !self.many.is_empty());
+        let owners = holders.map_or(Vec::new(), |waited| waited.holders.owners.to_vec());
         for (owner, _) in owners {
             self.schedule_settle_owner(key, &owner);
         }
@@ -96,20 +96,20 @@ impl Waiters {
 
     /// Notes who holds a lock that somebody waits for.
     pub(crate) fn set_holders(&mut self, key: KeyRef<'_>, state: &KeyState, now: Now) {
-        let Some(line) = self.lines.get_mut(&key) else {
+        let Some(waited) = self.waited.get_mut(&key) else {
             return;
         };
-        let known = &line.holders;
+        let known = &waited.holders;
         let same = match (state, state.hold(now)) {
             (KeyState::ReadWrite(lock), _) => return self.set_shared_holders(key, lock, now),
             (_, Some(hold)) => {
                 let known = (known.shared, &known.owners[..]);
                 matches!(known, (false, [(one, _)]) if one[..] == hold.owner[..])
             }
-            (_, None) => known.owners.is_empty() && !known.unsure,
+            (_, None) => known.owners.is_empty() && !known.is_partial,
         };
         if !same {
-            line.holders = Holders::of(state, now);
+            waited.holders = Holders::of(state, now);
         }
     }
 }

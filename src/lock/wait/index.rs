@@ -16,14 +16,14 @@ use crate::lock::wait::request::Seq;
 use crate::lock::{KeyId, KeyState, Mode, Now, ReadWrite};
 
 #[derive(Debug, Default)]
-pub(crate) struct Line {
+pub(crate) struct WaitedKey {
     pub(crate) queue: Queue,
     /// The lease that the waiters wait out, as last seen; an entry of `leases`.
     pub(crate) lease_ms: Option<i64>,
     /// Who holds the lock, as last seen.
     pub(crate) holders: Holders,
     /// Places that a search for a deadlock looks at.
-    pub(crate) ranks: Ranks,
+    pub(crate) search_places: SearchPlaces,
 }
 
 /// Who holds a lock, as it was last seen.
@@ -35,7 +35,7 @@ pub(crate) struct Holders {
     /// They hold it for reading, and readers are not in each other's way.
     pub shared: bool,
     /// There may be others, or some may have gone: the lock was not read whole.
-    pub unsure: bool,
+    pub is_partial: bool,
 }
 
 impl Holders {
@@ -60,7 +60,7 @@ impl Holders {
         Holders {
             owners: readers.collect(),
             shared: true,
-            unsure: !lock.is_whole && !lock.is_over(now),
+            is_partial: !lock.is_whole && !lock.is_over(now),
         }
     }
 
@@ -68,35 +68,35 @@ impl Holders {
         Holders {
             owners: SmallVec::from_buf([(owner, i64::MAX)]),
             shared: false,
-            unsure: false,
+            is_partial: false,
         }
     }
 
     /// Those whose leases are not over.
-    pub fn living(&self, now: Now) -> impl Iterator<Item = &Rc<[u8]>> {
-        let living = self
+    pub fn unexpired(&self, now: Now) -> impl Iterator<Item = &Rc<[u8]>> {
+        let unexpired = self
             .owners
             .iter()
             .filter(move |(_, end)| *end > now.wall_ms);
-        living.map(|(owner, _)| owner)
+        unexpired.map(|(owner, _)| owner)
     }
 
     /// Whether this owner is one of them.
     pub fn contain(&self, owner: &[u8], now: Now) -> bool {
-        self.living(now).any(|holder| holder[..] == *owner)
+        self.unexpired(now).any(|holder| holder[..] == *owner)
     }
 }
 
 /// Places in one line by what they mean to others.
 #[derive(Debug, Default)]
-pub(crate) struct Ranks {
+pub(crate) struct SearchPlaces {
     /// Of owners who wait elsewhere, too.
     pub busy: BTreeSet<Seq>,
     /// Of those who wait to write: readers behind them wait for them.
     pub writers: BTreeSet<Seq>,
 }
 
-impl Ranks {
+impl SearchPlaces {
     pub fn set_mode(&mut self, seq: Seq, mode: Mode) {
         match mode {
             Mode::Write => self.writers.insert(seq),
@@ -107,13 +107,13 @@ impl Ranks {
 
 /// The live places of each owner.
 #[derive(Debug, Default)]
-pub(crate) struct WaitsOf {
+pub(crate) struct PlacesByOwner {
     pub(super) by_owner: HashMap<Rc<[u8]>, Places, Secret>,
 }
 
 pub(super) type Places = SmallVec<[(KeyId, Seq); 1]>;
 
-impl WaitsOf {
+impl PlacesByOwner {
     /// Where this owner waits.
     pub fn places(&self, owner: &[u8]) -> &[(KeyId, Seq)] {
         self.by_owner.get(owner).map_or(&[], |places| places)

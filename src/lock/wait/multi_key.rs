@@ -7,7 +7,7 @@
 //! anew at every key.
 
 use crate::lock::table::give_back;
-use crate::lock::wait::request::{Again, Many, Seq, Waiter, WaiterId};
+use crate::lock::wait::request::{MultiKeyRequest, ReentryTerms, Seq, Waiter, WaiterId};
 use crate::lock::wait::waiters::Waiters;
 use crate::lock::{KeyId, KeyRef, Now};
 
@@ -48,7 +48,7 @@ impl Waiters {
     pub(crate) fn park_many(
         &mut self,
         keys: &[KeyRef<'_>],
-        (owner, again): (&[u8], Again),
+        (owner, reentry): (&[u8], ReentryTerms),
         waiter: &Waiter,
         former: &Former,
     ) {
@@ -71,7 +71,8 @@ impl Waiters {
             self.by_id.insert(waiter.id, first.clone());
         }
         self.further_places += places.len().saturating_sub(1);
-        self.many.insert(waiter.id, Many { places, again });
+        self.many
+            .insert(waiter.id, MultiKeyRequest { places, reentry });
     }
 
     /// A request has been taken over: it leaves its places, but for those that the newer one takes.
@@ -105,7 +106,7 @@ impl Waiters {
         if self.many.is_empty() {
             return None;
         }
-        let request = self.lines.get(key)?.queue.waiter(seq)?.id;
+        let request = self.waited.get(key)?.queue.waiter(seq)?.id;
         self.forget_places(request)
     }
 
@@ -135,7 +136,7 @@ impl Waiters {
     }
 
     /// Whether this request waits for several keys.
-    pub(crate) fn is_many(&self, request: WaiterId) -> bool {
+    pub(crate) fn is_multi_key(&self, request: WaiterId) -> bool {
         self.many.contains_key(&request)
     }
 
@@ -155,17 +156,17 @@ impl Waiters {
     }
 
     /// What this request means for keys that its owner holds.
-    pub(crate) fn again(&self, request: WaiterId) -> Again {
+    pub(crate) fn reentry_terms(&self, request: WaiterId) -> ReentryTerms {
         self.many
             .get(&request)
-            .map(|many| many.again)
+            .map(|many| many.reentry)
             .unwrap_or_default()
     }
 
     /// One of the keys of this request may have become free for it: it is looked at at the end of the
     /// turn.
     pub(crate) fn schedule_settle_request(&mut self, request: WaiterId) {
-        if self.is_many(request) {
+        if self.is_multi_key(request) {
             self.unsettled_requests.insert(request);
         }
     }
@@ -192,15 +193,15 @@ impl Waiters {
     fn seems_free(&self, request: WaiterId, now: Now) -> bool {
         let many = self.many.get(&request).into_iter();
         many.flat_map(|many| &many.places).all(|(key, seq)| {
-            let Some(line) = self.lines.get(key) else {
+            let Some(waited) = self.waited.get(key) else {
                 return false;
             };
-            let is_over = line.lease_ms.is_some_and(|end| end <= now.wall_ms);
-            let owner = line.queue.owner_of(*seq);
+            let is_over = waited.lease_ms.is_some_and(|end| end <= now.wall_ms);
+            let owner = waited.queue.owner_of(*seq);
             is_over
-                || line.holders.living(now).next().is_none()
-                || line.holders.shared
-                || owner.is_some_and(|owner| line.holders.contain(&owner, now))
+                || waited.holders.unexpired(now).next().is_none()
+                || waited.holders.shared
+                || owner.is_some_and(|owner| waited.holders.contain(&owner, now))
         })
     }
 }

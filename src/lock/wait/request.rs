@@ -62,15 +62,15 @@ pub struct Waiter {
 
 /// A parked request on many keys.
 #[derive(Debug)]
-pub(crate) struct Many {
+pub(crate) struct MultiKeyRequest {
     /// Where it stands, in the order of its keys.
     pub places: Vec<(KeyId, Seq)>,
-    pub again: Again,
+    pub reentry: ReentryTerms,
 }
 
 /// What a request on many keys means for those that its owner holds already.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Again {
+pub(crate) struct ReentryTerms {
     /// They are not counted.
     pub once: bool,
     /// They are no longer bound to a connection, unless this request asks for it.

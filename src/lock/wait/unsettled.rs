@@ -8,8 +8,8 @@ use crate::lock::{KeyId, KeyRef, Mode, Now};
 impl Waiters {
     /// Something happened to this key from outside. Answers whether anybody cares.
     pub fn schedule_settle(&mut self, key: KeyRef<'_>) -> bool {
-        match self.lines.get_key_value(&key) {
-            Some((id, line)) if line.queue.live() > 0 => {
+        match self.waited.get_key_value(&key) {
+            Some((id, waited)) if waited.queue.live() > 0 => {
                 self.unsettled.insert(id.clone());
                 true
             }
@@ -17,14 +17,14 @@ impl Waiters {
         }
     }
 
-    /// The first of this line has left without being granted. Whoever is the first now may enter beside
+    /// The first of this waited has left without being granted. Whoever is the first now may enter beside
     /// readers, or wait for other leases: the key is to be settled.
     pub(super) fn schedule_settle_next(&mut self, key: &KeyId) {
-        let Some(line) = self.lines.get_mut(key) else {
+        let Some(waited) = self.waited.get_mut(key) else {
             return;
         };
-        let first = line.queue.first_live();
-        let first = first.and_then(|seq| line.queue.waiter(seq));
+        let first = waited.queue.first_live();
+        let first = first.and_then(|seq| waited.queue.waiter(seq));
         if first.is_some_and(|waiter| waiter.mode != Mode::Exclusive) {
             self.unsettled.insert(key.clone());
         }
@@ -43,10 +43,9 @@ impl Waiters {
     /// Something happened to a whole database (`None`: to all of them). As with [`Waiters::schedule_settle`],
     /// keys for which only empty places are kept are of no interest.
     pub fn schedule_settle_all(&mut self, db: Option<i32>) {
-        let waited = self
-            .lines
-            .iter()
-            .filter(|(id, line)| line.queue.live() > 0 && db.is_none_or(|db| id.as_ref().db == db));
+        let waited = self.waited.iter().filter(|(id, waited)| {
+            waited.queue.live() > 0 && db.is_none_or(|db| id.as_ref().db == db)
+        });
         self.unsettled.extend(waited.map(|(id, _)| id.clone()));
     }
 

@@ -5,9 +5,9 @@ use std::rc::Rc;
 
 use crate::lock::name::{KeyMap, KeySet};
 use crate::lock::table::give_back;
-use crate::lock::wait::index::{Line, WaitsOf};
+use crate::lock::wait::index::{PlacesByOwner, WaitedKey};
 use crate::lock::wait::queue::Queue;
-use crate::lock::wait::request::{Many, Seq, Waiter, WaiterId, WaiterMap};
+use crate::lock::wait::request::{MultiKeyRequest, Seq, Waiter, WaiterId, WaiterMap};
 use crate::lock::{KeyId, KeyRef, Mode, Now};
 
 /// How joining a queue went.
@@ -33,17 +33,17 @@ pub struct Grace {
 pub struct Waiters {
     /// The rule for kept places, set by the shell from the settings.
     pub grace: Grace,
-    pub(crate) lines: KeyMap<Line>,
+    pub(crate) waited: KeyMap<WaitedKey>,
     /// Where each request is parked; of one on many keys the first.
     pub(crate) by_id: WaiterMap<(KeyId, Seq)>,
     /// Requests on many keys.
-    pub(crate) many: WaiterMap<Many>,
+    pub(crate) many: WaiterMap<MultiKeyRequest>,
     /// Requests on many keys that are to be looked at: one of their keys has become free for them.
     pub(crate) unsettled_requests: BTreeSet<WaiterId>,
     /// Live places beyond the first of each request.
     pub(crate) further_places: usize,
     /// Who waits where.
-    pub(crate) waits_of: WaitsOf,
+    pub(crate) places_by_owner: PlacesByOwner,
     /// What is due at each place, by the moment.
     pub(super) deadlines: BTreeMap<(u64, Seq), KeyId>,
     pub(super) leases: BTreeSet<(i64, KeyId)>,
@@ -60,7 +60,7 @@ pub struct Waiters {
 }
 
 /// Places are numbered upwards from here in the order of arrival, and downwards where somebody joins at the
-/// head: so their numbers are always in the order of the line.
+/// head: so their numbers are always in the order of the waited.
 const MIDDLE: u64 = 1 << 62;
 
 impl Waiters {
@@ -76,14 +76,16 @@ impl Waiters {
 
     /// Parked requests of one key.
     pub fn live_on(&self, key: KeyRef<'_>) -> usize {
-        self.lines.get(&key).map_or(0, |line| line.queue.live())
+        self.waited
+            .get(&key)
+            .map_or(0, |waited| waited.queue.live())
     }
 
     /// Keys that somebody waits for.
     pub fn keys_waited(&self) -> usize {
-        self.lines
+        self.waited
             .values()
-            .filter(|line| line.queue.live() > 0)
+            .filter(|waited| waited.queue.live() > 0)
             .count()
     }
 
@@ -93,14 +95,14 @@ impl Waiters {
     /// A key that leaves the table is replaced by the last one, and a new one becomes the last. So a key
     /// only ever moves down, and a walk from the last to the first meets every key that stays.
     pub fn keys_below(&self, cursor: u64, count: usize) -> (u64, impl Iterator<Item = KeyRef<'_>>) {
-        let len = self.lines.len();
+        let len = self.waited.len();
         let end = match usize::try_from(cursor) {
             Ok(cursor) if cursor > 0 => cursor.min(len),
             _ => len,
         };
         let start = end.saturating_sub(count);
-        let step = self.lines.get_range(start..end).into_iter().flatten();
-        let waited = step.filter(|(_, line)| line.queue.live() > 0);
+        let step = self.waited.get_range(start..end).into_iter().flatten();
+        let waited = step.filter(|(_, waited)| waited.queue.live() > 0);
         (start as u64, waited.map(|(key, _)| key.as_ref()))
     }
 
@@ -116,7 +118,7 @@ impl Waiters {
 
     /// The queue of a key.
     pub fn queue(&self, key: KeyRef<'_>) -> Option<&Queue> {
-        self.lines.get(&key).map(|line| &line.queue)
+        self.waited.get(&key).map(|waited| &waited.queue)
     }
 
     /// The owner's parked request on this key.
@@ -125,7 +127,7 @@ impl Waiters {
         Some(queue.waiter(queue.place_of(owner)?)?.id)
     }
 
-    /// Parks a request: at the owner's place if it has one, else at the end of the line.
+    /// Parks a request: at the owner's place if it has one, else at the end of the waited.
     pub fn park(&mut self, key: KeyRef<'_>, owner: &[u8], waiter: Waiter) -> Joined {
         let waiter_id = waiter.id;
         let (id, seq, old) = self.join(key, owner, waiter);
@@ -140,7 +142,7 @@ impl Waiters {
         }
     }
 
-    /// Takes a place in one line: the owner's, if it has one there, else the last. Answers where that
+    /// Takes a place in one waited: the owner's, if it has one there, else the last. Answers where that
     /// is, and which request it was taken from.
     pub(crate) fn join(
         &mut self,
@@ -148,26 +150,26 @@ impl Waiters {
         owner: &[u8],
         waiter: Waiter,
     ) -> (KeyId, Seq, Option<WaiterId>) {
-        let id = match self.lines.get_key_value(&key) {
+        let id = match self.waited.get_key_value(&key) {
             Some((id, _)) => id.clone(),
             None => key.to_id(),
         };
         let (deadline, mode) = (waiter.deadline_ms, waiter.mode);
-        let line = self.lines.entry(id.clone()).or_default();
-        let (seq, was_due, old) = match line.queue.place_of(owner) {
+        let waited = self.waited.entry(id.clone()).or_default();
+        let (seq, was_due, old) = match waited.queue.place_of(owner) {
             Some(seq) => {
-                let was_due = line.queue.due(seq);
-                (seq, was_due, line.queue.occupy(seq, waiter))
+                let was_due = waited.queue.due(seq);
+                (seq, was_due, waited.queue.occupy(seq, waiter))
             }
             None => {
                 self.last_seq += 1;
                 self.places += 1;
                 let seq = Seq::MIN.saturating_add(MIDDLE + self.last_seq);
-                line.queue.push(seq, owner, waiter);
+                waited.queue.push(seq, owner, waiter);
                 (seq, None, None)
             }
         };
-        line.ranks.set_mode(seq, mode);
+        waited.search_places.set_mode(seq, mode);
         self.set_due(&id, seq, was_due, deadline);
         if old.is_none() {
             self.waits(&id, seq);
@@ -175,10 +177,10 @@ impl Waiters {
         (id, seq, old.map(|old| old.id))
     }
 
-    /// Parks a request at the head of the line, wherever its owner stood before.
+    /// Parks a request at the head of the waited, wherever its owner stood before.
     pub fn park_first(&mut self, key: KeyRef<'_>, owner: &[u8], waiter: Waiter) -> Joined {
         let older = self.withdraw(key, owner);
-        let id = match self.lines.get_key_value(&key) {
+        let id = match self.waited.get_key_value(&key) {
             Some((id, _)) => id.clone(),
             None => key.to_id(),
         };
@@ -186,9 +188,9 @@ impl Waiters {
         self.places += 1;
         let seq = Seq::MIN.saturating_add(MIDDLE - self.firsts);
         let (waiter_id, deadline, mode) = (waiter.id, waiter.deadline_ms, waiter.mode);
-        let line = self.lines.entry(id.clone()).or_default();
-        line.queue.push_front(seq, owner, waiter);
-        line.ranks.set_mode(seq, mode);
+        let waited = self.waited.entry(id.clone()).or_default();
+        waited.queue.push_front(seq, owner, waiter);
+        waited.search_places.set_mode(seq, mode);
         self.set_due(&id, seq, None, deadline);
         self.waits(&id, seq);
         self.by_id.insert(waiter_id, (id, seq));
@@ -200,13 +202,13 @@ impl Waiters {
         self.queue(key)?.iter().next()
     }
 
-    /// Who waits at the head of the line for WRITE.
+    /// Who waits at the head of the waited for WRITE.
     pub fn first_writer(&self, key: KeyRef<'_>) -> Option<&[u8]> {
         let (owner, waiter) = self.first(key)?;
         (waiter.mode == Mode::Write).then_some(owner)
     }
 
-    /// Who waits at the head of the line to upgrade.
+    /// Who waits at the head of the waited to upgrade.
     pub fn upgrader(&self, key: KeyRef<'_>) -> Option<&[u8]> {
         if self.firsts == 0 {
             return None;
@@ -219,21 +221,21 @@ impl Waiters {
 
     /// The first place whose wait has not run out: the next to be granted. Requests whose wait is over
     /// are passed to `timed_out` on the way; their places are kept.
-    pub fn next_in_line(
+    pub fn next_to_grant(
         &mut self,
         key: KeyRef<'_>,
         now: Now,
         mut timed_out: impl FnMut(WaiterId),
     ) -> Option<Seq> {
         loop {
-            let (_, id, line) = self.lines.get_full_mut(&key)?;
-            let Some(seq) = line.queue.first_live() else {
+            let (_, id, waited) = self.waited.get_full_mut(&key)?;
+            let Some(seq) = waited.queue.first_live() else {
                 let id = id.clone();
                 self.drop_if_empty(&id);
                 return None;
             };
             let over = |waiter: &Waiter| waiter.deadline_ms.is_some_and(|end| now.mono_ms >= end);
-            let waiter = line.queue.waiter(seq).filter(|waiter| over(waiter));
+            let waiter = waited.queue.waiter(seq).filter(|waiter| over(waiter));
             let Some(waiter) = waiter.map(|waiter| waiter.id) else {
                 return Some(seq);
             };
@@ -250,8 +252,8 @@ impl Waiters {
 
     /// Takes a request off its place: it is granted.
     pub fn take(&mut self, key: KeyRef<'_>, seq: Seq) -> Option<(Rc<[u8]>, Waiter)> {
-        let (_, id, line) = self.lines.get_full(&key)?;
-        let (id, owner) = (id.clone(), line.queue.owner_of(seq)?);
+        let (_, id, waited) = self.waited.get_full(&key)?;
+        let (id, owner) = (id.clone(), waited.queue.owner_of(seq)?);
         Some((owner, self.remove(&id, seq)?))
     }
 
@@ -284,8 +286,8 @@ impl Waiters {
 
     /// The owner gives up its place, live or kept; answers the parked request, if any.
     pub fn withdraw(&mut self, key: KeyRef<'_>, owner: &[u8]) -> Option<WaiterId> {
-        let (_, id, line) = self.lines.get_full(&key)?;
-        let (id, seq) = (id.clone(), line.queue.place_of(owner)?);
+        let (_, id, waited) = self.waited.get_full(&key)?;
+        let (id, seq) = (id.clone(), waited.queue.place_of(owner)?);
         let was_first = self.is_first(&id, seq);
         let waiter = self.remove(&id, seq)?;
         if was_first {
@@ -304,20 +306,20 @@ impl Waiters {
         self.withdraw(key, owner)
     }
 
-    /// Whether this place is the first in its line.
+    /// Whether this place is the first in its waited.
     pub(super) fn is_first(&mut self, key: &KeyId, seq: Seq) -> bool {
-        let line = self.lines.get_mut(key);
-        line.is_some_and(|line| line.queue.first_live() == Some(seq))
+        let waited = self.waited.get_mut(key);
+        waited.is_some_and(|waited| waited.queue.first_live() == Some(seq))
     }
 
     /// Everybody leaves this queue, no place is kept; answers the parked requests in order.
     pub fn clear(&mut self, key: KeyRef<'_>) -> Vec<WaiterId> {
-        let Some((_, id, line)) = self.lines.get_full(&key) else {
+        let Some((_, id, waited)) = self.waited.get_full(&key) else {
             return Vec::new();
         };
         let id = id.clone();
-        let parked = line.queue.iter().map(|(_, waiter)| waiter.id).collect();
-        let places: Vec<Seq> = line.queue.places().collect();
+        let parked = waited.queue.iter().map(|(_, waiter)| waiter.id).collect();
+        let places: Vec<Seq> = waited.queue.places().collect();
         for seq in places {
             self.remove(&id, seq);
         }
@@ -326,7 +328,7 @@ impl Waiters {
 
     /// Everybody leaves, and no place is kept; answers the parked requests, oldest first.
     pub fn clear_all(&mut self) -> Vec<WaiterId> {
-        let keys: Vec<KeyId> = self.lines.keys().cloned().collect();
+        let keys: Vec<KeyId> = self.waited.keys().cloned().collect();
         let mut parked: Vec<_> = keys
             .iter()
             .flat_map(|key| self.clear(key.as_ref()))
@@ -341,8 +343,8 @@ impl Waiters {
             return;
         }
         let until = now.mono_ms.saturating_add(self.grace.ms);
-        let line = self.lines.entry(key.clone()).or_default();
-        if line.queue.restore(seq, owner, until) {
+        let waited = self.waited.entry(key.clone()).or_default();
+        if waited.queue.restore(seq, owner, until) {
             self.places += 1;
             self.set_due(key, seq, None, Some(until));
         }
@@ -362,8 +364,8 @@ impl Waiters {
     }
 
     fn is_live(&self, key: &KeyId, seq: Seq) -> bool {
-        let line = self.lines.get(key);
-        line.is_some_and(|line| line.queue.waiter(seq).is_some())
+        let waited = self.waited.get(key);
+        waited.is_some_and(|waited| waited.queue.waiter(seq).is_some())
     }
 
     /// A request leaves its place, of which it may have several; they are kept for its owner.
@@ -381,9 +383,9 @@ impl Waiters {
 
     fn vacate_one(&mut self, key: &KeyId, seq: Seq, now: Now) {
         let until = now.mono_ms.saturating_add(self.grace.ms);
-        if let Some(line) = self.lines.get_mut(key) {
-            let was_due = line.queue.due(seq);
-            if let Some(waiter) = line.queue.vacate(seq, until) {
+        if let Some(waited) = self.waited.get_mut(key) {
+            let was_due = waited.queue.due(seq);
+            if let Some(waiter) = waited.queue.vacate(seq, until) {
                 self.forget_id(waiter.id);
                 self.waits_no_more(key, seq);
                 self.set_due(key, seq, was_due, Some(until));
@@ -418,7 +420,7 @@ impl Waiters {
         if self.is_live(key, seq) {
             self.waits_no_more(key, seq);
         }
-        let queue = self.lines.get_mut(key).map(|line| &mut line.queue);
+        let queue = self.waited.get_mut(key).map(|waited| &mut waited.queue);
         let waiter = queue.and_then(|queue| {
             was_due = queue.due(seq);
             self.places -= usize::from(queue.owner_of(seq).is_some());
@@ -435,13 +437,13 @@ impl Waiters {
 
     fn drop_if_empty(&mut self, key: &KeyId) {
         if self
-            .lines
+            .waited
             .get(key)
-            .is_some_and(|line| line.queue.is_empty())
+            .is_some_and(|waited| waited.queue.is_empty())
         {
             self.set_lease(key.as_ref(), None);
-            self.lines.swap_remove(key);
-            give_back(&mut self.lines);
+            self.waited.swap_remove(key);
+            give_back(&mut self.waited);
         }
     }
 }

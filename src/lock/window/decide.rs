@@ -13,7 +13,7 @@ impl Locks {
     pub fn set_window_rule(&mut self, rule: WindowRule) {
         if self.windows.rule != rule {
             self.windows.rule = rule;
-            self.windows.rows.clear();
+            self.windows.counts.clear();
             for key in self.end_windows() {
                 self.waiters.schedule_settle(key.as_ref());
             }
@@ -47,7 +47,7 @@ impl Locks {
             return None;
         }
         if !view.has_subscriber {
-            self.windows.was_in_vain(view.key);
+            self.windows.window_unused(view.key);
             return None;
         }
         self.announce_untracked(view, now, fx);
@@ -63,13 +63,13 @@ impl Locks {
     }
 
     /// The key has been read: if somebody holds what was left free, the window has served its purpose.
-    pub(crate) fn see_taken(&mut self, view: &View<'_>, now: Now) {
+    pub(crate) fn note_window_taken(&mut self, view: &View<'_>, now: Now) {
         if self.windows.open.is_empty() || !is_held(&view.state, None, now) {
             return;
         }
         if self.windows.end(view.key).is_some() {
             self.stats.windows_taken += 1;
-            self.windows.was_taken(view.key);
+            self.windows.window_taken(view.key);
         }
     }
 
@@ -80,7 +80,7 @@ impl Locks {
         }
         let key = self.windows.end(key)?;
         self.stats.windows_unused += 1;
-        self.windows.was_in_vain(key.as_ref());
+        self.windows.window_unused(key.as_ref());
         Some(key)
     }
 

@@ -12,7 +12,7 @@ use crate::lock::{KeyId, KeyRef, Now};
 /// So many locks have their hand-offs counted, for about 50 bytes each; one that is pushed out begins anew.
 const MOST_COUNTED: usize = 1_000;
 
-/// The most hand-offs that make up for holds of those outside.
+/// The most hand-offs that make up for holds of those redisson_holds.
 const MOST_OWED: u32 = 100;
 
 /// How often the hand-offs until the next turn are doubled.
@@ -27,24 +27,24 @@ pub struct WindowRule {
     pub window_ms: u64,
 }
 
-/// What has happened at a lock since somebody outside had it.
+/// What has happened at a lock since somebody redisson_holds had it.
 #[derive(Debug, Default, Clone, Copy)]
-pub(super) struct Row {
+pub(super) struct HandOffCount {
     hand_offs: u32,
-    /// Holds of those outside since a window began, seen as they ended.
-    outside: u32,
+    /// Holds of those redisson_holds since a window began, seen as they ended.
+    redisson_holds: u32,
     /// Turns in vain.
-    in_vain: u32,
+    unused_windows: u32,
 }
 
-/// The rows of hand-offs, and the windows.
+/// The counts of hand-offs, and the windows.
 #[derive(Debug, Default)]
 pub struct Windows {
     /// The rule in force.
     pub(super) rule: WindowRule,
     /// By the hash of a lock's name, because a row may outlive every hold and every wait, and no name is to stay in
     /// memory then. Two locks of the same hash (one pair in 2^64) share a row: one window more or less.
-    pub(super) rows: IndexMap<u64, Row, Secret>,
+    pub(super) counts: IndexMap<u64, HandOffCount, Secret>,
     names: Secret,
     /// The end of each window, on the monotonic clock.
     pub(super) open: KeyMap<u64>,
@@ -68,82 +68,84 @@ impl Windows {
         Some(end.saturating_sub(now.mono_ms))
     }
 
-    /// Whether it is the turn of those outside.
+    /// Whether it is the turn of those redisson_holds.
     pub(super) fn is_due(&self, key: KeyRef<'_>) -> bool {
-        let due = |row: &Row| {
-            let after = self.rule.after.saturating_mul(1 << row.in_vain);
-            let owed = self.rule.after.saturating_mul(row.outside);
-            row.hand_offs >= after.max(owed.min(MOST_OWED))
+        let due = |count: &HandOffCount| {
+            let after = self.rule.after.saturating_mul(1 << count.unused_windows);
+            let owed = self.rule.after.saturating_mul(count.redisson_holds);
+            count.hand_offs >= after.max(owed.min(MOST_OWED))
         };
-        self.rule.after > 0 && self.row(key).is_some_and(due)
+        self.rule.after > 0 && self.count_of(key).is_some_and(due)
     }
 
     /// The lock was handed on.
-    pub(crate) fn count(&mut self, key: KeyRef<'_>) {
+    pub(crate) fn count_hand_off(&mut self, key: KeyRef<'_>) {
         if self.rule.after == 0 {
             return;
         }
-        if let Some(row) = self.row_mut(key) {
-            row.hand_offs = row.hand_offs.saturating_add(1);
+        if let Some(count) = self.count_of_mut(key) {
+            count.hand_offs = count.hand_offs.saturating_add(1);
             return;
         }
-        if self.rows.len() >= MOST_COUNTED {
-            self.rows.swap_remove_index(0);
+        if self.counts.len() >= MOST_COUNTED {
+            self.counts.swap_remove_index(0);
         }
-        let row = Row {
+        let count = HandOffCount {
             hand_offs: 1,
-            ..Row::default()
+            ..HandOffCount::default()
         };
-        self.rows.insert(self.names.hash_one(key), row);
+        self.counts.insert(self.names.hash_one(key), count);
     }
 
-    fn row(&self, key: KeyRef<'_>) -> Option<&Row> {
-        if self.rows.is_empty() {
+    fn count_of(&self, key: KeyRef<'_>) -> Option<&HandOffCount> {
+        if self.counts.is_empty() {
             return None;
         }
-        self.rows.get(&self.names.hash_one(key))
+        self.counts.get(&self.names.hash_one(key))
     }
 
-    fn row_mut(&mut self, key: KeyRef<'_>) -> Option<&mut Row> {
-        if self.rows.is_empty() {
+    fn count_of_mut(&mut self, key: KeyRef<'_>) -> Option<&mut HandOffCount> {
+        if self.counts.is_empty() {
             return None;
         }
-        self.rows.get_mut(&self.names.hash_one(key))
+        self.counts.get_mut(&self.names.hash_one(key))
     }
 
-    /// Somebody outside has had the lock while others waited here.
-    pub(crate) fn count_outside(&mut self, key: KeyRef<'_>) {
-        if let Some(row) = self.row_mut(key) {
-            row.outside = row.outside.saturating_add(1);
+    /// Somebody redisson_holds has had the lock while others waited here.
+    pub(crate) fn count_redisson_hold(&mut self, key: KeyRef<'_>) {
+        if let Some(count) = self.count_of_mut(key) {
+            count.redisson_holds = count.redisson_holds.saturating_add(1);
         }
     }
 
-    /// The lock was free for everybody: the count begins anew. What was in vain is remembered.
+    /// The lock was free for parked: the count begins anew. What was in vain is remembered.
     pub(crate) fn was_free(&mut self, key: KeyRef<'_>) {
-        match self.row_mut(key) {
-            Some(row) if row.in_vain > 0 => (row.hand_offs, row.outside) = (0, 0),
-            Some(_) => drop(self.rows.swap_remove(&self.names.hash_one(key))),
+        match self.count_of_mut(key) {
+            Some(count) if count.unused_windows > 0 => {
+                (count.hand_offs, count.redisson_holds) = (0, 0)
+            }
+            Some(_) => drop(self.counts.swap_remove(&self.names.hash_one(key))),
             None => {}
         }
     }
 
-    pub(super) fn was_taken(&mut self, key: KeyRef<'_>) {
-        if let Some(row) = self.row_mut(key) {
-            row.in_vain = 0;
+    pub(super) fn window_taken(&mut self, key: KeyRef<'_>) {
+        if let Some(count) = self.count_of_mut(key) {
+            count.unused_windows = 0;
         }
     }
 
-    pub(super) fn was_in_vain(&mut self, key: KeyRef<'_>) {
-        if let Some(row) = self.row_mut(key) {
-            row.hand_offs = 0;
-            row.in_vain = (row.in_vain + 1).min(MOST_DOUBLINGS);
+    pub(super) fn window_unused(&mut self, key: KeyRef<'_>) {
+        if let Some(count) = self.count_of_mut(key) {
+            count.hand_offs = 0;
+            count.unused_windows = (count.unused_windows + 1).min(MOST_DOUBLINGS);
         }
     }
 
     /// A window begins; there is none: every grant ends one, and nothing has been granted where one is.
     pub(super) fn begin(&mut self, key: KeyRef<'_>, now: Now) {
-        if let Some(row) = self.row_mut(key) {
-            (row.hand_offs, row.outside) = (0, 0);
+        if let Some(count) = self.count_of_mut(key) {
+            (count.hand_offs, count.redisson_holds) = (0, 0);
         }
         let (key, end) = (key.to_id(), now.mono_ms.saturating_add(self.rule.window_ms));
         self.ends.insert((end, key.clone()));

@@ -177,7 +177,7 @@ impl Model {
             return Reply::Error(error);
         }
         self.end_first(key, owner);
-        self.see_taken(key);
+        self.note_window_taken(key);
         let until_ms = wait.map(|ms| ms.map(|ms| self.mono_ms + ms));
         let request = until_ms.map(|until_ms| Request {
             conn,
@@ -225,7 +225,7 @@ impl Model {
             return Reply::Error(error);
         }
         self.end_first(key, owner);
-        self.see_taken(key);
+        self.note_window_taken(key);
         let Some(hold) = self.held_by(key, Some(owner), token) else {
             if token.is_none() {
                 self.withdraw(key, owner);
@@ -247,7 +247,7 @@ impl Model {
             return Reply::Error(error);
         }
         self.end_first(key, owner);
-        self.see_taken(key);
+        self.note_window_taken(key);
         let Some(hold) = self.held_by(key, Some(owner), token) else {
             return Reply::Lost;
         };
@@ -269,7 +269,7 @@ impl Model {
         if let Some(error) = self.foreign(key) {
             return Reply::Error(error);
         }
-        self.see_taken(key);
+        self.note_window_taken(key);
         let hold = self.held_by(key, None, token);
         let held = hold.is_some();
         if purge && (held || token.is_none()) {
@@ -389,7 +389,7 @@ impl Model {
     }
 
     fn settle(&mut self, key: Key) {
-        self.see_taken(key);
+        self.note_window_taken(key);
         let planned = self.undelivered.iter().position(|undo| undo.key == key);
         let planned = planned.map(|index| self.undelivered.remove(index));
         if let Some(error) = self.foreign(key) {

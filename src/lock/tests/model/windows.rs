@@ -131,7 +131,7 @@ impl Model {
     }
 
     /// Somebody has looked at the key: who took it in the window is seen.
-    pub fn see_taken(&mut self, key: Key) {
+    pub fn note_window_taken(&mut self, key: Key) {
         if self.windows.window[key].is_some() && self.holder(key).is_some() {
             self.windows.window[key] = None;
             self.windows.taken += 1;

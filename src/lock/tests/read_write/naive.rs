@@ -77,7 +77,7 @@ pub struct Naive {
     permit_in_flight: Vec<PermitInFlight>,
     undelivered: Vec<PermitInFlight>,
     grants: u32,
-    ranks: i64,
+    search_places: i64,
     firsts: i64,
     pub told: Vec<(String, Said)>,
 }
@@ -93,7 +93,7 @@ impl Naive {
             permit_in_flight: Vec::new(),
             undelivered: Vec::new(),
             grants: 0,
-            ranks: 0,
+            search_places: 0,
             firsts: 0,
             told: Vec::new(),
         }
@@ -203,8 +203,8 @@ impl Naive {
             }
             (Some(former), false) => former.rank,
             (None, false) => {
-                self.ranks += 1;
-                self.ranks
+                self.search_places += 1;
+                self.search_places
             }
         };
         if let Some(older) = former.and_then(|former| former.request) {

@@ -107,9 +107,9 @@ impl Sim {
         true
     }
 
-    pub(crate) fn judge_again(&mut self) {
+    pub(crate) fn verify_parked(&mut self) {
         let mut fx = Effects::new();
-        self.locks.judge_again(self.now, &mut fx);
+        self.locks.verify_parked(self.now, &mut fx);
         self.carry_out_answers(fx);
     }
 

@@ -13,7 +13,7 @@ use crate::lock::{Break, KeyRef, KeyState, LockError, Mode, Now, OwnerId, Releas
 
 /// A parked request for READ or WRITE.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Asking {
+pub struct PendingRequest {
     /// The request.
     pub request: WaiterId,
     /// READ or WRITE.
@@ -94,7 +94,12 @@ impl Locks {
     /// The requests at the head of the queue that may be granted together, if they are for READ or WRITE: one
     /// writer, or the readers before the first writer. Empty while `rest`, the state after those holds have ended,
     /// admits none of them.
-    pub fn next_for_shared(&self, key: KeyRef<'_>, rest: &KeyState, now: Now) -> Vec<Asking> {
+    pub fn next_for_shared(
+        &self,
+        key: KeyRef<'_>,
+        rest: &KeyState,
+        now: Now,
+    ) -> Vec<PendingRequest> {
         let queue = self
             .waiters
             .queue(key)
@@ -115,7 +120,7 @@ impl Locks {
         living
             .take_while(|(_, waiter)| waiter.mode == mode)
             .take(most)
-            .map(|(owner, waiter)| Asking {
+            .map(|(owner, waiter)| PendingRequest {
                 request: waiter.id,
                 mode,
                 owner: owner.into(),
@@ -124,10 +129,10 @@ impl Locks {
     }
 
     /// What a parked request on many keys asks for at each of them.
-    pub fn asks_for(&self, request: WaiterId) -> Option<Asking> {
+    pub fn pending_request(&self, request: WaiterId) -> Option<PendingRequest> {
         let (key, seq) = self.waiters.places_of(request).into_iter().next()?;
         let (owner, waiter) = self.waiters.at(key.as_ref(), seq)?;
-        Some(Asking {
+        Some(PendingRequest {
             request,
             mode: waiter.mode,
             owner: owner.into(),
