@@ -1,41 +1,67 @@
-//! How a lock works, told once.
+//! The core: what a lock, a semaphore and a latch do.
 //!
-//! A lock is a hash in the key space: `key {owner: hold count, #token: t<token>}`, and its TTL is
-//! the lease. The hash is the truth about who holds. What lives in memory is only who *waits*, and
-//! some statistics.
+//! A lock is a hash in the key space: `key {owner: hold count, #token: t<token>}`. The TTL of the key is the lease. The
+//! hash alone states the holder; memory holds the waiters, the tracked grants and statistics.
 //!
-//! `LOCK.ACQUIRE` finds the key absent, writes the hash, and answers a fencing token. The owner that
-//! already holds is let in again and counted. Anybody else is answered nil, or, with `BLOCK`, is
-//! *parked*: its connection falls silent and its request joins the key's queue.
+//! `LOCK.ACQUIRE` on an absent key writes the hash and replies a fencing token. A request of the holder raises the hold
+//! count. Any other request gets nil or, with `BLOCK`, is *parked*: its client is blocked and its request joins the
+//! queue of the key.
 //!
-//! When the holder releases, the lock is not freed but *handed off*: in the same event the hash comes
-//! to belong to the first waiter, with a new token and with a lease that starts now. The waiter's
-//! answer is on its way when the releaser's is. The same happens when a lease runs out (a timer is
-//! armed for it), when an operator breaks the lock, and when the key goes away by other means (`DEL`,
-//! a Redisson client's release, `FLUSHALL`): each of those only touches the key, and it is *settled*,
-//! that is, read and decided about afresh, at the end of the turn.
+//! A release does not free a lock that has waiters: it *hands off*. In the same event the hash is written for the first
+//! waiter, with a new token and a lease that starts now, and both replies are sent. The same happens when a lease runs
+//! out (a timer is armed for it) and when an operator breaks the lock. When the key changes by other means (`DEL`, a
+//! release by a Redisson client, `FLUSHALL`), the key is only noted; at the end of the tick it is *settled*: read again
+//! and brought to a decision.
 //!
-//! A grant counts as *delivered* once the reply is written. If the connection dies before that, the
-//! grant is undone, provided that its token is still the current one, and passed on. An owner whose
-//! connection died or whose wait ran out keeps its place in the queue for a moment, *empty*, so that a
-//! client which asks again has its turn back.
+//! A grant is *in flight* until its reply is written. If the connection closes before that, the grant is undone,
+//! provided that its token is still the current one, and the lock goes to the next waiter. After a disconnect or a
+//! timeout the owner keeps its place in the queue for the grace time, without a request: a client that asks again
+//! continues at the same place.
 //!
-//! Redisson's clients wait outside and are told of a lock only when it is freed. So after some hand-offs in a row it
-//! is *left free* for a moment, if somebody listens: nobody here is granted it in that *window*.
+//! Redisson's clients wait on a channel and try only after a message that the lock is free. Therefore, after a number
+//! of consecutive hand-offs, a lock with a subscriber on that channel is left free for a short time, the *Redisson
+//! window*: no request of this module is granted during it.
 //!
-//! A hold may be bound to a connection, by `SESSION`: then the server keeps its lease while that connection
-//! lives, and releases it when the connection ends.
+//! `SESSION` binds a hold to a connection: the server renews the lease while the connection lives, and releases the
+//! hold when it closes.
 //!
-//! A request may be for many keys, all or none. It stands in the queue of each and holds nothing; a key that is
-//! free when it is first there stays free for it, and at the end of the turn in which the last one has come
-//! free it gets them all. A request that would wait for itself, by way of others, is refused instead of parked.
+//! A request may name several keys, all or none. It takes a place in the queue of each key and holds nothing while it
+//! waits. A key that becomes free when this request is first in its queue stays free for it; when the last key has
+//! become free, the request gets all of them at the end of that tick. A request that would wait for its own owner (a
+//! deadlock) is refused instead of parked.
 //!
-//! Words: *owner*, *holder* (owner, hold count, token), *lease* and its *deadline*, *renew*,
-//! *waiter* (a parked request) and its wait deadline, *park*, *grant*, *hand-off*, *settle*.
+//! # Glossary
 //!
-//! Everything in this folder is a function of its arguments: no Redis types, no clock, no I/O, no
-//! `unsafe`. Time comes in ([`Now`]), what the key holds comes in ([`View`]), and what is to be done
-//! goes out ([`Effect`]).
+//! | Word | Meaning |
+//! |---|---|
+//! | owner | the identity that a request acts for; a request of the same owner enters a lock again |
+//! | holder | an owner that holds the lock |
+//! | hold, hold count | one successful acquire that is not released yet; the number of them |
+//! | lease | the time for which a hold is valid without renewal |
+//! | deadline | the moment at which a lease or a wait ends |
+//! | resource | what is waited for under one key: a lock, a semaphore or a latch |
+//! | waiter | a parked request, or one that waits with a ticket |
+//! | queue, place | the waiters of one key in order; the position of one owner in it, kept for a grace time after a disconnect (INFO: `places_kept`) |
+//! | park | to wait with a blocked client (INFO: `waits_parked`); a *ticket* is a wait without one |
+//! | grant | a waiter or a caller becomes holder |
+//! | hand off | to grant as part of the end of a hold |
+//! | in flight | granted, and the reply is not written yet; undone if the connection closes (INFO: `grants_undone`) |
+//! | settle | to bring a key whose state changed by other means to a decision (INFO: `foreign_wakeups` counts such ends of a hold) |
+//! | tick | one cycle of the server's event loop |
+//! | Redisson window | the time for which a lock is left free for Redisson's waiters (settings `free-after`, `free-window`) |
+//! | next resource | the cursor of the settle loop, which serves the resources in rotation |
+//! | token | the fencing token: a number that rises with every grant of a key |
+//! | token record | the sibling key of a read-write lock that stores its token |
+//! | horizon | a stored number above every token that a domain has handed out |
+//! | compatibility | which holds exclude which |
+//! | subscriber | a client that is subscribed to the channel of a lock |
+//! | startup delay | the time after a start or a promotion during which no lock is granted |
+//! | tracked grant | an entry of the bounded table of grants; a grant without an entry is counted in INFO as `grants_unwatched` |
+//!
+//! # Border
+//!
+//! The code of this folder depends on its arguments only: no Redis types, no clock, no I/O, no `unsafe`. Time comes in
+//! as [`Now`], the content of a key as [`View`]; the changes to make go out as [`Effect`]s.
 
 #![forbid(unsafe_code)]
 

@@ -1,16 +1,16 @@
-//! Deadlocks: found when a request is about to be parked, and refused.
+//! Deadlocks: found before a request is parked, and refused.
 //!
-//! Owners wait for owners. Whoever waits for a key waits for those who hold it, and for parked before it
-//! in the queue whom it must let pass; each of them may wait at other keys for others again. If the
-//! owner who asks is found on that way, its request would wait for itself.
+//! A request waits for the holders of its keys and for the requests before it in their queues that it must not pass.
+//! Each of these owners may wait for other keys. If the search from the new request reaches its own owner, the request
+//! would wait for itself.
 //!
-//! The search goes from the newcomer along what this server has in memory. In a queue it looks only at
-//! places of owners who wait elsewhere, too ([`crate::lock::wait::index`]): the others wait for the same holders.
-//! A reader waits for other readers only if a writer stands between them.
+//! The search reads only the memory of this server. In a queue it visits only places of owners that wait for other keys
+//! too ([`crate::lock::wait::index`]): the other owners wait for the same holders. A reader waits for other readers
+//! only if a request for WRITE is between them.
 //!
-//! Who holds a key is known as of the last time that somebody looked. Whatever changes a key marks it, and
-//! it is read again at the end of the turn; until then the search is not sure. Then the request is
-//! parked, and judged again when those keys have been read ([`Locks::verify_parked`]).
+//! The recorded holders of a key are those of its last reading. A key that has changed since is scheduled to be
+//! settled, and a search that passes it is uncertain. Then the request is parked, and checked again after those keys
+//! have been read ([`Locks::verify_parked`]).
 
 use std::collections::{HashMap, HashSet};
 
@@ -24,7 +24,7 @@ use crate::lock::wait::request::Seq;
 use crate::lock::wait::waiters::Waiters;
 use crate::lock::{Acquire, KeyId, KeyRef, LockError, Mode, Now, WaiterId};
 
-/// No search looks at more waits than this. A cycle that is longer is not found.
+/// The most waits that one search visits. A longer cycle is not found.
 pub const MAX_VISITS: usize = 2_000;
 
 /// One key that a request would wait for.
@@ -33,11 +33,11 @@ pub(crate) struct WantedKey<'a> {
     pub key: KeyRef<'a>,
     /// Its place in that queue; `None`: at the end.
     pub place: Option<Seq>,
-    /// Who holds the key.
+    /// The holders of the key.
     pub holders: Holders,
 }
 
-/// A request that is about to wait.
+/// The request to check.
 #[derive(Debug)]
 pub(crate) struct Caller<'a> {
     pub owner: &'a [u8],
@@ -47,18 +47,18 @@ pub(crate) struct Caller<'a> {
     pub replaces: &'a [WaiterId],
 }
 
-/// What a search has found.
+/// The result of a search.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// No cycle.
     Clear,
-    /// These keys on the way are to be read again first.
+    /// Uncertain until these keys on the path have been read again.
     Uncertain(Vec<KeyId>),
-    /// The names of the keys of a cycle, in its order, the newcomer's first.
+    /// The names of the keys of a cycle, in its order, starting at a key of the caller.
     Cycle(Vec<Vec<u8>>),
 }
 
-/// Searches for a way from this newcomer back to its owner.
+/// Searches for a path from this request back to its owner.
 pub(crate) fn search(waiters: &Waiters, caller: &Caller<'_>, now: Now) -> Verdict {
     let mut search = Search {
         waiters,
@@ -80,7 +80,8 @@ pub(crate) fn search(waiters: &Waiters, caller: &Caller<'_>, now: Now) -> Verdic
     }
 }
 
-/// Whether anybody may wait for this newcomer's owner, at a glance: who is in nobody's way is in no cycle.
+/// Cheap test: whether any request may wait for the owner of this one. An owner for which no request waits is in no
+/// cycle.
 pub(crate) fn may_be_waited_for(waiters: &Waiters, caller: &Caller<'_>, now: Now) -> bool {
     let owner = caller.owner;
     if waiters.waited.len() > MAX_VISITS {
@@ -92,7 +93,7 @@ pub(crate) fn may_be_waited_for(waiters: &Waiters, caller: &Caller<'_>, now: Now
             return false;
         }
         match wants.find(|want| want.key == key.as_ref()) {
-            // At the end of this waited; and it is known whether its owner holds the lock.
+            // The request takes a place at the end of this queue, and whether its owner holds the lock is known.
             Some(want) => want.place.is_some() || want.holders.contain(owner, now),
             None => {
                 let is_over = waited.lease_ms.is_some_and(|end| end <= now.wall_ms);
@@ -106,29 +107,29 @@ pub(crate) fn may_be_waited_for(waiters: &Waiters, caller: &Caller<'_>, now: Now
     })
 }
 
-/// An owner that was found on the way.
+/// An owner that the search has reached.
 struct Step<'a> {
     owner: &'a [u8],
-    /// The key at which somebody waits for it, and the step that did.
+    /// The key at which another owner waits for it, and the step of that owner.
     key: KeyRef<'a>,
     from: Option<usize>,
 }
 
-/// Somebody waits here.
+/// One wait to follow.
 #[derive(Clone, Copy)]
 struct Wait<'a> {
     owner: &'a [u8],
     mode: Mode,
     key: KeyRef<'a>,
-    /// It waits for those before this place; `None`: for parked.
+    /// The wait is for the places before this one; `None`: for every place.
     before: Option<Seq>,
 }
 
-/// What a place in a waited stands ahead.
+/// The part of a queue that a place waits for.
 #[derive(Debug, Default)]
 struct Ahead {
     has_writer: bool,
-    /// Everybody before this place is waited for, at last.
+    /// Every place before this one is waited for.
     place: Option<Seq>,
 }
 
@@ -138,10 +139,10 @@ struct Search<'a> {
     now: Now,
     steps: Vec<Step<'a>>,
     seen: HashSet<&'a [u8]>,
-    /// How far each queue has been looked through.
+    /// How far each queue has been visited.
     passed: HashMap<(i32, &'a [u8]), Seq>,
     visits: usize,
-    /// Keys of which it is not known for sure who holds them.
+    /// Keys on the path whose recorded holders are stale.
     doubts: Vec<KeyRef<'a>>,
 }
 
@@ -188,7 +189,7 @@ impl<'a> Search<'a> {
         None
     }
 
-    /// Notes whom this wait is for. True when it is the newcomer's owner.
+    /// Records the owners that this wait is for. True when one is the owner of the caller.
     fn follow(
         &mut self,
         wait: Wait<'a>,
@@ -204,7 +205,7 @@ impl<'a> Search<'a> {
         if holders.is_partial {
             self.doubts.push(wait.key);
         }
-        // Who holds already comes past the queue.
+        // A request of a holder passes the queue.
         let (Some(waited), false) = (waited, holds) else {
             let blocks = wait.mode != Mode::Read || !holders.shared;
             return blocks && self.find_all(holders, wait, from);
@@ -240,9 +241,9 @@ impl<'a> Search<'a> {
         false
     }
 
-    /// Whom a request waits for in the waited of one key, the newcomer's owner aside. A reader stands ahead
-    /// writers only, and ahead parked whom they must let pass; a writer that holds the lock already
-    /// passes the queue itself.
+    /// The part of a queue that a request waits for, without the places of the caller's owner. A reader waits only for
+    /// requests for WRITE, and for every request that these wait for; a request for WRITE of a holder passes the queue
+    /// itself.
     fn ahead(&self, waited: &WaitedKey, holders: &Holders, wait: &Wait<'_>) -> Ahead {
         let before = wait.before.unwrap_or(Seq::MAX);
         if wait.mode != Mode::Read {
@@ -271,7 +272,7 @@ impl<'a> Search<'a> {
         holders.any(|holder| self.find(holder, wait, from))
     }
 
-    /// Somebody is waited for. True when it is the newcomer's owner.
+    /// Records that this owner is waited for. True when it is the owner of the caller.
     fn find(&mut self, owner: &'a [u8], wait: Wait<'a>, from: Option<usize>) -> bool {
         if owner == wait.owner {
             return false;
@@ -289,8 +290,8 @@ impl<'a> Search<'a> {
         false
     }
 
-    /// Whether this wait is for the newcomer's owner because of its place in the waited: the one that it is going
-    /// to have, or that of another request of it.
+    /// Whether this wait is for the owner of the caller because of its place in the queue: the place that it will have,
+    /// or that of another request of the same owner.
     fn caller_is_before(&self, waited: &WaitedKey, wait: &Wait<'_>, ahead: &Ahead) -> bool {
         let mut wants = self.caller.wants.iter();
         let its = match wants.find(|want| want.key == wait.key) {
@@ -329,7 +330,7 @@ impl<'a> Search<'a> {
 }
 
 impl Locks {
-    /// Whether a request for one key may be parked. True when it is to be judged again.
+    /// Checks a request for one key before it is parked. True when it is to be checked again.
     ///
     /// # Errors
     /// [`LockError::Deadlock`]
@@ -361,7 +362,7 @@ impl Locks {
         self.check_deadlock(&caller, now)
     }
 
-    /// Whether a request may be parked without waiting for itself. True when it is to be judged again.
+    /// Checks that a request would not wait for itself. True when it is to be checked again.
     ///
     /// # Errors
     /// [`LockError::Deadlock`]
@@ -372,7 +373,7 @@ impl Locks {
     ) -> Result<bool, LockError> {
         match search(&self.waiters, caller, now) {
             Verdict::Clear => Ok(false),
-            // To read all readers of a lock takes long: not for the sake of who is in nobody's way.
+            // Reading every reader of a lock is slow, and not needed for an owner for which no request waits.
             Verdict::Uncertain(_) if !may_be_waited_for(&self.waiters, caller, now) => Ok(false),
             Verdict::Uncertain(keys) => {
                 for key in keys {
@@ -387,8 +388,8 @@ impl Locks {
         }
     }
 
-    /// Requests that were parked in doubt are judged, now that the keys have been read: called at the end
-    /// of a turn.
+    /// Checks the requests that were parked after an uncertain search, now that the keys have been read. Called at the
+    /// end of a tick.
     pub fn verify_parked(&mut self, now: Now, fx: &mut Effects) {
         for request in std::mem::take(&mut self.unverified) {
             match self.verify_request(request, now) {
@@ -436,14 +437,14 @@ impl Locks {
     }
 }
 
-/// Keys named in an error: as many as a waited can take.
+/// Keys named in an error text: as many as one line of the protocol can take.
 const NAMED: usize = 8;
 
 /// Bytes of each name.
 const NAME_LEN: usize = 64;
 
-/// The keys of a cycle as text that is safe in a waited of the protocol: quoted, other bytes than printable
-/// ASCII escaped, long names cut.
+/// The keys of a cycle as text for one line of the protocol: quoted, bytes other than printable ASCII escaped, long
+/// names cut.
 fn described(keys: &[Vec<u8>]) -> String {
     let mut text = String::new();
     for key in keys.iter().take(NAMED) {

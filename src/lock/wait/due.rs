@@ -1,20 +1,24 @@
-//! DUE
+//! The deadlines of waits, kept places and leases.
+//!
+//! Two ordered indexes: the ends of waits and of kept places (monotonic clock), and the leases of locks with waiters
+//! (wall clock). The shell arms one timer for the earliest. An early or repeated call finds nothing due and has no
+//! effect.
 
 use crate::lock::wait::request::{Seq, WaiterId};
 use crate::lock::wait::waiters::Waiters;
 use crate::lock::{KeyId, KeyRef, Now};
 
-/// Whose moment has come.
+/// A deadline that has passed.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Due {
-    /// A wait ran out; the place is kept for the grace time.
+    /// The wait of a request ran out; its place is kept for the grace time.
     Wait(WaiterId),
-    /// A kept place is given up; nobody is told.
+    /// A kept place was given up; there is no client to answer.
     Place,
 }
 
 impl Waiters {
-    /// Notes the lease that the waiters of this key wait out (`None`: no TTL, or nobody holds it).
+    /// Records the lease after which the first waiter of this key is due (`None`: no TTL, or no holder).
     pub fn set_lease(&mut self, key: KeyRef<'_>, lease_ms: Option<i64>) {
         let Some((_, id, waited)) = self.waited.get_full_mut(&key) else {
             return;
@@ -32,24 +36,24 @@ impl Waiters {
         }
     }
 
-    /// The lease that the waiters of this key wait out.
+    /// The lease after which the first waiter of this key is due, in Unix milliseconds.
     pub fn lease(&self, key: KeyRef<'_>) -> Option<i64> {
         self.waited.get(&key)?.lease_ms
     }
 
-    /// The keys whose waiters wait out a lease.
+    /// The keys with a recorded lease.
     pub fn waited_out(&self) -> impl Iterator<Item = &KeyId> {
         self.leases.iter().map(|(_, key)| key)
     }
 
-    /// The next wait or place whose time is up.
+    /// Takes the next wait or kept place whose deadline has passed.
     pub fn pop_due(&mut self, now: Now) -> Option<Due> {
         let first = self.deadlines.first_entry()?;
         let (due, seq) = *first.key();
         if due > now.mono_ms {
             return None;
         }
-        // Gone whatever follows: an entry that stayed would be due for ever.
+        // Removed in any case: an entry that stayed would be due for ever.
         let key = first.remove();
         let parked = self
             .waited
@@ -80,7 +84,7 @@ impl Waiters {
             && !self.has_postponed()
     }
 
-    /// Milliseconds until the next wait or place is due.
+    /// Milliseconds until the next end of a wait or of a kept place.
     pub fn next_wait(&self, now: Now) -> Option<u64> {
         let (due, _) = self.deadlines.first_key_value()?.0;
         Some(due.saturating_sub(now.mono_ms))

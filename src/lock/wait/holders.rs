@@ -1,4 +1,5 @@
-//! HOLDERS
+//! The upkeep of the data that a search for a deadlock reads: the live places of each owner and the holders of each key
+//! with waiters.
 
 use std::rc::Rc;
 
@@ -9,7 +10,7 @@ use crate::lock::wait::waiters::Waiters;
 use crate::lock::{KeyId, KeyRef, KeyState, Now, ReadWrite};
 
 impl Waiters {
-    /// A place has become live.
+    /// Records that a place has become live.
     pub(crate) fn waits(&mut self, key: &KeyId, seq: Seq) {
         let queue = self.waited.get(key).map(|waited| &waited.queue);
         let Some(owner) = queue.and_then(|queue| queue.owner_of(seq)) else {
@@ -29,7 +30,7 @@ impl Waiters {
         }
     }
 
-    /// A place is live no more.
+    /// Records that a place is no longer live.
     pub(crate) fn waits_no_more(&mut self, key: &KeyId, seq: Seq) {
         let Some(waited) = self.waited.get_mut(key) else {
             return;
@@ -58,15 +59,15 @@ impl Waiters {
         }
     }
 
-    /// Notes to whom a lock has been handed that others wait for.
+    /// Records the holder to which a lock with waiters was granted.
     pub(crate) fn set_holder(&mut self, key: KeyRef<'_>, owner: Rc<[u8]>) {
         if let Some(waited) = self.waited.get_mut(&key) {
             waited.holders = Holders::alone(owner);
         }
     }
 
-    /// Notes who holds a read-write lock that somebody waits for. What was not read whole adds nothing, but
-    /// that it is to be read.
+    /// Records the holders of a read-write lock with waiters. A lock that was not read whole only marks the recorded
+    /// readers as partial.
     pub(crate) fn set_shared_holders(&mut self, key: KeyRef<'_>, lock: &ReadWrite, now: Now) {
         let Some(waited) = self.waited.get_mut(&key) else {
             return;
@@ -85,7 +86,7 @@ impl Waiters {
         }
     }
 
-    /// Requests of those who hold this lock and wait for it and others are looked at.
+    /// Schedules the requests on several keys of the holders of this lock.
     pub(crate) fn schedule_settle_holders(&mut self, key: KeyRef<'_>) {
         let holders = self.waited.get(&key).filter(|_| !self.many.is_empty());
         let owners = holders.map_or(Vec::new(), |waited| waited.holders.owners.to_vec());
@@ -94,7 +95,7 @@ impl Waiters {
         }
     }
 
-    /// Notes who holds a lock that somebody waits for.
+    /// Records the holders of a lock with waiters.
     pub(crate) fn set_holders(&mut self, key: KeyRef<'_>, state: &KeyState, now: Now) {
         let Some(waited) = self.waited.get_mut(&key) else {
             return;

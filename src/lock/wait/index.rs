@@ -1,9 +1,7 @@
-//! What a search for a deadlock needs to know at a glance: who holds what is waited for, and who waits
-//! where.
+//! Data for the search for deadlocks: the holders of each key with waiters, and the places of each owner.
 //!
-//! Of the waiters before somebody in a queue only those matter that wait elsewhere, too: all others wait
-//! for the same holders. So each line knows the places of such owners, which are few, and the search
-//! does not walk along queues.
+//! In a queue only those places matter whose owners wait for other keys too: all other owners wait for the same
+//! holders. Each queue has an index of such places, which are few, so the search does not walk along queues.
 
 use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
@@ -18,28 +16,28 @@ use crate::lock::{KeyId, KeyState, Mode, Now, ReadWrite};
 #[derive(Debug, Default)]
 pub(crate) struct WaitedKey {
     pub(crate) queue: Queue,
-    /// The lease that the waiters wait out, as last seen; an entry of `leases`.
+    /// The lease after which the first waiter is due, as last read; an entry of `Waiters::leases`.
     pub(crate) lease_ms: Option<i64>,
-    /// Who holds the lock, as last seen.
+    /// The holders of the lock, as last read.
     pub(crate) holders: Holders,
-    /// Places that a search for a deadlock looks at.
+    /// The places that a search for a deadlock visits.
     pub(crate) search_places: SearchPlaces,
 }
 
-/// Who holds a lock, as it was last seen.
+/// The holders of a lock, as last read.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Holders {
-    /// Each with the end of its lease, Unix milliseconds. (That of a lock with one holder is noted elsewhere,
-    /// and this one without end.)
+    /// Each holder with the end of its lease in Unix milliseconds. (A lock with one holder has its lease in
+    /// `WaitedKey::lease_ms`, and `i64::MAX` here.)
     pub owners: SmallVec<[(Rc<[u8]>, i64); 1]>,
-    /// They hold it for reading, and readers are not in each other's way.
+    /// The holders are readers, which are compatible with each other.
     pub shared: bool,
-    /// There may be others, or some may have gone: the lock was not read whole.
+    /// The lock was not read whole: holders may be missing, or some may have ended.
     pub is_partial: bool,
 }
 
 impl Holders {
-    /// Whoever holds a key in this state.
+    /// The holders of a key in this state.
     pub fn of(state: &KeyState, now: Now) -> Holders {
         if let KeyState::ReadWrite(lock) = state {
             return Holders::of_shared(lock, now);
@@ -50,7 +48,7 @@ impl Holders {
         }
     }
 
-    /// Whoever reads or writes.
+    /// The writer or the readers of a lock.
     pub fn of_shared(lock: &ReadWrite, now: Now) -> Holders {
         if let Some(writer) = lock.writer(now) {
             return Holders::alone((&writer.owner[..]).into());
@@ -72,7 +70,7 @@ impl Holders {
         }
     }
 
-    /// Those whose leases are not over.
+    /// The holders whose leases are not over.
     pub fn unexpired(&self, now: Now) -> impl Iterator<Item = &Rc<[u8]>> {
         let unexpired = self
             .owners
@@ -81,18 +79,18 @@ impl Holders {
         unexpired.map(|(owner, _)| owner)
     }
 
-    /// Whether this owner is one of them.
+    /// Whether this owner is a holder whose lease is not over.
     pub fn contain(&self, owner: &[u8], now: Now) -> bool {
         self.unexpired(now).any(|holder| holder[..] == *owner)
     }
 }
 
-/// Places in one line by what they mean to others.
+/// The places of one queue that a search visits.
 #[derive(Debug, Default)]
 pub(crate) struct SearchPlaces {
-    /// Of owners who wait elsewhere, too.
+    /// Places of owners that wait for other keys too.
     pub busy: BTreeSet<Seq>,
-    /// Of those who wait to write: readers behind them wait for them.
+    /// Places of requests for WRITE: readers behind them wait for them.
     pub writers: BTreeSet<Seq>,
 }
 
@@ -114,7 +112,7 @@ pub(crate) struct PlacesByOwner {
 pub(super) type Places = SmallVec<[(KeyId, Seq); 1]>;
 
 impl PlacesByOwner {
-    /// Where this owner waits.
+    /// The live places of this owner.
     pub fn places(&self, owner: &[u8]) -> &[(KeyId, Seq)] {
         self.by_owner.get(owner).map_or(&[], |places| places)
     }

@@ -1,8 +1,9 @@
-//! All queues of one server, and every moment at which something is due.
+//! The waiters of one server: one queue for each key, the deadlines of waits and leases, the keys to settle, and the
+//! search for deadlocks.
 //!
-//! Two kinds of deadline stand in ordered indexes: the ends of waits and of empty places (monotonic
-//! clock) and the leases of locks that somebody waits for (wall clock). The shell arms one timer
-//! for the nearest of all; a call that comes early or twice finds nothing due and does nothing.
+//! [`waiters::Waiters`] owns the data. [`queue`] orders the waiters of one key, [`multi_key`] takes places at several
+//! keys, [`due`] and [`unsettled`] say what comes next and when, [`index`] and [`holders`] record what [`deadlock`]
+//! searches.
 
 pub(crate) mod deadlock;
 pub(crate) mod due;

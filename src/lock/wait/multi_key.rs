@@ -1,27 +1,26 @@
-//! A request on many keys in the queues: one place at each key, all taken at once and left at once.
+//! Requests on several keys: one place in the queue of each key, all taken and left at the same moment.
 //!
-//! Places are numbered in the order of arrival over the whole server, and those of one request get
-//! numbers that follow each other. So of two such requests that meet at several keys the same one is
-//! first at each, and they cannot stand in each other's way. An owner who returns may therefore have
-//! its kept places back only if all of them are still there and were taken in one go; else it starts
-//! anew at every key.
+//! Places are numbered in the order of arrival over the whole server, and the places of one request have consecutive
+//! numbers. So of two such requests that meet at several keys the same one is first at each, and they cannot block each
+//! other. An owner that returns therefore continues at its kept places only if all of them still exist and were taken
+//! by one request; otherwise it takes a new place at every key.
 
 use crate::lock::table::give_back;
 use crate::lock::wait::request::{MultiKeyRequest, ReentryTerms, Seq, Waiter, WaiterId};
 use crate::lock::wait::waiters::Waiters;
 use crate::lock::{KeyId, KeyRef, Now};
 
-/// What a new request of an owner finds of its former ones.
+/// The former requests and places of an owner that asks again.
 #[derive(Debug, Default)]
 pub(crate) struct Former {
-    /// Requests that it takes over: they are parked at one of its keys.
+    /// Requests that the new one replaces: they are parked at one of its keys.
     pub requests: Vec<WaiterId>,
-    /// The places that it goes on from, if it can; in the order of the keys.
+    /// The places at which it continues, in the order of the keys; `None`: it takes new places.
     pub places: Option<Vec<Seq>>,
 }
 
 impl Waiters {
-    /// What there is of this owner at these keys.
+    /// The former requests and places of this owner at these keys.
     pub(crate) fn former(&self, keys: &[KeyRef<'_>], owner: &[u8]) -> Former {
         let mut requests: Vec<_> = keys
             .iter()
@@ -43,8 +42,8 @@ impl Waiters {
         }
     }
 
-    /// Parks a request at all these keys, no two of them the same. Its owner's former requests at any
-    /// of them have left their queues, and are to be answered.
+    /// Parks a request at all these keys, which differ from each other. The former requests of its owner leave their
+    /// queues; the caller answers them.
     pub(crate) fn park_many(
         &mut self,
         keys: &[KeyRef<'_>],
@@ -75,7 +74,7 @@ impl Waiters {
             .insert(waiter.id, MultiKeyRequest { places, reentry });
     }
 
-    /// A request has been taken over: it leaves its places, but for those that the newer one takes.
+    /// A replaced request leaves its places, except those that the newer one takes.
     fn give_up(&mut self, request: WaiterId, taken: impl Fn(KeyRef<'_>) -> bool) {
         let Some(first) = self.by_id.remove(&request) else {
             return;
@@ -90,7 +89,7 @@ impl Waiters {
         }
     }
 
-    /// The request was parked at this key and has been taken over there: it leaves its other places.
+    /// The request was replaced at key `but`: it leaves its other places.
     pub(crate) fn leave_further(&mut self, request: WaiterId, but: &KeyId) {
         for (key, seq) in self.forget_places(request).into_iter().flatten() {
             if key != *but {
@@ -100,8 +99,7 @@ impl Waiters {
         }
     }
 
-    /// If the request that stands here stands at other keys, too: all its places, which it is about to
-    /// leave.
+    /// If the request at this place has other places: all of them, which it is about to leave.
     pub(crate) fn take_places(&mut self, key: &KeyId, seq: Seq) -> Option<Vec<(KeyId, Seq)>> {
         if self.many.is_empty() {
             return None;
@@ -118,7 +116,7 @@ impl Waiters {
         Some(places)
     }
 
-    /// Takes a request off all its places: it is granted.
+    /// Takes a granted request off all its places.
     pub(crate) fn take_many(&mut self, request: WaiterId) -> Option<(Vec<(KeyId, Seq)>, Waiter)> {
         let places = self.forget_places(request)?;
         let mut waiter = None;
@@ -128,7 +126,7 @@ impl Waiters {
         Some((places, waiter?))
     }
 
-    /// A request leaves all its places, and nothing is kept for it. Answers whether it was parked.
+    /// Removes a request from all its places and keeps none. Returns whether it was parked.
     pub(crate) fn dismiss(&mut self, request: WaiterId) -> bool {
         let was_parked = self.is_parked(request);
         self.give_up(request, |_| false);
@@ -140,7 +138,7 @@ impl Waiters {
         self.many.contains_key(&request)
     }
 
-    /// Where a request is parked.
+    /// The places of a request.
     pub(crate) fn places_of(&self, request: WaiterId) -> Vec<(KeyId, Seq)> {
         match (self.many.get(&request), self.by_id.get(&request)) {
             (Some(many), _) => many.places.clone(),
@@ -148,14 +146,14 @@ impl Waiters {
         }
     }
 
-    /// The keys of a request on many keys, in its own order.
+    /// The keys of a request on several keys, in its own order.
     pub fn keys_of(&self, request: WaiterId) -> Vec<KeyId> {
         let many = self.many.get(&request).into_iter();
         let places = many.flat_map(|many| &many.places);
         places.map(|(key, _)| key.clone()).collect()
     }
 
-    /// What this request means for keys that its owner holds.
+    /// The effect of this request on holds that its owner has already.
     pub(crate) fn reentry_terms(&self, request: WaiterId) -> ReentryTerms {
         self.many
             .get(&request)
@@ -163,23 +161,22 @@ impl Waiters {
             .unwrap_or_default()
     }
 
-    /// One of the keys of this request may have become free for it: it is looked at at the end of the
-    /// turn.
+    /// Schedules this request to be settled at the end of the tick: one of its keys may have become free for it.
     pub(crate) fn schedule_settle_request(&mut self, request: WaiterId) {
         if self.is_multi_key(request) {
             self.unsettled_requests.insert(request);
         }
     }
 
-    /// If this owner waits for this key and others: that request is looked at.
+    /// Schedules this owner's request, if it waits for this key and others.
     pub(crate) fn schedule_settle_owner(&mut self, key: KeyRef<'_>, owner: &[u8]) {
         if let Some(request) = self.parked(key, owner) {
             self.schedule_settle_request(request);
         }
     }
 
-    /// The next request that was marked, if as far as is known it can be granted now; others are
-    /// forgotten on the way.
+    /// The next scheduled request that can be granted according to the recorded holders. Others are dropped from the
+    /// list.
     pub fn pop_unsettled_request(&mut self, now: Now) -> Option<WaiterId> {
         while let Some(request) = self.unsettled_requests.pop_first() {
             if self.seems_free(request, now) {
@@ -189,7 +186,7 @@ impl Waiters {
         None
     }
 
-    /// Whether at each key of this request nobody who is in its way holds or comes first.
+    /// Whether no recorded holder excludes this request at any of its keys.
     fn seems_free(&self, request: WaiterId, now: Now) -> bool {
         let many = self.many.get(&request).into_iter();
         many.flat_map(|many| &many.places).all(|(key, seq)| {

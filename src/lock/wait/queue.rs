@@ -1,13 +1,12 @@
-//! The waiters of one key, first come first served.
+//! The queue of one key: first come, first served.
 //!
-//! A *place* in the queue belongs to an owner and is numbered in the order of arrival. While the
-//! owner's request is parked the place is live; when its connection closes or its wait runs out the
-//! place is kept for a grace time, *empty*, so that a client that asks again gets its turn back.
+//! A *place* belongs to an owner and is numbered in the order of arrival. It is live while the owner's request is
+//! parked. When the connection closes or the wait runs out, the place stays *empty* for a grace time, so that a client
+//! that asks again continues at the same place.
 //!
-//! Places form a doubly linked list through a map, so parking, cancelling and taking the head cost
-//! the same however many wait. Empty places at the head are unlinked when a grant passes over them
-//! (each at most once); an owner who returns to such a place is linked in again at the front, where
-//! only others who returned can stand before it.
+//! Places form a doubly linked list through a map: parking, cancelling and taking the head cost the same at any length.
+//! Empty places at the head are unlinked when a grant passes them (each at most once). An owner that returns to such a
+//! place is linked in again near the front, behind returned owners with lower numbers only.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -27,7 +26,7 @@ struct Place {
 #[derive(Debug)]
 enum At {
     Live(Waiter),
-    /// Kept for its owner until this moment of the monotonic clock.
+    /// Kept for its owner until this moment, in milliseconds of the monotonic clock.
     Empty(u64),
 }
 
@@ -70,12 +69,12 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// How many requests are parked.
+    /// The number of parked requests.
     pub fn live(&self) -> usize {
         self.live
     }
 
-    /// Whether not even an empty place is left.
+    /// Whether the queue has no place at all, live or empty.
     pub fn is_empty(&self) -> bool {
         self.places.is_empty()
     }
@@ -95,13 +94,13 @@ impl Queue {
         self.places.get(&seq)?.waiter()
     }
 
-    /// Who waits at a place; `None` when it is empty.
+    /// The owner and the request at a place; `None` when the place is empty.
     pub fn at(&self, seq: Seq) -> Option<(&[u8], &Waiter)> {
         let place = self.places.get(&seq)?;
         Some((&place.owner, place.waiter()?))
     }
 
-    /// When something is due at a place: the end of its wait, or of its being kept.
+    /// The next deadline of a place in milliseconds of the monotonic clock: the end of its wait, or of its grace time.
     pub fn due(&self, seq: Seq) -> Option<u64> {
         match &self.places.get(&seq)?.at {
             At::Live(waiter) => waiter.deadline_ms,
@@ -116,7 +115,7 @@ impl Queue {
             .filter_map(|place| Some((&*place.owner, place.waiter()?)))
     }
 
-    /// Joins the queue at its end.
+    /// Appends a place with this request at the end of the queue.
     pub fn push(&mut self, seq: Seq, owner: &[u8], waiter: Waiter) {
         let owner: Rc<[u8]> = owner.into();
         self.by_owner.insert(owner.clone(), seq);
@@ -125,7 +124,7 @@ impl Queue {
         self.link(seq, self.tail);
     }
 
-    /// Joins the queue at its head.
+    /// Inserts a place with this request at the head of the queue.
     pub fn push_front(&mut self, seq: Seq, owner: &[u8], waiter: Waiter) {
         let owner: Rc<[u8]> = owner.into();
         self.by_owner.insert(owner.clone(), seq);
@@ -134,7 +133,7 @@ impl Queue {
         self.link(seq, None);
     }
 
-    /// Parks a request at an existing place; answers the request that it takes over, if any.
+    /// Parks a request at an existing place. Returns the request that it replaces, if any.
     pub fn occupy(&mut self, seq: Seq, waiter: Waiter) -> Option<Waiter> {
         let place = self.places.get_mut(&seq)?;
         let linked = place.linked;
@@ -148,10 +147,10 @@ impl Queue {
         old
     }
 
-    /// Empties a live place but keeps it until then; answers the request that stood there.
+    /// Empties a live place and keeps it until `until_ms`. Returns the request that was parked there.
     pub fn vacate(&mut self, seq: Seq, until_ms: u64) -> Option<Waiter> {
         let place = self.places.get_mut(&seq)?;
-        // One that is empty already keeps its own moment.
+        // A place that is empty already keeps its own deadline.
         place.waiter()?;
         self.live -= 1;
         std::mem::replace(&mut place.at, At::Empty(until_ms)).into_waiter()
@@ -169,8 +168,8 @@ impl Queue {
         waiter
     }
 
-    /// Restores an empty place whose turn was taken back, until then. False when the owner has another
-    /// by now.
+    /// Recreates an empty place, whose grant was undone, until `until_ms`. Returns false when the owner has another
+    /// place by now.
     pub fn restore(&mut self, seq: Seq, owner: &[u8], until_ms: u64) -> bool {
         if self.by_owner.contains_key(owner) {
             return false;
@@ -182,7 +181,7 @@ impl Queue {
         true
     }
 
-    /// The first live place. Empty places on the way leave the line but are not forgotten.
+    /// The first live place. Empty places before it are unlinked, and kept in the map.
     pub fn first_live(&mut self) -> Option<Seq> {
         while let Some(seq) = self.head {
             if self.places.get(&seq)?.waiter().is_some() {
@@ -193,7 +192,7 @@ impl Queue {
         None
     }
 
-    /// Every place, in no order.
+    /// Every place, in no defined order.
     pub fn places(&self) -> impl Iterator<Item = Seq> + '_ {
         self.places.keys().copied()
     }
@@ -275,7 +274,7 @@ mod tests {
         queue
     }
 
-    fn line(queue: &Queue) -> String {
+    fn order(queue: &Queue) -> String {
         let owners = queue
             .iter()
             .map(|(owner, _)| String::from_utf8_lossy(owner).into_owned());
@@ -283,13 +282,13 @@ mod tests {
     }
 
     #[test]
-    fn first_come_first_served_and_anyone_may_leave() {
+    fn first_come_first_served_and_any_place_may_be_removed() {
         let mut queue = queue_of(&["a", "b", "c", "d"]);
         queue.remove(seq(2));
-        assert_eq!(line(&queue), "a c d");
+        assert_eq!(order(&queue), "a c d");
         queue.remove(seq(1));
         queue.remove(seq(4));
-        assert_eq!((line(&queue).as_str(), queue.live()), ("c", 1));
+        assert_eq!((order(&queue).as_str(), queue.live()), ("c", 1));
         assert_eq!(queue.first_live(), Some(seq(3)));
         queue.remove(seq(3));
         assert!(queue.is_empty() && queue.first_live().is_none());
@@ -306,41 +305,41 @@ mod tests {
             "both empty places are passed over"
         );
         queue.occupy(seq(2), waiter(11));
-        assert_eq!(line(&queue), "b c");
+        assert_eq!(order(&queue), "b c");
         queue.occupy(seq(1), waiter(10));
-        assert_eq!(line(&queue), "a b c", "places keep the order of arrival");
+        assert_eq!(order(&queue), "a b c", "places keep the order of arrival");
         assert_eq!(queue.live(), 3);
     }
 
     #[test]
-    fn who_returns_stands_behind_those_who_returned_and_came_before() {
+    fn a_returning_owner_is_linked_behind_returned_owners_with_lower_places() {
         let mut queue = queue_of(&["a", "b", "c"]);
         queue.vacate(seq(1), 0);
         queue.vacate(seq(2), 0);
         assert_eq!(queue.first_live(), Some(seq(3)));
         queue.occupy(seq(1), waiter(10));
         queue.occupy(seq(2), waiter(11));
-        assert_eq!(line(&queue), "a b c");
+        assert_eq!(order(&queue), "a b c");
     }
 
     #[test]
     fn an_empty_place_in_the_middle_is_taken_again_where_it_was() {
         let mut queue = queue_of(&["a", "b", "c"]);
         queue.vacate(seq(2), 0);
-        assert_eq!(line(&queue), "a c");
+        assert_eq!(order(&queue), "a c");
         assert_eq!(queue.occupy(seq(2), waiter(11)), None);
-        assert_eq!(line(&queue), "a b c");
+        assert_eq!(order(&queue), "a b c");
         assert_eq!(queue.occupy(seq(2), waiter(12)).unwrap().id, WaiterId(11));
     }
 
     #[test]
-    fn a_turn_taken_back_stands_first() {
+    fn a_restored_place_is_the_first() {
         let mut queue = queue_of(&["a", "b"]);
         queue.remove(seq(1));
         assert!(queue.restore(seq(1), b"a", 0));
         assert!(!queue.restore(seq(1), b"b", 0));
         assert_eq!(queue.first_live(), Some(seq(2)));
         queue.occupy(seq(1), waiter(20));
-        assert_eq!(line(&queue), "a b");
+        assert_eq!(order(&queue), "a b");
     }
 }

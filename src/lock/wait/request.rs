@@ -1,4 +1,4 @@
-//! A request that waits: its number, what it asks for, and its places.
+//! A waiter: its number, its request and, for a request on several keys, its places.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -6,15 +6,15 @@ use std::num::{NonZeroU32, NonZeroU64};
 
 use crate::lock::{KeyId, Lease, Mode};
 
-/// One parked request, as the shell and the core both call it.
+/// The number of a parked request, shared with the shell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WaiterId(pub u64);
 
-/// A table by [`WaiterId`]. These are our own numbers, counted up, which no client can choose: a multiplication
-/// scatters them.
+/// A table by [`WaiterId`]. The ids are counted up by this module and no client can choose them, so one multiplication
+/// is hash enough.
 pub type WaiterMap<V> = HashMap<WaiterId, V, BuildHasherDefault<OwnNumber>>;
 
-/// The hash of one number of our own.
+/// The hash of a number that this module has counted up.
 #[derive(Debug, Default)]
 pub struct OwnNumber(u64);
 
@@ -35,44 +35,44 @@ impl Hasher for OwnNumber {
     }
 }
 
-/// The number of a place: the order of arrival, unique on this server. Never 0, which halves the links
-/// of a place: there may be very many.
+/// The number of a place: the order of arrival, unique on this server. It is never 0, which halves the size of a link
+/// between places.
 pub type Seq = NonZeroU64;
 
-/// What a parked request asks for.
+/// The request of a waiter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Waiter {
-    /// Its identity.
+    /// Its number.
     pub id: WaiterId,
     /// The kind of hold.
     pub mode: Mode,
-    /// The lease it gets, from the moment of the grant.
+    /// The lease of the hold, from the moment of the grant.
     pub lease: Lease,
-    /// Whether the hold is to be bound to the connection; the lease is the session's then.
+    /// Whether the hold is to be bound to the connection; the lease is then that of the session.
     pub session: bool,
-    /// When its wait ends, on the monotonic clock; `None`: never.
+    /// The end of the wait in milliseconds of the monotonic clock; `None`: no end.
     pub deadline_ms: Option<u64>,
-    /// When it was parked, on the monotonic clock.
+    /// The moment of parking in milliseconds of the monotonic clock.
     pub since_ms: u64,
-    /// The server's id of its connection.
+    /// The server's id of the connection.
     pub client: u64,
-    /// For a permit: with how many the semaphore is made if there is none.
+    /// Semaphores only: the number of permits with which the semaphore is created if it does not exist.
     pub limit: Option<NonZeroU32>,
 }
 
-/// A parked request on many keys.
+/// A parked request on several keys.
 #[derive(Debug)]
 pub(crate) struct MultiKeyRequest {
-    /// Where it stands, in the order of its keys.
+    /// Its places, in the order of its keys.
     pub places: Vec<(KeyId, Seq)>,
     pub reentry: ReentryTerms,
 }
 
-/// What a request on many keys means for those that its owner holds already.
+/// The effect of a request on several keys on holds that its owner has already.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ReentryTerms {
-    /// They are not counted.
+    /// The hold is not counted again.
     pub once: bool,
-    /// They are no longer bound to a connection, unless this request asks for it.
+    /// The hold is unbound from its connection, unless the request asks for a session.
     pub names_lease: bool,
 }

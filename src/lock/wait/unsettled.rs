@@ -1,4 +1,5 @@
-//! UNSETTLED
+//! The keys to settle, at the end of the tick or after their lease, and the keys whose grant is postponed because
+//! writes to them are refused.
 
 use crate::lock::table::give_back;
 use crate::lock::wait::request::WaiterId;
@@ -6,7 +7,8 @@ use crate::lock::wait::waiters::Waiters;
 use crate::lock::{KeyId, KeyRef, Mode, Now};
 
 impl Waiters {
-    /// Something happened to this key from outside. Answers whether anybody cares.
+    /// The state of this key changed by other means. Returns whether a request waits for it; if not, there is nothing
+    /// to settle.
     pub fn schedule_settle(&mut self, key: KeyRef<'_>) -> bool {
         match self.waited.get_key_value(&key) {
             Some((id, waited)) if waited.queue.live() > 0 => {
@@ -17,8 +19,8 @@ impl Waiters {
         }
     }
 
-    /// The first of this waited has left without being granted. Whoever is the first now may enter beside
-    /// readers, or wait for other leases: the key is to be settled.
+    /// The first request of this queue has left without a grant. The next one may be compatible with present readers,
+    /// or wait for other leases, so the key is to be settled.
     pub(super) fn schedule_settle_next(&mut self, key: &KeyId) {
         let Some(waited) = self.waited.get_mut(key) else {
             return;
@@ -30,7 +32,7 @@ impl Waiters {
         }
     }
 
-    /// Something else than a lock stands at a key that this request waits for.
+    /// A key of this request holds another resource than the one waited for.
     pub fn schedule_settle_waiter(&mut self, waiter: WaiterId) {
         if let Some(many) = self.many.get(&waiter) {
             let keys = many.places.iter().map(|(key, _)| key.clone());
@@ -40,8 +42,8 @@ impl Waiters {
         }
     }
 
-    /// Something happened to a whole database (`None`: to all of them). As with [`Waiters::schedule_settle`],
-    /// keys for which only empty places are kept are of no interest.
+    /// The state of a whole database (`None`: of all) changed by other means. As in [`Waiters::schedule_settle`], keys
+    /// with kept places only are skipped.
     pub fn schedule_settle_all(&mut self, db: Option<i32>) {
         let waited = self.waited.iter().filter(|(id, waited)| {
             waited.queue.live() > 0 && db.is_none_or(|db| id.as_ref().db == db)
@@ -49,12 +51,12 @@ impl Waiters {
         self.unsettled.extend(waited.map(|(id, _)| id.clone()));
     }
 
-    /// Marks a key to be settled whether or not somebody waits for it.
+    /// Schedules a key to be settled, with or without waiters.
     pub fn schedule_settle_id(&mut self, key: KeyId) {
         self.unsettled.insert(key);
     }
 
-    /// Nothing that was touched is to be settled any more.
+    /// Clears the list of keys and requests to settle.
     pub fn forget_unsettled(&mut self) {
         self.unsettled_requests.clear();
         for keys in [&mut self.unsettled, &mut self.postponed, &mut self.retrying] {
@@ -63,20 +65,20 @@ impl Waiters {
         }
     }
 
-    /// Whether this key is to be read again before it is known what it holds.
+    /// Whether the recorded state of this key is stale: the key is to be settled.
     pub(crate) fn is_to_be_settled(&self, key: KeyRef<'_>) -> bool {
         let sets = [&self.unsettled, &self.postponed, &self.retrying];
         sets.iter().any(|set| set.contains(&key))
     }
 
-    /// Whether this key was touched; it is to be settled at once instead.
+    /// Takes this key off the list of keys to settle. Returns whether it was listed.
     pub fn take_unsettled(&mut self, key: KeyRef<'_>) -> bool {
         let was_unsettled = !self.unsettled.is_empty() && self.unsettled.swap_remove(&key);
         give_back(&mut self.unsettled);
         was_unsettled
     }
 
-    /// The next key to be settled: it was touched, or its lease is over.
+    /// The next key to settle: a scheduled one, or one whose lease is over.
     pub fn pop_unsettled(&mut self, now: Now) -> Option<KeyId> {
         if let Some(key) = self.unsettled.swap_remove_index(0) {
             give_back(&mut self.unsettled);
@@ -88,12 +90,12 @@ impl Waiters {
         Some(key)
     }
 
-    /// A grant of this key is due, but writes to it are refused for now.
+    /// A grant at this key is due, but writes to it are refused at the moment.
     pub fn postpone(&mut self, key: KeyId) {
         self.postponed.insert(key);
     }
 
-    /// Keys that stand back are looked at at once: perhaps nothing is due at them any more.
+    /// Schedules every postponed key to be settled at once: perhaps nothing is due there any more.
     pub fn schedule_postponed(&mut self) {
         for keys in [&mut self.postponed, &mut self.retrying] {
             self.unsettled.extend(keys.drain(..));
@@ -101,12 +103,12 @@ impl Waiters {
         }
     }
 
-    /// Whether keys stand back because writes to them were refused.
+    /// Whether keys are postponed because writes to them were refused.
     pub fn has_postponed(&self) -> bool {
         !self.postponed.is_empty() || !self.retrying.is_empty()
     }
 
-    /// The next key that stands back.
+    /// The next postponed key to retry.
     pub fn pop_postponed(&mut self) -> Option<KeyId> {
         if self.retrying.is_empty() {
             std::mem::swap(&mut self.retrying, &mut self.postponed);

@@ -1,4 +1,6 @@
-//! WAITERS
+//! The waiters of one server: the queue of every key, and the parking and leaving of requests.
+//!
+//! The places of all queues are numbered in one sequence, so the order of two places is the same wherever they meet.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -10,57 +12,57 @@ use crate::lock::wait::queue::Queue;
 use crate::lock::wait::request::{MultiKeyRequest, Seq, Waiter, WaiterId, WaiterMap};
 use crate::lock::{KeyId, KeyRef, Mode, Now};
 
-/// How joining a queue went.
+/// The result of joining a queue.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Joined {
-    /// Parked, at a new place or a kept one.
+    /// Parked at a new or a kept place.
     Parked,
     /// Parked in place of an older request of the same owner, which is to be answered nil.
     TookOver(WaiterId),
 }
 
-/// How long, and how many, places are kept for owners who went away.
+/// How long, and how many, places are kept for disconnected or timed-out owners.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Grace {
-    /// `lock.queue-grace`, in milliseconds; 0 keeps none.
+    /// `lock.queue-grace` in milliseconds; 0 keeps no place.
     pub ms: u64,
-    /// Never more kept places than this on the whole server.
+    /// The greatest number of kept places on the server.
     pub max_places: usize,
 }
 
-/// The waiters of one server.
+/// The waiters for one kind of resource.
 #[derive(Debug, Default)]
 pub struct Waiters {
-    /// The rule for kept places, set by the shell from the settings.
+    /// The rule for kept places, from the settings.
     pub grace: Grace,
     pub(crate) waited: KeyMap<WaitedKey>,
-    /// Where each request is parked; of one on many keys the first.
+    /// The place of each request; of one on several keys the first.
     pub(crate) by_id: WaiterMap<(KeyId, Seq)>,
-    /// Requests on many keys.
+    /// Requests on several keys.
     pub(crate) many: WaiterMap<MultiKeyRequest>,
-    /// Requests on many keys that are to be looked at: one of their keys has become free for them.
+    /// Requests on several keys to settle: one of their keys may have become free for them.
     pub(crate) unsettled_requests: BTreeSet<WaiterId>,
-    /// Live places beyond the first of each request.
+    /// Live places beyond the first of each request on several keys.
     pub(crate) further_places: usize,
-    /// Who waits where.
+    /// The live places of each owner.
     pub(crate) places_by_owner: PlacesByOwner,
-    /// What is due at each place, by the moment.
+    /// Ends of waits and of kept places, in milliseconds of the monotonic clock.
     pub(super) deadlines: BTreeMap<(u64, Seq), KeyId>,
     pub(super) leases: BTreeSet<(i64, KeyId)>,
-    /// Keys to be settled: something happened to them that the core did not decide.
+    /// Keys to settle: their state changed by other means than a decision of the core.
     pub(crate) unsettled: KeySet,
-    /// Keys whose grant is due while writes to them are refused.
+    /// Keys with a due grant to which writes are refused at the moment.
     pub(super) postponed: KeySet,
-    /// Those of them whose turn to be looked at again has come: all, before any comes twice.
+    /// The postponed keys of the present round: each is retried once before any is retried twice.
     pub(super) retrying: KeySet,
     last_seq: u64,
-    /// How many joined at the head.
+    /// Places inserted at the head of a queue so far.
     firsts: u64,
     pub(crate) places: usize,
 }
 
-/// Places are numbered upwards from here in the order of arrival, and downwards where somebody joins at the
-/// head: so their numbers are always in the order of the waited.
+/// The middle of the numbers of places: arrivals count up from here, insertions at a head count down. So the numbers
+/// always follow the order of the queue.
 const MIDDLE: u64 = 1 << 62;
 
 impl Waiters {
@@ -74,14 +76,14 @@ impl Waiters {
         self.by_id.contains_key(&waiter)
     }
 
-    /// Parked requests of one key.
+    /// Parked requests on one key.
     pub fn live_on(&self, key: KeyRef<'_>) -> usize {
         self.waited
             .get(&key)
             .map_or(0, |waited| waited.queue.live())
     }
 
-    /// Keys that somebody waits for.
+    /// Keys with parked requests.
     pub fn keys_waited(&self) -> usize {
         self.waited
             .values()
@@ -89,11 +91,11 @@ impl Waiters {
             .count()
     }
 
-    /// A step through the keys that somebody waits for, down from this cursor (0: the start): the next
-    /// cursor (0: the end) and the keys of the step, those of every database.
+    /// A step through the keys with parked requests, of every database, downwards from this cursor (0: start). Returns
+    /// the next cursor (0: end) and the keys of the step.
     ///
-    /// A key that leaves the table is replaced by the last one, and a new one becomes the last. So a key
-    /// only ever moves down, and a walk from the last to the first meets every key that stays.
+    /// A key that leaves the table is replaced by the last one, and a new key becomes the last. So a key only moves
+    /// down, and a walk from the last to the first meets every key that stays.
     pub fn keys_below(&self, cursor: u64, count: usize) -> (u64, impl Iterator<Item = KeyRef<'_>>) {
         let len = self.waited.len();
         let end = match usize::try_from(cursor) {
@@ -106,7 +108,7 @@ impl Waiters {
         (start as u64, waited.map(|(key, _)| key.as_ref()))
     }
 
-    /// Places of parked requests: a request on many keys has one at each.
+    /// Places of parked requests: a request on several keys has one at each.
     pub fn live_places(&self) -> usize {
         self.by_id.len() + self.further_places
     }
@@ -127,7 +129,7 @@ impl Waiters {
         Some(queue.waiter(queue.place_of(owner)?)?.id)
     }
 
-    /// Parks a request: at the owner's place if it has one, else at the end of the waited.
+    /// Parks a request at the owner's place, or at the end of the queue.
     pub fn park(&mut self, key: KeyRef<'_>, owner: &[u8], waiter: Waiter) -> Joined {
         let waiter_id = waiter.id;
         let (id, seq, old) = self.join(key, owner, waiter);
@@ -142,8 +144,8 @@ impl Waiters {
         }
     }
 
-    /// Takes a place in one waited: the owner's, if it has one there, else the last. Answers where that
-    /// is, and which request it was taken from.
+    /// Takes a place in one queue: the owner's, or a new one at the end. Returns the key, the place and the request
+    /// that was parked there before.
     pub(crate) fn join(
         &mut self,
         key: KeyRef<'_>,
@@ -177,7 +179,7 @@ impl Waiters {
         (id, seq, old.map(|old| old.id))
     }
 
-    /// Parks a request at the head of the waited, wherever its owner stood before.
+    /// Parks a request at the head of the queue. A former place of its owner is given up.
     pub fn park_first(&mut self, key: KeyRef<'_>, owner: &[u8], waiter: Waiter) -> Joined {
         let older = self.withdraw(key, owner);
         let id = match self.waited.get_key_value(&key) {
@@ -197,18 +199,18 @@ impl Waiters {
         older.map_or(Joined::Parked, Joined::TookOver)
     }
 
-    /// The first parked request of a key, and its owner.
+    /// The first parked request of a key, with its owner.
     pub fn first(&self, key: KeyRef<'_>) -> Option<(&[u8], &Waiter)> {
         self.queue(key)?.iter().next()
     }
 
-    /// Who waits at the head of the waited for WRITE.
+    /// The owner of the first parked request, if it asks for WRITE.
     pub fn first_writer(&self, key: KeyRef<'_>) -> Option<&[u8]> {
         let (owner, waiter) = self.first(key)?;
         (waiter.mode == Mode::Write).then_some(owner)
     }
 
-    /// Who waits at the head of the waited to upgrade.
+    /// The owner of the first parked request, if it waits to upgrade.
     pub fn upgrader(&self, key: KeyRef<'_>) -> Option<&[u8]> {
         if self.firsts == 0 {
             return None;
@@ -219,8 +221,8 @@ impl Waiters {
         is_first.then_some(owner)
     }
 
-    /// The first place whose wait has not run out: the next to be granted. Requests whose wait is over
-    /// are passed to `timed_out` on the way; their places are kept.
+    /// The first place whose wait has not run out: the next to be granted. Requests before it whose wait is over are
+    /// passed to `timed_out`; their places are kept.
     pub fn next_to_grant(
         &mut self,
         key: KeyRef<'_>,
@@ -245,20 +247,20 @@ impl Waiters {
         }
     }
 
-    /// Who waits at this place.
+    /// The owner and the request at a place; `None` when it is empty.
     pub fn at(&self, key: KeyRef<'_>, seq: Seq) -> Option<(&[u8], &Waiter)> {
         self.queue(key)?.at(seq)
     }
 
-    /// Takes a request off its place: it is granted.
+    /// Takes a granted request off its place.
     pub fn take(&mut self, key: KeyRef<'_>, seq: Seq) -> Option<(Rc<[u8]>, Waiter)> {
         let (_, id, waited) = self.waited.get_full(&key)?;
         let (id, owner) = (id.clone(), waited.queue.owner_of(seq)?);
         Some((owner, self.remove(&id, seq)?))
     }
 
-    /// A request is no longer there (disconnected, unblocked, timed out): its place is kept.
-    /// Answers whether it was parked until now.
+    /// A request has ended (disconnected, unblocked, timed out); its place is kept. Returns whether it was parked until
+    /// now.
     pub fn leave(&mut self, waiter: WaiterId, now: Now) -> bool {
         let Some((key, seq)) = self.by_id.get(&waiter).cloned() else {
             return false;
@@ -271,7 +273,7 @@ impl Waiters {
         true
     }
 
-    /// A request leaves, and keeps no place. Answers whether it was parked until now.
+    /// A request has ended; its place is given up. Returns whether it was parked until now.
     pub fn leave_for_good(&mut self, waiter: WaiterId) -> bool {
         let Some((key, seq)) = self.by_id.get(&waiter).cloned() else {
             return false;
@@ -284,7 +286,7 @@ impl Waiters {
         true
     }
 
-    /// The owner gives up its place, live or kept; answers the parked request, if any.
+    /// Gives up the owner's place, live or kept. Returns the parked request, if any.
     pub fn withdraw(&mut self, key: KeyRef<'_>, owner: &[u8]) -> Option<WaiterId> {
         let (_, id, waited) = self.waited.get_full(&key)?;
         let (id, seq) = (id.clone(), waited.queue.place_of(owner)?);
@@ -296,7 +298,7 @@ impl Waiters {
         Some(waiter.id)
     }
 
-    /// The same for a request of this mode only.
+    /// As [`Waiters::withdraw`], for a request of this mode only.
     pub fn withdraw_mode(&mut self, key: KeyRef<'_>, owner: &[u8], mode: Mode) -> Option<WaiterId> {
         let queue = self.queue(key)?;
         let waiter = queue.waiter(queue.place_of(owner)?)?;
@@ -306,13 +308,13 @@ impl Waiters {
         self.withdraw(key, owner)
     }
 
-    /// Whether this place is the first in its waited.
+    /// Whether this is the first live place of its queue.
     pub(super) fn is_first(&mut self, key: &KeyId, seq: Seq) -> bool {
         let waited = self.waited.get_mut(key);
         waited.is_some_and(|waited| waited.queue.first_live() == Some(seq))
     }
 
-    /// Everybody leaves this queue, no place is kept; answers the parked requests in order.
+    /// Empties the queue of a key and keeps no place. Returns the parked requests in order.
     pub fn clear(&mut self, key: KeyRef<'_>) -> Vec<WaiterId> {
         let Some((_, id, waited)) = self.waited.get_full(&key) else {
             return Vec::new();
@@ -326,7 +328,7 @@ impl Waiters {
         parked
     }
 
-    /// Everybody leaves, and no place is kept; answers the parked requests, oldest first.
+    /// Empties every queue and keeps no place. Returns the parked requests, oldest first.
     pub fn clear_all(&mut self) -> Vec<WaiterId> {
         let keys: Vec<KeyId> = self.waited.keys().cloned().collect();
         let mut parked: Vec<_> = keys
@@ -337,7 +339,7 @@ impl Waiters {
         parked
     }
 
-    /// Gives a place back to an owner whose grant was undone, for the grace time.
+    /// Returns the place to an owner whose grant was undone, for the grace time.
     pub fn restore(&mut self, key: &KeyId, owner: &[u8], seq: Seq, now: Now) {
         if self.grace.ms == 0 || self.kept_places() >= self.grace.max_places {
             return;
@@ -350,7 +352,7 @@ impl Waiters {
         }
     }
 
-    /// No place is kept any longer.
+    /// Gives up every kept place.
     pub fn give_up_places(&mut self) {
         let kept: Vec<(KeyId, Seq)> = self
             .deadlines
@@ -368,7 +370,7 @@ impl Waiters {
         waited.is_some_and(|waited| waited.queue.waiter(seq).is_some())
     }
 
-    /// A request leaves its place, of which it may have several; they are kept for its owner.
+    /// A request leaves its places (one for each of its keys), which are kept for its owner.
     pub(super) fn vacate(&mut self, key: &KeyId, seq: Seq, now: Now) {
         match self.take_places(key, seq) {
             None => self.vacate_one(key, seq, now),
@@ -402,7 +404,7 @@ impl Waiters {
         give_back(&mut self.by_id);
     }
 
-    /// A place is given up, and with it every other one of the request that stands there.
+    /// Gives up a place, and with it the other places of the same request.
     pub(super) fn remove(&mut self, key: &KeyId, seq: Seq) -> Option<Waiter> {
         let Some(places) = self.take_places(key, seq) else {
             return self.remove_one(key, seq);
