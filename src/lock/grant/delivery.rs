@@ -1,4 +1,4 @@
-//! DELIVERY
+//! Grants in flight: recorded, delivered, claimed by their owner, or undone.
 
 use smallvec::SmallVec;
 
@@ -10,13 +10,13 @@ use crate::lock::wait::request::WaiterId;
 use crate::lock::KeyRef;
 
 impl Locks {
-    /// This grant is on its way to a parked client.
+    /// Records a grant in flight to a parked client.
     pub(crate) fn put_in_flight(&mut self, request: WaiterId, in_flight: GrantInFlight) {
         self.in_flight_of_owner.insert(in_flight.at(), request);
         self.in_flight.entry(request).or_default().push(in_flight);
     }
 
-    /// The reply of a grant is written: from here on only its lease or its owner ends it.
+    /// The reply of a grant is written: from now on only its lease or its owner ends it.
     pub fn delivered(&mut self, waiter: WaiterId) {
         let delivered = self.take_in_flight(waiter);
         if delivered.is_empty() {
@@ -39,9 +39,9 @@ impl Locks {
         }
     }
 
-    /// The owner showed that it lives and knows of its grant: an undo that was planned for it
-    /// would take a lock from under a client that got it by asking again. Nor may one be planned
-    /// later, when the end of the connection that was first answered is noticed.
+    /// The owner has shown that it knows of its grant. An undo that is scheduled would now take the lock from a client
+    /// that got it by asking again, and is dropped. No undo may be scheduled later either, when the end of the
+    /// connection that was answered first is noticed.
     pub(crate) fn claim(&mut self, key: KeyRef<'_>, owner: &[u8]) {
         if let Some(undone) = self.undelivered.get_mut(&key) {
             undone.retain(|undone| undone.owner[..] != *owner);
@@ -68,14 +68,14 @@ impl Locks {
         give_back(&mut self.in_flight_of_owner);
     }
 
-    /// What is to be undone at this key.
+    /// Takes the grants to undo at this key.
     pub(crate) fn take_undone(&mut self, key: KeyRef<'_>) -> Option<Vec<GrantInFlight>> {
         let undone = self.undelivered.swap_remove(&key);
         give_back(&mut self.undelivered);
         undone
     }
 
-    /// Forgets what was on its way to this client.
+    /// Takes the grants in flight to this client.
     pub(crate) fn take_in_flight(&mut self, waiter: WaiterId) -> SmallVec<[GrantInFlight; 1]> {
         let taken = self.in_flight.remove(&waiter).unwrap_or_default();
         for in_flight in &taken {

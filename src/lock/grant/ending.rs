@@ -1,4 +1,4 @@
-//! ENDING
+//! Ends of tracked grants, counted and reported once, however the hold ended.
 
 use crate::lock::effect::{Effect, Effects, Event, KeyWrite};
 use crate::lock::locks::Locks;
@@ -6,7 +6,7 @@ use crate::lock::view::View;
 use crate::lock::{Hold, KeyRef, KeyState, Now};
 
 impl Locks {
-    /// The present hold ends now, by its owner or an operator. True when it was the tracked one.
+    /// The present hold ends now, by its owner or an operator. True when its grant was tracked.
     pub(crate) fn end_tracked(
         &mut self,
         view: &View<'_>,
@@ -21,7 +21,7 @@ impl Locks {
         self.tracked.remove(view.key).is_some()
     }
 
-    /// The tracked grants before this one ended without our seeing it.
+    /// Ends every tracked grant of the key whose hold ended unnoticed.
     pub(crate) fn untrack_stale(&mut self, view: &View<'_>, now: Now, fx: &mut Effects) {
         self.untrack_stale_single(view, now, fx);
         let readers: Vec<_> = self.tracked.readers(view.key).cloned().collect();
@@ -30,7 +30,7 @@ impl Locks {
         }
     }
 
-    /// The tracked READ grant of this owner ended without our seeing it, if there is one.
+    /// Ends the tracked READ grant of this owner, whose hold ended unnoticed, if there is one.
     pub(crate) fn untrack_stale_reader(
         &mut self,
         key: KeyRef<'_>,
@@ -43,12 +43,12 @@ impl Locks {
         }
     }
 
-    /// The tracked grant that was the only one of its kind ended without our seeing it.
+    /// Ends the tracked exclusive or WRITE grant, whose hold ended unnoticed.
     pub(crate) fn untrack_stale_single(&mut self, view: &View<'_>, now: Now, fx: &mut Effects) {
         let Some(former) = self.tracked.remove(view.key) else {
             return;
         };
-        // While the key is there, it knows best: a script may have cut the lease.
+        // The deadline of a present key is the true one: a script may have shortened the lease.
         let deadline_ms = match &view.state {
             KeyState::Held(hold) if hold.token == Some(former.token) => hold.deadline_ms,
             _ => Some(former.deadline_ms),
@@ -66,8 +66,8 @@ impl Locks {
         }
     }
 
-    /// A hold that is waited for but was never tracked has ended: what the key still shows is told.
-    /// (Where the key itself went away, the server's news of that has been passed on already.)
+    /// Reports the end of a hold that has waiters but was never tracked, as far as the key shows it. (If the key itself
+    /// was deleted, the server's own event has been reported already.)
     pub(crate) fn announce_untracked(&self, view: &View<'_>, now: Now, fx: &mut Effects) {
         let event = match &view.state {
             _ if self.tracked.contains(view.key) => return,
@@ -80,7 +80,7 @@ impl Locks {
     }
 }
 
-/// The key is free now: tell those who wait outside.
+/// Deletes the key and informs Redisson's waiters.
 pub(crate) fn free(fx: &mut Effects) {
     fx.push(Effect::Write(KeyWrite::Delete));
     fx.push(Effect::Publish);

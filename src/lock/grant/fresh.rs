@@ -1,4 +1,4 @@
-//! FRESH
+//! Writes a grant: the one place where a lock is granted.
 
 use std::borrow::Cow;
 
@@ -11,21 +11,21 @@ use crate::lock::session::bindings::BoundRef;
 use crate::lock::view::View;
 use crate::lock::{KeyState, Lease, LockError, Mode, Now, OwnerId, RwWrite, Token};
 
-/// Whom a grant is for, and on what terms.
+/// The owner that gets a grant, and the terms.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Grantee<'a> {
     pub owner: &'a [u8],
     pub mode: Mode,
-    /// Not looked at for a session: that has its own.
+    /// Ignored for a session, which has its own lease.
     pub lease: Lease,
     pub session: bool,
-    /// Whether the request names its lease: a re-entry that does ends a binding.
+    /// Whether the request names its lease: then a re-entry ends the binding.
     pub names_lease: bool,
     pub client: u64,
 }
 
 impl<'a> Grantee<'a> {
-    /// Who asks.
+    /// The owner and the terms of an acquire.
     pub fn of(req: &Acquire<'a>) -> Grantee<'a> {
         Grantee {
             owner: req.owner,
@@ -43,15 +43,14 @@ impl<'a> Grantee<'a> {
 pub(crate) struct Granted {
     pub token: Token,
     pub deadline_ms: i64,
-    /// Whether it is a hold of its own, not one more of its owner's.
+    /// Whether this is the first hold of its owner, not a re-entry.
     pub is_fresh: bool,
-    /// What the key holds now, where others may still be let in.
+    /// The content of the key after the grant, if other waiters may still be compatible with it.
     pub after: Option<KeyState>,
 }
 
 impl Locks {
-    /// Writes a hold of somebody whom the key, as it stands (`rest`), has room for: the one place where
-    /// locks are granted.
+    /// Grants a hold that is compatible with the present holders (`rest`).
     pub(crate) fn grant_in(
         &mut self,
         view: &View<'_>,
@@ -84,7 +83,7 @@ impl Locks {
         }));
         let has_token_record = match &view.state {
             KeyState::ReadWrite(former) => former.token_record.is_some(),
-            // If others deleted a read-write lock here, its token stayed.
+            // A read-write lock that others deleted here may have left its token record.
             _ => self.had_shared,
         };
         if has_token_record {
@@ -115,8 +114,7 @@ impl Locks {
         })
     }
 
-    /// Nobody holds the lock, and what is left at the key makes way for a fresh hold, or for nobody: the end of that
-    /// is told.
+    /// Ends what is recorded of a lock without a holder, before the key is written or deleted, and reports its end.
     pub(crate) fn sweep(&mut self, view: &View<'_>, now: Now, fx: &mut Effects) {
         if view.state.is_over(now) {
             fx.push(Effect::Notify(Event::KeyExpired));
@@ -124,7 +122,7 @@ impl Locks {
         self.untrack_stale(view, now, fx);
     }
 
-    /// The lease that is meant: a session has its own.
+    /// The lease to use: a session has its own.
     pub(crate) fn lease_of(&self, session: bool, asked: Lease) -> Lease {
         match session {
             true => self.sessions.rule.lease,
@@ -138,7 +136,7 @@ impl Locks {
         now: Now,
         fx: &mut Effects,
     ) -> Result<Token, LockError> {
-        // Without it a token might repeat one: that would be a bug, and is refused as one.
+        // Without a fence a token could repeat an earlier one: a bug, refused as an internal error.
         let fence = view.fence.ok_or(LockError::Internal)?;
         if !fence.may_grant {
             return Err(self.tokens.no_grant());
@@ -156,7 +154,7 @@ impl Locks {
         Ok(minted.token)
     }
 
-    /// Counts a refusal because of what is stored with the lock.
+    /// Counts a refusal because of an implausible number that is stored with the lock.
     pub(crate) fn count_implausible<T>(
         &mut self,
         made: Result<T, LockError>,

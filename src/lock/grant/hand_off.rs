@@ -1,4 +1,4 @@
-//! HAND OFF
+//! The hand-off: a lock that becomes free is granted to its first waiter in the same event.
 
 use std::borrow::Cow;
 
@@ -11,25 +11,25 @@ use crate::lock::view::View;
 use crate::lock::wait::request::{Seq, Waiter};
 use crate::lock::{KeyRef, KeyState, Now};
 
-/// How a hand-off went.
+/// The result of a hand-off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HandedOff {
-    /// Somebody who waited has the lock, or several have.
+    /// One waiter or several were granted.
     Granted,
-    /// The next in line waits for other keys, too: this one stays free for it until that request is
-    /// looked at, at the end of the turn. Or it has been left free, and still is. Nothing was written.
+    /// Nothing was written. Either the first request in the queue waits for other keys too, and this key stays free for
+    /// it until that request is settled at the end of the tick; or a Redisson window is open.
     Reserved,
-    /// It is the turn of those who wait outside: the key is free for a while, and they have been told.
+    /// A Redisson window has begun: the key is free for a time, and the message is published.
     LeftFree,
-    /// Nobody waits who could be granted now; nothing was written.
+    /// No waiter can be granted now; nothing was written.
     NoWaiter,
-    /// Somebody waits, and has to go on waiting for those who hold; nothing was written.
+    /// The first waiter is excluded by the present holders; nothing was written.
     Blocked,
 }
 
 impl Locks {
-    /// Grants the key to its next waiter, if what remains there (`rest`) lets it in, and then to those
-    /// behind it that may enter with it. Requests whose wait ran out meanwhile are answered on the way.
+    /// Grants the key to its first waiter, if it is compatible with what remains of the lock (`rest`), and then to
+    /// those behind it that are compatible with that grant. Requests whose wait has run out are answered.
     pub(crate) fn hand_off(
         &mut self,
         view: &View<'_>,
@@ -81,7 +81,7 @@ impl Locks {
             }
             if !is_free || !is_whole(state) {
                 if is_free {
-                    // Read anew, and whole, by the alarm.
+                    // To be read again, and whole, by the timer.
                     self.waiters.schedule_settle(view.key);
                 }
                 result = if after.is_some() {
@@ -108,7 +108,7 @@ impl Locks {
         result
     }
 
-    /// The first place in the line whose wait is not over.
+    /// The first place in the queue whose wait has not run out.
     pub(crate) fn next_to_grant(
         &mut self,
         key: KeyRef<'_>,
@@ -124,8 +124,8 @@ impl Locks {
         next
     }
 
-    /// Grants the key to the waiter at this place. `None` when the grant is refused; then parked who
-    /// waits has been told so.
+    /// Grants the key to the waiter at this place. `None` when the grant is refused; then every waiter of the key has
+    /// been answered the error.
     fn hand_to(
         &mut self,
         view: &View<'_>,
@@ -149,7 +149,7 @@ impl Locks {
             Err(error) => {
                 self.stats.waits_failed += 1;
                 fx.push(Effect::Answer(waiter.id, Outcome::Failed(error.clone())));
-                // The next ones would fare no better, and nobody would wake them again.
+                // The next waiters would fail in the same way, and no event would wake them again.
                 self.fail_all(view.key, &error, fx);
                 return None;
             }
@@ -178,7 +178,7 @@ impl Locks {
         Some(granted)
     }
 
-    /// A parked request has been granted.
+    /// Counts the wait of a request that was granted.
     pub(crate) fn count_wait(&mut self, waiter: &Waiter, now: Now) {
         let waited = now.mono_ms.saturating_sub(waiter.since_ms);
         self.stats.waits_granted += 1;
@@ -187,7 +187,7 @@ impl Locks {
     }
 }
 
-/// Whether all of what the key holds is known.
+/// Whether the content of the key was read whole.
 fn is_whole(state: &KeyState) -> bool {
     !matches!(state, KeyState::ReadWrite(lock) if !lock.is_whole)
 }

@@ -1,4 +1,4 @@
-//! IN FLIGHT
+//! A grant in flight: made, and its reply not written yet.
 
 use std::rc::Rc;
 
@@ -7,7 +7,7 @@ use crate::lock::session::bindings::BoundRef;
 use crate::lock::wait::request::Seq;
 use crate::lock::{Hold, KeyId, Mode, Now, Token};
 
-/// A grant on its way to a parked client.
+/// A grant in flight to a parked client.
 #[derive(Debug)]
 pub(crate) struct GrantInFlight {
     pub key: KeyId,
@@ -15,24 +15,24 @@ pub(crate) struct GrantInFlight {
     pub mode: Mode,
     pub token: Token,
     pub seq: Seq,
-    /// Set where the owner held already: then only this one hold is undone.
+    /// Set where the owner had a hold already: an undo then drops this one hold only.
     pub reentry: Option<Reentry>,
 }
 
-/// What a re-entry on its way to a parked client means for the hold that its owner had before.
+/// The effect of a re-entry in flight on the hold that its owner had before.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Reentry {
-    /// It was counted.
+    /// It raised the hold count.
     pub counted: bool,
-    /// The hold is bound to this connection when the reply is written, and not before: if the reply is never
-    /// written, the end of that connection must not end the hold.
+    /// The connection to bind the hold to when the reply is written, and the moment of the grant. Not before: if the
+    /// reply is never written, the end of that connection must not end the hold.
     pub binds: Option<(u64, Now)>,
-    /// The former binding is ended when the reply is written.
+    /// The former binding ends when the reply is written.
     pub unbinds: bool,
 }
 
 impl GrantInFlight {
-    /// Whose it is, and where.
+    /// The owner and the key.
     pub fn at(&self) -> OwnerAt {
         OwnerAt {
             key: self.key.clone(),
@@ -40,12 +40,12 @@ impl GrantInFlight {
         }
     }
 
-    /// Whether this is the grant of the present hold.
+    /// Whether the present hold is of this grant.
     pub fn is(&self, hold: &Hold) -> bool {
         hold.token == Some(self.token) && hold.owner[..] == self.owner[..]
     }
 
-    /// The hold, as sessions name it.
+    /// The hold as a name of a binding.
     pub fn bound(&self) -> BoundRef<'_> {
         BoundRef::lock(self.mode, self.key.as_ref(), &self.owner)
     }

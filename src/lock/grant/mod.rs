@@ -1,8 +1,9 @@
-//! How a lock is granted: to a newcomer, or handed off to who waits; and how the books of grants are
-//! closed.
+//! Grants and ends of holds.
 //!
-//! A grant to a parked client is *on its way* until its reply is written. Who shows meanwhile that it knows
-//! of its grant, by asking or releasing through another connection, has claimed it.
+//! [`fresh`] grants the lock to a caller or a waiter, [`hand_off`] chooses the waiter, [`in_flight`] and [`delivery`]
+//! follow a grant until its reply is written, [`ending`] ends tracked grants, [`tracked`] is their table.
+//!
+//! An owner *claims* a grant in flight by a request through another connection that shows that it knows of the grant.
 
 pub(crate) mod delivery;
 pub(crate) mod ending;

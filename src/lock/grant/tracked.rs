@@ -1,11 +1,11 @@
-//! A bounded table of the grants that this server made and has not seen end.
+//! The bounded table of the grants that this server made and has not seen end.
 //!
-//! It knows what the hash does not: since when, and through which connection. Nothing depends on
-//! it: a lock that is not here (taken by a Redisson client, before a restart, or pushed out by
-//! newer ones) works the same and is only described with less.
+//! It adds to the hash the moment of the grant and the connection. No decision depends on it: a lock without an entry
+//! (taken by a Redisson client, granted before a restart, or pushed out by newer grants) works the same, and is
+//! described with fewer details.
 //!
-//! An exclusive lock or a WRITE hold is the only one of its kind at its key, and is found by that. READ
-//! holds are many, so they are found by their owners.
+//! An exclusive or WRITE grant is the only one of its kind at its key and is found by the key. READ grants are found by
+//! key and owner.
 
 use std::rc::Rc;
 
@@ -14,21 +14,22 @@ use crate::lock::table::give_back;
 use crate::lock::{KeyId, KeyRef, Token};
 
 /// A grant is not tracked if the names in its entry (of the key, and in some tables of the owner) have more bytes than
-/// this together: so the number of tracked grants bounds the memory that they take.
+/// this together: so the number of tracked grants bounds their memory.
 pub const LONGEST_TRACKED: usize = 1_024;
 
-/// One grant that this server made.
+/// A tracked grant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TrackedGrant {
     /// The token of the grant.
     pub token: Token,
-    /// When, on the monotonic clock.
+    /// The moment of the grant in milliseconds of the monotonic clock.
     pub since_ms: u64,
-    /// The server's id of the connection that got it.
+    /// The server's id of the connection that was granted the lock.
     pub client: u64,
-    /// The end of its lease as last seen, Unix milliseconds.
+    /// The end of the lease as last read, in Unix milliseconds.
     pub deadline_ms: i64,
-    /// Whether its timeouts have been seen with another end than this server gave them: they may be another lock's too.
+    /// Whether its timeouts were read with another end than this server wrote: then they may belong to another lock
+    /// too.
     pub may_share: bool,
 }
 
@@ -37,14 +38,15 @@ pub struct TrackedGrant {
 pub struct TrackedGrants {
     table: KeyMap<TrackedGrant>,
     readers: OwnerMap<TrackedGrant>,
-    /// Whose READ holds are tracked at each key.
+    /// The owners of tracked READ grants at each key.
     readers_at: KeyMap<OwnerSet>,
-    /// Where the next victim is looked for: a clock hand, so that none is spared for ever.
+    /// The index at which the search for an entry to push out continues. It moves on like a clock hand, so that no
+    /// entry is spared for ever.
     hand: usize,
 }
 
 impl TrackedGrants {
-    /// How many grants are tracked.
+    /// The number of tracked grants.
     pub fn len(&self) -> usize {
         self.table.len() + self.readers.len()
     }
@@ -61,7 +63,7 @@ impl TrackedGrants {
         self.readers.get(&OwnerAtRef { key, owner })
     }
 
-    /// Whose READ grants at this key are tracked.
+    /// The owners of the tracked READ grants at this key.
     pub fn readers(&self, key: KeyRef<'_>) -> impl Iterator<Item = &Rc<[u8]>> {
         self.readers_at.get(&key).into_iter().flatten()
     }
@@ -80,7 +82,7 @@ impl TrackedGrants {
             || (!self.readers.is_empty() && self.readers_at.contains_key(&key))
     }
 
-    /// Notes a new end of the lease of the grant with this token.
+    /// Records a new end of the lease of the grant with this token.
     pub fn renewed(&mut self, key: KeyRef<'_>, token: Option<Token>, deadline_ms: i64) {
         let tracked = self.table.get_mut(&key);
         if let Some(tracked) = tracked.filter(|tracked| Some(tracked.token) == token) {
@@ -88,28 +90,28 @@ impl TrackedGrants {
         }
     }
 
-    /// The lease of a WRITE grant may have got longer.
+    /// Records that the lease of a WRITE grant may have become longer.
     pub fn writer_extended(&mut self, key: KeyRef<'_>, deadline_ms: i64) {
         if let Some(tracked) = self.table.get_mut(&key) {
             tracked.deadline_ms = tracked.deadline_ms.max(deadline_ms);
         }
     }
 
-    /// The tracked READ grant of this owner, whose first timeout was seen to end then.
+    /// The tracked READ grant of this owner, whose first timeout was read with this end.
     pub fn reader_seen(&mut self, at: OwnerAtRef<'_>, first_ms: i64) -> Option<TrackedGrant> {
         let tracked = self.readers.get_mut(&at)?;
         tracked.may_share |= tracked.deadline_ms != first_ms;
         Some(*tracked)
     }
 
-    /// Notes a new end of the lease of a READ grant.
+    /// Records a new end of the lease of a READ grant.
     pub fn reader_renewed(&mut self, key: KeyRef<'_>, owner: &[u8], deadline_ms: i64) {
         if let Some(tracked) = self.readers.get_mut(&OwnerAtRef { key, owner }) {
             tracked.deadline_ms = deadline_ms;
         }
     }
 
-    /// Tracks a grant; answers how many others had to go to keep within `max`.
+    /// Tracks a grant. Returns how many others were pushed out to keep within `max`.
     pub fn insert(&mut self, key: KeyRef<'_>, tracked: TrackedGrant, max: usize) -> u64 {
         if key.name.len() > LONGEST_TRACKED {
             return 1;
@@ -122,7 +124,7 @@ impl TrackedGrants {
         pushed_out
     }
 
-    /// Tracks a READ grant; answers as [`TrackedGrants::insert`] does.
+    /// Tracks a READ grant. Returns as [`TrackedGrants::insert`].
     pub fn insert_reader(&mut self, at: OwnerAt, tracked: TrackedGrant, max: usize) -> u64 {
         if at.key.as_ref().name.len() + at.owner.len() > LONGEST_TRACKED {
             return 1;
@@ -157,14 +159,14 @@ impl TrackedGrants {
         pushed_out
     }
 
-    /// The key's only grant (exclusive or WRITE) has ended.
+    /// Removes the exclusive or WRITE grant of a key.
     pub fn remove(&mut self, key: KeyRef<'_>) -> Option<TrackedGrant> {
         let tracked = self.table.swap_remove(&key);
         give_back(&mut self.table);
         tracked
     }
 
-    /// A READ grant has ended.
+    /// Removes a READ grant.
     pub fn remove_reader(&mut self, key: KeyRef<'_>, owner: &[u8]) -> Option<TrackedGrant> {
         let found = self.readers.swap_remove_entry(&OwnerAtRef { key, owner });
         let (at, tracked) = found?;
@@ -173,7 +175,7 @@ impl TrackedGrants {
         Some(tracked)
     }
 
-    /// Every grant of the key has ended; answers how many were tracked.
+    /// Removes every grant of a key. Returns how many were tracked.
     pub fn remove_all(&mut self, key: KeyRef<'_>) -> u64 {
         let only = u64::from(self.remove(key).is_some());
         if self.readers.is_empty() {
@@ -204,12 +206,12 @@ impl TrackedGrants {
         give_back(&mut self.readers_at);
     }
 
-    /// The grants of a database (`None`: of all) are gone; answers how many that were.
+    /// Removes the grants of a database (`None`: of all). Returns how many.
     pub fn clear(&mut self, db: Option<i32>) -> u64 {
         self.forget(|key| db.is_none_or(|db| key.db == db))
     }
 
-    /// The grants of these keys are gone; answers how many that were.
+    /// Removes the grants of these keys. Returns how many.
     pub fn forget(&mut self, is_gone: impl Fn(KeyRef<'_>) -> bool) -> u64 {
         let before = self.len();
         self.table.retain(|key, _| !is_gone(key.as_ref()));
@@ -219,7 +221,7 @@ impl TrackedGrants {
         (before - self.len()) as u64
     }
 
-    /// Two databases have changed places, and the locks in them.
+    /// Exchanges the databases of the entries, after `SWAPDB`.
     pub fn swap(&mut self, first: i32, second: i32) {
         self.table = self
             .table
