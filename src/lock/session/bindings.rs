@@ -1,22 +1,21 @@
-//! Holds that are bound to a connection: while it lives the server itself keeps their lease, and when it
-//! ends they are released.
+//! Holds that are bound to a connection: the server renews their leases while the connection lives, and releases them
+//! when it closes.
 //!
-//! A *binding* names a hold (what kind, key, owner) and the token of its grant. The key stays the truth:
-//! a binding is a note of what is to be done, and whoever does it reads the key first. If that grant is
-//! not held any more (its lease ran out, a `DEL`, a restart of the data), the binding is dropped and
-//! nothing is written.
+//! A *binding* names a hold (kind, key, owner) and the token of its grant. The key remains the truth: every renewal and
+//! release reads the key first. If the grant is not held any more (its lease ran out, a `DEL`, reloaded data), the
+//! binding is dropped and nothing is written.
 //!
-//! Whoever grants something that may be bound needs three calls:
+//! A resource whose holds can be bound uses three calls:
 //!
-//! 1. [`Sessions::bind`] at a grant or a re-entry that asks for `SESSION` (it also moves the binding to the
-//!    connection that asks), and [`Sessions::waits`] where such a request is parked;
+//! 1. [`Sessions::bind`] at a grant or a re-entry that asks for `SESSION` (which also moves the binding to the
+//!    connection of the request), and [`Sessions::waits`] where such a request is parked;
 //! 2. [`Sessions::unbind`] when the hold ends, or its owner gives it a lease of its own;
-//! 3. and is called back by the shell (`module::sessions`) with each binding that [`Sessions::next_ended`] or
-//!    [`Sessions::next_renewal`] answers: there it has its hold released or renewed, says so with
-//!    [`Sessions::unbind`] or [`Sessions::renewed`], or puts it off when the server refuses writes.
+//! 3. the shell (`module::sessions`) calls back with each binding that [`Sessions::next_ended`] or
+//!    [`Sessions::next_renewal`] returns: the resource releases or renews the hold and confirms with
+//!    [`Sessions::unbind`] or [`Sessions::renewed`], or puts the binding off while the server refuses writes.
 //!
-//! However many holds are bound, there is one index of renewals and one timer, and the end of a connection
-//! costs the same: its holds become the next to be released, all at once.
+//! All bindings share one index of renewals and one timer. The end of a connection costs the same for any number of
+//! holds: they all become the next to release.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::hash::{Hash, Hasher};
@@ -28,10 +27,10 @@ use crate::lock::name::Secret;
 use crate::lock::table::give_back;
 use crate::lock::{KeyId, KeyRef, Lease, Mode, Now, OwnerId, Token, WaiterId};
 
-/// A lease is renewed when so much of it has passed.
+/// A lease is renewed when this part of it has passed.
 const RENEWALS_PER_LEASE: u64 = 3;
 
-/// What kind of thing is bound.
+/// The kind of a bound hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum BoundKind {
     /// A lock, held in this mode.
@@ -47,7 +46,7 @@ pub struct Bound {
     pub kind: BoundKind,
     /// Its key.
     pub key: KeyId,
-    /// Who holds.
+    /// The owner.
     pub owner: OwnerId,
 }
 
@@ -58,18 +57,18 @@ pub struct BoundRef<'a> {
     pub kind: BoundKind,
     /// Its key.
     pub key: KeyRef<'a>,
-    /// Who holds.
+    /// The owner.
     pub owner: &'a [u8],
 }
 
 impl<'a> BoundRef<'a> {
-    /// A lock.
+    /// The name of a hold of a lock.
     pub fn lock(mode: Mode, key: KeyRef<'a>, owner: &'a [u8]) -> BoundRef<'a> {
         let kind = BoundKind::Lock(mode);
         BoundRef { kind, key, owner }
     }
 
-    /// A permit of a semaphore.
+    /// The name of a permit of a semaphore.
     pub fn permit(key: KeyRef<'a>, id: &'a [u8]) -> BoundRef<'a> {
         BoundRef {
             kind: BoundKind::Permit,
@@ -90,7 +89,7 @@ impl Bound {
     }
 }
 
-// Both forms hash alike, as the names of keys do.
+// Both forms must hash alike.
 impl Hash for Bound {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.as_ref().hash(state);
@@ -103,12 +102,12 @@ impl Equivalent<Rc<Bound>> for BoundRef<'_> {
     }
 }
 
-/// The rule, from the settings.
+/// The rule for sessions, from the settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SessionRule {
     /// `lock.session-lease`.
     pub lease: Lease,
-    /// False while the module is drained: nothing new is bound. What is bound stays so.
+    /// False while the module is drained: no new hold is bound. Existing bindings stay.
     pub open: bool,
 }
 
@@ -121,7 +120,7 @@ impl Default for SessionRule {
     }
 }
 
-/// The order in which bindings were made.
+/// The number of a binding, in the order of binding.
 type Number = u64;
 
 #[derive(Debug)]
@@ -129,15 +128,15 @@ struct Binding {
     what: Rc<Bound>,
     client: u64,
     token: Token,
-    /// When its lease is to be renewed, on the monotonic clock: an entry of `renewals`.
+    /// The moment of the next renewal in milliseconds of the monotonic clock; an entry of `renewals`.
     due_ms: u64,
 }
 
-/// What is bound to one connection.
+/// The bindings of one connection.
 #[derive(Debug, Default)]
 struct Session {
     holds: BTreeSet<Number>,
-    /// Its latest parked request: that goes before the holds do.
+    /// The latest parked request of the connection: it ends before the holds are released.
     waits: Option<WaiterId>,
 }
 
@@ -148,38 +147,38 @@ pub struct Sessions {
     pub rule: SessionRule,
     bindings: HashMap<Number, Binding>,
     names: IndexMap<Rc<Bound>, Number, Secret>,
-    /// By the server's id of the connection; it gives none twice.
+    /// By the server's id of the connection; the server never uses an id twice.
     clients: HashMap<u64, Session>,
     renewals: BTreeSet<(u64, Number)>,
-    /// What connections that have gone had bound, in the order of their ends. A number that is no longer in
-    /// `bindings` has been dealt with otherwise.
+    /// The bindings of closed connections, in the order of closing. A number that is no longer in `bindings` was
+    /// handled by another event.
     ended: VecDeque<BTreeSet<Number>>,
     last: Number,
 }
 
 impl Sessions {
-    /// How many holds are bound to a connection.
+    /// The number of bound holds.
     pub fn holds(&self) -> usize {
         self.bindings.len()
     }
 
-    /// How many connections have holds bound to them.
+    /// The number of connections with bound holds.
     pub fn clients(&self) -> usize {
         self.clients.len()
     }
 
-    /// The living connection that this hold is bound to, if it is the grant with this token.
+    /// The open connection to which this hold is bound, if it is the grant with this token.
     pub fn client_of(&self, what: BoundRef<'_>, token: Option<Token>) -> Option<u64> {
         let binding = self.binding(what)?;
         (Some(binding.token) == token && !self.is_over(binding)).then_some(binding.client)
     }
 
-    /// Whether holds are still to be released whose connections have gone.
+    /// Whether holds of closed connections are still to be released.
     pub fn has_ended(&self) -> bool {
         !self.ended.is_empty()
     }
 
-    /// The hold of this name, if its connection has gone and it is still to be released.
+    /// The hold of this name, if its connection is closed and it is still to be released.
     pub fn ended(&self, what: BoundRef<'_>) -> Option<Rc<Bound>> {
         if self.ended.is_empty() {
             return None;
@@ -193,7 +192,7 @@ impl Sessions {
         Some(self.binding(what)?.token)
     }
 
-    /// Binds a hold to this connection, and to no other any more.
+    /// Binds a hold to this connection only.
     pub fn bind(&mut self, what: BoundRef<'_>, client: u64, token: Token, now: Now) {
         self.unbind(what);
         self.last += 1;
@@ -219,7 +218,7 @@ impl Sessions {
         self.bindings.insert(self.last, binding);
     }
 
-    /// The hold has ended, or has a lease of its own now. Answers the token that was bound.
+    /// Ends a binding: the hold has ended, or has a lease of its own now. Returns the token that was bound.
     pub fn unbind(&mut self, what: BoundRef<'_>) -> Option<Token> {
         let number = self.names.swap_remove(&what)?;
         self.forget(number).map(|binding| binding.token)
@@ -232,20 +231,20 @@ impl Sessions {
         }
     }
 
-    /// A connection with holds has parked this request, or the request is granted and on its way to it. (One
-    /// without holds is of no interest: it gets none while it is parked.)
+    /// Records that a connection with holds has parked this request, or that the request is granted and in flight. (A
+    /// connection without holds needs no record: it gets no hold while it is parked.)
     pub fn waits(&mut self, client: u64, waiter: WaiterId) {
         if let Some(session) = self.clients.get_mut(&client) {
             session.waits = Some(waiter);
         }
     }
 
-    /// The latest request that this connection has parked, as far as it matters here. It may be over.
+    /// The latest request that this connection has parked, if it has holds. The request may have ended.
     pub fn waiter_of(&self, client: u64) -> Option<WaiterId> {
         self.clients.get(&client)?.waits
     }
 
-    /// The connection has gone: what is bound to it is to be released. Answers whether there is anything.
+    /// The connection is closed: its holds are to be released. Returns whether there are any.
     pub fn end(&mut self, client: u64) -> bool {
         let Some(session) = self.clients.remove(&client) else {
             return false;
@@ -255,7 +254,7 @@ impl Sessions {
         true
     }
 
-    /// The next hold that is to be released. The caller unbinds it or puts it off.
+    /// The next hold to release. The caller unbinds it or puts it off.
     pub fn next_ended(&mut self) -> Option<Rc<Bound>> {
         while let Some(holds) = self.ended.front_mut() {
             while let Some(number) = holds.pop_first() {
@@ -268,7 +267,7 @@ impl Sessions {
         None
     }
 
-    /// These cannot be released just now; they come again, behind all others.
+    /// These holds cannot be released at the moment; they are returned again after all others.
     pub fn put_off_ended(&mut self, refused: &[Rc<Bound>]) {
         let numbers = refused.iter().filter_map(|what| self.names.get(what));
         let numbers: BTreeSet<Number> = numbers.copied().collect();
@@ -277,15 +276,14 @@ impl Sessions {
         }
     }
 
-    /// The next hold whose lease is to be renewed. The caller says [`Sessions::renewed`], unbinds it or puts
-    /// it off.
+    /// The next hold whose lease is to be renewed. The caller calls [`Sessions::renewed`], unbinds it or puts it off.
     pub fn next_renewal(&mut self, now: Now) -> Option<Rc<Bound>> {
         loop {
             let (due_ms, number) = *self.renewals.first()?;
             if due_ms > now.mono_ms {
                 return None;
             }
-            // Gone whatever follows: an entry that stayed would be due for ever.
+            // Removed in any case: an entry that stayed would be due for ever.
             self.renewals.pop_first();
             let binding = self.bindings.get(&number);
             if let Some(binding) = binding.filter(|binding| !self.is_over(binding)) {
@@ -294,17 +292,17 @@ impl Sessions {
         }
     }
 
-    /// The lease has been set to the session's: it is due again in a third of that, or sooner if it was.
+    /// The lease was set to that of the session: the next renewal is due after a third of it, or earlier if it was.
     pub fn renewed(&mut self, what: BoundRef<'_>, now: Now) {
         self.renew_at(what, self.next_due_ms(now));
     }
 
-    /// The lease cannot be renewed just now.
+    /// The lease cannot be renewed at the moment; the next attempt is in `ms` milliseconds.
     pub fn put_off_renewal(&mut self, what: BoundRef<'_>, now: Now, ms: u64) {
         self.renew_at(what, now.mono_ms.saturating_add(ms));
     }
 
-    /// Milliseconds until the next hold is to be renewed or released; `None`: nothing is bound.
+    /// Milliseconds until the next hold is to be renewed or released; `None`: no hold is bound.
     pub fn next_due(&self, now: Now) -> Option<u64> {
         if !self.ended.is_empty() {
             return Some(0);
@@ -313,8 +311,7 @@ impl Sessions {
         Some(due_ms.saturating_sub(now.mono_ms))
     }
 
-    /// Nothing is bound any more in this database (`None`: in all); the holds are gone, or end by their
-    /// leases.
+    /// Drops the bindings of this database (`None`: of all). The holds are gone, or end by their leases.
     pub fn clear(&mut self, db: Option<i32>) {
         if db.is_none() {
             *self = Sessions {
@@ -327,7 +324,7 @@ impl Sessions {
         }
     }
 
-    /// Nothing is bound any more at these keys.
+    /// Drops the bindings of these keys.
     pub fn forget_all(&mut self, is_gone: impl Fn(KeyRef<'_>) -> bool) {
         let names = self.names.keys();
         let gone: Vec<Rc<Bound>> = names
@@ -339,7 +336,7 @@ impl Sessions {
         }
     }
 
-    /// Two databases have changed places, and the holds in them.
+    /// Exchanges the databases of the bindings, after `SWAPDB`.
     pub fn swap(&mut self, first: i32, second: i32) {
         for binding in self.bindings.values_mut() {
             binding.what = Rc::new(Bound {
@@ -354,7 +351,7 @@ impl Sessions {
             .collect();
     }
 
-    /// Whether its connection has gone: it is among the `ended`.
+    /// Whether the connection is closed: the binding is among the `ended`.
     fn is_over(&self, binding: &Binding) -> bool {
         !self.clients.contains_key(&binding.client)
     }
@@ -363,7 +360,7 @@ impl Sessions {
         self.bindings.get(self.names.get(&what)?)
     }
 
-    /// After a bug: every binding is where it belongs again, whatever was being done with it.
+    /// Rebuilds the indexes from the bindings. Called after a caught bug, which may have interrupted any change.
     pub fn reindex(&mut self) {
         let numbers = || self.bindings.iter();
         self.renewals = numbers().map(|(n, binding)| (binding.due_ms, *n)).collect();
@@ -388,7 +385,7 @@ impl Sessions {
         }
     }
 
-    /// Takes a binding out of every table but `names` (and `ended`, where it is passed over).
+    /// Removes a binding from every table but `names` (and `ended`, where unknown numbers are skipped).
     fn forget(&mut self, number: Number) -> Option<Binding> {
         let binding = self.bindings.remove(&number)?;
         self.renewals.remove(&(binding.due_ms, number));

@@ -1,4 +1,4 @@
-//! What becomes of bound locks: the end of their connection, and the renewals until then.
+//! Bound locks: the release when their connection closes, and the renewals until then.
 
 use crate::lock::effect::{Effect, Effects, Event, KeyWrite};
 use crate::lock::locks::Locks;
@@ -7,8 +7,8 @@ use crate::lock::view::View;
 use crate::lock::{Hold, KeyState, Mode, Now, OwnerId, ReadWrite, Token};
 
 impl Locks {
-    /// The connection has gone. First it waits no more: it may hold a lock as one owner and wait for it as
-    /// another, and must not be handed what it leaves behind. Then its holds are to be released. Answers
+    /// The connection is closed. Its parked request ends first: the connection may hold a lock as one owner and wait
+    /// for it as another, and must not be granted the lock that it leaves. Then its holds are to be released. Returns
     /// whether it had any.
     pub fn disconnected(&mut self, client: u64, now: Now) -> bool {
         if let Some(waiter) = self.sessions.waiter_of(client) {
@@ -17,13 +17,13 @@ impl Locks {
         self.sessions.end(client)
     }
 
-    /// Whether the key still has the grant that is bound: else there is nothing to release or to renew.
+    /// Whether the key still has the bound grant; otherwise there is nothing to release or to renew.
     pub fn is_bound_hold(&self, bound: &Bound, state: &KeyState, now: Now) -> bool {
         let what = bound.as_ref();
         self.bound_hold(what, state, now).is_some() || self.bound_shared(what, state, now).is_some()
     }
 
-    /// Releases a hold whose connection has gone, whatever its count.
+    /// Releases a hold whose connection is closed, with any hold count.
     pub fn end_session(&mut self, view: &View<'_>, bound: &Bound, now: Now, fx: &mut Effects) {
         if let Some((mode, lock)) = self.bound_shared(bound.as_ref(), &view.state, now) {
             let whose = (mode, &bound.owner[..]);
@@ -63,8 +63,8 @@ impl Locks {
         self.sessions.renewed(bound.as_ref(), now);
     }
 
-    /// The owner has touched its hold without asking for a session: a binding ends if the request names a
-    /// lease, else it stays. Answers whether the hold is bound from here on.
+    /// The owner has used its hold without asking for a session: a binding ends if the request names a lease, and stays
+    /// otherwise. Returns whether the hold is bound afterwards.
     pub(crate) fn keep_binding(
         &mut self,
         what: BoundRef<'_>,
@@ -94,7 +94,7 @@ impl Locks {
         (hold.owner[..] == *what.owner && hold.token == Some(token)).then_some(hold)
     }
 
-    /// The same for READ and WRITE: which of them, and the lock.
+    /// As [`Locks::bound_hold`] for READ and WRITE: the mode and the lock.
     pub(crate) fn bound_shared<'s>(
         &self,
         what: BoundRef<'_>,
@@ -114,7 +114,7 @@ impl Locks {
         (holds && lock.is_under(mode, token, now)).then_some((mode, lock))
     }
 
-    /// The token under which a hold of a read-write lock is bound, if that is the hold of now.
+    /// The token under which a hold of a read-write lock is bound, if it is the token of the present hold.
     pub(crate) fn bound_token(
         &self,
         what: BoundRef<'_>,
@@ -125,7 +125,7 @@ impl Locks {
         token.filter(|token| lock.is_under(mode, *token, now))
     }
 
-    /// The grant that was bound has ended without our seeing it.
+    /// The bound grant ended unnoticed.
     fn drop_binding(&mut self, view: &View<'_>, what: BoundRef<'_>, now: Now, fx: &mut Effects) {
         let Some(token) = self.sessions.unbind(what) else {
             return;

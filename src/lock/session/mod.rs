@@ -1,4 +1,4 @@
-//! Holds that are bound to a connection: which they are, and what happens when the connection ends.
+//! Holds that are bound to a connection (`SESSION`): the bindings, their renewals, and their ends.
 
 pub(crate) mod bindings;
 pub(crate) mod expiry;
