@@ -1,4 +1,4 @@
-//! ACQ
+//! `LOCK.ACQUIRE`: grant, re-entry, park or refusal.
 
 use std::borrow::Cow;
 
@@ -16,7 +16,7 @@ use crate::lock::wait::request::{Waiter, WaiterId};
 use crate::lock::wait::waiters::Joined;
 use crate::lock::{Hold, KeyState, LockError, Mode, Now, OwnerId};
 
-/// Whether the key holds a lock, or nothing.
+/// Whether the key holds a lock or does not exist.
 pub(crate) fn is_a_lock(state: &KeyState) -> Result<(), LockError> {
     match state {
         KeyState::OtherType => Err(LockError::WrongType),
@@ -26,7 +26,7 @@ pub(crate) fn is_a_lock(state: &KeyState) -> Result<(), LockError> {
 }
 
 impl Locks {
-    /// `LOCK.ACQUIRE`: Redisson's tryLock script, and its wait.
+    /// `LOCK.ACQUIRE`: Redisson's tryLock script, with its wait.
     pub fn acquire(
         &mut self,
         view: &View<'_>,
@@ -47,13 +47,13 @@ impl Locks {
             }
             Compatibility::Free => {}
         }
-        // Free here; in the delay perhaps not where this server's data comes from.
+        // During the startup delay a key that is free here may be held on the server that this data comes from.
         let delayed = self.startup_delay.is_on(now);
         if delayed && req.wait == Wait::No {
             return Err(LockError::InStartupDelay(self.startup_delay.left(now)));
         }
-        // Free. Whoever waits comes first: the lock is theirs before the newcomer's request is
-        // looked at, even if the event that freed it has not been dealt with yet.
+        // The lock is free. Waiters come first: the lock is granted to the first of them before this request is
+        // decided, even if the event that freed it has not been handled yet.
         if req.wait == Wait::No {
             let others_first = !view.may_grant() && self.waiters.schedule_settle(view.key);
             if others_first
@@ -80,8 +80,8 @@ impl Locks {
         Ok(Answer::Granted(granted.token))
     }
 
-    /// Nothing is decided about foreign data. The token of a lock that came from elsewhere (RESTORE,
-    /// COPY) counts as handed out here, since its key will not be there to tell when it is released.
+    /// Refuses foreign data. The token of a lock that was brought by RESTORE or COPY is recorded as handed out here,
+    /// because the key will not exist any more when the lock has been released.
     pub(crate) fn check_view(&mut self, view: &View<'_>, now: Now) -> Result<(), LockError> {
         is_a_lock(&view.state)?;
         if let Some(token) = view.state.token() {

@@ -1,4 +1,4 @@
-//! REL
+//! `LOCK.RELEASE`, `LOCK.RENEW` and `LOCK.BREAK`.
 
 use crate::lock::effect::{Effect, Effects, Event, KeyWrite, Outcome};
 use crate::lock::exclusive::request::{Break, Release, Released, Renew};
@@ -10,7 +10,7 @@ use crate::lock::view::View;
 use crate::lock::{Hold, KeyState, LockError, Mode, Now, OwnerId, Token};
 
 impl Locks {
-    /// `LOCK.RELEASE`: Redisson's unlock script, and the hand-off.
+    /// `LOCK.RELEASE`: Redisson's unlock script, with the hand-off.
     pub fn release(
         &mut self,
         view: &View<'_>,
@@ -136,7 +136,7 @@ impl Locks {
         match self.hand_off(view, &KeyState::Absent, now, fx) {
             HandedOff::Granted | HandedOff::LeftFree => {}
             HandedOff::Reserved | HandedOff::NoWaiter | HandedOff::Blocked => {
-                // Whoever still waits could not be granted just now: the alarm tries again.
+                // A waiter that could not be granted now is settled again by the timer.
                 self.waiters.schedule_settle(view.key);
                 self.windows.was_free(view.key);
                 free(fx);
@@ -166,8 +166,7 @@ pub(crate) fn held_by<'s>(
         .filter(|hold| hold.owner[..] == *owner && matches_token(hold, token))
 }
 
-/// A word for a hold of a read-write lock means no exclusive one, and is out of place where somebody
-/// holds one.
+/// A mode in the request excludes an exclusive hold, and is an error while one is present.
 fn of_kind<'s>(
     hold: Option<&'s Hold>,
     state: &KeyState,

@@ -1,33 +1,33 @@
-//! REQ
+//! The requests of the lock commands, and their results.
 
 use crate::lock::wait::request::WaiterId;
 use crate::lock::{Lease, Mode, Now, Token};
 
-/// How long an acquire is ready to wait.
+/// How long an acquire may wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
-    /// Not at all, or in a context that cannot block.
+    /// Not at all. Also in a context that cannot block.
     No,
     /// Until granted.
     ForEver,
-    /// At most so many milliseconds.
+    /// At most this many milliseconds.
     Ms(u64),
 }
 
 /// `LOCK.ACQUIRE`.
 #[derive(Debug, Clone, Copy)]
 pub struct Acquire<'a> {
-    /// Who asks.
+    /// The owner.
     pub owner: &'a [u8],
     /// The kind of hold.
     pub mode: Mode,
     /// The lease, from the moment of the grant.
     pub lease: Lease,
-    /// Whether the request names it, by `EX` or `PX`: that ends a binding.
+    /// Whether the request names the lease, by `EX` or `PX`: then a binding ends.
     pub names_lease: bool,
-    /// Bind the hold to the connection; the lease is the session's then.
+    /// Bind the hold to the connection; the lease is then that of the session.
     pub session: bool,
-    /// Do not count a re-entry: re-sending is safe.
+    /// Do not count a re-entry, so that the request can be sent again.
     pub once: bool,
     /// How long to wait.
     pub wait: Wait,
@@ -35,12 +35,12 @@ pub struct Acquire<'a> {
     pub client: u64,
 }
 
-/// How an acquire went.
+/// The result of an acquire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
     /// The owner holds the lock under this token.
     Granted(Token),
-    /// Somebody else holds it, or comes first.
+    /// Another owner holds the lock, or waits for it already.
     Refused,
     /// The request is parked; its answer comes as an [`Effect::Answer`].
     Parked(WaiterId),
@@ -49,24 +49,24 @@ pub enum Answer {
 /// `LOCK.RELEASE`.
 #[derive(Debug, Clone, Copy)]
 pub struct Release<'a> {
-    /// Who releases.
+    /// The owner.
     pub owner: &'a [u8],
-    /// Which hold: READ or WRITE; `None` for the only one.
+    /// READ or WRITE; `None`: the only hold of the owner.
     pub mode: Option<Mode>,
-    /// Drop every hold, not one.
+    /// Drop every hold, not only one.
     pub all: bool,
     /// Only if the grant has this token.
     pub token: Option<u64>,
 }
 
-/// How a release went.
+/// The result of a release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Released {
-    /// The owner holds no more: the lock is free or handed off.
+    /// The owner has no hold left: the lock is free or handed off.
     Freed,
-    /// One hold less, still held.
+    /// One hold was dropped, and the owner still holds the lock.
     StillHeld,
-    /// Not held by this owner, or not under that token.
+    /// The owner does not hold the lock, or not under that token.
     NotHeld,
 }
 
@@ -75,12 +75,12 @@ pub enum Released {
 pub struct Renew<'a> {
     /// Who renews.
     pub owner: &'a [u8],
-    /// Which hold: READ or WRITE; `None` for the only one.
+    /// The owner.
     pub mode: Option<Mode>,
-    /// The new lease, from now.
+    /// READ or WRITE; `None`: the only hold of the owner.
     pub lease: Lease,
-    /// Whether the request names it, by `EX` or `PX`: that ends a binding. A bound hold that is renewed
-    /// without it gets the session's lease.
+    /// Whether the request names the lease, by `EX` or `PX`: then a binding ends. A bound hold that is renewed without
+    /// it gets the lease of the session.
     pub names_lease: bool,
     /// Only if the grant has this token.
     pub token: Option<u64>,
@@ -91,12 +91,12 @@ pub struct Renew<'a> {
 pub struct Break {
     /// Only if the grant has this token.
     pub token: Option<u64>,
-    /// Waiters are sent away instead of being granted.
+    /// Waiters are answered an error instead of being granted.
     pub purge: bool,
 }
 
 impl Wait {
-    /// When the wait ends, on the monotonic clock.
+    /// The end of the wait in milliseconds of the monotonic clock.
     pub(crate) fn deadline(self, now: Now) -> Option<u64> {
         match self {
             Wait::No | Wait::ForEver => None,

@@ -1,4 +1,4 @@
-//! MA
+//! `LOCK.MACQUIRE`: every key is checked, then every key is granted, or the request is parked.
 
 use std::borrow::Cow;
 
@@ -20,22 +20,22 @@ use crate::lock::{KeyRef, KeyState, LockError, Mode, Now, Token};
 /// The most keys of one request.
 pub const MAX_KEYS: usize = 1_024;
 
-/// How a request for many keys went.
+/// The result of a request for several keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ManyAnswer {
-    /// The owner holds them all, under these tokens.
+    /// The owner holds all keys, under these tokens.
     Granted(Vec<Token>),
-    /// This key was the first that somebody else holds, or comes first at.
+    /// The index of the first key that another owner holds, or waits for already.
     Refused(usize),
     /// The request is parked; its answer comes as an [`Effect::Answer`].
     Parked(WaiterId),
 }
 
 impl Locks {
-    /// `LOCK.MACQUIRE`, for keys no two of which are the same. The effects go to the lists of their keys.
+    /// `LOCK.MACQUIRE`, for keys that differ from each other. The effects of each key go to its own list.
     ///
     /// # Errors
-    /// As [`Locks::acquire`], at any of the keys; then nothing has happened.
+    /// As [`Locks::acquire`], at any of the keys; then nothing is changed.
     pub fn acquire_many(
         &mut self,
         views: &[View<'_>],
@@ -71,7 +71,7 @@ impl Locks {
             self.claim(view.key, req.owner);
             let older = is_fresh.then(|| self.waiters.withdraw(view.key, req.owner));
             if let Some(older) = older.flatten() {
-                // A reader that waited to upgrade, until just now.
+                // A reader that was waiting to upgrade.
                 self.stats.waits_taken_over += 1;
                 fx.push(Effect::Answer(older, Outcome::Nil));
             }
@@ -102,7 +102,7 @@ impl Locks {
         Ok(held.or(delay).or(queue.then_some(Obstacle::Queue)))
     }
 
-    /// The first key that is free but waited for: whoever waits comes first.
+    /// The first key that is free but has waiters, which come first.
     fn first_with_queue(
         &mut self,
         views: &[View<'_>],
@@ -116,7 +116,7 @@ impl Locks {
             if compatibility == Ok(Compatibility::Free)
                 && self.next_to_grant(view.key, now, fx).is_some()
             {
-                // It is theirs: that is seen to at the end of the turn.
+                // The waiter is granted the key at the end of the tick.
                 self.waiters.schedule_settle(view.key);
                 first = first.or(Some(at));
             }
@@ -124,7 +124,7 @@ impl Locks {
         first
     }
 
-    /// Whether each key can be entered: what would be an error at any of them is found here.
+    /// Whether each key can be granted: finds what would be an error at any of them.
     pub(super) fn may_enter_all(
         &mut self,
         views: &[View<'_>],
@@ -168,8 +168,8 @@ impl Locks {
         self.count_implausible(made)
     }
 
-    /// Enters each key: anew, or once more (`again`) where the owner is in already. Answers the tokens, and
-    /// whether each is of a hold of its own.
+    /// Grants each key: a fresh hold, or a re-entry (`again`) where the owner has one. Returns the tokens, and whether
+    /// each hold is fresh.
     pub(super) fn enter_all(
         &mut self,
         views: &[View<'_>],
@@ -259,8 +259,8 @@ impl Locks {
         Ok(ManyAnswer::Parked(id))
     }
 
-    /// Whether a limit on waiters stands against this request, which takes a place at each key and gives up
-    /// those of the requests that it takes over.
+    /// Whether a limit on waiters excludes this request, which takes a place at each key and gives up those of the
+    /// requests that it replaces.
     fn is_full(&self, keys: &[KeyRef<'_>], owner: &[u8], former: &Former) -> bool {
         let limits = self.limits;
         let full_at = |key: &KeyRef<'_>| {
@@ -304,8 +304,8 @@ impl Locks {
         self.check_deadlock(&caller, now)
     }
 
-    /// Notes what a key that is waited for holds now. One that is free is its next waiter's, which is
-    /// seen to at the end of the turn.
+    /// Records the present holders of a key with waiters. A free key belongs to its first waiter, which is granted it
+    /// at the end of the tick.
     fn note_state(&mut self, view: &View<'_>, req: &Acquire<'_>, now: Now) {
         let lease_ms = match compatibility(&view.state, req.mode, req.owner, now) {
             Ok(Compatibility::Mine(_) | Compatibility::Within) => view.state.ends(now),
@@ -322,13 +322,13 @@ impl Locks {
     }
 }
 
-/// What stands in the way of a request on many keys.
+/// A reason against granting a request on several keys now.
 pub(super) enum Obstacle {
-    /// Somebody else holds this one.
+    /// The key with this index is held by another owner.
     Held(usize),
-    /// Others wait for one that is free.
+    /// A free key has other waiters.
     Queue,
-    /// Nothing is granted yet.
+    /// The startup delay.
     StartupDelay,
 }
 

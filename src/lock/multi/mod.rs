@@ -1,15 +1,13 @@
-//! Locks on many keys at once: all of them, or none.
+//! Locks on several keys at once, all or none.
 //!
-//! Every rule about one key is that of a request for one key. Nothing is granted before it is known that
-//! everything can be: what would be an error at one key is found first, and then all are entered in one
-//! event.
+//! The rules at each key are those of a request for one key. Every possible error is found before the first grant; then
+//! all keys are granted in one event.
 //!
-//! Who waits holds nothing. The request stands in the queue of each of its keys
-//! ([`crate::lock::wait::multi_key`]). A key that becomes free while it stands first there stays free for it:
-//! the hand-off *reserves* it, newcomers are refused or queue up behind, and the request is marked. At
-//! the end of the turn the shell reads all keys of a marked request, and [`Locks::settle_many`] grants
-//! them all or leaves everything as it is. At a key that its owner holds already the request need not
-//! be first.
+//! A waiter holds nothing. The request has a place in the queue of each of its keys ([`crate::lock::wait::multi_key`]).
+//! A key that becomes free while the request is first in its queue stays free for it: the hand-off *reserves* the key,
+//! new requests are refused or join the queue, and the request is scheduled. At the end of the tick the shell reads all
+//! keys of a scheduled request, and [`Locks::settle_many`] grants them all or changes nothing. At a key that its owner
+//! holds already the request need not be first.
 
 pub(crate) mod acquire;
 pub(crate) mod release;

@@ -1,4 +1,4 @@
-//! MR
+//! `LOCK.MRELEASE` and `LOCK.MRENEW`: the rules of one key at each key.
 
 use crate::lock::effect::Effects;
 use crate::lock::exclusive::acquire::is_a_lock;
@@ -7,7 +7,7 @@ use crate::lock::locks::Locks;
 use crate::lock::view::View;
 use crate::lock::{KeyState, LockError, Now};
 
-/// Whether `LOCK.MRELEASE` is understood at each of these keys.
+/// Checks that `LOCK.MRELEASE` is valid at each of these keys.
 ///
 /// # Errors
 /// As [`Locks::release`], at any of the keys.
@@ -26,10 +26,10 @@ pub fn may_release_many<'a>(
 }
 
 impl Locks {
-    /// `LOCK.MRELEASE`: at each key as `LOCK.RELEASE`. Answers on how many a hold was dropped.
+    /// `LOCK.MRELEASE`: at each key as `LOCK.RELEASE`. Returns at how many keys a hold was dropped.
     ///
     /// # Errors
-    /// As [`Locks::release`], at any of the keys; then nothing has happened.
+    /// As [`Locks::release`], at any of the keys; then nothing is changed.
     pub fn release_many(
         &mut self,
         views: &[View<'_>],
@@ -49,10 +49,10 @@ impl Locks {
         Ok(dropped)
     }
 
-    /// `LOCK.MRENEW`: at each key as `LOCK.RENEW`. Answers how many are renewed.
+    /// `LOCK.MRENEW`: at each key as `LOCK.RENEW`. Returns how many are renewed.
     ///
     /// # Errors
-    /// As [`Locks::renew`], at any of the keys; then nothing has happened.
+    /// As [`Locks::renew`], at any of the keys; then nothing is changed.
     pub fn renew_many(
         &mut self,
         views: &[View<'_>],

@@ -1,4 +1,4 @@
-//! MS
+//! The grant of a parked request on several keys, at the end of a tick.
 
 use std::rc::Rc;
 
@@ -13,8 +13,8 @@ use crate::lock::wait::request::WaiterId;
 use crate::lock::{KeyState, Mode, Now};
 
 impl Locks {
-    /// Whether a parked request on many keys can be granted, its keys being as they were read: the
-    /// shell then asks whether they may be written.
+    /// Whether a parked request on several keys can be granted with the keys in these states. The shell then checks
+    /// whether they may be written.
     pub fn may_grant_many(&self, request: WaiterId, states: &[KeyState], now: Now) -> bool {
         let places = self.waiters.places_of(request);
         places.len() == states.len()
@@ -32,8 +32,8 @@ impl Locks {
             })
     }
 
-    /// Grants all keys of a parked request, if every one of them is to be had; else notes what they
-    /// hold. The views are in the order of [`crate::lock::Waiters::keys_of`]. False when it is to be tried again.
+    /// Grants all keys of a parked request if every one is available, or records their holders. The views are in the
+    /// order of [`crate::lock::wait::waiters::Waiters::keys_of`]. False when the request is to be tried again.
     pub fn settle_many(
         &mut self,
         request: WaiterId,
@@ -49,7 +49,7 @@ impl Locks {
             return true;
         };
         let again = self.waiters.reentry_terms(request);
-        // What was asked for, once more.
+        // The parked request as an acquire.
         let req = Acquire {
             owner: &owner,
             mode: waiter.mode,
@@ -70,7 +70,7 @@ impl Locks {
         if is_delayed || views.iter().any(|view| !view.may_grant()) {
             return false;
         }
-        // A hold that the owner has already is bound or unbound when the reply is written: see `Reentry`.
+        // An existing hold of the owner is bound or unbound only when the reply is written: see `Reentry`.
         let modest = Acquire {
             lease: self.lease_of(req.session, req.lease),
             session: false,
@@ -114,7 +114,7 @@ impl Locks {
                 let tokens = tokens_of(&entered).into();
                 last.push(Effect::Answer(request, Outcome::GrantedAll(tokens)));
                 for view in views.iter().filter(|_| waiter.mode == Mode::Read) {
-                    // Readers behind it may enter with it.
+                    // Readers behind this request may be compatible with it.
                     self.waiters.schedule_settle(view.key);
                 }
             }
@@ -122,8 +122,8 @@ impl Locks {
         true
     }
 
-    /// Whether this request may enter at every key: the owner holds it, or it is free and the request
-    /// is first in line.
+    /// Whether this request can be granted at every key: the owner holds the key, or the key is free and the request is
+    /// first in its queue.
     fn all_are_free(
         &mut self,
         request: WaiterId,
@@ -151,7 +151,7 @@ impl Locks {
                     if matches!(view.state, KeyState::OtherType | KeyState::OtherHash) {
                         self.fail_all(view.key, &error, fx);
                     } else {
-                        // A lock of another kind than this request asks for; others wait for that kind.
+                        // A lock of another kind than this request asks for; other requests may wait for that kind.
                         self.waiters.dismiss(request);
                         self.fail(vec![request], &error, fx);
                     }
