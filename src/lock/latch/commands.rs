@@ -1,4 +1,4 @@
-//! LC
+//! The latch commands, and the settling of a latch.
 
 use crate::lock::effect::{Effect, Effects, Outcome};
 use crate::lock::exclusive::request::Wait;
@@ -10,7 +10,7 @@ use crate::lock::wait::request::{Waiter, WaiterId};
 use crate::lock::{KeyRef, Lease, LockError, Mode, Now};
 
 impl Locks {
-    /// `LATCH.SET`. The count, or nothing when the condition says no.
+    /// `LATCH.SET`. Returns the count, or `None` when the condition excludes it.
     pub fn latch_set(
         &mut self,
         key: KeyRef<'_>,
@@ -36,7 +36,7 @@ impl Locks {
         Ok((Some(count), change))
     }
 
-    /// `LATCH.DOWN`. What is left.
+    /// `LATCH.DOWN`. Returns the remaining count.
     pub fn latch_down(
         &mut self,
         key: KeyRef<'_>,
@@ -99,7 +99,7 @@ impl Locks {
         Ok(Waited::Parked(id))
     }
 
-    /// A semaphore is a string with a number, too: while a request for a permit is parked, the key is no latch.
+    /// A semaphore is a string with a number too: while a request for a permit is parked at the key, it is not a latch.
     fn is_no_semaphore(&self, key: KeyRef<'_>) -> Result<(), LockError> {
         match self.sems.waiters.live_on(key) {
             0 => Ok(()),
@@ -107,7 +107,7 @@ impl Locks {
         }
     }
 
-    /// Settles a latch: called when its key's end has come or something happened to it from outside.
+    /// Settles a latch: called when its key has expired or was changed by other means.
     pub fn latch_settle(&mut self, key: KeyRef<'_>, state: Count, now: Now, fx: &mut Effects) {
         match state.left(now) {
             Ok(0) => self.grant_all(key, fx),
@@ -119,7 +119,7 @@ impl Locks {
         }
     }
 
-    /// Whether a latch in this state is open: then those who wait are to be let in.
+    /// Whether a latch in this state is open, so that its waiters are to be answered.
     pub fn is_latch_open(state: Count, now: Now) -> bool {
         state.left(now) == Ok(0)
     }

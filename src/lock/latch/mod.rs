@@ -1,8 +1,8 @@
-//! Latches: a number that is counted down, and parked who waits until nothing is left of it.
+//! Latches: a number that is counted down, and requests that wait until it reaches zero.
 //!
-//! The layout is that of Redisson's `RCountDownLatch`: a string with the count. No key, or a count that is
-//! not above zero, is an open latch. A waiter has no owner: its connection is who it is, it keeps no place
-//! when it goes, and all are let in at once.
+//! The layout is that of Redisson's `RCountDownLatch`: a string with the count. A missing key, or a count of zero or
+//! less, is an open latch. A waiter is identified by its connection, has no owner and keeps no place after a
+//! disconnect. All waiters are answered at once.
 
 pub(crate) mod commands;
 pub(crate) mod state;

@@ -1,25 +1,25 @@
-//! LS
+//! The state of a latch, and the changes of its key.
 
 use crate::lock::stats::LatchStats;
 use crate::lock::wait::request::WaiterId;
 use crate::lock::wait::waiters::Waiters;
 use crate::lock::{LockError, Now};
 
-/// What a latch's key holds.
+/// The content of a latch's key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Count {
     /// No key.
     Absent,
-    /// A number, and when the key ends (Unix milliseconds).
+    /// A number, and the end of the key in Unix milliseconds.
     Is(i64, Option<i64>),
-    /// A string that is no number.
+    /// A string that is not a number.
     OtherString,
     /// Another type.
     OtherType,
 }
 
 impl Count {
-    /// What is left to be counted down; 0: the latch is open.
+    /// The remaining count; 0: the latch is open.
     pub(super) fn left(self, now: Now) -> Result<i64, LockError> {
         match self {
             Count::Absent => Ok(0),
@@ -31,35 +31,35 @@ impl Count {
     }
 }
 
-/// What one decision does to a latch's key.
+/// The change of a latch's key by one decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CountChange {
-    /// Nothing.
+    /// No change.
     None,
-    /// Another count, the key's TTL stays.
+    /// Set the count; the TTL of the key stays.
     Set(i64),
-    /// The same, of a latch that is new: those who listen are told.
+    /// Set the count of a new latch, and publish to subscribers.
     Make(i64),
-    /// The latch is open: the key goes, and those who listen are told.
+    /// The latch is open: delete the key, and publish to subscribers.
     Open,
 }
 
-/// How a wait went.
+/// The result of a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Waited {
     /// The latch is open.
     Open,
-    /// It is not.
+    /// The latch is closed, and the request may not wait.
     Closed,
     /// The request is parked.
     Parked(WaiterId),
 }
 
-/// The latches of one server, as far as memory goes.
+/// The latches of one server: the part in memory.
 #[derive(Debug, Default)]
 pub struct Latches {
-    /// Who waits.
+    /// The waiters.
     pub waiters: Waiters,
-    /// What has happened so far.
+    /// The statistics.
     pub stats: LatchStats,
 }

@@ -1,4 +1,4 @@
-//! SC
+//! The semaphore commands.
 
 use std::num::NonZeroU32;
 
@@ -17,15 +17,15 @@ use crate::lock::{KeyRef, Lease, LockError, Mode, Now};
 /// `SEM.ACQUIRE`.
 #[derive(Debug, Clone, Copy)]
 pub struct SemAcquire<'a> {
-    /// Who asks: the id of the permit.
+    /// The owner: the id of the permit.
     pub id: &'a [u8],
-    /// The lease, from the moment of the grant. Not looked at for a session: that has its own.
+    /// The lease, from the moment of the grant. Ignored for a session, which has its own.
     pub lease: Lease,
-    /// Whether the request names it: that ends a binding.
+    /// Whether the request names the lease: then a binding ends.
     pub names_lease: bool,
     /// Bind the permit to the connection.
     pub session: bool,
-    /// Makes the semaphore with so many permits if there is none.
+    /// Creates the semaphore with this many permits if it does not exist.
     pub limit: Option<NonZeroU32>,
     /// How long to wait.
     pub wait: Wait,
@@ -33,14 +33,14 @@ pub struct SemAcquire<'a> {
     pub client: u64,
 }
 
-/// When a number is set.
+/// The condition of a SET command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SetIf {
-    /// In any case.
+    /// Always.
     Always,
-    /// `NX`: only if there is none.
+    /// `NX`: only if it does not exist.
     Absent,
-    /// `XX`: only if there is one.
+    /// `XX`: only if it exists.
     There,
 }
 
@@ -55,7 +55,7 @@ impl SetIf {
 }
 
 impl Locks {
-    /// `SEM.SET`. The number of permits, or nothing when the condition says no.
+    /// `SEM.SET`. Returns the number of permits, or `None` when the condition excludes it.
     pub fn sem_set(
         &mut self,
         view: &SemView<'_>,
@@ -73,7 +73,7 @@ impl Locks {
             return Ok((None, PermitChange::default()));
         }
         let mut draft = PermitDraft::open(there);
-        // Those that are held stay held: what is too much is owed.
+        // Permits that are held stay held; an excess makes the free number negative.
         let taken = there.map_or(0, |there| there.taken as i64);
         draft.set_free(i64::from(permits) - taken);
         self.hand_off_permits(view, &mut draft, now, fx);
@@ -153,7 +153,7 @@ impl Locks {
         Ok((true, self.finish(view, draft)))
     }
 
-    /// A latch is a string with a number, too: while a request is parked at the latch, the key is no semaphore.
+    /// A latch is a string with a number too: while a request is parked at the latch, the key is not a semaphore.
     fn is_no_latch(&self, key: KeyRef<'_>) -> Result<(), LockError> {
         match self.latches.waiters.live_on(key) {
             0 => Ok(()),
@@ -161,7 +161,7 @@ impl Locks {
         }
     }
 
-    /// The id holds a permit: it gets its token again, and its lease is extended, never shortened.
+    /// An acquire of an id with a permit: it gets its token again, and its lease is extended, never shortened.
     fn ask_again(
         &mut self,
         view: &SemView<'_>,
@@ -205,11 +205,11 @@ impl Locks {
         if end_ms < wanted {
             draft.set_end(id, wanted);
         }
-        // Another client may have renewed it: then its end is noted here.
+        // Another client may have renewed it: then the end that was read is recorded.
         self.sems.remembered.renewed(key, id, end_ms.max(wanted));
     }
 
-    /// The id holds no permit.
+    /// An acquire of an id without a permit.
     fn ask(
         &mut self,
         view: &SemView<'_>,
@@ -221,7 +221,7 @@ impl Locks {
         draft.make(req.limit);
         let was_over = own_end(view).is_some();
         if was_over {
-            // Its former permit is over; its id cannot stand in the set twice.
+            // The former permit of this id has expired; the set holds an id once only.
             draft.put_back(req.id);
         }
         let delayed = self.startup_delay.is_on(now);
@@ -229,7 +229,7 @@ impl Locks {
         if delayed && !waits && draft.has_permit() {
             return Err(LockError::InStartupDelay(self.startup_delay.left(now)));
         }
-        // Whoever waits comes first. One who comes back to its place has its own turn.
+        // Waiters come first. An id that returns to its kept place is granted in the order of that place.
         if waits && (delayed || self.sems.waiters.live_on(view.key) > 0 || !draft.has_permit()) {
             let id = self.park_for_permit(view.key, req, now, fx)?;
             draft.counts |= was_over;
@@ -237,7 +237,7 @@ impl Locks {
             self.hand_off_permits(view, draft, now, fx);
             return Ok(Answer::Parked(id));
         }
-        // One that is parked itself may get its permit there, and no second one here.
+        // A parked request of this id may get the permit; a second one is not granted here.
         let is_parked = self.sems.waiters.parked(view.key, req.id).is_some();
         self.hand_off_permits(view, draft, now, fx);
         if is_parked || self.sems.waiters.live_on(view.key) > 0 || !draft.has_permit() {
@@ -256,7 +256,7 @@ impl Locks {
         Ok(Answer::Granted(token))
     }
 
-    /// The former permit of an id that asks anew is over.
+    /// Ends the records of the expired permit of an id that acquires again.
     fn forget_over(&mut self, key: KeyRef<'_>, id: &[u8], was_over: bool) {
         if was_over {
             self.sems.in_flight.claim(key, id);

@@ -1,5 +1,4 @@
-//! How permits are granted, to a newcomer or to who waits, and how they come back; and what of a decision
-//! is written down.
+//! Grants and returns permits, and lists the key changes of each decision.
 
 use std::rc::Rc;
 
@@ -15,7 +14,7 @@ use crate::lock::session::bindings::BoundRef;
 use crate::lock::wait::request::{Seq, Waiter};
 use crate::lock::{KeyRef, Lease, LockError, Now, Token, WaiterId};
 
-/// On what terms a permit is granted.
+/// The terms of a permit.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Terms {
     pub lease: Lease,
@@ -24,7 +23,7 @@ pub(crate) struct Terms {
 }
 
 impl Locks {
-    /// A permit that is held comes back, and goes to who waits. Answers whether it was known.
+    /// Returns a permit that is held and grants it to a waiter. Returns whether its grant was recorded.
     pub(crate) fn take_back(
         &mut self,
         view: &SemView<'_>,
@@ -47,7 +46,7 @@ impl Locks {
         view.may_grant == Some(true) && !self.startup_delay.is_on(now)
     }
 
-    /// Grants permits to those who wait, in their order, as long as there are some.
+    /// Grants permits to waiters in the order of the queue while permits are free.
     pub(crate) fn hand_off_permits(
         &mut self,
         view: &SemView<'_>,
@@ -74,7 +73,7 @@ impl Locks {
             let (token, end_ms) = match granted {
                 Ok(granted) => granted,
                 Err(error) => {
-                    // The next ones would fare no better.
+                    // The next waiters would fail in the same way.
                     let mut parked = vec![waiter.id];
                     parked.extend(self.sems.waiters.clear(view.key));
                     return self.fail_permits(parked, &error, fx);
@@ -100,7 +99,7 @@ impl Locks {
         }
     }
 
-    /// Takes the first request off the queue whose wait is not over.
+    /// Takes the first request off the queue whose wait has not run out.
     fn next_for_permit(
         &mut self,
         key: KeyRef<'_>,
@@ -116,7 +115,7 @@ impl Locks {
         Some((id, waiter, seq))
     }
 
-    /// A fresh permit: the one place where they are granted.
+    /// Grants a fresh permit: the one place where permits are granted.
     pub(crate) fn grant_permit(
         &mut self,
         view: &SemView<'_>,
@@ -134,7 +133,7 @@ impl Locks {
             false => drop(self.sessions.unbind(what)),
         }
         draft.take(id, end_ms);
-        // What is remembered of this id was of a permit that went away unseen.
+        // A recorded permit of this id ended unnoticed.
         let known = self.sems.remembered.remove(view.key, id);
         self.sems.stats.sem_grants_lost += u64::from(known);
         self.sems.stats.sem_grants += 1;
@@ -174,8 +173,8 @@ impl Locks {
         fx.extend(waiters.into_iter().map(answer));
     }
 
-    /// A command's decision is made. Whoever could not be granted a permit just now, because writes are
-    /// refused or many wait, is looked at again by the alarm.
+    /// Ends a command's decision. Waiters that could not be granted now, because writes are refused or many wait, are
+    /// settled by the timer.
     pub(crate) fn finish(&mut self, view: &SemView<'_>, draft: PermitDraft<'_>) -> PermitChange {
         if draft.has_permit() {
             self.sems.waiters.schedule_settle(view.key);
@@ -185,7 +184,7 @@ impl Locks {
         self.write_down(view, draft)
     }
 
-    /// What of a decision is to be written, and when the next permit comes free for those who still wait.
+    /// The changes to write. Also records the next end of a permit for the remaining waiters.
     pub(crate) fn write_down(
         &mut self,
         view: &SemView<'_>,

@@ -1,7 +1,7 @@
-//! Permits on their way to parked clients, of which one key can have many at once.
+//! Permits in flight to parked clients; one key can have many at once.
 //!
-//! A grant is *delivered* when its reply is written. If the connection dies before that, the permit is
-//! given back when the semaphore is settled, unless its holder has shown meanwhile that it knows of it.
+//! A grant is *delivered* when its reply is written. If the connection closes before that, the permit is returned when
+//! the semaphore is settled, unless its holder has shown by another request that it knows of the permit.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -11,19 +11,19 @@ use crate::lock::table::give_back;
 use crate::lock::wait::request::{Seq, WaiterMap};
 use crate::lock::{KeyId, KeyRef, OwnerId, Token, WaiterId};
 
-/// One of them.
+/// A permit in flight.
 #[derive(Debug)]
 pub(crate) struct PermitInFlight {
     pub waiter: WaiterId,
     pub seq: Seq,
     pub token: Token,
-    /// What the set said of it when it was granted.
+    /// The end of the permit in the set when it was granted.
     pub end_ms: i64,
-    /// Its connection has died.
+    /// The connection is closed.
     pub is_lost: bool,
 }
 
-/// All of them.
+/// The permits in flight of one server.
 #[derive(Debug, Default)]
 pub(crate) struct PermitsInFlight {
     by_key: KeyMap<HashMap<Rc<[u8]>, PermitInFlight>>,
@@ -40,12 +40,12 @@ impl PermitsInFlight {
             .or_default()
             .insert(id, permit_in_flight);
         if let Some(former) = former {
-            // Its semaphore went away before it was delivered: that it is says nothing of this one.
+            // The former permit's semaphore was deleted before delivery: its delivery says nothing about this permit.
             self.by_waiter.remove(&former.waiter);
         }
     }
 
-    /// The reply is written. Answers whether that was of a permit.
+    /// The reply is written. Returns whether it was that of a permit.
     pub fn delivered(&mut self, waiter: WaiterId) -> bool {
         let Some((key, id)) = self.by_waiter.remove(&waiter) else {
             return false;
@@ -55,7 +55,7 @@ impl PermitsInFlight {
         true
     }
 
-    /// The connection has died: answers the permit, whose semaphore is to be settled.
+    /// The connection is closed. Returns the permit, whose semaphore is to be settled.
     pub fn lost(&mut self, waiter: WaiterId) -> Option<(KeyId, Rc<[u8]>, Token)> {
         let (key, id) = self.by_waiter.remove(&waiter)?;
         give_back(&mut self.by_waiter);
@@ -72,7 +72,7 @@ impl PermitsInFlight {
         }
     }
 
-    /// The ids whose connections have died.
+    /// The ids whose connections are closed.
     pub fn lost_on(&self, key: KeyRef<'_>) -> Vec<OwnerId> {
         let permit_in_flight = self.by_key.get(&key);
         let lost = permit_in_flight
@@ -82,7 +82,7 @@ impl PermitsInFlight {
         lost.map(|(id, _)| OwnerId::from_slice(id)).collect()
     }
 
-    /// The keys with permits whose connections have died.
+    /// The keys with permits whose connections are closed.
     pub fn lost_keys(&self) -> impl Iterator<Item = &KeyId> {
         let lost = |(_, permit_in_flight): &(&KeyId, &HashMap<_, PermitInFlight>)| {
             permit_in_flight.values().any(|one| one.is_lost)
@@ -90,19 +90,19 @@ impl PermitsInFlight {
         self.by_key.iter().filter(lost).map(|(key, _)| key)
     }
 
-    /// The end of a lost permit.
+    /// The end of a permit whose connection is closed.
     pub fn lost_end(&self, key: KeyRef<'_>, id: &[u8]) -> Option<i64> {
         let permit_in_flight = self.by_key.get(&key)?.get(id)?;
         permit_in_flight.is_lost.then_some(permit_in_flight.end_ms)
     }
 
-    /// A lost permit is dealt with.
+    /// Takes a permit whose connection is closed.
     pub fn take_lost(&mut self, key: KeyRef<'_>, id: &[u8]) -> Option<PermitInFlight> {
         self.lost_end(key, id)?;
         self.remove(key, id)
     }
 
-    /// Nothing that was lost is dealt with any more.
+    /// Drops all permits whose connections are closed.
     pub fn forget_lost(&mut self) {
         self.by_key.retain(|_, permit_in_flight| {
             permit_in_flight.retain(|_, one| !one.is_lost);
@@ -111,7 +111,7 @@ impl PermitsInFlight {
         give_back(&mut self.by_key);
     }
 
-    /// Two databases have changed places.
+    /// Exchanges the databases of the entries, after `SWAPDB`.
     pub fn swap(&mut self, first: i32, second: i32) {
         self.by_key = self
             .by_key

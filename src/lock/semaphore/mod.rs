@@ -1,8 +1,8 @@
-//! Semaphores with permits that end: what each command decides.
+//! Semaphores with permits that expire.
 //!
-//! The rules are those of Redisson's `RPermitExpirableSemaphore` with three differences: the server's clock
-//! says when a permit is over, nobody passes a waiter, and a permit that is over is handed on at that
-//! moment if somebody waits for one. An id has one permit at most, so that a request may be sent twice.
+//! The rules are those of Redisson's `RPermitExpirableSemaphore` with three differences: the server's clock decides
+//! when a permit has expired, no request passes a waiter, and a permit that expires is granted to a waiter at that
+//! moment. An id has at most one permit, so that a request can be sent again.
 
 pub(crate) mod commands;
 pub(crate) mod grant;

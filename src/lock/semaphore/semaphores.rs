@@ -1,4 +1,4 @@
-//! SS
+//! The semaphores of one server: the part in memory.
 
 use crate::lock::semaphore::in_flight::PermitsInFlight;
 use crate::lock::semaphore::state::{Remembered, SemView, GRANTS_AT_ONCE};
@@ -7,36 +7,36 @@ use crate::lock::wait::queue::Queue;
 use crate::lock::wait::waiters::Waiters;
 use crate::lock::{KeyRef, Now, OwnerId};
 
-/// The semaphores of one server, as far as memory goes.
+/// The semaphores of one server.
 #[derive(Debug, Default)]
 pub struct Semaphores {
-    /// Who waits for a permit.
+    /// The requests that wait for a permit.
     pub waiters: Waiters,
-    /// What has happened so far.
+    /// The statistics.
     pub stats: SemStats,
     pub(crate) remembered: Remembered,
     pub(crate) in_flight: PermitsInFlight,
 }
 
 impl Semaphores {
-    /// The queue of a semaphore, if somebody waits.
+    /// The queue of a semaphore, if it has parked requests.
     pub fn queue(&self, key: KeyRef<'_>) -> Option<&Queue> {
         self.waiters.queue(key).filter(|queue| queue.live() > 0)
     }
 
-    /// How many permits are in the bounded table.
+    /// The number of permits in the bounded table.
     pub fn remembered_len(&self) -> usize {
         self.remembered.len()
     }
 
-    /// Whether the permit that this id holds is one that this server granted here: it has the end that is remembered.
-    /// (One with another end may be of another semaphore with the same set, made after this one was deleted.)
+    /// Whether this server granted the permit that this id holds: the recorded end is equal. (A permit with another end
+    /// may belong to another semaphore with the same set, created after this one was deleted.)
     pub fn knows(&self, view: &SemView<'_>, id: &[u8], now: Now) -> bool {
         let known = self.remembered.get(view.key, id);
         known.is_some_and(|permit| Some(permit.end_ms) == view.held_until(now))
     }
 
-    /// How many permits the next decision about this semaphore may grant.
+    /// The most permits that the next decision about this semaphore grants.
     pub fn wanted(&self, key: KeyRef<'_>) -> usize {
         self.waiters.live_on(key).min(GRANTS_AT_ONCE) + 1
     }

@@ -1,5 +1,5 @@
-//! Permits that are bound to connections: the end of a connection, and the renewals until then (see
-//! `sessions`).
+//! Permits that are bound to connections: the release when the connection closes, and the renewals until then (see
+//! `session`).
 
 use crate::lock::effect::Effects;
 use crate::lock::locks::Locks;
@@ -8,7 +8,7 @@ use crate::lock::session::bindings::BoundRef;
 use crate::lock::{KeyRef, Now};
 
 impl Locks {
-    /// Releases a permit whose connection has gone.
+    /// Releases a permit whose connection is closed.
     pub fn end_permit_session(
         &mut self,
         view: &SemView<'_>,
@@ -45,14 +45,14 @@ impl Locks {
         self.finish(view, draft)
     }
 
-    /// The permit that was bound has ended without our seeing it.
+    /// The bound permit ended unnoticed.
     pub fn drop_permit_binding(&mut self, key: KeyRef<'_>, id: &[u8]) {
         if self.sessions.unbind(BoundRef::permit(key, id)).is_some() {
             self.stats.session_losses += 1;
         }
     }
 
-    /// The holder has touched its permit without asking for a session: see [`Locks::keep_binding`].
+    /// The holder has used its permit without asking for a session: see [`Locks::keep_binding`].
     pub(crate) fn keep_permit_binding(
         &mut self,
         key: KeyRef<'_>,

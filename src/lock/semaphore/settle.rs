@@ -1,4 +1,4 @@
-//! SST
+//! The settling of a semaphore: undone and expired permits return, waiters are granted.
 
 use std::num::NonZeroU32;
 
@@ -27,8 +27,8 @@ impl Locks {
         }
     }
 
-    /// Settles a semaphore: called when a permit's end has come or something happened to it from outside.
-    /// Harmless at any other time.
+    /// Settles a semaphore: called when a permit has expired or a key was changed by other means. Without a cause it
+    /// changes nothing.
     pub fn sem_settle(&mut self, view: &SemView<'_>, now: Now, fx: &mut Effects) -> PermitChange {
         let there = match self.permits_there(view) {
             Ok(there) => there,
@@ -61,20 +61,20 @@ impl Locks {
             draft.make(self.limit_of_waiters(view.key));
         }
         self.hand_off_permits(view, &mut draft, now, fx);
-        // Where nothing may be granted the alarm has the key stand back.
+        // While no permit may be granted, the timer postpones the key.
         if self.grants_now(view, now) && draft.has_permit() {
             self.sems.waiters.schedule_settle(view.key);
         }
         self.write_down(view, draft)
     }
 
-    /// All parked requests for a permit here get this error.
+    /// Answers this error to every parked request for a permit of the semaphore.
     pub fn fail_all_permits(&mut self, key: KeyRef<'_>, error: &LockError, fx: &mut Effects) {
         let parked = self.sems.waiters.clear(key);
         self.fail_permits(parked, error, fx);
     }
 
-    /// Where there is no semaphore, nobody holds a permit that this server granted.
+    /// The permits of the semaphore. If it does not exist, the recorded permits of this server are gone.
     pub(super) fn permits_there<'v>(
         &mut self,
         view: &'v SemView<'_>,
@@ -86,12 +86,12 @@ impl Locks {
         there
     }
 
-    /// The semaphore went away: nobody holds a permit of it any more.
+    /// The semaphore was deleted: no recorded permit of it is held any more.
     pub fn lose_permits(&mut self, key: KeyRef<'_>) {
         self.sems.stats.sem_grants_lost += self.sems.remembered.lose(key);
     }
 
-    /// With how many permits the first waiter who says so would have the semaphore made.
+    /// The number of permits with which the first waiter that names one creates the semaphore.
     fn limit_of_waiters(&self, key: KeyRef<'_>) -> Option<NonZeroU32> {
         let queue = self.sems.queue(key)?;
         let limit = queue.iter().find_map(|(_, waiter)| waiter.limit);

@@ -1,10 +1,9 @@
-//! The permits of a semaphore: what its two keys hold, how one decision counts with them, and which
-//! tokens this server remembers.
+//! The permits of a semaphore: the content of its two keys, the changes of one decision, and the tokens that this
+//! server has recorded.
 //!
-//! The layout is that of Redisson's `RPermitExpirableSemaphore`: a string with the number of free
-//! permits, and beside it a sorted set `{name}:timeout` of permit ids with the moments at which they end.
-//! There are as many permits as both have together. A permit whose end has come stays in the set
-//! until somebody needs it and takes it back; who holds what is decided by the clock, as for locks.
+//! The layout is that of Redisson's `RPermitExpirableSemaphore`: a string with the number of free permits, and a sorted
+//! set `{name}:timeout` of permit ids with their ends. The total is the sum of both. An expired permit stays in the set
+//! until a grant needs it; the clock decides which permits are held, as for locks.
 
 use std::num::NonZeroU32;
 
@@ -15,46 +14,46 @@ use crate::lock::name::{KeyMap, Secret};
 use crate::lock::table::give_back;
 use crate::lock::{Domain, KeyRef, LockError, Now, OwnerId, Token};
 
-/// What Redisson writes for a permit without an end.
+/// The end that Redisson writes for a permit that never ends.
 pub const NO_END_MS: i64 = 922_337_203_685_477;
 
-/// No permit ends before this moment, in 1973: a lower score is no permit's.
+/// No permit ends before this moment, in 1973: a lower score is not that of a permit.
 pub const FIRST_END_MS: i64 = 100_000_000_000;
 
-/// The most permits a semaphore may have, Redisson's (a Java int).
+/// The most permits of a semaphore, as in Redisson (a Java int).
 pub const MAX_PERMITS: u32 = i32::MAX as u32;
 
-/// Permits granted to waiters in one decision; more follow by the alarm.
+/// The most permits granted to waiters in one decision; the timer grants more.
 pub const GRANTS_AT_ONCE: usize = 100;
 
-/// What the two keys hold.
+/// The content of the two keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SemState {
-    /// No string: there is no semaphore, whatever the set may still hold.
+    /// No string: the semaphore does not exist, whatever the set holds.
     Absent,
     /// A semaphore.
     There(Permits),
-    /// The string is no number.
+    /// The string is not a number.
     OtherString,
     /// The string's key holds another type.
     OtherType,
-    /// What stands beside it is no set of permits.
+    /// The key of the set holds something other than a set of permits.
     OtherSet,
 }
 
-/// A semaphore as its keys state it.
+/// The semaphore as its keys state it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Permits {
-    /// Permits that nobody has; below zero while fewer are wanted than are held.
+    /// Free permits; negative while more are held than the semaphore should have.
     pub free: i64,
-    /// Permits in the set, those included whose end has come.
+    /// Permits in the set, including expired ones.
     pub taken: usize,
-    /// The end of the permit of the id that asks, over or not.
+    /// The end of the permit of the requesting id, expired or not.
     pub own_end_ms: Option<i64>,
-    /// The first permits whose end has come, as many as can be needed; not that of the id that asks, nor
-    /// those that may be undone.
+    /// The first expired permits, as many as can be needed; without that of the requesting id and those that may be
+    /// undone.
     pub ended: Vec<OwnerId>,
-    /// When the next one ends.
+    /// The earliest end of a permit that has not expired.
     pub next_end_ms: Option<i64>,
 }
 
@@ -63,21 +62,21 @@ pub struct Permits {
 pub struct SemView<'a> {
     /// The semaphore.
     pub key: KeyRef<'a>,
-    /// What its keys hold.
+    /// The content of its keys.
     pub state: SemState,
-    /// Whose horizon covers this key.
+    /// The domain of the horizon that covers this key.
     pub domain: Domain,
-    /// Whether a token can be made; `None` when the decision was not expected to need one.
+    /// Whether a token can be made safe; `None` when the decision was not expected to need one.
     pub may_grant: Option<bool>,
-    /// The permits that may have to be undone, and their ends if they are still there.
+    /// The permits that may have to be undone, with their ends if they still exist.
     pub undone: Vec<(OwnerId, Option<i64>)>,
 }
 
 impl SemView<'_> {
-    /// The permits, if there is a semaphore.
+    /// The permits, if the semaphore exists.
     ///
     /// # Errors
-    /// Where the keys hold something else.
+    /// If the keys hold something else.
     pub fn permits(&self) -> Result<Option<&Permits>, LockError> {
         match &self.state {
             SemState::Absent => Ok(None),
@@ -88,7 +87,7 @@ impl SemView<'_> {
         }
     }
 
-    /// The end of the permit that the asking id holds now.
+    /// The end of the permit that the requesting id holds now.
     pub(crate) fn held_until(&self, now: Now) -> Option<i64> {
         match &self.state {
             SemState::There(permits) => permits.own_end_ms.filter(|end| *end > now.wall_ms),
@@ -97,18 +96,18 @@ impl SemView<'_> {
     }
 }
 
-/// What one decision changes in the two keys: all of it, to be written at once.
+/// The changes of the two keys by one decision, to be written at once.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PermitChange {
-    /// The semaphore is made anew: what the set holds belonged to another.
+    /// Create the semaphore: the present content of the set belongs to a former one.
     pub clear: bool,
-    /// These leave the set.
+    /// Ids that leave the set.
     pub removed: Vec<OwnerId>,
-    /// These join the set, or end at another moment.
+    /// Ids that join the set, or get another end.
     pub set: Vec<(OwnerId, i64)>,
-    /// What the string says now.
+    /// The new value of the string.
     pub free: Option<i64>,
-    /// Tell Redisson's waiters that so many are free.
+    /// Publish this number of free permits to Redisson's waiters.
     pub publish: Option<i64>,
 }
 
@@ -119,19 +118,19 @@ impl PermitChange {
     }
 }
 
-/// The permits in the course of one decision.
+/// The permits during one decision.
 #[derive(Debug)]
 pub(crate) struct PermitDraft<'v> {
-    /// `None`: there is no semaphore (yet).
+    /// `None`: the semaphore does not exist (yet).
     free: Option<i64>,
     was_free: Option<i64>,
     ended: std::slice::Iter<'v, OwnerId>,
     pub next_end_ms: Option<i64>,
-    /// Taken back because their end had come.
+    /// Expired permits that were taken back.
     pub reclaimed: Vec<OwnerId>,
     removed: Vec<OwnerId>,
     set: Vec<(OwnerId, i64)>,
-    /// What was counted so far is to be written.
+    /// Whether the changes so far are to be written.
     pub counts: bool,
 }
 
@@ -150,24 +149,24 @@ impl<'v> PermitDraft<'v> {
         }
     }
 
-    /// Makes the semaphore, if there is none.
+    /// Creates the semaphore, if it does not exist.
     pub fn make(&mut self, limit: Option<NonZeroU32>) {
         let limit = limit.map(|limit| i64::from(limit.get()));
         self.free = self.free.or(limit);
     }
 
-    /// Sets how many are free.
+    /// Sets the number of free permits.
     pub fn set_free(&mut self, free: i64) {
         (self.free, self.counts) = (Some(free), true);
     }
 
-    /// Whether a permit can be had.
+    /// Whether a permit can be granted, free or expired.
     pub fn has_permit(&self) -> bool {
         self.free
             .is_some_and(|free| free.saturating_add(self.ended.len() as i64) > 0)
     }
 
-    /// Gives this id a permit; there is one.
+    /// Gives this id a permit; there must be one.
     pub fn take(&mut self, id: &[u8], end_ms: i64) {
         while self.free.is_some_and(|free| free <= 0) {
             let Some(over) = self.ended.next() else {
@@ -179,12 +178,13 @@ impl<'v> PermitDraft<'v> {
         self.set_end(id, end_ms);
     }
 
-    /// Whether so many permits are owed and over that every look at the semaphore takes long.
+    /// Whether the free number is negative and so many permits have expired that every reading of the semaphore is
+    /// slow.
     pub fn owes_many(&self) -> bool {
         self.free.is_some_and(|free| free < 0) && self.ended.len() > GRANTS_AT_ONCE
     }
 
-    /// Takes back what is over as long as permits are owed.
+    /// Takes back expired permits while the free number is negative.
     pub fn reclaim_owed(&mut self) {
         while self.free.is_some_and(|free| free < 0) {
             let Some(over) = self.ended.next() else {
@@ -195,7 +195,7 @@ impl<'v> PermitDraft<'v> {
         }
     }
 
-    /// The permit of this id ends at another moment, or begins.
+    /// Sets the end of the permit of this id, which may be new.
     pub fn set_end(&mut self, id: &[u8], end_ms: i64) {
         self.set.push((OwnerId::from_slice(id), end_ms));
         let end_ms = Some(end_ms);
@@ -210,19 +210,19 @@ impl<'v> PermitDraft<'v> {
         self.reclaimed.push(OwnerId::from_slice(id));
     }
 
-    /// This id gives its permit back.
+    /// This id returns its permit.
     pub fn give_back(&mut self, id: &[u8]) {
         self.put_back(id);
         self.counts = true;
     }
 
-    /// This id's permit is over. Written only if something else is.
+    /// The permit of this id has expired. Written only together with another change.
     pub fn put_back(&mut self, id: &[u8]) {
         self.removed.push(OwnerId::from_slice(id));
         self.free = self.free.map(|free| free.saturating_add(1));
     }
 
-    /// What is to be written.
+    /// The changes to write.
     pub fn into_change(self) -> PermitChange {
         if !self.counts {
             return PermitChange::default();
@@ -243,17 +243,17 @@ impl<'v> PermitDraft<'v> {
 pub(crate) struct Permit {
     /// The token of the grant.
     pub token: Token,
-    /// Its end as this server wrote it, or read it when its holder last acquired it again.
+    /// Its end as this server wrote it, or as read when its holder last acquired it again.
     pub end_ms: i64,
 }
 
-/// The permits that this server granted and has not seen end: a bounded table. An id that holds
-/// a permit and is not here gets a fresh token when it asks again.
+/// The bounded table of the permits that this server granted and has not seen end. An id that holds a permit without an
+/// entry gets a fresh token when it asks again.
 #[derive(Debug, Default)]
 pub(crate) struct Remembered {
     table: KeyMap<IndexMap<OwnerId, Permit, Secret>>,
     len: usize,
-    /// Where the next victim is looked for.
+    /// The index at which the search for an entry to push out continues.
     hand: usize,
 }
 
@@ -270,7 +270,7 @@ impl Remembered {
         self.table.get(&key)?.get(id).copied()
     }
 
-    /// Notes the end of a permit that is known.
+    /// Records a new end of a recorded permit.
     pub fn renewed(&mut self, key: KeyRef<'_>, id: &[u8], end_ms: i64) {
         let permits = self.table.get_mut(&key);
         if let Some(permit) = permits.and_then(|permits| permits.get_mut(id)) {
@@ -278,7 +278,7 @@ impl Remembered {
         }
     }
 
-    /// Remembers a permit; answers how many others had to go to keep within `max`.
+    /// Records a permit. Returns how many others were pushed out to keep within `max`.
     pub fn insert(&mut self, key: KeyRef<'_>, id: &[u8], permit: Permit, max: usize) -> u64 {
         if key.name.len() + id.len() > LONGEST_TRACKED {
             return 1;
@@ -318,7 +318,7 @@ impl Remembered {
         self.len -= 1;
     }
 
-    /// This permit has ended. Answers whether it was known.
+    /// Removes a permit that has ended. Returns whether it was recorded.
     pub fn remove(&mut self, key: KeyRef<'_>, id: &[u8]) -> bool {
         let Some(permits) = self.table.get_mut(&key) else {
             return false;
@@ -333,7 +333,7 @@ impl Remembered {
         known
     }
 
-    /// The permits of these semaphores are gone; answers how many that were.
+    /// Removes the permits of these semaphores. Returns how many.
     pub fn forget(&mut self, is_gone: impl Fn(KeyRef<'_>) -> bool) -> u64 {
         let before = self.len;
         self.table.retain(|key, _| !is_gone(key.as_ref()));
@@ -342,7 +342,7 @@ impl Remembered {
         (before - self.len) as u64
     }
 
-    /// The permits of this semaphore are gone; answers how many that were.
+    /// Removes the permits of this semaphore. Returns how many.
     pub fn lose(&mut self, key: KeyRef<'_>) -> u64 {
         let Some(lost) = self.table.swap_remove(&key) else {
             return 0;
@@ -352,7 +352,7 @@ impl Remembered {
         lost.len() as u64
     }
 
-    /// Two databases have changed places.
+    /// Exchanges the databases of the entries, after `SWAPDB`.
     pub fn swap(&mut self, first: i32, second: i32) {
         self.table = self
             .table
