@@ -1,14 +1,13 @@
-//! Fencing tokens: numbers that only ever rise, whatever ended the grant before.
+//! Fencing tokens: numbers that only rise, however the former grant ended.
 //!
-//! A token is the wall clock in microseconds, or the last token plus one where that is higher. The
-//! clock alone would repeat after a restart with the clock set back, so the source also reserves a
-//! *horizon* ahead of time, as timestamp oracles do: one small key (one per slot in a cluster) that
-//! says "every token up to here may have been handed out". It travels with the data (RDB, AOF,
-//! replicas, slot migration), and whoever takes over starts above it. The horizon is written in the
-//! same transaction as the grant that first needs it, about once in half a [`SPAN_US`], so the last
-//! half span of grants is covered even by a copy of the data that missed the newest writes.
+//! A token is the wall clock in microseconds, or the last token plus one if that is higher. The clock alone would
+//! repeat after a restart with the clock set back. So the source also reserves a *horizon* ahead of time, as timestamp
+//! oracles do: one small key (one for each slot in a cluster) that states "every token up to here may have been handed
+//! out". The horizon travels with the data (RDB, AOF, replicas, slot migration), and a process that takes the data over
+//! starts above it. It is written in the same transaction as the grant that first needs it, about once in half a
+//! [`SPAN_US`], so the last half span of grants is covered even by a copy of the data that missed the newest writes.
 //!
-//! docs/DESIGN.md walks through the cases (FLUSHALL, promotion, unload, clocks) one by one.
+//! docs/DESIGN.md goes through the cases (FLUSHALL, promotion, unload, clocks).
 
 use std::collections::BTreeMap;
 
@@ -20,26 +19,26 @@ use crate::lock::LockError;
 /// How far ahead of the clock a horizon reaches: one hour.
 pub const SPAN_US: u64 = 3_600_000_000;
 
-/// How many tokens a horizon covers while tokens run ahead of the clock (after a restart, or with
-/// the clock set back) and each grant is worth only one. Small: in microseconds it is also how soon
-/// after each other two processes may start from one horizon without meeting.
+/// How many tokens a horizon covers while tokens run ahead of the clock (after a restart, or with the clock set back),
+/// where each grant uses one number only. Kept small: in microseconds it is also the shortest distance between the
+/// starts of two processes from one horizon without common tokens.
 pub const SPAN_TOKENS: u64 = 1 << 14;
 
-/// Ahead of the clock by more than this, a token is counted, not timed.
+/// A token further ahead of the clock than this counts numbers instead of following the clock.
 const AHEAD_US: u64 = 1_000_000;
 
-/// The one rule for every number that is read from a key (a horizon, a lock's `#token`, Redisson's
-/// counter): it is plausible up to a hundred years ahead of the clock. A clock that was set back, as far as
-/// to 1970, leaves true numbers ahead of it, which must be believed or tokens would repeat. A number
-/// beyond is forged or damaged. A plausible number leaves tokens for 128 years (in 2026).
+/// The one rule for every number that is read from a key (a horizon, a lock's `#token`, Redisson's counter): it is
+/// plausible up to a hundred years ahead of the clock. A clock that was set back, as far as to 1970, leaves true
+/// numbers ahead of it, which must be accepted or tokens would repeat. A number beyond that is forged or damaged. A
+/// plausible number leaves tokens for 128 years (in 2026).
 pub const PLAUSIBLE_AHEAD_US: u64 = 100 * 366 * 24 * SPAN_US;
 
-/// A fencing token, below 2^53 so that every client language can hold it exactly.
+/// A fencing token, below 2^53 so that every client language can represent it exactly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Token(u64);
 
 impl Token {
-    /// The highest token there is.
+    /// The highest possible token.
     pub const MAX: Token = Token((1 << 53) - 1);
 
     /// `None` for zero and for numbers of 2^53 and more.
@@ -53,41 +52,40 @@ impl Token {
     }
 }
 
-/// Whose horizon: the whole server's, or one slot's in a cluster.
+/// The scope of a horizon: the whole server (0), or a slot in a cluster.
 pub type Domain = u16;
 
-/// What a freshly minted token needs written beside it.
+/// A new token, with what must be written beside it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Minted {
     /// The token of the grant.
     pub token: Token,
-    /// A horizon to store before the grant, where the stored one is too near.
+    /// A horizon to store before the grant, if the stored one is too close.
     pub horizon: Option<u64>,
 }
 
-/// Where the tokens of one domain come from.
+/// The source of tokens of one domain.
 #[derive(Debug, Default)]
 struct Source {
-    /// No token of this domain up to here is handed out again.
+    /// The last token: no number up to here is handed out again.
     last: u64,
-    /// The horizon that stands in the key space, as far as this process knows, if it is its own or
-    /// has been taken over.
+    /// The horizon in the key space as last known, if this process wrote it or has accepted it.
     stored: Option<u64>,
-    /// Whether nothing has happened since that could have changed it.
+    /// Whether the stored horizon is known: no event since could have changed it.
     known: bool,
-    /// A foreign horizon was taken over since the last token.
+    /// Whether a foreign horizon was accepted since the last token.
     took_over: bool,
-    /// The first token of this process since it last took over from another: what is below may be another's.
+    /// The first token of this process since it last took over from another: lower ones may belong to the other.
     own_from: Option<u64>,
-    /// The implausible horizon that was found last and has not been written over since.
+    /// The implausible horizon that was read last and has not been overwritten since.
     implausible: Option<u64>,
 }
 
 impl Source {
-    /// The next token, if no lock pushes it up.
+    /// The next token, without the numbers of a lock's data.
     fn next(&self, now_us: u64) -> u64 {
-        // Another process may have started from the horizon that was taken over, and all that it
-        // wrote may be lost. By the clock it started earlier, so its tokens are below these.
+        // Another process may have started from the accepted horizon, and all its writes may be lost. It started
+        // earlier by the clock, so its tokens are below these.
         let start = match self.took_over {
             true => now_us.saturating_add(SPAN_US),
             false => now_us,
@@ -113,7 +111,7 @@ impl Source {
         number <= self.last || number <= now_us.saturating_add(PLAUSIBLE_AHEAD_US)
     }
 
-    /// The higher of the two numbers that a lock's data has.
+    /// The higher of the two numbers in a lock's data.
     fn highest(&self, seen: u64, counter: u64, now_us: u64) -> Result<u64, LockError> {
         if !self.is_plausible(seen, now_us) {
             return Err(LockError::TokenAhead);
@@ -125,16 +123,16 @@ impl Source {
     }
 }
 
-/// The source of tokens of one server process.
+/// The token sources of one server process.
 ///
-/// In a cluster each slot has its own: a key never leaves its slot, and no slot pushes up another's.
+/// In a cluster each slot has its own: a key never leaves its slot, and no slot raises the tokens of another.
 #[derive(Debug, Default)]
 pub struct Tokens {
-    /// Mostly a single one: an ordered map finds it without hashing.
+    /// Usually a single source: an ordered map finds it without hashing.
     sources: BTreeMap<Domain, Source>,
-    /// The domains whose horizon was deleted with everything else and is to be stored again.
+    /// The domains whose horizon was deleted and is to be stored again.
     lost: IndexSet<Domain>,
-    /// Whether the key of the last horizon that was asked for holds something else: then nothing is granted.
+    /// Whether the last horizon key that was read holds something other than a string: then no lock is granted.
     is_foreign: bool,
 }
 
@@ -143,18 +141,18 @@ impl Tokens {
         self.sources.entry(domain).or_default()
     }
 
-    /// Whether the stored horizon of this domain is known; if not, the shell reads the key and
-    /// calls [`Tokens::learn`] before it asks for a token.
+    /// Whether the stored horizon of this domain is known. If not, the shell reads the key and calls [`Tokens::learn`]
+    /// before it asks for a token.
     pub fn knows(&self, domain: Domain) -> bool {
         self.sources.get(&domain).is_some_and(|source| source.known)
     }
 
-    /// Whether the key of a horizon holds something else than a string.
+    /// Records whether a horizon key holds something other than a string.
     pub fn set_foreign(&mut self, is_foreign: bool) {
         self.is_foreign = is_foreign;
     }
 
-    /// Why no token can be minted, where the shell says that none can.
+    /// The error for a grant when no token can be made safe.
     pub fn no_grant(&self) -> LockError {
         match self.is_foreign {
             true => LockError::HorizonForeign,
@@ -162,15 +160,16 @@ impl Tokens {
         }
     }
 
-    /// The horizon could not be written, or its key may have changed unseen: it is read again before the next token.
+    /// Marks the horizon as unknown, because it could not be written or its key may have changed unnoticed: it is read
+    /// again before the next token.
     pub fn doubt(&mut self, domain: Domain) {
         self.source(domain).known = false;
     }
 
-    /// Takes in what the horizon key holds (0 when it is absent or unreadable). A horizon that
-    /// this process did not write is a reservation of another process: start above it. One that is not
-    /// plausible counts as absent, so that the next grant writes over it. Answers whether the key holds an
-    /// implausible number that it did not hold before.
+    /// Accepts the content of the horizon key (0 when it is absent or unreadable). A horizon that this process did not
+    /// write is a reservation of another process, and tokens start above it. An implausible one counts as absent, so
+    /// that the next grant overwrites it. Returns whether the key holds an implausible number that it did not hold
+    /// before.
     pub fn learn(&mut self, domain: Domain, horizon: u64, now_us: u64) -> bool {
         let source = self.source(domain);
         let implausible = (!source.is_plausible(horizon, now_us)).then_some(horizon);
@@ -186,17 +185,17 @@ impl Tokens {
         is_news
     }
 
-    /// What is stored may have changed (data loaded, a promotion): it is read again, and written
-    /// again if it is gone. If our own horizon is found, nobody took over in between, and tokens go
-    /// on as they were. The last token itself is never forgotten.
+    /// Marks every horizon as unknown (data loaded, a promotion): it is read again, and written again if it is gone. If
+    /// the horizon of this process is found, no other process took over in between, and tokens continue. The last token
+    /// is never forgotten.
     pub fn forget(&mut self) {
         for source in self.sources.values_mut() {
             source.known = false;
         }
     }
 
-    /// This server followed another, which may have handed out tokens from the very horizon that
-    /// this one wrote: none is our own any more.
+    /// This server was a replica: its master may have handed out tokens from the very horizon that this process wrote,
+    /// so no horizon counts as its own.
     pub fn disown(&mut self) {
         for source in self.sources.values_mut() {
             (source.known, source.stored, source.own_from) = (false, None, None);
@@ -204,16 +203,16 @@ impl Tokens {
         self.lost = IndexSet::default();
     }
 
-    /// Whether this token may be of another process, before this one took over. Then it may be below tokens
-    /// of that process that this one's data has lost.
+    /// Whether this token may be of another process, before this one took over. Then it may be below tokens of that
+    /// process that the data has lost.
     pub fn is_inherited(&self, domain: Domain, token: Token) -> bool {
         let source = self.sources.get(&domain);
         let own_from = source.and_then(|source| source.own_from);
         own_from.is_none_or(|own_from| token.0 < own_from)
     }
 
-    /// A horizon was deleted. It is stored again at once: tokens may be ahead of the clock, and a
-    /// process that started without a horizon would fall behind them.
+    /// Records that a horizon was deleted. It is stored again at once: tokens may be ahead of the clock, and a process
+    /// that started without a horizon would repeat them.
     pub fn lose(&mut self, domain: Domain) {
         if let Some(source) = self.sources.get_mut(&domain) {
             if source.stored.is_some_and(|horizon| horizon > 0) {
@@ -223,7 +222,7 @@ impl Tokens {
         }
     }
 
-    /// Every horizon was deleted: flushed, or swapped away with its database.
+    /// Records that every horizon was deleted: flushed, or swapped with its database.
     pub fn lose_all(&mut self) {
         for domain in self.sources.keys().copied().collect::<Vec<_>>() {
             self.lose(domain);
@@ -248,24 +247,24 @@ impl Tokens {
         !self.sources.get(&domain).is_some_and(covers)
     }
 
-    /// Reserves tokens ahead: the horizon that is to be stored now.
+    /// Reserves tokens ahead. Returns the horizon to store now.
     pub fn reserve(&mut self, domain: Domain, now_us: u64) -> u64 {
         self.source(domain).reserve(now_us)
     }
 
-    /// This horizon could not be stored just now.
+    /// Records that this horizon could not be stored at the moment.
     pub fn put_off(&mut self, domain: Domain) {
         let source = self.source(domain);
         (source.known, source.stored) = (false, None);
         self.lost.insert(domain);
     }
 
-    /// Nothing is to be stored again: the data was replaced by other data, with its own horizons.
+    /// Drops the list of horizons to store again: the data was replaced by other data with its own horizons.
     pub fn forget_lost(&mut self) {
         self.lost = IndexSet::default();
     }
 
-    /// A token that a lock's data shows, perhaps another server's: those to come are above it.
+    /// Accepts a token in a lock's data, perhaps of another server: later tokens are above it.
     pub fn observe(&mut self, domain: Domain, token: Token, now_us: u64) {
         let source = self.source(domain);
         if source.is_plausible(token.0, now_us) {
@@ -273,15 +272,15 @@ impl Tokens {
         }
     }
 
-    /// Whether the next token of this domain will need its horizon written, as far as can be told
-    /// before it is minted (a token that this very lock pushes up may still need it).
+    /// Whether the next token of this domain will need a new horizon, as far as known before it is minted (a token that
+    /// is raised by the lock's own data may still need one).
     pub fn wants_horizon(&mut self, domain: Domain, now_us: u64) -> bool {
         let source = self.source(domain);
         source.needs_horizon(source.next(now_us), now_us)
     }
 
-    /// Whether a token could be minted just now, and so many more after it: a request on many keys asks
-    /// for all of them before it takes the first.
+    /// Checks that a token can be minted now, and `more` after it: a request on several keys checks all before it takes
+    /// the first.
     ///
     /// # Errors
     /// As [`Tokens::mint`].
@@ -302,12 +301,12 @@ impl Tokens {
         }
     }
 
-    /// The next token: above every token of this domain, above what this very lock's data says it
-    /// has seen (`seen`: its token field; `counter`: Redisson's counter), and not behind the clock.
+    /// The next token: above every token of this domain, above the numbers in the lock's own data (`seen`: its token
+    /// field; `counter`: Redisson's counter), and not behind the clock.
     ///
     /// # Errors
     /// [`LockError::TokenAhead`] or [`LockError::CounterAhead`] when one of the two is not plausible,
-    /// [`LockError::TokensExhausted`] when numbers have run out.
+    /// [`LockError::TokensExhausted`] when no number is left.
     pub fn mint(
         &mut self,
         domain: Domain,

@@ -151,7 +151,7 @@ fn what_the_lock_has_seen_counts() {
     assert_eq!(token(tokens.mint(0, 0, NOON + 8, NOON)), NOON + 9);
 }
 
-/// A century and a second: further ahead than what is believed.
+/// A century and a second: further ahead than any plausible number.
 const FORGED: u64 = NOON + PLAUSIBLE_AHEAD_US + 1_000_000;
 
 #[test]

@@ -1,4 +1,4 @@
-//! WD
+//! Decisions about Redisson windows: begin, use, end.
 
 use crate::lock::effect::{Effect, Effects, KeyWrite};
 use crate::lock::grant::hand_off::HandedOff;
@@ -9,7 +9,7 @@ use crate::lock::window::state::WindowRule;
 use crate::lock::{is_held, KeyId, KeyRef, KeyState, Mode, Now};
 
 impl Locks {
-    /// Sets the rule. With another one every window ends: the line is looked at in this turn.
+    /// Sets the rule. If it differs, every window ends and its lock is settled in this tick.
     pub fn set_window_rule(&mut self, rule: WindowRule) {
         if self.windows.rule != rule {
             self.windows.rule = rule;
@@ -20,7 +20,8 @@ impl Locks {
         }
     }
 
-    /// Whether it depends on who listens what is to be done with this lock when it is free.
+    /// Whether the next decision about this lock depends on its subscribers: a window is due, and the first waiter asks
+    /// for an exclusive hold.
     pub fn depends_on_subscribers(&self, key: KeyRef<'_>) -> bool {
         self.windows.is_due(key)
             && self
@@ -29,7 +30,7 @@ impl Locks {
                 .is_some_and(|(_, waiter)| waiter.mode == Mode::Exclusive)
     }
 
-    /// The lock is free and could be handed to the first in line: whether it is left free instead.
+    /// Decides whether a free lock is left free instead of being granted to its first waiter. `None`: it is not.
     pub(crate) fn leave_free(
         &mut self,
         view: &View<'_>,
@@ -62,7 +63,7 @@ impl Locks {
         Some(HandedOff::LeftFree)
     }
 
-    /// The key has been read: if somebody holds what was left free, the window has served its purpose.
+    /// Ends the window of a lock that was read as held: the window was used.
     pub(crate) fn note_window_taken(&mut self, view: &View<'_>, now: Now) {
         if self.windows.open.is_empty() || !is_held(&view.state, None, now) {
             return;
@@ -73,7 +74,7 @@ impl Locks {
         }
     }
 
-    /// Nobody came while the window was open, or it is of no interest any more.
+    /// Ends the window of a lock as unused.
     pub(crate) fn end_window(&mut self, key: KeyRef<'_>) -> Option<KeyId> {
         if self.windows.open.is_empty() {
             return None;
@@ -84,7 +85,7 @@ impl Locks {
         Some(key)
     }
 
-    /// The next lock whose window is over: it is to be settled.
+    /// The next lock whose window is over, to be settled.
     pub(crate) fn pop_window(&mut self, now: Now) -> Option<KeyId> {
         let (_, key) = self
             .windows
@@ -95,7 +96,7 @@ impl Locks {
         self.end_window(key.as_ref())
     }
 
-    /// Every window ends.
+    /// Ends every window.
     pub(crate) fn end_windows(&mut self) -> Vec<KeyId> {
         let open: Vec<_> = self.windows.open.keys().cloned().collect();
         for key in &open {

@@ -1,13 +1,14 @@
-//! Turns for those who wait outside: Redisson's clients, which sleep until they are told that a lock is free.
+//! Redisson windows: the time for which a lock is left free for Redisson's waiters, which try only after a message that
+//! the lock is free.
 //!
-//! A hand-off never frees the key, so they would never be told while requests are parked here. After so many
-//! hand-offs in a row ([`WindowRule::after`]) the lock is *left free* instead, if somebody listens on its channel:
-//! the key is deleted, the message published, and a *window* begins in which nobody here is granted it. Those
-//! in line keep their places. The window ends when somebody has taken the lock, and then the line waits for its
-//! release; or when its time is over, and then the first in line has the lock.
+//! A hand-off never frees the key, so no such message is published while requests are parked here. After
+//! [`state::WindowRule::after`] consecutive hand-offs a lock with a subscriber on its channel is *left free* instead:
+//! the key is deleted, the message is published, and a *window* begins during which no request of this module is
+//! granted it. The waiters keep their places. The window ends when a client has taken the lock, and the waiters wait
+//! for its release; or when its time has passed, and the first waiter is granted the lock.
 //!
-//! A turn that is *in vain* (nobody listened, or nobody came) doubles the hand-offs until the next, up to
-//! [`MOST_DOUBLINGS`] times; one that is taken sets that back.
+//! An *unused* window (no subscriber, or no client took the lock) doubles the number of hand-offs until the next, up to
+//! [`state::MOST_DOUBLINGS`] times. A used window resets the number.
 
 pub(crate) mod decide;
 pub(crate) mod state;

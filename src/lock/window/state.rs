@@ -1,4 +1,4 @@
-//! WS
+//! The counts of consecutive hand-offs and the open windows.
 
 use std::collections::BTreeSet;
 use std::hash::BuildHasher;
@@ -9,31 +9,32 @@ use crate::lock::name::{KeyMap, Secret};
 use crate::lock::table::give_back;
 use crate::lock::{KeyId, KeyRef, Now};
 
-/// So many locks have their hand-offs counted, for about 50 bytes each; one that is pushed out begins anew.
+/// The most locks whose hand-offs are counted, at about 50 bytes each. The count of a lock that is pushed out starts
+/// again.
 const MOST_COUNTED: usize = 1_000;
 
-/// The most hand-offs that make up for holds of those redisson_holds.
+/// The upper bound of the hand-offs that compensate for holds of Redisson's clients.
 const MOST_OWED: u32 = 100;
 
-/// How often the hand-offs until the next turn are doubled.
+/// How often the number of hand-offs until the next window is doubled.
 const MOST_DOUBLINGS: u32 = 4;
 
-/// When locks are left free for others, and for how long.
+/// When locks are left free for Redisson's waiters, and for how long.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct WindowRule {
-    /// After so many hand-offs in a row; 0: never.
+    /// After this many consecutive hand-offs; 0: never.
     pub after: u32,
     /// The length of a window in milliseconds.
     pub window_ms: u64,
 }
 
-/// What has happened at a lock since somebody redisson_holds had it.
+/// What has happened at a lock since a Redisson client last had it.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct HandOffCount {
     hand_offs: u32,
-    /// Holds of those redisson_holds since a window began, seen as they ended.
+    /// Holds of Redisson's clients since a window began, counted at their ends.
     redisson_holds: u32,
-    /// Turns in vain.
+    /// Consecutive windows that were not used.
     unused_windows: u32,
 }
 
@@ -42,22 +43,22 @@ pub(super) struct HandOffCount {
 pub struct Windows {
     /// The rule in force.
     pub(super) rule: WindowRule,
-    /// By the hash of a lock's name, because a row may outlive every hold and every wait, and no name is to stay in
-    /// memory then. Two locks of the same hash (one pair in 2^64) share a row: one window more or less.
+    /// By the hash of the lock's name: a count may outlive every hold and every wait, and must not keep the name in
+    /// memory. Two locks with the same hash (one pair in 2^64) share a count, which costs one window more or less.
     pub(super) counts: IndexMap<u64, HandOffCount, Secret>,
     names: Secret,
-    /// The end of each window, on the monotonic clock.
+    /// The end of each open window in milliseconds of the monotonic clock.
     pub(super) open: KeyMap<u64>,
     pub(super) ends: BTreeSet<(u64, KeyId)>,
 }
 
 impl Windows {
-    /// How many windows are open.
+    /// The number of open windows.
     pub fn open(&self) -> usize {
         self.open.len()
     }
 
-    /// Whether this lock is left free just now.
+    /// Whether a window of this lock is open.
     pub(crate) fn is_open(&self, key: KeyRef<'_>, now: Now) -> bool {
         !self.open.is_empty() && self.open.get(&key).is_some_and(|end| now.mono_ms < *end)
     }
@@ -68,7 +69,7 @@ impl Windows {
         Some(end.saturating_sub(now.mono_ms))
     }
 
-    /// Whether it is the turn of those redisson_holds.
+    /// Whether a window is due at the next end of a hold.
     pub(super) fn is_due(&self, key: KeyRef<'_>) -> bool {
         let due = |count: &HandOffCount| {
             let after = self.rule.after.saturating_mul(1 << count.unused_windows);
@@ -78,7 +79,7 @@ impl Windows {
         self.rule.after > 0 && self.count_of(key).is_some_and(due)
     }
 
-    /// The lock was handed on.
+    /// Counts a hand-off of the lock.
     pub(crate) fn count_hand_off(&mut self, key: KeyRef<'_>) {
         if self.rule.after == 0 {
             return;
@@ -111,14 +112,14 @@ impl Windows {
         self.counts.get_mut(&self.names.hash_one(key))
     }
 
-    /// Somebody redisson_holds has had the lock while others waited here.
+    /// Counts a hold of a Redisson client that was held while requests waited here.
     pub(crate) fn count_redisson_hold(&mut self, key: KeyRef<'_>) {
         if let Some(count) = self.count_of_mut(key) {
             count.redisson_holds = count.redisson_holds.saturating_add(1);
         }
     }
 
-    /// The lock was free for parked: the count begins anew. What was in vain is remembered.
+    /// The lock was free for every client: the count starts again. The number of unused windows is kept.
     pub(crate) fn was_free(&mut self, key: KeyRef<'_>) {
         match self.count_of_mut(key) {
             Some(count) if count.unused_windows > 0 => {
@@ -142,7 +143,7 @@ impl Windows {
         }
     }
 
-    /// A window begins; there is none: every grant ends one, and nothing has been granted where one is.
+    /// Begins a window. None is open: every grant ends one, and during one there is no grant.
     pub(super) fn begin(&mut self, key: KeyRef<'_>, now: Now) {
         if let Some(count) = self.count_of_mut(key) {
             (count.hand_offs, count.redisson_holds) = (0, 0);
@@ -152,7 +153,7 @@ impl Windows {
         self.open.insert(key, end);
     }
 
-    /// Ends a window, if there is one.
+    /// Ends the window of a lock, if one is open.
     pub(super) fn end(&mut self, key: KeyRef<'_>) -> Option<KeyId> {
         let (key, end) = self.open.swap_remove_entry(&key)?;
         give_back(&mut self.open);
