@@ -1,37 +1,37 @@
-//! Changes of a read-write lock: what it becomes, and the writes that make it so.
+//! Changes of a read-write lock.
 //!
-//! Each change alters the [`ReadWrite`] in hand and tells the shell the same as effects, so that a decision
-//! of several steps (a release, then readers that enter together) goes on from what is there by then.
+//! Each method changes the [`ReadWrite`] in memory and adds the same change to the effects, so that a decision of
+//! several steps (a release, then several readers) continues with the changed state.
 
 use crate::lock::effect::{Effect, Effects, KeyWrite};
 use crate::lock::read_write::readers::Reader;
 use crate::lock::read_write::state::{ReadWrite, TokenRecord, Writer};
 use crate::lock::{Mode, Now, OwnerId, Token};
 
-/// One primitive write to the hash of a read-write lock or to the keys beside it.
+/// One primitive write to the hash of a read-write lock or to its sibling keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RwWrite {
-    /// Delete the hash: another one follows in its place.
+    /// Delete the hash, before another one is written.
     Clear,
     /// Set the mode, and the owner's count in it to 1.
     Begin(Mode, OwnerId),
-    /// Set the mode alone.
+    /// Set the mode only.
     Mode(Mode),
-    /// Set the owner's count, which was the first number (0: no living hold), to the second.
+    /// Set the owner's count from the first number (0: no unexpired hold) to the second.
     Count(Mode, OwnerId, (u32, u32)),
     /// Remove the owner's count.
     Drop(Mode, OwnerId),
-    /// Set the timeouts of the owner's holds from the first number to the second to end then.
+    /// Set the end of the timeouts of the owner's holds, from the first number to the second (Unix milliseconds).
     Timeouts(OwnerId, (u32, u32), i64),
-    /// Delete those timeouts.
+    /// Delete these timeouts.
     DropTimeouts(OwnerId, (u32, u32)),
     /// Set the TTL of the hash.
     Lease(i64),
-    /// Store the token, under the TTL of the mark.
+    /// Store the token record, with its TTL.
     TokenRecord(TokenRecord),
-    /// Set the TTL of the token's key.
+    /// Set the TTL of the token record.
     TokenRecordLease(i64),
-    /// Delete the token's key.
+    /// Delete the token record.
     DropTokenRecord,
 }
 
@@ -39,13 +39,13 @@ pub(crate) fn write(fx: &mut Effects, change: RwWrite) {
     fx.push(Effect::Write(KeyWrite::ReadWrite(change)));
 }
 
-/// A clone would go byte by byte.
+/// A copy in one block: a clone would go byte by byte.
 fn copy_of(owner: &OwnerId) -> OwnerId {
     OwnerId::from_slice(owner)
 }
 
 impl ReadWrite {
-    /// Nobody's any more: what follows begins with nothing.
+    /// A lock without holders.
     pub(crate) fn fresh() -> ReadWrite {
         ReadWrite {
             is_whole: true,
@@ -53,7 +53,7 @@ impl ReadWrite {
         }
     }
 
-    /// The first READ hold of an owner, in a lock that others may hold.
+    /// Adds the first READ hold of an owner; others may hold the lock.
     pub(crate) fn add_reader(&mut self, owner: &[u8], end_ms: i64, fx: &mut Effects) {
         let owner = OwnerId::from_slice(owner);
         let begins = self.writer.is_none() && self.readers.is_empty() && self.is_whole;
@@ -75,8 +75,8 @@ impl ReadWrite {
         self.reach(end_ms, fx);
     }
 
-    /// One READ hold more of a living reader (`count` 1), or its lease alone (0). The first timeout is the
-    /// last to go when the holds are given back one by one, so it is the one that gets a longer lease.
+    /// Adds a READ hold of a present reader (`count` 1), or only its lease (0). The first timeout is the last to be
+    /// deleted when the holds are released one by one, so the first one gets the longer lease.
     pub(crate) fn read_again(&mut self, owner: &[u8], count: u32, end_ms: i64, fx: &mut Effects) {
         let Some(reader) = self.readers.get_mut(owner) else {
             return;
@@ -97,7 +97,7 @@ impl ReadWrite {
         self.reach(end_ms, fx);
     }
 
-    /// Sets the lease of a living reader, of all its holds.
+    /// Sets the lease of all holds of a present reader.
     pub(crate) fn renew_reader(&mut self, owner: &[u8], end_ms: i64, fx: &mut Effects) {
         let Some(reader) = self.readers.get_mut(owner) else {
             return;
@@ -107,7 +107,7 @@ impl ReadWrite {
         write(fx, RwWrite::Timeouts(copy_of(&reader.owner), all, end_ms));
     }
 
-    /// A living reader gives back one of several holds; its lease stays.
+    /// A present reader releases one of several holds; its lease stays.
     pub(crate) fn read_less(&mut self, owner: &[u8], fx: &mut Effects) {
         let Some(reader) = self.readers.get_mut(owner) else {
             return;
@@ -118,13 +118,13 @@ impl ReadWrite {
         write(fx, RwWrite::Count(Mode::Read, copy_of(&owner), counts));
         write(fx, RwWrite::DropTimeouts(copy_of(&owner), (number, number)));
         if reader.until_ms > reader.first_ms && reader.until_ms < i64::MAX {
-            // The hold that goes may be the one with the longest lease.
+            // The released hold may be the one with the longest lease.
             reader.first_ms = reader.until_ms;
             write(fx, RwWrite::Timeouts(owner, (1, 1), reader.until_ms));
         }
     }
 
-    /// One hold of several that an owner has in this mode goes. The last one stays.
+    /// Drops one of several holds of an owner in this mode. The last one stays.
     pub(crate) fn count_one_less(&mut self, mode: Mode, owner: &[u8], now: Now, fx: &mut Effects) {
         match (mode, self.count_of(mode, owner, now)) {
             (Mode::Read, Some(2..)) => self.read_less(owner, fx),
@@ -133,7 +133,8 @@ impl ReadWrite {
         }
     }
 
-    /// The READ holds of an owner end. Its field goes only where others stay: else the hash will go.
+    /// Ends the READ holds of an owner. Its field is removed only while other holders remain; otherwise the caller
+    /// deletes the hash.
     pub(crate) fn drop_reader(&mut self, owner: &[u8], now: Now, fx: &mut Effects) {
         let token = self.token(now);
         let Some(reader) = self.readers.remove(owner) else {
@@ -148,19 +149,19 @@ impl ReadWrite {
         }
     }
 
-    /// The first WRITE hold of an owner, who may read already.
+    /// Adds the first WRITE hold of an owner, which may be a reader already.
     pub(crate) fn set_writer(&mut self, owner: &[u8], end_ms: i64, fx: &mut Effects) {
         let owner = OwnerId::from_slice(owner);
         write(fx, RwWrite::Begin(Mode::Write, copy_of(&owner)));
         self.writer = Some(Writer { owner, count: 1 });
-        // What else the hash's TTL was for is over.
+        // The TTL of the hash covers no other hold any more.
         if self.longest() < i64::MAX {
             self.deadline_ms = None;
         }
         self.reach(end_ms, fx);
     }
 
-    /// Sets how many WRITE holds there are.
+    /// Sets the number of WRITE holds.
     pub(crate) fn count_writes(&mut self, count: u32, fx: &mut Effects) {
         if let Some(writer) = &mut self.writer {
             let counts = (writer.count, count);
@@ -172,7 +173,7 @@ impl ReadWrite {
         }
     }
 
-    /// The WRITE holds end. A writer that reads as well is a reader from now on, under the same token.
+    /// Ends the WRITE holds. A writer that also reads becomes a reader under the same token.
     pub(crate) fn drop_writer(&mut self, now: Now, fx: &mut Effects) {
         let token = self.token(now);
         let Some(writer) = self.writer.take() else {
@@ -187,7 +188,7 @@ impl ReadWrite {
         self.share_token_record(token, fx);
     }
 
-    /// The token of who wrote is now that of all who read with it, whoever of them stays.
+    /// The token of the writer becomes that of every reader beside it, whichever of them remains.
     pub(crate) fn share_token_record(&mut self, token: Option<Token>, fx: &mut Effects) {
         let writers = self
             .token_record
@@ -199,7 +200,7 @@ impl ReadWrite {
         }
     }
 
-    /// Stores the token of those who hold now, and their first one, for as long as the hash lasts.
+    /// Stores the token of the present holders, and their first one, with the TTL of the hash.
     pub(crate) fn set_token_record(
         &mut self,
         (since, token): (Token, Token),
@@ -217,7 +218,7 @@ impl ReadWrite {
         self.token_record = Some(token_record);
     }
 
-    /// Takes the fields of dead readers out, as far as they were looked at, and answers whose they were.
+    /// Removes the fields of expired readers, as far as they were read. Returns their owners.
     pub(crate) fn prune(&mut self, now: Now, fx: &mut Effects) -> Vec<OwnerId> {
         let dead = self.readers.take_expired(now);
         for owner in &dead {
@@ -226,11 +227,11 @@ impl ReadWrite {
         dead
     }
 
-    /// The hash and the token's key last until then at least.
+    /// Extends the TTL of the hash and of the token record to at least this end.
     pub(crate) fn reach(&mut self, end_ms: i64, fx: &mut Effects) {
         let end_ms = match self.deadline_ms {
             Some(present) => present.max(end_ms),
-            // Somebody removed the TTL: it comes back where no unseen reader may need longer.
+            // The TTL was removed by other means: it is set again, unless an unread reader may need a longer one.
             None if self.is_whole => self.longest().max(end_ms),
             None => return,
         };
@@ -239,7 +240,7 @@ impl ReadWrite {
         }
     }
 
-    /// The hash lasts as long as its longest lease, where all are known.
+    /// Reduces the TTL of the hash to its longest lease, if all leases are known.
     pub(crate) fn shrink(&mut self, now: Now, fx: &mut Effects) {
         let may_shrink = self.is_whole && self.writer.is_none() && self.is_held(now);
         if may_shrink && self.longest() < i64::MAX {

@@ -1,4 +1,4 @@
-//! Taking a read-write lock: READ and WRITE, for the first time and again.
+//! Grants of READ and WRITE, first holds and re-entries.
 
 use std::borrow::Cow;
 
@@ -14,19 +14,19 @@ use crate::lock::session::bindings::BoundRef;
 use crate::lock::view::View;
 use crate::lock::{Acquire, Answer, KeyRef, KeyState, LockError, Mode, Now, Token, Wait};
 
-/// Somebody was let in.
+/// Result of a granted READ or WRITE.
 #[derive(Debug)]
 pub struct Entered {
     pub token: Token,
     pub end_ms: i64,
-    /// Whether it is a hold of its own, not a re-entry.
+    /// Whether it is a first hold, not a re-entry.
     pub is_fresh: bool,
-    /// What the key holds now.
+    /// The content of the key after the grant.
     pub lock: ReadWrite,
 }
 
 impl KeyState {
-    /// The read-write lock that somebody holds here, as far as was looked.
+    /// The read-write lock at this key, if it is held as far as it was read.
     pub(crate) fn held_for_reading_or_writing(&self, now: Now) -> Option<&ReadWrite> {
         match self {
             KeyState::ReadWrite(lock) if lock.is_held(now) => Some(lock),
@@ -35,7 +35,7 @@ impl KeyState {
     }
 }
 
-/// The read-write lock that somebody holds here, for the taking.
+/// As [`KeyState::held_for_reading_or_writing`], by value.
 fn take_held(state: Cow<'_, KeyState>, now: Now) -> Option<ReadWrite> {
     state.held_for_reading_or_writing(now)?;
     match state {
@@ -45,7 +45,7 @@ fn take_held(state: Cow<'_, KeyState>, now: Now) -> Option<ReadWrite> {
     }
 }
 
-/// Whether this is a reader that asks for WRITE.
+/// Whether this request is an upgrade: a reader asks for WRITE.
 pub fn upgrades(state: &KeyState, req: &Acquire<'_>, now: Now) -> bool {
     let lock = state.held_for_reading_or_writing(now);
     req.mode == Mode::Write
@@ -54,7 +54,7 @@ pub fn upgrades(state: &KeyState, req: &Acquire<'_>, now: Now) -> bool {
 }
 
 impl Locks {
-    /// Who holds already asks for more, past the queue.
+    /// A request of a holder, which passes the queue.
     pub(crate) fn enter_again(
         &mut self,
         view: &View<'_>,
@@ -63,7 +63,7 @@ impl Locks {
         fx: &mut Effects,
     ) -> Result<Answer, LockError> {
         if upgrades(&view.state, req, now) && self.startup_delay.is_on(now) {
-            // What this server has lost may have been another reader.
+            // The data that this server has lost may have held another reader.
             if req.wait == Wait::No {
                 return Err(LockError::InStartupDelay(self.startup_delay.left(now)));
             }
@@ -80,7 +80,7 @@ impl Locks {
         Ok(Answer::Granted(entered.token))
     }
 
-    /// Lets somebody in that the lock, as it stands (`rest`), has room for.
+    /// Grants a hold that is compatible with the present holders (`rest`).
     pub(crate) fn enter(
         &mut self,
         view: &View<'_>,
@@ -96,8 +96,8 @@ impl Locks {
         if !once {
             lock.may_count_one_more(to.mode, to.owner, now)?;
         }
-        // Readers share the token of their phase, and a writer that reads too shares its own. But a newcomer
-        // gets none that may be below tokens that this server's data has lost.
+        // Readers share the token of their phase, and a writer that also reads shares its own. But a new reader gets no
+        // token that may be below tokens that the data has lost.
         let is_upgrade = to.mode == Mode::Write && holds.is_none();
         let is_new_holder = holds.is_none() && !lock.writes(to.owner, now);
         let former = lock.token(now);
@@ -154,7 +154,7 @@ impl Locks {
         })
     }
 
-    /// The first hold of a lock that nobody holds: whatever is left at the key is swept away.
+    /// Begins a lock without holders: what is left at the key is removed.
     fn begin(
         &mut self,
         view: &View<'_>,
@@ -232,7 +232,7 @@ impl Locks {
         }
     }
 
-    /// What was tracked before a fresh hold of a lock that others hold, and must have ended unseen.
+    /// Ends the tracked grants that must have ended unnoticed before a fresh hold.
     fn untrack_former(
         &mut self,
         view: &View<'_>,
@@ -249,7 +249,7 @@ impl Locks {
         }
     }
 
-    /// Takes dead readers out of the hash, and out of the books.
+    /// Removes expired readers from the hash and from the tracked grants.
     pub(crate) fn prune(
         &mut self,
         key: KeyRef<'_>,
@@ -262,23 +262,23 @@ impl Locks {
         }
     }
 
-    /// Notes when the lock will be free by itself, for those who wait. Of a lock that was not read whole
-    /// that is the end of those who were seen: who wakes then sees all.
+    /// Records when the lock becomes free without a command, for its waiters. If the lock was not read whole, that is
+    /// the end of the readers that were read: the next settling reads all of it.
     pub(crate) fn note_ends(&mut self, key: KeyRef<'_>, lock: &ReadWrite, now: Now) {
-        // A reader who waits to write waits for the others only.
+        // A reader that waits to upgrade waits for the other readers only.
         let aside = self.waiters.first_writer(key);
         let ends = lock.ends(now, aside);
         self.waiters.set_lease(key, ends);
         self.waiters.set_shared_holders(key, lock, now);
     }
 
-    /// The same where somebody was let in or may stay longer: it is no earlier than was known.
+    /// As [`Locks::note_ends`] after a grant or an extension: the recorded end never moves back.
     pub(crate) fn note_longer(&mut self, key: KeyRef<'_>, lock: &ReadWrite, now: Now) {
         let known = self.waiters.lease(key).filter(|_| !lock.is_whole);
         let aside = self.waiters.first_writer(key);
         let is_aside = |reader: &Reader| Some(&reader.owner[..]) == aside;
         if known.is_some() && lock.readers(now).all(is_aside) {
-            // Only the one who waits for the others was seen, and its own lease is not waited for.
+            // Only the upgrading reader was read, and its own lease does not block it.
             return;
         }
         self.note_ends(key, lock, now);
@@ -287,7 +287,7 @@ impl Locks {
         }
     }
 
-    /// Whether another reader waits already to upgrade: then neither could ever go on.
+    /// Whether another reader waits to upgrade already: then each would wait for the other for ever.
     pub(crate) fn another_upgrades(&self, view: &View<'_>, req: &Acquire<'_>, now: Now) -> bool {
         let first = self.waiters.first_writer(view.key);
         first.is_some_and(|first| {

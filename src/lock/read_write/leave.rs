@@ -1,4 +1,4 @@
-//! Releasing, renewing and breaking a read-write lock.
+//! Release, renewal and break of a read-write lock.
 
 use crate::lock::effect::{Effect, Effects, Event, KeyWrite};
 use crate::lock::grant::hand_off::HandedOff;
@@ -11,10 +11,10 @@ use crate::lock::view::View;
 use crate::lock::{Break, KeyRef, KeyState, LockError, Mode, Now, Release, Released, Renew, Token};
 
 impl ReadWrite {
-    /// Which hold of this owner a command means. `None`: it has no such hold, or not under that token.
+    /// The mode of the owner's hold that a command refers to. `None`: there is no such hold, or not under that token.
     ///
     /// # Errors
-    /// When it has two and does not say which.
+    /// If the owner has holds of both modes and the command names none.
     pub(crate) fn meant(
         &self,
         owner: &[u8],
@@ -41,7 +41,7 @@ impl ReadWrite {
         })
     }
 
-    /// How much must be read to renew: parked, when this lease was the longest and gets shorter.
+    /// The depth of reading for a renewal: everything, if this lease was the longest and becomes shorter.
     pub fn depth_to_renew(&self, owner: &[u8], end_ms: i64, now: Now) -> ReadDepth {
         let longest =
             |reader: &crate::lock::read_write::Reader| Some(reader.until_ms) >= self.deadline_ms;
@@ -52,18 +52,18 @@ impl ReadWrite {
     }
 }
 
-/// Which of the keys beside a lock this server wrote last, for the hold of one owner. Then they belong to no other
-/// lock's hold: the hold was granted when there was none, and a script that makes one later sets other ends.
+/// Which sibling keys of a hold this server wrote last. Such keys belong to no other lock: the hold was granted when
+/// they did not exist, and a script that creates them later sets other ends.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct WroteBeside {
     /// The timeouts of its READ holds.
     pub timeouts: bool,
-    /// The token.
+    /// The token record.
     pub token: bool,
 }
 
 impl Locks {
-    /// Which of the keys beside the lock this server wrote last, for the hold of this owner.
+    /// Which sibling keys this server wrote last for the hold of this owner.
     pub fn wrote_beside(
         &mut self,
         key: KeyRef<'_>,
@@ -87,12 +87,12 @@ impl Locks {
         }
     }
 
-    /// Whether the token of this lock is one that this server wrote for it: not its twin's.
+    /// Whether this server wrote the token of this lock for it, not for its twin.
     pub fn gave_token(&self, key: KeyRef<'_>, lock: &ReadWrite, now: Now) -> bool {
         lock.token(now).is_some() && self.tracked.contains(key)
     }
 
-    /// `LOCK.RELEASE`; `None` when the owner has no such hold.
+    /// `LOCK.RELEASE`; `None` if the owner has no such hold.
     pub(crate) fn release_shared(
         &mut self,
         view: &View<'_>,
@@ -122,7 +122,7 @@ impl Locks {
         Ok(Some(Released::Freed))
     }
 
-    /// A hold ends that its owner, or the end of its session, gives back.
+    /// Ends a hold by its owner or by the end of its session.
     pub(crate) fn give_back(
         &mut self,
         view: &View<'_>,
@@ -137,7 +137,7 @@ impl Locks {
         self.hand_off_shared(view, lock, mode, now, fx);
     }
 
-    /// A hold ends. True when it was a tracked one.
+    /// Ends the tracking of a hold. True if it was tracked.
     pub(crate) fn untrack_shared(
         &mut self,
         view: &View<'_>,
@@ -152,7 +152,7 @@ impl Locks {
         }
     }
 
-    /// The WRITE holds end. True when they were the tracked ones.
+    /// Ends the tracking of the WRITE holds. True if they were tracked.
     fn end_writer(
         &mut self,
         view: &View<'_>,
@@ -167,7 +167,7 @@ impl Locks {
         self.tracked.remove(view.key).is_some()
     }
 
-    /// Takes a whole hold out of the lock: where others stay, out of the hash too.
+    /// Ends all holds of an owner in this mode, and removes them from the hash while other holders remain.
     pub(crate) fn end_shared(
         &mut self,
         view: &View<'_>,
@@ -185,7 +185,7 @@ impl Locks {
         }
     }
 
-    /// A hold of this mode has ended: whoever may enter now does, or the key is free.
+    /// After the end of a hold of this mode: grants the lock to compatible waiters, or frees the key.
     pub(crate) fn hand_off_shared(
         &mut self,
         view: &View<'_>,
@@ -206,12 +206,12 @@ impl Locks {
         if let (true, KeyState::ReadWrite(lock)) = (is_held, &rest) {
             return self.note_ends(view.key, lock, now);
         }
-        // Whoever still waits could not be granted just now: the alarm tries again.
+        // A waiter that could not be granted now is settled again by the timer.
         self.waiters.schedule_settle(view.key);
         free(ended, has_token_record, fx);
     }
 
-    /// `LOCK.RENEW`; `None` when the owner has no such hold.
+    /// `LOCK.RENEW`; `None` if the owner has no such hold.
     pub(crate) fn renew_shared(
         &mut self,
         view: &View<'_>,
@@ -239,7 +239,7 @@ impl Locks {
             lock.renew_reader(req.owner, end_ms, fx);
             self.tracked.reader_renewed(view.key, req.owner, end_ms);
         }
-        // The hash's TTL is the writer's lease, and covers each reader's.
+        // The TTL of the hash is the lease of the writer, and covers that of each reader.
         if lock.is_whole
             && (mode == Mode::Write || lock.writer.is_none())
             && lock.longest() < i64::MAX
@@ -260,7 +260,7 @@ impl Locks {
         Ok(Some(()))
     }
 
-    /// The lease of a hold lasts until then at least.
+    /// Extends the lease of a hold to at least this end.
     pub(crate) fn extend_shared(
         &mut self,
         view: &View<'_>,
@@ -283,7 +283,7 @@ impl Locks {
         self.note_longer(view.key, &lock, now);
     }
 
-    /// `LOCK.BREAK`: ends every hold. The caller has read all of them, and purged who waits.
+    /// `LOCK.BREAK`: ends every hold. The caller has read all of them, and has purged the waiters if asked to.
     pub(crate) fn break_shared(
         &mut self,
         view: &View<'_>,
@@ -316,14 +316,14 @@ impl Locks {
         self.hand_off_shared(view, lock, ended, now, fx);
     }
 
-    /// Whether an operator means these holds.
+    /// Whether the break applies to these holds.
     pub(crate) fn breaks_shared(present: &ReadWrite, req: Break, now: Now) -> bool {
         let mode = present.writer(now).map_or(Mode::Read, |_| Mode::Write);
         present.is_held(now) && present.is_named(mode, req.token, now)
     }
 }
 
-/// The key is free now: tell those who wait outside.
+/// Deletes the key and informs Redisson's waiters.
 fn free(ended: Mode, has_token_record: bool, fx: &mut Effects) {
     fx.push(Effect::Write(KeyWrite::Delete));
     if has_token_record {

@@ -1,20 +1,19 @@
 //! The read-write lock, in the layout of Redisson's `RReadWriteLock`.
 //!
-//! The hash is `name {mode: read | write, <owner>: read count, <owner>:write: write count}`, and its TTL
-//! reaches to the end of the longest lease. In mode `write` that TTL is the writer's lease. A reader has
-//! a lease of its own: for its n-th hold there is a string `{name}:<owner>:rwlock_timeout:<n>`, and a
-//! reader *lives* while the TTL of one of them does. So leases of readers end one by one, though the
-//! hash stays: a dead reader may still have its field, which the next of our writes that comes by takes
-//! out. Redisson's scripts count the fields of the hash and loop over its numbers, so the fencing token
-//! cannot stand there: it has a string beside it, `{name}:rwlock_token`.
+//! The hash is `name {mode: read | write, <owner>: read count, <owner>:write: write count}`, and its TTL reaches to the
+//! end of the longest lease. In mode `write` that TTL is the lease of the writer. A reader has a lease of its own: for
+//! its n-th hold there is a string `{name}:<owner>:rwlock_timeout:<n>`, and the reader holds the lock while one of them
+//! exists. So leases of readers end one by one while the hash stays: the field of an expired reader stays until the
+//! next write of this module removes it. Redisson's scripts count the fields of the hash and loop over its numbers, so
+//! the fencing token cannot be a field: the *token record* is a sibling string, `{name}:rwlock_token`.
 //!
-//! All readers of one phase of reading share its token. Who holds already may come past the queue: a
-//! reader that reads again, a writer that writes again or reads too (and is a reader when it gives WRITE
-//! back: the *downgrade*), and the only living reader that asks for WRITE (the *upgrade*, with a token
-//! of its own). An upgrader that has to wait for other readers stands first in the queue.
+//! All readers of one reading phase share its token. A holder passes the queue: a reader that reads again, a writer
+//! that writes again or also reads (and is a reader when it releases WRITE: the *downgrade*), and the only remaining
+//! reader that asks for WRITE (the *upgrade*, with a token of its own). An upgrade that has to wait for other readers
+//! is first in the queue.
 //!
-//! What is read of a hash with many readers is only as much as the question needs ([`ReadDepth`]): a reader
-//! that joins costs the same however many there are.
+//! Of a hash with many readers only as much is read as the decision needs ([`ReadDepth`]): a reader that joins costs
+//! the same for any number of readers.
 
 mod change;
 mod enter;

@@ -1,44 +1,44 @@
-//! The names of a read-write lock's fields and of the keys beside it, as Redisson makes them.
+//! The names of a read-write lock's fields and sibling keys, as Redisson makes them.
 
 use smallvec::SmallVec;
 
 use crate::lock::slot_of;
 
-/// The field that says who holds: readers or a writer.
+/// The field with the mode: `read` or `write`.
 pub const MODE_FIELD: &[u8] = b"mode";
 
 const WRITE_SUFFIX: &[u8] = b":write";
 
 const TIMEOUT_SUFFIX: &[u8] = b":rwlock_timeout:";
 
-/// A name that is made for a moment; of usual length it needs no allocation.
+/// A temporary name; at usual lengths it needs no allocation.
 pub type Name = SmallVec<[u8; 128]>;
 
-/// The field of an owner's WRITE holds.
+/// The field that counts an owner's WRITE holds.
 pub fn write_field(owner: &[u8]) -> Name {
     let mut field = Name::from_slice(owner);
     field.extend_from_slice(WRITE_SUFFIX);
     field
 }
 
-/// Whose WRITE holds a field counts, if it is such a field.
+/// The owner whose WRITE holds this field counts, if it is such a field.
 pub fn writer_of(field: &[u8]) -> Option<&[u8]> {
     field.strip_suffix(WRITE_SUFFIX)
 }
 
-/// Whether an owner of this name could not be told from Redisson's own fields.
+/// Whether an owner of this name would be indistinguishable from one of Redisson's own fields.
 pub fn is_reserved(owner: &[u8]) -> bool {
     owner == MODE_FIELD || writer_of(owner).is_some()
 }
 
-/// What the names of all timeouts of an owner's READ holds begin with.
+/// The common prefix of the names of an owner's timeouts.
 pub fn timeout_prefix(lock: &[u8], owner: &[u8]) -> Name {
     let mut name = suffixed(lock, owner);
     name.extend_from_slice(TIMEOUT_SUFFIX);
     name
 }
 
-/// The timeout of an owner's n-th READ hold, by that prefix.
+/// The name of the timeout of an owner's n-th READ hold, from that prefix.
 pub fn timeout_name(prefix: &[u8], n: u32) -> Name {
     // (A clone would go byte by byte.)
     let mut name = Name::from_slice(prefix);
@@ -46,13 +46,12 @@ pub fn timeout_name(prefix: &[u8], n: u32) -> Name {
     name
 }
 
-/// The key of a read-write lock's fencing token.
+/// The key of a read-write lock's token record.
 pub fn token_name(lock: &[u8]) -> Name {
     suffixed(lock, b"rwlock_token")
 }
 
-/// Whether a key of this name would be one of those beside some lock, which are written over when that lock is
-/// taken.
+/// Whether a key of this name would be a sibling key of some lock, which is overwritten when that lock is granted.
 pub fn is_beside_a_lock(name: &[u8]) -> bool {
     let digits = name.iter().rev().take_while(|byte| byte.is_ascii_digit());
     let (before, number) = name.split_at(name.len() - digits.count());
@@ -62,13 +61,13 @@ pub fn is_beside_a_lock(name: &[u8]) -> bool {
     }
 }
 
-/// Whether the keys beside the lock are in its slot of a cluster.
+/// Whether the sibling keys are in the lock's slot of a cluster.
 pub fn siblings_stay(lock: &[u8], owner: &[u8]) -> bool {
     let slot = slot_of(lock);
     slot_of(&token_name(lock)) == slot && slot_of(&timeout_prefix(lock, owner)) == slot
 }
 
-/// The other name whose siblings have the same names: `k` and `{k}`, where `k` has no `{`.
+/// The *twin* of a lock, whose sibling keys have the same names: `k` and `{k}`, where `k` contains no `{`.
 pub fn twin_of(lock: &[u8]) -> Option<Name> {
     if !lock.contains(&b'{') {
         return Some(braced(lock));
@@ -76,9 +75,9 @@ pub fn twin_of(lock: &[u8]) -> Option<Name> {
     unbraced(lock).map(Name::from_slice)
 }
 
-/// Whether that is so of one of the other holds of READ, as lock and owner, whose first timeout has the name of
-/// this owner's: a part of the name may belong to the lock or to the owner (`{k}` and `a:b`, `{k}:a` and `b`). No
-/// owner has more bytes than that. The twin with the same owner is not among them.
+/// Whether `is_so` is true for another READ hold (lock and owner) whose first timeout has the same name as this
+/// owner's: a part of the name may belong to the lock or to the owner (`{k}` and `a:b`, `{k}:a` and `b`). Owners longer
+/// than the limit are left out, and so is the twin with the same owner.
 pub fn any_with_same_timeouts(
     (first, owner): (&[u8], &[u8]),
     max_owner: usize,
@@ -86,7 +85,7 @@ pub fn any_with_same_timeouts(
 ) -> bool {
     let prefix = first.strip_suffix(b"1").unwrap_or(first);
     let all = prefix.strip_suffix(TIMEOUT_SUFFIX).unwrap_or(prefix);
-    // A lock's part of the name has a brace.
+    // The lock's part of the name contains a brace.
     let braced = all.iter().position(|byte| *byte == b'{').unwrap_or(0);
     let mut from = braced.max(all.len().saturating_sub(max_owner.saturating_add(1)));
     loop {
@@ -106,7 +105,7 @@ pub fn any_with_same_timeouts(
     }
 }
 
-/// What stands between the braces of `{name}`, if no other brace opens there.
+/// The part between the braces of `{name}`, if it contains no other opening brace.
 fn unbraced(name: &[u8]) -> Option<&[u8]> {
     let bare = name.strip_prefix(b"{")?.strip_suffix(b"}")?;
     (!bare.contains(&b'{')).then_some(bare)
@@ -235,7 +234,7 @@ mod tests {
             pairs(&[("{k}:u", "write:x"), ("{k}:u:write", "x")])
         );
         assert_eq!(same("a:b", "c"), pairs(&[("{a", "b}:c")]));
-        // Whatever is found finds its way back.
+        // The relation is symmetric.
         for (lock, owner) in same("{k}:a:b", "c:d") {
             let back = same(&lock, &owner);
             assert!(

@@ -1,5 +1,5 @@
-//! Waiters for READ and WRITE that the next decision about a key may grant: each of them needs keys beside the
-//! lock, and only the shell can see whether these are free.
+//! The requests for READ and WRITE that the next decision about a key may grant: each needs sibling keys, and only the
+//! shell can read whether these are free.
 
 use std::borrow::Cow;
 
@@ -22,23 +22,23 @@ pub struct PendingRequest {
     pub owner: OwnerId,
 }
 
-/// Which holds the next decision about a key ends, before it grants anything.
+/// The holds that the next decision about a key ends before it grants.
 #[derive(Debug)]
 pub enum Ending<'a> {
     /// None.
     Nothing,
-    /// What this request gives back.
+    /// The holds that this request releases.
     Release(&'a Release<'a>),
-    /// What this request breaks.
+    /// The holds that this request breaks.
     Break(Break),
-    /// What is bound to a connection that has gone.
+    /// The hold that is bound to a closed connection.
     Session(&'a Bound),
-    /// Grants that did not reach their clients.
+    /// Grants whose replies were not delivered.
     Undone,
 }
 
 impl Locks {
-    /// What the key holds when those holds have ended.
+    /// The content of the key after these holds have ended.
     pub fn rest<'s>(
         &self,
         key: KeyRef<'_>,
@@ -91,9 +91,9 @@ impl Locks {
         Some(KeyState::ReadWrite(Box::new(rest)))
     }
 
-    /// The requests at the head of the queue that may be granted together, if they are for READ or WRITE: one
-    /// writer, or the readers before the first writer. Empty while `rest`, the state after those holds have ended,
-    /// admits none of them.
+    /// The requests at the head of the queue that may be granted together, if they ask for READ or WRITE: one request
+    /// for WRITE, or the readers before the first one. Empty while `rest`, the state after those holds have ended,
+    /// excludes all of them.
     pub fn next_for_shared(
         &self,
         key: KeyRef<'_>,
@@ -128,7 +128,7 @@ impl Locks {
             .collect()
     }
 
-    /// What a parked request on many keys asks for at each of them.
+    /// The hold that a parked request on several keys asks for at each of them.
     pub fn pending_request(&self, request: WaiterId) -> Option<PendingRequest> {
         let (key, seq) = self.waiters.places_of(request).into_iter().next()?;
         let (owner, waiter) = self.waiters.at(key.as_ref(), seq)?;
@@ -139,7 +139,7 @@ impl Locks {
         })
     }
 
-    /// This request cannot be granted: it leaves the queue and gets this error.
+    /// Removes a request that cannot be granted from its queues, and answers it this error.
     pub fn dismiss(&mut self, request: WaiterId, error: &LockError, fx: &mut Effects) {
         if self.waiters.dismiss(request) {
             self.fail(vec![request], error, fx);

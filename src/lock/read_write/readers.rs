@@ -1,5 +1,5 @@
-//! The readers of one lock. A few are looked through; of a crowd each is found by name, so that a thousand
-//! readers who enter together cost a thousand times what one does, and not a thousand times a thousand.
+//! The readers of one lock. A few are searched in a list; many are found by name, so that the cost of each reader stays
+//! the same when a thousand are granted together.
 
 use std::collections::HashMap;
 
@@ -10,56 +10,56 @@ use crate::lock::{Now, OwnerId};
 pub struct Reader {
     /// The owner: the hash field.
     pub owner: OwnerId,
-    /// How many times it holds, at least 1.
+    /// The number of its holds, at least 1.
     pub count: u32,
-    /// The end of its first timeout in Unix milliseconds, 0 where there is none.
+    /// The end of its first timeout in Unix milliseconds; 0 if it does not exist.
     pub first_ms: i64,
-    /// The latest end of those that were looked at; `i64::MAX` where somebody removed the TTL.
+    /// The latest end of the timeouts that were read; `i64::MAX` if the TTL was removed by other means.
     pub until_ms: i64,
 }
 
-/// So many are looked through.
+/// Up to this number readers are searched in a list.
 const FEW: usize = 16;
 
-/// The readers that were looked at, in no order that means anything.
+/// The readers that were read, in no defined order.
 #[derive(Debug, Clone, Default)]
 pub struct Readers {
     list: Vec<Reader>,
-    /// Where each one stands, once they are many.
+    /// The index of each reader in the list, once there are many.
     places: Option<HashMap<OwnerId, usize>>,
-    /// Nobody's lease ends before this moment; 0: not known.
+    /// No lease ends before this moment, in Unix milliseconds; 0: not known.
     soonest_ms: i64,
 }
 
 impl Readers {
-    /// Each of them, living and dead.
+    /// Each reader, expired or not.
     pub fn iter(&self) -> impl Iterator<Item = &Reader> {
         self.list.iter()
     }
 
-    /// How many they are.
+    /// The number of readers.
     pub fn len(&self) -> usize {
         self.list.len()
     }
 
-    /// Whether there is none.
+    /// Whether there is no reader.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// The reader of this name, living or dead.
+    /// The reader of this name, expired or not.
     pub fn get(&self, owner: &[u8]) -> Option<&Reader> {
         self.list.get(self.place(owner)?)
     }
 
-    /// The same, to be changed.
+    /// As [`Readers::get`], mutable.
     pub fn get_mut(&mut self, owner: &[u8]) -> Option<&mut Reader> {
         self.soonest_ms = 0;
         let place = self.place(owner)?;
         self.list.get_mut(place)
     }
 
-    /// One more, of a name that no other has.
+    /// Adds a reader, whose name must be new.
     pub fn push(&mut self, reader: Reader) {
         self.soonest_ms = match self.list.is_empty() {
             true => reader.until_ms,
@@ -75,7 +75,7 @@ impl Readers {
         }
     }
 
-    /// The reader of this name goes.
+    /// Removes the reader of this name.
     pub fn remove(&mut self, owner: &[u8]) -> Option<Reader> {
         let place = self.place(owner)?;
         let gone = self.list.swap_remove(place);
@@ -88,12 +88,12 @@ impl Readers {
         Some(gone)
     }
 
-    /// All of them go.
+    /// Removes every reader.
     pub fn take_all(&mut self) -> Vec<Reader> {
         std::mem::take(self).list
     }
 
-    /// Those whose leases are over go; answers whose they were.
+    /// Removes the readers whose leases are over. Returns their owners.
     pub fn take_expired(&mut self, now: Now) -> Vec<OwnerId> {
         if self.soonest_ms > now.wall_ms {
             return Vec::new();

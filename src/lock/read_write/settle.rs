@@ -1,5 +1,4 @@
-//! Settling the key of a read-write lock: grants that did not reach their clients are taken back, whoever
-//! may enter does.
+//! Settles a read-write lock: undelivered grants are undone, compatible waiters are granted.
 
 use crate::lock::compatibility::{compatibility, Compatibility};
 use crate::lock::effect::Effects;
@@ -22,7 +21,7 @@ impl GrantInFlight {
 }
 
 impl Locks {
-    /// Whether settling may write: somebody may enter, or a grant is to be undone.
+    /// Whether settling may write: a compatible waiter is granted, or a grant is undone.
     pub(crate) fn may_change_shared(
         &mut self,
         key: KeyRef<'_>,
@@ -83,7 +82,7 @@ impl Locks {
         self.hand_off(view, &KeyState::ReadWrite(Box::new(lock)), now, fx);
     }
 
-    /// What is tracked here and no longer held.
+    /// Ends the tracked grants that the lock no longer states.
     pub(crate) fn untrack_gone(
         &mut self,
         view: &View<'_>,
@@ -105,7 +104,7 @@ impl Locks {
     }
 }
 
-/// Whether a parked request may be let in.
+/// Whether a parked request is compatible with the present holders.
 pub fn may_enter(state: &KeyState, mode: Mode, owner: &[u8], now: Now) -> bool {
     matches!(
         compatibility(state, mode, owner, now),

@@ -1,4 +1,4 @@
-//! What a read-write lock's hash and the keys beside it say, read afresh for every decision.
+//! The content of a read-write lock's hash and sibling keys, read anew for every decision.
 
 use smallvec::SmallVec;
 
@@ -7,20 +7,20 @@ use crate::lock::read_write::readers::{Reader, Readers};
 use crate::lock::state::{parse_count, MAX_HOLD_COUNT};
 use crate::lock::{parse_decimal, LockError, Mode, Now, OwnerId, Token};
 
-/// Most READ holds of one owner that this module counts, and most timeouts of one reader that it looks
-/// at: the first, and the newest of a reader that a script gave more.
+/// The most READ holds of one owner that this module counts, and the most timeouts of one reader that it reads: the
+/// first, and the newest of a reader to which a script gave more.
 pub const MOST_READS: u32 = 1_000;
 
-/// How much of a read-write lock is to be read: a question about one owner should not cost a look at
-/// every reader. (A writer's hash is small, and always read whole.)
+/// How much of a read-write lock is read: a decision about one owner should not cost a reading of every reader. (The
+/// hash of a writer is small and always read whole.)
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReadDepth {
-    /// The holds of the owner who asks, as far as to see whether it lives.
+    /// The holds of the requesting owner, as far as needed to see whether it is unexpired.
     Own,
-    /// The whole lease of the owner who asks; of the others as many as it takes to find two that live:
-    /// one is in the way of a writer, two of whoever reads and waits to write.
+    /// The whole lease of the requesting owner; of the others as many as it takes to find two unexpired ones: one
+    /// excludes a writer, two exclude a reader that waits to upgrade.
     Two,
-    /// Everybody, and the whole lease of each.
+    /// Every reader, with the whole lease of each.
     All,
 }
 
@@ -29,20 +29,20 @@ pub enum ReadDepth {
 pub struct Writer {
     /// The owner.
     pub owner: OwnerId,
-    /// How many times it holds, at least 1.
+    /// The number of its holds, at least 1.
     pub count: u32,
 }
 
-/// What the token's key says.
+/// The content of the token record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TokenRecord {
     /// The token.
     pub token: Token,
-    /// The first token of those who read since then and go on: what lies between was theirs, too.
+    /// The first token of the readers that have held the lock since then: the tokens between the two were theirs too.
     pub since: Token,
-    /// Who it was given to for WRITE; `None`: it is of a phase of reading.
+    /// The writer that was granted the token; `None`: it is the token of a reading phase.
     pub writer: Option<OwnerId>,
-    /// The end of that key in Unix milliseconds.
+    /// The end of the token record's key in Unix milliseconds.
     pub deadline_ms: Option<i64>,
 }
 
@@ -94,13 +94,13 @@ impl TokenRecord {
 pub struct ReadWrite {
     /// The writer, in mode `write`.
     pub writer: Option<Writer>,
-    /// The readers that were looked at, living and dead.
+    /// The readers that were read, expired or not.
     pub readers: Readers,
-    /// Whether that is every reader.
+    /// Whether these are all readers.
     pub is_whole: bool,
-    /// The token's key, where it is there and ours.
+    /// The token record, if it exists and was written by this module.
     pub token_record: Option<TokenRecord>,
-    /// The hash's own end in Unix milliseconds; `None` when somebody removed the TTL.
+    /// The end of the hash in Unix milliseconds; `None` if the TTL was removed by other means.
     pub deadline_ms: Option<i64>,
 }
 
@@ -114,50 +114,49 @@ impl ReadWrite {
         }
     }
 
-    /// Whether the hash's TTL is over, and every hold with it.
+    /// Whether the TTL of the hash is over, which ends every hold.
     pub fn is_over(&self, now: Now) -> bool {
         self.deadline_ms.is_some_and(|end| now.wall_ms >= end)
     }
 
-    /// Whether has_holder holds it, as far as was looked.
+    /// Whether the lock has a holder, as far as it was read.
     pub fn is_held(&self, now: Now) -> bool {
         let has_holder =
             self.writer.is_some() || !self.is_whole || self.readers(now).next().is_some();
         has_holder && !self.is_over(now)
     }
 
-    /// Whether this is a lock at all: readers that nothing speaks for, in a hash that never ends, may be
-    /// has_holder's data.
+    /// Whether the hash is a lock: expired readers only, in a hash without a TTL, may be foreign data.
     pub fn is_plausible(&self, now: Now) -> bool {
         let lives = self.writer.is_some() || self.readers(now).next().is_some();
         lives || self.deadline_ms.is_some() || !self.is_whole
     }
 
-    /// The writer, if it holds.
+    /// The writer, if its hold is not over.
     pub fn writer(&self, now: Now) -> Option<&Writer> {
         self.writer.as_ref().filter(|_| !self.is_over(now))
     }
 
-    /// Whether this owner holds it for WRITE.
+    /// Whether this owner holds WRITE.
     pub fn writes(&self, owner: &[u8], now: Now) -> bool {
         self.writer(now)
             .is_some_and(|writer| writer.owner[..] == *owner)
     }
 
-    /// The living readers.
+    /// The unexpired readers.
     pub fn readers(&self, now: Now) -> impl Iterator<Item = &Reader> {
         let is_over = self.is_over(now);
         let lives = move |reader: &&Reader| !is_over && reader.until_ms > now.wall_ms;
         self.readers.iter().filter(lives)
     }
 
-    /// The READ holds of this owner, if it lives.
+    /// The READ holds of this owner, if they are unexpired.
     pub fn reader(&self, owner: &[u8], now: Now) -> Option<&Reader> {
         let reader = self.readers.get(owner);
         reader.filter(|reader| !self.is_over(now) && reader.until_ms > now.wall_ms)
     }
 
-    /// How many holds of this mode the owner has, if any.
+    /// The number of holds of this mode that the owner has; `None` without one.
     pub fn count_of(&self, mode: Mode, owner: &[u8], now: Now) -> Option<u32> {
         match mode {
             Mode::Read => self.reader(owner, now).map(|reader| reader.count),
@@ -169,10 +168,10 @@ impl ReadWrite {
         }
     }
 
-    /// Whether the owner may have one more of them.
+    /// Whether the owner may have one more hold of this mode.
     ///
     /// # Errors
-    /// [`LockError::HoldCountOverflow`] where that could not be counted.
+    /// [`LockError::HoldCountOverflow`] if it could not be counted.
     pub fn may_count_one_more(&self, mode: Mode, owner: &[u8], now: Now) -> Result<(), LockError> {
         let most = match mode {
             Mode::Read => MOST_READS,
@@ -184,13 +183,13 @@ impl ReadWrite {
         }
     }
 
-    /// When a living reader's lease ends; `None`: never.
+    /// The end of an unexpired reader's lease; `None`: no end.
     pub fn end_of(&self, reader: &Reader) -> Option<i64> {
         let end = self.deadline_ms.unwrap_or(i64::MAX).min(reader.until_ms);
         (end < i64::MAX).then_some(end)
     }
 
-    /// When the last lease ends that is known to live, one reader's aside; `None`: never.
+    /// The end of the last known unexpired lease, without that of the owner `aside`; `None`: no end.
     pub fn ends(&self, now: Now, aside: Option<&[u8]>) -> Option<i64> {
         if self.writer(now).is_some() {
             return self.deadline_ms;
@@ -203,8 +202,8 @@ impl ReadWrite {
         (end < i64::MAX).then_some(end)
     }
 
-    /// The token of those who hold, if it is known to be theirs. A writer's is still that of its reads
-    /// when a script has taken the write away; one that belonged to another writer is of the past.
+    /// The token of the present holders, if it is known to be theirs. A writer's token is still that of its reads when
+    /// a script has released the write; a token of another writer is of the past.
     pub fn token(&self, now: Now) -> Option<Token> {
         let token_record = self.token_record.as_ref()?;
         let is_theirs = match (self.writer(now), &token_record.writer) {
@@ -216,8 +215,8 @@ impl ReadWrite {
         is_theirs.then_some(token_record.token)
     }
 
-    /// Whether a hold of this mode is one of this token. Who reads on through an upgrade, or while newcomers
-    /// get a token of a new process, still has the one that it was given.
+    /// Whether a hold of this mode has this token. A reader that stays through an upgrade, or while new readers get a
+    /// token of a new process, keeps the token that it was granted.
     pub fn is_under(&self, mode: Mode, token: Token, now: Now) -> bool {
         let since = self
             .token_record
@@ -237,7 +236,7 @@ pub fn is_read_write(mode: &[u8]) -> bool {
     matches!(mode, b"read" | b"write")
 }
 
-/// Reads the fields of a read-write lock's hash.
+/// A reader of the fields of a read-write lock's hash.
 #[derive(Debug, Default)]
 pub struct RwFields {
     mode: Option<Mode>,
@@ -248,7 +247,7 @@ pub struct RwFields {
 }
 
 impl RwFields {
-    /// One field and its value, in any order.
+    /// Adds one field with its value, in any order.
     pub fn field(&mut self, field: &[u8], value: &[u8]) {
         if field == MODE_FIELD {
             self.mode = match value {
@@ -270,7 +269,7 @@ impl RwFields {
         }
     }
 
-    /// The writer of a hash whose fields have all been read; `None` for a hash of another layout.
+    /// The writer of a hash whose fields have all been added; `None` for a hash of another layout.
     pub fn finish(self) -> Option<Option<Writer>> {
         let fits = match self.mode? {
             Mode::Write => self.writer.is_some(),
