@@ -1,5 +1,5 @@
-//! What the scripts of `RFencedLock` add to those of `RLock`: a counter beside the lock, which rises with
-//! every acquire, re-entrant ones too. Its value is the fencing token.
+//! The scripts of `RFencedLock` beside those of `RLock`: they add a counter key, which rises with every acquire,
+//! re-entries included. Its value is the fencing token.
 
 use crate::lock::parse_integer;
 use crate::redisson::scripts::script::{
@@ -35,7 +35,7 @@ pub(crate) const ACQUIRE_TOKEN: Script = script(
     CALLS,
 );
 
-/// The token after this value of the counter; `None` where that is none, or Lua could not count on.
+/// The token after this value of the counter; `None` if it is not a number, or beyond the exact range of Lua's numbers.
 pub fn next_token(counter: Option<&[u8]>) -> Option<i64> {
     const EXACT: i64 = 1 << 53;
     let last = counter.map_or(Some(0), parse_integer)?;
@@ -47,7 +47,7 @@ mod tests {
     use super::next_token;
 
     #[test]
-    fn tokens_follow_plain_counters_as_far_as_lua_can_count() {
+    fn tokens_follow_plain_counters_within_luas_exact_range() {
         assert_eq!(next_token(None), Some(1));
         assert_eq!(next_token(Some(b"41")), Some(42));
         assert_eq!(next_token(Some(b"9007199254740991")), Some(1 << 53));

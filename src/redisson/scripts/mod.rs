@@ -1,10 +1,10 @@
-//! Redisson's own scripts, told apart and decided about without Lua.
+//! Redisson's own scripts, recognised and decided without Lua.
 //!
-//! A Redisson client sends its locks' work as scripts, each release of it exactly the same few texts. A
-//! text is known by its SHA1 ([`table`]), and what the script would do to plain data is decided here, one
-//! file for each kind of lock: hold counts that are numbers, leases that are sensible, hashes where a hash
-//! belongs. For anything else there is no decision (`None`), and the script itself is run by the server:
-//! its errors, its half-done effects and its oddities stay its own.
+//! A Redisson client sends its lock operations as scripts; each release of Redisson sends the same few texts. A text is
+//! recognised by its SHA1 ([`table`]). The effect of the script on plain data is decided here, one file for each kind
+//! of lock. Plain data means: hold counts that are numbers, valid leases, hashes where a hash is expected. For any
+//! other data there is no decision (`None`), and the server runs the script itself, with its own errors, partial
+//! effects and peculiarities.
 
 #![forbid(unsafe_code)]
 

@@ -1,8 +1,8 @@
-//! What the scripts of `RReadWriteLock` do to plain data.
+//! The effect of the scripts of `RReadWriteLock` on plain data.
 //!
-//! The lock is a hash: `mode` is `read` or `write`, and every owner has its hold count, a writer in a field of
-//! its own. Each hold of a reader has a key beside it, its *timeout*: the hash lives as long as the last of
-//! them. A writer may read too; when it gives its last write hold back, the lock is one of readers.
+//! The lock is a hash: `mode` is `read` or `write`, and every owner has its hold count, a writer in a field of its own.
+//! Each hold of a reader has a sibling key, its *timeout*; the hash lives as long as the last of them. A writer may
+//! also read; when it releases its last write hold, the mode becomes `read`.
 
 use crate::lock::parse_integer;
 use crate::redisson::scripts::rlock::lease_end;
@@ -14,79 +14,79 @@ pub enum ReadWrite {
     WriteAcquire,
     /// Keys: lock, channel; arguments: message, lease, writer.
     WriteUnlock(Form),
-    /// Keys: lock, what the reader's timeouts begin with; arguments: lease, reader, the same as a writer.
+    /// Keys: lock, the prefix of the reader's timeouts; arguments: lease, reader, the same owner as a writer.
     ReadAcquire {
         /// Whether the hash may get a shorter lease than it has.
         shortens: bool,
     },
-    /// Keys: lock, channel, what the reader's timeouts begin with, what all begin with; arguments: message,
+    /// Keys: lock, channel, the prefix of the reader's timeouts, the prefix of all timeouts; arguments: message,
     /// reader.
     ReadUnlock(Form),
-    /// Unlock by force of a lock in this mode; keys: lock, channel; argument: message.
+    /// Forced unlock of a lock in this mode; keys: lock, channel; argument: message.
     Force(Mode, Form),
 }
 
-/// How the scripts of one kind differ.
+/// The variants of one script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
-    /// With nothing more.
+    /// Without additions.
     Plain,
-    /// Another argument is the command that publishes.
+    /// With another argument: the command that publishes.
     By,
-    /// The same, another key is the latch and another argument its lease.
+    /// As `By`, with another key, the latch, and another argument, its lease.
     Once,
-    /// The same, and of a lock that nobody holds it says nil instead of `1`.
+    /// As `Once`, and replies nil instead of `1` if the lock is not held.
     OnceOrNil,
 }
 
-/// What a lock is held for.
+/// The mode of a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// By readers.
+    /// Held by readers.
     Read,
-    /// By a writer, who may read, too.
+    /// Held by a writer, which may also read.
     Write,
 }
 
-/// What a script sees of a lock.
+/// The state of a lock for a script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lock {
     /// No key.
     Free,
-    /// A hash; the hold count of the caller, where it has one.
+    /// A hash, with the hold count of the caller if it has one.
     Held(Mode, Option<i64>),
 }
 
-/// What an acquire does.
+/// The effect of an acquire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Take {
     /// The first hold.
     First,
-    /// One more hold, in a hash that lives so long then.
+    /// One more hold, in a hash with this time to live in milliseconds.
     Again(i64),
-    /// Nothing: the answer is the time to live.
+    /// None: the reply is the time to live.
     Refused,
 }
 
-/// What an unlock does.
+/// The effect of an unlock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Give {
     /// One hold less.
     Less,
     /// The owner's last hold ends.
     Last,
-    /// Nobody holds anything: that is published.
+    /// The lock is not held: that is published.
     OfNone,
-    /// Nothing.
+    /// None.
     NotOwner,
 }
 
-/// Lua counts exactly as far.
+/// The exact range of Lua's numbers.
 const EXACT: i64 = 1 << 53;
-/// More readers' holds are not looked at one by one.
+/// The most holds of readers whose timeouts are read one by one.
 const MOST: i64 = 100;
 
-/// The mode that a field states; `None` for anything else.
+/// The mode in this field; `None` for any other value.
 pub fn mode(value: &[u8]) -> Option<Mode> {
     match value {
         b"read" => Some(Mode::Read),
@@ -95,18 +95,18 @@ pub fn mode(value: &[u8]) -> Option<Mode> {
     }
 }
 
-/// Whether a hold count is one to go on.
+/// The hold count in this field; `None` if it is not a plain count.
 pub fn is_plain_count(value: &[u8]) -> Option<i64> {
     parse_integer(value).filter(|count| (1..=MOST).contains(count))
 }
 
-/// A lease whose sums come out of Lua as they are.
+/// A lease whose sums Lua represents exactly.
 fn plain_lease(lease: &[u8], now_ms: i64) -> Option<i64> {
     lease_end(lease, now_ms)?;
     parse_integer(lease).filter(|lease| *lease <= EXACT)
 }
 
-/// An acquire for writing, where the hash has so much time left. It adds to that.
+/// An acquire for writing, in a hash with this time left, to which it adds the lease.
 pub fn write_acquire(lock: Lock, lease: &[u8], left_ms: i64, now_ms: i64) -> Option<Take> {
     Some(match lock {
         Lock::Free => plain_lease(lease, now_ms).map(|_| Take::First)?,
@@ -119,7 +119,7 @@ pub fn write_acquire(lock: Lock, lease: &[u8], left_ms: i64, now_ms: i64) -> Opt
     })
 }
 
-/// An acquire for reading. It takes the longer one, or the new one.
+/// An acquire for reading. The hash gets the longer lease, or the new one in the releases that may shorten it.
 pub fn read_acquire(
     lock: Lock,
     is_writer: bool,
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_readers_lease_does_not_shorten_that_of_others_any_more() {
+    fn since_3_11_1_a_readers_lease_does_not_shorten_the_others() {
         let read = Lock::Held(Mode::Read, None);
         assert_eq!(
             read_acquire(read, false, b"5", 9, 0, false),
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn who_holds_nothing_gives_nothing_back() {
+    fn an_unlock_without_a_hold_changes_nothing() {
         assert_eq!(
             write_unlock(Lock::Held(Mode::Read, Some(1))),
             Give::NotOwner

@@ -1,8 +1,7 @@
-//! The scripts of `RReadWriteLock` that are run natively.
+//! The scripts of `RReadWriteLock` that are decided natively.
 //!
-//! Left to Lua: the renewals, which come every ten seconds and not with every lock, and the question of a
-//! reader whether the lock is held: a call of four words, for whose sake every `SET` would have to be
-//! looked at.
+//! Left to Lua: the renewals, which come every ten seconds and not with every acquire, and a reader's question whether
+//! the lock is held: a call of four words, for which the filter would have to inspect every `SET`.
 
 use crate::redisson::scripts::read_write::{Form, Mode, ReadWrite};
 use crate::redisson::scripts::script::{
@@ -18,7 +17,7 @@ const WRITE_ACQUIRE: &[InnerCall] = &[
     (Inner::Pttl, LOCK),
 ];
 
-/// What a writer's unlock calls, whose latch is the third key.
+/// The commands of a writer's unlock, whose latch is the third key.
 const WRITE_UNLOCK: &[InnerCall] = &[
     (Inner::Hget, LOCK),
     (Inner::Hexists, LOCK),
@@ -146,7 +145,7 @@ pub(crate) const FORCE_READ_3_10: Script = read_write(
     FORCE_PLAIN,
 );
 
-/// The timeouts, which no call names, are asked for when they are known.
+/// Permission for the timeouts, which no call names, is checked when their names are known.
 const READ_ACQUIRE: &[InnerCall] = &[
     (Inner::Hget, LOCK),
     (Inner::Hset, LOCK),
@@ -156,7 +155,8 @@ const READ_ACQUIRE: &[InnerCall] = &[
     (Inner::Pttl, LOCK),
 ];
 
-/// What a reader's unlock calls, whose latch is the fifth key. Its timeouts are asked for when they are known.
+/// The commands of a reader's unlock, whose latch is the fifth key. Permission for its timeouts is checked when their
+/// names are known.
 const READ_UNLOCK: &[InnerCall] = &[
     (Inner::Hget, LOCK),
     (Inner::Hexists, LOCK),

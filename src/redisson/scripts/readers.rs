@@ -1,18 +1,18 @@
-//! The readers of a lock of `RReadWriteLock`, whose timeouts say how long the hash has to live.
+//! The readers of an `RReadWriteLock`, whose timeouts determine the lifetime of the hash.
 
 use crate::redisson::scripts::read_write::is_plain_count;
 
 /// One reader: its field and its hold count.
 pub type Reader = (Box<[u8]>, i64);
 
-/// A native unlock looks at the timeouts of at most so many holds; each timeout is a key. An unlock of a lock with more
-/// holds is left to Lua, which is given fewer still (see `steps`).
+/// The most holds whose timeouts a native unlock reads; each timeout is a key. An unlock of a lock with more holds is
+/// left to Lua, for which the limit is lower still (see `steps`).
 const MOST_HOLDS: usize = 10_000;
 
-/// The most bytes that the names of these keys may have together: all of them are made before the first is touched.
+/// The most bytes of the names of these keys together: all of them are made before the first is accessed.
 const MOST_BYTES: usize = 8 << 20;
 
-/// The fields of a hash, as they are read one by one.
+/// The fields of a hash, added one by one.
 #[derive(Debug, Default)]
 pub struct Readers {
     readers: Vec<Reader>,
@@ -20,7 +20,7 @@ pub struct Readers {
 }
 
 impl Readers {
-    /// One field and its value.
+    /// Adds one field with its value.
     pub fn field(&mut self, field: &[u8], value: &[u8]) {
         if field == b"mode" {
             return;
@@ -31,13 +31,13 @@ impl Readers {
         }
     }
 
-    /// Whether it is known already that there is no decision.
+    /// Whether it is certain already that there is no decision.
     pub fn are_undecidable(&self) -> bool {
         self.is_odd || self.readers.len() > MOST_HOLDS
     }
 
-    /// The readers after one hold of this owner is released, in the order of the hash; `None` where a count is no number,
-    /// or there are very many, or their timeouts, which begin with this prefix, have very long names.
+    /// The readers after one hold of this owner is released, in the order of the hash. `None` if a count is not a
+    /// number, or there are too many holds, or the names of their timeouts, which begin with this prefix, are too long.
     pub fn without_one(mut self, owner: &[u8], prefix: &[u8]) -> Option<Vec<Reader>> {
         if self.are_undecidable() {
             return None;
@@ -59,17 +59,17 @@ impl Readers {
     }
 }
 
-/// At most what a timeout's name has besides what all begin with and the reader.
+/// The most bytes of a timeout's name besides the common prefix and the reader.
 const LONGEST_REST: usize = b"::rwlock_timeout:10000".len();
 
-/// The key of a reader's hold: what all timeouts begin with, the reader, and its number.
+/// The key of a reader's hold: the common prefix of the timeouts, the reader, and the number of the hold.
 pub fn timeout_of(prefix: &[u8], reader: &[u8], number: i64) -> Vec<u8> {
     let mut name = [prefix, b":", reader, b":rwlock_timeout:"].concat();
     name.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
     name
 }
 
-/// The key of one reader's own hold: what its timeouts begin with, and the number.
+/// The key of a reader's own hold: the prefix of its timeouts, and the number of the hold.
 pub fn own_timeout(prefix: &[u8], number: i64) -> Vec<u8> {
     let mut name = [prefix, b":"].concat();
     name.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
@@ -89,14 +89,14 @@ mod tests {
     }
 
     #[test]
-    fn a_hold_less_is_a_timeout_less_to_look_at() {
+    fn one_hold_less_has_one_timeout_less() {
         let left = readers(&[("mode", "read"), ("a", "1"), ("b", "2")]).without_one(b"b", b"{k}");
         let expected: Vec<Reader> = vec![(b"a"[..].into(), 1), (b"b"[..].into(), 1)];
         assert_eq!(left, Some(expected));
     }
 
     #[test]
-    fn odd_counts_and_very_many_are_left_to_lua() {
+    fn unusual_counts_and_very_many_holds_are_left_to_lua() {
         assert_eq!(
             readers(&[("a", "1"), ("b", "1e1")]).without_one(b"a", b"{k}"),
             None
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn timeouts_are_named_as_redisson_names_them() {
+    fn timeout_names_follow_redisson() {
         assert_eq!(timeout_of(b"{k}", b"u:1", 2), b"{k}:u:1:rwlock_timeout:2");
         assert_eq!(
             own_timeout(b"{k}:u:1:rwlock_timeout", 1),

@@ -1,9 +1,9 @@
-//! What the scripts of `RLock` do to plain data.
+//! The effect of the scripts of `RLock` on plain data.
 //!
-//! The lock is a hash of hold counts by owner, and its TTL is the lease. The scripts ask only for the
-//! caller's own field: an absent key may be taken, a hash with that field is the caller's, any other
-//! hash is somebody else's. An unlock may leave its answer in a key of its own, the *latch*, so that one
-//! that is sent twice is answered twice and done once.
+//! The lock is a hash of hold counts by owner, and its TTL is the lease. The scripts read only the caller's own field:
+//! an absent key is free, a hash with that field is held by the caller, any other hash by another owner. An unlock may
+//! leave its reply in a key of its own, the *latch*, so that an unlock that is sent twice is done once and gets the
+//! same reply twice.
 
 use crate::lock::parse_integer;
 
@@ -12,27 +12,27 @@ use crate::lock::parse_integer;
 pub enum RLock {
     /// Lock; arguments: lease, owner.
     Acquire,
-    /// The same, which sets the first hold instead of adding it.
+    /// As `Acquire`, but sets the first hold instead of adding it.
     AcquireBySet,
     /// Unlock; keys: lock, channel; arguments: message, lease, owner.
     Unlock,
-    /// The same, which says `1` and publishes where nobody holds the lock.
+    /// As `Unlock`, but replies `1` and publishes if the lock is not held.
     UnlockOfNone,
-    /// The same with another argument: the command that publishes.
+    /// As `Unlock`, with another argument: the command that publishes.
     UnlockBy,
-    /// The same with another key, the latch, and another argument, its lease.
+    /// As `UnlockBy`, with another key, the latch, and another argument, its lease.
     UnlockOnce,
     /// Renewal; arguments: lease, owner.
     Renew,
-    /// Renewals of many locks; arguments: lease, an owner for each.
+    /// Renewals of several locks; arguments: lease, an owner for each lock.
     RenewAll,
-    /// Unlock by force; keys: lock, channel; argument: message.
+    /// Forced unlock; keys: lock, channel; argument: message.
     Force,
-    /// The same with another argument: the command that publishes.
+    /// As `Force`, with another argument: the command that publishes.
     ForceBy,
 }
 
-/// What a script sees of a lock.
+/// The state of a lock for a script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Held {
     /// No key.
@@ -43,44 +43,44 @@ pub enum Held {
     Other,
 }
 
-/// What an acquire does.
+/// The effect of an acquire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Acquire {
-    /// The first hold, with a lease that ends then.
+    /// The first hold, with a lease that ends at this moment (Unix milliseconds).
     First(i64),
-    /// One more hold, with a lease that ends then.
+    /// One more hold, with a lease that ends at this moment (Unix milliseconds).
     Again(i64),
-    /// Nothing: the answer is the lock's time to live.
+    /// None: the reply is the lock's time to live.
     Refused,
 }
 
-/// What an unlock does.
+/// The effect of an unlock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unlock {
-    /// One hold less, with a lease that ends then.
+    /// One hold less, with a lease that ends at this moment (Unix milliseconds).
     Less(i64),
     /// The last hold ends.
     Free,
-    /// Nothing.
+    /// None.
     NotOwner,
 }
 
-/// The most holds that are counted here; the end of the numbers is left to the server.
+/// The most holds that are counted here; higher counts are left to the server.
 const MOST: i64 = i32::MAX as i64;
 
-/// The caller's hold count as its field states it; `None` where that is none to go on.
+/// The caller's hold count in its field; `None` if the value is not a plain count.
 pub fn own_count(value: &[u8]) -> Option<i64> {
     parse_integer(value).filter(|count| (1..MOST).contains(count))
 }
 
-/// When a lease of so many milliseconds ends; `None` for what is no lease, or ends at once.
+/// The end of a lease of this many milliseconds; `None` for an invalid lease, or one that ends at once.
 pub fn lease_end(lease: &[u8], now_ms: i64) -> Option<i64> {
     let lease = parse_integer(lease).filter(|lease| *lease > 0)?;
     now_ms.checked_add(lease)
 }
 
-/// The time to live that a script answers, of a key that ends then or never. `None` for a number that comes
-/// out of Lua as another one: there, all numbers are doubles.
+/// The time to live that a script replies for a key with this end, or none. `None` for a number that Lua would change:
+/// its numbers are doubles.
 pub fn time_to_live(end_ms: Option<i64>, now_ms: i64) -> Option<i64> {
     const EXACT: i64 = 1 << 53;
     let left_ms = end_ms.map_or(-1, |end_ms| end_ms.saturating_sub(now_ms).max(0));
@@ -96,7 +96,7 @@ pub fn acquire(held: Held, lease: &[u8], now_ms: i64) -> Option<Acquire> {
     })
 }
 
-/// An unlock; the lease is for the holds that are left.
+/// An unlock; the lease is for the remaining holds.
 pub fn unlock(held: Held, lease: &[u8], now_ms: i64) -> Option<Unlock> {
     Some(match held {
         Held::Own(1) => Unlock::Free,
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_plain_leases_are_decided_about() {
+    fn only_plain_leases_are_decided() {
         assert_eq!(lease_end(b"30000", 1_000), Some(31_000));
         assert_eq!(lease_end(b"1", i64::MAX - 1), Some(i64::MAX));
         for odd in [
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_to_live_is_answered_as_far_as_lua_can_count() {
+    fn a_time_to_live_is_replied_within_luas_exact_range() {
         assert_eq!(time_to_live(None, 5), Some(-1));
         assert_eq!(time_to_live(Some(7), 5), Some(2));
         assert_eq!(time_to_live(Some(4), 5), Some(0), "over, but still there");
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn only_plain_hold_counts_are_decided_about() {
+    fn only_plain_hold_counts_are_decided() {
         assert_eq!(own_count(b"1"), Some(1));
         assert_eq!(own_count(b"2147483646"), Some(2_147_483_646));
         for odd in ["0", "-1", "2147483647", "x", "", "01", "1.0"] {
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_is_looked_at_only_where_the_script_uses_it() {
+    fn a_lease_is_checked_only_where_the_script_uses_it() {
         assert_eq!(acquire(Held::Other, b"x", 0), Some(Acquire::Refused));
         assert_eq!(acquire(Held::Not, b"x", 0), None);
         assert_eq!(acquire(Held::Own(1), b"x", 0), None);

@@ -1,34 +1,34 @@
-//! SCRIPT
+//! A known script of Redisson: its hash, its call, and the commands that it calls.
 
 use crate::redisson::scripts::read_write::ReadWrite;
 use crate::redisson::scripts::rlock::RLock;
 
-/// One script of Redisson's.
+/// One script of Redisson.
 #[derive(Debug)]
 pub struct Script {
     /// SHA1 of its text, in lower case.
     pub sha1: &'static str,
     /// Length of its text.
     pub length: usize,
-    /// How many keys it is called with; `None`: any number, and one argument more than keys.
+    /// The number of keys of a call; `None`: any number, with one argument more than keys.
     pub keys: Option<usize>,
-    /// How many arguments, where the number of keys is given.
+    /// The number of arguments, if the number of keys is fixed.
     pub args: usize,
-    /// What runs in its place.
+    /// The native decision that replaces the script.
     pub native: Native,
-    /// Every command that it may call, on the keys of the call: who may not run one of them is not
-    /// spared the script's own error.
+    /// Every command that the script may call, on the keys of the call. A user that may not run one of them gets the
+    /// script's own error.
     pub calls: &'static [InnerCall],
 }
 
-/// What runs in the place of a script, by kind of lock.
+/// The native decisions, by kind of lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Native {
     /// `RLock`.
     RLock(RLock),
-    /// `RFencedLock`, where it is not an `RLock`.
+    /// `RFencedLock`, where it differs from `RLock`.
     Fenced(Fenced),
-    /// The spin lock, where it is not an `RLock`.
+    /// The spin lock, where it differs from `RLock`.
     Spin(Spin),
     /// `RReadWriteLock`.
     ReadWrite(ReadWrite),
@@ -37,9 +37,9 @@ pub enum Native {
 /// One script of `RFencedLock`. Keys: lock, counter; arguments: lease, owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fenced {
-    /// Answers as that of `RLock` does.
+    /// Replies as the script of `RLock`.
     Acquire,
-    /// Answers two numbers: -1 and the token, or the time to live and -1.
+    /// Replies two numbers: -1 and the token, or the time to live and -1.
     AcquireToken,
 }
 
@@ -48,23 +48,23 @@ pub enum Fenced {
 pub enum Spin {
     /// Unlock; key: lock; arguments: lease, owner.
     Unlock,
-    /// The same with another key, the latch, and another argument, its lease.
+    /// As `Unlock`, with another key, the latch, and another argument, its lease.
     UnlockOnce,
 }
 
-/// A command that a script calls, and on which of its keys.
+/// A command that a script calls, with its key.
 pub type InnerCall = (Inner, KeyOf);
 
-/// Which keys of a script a command inside it is called with.
+/// The key of a call with which a command inside the script is called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyOf {
-    /// The key at this place, from 0.
+    /// The key with this index, from 0.
     At(usize),
     /// Each key.
     Each,
 }
 
-/// Commands that the scripts call.
+/// The commands that the scripts call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Inner {
     /// `DEL key`
@@ -99,12 +99,12 @@ pub enum Inner {
     Publish,
     /// `SPUBLISH channel message`
     Spublish,
-    /// `PUBLISH` or `SPUBLISH`, as this argument of the call says.
+    /// `PUBLISH` or `SPUBLISH`, as stated by the argument of the call with this index.
     Said(usize),
 }
 
 impl Inner {
-    /// Every command that has a name.
+    /// Every command with a fixed name.
     pub const NAMED: [(Inner, &'static [u8]); 16] = [
         (Inner::Del, b"DEL"),
         (Inner::Exists, b"EXISTS"),
@@ -124,7 +124,7 @@ impl Inner {
         (Inner::Spublish, SPUBLISH),
     ];
 
-    /// How many words follow the key or the channel.
+    /// The number of words after the key or the channel.
     pub fn words_behind(self) -> usize {
         match self {
             Inner::Del
@@ -139,7 +139,7 @@ impl Inner {
         }
     }
 
-    /// The command that publishes, as an argument of a call says it; `None` for any other word.
+    /// The publishing command that an argument of a call names; `None` for any other word.
     pub fn said(word: &[u8]) -> Option<Inner> {
         match word {
             PUBLISH => Some(Inner::Publish),
@@ -149,19 +149,19 @@ impl Inner {
     }
 }
 
-/// How Redisson says that a message goes to everybody,
+/// Redisson's word for a message to every subscriber.
 const PUBLISH: &[u8] = b"PUBLISH";
 
-/// and that it goes to the listeners of a shard.
+/// Redisson's word for a message to the subscribers of a shard.
 const SPUBLISH: &[u8] = b"SPUBLISH";
 
-/// The lock, which is the first key of every script.
+/// The lock: the first key of every script.
 pub(crate) const LOCK: KeyOf = KeyOf::At(0);
 
-/// The channel of those that publish.
+/// The channel, for scripts that publish.
 pub(crate) const CHANNEL: KeyOf = KeyOf::At(1);
 
-/// A script that is called with so many keys and arguments.
+/// A script with a fixed number of keys and arguments.
 pub(crate) const fn script(
     sha1: &'static str,
     length: usize,

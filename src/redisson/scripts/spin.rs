@@ -1,8 +1,8 @@
-//! The scripts of Redisson's spin lock that it does not share with `RLock`. It is the same hash, but nobody
-//! listens: its waiters try again and again. So its unlocks are those of `RLock` without a message.
+//! The scripts of Redisson's spin lock that it does not share with `RLock`. The hash is the same, but there are no
+//! subscribers: the clients try again periodically. So its unlocks are those of `RLock` without a message.
 //!
-//! Its unlock by force is left to Lua: `EVAL` with one key and nothing else has four words, and for its sake
-//! every command of so many words would have to be looked at.
+//! Its forced unlock is left to Lua: `EVAL` with one key and no argument has four words, and the filter would have to
+//! inspect every command of four words.
 
 use crate::redisson::scripts::script::{
     script, Inner, InnerCall, KeyOf, Native, Script, Spin, LOCK,

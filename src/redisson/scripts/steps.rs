@@ -1,34 +1,34 @@
 //! The bound on the loops of a script that Lua runs for the module.
 //!
-//! A script that runs for longer than `busy-reply-threshold` lets the server serve other clients meanwhile.
-//! Redis and Redict protect the client of the script from that; where a module calls the script, this is a client
-//! made for the call, and the one that sent the command may be freed under it. Lua compares the time only after
-//! each 100,000th instruction, so a script of fewer instructions cannot get that far, however slow the server is.
+//! A script that runs longer than `busy-reply-threshold` lets the server serve other clients meanwhile. Redis and
+//! Redict protect the client of the script from being freed then. If a module calls the script, the protected client is
+//! one made for the call, and the client that sent the command may be freed during it. Lua compares the time only after
+//! each 100,000th instruction, so a script of fewer instructions cannot reach that point, however slow the server is.
 
 use crate::redisson::scripts::read_write::ReadWrite;
 use crate::redisson::scripts::rlock::RLock;
 use crate::redisson::scripts::script::Native;
 
-/// The most steps that the loops of one run may take.
+/// The most steps of the loops of one run.
 ///
 /// A step costs at most 26 instructions, by the compiler's listing (a lock of a renewal: 26, a field: 21, a hold: 18;
 /// measured: 25, 20, 18), the rest of a script at most 203: together 52,203, about half of what Lua executes before it
 /// compares the time.
 pub const MOST_STEPS: u64 = 2000;
 
-/// What the loops of a script go over.
+/// The subject of the loops of a script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Loops {
-    /// It has none.
+    /// The script has no loop.
     None,
-    /// The keys of the call: a step for each.
+    /// The keys of the call: one step for each.
     Keys,
-    /// The fields of the lock, and the numbers that they state: a step for each field and each hold.
+    /// The fields of the lock and the numbers in them: one step for each field and each hold.
     Holds,
 }
 
 impl Native {
-    /// What the loops of this script go over.
+    /// The subject of the loops of this script.
     pub fn loops(self) -> Loops {
         match self {
             Native::RLock(RLock::RenewAll) => Loops::Keys,
@@ -40,24 +40,24 @@ impl Native {
     }
 }
 
-/// The steps that loops over the holds of a lock may take.
+/// A count of the steps of loops over the holds of a lock.
 #[derive(Debug, Default)]
 pub struct Steps(u64);
 
 impl Steps {
-    /// Counts a field with this value. The mode's is one like any other: the scripts do not leave it out.
+    /// Counts a field with this value. The field `mode` is counted like any other: the scripts do not skip it.
     pub fn field(&mut self, value: &[u8]) {
         self.0 = self.0.saturating_add(1).saturating_add(rounds(value));
     }
 
-    /// Whether they are more than Lua is given.
+    /// Whether the steps exceed the limit for Lua.
     pub fn are_too_many(&self) -> bool {
         self.0 > MOST_STEPS
     }
 }
 
-/// How often `for i=tonumber(value), 1, -1` runs, or more. A number that is no decimal (hexadecimal, infinity), and
-/// what only begins like one, counts as too many.
+/// At least as many rounds as `for i=tonumber(value), 1, -1` runs. A number that is not decimal (hexadecimal,
+/// infinity), and a text that only begins like a number, counts as too many.
 fn rounds(value: &[u8]) -> u64 {
     // `tonumber` reads C strings: up to the first NUL, with C's white space around the number.
     let text = value.split(|byte| *byte == 0).next().unwrap_or_default();
@@ -65,22 +65,22 @@ fn rounds(value: &[u8]) -> u64 {
     // A number with a minus is below 1.
     let text = text.strip_prefix(b"+").unwrap_or(text);
     match text {
-        // NaN is below 1 as well; what else begins with a letter is no number.
+        // NaN is below 1 too; any other text that begins with a letter is not a number.
         [b'i' | b'I', b'n' | b'N', ..] => u64::MAX,
         [b'0'..=b'9' | b'.', ..] => decimal(text),
         _ => 0,
     }
 }
 
-/// The number that this decimal states, or the greatest; with a fraction, the next one above.
+/// The value of this decimal, or the greatest; a fraction is rounded up.
 fn decimal(text: &[u8]) -> u64 {
     let text = std::str::from_utf8(text).ok();
     let number = text.and_then(|text| text.parse::<f64>().ok());
-    // What is too great for the type becomes its greatest.
+    // A value beyond the type becomes its greatest.
     number.map_or(u64::MAX, |number| number.ceil() as u64)
 }
 
-/// The text without what `isspace` says is white space, at both ends.
+/// The text without white space (by `isspace`) at both ends.
 fn trim(mut text: &[u8]) -> &[u8] {
     while let [b' ' | b'\t'..=b'\r', rest @ ..] = text {
         text = rest;
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_that_lua_reads_as_no_number_or_one_below_1_take_no_rounds() {
+    fn values_that_are_not_numbers_or_below_1_in_lua_take_no_rounds() {
         for value in [
             "", "read", "write", "t123", "-1", "-1e9", "-0x7f", "-inf", "nan", "+", "+-5", "- 5",
             "0", "000", " ", "\0", "\x005", "e9", "x10",
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn decimals_take_as_many_rounds_as_they_say() {
+    fn decimals_take_as_many_rounds_as_their_value() {
         for (value, expected) in [
             ("1", 1),
             ("2000", 2000),
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn other_numbers_and_what_resembles_them_count_as_too_many() {
+    fn other_numbers_and_texts_like_numbers_count_as_too_many() {
         for value in [
             "1e9",
             "1E9",
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn renewals_of_many_locks_and_unlocks_of_readers_have_loops() {
+    fn renewals_of_several_locks_and_unlocks_of_readers_have_loops() {
         let with = |loops| {
             SCRIPTS
                 .iter()

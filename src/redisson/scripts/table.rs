@@ -1,7 +1,7 @@
-//! The scripts that are known: what each is called by, how it is called, and what it calls.
+//! The table of known scripts.
 //!
-//! The newest come first: they are what most clients send, and the table is searched from the top. A
-//! script that is not here, or not called as Redisson calls it, is none of our business.
+//! The newest come first: most clients send them, and the table is searched from the top. A script that is not in the
+//! table, or is called otherwise than Redisson calls it, is left to the server.
 
 use crate::redisson::scripts::rlock::RLock;
 use crate::redisson::scripts::script::{
@@ -177,17 +177,18 @@ pub static SCRIPTS: &[Script] = &[
 ];
 
 impl Script {
-    /// Whether Redisson calls it so: with this word for the number of keys, and so many words behind that.
+    /// Whether this is a call as Redisson makes it: `numkeys` is the word for the number of keys, `behind` the number
+    /// of words after it.
     pub fn is_called_with(&self, numkeys: &[u8], behind: usize) -> bool {
         match self.keys {
             Some(keys) => {
-                // All of them have fewer than ten.
+                // Every such script has fewer than ten keys.
                 matches!(numkeys, [digit] if usize::from(digit.wrapping_sub(b'0')) == keys)
                     && behind == keys + self.args
             }
             None => {
                 let keys = crate::lock::parse_decimal(numkeys).filter(|keys| *keys > 0);
-                // One with more locks is left to the server's own EVAL: see `steps`.
+                // A call with more locks is left to the server's own EVAL: see `steps`.
                 let keys = keys.filter(|keys| *keys <= MOST_STEPS);
                 keys.and_then(|keys| keys.checked_mul(2)?.checked_add(1)) == Some(behind as u64)
             }
@@ -195,10 +196,11 @@ impl Script {
     }
 }
 
-/// The script that `EVALSHA` names so, and its place in the table.
+/// The script with this SHA1, as a client sends it in `EVALSHA`, and its index in the table.
 pub fn recognise(sha1: &[u8]) -> Option<(usize, &'static Script)> {
-    // Nearly all differ in the first digits, which are compared at once. Setting this bit makes small letters
-    // of capital ones and leaves digits as they are; what else it makes alike, the comparison of all tells apart.
+    // Nearly all SHA1s differ in the first eight digits, which are compared as one number. Setting this bit turns
+    // capital letters into small ones and keeps digits; other bytes that it makes equal are told apart by the full
+    // comparison.
     const SMALL: u64 = u64::from_ne_bytes([b' '; 8]);
     let first = u64::from_ne_bytes(*sha1.first_chunk()?) | SMALL;
     let is_it = |script: &Script| {
@@ -211,12 +213,12 @@ pub fn recognise(sha1: &[u8]) -> Option<(usize, &'static Script)> {
     SCRIPTS.iter().enumerate().find(|(_, script)| is_it(script))
 }
 
-/// Whether any known script is so long.
+/// Whether a known script has this length.
 fn is_known_length(length: usize) -> bool {
     SCRIPTS.iter().any(|script| script.length == length)
 }
 
-/// The script of this text, and its place in the table.
+/// The script with this text, and its index in the table.
 pub fn recognise_text(text: &[u8]) -> Option<(usize, &'static Script)> {
     if !is_known_length(text.len()) {
         return None;
@@ -231,7 +233,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_two_scripts_are_the_same_and_each_is_found() {
+    fn scripts_differ_and_each_is_found() {
         for (place, script) in SCRIPTS.iter().enumerate() {
             assert_eq!(script.sha1.len(), 40);
             assert_eq!(recognise(script.sha1.as_bytes()).unwrap().0, place);
@@ -244,17 +246,17 @@ mod tests {
     }
 
     #[test]
-    fn a_text_of_a_known_length_is_known_by_its_hash_alone() {
+    fn a_text_of_a_known_length_is_recognised_by_its_hash_only() {
         for script in SCRIPTS {
             assert!(recognise_text(&vec![b'x'; script.length]).is_none());
         }
-        // The hash itself, by a text whose SHA1 everybody knows.
+        // The hash function itself, by a text with a well-known SHA1.
         let known = sha1_smol::Sha1::from("abc").digest().to_string();
         assert_eq!(known, "a9993e364706816aba3e25717850c26c9cd0d89d");
     }
 
     #[test]
-    fn a_script_is_known_only_as_redisson_calls_it() {
+    fn a_script_is_recognised_only_as_redisson_calls_it() {
         let unlock = &SCRIPTS[1];
         assert!(unlock.is_called_with(b"3", 8));
         for (numkeys, behind) in [("3", 7), ("3", 9), ("2", 8), ("03", 8), ("x", 8), ("", 8)] {
@@ -277,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn the_keys_and_arguments_that_a_script_calls_with_are_there() {
+    fn the_keys_and_arguments_of_inner_calls_exist() {
         for script in SCRIPTS {
             for (inner, key) in script.calls {
                 if let (KeyOf::At(at), Some(keys)) = (key, script.keys) {
