@@ -1,26 +1,26 @@
-//! What a request may expect of a key, given what the key holds: the one place that says who excludes
-//! whom. Who waits is another matter (see `queue`).
+//! Compatibility: the one place that states which holds exclude a request. The order of waiters is not part of it (see
+//! `wait::queue`).
 
 use crate::lock::{Hold, KeyState, LockError, Mode, Now, ReadWrite, Reader};
 
-/// Where a request stands.
+/// The relation of a request to the present holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compatibility<'s> {
-    /// Nobody holds the lock.
+    /// The lock has no holder.
     Free,
-    /// The owner holds it already.
+    /// The owner holds the lock already.
     Mine(&'s Hold),
-    /// The owner holds the read-write lock in a way that lets this request in past the queue: it reads or
-    /// writes again, reads what it writes, or is the only reader and asks for WRITE.
+    /// The owner holds the read-write lock in a way that lets this request pass the queue: it reads or writes again,
+    /// reads beside its WRITE, or is the only reader and asks for WRITE.
     Within,
-    /// Somebody else holds it; the moment when that lease ends, if it does (Unix milliseconds).
+    /// Another owner holds the lock, until this deadline if there is one (Unix milliseconds).
     Blocked(Option<i64>),
 }
 
-/// Where a request of this mode and owner stands.
+/// The compatibility of a request of this mode and owner.
 ///
 /// # Errors
-/// Where the key holds something else: another type, another hash, a lock of the other kind.
+/// If the key holds something else: another type, another hash, a lock of the other kind.
 pub fn compatibility<'s>(
     state: &'s KeyState,
     mode: Mode,
@@ -46,7 +46,7 @@ pub fn compatibility<'s>(
     }
 }
 
-/// Whether somebody is in the way of such a request, or the key holds something else.
+/// Whether such a request is excluded by another owner's hold, or the key holds something else.
 pub fn is_blocked(state: &KeyState, mode: Mode, owner: &[u8], now: Now) -> bool {
     let compatibility = compatibility(state, mode, owner, now);
     matches!(compatibility, Ok(Compatibility::Blocked(_)) | Err(_))

@@ -1,4 +1,5 @@
-//! EACH
+//! What is alike for locks, semaphores and latches: the numbers and limits of waiters, the deadlines, and the settle
+//! loop, which serves the kinds in rotation (the *next resource* cursor).
 
 use crate::lock::effect::{Effect, Effects, Outcome};
 use crate::lock::locks::Locks;
@@ -11,7 +12,7 @@ use crate::lock::wait::waiters::{Grace, Waiters};
 use crate::lock::{KeyId, KeyRef, LockError, Now};
 
 impl Locks {
-    /// The queues of a family.
+    /// The waiters for one kind of resource.
     pub fn queues(&self, resource: Resource) -> &Waiters {
         match resource {
             Resource::Lock => &self.waiters,
@@ -32,7 +33,7 @@ impl Locks {
         ALL.into_iter().map(|resource| self.queues(resource))
     }
 
-    /// Places of parked requests on this server: what [`crate::lock::Limits::max_waiters`] limits.
+    /// Places of parked requests on this server, which [`crate::lock::Limits::max_waiters`] limits.
     pub(crate) fn all_places(&self) -> usize {
         self.all().map(Waiters::live_places).sum()
     }
@@ -42,7 +43,7 @@ impl Locks {
         self.all().any(|queues| queues.is_parked(waiter))
     }
 
-    /// The rule for kept places. (Who waits for a latch needs none: all are let in at once.)
+    /// Sets the rule for kept places. (Latches keep no place: all waiters are answered at once.)
     pub fn set_grace(&mut self, grace: Grace) {
         (self.waiters.grace, self.sems.waiters.grace) = (grace, grace);
     }
@@ -52,7 +53,7 @@ impl Locks {
         self.all().all(Waiters::is_quiet) && self.windows.open() == 0
     }
 
-    /// Milliseconds until the next wait or place is due.
+    /// Milliseconds until the next end of a wait or of a kept place.
     pub fn next_wait(&self, now: Now) -> Option<u64> {
         self.all().filter_map(|queues| queues.next_wait(now)).min()
     }
@@ -65,24 +66,24 @@ impl Locks {
             .min()
     }
 
-    /// The next key to be settled; the families take turns. A lock that somebody has taken in its window is looked
-    /// at before that ends.
+    /// The next key to settle, of the kinds in rotation. A lock that was taken during its Redisson window is settled
+    /// before the window ends.
     pub fn pop_unsettled(&mut self, now: Now) -> Option<(Resource, KeyId)> {
         let unsettled = self.pop(|queues| queues.pop_unsettled(now));
         unsettled.or_else(|| Some((Resource::Lock, self.pop_window(now)?)))
     }
 
-    /// The next request on many keys that perhaps can be granted.
+    /// The next request on several keys that may be grantable.
     pub fn pop_unsettled_request(&mut self, now: Now) -> Option<WaiterId> {
         self.waiters.pop_unsettled_request(now)
     }
 
-    /// Whether keys stand back because writes to them were refused.
+    /// Whether keys are postponed because writes to them were refused.
     pub fn has_postponed(&self) -> bool {
         self.all().any(Waiters::has_postponed)
     }
 
-    /// The next key that stands back; the families take turns.
+    /// The next postponed key, of the kinds in rotation.
     pub fn pop_postponed(&mut self) -> Option<(Resource, KeyId)> {
         self.pop(Waiters::pop_postponed)
     }
@@ -100,12 +101,12 @@ impl Locks {
         None
     }
 
-    /// A grant is due at this key, but writes to it are refused for now.
+    /// A grant is due at this key, but writes to it are refused at the moment.
     pub fn postpone(&mut self, resource: Resource, key: KeyId) {
         self.queues_mut(resource).postpone(key);
     }
 
-    /// Something happened to this key from outside.
+    /// The state of this key changed by other means.
     pub fn schedule_settle(&mut self, key: KeyRef<'_>) {
         for resource in ALL {
             self.queues_mut(resource).schedule_settle(key);
@@ -117,28 +118,28 @@ impl Locks {
         }
     }
 
-    /// Something else than what this request waits for stands at its key.
+    /// A key of this request holds another resource than the one waited for.
     pub fn schedule_settle_waiter(&mut self, waiter: WaiterId) {
         for resource in ALL {
             self.queues_mut(resource).schedule_settle_waiter(waiter);
         }
     }
 
-    /// Something happened to a whole database (`None`: to all of them).
+    /// The state of a whole database (`None`: of all) changed by other means.
     pub fn schedule_settle_all(&mut self, db: Option<i32>) {
         for resource in ALL {
             self.queues_mut(resource).schedule_settle_all(db);
         }
     }
 
-    /// A key that was free is one of this family now: who waits for another kind of thing there is to be
-    /// told. (Of what the module itself writes the server tells nobody.)
+    /// A key that was absent now holds this kind of resource: waiters for another kind at the key are settled. (The
+    /// server sends no event for the module's own writes.)
     pub(crate) fn begins_as(&mut self, resource: Resource, key: KeyRef<'_>) {
         for other in ALL.into_iter().filter(|other| *other != resource) {
             self.queues_mut(other).schedule_settle(key);
         }
         if self.sems.waiters.live() > 0 {
-            // The key may be that of a set of permits.
+            // The key may be the permit set of a semaphore.
             for name in semaphores_of(key.name) {
                 self.sems
                     .waiters
@@ -147,8 +148,7 @@ impl Locks {
         }
     }
 
-    /// Answers the next request whose wait ran out: nil, or that the latch is closed. False when none is
-    /// left.
+    /// Answers nil to the next request whose wait has run out. False when none is left.
     pub fn end_next_wait(&mut self, now: Now, fx: &mut Effects) -> bool {
         for resource in ALL {
             let Some(due) = self.queues_mut(resource).pop_due(now) else {
@@ -167,7 +167,7 @@ impl Locks {
         false
     }
 
-    /// A request that was still parked has been answered nil by `CLIENT UNBLOCK ... TIMEOUT`.
+    /// A parked request was answered nil by `CLIENT UNBLOCK ... TIMEOUT`.
     pub fn unblocked(&mut self, waiter: WaiterId, now: Now) {
         if self.waiters.leave(waiter, now) {
             self.stats.waits_unblocked += 1;
@@ -178,8 +178,8 @@ impl Locks {
         }
     }
 
-    /// The server could not park the client of this new request: the request leaves no trace, and counts as answered
-    /// at once.
+    /// The server could not block the client of this new request: the request is removed, and counted as refused at
+    /// once.
     pub fn not_parked(&mut self, waiter: WaiterId, now: Now) {
         if self.waiters.leave_for_good(waiter) {
             self.stats.waits_parked -= 1;
@@ -195,10 +195,10 @@ impl Locks {
         }
     }
 
-    /// The connection of a request that was not for a lock is gone.
+    /// The connection of a request for a semaphore or a latch is closed.
     pub(crate) fn disconnected_other_resource(&mut self, waiter: WaiterId, now: Now) {
         if let Some((key, id, token)) = self.sems.in_flight.lost(waiter) {
-            // The undo ends the permit; there is nothing to release.
+            // The undo ends the permit, so there is nothing to release.
             let what = BoundRef::permit(key.as_ref(), &id);
             self.sessions.unbind_grant(what, token);
             self.sems.waiters.schedule_settle_id(key);
@@ -209,7 +209,7 @@ impl Locks {
         }
     }
 
-    /// A key of a semaphore or a latch went away, says the server.
+    /// A key of a semaphore or a latch was deleted, by an event of the server.
     pub(crate) fn lost_other_resource(&mut self, key: KeyRef<'_>) {
         self.lose_permits(key);
         self.sems.waiters.schedule_settle(key);
@@ -221,7 +221,7 @@ impl Locks {
         }
     }
 
-    /// Whether events of this key matter to a semaphore or a latch.
+    /// Whether an event of this key concerns a semaphore or a latch.
     pub(crate) fn concerns_other_resource(&self, key: KeyRef<'_>) -> bool {
         let of_semaphore = |key: KeyRef<'_>| {
             self.sems.remembered.contains(key) || self.sems.waiters.live_on(key) > 0
@@ -232,19 +232,19 @@ impl Locks {
             || semaphores_of(key.name).any(|name| of_semaphore(KeyRef { db, name }))
     }
 
-    /// No semaphore or latch is waited for or remembered.
+    /// Whether no semaphore or latch has waiters or recorded permits.
     pub(crate) fn are_other_resources_idle(&self) -> bool {
         self.sems.waiters.live() == 0
             && self.latches.waiters.live() == 0
             && self.sems.remembered.len() == 0
     }
 
-    /// Permits of these semaphores are gone.
+    /// Removes the recorded permits of these semaphores.
     pub(crate) fn forget_permits(&mut self, is_gone: impl Fn(KeyRef<'_>) -> bool) {
         self.sems.stats.sem_grants_lost += self.sems.remembered.forget(is_gone);
     }
 
-    /// This server follows another now.
+    /// This server has become a replica.
     pub(crate) fn demote_other_resources(&mut self) {
         self.sems.in_flight.forget_lost();
         for queues in [&mut self.sems.waiters, &mut self.latches.waiters] {
@@ -253,7 +253,7 @@ impl Locks {
         }
     }
 
-    /// Everybody who waits for a permit or a latch is sent away.
+    /// Answers an error to every waiter for a permit or a latch.
     pub(crate) fn drain_other_resources(&mut self, fx: &mut Effects) {
         let permits = self.sems.waiters.clear_all();
         self.fail_permits(permits, &LockError::Drained, fx);

@@ -1,4 +1,4 @@
-//! What the core wants done. It does none of it: the shell carries the list out, in order.
+//! The effects of a decision: data that the shell carries out, in order.
 
 use std::rc::Rc;
 
@@ -6,31 +6,31 @@ use smallvec::SmallVec;
 
 use crate::lock::{Domain, LockError, Mode, OwnerId, RwWrite, Token, WaiterId};
 
-/// What one decision wants done, in order. Nearly every decision fits in without an allocation
-/// (of 200 instructions, by the server's allocator).
+/// The effects of one decision, in order. Nearly every decision fits in without an allocation (which costs 200
+/// instructions in the server's allocator).
 pub type Effects = SmallVec<[Effect; 5]>;
 
-/// One thing to do, all of them about the key of the decision.
+/// One effect on the key of the decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
     /// Store the horizon of a domain (see [`crate::lock::token`]).
     Horizon(Domain, u64),
-    /// Write the token back to Redisson's counter key, which exists.
+    /// Write the token to Redisson's counter key, which exists.
     Counter(Token),
     /// Change the lock hash.
     Write(KeyWrite),
-    /// Tell Redisson's waiters that the key is free.
+    /// Publish to Redisson's waiters that the lock is free.
     Publish,
-    /// Tell those of Redisson's read-write lock, after a hold of this mode.
+    /// Publish to the waiters of Redisson's read-write lock, after a hold of this mode.
     PublishReadWrite(Mode),
-    /// A keyspace event, of class `d` but for the server's own.
+    /// Send a keyspace event, of class `d` except the server's own.
     Notify(Event),
-    /// Answer a parked request; it has left the queue.
+    /// Answer a parked request, which has left its queue.
     Answer(WaiterId, Outcome),
 }
 
 impl Effect {
-    /// Whether anything follows from it once all is written: an answer, a message, an event.
+    /// Whether the effect has consequences after all writes: an answer, a message, an event.
     pub fn is_news(&self) -> bool {
         match self {
             Effect::Horizon(..) | Effect::Counter(_) => false,
@@ -45,53 +45,52 @@ impl Effect {
 pub enum KeyWrite {
     /// Delete the key.
     Delete,
-    /// A fresh hold of count 1; `clear` first deletes what a former holder left.
+    /// A fresh hold with count 1; `clear` first deletes the remains of a former holder.
     Take {
-        /// Whether the key exists and is to be deleted first.
+        /// Whether the key exists and is deleted first.
         clear: bool,
         /// The new holder.
         owner: OwnerId,
         /// The token of the grant.
         token: Token,
-        /// The end of the lease, Unix milliseconds.
+        /// The end of the lease in Unix milliseconds.
         deadline_ms: i64,
     },
-    /// Changes of the present hold; what is `None` stays as it is.
+    /// Changes of the present hold; a `None` stays as it is.
     Adjust {
         /// The present holder.
         owner: OwnerId,
-        /// The hold count before, and a new one.
+        /// The hold count before, and the new one.
         count: Option<(u32, u32)>,
-        /// A token for a hold that had none.
+        /// A token for a hold without one.
         token: Option<Token>,
-        /// A new end of the lease, Unix milliseconds.
+        /// A new end of the lease in Unix milliseconds.
         deadline_ms: Option<i64>,
     },
     /// A change of a read-write lock.
     ReadWrite(RwWrite),
 }
 
-/// The keyspace events that the module makes.
+/// The keyspace events of the module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
-    /// A fresh grant, at once or by hand-off.
+    /// A fresh grant, immediate or by hand-off.
     Acquire,
-    /// The last hold was dropped by its owner.
+    /// The owner released its last hold.
     Release,
-    /// The hold was broken by an operator.
+    /// An operator broke the hold.
     Break,
-    /// Somebody waits now: a holder that can yield may want to.
+    /// A request was parked: the holder may yield the lock.
     Wait,
-    /// A watched lease ran out.
+    /// The lease of a tracked grant ran out.
     Expire,
-    /// The key went away under a watched holder.
+    /// The key of a tracked grant was deleted or overwritten.
     Lost,
-    /// The server's own event: a key that is swept away has run out, and the server would have told of it
-    /// a moment later.
+    /// The server's own event, for an expired key that the module deletes before the server would report it.
     KeyExpired,
     /// A permit of a semaphore was granted.
     SemAcquire,
-    /// A permit was given back by its holder.
+    /// A permit was returned by its holder.
     SemRelease,
 }
 
@@ -112,17 +111,17 @@ impl Event {
     }
 }
 
-/// What a parked request is answered.
+/// The answer to a parked request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// The lock, or the permit, is its own.
+    /// The lock or the permit is granted under this token.
     Granted(Token),
     /// The latch is open.
     Open,
-    /// The locks are its own, under these tokens in the order of its keys.
+    /// All locks are granted, under these tokens in the order of the keys.
     GrantedAll(Rc<[Token]>),
-    /// It did not happen.
+    /// The wait ended without a grant.
     Nil,
-    /// The request cannot be served any more.
+    /// The request failed.
     Failed(LockError),
 }

@@ -1,25 +1,25 @@
-//! Why a request is refused. Contention is never an error: "it did not happen" is a value.
+//! The errors of the module's commands. Contention is not an error: it is a value of the reply.
 
 use std::fmt;
 use std::rc::Rc;
 
-/// A refused request. The first word of its text is a stable code that clients may match; where the
-/// core of Redis has a wording, it is the core's.
+/// A refused request. The first word of its text is a stable code that clients may match; where Redis has a wording of
+/// its own, that is used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LockError {
     /// The key holds another Redis type.
     WrongType,
-    /// The key holds a hash that is no lock.
+    /// The key holds a hash that is not a lock.
     LockType,
-    /// The request says READ or WRITE, and the key is held as an exclusive lock.
+    /// The request names READ or WRITE, and the key is held as an exclusive lock.
     HeldExclusively,
-    /// The request says neither READ nor WRITE, and the key is held as a read-write lock.
+    /// The request names neither READ nor WRITE, and the key is held as a read-write lock.
     HeldReadWrite,
     /// The key holds a string that is not the number of a semaphore or a latch.
     NotCount,
-    /// The keys beside a read-write lock, or that of a semaphore's permits, belong to another one now.
+    /// The sibling keys of a read-write lock, or the permit set of a semaphore, belong to another one.
     SiblingsTaken,
-    /// A key beside a read-write lock, or that of a semaphore's permits, holds something else.
+    /// A sibling key of a read-write lock, or the permit set of a semaphore, holds something else.
     SiblingForeign,
     /// The key of the horizon holds something else.
     HorizonForeign,
@@ -29,21 +29,21 @@ pub enum LockError {
     PermitsElsewhere,
     /// The limit on parked requests, of this key or of the server, is reached.
     Busy,
-    /// The request would wait for itself; the keys on the way, ready to be shown.
+    /// The request would wait for its own owner; the keys of the cycle as text.
     Deadlock(Rc<str>),
     /// `LOCK.BREAK ... PURGE` removed the waiter.
     Broken,
-    /// The owner holds both READ and WRITE, and a command does not say which it means.
+    /// The owner holds both READ and WRITE, and the command names neither.
     WhichHold,
     /// A second reader of one lock would wait for WRITE: each would wait for the other for ever.
     Upgrade,
-    /// The keys beside a read-write lock would be in another slot of the cluster.
+    /// The sibling keys of a read-write lock would be in another slot of the cluster.
     SiblingsLeave,
-    /// The caller's user may not write the keys beside a read-write lock.
+    /// The caller's user may not write the sibling keys of a read-write lock.
     MayNotWriteSiblings,
-    /// The caller's user may not write the key of a semaphore's permits.
+    /// The caller's user may not write the permit set of a semaphore.
     MayNotWritePermits,
-    /// One more hold would pass 2^31-1, or 1,000 of READ.
+    /// One more hold would exceed 2^31-1, or 1,000 of READ.
     HoldCountOverflow,
     /// The token stored with this lock is implausibly far ahead of the clock.
     TokenAhead,
@@ -51,30 +51,30 @@ pub enum LockError {
     CounterAhead,
     /// Tokens have reached 2^53: the clock is absurdly far ahead.
     TokensExhausted,
-    /// No grant can be made safe just now: the key's slot is on its way between nodes, or traffic was
-    /// paused within this very transaction. The client is to ask again.
+    /// A grant cannot be made safe at the moment: the key's slot is migrating, or traffic was paused within this
+    /// transaction. The client should ask again.
     TryAgain,
-    /// No lock is granted yet, after a start or a promotion; the milliseconds left.
+    /// The startup delay is on; the milliseconds left.
     InStartupDelay(u64),
-    /// The module is being drained, to be unloaded. The client is to ask again.
+    /// The module is being drained before it is unloaded. The client should ask again.
     Drained,
-    /// The caller's user may not break this lock (only where the server cannot tell by itself).
+    /// The caller's user may not break this lock (only where the server does not check it itself).
     MayNotBreak,
     /// The caller's user may not run this command, which it sent.
     MayNotRun(&'static str),
-    /// `lock.redisson` with other words than the filter makes.
+    /// `lock.redisson` with other words than the command filter writes.
     UnknownScript,
-    /// A script of Redisson's would be run by Lua while another script runs.
+    /// A Redisson script would be run by Lua inside another script.
     ScriptInScript,
-    /// A script of Redisson's that is left to Lua would loop over more holds than Lua is given.
+    /// A Redisson script that is left to Lua would loop over more holds than the limit for Lua.
     TooManyHolds,
-    /// The caller's user may not run `SCAN`, or there is no user to ask about.
+    /// The caller's user may not run `SCAN`, or there is no user to check.
     MayNotScan,
-    /// The caller has no user that could be asked about.
+    /// The caller has no user to check.
     NoUser,
-    /// Nothing here could be bound to a connection.
+    /// The caller has no connection to bind a hold to.
     NoSession,
-    /// `numkeys` is no number, or not above zero.
+    /// `numkeys` is not a number, or not above zero.
     NumKeys,
     /// `numkeys` is greater than the number of keys in the request.
     MissingKeys,
@@ -82,37 +82,37 @@ pub enum LockError {
     TooManyKeys,
     /// The same key twice.
     SameKeys,
-    /// A bug of this module was caught on the way.
+    /// A bug of this module was caught.
     Internal,
-    /// The server has refused a write of the module's.
+    /// The server has refused a write of the module.
     NotWritten,
-    /// A cursor that is no number of 64 bits.
+    /// A cursor that is not a number of 64 bits.
     InvalidCursor,
-    /// A word that is no option here, an option given twice, or one without its value.
+    /// An unknown option, an option given twice, or one without its value.
     Syntax,
-    /// A number that is none, or not of 64 bits.
+    /// A word that is not an integer of 64 bits.
     NotInteger,
     /// A count of zero or less.
     NotPositive,
     /// A lease below 1 ms or above the limit; the command's name.
     InvalidExpire(&'static str),
-    /// A wait that is no number.
+    /// A wait that is not a number.
     TimeoutNotInteger,
     /// A wait below zero.
     TimeoutNegative,
     /// A wait above the limit.
     TimeoutOutOfRange,
-    /// An owner of no bytes.
+    /// An empty owner.
     OwnerEmpty,
     /// An owner above the limit.
     OwnerTooLong,
-    /// An owner that is the name of our own field.
+    /// An owner that is the name of the module's own field.
     OwnerReserved,
-    /// An owner that could not be told from the fields of a read-write lock.
+    /// An owner that is indistinguishable from the fields of a read-write lock.
     OwnerLooksLikeField,
-    /// A key that is named like one of our own.
+    /// A key with a reserved name of the module.
     KeyReserved,
-    /// A key that is named like one of those beside a read-write lock.
+    /// A key with the name of a sibling key of a read-write lock.
     KeyBesideLock,
 }
 

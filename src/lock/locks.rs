@@ -1,5 +1,5 @@
-//! What one server keeps in memory about its locks, and what happens to them without a command:
-//! waits that end, connections that die, keys that go away, leases that run out.
+//! The memory of one server: the waiters, the grants in flight and tracked, the sessions, the tokens. The rules are in
+//! the folders of this module.
 
 use smallvec::SmallVec;
 
@@ -22,52 +22,51 @@ use crate::lock::{Hold, KeyRef, Token};
 /// The limits in force, from the settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Places of parked requests on this server.
+    /// The most places of parked requests on this server.
     pub max_waiters: usize,
-    /// Places of parked requests on one key.
+    /// The most places of parked requests on one key.
     pub max_waiters_per_key: usize,
-    /// Grants in the bounded table.
+    /// The most tracked grants.
     pub max_tracked: usize,
 }
 
-/// The locks of one server, as far as memory goes.
+/// The locks, semaphores and latches of one server: the part in memory.
 #[derive(Debug)]
 pub struct Locks {
     /// The limits in force.
     pub limits: Limits,
-    /// Who waits, and what is due when.
+    /// The waiters for locks.
     pub waiters: Waiters,
-    /// Which holds are bound to connections.
+    /// The bindings of holds to connections.
     pub sessions: Sessions,
-    /// Where tokens come from.
+    /// The sources of tokens.
     pub tokens: Tokens,
-    /// What has happened so far.
+    /// The statistics.
     pub stats: Stats,
-    /// Whether locks are granted yet, after a start or a promotion.
+    /// The startup delay.
     pub startup_delay: StartupDelay,
-    /// Whether requests that would wait for themselves are refused.
+    /// Whether requests that would wait for their own owner are refused.
     pub detects_deadlocks: bool,
-    /// When those who wait outside have their turn.
+    /// The Redisson windows.
     pub windows: Windows,
-    /// Requests that were parked although it was not sure that they do not.
+    /// Requests that were parked after an uncertain search for deadlocks.
     pub(crate) unverified: Vec<WaiterId>,
     pub(crate) tracked: TrackedGrants,
-    /// Keys to be glanced at.
+    /// Keys whose tracked grants are to be compared with the key.
     pub(crate) rechecks: KeySet,
     pub(crate) last_waiter_id: u64,
     pub(crate) in_flight: WaiterMap<SmallVec<[GrantInFlight; 1]>>,
-    /// The latest of them of each owner at each key.
+    /// The latest grant in flight of each owner at each key.
     pub(crate) in_flight_of_owner: OwnerMap<WaiterId>,
-    /// Grants that did not reach their clients, by key.
+    /// Grants to undo: their connection closed before the reply was written.
     pub(crate) undelivered: KeyMap<Vec<GrantInFlight>>,
-    /// Whether this process has granted READ or WRITE: then a token of that may stand beside a key that is
-    /// absent now.
+    /// Whether this process has granted READ or WRITE: then an absent key may have a token record.
     pub(crate) had_shared: bool,
-    /// The semaphores beside them.
+    /// The semaphores.
     pub sems: Semaphores,
-    /// The latches beside them.
+    /// The latches.
     pub latches: Latches,
-    /// Whose key was settled last.
+    /// The next-resource cursor: the kind of the key that was settled last.
     pub(crate) last_settled: Resource,
 }
 
@@ -97,27 +96,27 @@ impl Locks {
         }
     }
 
-    /// What is known of the present hold beyond the hash.
+    /// The tracked grant of the present hold.
     pub fn tracked(&self, key: KeyRef<'_>, hold: &Hold) -> Option<&TrackedGrant> {
         self.tracked.get(key, hold.token)
     }
 
-    /// What is known of the exclusive or WRITE hold that has this token, beyond the hash.
+    /// The tracked exclusive or WRITE grant with this token.
     pub fn tracked_under(&self, key: KeyRef<'_>, token: Option<Token>) -> Option<&TrackedGrant> {
         self.tracked.get(key, token)
     }
 
-    /// What is known of this owner's READ hold beyond the hash.
+    /// The tracked READ grant of this owner.
     pub fn tracked_reader(&self, key: KeyRef<'_>, owner: &[u8]) -> Option<&TrackedGrant> {
         self.tracked.reader(key, owner)
     }
 
-    /// How many grants are in the bounded table.
+    /// The number of tracked grants.
     pub fn tracked_len(&self) -> usize {
         self.tracked.len()
     }
 
-    /// The queue of a key, if somebody waits for it.
+    /// The queue of a key, if it has parked requests.
     pub fn queue(&self, key: KeyRef<'_>) -> Option<&Queue> {
         self.waiters.queue(key).filter(|queue| queue.live() > 0)
     }

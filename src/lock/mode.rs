@@ -1,6 +1,6 @@
 //! The kinds of hold.
 
-/// What kind of hold a request asks for.
+/// The kind of hold that a request asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Mode {
     /// Redisson's `RLock`: one owner.

@@ -1,7 +1,7 @@
 //! The name of a lock on one server: a database number and the bytes of a key.
 //!
-//! Every table of the core is keyed by [`KeyId`]; a look-up needs only a borrowed [`KeyRef`], so
-//! the common case (nobody waits, nothing is tracked) allocates nothing.
+//! Every table of the core is keyed by [`KeyId`]. A look-up needs only a borrowed [`KeyRef`], so the common case (no
+//! waiter, no tracked grant) allocates nothing.
 
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::rc::Rc;
@@ -9,25 +9,24 @@ use std::rc::Rc;
 use indexmap::{Equivalent, IndexMap, IndexSet};
 use smallvec::SmallVec;
 
-/// An owned lock name, shared between the tables that speak of it: one pointer in each, and one
-/// allocation in all where the name is not long.
+/// An owned lock name, shared by the tables: one pointer in each, and one allocation in all if the name is short.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct KeyId(Rc<(i32, SmallVec<[u8; 40]>)>);
 
-/// What is known of locks by name.
+/// A table by lock.
 pub type KeyMap<V> = IndexMap<KeyId, V, Secret>;
 
-/// What is known of owners at keys.
+/// A table by owner and lock.
 pub type OwnerMap<V> = IndexMap<OwnerAt, V, Secret>;
 
 /// Owners at one key.
 pub type OwnerSet = IndexSet<Rc<[u8]>, Secret>;
 
-/// Locks by name.
+/// A set of locks.
 pub type KeySet = IndexSet<KeyId, Secret>;
 
-/// The hash of these tables. Clients choose the names, so it has a secret; made from the standard
-/// library's, because ahash's own would lie in memory that an unloaded module cannot give back.
+/// The hash of these tables. Clients choose the names, so it has a secret, which is made from that of the standard
+/// library: ahash's own would need memory that an unloaded module cannot return.
 #[derive(Debug, Clone)]
 pub struct Secret(ahash::RandomState);
 
@@ -52,7 +51,7 @@ impl BuildHasher for Secret {
 pub struct KeyRef<'a> {
     /// The database number, as `SELECT` takes it.
     pub db: i32,
-    /// The key's bytes, any bytes at all.
+    /// The key's bytes, of any value.
     pub name: &'a [u8],
 }
 
@@ -67,7 +66,7 @@ impl KeyId {
 }
 
 impl KeyId {
-    /// The name that this lock has after two databases have changed places.
+    /// The name of this lock after `SWAPDB`.
     pub fn swapped(&self, first: i32, second: i32) -> KeyId {
         let KeyRef { db, name } = self.as_ref();
         match db {
@@ -85,7 +84,7 @@ impl KeyRef<'_> {
     }
 }
 
-// Both forms hash alike: that is what lets a borrowed name find an owned one.
+// Both forms must hash alike, so that a borrowed name finds an owned one.
 impl Hash for KeyRef<'_> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.db.hash(state);
@@ -105,7 +104,7 @@ impl Equivalent<KeyId> for KeyRef<'_> {
     }
 }
 
-/// An owner at a key: what tells one holder or addressee from another where a key may have several.
+/// An owner at a key: the identity of a hold where a key may have several.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnerAt {
     /// The lock.

@@ -1,8 +1,8 @@
-//! Losses that matter to nobody but who asks for news of them.
+//! Rechecks: tracked grants that are compared with their key at the end of a tick, for the event `lock.lost`.
 //!
-//! Where somebody waits, a key that others change is settled anyway. Where the grant is merely tracked, the
-//! loss would be noticed at the next grant. If `lock.lost` is asked for, such a key is marked, and *glanced*
-//! at in the end of the turn: read, and nothing else.
+//! A key with waiters that others change is settled anyway. A key with a tracked grant only would be noticed at its
+//! next grant. If `lock.lost` has subscribers, such a key is read at the end of the tick, and its
+//! tracked grants end if it no longer states them; nothing is granted.
 
 use crate::lock::effect::Effects;
 use crate::lock::locks::Locks;
@@ -11,7 +11,7 @@ use crate::lock::view::View;
 use crate::lock::{KeyId, KeyRef, KeyState, Now};
 
 impl Locks {
-    /// A key was changed by others; `asked`: somebody wants to be told of lost locks.
+    /// A key was changed by other means; `asked`: the event `lock.lost` is wanted.
     pub fn changed(&mut self, key: KeyRef<'_>, asked: bool) {
         self.schedule_settle(key);
         if asked && self.tracked.contains(key) && self.waiters.live_on(key) == 0 {
@@ -19,24 +19,24 @@ impl Locks {
         }
     }
 
-    /// A write to this key failed: holds that are tracked here may not exist.
+    /// A write to this key failed: tracked grants may not exist.
     pub fn schedule_recheck(&mut self, key: KeyRef<'_>) {
         self.rechecks.insert(key.to_id());
     }
 
-    /// Whether keys are to be glanced at.
+    /// Whether keys are to be rechecked.
     pub fn has_rechecks(&self) -> bool {
         !self.rechecks.is_empty()
     }
 
-    /// The next key to be glanced at.
+    /// The next key to recheck.
     pub fn pop_recheck(&mut self) -> Option<KeyId> {
         let key = self.rechecks.pop();
         give_back(&mut self.rechecks);
         key
     }
 
-    /// A glance: if the key states the tracked grant no more, its books are closed and others are told.
+    /// Ends the tracked grants that the key no longer states.
     pub fn recheck(&mut self, view: &View<'_>, now: Now, fx: &mut Effects) {
         match &view.state {
             KeyState::ReadWrite(lock) if lock.is_held(now) => {
@@ -51,7 +51,7 @@ impl Locks {
         }
     }
 
-    /// Locks of a database (`None`: of all) whose loss would be news: tracked, or waited for while held.
+    /// The locks of a database (`None`: of all) whose loss is to be reported: tracked, or held and waited for.
     pub fn cared_about(&self, db: Option<i32>) -> Vec<KeyId> {
         let waited = self.waiters.waited_out();
         let untracked = waited.filter(|key| !self.tracked.contains(key.as_ref()));

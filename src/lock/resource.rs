@@ -1,9 +1,6 @@
-//! What locks, semaphores and latches share: the numbers of waiters, the limits on them, the one timer.
-//!
-//! Each family has its queues, because what is waited for at a key differs; a client is parked in one of
-//! them only.
+//! The kinds of resource. Each has queues of its own; a client is parked in one of them only.
 
-/// What is waited for.
+/// A kind of resource.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Resource {
     /// A lock.
@@ -11,7 +8,7 @@ pub enum Resource {
     Lock,
     /// A permit of a semaphore.
     Semaphore,
-    /// A latch that opens.
+    /// The opening of a latch.
     Latch,
 }
 

@@ -1,4 +1,5 @@
-//! SERVER EVENTS
+//! Events of the server: connections that close, keys that are deleted or expire, databases that are flushed or
+//! exchanged, changes of role, the drain before an unload.
 
 use crate::lock::effect::Effects;
 use crate::lock::locks::Locks;
@@ -8,14 +9,14 @@ use crate::lock::wait::request::WaiterId;
 use crate::lock::{Domain, KeyRef, LockError, Now};
 
 impl Locks {
-    /// The connection of a parked request is gone, or was answered by the server itself. A grant
-    /// that was on its way to it is to be undone when the key is settled.
+    /// The connection of a parked request is closed, or the server has answered it itself. A grant in flight to it is
+    /// undone when the key is settled.
     pub fn gone(&mut self, waiter: WaiterId, now: Now) {
         let in_flight = self.take_in_flight(waiter);
         let was_granted = !in_flight.is_empty();
         for in_flight in in_flight {
             match in_flight.reentry {
-                // The undo ends the hold; there is nothing to release.
+                // The undo ends the hold, so there is nothing to release.
                 None => self
                     .sessions
                     .unbind_grant(in_flight.bound(), in_flight.token),
@@ -23,7 +24,7 @@ impl Locks {
                 Some(_) => {}
             }
             self.waiters.schedule_settle_id(in_flight.key.clone());
-            // Only grants under the last token of a key can still be current.
+            // Only grants under the last token of a key can still be the present ones.
             let undone = self.undelivered.entry(in_flight.key.clone()).or_default();
             undone.retain(|other| other.token >= in_flight.token);
             if undone.iter().all(|other| other.token == in_flight.token) {
@@ -40,8 +41,8 @@ impl Locks {
         }
     }
 
-    /// The key's lease ran out, says the server. Answers whether somebody cares: the grant is
-    /// tracked, or waited for.
+    /// The server reports that the key's lease ran out. Returns whether it concerns the module: the key has a tracked
+    /// grant or waiters.
     pub fn expired(&mut self, key: KeyRef<'_>) -> bool {
         self.lost_other_resource(key);
         let tracked = self.tracked.remove_all(key);
@@ -49,7 +50,7 @@ impl Locks {
         self.waiters.schedule_settle(key) || tracked > 0
     }
 
-    /// The key went away, says the server. Answers whether somebody cares, as above.
+    /// The server reports that the key was deleted. Returns as [`Locks::expired`].
     pub fn lost(&mut self, key: KeyRef<'_>) -> bool {
         self.lost_other_resource(key);
         let tracked = self.tracked.remove_all(key);
@@ -61,14 +62,14 @@ impl Locks {
         is_waited || tracked > 0
     }
 
-    /// Keys with these names have left this server with their slot, as they were.
+    /// Keys with these names have left this server with their slot, unchanged.
     pub fn left(&mut self, has_left: impl Fn(&[u8]) -> bool) {
         self.stats.grants_lost += self.tracked.forget(|key| has_left(key.name));
         self.sessions.forget_all(|key| has_left(key.name));
         self.forget_permits(|key| has_left(key.name));
     }
 
-    /// A database (or, with `None`, every one) was emptied; stored horizons went with it.
+    /// A database (`None`: every one) was emptied, with the horizons stored in it.
     pub fn flushed(&mut self, db: Option<i32>) {
         self.lose_horizons(&[db.unwrap_or(HORIZON_DB)]);
         self.schedule_settle_all(db);
@@ -77,7 +78,7 @@ impl Locks {
         self.forget_permits(|key| db.is_none_or(|db| key.db == db));
     }
 
-    /// Two databases have changed places. Clients stay parked under their database's number.
+    /// `SWAPDB` has exchanged two databases. Clients stay parked under the number of their database.
     pub fn swapped(&mut self, first: i32, second: i32) {
         self.lose_horizons(&[first, second]);
         self.tracked.swap(first, second);
@@ -99,7 +100,7 @@ impl Locks {
             .collect();
         self.sems.remembered.swap(first, second);
         self.sems.in_flight.swap(first, second);
-        // What is to be undone is now to be undone elsewhere.
+        // Grants to undo are now in the other database.
         for key in self.undelivered.keys() {
             self.waiters.schedule_settle_id(key.clone());
         }
@@ -110,29 +111,29 @@ impl Locks {
         self.schedule_settle_all(Some(second));
     }
 
-    /// Something happened to whole databases: the horizons went with theirs.
+    /// The content of these databases is gone or exchanged, and horizons with it.
     fn lose_horizons(&mut self, dbs: &[i32]) {
         if dbs.contains(&HORIZON_DB) {
             self.tokens.lose_all();
         }
     }
 
-    /// Takes in what the horizon key of this domain holds (0: nothing). Answers whether that is an
-    /// implausible number that was not there before: the log is to tell of it.
+    /// Accepts the content of the horizon key of this domain (0: none). Returns whether it is an implausible number
+    /// that was not there before, to be logged.
     pub fn learn_horizon(&mut self, domain: Domain, horizon: u64, now: Now) -> bool {
         let is_news = self.tokens.learn(domain, horizon, now.wall_us());
         self.stats.horizons_implausible += u64::from(is_news);
         is_news
     }
 
-    /// Data was loaded, or the server's role has changed: what the keys hold may be another's.
+    /// Data was loaded, or the role of the server has changed: the keys may have been written by another server.
     pub fn reloaded(&mut self) {
         self.tokens.forget();
         self.tokens.forget_lost();
         self.schedule_settle_all(None);
     }
 
-    /// This server follows another now: what is to be done about its keys is the other's business.
+    /// This server has become a replica: its master decides about its keys now.
     pub fn demoted(&mut self) {
         self.tokens.disown();
         self.undelivered = KeyMap::default();
@@ -144,20 +145,20 @@ impl Locks {
         self.demote_other_resources();
     }
 
-    /// Nobody waits and nothing is tracked: key events are of no interest.
+    /// Whether there are no waiters and no tracked grants, so that key events can be ignored.
     pub fn is_idle(&self) -> bool {
         self.waiters.live() == 0 && self.tracked.len() == 0 && self.are_other_resources_idle()
     }
 
-    /// Whether somebody waits for this key or its grant is tracked: else its events are of no interest.
+    /// Whether this key has waiters or a tracked grant; otherwise its events can be ignored.
     pub fn cares_about(&self, key: KeyRef<'_>) -> bool {
         self.tracked.contains(key)
             || self.waiters.live_on(key) > 0
             || self.concerns_other_resource(key)
     }
 
-    /// The module is to be unloaded: every waiter is sent away, and no place is kept. Bindings stay: the drain
-    /// may be called off. (Without the module, bound holds end by their leases.)
+    /// The module is to be unloaded: every waiter is answered an error, and no place is kept. Bindings stay, because
+    /// the drain may be called off. (Without the module, bound holds end by their leases.)
     pub fn drain(&mut self, fx: &mut Effects) {
         self.end_windows();
         let parked = self.waiters.clear_all();

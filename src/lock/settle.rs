@@ -1,4 +1,4 @@
-//! SETTLE
+//! Settling a key: its state is read, undelivered grants are undone, and the lock is granted to the next waiter.
 
 use crate::lock::effect::{Effect, Effects, KeyWrite, Outcome};
 use crate::lock::grant::ending::free;
@@ -10,8 +10,8 @@ use crate::lock::wait::request::WaiterId;
 use crate::lock::{KeyRef, KeyState, LockError, Now};
 
 impl Locks {
-    /// Whether settling a key in this state may write: a grant is due, or one is to be undone. An undo
-    /// whose grant has gone by itself is forgotten on the way.
+    /// Whether settling a key in this state may write: a grant is due, or one is to be undone. An undo whose grant has
+    /// ended already is dropped.
     pub fn may_change(&mut self, key: KeyRef<'_>, state: &KeyState, now: Now) -> bool {
         if let KeyState::ReadWrite(lock) = state {
             return self.may_change_shared(key, lock, now);
@@ -30,8 +30,8 @@ impl Locks {
         hold.is_none() && !foreign && (bare || is_due())
     }
 
-    /// Settles a key: called when its lease is over or something happened to it from
-    /// outside. Harmless at any other time.
+    /// Settles a key: called when its lease is over or its state changed by other means. Without a cause it changes
+    /// nothing.
     pub fn settle(&mut self, view: &View<'_>, now: Now, fx: &mut Effects) {
         self.note_window_taken(view, now);
         let undone = self.take_undone(view.key);
@@ -63,7 +63,7 @@ impl Locks {
                     .partition(|undone| undone.reentry.is_some());
                 let Some(undone) = fresh.into_iter().next() else {
                     if let (Some(_), 2..) = (again.first(), hold.count) {
-                        // One at most: the next request of this owner claims what is on its way.
+                        // One hold at most: the next request of this owner claims its grants in flight.
                         fx.push(Effect::Write(KeyWrite::Adjust {
                             owner: hold.owner.clone(),
                             count: Some((hold.count, hold.count - 1)),
@@ -108,13 +108,13 @@ impl Locks {
         }
     }
 
-    /// Everybody who waits is answered this error.
+    /// Answers this error to every waiter of a key.
     pub(crate) fn fail_all(&mut self, key: KeyRef<'_>, error: &LockError, fx: &mut Effects) {
         let parked = self.waiters.clear(key);
         self.fail(parked, error, fx);
     }
 
-    /// These have left their queues, and are told why.
+    /// Answers this error to requests that have left their queues.
     pub(crate) fn fail(&mut self, waiters: Vec<WaiterId>, error: &LockError, fx: &mut Effects) {
         for waiter in waiters {
             self.stats.waits_failed += 1;

@@ -1,4 +1,4 @@
-//! Names of keys beside a lock: Redisson's, and the cluster's rule of which slot a name is in.
+//! Names of sibling keys, as Redisson makes them, and the slot of a name in a cluster.
 
 use smallvec::SmallVec;
 
@@ -10,7 +10,7 @@ pub fn slot_of(name: &[u8]) -> u16 {
     crc16::State::<crc16::XMODEM>::calculate(hash_tag(name)) % SLOTS as u16
 }
 
-/// What stands between the first `{` and the next `}`, if that is not empty; else the whole name.
+/// The part between the first `{` and the next `}`, if it is not empty; otherwise the whole name.
 fn hash_tag(name: &[u8]) -> &[u8] {
     let tagged = || {
         let open = name.iter().position(|byte| *byte == b'{')?;
@@ -21,8 +21,8 @@ fn hash_tag(name: &[u8]) -> &[u8] {
     tagged().unwrap_or(name)
 }
 
-/// Redisson's `prefixName`: `prefix:name` where the name has a `{` anywhere, else `prefix:{name}`. Names
-/// of usual length need no allocation.
+/// Redisson's `prefixName`: `prefix:name` if the name contains a `{`, otherwise `prefix:{name}`. Names of usual length
+/// need no allocation.
 pub fn prefixed(prefix: &str, name: &[u8]) -> SmallVec<[u8; 128]> {
     let mut prefixed = SmallVec::from_slice(prefix.as_bytes());
     if name.contains(&b'{') {
@@ -38,8 +38,8 @@ pub fn prefixed(prefix: &str, name: &[u8]) -> SmallVec<[u8; 128]> {
 
 const PERMITS: &[u8] = b":timeout";
 
-/// The key beside a semaphore that holds its permits, by Redisson's `suffixName`: `name:timeout` where the
-/// name has a `{` anywhere, else `{name}:timeout`.
+/// The permit set of a semaphore, by Redisson's `suffixName`: `name:timeout` if the name contains a `{`, otherwise
+/// `{name}:timeout`.
 pub fn permits_of(name: &[u8]) -> SmallVec<[u8; 128]> {
     let mut suffixed = SmallVec::new();
     if name.contains(&b'{') {
@@ -53,7 +53,7 @@ pub fn permits_of(name: &[u8]) -> SmallVec<[u8; 128]> {
     suffixed
 }
 
-/// The semaphores whose permits a key of this name may hold. `x` and `{x}` share one.
+/// The semaphores whose permit set may have this name. `x` and `{x}` share one.
 pub fn semaphores_of(name: &[u8]) -> impl Iterator<Item = &[u8]> {
     let stem = name.strip_suffix(PERMITS);
     let with_brace = stem.filter(|stem| stem.contains(&b'{'));
@@ -63,7 +63,7 @@ pub fn semaphores_of(name: &[u8]) -> impl Iterator<Item = &[u8]> {
     with_brace.into_iter().chain(bare)
 }
 
-/// For every slot the smallest number whose digits, as a hash tag, fall into it.
+/// For every slot the smallest number whose digits, as a hash tag, are in it.
 pub fn slot_tags() -> Vec<u32> {
     let mut tags = vec![None; SLOTS];
     let mut missing = SLOTS;

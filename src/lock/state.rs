@@ -1,8 +1,8 @@
-//! What a key holds now, read afresh for every decision: the hash is the truth about the holder.
+//! The content of a key, read anew for every decision: the hash is the truth about the holder.
 //!
-//! An exclusive lock is Redisson's `RLock` hash: one field, the owner, whose value is the hold
-//! count, and the key's TTL as the lease. Beside it stands one field of ours, [`TOKEN_FIELD`],
-//! whose value `t<digits>` is no number, so that scripts which look for counts pass over it.
+//! An exclusive lock is Redisson's `RLock` hash: one field, the owner, whose value is the hold count, and the key's TTL
+//! as the lease. The module adds one field, [`TOKEN_FIELD`]. Its value `t<digits>` is not a number, so scripts that
+//! look for counts skip it.
 
 use smallvec::SmallVec;
 
@@ -11,10 +11,10 @@ use crate::lock::{Now, ReadWrite, Token};
 /// The reserved hash field that holds the fencing token of the current grant.
 pub const TOKEN_FIELD: &[u8] = b"#token";
 
-/// The highest hold count, Redisson's (a Java int).
+/// The highest hold count, as in Redisson (a Java int).
 pub const MAX_HOLD_COUNT: u32 = i32::MAX as u32;
 
-/// The name of an owner, any bytes. One as Redisson makes them (`uuid:thread`) needs no allocation.
+/// The name of an owner, of any bytes. A name as Redisson makes it (`uuid:thread`) needs no allocation.
 pub type OwnerId = SmallVec<[u8; 48]>;
 
 /// A hold as the hash states it.
@@ -22,32 +22,32 @@ pub type OwnerId = SmallVec<[u8; 48]>;
 pub struct Hold {
     /// The owner: the hash field.
     pub owner: OwnerId,
-    /// How many times the owner holds it, at least 1.
+    /// The hold count, at least 1.
     pub count: u32,
-    /// The token of the grant; `None` when a Redisson client took the lock.
+    /// The token of the grant; `None` if a Redisson client took the lock.
     pub token: Option<Token>,
-    /// The end of the lease in Unix milliseconds; `None` when somebody removed the TTL.
+    /// The end of the lease in Unix milliseconds; `None` if the TTL was removed by other means.
     pub deadline_ms: Option<i64>,
 }
 
 impl Hold {
-    /// Whether the lease is over. Decided by the clock alone: at its deadline a hold has ended,
-    /// even if the key is still there and no timer has run.
+    /// Whether the lease is over. The clock alone decides: a hold ends at its deadline, even if the key still exists
+    /// and no timer has run.
     pub fn is_over(&self, now: Now) -> bool {
         self.deadline_ms.is_some_and(|end| now.wall_ms >= end)
     }
 }
 
-/// What the key holds.
+/// The content of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeyState {
-    /// No key at all.
+    /// No key.
     Absent,
-    /// A hash with the token field alone: somebody removed the holder by `HDEL`.
+    /// A hash with the token field only: the holder was removed by `HDEL`.
     Bare(Token),
     /// A lock, perhaps one whose lease is over.
     Held(Hold),
-    /// A read-write lock, perhaps one that nobody holds any more.
+    /// A read-write lock, perhaps without a holder.
     ReadWrite(Box<ReadWrite>),
     /// A hash of another layout.
     OtherHash,
@@ -56,7 +56,7 @@ pub enum KeyState {
 }
 
 impl KeyState {
-    /// The hold that is valid now.
+    /// The present hold.
     pub fn hold(&self, now: Now) -> Option<&Hold> {
         match self {
             KeyState::Held(hold) if !hold.is_over(now) => Some(hold),
@@ -64,8 +64,8 @@ impl KeyState {
         }
     }
 
-    /// Whether the time of the key itself is over. The server counts such a key as expired one millisecond
-    /// later than the lease, or when it reads the clock again.
+    /// Whether the TTL of the key is over. The server counts such a key as expired one millisecond later than the
+    /// lease, or when it reads the clock again.
     pub fn is_over(&self, now: Now) -> bool {
         match self {
             KeyState::Held(hold) => hold.is_over(now),
@@ -74,7 +74,7 @@ impl KeyState {
         }
     }
 
-    /// The token that the key itself remembers: the next one must be above it.
+    /// The token stored in the key: the next one must be higher.
     pub fn token(&self) -> Option<Token> {
         match self {
             KeyState::Bare(token) => Some(*token),
@@ -87,7 +87,7 @@ impl KeyState {
         }
     }
 
-    /// When the holds end that are valid now, as far as is known; `None`: never, or there are none.
+    /// The end of the present holds, as far as known, in Unix milliseconds; `None`: no end, or no hold.
     pub fn ends(&self, now: Now) -> Option<i64> {
         match self {
             KeyState::ReadWrite(lock) => lock.ends(now, None),
@@ -96,7 +96,7 @@ impl KeyState {
     }
 }
 
-/// Whether the key is a lock that somebody holds now; with an owner: that he does.
+/// Whether the key is a lock with a holder, or with this holder if `owner` is given.
 pub fn is_held(state: &KeyState, owner: Option<&[u8]>, now: Now) -> bool {
     match (state, owner) {
         (KeyState::ReadWrite(lock), None) => lock.is_held(now),
@@ -118,7 +118,7 @@ pub struct HashReader {
 }
 
 impl HashReader {
-    /// One field and its value, in any order.
+    /// Adds one field with its value, in any order.
     pub fn field(&mut self, field: &[u8], value: &[u8]) {
         if field.is_empty() {
             self.other = true;
@@ -133,12 +133,12 @@ impl HashReader {
         }
     }
 
-    /// Whether the hash is no lock, whatever fields follow.
+    /// Whether the hash is not a lock, whatever fields follow.
     pub fn is_other(&self) -> bool {
         self.other
     }
 
-    /// What the hash is, all fields read that are still there.
+    /// The state of the hash, after all its fields have been added.
     #[inline]
     pub fn finish(self, deadline_ms: Option<i64>) -> KeyState {
         match (self.other, self.holder, self.token) {
@@ -149,7 +149,8 @@ impl HashReader {
                 deadline_ms,
             }),
             (false, None, Some(token)) => KeyState::Bare(token),
-            // All fields had a TTL of their own, and it is over: the lock is free, and the server will remove the hash.
+            // All fields had TTLs of their own, and these are over: the lock is free, and the server will remove the
+            // hash.
             (false, None, None) => KeyState::ReadWrite(Box::new(ReadWrite::emptied(deadline_ms))),
             (true, ..) => KeyState::OtherHash,
         }
@@ -169,7 +170,7 @@ pub fn parse_decimal(digits: &[u8]) -> Option<u64> {
     })
 }
 
-/// As the core parses integers: an optional minus, digits, no leading zero, no spaces.
+/// An integer as Redis parses it: an optional minus, digits, no leading zero, no spaces.
 pub fn parse_integer(word: &[u8]) -> Option<i64> {
     let (digits, negative) = match word.strip_prefix(b"-") {
         Some(digits) => (digits, true),
@@ -182,8 +183,8 @@ pub fn parse_integer(word: &[u8]) -> Option<i64> {
     }
 }
 
-/// Redisson's token counter, as far as tokens are concerned: a negative number, which `INCR` goes on from, is below
-/// every token, as 0 is. `None` where there is no number. One beyond what `INCR` can count is implausible.
+/// Redisson's token counter, as far as tokens depend on it: a negative number, from which `INCR` continues, is below
+/// every token, as 0 is. `None` if it is not a number. A number beyond the range of `INCR` is implausible.
 pub fn parse_counter(word: &[u8]) -> Option<u64> {
     match parse_integer(word) {
         Some(number) => Some(u64::try_from(number).unwrap_or(0)),
@@ -208,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_counter_is_what_incr_counts_on_and_negative_ones_count_as_zero() {
+    fn counters_parse_as_for_incr_and_negative_ones_count_as_zero() {
         for (word, counter) in [
             ("0", Some(0)),
             ("41", Some(41)),
@@ -245,15 +246,15 @@ mod tests {
     }
 
     #[test]
-    fn a_redisson_hold_and_ours_read_alike() {
+    fn a_redisson_hold_and_a_hold_of_the_module_parse_alike() {
         let KeyState::Held(plain) = read(&[("u:1", "2")]) else {
             panic!()
         };
         assert_eq!((plain.count, plain.token), (2, None));
-        let KeyState::Held(ours) = read(&[("#token", "t7"), ("u:1", "1")]) else {
+        let KeyState::Held(of_module) = read(&[("#token", "t7"), ("u:1", "1")]) else {
             panic!()
         };
-        assert_eq!((ours.count, ours.token), (1, Token::new(7)));
+        assert_eq!((of_module.count, of_module.token), (1, Token::new(7)));
         assert_eq!(
             read(&[("#token", "t7")]),
             KeyState::Bare(Token::new(7).unwrap())
@@ -280,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hash_whose_fields_are_all_over_is_free() {
+    fn a_hash_whose_fields_have_all_expired_is_free() {
         let KeyState::ReadWrite(lock) = read(&[]) else {
             panic!()
         };
@@ -305,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn integers_are_read_as_the_core_reads_them() {
+    fn integers_parse_as_in_redis() {
         for (word, value) in [
             ("0", 0),
             ("7", 7),

@@ -1,28 +1,28 @@
-//! Tables shrink: the room that many entries needed is not kept after most of them have left.
+//! Tables shrink: the memory of many entries is returned after most of them have been removed.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash};
 
 use indexmap::{IndexMap, IndexSet};
 
-/// A table with room for no more entries than this keeps its room.
+/// A table with room for at most this many entries keeps its memory.
 const SMALL: usize = 1_000;
 
-/// A larger one gives room back when fewer than one in so many of its entries are in use. It keeps twice what it
-/// needs then, so that the cost is shared by the removals that led to it.
+/// A larger table returns memory when fewer than one in this many of its entries are in use. It keeps twice what it
+/// needs, so that the removals before share the cost.
 const SPARSE: usize = 8;
 
-/// A table that grows by itself.
+/// A growing table.
 pub trait Table {
     /// Entries in use.
     fn used(&self) -> usize;
-    /// Entries that there is room for.
+    /// The number of entries that fit without allocation.
     fn room(&self) -> usize;
-    /// Keeps room for so many.
+    /// Reduces the room to this number of entries.
     fn shrink(&mut self, room: usize);
 }
 
-/// Called wherever entries leave a table for good: gives back room that nothing needs.
+/// Returns unused memory. Called wherever entries leave a table for good.
 #[inline(always)]
 pub fn give_back<T: Table>(table: &mut T) {
     let room = table.room();
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_that_is_nearly_empty_gives_its_room_back_and_a_small_one_does_not() {
+    fn a_nearly_empty_table_returns_memory_and_a_small_one_does_not() {
         let mut table: HashMap<u32, u32> = (0..10_000).map(|number| (number, number)).collect();
         table.retain(|number, _| *number < 5_000);
         let room = table.capacity();

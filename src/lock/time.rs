@@ -1,22 +1,21 @@
-//! The two clocks, as they stood when the event began. The core never reads a clock.
+//! The two clocks, read once for each event by the shell. The core never reads a clock.
 
-/// One reading of both clocks, taken once per event by the shell.
+/// One reading of both clocks.
 ///
-/// A lease is a key's TTL, so it follows the server's wall clock. A wait is a promise to one
-/// connection of this process, so it follows the monotonic clock and no step of the wall clock
-/// can stretch or cut it.
+/// A lease is a key's TTL, so it follows the server's wall clock. A wait concerns one connection of this process, so it
+/// follows the monotonic clock, and no step of the wall clock changes its length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Now {
-    /// Unix time in milliseconds, as the server's own `PEXPIREAT` understands it.
+    /// Unix time in milliseconds, as `PEXPIREAT` takes it.
     pub wall_ms: i64,
-    /// Microseconds within that millisecond: tokens are finer than leases.
+    /// Microseconds within that millisecond, for tokens.
     pub wall_sub_us: u16,
-    /// Milliseconds of a clock that never steps; its zero means nothing.
+    /// Milliseconds of a monotonic clock with an arbitrary zero.
     pub mono_ms: u64,
 }
 
 impl Now {
-    /// The wall clock in microseconds, as tokens count; 0 before 1970.
+    /// The wall clock in microseconds, for tokens; 0 before 1970.
     pub fn wall_us(self) -> u64 {
         let ms = u64::try_from(self.wall_ms).unwrap_or(0);
         ms.saturating_mul(1_000)
@@ -24,12 +23,12 @@ impl Now {
     }
 }
 
-/// A lease length in milliseconds, at least 1.
+/// The length of a lease in milliseconds, at least 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lease(i64);
 
 impl Lease {
-    /// The session lease where no setting says otherwise.
+    /// The default lease of a session.
     pub const TEN_SECONDS: Lease = Lease(10_000);
 
     /// One millisecond.
@@ -40,13 +39,13 @@ impl Lease {
         (ms >= 1).then_some(Lease(ms))
     }
 
-    /// Its length in milliseconds.
+    /// The length in milliseconds.
     pub fn ms(self) -> i64 {
         self.0
     }
 
-    /// The absolute end of a lease that starts now; saturates where `from_ms` let an absurd
-    /// length through (the argument parser refuses those with an error first).
+    /// The end in Unix milliseconds of a lease that starts now. It saturates at an absurd length, which the argument
+    /// parser refuses before.
     pub fn deadline(self, now: Now) -> i64 {
         now.wall_ms.saturating_add(self.0)
     }

@@ -1,30 +1,29 @@
-//! What the shell reads for one decision.
+//! The input of a decision about one key.
 
 use crate::lock::{Domain, KeyRef, KeyState};
 
-/// What the shell read for one decision.
+/// The content that the shell has read for one decision.
 #[derive(Debug, Clone)]
 pub struct View<'a> {
     /// The lock.
     pub key: KeyRef<'a>,
-    /// What the key holds.
+    /// The content of the key.
     pub state: KeyState,
-    /// Whose horizon covers this key: 0, in a cluster its slot.
+    /// The domain of the horizon that covers this key: 0, in a cluster its slot.
     pub domain: Domain,
-    /// What a token leans on; `None` when the decision was not expected to need one.
+    /// The numbers on which a token depends; `None` if the decision was not expected to need a token.
     pub fence: Option<Fence>,
-    /// Whether somebody listens for the release of this lock; asked only where
-    /// [`Locks::depends_on_subscribers`].
+    /// Whether the lock has a subscriber; read only if [`Locks::depends_on_subscribers`].
     pub has_subscriber: bool,
 }
 
-/// What the keys beside a lock say about its tokens.
+/// The keys besides the lock on which a token depends.
 #[derive(Debug, Clone, Copy)]
 pub struct Fence {
-    /// Redisson's token counter of this name, where that key exists.
+    /// Redisson's token counter of this name, if that key exists.
     pub counter: Option<u64>,
-    /// False while a grant cannot be made safe: its horizon's slot is on its way between nodes, or
-    /// traffic is paused within this very transaction.
+    /// False while a grant cannot be made safe: the slot of its horizon is migrating, or traffic is paused within this
+    /// transaction.
     pub may_grant: bool,
 }
 

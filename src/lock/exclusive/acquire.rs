@@ -164,10 +164,10 @@ impl Locks {
             self.stats.deadlocks += 1;
             return Err(LockError::Upgrade);
         }
-        let in_doubt = self.check_deadlock_at(view, req, former, now)?;
+        let uncertain = self.check_deadlock_at(view, req, former, now)?;
         self.last_waiter_id += 1;
         let id = WaiterId(self.last_waiter_id);
-        self.unverified.extend(in_doubt.then_some(id));
+        self.unverified.extend(uncertain.then_some(id));
         let waiter = Waiter {
             id,
             mode: req.mode,

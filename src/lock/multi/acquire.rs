@@ -224,10 +224,10 @@ impl Locks {
             self.stats.busy += 1;
             return Err(LockError::Busy);
         }
-        let in_doubt = self.check_deadlock_many(views, req, &former, now)?;
+        let uncertain = self.check_deadlock_many(views, req, &former, now)?;
         self.last_waiter_id += 1;
         let id = WaiterId(self.last_waiter_id);
-        self.unverified.extend(in_doubt.then_some(id));
+        self.unverified.extend(uncertain.then_some(id));
         let waiter = Waiter {
             id,
             mode: req.mode,

@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_beside_a_lock_are_known_by_their_names() {
+    fn sibling_keys_are_recognised_by_name() {
         for lock in ["k", "{a}k", "a{", "k:1"] {
             let prefix = timeout_prefix(lock.as_bytes(), b"u:1");
             let beside = [token_name(lock.as_bytes()), timeout_name(&prefix, 12)];

@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn few_and_many_are_found_alike() {
+    fn few_and_many_readers_give_the_same_results() {
         for count in [1, FEW, FEW + 1, 10 * FEW] {
             let mut readers: Readers = (1..=count).map(reader).collect();
             let name = |number: usize| number.to_string().into_bytes();
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn the_dead_go_when_their_time_has_come_and_not_before() {
+    fn readers_are_removed_at_their_deadline_not_earlier() {
         let mut readers: Readers = (5..45).map(reader).collect();
         assert_eq!(readers.take_expired(at(4)).len(), 0);
         assert_eq!(readers.take_expired(at(6)).len(), 2);

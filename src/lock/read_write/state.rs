@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_lives_as_long_as_its_timeout_and_the_hash() {
+    fn a_read_hold_ends_with_its_timeout_or_the_hash() {
         let mut lock = ReadWrite {
             readers: [reader("a", 5), reader("b", 9)].into_iter().collect(),
             is_whole: true,
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_is_read_as_it_is_written() {
+    fn a_token_record_reads_back_as_written() {
         for (value, writer) in [("r7", None), ("w7:u:1", Some("u:1")), ("w7:", Some(""))] {
             let token_record = TokenRecord::parse(value.as_bytes(), Some(3)).unwrap();
             assert_eq!(token_record.token.get(), 7);
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_that_of_those_who_hold() {
+    fn the_token_belongs_to_the_present_holders() {
         let mut lock = ReadWrite {
             readers: [reader("a", 5)].into_iter().collect(),
             token_record: TokenRecord::parse(b"r7", None),
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_read_and_foreign_ones_found() {
+    fn foreign_fields_are_detected() {
         let read = |fields: &[(&str, &str)]| {
             let mut read = RwFields::default();
             for (field, value) in fields {

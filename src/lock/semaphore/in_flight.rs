@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_former_grant_that_is_delivered_says_nothing_of_the_latest() {
+    fn delivery_of_a_former_permit_does_not_deliver_the_latest() {
         let key = KeyRef { db: 0, name: b"k" };
         let permit_in_flight = |waiter| PermitInFlight {
             waiter: WaiterId(waiter),

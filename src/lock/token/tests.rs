@@ -28,7 +28,7 @@ fn the_horizon_is_written_once_in_half_a_span() {
 }
 
 #[test]
-fn a_restart_with_the_clock_set_back_goes_on_above_the_horizon() {
+fn after_a_restart_with_the_clock_set_back_tokens_start_above_the_horizon() {
     let mut before = Tokens::default();
     let horizon = minted(&mut before, NOON).horizon.unwrap();
     let last = minted(&mut before, NOON + 1_000).token;
@@ -53,7 +53,7 @@ fn two_processes_that_start_from_one_horizon_follow_the_clock() {
 }
 
 #[test]
-fn a_crash_loop_spends_tokens_by_the_second_not_by_the_hour() {
+fn a_crash_loop_uses_seconds_of_tokens_not_hours() {
     let mut horizon = 0;
     for _ in 0..1_000 {
         let mut tokens = Tokens::default();
@@ -64,7 +64,7 @@ fn a_crash_loop_spends_tokens_by_the_second_not_by_the_hour() {
 }
 
 #[test]
-fn our_own_horizon_read_again_is_not_a_jump() {
+fn reading_the_own_horizon_again_does_not_raise_tokens() {
     let mut tokens = Tokens::default();
     let horizon = minted(&mut tokens, NOON).horizon.unwrap();
     tokens.learn(0, horizon, NOON);
@@ -74,7 +74,7 @@ fn our_own_horizon_read_again_is_not_a_jump() {
 }
 
 #[test]
-fn our_own_horizon_found_after_looking_again_is_not_a_jump_either() {
+fn finding_the_own_horizon_after_forget_does_not_raise_tokens() {
     let mut tokens = Tokens::default();
     let horizon = minted(&mut tokens, NOON).horizon.unwrap();
     tokens.forget();
@@ -86,7 +86,7 @@ fn our_own_horizon_found_after_looking_again_is_not_a_jump_either() {
 }
 
 #[test]
-fn a_flushed_horizon_is_written_again_and_tokens_go_on() {
+fn a_flushed_horizon_is_written_again_and_tokens_continue() {
     let mut tokens = Tokens::default();
     let first = minted(&mut tokens, NOON).token;
     tokens.forget();
@@ -127,7 +127,7 @@ fn a_lost_horizon_is_stored_again_above_all_tokens() {
 }
 
 #[test]
-fn after_following_another_our_own_horizon_is_somebody_elses() {
+fn after_a_demotion_the_own_horizon_counts_as_foreign() {
     let mut tokens = Tokens::default();
     let horizon = minted(&mut tokens, NOON).horizon.unwrap();
     tokens.disown();
@@ -136,7 +136,7 @@ fn after_following_another_our_own_horizon_is_somebody_elses() {
 }
 
 #[test]
-fn no_domain_pushes_up_another() {
+fn a_domain_does_not_raise_the_tokens_of_another() {
     let mut tokens = Tokens::default();
     tokens.learn(1, NOON + SPAN_US, NOON);
     assert!(tokens.mint(1, 0, 0, NOON).unwrap().token.get() > NOON + SPAN_US);
@@ -144,7 +144,7 @@ fn no_domain_pushes_up_another() {
 }
 
 #[test]
-fn what_the_lock_has_seen_counts() {
+fn tokens_are_above_the_numbers_in_the_lock_data() {
     let mut tokens = Tokens::default();
     let token = |minted: Result<Minted, LockError>| minted.unwrap().token.get();
     assert_eq!(token(tokens.mint(0, NOON + 5, 0, NOON)), NOON + 6);
@@ -155,7 +155,7 @@ fn what_the_lock_has_seen_counts() {
 const FORGED: u64 = NOON + PLAUSIBLE_AHEAD_US + 1_000_000;
 
 #[test]
-fn an_implausible_token_or_counter_is_refused_and_moves_no_other_lock() {
+fn an_implausible_token_or_counter_is_refused_and_does_not_affect_other_locks() {
     let mut tokens = Tokens::default();
     tokens.observe(0, Token::new(FORGED).unwrap(), NOON);
     for forged in [FORGED, Token::MAX.get(), u64::MAX] {
@@ -175,7 +175,7 @@ fn an_implausible_token_or_counter_is_refused_and_moves_no_other_lock() {
 }
 
 #[test]
-fn an_implausible_horizon_is_told_of_once_and_written_over() {
+fn an_implausible_horizon_is_reported_once_and_overwritten() {
     for forged in [FORGED, Token::MAX.get(), u64::MAX] {
         let mut tokens = Tokens::default();
         assert!(tokens.learn(0, forged, NOON), "news");
@@ -195,7 +195,7 @@ fn an_implausible_horizon_is_told_of_once_and_written_over() {
 }
 
 #[test]
-fn a_horizon_that_was_written_before_the_clock_fell_back_to_1970_is_believed() {
+fn a_horizon_from_before_the_clock_fell_back_to_1970_is_accepted() {
     let mut before = Tokens::default();
     let horizon = minted(&mut before, NOON).horizon.unwrap();
     let mut after = Tokens::default();
@@ -214,7 +214,7 @@ fn the_furthest_plausible_horizon_leaves_numbers_for_a_century() {
 }
 
 #[test]
-fn what_a_counter_far_ahead_has_led_to_is_remembered_without_it() {
+fn tokens_stay_above_a_counter_far_ahead_after_its_deletion() {
     let mut tokens = Tokens::default();
     let far = NOON + 25 * SPAN_US;
     let led = tokens.mint(0, 0, far, NOON).unwrap();
@@ -224,7 +224,7 @@ fn what_a_counter_far_ahead_has_led_to_is_remembered_without_it() {
 }
 
 #[test]
-fn a_horizon_that_was_lowered_is_to_be_stored_again() {
+fn a_lowered_horizon_is_stored_again() {
     let mut tokens = Tokens::default();
     let horizon = minted(&mut tokens, NOON).horizon.unwrap();
     for (found, covers) in [(1, false), (FORGED, false), (horizon + 9, true)] {
@@ -239,7 +239,7 @@ fn a_horizon_that_was_lowered_is_to_be_stored_again() {
 }
 
 #[test]
-fn the_end_of_all_numbers_is_an_error_not_a_wrap() {
+fn exhausted_tokens_are_an_error_not_a_wrap() {
     let mut tokens = Tokens::default();
     let last = minted(&mut tokens, Token::MAX.get());
     assert_eq!(

@@ -30,7 +30,7 @@ impl Waiters {
         requests.dedup();
         let places = keys.iter().map(|key| self.queue(*key)?.place_of(owner));
         let places = places.collect::<Option<Vec<Seq>>>();
-        let in_one_go = |places: &Vec<Seq>| {
+        let consecutive = |places: &Vec<Seq>| {
             let (first, last) = (places.iter().min(), places.iter().max());
             first
                 .zip(last)
@@ -38,7 +38,7 @@ impl Waiters {
         };
         Former {
             requests,
-            places: places.filter(in_one_go),
+            places: places.filter(consecutive),
         }
     }
 
