@@ -41,14 +41,15 @@
 //! | deadline | the moment at which a lease or a wait ends |
 //! | resource | what is waited for under one key: a lock, a semaphore or a latch |
 //! | waiter | a parked request, or one that waits with a ticket |
-//! | queue, place | the waiters of one key in order; the position of one owner in it, kept for a grace time after a disconnect (INFO: `places_kept`) |
+//! | queue | the waiters of one key in order |
+//! | place | the position of an owner in a queue, kept for a grace time after a disconnect (INFO: `places_kept`) |
 //! | park | to wait with a blocked client (INFO: `waits_parked`); a *ticket* is a wait without one |
 //! | grant | a waiter or a caller becomes holder |
 //! | hand off | to grant as part of the end of a hold |
-//! | in flight | granted, and the reply is not written yet; undone if the connection closes (INFO: `grants_undone`) |
-//! | settle | to bring a key whose state changed by other means to a decision (INFO: `foreign_wakeups` counts such ends of a hold) |
+//! | in flight | granted, and the reply not written yet; may still be undone (INFO: `grants_undone`) |
+//! | settle | to bring a key whose state changed by other means to a decision (INFO: `foreign_wakeups`) |
 //! | tick | one cycle of the server's event loop |
-//! | Redisson window | the time for which a lock is left free for Redisson's waiters (settings `free-after`, `free-window`) |
+//! | Redisson window | the time a lock is left free for Redisson's waiters (settings `free-after`, `free-window`) |
 //! | next resource | the cursor of the settle loop, which serves the resources in rotation |
 //! | token | the fencing token: a number that rises with every grant of a key |
 //! | token record | the sibling key of a read-write lock that stores its token |
@@ -56,7 +57,7 @@
 //! | compatibility | which holds exclude which |
 //! | subscriber | a client that is subscribed to the channel of a lock |
 //! | startup delay | the time after a start or a promotion during which no lock is granted |
-//! | tracked grant | an entry of the bounded table of grants; a grant without an entry is counted in INFO as `grants_unwatched` |
+//! | tracked grant | an entry of the bounded table of grants (INFO: one that is pushed out is `grants_unwatched`) |
 //!
 //! # Border
 //!

@@ -7,7 +7,7 @@ use crate::lock::grant::in_flight::GrantInFlight;
 use crate::lock::locks::Locks;
 use crate::lock::view::View;
 use crate::lock::wait::request::WaiterId;
-use crate::lock::{KeyRef, KeyState, LockError, Now};
+use crate::lock::{Hold, KeyRef, KeyState, LockError, Now};
 
 impl Locks {
     /// Whether settling a key in this state may write: a grant is due, or one is to be undone. An undo whose grant has
@@ -41,15 +41,7 @@ impl Locks {
             _ => None,
         };
         if let Some(error) = foreign {
-            let is_waited = self.waiters.live_on(view.key) > 0;
-            if is_waited {
-                self.announce_untracked(view, now, fx);
-            }
-            self.untrack_stale(view, now, fx);
-            if is_waited {
-                self.fail_all(view.key, &error, fx);
-            }
-            return;
+            return self.settle_foreign(view, &error, now, fx);
         }
         if let KeyState::ReadWrite(lock) = &view.state {
             return self.settle_shared(view, lock, undone.unwrap_or_default(), now, fx);
@@ -62,21 +54,7 @@ impl Locks {
                     .filter(|undone| undone.is(hold))
                     .partition(|undone| undone.reentry.is_some());
                 let Some(undone) = fresh.into_iter().next() else {
-                    if let (Some(_), 2..) = (again.first(), hold.count) {
-                        // One hold at most: the next request of this owner claims its grants in flight.
-                        fx.push(Effect::Write(KeyWrite::Adjust {
-                            owner: hold.owner.clone(),
-                            count: Some((hold.count, hold.count - 1)),
-                            token: None,
-                            deadline_ms: None,
-                        }));
-                    }
-                    if self.tracked(view.key, hold).is_none() {
-                        self.untrack_stale(view, now, fx);
-                    }
-                    self.waiters.set_lease(view.key, hold.deadline_ms);
-                    self.waiters.set_holders(view.key, &view.state, now);
-                    return self.waiters.schedule_settle_owner(view.key, &hold.owner);
+                    return self.settle_held(view, hold, again.first(), now, fx);
                 };
                 Some(undone)
             }
@@ -106,6 +84,44 @@ impl Locks {
             }
             _ => {}
         }
+    }
+
+    /// Settles a key that holds something other than a lock: its waiters fail.
+    fn settle_foreign(&mut self, view: &View<'_>, error: &LockError, now: Now, fx: &mut Effects) {
+        let is_waited = self.waiters.live_on(view.key) > 0;
+        if is_waited {
+            self.announce_untracked(view, now, fx);
+        }
+        self.untrack_stale(view, now, fx);
+        if is_waited {
+            self.fail_all(view.key, error, fx);
+        }
+    }
+
+    /// Settles a key whose hold stays, without the re-entry that is to be undone.
+    fn settle_held(
+        &mut self,
+        view: &View<'_>,
+        hold: &Hold,
+        again: Option<&GrantInFlight>,
+        now: Now,
+        fx: &mut Effects,
+    ) {
+        if let (Some(_), 2..) = (again, hold.count) {
+            // One hold at most: the next request of this owner claims its grants in flight.
+            fx.push(Effect::Write(KeyWrite::Adjust {
+                owner: hold.owner.clone(),
+                count: Some((hold.count, hold.count - 1)),
+                token: None,
+                deadline_ms: None,
+            }));
+        }
+        if self.tracked(view.key, hold).is_none() {
+            self.untrack_stale(view, now, fx);
+        }
+        self.waiters.set_lease(view.key, hold.deadline_ms);
+        self.waiters.set_holders(view.key, &view.state, now);
+        self.waiters.schedule_settle_owner(view.key, &hold.owner);
     }
 
     /// Answers this error to every waiter of a key.

@@ -13,7 +13,7 @@ pub struct View<'a> {
     pub domain: Domain,
     /// The numbers on which a token depends; `None` if the decision was not expected to need a token.
     pub fence: Option<Fence>,
-    /// Whether the lock has a subscriber; read only if [`Locks::depends_on_subscribers`].
+    /// Whether the lock has a subscriber; read only if [`crate::lock::Locks::depends_on_subscribers`].
     pub has_subscriber: bool,
 }
 

@@ -42,7 +42,7 @@ pub enum Answer {
     Granted(Token),
     /// Another owner holds the lock, or waits for it already.
     Refused,
-    /// The request is parked; its answer comes as an [`Effect::Answer`].
+    /// The request is parked; its answer comes as an [`crate::lock::Effect::Answer`].
     Parked(WaiterId),
 }
 

@@ -9,8 +9,8 @@ use crate::lock::grant::in_flight::{GrantInFlight, Reentry};
 use crate::lock::locks::Locks;
 use crate::lock::multi::acquire::{tokens_of, Obstacle};
 use crate::lock::view::View;
-use crate::lock::wait::request::WaiterId;
-use crate::lock::{KeyState, Mode, Now};
+use crate::lock::wait::request::{Seq, WaiterId};
+use crate::lock::{KeyId, KeyState, Mode, Now, Token};
 
 impl Locks {
     /// Whether a parked request on several keys can be granted with the keys in these states. The shell then checks
@@ -33,7 +33,7 @@ impl Locks {
     }
 
     /// Grants all keys of a parked request if every one is available, or records their holders. The views are in the
-    /// order of [`crate::lock::wait::waiters::Waiters::keys_of`]. False when the request is to be tried again.
+    /// order of `Waiters::keys_of`. False when the request is to be tried again.
     pub fn settle_many(
         &mut self,
         request: WaiterId,
@@ -63,10 +63,8 @@ impl Locks {
         if !self.all_are_free(request, views, &req, now, fx) {
             return true;
         }
-        let is_delayed = match self.obstacle(views, &req, now) {
-            Ok(Some(Obstacle::StartupDelay)) => true,
-            Ok(_) | Err(_) => false,
-        };
+        let obstacle = self.obstacle(views, &req, now);
+        let is_delayed = matches!(obstacle, Ok(Some(Obstacle::StartupDelay)));
         if is_delayed || views.iter().any(|view| !view.may_grant()) {
             return false;
         }
@@ -92,25 +90,7 @@ impl Locks {
                 self.waiters.take_many(request);
                 self.sessions.waits(waiter.client, request);
                 self.count_wait(&waiter, now);
-                let reentry = Reentry {
-                    counted: !req.once,
-                    binds: req.session.then_some((req.client, now)),
-                    unbinds: req.names_lease,
-                };
-                for ((token, is_fresh), (key, seq)) in entered.iter().zip(&places) {
-                    let in_flight = GrantInFlight {
-                        key: key.clone(),
-                        owner: owner.clone(),
-                        mode: waiter.mode,
-                        token: *token,
-                        seq: *seq,
-                        reentry: (!is_fresh).then_some(reentry),
-                    };
-                    if *is_fresh && waiter.mode == Mode::Exclusive {
-                        self.windows.count_hand_off(key.as_ref());
-                    }
-                    self.put_in_flight(request, in_flight);
-                }
+                self.put_all_in_flight(request, (&req, &owner), &places, &entered, now);
                 let tokens = tokens_of(&entered).into();
                 last.push(Effect::Answer(request, Outcome::GrantedAll(tokens)));
                 for view in views.iter().filter(|_| waiter.mode == Mode::Read) {
@@ -120,6 +100,36 @@ impl Locks {
             }
         }
         true
+    }
+
+    /// Records the grants of a request on several keys as in flight.
+    fn put_all_in_flight(
+        &mut self,
+        request: WaiterId,
+        (req, owner): (&Acquire<'_>, &Rc<[u8]>),
+        places: &[(KeyId, Seq)],
+        entered: &[(Token, bool)],
+        now: Now,
+    ) {
+        let reentry = Reentry {
+            counted: !req.once,
+            binds: req.session.then_some((req.client, now)),
+            unbinds: req.names_lease,
+        };
+        for ((token, is_fresh), (key, seq)) in entered.iter().zip(places) {
+            let in_flight = GrantInFlight {
+                key: key.clone(),
+                owner: owner.clone(),
+                mode: req.mode,
+                token: *token,
+                seq: *seq,
+                reentry: (!is_fresh).then_some(reentry),
+            };
+            if *is_fresh && req.mode == Mode::Exclusive {
+                self.windows.count_hand_off(key.as_ref());
+            }
+            self.put_in_flight(request, in_flight);
+        }
     }
 
     /// Whether this request can be granted at every key: the owner holds the key, or the key is free and the request is
