@@ -166,7 +166,7 @@ leaks: build ## memory after a million parked requests and a thousand loads and 
 	LOCK_MEMORY_CYCLES=1000000 LOCK_MEMORY_LOADS=1000 LOCK_PATIENCE=120 $(SERVER) \
 		$(CARGO) test --profile quick --locked --test server memory:: -- --test-threads 1 --nocapture
 
-fuzz: build ## random inputs, FUZZ_SECONDS (60) for each of two targets
+fuzz: build ## fuzz the parser and the server, FUZZ_SECONDS (60) for each of three targets
 	@scripts/setup.sh fuzz
 	@scripts/fuzz.sh $(or $(FUZZ_SECONDS),60)
 

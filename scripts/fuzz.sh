@@ -8,7 +8,7 @@ RUSTC_BOOTSTRAP=1
 export LOCK_MODULE RUSTC_BOOTSTRAP
 
 status=0
-for target in arguments commands; do
+for target in arguments parser commands; do
     mkdir -p "target/fuzz/corpus/$target" "target/fuzz/findings"
     log=target/fuzz/$target.log
     nice -n 5 cargo fuzz run --fuzz-dir tests/fuzz --target-dir target/fuzz --sanitizer none "$target" \

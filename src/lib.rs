@@ -26,15 +26,15 @@ pub type Register = fn(Ctx, Option<&CStr>) -> Option<()>;
 
 /// Every command: how each is registered when the module is loaded.
 pub const COMMANDS: &[Register] = &[
-    register::<commands::acquire::Acquire>,
-    register::<commands::release::Release>,
-    register::<commands::renew::Renew>,
-    register::<commands::macquire::AcquireMany>,
-    register::<commands::mrelease::ReleaseMany>,
-    register::<commands::mrenew::RenewMany>,
-    register::<commands::break_lock::Break>,
-    register::<commands::info::Info>,
-    register::<commands::scan::Scan>,
+    register::<commands::lock::acquire::Acquire>,
+    register::<commands::lock::release::Release>,
+    register::<commands::lock::renew::Renew>,
+    register::<commands::lock::macquire::AcquireMany>,
+    register::<commands::lock::mrelease::ReleaseMany>,
+    register::<commands::lock::mrenew::RenewMany>,
+    register::<commands::lock::break_lock::Break>,
+    register::<commands::lock::info::Info>,
+    register::<commands::lock::scan::Scan>,
     register::<commands::sem::set::Set>,
     register::<commands::sem::acquire::Acquire>,
     register::<commands::sem::release::Release>,
@@ -43,9 +43,9 @@ pub const COMMANDS: &[Register] = &[
     register::<commands::latch::set::Set>,
     register::<commands::latch::down::Down>,
     register::<commands::latch::wait::Wait>,
-    register::<commands::redisson::Redisson>,
-    register::<commands::owner::Owner>,
-    register::<commands::help::Help>,
+    register::<commands::lock::redisson::Redisson>,
+    register::<commands::lock::owner::Owner>,
+    register::<commands::lock::help::Help>,
     #[cfg(feature = "fault-injection")]
-    register::<commands::fault::Fault>,
+    register::<commands::lock::fault::Fault>,
 ];

@@ -1,12 +1,12 @@
-//! Patterns as `KEYS` and `SCAN` understand them, for names that are in memory only.
+//! The patterns of `KEYS` and `SCAN`, for names that are only in memory.
 
 /// Whether the name matches the pattern: `*`, `?`, `[a-z]`, `[^a-z]`, and `\` before any of them.
 ///
-/// A `*` takes as little as it can; where the rest does not match, only the last one takes a byte more.
-/// So the time is bounded by the product of the lengths.
+/// A `*` takes as few bytes as possible; when the rest does not match, only the last `*` takes one more. So the time
+/// is bounded by the product of the lengths.
 pub fn matches(pattern: &[u8], name: &[u8]) -> bool {
     if name.is_empty() {
-        // As the server has it: one star alone switches the pattern off.
+        // As in the server: a single star disables the pattern.
         return pattern.is_empty() || pattern == b"*";
     }
     let (mut pattern, mut name) = (pattern, name);
@@ -33,15 +33,15 @@ pub fn matches(pattern: &[u8], name: &[u8]) -> bool {
     }
 }
 
-/// What one byte of a name is compared with.
+/// An element of a pattern, for one byte of a name.
 enum Element<'a> {
     Any,
     Byte(u8),
-    /// What stands behind `[`.
+    /// The pattern behind `[`, up to its end.
     Class(&'a [u8]),
 }
 
-/// The first element of a pattern, and what is behind it.
+/// The first element of a pattern, and the rest.
 fn one(pattern: &[u8]) -> Option<(Element<'_>, &[u8])> {
     Some(match pattern {
         [] => return None,
@@ -63,7 +63,7 @@ impl Element<'_> {
 }
 
 fn class_has(class: &[u8], byte: u8) -> bool {
-    // Ranges go by the C compiler's `char`, as the server's do.
+    // As in the server, ranges compare bytes as C's `char`, whose sign depends on the platform.
     let char = |byte: u8| byte as std::ffi::c_char;
     let mut left = class;
     let mut has = false;
@@ -75,7 +75,7 @@ fn class_has(class: &[u8], byte: u8) -> bool {
     has
 }
 
-/// The first member of a class, a range of bytes, and what is behind it; `None` where the class ends.
+/// The first member of a class as a range of bytes, and the rest; `None` at the end of the class.
 fn member(class: &[u8]) -> Option<(u8, u8, &[u8])> {
     match class {
         [] | [b']', ..] => None,

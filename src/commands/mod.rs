@@ -1,27 +1,21 @@
-//! The commands: each file parses one, asks the core, and replies. No rules of locking live here.
+//! The commands. Each is a struct of its parsed words with its description beside it
+//! ([`Spec`](crate::module::register::Spec)): `parse` reads the words and needs no server, `apply` opens the keys,
+//! has the core decide, and replies. No rules of locking are here.
 //!
-//! A command is its description ([`Spec`](crate::module::register::Spec)) and its `run`; the table of
-//! them stands in the root of the crate; the words that they share are in [`args`].
+//! [`parser`] reads the words, [`arg_specs`] describes them, [`skeleton`] has the steps that commands have in common.
+//! The root of the crate lists all commands.
 
 #![forbid(unsafe_code)]
 
-pub mod acquire;
-mod args;
-pub mod break_lock;
-#[cfg(feature = "fault-injection")]
-pub mod fault;
+mod acquire_options;
+mod arg_specs;
+pub mod error;
 mod glob;
-pub mod help;
-pub mod info;
 pub mod latch;
-pub mod macquire;
-pub mod mrelease;
-pub mod mrenew;
-pub mod owner;
-mod read_write;
-pub mod redisson;
-pub mod release;
-pub mod renew;
-mod request;
-pub mod scan;
+pub mod lock;
+pub mod parser;
 pub mod sem;
+mod skeleton;
+
+#[cfg(test)]
+mod tests;

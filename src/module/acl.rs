@@ -2,20 +2,27 @@
 
 use redis_module::raw;
 
-use crate::lock::LockError;
 use crate::module::api::{api, fallible, has};
 use crate::module::ctx::Ctx;
 use crate::module::strings::{OwnedStr, Str};
 
+/// Why `LOCK.BREAK` is refused.
+pub enum Denied {
+    /// The call has no user that the server can check.
+    NoUser,
+    /// The user lacks the permission.
+    NotPermitted,
+}
+
 /// Before 7.2 a module's command belongs to no category, so a user without `@dangerous` could break
 /// locks. There, LOCK.BREAK demands what it amounts to: `DEL` on the key, and `CLIENT KILL`.
-pub fn may_break(ctx: Ctx, key: Str<'_>) -> Result<(), LockError> {
+pub fn may_break(ctx: Ctx, key: Str<'_>) -> Result<(), Denied> {
     if has!(RedisModule_SetCommandACLCategories) {
         return Ok(());
     }
     // Only a real connection surely has a user: asking for the name of none ends the server.
     if ctx.client_info(ctx.client_id()).is_none() {
-        return Err(LockError::NoUser);
+        return Err(Denied::NoUser);
     }
     let del = OwnedStr::new(b"DEL");
     let kill = [b"CLIENT".as_slice(), b"KILL", b"ID", b"1"].map(OwnedStr::new);
@@ -23,7 +30,7 @@ pub fn may_break(ctx: Ctx, key: Str<'_>) -> Result<(), LockError> {
     if user_may(ctx, &[del.as_str(), key]) && user_may(ctx, &kill) {
         Ok(())
     } else {
-        Err(LockError::MayNotBreak)
+        Err(Denied::NotPermitted)
     }
 }
 

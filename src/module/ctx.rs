@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use redis_module::raw;
 
-use crate::lock::{LockError, Now};
+use crate::lock::Now;
 use crate::module::api::{api, fallible};
 use crate::module::strings::{OwnedStr, Str};
 
@@ -389,7 +389,7 @@ impl Ctx {
     }
 
     /// An error. Its texts are constants of this module.
-    pub fn reply_error(self, error: &LockError) {
+    pub fn reply_error(self, error: &impl std::fmt::Display) {
         let text = std::ffi::CString::new(error.to_string()).unwrap_or_default();
         // SAFETY: as above; the text is copied.
         unsafe { api!(RedisModule_ReplyWithError)(self.0, text.as_ptr()) };

@@ -44,7 +44,8 @@ mod unload;
 #[cfg(feature = "fault-injection")]
 pub use guard::fault::arm as arm_fault;
 
-/// Memory comes from the server, so that its accounting and limits see it. Unit tests have no server.
-#[cfg(not(test))]
+/// Memory comes from the server, so that its accounting and limits see it. Unit tests and the
+/// fuzz targets (`cfg(fuzzing)`) have no server.
+#[cfg(not(any(test, fuzzing)))]
 #[global_allocator]
 static ALLOCATOR: redis_module::alloc::RedisAlloc = redis_module::alloc::RedisAlloc;

@@ -55,14 +55,6 @@ impl Parked {
         ctx.may_block() && (shell::with(|shell| shell.parks_subscribers) || !ctx.is_subscribed())
     }
 
-    /// Blocks the calling client on its one key: see [`Parked::block_on`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn block(ctx: Ctx, key: Str<'_>, id: WaiterId) -> Result<bool, LockError> {
-        Parked::block_on(ctx, &[key], id)
-    }
-
     /// Whether the client has been blocked.
     pub fn is_blocked(&self) -> bool {
         self.handle.is_some()

@@ -1,6 +1,7 @@
 //! Commands as data: what the server is told about each, and the one entry that all share.
 
 use std::ffi::{c_int, CStr, CString};
+use std::fmt::Display;
 use std::io::ErrorKind;
 use std::ptr::{null, null_mut};
 
@@ -14,11 +15,14 @@ use crate::module::strings::Str;
 
 /// A command of the module.
 pub trait Command {
+    /// Its error; the text is the reply.
+    type Error: Display;
+
     /// What the server and its users are told.
     const SPEC: Spec;
 
-    /// Serves one call: replies and answers `Ok`, or has the error replied.
-    fn run(ctx: Ctx, args: &[Str<'_>]) -> Result<(), LockError>;
+    /// Serves one call: replies, or returns the error to reply.
+    fn run(ctx: Ctx, words: &[Str<'_>]) -> Result<(), Self::Error>;
 }
 
 /// The description of a command, for `COMMAND INFO`, `COMMAND DOCS` and the ACL.

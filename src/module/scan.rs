@@ -1,9 +1,16 @@
 //! One step of the server's own `SCAN`, in the name of the calling user.
 
-use crate::lock::LockError;
 use crate::module::call_reply::Reply;
 use crate::module::ctx::Ctx;
 use crate::module::strings::{OwnedStr, Str};
+
+/// Why a step fails.
+pub enum ScanError {
+    /// The calling user may not run `SCAN`, or the call has no user.
+    NotPermitted,
+    /// The server's reply is not a cursor and an array.
+    UnknownReply,
+}
 
 /// What one step found.
 pub struct Page {
@@ -16,13 +23,13 @@ pub struct Page {
 /// A step among the keys with hashes.
 ///
 /// # Errors
-/// [`LockError::MayNotScan`] for a user who may not run `SCAN`.
+/// [`ScanError::NotPermitted`] for a user who may not run `SCAN`.
 pub fn hashes(
     ctx: Ctx,
     cursor: u64,
     pattern: Option<Str<'_>>,
     count: usize,
-) -> Result<Page, LockError> {
+) -> Result<Page, ScanError> {
     let (cursor, count) = (OwnedStr::of_number(cursor), OwnedStr::of_number(count));
     let options = [b"COUNT".as_slice(), b"TYPE", b"hash", b"MATCH"].map(OwnedStr::new);
     let [count_is, type_is, hash, matches] = options.each_ref().map(OwnedStr::as_str);
@@ -30,14 +37,14 @@ pub fn hashes(
     if let Some(pattern) = pattern {
         words.extend([matches, pattern]);
     }
-    page(&run(ctx, &words)?).ok_or(LockError::Internal)
+    page(&run(ctx, &words)?).ok_or(ScanError::UnknownReply)
 }
 
 /// Whether the calling user may run `SCAN` at all: the shortest step is made and forgotten.
 ///
 /// # Errors
-/// [`LockError::MayNotScan`] if not.
-pub fn may_scan(ctx: Ctx) -> Result<(), LockError> {
+/// [`ScanError::NotPermitted`] if not.
+pub fn may_scan(ctx: Ctx) -> Result<(), ScanError> {
     let words = [b"0".as_slice(), b"COUNT", b"1"].map(OwnedStr::new);
     run(ctx, &words.each_ref().map(OwnedStr::as_str)).map(|_| ())
 }
@@ -55,6 +62,6 @@ fn page(reply: &Reply) -> Option<Page> {
 }
 
 /// "C" runs the command as the calling client's user, if it may.
-fn run(ctx: Ctx, words: &[Str<'_>]) -> Result<Reply, LockError> {
-    Reply::of(ctx, c"SCAN", c"Cv", words).ok_or(LockError::MayNotScan)
+fn run(ctx: Ctx, words: &[Str<'_>]) -> Result<Reply, ScanError> {
+    Reply::of(ctx, c"SCAN", c"Cv", words).ok_or(ScanError::NotPermitted)
 }

@@ -60,14 +60,11 @@ pub enum Duty {
     Renew,
 }
 
-/// `SESSION` was asked for: from here on the ends of connections are listened to.
+/// Prepares for `SESSION`: from now on the module watches the ends of connections.
 ///
 /// # Errors
-/// Where there is no connection to bind to.
+/// [`LockError::Internal`] where the server refuses.
 pub fn prepare(ctx: Ctx) -> Result<(), LockError> {
-    if !ctx.has_connection() {
-        return Err(LockError::NoSession);
-    }
     events::watch_clients(ctx).ok_or(LockError::Internal)
 }
 

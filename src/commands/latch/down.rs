@@ -1,19 +1,57 @@
 //! `LATCH.DOWN key [n]`
 
-use crate::commands::args::{Args, KEY};
+use crate::commands::arg_specs::{optional, KEY};
+use crate::commands::error::CommandError;
 use crate::commands::latch::is_no_semaphore;
-use crate::commands::sem::number;
-use crate::lock::{Count, LockError};
+use crate::commands::parser::{ParseSettings, Parser, Word};
+use crate::lock::Count;
 use crate::module::alarm;
 use crate::module::count_key::CountKey;
 use crate::module::ctx::Ctx;
-use crate::module::register::{access, Command, Spec};
+use crate::module::register::{access, ArgKind, Command, Spec};
 use crate::module::strings::Str;
 
-/// Counts a latch down; at 0 it opens.
-pub struct Down;
+/// Counts a latch down; at 0 it opens. Replies what is left.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Down<W = Str<'static>> {
+    pub(crate) key: W,
+    pub(crate) by: i64,
+}
+
+impl<W: Word> Down<W> {
+    /// Parses the command.
+    ///
+    /// # Errors
+    /// Those of the key and the number, in this order.
+    pub fn parse(words: &[W], settings: &ParseSettings) -> Result<Down<W>, CommandError> {
+        let mut parser = Parser::new(words, settings);
+        let key = parser.key()?;
+        let by = match parser.has_more() {
+            true => parser.number(1)?,
+            false => 1,
+        };
+        parser.end()?;
+        Ok(Down { key, by })
+    }
+}
+
+impl Down<Str<'_>> {
+    fn apply(self, ctx: Ctx) -> Result<(), CommandError> {
+        let key = CountKey::open(ctx, self.key);
+        let (now, id, state) = (ctx.now(), key.id(), key.read());
+        if state != Count::Absent {
+            is_no_semaphore(ctx, self.key)?;
+        }
+        let left = key.decide(|locks, fx| locks.latch_down(id, state, self.by, now, fx))?;
+        alarm::rearm(ctx);
+        ctx.reply_integer(left);
+        Ok(())
+    }
+}
 
 impl Command for Down {
+    type Error = CommandError;
+
     const SPEC: Spec = Spec {
         name: c"latch.down",
         flags: c"write fast",
@@ -22,24 +60,10 @@ impl Command for Down {
         arity: -2,
         summary: c"Counts a latch down and lets everybody in when nothing is left",
         complexity: c"O(1), O(N) in the number of waiters when it opens",
-        args: &[KEY, number(c"n", true)],
+        args: &[KEY, optional(c"n", ArgKind::Integer)],
     };
 
-    fn run(ctx: Ctx, words: &[Str<'_>]) -> Result<(), LockError> {
-        let mut args = Args::new(words);
-        let name = args.key()?;
-        let by = if words.len() > 2 { args.number(1)? } else { 1 };
-        if args.option().is_some() {
-            return Err(LockError::Syntax);
-        }
-        let key = CountKey::open(ctx, name);
-        let (now, id, state) = (ctx.now(), key.id(), key.read());
-        if state != Count::Absent {
-            is_no_semaphore(ctx, name)?;
-        }
-        let left = key.decide(|locks, fx| locks.latch_down(id, state, by, now, fx))?;
-        alarm::rearm(ctx);
-        ctx.reply_integer(left);
-        Ok(())
+    fn run(ctx: Ctx, words: &[Str<'_>]) -> Result<(), CommandError> {
+        Down::parse(words, &ParseSettings::current())?.apply(ctx)
     }
 }

@@ -4,16 +4,20 @@ pub mod down;
 pub mod set;
 pub mod wait;
 
+use crate::commands::error::CommandError;
 use crate::lock::LockError;
 use crate::module::ctx::Ctx;
 use crate::module::sem_key;
 use crate::module::strings::Str;
 
-/// A number with permits beside it is a semaphore, and no latch. To be called when the key exists or is about to be
-/// made; an absent key is an open latch.
-fn is_no_semaphore(ctx: Ctx, name: Str<'_>) -> Result<(), LockError> {
+/// Checks that a number is not that of a semaphore: one with permits beside it. Called when the key exists or is about
+/// to be created; an absent key is an open latch.
+///
+/// # Errors
+/// [`LockError::OtherCount`].
+fn is_no_semaphore(ctx: Ctx, name: Str<'_>) -> Result<(), CommandError> {
     match sem_key::has_permits(ctx, name) {
-        true => Err(LockError::OtherCount),
+        true => Err(LockError::OtherCount.into()),
         false => Ok(()),
     }
 }

@@ -1,19 +1,59 @@
 //! `LATCH.SET key count [NX | XX]`
 
-use crate::commands::args::{Args, KEY};
+use crate::commands::arg_specs::{required, CONDITION, KEY};
+use crate::commands::error::CommandError;
 use crate::commands::latch::is_no_semaphore;
-use crate::commands::sem::{condition, may_make, number, CONDITION};
-use crate::lock::{Count, LockError};
+use crate::commands::parser::{ParseSettings, Parser, Word};
+use crate::commands::skeleton::may_create;
+use crate::lock::{Count, SetIf};
 use crate::module::alarm;
 use crate::module::count_key::CountKey;
 use crate::module::ctx::Ctx;
-use crate::module::register::{access, Command, Spec};
+use crate::module::register::{access, ArgKind, Command, Spec};
 use crate::module::strings::Str;
 
-/// Closes a latch for so many counts.
-pub struct Set;
+/// Closes a latch for a number of counts; 0 opens it. Replies that number, or nil when `NX` or `XX` excludes it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Set<W = Str<'static>> {
+    pub(crate) key: W,
+    pub(crate) count: i64,
+    pub(crate) set_if: SetIf,
+}
+
+impl<W: Word> Set<W> {
+    /// Parses the command.
+    ///
+    /// # Errors
+    /// Those of the key, the number, and the options, in this order.
+    pub fn parse(words: &[W], settings: &ParseSettings) -> Result<Set<W>, CommandError> {
+        let mut parser = Parser::new(words, settings);
+        Ok(Set {
+            key: parser.key()?,
+            count: parser.number(0)?,
+            set_if: parser.condition()?,
+        })
+    }
+}
+
+impl Set<Str<'_>> {
+    fn apply(self, ctx: Ctx) -> Result<(), CommandError> {
+        is_no_semaphore(ctx, self.key)?;
+        let key = CountKey::open(ctx, self.key);
+        let (now, id, state) = (ctx.now(), key.id(), key.read());
+        if state == Count::Absent {
+            may_create(ctx)?;
+        }
+        let (count, set_if) = (self.count, self.set_if);
+        let set = key.decide(|locks, fx| locks.latch_set(id, state, count, set_if, now, fx))?;
+        alarm::rearm(ctx);
+        ctx.reply_maybe(set);
+        Ok(())
+    }
+}
 
 impl Command for Set {
+    type Error = CommandError;
+
     const SPEC: Spec = Spec {
         name: c"latch.set",
         flags: c"write deny-oom fast",
@@ -22,23 +62,10 @@ impl Command for Set {
         arity: -3,
         summary: c"Closes a latch until it has been counted down so many times",
         complexity: c"O(1), with a count of 0 O(N) in the number of waiters",
-        args: &[KEY, number(c"count", false), CONDITION],
+        args: &[KEY, required(c"count", ArgKind::Integer), CONDITION],
     };
 
-    fn run(ctx: Ctx, words: &[Str<'_>]) -> Result<(), LockError> {
-        let mut args = Args::new(words);
-        let name = args.key()?;
-        let count = args.number(0)?;
-        let set_if = condition(&mut args)?;
-        is_no_semaphore(ctx, name)?;
-        let key = CountKey::open(ctx, name);
-        let (now, id, state) = (ctx.now(), key.id(), key.read());
-        if state == Count::Absent {
-            may_make(ctx)?;
-        }
-        let set = key.decide(|locks, fx| locks.latch_set(id, state, count, set_if, now, fx))?;
-        alarm::rearm(ctx);
-        ctx.reply_maybe(set);
-        Ok(())
+    fn run(ctx: Ctx, words: &[Str<'_>]) -> Result<(), CommandError> {
+        Set::parse(words, &ParseSettings::current())?.apply(ctx)
     }
 }

@@ -1,22 +1,78 @@
 //! `LATCH.WAIT key [BLOCK ms]`
 
-use crate::commands::args::{once, option, Args, KEY};
+use crate::commands::arg_specs::{BLOCK, KEY};
+use crate::commands::error::CommandError;
 use crate::commands::latch::is_no_semaphore;
-use crate::lock::{self, Count, LockError, Waited};
+use crate::commands::parser::{once, ParseSettings, Parser, Word};
+use crate::commands::skeleton::{block, possible_wait};
+use crate::lock::{self, Count, Waited};
 use crate::module::alarm;
 use crate::module::apply::decide;
 use crate::module::count_key::CountKey;
 use crate::module::ctx::Ctx;
-use crate::module::events;
 use crate::module::parked::Parked;
 use crate::module::register::{access, Command, Spec};
 use crate::module::reply::Shape;
 use crate::module::strings::Str;
 
 /// Waits until a latch is open. Replies 1, or 0 when it is still closed.
-pub struct Wait;
+#[derive(Debug, PartialEq, Eq)]
+pub struct Wait<W = Str<'static>> {
+    pub(crate) key: W,
+    pub(crate) wait: lock::Wait,
+}
+
+impl<W: Word> Wait<W> {
+    /// Parses the command.
+    ///
+    /// # Errors
+    /// Those of the key and the options, in this order.
+    pub fn parse(words: &[W], settings: &ParseSettings) -> Result<Wait<W>, CommandError> {
+        let mut parser = Parser::new(words, settings);
+        let key = parser.key()?;
+        let mut wait = None;
+        while let Some(option) = parser.option() {
+            match &option[..] {
+                b"BLOCK" => once(&mut wait, parser.wait()?)?,
+                _ => return Err(CommandError::Syntax),
+            }
+        }
+        Ok(Wait {
+            key,
+            wait: wait.unwrap_or(lock::Wait::No),
+        })
+    }
+}
+
+impl Wait<Str<'_>> {
+    fn apply(self, ctx: Ctx) -> Result<(), CommandError> {
+        let wait = possible_wait(ctx, self.wait);
+        let key = CountKey::open_read(ctx, self.key);
+        let (now, id, state) = (ctx.now(), key.id(), key.read());
+        if state != Count::Absent {
+            is_no_semaphore(ctx, self.key)?;
+        }
+        let client = ctx.client_id();
+        let (waited, _) = decide(|locks, _| locks.latch_wait(id, state, client, wait, now));
+        drop(key);
+        match waited? {
+            Waited::Open => ctx.reply_integer(1),
+            Waited::Closed => ctx.reply_integer(0),
+            Waited::Parked(id) => {
+                Parked::expect(id, Shape::Latch);
+                alarm::rearm(ctx);
+                if !block(ctx, &[self.key], id)? {
+                    ctx.reply_integer(0);
+                }
+            }
+        }
+        Ok(())
+    }
+}
 
 impl Command for Wait {
+    type Error = CommandError;
+
     const SPEC: Spec = Spec {
         name: c"latch.wait",
         flags: c"readonly fast blocking",
@@ -25,41 +81,10 @@ impl Command for Wait {
         arity: -2,
         summary: c"Tells whether a latch is open, or waits until it is",
         complexity: c"O(1)",
-        args: &[KEY, option(c"milliseconds", c"BLOCK", true)],
+        args: &[KEY, BLOCK],
     };
 
-    fn run(ctx: Ctx, words: &[Str<'_>]) -> Result<(), LockError> {
-        let mut args = Args::new(words);
-        let name = args.key()?;
-        let mut wait = None;
-        while let Some(option) = args.option() {
-            match &option[..] {
-                b"BLOCK" => once(&mut wait, args.wait()?)?,
-                _ => return Err(LockError::Syntax),
-            }
-        }
-        let wait = wait.filter(|_| Parked::is_possible(ctx));
-        let wait = wait.unwrap_or(lock::Wait::No);
-        let key = CountKey::open_read(ctx, name);
-        let (now, id, state) = (ctx.now(), key.id(), key.read());
-        if state != Count::Absent {
-            is_no_semaphore(ctx, name)?;
-        }
-        let client = ctx.client_id();
-        let (waited, _) = decide(|locks, _| locks.latch_wait(id, state, client, wait, now));
-        drop(key);
-        match waited? {
-            Waited::Open => ctx.reply_integer(1),
-            Waited::Closed => ctx.reply_integer(0),
-            Waited::Parked(waiter) => {
-                Parked::expect(waiter, Shape::Latch);
-                alarm::rearm(ctx);
-                events::watch(ctx);
-                if !Parked::block(ctx, name, waiter)? {
-                    ctx.reply_integer(0);
-                }
-            }
-        }
-        Ok(())
+    fn run(ctx: Ctx, words: &[Str<'_>]) -> Result<(), CommandError> {
+        Wait::parse(words, &ParseSettings::current())?.apply(ctx)
     }
 }

@@ -2,25 +2,111 @@
 
 use std::num::NonZeroU32;
 
-use crate::commands::args::{default_lease, once, option, Args, KEY, TERMS};
-use crate::commands::sem::{open_permit, ID};
-use crate::lock::{Answer, LockError, SemAcquire, Wait};
+use crate::commands::arg_specs::{option, BLOCK, ID, KEY, LEASE_OR_SESSION};
+use crate::commands::error::CommandError;
+use crate::commands::parser::{once, ParseSettings, Parser, Word};
+use crate::commands::sem::open_permit;
+use crate::commands::skeleton::{block, possible_wait, prepare_session};
+use crate::lock::{Answer, Lease, SemAcquire, Wait};
 use crate::module::alarm;
 use crate::module::apply::decide;
 use crate::module::ctx::Ctx;
-use crate::module::events;
 use crate::module::parked::Parked;
 use crate::module::register::{access, Command, Spec};
 use crate::module::replication::Replication;
 use crate::module::reply::{self, Shape};
 use crate::module::sem_key::SemKey;
-use crate::module::sessions;
 use crate::module::strings::Str;
 
 /// Takes a permit, or waits for one. Replies the token, or nil.
-pub struct Acquire;
+#[derive(Debug, PartialEq, Eq)]
+pub struct Acquire<W = Str<'static>> {
+    pub(crate) key: W,
+    pub(crate) id: W,
+    pub(crate) limit: Option<NonZeroU32>,
+    pub(crate) lease: Lease,
+    pub(crate) names_lease: bool,
+    pub(crate) session: bool,
+    pub(crate) wait: Wait,
+}
+
+impl<W: Word> Acquire<W> {
+    /// Parses the command.
+    ///
+    /// # Errors
+    /// Those of the key, the id, and the options, in this order; at the end `SESSION` with `EX` or `PX`.
+    pub fn parse(words: &[W], settings: &ParseSettings) -> Result<Acquire<W>, CommandError> {
+        let mut parser = Parser::new(words, settings);
+        let (key, id) = (parser.key()?, parser.owner()?);
+        let (mut limit, mut lease, mut session, mut wait) = (None, None, None, None);
+        while let Some(option) = parser.option() {
+            match &option[..] {
+                b"LIMIT" => once(&mut limit, permits(parser.number(1)?)?)?,
+                b"EX" => once(&mut lease, parser.lease(1_000, "sem.acquire")?)?,
+                b"PX" => once(&mut lease, parser.lease(1, "sem.acquire")?)?,
+                b"SESSION" => once(&mut session, ())?,
+                b"BLOCK" => once(&mut wait, parser.wait()?)?,
+                _ => return Err(CommandError::Syntax),
+            }
+        }
+        if session.is_some() && lease.is_some() {
+            return Err(CommandError::Syntax);
+        }
+        Ok(Acquire {
+            key,
+            id,
+            limit,
+            lease: parser.or_default(lease)?,
+            names_lease: lease.is_some(),
+            session: session.is_some(),
+            wait: wait.unwrap_or(Wait::No),
+        })
+    }
+}
+
+/// A number of permits: from 1 to 2^31-1.
+fn permits(number: i64) -> Result<NonZeroU32, CommandError> {
+    let permits = i32::try_from(number).ok().map(i32::unsigned_abs);
+    permits
+        .and_then(NonZeroU32::new)
+        .ok_or(CommandError::NotInteger)
+}
+
+impl Acquire<Str<'_>> {
+    fn apply(self, ctx: Ctx) -> Result<(), CommandError> {
+        if self.session {
+            prepare_session(ctx)?;
+        }
+        let request = SemAcquire {
+            id: self.id.bytes(),
+            lease: self.lease,
+            names_lease: self.names_lease,
+            session: self.session,
+            limit: self.limit,
+            wait: possible_wait(ctx, self.wait),
+            client: ctx.client_id(),
+        };
+        let (key, view, now) = open_permit(ctx, self.key, self.id, SemKey::minting_view)?;
+        let ((answer, change), fx) =
+            decide(|locks, fx| locks.sem_acquire(&view, &request, now, fx));
+        if let Ok(Answer::Parked(id)) = answer {
+            Parked::expect(id, Shape::Token);
+        }
+        key.apply(&change, &fx, Replication::of_command(ctx))?;
+        alarm::rearm(ctx);
+        let token = match answer? {
+            Answer::Parked(id) if block(ctx, &[self.key], id)? => return Ok(()),
+            Answer::Parked(_) | Answer::Refused => None,
+            Answer::Granted(token) => Some(token),
+        };
+        reply::acquired(ctx, self.key, Shape::Token, token, now);
+        Ok(())
+    }
+}
 
 impl Command for Acquire {
+    type Error = CommandError;
+
     const SPEC: Spec = Spec {
         name: c"sem.acquire",
         flags: c"write deny-oom fast blocking",
@@ -33,79 +119,12 @@ impl Command for Acquire {
             KEY,
             ID,
             option(c"permits", c"LIMIT", true),
-            TERMS,
-            option(c"milliseconds", c"BLOCK", true),
+            LEASE_OR_SESSION,
+            BLOCK,
         ],
     };
 
-    fn run(ctx: Ctx, words: &[Str<'_>]) -> Result<(), LockError> {
-        let mut args = Args::new(words);
-        let name = args.key()?;
-        let id = args.owner()?;
-        let (mut lease, mut session) = (None, None);
-        let (mut wait, mut limit) = (None, None);
-        while let Some(option) = args.option() {
-            match &option[..] {
-                b"LIMIT" => once(&mut limit, permits(args.number(1)?)?)?,
-                b"EX" => once(&mut lease, args.lease(1_000, "sem.acquire")?)?,
-                b"PX" => once(&mut lease, args.lease(1, "sem.acquire")?)?,
-                b"SESSION" => once(&mut session, ())?,
-                b"BLOCK" => once(&mut wait, args.wait()?)?,
-                _ => return Err(LockError::Syntax),
-            }
-        }
-        if session.is_some() {
-            if lease.is_some() {
-                return Err(LockError::Syntax);
-            }
-            sessions::prepare(ctx)?;
-        }
-        let request = SemAcquire {
-            id: id.bytes(),
-            names_lease: lease.is_some(),
-            session: session.is_some(),
-            lease: lease.map_or_else(default_lease, Ok)?,
-            limit,
-            wait: wait
-                .filter(|_| Parked::is_possible(ctx))
-                .unwrap_or(Wait::No),
-            client: ctx.client_id(),
-        };
-        acquire(ctx, name, id, &request)
+    fn run(ctx: Ctx, words: &[Str<'_>]) -> Result<(), CommandError> {
+        Acquire::parse(words, &ParseSettings::current())?.apply(ctx)
     }
-}
-
-fn permits(number: i64) -> Result<NonZeroU32, LockError> {
-    let permits = i32::try_from(number).ok().map(i32::unsigned_abs);
-    permits
-        .and_then(NonZeroU32::new)
-        .ok_or(LockError::NotInteger)
-}
-
-fn acquire(
-    ctx: Ctx,
-    name: Str<'_>,
-    id: Str<'_>,
-    request: &SemAcquire<'_>,
-) -> Result<(), LockError> {
-    let (key, view, now) = open_permit(ctx, name, id, SemKey::minting_view)?;
-    let ((answer, change), fx) = decide(|locks, fx| locks.sem_acquire(&view, request, now, fx));
-    if let Ok(Answer::Parked(waiter)) = answer {
-        Parked::expect(waiter, Shape::Token);
-    }
-    key.apply(&change, &fx, Replication::of_command(ctx))?;
-    alarm::rearm(ctx);
-    let token = match answer? {
-        Answer::Parked(waiter) => {
-            events::watch(ctx);
-            if Parked::block(ctx, name, waiter)? {
-                return Ok(());
-            }
-            None
-        }
-        Answer::Granted(token) => Some(token),
-        Answer::Refused => None,
-    };
-    reply::acquired(ctx, name, Shape::Token, token, now);
-    Ok(())
 }

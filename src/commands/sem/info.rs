@@ -1,7 +1,8 @@
 //! `SEM.INFO key [WAITERS [COUNT n]]`
 
-use crate::commands::args::{Args, KEY};
-use crate::commands::info::{wanted, WAITERS};
+use crate::commands::arg_specs::{KEY, WAITERS};
+use crate::commands::error::CommandError;
+use crate::commands::parser::{ParseSettings, Parser, Word};
 use crate::lock::{KeyRef, LockError, Now, Permits, SemState, NO_END_MS};
 use crate::module::ctx::Ctx;
 use crate::module::register::{access, Command, Spec};
@@ -9,10 +10,54 @@ use crate::module::sem_key::SemKey;
 use crate::module::shell;
 use crate::module::strings::Str;
 
-/// How many permits a semaphore has, how many are free, who waits.
-pub struct Info;
+/// Replies the permits and the waiters of a semaphore, or nil when there is neither.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Info<W = Str<'static>> {
+    pub(crate) key: W,
+    /// How many waiters to list.
+    pub(crate) list: usize,
+}
+
+impl<W: Word> Info<W> {
+    /// Parses the command.
+    ///
+    /// # Errors
+    /// Those of the key and the options, in this order.
+    pub fn parse(words: &[W], settings: &ParseSettings) -> Result<Info<W>, CommandError> {
+        let mut parser = Parser::new(words, settings);
+        Ok(Info {
+            key: parser.key()?,
+            list: parser.waiters()?,
+        })
+    }
+}
+
+impl Info<Str<'_>> {
+    fn apply(self, ctx: Ctx) -> Result<(), CommandError> {
+        let now = ctx.now();
+        let key = SemKey::open_read(ctx, self.key)?;
+        let permits = match key.whole_view(now) {
+            SemState::OtherType => return Err(LockError::WrongType.into()),
+            SemState::OtherSet => return Err(LockError::SiblingForeign.into()),
+            SemState::OtherString => return Err(LockError::NotCount.into()),
+            SemState::Absent => None,
+            SemState::There(permits) => Some(permits),
+        };
+        let waiting = waiting_for(key.id(), now, self.list);
+        if permits.is_none() && waiting.count == 0 {
+            ctx.reply_nil();
+            return Ok(());
+        }
+        ctx.reply_map(if self.list > 0 { 7 } else { 6 });
+        reply_permits(ctx, permits, now);
+        reply_waiting(ctx, &waiting, self.list > 0);
+        Ok(())
+    }
+}
 
 impl Command for Info {
+    type Error = CommandError;
+
     const SPEC: Spec = Spec {
         name: c"sem.info",
         flags: c"readonly",
@@ -24,32 +69,12 @@ impl Command for Info {
         args: &[KEY, WAITERS],
     };
 
-    fn run(ctx: Ctx, words: &[Str<'_>]) -> Result<(), LockError> {
-        let mut args = Args::new(words);
-        let name = args.key()?;
-        let list = wanted(&mut args)?;
-        let now = ctx.now();
-        let key = SemKey::open_read(ctx, name)?;
-        let permits = match key.whole_view(now) {
-            SemState::OtherType => return Err(LockError::WrongType),
-            SemState::OtherSet => return Err(LockError::SiblingForeign),
-            SemState::OtherString => return Err(LockError::NotCount),
-            SemState::Absent => None,
-            SemState::There(permits) => Some(permits),
-        };
-        let waiting = waiting_for(key.id(), now, list);
-        if permits.is_none() && waiting.count == 0 {
-            ctx.reply_nil();
-            return Ok(());
-        }
-        ctx.reply_map(if list > 0 { 7 } else { 6 });
-        reply_permits(ctx, permits, now);
-        reply_waiting(ctx, &waiting, list > 0);
-        Ok(())
+    fn run(ctx: Ctx, words: &[Str<'_>]) -> Result<(), CommandError> {
+        Info::parse(words, &ParseSettings::current())?.apply(ctx)
     }
 }
 
-/// Who waits for a permit.
+/// The queue of a semaphore, for the reply.
 #[derive(Default)]
 struct Waiting {
     count: usize,
@@ -87,7 +112,7 @@ fn waiting_for(key: KeyRef<'_>, now: Now, list: usize) -> Waiting {
     })
 }
 
-/// A permit that is over counts as free, even if nobody has taken it back yet.
+/// A permit whose lease has ended counts as free, even before it is returned to the free ones.
 fn reply_permits(ctx: Ctx, permits: Option<Permits>, now: Now) {
     let permits = permits.unwrap_or_default();
     let over = permits.ended.len() as i64;

@@ -1,20 +1,50 @@
 //! `SEM.RELEASE key id`
 
-use crate::commands::args::{Args, KEY};
-use crate::commands::sem::{open_permit, ID};
-use crate::lock::LockError;
-use crate::module::alarm;
-use crate::module::apply::decide;
+use crate::commands::arg_specs::{ID, KEY};
+use crate::commands::error::CommandError;
+use crate::commands::parser::{ParseSettings, Parser, Word};
+use crate::commands::sem::open_permit;
+use crate::commands::skeleton::change_semaphore;
 use crate::module::ctx::Ctx;
 use crate::module::register::{access, Command, Spec};
-use crate::module::replication::Replication;
 use crate::module::sem_key::SemKey;
 use crate::module::strings::Str;
 
-/// Gives a permit back: to the next waiter, or to those that are free.
-pub struct Release;
+/// Returns a permit, which goes to the next waiter if there is one. Replies 1, or nil when the id holds none.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Release<W = Str<'static>> {
+    pub(crate) key: W,
+    pub(crate) id: W,
+}
+
+impl<W: Word> Release<W> {
+    /// Parses the command.
+    ///
+    /// # Errors
+    /// Those of the key and the id, in this order.
+    pub fn parse(words: &[W], settings: &ParseSettings) -> Result<Release<W>, CommandError> {
+        let mut parser = Parser::new(words, settings);
+        Ok(Release {
+            key: parser.key()?,
+            id: parser.owner()?,
+        })
+    }
+}
+
+impl Release<Str<'_>> {
+    fn apply(self, ctx: Ctx) -> Result<(), CommandError> {
+        let (key, view, now) = open_permit(ctx, self.key, self.id, SemKey::handing_view)?;
+        let released = change_semaphore(ctx, key, |locks, fx| {
+            locks.sem_release(&view, self.id.bytes(), now, fx)
+        })?;
+        ctx.reply_maybe(released.then_some(1));
+        Ok(())
+    }
+}
 
 impl Command for Release {
+    type Error = CommandError;
+
     const SPEC: Spec = Spec {
         name: c"sem.release",
         flags: c"write fast",
@@ -26,15 +56,7 @@ impl Command for Release {
         args: &[KEY, ID],
     };
 
-    fn run(ctx: Ctx, words: &[Str<'_>]) -> Result<(), LockError> {
-        let mut args = Args::new(words);
-        let (name, id) = (args.key()?, args.owner()?);
-        let (key, view, now) = open_permit(ctx, name, id, SemKey::handing_view)?;
-        let (released, fx) = decide(|locks, fx| locks.sem_release(&view, id.bytes(), now, fx));
-        let (released, change) = released?;
-        key.apply(&change, &fx, Replication::of_command(ctx))?;
-        alarm::rearm(ctx);
-        ctx.reply_maybe(released.then_some(1));
-        Ok(())
+    fn run(ctx: Ctx, words: &[Str<'_>]) -> Result<(), CommandError> {
+        Release::parse(words, &ParseSettings::current())?.apply(ctx)
     }
 }

@@ -1,20 +1,65 @@
 //! `SEM.RENEW key id [EX s | PX ms]`
 
-use crate::commands::args::{default_lease, once, Args, KEY, LEASE};
-use crate::commands::sem::{open_permit, ID};
-use crate::lock::LockError;
-use crate::module::alarm;
-use crate::module::apply::decide;
+use crate::commands::arg_specs::{ID, KEY, LEASE};
+use crate::commands::error::CommandError;
+use crate::commands::parser::{once, ParseSettings, Parser, Word};
+use crate::commands::sem::open_permit;
+use crate::commands::skeleton::change_semaphore;
+use crate::lock::Lease;
 use crate::module::ctx::Ctx;
 use crate::module::register::{access, Command, Spec};
-use crate::module::replication::Replication;
 use crate::module::sem_key::SemKey;
 use crate::module::strings::Str;
 
-/// Sets the lease of a permit that the id still holds.
-pub struct Renew;
+/// Sets the lease of a permit that the id still holds. Replies 1, or 0 when the id holds it no more.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Renew<W = Str<'static>> {
+    pub(crate) key: W,
+    pub(crate) id: W,
+    pub(crate) lease: Lease,
+    pub(crate) names_lease: bool,
+}
+
+impl<W: Word> Renew<W> {
+    /// Parses the command.
+    ///
+    /// # Errors
+    /// Those of the key, the id, and the options, in this order.
+    pub fn parse(words: &[W], settings: &ParseSettings) -> Result<Renew<W>, CommandError> {
+        let mut parser = Parser::new(words, settings);
+        let (key, id) = (parser.key()?, parser.owner()?);
+        let mut lease = None;
+        while let Some(option) = parser.option() {
+            match &option[..] {
+                b"EX" => once(&mut lease, parser.lease(1_000, "sem.renew")?)?,
+                b"PX" => once(&mut lease, parser.lease(1, "sem.renew")?)?,
+                _ => return Err(CommandError::Syntax),
+            }
+        }
+        Ok(Renew {
+            key,
+            id,
+            lease: parser.or_default(lease)?,
+            names_lease: lease.is_some(),
+        })
+    }
+}
+
+impl Renew<Str<'_>> {
+    fn apply(self, ctx: Ctx) -> Result<(), CommandError> {
+        let (key, view, now) = open_permit(ctx, self.key, self.id, SemKey::plain_view)?;
+        let lease = (self.lease, self.names_lease);
+        let renewed = change_semaphore(ctx, key, |locks, _| {
+            locks.sem_renew(&view, self.id.bytes(), lease, now)
+        })?;
+        ctx.reply_integer(renewed.into());
+        Ok(())
+    }
+}
 
 impl Command for Renew {
+    type Error = CommandError;
+
     const SPEC: Spec = Spec {
         name: c"sem.renew",
         flags: c"write fast",
@@ -26,25 +71,7 @@ impl Command for Renew {
         args: &[KEY, ID, LEASE],
     };
 
-    fn run(ctx: Ctx, words: &[Str<'_>]) -> Result<(), LockError> {
-        let mut args = Args::new(words);
-        let (name, id) = (args.key()?, args.owner()?);
-        let mut lease = None;
-        while let Some(option) = args.option() {
-            match &option[..] {
-                b"EX" => once(&mut lease, args.lease(1_000, "sem.renew")?)?,
-                b"PX" => once(&mut lease, args.lease(1, "sem.renew")?)?,
-                _ => return Err(LockError::Syntax),
-            }
-        }
-        let names_lease = lease.is_some();
-        let lease = (lease.map_or_else(default_lease, Ok)?, names_lease);
-        let (key, view, now) = open_permit(ctx, name, id, SemKey::plain_view)?;
-        let (renewed, fx) = decide(|locks, _| locks.sem_renew(&view, id.bytes(), lease, now));
-        let (renewed, change) = renewed?;
-        key.apply(&change, &fx, Replication::of_command(ctx))?;
-        alarm::rearm(ctx);
-        ctx.reply_integer(renewed.into());
-        Ok(())
+    fn run(ctx: Ctx, words: &[Str<'_>]) -> Result<(), CommandError> {
+        Renew::parse(words, &ParseSettings::current())?.apply(ctx)
     }
 }

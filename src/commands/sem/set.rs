@@ -1,20 +1,62 @@
 //! `SEM.SET key permits [NX | XX]`
 
-use crate::commands::args::{Args, KEY};
-use crate::commands::sem::{condition, may_make, may_write, number, CONDITION};
-use crate::lock::{LockError, SemState};
-use crate::module::alarm;
-use crate::module::apply::decide;
+use crate::commands::arg_specs::{required, CONDITION, KEY};
+use crate::commands::error::CommandError;
+use crate::commands::parser::{ParseSettings, Parser, Word};
+use crate::commands::sem::permits_to_write;
+use crate::commands::skeleton::{change_semaphore, may_create};
+use crate::lock::{LockError, SemState, SetIf};
 use crate::module::ctx::Ctx;
-use crate::module::register::{access, Command, Spec};
-use crate::module::replication::Replication;
+use crate::module::register::{access, ArgKind, Command, Spec};
 use crate::module::sem_key::SemKey;
 use crate::module::strings::Str;
 
-/// Makes a semaphore, or changes how many permits it has.
-pub struct Set;
+/// Creates a semaphore, or changes its number of permits. Replies that number, or nil when `NX` or `XX` excludes it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Set<W = Str<'static>> {
+    pub(crate) key: W,
+    pub(crate) permits: u32,
+    pub(crate) set_if: SetIf,
+}
+
+impl<W: Word> Set<W> {
+    /// Parses the command. The core refuses more than 2^31-1 permits.
+    ///
+    /// # Errors
+    /// Those of the key, the number, and the options, in this order.
+    pub fn parse(words: &[W], settings: &ParseSettings) -> Result<Set<W>, CommandError> {
+        let mut parser = Parser::new(words, settings);
+        Ok(Set {
+            key: parser.key()?,
+            permits: u32::try_from(parser.number(0)?).map_err(|_| CommandError::NotInteger)?,
+            set_if: parser.condition()?,
+        })
+    }
+}
+
+impl Set<Str<'_>> {
+    fn apply(self, ctx: Ctx) -> Result<(), CommandError> {
+        let permits = permits_to_write(ctx, self.key)?;
+        let key = SemKey::open_with(ctx, self.key, permits)?;
+        if key.probe_twin() {
+            return Err(LockError::SiblingsTaken.into());
+        }
+        let now = ctx.now();
+        let view = key.handing_view(None, now);
+        if view.state == SemState::Absent {
+            may_create(ctx)?;
+        }
+        let set = change_semaphore(ctx, key, |locks, fx| {
+            locks.sem_set(&view, self.permits, self.set_if, now, fx)
+        })?;
+        ctx.reply_maybe(set.map(i64::from));
+        Ok(())
+    }
+}
 
 impl Command for Set {
+    type Error = CommandError;
+
     const SPEC: Spec = Spec {
         name: c"sem.set",
         flags: c"write deny-oom fast",
@@ -23,29 +65,10 @@ impl Command for Set {
         arity: -3,
         summary: c"Makes a semaphore with so many permits, or changes how many it has",
         complexity: c"O(log(N)+M) with N permits held and M waiters that are granted one",
-        args: &[KEY, number(c"permits", false), CONDITION],
+        args: &[KEY, required(c"permits", ArgKind::Integer), CONDITION],
     };
 
-    fn run(ctx: Ctx, words: &[Str<'_>]) -> Result<(), LockError> {
-        let mut args = Args::new(words);
-        let name = args.key()?;
-        let permits = u32::try_from(args.number(0)?).map_err(|_| LockError::NotInteger)?;
-        let set_if = condition(&mut args)?;
-        let beside = may_write(ctx, name)?;
-        let key = SemKey::open_with(ctx, name, beside)?;
-        if key.probe_twin() {
-            return Err(LockError::SiblingsTaken);
-        }
-        let now = ctx.now();
-        let view = key.handing_view(None, now);
-        if view.state == SemState::Absent {
-            may_make(ctx)?;
-        }
-        let (set, fx) = decide(|locks, fx| locks.sem_set(&view, permits, set_if, now, fx));
-        let (set, change) = set?;
-        key.apply(&change, &fx, Replication::of_command(ctx))?;
-        alarm::rearm(ctx);
-        ctx.reply_maybe(set.map(i64::from));
-        Ok(())
+    fn run(ctx: Ctx, words: &[Str<'_>]) -> Result<(), CommandError> {
+        Set::parse(words, &ParseSettings::current())?.apply(ctx)
     }
 }

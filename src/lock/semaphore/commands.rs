@@ -67,7 +67,7 @@ impl Locks {
         self.is_no_latch(view.key)?;
         let there = self.permits_there(view)?;
         if permits > MAX_PERMITS {
-            return Err(LockError::NotInteger);
+            return Err(LockError::TooManyPermits);
         }
         if !set_if.allows(there.is_some()) {
             return Ok((None, PermitChange::default()));

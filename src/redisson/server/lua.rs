@@ -13,7 +13,7 @@ use crate::module::ctx::Ctx;
 use crate::module::key::{scan_to, Fields, LockKey};
 use crate::redisson::scripts::steps::{Loops, Steps, MOST_STEPS};
 use crate::redisson::server::effects::{kind, KeyKind};
-use crate::redisson::server::{Call, Str};
+use crate::redisson::server::{Call, ScriptError, Str};
 
 /// As the caller's user, in the caller's protocol, with the effects replicated, refused where memory is full
 /// (without "M" a script of ours would be let through), and with errors as replies.
@@ -38,22 +38,22 @@ impl Fields for Steps {
 ///
 /// # Errors
 /// When the caller's user may not run the command that it sent, and when the script could run for too long.
-pub fn run(ctx: Ctx, call: &Call<'_>) -> Result<(), LockError> {
+pub fn run(ctx: Ctx, call: &Call<'_>) -> Result<(), ScriptError> {
     if ctx.is_in_script() {
         // A script has called another module's command that calls this one. EVAL inside a script ends the server.
-        return Err(LockError::ScriptInScript);
+        return Err(ScriptError::InScript);
     }
     if could_be_long(ctx, call) {
-        return Err(LockError::TooManyHolds);
+        return Err(ScriptError::TooManyHolds);
     }
     let reply = call_server(ctx, call, AS_USER_TOLD_BY_NUMBER).or_else(|number| {
         // Nothing was run.
         let again = match number {
-            MAY_NOT_RUN => return Err(LockError::MayNotRun(call.command())),
+            MAY_NOT_RUN => return Err(ScriptError::MayNotRun(call.command())),
             HAS_NO_USER => AS_NOBODY,
             _ => AS_USER,
         };
-        call_server(ctx, call, again).map_err(|_| LockError::Internal)
+        call_server(ctx, call, again).map_err(|_| ScriptError::from(LockError::Internal))
     })?;
     reply.forward(ctx);
     Ok(())

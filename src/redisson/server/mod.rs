@@ -8,6 +8,7 @@
 //! ([`lua`]); a native run makes sure of that before it writes the first byte.
 
 mod effects;
+mod error;
 mod fenced;
 mod filter;
 mod lua;
@@ -31,6 +32,7 @@ use crate::module::shell;
 use crate::module::strings::{OwnedStr, Str};
 use crate::redisson::scripts::{recognise, Inner, Native, Script};
 
+pub use error::ScriptError;
 pub use filter::{follow_setting, has_renamed};
 
 /// What is kept between calls.
@@ -142,12 +144,12 @@ fn find(script: Str<'_>) -> Option<&'static Script> {
 ///
 /// # Errors
 /// When the caller's user may not run the command that it sent, and where a native run is refused.
-pub fn run(ctx: Ctx, call: &Call<'_>) -> Result<(), LockError> {
+pub fn run(ctx: Ctx, call: &Call<'_>) -> Result<(), ScriptError> {
     let now = Surroundings::of(ctx);
     if now.are_in_transaction() && !now.are_history() && ctx.is_paused() {
         // In the transaction that paused writes a key that looks absent may only be hidden. The script, native or
         // not, would write over it, which ends the server.
-        return Err(LockError::TryAgain);
+        return Err(LockError::TryAgain.into());
     }
     if now.are_plain() && permission::covers(ctx, call) {
         if let Some(reply) = native(ctx, call, now) {
@@ -157,7 +159,7 @@ pub fn run(ctx: Ctx, call: &Call<'_>) -> Result<(), LockError> {
                 Native::Spin(_) => shell.redisson.stats.redisson_spin += 1,
                 Native::ReadWrite(_) => shell.redisson.stats.redisson_read_write += 1,
             });
-            return answer(ctx, reply);
+            return Ok(answer(ctx, reply)?);
         }
     }
     lua::run(ctx, call)?;

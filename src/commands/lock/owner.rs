@@ -2,15 +2,17 @@
 
 use uuid::Uuid;
 
-use crate::lock::LockError;
+use crate::commands::error::CommandError;
 use crate::module::ctx::Ctx;
 use crate::module::register::{Command, Spec};
 use crate::module::strings::Str;
 
-/// A fresh unique owner, for clients that cannot make one.
+/// Replies a random unique owner, for clients that cannot generate one.
 pub struct Owner;
 
 impl Command for Owner {
+    type Error = CommandError;
+
     const SPEC: Spec = Spec {
         name: c"lock.owner",
         flags: c"fast allow-loading allow-stale",
@@ -22,7 +24,7 @@ impl Command for Owner {
         args: &[],
     };
 
-    fn run(ctx: Ctx, _words: &[Str<'_>]) -> Result<(), LockError> {
+    fn run(ctx: Ctx, _words: &[Str<'_>]) -> Result<(), CommandError> {
         ctx.reply_bytes(Uuid::new_v4().to_string().as_bytes());
         Ok(())
     }

@@ -1,20 +1,70 @@
 //! `LOCK.INFO key [WAITERS [COUNT n]]`
 
-use crate::commands::args::{option, Args, KEY};
+use crate::commands::arg_specs::{KEY, WAITERS};
+use crate::commands::error::CommandError;
+use crate::commands::parser::{ParseSettings, Parser, Word};
 use crate::lock::{BoundRef, KeyRef, KeyState, LockError, Mode, Now, Token};
 use crate::module::ctx::Ctx;
 use crate::module::key::LockKey;
-use crate::module::register::{access, Arg, ArgKind, Command, Spec};
+use crate::module::register::{access, Command, Spec};
 use crate::module::shell;
 use crate::module::strings::Str;
 
-/// Waiters listed when `COUNT` is not given.
-const DEFAULT_COUNT: usize = 10;
+/// Replies the holders and the waiters of a lock, or nil when there are none.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Info<W = Str<'static>> {
+    pub(crate) key: W,
+    /// How many waiters to list.
+    pub(crate) list: usize,
+}
 
-/// Who holds a lock, who waits for it, since when.
-pub struct Info;
+impl<W: Word> Info<W> {
+    /// Parses the command.
+    ///
+    /// # Errors
+    /// Those of the key and the options, in this order.
+    pub fn parse(words: &[W], settings: &ParseSettings) -> Result<Info<W>, CommandError> {
+        let mut parser = Parser::new(words, settings);
+        Ok(Info {
+            key: parser.key()?,
+            list: parser.waiters()?,
+        })
+    }
+}
+
+impl Info<Str<'_>> {
+    fn apply(self, ctx: Ctx) -> Result<(), CommandError> {
+        let now = ctx.now();
+        let key = LockKey::open_read(ctx, self.key);
+        let state = key.read();
+        match &state {
+            KeyState::OtherType => return Err(LockError::WrongType.into()),
+            KeyState::OtherHash => return Err(LockError::LockType.into()),
+            _ => {}
+        }
+        let queue = queue_of(key.id(), now, self.list);
+        let (mode, holders) = holders_of(&state, now);
+        if holders.is_empty() && queue.waiters == 0 {
+            ctx.reply_nil();
+            return Ok(());
+        }
+        let mode = mode.or(queue.mode).unwrap_or(Mode::Exclusive);
+        ctx.reply_map(if self.list > 0 { 5 } else { 4 });
+        ctx.reply_bytes(b"mode");
+        ctx.reply_bytes(mode.name().as_bytes());
+        ctx.reply_bytes(b"holders");
+        ctx.reply_array(holders.len());
+        for holder in &holders {
+            reply_holder(ctx, key.id(), holder, now);
+        }
+        reply_queue(ctx, &queue, self.list > 0);
+        Ok(())
+    }
+}
 
 impl Command for Info {
+    type Error = CommandError;
+
     const SPEC: Spec = Spec {
         name: c"lock.info",
         flags: c"readonly",
@@ -26,76 +76,12 @@ impl Command for Info {
         args: &[KEY, WAITERS],
     };
 
-    fn run(ctx: Ctx, words: &[Str<'_>]) -> Result<(), LockError> {
-        let mut args = Args::new(words);
-        let name = args.key()?;
-        let list = wanted(&mut args)?;
-        let now = ctx.now();
-        let key = LockKey::open_read(ctx, name);
-        let state = key.read();
-        match &state {
-            KeyState::OtherType => return Err(LockError::WrongType),
-            KeyState::OtherHash => return Err(LockError::LockType),
-            _ => {}
-        }
-        let queue = queue_of(key.id(), now, list);
-        let (mode, holders) = holders_of(&state, now);
-        if holders.is_empty() && queue.waiters == 0 {
-            ctx.reply_nil();
-            return Ok(());
-        }
-        ctx.reply_map(if list > 0 { 5 } else { 4 });
-        ctx.reply_bytes(b"mode");
-        ctx.reply_bytes(
-            mode.or(queue.mode)
-                .unwrap_or(Mode::Exclusive)
-                .name()
-                .as_bytes(),
-        );
-        ctx.reply_bytes(b"holders");
-        ctx.reply_array(holders.len());
-        for holder in &holders {
-            reply_holder(ctx, key.id(), holder, now);
-        }
-        reply_queue(ctx, &queue, list > 0);
-        Ok(())
+    fn run(ctx: Ctx, words: &[Str<'_>]) -> Result<(), CommandError> {
+        Info::parse(words, &ParseSettings::current())?.apply(ctx)
     }
 }
 
-/// `[WAITERS [COUNT n]]`, for the descriptions.
-pub(crate) const WAITERS: Arg = Arg {
-    name: c"waiters",
-    kind: ArgKind::Block(&[
-        Arg {
-            name: c"waiters",
-            kind: ArgKind::Word,
-            token: Some(c"WAITERS"),
-            optional: false,
-        },
-        option(c"count", c"COUNT", true),
-    ]),
-    token: None,
-    optional: true,
-};
-
-/// How many waiters are to be listed: the rest of the words.
-pub(crate) fn wanted(args: &mut Args<'_>) -> Result<usize, LockError> {
-    let list = match args.option().as_deref() {
-        None => return Ok(0),
-        Some(b"WAITERS") => match args.option().as_deref() {
-            None => return Ok(DEFAULT_COUNT),
-            Some(b"COUNT") => args.count()?,
-            Some(_) => return Err(LockError::Syntax),
-        },
-        Some(_) => return Err(LockError::Syntax),
-    };
-    match args.option() {
-        Some(_) => Err(LockError::Syntax),
-        None => Ok(list),
-    }
-}
-
-/// A hold as the keys state it.
+/// A hold, read from the key.
 struct Holder<'s> {
     mode: Mode,
     owner: &'s [u8],
@@ -104,7 +90,7 @@ struct Holder<'s> {
     deadline_ms: Option<i64>,
 }
 
-/// Who holds, and what kind of lock that makes it. A writer that reads too is the writer.
+/// The holders, and the mode of the lock. A writer that also holds READ is listed as the writer.
 fn holders_of(state: &KeyState, now: Now) -> (Option<Mode>, Vec<Holder<'_>>) {
     let KeyState::ReadWrite(lock) = state else {
         let holder = state.hold(now).map(|hold| Holder {
@@ -143,9 +129,9 @@ fn holders_of(state: &KeyState, now: Now) -> (Option<Mode>, Vec<Holder<'_>>) {
     (holders.first().map(|first| first.mode), holders)
 }
 
-/// What `LOCK.INFO` tells of a queue.
+/// The queue of a lock, for the reply.
 struct QueueInfo {
-    /// What the first one waits for.
+    /// The mode of the first waiter.
     mode: Option<Mode>,
     waiters: usize,
     longest_wait_ms: u64,
@@ -212,7 +198,7 @@ fn reply_holder(ctx: Ctx, key: KeyRef<'_>, hold: &Holder<'_>, now: Now) {
             _ => locks.tracked_under(key, hold.token),
         };
         let what = BoundRef::lock(hold.mode, key, hold.owner);
-        // A reader may be bound under an earlier token of its phase.
+        // A reader may be bound under an earlier token of the same read phase.
         let token = match hold.mode {
             Mode::Read => locks.sessions.token_of(what),
             _ => hold.token,

@@ -1,6 +1,6 @@
 //! `LOCK.HELP`
 
-use crate::lock::LockError;
+use crate::commands::error::CommandError;
 use crate::module::ctx::Ctx;
 use crate::module::register::{Command, Spec};
 use crate::module::strings::Str;
@@ -51,10 +51,12 @@ const LINES: [&str; 43] = [
     "    Print this help.",
 ];
 
-/// The commands in a few lines.
+/// Replies a short description of every command.
 pub struct Help;
 
 impl Command for Help {
+    type Error = CommandError;
+
     const SPEC: Spec = Spec {
         name: c"lock.help",
         flags: c"allow-loading allow-stale",
@@ -66,7 +68,7 @@ impl Command for Help {
         args: &[],
     };
 
-    fn run(ctx: Ctx, _words: &[Str<'_>]) -> Result<(), LockError> {
+    fn run(ctx: Ctx, _words: &[Str<'_>]) -> Result<(), CommandError> {
         ctx.reply_array(LINES.len());
         for line in LINES {
             ctx.reply_bytes(line.as_bytes());

@@ -1,6 +1,7 @@
-//! What READ and WRITE ask of a command beyond the exclusive lock: whether the keys beside the lock may be
-//! written, and how much of it is to be read.
+//! What READ and WRITE need beyond the exclusive lock: permission to write the keys beside the lock, and the depth
+//! to which the lock is read.
 
+use crate::commands::error::CommandError;
 use crate::lock::{
     is_reserved, siblings_stay, KeyState, Lease, LockError, Mode, Now, ReadDepth, ReadWrite,
 };
@@ -12,44 +13,56 @@ use crate::module::shell;
 use crate::module::siblings::{Siblings, Timeouts};
 use crate::module::strings::Str;
 
-/// Whether this owner may hold READ or WRITE at this key, as far as names and the ACL go.
-/// The names of the keys beside are kept for those who need them again.
+/// Checks that this owner may hold READ or WRITE at this key: the names, the slots, the ACL. `siblings` keeps the names
+/// of the keys beside the lock for later steps of the command.
+///
+/// # Errors
+/// In this order: [`CommandError::OwnerLooksLikeField`], [`LockError::SiblingsLeave`],
+/// [`CommandError::MayNotWriteSiblings`], [`LockError::TryAgain`].
 pub fn may_use(
     ctx: Ctx,
     name: Str<'_>,
     owner: Str<'_>,
     siblings: &Siblings,
-) -> Result<(), LockError> {
+) -> Result<(), CommandError> {
     let (key, owner) = (name.bytes(), owner.bytes());
     if is_reserved(owner) {
-        return Err(LockError::OwnerLooksLikeField);
+        return Err(CommandError::OwnerLooksLikeField);
     }
     if shell::is_cluster() && !siblings_stay(key, owner) {
-        return Err(LockError::SiblingsLeave);
+        return Err(LockError::SiblingsLeave.into());
     }
     let timeout = siblings.own(key, owner).first();
     if !acl::may_write(ctx, &[timeout, siblings.token(key)]) {
-        return Err(LockError::MayNotWriteSiblings);
+        return Err(CommandError::MayNotWriteSiblings);
     }
-    are_all_there(ctx, name)
+    are_visible(ctx, name)
 }
 
-/// Whether the keys beside the lock are all to be seen. Not while their slot is on its way between nodes, nor
-/// within a transaction that paused writes: what looks absent may only be hidden then.
-fn are_all_there(ctx: Ctx, key: Str<'_>) -> Result<(), LockError> {
+/// Checks that the keys beside the lock are all visible. While their slot moves between nodes, and within the
+/// transaction that paused writes, a key that looks absent may be hidden.
+///
+/// # Errors
+/// [`LockError::TryAgain`].
+fn are_visible(ctx: Ctx, key: Str<'_>) -> Result<(), CommandError> {
     if ctx.is_paused() || !fence::slot_is_here(ctx, key) {
-        return Err(LockError::TryAgain);
+        return Err(LockError::TryAgain.into());
     }
     Ok(())
 }
 
-/// The same for a command that ends or renews, which may or may not say READ or WRITE.
+/// [`may_use`] for a release or a renewal: checks only if the request says READ or WRITE, or the key holds a read-write
+/// lock. An owner that cannot hold READ or WRITE passes where the request says neither: the core finds that it holds
+/// nothing.
+///
+/// # Errors
+/// Those of [`may_use`].
 #[inline]
 pub fn may_change(
     key: &LockKey<'_>,
     owner: Str<'_>,
     (mode, state): (Option<Mode>, &KeyState),
-) -> Result<(), LockError> {
+) -> Result<(), CommandError> {
     match (mode, state) {
         (None, KeyState::ReadWrite(_)) if is_reserved(owner.bytes()) => Ok(()),
         (Some(_), _) | (None, KeyState::ReadWrite(_)) => {
@@ -59,8 +72,11 @@ pub fn may_change(
     }
 }
 
-/// The same for an operator, who ends every hold.
-pub fn may_break(ctx: Ctx, key: Str<'_>, state: &KeyState, now: Now) -> Result<(), LockError> {
+/// Checks that the caller may end every hold of a read-write lock.
+///
+/// # Errors
+/// [`CommandError::MayNotWriteSiblings`], [`LockError::TryAgain`].
+pub fn may_break(ctx: Ctx, key: Str<'_>, state: &KeyState, now: Now) -> Result<(), CommandError> {
     let KeyState::ReadWrite(lock) = state else {
         return Ok(());
     };
@@ -73,12 +89,12 @@ pub fn may_break(ctx: Ctx, key: Str<'_>, state: &KeyState, now: Now) -> Result<(
     let mut keys: Vec<_> = timeouts.iter().map(Timeouts::first).collect();
     keys.push(siblings.token(name));
     if !acl::may_write(ctx, &keys) {
-        return Err(LockError::MayNotWriteSiblings);
+        return Err(CommandError::MayNotWriteSiblings);
     }
-    are_all_there(ctx, key)
+    are_visible(ctx, key)
 }
 
-/// How much an acquire must know.
+/// The depth to which an acquire reads the lock.
 pub fn depth_to_acquire(key: &LockKey<'_>, mode: Mode) -> ReadDepth {
     if mode == Mode::Exclusive {
         return ReadDepth::Two;
@@ -93,7 +109,7 @@ pub fn depth_to_acquire(key: &LockKey<'_>, mode: Mode) -> ReadDepth {
     })
 }
 
-/// Whether an acquire may need a new token: not to join readers whose token is known.
+/// Whether an acquire may need a new token. A reader that joins readers shares their token, if it is known.
 pub fn needs_token(key: &LockKey<'_>, lock: &ReadWrite, mode: Mode, now: Now) -> bool {
     let domain = fence::domain_of(key.name());
     let shares = |token| {
@@ -102,14 +118,14 @@ pub fn needs_token(key: &LockKey<'_>, lock: &ReadWrite, mode: Mode, now: Now) ->
             locks.waiters.live_on(key.id()) == 0 && !locks.tokens.is_inherited(domain, token)
         })
     };
-    // In a cluster the slot may have been another node's meanwhile, which its horizon would tell.
+    // In a cluster the slot may have been on another node meanwhile; only its horizon shows that.
     mode != Mode::Read
         || !lock.is_held(now)
         || shell::is_cluster()
         || !lock.token(now).is_some_and(shares)
 }
 
-/// Whether a renewal may need a token: for a hold that has none.
+/// Whether a renewal may need a token: for a hold without one.
 pub fn renewal_needs_token(state: &KeyState, now: Now) -> bool {
     match (state.hold(now), state) {
         (Some(hold), _) => hold.token.is_none(),
@@ -118,7 +134,7 @@ pub fn renewal_needs_token(state: &KeyState, now: Now) -> bool {
     }
 }
 
-/// What the key holds, as far as a renewal must know.
+/// The state of the key, read to the depth that a renewal needs.
 pub fn depth_to_renew(key: &LockKey<'_>, lease: Lease, now: Now) -> KeyState {
     let state = key.read_to(ReadDepth::Two, now);
     let (KeyState::ReadWrite(lock), Some(owner)) = (&state, key.owner_name()) else {

@@ -1,0 +1,81 @@
+//! `[READ | WRITE] [EX s | PX ms | SESSION] [BLOCK ms] [ONCE] [WITHHOLDER]`: the options of `LOCK.ACQUIRE` and
+//! `LOCK.MACQUIRE`.
+
+use crate::commands::error::CommandError;
+use crate::commands::parser::{once, Parser, Word};
+use crate::commands::skeleton::possible_wait;
+use crate::lock::{Acquire, Lease, Mode, Wait};
+use crate::module::ctx::Ctx;
+
+/// The options of an acquire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AcquireOptions {
+    /// The kind of hold.
+    pub mode: Mode,
+    /// The lease: that of `EX` or `PX`, or the default.
+    pub lease: Lease,
+    /// Whether `EX` or `PX` is given.
+    pub names_lease: bool,
+    /// `SESSION`
+    pub session: bool,
+    /// `BLOCK`
+    pub wait: Wait,
+    /// `ONCE`
+    pub once: bool,
+    /// `WITHHOLDER`
+    pub with_holder: bool,
+}
+
+impl AcquireOptions {
+    /// Parses the words behind the owner to the end.
+    ///
+    /// # Errors
+    /// Left to right: an unknown option, an error of its value, an option given twice. At the end: `SESSION` with
+    /// `EX` or `PX`.
+    pub fn parse<W: Word>(
+        parser: &mut Parser<'_, W>,
+        command: &'static str,
+    ) -> Result<AcquireOptions, CommandError> {
+        let (mut mode, mut lease, mut session) = (None, None, None);
+        let (mut wait, mut count_once, mut with_holder) = (None, None, None);
+        while let Some(option) = parser.option() {
+            match &option[..] {
+                b"READ" => once(&mut mode, Mode::Read)?,
+                b"WRITE" => once(&mut mode, Mode::Write)?,
+                b"EX" => once(&mut lease, parser.lease(1_000, command)?)?,
+                b"PX" => once(&mut lease, parser.lease(1, command)?)?,
+                b"SESSION" => once(&mut session, ())?,
+                b"BLOCK" => once(&mut wait, parser.wait()?)?,
+                b"ONCE" => once(&mut count_once, ())?,
+                b"WITHHOLDER" => once(&mut with_holder, ())?,
+                _ => return Err(CommandError::Syntax),
+            }
+        }
+        if session.is_some() && lease.is_some() {
+            return Err(CommandError::Syntax);
+        }
+        Ok(AcquireOptions {
+            mode: mode.unwrap_or(Mode::Exclusive),
+            lease: parser.or_default(lease)?,
+            names_lease: lease.is_some(),
+            session: session.is_some(),
+            wait: wait.unwrap_or(Wait::No),
+            once: count_once.is_some(),
+            with_holder: with_holder.is_some(),
+        })
+    }
+
+    /// The request to the core. Without a wait where the calling client cannot be parked.
+    pub fn request<'a>(&self, ctx: Ctx, owner: &'a [u8]) -> Acquire<'a> {
+        Acquire {
+            owner,
+            mode: self.mode,
+            lease: self.lease,
+            names_lease: self.names_lease,
+            session: self.session,
+            once: self.once,
+            wait: possible_wait(ctx, self.wait),
+            client: ctx.client_id(),
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Errors of a command: those of its words, of the caller's permissions, and those of locking.
+
+use std::fmt;
+
+use crate::lock::{LockError, MAX_KEYS};
+use crate::module::acl::Denied;
+use crate::module::scan::ScanError;
+use crate::redisson::server::ScriptError;
+
+/// The error that a command replies. The first word of its text is a stable code that clients may match; where
+/// Redis has a wording for the case, the text is that wording.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CommandError {
+    /// An error of locking.
+    Lock(LockError),
+    /// An error of `lock.redisson`.
+    Script(ScriptError),
+    /// `lock.redisson` with words that the command filter does not produce.
+    UnknownScript,
+    /// A missing argument, an unknown option, an option that is given twice, or two options that exclude each other.
+    Syntax,
+    /// A value that is not an integer of 64 bits, or a negative one where zero is the least.
+    NotInteger,
+    /// A count below 1.
+    NotPositive,
+    /// A lease below 1 ms or above `lock.max-lease`; the command's name.
+    InvalidExpire(&'static str),
+    /// A wait that is not an integer of 64 bits.
+    TimeoutNotInteger,
+    /// A wait below zero.
+    TimeoutNegative,
+    /// A wait above `lock.max-wait`.
+    TimeoutOutOfRange,
+    /// A cursor that is not an unsigned integer of 64 bits.
+    InvalidCursor,
+    /// An empty owner.
+    OwnerEmpty,
+    /// An owner longer than `lock.max-owner-len`.
+    OwnerTooLong,
+    /// An owner with the name of the token's field.
+    OwnerReserved,
+    /// An owner that, in the hash of a read-write lock, has the form of another field.
+    OwnerLooksLikeField,
+    /// A key with the name of a horizon or of a Redisson token counter.
+    KeyReserved,
+    /// A key with the name of a key beside a read-write lock.
+    KeyBesideLock,
+    /// `numkeys` is not an integer above zero.
+    NumKeys,
+    /// `numkeys` leaves no word for the owner.
+    MissingKeys,
+    /// More than [`MAX_KEYS`] keys.
+    TooManyKeys,
+    /// The same key twice.
+    SameKeys,
+    /// `SESSION` in a call without a connection.
+    NoSession,
+    /// Redis 7.0, `LOCK.BREAK`: the caller's user may not run the equivalent commands.
+    MayNotBreak,
+    /// Redis 7.0, `LOCK.BREAK`: the call has no user whose permissions can be checked.
+    NoUser,
+    /// The caller's user may not run `SCAN`, or the call has no user.
+    MayNotScan,
+    /// The caller's user may not write the keys beside a read-write lock.
+    MayNotWriteSiblings,
+    /// The caller's user may not write the key of a semaphore's permits.
+    MayNotWritePermits,
+}
+
+impl fmt::Display for CommandError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        use CommandError as E;
+        f.write_str(match self {
+            E::Lock(error) => return error.fmt(f),
+            E::Script(error) => return error.fmt(f),
+            E::UnknownScript => "ERR not a script of Redisson's, or not called as Redisson does",
+            E::Syntax => "ERR syntax error",
+            E::NotInteger => "ERR value is not an integer or out of range",
+            E::NotPositive => "ERR value is out of range, must be positive",
+            E::InvalidExpire(command) => {
+                return write!(f, "ERR invalid expire time in '{command}' command");
+            }
+            E::TimeoutNotInteger => "ERR timeout is not an integer or out of range",
+            E::TimeoutNegative => "ERR timeout is negative",
+            E::TimeoutOutOfRange => "ERR timeout is out of range",
+            E::InvalidCursor => "ERR invalid cursor",
+            E::OwnerEmpty => "ERR owner is empty",
+            E::OwnerTooLong => "ERR owner is longer than lock.max-owner-len",
+            E::OwnerReserved => "ERR owner '#token' is reserved",
+            E::OwnerLooksLikeField => {
+                "ERR the owner 'mode', or one that ends in ':write', cannot hold READ or WRITE"
+            }
+            E::KeyReserved => {
+                "ERR keys that begin with 'redis_lock:horizon' or 'redisson_lock_token:' are reserved"
+            }
+            E::KeyBesideLock => "ERR the key is named like one of those beside a read-write lock",
+            E::NumKeys => "ERR numkeys should be greater than 0",
+            E::MissingKeys => "ERR Number of keys can't be greater than number of args",
+            E::TooManyKeys => {
+                return write!(f, "ERR more than {MAX_KEYS} keys in one request");
+            }
+            E::SameKeys => "ERR the same key is given twice",
+            E::NoSession => {
+                "ERR SESSION is not allowed from scripts, nor where there is no connection"
+            }
+            E::MayNotBreak => {
+                "NOPERM LOCK.BREAK needs permission to run DEL on the key and CLIENT KILL"
+            }
+            E::NoUser => {
+                "NOPERM permissions cannot be checked inside a script or a module on this server"
+            }
+            E::MayNotScan => "NOPERM LOCK.SCAN needs permission to run SCAN",
+            E::MayNotWriteSiblings => {
+                "NOPERM READ and WRITE need access to the keys beside the lock, named '{lock}:*'"
+            }
+            E::MayNotWritePermits => {
+                "NOPERM a semaphore needs access to the key of its permits, named '{semaphore}:timeout'"
+            }
+        })
+    }
+}
+
+impl std::error::Error for CommandError {}
+
+impl From<LockError> for CommandError {
+    fn from(error: LockError) -> CommandError {
+        CommandError::Lock(error)
+    }
+}
+
+impl From<ScriptError> for CommandError {
+    fn from(error: ScriptError) -> CommandError {
+        CommandError::Script(error)
+    }
+}
+
+impl From<Denied> for CommandError {
+    fn from(denied: Denied) -> CommandError {
+        match denied {
+            Denied::NoUser => CommandError::NoUser,
+            Denied::NotPermitted => CommandError::MayNotBreak,
+        }
+    }
+}
+
+impl From<ScanError> for CommandError {
+    fn from(error: ScanError) -> CommandError {
+        match error {
+            ScanError::NotPermitted => CommandError::MayNotScan,
+            ScanError::UnknownReply => LockError::Internal.into(),
+        }
+    }
+}

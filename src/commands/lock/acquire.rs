@@ -1,0 +1,123 @@
+//! `LOCK.ACQUIRE key owner [READ | WRITE] [EX s | PX ms | SESSION] [BLOCK ms] [ONCE] [WITHHOLDER]`
+
+use crate::commands::acquire_options::AcquireOptions;
+use crate::commands::arg_specs::{word, BLOCK, KEY, LEASE_OR_SESSION, MODE, OWNER};
+use crate::commands::error::CommandError;
+use crate::commands::lock::read_write;
+use crate::commands::parser::{ParseSettings, Parser, Word};
+use crate::commands::skeleton::{block, prepare_session};
+use crate::lock::{Answer, KeyState, Mode};
+use crate::module::alarm;
+use crate::module::apply::{apply, decide};
+use crate::module::beside;
+use crate::module::ctx::Ctx;
+use crate::module::fence;
+use crate::module::key::LockKey;
+use crate::module::parked::Parked;
+use crate::module::register::{access, Command, Spec};
+use crate::module::reply::{self, Shape};
+use crate::module::sessions;
+use crate::module::siblings::Siblings;
+use crate::module::strings::Str;
+
+/// Takes the lock, or waits for it. Replies the fencing token, or nil.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Acquire<W = Str<'static>> {
+    pub(crate) key: W,
+    pub(crate) owner: W,
+    pub(crate) options: AcquireOptions,
+}
+
+impl<W: Word> Acquire<W> {
+    /// Parses the command.
+    ///
+    /// # Errors
+    /// Those of the key, the owner, and the options, in this order.
+    pub fn parse(words: &[W], settings: &ParseSettings) -> Result<Acquire<W>, CommandError> {
+        let mut parser = Parser::new(words, settings);
+        Ok(Acquire {
+            key: parser.key()?,
+            owner: parser.owner()?,
+            options: AcquireOptions::parse(&mut parser, "lock.acquire")?,
+        })
+    }
+}
+
+impl Acquire<Str<'_>> {
+    fn apply(self, ctx: Ctx) -> Result<(), CommandError> {
+        let Acquire {
+            key: name,
+            owner,
+            options,
+        } = self;
+        if options.session {
+            prepare_session(ctx)?;
+        }
+        let request = options.request(ctx, owner.bytes());
+        let siblings = Siblings::default();
+        if request.mode != Mode::Exclusive {
+            read_write::may_use(ctx, name, owner, &siblings)?;
+        }
+        sessions::end_first(ctx, name, owner);
+        let mut key = LockKey::open_for(ctx, name, owner);
+        key.keep(siblings);
+        let now = ctx.now();
+        let state = key.read_to(read_write::depth_to_acquire(&key, request.mode), now);
+        beside::may_begin(&key, &state, (request.mode, request.owner), now)?;
+        let needs_token = match (state.hold(now), &state) {
+            (Some(hold), _) => hold.token.is_none() && hold.owner[..] == *request.owner,
+            (None, KeyState::ReadWrite(lock)) => {
+                read_write::needs_token(&key, lock, request.mode, now)
+            }
+            (None, _) => true,
+        };
+        let view = match needs_token {
+            true => fence::minting_view(&key, state),
+            false => fence::plain_view(&key, state),
+        };
+        let (answer, fx) = decide(|locks, fx| locks.acquire(&view, &request, now, fx));
+        let shape = match options.with_holder {
+            true => Shape::WithHolder,
+            false => Shape::Token,
+        };
+        if let Ok(Answer::Parked(id)) = answer {
+            Parked::expect(id, shape);
+        }
+        apply(key, &fx)?;
+        alarm::rearm(ctx);
+        let token = match answer? {
+            Answer::Parked(id) if block(ctx, &[name], id)? => return Ok(()),
+            Answer::Parked(_) | Answer::Refused => None,
+            Answer::Granted(token) => Some(token),
+        };
+        reply::acquired(ctx, name, shape, token, now);
+        Ok(())
+    }
+}
+
+impl Command for Acquire {
+    type Error = CommandError;
+
+    const SPEC: Spec = Spec {
+        name: c"lock.acquire",
+        flags: c"write deny-oom fast blocking",
+        acl: c"write fast blocking",
+        key: Some(access::UPDATE),
+        arity: -3,
+        summary: c"Takes a lock for an owner, or waits for it, and returns the fencing token of the grant",
+        complexity: c"O(1), however many wait; READ and WRITE O(N) in the number of dead readers passed on the way",
+        args: &[
+            KEY,
+            OWNER,
+            MODE,
+            LEASE_OR_SESSION,
+            BLOCK,
+            word(c"once", c"ONCE"),
+            word(c"withholder", c"WITHHOLDER"),
+        ],
+    };
+
+    fn run(ctx: Ctx, words: &[Str<'_>]) -> Result<(), CommandError> {
+        Acquire::parse(words, &ParseSettings::current())?.apply(ctx)
+    }
+}

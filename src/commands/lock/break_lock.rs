@@ -1,0 +1,90 @@
+//! `LOCK.BREAK key [TOKEN t] [PURGE]`
+
+use crate::commands::arg_specs::{word, KEY, TOKEN};
+use crate::commands::error::CommandError;
+use crate::commands::lock::read_write;
+use crate::commands::parser::{once, ParseSettings, Parser, Word};
+use crate::commands::skeleton::change_lock;
+use crate::lock::{self, Ending};
+use crate::module::acl;
+use crate::module::ctx::Ctx;
+use crate::module::fence;
+use crate::module::key::LockKey;
+use crate::module::register::{access, Command, Spec};
+use crate::module::strings::Str;
+
+/// Ends a hold by force: an operator's command. Replies 1, or 0 when the lock is not held.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Break<W = Str<'static>> {
+    pub(crate) key: W,
+    pub(crate) token: Option<u64>,
+    pub(crate) purge: bool,
+}
+
+impl<W: Word> Break<W> {
+    /// Parses the command.
+    ///
+    /// # Errors
+    /// Those of the key and the options, in this order.
+    pub fn parse(words: &[W], settings: &ParseSettings) -> Result<Break<W>, CommandError> {
+        let mut parser = Parser::new(words, settings);
+        let key = parser.key()?;
+        let (mut token, mut purge) = (None, None);
+        while let Some(option) = parser.option() {
+            match &option[..] {
+                b"TOKEN" => once(&mut token, parser.token()?)?,
+                b"PURGE" => once(&mut purge, ())?,
+                _ => return Err(CommandError::Syntax),
+            }
+        }
+        Ok(Break {
+            key,
+            token,
+            purge: purge.is_some(),
+        })
+    }
+}
+
+impl Break<Str<'_>> {
+    fn apply(self, ctx: Ctx) -> Result<(), CommandError> {
+        acl::may_break(ctx, self.key)?;
+        let request = lock::Break {
+            token: self.token,
+            purge: self.purge,
+        };
+        let key = LockKey::open(ctx, self.key);
+        let now = ctx.now();
+        let state = key.read();
+        read_write::may_break(ctx, self.key, &state, now)?;
+        let view = match request.purge {
+            // Every waiter gets the error of the purge, so the lock is not handed off.
+            true => fence::plain_view(&key, state),
+            false => fence::handing_view(&key, state, &Ending::Break(request)),
+        };
+        let broken = change_lock(ctx, key, |locks, fx| {
+            locks.break_lock(&view, request, now, fx)
+        })?;
+        ctx.reply_integer(broken.into());
+        Ok(())
+    }
+}
+
+impl Command for Break {
+    type Error = CommandError;
+
+    const SPEC: Spec = Spec {
+        name: c"lock.break",
+        flags: c"write fast",
+        acl: c"write fast dangerous",
+        key: Some(access::DELETE),
+        arity: -2,
+        summary:
+            c"Ends a hold by force and hands the lock to the next waiter, or purges the waiters too",
+        complexity: c"O(1), of readers O(N) in the number of holds, with PURGE O(N) in the number of waiters",
+        args: &[KEY, TOKEN, word(c"purge", c"PURGE")],
+    };
+
+    fn run(ctx: Ctx, words: &[Str<'_>]) -> Result<(), CommandError> {
+        Break::parse(words, &ParseSettings::current())?.apply(ctx)
+    }
+}

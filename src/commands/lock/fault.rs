@@ -1,0 +1,60 @@
+//! `LOCK.FAULT entry` and `LOCK.FAULT API function [pass]`. Only in builds for the tests.
+
+use crate::commands::error::CommandError;
+use crate::commands::parser::{ParseSettings, Parser, Word};
+use crate::module::ctx::Ctx;
+use crate::module::register::{Command, Spec};
+use crate::module::strings::Str;
+
+/// Arms an injected fault: the entry of that name panics once, or a call of that function of the server fails once,
+/// after `pass` calls that do not.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Fault<W = Str<'static>> {
+    pub(crate) name: W,
+    pub(crate) pass: u64,
+}
+
+impl<W: Word> Fault<W> {
+    /// Parses the command. Words behind `pass` are ignored.
+    ///
+    /// # Errors
+    /// That of `pass`.
+    pub fn parse(words: &[W], settings: &ParseSettings) -> Result<Fault<W>, CommandError> {
+        let mut parser = Parser::new(words, settings);
+        let (mut name, mut pass) = (parser.any()?, 0);
+        if parser.has_more() {
+            name = parser.any()?;
+        }
+        if parser.has_more() {
+            pass = parser.number(0)?.unsigned_abs();
+        }
+        Ok(Fault { name, pass })
+    }
+}
+
+impl Fault<Str<'_>> {
+    fn apply(self, ctx: Ctx) -> Result<(), CommandError> {
+        crate::module::arm_fault(self.name.bytes(), self.pass);
+        ctx.reply_bytes(b"OK");
+        Ok(())
+    }
+}
+
+impl Command for Fault {
+    type Error = CommandError;
+
+    const SPEC: Spec = Spec {
+        name: c"lock.fault",
+        flags: c"",
+        acl: c"dangerous",
+        key: None,
+        arity: -2,
+        summary: c"Makes an entry of the module panic once, or a call of the server fail once, for the tests",
+        complexity: c"O(1)",
+        args: &[],
+    };
+
+    fn run(ctx: Ctx, words: &[Str<'_>]) -> Result<(), CommandError> {
+        Fault::parse(words, &ParseSettings::current())?.apply(ctx)
+    }
+}

@@ -1,0 +1,135 @@
+//! `LOCK.MACQUIRE numkeys key [key ...] owner [READ | WRITE] [EX s | PX ms | SESSION] [BLOCK ms] [ONCE] [WITHHOLDER]`
+
+use crate::commands::acquire_options::AcquireOptions;
+use crate::commands::arg_specs::{word, BLOCK, KEYS, LEASE_OR_SESSION, MODE, NUMKEYS, OWNER};
+use crate::commands::error::CommandError;
+use crate::commands::lock::read_write;
+use crate::commands::parser::{ParseSettings, Parser, Word};
+use crate::commands::skeleton::{block, prepare_session};
+use crate::lock::{self, LockError, ManyAnswer, Mode};
+use crate::module::alarm;
+use crate::module::apply::{apply_all, decide_all};
+use crate::module::beside;
+use crate::module::ctx::Ctx;
+use crate::module::fence;
+use crate::module::key::LockKey;
+use crate::module::parked::Parked;
+use crate::module::register::{access, Command, Spec};
+use crate::module::reply::{self, Shape};
+use crate::module::sessions;
+use crate::module::siblings::Siblings;
+use crate::module::strings::Str;
+
+/// Takes several locks, all or none, or waits for them. Replies the fencing token of each, or nil.
+#[derive(Debug, PartialEq, Eq)]
+pub struct AcquireMany<'a, W = Str<'a>> {
+    /// The whole command: the form in which the reply takes keys and owner.
+    words: &'a [W],
+    pub(crate) keys: &'a [W],
+    pub(crate) owner: W,
+    pub(crate) options: AcquireOptions,
+}
+
+impl<'a, W: Word> AcquireMany<'a, W> {
+    /// Parses the command.
+    ///
+    /// # Errors
+    /// Those of the keys, the owner, and the options, in this order.
+    pub fn parse(
+        words: &'a [W],
+        settings: &'a ParseSettings,
+    ) -> Result<AcquireMany<'a, W>, CommandError> {
+        let mut parser = Parser::new(words, settings);
+        Ok(AcquireMany {
+            words,
+            keys: parser.keys()?,
+            owner: parser.owner()?,
+            options: AcquireOptions::parse(&mut parser, "lock.macquire")?,
+        })
+    }
+}
+
+impl<'a> AcquireMany<'a, Str<'a>> {
+    fn apply(self, ctx: Ctx) -> Result<(), CommandError> {
+        if self.options.session {
+            prepare_session(ctx)?;
+        }
+        let request = self.options.request(ctx, self.owner.bytes());
+        for name in self.keys {
+            if request.mode != Mode::Exclusive {
+                read_write::may_use(ctx, *name, self.owner, &Siblings::default())?;
+            }
+            sessions::end_first(ctx, *name, self.owner);
+        }
+        self.acquire(ctx, &request)
+    }
+
+    fn acquire(self, ctx: Ctx, request: &lock::Acquire<'_>) -> Result<(), CommandError> {
+        let keys = LockKey::open_all(ctx, self.keys, self.owner);
+        let now = ctx.now();
+        let depth =
+            |key| LockKey::read_to(key, read_write::depth_to_acquire(key, request.mode), now);
+        let states: Vec<_> = keys.iter().map(depth).collect();
+        if request.mode != Mode::Exclusive && beside::are_twins(self.keys) {
+            return Err(LockError::SiblingsTaken.into());
+        }
+        for (key, state) in keys.iter().zip(&states) {
+            beside::may_begin(key, state, (request.mode, request.owner), now)?;
+        }
+        // No token is needed when one of the keys blocks the request.
+        let is_blocked = |state| lock::is_blocked(state, request.mode, request.owner, now);
+        let view = match states.iter().any(is_blocked) {
+            true => fence::plain_view,
+            false => fence::minting_view,
+        };
+        let views = keys.iter().zip(states);
+        let views: Vec<_> = views.map(|(key, state)| view(key, state)).collect();
+        let (answer, fx) = decide_all(keys.len(), |locks, fx| {
+            locks.acquire_many(&views, request, now, fx)
+        });
+        let shape = match self.options.with_holder {
+            true => Shape::TokensWithHolder,
+            false => Shape::Tokens,
+        };
+        if let Ok(ManyAnswer::Parked(id)) = answer {
+            Parked::expect(id, shape);
+        }
+        apply_all(keys, &fx)?;
+        alarm::rearm(ctx);
+        let tokens = match answer? {
+            ManyAnswer::Parked(id) if block(ctx, self.keys, id)? => return Ok(()),
+            ManyAnswer::Parked(_) | ManyAnswer::Refused(_) => None,
+            ManyAnswer::Granted(tokens) => Some(tokens),
+        };
+        reply::acquired_all(ctx, self.words, shape, tokens.as_deref(), now);
+        Ok(())
+    }
+}
+
+impl Command for AcquireMany<'_> {
+    type Error = CommandError;
+
+    const SPEC: Spec = Spec {
+        name: c"lock.macquire",
+        flags: c"write deny-oom blocking getkeys-api",
+        acl: c"write blocking",
+        key: Some(access::UPDATE),
+        arity: -4,
+        summary: c"Takes several locks for an owner, all or none, or waits for them, and returns their fencing tokens",
+        complexity: c"O(N) in the number of keys, however many wait",
+        args: &[
+            NUMKEYS,
+            KEYS,
+            OWNER,
+            MODE,
+            LEASE_OR_SESSION,
+            BLOCK,
+            word(c"once", c"ONCE"),
+            word(c"withholder", c"WITHHOLDER"),
+        ],
+    };
+
+    fn run(ctx: Ctx, words: &[Str<'_>]) -> Result<(), CommandError> {
+        AcquireMany::parse(words, &ParseSettings::current())?.apply(ctx)
+    }
+}

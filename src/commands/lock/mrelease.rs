@@ -1,0 +1,99 @@
+//! `LOCK.MRELEASE numkeys key [key ...] owner [ALL]`
+
+use crate::commands::arg_specs::{word, KEYS, NUMKEYS, OWNER};
+use crate::commands::error::CommandError;
+use crate::commands::lock::read_write;
+use crate::commands::parser::{once, ParseSettings, Parser, Word};
+use crate::commands::skeleton::change_locks;
+use crate::lock::{self, Ending, ReadDepth};
+use crate::module::ctx::Ctx;
+use crate::module::fence;
+use crate::module::key::LockKey;
+use crate::module::register::{access, Command, Spec};
+use crate::module::sessions;
+use crate::module::strings::Str;
+
+/// Drops one hold on each of several locks, or all. The last hold of each lock hands it off, or frees it. Replies the
+/// number of locks on which the owner had a hold.
+#[derive(Debug, PartialEq, Eq)]
+pub struct ReleaseMany<'a, W = Str<'a>> {
+    pub(crate) keys: &'a [W],
+    pub(crate) owner: W,
+    pub(crate) all: bool,
+}
+
+impl<'a, W: Word> ReleaseMany<'a, W> {
+    /// Parses the command.
+    ///
+    /// # Errors
+    /// Those of the keys, the owner, and the options, in this order.
+    pub fn parse(
+        words: &'a [W],
+        settings: &'a ParseSettings,
+    ) -> Result<ReleaseMany<'a, W>, CommandError> {
+        let mut parser = Parser::new(words, settings);
+        let (keys, owner) = (parser.keys()?, parser.owner()?);
+        let mut all = None;
+        while let Some(option) = parser.option() {
+            match &option[..] {
+                b"ALL" => once(&mut all, ())?,
+                _ => return Err(CommandError::Syntax),
+            }
+        }
+        Ok(ReleaseMany {
+            keys,
+            owner,
+            all: all.is_some(),
+        })
+    }
+}
+
+impl<'a> ReleaseMany<'a, Str<'a>> {
+    fn apply(self, ctx: Ctx) -> Result<(), CommandError> {
+        let request = lock::Release {
+            owner: self.owner.bytes(),
+            mode: None,
+            all: self.all,
+            token: None,
+        };
+        for name in self.keys {
+            sessions::end_first(ctx, *name, self.owner);
+        }
+        let keys = LockKey::open_all(ctx, self.keys, self.owner);
+        let now = ctx.now();
+        let mut states = Vec::with_capacity(keys.len());
+        for key in &keys {
+            let state = key.read_to(ReadDepth::Two, now);
+            read_write::may_change(key, self.owner, (None, &state))?;
+            states.push(state);
+        }
+        // Before the views: a request that is refused at one key ends no wait at the others.
+        lock::may_release_many(&states, &request, now)?;
+        let view = |(key, state)| fence::handing_view(key, state, &Ending::Release(&request));
+        let views: Vec<_> = keys.iter().zip(states).map(view).collect();
+        let dropped = change_locks(ctx, keys, |locks, fx| {
+            locks.release_many(&views, &request, now, fx)
+        })?;
+        ctx.reply_integer(dropped as i64);
+        Ok(())
+    }
+}
+
+impl Command for ReleaseMany<'_> {
+    type Error = CommandError;
+
+    const SPEC: Spec = Spec {
+        name: c"lock.mrelease",
+        flags: c"write getkeys-api",
+        acl: c"write",
+        key: Some(access::DELETE),
+        arity: -4,
+        summary: c"Drops a hold on each of several locks, and returns on how many",
+        complexity: c"O(N) in the number of keys, however many wait",
+        args: &[NUMKEYS, KEYS, OWNER, word(c"all", c"ALL")],
+    };
+
+    fn run(ctx: Ctx, words: &[Str<'_>]) -> Result<(), CommandError> {
+        ReleaseMany::parse(words, &ParseSettings::current())?.apply(ctx)
+    }
+}

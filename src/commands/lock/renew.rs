@@ -1,0 +1,98 @@
+//! `LOCK.RENEW key owner [READ | WRITE] [EX s | PX ms] [TOKEN t]`
+
+use crate::commands::arg_specs::{KEY, LEASE, MODE, OWNER, TOKEN};
+use crate::commands::error::CommandError;
+use crate::commands::lock::read_write;
+use crate::commands::parser::{once, ParseSettings, Parser, Word};
+use crate::commands::skeleton::change_lock;
+use crate::lock::{self, Lease, Mode};
+use crate::module::ctx::Ctx;
+use crate::module::fence;
+use crate::module::key::LockKey;
+use crate::module::register::{access, Command, Spec};
+use crate::module::sessions;
+use crate::module::strings::Str;
+
+/// Sets the lease of a lock that the owner still holds. Replies 1, or 0 when the owner holds it no more.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Renew<W = Str<'static>> {
+    pub(crate) key: W,
+    pub(crate) owner: W,
+    pub(crate) mode: Option<Mode>,
+    pub(crate) lease: Lease,
+    pub(crate) names_lease: bool,
+    pub(crate) token: Option<u64>,
+}
+
+impl<W: Word> Renew<W> {
+    /// Parses the command.
+    ///
+    /// # Errors
+    /// Those of the key, the owner, and the options, in this order.
+    pub fn parse(words: &[W], settings: &ParseSettings) -> Result<Renew<W>, CommandError> {
+        let mut parser = Parser::new(words, settings);
+        let (key, owner) = (parser.key()?, parser.owner()?);
+        let (mut mode, mut lease, mut token) = (None, None, None);
+        while let Some(option) = parser.option() {
+            match &option[..] {
+                b"READ" => once(&mut mode, Mode::Read)?,
+                b"WRITE" => once(&mut mode, Mode::Write)?,
+                b"EX" => once(&mut lease, parser.lease(1_000, "lock.renew")?)?,
+                b"PX" => once(&mut lease, parser.lease(1, "lock.renew")?)?,
+                b"TOKEN" => once(&mut token, parser.token()?)?,
+                _ => return Err(CommandError::Syntax),
+            }
+        }
+        Ok(Renew {
+            key,
+            owner,
+            mode,
+            lease: parser.or_default(lease)?,
+            names_lease: lease.is_some(),
+            token,
+        })
+    }
+}
+
+impl Renew<Str<'_>> {
+    fn apply(self, ctx: Ctx) -> Result<(), CommandError> {
+        let request = lock::Renew {
+            owner: self.owner.bytes(),
+            mode: self.mode,
+            lease: self.lease,
+            names_lease: self.names_lease,
+            token: self.token,
+        };
+        sessions::end_first(ctx, self.key, self.owner);
+        let key = LockKey::open_for(ctx, self.key, self.owner);
+        let now = ctx.now();
+        let state = read_write::depth_to_renew(&key, request.lease, now);
+        read_write::may_change(&key, self.owner, (self.mode, &state))?;
+        let view = match read_write::renewal_needs_token(&state, now) {
+            true => fence::minting_view(&key, state),
+            false => fence::plain_view(&key, state),
+        };
+        let renewed = change_lock(ctx, key, |locks, fx| locks.renew(&view, &request, now, fx))?;
+        ctx.reply_integer(renewed.into());
+        Ok(())
+    }
+}
+
+impl Command for Renew {
+    type Error = CommandError;
+
+    const SPEC: Spec = Spec {
+        name: c"lock.renew",
+        flags: c"write fast",
+        acl: c"write fast",
+        key: Some(access::UPDATE),
+        arity: -3,
+        summary: c"Sets the lease of a lock that the owner still holds",
+        complexity: c"O(1), READ O(N) in the number of holds",
+        args: &[KEY, OWNER, MODE, LEASE, TOKEN],
+    };
+
+    fn run(ctx: Ctx, words: &[Str<'_>]) -> Result<(), CommandError> {
+        Renew::parse(words, &ParseSettings::current())?.apply(ctx)
+    }
+}

@@ -1,0 +1,105 @@
+//! The steps that commands have in common.
+//!
+//! Every command runs in the same order: parse, check permissions, open the key, make the view, *decide* (the core),
+//! *apply* (the shell), *rearm* the timer, reply. The middle steps are here.
+
+use crate::commands::error::CommandError;
+use crate::lock::{Effects, LockError, Locks, PermitChange, Wait, WaiterId};
+use crate::module::alarm;
+use crate::module::apply::{apply, apply_all, decide, decide_all};
+use crate::module::ctx::Ctx;
+use crate::module::events;
+use crate::module::key::LockKey;
+use crate::module::parked::Parked;
+use crate::module::replication::Replication;
+use crate::module::sem_key::SemKey;
+use crate::module::sessions;
+use crate::module::strings::Str;
+
+/// Decides about one lock, applies the effects, and rearms. Effects of a refused request are applied too.
+///
+/// # Errors
+/// The error of a refused write, then that of the decision.
+pub fn change_lock<T>(
+    ctx: Ctx,
+    key: LockKey<'_>,
+    decision: impl FnOnce(&mut Locks, &mut Effects) -> Result<T, LockError>,
+) -> Result<T, CommandError> {
+    let (decided, fx) = decide(decision);
+    apply(key, &fx)?;
+    alarm::rearm(ctx);
+    Ok(decided?)
+}
+
+/// The same for several locks, with one list of effects a key.
+///
+/// # Errors
+/// See [`change_lock`].
+pub fn change_locks<T>(
+    ctx: Ctx,
+    keys: Vec<LockKey<'_>>,
+    decision: impl FnOnce(&mut Locks, &mut [Effects]) -> Result<T, LockError>,
+) -> Result<T, CommandError> {
+    let (decided, fx) = decide_all(keys.len(), decision);
+    apply_all(keys, &fx)?;
+    alarm::rearm(ctx);
+    Ok(decided?)
+}
+
+/// Decides about a semaphore, applies the change, and rearms. A refused request changes nothing.
+///
+/// # Errors
+/// The error of the decision, then that of a refused write.
+pub fn change_semaphore<T>(
+    ctx: Ctx,
+    key: SemKey<'_>,
+    decision: impl FnOnce(&mut Locks, &mut Effects) -> Result<(T, PermitChange), LockError>,
+) -> Result<T, CommandError> {
+    let (decided, fx) = decide(decision);
+    let (answer, change) = decided?;
+    key.apply(&change, &fx, Replication::of_command(ctx))?;
+    alarm::rearm(ctx);
+    Ok(answer)
+}
+
+/// Blocks the client of a parked request: the last step of its command. False where the server refuses; the request
+/// is withdrawn then, and the reply is that of a request without `BLOCK`.
+///
+/// # Errors
+/// [`LockError::Internal`] when the request was given up meanwhile.
+pub fn block(ctx: Ctx, keys: &[Str<'_>], id: WaiterId) -> Result<bool, CommandError> {
+    events::watch(ctx);
+    Ok(Parked::block_on(ctx, keys, id)?)
+}
+
+/// The wait asked for, or none where the calling client cannot be parked.
+pub fn possible_wait(ctx: Ctx, wait: Wait) -> Wait {
+    match wait {
+        Wait::No => Wait::No,
+        wait if Parked::is_possible(ctx) => wait,
+        _ => Wait::No,
+    }
+}
+
+/// Prepares for `SESSION`: from now on the module watches the ends of connections.
+///
+/// # Errors
+/// [`CommandError::NoSession`] in a call without a connection.
+pub fn prepare_session(ctx: Ctx) -> Result<(), CommandError> {
+    if !ctx.has_connection() {
+        return Err(CommandError::NoSession);
+    }
+    Ok(sessions::prepare(ctx)?)
+}
+
+/// Whether a key that looks absent may be created. Within the transaction that paused writes an expired key is
+/// hidden, not deleted: writing it ends the server (a plain `SET` does so too).
+///
+/// # Errors
+/// [`LockError::TryAgain`].
+pub fn may_create(ctx: Ctx) -> Result<(), CommandError> {
+    match ctx.is_paused() {
+        true => Err(LockError::TryAgain.into()),
+        false => Ok(()),
+    }
+}

@@ -1,0 +1,129 @@
+//! Any words as a whole command, parsed without a server: the parser never panics, does not depend on the case of
+//! options, leaves no word over, and gives every error a text that begins with its code.
+
+#![no_main]
+
+use std::fmt::Debug;
+
+use libfuzzer_sys::fuzz_target;
+use redis_lock::commands::error::CommandError;
+use redis_lock::commands::parser::ParseSettings;
+use redis_lock::commands::{latch, lock, sem};
+
+const SETTINGS: ParseSettings = ParseSettings {
+    max_owner_len: 16,
+    max_lease_ms: 60_000,
+    max_wait_ms: 5_000,
+    default_lease_ms: 30_000,
+};
+
+/// Words that one byte of the input stands for, from byte 1 on.
+const DICTIONARY: [&[u8]; 22] = [
+    b"READ",
+    b"WRITE",
+    b"EX",
+    b"PX",
+    b"SESSION",
+    b"BLOCK",
+    b"ONCE",
+    b"WITHHOLDER",
+    b"ALL",
+    b"TOKEN",
+    b"PURGE",
+    b"WAITERS",
+    b"COUNT",
+    b"MATCH",
+    b"OWNER",
+    b"WAITED",
+    b"LIMIT",
+    b"NX",
+    b"XX",
+    b"1",
+    b"0",
+    b"5001",
+];
+
+fuzz_target!(|bytes: &[u8]| {
+    let (command, text) = bytes.split_first().unwrap_or((&0, &[]));
+    // A zero byte ends a word.
+    let behind = text.split(|byte| *byte == 0).map(expand);
+    let words: Vec<&[u8]> = [b"command".as_slice()].into_iter().chain(behind).collect();
+    match command % 14 {
+        0 => check(&words, 3, |w| {
+            lock::acquire::Acquire::parse(w, &SETTINGS).map(text_of)
+        }),
+        1 => check(&words, 3, |w| {
+            lock::release::Release::parse(w, &SETTINGS).map(text_of)
+        }),
+        2 => check(&words, 3, |w| {
+            lock::renew::Renew::parse(w, &SETTINGS).map(text_of)
+        }),
+        3 => check(&words, 2, |w| {
+            lock::break_lock::Break::parse(w, &SETTINGS).map(text_of)
+        }),
+        4 => check(&words, 2, |w| {
+            lock::info::Info::parse(w, &SETTINGS).map(text_of)
+        }),
+        5 => check(&words, 3, |w| {
+            sem::acquire::Acquire::parse(w, &SETTINGS).map(text_of)
+        }),
+        6 => check(&words, 3, |w| {
+            sem::renew::Renew::parse(w, &SETTINGS).map(text_of)
+        }),
+        7 => check(&words, 3, |w| {
+            sem::set::Set::parse(w, &SETTINGS).map(text_of)
+        }),
+        8 => check(&words, 3, |w| {
+            latch::set::Set::parse(w, &SETTINGS).map(text_of)
+        }),
+        9 => check(&words, 2, |w| {
+            latch::wait::Wait::parse(w, &SETTINGS).map(text_of)
+        }),
+        10 => check(&words, 2, |w| {
+            latch::down::Down::parse(w, &SETTINGS).map(text_of)
+        }),
+        // Here the place of the options depends on the number of keys, or values keep their case.
+        11 => check(&words, words.len(), |w| {
+            lock::macquire::AcquireMany::parse(w, &SETTINGS).map(text_of)
+        }),
+        12 => check(&words, words.len(), |w| {
+            lock::mrenew::RenewMany::parse(w, &SETTINGS).map(text_of)
+        }),
+        _ => check(&words, words.len(), |w| {
+            lock::scan::Scan::parse(w, &SETTINGS).map(text_of)
+        }),
+    }
+});
+
+/// A word of the input: one of the dictionary for a single low byte.
+fn expand(word: &[u8]) -> &[u8] {
+    let short = match word {
+        [byte] => DICTIONARY.get(usize::from(*byte).wrapping_sub(1)),
+        _ => None,
+    };
+    short.copied().unwrap_or(word)
+}
+
+fn text_of(command: impl Debug) -> String {
+    format!("{command:?}")
+}
+
+/// Checks a command whose options begin at this word.
+fn check(
+    words: &[&[u8]],
+    options: usize,
+    parse: impl Fn(&[&[u8]]) -> Result<String, CommandError>,
+) {
+    let parsed = parse(words);
+    let lower: Vec<_> = words.iter().map(|word| word.to_ascii_lowercase()).collect();
+    let case = |(at, word)| if at < options { word } else { &lower[at][..] };
+    let other_case: Vec<&[u8]> = words.iter().copied().enumerate().map(case).collect();
+    assert_eq!(parse(&other_case), parsed);
+    match parsed {
+        Ok(_) => {
+            let longer: Vec<&[u8]> = words.iter().copied().chain([b"BOGUS".as_slice()]).collect();
+            assert!(parse(&longer).is_err(), "a word was left over");
+        }
+        Err(error) => assert!(error.to_string().starts_with("ERR ")),
+    }
+}
