@@ -18,4 +18,5 @@ pub mod sem;
 mod skeleton;
 
 #[cfg(test)]
+#[allow(clippy::indexing_slicing, clippy::unwrap_used)]
 mod tests;
