@@ -16,13 +16,43 @@ pub mod lock;
 pub mod module;
 pub mod redisson;
 
-use std::ffi::CStr;
+use std::ffi::c_int;
 
-use module::ctx::Ctx;
-use module::register::register;
+use redis_module::raw;
 
-/// Registers one command, in the module's own ACL category if there is one.
-pub type Register = fn(Ctx, Option<&CStr>) -> Option<()>;
+use crate::module::entry::command::{register, Register};
+use crate::module::entry::load::{self, Parts};
+use crate::redisson::server::HOOKS;
+
+/// What the shell is loaded with.
+const PARTS: Parts = Parts {
+    commands: COMMANDS,
+    hooks: &HOOKS,
+};
+
+/// The server loads the module.
+///
+/// # Safety
+/// Called by the server only, once, on its main thread.
+#[no_mangle]
+pub unsafe extern "C" fn RedisModule_OnLoad(
+    ctx: *mut raw::RedisModuleCtx,
+    _argv: *mut *mut raw::RedisModuleString,
+    argc: c_int,
+) -> c_int {
+    // SAFETY: the server calls this function once, on its main thread, with its context for this callback.
+    unsafe { load::on_load(ctx, argc, &PARTS) }
+}
+
+/// The server unloads the module. It refuses by itself while clients are parked or a timer is armed.
+///
+/// # Safety
+/// Called by the server only, on its main thread.
+#[no_mangle]
+pub unsafe extern "C" fn RedisModule_OnUnload(ctx: *mut raw::RedisModuleCtx) -> c_int {
+    // SAFETY: the server calls this function on its main thread, with its context for this callback.
+    unsafe { load::on_unload(ctx) }
+}
 
 /// Every command: how each is registered when the module is loaded.
 pub const COMMANDS: &[Register] = &[

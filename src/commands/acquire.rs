@@ -4,19 +4,20 @@ use crate::commands::args::{option, word, Args, KEY, MODE, OWNER, TERMS};
 use crate::commands::read_write;
 use crate::commands::request::request;
 use crate::lock::{self, Answer, KeyState, LockError, Mode};
-use crate::module::alarm;
 use crate::module::apply::{apply, decide};
-use crate::module::beside;
-use crate::module::ctx::Ctx;
-use crate::module::events;
-use crate::module::fence;
-use crate::module::key::LockKey;
-use crate::module::parked::Parked;
-use crate::module::register::{access, Command, Spec};
-use crate::module::reply::{self, Shape};
+use crate::module::entry::alarm;
+use crate::module::entry::command::{access, Command, Spec};
+use crate::module::entry::events;
+use crate::module::entry::parked;
+use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::strings::Str;
+use crate::module::keyspace::beside;
+use crate::module::keyspace::lock_key::LockKey;
+use crate::module::keyspace::siblings::Siblings;
+use crate::module::reply;
 use crate::module::sessions;
-use crate::module::siblings::Siblings;
-use crate::module::strings::Str;
+use crate::module::state::parked::Shape;
+use crate::module::view;
 
 /// Takes the lock, or waits for it. Replies the fencing token, or nil.
 pub struct Acquire;
@@ -77,19 +78,19 @@ fn acquire(
         (None, _) => true,
     };
     let view = match needs_token {
-        true => fence::minting_view(&key, state),
-        false => fence::plain_view(&key, state),
+        true => view::minting_view(&key, state),
+        false => view::plain_view(&key, state),
     };
     let (answer, fx) = decide(|locks, fx| locks.acquire(&view, request, now, fx));
     if let Ok(Answer::Parked(id)) = answer {
-        Parked::expect(id, shape);
+        parked::expect(id, shape);
     }
     apply(key, &fx)?;
     alarm::rearm(ctx);
     let token = match answer? {
         Answer::Parked(id) => {
             events::watch(ctx);
-            if Parked::block(ctx, name, id)? {
+            if parked::block(ctx, name, id)? {
                 return Ok(());
             }
             None

@@ -6,10 +6,10 @@ use std::collections::HashSet;
 use smallvec::SmallVec;
 
 use crate::lock::{is_beside_a_lock, parse_integer, Lease, LockError, Wait, MAX_KEYS, TOKEN_FIELD};
-use crate::module::fence;
-use crate::module::register::{Arg, ArgKind};
-use crate::module::settings;
-use crate::module::strings::Str;
+use crate::module::entry::command::{Arg, ArgKind};
+use crate::module::ffi::strings::Str;
+use crate::module::keyspace::horizon;
+use crate::module::state::settings;
 
 /// The arguments that are left.
 pub struct Args<'a> {
@@ -146,7 +146,7 @@ impl<'a> Args<'a> {
 /// command that has both keys open, which ends the server.
 fn may_be_a_key(key: Str<'_>) -> Result<(), LockError> {
     let name = key.bytes();
-    if fence::is_reserved(name) {
+    if horizon::is_reserved(name) {
         return Err(LockError::KeyReserved);
     }
     match is_beside_a_lock(name) {

@@ -4,13 +4,13 @@ use crate::commands::args::{once, word, Args, KEY, TOKEN};
 use crate::commands::read_write;
 use crate::lock::{self, Ending, LockError};
 use crate::module::acl;
-use crate::module::alarm;
 use crate::module::apply::{apply, decide};
-use crate::module::ctx::Ctx;
-use crate::module::fence;
-use crate::module::key::LockKey;
-use crate::module::register::{access, Command, Spec};
-use crate::module::strings::Str;
+use crate::module::entry::alarm;
+use crate::module::entry::command::{access, Command, Spec};
+use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::strings::Str;
+use crate::module::keyspace::lock_key::LockKey;
+use crate::module::view;
 
 /// Ends a hold by force: an operator's command.
 pub struct Break;
@@ -50,8 +50,8 @@ impl Command for Break {
         read_write::may_break(ctx, name, &state, now)?;
         let view = match request.purge {
             // All who wait get the error of the purge; the lock is handed to none of them.
-            true => fence::plain_view(&key, state),
-            false => fence::handing_view(&key, state, &Ending::Break(request)),
+            true => view::plain_view(&key, state),
+            false => view::handing_view(&key, state, &Ending::Break(request)),
         };
         let (broken, fx) = decide(|locks, fx| locks.break_lock(&view, request, now, fx));
         apply(key, &fx)?;

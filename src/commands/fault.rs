@@ -2,9 +2,9 @@
 
 use crate::commands::args::Args;
 use crate::lock::LockError;
-use crate::module::ctx::Ctx;
-use crate::module::register::{Command, Spec};
-use crate::module::strings::Str;
+use crate::module::entry::command::{Command, Spec};
+use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::strings::Str;
 
 /// Arms an injected fault: the entry of that name panics once, or a call of that function of the server fails once,
 /// after `pass` calls that do not.
@@ -31,7 +31,7 @@ impl Command for Fault {
         if words.len() > 3 {
             pass = args.number(0)?.unsigned_abs();
         }
-        crate::module::arm_fault(name.bytes(), pass);
+        crate::module::ffi::fault::arm(name.bytes(), pass);
         ctx.reply_bytes(b"OK");
         Ok(())
     }

@@ -2,11 +2,11 @@
 
 use crate::commands::args::{option, Args, KEY};
 use crate::lock::{BoundRef, KeyRef, KeyState, LockError, Mode, Now, Token};
-use crate::module::ctx::Ctx;
-use crate::module::key::LockKey;
-use crate::module::register::{access, Arg, ArgKind, Command, Spec};
-use crate::module::shell;
-use crate::module::strings::Str;
+use crate::module::entry::command::{access, Arg, ArgKind, Command, Spec};
+use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::strings::Str;
+use crate::module::keyspace::lock_key::LockKey;
+use crate::module::state::shell;
 
 /// Waiters listed when `COUNT` is not given.
 const DEFAULT_COUNT: usize = 10;

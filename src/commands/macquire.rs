@@ -4,19 +4,20 @@ use crate::commands::args::{option, word, Args, KEYS, MODE, NUMKEYS, OWNER, TERM
 use crate::commands::read_write;
 use crate::commands::request::request;
 use crate::lock::{self, LockError, ManyAnswer, Mode};
-use crate::module::alarm;
 use crate::module::apply::{apply_all, decide_all};
-use crate::module::beside;
-use crate::module::ctx::Ctx;
-use crate::module::events;
-use crate::module::fence;
-use crate::module::key::LockKey;
-use crate::module::parked::Parked;
-use crate::module::register::{access, Command, Spec};
-use crate::module::reply::{self, Shape};
+use crate::module::entry::alarm;
+use crate::module::entry::command::{access, Command, Spec};
+use crate::module::entry::events;
+use crate::module::entry::parked;
+use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::strings::Str;
+use crate::module::keyspace::beside;
+use crate::module::keyspace::lock_key::LockKey;
+use crate::module::keyspace::siblings::Siblings;
+use crate::module::reply;
 use crate::module::sessions;
-use crate::module::siblings::Siblings;
-use crate::module::strings::Str;
+use crate::module::state::parked::Shape;
+use crate::module::view;
 
 /// Takes several locks, all or none, or waits for them. Replies the fencing token of each, or nil.
 pub struct AcquireMany;
@@ -82,8 +83,8 @@ fn acquire(
     // No token is needed where one of the keys is not to be had.
     let is_blocked = |state| lock::is_blocked(state, request.mode, request.owner, now);
     let view = match states.iter().any(is_blocked) {
-        true => fence::plain_view,
-        false => fence::minting_view,
+        true => view::plain_view,
+        false => view::minting_view,
     };
     let views = keys.iter().zip(states);
     let views: Vec<_> = views.map(|(key, state)| view(key, state)).collect();
@@ -91,14 +92,14 @@ fn acquire(
         locks.acquire_many(&views, request, now, fx)
     });
     if let Ok(ManyAnswer::Parked(id)) = answer {
-        Parked::expect(id, shape);
+        parked::expect(id, shape);
     }
     apply_all(keys, &fx)?;
     alarm::rearm(ctx);
     let tokens = match answer? {
         ManyAnswer::Parked(id) => {
             events::watch(ctx);
-            if Parked::block_on(ctx, names, id)? {
+            if parked::block_on(ctx, names, id)? {
                 return Ok(());
             }
             None

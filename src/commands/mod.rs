@@ -1,6 +1,6 @@
 //! The commands: each file parses one, asks the core, and replies. No rules of locking live here.
 //!
-//! A command is its description ([`Spec`](crate::module::register::Spec)) and its `run`; the table of
+//! A command is its description ([`Spec`](crate::module::entry::command::Spec)) and its `run`; the table of
 //! them stands in the root of the crate; the words that they share are in [`args`].
 
 #![forbid(unsafe_code)]

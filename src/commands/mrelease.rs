@@ -3,14 +3,14 @@
 use crate::commands::args::{once, word, Args, KEYS, NUMKEYS, OWNER};
 use crate::commands::read_write;
 use crate::lock::{self, Ending, LockError, ReadDepth};
-use crate::module::alarm;
 use crate::module::apply::{apply_all, decide_all};
-use crate::module::ctx::Ctx;
-use crate::module::fence;
-use crate::module::key::LockKey;
-use crate::module::register::{access, Command, Spec};
+use crate::module::entry::alarm;
+use crate::module::entry::command::{access, Command, Spec};
+use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::strings::Str;
+use crate::module::keyspace::lock_key::LockKey;
 use crate::module::sessions;
-use crate::module::strings::Str;
+use crate::module::view;
 
 /// Drops one hold on each of several locks, or all; each last one hands its lock on or frees it.
 pub struct ReleaseMany;
@@ -57,7 +57,7 @@ impl Command for ReleaseMany {
         }
         // A request that will be refused at one key ends no hold at the others, so no wait there either.
         lock::may_release_many(&states, &request, now)?;
-        let view = |(key, state)| fence::handing_view(key, state, &Ending::Release(&request));
+        let view = |(key, state)| view::handing_view(key, state, &Ending::Release(&request));
         let views: Vec<_> = keys.iter().zip(states).map(view).collect();
         let (dropped, fx) = decide_all(keys.len(), |locks, fx| {
             locks.release_many(&views, &request, now, fx)

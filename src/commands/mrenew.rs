@@ -3,14 +3,14 @@
 use crate::commands::args::{default_lease, once, Args, KEYS, LEASE, NUMKEYS, OWNER};
 use crate::commands::read_write;
 use crate::lock::{self, LockError};
-use crate::module::alarm;
 use crate::module::apply::{apply_all, decide_all};
-use crate::module::ctx::Ctx;
-use crate::module::fence;
-use crate::module::key::LockKey;
-use crate::module::register::{access, Command, Spec};
+use crate::module::entry::alarm;
+use crate::module::entry::command::{access, Command, Spec};
+use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::strings::Str;
+use crate::module::keyspace::lock_key::LockKey;
 use crate::module::sessions;
-use crate::module::strings::Str;
+use crate::module::view;
 
 /// Sets the leases of those of several locks that the owner still holds.
 pub struct RenewMany;
@@ -56,8 +56,8 @@ impl Command for RenewMany {
             let state = read_write::depth_to_renew(key, request.lease, now);
             read_write::may_change(key, owner, (None, &state))?;
             views.push(match read_write::renewal_needs_token(&state, now) {
-                true => fence::minting_view(key, state),
-                false => fence::plain_view(key, state),
+                true => view::minting_view(key, state),
+                false => view::plain_view(key, state),
             });
         }
         let (renewed, fx) = decide_all(keys.len(), |locks, fx| {

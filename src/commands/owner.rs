@@ -3,9 +3,9 @@
 use uuid::Uuid;
 
 use crate::lock::LockError;
-use crate::module::ctx::Ctx;
-use crate::module::register::{Command, Spec};
-use crate::module::strings::Str;
+use crate::module::entry::command::{Command, Spec};
+use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::strings::Str;
 
 /// A fresh unique owner, for clients that cannot make one.
 pub struct Owner;

@@ -5,12 +5,13 @@ use crate::lock::{
     is_reserved, siblings_stay, KeyState, Lease, LockError, Mode, Now, ReadDepth, ReadWrite,
 };
 use crate::module::acl;
-use crate::module::ctx::Ctx;
-use crate::module::fence;
-use crate::module::key::LockKey;
-use crate::module::shell;
-use crate::module::siblings::{Siblings, Timeouts};
-use crate::module::strings::Str;
+use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::strings::Str;
+use crate::module::keyspace::beside;
+use crate::module::keyspace::horizon;
+use crate::module::keyspace::lock_key::LockKey;
+use crate::module::keyspace::siblings::{Siblings, Timeouts};
+use crate::module::state::shell;
 
 /// Whether this owner may hold READ or WRITE at this key, as far as names and the ACL go.
 /// The names of the keys beside are kept for those who need them again.
@@ -37,7 +38,7 @@ pub fn may_use(
 /// Whether the keys beside the lock are all to be seen. Not while their slot is on its way between nodes, nor
 /// within a transaction that paused writes: what looks absent may only be hidden then.
 fn are_all_there(ctx: Ctx, key: Str<'_>) -> Result<(), LockError> {
-    if ctx.is_paused() || !fence::slot_is_here(ctx, key) {
+    if ctx.is_paused() || !beside::slot_is_here(ctx, key) {
         return Err(LockError::TryAgain);
     }
     Ok(())
@@ -95,7 +96,7 @@ pub fn depth_to_acquire(key: &LockKey<'_>, mode: Mode) -> ReadDepth {
 
 /// Whether an acquire may need a new token: not to join readers whose token is known.
 pub fn needs_token(key: &LockKey<'_>, lock: &ReadWrite, mode: Mode, now: Now) -> bool {
-    let domain = fence::domain_of(key.name());
+    let domain = horizon::domain_of(key.name());
     let shares = |token| {
         shell::with(|shell| {
             let locks = &shell.locks;

@@ -5,9 +5,9 @@
 
 use crate::commands::args::{KEYS, NUMKEYS};
 use crate::lock::LockError;
-use crate::module::ctx::Ctx;
-use crate::module::register::{access, Arg, ArgKind, Command, Spec};
-use crate::module::strings::Str;
+use crate::module::entry::command::{access, Arg, ArgKind, Command, Spec};
+use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::strings::Str;
 use crate::redisson::server::{run, Call};
 
 /// A script of Redisson's.

@@ -3,14 +3,14 @@
 use crate::commands::args::{once, word, Args, KEY, MODE, OWNER, TOKEN};
 use crate::commands::read_write;
 use crate::lock::{self, Ending, LockError, Mode, ReadDepth, Released};
-use crate::module::alarm;
 use crate::module::apply::{apply, decide};
-use crate::module::ctx::Ctx;
-use crate::module::fence;
-use crate::module::key::LockKey;
-use crate::module::register::{access, Command, Spec};
+use crate::module::entry::alarm;
+use crate::module::entry::command::{access, Command, Spec};
+use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::strings::Str;
+use crate::module::keyspace::lock_key::LockKey;
 use crate::module::sessions;
-use crate::module::strings::Str;
+use crate::module::view;
 
 /// Drops one hold, or all; the last one hands the lock to the next waiter or frees it.
 pub struct Release;
@@ -53,7 +53,7 @@ impl Command for Release {
         let now = ctx.now();
         let state = key.read_to(ReadDepth::Two, now);
         read_write::may_change(&key, owner, (mode, &state))?;
-        let view = fence::handing_view(&key, state, &Ending::Release(&request));
+        let view = view::handing_view(&key, state, &Ending::Release(&request));
         let (released, fx) = decide(|locks, fx| locks.release(&view, &request, now, fx));
         apply(key, &fx)?;
         alarm::rearm(ctx);

@@ -3,14 +3,14 @@
 use crate::commands::args::{default_lease, once, Args, KEY, LEASE, MODE, OWNER, TOKEN};
 use crate::commands::read_write;
 use crate::lock::{self, LockError, Mode};
-use crate::module::alarm;
 use crate::module::apply::{apply, decide};
-use crate::module::ctx::Ctx;
-use crate::module::fence;
-use crate::module::key::LockKey;
-use crate::module::register::{access, Command, Spec};
+use crate::module::entry::alarm;
+use crate::module::entry::command::{access, Command, Spec};
+use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::strings::Str;
+use crate::module::keyspace::lock_key::LockKey;
 use crate::module::sessions;
-use crate::module::strings::Str;
+use crate::module::view;
 
 /// Sets the lease of a lock that the owner still holds.
 pub struct Renew;
@@ -56,8 +56,8 @@ impl Command for Renew {
         let state = read_write::depth_to_renew(&key, request.lease, now);
         read_write::may_change(&key, owner, (mode, &state))?;
         let view = match read_write::renewal_needs_token(&state, now) {
-            true => fence::minting_view(&key, state),
-            false => fence::plain_view(&key, state),
+            true => view::minting_view(&key, state),
+            false => view::plain_view(&key, state),
         };
         let (renewed, fx) = decide(|locks, fx| locks.renew(&view, &request, now, fx));
         apply(key, &fx)?;

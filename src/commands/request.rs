@@ -2,10 +2,10 @@
 
 use crate::commands::args::{default_lease, once, Args};
 use crate::lock::{Acquire, LockError, Mode, Wait};
-use crate::module::ctx::Ctx;
-use crate::module::parked::Parked;
-use crate::module::sessions;
-use crate::module::strings::Str;
+use crate::module::entry::clients;
+use crate::module::entry::parked;
+use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::strings::Str;
 
 /// Reads the options to the end: what is asked for, and whether the reply is to name the holder.
 ///
@@ -37,7 +37,7 @@ pub fn request<'a>(
         if lease.is_some() {
             return Err(LockError::Syntax);
         }
-        sessions::prepare(ctx)?;
+        clients::prepare(ctx)?;
     }
     let request = Acquire {
         owner: owner.bytes(),
@@ -47,7 +47,7 @@ pub fn request<'a>(
         session: session.is_some(),
         once: count_once.is_some(),
         wait: wait
-            .filter(|_| Parked::is_possible(ctx))
+            .filter(|_| parked::is_possible(ctx))
             .unwrap_or(Wait::No),
         client: ctx.client_id(),
     };

@@ -7,12 +7,12 @@
 use crate::commands::args::{once, option, text, word, Args};
 use crate::commands::glob;
 use crate::lock::{is_held, LockError, ReadDepth};
-use crate::module::ctx::Ctx;
-use crate::module::key::LockKey;
-use crate::module::register::{Arg, ArgKind, Command, Spec};
+use crate::module::entry::command::{Arg, ArgKind, Command, Spec};
+use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::strings::{OwnedStr, Str};
+use crate::module::keyspace::lock_key::LockKey;
 use crate::module::scan;
-use crate::module::shell;
-use crate::module::strings::{OwnedStr, Str};
+use crate::module::state::shell;
 
 /// Keys looked at when `COUNT` is not given, as in `SCAN`.
 const DEFAULT_COUNT: usize = 10;

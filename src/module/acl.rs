@@ -3,9 +3,10 @@
 use redis_module::raw;
 
 use crate::lock::LockError;
-use crate::module::api::{api, fallible, has};
-use crate::module::ctx::Ctx;
-use crate::module::strings::{OwnedStr, Str};
+use crate::module::ffi::api::{api, has};
+use crate::module::ffi::checked::fallible;
+use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::strings::{OwnedStr, Str};
 
 /// Before 7.2 a module's command belongs to no category, so a user without `@dangerous` could break
 /// locks. There, LOCK.BREAK demands what it amounts to: `DEL` on the key, and `CLIENT KILL`.

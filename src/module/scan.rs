@@ -1,9 +1,9 @@
 //! One step of the server's own `SCAN`, in the name of the calling user.
 
 use crate::lock::LockError;
-use crate::module::call_reply::Reply;
-use crate::module::ctx::Ctx;
-use crate::module::strings::{OwnedStr, Str};
+use crate::module::ffi::call_reply::Reply;
+use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::strings::{OwnedStr, Str};
 
 /// What one step found.
 pub struct Page {

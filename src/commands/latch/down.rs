@@ -4,11 +4,11 @@ use crate::commands::args::{Args, KEY};
 use crate::commands::latch::is_no_semaphore;
 use crate::commands::sem::number;
 use crate::lock::{Count, LockError};
-use crate::module::alarm;
-use crate::module::count_key::CountKey;
-use crate::module::ctx::Ctx;
-use crate::module::register::{access, Command, Spec};
-use crate::module::strings::Str;
+use crate::module::entry::alarm;
+use crate::module::entry::command::{access, Command, Spec};
+use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::strings::Str;
+use crate::module::keyspace::count_key::CountKey;
 
 /// Counts a latch down; at 0 it opens.
 pub struct Down;

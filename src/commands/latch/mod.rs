@@ -5,9 +5,9 @@ pub mod set;
 pub mod wait;
 
 use crate::lock::LockError;
-use crate::module::ctx::Ctx;
-use crate::module::sem_key;
-use crate::module::strings::Str;
+use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::strings::Str;
+use crate::module::keyspace::sem_key;
 
 /// A number with permits beside it is a semaphore, and no latch. To be called when the key exists or is about to be
 /// made; an absent key is an open latch.

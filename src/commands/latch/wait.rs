@@ -3,15 +3,15 @@
 use crate::commands::args::{once, option, Args, KEY};
 use crate::commands::latch::is_no_semaphore;
 use crate::lock::{self, Count, LockError, Waited};
-use crate::module::alarm;
 use crate::module::apply::decide;
-use crate::module::count_key::CountKey;
-use crate::module::ctx::Ctx;
-use crate::module::events;
-use crate::module::parked::Parked;
-use crate::module::register::{access, Command, Spec};
-use crate::module::reply::Shape;
-use crate::module::strings::Str;
+use crate::module::entry::alarm;
+use crate::module::entry::command::{access, Command, Spec};
+use crate::module::entry::events;
+use crate::module::entry::parked;
+use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::strings::Str;
+use crate::module::keyspace::count_key::CountKey;
+use crate::module::state::parked::Shape;
 
 /// Waits until a latch is open. Replies 1, or 0 when it is still closed.
 pub struct Wait;
@@ -38,7 +38,7 @@ impl Command for Wait {
                 _ => return Err(LockError::Syntax),
             }
         }
-        let wait = wait.filter(|_| Parked::is_possible(ctx));
+        let wait = wait.filter(|_| parked::is_possible(ctx));
         let wait = wait.unwrap_or(lock::Wait::No);
         let key = CountKey::open_read(ctx, name);
         let (now, id, state) = (ctx.now(), key.id(), key.read());
@@ -52,10 +52,10 @@ impl Command for Wait {
             Waited::Open => ctx.reply_integer(1),
             Waited::Closed => ctx.reply_integer(0),
             Waited::Parked(waiter) => {
-                Parked::expect(waiter, Shape::Latch);
+                parked::expect(waiter, Shape::Latch);
                 alarm::rearm(ctx);
                 events::watch(ctx);
-                if !Parked::block(ctx, name, waiter)? {
+                if !parked::block(ctx, name, waiter)? {
                     ctx.reply_integer(0);
                 }
             }

@@ -5,17 +5,18 @@ use std::num::NonZeroU32;
 use crate::commands::args::{default_lease, once, option, Args, KEY, TERMS};
 use crate::commands::sem::{open_permit, ID};
 use crate::lock::{Answer, LockError, SemAcquire, Wait};
-use crate::module::alarm;
 use crate::module::apply::decide;
-use crate::module::ctx::Ctx;
-use crate::module::events;
-use crate::module::parked::Parked;
-use crate::module::register::{access, Command, Spec};
-use crate::module::replication::Replication;
-use crate::module::reply::{self, Shape};
-use crate::module::sem_key::SemKey;
-use crate::module::sessions;
-use crate::module::strings::Str;
+use crate::module::entry::alarm;
+use crate::module::entry::clients;
+use crate::module::entry::command::{access, Command, Spec};
+use crate::module::entry::events;
+use crate::module::entry::parked;
+use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::strings::Str;
+use crate::module::keyspace::replication::Replication;
+use crate::module::keyspace::sem_key::SemKey;
+use crate::module::reply;
+use crate::module::state::parked::Shape;
 
 /// Takes a permit, or waits for one. Replies the token, or nil.
 pub struct Acquire;
@@ -58,7 +59,7 @@ impl Command for Acquire {
             if lease.is_some() {
                 return Err(LockError::Syntax);
             }
-            sessions::prepare(ctx)?;
+            clients::prepare(ctx)?;
         }
         let request = SemAcquire {
             id: id.bytes(),
@@ -67,7 +68,7 @@ impl Command for Acquire {
             lease: lease.map_or_else(default_lease, Ok)?,
             limit,
             wait: wait
-                .filter(|_| Parked::is_possible(ctx))
+                .filter(|_| parked::is_possible(ctx))
                 .unwrap_or(Wait::No),
             client: ctx.client_id(),
         };
@@ -91,14 +92,14 @@ fn acquire(
     let (key, view, now) = open_permit(ctx, name, id, SemKey::minting_view)?;
     let ((answer, change), fx) = decide(|locks, fx| locks.sem_acquire(&view, request, now, fx));
     if let Ok(Answer::Parked(waiter)) = answer {
-        Parked::expect(waiter, Shape::Token);
+        parked::expect(waiter, Shape::Token);
     }
     key.apply(&change, &fx, Replication::of_command(ctx))?;
     alarm::rearm(ctx);
     let token = match answer? {
         Answer::Parked(waiter) => {
             events::watch(ctx);
-            if Parked::block(ctx, name, waiter)? {
+            if parked::block(ctx, name, waiter)? {
                 return Ok(());
             }
             None

@@ -3,11 +3,11 @@
 use crate::commands::args::{Args, KEY};
 use crate::commands::info::{wanted, WAITERS};
 use crate::lock::{KeyRef, LockError, Now, Permits, SemState, NO_END_MS};
-use crate::module::ctx::Ctx;
-use crate::module::register::{access, Command, Spec};
-use crate::module::sem_key::SemKey;
-use crate::module::shell;
-use crate::module::strings::Str;
+use crate::module::entry::command::{access, Command, Spec};
+use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::strings::Str;
+use crate::module::keyspace::sem_key::SemKey;
+use crate::module::state::shell;
 
 /// How many permits a semaphore has, how many are free, who waits.
 pub struct Info;

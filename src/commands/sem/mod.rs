@@ -8,11 +8,12 @@ pub mod set;
 
 use crate::lock::{permits_of, LockError, Now, SemView, SetIf};
 use crate::module::acl;
-use crate::module::ctx::Ctx;
-use crate::module::register::{Arg, ArgKind};
-use crate::module::sem_key::SemKey;
+use crate::module::entry::alarm;
+use crate::module::entry::command::{Arg, ArgKind};
+use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::strings::{OwnedStr, Str};
+use crate::module::keyspace::sem_key::SemKey;
 use crate::module::sem_sessions;
-use crate::module::strings::{OwnedStr, Str};
 
 use crate::commands::args::{once, Args};
 
@@ -71,7 +72,9 @@ fn open_permit<'a>(
     read: impl FnOnce(&SemKey<'a>, Option<Str<'_>>, Now) -> SemView<'a>,
 ) -> Result<(SemKey<'a>, SemView<'a>, Now), LockError> {
     let beside = may_write(ctx, name)?;
-    sem_sessions::end_first(ctx, name, id);
+    if sem_sessions::end_first(ctx, name, id) {
+        alarm::rearm(ctx);
+    }
     let key = SemKey::open_with(ctx, name, beside)?;
     let now = ctx.now();
     let view = read(&key, Some(id), now);

@@ -3,13 +3,13 @@
 use crate::commands::args::{Args, KEY};
 use crate::commands::sem::{open_permit, ID};
 use crate::lock::LockError;
-use crate::module::alarm;
 use crate::module::apply::decide;
-use crate::module::ctx::Ctx;
-use crate::module::register::{access, Command, Spec};
-use crate::module::replication::Replication;
-use crate::module::sem_key::SemKey;
-use crate::module::strings::Str;
+use crate::module::entry::alarm;
+use crate::module::entry::command::{access, Command, Spec};
+use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::strings::Str;
+use crate::module::keyspace::replication::Replication;
+use crate::module::keyspace::sem_key::SemKey;
 
 /// Gives a permit back: to the next waiter, or to those that are free.
 pub struct Release;

@@ -3,13 +3,13 @@
 use crate::commands::args::{default_lease, once, Args, KEY, LEASE};
 use crate::commands::sem::{open_permit, ID};
 use crate::lock::LockError;
-use crate::module::alarm;
 use crate::module::apply::decide;
-use crate::module::ctx::Ctx;
-use crate::module::register::{access, Command, Spec};
-use crate::module::replication::Replication;
-use crate::module::sem_key::SemKey;
-use crate::module::strings::Str;
+use crate::module::entry::alarm;
+use crate::module::entry::command::{access, Command, Spec};
+use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::strings::Str;
+use crate::module::keyspace::replication::Replication;
+use crate::module::keyspace::sem_key::SemKey;
 
 /// Sets the lease of a permit that the id still holds.
 pub struct Renew;

@@ -4,12 +4,13 @@ use std::ffi::c_int;
 
 use redis_module::raw;
 
-use crate::module::api::{api, checked, fallible, Written};
-use crate::module::apply;
-use crate::module::count_key::is_empty;
-use crate::module::ctx::Ctx;
-use crate::module::key::{field, LockKey};
-use crate::module::replication::Replication;
+use crate::module::ffi::api::api;
+use crate::module::ffi::checked::{checked, fallible, Written};
+use crate::module::ffi::ctx::Ctx;
+use crate::module::keyspace::count_key::is_empty;
+use crate::module::keyspace::lock_key::{field, LockKey};
+use crate::module::keyspace::replication::Replication;
+use crate::module::state::shell;
 use crate::redisson::scripts::Inner;
 use crate::redisson::server::server_command::run as server;
 use crate::redisson::server::{Call, OwnedStr, Str, Surroundings};
@@ -55,7 +56,7 @@ pub fn count(ctx: Ctx, name: Str<'_>, owner: Str<'_>, by: i64) -> Option<i64> {
 
 /// Whether the server has made a write. If not, the script is left to its own commands.
 pub fn made(written: Written) -> Option<()> {
-    written.map_err(apply::note).ok()
+    written.map_err(shell::note_refusal).ok()
 }
 
 /// Gives a key another end, and tells of it. `None`: it was refused.

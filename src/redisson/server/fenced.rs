@@ -1,8 +1,8 @@
 //! The acquires of `RFencedLock`, natively: those of `RLock`, and a counter that rises first.
 
-use crate::module::count_key::end_of;
-use crate::module::ctx::Ctx;
-use crate::module::key::LockKey;
+use crate::module::ffi::ctx::Ctx;
+use crate::module::keyspace::count_key::end_of;
+use crate::module::keyspace::lock_key::LockKey;
 use crate::redisson::scripts::{acquire, next_token, time_to_live, Acquire, Fenced};
 use crate::redisson::server::effects::string;
 use crate::redisson::server::rlock::{held, hold, First};

@@ -7,10 +7,10 @@ use std::ffi::CStr;
 use std::io::Error;
 
 use crate::lock::LockError;
-use crate::module::api::api;
-use crate::module::call_reply;
-use crate::module::ctx::Ctx;
-use crate::module::key::{scan_to, Fields, LockKey};
+use crate::module::ffi::api::api;
+use crate::module::ffi::call_reply;
+use crate::module::ffi::ctx::Ctx;
+use crate::module::keyspace::lock_key::{scan_to, Fields, LockKey};
 use crate::redisson::scripts::steps::{Loops, Steps, MOST_STEPS};
 use crate::redisson::server::effects::{kind, KeyKind};
 use crate::redisson::server::{Call, Str};

@@ -7,11 +7,11 @@
 use std::ffi::CStr;
 
 use crate::lock::LockError;
-use crate::module::beside;
-use crate::module::count_key::end_of;
-use crate::module::ctx::Ctx;
-use crate::module::key::{field, scan_to, Fields, LockKey};
-use crate::module::strings::Constants;
+use crate::module::ffi::ctx::Ctx;
+use crate::module::keyspace::beside;
+use crate::module::keyspace::count_key::end_of;
+use crate::module::keyspace::lock_key::{field, scan_to, Fields, LockKey};
+use crate::module::state::constants::Constants;
 use crate::redisson::scripts::read_write::{
     read_acquire, read_unlock, Form, Give, Lock, Mode, Take,
 };

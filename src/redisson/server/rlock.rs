@@ -6,11 +6,11 @@
 
 use redis_module::raw;
 
-use crate::module::count_key::end_of;
-use crate::module::ctx::Ctx;
-use crate::module::key::{field, set_fields, LockKey};
-use crate::module::replication::Replication;
-use crate::module::strings::Constants;
+use crate::module::ffi::ctx::Ctx;
+use crate::module::keyspace::count_key::end_of;
+use crate::module::keyspace::lock_key::{field, set_fields, LockKey};
+use crate::module::keyspace::replication::Replication;
+use crate::module::state::constants::Constants;
 use crate::redisson::scripts::{
     acquire, lease_end, own_count, time_to_live, unlock, Acquire, Held, Inner, RLock, Unlock,
 };

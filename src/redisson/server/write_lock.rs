@@ -2,12 +2,12 @@
 //! the server's own commands, which are those of the script.
 
 use crate::lock::LockError;
-use crate::module::api::api;
-use crate::module::beside;
-use crate::module::count_key::end_of;
-use crate::module::ctx::Ctx;
-use crate::module::key::{field, LockKey};
-use crate::module::strings::Constants;
+use crate::module::ffi::api::api;
+use crate::module::ffi::ctx::Ctx;
+use crate::module::keyspace::beside;
+use crate::module::keyspace::count_key::end_of;
+use crate::module::keyspace::lock_key::{field, LockKey};
+use crate::module::state::constants::Constants;
 use crate::redisson::scripts::read_write::{
     is_plain_count, mode, write_acquire, write_unlock, Form, Give, Lock, Mode, ReadWrite, Take,
 };
