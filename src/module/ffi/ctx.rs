@@ -249,6 +249,12 @@ impl Ctx {
         };
     }
 
+    /// Tells the clients that watch a key, and the server's own caches, that it was changed.
+    pub fn signal_modified(self, key: Str<'_>) {
+        // SAFETY: context and name are live. (The status is always OK.)
+        unsafe { api!(RedisModule_SignalModifiedKey)(self.0, key.as_ptr()) };
+    }
+
     /// Whether `notify-keyspace-events` asks for events of this class.
     pub fn is_asked_for(self, class: i32) -> bool {
         // SAFETY: takes no arguments.

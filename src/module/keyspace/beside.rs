@@ -9,7 +9,7 @@ use crate::lock::{
 };
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::strings::{OwnedStr, Str};
-use crate::module::keyspace::lock_key::{field, LockKey};
+use crate::module::keyspace::lock_key::LockKey;
 use crate::module::keyspace::sibling::{is_there, Beside};
 use crate::module::keyspace::siblings::Timeouts;
 use crate::module::state::settings;
@@ -146,9 +146,9 @@ fn has_reader(ctx: Ctx, lock: &[u8], reader: &[u8]) -> bool {
     else {
         return false;
     };
-    let mode = field(handle, OwnedStr::new(MODE_FIELD).as_str());
+    let mode = handle.field(OwnedStr::new(MODE_FIELD).as_str());
     mode.is_some_and(|mode| is_read_write(mode.as_str().bytes()))
-        && field(handle, OwnedStr::new(reader).as_str()).is_some()
+        && handle.field(OwnedStr::new(reader).as_str()).is_some()
 }
 
 /// In a cluster locks in other slots have other keys beside them.

@@ -4,17 +4,15 @@
 //! restarts: see `lock::token`. Redisson's *counter* (`redisson_lock_token:{name}`) belongs to its
 //! `RFencedLock`; where it exists, our tokens rise above it and are written back to it.
 
-use std::ffi::c_int;
-
 use redis_module::raw;
 
 use crate::lock::{
     parse_counter, parse_decimal, prefixed, slot_of, Domain, Now, Token, HORIZON_DB,
 };
-use crate::module::ffi::api::api;
-use crate::module::ffi::checked::{checked, fallible, Refused, Written};
+use crate::module::ffi::checked::{Refused, Written};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::log;
+use crate::module::ffi::raw_key::RawKey;
 use crate::module::ffi::strings::{OwnedStr, Str};
 use crate::module::keyspace::lock_key::LockKey;
 use crate::module::keyspace::replication::Replication;
@@ -244,46 +242,15 @@ fn in_horizon_db<T>(ctx: Ctx, body: impl FnOnce() -> T) -> T {
 
 /// The number that a string key holds. Opened to write, because that counts no key-space miss.
 fn read_number(ctx: Ctx, name: Str<'_>, parse: impl FnOnce(&[u8]) -> Option<u64>) -> Option<u64> {
-    let mode = (raw::REDISMODULE_READ | raw::REDISMODULE_WRITE) as c_int;
-    // SAFETY: context and name are live; the handle is closed before the end; the bytes that
-    // StringDMA points to are only read, before anything can change the key.
-    unsafe {
-        let key = api!(RedisModule_OpenKey)(ctx.as_ptr(), name.as_ptr(), mode);
-        if key.is_null() {
-            return None;
-        }
-        let number = if api!(RedisModule_KeyType)(key) as isize == raw::REDISMODULE_KEYTYPE_STRING {
-            let mut len = 0;
-            let read = raw::REDISMODULE_READ as c_int;
-            let data = fallible!(
-                RedisModule_StringDMA(key, &mut len, read),
-                std::ptr::null_mut()
-            );
-            (!data.is_null())
-                .then(|| std::slice::from_raw_parts(data.cast(), len))
-                .and_then(parse)
-        } else {
-            None
-        };
-        api!(RedisModule_CloseKey)(key);
-        number
-    }
+    RawKey::open_to_write(ctx, name)?.with_string(parse)?
 }
 
 fn write_number(ctx: Ctx, name: Str<'_>, number: u64, replication: Replication) -> Written {
     let value = OwnedStr::of_number(number);
-    let mode = (raw::REDISMODULE_READ | raw::REDISMODULE_WRITE) as c_int;
-    // SAFETY: context and strings are live; the handle is closed before the end; StringSet keeps a reference of its own.
-    unsafe {
-        let key = api!(RedisModule_OpenKey)(ctx.as_ptr(), name.as_ptr(), mode);
-        if key.is_null() {
-            return Err(Refused("RedisModule_OpenKey"));
-        }
-        let written = checked!(RedisModule_StringSet(key, value.as_str().as_ptr()));
-        api!(RedisModule_CloseKey)(key);
-        written?;
-        api!(RedisModule_SignalModifiedKey)(ctx.as_ptr(), name.as_ptr());
-    }
+    let key = RawKey::open_to_write(ctx, name).ok_or(Refused("RedisModule_OpenKey"))?;
+    key.set_string(value.as_str())?;
+    drop(key);
+    ctx.signal_modified(name);
     replication.set(name, value.as_str());
     Ok(())
 }

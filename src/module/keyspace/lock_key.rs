@@ -4,17 +4,14 @@
 //! the client's own string. Only where it is not there is the whole hash read.
 
 use std::cell::{Cell, OnceCell};
-use std::ffi::{c_int, c_void};
-use std::ptr::{null_mut, NonNull};
 
 use redis_module::raw;
 
 use crate::lock::{HashReader, KeyId, KeyRef, WroteBeside};
-use crate::module::ffi::api::api;
-use crate::module::ffi::checked::{checked, fallible, Refused, Written};
+use crate::module::ffi::checked::{Refused, Written};
 use crate::module::ffi::ctx::Ctx;
-use crate::module::ffi::guard;
-use crate::module::ffi::raw_key::NO_TRACE;
+use crate::module::ffi::fault;
+use crate::module::ffi::raw_key::{Fields, RawKey, NO_TRACE};
 use crate::module::ffi::strings::{OwnedStr, Str};
 use crate::module::keyspace::replication::Replication;
 use crate::module::keyspace::siblings::{Siblings, Timeouts};
@@ -26,8 +23,8 @@ pub struct LockKey<'a> {
     db: i32,
     /// Who asks.
     owner: Option<Str<'a>>,
-    /// Closed on drop; `None` for an absent key that was opened to read.
-    raw: Option<NonNull<raw::RedisModuleKey>>,
+    /// `None` for an absent key that was opened to read.
+    raw: Option<RawKey>,
     /// How it was opened.
     mode: u32,
     siblings: Siblings,
@@ -71,19 +68,17 @@ impl<'a> LockKey<'a> {
     }
 
     fn open_mode(ctx: Ctx, name: Str<'a>, mode: u32) -> LockKey<'a> {
-        // SAFETY: context and name are live; the handle is closed by Drop, within this call.
-        let handle = unsafe {
-            fallible!(
-                RedisModule_OpenKey(ctx.as_ptr(), name.as_ptr(), mode as c_int),
-                null_mut()
-            )
+        // In the tests the server may refuse to open it.
+        let raw = match fault::is_hit("RedisModule_OpenKey") {
+            true => None,
+            false => RawKey::open(ctx, name, mode),
         };
         LockKey {
             ctx,
             name,
             db: ctx.db(),
             owner: None,
-            raw: NonNull::new(handle.cast()),
+            raw,
             mode,
             siblings: Siblings::default(),
             wrote_beside: Cell::default(),
@@ -110,17 +105,14 @@ impl<'a> LockKey<'a> {
     }
 
     /// The open key; `None` for an absent one that was opened to read.
-    pub(crate) fn handle(&self) -> Option<NonNull<raw::RedisModuleKey>> {
-        self.raw
+    pub(crate) fn handle(&self) -> Option<&RawKey> {
+        self.raw.as_ref()
     }
 
     /// What type of value the key holds.
     pub(crate) fn kind(&self) -> isize {
-        match self.raw {
-            // SAFETY: the handle is open.
-            Some(key) => unsafe { api!(RedisModule_KeyType)(key.as_ptr()) as isize },
-            None => raw::REDISMODULE_KEYTYPE_EMPTY,
-        }
+        self.handle()
+            .map_or(raw::REDISMODULE_KEYTYPE_EMPTY, RawKey::kind)
     }
 
     /// How the key was opened: so are those beside it.
@@ -187,16 +179,9 @@ impl<'a> LockKey<'a> {
         self.owner.map(Str::bytes)
     }
 
-    pub(crate) fn deadline(&self, key: NonNull<raw::RedisModuleKey>) -> Option<i64> {
-        // SAFETY: the handle is open.
-        let at = unsafe { api!(RedisModule_GetAbsExpire)(key.as_ptr()) };
-        (at != raw::REDISMODULE_NO_EXPIRE.into()).then_some(at)
-    }
-
     /// Tells those who watch the key.
     pub(crate) fn signal(&self) {
-        // SAFETY: context and name are live. (The status is always OK.)
-        unsafe { api!(RedisModule_SignalModifiedKey)(self.ctx.as_ptr(), self.name.as_ptr()) };
+        self.ctx.signal_modified(self.name);
     }
 
     /// Deletes the key.
@@ -204,16 +189,14 @@ impl<'a> LockKey<'a> {
     /// # Errors
     /// When the server refuses.
     pub(crate) fn delete(&mut self, replication: Replication) -> Written {
-        let key = self.open_key()?;
-        // SAFETY: the handle is open for writing.
-        unsafe { checked!(RedisModule_DeleteKey(key.as_ptr())) }?;
+        self.open_key()?.delete()?;
         replication.del(self.name);
         Ok(())
     }
 
     /// The open key. One that was opened to write has always a handle.
-    pub(crate) fn open_key(&self) -> Result<NonNull<raw::RedisModuleKey>, Refused> {
-        self.raw.ok_or(Refused("RedisModule_OpenKey"))
+    pub(crate) fn open_key(&self) -> Result<&RawKey, Refused> {
+        self.handle().ok_or(Refused("RedisModule_OpenKey"))
     }
 
     /// Gives the key an end.
@@ -231,46 +214,7 @@ impl<'a> LockKey<'a> {
     /// # Errors
     /// When the server refuses.
     pub(crate) fn expire_at(&self, deadline_ms: i64) -> Written {
-        let key = self.open_key()?;
-        // SAFETY: the handle is open for writing and the key exists: a hold was just read or written.
-        unsafe { checked!(RedisModule_SetAbsExpire(key.as_ptr(), deadline_ms)) }
-    }
-}
-
-/// Sets one or two fields of a hash. The words are live strings: the key's name, and pairs.
-pub(crate) fn set_fields(
-    key: NonNull<raw::RedisModuleKey>,
-    words: &[*mut raw::RedisModuleString],
-) -> Written {
-    let word = |at: usize| words.get(at).copied().unwrap_or(null_mut());
-    // SAFETY: the handle is open for writing and holds a hash or nothing; the variadic list is one or
-    // two pairs of live strings and then NULL (a NULL field ends it); the server copies them.
-    let fields = unsafe {
-        fallible!(
-            RedisModule_HashSet(
-                key.as_ptr(),
-                raw::REDISMODULE_HASH_COUNT_ALL as c_int,
-                word(1),
-                word(2),
-                word(3),
-                word(4),
-                null_mut::<c_void>(),
-            ),
-            0
-        )
-    };
-    match usize::try_from(fields) == Ok(words.len() / 2) {
-        true => Ok(()),
-        false => Err(Refused("RedisModule_HashSet")),
-    }
-}
-
-impl Drop for LockKey<'_> {
-    fn drop(&mut self) {
-        if let Some(key) = self.raw {
-            // SAFETY: opened by us, closed exactly once, in the same call.
-            unsafe { api!(RedisModule_CloseKey)(key.as_ptr()) };
-        }
+        self.open_key()?.expire_at(deadline_ms)
     }
 }
 
@@ -279,72 +223,8 @@ pub fn name_of(key: &KeyId) -> OwnedStr {
     OwnedStr::new(key.as_ref().name)
 }
 
-/// The value of one field.
-pub(crate) fn field(key: NonNull<raw::RedisModuleKey>, name: Str<'_>) -> Option<OwnedStr> {
-    let mut value: *mut raw::RedisModuleString = null_mut();
-    // SAFETY: the handle is open and holds a hash; the variadic list is a live string, where to put
-    // the value, and the NULL that ends it. The value's reference is ours. (Refused is only a key of another
-    // type, and then the value stays NULL.)
-    unsafe {
-        api!(RedisModule_HashGet)(
-            key.as_ptr(),
-            raw::REDISMODULE_HASH_NONE as c_int,
-            name.as_ptr(),
-            &raw mut value,
-            null_mut::<c_void>(),
-        );
-        OwnedStr::from_raw(value)
-    }
-}
-
-/// What is told every field of a hash.
-pub(crate) trait Fields {
-    /// One field and its value, in any order.
-    fn field(&mut self, field: &[u8], value: &[u8]);
-}
-
 impl Fields for HashReader {
     fn field(&mut self, field: &[u8], value: &[u8]) {
         HashReader::field(self, field, value);
     }
-}
-
-/// Reads a hash field by field, until `goes_on` says no, which is asked every few fields. True when
-/// everything was read.
-pub(crate) fn scan_to<F: Fields>(
-    key: NonNull<raw::RedisModuleKey>,
-    reader: &mut F,
-    mut goes_on: impl FnMut(&mut F) -> bool,
-) -> bool {
-    // SAFETY: the cursor is created and destroyed here; the callback gets `reader` back and does
-    // not keep it; nothing changes the hash meanwhile. (A scan that has not begun gives 0 as one that is
-    // done does; it is refused for other types only, and the caller has seen a hash.)
-    unsafe {
-        let cursor = api!(RedisModule_ScanCursorCreate)();
-        let mut more = true;
-        while more {
-            let to = (&raw mut *reader).cast();
-            more = api!(RedisModule_ScanKey)(key.as_ptr(), cursor, Some(on_field::<F>), to) != 0;
-            if more && !goes_on(reader) {
-                break;
-            }
-        }
-        api!(RedisModule_ScanCursorDestroy)(cursor);
-        !more
-    }
-}
-
-unsafe extern "C" fn on_field<F: Fields>(
-    _key: *mut raw::RedisModuleKey,
-    field: *mut raw::RedisModuleString,
-    value: *mut raw::RedisModuleString,
-    to: *mut c_void,
-) {
-    guard::entry("field", || {
-        // SAFETY: `to` is the reader that `scan_to` passed and nobody else uses meanwhile; field and
-        // value live through the callback.
-        let (reader, field, value) =
-            unsafe { (&mut *to.cast::<F>(), Str::new(field), Str::new(value)) };
-        reader.field(field.bytes(), value.bytes());
-    });
 }

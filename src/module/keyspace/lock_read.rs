@@ -1,12 +1,10 @@
 //! Reads what a lock's key holds: the exclusive hash here, any other by [`rw_read`].
 
-use std::ptr::NonNull;
-
 use redis_module::raw;
 
 use crate::lock::{HashReader, KeyState, Now, ReadDepth, TOKEN_FIELD};
-use crate::module::ffi::api::api;
-use crate::module::keyspace::lock_key::{field, scan_to, LockKey};
+use crate::module::ffi::raw_key::RawKey;
+use crate::module::keyspace::lock_key::LockKey;
 use crate::module::keyspace::rw_read;
 use crate::module::state::constants::Constants;
 
@@ -29,23 +27,21 @@ impl LockKey<'_> {
                 false => KeyState::Absent,
             };
         };
-        // SAFETY: the handle is open.
-        let (kind, fields) = unsafe {
-            let kind = api!(RedisModule_KeyType)(key.as_ptr()) as isize;
-            (kind, api!(RedisModule_ValueLength)(key.as_ptr()))
-        };
+        let (kind, fields) = (key.kind(), key.len());
+        // SAFETY: called for a hash only, so the key has a value.
+        let deadline = || unsafe { key.end_ms_of_value() };
         match kind {
             raw::REDISMODULE_KEYTYPE_EMPTY => KeyState::Absent,
             raw::REDISMODULE_KEYTYPE_HASH if fields <= 2 => {
                 let reader = self.read_own(key, fields).unwrap_or_else(|| scan(key));
-                match reader.finish(self.deadline(key)) {
+                match reader.finish(deadline()) {
                     KeyState::OtherHash => rw_read::read(self, key, fields, depth, now),
                     state => state,
                 }
             }
             raw::REDISMODULE_KEYTYPE_HASH => match rw_read::read(self, key, fields, depth, now) {
                 // Newer servers count fields whose own TTL is over until they remove them.
-                KeyState::OtherHash => scan(key).finish(self.deadline(key)),
+                KeyState::OtherHash => scan(key).finish(deadline()),
                 state => state,
             },
             _ => KeyState::OtherType,
@@ -54,12 +50,12 @@ impl LockKey<'_> {
 
     /// The hold of the owner who asks, by name: 1,700 instructions, where reading the whole hash
     /// takes 2,500. `None` where that owner holds nothing, or the hash has other fields.
-    fn read_own(&self, key: NonNull<raw::RedisModuleKey>, fields: usize) -> Option<HashReader> {
+    fn read_own(&self, key: &RawKey, fields: usize) -> Option<HashReader> {
         let owner = self.owner()?;
         let mut reader = HashReader::default();
-        reader.field(owner.bytes(), field(key, owner)?.as_str().bytes());
+        reader.field(owner.bytes(), key.field(owner)?.as_str().bytes());
         if fields > 1 {
-            let token = field(key, Constants::token_field())?;
+            let token = key.field(Constants::token_field())?;
             reader.field(TOKEN_FIELD, token.as_str().bytes());
         }
         Some(reader)
@@ -67,8 +63,8 @@ impl LockKey<'_> {
 }
 
 /// The fields of a hash that are still there, as far as to see that it is another's.
-fn scan(key: NonNull<raw::RedisModuleKey>) -> HashReader {
+fn scan(key: &RawKey) -> HashReader {
     let mut reader = HashReader::default();
-    scan_to(key, &mut reader, |reader| !reader.is_other());
+    key.scan(&mut reader, |reader| !reader.is_other());
     reader
 }

@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use crate::lock::{KeyWrite, Token};
 use crate::module::ffi::checked::Written;
 use crate::module::ffi::strings::OwnedStr;
-use crate::module::keyspace::lock_key::{set_fields, LockKey};
+use crate::module::keyspace::lock_key::LockKey;
 use crate::module::keyspace::replication::Replication;
 use crate::module::keyspace::rw_write;
 use crate::module::state::constants::Constants;
@@ -106,17 +106,17 @@ impl LockKey<'_> {
         let token = token.map(|token| OwnedStr::new(&token_text(token)));
 
         let mut words: SmallVec<[_; 5]> = SmallVec::new();
-        words.push(self.name().as_ptr());
+        words.push(self.name());
         if let (Some(owner), Some(_)) = (owner, count) {
             let count = other_count
                 .as_ref()
                 .map_or(Constants::one(), OwnedStr::as_str);
-            words.extend([owner.as_ptr(), count.as_ptr()]);
+            words.extend([owner, count]);
         }
         if let Some(token) = &token {
-            words.extend([Constants::token_field().as_ptr(), token.as_ptr()]);
+            words.extend([Constants::token_field(), token.as_str()]);
         }
-        set_fields(key, &words)?;
+        key.set_fields(&words)?;
         replication.hset(&words);
         Ok(())
     }

@@ -84,11 +84,11 @@ impl Replication {
 
     /// `DEL key`.
     pub fn del(self, key: Str<'_>) {
-        self.send(c"DEL", &[key.as_ptr()]);
+        self.send(c"DEL", &[key]);
     }
 
     /// `HSET key field value [field value]`; the words begin with the key.
-    pub fn hset(self, words: &[*mut raw::RedisModuleString]) {
+    pub fn hset(self, words: &[Str<'_>]) {
         self.send(c"HSET", words);
     }
 
@@ -96,7 +96,7 @@ impl Replication {
     pub fn hincrby(self, key: Str<'_>, field: Str<'_>, by: i64) {
         if self.is_heard() {
             let by = OwnedStr::of_number(by);
-            self.send(c"HINCRBY", &[key.as_ptr(), field.as_ptr(), by.as_ptr()]);
+            self.send(c"HINCRBY", &[key, field, by.as_str()]);
         } else {
             self.count_change();
         }
@@ -104,14 +104,14 @@ impl Replication {
 
     /// `HDEL key field`.
     pub fn hdel(self, key: Str<'_>, field: Str<'_>) {
-        self.send(c"HDEL", &[key.as_ptr(), field.as_ptr()]);
+        self.send(c"HDEL", &[key, field]);
     }
 
     /// `PEXPIREAT key milliseconds`.
     pub fn pexpireat(self, key: Str<'_>, at_ms: i64) {
         if self.is_heard() {
             let at = OwnedStr::of_number(at_ms);
-            self.send(c"PEXPIREAT", &[key.as_ptr(), at.as_ptr()]);
+            self.send(c"PEXPIREAT", &[key, at.as_str()]);
         } else {
             self.count_change();
         }
@@ -119,19 +119,19 @@ impl Replication {
 
     /// `PERSIST key`.
     pub fn persist(self, key: Str<'_>) {
-        self.send(c"PERSIST", &[key.as_ptr()]);
+        self.send(c"PERSIST", &[key]);
     }
 
     /// `SET key value`.
     pub fn set(self, key: Str<'_>, value: Str<'_>) {
-        self.send(c"SET", &[key.as_ptr(), value.as_ptr()]);
+        self.send(c"SET", &[key, value]);
     }
 
     /// `SET key value PXAT milliseconds`.
     pub fn set_until(self, key: Str<'_>, value: Str<'_>, at_ms: i64) {
         if self.is_heard() {
             let (word, at) = (OwnedStr::new(b"PXAT"), OwnedStr::of_number(at_ms));
-            let words = [key.as_ptr(), value.as_ptr(), word.as_ptr(), at.as_ptr()];
+            let words = [key, value, word.as_str(), at.as_str()];
             self.send(c"SET", &words);
         } else {
             self.count_change();
@@ -139,12 +139,12 @@ impl Replication {
     }
 
     /// `ZADD key score member [score member ...]`; the words begin with the key.
-    pub fn zadd(self, words: &[*mut raw::RedisModuleString]) {
+    pub fn zadd(self, words: &[Str<'_>]) {
         self.send(c"ZADD", words);
     }
 
     /// `ZREM key member [member ...]`; the words begin with the key.
-    pub fn zrem(self, words: &[*mut raw::RedisModuleString]) {
+    pub fn zrem(self, words: &[Str<'_>]) {
         self.send(c"ZREM", words);
     }
 
@@ -182,21 +182,19 @@ impl Replication {
         self.aof || self.replicas
     }
 
-    /// The words are live strings.
-    fn send(self, command: &CStr, words: &[*mut raw::RedisModuleString]) {
+    fn send(self, command: &CStr, words: &[Str<'_>]) {
         if !self.is_heard() {
             return self.count_change();
         }
-        // SAFETY: the context is live, and so are the strings: each caller in this file, in `key` and in
-        // `sem_key` holds them. "v" takes an array of them and its length as size_t; the server keeps
-        // references of its own.
+        // SAFETY: the context is live, and so are the strings. "v" takes an array of them, which an array of `Str` is
+        // (a `Str` is a pointer and nothing else), and its length as size_t; the server keeps references of its own.
         let status = unsafe {
             fallible!(
                 RedisModule_Replicate(
                     self.ctx.as_ptr(),
                     command.as_ptr(),
                     c"v".as_ptr(),
-                    words.as_ptr(),
+                    words.as_ptr().cast::<*mut raw::RedisModuleString>(),
                     words.len(),
                 ),
                 raw::REDISMODULE_ERR as c_int

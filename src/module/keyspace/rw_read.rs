@@ -1,15 +1,12 @@
 //! Reads a read-write lock's hash and the keys beside it, as much as a decision needs.
 
-use std::ptr::NonNull;
-
-use redis_module::raw;
-
 use crate::lock::{
     is_read_write, is_reserved, KeyState, Now, OwnerId, ReadDepth, ReadWrite, Reader, RwFields,
     TokenRecord, MODE_FIELD, MOST_READS,
 };
+use crate::module::ffi::raw_key::{Fields, RawKey};
 use crate::module::ffi::strings::{OwnedStr, Str};
-use crate::module::keyspace::lock_key::{field, scan_to, Fields, LockKey};
+use crate::module::keyspace::lock_key::LockKey;
 use crate::module::keyspace::sibling::{Beside, Sibling};
 use crate::module::state::shell;
 
@@ -22,13 +19,13 @@ impl Fields for RwFields {
 /// Reads a hash that is no exclusive lock.
 pub(crate) fn read(
     key: &LockKey<'_>,
-    handle: NonNull<raw::RedisModuleKey>,
+    handle: &RawKey,
     fields: usize,
     depth: ReadDepth,
     now: Option<Now>,
 ) -> KeyState {
     let mode_field = OwnedStr::new(MODE_FIELD);
-    let Some(mode) = field(handle, mode_field.as_str()) else {
+    let Some(mode) = handle.field(mode_field.as_str()) else {
         return KeyState::OtherHash;
     };
     if !is_read_write(mode.as_str().bytes()) {
@@ -61,7 +58,7 @@ fn note_wrote_beside(key: &LockKey<'_>, lock: Option<&ReadWrite>, now: Now) {
 
 struct Reading<'a> {
     key: &'a LockKey<'a>,
-    handle: NonNull<raw::RedisModuleKey>,
+    handle: &'a RawKey,
     depth: ReadDepth,
     now: Now,
     token_record: Option<TokenRecord>,
@@ -71,7 +68,7 @@ impl Reading<'_> {
     /// `None` for a hash of another layout.
     fn read(self, fields: usize, is_read: bool) -> Option<ReadWrite> {
         let mut lock = ReadWrite {
-            deadline_ms: self.key.deadline(self.handle),
+            deadline_ms: self.handle.end_ms(),
             ..ReadWrite::default()
         };
         // The owner who asks, and whoever the token was given to for WRITE: by name.
@@ -99,7 +96,7 @@ impl Reading<'_> {
         let mut read = RwFields::default();
         let mut living = 0;
         let mut others = Vec::new();
-        let is_whole = scan_to(self.handle, &mut read, |read| {
+        let is_whole = self.handle.scan(&mut read, |read| {
             living += self.take_readers(read, &known, &mut others);
             self.depth != ReadDepth::Two || !is_read || living < 2
         });
@@ -143,7 +140,7 @@ impl Reading<'_> {
     /// The READ holds of one owner, if it has any. `None` where its field holds no count.
     fn reader_by_name(&self, owner: &[u8]) -> Option<Option<Reader>> {
         let name = OwnedStr::new(owner);
-        let Some(value) = field(self.handle, name.as_str()) else {
+        let Some(value) = self.handle.field(name.as_str()) else {
             return Some(None);
         };
         let mut one = RwFields::default();

@@ -1,17 +1,10 @@
 //! Writes a read-write lock's hash and the keys beside it: the small changes that the core asks for.
 
-use std::ffi::{c_int, c_void};
-use std::ptr::null_mut;
-
-use redis_module::raw;
-
 use crate::lock::{write_field, Mode, RwWrite, MODE_FIELD};
-use crate::module::ffi::api::api;
-use crate::module::ffi::checked::{fallible, Refused, Written};
+use crate::module::ffi::checked::Written;
 use crate::module::ffi::strings::OwnedStr;
 use crate::module::keyspace::beside::{self, is_twin_held};
-use crate::module::keyspace::count_key::is_empty;
-use crate::module::keyspace::lock_key::{self, field, LockKey};
+use crate::module::keyspace::lock_key::LockKey;
 use crate::module::keyspace::replication::Replication;
 use crate::module::keyspace::rw_read::numbers;
 use crate::module::keyspace::sibling::{open_own, Beside, Sibling, TIMEOUT};
@@ -145,10 +138,7 @@ pub(crate) fn take_back(
         }
         RwWrite::Begin(mode, owner) => {
             drop_field(key, &field_of(*mode, owner), replication)?;
-            let handle = key.open_key()?;
-            // SAFETY: the handle is open.
-            let fields = unsafe { api!(RedisModule_ValueLength)(handle.as_ptr()) };
-            match fields > 1 {
+            match key.open_key()?.len() > 1 {
                 true => set_fields(key, &[mode_pair(Mode::Read)], replication),
                 false => key.delete(replication),
             }
@@ -192,35 +182,17 @@ fn set_fields(
     pairs: &[(OwnedStr, OwnedStr)],
     replication: Replication,
 ) -> Written {
-    let mut words = vec![key.name().as_ptr()];
+    let mut words = vec![key.name()];
     for (field, value) in pairs {
-        words.extend([field.as_ptr(), value.as_ptr()]);
+        words.extend([field.as_str(), value.as_str()]);
     }
-    lock_key::set_fields(key.open_key()?, &words)?;
+    key.open_key()?.set_fields(&words)?;
     replication.hset(&words);
     Ok(())
 }
 
 fn drop_field(key: &LockKey<'_>, name: &OwnedStr, replication: Replication) -> Written {
-    let handle = key.open_key()?;
-    // SAFETY: the handle is open for writing and holds a hash; the variadic list is a live string, the
-    // value that means deletion, and the NULL that ends it.
-    let dropped = unsafe {
-        fallible!(
-            RedisModule_HashSet(
-                handle.as_ptr(),
-                raw::REDISMODULE_HASH_NONE as c_int,
-                name.as_ptr(),
-                raw::REDISMODULE_HASH_DELETE,
-                null_mut::<c_void>(),
-            ),
-            0
-        )
-    };
-    // None is dropped as well where the field has run out by itself meanwhile.
-    if dropped == 0 && !is_empty(handle) && field(handle, name.as_str()).is_some() {
-        return Err(Refused("RedisModule_HashSet"));
-    }
+    key.open_key()?.drop_field(name.as_str())?;
     replication.hdel(key.name(), name.as_str());
     Ok(())
 }

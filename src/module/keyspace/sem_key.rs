@@ -2,7 +2,7 @@
 //! the change.
 
 use std::ffi::c_int;
-use std::ptr::{null_mut, NonNull};
+use std::ptr::null_mut;
 
 use redis_module::raw;
 
@@ -13,9 +13,9 @@ use crate::lock::{
 use crate::module::ffi::api::{api, has};
 use crate::module::ffi::checked::{checked, Refused, Written};
 use crate::module::ffi::ctx::Ctx;
-use crate::module::ffi::raw_key::NO_TRACE;
+use crate::module::ffi::raw_key::{RawKey, NO_TRACE};
 use crate::module::ffi::strings::{OwnedStr, Str};
-use crate::module::keyspace::count_key::{close_key, end_of, is_empty, open_key, CountKey};
+use crate::module::keyspace::count_key::CountKey;
 use crate::module::keyspace::horizon;
 use crate::module::keyspace::replication::Replication;
 use crate::module::state::shell;
@@ -24,8 +24,8 @@ use crate::module::state::shell;
 pub struct SemKey<'a> {
     free: CountKey<'a>,
     set_name: OwnedStr,
-    /// Closed on drop; `None` for an absent key that was opened to read.
-    set: Option<NonNull<raw::RedisModuleKey>>,
+    /// `None` for an absent key that was opened to read.
+    set: Option<RawKey>,
 }
 
 /// Scores are exact up to here, and no lease reaches so far.
@@ -83,7 +83,7 @@ impl<'a> SemKey<'a> {
         {
             return Err(LockError::PermitsElsewhere);
         }
-        let set = open_key(free.ctx(), set_name.as_str(), mode);
+        let set = RawKey::open(free.ctx(), set_name.as_str(), mode);
         Ok(SemKey {
             free,
             set_name,
@@ -95,8 +95,8 @@ impl<'a> SemKey<'a> {
     /// permits are held that cannot be seen. The server says for every key command of its own where to
     /// go; for a key that no command names, it is asked.
     fn is_whole(&self) -> bool {
-        let may_be_elsewhere =
-            self.set.is_none_or(is_empty) && !matches!(self.free.read(), Count::Absent);
+        let may_be_elsewhere = self.set.as_ref().is_none_or(RawKey::is_empty)
+            && !matches!(self.free.read(), Count::Absent);
         !may_be_elsewhere || self.free.ctx().probe_write_unasked(self.set_name.as_str())
     }
 
@@ -159,7 +159,7 @@ impl<'a> SemKey<'a> {
             Count::Is(free, end) if end.is_none_or(|end| end > reading.now.wall_ms) => free,
             // What another semaphore of this name has left goes when one is made; nothing else does.
             Count::Is(..) | Count::Absent => {
-                return match last_end(self.set) {
+                return match last_end(self.set.as_ref()) {
                     Some(_) => SemState::Absent,
                     None => SemState::OtherSet,
                 }
@@ -169,14 +169,10 @@ impl<'a> SemKey<'a> {
             free,
             ..Permits::default()
         };
-        let Some(set) = self.set else {
+        let Some(set) = &self.set else {
             return SemState::There(permits);
         };
-        // SAFETY: the handle is open.
-        let (kind, taken) = unsafe {
-            let kind = api!(RedisModule_KeyType)(set.as_ptr()) as isize;
-            (kind, api!(RedisModule_ValueLength)(set.as_ptr()))
-        };
+        let (kind, taken) = (set.kind(), set.len());
         match kind {
             raw::REDISMODULE_KEYTYPE_EMPTY => return SemState::There(permits),
             raw::REDISMODULE_KEYTYPE_ZSET => {}
@@ -224,8 +220,9 @@ impl<'a> SemKey<'a> {
     fn end_of(&self, id: Str<'_>) -> Option<i64> {
         let mut score = 0.0;
         // SAFETY: the handle is open, the id live; a key that is empty or of another type is an error.
-        let status =
-            unsafe { api!(RedisModule_ZsetScore)(self.set?.as_ptr(), id.as_ptr(), &mut score) };
+        let status = unsafe {
+            api!(RedisModule_ZsetScore)(self.set.as_ref()?.as_ptr(), id.as_ptr(), &mut score)
+        };
         (status == raw::REDISMODULE_OK as c_int).then_some(score as i64)
     }
 
@@ -289,18 +286,15 @@ impl<'a> SemKey<'a> {
     }
 
     fn signal(&self) {
-        let (ctx, name) = (self.free.ctx(), self.set_name.as_ptr());
-        // SAFETY: context and name are live.
-        unsafe { api!(RedisModule_SignalModifiedKey)(ctx.as_ptr(), name) };
+        self.free.ctx().signal_modified(self.set_name.as_str());
     }
 
     /// Drops what a former semaphore of this name has left.
     fn clear(&mut self, replication: Replication) -> Written {
-        let Some(set) = self.set.filter(|set| !is_empty(*set)) else {
+        let Some(set) = self.set.as_ref().filter(|set| !set.is_empty()) else {
             return Ok(());
         };
-        // SAFETY: the handle is open for writing.
-        unsafe { checked!(RedisModule_DeleteKey(set.as_ptr())) }?;
+        set.delete()?;
         replication.del(self.set_name.as_str());
         self.signal();
         Ok(())
@@ -310,13 +304,13 @@ impl<'a> SemKey<'a> {
         if ids.is_empty() {
             return Ok(());
         }
-        let set = self.set.ok_or(Refused("RedisModule_OpenKey"))?;
+        let set = self.set.as_ref().ok_or(Refused("RedisModule_OpenKey"))?;
         let ids: Vec<OwnedStr> = ids.iter().map(|id| OwnedStr::new(id)).collect();
-        let mut words = vec![self.set_name.as_ptr()];
+        let mut words = vec![self.set_name.as_str()];
         let removed = ids.iter().try_for_each(|id| {
             // SAFETY: the handle is open for writing, the id live; where nothing is removed, nothing happens.
             unsafe { checked!(RedisModule_ZsetRem(set.as_ptr(), id.as_ptr(), null_mut())) }?;
-            words.push(id.as_ptr());
+            words.push(id.as_str());
             Ok(())
         });
         if words.len() > 1 {
@@ -329,12 +323,12 @@ impl<'a> SemKey<'a> {
         if permits.is_empty() {
             return Ok(());
         }
-        let set = self.set.ok_or(Refused("RedisModule_OpenKey"))?;
+        let set = self.set.as_ref().ok_or(Refused("RedisModule_OpenKey"))?;
         let permits: Vec<(OwnedStr, OwnedStr, i64)> = permits
             .iter()
             .map(|(id, end_ms)| (OwnedStr::new(id), OwnedStr::of_number(*end_ms), *end_ms))
             .collect();
-        let mut words = vec![self.set_name.as_ptr()];
+        let mut words = vec![self.set_name.as_str()];
         let added = permits.iter().try_for_each(|(id, digits, end_ms)| {
             let end = *end_ms as f64;
             // SAFETY: the handle is open for writing and holds a sorted set or nothing; the id is live;
@@ -347,7 +341,7 @@ impl<'a> SemKey<'a> {
                     null_mut()
                 ))
             }?;
-            words.extend([digits.as_ptr(), id.as_ptr()]);
+            words.extend([digits.as_str(), id.as_str()]);
             Ok(())
         });
         if words.len() > 1 {
@@ -358,25 +352,18 @@ impl<'a> SemKey<'a> {
     }
 
     /// The set ends with the string, as Redisson's scripts have it, and like it perhaps never.
-    fn share_ttl(&self, set: NonNull<raw::RedisModuleKey>, replication: Replication) -> Written {
+    fn share_ttl(&self, set: &RawKey, replication: Replication) -> Written {
         let end_ms = self.free.end_ms();
-        if end_of(set) == end_ms {
+        if set.end_ms() == end_ms {
             return Ok(());
         }
         let at = end_ms.unwrap_or(raw::REDISMODULE_NO_EXPIRE.into());
-        // SAFETY: the handle is open for writing and the key exists: permits were just set.
-        unsafe { checked!(RedisModule_SetAbsExpire(set.as_ptr(), at)) }?;
+        set.expire_at(at)?;
         match end_ms {
             Some(end_ms) => replication.pexpireat(self.set_name.as_str(), end_ms),
             None => replication.persist(self.set_name.as_str()),
         }
         Ok(())
-    }
-}
-
-impl Drop for SemKey<'_> {
-    fn drop(&mut self) {
-        close_key(self.set);
     }
 }
 
@@ -394,26 +381,25 @@ pub fn has_permits(ctx: Ctx, name: Str<'_>) -> bool {
         true => raw::REDISMODULE_READ | NO_TRACE,
         false => raw::REDISMODULE_READ | raw::REDISMODULE_WRITE,
     };
-    let set = open_key(ctx, set_name.as_str(), mode);
-    let last_end = last_end(set);
-    close_key(set);
+    let set = RawKey::open(ctx, set_name.as_str(), mode);
+    let last_end = last_end(set.as_ref());
     last_end.is_some_and(|end| end > 0 && end > ctx.now().wall_ms)
 }
 
 /// When the last permit of a set ends, 0 where the set is empty; `None` where it is no set of permits, judged by its
 /// first and its last.
-fn last_end(set: Option<NonNull<raw::RedisModuleKey>>) -> Option<i64> {
-    let Some(set) = set.filter(|set| !is_empty(*set)) else {
+fn last_end(set: Option<&RawKey>) -> Option<i64> {
+    let Some(set) = set.filter(|set| !set.is_empty()) else {
         return Some(0);
     };
     let (from, to) = (f64::NEG_INFINITY, f64::INFINITY);
     // SAFETY: the handle is open, and holds a sorted set where it is walked over; each element's reference is
     // ours.
     unsafe {
-        let set = set.as_ptr();
-        if api!(RedisModule_KeyType)(set) as isize != raw::REDISMODULE_KEYTYPE_ZSET {
+        if set.kind() != raw::REDISMODULE_KEYTYPE_ZSET {
             return None;
         }
+        let set = set.as_ptr();
         let (mut first, mut last) = (0.0, 0.0);
         api!(RedisModule_ZsetFirstInScoreRange)(set, from, to, 0, 0);
         drop(OwnedStr::from_raw(api!(
@@ -432,11 +418,7 @@ fn last_end(set: Option<NonNull<raw::RedisModuleKey>>) -> Option<i64> {
 
 /// Walks over the set by the ends of its permits: those that are over and can be needed, and the next. `None`
 /// where the first is no end of a permit: then the set is another's.
-fn read_ends(
-    set: NonNull<raw::RedisModuleKey>,
-    permits: &mut Permits,
-    reading: Reading<'_>,
-) -> Option<()> {
+fn read_ends(set: &RawKey, permits: &mut Permits, reading: Reading<'_>) -> Option<()> {
     let wanted = i64::try_from(reading.wanted).unwrap_or(i64::MAX);
     let needed = usize::try_from(wanted.saturating_sub(permits.free)).unwrap_or(0);
     let own = reading.own.map(Str::bytes);

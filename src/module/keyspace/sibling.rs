@@ -4,15 +4,10 @@
 //! write makes the server delete it, as any command would. Foreign data in one of these keys counts as no timeout and
 //! no token, and is neither written over nor deleted.
 
-use std::ffi::c_int;
-use std::ptr::null_mut;
-
-use redis_module::raw;
-
 use crate::lock::TokenRecord;
-use crate::module::ffi::api::api;
-use crate::module::ffi::checked::{checked, fallible, Written};
+use crate::module::ffi::checked::{Refused, Written};
 use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::raw_key::RawKey;
 use crate::module::ffi::strings::{OwnedStr, Str};
 use crate::module::keyspace::replication::Replication;
 
@@ -57,42 +52,32 @@ pub(crate) fn open_own<'a>(
 pub(crate) struct Sibling<'a> {
     ctx: Ctx,
     name: Str<'a>,
-    /// Closed on drop; NULL for an absent key that was opened to read.
-    raw: *mut raw::RedisModuleKey,
+    /// `None` for an absent key that was opened to read.
+    raw: Option<RawKey>,
 }
 
 impl<'a> Sibling<'a> {
     pub(crate) fn open(ctx: Ctx, name: Str<'a>, mode: u32) -> Sibling<'a> {
-        // SAFETY: context and name are live; the handle is closed by Drop, within this call. (NULL is given for an
-        // absent key that is opened to read, and for nothing else.)
-        let raw = unsafe { api!(RedisModule_OpenKey)(ctx.as_ptr(), name.as_ptr(), mode as c_int) };
-        Sibling {
-            ctx,
-            name,
-            raw: raw.cast(),
-        }
+        let raw = RawKey::open(ctx, name, mode);
+        Sibling { ctx, name, raw }
     }
 
     pub(crate) fn open_to_write(ctx: Ctx, name: Str<'a>) -> Sibling<'a> {
-        Sibling::open(ctx, name, raw::REDISMODULE_READ | raw::REDISMODULE_WRITE)
-    }
-
-    pub(crate) fn kind(&self) -> isize {
-        // SAFETY: the handle is open, or NULL, which the server takes for an empty key.
-        unsafe { api!(RedisModule_KeyType)(self.raw) as isize }
+        let raw = RawKey::open_to_write(ctx, name);
+        Sibling { ctx, name, raw }
     }
 
     pub(crate) fn is_absent(&self) -> bool {
-        self.kind() == raw::REDISMODULE_KEYTYPE_EMPTY
+        self.raw.as_ref().is_none_or(RawKey::is_empty)
     }
 
     pub(crate) fn deadline(&self) -> Option<i64> {
-        if self.is_absent() {
-            return None;
-        }
-        // SAFETY: the handle is open.
-        let at = unsafe { api!(RedisModule_GetAbsExpire)(self.raw) };
-        (at != raw::REDISMODULE_NO_EXPIRE.into()).then_some(at)
+        self.raw.as_ref()?.end_ms()
+    }
+
+    /// The open key. One that was opened to write has always a handle.
+    fn open_key(&self) -> Result<&RawKey, Refused> {
+        self.raw.as_ref().ok_or(Refused("RedisModule_OpenKey"))
     }
 
     /// Whether the key is there and holds what it is for.
@@ -106,17 +91,7 @@ impl<'a> Sibling<'a> {
 
     /// What the body makes of the key's text, if it is a string.
     pub(crate) fn with_text<T>(&self, body: impl FnOnce(&[u8]) -> T) -> Option<T> {
-        if self.kind() != raw::REDISMODULE_KEYTYPE_STRING {
-            return None;
-        }
-        // SAFETY: the handle is open and holds a string; its bytes are only read, before anything
-        // can change the key.
-        unsafe {
-            let mut len = 0;
-            let read = raw::REDISMODULE_READ as c_int;
-            let data = fallible!(RedisModule_StringDMA(self.raw, &mut len, read), null_mut());
-            (!data.is_null()).then(|| body(std::slice::from_raw_parts(data.cast(), len)))
-        }
+        self.raw.as_ref()?.with_string(body)
     }
 
     /// Whether the key has an end after that one, or none.
@@ -153,17 +128,14 @@ impl<'a> Sibling<'a> {
     }
 
     pub(crate) fn set(&self, value: &OwnedStr, replication: Replication) -> Written {
-        // SAFETY: the handle is open for writing; the string is live, and StringSet keeps a reference
-        // of its own.
-        unsafe { checked!(RedisModule_StringSet(self.raw, value.as_ptr())) }?;
+        self.open_key()?.set_string(value.as_str())?;
         self.changed();
         replication.set(self.name, value.as_str());
         Ok(())
     }
 
     pub(crate) fn expire_at(&self, deadline_ms: i64, replication: Replication) -> Written {
-        // SAFETY: the handle is open for writing, and the key exists: it was just seen or written.
-        unsafe { checked!(RedisModule_SetAbsExpire(self.raw, deadline_ms)) }?;
+        self.open_key()?.expire_at(deadline_ms)?;
         self.changed();
         replication.pexpireat(self.name, deadline_ms);
         Ok(())
@@ -178,8 +150,7 @@ impl<'a> Sibling<'a> {
     }
 
     pub(crate) fn delete(&self, replication: Replication) -> Written {
-        // SAFETY: the handle is open for writing.
-        unsafe { checked!(RedisModule_DeleteKey(self.raw)) }?;
+        self.open_key()?.delete()?;
         self.changed();
         replication.del(self.name);
         Ok(())
@@ -187,16 +158,6 @@ impl<'a> Sibling<'a> {
 
     /// Tells those who watch the key.
     pub(crate) fn changed(&self) {
-        // SAFETY: context and name are live.
-        unsafe { api!(RedisModule_SignalModifiedKey)(self.ctx.as_ptr(), self.name.as_ptr()) };
-    }
-}
-
-impl Drop for Sibling<'_> {
-    fn drop(&mut self) {
-        if !self.raw.is_null() {
-            // SAFETY: opened by us, closed exactly once, in the same call.
-            unsafe { api!(RedisModule_CloseKey)(self.raw) };
-        }
+        self.ctx.signal_modified(self.name);
     }
 }

@@ -1,14 +1,10 @@
 //! What all native scripts do alike: look at a key, count, prolong, leave an answer, publish.
 
-use std::ffi::c_int;
-
 use redis_module::raw;
 
-use crate::module::ffi::api::api;
-use crate::module::ffi::checked::{checked, fallible, Written};
+use crate::module::ffi::checked::Written;
 use crate::module::ffi::ctx::Ctx;
-use crate::module::keyspace::count_key::is_empty;
-use crate::module::keyspace::lock_key::{field, LockKey};
+use crate::module::keyspace::lock_key::LockKey;
 use crate::module::keyspace::replication::Replication;
 use crate::module::state::shell;
 use crate::redisson::scripts::Inner;
@@ -30,8 +26,7 @@ pub fn kind(key: &LockKey<'_>) -> KeyKind {
     let Some(handle) = key.handle() else {
         return KeyKind::Absent;
     };
-    // SAFETY: the handle is open.
-    match unsafe { api!(RedisModule_KeyType)(handle.as_ptr()) } as isize {
+    match handle.kind() {
         raw::REDISMODULE_KEYTYPE_EMPTY => KeyKind::Absent,
         raw::REDISMODULE_KEYTYPE_HASH => KeyKind::Hash,
         _ => KeyKind::Other,
@@ -41,7 +36,7 @@ pub fn kind(key: &LockKey<'_>) -> KeyKind {
 /// Whether the lock has the owner's field, whatever is in it.
 pub fn has_field(key: &LockKey<'_>, owner: Str<'_>) -> Option<bool> {
     match (kind(key), key.handle()) {
-        (KeyKind::Hash, Some(handle)) => Some(field(handle, owner).is_some()),
+        (KeyKind::Hash, Some(handle)) => Some(handle.field(owner).is_some()),
         (KeyKind::Other, _) => None,
         _ => Some(false),
     }
@@ -83,34 +78,17 @@ pub fn prolong_counted(
     prolonged
 }
 
-/// The string that a key holds, if it is there; `None` where it holds anything else.
-fn text<'k>(key: &'k LockKey<'_>) -> Option<Option<&'k [u8]>> {
-    let Some(handle) = key.handle().filter(|handle| !is_empty(*handle)) else {
-        return Some(None);
-    };
-    // SAFETY: the handle is open; the bytes that StringDMA points to are only read, before anything
-    // can change the key.
-    let value = unsafe {
-        let kind = api!(RedisModule_KeyType)(handle.as_ptr()) as isize;
-        if kind != raw::REDISMODULE_KEYTYPE_STRING {
-            return None;
-        }
-        let (mut len, mode) = (0, raw::REDISMODULE_READ as c_int);
-        let data = fallible!(
-            RedisModule_StringDMA(handle.as_ptr(), &mut len, mode),
-            std::ptr::null_mut()
-        );
-        if data.is_null() {
-            return None;
-        }
-        std::slice::from_raw_parts(data.cast::<u8>(), len)
-    };
-    Some(Some(value))
+/// What the body makes of the string that a key holds, if it is there; `None` where it holds anything else.
+fn text<T>(key: &LockKey<'_>, body: impl FnOnce(&[u8]) -> T) -> Option<Option<T>> {
+    match key.handle().filter(|handle| !handle.is_empty()) {
+        Some(handle) => handle.with_string(body).map(Some),
+        None => Some(None),
+    }
 }
 
 /// A copy of the string at this key, if it is there; `None` where anything else is.
 pub fn string(ctx: Ctx, name: Str<'_>) -> Option<Option<Vec<u8>>> {
-    Some(text(&LockKey::open(ctx, name))?.map(<[u8]>::to_vec))
+    text(&LockKey::open(ctx, name), <[u8]>::to_vec)
 }
 
 /// The key in which an unlock leaves its answer.
@@ -125,13 +103,14 @@ impl<'a> Latch<'a> {
     /// Opens it, by its name; `None` where it is no latch.
     pub fn open(ctx: Ctx, name: Str<'a>) -> Option<Latch<'a>> {
         let key = LockKey::open(ctx, name);
-        let Some(value) = text(&key)? else {
-            return Some(Latch::Unset(key));
-        };
-        match value {
+        let said = text(&key, |value| match value {
             b"0" => Some(Latch::Says(0)),
             b"1" => Some(Latch::Says(1)),
             _ => None,
+        });
+        match said? {
+            Some(latch) => latch,
+            None => Some(Latch::Unset(key)),
         }
     }
 }
@@ -154,22 +133,18 @@ pub fn write_latch<'a>(
 
 fn set_until(latch: &LockKey<'_>, value: &OwnedStr, end_ms: i64) -> Written {
     let handle = latch.open_key()?;
-    // SAFETY: the handle is open for writing and has no value yet; StringSet keeps a reference of its own.
-    unsafe {
-        checked!(RedisModule_StringSet(handle.as_ptr(), value.as_ptr()))?;
-        let ends = checked!(RedisModule_SetAbsExpire(handle.as_ptr(), end_ms));
-        if ends.is_err() {
-            // Never a latch that stays.
-            let _ = checked!(RedisModule_DeleteKey(handle.as_ptr()));
-        }
-        ends
+    handle.set_string(value.as_str())?;
+    let ends = handle.expire_at(end_ms);
+    if ends.is_err() {
+        // Never a latch that stays.
+        let _ = handle.delete();
     }
+    ends
 }
 
 /// Tells of a latch that was set.
 pub fn tell_of_latch(ctx: Ctx, name: Str<'_>) {
-    // SAFETY: context and name are live.
-    unsafe { api!(RedisModule_SignalModifiedKey)(ctx.as_ptr(), name.as_ptr()) };
+    ctx.signal_modified(name);
     ctx.notify(raw::REDISMODULE_NOTIFY_STRING, c"set", name);
     ctx.notify(raw::REDISMODULE_NOTIFY_GENERIC, c"expire", name);
 }

@@ -2,11 +2,10 @@
 //! the server's own commands, which are those of the script.
 
 use crate::lock::LockError;
-use crate::module::ffi::api::api;
 use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::raw_key::RawKey;
 use crate::module::keyspace::beside;
-use crate::module::keyspace::count_key::end_of;
-use crate::module::keyspace::lock_key::{field, LockKey};
+use crate::module::keyspace::lock_key::LockKey;
 use crate::module::state::constants::Constants;
 use crate::redisson::scripts::read_write::{
     is_plain_count, mode, write_acquire, write_unlock, Form, Give, Lock, Mode, ReadWrite, Take,
@@ -32,7 +31,7 @@ fn acquire(ctx: Ctx, call: &Call<'_>, around: Surroundings) -> Option<Reply> {
     let (name, lease, writer) = (call.key(0)?, call.arg(0)?, call.arg(1)?);
     let key = LockKey::open(ctx, name);
     let now_ms = ctx.now().wall_ms;
-    let left_ms = time_to_live(key.handle().and_then(end_of), now_ms)?;
+    let left_ms = time_to_live(key.handle().and_then(RawKey::end_ms), now_ms)?;
     let decided = write_acquire(lock_of(&key, writer)?, lease.bytes(), left_ms, now_ms)?;
     drop(key);
     if decided == Take::Refused {
@@ -64,12 +63,7 @@ fn unlock(ctx: Ctx, call: &Call<'_>, form: Form) -> Option<Reply> {
     };
     let key = LockKey::open(ctx, name);
     let given = write_unlock(lock_of(&key, writer)?);
-    let fields = key
-        .handle()
-        // SAFETY: the handle is open.
-        .map_or(0, |handle| unsafe {
-            api!(RedisModule_ValueLength)(handle.as_ptr())
-        });
+    let fields = key.handle().map_or(0, RawKey::len);
     drop(key);
     match given {
         Give::NotOwner => return Some(Reply::Nil),
@@ -203,7 +197,7 @@ pub(crate) fn lock_of(key: &LockKey<'_>, owner: Str<'_>) -> Option<Lock> {
     match (kind(key), key.handle()) {
         (KeyKind::Hash, Some(handle)) => {
             let mode = mode(mode_of(key)?.as_str().bytes())?;
-            let own = match field(handle, owner) {
+            let own = match handle.field(owner) {
                 Some(count) => Some(is_plain_count(count.as_str().bytes())?),
                 None => None,
             };
@@ -215,7 +209,7 @@ pub(crate) fn lock_of(key: &LockKey<'_>, owner: Str<'_>) -> Option<Lock> {
 }
 
 fn mode_of(key: &LockKey<'_>) -> Option<OwnedStr> {
-    field(key.handle()?, OwnedStr::new(b"mode").as_str())
+    key.handle()?.field(OwnedStr::new(b"mode").as_str())
 }
 
 fn text_of(mode: Mode) -> &'static [u8] {
