@@ -196,7 +196,7 @@ pub fn settle(ctx: Ctx, id: &KeyId, now: Now) -> bool {
     !changes || view.may_grant()
 }
 
-/// Settles one semaphore; the answer is as above.
+/// Settles one semaphore. False when a grant is due but none is made yet, or the server refuses writes just now.
 fn settle_semaphore(ctx: Ctx, id: &KeyId, now: Now) -> bool {
     let name = name_of(id);
     let name = name.as_str();

@@ -214,13 +214,18 @@ fn key_spec(command: &Spec, flags: u32) -> raw::RedisModuleCommandKeySpec {
     spec
 }
 
-/// Plain C structs of the bindings for which all-zero is valid and ends an array.
-trait Zeroable {}
-impl Zeroable for raw::RedisModuleCommandKeySpec {}
-impl Zeroable for raw::RedisModuleCommandArg {}
+/// Plain C structs of the bindings. An all-zero one ends an array.
+///
+/// # Safety
+/// The all-zero bit pattern is a valid value of the type.
+unsafe trait Zeroable {}
+// SAFETY: integers, nullable pointers and unions of structs of integers: all zero is valid for each.
+unsafe impl Zeroable for raw::RedisModuleCommandKeySpec {}
+// SAFETY: integers and nullable pointers: all zero is valid for each.
+unsafe impl Zeroable for raw::RedisModuleCommandArg {}
 
 fn zeroed<T: Zeroable>() -> T {
-    // SAFETY: see `Zeroable`.
+    // SAFETY: a `Zeroable` type promises that all zero is valid.
     unsafe { std::mem::zeroed() }
 }
 
@@ -295,7 +300,7 @@ unsafe extern "C" fn entry<C: Command>(
     // SAFETY: the server's context and arguments for this callback.
     let ctx = unsafe { Ctx::new(raw_ctx) };
     let done = guard::entry("command", || {
-        // SAFETY: as above.
+        // SAFETY: the server's arguments for this callback.
         let args = unsafe { arguments(argv, argc) };
         if let Some(numkeys_at) = const { C::SPEC.numkeys_at() } {
             if ctx.asks_for_keys() {

@@ -151,7 +151,7 @@ unsafe extern "C" fn on_answer(
     // SAFETY: the server's context for this callback.
     let ctx = unsafe { Ctx::new(raw_ctx) };
     let done = guard::entry("answer", || {
-        // SAFETY: as above.
+        // SAFETY: the context of a callback of a blocked client: this one.
         let id = unsafe { waiter_of(raw_ctx) };
         let now = ctx.now();
         let parked = shell::with(|shell| {
@@ -184,7 +184,7 @@ unsafe extern "C" fn on_answer(
     if done.is_none() {
         // Told of an error, the client holds nothing and waits no more.
         ctx.reply_error(&LockError::Internal);
-        // SAFETY: as above.
+        // SAFETY: the context of a callback of a blocked client: this one.
         guard::entry("answer-again", || unsafe { forget(raw_ctx) });
     }
     raw::REDISMODULE_OK as c_int
@@ -198,7 +198,7 @@ unsafe extern "C" fn on_disconnect(
     // SAFETY: the server's context for this callback.
     let done = guard::entry("disconnect", || unsafe { forget(raw_ctx) });
     if done.is_none() {
-        // SAFETY: as above.
+        // SAFETY: the context of a callback of a blocked client: this one.
         guard::entry("disconnect-again", || unsafe { forget(raw_ctx) });
     }
 }
@@ -209,7 +209,7 @@ unsafe extern "C" fn on_disconnect(
 /// # Safety
 /// `raw_ctx` is the context of a callback of a blocked client.
 unsafe fn forget(raw_ctx: *mut raw::RedisModuleCtx) {
-    // SAFETY: see above.
+    // SAFETY: the caller passes the context of a callback of a blocked client.
     let (ctx, id) = unsafe { (Ctx::new(raw_ctx), waiter_of(raw_ctx)) };
     let now = ctx.now();
     shell::with(|shell| {
@@ -222,6 +222,6 @@ unsafe fn forget(raw_ctx: *mut raw::RedisModuleCtx) {
 /// # Safety
 /// `ctx` is the context of a callback of a blocked client.
 unsafe fn waiter_of(ctx: *mut raw::RedisModuleCtx) -> WaiterId {
-    // SAFETY: see above; what `block_on` stored is a number, and NULL, the number 0, is no request's.
+    // SAFETY: the caller passes the context of a callback of a blocked client. What `block_on` stored is a number, and NULL, the number 0, is no request's.
     WaiterId(unsafe { api!(RedisModule_GetBlockedClientPrivateData)(ctx) } as u64)
 }

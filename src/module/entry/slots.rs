@@ -66,8 +66,8 @@ pub fn moved(ctx: Ctx, subevent: u64) {
 
 /// Whether the slot of a key is this node's, or the server does not say.
 fn is_mine(name: &[u8]) -> bool {
-    // SAFETY: a pointer written at load; takes a number and calls nothing back.
+    // SAFETY: a pointer that is written once, at load.
     let can_access = unsafe { raw::RedisModule_ClusterCanAccessKeysInSlot };
-    // SAFETY: as above.
+    // SAFETY: takes a number, and calls nothing back.
     can_access.is_none_or(|can_access| unsafe { can_access(slot_of(name).into()) } != 0)
 }

@@ -358,20 +358,20 @@ impl Ctx {
 
     /// An integer.
     pub fn reply_integer(self, value: i64) {
-        // SAFETY: the context is live. (So for each reply below. Their status is OK in every server: a caller who
-        // wants no reply gets none.)
+        // SAFETY: the context is live (see `new`). (The status of this reply and of those below is OK in every
+        // server: a caller that wants no reply gets none.)
         unsafe { api!(RedisModule_ReplyWithLongLong)(self.0, value) };
     }
 
     /// Nil: `$-1`, or `_` in RESP3.
     pub fn reply_nil(self) {
-        // SAFETY: as above.
+        // SAFETY: the context is live (see `new`).
         unsafe { api!(RedisModule_ReplyWithNull)(self.0) };
     }
 
     /// Nil in the place of an array: `*-1`, or `_` in RESP3.
     pub fn reply_nil_array(self) {
-        // SAFETY: as above.
+        // SAFETY: the context is live (see `new`).
         unsafe { api!(RedisModule_ReplyWithNullArray)(self.0) };
     }
 
@@ -385,7 +385,7 @@ impl Ctx {
 
     /// A bulk string.
     pub fn reply_bytes(self, bytes: &[u8]) {
-        // SAFETY: as above; the bytes are copied.
+        // SAFETY: the context is live (see `new`); the bytes are copied.
         unsafe {
             api!(RedisModule_ReplyWithStringBuffer)(self.0, bytes.as_ptr().cast(), bytes.len())
         };
@@ -393,20 +393,20 @@ impl Ctx {
 
     /// The head of an array of so many elements.
     pub fn reply_array(self, len: usize) {
-        // SAFETY: as above.
+        // SAFETY: the context is live (see `new`).
         unsafe { api!(RedisModule_ReplyWithArray)(self.0, len as _) };
     }
 
     /// The head of a map of so many pairs; RESP2 clients get a flat array.
     pub fn reply_map(self, pairs: usize) {
-        // SAFETY: as above.
+        // SAFETY: the context is live (see `new`).
         unsafe { api!(RedisModule_ReplyWithMap)(self.0, pairs as _) };
     }
 
     /// An error. Its texts are constants of this module.
     pub fn reply_error(self, error: &LockError) {
         let text = std::ffi::CString::new(error.to_string()).unwrap_or_default();
-        // SAFETY: as above; the text is copied.
+        // SAFETY: the context is live (see `new`); the text is copied.
         unsafe { api!(RedisModule_ReplyWithError)(self.0, text.as_ptr()) };
     }
 }

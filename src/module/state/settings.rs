@@ -155,7 +155,7 @@ unsafe extern "C" fn set_number(
     number: *mut c_void,
     _error: *mut *mut raw::RedisModuleString,
 ) -> c_int {
-    // SAFETY: as above; what is written is atomic.
+    // SAFETY: the pointer is the one that was registered, to a static of which an atomic field is written.
     let number = unsafe { &*number.cast_const().cast::<Number>() };
     number.value.store(value, Ordering::Relaxed);
     raw::REDISMODULE_OK as c_int
@@ -174,7 +174,7 @@ unsafe extern "C" fn set_switch(
     switch: *mut c_void,
     _error: *mut *mut raw::RedisModuleString,
 ) -> c_int {
-    // SAFETY: as above; what is written is atomic.
+    // SAFETY: the pointer is the one that was registered, to a static of which an atomic field is written.
     let switch = unsafe { &*switch.cast_const().cast::<Switch>() };
     switch.value.store(value != 0, Ordering::Relaxed);
     raw::REDISMODULE_OK as c_int

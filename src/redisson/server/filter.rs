@@ -104,13 +104,13 @@ impl Words {
     }
 
     fn count(self) -> usize {
-        // SAFETY: the context is live (see `of`; so below).
+        // SAFETY: the context is live (see `of`).
         let count = unsafe { api!(RedisModule_CommandFilterArgsCount)(self.0) };
         usize::try_from(count).unwrap_or(0)
     }
 
     fn word<'a>(self, at: i32) -> Option<Str<'a>> {
-        // SAFETY: as above; a word lives until it is replaced, which is done last.
+        // SAFETY: the context is live (see `of`); a word lives until it is replaced, which is done last.
         unsafe {
             let word = api!(RedisModule_CommandFilterArgGet)(self.0, at);
             (!word.is_null()).then(|| Str::new(word))
@@ -143,7 +143,7 @@ impl Words {
     fn rename(self) {
         STATE.with(|state| state.has_renamed = true);
         let name = OwnedStr::new(b"lock.redisson");
-        // SAFETY: as above; the server takes over the reference to the new word, and gives up the old one.
+        // SAFETY: the context is live (see `of`); the server takes over the reference to the new word, and gives up the old one.
         unsafe { api!(RedisModule_CommandFilterArgReplace)(self.0, 0, name.into_raw()) };
     }
 }
