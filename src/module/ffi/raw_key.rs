@@ -24,6 +24,7 @@ pub(crate) const NO_TRACE: u32 = redis_module::raw::REDISMODULE_OPEN_KEY_NOTOUCH
 pub(crate) struct RawKey(NonNull<raw::RedisModuleKey>);
 
 impl Drop for RawKey {
+    #[inline]
     fn drop(&mut self) {
         // SAFETY: the key is open, and is closed here only.
         unsafe { api!(RedisModule_CloseKey)(self.0.as_ptr()) };
@@ -32,6 +33,7 @@ impl Drop for RawKey {
 
 impl RawKey {
     /// Opens a key of the selected database. `None` for an absent key that is opened to read, and for nothing else.
+    #[inline]
     pub(crate) fn open(ctx: Ctx, name: Str<'_>, mode: u32) -> Option<RawKey> {
         // SAFETY: context and name are live.
         let key = unsafe { api!(RedisModule_OpenKey)(ctx.as_ptr(), name.as_ptr(), mode as c_int) };
@@ -39,33 +41,39 @@ impl RawKey {
     }
 
     /// Opens a key of the selected database to read and write.
+    #[inline]
     pub(crate) fn open_to_write(ctx: Ctx, name: Str<'_>) -> Option<RawKey> {
         RawKey::open(ctx, name, raw::REDISMODULE_READ | raw::REDISMODULE_WRITE)
     }
 
     /// The pointer, for calls into the server. It is valid until the key is dropped.
+    #[inline]
     pub(crate) fn as_ptr(&self) -> *mut raw::RedisModuleKey {
         self.0.as_ptr()
     }
 
     /// The type of its value (`REDISMODULE_KEYTYPE_*`).
+    #[inline]
     pub(crate) fn kind(&self) -> isize {
         // SAFETY: the key is open.
         unsafe { api!(RedisModule_KeyType)(self.as_ptr()) as isize }
     }
 
     /// Whether it has no value.
+    #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.kind() == raw::REDISMODULE_KEYTYPE_EMPTY
     }
 
     /// The number of elements of its value.
+    #[inline]
     pub(crate) fn len(&self) -> usize {
         // SAFETY: the key is open.
         unsafe { api!(RedisModule_ValueLength)(self.as_ptr()) }
     }
 
     /// When it ends, in milliseconds of the wall clock; `None` without a TTL or a value.
+    #[inline]
     pub(crate) fn end_ms(&self) -> Option<i64> {
         if self.is_empty() {
             return None;
@@ -78,6 +86,7 @@ impl RawKey {
     ///
     /// # Safety
     /// The key has a value: Redis 8.6 ends when it is asked this of a key without one.
+    #[inline]
     pub(crate) unsafe fn end_ms_of_value(&self) -> Option<i64> {
         // SAFETY: the key is open, and the caller promises that it has a value.
         let at = unsafe { api!(RedisModule_GetAbsExpire)(self.as_ptr()) };
@@ -105,6 +114,7 @@ impl RawKey {
     ///
     /// # Errors
     /// When the server refuses.
+    #[inline]
     pub(crate) fn set_string(&self, value: Str<'_>) -> Written {
         // SAFETY: key and string are live; the server keeps a reference of its own to the string.
         unsafe { checked!(RedisModule_StringSet(self.as_ptr(), value.as_ptr())) }
@@ -114,6 +124,7 @@ impl RawKey {
     ///
     /// # Errors
     /// When the server refuses, as it does for a key without a value.
+    #[inline]
     pub(crate) fn expire_at(&self, at_ms: i64) -> Written {
         // SAFETY: the key is open.
         unsafe { checked!(RedisModule_SetAbsExpire(self.as_ptr(), at_ms)) }
@@ -123,6 +134,7 @@ impl RawKey {
     ///
     /// # Errors
     /// When the server refuses.
+    #[inline]
     pub(crate) fn delete(&self) -> Written {
         // SAFETY: the key is open.
         unsafe { checked!(RedisModule_DeleteKey(self.as_ptr())) }
