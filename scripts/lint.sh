@@ -20,7 +20,8 @@ refuse 'the core knows nothing of the server, the shell or the commands' \
 refuse 'the core reads no clock and does no input or output' \
     'std::(time|thread|fs|net|io|env|process)|SystemTime|Instant' \
     $(find src/lock src/redisson/scripts -name '*.rs' ! -path 'src/lock/tests/*')
-refuse 'the shell does not use the commands' 'crate::commands' src/module
+refuse 'the shell uses neither the commands nor the part for Redisson (they come in by the hooks)' \
+    'crate::(commands|redisson)' src/module
 refuse 'the commands reach the server only through the shell' 'redis_module|raw::' src/commands
 refuse 'the module has no threads' 'std::thread|thread::spawn|thread_local!' src
 refuse 'the module knows nothing of its client' 'redis_lock_client' src benches/src
@@ -51,6 +52,8 @@ for file in $(find src tests client cli -name '*.rs' -o -name '*.java' -o -name 
         failed=1
     fi
 done
+
+awk -f scripts/layers.awk $(find src -name '*.rs' ! -path 'src/lock/tests/*' ! -path '*/tests.rs' | sort) || failed=1
 
 for dir in src/lock src/redisson/scripts src/commands; do
     if ! grep -q '#!\[forbid(unsafe_code)\]' "$dir/mod.rs"; then

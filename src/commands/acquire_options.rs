@@ -5,7 +5,7 @@ use crate::commands::error::CommandError;
 use crate::commands::parser::{once, Parser, Word};
 use crate::commands::skeleton::possible_wait;
 use crate::lock::{Acquire, Lease, Mode, Wait};
-use crate::module::ctx::Ctx;
+use crate::module::ffi::ctx::Ctx;
 
 /// The options of an acquire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

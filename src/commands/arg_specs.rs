@@ -2,7 +2,7 @@
 
 use std::ffi::CStr;
 
-use crate::module::register::{Arg, ArgKind};
+use crate::module::entry::command::{Arg, ArgKind};
 
 /// `key`
 pub const KEY: Arg = required(c"key", ArgKind::Key);

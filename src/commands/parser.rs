@@ -9,9 +9,9 @@ use smallvec::SmallVec;
 
 use crate::commands::error::CommandError;
 use crate::lock::{is_beside_a_lock, parse_integer, Lease, SetIf, Wait, MAX_KEYS, TOKEN_FIELD};
-use crate::module::fence;
-use crate::module::settings;
-use crate::module::strings::Str;
+use crate::module::ffi::strings::Str;
+use crate::module::keyspace::horizon;
+use crate::module::state::settings;
 
 /// Waiters listed by `WAITERS` without `COUNT`.
 pub const DEFAULT_WAITERS: usize = 10;
@@ -285,7 +285,7 @@ fn number_of_keys(word: &[u8]) -> Result<usize, CommandError> {
 /// Refuses the names of keys that the module writes itself: a lock of that name would be overwritten by a command
 /// that has both keys open, which ends the server.
 fn check_key(name: &[u8]) -> Result<(), CommandError> {
-    if fence::is_reserved(name) {
+    if horizon::is_reserved(name) {
         return Err(CommandError::KeyReserved);
     }
     match is_beside_a_lock(name) {

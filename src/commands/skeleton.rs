@@ -5,16 +5,16 @@
 
 use crate::commands::error::CommandError;
 use crate::lock::{Effects, LockError, Locks, PermitChange, Wait, WaiterId};
-use crate::module::alarm;
 use crate::module::apply::{apply, apply_all, decide, decide_all};
-use crate::module::ctx::Ctx;
-use crate::module::events;
-use crate::module::key::LockKey;
-use crate::module::parked::Parked;
-use crate::module::replication::Replication;
-use crate::module::sem_key::SemKey;
-use crate::module::sessions;
-use crate::module::strings::Str;
+use crate::module::entry::alarm;
+use crate::module::entry::clients;
+use crate::module::entry::events;
+use crate::module::entry::parked;
+use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::strings::Str;
+use crate::module::keyspace::lock_key::LockKey;
+use crate::module::keyspace::replication::Replication;
+use crate::module::keyspace::sem_key::SemKey;
 
 /// Decides about one lock, applies the effects, and rearms. Effects of a refused request are applied too.
 ///
@@ -69,14 +69,14 @@ pub fn change_semaphore<T>(
 /// [`LockError::Internal`] when the request was given up meanwhile.
 pub fn block(ctx: Ctx, keys: &[Str<'_>], id: WaiterId) -> Result<bool, CommandError> {
     events::watch(ctx);
-    Ok(Parked::block_on(ctx, keys, id)?)
+    Ok(parked::block_on(ctx, keys, id)?)
 }
 
 /// The wait asked for, or none where the calling client cannot be parked.
 pub fn possible_wait(ctx: Ctx, wait: Wait) -> Wait {
     match wait {
         Wait::No => Wait::No,
-        wait if Parked::is_possible(ctx) => wait,
+        wait if parked::is_possible(ctx) => wait,
         _ => Wait::No,
     }
 }
@@ -89,7 +89,7 @@ pub fn prepare_session(ctx: Ctx) -> Result<(), CommandError> {
     if !ctx.has_connection() {
         return Err(CommandError::NoSession);
     }
-    Ok(sessions::prepare(ctx)?)
+    Ok(clients::prepare(ctx)?)
 }
 
 /// Whether a key that looks absent may be created. Within the transaction that paused writes an expired key is

@@ -2,9 +2,10 @@
 
 use redis_module::raw;
 
-use crate::module::api::{api, fallible, has};
-use crate::module::ctx::Ctx;
-use crate::module::strings::{OwnedStr, Str};
+use crate::module::ffi::api::{api, has};
+use crate::module::ffi::checked::fallible;
+use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::strings::{OwnedStr, Str};
 
 /// Why `LOCK.BREAK` is refused.
 pub enum Denied {

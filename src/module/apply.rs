@@ -1,20 +1,21 @@
 //! The two steps of every event: let the core decide, then carry out what it decided.
 
+use std::ffi::CStr;
+
 use redis_module::raw;
 
 use crate::lock::{prefixed, Effect, Effects, Event, KeyRef, KeyWrite, LockError, Locks, Mode};
-use crate::module::api::{Refused, Written};
-use crate::module::ctx::Ctx;
-use crate::module::events;
-use crate::module::fence;
-use crate::module::guard;
-use crate::module::key::LockKey;
-use crate::module::log;
-use crate::module::parked::Parked;
-use crate::module::replication::Replication;
-use crate::module::settings;
-use crate::module::shell;
-use crate::module::strings::{Constants, OwnedStr, Str};
+use crate::module::answers;
+use crate::module::ffi::checked::{Refused, Written};
+use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::fault;
+use crate::module::ffi::strings::{OwnedStr, Str};
+use crate::module::keyspace::horizon;
+use crate::module::keyspace::lock_key::LockKey;
+use crate::module::keyspace::replication::Replication;
+use crate::module::state::constants::Constants;
+use crate::module::state::settings;
+use crate::module::state::shell;
 use crate::module::subscribers;
 
 /// Lets the core decide, under the settings in force.
@@ -102,7 +103,7 @@ fn carry_out_all(
             }));
         }
     }
-    fx.iter().for_each(|fx| answer(fx));
+    fx.iter().for_each(|fx| answers::note_all(fx));
     let names: Vec<_> = keys.iter().map(|key| (key.ctx(), key.name())).collect();
     drop(keys);
     for ((ctx, name), fx) in names.into_iter().zip(fx) {
@@ -124,7 +125,7 @@ fn carry_out(
     if fx.iter().any(Effect::is_news) {
         let (ctx, name) = (key.ctx(), key.name());
         drop(key);
-        answer(fx);
+        answers::note_all(fx);
         tell(ctx, name, fx, replication);
     }
     Ok(())
@@ -132,14 +133,14 @@ fn carry_out(
 
 /// Makes the changes in order. When one is refused, no hold stays that the others have begun.
 fn change(key: &mut LockKey<'_>, fx: &[Effect], replication: Replication) -> Written {
-    guard::weak_spot("apply");
+    fault::trip("apply");
     let ctx = key.ctx();
     for (at, effect) in fx.iter().enumerate() {
         let written = match effect {
             Effect::Horizon(domain, horizon) => {
-                fence::write_horizon(ctx, *domain, *horizon, replication)
+                horizon::write_horizon(ctx, *domain, *horizon, replication)
             }
-            Effect::Counter(token) => fence::write_counter(key, *token, replication),
+            Effect::Counter(token) => horizon::write_counter(key, *token, replication),
             Effect::Write(change) => key.write(change, replication),
             _ => continue,
         };
@@ -166,32 +167,16 @@ fn take_back(key: &mut LockKey<'_>, fx: &[Effect], replication: Replication) {
     }
 }
 
-/// Answers parked requests: only when all that was decided with it is written.
-fn answer(fx: &[Effect]) {
-    for effect in fx {
-        if let Effect::Answer(waiter, outcome) = effect {
-            Parked::answer(*waiter, outcome.clone());
-        }
-    }
-}
-
-/// A refused write is counted and logged.
-#[cold]
-pub fn note(what: Refused) {
-    log::warning(&format!("the server refused a write: {}", what.0));
-    shell::with(|shell| shell.writes_refused += 1);
-}
-
 /// The server has refused a write that a decision needs, which no server is known to do: the key was opened and read
 /// a moment ago. The keys are the truth from now on: the caller gets an error, and so do the waiters that have left the
 /// queue with this decision; all keys that are waited for are read again. A horizon of another type is the module's own
 /// refusal, and named as such.
 #[cold]
 pub fn refused(ctx: Ctx, db: i32, names: &[Str<'_>], what: Refused) -> LockError {
-    let error = match what == fence::FOREIGN_HORIZON {
+    let error = match what == horizon::FOREIGN_HORIZON {
         true => LockError::HorizonForeign,
         false => {
-            note(what);
+            shell::note_refusal(what);
             LockError::NotWritten
         }
     };
@@ -211,9 +196,9 @@ fn tell(ctx: Ctx, name: Str<'_>, fx: &[Effect], replication: Replication) {
     for effect in fx {
         match effect {
             Effect::Write(KeyWrite::Delete) if !has_run_out() => {
-                events::tell_of_deletion(ctx, name);
+                tell_of_deletion(ctx, name);
             }
-            Effect::Notify(Event::KeyExpired) => events::tell_of_expiry(ctx, name),
+            Effect::Notify(Event::KeyExpired) => tell_of_expiry(ctx, name),
             Effect::Notify(event) => {
                 ctx.notify(raw::REDISMODULE_NOTIFY_MODULE, event.name(), name);
             }
@@ -253,4 +238,23 @@ fn publish_to(ctx: Ctx, channel: Str<'_>, message: Str<'_>, replication: Replica
         ctx.publish(channel, message);
         replication.publish(channel, message);
     }
+}
+
+/// Tells others that we have deleted a key. We hear of it, too: then a lock that was freed is no lost one,
+/// even if somebody waits for it who could not be granted it yet.
+fn tell_of_deletion(ctx: Ctx, key: Str<'_>) {
+    tell_of_our_own(ctx, raw::REDISMODULE_NOTIFY_GENERIC, c"del", key);
+}
+
+/// Tells others that a key had run out which we have swept away before the server saw that. The lock is held
+/// again when we hear of it, too.
+fn tell_of_expiry(ctx: Ctx, key: Str<'_>) {
+    let event = Event::KeyExpired.name();
+    tell_of_our_own(ctx, raw::REDISMODULE_NOTIFY_EXPIRED, event, key);
+}
+
+fn tell_of_our_own(ctx: Ctx, class: i32, event: &CStr, key: Str<'_>) {
+    shell::with(|shell| shell.deletes = true);
+    ctx.notify(class, event, key);
+    shell::with(|shell| shell.deletes = false);
 }

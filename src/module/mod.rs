@@ -1,48 +1,36 @@
-//! The shell: the only home of `unsafe` and of the server's own types.
+//! The shell: the only home of `unsafe` and of the server's own types. Everything runs on the server's main thread.
 //!
-//! Commands come in through [`register`], time through [`alarm`], news about keys and roles through
-//! [`events`], and dead connections through [`parked`]. Each of these entries catches panics
-//! ([`guard`]), reads what the key holds ([`key`]), asks the core, and carries out the effects
-//! ([`apply`]). No call into the server is made while the core is borrowed: the server may call back.
+//! Its layers, each using those above it in this list only:
 //!
-//! Everything runs on the server's main thread.
+//! * [`ffi`]: the server's functions and types, and the guard that catches panics;
+//! * [`state`]: what is kept between calls, and the settings;
+//! * [`keyspace`]: reading and writing keys, replication;
+//! * the files of this folder: what a decision sees ([`view`]), carrying it out ([`apply`], [`semaphore`], [`latch`],
+//!   [`answers`]), and the decisions that no command asks for ([`settle`], [`sessions`]);
+//! * [`entry`]: the functions that the server calls. Commands come in through [`entry::command`], time through
+//!   [`entry::alarm`], changes of keys and roles through [`entry::events`], ended connections through
+//!   [`entry::clients`] and [`entry::parked`].
+//!
+//! An entry catches panics, reads what the key holds, asks the core, and carries out the effects. No call into the
+//! server is made while the core is borrowed: the server may call back.
 
 pub mod acl;
-pub mod alarm;
-pub(crate) mod api;
+pub mod answers;
 pub mod apply;
-pub mod beside;
-pub(crate) mod call_reply;
-mod condemned;
-pub mod count_key;
-pub mod ctx;
-pub mod events;
-pub mod fence;
-pub(crate) mod guard;
-mod info;
-pub mod key;
-mod load;
-pub(crate) mod log;
-mod needed;
-pub mod parked;
-pub mod register;
-pub mod replication;
+pub mod duty;
+pub mod entry;
+pub mod ffi;
+pub mod keyspace;
+mod latch;
 pub mod reply;
-mod rw_key;
 pub mod scan;
-pub mod sem_key;
 pub mod sem_sessions;
+mod semaphore;
 pub mod sessions;
-pub mod settings;
-pub mod shell;
-pub mod siblings;
-mod slots;
-pub mod strings;
+pub mod settle;
+pub mod state;
 mod subscribers;
-mod unload;
-
-#[cfg(feature = "fault-injection")]
-pub use guard::fault::arm as arm_fault;
+pub mod view;
 
 /// Memory comes from the server, so that its accounting and limits see it. Unit tests and the
 /// fuzz targets (`cfg(fuzzing)`) have no server.

@@ -1,25 +1,11 @@
 //! Replies that more than one place gives.
 
 use crate::lock::{is_blocked, KeyState, Mode, Now, Token};
-use crate::module::ctx::Ctx;
-use crate::module::key::LockKey;
-use crate::module::register::number_of_keys;
-use crate::module::strings::Str;
-
-/// What an acquire asked to be told.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shape {
-    /// The token, or nil.
-    Token,
-    /// With `WITHHOLDER`: the holder too.
-    WithHolder,
-    /// One token a key, or nil.
-    Tokens,
-    /// With `WITHHOLDER`: the holder of a key that is not to be had, too.
-    TokensWithHolder,
-    /// Whether a latch is open: 1 or 0.
-    Latch,
-}
+use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::strings::number_of_keys;
+use crate::module::ffi::strings::Str;
+use crate::module::keyspace::lock_key::LockKey;
+use crate::module::state::parked::Shape;
 
 /// The reply of an acquire: granted under this token, or not.
 pub fn acquired(ctx: Ctx, name: Str<'_>, shape: Shape, granted: Option<Token>, now: Now) {

@@ -1,8 +1,8 @@
 //! One step of the server's own `SCAN`, in the name of the calling user.
 
-use crate::module::call_reply::Reply;
-use crate::module::ctx::Ctx;
-use crate::module::strings::{OwnedStr, Str};
+use crate::module::ffi::call_reply::Reply;
+use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::strings::{OwnedStr, Str};
 
 /// Why a step fails.
 pub enum ScanError {

@@ -1,16 +1,14 @@
 //! Permits that are bound to connections: see `sessions`.
 
 use crate::lock::{Bound, BoundRef, PermitChange, SemState};
-use crate::module::alarm;
 use crate::module::apply::decide;
-use crate::module::ctx::Ctx;
-use crate::module::events;
-use crate::module::key::name_of;
-use crate::module::replication::Replication;
-use crate::module::sem_key::SemKey;
-use crate::module::sessions::Duty;
-use crate::module::shell;
-use crate::module::strings::{OwnedStr, Str};
+use crate::module::duty::Duty;
+use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::strings::{OwnedStr, Str};
+use crate::module::keyspace::lock_key::name_of;
+use crate::module::keyspace::replication::Replication;
+use crate::module::keyspace::sem_key::SemKey;
+use crate::module::state::shell;
 
 /// Does what is due with one permit. False when the server refuses writes to its keys just now.
 pub fn attend(ctx: Ctx, bound: &Bound, duty: Duty) -> bool {
@@ -32,15 +30,17 @@ pub fn attend(ctx: Ctx, bound: &Bound, duty: Duty) -> bool {
     carry_out(ctx, (name, id.as_str()), duty, Replication::of_event(ctx))
 }
 
-/// Somebody asks about a permit whose connection has gone and that is still to be released: first it is.
-pub fn end_first(ctx: Ctx, name: Str<'_>, id: Str<'_>) {
-    let what = BoundRef::permit(events::id(ctx, name), id.bytes());
+/// Releases the permit of a connection that has ended, before a command about this permit. True when there was one:
+/// then the timer is to be armed again.
+pub fn end_first(ctx: Ctx, name: Str<'_>, id: Str<'_>) -> bool {
+    let what = BoundRef::permit(ctx.key_ref(name), id.bytes());
     let ended = shell::with(|shell| shell.locks.sessions.ended(what));
-    if ended.is_some() && ctx.may_write() {
+    let is_due = ended.is_some() && ctx.may_write();
+    if is_due {
         // The server has let the command through, so it would take a write to this key.
         carry_out(ctx, (name, id), Duty::Release, Replication::of_command(ctx));
-        alarm::rearm(ctx);
     }
+    is_due
 }
 
 fn carry_out(ctx: Ctx, (name, id): (Str<'_>, Str<'_>), duty: Duty, to: Replication) -> bool {

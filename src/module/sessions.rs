@@ -1,46 +1,20 @@
-//! Holds that are bound to connections: the end of a connection, and the renewals until then.
-//!
-//! The server tells of every connection that ends, whatever ended it: closed or reset by the client, killed,
-//! timed out, its output buffer full. It does so at the beginning of `freeClient`, before it looks at what
-//! the client is blocked on. The first hundred holds are released in that very event, the rest by the alarm,
-//! a little in every turn.
-//!
-//! Not inside the callback itself, though: what changes there counts as a change by the command that is
-//! under way, and a `CLIENT KILL` that has changed something is sent to replicas and the AOF as a write
-//! would be, where it kills whoever has that id. Redis has a hook for such work from 7.2 on: a job that it does
-//! as soon as the present unit of execution is over, before it looks at the dying client any further where
-//! nobody's command ends it, else behind that command, its transaction or its script. It has a context of its
-//! own, and what it changes is replicated by itself. Redis 7.0 has no such hook, and Valkey 8.1 leaves the
-//! client whose command is under way in the database of the last key event that was sent meanwhile: there all
-//! is left to the alarm, at the end of the turn. So is what a server that refuses writes puts off.
-//!
-//! The server does not know of jobs when a module is unloaded. It refuses while a timer is armed, so the alarm
-//! stays armed as long as a job is to be done.
+//! Holds that are bound to connections: their renewals, and their releases when the connection has ended.
 
-use std::ffi::{c_int, c_void};
-use std::ptr::null_mut;
 use std::time::{Duration, Instant};
 
-use redis_module::raw;
 use smallvec::SmallVec;
 
-use crate::lock::{
-    Bound, BoundKind, BoundRef, Effects, Ending, LockError, Mode, Now, ReadDepth, View,
-};
-use crate::module::alarm::{self, RETRY_MS};
-use crate::module::api::has;
+use crate::lock::{Bound, BoundKind, BoundRef, Effects, Ending, Mode, Now, ReadDepth, View};
 use crate::module::apply::{apply, apply_unasked, decide};
-use crate::module::ctx::Ctx;
-use crate::module::events;
-use crate::module::fence;
-use crate::module::guard;
-use crate::module::key::{name_of, LockKey};
+use crate::module::duty::Duty;
+use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::strings::{OwnedStr, Str};
+use crate::module::keyspace::beside;
+use crate::module::keyspace::lock_key::{name_of, LockKey};
 use crate::module::sem_sessions;
-use crate::module::shell;
-use crate::module::strings::{OwnedStr, Str};
-
-/// Holds released at once when their connection ends; more wait for the alarm.
-const AT_ONCE: usize = 100;
+use crate::module::state::alarm::RETRY_MS;
+use crate::module::state::shell;
+use crate::module::view;
 
 /// How long one turn may be busy with holds that are bound, half of it with renewals.
 const TICK_BUDGET: Duration = Duration::from_millis(2);
@@ -50,97 +24,6 @@ const RENEWALS_PER_TICK: usize = 500;
 
 /// So many may be refused in one turn before all wait for the next.
 const REFUSALS_PER_TICK: usize = 50;
-
-/// What is to be done with a bound hold.
-#[derive(Clone, Copy)]
-pub enum Duty {
-    /// Its connection has gone.
-    Release,
-    /// Its lease is to be renewed.
-    Renew,
-}
-
-/// Prepares for `SESSION`: from now on the module watches the ends of connections.
-///
-/// # Errors
-/// [`LockError::Internal`] where the server refuses.
-pub fn prepare(ctx: Ctx) -> Result<(), LockError> {
-    events::watch_clients(ctx).ok_or(LockError::Internal)
-}
-
-/// The server's event of a client that comes or goes.
-///
-/// # Safety
-/// Called by the server only, for that event, on its main thread.
-pub unsafe extern "C" fn on_client_event(
-    raw_ctx: *mut raw::RedisModuleCtx,
-    _event: raw::RedisModuleEvent,
-    subevent: u64,
-    data: *mut c_void,
-) {
-    if subevent != raw::REDISMODULE_SUBEVENT_CLIENT_CHANGE_DISCONNECTED {
-        return;
-    }
-    // SAFETY: the server's context for this callback, and for this event the data is a client's info; both
-    // live through the callback.
-    let (ctx, client) = unsafe {
-        let info = &*data.cast::<raw::RedisModuleClientInfo>();
-        (Ctx::new(raw_ctx), info.id)
-    };
-    if guard::entry("client-gone", || disconnected(ctx, client)).is_none() {
-        // Holds of a connection that has gone must not be renewed for ever.
-        guard::entry("client-gone-again", || {
-            shell::with(|shell| shell.locks.disconnected(client, ctx.now()));
-        });
-    }
-}
-
-/// A connection has gone; the context is the dying client's own.
-fn disconnected(ctx: Ctx, client: u64) {
-    if shell::with(|shell| shell.locks.sessions.clients() == 0) {
-        return;
-    }
-    let now = ctx.now();
-    if shell::with(|shell| shell.locks.disconnected(client, now)) {
-        guard::weak_spot("session-end");
-        // First the timer: see above.
-        alarm::rearm(ctx);
-        schedule(ctx);
-    }
-}
-
-/// Whether work can be left for the end of the present unit of execution.
-pub fn has_jobs(ctx: Ctx) -> bool {
-    has!(RedisModule_AddPostNotificationJob) && !ctx.is_valkey()
-}
-
-/// Has the first holds released as soon as the present unit of execution is over, where the server can do
-/// that.
-fn schedule(ctx: Ctx) {
-    if shell::with(|shell| shell.alarm.job || !shell.has_jobs) {
-        return;
-    }
-    // SAFETY: a pointer that is written once, at load.
-    let Some(add) = (unsafe { raw::RedisModule_AddPostNotificationJob }) else {
-        return;
-    };
-    // SAFETY: the context is live and of this module; the callback takes no data.
-    let added = unsafe { add(ctx.as_ptr(), Some(on_job), null_mut(), None) };
-    shell::with(|shell| shell.alarm.job = added == raw::REDISMODULE_OK as c_int);
-}
-
-/// The present unit of execution is over.
-unsafe extern "C" fn on_job(raw_ctx: *mut raw::RedisModuleCtx, _data: *mut c_void) {
-    // SAFETY: the server's context for this callback.
-    let ctx = unsafe { Ctx::new(raw_ctx) };
-    guard::entry("session-job", || {
-        shell::with(|shell| shell.alarm.job = false);
-        if ctx.may_write() {
-            release_ended(ctx, AT_ONCE, || false);
-        }
-        alarm::rearm(ctx);
-    });
-}
 
 /// The owner asks about a hold whose connection has gone and that is still to be released: first it is.
 pub fn end_first(ctx: Ctx, name: Str<'_>, owner: Str<'_>) {
@@ -152,7 +35,7 @@ pub fn end_first(ctx: Ctx, name: Str<'_>, owner: Str<'_>) {
         let modes = [Mode::Exclusive, Mode::Read, Mode::Write].into_iter();
         modes
             .filter_map(|mode| {
-                let what = BoundRef::lock(mode, events::id(ctx, name), owner.bytes());
+                let what = BoundRef::lock(mode, ctx.key_ref(name), owner.bytes());
                 shell.locks.sessions.ended(what)
             })
             .collect()
@@ -160,7 +43,7 @@ pub fn end_first(ctx: Ctx, name: Str<'_>, owner: Str<'_>) {
     for bound in ended.into_iter().filter(|_| ctx.may_write()) {
         // The server has let the command through, so it would take a write to this key.
         let key = LockKey::open(ctx, name);
-        let view = fence::handing_view(&key, key.read(), &Ending::Session(&bound));
+        let view = view::handing_view(&key, key.read(), &Ending::Session(&bound));
         let fx = decide_on(&bound, Duty::Release, &view, ctx.now());
         let _ = apply(key, &fx);
     }
@@ -201,7 +84,7 @@ fn renew_due(ctx: Ctx, is_late: impl Fn() -> bool) -> bool {
 }
 
 /// Releases what connections that have gone have left, so many at most. False as above.
-fn release_ended(ctx: Ctx, at_most: usize, is_late: impl Fn() -> bool) -> bool {
+pub fn release_ended(ctx: Ctx, at_most: usize, is_late: impl Fn() -> bool) -> bool {
     let mut refused = Vec::new();
     let mut others_left = true;
     for _ in 0..at_most {
@@ -242,7 +125,7 @@ fn attend_lock(ctx: Ctx, bound: &Bound, duty: Duty) -> bool {
     };
     let mut key = open();
     let mut state = key.read_to(depth, now);
-    if !fence::siblings_are_here(&key, &state) {
+    if !beside::siblings_are_here(&key, &state) {
         return false;
     }
     if shell::with(|shell| shell.locks.is_bound_hold(bound, &state, now)) {
@@ -255,8 +138,8 @@ fn attend_lock(ctx: Ctx, bound: &Bound, duty: Duty) -> bool {
         state = key.read_to(depth, now);
     }
     let view = match duty {
-        Duty::Release => fence::handing_view(&key, state, &Ending::Session(bound)),
-        Duty::Renew => fence::plain_view(&key, state),
+        Duty::Release => view::handing_view(&key, state, &Ending::Session(bound)),
+        Duty::Renew => view::plain_view(&key, state),
     };
     let fx = decide_on(bound, duty, &view, now);
     apply_unasked(key, &fx);

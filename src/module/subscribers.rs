@@ -2,10 +2,10 @@
 //! something (see `lock::turns`), and each question counts as a `pubsub` in `INFO commandstats`.
 
 use crate::lock::{prefixed, KeyRef};
-use crate::module::call_reply::Reply;
-use crate::module::ctx::Ctx;
-use crate::module::shell;
-use crate::module::strings::{OwnedStr, Str};
+use crate::module::ffi::call_reply::Reply;
+use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::strings::{OwnedStr, Str};
+use crate::module::state::shell;
 
 const CHANNEL: &str = "redisson_lock__channel";
 

@@ -5,11 +5,11 @@ use crate::commands::error::CommandError;
 use crate::commands::latch::is_no_semaphore;
 use crate::commands::parser::{ParseSettings, Parser, Word};
 use crate::lock::Count;
-use crate::module::alarm;
-use crate::module::count_key::CountKey;
-use crate::module::ctx::Ctx;
-use crate::module::register::{access, ArgKind, Command, Spec};
-use crate::module::strings::Str;
+use crate::module::entry::alarm;
+use crate::module::entry::command::{access, ArgKind, Command, Spec};
+use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::strings::Str;
+use crate::module::keyspace::count_key::CountKey;
 
 /// Counts a latch down; at 0 it opens. Replies what is left.
 #[derive(Debug, PartialEq, Eq)]

@@ -6,9 +6,9 @@ pub mod wait;
 
 use crate::commands::error::CommandError;
 use crate::lock::LockError;
-use crate::module::ctx::Ctx;
-use crate::module::sem_key;
-use crate::module::strings::Str;
+use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::strings::Str;
+use crate::module::keyspace::sem_key;
 
 /// Checks that a number is not that of a semaphore: one with permits beside it. Called when the key exists or is about
 /// to be created; an absent key is an open latch.

@@ -6,11 +6,11 @@ use crate::commands::latch::is_no_semaphore;
 use crate::commands::parser::{ParseSettings, Parser, Word};
 use crate::commands::skeleton::may_create;
 use crate::lock::{Count, SetIf};
-use crate::module::alarm;
-use crate::module::count_key::CountKey;
-use crate::module::ctx::Ctx;
-use crate::module::register::{access, ArgKind, Command, Spec};
-use crate::module::strings::Str;
+use crate::module::entry::alarm;
+use crate::module::entry::command::{access, ArgKind, Command, Spec};
+use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::strings::Str;
+use crate::module::keyspace::count_key::CountKey;
 
 /// Closes a latch for a number of counts; 0 opens it. Replies that number, or nil when `NX` or `XX` excludes it.
 #[derive(Debug, PartialEq, Eq)]

@@ -6,14 +6,14 @@ use crate::commands::latch::is_no_semaphore;
 use crate::commands::parser::{once, ParseSettings, Parser, Word};
 use crate::commands::skeleton::{block, possible_wait};
 use crate::lock::{self, Count, Waited};
-use crate::module::alarm;
 use crate::module::apply::decide;
-use crate::module::count_key::CountKey;
-use crate::module::ctx::Ctx;
-use crate::module::parked::Parked;
-use crate::module::register::{access, Command, Spec};
-use crate::module::reply::Shape;
-use crate::module::strings::Str;
+use crate::module::entry::alarm;
+use crate::module::entry::command::{access, Command, Spec};
+use crate::module::entry::parked;
+use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::strings::Str;
+use crate::module::keyspace::count_key::CountKey;
+use crate::module::state::parked::Shape;
 
 /// Waits until a latch is open. Replies 1, or 0 when it is still closed.
 #[derive(Debug, PartialEq, Eq)]
@@ -59,7 +59,7 @@ impl Wait<Str<'_>> {
             Waited::Open => ctx.reply_integer(1),
             Waited::Closed => ctx.reply_integer(0),
             Waited::Parked(id) => {
-                Parked::expect(id, Shape::Latch);
+                parked::expect(id, Shape::Latch);
                 alarm::rearm(ctx);
                 if !block(ctx, &[self.key], id)? {
                     ctx.reply_integer(0);

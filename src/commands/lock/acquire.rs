@@ -7,18 +7,19 @@ use crate::commands::lock::read_write;
 use crate::commands::parser::{ParseSettings, Parser, Word};
 use crate::commands::skeleton::{block, prepare_session};
 use crate::lock::{Answer, KeyState, Mode};
-use crate::module::alarm;
 use crate::module::apply::{apply, decide};
-use crate::module::beside;
-use crate::module::ctx::Ctx;
-use crate::module::fence;
-use crate::module::key::LockKey;
-use crate::module::parked::Parked;
-use crate::module::register::{access, Command, Spec};
-use crate::module::reply::{self, Shape};
+use crate::module::entry::alarm;
+use crate::module::entry::command::{access, Command, Spec};
+use crate::module::entry::parked;
+use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::strings::Str;
+use crate::module::keyspace::beside;
+use crate::module::keyspace::lock_key::LockKey;
+use crate::module::keyspace::siblings::Siblings;
+use crate::module::reply;
 use crate::module::sessions;
-use crate::module::siblings::Siblings;
-use crate::module::strings::Str;
+use crate::module::state::parked::Shape;
+use crate::module::view;
 
 /// Takes the lock, or waits for it. Replies the fencing token, or nil.
 #[derive(Debug, PartialEq, Eq)]
@@ -72,8 +73,8 @@ impl Acquire<Str<'_>> {
             (None, _) => true,
         };
         let view = match needs_token {
-            true => fence::minting_view(&key, state),
-            false => fence::plain_view(&key, state),
+            true => view::minting_view(&key, state),
+            false => view::plain_view(&key, state),
         };
         let (answer, fx) = decide(|locks, fx| locks.acquire(&view, &request, now, fx));
         let shape = match options.with_holder {
@@ -81,7 +82,7 @@ impl Acquire<Str<'_>> {
             false => Shape::Token,
         };
         if let Ok(Answer::Parked(id)) = answer {
-            Parked::expect(id, shape);
+            parked::expect(id, shape);
         }
         apply(key, &fx)?;
         alarm::rearm(ctx);

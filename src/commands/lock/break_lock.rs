@@ -7,11 +7,11 @@ use crate::commands::parser::{once, ParseSettings, Parser, Word};
 use crate::commands::skeleton::change_lock;
 use crate::lock::{self, Ending};
 use crate::module::acl;
-use crate::module::ctx::Ctx;
-use crate::module::fence;
-use crate::module::key::LockKey;
-use crate::module::register::{access, Command, Spec};
-use crate::module::strings::Str;
+use crate::module::entry::command::{access, Command, Spec};
+use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::strings::Str;
+use crate::module::keyspace::lock_key::LockKey;
+use crate::module::view;
 
 /// Ends a hold by force: an operator's command. Replies 1, or 0 when the lock is not held.
 #[derive(Debug, PartialEq, Eq)]
@@ -58,8 +58,8 @@ impl Break<Str<'_>> {
         read_write::may_break(ctx, self.key, &state, now)?;
         let view = match request.purge {
             // Every waiter gets the error of the purge, so the lock is not handed off.
-            true => fence::plain_view(&key, state),
-            false => fence::handing_view(&key, state, &Ending::Break(request)),
+            true => view::plain_view(&key, state),
+            false => view::handing_view(&key, state, &Ending::Break(request)),
         };
         let broken = change_lock(ctx, key, |locks, fx| {
             locks.break_lock(&view, request, now, fx)

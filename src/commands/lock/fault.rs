@@ -2,9 +2,9 @@
 
 use crate::commands::error::CommandError;
 use crate::commands::parser::{ParseSettings, Parser, Word};
-use crate::module::ctx::Ctx;
-use crate::module::register::{Command, Spec};
-use crate::module::strings::Str;
+use crate::module::entry::command::{Command, Spec};
+use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::strings::Str;
 
 /// Arms an injected fault: the entry of that name panics once, or a call of that function of the server fails once,
 /// after `pass` calls that do not.
@@ -34,7 +34,7 @@ impl<W: Word> Fault<W> {
 
 impl Fault<Str<'_>> {
     fn apply(self, ctx: Ctx) -> Result<(), CommandError> {
-        crate::module::arm_fault(self.name.bytes(), self.pass);
+        crate::module::ffi::fault::arm(self.name.bytes(), self.pass);
         ctx.reply_bytes(b"OK");
         Ok(())
     }

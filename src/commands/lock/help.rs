@@ -1,9 +1,9 @@
 //! `LOCK.HELP`
 
 use crate::commands::error::CommandError;
-use crate::module::ctx::Ctx;
-use crate::module::register::{Command, Spec};
-use crate::module::strings::Str;
+use crate::module::entry::command::{Command, Spec};
+use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::strings::Str;
 
 const LINES: [&str; 43] = [
     "LOCK.ACQUIRE <key> <owner> [READ | WRITE] [EX <s> | PX <ms> | SESSION] [BLOCK <ms>] [ONCE] [WITHHOLDER]",

@@ -4,11 +4,11 @@ use crate::commands::arg_specs::{KEY, WAITERS};
 use crate::commands::error::CommandError;
 use crate::commands::parser::{ParseSettings, Parser, Word};
 use crate::lock::{BoundRef, KeyRef, KeyState, LockError, Mode, Now, Token};
-use crate::module::ctx::Ctx;
-use crate::module::key::LockKey;
-use crate::module::register::{access, Command, Spec};
-use crate::module::shell;
-use crate::module::strings::Str;
+use crate::module::entry::command::{access, Command, Spec};
+use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::strings::Str;
+use crate::module::keyspace::lock_key::LockKey;
+use crate::module::state::shell;
 
 /// Replies the holders and the waiters of a lock, or nil when there are none.
 #[derive(Debug, PartialEq, Eq)]

@@ -7,18 +7,19 @@ use crate::commands::lock::read_write;
 use crate::commands::parser::{ParseSettings, Parser, Word};
 use crate::commands::skeleton::{block, prepare_session};
 use crate::lock::{self, LockError, ManyAnswer, Mode};
-use crate::module::alarm;
 use crate::module::apply::{apply_all, decide_all};
-use crate::module::beside;
-use crate::module::ctx::Ctx;
-use crate::module::fence;
-use crate::module::key::LockKey;
-use crate::module::parked::Parked;
-use crate::module::register::{access, Command, Spec};
-use crate::module::reply::{self, Shape};
+use crate::module::entry::alarm;
+use crate::module::entry::command::{access, Command, Spec};
+use crate::module::entry::parked;
+use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::strings::Str;
+use crate::module::keyspace::beside;
+use crate::module::keyspace::lock_key::LockKey;
+use crate::module::keyspace::siblings::Siblings;
+use crate::module::reply;
 use crate::module::sessions;
-use crate::module::siblings::Siblings;
-use crate::module::strings::Str;
+use crate::module::state::parked::Shape;
+use crate::module::view;
 
 /// Takes several locks, all or none, or waits for them. Replies the fencing token of each, or nil.
 #[derive(Debug, PartialEq, Eq)]
@@ -79,8 +80,8 @@ impl<'a> AcquireMany<'a, Str<'a>> {
         // No token is needed when one of the keys blocks the request.
         let is_blocked = |state| lock::is_blocked(state, request.mode, request.owner, now);
         let view = match states.iter().any(is_blocked) {
-            true => fence::plain_view,
-            false => fence::minting_view,
+            true => view::plain_view,
+            false => view::minting_view,
         };
         let views = keys.iter().zip(states);
         let views: Vec<_> = views.map(|(key, state)| view(key, state)).collect();
@@ -92,7 +93,7 @@ impl<'a> AcquireMany<'a, Str<'a>> {
             false => Shape::Tokens,
         };
         if let Ok(ManyAnswer::Parked(id)) = answer {
-            Parked::expect(id, shape);
+            parked::expect(id, shape);
         }
         apply_all(keys, &fx)?;
         alarm::rearm(ctx);

@@ -6,12 +6,12 @@ use crate::commands::lock::read_write;
 use crate::commands::parser::{once, ParseSettings, Parser, Word};
 use crate::commands::skeleton::change_locks;
 use crate::lock::{self, Lease};
-use crate::module::ctx::Ctx;
-use crate::module::fence;
-use crate::module::key::LockKey;
-use crate::module::register::{access, Command, Spec};
+use crate::module::entry::command::{access, Command, Spec};
+use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::strings::Str;
+use crate::module::keyspace::lock_key::LockKey;
 use crate::module::sessions;
-use crate::module::strings::Str;
+use crate::module::view;
 
 /// Sets the leases of those of several locks that the owner still holds. Replies their number.
 #[derive(Debug, PartialEq, Eq)]
@@ -69,8 +69,8 @@ impl<'a> RenewMany<'a, Str<'a>> {
             let state = read_write::depth_to_renew(key, request.lease, now);
             read_write::may_change(key, self.owner, (None, &state))?;
             views.push(match read_write::renewal_needs_token(&state, now) {
-                true => fence::minting_view(key, state),
-                false => fence::plain_view(key, state),
+                true => view::minting_view(key, state),
+                false => view::plain_view(key, state),
             });
         }
         let renewed = change_locks(ctx, keys, |locks, fx| {

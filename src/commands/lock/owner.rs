@@ -3,9 +3,9 @@
 use uuid::Uuid;
 
 use crate::commands::error::CommandError;
-use crate::module::ctx::Ctx;
-use crate::module::register::{Command, Spec};
-use crate::module::strings::Str;
+use crate::module::entry::command::{Command, Spec};
+use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::strings::Str;
 
 /// Replies a random unique owner, for clients that cannot generate one.
 pub struct Owner;

@@ -6,12 +6,12 @@ use crate::lock::{
     is_reserved, siblings_stay, KeyState, Lease, LockError, Mode, Now, ReadDepth, ReadWrite,
 };
 use crate::module::acl;
-use crate::module::ctx::Ctx;
-use crate::module::fence;
-use crate::module::key::LockKey;
-use crate::module::shell;
-use crate::module::siblings::{Siblings, Timeouts};
-use crate::module::strings::Str;
+use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::strings::Str;
+use crate::module::keyspace::lock_key::LockKey;
+use crate::module::keyspace::siblings::{Siblings, Timeouts};
+use crate::module::keyspace::{beside, horizon};
+use crate::module::state::shell;
 
 /// Checks that this owner may hold READ or WRITE at this key: the names, the slots, the ACL. `siblings` keeps the names
 /// of the keys beside the lock for later steps of the command.
@@ -45,7 +45,7 @@ pub fn may_use(
 /// # Errors
 /// [`LockError::TryAgain`].
 fn are_visible(ctx: Ctx, key: Str<'_>) -> Result<(), CommandError> {
-    if ctx.is_paused() || !fence::slot_is_here(ctx, key) {
+    if ctx.is_paused() || !beside::slot_is_here(ctx, key) {
         return Err(LockError::TryAgain.into());
     }
     Ok(())
@@ -111,7 +111,7 @@ pub fn depth_to_acquire(key: &LockKey<'_>, mode: Mode) -> ReadDepth {
 
 /// Whether an acquire may need a new token. A reader that joins readers shares their token, if it is known.
 pub fn needs_token(key: &LockKey<'_>, lock: &ReadWrite, mode: Mode, now: Now) -> bool {
-    let domain = fence::domain_of(key.name());
+    let domain = horizon::domain_of(key.name());
     let shares = |token| {
         shell::with(|shell| {
             let locks = &shell.locks;

@@ -5,9 +5,9 @@
 
 use crate::commands::arg_specs::{required, KEYS, NUMKEYS};
 use crate::commands::error::CommandError;
-use crate::module::ctx::Ctx;
-use crate::module::register::{access, ArgKind, Command, Spec};
-use crate::module::strings::Str;
+use crate::module::entry::command::{access, ArgKind, Command, Spec};
+use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::strings::Str;
 use crate::redisson::server::{run, Call};
 
 /// Runs a script of Redisson's.

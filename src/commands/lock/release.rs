@@ -6,12 +6,12 @@ use crate::commands::lock::read_write;
 use crate::commands::parser::{once, ParseSettings, Parser, Word};
 use crate::commands::skeleton::change_lock;
 use crate::lock::{self, Ending, Mode, ReadDepth, Released};
-use crate::module::ctx::Ctx;
-use crate::module::fence;
-use crate::module::key::LockKey;
-use crate::module::register::{access, Command, Spec};
+use crate::module::entry::command::{access, Command, Spec};
+use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::strings::Str;
+use crate::module::keyspace::lock_key::LockKey;
 use crate::module::sessions;
-use crate::module::strings::Str;
+use crate::module::view;
 
 /// Drops one hold, or all. The last one hands the lock off, or frees it. Replies 1 (freed), 0 (still held) or nil.
 #[derive(Debug, PartialEq, Eq)]
@@ -64,7 +64,7 @@ impl Release<Str<'_>> {
         let now = ctx.now();
         let state = key.read_to(ReadDepth::Two, now);
         read_write::may_change(&key, self.owner, (self.mode, &state))?;
-        let view = fence::handing_view(&key, state, &Ending::Release(&request));
+        let view = view::handing_view(&key, state, &Ending::Release(&request));
         let released = change_lock(ctx, key, |locks, fx| {
             locks.release(&view, &request, now, fx)
         })?;

@@ -8,12 +8,12 @@ use crate::commands::error::CommandError;
 use crate::commands::glob;
 use crate::commands::parser::{once, ParseSettings, Parser, Word};
 use crate::lock::{is_held, ReadDepth};
-use crate::module::ctx::Ctx;
-use crate::module::key::LockKey;
-use crate::module::register::{ArgKind, Command, Spec};
+use crate::module::entry::command::{ArgKind, Command, Spec};
+use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::strings::{OwnedStr, Str};
+use crate::module::keyspace::lock_key::LockKey;
 use crate::module::scan::{self, Page};
-use crate::module::shell;
-use crate::module::strings::{OwnedStr, Str};
+use crate::module::state::shell;
 
 /// Keys that one step visits without `COUNT`, as in `SCAN`.
 const DEFAULT_COUNT: usize = 10;

@@ -8,15 +8,16 @@ use crate::commands::parser::{once, ParseSettings, Parser, Word};
 use crate::commands::sem::open_permit;
 use crate::commands::skeleton::{block, possible_wait, prepare_session};
 use crate::lock::{Answer, Lease, SemAcquire, Wait};
-use crate::module::alarm;
 use crate::module::apply::decide;
-use crate::module::ctx::Ctx;
-use crate::module::parked::Parked;
-use crate::module::register::{access, Command, Spec};
-use crate::module::replication::Replication;
-use crate::module::reply::{self, Shape};
-use crate::module::sem_key::SemKey;
-use crate::module::strings::Str;
+use crate::module::entry::alarm;
+use crate::module::entry::command::{access, Command, Spec};
+use crate::module::entry::parked;
+use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::strings::Str;
+use crate::module::keyspace::replication::Replication;
+use crate::module::keyspace::sem_key::SemKey;
+use crate::module::reply;
+use crate::module::state::parked::Shape;
 
 /// Takes a permit, or waits for one. Replies the token, or nil.
 #[derive(Debug, PartialEq, Eq)]
@@ -90,7 +91,7 @@ impl Acquire<Str<'_>> {
         let ((answer, change), fx) =
             decide(|locks, fx| locks.sem_acquire(&view, &request, now, fx));
         if let Ok(Answer::Parked(id)) = answer {
-            Parked::expect(id, Shape::Token);
+            parked::expect(id, Shape::Token);
         }
         key.apply(&change, &fx, Replication::of_command(ctx))?;
         alarm::rearm(ctx);

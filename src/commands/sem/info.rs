@@ -4,11 +4,11 @@ use crate::commands::arg_specs::{KEY, WAITERS};
 use crate::commands::error::CommandError;
 use crate::commands::parser::{ParseSettings, Parser, Word};
 use crate::lock::{KeyRef, LockError, Now, Permits, SemState, NO_END_MS};
-use crate::module::ctx::Ctx;
-use crate::module::register::{access, Command, Spec};
-use crate::module::sem_key::SemKey;
-use crate::module::shell;
-use crate::module::strings::Str;
+use crate::module::entry::command::{access, Command, Spec};
+use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::strings::Str;
+use crate::module::keyspace::sem_key::SemKey;
+use crate::module::state::shell;
 
 /// Replies the permits and the waiters of a semaphore, or nil when there is neither.
 #[derive(Debug, PartialEq, Eq)]

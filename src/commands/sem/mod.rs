@@ -9,10 +9,11 @@ pub mod set;
 use crate::commands::error::CommandError;
 use crate::lock::{permits_of, LockError, Now, SemView};
 use crate::module::acl;
-use crate::module::ctx::Ctx;
-use crate::module::sem_key::SemKey;
+use crate::module::entry::alarm;
+use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::strings::{OwnedStr, Str};
+use crate::module::keyspace::sem_key::SemKey;
 use crate::module::sem_sessions;
-use crate::module::strings::{OwnedStr, Str};
 
 /// The name of the key of the permits, which a command on this semaphore does not name itself.
 ///
@@ -38,7 +39,9 @@ fn open_permit<'a>(
     read: impl FnOnce(&SemKey<'a>, Option<Str<'_>>, Now) -> SemView<'a>,
 ) -> Result<(SemKey<'a>, SemView<'a>, Now), CommandError> {
     let permits = permits_to_write(ctx, name)?;
-    sem_sessions::end_first(ctx, name, id);
+    if sem_sessions::end_first(ctx, name, id) {
+        alarm::rearm(ctx);
+    }
     let key = SemKey::open_with(ctx, name, permits)?;
     let now = ctx.now();
     let view = read(&key, Some(id), now);

@@ -5,10 +5,10 @@ use crate::commands::error::CommandError;
 use crate::commands::parser::{ParseSettings, Parser, Word};
 use crate::commands::sem::open_permit;
 use crate::commands::skeleton::change_semaphore;
-use crate::module::ctx::Ctx;
-use crate::module::register::{access, Command, Spec};
-use crate::module::sem_key::SemKey;
-use crate::module::strings::Str;
+use crate::module::entry::command::{access, Command, Spec};
+use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::strings::Str;
+use crate::module::keyspace::sem_key::SemKey;
 
 /// Returns a permit, which goes to the next waiter if there is one. Replies 1, or nil when the id holds none.
 #[derive(Debug, PartialEq, Eq)]

@@ -6,10 +6,10 @@ use crate::commands::parser::{once, ParseSettings, Parser, Word};
 use crate::commands::sem::open_permit;
 use crate::commands::skeleton::change_semaphore;
 use crate::lock::Lease;
-use crate::module::ctx::Ctx;
-use crate::module::register::{access, Command, Spec};
-use crate::module::sem_key::SemKey;
-use crate::module::strings::Str;
+use crate::module::entry::command::{access, Command, Spec};
+use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::strings::Str;
+use crate::module::keyspace::sem_key::SemKey;
 
 /// Sets the lease of a permit that the id still holds. Replies 1, or 0 when the id holds it no more.
 #[derive(Debug, PartialEq, Eq)]

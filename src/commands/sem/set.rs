@@ -6,10 +6,10 @@ use crate::commands::parser::{ParseSettings, Parser, Word};
 use crate::commands::sem::permits_to_write;
 use crate::commands::skeleton::{change_semaphore, may_create};
 use crate::lock::{LockError, SemState, SetIf};
-use crate::module::ctx::Ctx;
-use crate::module::register::{access, ArgKind, Command, Spec};
-use crate::module::sem_key::SemKey;
-use crate::module::strings::Str;
+use crate::module::entry::command::{access, ArgKind, Command, Spec};
+use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::strings::Str;
+use crate::module::keyspace::sem_key::SemKey;
 
 /// Creates a semaphore, or changes its number of permits. Replies that number, or nil when `NX` or `XX` excludes it.
 #[derive(Debug, PartialEq, Eq)]

@@ -1,15 +1,12 @@
 //! What all native scripts do alike: look at a key, count, prolong, leave an answer, publish.
 
-use std::ffi::c_int;
-
 use redis_module::raw;
 
-use crate::module::api::{api, checked, fallible, Written};
-use crate::module::apply;
-use crate::module::count_key::is_empty;
-use crate::module::ctx::Ctx;
-use crate::module::key::{field, LockKey};
-use crate::module::replication::Replication;
+use crate::module::ffi::checked::Written;
+use crate::module::ffi::ctx::Ctx;
+use crate::module::keyspace::lock_key::LockKey;
+use crate::module::keyspace::replication::Replication;
+use crate::module::state::shell;
 use crate::redisson::scripts::Inner;
 use crate::redisson::server::server_command::run as server;
 use crate::redisson::server::{Call, OwnedStr, Str, Surroundings};
@@ -29,8 +26,7 @@ pub fn kind(key: &LockKey<'_>) -> KeyKind {
     let Some(handle) = key.handle() else {
         return KeyKind::Absent;
     };
-    // SAFETY: the handle is open.
-    match unsafe { api!(RedisModule_KeyType)(handle.as_ptr()) } as isize {
+    match handle.kind() {
         raw::REDISMODULE_KEYTYPE_EMPTY => KeyKind::Absent,
         raw::REDISMODULE_KEYTYPE_HASH => KeyKind::Hash,
         _ => KeyKind::Other,
@@ -40,7 +36,7 @@ pub fn kind(key: &LockKey<'_>) -> KeyKind {
 /// Whether the lock has the owner's field, whatever is in it.
 pub fn has_field(key: &LockKey<'_>, owner: Str<'_>) -> Option<bool> {
     match (kind(key), key.handle()) {
-        (KeyKind::Hash, Some(handle)) => Some(field(handle, owner).is_some()),
+        (KeyKind::Hash, Some(handle)) => Some(handle.field(owner).is_some()),
         (KeyKind::Other, _) => None,
         _ => Some(false),
     }
@@ -55,7 +51,7 @@ pub fn count(ctx: Ctx, name: Str<'_>, owner: Str<'_>, by: i64) -> Option<i64> {
 
 /// Whether the server has made a write. If not, the script is left to its own commands.
 pub fn made(written: Written) -> Option<()> {
-    written.map_err(apply::note).ok()
+    written.map_err(shell::note_refusal).ok()
 }
 
 /// Gives a key another end, and tells of it. `None`: it was refused.
@@ -82,34 +78,17 @@ pub fn prolong_counted(
     prolonged
 }
 
-/// The string that a key holds, if it is there; `None` where it holds anything else.
-fn text<'k>(key: &'k LockKey<'_>) -> Option<Option<&'k [u8]>> {
-    let Some(handle) = key.handle().filter(|handle| !is_empty(*handle)) else {
-        return Some(None);
-    };
-    // SAFETY: the handle is open; the bytes that StringDMA points to are only read, before anything
-    // can change the key.
-    let value = unsafe {
-        let kind = api!(RedisModule_KeyType)(handle.as_ptr()) as isize;
-        if kind != raw::REDISMODULE_KEYTYPE_STRING {
-            return None;
-        }
-        let (mut len, mode) = (0, raw::REDISMODULE_READ as c_int);
-        let data = fallible!(
-            RedisModule_StringDMA(handle.as_ptr(), &mut len, mode),
-            std::ptr::null_mut()
-        );
-        if data.is_null() {
-            return None;
-        }
-        std::slice::from_raw_parts(data.cast::<u8>(), len)
-    };
-    Some(Some(value))
+/// What the body makes of the string that a key holds, if it is there; `None` where it holds anything else.
+fn text<T>(key: &LockKey<'_>, body: impl FnOnce(&[u8]) -> T) -> Option<Option<T>> {
+    match key.handle().filter(|handle| !handle.is_empty()) {
+        Some(handle) => handle.with_string(body).map(Some),
+        None => Some(None),
+    }
 }
 
 /// A copy of the string at this key, if it is there; `None` where anything else is.
 pub fn string(ctx: Ctx, name: Str<'_>) -> Option<Option<Vec<u8>>> {
-    Some(text(&LockKey::open(ctx, name))?.map(<[u8]>::to_vec))
+    text(&LockKey::open(ctx, name), <[u8]>::to_vec)
 }
 
 /// The key in which an unlock leaves its answer.
@@ -124,13 +103,14 @@ impl<'a> Latch<'a> {
     /// Opens it, by its name; `None` where it is no latch.
     pub fn open(ctx: Ctx, name: Str<'a>) -> Option<Latch<'a>> {
         let key = LockKey::open(ctx, name);
-        let Some(value) = text(&key)? else {
-            return Some(Latch::Unset(key));
-        };
-        match value {
+        let said = text(&key, |value| match value {
             b"0" => Some(Latch::Says(0)),
             b"1" => Some(Latch::Says(1)),
             _ => None,
+        });
+        match said? {
+            Some(latch) => latch,
+            None => Some(Latch::Unset(key)),
         }
     }
 }
@@ -153,22 +133,18 @@ pub fn write_latch<'a>(
 
 fn set_until(latch: &LockKey<'_>, value: &OwnedStr, end_ms: i64) -> Written {
     let handle = latch.open_key()?;
-    // SAFETY: the handle is open for writing and has no value yet; StringSet keeps a reference of its own.
-    unsafe {
-        checked!(RedisModule_StringSet(handle.as_ptr(), value.as_ptr()))?;
-        let ends = checked!(RedisModule_SetAbsExpire(handle.as_ptr(), end_ms));
-        if ends.is_err() {
-            // Never a latch that stays.
-            let _ = checked!(RedisModule_DeleteKey(handle.as_ptr()));
-        }
-        ends
+    handle.set_string(value.as_str())?;
+    let ends = handle.expire_at(end_ms);
+    if ends.is_err() {
+        // Never a latch that stays.
+        let _ = handle.delete();
     }
+    ends
 }
 
 /// Tells of a latch that was set.
 pub fn tell_of_latch(ctx: Ctx, name: Str<'_>) {
-    // SAFETY: context and name are live.
-    unsafe { api!(RedisModule_SignalModifiedKey)(ctx.as_ptr(), name.as_ptr()) };
+    ctx.signal_modified(name);
     ctx.notify(raw::REDISMODULE_NOTIFY_STRING, c"set", name);
     ctx.notify(raw::REDISMODULE_NOTIFY_GENERIC, c"expire", name);
 }

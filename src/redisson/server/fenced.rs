@@ -1,8 +1,8 @@
 //! The acquires of `RFencedLock`, natively: those of `RLock`, and a counter that rises first.
 
-use crate::module::count_key::end_of;
-use crate::module::ctx::Ctx;
-use crate::module::key::LockKey;
+use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::raw_key::RawKey;
+use crate::module::keyspace::lock_key::LockKey;
 use crate::redisson::scripts::{acquire, next_token, time_to_live, Acquire, Fenced};
 use crate::redisson::server::effects::string;
 use crate::redisson::server::rlock::{held, hold, First};
@@ -17,7 +17,7 @@ pub fn run(ctx: Ctx, script: Fenced, call: &Call<'_>, around: Surroundings) -> O
     let now_ms = ctx.now().wall_ms;
     let decided = acquire(held(&key, owner)?, lease.bytes(), now_ms)?;
     if decided == Acquire::Refused {
-        let left_ms = time_to_live(key.handle().and_then(end_of), now_ms)?;
+        let left_ms = time_to_live(key.handle().and_then(RawKey::end_ms), now_ms)?;
         return Some(match script {
             Fenced::Acquire => Reply::Number(left_ms),
             Fenced::AcquireToken => Reply::Numbers(vec![left_ms, -1]),

@@ -5,9 +5,12 @@
 
 use redis_module::raw;
 
-use crate::module::api::{api, fallible};
-use crate::module::ctx::Ctx;
-use crate::module::{guard, log, settings, shell};
+use crate::module::ffi::api::api;
+use crate::module::ffi::checked::fallible;
+use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::main_thread::MainThread;
+use crate::module::ffi::{guard, log};
+use crate::module::state::settings;
 use crate::redisson::scripts::{recognise_text, Script, SCRIPTS};
 use crate::redisson::server::{find, OwnedStr, Str};
 
@@ -27,10 +30,23 @@ pub struct State {
     texts: Vec<(usize, Box<[u8]>)>,
 }
 
+// SAFETY: the module has no threads, and the server calls it on its main thread only.
+static STATE: MainThread<State> = unsafe { MainThread::empty() };
+
+/// The module is loaded.
+pub fn start() {
+    STATE.set(Some(State::default()));
+}
+
+/// The module is unloaded.
+pub fn stop() {
+    STATE.set(None);
+}
+
 /// Registers the filter, or takes it back, as the setting says.
 pub fn follow_setting(ctx: Ctx) {
     let wanted = settings::redisson_scripts();
-    let handle = shell::with(|shell| shell.redisson.filter.handle.take());
+    let handle = STATE.with(|state| state.handle.take());
     let handle = match (wanted, handle) {
         (true, None) => {
             let not_our_own = raw::REDISMODULE_CMDFILTER_NOSELF as i32;
@@ -54,15 +70,12 @@ pub fn follow_setting(ctx: Ctx) {
         }
         (_, handle) => handle,
     };
-    shell::with(|shell| shell.redisson.filter.handle = handle);
+    STATE.with(|state| state.handle = handle);
 }
 
 /// Whether commands may be under way that the filter has renamed, while it is registered.
 pub fn has_renamed() -> bool {
-    shell::with(|shell| {
-        let filter = &shell.redisson.filter;
-        filter.handle.is_some() && filter.has_renamed
-    })
+    STATE.with(|state| state.handle.is_some() && state.has_renamed)
 }
 
 unsafe extern "C" fn on_command(filter: *mut raw::RedisModuleCommandFilterCtx) {
@@ -91,13 +104,13 @@ impl Words {
     }
 
     fn count(self) -> usize {
-        // SAFETY: the context is live (see `of`; so below).
+        // SAFETY: the context is live (see `of`).
         let count = unsafe { api!(RedisModule_CommandFilterArgsCount)(self.0) };
         usize::try_from(count).unwrap_or(0)
     }
 
     fn word<'a>(self, at: i32) -> Option<Str<'a>> {
-        // SAFETY: as above; a word lives until it is replaced, which is done last.
+        // SAFETY: the context is live (see `of`); a word lives until it is replaced, which is done last.
         unsafe {
             let word = api!(RedisModule_CommandFilterArgGet)(self.0, at);
             (!word.is_null()).then(|| Str::new(word))
@@ -128,23 +141,23 @@ impl Words {
     }
 
     fn rename(self) {
-        shell::with(|shell| shell.redisson.filter.has_renamed = true);
+        STATE.with(|state| state.has_renamed = true);
         let name = OwnedStr::new(b"lock.redisson");
-        // SAFETY: as above; the server takes over the reference to the new word, and gives up the old one.
+        // SAFETY: the context is live (see `of`); the server takes over the reference to the new word, and gives up the old one.
         unsafe { api!(RedisModule_CommandFilterArgReplace)(self.0, 0, name.into_raw()) };
     }
 }
 
 /// The script of this text.
 pub fn find_text(text: &[u8]) -> Option<&'static Script> {
-    let seen = shell::with(|shell| {
-        let mut texts = shell.redisson.filter.texts.iter();
+    let seen = STATE.with(|state| {
+        let mut texts = state.texts.iter();
         texts.find(|(_, seen)| **seen == *text).map(|(at, _)| *at)
     });
     if let Some(at) = seen {
         return SCRIPTS.get(at);
     }
     let (at, script) = recognise_text(text)?;
-    shell::with(|shell| shell.redisson.filter.texts.push((at, text.into())));
+    STATE.with(|state| state.texts.push((at, text.into())));
     Some(script)
 }

@@ -7,10 +7,10 @@ use std::ffi::CStr;
 use std::io::Error;
 
 use crate::lock::LockError;
-use crate::module::api::api;
-use crate::module::call_reply;
-use crate::module::ctx::Ctx;
-use crate::module::key::{scan_to, Fields, LockKey};
+use crate::module::ffi::call_reply;
+use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::raw_key::Fields;
+use crate::module::keyspace::lock_key::LockKey;
 use crate::redisson::scripts::steps::{Loops, Steps, MOST_STEPS};
 use crate::redisson::server::effects::{kind, KeyKind};
 use crate::redisson::server::{Call, ScriptError, Str};
@@ -82,14 +82,13 @@ fn has_many_holds(ctx: Ctx, lock: Str<'_>) -> bool {
     let (KeyKind::Hash, Some(handle)) = (kind(&key), key.handle()) else {
         return false;
     };
-    // SAFETY: the handle is open until `key` is dropped, at the end.
-    let fields = unsafe { api!(RedisModule_ValueLength)(handle.as_ptr()) };
+    let fields = handle.len();
     // So many need not be read.
     if fields as u64 > MOST_STEPS {
         return true;
     }
     let mut steps = Steps::default();
-    let was_read = scan_to(handle, &mut steps, |steps| !steps.are_too_many());
+    let was_read = handle.scan(&mut steps, |steps| !steps.are_too_many());
     !was_read || steps.are_too_many()
 }
 

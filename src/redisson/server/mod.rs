@@ -14,44 +14,44 @@ mod filter;
 mod lua;
 mod permission;
 mod read_lock;
+mod read_write;
 mod rlock;
 mod server_command;
 mod spin;
 mod write_lock;
 
-use std::rc::Rc;
-
 use redis_module::raw;
 
-use crate::lock::{LockError, RedissonStats};
-use crate::module::alarm;
-use crate::module::ctx::Ctx;
-use crate::module::events::id;
-use crate::module::replication::Replication;
-use crate::module::shell;
-use crate::module::strings::{OwnedStr, Str};
+use crate::lock::LockError;
+use crate::module::entry::alarm;
+use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::strings::{OwnedStr, Str};
+use crate::module::keyspace::replication::Replication;
+use crate::module::state::shell::{self, Hooks};
 use crate::redisson::scripts::{recognise, Inner, Native, Script};
 
 pub use error::ScriptError;
-pub use filter::{follow_setting, has_renamed};
 
-/// What is kept between calls.
-pub struct State {
-    /// How often what happened.
-    pub stats: RedissonStats,
-    filter: filter::State,
-    names: Rc<permission::Names>,
-}
+/// What the shell calls here.
+pub const HOOKS: Hooks = Hooks {
+    start: || {
+        filter::start();
+        permission::start();
+    },
+    stop: || {
+        filter::stop();
+        permission::stop();
+    },
+    follow_setting: filter::follow_setting,
+    reason_to_stay,
+};
 
-impl State {
-    /// Nothing known yet.
-    pub fn make() -> State {
-        State {
-            stats: RedissonStats::default(),
-            filter: filter::State::default(),
-            names: Rc::new(permission::Names::make()),
-        }
-    }
+/// Why the module must stay loaded.
+fn reason_to_stay() -> Option<&'static str> {
+    filter::has_renamed().then_some(
+        "EVAL of Redisson's scripts may be queued in transactions: CONFIG SET lock.redisson-scripts no first, \
+         and wait for open transactions to finish",
+    )
 }
 
 /// A call of a known script.
@@ -154,26 +154,26 @@ pub fn run(ctx: Ctx, call: &Call<'_>) -> Result<(), ScriptError> {
     if now.are_plain() && permission::covers(ctx, call) {
         if let Some(reply) = native(ctx, call, now) {
             shell::with(|shell| match call.script.native {
-                Native::RLock(_) => shell.redisson.stats.redisson_rlock += 1,
-                Native::Fenced(_) => shell.redisson.stats.redisson_fenced += 1,
-                Native::Spin(_) => shell.redisson.stats.redisson_spin += 1,
-                Native::ReadWrite(_) => shell.redisson.stats.redisson_read_write += 1,
+                Native::RLock(_) => shell.redisson.redisson_rlock += 1,
+                Native::Fenced(_) => shell.redisson.redisson_fenced += 1,
+                Native::Spin(_) => shell.redisson.redisson_spin += 1,
+                Native::ReadWrite(_) => shell.redisson.redisson_read_write += 1,
             });
             return Ok(answer(ctx, reply)?);
         }
     }
     lua::run(ctx, call)?;
-    shell::with(|shell| shell.redisson.stats.redisson_lua += 1);
+    shell::with(|shell| shell.redisson.redisson_lua += 1);
     Ok(())
 }
 
 fn native(ctx: Ctx, call: &Call<'_>, now: Surroundings) -> Option<Reply> {
-    alarm::serve_first(ctx, id(ctx, call.key(0)?));
+    alarm::serve_first(ctx, ctx.key_ref(call.key(0)?));
     match call.script.native {
         Native::RLock(script) => rlock::run(ctx, script, call, now),
         Native::Fenced(script) => fenced::run(ctx, script, call, now),
         Native::Spin(script) => spin::run(ctx, script, call, now),
-        Native::ReadWrite(script) => write_lock::run(ctx, script, call, now),
+        Native::ReadWrite(script) => read_write::run(ctx, script, call, now),
     }
 }
 

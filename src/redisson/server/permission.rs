@@ -8,9 +8,9 @@ use std::rc::Rc;
 use smallvec::SmallVec;
 
 use crate::module::acl::{as_user, User};
-use crate::module::ctx::Ctx;
-use crate::module::shell;
-use crate::module::strings::Constants;
+use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::main_thread::MainThread;
+use crate::module::state::constants::Constants;
 use crate::redisson::scripts::{Inner, KeyOf};
 use crate::redisson::server::{Call, OwnedStr, Str};
 
@@ -22,8 +22,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// Makes them.
-    pub fn make() -> Names {
+    fn make() -> Names {
         Names {
             eval: OwnedStr::new(b"eval"),
             evalsha: OwnedStr::new(b"evalsha"),
@@ -38,6 +37,19 @@ impl Names {
     }
 }
 
+// SAFETY: the module has no threads, and the server calls it on its main thread only.
+static NAMES: MainThread<Rc<Names>> = unsafe { MainThread::empty() };
+
+/// The module is loaded.
+pub fn start() {
+    NAMES.set(Some(Rc::new(Names::make())));
+}
+
+/// The module is unloaded.
+pub fn stop() {
+    NAMES.set(None);
+}
+
 /// Whether what was sent is allowed, and everything that the script may do: if not, the script itself is
 /// left to the server, which says what is not. It knows more than it tells a module: Valkey 9.1 has users
 /// for some databases only, and tells a module that these may run nothing.
@@ -46,7 +58,7 @@ pub fn covers(ctx: Ctx, call: &Call<'_>) -> bool {
         // A call by another module; whether it has a user is for the server to find out.
         return false;
     }
-    let names = shell::with(|shell| Rc::clone(&shell.redisson.names));
+    let names = NAMES.with(|names| Rc::clone(names));
     let covered = as_user(ctx, |user| {
         may_send(user, call, &names) && may_do_all(user, call, &names)
     });
@@ -55,7 +67,7 @@ pub fn covers(ctx: Ctx, call: &Call<'_>) -> bool {
 
 /// Whether these commands on keys that the call does not name are allowed, too.
 pub fn may_also(ctx: Ctx, commands: &[(Inner, Str<'_>)]) -> bool {
-    let names = shell::with(|shell| Rc::clone(&shell.redisson.names));
+    let names = NAMES.with(|names| Rc::clone(names));
     let may = as_user(ctx, |user| {
         commands
             .iter()

@@ -7,11 +7,11 @@
 use std::ffi::CStr;
 
 use crate::lock::LockError;
-use crate::module::beside;
-use crate::module::count_key::end_of;
-use crate::module::ctx::Ctx;
-use crate::module::key::{field, scan_to, Fields, LockKey};
-use crate::module::strings::Constants;
+use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::raw_key::{Fields, RawKey};
+use crate::module::keyspace::beside;
+use crate::module::keyspace::lock_key::LockKey;
+use crate::module::state::constants::Constants;
 use crate::redisson::scripts::read_write::{
     read_acquire, read_unlock, Form, Give, Lock, Mode, Take,
 };
@@ -35,10 +35,10 @@ pub fn acquire(ctx: Ctx, call: &Call<'_>, shortens: bool, around: Surroundings) 
     let (lease, owner, writer) = (call.arg(0)?, call.arg(1)?, call.arg(2)?);
     let key = LockKey::open(ctx, name);
     let now_ms = ctx.now().wall_ms;
-    let left_ms = time_to_live(key.handle().and_then(end_of), now_ms)?;
+    let left_ms = time_to_live(key.handle().and_then(RawKey::end_ms), now_ms)?;
     let lock = lock_of(&key, owner)?;
     let is_writer = match lock {
-        Lock::Held(Mode::Write, _) => field(key.handle()?, writer).is_some(),
+        Lock::Held(Mode::Write, _) => key.handle()?.field(writer).is_some(),
         _ => false,
     };
     let decided = read_acquire(lock, is_writer, lease.bytes(), left_ms, now_ms, shortens)?;
@@ -101,9 +101,8 @@ pub fn unlock(ctx: Ctx, call: &Call<'_>, form: Form) -> Option<Reply> {
         }
     };
     let mut readers = Readers::default();
-    scan_to(key.handle()?, &mut readers, |readers| {
-        !readers.are_undecidable()
-    });
+    key.handle()?
+        .scan(&mut readers, |readers| !readers.are_undecidable());
     drop(key);
     let readers = readers.without_one(owner.bytes(), all.bytes())?;
     let ended = OwnedStr::new(&own_timeout(own.bytes(), holds));

@@ -6,11 +6,11 @@
 
 use redis_module::raw;
 
-use crate::module::count_key::end_of;
-use crate::module::ctx::Ctx;
-use crate::module::key::{field, set_fields, LockKey};
-use crate::module::replication::Replication;
-use crate::module::strings::Constants;
+use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::raw_key::RawKey;
+use crate::module::keyspace::lock_key::LockKey;
+use crate::module::keyspace::replication::Replication;
+use crate::module::state::constants::Constants;
 use crate::redisson::scripts::{
     acquire, lease_end, own_count, time_to_live, unlock, Acquire, Held, Inner, RLock, Unlock,
 };
@@ -55,7 +55,7 @@ fn take(ctx: Ctx, call: &Call<'_>, first: First, around: Surroundings) -> Option
     let now_ms = ctx.now().wall_ms;
     let decided = acquire(held(&key, owner)?, lease.bytes(), now_ms)?;
     if decided == Acquire::Refused {
-        let end_ms = key.handle().and_then(end_of);
+        let end_ms = key.handle().and_then(RawKey::end_ms);
         return time_to_live(end_ms, now_ms).map(Reply::Number);
     }
     if around.are_short_of_memory() {
@@ -96,8 +96,8 @@ fn take_first(
 ) -> Option<()> {
     let (ctx, name, one) = (key.ctx(), key.name(), Constants::one());
     let replication = around.replication(ctx);
-    let words = [name.as_ptr(), owner.as_ptr(), one.as_ptr()];
-    made(key.open_key().and_then(|handle| set_fields(handle, &words)))?;
+    let words = [name, owner, one];
+    made(key.open_key().and_then(|handle| handle.set_fields(&words)))?;
     let event = match first {
         First::Counted => {
             replication.hincrby(name, owner, 1);
@@ -286,7 +286,7 @@ fn force(ctx: Ctx, call: &Call<'_>, publisher: Inner, around: Surroundings) -> O
 /// What the script would see of the lock.
 pub(crate) fn held(key: &LockKey<'_>, owner: Str<'_>) -> Option<Held> {
     match (kind(key), key.handle()) {
-        (KeyKind::Hash, Some(handle)) => match field(handle, owner) {
+        (KeyKind::Hash, Some(handle)) => match handle.field(owner) {
             Some(count) => own_count(count.as_str().bytes()).map(Held::Own),
             None => Some(Held::Other),
         },

@@ -3,9 +3,9 @@
 
 use std::ffi::CStr;
 
-use crate::module::call_reply::Reply;
-use crate::module::ctx::Ctx;
-use crate::module::strings::Str;
+use crate::module::ffi::call_reply::Reply;
+use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::strings::Str;
 
 /// Runs a command whose success is not in doubt; its number, or 0 where it answers none. `None`: the server
 /// refused even to try.

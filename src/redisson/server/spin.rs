@@ -1,6 +1,6 @@
 //! The unlocks of the spin lock, natively: those of `RLock`, with other words and without a message.
 
-use crate::module::ctx::Ctx;
+use crate::module::ffi::ctx::Ctx;
 use crate::redisson::scripts::Spin;
 use crate::redisson::server::rlock::{give, Give};
 use crate::redisson::server::{Call, Reply, Surroundings};

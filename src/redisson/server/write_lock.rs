@@ -2,37 +2,24 @@
 //! the server's own commands, which are those of the script.
 
 use crate::lock::LockError;
-use crate::module::api::api;
-use crate::module::beside;
-use crate::module::count_key::end_of;
-use crate::module::ctx::Ctx;
-use crate::module::key::{field, LockKey};
-use crate::module::strings::Constants;
+use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::raw_key::RawKey;
+use crate::module::keyspace::beside;
+use crate::module::keyspace::lock_key::LockKey;
+use crate::module::state::constants::Constants;
 use crate::redisson::scripts::read_write::{
-    is_plain_count, mode, write_acquire, write_unlock, Form, Give, Lock, Mode, ReadWrite, Take,
+    is_plain_count, mode, write_acquire, write_unlock, Form, Give, Lock, Mode, Take,
 };
 use crate::redisson::scripts::{lease_end, time_to_live, Inner};
 use crate::redisson::server::effects::{count, kind, KeyKind, Latch};
-use crate::redisson::server::read_lock;
 use crate::redisson::server::server_command::run as server;
 use crate::redisson::server::{Call, OwnedStr, Reply, Str, Surroundings};
 
-/// Runs one of the scripts; `None`: the data, or the call, is not plain, and nothing was done.
-pub fn run(ctx: Ctx, script: ReadWrite, call: &Call<'_>, around: Surroundings) -> Option<Reply> {
-    match script {
-        ReadWrite::WriteAcquire => acquire(ctx, call, around),
-        ReadWrite::WriteUnlock(form) => unlock(ctx, call, form),
-        ReadWrite::Force(mode, form) => force(ctx, call, mode, form),
-        ReadWrite::ReadAcquire { shortens } => read_lock::acquire(ctx, call, shortens, around),
-        ReadWrite::ReadUnlock(form) => read_lock::unlock(ctx, call, form),
-    }
-}
-
-fn acquire(ctx: Ctx, call: &Call<'_>, around: Surroundings) -> Option<Reply> {
+pub(crate) fn acquire(ctx: Ctx, call: &Call<'_>, around: Surroundings) -> Option<Reply> {
     let (name, lease, writer) = (call.key(0)?, call.arg(0)?, call.arg(1)?);
     let key = LockKey::open(ctx, name);
     let now_ms = ctx.now().wall_ms;
-    let left_ms = time_to_live(key.handle().and_then(end_of), now_ms)?;
+    let left_ms = time_to_live(key.handle().and_then(RawKey::end_ms), now_ms)?;
     let decided = write_acquire(lock_of(&key, writer)?, lease.bytes(), left_ms, now_ms)?;
     drop(key);
     if decided == Take::Refused {
@@ -56,7 +43,7 @@ fn acquire(ctx: Ctx, call: &Call<'_>, around: Surroundings) -> Option<Reply> {
     Some(Reply::Nil)
 }
 
-fn unlock(ctx: Ctx, call: &Call<'_>, form: Form) -> Option<Reply> {
+pub(crate) fn unlock(ctx: Ctx, call: &Call<'_>, form: Form) -> Option<Reply> {
     let (name, lease, writer) = (call.key(0)?, call.arg(1)?, call.arg(2)?);
     let answer = match Answer::of(ctx, call, form, 2, 3)? {
         Answer::Known(number) => return Some(Reply::Number(number)),
@@ -64,12 +51,7 @@ fn unlock(ctx: Ctx, call: &Call<'_>, form: Form) -> Option<Reply> {
     };
     let key = LockKey::open(ctx, name);
     let given = write_unlock(lock_of(&key, writer)?);
-    let fields = key
-        .handle()
-        // SAFETY: the handle is open.
-        .map_or(0, |handle| unsafe {
-            api!(RedisModule_ValueLength)(handle.as_ptr())
-        });
+    let fields = key.handle().map_or(0, RawKey::len);
     drop(key);
     match given {
         Give::NotOwner => return Some(Reply::Nil),
@@ -97,7 +79,7 @@ fn unlock(ctx: Ctx, call: &Call<'_>, form: Form) -> Option<Reply> {
     Some(Reply::Number(1))
 }
 
-fn force(ctx: Ctx, call: &Call<'_>, wanted: Mode, form: Form) -> Option<Reply> {
+pub(crate) fn force(ctx: Ctx, call: &Call<'_>, wanted: Mode, form: Form) -> Option<Reply> {
     let name = call.key(0)?;
     let key = LockKey::open(ctx, name);
     let is_so = match kind(&key) {
@@ -203,7 +185,7 @@ pub(crate) fn lock_of(key: &LockKey<'_>, owner: Str<'_>) -> Option<Lock> {
     match (kind(key), key.handle()) {
         (KeyKind::Hash, Some(handle)) => {
             let mode = mode(mode_of(key)?.as_str().bytes())?;
-            let own = match field(handle, owner) {
+            let own = match handle.field(owner) {
                 Some(count) => Some(is_plain_count(count.as_str().bytes())?),
                 None => None,
             };
@@ -215,7 +197,7 @@ pub(crate) fn lock_of(key: &LockKey<'_>, owner: Str<'_>) -> Option<Lock> {
 }
 
 fn mode_of(key: &LockKey<'_>) -> Option<OwnedStr> {
-    field(key.handle()?, OwnedStr::new(b"mode").as_str())
+    key.handle()?.field(OwnedStr::new(b"mode").as_str())
 }
 
 fn text_of(mode: Mode) -> &'static [u8] {

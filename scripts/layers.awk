@@ -1,0 +1,125 @@
+# Checks which file of src/ imports which: no import runs to a higher layer, and no files import each other in a
+# circle. Called by lint.sh with all files of src/. It reads paths that begin with `crate::`, in `use` and elsewhere;
+# comments and unit tests are left out.
+
+BEGIN {
+    # From the lowest layer up. A file belongs to the layer with the longest matching path.
+    layers = split("src/lock src/redisson/scripts src/module/ffi src/module/state src/module/keyspace src/module " \
+        "src/module/entry src/redisson/server src/commands src", layer, " ")
+
+    # The module of each file: src/lock/wait/mod.rs is lock::wait, src/lib.rs is the empty path.
+    for (i = 1; i < ARGC; i++) {
+        name = ARGV[i]
+        sub(/^src\//, "", name)
+        sub(/\.rs$/, "", name)
+        sub(/(^|\/)(mod|lib)$/, "", name)
+        gsub(/\//, "::", name)
+        file_of[name] = ARGV[i]
+    }
+}
+
+FNR == 1 { read_imports(); text = ""; current = FILENAME; in_tests = 0 }
+/^#\[cfg\(test\)\]/ { in_tests = 1 }
+!in_tests { sub(/\/\/.*/, ""); text = text " " $0 }
+END { read_imports(); check_layers(); check_circles(); exit failed }
+
+# Notes each path in the text of the file that was read last.
+function read_imports(    rest, path, depth, at, c) {
+    gsub(/\(in crate::[a-z_:]*\)/, "", text)
+    rest = text
+    while (match(rest, /crate::/)) {
+        rest = substr(rest, RSTART + RLENGTH)
+        path = ""
+        depth = 0
+        for (at = 1; at <= length(rest); at++) {
+            c = substr(rest, at, 1)
+            if (c == "{") depth++
+            if (c == "}") depth--
+            if (depth < 0 || (depth == 0 && c !~ /[A-Za-z0-9_:{}]/)) break
+            path = path c
+            if (depth == 0 && c == "}") break
+        }
+        expand("", path)
+    }
+}
+
+# Notes the paths of `a::{b, c::{d, e}}`.
+function expand(prefix, path,    open, inner, depth, at, c, part) {
+    gsub(/ /, "", path)
+    open = index(path, "{")
+    if (open == 0 || substr(path, length(path)) != "}") {
+        note(prefix path)
+        return
+    }
+    prefix = prefix substr(path, 1, open - 1)
+    inner = substr(path, open + 1, length(path) - open - 1) ","
+    depth = 0
+    part = ""
+    for (at = 1; at <= length(inner); at++) {
+        c = substr(inner, at, 1)
+        if (c == "{") depth++
+        if (c == "}") depth--
+        if (c == "," && depth == 0) {
+            if (part != "") expand(prefix, part)
+            part = ""
+        } else part = part c
+    }
+}
+
+# The import of this path: of the file whose module is its longest beginning.
+function note(path) {
+    while (!(path in file_of)) {
+        if (path !~ /::/) return
+        sub(/::[^:]*$/, "", path)
+    }
+    if (file_of[path] != current) imports[current, file_of[path]] = 1
+}
+
+function rank(file,    i, best, longest) {
+    for (i = 1; i <= layers; i++)
+        if (index(file, layer[i] "/") == 1 && length(layer[i]) > longest) {
+            longest = length(layer[i])
+            best = i
+        }
+    return best
+}
+
+function check_layers(    pair, ends) {
+    for (pair in imports) {
+        split(pair, ends, SUBSEP)
+        if (rank(ends[1]) < rank(ends[2])) {
+            printf "lint: %s imports %s, which is in a higher layer\n", ends[1], ends[2]
+            failed = 1
+        }
+    }
+}
+
+# Takes away files that import none of the others, or that none imports, until only circles are left.
+function check_circles(    pair, ends, out, into, left, changed) {
+    for (pair in imports) {
+        split(pair, ends, SUBSEP)
+        left[pair] = 1
+    }
+    do {
+        changed = 0
+        split("", out)
+        split("", into)
+        for (pair in left) {
+            split(pair, ends, SUBSEP)
+            out[ends[1]] = 1
+            into[ends[2]] = 1
+        }
+        for (pair in left) {
+            split(pair, ends, SUBSEP)
+            if (!(ends[2] in out) || !(ends[1] in into)) {
+                delete left[pair]
+                changed = 1
+            }
+        }
+    } while (changed)
+    for (pair in left) {
+        split(pair, ends, SUBSEP)
+        printf "lint: in a circle of imports, %s imports %s\n", ends[1], ends[2]
+        failed = 1
+    }
+}

@@ -1,0 +1,322 @@
+//! Commands as data: what the server is told about each, and the one entry that all share.
+
+use std::ffi::{c_int, CStr, CString};
+use std::fmt::Display;
+use std::io::ErrorKind;
+use std::ptr::{null, null_mut};
+
+use redis_module::raw;
+
+use crate::lock::LockError;
+use crate::module::ffi::api::api;
+use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::guard;
+use crate::module::ffi::strings::{arguments, number_of_keys, Str};
+
+/// A command of the module.
+pub trait Command {
+    /// Its error; the text is the reply.
+    type Error: Display;
+
+    /// What the server and its users are told.
+    const SPEC: Spec;
+
+    /// Serves one call: replies, or returns the error to reply.
+    fn run(ctx: Ctx, words: &[Str<'_>]) -> Result<(), Self::Error>;
+}
+
+/// Registers one command, in the module's own ACL category if there is one.
+pub type Register = fn(Ctx, Option<&CStr>) -> Option<()>;
+
+/// The description of a command, for `COMMAND INFO`, `COMMAND DOCS` and the ACL.
+pub struct Spec {
+    /// Its name, in lower case.
+    pub name: &'static CStr,
+    /// Flags as `RedisModule_CreateCommand` takes them.
+    pub flags: &'static CStr,
+    /// ACL categories, for servers that let a module state them.
+    pub acl: &'static CStr,
+    /// How it uses its one key, the first argument, or its many ([`ArgKind::Keys`]); `None`: it has none.
+    pub key: Option<u32>,
+    /// Number of arguments with the name; negative: at least so many.
+    pub arity: i32,
+    /// One line.
+    pub summary: &'static CStr,
+    /// In big-O notation.
+    pub complexity: &'static CStr,
+    /// Its arguments.
+    pub args: &'static [Arg],
+}
+
+impl Spec {
+    /// Where the word stands that counts its keys, for a command with [`ArgKind::Keys`].
+    const fn numkeys_at(&self) -> Option<usize> {
+        match self.args {
+            [_, Arg {
+                kind: ArgKind::Keys,
+                ..
+            }, ..] => Some(1),
+            [_, _, Arg {
+                kind: ArgKind::Keys,
+                ..
+            }, ..] => Some(2),
+            _ => None,
+        }
+    }
+}
+
+/// One argument of a command.
+pub struct Arg {
+    /// Its name in the documentation.
+    pub name: &'static CStr,
+    /// Its kind.
+    pub kind: ArgKind,
+    /// The word before the value (or the whole argument, for a bare word).
+    pub token: Option<&'static CStr>,
+    /// Whether it may be left out.
+    pub optional: bool,
+}
+
+/// Kinds of argument.
+pub enum ArgKind {
+    /// The key of the command.
+    Key,
+    /// `numkeys key [key ...]`, at the beginning or behind one other argument.
+    Keys,
+    /// Any bytes.
+    String,
+    /// Any bytes, once or several times.
+    Strings,
+    /// A decimal integer.
+    Integer,
+    /// A bare word.
+    Word,
+    /// One of several.
+    OneOf(&'static [Arg]),
+    /// Several together.
+    Block(&'static [Arg]),
+}
+
+/// Key flags for [`Spec::key`], as the server names them.
+pub mod access {
+    use redis_module::raw;
+
+    /// Read only.
+    pub const READ: u32 = raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS;
+    /// Reads and changes the value.
+    pub const UPDATE: u32 = raw::REDISMODULE_CMD_KEY_RW
+        | raw::REDISMODULE_CMD_KEY_ACCESS
+        | raw::REDISMODULE_CMD_KEY_UPDATE;
+    /// Reads and may delete the value.
+    pub const DELETE: u32 = raw::REDISMODULE_CMD_KEY_RW
+        | raw::REDISMODULE_CMD_KEY_ACCESS
+        | raw::REDISMODULE_CMD_KEY_DELETE;
+}
+
+const ACL_CATEGORY: &CStr = c"lock";
+
+/// Adds the module's own ACL category; `None` where the server cannot.
+pub fn add_category(ctx: Ctx) -> Option<&'static CStr> {
+    // SAFETY: the context is OnLoad's; the server copies the name.
+    unsafe {
+        let added = raw::RedisModule_AddACLCategory?(ctx.as_ptr(), ACL_CATEGORY.as_ptr());
+        // A category outlives the module: when it is loaded again the server says busy.
+        let is_there = added == raw::REDISMODULE_OK as c_int
+            || std::io::Error::last_os_error().kind() == ErrorKind::ResourceBusy;
+        is_there.then_some(ACL_CATEGORY)
+    }
+}
+
+/// Registers a command with everything the server can be told about it.
+pub fn register<C: Command>(ctx: Ctx, own_category: Option<&CStr>) -> Option<()> {
+    let spec = &C::SPEC;
+    let position = i32::from(spec.key.is_some() && spec.numkeys_at().is_none());
+    // SAFETY: the context is OnLoad's; strings are constants; `entry` has the type of a handler.
+    let command = unsafe {
+        let status = api!(RedisModule_CreateCommand)(
+            ctx.as_ptr(),
+            spec.name.as_ptr(),
+            Some(entry::<C>),
+            spec.flags.as_ptr(),
+            position,
+            position,
+            position,
+        );
+        (status == raw::REDISMODULE_OK as c_int).then_some(())?;
+        api!(RedisModule_GetCommand)(ctx.as_ptr(), spec.name.as_ptr())
+    };
+    describe(command, spec)?;
+    categorize(command, spec, own_category)
+}
+
+fn describe(command: *mut raw::RedisModuleCommand, spec: &Spec) -> Option<()> {
+    let mut lists = Vec::new();
+    let mut keys: Vec<raw::RedisModuleCommandKeySpec> = spec
+        .key
+        .map(|access| key_spec(spec, access))
+        .into_iter()
+        .collect();
+    keys.push(zeroed());
+    let mut version = raw::RedisModuleCommandInfoVersion {
+        version: 1,
+        sizeof_historyentry: size_of::<raw::RedisModuleCommandHistoryEntry>(),
+        sizeof_keyspec: size_of::<raw::RedisModuleCommandKeySpec>(),
+        sizeof_arg: size_of::<raw::RedisModuleCommandArg>(),
+    };
+    let info = raw::RedisModuleCommandInfo {
+        version: &raw mut version,
+        summary: spec.summary.as_ptr(),
+        complexity: spec.complexity.as_ptr(),
+        since: SINCE.as_ptr(),
+        history: null_mut(),
+        tips: null(),
+        arity: spec.arity,
+        key_specs: keys.as_mut_ptr(),
+        args: arg_list(spec.args, &mut lists),
+    };
+    // SAFETY: both arrays end with an all-zero element and outlive the call; the server copies all.
+    let status = unsafe { api!(RedisModule_SetCommandInfo)(command, &info) };
+    (status == raw::REDISMODULE_OK as c_int).then_some(())
+}
+
+const SINCE: &CStr = c"0.1.0";
+
+fn categorize(
+    command: *mut raw::RedisModuleCommand,
+    spec: &Spec,
+    own_category: Option<&CStr>,
+) -> Option<()> {
+    // SAFETY: a pointer that is written once, at load.
+    let Some(set) = (unsafe { raw::RedisModule_SetCommandACLCategories }) else {
+        return Some(());
+    };
+    let mut categories = spec.acl.to_bytes().to_vec();
+    if let Some(own) = own_category {
+        categories.extend(b" ");
+        categories.extend(own.to_bytes());
+    }
+    let categories = CString::new(categories).ok()?;
+    // SAFETY: the command was just created by this module; the text is only read.
+    let status = unsafe { set(command, categories.as_ptr()) };
+    (status == raw::REDISMODULE_OK as c_int).then_some(())
+}
+
+fn key_spec(command: &Spec, flags: u32) -> raw::RedisModuleCommandKeySpec {
+    let mut spec: raw::RedisModuleCommandKeySpec = zeroed();
+    spec.flags = flags.into();
+    spec.begin_search_type = raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INDEX;
+    spec.bs.index.pos = 1;
+    if let Some(at) = command.numkeys_at() {
+        spec.bs.index.pos = at as c_int;
+        spec.find_keys_type = raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_KEYNUM;
+        spec.fk.keynum.firstkey = 1;
+        spec.fk.keynum.keystep = 1;
+    } else {
+        spec.find_keys_type = raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_RANGE;
+        spec.fk.range.keystep = 1;
+    }
+    spec
+}
+
+/// Plain C structs of the bindings. An all-zero one ends an array.
+///
+/// # Safety
+/// The all-zero bit pattern is a valid value of the type.
+unsafe trait Zeroable {}
+// SAFETY: integers, nullable pointers and unions of structs of integers: all zero is valid for each.
+unsafe impl Zeroable for raw::RedisModuleCommandKeySpec {}
+// SAFETY: integers and nullable pointers: all zero is valid for each.
+unsafe impl Zeroable for raw::RedisModuleCommandArg {}
+
+fn zeroed<T: Zeroable>() -> T {
+    // SAFETY: a `Zeroable` type promises that all zero is valid.
+    unsafe { std::mem::zeroed() }
+}
+
+/// The C form of a list of arguments; `lists` keeps every list alive.
+fn arg_list(
+    args: &'static [Arg],
+    lists: &mut Vec<Vec<raw::RedisModuleCommandArg>>,
+) -> *mut raw::RedisModuleCommandArg {
+    if args.is_empty() {
+        return null_mut();
+    }
+    let mut list: Vec<_> = args.iter().map(|arg| c_arg(arg, lists)).collect();
+    list.push(zeroed());
+    let first = list.as_mut_ptr();
+    lists.push(list);
+    first
+}
+
+fn c_arg(
+    arg: &'static Arg,
+    lists: &mut Vec<Vec<raw::RedisModuleCommandArg>>,
+) -> raw::RedisModuleCommandArg {
+    let mut c: raw::RedisModuleCommandArg = zeroed();
+    c.name = arg.name.as_ptr();
+    c.token = arg.token.map_or(null(), CStr::as_ptr);
+    c.key_spec_index = -1;
+    if arg.optional {
+        c.flags = raw::REDISMODULE_CMD_ARG_OPTIONAL as c_int;
+    }
+    c.type_ = match arg.kind {
+        ArgKind::Key => {
+            c.key_spec_index = 0;
+            raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY
+        }
+        ArgKind::Keys => {
+            c.key_spec_index = 0;
+            c.flags = raw::REDISMODULE_CMD_ARG_MULTIPLE as c_int;
+            raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY
+        }
+        ArgKind::Strings => {
+            c.flags = raw::REDISMODULE_CMD_ARG_MULTIPLE as c_int;
+            raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_STRING
+        }
+        ArgKind::String => raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_STRING,
+        ArgKind::Integer => raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_INTEGER,
+        ArgKind::Word => raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_PURE_TOKEN,
+        ArgKind::OneOf(parts) => {
+            c.subargs = arg_list(parts, lists);
+            raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_ONEOF
+        }
+        ArgKind::Block(parts) => {
+            c.subargs = arg_list(parts, lists);
+            raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_BLOCK
+        }
+    };
+    c
+}
+
+/// Redis asks for the keys in this way where the cluster looks for their slot; for permissions it goes by the
+/// description. (On 7.0, that is, of which the latter cannot do the former.)
+fn tell_keys(ctx: Ctx, spec: &Spec, words: &[Str<'_>], numkeys_at: usize) {
+    for key in 0..number_of_keys(words, numkeys_at).unwrap_or(0) {
+        ctx.tell_key(numkeys_at + 1 + key, spec.key.unwrap_or_default());
+    }
+}
+
+unsafe extern "C" fn entry<C: Command>(
+    raw_ctx: *mut raw::RedisModuleCtx,
+    argv: *mut *mut raw::RedisModuleString,
+    argc: c_int,
+) -> c_int {
+    // SAFETY: the server's context and arguments for this callback.
+    let ctx = unsafe { Ctx::new(raw_ctx) };
+    let done = guard::entry("command", || {
+        // SAFETY: the server's arguments for this callback.
+        let args = unsafe { arguments(argv, argc) };
+        if let Some(numkeys_at) = const { C::SPEC.numkeys_at() } {
+            if ctx.asks_for_keys() {
+                return tell_keys(ctx, &C::SPEC, args, numkeys_at);
+            }
+        }
+        if let Err(error) = C::run(ctx, args) {
+            ctx.reply_error(&error);
+        }
+    });
+    if done.is_none() {
+        ctx.reply_error(&LockError::Internal);
+    }
+    raw::REDISMODULE_OK as c_int
+}

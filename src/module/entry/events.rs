@@ -1,0 +1,308 @@
+//! News from the server: keys that went away or changed, databases flushed or swapped, data loaded,
+//! roles changed.
+//!
+//! A callback here never writes and never opens a key: it runs in the middle of somebody else's
+//! command, and a write would reach the AOF before the change that caused it. It only marks keys; the
+//! alarm settles them at the end of the turn.
+
+use std::ffi::{c_char, c_int, c_void, CStr};
+
+use redis_module::raw;
+
+use crate::lock::Event;
+use crate::module::entry::alarm;
+use crate::module::entry::condemned;
+use crate::module::entry::slots;
+use crate::module::ffi::checked::checked;
+use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::guard;
+use crate::module::ffi::log;
+use crate::module::ffi::strings::Str;
+use crate::module::keyspace::horizon;
+use crate::module::keyspace::lock_key::name_of;
+use crate::module::keyspace::replication;
+use crate::module::state::settings;
+use crate::module::state::shell;
+
+/// Everything that may put something else in the place of a lock, or end or prolong it: strings and
+/// the results of `SORT`, `SUNIONSTORE` and the like are written over whatever is there. (A stream is
+/// not: it comes to a free name only, or by a GENERIC event.)
+const CHANGES: c_int = raw::REDISMODULE_NOTIFY_GENERIC
+    | raw::REDISMODULE_NOTIFY_HASH
+    | raw::REDISMODULE_NOTIFY_STRING
+    | raw::REDISMODULE_NOTIFY_LIST
+    | raw::REDISMODULE_NOTIFY_SET
+    | raw::REDISMODULE_NOTIFY_ZSET;
+
+/// Subscribes at load to what costs other commands nothing.
+pub fn subscribe(ctx: Ctx) -> Option<()> {
+    subscribe_keys(ctx, raw::REDISMODULE_NOTIFY_EXPIRED, on_expired)?;
+    subscribe_keys(ctx, raw::REDISMODULE_NOTIFY_EVICTED, on_evicted)?;
+    for id in [
+        raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED,
+        raw::REDISMODULE_EVENT_FLUSHDB,
+        raw::REDISMODULE_EVENT_LOADING,
+        raw::REDISMODULE_EVENT_SWAPDB,
+        raw::REDISMODULE_EVENT_CRON_LOOP,
+        raw::REDISMODULE_EVENT_CONFIG,
+        raw::REDISMODULE_EVENT_FORK_CHILD,
+        raw::REDISMODULE_EVENT_PERSISTENCE,
+    ] {
+        subscribe_to(ctx, id)?;
+    }
+    // Refused by servers that know no atomic moves of slots.
+    let _ = subscribe_to(ctx, slots::event_of(ctx));
+    Some(())
+}
+
+/// Subscribes to a server event, if the server has it.
+fn subscribe_to(ctx: Ctx, id: u64) -> Option<()> {
+    subscribe_with(ctx, id, on_server_event)
+}
+
+/// A callback for server events.
+pub type EventCallback =
+    unsafe extern "C" fn(*mut raw::RedisModuleCtx, raw::RedisModuleEvent, u64, *mut c_void);
+
+/// Subscribes a callback to a server event, if the server has it.
+pub fn subscribe_with(ctx: Ctx, id: u64, callback: EventCallback) -> Option<()> {
+    let event = raw::RedisModuleEvent { id, dataver: 1 };
+    // SAFETY: the context is live and of this module; the callback has the type that the server expects.
+    unsafe {
+        checked!(RedisModule_SubscribeToServerEvent(
+            ctx.as_ptr(),
+            event,
+            Some(callback)
+        ))
+    }
+    .ok()
+}
+
+/// Subscribes, once, to the key events that waiters depend on. They cost every writing command of
+/// every client a little, so nobody pays before the first request is parked.
+pub fn watch(ctx: Ctx) {
+    if shell::with(|shell| std::mem::replace(&mut shell.watching, true)) {
+        return;
+    }
+    // What happened to the horizon's key so far was not heard of.
+    shell::with(|shell| shell.locks.tokens.doubt(0));
+    if subscribe_keys(ctx, CHANGES, on_changed).is_none() {
+        log::warning(
+            "key events cannot be subscribed to: waiters will not notice a lock deleted by others",
+        );
+        // The next request that is parked tries again.
+        shell::with(|shell| shell.watching = false);
+    }
+}
+
+/// Who asks for our events is told of every lost lock, even before anybody waits.
+pub fn watch_if_asked(ctx: Ctx) {
+    if ctx.is_asked_for(raw::REDISMODULE_NOTIFY_MODULE) {
+        watch(ctx);
+    }
+}
+
+type KeyCallback = unsafe extern "C" fn(
+    *mut raw::RedisModuleCtx,
+    c_int,
+    *const c_char,
+    *mut raw::RedisModuleString,
+) -> c_int;
+
+fn subscribe_keys(ctx: Ctx, types: c_int, callback: KeyCallback) -> Option<()> {
+    // SAFETY: the context is live and belongs to this module.
+    unsafe {
+        checked!(RedisModule_SubscribeToKeyspaceEvents(
+            ctx.as_ptr(),
+            types,
+            Some(callback)
+        ))
+    }
+    .ok()
+}
+
+unsafe extern "C" fn on_expired(
+    ctx: *mut raw::RedisModuleCtx,
+    _types: c_int,
+    _event: *const c_char,
+    key: *mut raw::RedisModuleString,
+) -> c_int {
+    guard::entry("expired", || {
+        // SAFETY: the server's context and key for this callback.
+        let (ctx, key) = unsafe { (Ctx::new(ctx), Str::new(key)) };
+        if shell::with(|shell| shell.deletes) {
+            return;
+        }
+        if shell::with(|shell| shell.locks.expired(ctx.key_ref(key))) {
+            ctx.notify(raw::REDISMODULE_NOTIFY_MODULE, Event::Expire.name(), key);
+        }
+        alarm::rearm(ctx);
+    });
+    raw::REDISMODULE_OK as c_int
+}
+
+unsafe extern "C" fn on_evicted(
+    ctx: *mut raw::RedisModuleCtx,
+    _types: c_int,
+    _event: *const c_char,
+    key: *mut raw::RedisModuleString,
+) -> c_int {
+    guard::entry("evicted", || {
+        // SAFETY: the server's context and key for this callback.
+        let (ctx, key) = unsafe { (Ctx::new(ctx), Str::new(key)) };
+        lose(ctx, key);
+        if horizon::is_horizon(key.bytes()) {
+            horizon::lose_horizon(key);
+        }
+        alarm::rearm(ctx);
+    });
+    raw::REDISMODULE_OK as c_int
+}
+
+unsafe extern "C" fn on_changed(
+    ctx: *mut raw::RedisModuleCtx,
+    _types: c_int,
+    event: *const c_char,
+    key: *mut raw::RedisModuleString,
+) -> c_int {
+    guard::entry("changed", || {
+        // SAFETY: the server's context, key and NUL-terminated event name for this callback.
+        let (ctx, key, event) = unsafe { (Ctx::new(ctx), Str::new(key), CStr::from_ptr(event)) };
+        // Every writing command of every client comes by here, and nearly all leave at once: 80
+        // of the 600 instructions that the server spends on the call.
+        if horizon::is_horizon(key.bytes()) {
+            horizon::lose_horizon(key);
+        } else if !shell::with(|shell| {
+            !shell.locks.is_idle() && shell.locks.cares_about(ctx.key_ref(key))
+        }) {
+            return;
+        } else if matches!(event.to_bytes(), b"del" | b"rename_from" | b"move_from")
+            && !shell::with(|shell| shell.deletes)
+        {
+            lose(ctx, key);
+        } else {
+            let asked = ctx.is_asked_for(raw::REDISMODULE_NOTIFY_MODULE);
+            shell::with(|shell| shell.locks.changed(ctx.key_ref(key), asked));
+        }
+        alarm::rearm(ctx);
+    });
+    raw::REDISMODULE_OK as c_int
+}
+
+fn lose(ctx: Ctx, key: Str<'_>) {
+    if shell::with(|shell| shell.locks.lost(ctx.key_ref(key))) {
+        ctx.notify(raw::REDISMODULE_NOTIFY_MODULE, Event::Lost.name(), key);
+    }
+}
+
+/// The locks of a database (`None`: of all) are gone from under their names. Others are told one by one,
+/// if anybody asks to be: the server itself says nothing of the keys.
+fn lose_all(ctx: Ctx, db: Option<i32>) {
+    if !ctx.is_asked_for(raw::REDISMODULE_NOTIFY_MODULE) {
+        return;
+    }
+    let before = ctx.db();
+    for key in shell::with(|shell| shell.locks.cared_about(db)) {
+        ctx.select(key.as_ref().db);
+        let name = name_of(&key);
+        ctx.notify(
+            raw::REDISMODULE_NOTIFY_MODULE,
+            Event::Lost.name(),
+            name.as_str(),
+        );
+    }
+    ctx.select(before);
+}
+
+unsafe extern "C" fn on_server_event(
+    ctx: *mut raw::RedisModuleCtx,
+    event: raw::RedisModuleEvent,
+    subevent: u64,
+    data: *mut c_void,
+) {
+    guard::entry("server-event", || {
+        // SAFETY: the server's context for this callback.
+        let ctx = unsafe { Ctx::new(ctx) };
+        match event.id {
+            raw::REDISMODULE_EVENT_CRON_LOOP => return alarm::check(ctx),
+            raw::REDISMODULE_EVENT_CONFIG => {
+                warn_of_eviction(ctx);
+                condemned::follow_setting(ctx);
+                watch_if_asked(ctx);
+                alarm::follow_settings();
+                if let Some(hooks) = shell::hooks() {
+                    (hooks.follow_setting)(ctx);
+                }
+            }
+            raw::REDISMODULE_EVENT_FORK_CHILD | raw::REDISMODULE_EVENT_PERSISTENCE => {
+                return replication::ask_again();
+            }
+            // An AOF that is replayed, or a snapshot that takes the place of the data, flushes and
+            // swaps as well. Everything is looked at again when it has been loaded.
+            raw::REDISMODULE_EVENT_FLUSHDB | raw::REDISMODULE_EVENT_SWAPDB if ctx.is_loading() => {
+                return;
+            }
+            raw::REDISMODULE_EVENT_FLUSHDB if subevent != raw::REDISMODULE_SUBEVENT_FLUSHDB_END => {
+                if !ctx.is_cluster() && !ctx.is_replica() {
+                    horizon::learn_horizon(ctx);
+                }
+                return;
+            }
+            raw::REDISMODULE_EVENT_FLUSHDB => {
+                // SAFETY: for this event the data is a flush info, live through the callback.
+                let db = unsafe { (*data.cast::<raw::RedisModuleFlushInfo>()).dbnum };
+                let db = (db >= 0).then_some(db);
+                lose_all(ctx, db);
+                shell::with(|shell| shell.locks.flushed(db));
+            }
+            raw::REDISMODULE_EVENT_SWAPDB => {
+                // SAFETY: for this event the data is a swap info, live through the callback.
+                let info = unsafe { &*data.cast::<raw::RedisModuleSwapDbInfo>() };
+                let (first, second) = (info.dbnum_first, info.dbnum_second);
+                if !ctx.is_cluster() && !ctx.is_replica() {
+                    horizon::learn_swapped_horizon(ctx, first, second);
+                }
+                if first != second {
+                    lose_all(ctx, Some(first));
+                    lose_all(ctx, Some(second));
+                }
+                shell::with(|shell| shell.locks.swapped(first, second));
+            }
+            raw::REDISMODULE_EVENT_LOADING
+                if subevent >= raw::REDISMODULE_SUBEVENT_LOADING_ENDED =>
+            {
+                shell::with(|shell| shell.locks.reloaded());
+                replication::ask_again();
+            }
+            raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED => {
+                let now = ctx.now();
+                shell::with(|shell| match subevent {
+                    raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_MASTER => {
+                        shell
+                            .locks
+                            .startup_delay
+                            .begin(now, settings::startup_delay_ms());
+                        shell.locks.reloaded();
+                    }
+                    _ => shell.locks.demoted(),
+                });
+                replication::ask_again();
+            }
+            slots::REDIS_EVENT | slots::VALKEY_EVENT => slots::moved(ctx, subevent),
+            _ => return,
+        }
+        alarm::rearm(ctx);
+    });
+}
+
+/// Says so in the log when `maxmemory` may delete locks under their holders.
+pub fn warn_of_eviction(ctx: Ctx) {
+    let risky = ctx.may_evict();
+    let news = shell::with(|shell| std::mem::replace(&mut shell.eviction_risk, risky) != risky);
+    if news && risky {
+        log::warning(
+            "maxmemory is set with a policy that may evict locks, and an evicted lock has two holders: \
+             use 'maxmemory-policy noeviction' on a server that keeps locks",
+        );
+    }
+}

@@ -1,0 +1,168 @@
+//! `MODULE LOAD` and `MODULE UNLOAD`.
+
+use std::ffi::{c_int, CStr};
+
+use redis_module::raw;
+
+use crate::module::entry::command::{self, Register};
+use crate::module::entry::{alarm, condemned, events, info, needed, slots, unload};
+use crate::module::ffi::api::{self, api, has};
+use crate::module::ffi::ctx::{server_version, Ctx};
+use crate::module::ffi::{guard, log};
+use crate::module::state::settings;
+use crate::module::state::shell::{self, Hooks};
+
+const NAME: &CStr = c"lock";
+
+/// The module's version as the server wants it: one number.
+const VERSION: c_int = 100;
+
+/// Major versions of the oldest servers that are known to be sound.
+const OLDEST_REDIS: i32 = 7;
+const OLDEST_VALKEY: i32 = 8;
+
+/// The layers above the shell.
+pub struct Parts {
+    /// Registers each command.
+    pub commands: &'static [Register],
+    /// What they do at events of the shell.
+    pub hooks: &'static Hooks,
+}
+
+/// The server loads the module.
+///
+/// # Safety
+/// Called for the server's call of `RedisModule_OnLoad` only, with its context.
+pub unsafe fn on_load(
+    raw_ctx: *mut raw::RedisModuleCtx,
+    argc: c_int,
+    parts: &'static Parts,
+) -> c_int {
+    // Nothing may allocate before this line: the allocator is the server's.
+    // SAFETY: the context is the server's; the name is a constant.
+    let status = unsafe {
+        raw::Export_RedisModule_Init(
+            raw_ctx,
+            NAME.as_ptr(),
+            VERSION,
+            raw::REDISMODULE_APIVER_1 as c_int,
+        )
+    };
+    if status != raw::REDISMODULE_OK as c_int || !has_allocator() {
+        return raw::REDISMODULE_ERR as c_int;
+    }
+    guard::install_hook(shell::recover_from_panic);
+    // SAFETY: the server's context for this callback.
+    let ctx = unsafe { Ctx::new(raw_ctx) };
+    match guard::entry("load", || load(ctx, argc, parts)) {
+        Some(Ok(())) => raw::REDISMODULE_OK as c_int,
+        failed => {
+            if let Some(Err(reason)) = failed {
+                log::warning(&format!("not loaded: {reason}"));
+            }
+            guard::remove_hook();
+            raw::REDISMODULE_ERR as c_int
+        }
+    }
+}
+
+/// The server unloads the module. It refuses by itself while clients are parked or a timer is armed.
+///
+/// # Safety
+/// Called for the server's call of `RedisModule_OnUnload` only, with its context.
+pub unsafe fn on_unload(raw_ctx: *mut raw::RedisModuleCtx) -> c_int {
+    // SAFETY: the server's context for this callback.
+    let ctx = unsafe { Ctx::new(raw_ctx) };
+    if let Some(Some(reason)) = guard::entry("may-unload", || unload::reason_to_stay(ctx)) {
+        log::warning(&format!("not unloaded: {reason}"));
+        return raw::REDISMODULE_ERR as c_int;
+    }
+    let done = guard::entry("unload", || {
+        alarm::stop(ctx);
+        stop();
+    });
+    if done.is_none() {
+        guard::entry("unload-again", stop);
+    }
+    guard::remove_hook();
+    raw::REDISMODULE_OK as c_int
+}
+
+/// Gives all memory back.
+fn stop() {
+    if let Some(hooks) = shell::hooks() {
+        (hooks.stop)();
+    }
+    shell::stop();
+}
+
+fn has_allocator() -> bool {
+    has!(RedisModule_Alloc) && has!(RedisModule_Log)
+}
+
+fn load(ctx: Ctx, argc: c_int, parts: &'static Parts) -> Result<(), String> {
+    check_server(ctx)?;
+    if argc > 0 {
+        return Err("the module takes no arguments; settings are lock.* in redis.conf".into());
+    }
+    if let Some(reason) = needed::reason_not_to_load(ctx) {
+        return Err(reason);
+    }
+    set_options(ctx);
+    let own_category = command::add_category(ctx);
+    for register_command in parts.commands {
+        register_command(ctx, own_category).ok_or("a command could not be registered")?;
+    }
+    settings::register(ctx).ok_or("the settings could not be registered")?;
+    // SAFETY: the context is OnLoad's and all settings are registered.
+    let status = unsafe { api!(RedisModule_LoadConfigs)(ctx.as_ptr()) };
+    if status != raw::REDISMODULE_OK as c_int {
+        return Err("a lock.* setting was refused".into());
+    }
+    info::register(ctx).ok_or("the INFO section could not be registered")?;
+    shell::start(ctx, parts.hooks);
+    (parts.hooks.start)();
+    if ctx.is_starting_up() {
+        let now = ctx.now();
+        shell::with(|shell| {
+            shell
+                .locks
+                .startup_delay
+                .begin(now, settings::startup_delay_ms())
+        });
+    }
+    events::subscribe(ctx).ok_or("the server's events could not be subscribed to")?;
+    if own_category.is_none() {
+        log::notice("this server cannot add the ACL category @lock; grant +lock.acquire and so on");
+    }
+    needed::warn_of_missing(ctx);
+    events::warn_of_eviction(ctx);
+    condemned::follow_setting(ctx);
+    events::watch_if_asked(ctx);
+    (parts.hooks.follow_setting)(ctx);
+    Ok(())
+}
+
+fn set_options(ctx: Ctx) {
+    // Without this one every opened key would count as changed.
+    let no_signals = raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED as c_int;
+    let options = no_signals | slots::options(ctx, major_version());
+    // SAFETY: the context is OnLoad's.
+    unsafe { api!(RedisModule_SetModuleOptions)(ctx.as_ptr(), options) };
+}
+
+fn major_version() -> i32 {
+    (server_version() >> 16) & 0xff
+}
+
+fn check_server(ctx: Ctx) -> Result<(), String> {
+    const TOO_OLD: &str = "this module needs Redis 7.0 or Valkey 8.0 at least";
+    let major = major_version();
+    if major < OLDEST_REDIS || (ctx.is_valkey() && major < OLDEST_VALKEY) {
+        return Err(TOO_OLD.into());
+    }
+    match api::first_missing() {
+        Some(name) => Err(format!("{TOO_OLD}; this server lacks {name}")),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,219 @@
+//! A parked client: blocked on the lock's key, answered from its timeout callback.
+//!
+//! This form passed every same-turn hazard on nine server versions where others lost a reply,
+//! answered twice, or ended the server. The client is blocked *on the key* (so that a cluster
+//! redirects it when the slot moves) and without a native timeout. An answer is only noted at first;
+//! the alarm unblocks the client at the end of the turn, which makes the server call the timeout
+//! callback, and that writes the reply. Until then a disconnect (connection closed, `CLIENT KILL`,
+//! `CLIENT UNBLOCK ... ERROR`, demotion) is reported by the disconnect callback, and a grant on its
+//! way is undone. Once the timeout callback has run, the grant is delivered.
+//!
+//! The server frees its handle by itself in every one of these ends; ours is forgotten first, so it
+//! is never used again.
+
+use std::ffi::{c_int, c_void};
+use std::ptr::{null_mut, NonNull};
+
+use redis_module::raw;
+use smallvec::SmallVec;
+
+use crate::lock::{LockError, Outcome, WaiterId};
+use crate::module::entry::alarm;
+use crate::module::entry::condemned;
+use crate::module::ffi::api::api;
+use crate::module::ffi::checked::fallible;
+use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::guard;
+use crate::module::ffi::strings::{arguments, Str};
+use crate::module::reply;
+use crate::module::state::parked::{Parked, Shape};
+use crate::module::state::shell;
+
+/// The calling client is going to be blocked under this name.
+pub fn expect(id: WaiterId, shape: Shape) {
+    shell::with(|shell| shell.parked.insert(id, Parked::expected(shape)));
+}
+
+/// Whether the calling client can be parked, asked before the core parks its request; if not, `BLOCK` counts
+/// as absent.
+pub fn is_possible(ctx: Ctx) -> bool {
+    ctx.may_block() && (shell::with(|shell| shell.parks_subscribers) || !ctx.is_subscribed())
+}
+
+/// Blocks the calling client on these keys. Nothing may follow that can fail: an error reply to a
+/// blocked client would be one reply too many. False when the server refuses: then the request is
+/// withdrawn, and the client is to be answered as if it did not want to wait.
+///
+/// # Errors
+/// When the request was given up meanwhile: the client is not blocked then.
+pub fn block_on(ctx: Ctx, keys: &[Str<'_>], id: WaiterId) -> Result<bool, LockError> {
+    if !shell::with(|shell| shell.parked.contains_key(&id)) {
+        // A bug caught in a callback meanwhile has given the request up.
+        return Err(LockError::Internal);
+    }
+    let mut keys: SmallVec<[_; 1]> = keys.iter().map(|key| key.as_ptr()).collect();
+    // SAFETY: so many live keys; no native timeout (it aborts some versions when it meets an unblock in
+    // the same turn). The private data is a number that is never dereferenced. `is_possible` has excluded
+    // the callers to which the server itself replies, with a handle that blocks no client.
+    let handle = unsafe {
+        fallible!(
+            RedisModule_BlockClientOnKeys(
+                ctx.as_ptr(),
+                Some(on_key_ready),
+                Some(on_answer),
+                None,
+                0,
+                keys.as_mut_ptr(),
+                keys.len() as c_int,
+                id.0 as *mut c_void,
+            ),
+            null_mut()
+        )
+    };
+    // Valkey gives NULL, without a reply, for one that another module has blocked meanwhile.
+    let Some(handle) = NonNull::new(handle) else {
+        withdraw(ctx, id);
+        return Ok(false);
+    };
+    // SAFETY: the client was just blocked under this handle.
+    unsafe { api!(RedisModule_SetDisconnectCallback)(handle.as_ptr(), Some(on_disconnect)) };
+    let risks = condemned::risks_of(ctx);
+    shell::with(|shell| {
+        if let Some(parked) = shell.parked.get_mut(&id) {
+            parked.handle = Some(handle);
+            parked.risks = risks;
+        }
+    });
+    Ok(true)
+}
+
+/// The request leaves, and no trace of it stays.
+fn withdraw(ctx: Ctx, id: WaiterId) {
+    let now = ctx.now();
+    shell::with(|shell| {
+        shell.take_parked(id);
+        shell.locks.not_parked(id, now);
+    });
+    alarm::rearm(ctx);
+}
+
+/// Writes the answer; nil when the server unblocks a client that has none yet.
+fn reply(parked: Parked, ctx: Ctx, key: Str<'_>, words: &[Str<'_>]) {
+    let granted = match parked.outcome {
+        Some(Outcome::Failed(error)) => return ctx.reply_error(&error),
+        _ if matches!(parked.shape, Shape::Tokens | Shape::TokensWithHolder) => {
+            let tokens = match &parked.outcome {
+                Some(Outcome::GrantedAll(tokens)) => Some(&tokens[..]),
+                _ => None,
+            };
+            return reply::acquired_all(ctx, words, parked.shape, tokens, ctx.now());
+        }
+        _ if parked.shape == Shape::Latch => {
+            return ctx.reply_integer((parked.outcome == Some(Outcome::Open)).into())
+        }
+        Some(Outcome::Granted(token)) => Some(token),
+        Some(Outcome::Nil | Outcome::Open | Outcome::GrantedAll(_)) | None => None,
+    };
+    reply::acquired(ctx, key, parked.shape, granted, ctx.now());
+}
+
+/// The server asks whether a key that became ready serves the client: never. But something other
+/// than a lock stands there now.
+unsafe extern "C" fn on_key_ready(
+    ctx: *mut raw::RedisModuleCtx,
+    _argv: *mut *mut raw::RedisModuleString,
+    _argc: c_int,
+) -> c_int {
+    guard::entry("key-ready", || {
+        // SAFETY: the server's context for this callback.
+        let (ctx, id) = unsafe { (Ctx::new(ctx), waiter_of(ctx)) };
+        shell::with(|shell| shell.locks.schedule_settle_waiter(id));
+        alarm::rearm(ctx);
+    });
+    raw::REDISMODULE_ERR as c_int
+}
+
+/// Unblocked by us, or by `CLIENT UNBLOCK ... TIMEOUT`: the one place where a parked client is
+/// answered.
+unsafe extern "C" fn on_answer(
+    raw_ctx: *mut raw::RedisModuleCtx,
+    argv: *mut *mut raw::RedisModuleString,
+    argc: c_int,
+) -> c_int {
+    // SAFETY: the server's context for this callback.
+    let ctx = unsafe { Ctx::new(raw_ctx) };
+    let done = guard::entry("answer", || {
+        // SAFETY: the context of a callback of a blocked client: this one.
+        let id = unsafe { waiter_of(raw_ctx) };
+        let now = ctx.now();
+        let parked = shell::with(|shell| {
+            let parked = shell.take_parked(id);
+            if parked
+                .as_ref()
+                .is_some_and(|parked| parked.outcome.is_none())
+            {
+                shell.locks.unblocked(id, now);
+            }
+            parked
+        });
+        // SAFETY: the server passes the arguments of the command that was parked; the second is
+        // its key.
+        let args = unsafe { arguments(argv, argc) };
+        let risks = parked.as_ref().filter(|parked| parked.is_granted());
+        let risks = risks.map(|parked| parked.risks);
+        match (parked, args.get(1)) {
+            (Some(parked), Some(key)) => reply(parked, ctx, *key, args),
+            _ => ctx.reply_nil(),
+        }
+        // After the reply, because the reply itself may have overflowed the client's buffer.
+        let is_lost = risks.is_some_and(|risks| condemned::is_lost(risks, ctx));
+        shell::with(|shell| match is_lost {
+            true => shell.locks.gone(id, now),
+            false => shell.locks.delivered(id),
+        });
+        alarm::rearm(ctx);
+    });
+    if done.is_none() {
+        // Told of an error, the client holds nothing and waits no more.
+        ctx.reply_error(&LockError::Internal);
+        // SAFETY: the context of a callback of a blocked client: this one.
+        guard::entry("answer-again", || unsafe { forget(raw_ctx) });
+    }
+    raw::REDISMODULE_OK as c_int
+}
+
+/// The connection is gone, or the server itself has answered it.
+unsafe extern "C" fn on_disconnect(
+    raw_ctx: *mut raw::RedisModuleCtx,
+    _handle: *mut raw::RedisModuleBlockedClient,
+) {
+    // SAFETY: the server's context for this callback.
+    let done = guard::entry("disconnect", || unsafe { forget(raw_ctx) });
+    if done.is_none() {
+        // SAFETY: the context of a callback of a blocked client: this one.
+        guard::entry("disconnect-again", || unsafe { forget(raw_ctx) });
+    }
+}
+
+/// The client is no longer parked, and the server is about to free its handle: one that stayed
+/// behind would be used again at the next grant. Harmless to do twice.
+///
+/// # Safety
+/// `raw_ctx` is the context of a callback of a blocked client.
+unsafe fn forget(raw_ctx: *mut raw::RedisModuleCtx) {
+    // SAFETY: the caller passes the context of a callback of a blocked client.
+    let (ctx, id) = unsafe { (Ctx::new(raw_ctx), waiter_of(raw_ctx)) };
+    let now = ctx.now();
+    shell::with(|shell| {
+        shell.take_parked(id);
+        shell.locks.gone(id, now);
+    });
+    alarm::rearm(ctx);
+}
+
+/// # Safety
+/// `ctx` is the context of a callback of a blocked client.
+unsafe fn waiter_of(ctx: *mut raw::RedisModuleCtx) -> WaiterId {
+    // SAFETY: the caller passes the context of a callback of a blocked client. What `block_on` stored is a number, and NULL, the number 0, is no request's.
+    WaiterId(unsafe { api!(RedisModule_GetBlockedClientPrivateData)(ctx) } as u64)
+}

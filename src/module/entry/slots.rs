@@ -1,0 +1,73 @@
+//! Slots of a cluster that move atomically (Redis 8.4, Valkey 9).
+//!
+//! A child of the source writes a snapshot of the slot, what is replicated meanwhile follows, and while
+//! writes are paused the slot becomes the target's. Our writes are replicated as plain commands, so they
+//! go along; no grant is made while writes are paused, nor in a slot that is not this node's: the alarm asks the
+//! server before each. What is left to do here is what no key event tells of: in Redis the keys of
+//! the slot vanish silently at the source, and appear silently at the target.
+
+use std::ffi::c_int;
+
+use redis_module::raw;
+
+use crate::lock::slot_of;
+use crate::module::ffi::ctx::Ctx;
+use crate::module::state::shell;
+
+/// `VALKEYMODULE_OPTIONS_HANDLE_ATOMIC_SLOT_MIGRATION` of Valkey's header: while a module is loaded that
+/// does not say so, the server refuses to move slots atomically.
+const HANDLE_ATOMIC_MOVES: c_int = 1 << 5;
+
+/// The first major version of Valkey that has such moves.
+const VALKEY_SINCE: i32 = 9;
+
+/// The event of Redis. (Valkey, which never hears of it from here, calls another one by this number.)
+pub const REDIS_EVENT: u64 = raw::REDISMODULE_EVENT_CLUSTER_SLOT_MIGRATION;
+const REDIS_IMPORTED: u64 = raw::REDISMODULE_SUBEVENT_CLUSTER_SLOT_MIGRATION_IMPORT_COMPLETED;
+const REDIS_EXPORTED: u64 = raw::REDISMODULE_SUBEVENT_CLUSTER_SLOT_MIGRATION_MIGRATE_COMPLETED;
+
+/// `VALKEYMODULE_EVENT_ATOMIC_SLOT_MIGRATION` and two of its subevents. The bindings of `redis-module` are
+/// made from Redis' header, which does not have them.
+pub const VALKEY_EVENT: u64 = 19;
+const VALKEY_IMPORTED: u64 = 4;
+const VALKEY_EXPORTED: u64 = 5;
+
+/// What to declare at load. The bit is set for servers that know it only: another may give it another
+/// meaning one day.
+pub fn options(ctx: Ctx, major_version: i32) -> c_int {
+    match ctx.is_valkey() && major_version >= VALKEY_SINCE {
+        true => HANDLE_ATOMIC_MOVES,
+        false => 0,
+    }
+}
+
+/// The event of such moves on this server.
+pub fn event_of(ctx: Ctx) -> u64 {
+    match ctx.is_valkey() {
+        true => VALKEY_EVENT,
+        false => REDIS_EVENT,
+    }
+}
+
+/// Something has happened to such a move.
+pub fn moved(ctx: Ctx, subevent: u64) {
+    let (imported, exported) = match ctx.is_valkey() {
+        true => (VALKEY_IMPORTED, VALKEY_EXPORTED),
+        false => (REDIS_IMPORTED, REDIS_EXPORTED),
+    };
+    if subevent == imported {
+        // Somebody may have been parked on a key of the slot before it left, and not been redirected
+        // yet now that it is back.
+        shell::with(|shell| shell.locks.schedule_settle_all(None));
+    } else if subevent == exported {
+        shell::with(|shell| shell.locks.left(|name| !is_mine(name)));
+    }
+}
+
+/// Whether the slot of a key is this node's, or the server does not say.
+fn is_mine(name: &[u8]) -> bool {
+    // SAFETY: a pointer that is written once, at load.
+    let can_access = unsafe { raw::RedisModule_ClusterCanAccessKeysInSlot };
+    // SAFETY: takes a number, and calls nothing back.
+    can_access.is_none_or(|can_access| unsafe { can_access(slot_of(name).into()) } != 0)
+}

@@ -1,0 +1,146 @@
+//! Why unloading the module is unsafe at the moment, although the server would do it.
+//!
+//! *Rules of users.* From Redis 7.2 on, and in Valkey, a module that comes or goes makes the server read the rules of
+//! all users again (`ACLRecomputeCommandBitsFromCommandRulesAllUsers` in its acl.c), and it ends itself at a rule that
+//! names a command that is gone. Redis 7.0 survives the unloading, and ends itself when such a user is described (`ACL
+//! GETUSER`, `ACL SAVE`). Valkey refuses from 9.1 on to unload a module whose commands are named.
+//!
+//! *Commands that wait.* The server keeps a command of a transaction, or one that a pause holds back, with a pointer to
+//! its description. After an unload it runs the command that is at this address then, or ends itself.
+
+use std::ffi::CString;
+
+use crate::module::ffi::api::api;
+use crate::module::ffi::call_reply::Reply;
+use crate::module::ffi::ctx::{server_version, Ctx};
+use crate::module::ffi::strings::OwnedStr;
+use crate::module::state::shell;
+
+/// So much of a user's name, or of a rule, is written to the log.
+const MOST_LOGGED: usize = 64;
+
+/// From this version on Valkey itself looks for such rules.
+const VALKEY_LOOKS: i32 = 0x09_01_00;
+
+/// The reason, for the log.
+pub fn reason_to_stay(ctx: Ctx) -> Option<String> {
+    if ctx.is_paused() {
+        return Some(
+            "clients are paused, and a command of this module may wait for the end of that".into(),
+        );
+    }
+    if let Some(reason) = shell::hooks().and_then(|hooks| (hooks.reason_to_stay)()) {
+        return Some(reason.into());
+    }
+    queued(ctx).or_else(|| named(ctx))
+}
+
+/// A client whose command waits in the server. Which command it is, the server does not tell.
+fn queued(ctx: Ctx) -> Option<String> {
+    if ctx.is_threaded_redis() {
+        return None;
+    }
+    let list = OwnedStr::new(b"LIST");
+    let reply = Reply::of(ctx, c"CLIENT", c"v", &[list.as_str()]);
+    let Some(clients) = reply.as_ref().and_then(|reply| reply.whole().bytes()) else {
+        return Some(
+            "CLIENT LIST is refused (renamed or disabled?), so a transaction may have a command of this module queued, \
+             and then the server ends when it is unloaded. Restart the server with the other module instead"
+                .into(),
+        );
+    };
+    let id = clients.split(|byte| *byte == b'\n').find_map(waiting)?;
+    Some(format!(
+        "client {id} has a transaction open, or its command was postponed by a pause, and that may be a command of \
+         this module. Try again, or end it with CLIENT KILL ID {id}"
+    ))
+}
+
+/// The id of a client of `CLIENT LIST` that has queued commands: `multi` counts them (the client whose transaction is
+/// under way, perhaps the one that unloads, has sent `EXEC` last); or whose postponed command runs at the end of this
+/// tick (the flag `u`).
+fn waiting(client: &[u8]) -> Option<&str> {
+    let field = |name: &[u8]| {
+        let mut words = client.split(|byte| *byte == b' ');
+        words.find_map(|word| word.strip_prefix(name)?.strip_prefix(b"="))
+    };
+    let has_queued = !matches!(field(b"multi")?, b"-1" | b"0") && field(b"cmd") != Some(b"exec");
+    let is_postponed = field(b"flags")?.contains(&b'u');
+    std::str::from_utf8(field(b"id").filter(|_| has_queued || is_postponed)?).ok()
+}
+
+/// A rule that names a command of this module.
+fn named(ctx: Ctx) -> Option<String> {
+    match first_offence(ctx) {
+        Ok(None) => None,
+        Ok(Some(Offence { user, rule })) => Some(format!(
+            "the ACL rules of user '{user}' have '{rule}', which the server cannot read without this module, \
+             and then it ends. Take rules that name a command of this module back before the unload, and set \
+             them again behind the load: scripts/upgrade.sh does it"
+        )),
+        Err(Unreadable) if ctx.is_valkey() && server_version() >= VALKEY_LOOKS => None,
+        Err(Unreadable) => Some(
+            "ACL LIST is refused (renamed or disabled?), so the rules of users may name commands of this module, \
+             and then the server ends when it is unloaded. Restart the server with the other module instead"
+                .into(),
+        ),
+    }
+}
+
+/// A rule and its user, as they are logged.
+struct Offence {
+    user: String,
+    rule: String,
+}
+
+/// The server does not tell the rules.
+struct Unreadable;
+
+fn first_offence(ctx: Ctx) -> Result<Option<Offence>, Unreadable> {
+    let list = OwnedStr::new(b"LIST");
+    let reply = Reply::of(ctx, c"ACL", c"v", &[list.as_str()]).ok_or(Unreadable)?;
+    for user in reply.whole().elements().ok_or(Unreadable)? {
+        // `user NAME on #hash ~key &channel -@all +command (~key +command)`: no name and no pattern has a space.
+        let mut words = user.bytes().ok_or(Unreadable)?.split(|byte| *byte == b' ');
+        let name = words.nth(1).unwrap_or_default();
+        if let Some(rule) = words
+            .map(without_parentheses)
+            .find(|word| is_ours(ctx, word))
+        {
+            return Ok(Some(Offence {
+                user: printable(name),
+                rule: printable(rule),
+            }));
+        }
+    }
+    Ok(None)
+}
+
+fn without_parentheses(word: &[u8]) -> &[u8] {
+    let word = word.strip_prefix(b"(").unwrap_or(word);
+    word.strip_suffix(b")").unwrap_or(word)
+}
+
+/// The command of `+command`, `-command` or `+command|word`.
+fn command_of(word: &[u8]) -> Option<&[u8]> {
+    let (sign, command) = word.split_first()?;
+    let is_rule = matches!(sign, b'+' | b'-') && !command.starts_with(b"@");
+    is_rule.then(|| command.split(|byte| *byte == b'|').next())?
+}
+
+/// Whether this rule names a command of this module.
+fn is_ours(ctx: Ctx, word: &[u8]) -> bool {
+    let Some(Ok(command)) = command_of(word).map(CString::new) else {
+        return false;
+    };
+    // SAFETY: context and name are live. The answer is NULL for every command that is not of this module, and
+    // nothing else is done with it.
+    let found = unsafe { api!(RedisModule_GetCommand)(ctx.as_ptr(), command.as_ptr()) };
+    !found.is_null()
+}
+
+fn printable(bytes: &[u8]) -> String {
+    let shown = bytes.get(..MOST_LOGGED).unwrap_or(bytes);
+    let dots = if shown.len() < bytes.len() { "..." } else { "" };
+    format!("{}{dots}", shown.escape_ascii())
+}

@@ -1,0 +1,76 @@
+//! Functions of the server, looked up when the module was loaded.
+//!
+//! `redis-module` keeps each one as an optional pointer. What every supported server has is listed in
+//! [`first_missing`] and checked once, at load; what is newer than Redis 7.0 is asked for where it is
+//! used.
+
+/// The pointer of a function that was checked at load.
+macro_rules! api {
+    ($name:ident) => {
+        match redis_module::raw::$name {
+            Some(function) => function,
+            None => $crate::module::ffi::api::missing(stringify!($name)),
+        }
+    };
+}
+pub(crate) use api;
+
+/// Whether the server has a function: for what is newer than Redis 7.0.
+macro_rules! has {
+    ($name:ident) => {{
+        // SAFETY: the pointers are written once, by `Export_RedisModule_Init`, on the main thread,
+        // before anything else here runs.
+        let function = unsafe { redis_module::raw::$name };
+        function.is_some()
+    }};
+}
+pub(crate) use has;
+
+/// Unreachable after the check at load; the guard of the entry turns it into an error reply.
+pub(crate) fn missing(name: &str) -> ! {
+    panic!("{name} is missing")
+}
+
+macro_rules! required {
+    ($($name:ident)+) => {
+        /// The first function of Redis 7.0 that this server does not have.
+        pub(crate) fn first_missing() -> Option<&'static str> {
+            $(if !has!($name) { return Some(stringify!($name)); })+
+            None
+        }
+    };
+}
+
+required! {
+    RedisModule_Alloc RedisModule_Free RedisModule_Log RedisModule_CreateCommand RedisModule_GetCommand
+    RedisModule_SetCommandInfo RedisModule_SetModuleOptions RedisModule_RegisterNumericConfig
+    RedisModule_RegisterBoolConfig RedisModule_LoadConfigs RedisModule_RegisterInfoFunc
+    RedisModule_InfoAddSection RedisModule_InfoAddFieldULongLong RedisModule_CreateString
+    RedisModule_FreeString RedisModule_StringPtrLen RedisModule_OpenKey
+    RedisModule_CloseKey RedisModule_KeyType RedisModule_ValueLength RedisModule_DeleteKey
+    RedisModule_GetAbsExpire RedisModule_SetAbsExpire RedisModule_HashGet RedisModule_HashSet
+    RedisModule_ScanKey RedisModule_ScanCursorCreate RedisModule_ScanCursorDestroy
+    RedisModule_ZsetAdd RedisModule_ZsetRem RedisModule_ZsetScore RedisModule_ZsetFirstInScoreRange
+    RedisModule_ZsetLastInScoreRange
+    RedisModule_ZsetRangeCurrentElement RedisModule_ZsetRangeNext RedisModule_ZsetRangeEndReached
+    RedisModule_ZsetRangeStop RedisModule_StringDMA RedisModule_StringSet RedisModule_SignalModifiedKey
+    RedisModule_Replicate RedisModule_ReplicateVerbatim
+    RedisModule_NotifyKeyspaceEvent RedisModule_GetNotifyKeyspaceEvents RedisModule_PublishMessage RedisModule_PublishMessageShard
+    RedisModule_Call RedisModule_CallReplyType RedisModule_FreeCallReply RedisModule_CallReplyStringPtr
+    RedisModule_CallReplyLength RedisModule_CallReplyInteger RedisModule_CallReplyArrayElement RedisModule_BlockClientOnKeys
+    RedisModule_UnblockClient RedisModule_SetDisconnectCallback RedisModule_GetBlockedClientPrivateData
+    RedisModule_CreateTimer RedisModule_StopTimer RedisModule_SubscribeToKeyspaceEvents
+    RedisModule_SubscribeToServerEvent RedisModule_GetContextFlags RedisModule_GetContextFlagsAll RedisModule_AvoidReplicaTraffic
+    RedisModule_GetSelectedDb RedisModule_SelectDb RedisModule_GetClientId RedisModule_GetClientInfoById
+    RedisModule_GetClientUserNameById
+    RedisModule_GetCurrentUserName RedisModule_GetModuleUserFromUserName RedisModule_FreeModuleUser
+    RedisModule_ACLCheckCommandPermissions RedisModule_ACLCheckKeyPermissions RedisModule_MonotonicMicroseconds
+    RedisModule_ReplyWithLongLong RedisModule_ReplyWithNull RedisModule_ReplyWithNullArray RedisModule_ReplyWithError
+    RedisModule_IsKeysPositionRequest RedisModule_KeyAtPosWithFlags
+    RedisModule_ReplyWithStringBuffer RedisModule_ReplyWithArray RedisModule_ReplyWithMap
+    RedisModule_RegisterCommandFilter RedisModule_UnregisterCommandFilter RedisModule_CommandFilterArgsCount
+    RedisModule_CommandFilterArgGet RedisModule_CommandFilterArgReplace RedisModule_ReplyWithCallReply
+    RedisModule_GetServerVersion RedisModule_GetServerInfo
+    RedisModule_ServerInfoGetFieldC RedisModule_FreeServerInfo
+    RedisModule_GetDetachedThreadSafeContext RedisModule_FreeThreadSafeContext
+}

@@ -1,0 +1,121 @@
+//! Calls of the server's own commands, and what it answers.
+
+use std::ffi::CStr;
+use std::marker::PhantomData;
+use std::ptr::{null_mut, NonNull};
+
+use redis_module::raw;
+
+use crate::module::ffi::api::api;
+use crate::module::ffi::checked::fallible;
+use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::strings::Str;
+
+/// The answer to a call; freed on drop.
+pub struct Reply(NonNull<raw::RedisModuleCallReply>);
+
+impl Drop for Reply {
+    fn drop(&mut self) {
+        // SAFETY: the reply is a whole one and ours, given up exactly once; its parts go with it.
+        unsafe { api!(RedisModule_FreeCallReply)(self.0.as_ptr()) };
+    }
+}
+
+impl Reply {
+    /// Calls a command with these words behind its name. `modifiers` are those of `RedisModule_Call` that need no
+    /// argument, followed by `v`. `None`: the server refused the call, and `errno` says why.
+    pub fn of(ctx: Ctx, command: &CStr, modifiers: &CStr, words: &[Str<'_>]) -> Option<Reply> {
+        // SAFETY: the context is live; "v" takes an array of live strings, which a `Str` is and nothing else, and
+        // its length as size_t. The reply is ours.
+        let reply = unsafe {
+            fallible!(
+                RedisModule_Call(
+                    ctx.as_ptr(),
+                    command.as_ptr(),
+                    modifiers.as_ptr(),
+                    words.as_ptr().cast::<*mut raw::RedisModuleString>(),
+                    words.len(),
+                ),
+                null_mut()
+            )
+        };
+        NonNull::new(reply).map(Reply)
+    }
+
+    /// Answers the caller of this command with it.
+    pub fn forward(self, ctx: Ctx) {
+        // SAFETY: the context is live, and so is the reply, of which the server takes a copy.
+        unsafe { api!(RedisModule_ReplyWithCallReply)(ctx.as_ptr(), self.0.as_ptr()) };
+    }
+
+    /// All of it.
+    pub fn whole(&self) -> Part<'_> {
+        Part {
+            raw: self.0,
+            life: PhantomData,
+        }
+    }
+}
+
+/// A reply or a part of one, which lives as long as the whole.
+#[derive(Clone, Copy)]
+pub struct Part<'r> {
+    raw: NonNull<raw::RedisModuleCallReply>,
+    life: PhantomData<&'r Reply>,
+}
+
+impl<'r> Part<'r> {
+    fn kind(self) -> isize {
+        // SAFETY: the reply is live (see `Part`).
+        unsafe { api!(RedisModule_CallReplyType)(self.raw.as_ptr()) as isize }
+    }
+
+    /// The elements of an array; `None`: it is none.
+    pub fn elements(self) -> Option<impl Iterator<Item = Part<'r>>> {
+        (self.kind() == raw::REDISMODULE_REPLY_ARRAY).then(|| {
+            // SAFETY: the reply is live, and an array.
+            let len = unsafe { api!(RedisModule_CallReplyLength)(self.raw.as_ptr()) };
+            (0..len).filter_map(move |at| self.element(at))
+        })
+    }
+
+    /// One element of an array.
+    pub fn element(self, at: usize) -> Option<Part<'r>> {
+        if self.kind() != raw::REDISMODULE_REPLY_ARRAY {
+            return None;
+        }
+        // SAFETY: the reply is live, and an array; the element is NULL where there is none, and lives as long.
+        let element = unsafe { api!(RedisModule_CallReplyArrayElement)(self.raw.as_ptr(), at) };
+        NonNull::new(element).map(|raw| Part {
+            raw,
+            life: PhantomData,
+        })
+    }
+
+    /// A number; `None`: it is none.
+    pub fn number(self) -> Option<i64> {
+        // SAFETY: the reply is live, and an integer.
+        (self.kind() == raw::REDISMODULE_REPLY_INTEGER)
+            .then(|| unsafe { api!(RedisModule_CallReplyInteger)(self.raw.as_ptr()) })
+    }
+
+    /// The bytes of a string; `None`: it is none.
+    pub fn bytes(self) -> Option<&'r [u8]> {
+        (self.kind() == raw::REDISMODULE_REPLY_STRING).then(|| self.text())?
+    }
+
+    /// The text of an error; `None`: it is none.
+    pub fn error(self) -> Option<&'r [u8]> {
+        (self.kind() == raw::REDISMODULE_REPLY_ERROR).then(|| self.text())?
+    }
+
+    fn text(self) -> Option<&'r [u8]> {
+        let mut len = 0;
+        // SAFETY: the reply is live, and a string or an error; its bytes stay as long as it does, and nothing
+        // changes them.
+        unsafe {
+            let data = api!(RedisModule_CallReplyStringPtr)(self.raw.as_ptr(), &mut len);
+            (!data.is_null()).then(|| std::slice::from_raw_parts(data.cast(), len))
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! Calls of server functions that can fail.
+//!
+//! In a build for the tests `LOCK.FAULT API function` makes one such call fail: see [`super::fault`].
+
+/// Calls a function that can fail. A build for the tests can have it fail once (`LOCK.FAULT API function`): then it is
+/// not called, and gives what stands behind the call.
+macro_rules! fallible {
+    ($name:ident($($argument:expr),* $(,)?), $failure:expr) => {
+        match $crate::module::ffi::fault::is_hit(stringify!($name)) {
+            true => $failure,
+            false => $crate::module::ffi::api::api!($name)($($argument),*),
+        }
+    };
+}
+pub(crate) use fallible;
+
+/// A function of the server that did not do what it was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Refused(pub &'static str);
+
+/// Whether a write was done.
+pub type Written = Result<(), Refused>;
+
+/// Calls a function that answers with a status: what is not OK is refused.
+macro_rules! checked {
+    ($name:ident($($argument:expr),* $(,)?)) => {{
+        const OK: i32 = redis_module::raw::REDISMODULE_OK as i32;
+        const ERR: i32 = redis_module::raw::REDISMODULE_ERR as i32;
+        match $crate::module::ffi::checked::fallible!($name($($argument),*), ERR) {
+            OK => Ok(()),
+            _ => Err($crate::module::ffi::checked::Refused(stringify!($name))),
+        }
+    }};
+}
+pub(crate) use checked;

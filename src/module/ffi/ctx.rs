@@ -1,0 +1,412 @@
+//! One call from the server, and what may be asked of it: clocks, flags, replies, replication.
+
+use std::ffi::CStr;
+use std::ptr::null_mut;
+use std::time::SystemTime;
+
+use redis_module::raw;
+
+use crate::lock::{KeyRef, Now};
+use crate::module::ffi::api::api;
+use crate::module::ffi::checked::fallible;
+use crate::module::ffi::strings::{OwnedStr, Str};
+
+/// The context of the call that is under way. Never kept beyond it.
+#[derive(Clone, Copy)]
+pub struct Ctx(*mut raw::RedisModuleCtx);
+
+/// Both clocks; needs no context.
+pub fn now() -> Now {
+    // The wall clock is read as the server itself reads it, but to the microsecond.
+    let wall_us = match SystemTime::now().duration_since(SystemTime::UNIX_EPOCH) {
+        Ok(since_1970) => i64::try_from(since_1970.as_micros()).unwrap_or(i64::MAX),
+        Err(_) => 0,
+    };
+    // SAFETY: takes no arguments and touches no context.
+    let mono_us = unsafe { api!(RedisModule_MonotonicMicroseconds)() };
+    Now {
+        wall_ms: wall_us / 1_000,
+        wall_sub_us: (wall_us % 1_000) as u16,
+        mono_ms: mono_us / 1_000,
+    }
+}
+
+/// The server's version, two hexadecimal digits for each part.
+pub fn server_version() -> i32 {
+    // SAFETY: a pointer written at load; the function takes no arguments.
+    unsafe { raw::RedisModule_GetServerVersion.map(|get| get()) }.unwrap_or(0)
+}
+
+/// What the server tells of a connection, while it lives.
+fn info_of(id: u64) -> Option<raw::RedisModuleClientInfo> {
+    // SAFETY: all-zero is a valid value of this plain C struct.
+    let mut info: raw::RedisModuleClientInfo = unsafe { std::mem::zeroed() };
+    info.version = 1;
+    // SAFETY: the struct has the version it states.
+    let found = unsafe { api!(RedisModule_GetClientInfoById)((&raw mut info).cast(), id) };
+    (found == raw::REDISMODULE_OK as i32).then_some(info)
+}
+
+impl Ctx {
+    /// # Safety
+    /// `raw` is the context that the server passed to the callback now running, and the value does
+    /// not outlive that callback. (NULL is never passed.)
+    pub unsafe fn new(raw: *mut raw::RedisModuleCtx) -> Ctx {
+        Ctx(raw)
+    }
+
+    /// The pointer, for calls into the server.
+    pub fn as_ptr(self) -> *mut raw::RedisModuleCtx {
+        self.0
+    }
+
+    /// The lock of this name in the selected database.
+    pub fn key_ref<'k>(self, name: Str<'k>) -> KeyRef<'k> {
+        KeyRef {
+            db: self.db(),
+            name: name.bytes(),
+        }
+    }
+
+    /// Both clocks.
+    pub fn now(self) -> Now {
+        now()
+    }
+
+    /// What the server says of itself and of this call (`REDISMODULE_CTX_FLAGS_*`).
+    pub(crate) fn flags(self) -> u32 {
+        // SAFETY: the context is live (see `new`).
+        let flags = unsafe { api!(RedisModule_GetContextFlags)(self.0) };
+        flags.unsigned_abs()
+    }
+
+    /// Whether this call may park its client: not inside MULTI and scripts, not for commands from a master, and not on
+    /// a (writable) replica, where no waiter is granted anything.
+    pub fn may_block(self) -> bool {
+        const NEVER: u32 = raw::REDISMODULE_CTX_FLAGS_MULTI
+            | raw::REDISMODULE_CTX_FLAGS_SLAVE
+            | raw::REDISMODULE_CTX_FLAGS_LUA
+            | raw::REDISMODULE_CTX_FLAGS_REPLICATED
+            | raw::REDISMODULE_CTX_FLAGS_DENY_BLOCKING;
+        self.flags() & NEVER == 0
+    }
+
+    /// Whether the caller has subscribed to a channel. Only in RESP3 may such a client send other commands.
+    pub fn is_subscribed(self) -> bool {
+        const SUBSCRIBED: u64 = raw::REDISMODULE_CLIENTINFO_FLAG_PUBSUB as u64;
+        self.flags() & raw::REDISMODULE_CTX_FLAGS_RESP3 != 0
+            && info_of(self.client_id()).is_some_and(|info| info.flags & SUBSCRIBED != 0)
+    }
+
+    /// Whether the server parks a client that has subscribed. Valkey has refused to from 8.1.1 on.
+    pub fn parks_subscribers(self) -> bool {
+        const REFUSED_SINCE: i32 = 0x08_01_01;
+        !(self.is_valkey() && server_version() >= REFUSED_SINCE)
+    }
+
+    /// Whether replicas and clients are to see no new writes just now (`CLIENT PAUSE`, a failover).
+    /// Writing then aborts the server.
+    pub fn is_paused(self) -> bool {
+        // SAFETY: takes no arguments.
+        unsafe { api!(RedisModule_AvoidReplicaTraffic)() != 0 }
+    }
+
+    /// Whether a script is running.
+    pub fn is_in_script(self) -> bool {
+        self.flags() & raw::REDISMODULE_CTX_FLAGS_LUA != 0
+    }
+
+    /// Whether this server follows another.
+    pub fn is_replica(self) -> bool {
+        self.flags() & raw::REDISMODULE_CTX_FLAGS_SLAVE != 0
+    }
+
+    /// Whether data is being loaded: what happens to keys then is history.
+    pub fn is_loading(self) -> bool {
+        const LOADING: u32 =
+            raw::REDISMODULE_CTX_FLAGS_LOADING | raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING;
+        self.flags() & LOADING != 0
+    }
+
+    /// Whether a write that no client asked for may be made here and now: on a master, not while
+    /// data is being loaded, not while traffic is paused.
+    pub fn may_write(self) -> bool {
+        !self.is_replica() && !self.is_loading() && !self.is_paused()
+    }
+
+    /// Whether the server runs as a cluster node.
+    pub fn is_cluster(self) -> bool {
+        self.flags() & raw::REDISMODULE_CTX_FLAGS_CLUSTER != 0
+    }
+
+    /// Whether there is a replication backlog: true as well where the server does not say.
+    pub fn has_backlog(self) -> bool {
+        !self.info_is(c"replication", c"repl_backlog_active", c"0")
+            || !self.info_is(c"replication", c"connected_slaves", c"0")
+    }
+
+    /// Whether the server calls itself Valkey.
+    pub fn is_valkey(self) -> bool {
+        self.info_is(c"server", c"server_name", c"valkey")
+    }
+
+    /// Whether the server itself is starting, as against a module loaded into a running one.
+    pub fn is_starting_up(self) -> bool {
+        const STARTUP: u32 = raw::REDISMODULE_CTX_FLAGS_SERVER_STARTUP;
+        // SAFETY: takes no arguments.
+        let known = unsafe { api!(RedisModule_GetContextFlagsAll)() };
+        if known.unsigned_abs() & STARTUP != 0 {
+            return self.flags() & STARTUP != 0;
+        }
+        // 7.0 has no flag for it. While it starts nobody is connected yet; `MODULE LOAD` has a caller.
+        self.info_is(c"clients", c"connected_clients", c"0")
+    }
+
+    /// Whether this is Redis 8 with I/O threads. There `CLIENT LIST` stops all threads, which takes long where
+    /// processors are scarce; and a module may only be unloaded in a transaction that closes all connections.
+    pub fn is_threaded_redis(self) -> bool {
+        const THREADS_OWN_CLIENTS: i32 = 0x08_00_00;
+        server_version() >= THREADS_OWN_CLIENTS
+            && !self.is_valkey()
+            && self.info_is(c"server", c"io_threads_active", c"1")
+    }
+
+    /// Whether a field of `INFO` has this value; false as well where the server does not say.
+    fn info_is(self, section: &CStr, name: &CStr, value: &CStr) -> bool {
+        // SAFETY: section and name are constants; the info is freed before the end, and the field is
+        // only read until then.
+        unsafe {
+            let info = fallible!(
+                RedisModule_GetServerInfo(self.0, section.as_ptr()),
+                null_mut()
+            );
+            if info.is_null() {
+                return false;
+            }
+            let field = api!(RedisModule_ServerInfoGetFieldC)(info, name.as_ptr());
+            let is = !field.is_null() && CStr::from_ptr(field) == value;
+            api!(RedisModule_FreeServerInfo)(self.0, info);
+            is
+        }
+    }
+
+    /// Whether `maxmemory` may evict keys (which of them, the policy's name says).
+    pub fn may_evict(self) -> bool {
+        self.flags() & raw::REDISMODULE_CTX_FLAGS_EVICT != 0
+    }
+
+    /// Whether the caller is a connection: not a script, nor another module.
+    pub fn has_connection(self) -> bool {
+        !self.is_in_script() && self.is_connection()
+    }
+
+    /// The same where it is known that the caller is no script.
+    pub fn is_connection(self) -> bool {
+        // SAFETY: NULL asks only whether a connection has this id.
+        let found = unsafe { api!(RedisModule_GetClientInfoById)(null_mut(), self.client_id()) };
+        found == raw::REDISMODULE_OK as i32
+    }
+
+    /// The selected database.
+    pub fn db(self) -> i32 {
+        // SAFETY: the context is live.
+        unsafe { api!(RedisModule_GetSelectedDb)(self.0) }
+    }
+
+    /// Selects a database; in a client's call the caller selects the old one again. Only an unknown number is refused:
+    /// each number here comes from this server, and the number of databases never changes.
+    pub fn select(self, db: i32) {
+        // SAFETY: the context is live.
+        unsafe { api!(RedisModule_SelectDb)(self.0, db) };
+    }
+
+    /// Whether the server only asks where the keys of a command stand.
+    pub fn asks_for_keys(self) -> bool {
+        // SAFETY: the context is live.
+        unsafe { api!(RedisModule_IsKeysPositionRequest)(self.0) != 0 }
+    }
+
+    /// Answers that question: a key stands here, and is used so.
+    pub fn tell_key(self, position: usize, access: u32) {
+        // SAFETY: the context is live, and of such a question; others are ignored.
+        unsafe {
+            api!(RedisModule_KeyAtPosWithFlags)(self.0, position as i32, access as i32);
+        }
+    }
+
+    /// The id of the calling connection.
+    pub fn client_id(self) -> u64 {
+        // SAFETY: the context is live.
+        unsafe { api!(RedisModule_GetClientId)(self.0) }
+    }
+
+    /// Sends a keyspace event about a key of the selected database.
+    pub fn notify(self, class: i32, event: &CStr, key: Str<'_>) {
+        // SAFETY: the context, the name and the key live through the call; the key is not kept. (The status is
+        // always OK.)
+        unsafe {
+            api!(RedisModule_NotifyKeyspaceEvent)(self.0, class, event.as_ptr(), key.as_ptr())
+        };
+    }
+
+    /// Tells the clients that watch a key, and the server's own caches, that it was changed.
+    pub fn signal_modified(self, key: Str<'_>) {
+        // SAFETY: context and name are live. (The status is always OK.)
+        unsafe { api!(RedisModule_SignalModifiedKey)(self.0, key.as_ptr()) };
+    }
+
+    /// Whether `notify-keyspace-events` asks for events of this class.
+    pub fn is_asked_for(self, class: i32) -> bool {
+        // SAFETY: takes no arguments.
+        unsafe { api!(RedisModule_GetNotifyKeyspaceEvents)() & class != 0 }
+    }
+
+    /// Publishes a message to the subscribers of this server. (The call answers how many got it.)
+    pub fn publish(self, channel: Str<'_>, message: Str<'_>) {
+        // SAFETY: context and strings live through the call.
+        unsafe {
+            api!(RedisModule_PublishMessage)(self.0, channel.as_ptr(), message.as_ptr());
+        }
+    }
+
+    /// Publishes a message to those who listen on the shard channel.
+    pub fn publish_in_shard(self, channel: Str<'_>, message: Str<'_>) {
+        // SAFETY: context and strings live through the call.
+        unsafe {
+            api!(RedisModule_PublishMessageShard)(self.0, channel.as_ptr(), message.as_ptr());
+        }
+    }
+
+    /// In a cluster: publishes on the channel and on the shard channel of the same name, as `PUBLISH`
+    /// and `SPUBLISH` do. Replicas get it by the bus: each would send a replicated one again.
+    pub fn publish_in_cluster(self, channel: Str<'_>, message: Str<'_>) {
+        // SAFETY: context and strings live through the calls.
+        unsafe {
+            api!(RedisModule_PublishMessage)(self.0, channel.as_ptr(), message.as_ptr());
+            api!(RedisModule_PublishMessageShard)(self.0, channel.as_ptr(), message.as_ptr());
+        }
+    }
+
+    /// Asks the server whether it would run a write command on this key now; `NOREPLICAS`,
+    /// `MISCONF`, a moved slot and a cluster that is down say no. The probe, an `HDEL` of the empty
+    /// field, changes nothing: no lock has an empty owner, and at a key of another type the command
+    /// gets as far as seeing that.
+    pub fn probe_write(self, key: Str<'_>) -> bool {
+        // SAFETY: "S" checks as for scripts, "E" gives refusals as error replies, "sc" takes one
+        // string and one C string. The reply is ours to free, its text is read before that.
+        unsafe {
+            let reply = fallible!(
+                RedisModule_Call(
+                    self.0,
+                    c"HDEL".as_ptr(),
+                    c"SEsc".as_ptr(),
+                    key.as_ptr(),
+                    c"".as_ptr(),
+                ),
+                null_mut()
+            );
+            if reply.is_null() {
+                return false;
+            }
+            let ran = match api!(RedisModule_CallReplyType)(reply) as isize {
+                raw::REDISMODULE_REPLY_INTEGER => true,
+                raw::REDISMODULE_REPLY_ERROR => {
+                    let mut len = 0;
+                    let text = api!(RedisModule_CallReplyStringPtr)(reply, &mut len);
+                    !text.is_null()
+                        && std::slice::from_raw_parts(text.cast(), len).starts_with(b"WRONGTYPE")
+                }
+                _ => false,
+            };
+            api!(RedisModule_FreeCallReply)(reply);
+            ran
+        }
+    }
+
+    /// The same question asked as nobody in particular. A client that came with `ASKING` may write
+    /// into a slot that is still on its way to this node; the module's own keys must not.
+    pub fn probe_write_unasked(self, key: Str<'_>) -> bool {
+        // SAFETY: the detached context is a fresh one, used and freed on the main thread, here.
+        unsafe {
+            let fresh = fallible!(RedisModule_GetDetachedThreadSafeContext(self.0), null_mut());
+            if fresh.is_null() {
+                return false;
+            }
+            let allowed = Ctx(fresh).probe_write(key);
+            api!(RedisModule_FreeThreadSafeContext)(fresh);
+            allowed
+        }
+    }
+
+    /// Address and name of a connection, while it lives.
+    pub fn client_info(self, id: u64) -> Option<(String, Option<OwnedStr>)> {
+        let info = info_of(id)?;
+        // SAFETY: `addr` is NUL-terminated; the name's reference is ours.
+        unsafe {
+            let addr = CStr::from_ptr(info.addr.as_ptr()).to_string_lossy();
+            let name = raw::RedisModule_GetClientNameById
+                .and_then(|get| OwnedStr::from_raw(get(self.0, id)));
+            // As the core writes addresses, for CLIENT KILL ADDR.
+            let addr = if addr.contains(':') {
+                format!("[{addr}]:{}", info.port)
+            } else {
+                format!("{addr}:{}", info.port)
+            };
+            Some((addr, name))
+        }
+    }
+
+    /// An integer.
+    pub fn reply_integer(self, value: i64) {
+        // SAFETY: the context is live (see `new`). (The status of this reply and of those below is OK in every
+        // server: a caller that wants no reply gets none.)
+        unsafe { api!(RedisModule_ReplyWithLongLong)(self.0, value) };
+    }
+
+    /// Nil: `$-1`, or `_` in RESP3.
+    pub fn reply_nil(self) {
+        // SAFETY: the context is live (see `new`).
+        unsafe { api!(RedisModule_ReplyWithNull)(self.0) };
+    }
+
+    /// Nil in the place of an array: `*-1`, or `_` in RESP3.
+    pub fn reply_nil_array(self) {
+        // SAFETY: the context is live (see `new`).
+        unsafe { api!(RedisModule_ReplyWithNullArray)(self.0) };
+    }
+
+    /// An integer, or nil.
+    pub fn reply_maybe(self, value: Option<i64>) {
+        match value {
+            Some(value) => self.reply_integer(value),
+            None => self.reply_nil(),
+        }
+    }
+
+    /// A bulk string.
+    pub fn reply_bytes(self, bytes: &[u8]) {
+        // SAFETY: the context is live (see `new`); the bytes are copied.
+        unsafe {
+            api!(RedisModule_ReplyWithStringBuffer)(self.0, bytes.as_ptr().cast(), bytes.len())
+        };
+    }
+
+    /// The head of an array of so many elements.
+    pub fn reply_array(self, len: usize) {
+        // SAFETY: the context is live (see `new`).
+        unsafe { api!(RedisModule_ReplyWithArray)(self.0, len as _) };
+    }
+
+    /// The head of a map of so many pairs; RESP2 clients get a flat array.
+    pub fn reply_map(self, pairs: usize) {
+        // SAFETY: the context is live (see `new`).
+        unsafe { api!(RedisModule_ReplyWithMap)(self.0, pairs as _) };
+    }
+
+    /// An error. Its texts are constants of this module.
+    pub fn reply_error(self, error: &impl std::fmt::Display) {
+        let text = std::ffi::CString::new(error.to_string()).unwrap_or_default();
+        // SAFETY: the context is live (see `new`); the text is copied.
+        unsafe { api!(RedisModule_ReplyWithError)(self.0, text.as_ptr()) };
+    }
+}

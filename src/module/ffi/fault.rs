@@ -1,0 +1,62 @@
+//! Faults on request, for the tests: a panic in a named entry, or the failure of one call of a server function.
+//! Without the feature `fault-injection` the functions are empty.
+
+#[cfg(feature = "fault-injection")]
+pub use armed::arm;
+#[cfg(feature = "fault-injection")]
+pub(crate) use armed::{is_hit, trip};
+#[cfg(not(feature = "fault-injection"))]
+pub(crate) use unarmed::{is_hit, trip};
+
+#[cfg(feature = "fault-injection")]
+mod armed {
+    use std::sync::Mutex;
+
+    use crate::module::ffi::log;
+
+    /// What is to fail, and how many calls pass before.
+    static ARMED: Mutex<Option<(Vec<u8>, u64)>> = Mutex::new(None);
+
+    /// The entry of this name panics, or the call of this function of the server fails: once, after `pass` calls that
+    /// do not.
+    pub fn arm(name: &[u8], pass: u64) {
+        if let Ok(mut armed) = ARMED.lock() {
+            *armed = Some((name.to_vec(), pass));
+        }
+    }
+
+    pub(crate) fn trip(name: &str) {
+        if is_hit(name) {
+            panic!("injected fault");
+        }
+    }
+
+    pub(crate) fn is_hit(name: &str) -> bool {
+        let hit = ARMED.lock().is_ok_and(|mut armed| match armed.as_mut() {
+            Some((armed_name, pass)) if armed_name == name.as_bytes() && *pass > 0 => {
+                *pass -= 1;
+                false
+            }
+            Some((armed_name, _)) if armed_name == name.as_bytes() => {
+                *armed = None;
+                true
+            }
+            _ => false,
+        });
+        if hit {
+            log::warning(&format!("injected fault in '{name}'"));
+        }
+        hit
+    }
+}
+
+#[cfg(not(feature = "fault-injection"))]
+mod unarmed {
+    #[inline(always)]
+    pub(crate) fn trip(_: &str) {}
+
+    #[inline(always)]
+    pub(crate) fn is_hit(_: &str) -> bool {
+        false
+    }
+}

@@ -1,0 +1,32 @@
+//! Lines in the server's log. A message is data, never a format.
+
+use std::ffi::{CStr, CString};
+
+use crate::module::ffi::api::api;
+
+/// Something an operator should look at.
+pub fn warning(message: &str) {
+    write(c"warning", message);
+}
+
+/// Something an operator may want to know.
+pub fn notice(message: &str) {
+    write(c"notice", message);
+}
+
+fn write(level: &CStr, message: &str) {
+    let clean: Vec<u8> = message.bytes().filter(|byte| *byte >= b' ').collect();
+    let Ok(text) = CString::new(clean) else {
+        return;
+    };
+    // SAFETY: a NULL context is allowed and names the module only; the format takes exactly one
+    // C string, which lives until the call returns.
+    unsafe {
+        api!(RedisModule_Log)(
+            std::ptr::null_mut(),
+            level.as_ptr(),
+            c"lock: %s".as_ptr(),
+            text.as_ptr(),
+        )
+    };
+}

@@ -1,0 +1,44 @@
+//! What the module keeps between calls: statics that only the server's main thread touches.
+
+use std::cell::RefCell;
+
+/// A value that exists while the module is loaded.
+///
+/// It is borrowed only while nothing of the server is called that can call back: with a key event while a key is
+/// opened or deleted, with the answer of a parked client while it is unblocked.
+pub struct MainThread<T>(RefCell<Option<T>>);
+
+// SAFETY: `empty` demands that the value is used on one thread, so the RefCell is never touched by two.
+unsafe impl<T> Sync for MainThread<T> {}
+
+impl<T> MainThread<T> {
+    /// Without a value.
+    ///
+    /// # Safety
+    /// Only the server's main thread uses it.
+    pub const unsafe fn empty() -> MainThread<T> {
+        MainThread(RefCell::new(None))
+    }
+
+    /// Puts the value in, or with `None` drops it.
+    pub fn set(&self, value: Option<T>) {
+        *self.0.borrow_mut() = value;
+    }
+
+    /// Borrows the value. No call into the server that could call back is made inside.
+    ///
+    /// # Panics
+    /// When the value is borrowed already, or the module is not loaded: bugs, caught by the guard.
+    #[inline]
+    pub fn with<R>(&self, body: impl FnOnce(&mut T) -> R) -> R {
+        match self.0.borrow_mut().as_mut() {
+            Some(value) => body(value),
+            None => panic!("the module is not loaded"),
+        }
+    }
+
+    /// The same; `None` where `with` panics.
+    pub fn try_with<R>(&self, body: impl FnOnce(&mut T) -> R) -> Option<R> {
+        self.0.try_borrow_mut().ok()?.as_mut().map(body)
+    }
+}

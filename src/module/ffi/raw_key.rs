@@ -1,0 +1,258 @@
+//! A key of the server, open for one call.
+
+use std::ffi::{c_int, c_void};
+use std::ptr::{null_mut, NonNull};
+
+use redis_module::raw;
+
+use crate::module::ffi::api::api;
+use crate::module::ffi::checked::{checked, fallible, Refused, Written};
+use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::guard;
+use crate::module::ffi::strings::{OwnedStr, Str};
+
+/// How a key is opened to read without a trace: no statistics, no event, no use noted, and a key whose TTL is over is left
+/// alone. (Redis 7.0 knows `NOTOUCH` only: there it is an ordinary read, which counts a hit or a miss.)
+pub(crate) const NO_TRACE: u32 = redis_module::raw::REDISMODULE_OPEN_KEY_NOTOUCH
+    | redis_module::raw::REDISMODULE_OPEN_KEY_NONOTIFY
+    | redis_module::raw::REDISMODULE_OPEN_KEY_NOSTATS
+    | redis_module::raw::REDISMODULE_OPEN_KEY_NOEXPIRE;
+
+/// An open key; closed on drop. It is opened and dropped within one call of the server.
+///
+/// The server refuses an operation that does not fit the type of the value, except where a method says so.
+pub(crate) struct RawKey(NonNull<raw::RedisModuleKey>);
+
+impl Drop for RawKey {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: the key is open, and is closed here only.
+        unsafe { api!(RedisModule_CloseKey)(self.0.as_ptr()) };
+    }
+}
+
+impl RawKey {
+    /// Opens a key of the selected database. `None` for an absent key that is opened to read, and for nothing else.
+    #[inline]
+    pub(crate) fn open(ctx: Ctx, name: Str<'_>, mode: u32) -> Option<RawKey> {
+        // SAFETY: context and name are live.
+        let key = unsafe { api!(RedisModule_OpenKey)(ctx.as_ptr(), name.as_ptr(), mode as c_int) };
+        NonNull::new(key.cast()).map(RawKey)
+    }
+
+    /// Opens a key of the selected database to read and write.
+    #[inline]
+    pub(crate) fn open_to_write(ctx: Ctx, name: Str<'_>) -> Option<RawKey> {
+        RawKey::open(ctx, name, raw::REDISMODULE_READ | raw::REDISMODULE_WRITE)
+    }
+
+    /// The pointer, for calls into the server. It is valid until the key is dropped.
+    #[inline]
+    pub(crate) fn as_ptr(&self) -> *mut raw::RedisModuleKey {
+        self.0.as_ptr()
+    }
+
+    /// The type of its value (`REDISMODULE_KEYTYPE_*`).
+    #[inline]
+    pub(crate) fn kind(&self) -> isize {
+        // SAFETY: the key is open.
+        unsafe { api!(RedisModule_KeyType)(self.as_ptr()) as isize }
+    }
+
+    /// Whether it has no value.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.kind() == raw::REDISMODULE_KEYTYPE_EMPTY
+    }
+
+    /// The number of elements of its value.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        // SAFETY: the key is open.
+        unsafe { api!(RedisModule_ValueLength)(self.as_ptr()) }
+    }
+
+    /// When it ends, in milliseconds of the wall clock; `None` without a TTL or a value.
+    #[inline]
+    pub(crate) fn end_ms(&self) -> Option<i64> {
+        if self.is_empty() {
+            return None;
+        }
+        // SAFETY: the key is open and has a value.
+        unsafe { self.end_ms_of_value() }
+    }
+
+    /// The same for a key whose value was seen in this call.
+    ///
+    /// # Safety
+    /// The key has a value: Redis 8.6 ends when it is asked this of a key without one.
+    #[inline]
+    pub(crate) unsafe fn end_ms_of_value(&self) -> Option<i64> {
+        // SAFETY: the key is open, and the caller promises that it has a value.
+        let at = unsafe { api!(RedisModule_GetAbsExpire)(self.as_ptr()) };
+        (at != raw::REDISMODULE_NO_EXPIRE.into()).then_some(at)
+    }
+
+    /// What the body makes of its string; `None` where it holds no string.
+    pub(crate) fn with_string<T>(&self, body: impl FnOnce(&[u8]) -> T) -> Option<T> {
+        if self.kind() != raw::REDISMODULE_KEYTYPE_STRING {
+            return None;
+        }
+        let (mut len, mode) = (0, raw::REDISMODULE_READ as c_int);
+        // SAFETY: the key is open and holds a string. The body gets the bytes for its own time only, and no body
+        // changes the key.
+        unsafe {
+            let data = fallible!(
+                RedisModule_StringDMA(self.as_ptr(), &mut len, mode),
+                null_mut()
+            );
+            (!data.is_null()).then(|| body(std::slice::from_raw_parts(data.cast(), len)))
+        }
+    }
+
+    /// Makes its value this string. A TTL that it had goes.
+    ///
+    /// # Errors
+    /// When the server refuses.
+    #[inline]
+    pub(crate) fn set_string(&self, value: Str<'_>) -> Written {
+        // SAFETY: key and string are live; the server keeps a reference of its own to the string.
+        unsafe { checked!(RedisModule_StringSet(self.as_ptr(), value.as_ptr())) }
+    }
+
+    /// Gives it an end, in milliseconds of the wall clock, or with `REDISMODULE_NO_EXPIRE` none.
+    ///
+    /// # Errors
+    /// When the server refuses, as it does for a key without a value.
+    #[inline]
+    pub(crate) fn expire_at(&self, at_ms: i64) -> Written {
+        // SAFETY: the key is open.
+        unsafe { checked!(RedisModule_SetAbsExpire(self.as_ptr(), at_ms)) }
+    }
+
+    /// Deletes it.
+    ///
+    /// # Errors
+    /// When the server refuses.
+    #[inline]
+    pub(crate) fn delete(&self) -> Written {
+        // SAFETY: the key is open.
+        unsafe { checked!(RedisModule_DeleteKey(self.as_ptr())) }
+    }
+
+    /// The value of one field of a hash; `None` as well where it holds no hash.
+    pub(crate) fn field(&self, name: Str<'_>) -> Option<OwnedStr> {
+        let mut value: *mut raw::RedisModuleString = null_mut();
+        // SAFETY: the key is open; the variadic list is a live string, where to put the value, and the NULL that ends
+        // it. The value's reference is ours. (For a key of another type the call is refused, and the value stays NULL.)
+        unsafe {
+            api!(RedisModule_HashGet)(
+                self.as_ptr(),
+                raw::REDISMODULE_HASH_NONE as c_int,
+                name.as_ptr(),
+                &raw mut value,
+                null_mut::<c_void>(),
+            );
+            OwnedStr::from_raw(value)
+        }
+    }
+
+    /// Sets one or two fields of a hash. The words are the key's name, which is left out here, and pairs.
+    ///
+    /// # Errors
+    /// When the server refuses.
+    pub(crate) fn set_fields(&self, words: &[Str<'_>]) -> Written {
+        let word = |at: usize| words.get(at).map_or(null_mut(), |word| word.as_ptr());
+        // SAFETY: the key is open; the variadic list is one or two pairs of live strings and then NULL (a NULL field
+        // ends it); the server copies them.
+        let fields = unsafe {
+            fallible!(
+                RedisModule_HashSet(
+                    self.as_ptr(),
+                    raw::REDISMODULE_HASH_COUNT_ALL as c_int,
+                    word(1),
+                    word(2),
+                    word(3),
+                    word(4),
+                    null_mut::<c_void>(),
+                ),
+                0
+            )
+        };
+        match usize::try_from(fields) == Ok(words.len() / 2) {
+            true => Ok(()),
+            false => Err(Refused("RedisModule_HashSet")),
+        }
+    }
+
+    /// Removes a field of a hash. A field that is absent, or that has run out by itself, is no error.
+    ///
+    /// # Errors
+    /// When the server refuses.
+    pub(crate) fn drop_field(&self, name: Str<'_>) -> Written {
+        // SAFETY: the key is open; the variadic list is a live string, the value that means deletion, and the NULL
+        // that ends it.
+        let dropped = unsafe {
+            fallible!(
+                RedisModule_HashSet(
+                    self.as_ptr(),
+                    raw::REDISMODULE_HASH_NONE as c_int,
+                    name.as_ptr(),
+                    raw::REDISMODULE_HASH_DELETE,
+                    null_mut::<c_void>(),
+                ),
+                0
+            )
+        };
+        match dropped == 0 && !self.is_empty() && self.field(name).is_some() {
+            true => Err(Refused("RedisModule_HashSet")),
+            false => Ok(()),
+        }
+    }
+
+    /// Reads a hash field by field, until `goes_on` says no, which is asked every few fields. True when everything was
+    /// read.
+    pub(crate) fn scan<F: Fields>(
+        &self,
+        reader: &mut F,
+        mut goes_on: impl FnMut(&mut F) -> bool,
+    ) -> bool {
+        // SAFETY: the cursor is created and destroyed here; the callback gets `reader` back and does not keep it;
+        // nothing changes the hash meanwhile. (A scan that has not begun gives 0 as one that is done does.)
+        unsafe {
+            let cursor = api!(RedisModule_ScanCursorCreate)();
+            let mut more = true;
+            while more {
+                let to = (&raw mut *reader).cast();
+                more =
+                    api!(RedisModule_ScanKey)(self.as_ptr(), cursor, Some(on_field::<F>), to) != 0;
+                if more && !goes_on(reader) {
+                    break;
+                }
+            }
+            api!(RedisModule_ScanCursorDestroy)(cursor);
+            !more
+        }
+    }
+}
+
+/// Receives the fields of a hash.
+pub(crate) trait Fields {
+    /// One field and its value, in any order.
+    fn field(&mut self, field: &[u8], value: &[u8]);
+}
+
+unsafe extern "C" fn on_field<F: Fields>(
+    _key: *mut raw::RedisModuleKey,
+    field: *mut raw::RedisModuleString,
+    value: *mut raw::RedisModuleString,
+    to: *mut c_void,
+) {
+    guard::entry("field", || {
+        // SAFETY: `to` is the reader that `RawKey::scan` passed and that nothing else uses meanwhile; field and
+        // value live through the callback.
+        let (reader, field, value) =
+            unsafe { (&mut *to.cast::<F>(), Str::new(field), Str::new(value)) };
+        reader.field(field.bytes(), value.bytes());
+    });
+}

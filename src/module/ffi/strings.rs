@@ -1,0 +1,118 @@
+//! The server's strings: borrowed from the arguments of a command, or owned by us.
+
+use std::ffi::c_int;
+use std::marker::PhantomData;
+
+use redis_module::raw;
+
+use crate::lock::parse_integer;
+use crate::module::ffi::api::api;
+
+/// A string that somebody else keeps alive for `'a`.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub struct Str<'a> {
+    raw: *mut raw::RedisModuleString,
+    life: PhantomData<&'a ()>,
+}
+
+impl<'a> Str<'a> {
+    /// # Safety
+    /// `raw` is a live server string and stays so for `'a`.
+    pub unsafe fn new(raw: *mut raw::RedisModuleString) -> Str<'a> {
+        Str {
+            raw,
+            life: PhantomData,
+        }
+    }
+
+    /// Its bytes.
+    pub fn bytes(self) -> &'a [u8] {
+        let mut len = 0;
+        // SAFETY: the string is live for 'a (see `new`) and is not changed while shared.
+        unsafe {
+            let data = api!(RedisModule_StringPtrLen)(self.raw, &mut len);
+            std::slice::from_raw_parts(data.cast(), len)
+        }
+    }
+
+    /// The pointer, for calls into the server.
+    pub fn as_ptr(self) -> *mut raw::RedisModuleString {
+        self.raw
+    }
+}
+
+/// A string of our own.
+pub struct OwnedStr(*mut raw::RedisModuleString);
+
+impl OwnedStr {
+    /// Copies these bytes.
+    pub fn new(bytes: &[u8]) -> OwnedStr {
+        // SAFETY: with a NULL context the string is not tied to a call; the bytes are copied. (Never NULL: a server
+        // without memory ends.)
+        OwnedStr(unsafe {
+            api!(RedisModule_CreateString)(std::ptr::null_mut(), bytes.as_ptr().cast(), bytes.len())
+        })
+    }
+
+    /// Takes over a string that a server call gave us to free; `None` for NULL.
+    ///
+    /// # Safety
+    /// `raw` is NULL or a live string whose reference is ours.
+    pub unsafe fn from_raw(raw: *mut raw::RedisModuleString) -> Option<OwnedStr> {
+        // Lazily: an OwnedStr of NULL must not even exist, its drop would end the server.
+        (!raw.is_null()).then(|| OwnedStr(raw))
+    }
+
+    /// A decimal number.
+    pub fn of_number(number: impl itoa::Integer) -> OwnedStr {
+        OwnedStr::new(itoa::Buffer::new().format(number).as_bytes())
+    }
+
+    /// The pointer, for calls into the server.
+    pub fn as_ptr(&self) -> *mut raw::RedisModuleString {
+        self.0
+    }
+
+    /// Gives the reference away, to somebody who will free it.
+    pub fn into_raw(self) -> *mut raw::RedisModuleString {
+        let raw = self.0;
+        std::mem::forget(self);
+        raw
+    }
+
+    /// The borrowed form.
+    pub fn as_str(&self) -> Str<'_> {
+        // SAFETY: our reference keeps the string alive as long as `self`.
+        unsafe { Str::new(self.0) }
+    }
+}
+
+impl Drop for OwnedStr {
+    fn drop(&mut self) {
+        // SAFETY: the reference is ours and is given up exactly once.
+        unsafe { api!(RedisModule_FreeString)(std::ptr::null_mut(), self.0) };
+    }
+}
+
+/// The arguments of a call.
+///
+/// # Safety
+/// `argv` and `argc` are what the server passed to the callback now running.
+pub unsafe fn arguments<'a>(argv: *mut *mut raw::RedisModuleString, argc: c_int) -> &'a [Str<'a>] {
+    let argc = usize::try_from(argc).unwrap_or(0);
+    if argc == 0 {
+        return &[];
+    }
+    // SAFETY: the server passes `argc` live strings that stay, and an array of their pointers that
+    // does not change, through the callback; a `Str` is such a pointer and nothing else.
+    unsafe { std::slice::from_raw_parts(argv.cast::<Str<'a>>(), argc) }
+}
+
+/// How many keys a command has that counts them in the word at this place, if they are all there; the first
+/// follows that word.
+pub fn number_of_keys(words: &[Str<'_>], numkeys_at: usize) -> Option<usize> {
+    let number = parse_integer(words.get(numkeys_at)?.bytes())?;
+    let number = usize::try_from(number).ok().filter(|number| *number > 0)?;
+    (number < words.len() - numkeys_at).then_some(number)
+}

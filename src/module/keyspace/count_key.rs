@@ -1,0 +1,115 @@
+//! A string that holds a number, through the server's low-level key API: the free permits of a semaphore,
+//! the count of a latch.
+
+use redis_module::raw;
+
+use crate::lock::{parse_integer, Count, KeyRef};
+use crate::module::ffi::checked::{Refused, Written};
+use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::raw_key::RawKey;
+use crate::module::ffi::strings::{OwnedStr, Str};
+use crate::module::keyspace::replication::Replication;
+
+/// The key, open for this call.
+pub struct CountKey<'a> {
+    ctx: Ctx,
+    name: Str<'a>,
+    db: i32,
+    /// `None` for an absent key that was opened to read.
+    raw: Option<RawKey>,
+}
+
+impl<'a> CountKey<'a> {
+    /// Opens the key of the selected database to read and write.
+    pub fn open(ctx: Ctx, name: Str<'a>) -> CountKey<'a> {
+        CountKey::open_mode(ctx, name, raw::REDISMODULE_READ | raw::REDISMODULE_WRITE)
+    }
+
+    /// Opens the key to read.
+    pub fn open_read(ctx: Ctx, name: Str<'a>) -> CountKey<'a> {
+        CountKey::open_mode(ctx, name, raw::REDISMODULE_READ)
+    }
+
+    fn open_mode(ctx: Ctx, name: Str<'a>, mode: u32) -> CountKey<'a> {
+        CountKey {
+            ctx,
+            name,
+            db: ctx.db(),
+            raw: RawKey::open(ctx, name, mode),
+        }
+    }
+
+    /// The call that the key was opened in.
+    pub fn ctx(&self) -> Ctx {
+        self.ctx
+    }
+
+    /// The key's name as the server's string.
+    pub fn name(&self) -> Str<'a> {
+        self.name
+    }
+
+    /// The key's name for the core.
+    pub fn id(&self) -> KeyRef<'a> {
+        KeyRef {
+            db: self.db,
+            name: self.name.bytes(),
+        }
+    }
+
+    /// What the key holds.
+    pub fn read(&self) -> Count {
+        let Some(key) = &self.raw else {
+            return Count::Absent;
+        };
+        match key.kind() {
+            raw::REDISMODULE_KEYTYPE_EMPTY => Count::Absent,
+            raw::REDISMODULE_KEYTYPE_STRING => match key.with_string(parse_integer) {
+                Some(Some(count)) => Count::Is(count, key.end_ms()),
+                Some(None) => Count::OtherString,
+                None => Count::OtherType,
+            },
+            _ => Count::OtherType,
+        }
+    }
+
+    /// When the key ends.
+    pub fn end_ms(&self) -> Option<i64> {
+        self.raw.as_ref()?.end_ms()
+    }
+
+    /// Writes a number. The key's TTL stays, unless the number begins something new.
+    ///
+    /// # Errors
+    /// When the server refuses. (If only the TTL was refused, the number lasts.)
+    pub fn set(&mut self, number: i64, is_new: bool, replication: Replication) -> Written {
+        let key = self.raw.as_ref().ok_or(Refused("RedisModule_OpenKey"))?;
+        let value = OwnedStr::of_number(number);
+        let end_ms = self.end_ms().filter(|_| !is_new);
+        key.set_string(value.as_str())?;
+        replication.set(self.name, value.as_str());
+        self.signal();
+        if let Some(end_ms) = end_ms {
+            key.expire_at(end_ms)?;
+            replication.pexpireat(self.name, end_ms);
+        }
+        Ok(())
+    }
+
+    /// Deletes the key.
+    ///
+    /// # Errors
+    /// When the server refuses.
+    pub fn delete(&mut self, replication: Replication) -> Written {
+        let key = self.raw.as_ref().ok_or(Refused("RedisModule_OpenKey"))?;
+        key.delete()?;
+        replication.del(self.name);
+        self.signal();
+        Ok(())
+    }
+
+    /// Tells those who watch the key.
+    fn signal(&self) {
+        self.ctx.signal_modified(self.name);
+    }
+}

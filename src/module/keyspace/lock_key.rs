@@ -1,0 +1,230 @@
+//! The lock hash, through the server's low-level key API: read it, change it, replicate the change.
+//!
+//! A command knows whose hold it is about: that owner's field is looked up by name, and written under
+//! the client's own string. Only where it is not there is the whole hash read.
+
+use std::cell::{Cell, OnceCell};
+
+use redis_module::raw;
+
+use crate::lock::{HashReader, KeyId, KeyRef, WroteBeside};
+use crate::module::ffi::checked::{Refused, Written};
+use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::fault;
+use crate::module::ffi::raw_key::{Fields, RawKey, NO_TRACE};
+use crate::module::ffi::strings::{OwnedStr, Str};
+use crate::module::keyspace::replication::Replication;
+use crate::module::keyspace::siblings::{Siblings, Timeouts};
+
+/// A lock's key, open for this call.
+pub struct LockKey<'a> {
+    ctx: Ctx,
+    name: Str<'a>,
+    db: i32,
+    /// Who asks.
+    owner: Option<Str<'a>>,
+    /// `None` for an absent key that was opened to read.
+    raw: Option<RawKey>,
+    /// How it was opened.
+    mode: u32,
+    siblings: Siblings,
+    /// Which of the keys beside it this server wrote last, for a hold of the owner who asks.
+    wrote_beside: Cell<WroteBeside>,
+    twin_is_held: OnceCell<bool>,
+}
+
+impl<'a> LockKey<'a> {
+    /// Opens the key of the selected database to read and write. A key whose TTL is over is deleted
+    /// on the way, as any write command would do.
+    pub fn open(ctx: Ctx, name: Str<'a>) -> LockKey<'a> {
+        LockKey::open_mode(ctx, name, raw::REDISMODULE_READ | raw::REDISMODULE_WRITE)
+    }
+
+    /// Opens the key to read and write, for a command of this owner.
+    pub fn open_for(ctx: Ctx, name: Str<'a>, owner: Str<'a>) -> LockKey<'a> {
+        let mut key = LockKey::open(ctx, name);
+        key.owner = Some(owner);
+        key
+    }
+
+    /// Opens several keys to read and write, for a command of this owner.
+    pub fn open_all(ctx: Ctx, names: &[Str<'a>], owner: Str<'a>) -> Vec<LockKey<'a>> {
+        let names = names.iter().copied();
+        names
+            .map(|name| LockKey::open_for(ctx, name, owner))
+            .collect()
+    }
+
+    /// Opens the key to read.
+    pub fn open_read(ctx: Ctx, name: Str<'a>) -> LockKey<'a> {
+        LockKey::open_mode(ctx, name, raw::REDISMODULE_READ)
+    }
+
+    /// Opens the key for a look, perhaps for one owner, that leaves no trace: see [`NO_TRACE`].
+    pub fn peek(ctx: Ctx, name: Str<'a>, owner: Option<Str<'a>>) -> LockKey<'a> {
+        let mut key = LockKey::open_mode(ctx, name, raw::REDISMODULE_READ | NO_TRACE);
+        key.owner = owner;
+        key
+    }
+
+    fn open_mode(ctx: Ctx, name: Str<'a>, mode: u32) -> LockKey<'a> {
+        // In the tests the server may refuse to open it.
+        let raw = match fault::is_hit("RedisModule_OpenKey") {
+            true => None,
+            false => RawKey::open(ctx, name, mode),
+        };
+        LockKey {
+            ctx,
+            name,
+            db: ctx.db(),
+            owner: None,
+            raw,
+            mode,
+            siblings: Siblings::default(),
+            wrote_beside: Cell::default(),
+            twin_is_held: OnceCell::new(),
+        }
+    }
+
+    /// The call that the key was opened in.
+    pub fn ctx(&self) -> Ctx {
+        self.ctx
+    }
+
+    /// The key's name as the server's string.
+    pub fn name(&self) -> Str<'a> {
+        self.name
+    }
+
+    /// The lock's name for the core.
+    pub fn id(&self) -> KeyRef<'a> {
+        KeyRef {
+            db: self.db,
+            name: self.name.bytes(),
+        }
+    }
+
+    /// The open key; `None` for an absent one that was opened to read.
+    pub(crate) fn handle(&self) -> Option<&RawKey> {
+        self.raw.as_ref()
+    }
+
+    /// What type of value the key holds.
+    pub(crate) fn kind(&self) -> isize {
+        self.handle()
+            .map_or(raw::REDISMODULE_KEYTYPE_EMPTY, RawKey::kind)
+    }
+
+    /// How the key was opened: so are those beside it.
+    pub(crate) fn mode(&self) -> u32 {
+        self.mode
+    }
+
+    /// Keeps names that were made before it was opened: of this lock, and of the owner who asks.
+    pub fn keep(&mut self, siblings: Siblings) {
+        self.siblings = siblings;
+    }
+
+    /// The names of the keys beside it.
+    pub fn siblings(&self) -> &Siblings {
+        &self.siblings
+    }
+
+    /// Notes which of the keys beside it this server wrote last, for a hold of the owner who asks.
+    pub(crate) fn set_wrote_beside(&self, wrote: WroteBeside) {
+        self.wrote_beside.set(wrote);
+    }
+
+    /// Whether the timeouts of this owner are known to be no other lock's.
+    pub(crate) fn owns_timeouts_of(&self, owner: &[u8]) -> bool {
+        self.wrote_beside.get().timeouts && self.owner_name() == Some(owner)
+    }
+
+    /// Whether the token's key may be the twin's as well, as far as is known.
+    pub(crate) fn token_may_be_twins(&self) -> bool {
+        !self.wrote_beside.get().token && self.twin_is_held.get() != Some(&false)
+    }
+
+    /// Whether the twin is held for READ or WRITE: `find` looks for it once in a call.
+    pub(crate) fn twin_is_held_or(&self, find: impl FnOnce() -> bool) -> bool {
+        *self.twin_is_held.get_or_init(find)
+    }
+
+    /// Whether the key was opened to write.
+    pub(crate) fn is_writable(&self) -> bool {
+        self.mode & raw::REDISMODULE_WRITE != 0
+    }
+
+    /// The name of the token's key beside a read-write lock.
+    pub fn token_name(&self) -> Str<'_> {
+        self.siblings.token(self.name.bytes())
+    }
+
+    /// The names of an owner's timeouts beside a read-write lock.
+    pub fn with_timeouts<T>(&self, owner: &[u8], body: impl FnOnce(&Timeouts) -> T) -> T {
+        let lock = self.name.bytes();
+        match self.owner_name() {
+            Some(own) if own == owner => body(self.siblings.own(lock, owner)),
+            _ => body(&Timeouts::of(lock, owner)),
+        }
+    }
+
+    /// Who asks.
+    pub(crate) fn owner(&self) -> Option<Str<'a>> {
+        self.owner
+    }
+
+    /// The name of who asks.
+    pub fn owner_name(&self) -> Option<&'a [u8]> {
+        self.owner.map(Str::bytes)
+    }
+
+    /// Tells those who watch the key.
+    pub(crate) fn signal(&self) {
+        self.ctx.signal_modified(self.name);
+    }
+
+    /// Deletes the key.
+    ///
+    /// # Errors
+    /// When the server refuses.
+    pub(crate) fn delete(&mut self, replication: Replication) -> Written {
+        self.open_key()?.delete()?;
+        replication.del(self.name);
+        Ok(())
+    }
+
+    /// The open key. One that was opened to write has always a handle.
+    pub(crate) fn open_key(&self) -> Result<&RawKey, Refused> {
+        self.handle().ok_or(Refused("RedisModule_OpenKey"))
+    }
+
+    /// Gives the key an end.
+    ///
+    /// # Errors
+    /// When the server refuses.
+    pub(crate) fn set_deadline(&mut self, deadline_ms: i64, replication: Replication) -> Written {
+        self.expire_at(deadline_ms)?;
+        replication.pexpireat(self.name, deadline_ms);
+        Ok(())
+    }
+
+    /// Gives the key an end, and leaves the replication to the caller.
+    ///
+    /// # Errors
+    /// When the server refuses.
+    pub(crate) fn expire_at(&self, deadline_ms: i64) -> Written {
+        self.open_key()?.expire_at(deadline_ms)
+    }
+}
+
+/// The name of a key of the core as a server string.
+pub fn name_of(key: &KeyId) -> OwnedStr {
+    OwnedStr::new(key.as_ref().name)
+}
+
+impl Fields for HashReader {
+    fn field(&mut self, field: &[u8], value: &[u8]) {
+        HashReader::field(self, field, value);
+    }
+}

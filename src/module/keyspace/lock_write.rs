@@ -1,0 +1,130 @@
+//! Writes the lock hash as the core has decided, and replicates each change.
+
+use smallvec::SmallVec;
+
+use crate::lock::{KeyWrite, Token};
+use crate::module::ffi::checked::Written;
+use crate::module::ffi::strings::OwnedStr;
+use crate::module::keyspace::lock_key::LockKey;
+use crate::module::keyspace::replication::Replication;
+use crate::module::keyspace::rw_write;
+use crate::module::state::constants::Constants;
+
+impl LockKey<'_> {
+    /// Makes a change, replicates it, and tells those who watch the key.
+    ///
+    /// # Errors
+    /// When the server refuses. Then a fresh hold was not written at all; of a present one perhaps the lease.
+    pub fn write(&mut self, change: &KeyWrite, replication: Replication) -> Written {
+        match change {
+            KeyWrite::Delete => self.delete(replication)?,
+            KeyWrite::ReadWrite(change) => rw_write::write(self, change, replication)?,
+            KeyWrite::Take {
+                clear,
+                owner,
+                token,
+                deadline_ms,
+            } => {
+                if *clear {
+                    self.delete(replication)?;
+                }
+                self.set_fields(owner, Some(1), Some(*token), replication)?;
+                let leased = self.set_deadline(*deadline_ms, replication);
+                if leased.is_err() {
+                    // Without an end it would be held for ever.
+                    let _ = self.delete(replication);
+                }
+                leased?;
+            }
+            KeyWrite::Adjust {
+                owner,
+                count,
+                token,
+                deadline_ms,
+            } => {
+                // The lease first: a longer one does no harm by itself, one hold more would.
+                if let Some(deadline_ms) = deadline_ms {
+                    self.expire_at(*deadline_ms)?;
+                }
+                let fields = match count.is_some() || token.is_some() {
+                    true => self.set_fields(owner, count.map(|(_, to)| to), *token, replication),
+                    false => Ok(()),
+                };
+                if let Some(deadline_ms) = deadline_ms {
+                    replication.pexpireat(self.name(), *deadline_ms);
+                }
+                fields?;
+            }
+        }
+        self.signal();
+        Ok(())
+    }
+
+    /// Takes back what this change has written, because a later one of the same decision was refused: of a fresh hold
+    /// nothing stays, and a re-entry is not counted. `before` is the change before it.
+    pub fn take_back(
+        &mut self,
+        change: &KeyWrite,
+        before: Option<&KeyWrite>,
+        replication: Replication,
+    ) {
+        let before = before.and_then(|before| match before {
+            KeyWrite::ReadWrite(before) => Some(before),
+            _ => None,
+        });
+        let taken_back = match change {
+            KeyWrite::Take { .. } => self.delete(replication),
+            KeyWrite::ReadWrite(change) => rw_write::take_back(self, change, before, replication),
+            KeyWrite::Adjust {
+                owner,
+                count: Some((count, _)),
+                ..
+            } => self.set_fields(owner, Some(*count), None, replication),
+            KeyWrite::Delete | KeyWrite::Adjust { .. } => Ok(()),
+        };
+        // Refused as well, it leaves a hold that ends with its lease.
+        if taken_back.is_ok() {
+            self.signal();
+        }
+    }
+
+    /// Sets the owner's count, the token, or both, in one call.
+    fn set_fields(
+        &mut self,
+        owner: &[u8],
+        count: Option<u32>,
+        token: Option<Token>,
+        replication: Replication,
+    ) -> Written {
+        let key = self.open_key()?;
+        // A hold count of 1 and the token's field are in every grant: those strings are kept. So is
+        // the owner's, as the client sent it.
+        let own = self.owner().filter(|own| own.bytes() == owner);
+        let made = own.is_none().then(|| OwnedStr::new(owner));
+        let owner = own.or(made.as_ref().map(OwnedStr::as_str));
+        let other_count = count.filter(|count| *count != 1).map(OwnedStr::of_number);
+        let token = token.map(|token| OwnedStr::new(&token_text(token)));
+
+        let mut words: SmallVec<[_; 5]> = SmallVec::new();
+        words.push(self.name());
+        if let (Some(owner), Some(_)) = (owner, count) {
+            let count = other_count
+                .as_ref()
+                .map_or(Constants::one(), OwnedStr::as_str);
+            words.extend([owner, count]);
+        }
+        if let Some(token) = &token {
+            words.extend([Constants::token_field(), token.as_str()]);
+        }
+        key.set_fields(&words)?;
+        replication.hset(&words);
+        Ok(())
+    }
+}
+
+/// The value of the token field: `t` and digits.
+fn token_text(token: Token) -> SmallVec<[u8; 24]> {
+    let mut text = SmallVec::from_slice(b"t");
+    text.extend_from_slice(itoa::Buffer::new().format(token.get()).as_bytes());
+    text
+}

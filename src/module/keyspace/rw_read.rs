@@ -1,0 +1,206 @@
+//! Reads a read-write lock's hash and the keys beside it, as much as a decision needs.
+
+use crate::lock::{
+    is_read_write, is_reserved, KeyState, Now, OwnerId, ReadDepth, ReadWrite, Reader, RwFields,
+    TokenRecord, MODE_FIELD, MOST_READS,
+};
+use crate::module::ffi::raw_key::{Fields, RawKey};
+use crate::module::ffi::strings::{OwnedStr, Str};
+use crate::module::keyspace::lock_key::LockKey;
+use crate::module::keyspace::sibling::{Beside, Sibling};
+use crate::module::state::shell;
+
+impl Fields for RwFields {
+    fn field(&mut self, field: &[u8], value: &[u8]) {
+        RwFields::field(self, field, value);
+    }
+}
+
+/// Reads a hash that is no exclusive lock.
+pub(crate) fn read(
+    key: &LockKey<'_>,
+    handle: &RawKey,
+    fields: usize,
+    depth: ReadDepth,
+    now: Option<Now>,
+) -> KeyState {
+    let mode_field = OwnedStr::new(MODE_FIELD);
+    let Some(mode) = handle.field(mode_field.as_str()) else {
+        return KeyState::OtherHash;
+    };
+    if !is_read_write(mode.as_str().bytes()) {
+        return KeyState::OtherHash;
+    }
+    let at = now.unwrap_or_else(|| key.ctx().now());
+    let reading = Reading {
+        key,
+        handle,
+        depth,
+        now: at,
+        token_record: read_token_record(key),
+    };
+    let is_read = mode.as_str().bytes() == b"read";
+    let lock = reading.read(fields, is_read);
+    note_wrote_beside(key, lock.as_ref(), at);
+    match lock.filter(|lock| lock.is_plausible(at)) {
+        Some(lock) => KeyState::ReadWrite(Box::new(lock)),
+        None => KeyState::OtherHash,
+    }
+}
+
+/// Notes which of the keys beside the lock this server wrote last: for those no look-up of the twin is needed.
+fn note_wrote_beside(key: &LockKey<'_>, lock: Option<&ReadWrite>, now: Now) {
+    if let (Some(owner), Some(lock)) = (key.owner_name(), lock) {
+        let wrote = shell::with(|shell| shell.locks.wrote_beside(key.id(), owner, lock, now));
+        key.set_wrote_beside(wrote);
+    }
+}
+
+struct Reading<'a> {
+    key: &'a LockKey<'a>,
+    handle: &'a RawKey,
+    depth: ReadDepth,
+    now: Now,
+    token_record: Option<TokenRecord>,
+}
+
+impl Reading<'_> {
+    /// `None` for a hash of another layout.
+    fn read(self, fields: usize, is_read: bool) -> Option<ReadWrite> {
+        let mut lock = ReadWrite {
+            deadline_ms: self.handle.end_ms(),
+            ..ReadWrite::default()
+        };
+        // The owner who asks, and whoever the token was given to for WRITE: by name.
+        let own = self.key.owner().map(Str::bytes);
+        let recorded = self
+            .token_record
+            .as_ref()
+            .and_then(|token_record| token_record.writer.as_deref());
+        let recorded = recorded.filter(|recorded| is_read && Some(*recorded) != own);
+        for owner in own.into_iter().chain(recorded) {
+            lock.readers.extend(self.reader_by_name(owner)?);
+        }
+        if is_read && self.depth == ReadDepth::Own && lock.deadline_ms.is_some() {
+            lock.is_whole = fields == 1 + lock.readers.len();
+        } else {
+            self.read_fields(&mut lock, is_read)?;
+        }
+        lock.token_record = self.token_record;
+        Some(lock)
+    }
+
+    /// Reads the hash field by field. `None` for one of another layout.
+    fn read_fields(&self, lock: &mut ReadWrite, is_read: bool) -> Option<()> {
+        let known: Vec<_> = lock.readers.iter().map(|r| r.owner.clone()).collect();
+        let mut read = RwFields::default();
+        let mut living = 0;
+        let mut others = Vec::new();
+        let is_whole = self.handle.scan(&mut read, |read| {
+            living += self.take_readers(read, &known, &mut others);
+            self.depth != ReadDepth::Two || !is_read || living < 2
+        });
+        self.take_readers(&mut read, &known, &mut others);
+        if is_whole && self.depth == ReadDepth::Two {
+            // Then the end of the hash may depend on theirs, and a later hold of a script may last longer.
+            for other in others.iter_mut().filter(|other| other.count > 1) {
+                *other = self.reader(&other.owner, other.count, true);
+            }
+        }
+        if !is_whole {
+            // The field of the mode may be among those that were not read.
+            read.field(MODE_FIELD, b"read");
+        }
+        lock.writer = read.finish()?;
+        lock.readers.extend(others);
+        lock.is_whole = is_whole;
+        Some(())
+    }
+
+    /// Looks at the timeouts of readers whose fields were read. Answers how many live.
+    fn take_readers(
+        &self,
+        read: &mut RwFields,
+        known: &[OwnerId],
+        others: &mut Vec<Reader>,
+    ) -> usize {
+        let is_deep = self.depth == ReadDepth::All;
+        let mut living = 0;
+        for (owner, count) in read.readers.drain(..) {
+            if known.contains(&owner) {
+                continue;
+            }
+            let reader = self.reader(&owner, count, is_deep);
+            living += usize::from(reader.until_ms > self.now.wall_ms);
+            others.push(reader);
+        }
+        living
+    }
+
+    /// The READ holds of one owner, if it has any. `None` where its field holds no count.
+    fn reader_by_name(&self, owner: &[u8]) -> Option<Option<Reader>> {
+        let name = OwnedStr::new(owner);
+        let Some(value) = self.handle.field(name.as_str()) else {
+            return Some(None);
+        };
+        let mut one = RwFields::default();
+        one.field(owner, value.as_str().bytes());
+        let is_deep = self.depth != ReadDepth::Own;
+        match one.readers.pop() {
+            Some((owner, count)) => Some(Some(self.reader(&owner, count, is_deep))),
+            // Redisson's own fields are no owners.
+            None if is_reserved(owner) => Some(None),
+            None => None,
+        }
+    }
+
+    /// Looks at the timeouts of a reader: at all, or only to see whether it lives.
+    fn reader(&self, owner: &[u8], count: u32, is_deep: bool) -> Reader {
+        let mut reader = Reader {
+            owner: OwnerId::from_slice(owner),
+            count,
+            first_ms: 0,
+            until_ms: 0,
+        };
+        self.key.with_timeouts(owner, |names| {
+            for number in numbers(1, count) {
+                let end_ms = names.with(number, |name| self.end_of(name));
+                if number == 1 {
+                    reader.first_ms = end_ms;
+                }
+                reader.until_ms = reader.until_ms.max(end_ms);
+                if !is_deep && end_ms > self.now.wall_ms {
+                    break;
+                }
+            }
+        });
+        reader
+    }
+
+    /// When a timeout ends: 0 where there is none, the end of all time where it has no TTL.
+    fn end_of(&self, name: Str<'_>) -> i64 {
+        let key = Sibling::open(self.key.ctx(), name, self.key.mode());
+        if !key.has(Beside::Timeout) {
+            return 0;
+        }
+        key.deadline().unwrap_or(i64::MAX)
+    }
+}
+
+/// The first number, and then the others from the newest down: not all, if there are absurdly many.
+pub(crate) fn numbers(from: u32, to: u32) -> impl Iterator<Item = u32> {
+    let last = to.saturating_sub(MOST_READS - 2).max(from + 1);
+    std::iter::once(from).chain((last..=to).rev())
+}
+
+fn read_token_record(key: &LockKey<'_>) -> Option<TokenRecord> {
+    let sibling = Sibling::open(key.ctx(), key.token_name(), key.mode());
+    let deadline_ms = sibling.deadline();
+    let token_record = sibling.with_text(|value| TokenRecord::parse(value, deadline_ms))??;
+    // The server may not have noticed yet that its time is over.
+    let now_ms = key.ctx().now().wall_ms;
+    token_record
+        .deadline_ms
+        .is_none_or(|end| end > now_ms)
+        .then_some(token_record)
+}

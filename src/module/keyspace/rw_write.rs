@@ -1,0 +1,198 @@
+//! Writes a read-write lock's hash and the keys beside it: the small changes that the core asks for.
+
+use crate::lock::{write_field, Mode, RwWrite, MODE_FIELD};
+use crate::module::ffi::checked::Written;
+use crate::module::ffi::strings::OwnedStr;
+use crate::module::keyspace::beside::{self, is_twin_held};
+use crate::module::keyspace::lock_key::LockKey;
+use crate::module::keyspace::replication::Replication;
+use crate::module::keyspace::rw_read::numbers;
+use crate::module::keyspace::sibling::{open_own, Beside, Sibling, TIMEOUT};
+
+/// Makes one change.
+///
+/// # Errors
+/// When the server refuses.
+pub(crate) fn write(key: &mut LockKey<'_>, change: &RwWrite, replication: Replication) -> Written {
+    let ctx = key.ctx();
+    let may_be_twins = key.token_may_be_twins();
+    let is_twins = || is_twin_held(key);
+    match change {
+        RwWrite::Clear => key.delete(replication),
+        RwWrite::Begin(mode, owner) => {
+            let (field, one) = (field_of(*mode, owner), OwnedStr::of_number(1u32));
+            let pairs = [mode_pair(*mode), (field, one)];
+            set_fields(key, &pairs, replication)
+        }
+        RwWrite::Mode(mode) => set_fields(key, &[mode_pair(*mode)], replication),
+        RwWrite::Count(mode, owner, (_, count)) => {
+            set_count(key, (*mode, owner), *count, replication)
+        }
+        RwWrite::Drop(mode, owner) => drop_field(key, &field_of(*mode, owner), replication),
+        RwWrite::Timeouts(owner, range, end_ms) => {
+            set_timeouts(key, owner, (*range, *end_ms), replication)
+        }
+        RwWrite::DropTimeouts(owner, range) => drop_timeouts(key, owner, *range, replication),
+        RwWrite::Lease(end_ms) => key.set_deadline(*end_ms, replication),
+        RwWrite::TokenRecord(token_record) => {
+            let is_there = |sibling: &Sibling<'_>| may_be_twins && sibling.has(Beside::Token);
+            let value = (&token_record.value()[..], Beside::Token);
+            match open_own(ctx, key.token_name(), is_there, is_twins) {
+                Some(sibling) => sibling.put(value, token_record.deadline_ms, replication),
+                None => Ok(()),
+            }
+        }
+        RwWrite::TokenRecordLease(end_ms) => {
+            let is_longer = |sibling: &Sibling<'_>| may_be_twins && sibling.is_longer(*end_ms);
+            match open_own(ctx, key.token_name(), is_longer, is_twins) {
+                Some(sibling) if sibling.has(Beside::Token) => {
+                    sibling.expire_at(*end_ms, replication)
+                }
+                _ => Ok(()),
+            }
+        }
+        RwWrite::DropTokenRecord => {
+            let is_there = |sibling: &Sibling<'_>| may_be_twins && sibling.has(Beside::Token);
+            match open_own(ctx, key.token_name(), is_there, is_twins) {
+                Some(sibling) => sibling.delete_own(Beside::Token, replication),
+                None => Ok(()),
+            }
+        }
+    }
+}
+
+/// Sets timeouts of a reader. Those that last longer and may be another lock's are left: a script may have made the same
+/// owner a reader of both.
+fn set_timeouts(
+    key: &LockKey<'_>,
+    owner: &[u8],
+    ((from, to), end_ms): ((u32, u32), i64),
+    replication: Replication,
+) -> Written {
+    let ctx = key.ctx();
+    key.with_timeouts(owner, |names| {
+        let may_share = !key.owns_timeouts_of(owner);
+        let is_anothers = || beside::are_shared(key, owner, names);
+        numbers(from, to).try_for_each(|number| {
+            names.with(number, |name| {
+                let is_longer = |sibling: &Sibling<'_>| may_share && sibling.is_longer(end_ms);
+                let value = (TIMEOUT, Beside::Timeout);
+                match open_own(ctx, name, is_longer, is_anothers) {
+                    Some(sibling) => sibling.put(value, Some(end_ms), replication),
+                    None => Ok(()),
+                }
+            })
+        })
+    })
+}
+
+/// Deletes timeouts of a reader, unless they may be another lock's as well: then they run out by themselves.
+fn drop_timeouts(
+    key: &LockKey<'_>,
+    owner: &[u8],
+    (from, to): (u32, u32),
+    replication: Replication,
+) -> Written {
+    let ctx = key.ctx();
+    key.with_timeouts(owner, |names| {
+        if !key.owns_timeouts_of(owner) && beside::are_shared(key, owner, names) {
+            return Ok(());
+        }
+        numbers(from, to).try_for_each(|number| {
+            names.with(number, |name| {
+                Sibling::open_to_write(ctx, name).delete_own(Beside::Timeout, replication)
+            })
+        })
+    })
+}
+
+/// Takes back a change, because a later one of the same decision was refused; `before` is the change before it. A hold
+/// that was to begin goes, a re-entry is not counted, a WRITE that was to end stays.
+///
+/// # Errors
+/// When the server refuses that as well.
+pub(crate) fn take_back(
+    key: &mut LockKey<'_>,
+    change: &RwWrite,
+    before: Option<&RwWrite>,
+    replication: Replication,
+) -> Written {
+    match change {
+        RwWrite::Timeouts(owner, (first, last), _) if first == last => {
+            let is_new = match before {
+                Some(RwWrite::Count(Mode::Read, _, (reads, more))) => reads < more && more == last,
+                Some(RwWrite::Begin(Mode::Read, _)) => *last == 1,
+                _ => false,
+            };
+            // Otherwise the timeout belongs to an older hold and stays.
+            match is_new {
+                true => drop_timeouts(key, owner, (*first, *last), replication),
+                false => Ok(()),
+            }
+        }
+        RwWrite::Count(mode, owner, (0, _)) => {
+            drop_field(key, &field_of(*mode, owner), replication)
+        }
+        RwWrite::Count(mode, owner, (count, _)) => {
+            set_count(key, (*mode, owner), *count, replication)
+        }
+        RwWrite::Begin(mode, owner) => {
+            drop_field(key, &field_of(*mode, owner), replication)?;
+            match key.open_key()?.len() > 1 {
+                true => set_fields(key, &[mode_pair(Mode::Read)], replication),
+                false => key.delete(replication),
+            }
+        }
+        RwWrite::Drop(Mode::Write, owner) => {
+            let pair = (field_of(Mode::Write, owner), OwnedStr::of_number(1u32));
+            set_fields(key, &[mode_pair(Mode::Write), pair], replication)
+        }
+        _ => Ok(()),
+    }
+}
+
+fn set_count(
+    key: &LockKey<'_>,
+    (mode, owner): (Mode, &[u8]),
+    count: u32,
+    replication: Replication,
+) -> Written {
+    let pair = (field_of(mode, owner), OwnedStr::of_number(count));
+    set_fields(key, &[pair], replication)
+}
+
+fn mode_pair(mode: Mode) -> (OwnedStr, OwnedStr) {
+    let value: &[u8] = match mode {
+        Mode::Write => b"write",
+        _ => b"read",
+    };
+    (OwnedStr::new(MODE_FIELD), OwnedStr::new(value))
+}
+
+fn field_of(mode: Mode, owner: &[u8]) -> OwnedStr {
+    match mode {
+        Mode::Write => OwnedStr::new(&write_field(owner)),
+        _ => OwnedStr::new(owner),
+    }
+}
+
+/// Sets one or two fields of the hash.
+fn set_fields(
+    key: &LockKey<'_>,
+    pairs: &[(OwnedStr, OwnedStr)],
+    replication: Replication,
+) -> Written {
+    let mut words = vec![key.name()];
+    for (field, value) in pairs {
+        words.extend([field.as_str(), value.as_str()]);
+    }
+    key.open_key()?.set_fields(&words)?;
+    replication.hset(&words);
+    Ok(())
+}
+
+fn drop_field(key: &LockKey<'_>, name: &OwnedStr, replication: Replication) -> Written {
+    key.open_key()?.drop_field(name.as_str())?;
+    replication.hdel(key.name(), name.as_str());
+    Ok(())
+}

@@ -1,0 +1,454 @@
+//! The two keys of a semaphore, through the server's low-level key API: read them, change them, replicate
+//! the change.
+
+use std::ffi::c_int;
+use std::ptr::null_mut;
+
+use redis_module::raw;
+
+use crate::lock::{
+    permits_of, slot_of, twin_of, Count, Effect, KeyRef, LockError, Now, OwnerId, PermitChange,
+    Permits, SemState, SemView, FIRST_END_MS,
+};
+use crate::module::ffi::api::{api, has};
+use crate::module::ffi::checked::{checked, Refused, Written};
+use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::raw_key::{RawKey, NO_TRACE};
+use crate::module::ffi::strings::{OwnedStr, Str};
+use crate::module::keyspace::count_key::CountKey;
+use crate::module::keyspace::horizon;
+use crate::module::keyspace::replication::Replication;
+use crate::module::state::shell;
+
+/// Both keys, open for this call.
+pub struct SemKey<'a> {
+    free: CountKey<'a>,
+    set_name: OwnedStr,
+    /// `None` for an absent key that was opened to read.
+    set: Option<RawKey>,
+}
+
+/// Scores are exact up to here, and no lease reaches so far.
+const LAST_END_MS: i64 = 1 << 53;
+
+/// How much is read of the permits.
+#[derive(Clone, Copy)]
+struct Reading<'r> {
+    own: Option<Str<'r>>,
+    undone: &'r [OwnerId],
+    wanted: usize,
+    now: Now,
+}
+
+impl<'a> SemKey<'a> {
+    /// Opens both to read and write.
+    ///
+    /// # Errors
+    /// In a cluster, where the second is in another slot than the first, or may be on another node
+    /// because its slot is on its way.
+    pub fn open(ctx: Ctx, name: Str<'a>) -> Result<SemKey<'a>, LockError> {
+        let set_name = OwnedStr::new(&permits_of(name.bytes()));
+        SemKey::open_with(ctx, name, set_name)
+    }
+
+    /// The same where the second key's name is made already.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn open_with(ctx: Ctx, name: Str<'a>, set_name: OwnedStr) -> Result<SemKey<'a>, LockError> {
+        let mode = raw::REDISMODULE_READ | raw::REDISMODULE_WRITE;
+        let key = SemKey::open_both(CountKey::open(ctx, name), set_name, mode)?;
+        if shell::is_cluster() && !key.is_whole() {
+            return Err(LockError::TryAgain);
+        }
+        Ok(key)
+    }
+
+    /// Opens both to read.
+    ///
+    /// # Errors
+    /// In a cluster, where the second is in another slot than the first.
+    pub fn open_read(ctx: Ctx, name: Str<'a>) -> Result<SemKey<'a>, LockError> {
+        let set_name = OwnedStr::new(&permits_of(name.bytes()));
+        let free = CountKey::open_read(ctx, name);
+        SemKey::open_both(free, set_name, raw::REDISMODULE_READ)
+    }
+
+    fn open_both(
+        free: CountKey<'a>,
+        set_name: OwnedStr,
+        mode: u32,
+    ) -> Result<SemKey<'a>, LockError> {
+        if shell::is_cluster() && slot_of(set_name.as_str().bytes()) != slot_of(free.name().bytes())
+        {
+            return Err(LockError::PermitsElsewhere);
+        }
+        let set = RawKey::open(free.ctx(), set_name.as_str(), mode);
+        Ok(SemKey {
+            free,
+            set_name,
+            set,
+        })
+    }
+
+    /// While a slot moves key by key, a set that is absent may be on the other node already, or still: then
+    /// permits are held that cannot be seen. The server says for every key command of its own where to
+    /// go; for a key that no command names, it is asked.
+    fn is_whole(&self) -> bool {
+        let may_be_elsewhere = self.set.as_ref().is_none_or(RawKey::is_empty)
+            && !matches!(self.free.read(), Count::Absent);
+        !may_be_elsewhere || self.free.ctx().probe_write_unasked(self.set_name.as_str())
+    }
+
+    /// The call that the keys were opened in.
+    pub fn ctx(&self) -> Ctx {
+        self.free.ctx()
+    }
+
+    /// The semaphore's name as the server's string.
+    pub fn name(&self) -> Str<'a> {
+        self.free.name()
+    }
+
+    /// The semaphore's name for the core.
+    pub fn id(&self) -> KeyRef<'a> {
+        self.free.id()
+    }
+
+    /// The view for a decision that needs no token: about this id, if there is one.
+    pub fn plain_view(&self, own: Option<Str<'_>>, now: Now) -> SemView<'a> {
+        let key = self.id();
+        let (undone, wanted) = shell::with(|shell| {
+            let sems = &shell.locks.sems;
+            (sems.lost_on(key), sems.wanted(key))
+        });
+        let reading = Reading {
+            own,
+            undone: &undone,
+            wanted,
+            now,
+        };
+        let state = self.read(reading);
+        let ends = undone.into_iter().map(|id| {
+            let end_ms = self.end_of(OwnedStr::new(&id).as_str());
+            (id, end_ms)
+        });
+        SemView {
+            key,
+            state,
+            domain: horizon::domain_of(self.free.name()),
+            may_grant: None,
+            undone: ends.collect(),
+        }
+    }
+
+    /// The view that shows all permits whose end has come.
+    pub fn whole_view(&self, now: Now) -> SemState {
+        self.read(Reading {
+            own: None,
+            undone: &[],
+            wanted: usize::MAX,
+            now,
+        })
+    }
+
+    fn read(&self, reading: Reading<'_>) -> SemState {
+        let free = match self.free.read() {
+            Count::OtherString => return SemState::OtherString,
+            Count::OtherType => return SemState::OtherType,
+            Count::Is(free, end) if end.is_none_or(|end| end > reading.now.wall_ms) => free,
+            // What another semaphore of this name has left goes when one is made; nothing else does.
+            Count::Is(..) | Count::Absent => {
+                return match last_end(self.set.as_ref()) {
+                    Some(_) => SemState::Absent,
+                    None => SemState::OtherSet,
+                }
+            }
+        };
+        let mut permits = Permits {
+            free,
+            ..Permits::default()
+        };
+        let Some(set) = &self.set else {
+            return SemState::There(permits);
+        };
+        let (kind, taken) = (set.kind(), set.len());
+        match kind {
+            raw::REDISMODULE_KEYTYPE_EMPTY => return SemState::There(permits),
+            raw::REDISMODULE_KEYTYPE_ZSET => {}
+            _ => return SemState::OtherSet,
+        }
+        permits.taken = taken;
+        permits.own_end_ms = reading.own.and_then(|own| self.end_of(own));
+        match read_ends(set, &mut permits, reading) {
+            Some(()) => SemState::There(permits),
+            None => SemState::OtherSet,
+        }
+    }
+
+    /// Whether the name that differs in its braces only is a semaphore's, or another number's. Both would have
+    /// their permits in one set. If it is not, the permits remembered for it are dropped.
+    pub fn probe_twin(&self) -> bool {
+        let (ctx, name) = (self.free.ctx(), self.free.name().bytes());
+        let Some(twin) = twin_of(name) else {
+            return false;
+        };
+        if shell::is_cluster() && slot_of(&twin) != slot_of(name) {
+            return false;
+        }
+        let twin = OwnedStr::new(&twin);
+        let twin = CountKey::open(ctx, twin.as_str());
+        let is_there = match twin.read() {
+            Count::Is(_, end) => end.is_none_or(|end| end > ctx.now().wall_ms),
+            _ => false,
+        };
+        if !is_there {
+            // What is granted here from now on is not the twin's, even if an id and an end are the same.
+            shell::with(|shell| shell.locks.lose_permits(twin.id()));
+        }
+        is_there
+    }
+
+    /// Whether the permit of this id may be another semaphore's, which has the same set: a permit that this
+    /// server granted under this name, and that has the end that it knows, is not.
+    pub fn may_be_anothers(&self, view: &SemView<'_>, id: Str<'_>, now: Now) -> bool {
+        let knows = |shell: &mut shell::Shell| shell.locks.sems.knows(view, id.bytes(), now);
+        !shell::with(knows) && self.probe_twin()
+    }
+
+    /// When the permit of this id ends, if it is in the set.
+    fn end_of(&self, id: Str<'_>) -> Option<i64> {
+        let mut score = 0.0;
+        // SAFETY: the handle is open, the id live; a key that is empty or of another type is an error.
+        let status = unsafe {
+            api!(RedisModule_ZsetScore)(self.set.as_ref()?.as_ptr(), id.as_ptr(), &mut score)
+        };
+        (status == raw::REDISMODULE_OK as c_int).then_some(score as i64)
+    }
+
+    /// Makes a change and replicates it.
+    ///
+    /// # Errors
+    /// When the server refuses.
+    pub(crate) fn carry_out(
+        &mut self,
+        change: &PermitChange,
+        fx: &[Effect],
+        replication: Replication,
+    ) -> Written {
+        for effect in fx {
+            if let Effect::Horizon(domain, horizon) = effect {
+                horizon::write_horizon(self.free.ctx(), *domain, *horizon, replication)?;
+            }
+        }
+        if change.is_empty() {
+            return Ok(());
+        }
+        if change.clear {
+            self.clear(replication)?;
+        }
+        let written = self.write(change, replication);
+        if written.is_err() {
+            self.count_again(change, replication);
+        }
+        written
+    }
+
+    fn write(&mut self, change: &PermitChange, replication: Replication) -> Written {
+        self.remove(&change.removed, replication)?;
+        if let Some(free) = change.free {
+            self.free.set(free, change.clear, replication)?;
+        }
+        self.set_ends(&change.set, replication)?;
+        if !change.removed.is_empty() || !change.set.is_empty() {
+            self.signal();
+        }
+        Ok(())
+    }
+
+    /// A write was refused: a permit that was to be granted is free, and one that was to be taken back is taken. So no
+    /// permit is lost, and none is there twice.
+    #[cold]
+    fn count_again(&mut self, change: &PermitChange, replication: Replication) {
+        let Count::Is(now, _) = self.free.read() else {
+            return;
+        };
+        let is_there = |id: &OwnerId| self.end_of(OwnedStr::new(id).as_str()).is_some();
+        let taken_still = change.removed.iter().filter(|id| is_there(id)).count() as i64;
+        let not_taken = change.set.iter().filter(|(id, _)| !is_there(id)).count() as i64;
+        let free = change.free.unwrap_or(now) + not_taken - taken_still;
+        let is_first = change.removed.is_empty() && change.free != Some(now);
+        if free != now && !is_first {
+            // Refused as well, the server takes no write at all, and nothing more can be done.
+            let _ = self.free.set(free, false, replication);
+        }
+        self.signal();
+    }
+
+    fn signal(&self) {
+        self.free.ctx().signal_modified(self.set_name.as_str());
+    }
+
+    /// Drops what a former semaphore of this name has left.
+    fn clear(&mut self, replication: Replication) -> Written {
+        let Some(set) = self.set.as_ref().filter(|set| !set.is_empty()) else {
+            return Ok(());
+        };
+        set.delete()?;
+        replication.del(self.set_name.as_str());
+        self.signal();
+        Ok(())
+    }
+
+    fn remove(&mut self, ids: &[OwnerId], replication: Replication) -> Written {
+        if ids.is_empty() {
+            return Ok(());
+        }
+        let set = self.set.as_ref().ok_or(Refused("RedisModule_OpenKey"))?;
+        let ids: Vec<OwnedStr> = ids.iter().map(|id| OwnedStr::new(id)).collect();
+        let mut words = vec![self.set_name.as_str()];
+        let removed = ids.iter().try_for_each(|id| {
+            // SAFETY: the handle is open for writing, the id live; where nothing is removed, nothing happens.
+            unsafe { checked!(RedisModule_ZsetRem(set.as_ptr(), id.as_ptr(), null_mut())) }?;
+            words.push(id.as_str());
+            Ok(())
+        });
+        if words.len() > 1 {
+            replication.zrem(&words);
+        }
+        removed
+    }
+
+    fn set_ends(&mut self, permits: &[(OwnerId, i64)], replication: Replication) -> Written {
+        if permits.is_empty() {
+            return Ok(());
+        }
+        let set = self.set.as_ref().ok_or(Refused("RedisModule_OpenKey"))?;
+        let permits: Vec<(OwnedStr, OwnedStr, i64)> = permits
+            .iter()
+            .map(|(id, end_ms)| (OwnedStr::new(id), OwnedStr::of_number(*end_ms), *end_ms))
+            .collect();
+        let mut words = vec![self.set_name.as_str()];
+        let added = permits.iter().try_for_each(|(id, digits, end_ms)| {
+            let end = *end_ms as f64;
+            // SAFETY: the handle is open for writing and holds a sorted set or nothing; the id is live;
+            // without flags the element is added or its score set.
+            unsafe {
+                checked!(RedisModule_ZsetAdd(
+                    set.as_ptr(),
+                    end,
+                    id.as_ptr(),
+                    null_mut()
+                ))
+            }?;
+            words.extend([digits.as_str(), id.as_str()]);
+            Ok(())
+        });
+        if words.len() > 1 {
+            replication.zadd(&words);
+            self.share_ttl(set, replication)?;
+        }
+        added
+    }
+
+    /// The set ends with the string, as Redisson's scripts have it, and like it perhaps never.
+    fn share_ttl(&self, set: &RawKey, replication: Replication) -> Written {
+        let end_ms = self.free.end_ms();
+        if set.end_ms() == end_ms {
+            return Ok(());
+        }
+        let at = end_ms.unwrap_or(raw::REDISMODULE_NO_EXPIRE.into());
+        set.expire_at(at)?;
+        match end_ms {
+            Some(end_ms) => replication.pexpireat(self.set_name.as_str(), end_ms),
+            None => replication.persist(self.set_name.as_str()),
+        }
+        Ok(())
+    }
+}
+
+/// Whether permits that are not over stand beside this key: then it is a semaphore's. The key beside may be another
+/// node's.
+pub fn has_permits(ctx: Ctx, name: Str<'_>) -> bool {
+    let set_name = permits_of(name.bytes());
+    if shell::is_cluster() && slot_of(&set_name) != slot_of(name.bytes()) {
+        return false;
+    }
+    let set_name = OwnedStr::new(&set_name);
+    // No command names this key, so its absence must not count as a key-space miss. On Redis 7.0, which counts every
+    // read, it is opened to write.
+    let mode = match has!(RedisModule_GetOpenKeyModesAll) {
+        true => raw::REDISMODULE_READ | NO_TRACE,
+        false => raw::REDISMODULE_READ | raw::REDISMODULE_WRITE,
+    };
+    let set = RawKey::open(ctx, set_name.as_str(), mode);
+    let last_end = last_end(set.as_ref());
+    last_end.is_some_and(|end| end > 0 && end > ctx.now().wall_ms)
+}
+
+/// When the last permit of a set ends, 0 where the set is empty; `None` where it is no set of permits, judged by its
+/// first and its last.
+fn last_end(set: Option<&RawKey>) -> Option<i64> {
+    let Some(set) = set.filter(|set| !set.is_empty()) else {
+        return Some(0);
+    };
+    let (from, to) = (f64::NEG_INFINITY, f64::INFINITY);
+    // SAFETY: the handle is open, and holds a sorted set where it is walked over; each element's reference is
+    // ours.
+    unsafe {
+        if set.kind() != raw::REDISMODULE_KEYTYPE_ZSET {
+            return None;
+        }
+        let set = set.as_ptr();
+        let (mut first, mut last) = (0.0, 0.0);
+        api!(RedisModule_ZsetFirstInScoreRange)(set, from, to, 0, 0);
+        drop(OwnedStr::from_raw(api!(
+            RedisModule_ZsetRangeCurrentElement
+        )(set, &mut first)));
+        api!(RedisModule_ZsetRangeStop)(set);
+        api!(RedisModule_ZsetLastInScoreRange)(set, from, to, 0, 0);
+        drop(OwnedStr::from_raw(api!(
+            RedisModule_ZsetRangeCurrentElement
+        )(set, &mut last)));
+        api!(RedisModule_ZsetRangeStop)(set);
+        let are_ends = first as i64 >= FIRST_END_MS && last as i64 <= LAST_END_MS;
+        are_ends.then_some(last as i64)
+    }
+}
+
+/// Walks over the set by the ends of its permits: those that are over and can be needed, and the next. `None`
+/// where the first is no end of a permit: then the set is another's.
+fn read_ends(set: &RawKey, permits: &mut Permits, reading: Reading<'_>) -> Option<()> {
+    let wanted = i64::try_from(reading.wanted).unwrap_or(i64::MAX);
+    let needed = usize::try_from(wanted.saturating_sub(permits.free)).unwrap_or(0);
+    let own = reading.own.map(Str::bytes);
+    let (from, to) = (f64::NEG_INFINITY, f64::INFINITY);
+    // SAFETY: the handle is open, holds a sorted set, and is not changed during the walk; each element's
+    // reference is ours. (A walk over another type is refused, and is at its end from the start.)
+    unsafe {
+        let set = set.as_ptr();
+        api!(RedisModule_ZsetFirstInScoreRange)(set, from, to, 0, 0);
+        while api!(RedisModule_ZsetRangeEndReached)(set) == 0 {
+            let mut score = 0.0;
+            let element = api!(RedisModule_ZsetRangeCurrentElement)(set, &mut score);
+            let Some(element) = OwnedStr::from_raw(element) else {
+                break;
+            };
+            let (id, end_ms) = (element.as_str().bytes(), score as i64);
+            if end_ms < FIRST_END_MS {
+                api!(RedisModule_ZsetRangeStop)(set);
+                return None;
+            }
+            if end_ms > reading.now.wall_ms || permits.ended.len() >= needed {
+                permits.next_end_ms = Some(end_ms);
+                break;
+            }
+            if Some(id) != own && !reading.undone.iter().any(|undone| undone[..] == *id) {
+                permits.ended.push(OwnerId::from_slice(id));
+            }
+            api!(RedisModule_ZsetRangeNext)(set);
+        }
+        api!(RedisModule_ZsetRangeStop)(set);
+    }
+    Some(())
+}

@@ -1,0 +1,163 @@
+//! A key beside a lock: a reader's timeout, or the token of a read-write lock.
+//!
+//! These keys are opened one by one, for a moment each. The key of a dead reader may still be there: opening it to
+//! write makes the server delete it, as any command would. Foreign data in one of these keys counts as no timeout and
+//! no token, and is neither written over nor deleted.
+
+use crate::lock::TokenRecord;
+use crate::module::ffi::checked::{Refused, Written};
+use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::raw_key::RawKey;
+use crate::module::ffi::strings::{OwnedStr, Str};
+use crate::module::keyspace::replication::Replication;
+
+/// What a key beside a lock is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Beside {
+    /// One READ hold.
+    Timeout,
+    /// The fencing token.
+    Token,
+}
+
+/// The value of every timeout, Redisson's.
+pub(crate) const TIMEOUT: &[u8] = b"1";
+
+/// Whether a key beside a lock is there. `None` where it holds something else than what it is for.
+pub(crate) fn is_there(ctx: Ctx, name: Str<'_>, what: Beside) -> Option<bool> {
+    let sibling = Sibling::open_to_write(ctx, name);
+    if sibling.is_absent() {
+        return Some(false);
+    }
+    sibling.has(what).then_some(true)
+}
+
+/// Opens a key beside the lock to write. `None`: another lock's hold needs it as it is. That is asked only in doubt, and
+/// with the key closed, for the question may open it as well.
+pub(crate) fn open_own<'a>(
+    ctx: Ctx,
+    name: Str<'a>,
+    is_in_doubt: impl FnOnce(&Sibling<'a>) -> bool,
+    is_anothers: impl FnOnce() -> bool,
+) -> Option<Sibling<'a>> {
+    let sibling = Sibling::open_to_write(ctx, name);
+    if !is_in_doubt(&sibling) {
+        return Some(sibling);
+    }
+    drop(sibling);
+    (!is_anothers()).then(|| Sibling::open_to_write(ctx, name))
+}
+
+/// A key beside the lock, open for a moment.
+pub(crate) struct Sibling<'a> {
+    ctx: Ctx,
+    name: Str<'a>,
+    /// `None` for an absent key that was opened to read.
+    raw: Option<RawKey>,
+}
+
+impl<'a> Sibling<'a> {
+    pub(crate) fn open(ctx: Ctx, name: Str<'a>, mode: u32) -> Sibling<'a> {
+        let raw = RawKey::open(ctx, name, mode);
+        Sibling { ctx, name, raw }
+    }
+
+    pub(crate) fn open_to_write(ctx: Ctx, name: Str<'a>) -> Sibling<'a> {
+        let raw = RawKey::open_to_write(ctx, name);
+        Sibling { ctx, name, raw }
+    }
+
+    pub(crate) fn is_absent(&self) -> bool {
+        self.raw.as_ref().is_none_or(RawKey::is_empty)
+    }
+
+    pub(crate) fn deadline(&self) -> Option<i64> {
+        self.raw.as_ref()?.end_ms()
+    }
+
+    /// The open key. One that was opened to write has always a handle.
+    fn open_key(&self) -> Result<&RawKey, Refused> {
+        self.raw.as_ref().ok_or(Refused("RedisModule_OpenKey"))
+    }
+
+    /// Whether the key is there and holds what it is for.
+    pub(crate) fn has(&self, what: Beside) -> bool {
+        let fits = self.with_text(|value| match what {
+            Beside::Timeout => value == TIMEOUT,
+            Beside::Token => TokenRecord::parse(value, None).is_some(),
+        });
+        fits == Some(true)
+    }
+
+    /// What the body makes of the key's text, if it is a string.
+    pub(crate) fn with_text<T>(&self, body: impl FnOnce(&[u8]) -> T) -> Option<T> {
+        self.raw.as_ref()?.with_string(body)
+    }
+
+    /// Whether the key has an end after that one, or none.
+    pub(crate) fn is_longer(&self, end_ms: i64) -> bool {
+        !self.is_absent() && self.deadline().is_none_or(|end| end > end_ms)
+    }
+
+    /// Sets the value and the end, but leaves foreign data: it came here during the hold (before that began, `beside` has
+    /// looked).
+    pub(crate) fn put(
+        &self,
+        (value, what): (&[u8], Beside),
+        deadline_ms: Option<i64>,
+        replication: Replication,
+    ) -> Written {
+        let is_there = !self.is_absent();
+        if is_there && !self.has(what) {
+            return Ok(());
+        }
+        if let (true, Beside::Timeout, Some(deadline_ms)) = (is_there, what, deadline_ms) {
+            // All timeouts have one value: only the end is new. Refused, it leaves the old one.
+            return self.expire_at(deadline_ms, replication);
+        }
+        self.set(&OwnedStr::new(value), replication)?;
+        let Some(deadline_ms) = deadline_ms else {
+            return Ok(());
+        };
+        let leased = self.expire_at(deadline_ms, replication);
+        if leased.is_err() {
+            // A timeout without an end would keep its reader alive for ever.
+            let _ = self.delete(replication);
+        }
+        leased
+    }
+
+    pub(crate) fn set(&self, value: &OwnedStr, replication: Replication) -> Written {
+        self.open_key()?.set_string(value.as_str())?;
+        self.changed();
+        replication.set(self.name, value.as_str());
+        Ok(())
+    }
+
+    pub(crate) fn expire_at(&self, deadline_ms: i64, replication: Replication) -> Written {
+        self.open_key()?.expire_at(deadline_ms)?;
+        self.changed();
+        replication.pexpireat(self.name, deadline_ms);
+        Ok(())
+    }
+
+    /// Deletes the key, unless it holds foreign data.
+    pub(crate) fn delete_own(&self, what: Beside, replication: Replication) -> Written {
+        match self.has(what) {
+            true => self.delete(replication),
+            false => Ok(()),
+        }
+    }
+
+    pub(crate) fn delete(&self, replication: Replication) -> Written {
+        self.open_key()?.delete()?;
+        self.changed();
+        replication.del(self.name);
+        Ok(())
+    }
+
+    /// Tells those who watch the key.
+    pub(crate) fn changed(&self) {
+        self.ctx.signal_modified(self.name);
+    }
+}

@@ -1,0 +1,66 @@
+//! Decisions about a latch, and carrying them out.
+
+use redis_module::raw;
+
+use crate::lock::{CountChange, Effect, Effects, LockError, Locks};
+use crate::module::answers;
+use crate::module::apply;
+use crate::module::ffi::checked::Written;
+use crate::module::ffi::fault;
+use crate::module::keyspace::count_key::CountKey;
+use crate::module::keyspace::replication::Replication;
+use crate::module::state::settings;
+
+/// What follows the name of a latch's channel.
+const LATCH_CHANNEL: &[u8] = b"redisson_countdownlatch__channel__";
+
+impl CountKey<'_> {
+    /// Lets the core decide about a latch and carries out what it decided.
+    ///
+    /// # Errors
+    /// The core's; then nothing was changed. When the server refuses the change: see [`apply::refused`].
+    pub fn decide<T>(
+        self,
+        body: impl FnOnce(&mut Locks, &mut Effects) -> Result<(T, CountChange), LockError>,
+    ) -> Result<T, LockError> {
+        let replication = Replication::of_command(self.ctx());
+        let (decided, fx) = apply::decide(body);
+        let (answer, change) = decided?;
+        fault::trip("apply");
+        let (ctx, db, name) = (self.ctx(), self.id().db, self.name());
+        let written = self.change(change, replication);
+        written.map_err(|what| apply::refused(ctx, db, &[name], what))?;
+        for effect in fx {
+            if let Effect::Answer(waiter, outcome) = effect {
+                answers::note(waiter, outcome);
+            }
+        }
+        Ok(answer)
+    }
+
+    /// Does to a latch's key what the core decided, and then, with the key closed, tells of it.
+    fn change(mut self, change: CountChange, replication: Replication) -> Written {
+        let message = match change {
+            CountChange::None => return Ok(()),
+            CountChange::Set(count) => return self.set(count, false, replication),
+            CountChange::Make(count) => {
+                self.set(count, true, replication)?;
+                b"1"
+            }
+            CountChange::Open => {
+                self.delete(replication)?;
+                b"0"
+            }
+        };
+        let (ctx, name) = (self.ctx(), self.name());
+        drop(self);
+        if change == CountChange::Open {
+            ctx.notify(raw::REDISMODULE_NOTIFY_GENERIC, c"del", name);
+        }
+        if settings::publish() {
+            let channel = [LATCH_CHANNEL, b"{", name.bytes(), b"}"].concat();
+            apply::publish(ctx, &channel, message, replication);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,84 @@
+//! A semaphore's views for decisions that may grant a permit, and carrying out what was decided.
+
+use redis_module::raw;
+
+use crate::lock::{prefixed, Effect, LockError, Now, PermitChange, SemState, SemView};
+use crate::module::answers;
+use crate::module::apply;
+use crate::module::ffi::fault;
+use crate::module::ffi::strings::Str;
+use crate::module::keyspace::horizon;
+use crate::module::keyspace::replication::Replication;
+use crate::module::keyspace::sem_key::SemKey;
+use crate::module::state::settings;
+use crate::module::state::shell;
+
+impl<'a> SemKey<'a> {
+    /// The view for a decision that may grant a permit.
+    pub fn minting_view(&self, own: Option<Str<'_>>, now: Now) -> SemView<'a> {
+        self.clear_line();
+        let mut view = self.plain_view(own, now);
+        let both_there = matches!(&view.state, SemState::There(permits) if permits.taken > 0);
+        let may_grant = horizon::may_mint(self.ctx(), view.domain, both_there);
+        view.may_grant = Some(may_grant);
+        view
+    }
+
+    /// The view for a decision that may hand permits on: tokens matter if somebody waits.
+    pub fn handing_view(&self, own: Option<Str<'_>>, now: Now) -> SemView<'a> {
+        if shell::with(|shell| shell.locks.sems.queue(self.id()).is_some()) {
+            self.minting_view(own, now)
+        } else {
+            self.plain_view(own, now)
+        }
+    }
+
+    /// No permit is granted while another semaphore has the same set: parked requests get an error.
+    fn clear_line(&self) {
+        let key = self.id();
+        if shell::with(|shell| shell.locks.sems.queue(key).is_some()) && self.probe_twin() {
+            let ((), fx) = apply::decide(|locks, fx| {
+                locks.fail_all_permits(key, &LockError::SiblingsTaken, fx);
+            });
+            answers::carry_out(fx);
+        }
+    }
+
+    /// Makes a change, replicates it, and then, with the keys closed, tells of it.
+    ///
+    /// # Errors
+    /// When the server refuses the change: see [`apply::refused`].
+    pub fn apply(
+        mut self,
+        change: &PermitChange,
+        fx: &[Effect],
+        replication: Replication,
+    ) -> Result<(), LockError> {
+        if change.is_empty() && fx.is_empty() {
+            return Ok(());
+        }
+        fault::trip("apply");
+        let (ctx, db, name) = (self.ctx(), self.id().db, self.name());
+        if let Err(what) = self.carry_out(change, fx, replication) {
+            drop(self);
+            return Err(apply::refused(ctx, db, &[name], what));
+        }
+        for effect in fx {
+            if let Effect::Answer(waiter, outcome) = effect {
+                answers::note(*waiter, outcome.clone());
+            }
+        }
+        drop(self);
+        for effect in fx {
+            if let Effect::Notify(event) = effect {
+                ctx.notify(raw::REDISMODULE_NOTIFY_MODULE, event.name(), name);
+            }
+        }
+        if let Some(free) = change.publish.filter(|_| settings::publish()) {
+            let channel = prefixed("redisson_sc", name.bytes());
+            let message = itoa::Buffer::new().format(free).to_string();
+            apply::publish(ctx, &channel, message.as_bytes(), replication);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,251 @@
+//! Settles keys whose state changed by other means than a command: brings each to a decision.
+
+use crate::lock::{
+    Ending, KeyId, KeyState, LockError, Locks, Mode, Now, PermitChange, Resource, WaiterId,
+};
+use crate::module::answers;
+use crate::module::apply::{apply_all_unasked, apply_unasked, decide, decide_all};
+use crate::module::ffi::ctx::Ctx;
+use crate::module::keyspace::beside;
+use crate::module::keyspace::count_key::CountKey;
+use crate::module::keyspace::lock_key::{name_of, LockKey};
+use crate::module::keyspace::replication::Replication;
+use crate::module::keyspace::sem_key::SemKey;
+use crate::module::state::alarm::RETRY_MS;
+use crate::module::state::shell;
+use crate::module::view;
+
+/// Keys settled in one turn; more wait for the next, so that other clients are served in between.
+pub const KEYS_PER_TICK: usize = 500;
+
+/// So many keys may be refused in one turn before those that stood back wait for the next.
+const RETRIES_PER_TICK: usize = 50;
+
+/// Settles what is due, [`KEYS_PER_TICK`] keys at most.
+pub fn settle_due(ctx: Ctx, now: Now) {
+    let mut refused = Vec::new();
+    let mut keys_left = KEYS_PER_TICK;
+    while keys_left > 0 {
+        keys_left -= 1;
+        let next = shell::with(|shell| {
+            // What stood back comes last, so that it holds nobody else back.
+            let retry = refused.len() < RETRIES_PER_TICK
+                && shell.alarm.retry_at_ms <= now.mono_ms
+                && !shell.locks.startup_delay.is_on(now);
+            if let Some((resource, key)) = shell.locks.pop_unsettled(now) {
+                return Some(Due::Key(resource, key));
+            }
+            if let Some(request) = shell.locks.pop_unsettled_request(now) {
+                return Some(Due::Many(request));
+            }
+            let next = retry.then(|| shell.locks.pop_postponed()).flatten();
+            next.map(|(resource, key)| Due::Key(resource, key))
+        });
+        let (resource, key) = match next {
+            None => break,
+            Some(Due::Key(resource, key)) => (resource, key),
+            Some(Due::Many(request)) => {
+                let keys = shell::with(|shell| shell.locks.waiters.keys_of(request));
+                keys_left = keys_left.saturating_sub(keys.len());
+                if !settle_many(ctx, request, &keys, now) {
+                    let first = keys.into_iter().next();
+                    refused.extend(first.map(|key| (Resource::Lock, key)));
+                }
+                continue;
+            }
+        };
+        let settled = match resource {
+            Resource::Lock => settle(ctx, &key, now),
+            Resource::Semaphore => settle_semaphore(ctx, &key, now),
+            Resource::Latch => settle_latch(ctx, &key, now),
+        };
+        if !settled {
+            refused.push((resource, key));
+        }
+    }
+    if !refused.is_empty() {
+        shell::with(|shell| {
+            shell.alarm.retry_at_ms = now.mono_ms + RETRY_MS;
+            for (resource, key) in refused {
+                shell.locks.postpone(resource, key);
+            }
+        });
+    }
+}
+
+/// Looks at keys that others changed and only we remember as locks, and tells of those that are lost.
+pub fn recheck_all(ctx: Ctx, now: Now) {
+    for _ in 0..KEYS_PER_TICK {
+        let Some(id) = shell::with(|shell| shell.locks.pop_recheck()) else {
+            return;
+        };
+        let name = name_of(&id);
+        ctx.select(id.as_ref().db);
+        let key = LockKey::peek(ctx, name.as_str(), None);
+        let view = view::plain_view(&key, key.read());
+        let ((), fx) = decide(|locks, fx| locks.recheck(&view, now, fx));
+        apply_unasked(key, &fx);
+    }
+}
+
+/// What is to be looked at.
+enum Due {
+    Key(Resource, KeyId),
+    Many(WaiterId),
+}
+
+/// Grants all keys of a parked request, if each of them is to be had. False as below; then its first key
+/// stands back for it.
+fn settle_many(ctx: Ctx, request: WaiterId, ids: &[KeyId], now: Now) -> bool {
+    let Some(first) = ids.first() else {
+        return true;
+    };
+    ctx.select(first.as_ref().db);
+    let names: Vec<_> = ids.iter().map(name_of).collect();
+    let open = || -> Vec<_> {
+        let names = names.iter();
+        names
+            .map(|name| LockKey::open(ctx, name.as_str()))
+            .collect()
+    };
+    let read = |keys: &[LockKey<'_>]| -> Vec<_> { keys.iter().map(LockKey::read).collect() };
+    let mut keys = open();
+    let mut states = read(&keys);
+    if let Err(error) = may_begin_all(request, &keys, &states, now) {
+        answers::carry_out(decide(|locks, fx| locks.dismiss(request, &error, fx)).1);
+        return true;
+    }
+    let grant = shell::with(|shell| shell.locks.may_grant_many(request, &states, now));
+    if grant {
+        // As below, the question is asked with the keys closed.
+        drop(keys);
+        if shell::with(|shell| shell.locks.startup_delay.is_on(now))
+            || !names.iter().all(|name| ctx.probe_write(name.as_str()))
+        {
+            return false;
+        }
+        keys = open();
+        states = read(&keys);
+    }
+    let view = match grant {
+        true => view::minting_view,
+        false => view::plain_view,
+    };
+    let views: Vec<_> = keys
+        .iter()
+        .zip(states)
+        .map(|(key, state)| view(key, state))
+        .collect();
+    let (settled, fx) = decide_all(ids.len(), |locks, fx| {
+        locks.settle_many(request, &views, now, fx)
+    });
+    apply_all_unasked(keys, &fx);
+    settled
+}
+
+/// Whether the keys beside all these locks are free for a parked request.
+fn may_begin_all(
+    request: WaiterId,
+    keys: &[LockKey<'_>],
+    states: &[KeyState],
+    now: Now,
+) -> Result<(), LockError> {
+    let asking = shell::with(|shell| shell.locks.pending_request(request));
+    let Some(asking) = asking.filter(|asking| asking.mode != Mode::Exclusive) else {
+        return Ok(());
+    };
+    let mut all = keys.iter().zip(states);
+    all.try_for_each(|(key, state)| {
+        beside::may_begin(key, state, (asking.mode, &asking.owner), now)
+    })
+}
+
+/// Settles one key. False when a grant is due but no lock is granted yet, or the server refuses writes
+/// just now.
+pub fn settle(ctx: Ctx, id: &KeyId, now: Now) -> bool {
+    let name = name_of(id);
+    let name = name.as_str();
+    ctx.select(id.as_ref().db);
+    let mut key = LockKey::open(ctx, name);
+    let mut state = key.read();
+    if !beside::siblings_are_here(&key, &state) {
+        return false;
+    }
+    let changes = shell::with(|shell| shell.locks.may_change(id.as_ref(), &state, now));
+    let grant = changes && shell::with(|shell| shell.locks.waiters.live_on(id.as_ref()) > 0);
+    if grant && shell::with(|shell| shell.locks.startup_delay.is_on(now)) {
+        return false;
+    }
+    if changes {
+        // The question itself may delete the key, if its TTL ends just now: it is asked with the
+        // key closed.
+        drop(key);
+        if !ctx.probe_write(name) {
+            return false;
+        }
+        key = LockKey::open(ctx, name);
+        state = key.read();
+    }
+    let view = if changes {
+        view::ending_view(&key, state, &Ending::Undone)
+    } else {
+        view::plain_view(&key, state)
+    };
+    let ((), fx) = decide(|locks, fx| locks.settle(&view, now, fx));
+    apply_unasked(key, &fx);
+    !changes || view.may_grant()
+}
+
+/// Settles one semaphore. False when a grant is due but none is made yet, or the server refuses writes just now.
+fn settle_semaphore(ctx: Ctx, id: &KeyId, now: Now) -> bool {
+    let name = name_of(id);
+    let name = name.as_str();
+    ctx.select(id.as_ref().db);
+    let Ok(mut key) = SemKey::open(ctx, name) else {
+        return false;
+    };
+    let mut view = key.plain_view(None, now);
+    let (changes, grant) = shell::with(|shell| {
+        let changes = shell.locks.sem_may_change(&view);
+        (
+            changes,
+            changes && shell.locks.sems.queue(id.as_ref()).is_some(),
+        )
+    });
+    if grant && shell::with(|shell| shell.locks.startup_delay.is_on(now)) {
+        return false;
+    }
+    if changes {
+        drop(key);
+        if !ctx.probe_write(name) {
+            return false;
+        }
+        key = match SemKey::open(ctx, name) {
+            Ok(key) => key,
+            Err(_) => return false,
+        };
+        view = key.minting_view(None, now);
+        if key.probe_twin() {
+            // Those whose end has come may be permits of the other semaphore.
+            view.may_grant = Some(false);
+        }
+    }
+    let mut change = PermitChange::default();
+    let ((), fx) = decide(|locks, fx| change = locks.sem_settle(&view, now, fx));
+    let _ = key.apply(&change, &fx, Replication::of_event(ctx));
+    !changes || view.may_grant == Some(true)
+}
+
+/// Settles one latch. Nothing is written; but a key that is absent because its slot is on its way to another
+/// node is no open latch.
+fn settle_latch(ctx: Ctx, id: &KeyId, now: Now) -> bool {
+    let name = name_of(id);
+    let name = name.as_str();
+    ctx.select(id.as_ref().db);
+    let state = CountKey::open(ctx, name).read();
+    if Locks::is_latch_open(state, now) && !ctx.probe_write(name) {
+        return false;
+    }
+    answers::carry_out(decide(|locks, fx| locks.latch_settle(id.as_ref(), state, now, fx)).1);
+    true
+}

@@ -1,0 +1,7 @@
+//! What the module keeps between calls, and the settings.
+
+pub mod alarm;
+pub mod constants;
+pub mod parked;
+pub mod settings;
+pub mod shell;

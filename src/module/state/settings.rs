@@ -1,0 +1,267 @@
+//! The settings `lock.*`: registered with the server, so that `redis.conf`, `CONFIG GET`, `CONFIG SET`
+//! and `CONFIG REWRITE` know them. redis.conf.example explains each.
+
+use std::ffi::{c_char, c_int, c_longlong, c_void, CStr};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+
+use redis_module::raw;
+
+use crate::lock::{Grace, Lease, Limits, SessionRule, WindowRule};
+use crate::module::ffi::api::api;
+use crate::module::ffi::ctx::Ctx;
+
+struct Number {
+    name: &'static CStr,
+    value: AtomicI64,
+    default: i64,
+    min: i64,
+    max: i64,
+}
+
+impl Number {
+    const fn new(name: &'static CStr, default: i64, min: i64, max: i64) -> Number {
+        Number {
+            name,
+            value: AtomicI64::new(default),
+            default,
+            min,
+            max,
+        }
+    }
+
+    fn get(&self) -> i64 {
+        self.value.load(Ordering::Relaxed)
+    }
+
+    fn get_usize(&self) -> usize {
+        usize::try_from(self.get()).unwrap_or(0)
+    }
+}
+
+/// A hundred years in milliseconds: the longest lease and wait that any setting allows.
+const CENTURY_MS: i64 = 100 * 366 * 24 * 3_600 * 1_000;
+
+static DEFAULT_LEASE: Number = Number::new(c"default-lease", 30_000, 1, CENTURY_MS);
+static MAX_LEASE: Number = Number::new(c"max-lease", CENTURY_MS, 1, CENTURY_MS);
+static MAX_WAIT: Number = Number::new(c"max-wait", CENTURY_MS, 0, CENTURY_MS);
+static MAX_WAITERS: Number = Number::new(c"max-waiters", 10_000, 0, 1_000_000);
+static MAX_WAITERS_PER_KEY: Number = Number::new(c"max-waiters-per-key", 10_000, 0, 1_000_000);
+static QUEUE_GRACE: Number = Number::new(c"queue-grace", 1_000, 0, 60_000);
+static MAX_OWNER_LEN: Number = Number::new(c"max-owner-len", 256, 1, 65_536);
+static MAX_TRACKED: Number = Number::new(c"max-tracked", 10_000, 0, 10_000_000);
+static SESSION_LEASE: Number = Number::new(c"session-lease", 10_000, 100, CENTURY_MS);
+static STARTUP_DELAY: Number = Number::new(c"startup-delay", 0, 0, CENTURY_MS);
+static FREE_AFTER: Number = Number::new(c"free-after", 1, 0, 1_000_000);
+static FREE_WINDOW: Number = Number::new(c"free-window", 50, 1, 60_000);
+
+struct Switch {
+    name: &'static CStr,
+    value: AtomicBool,
+    default: bool,
+}
+
+impl Switch {
+    const fn new(name: &'static CStr, default: bool) -> Switch {
+        Switch {
+            name,
+            value: AtomicBool::new(default),
+            default,
+        }
+    }
+
+    fn get(&self) -> bool {
+        self.value.load(Ordering::Relaxed)
+    }
+}
+
+static PUBLISH: Switch = Switch::new(c"publish", true);
+static DEADLOCK_DETECT: Switch = Switch::new(c"deadlock-detect", true);
+static DRAIN: Switch = Switch::new(c"drain", false);
+static REDISSON_SCRIPTS: Switch = Switch::new(c"redisson-scripts", false);
+
+/// Registers every setting; the values of `redis.conf` follow with `LoadConfigs`. `None` when the server
+/// refuses one.
+pub fn register(ctx: Ctx) -> Option<()> {
+    for number in [
+        &DEFAULT_LEASE,
+        &MAX_LEASE,
+        &MAX_WAIT,
+        &MAX_WAITERS,
+        &MAX_WAITERS_PER_KEY,
+        &QUEUE_GRACE,
+        &MAX_OWNER_LEN,
+        &MAX_TRACKED,
+        &SESSION_LEASE,
+        &STARTUP_DELAY,
+        &FREE_AFTER,
+        &FREE_WINDOW,
+    ] {
+        register_number(ctx, number)?;
+    }
+    register_switch(ctx, &PUBLISH)?;
+    register_switch(ctx, &DEADLOCK_DETECT)?;
+    register_switch(ctx, &DRAIN)?;
+    register_switch(ctx, &REDISSON_SCRIPTS)
+}
+
+// Both give the server a pointer to the static itself, not to a copy in memory of which nobody would
+// know when the module is unloaded.
+
+fn register_number(ctx: Ctx, number: &'static Number) -> Option<()> {
+    // SAFETY: the context is OnLoad's; the number is a static, and lives as long as its functions do.
+    let status = unsafe {
+        api!(RedisModule_RegisterNumericConfig)(
+            ctx.as_ptr(),
+            number.name.as_ptr(),
+            number.default,
+            raw::REDISMODULE_CONFIG_DEFAULT,
+            number.min,
+            number.max,
+            Some(get_number),
+            Some(set_number),
+            None,
+            (&raw const *number).cast_mut().cast(),
+        )
+    };
+    (status == raw::REDISMODULE_OK as c_int).then_some(())
+}
+
+fn register_switch(ctx: Ctx, switch: &'static Switch) -> Option<()> {
+    // SAFETY: the context is OnLoad's; the switch is a static, and lives as long as its functions do.
+    let status = unsafe {
+        api!(RedisModule_RegisterBoolConfig)(
+            ctx.as_ptr(),
+            switch.name.as_ptr(),
+            switch.default.into(),
+            raw::REDISMODULE_CONFIG_DEFAULT,
+            Some(get_switch),
+            Some(set_switch),
+            None,
+            (&raw const *switch).cast_mut().cast(),
+        )
+    };
+    (status == raw::REDISMODULE_OK as c_int).then_some(())
+}
+
+unsafe extern "C" fn get_number(_name: *const c_char, number: *mut c_void) -> c_longlong {
+    // SAFETY: the pointer is the one that was registered, to a static that is only read.
+    unsafe { &*number.cast_const().cast::<Number>() }.get()
+}
+
+/// The server has checked the limits.
+unsafe extern "C" fn set_number(
+    _name: *const c_char,
+    value: c_longlong,
+    number: *mut c_void,
+    _error: *mut *mut raw::RedisModuleString,
+) -> c_int {
+    // SAFETY: the pointer is the one that was registered, to a static of which an atomic field is written.
+    let number = unsafe { &*number.cast_const().cast::<Number>() };
+    number.value.store(value, Ordering::Relaxed);
+    raw::REDISMODULE_OK as c_int
+}
+
+unsafe extern "C" fn get_switch(_name: *const c_char, switch: *mut c_void) -> c_int {
+    // SAFETY: the pointer is the one that was registered, to a static that is only read.
+    unsafe { &*switch.cast_const().cast::<Switch>() }
+        .get()
+        .into()
+}
+
+unsafe extern "C" fn set_switch(
+    _name: *const c_char,
+    value: c_int,
+    switch: *mut c_void,
+    _error: *mut *mut raw::RedisModuleString,
+) -> c_int {
+    // SAFETY: the pointer is the one that was registered, to a static of which an atomic field is written.
+    let switch = unsafe { &*switch.cast_const().cast::<Switch>() };
+    switch.value.store(value != 0, Ordering::Relaxed);
+    raw::REDISMODULE_OK as c_int
+}
+
+/// The lease of an acquire or a renewal that names none, in milliseconds.
+pub fn default_lease_ms() -> i64 {
+    DEFAULT_LEASE.get().min(MAX_LEASE.get())
+}
+
+/// The longest lease that a request may ask for, in milliseconds.
+pub fn max_lease_ms() -> i64 {
+    MAX_LEASE.get()
+}
+
+/// The longest bounded wait that a request may ask for, in milliseconds.
+pub fn max_wait_ms() -> i64 {
+    MAX_WAIT.get()
+}
+
+/// The longest owner, in bytes.
+pub fn max_owner_len() -> usize {
+    MAX_OWNER_LEN.get_usize()
+}
+
+/// Whether freeing a lock publishes Redisson's release message.
+pub fn publish() -> bool {
+    PUBLISH.get()
+}
+
+/// For so many milliseconds after a start or a promotion no lock is granted.
+pub fn startup_delay_ms() -> u64 {
+    STARTUP_DELAY.get().unsigned_abs()
+}
+
+/// Whether requests that would wait for themselves are refused.
+pub fn deadlock_detect() -> bool {
+    DEADLOCK_DETECT.get()
+}
+
+/// Whether waiters are sent away and none is parked, so that the module can be unloaded.
+pub fn drain() -> bool {
+    DRAIN.get()
+}
+
+/// Whether the known scripts of Redisson's clients are run natively.
+pub fn redisson_scripts() -> bool {
+    REDISSON_SCRIPTS.get()
+}
+
+/// The limits in force.
+pub fn limits() -> Limits {
+    Limits {
+        max_waiters: if drain() { 0 } else { MAX_WAITERS.get_usize() },
+        max_waiters_per_key: MAX_WAITERS_PER_KEY.get_usize(),
+        max_tracked: MAX_TRACKED.get_usize(),
+    }
+}
+
+/// The rule for holds that are bound to connections.
+pub fn sessions() -> SessionRule {
+    let default = SessionRule::default();
+    SessionRule {
+        lease: Lease::from_ms(SESSION_LEASE.get()).unwrap_or(default.lease),
+        open: !drain(),
+    }
+}
+
+/// When locks are left free for Redisson's waiters: never where they are not told.
+pub fn window_rule() -> WindowRule {
+    WindowRule {
+        after: match publish() {
+            true => u32::try_from(FREE_AFTER.get()).unwrap_or(0),
+            false => 0,
+        },
+        window_ms: FREE_WINDOW.get().unsigned_abs(),
+    }
+}
+
+/// The rule for kept places.
+pub fn grace() -> Grace {
+    Grace {
+        ms: if drain() {
+            0
+        } else {
+            QUEUE_GRACE.get().unsigned_abs()
+        },
+        max_places: MAX_WAITERS.get_usize(),
+    }
+}

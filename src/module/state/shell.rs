@@ -1,0 +1,177 @@
+//! What the module keeps between calls (beside the settings and the count of panics): one global.
+//!
+//! It is borrowed only while nothing of the server is called: the server calls back, with a key event
+//! while a key is opened or deleted, with the answer of a parked client while it is unblocked.
+
+use crate::lock::{
+    give_back, slot_tags, LockError, Locks, Now, Outcome, RedissonStats, WaiterId, WaiterMap,
+};
+use crate::module::ffi::checked::Refused;
+use crate::module::ffi::ctx::{self, Ctx};
+use crate::module::ffi::log;
+use crate::module::ffi::main_thread::MainThread;
+use crate::module::state::alarm::Alarm;
+use crate::module::state::constants;
+use crate::module::state::parked::Parked;
+use crate::module::state::settings;
+
+/// What the layers above the shell do at its events: the one way by which it calls them.
+pub struct Hooks {
+    /// The module is loaded.
+    pub start: fn(),
+    /// The module is unloaded.
+    pub stop: fn(),
+    /// A setting was read or changed.
+    pub follow_setting: fn(Ctx),
+    /// Why the module must stay loaded, if it must.
+    pub reason_to_stay: fn() -> Option<&'static str>,
+}
+
+/// Everything the module keeps between calls.
+pub struct Shell {
+    /// The core.
+    pub locks: Locks,
+    /// Blocked clients, by the core's name for their request.
+    pub parked: WaiterMap<Parked>,
+    /// Parked requests whose answer is known, in the order in which they are to be answered.
+    pub answered: Vec<WaiterId>,
+    /// The one timer.
+    pub alarm: Alarm,
+    /// Whether key events of every type are subscribed to: from the first park on.
+    pub watching: bool,
+    /// Whether clients that come and go are subscribed to: from the first `SESSION` on.
+    pub watching_clients: bool,
+    /// Whether work can be left for the end of the present unit of execution: known from then on.
+    pub has_jobs: bool,
+    /// Whether the deletion, or the expiry, that is being told of is our own.
+    pub deletes: bool,
+    /// Whether replicas may get what is replicated, if that is known.
+    pub replicas_may_hear: Option<bool>,
+    /// Whether the server parks clients that have subscribed.
+    pub parks_subscribers: bool,
+    /// Whether the output buffers of normal clients are limited.
+    pub buffers_are_limited: bool,
+    /// Whether `maxmemory` may evict locks.
+    pub eviction_risk: bool,
+    /// Writes that the server has refused.
+    pub writes_refused: u64,
+    /// How often what happened in Redisson's scripts.
+    pub redisson: RedissonStats,
+    /// What the layers above the shell do at its events.
+    pub hooks: &'static Hooks,
+    /// In a cluster, a hash tag for each slot.
+    slot_tags: Option<Vec<u32>>,
+}
+
+impl Shell {
+    /// Forgets a blocked client. When the last of a crowd has gone, so does the crowd's memory.
+    pub fn take_parked(&mut self, id: WaiterId) -> Option<Parked> {
+        let parked = self.parked.remove(&id);
+        give_back(&mut self.parked);
+        parked
+    }
+
+    fn recover(&mut self, now: Now, error: &LockError) {
+        let Shell {
+            locks,
+            parked,
+            answered,
+            alarm,
+            ..
+        } = self;
+        locks.reloaded();
+        locks.sessions.reindex();
+        parked.retain(|id, parked| {
+            if !parked.is_blocked() {
+                // The panic came before its client was blocked; that client has had an error reply.
+                locks.gone(*id, now);
+                return false;
+            }
+            if parked.outcome.is_none() && !locks.is_parked(*id) {
+                locks.gone(*id, now);
+                parked.outcome = Some(Outcome::Failed(error.clone()));
+            }
+            true
+        });
+        *answered = parked
+            .iter()
+            .filter(|(_, parked)| parked.outcome.is_some())
+            .map(|(id, _)| *id)
+            .collect();
+        alarm.pause(now);
+    }
+}
+
+// SAFETY: the module has no threads, and the server calls it on its main thread only.
+static SHELL: MainThread<Shell> = unsafe { MainThread::empty() };
+
+/// Starts with nothing in memory; the keys say who holds what.
+pub fn start(ctx: Ctx, hooks: &'static Hooks) {
+    let shell = Shell {
+        locks: Locks::new(settings::limits()),
+        parked: WaiterMap::default(),
+        answered: Vec::new(),
+        alarm: Alarm::default(),
+        watching: false,
+        watching_clients: false,
+        has_jobs: false,
+        deletes: false,
+        replicas_may_hear: None,
+        parks_subscribers: ctx.parks_subscribers(),
+        buffers_are_limited: true,
+        eviction_risk: false,
+        writes_refused: 0,
+        redisson: RedissonStats::default(),
+        hooks,
+        slot_tags: ctx.is_cluster().then(slot_tags),
+    };
+    SHELL.set(Some(shell));
+    constants::start();
+}
+
+/// Gives all memory back.
+pub fn stop() {
+    SHELL.set(None);
+    constants::stop();
+}
+
+/// Borrows the state. No call into the server that could call back is made inside.
+///
+/// # Panics
+/// When the state is borrowed already, or the module is not loaded: bugs, caught by the guard.
+pub fn with<T>(body: impl FnOnce(&mut Shell) -> T) -> T {
+    SHELL.with(body)
+}
+
+/// What the layers above the shell do at its events; `None` while the module is not loaded.
+pub fn hooks() -> Option<&'static Hooks> {
+    SHELL.try_with(|shell| shell.hooks)
+}
+
+/// Whether this node is part of a cluster.
+pub fn is_cluster() -> bool {
+    with(|shell| shell.slot_tags.is_some())
+}
+
+/// The hash tag of a slot's horizon; `None` outside a cluster.
+pub fn slot_tag(slot: u16) -> Option<u32> {
+    with(|shell| shell.slot_tags.as_ref()?.get(usize::from(slot)).copied())
+}
+
+/// After a panic or a refused write: every waited-for key is settled, and clients that the core has let go of
+/// without an answer are answered this error. The alarm does both, at the latest with the next cron.
+pub fn recover(now: Now, error: &LockError) {
+    let _ = SHELL.try_with(|shell| shell.recover(now, error));
+}
+
+/// [`recover`] after a panic that the guard has caught.
+pub fn recover_from_panic() {
+    recover(ctx::now(), &LockError::Internal);
+}
+
+/// Counts and logs a refused write.
+#[cold]
+pub fn note_refusal(what: Refused) {
+    log::warning(&format!("the server refused a write: {}", what.0));
+    with(|shell| shell.writes_refused += 1);
+}
