@@ -11,7 +11,7 @@ cd "$(dirname "$0")/.."
 mkdir -p "$1"
 dir=$(cd "$1" && pwd)
 shift
-[ $# -gt 0 ] || set -- parked wakeups hazards faults unload commands::
+[ $# -gt 0 ] || set -- parked wakeups hazards faults unload commands::replies renamed_commands
 
 # module FEATURES: builds the module with line numbers and prints its path.
 module() {
