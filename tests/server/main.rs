@@ -45,6 +45,7 @@ mod handoff {
     mod condemned;
     mod hazards;
     mod interplay;
+    mod write_hazards;
 }
 
 /// The module in its server: settings, INFO, panics, memory, unload, upgrade.

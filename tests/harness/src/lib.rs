@@ -6,6 +6,7 @@
 //! ends by itself after its test (SIGTERM) instead of being killed, so that a tool around it can look
 //! for leaks.
 
+pub mod barrier;
 pub mod bystander;
 pub mod clock;
 pub mod cluster;

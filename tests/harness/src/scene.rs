@@ -1,7 +1,5 @@
 //! Where most tests of waiting begin: alice holds the lock `k`, bob is parked behind her.
 
-use std::time::{Duration, Instant};
-
 use crate::{module_path, wait_for, Conn, Reply, TestServer};
 
 /// A server, the holder's connection and the waiter's.
@@ -149,15 +147,6 @@ pub fn only_reply(conn: &mut Conn) -> Reply {
     let reply = conn.recv();
     assert_eq!(conn.line("PING").text(), "PONG", "after {reply:?}");
     reply
-}
-
-/// Asserts that nothing arrives for a moment: for use after an event that would have made it arrive.
-pub fn assert_stays_silent(conn: &mut Conn) {
-    let start = Instant::now();
-    while start.elapsed() < Duration::from_millis(120) {
-        assert!(conn.is_silent(), "unexpected: {:?}", conn.recv());
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 /// A server refuses to unload a module that has a timer or a parked client. Loaded again, the books

@@ -5,9 +5,10 @@ use std::io::Write;
 use std::process::{Child, Command, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use crate::common::barrier::assert_stays_silent;
 use crate::common::process::spawn;
 use crate::common::replica::{follow, wait_until_in_sync, PROMPT_MASTER};
-use crate::common::scene::{assert_stays_silent, unload_and_load};
+use crate::common::scene::unload_and_load;
 use crate::common::{module_path, server_binary, wait_for, Conn, TestServer};
 
 const MINUTE: [&str; 2] = ["--lock.startup-delay", "60000"];
@@ -49,7 +50,7 @@ fn a_try_is_told_how_long_and_a_wait_is_granted_afterwards() {
     assert!(in_transaction.starts_with("LOCKDELAY"), "{in_transaction}");
 
     let (mut b, mut c) = (park(&server, "b"), park(&server, "c"));
-    assert_stays_silent(&mut b);
+    assert_stays_silent(&server, &mut b);
     // Nobody passes those who wait, and nothing is written.
     refusal(&mut conn, "LOCK.ACQUIRE k a");
     assert_eq!(conn.line("DBSIZE").int(), 0);
@@ -84,7 +85,7 @@ fn holds_that_are_in_the_data_are_served() {
     let mut b = park(&server, "b");
     assert_eq!(conn.line("LOCK.RELEASE k a").int(), 1);
     assert_eq!(conn.line("EXISTS k").int(), 0);
-    assert_stays_silent(&mut b);
+    assert_stays_silent(&server, &mut b);
     refusal(&mut conn, "LOCK.ACQUIRE k a");
     end_delay(&mut conn);
     assert!(b.recv().int() > token);
@@ -100,7 +101,7 @@ fn a_lease_that_ends_in_the_delay_is_handed_on_after_it() {
     let mut b = park(&server, "b");
     assert_eq!(conn.line("LOCK.RENEW k a PX 20").int(), 1);
     wait_for("the end of the lease", || conn.line("EXISTS k").int() == 0);
-    assert_stays_silent(&mut b);
+    assert_stays_silent(&server, &mut b);
     end_delay(&mut conn);
     assert!(b.recv().int() > token);
 }

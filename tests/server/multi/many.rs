@@ -1,8 +1,9 @@
 //! Locks on many keys: `LOCK.MACQUIRE`, `LOCK.MRELEASE`, `LOCK.MRENEW` on a real server.
 
+use crate::common::barrier::assert_stays_silent;
 use crate::common::cluster::{begin_move, end_move, migrate_keys, one_node, slot_of, two_nodes};
 use crate::common::replica::{aof_text, ReplicationStream, PROMPT_MASTER};
-use crate::common::scene::{assert_stays_silent, only_reply};
+use crate::common::scene::only_reply;
 use crate::common::{wait_for, Bystander, Conn, Reply, TestServer};
 
 /// The tokens of a reply that grants.
@@ -215,10 +216,10 @@ fn readers_enter_many_keys_together() {
     let mut behind = park(&server, "LOCK.ACQUIRE y s READ PX 60000 BLOCK 0");
     assert_eq!(c.line("LOCK.MRELEASE 2 x y a").int(), 2);
     assert_eq!(c.line("LOCK.MRENEW 2 x y b PX 90000").int(), 2);
-    assert_stays_silent(&mut writer);
+    assert_stays_silent(&server, &mut writer);
     assert_eq!(c.line("LOCK.MRELEASE 2 x y b").int(), 2);
     assert_eq!(only_reply(&mut writer).list().len(), 2);
-    assert_stays_silent(&mut reader);
+    assert_stays_silent(&server, &mut reader);
     assert_eq!(c.line("LOCK.MRELEASE 2 y z w").int(), 2);
     assert_eq!(only_reply(&mut reader).list().len(), 2);
     assert!(only_reply(&mut behind).int() > 0);

@@ -3,7 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::common::scene::{assert_stays_silent, only_reply, unload_and_load};
+use crate::common::barrier::{assert_stays_silent, Barrier};
+use crate::common::scene::{only_reply, unload_and_load};
 use crate::common::{wait_for, Conn, TestServer};
 use crate::multi::many::{holder_of, park, tokens};
 
@@ -27,7 +28,7 @@ fn who_waits_holds_nothing_and_is_granted_when_all_are_free() {
     assert!(c.line("LOCK.ACQUIRE z c").is_nil());
     assert_eq!(c.line("LOCK.RELEASE x a").int(), 1);
     assert!(c.line("LOCK.ACQUIRE x c").is_nil());
-    assert_stays_silent(&mut waiter);
+    assert_stays_silent(&server, &mut waiter);
     assert_eq!(c.line("EXISTS x").int(), 0);
     assert_eq!(c.line("LOCK.RELEASE y a").int(), 1);
     let granted = tokens(&only_reply(&mut waiter));
@@ -74,11 +75,11 @@ fn somebody_before_it_who_leaves_lets_it_on() {
     let first = park(&server, "LOCK.MACQUIRE 2 x y b PX 60000 BLOCK 0");
     let mut second = park(&server, "LOCK.ACQUIRE x c PX 60000 BLOCK 0");
     let mut third = park(&server, "LOCK.MACQUIRE 2 x z d PX 60000 BLOCK 0");
-    assert_stays_silent(&mut second);
+    assert_stays_silent(&server, &mut second);
     first.close();
     only_reply(&mut second).int();
     c.line("LOCK.RELEASE z a");
-    assert_stays_silent(&mut third);
+    assert_stays_silent(&server, &mut third);
     c.line("LOCK.RELEASE x c");
     assert_eq!(tokens(&only_reply(&mut third)).len(), 2);
 }
@@ -92,7 +93,7 @@ fn a_redisson_client_may_take_a_reserved_key() {
     let take = "redis.call('HINCRBY', KEYS[1], ARGV[1], 1) redis.call('PEXPIRE', KEYS[1], 60000)";
     c.run(["EVAL", take, "1", "x", "r:1"]);
     c.line("LOCK.RELEASE y a");
-    assert_stays_silent(&mut waiter);
+    assert_stays_silent(&server, &mut waiter);
     assert_eq!(c.line("EXISTS y").int(), 0);
     c.line("DEL x");
     assert_eq!(tokens(&only_reply(&mut waiter)).len(), 2);
@@ -137,7 +138,7 @@ fn its_wait_ends_and_its_places_are_kept() {
     let mut again = park(&server, "LOCK.MACQUIRE 2 x y b PX 60000 BLOCK 0");
     c.line("LOCK.RELEASE y a");
     assert_eq!(tokens(&only_reply(&mut again)).len(), 2);
-    assert_stays_silent(&mut other);
+    assert_stays_silent(&server, &mut other);
     c.line("LOCK.MRELEASE 2 x y b");
     other.recv().int();
 }
@@ -332,9 +333,10 @@ fn writes_that_are_refused_for_now_keep_it_parked() {
     let mut c = server.conn();
     c.line("LOCK.ACQUIRE y a PX 300");
     let mut waiter = park(&server, "LOCK.MACQUIRE 2 x y b PX 60000 BLOCK 0");
+    let mut barrier = Barrier::on(&server);
     c.line("CONFIG SET min-replicas-to-write 1");
     wait_for("the end of the lease", || c.line("EXISTS y").int() == 0);
-    assert_stays_silent(&mut waiter);
+    barrier.assert_silent(&mut waiter);
     c.line("CONFIG SET min-replicas-to-write 0");
     assert_eq!(tokens(&only_reply(&mut waiter)).len(), 2);
 }
@@ -345,11 +347,12 @@ fn writes_that_are_refused_by_the_end_of_the_turn_keep_it_parked() {
     let mut c = server.conn();
     c.line("LOCK.ACQUIRE y a PX 60000");
     let mut waiter = park(&server, "LOCK.MACQUIRE 2 x y b PX 60000 BLOCK 0");
+    let mut barrier = Barrier::on(&server);
     c.line("MULTI");
     c.line("LOCK.RELEASE y a");
     c.line("CONFIG SET min-replicas-to-write 1");
     assert_eq!(c.line("EXEC").list()[0].int(), 1);
-    assert_stays_silent(&mut waiter);
+    barrier.assert_silent(&mut waiter);
     assert_eq!(c.line("EXISTS x y").int(), 0);
     c.line("CONFIG SET min-replicas-to-write 0");
     assert_eq!(tokens(&only_reply(&mut waiter)).len(), 2);

@@ -3,7 +3,8 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::common::scene::{assert_stays_silent, only_reply};
+use crate::common::barrier::assert_stays_silent;
+use crate::common::scene::only_reply;
 use crate::common::{wait_for, Conn, Reply, TestServer};
 
 /// What Redisson writes for a permit without an end.
@@ -133,7 +134,7 @@ fn fewer_permits_by_a_script_are_owed_here() {
     redisson.run(SET, &["1"]);
     assert_eq!(c.line("GET k").text(), "-1");
     c.line("SEM.RELEASE k a");
-    assert_stays_silent(&mut waiter);
+    assert_stays_silent(&server, &mut waiter);
     assert_eq!(redisson.gives("b"), 1);
     assert!(only_reply(&mut waiter).int() > 0);
 }
@@ -152,7 +153,7 @@ fn a_scripts_permit_ends_here_at_its_end_and_never_without_one() {
     wait_for("a waiter", || server.stat("sem_waits_parked") == 2);
     assert!(only_reply(&mut first).int() > 0);
     assert!(now_ms() >= soon.parse().expect("ms"));
-    assert_stays_silent(&mut second);
+    assert_stays_silent(&server, &mut second);
     assert!(c.line("ZSCORE {k}:timeout r1").is_nil());
     c.line("SEM.RELEASE k a");
     assert!(only_reply(&mut second).int() > 0);

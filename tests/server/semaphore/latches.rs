@@ -1,6 +1,7 @@
 //! `LATCH.*` on real servers: each reply, and every way in which a latch opens.
 
-use crate::common::scene::{assert_stays_silent, only_reply};
+use crate::common::barrier::assert_stays_silent;
+use crate::common::scene::only_reply;
 use crate::common::{wait_for, Bystander, Conn, Events, TestServer};
 
 const DOWN: &str = "\
@@ -91,10 +92,12 @@ fn everything_that_opens_it_lets_everybody_in() {
 fn an_end_that_is_put_off_is_waited_for() {
     let server = TestServer::start();
     let (mut c, mut waiters) = waiting(&server, 1);
-    c.line("PEXPIRE k 150");
+    c.line("PEXPIRE k 60");
+    c.line("SET later 1 PX 70");
     c.line("PEXPIRE k 600000");
     c.line("PERSIST k");
-    assert_stays_silent(&mut waiters[0]);
+    wait_for("the first end", || c.line("EXISTS later").int() == 0);
+    assert_stays_silent(&server, &mut waiters[0]);
     c.line("LATCH.DOWN k");
     assert_eq!(only_reply(&mut waiters[0]).int(), 1);
 }

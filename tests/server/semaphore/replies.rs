@@ -1,6 +1,7 @@
 //! `SEM.*` on real servers: each reply, each refusal, and what the two keys say.
 
-use crate::common::scene::{assert_stays_silent, only_reply};
+use crate::common::barrier::assert_stays_silent;
+use crate::common::scene::only_reply;
 use crate::common::{wait_for, Bystander, Conn, Reply, TestServer};
 
 /// The permit ids and their ends, as Redisson reads them.
@@ -178,7 +179,7 @@ fn what_is_owed_is_paid_before_anybody_gets_a_permit() {
     wait_for("a waiter", || server.stat("sem_waiters") == 1);
     c.line("SEM.RELEASE k a");
     c.line("SEM.RELEASE k b");
-    assert_stays_silent(&mut waiter);
+    assert_stays_silent(&server, &mut waiter);
     assert_eq!(c.line("GET k").text(), "0");
     c.line("SEM.RELEASE k c");
     assert!(only_reply(&mut waiter).int() > 0);

@@ -1,6 +1,7 @@
 //! Permits that are bound to a connection.
 
-use crate::common::scene::{assert_stays_silent, only_reply};
+use crate::common::barrier::assert_stays_silent;
+use crate::common::scene::only_reply;
 use crate::common::{wait_for, Conn, TestServer};
 use crate::session::endings::{assert_stats, SHORT};
 
@@ -22,7 +23,7 @@ fn the_end_of_the_connection_hands_the_permit_on() {
     let mut alice = server.conn();
     assert!(alice.line("SEM.ACQUIRE k a SESSION LIMIT 1").int() > 0);
     let mut bob = parked(&server, "SEM.ACQUIRE k b SESSION BLOCK 0");
-    assert_stays_silent(&mut bob);
+    assert_stays_silent(&server, &mut bob);
     alice.close();
     assert!(only_reply(&mut bob).int() > 0);
     assert_stats(&server, &[("sem_grants_session_ended", 1), ("sessions", 1)]);

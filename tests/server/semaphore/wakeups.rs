@@ -3,7 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-use crate::common::scene::{assert_stays_silent, only_reply};
+use crate::common::barrier::{assert_stays_silent, Barrier};
+use crate::common::scene::only_reply;
 use crate::common::{wait_for, Conn, TestServer};
 
 /// Alice has the one permit of `k`, bob waits.
@@ -94,9 +95,15 @@ fn the_first_end_of_many() {
 #[test]
 fn an_end_that_is_put_off() {
     let mut scene = Scene::new();
-    scene.run(&["SEM.RENEW k alice PX 150", "SEM.RENEW k alice PX 60000"]);
-    assert_stays_silent(&mut scene.bob);
-    assert_stays_silent(&mut scene.bob);
+    scene.run(&[
+        "SEM.RENEW k alice PX 60",
+        "SET later 1 PX 70",
+        "SEM.RENEW k alice PX 60000",
+    ]);
+    wait_for("the end of the first lease", || {
+        scene.alice.line("EXISTS later").int() == 0
+    });
+    assert_stays_silent(&scene.server, &mut scene.bob);
     scene.run(&["SEM.RELEASE k alice"]);
     scene.assert_bob_is_granted();
 }
@@ -173,7 +180,7 @@ fn the_key_goes_away() {
 fn without_a_limit_one_waits_for_the_next_semaphore() {
     let mut scene = Scene::new();
     scene.run(&["DEL k"]);
-    assert_stays_silent(&mut scene.bob);
+    assert_stays_silent(&scene.server, &mut scene.bob);
     scene.run(&["SEM.SET k 1"]);
     scene.assert_bob_is_granted();
     let mut scene = Scene::new();
@@ -289,12 +296,13 @@ fn one_who_asks_again_keeps_what_was_on_its_way() {
 #[test]
 fn paused_writes() {
     let mut scene = Scene::new();
+    let mut barrier = Barrier::on(&scene.server);
     scene.run(&["SEM.RENEW k alice PX 100", "CLIENT PAUSE 60000 WRITE"]);
     wait_for("the end of the lease", || {
         let info = scene.alice.line("SEM.INFO k");
         info.field("free").is_some_and(|free| free.int() == 1)
     });
-    assert_stays_silent(&mut scene.bob);
+    barrier.assert_silent(&mut scene.bob);
     scene.run(&["CLIENT UNPAUSE"]);
     scene.assert_bob_is_granted();
 }
@@ -302,6 +310,7 @@ fn paused_writes() {
 #[test]
 fn too_few_replicas() {
     let mut scene = Scene::new();
+    let mut barrier = Barrier::on(&scene.server);
     scene.run(&[
         "SEM.RENEW k alice PX 100",
         "CONFIG SET min-replicas-to-write 1",
@@ -310,7 +319,7 @@ fn too_few_replicas() {
         let info = scene.alice.line("SEM.INFO k");
         info.field("free").is_some_and(|free| free.int() == 1)
     });
-    assert_stays_silent(&mut scene.bob);
+    barrier.assert_silent(&mut scene.bob);
     scene.run(&["CONFIG SET min-replicas-to-write 0"]);
     scene.assert_bob_is_granted();
 }
@@ -368,7 +377,7 @@ fn the_start_up_delay() {
     let mut bob = server.conn();
     bob.send_line("SEM.ACQUIRE k bob BLOCK 0");
     wait_for("a waiter", || server.stat("sem_waiters") == 1);
-    assert_stays_silent(&mut bob);
+    assert_stays_silent(&server, &mut bob);
     c.line("CONFIG SET lock.startup-delay 0");
     assert!(only_reply(&mut bob).int() > again);
     assert_eq!(server.stat("sem_adoptions"), 1);

@@ -3,7 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-use crate::common::scene::{assert_stays_silent, only_reply, unload_and_load};
+use crate::common::barrier::Barrier;
+use crate::common::scene::{only_reply, unload_and_load};
 use crate::common::{module_path, patience, replica, wait_for, Conn, TestServer};
 use crate::lifecycle::settings::{NUMBERS, SWITCHES};
 use crate::session::endings::{assert_stats, bound_to, field, holder, is_free, Bound, SHORT};
@@ -277,9 +278,10 @@ fn a_pause_longer_than_the_lease_ends_the_hold() {
 #[test]
 fn too_few_replicas_put_the_end_off() {
     let mut scene = Bound::new();
+    let mut barrier = Barrier::on(&scene.server);
     scene.watcher.line("CONFIG SET min-replicas-to-write 1");
     std::mem::replace(&mut scene.alice, scene.server.conn()).close();
-    assert_stays_silent(&mut scene.bob);
+    barrier.assert_silent(&mut scene.bob);
     assert_eq!(scene.server.stat("session_holds"), 1);
     scene.watcher.line("CONFIG SET min-replicas-to-write 0");
     scene.assert_handed_on("replicas are there again");

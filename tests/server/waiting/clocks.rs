@@ -1,7 +1,8 @@
 //! A wall clock that is set under a running server: leases go by it, waits do not.
 
+use crate::common::barrier::assert_stays_silent;
 use crate::common::clock::{fake_clock, set_clock};
-use crate::common::scene::{assert_stays_silent, only_reply, Scene};
+use crate::common::scene::{only_reply, Scene};
 use crate::common::{wait_for, TestServer};
 
 const HOUR: i64 = 3_600;
@@ -56,7 +57,7 @@ fn a_clock_set_forward_ends_leases_and_no_wait() {
     // Alice's lease was a minute.
     scene.assert_bob_is_granted();
     scene.assert_stats(&[("grants_expired", 1), ("waits_timed_out", 0)]);
-    assert_stays_silent(&mut dan);
+    assert_stays_silent(&scene.server, &mut dan);
     zoe.line("LOCK.RELEASE endless zoe");
     assert!(only_reply(&mut dan).int() > scene.first);
 }

@@ -1,6 +1,7 @@
 //! Requests that would wait for themselves, on a real server.
 
-use crate::common::scene::{assert_stays_silent, only_reply};
+use crate::common::barrier::assert_stays_silent;
+use crate::common::scene::only_reply;
 use crate::common::{wait_for, Bystander, Conn, TestServer};
 
 fn park(server: &TestServer, line: &str) -> Conn {
@@ -27,7 +28,7 @@ fn the_second_of_two_is_refused_and_nothing_has_changed() {
     let bystander = Bystander::of(&server, "x");
     assert_deadlock(&mut c, "LOCK.ACQUIRE x b BLOCK 0", "\"x\", \"y\"");
     bystander.saw_nothing("a request that would wait for itself");
-    assert_stays_silent(&mut a);
+    assert_stays_silent(&server, &mut a);
     assert_eq!((server.stat("deadlocks"), server.stat("waiters")), (1, 1));
     // It is no error where nobody would wait.
     assert!(c.line("LOCK.ACQUIRE x b").is_nil());

@@ -1,7 +1,8 @@
 //! What a parked client is answered, row by row of the table in the description of the commands,
 //! and who keeps which place in the queue.
 
-use crate::common::scene::{assert_stays_silent, only_reply, Scene};
+use crate::common::barrier::Barrier;
+use crate::common::scene::{only_reply, Scene};
 use crate::common::{module_path, wait_for, Conn, Reply, TestServer};
 
 /// Places that are still there when a slow machine gets round to them.
@@ -179,11 +180,12 @@ fn stays_parked_until_writes_are_possible(
     refuse: impl FnOnce(&mut Scene),
     heal: impl FnOnce(&mut Scene),
 ) {
+    let mut barrier = Barrier::on(&scene.server);
     scene.alice.line("LOCK.RENEW k alice PX 400");
     refuse(scene);
     let alice = &mut scene.alice;
     wait_for("the end of the lease", || alice.line("EXISTS k").int() == 0);
-    assert_stays_silent(&mut scene.bob);
+    barrier.assert_silent(&mut scene.bob);
     scene.assert_stats(&[("waiters", 1)]);
     heal(scene);
     scene.assert_bob_is_granted();

@@ -3,7 +3,8 @@
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use crate::common::scene::{assert_stays_silent, only_reply, Scene};
+use crate::common::barrier::assert_stays_silent;
+use crate::common::scene::{only_reply, Scene};
 use crate::common::scripts::{GIVE, TAKE};
 use crate::common::{wait_for, Conn, TestServer};
 
@@ -185,7 +186,7 @@ fn a_flush_of_another_database_wakes_nobody() {
     let mut there = scene.server.conn();
     there.line("SELECT 5");
     there.line("FLUSHDB");
-    assert_stays_silent(&mut scene.bob);
+    assert_stays_silent(&scene.server, &mut scene.bob);
     scene.assert_held("alice", scene.first);
     scene.assert_stats(&[("grants_lost", 0), ("grants_tracked", 1)]);
 }
@@ -208,7 +209,7 @@ fn swapdb_with_a_database_where_the_lock_is_held_too() {
     scene.alice.line("SELECT 1");
     scene.alice.line("LOCK.ACQUIRE k carol PX 60000");
     scene.alice.line("SWAPDB 0 1");
-    assert_stays_silent(&mut scene.bob);
+    assert_stays_silent(&scene.server, &mut scene.bob);
     // The waiter stays with its database's number: carol's lock is in front of him now.
     scene.alice.line("SELECT 0");
     assert!(scene.alice.line("LOCK.RELEASE k alice").is_nil());
@@ -262,7 +263,7 @@ fn eviction() {
 fn debug_reload_changes_nothing_for_those_who_wait() {
     let mut scene = Scene::new();
     scene.alice.line("DEBUG RELOAD");
-    assert_stays_silent(&mut scene.bob);
+    assert_stays_silent(&scene.server, &mut scene.bob);
     scene.assert_held("alice", scene.first);
     assert_eq!(scene.alice.line("LOCK.RELEASE k alice").int(), 1);
     scene.assert_bob_is_granted();
@@ -323,7 +324,7 @@ fn a_redisson_client_releases() {
         bob.send_line("LOCK.ACQUIRE k bob PX 60000 BLOCK 0");
         server.wait_for_waiters(1);
         redisson(&mut redisson_client, GIVE, owner, "60000");
-        assert_stays_silent(&mut bob);
+        assert_stays_silent(&server, &mut bob);
         redisson(&mut redisson_client, GIVE, owner, "60000");
         assert!(only_reply(&mut bob).int() > 0);
         assert_eq!(redisson_client.line("HGET k bob").text(), "1");
@@ -344,7 +345,7 @@ fn a_redisson_hold_that_slips_in_keeps_the_waiters_until_it_ends() {
     let script = "redis.call('del', KEYS[1]); redis.call('hincrby', KEYS[1], 'uuid:1', 1); \
         redis.call('pexpire', KEYS[1], 60000)";
     scene.alice.run(["EVAL", script, "1", "k"]);
-    assert_stays_silent(&mut scene.bob);
+    assert_stays_silent(&scene.server, &mut scene.bob);
     scene.assert_stats(&[("waiters", 1), ("grants_lost", 1), ("grants_tracked", 0)]);
     redisson(&mut scene.alice, GIVE, "uuid:1", "60000");
     scene.assert_bob_is_granted();
@@ -385,7 +386,7 @@ fn outlive_the_old_lease(scene: &mut Scene, change: &str) {
     wait_for("the end of the old lease", || {
         alice.line("EXISTS later").int() == 0
     });
-    assert_stays_silent(&mut scene.bob);
+    assert_stays_silent(&scene.server, &mut scene.bob);
     scene.assert_stats(&[("waiters", 1), ("waits_granted", 0)]);
 }
 
@@ -489,7 +490,7 @@ fn another_lock_renamed_onto_it_is_waited_for() {
     let mut scene = Scene::new();
     let carols = scene.alice.line("LOCK.ACQUIRE other carol PX 60000").int();
     scene.alice.line("RENAME other k");
-    assert_stays_silent(&mut scene.bob);
+    assert_stays_silent(&scene.server, &mut scene.bob);
     scene.assert_held("carol", carols);
     // Carol's is lost under its old name, alice's under the new.
     scene.assert_stats(&[("grants_lost", 2), ("waiters", 1)]);
@@ -503,9 +504,9 @@ fn what_changes_the_value_but_not_the_holder_wakes_nobody() {
     scene.alice.line("HINCRBY k alice 1");
     scene.alice.line("TOUCH k");
     scene.alice.line("EXPIRE k 1000");
-    assert_stays_silent(&mut scene.bob);
+    assert_stays_silent(&scene.server, &mut scene.bob);
     assert_eq!(scene.alice.line("LOCK.RELEASE k alice").int(), 0);
-    assert_stays_silent(&mut scene.bob);
+    assert_stays_silent(&scene.server, &mut scene.bob);
     assert_eq!(scene.alice.line("LOCK.RELEASE k alice").int(), 1);
     scene.assert_bob_is_granted();
 }
