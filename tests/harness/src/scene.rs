@@ -7,9 +7,9 @@ pub struct Scene {
     pub alice: Conn,
     pub bob: Conn,
     pub bob_id: i64,
-    /// Alice's token: whoever comes next must get a higher one.
+    /// Alice's token: the next grant must have a higher one.
     pub first: i64,
-    /// Dropped last, so that its books are checked while everything is as the test left it.
+    /// Dropped last: its counters are checked in the state that the test left.
     pub server: TestServer,
 }
 
@@ -149,7 +149,7 @@ pub fn only_reply(conn: &mut Conn) -> Reply {
     reply
 }
 
-/// A server refuses to unload a module that has a timer or a parked client. Loaded again, the books
+/// A server refuses to unload a module that has a timer or a parked client. Loaded again, the counters
 /// can be read at the end.
 pub fn unload_and_load(conn: &mut Conn) {
     wait_for("a module without timers", || {

@@ -119,7 +119,7 @@ fn held_locks_move_there_and_back_and_their_waiters_are_redirected() {
         wait_for("an empty slot at the source", || {
             keys_in(&mut pair.here, pair.slot).is_empty()
         });
-        wait_for("no grant of it in the source's books", || {
+        wait_for("no tracked grant of it at the source", || {
             pair.source.stat("grants_tracked") == 0
         });
         let there = &mut pair.there;
@@ -134,7 +134,7 @@ fn held_locks_move_there_and_back_and_their_waiters_are_redirected() {
 }
 
 #[test]
-fn what_changes_while_the_slot_moves_arrives() {
+fn changes_during_the_move_of_a_slot_arrive() {
     let Some(mut pair) = Pair::start() else {
         return;
     };
@@ -177,7 +177,7 @@ fn what_changes_while_the_slot_moves_arrives() {
     for (waiter, key) in waiters.iter_mut().zip(parked) {
         assert!(waiter.recv().int() > 0, "{key}");
     }
-    // Nobody gets anything at the target yet, not even who asks like one who was sent there.
+    // No request is granted at the target yet, not even one with ASKING.
     pair.there.line("ASKING");
     let moved = pair.there.line("LOCK.ACQUIRE {k}freed dave").error();
     assert!(moved.starts_with("MOVED"), "{moved}");
@@ -233,8 +233,8 @@ fn a_horizon_that_is_written_while_its_slot_moves_comes_along() {
     assert!(there.line("LOCK.ACQUIRE k carol").int() > reserved);
 }
 
-/// Leases end all the time, before, while and after the slot changes hands: whoever was granted by the
-/// source holds the lock at the target, everybody else is redirected.
+/// Leases end all the time, before, while and after the slot moves: an owner that was granted the lock by the
+/// source holds it at the target, all others are redirected.
 #[test]
 fn leases_that_end_around_the_move_are_granted_at_one_node() {
     let Some(mut pair) = Pair::start() else {
@@ -309,9 +309,9 @@ fn a_move_that_is_called_off_leaves_everything_at_the_source() {
 }
 
 /// The slot comes back before the source's rounds have found the parked client, and without the lock:
-/// the waiter is told, one way or the other, long before the lease that it saw would have ended.
+/// the waiter is answered, one way or the other, long before the lease that it saw would have ended.
 #[test]
-fn a_waiter_whose_slot_is_soon_back_is_not_forgotten() {
+fn a_waiter_whose_slot_returns_soon_is_answered() {
     let Some(mut pair) = Pair::start() else {
         return;
     };

@@ -335,13 +335,13 @@ fn a_migration_that_is_called_off_leaves_the_lock_to_its_waiter() {
 }
 
 #[test]
-fn a_waiter_is_told_when_the_cluster_goes_down() {
+fn a_waiter_is_answered_when_the_cluster_goes_down() {
     let node = one_node(&[]);
     let (mut holder, mut waiter) = (node.conn(), node.conn());
     holder.line("LOCK.ACQUIRE k alice");
     waiter.send_line("LOCK.ACQUIRE k bob BLOCK 0");
     node.wait_for_waiters(1);
-    // A cluster that does not cover every slot serves none, if it is told to insist.
+    // A cluster that does not cover every slot serves none, if it is configured so.
     holder.line("CONFIG SET cluster-require-full-coverage yes");
     let elsewhere = (slot_of(&mut holder, "k") + 1) % 16_384;
     holder.line(&format!("CLUSTER DELSLOTS {elsewhere}"));
@@ -349,7 +349,7 @@ fn a_waiter_is_told_when_the_cluster_goes_down() {
     node.wait_for_waiters(0);
 }
 
-/// Locks whose slot has gone are nobody's business here: others are granted, and no timer stays.
+/// Locks whose slot has gone are ignored here: others are granted, and no timer stays.
 #[test]
 fn keys_of_a_slot_that_moved_away_hold_nothing_back() {
     let mut pair = Pair::start();

@@ -39,7 +39,7 @@ impl Held {
         }
     }
 
-    /// The hold stands on this node as it was, and is handed on there to bob, who asks again. Answers
+    /// The hold is on this node as it was, and is handed off there to bob, who asks again. Returns
     /// bob's token.
     fn goes_on_at(&self, node: &TestServer) -> i64 {
         let (mut conn, key) = (node.conn(), self.key.as_str());
@@ -71,8 +71,8 @@ fn park(node: &TestServer, key: &str, owner: &str) -> Conn {
     conn
 }
 
-/// What a waiter is told whose node serves the key no more, or stopped being a primary.
-fn assert_told(mut waiter: Conn, expected: &[&str]) {
+/// The reply to a waiter whose node no longer serves the key, or is no primary any more.
+fn assert_answered(mut waiter: Conn, expected: &[&str]) {
     let told = waiter.try_recv().map(|reply| reply.error());
     let told = told.unwrap_or_else(|| "closed".into());
     assert!(
@@ -103,7 +103,7 @@ fn every_key_has_one_node_and_waiters_move_with_its_slot_by_themselves() {
         }
     }
 
-    // A release is heard by who subscribed at the slot's owner, before and after it moved.
+    // Subscribers at the slot's owner hear of a release, before and after it moved.
     let (source, target) = (&cluster.nodes[0], &cluster.nodes[1]);
     let key = cluster.key_of(0, "moved");
     let channel = format!("redisson_lock__channel:{key}");
@@ -119,7 +119,7 @@ fn every_key_has_one_node_and_waiters_move_with_its_slot_by_themselves() {
     let moved = Instant::now();
     // Nothing else happens: the server's own rounds find the parked client.
     let Held { bob, .. } = held;
-    assert_told(bob, &["MOVED"]);
+    assert_answered(bob, &["MOVED"]);
     println!("redirected after {:?}", moved.elapsed());
     assert_eq!(heard(&mut before), ["sunsubscribe", &channel, ""]);
 
@@ -222,7 +222,7 @@ impl Lock {
         self.grants.load(Ordering::SeqCst)
     }
 
-    /// What a holder does: nobody else is inside, and its token is the highest so far.
+    /// The work of a holder: no other is inside, and its token is the highest so far.
     fn enter(&self, token: i64) {
         assert_eq!(self.inside.fetch_add(1, Ordering::SeqCst), 0, "two holders");
         let before = self.newest.swap(token, Ordering::SeqCst);
@@ -303,8 +303,8 @@ impl Client<'_> {
                     if !reply.is_error() {
                         return reply.maybe_int();
                     }
-                    // The slot has not arrived yet. Whoever wants a new lock there looks for another, or
-                    // all could come to stand before the one that is on its way.
+                    // The slot has not arrived yet. A request for a new lock there goes to another slot, or all
+                    // could wait at the one that is moving.
                     self.at = home;
                     if words[0] == "LOCK.ACQUIRE" {
                         return None;
@@ -341,7 +341,7 @@ fn locks_survive_every_kind_of_planned_fail_over() {
             cluster.wait_for_primary(new);
             cluster.wait_until_whole();
             last = held.goes_on_at(&cluster.nodes[new]);
-            assert_told(held.bob, &["UNBLOCKED", "MOVED", "closed"]);
+            assert_answered(held.bob, &["UNBLOCKED", "MOVED", "closed"]);
             cluster.nodes[old].wait_for_waiters(0);
         }
     }
@@ -356,9 +356,9 @@ fn locks_survive_a_primary_that_dies() {
     cluster.wait_for_primary(3);
     assert!(std::ptr::eq(cluster.owner_of(&key), &cluster.nodes[3]));
     let last = held.goes_on_at(&cluster.nodes[3]);
-    assert_told(held.bob, &["closed"]);
+    assert_answered(held.bob, &["closed"]);
 
-    // It comes back as a replica, and sends everybody to the new primary.
+    // It comes back as a replica, and redirects all clients to the new primary.
     cluster.nodes[0].start_again();
     cluster.wait_until_whole();
     let moved = cluster.nodes[0].conn().run(["LOCK.ACQUIRE", &key, "carol"]);
@@ -369,11 +369,11 @@ fn locks_survive_a_primary_that_dies() {
 }
 
 #[test]
-fn waiters_of_a_minority_are_told_and_its_locks_are_kept() {
+fn waiters_of_a_minority_are_answered_and_its_locks_are_kept() {
     let cluster = Cluster::with(TIMEOUT_MS, &[]);
     let key = cluster.key_of(2, "cut");
     let mut held = Held::on(&cluster.nodes[2], &key);
-    // Without a majority of primaries nobody is elected either.
+    // Without a majority of primaries none is elected either.
     for node in &cluster.nodes[..2] {
         node.signal(libc::SIGSTOP);
     }

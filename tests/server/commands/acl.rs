@@ -1,4 +1,4 @@
-//! Who may do what: key patterns, categories, and LOCK.BREAK where modules have no categories.
+//! Rights: key patterns, categories, and LOCK.BREAK where modules have no categories.
 
 use crate::common::{Bystander, Conn, TestServer};
 
@@ -87,7 +87,7 @@ fn three_commands_and_a_key_pattern_are_enough_to_work_with_locks() {
     assert_eq!(a.line("LOCK.RELEASE lock:k o").int(), 1);
     let handed = b.recv().list();
     assert!(handed[0].int() > first && handed[1].text() == "p");
-    // By the timer, in nobody's name.
+    // By the timer, without a user.
     a.send_line("LOCK.ACQUIRE lock:k o PX 60000 BLOCK 0");
     server.wait_for_waiters(1);
     assert_eq!(b.line("LOCK.RENEW lock:k p PX 10").int(), 1);
@@ -125,7 +125,7 @@ fn a_selector_grants_a_command_on_its_own_keys() {
 }
 
 #[test]
-fn the_category_lock_holds_every_command_of_ours_where_servers_have_it() {
+fn the_category_lock_holds_every_command_of_the_module_where_servers_have_it() {
     let server = TestServer::start();
     let mut admin = server.conn();
     if !has_own_category(&server) {

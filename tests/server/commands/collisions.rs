@@ -55,7 +55,7 @@ struct Game {
     server: TestServer,
     conn: Conn,
     random: Random,
-    /// Who surely holds, and how often at least.
+    /// The certain holders, with the least hold count.
     sure: HashMap<Hold, i64>,
     /// The most permits that a semaphore may have had since it was made.
     permits: HashMap<String, i64>,
@@ -202,7 +202,7 @@ impl Game {
     fn granted(&mut self, holds: Vec<Hold>, reply: &Reply) {
         let token = reply.maybe_int();
         for hold in holds {
-            // Fewer permits may be wanted than are held; who holds one gets it again, under its token.
+            // Fewer permits may be wanted than are held; an owner that holds one gets it again, under its token.
             let is_fresh = token.is_none_or(|token| token > self.highest);
             if hold.kind == "SEM" && is_fresh {
                 let others = |other: &&Hold| {
@@ -349,7 +349,7 @@ impl Game {
         self.conn.line(&format!("DEBUG DIGEST-VALUE {name}")).list()[0].text()
     }
 
-    /// Answers to those who waited. What was granted may have been given back meanwhile.
+    /// Replies to waiters. A grant may have been released meanwhile.
     fn hear(&mut self) {
         for _ in 0..3 {
             self.conn.line("PING");

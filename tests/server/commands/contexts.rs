@@ -110,7 +110,7 @@ fn locks_of_different_databases_are_different_locks() {
     assert_eq!(
         c.line("LOCK.INFO k").field("waiters").unwrap().int(),
         0,
-        "nobody waits in 0"
+        "no waiter in 0"
     );
     c.line("LOCK.RELEASE k p");
     assert!(b.is_silent());
@@ -310,7 +310,7 @@ fn a_lease_is_over_at_its_deadline_not_before_and_not_after() {
 }
 
 #[test]
-fn an_ended_lease_is_lost_for_its_owner_even_before_anybody_noticed() {
+fn an_ended_lease_is_lost_for_its_owner_before_the_key_is_removed() {
     let server = TestServer::start();
     let mut c = server.conn();
     c.line("DEBUG SET-ACTIVE-EXPIRE 0");

@@ -1,5 +1,5 @@
-//! `lock.wait`, `lock.lost` and `lock.expire`: told in every case, to those who ask, and the recipe that is
-//! built on them: a holder that yields when somebody waits.
+//! `lock.wait`, `lock.lost` and `lock.expire`: published in every case where the setting asks for them, and the
+//! recipe that is built on them: a holder that yields when there is a waiter.
 
 use crate::common::replica::{follow, wait_until_in_sync};
 use crate::common::{wait_for, Conn, Events, TestServer};
@@ -62,7 +62,7 @@ fn clean_up(c: &mut Conn) {
 }
 
 #[test]
-fn a_tracked_lock_that_is_lost_is_told_of_though_nobody_ever_waited() {
+fn a_lost_tracked_lock_has_an_event_without_waiters() {
     for way in LOSSES {
         let server = TestServer::start();
         let mut c = server.conn();
@@ -86,7 +86,7 @@ fn a_tracked_lock_that_is_lost_is_told_of_though_nobody_ever_waited() {
 }
 
 #[test]
-fn a_tracked_lock_that_is_waited_for_is_told_of_once() {
+fn a_lost_tracked_lock_with_waiters_has_one_event() {
     let server = TestServer::start();
     let mut c = server.conn();
     for way in LOSSES {
@@ -116,7 +116,7 @@ fn a_tracked_lock_that_is_waited_for_is_told_of_once() {
 }
 
 #[test]
-fn a_lock_of_others_that_is_waited_for_and_lost_is_told_of_once() {
+fn a_lost_foreign_lock_with_waiters_has_one_event() {
     let server = TestServer::start();
     let mut c = server.conn();
     for way in LOSSES {
@@ -141,7 +141,7 @@ fn a_lock_of_others_that_is_waited_for_and_lost_is_told_of_once() {
 }
 
 #[test]
-fn a_lock_that_is_evicted_is_told_of() {
+fn an_evicted_lock_has_an_event() {
     let server = TestServer::start();
     let mut c = server.conn();
     let mut events = Events::of(&server);
@@ -202,7 +202,7 @@ fn a_look_at_a_lock_that_was_changed_writes_nothing() {
 }
 
 #[test]
-fn every_lock_of_a_flushed_database_is_told_of_in_its_own() {
+fn every_lock_of_a_flushed_database_has_an_event_in_that_database() {
     let server = TestServer::start();
     let mut c = server.conn();
     let mut events = Events::of(&server);
@@ -238,11 +238,11 @@ fn every_lock_of_a_flushed_database_is_told_of_in_its_own() {
     told.sort();
     assert_eq!(told, ["k:2:0", "k:2:1", "k:2:2"]);
     assert!(waiters[0].recv().int() > 0 && waiters[2].recv().int() > 0);
-    server.check_books();
+    server.check_counters();
 }
 
 #[test]
-fn holds_of_a_read_write_lock_that_are_lost_are_told_of() {
+fn lost_holds_of_a_read_write_lock_have_events() {
     let server = TestServer::start();
     let mut c = server.conn();
     let mut events = Events::of(&server);
@@ -264,7 +264,7 @@ fn holds_of_a_read_write_lock_that_are_lost_are_told_of() {
 }
 
 #[test]
-fn a_lease_that_ends_is_told_of_as_that() {
+fn an_ended_lease_has_an_expire_event() {
     let server = TestServer::start();
     let mut c = server.conn();
     let mut events = Events::of(&server);
@@ -289,8 +289,8 @@ fn a_lease_that_ends_is_told_of_as_that() {
     assert_eq!(told, expected);
 }
 
-/// Whoever listens for the server's own `expired` (a Redisson listener, say) is told once of every lease
-/// that ends, though the waiter's turn may come in the very millisecond in which the server does not count
+/// A client that listens for the server's own `expired` (a Redisson listener, say) gets one for every lease
+/// that ends, though the waiter may be granted in the very millisecond in which the server does not count
 /// the key as expired yet.
 #[test]
 fn the_key_of_a_lease_that_ends_expires_beside_a_waiter_too() {
@@ -322,7 +322,7 @@ fn the_key_of_a_lease_that_ends_expires_beside_a_waiter_too() {
 }
 
 #[test]
-fn a_lease_that_is_cut_to_nothing_is_told_of_as_the_server_has_it() {
+fn a_lease_cut_to_nothing_has_the_event_of_the_server() {
     let server = TestServer::start();
     let mut c = server.conn();
     let mut events = Events::of(&server);
@@ -353,7 +353,7 @@ fn ends_by_the_owner_or_an_operator_are_no_loss() {
 }
 
 #[test]
-fn each_request_that_is_parked_is_told_of() {
+fn each_parked_request_has_an_event() {
     let server = TestServer::start();
     let mut a = server.conn();
     let mut events = Events::of(&server);
@@ -393,7 +393,7 @@ fn each_request_that_is_parked_is_told_of() {
 }
 
 #[test]
-fn a_request_for_several_keys_is_told_of_at_each() {
+fn a_parked_request_for_several_keys_has_an_event_at_each() {
     let server = TestServer::start();
     let mut a = server.conn();
     let mut events = Events::of(&server);
@@ -411,7 +411,7 @@ fn a_request_for_several_keys_is_told_of_at_each() {
 }
 
 #[test]
-fn nobody_is_told_who_did_not_ask() {
+fn without_the_setting_there_are_no_events() {
     let server = TestServer::start();
     let (mut c, mut subscriber) = (server.conn(), server.conn());
     subscriber.line("PSUBSCRIBE __key*");
@@ -442,7 +442,7 @@ fn nobody_is_told_who_did_not_ask() {
 }
 
 #[test]
-fn who_asks_in_the_configuration_file_is_told_from_the_start() {
+fn the_setting_of_the_configuration_file_works_from_the_start() {
     let server = TestServer::with(&["--notify-keyspace-events", "Ed"]);
     let (mut c, mut subscriber) = (server.conn(), server.conn());
     subscriber.line("SUBSCRIBE __keyevent@0__:lock.lost");
@@ -452,7 +452,7 @@ fn who_asks_in_the_configuration_file_is_told_from_the_start() {
 }
 
 #[test]
-fn a_replica_tells_of_what_it_was_told_to_delete_only_if_it_granted_it() {
+fn a_replica_has_events_only_for_locks_that_it_granted() {
     let (master, replica) = (TestServer::start(), TestServer::start());
     follow(&replica, &master);
     let mut events = Events::of(&replica);

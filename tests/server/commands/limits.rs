@@ -97,7 +97,7 @@ fn at_the_limit_an_owner_may_still_take_over_its_own_place() {
 }
 
 #[test]
-fn with_a_limit_of_0_nobody_waits_and_locks_work() {
+fn with_a_limit_of_0_no_request_is_parked_and_locks_work() {
     for limit in ["lock.max-waiters", "lock.max-waiters-per-key"] {
         let server = TestServer::start();
         let mut c = server.conn();
@@ -112,7 +112,7 @@ fn with_a_limit_of_0_nobody_waits_and_locks_work() {
 }
 
 #[test]
-fn a_limit_that_is_lowered_sends_nobody_away() {
+fn a_lowered_limit_keeps_present_waiters() {
     let server = TestServer::start();
     let mut c = server.conn();
     c.line("LOCK.ACQUIRE k o PX 600000");
@@ -224,14 +224,14 @@ fn the_longest_wait_is_a_setting() {
     );
     c.line("CONFIG SET lock.max-wait 0");
     assert_eq!(c.line("LOCK.ACQUIRE k p BLOCK 1").error(), TOO_LONG);
-    // It bounds bounded waits: who asks for no limit gets none.
+    // It bounds bounded waits: a request without limit gets none.
     let mut parked = park(&server, "k", "w", 1);
     c.line("LOCK.RELEASE k o");
     assert!(parked[0].recv().int() > 0);
 }
 
 #[test]
-fn out_of_memory_nobody_new_gets_a_lock_and_everything_else_works() {
+fn out_of_memory_new_grants_are_refused_and_everything_else_works() {
     const OOM: &str = "OOM command not allowed when used memory > 'maxmemory'.";
     let server = TestServer::start();
     let mut c = server.conn();
@@ -240,7 +240,7 @@ fn out_of_memory_nobody_new_gets_a_lock_and_everything_else_works() {
         c.line(&format!("LOCK.ACQUIRE {key} o PX 600000"));
     }
     let mut parked = park(&server, "k", "w", 3);
-    // Subscribed before: Redis 8.6 lets nobody subscribe without memory.
+    // Subscribed before: Redis 8.6 refuses subscriptions without memory.
     let bystander = Bystander::of(&server, "free");
     c.line("CONFIG SET maxmemory-policy noeviction");
     c.line("CONFIG SET maxmemory 1");
@@ -277,7 +277,7 @@ fn many_lives(server: &TestServer, count: usize) {
         assert!(token > 0);
         assert_eq!(c.line(&format!("LOCK.RENEW k{i} o PX 600000")).int(), 1);
     }
-    server.check_books();
+    server.check_counters();
     for i in 0..count {
         match i % 4 {
             0 => assert_eq!(c.line(&format!("LOCK.RELEASE k{i} o")).int(), 1),
@@ -293,7 +293,7 @@ fn many_lives(server: &TestServer, count: usize) {
                 });
             }
         }
-        server.check_books();
+        server.check_counters();
     }
 }
 
@@ -329,7 +329,7 @@ fn a_small_table_forgets_locks_but_loses_none() {
 }
 
 #[test]
-fn a_table_of_0_watches_nothing_and_the_books_balance() {
+fn a_table_of_0_tracks_no_grant_and_the_counters_add_up() {
     let server = TestServer::with(&["--lock.max-tracked", "0"]);
     many_lives(&server, 12);
     assert_eq!(server.stat("grants_tracked"), 0);
@@ -366,7 +366,7 @@ fn queue_after_a_return(grace: &str) -> Vec<String> {
 }
 
 #[test]
-fn without_a_grace_time_who_leaves_loses_its_place() {
+fn without_a_grace_time_a_waiter_that_leaves_loses_its_place() {
     assert_eq!(queue_after_a_return("0"), ["late", "early"]);
     assert_eq!(queue_after_a_return("60000"), ["early", "late"]);
 }

@@ -55,11 +55,11 @@ fn twins_are_not_held_for_reading_or_writing_at_once() {
     assert_eq!(c.line("LOCK.MACQUIRE 2 {k} k o").list().len(), 2);
     c.line("LOCK.MRELEASE 2 {k} k o");
     assert_eq!(c.line("DBSIZE").int(), 1, "the horizon");
-    server.check_books();
+    server.check_counters();
 }
 
 #[test]
-fn readers_whose_names_meet_around_a_colon_are_not_let_in_at_once() {
+fn readers_whose_names_meet_around_a_colon_are_not_granted_together() {
     let server = TestServer::start();
     let mut c = server.conn();
     for ((lock, owner), (other, reader)) in [
@@ -116,11 +116,11 @@ fn readers_whose_names_meet_around_a_colon_are_not_let_in_at_once() {
         assert!(c.line(&format!("LOCK.ACQUIRE {other} z WRITE")).is_nil());
         c.line(&format!("LOCK.RELEASE {other} {reader}"));
     }
-    server.check_books();
+    server.check_counters();
 }
 
 #[test]
-fn what_others_left_beside_a_lock_is_in_nobodys_way() {
+fn foreign_keys_beside_a_lock_do_not_block_it() {
     let server = TestServer::start();
     let mut c = server.conn();
     // As after DEL of a lock by hand, or Redisson's forceUnlock.
@@ -136,7 +136,7 @@ fn what_others_left_beside_a_lock_is_in_nobodys_way() {
         assert_eq!(c.line(&format!("LOCK.RELEASE {lock} o")).int(), 1);
     }
     assert_eq!(c.line("DBSIZE").int(), 1);
-    server.check_books();
+    server.check_counters();
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn a_parked_reader_or_writer_is_not_granted_beside_a_twin() {
         assert!(c.line("LOCK.ACQUIRE {k} w WRITE").is_nil());
         c.line("LOCK.RELEASE {k} o");
     }
-    server.check_books();
+    server.check_counters();
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn a_session_keeps_its_lock_while_the_twin_is_asked_for() {
             .maybe_int()
             .is_some_and(|token| token > 0)
     });
-    server.check_books();
+    server.check_counters();
 }
 
 /// Makes this owner a reader, as a script or another client may, past what a grant checks.
@@ -248,7 +248,7 @@ fn foreign_data_beside_a_lock_stays_as_it_is() {
 }
 
 #[test]
-fn a_semaphore_takes_nothing_that_stands_where_its_permits_would() {
+fn a_semaphore_leaves_foreign_data_at_its_permits_key() {
     let server = TestServer::start();
     let mut c = server.conn();
     for line in [
@@ -562,7 +562,7 @@ fn redissons_readers_and_writers_are_not_let_in_beside_a_twin_nor_ours_beside_th
         refused(&mut c, &format!("LOCK.ACQUIRE {one} u:1 READ"), TAKEN);
         c.line(&format!("LOCK.BREAK {other}"));
     }
-    // By Lua a twin is held all the same: who joins it has no keys of ours.
+    // By Lua a twin is held all the same: an owner that joins it has no keys of the module.
     c.line("LOCK.ACQUIRE k u:1 READ PX 60000").int();
     c.line("CONFIG SET lock.redisson-scripts no");
     assert!(c.run(read("{k}", "{k}", "u:2")).is_nil());

@@ -49,7 +49,7 @@ fn keys_that_a_script_has_made_two_readers_share_stay_until_both_are_gone() {
             wait_for("the horizon alone", || c.line("DBSIZE").int() == 1);
         }
     }
-    server.check_books();
+    server.check_counters();
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn the_token_of_a_held_lock_stays_when_a_script_has_taken_its_twin() {
         }
     }
     assert_eq!(c.line("DBSIZE").int(), 1, "the horizon");
-    server.check_books();
+    server.check_counters();
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn no_owner_enters_under_the_token_of_the_twin() {
             assert_eq!(c.line(&format!("LOCK.RELEASE {one} x")).int(), 1);
         }
     }
-    server.check_books();
+    server.check_counters();
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn redissons_reader_stays_when_the_twin_is_released_and_the_twins_when_it_is() {
             assert_eq!(c.line("DBSIZE").int(), 1, "the horizon");
         }
     }
-    server.check_books();
+    server.check_counters();
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn a_parked_request_stays_until_a_release_would_grant_it() {
     let told = waiter.recv().error();
     assert!(told.starts_with(TAKEN), "{told}");
     c.line("DEL {k} {k}:o:rwlock_timeout:1");
-    server.check_books();
+    server.check_counters();
 }
 
 #[test]
@@ -189,7 +189,7 @@ fn a_renewal_of_shared_timeouts_does_not_make_them_ours() {
         c.line("DEL {k}:u:1:rwlock_timeout:2");
         assert_eq!(c.line("DBSIZE").int(), 1, "the horizon");
     }
-    server.check_books();
+    server.check_counters();
 }
 
 #[test]

@@ -54,7 +54,7 @@ fn error(conn: &mut Conn, line: &str, word: &str) -> String {
     reply.error()
 }
 
-/// The states of a key in which `k` is asked for: free, held by `o`, held by somebody else.
+/// The states of a key in which `k` is asked for: free, held by `o`, held by another owner.
 const STATES: [&str; 3] = ["DEL k", "HSET k o 2 #token t7", "HSET k p 1 #token t7"];
 
 /// Runs the body in each state of the key, under the eyes of a bystander.
@@ -73,7 +73,7 @@ fn without_a_trace(what: &str, mut body: impl FnMut(&mut Conn)) {
 }
 
 #[test]
-fn what_is_not_an_integer_is_refused_as_the_core_refuses_it() {
+fn a_number_that_is_no_integer_is_refused_in_the_words_of_the_core() {
     without_a_trace("words that are no integers", |conn| {
         for (line, expected) in NUMBERS {
             for word in NO_INTEGERS {
@@ -411,7 +411,7 @@ fn hashes_of_other_layouts_are_refused_and_never_changed() {
     let wide: String = (0..600).map(|i| format!(" u:{i} 1")).collect();
     is_refused(&server, &[&format!("HSET k{wide}")], LOCK_TYPE);
     let mut c = server.conn();
-    // Readers who left a TTL behind are dead; without one, and without timeouts, this may be anything.
+    // Readers that left a TTL behind are dead; without one, and without timeouts, this may be anything.
     c.line("DEL k");
     c.line("HSET k mode read u:1 1");
     for line in [
@@ -479,7 +479,7 @@ fn a_wait_that_comes_to_nothing_leaves_only_its_own_event() {
 }
 
 #[test]
-fn every_real_change_is_seen_by_those_who_watch() {
+fn every_real_change_is_seen_by_watch() {
     let server = TestServer::start();
     let mut c = server.conn();
     for line in [

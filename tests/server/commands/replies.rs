@@ -74,7 +74,7 @@ fn a_lease_is_given_in_seconds_or_in_milliseconds() {
 }
 
 #[test]
-fn an_owner_who_holds_is_let_in_again_and_counted() {
+fn an_owner_that_holds_is_granted_again_and_counted() {
     let server = TestServer::start();
     let (mut a, mut b) = (server.conn(), server.conn());
     let token = a.line("LOCK.ACQUIRE k o").int();
@@ -125,7 +125,7 @@ fn a_lock_of_another_owner_is_refused_with_nil() {
 }
 
 #[test]
-fn release_tells_freed_from_still_held_from_not_held() {
+fn release_distinguishes_freed_still_held_and_not_held() {
     let server = TestServer::start();
     let (mut c, mut c3) = (server.conn(), server.conn3());
     c.line("LOCK.ACQUIRE k o PX 60000");
@@ -224,7 +224,7 @@ fn renew_of_a_lost_lock_is_answered_0() {
 }
 
 #[test]
-fn break_ends_the_hold_of_anybody_with_all_its_counts() {
+fn break_ends_the_hold_of_any_owner_with_its_whole_count() {
     let server = TestServer::start();
     let mut c = server.conn();
     assert_eq!(wire(&mut c, "LOCK.BREAK k"), ":0\r\n");
@@ -249,7 +249,7 @@ fn break_hands_the_lock_on_and_break_purge_sends_the_waiters_away() {
     assert_eq!(stale.int(), 0);
     assert!(
         first.is_silent() && second.is_silent(),
-        "another grant: nobody is purged"
+        "another grant: no waiter is purged"
     );
     assert_eq!(c.line("LOCK.BREAK k").int(), 1);
     assert!(first.recv().int() > broken);
@@ -263,7 +263,7 @@ fn break_hands_the_lock_on_and_break_purge_sends_the_waiters_away() {
 }
 
 #[test]
-fn info_is_nil_when_nobody_holds_nor_waits() {
+fn info_is_nil_without_holder_and_waiter() {
     let server = TestServer::start();
     let (mut c, mut c3) = (server.conn(), server.conn3());
     for line in ["LOCK.INFO k", "LOCK.INFO k WAITERS"] {
@@ -296,7 +296,7 @@ fn info_is_a_map_or_a_flat_array() {
 }
 
 #[test]
-fn info_tells_who_holds_and_through_which_connection() {
+fn info_names_the_holder_and_its_connection() {
     let server = TestServer::start();
     let (mut a, mut b) = (server.conn(), server.conn());
     a.line("CLIENT SETNAME worker-7");
@@ -362,7 +362,7 @@ fn info_writes_an_address_as_the_server_does() {
 }
 
 #[test]
-fn info_of_a_hold_written_by_others_has_null_for_what_is_not_known() {
+fn info_of_a_foreign_hold_has_null_for_unknown_fields() {
     let server = TestServer::start();
     let mut c = server.conn();
     c.line("HSET k u:1 3");
@@ -497,7 +497,7 @@ fn with_holder(reply: &Reply) -> String {
 }
 
 #[test]
-fn withholder_tells_whose_the_lock_is_in_every_situation() {
+fn withholder_names_the_holder_in_every_situation() {
     let server = TestServer::start();
     let (mut a, mut b) = (server.conn(), server.conn());
     let mut ask = |line: &str| with_holder(&a.line(line));
@@ -526,13 +526,13 @@ fn withholder_tells_whose_the_lock_is_in_every_situation() {
 }
 
 #[test]
-fn withholder_of_an_owner_who_lost_the_lock_before_the_reply_names_nobody() {
+fn withholder_of_an_owner_that_lost_the_lock_before_the_reply_names_no_holder() {
     let server = TestServer::start();
     let (mut a, mut b) = (server.conn(), server.conn());
     a.line("LOCK.ACQUIRE k o");
     b.send_line("LOCK.ACQUIRE k p BLOCK 0 WITHHOLDER");
     server.wait_for_waiters(1);
-    // Both in one turn: the hand-off is answered at its end, when the key is gone again.
+    // Both in one tick: the hand-off is answered at its end, when the key is gone again.
     a.send_lines(&["MULTI", "LOCK.RELEASE k o", "DEL k", "EXEC"]);
     assert_eq!(with_holder(&b.recv()), "T nil 0 -2");
 }

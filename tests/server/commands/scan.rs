@@ -44,7 +44,7 @@ fn fill(c: &mut Conn) {
         "HSET redissons u:1 2",
         "PEXPIRE redissons 600000",
         "HSET no-ttl u:2 1",
-        // None of these is held by anybody.
+        // None of these is held.
         "HSET bare #token t7",
         "HSET profile name Ada",
         "HSET two u:1 1 u:2 1",
@@ -103,7 +103,7 @@ fn a_lock_is_listed_until_its_last_hold_ends() {
 }
 
 #[test]
-fn read_write_locks_are_listed_while_somebody_holds_them() {
+fn read_write_locks_are_listed_while_they_are_held() {
     let server = TestServer::start();
     let mut c = server.conn();
     for line in [
@@ -113,7 +113,7 @@ fn read_write_locks_are_listed_while_somebody_holds_them() {
         "LOCK.ACQUIRE written alice WRITE PX 600000",
         "LOCK.ACQUIRE both bob WRITE PX 600000",
         "LOCK.ACQUIRE both bob READ PX 600000",
-        // Nobody of these lives: a mode alone, a reader without its timeout, the same in a hash that will end.
+        // None of these is a live hold: a mode alone, a reader without its timeout, the same in a hash that will end.
         "HSET mode-only mode read",
         "HSET dead mode read zombie 1",
         "HSET dying mode read zombie 1",
@@ -141,7 +141,7 @@ fn read_write_locks_are_listed_while_somebody_holds_them() {
 }
 
 #[test]
-fn waited_lists_the_keys_that_somebody_waits_for_held_or_free() {
+fn waited_lists_the_keys_with_waiters_held_or_free() {
     let server = TestServer::start();
     let mut c = server.conn();
     fill(&mut c);
@@ -165,7 +165,7 @@ fn waited_lists_the_keys_that_somebody_waits_for_held_or_free() {
     c.line("SELECT 1");
     assert_eq!(scan(&mut c, "WAITED"), names(""));
     c.line("SELECT 0");
-    // Free, and not granted while writes are paused: nothing in the key space, but somebody waits.
+    // Free, and not granted while writes are paused: nothing in the key space, but there is a waiter.
     c.line("MULTI");
     c.line("DEL ours");
     c.line("CLIENT PAUSE 100000 WRITE");
@@ -178,14 +178,14 @@ fn waited_lists_the_keys_that_somebody_waits_for_held_or_free() {
     c.line("LOCK.RELEASE ours zack");
     assert!(waiters[1].recv().is_nil(), "withdrawn");
     assert_eq!(scan(&mut c, "WAITED"), names("bobs"));
-    // A place that is kept for somebody who went away is no waiter.
+    // A place that is kept for an owner that went away is no waiter.
     drop(waiters.pop());
     server.wait_for_waiters(0);
     assert_eq!(scan(&mut c, "WAITED"), names(""));
 }
 
 #[test]
-fn what_is_held_all_the_time_is_listed_while_everything_around_it_changes() {
+fn a_lock_held_all_the_time_is_listed_while_other_keys_change() {
     let server = TestServer::start();
     let (mut c, mut other) = (server.conn(), server.conn());
     let mut kept = Names::new();
@@ -223,7 +223,7 @@ fn what_is_held_all_the_time_is_listed_while_everything_around_it_changes() {
 }
 
 #[test]
-fn what_is_waited_for_all_the_time_is_listed_while_other_queues_come_and_go() {
+fn a_key_waited_for_all_the_time_is_listed_while_other_queues_come_and_go() {
     const KEPT: usize = 60;
     let server = TestServer::start();
     let mut c = server.conn();
@@ -332,7 +332,7 @@ fn names_and_owners_are_any_bytes() {
         assert_eq!(c.run(call).list()[1].list().len(), 1);
     }
     let none = c.run([b"LOCK.SCAN".as_slice(), b"0", b"OWNER", b""]).list();
-    assert!(none[1].list().is_empty(), "nobody has no name");
+    assert!(none[1].list().is_empty(), "an absent user has no name");
 }
 
 #[test]
@@ -413,7 +413,7 @@ fn it_runs_in_transactions_and_scripts() {
 }
 
 #[test]
-fn a_replica_lists_what_it_knows() {
+fn a_replica_lists_its_locks() {
     let (master, replica) = (TestServer::start(), TestServer::start());
     follow(&replica, &master);
     let (mut m, mut r) = (master.conn(), replica.conn());
@@ -453,7 +453,7 @@ fn a_cluster_node_lists_its_own() {
 }
 
 #[test]
-fn who_may_not_scan_learns_of_nothing() {
+fn a_user_without_the_right_to_scan_gets_no_keys() {
     const DENIED: &str = "NOPERM LOCK.SCAN needs permission to run SCAN";
     let server = TestServer::start();
     let mut admin = server.conn();

@@ -1,4 +1,4 @@
-//! users.acl.example and redis.conf.example, loaded as they stand but for the paths, and docs/ACL.md about
+//! users.acl.example and redis.conf.example, loaded word for word except for the paths, and docs/ACL.md about
 //! them: each role can do what it must, and nothing else.
 
 use std::path::PathBuf;
@@ -201,7 +201,7 @@ fn the_application_works_with_locks_of_every_kind_and_with_nothing_else() {
             "LATCH.WAIT lock:latch",
         ],
     );
-    server.check_books();
+    server.check_counters();
 }
 
 #[test]
@@ -238,7 +238,7 @@ fn the_observer_looks_and_changes_nothing() {
     );
 }
 
-/// Who may listen hears of locks, and of nothing else.
+/// A user that may subscribe hears of locks, and of nothing else.
 #[test]
 fn observer_and_operator_hear_the_events_of_locks() {
     let (_files, server) = furnished();
@@ -354,7 +354,7 @@ fn without_the_keys_beside_it_only_an_exclusive_lock_works() {
 }
 
 #[test]
-fn with_the_default_user_off_only_who_logs_in_gets_anywhere() {
+fn with_the_default_user_off_every_command_needs_a_login() {
     let (_files, server) = furnished();
     let mut admin = server.conn();
     admin.line("ACL SETUSER default off");

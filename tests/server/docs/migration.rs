@@ -80,7 +80,7 @@ fn asked_again_after_a_lost_reply_only_the_module_says_yes() {
 }
 
 #[test]
-fn who_waits_in_the_server_has_the_lock_without_asking_again() {
+fn a_parked_waiter_is_granted_without_asking_again() {
     let server = TestServer::start();
     let (mut a, mut b) = (server.conn(), server.conn());
     a.line("LOCK.ACQUIRE lock:42 a PX 60000 ONCE");
@@ -90,7 +90,7 @@ fn who_waits_in_the_server_has_the_lock_without_asking_again() {
     assert!(b.recv().int() > 0);
 }
 
-/// An old client holds: the module takes nothing, touches nothing, parks nobody.
+/// An old client holds: the module takes nothing, changes nothing, parks no client.
 #[test]
 fn a_string_is_not_the_modules() {
     let server = TestServer::start();
@@ -171,15 +171,15 @@ fn old_clients_that_do_not_compare_hurt_the_module_as_they_hurt_each_other() {
     assert!(is_wrong_type(&c.line("LOCK.RENEW lock:42 a")));
 }
 
-/// An old client that polls gets in when nobody is parked, and parked clients hear of it.
+/// An old client that polls gets the lock when no client is parked, and parked clients hear of it.
 #[test]
-fn hand_offs_leave_no_gap_for_who_polls() {
+fn hand_offs_leave_no_gap_for_polling_clients() {
     let server = TestServer::start();
     let (mut old, mut a, mut b) = (Old::on(&server), server.conn(), server.conn());
     a.line("LOCK.ACQUIRE lock:42 a PX 60000 ONCE");
     b.send_line("LOCK.ACQUIRE lock:42 b PX 60000 BLOCK 0 ONCE");
     server.wait_for_waiters(1);
-    // In one turn of the server: the release, and the very next command.
+    // In one tick of the server: the release, and the very next command.
     a.send_lines(&["LOCK.RELEASE lock:42 a ALL", "SET lock:42 old NX PX 60000"]);
     assert_eq!(a.recv().int(), 1);
     assert!(a.recv().is_nil());
@@ -188,9 +188,9 @@ fn hand_offs_leave_no_gap_for_who_polls() {
     assert!(old.acquire("old"));
 }
 
-/// The one way in past a queue: the key is deleted and set before the module's turn comes.
+/// The one way in past a queue: the key is deleted and set before the module settles it.
 #[test]
-fn a_key_that_is_deleted_and_set_in_one_turn_sends_the_parked_away() {
+fn a_key_that_is_deleted_and_set_in_one_tick_sends_parked_clients_away() {
     let server = TestServer::start();
     let (mut a, mut b) = (server.conn(), server.conn());
     a.line("LOCK.ACQUIRE lock:42 a PX 60000 ONCE");
@@ -249,7 +249,7 @@ fn two_names_one_queue() {
 
 /// Which locks are still of the old kind, and a string without an end.
 #[test]
-fn what_is_left_of_the_old_kind_can_be_listed() {
+fn remaining_locks_of_the_old_kind_can_be_listed() {
     let server = TestServer::start();
     let (mut old, mut c) = (Old::on(&server), server.conn());
     assert!(old.acquire("a"));

@@ -1,4 +1,4 @@
-//! The SQL of docs/REDLOCK.md, run as it stands there, with the tokens of servers whose clocks are apart.
+//! The SQL of docs/REDLOCK.md, run word for word, with the tokens of servers whose clocks are apart.
 
 use rusqlite::{named_params, Connection};
 
@@ -37,6 +37,6 @@ fn the_sql_refuses_every_earlier_majority_and_no_later_one() {
     assert!(!writes(&mut db, &alice));
     assert!(writes(&mut db, &carol));
     assert!(!writes(&mut db, &alice) && !writes(&mut db, &bob));
-    // Who was refused has left nothing behind.
+    // The refused one has left nothing behind.
     assert!(writes(&mut db, &carol));
 }

@@ -1,4 +1,4 @@
-//! The examples of docs/RELIABILITY.md, run as they stand there: a holder that slept through its lease
+//! The examples of docs/RELIABILITY.md, run word for word: a holder that slept through its lease
 //! comes back after its successor has written.
 
 use crate::common::{Conn, TestServer};

@@ -1,5 +1,5 @@
-//! The samples of README.md and docs/MIGRATION.md that a server answers, as they stand on the page: typed into
-//! redis-cli(1), replies compared. A token on the page stands for the token of the run, wherever it comes again.
+//! The samples of README.md and docs/MIGRATION.md that a server answers, word for word: typed into
+//! redis-cli(1), replies compared. A token on the page is replaced by the token of the run, wherever it occurs again.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{BufRead, BufReader, Write};
@@ -67,12 +67,12 @@ fn cli_binary() -> &'static str {
         .expect("redis-cli or valkey-cli")
 }
 
-/// The tokens of a page, and what stands for them in this run.
+/// The tokens of a page, and their values in this run.
 #[derive(Default)]
 struct Tokens(HashMap<String, String>);
 
 impl Tokens {
-    /// Whether the line is the page's, its tokens aside; each token of the page is always the same.
+    /// Whether the reply is the page's, its tokens aside; each token of the page is always the same.
     fn agree(&mut self, page: &str, shown: &str) -> bool {
         let (page, shown) = (parts(page), parts(shown));
         page.len() == shown.len()

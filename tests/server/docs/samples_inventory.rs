@@ -1,4 +1,4 @@
-//! Every fenced block of the pages that people copy from is run by a test as it stands there, or is named here
+//! Every fenced block of the pages that people copy from is run by a test word for word, or is named here
 //! with the reason why it cannot be.
 
 use crate::common::page::{self, blocks};

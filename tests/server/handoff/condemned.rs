@@ -153,7 +153,7 @@ impl Doomed {
         let is_many = self.kind.wait.0.starts_with("LOCK.MACQUIRE");
         let found = self.assert_carol_is_granted().stat(name);
         if found == 0 && is_many && crate::common::has_io_threads() {
-            // A request for many keys is granted at the end of the turn. With threads bob may have gone by then.
+            // A request for many keys is granted at the end of the tick. With threads bob may have gone by then.
             return;
         }
         assert_eq!(found, undone, "{name}");
@@ -193,13 +193,13 @@ fn each(options: &[&str], mut play: impl FnMut(&mut Doomed)) {
 }
 
 #[test]
-fn a_grant_to_a_client_of_a_deleted_user_is_passed_on() {
+fn a_grant_to_a_client_of_a_deleted_user_goes_to_the_next_waiter() {
     each(&[], |doomed| doomed.exec(&["ACL DELUSER u", "FREE"]));
     each(&[], |doomed| doomed.exec(&["FREE", "ACL DELUSER u"]));
 }
 
 #[test]
-fn a_grant_to_a_client_of_a_user_that_acl_load_forgets_is_passed_on() {
+fn a_grant_to_a_client_of_a_user_that_acl_load_removes_goes_to_the_next_waiter() {
     for lines in [["ACL LOAD", "FREE"], ["FREE", "ACL LOAD"]] {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("users.acl");
@@ -214,7 +214,7 @@ fn a_grant_to_a_client_of_a_user_that_acl_load_forgets_is_passed_on() {
     }
 }
 
-/// The server reads the end of the connection in the turn of the release: it was stopped when both came.
+/// The server reads the end of the connection in the tick of the release: it was stopped when both came.
 fn end_in_the_turn_of_the_release(doomed: &mut Doomed, ends_first: bool) {
     let release = doomed.kind.free;
     doomed.server.signal(libc::SIGSTOP);
@@ -230,9 +230,9 @@ fn end_in_the_turn_of_the_release(doomed: &mut Doomed, ends_first: bool) {
 }
 
 #[test]
-fn whoever_closes_in_the_turn_of_a_release_does_not_keep_the_lock() {
+fn a_client_that_closes_in_the_tick_of_a_release_does_not_keep_the_lock() {
     if crate::common::has_io_threads() {
-        // The end may be read some turns later there, and a grant that is delivered by then stays.
+        // The end may be read some ticks later there, and a grant that is delivered by then stays.
         return;
     }
     for ends_first in [true, false] {
@@ -246,7 +246,7 @@ fn whoever_closes_in_the_turn_of_a_release_does_not_keep_the_lock() {
 const LITTLE: [&str; 2] = ["--client-output-buffer-limit", "normal 1024 0 0"];
 
 #[test]
-fn a_grant_to_a_client_whose_buffer_overflows_is_passed_on() {
+fn a_grant_to_a_client_whose_buffer_overflows_goes_to_the_next_waiter() {
     each(&LITTLE, |doomed| doomed.exec(&["SET $LONG 1", "FREE"]));
     each(&LITTLE, |doomed| doomed.exec(&["FREE", "SET $LONG 1"]));
 }
@@ -262,7 +262,7 @@ fn a_limit_that_is_set_while_clients_wait_is_known() {
 }
 
 #[test]
-fn a_grant_to_a_client_that_is_told_too_much_is_passed_on() {
+fn a_grant_to_a_client_with_too_many_pushed_messages_goes_to_the_next_waiter() {
     let mut doomed = Doomed::new(
         EXCLUSIVE,
         &["--client-output-buffer-limit", "pubsub 1024 0 0"],
@@ -275,7 +275,7 @@ fn a_grant_to_a_client_that_is_told_too_much_is_passed_on() {
     wait_for_parked(&doomed.server, 0);
     doomed.bob.send_line("LOCK.ACQUIRE k bob PX 60000 BLOCK 0");
     let parked = || doomed.server.stat("waiters") == 1;
-    wait_for("an answer, or a place in the line", || {
+    wait_for("an answer, or a place in the queue", || {
         parked() || !doomed.bob.is_silent()
     });
     if !parked() {
@@ -301,7 +301,7 @@ fn copies_replies(server: &TestServer) -> bool {
 }
 
 #[test]
-fn a_grant_whose_own_reply_overflows_the_buffer_is_passed_on() {
+fn a_grant_whose_own_reply_overflows_the_buffer_goes_to_the_next_waiter() {
     let server = TestServer::with(&LITTLE);
     if copies_replies(&server) {
         println!(
@@ -326,10 +326,10 @@ fn a_grant_whose_own_reply_overflows_the_buffer_is_passed_on() {
 }
 
 #[test]
-fn a_chain_of_condemned_waiters_ends_at_the_first_who_lives() {
+fn a_chain_of_condemned_waiters_ends_at_the_first_live_one() {
     let mut doomed = Doomed::new(EXCLUSIVE, &[]);
     let mut others: Vec<Conn> = (0..5).map(|_| doomed.server.conn()).collect();
-    // They come behind carol: she leaves the line and joins it again.
+    // They come behind carol: she leaves the queue and joins it again.
     drop(std::mem::replace(&mut doomed.carol, doomed.server.conn()));
     doomed.server.wait_for_waiters(1);
     for (i, conn) in others.iter_mut().enumerate() {
@@ -345,19 +345,19 @@ fn a_chain_of_condemned_waiters_ends_at_the_first_who_lives() {
     assert!(only_reply(&mut doomed.carol).int() > doomed.first);
     let stat = |name| doomed.server.stat(name);
     assert_eq!(stat("waiters"), 0);
-    // Of six condemned ones each was granted and undone, or left the line.
+    // Of six condemned ones each was granted and undone, or left the queue.
     let left = stat("waits_disconnected") - 1;
     assert_eq!(stat("grants_undone") + left, 6);
     assert!(stat("grants_undone") > 0);
 }
 
 #[test]
-fn clients_that_are_killed_in_the_turn_of_their_grant_pass_it_on() {
+fn the_grant_of_a_client_killed_in_the_same_tick_goes_to_the_next_waiter() {
     for kill in ["CLIENT KILL USER u", "CLIENT KILL ID $BOB SKIPME no"] {
         for kind in kinds() {
             let mut doomed = Doomed::new(kind, &[]);
             doomed.exec(&["FREE", kill]);
-            // (A request on many keys is granted at the end of the turn, when bob has gone.)
+            // (A request on many keys is granted at the end of the tick, when bob has gone.)
             doomed.assert_carol_is_granted();
         }
     }
@@ -378,7 +378,7 @@ fn a_holder_that_kills_itself_hands_its_session_on() {
 // What a user's rules lose does not close its connections, and what is delivered stays.
 
 #[test]
-fn a_user_that_is_switched_off_is_granted_what_it_waits_for() {
+fn a_waiter_of_a_user_that_is_switched_off_is_granted() {
     for change in ["ACL SETUSER u off", "ACL SETUSER u reset"] {
         let mut doomed = Doomed::new(EXCLUSIVE, &[]);
         doomed.exec(&["FREE", change]);
@@ -442,7 +442,7 @@ fn a_client_that_is_evicted_has_its_reply_or_the_next_has_the_lock() {
 
 // A request for many keys that its owner is granted, one of them once more than it holds it already.
 
-/// Xenia holds `k`, and her other connection, which is condemned in the turn of the grant, waits for `k2` too.
+/// Xenia holds `k`, and her other connection, which is condemned in the tick of the grant, waits for `k2` too.
 fn reenter_and_be_condemned(hold: &str, options: &str) -> (TestServer, Conn) {
     let server = TestServer::start();
     let (mut admin, mut xenia, mut doomed) = (server.conn(), server.conn(), server.conn());
@@ -459,7 +459,7 @@ fn reenter_and_be_condemned(hold: &str, options: &str) -> (TestServer, Conn) {
     admin.send_lines(&["MULTI", "ACL DELUSER u", "LOCK.RELEASE k2 admin", "EXEC"]);
     (0..4).for_each(|_| drop(admin.recv()));
     assert!(doomed.is_closed());
-    // It is granted at the end of the turn, and undone; with threads the connection may have gone by then.
+    // It is granted at the end of the tick, and undone; with threads the connection may have gone by then.
     let granted = || server.stat("waits_granted") == 1 || crate::common::has_io_threads();
     wait_for("the other key to be free again", || {
         server.stat("waiters") == 0 && granted() && admin.line("EXISTS k2").int() == 0
@@ -489,7 +489,7 @@ fn a_reentry_that_is_not_answered_is_not_counted() {
 }
 
 #[test]
-fn a_reentry_that_is_not_answered_leaves_the_session_to_whom_it_had() {
+fn a_reentry_without_reply_leaves_the_session_to_its_former_connection() {
     for (hold, options) in [
         ("SESSION", "SESSION"),
         ("SESSION", "PX 60000"),

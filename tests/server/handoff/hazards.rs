@@ -1,7 +1,7 @@
 //! Two things at once: a grant, and in the same tick of the event loop something that takes the waiter away or stalls the
 //! server. Prototypes lost replies, answered twice, or ended the server here.
 //!
-//! Every server that a test starts is asked at its end whether it lives and its books balance.
+//! Every server that a test starts is asked at its end whether it lives and its counters add up.
 
 use crate::common::barrier::assert_stays_silent;
 use crate::common::scene::{only_reply, unload_and_load, Scene};
@@ -36,7 +36,7 @@ fn a_waiter_killed_right_after_its_grant_leaves_the_lock_free() {
 }
 
 #[test]
-fn a_grant_that_cannot_be_delivered_goes_to_the_next_in_line() {
+fn an_undeliverable_grant_goes_to_the_next_waiter() {
     for hazard in ["CLIENT KILL ID $BOB", "CLIENT UNBLOCK $BOB ERROR"] {
         let mut scene = Scene::new();
         let (mut carol, mut dave) = (scene.park("carol"), scene.park("dave"));
@@ -52,7 +52,7 @@ fn a_grant_that_cannot_be_delivered_goes_to_the_next_in_line() {
 }
 
 #[test]
-fn an_owner_who_asks_again_in_the_turn_of_its_death_keeps_the_lock_alone() {
+fn an_owner_that_asks_again_in_the_tick_of_its_death_is_the_only_holder() {
     for hazard in ["CLIENT KILL ID $BOB", "CLIENT UNBLOCK $BOB ERROR"] {
         for block in ["", " BLOCK 0"] {
             let mut scene = Scene::new();
@@ -72,7 +72,7 @@ fn an_owner_who_asks_again_in_the_turn_of_its_death_keeps_the_lock_alone() {
 }
 
 #[test]
-fn an_owner_who_asks_again_before_its_old_connection_dies_keeps_the_lock_alone() {
+fn an_owner_that_asks_again_before_its_old_connection_dies_is_the_only_holder() {
     let mut scene = Scene::new();
     let mut carol = scene.park("carol");
     let again = "LOCK.ACQUIRE k bob ONCE PX 60000";
@@ -84,7 +84,7 @@ fn an_owner_who_asks_again_before_its_old_connection_dies_keeps_the_lock_alone()
 }
 
 #[test]
-fn a_grant_that_is_released_before_its_waiter_dies_is_passed_on_once() {
+fn a_grant_released_before_its_waiter_dies_is_handed_off_once() {
     let mut scene = Scene::new();
     let (mut carol, mut dave) = (scene.park("carol"), scene.park("dave"));
     for order in [0, 1] {
@@ -107,7 +107,7 @@ fn a_grant_that_is_released_before_its_waiter_dies_is_passed_on_once() {
 }
 
 #[test]
-fn a_chain_of_waiters_killed_in_one_turn_ends_at_the_first_who_lives() {
+fn a_chain_of_waiters_killed_in_one_tick_ends_at_the_first_live_one() {
     let mut scene = Scene::new();
     let mut doomed: Vec<Conn> = (0..5).map(|_| scene.server.conn()).collect();
     let mut lines = vec![
@@ -164,7 +164,7 @@ fn a_waiter_that_was_killed_first_is_passed_over() {
 }
 
 #[test]
-fn unblocking_or_killing_twice_in_one_turn_answers_once() {
+fn unblocking_or_killing_twice_in_one_tick_answers_once() {
     for (first, second) in [
         ("CLIENT UNBLOCK $BOB TIMEOUT", "CLIENT UNBLOCK $BOB TIMEOUT"),
         ("CLIENT UNBLOCK $BOB TIMEOUT", "CLIENT UNBLOCK $BOB ERROR"),
@@ -206,7 +206,7 @@ fn a_grant_between_two_unblocks_is_delivered_or_taken_back_once() {
     scene.assert_stats(&[("grants_undone", 1), ("panics", 0)]);
 }
 
-/// The server is stopped while two sockets become readable, and then serves both in one turn, in the
+/// The server is stopped while two sockets become readable, and then serves both in one tick, in the
 /// order in which they did.
 #[test]
 fn a_connection_closed_around_its_grant_does_not_keep_the_lock() {
@@ -276,7 +276,7 @@ fn a_lease_that_ended_during_a_stall_is_over_for_its_owner() {
 // The key is changed around a grant.
 
 #[test]
-fn nobody_barges_in_between_del_and_the_grant() {
+fn a_newcomer_is_not_granted_between_del_and_the_grant() {
     for thief in ["eve", "alice"] {
         let mut scene = Scene::new();
         let replies = scene.exec(&["DEL k", &format!("LOCK.ACQUIRE k {thief} PX 60000 BLOCK 0")]);
@@ -287,7 +287,7 @@ fn nobody_barges_in_between_del_and_the_grant() {
 }
 
 #[test]
-fn a_grant_whose_key_is_deleted_in_its_turn_is_lost_but_answered_once() {
+fn a_grant_whose_key_is_deleted_in_its_tick_is_lost_but_answered_once() {
     for loss in ["DEL k", "FLUSHALL", "FLUSHDB ASYNC", "RENAME k other"] {
         let mut scene = Scene::new();
         scene.exec(&["LOCK.RELEASE k alice", loss]);
@@ -312,7 +312,7 @@ fn a_lost_grant_and_a_dead_waiter_leave_the_next_one_alone() {
 }
 
 #[test]
-fn of_two_grants_that_die_in_one_turn_the_later_one_is_taken_back() {
+fn of_two_grants_that_die_in_one_tick_the_later_one_is_undone() {
     for later_dies_first in [false, true] {
         let mut scene = Scene::new();
         let mut carol = scene.server.conn();
@@ -348,7 +348,7 @@ fn a_newer_holder_is_not_hurt_by_the_death_of_the_one_before() {
 }
 
 #[test]
-fn release_and_purge_in_one_turn_answer_everybody_once() {
+fn release_and_purge_in_one_tick_answer_each_waiter_once() {
     let mut scene = Scene::new();
     let mut carol = scene.park("carol");
     scene.exec(&["LOCK.RELEASE k alice", "LOCK.BREAK k PURGE"]);
@@ -377,7 +377,7 @@ fn release_and_purge_in_one_turn_answer_everybody_once() {
 }
 
 #[test]
-fn a_purge_and_a_kill_in_one_turn_answer_nobody_twice() {
+fn a_purge_and_a_kill_in_one_tick_answer_no_waiter_twice() {
     let mut scene = Scene::new();
     let mut carol = scene.park("carol");
     scene.exec(&["LOCK.BREAK k PURGE", "CLIENT KILL ID $BOB"]);
@@ -405,6 +405,6 @@ fn many_waits_of_every_end_leave_no_timer_behind() {
         only_reply(conn);
     }
     server.wait_for_waiters(0);
-    server.check_books();
+    server.check_counters();
     unload_and_load(&mut alice);
 }

@@ -1,5 +1,5 @@
 //! What the kinds of lock do to each other: READ and WRITE with several keys, with sessions, and with databases
-//! that are swapped, in one turn or under one timer.
+//! that are swapped, in one tick or under one timer.
 
 use crate::common::scene::only_reply;
 use crate::common::{wait_for, Bystander, Conn, TestServer};
@@ -60,20 +60,20 @@ fn a_grant_that_did_not_arrive_is_taken_back_where_swapdb_has_put_it() {
         c.line("SWAPDB 0 1");
         assert_eq!(c.line("EXEC").list().len(), 3);
         c.line("SELECT 1");
-        wait_for("nobody holds it", || {
+        wait_for("a lock without holder", || {
             c.line(&format!("{take} c PX 60000")).maybe_int().is_some()
         });
         c.line(&format!("{give} c"));
         c.line("SWAPDB 0 1");
     }
-    server.check_books();
+    server.check_counters();
 }
 
 #[test]
 fn an_upgrader_does_not_wait_for_its_own_lease_that_a_session_renews() {
     let server = TestServer::with(&["--lock.session-lease", "900"]);
     let mut c = server.conn();
-    // The other reader lives through several renewals, and then nobody renews it.
+    // The other reader lives through several renewals and is not renewed then.
     c.line("LOCK.ACQUIRE k dead READ PX 1500").int();
     let mut upgrader = server.conn();
     upgrader.line("LOCK.ACQUIRE k u READ SESSION").int();
@@ -96,7 +96,7 @@ fn a_request_for_several_keys_answers_the_upgrade_that_it_takes_over() {
     assert_eq!(granted[1].list().len(), 2);
     assert!(only_reply(&mut upgrade).is_nil());
     assert_eq!(server.stat("waits_taken_over"), 1);
-    server.check_books();
+    server.check_counters();
 }
 
 #[test]
@@ -117,11 +117,11 @@ fn a_request_for_several_locks_of_another_kind_does_not_send_others_away() {
     assert!(told.starts_with("LOCKTYPE"), "{told}");
     c.line("DEL {k}:other:rwlock_timeout:1 k");
     assert!(only_reply(&mut writer).int() > 0);
-    server.check_books();
+    server.check_counters();
 }
 
 #[test]
-fn who_waits_for_a_permit_at_a_free_key_is_told_when_several_keys_become_read_write_locks() {
+fn a_permit_waiter_at_a_free_key_is_refused_when_several_keys_become_read_write_locks() {
     let server = TestServer::start();
     let mut c = server.conn();
     let (mut waiter, _) = park(&server, "SEM.ACQUIRE k p BLOCK 0");

@@ -53,7 +53,7 @@ fn assert_replicated(replica: Option<&TestServer>, owner: &str, token: i64) {
 }
 
 #[test]
-fn a_lease_that_ends_while_writes_are_paused_is_handed_on_after_the_pause() {
+fn a_lease_that_ends_while_writes_are_paused_is_handed_off_after_the_pause() {
     for how in ["aof", "replica"] {
         let (mut scene, replica) = propagating(how);
         let mut barrier = Barrier::on(&scene.server);
@@ -69,7 +69,7 @@ fn a_lease_that_ends_while_writes_are_paused_is_handed_on_after_the_pause() {
 }
 
 #[test]
-fn a_lease_that_ends_while_all_is_paused_is_handed_on_after_the_pause() {
+fn a_lease_that_ends_while_all_is_paused_is_handed_off_after_the_pause() {
     const PAUSE: Duration = Duration::from_millis(600);
     for how in ["aof", "replica"] {
         let (mut scene, replica) = propagating(how);
@@ -102,7 +102,7 @@ fn a_wait_that_runs_out_in_a_pause_is_answered_nil_and_never_granted() {
 }
 
 #[test]
-fn a_newcomer_who_asked_during_the_pause_comes_after_those_who_waited() {
+fn a_newcomer_during_a_pause_comes_after_the_waiters() {
     let mut scene = Scene::with(&["--appendonly", "yes"]);
     let mut barrier = Barrier::on(&scene.server);
     scene.exec(&["LOCK.RENEW k alice PX 50", "CLIENT PAUSE 60000 WRITE"]);
@@ -117,7 +117,7 @@ fn a_newcomer_who_asked_during_the_pause_comes_after_those_who_waited() {
 }
 
 #[test]
-fn a_transaction_that_pauses_may_itself_hand_the_lock_on() {
+fn a_transaction_that_pauses_writes_may_hand_the_lock_off() {
     for how in ["aof", "replica"] {
         let (mut scene, replica) = propagating(how);
         let replies = scene.exec(&[
@@ -125,7 +125,7 @@ fn a_transaction_that_pauses_may_itself_hand_the_lock_on() {
             "LOCK.ACQUIRE x alice PX 60000",
             "LOCK.RELEASE k alice",
         ]);
-        // An absent key may be an expired one that the pause hides: nobody writes over it now.
+        // An absent key may be an expired one that the pause hides, so it is not written over now.
         assert!(replies[1].error().starts_with("TRYAGAIN"));
         assert_eq!(replies[2].int(), 1);
         let token = scene.bob.recv().int();
@@ -137,7 +137,7 @@ fn a_transaction_that_pauses_may_itself_hand_the_lock_on() {
 }
 
 #[test]
-fn a_grant_is_taken_back_only_when_the_pause_is_over() {
+fn a_grant_is_undone_only_after_the_pause() {
     for how in ["aof", "replica"] {
         let (mut scene, replica) = propagating(how);
         let mut carol = scene.park("carol");
@@ -158,10 +158,10 @@ fn a_grant_is_taken_back_only_when_the_pause_is_over() {
     }
 }
 
-/// The lease is over but nobody has touched the key, so the pause finds it still there: the server
+/// The lease is over but no command has touched the key, so it still exists in the pause: the server
 /// says "absent" and aborts when something is written over it.
 #[test]
-fn a_key_that_a_pause_only_hides_is_not_written_over() {
+fn a_key_hidden_by_a_pause_is_not_written_over() {
     let server = TestServer::with(&["--appendonly", "yes"]);
     let mut conn = server.conn();
     conn.line("DEBUG SET-ACTIVE-EXPIRE 0");
@@ -246,7 +246,7 @@ fn a_lease_that_ends_in_the_middle_of_a_failover_ends_no_server() {
 /// Taking the grant back would need a write, which a replica does not make; and later it may be too
 /// late, because the owner has asked again elsewhere.
 #[test]
-fn a_grant_in_the_turn_of_a_demotion_is_left_to_its_owner_and_its_lease() {
+fn a_grant_in_the_tick_of_a_demotion_is_left_to_its_owner_and_its_lease() {
     let mut scene = Scene::new();
     scene
         .alice
@@ -265,7 +265,7 @@ fn a_grant_in_the_turn_of_a_demotion_is_left_to_its_owner_and_its_lease() {
 
 #[test]
 fn a_demoted_server_keeps_no_timer() {
-    // Also when a grant was due in that very turn.
+    // Also when a grant was due in the same tick.
     for before in ["PING", "DEL k"] {
         let mut scene = Scene::new();
         scene.exec(&[before, "REPLICAOF 127.0.0.1 1"]);

@@ -70,7 +70,7 @@ fn a_client_that_the_server_does_not_park_is_answered_as_without_block() {
         assert_eq!(conn.line("PING").text(), "PONG", "{request}");
         assert_eq!(waiters(&server), 1, "{request}");
         assert_eq!(server.stat("places_kept"), 0, "{request}");
-        server.check_books();
+        server.check_counters();
         last.send_line(&request.replace(" b ", " last "));
         wait_for("the last in line", || waiters(&server) == 2);
         assert!(conn.line(serves).int() < 2);
@@ -95,7 +95,7 @@ fn waiters(server: &TestServer) -> u64 {
     names.iter().map(|name| server.stat(name)).sum()
 }
 
-/// A command on keys in a certain state, and who must not hold `k` when it has failed.
+/// A command on keys in a certain state, and the owner that must not hold `k` when it has failed.
 struct Case {
     before: &'static [&'static str],
     command: &'static str,
@@ -263,7 +263,7 @@ fn each_write_fails(server: &TestServer, conn: &mut Conn, case: &Case) -> u64 {
                 "{what}: {error}"
             );
             nothing_is_half_written(conn, case, &what);
-            server.check_books();
+            server.check_counters();
             let again = conn.line(case.command);
             assert!(!again.is_error(), "{what}: {again:?}");
         }
@@ -384,7 +384,7 @@ fn a_refused_write_leaves_the_hold_counts() {
                 let beyond = format!("EXISTS {{j}}:b:rwlock_timeout:{}", holds + 1);
                 assert_eq!(conn.line(&beyond).int(), 0, "{what}");
                 assert_eq!(conn.line("EXISTS l").int(), 0, "{what}");
-                server.check_books();
+                server.check_counters();
             }
         }
     }
@@ -456,7 +456,7 @@ fn a_write_of_a_hand_off_is_refused() {
                 assert_eq!(conn.line(&serves.replace(" a", " b")).maybe_int(), Some(1));
             }
             assert!(c.recv().int() > 1, "{what}");
-            server.check_books();
+            server.check_counters();
             conn.line("FLUSHALL");
         }
     }

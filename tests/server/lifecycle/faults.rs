@@ -1,5 +1,5 @@
-//! A panic in any entry from the server: it is answered where somebody waits for an answer, counted,
-//! and locks and waiters work on as if nothing had happened.
+//! A panic in any entry from the server: a client that waits for a reply gets one, the panic is counted, and
+//! locks and waiters work as before.
 //!
 //! These tests run a build of the module that can panic on request (`LOCK.FAULT entry`).
 
@@ -92,14 +92,14 @@ impl Stage {
     }
 
     /// The parked `b` is granted, hands on to `c`, and `c` frees the lock.
-    fn b_and_c_get_their_turns(mut self) {
+    fn b_and_c_are_granted(mut self) {
         let second = self.b.recv().int();
         assert!(second > self.token);
-        self.c_gets_its_turn("LOCK.RELEASE k b", second);
+        self.c_is_granted("LOCK.RELEASE k b", second);
     }
 
     /// `c` is granted when `ending` frees the lock, and everything works as ever.
-    fn c_gets_its_turn(mut self, ending: &str, above: i64) {
+    fn c_is_granted(mut self, ending: &str, above: i64) {
         assert!(self.c.is_silent());
         assert_eq!(self.conn.line(ending).int(), 1, "{ending}");
         assert!(self.c.recv().int() > above);
@@ -109,7 +109,7 @@ impl Stage {
     }
 }
 
-/// Everything once, on a lock of its own; nobody is left parked and one panic was counted.
+/// Everything once, on a lock of its own; no client is left parked and one panic was counted.
 fn locks_still_work(server: &TestServer) {
     let [mut x, mut y] = [server.conn(), server.conn()];
     let first = x.line("LOCK.ACQUIRE other x PX 60000").int();
@@ -140,12 +140,12 @@ fn in_a_command_its_client_gets_an_error() {
     s.wait_for_the_panic();
     assert!(s.b.is_silent());
     assert_eq!(s.conn.line("LOCK.RELEASE k a").int(), 1, "nothing was done");
-    s.b_and_c_get_their_turns();
+    s.b_and_c_are_granted();
 }
 
 /// The core has let `b` go, and nothing of what it decided was done.
 #[test]
-fn between_a_decision_and_its_effects_the_one_who_was_let_go_is_told() {
+fn between_a_decision_and_its_effects_the_removed_waiter_is_answered() {
     let mut s = Stage::new();
     s.arm("apply");
     let error = s.conn.line("LOCK.RELEASE k a").error();
@@ -154,7 +154,7 @@ fn between_a_decision_and_its_effects_the_one_who_was_let_go_is_told() {
     let error = s.b.recv().error();
     assert!(error.starts_with(INTERNAL), "{error}");
     let token = s.token;
-    s.c_gets_its_turn("LOCK.RELEASE k a", token);
+    s.c_is_granted("LOCK.RELEASE k a", token);
 }
 
 /// The same in the midst of the alarm: it rings again.
@@ -185,7 +185,7 @@ fn in_a_transaction_its_other_commands_are_served() {
     let replies = s.conn.recv().list();
     assert!(replies[1].error().starts_with(INTERNAL));
     assert_eq!(replies[2].int(), 1);
-    s.b_and_c_get_their_turns();
+    s.b_and_c_are_granted();
 }
 
 #[test]
@@ -196,7 +196,7 @@ fn in_the_answer_of_a_grant_the_lock_goes_to_the_next() {
     let error = s.b.recv().error();
     assert!(error.starts_with(INTERNAL), "{error}");
     s.wait_for_the_panic();
-    // Whoever was told of an error holds nothing.
+    // An owner that got an error holds nothing.
     let third = s.c.recv().int();
     assert!(third > s.token);
     assert_eq!(s.b.line("LOCK.RELEASE k c").int(), 1);
@@ -213,7 +213,7 @@ fn in_the_answer_of_an_unblocked_client_it_is_parked_no_more() {
     s.wait_for_the_panic();
     s.server.wait_for_waiters(1);
     let token = s.token;
-    s.c_gets_its_turn("LOCK.RELEASE k a", token);
+    s.c_is_granted("LOCK.RELEASE k a", token);
 }
 
 #[test]
@@ -224,7 +224,7 @@ fn in_the_answer_of_a_wait_that_ran_out_its_client_gets_an_error() {
     assert!(error.starts_with(INTERNAL), "{error}");
     s.wait_for_the_panic();
     assert_eq!(s.conn.line("LOCK.RELEASE k a").int(), 1);
-    s.b_and_c_get_their_turns();
+    s.b_and_c_are_granted();
 }
 
 #[test]
@@ -235,11 +235,11 @@ fn in_a_disconnect_the_dead_client_is_not_granted() {
     s.wait_for_the_panic();
     s.server.wait_for_waiters(1);
     let token = s.token;
-    s.c_gets_its_turn("LOCK.RELEASE k a", token);
+    s.c_is_granted("LOCK.RELEASE k a", token);
 }
 
 #[test]
-fn in_a_disconnect_after_a_grant_the_grant_is_passed_on() {
+fn in_a_disconnect_after_a_grant_the_grant_goes_to_the_next_waiter() {
     let mut s = Stage::new();
     let id = s.id_of_b();
     let kill = format!("CLIENT KILL ID {id}");
@@ -268,7 +268,7 @@ fn in_the_alarm_that_delivers_a_grant_it_is_delivered_all_the_same() {
     let mut s = Stage::new();
     s.arm_and("alarm", &["LOCK.RELEASE k a"]);
     s.wait_for_the_panic();
-    s.b_and_c_get_their_turns();
+    s.b_and_c_are_granted();
 }
 
 #[test]
@@ -277,7 +277,7 @@ fn in_the_alarm_at_a_leases_end_the_grant_comes_all_the_same() {
     s.conn.line("PEXPIRE k 300");
     s.arm("alarm");
     s.wait_for_the_panic();
-    s.b_and_c_get_their_turns();
+    s.b_and_c_are_granted();
 }
 
 #[test]
@@ -287,13 +287,13 @@ fn in_the_alarm_at_a_waits_end_the_wait_ends_all_the_same() {
     assert!(s.conn.line("LOCK.ACQUIRE k d BLOCK 50").is_nil());
     s.wait_for_the_panic();
     assert_eq!(s.conn.line("LOCK.RELEASE k a").int(), 1);
-    s.b_and_c_get_their_turns();
+    s.b_and_c_are_granted();
 }
 
 #[test]
 fn in_the_news_of_an_expiry_the_grant_comes_all_the_same() {
     let mut s = Stage::new();
-    // In one turn, so that the expiry is noticed by EXISTS and not by the alarm.
+    // In one tick, so that the expiry is noticed by EXISTS and not by the alarm.
     s.conn.send_lines(&[
         "LOCK.FAULT expired",
         "PEXPIRE k 1",
@@ -303,7 +303,7 @@ fn in_the_news_of_an_expiry_the_grant_comes_all_the_same() {
     (0..3).for_each(|_| drop(s.conn.recv()));
     assert_eq!(s.conn.recv().int(), 0);
     s.wait_for_the_panic();
-    s.b_and_c_get_their_turns();
+    s.b_and_c_are_granted();
 }
 
 #[test]
@@ -311,7 +311,7 @@ fn in_the_news_of_a_deletion_the_grant_comes_all_the_same() {
     let mut s = Stage::new();
     s.arm_and("changed", &["DEL k"]);
     s.wait_for_the_panic();
-    s.b_and_c_get_their_turns();
+    s.b_and_c_are_granted();
 }
 
 #[test]
@@ -324,7 +324,7 @@ fn in_the_news_of_an_eviction_the_grant_comes_all_the_same() {
     s.conn.line("SET x 1");
     s.conn.line("CONFIG SET maxmemory 0");
     s.wait_for_the_panic();
-    s.b_and_c_get_their_turns();
+    s.b_and_c_are_granted();
 }
 
 #[test]
@@ -332,7 +332,7 @@ fn in_the_news_of_swapped_databases_the_grant_comes_all_the_same() {
     let mut s = Stage::new();
     s.arm_and("server-event", &["SWAPDB 0 1"]);
     s.wait_for_the_panic();
-    s.b_and_c_get_their_turns();
+    s.b_and_c_are_granted();
 }
 
 #[test]
@@ -340,17 +340,17 @@ fn in_the_news_of_a_flush_the_grant_comes_all_the_same() {
     let mut s = Stage::new();
     s.arm_and("server-event", &["FLUSHALL"]);
     s.wait_for_the_panic();
-    s.b_and_c_get_their_turns();
+    s.b_and_c_are_granted();
 }
 
 #[test]
-fn in_the_servers_clockwork_nobody_notices() {
+fn in_the_cron_of_the_server_no_client_is_affected() {
     let mut s = Stage::new();
     // The cron loop is the next server event by itself.
     s.arm("server-event");
     s.wait_for_the_panic();
     assert_eq!(s.conn.line("LOCK.RELEASE k a").int(), 1);
-    s.b_and_c_get_their_turns();
+    s.b_and_c_are_granted();
 }
 
 #[test]
@@ -365,7 +365,7 @@ fn in_the_info_section_the_rest_of_info_is_served() {
         .text()
         .contains("lock_panics:1"));
     assert_eq!(s.conn.line("LOCK.RELEASE k a").int(), 1);
-    s.b_and_c_get_their_turns();
+    s.b_and_c_are_granted();
 }
 
 #[test]
@@ -400,7 +400,7 @@ fn in_the_end_of_a_session() {
             conn.recv();
         }
         assert_eq!(conn.recv().list().len(), 2);
-        // In the midst of the hand-off: whom the core has let go of is told, and the lease ends the hold.
+        // In the midst of the hand-off: the waiter that the core has removed is answered, and the lease ends the hold.
         let answer = bob.recv();
         assert_eq!(answer.is_error(), entry == "apply", "{entry}: {answer:?}");
         wait_for("alice's end", || {

@@ -1,4 +1,4 @@
-//! What the server and its tools are told: descriptions, statistics, key events, the module's life.
+//! What the server and its tools can see: descriptions, statistics, key events, the module's life.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -437,7 +437,7 @@ fn commands_tell_of_themselves_by_key_events() {
 }
 
 #[test]
-fn ends_of_holds_that_were_never_tracked_are_told_if_somebody_waits() {
+fn ends_of_untracked_holds_have_events_if_there_are_waiters() {
     let server = TestServer::start();
     let (mut a, mut b) = (server.conn(), server.conn());
     let mut events = Events::of(&server);
@@ -530,13 +530,13 @@ fn ends_that_no_command_made_tell_of_themselves() {
     a.line("RENAME k elsewhere");
     b.recv();
     assert_eq!(ours(&mut events), ["lock.lost k", "lock.acquire k"]);
-    // Nobody waits, but the lock is in the table.
+    // There is no waiter, but the lock is in the table.
     a.line("LOCK.RENEW k p PX 10");
     wait_for("the end of a lease", || a.line("EXISTS k").int() == 0);
     assert_eq!(ours(&mut events), ["lock.expire k"]);
 }
 
-/// Both the line in the log and the gauge.
+/// Both the log entry and the gauge.
 fn warnings_of_eviction(server: &TestServer) -> (usize, u64) {
     let lines = server.log().matches("may evict locks").count();
     (lines, server.stat("eviction_risk"))
@@ -552,7 +552,7 @@ fn a_server_that_may_evict_locks_is_warned_of_at_start() {
 }
 
 #[test]
-fn a_server_that_may_evict_locks_is_warned_of_when_it_is_told_to() {
+fn an_eviction_policy_that_may_take_locks_is_warned_of_when_it_is_set() {
     let server = TestServer::start();
     let mut c = server.conn();
     for (setting, expected) in [
@@ -605,7 +605,7 @@ fn unloaded_and_loaded_again_the_locks_are_still_there() {
 }
 
 #[test]
-fn the_module_stays_while_somebody_waits() {
+fn the_module_stays_while_there_is_a_waiter() {
     let server = TestServer::start();
     let (mut c, mut waiter) = (server.conn(), server.conn());
     c.line("LOCK.ACQUIRE k o");

@@ -124,14 +124,14 @@ fn round(server: &TestServer, conn: &mut Conn, number: usize) {
     let mut newer = members(server);
     ask(&mut crowd, &key, "BLOCK 0", "again");
     conn.wait_for_waiters_on(&key, MEMBERS as i64);
-    // Each releases by itself: nobody says in which order the server read what many sent at a time.
+    // Each releases by itself: the order in which the server read concurrent commands is not known.
     for (member, conn) in newer.iter_mut().enumerate() {
         let ask = format!("LOCK.ACQUIRE {key} again-{member} PX 600000 BLOCK 0 ONCE");
         let release = format!("LOCK.RELEASE {key} again-{member}");
         conn.send_lines(&[&ask, &release]);
     }
     assert!(crowd.iter_mut().all(|member| member.recv().is_nil()));
-    // Granted and released by themselves, one after the other, behind those who are parked.
+    // Granted and released by themselves, one after the other, behind the parked clients.
     ring(&mut crowd, &key);
     conn.run(["LOCK.RELEASE", &key, "holder"]).int();
     let turns = newer.iter_mut().map(|member| (member, 1));
@@ -156,7 +156,7 @@ fn ask(crowd: &mut [Conn], key: &str, options: &str, name: &str) {
     }
 }
 
-/// Every member sends all its turns at once: whoever is granted goes on to release, and asks again.
+/// Every member sends all its rounds at once: a granted one goes on to release, and asks again.
 fn ring(crowd: &mut [Conn], key: &str) {
     for (member, conn) in crowd.iter_mut().enumerate() {
         let ask = format!("LOCK.ACQUIRE {key} ring-{member} PX 600000 BLOCK 0");
@@ -196,7 +196,7 @@ fn loaded_and_unloaded_many_times_the_module_leaves_no_byte_behind() {
     );
 }
 
-/// A lock is taken, waited for, handed on, released and told of; then the module goes and comes again.
+/// A lock is taken, waited for, handed off, released and published; then the module goes and comes again.
 fn load_with_traffic(scales: &mut Scales, waiter: &mut Conn) {
     let Scales { server, conn } = scales;
     assert!(conn.line("LOCK.ACQUIRE k alice PX 600000").int() > 0);
@@ -237,7 +237,7 @@ fn assert_leaves_nothing(scales: &mut Scales, what: &str, each: impl Fn(&TestSer
 /// Below the length of a single name, and above what tables of a fixed size take.
 const SLACK_OF_NAMES: i64 = NAME_LEN as i64 / 2;
 
-/// A lock is handed from one to the next: where Redisson's clients may have their turn, that is counted.
+/// A lock is handed from one to the next: where a Redisson window may open, that is counted.
 fn hand_on(server: &TestServer, key: &str, waiters: usize) -> Vec<Conn> {
     let mut conns: Vec<Conn> = (0..=waiters).map(|_| server.conn()).collect();
     for (number, conn) in conns.iter_mut().enumerate() {
@@ -272,7 +272,7 @@ fn counted_hand_offs_keep_no_name() {
 }
 
 #[test]
-fn grants_whose_end_was_not_seen_keep_no_long_name() {
+fn grants_with_an_unseen_end_keep_no_long_name() {
     for take in ["LOCK.ACQUIRE", "LOCK.ACQUIRE READ", "LOCK.ACQUIRE WRITE"] {
         let mut scales = Scales::new();
         assert_leaves_nothing(&mut scales, take, |server, key| {

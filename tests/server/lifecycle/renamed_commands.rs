@@ -57,7 +57,7 @@ fn a_command_that_is_missing_is_named_and_the_server_goes_on() {
 }
 
 #[test]
-fn all_that_are_missing_stand_in_one_line() {
+fn one_log_entry_names_all_missing_commands() {
     let options = [
         "--rename-command",
         "DEL",
@@ -112,7 +112,7 @@ fn a_command_under_a_foreign_name_is_not_taken_for_it_nor_run() {
 }
 
 #[test]
-fn commands_that_are_only_asked_may_be_missing_and_the_log_says_what_is_lost() {
+fn optional_commands_may_be_missing_and_the_log_names_the_lost_feature() {
     for (name, loss) in [
         ("SCAN", "LOCK.SCAN is refused"),
         ("PUBSUB", "locks are not left free for Redisson's waiters"),

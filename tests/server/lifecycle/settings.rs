@@ -159,7 +159,7 @@ fn every_setting_has_its_default_and_can_be_changed_within_its_range() {
 }
 
 #[test]
-fn config_rewrite_keeps_what_was_set() {
+fn config_rewrite_keeps_the_settings() {
     // CONFIG REWRITE writes the module's path without quotes, so there may be no space in it.
     let links = tempfile::tempdir_in("/tmp").unwrap();
     let module = links.path().join("lock.so");
@@ -202,7 +202,7 @@ fn a_setting_out_of_its_range_stops_the_start() {
 }
 
 #[test]
-fn settings_stand_on_the_command_line() {
+fn settings_of_the_command_line_apply() {
     let options = ["--lock.default-lease", "5000", "--lock.publish", "no"];
     let server = TestServer::with(&options);
     let mut c = server.conn();

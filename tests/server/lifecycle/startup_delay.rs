@@ -36,7 +36,7 @@ pub fn park(server: &TestServer, owner: &str) -> Conn {
 }
 
 #[test]
-fn a_try_is_told_how_long_and_a_wait_is_granted_afterwards() {
+fn a_try_gets_the_time_left_and_a_waiter_is_granted_afterwards() {
     let server = TestServer::with(&MINUTE);
     let mut conn = server.conn();
     let left = refusal(&mut conn, "LOCK.ACQUIRE k a");
@@ -51,7 +51,7 @@ fn a_try_is_told_how_long_and_a_wait_is_granted_afterwards() {
 
     let (mut b, mut c) = (park(&server, "b"), park(&server, "c"));
     assert_stays_silent(&server, &mut b);
-    // Nobody passes those who wait, and nothing is written.
+    // No caller passes the waiters, and nothing is written.
     refusal(&mut conn, "LOCK.ACQUIRE k a");
     assert_eq!(conn.line("DBSIZE").int(), 0);
     end_delay(&mut conn);
@@ -62,7 +62,7 @@ fn a_try_is_told_how_long_and_a_wait_is_granted_afterwards() {
     assert_eq!(server.stat("startup_delay_left_ms"), 0);
 }
 
-/// The hash says who holds: that much is not lost.
+/// The hash names the holder: that much is not lost.
 #[test]
 fn holds_that_are_in_the_data_are_served() {
     let mut server = TestServer::with(&["--appendonly", "yes", "--appendfsync", "always"]);
@@ -92,7 +92,7 @@ fn holds_that_are_in_the_data_are_served() {
 }
 
 #[test]
-fn a_lease_that_ends_in_the_delay_is_handed_on_after_it() {
+fn a_lease_that_ends_in_the_delay_is_handed_off_after_it() {
     let mut server = TestServer::with(&["--appendonly", "yes", "--appendfsync", "always"]);
     let token = server.conn().line("LOCK.ACQUIRE k a PX 60000").int();
     server.add_option(MINUTE[0], MINUTE[1]);
@@ -176,7 +176,7 @@ fn the_setting_may_cut_it_and_never_begins_it() {
 
 /// While nothing can be granted the alarm does not look again and again.
 #[test]
-fn those_who_wait_cost_nothing_meanwhile() {
+fn waiters_cost_no_work_in_the_delay() {
     let server = TestServer::with(&MINUTE);
     let mut conn = server.conn();
     let _b = park(&server, "b");
@@ -195,7 +195,7 @@ fn those_who_wait_cost_nothing_meanwhile() {
     wait_for("the grant", || server.stat("waits_granted") == 1);
 }
 
-/// It waits until everybody is gone, not until the delay is over.
+/// It waits until all waiters are gone, not until the delay is over.
 #[test]
 fn a_module_that_is_drained_in_the_delay_can_be_unloaded() {
     let server = TestServer::with(&MINUTE);

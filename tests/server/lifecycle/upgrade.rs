@@ -27,7 +27,7 @@ fn output(out: &Output) -> String {
 }
 
 #[test]
-fn draining_sends_waiters_away_and_parks_nobody() {
+fn draining_sends_waiters_away_and_parks_no_request() {
     let mut scene = Scene::new();
     let mut carol = scene.park("carol");
     assert_eq!(scene.alice.line("CONFIG SET lock.drain yes").text(), "OK");
@@ -269,7 +269,7 @@ fn nothing_begins_where_the_users_cannot_be_read() {
 
 /// A connection that stays keeps what it holds by a session, until the lease ends; one that is closed gives it back.
 #[test]
-fn what_is_held_by_a_session_goes_with_its_connection_or_its_lease() {
+fn a_session_hold_ends_with_its_connection_or_its_lease() {
     let server = TestServer::start();
     let mut holder = server.conn();
     let token = holder.line("LOCK.ACQUIRE k o SESSION").int();

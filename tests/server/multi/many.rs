@@ -75,7 +75,7 @@ fn the_replies_on_the_wire() {
 }
 
 #[test]
-fn withholder_tells_of_the_first_key_that_is_not_to_be_had() {
+fn withholder_names_the_holder_of_the_first_unavailable_key() {
     let server = TestServer::start();
     let mut c = server.conn();
     c.line("LOCK.ACQUIRE y a PX 60000");
@@ -92,7 +92,7 @@ fn withholder_tells_of_the_first_key_that_is_not_to_be_had() {
     let reply = c.line("LOCK.MACQUIRE 2 x z b WITHHOLDER").list();
     assert_eq!(tokens(&reply[0]).len(), 2);
     assert_eq!((reply[1].text().as_str(), reply[2].int()), ("b", 1));
-    // Free, but somebody comes first.
+    // Free, but another waiter comes first.
     let mut waiter = park(&server, "LOCK.MACQUIRE 2 v y c BLOCK 0");
     let reply = c.line("LOCK.MACQUIRE 1 v d WITHHOLDER").list();
     assert!(reply[0].is_nil() && reply[1].is_nil());
@@ -102,7 +102,7 @@ fn withholder_tells_of_the_first_key_that_is_not_to_be_had() {
 }
 
 #[test]
-fn what_cannot_be_understood_is_refused() {
+fn malformed_requests_are_refused() {
     const MISSING: &str = "ERR Number of keys can't be greater than number of args";
     let server = TestServer::start();
     let mut c = server.conn();

@@ -1,4 +1,4 @@
-//! Who waits for many keys: what wakes it, what sends it away, who keeps which place.
+//! Waiters for many keys: what wakes them, what sends them away, which places are kept.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ fn waiters_on(c: &mut Conn, key: &str) -> i64 {
 }
 
 #[test]
-fn who_waits_holds_nothing_and_is_granted_when_all_are_free() {
+fn a_waiter_holds_nothing_and_is_granted_when_all_keys_are_free() {
     let server = TestServer::start();
     let mut c = server.conn();
     let first = tokens(&c.line("LOCK.MACQUIRE 2 x y a PX 60000"));
@@ -24,7 +24,7 @@ fn who_waits_holds_nothing_and_is_granted_when_all_are_free() {
         assert_eq!(waiters_on(&mut c, key), 1);
     }
     assert_eq!(server.stat("waiters"), 1);
-    // z is reserved: nobody among our own callers takes it.
+    // z is reserved: no caller of LOCK.* takes it.
     assert!(c.line("LOCK.ACQUIRE z c").is_nil());
     assert_eq!(c.line("LOCK.RELEASE x a").int(), 1);
     assert!(c.line("LOCK.ACQUIRE x c").is_nil());
@@ -67,7 +67,7 @@ fn whatever_frees_its_last_key_wakes_it() {
 }
 
 #[test]
-fn somebody_before_it_who_leaves_lets_it_on() {
+fn a_waiter_in_front_that_leaves_makes_room() {
     let server = TestServer::start();
     let mut c = server.conn();
     c.line("LOCK.ACQUIRE y a PX 60000");
@@ -188,7 +188,7 @@ fn a_grant_that_finds_no_client_is_taken_back_at_every_key() {
     waiter.send_line("LOCK.MACQUIRE 2 x y b PX 60000 BLOCK 0");
     server.wait_for_waiters(1);
     let mut next = park(&server, "LOCK.MACQUIRE 2 x y c PX 60000 BLOCK 0");
-    // The kill is in the turn of the release.
+    // The kill is in the tick of the release.
     c.send_lines(&[
         "MULTI",
         "LOCK.RELEASE y a",
@@ -328,7 +328,7 @@ fn the_limit_bounds_the_memory_of_requests_for_many_keys() {
 }
 
 #[test]
-fn writes_that_are_refused_for_now_keep_it_parked() {
+fn writes_refused_for_now_keep_it_parked() {
     let server = TestServer::start();
     let mut c = server.conn();
     c.line("LOCK.ACQUIRE y a PX 300");
@@ -342,7 +342,7 @@ fn writes_that_are_refused_for_now_keep_it_parked() {
 }
 
 #[test]
-fn writes_that_are_refused_by_the_end_of_the_turn_keep_it_parked() {
+fn writes_refused_at_the_end_of_the_tick_keep_it_parked() {
     let server = TestServer::start();
     let mut c = server.conn();
     c.line("LOCK.ACQUIRE y a PX 60000");

@@ -1,4 +1,4 @@
-//! READ and WRITE on real servers: each reply, who lets whom in, what is written beside the lock.
+//! READ and WRITE on real servers: each reply, which holds exclude which, what is written beside the lock.
 
 use crate::common::{wait_for, Bystander, Conn, Reply, TestServer};
 
@@ -160,7 +160,7 @@ fn readers_at_the_head_enter_together_and_none_passes_a_waiting_writer() {
         assert_eq!(reader.line(&format!("LOCK.RELEASE k r{n} READ")).int(), 1);
     }
     assert!(last.recv().int() > read);
-    server.check_books();
+    server.check_counters();
 }
 
 #[test]
@@ -235,7 +235,7 @@ fn the_only_reader_may_write_and_a_writer_may_read_on() {
     let mut reader = park(&server, "LOCK.ACQUIRE k b READ PX 60000 BLOCK 0");
     let mut writer = park(&server, "LOCK.ACQUIRE k w WRITE PX 60000 BLOCK 0");
     assert_eq!(c.line("LOCK.RELEASE k a WRITE").int(), 1);
-    assert_eq!(reader.recv().int(), wrote, "let in by the downgrade");
+    assert_eq!(reader.recv().int(), wrote, "granted by the downgrade");
     assert!(writer.is_silent());
     assert_eq!(c.line("LOCK.RELEASE k a ALL").int(), 1);
     assert_eq!(c.line("LOCK.RELEASE k b").int(), 1);
@@ -261,7 +261,7 @@ fn of_two_upgraders_the_second_is_refused_at_once() {
     assert_eq!(c.line("LOCK.RELEASE k b").int(), 1);
     assert!(
         upgrader.recv().int() > 0,
-        "before the writer who waited longer"
+        "before the writer that waited longer"
     );
     assert!(other.is_silent());
 }
@@ -356,7 +356,7 @@ fn owners_that_look_like_fields_hold_exclusively_only() {
 }
 
 #[test]
-fn force_ends_every_hold_and_what_stands_beside() {
+fn force_ends_every_hold_and_deletes_the_sibling_keys() {
     let server = TestServer::start();
     let mut c = server.conn();
     let token = c.line("LOCK.ACQUIRE k a READ PX 60000").int();
@@ -372,7 +372,7 @@ fn force_ends_every_hold_and_what_stands_beside() {
 }
 
 #[test]
-fn withholder_names_the_reader_who_stays_longest() {
+fn withholder_names_the_reader_with_the_latest_deadline() {
     let server = TestServer::start();
     for mut c in [server.conn(), server.conn3()] {
         c.line("LOCK.ACQUIRE k a READ PX 60000");
@@ -533,7 +533,7 @@ fn a_reader_holds_a_thousand_times_and_no_more() {
     assert_eq!(c.line("LOCK.RENEW k a PX 500000").int(), 1);
     assert_eq!(c.line("LOCK.RELEASE k a ALL").int(), 1);
     assert_eq!(keys(&mut c), [""; 0]);
-    // A script may have counted higher: nobody looks at that many keys.
+    // A script may have counted higher: that many keys are not read.
     c.line("HSET k mode read a 2147483647");
     c.line("PEXPIRE k 600000");
     c.line("SET {k}:a:rwlock_timeout:2147483647 1 PX 600000");
@@ -567,9 +567,9 @@ fn a_session_keeps_and_ends_readers_and_writers() {
 }
 
 /// What a process before this one handed out and lost with its data is above what the data shows: a newcomer
-/// gets a token of this one, and who read before keeps its own.
+/// gets a token of this one, and an earlier reader keeps its own.
 #[test]
-fn a_reader_who_joins_after_a_restart_has_a_token_above_all_before() {
+fn a_reader_that_joins_after_a_restart_has_a_token_above_all_before() {
     let mut server = TestServer::with(&["--appendonly", "yes", "--appendfsync", "always"]);
     let first = server.conn().line("LOCK.ACQUIRE k a READ PX 600000").int();
     server.crash_and_restart();
@@ -590,7 +590,7 @@ fn a_reader_who_joins_after_a_restart_has_a_token_above_all_before() {
 
 /// An upgrade has a token of its own; what its owner reads is not lost for that.
 #[test]
-fn who_reads_on_after_an_upgrade_may_name_the_token_of_before() {
+fn a_reader_may_name_its_former_token_after_an_upgrade() {
     let server = TestServer::start();
     let mut c = server.conn();
     let reads = c.line("LOCK.ACQUIRE k a READ PX 600000").int();

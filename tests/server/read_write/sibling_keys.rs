@@ -1,4 +1,4 @@
-//! The keys beside a read-write lock: who may have them written, where a cluster keeps them, what replicas and
+//! The keys beside a read-write lock: which users may have them written, where a cluster keeps them, what replicas and
 //! files get.
 
 use crate::common::cluster;
@@ -57,7 +57,7 @@ fn a_user_needs_the_keys_beside_the_lock() {
     assert_eq!(conn.line("LOCK.RENEW k p PX 600000").int(), 1);
     assert_eq!(conn.line("LOCK.RELEASE k p").int(), 1);
     assert_eq!(conn.line("LOCK.BREAK k").int(), 1);
-    // By a waiter's grant nobody is asked again.
+    // The grant of a waiter checks no rights again.
     conn.line("LOCK.ACQUIRE k p WRITE PX 600000");
     let mut waiter = user(&server, "waiter", "~k ~{k}:*");
     waiter.send_line("LOCK.ACQUIRE k q READ BLOCK 0");
@@ -101,7 +101,7 @@ fn in_a_cluster_a_name_that_does_not_keep_its_keys_together_is_refused() {
 
 /// A reader seems dead to the node that its timeout has left, or not reached yet.
 #[test]
-fn while_a_slot_is_on_its_way_nobody_is_let_in_beside_readers() {
+fn while_a_slot_moves_no_reader_is_granted_beside_readers() {
     let (source, target) = cluster::two_nodes(&[]);
     let (mut here, mut there) = (source.conn(), target.conn());
     let epochs_differ = |a: &mut Conn, b: &mut Conn| {
@@ -264,7 +264,7 @@ fn check_locks(c: &mut Conn, wrote: i64) {
     assert!(c.line("LOCK.ACQUIRE w b READ").is_nil());
     let release = format!("LOCK.RELEASE w a WRITE TOKEN {wrote}");
     assert_eq!(c.line(&release).int(), 1);
-    // A new process lets nobody in under a token of the one before.
+    // A new process grants nothing under a token of the one before.
     assert!(c.line("LOCK.ACQUIRE w b READ").int() > wrote);
     assert_eq!(c.line(&format!("LOCK.RENEW w a TOKEN {wrote}")).int(), 1);
     assert_eq!(c.line("LOCK.RELEASE r b").int(), 1);
@@ -320,7 +320,7 @@ fn while_writes_are_paused_nothing_is_written_beside_a_lock() {
     for refused in &done[1..5] {
         assert!(refused.error().starts_with("TRYAGAIN "));
     }
-    // Granted to who waits when it is over.
+    // Granted to the waiter when it is over.
     let mut writer = server.conn();
     writer.send_line("LOCK.ACQUIRE k w WRITE PX 600000 BLOCK 0");
     server.wait_for_waiters(1);
@@ -338,7 +338,7 @@ fn while_writes_are_paused_nothing_is_written_beside_a_lock() {
 }
 
 #[test]
-fn out_of_memory_nobody_new_reads_and_everybody_may_leave() {
+fn out_of_memory_no_new_reader_is_granted_and_every_release_works() {
     let server = TestServer::start();
     let mut c = server.conn();
     c.line("LOCK.ACQUIRE k a READ PX 600000");

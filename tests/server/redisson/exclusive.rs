@@ -54,7 +54,7 @@ impl Redisson {
     }
 }
 
-/// Who listens on a lock's channel, as Redisson's waiters do.
+/// A subscriber of a lock's channel, as Redisson's waiters are.
 struct Listener {
     conn: Conn,
     publisher: Conn,
@@ -90,7 +90,7 @@ fn token_of(conn: &mut Conn) -> Option<i64> {
 }
 
 #[test]
-fn what_the_module_holds_a_script_is_refused_with_the_time_to_live() {
+fn a_script_is_refused_a_lock_of_the_module_with_its_time_to_live() {
     let server = TestServer::start();
     let mut c = server.conn();
     let mut script = Redisson::of(&server, "u:2");
@@ -124,7 +124,7 @@ fn both_sides_count_the_holds_of_one_owner_together() {
 }
 
 #[test]
-fn what_a_script_holds_the_module_refuses_and_waits_for() {
+fn the_module_refuses_and_waits_for_a_lock_of_a_script() {
     let server = TestServer::start();
     let (mut c, mut waiter) = (server.conn(), server.conn());
     let mut script = Redisson::of(&server, "u:1");
@@ -144,7 +144,7 @@ fn what_a_script_holds_the_module_refuses_and_waits_for() {
     assert!(waiter.recv().int() > 0);
     assert_eq!(server.stat("foreign_wakeups"), 1);
     let left = script.run(TAKE, "600000").int();
-    assert!((1..=60_000).contains(&left), "refused in its turn");
+    assert!((1..=60_000).contains(&left), "refused as well");
 }
 
 #[test]

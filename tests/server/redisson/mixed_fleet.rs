@@ -1,8 +1,8 @@
 //! Redisson instances and clients of the module on one lock, each asking again as soon as it has released: both sides
-//! have their share, and neither passes the other over for long.
+//! have their share, and neither is passed over for long.
 //!
-//! Whom of its own a Redisson instance passes over is between them: none of them queues, and on some servers the same one
-//! is told first each time. So that is printed, beside what plain Redis gives them, and not asserted.
+//! The shares among Redisson instances are their own matter: none of them queues, and on some servers the same one
+//! gets the message first each time. So they are printed, beside those on plain Redis, and not asserted.
 //!
 //! `LOCK_FLEET_GRANTS` sets the number of grants in each run (20,000 takes some seconds).
 
@@ -17,14 +17,14 @@ use crate::common::{patience, Conn, TestServer};
 /// Clients of each side.
 const EACH: u64 = 10;
 
-/// After so many turns in vain there are so many times more hand-offs until the next.
+/// After so many unused windows there are so many times more hand-offs until the next.
 const DOUBLED: u64 = 16;
 
 /// What one client saw, or a side.
 #[derive(Debug, Default, Clone, Copy)]
 struct Seen {
     grants: u64,
-    /// Grants of anybody else in the longest wait.
+    /// Grants of others in the longest wait.
     passed_over: u64,
     /// Grants of the other side between two of one's own, at most.
     others_in_a_row: u64,
@@ -48,7 +48,7 @@ enum Side {
     Redisson,
 }
 
-/// What the lock is for: it counts who comes in, and notices two at once.
+/// What the lock is for: it counts the holders, and notices two at once.
 #[derive(Default)]
 struct Resource {
     grants: AtomicU64,
@@ -186,7 +186,7 @@ fn by_default_each_side_has_its_share_and_neither_passes_the_other_over() {
 }
 
 #[test]
-fn the_more_hand_offs_between_two_turns_the_fewer_tries_fail() {
+fn with_more_hand_offs_between_two_windows_fewer_tries_fail() {
     let server = TestServer::start();
     let mut last = f64::INFINITY;
     for after in [1, 2, 10, 100] {
@@ -206,7 +206,7 @@ fn the_more_hand_offs_between_two_turns_the_fewer_tries_fail() {
 }
 
 #[test]
-fn without_turns_redissons_instances_starve() {
+fn without_windows_redisson_instances_starve() {
     let server = TestServer::with(&["--lock.free-after", "0"]);
     let mut c = server.conn();
     let mut holder = server.conn();
@@ -231,7 +231,7 @@ fn without_turns_redissons_instances_starve() {
     }
     assert_eq!(server.stat("windows"), 0);
     c.run(["LOCK.RELEASE", "k", &owner]);
-    starved.join().expect("freed, it has its turn");
+    starved.join().expect("freed, it is granted");
 }
 
 /// The holder releases while the next one is parked on a connection of its own.
@@ -244,7 +244,7 @@ fn holder_hands_on(server: &TestServer, holder: &mut Conn, owner: &str, next: &s
 }
 
 #[test]
-fn what_redisson_gives_its_own_on_plain_redis() {
+fn shares_of_redisson_instances_on_plain_redis() {
     let server = TestServer::without_module(&[]);
     let (_, redisson) = compete(&server, 0, EACH, grants_wanted());
     println!("plain: {redisson:?}");

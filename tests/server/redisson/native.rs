@@ -9,13 +9,13 @@ use crate::common::{Conn, Events, Reply, TestServer};
 const LEASE: &str = "600000";
 const LATCH_LEASE: &str = "13500";
 
-/// A server, who calls, and all that can be told from outside: its events, who listens on the lock's
-/// channel, who watches the lock, and who has read it and is to be told when it changes.
+/// A server, its caller, and all that can be observed from outside: its events, a subscriber of the lock's channel, a
+/// client that watches the lock, and one that has read it with client-side caching.
 pub struct Side {
     pub server: TestServer,
-    /// Who makes data and looks at it.
+    /// Makes data and reads it.
     pub conn: Conn,
-    /// Who calls.
+    /// The caller.
     pub caller: Conn,
     events: Events,
     listener: Conn,
@@ -208,9 +208,9 @@ fn a_script_that_runs_natively_does_what_it_does_in_lua() {
     assert_eq!(lua.server.stat("redisson_rlock"), 0);
 }
 
-/// Data and arguments that nobody decides about natively.
+/// Data and arguments that are not decided natively.
 #[test]
-fn what_is_not_plain_is_left_to_lua() {
+fn unusual_calls_are_left_to_lua() {
     let (mut native, mut lua) = (Side::of(native()), Side::of(TestServer::start()));
     let acquire = |lease: &str| (ACQUIRE, format!("1 k {lease} u:1"));
     let unlock = |lease: &str, publisher: &str, latch_lease: &str| {
@@ -316,7 +316,7 @@ fn other_scripts_and_other_calls_of_these_are_none_of_our_business() {
     }
     let unknown = c.run(call("EVALSHA", &"0".repeat(40), "1 k 600000 u:1"));
     assert!(unknown.error().starts_with("NOSCRIPT "), "{unknown:?}");
-    // And nobody gets anything by the command's own name that EVAL would not give.
+    // And no user gets anything by the command's own name that EVAL would not give.
     let direct = c.run(call("LOCK.REDISSON", "return 1", "1 k 600000 u:1"));
     assert!(
         direct.error().starts_with("ERR not a script "),

@@ -1,4 +1,4 @@
-//! Who may have Redisson's scripts run natively: nobody can do by `LOCK.REDISSON` what `EVAL` would refuse.
+//! Rights to Redisson's scripts run natively: `LOCK.REDISSON` allows nothing that `EVAL` would refuse.
 //!
 //! The same user makes the same calls on two servers, one with the setting and one without. On the first it
 //! may run `LOCK.REDISSON` besides.
@@ -20,7 +20,7 @@ const DATA: [&[&str]; 4] = [
 fn become_user(side: &mut Side, rules: &str) {
     let rules = format!("ACL SETUSER u reset on nopass {rules}");
     assert_eq!(side.conn.line(&rules).text(), "OK", "{rules}");
-    // Who is a user already stays it, with the new rules.
+    // An existing user stays one, with the new rules.
     assert_eq!(side.caller.line("AUTH u any").text(), "OK");
 }
 
@@ -128,7 +128,7 @@ fn a_user_of_eval_needs_permission_for_the_command_that_it_becomes() {
 }
 
 #[test]
-fn what_was_refused_stands_in_the_log_of_the_acl() {
+fn refusals_are_in_the_acl_log() {
     let mut side = Side::of(native());
     become_user(&mut side, "+@all -evalsha ~* &*");
     let bystander = Bystander::of(&side.server, "k");

@@ -81,7 +81,7 @@ fn in_a_cluster_no_message_is_replicated() {
     assert!(!lua.iter().any(is_message), "{lua:?}");
 }
 
-/// The answer, without the port of whom the caller is sent to.
+/// The reply, without the port of the node that the caller is redirected to.
 fn told(reply: &Reply) -> String {
     match reply {
         reply if reply.is_error() => {

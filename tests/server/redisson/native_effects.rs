@@ -1,5 +1,5 @@
 //! Redisson's scripts run natively, and everything around a call: transactions, replicas, the AOF, a full
-//! memory, those who wait.
+//! memory, waiters.
 
 use crate::common::redisson::{self, *};
 use crate::common::replica::{
@@ -111,7 +111,7 @@ fn a_replica_and_a_restart_have_the_same_locks() {
 }
 
 #[test]
-fn in_a_transaction_it_runs_when_its_turn_comes() {
+fn in_a_transaction_a_script_runs_in_its_place() {
     let server = native();
     let mut c = server.conn();
     c.line("MULTI");
@@ -129,7 +129,7 @@ fn in_a_transaction_it_runs_when_its_turn_comes() {
     server.conn().run(acquire("u:3"));
     c.line("MULTI");
     c.run(acquire("u:1"));
-    assert!(c.line("EXEC").is_nil(), "somebody else was faster");
+    assert!(c.line("EXEC").is_nil(), "another client was faster");
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn a_full_memory_refuses_an_acquire_as_in_lua_and_lets_a_lock_be_released() {
 }
 
 #[test]
-fn a_native_unlock_is_a_release_by_others_to_those_who_wait() {
+fn a_native_unlock_is_a_foreign_release_to_waiters() {
     let server = native();
     let mut c = server.conn();
     let mut listener = server.conn();
@@ -181,10 +181,10 @@ fn a_native_unlock_is_a_release_by_others_to_those_who_wait() {
         server.wait_for_waiters(1);
         assert!(waiter.is_silent());
         assert_eq!(c.run(&release).int(), 1);
-        assert!(waiter.recv().int() > 0, "granted at the end of the turn");
+        assert!(waiter.recv().int() > 0, "granted at the end of the tick");
         assert_eq!(server.stat("foreign_wakeups"), released);
         assert_eq!(listener.recv().list()[2].text(), "0");
-        assert!(c.run(acquire("u:1")).int() > 0, "held by who waited");
+        assert!(c.run(acquire("u:1")).int() > 0, "held by the former waiter");
         assert_eq!(c.line("LOCK.RELEASE k u:2").int(), 1);
         c.line("DEL latch");
     }
@@ -208,12 +208,12 @@ fn a_lock_of_the_module_that_a_native_unlock_ends_is_a_lost_one() {
                 heard.push(listener.recv().list()[2].text());
             }
         }
-        // The same while somebody waits.
+        // The same with a waiter.
         c.line("LOCK.ACQUIRE k u:1 PX 600000");
         let mut waiter = server.conn();
         waiter.send_line("LOCK.ACQUIRE k u:2 PX 600000 BLOCK 0");
         server.wait_for_waiters(1);
-        // In one turn: the loss is told before anything is granted.
+        // In one tick: the loss is published before any grant.
         c.send_line("MULTI");
         c.send(unlock("u:1"));
         c.send_lines(&["PUBLISH __keyevent@0__:lock.marker x", "EXEC"]);
@@ -246,7 +246,7 @@ fn resp3_says_nil_as_it_does_in_lua() {
 
 /// Keys that are read in vain, and new keys: a native script reads less, and writes in another order.
 #[test]
-fn events_that_are_not_asked_for_by_all_of_them_are_told_by_lua() {
+fn with_a_partial_event_setting_the_events_come_from_lua() {
     for (class, last) in [("EAm", "GET the-end"), ("EAn", "SET the-end x")] {
         let answers = [native(), TestServer::start()].map(|server| {
             let mut c = server.conn();
@@ -283,7 +283,7 @@ fn the_ttl_of_a_field_stays_where_there_is_such_a_thing() {
             let left = c.line("HPTTL k FIELDS 1 u:1").list()[0].int();
             seen.push((c.line("HGET k u:1").text(), (left + 30_000) / 60_000));
         }
-        // A field whose time is over is nobody's.
+        // An expired field is no hold.
         c.line("HPEXPIRE k 1 FIELDS 1 u:1");
         wait_for("the end of the field", || c.line("HGET k u:1").is_nil());
         seen.push((format!("{:?}", c.run(unlock("u:1"))), 0));

@@ -1,5 +1,5 @@
-//! Redisson's scripts of fenced, spin and read-write locks run natively: beside those who wait in the module, in a
-//! full memory, and for users who may not do everything. That they do what Lua does is for `make
+//! Redisson's scripts of fenced, spin and read-write locks run natively: beside waiters of the module, in a
+//! full memory, and for users with limited rights. That they do what Lua does is for `make
 //! test-differential` to say.
 
 use crate::common::redisson::{self, *};
@@ -37,7 +37,7 @@ fn parked(server: &TestServer, line: &str) -> Conn {
 }
 
 #[test]
-fn who_waits_in_the_module_is_granted_by_a_native_unlock() {
+fn a_parked_waiter_is_granted_by_a_native_unlock() {
     let server = native();
     let mut c = server.conn();
     for (acquire, unlock) in [(write("u:1"), unwrite("u:1")), (read("u:1"), unread("u:1"))] {
@@ -52,7 +52,7 @@ fn who_waits_in_the_module_is_granted_by_a_native_unlock() {
         assert_eq!(c.line("LOCK.RELEASE k u:2 WRITE").int(), 1);
         c.line("DEL latch:w:u:1 latch:r:u:1");
     }
-    // The writer reads on: who waits to read may come in.
+    // The writer reads on: a waiting reader is compatible.
     assert!(c.run(write("u:1")).is_nil());
     assert!(c.run(read("u:1")).is_nil());
     let mut waiter = parked(&server, "LOCK.ACQUIRE k u:2 READ PX 600000 BLOCK 0");
@@ -93,7 +93,7 @@ fn tokens_of_both_sides_rise_on_one_name() {
 }
 
 #[test]
-fn a_full_memory_refuses_what_needs_it_and_lets_locks_be_released() {
+fn out_of_memory_scripts_that_need_memory_are_refused_and_releases_work() {
     let server = native();
     let mut c = server.conn();
     assert!(c.run(read("u:1")).is_nil());

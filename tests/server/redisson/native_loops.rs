@@ -125,7 +125,7 @@ fn a_count_is_read_as_lua_reads_it() {
 }
 
 #[test]
-fn what_lua_does_not_loop_over_is_left_to_it_as_before() {
+fn calls_without_a_loop_in_lua_are_left_to_it() {
     let mut sides = [TestServer::with(&ON), TestServer::start()].map(Side::of);
     let mut runs = 0;
     for data in [

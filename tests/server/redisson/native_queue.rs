@@ -1,5 +1,5 @@
-//! Redisson's scripts run natively, and who waits here: a script that comes in the very turn in which a lock is
-//! released does not pass the line by, as nobody who calls `LOCK.*` does.
+//! Redisson's scripts run natively, and parked waiters: a script that comes in the very tick in which a lock is
+//! released does not pass the queue, as no caller of `LOCK.*` does.
 
 use crate::common::redisson::{ACQUIRE, UNLOCK};
 use crate::common::{Conn, Reply};
@@ -14,19 +14,19 @@ fn unlock(owner: &str) -> String {
     format!("EVALSHA {UNLOCK} 3 k redisson_lock__channel:{{k}} latch:{owner} 0 600000 {owner} PUBLISH 13500")
 }
 
-/// All of it in one turn of the server.
-fn in_one_turn(conn: &mut Conn, lines: &[&str]) -> Vec<Reply> {
+/// All of it in one tick of the server.
+fn in_one_tick(conn: &mut Conn, lines: &[&str]) -> Vec<Reply> {
     conn.send_lines(lines);
     lines.iter().map(|_| conn.recv()).collect()
 }
 
 #[test]
-fn a_script_in_the_turn_of_a_release_does_not_pass_the_line_by() {
+fn a_script_in_the_tick_of_a_release_does_not_pass_the_queue() {
     let server = native();
     let mut c = server.conn();
     assert!(c.line(&acquire("r:1")).is_nil());
     let mut bob = park(&server, "bob");
-    let replies = in_one_turn(&mut c, &[&unlock("r:1"), &acquire("r:2"), &acquire("r:1")]);
+    let replies = in_one_tick(&mut c, &[&unlock("r:1"), &acquire("r:2"), &acquire("r:1")]);
     assert_eq!(replies[0].int(), 1);
     for refused in &replies[1..] {
         let left = refused.int();
@@ -60,7 +60,7 @@ fn one_after_another_they_come_and_the_line_moves_on() {
     assert!(c.line(&acquire("r:1")).is_nil());
     let mut line = [park(&server, "a"), park(&server, "b")];
     let turn = [&unlock("r:1"), &acquire("r:2"), &unlock("r:2"), "DEL k"];
-    let replies = in_one_turn(&mut c, &turn);
+    let replies = in_one_tick(&mut c, &turn);
     assert!(replies[1].int() > 0, "refused");
     assert!(replies[2].is_nil(), "not the owner");
     assert!(
@@ -74,7 +74,7 @@ fn one_after_another_they_come_and_the_line_moves_on() {
 }
 
 #[test]
-fn what_is_left_free_for_scripts_they_take_in_that_very_turn() {
+fn a_script_takes_a_lock_left_free_in_the_same_tick() {
     let server = native();
     let mut listener = server.conn();
     listener.line("SUBSCRIBE redisson_lock__channel:{k}");
@@ -83,7 +83,7 @@ fn what_is_left_free_for_scripts_they_take_in_that_very_turn() {
     let mut line = [park(&server, "b"), park(&server, "c")];
     assert_eq!(c.line("LOCK.RELEASE k a").int(), 1);
     assert!(line[0].recv().int() > 0);
-    let replies = in_one_turn(&mut c, &["LOCK.RELEASE k b", &acquire("r:1")]);
+    let replies = in_one_tick(&mut c, &["LOCK.RELEASE k b", &acquire("r:1")]);
     assert_eq!(replies[0].int(), 1);
     assert!(replies[1].is_nil(), "taken");
     assert_eq!(server.stat("windows_taken"), 1);
@@ -92,11 +92,11 @@ fn what_is_left_free_for_scripts_they_take_in_that_very_turn() {
 }
 
 #[test]
-fn a_lock_that_nobody_waits_for_is_taken_in_the_turn_of_its_release() {
+fn a_lock_without_waiters_is_taken_in_the_tick_of_its_release() {
     let server = native();
     let mut c = server.conn();
     assert!(c.line(&acquire("r:1")).is_nil());
-    let replies = in_one_turn(&mut c, &[&unlock("r:1"), &acquire("r:2")]);
+    let replies = in_one_tick(&mut c, &[&unlock("r:1"), &acquire("r:2")]);
     assert_eq!(replies[0].int(), 1);
     assert!(replies[1].is_nil());
 }

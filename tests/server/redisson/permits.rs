@@ -105,7 +105,7 @@ fn both_sides_take_from_the_same_permits() {
 }
 
 #[test]
-fn what_a_script_gives_back_goes_to_who_waits_here() {
+fn a_permit_returned_by_a_script_goes_to_a_parked_waiter() {
     let (server, mut c, mut redisson) = start();
     c.line("SEM.SET k 1");
     assert!(redisson.takes("r1"));
@@ -193,7 +193,7 @@ fn a_scripts_permit_gets_a_token_when_its_id_comes_here() {
 }
 
 #[test]
-fn scripts_that_wait_are_told_how_many_are_free() {
+fn waiting_scripts_get_the_number_of_free_permits() {
     let (server, mut c, _) = start();
     let mut listener = server.conn();
     listener.run(["SUBSCRIBE", CHANNEL]);
@@ -213,7 +213,11 @@ fn scripts_that_wait_are_told_how_many_are_free() {
     c.line("SEM.RELEASE k c");
     only_reply(&mut waiter).int();
     c.line(&format!("PUBLISH {CHANNEL} handed"));
-    assert_eq!(heard(), "handed", "what was handed on is not free");
+    assert_eq!(
+        heard(),
+        "handed",
+        "a permit that was handed off is not free"
+    );
     c.line("CONFIG SET lock.publish no");
     c.line("SEM.RELEASE k d");
     c.line(&format!("PUBLISH {CHANNEL} end"));

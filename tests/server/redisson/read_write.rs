@@ -231,7 +231,7 @@ fn a_scripts_unlock_of_its_last_hold_spares_our_readers_and_ends_with_theirs() {
 }
 
 #[test]
-fn what_one_side_took_the_other_gives_back() {
+fn each_side_releases_holds_of_the_other() {
     let server = TestServer::start();
     let mut c = server.conn();
     let mut r = Redisson::of(&server, "u:1");
@@ -295,7 +295,7 @@ fn a_scripts_release_wakes_our_waiters() {
     assert_eq!(r.unreads().int(), 1);
     assert!(writer.recv().int() > 0);
     assert!(!r.reads("600000"));
-    // A downgrade by script: Redisson wakes nobody, we do.
+    // A downgrade by script: Redisson wakes no waiter, the module does.
     c.line("LOCK.RELEASE k w");
     assert!(r.writes("600000") && r.reads("600000"));
     let mut reader = park(&server, "LOCK.ACQUIRE k b READ PX 600000 BLOCK 0");
@@ -408,5 +408,5 @@ fn a_reader_that_leaves_does_not_cut_the_longer_second_hold_of_another() {
         c.line("HEXISTS k y").int() == 0
     });
     assert!(c.line("PTTL k").int() > 50_000);
-    server.check_books();
+    server.check_counters();
 }

@@ -1,4 +1,4 @@
-//! The moment in which a lock is left free for Redisson's waiters: who may take it, and everything that may end it.
+//! The Redisson window: which callers may take the lock in it, and everything that may end it.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use crate::lifecycle::faults::fault_module;
 /// One hand-off, and then a window that no test outlives: what ends it is what the test does.
 const RULE: [&str; 4] = ["--lock.free-after", "1", "--lock.free-window", "60000"];
 
-/// The lock `k` was handed from alice to bob, and is left free before carol, who is parked.
+/// The lock `k` was handed off from alice to bob, and is left free before carol, who is parked.
 struct Window {
     /// For commands of the test.
     c: Conn,
@@ -38,7 +38,7 @@ impl Window {
         window
     }
 
-    /// Bob holds, carol is parked, and somebody listens: whatever ends bob's hold is the turn of others.
+    /// Bob holds, carol is parked, and there is a subscriber: any end of bob's hold opens a window.
     fn before(server: TestServer, options: &str) -> Window {
         let [mut c, mut bob, mut carol, mut ears] = [(); 4].map(|()| server.conn());
         ears.run(["SUBSCRIBE", &channel_of("k")]);
@@ -67,7 +67,7 @@ impl Window {
         assert!(self.ears.is_silent());
     }
 
-    /// Still open, after whatever came before on the test's connection and what follows it in that turn.
+    /// Still open, after whatever came before on the test's connection and what follows it in that tick.
     fn assert_still_open(&mut self) {
         self.c.line("PING");
         assert_eq!(self.server.stat("windows_open"), 1);
@@ -99,7 +99,7 @@ impl Window {
 // ---- what it looks like ----
 
 #[test]
-fn nobody_holds_and_the_line_is_as_it_was() {
+fn a_window_has_no_holder_and_keeps_the_queue() {
     let mut w = Window::open();
     let info = w.c.line("LOCK.INFO k WAITERS");
     assert!(info.field("holders").unwrap().list().is_empty());
@@ -113,7 +113,7 @@ fn nobody_holds_and_the_line_is_as_it_was() {
 }
 
 #[test]
-fn nobody_who_calls_lock_commands_passes_the_line() {
+fn lock_commands_do_not_pass_the_queue() {
     let mut w = Window::open();
     assert!(w.c.line("LOCK.ACQUIRE k dave").is_nil());
     let refused = w.c.line("LOCK.ACQUIRE k dave WITHHOLDER").list();
@@ -123,7 +123,7 @@ fn nobody_who_calls_lock_commands_passes_the_line() {
     let mut dave = w.server.conn();
     dave.send_line("LOCK.ACQUIRE k dave PX 600000 BLOCK 0");
     w.server.wait_for_waiters(2);
-    // Who asks again keeps the place.
+    // A repeated request keeps the place.
     let mut again = w.server.conn();
     again.send_line("LOCK.ACQUIRE k carol PX 600000 BLOCK 0");
     assert!(w.carol.recv().is_nil());
@@ -166,7 +166,7 @@ fn a_redisson_client_takes_it_and_the_line_waits_for_its_release() {
     redisson.unlock();
     w.assert_is_carols();
     w.assert_ended(1, 0);
-    // The next turn: one hand-off later.
+    // The next window: one hand-off later.
     assert_eq!(w.server.stat("windows"), 1);
 }
 
@@ -211,7 +211,7 @@ fn a_waiting_redisson_client_is_woken_at_once_not_at_the_end_of_a_lease() {
 }
 
 #[test]
-fn a_lease_of_who_took_it_ends_as_ever() {
+fn a_lease_taken_in_a_window_ends_as_usual() {
     let mut w = Window::open();
     w.c.send_lines(&["MULTI", "HSET k r:1 1", "PEXPIRE k 30", "EXEC"]);
     for _ in 0..4 {
@@ -222,7 +222,7 @@ fn a_lease_of_who_took_it_ends_as_ever() {
 }
 
 #[test]
-fn taken_and_released_in_one_turn_it_is_still_free() {
+fn taken_and_released_in_one_tick_the_lock_is_still_free() {
     let mut w = Window::open();
     w.c.send_lines(&["MULTI", "HSET k r:1 1", "DEL k", "EXEC"]);
     for _ in 0..4 {
@@ -234,7 +234,7 @@ fn taken_and_released_in_one_turn_it_is_still_free() {
 }
 
 #[test]
-fn something_else_takes_the_name_and_the_line_is_told() {
+fn other_data_at_the_key_ends_the_window_and_the_waits() {
     for (write, error) in [
         ("SET k v", "WRONGTYPE"),
         ("HSET k a b", "LOCKTYPE"),
@@ -252,7 +252,7 @@ fn something_else_takes_the_name_and_the_line_is_told() {
 // ---- not taken ----
 
 #[test]
-fn its_time_ends_and_the_first_in_line_has_it_not_sooner() {
+fn the_first_waiter_is_granted_at_the_end_of_the_window() {
     let mut w = Window::before(TestServer::with(&RULE), "BLOCK 0");
     w.c.line("CONFIG SET lock.free-window 200");
     // The rule is new: one more hand-off.
@@ -363,10 +363,10 @@ fn a_change_of_the_rule_ends_it() {
     w.assert_still_open();
 }
 
-// ---- the line ----
+// ---- the queue ----
 
 #[test]
-fn who_is_first_goes_and_the_next_has_it_at_the_end() {
+fn the_next_waiter_is_granted_at_the_end_if_the_first_leaves() {
     for end in ["kill", "unblock", "withdraw"] {
         let mut w = Window::open();
         let mut dave = w.server.conn();
@@ -444,7 +444,7 @@ fn a_request_on_many_keys_has_them_at_its_end() {
 // ---- what begins it ----
 
 #[test]
-fn every_end_of_a_hold_may_be_the_turn_of_others() {
+fn every_end_of_a_hold_may_open_a_window() {
     for (end, told) in [
         ("LOCK.BREAK k", 1),
         ("DEL k", 1),
@@ -469,7 +469,7 @@ fn every_end_of_a_hold_may_be_the_turn_of_others() {
 
 /// Whether the server counts the key as expired by then or a millisecond later.
 #[test]
-fn a_lease_that_ends_is_told_of_as_expired_once() {
+fn an_ended_lease_has_one_expire_event() {
     for round in 0..10 {
         let mut w = Window::before(TestServer::with(&RULE), "BLOCK 0");
         let mut events = Events::of(&w.server);
@@ -477,15 +477,15 @@ fn a_lease_that_ends_is_told_of_as_expired_once() {
         wait_for("a window", || w.server.stat("windows_open") == 1);
         let told = events.so_far();
         let of = |event: &str| told.iter().filter(|told| *told == event).count();
-        let told_once = ["expired k", "lock.expire k"].map(of);
-        assert_eq!((told_once, of("del k")), ([1, 1], 0), "{told:?}");
+        let published_once = ["expired k", "lock.expire k"].map(of);
+        assert_eq!((published_once, of("del k")), ([1, 1], 0), "{told:?}");
         w.end();
         w.assert_is_carols();
     }
 }
 
 #[test]
-fn the_end_of_a_session_may_be_the_turn_of_others() {
+fn the_end_of_a_session_may_open_a_window() {
     let server = TestServer::with(&RULE);
     let [mut c, mut bob, mut carol, mut ears] = [(); 4].map(|()| server.conn());
     ears.run(["SUBSCRIBE", &channel_of("k")]);
@@ -504,7 +504,7 @@ fn the_end_of_a_session_may_be_the_turn_of_others() {
 }
 
 #[test]
-fn where_nobody_listens_nothing_is_left_free_and_the_question_comes_ever_more_rarely() {
+fn without_subscribers_no_window_opens_and_the_check_backs_off() {
     let server = TestServer::with(&RULE);
     let mut c = server.conn();
     c.line("LOCK.ACQUIRE k owner:0");
@@ -523,7 +523,7 @@ fn where_nobody_listens_nothing_is_left_free_and_the_question_comes_ever_more_ra
 }
 
 #[test]
-fn where_the_question_cannot_be_asked_locks_are_handed_on() {
+fn without_the_subscriber_count_locks_are_handed_off() {
     let server = TestServer::with(&[&RULE[..], &["--rename-command", "PUBSUB", ""]].concat());
     let mut w = Window::before(server, "BLOCK 0");
     assert_eq!(w.c.line("LOCK.RELEASE k bob").int(), 1);
@@ -531,7 +531,7 @@ fn where_the_question_cannot_be_asked_locks_are_handed_on() {
 }
 
 #[test]
-fn who_listens_elsewhere_does_not_matter() {
+fn subscribers_of_other_channels_do_not_matter() {
     let server = TestServer::with(&RULE);
     let mut w = Window::before(server, "BLOCK 0");
     w.ears.run(["UNSUBSCRIBE", &channel_of("k")]);
@@ -559,7 +559,7 @@ fn readers_and_writers_are_let_in_without_windows() {
 // ---- other servers ----
 
 #[test]
-fn replicas_are_told_as_of_a_release() {
+fn replicas_get_a_release() {
     let server = TestServer::with(&[&RULE[..], &PROMPT_MASTER].concat());
     let mut w = Window::before(server, "BLOCK 0");
     let mut stream = ReplicationStream::attach(&w.server);
@@ -678,7 +678,7 @@ fn a_panic_at_its_end() {
         wait_for("the injected panic", || w.server.stat("panics") == 1);
         match entry {
             "alarm" => w.assert_is_carols(),
-            // The core had let go of her: she is told, and the lock is free.
+            // The core had removed her from the queue: she is answered, and the lock is free.
             _ => assert!(w.carol.recv().error().starts_with("ERR"), "{entry}"),
         }
         assert_eq!(w.server.stat("windows_open"), 0);

@@ -1,4 +1,4 @@
-//! What replicas and the AOF are told: the effects of each decision as plain commands, one
+//! What replicas and the AOF get: the effects of each decision as plain commands, one
 //! transaction a decision, and nothing at all where nothing changed.
 
 use crate::common::replica::{
@@ -21,11 +21,11 @@ impl Stage {
         Stage::with(&[])
     }
 
-    /// A server whose horizon stands: nothing about it is written again for half an hour.
+    /// A server with a horizon: it is not written again for half an hour.
     fn settled() -> Stage {
         let mut stage = Stage::fresh();
-        stage.take("warm:up", "nobody");
-        stage.conn.line("LOCK.RELEASE warm:up nobody");
+        stage.take("warm:up", "first");
+        stage.conn.line("LOCK.RELEASE warm:up first");
         stage.seen();
         stage
     }
@@ -66,7 +66,7 @@ impl Stage {
         self.conn.run(["PEXPIRETIME", key]).int()
     }
 
-    /// The commands of a grant that stands now.
+    /// The commands of the present grant.
     fn grant_of(&mut self, key: &str, owner: &str, token: i64) -> Vec<String> {
         let deadline = self.deadline(key);
         vec![
@@ -301,7 +301,7 @@ fn an_undone_grant_is_taken_back_like_a_release() {
 }
 
 #[test]
-fn what_changes_nothing_replicates_nothing() {
+fn commands_without_a_change_replicate_nothing() {
     let mut s = Stage::settled();
     s.take("k", "a");
     s.conn.line("RPUSH list x");

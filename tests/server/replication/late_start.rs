@@ -1,5 +1,5 @@
 //! Replication that begins late. While there is no AOF and no replica, changes are not even made
-//! ready for them: whoever comes to listen still has every lock, at whatever moment it comes.
+//! ready for them: a replica still gets every lock, at whatever moment it connects.
 
 use crate::common::replica::{follow, wait_until_in_sync, PROMPT_MASTER};
 use crate::common::{wait_for, Conn, TestServer};
@@ -81,7 +81,7 @@ fn a_replica_that_comes_after_a_background_save_has_every_lock() {
 }
 
 #[test]
-fn a_replica_that_goes_on_after_its_master_restarted_has_what_changed_before_it_came_back() {
+fn a_replica_of_a_restarted_master_has_the_changes_before_its_return() {
     let mut options = PROMPT_MASTER.to_vec();
     options.extend(["--save", "3600 1000000"]);
     let mut master = TestServer::with(&options);
@@ -138,7 +138,7 @@ fn goes_on_from_a_saved_file(stays: bool) {
 }
 
 #[test]
-fn a_server_made_from_a_saved_file_goes_on_with_what_changed_since() {
+fn a_server_made_from_a_saved_file_gets_the_changes_since() {
     goes_on_from_a_saved_file(true);
 }
 
@@ -165,7 +165,7 @@ fn a_module_loaded_into_a_master_replicates_from_its_first_lock_on() {
 }
 
 #[test]
-fn an_aof_that_is_switched_on_has_what_changes_from_then_on() {
+fn an_aof_that_is_switched_on_has_the_changes_from_then_on() {
     let mut server = TestServer::with(&["--appendfsync", "always"]);
     let mut conn = server.conn();
     change_locks(&mut conn, 0);
@@ -185,7 +185,7 @@ fn an_aof_that_is_switched_on_has_what_changes_from_then_on() {
 }
 
 #[test]
-fn changes_that_nobody_is_told_of_count_for_the_save_points() {
+fn unreplicated_changes_count_for_the_save_points() {
     let server = TestServer::start();
     let mut conn = server.conn();
     let changes = || {

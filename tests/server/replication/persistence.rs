@@ -193,7 +193,7 @@ fn a_waiter_of_a_restored_lock_is_granted_at_the_end_of_its_lease() {
 }
 
 #[test]
-fn a_reload_keeps_those_who_wait_and_what_they_wait_for() {
+fn a_reload_keeps_waiters_and_their_locks() {
     let server = TestServer::start();
     let mut conn = server.conn();
     let token = conn.line("LOCK.ACQUIRE k a PX 60000").int();
@@ -242,7 +242,7 @@ fn an_aof_loaded_again_in_place_keeps_the_waiters_too() {
 }
 
 #[test]
-fn a_rewrite_of_the_aof_disturbs_nobody() {
+fn a_rewrite_of_the_aof_affects_no_waiter() {
     let mut s = Scene::with(&AOF_ALWAYS);
     rewrite_aof(&s.server);
     assert!(s.bob.is_silent());

@@ -1,10 +1,10 @@
-//! Fail-overs by real sentinels, while locks are held and waited for: the primary dies, or stands
-//! still and comes back.
+//! Fail-overs by real sentinels, while locks are held and waited for: the primary dies, or is
+//! stopped and comes back.
 
 use crate::common::sentinel::Watched;
 use crate::common::{wait_for, Conn, TestServer};
 
-/// Locks whose short leases end while the primary stands still.
+/// Locks whose short leases end while the primary is stopped.
 const SHORT: usize = 5;
 
 /// Alice holds `k` twice, bob and carol wait for it; every replica knows of the hold.
@@ -34,7 +34,7 @@ impl Held {
         }
     }
 
-    /// The hold stands on the new primary as it was, and is handed on there.
+    /// The hold is on the new primary as it was, and is handed off there.
     fn goes_on_at(&self, new: &TestServer) {
         let mut conn = new.conn();
         let token = format!("t{}", self.token);
@@ -46,7 +46,7 @@ impl Held {
         let again = conn.line("LOCK.ACQUIRE k alice PX 1000 ONCE").int();
         assert_eq!(again, self.token);
 
-        // Who waited asks again.
+        // The waiter asks again.
         let mut bob = park(new, "k", "bob");
         assert_eq!(conn.line("LOCK.RELEASE k alice").int(), 0);
         assert_eq!(conn.line("LOCK.RELEASE k alice").int(), 1);
@@ -90,14 +90,14 @@ fn locks_survive_a_primary_that_dies() {
     let next = there.line("LOCK.ACQUIRE other erin PX 60000").int();
     assert!(next > last, "{next} is not above {last}");
 
-    // Whoever was dead comes back as a replica, and grants nothing.
+    // The dead primary comes back as a replica, and grants nothing.
     scene.servers[0].start_again();
     scene.wait_until_settled();
     let refused = scene.servers[0].conn().line("LOCK.ACQUIRE k frank");
     assert!(refused.error().starts_with("READONLY"));
 }
 
-/// A primary that stands still still believes that it is one when it goes on. Until the sentinels
+/// A stopped primary still believes that it is one when it goes on. Until the sentinels
 /// tell it, it grants what its replica has granted meanwhile: then there are two holders, and the
 /// new primary's has the higher token.
 #[test]
@@ -129,7 +129,7 @@ fn a_primary_that_stood_still_answers_its_waiters_and_its_tokens_are_the_lower_o
         .collect();
     assert!(
         held.waiters.iter_mut().all(Conn::is_silent),
-        "it stands still"
+        "it is stopped"
     );
 
     scene.servers[0].signal(libc::SIGCONT);
@@ -145,7 +145,7 @@ fn a_primary_that_stood_still_answers_its_waiters_and_its_tokens_are_the_lower_o
         }
     }
     println!("{overlaps} of {SHORT} locks had two holders after the old primary went on");
-    // Alice's lease has not ended anywhere: nobody was granted `k` at the old one.
+    // Alice's lease has not ended anywhere: no request was granted `k` at the old one.
     for waiter in &mut held.waiters {
         assert_unblocked(waiter.try_recv().map(|reply| reply.error()));
         assert!(waiter.is_closed());

@@ -69,9 +69,9 @@ fn waitaof_covers_the_grant() {
     });
 }
 
-/// A replica that does not answer: the grant stands, and its client is told how many have it.
+/// A replica that does not answer: the grant remains, and its client gets the number of replicas that have it.
 #[test]
-fn without_enough_replicas_the_grant_stands_and_says_so() {
+fn without_enough_replicas_the_grant_remains_and_wait_reports_it() {
     let (master, replica) = master_and_replica();
     replica.signal(libc::SIGSTOP);
     let mut conn = master.conn();

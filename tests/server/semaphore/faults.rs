@@ -1,4 +1,4 @@
-//! A bug that strikes in the midst of a decision about a semaphore or a latch: nobody is left without an
+//! A bug that strikes in the midst of a decision about a semaphore or a latch: no client is left without an
 //! answer, no permit vanishes, and everything works on.
 
 use crate::common::{wait_for, Conn, TestServer};

@@ -23,7 +23,7 @@ fn waiting(server: &TestServer, count: usize) -> (Conn, Vec<Conn>) {
     (c, waiters)
 }
 
-/// Runs the lines and asserts that everybody is let in.
+/// Runs the lines and asserts that all waiters are answered.
 fn opens(lines: &[&str]) {
     let server = TestServer::start();
     let (mut c, mut waiters) = waiting(&server, 3);
@@ -74,7 +74,7 @@ fn counting_keeps_the_ttl() {
 }
 
 #[test]
-fn everything_that_opens_it_lets_everybody_in() {
+fn every_way_of_opening_answers_all_waiters() {
     opens(&["LATCH.DOWN k"]);
     opens(&["LATCH.SET k 2", "LATCH.DOWN k", "LATCH.DOWN k"]);
     opens(&["LATCH.SET k 0"]);
@@ -134,7 +134,7 @@ fn a_wait_that_runs_out_says_that_it_is_closed() {
     waiter.send_line("LATCH.WAIT k BLOCK 0");
     wait_for("a waiter", || server.stat("latch_waiters") == 1);
     waiter.close();
-    wait_for("nobody", || server.stat("latch_waiters") == 0);
+    wait_for("no waiter", || server.stat("latch_waiters") == 0);
     assert_eq!(server.stat("latch_waits_disconnected"), 2);
 }
 
@@ -159,7 +159,7 @@ fn another_type_sends_them_away() {
 }
 
 #[test]
-fn what_is_refused_leaves_no_trace() {
+fn a_refusal_leaves_no_trace() {
     let server = TestServer::start();
     let mut c = server.conn();
     c.line("LATCH.SET k 2");
@@ -212,7 +212,7 @@ fn a_redisson_client_counts_down_and_our_waiters_are_let_in() {
 }
 
 #[test]
-fn redissons_waiters_are_told() {
+fn redissons_waiters_get_the_message() {
     let server = TestServer::start();
     let (mut c, mut listener) = (server.conn(), server.conn());
     listener.run(["SUBSCRIBE", CHANNEL]);

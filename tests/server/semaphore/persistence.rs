@@ -20,7 +20,7 @@ fn end_of(c: &mut Conn, id: &str) -> String {
 }
 
 #[test]
-fn replicas_are_told_the_effects() {
+fn replicas_get_the_effects() {
     let server = TestServer::start();
     let mut stream = ReplicationStream::attach(&server);
     let mut c = server.conn();
@@ -67,7 +67,7 @@ fn replicas_are_told_the_effects() {
 }
 
 #[test]
-fn replicas_are_told_of_latches() {
+fn replicas_get_latches() {
     let server = TestServer::start();
     let mut stream = ReplicationStream::attach(&server);
     let made = replicated(&mut stream, &server, &["LATCH.SET d 2"]);

@@ -114,7 +114,7 @@ fn renew_sets_the_lease_exactly() {
 }
 
 #[test]
-fn a_permit_that_is_over_is_nobodys_and_is_taken_back_when_it_is_needed() {
+fn an_expired_permit_has_no_holder_and_is_reclaimed_when_needed() {
     let server = TestServer::start();
     let mut c = server.conn();
     c.line("SEM.ACQUIRE k a LIMIT 1 PX 1");
@@ -130,7 +130,7 @@ fn a_permit_that_is_over_is_nobodys_and_is_taken_back_when_it_is_needed() {
 }
 
 #[test]
-fn one_who_was_too_late_can_have_its_own_permit_again() {
+fn an_owner_can_acquire_again_after_its_permit_has_expired() {
     let server = TestServer::start();
     let mut c = server.conn();
     let first = c.line("SEM.ACQUIRE k a LIMIT 1 PX 1").int();
@@ -143,7 +143,7 @@ fn one_who_was_too_late_can_have_its_own_permit_again() {
 
 /// A refused acquire writes nothing, but what it had to walk over is cleared away behind it.
 #[test]
-fn a_long_debt_is_paid_by_what_is_over() {
+fn a_long_debt_is_paid_by_expired_permits() {
     let server = TestServer::start();
     let mut c = server.conn();
     c.line("SEM.SET k 302");
@@ -166,7 +166,7 @@ fn a_long_debt_is_paid_by_what_is_over() {
 }
 
 #[test]
-fn what_is_owed_is_paid_before_anybody_gets_a_permit() {
+fn debt_is_paid_before_a_permit_is_granted() {
     let server = TestServer::start();
     let mut c = server.conn();
     c.line("SEM.SET k 3");
@@ -187,7 +187,7 @@ fn what_is_owed_is_paid_before_anybody_gets_a_permit() {
 }
 
 #[test]
-fn permits_go_to_those_who_wait_in_their_order() {
+fn permits_go_to_waiters_in_their_order() {
     let server = TestServer::start();
     let mut c = server.conn();
     c.line("SEM.SET k 2");
@@ -200,7 +200,10 @@ fn permits_go_to_those_who_wait_in_their_order() {
         wait_for("a waiter", || server.stat("sem_waiters") == at as u64 + 1);
         waiters.push(conn);
     }
-    assert!(c.line("SEM.ACQUIRE k z").is_nil(), "nobody passes a waiter");
+    assert!(
+        c.line("SEM.ACQUIRE k z").is_nil(),
+        "no caller passes a waiter"
+    );
     assert_eq!(info(&mut c, "waiters").int(), 3);
     assert_eq!(
         info(&mut c, "queue").list()[0]
@@ -221,7 +224,7 @@ fn permits_go_to_those_who_wait_in_their_order() {
     assert_eq!(server.stat("sem_waits_granted"), 3);
 }
 
-/// In one event a hundred are granted a permit; who comes in the same turn passes none of the others.
+/// In one event a hundred are granted a permit; a newcomer of the same tick passes none of the others.
 #[test]
 fn more_waiters_than_one_event_serves_are_all_served() {
     let server = TestServer::start();
@@ -237,7 +240,7 @@ fn more_waiters_than_one_event_serves_are_all_served() {
     c.line("SEM.ACQUIRE k z");
     let replies = c.line("EXEC").list();
     assert_eq!(replies[0].int(), 300);
-    assert!(replies[1].is_nil(), "nobody passes a waiter");
+    assert!(replies[1].is_nil(), "no caller passes a waiter");
     for conn in &mut waiters {
         conn.recv().int();
     }
@@ -283,7 +286,7 @@ fn a_wait_that_ran_out_keeps_its_place_for_a_moment() {
 }
 
 #[test]
-fn inside_a_transaction_or_a_script_nobody_waits() {
+fn inside_a_transaction_or_a_script_no_request_is_parked() {
     let server = TestServer::start();
     let mut c = server.conn();
     c.line("SEM.ACQUIRE k a LIMIT 1");
@@ -332,7 +335,7 @@ fn foreign_data_is_never_changed() {
 }
 
 #[test]
-fn what_is_refused_leaves_no_trace() {
+fn a_refusal_leaves_no_trace() {
     let server = TestServer::start();
     let mut c = server.conn();
     c.line("SEM.SET k 1");

@@ -18,7 +18,7 @@ fn end_of(conn: &mut Conn, id: &str) -> i64 {
 }
 
 #[test]
-fn the_end_of_the_connection_hands_the_permit_on() {
+fn the_end_of_the_connection_hands_the_permit_off() {
     let server = TestServer::start();
     let mut alice = server.conn();
     assert!(alice.line("SEM.ACQUIRE k a SESSION LIMIT 1").int() > 0);
@@ -84,7 +84,7 @@ fn the_session_moves_to_the_connection_that_asks_last() {
 }
 
 #[test]
-fn many_permits_of_one_connection_are_given_back_in_turns() {
+fn many_permits_of_one_connection_are_returned_in_portions() {
     let server = TestServer::start();
     let (mut alice, mut c) = (server.conn(), server.conn());
     alice.line("SEM.SET k 500");

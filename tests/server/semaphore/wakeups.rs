@@ -1,5 +1,5 @@
 //! Every way in which a permit can come free, or stop being one, under a parked waiter; and what becomes of
-//! those who wait when the server has other things to do.
+//! the waiters when the server has other things to do.
 
 use std::time::{Duration, Instant};
 
@@ -54,7 +54,7 @@ impl Scene {
     }
 }
 
-fn hands_over(lines: &[&str]) -> Scene {
+fn hands_off(lines: &[&str]) -> Scene {
     let mut scene = Scene::new();
     scene.run(lines);
     scene.assert_bob_is_granted();
@@ -65,22 +65,22 @@ fn hands_over(lines: &[&str]) -> Scene {
 
 #[test]
 fn release() {
-    let mut scene = hands_over(&["SEM.RELEASE k alice"]);
+    let mut scene = hands_off(&["SEM.RELEASE k alice"]);
     assert_eq!(scene.alice.line("GET k").text(), "0");
 }
 
 #[test]
 fn more_permits() {
-    hands_over(&["SEM.SET k 2"]);
+    hands_off(&["SEM.SET k 2"]);
 }
 
 #[test]
 fn the_end_of_the_lease() {
-    let scene = hands_over(&["SEM.RENEW k alice PX 50"]);
+    let scene = hands_off(&["SEM.RENEW k alice PX 50"]);
     assert_eq!(scene.server.stat("sem_grants_expired"), 1);
 }
 
-/// The timer stands for one permit; another ends sooner.
+/// The timer is armed for one permit; another ends sooner.
 #[test]
 fn the_first_end_of_many() {
     let mut scene = Scene::new();
@@ -146,12 +146,12 @@ fn ends_in_the_order_of_time() {
 
 #[test]
 fn a_number_written_by_others() {
-    hands_over(&["INCRBY k 1"]);
-    hands_over(&["SET k 5"]);
-    hands_over(&["MULTI", "INCR k", "EXEC"]);
+    hands_off(&["INCRBY k 1"]);
+    hands_off(&["SET k 5"]);
+    hands_off(&["MULTI", "INCR k", "EXEC"]);
 }
 
-// The semaphore goes away: who brought a LIMIT makes it again.
+// The semaphore goes away: a request with a LIMIT makes it again.
 
 #[test]
 fn the_key_goes_away() {
@@ -177,7 +177,7 @@ fn the_key_goes_away() {
 }
 
 #[test]
-fn without_a_limit_one_waits_for_the_next_semaphore() {
+fn a_request_without_limit_waits_for_the_next_semaphore() {
     let mut scene = Scene::new();
     scene.run(&["DEL k"]);
     assert_stays_silent(&scene.server, &mut scene.bob);
@@ -253,9 +253,9 @@ fn a_grant_that_cannot_be_delivered_goes_to_the_next() {
     }
 }
 
-/// With nobody behind the one whose connection died, the permit is free again.
+/// Without a waiter behind the dead connection the permit is free again.
 #[test]
-fn a_grant_that_cannot_be_delivered_to_anybody_is_given_back() {
+fn a_permit_that_no_waiter_can_receive_is_returned() {
     let mut scene = Scene::new();
     let id = scene.bob.id_while_parked(&scene.server);
     let kill = format!("CLIENT KILL ID {id}");
@@ -271,7 +271,7 @@ fn a_grant_that_cannot_be_delivered_to_anybody_is_given_back() {
 }
 
 #[test]
-fn one_who_asks_again_keeps_what_was_on_its_way() {
+fn an_owner_that_asks_again_keeps_its_grant_in_flight() {
     let mut scene = Scene::new();
     let id = scene.bob.id_while_parked(&scene.server);
     let kill = format!("CLIENT KILL ID {id}");
@@ -396,7 +396,7 @@ impl Parked for Conn {
     }
 }
 
-/// What the module itself makes of a free key is news as well to those who wait for another kind of thing.
+/// A key that the module itself makes concerns the waiters for another kind of resource, too.
 #[test]
 fn a_free_key_becomes_something_else() {
     for line in ["LOCK.ACQUIRE k x", "LOCK.ACQUIRE k x READ"] {

@@ -30,7 +30,7 @@ fn the_end_of_a_connection_in_many_slots() {
     assert_stats(&server, &[("grants_session_ended", 20), ("panics", 0)]);
 }
 
-/// The lock moves with its slot. Nobody renews it there, so its lease ends it; and the end of the connection
+/// The lock moves with its slot. It is not renewed there, so its lease ends it; and the end of the connection
 /// means nothing to either node.
 #[test]
 fn a_lock_whose_slot_moves_away_ends_by_its_lease() {

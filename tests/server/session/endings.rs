@@ -1,4 +1,4 @@
-//! Locks that are bound to a connection: whatever ends it, they are released and handed on.
+//! Locks that are bound to a connection: whatever ends it, they are released and handed off.
 
 use std::os::fd::AsRawFd;
 
@@ -127,7 +127,7 @@ fn a_connection_that_is_killed() {
     assert!(only_reply(&mut scene.bob).int() > 0);
     let aof = replica::aof_text(&scene.server);
     assert!(aof.iter().any(|line| line.contains(" bob ")), "{aof:#?}");
-    // A kill that had changed something would be sent to replicas, where that id is somebody else's.
+    // A kill that had changed something would be sent to replicas, where that id is another client's.
     assert!(!aof.iter().any(|line| line.contains("KILL")), "{aof:#?}");
     assert_stats(
         &scene.server,
@@ -200,7 +200,7 @@ fn a_connection_that_is_idle_for_too_long() {
 }
 
 #[test]
-fn a_connection_that_is_killed_in_somebody_elses_transaction() {
+fn a_connection_that_is_killed_in_a_transaction_of_another_client() {
     let mut scene = Bound::on(TestServer::with(&[
         "--appendonly",
         "yes",
@@ -223,7 +223,7 @@ fn a_connection_that_is_killed_in_somebody_elses_transaction() {
         found.unwrap_or_else(|| panic!("no {word} in {aof:#?}"))
     };
     // The transaction comes first, as it happened, and then what the end of the connection did. No kill is
-    // sent on: on a replica it would hit somebody else.
+    // sent on: on a replica it would hit another client.
     assert!(
         at("SET before") < at("SET after") && at("SET after") < at(" bob "),
         "{aof:#?}"
@@ -403,7 +403,7 @@ fn a_connection_that_waits_for_what_it_holds_as_another_owner_is_served_by_a_thi
     assert_eq!(server.stat("grants_session_ended"), 2);
 }
 
-/// A hundred at once, more in the turns that follow: every one to its waiter, or free.
+/// A hundred at once, more in the ticks that follow: every one to its waiter, or free.
 #[test]
 fn the_end_of_many() {
     const LOCKS: usize = 350;
@@ -441,10 +441,10 @@ fn the_end_of_many() {
     );
 }
 
-/// An owner who asks for a lock whose release is still to come finds it released: its new hold is a new one,
+/// An owner that asks for a lock whose release is still to come finds it released: its new hold is a new one,
 /// and the end of the old connection means nothing to it.
 #[test]
-fn an_owner_who_asks_before_all_are_released() {
+fn an_owner_that_asks_before_all_holds_are_released() {
     if has_io_threads() {
         // The connection is let go of after the transaction.
         return;

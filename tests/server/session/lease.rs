@@ -12,7 +12,7 @@ use crate::session::endings::{assert_stats, bound_to, field, holder, is_free, Bo
 /// A session lease that a slow machine does not lose by standing still for a moment.
 const STEADY: [&str; 2] = ["--lock.session-lease", "1500"];
 
-// Who is bound.
+// Which holds are bound.
 
 #[test]
 fn the_binding_moves_to_the_connection_that_asked_last() {
@@ -276,7 +276,7 @@ fn a_pause_longer_than_the_lease_ends_the_hold() {
 }
 
 #[test]
-fn too_few_replicas_put_the_end_off() {
+fn too_few_replicas_postpone_the_end() {
     let mut scene = Bound::new();
     let mut barrier = Barrier::on(&scene.server);
     scene.watcher.line("CONFIG SET min-replicas-to-write 1");
@@ -350,7 +350,7 @@ fn a_replica_renews_and_releases_nothing() {
 // Data, databases, the module itself.
 
 #[test]
-fn a_replica_has_what_the_primary_has() {
+fn a_replica_has_the_locks_of_the_primary() {
     let (master, follower) = (TestServer::start(), TestServer::start());
     replica::follow(&follower, &master);
     let mut alice = master.conn();
@@ -448,13 +448,13 @@ fn a_drain_that_is_called_off_ends_no_session() {
     let mut watcher = server.conn();
     let token = alice.line("LOCK.ACQUIRE k alice SESSION").int();
     carol.line("SEM.ACQUIRE permits carol SESSION LIMIT 1");
-    watcher.line("LOCK.ACQUIRE j somebody PX 60000");
+    watcher.line("LOCK.ACQUIRE j dave PX 60000");
     bob.send_line("LOCK.ACQUIRE j bob SESSION BLOCK 0");
     server.wait_for_waiters(1);
     // Bob's grant is in flight when the drain begins.
     watcher.send_lines(&[
         "MULTI",
-        "LOCK.RELEASE j somebody",
+        "LOCK.RELEASE j dave",
         "CONFIG SET lock.drain yes",
         "EXEC",
     ]);
@@ -541,7 +541,7 @@ fn settings_that_are_changed_and_changed_back_lose_nothing() {
 }
 
 #[test]
-fn nobody_pays_for_sessions_who_has_none() {
+fn clients_without_sessions_cost_no_extra_work() {
     let server = TestServer::start();
     let mut watcher = server.conn();
     for _ in 0..10 {

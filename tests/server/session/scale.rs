@@ -25,7 +25,7 @@ fn holder(server: &TestServer) -> Conn {
     alice
 }
 
-/// Asks over and over until the condition holds, and answers how long the server took each time: a turn
+/// Asks over and over until the condition holds, and returns how long the server took each time: a tick
 /// that is busy with something else is seen as a slow answer.
 fn answer_times(conn: &mut Conn, mut done: impl FnMut(&mut Conn) -> bool) -> Vec<Duration> {
     let start = Instant::now();
@@ -57,7 +57,7 @@ fn ten_thousand_locks_end_with_their_connection() {
     let server = TestServer::start();
     let alice = holder(&server);
     let (mut watcher, mut pinger) = (server.conn(), server.conn());
-    // Every hundredth lock has a waiter: those are handed on, in the order in which they were taken.
+    // Every hundredth lock has a waiter: those are handed off, in the order in which they were taken.
     let mut waiters: Vec<Conn> = Vec::new();
     for number in (0..LOCKS).step_by(100) {
         let mut waiter = server.conn();

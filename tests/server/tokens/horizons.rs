@@ -111,7 +111,7 @@ fn no_memory_of_a_forged_horizon_is_left_when_the_key_goes() {
 }
 
 #[test]
-fn a_forged_horizon_comes_by_a_swap_and_goes_with_a_flush() {
+fn a_forged_horizon_arrives_by_a_swap_and_goes_with_a_flush() {
     let server = TestServer::start();
     let (mut conn, mut last) = (server.conn(), 0);
     grant(&mut conn, &mut last, "first");
@@ -151,7 +151,7 @@ fn a_forged_horizon_harms_no_promoted_replica() {
 }
 
 #[test]
-fn a_forged_horizon_of_a_slot_is_told_of_and_written_over() {
+fn a_forged_horizon_of_a_slot_is_logged_and_written_over() {
     let node = one_node(&[]);
     let (mut conn, mut last) = (node.conn(), 0);
     grant(&mut conn, &mut last, "first");
@@ -336,5 +336,5 @@ fn one_that_came_unheard_before_the_first_wait_is_no_reason_to_keep_a_lock() {
     assert_eq!(conn.line("EXISTS k").int(), 0);
     conn.line(&format!("DEL {HORIZON}"));
     assert!(waiter.recv().int() > now_us());
-    server.check_books();
+    server.check_counters();
 }

@@ -197,7 +197,7 @@ fn they_rise_over_a_flush_and_a_crash_while_they_run_ahead_of_the_clock() {
 }
 
 #[test]
-fn a_horizon_that_somebody_deletes_or_overwrites_harms_nothing() {
+fn a_deleted_or_overwritten_horizon_harms_nothing() {
     let in_two_hours = now_us() + 7_200_000_000;
     let mut server = TestServer::with(&AOF_ALWAYS);
     let mut climb = Climb::default();
@@ -424,7 +424,7 @@ fn a_flush_of_a_server_without_locks_leaves_it_empty() {
     let mut conn = server.conn();
     conn.line("SET k v");
     conn.line("FLUSHALL");
-    wait_for("the turn after", || conn.line("PING").text() == "PONG");
+    wait_for("the next tick", || conn.line("PING").text() == "PONG");
     assert_eq!(conn.line("DBSIZE").int(), 0);
 }
 
@@ -501,7 +501,7 @@ fn after_a_restart_the_horizon_is_written_once_for_many_grants_too() {
 }
 
 #[test]
-fn looking_at_our_own_horizon_again_costs_no_tokens() {
+fn reading_the_own_horizon_again_costs_no_tokens() {
     let server = TestServer::start();
     let mut last = 0;
     let written = horizons_written(&server, |conn| {

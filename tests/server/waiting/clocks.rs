@@ -63,7 +63,7 @@ fn a_clock_set_forward_ends_leases_and_no_wait() {
 }
 
 /// The server takes the time once before it lets timers fire. One that is made while they fire, by a clock
-/// that was set back just then, would fire again and again in that same turn, for an hour.
+/// that was set back just then, would fire again and again in that same tick, for an hour.
 #[test]
 fn a_clock_that_is_set_back_while_the_timer_fires_stops_nothing() {
     let server = server();

@@ -30,7 +30,7 @@ fn the_second_of_two_is_refused_and_nothing_has_changed() {
     bystander.saw_nothing("a request that would wait for itself");
     assert_stays_silent(&server, &mut a);
     assert_eq!((server.stat("deadlocks"), server.stat("waiters")), (1, 1));
-    // It is no error where nobody would wait.
+    // It is no error for a request that would not wait.
     assert!(c.line("LOCK.ACQUIRE x b").is_nil());
     c.line("LOCK.RELEASE y b");
     only_reply(&mut a).int();
@@ -111,7 +111,7 @@ fn readers_do_not_wait_for_each_other() {
 }
 
 #[test]
-fn somebody_in_the_queue_whom_it_must_let_pass() {
+fn a_waiter_in_front_closes_a_cycle() {
     let server = TestServer::start();
     let mut c = server.conn();
     c.line("LOCK.ACQUIRE y a PX 60000");
@@ -130,7 +130,7 @@ fn a_holder_that_went_by_other_means_closes_no_cycle() {
         c.line("LOCK.ACQUIRE y b PX 60000");
         let mut a = park(&server, "LOCK.ACQUIRE y a PX 60000 BLOCK 0");
         let mut d = park(&server, "LOCK.ACQUIRE x d PX 60000 BLOCK 0");
-        // In one turn: x goes to d, whatever the server thinks that a holds.
+        // In one tick: x goes to d, whatever the server thinks that a holds.
         let mut b = server.conn();
         b.send_lines(&[go, "LOCK.ACQUIRE x b PX 60000 BLOCK 0"]);
         assert!(!b.recv().is_error());
@@ -151,7 +151,7 @@ fn a_holder_that_went_by_other_means_closes_no_cycle() {
 }
 
 #[test]
-fn what_was_in_doubt_is_judged_in_the_same_turn() {
+fn a_changed_key_is_judged_in_the_same_tick() {
     let server = TestServer::start();
     let mut c = server.conn();
     c.line("LOCK.ACQUIRE x a PX 60000");

@@ -1,5 +1,5 @@
 //! What a parked client is answered, row by row of the table in the description of the commands,
-//! and who keeps which place in the queue.
+//! and which place in the queue each owner keeps.
 
 use crate::common::barrier::Barrier;
 use crate::common::scene::{only_reply, Scene};
@@ -174,7 +174,7 @@ fn a_purge_is_answered_lockbroken() {
 
 // Writes refused for now: stays parked, granted when writes are possible again.
 
-/// Lets the lease end while the server refuses writes, sees that nobody is granted, and heals.
+/// Lets the lease end while the server refuses writes, asserts that no waiter is granted, and heals.
 fn stays_parked_until_writes_are_possible(
     scene: &mut Scene,
     refuse: impl FnOnce(&mut Scene),
@@ -270,7 +270,7 @@ fn out_of_memory_it_is_granted_all_the_same() {
 // Forms of the answer.
 
 #[test]
-fn withholder_answers_whoever_holds_at_that_moment() {
+fn withholder_names_the_holder_of_that_moment() {
     let mut scene = Scene::waiting(TestServer::start(), "BLOCK 0 WITHHOLDER");
     scene.alice.line("LOCK.RELEASE k alice");
     let reply = only_reply(&mut scene.bob).list();
@@ -366,7 +366,7 @@ fn the_queue_of_each_database_is_its_own() {
     let token = only_reply(&mut dave).int();
     assert!(token > there && scene.bob.is_silent());
     assert_eq!(carol.line("HGET k dave").text(), "1");
-    // Not by a command of theirs but by the timer, which was armed last by somebody of database 0.
+    // Not by a command of theirs but by the timer, which was armed last by a client of database 0.
     let mut erin = scene.server.conn();
     erin.line("SELECT 3");
     erin.send_line("LOCK.ACQUIRE k erin PX 60000 BLOCK 0");
@@ -429,7 +429,7 @@ fn an_empty_place_is_passed_over_at_a_grant() {
 }
 
 #[test]
-fn slices_of_short_blocks_keep_the_turn() {
+fn slices_of_short_blocks_keep_the_place() {
     let mut scene = Scene::waiting(TestServer::with(&KEPT), "BLOCK 40");
     let mut carol = scene.park("carol");
     for _ in 0..4 {
@@ -489,7 +489,7 @@ fn asking_again_without_block_while_parked_changes_nothing() {
     assert!(scene.alice.line("PTTL k").int() > 1_000);
 }
 
-// Where nobody can be parked.
+// Where no client can be parked.
 
 #[test]
 fn in_transactions_and_scripts_block_acts_as_absent() {
@@ -506,7 +506,7 @@ fn in_transactions_and_scripts_block_acts_as_absent() {
     assert_eq!(queue(&mut scene.alice), ["bob"]);
 }
 
-/// Nobody would be granted anything there: all that may end a wait happens on the master.
+/// No request would be granted there: all that may end a wait happens on the master.
 #[test]
 fn on_a_writable_replica_block_acts_as_absent() {
     let server = TestServer::with(&["--replica-read-only", "no"]);

@@ -1,6 +1,6 @@
-//! Thousands of waiters: what a hand-off costs, that everybody is granted in turn and once, and that
-//! nothing is left of them afterwards. And hundreds of accidents at random, for the orders of events that
-//! nobody thought of. Figures are printed, not asserted: `cargo test -- --nocapture`.
+//! Thousands of waiters: what a hand-off costs, that each is granted once and in its order, and that
+//! nothing is left of them afterwards. And hundreds of random events, for orders that no other test has. Figures are
+//! printed, not asserted: `cargo test -- --nocapture`.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -42,7 +42,7 @@ impl Member {
     }
 }
 
-/// One crowd at a time: ports and files are for everybody.
+/// One crowd at a time: ports and files are shared by all tests.
 static CROWD: Mutex<()> = Mutex::new(());
 
 /// Lets this process, and the servers it starts, open as many files as the system allows, and keeps
@@ -120,7 +120,7 @@ fn median_hand_off(server: &TestServer, ring: &mut VecDeque<Member>, rounds: usi
     let mut times: Vec<u128> = (0..rounds)
         .map(|_| {
             let took = hand_off(ring, &mut last);
-            // The one who released joins at the end; parked before the next round begins.
+            // The owner that released joins at the end; parked before the next round begins.
             ring.back_mut().expect("the former holder").ask();
             wait_until_parked(&mut watcher, ring.len() - 1);
             took.as_micros()
@@ -130,7 +130,7 @@ fn median_hand_off(server: &TestServer, ring: &mut VecDeque<Member>, rounds: usi
     times[rounds / 2]
 }
 
-/// Everybody is granted, one after the other, in this order.
+/// All are granted, one after the other, in this order.
 fn drain(server: &TestServer, ring: &mut VecDeque<Member>) {
     let (mut last, waiters) = (0, ring.len() - 1);
     let before = server.stat("waits_granted");
@@ -150,7 +150,7 @@ fn drain(server: &TestServer, ring: &mut VecDeque<Member>) {
 
 fn assert_no_residue(server: &TestServer) {
     server.wait_for_waiters(0);
-    server.check_books();
+    server.check_counters();
     wait_for("no kept places", || server.stat("places_kept") == 0);
     assert_eq!(server.stat("keys_waited"), 0);
     unload_and_load(&mut server.conn());
@@ -202,7 +202,7 @@ fn thousands_of_hand_offs_take_no_memory() {
 }
 
 #[test]
-fn thousands_who_hang_up_leave_nothing_behind() {
+fn thousands_of_closed_waiters_leave_nothing_behind() {
     let _alone = allow_many_connections();
     let server = TestServer::start();
     let mut ring = ring(&server, MANY);
@@ -217,7 +217,7 @@ fn thousands_who_hang_up_leave_nothing_behind() {
 }
 
 #[test]
-fn thousands_who_hang_up_after_another_take_no_memory() {
+fn crowds_of_closed_waiters_take_no_memory() {
     const CROWD: usize = 500;
     let _alone = allow_many_connections();
     let server = TestServer::start();
@@ -235,7 +235,7 @@ fn thousands_who_hang_up_after_another_take_no_memory() {
 }
 
 #[test]
-fn thousands_whose_wait_runs_out_are_all_answered_nil() {
+fn thousands_of_timed_out_waiters_are_all_answered_nil() {
     let _alone = allow_many_connections();
     let server = TestServer::start();
     let mut alice = server.conn();
@@ -264,9 +264,9 @@ fn thousands_are_purged_by_one_command() {
     assert_no_residue(&server);
 }
 
-/// More keys than are judged in one turn.
+/// More keys than are settled in one tick.
 #[test]
-fn thousands_of_locks_lost_in_one_flush_are_all_handed_on() {
+fn thousands_of_locks_lost_in_one_flush_are_all_handed_off() {
     const LOCKS: usize = 1_500;
     let _alone = allow_many_connections();
     let server = TestServer::start();
@@ -352,9 +352,9 @@ fn accident(dice: &mut Dice, ids: &[i64]) -> String {
     }
 }
 
-/// Breaks the lock until nobody waits for it and nobody holds it.
+/// Breaks the lock until it has no waiter and no holder.
 fn settle_everything(conn: &mut Conn) {
-    wait_for("a free lock that nobody waits for", || {
+    wait_for("a free lock without waiters", || {
         conn.line("LOCK.BREAK k");
         conn.line("LOCK.INFO k").is_nil()
     });
@@ -383,7 +383,7 @@ fn storm(server: &TestServer, control: &mut Conn, dice: &mut Dice, last: &mut i6
     let place = 1 + dice.roll(accidents + 1);
     lines.swap(1, place);
     lines.push("EXEC".into());
-    // Sometimes another command follows in the same turn.
+    // Sometimes another command follows in the same tick.
     lines.push(accident(dice, &ids));
     let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
     control.send_lines(&lines);
@@ -397,7 +397,7 @@ fn storm(server: &TestServer, control: &mut Conn, dice: &mut Dice, last: &mut i6
         };
         known.extend(replies.iter().filter_map(Reply::maybe_int));
     }
-    // A grant that was cut to a millisecond, of somebody who was killed, may still be there when that has ended.
+    // A grant that was cut to a millisecond, of a killed client, may still be there when that has ended.
     wait_for("a lease that is not about to end", || {
         !(0..=1).contains(&control.line("PTTL k").int())
     });
@@ -425,8 +425,8 @@ fn storm(server: &TestServer, control: &mut Conn, dice: &mut Dice, last: &mut i6
         tokens.iter().all(|token| *token > first),
         "{tokens:?} after {lines:?}"
     );
-    // Whoever held the lock after the turn was told so, unless it was killed with its reply already
-    // written, by an UNBLOCK, or is killed only a moment later, by another thread.
+    // The holder after the tick had its reply, unless it was killed with its reply already written, by an
+    // UNBLOCK, or is killed only a moment later, by another thread.
     known.extend(&tokens);
     let is_known = |held: &str| {
         known.iter().any(|token| held == format!("t{token}"))
@@ -435,7 +435,7 @@ fn storm(server: &TestServer, control: &mut Conn, dice: &mut Dice, last: &mut i6
     };
     assert!(
         held.is_nil() || is_known(&held.text()),
-        "{held:?} is nobody's after {lines:?}"
+        "{held:?} has no known holder after {lines:?}"
     );
     tokens.sort_unstable();
     let granted = tokens.len();
@@ -445,7 +445,7 @@ fn storm(server: &TestServer, control: &mut Conn, dice: &mut Dice, last: &mut i6
 }
 
 #[test]
-fn whatever_happens_in_one_turn_everybody_is_answered_once() {
+fn random_events_in_one_tick_answer_every_waiter_once() {
     const STORMS: usize = 400;
     let server = TestServer::with(&["--appendonly", "yes"]);
     let mut control = server.conn();

@@ -10,7 +10,7 @@ fn parks_subscribers(server: &TestServer) -> bool {
     !server.is_valkey() || server.version() < (8, 1, 1)
 }
 
-/// A request that has to wait, and what stands around it.
+/// A request that has to wait, and the context that it is sent in.
 struct Case {
     /// Commands that make it wait.
     before: &'static [&'static str],
@@ -182,7 +182,7 @@ fn a_subscribed_client_waits_or_is_answered_at_once() {
                 let before = parked(&server);
                 let refused = waiter.line(case.request);
                 assert!((case.is_refused)(&refused), "{what}: {refused:?}");
-                // Without a trace: no place in the line, and nothing that was counted as a wait.
+                // Without a trace: no place in the queue, and nothing counted as a wait.
                 assert_eq!(parked(&server), before, "{what}");
                 assert_eq!(server.stat("places_kept"), 0, "{what}");
                 conn.line(case.serves);
@@ -222,7 +222,7 @@ fn a_request_that_cannot_wait_takes_over_no_place() {
 
 /// A lock that is free is granted wherever the client comes from, `BLOCK` or not.
 #[test]
-fn a_subscribed_client_needs_no_wait_for_what_is_free() {
+fn a_subscribed_client_gets_a_free_lock_at_once() {
     let server = TestServer::start();
     let mut waiter = subscribed(&server, "SUBSCRIBE news");
     assert!(is_token(&waiter.line("LOCK.ACQUIRE k b BLOCK 0")));
@@ -330,7 +330,7 @@ fn clients_of_other_kinds_are_refused_by_the_server() {
 
 /// Where no client is parked at all: on a replica that takes writes, within a transaction, in a script.
 #[test]
-fn a_subscribed_client_where_nobody_is_parked() {
+fn a_subscribed_client_on_servers_that_cannot_park_it() {
     let server = TestServer::with(&PROMPT_MASTER);
     let mut conn = server.conn();
     conn.line("LOCK.ACQUIRE k a PX 60000");

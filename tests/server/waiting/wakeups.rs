@@ -9,7 +9,7 @@ use crate::common::scripts::{GIVE, TAKE};
 use crate::common::{wait_for, Conn, TestServer};
 
 /// Runs the lines and asserts that bob comes to hold the lock; answers his token.
-fn hands_over(lines: &[&str]) -> (Scene, i64) {
+fn hands_off(lines: &[&str]) -> (Scene, i64) {
     let mut scene = Scene::new();
     for line in lines {
         let reply = scene.alice.line(line);
@@ -38,7 +38,7 @@ fn sends_away(code: &str, lines: &[&str]) {
 
 #[test]
 fn release() {
-    let (scene, _) = hands_over(&["LOCK.RELEASE k alice"]);
+    let (scene, _) = hands_off(&["LOCK.RELEASE k alice"]);
     scene.assert_stats(&[("grants_released", 1), ("foreign_wakeups", 0)]);
 }
 
@@ -66,13 +66,13 @@ fn a_release_while_the_timer_is_armed_for_later() {
 
 #[test]
 fn lock_break() {
-    let (scene, _) = hands_over(&["LOCK.BREAK k"]);
+    let (scene, _) = hands_off(&["LOCK.BREAK k"]);
     scene.assert_stats(&[("grants_broken", 1), ("foreign_wakeups", 0)]);
 }
 
 #[test]
 fn the_end_of_the_lease() {
-    let (scene, _) = hands_over(&["LOCK.RENEW k alice PX 60"]);
+    let (scene, _) = hands_off(&["LOCK.RENEW k alice PX 60"]);
     scene.assert_stats(&[("grants_expired", 1), ("foreign_wakeups", 0)]);
 }
 
@@ -94,7 +94,7 @@ fn the_end_of_the_lease_without_the_help_of_active_expiry() {
             "granted before the end of the lease"
         );
         delays.push(now.as_micros() - end);
-        // The one who holds now is waited for by somebody new.
+        // The present holder has a new waiter.
         holder = if round == 0 {
             "bob".into()
         } else {
@@ -131,19 +131,19 @@ fn the_first_of_many_leases_on_many_keys() {
 
 #[test]
 fn del() {
-    let (scene, _) = hands_over(&["DEL k"]);
+    let (scene, _) = hands_off(&["DEL k"]);
     scene.assert_stats(&[("grants_lost", 1), ("foreign_wakeups", 1)]);
 }
 
 #[test]
 fn unlink() {
-    let (scene, _) = hands_over(&["UNLINK k"]);
+    let (scene, _) = hands_off(&["UNLINK k"]);
     scene.assert_stats(&[("grants_lost", 1), ("foreign_wakeups", 1)]);
 }
 
 #[test]
 fn del_inside_a_transaction_and_a_script() {
-    hands_over(&["MULTI", "DEL k", "EXEC"]);
+    hands_off(&["MULTI", "DEL k", "EXEC"]);
     let mut scene = Scene::new();
     let script = "return redis.call('DEL', KEYS[1])";
     assert_eq!(scene.alice.run(["EVAL", script, "1", "k"]).int(), 1);
@@ -152,7 +152,7 @@ fn del_inside_a_transaction_and_a_script() {
 
 #[test]
 fn rename_away() {
-    let (mut scene, _) = hands_over(&["RENAME k elsewhere"]);
+    let (mut scene, _) = hands_off(&["RENAME k elsewhere"]);
     assert_eq!(scene.alice.line("HGET elsewhere alice").text(), "1");
 }
 
@@ -175,13 +175,13 @@ fn flushdb_and_flushall() {
         "FLUSHALL ASYNC",
         "FLUSHALL SYNC",
     ] {
-        let (scene, _) = hands_over(&[flush]);
+        let (scene, _) = hands_off(&[flush]);
         scene.assert_stats(&[("grants_lost", 1)]);
     }
 }
 
 #[test]
-fn a_flush_of_another_database_wakes_nobody() {
+fn a_flush_of_another_database_grants_nothing() {
     let mut scene = Scene::new();
     let mut there = scene.server.conn();
     there.line("SELECT 5");
@@ -194,8 +194,8 @@ fn a_flush_of_another_database_wakes_nobody() {
 #[test]
 fn swapdb_with_an_empty_database() {
     for swap in ["SWAPDB 0 1", "SWAPDB 1 0"] {
-        let (mut scene, token) = hands_over(&[swap]);
-        // Alice's lock went to the other database, where nobody waits for it.
+        let (mut scene, token) = hands_off(&[swap]);
+        // Alice's lock went to the other database, where it has no waiter.
         scene.alice.line("SELECT 1");
         scene.assert_held("alice", scene.first);
         scene.alice.line("SELECT 0");
@@ -226,7 +226,7 @@ fn swapdb_brings_the_lock_of_the_waiter_of_the_other_database() {
     carol.line("SELECT 1");
     carol.send_line("LOCK.ACQUIRE k carol PX 60000 BLOCK 0");
     scene.server.wait_for_waiters(1);
-    // Carol waits for alice in database 1; after the swap it is bob who stands there.
+    // Carol waits for alice in database 1; after the swap bob holds there.
     scene.alice.line("SWAPDB 0 1");
     scene.alice.line("SELECT 1");
     scene.assert_held("bob", token);
@@ -260,7 +260,7 @@ fn eviction() {
 }
 
 #[test]
-fn debug_reload_changes_nothing_for_those_who_wait() {
+fn debug_reload_changes_nothing_for_waiters() {
     let mut scene = Scene::new();
     scene.alice.line("DEBUG RELOAD");
     assert_stays_silent(&scene.server, &mut scene.bob);
@@ -284,12 +284,12 @@ fn debug_reload_drops_a_lease_that_ended_meanwhile() {
 
 #[test]
 fn hdel_of_the_holder_leaves_a_free_lock() {
-    hands_over(&["HDEL k alice"]);
+    hands_off(&["HDEL k alice"]);
 }
 
 #[test]
 fn hdel_of_everything() {
-    hands_over(&["HDEL k alice #token"]);
+    hands_off(&["HDEL k alice #token"]);
 }
 
 #[test]
@@ -339,7 +339,7 @@ fn a_redisson_client_releases_what_this_module_granted() {
 }
 
 #[test]
-fn a_redisson_hold_that_slips_in_keeps_the_waiters_until_it_ends() {
+fn a_redisson_hold_taken_within_one_script_keeps_the_waiters_parked() {
     let mut scene = Scene::new();
     // One script frees the key and takes it again: no moment for the waiter in between.
     let script = "redis.call('del', KEYS[1]); redis.call('hincrby', KEYS[1], 'uuid:1', 1); \
@@ -366,14 +366,14 @@ fn a_redisson_hold_that_slips_in_may_end_by_its_lease() {
 #[test]
 fn pexpire_to_a_shorter_lease() {
     for line in ["PEXPIRE k 50", "PEXPIRE k 50 LT"] {
-        hands_over(&["DEBUG SET-ACTIVE-EXPIRE 0", line]);
+        hands_off(&["DEBUG SET-ACTIVE-EXPIRE 0", line]);
     }
 }
 
 #[test]
 fn an_expiry_in_the_past() {
     for line in ["EXPIREAT k 1", "PEXPIRE k -1", "PEXPIREAT k 1"] {
-        hands_over(&["DEBUG SET-ACTIVE-EXPIRE 0", line]);
+        hands_off(&["DEBUG SET-ACTIVE-EXPIRE 0", line]);
     }
 }
 
@@ -440,9 +440,9 @@ fn store_commands_write_over_it() {
 
 #[test]
 fn an_empty_result_that_is_stored_over_it_frees_it() {
-    hands_over(&["SUNIONSTORE k none"]);
-    hands_over(&["ZUNIONSTORE k 1 none"]);
-    hands_over(&["SORT none STORE k"]);
+    hands_off(&["SUNIONSTORE k none"]);
+    hands_off(&["ZUNIONSTORE k 1 none"]);
+    hands_off(&["SORT none STORE k"]);
 }
 
 #[test]
@@ -499,7 +499,7 @@ fn another_lock_renamed_onto_it_is_waited_for() {
 }
 
 #[test]
-fn what_changes_the_value_but_not_the_holder_wakes_nobody() {
+fn a_change_of_the_value_but_not_the_holder_grants_nothing() {
     let mut scene = Scene::new();
     scene.alice.line("HINCRBY k alice 1");
     scene.alice.line("TOUCH k");
