@@ -26,8 +26,16 @@ refuse 'the commands reach the server only through the shell' 'redis_module|raw:
 refuse 'the module has no threads' 'std::thread|thread::spawn|thread_local!' src
 refuse 'the module knows nothing of its client' 'redis_lock_client' src benches/src
 refuse 'the client waits on its runtime, not on a thread' 'thread::sleep' client/src cli/src
-refuse 'tests wait for conditions, not for time' 'thread::sleep' \
+refuse 'tests wait for conditions, not for time' '(thread|time)::sleep' \
     $(find tests -name '*.rs' ! -path 'tests/harness/*' ! -path 'tests/faults/*')
+# tests/harness polls; tests/faults and client/tests/trial play loads and faults at random. Elsewhere a test of the
+# client may let time pass as the work of a holder, the length of a fault or a phase, and says which.
+if found=$(find client/tests cli/tests -name '*.rs' ! -path 'client/tests/trial/*' -exec awk '
+    /(^|[^_[:alnum:]])sleep\(/ && last !~ /\/\/ sleep: ./ { print FILENAME ":" FNR ":" $0 }
+    { last = $0 }' {} + | grep .); then
+    printf 'lint: tests wait for conditions; a sleep that must be has the reason on the line before (// sleep: ...)\n%s\n\n' "$found"
+    failed=1
+fi
 refuse 'tests start their processes through the harness, which ends them with the test run (process::spawn)' \
     '\.spawn\(\)' $(find tests client/tests cli/tests -name '*.rs' ! -path 'tests/harness/src/process.rs')
 refuse 'tests use no program that a minimal system lacks (procps, net-tools, curl, Python)' \

@@ -11,7 +11,7 @@ cd "$(dirname "$0")/.."
 mkdir -p "$1"
 dir=$(cd "$1" && pwd)
 shift
-[ $# -gt 0 ] || set -- parked wakeups hazards faults unload commands::
+[ $# -gt 0 ] || set -- parked wakeups hazards faults unload commands::replies renamed_commands
 
 # module FEATURES: builds the module with line numbers and prints its path.
 module() {
@@ -42,7 +42,7 @@ export LOCK_MODULE LOCK_FAULT_MODULE LOCK_SERVER LOCK_PATIENCE LOCK_CLEAN_END
 brief='a_block_that_ran_out_is a_place_is_given_up an_empty_place_is_passed in_the_news_of_an_expiry
     in_the_alarm_at_a_leases_end resp2_clients_are_answered slices_of_short_blocks
     persist_makes_the_waiter_wait the_end_of_the_lease_without the_lease_starts_at_the_grant
-    withholder_answers_whoever memory::'
+    withholder_names_the_holder_of memory::'
 # shellcheck disable=SC2046,SC2086 # words
 set -- "$@" $(printf -- '--skip %s ' $brief)
 

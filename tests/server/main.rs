@@ -1,84 +1,138 @@
-//! The module on real servers, one file a concern.
+//! The module on real servers: a folder a subject, a file a concern. docs/TESTING.md says which test goes where.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
-mod acl;
-mod acl_example;
-mod api_faults;
-mod atomic_moves;
-mod citizenship;
-mod citizenship_settings;
-mod clocks;
-mod cluster;
-mod cluster_of_six;
-mod collisions;
-mod commands;
-mod commands_anywhere;
-mod commands_refused;
-mod condemned;
-mod deadlock;
+/// Random sequences of commands against a naive model; tests/fuzz runs the same player.
 mod differential;
-mod docs;
-mod docs_links;
-mod faults;
-mod field_ttls;
-mod free_windows;
-mod hazards;
-mod hidden_keys;
-mod horizons;
-mod interplay;
-mod key_events;
-mod latches;
-mod late_listeners;
-mod limits;
-mod many;
-mod many_waits;
-mod memory;
-mod migration;
-mod mixed_fleet;
-mod names_collide;
-mod names_shared;
-mod parked;
-mod persistence;
-mod read_write;
-mod read_write_beside;
-mod red_lock_examples;
-mod redisson;
-mod redisson_native;
-mod redisson_native_acl;
-mod redisson_native_around;
-mod redisson_native_cluster;
-mod redisson_native_families;
-mod redisson_native_life;
-mod redisson_native_line;
-mod redisson_native_loops;
-mod redisson_rw;
-mod reliability_examples;
-mod renamed_commands;
-mod replication;
-mod samples;
-mod samples_inventory;
-mod scale;
-mod scan;
-mod semaphore_faults;
-mod semaphore_sessions;
-mod semaphore_twins;
-mod semaphore_wakeups;
-mod semaphores;
-mod semaphores_kept;
-mod semaphores_shared;
-mod sentinel;
-mod session;
-mod session_cluster;
-mod session_lease;
-mod session_scale;
-mod startup_delay;
-mod subscribed;
-mod token_premise;
-mod tokens;
-mod unload;
-mod upgrade;
-mod wait;
-mod wakeups;
+
+/// Nodes of a cluster and slots that move.
+mod cluster {
+    mod atomic_moves;
+    mod node;
+    mod six_nodes;
+}
+
+/// How commands parse, reply, refuse and scan, on which keys and for which users.
+mod commands {
+    pub mod acl;
+    mod collisions;
+    mod contexts;
+    mod field_ttls;
+    mod hidden_keys;
+    mod key_events;
+    mod limits;
+    pub mod names_collide;
+    mod names_shared;
+    mod refusals;
+    mod replies;
+    mod scan;
+}
+
+/// The pages, run as they are.
+mod docs {
+    pub mod acl_example;
+    pub mod commands_page;
+    mod links;
+    mod migration;
+    mod red_lock_examples;
+    mod reliability_examples;
+    mod samples;
+    mod samples_inventory;
+}
+
+/// A grant and another event in one tick of the event loop.
+mod handoff {
+    mod condemned;
+    mod hazards;
+    mod interplay;
+    mod write_hazards;
+}
+
+/// The module in its server: settings, INFO, panics, memory, unload, upgrade.
+mod lifecycle {
+    mod api_faults;
+    pub mod faults;
+    mod introspection;
+    mod memory;
+    mod renamed_commands;
+    pub mod settings;
+    pub mod startup_delay;
+    mod unload;
+    mod upgrade;
+}
+
+/// Locks on several keys.
+mod multi {
+    mod many;
+    mod many_waits;
+}
+
+/// READ and WRITE holds.
+mod read_write {
+    mod replies;
+    mod sibling_keys;
+}
+
+/// Redisson on the same keys: its scripts in Lua, its scripts natively, its waiters.
+mod redisson {
+    mod exclusive;
+    mod mixed_fleet;
+    pub mod native;
+    mod native_acl;
+    mod native_cluster;
+    pub mod native_effects;
+    mod native_families;
+    mod native_lifecycle;
+    mod native_loops;
+    mod native_queue;
+    mod permits;
+    mod read_write;
+    mod windows;
+}
+
+/// Replicas, the AOF, restarts and fail-overs.
+mod replication {
+    mod effects;
+    mod late_start;
+    mod persistence;
+    mod sentinel;
+    mod wait;
+}
+
+/// Semaphores and latches.
+mod semaphore {
+    mod faults;
+    mod latches;
+    mod persistence;
+    mod replies;
+    mod sessions;
+    mod shared_names;
+    mod wakeups;
+}
+
+/// Holds that are bound to a connection.
+mod session {
+    mod cluster;
+    pub mod endings;
+    mod lease;
+    mod scale;
+}
+
+/// Fencing tokens and the horizons that keep them rising.
+mod tokens {
+    mod horizons;
+    mod monotonic;
+    mod premise;
+}
+
+/// Parked requests: replies, places in the queue, wakeups, deadlocks.
+mod waiting {
+    mod clocks;
+    mod deadlock;
+    mod parked;
+    mod scale;
+    mod subscribed;
+    mod wakeups;
+}
 
 use redis_lock_harness as common;

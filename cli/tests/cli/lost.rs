@@ -256,6 +256,7 @@ fn a_server_paused_for_less_than_the_lease_does_not_disturb() {
     let run = script(&real, "--lease 6", TELLS);
     assert_eq!(run.line(), "up");
     real.signal(Signal::SIGSTOP as i32);
+    // sleep: the server stands still for half of the lease
     std::thread::sleep(Duration::from_secs(3));
     real.signal(Signal::SIGCONT as i32);
     wait_for("a renewal", || real.stat("renewals") > 0);

@@ -28,7 +28,7 @@ fn a_network_cut_for_less_than_the_lease_does_not_disturb() {
     for _ in 0..2 {
         road.cut(true);
         let before = real.stat("renewals");
-        // Longer than it is from one renewal to the next.
+        // sleep: the cut lasts longer than the interval of renewals
         std::thread::sleep(Duration::from_millis(4_500));
         road.cut(false);
         wait_for("a renewal", || real.stat("renewals") > before);

@@ -231,6 +231,7 @@ async fn an_owner_by_name_that_asks_again_at_once_is_not_undone() {
         drop(tokio::time::timeout(moment, semaphore.acquire()).await);
         let permit = semaphore.acquire().await.unwrap();
         assert_eq!(permit.owner(), b"worker-7");
+        // sleep: sweeps the moment at which a late undo could arrive
         tokio::time::sleep(Duration::from_millis(i % 7)).await;
         assert_held_once(&real, &permit);
         assert_eq!(permit.release().await.unwrap(), Released::Yes, "round {i}");

@@ -87,7 +87,7 @@ async fn from_the_end_of_a_lock_to_the_notice() {
                 .acquire()
                 .await
                 .unwrap();
-            // Longer than a hold must last to be watched, and than from one look to the next.
+            // sleep: longer than a hold must last to be watched, and than the interval of the watch
             tokio::time::sleep(Duration::from_millis(150)).await;
             let ended = Instant::now();
             conn.line(end);

@@ -24,6 +24,7 @@ async fn assert_lost_in_time(guard: &Guard, since: Instant) {
         "{:?}",
         since.elapsed()
     );
+    // sleep: the margin itself is the fact under test
     tokio::time::sleep(MARGIN).await;
     assert_eq!(guard.valid_for(), Duration::ZERO);
 }
@@ -224,6 +225,7 @@ async fn a_holder_that_stops_within_its_margin_is_never_beside_the_next() {
         proxy.cut(true);
         let stopped = tokio::spawn(async move {
             holder.lost().await;
+            // sleep: the time that a holder takes to stop
             tokio::time::sleep(grace).await;
             Instant::now()
         });
@@ -243,6 +245,7 @@ async fn connections_that_break_lose_no_lock() {
     let start = Instant::now();
     while start.elapsed() < 5 * SHORT {
         real.conn().line("CLIENT KILL TYPE normal SKIPME yes");
+        // sleep: the interval of the faults
         tokio::time::sleep(SHORT / 7).await;
         assert!(guard.valid_for() > Duration::ZERO);
     }
@@ -291,6 +294,7 @@ async fn a_client_never_counts_a_longer_lease_than_its_server() {
                 let lock = lock(&client(&real)).lease(SHORT);
                 async move { lock.acquire().await.unwrap() }
             });
+            // sleep: the server stands still for so long
             tokio::time::sleep(SHORT / 5).await;
             real.signal(libc::SIGCONT);
             guard = Some(acquire.await.unwrap());
@@ -300,6 +304,7 @@ async fn a_client_never_counts_a_longer_lease_than_its_server() {
         if is_paused {
             real.signal(libc::SIGSTOP);
         }
+        // sleep: the server stands still for so long, in every third round
         tokio::time::sleep(SHORT / 9).await;
         let (asked, believed) = (Instant::now(), held.valid_for());
         if is_paused {
@@ -332,6 +337,7 @@ async fn a_grant_that_takes_longer_than_its_lease_is_asked_for_anew() {
             let guard = late.acquire().await.unwrap();
             (guard.valid_for(), guard)
         });
+        // sleep: the cut lasts longer than the lease
         tokio::time::sleep(lease * 2).await;
         proxy.cut(false);
         let (left, guard) = late.await.unwrap();

@@ -20,6 +20,7 @@ async fn notices(lease: Duration, signal: i32) -> (Vec<Duration>, Duration) {
         let lock = Lock::new(&client(&real), format!("k{i}")).lease(lease);
         let lock = lock.margin(Duration::ZERO);
         holders.push(lock.acquire().await.unwrap());
+        // sleep: spreads the renewals of the holders, a measurement
         tokio::time::sleep(lease / 3 / HOLDERS).await;
     }
     let death = Instant::now();

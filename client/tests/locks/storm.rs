@@ -53,6 +53,7 @@ async fn add_one(resource: &Mutex<Resource>, guard: &Guard, chance: &mut Chance)
     let seen = resource.lock().unwrap().value;
     // Now and then longer than a lease that is not renewed.
     let work = if chance.below(20) == 0 { 1_000 } else { 4 };
+    // sleep: the work of a holder
     sleep(chance.span(work)).await;
     let mut resource = resource.lock().unwrap();
     if guard.valid_for().is_zero() {
@@ -100,16 +101,19 @@ fn fault(real: &mut TestServer, chance: &mut Chance) {
     match chance.below(6) {
         0 => {
             real.crash();
+            // sleep: the server is down for so long
             std::thread::sleep(chance.span(200));
             real.start_again();
         }
         1 | 2 => {
             real.signal(libc::SIGSTOP);
+            // sleep: the server stands still for so long
             std::thread::sleep(chance.span(900));
             real.signal(libc::SIGCONT);
         }
         _ => drop(real.conn().line("CLIENT KILL TYPE normal SKIPME yes")),
     }
+    // sleep: the interval of the faults
     std::thread::sleep(chance.span(300));
 }
 

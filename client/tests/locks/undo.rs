@@ -73,6 +73,7 @@ async fn an_owner_by_name_that_asks_again_at_once_is_not_undone() {
         drop(tokio::time::timeout(moment, lock.acquire()).await);
         let guard = lock.acquire().await.unwrap();
         let token = i64::try_from(guard.token()).unwrap();
+        // sleep: sweeps the moment at which a late undo could arrive
         tokio::time::sleep(Duration::from_millis(i % 7)).await;
         let renewed = real
             .conn()

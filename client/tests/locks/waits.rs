@@ -299,6 +299,7 @@ async fn a_wait_uses_the_connection_of_one_that_has_ended() {
             for _ in 0..250 {
                 let wait = Duration::from_millis(2);
                 if let Some(guard) = lock.acquire_within(wait).await.unwrap() {
+                    // sleep: the work of a holder
                     tokio::time::sleep(wait / 2).await;
                     guard.release().await.unwrap();
                 }

@@ -52,6 +52,7 @@ async fn two_of_three_die() {
             let red = red.clone();
             async move { (red.acquire_within(LONG).await, Instant::now()) }
         });
+        // sleep: the phase of a renewal at which the servers die, a measurement
         tokio::time::sleep(LEASE + LEASE / 3 * phase / 20).await;
         let died = Instant::now();
         fleet.kill(fleet.in_line(0));
@@ -83,6 +84,7 @@ async fn one_of_three_dies() {
         });
         fleet.servers[fleet.in_line(0)].wait_for_waiters(1);
         fleet.kill(fleet.in_line(n % 3));
+        // sleep: the dead server is noticed by a renewal before the release, a measurement
         tokio::time::sleep(LEASE / 3).await;
         let released = Instant::now();
         guard.release().await.unwrap();

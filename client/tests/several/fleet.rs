@@ -124,6 +124,7 @@ impl Counter {
     pub async fn add_one(&self) {
         let seen = self.0.load(Ordering::SeqCst);
         tokio::task::yield_now().await;
+        // sleep: the work of a holder
         tokio::time::sleep(Duration::from_millis(1)).await;
         self.0.store(seen + 1, Ordering::SeqCst);
     }

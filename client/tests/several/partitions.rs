@@ -251,6 +251,7 @@ async fn cut_off_from_most() -> Duration {
     let mut end = cut;
     while !lost.is_finished() {
         end = end.max(Instant::now() + guard.valid_for());
+        // sleep: the interval at which the validity is read
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     assert_eq!(lost.await.expect("the notice"), LostReason::Unconfirmed);

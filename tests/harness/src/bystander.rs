@@ -1,4 +1,4 @@
-//! Somebody who looks on: whether a command left a trace, and which key events it caused.
+//! An observer: whether a command left a trace, and which key events it caused.
 
 use crate::{Conn, Reply, TestServer};
 
@@ -44,7 +44,7 @@ impl Bystander {
         assert!(!self.is_aborted(), "an aborted WATCH by: {of_what}");
     }
 
-    /// Something has happened: the dirty counter rose, and whoever watched the key is told.
+    /// A change: the dirty counter rose, and a transaction that watches the key fails.
     pub fn saw_a_change(mut self, of_what: &str) {
         let now = Traces::of(&mut self.conn, &self.key);
         assert_ne!(now, self.before, "no trace of: {of_what}");

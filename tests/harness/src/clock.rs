@@ -24,7 +24,7 @@ pub fn share_clock(server: &mut TestServer, file: &Path) {
     server.set_env("LOCK_TEST_CLOCK", &file.to_string_lossy());
 }
 
-/// Lets the clock of this file stand still at a moment.
+/// Stops the clock of this file at a moment.
 pub fn stop_clock(file: &Path, milliseconds: i64) {
     write(file, &format!("={milliseconds}"));
 }

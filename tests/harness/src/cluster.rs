@@ -35,7 +35,7 @@ pub fn one_node(options: &[&str]) -> TestServer {
     node
 }
 
-/// Two primaries: the first serves every slot but the last. (Who has none has no say.)
+/// Two primaries: the first serves every slot but the last. (A node without slots has no vote.)
 pub fn two_nodes(options: &[&str]) -> (TestServer, TestServer) {
     let ((first, _), (second, bus)) = (start_node(options), start_node(options));
     let (mut here, mut there) = (first.conn(), second.conn());
@@ -72,7 +72,7 @@ pub fn keys_in(conn: &mut Conn, slot: i64) -> Vec<String> {
     keys
 }
 
-/// The horizons that stand in the slot of a lock.
+/// The horizons in the slot of a lock.
 pub fn horizons_beside(conn: &mut Conn, key: &str) -> Vec<String> {
     let slot = slot_of(conn, key);
     let mut keys = keys_in(conn, slot);
@@ -128,7 +128,7 @@ fn settle(one: &TestServer, other: &TestServer) {
 /// their owner's claims. This slot is another one of the owner's, and the third node has an older epoch.
 ///
 /// A packet that the new owner of a slot sent before it was the owner, and that comes late, makes the
-/// former owner mark that slot as claimed by nobody. Taking it back by `SETSLOT` leaves that mark (7.2 and
+/// former owner mark that slot as unclaimed. Taking it back by `SETSLOT` leaves that mark (7.2 and
 /// newer take it away), and with it any late claim of the other is believed, whatever its epoch: the slot
 /// is given back, and its keys are deleted. The marks go when the owner's claims differ from what the node
 /// has noted, so something wrong is noted.
@@ -179,7 +179,7 @@ pub fn end_move(source: &TestServer, target: &TestServer, slot: i64) {
     wait_until_known(target, slot);
 }
 
-/// Waits until every node that is up knows who has this slot.
+/// Waits until every node that is up knows the owner of this slot.
 ///
 /// The next move may give the former owner a newer epoch than the new one's. A node that has heard of
 /// that epoch, and not of this move, would take the new owner's claim for an old one and tell it that the
@@ -198,7 +198,7 @@ fn wait_until_known(owner: &TestServer, slot: i64) {
     }
 }
 
-/// The port of the node that has this slot, as far as the one that is asked knows; 0: nobody.
+/// The port of the node that has this slot, as far as the asked node knows; 0: none.
 fn owner_of(conn: &mut Conn, slot: i64) -> i64 {
     let ranges = conn.line("CLUSTER SLOTS").list();
     let has_it = |range: &&Vec<Reply>| (range[0].int()..=range[1].int()).contains(&slot);
@@ -344,7 +344,7 @@ fn shards_seen_by(node: &TestServer) -> Vec<usize> {
         .collect()
 }
 
-/// Who is what, as this node sees it: id, role (`master`, `slave`, or with `,fail` behind), whose
+/// The nodes as this one sees them: id, role (`master`, `slave`, or with `,fail` behind), whose
 /// replica, and the slots.
 fn roles_seen_by(node: &TestServer) -> Vec<String> {
     let nodes = node.conn().line("CLUSTER NODES").text();

@@ -74,7 +74,7 @@ impl Conn {
         self.send(line.split_whitespace());
     }
 
-    /// Sends several commands in one write, so that the server reads them in one turn.
+    /// Sends several commands in one write, so that the server reads them in one tick.
     pub fn send_lines(&mut self, lines: &[&str]) {
         let packed: Vec<u8> = lines
             .iter()

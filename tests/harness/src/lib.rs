@@ -1,5 +1,5 @@
 //! A real server for every test: started on a loopback port and in a directory of its own, ended by
-//! its pid, and asked at the end whether its books balance.
+//! its pid, and asked at the end whether its counters add up.
 //!
 //! `LOCK_SERVER` names the server binary (default `redis-server`), `LOCK_MODULE` the module (default
 //! the release build). Tests wait for conditions, never for time. With `LOCK_CLEAN_END` set, a server
@@ -10,6 +10,7 @@
 #![allow(missing_docs, clippy::new_without_default)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
+pub mod barrier;
 pub mod bystander;
 pub mod clock;
 pub mod cluster;
@@ -52,7 +53,10 @@ pub fn patience() -> Duration {
 pub fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
     let start = Instant::now();
     while !condition() {
-        assert!(start.elapsed() < patience(), "waited in vain for: {what}");
+        assert!(
+            start.elapsed() < patience(),
+            "timed out waiting for: {what}"
+        );
         std::thread::sleep(Duration::from_millis(2));
     }
 }
@@ -80,7 +84,7 @@ pub fn module_path() -> PathBuf {
     std::env::var_os("LOCK_MODULE").map_or_else(default, PathBuf::from)
 }
 
-/// A running server. Dropping it checks the books and ends the process.
+/// A running server. Dropping it checks the counters and ends the process.
 pub struct TestServer {
     process: Child,
     /// Its port on 127.0.0.1.
@@ -232,7 +236,7 @@ impl TestServer {
         self.start_again();
     }
 
-    /// Starts the ended process again on the same port and directory. Somebody else may have the port for
+    /// Starts the ended process again on the same port and directory. Another process may have the port for
     /// a moment: a connection's own end may be there.
     pub fn start_again(&mut self) {
         let start = Instant::now();
@@ -308,17 +312,17 @@ impl TestServer {
     }
 
     /// The sums that hold at every quiet moment, see `src/lock/stats.rs`.
-    pub fn check_books(&self) {
-        let books = self.books();
-        assert!(books.is_ok(), "{books:?}");
+    pub fn check_counters(&self) {
+        let counters = self.counters();
+        assert!(counters.is_ok(), "{counters:?}");
     }
 
-    fn books(&self) -> Result<(), String> {
+    fn counters(&self) -> Result<(), String> {
         // One reading: connections that are being closed move requests from line to line.
         let info = self.info();
         // Another build of the module may not have them yet.
         if info.contains("lock_sem_grants:") {
-            books_of_semaphores_and_latches(&info)?;
+            counters_of_semaphores_and_latches(&info)?;
         }
         let s = |name: &str| stat_in(&info, name);
         let ended_waits = s("waits_granted")
@@ -378,10 +382,10 @@ impl TestServer {
                 return Err(format!("the log has '{sign}':\n{log}"));
             }
         }
-        let has_books = self.module.is_some()
+        let has_counters = self.module.is_some()
             && Conn::try_open(self.port).is_some_and(|mut conn| conn.is_ready());
-        if has_books {
-            self.books()?;
+        if has_counters {
+            self.counters()?;
         }
         Ok(())
     }
@@ -404,7 +408,7 @@ impl Drop for TestServer {
 }
 
 /// The same two sums of semaphores, and the one of latches.
-fn books_of_semaphores_and_latches(info: &str) -> Result<(), String> {
+fn counters_of_semaphores_and_latches(info: &str) -> Result<(), String> {
     let sum = |names: &[&str]| -> u64 { names.iter().map(|name| stat_in(info, name)).sum() };
     let permits = [
         "sem_grants_released",

@@ -44,7 +44,7 @@ impl Instance {
     /// An instance for this lock on the server at this port.
     pub fn new(port: u16, lock: &str, owner: &str) -> Instance {
         let mut reader = Conn::open(port);
-        // It may hear nothing for long; its end is told by closing the connection.
+        // It may hear nothing for long; closing the connection marks its end.
         reader.set_read_timeout(Duration::from_secs(3_600));
         let ears = reader.stream().try_clone().expect("a socket");
         let (tell, heard) = channel();
@@ -77,7 +77,7 @@ impl Instance {
     pub fn lock(&mut self) {
         assert!(
             self.lock_within(patience()),
-            "waited in vain for {}",
+            "timed out waiting for: {}",
             self.lock
         );
     }
@@ -115,7 +115,7 @@ impl Instance {
         self.subscribe("SUBSCRIBE");
     }
 
-    /// One try; the time to live of who holds it where that failed.
+    /// One try; if it fails, the time to live of the present hold.
     pub fn take(&mut self) -> Option<u64> {
         let reply = self.run(TAKE);
         if reply.is_nil() {

@@ -1,4 +1,4 @@
-//! The samples of the pages, as they stand there: the fenced blocks, by page, language and first line.
+//! The samples of the pages, word for word: the fenced blocks, by page, language and first line.
 
 use std::path::{Path, PathBuf};
 

@@ -102,7 +102,7 @@ fn carry(client: TcpStream, server: TcpStream, plan: Arc<Plan>) {
     });
 }
 
-/// Carries one way until an end closes, or a chunk is not to be passed on.
+/// Carries one way until an end closes, or a chunk is to be dropped.
 fn pump(from: &mut TcpStream, to: &mut TcpStream, mut passes: impl FnMut(&[u8]) -> bool) {
     let mut chunk = [0; 65_536];
     while let Ok(len) = from.read(&mut chunk) {

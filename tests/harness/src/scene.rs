@@ -1,7 +1,5 @@
 //! Where most tests of waiting begin: alice holds the lock `k`, bob is parked behind her.
 
-use std::time::{Duration, Instant};
-
 use crate::{module_path, wait_for, Conn, Reply, TestServer};
 
 /// A server, the holder's connection and the waiter's.
@@ -9,9 +7,9 @@ pub struct Scene {
     pub alice: Conn,
     pub bob: Conn,
     pub bob_id: i64,
-    /// Alice's token: whoever comes next must get a higher one.
+    /// Alice's token: the next grant must have a higher one.
     pub first: i64,
-    /// Dropped last, so that its books are checked while everything is as the test left it.
+    /// Dropped last: its counters are checked in the state that the test left.
     pub server: TestServer,
 }
 
@@ -151,16 +149,7 @@ pub fn only_reply(conn: &mut Conn) -> Reply {
     reply
 }
 
-/// Asserts that nothing arrives for a moment: for use after an event that would have made it arrive.
-pub fn assert_stays_silent(conn: &mut Conn) {
-    let start = Instant::now();
-    while start.elapsed() < Duration::from_millis(120) {
-        assert!(conn.is_silent(), "unexpected: {:?}", conn.recv());
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
-/// A server refuses to unload a module that has a timer or a parked client. Loaded again, the books
+/// A server refuses to unload a module that has a timer or a parked client. Loaded again, the counters
 /// can be read at the end.
 pub fn unload_and_load(conn: &mut Conn) {
     wait_for("a module without timers", || {

@@ -1,5 +1,5 @@
-//! The contract of docs/COMMANDS.md as plainly as it can be written: per key what it holds, and who
-//! waits, in order. Nothing is shared with the module, nor with the model of its core.
+//! The contract of docs/COMMANDS.md as plainly as it can be written: per key its holds and its waiters
+//! in order. Nothing is shared with the module, nor with the model of its core.
 //!
 //! Steps are so chosen that time plays no part: a lease either outlasts the sequence or ends within its
 //! step, a wait either has no limit or runs out within its step, and places are kept for ever or not.
@@ -64,7 +64,7 @@ pub struct Model {
     pub states: [State; KEYS],
     queues: [Vec<Place>; KEYS],
     grants: usize,
-    /// What this step has answered to whom.
+    /// The replies of this step, by connection.
     answers: Vec<(Conn, Expect)>,
 }
 
@@ -79,7 +79,7 @@ impl Model {
         }
     }
 
-    /// Who waits for the key, in order.
+    /// The waiters of the key, in order.
     pub fn waiters(&self, key: Key) -> Vec<Owner> {
         let places = self.queues[key].iter();
         let live = places.filter(|place| place.request.is_some());
@@ -97,7 +97,7 @@ impl Model {
         }
     }
 
-    /// Whether the contract says what happens: an owner who waits is not made the holder by others, and
+    /// Whether the contract says what happens: an owner that waits is not made the holder by others, and
     /// Redisson's clients do not work on what is no lock.
     pub fn defines(&self, op: Op) -> bool {
         let waits = |key: Key, owner| self.queues[key].iter().any(|place| place.owner == owner);
@@ -411,7 +411,7 @@ impl Model {
         }
     }
 
-    /// Short leases end, free locks go to the first who waits, and what is no lock sends all away.
+    /// Short leases end, free locks go to the first waiter, and a key that is no lock sends all away.
     fn settle(&mut self, key: Key) {
         loop {
             match self.states[key] {

@@ -23,7 +23,7 @@ pub struct Player {
 
 impl Player {
     pub fn new() -> Player {
-        // Who waits for whom is a matter of its own: its search is compared with a plain one in the core.
+        // The search for deadlocks is tested apart: it is compared with a plain one in the core.
         let server = TestServer::with(&["--lock.deadlock-detect", "no"]);
         let admin = server.conn();
         Player {
@@ -67,7 +67,7 @@ impl Player {
         }
         game.end();
         self.server.wait_for_waiters(0);
-        self.server.check_books();
+        self.server.check_counters();
     }
 }
 
@@ -75,7 +75,7 @@ struct Game<'a> {
     keys: [String; KEYS],
     conns: Vec<Conn>,
     ids: Vec<i64>,
-    /// The reply of a command in a transaction, and who sent it.
+    /// The reply of a command in a transaction, and its connection.
     early: Option<(ConnId, Reply)>,
     server: &'a TestServer,
     admin: &'a mut Conn,
@@ -315,7 +315,7 @@ impl Game<'_> {
         }
     }
 
-    /// Nobody was told anything more.
+    /// No connection got another reply.
     fn end(mut self) {
         for conn in 0..CONNS {
             if !self.model.is_parked(conn) {

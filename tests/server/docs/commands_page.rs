@@ -1,0 +1,219 @@
+//! docs/COMMANDS.md and LOCK.HELP against what the server says of each command: the commands' own
+//! descriptions feed `COMMAND DOCS`, and no page may tell another story.
+//!
+//! The form of a page: a heading `## NAME`; an indented block with the syntax (it may go over several
+//! lines); then a paragraph that begins `<summary>. Complexity: <complexity>.`; then whatever there is to
+//! say. In LOCK.HELP a line without indentation is the syntax, each value in `<>`, `seconds` as `s` and
+//! `milliseconds` as `ms`; the indented lines under it say what the command does.
+
+use crate::common::{Conn, Reply, TestServer};
+
+const PAGES: &str = include_str!("../../../docs/COMMANDS.md");
+
+/// What `COMMAND DOCS` says of one command.
+struct Described {
+    /// In upper case, as people write it.
+    name: String,
+    summary: String,
+    complexity: String,
+    arguments: Vec<Reply>,
+}
+
+impl Described {
+    fn all(c: &mut Conn) -> Vec<Described> {
+        let mut names: Vec<String> = c
+            .line("COMMAND LIST FILTERBY MODULE lock")
+            .list()
+            .iter()
+            .map(Reply::text)
+            .collect();
+        names.sort();
+        assert!(names.len() >= 7, "{names:?}");
+        names.iter().map(|name| Described::of(c, name)).collect()
+    }
+
+    fn of(c: &mut Conn, name: &str) -> Described {
+        let docs = c.run(["COMMAND", "DOCS", name]).field(name).unwrap();
+        Described {
+            name: name.to_uppercase(),
+            summary: docs.field("summary").unwrap().text(),
+            complexity: docs.field("complexity").unwrap().text(),
+            arguments: docs.field("arguments").map_or(vec![], |args| args.list()),
+        }
+    }
+
+    /// The command with all its arguments; `value` writes those that are no words of the command.
+    fn syntax(&self, value: impl Fn(&str) -> String) -> String {
+        let mut words = vec![self.name.clone()];
+        words.extend(self.arguments.iter().map(|arg| written(arg, &value)));
+        words.join(" ")
+    }
+}
+
+/// An argument of `COMMAND DOCS` as people write it, and as redis-cli hints at it.
+pub fn written(arg: &Reply, value: &impl Fn(&str) -> String) -> String {
+    let text = |name: &str| arg.field(name).map(|field| field.text());
+    let parts = |between: &str| {
+        let parts = arg.field("arguments").unwrap().list();
+        let parts: Vec<String> = parts.iter().map(|part| written(part, value)).collect();
+        parts.join(between)
+    };
+    let flags: Vec<String> = arg.field("flags").map_or(vec![], |flags| {
+        flags.list().iter().map(Reply::text).collect()
+    });
+    let has = |flag: &str| flags.iter().any(|other| other == flag);
+    let kind = text("type").unwrap();
+    let token = text("token");
+    let mut one = match kind.as_str() {
+        "oneof" => parts(" | "),
+        "block" => parts(" "),
+        "pure-token" => return optional(has("optional"), token.unwrap()),
+        _ => value(&text("name").unwrap()),
+    };
+    let token = token.map_or(String::new(), |token| format!("{token} "));
+    if has("multiple_token") {
+        one = format!("{token}{one} [{token}{one} ...]");
+    } else if has("multiple") {
+        one = format!("{token}{one} [{one} ...]");
+    } else {
+        one = format!("{token}{one}");
+    }
+    optional(has("optional"), one)
+}
+
+fn optional(is: bool, text: String) -> String {
+    if is {
+        format!("[{text}]")
+    } else {
+        text
+    }
+}
+
+/// A section of the pages: its heading, and its paragraphs, each in one line.
+struct Section {
+    heading: &'static str,
+    /// The first indented block.
+    syntax: String,
+    paragraphs: Vec<String>,
+}
+
+fn in_one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn sections() -> Vec<Section> {
+    let (_, sections) = PAGES.split_once("\n## ").unwrap();
+    let section = |text: &'static str| {
+        let (heading, body) = text.split_once('\n').unwrap();
+        let blocks = body.split("\n\n").map(|block| block.trim_matches('\n'));
+        let (indented, paragraphs): (Vec<&str>, Vec<&str>) = blocks
+            .filter(|block| !block.trim().is_empty())
+            .partition(|block| block.starts_with("    "));
+        Section {
+            heading: heading.trim(),
+            syntax: indented.first().map_or(String::new(), |s| in_one_line(s)),
+            paragraphs: paragraphs.iter().map(|p| in_one_line(p)).collect(),
+        }
+    };
+    sections.split("\n## ").map(section).collect()
+}
+
+/// The sections about a command: those with a name like `LOCK.ACQUIRE` in their heading.
+fn pages() -> Vec<Section> {
+    let is_name = |word: &str| {
+        let word = word.trim_matches(|c: char| !c.is_ascii_alphanumeric());
+        word.contains('.') && word == word.to_uppercase()
+    };
+    let mut sections = sections();
+    sections.retain(|section| section.heading.split_whitespace().any(is_name));
+    sections
+}
+
+#[test]
+fn every_command_has_a_page_and_every_page_a_command() {
+    let server = TestServer::start();
+    let mut c = server.conn();
+    let names: Vec<String> = Described::all(&mut c).into_iter().map(|d| d.name).collect();
+    let mut headings: Vec<&str> = pages().iter().map(|page| page.heading).collect();
+    headings.sort_unstable();
+    assert_eq!(headings, names);
+}
+
+#[test]
+fn a_page_states_syntax_summary_and_complexity_as_the_server_does() {
+    let server = TestServer::start();
+    let mut wrong = Vec::new();
+    for mut c in [server.conn(), server.conn3()] {
+        let pages = pages();
+        for command in Described::all(&mut c) {
+            let Some(page) = pages.iter().find(|page| page.heading == command.name) else {
+                continue;
+            };
+            let syntax = command.syntax(str::to_string);
+            if page.syntax != syntax {
+                wrong.push(format!("{syntax}\n  but: {}", page.syntax));
+            }
+            let opening = format!("{}. Complexity: {}.", command.summary, command.complexity);
+            let first = page.paragraphs.first().map_or("", String::as_str);
+            if !first.starts_with(&opening) {
+                wrong.push(format!("{}: {opening}\n  but: {first}", command.name));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn the_help_has_every_command_with_its_syntax() {
+    let server = TestServer::start();
+    let mut c = server.conn();
+    let help: Vec<String> = c.line("LOCK.HELP").list().iter().map(Reply::text).collect();
+    let mut told: Vec<&str> = help
+        .iter()
+        .map(String::as_str)
+        .filter(|line| !line.starts_with(' '))
+        .collect();
+    told.sort_unstable();
+    let mut expected: Vec<String> = Described::all(&mut c)
+        .iter()
+        .map(|command| {
+            command.syntax(|name| match name {
+                "milliseconds" => "<ms>".into(),
+                "seconds" => "<s>".into(),
+                name => format!("<{name}>"),
+            })
+        })
+        .collect();
+    expected.sort_unstable();
+    assert_eq!(told, expected);
+    for pair in help.windows(2).filter(|pair| !pair[0].starts_with(' ')) {
+        assert!(
+            pair[1].starts_with("    "),
+            "nothing is said of {}",
+            pair[0]
+        );
+    }
+}
+
+#[test]
+fn a_word_of_each_syntax_is_spoken_of_on_its_page() {
+    let server = TestServer::start();
+    let mut c = server.conn();
+    let pages = pages();
+    for command in Described::all(&mut c) {
+        let Some(page) = pages.iter().find(|page| page.heading == command.name) else {
+            continue;
+        };
+        let text = page.paragraphs.join(" ");
+        for word in command.syntax(|_| String::new()).split([' ', '[', ']']) {
+            let is_option = word.len() > 1 && word.chars().all(|c| c.is_ascii_uppercase());
+            assert!(
+                !is_option
+                    || text.contains(&format!("`{word}"))
+                    || text.contains(&format!(" {word}")),
+                "{}: nothing is said of {word}",
+                command.name
+            );
+        }
+    }
+}

@@ -1,0 +1,331 @@
+//! What is taken is given back: after many requests were parked and ended in every way, and after the
+//! module was loaded and unloaded many times, the server uses the memory that it used before.
+//!
+//! A few thousand cycles here; `make leaks` runs the same two tests with `LOCK_MEMORY_CYCLES=1000000`
+//! and `LOCK_MEMORY_LOADS=1000`, and prints their figures.
+
+use std::time::{Duration, Instant};
+
+use crate::common::scene::unload_and_load;
+use crate::common::{has_io_threads, wait_for, Conn, TestServer};
+
+/// Connections in a round, and how often each of them waits, is granted and releases.
+const MEMBERS: usize = 50;
+const TURNS: usize = 16;
+
+/// Rounds after which every table has had the size that it keeps.
+const WARM_UP: usize = 20;
+
+/// After so long without a lower reading, memory is at rest. The server shrinks a buffer when its connection
+/// has been idle for more than two of the seconds that it counts in whole ones: three, and a moment.
+const REST: Duration = Duration::from_millis(4_500);
+
+/// What may differ from one moment to the next: buffers of the connection that asks, a table that was
+/// made anew with more room. With 20,000 cycles one leaked allocation in ten would be more.
+const SLACK: i64 = 32_768;
+
+/// The same over loads of the module, where 1,000 loads at a byte or two each stay below it.
+const SLACK_OF_LOADS: i64 = 2_048;
+
+fn number_from_env(name: &str, default: usize) -> usize {
+    std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
+}
+
+/// The server, and the one connection that everything is asked through.
+struct Scales {
+    server: TestServer,
+    conn: Conn,
+}
+
+impl Scales {
+    fn new() -> Scales {
+        let server = TestServer::start();
+        let conn = server.conn();
+        Scales { server, conn }
+    }
+
+    fn read(&mut self, field: &str) -> i64 {
+        let info = self.conn.line("INFO memory").text();
+        let line = info.lines().find_map(|line| line.strip_prefix(field));
+        let value = line.and_then(|value| value.strip_prefix(':'));
+        value.expect("a field").trim().parse().expect("a number")
+    }
+
+    fn used(&mut self) -> i64 {
+        self.read("used_memory")
+    }
+
+    /// What is in use when nothing gets less any more.
+    fn at_rest(&mut self) -> i64 {
+        let (mut least, mut since) = (i64::MAX, Instant::now());
+        wait_for("memory at rest", || {
+            let used = self.used();
+            if used < least {
+                (least, since) = (used, Instant::now());
+            }
+            since.elapsed() > REST
+        });
+        least
+    }
+
+    /// The server gives back what it keeps for blocked clients, and the buffers of connections, little
+    /// by little.
+    fn wait_for_less_than(&mut self, limit: i64) {
+        wait_for(&format!("at most {limit} bytes"), || self.used() <= limit);
+    }
+}
+
+#[test]
+fn a_crowd_that_comes_and_goes_leaves_no_byte_behind() {
+    let cycles = number_from_env("LOCK_MEMORY_CYCLES", 20_000) as u64;
+    let mut scales = Scales::new();
+    for number in 0..WARM_UP {
+        round(&scales.server, &mut scales.conn, number);
+    }
+    let before = scales.at_rest();
+    let (parked_before, start) = (scales.server.stat("waits_parked"), Instant::now());
+    let mut number = WARM_UP;
+    while scales.server.stat("waits_parked") - parked_before < cycles {
+        round(&scales.server, &mut scales.conn, number);
+        number += 1;
+    }
+    let (parked, took) = (scales.server.stat("waits_parked"), start.elapsed());
+    scales.wait_for_less_than(before + SLACK);
+    println!(
+        "{} requests parked in {} s ({} granted, {} disconnected, {} timed out, {} taken over): \
+         used_memory {before} before, {} after; resident {}",
+        parked - parked_before,
+        took.as_secs(),
+        scales.server.stat("waits_granted"),
+        scales.server.stat("waits_disconnected"),
+        scales.server.stat("waits_timed_out"),
+        scales.server.stat("waits_taken_over"),
+        scales.at_rest(),
+        scales.read("used_memory_rss"),
+    );
+}
+
+/// Behind one holder of a key of its own: a crowd hangs up, another one's time runs out, each member of
+/// a third takes over its own place; then a ring of members hands the lock around.
+fn round(server: &TestServer, conn: &mut Conn, number: usize) {
+    let key = format!("memory:{number}");
+    conn.run(["LOCK.ACQUIRE", &key, "holder", "PX", "600000"])
+        .int();
+    let mut crowd = members(server);
+    ask(&mut crowd, &key, "BLOCK 0", "gone");
+    conn.wait_for_waiters_on(&key, MEMBERS as i64);
+    drop(crowd);
+    conn.wait_for_waiters_on(&key, 0);
+
+    let mut crowd = members(server);
+    ask(&mut crowd, &key, "BLOCK 1", "late");
+    assert!(crowd.iter_mut().all(|member| member.recv().is_nil()));
+
+    let mut newer = members(server);
+    ask(&mut crowd, &key, "BLOCK 0", "again");
+    conn.wait_for_waiters_on(&key, MEMBERS as i64);
+    // Each releases by itself: the order in which the server read concurrent commands is not known.
+    for (member, conn) in newer.iter_mut().enumerate() {
+        let ask = format!("LOCK.ACQUIRE {key} again-{member} PX 600000 BLOCK 0 ONCE");
+        let release = format!("LOCK.RELEASE {key} again-{member}");
+        conn.send_lines(&[&ask, &release]);
+    }
+    assert!(crowd.iter_mut().all(|member| member.recv().is_nil()));
+    // Granted and released by themselves, one after the other, behind the parked clients.
+    ring(&mut crowd, &key);
+    conn.run(["LOCK.RELEASE", &key, "holder"]).int();
+    let turns = newer.iter_mut().map(|member| (member, 1));
+    for (member, turns) in turns.chain(crowd.iter_mut().map(|member| (member, TURNS))) {
+        for _ in 0..turns {
+            assert!(member.recv().int() > 0);
+            assert_eq!(member.recv().int(), 1);
+        }
+    }
+    assert_eq!(conn.run(["EXISTS", &key]).int(), 0);
+}
+
+fn members(server: &TestServer) -> Vec<Conn> {
+    (0..MEMBERS).map(|_| server.conn()).collect()
+}
+
+fn ask(crowd: &mut [Conn], key: &str, options: &str, name: &str) {
+    for (member, conn) in crowd.iter_mut().enumerate() {
+        conn.send_line(&format!(
+            "LOCK.ACQUIRE {key} {name}-{member} PX 600000 {options}"
+        ));
+    }
+}
+
+/// Every member sends all its rounds at once: a granted one goes on to release, and asks again.
+fn ring(crowd: &mut [Conn], key: &str) {
+    for (member, conn) in crowd.iter_mut().enumerate() {
+        let ask = format!("LOCK.ACQUIRE {key} ring-{member} PX 600000 BLOCK 0");
+        let release = format!("LOCK.RELEASE {key} ring-{member}");
+        conn.send_lines(&[ask.as_str(), &release].repeat(TURNS));
+    }
+}
+
+#[test]
+fn loaded_and_unloaded_many_times_the_module_leaves_no_byte_behind() {
+    let loads = number_from_env("LOCK_MEMORY_LOADS", 50);
+    let mut scales = Scales::new();
+    let mut waiter = scales.server.conn();
+    for _ in 0..10 {
+        load_with_traffic(&mut scales, &mut waiter);
+    }
+    let before = (scales.at_rest(), scales.read("used_memory_rss"));
+    for _ in 0..loads {
+        load_with_traffic(&mut scales, &mut waiter);
+    }
+    let after = (scales.at_rest(), scales.read("used_memory_rss"));
+    println!(
+        "{loads} times loaded and unloaded: used_memory {} before, {} after; resident {}, {}",
+        before.0, after.0, before.1, after.1
+    );
+    let grown = (after.0 - before.0, after.1 - before.1);
+    let slack = if has_io_threads() {
+        SLACK
+    } else {
+        SLACK_OF_LOADS
+    };
+    assert!(grown.0 < slack, "{} bytes more", grown.0);
+    assert!(
+        grown.1 < 4 << 20,
+        "{} bytes more resident: libraries that did not go away?",
+        grown.1
+    );
+}
+
+/// A lock is taken, waited for, handed off, released and published; then the module goes and comes again.
+fn load_with_traffic(scales: &mut Scales, waiter: &mut Conn) {
+    let Scales { server, conn } = scales;
+    assert!(conn.line("LOCK.ACQUIRE k alice PX 600000").int() > 0);
+    waiter.send_line("LOCK.ACQUIRE k bob PX 600000 BLOCK 0");
+    conn.wait_for_waiters_on("k", 1);
+    assert_eq!(conn.line("LOCK.RELEASE k alice").int(), 1);
+    assert!(waiter.recv().int() > 0);
+    assert_eq!(waiter.line("LOCK.RELEASE k bob").int(), 1);
+    assert_eq!(server.stat("waits_granted"), 1, "counted from the load on");
+    assert_eq!(server.stat("panics"), 0);
+    // On some servers no client may have a command of the module as its last one when it goes.
+    waiter.line("PING");
+    unload_and_load(conn);
+}
+
+/// So long are the names of locks below, and so many of them leave no trace.
+const NAME_LEN: usize = 400_000;
+const NAMES: usize = 40;
+
+fn long_name(number: usize) -> String {
+    format!("{number}:{}", "x".repeat(NAME_LEN))
+}
+
+/// What the server uses after this has been done once, and then what it uses after it was done for each of many
+/// names of locks. All clients but one have gone by then.
+fn assert_leaves_nothing(scales: &mut Scales, what: &str, each: impl Fn(&TestServer, &str)) {
+    each(&scales.server, "warm-up");
+    scales.conn.line("FLUSHALL");
+    let before = scales.at_rest();
+    for number in 0..NAMES {
+        each(&scales.server, &long_name(number));
+    }
+    assert_eq!(scales.server.stat("waiters"), 0, "{what}");
+    println!("{what}: {before} before, {} after", scales.at_rest());
+    scales.wait_for_less_than(before + SLACK_OF_NAMES);
+}
+
+/// Below the length of a single name, and above what tables of a fixed size take.
+const SLACK_OF_NAMES: i64 = NAME_LEN as i64 / 2;
+
+/// A lock is handed from one to the next: where a Redisson window may open, that is counted.
+fn hand_on(server: &TestServer, key: &str, waiters: usize) -> Vec<Conn> {
+    let mut conns: Vec<Conn> = (0..=waiters).map(|_| server.conn()).collect();
+    for (number, conn) in conns.iter_mut().enumerate() {
+        let owner = number.to_string();
+        if number == 0 {
+            let token = conn.run(["LOCK.ACQUIRE", key, &owner, "PX", "600000"]);
+            assert!(token.int() > 0);
+        } else {
+            conn.send(["LOCK.ACQUIRE", key, &owner, "PX", "600000", "BLOCK", "0"]);
+            server.wait_for_waiters(number as u64);
+        }
+    }
+    for number in 0..waiters {
+        let owner = number.to_string();
+        assert_eq!(conns[number].run(["LOCK.RELEASE", key, &owner]).int(), 1);
+        assert!(conns[number + 1].recv().int() > 0);
+    }
+    conns
+}
+
+#[test]
+fn counted_hand_offs_keep_no_name() {
+    let mut scales = Scales::new();
+    assert_leaves_nothing(&mut scales, "released", |server, key| {
+        let mut conns = hand_on(server, key, 3);
+        assert_eq!(conns[3].run(["LOCK.RELEASE", key, "3"]).int(), 1);
+    });
+    assert_leaves_nothing(&mut scales, "flushed", |server, key| {
+        let mut conns = hand_on(server, key, 1);
+        conns[1].line("FLUSHALL");
+    });
+}
+
+#[test]
+fn grants_with_an_unseen_end_keep_no_long_name() {
+    for take in ["LOCK.ACQUIRE", "LOCK.ACQUIRE READ", "LOCK.ACQUIRE WRITE"] {
+        let mut scales = Scales::new();
+        assert_leaves_nothing(&mut scales, take, |server, key| {
+            let mut conn = server.conn();
+            let mut words = take.split(' ');
+            let (command, mode) = (words.next().expect("a command"), words.next());
+            let words = [command, key, "owner"].into_iter().chain(mode);
+            assert!(conn.run(words).int() > 0);
+            // With no waiter yet, the module hears of no DEL.
+            conn.run(["DEL", key]);
+            let siblings = conn.run(["KEYS", "{*"]);
+            for sibling in siblings.list() {
+                conn.run([&b"DEL"[..], &sibling.bytes()]);
+            }
+        });
+        assert_eq!(scales.server.stat("grants_tracked"), 0, "{take}");
+    }
+    let mut scales = Scales::new();
+    assert_leaves_nothing(&mut scales, "SEM.ACQUIRE", |server, key| {
+        let mut conn = server.conn();
+        conn.run(["SEM.SET", key, "3"]);
+        assert!(conn.run(["SEM.ACQUIRE", key, "id"]).int() > 0);
+        conn.run(["DEL", key, &format!("{{{key}}}:timeout")]);
+    });
+    assert_eq!(scales.server.stat("sem_grants_tracked"), 0);
+}
+
+/// Not the names, but the room that tables made for them.
+#[test]
+fn tables_that_many_grants_have_left_keep_no_room_for_them() {
+    const GRANTS: usize = 10_000;
+    let mut scales = Scales::new();
+    let crowd = |conn: &mut Conn| {
+        for kind in [
+            ["LOCK.ACQUIRE", "lock", "owner", "PX", "600000"],
+            ["LOCK.ACQUIRE", "read", "owner", "READ", "SESSION"],
+            ["SEM.ACQUIRE", "sem", "id", "LIMIT", "1"],
+        ] {
+            let [command, key, rest @ ..] = kind;
+            for number in 0..GRANTS / 3 {
+                let key = format!("{key}:{number}");
+                let words = [command, &key].into_iter().chain(rest);
+                assert!(conn.run(words).int() > 0);
+            }
+        }
+        conn.line("FLUSHALL");
+    };
+    let mut conn = scales.server.conn();
+    conn.line("LOCK.ACQUIRE warm up");
+    conn.line("FLUSHALL");
+    let before = scales.at_rest();
+    crowd(&mut conn);
+    println!("tables: {before} before, {} after", scales.at_rest());
+    // A table with room for a thousand entries or fewer keeps it.
+    scales.wait_for_less_than(before + 4 * SLACK);
+}

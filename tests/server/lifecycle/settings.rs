@@ -1,0 +1,294 @@
+//! Settings: in `redis.conf`, on the command line, by CONFIG; and what the module refuses to be
+//! loaded with.
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use crate::common::process::spawn;
+use crate::common::{free_port, module_path, patience, server_binary, wait_for, Conn, TestServer};
+
+const CENTURY: &str = "3162240000000";
+
+/// Every setting that is a number: default, lowest, highest.
+pub const NUMBERS: [(&str, &str, &str, &str); 12] = [
+    ("lock.default-lease", "30000", "1", CENTURY),
+    ("lock.max-lease", CENTURY, "1", CENTURY),
+    ("lock.max-wait", CENTURY, "0", CENTURY),
+    ("lock.max-waiters", "10000", "0", "1000000"),
+    ("lock.max-waiters-per-key", "10000", "0", "1000000"),
+    ("lock.queue-grace", "1000", "0", "60000"),
+    ("lock.max-owner-len", "256", "1", "65536"),
+    ("lock.max-tracked", "10000", "0", "10000000"),
+    ("lock.session-lease", "10000", "100", CENTURY),
+    ("lock.startup-delay", "0", "0", CENTURY),
+    ("lock.free-after", "1", "0", "1000000"),
+    ("lock.free-window", "50", "1", "60000"),
+];
+
+/// Every setting that is yes or no, with its default.
+pub const SWITCHES: [(&str, &str); 4] = [
+    ("lock.publish", "yes"),
+    ("lock.deadlock-detect", "yes"),
+    ("lock.drain", "no"),
+    ("lock.redisson-scripts", "no"),
+];
+
+/// A server started from a file, as in production; the harness's own has its options in words.
+pub struct FromFile {
+    process: Child,
+    port: u16,
+    dir: tempfile::TempDir,
+    binary: String,
+}
+
+impl FromFile {
+    pub fn start(binary: &str, config: &str) -> FromFile {
+        // Another process may take a free port before the server does: then try the next one.
+        for _ in 0..20 {
+            let dir = tempfile::tempdir().unwrap();
+            let port = free_port();
+            let place = dir.path().display();
+            let own = format!(
+                "port {port}\nbind 127.0.0.1\nsave \"\"\ndir \"{place}\"\nlogfile \"{place}/log\"\n"
+            );
+            std::fs::write(dir.path().join("server.conf"), own + config).unwrap();
+            let process = FromFile::spawn(binary, dir.path());
+            let mut server = FromFile {
+                process,
+                port,
+                dir,
+                binary: binary.into(),
+            };
+            server.wait_until_up_or_ended();
+            if !server.log().contains("Address already in use") {
+                return server;
+            }
+        }
+        panic!("no free port");
+    }
+
+    fn spawn(binary: &str, dir: &Path) -> Child {
+        let mut command = Command::new(binary);
+        command.arg(dir.join("server.conf")).current_dir(dir);
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        spawn(command.stderr(Stdio::null())).unwrap()
+    }
+
+    fn wait_until_up_or_ended(&mut self) {
+        let pid = self.process.id();
+        wait_for("the server to start or to give up", || {
+            self.process.try_wait().unwrap().is_some()
+                || Conn::try_open(self.port).is_some_and(|mut conn| conn.is_ready_as(pid))
+        });
+    }
+
+    fn restart(&mut self) {
+        self.conn().send(["SHUTDOWN"]);
+        self.process.wait().unwrap();
+        self.process = FromFile::spawn(&self.binary, self.dir.path());
+        self.wait_until_up_or_ended();
+    }
+
+    pub fn conn(&self) -> Conn {
+        Conn::open(self.port)
+    }
+
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
+    }
+
+    pub fn has_ended(&mut self) -> bool {
+        self.process.try_wait().unwrap().is_some()
+    }
+}
+
+impl Drop for FromFile {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+pub fn loads(arguments: &str) -> String {
+    loads_from(&module_path(), arguments)
+}
+
+fn loads_from(module: &Path, arguments: &str) -> String {
+    let module = module.display();
+    format!("enable-module-command yes\nloadmodule \"{module}\" {arguments}\n")
+}
+
+fn get(conn: &mut Conn, name: &str) -> String {
+    conn.run(["CONFIG", "GET", name])
+        .field(name)
+        .unwrap()
+        .text()
+}
+
+fn set(conn: &mut Conn, name: &str, value: &str) -> bool {
+    !conn.run(["CONFIG", "SET", name, value]).is_error()
+}
+
+#[test]
+fn every_setting_has_its_default_and_can_be_changed_within_its_range() {
+    let server = TestServer::start();
+    let mut c = server.conn();
+    assert_eq!(
+        c.line("CONFIG GET lock.*").list().len(),
+        2 * (NUMBERS.len() + SWITCHES.len())
+    );
+    for (name, default, lowest, highest) in NUMBERS {
+        assert_eq!(get(&mut c, name), default, "{name}");
+        for value in [lowest, highest, default] {
+            assert!(set(&mut c, name, value), "{name} {value}");
+            assert_eq!(get(&mut c, name), value, "{name}");
+        }
+        let below = (lowest.parse::<i64>().unwrap() - 1).to_string();
+        let above = (highest.parse::<i64>().unwrap() + 1).to_string();
+        for value in [&below, &above, "", "many", "1.5", "9223372036854775808"] {
+            assert!(!set(&mut c, name, value), "{name} {value:?}");
+            assert_eq!(get(&mut c, name), default, "{name}");
+        }
+    }
+    for (name, default) in SWITCHES {
+        assert_eq!(get(&mut c, name), default, "{name}");
+        for (value, good) in [("no", true), ("maybe", false), ("1", false), ("yes", true)] {
+            assert_eq!(set(&mut c, name, value), good, "{name} {value}");
+        }
+    }
+}
+
+#[test]
+fn config_rewrite_keeps_the_settings() {
+    // CONFIG REWRITE writes the module's path without quotes, so there may be no space in it.
+    let links = tempfile::tempdir_in("/tmp").unwrap();
+    let module = links.path().join("lock.so");
+    std::os::unix::fs::symlink(module_path().canonicalize().unwrap(), &module).unwrap();
+    let mut server = FromFile::start(&server_binary(), &loads_from(&module, ""));
+    let mut c = server.conn();
+    for (i, (name, ..)) in NUMBERS.iter().enumerate() {
+        assert!(set(&mut c, name, &(100 + i).to_string()));
+    }
+    set(&mut c, "lock.publish", "no");
+    assert_eq!(c.line("CONFIG REWRITE").text(), "OK");
+    server.restart();
+    let mut c = server.conn();
+    for (i, (name, ..)) in NUMBERS.iter().enumerate() {
+        assert_eq!(get(&mut c, name), (100 + i).to_string(), "{name}");
+    }
+    assert_eq!(get(&mut c, "lock.publish"), "no");
+    // It starts with a delay now.
+    assert!(c.line("LOCK.ACQUIRE k o BLOCK 0").int() > 0);
+    assert!(c.line("PTTL k").int() <= 100);
+}
+
+#[test]
+fn settings_stand_in_the_configuration_file() {
+    let config = loads("") + "lock.default-lease 5000\nlock.publish no\n";
+    let server = FromFile::start(&server_binary(), &config);
+    let mut c = server.conn();
+    assert_eq!(get(&mut c, "lock.default-lease"), "5000");
+    assert_eq!(get(&mut c, "lock.publish"), "no");
+    assert_eq!(get(&mut c, "lock.max-waiters"), "10000");
+}
+
+#[test]
+fn a_setting_out_of_its_range_stops_the_start() {
+    for line in ["lock.default-lease 0\n", "lock.no-such-setting 1\n"] {
+        let mut server = FromFile::start(&server_binary(), &(loads("") + line));
+        assert!(server.has_ended(), "{line}: {}", server.log());
+        assert!(!server.log().contains("REPORT"), "{}", server.log());
+    }
+}
+
+#[test]
+fn settings_of_the_command_line_apply() {
+    let options = ["--lock.default-lease", "5000", "--lock.publish", "no"];
+    let server = TestServer::with(&options);
+    let mut c = server.conn();
+    assert_eq!(get(&mut c, "lock.default-lease"), "5000");
+    assert_eq!(get(&mut c, "lock.publish"), "no");
+    c.line("LOCK.ACQUIRE k o");
+    assert!((1..=5_000).contains(&c.line("PTTL k").int()));
+}
+
+#[test]
+fn settings_come_with_module_loadex() {
+    let server = TestServer::start();
+    let mut c = server.conn();
+    c.line("MODULE UNLOAD lock");
+    let path = module_path();
+    let load = ["MODULE", "LOADEX", path.to_str().unwrap(), "CONFIG"];
+    let config = ["lock.default-lease", "5000"];
+    assert_eq!(c.run([&load[..], &config].concat()).text(), "OK");
+    assert_eq!(get(&mut c, "lock.default-lease"), "5000");
+    c.line("MODULE UNLOAD lock");
+    let config = ["lock.default-lease", "0"];
+    assert!(c.run([&load[..], &config].concat()).is_error());
+    assert!(
+        c.line("LOCK.HELP").is_error(),
+        "refused, and the server goes on"
+    );
+    let plain = ["MODULE", "LOAD", path.to_str().unwrap()];
+    assert_eq!(c.run(plain).text(), "OK");
+    assert_eq!(
+        get(&mut c, "lock.default-lease"),
+        "30000",
+        "an earlier life is forgotten"
+    );
+}
+
+/// The lines that the module itself has written.
+pub fn own_lines(log: &str) -> Vec<String> {
+    log.lines()
+        .filter_map(|line| line.split_once("<module> lock: "))
+        .map(|(_, text)| text.to_string())
+        .collect()
+}
+
+const NO_ARGUMENTS: &str =
+    "not loaded: the module takes no arguments; settings are lock.* in redis.conf";
+
+#[test]
+fn module_arguments_are_refused_with_one_line_in_the_log() {
+    let server = TestServer::without_module(&[]);
+    let mut c = server.conn();
+    for arguments in [&["5000"][..], &["lock.default-lease", "5000"], &[""]] {
+        let before = own_lines(&server.log()).len();
+        let path = module_path();
+        let load = ["MODULE", "LOAD", path.to_str().unwrap()];
+        assert!(c.run([&load[..], arguments].concat()).is_error());
+        assert_eq!(own_lines(&server.log())[before..], [NO_ARGUMENTS]);
+        assert!(c.line("LOCK.HELP").is_error());
+    }
+    let load = ["MODULE", "LOAD", module_path().to_str().unwrap()].map(str::to_string);
+    assert_eq!(c.run(load).text(), "OK", "and then it is loaded without");
+}
+
+#[test]
+fn module_arguments_stop_a_start() {
+    let mut server = FromFile::start(&server_binary(), &loads("default-lease=5000"));
+    assert!(server.has_ended(), "{}", server.log());
+    assert_eq!(own_lines(&server.log()), [NO_ARGUMENTS]);
+}
+
+#[test]
+fn servers_that_are_too_old_refuse_the_module_with_one_sentence() {
+    let servers = std::env::var("LOCK_OLD_SERVERS").unwrap_or_default();
+    if servers.is_empty() {
+        println!("skipped: LOCK_OLD_SERVERS names no server");
+    }
+    for binary in servers.split(':').filter(|binary| !binary.is_empty()) {
+        let mut server = FromFile::start(binary, "");
+        let mut c = server.conn();
+        c.set_read_timeout(patience());
+        let load = ["MODULE", "LOAD", module_path().to_str().unwrap()].map(str::to_string);
+        assert!(c.run(load).is_error(), "{binary}");
+        let log = server.log();
+        let lines: Vec<&str> = log.lines().filter(|l| l.contains("not loaded: ")).collect();
+        assert_eq!(lines.len(), 1, "{binary}: {log}");
+        let sentence = "this module needs Redis 7.0 or Valkey 8.0 at least";
+        assert!(lines[0].contains(sentence), "{binary}: {log}");
+        assert!(c.is_ready() && !server.has_ended(), "{binary} goes on");
+    }
+}

@@ -1,0 +1,285 @@
+//! Another build of the module in a running server: draining, and the script that does it all.
+
+use std::path::Path;
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use crate::common::process::tame;
+use crate::common::scene::{only_reply, Scene};
+use crate::common::{has_io_threads, module_path, wait_for, Conn, TestServer};
+use crate::docs::acl_example::{furnished, login, must, must_not};
+use crate::lifecycle::faults::fault_module;
+
+fn upgrade(server: &TestServer, module: &Path) -> Output {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/upgrade.sh");
+    tame(&mut Command::new("sh"))
+        .current_dir(server.dir().parent().unwrap())
+        .arg(script)
+        .arg(module)
+        .args(["-p", &server.port.to_string()])
+        .output()
+        .expect("the script")
+}
+
+fn output(out: &Output) -> String {
+    String::from_utf8_lossy(&[&out.stdout[..], &out.stderr[..]].concat()).into_owned()
+}
+
+#[test]
+fn draining_sends_waiters_away_and_parks_no_request() {
+    let mut scene = Scene::new();
+    let mut carol = scene.park("carol");
+    assert_eq!(scene.alice.line("CONFIG SET lock.drain yes").text(), "OK");
+    for waiter in [&mut scene.bob, &mut carol] {
+        let told = only_reply(waiter).error();
+        assert!(told.starts_with("UNBLOCKED"), "{told}");
+    }
+    scene.server.wait_for_waiters(0);
+    scene.assert_stats(&[("places_kept", 0), ("waits_failed", 2)]);
+    let refused = carol.line("LOCK.ACQUIRE k carol BLOCK 0").error();
+    assert!(refused.starts_with("LOCKBUSY"), "{refused}");
+    // What needs no waiting goes on.
+    scene.assert_held("alice", scene.first);
+    assert!(carol.line("LOCK.ACQUIRE other carol").int() > 0);
+    assert_eq!(carol.line("LOCK.RELEASE other carol").int(), 1);
+
+    scene.alice.line("CONFIG SET lock.drain no");
+    let _dave = scene.park("dave");
+}
+
+#[test]
+fn locks_that_are_held_and_waited_for_outlive_an_upgrade() {
+    let mut scene = Scene::new();
+    let mut other = scene.server.conn();
+    other.line("CONFIG SET lock.default-lease 12345");
+    let before = other.snapshot_of("k");
+    // The same code under another path.
+    let new = scene.server.dir().join("new.so");
+    std::fs::copy(module_path(), &new).unwrap();
+    let out = upgrade(&scene.server, &new);
+    assert!(out.status.success(), "{}", output(&out));
+
+    // On Redis 8 the script closes all connections.
+    let told = scene.bob.try_recv();
+    assert!(told.is_none_or(|told| told.error().starts_with("UNBLOCKED")));
+    scene.alice = scene.server.conn();
+    scene.bob = scene.server.conn();
+    assert_eq!(scene.alice.snapshot_of("k"), before);
+    let modules = format!("{:?}", scene.alice.line("MODULE LIST"));
+    assert!(modules.contains("new.so"), "{modules}");
+    let lease = scene.alice.line("CONFIG GET lock.default-lease").list()[1].text();
+    assert_eq!(lease, "12345");
+    let drain = scene.alice.line("CONFIG GET lock.drain").list()[1].text();
+    assert_eq!(drain, "no");
+
+    assert_eq!(
+        scene.alice.line("LOCK.ACQUIRE k alice ONCE").int(),
+        scene.first
+    );
+    scene.bob.send_line("LOCK.ACQUIRE k bob PX 60000 BLOCK 0");
+    scene.server.wait_for_waiters(1);
+    assert_eq!(scene.alice.line("LOCK.RELEASE k alice").int(), 1);
+    scene.assert_bob_is_granted();
+}
+
+#[test]
+fn a_build_that_does_not_load_gives_way_to_the_old_one() {
+    let server = TestServer::start();
+    let mut conn = server.conn();
+    conn.line("CONFIG SET lock.default-lease 12345");
+    // Executable, and no module.
+    let out = upgrade(&server, Path::new("/bin/sh"));
+    assert!(!out.status.success(), "{}", output(&out));
+    assert!(output(&out).contains("back to"), "{}", output(&out));
+    // On Redis 8 the script closes all connections.
+    let mut conn = server.conn();
+    assert!(conn.line("LOCK.ACQUIRE k a").int() > 0);
+    let lease = conn.line("CONFIG GET lock.default-lease").list()[1].text();
+    assert_eq!(lease, "12345");
+}
+
+/// Redis 8 remembers the command that a connection sent last, and ends when it uses one that is gone.
+#[test]
+fn clients_that_never_pause_do_not_end_the_server() {
+    let server = TestServer::start();
+    let done = AtomicBool::new(false);
+    let ask_on_and_on = |owner: usize| {
+        while !done.load(Ordering::Relaxed) {
+            let Some(mut conn) = Conn::try_open(server.port) else {
+                continue;
+            };
+            let line = format!("LOCK.ACQUIRE k{owner} {owner} PX 60000 ONCE");
+            while !done.load(Ordering::Relaxed) && conn.try_send(line.split(' ')) {
+                if conn.try_recv().is_none() {
+                    break;
+                }
+            }
+        }
+    };
+    thread::scope(|scope| {
+        for owner in 0..4 {
+            scope.spawn(move || ask_on_and_on(owner));
+        }
+        let outs: Vec<_> = (0..3).map(|_| upgrade(&server, &module_path())).collect();
+        done.store(true, Ordering::Relaxed);
+        for out in outs {
+            assert!(out.status.success(), "{}", output(&out));
+        }
+    });
+    assert!(server.conn().line("LOCK.ACQUIRE mine me").int() > 0);
+}
+
+#[test]
+fn the_path_of_the_new_build_may_be_relative() {
+    let server = TestServer::start();
+    std::fs::copy(module_path(), server.dir().join("new.so")).unwrap();
+    let relative = Path::new(server.dir().file_name().unwrap()).join("new.so");
+    let out = upgrade(&server, &relative);
+    assert!(out.status.success(), "{}", output(&out));
+    let modules = format!("{:?}", server.conn().line("MODULE LIST"));
+    assert!(modules.contains("new.so"), "{modules}");
+}
+
+/// Every user's description, each as a list of sorted words: Redis 7.0 puts them into an order of its own.
+fn users(server: &TestServer) -> Vec<Vec<String>> {
+    let list = server.conn().line("ACL LIST").list();
+    let words = |user: &crate::common::Reply| {
+        let text = user.text();
+        let mut words: Vec<_> = text.split([' ', '(', ')']).map(str::to_string).collect();
+        words.sort();
+        words
+    };
+    list.iter().map(words).collect()
+}
+
+/// The script closes all connections on Redis 8, and with I/O threads.
+fn closes_connections(server: &TestServer) -> bool {
+    has_io_threads() || (!server.is_valkey() && server.version() >= (8, 0, 0))
+}
+
+/// The same code under another path.
+fn new_build(server: &TestServer) -> std::path::PathBuf {
+    let new = server.dir().join("new.so");
+    std::fs::copy(module_path(), &new).unwrap();
+    new
+}
+
+#[test]
+fn users_whose_rules_name_the_commands_are_as_they_were() {
+    let (_files, mut server) = furnished();
+    let mut admin = server.conn();
+    let selectors = "ACL SETUSER mixed on >secret ~lock:* -@all +get +lock.renew -get +lock.acquire|x (~x +sem.acquire +get) (%R~lock:y +@all -lock.break)";
+    must(&mut admin, &[selectors]);
+    let before = users(&server);
+    let mut clients = ["app", "app", "observer", "operator"].map(|name| login(&server, name));
+    let ids = clients.each_mut().map(Conn::id);
+    let [holder, waiter, observer, operator] = &mut clients;
+    let token = holder.line("LOCK.ACQUIRE lock:held p PX 600000").int();
+    assert!(holder.line("SEM.ACQUIRE lock:sem p PX 600000").int() > 0);
+    waiter.send_line("LOCK.ACQUIRE lock:held q PX 600000 BLOCK 0");
+    server.wait_for_waiters(1);
+    must(observer, &["SUBSCRIBE __keyevent@0__:lock.acquire"]);
+    must(operator, &["LOCK.INFO lock:held"]);
+
+    let out = upgrade(&server, &new_build(&server));
+    assert!(out.status.success(), "{}", output(&out));
+    assert!(server.is_alive());
+    assert_eq!(users(&server), before);
+    let modules = format!("{:?}", server.conn().line("MODULE LIST"));
+    assert!(modules.contains("new.so"), "{modules}");
+
+    if closes_connections(&server) {
+        clients = ["app", "app", "observer", "operator"].map(|name| login(&server, name));
+    } else {
+        let told = clients[1].recv().error();
+        assert!(told.starts_with("UNBLOCKED"), "{told}");
+        for (client, id) in clients.iter_mut().zip(ids).filter(|(_, id)| *id != ids[2]) {
+            assert_eq!(client.id(), id, "still connected");
+        }
+    }
+    let [holder, waiter, observer, operator] = &mut clients;
+    server.conn().line("CONFIG SET notify-keyspace-events KEAd");
+    if closes_connections(&server) {
+        must(observer, &["SUBSCRIBE __keyevent@0__:lock.acquire"]);
+    }
+    assert_eq!(holder.line("LOCK.ACQUIRE lock:held p ONCE").int(), token);
+    waiter.send_line("LOCK.ACQUIRE lock:held q PX 600000 BLOCK 0");
+    server.wait_for_waiters(1);
+    assert_eq!(holder.line("LOCK.RELEASE lock:held p").int(), 1);
+    assert!(waiter.recv().int() > token);
+    assert_eq!(observer.recv().list()[0].text(), "message");
+    must_not(
+        holder,
+        &[
+            "LOCK.BREAK lock:held",
+            "LOCK.INFO lock:held",
+            "GET lock:held",
+        ],
+    );
+    must(operator, &["LOCK.BREAK lock:held"]);
+    must(&mut server.conn(), &["ACL SAVE", "ACL LOAD"]);
+    assert_eq!(users(&server), before);
+}
+
+#[test]
+fn users_are_as_they_were_when_the_new_build_does_not_load() {
+    let (_files, mut server) = furnished();
+    let before = users(&server);
+    let out = upgrade(&server, Path::new("/bin/sh"));
+    assert!(!out.status.success(), "{}", output(&out));
+    assert!(output(&out).contains("back to"), "{}", output(&out));
+    assert!(server.is_alive());
+    assert_eq!(users(&server), before);
+    must(&mut login(&server, "app"), &["LOCK.ACQUIRE lock:2 p"]);
+    let drain = server.conn().line("CONFIG GET lock.drain").list()[1].text();
+    assert_eq!(drain, "no");
+}
+
+/// A rule names a command that the new build does not have.
+#[test]
+fn users_that_the_new_build_does_not_understand_bring_the_old_one_back() {
+    let server = TestServer::with_module(fault_module(), &[]);
+    must(
+        &mut server.conn(),
+        &["ACL SETUSER app on >secret ~* -@all +lock.fault +lock.acquire"],
+    );
+    let before = users(&server);
+    let out = upgrade(&server, &new_build(&server));
+    assert!(!out.status.success(), "{}", output(&out));
+    assert!(output(&out).contains("back to"), "{}", output(&out));
+    assert_eq!(users(&server), before);
+    must(&mut server.conn(), &["LOCK.ACQUIRE k o"]);
+}
+
+#[test]
+fn nothing_begins_where_the_users_cannot_be_read() {
+    let mut server = TestServer::with(&["--rename-command", "ACL", "users"]);
+    let out = upgrade(&server, &new_build(&server));
+    assert!(!out.status.success(), "{}", output(&out));
+    assert!(
+        output(&out).contains("the users cannot be listed"),
+        "{}",
+        output(&out)
+    );
+    let drain = server.conn().line("CONFIG GET lock.drain").list()[1].text();
+    assert_eq!(drain, "no");
+    assert!(server.is_alive());
+}
+
+/// A connection that stays keeps what it holds by a session, until the lease ends; one that is closed gives it back.
+#[test]
+fn a_session_hold_ends_with_its_connection_or_its_lease() {
+    let server = TestServer::start();
+    let mut holder = server.conn();
+    let token = holder.line("LOCK.ACQUIRE k o SESSION").int();
+    let out = upgrade(&server, &new_build(&server));
+    assert!(out.status.success(), "{}", output(&out));
+    let mut c = server.conn();
+    if closes_connections(&server) {
+        wait_for("a free lock", || c.line("EXISTS k").int() == 0);
+    } else {
+        assert_eq!(holder.line("LOCK.ACQUIRE k o ONCE SESSION").int(), token);
+        assert_eq!(server.stat("session_holds"), 1);
+    }
+}

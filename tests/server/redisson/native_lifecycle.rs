@@ -1,0 +1,111 @@
+//! The module's own life with Redisson's scripts run natively: it goes, comes back, and has a bug.
+
+use crate::common::redisson::{ACQUIRE, UNLOCK};
+use crate::common::{module_path, Conn, TestServer};
+use crate::lifecycle::faults::fault_module;
+use crate::redisson::native::{call, native, ON};
+use crate::redisson::native_effects::acquire;
+
+#[test]
+fn the_module_goes_and_comes_with_the_filter_on() {
+    let server = native();
+    let mut c = server.conn();
+    assert!(c.run(acquire("u:1")).is_nil());
+    c.line("CONFIG SET lock.redisson-scripts no");
+    assert_eq!(c.line("MODULE UNLOAD lock").text(), "OK");
+    assert!(c.run(acquire("u:1")).is_nil(), "by Lua");
+    let path = module_path();
+    let load = ["MODULE", "LOADEX", path.to_str().unwrap()];
+    let on = ["CONFIG", "lock.redisson-scripts", "yes"];
+    assert_eq!(c.run([&load[..], &on].concat()).text(), "OK");
+    assert!(c.run(acquire("u:1")).is_nil());
+    assert_eq!(server.stat("redisson_rlock"), 1);
+    c.line("CONFIG SET lock.redisson-scripts no");
+    assert_eq!(c.line("MODULE UNLOAD lock").text(), "OK");
+    assert_eq!(c.run(load).text(), "OK");
+    assert!(c.run(acquire("u:1")).is_nil());
+    assert_eq!(server.stat("redisson_rlock"), 0, "off by default");
+    c.line("CONFIG SET lock.redisson-scripts yes");
+    assert!(c.run(acquire("u:1")).is_nil());
+    assert_eq!(server.stat("redisson_rlock"), 1);
+    assert_eq!(c.line("HGET k u:1").text(), "5");
+}
+
+fn goes_and_comes(c: &mut Conn) {
+    assert_eq!(c.line("MODULE UNLOAD lock").text(), "OK");
+    let path = module_path();
+    let load = ["MODULE", "LOAD", path.to_str().unwrap()];
+    assert_eq!(c.run(load).text(), "OK");
+}
+
+#[test]
+fn the_module_stays_while_scripts_that_were_renamed_may_be_queued() {
+    let server = native();
+    let (mut queueing, mut c) = (server.conn(), server.conn());
+    queueing.line("MULTI");
+    assert_eq!(queueing.run(acquire("u:1")).text(), "QUEUED");
+    // With it the server would lose the code that it is going to run.
+    assert!(c.line("MODULE UNLOAD lock").is_error());
+    assert!(queueing.line("EXEC").list()[0].is_nil());
+    assert!(c.line("MODULE UNLOAD lock").is_error(), "the next one");
+    // A transaction outlives a setting that was changed and changed back.
+    queueing.line("MULTI");
+    queueing.run(acquire("u:2"));
+    c.line("CONFIG SET lock.redisson-scripts no");
+    c.line("CONFIG SET lock.redisson-scripts yes");
+    assert!(c.line("MODULE UNLOAD lock").is_error(), "off and on");
+    assert!(!queueing.line("EXEC").list()[0].is_nil());
+    c.line("CONFIG SET lock.redisson-scripts no");
+    goes_and_comes(&mut c);
+}
+
+#[test]
+fn the_module_stays_while_a_pause_may_hold_back_its_commands() {
+    let server = native();
+    let (mut paused, mut c) = (server.conn(), server.conn());
+    c.line("CLIENT PAUSE 60000 WRITE");
+    paused.send(acquire("u:1"));
+    assert!(paused.is_silent());
+    c.line("CONFIG SET lock.redisson-scripts no");
+    assert!(c.line("MODULE UNLOAD lock").is_error());
+    c.line("CLIENT UNPAUSE");
+    assert!(paused.recv().is_nil());
+    goes_and_comes(&mut c);
+}
+
+#[test]
+fn a_bug_in_the_filter_leaves_the_script_to_lua() {
+    let server = TestServer::with_module(fault_module(), &ON);
+    let mut c = server.conn();
+    assert_eq!(c.line("LOCK.FAULT filter").text(), "OK");
+    // Other commands do not get that far.
+    c.line("HSET hash a 1 b 2");
+    assert_eq!(server.stat("panics"), 0);
+    assert!(c.run(acquire("u:1")).is_nil());
+    assert_eq!(
+        (server.stat("panics"), server.stat("redisson_rlock")),
+        (1, 0)
+    );
+    assert!(c.run(acquire("u:1")).is_nil());
+    assert_eq!(server.stat("redisson_rlock"), 1);
+    assert_eq!(c.line("HGET k u:1").text(), "2");
+}
+
+#[test]
+fn a_bug_in_a_native_script_is_answered() {
+    let server = TestServer::with_module(fault_module(), &ON);
+    let mut c = server.conn();
+    assert!(c.run(call("EVALSHA", ACQUIRE, "1 k 600000 u:1")).is_nil());
+    c.send_lines(&["MULTI", "LOCK.FAULT command"]);
+    c.send(call(
+        "EVALSHA",
+        UNLOCK,
+        "3 k c latch 0 600000 u:1 PUBLISH 13500",
+    ));
+    c.send_line("EXEC");
+    let replies: Vec<_> = (0..4).map(|_| c.recv()).collect();
+    let failed = replies[3].list()[1].error();
+    assert!(failed.starts_with("ERR internal error "), "{failed}");
+    assert_eq!(c.line("HGET k u:1").text(), "1");
+    assert_eq!(server.stat("panics"), 1);
+}

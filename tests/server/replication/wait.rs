@@ -1,0 +1,83 @@
+//! `WAIT` and `WAITAOF` in the pipeline behind an acquire: they cover its grant, whether it came at once
+//! or after a wait in the queue.
+
+use crate::common::replica::{aof_text, follow, wait_until_in_sync, PROMPT_MASTER};
+use crate::common::{Conn, TestServer};
+
+/// A master with an AOF and a replica that needs no module, with an AOF of its own.
+fn master_and_replica() -> (TestServer, TestServer) {
+    let aof = ["--appendonly", "yes", "--appendfsync", "always"];
+    let master = TestServer::with(&[&PROMPT_MASTER[..], &aof].concat());
+    let replica = TestServer::without_module(&aof);
+    follow(&replica, &master);
+    wait_until_in_sync(&replica, &master);
+    (master, replica)
+}
+
+/// The grant and the answer of what was sent behind it.
+fn granted_and_covered(conn: &mut Conn) -> (i64, Vec<i64>) {
+    let token = conn.recv().int();
+    let covered = conn.recv();
+    let counts = match covered.0 {
+        redis::Value::Int(replicas) => vec![replicas],
+        _ => covered.list().iter().map(|count| count.int()).collect(),
+    };
+    (token, counts)
+}
+
+fn token_at(server: &TestServer) -> String {
+    server.conn().line("HGET k #token").text()
+}
+
+/// Sends the recipe for a free lock and for one that is held; gives what stood behind each grant.
+fn both_ways(master: &TestServer, behind: &str, mut check: impl FnMut(i64, Vec<i64>)) {
+    let mut conn = master.conn();
+    conn.send_lines(&["LOCK.ACQUIRE k a PX 60000 ONCE", behind]);
+    let (token, counts) = granted_and_covered(&mut conn);
+    check(token, counts);
+
+    let mut waiter = master.conn();
+    waiter.send_lines(&["LOCK.ACQUIRE k b PX 60000 BLOCK 0 ONCE", behind]);
+    master.wait_for_waiters(1);
+    assert_eq!(conn.line("LOCK.RELEASE k a").int(), 1);
+    let (token, counts) = granted_and_covered(&mut waiter);
+    check(token, counts);
+}
+
+#[test]
+fn wait_covers_the_grant() {
+    let (master, replica) = master_and_replica();
+    both_ways(&master, "WAIT 1 10000", |token, replicas| {
+        assert_eq!(replicas, [1]);
+        assert_eq!(token_at(&replica), format!("t{token}"));
+    });
+}
+
+#[test]
+fn waitaof_covers_the_grant() {
+    let (master, replica) = master_and_replica();
+    if master.version() < (7, 2, 0) {
+        return;
+    }
+    both_ways(&master, "WAITAOF 1 1 10000", |token, files| {
+        assert_eq!(files, [1, 1]);
+        for server in [&master, &replica] {
+            let written = format!("#token t{token}");
+            let text = aof_text(server).join("\n");
+            assert!(text.contains(&written), "{written} in {text}");
+        }
+    });
+}
+
+/// A replica that does not answer: the grant remains, and its client gets the number of replicas that have it.
+#[test]
+fn without_enough_replicas_the_grant_remains_and_wait_reports_it() {
+    let (master, replica) = master_and_replica();
+    replica.signal(libc::SIGSTOP);
+    let mut conn = master.conn();
+    conn.send_lines(&["LOCK.ACQUIRE k a PX 60000 ONCE", "WAIT 1 50"]);
+    let (token, replicas) = granted_and_covered(&mut conn);
+    assert_eq!(replicas, [0]);
+    assert_eq!(token_at(&master), format!("t{token}"));
+    replica.signal(libc::SIGCONT);
+}

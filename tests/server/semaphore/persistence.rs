@@ -1,0 +1,267 @@
+//! Semaphores and latches over restarts, on replicas and in a cluster.
+
+use crate::common::cluster::{begin_move, end_move, migrate_keys, one_node, slot_of, two_nodes};
+use crate::common::replica::{follow, wait_until_in_sync, ReplicationStream};
+use crate::common::{wait_for, Conn, TestServer};
+
+/// What is replicated by these lines, after everything else has been.
+fn replicated(stream: &mut ReplicationStream, server: &TestServer, lines: &[&str]) -> Vec<String> {
+    let mut c = server.conn();
+    stream.until_now(server);
+    for line in lines {
+        let reply = c.line(line);
+        assert!(!reply.is_error(), "{line}: {reply:?}");
+    }
+    stream.until_now(server)
+}
+
+fn end_of(c: &mut Conn, id: &str) -> String {
+    c.run(["ZSCORE", "{k}:timeout", id]).text()
+}
+
+#[test]
+fn replicas_get_the_effects() {
+    let server = TestServer::start();
+    let mut stream = ReplicationStream::attach(&server);
+    let mut c = server.conn();
+    c.line("SEM.ACQUIRE warm up LIMIT 1");
+    let made = replicated(&mut stream, &server, &["SEM.ACQUIRE k a LIMIT 2 PX 60000"]);
+    let add = format!("ZADD {{k}}:timeout {} a", end_of(&mut c, "a"));
+    let publish = "PUBLISH redisson_sc:{k} 1";
+    assert_eq!(made, ["MULTI", "SET k 1", &add, publish, "EXEC"]);
+    let taken = replicated(&mut stream, &server, &["SEM.ACQUIRE k b PX 60000"]);
+    let add = format!("ZADD {{k}}:timeout {} b", end_of(&mut c, "b"));
+    assert_eq!(taken, ["MULTI", "SET k 0", &add, "EXEC"]);
+    let renewed = replicated(&mut stream, &server, &["SEM.RENEW k b PX 70000"]);
+    let add = format!("ZADD {{k}}:timeout {} b", end_of(&mut c, "b"));
+    assert_eq!(renewed, [add]);
+    let nothing = [
+        "SEM.ACQUIRE k c",
+        "SEM.RENEW k c",
+        "SEM.RELEASE k c",
+        "SEM.SET k 1 NX",
+    ];
+    assert_eq!(replicated(&mut stream, &server, &nothing), [""; 0]);
+    let mut waiter = server.conn();
+    waiter.send_line("SEM.ACQUIRE k c PX 60000 BLOCK 0");
+    wait_for("a waiter", || server.stat("sem_waiters") == 1);
+    let handed = replicated(&mut stream, &server, &["SEM.RELEASE k a"]);
+    waiter.recv().int();
+    let add = format!("ZADD {{k}}:timeout {} c", end_of(&mut c, "c"));
+    assert_eq!(handed, ["MULTI", "ZREM {k}:timeout a", &add, "EXEC"]);
+    c.line("PEXPIRE k 600000");
+    let freed = replicated(&mut stream, &server, &["SEM.RELEASE k b"]);
+    let ttl = format!("PEXPIREAT k {}", c.line("PEXPIRETIME k").int());
+    let publish = "PUBLISH redisson_sc:{k} 1";
+    assert_eq!(
+        freed,
+        [
+            "MULTI",
+            "ZREM {k}:timeout b",
+            "SET k 1",
+            &ttl,
+            publish,
+            "EXEC"
+        ]
+    );
+}
+
+#[test]
+fn replicas_get_latches() {
+    let server = TestServer::start();
+    let mut stream = ReplicationStream::attach(&server);
+    let made = replicated(&mut stream, &server, &["LATCH.SET d 2"]);
+    let told = "PUBLISH redisson_countdownlatch__channel__{d} 1";
+    assert_eq!(made, ["MULTI", "SET d 2", told, "EXEC"]);
+    assert_eq!(
+        replicated(&mut stream, &server, &["LATCH.DOWN d"]),
+        ["SET d 1"]
+    );
+    let opened = replicated(&mut stream, &server, &["LATCH.DOWN d"]);
+    let told = "PUBLISH redisson_countdownlatch__channel__{d} 0";
+    assert_eq!(opened, ["MULTI", "DEL d", told, "EXEC"]);
+    assert_eq!(
+        replicated(&mut stream, &server, &["LATCH.DOWN d", "LATCH.WAIT d"]),
+        [""; 0]
+    );
+}
+
+#[test]
+fn a_replica_has_the_permits_and_grants_them_when_it_is_promoted() {
+    let (master, replica) = (TestServer::start(), TestServer::start());
+    follow(&replica, &master);
+    let mut c = master.conn();
+    let first = c.line("SEM.ACQUIRE k a LIMIT 2 PX 60000").int();
+    c.line("SEM.ACQUIRE k b PX 1");
+    wait_until_in_sync(&replica, &master);
+    let mut r = replica.conn();
+    assert!(r.line("SEM.ACQUIRE k c").error().starts_with("READONLY"));
+    let mut info = |field: &str| {
+        let info = r.line("SEM.INFO k");
+        info.field(field).expect(field).int()
+    };
+    assert_eq!(info("permits"), 2);
+    wait_for("the end of b's permit", || info("free") == 1);
+    assert_eq!(r.line("LATCH.WAIT none BLOCK 0").int(), 1);
+    r.line("REPLICAOF NO ONE");
+    assert!(r.line("SEM.ACQUIRE k c").int() > first, "b's is over");
+    assert!(r.line("SEM.ACQUIRE k d").is_nil());
+    assert_eq!(r.line("SEM.RELEASE k a").int(), 1);
+}
+
+#[test]
+fn permits_and_latches_outlive_a_crash() {
+    let mut server = TestServer::with(&["--appendonly", "yes", "--appendfsync", "always"]);
+    let mut c = server.conn();
+    let first = c.line("SEM.ACQUIRE k a LIMIT 3 PX 600000").int();
+    c.line("SEM.ACQUIRE k b PX 600000");
+    c.line("SEM.ACQUIRE k c PX 50");
+    c.line("SEM.RELEASE k b");
+    c.line("LATCH.SET d 2");
+    c.line("LATCH.DOWN d");
+    let end = end_of(&mut c, "a");
+    server.crash_and_restart();
+    let mut c = server.conn();
+    assert_eq!(end_of(&mut c, "a"), end);
+    let mut waiters = [server.conn(), server.conn(), server.conn()];
+    for (at, conn) in waiters.iter_mut().enumerate() {
+        conn.send_line(&format!("SEM.ACQUIRE k w{at} PX 600000 BLOCK 0"));
+    }
+    let granted: Vec<i64> = waiters[..2].iter_mut().map(|w| w.recv().int()).collect();
+    assert!(granted.iter().all(|token| *token > first));
+    assert!(waiters[2].is_silent());
+    assert_eq!(c.line("LATCH.WAIT d").int(), 0);
+    assert_eq!(c.line("LATCH.DOWN d").int(), 0);
+}
+
+#[test]
+fn both_keys_of_a_semaphore_are_in_one_slot_or_it_is_refused() {
+    let node = one_node(&[]);
+    let mut c = node.conn();
+    for key in ["k", "{tag}a", "a{tag}b"] {
+        assert!(c.line(&format!("SEM.ACQUIRE {key} a LIMIT 1")).int() > 0);
+        assert_eq!(c.line(&format!("SEM.RELEASE {key} a")).int(), 1);
+    }
+    for call in [
+        "SEM.SET x{}y 1",
+        "SEM.ACQUIRE x{}y a LIMIT 1 BLOCK 0",
+        "SEM.RELEASE x{}y a",
+        "SEM.RENEW x{}y a",
+        "SEM.INFO x{}y",
+    ] {
+        let error = c.line(call).error();
+        assert!(error.contains("in another slot"), "{call}: {error}");
+    }
+    assert_eq!(c.line("EXISTS x{}y").int(), 0);
+    assert_eq!(c.line("LATCH.SET x{}y 1").int(), 1, "a latch is one key");
+}
+
+#[test]
+fn a_slot_that_moves_takes_its_waiters_along() {
+    let (source, target) = two_nodes(&[]);
+    let (mut here, mut there) = (source.conn(), target.conn());
+    let slot = slot_of(&mut here, "k");
+    here.line("SEM.ACQUIRE k a LIMIT 1 PX 600000");
+    let (mut waiter, mut listener) = (source.conn(), source.conn());
+    waiter.send_line("SEM.ACQUIRE k b LIMIT 1 BLOCK 0");
+    here.line("LATCH.SET {k}d 1");
+    listener.send_line("LATCH.WAIT {k}d BLOCK 0");
+    wait_for("both", || {
+        source.stat("sem_waiters") + source.stat("latch_waiters") == 2
+    });
+    begin_move(&source, &target, slot);
+    migrate_keys(&source, &target, slot);
+    // What is not here is over there: no latch is open, and no semaphore made.
+    here.line("LOCK.ACQUIRE other x PX 50");
+    assert!(here.line("LOCK.ACQUIRE other y BLOCK 0").int() > 0);
+    assert!(waiter.is_silent() && listener.is_silent());
+    end_move(&source, &target, slot);
+    let moved = format!("MOVED {slot} 127.0.0.1:{}", target.port);
+    assert_eq!(waiter.recv().error(), moved);
+    assert_eq!(listener.recv().error(), moved);
+    assert!(there.line("SEM.ACQUIRE k b").is_nil());
+    assert_eq!(there.line("SEM.RELEASE k a").int(), 1);
+    assert!(there.line("SEM.ACQUIRE k b").int() > 0);
+}
+
+/// One of the two keys has moved, the other has not: nothing is decided by half a semaphore.
+#[test]
+fn half_a_semaphore_is_none() {
+    let (source, target) = two_nodes(&[]);
+    let (mut here, mut there) = (source.conn(), target.conn());
+    let slot = slot_of(&mut here, "k");
+    here.line("SEM.ACQUIRE k a LIMIT 2 PX 600000");
+    begin_move(&source, &target, slot);
+    let port = target.port.to_string();
+    let done = here.run(["MIGRATE", "127.0.0.1", &port, "{k}:timeout", "0", "20000"]);
+    assert_eq!(done.text(), "OK");
+    for call in [
+        "SEM.ACQUIRE k b",
+        "SEM.RELEASE k a",
+        "SEM.RENEW k a",
+        "SEM.SET k 5",
+    ] {
+        let error = here.line(call).error();
+        assert!(error.starts_with("TRYAGAIN"), "{call}: {error}");
+    }
+    migrate_keys(&source, &target, slot);
+    assert!(here.line("SEM.ACQUIRE k b").error().starts_with("ASK"));
+    end_move(&source, &target, slot);
+    let there_at = |conn: &mut Conn, line: &str| {
+        let mut reply = conn.line(line);
+        wait_for("the slot", || {
+            reply = conn.line(line);
+            !reply.is_error()
+        });
+        reply
+    };
+    assert!(there_at(&mut there, "SEM.ACQUIRE k b").int() > 0);
+    assert_eq!(there.line("SEM.RELEASE k a").int(), 1);
+    assert_eq!(there.line("GET k").text(), "1");
+}
+
+/// A key whose TTL is over is hidden, not deleted, while writes are paused. To write it then ends the server.
+#[test]
+fn a_transaction_that_paused_writes_makes_nothing_anew() {
+    let server = TestServer::start();
+    let mut c = server.conn();
+    c.line("DEBUG SET-ACTIVE-EXPIRE 0");
+    for make in ["SEM.SET k 2", "LATCH.SET k 2"] {
+        assert_eq!(c.line(make).int(), 2);
+        let end = c.line("TIME").list()[0].text().parse::<i64>().unwrap() * 1_000 + 1_000;
+        c.line(&format!("PEXPIREAT k {end}"));
+        wait_for("the end of the key", || {
+            c.line("TIME").list()[0].text().parse::<i64>().unwrap() * 1_000 > end
+        });
+        for line in ["MULTI", "CLIENT PAUSE 60000 WRITE", make, "CLIENT UNPAUSE"] {
+            c.line(line);
+        }
+        assert!(c.line("EXEC").list()[1].error().starts_with("TRYAGAIN "));
+        assert_eq!(c.line(make).int(), 2, "and afterwards it is made");
+        c.line("DEL k");
+    }
+}
+
+/// The permits would end by a TTL that their semaphore has no more.
+#[test]
+fn the_set_follows_the_ttl_of_the_string() {
+    let server = TestServer::start();
+    let mut c = server.conn();
+    c.line("SEM.SET k 2");
+    c.line("PEXPIRE k 600000");
+    c.line("SEM.ACQUIRE k a PX 60000");
+    let ends = |c: &mut Conn| {
+        let [string, set] = ["k", "{k}:timeout"].map(|key| c.run(["PEXPIRETIME", key]).int());
+        assert_eq!(string, set);
+        set
+    };
+    assert!(ends(&mut c) > 0);
+    c.line("PEXPIRE k 900000");
+    assert_eq!(c.line("SEM.RENEW k a PX 60000").int(), 1);
+    ends(&mut c);
+    let mut stream = ReplicationStream::attach(&server);
+    c.line("PERSIST k");
+    let told = replicated(&mut stream, &server, &["SEM.RENEW k a PX 60000"]);
+    assert_eq!(ends(&mut c), -1);
+    assert!(told.contains(&"PERSIST {k}:timeout".into()), "{told:?}");
+}

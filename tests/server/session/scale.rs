@@ -1,0 +1,113 @@
+//! A connection with thousands of bound locks: renewed by one timer while it lives, released in small
+//! portions when it ends, while others are served. Figures are printed, not asserted:
+//! `cargo test session::scale -- --nocapture`.
+
+use std::time::{Duration, Instant};
+
+use crate::common::scene::unload_and_load;
+use crate::common::{patience, wait_for, Conn, TestServer};
+
+const LOCKS: usize = 10_000;
+
+/// A connection that holds so many locks by its session.
+fn holder(server: &TestServer) -> Conn {
+    let mut alice = server.conn();
+    for from in (0..LOCKS).step_by(500) {
+        let lines: Vec<String> = (from..from + 500)
+            .map(|number| format!("LOCK.ACQUIRE k{number} alice SESSION"))
+            .collect();
+        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+        alice.send_lines(&lines);
+        for _ in &lines {
+            alice.recv().int();
+        }
+    }
+    alice
+}
+
+/// Asks over and over until the condition holds, and returns how long the server took each time: a tick
+/// that is busy with something else is seen as a slow answer.
+fn answer_times(conn: &mut Conn, mut done: impl FnMut(&mut Conn) -> bool) -> Vec<Duration> {
+    let start = Instant::now();
+    let mut times = Vec::new();
+    while times.len() % 20 != 0 || !done(conn) {
+        let asked = Instant::now();
+        assert_eq!(conn.line("PING").text(), "PONG");
+        times.push(asked.elapsed());
+        assert!(start.elapsed() < patience(), "never done");
+    }
+    times
+}
+
+fn tell(what: &str, took: Duration, mut times: Vec<Duration>) {
+    times.sort_unstable();
+    let at = |share: usize| times[(times.len() - 1) * share / 1_000];
+    println!(
+        "{what}: {took:?}; {} PINGs meanwhile, p50 {:?}, p99 {:?}, p99.9 {:?}, max {:?}",
+        times.len(),
+        at(500),
+        at(990),
+        at(999),
+        at(1_000),
+    );
+}
+
+#[test]
+fn ten_thousand_locks_end_with_their_connection() {
+    let server = TestServer::start();
+    let alice = holder(&server);
+    let (mut watcher, mut pinger) = (server.conn(), server.conn());
+    // Every hundredth lock has a waiter: those are handed off, in the order in which they were taken.
+    let mut waiters: Vec<Conn> = Vec::new();
+    for number in (0..LOCKS).step_by(100) {
+        let mut waiter = server.conn();
+        waiter.send_line(&format!("LOCK.ACQUIRE k{number} w PX 60000 BLOCK 0"));
+        waiters.push(waiter);
+    }
+    server.wait_for_waiters(waiters.len() as u64);
+    assert_eq!(server.stat("session_holds"), LOCKS as u64);
+    let quiet = answer_times(&mut pinger, {
+        let start = Instant::now();
+        move |_| start.elapsed() > Duration::from_millis(200)
+    });
+    tell("nothing ends", Duration::from_millis(200), quiet);
+    let start = Instant::now();
+    alice.close();
+    let held = waiters.len() as i64;
+    let times = answer_times(&mut pinger, |_| watcher.line("DBSIZE").int() == held + 1);
+    tell(&format!("{LOCKS} locks end"), start.elapsed(), times);
+    for waiter in &mut waiters {
+        assert!(waiter.recv().int() > 0);
+    }
+    assert_eq!(server.stat("grants_session_ended"), LOCKS as u64);
+    assert_eq!(
+        (server.stat("sessions"), server.stat("session_holds")),
+        (0, 0)
+    );
+    for (number, waiter) in waiters.iter_mut().enumerate() {
+        let key = format!("k{}", number * 100);
+        assert_eq!(waiter.run(["LOCK.RELEASE", &key, "w"]).int(), 1);
+    }
+    unload_and_load(&mut watcher);
+}
+
+#[test]
+fn ten_thousand_locks_are_kept_by_one_timer() {
+    let server = TestServer::with(&["--lock.session-lease", "3000"]);
+    let alice = holder(&server);
+    let (mut watcher, mut pinger) = (server.conn(), server.conn());
+    let start = Instant::now();
+    let times = answer_times(&mut pinger, |_| {
+        server.stat("session_renewals") >= 4 * LOCKS as u64
+    });
+    tell(
+        &format!("four renewals of {LOCKS} locks"),
+        start.elapsed(),
+        times,
+    );
+    assert_eq!(watcher.line("DBSIZE").int(), LOCKS as i64 + 1);
+    assert_eq!(server.stat("session_losses"), 0);
+    alice.close();
+    wait_for("all free", || watcher.line("DBSIZE").int() == 1);
+    assert_eq!(server.stat("grants_session_ended"), LOCKS as u64);
+}
