@@ -18,7 +18,7 @@ use crate::failure::{Failure, BY_SIGNAL, NOT_FOUND, NOT_RUNNABLE, USAGE};
 use crate::run::descendants::{named, pids, Family, Process};
 use crate::run::terminal::Terminal;
 
-/// The first argument (argv[0]) of the copy, by which it recognizes itself.
+/// The first argument (its argument zero) of the copy, by which it recognizes itself.
 const COPY: &str = "redis-lock: becoming the command";
 
 /// The settings that the copy makes before it becomes the command.
