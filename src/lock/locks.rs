@@ -56,8 +56,8 @@ pub struct Locks {
     pub(crate) rechecks: KeySet,
     pub(crate) last_waiter_id: u64,
     pub(crate) in_flight: WaiterMap<SmallVec<[GrantInFlight; 1]>>,
-    /// The latest grant in flight of each owner at each key.
-    pub(crate) in_flight_of_owner: OwnerMap<WaiterId>,
+    /// The requests with a grant in flight, of each owner at each key: nearly always one.
+    pub(crate) in_flight_of_owner: OwnerMap<SmallVec<[WaiterId; 1]>>,
     /// Grants to undo: their connection closed before the reply was written.
     pub(crate) undelivered: KeyMap<Vec<GrantInFlight>>,
     /// Whether this process has granted READ or WRITE: then an absent key may have a token record.

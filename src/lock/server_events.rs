@@ -94,10 +94,13 @@ impl Locks {
             .collect();
         let mut in_flight: Vec<_> = self.in_flight.iter().collect();
         in_flight.sort_unstable_by_key(|(id, _)| **id);
-        self.in_flight_of_owner = in_flight
-            .into_iter()
-            .flat_map(|(id, in_flight)| in_flight.iter().map(|in_flight| (in_flight.at(), *id)))
-            .collect();
+        self.in_flight_of_owner.clear();
+        for (id, in_flight) in in_flight {
+            for in_flight in in_flight {
+                let of_owner = self.in_flight_of_owner.entry(in_flight.at()).or_default();
+                of_owner.push(*id);
+            }
+        }
         self.sems.remembered.swap(first, second);
         self.sems.in_flight.swap(first, second);
         // Grants to undo are now in the other database.

@@ -10,10 +10,48 @@ use crate::lock::wait::request::WaiterId;
 use crate::lock::KeyRef;
 
 impl Locks {
-    /// Records a grant in flight to a parked client.
+    /// Records a grant in flight to a parked client. One that begins a hold shows that an earlier hold of this mode has
+    /// ended, and so the grant in flight that had begun it. Readers share the token of their phase: an undo of that
+    /// grant would end the present hold.
     pub(crate) fn put_in_flight(&mut self, request: WaiterId, in_flight: GrantInFlight) {
-        self.in_flight_of_owner.insert(in_flight.at(), request);
+        if in_flight.reentry.is_none() {
+            let (key, owner) = (in_flight.key.as_ref(), &in_flight.owner);
+            self.drop_in_flight(key, owner, |older| older.mode == in_flight.mode);
+        }
+        let of_owner = self.in_flight_of_owner.entry(in_flight.at()).or_default();
+        of_owner.push(request);
         self.in_flight.entry(request).or_default().push(in_flight);
+    }
+
+    /// These grants in flight of an owner at a key need no undo, whatever happens to their connections.
+    fn drop_in_flight(
+        &mut self,
+        key: KeyRef<'_>,
+        owner: &[u8],
+        are_dropped: impl Fn(&GrantInFlight) -> bool,
+    ) {
+        let at = OwnerAtRef { key, owner };
+        let Some(requests) = self.in_flight_of_owner.get_mut(&at) else {
+            return;
+        };
+        let in_flight = &mut self.in_flight;
+        requests.retain(|request| {
+            let Some(grants) = in_flight.get_mut(request) else {
+                return false;
+            };
+            let of_request = grants.len();
+            grants.retain(|grant| grant.key.as_ref() != key || !are_dropped(grant));
+            let is_kept = grants.len() == of_request;
+            if grants.is_empty() {
+                in_flight.remove(request);
+            }
+            is_kept
+        });
+        if requests.is_empty() {
+            self.in_flight_of_owner.swap_remove(&at);
+        }
+        give_back(&mut self.in_flight);
+        give_back(&mut self.in_flight_of_owner);
     }
 
     /// The reply of a grant is written: from now on only its lease or its owner ends it.
@@ -52,20 +90,7 @@ impl Locks {
         if self.in_flight_of_owner.is_empty() {
             return;
         }
-        let Some(waiter) = self
-            .in_flight_of_owner
-            .swap_remove(&OwnerAtRef { key, owner })
-        else {
-            return;
-        };
-        if let Some(in_flight) = self.in_flight.get_mut(&waiter) {
-            in_flight.retain(|in_flight| in_flight.key.as_ref() != key);
-            if in_flight.is_empty() {
-                self.in_flight.remove(&waiter);
-            }
-        }
-        give_back(&mut self.in_flight);
-        give_back(&mut self.in_flight_of_owner);
+        self.drop_in_flight(key, owner, |_| true);
     }
 
     /// Takes the grants to undo at this key.
@@ -80,8 +105,11 @@ impl Locks {
         let taken = self.in_flight.remove(&waiter).unwrap_or_default();
         for in_flight in &taken {
             let at = in_flight.at();
-            if self.in_flight_of_owner.get(&at) == Some(&waiter) {
-                self.in_flight_of_owner.swap_remove(&at);
+            if let Some(requests) = self.in_flight_of_owner.get_mut(&at) {
+                requests.retain(|request| *request != waiter);
+                if requests.is_empty() {
+                    self.in_flight_of_owner.swap_remove(&at);
+                }
             }
         }
         give_back(&mut self.in_flight);

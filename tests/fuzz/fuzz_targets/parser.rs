@@ -116,8 +116,10 @@ fn check(
 ) {
     let parsed = parse(words);
     let lower: Vec<_> = words.iter().map(|word| word.to_ascii_lowercase()).collect();
-    let case = |(at, word)| if at < options { word } else { &lower[at][..] };
-    let other_case: Vec<&[u8]> = words.iter().copied().enumerate().map(case).collect();
+    let both = words.iter().zip(&lower).enumerate();
+    let other_case: Vec<&[u8]> = both
+        .map(|(at, (word, lower))| if at < options { *word } else { lower.as_slice() })
+        .collect();
     assert_eq!(parse(&other_case), parsed);
     match parsed {
         Ok(_) => {

@@ -153,6 +153,38 @@ fn histories_with_redissons_scripts() {
     explore(true);
 }
 
+/// The reply of a READ grant is not written when its lease ends, and the owner is granted READ again, under the token of
+/// the same phase: the end of the first connection ends nothing.
+#[test]
+fn an_expired_grant_in_flight_does_not_undo_the_next_one() {
+    let acquire = |owner, conn, writes, lease_ms, wait| Op::Acquire {
+        owner,
+        conn,
+        writes,
+        lease_ms,
+        wait,
+        once: false,
+        session: false,
+    };
+    let ops = [
+        acquire(0, 0, false, 60, None),
+        acquire(1, 0, true, 1, Some(Some(8))),
+        acquire(3, 1, false, 1, Some(None)),
+        // The wait of the writer ends: the reader behind it is granted.
+        Op::Pass(8),
+        acquire(3, 2, true, 1, Some(None)),
+        // Its lease ends.
+        Op::Pass(1),
+        acquire(3, 0, false, 1, Some(None)),
+        Op::DropAddressee,
+    ];
+    let undelivered = |op| Step {
+        op,
+        delivers: false,
+    };
+    Case::new(0, false).play(&ops.map(undelivered));
+}
+
 struct Case {
     sim: Sim,
     naive: Option<Naive>,
