@@ -17,6 +17,7 @@ impl Locks {
         if in_flight.reentry.is_none() {
             let (key, owner) = (in_flight.key.as_ref(), &in_flight.owner);
             self.drop_in_flight(key, owner, |older| older.mode == in_flight.mode);
+            self.drop_undone(key, owner, |older| older.mode == in_flight.mode);
         }
         let of_owner = self.in_flight_of_owner.entry(in_flight.at()).or_default();
         of_owner.push(request);
@@ -54,6 +55,21 @@ impl Locks {
         give_back(&mut self.in_flight_of_owner);
     }
 
+    /// These grants of an owner at a key, whose connections have ended, are not undone.
+    fn drop_undone(
+        &mut self,
+        key: KeyRef<'_>,
+        owner: &[u8],
+        are_dropped: impl Fn(&GrantInFlight) -> bool,
+    ) {
+        if let Some(undone) = self.undelivered.get_mut(&key) {
+            undone.retain(|grant| grant.owner[..] != *owner || !are_dropped(grant));
+            if undone.is_empty() {
+                self.take_undone(key);
+            }
+        }
+    }
+
     /// The reply of a grant is written: from now on only its lease or its owner ends it.
     pub fn delivered(&mut self, waiter: WaiterId) {
         let delivered = self.take_in_flight(waiter);
@@ -81,12 +97,7 @@ impl Locks {
     /// that got it by asking again, and is dropped. No undo may be scheduled later either, when the end of the
     /// connection that was answered first is noticed.
     pub(crate) fn claim(&mut self, key: KeyRef<'_>, owner: &[u8]) {
-        if let Some(undone) = self.undelivered.get_mut(&key) {
-            undone.retain(|undone| undone.owner[..] != *owner);
-            if undone.is_empty() {
-                self.take_undone(key);
-            }
-        }
+        self.drop_undone(key, owner, |_| true);
         if self.in_flight_of_owner.is_empty() {
             return;
         }
