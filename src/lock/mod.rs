@@ -1,7 +1,9 @@
 //! The core: what a lock, a semaphore and a latch do.
 //!
 //! A lock is a hash in the key space: `key {owner: hold count, #token: t<token>}`. The TTL of the key is the lease. The
-//! hash alone states the holder; memory holds the waiters, the tracked grants and statistics.
+//! hash alone states the holder; memory has the waiters, the grants in flight and tracked, the bindings of sessions,
+//! the Redisson windows and statistics. Semaphores and latches have other keys and the same queues: the folders
+//! `semaphore` and `latch` describe them.
 //!
 //! `LOCK.ACQUIRE` on an absent key writes the hash and replies a fencing token. A request of the holder raises the hold
 //! count. Any other request gets nil or, with `BLOCK`, is *parked*: its client is blocked and its request joins the
@@ -25,6 +27,9 @@
 //! `SESSION` binds a hold to a connection: the server renews the lease while the connection lives, and releases the
 //! hold when it closes.
 //!
+//! With `READ` many owners hold a lock together, with `WRITE` one owner alone. The lease of each reader and the token
+//! are then in *sibling keys*, beside the hash.
+//!
 //! A request may name several keys, all or none. It takes a place in the queue of each key and holds nothing while it
 //! waits. A key that becomes free when this request is first in its queue stays free for it; when the last key has
 //! become free, the request gets all of them at the end of that tick. A request that would wait for its own owner (a
@@ -39,22 +44,27 @@
 //! | hold, hold count | one successful acquire that is not released yet; the number of them |
 //! | lease | the time for which a hold is valid without renewal |
 //! | deadline | the moment at which a lease or a wait ends |
-//! | resource | what is waited for under one key: a lock, a semaphore or a latch |
-//! | waiter | a parked request, or one that waits with a ticket |
+//! | resource | what a client waits for under one key: a lock, a semaphore or a latch |
+//! | permit | one of the holds that a semaphore has to give, each with a lease; its owner is called *id* |
+//! | latch | a count that requests wait to see at zero |
+//! | waiter | a parked request |
 //! | queue | the waiters of one key in order |
 //! | place | the position of an owner in a queue, kept for a grace time after a disconnect (INFO: `places_kept`) |
-//! | park | to wait with a blocked client (INFO: `waits_parked`); a *ticket* is a wait without one |
+//! | park | to wait with a blocked client (INFO: `waits_parked`) |
 //! | grant | a waiter or a caller becomes holder |
 //! | hand off | to grant as part of the end of a hold |
 //! | in flight | granted, and the reply not written yet; may still be undone (INFO: `grants_undone`) |
 //! | settle | to bring a key whose state changed by other means to a decision (INFO: `foreign_wakeups`) |
 //! | tick | one cycle of the server's event loop |
 //! | Redisson window | the time a lock is left free for Redisson's waiters (settings `free-after`, `free-window`) |
-//! | next resource | the cursor of the settle loop, which serves the resources in rotation |
+//! | next resource | the cursor of the loop that settles keys: it serves the kinds of resource in rotation |
 //! | token | the fencing token: a number that rises with every grant of a key |
+//! | sibling key | a key beside the key of a read-write lock or a semaphore that stores a part of it |
 //! | token record | the sibling key of a read-write lock that stores its token |
+//! | domain | the keys whose tokens share a horizon: those of one server, in a cluster those of one slot |
 //! | horizon | a stored number above every token that a domain has handed out |
 //! | compatibility | which holds exclude which |
+//! | upgrade, downgrade | a reader takes WRITE too; a writer that also reads releases WRITE |
 //! | subscriber | a client that is subscribed to the channel of a lock |
 //! | startup delay | the time after a start or a promotion during which no lock is granted |
 //! | tracked grant | an entry of the bounded table of grants (INFO: one that is pushed out is `grants_unwatched`) |
