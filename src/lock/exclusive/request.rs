@@ -73,11 +73,11 @@ pub enum Released {
 /// `LOCK.RENEW`.
 #[derive(Debug, Clone, Copy)]
 pub struct Renew<'a> {
-    /// Who renews.
-    pub owner: &'a [u8],
     /// The owner.
-    pub mode: Option<Mode>,
+    pub owner: &'a [u8],
     /// READ or WRITE; `None`: the only hold of the owner.
+    pub mode: Option<Mode>,
+    /// The new lease.
     pub lease: Lease,
     /// Whether the request names the lease, by `EX` or `PX`: then a binding ends. A bound hold that is renewed without
     /// it gets the lease of the session.
