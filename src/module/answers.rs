@@ -2,12 +2,12 @@
 
 use std::ptr::null_mut;
 
-use crate::lock::{Effect, Effects, Outcome, WaiterId};
+use crate::lock::{Effect, Outcome, WaiterId};
 use crate::module::ffi::api::api;
 use crate::module::state::shell;
 
-/// Notes the answer; the alarm delivers it at the end of the turn.
-pub fn note(id: WaiterId, outcome: Outcome) {
+/// Notes an answer; the alarm delivers it at the end of the tick.
+fn note(id: WaiterId, outcome: Outcome) {
     shell::with(|shell| {
         if let Some(parked) = shell.parked.get_mut(&id) {
             parked.outcome = Some(outcome);
@@ -16,7 +16,7 @@ pub fn note(id: WaiterId, outcome: Outcome) {
     });
 }
 
-/// Notes the answers of a decision about a key: only when all that was decided with them is written.
+/// Notes the answers of a decision. To be called when the writes of the decision have succeeded.
 pub fn note_all(fx: &[Effect]) {
     for effect in fx {
         if let Effect::Answer(waiter, outcome) = effect {
@@ -25,16 +25,7 @@ pub fn note_all(fx: &[Effect]) {
     }
 }
 
-/// Carries out a decision that writes nothing: its answers.
-pub fn carry_out(fx: Effects) {
-    for effect in fx {
-        if let Effect::Answer(waiter, outcome) = effect {
-            note(waiter, outcome);
-        }
-    }
-}
-
-/// Unblocks everyone whose answer is known.
+/// Unblocks the clients whose answers are noted.
 pub fn deliver_all() {
     for id in shell::with(|shell| std::mem::take(&mut shell.answered)) {
         let Some(handle) = shell::with(|shell| shell.parked.get(&id)?.handle) else {

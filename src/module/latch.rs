@@ -2,7 +2,7 @@
 
 use redis_module::raw;
 
-use crate::lock::{CountChange, Effect, Effects, LockError, Locks};
+use crate::lock::{CountChange, Effects, LockError, Locks};
 use crate::module::answers;
 use crate::module::apply;
 use crate::module::ffi::checked::Written;
@@ -30,11 +30,7 @@ impl CountKey<'_> {
         let (ctx, db, name) = (self.ctx(), self.id().db, self.name());
         let written = self.change(change, replication);
         written.map_err(|what| apply::refused(ctx, db, &[name], what))?;
-        for effect in fx {
-            if let Effect::Answer(waiter, outcome) = effect {
-                answers::note(waiter, outcome);
-            }
-        }
+        answers::note_all(&fx);
         Ok(answer)
     }
 

@@ -40,7 +40,7 @@ impl<'a> SemKey<'a> {
             let ((), fx) = apply::decide(|locks, fx| {
                 locks.fail_all_permits(key, &LockError::SiblingsTaken, fx);
             });
-            answers::carry_out(fx);
+            answers::note_all(&fx);
         }
     }
 
@@ -63,11 +63,7 @@ impl<'a> SemKey<'a> {
             drop(self);
             return Err(apply::refused(ctx, db, &[name], what));
         }
-        for effect in fx {
-            if let Effect::Answer(waiter, outcome) = effect {
-                answers::note(*waiter, outcome.clone());
-            }
-        }
+        answers::note_all(fx);
         drop(self);
         for effect in fx {
             if let Effect::Notify(event) = effect {

@@ -112,7 +112,7 @@ fn settle_many(ctx: Ctx, request: WaiterId, ids: &[KeyId], now: Now) -> bool {
     let mut keys = open();
     let mut states = read(&keys);
     if let Err(error) = may_begin_all(request, &keys, &states, now) {
-        answers::carry_out(decide(|locks, fx| locks.dismiss(request, &error, fx)).1);
+        answers::note_all(&decide(|locks, fx| locks.dismiss(request, &error, fx)).1);
         return true;
     }
     let grant = shell::with(|shell| shell.locks.may_grant_many(request, &states, now));
@@ -246,6 +246,6 @@ fn settle_latch(ctx: Ctx, id: &KeyId, now: Now) -> bool {
     if Locks::is_latch_open(state, now) && !ctx.probe_write(name) {
         return false;
     }
-    answers::carry_out(decide(|locks, fx| locks.latch_settle(id.as_ref(), state, now, fx)).1);
+    answers::note_all(&decide(|locks, fx| locks.latch_settle(id.as_ref(), state, now, fx)).1);
     true
 }

@@ -90,6 +90,6 @@ fn clear_line(key: &LockKey<'_>, state: &KeyState, ending: &Ending<'_>) {
                 locks.dismiss(*request, error, fx);
             }
         });
-        answers::carry_out(fx);
+        answers::note_all(&fx);
     }
 }
