@@ -4,7 +4,7 @@
 //! *apply* (the shell), *rearm* the timer, reply. The middle steps are here.
 
 use crate::commands::error::CommandError;
-use crate::lock::{Effects, LockError, Locks, PermitChange, Wait, WaiterId};
+use crate::lock::{Cx, Effects, LockError, Locks, Now, PermitChange, Wait, WaiterId};
 use crate::module::apply::{apply, apply_all, decide, decide_all};
 use crate::module::entry::alarm;
 use crate::module::entry::clients;
@@ -23,9 +23,10 @@ use crate::module::keyspace::sem_key::SemKey;
 pub fn change_lock<T>(
     ctx: Ctx,
     key: LockKey<'_>,
-    decision: impl FnOnce(&mut Locks, &mut Effects) -> Result<T, LockError>,
+    now: Now,
+    decision: impl FnOnce(&mut Locks, &mut Cx<'_>) -> Result<T, LockError>,
 ) -> Result<T, CommandError> {
-    let (decided, fx) = decide(decision);
+    let (decided, fx) = decide(now, decision);
     apply(key, &fx)?;
     alarm::rearm(ctx);
     Ok(decided?)
@@ -38,9 +39,10 @@ pub fn change_lock<T>(
 pub fn change_locks<T>(
     ctx: Ctx,
     keys: Vec<LockKey<'_>>,
+    now: Now,
     decision: impl FnOnce(&mut Locks, &mut [Effects]) -> Result<T, LockError>,
 ) -> Result<T, CommandError> {
-    let (decided, fx) = decide_all(keys.len(), decision);
+    let (decided, fx) = decide_all(keys.len(), now, decision);
     apply_all(keys, &fx)?;
     alarm::rearm(ctx);
     Ok(decided?)
@@ -53,9 +55,10 @@ pub fn change_locks<T>(
 pub fn change_semaphore<T>(
     ctx: Ctx,
     key: SemKey<'_>,
-    decision: impl FnOnce(&mut Locks, &mut Effects) -> Result<(T, PermitChange), LockError>,
+    now: Now,
+    decision: impl FnOnce(&mut Locks, &mut Cx<'_>) -> Result<(T, PermitChange), LockError>,
 ) -> Result<T, CommandError> {
-    let (decided, fx) = decide(decision);
+    let (decided, fx) = decide(now, decision);
     let (answer, change) = decided?;
     key.apply(&change, &fx, Replication::of_command(ctx))?;
     alarm::rearm(ctx);

@@ -1,7 +1,7 @@
 //! What is alike for locks, semaphores and latches: the numbers and limits of waiters, the deadlines, and the settle
 //! loop, which serves the kinds in rotation (the *next resource* cursor).
 
-use crate::lock::effect::{Effect, Effects, Outcome};
+use crate::lock::effect::{Cx, Outcome};
 use crate::lock::locks::Locks;
 use crate::lock::resource::{Resource, ALL};
 use crate::lock::session::bindings::BoundRef;
@@ -149,9 +149,9 @@ impl Locks {
     }
 
     /// Answers nil to the next request whose wait has run out. False when none is left.
-    pub fn end_next_wait(&mut self, now: Now, fx: &mut Effects) -> bool {
+    pub fn end_next_wait(&mut self, cx: &mut Cx<'_>) -> bool {
         for resource in ALL {
-            let Some(due) = self.queues_mut(resource).pop_due(now) else {
+            let Some(due) = self.queues_mut(resource).pop_due(cx.now) else {
                 continue;
             };
             if let Due::Wait(waiter) = due {
@@ -160,7 +160,7 @@ impl Locks {
                     Resource::Semaphore => self.sems.stats.sem_waits_timed_out += 1,
                     Resource::Latch => self.latches.stats.latch_waits_timed_out += 1,
                 }
-                fx.push(Effect::Answer(waiter, Outcome::Nil));
+                cx.answer(waiter, Outcome::Nil);
             }
             return true;
         }
@@ -254,11 +254,11 @@ impl Locks {
     }
 
     /// Answers an error to every waiter for a permit or a latch.
-    pub(crate) fn drain_other_resources(&mut self, fx: &mut Effects) {
+    pub(crate) fn drain_other_resources(&mut self, cx: &mut Cx<'_>) {
         let permits = self.sems.waiters.clear_all();
-        self.fail_permits(permits, &LockError::Drained, fx);
+        self.fail_permits(permits, &LockError::Drained, cx);
         let latches = self.latches.waiters.clear_all();
-        self.fail_latches(latches, &LockError::Drained, fx);
+        self.fail_latches(latches, &LockError::Drained, cx);
         self.sems.waiters.schedule_postponed();
         self.latches.waiters.schedule_postponed();
     }

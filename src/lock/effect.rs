@@ -4,11 +4,42 @@ use std::rc::Rc;
 
 use smallvec::SmallVec;
 
-use crate::lock::{Domain, LockError, Mode, OwnerId, RwWrite, Token, WaiterId};
+use crate::lock::{Domain, LockError, Mode, Now, OwnerId, RwWrite, Token, WaiterId};
 
 /// The effects of one decision, in order. Nearly every decision fits in without an allocation (which costs 200
 /// instructions in the server's allocator).
 pub type Effects = SmallVec<[Effect; 5]>;
+
+/// What every decision has: its moment, and the list that takes its effects.
+#[derive(Debug)]
+pub struct Cx<'a> {
+    /// The moment of the decision.
+    pub now: Now,
+    /// The effects so far.
+    pub effects: &'a mut Effects,
+}
+
+impl<'a> Cx<'a> {
+    /// The context of a decision at this moment.
+    pub fn new(now: Now, effects: &'a mut Effects) -> Cx<'a> {
+        Cx { now, effects }
+    }
+
+    /// Answers a parked request, which has left its queue.
+    pub(crate) fn answer(&mut self, waiter: WaiterId, outcome: Outcome) {
+        self.effects.push(Effect::Answer(waiter, outcome));
+    }
+
+    /// Changes the lock hash.
+    pub(crate) fn write(&mut self, change: KeyWrite) {
+        self.effects.push(Effect::Write(change));
+    }
+
+    /// Sends a keyspace event.
+    pub(crate) fn notify(&mut self, event: Event) {
+        self.effects.push(Effect::Notify(event));
+    }
+}
 
 /// One effect on the key of the decision.
 #[derive(Debug, Clone, PartialEq, Eq)]

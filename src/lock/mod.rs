@@ -109,7 +109,7 @@ mod window;
 mod tests;
 
 pub use compatibility::is_blocked;
-pub use effect::{Effect, Effects, Event, KeyWrite, Outcome};
+pub use effect::{Cx, Effect, Effects, Event, KeyWrite, Outcome};
 pub use error::LockError;
 pub use exclusive::request::{Acquire, Answer, Break, Release, Released, Renew, Wait};
 pub use latch::state::{Count, CountChange, Waited};

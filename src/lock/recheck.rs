@@ -4,11 +4,11 @@
 //! next grant. If `lock.lost` has subscribers, such a key is read at the end of the tick, and its
 //! tracked grants end if it no longer states them; nothing is granted.
 
-use crate::lock::effect::Effects;
+use crate::lock::effect::Cx;
 use crate::lock::locks::Locks;
 use crate::lock::table::give_back;
 use crate::lock::view::View;
-use crate::lock::{KeyId, KeyRef, KeyState, Now};
+use crate::lock::{KeyId, KeyRef, KeyState};
 
 impl Locks {
     /// A key was changed by other means; `asked`: the event `lock.lost` is wanted.
@@ -37,15 +37,13 @@ impl Locks {
     }
 
     /// Ends the tracked grants that the key no longer states.
-    pub fn recheck(&mut self, view: &View<'_>, now: Now, fx: &mut Effects) {
+    pub fn recheck(&mut self, view: &View<'_>, cx: &mut Cx<'_>) {
         match &view.state {
-            KeyState::ReadWrite(lock) if lock.is_held(now) => {
-                self.untrack_gone(view, lock, now, fx)
-            }
+            KeyState::ReadWrite(lock) if lock.is_held(cx.now) => self.untrack_gone(view, lock, cx),
             state => {
-                let hold = state.hold(now);
+                let hold = state.hold(cx.now);
                 if hold.and_then(|hold| self.tracked(view.key, hold)).is_none() {
-                    self.untrack_stale(view, now, fx);
+                    self.untrack_stale(view, cx);
                 }
             }
         }

@@ -1,7 +1,7 @@
 //! Events of the server: connections that close, keys that are deleted or expire, databases that are flushed or
 //! exchanged, changes of role, the drain before an unload.
 
-use crate::lock::effect::Effects;
+use crate::lock::effect::Cx;
 use crate::lock::locks::Locks;
 use crate::lock::name::{KeyMap, KeySet};
 use crate::lock::view::HORIZON_DB;
@@ -162,11 +162,11 @@ impl Locks {
 
     /// The module is to be unloaded: every waiter is answered an error, and no place is kept. Bindings stay, because
     /// the drain may be called off. (Without the module, bound holds end by their leases.)
-    pub fn drain(&mut self, fx: &mut Effects) {
+    pub fn drain(&mut self, cx: &mut Cx<'_>) {
         self.end_windows();
         let parked = self.waiters.clear_all();
-        self.fail(parked, &LockError::Drained, fx);
+        self.fail(parked, &LockError::Drained, cx);
         self.waiters.schedule_postponed();
-        self.drain_other_resources(fx);
+        self.drain_other_resources(cx);
     }
 }

@@ -1,6 +1,6 @@
 //! Settling a key: its state is read, undelivered grants are undone, and the lock is granted to the next waiter.
 
-use crate::lock::effect::{Effect, Effects, KeyWrite, Outcome};
+use crate::lock::effect::{Cx, KeyWrite, Outcome};
 use crate::lock::grant::ending::free;
 use crate::lock::grant::hand_off::HandedOff;
 use crate::lock::grant::in_flight::GrantInFlight;
@@ -32,8 +32,8 @@ impl Locks {
 
     /// Settles a key: called when its lease is over or its state changed by other means. Without a cause it changes
     /// nothing.
-    pub fn settle(&mut self, view: &View<'_>, now: Now, fx: &mut Effects) {
-        self.note_window_taken(view, now);
+    pub fn settle(&mut self, view: &View<'_>, cx: &mut Cx<'_>) {
+        self.note_window_taken(view, cx.now);
         let undone = self.take_undone(view.key);
         let foreign = match &view.state {
             KeyState::OtherType => Some(LockError::WrongType),
@@ -41,12 +41,12 @@ impl Locks {
             _ => None,
         };
         if let Some(error) = foreign {
-            return self.settle_foreign(view, &error, now, fx);
+            return self.settle_foreign(view, &error, cx);
         }
         if let KeyState::ReadWrite(lock) = &view.state {
-            return self.settle_shared(view, lock, undone.unwrap_or_default(), now, fx);
+            return self.settle_shared(view, lock, undone.unwrap_or_default(), cx);
         }
-        let undone = match view.state.hold(now) {
+        let undone = match view.state.hold(cx.now) {
             Some(hold) => {
                 let (again, fresh): (Vec<_>, Vec<_>) = undone
                     .into_iter()
@@ -54,7 +54,7 @@ impl Locks {
                     .filter(|undone| undone.is(hold))
                     .partition(|undone| undone.reentry.is_some());
                 let Some(undone) = fresh.into_iter().next() else {
-                    return self.settle_held(view, hold, again.first(), now, fx);
+                    return self.settle_held(view, hold, again.first(), cx);
                 };
                 Some(undone)
             }
@@ -63,11 +63,11 @@ impl Locks {
         if let Some(undone) = &undone {
             self.stats.grants_undone += u64::from(self.tracked.remove(view.key).is_some());
             self.waiters
-                .restore(&undone.key, &undone.owner, undone.seq, now);
+                .restore(&undone.key, &undone.owner, undone.seq, cx.now);
         } else if self
             .waiters
             .lease(view.key)
-            .is_some_and(|end| end > now.wall_ms)
+            .is_some_and(|end| end > cx.now.wall_ms)
         {
             self.stats.foreign_wakeups += 1;
         }
@@ -76,25 +76,25 @@ impl Locks {
             Some(_) => &KeyState::Absent,
             None => &view.state,
         };
-        match self.hand_off(view, rest, now, fx) {
+        match self.hand_off(view, rest, cx) {
             HandedOff::Granted | HandedOff::LeftFree => {}
             _ if took_back => {
                 self.windows.was_free(view.key);
-                free(fx);
+                free(cx);
             }
             _ => {}
         }
     }
 
     /// Settles a key that holds something other than a lock: its waiters fail.
-    fn settle_foreign(&mut self, view: &View<'_>, error: &LockError, now: Now, fx: &mut Effects) {
+    fn settle_foreign(&mut self, view: &View<'_>, error: &LockError, cx: &mut Cx<'_>) {
         let is_waited = self.waiters.live_on(view.key) > 0;
         if is_waited {
-            self.announce_untracked(view, now, fx);
+            self.announce_untracked(view, cx);
         }
-        self.untrack_stale(view, now, fx);
+        self.untrack_stale(view, cx);
         if is_waited {
-            self.fail_all(view.key, error, fx);
+            self.fail_all(view.key, error, cx);
         }
     }
 
@@ -104,37 +104,36 @@ impl Locks {
         view: &View<'_>,
         hold: &Hold,
         again: Option<&GrantInFlight>,
-        now: Now,
-        fx: &mut Effects,
+        cx: &mut Cx<'_>,
     ) {
         if let (Some(_), 2..) = (again, hold.count) {
             // One hold at most: the next request of this owner claims its grants in flight.
-            fx.push(Effect::Write(KeyWrite::Adjust {
+            cx.write(KeyWrite::Adjust {
                 owner: hold.owner.clone(),
                 count: Some((hold.count, hold.count - 1)),
                 token: None,
                 deadline_ms: None,
-            }));
+            });
         }
         if self.tracked(view.key, hold).is_none() {
-            self.untrack_stale(view, now, fx);
+            self.untrack_stale(view, cx);
         }
         self.waiters.set_lease(view.key, hold.deadline_ms);
-        self.waiters.set_holders(view.key, &view.state, now);
+        self.waiters.set_holders(view.key, &view.state, cx.now);
         self.waiters.schedule_settle_owner(view.key, &hold.owner);
     }
 
     /// Answers this error to every waiter of a key.
-    pub(crate) fn fail_all(&mut self, key: KeyRef<'_>, error: &LockError, fx: &mut Effects) {
+    pub(crate) fn fail_all(&mut self, key: KeyRef<'_>, error: &LockError, cx: &mut Cx<'_>) {
         let parked = self.waiters.clear(key);
-        self.fail(parked, error, fx);
+        self.fail(parked, error, cx);
     }
 
     /// Answers this error to requests that have left their queues.
-    pub(crate) fn fail(&mut self, waiters: Vec<WaiterId>, error: &LockError, fx: &mut Effects) {
+    pub(crate) fn fail(&mut self, waiters: Vec<WaiterId>, error: &LockError, cx: &mut Cx<'_>) {
         for waiter in waiters {
             self.stats.waits_failed += 1;
-            fx.push(Effect::Answer(waiter, Outcome::Failed(error.clone())));
+            cx.answer(waiter, Outcome::Failed(error.clone()));
         }
     }
 }

@@ -4,7 +4,9 @@ use std::ffi::CStr;
 
 use redis_module::raw;
 
-use crate::lock::{prefixed, Effect, Effects, Event, KeyRef, KeyWrite, LockError, Locks, Mode};
+use crate::lock::{
+    prefixed, Cx, Effect, Effects, Event, KeyRef, KeyWrite, LockError, Locks, Mode, Now,
+};
 use crate::module::answers;
 use crate::module::ffi::checked::{Refused, Written};
 use crate::module::ffi::ctx::Ctx;
@@ -19,7 +21,7 @@ use crate::module::state::shell;
 use crate::module::subscribers;
 
 /// Lets the core decide, under the settings in force.
-pub fn decide<T>(body: impl FnOnce(&mut Locks, &mut Effects) -> T) -> (T, Effects) {
+pub fn decide<T>(now: Now, body: impl FnOnce(&mut Locks, &mut Cx<'_>) -> T) -> (T, Effects) {
     let mut fx = Effects::new();
     let result = shell::with(|shell| {
         shell.locks.limits = settings::limits();
@@ -27,7 +29,7 @@ pub fn decide<T>(body: impl FnOnce(&mut Locks, &mut Effects) -> T) -> (T, Effect
         shell.locks.set_window_rule(settings::window_rule());
         shell.locks.sessions.rule = settings::sessions();
         shell.locks.detects_deadlocks = settings::deadlock_detect();
-        body(&mut shell.locks, &mut fx)
+        body(&mut shell.locks, &mut Cx::new(now, &mut fx))
     });
     (result, fx)
 }
@@ -35,10 +37,11 @@ pub fn decide<T>(body: impl FnOnce(&mut Locks, &mut Effects) -> T) -> (T, Effect
 /// The same for a decision about so many keys: each has its list of effects.
 pub fn decide_all<T>(
     keys: usize,
+    now: Now,
     body: impl FnOnce(&mut Locks, &mut [Effects]) -> T,
 ) -> (T, Vec<Effects>) {
     let mut all = vec![Effects::new(); keys];
-    let (result, _) = decide(|locks, _| body(locks, &mut all));
+    let (result, _) = decide(now, |locks, _| body(locks, &mut all));
     (result, all)
 }
 

@@ -2,7 +2,7 @@
 
 use redis_module::raw;
 
-use crate::lock::{CountChange, Effects, LockError, Locks};
+use crate::lock::{CountChange, Cx, LockError, Locks, Now};
 use crate::module::answers;
 use crate::module::apply;
 use crate::module::ffi::checked::Written;
@@ -21,10 +21,11 @@ impl CountKey<'_> {
     /// The core's; then nothing was changed. When the server refuses the change: see [`apply::refused`].
     pub fn decide<T>(
         self,
-        body: impl FnOnce(&mut Locks, &mut Effects) -> Result<(T, CountChange), LockError>,
+        now: Now,
+        body: impl FnOnce(&mut Locks, &mut Cx<'_>) -> Result<(T, CountChange), LockError>,
     ) -> Result<T, LockError> {
         let replication = Replication::of_command(self.ctx());
-        let (decided, fx) = apply::decide(body);
+        let (decided, fx) = apply::decide(now, body);
         let (answer, change) = decided?;
         fault::trip("apply");
         let (ctx, db, name) = (self.ctx(), self.id().db, self.name());

@@ -58,9 +58,9 @@ fn carry_out(ctx: Ctx, (name, id): (Str<'_>, Str<'_>), duty: Duty, to: Replicati
         return true;
     }
     let mut change = PermitChange::default();
-    let ((), fx) = decide(|locks, fx| {
+    let ((), fx) = decide(now, |locks, cx| {
         change = match duty {
-            Duty::Release => locks.end_permit_session(&view, id.bytes(), now, fx),
+            Duty::Release => locks.end_permit_session(&view, id.bytes(), cx),
             Duty::Renew => locks.renew_permit_session(&view, id.bytes(), now),
         }
     });

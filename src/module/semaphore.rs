@@ -16,7 +16,7 @@ use crate::module::state::shell;
 impl<'a> SemKey<'a> {
     /// The view for a decision that may grant a permit.
     pub fn minting_view(&self, own: Option<Str<'_>>, now: Now) -> SemView<'a> {
-        self.clear_line();
+        self.clear_line(now);
         let mut view = self.plain_view(own, now);
         let both_there = matches!(&view.state, SemState::There(permits) if permits.taken > 0);
         let may_grant = horizon::may_mint(self.ctx(), view.domain, both_there);
@@ -34,11 +34,11 @@ impl<'a> SemKey<'a> {
     }
 
     /// No permit is granted while another semaphore has the same set: parked requests get an error.
-    fn clear_line(&self) {
+    fn clear_line(&self, now: Now) {
         let key = self.id();
         if shell::with(|shell| shell.locks.sems.queue(key).is_some()) && self.probe_twin() {
-            let ((), fx) = apply::decide(|locks, fx| {
-                locks.fail_all_permits(key, &LockError::SiblingsTaken, fx);
+            let ((), fx) = apply::decide(now, |locks, cx| {
+                locks.fail_all_permits(key, &LockError::SiblingsTaken, cx);
             });
             answers::note_all(&fx);
         }

@@ -147,9 +147,9 @@ fn attend_lock(ctx: Ctx, bound: &Bound, duty: Duty) -> bool {
 }
 
 fn decide_on(bound: &Bound, duty: Duty, view: &View<'_>, now: Now) -> Effects {
-    let ((), fx) = decide(|locks, fx| match duty {
-        Duty::Release => locks.end_session(view, bound, now, fx),
-        Duty::Renew => locks.renew_session(view, bound, now, fx),
+    let ((), fx) = decide(now, |locks, cx| match duty {
+        Duty::Release => locks.end_session(view, bound, cx),
+        Duty::Renew => locks.renew_session(view, bound, cx),
     });
     fx
 }

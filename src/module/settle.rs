@@ -83,7 +83,7 @@ pub fn recheck_all(ctx: Ctx, now: Now) {
         ctx.select(id.as_ref().db);
         let key = LockKey::peek(ctx, name.as_str(), None);
         let view = view::plain_view(&key, key.read());
-        let ((), fx) = decide(|locks, fx| locks.recheck(&view, now, fx));
+        let ((), fx) = decide(now, |locks, cx| locks.recheck(&view, cx));
         apply_unasked(key, &fx);
     }
 }
@@ -112,7 +112,7 @@ fn settle_many(ctx: Ctx, request: WaiterId, ids: &[KeyId], now: Now) -> bool {
     let mut keys = open();
     let mut states = read(&keys);
     if let Err(error) = may_begin_all(request, &keys, &states, now) {
-        answers::note_all(&decide(|locks, fx| locks.dismiss(request, &error, fx)).1);
+        answers::note_all(&decide(now, |locks, cx| locks.dismiss(request, &error, cx)).1);
         return true;
     }
     let grant = shell::with(|shell| shell.locks.may_grant_many(request, &states, now));
@@ -136,7 +136,7 @@ fn settle_many(ctx: Ctx, request: WaiterId, ids: &[KeyId], now: Now) -> bool {
         .zip(states)
         .map(|(key, state)| view(key, state))
         .collect();
-    let (settled, fx) = decide_all(ids.len(), |locks, fx| {
+    let (settled, fx) = decide_all(ids.len(), now, |locks, fx| {
         locks.settle_many(request, &views, now, fx)
     });
     apply_all_unasked(keys, &fx);
@@ -191,7 +191,7 @@ pub fn settle(ctx: Ctx, id: &KeyId, now: Now) -> bool {
     } else {
         view::plain_view(&key, state)
     };
-    let ((), fx) = decide(|locks, fx| locks.settle(&view, now, fx));
+    let ((), fx) = decide(now, |locks, cx| locks.settle(&view, cx));
     apply_unasked(key, &fx);
     !changes || view.may_grant()
 }
@@ -231,7 +231,7 @@ fn settle_semaphore(ctx: Ctx, id: &KeyId, now: Now) -> bool {
         }
     }
     let mut change = PermitChange::default();
-    let ((), fx) = decide(|locks, fx| change = locks.sem_settle(&view, now, fx));
+    let ((), fx) = decide(now, |locks, cx| change = locks.sem_settle(&view, cx));
     let _ = key.apply(&change, &fx, Replication::of_event(ctx));
     !changes || view.may_grant == Some(true)
 }
@@ -246,6 +246,6 @@ fn settle_latch(ctx: Ctx, id: &KeyId, now: Now) -> bool {
     if Locks::is_latch_open(state, now) && !ctx.probe_write(name) {
         return false;
     }
-    answers::note_all(&decide(|locks, fx| locks.latch_settle(id.as_ref(), state, now, fx)).1);
+    answers::note_all(&decide(now, |locks, cx| locks.latch_settle(id.as_ref(), state, cx)).1);
     true
 }

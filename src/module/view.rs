@@ -85,9 +85,9 @@ fn clear_line(key: &LockKey<'_>, state: &KeyState, ending: &Ending<'_>) {
         if refused.is_empty() {
             return;
         }
-        let ((), fx) = decide(|locks, fx| {
+        let ((), fx) = decide(now, |locks, cx| {
             for (request, error) in &refused {
-                locks.dismiss(*request, error, fx);
+                locks.dismiss(*request, error, cx);
             }
         });
         answers::note_all(&fx);

@@ -42,7 +42,7 @@ impl Down<Str<'_>> {
         if state != Count::Absent {
             is_no_semaphore(ctx, self.key)?;
         }
-        let left = key.decide(|locks, fx| locks.latch_down(id, state, self.by, now, fx))?;
+        let left = key.decide(now, |locks, cx| locks.latch_down(id, state, self.by, cx))?;
         alarm::rearm(ctx);
         ctx.reply_integer(left);
         Ok(())

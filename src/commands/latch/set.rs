@@ -44,7 +44,9 @@ impl Set<Str<'_>> {
             may_create(ctx)?;
         }
         let (count, set_if) = (self.count, self.set_if);
-        let set = key.decide(|locks, fx| locks.latch_set(id, state, count, set_if, now, fx))?;
+        let set = key.decide(now, |locks, cx| {
+            locks.latch_set(id, state, count, set_if, cx)
+        })?;
         alarm::rearm(ctx);
         ctx.reply_maybe(set);
         Ok(())

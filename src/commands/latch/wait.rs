@@ -53,7 +53,9 @@ impl Wait<Str<'_>> {
             is_no_semaphore(ctx, self.key)?;
         }
         let client = ctx.client_id();
-        let (waited, _) = decide(|locks, _| locks.latch_wait(id, state, client, wait, now));
+        let (waited, _) = decide(now, |locks, _| {
+            locks.latch_wait(id, state, client, wait, now)
+        });
         drop(key);
         match waited? {
             Waited::Open => ctx.reply_integer(1),

@@ -76,7 +76,7 @@ impl Acquire<Str<'_>> {
             true => view::minting_view(&key, state),
             false => view::plain_view(&key, state),
         };
-        let (answer, fx) = decide(|locks, fx| locks.acquire(&view, &request, now, fx));
+        let (answer, fx) = decide(now, |locks, cx| locks.acquire(&view, &request, cx));
         let shape = match options.with_holder {
             true => Shape::WithHolder,
             false => Shape::Token,

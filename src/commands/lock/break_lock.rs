@@ -61,8 +61,8 @@ impl Break<Str<'_>> {
             true => view::plain_view(&key, state),
             false => view::handing_view(&key, state, &Ending::Break(request)),
         };
-        let broken = change_lock(ctx, key, |locks, fx| {
-            locks.break_lock(&view, request, now, fx)
+        let broken = change_lock(ctx, key, now, |locks, cx| {
+            locks.break_lock(&view, request, cx)
         })?;
         ctx.reply_integer(broken.into());
         Ok(())

@@ -85,7 +85,7 @@ impl<'a> AcquireMany<'a, Str<'a>> {
         };
         let views = keys.iter().zip(states);
         let views: Vec<_> = views.map(|(key, state)| view(key, state)).collect();
-        let (answer, fx) = decide_all(keys.len(), |locks, fx| {
+        let (answer, fx) = decide_all(keys.len(), now, |locks, fx| {
             locks.acquire_many(&views, request, now, fx)
         });
         let shape = match self.options.with_holder {

@@ -71,7 +71,7 @@ impl<'a> ReleaseMany<'a, Str<'a>> {
         lock::may_release_many(&states, &request, now)?;
         let view = |(key, state)| view::handing_view(key, state, &Ending::Release(&request));
         let views: Vec<_> = keys.iter().zip(states).map(view).collect();
-        let dropped = change_locks(ctx, keys, |locks, fx| {
+        let dropped = change_locks(ctx, keys, now, |locks, fx| {
             locks.release_many(&views, &request, now, fx)
         })?;
         ctx.reply_integer(dropped as i64);

@@ -73,7 +73,7 @@ impl<'a> RenewMany<'a, Str<'a>> {
                 false => view::plain_view(key, state),
             });
         }
-        let renewed = change_locks(ctx, keys, |locks, fx| {
+        let renewed = change_locks(ctx, keys, now, |locks, fx| {
             locks.renew_many(&views, &request, now, fx)
         })?;
         ctx.reply_integer(renewed as i64);

@@ -65,8 +65,8 @@ impl Release<Str<'_>> {
         let state = key.read_to(ReadDepth::Two, now);
         read_write::may_change(&key, self.owner, (self.mode, &state))?;
         let view = view::handing_view(&key, state, &Ending::Release(&request));
-        let released = change_lock(ctx, key, |locks, fx| {
-            locks.release(&view, &request, now, fx)
+        let released = change_lock(ctx, key, now, |locks, cx| {
+            locks.release(&view, &request, cx)
         })?;
         ctx.reply_maybe(match released {
             Released::Freed => Some(1),

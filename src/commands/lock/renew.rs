@@ -72,7 +72,7 @@ impl Renew<Str<'_>> {
             true => view::minting_view(&key, state),
             false => view::plain_view(&key, state),
         };
-        let renewed = change_lock(ctx, key, |locks, fx| locks.renew(&view, &request, now, fx))?;
+        let renewed = change_lock(ctx, key, now, |locks, cx| locks.renew(&view, &request, cx))?;
         ctx.reply_integer(renewed.into());
         Ok(())
     }

@@ -89,7 +89,7 @@ impl Acquire<Str<'_>> {
         };
         let (key, view, now) = open_permit(ctx, self.key, self.id, SemKey::minting_view)?;
         let ((answer, change), fx) =
-            decide(|locks, fx| locks.sem_acquire(&view, &request, now, fx));
+            decide(now, |locks, cx| locks.sem_acquire(&view, &request, cx));
         if let Ok(Answer::Parked(id)) = answer {
             parked::expect(id, Shape::Token);
         }

@@ -34,8 +34,8 @@ impl<W: Word> Release<W> {
 impl Release<Str<'_>> {
     fn apply(self, ctx: Ctx) -> Result<(), CommandError> {
         let (key, view, now) = open_permit(ctx, self.key, self.id, SemKey::handing_view)?;
-        let released = change_semaphore(ctx, key, |locks, fx| {
-            locks.sem_release(&view, self.id.bytes(), now, fx)
+        let released = change_semaphore(ctx, key, now, |locks, cx| {
+            locks.sem_release(&view, self.id.bytes(), cx)
         })?;
         ctx.reply_maybe(released.then_some(1));
         Ok(())

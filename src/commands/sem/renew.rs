@@ -49,7 +49,7 @@ impl Renew<Str<'_>> {
     fn apply(self, ctx: Ctx) -> Result<(), CommandError> {
         let (key, view, now) = open_permit(ctx, self.key, self.id, SemKey::plain_view)?;
         let lease = (self.lease, self.names_lease);
-        let renewed = change_semaphore(ctx, key, |locks, _| {
+        let renewed = change_semaphore(ctx, key, now, |locks, _| {
             locks.sem_renew(&view, self.id.bytes(), lease, now)
         })?;
         ctx.reply_integer(renewed.into());

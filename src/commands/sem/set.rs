@@ -46,8 +46,8 @@ impl Set<Str<'_>> {
         if view.state == SemState::Absent {
             may_create(ctx)?;
         }
-        let set = change_semaphore(ctx, key, |locks, fx| {
-            locks.sem_set(&view, self.permits, self.set_if, now, fx)
+        let set = change_semaphore(ctx, key, now, |locks, cx| {
+            locks.sem_set(&view, self.permits, self.set_if, cx)
         })?;
         ctx.reply_maybe(set.map(i64::from));
         Ok(())

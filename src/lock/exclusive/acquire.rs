@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use crate::lock::compatibility::{compatibility, Compatibility};
-use crate::lock::effect::{Effect, Effects, Event, KeyWrite, Outcome};
+use crate::lock::effect::{Cx, Event, KeyWrite, Outcome};
 use crate::lock::exclusive::request::{Acquire, Answer, Wait};
 use crate::lock::grant::fresh::Grantee;
 use crate::lock::grant::hand_off::HandedOff;
@@ -31,26 +31,25 @@ impl Locks {
         &mut self,
         view: &View<'_>,
         req: &Acquire<'_>,
-        now: Now,
-        fx: &mut Effects,
+        cx: &mut Cx<'_>,
     ) -> Result<Answer, LockError> {
-        self.check_view(view, now)?;
+        self.check_view(view, cx.now)?;
         if req.session && !self.sessions.rule.open {
             self.stats.busy += 1;
             return Err(LockError::Busy);
         }
-        match compatibility(&view.state, req.mode, req.owner, now)? {
-            Compatibility::Mine(hold) => return self.reenter(view, hold, req, now, fx),
-            Compatibility::Within => return self.enter_again(view, req, now, fx),
+        match compatibility(&view.state, req.mode, req.owner, cx.now)? {
+            Compatibility::Mine(hold) => return self.reenter(view, hold, req, cx),
+            Compatibility::Within => return self.enter_again(view, req, cx),
             Compatibility::Blocked(lease_ms) => {
-                return self.wait_or_refuse(view, lease_ms, req, now, fx)
+                return self.wait_or_refuse(view, lease_ms, req, cx)
             }
             Compatibility::Free => {}
         }
         // During the startup delay a key that is free here may be held on the server that this data comes from.
-        let delayed = self.startup_delay.is_on(now);
+        let delayed = self.startup_delay.is_on(cx.now);
         if delayed && req.wait == Wait::No {
-            return Err(LockError::InStartupDelay(self.startup_delay.left(now)));
+            return Err(LockError::InStartupDelay(self.startup_delay.left(cx.now)));
         }
         // The lock is free. Waiters come first: the lock is granted to the first of them before this request is
         // decided, even if the event that freed it has not been handled yet.
@@ -58,7 +57,7 @@ impl Locks {
             let others_first = !view.may_grant() && self.waiters.schedule_settle(view.key);
             if others_first
                 || matches!(
-                    self.hand_off(view, &view.state, now, fx),
+                    self.hand_off(view, &view.state, cx),
                     HandedOff::Granted | HandedOff::Reserved | HandedOff::LeftFree
                 )
                 || (req.mode != Mode::Exclusive && self.waiters.live_on(view.key) > 0)
@@ -67,14 +66,13 @@ impl Locks {
                 return Ok(Answer::Refused);
             }
         } else if delayed || self.waiters.live_on(view.key) > 0 {
-            let answer = self.wait_or_refuse(view, None, req, now, fx)?;
-            if self.hand_off(view, &view.state, now, fx) == HandedOff::NoWaiter {
+            let answer = self.wait_or_refuse(view, None, req, cx)?;
+            if self.hand_off(view, &view.state, cx) == HandedOff::NoWaiter {
                 self.waiters.schedule_settle(view.key);
             }
             return Ok(answer);
         }
-        let granted =
-            self.grant_in(view, Cow::Borrowed(&view.state), &Grantee::of(req), now, fx)?;
+        let granted = self.grant_in(view, Cow::Borrowed(&view.state), &Grantee::of(req), cx)?;
         self.claim(view.key, req.owner);
         self.waiters.withdraw(view.key, req.owner);
         Ok(Answer::Granted(granted.token))
@@ -96,37 +94,36 @@ impl Locks {
         view: &View<'_>,
         hold: &Hold,
         req: &Acquire<'_>,
-        now: Now,
-        fx: &mut Effects,
+        cx: &mut Cx<'_>,
     ) -> Result<Answer, LockError> {
         if !req.once && hold.count >= MAX_HOLD_COUNT {
             return Err(LockError::HoldCountOverflow);
         }
         let adopted = match hold.token {
             Some(_) => None,
-            None => Some(self.mint(view, now, fx)?),
+            None => Some(self.mint(view, cx)?),
         };
         let token = hold.token.or(adopted).ok_or(LockError::TokensExhausted)?;
         let what = BoundRef::lock(req.mode, view.key, req.owner);
         let bound = if req.session {
-            self.sessions.bind(what, req.client, token, now);
+            self.sessions.bind(what, req.client, token, cx.now);
             true
         } else {
-            self.keep_binding(what, hold.token, req.names_lease, now)
+            self.keep_binding(what, hold.token, req.names_lease, cx.now)
         };
-        let wanted = self.lease_of(bound, req.lease).deadline(now);
+        let wanted = self.lease_of(bound, req.lease).deadline(cx.now);
         let deadline_ms = hold
             .deadline_ms
             .is_none_or(|end| end < wanted)
             .then_some(wanted);
         let count = (!req.once).then_some((hold.count, hold.count + 1));
         if count.is_some() || adopted.is_some() || deadline_ms.is_some() {
-            fx.push(Effect::Write(KeyWrite::Adjust {
+            cx.write(KeyWrite::Adjust {
                 owner: OwnerId::from_slice(req.owner),
                 count,
                 token: adopted,
                 deadline_ms,
-            }));
+            });
         }
         if let Some(deadline_ms) = deadline_ms {
             self.note_deadline(view, hold.token, deadline_ms);
@@ -141,8 +138,7 @@ impl Locks {
         view: &View<'_>,
         lease_ms: Option<i64>,
         req: &Acquire<'_>,
-        now: Now,
-        fx: &mut Effects,
+        cx: &mut Cx<'_>,
     ) -> Result<Answer, LockError> {
         let deadline_ms = match req.wait {
             Wait::No => {
@@ -150,7 +146,7 @@ impl Locks {
                 return Ok(Answer::Refused);
             }
             Wait::ForEver => None,
-            Wait::Ms(ms) => Some(now.mono_ms.saturating_add(ms)),
+            Wait::Ms(ms) => Some(cx.now.mono_ms.saturating_add(ms)),
         };
         let full = self.all_places() >= self.limits.max_waiters
             || self.waiters.live_on(view.key) >= self.limits.max_waiters_per_key;
@@ -159,12 +155,12 @@ impl Locks {
             self.stats.busy += 1;
             return Err(LockError::Busy);
         }
-        let upgrades = upgrades(&view.state, req, now);
-        if upgrades && self.another_upgrades(view, req, now) {
+        let upgrades = upgrades(&view.state, req, cx.now);
+        if upgrades && self.another_upgrades(view, req, cx.now) {
             self.stats.deadlocks += 1;
             return Err(LockError::Upgrade);
         }
-        let uncertain = self.check_deadlock_at(view, req, former, now)?;
+        let uncertain = self.check_deadlock_at(view, req, former, cx.now)?;
         self.last_waiter_id += 1;
         let id = WaiterId(self.last_waiter_id);
         self.unverified.extend(uncertain.then_some(id));
@@ -174,7 +170,7 @@ impl Locks {
             lease: req.lease,
             session: req.session,
             deadline_ms,
-            since_ms: now.mono_ms,
+            since_ms: cx.now.mono_ms,
             client: req.client,
             limit: None,
         };
@@ -184,19 +180,19 @@ impl Locks {
         };
         if let Joined::TookOver(older) = joined {
             self.stats.waits_taken_over += 1;
-            fx.push(Effect::Answer(older, Outcome::Nil));
+            cx.answer(older, Outcome::Nil);
         }
         self.sessions.waits(req.client, id);
         self.stats.waits_parked += 1;
-        match view.state.held_for_reading_or_writing(now) {
-            Some(lock) if upgrades => self.note_ends(view.key, lock, now),
-            Some(lock) => self.note_longer(view.key, lock, now),
+        match view.state.held_for_reading_or_writing(cx.now) {
+            Some(lock) if upgrades => self.note_ends(view.key, lock, cx.now),
+            Some(lock) => self.note_longer(view.key, lock, cx.now),
             None => {
                 self.waiters.set_lease(view.key, lease_ms);
-                self.waiters.set_holders(view.key, &view.state, now);
+                self.waiters.set_holders(view.key, &view.state, cx.now);
             }
         }
-        fx.push(Effect::Notify(Event::Wait));
+        cx.notify(Event::Wait);
         Ok(Answer::Parked(id))
     }
 }

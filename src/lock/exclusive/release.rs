@@ -1,6 +1,6 @@
 //! `LOCK.RELEASE`, `LOCK.RENEW` and `LOCK.BREAK`.
 
-use crate::lock::effect::{Effect, Effects, Event, KeyWrite, Outcome};
+use crate::lock::effect::{Cx, Event, KeyWrite, Outcome};
 use crate::lock::exclusive::request::{Break, Release, Released, Renew};
 use crate::lock::grant::ending::free;
 use crate::lock::grant::hand_off::HandedOff;
@@ -15,17 +15,16 @@ impl Locks {
         &mut self,
         view: &View<'_>,
         req: &Release<'_>,
-        now: Now,
-        fx: &mut Effects,
+        cx: &mut Cx<'_>,
     ) -> Result<Released, LockError> {
-        self.check_view(view, now)?;
+        self.check_view(view, cx.now)?;
         if let KeyState::ReadWrite(lock) = &view.state {
-            if let Some(released) = self.release_shared(view, lock, req, now, fx)? {
+            if let Some(released) = self.release_shared(view, lock, req, cx)? {
                 return Ok(released);
             }
         }
-        let hold = held_by(&view.state, req.owner, req.token, now);
-        let Some(hold) = of_kind(hold, &view.state, req.mode, now)? else {
+        let hold = held_by(&view.state, req.owner, req.token, cx.now);
+        let Some(hold) = of_kind(hold, &view.state, req.mode, cx.now)? else {
             self.stats.release_misses += 1;
             if req.token.is_none() {
                 let withdrawn = match req.mode {
@@ -34,25 +33,25 @@ impl Locks {
                 };
                 if let Some(waiter) = withdrawn {
                     self.stats.waits_withdrawn += 1;
-                    fx.push(Effect::Answer(waiter, Outcome::Nil));
+                    cx.answer(waiter, Outcome::Nil);
                 }
             }
             return Ok(Released::NotHeld);
         };
         self.claim(view.key, req.owner);
         if hold.count > 1 && !req.all {
-            fx.push(Effect::Write(KeyWrite::Adjust {
+            cx.write(KeyWrite::Adjust {
                 owner: OwnerId::from_slice(req.owner),
                 count: Some((hold.count, hold.count - 1)),
                 token: None,
                 deadline_ms: None,
-            }));
+            });
             return Ok(Released::StillHeld);
         }
         self.sessions
             .unbind(BoundRef::lock(Mode::Exclusive, view.key, req.owner));
-        self.stats.grants_released += u64::from(self.end_tracked(view, hold, now, fx));
-        self.end_hold(view, Event::Release, now, fx);
+        self.stats.grants_released += u64::from(self.end_tracked(view, hold, cx));
+        self.end_hold(view, Event::Release, cx);
         Ok(Released::Freed)
     }
 
@@ -61,34 +60,33 @@ impl Locks {
         &mut self,
         view: &View<'_>,
         req: &Renew<'_>,
-        now: Now,
-        fx: &mut Effects,
+        cx: &mut Cx<'_>,
     ) -> Result<bool, LockError> {
-        self.check_view(view, now)?;
+        self.check_view(view, cx.now)?;
         if let KeyState::ReadWrite(lock) = &view.state {
-            if self.renew_shared(view, lock, req, now, fx)?.is_some() {
+            if self.renew_shared(view, lock, req, cx)?.is_some() {
                 return Ok(true);
             }
         }
-        let hold = held_by(&view.state, req.owner, req.token, now);
-        let Some(hold) = of_kind(hold, &view.state, req.mode, now)? else {
+        let hold = held_by(&view.state, req.owner, req.token, cx.now);
+        let Some(hold) = of_kind(hold, &view.state, req.mode, cx.now)? else {
             self.stats.renewal_misses += 1;
             return Ok(false);
         };
         let token = match hold.token {
             Some(_) => None,
-            None => Some(self.mint(view, now, fx)?),
+            None => Some(self.mint(view, cx)?),
         };
         self.claim(view.key, req.owner);
         let what = BoundRef::lock(Mode::Exclusive, view.key, req.owner);
-        let stays_bound = self.keep_binding(what, hold.token, req.names_lease, now);
-        let deadline_ms = self.lease_of(stays_bound, req.lease).deadline(now);
-        fx.push(Effect::Write(KeyWrite::Adjust {
+        let stays_bound = self.keep_binding(what, hold.token, req.names_lease, cx.now);
+        let deadline_ms = self.lease_of(stays_bound, req.lease).deadline(cx.now);
+        cx.write(KeyWrite::Adjust {
             owner: OwnerId::from_slice(req.owner),
             count: None,
             token,
             deadline_ms: Some(deadline_ms),
-        }));
+        });
         self.stats.renewals += 1;
         self.note_deadline(view, hold.token, deadline_ms);
         Ok(true)
@@ -99,26 +97,25 @@ impl Locks {
         &mut self,
         view: &View<'_>,
         req: Break,
-        now: Now,
-        fx: &mut Effects,
+        cx: &mut Cx<'_>,
     ) -> Result<bool, LockError> {
-        self.check_view(view, now)?;
+        self.check_view(view, cx.now)?;
         let hold = view
             .state
-            .hold(now)
+            .hold(cx.now)
             .filter(|hold| matches_token(hold, req.token));
         let shared = match &view.state {
-            KeyState::ReadWrite(lock) if Locks::breaks_shared(lock, req, now) => Some(lock),
+            KeyState::ReadWrite(lock) if Locks::breaks_shared(lock, req, cx.now) => Some(lock),
             _ => None,
         };
         if hold.is_none() && shared.is_none() && req.token.is_some() {
             return Ok(false);
         }
         if req.purge {
-            self.fail_all(view.key, &LockError::Broken, fx);
+            self.fail_all(view.key, &LockError::Broken, cx);
         }
         if let Some(lock) = shared {
-            self.break_shared(view, lock, now, fx);
+            self.break_shared(view, lock, cx);
             return Ok(true);
         }
         let Some(hold) = hold else {
@@ -126,20 +123,20 @@ impl Locks {
         };
         self.sessions
             .unbind(BoundRef::lock(Mode::Exclusive, view.key, &hold.owner));
-        self.stats.grants_broken += u64::from(self.end_tracked(view, hold, now, fx));
-        self.end_hold(view, Event::Break, now, fx);
+        self.stats.grants_broken += u64::from(self.end_tracked(view, hold, cx));
+        self.end_hold(view, Event::Break, cx);
         Ok(true)
     }
 
-    pub(crate) fn end_hold(&mut self, view: &View<'_>, event: Event, now: Now, fx: &mut Effects) {
-        fx.push(Effect::Notify(event));
-        match self.hand_off(view, &KeyState::Absent, now, fx) {
+    pub(crate) fn end_hold(&mut self, view: &View<'_>, event: Event, cx: &mut Cx<'_>) {
+        cx.notify(event);
+        match self.hand_off(view, &KeyState::Absent, cx) {
             HandedOff::Granted | HandedOff::LeftFree => {}
             HandedOff::Reserved | HandedOff::NoWaiter | HandedOff::Blocked => {
                 // A waiter that could not be granted now is settled again by the timer.
                 self.waiters.schedule_settle(view.key);
                 self.windows.was_free(view.key);
-                free(fx);
+                free(cx);
             }
         }
     }

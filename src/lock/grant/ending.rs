@@ -1,50 +1,38 @@
 //! Ends of tracked grants, counted and reported once, however the hold ended.
 
-use crate::lock::effect::{Effect, Effects, Event, KeyWrite};
+use crate::lock::effect::{Cx, Effect, Event, KeyWrite};
 use crate::lock::locks::Locks;
 use crate::lock::view::View;
-use crate::lock::{Hold, KeyRef, KeyState, Now};
+use crate::lock::{Hold, KeyRef, KeyState};
 
 impl Locks {
     /// The present hold ends now, by its owner or an operator. True when its grant was tracked.
-    pub(crate) fn end_tracked(
-        &mut self,
-        view: &View<'_>,
-        hold: &Hold,
-        now: Now,
-        fx: &mut Effects,
-    ) -> bool {
+    pub(crate) fn end_tracked(&mut self, view: &View<'_>, hold: &Hold, cx: &mut Cx<'_>) -> bool {
         if self.tracked(view.key, hold).is_none() {
-            self.untrack_stale(view, now, fx);
+            self.untrack_stale(view, cx);
             return false;
         }
         self.tracked.remove(view.key).is_some()
     }
 
     /// Ends every tracked grant of the key whose hold ended unnoticed.
-    pub(crate) fn untrack_stale(&mut self, view: &View<'_>, now: Now, fx: &mut Effects) {
-        self.untrack_stale_single(view, now, fx);
+    pub(crate) fn untrack_stale(&mut self, view: &View<'_>, cx: &mut Cx<'_>) {
+        self.untrack_stale_single(view, cx);
         let readers: Vec<_> = self.tracked.readers(view.key).cloned().collect();
         for owner in readers {
-            self.untrack_stale_reader(view.key, &owner, now, fx);
+            self.untrack_stale_reader(view.key, &owner, cx);
         }
     }
 
     /// Ends the tracked READ grant of this owner, whose hold ended unnoticed, if there is one.
-    pub(crate) fn untrack_stale_reader(
-        &mut self,
-        key: KeyRef<'_>,
-        owner: &[u8],
-        now: Now,
-        fx: &mut Effects,
-    ) {
+    pub(crate) fn untrack_stale_reader(&mut self, key: KeyRef<'_>, owner: &[u8], cx: &mut Cx<'_>) {
         if let Some(former) = self.tracked.remove_reader(key, owner) {
-            self.count_end(former.deadline_ms <= now.wall_ms, fx);
+            self.count_end(former.deadline_ms <= cx.now.wall_ms, cx);
         }
     }
 
     /// Ends the tracked exclusive or WRITE grant, whose hold ended unnoticed.
-    pub(crate) fn untrack_stale_single(&mut self, view: &View<'_>, now: Now, fx: &mut Effects) {
+    pub(crate) fn untrack_stale_single(&mut self, view: &View<'_>, cx: &mut Cx<'_>) {
         let Some(former) = self.tracked.remove(view.key) else {
             return;
         };
@@ -53,35 +41,35 @@ impl Locks {
             KeyState::Held(hold) if hold.token == Some(former.token) => hold.deadline_ms,
             _ => Some(former.deadline_ms),
         };
-        self.count_end(deadline_ms.is_some_and(|end| end <= now.wall_ms), fx);
+        self.count_end(deadline_ms.is_some_and(|end| end <= cx.now.wall_ms), cx);
     }
 
-    fn count_end(&mut self, has_expired: bool, fx: &mut Effects) {
+    fn count_end(&mut self, has_expired: bool, cx: &mut Cx<'_>) {
         if has_expired {
             self.stats.grants_expired += 1;
-            fx.push(Effect::Notify(Event::Expire));
+            cx.notify(Event::Expire);
         } else {
             self.stats.grants_lost += 1;
-            fx.push(Effect::Notify(Event::Lost));
+            cx.notify(Event::Lost);
         }
     }
 
     /// Reports the end of a hold that has waiters but was never tracked, as far as the key shows it. (If the key itself
     /// was deleted, the server's own event has been reported already.)
-    pub(crate) fn announce_untracked(&self, view: &View<'_>, now: Now, fx: &mut Effects) {
+    pub(crate) fn announce_untracked(&self, view: &View<'_>, cx: &mut Cx<'_>) {
         let event = match &view.state {
             _ if self.tracked.contains(view.key) => return,
-            KeyState::Held(hold) if hold.is_over(now) => Event::Expire,
-            KeyState::ReadWrite(lock) if !lock.is_held(now) => Event::Expire,
+            KeyState::Held(hold) if hold.is_over(cx.now) => Event::Expire,
+            KeyState::ReadWrite(lock) if !lock.is_held(cx.now) => Event::Expire,
             KeyState::Bare(_) | KeyState::OtherHash | KeyState::OtherType => Event::Lost,
             KeyState::Held(_) | KeyState::ReadWrite(_) | KeyState::Absent => return,
         };
-        fx.push(Effect::Notify(event));
+        cx.notify(event);
     }
 }
 
 /// Deletes the key and informs Redisson's waiters.
-pub(crate) fn free(fx: &mut Effects) {
-    fx.push(Effect::Write(KeyWrite::Delete));
-    fx.push(Effect::Publish);
+pub(crate) fn free(cx: &mut Cx<'_>) {
+    cx.write(KeyWrite::Delete);
+    cx.effects.push(Effect::Publish);
 }

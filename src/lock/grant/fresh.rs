@@ -2,14 +2,14 @@
 
 use std::borrow::Cow;
 
-use crate::lock::effect::{Effect, Effects, Event, KeyWrite};
+use crate::lock::effect::{Cx, Effect, Event, KeyWrite};
 use crate::lock::exclusive::request::Acquire;
 use crate::lock::grant::tracked::TrackedGrant;
 use crate::lock::locks::Locks;
 use crate::lock::resource::Resource;
 use crate::lock::session::bindings::BoundRef;
 use crate::lock::view::View;
-use crate::lock::{KeyState, Lease, LockError, Mode, Now, OwnerId, RwWrite, Token};
+use crate::lock::{KeyState, Lease, LockError, Mode, OwnerId, RwWrite, Token};
 
 /// The owner that gets a grant, and the terms.
 #[derive(Debug, Clone, Copy)]
@@ -56,12 +56,11 @@ impl Locks {
         view: &View<'_>,
         rest: Cow<'_, KeyState>,
         to: &Grantee<'_>,
-        now: Now,
-        fx: &mut Effects,
+        cx: &mut Cx<'_>,
     ) -> Result<Granted, LockError> {
         self.begins_as(Resource::Lock, view.key);
         if to.mode != Mode::Exclusive {
-            let entered = self.enter(view, rest, (to, false), now, fx)?;
+            let entered = self.enter(view, rest, (to, false), cx)?;
             self.end_window(view.key);
             return Ok(Granted {
                 token: entered.token,
@@ -70,35 +69,35 @@ impl Locks {
                 after: Some(KeyState::ReadWrite(Box::new(entered.lock))),
             });
         }
-        let token = self.mint(view, now, fx)?;
+        let token = self.mint(view, cx)?;
         self.end_window(view.key);
         let lease = self.lease_of(to.session, to.lease);
-        let deadline_ms = lease.deadline(now);
-        self.sweep(view, now, fx);
-        fx.push(Effect::Write(KeyWrite::Take {
+        let deadline_ms = lease.deadline(cx.now);
+        self.sweep(view, cx);
+        cx.write(KeyWrite::Take {
             clear: view.state != KeyState::Absent,
             owner: OwnerId::from_slice(to.owner),
             token,
             deadline_ms,
-        }));
+        });
         let has_token_record = match &view.state {
             KeyState::ReadWrite(former) => former.token_record.is_some(),
             // A read-write lock that others deleted here may have left its token record.
             _ => self.had_shared,
         };
         if has_token_record {
-            fx.push(Effect::Write(KeyWrite::ReadWrite(RwWrite::DropTokenRecord)));
+            cx.write(KeyWrite::ReadWrite(RwWrite::DropTokenRecord));
         }
-        fx.push(Effect::Notify(Event::Acquire));
+        cx.notify(Event::Acquire);
         let what = BoundRef::lock(to.mode, view.key, to.owner);
         match to.session {
-            true => self.sessions.bind(what, to.client, token, now),
+            true => self.sessions.bind(what, to.client, token, cx.now),
             false => drop(self.sessions.unbind(what)),
         }
         self.stats.grants += 1;
         let tracked = TrackedGrant {
             token,
-            since_ms: now.mono_ms,
+            since_ms: cx.now.mono_ms,
             client: to.client,
             deadline_ms,
             may_share: false,
@@ -115,11 +114,11 @@ impl Locks {
     }
 
     /// Ends what is recorded of a lock without a holder, before the key is written or deleted, and reports its end.
-    pub(crate) fn sweep(&mut self, view: &View<'_>, now: Now, fx: &mut Effects) {
-        if view.state.is_over(now) {
-            fx.push(Effect::Notify(Event::KeyExpired));
+    pub(crate) fn sweep(&mut self, view: &View<'_>, cx: &mut Cx<'_>) {
+        if view.state.is_over(cx.now) {
+            cx.notify(Event::KeyExpired);
         }
-        self.untrack_stale(view, now, fx);
+        self.untrack_stale(view, cx);
     }
 
     /// The lease to use: a session has its own.
@@ -130,12 +129,7 @@ impl Locks {
         }
     }
 
-    pub(crate) fn mint(
-        &mut self,
-        view: &View<'_>,
-        now: Now,
-        fx: &mut Effects,
-    ) -> Result<Token, LockError> {
+    pub(crate) fn mint(&mut self, view: &View<'_>, cx: &mut Cx<'_>) -> Result<Token, LockError> {
         // Without a fence a token could repeat an earlier one: a bug, refused as an internal error.
         let fence = view.fence.ok_or(LockError::Internal)?;
         if !fence.may_grant {
@@ -143,14 +137,17 @@ impl Locks {
         }
         let seen = view.state.token().map_or(0, Token::get);
         let counter = fence.counter.unwrap_or(0);
-        let minted = self.tokens.mint(view.domain, seen, counter, now.wall_us());
+        let minted = self
+            .tokens
+            .mint(view.domain, seen, counter, cx.now.wall_us());
         let minted = self.count_implausible(minted)?;
-        fx.extend(
+        cx.effects.extend(
             minted
                 .horizon
                 .map(|horizon| Effect::Horizon(view.domain, horizon)),
         );
-        fx.extend(fence.counter.map(|_| Effect::Counter(minted.token)));
+        cx.effects
+            .extend(fence.counter.map(|_| Effect::Counter(minted.token)));
         Ok(minted.token)
     }
 

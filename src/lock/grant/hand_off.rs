@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::lock::effect::{Effect, Effects, Outcome};
+use crate::lock::effect::{Cx, Outcome};
 use crate::lock::grant::fresh::{Granted, Grantee};
 use crate::lock::grant::in_flight::{GrantInFlight, Reentry};
 use crate::lock::locks::Locks;
@@ -34,44 +34,37 @@ impl Locks {
         &mut self,
         view: &View<'_>,
         rest: &KeyState,
-        now: Now,
-        fx: &mut Effects,
+        cx: &mut Cx<'_>,
     ) -> HandedOff {
-        let handed_off = self.hand_to_next(view, rest, now, fx);
+        let handed_off = self.hand_to_next(view, rest, cx);
         if handed_off != HandedOff::Granted {
-            self.waiters.set_holders(view.key, rest, now);
+            self.waiters.set_holders(view.key, rest, cx.now);
             self.waiters.schedule_settle_holders(view.key);
         }
         handed_off
     }
 
-    fn hand_to_next(
-        &mut self,
-        view: &View<'_>,
-        rest: &KeyState,
-        now: Now,
-        fx: &mut Effects,
-    ) -> HandedOff {
-        if !view.may_grant() || self.startup_delay.is_on(now) {
+    fn hand_to_next(&mut self, view: &View<'_>, rest: &KeyState, cx: &mut Cx<'_>) -> HandedOff {
+        if !view.may_grant() || self.startup_delay.is_on(cx.now) {
             return HandedOff::NoWaiter;
         }
         let mut after = None;
         let mut result = HandedOff::NoWaiter;
-        while let Some(seq) = self.next_to_grant(view.key, now, fx) {
+        while let Some(seq) = self.next_to_grant(view.key, cx) {
             if after.is_none() {
-                if let Some(left_free) = self.leave_free(view, seq, now, fx) {
+                if let Some(left_free) = self.leave_free(view, seq, cx) {
                     return left_free;
                 }
             }
             let state = after.as_ref().unwrap_or(rest);
             let next = self.waiters.at(view.key, seq);
             let is_free =
-                next.is_some_and(|(owner, waiter)| may_enter(state, waiter.mode, owner, now));
+                next.is_some_and(|(owner, waiter)| may_enter(state, waiter.mode, owner, cx.now));
             let request = next.map(|(_, waiter)| waiter.id);
             if let Some(request) = request.filter(|id| is_free && self.waiters.is_multi_key(*id)) {
                 self.waiters.schedule_settle_request(request);
                 if after.is_none() {
-                    self.waiters.set_lease(view.key, rest.ends(now));
+                    self.waiters.set_lease(view.key, rest.ends(cx.now));
                 }
                 result = match after {
                     Some(_) => HandedOff::Granted,
@@ -92,7 +85,7 @@ impl Locks {
                 break;
             }
             let state = after.take().map_or(Cow::Borrowed(rest), Cow::Owned);
-            let Some(granted) = self.hand_to(view, state, seq, now, fx) else {
+            let Some(granted) = self.hand_to(view, state, seq, cx) else {
                 break;
             };
             result = HandedOff::Granted;
@@ -103,22 +96,17 @@ impl Locks {
             }
         }
         if let Some(KeyState::ReadWrite(lock)) = &after {
-            self.note_ends(view.key, lock, now);
+            self.note_ends(view.key, lock, cx.now);
         }
         result
     }
 
     /// The first place in the queue whose wait has not run out.
-    pub(crate) fn next_to_grant(
-        &mut self,
-        key: KeyRef<'_>,
-        now: Now,
-        fx: &mut Effects,
-    ) -> Option<Seq> {
+    pub(crate) fn next_to_grant(&mut self, key: KeyRef<'_>, cx: &mut Cx<'_>) -> Option<Seq> {
         let mut timed_out = 0;
-        let next = self.waiters.next_to_grant(key, now, |waiter| {
+        let next = self.waiters.next_to_grant(key, cx.now, |waiter| {
             timed_out += 1;
-            fx.push(Effect::Answer(waiter, Outcome::Nil));
+            cx.answer(waiter, Outcome::Nil);
         });
         self.stats.waits_timed_out += timed_out;
         next
@@ -131,11 +119,10 @@ impl Locks {
         view: &View<'_>,
         rest: Cow<'_, KeyState>,
         seq: Seq,
-        now: Now,
-        fx: &mut Effects,
+        cx: &mut Cx<'_>,
     ) -> Option<Granted> {
         let (owner, waiter) = self.waiters.take(view.key, seq)?;
-        self.announce_untracked(view, now, fx);
+        self.announce_untracked(view, cx);
         let grantee = Grantee {
             owner: &owner,
             mode: waiter.mode,
@@ -144,18 +131,18 @@ impl Locks {
             names_lease: false,
             client: waiter.client,
         };
-        let granted = match self.grant_in(view, rest, &grantee, now, fx) {
+        let granted = match self.grant_in(view, rest, &grantee, cx) {
             Ok(granted) => granted,
             Err(error) => {
                 self.stats.waits_failed += 1;
-                fx.push(Effect::Answer(waiter.id, Outcome::Failed(error.clone())));
+                cx.answer(waiter.id, Outcome::Failed(error.clone()));
                 // The next waiters would fail in the same way, and no event would wake them again.
-                self.fail_all(view.key, &error, fx);
+                self.fail_all(view.key, &error, cx);
                 return None;
             }
         };
         self.sessions.waits(waiter.client, waiter.id);
-        self.count_wait(&waiter, now);
+        self.count_wait(&waiter, cx.now);
         if granted.after.is_none() {
             self.waiters.set_holder(view.key, owner.clone());
             self.windows.count_hand_off(view.key);
@@ -174,7 +161,7 @@ impl Locks {
             reentry,
         };
         self.put_in_flight(waiter.id, in_flight);
-        fx.push(Effect::Answer(waiter.id, Outcome::Granted(granted.token)));
+        cx.answer(waiter.id, Outcome::Granted(granted.token));
         Some(granted)
     }
 

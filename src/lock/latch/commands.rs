@@ -1,6 +1,6 @@
 //! The latch commands, and the settling of a latch.
 
-use crate::lock::effect::{Effect, Effects, Outcome};
+use crate::lock::effect::{Cx, Effect, Outcome};
 use crate::lock::exclusive::request::Wait;
 use crate::lock::latch::state::{Count, CountChange, Waited};
 use crate::lock::locks::Locks;
@@ -17,16 +17,15 @@ impl Locks {
         state: Count,
         count: i64,
         set_if: SetIf,
-        now: Now,
-        fx: &mut Effects,
+        cx: &mut Cx<'_>,
     ) -> Result<(Option<i64>, CountChange), LockError> {
         self.is_no_semaphore(key)?;
-        let left = state.left(now)?;
+        let left = state.left(cx.now)?;
         if !set_if.allows(left > 0) {
             return Ok((None, CountChange::None));
         }
         let change = match (left, count) {
-            (_, 0) => self.open_latch(key, state, fx),
+            (_, 0) => self.open_latch(key, state, cx),
             (0, _) => {
                 self.begins_as(Resource::Latch, key);
                 CountChange::Make(count)
@@ -42,13 +41,12 @@ impl Locks {
         key: KeyRef<'_>,
         state: Count,
         by: i64,
-        now: Now,
-        fx: &mut Effects,
+        cx: &mut Cx<'_>,
     ) -> Result<(i64, CountChange), LockError> {
         self.is_no_semaphore(key)?;
-        let left = state.left(now)?.saturating_sub(by).max(0);
+        let left = state.left(cx.now)?.saturating_sub(by).max(0);
         let change = match left {
-            0 => self.open_latch(key, state, fx),
+            0 => self.open_latch(key, state, cx),
             left => CountChange::Set(left),
         };
         Ok((left, change))
@@ -108,13 +106,13 @@ impl Locks {
     }
 
     /// Settles a latch: called when its key has expired or was changed by other means.
-    pub fn latch_settle(&mut self, key: KeyRef<'_>, state: Count, now: Now, fx: &mut Effects) {
-        match state.left(now) {
-            Ok(0) => self.grant_all(key, fx),
+    pub fn latch_settle(&mut self, key: KeyRef<'_>, state: Count, cx: &mut Cx<'_>) {
+        match state.left(cx.now) {
+            Ok(0) => self.grant_all(key, cx),
             Ok(_) => self.note_end(key, state),
             Err(error) => {
                 let parked = self.latches.waiters.clear(key);
-                self.fail_latches(parked, &error, fx);
+                self.fail_latches(parked, &error, cx);
             }
         }
     }
@@ -124,18 +122,18 @@ impl Locks {
         state.left(now) == Ok(0)
     }
 
-    fn open_latch(&mut self, key: KeyRef<'_>, state: Count, fx: &mut Effects) -> CountChange {
-        self.grant_all(key, fx);
+    fn open_latch(&mut self, key: KeyRef<'_>, state: Count, cx: &mut Cx<'_>) -> CountChange {
+        self.grant_all(key, cx);
         match state {
             Count::Absent => CountChange::None,
             _ => CountChange::Open,
         }
     }
 
-    fn grant_all(&mut self, key: KeyRef<'_>, fx: &mut Effects) {
+    fn grant_all(&mut self, key: KeyRef<'_>, cx: &mut Cx<'_>) {
         for waiter in self.latches.waiters.clear(key) {
             self.latches.stats.latch_waits_opened += 1;
-            fx.push(Effect::Answer(waiter, Outcome::Open));
+            cx.answer(waiter, Outcome::Open);
         }
     }
 
@@ -143,11 +141,11 @@ impl Locks {
         &mut self,
         waiters: Vec<WaiterId>,
         error: &LockError,
-        fx: &mut Effects,
+        cx: &mut Cx<'_>,
     ) {
         self.latches.stats.latch_waits_failed += waiters.len() as u64;
         let answer = |waiter| Effect::Answer(waiter, Outcome::Failed(error.clone()));
-        fx.extend(waiters.into_iter().map(answer));
+        cx.effects.extend(waiters.into_iter().map(answer));
     }
 
     fn note_end(&mut self, key: KeyRef<'_>, state: Count) {

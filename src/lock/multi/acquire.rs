@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use crate::lock::compatibility::{compatibility, Compatibility};
-use crate::lock::effect::{Effect, Effects, Event, Outcome};
+use crate::lock::effect::{Cx, Effect, Effects, Event, Outcome};
 use crate::lock::exclusive::request::{Acquire, Answer, Wait};
 use crate::lock::grant::fresh::Grantee;
 use crate::lock::locks::Locks;
@@ -114,7 +114,9 @@ impl Locks {
         for (at, (view, fx)) in views.iter().zip(fx).enumerate() {
             let compatibility = compatibility(&view.state, req.mode, req.owner, now);
             if compatibility == Ok(Compatibility::Free)
-                && self.next_to_grant(view.key, now, fx).is_some()
+                && self
+                    .next_to_grant(view.key, &mut Cx::new(now, fx))
+                    .is_some()
             {
                 // The waiter is granted the key at the end of the tick.
                 self.waiters.schedule_settle(view.key);
@@ -179,17 +181,17 @@ impl Locks {
     ) -> Result<Vec<(Token, bool)>, LockError> {
         let mut all = Vec::with_capacity(views.len());
         for (view, fx) in views.iter().zip(fx) {
+            let cx = &mut Cx::new(now, fx);
             all.push(
                 match compatibility(&view.state, req.mode, req.owner, now)? {
-                    Compatibility::Mine(hold) => match self.reenter(view, hold, again, now, fx)? {
+                    Compatibility::Mine(hold) => match self.reenter(view, hold, again, cx)? {
                         Answer::Granted(token) => (token, false),
                         Answer::Refused | Answer::Parked(_) => return Err(LockError::Internal),
                     },
                     Compatibility::Blocked(_) => return Err(LockError::Internal),
                     Compatibility::Free if req.mode == Mode::Exclusive => {
                         let to = Grantee::of(req);
-                        let granted =
-                            self.grant_in(view, Cow::Borrowed(&view.state), &to, now, fx)?;
+                        let granted = self.grant_in(view, Cow::Borrowed(&view.state), &to, cx)?;
                         self.waiters.set_lease(view.key, Some(granted.deadline_ms));
                         self.waiters.set_holder(view.key, req.owner.into());
                         (granted.token, true)
@@ -201,7 +203,7 @@ impl Locks {
                             .is_some_and(|lock| lock.count_of(req.mode, req.owner, now).is_some());
                         let to = Grantee::of(if is_again { again } else { req });
                         let entered =
-                            self.enter(view, Cow::Borrowed(&view.state), (&to, req.once), now, fx)?;
+                            self.enter(view, Cow::Borrowed(&view.state), (&to, req.once), cx)?;
                         self.note_ends(view.key, &entered.lock, now);
                         (entered.token, entered.is_fresh)
                     }

@@ -1,6 +1,6 @@
 //! `LOCK.MRELEASE` and `LOCK.MRENEW`: the rules of one key at each key.
 
-use crate::lock::effect::Effects;
+use crate::lock::effect::{Cx, Effects};
 use crate::lock::exclusive::acquire::is_a_lock;
 use crate::lock::exclusive::request::{Release, Released, Renew};
 use crate::lock::locks::Locks;
@@ -43,7 +43,7 @@ impl Locks {
         }
         let mut dropped = 0;
         for (view, fx) in views.iter().zip(fx) {
-            let released = self.release(view, req, now, fx)?;
+            let released = self.release(view, req, &mut Cx::new(now, fx))?;
             dropped += usize::from(released != Released::NotHeld);
         }
         Ok(dropped)
@@ -77,7 +77,7 @@ impl Locks {
         }
         let mut renewed = 0;
         for (view, fx) in views.iter().zip(fx) {
-            renewed += usize::from(self.renew(view, req, now, fx)?);
+            renewed += usize::from(self.renew(view, req, &mut Cx::new(now, fx))?);
         }
         Ok(renewed)
     }

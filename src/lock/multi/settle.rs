@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use crate::lock::compatibility::{compatibility, Compatibility};
-use crate::lock::effect::{Effect, Effects, Outcome};
+use crate::lock::effect::{Cx, Effect, Effects, Outcome};
 use crate::lock::exclusive::request::{Acquire, Wait};
 use crate::lock::grant::in_flight::{GrantInFlight, Reentry};
 use crate::lock::locks::Locks;
@@ -84,7 +84,7 @@ impl Locks {
         match granted {
             Err(error) => {
                 self.waiters.dismiss(request);
-                self.fail(vec![request], &error, last);
+                self.fail(vec![request], &error, &mut Cx::new(now, last));
             }
             Ok(entered) => {
                 self.waiters.take_many(request);
@@ -147,7 +147,7 @@ impl Locks {
             match compatibility(&view.state, req.mode, req.owner, now) {
                 Ok(Compatibility::Mine(_) | Compatibility::Within) => {}
                 Ok(Compatibility::Free) => {
-                    let first = self.next_to_grant(view.key, now, fx);
+                    let first = self.next_to_grant(view.key, &mut Cx::new(now, fx));
                     let first = first.and_then(|seq| self.waiters.at(view.key, seq));
                     all_free &= first.is_some_and(|(_, waiter)| waiter.id == request)
                         && !self.windows.is_open(view.key, now);
@@ -159,11 +159,11 @@ impl Locks {
                 }
                 Err(error) => {
                     if matches!(view.state, KeyState::OtherType | KeyState::OtherHash) {
-                        self.fail_all(view.key, &error, fx);
+                        self.fail_all(view.key, &error, &mut Cx::new(now, fx));
                     } else {
                         // A lock of another kind than this request asks for; other requests may wait for that kind.
                         self.waiters.dismiss(request);
-                        self.fail(vec![request], &error, fx);
+                        self.fail(vec![request], &error, &mut Cx::new(now, fx));
                     }
                     return false;
                 }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::lock::effect::{Effect, Effects, Event, Outcome};
+use crate::lock::effect::{Cx, Event, Outcome};
 use crate::lock::grant::fresh::Grantee;
 use crate::lock::grant::tracked::TrackedGrant;
 use crate::lock::locks::Locks;
@@ -59,24 +59,23 @@ impl Locks {
         &mut self,
         view: &View<'_>,
         req: &Acquire<'_>,
-        now: Now,
-        fx: &mut Effects,
+        cx: &mut Cx<'_>,
     ) -> Result<Answer, LockError> {
-        if upgrades(&view.state, req, now) && self.startup_delay.is_on(now) {
+        if upgrades(&view.state, req, cx.now) && self.startup_delay.is_on(cx.now) {
             // The data that this server has lost may have held another reader.
             if req.wait == Wait::No {
-                return Err(LockError::InStartupDelay(self.startup_delay.left(now)));
+                return Err(LockError::InStartupDelay(self.startup_delay.left(cx.now)));
             }
-            return self.wait_or_refuse(view, view.state.ends(now), req, now, fx);
+            return self.wait_or_refuse(view, view.state.ends(cx.now), req, cx);
         }
         let to = Grantee::of(req);
-        let entered = self.enter(view, Cow::Borrowed(&view.state), (&to, req.once), now, fx)?;
+        let entered = self.enter(view, Cow::Borrowed(&view.state), (&to, req.once), cx)?;
         self.claim(view.key, req.owner);
         if let Some(older) = self.waiters.withdraw_mode(view.key, req.owner, req.mode) {
             self.stats.waits_taken_over += 1;
-            fx.push(Effect::Answer(older, Outcome::Nil));
+            cx.answer(older, Outcome::Nil);
         }
-        self.note_longer(view.key, &entered.lock, now);
+        self.note_longer(view.key, &entered.lock, cx.now);
         Ok(Answer::Granted(entered.token))
     }
 
@@ -86,64 +85,63 @@ impl Locks {
         view: &View<'_>,
         rest: Cow<'_, KeyState>,
         (to, once): (&Grantee<'_>, bool),
-        now: Now,
-        fx: &mut Effects,
+        cx: &mut Cx<'_>,
     ) -> Result<Entered, LockError> {
-        let Some(mut lock) = take_held(rest, now) else {
-            return self.begin(view, to, now, fx);
+        let Some(mut lock) = take_held(rest, cx.now) else {
+            return self.begin(view, to, cx);
         };
-        let holds = lock.count_of(to.mode, to.owner, now);
+        let holds = lock.count_of(to.mode, to.owner, cx.now);
         if !once {
-            lock.may_count_one_more(to.mode, to.owner, now)?;
+            lock.may_count_one_more(to.mode, to.owner, cx.now)?;
         }
         // Readers share the token of their phase, and a writer that also reads shares its own. But a new reader gets no
         // token that may be below tokens that the data has lost.
         let is_upgrade = to.mode == Mode::Write && holds.is_none();
-        let is_new_holder = holds.is_none() && !lock.writes(to.owner, now);
-        let former = lock.token(now);
+        let is_new_holder = holds.is_none() && !lock.writes(to.owner, cx.now);
+        let former = lock.token(cx.now);
         let is_inherited = |token: &Token| self.tokens.is_inherited(view.domain, *token);
         let known = former.filter(|token| !(is_upgrade || is_new_holder && is_inherited(token)));
         let token = match known {
             Some(token) => token,
-            None => self.mint(view, now, fx)?,
+            None => self.mint(view, cx)?,
         };
         let what = BoundRef::lock(to.mode, view.key, to.owner);
         let is_bound = match holds {
             Some(_) if !to.session => {
-                let bound = self.bound_token(what, (to.mode, &lock), now);
-                self.keep_binding(what, bound, to.names_lease, now)
+                let bound = self.bound_token(what, (to.mode, &lock), cx.now);
+                self.keep_binding(what, bound, to.names_lease, cx.now)
             }
             _ => to.session,
         };
-        let end_ms = self.lease_of(is_bound, to.lease).deadline(now);
+        let end_ms = self.lease_of(is_bound, to.lease).deadline(cx.now);
         let since = former.and_then(|_| Some(lock.token_record.as_ref()?.since));
-        self.prune(view.key, &mut lock, now, fx);
+        self.prune(view.key, &mut lock, cx);
         match (to.mode, holds) {
-            (Mode::Read, Some(_)) => lock.read_again(to.owner, u32::from(!once), end_ms, fx),
-            (Mode::Read, None) => lock.add_reader(to.owner, end_ms, fx),
+            (Mode::Read, Some(_)) => lock.read_again(to.owner, u32::from(!once), end_ms, cx),
+            (Mode::Read, None) => lock.add_reader(to.owner, end_ms, cx),
             (_, Some(count)) => {
                 if !once {
-                    lock.count_writes(count + 1, fx);
+                    lock.count_writes(count + 1, cx);
                 }
-                lock.reach(end_ms, fx);
+                lock.reach(end_ms, cx);
             }
-            (_, None) => lock.set_writer(to.owner, end_ms, fx),
+            (_, None) => lock.set_writer(to.owner, end_ms, cx),
         }
         match known {
-            Some(_) => lock.share_token_record(known, fx),
-            None => lock.set_token_record((since.unwrap_or(token), token), end_ms, fx),
+            Some(_) => lock.share_token_record(known, cx),
+            None => lock.set_token_record((since.unwrap_or(token), token), end_ms, cx),
         }
         match holds {
             Some(_) => {
                 self.stats.reentries += 1;
                 self.extend_tracked(view.key, to, end_ms);
                 if to.session {
-                    self.sessions.bind(what, to.client, token, now);
+                    self.sessions.bind(what, to.client, token, cx.now);
                 }
             }
             None => {
-                self.untrack_former(view, &lock, to, now, fx);
-                self.track(view.key, to, (token, end_ms), now, fx);
+                self.untrack_former(view, &lock, to, cx);
+                self.track(view.key, to, (token, end_ms), cx);
             }
         }
         Ok(Entered {
@@ -159,22 +157,21 @@ impl Locks {
         &mut self,
         view: &View<'_>,
         to: &Grantee<'_>,
-        now: Now,
-        fx: &mut Effects,
+        cx: &mut Cx<'_>,
     ) -> Result<Entered, LockError> {
-        let token = self.mint(view, now, fx)?;
-        let end_ms = self.lease_of(to.session, to.lease).deadline(now);
-        self.sweep(view, now, fx);
+        let token = self.mint(view, cx)?;
+        let end_ms = self.lease_of(to.session, to.lease).deadline(cx.now);
+        self.sweep(view, cx);
         if view.state != KeyState::Absent {
-            write(fx, RwWrite::Clear);
+            write(cx, RwWrite::Clear);
         }
         let mut lock = ReadWrite::fresh();
         match to.mode {
-            Mode::Read => lock.add_reader(to.owner, end_ms, fx),
-            _ => lock.set_writer(to.owner, end_ms, fx),
+            Mode::Read => lock.add_reader(to.owner, end_ms, cx),
+            _ => lock.set_writer(to.owner, end_ms, cx),
         }
-        lock.set_token_record((token, token), end_ms, fx);
-        self.track(view.key, to, (token, end_ms), now, fx);
+        lock.set_token_record((token, token), end_ms, cx);
+        self.track(view.key, to, (token, end_ms), cx);
         Ok(Entered {
             token,
             end_ms,
@@ -188,20 +185,19 @@ impl Locks {
         key: KeyRef<'_>,
         to: &Grantee<'_>,
         (token, deadline_ms): (Token, i64),
-        now: Now,
-        fx: &mut Effects,
+        cx: &mut Cx<'_>,
     ) {
         self.had_shared = true;
-        fx.push(Effect::Notify(Event::Acquire));
+        cx.notify(Event::Acquire);
         let what = BoundRef::lock(to.mode, key, to.owner);
         match to.session {
-            true => self.sessions.bind(what, to.client, token, now),
+            true => self.sessions.bind(what, to.client, token, cx.now),
             false => drop(self.sessions.unbind(what)),
         }
         self.stats.grants += 1;
         let tracked = TrackedGrant {
             token,
-            since_ms: now.mono_ms,
+            since_ms: cx.now.mono_ms,
             client: to.client,
             deadline_ms,
             may_share: false,
@@ -238,27 +234,20 @@ impl Locks {
         view: &View<'_>,
         lock: &ReadWrite,
         to: &Grantee<'_>,
-        now: Now,
-        fx: &mut Effects,
+        cx: &mut Cx<'_>,
     ) {
         if to.mode == Mode::Read {
-            self.untrack_stale_reader(view.key, to.owner, now, fx);
+            self.untrack_stale_reader(view.key, to.owner, cx);
         }
         if to.mode == Mode::Write || lock.writer.is_none() {
-            self.untrack_stale_single(view, now, fx);
+            self.untrack_stale_single(view, cx);
         }
     }
 
     /// Removes expired readers from the hash and from the tracked grants.
-    pub(crate) fn prune(
-        &mut self,
-        key: KeyRef<'_>,
-        lock: &mut ReadWrite,
-        now: Now,
-        fx: &mut Effects,
-    ) {
-        for owner in lock.prune(now, fx) {
-            self.untrack_stale_reader(key, &owner, now, fx);
+    pub(crate) fn prune(&mut self, key: KeyRef<'_>, lock: &mut ReadWrite, cx: &mut Cx<'_>) {
+        for owner in lock.prune(cx) {
+            self.untrack_stale_reader(key, &owner, cx);
         }
     }
 

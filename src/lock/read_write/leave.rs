@@ -1,6 +1,6 @@
 //! Release, renewal and break of a read-write lock.
 
-use crate::lock::effect::{Effect, Effects, Event, KeyWrite};
+use crate::lock::effect::{Cx, Effect, Event, KeyWrite};
 use crate::lock::grant::hand_off::HandedOff;
 use crate::lock::locks::Locks;
 use crate::lock::name::OwnerAtRef;
@@ -98,27 +98,26 @@ impl Locks {
         view: &View<'_>,
         present: &ReadWrite,
         req: &Release<'_>,
-        now: Now,
-        fx: &mut Effects,
+        cx: &mut Cx<'_>,
     ) -> Result<Option<Released>, LockError> {
-        let Some(mode) = present.meant(req.owner, req.mode, req.token, now)? else {
+        let Some(mode) = present.meant(req.owner, req.mode, req.token, cx.now)? else {
             return Ok(None);
         };
         self.claim(view.key, req.owner);
         let mut lock = present.clone();
-        let count = lock.count_of(mode, req.owner, now);
+        let count = lock.count_of(mode, req.owner, cx.now);
         let left = count.unwrap_or(1) - 1;
         if left > 0 && !req.all {
-            self.prune(view.key, &mut lock, now, fx);
+            self.prune(view.key, &mut lock, cx);
             match mode {
-                Mode::Read => lock.read_less(req.owner, fx),
-                _ => lock.count_writes(left, fx),
+                Mode::Read => lock.read_less(req.owner, cx),
+                _ => lock.count_writes(left, cx),
             }
             return Ok(Some(Released::StillHeld));
         }
-        let was_tracked = self.untrack_shared(view, present, (mode, req.owner), now, fx);
+        let was_tracked = self.untrack_shared(view, present, (mode, req.owner), cx);
         self.stats.grants_released += u64::from(was_tracked);
-        self.give_back(view, lock, (mode, req.owner), now, fx);
+        self.give_back(view, lock, (mode, req.owner), cx);
         Ok(Some(Released::Freed))
     }
 
@@ -128,13 +127,12 @@ impl Locks {
         view: &View<'_>,
         mut lock: ReadWrite,
         (mode, owner): (Mode, &[u8]),
-        now: Now,
-        fx: &mut Effects,
+        cx: &mut Cx<'_>,
     ) {
         self.sessions.unbind(BoundRef::lock(mode, view.key, owner));
-        self.end_shared(view, &mut lock, (mode, owner), now, fx);
-        fx.push(Effect::Notify(Event::Release));
-        self.hand_off_shared(view, lock, mode, now, fx);
+        self.end_shared(view, &mut lock, (mode, owner), cx);
+        cx.notify(Event::Release);
+        self.hand_off_shared(view, lock, mode, cx);
     }
 
     /// Ends the tracking of a hold. True if it was tracked.
@@ -143,25 +141,18 @@ impl Locks {
         view: &View<'_>,
         lock: &ReadWrite,
         (mode, owner): (Mode, &[u8]),
-        now: Now,
-        fx: &mut Effects,
+        cx: &mut Cx<'_>,
     ) -> bool {
         match mode {
             Mode::Read => self.tracked.remove_reader(view.key, owner).is_some(),
-            _ => self.end_writer(view, lock, now, fx),
+            _ => self.end_writer(view, lock, cx),
         }
     }
 
     /// Ends the tracking of the WRITE holds. True if they were tracked.
-    fn end_writer(
-        &mut self,
-        view: &View<'_>,
-        lock: &ReadWrite,
-        now: Now,
-        fx: &mut Effects,
-    ) -> bool {
-        if self.tracked.get(view.key, lock.token(now)).is_none() {
-            self.untrack_stale_single(view, now, fx);
+    fn end_writer(&mut self, view: &View<'_>, lock: &ReadWrite, cx: &mut Cx<'_>) -> bool {
+        if self.tracked.get(view.key, lock.token(cx.now)).is_none() {
+            self.untrack_stale_single(view, cx);
             return false;
         }
         self.tracked.remove(view.key).is_some()
@@ -173,15 +164,14 @@ impl Locks {
         view: &View<'_>,
         lock: &mut ReadWrite,
         (mode, owner): (Mode, &[u8]),
-        now: Now,
-        fx: &mut Effects,
+        cx: &mut Cx<'_>,
     ) {
         match mode {
-            Mode::Read => lock.drop_reader(owner, now, fx),
-            _ => lock.drop_writer(now, fx),
+            Mode::Read => lock.drop_reader(owner, cx),
+            _ => lock.drop_writer(cx),
         }
-        if lock.is_held(now) {
-            self.prune(view.key, lock, now, fx);
+        if lock.is_held(cx.now) {
+            self.prune(view.key, lock, cx);
         }
     }
 
@@ -191,24 +181,23 @@ impl Locks {
         view: &View<'_>,
         lock: ReadWrite,
         ended: Mode,
-        now: Now,
-        fx: &mut Effects,
+        cx: &mut Cx<'_>,
     ) {
-        let is_held = lock.is_held(now);
+        let is_held = lock.is_held(cx.now);
         let has_token_record = lock.token_record.is_some();
         if !is_held {
-            self.untrack_gone(view, &lock, now, fx);
+            self.untrack_gone(view, &lock, cx);
         }
         let rest = KeyState::ReadWrite(Box::new(lock));
-        if self.hand_off(view, &rest, now, fx) == HandedOff::Granted {
+        if self.hand_off(view, &rest, cx) == HandedOff::Granted {
             return;
         }
         if let (true, KeyState::ReadWrite(lock)) = (is_held, &rest) {
-            return self.note_ends(view.key, lock, now);
+            return self.note_ends(view.key, lock, cx.now);
         }
         // A waiter that could not be granted now is settled again by the timer.
         self.waiters.schedule_settle(view.key);
-        free(ended, has_token_record, fx);
+        free(ended, has_token_record, cx);
     }
 
     /// `LOCK.RENEW`; `None` if the owner has no such hold.
@@ -217,26 +206,25 @@ impl Locks {
         view: &View<'_>,
         present: &ReadWrite,
         req: &Renew<'_>,
-        now: Now,
-        fx: &mut Effects,
+        cx: &mut Cx<'_>,
     ) -> Result<Option<()>, LockError> {
-        let Some(mode) = present.meant(req.owner, req.mode, req.token, now)? else {
+        let Some(mode) = present.meant(req.owner, req.mode, req.token, cx.now)? else {
             return Ok(None);
         };
-        let known = present.token(now);
+        let known = present.token(cx.now);
         let token = match known {
             Some(token) => token,
-            None => self.mint(view, now, fx)?,
+            None => self.mint(view, cx)?,
         };
         self.claim(view.key, req.owner);
         let what = BoundRef::lock(mode, view.key, req.owner);
-        let bound = self.bound_token(what, (mode, present), now);
-        let stays_bound = self.keep_binding(what, bound, req.names_lease, now);
-        let end_ms = self.lease_of(stays_bound, req.lease).deadline(now);
+        let bound = self.bound_token(what, (mode, present), cx.now);
+        let stays_bound = self.keep_binding(what, bound, req.names_lease, cx.now);
+        let end_ms = self.lease_of(stays_bound, req.lease).deadline(cx.now);
         let mut lock = present.clone();
-        self.prune(view.key, &mut lock, now, fx);
+        self.prune(view.key, &mut lock, cx);
         if mode == Mode::Read {
-            lock.renew_reader(req.owner, end_ms, fx);
+            lock.renew_reader(req.owner, end_ms, cx);
             self.tracked.reader_renewed(view.key, req.owner, end_ms);
         }
         // The TTL of the hash is the lease of the writer, and covers that of each reader.
@@ -244,19 +232,19 @@ impl Locks {
             && (mode == Mode::Write || lock.writer.is_none())
             && lock.longest() < i64::MAX
         {
-            lock.set_lease(lock.longest().max(end_ms), fx);
+            lock.set_lease(lock.longest().max(end_ms), cx);
         } else {
-            lock.reach(end_ms, fx);
+            lock.reach(end_ms, cx);
         }
         if mode == Mode::Write {
             let end_ms = lock.deadline_ms.unwrap_or(end_ms);
             self.tracked.renewed(view.key, known, end_ms);
         }
         if known.is_none() {
-            lock.set_token_record((token, token), end_ms, fx);
+            lock.set_token_record((token, token), end_ms, cx);
         }
         self.stats.renewals += 1;
-        self.note_ends(view.key, &lock, now);
+        self.note_ends(view.key, &lock, cx.now);
         Ok(Some(()))
     }
 
@@ -267,34 +255,28 @@ impl Locks {
         present: &ReadWrite,
         (mode, owner): (Mode, &[u8]),
         (end_ms, now): (i64, Now),
-        fx: &mut Effects,
+        cx: &mut Cx<'_>,
     ) {
         let mut lock = present.clone();
         if mode == Mode::Write {
-            lock.reach(end_ms, fx);
+            lock.reach(end_ms, cx);
             self.tracked.writer_extended(view.key, end_ms);
         } else if lock
             .reader(owner, now)
             .is_some_and(|reader| reader.until_ms < end_ms)
         {
-            lock.read_again(owner, 0, end_ms, fx);
+            lock.read_again(owner, 0, end_ms, cx);
             self.tracked.reader_renewed(view.key, owner, end_ms);
         }
         self.note_longer(view.key, &lock, now);
     }
 
     /// `LOCK.BREAK`: ends every hold. The caller has read all of them, and has purged the waiters if asked to.
-    pub(crate) fn break_shared(
-        &mut self,
-        view: &View<'_>,
-        present: &ReadWrite,
-        now: Now,
-        fx: &mut Effects,
-    ) {
+    pub(crate) fn break_shared(&mut self, view: &View<'_>, present: &ReadWrite, cx: &mut Cx<'_>) {
         let mut lock = present.clone();
-        self.untrack_gone(view, &lock, now, fx);
+        self.untrack_gone(view, &lock, cx);
         if lock.writer.is_some() {
-            let was_tracked = self.end_writer(view, present, now, fx);
+            let was_tracked = self.end_writer(view, present, cx);
             self.stats.grants_broken += u64::from(was_tracked);
         }
         self.stats.grants_broken += self.tracked.remove_all(view.key);
@@ -305,15 +287,15 @@ impl Locks {
         for reader in lock.readers.take_all() {
             let what = BoundRef::lock(Mode::Read, view.key, &reader.owner);
             self.sessions.unbind(what);
-            write(fx, RwWrite::DropTimeouts(reader.owner, (1, reader.count)));
+            write(cx, RwWrite::DropTimeouts(reader.owner, (1, reader.count)));
         }
         let ended = match lock.writer.take() {
             Some(_) => Mode::Write,
             None => Mode::Read,
         };
         lock.is_whole = true;
-        fx.push(Effect::Notify(Event::Break));
-        self.hand_off_shared(view, lock, ended, now, fx);
+        cx.notify(Event::Break);
+        self.hand_off_shared(view, lock, ended, cx);
     }
 
     /// Whether the break applies to these holds.
@@ -324,10 +306,10 @@ impl Locks {
 }
 
 /// Deletes the key and informs Redisson's waiters.
-fn free(ended: Mode, has_token_record: bool, fx: &mut Effects) {
-    fx.push(Effect::Write(KeyWrite::Delete));
+fn free(ended: Mode, has_token_record: bool, cx: &mut Cx<'_>) {
+    cx.write(KeyWrite::Delete);
     if has_token_record {
-        write(fx, RwWrite::DropTokenRecord);
+        write(cx, RwWrite::DropTokenRecord);
     }
-    fx.push(Effect::PublishReadWrite(ended));
+    cx.effects.push(Effect::PublishReadWrite(ended));
 }

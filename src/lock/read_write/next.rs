@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use crate::lock::effect::Effects;
+use crate::lock::effect::Cx;
 use crate::lock::exclusive::release::{held_by, matches_token};
 use crate::lock::locks::Locks;
 use crate::lock::read_write::settle::may_enter;
@@ -140,9 +140,9 @@ impl Locks {
     }
 
     /// Removes a request that cannot be granted from its queues, and answers it this error.
-    pub fn dismiss(&mut self, request: WaiterId, error: &LockError, fx: &mut Effects) {
+    pub fn dismiss(&mut self, request: WaiterId, error: &LockError, cx: &mut Cx<'_>) {
         if self.waiters.dismiss(request) {
-            self.fail(vec![request], error, fx);
+            self.fail(vec![request], error, cx);
         }
     }
 }

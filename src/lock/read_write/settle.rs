@@ -1,7 +1,7 @@
 //! Settles a read-write lock: undelivered grants are undone, compatible waiters are granted.
 
 use crate::lock::compatibility::{compatibility, Compatibility};
-use crate::lock::effect::Effects;
+use crate::lock::effect::Cx;
 use crate::lock::grant::in_flight::GrantInFlight;
 use crate::lock::locks::Locks;
 use crate::lock::read_write::state::ReadWrite;
@@ -45,17 +45,16 @@ impl Locks {
         view: &View<'_>,
         present: &ReadWrite,
         undone: Vec<GrantInFlight>,
-        now: Now,
-        fx: &mut Effects,
+        cx: &mut Cx<'_>,
     ) {
         let mut lock = present.clone();
         let mut took_back = None;
         for undone in undone {
-            if !undone.is_in(&lock, now) {
+            if !undone.is_in(&lock, cx.now) {
                 continue;
             }
             if undone.reentry.is_some() {
-                lock.count_one_less(undone.mode, &undone.owner, now, fx);
+                lock.count_one_less(undone.mode, &undone.owner, cx);
                 continue;
             }
             let was_tracked = match undone.mode {
@@ -63,43 +62,37 @@ impl Locks {
                 _ => self.tracked.remove(view.key),
             };
             self.stats.grants_undone += u64::from(was_tracked.is_some());
-            self.end_shared(view, &mut lock, (undone.mode, &undone.owner), now, fx);
+            self.end_shared(view, &mut lock, (undone.mode, &undone.owner), cx);
             self.waiters
-                .restore(&undone.key, &undone.owner, undone.seq, now);
+                .restore(&undone.key, &undone.owner, undone.seq, cx.now);
             took_back = Some(undone.mode);
         }
         if let Some(mode) = took_back {
-            return self.hand_off_shared(view, lock, mode, now, fx);
+            return self.hand_off_shared(view, lock, mode, cx);
         }
         let ends = self.waiters.lease(view.key);
-        if !lock.is_held(now) && ends.is_some_and(|end| end > now.wall_ms) {
+        if !lock.is_held(cx.now) && ends.is_some_and(|end| end > cx.now.wall_ms) {
             self.stats.foreign_wakeups += 1;
         }
-        if lock.is_held(now) {
-            self.untrack_gone(view, &lock, now, fx);
-            self.note_ends(view.key, &lock, now);
+        if lock.is_held(cx.now) {
+            self.untrack_gone(view, &lock, cx);
+            self.note_ends(view.key, &lock, cx.now);
         }
-        self.hand_off(view, &KeyState::ReadWrite(Box::new(lock)), now, fx);
+        self.hand_off(view, &KeyState::ReadWrite(Box::new(lock)), cx);
     }
 
     /// Ends the tracked grants that the lock no longer states.
-    pub(crate) fn untrack_gone(
-        &mut self,
-        view: &View<'_>,
-        lock: &ReadWrite,
-        now: Now,
-        fx: &mut Effects,
-    ) {
+    pub(crate) fn untrack_gone(&mut self, view: &View<'_>, lock: &ReadWrite, cx: &mut Cx<'_>) {
         if lock.writer.is_none() {
-            self.untrack_stale_single(view, now, fx);
+            self.untrack_stale_single(view, cx);
         }
         let readers = self.tracked.readers(view.key);
         let gone: Vec<_> = readers
-            .filter(|owner| lock.is_whole && lock.reader(owner, now).is_none())
+            .filter(|owner| lock.is_whole && lock.reader(owner, cx.now).is_none())
             .cloned()
             .collect();
         for owner in gone {
-            self.untrack_stale_reader(view.key, &owner, now, fx);
+            self.untrack_stale_reader(view.key, &owner, cx);
         }
     }
 }

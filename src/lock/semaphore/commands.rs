@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use crate::lock::effect::{Effect, Effects, Outcome};
+use crate::lock::effect::{Cx, Outcome};
 use crate::lock::exclusive::request::{Answer, Wait};
 use crate::lock::locks::Locks;
 use crate::lock::semaphore::grant::Terms;
@@ -61,8 +61,7 @@ impl Locks {
         view: &SemView<'_>,
         permits: u32,
         set_if: SetIf,
-        now: Now,
-        fx: &mut Effects,
+        cx: &mut Cx<'_>,
     ) -> Result<(Option<u32>, PermitChange), LockError> {
         self.is_no_latch(view.key)?;
         let there = self.permits_there(view)?;
@@ -76,7 +75,7 @@ impl Locks {
         // Permits that are held stay held; an excess makes the free number negative.
         let taken = there.map_or(0, |there| there.taken as i64);
         draft.set_free(i64::from(permits) - taken);
-        self.hand_off_permits(view, &mut draft, now, fx);
+        self.hand_off_permits(view, &mut draft, cx);
         Ok((Some(permits), self.finish(view, draft)))
     }
 
@@ -85,8 +84,7 @@ impl Locks {
         &mut self,
         view: &SemView<'_>,
         req: &SemAcquire<'_>,
-        now: Now,
-        fx: &mut Effects,
+        cx: &mut Cx<'_>,
     ) -> (Result<Answer, LockError>, PermitChange) {
         let there = match self.permits_there(view) {
             Ok(there) => self.is_no_latch(view.key).map(|()| there),
@@ -101,9 +99,9 @@ impl Locks {
             return (Err(LockError::Busy), PermitChange::default());
         }
         let mut draft = PermitDraft::open(there);
-        let answer = match view.held_until(now) {
-            Some(end_ms) => self.ask_again(view, &mut draft, end_ms, req, now, fx),
-            None => self.ask(view, &mut draft, req, now, fx),
+        let answer = match view.held_until(cx.now) {
+            Some(end_ms) => self.ask_again(view, &mut draft, end_ms, req, cx),
+            None => self.ask(view, &mut draft, req, cx),
         };
         (answer, self.finish(view, draft))
     }
@@ -113,19 +111,18 @@ impl Locks {
         &mut self,
         view: &SemView<'_>,
         id: &[u8],
-        now: Now,
-        fx: &mut Effects,
+        cx: &mut Cx<'_>,
     ) -> Result<(bool, PermitChange), LockError> {
         let there = self.permits_there(view)?;
-        if view.held_until(now).is_none() {
+        if view.held_until(cx.now).is_none() {
             self.sems.stats.sem_release_misses += 1;
             if let Some(waiter) = self.sems.waiters.withdraw(view.key, id) {
                 self.sems.stats.sem_waits_withdrawn += 1;
-                fx.push(Effect::Answer(waiter, Outcome::Nil));
+                cx.answer(waiter, Outcome::Nil);
             }
             return Ok((false, PermitChange::default()));
         }
-        let (known, change) = self.take_back(view, there, id, now, fx);
+        let (known, change) = self.take_back(view, there, id, cx);
         self.sems.stats.sem_grants_released += u64::from(known);
         Ok((true, change))
     }
@@ -168,13 +165,12 @@ impl Locks {
         draft: &mut PermitDraft<'_>,
         end_ms: i64,
         req: &SemAcquire<'_>,
-        now: Now,
-        fx: &mut Effects,
+        cx: &mut Cx<'_>,
     ) -> Result<Answer, LockError> {
         let token = match self.sems.remembered.get(view.key, req.id) {
             Some(permit) => permit.token,
             None => {
-                let token = self.mint_permit(view, now, fx)?;
+                let token = self.mint_permit(view, cx)?;
                 self.sems.stats.sem_adoptions += 1;
                 self.remember(view.key, req.id, Permit { token, end_ms });
                 token
@@ -182,12 +178,12 @@ impl Locks {
         };
         let what = BoundRef::permit(view.key, req.id);
         let bound = if req.session {
-            self.sessions.bind(what, req.client, token, now);
+            self.sessions.bind(what, req.client, token, cx.now);
             true
         } else {
-            self.keep_permit_binding(view.key, req.id, req.names_lease, now)
+            self.keep_permit_binding(view.key, req.id, req.names_lease, cx.now)
         };
-        let wanted = self.lease_of(bound, req.lease).deadline(now);
+        let wanted = self.lease_of(bound, req.lease).deadline(cx.now);
         self.extend_permit(view.key, draft, req.id, (end_ms, wanted));
         self.sems.in_flight.claim(view.key, req.id);
         self.sems.stats.sem_reentries += 1;
@@ -215,8 +211,7 @@ impl Locks {
         view: &SemView<'_>,
         draft: &mut PermitDraft<'_>,
         req: &SemAcquire<'_>,
-        now: Now,
-        fx: &mut Effects,
+        cx: &mut Cx<'_>,
     ) -> Result<Answer, LockError> {
         draft.make(req.limit);
         let was_over = own_end(view).is_some();
@@ -224,22 +219,22 @@ impl Locks {
             // The former permit of this id has expired; the set holds an id once only.
             draft.put_back(req.id);
         }
-        let delayed = self.startup_delay.is_on(now);
+        let delayed = self.startup_delay.is_on(cx.now);
         let waits = req.wait != Wait::No;
         if delayed && !waits && draft.has_permit() {
-            return Err(LockError::InStartupDelay(self.startup_delay.left(now)));
+            return Err(LockError::InStartupDelay(self.startup_delay.left(cx.now)));
         }
         // Waiters come first. An id that returns to its kept place is granted in the order of that place.
         if waits && (delayed || self.sems.waiters.live_on(view.key) > 0 || !draft.has_permit()) {
-            let id = self.park_for_permit(view.key, req, now, fx)?;
+            let id = self.park_for_permit(view.key, req, cx)?;
             draft.counts |= was_over;
             self.forget_over(view.key, req.id, was_over);
-            self.hand_off_permits(view, draft, now, fx);
+            self.hand_off_permits(view, draft, cx);
             return Ok(Answer::Parked(id));
         }
         // A parked request of this id may get the permit; a second one is not granted here.
         let is_parked = self.sems.waiters.parked(view.key, req.id).is_some();
-        self.hand_off_permits(view, draft, now, fx);
+        self.hand_off_permits(view, draft, cx);
         if is_parked || self.sems.waiters.live_on(view.key) > 0 || !draft.has_permit() {
             self.sems.stats.sem_refusals += 1;
             return Ok(Answer::Refused);
@@ -250,7 +245,7 @@ impl Locks {
             session: req.session,
             client: req.client,
         };
-        let (token, _) = self.grant_permit(view, draft, req.id, terms, now, fx)?;
+        let (token, _) = self.grant_permit(view, draft, req.id, terms, cx)?;
         self.sems.in_flight.claim(view.key, req.id);
         self.sems.waiters.withdraw(view.key, req.id);
         Ok(Answer::Granted(token))
@@ -270,8 +265,7 @@ impl Locks {
         &mut self,
         key: KeyRef<'_>,
         req: &SemAcquire<'_>,
-        now: Now,
-        fx: &mut Effects,
+        cx: &mut Cx<'_>,
     ) -> Result<WaiterId, LockError> {
         let waiters = &self.sems.waiters;
         let full = self.all_places() >= self.limits.max_waiters
@@ -286,15 +280,15 @@ impl Locks {
             id,
             mode: Mode::Exclusive,
             lease: req.lease,
-            deadline_ms: req.wait.deadline(now),
-            since_ms: now.mono_ms,
+            deadline_ms: req.wait.deadline(cx.now),
+            since_ms: cx.now.mono_ms,
             client: req.client,
             session: req.session,
             limit: req.limit,
         };
         if let Joined::TookOver(older) = self.sems.waiters.park(key, req.id, waiter) {
             self.sems.stats.sem_waits_taken_over += 1;
-            fx.push(Effect::Answer(older, Outcome::Nil));
+            cx.answer(older, Outcome::Nil);
         }
         self.sems.stats.sem_waits_parked += 1;
         self.sessions.waits(req.client, id);

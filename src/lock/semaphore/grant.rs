@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use crate::lock::effect::{Effect, Effects, Event, Outcome};
+use crate::lock::effect::{Cx, Effect, Event, Outcome};
 use crate::lock::locks::Locks;
 use crate::lock::resource::Resource;
 use crate::lock::semaphore::in_flight::PermitInFlight;
@@ -29,16 +29,15 @@ impl Locks {
         view: &SemView<'_>,
         there: Option<&Permits>,
         id: &[u8],
-        now: Now,
-        fx: &mut Effects,
+        cx: &mut Cx<'_>,
     ) -> (bool, PermitChange) {
         self.sems.in_flight.claim(view.key, id);
         self.sessions.unbind(BoundRef::permit(view.key, id));
         let known = self.sems.remembered.remove(view.key, id);
-        fx.push(Effect::Notify(Event::SemRelease));
+        cx.notify(Event::SemRelease);
         let mut draft = PermitDraft::open(there);
         draft.give_back(id);
-        self.hand_off_permits(view, &mut draft, now, fx);
+        self.hand_off_permits(view, &mut draft, cx);
         (known, self.finish(view, draft))
     }
 
@@ -51,17 +50,16 @@ impl Locks {
         &mut self,
         view: &SemView<'_>,
         draft: &mut PermitDraft<'_>,
-        now: Now,
-        fx: &mut Effects,
+        cx: &mut Cx<'_>,
     ) {
-        if !self.grants_now(view, now) {
+        if !self.grants_now(view, cx.now) {
             return;
         }
         for _ in 0..GRANTS_AT_ONCE {
             if !draft.has_permit() {
                 return;
             }
-            let Some((id, waiter, seq)) = self.next_for_permit(view.key, now, fx) else {
+            let Some((id, waiter, seq)) = self.next_for_permit(view.key, cx) else {
                 return;
             };
             let terms = Terms {
@@ -69,19 +67,19 @@ impl Locks {
                 session: waiter.session,
                 client: waiter.client,
             };
-            let granted = self.grant_permit(view, draft, &id, terms, now, fx);
+            let granted = self.grant_permit(view, draft, &id, terms, cx);
             let (token, end_ms) = match granted {
                 Ok(granted) => granted,
                 Err(error) => {
                     // The next waiters would fail in the same way.
                     let mut parked = vec![waiter.id];
                     parked.extend(self.sems.waiters.clear(view.key));
-                    return self.fail_permits(parked, &error, fx);
+                    return self.fail_permits(parked, &error, cx);
                 }
             };
             self.sessions.waits(waiter.client, waiter.id);
             let stats = &mut self.sems.stats;
-            let waited = now.mono_ms.saturating_sub(waiter.since_ms);
+            let waited = cx.now.mono_ms.saturating_sub(waiter.since_ms);
             stats.sem_waits_granted += 1;
             stats.sem_wait_ms_sum += waited;
             stats.sem_wait_ms_max = stats.sem_wait_ms_max.max(waited);
@@ -95,7 +93,7 @@ impl Locks {
             self.sems
                 .in_flight
                 .insert(view.key.to_id(), id, permit_in_flight);
-            fx.push(Effect::Answer(waiter.id, Outcome::Granted(token)));
+            cx.answer(waiter.id, Outcome::Granted(token));
         }
     }
 
@@ -103,13 +101,12 @@ impl Locks {
     fn next_for_permit(
         &mut self,
         key: KeyRef<'_>,
-        now: Now,
-        fx: &mut Effects,
+        cx: &mut Cx<'_>,
     ) -> Option<(Rc<[u8]>, Waiter, Seq)> {
         let Semaphores { waiters, stats, .. } = &mut self.sems;
-        let seq = waiters.next_to_grant(key, now, |waiter| {
+        let seq = waiters.next_to_grant(key, cx.now, |waiter| {
             stats.sem_waits_timed_out += 1;
-            fx.push(Effect::Answer(waiter, Outcome::Nil));
+            cx.answer(waiter, Outcome::Nil);
         })?;
         let (id, waiter) = waiters.take(key, seq)?;
         Some((id, waiter, seq))
@@ -122,14 +119,13 @@ impl Locks {
         draft: &mut PermitDraft<'_>,
         id: &[u8],
         terms: Terms,
-        now: Now,
-        fx: &mut Effects,
+        cx: &mut Cx<'_>,
     ) -> Result<(Token, i64), LockError> {
-        let token = self.mint_permit(view, now, fx)?;
-        let end_ms = self.lease_of(terms.session, terms.lease).deadline(now);
+        let token = self.mint_permit(view, cx)?;
+        let end_ms = self.lease_of(terms.session, terms.lease).deadline(cx.now);
         let what = BoundRef::permit(view.key, id);
         match terms.session {
-            true => self.sessions.bind(what, terms.client, token, now),
+            true => self.sessions.bind(what, terms.client, token, cx.now),
             false => drop(self.sessions.unbind(what)),
         }
         draft.take(id, end_ms);
@@ -138,22 +134,22 @@ impl Locks {
         self.sems.stats.sem_grants_lost += u64::from(known);
         self.sems.stats.sem_grants += 1;
         self.remember(view.key, id, Permit { token, end_ms });
-        fx.push(Effect::Notify(Event::SemAcquire));
+        cx.notify(Event::SemAcquire);
         Ok((token, end_ms))
     }
 
     pub(crate) fn mint_permit(
         &mut self,
         view: &SemView<'_>,
-        now: Now,
-        fx: &mut Effects,
+        cx: &mut Cx<'_>,
     ) -> Result<Token, LockError> {
         if !view.may_grant.ok_or(LockError::Internal)? {
             return Err(self.tokens.no_grant());
         }
-        let minted = self.tokens.mint(view.domain, 0, 0, now.wall_us())?;
+        let minted = self.tokens.mint(view.domain, 0, 0, cx.now.wall_us())?;
         let horizon = minted.horizon;
-        fx.extend(horizon.map(|horizon| Effect::Horizon(view.domain, horizon)));
+        cx.effects
+            .extend(horizon.map(|horizon| Effect::Horizon(view.domain, horizon)));
         Ok(minted.token)
     }
 
@@ -166,11 +162,11 @@ impl Locks {
         &mut self,
         waiters: Vec<WaiterId>,
         error: &LockError,
-        fx: &mut Effects,
+        cx: &mut Cx<'_>,
     ) {
         self.sems.stats.sem_waits_failed += waiters.len() as u64;
         let answer = |waiter| Effect::Answer(waiter, Outcome::Failed(error.clone()));
-        fx.extend(waiters.into_iter().map(answer));
+        cx.effects.extend(waiters.into_iter().map(answer));
     }
 
     /// Ends a command's decision. Waiters that could not be granted now, because writes are refused or many wait, are

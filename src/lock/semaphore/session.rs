@@ -1,7 +1,7 @@
 //! Permits that are bound to connections: the release when the connection closes, and the renewals until then (see
 //! `session`).
 
-use crate::lock::effect::Effects;
+use crate::lock::effect::Cx;
 use crate::lock::locks::Locks;
 use crate::lock::semaphore::state::{PermitChange, PermitDraft, SemView};
 use crate::lock::session::bindings::BoundRef;
@@ -13,15 +13,14 @@ impl Locks {
         &mut self,
         view: &SemView<'_>,
         id: &[u8],
-        now: Now,
-        fx: &mut Effects,
+        cx: &mut Cx<'_>,
     ) -> PermitChange {
-        if view.held_until(now).is_none() {
+        if view.held_until(cx.now).is_none() {
             self.drop_permit_binding(view.key, id);
             return PermitChange::default();
         }
         let there = view.permits().ok().flatten();
-        let (known, change) = self.take_back(view, there, id, now, fx);
+        let (known, change) = self.take_back(view, there, id, cx);
         self.sems.stats.sem_grants_session_ended += u64::from(known);
         change
     }

@@ -2,11 +2,11 @@
 
 use std::num::NonZeroU32;
 
-use crate::lock::effect::Effects;
+use crate::lock::effect::Cx;
 use crate::lock::locks::Locks;
 use crate::lock::semaphore::in_flight::PermitInFlight;
 use crate::lock::semaphore::state::{PermitChange, PermitDraft, Permits, SemState, SemView};
-use crate::lock::{KeyRef, LockError, Now, OwnerId};
+use crate::lock::{KeyRef, LockError, OwnerId};
 
 impl Locks {
     /// Whether settling a semaphore in this state may write.
@@ -29,11 +29,11 @@ impl Locks {
 
     /// Settles a semaphore: called when a permit has expired or a key was changed by other means. Without a cause it
     /// changes nothing.
-    pub fn sem_settle(&mut self, view: &SemView<'_>, now: Now, fx: &mut Effects) -> PermitChange {
+    pub fn sem_settle(&mut self, view: &SemView<'_>, cx: &mut Cx<'_>) -> PermitChange {
         let there = match self.permits_there(view) {
             Ok(there) => there,
             Err(error) => {
-                self.fail_all_permits(view.key, &error, fx);
+                self.fail_all_permits(view.key, &error, cx);
                 None
             }
         };
@@ -55,23 +55,23 @@ impl Locks {
             let key = view.key.to_id();
             self.sems
                 .waiters
-                .restore(&key, id, permit_in_flight.seq, now);
+                .restore(&key, id, permit_in_flight.seq, cx.now);
         }
         if view.state == SemState::Absent {
             draft.make(self.limit_of_waiters(view.key));
         }
-        self.hand_off_permits(view, &mut draft, now, fx);
+        self.hand_off_permits(view, &mut draft, cx);
         // While no permit may be granted, the timer postpones the key.
-        if self.grants_now(view, now) && draft.has_permit() {
+        if self.grants_now(view, cx.now) && draft.has_permit() {
             self.sems.waiters.schedule_settle(view.key);
         }
         self.write_down(view, draft)
     }
 
     /// Answers this error to every parked request for a permit of the semaphore.
-    pub fn fail_all_permits(&mut self, key: KeyRef<'_>, error: &LockError, fx: &mut Effects) {
+    pub fn fail_all_permits(&mut self, key: KeyRef<'_>, error: &LockError, cx: &mut Cx<'_>) {
         let parked = self.sems.waiters.clear(key);
-        self.fail_permits(parked, error, fx);
+        self.fail_permits(parked, error, cx);
     }
 
     /// The permits of the semaphore. If it does not exist, the recorded permits of this server are gone.

@@ -1,6 +1,6 @@
 //! Bound locks: the release when their connection closes, and the renewals until then.
 
-use crate::lock::effect::{Effect, Effects, Event, KeyWrite};
+use crate::lock::effect::{Cx, Event, KeyWrite};
 use crate::lock::locks::Locks;
 use crate::lock::session::bindings::{Bound, BoundKind, BoundRef};
 use crate::lock::view::View;
@@ -24,43 +24,43 @@ impl Locks {
     }
 
     /// Releases a hold whose connection is closed, with any hold count.
-    pub fn end_session(&mut self, view: &View<'_>, bound: &Bound, now: Now, fx: &mut Effects) {
-        if let Some((mode, lock)) = self.bound_shared(bound.as_ref(), &view.state, now) {
+    pub fn end_session(&mut self, view: &View<'_>, bound: &Bound, cx: &mut Cx<'_>) {
+        if let Some((mode, lock)) = self.bound_shared(bound.as_ref(), &view.state, cx.now) {
             let whose = (mode, &bound.owner[..]);
-            let was_tracked = self.untrack_shared(view, lock, whose, now, fx);
+            let was_tracked = self.untrack_shared(view, lock, whose, cx);
             self.stats.grants_session_ended += u64::from(was_tracked);
-            return self.give_back(view, lock.clone(), whose, now, fx);
+            return self.give_back(view, lock.clone(), whose, cx);
         }
-        let Some(hold) = self.bound_hold(bound.as_ref(), &view.state, now) else {
-            return self.drop_binding(view, bound.as_ref(), now, fx);
+        let Some(hold) = self.bound_hold(bound.as_ref(), &view.state, cx.now) else {
+            return self.drop_binding(view, bound.as_ref(), cx);
         };
         self.sessions.unbind(bound.as_ref());
-        self.stats.grants_session_ended += u64::from(self.end_tracked(view, hold, now, fx));
-        self.end_hold(view, Event::Release, now, fx);
+        self.stats.grants_session_ended += u64::from(self.end_tracked(view, hold, cx));
+        self.end_hold(view, Event::Release, cx);
     }
 
     /// Renews the lease of a bound hold, and never shortens it.
-    pub fn renew_session(&mut self, view: &View<'_>, bound: &Bound, now: Now, fx: &mut Effects) {
-        let wanted = self.sessions.rule.lease.deadline(now);
-        if let Some((mode, lock)) = self.bound_shared(bound.as_ref(), &view.state, now) {
-            self.extend_shared(view, lock, (mode, &bound.owner), (wanted, now), fx);
+    pub fn renew_session(&mut self, view: &View<'_>, bound: &Bound, cx: &mut Cx<'_>) {
+        let wanted = self.sessions.rule.lease.deadline(cx.now);
+        if let Some((mode, lock)) = self.bound_shared(bound.as_ref(), &view.state, cx.now) {
+            self.extend_shared(view, lock, (mode, &bound.owner), (wanted, cx.now), cx);
             self.stats.session_renewals += 1;
-            return self.sessions.renewed(bound.as_ref(), now);
+            return self.sessions.renewed(bound.as_ref(), cx.now);
         }
-        let Some(hold) = self.bound_hold(bound.as_ref(), &view.state, now) else {
-            return self.drop_binding(view, bound.as_ref(), now, fx);
+        let Some(hold) = self.bound_hold(bound.as_ref(), &view.state, cx.now) else {
+            return self.drop_binding(view, bound.as_ref(), cx);
         };
         if hold.deadline_ms.is_none_or(|end| end < wanted) {
-            fx.push(Effect::Write(KeyWrite::Adjust {
+            cx.write(KeyWrite::Adjust {
                 owner: OwnerId::from_slice(&hold.owner),
                 count: None,
                 token: None,
                 deadline_ms: Some(wanted),
-            }));
+            });
             self.note_deadline(view, hold.token, wanted);
         }
         self.stats.session_renewals += 1;
-        self.sessions.renewed(bound.as_ref(), now);
+        self.sessions.renewed(bound.as_ref(), cx.now);
     }
 
     /// The owner has used its hold without asking for a session: a binding ends if the request names a lease, and stays
@@ -126,15 +126,15 @@ impl Locks {
     }
 
     /// The bound grant ended unnoticed.
-    fn drop_binding(&mut self, view: &View<'_>, what: BoundRef<'_>, now: Now, fx: &mut Effects) {
+    fn drop_binding(&mut self, view: &View<'_>, what: BoundRef<'_>, cx: &mut Cx<'_>) {
         let Some(token) = self.sessions.unbind(what) else {
             return;
         };
         self.stats.session_losses += 1;
         if what.kind == BoundKind::Lock(Mode::Read) {
-            self.untrack_stale_reader(view.key, what.owner, now, fx);
+            self.untrack_stale_reader(view.key, what.owner, cx);
         } else if self.tracked.get(view.key, Some(token)).is_some() {
-            self.untrack_stale_single(view, now, fx);
+            self.untrack_stale_single(view, cx);
         }
     }
 }

@@ -14,6 +14,7 @@ mod decisions;
 mod horizons;
 mod many;
 
+use crate::lock::Cx;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::lock::tests::rest::Rest;
@@ -174,8 +175,8 @@ impl Sim {
             wait,
             client: self.client(conn),
         };
-        let (answer, fx, rest) = self.ask(key, &Ending::Nothing, |locks, view, now, fx| {
-            locks.acquire(view, &req, now, fx)
+        let (answer, fx, rest) = self.ask(key, &Ending::Nothing, |locks, view, cx| {
+            locks.acquire(view, &req, cx)
         });
         if let Ok(Answer::Parked(id)) = answer {
             let until_ms = match wait {
@@ -211,8 +212,8 @@ impl Sim {
             all,
             token,
         };
-        self.command(key, &Ending::Release(&req), |locks, view, now, fx| {
-            locks.release(view, &req, now, fx)
+        self.command(key, &Ending::Release(&req), |locks, view, cx| {
+            locks.release(view, &req, cx)
         })
     }
 
@@ -232,8 +233,8 @@ impl Sim {
             mode: None,
             token,
         };
-        self.command(key, &Ending::Nothing, |locks, view, now, fx| {
-            locks.renew(view, &req, now, fx)
+        self.command(key, &Ending::Nothing, |locks, view, cx| {
+            locks.renew(view, &req, cx)
         })
     }
 
@@ -244,8 +245,8 @@ impl Sim {
         purge: bool,
     ) -> Result<bool, LockError> {
         let req = Break { token, purge };
-        self.command(key, &Ending::Break(req), |locks, view, now, fx| {
-            locks.break_lock(view, req, now, fx)
+        self.command(key, &Ending::Break(req), |locks, view, cx| {
+            locks.break_lock(view, req, cx)
         })
     }
 
@@ -267,7 +268,7 @@ impl Sim {
     /// The shell's timer.
     pub fn alarm(&mut self) {
         let mut fx = Effects::new();
-        while self.locks.end_next_wait(self.now, &mut fx) {}
+        while self.locks.end_next_wait(&mut Cx::new(self.now, &mut fx)) {}
         self.carry_out_answers(fx);
         // The shell keeps the keys that could not be settled; here all are looked at again.
         let delayed = self.locks.startup_delay.is_on(self.now);
@@ -277,8 +278,8 @@ impl Sim {
         self.settle_all();
         while let Some(bound) = self.locks.sessions.next_renewal(self.now) {
             let name = name_of(&bound);
-            let done = self.command(&name, &Ending::Nothing, |locks, view, now, fx| {
-                locks.renew_session(view, &bound, now, fx);
+            let done = self.command(&name, &Ending::Nothing, |locks, view, cx| {
+                locks.renew_session(view, &bound, cx);
                 Ok(())
             });
             done.unwrap();
@@ -296,8 +297,8 @@ impl Sim {
             settled += 1;
             assert!(settled < 1_000, "a turn that does not end");
             let key = String::from_utf8(id.as_ref().name.into()).unwrap();
-            let settled = self.command(&key, &Ending::Undone, |locks, view, now, fx| {
-                locks.settle(view, now, fx);
+            let settled = self.command(&key, &Ending::Undone, |locks, view, cx| {
+                locks.settle(view, cx);
                 Ok(())
             });
             settled.unwrap();
@@ -388,8 +389,8 @@ impl Sim {
 
     fn end_session(&mut self, bound: &Bound) {
         let ending = Ending::Session(bound);
-        let done = self.command(&name_of(bound), &ending, |locks, view, now, fx| {
-            locks.end_session(view, bound, now, fx);
+        let done = self.command(&name_of(bound), &ending, |locks, view, cx| {
+            locks.end_session(view, bound, cx);
             Ok(())
         });
         done.unwrap();
@@ -519,7 +520,7 @@ impl Sim {
     /// Everybody is sent away.
     pub fn drain(&mut self) {
         let mut fx = Effects::new();
-        self.locks.drain(&mut fx);
+        self.locks.drain(&mut Cx::new(self.now, &mut fx));
         self.carry_out_answers(fx);
     }
 

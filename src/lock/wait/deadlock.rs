@@ -14,7 +14,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::lock::effect::{Effect, Effects, Outcome};
+use crate::lock::effect::{Cx, Outcome};
 use crate::lock::locks::Locks;
 use crate::lock::read_write::upgrades;
 use crate::lock::view::View;
@@ -390,15 +390,15 @@ impl Locks {
 
     /// Checks the requests that were parked after an uncertain search, now that the keys have been read. Called at the
     /// end of a tick.
-    pub fn verify_parked(&mut self, now: Now, fx: &mut Effects) {
+    pub fn verify_parked(&mut self, cx: &mut Cx<'_>) {
         for request in std::mem::take(&mut self.unverified) {
-            match self.verify_request(request, now) {
+            match self.verify_request(request, cx.now) {
                 Ok(false) => {}
                 Ok(true) => self.unverified.push(request),
                 Err(error) => {
                     self.waiters.dismiss(request);
                     self.stats.waits_failed += 1;
-                    fx.push(Effect::Answer(request, Outcome::Failed(error)));
+                    cx.answer(request, Outcome::Failed(error));
                 }
             }
         }

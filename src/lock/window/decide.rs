@@ -1,6 +1,6 @@
 //! Decisions about Redisson windows: begin, use, end.
 
-use crate::lock::effect::{Effect, Effects, KeyWrite};
+use crate::lock::effect::{Cx, Effect, KeyWrite};
 use crate::lock::grant::hand_off::HandedOff;
 use crate::lock::locks::Locks;
 use crate::lock::view::View;
@@ -35,10 +35,9 @@ impl Locks {
         &mut self,
         view: &View<'_>,
         first: Seq,
-        now: Now,
-        fx: &mut Effects,
+        cx: &mut Cx<'_>,
     ) -> Option<HandedOff> {
-        if self.windows.is_open(view.key, now) {
+        if self.windows.is_open(view.key, cx.now) {
             return Some(HandedOff::Reserved);
         }
         let first = self.waiters.at(view.key, first);
@@ -51,15 +50,15 @@ impl Locks {
             self.windows.window_unused(view.key);
             return None;
         }
-        self.announce_untracked(view, now, fx);
-        self.sweep(view, now, fx);
-        self.windows.begin(view.key, now);
+        self.announce_untracked(view, cx);
+        self.sweep(view, cx);
+        self.windows.begin(view.key, cx.now);
         self.stats.windows += 1;
         self.waiters.set_lease(view.key, None);
         if view.state != KeyState::Absent {
-            fx.push(Effect::Write(KeyWrite::Delete));
+            cx.write(KeyWrite::Delete);
         }
-        fx.push(Effect::Publish);
+        cx.effects.push(Effect::Publish);
         Some(HandedOff::LeftFree)
     }
 

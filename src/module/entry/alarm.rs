@@ -13,7 +13,7 @@ use crate::lock::{KeyRef, Now};
 use crate::module::answers;
 use crate::module::apply::decide;
 use crate::module::ffi::api::api;
-use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::ctx::{now, Ctx};
 use crate::module::ffi::guard;
 use crate::module::keyspace::horizon;
 use crate::module::sessions;
@@ -171,7 +171,7 @@ fn ring(ctx: Ctx) {
     } else if ctx.may_write() {
         shell::with(|shell| shell.alarm.paused_until_ms = 0);
         settle::settle_due(ctx, now);
-        answers::note_all(&decide(|locks, fx| locks.verify_parked(now, fx)).1);
+        answers::note_all(&decide(now, |locks, cx| locks.verify_parked(cx)).1);
         settle::recheck_all(ctx, now);
         sessions::work(ctx);
         answers::deliver_all();
@@ -186,7 +186,7 @@ fn ring(ctx: Ctx) {
 /// A setting was changed: waiters may have to leave, or locks may be granted at last.
 pub fn follow_settings() {
     if settings::drain() {
-        answers::note_all(&decide(|locks, fx| locks.drain(fx)).1);
+        answers::note_all(&decide(now(), |locks, cx| locks.drain(cx)).1);
     }
     shell::with(|shell| {
         shell
@@ -211,5 +211,5 @@ pub fn serve_first(ctx: Ctx, key: KeyRef<'_>) {
 }
 
 fn end_waits(now: Now) {
-    answers::note_all(&decide(|locks, fx| while locks.end_next_wait(now, fx) {}).1);
+    answers::note_all(&decide(now, |locks, cx| while locks.end_next_wait(cx) {}).1);
 }

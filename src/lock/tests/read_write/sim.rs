@@ -1,6 +1,7 @@
 //! A server around the core with read-write locks in a raw key space: as `tests/sim.rs`, but every decision
 //! starts from what the keys say, read with no more than the look that the shell would take.
 
+use crate::lock::Cx;
 use std::collections::BTreeMap;
 
 use crate::lock::tests::read_write::world::World;
@@ -113,9 +114,8 @@ impl Sim {
             _ => ReadDepth::Two,
         };
         let asked = (Some(owner), depth, &Ending::Nothing);
-        let (answer, fx, rest) = self.ask(key, asked, |locks, view, now, fx| {
-            locks.acquire(view, &req, now, fx)
-        });
+        let (answer, fx, rest) =
+            self.ask(key, asked, |locks, view, cx| locks.acquire(view, &req, cx));
         if let Ok(Answer::Parked(id)) = answer {
             let request = Request {
                 key: key.into(),
@@ -140,9 +140,7 @@ impl Sim {
             token,
         };
         let asked = (Some(owner), ReadDepth::Two, &Ending::Release(&req));
-        self.command(key, asked, |locks, view, now, fx| {
-            locks.release(view, &req, now, fx)
-        })
+        self.command(key, asked, |locks, view, cx| locks.release(view, &req, cx))
     }
 
     pub fn renew(
@@ -171,9 +169,7 @@ impl Sim {
             depth
         };
         let asked = (Some(owner), depth, &Ending::Nothing);
-        self.command(key, asked, |locks, view, now, fx| {
-            locks.renew(view, &req, now, fx)
-        })
+        self.command(key, asked, |locks, view, cx| locks.renew(view, &req, cx))
     }
 
     pub fn break_lock(
@@ -184,8 +180,8 @@ impl Sim {
     ) -> Result<bool, LockError> {
         let req = Break { token, purge };
         let asked = (None, ReadDepth::All, &Ending::Break(req));
-        self.command(key, asked, |locks, view, now, fx| {
-            locks.break_lock(view, req, now, fx)
+        self.command(key, asked, |locks, view, cx| {
+            locks.break_lock(view, req, cx)
         })
     }
 
@@ -198,7 +194,7 @@ impl Sim {
 
     pub fn alarm(&mut self) {
         let mut fx = Effects::new();
-        while self.locks.end_next_wait(self.now, &mut fx) {}
+        while self.locks.end_next_wait(&mut Cx::new(self.now, &mut fx)) {}
         for effect in fx {
             let Effect::Answer(waiter, _) = effect else {
                 panic!("more than an answer: {effect:?}");
@@ -222,13 +218,13 @@ impl Sim {
         &mut self,
         bound: &Bound,
         (depth, ending): (ReadDepth, &Ending<'_>),
-        serve: impl FnOnce(&mut Locks, &View<'_>, &Bound, Now, &mut Effects),
+        serve: impl FnOnce(&mut Locks, &View<'_>, &Bound, &mut Cx<'_>),
     ) {
         let text = |bytes: &[u8]| String::from_utf8(bytes.into()).unwrap();
         let (key, owner) = (text(bound.key.as_ref().name), text(&bound.owner));
         let asked = (Some(&owner[..]), depth, ending);
-        let done = self.command(&key, asked, |locks, view, now, fx| {
-            serve(locks, view, bound, now, fx);
+        let done = self.command(&key, asked, |locks, view, cx| {
+            serve(locks, view, bound, cx);
             Ok(())
         });
         done.unwrap();
@@ -245,8 +241,8 @@ impl Sim {
             let may_change = locks.may_change(key_ref(&key), &state, self.now);
             let before = self.world.clone();
             let asked = (None, ReadDepth::All, &Ending::Undone);
-            let settled = self.command(&key, asked, |locks, view, now, fx| {
-                locks.settle(view, now, fx);
+            let settled = self.command(&key, asked, |locks, view, cx| {
+                locks.settle(view, cx);
                 Ok(())
             });
             settled.unwrap();
@@ -338,7 +334,7 @@ impl Sim {
         &mut self,
         key: &str,
         asked: (Option<&str>, ReadDepth, &Ending<'_>),
-        decide: impl FnOnce(&mut Locks, &View<'_>, Now, &mut Effects) -> Result<T, LockError>,
+        decide: impl FnOnce(&mut Locks, &View<'_>, &mut Cx<'_>) -> Result<T, LockError>,
     ) -> Result<T, LockError> {
         let (done, fx, rest) = self.ask(key, asked, decide);
         self.carry_out_decided(key, (done.is_ok(), fx), &rest);
@@ -349,7 +345,7 @@ impl Sim {
         &mut self,
         key: &str,
         (owner, depth, ending): (Option<&str>, ReadDepth, &Ending<'_>),
-        decide: impl FnOnce(&mut Locks, &View<'_>, Now, &mut Effects) -> Result<T, LockError>,
+        decide: impl FnOnce(&mut Locks, &View<'_>, &mut Cx<'_>) -> Result<T, LockError>,
     ) -> (Result<T, LockError>, Effects, Rest) {
         if !self.locks.tokens.knows(0) {
             self.locks.learn_horizon(0, self.horizon, self.now);
@@ -366,7 +362,7 @@ impl Sim {
         };
         let rest = Rest::before(&self.locks, &view, ending, self.now);
         let mut fx = Effects::new();
-        let answer = decide(&mut self.locks, &view, self.now, &mut fx);
+        let answer = decide(&mut self.locks, &view, &mut Cx::new(self.now, &mut fx));
         assert!(answer.is_ok() || fx.is_empty(), "a failed call did {fx:?}");
         (answer, fx, rest)
     }

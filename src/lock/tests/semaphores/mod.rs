@@ -7,6 +7,7 @@
 mod model;
 mod session;
 
+use crate::lock::Cx;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::lock::{
@@ -133,11 +134,11 @@ impl Sim {
         &mut self,
         name: &str,
         own: Option<&str>,
-        body: impl FnOnce(&mut Locks, &SemView<'_>, Now, &mut Effects) -> (T, PermitChange),
+        body: impl FnOnce(&mut Locks, &SemView<'_>, &mut Cx<'_>) -> (T, PermitChange),
     ) -> T {
         let view = self.view(name, own);
         let mut fx = Effects::new();
-        let (answer, change) = body(&mut self.locks, &view, self.now, &mut fx);
+        let (answer, change) = body(&mut self.locks, &view, &mut Cx::new(self.now, &mut fx));
         self.write(name, &change);
         self.carry_out(name, fx);
         self.check_sums();
@@ -149,20 +150,14 @@ impl Sim {
         &mut self,
         name: &str,
         own: Option<&str>,
-        body: impl FnOnce(
-            &mut Locks,
-            &SemView<'_>,
-            Now,
-            &mut Effects,
-        ) -> Result<(T, PermitChange), LockError>,
+        body: impl FnOnce(&mut Locks, &SemView<'_>, &mut Cx<'_>) -> Result<(T, PermitChange), LockError>,
     ) -> Result<T, LockError> {
-        self.ask(name, own, |locks, view, now, fx| {
-            match body(locks, view, now, fx) {
-                Ok((answer, change)) => (Ok(answer), change),
-                Err(error) => {
-                    assert!(fx.is_empty(), "effects of {error:?}: {fx:?}");
-                    (Err(error), PermitChange::default())
-                }
+        self.ask(name, own, |locks, view, cx| match body(locks, view, cx) {
+            Ok((answer, change)) => (Ok(answer), change),
+            Err(error) => {
+                let effects = &cx.effects;
+                assert!(effects.is_empty(), "effects of {error:?}: {effects:?}");
+                (Err(error), PermitChange::default())
             }
         })
     }
@@ -234,8 +229,8 @@ impl Sim {
         set_if: SetIf,
     ) -> Result<Option<u32>, LockError> {
         self.resizes = true;
-        let set = self.try_to(name, None, |locks, view, now, fx| {
-            locks.sem_set(view, permits, set_if, now, fx)
+        let set = self.try_to(name, None, |locks, view, cx| {
+            locks.sem_set(view, permits, set_if, cx)
         });
         self.resizes = false;
         set
@@ -244,8 +239,8 @@ impl Sim {
     pub fn acquire(&mut self, name: &str, req: &SemAcquire<'_>) -> Result<Answer, LockError> {
         let id = String::from_utf8_lossy(req.id).into_owned();
         let before = self.sems.clone();
-        let answer = self.ask(name, Some(&id), |locks, view, now, fx| {
-            locks.sem_acquire(view, req, now, fx)
+        let answer = self.ask(name, Some(&id), |locks, view, cx| {
+            locks.sem_acquire(view, req, cx)
         });
         if answer.is_err() {
             assert_eq!(self.sems.get(name), before.get(name), "a trace of an error");
@@ -254,8 +249,8 @@ impl Sim {
     }
 
     pub fn release(&mut self, name: &str, id: &str) -> Result<bool, LockError> {
-        self.try_to(name, Some(id), |locks, view, now, fx| {
-            locks.sem_release(view, id.as_bytes(), now, fx)
+        self.try_to(name, Some(id), |locks, view, cx| {
+            locks.sem_release(view, id.as_bytes(), cx)
         })
     }
 
@@ -266,8 +261,8 @@ impl Sim {
         lease: Lease,
         names_lease: bool,
     ) -> Result<bool, LockError> {
-        self.try_to(name, Some(id), |locks, view, now, _| {
-            locks.sem_renew(view, id.as_bytes(), (lease, names_lease), now)
+        self.try_to(name, Some(id), |locks, view, cx| {
+            locks.sem_renew(view, id.as_bytes(), (lease, names_lease), cx.now)
         })
     }
 
@@ -275,11 +270,11 @@ impl Sim {
     pub fn latch<T>(
         &mut self,
         name: &str,
-        body: impl FnOnce(&mut Locks, Count, Now, &mut Effects) -> Result<(T, CountChange), LockError>,
+        body: impl FnOnce(&mut Locks, Count, &mut Cx<'_>) -> Result<(T, CountChange), LockError>,
     ) -> Result<T, LockError> {
         let state = self.count(name);
         let mut fx = Effects::new();
-        let decided = body(&mut self.locks, state, self.now, &mut fx);
+        let decided = body(&mut self.locks, state, &mut Cx::new(self.now, &mut fx));
         self.carry_out(name, fx);
         let (answer, change) = decided?;
         let end_ms = self.latches.get(name).and_then(|latch| latch.1);
@@ -315,8 +310,8 @@ impl Sim {
                 Resource::Lock => panic!("nobody waits for a lock"),
                 Resource::Semaphore => self.settle(&name),
                 Resource::Latch => {
-                    let settled = self.latch(&name, |locks, state, now, fx| {
-                        locks.latch_settle(key_ref(&name), state, now, fx);
+                    let settled = self.latch(&name, |locks, state, cx| {
+                        locks.latch_settle(key_ref(&name), state, cx);
                         Ok(((), CountChange::None))
                     });
                     assert_eq!(settled, Ok(()));
@@ -340,8 +335,8 @@ impl Sim {
                 .postpone(Resource::Semaphore, key_ref(name).to_id());
             return;
         }
-        let changes = self.ask(name, None, |locks, view, now, fx| {
-            let change = locks.sem_settle(view, now, fx);
+        let changes = self.ask(name, None, |locks, view, cx| {
+            let change = locks.sem_settle(view, cx);
             (!change.is_empty(), change)
         });
         assert!(may_write || !changes, "settling wrote unasked");
@@ -366,7 +361,7 @@ impl Sim {
                 return;
             }
             let mut fx = Effects::new();
-            while self.locks.end_next_wait(self.now, &mut fx) {}
+            while self.locks.end_next_wait(&mut Cx::new(self.now, &mut fx)) {}
             self.carry_out("", fx);
             self.renew_sessions();
             self.end_tick();
@@ -383,16 +378,16 @@ impl Sim {
     pub fn close(&mut self, client: u64) {
         self.locks.disconnected(client, self.now);
         while let Some(bound) = self.locks.sessions.next_ended() {
-            self.attend(&bound, |locks, view, id, now, fx| {
-                locks.end_permit_session(view, id, now, fx)
+            self.attend(&bound, |locks, view, id, cx| {
+                locks.end_permit_session(view, id, cx)
             });
         }
     }
 
     fn renew_sessions(&mut self) {
         while let Some(bound) = self.locks.sessions.next_renewal(self.now) {
-            self.attend(&bound, |locks, view, id, now, _| {
-                locks.renew_permit_session(view, id, now)
+            self.attend(&bound, |locks, view, id, cx| {
+                locks.renew_permit_session(view, id, cx.now)
             });
         }
     }
@@ -400,12 +395,12 @@ impl Sim {
     fn attend(
         &mut self,
         bound: &Bound,
-        body: impl FnOnce(&mut Locks, &SemView<'_>, &[u8], Now, &mut Effects) -> PermitChange,
+        body: impl FnOnce(&mut Locks, &SemView<'_>, &[u8], &mut Cx<'_>) -> PermitChange,
     ) {
         let name = String::from_utf8_lossy(bound.key.as_ref().name).into_owned();
         let id = String::from_utf8_lossy(&bound.owner).into_owned();
-        self.ask(&name, Some(&id), |locks, view, now, fx| {
-            ((), body(locks, view, id.as_bytes(), now, fx))
+        self.ask(&name, Some(&id), |locks, view, cx| {
+            ((), body(locks, view, id.as_bytes(), cx))
         });
     }
 

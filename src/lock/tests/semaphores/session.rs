@@ -13,6 +13,7 @@
 use std::fmt::Write as _;
 use std::num::NonZeroU32;
 
+use crate::lock::effect::Cx;
 use crate::lock::tests::semaphores::{Out, Sim};
 use crate::lock::tests::sim::{key_ref, START_MS};
 use crate::lock::tests::transcripts::{code, duration, millis, run_with, Words};
@@ -111,8 +112,8 @@ impl Session {
             "stats" => self.stats(&words.0[1..]),
             "latch" => {
                 let (count, set_if) = (number(2).unwrap(), set_if(words));
-                let set = self.sim.latch(key, |locks, state, now, fx| {
-                    locks.latch_set(key_ref(key), state, count, set_if, now, fx)
+                let set = self.sim.latch(key, |locks, state, cx| {
+                    locks.latch_set(key_ref(key), state, count, set_if, cx)
                 });
                 said(set, |set| {
                     set.map_or("nil".into(), |count| count.to_string())
@@ -120,8 +121,8 @@ impl Session {
             }
             "down" => {
                 let by = number(2).unwrap_or(1);
-                let left = self.sim.latch(key, |locks, state, now, fx| {
-                    locks.latch_down(key_ref(key), state, by, now, fx)
+                let left = self.sim.latch(key, |locks, state, cx| {
+                    locks.latch_down(key_ref(key), state, by, cx)
                 });
                 said(left, |left| left.to_string())
             }
@@ -156,9 +157,9 @@ impl Session {
 
     fn wait(&mut self, words: &Words<'_>) -> String {
         let (key, conn) = (words.at(1), words.at(2));
-        let waited = self.sim.latch(key, |locks, state, now, _| {
+        let waited = self.sim.latch(key, |locks, state, cx| {
             let client = client_of(conn);
-            let waited = locks.latch_wait(key_ref(key), state, client, words.wait(), now)?;
+            let waited = locks.latch_wait(key_ref(key), state, client, words.wait(), cx.now)?;
             Ok((waited, CountChange::None))
         });
         said(waited, |waited| match waited {
@@ -215,7 +216,7 @@ impl Session {
                 .begin(self.sim.now, millis(key)),
             "drain" => {
                 let mut fx = Effects::new();
-                self.sim.locks.drain(&mut fx);
+                self.sim.locks.drain(&mut Cx::new(self.sim.now, &mut fx));
                 self.sim.carry_out("", fx);
             }
             other => panic!("{other}?"),

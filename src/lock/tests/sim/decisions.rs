@@ -1,14 +1,15 @@
 //! One decision about one key, compared with what the core said of it before.
 
 use crate::lock::tests::sim::{Rest, Sim};
-use crate::lock::{Effects, Ending, KeyState, LockError, Locks, Now, View};
+use crate::lock::Cx;
+use crate::lock::{Effects, Ending, KeyState, LockError, Locks, View};
 
 impl Sim {
     pub(crate) fn command<T>(
         &mut self,
         key: &str,
         ending: &Ending<'_>,
-        decide: impl FnOnce(&mut Locks, &View<'_>, Now, &mut Effects) -> Result<T, LockError>,
+        decide: impl FnOnce(&mut Locks, &View<'_>, &mut Cx<'_>) -> Result<T, LockError>,
     ) -> Result<T, LockError> {
         let (answer, fx, rest) = self.ask(key, ending, decide);
         self.carry_out_decided(key, (answer.is_ok(), fx), &rest);
@@ -19,12 +20,12 @@ impl Sim {
         &mut self,
         key: &str,
         ending: &Ending<'_>,
-        decide: impl FnOnce(&mut Locks, &View<'_>, Now, &mut Effects) -> Result<T, LockError>,
+        decide: impl FnOnce(&mut Locks, &View<'_>, &mut Cx<'_>) -> Result<T, LockError>,
     ) -> (Result<T, LockError>, Effects, Rest) {
         let view = self.view(key);
         let rest = Rest::before(&self.locks, &view, ending, self.now);
         let mut fx = Effects::new();
-        let answer = decide(&mut self.locks, &view, self.now, &mut fx);
+        let answer = decide(&mut self.locks, &view, &mut Cx::new(self.now, &mut fx));
         assert!(answer.is_ok() || fx.is_empty(), "a failed call did {fx:?}");
         (answer, fx, rest)
     }

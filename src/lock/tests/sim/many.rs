@@ -1,6 +1,7 @@
 //! Requests on many keys, as the shell has them served.
 
 use crate::lock::tests::sim::{key_ref, Request, Rest, Sim};
+use crate::lock::Cx;
 use crate::lock::{
     Acquire, Effects, Ending, Fence, KeyState, Lease, LockError, Locks, ManyAnswer, Mode, Now,
     Release, Renew, Token, View, Wait,
@@ -109,7 +110,7 @@ impl Sim {
 
     pub(crate) fn verify_parked(&mut self) {
         let mut fx = Effects::new();
-        self.locks.verify_parked(self.now, &mut fx);
+        self.locks.verify_parked(&mut Cx::new(self.now, &mut fx));
         self.carry_out_answers(fx);
     }
 
