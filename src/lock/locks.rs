@@ -111,13 +111,22 @@ impl Locks {
         self.tracked.reader(key, owner)
     }
 
-    /// The number of tracked grants.
-    pub fn tracked_len(&self) -> usize {
-        self.tracked.len()
-    }
-
     /// The queue of a key, if it has parked requests.
     pub fn queue(&self, key: KeyRef<'_>) -> Option<&Queue> {
         self.waiters.queue(key).filter(|queue| queue.live() > 0)
+    }
+
+    /// The counters and gauges of locks for `INFO lock`.
+    pub fn fields(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let gauges = [
+            ("waiters", self.waiters.live() as u64),
+            ("places", self.waiters.live_places() as u64),
+            ("keys_waited", self.waiters.keys_waited() as u64),
+            ("places_kept", self.waiters.kept_places() as u64),
+            ("grants_tracked", self.tracked.len() as u64),
+            ("windows_open", self.windows.open() as u64),
+        ];
+        let counters = self.stats.fields().chain(self.waiters.stats.fields());
+        gauges.into_iter().chain(counters)
     }
 }

@@ -125,7 +125,7 @@ pub use read_write::{
     timeout_name, timeout_prefix, token_name, twin_of, write_field, Ending, Name, ReadDepth,
     ReadWrite, Reader, RwFields, RwWrite, TokenRecord, Writer, WroteBeside, MODE_FIELD, MOST_READS,
 };
-pub use resource::Resource;
+pub use resource::{Kind, Resource};
 pub use semaphore::commands::{SemAcquire, SetIf};
 pub use semaphore::state::{PermitChange, Permits, SemState, SemView, FIRST_END_MS, NO_END_MS};
 pub use session::bindings::{Bound, BoundKind, BoundRef, SessionRule, Sessions};
@@ -140,7 +140,6 @@ pub use table::give_back;
 pub use time::{Lease, Now};
 pub use token::{Domain, Token};
 pub use view::{Fence, View, HORIZON_DB};
-pub use wait::due::Due;
 pub use wait::request::{Waiter, WaiterId, WaiterMap};
 pub use wait::waiters::Grace;
 pub use window::state::WindowRule;

@@ -1,4 +1,12 @@
 //! The kinds of resource. Each has queues of its own; a client is parked in one of them only.
+//!
+//! The server serves all kinds in the same way where it can (`each_resource`). A kind beside the lock is a struct that
+//! implements [`Kind`] and is listed here.
+
+use crate::lock::locks::Locks;
+use crate::lock::session::bindings::Sessions;
+use crate::lock::wait::waiters::Waiters;
+use crate::lock::{KeyRef, LockError, WaiterId};
 
 /// A kind of resource.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -21,5 +29,108 @@ impl Resource {
             Resource::Semaphore => Resource::Latch,
             Resource::Latch => Resource::Lock,
         }
+    }
+}
+
+/// A kind of resource beside the lock: what the server asks of it when an event concerns every kind. A kind without
+/// grants in flight and without a table of grants implements the required methods only.
+pub trait Kind {
+    /// The prefix of its fields in `INFO lock`.
+    fn prefix(&self) -> &'static str;
+
+    /// Its counters and gauges for `INFO lock`, without the prefix.
+    fn fields(&self) -> Vec<(&'static str, u64)>;
+
+    /// Its waiters.
+    fn waiters(&self) -> &Waiters;
+
+    /// Its waiters.
+    fn waiters_mut(&mut self) -> &mut Waiters;
+
+    /// The content of this key has changed: its waiters, if there are any, are settled at the end of the tick.
+    fn schedule_settle(&mut self, key: KeyRef<'_>) {
+        self.waiters_mut().schedule_settle(key);
+    }
+
+    /// The key was deleted or has expired, by an event of the server.
+    fn lost(&mut self, key: KeyRef<'_>) {
+        self.schedule_settle(key);
+    }
+
+    /// Whether an event of this key concerns the kind.
+    fn cares_about(&self, key: KeyRef<'_>) -> bool {
+        self.waiters().live_on(key) > 0
+    }
+
+    /// Whether the events of every key can be ignored.
+    fn is_idle(&self) -> bool {
+        self.waiters().live() == 0
+    }
+
+    /// A reply was written: a grant in flight is delivered.
+    fn delivered(&mut self, _waiter: WaiterId) {}
+
+    /// The connection of a request is closed. Returns whether the request had a grant in flight, which is undone when
+    /// its key is settled.
+    fn undo_in_flight(&mut self, _waiter: WaiterId, _sessions: &mut Sessions) -> bool {
+        false
+    }
+
+    /// The content of these keys is gone: their recorded grants are lost.
+    fn forget(&mut self, _is_gone: &dyn Fn(KeyRef<'_>) -> bool) {}
+
+    /// `SWAPDB` has exchanged two databases.
+    fn swap(&mut self, _first: i32, _second: i32) {}
+
+    /// This server has become a replica.
+    fn demote(&mut self) {
+        self.waiters_mut().forget_unsettled();
+        self.waiters_mut().give_up_places();
+    }
+}
+
+impl Locks {
+    /// The waiters for one kind of resource.
+    pub fn queues(&self, resource: Resource) -> &Waiters {
+        match resource {
+            Resource::Lock => &self.waiters,
+            Resource::Semaphore => &self.sems.waiters,
+            Resource::Latch => &self.latches.waiters,
+        }
+    }
+
+    pub(crate) fn queues_mut(&mut self, resource: Resource) -> &mut Waiters {
+        match resource {
+            Resource::Lock => &mut self.waiters,
+            Resource::Semaphore => &mut self.sems.waiters,
+            Resource::Latch => &mut self.latches.waiters,
+        }
+    }
+
+    /// The kinds beside the lock.
+    pub fn kinds(&self) -> [&dyn Kind; 2] {
+        [&self.sems, &self.latches]
+    }
+
+    pub(crate) fn kinds_mut(&mut self) -> [&mut dyn Kind; 2] {
+        [&mut self.sems, &mut self.latches]
+    }
+
+    /// Refuses a key at which a request for another kind of resource beside the lock is parked. The key of a semaphore
+    /// and that of a latch are both a string with a number: only the waiters tell them apart.
+    ///
+    /// # Errors
+    /// [`LockError::OtherCount`]
+    pub(crate) fn check_is_not_other(
+        &self,
+        resource: Resource,
+        key: KeyRef<'_>,
+    ) -> Result<(), LockError> {
+        for other in ALL.into_iter().filter(|other| *other != Resource::Lock) {
+            if other != resource && self.queues(other).live_on(key) > 0 {
+                return Err(LockError::OtherCount);
+            }
+        }
+        Ok(())
     }
 }

@@ -34,17 +34,13 @@ impl Locks {
         if was_granted {
             return;
         }
-        if self.waiters.leave(waiter, now) {
-            self.stats.waits_disconnected += 1;
-        } else {
-            self.disconnected_other_resource(waiter, now);
-        }
+        self.disconnected_waiter(waiter, now);
     }
 
     /// The server reports that the key's lease ran out. Returns whether it concerns the module: the key has a tracked
     /// grant or waiters.
     pub fn expired(&mut self, key: KeyRef<'_>) -> bool {
-        self.lost_other_resource(key);
+        self.kinds_mut().into_iter().for_each(|kind| kind.lost(key));
         let tracked = self.tracked.remove_all(key);
         self.stats.grants_expired += tracked;
         self.waiters.schedule_settle(key) || tracked > 0
@@ -52,7 +48,7 @@ impl Locks {
 
     /// The server reports that the key was deleted. Returns as [`Locks::expired`].
     pub fn lost(&mut self, key: KeyRef<'_>) -> bool {
-        self.lost_other_resource(key);
+        self.kinds_mut().into_iter().for_each(|kind| kind.lost(key));
         let tracked = self.tracked.remove_all(key);
         self.stats.grants_lost += tracked;
         let is_waited = self.waiters.schedule_settle(key);
@@ -66,7 +62,9 @@ impl Locks {
     pub fn left(&mut self, has_left: impl Fn(&[u8]) -> bool) {
         self.stats.grants_lost += self.tracked.forget(|key| has_left(key.name));
         self.sessions.forget_all(|key| has_left(key.name));
-        self.forget_permits(|key| has_left(key.name));
+        for kind in self.kinds_mut() {
+            kind.forget(&|key| has_left(key.name));
+        }
     }
 
     /// A database (`None`: every one) was emptied, with the horizons stored in it.
@@ -75,7 +73,9 @@ impl Locks {
         self.schedule_settle_all(db);
         self.stats.grants_lost += self.tracked.clear(db);
         self.sessions.clear(db);
-        self.forget_permits(|key| db.is_none_or(|db| key.db == db));
+        for kind in self.kinds_mut() {
+            kind.forget(&|key| db.is_none_or(|db| key.db == db));
+        }
     }
 
     /// `SWAPDB` has exchanged two databases. Clients stay parked under the number of their database.
@@ -101,14 +101,12 @@ impl Locks {
                 of_owner.push(*id);
             }
         }
-        self.sems.remembered.swap(first, second);
-        self.sems.in_flight.swap(first, second);
+        for kind in self.kinds_mut() {
+            kind.swap(first, second);
+        }
         // Grants to undo are now in the other database.
         for key in self.undelivered.keys() {
             self.waiters.schedule_settle_id(key.clone());
-        }
-        for key in self.sems.in_flight.lost_keys() {
-            self.sems.waiters.schedule_settle_id(key.clone());
         }
         self.schedule_settle_all(Some(first));
         self.schedule_settle_all(Some(second));
@@ -145,28 +143,27 @@ impl Locks {
         self.end_windows();
         self.waiters.forget_unsettled();
         self.waiters.give_up_places();
-        self.demote_other_resources();
+        self.kinds_mut().into_iter().for_each(|kind| kind.demote());
     }
 
     /// Whether there are no waiters and no tracked grants, so that key events can be ignored.
     pub fn is_idle(&self) -> bool {
-        self.waiters.live() == 0 && self.tracked.len() == 0 && self.are_other_resources_idle()
+        self.waiters.live() == 0
+            && self.tracked.len() == 0
+            && self.kinds().iter().all(|kind| kind.is_idle())
     }
 
     /// Whether this key has waiters or a tracked grant; otherwise its events can be ignored.
     pub fn cares_about(&self, key: KeyRef<'_>) -> bool {
         self.tracked.contains(key)
             || self.waiters.live_on(key) > 0
-            || self.concerns_other_resource(key)
+            || self.kinds().iter().any(|kind| kind.cares_about(key))
     }
 
     /// The module is to be unloaded: every waiter is answered an error, and no place is kept. Bindings stay, because
     /// the drain may be called off. (Without the module, bound holds end by their leases.)
     pub fn drain(&mut self, cx: &mut Cx<'_>) {
         self.end_windows();
-        let parked = self.waiters.clear_all();
-        self.fail(parked, &LockError::Drained, cx);
-        self.waiters.schedule_postponed();
-        self.drain_other_resources(cx);
+        self.fail_everywhere(&LockError::Drained, cx);
     }
 }

@@ -1,12 +1,11 @@
 //! Settling a key: its state is read, undelivered grants are undone, and the lock is granted to the next waiter.
 
-use crate::lock::effect::{Cx, KeyWrite, Outcome};
+use crate::lock::effect::{Cx, KeyWrite};
 use crate::lock::grant::ending::free;
 use crate::lock::grant::hand_off::HandedOff;
 use crate::lock::grant::in_flight::GrantInFlight;
 use crate::lock::locks::Locks;
 use crate::lock::view::View;
-use crate::lock::wait::request::WaiterId;
 use crate::lock::{Hold, KeyRef, KeyState, LockError, Now};
 
 impl Locks {
@@ -94,7 +93,7 @@ impl Locks {
         }
         self.untrack_stale(view, cx);
         if is_waited {
-            self.fail_all(view.key, error, cx);
+            self.waiters.fail_all(view.key, error, cx);
         }
     }
 
@@ -121,19 +120,5 @@ impl Locks {
         self.waiters.set_lease(view.key, hold.deadline_ms);
         self.waiters.set_holders(view.key, &view.state, cx.now);
         self.waiters.schedule_settle_owner(view.key, &hold.owner);
-    }
-
-    /// Answers this error to every waiter of a key.
-    pub(crate) fn fail_all(&mut self, key: KeyRef<'_>, error: &LockError, cx: &mut Cx<'_>) {
-        let parked = self.waiters.clear(key);
-        self.fail(parked, error, cx);
-    }
-
-    /// Answers this error to requests that have left their queues.
-    pub(crate) fn fail(&mut self, waiters: Vec<WaiterId>, error: &LockError, cx: &mut Cx<'_>) {
-        for waiter in waiters {
-            self.stats.waits_failed += 1;
-            cx.answer(waiter, Outcome::Failed(error.clone()));
-        }
     }
 }

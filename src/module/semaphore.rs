@@ -38,7 +38,10 @@ impl<'a> SemKey<'a> {
         let key = self.id();
         if shell::with(|shell| shell.locks.sems.queue(key).is_some()) && self.probe_twin() {
             let ((), fx) = apply::decide(now, |locks, cx| {
-                locks.fail_all_permits(key, &LockError::SiblingsTaken, cx);
+                locks
+                    .sems
+                    .waiters
+                    .fail_all(key, &LockError::SiblingsTaken, cx);
             });
             answers::note_all(&fx);
         }

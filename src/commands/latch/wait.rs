@@ -53,8 +53,8 @@ impl Wait<Str<'_>> {
             is_no_semaphore(ctx, self.key)?;
         }
         let client = ctx.client_id();
-        let (waited, _) = decide(now, |locks, _| {
-            locks.latch_wait(id, state, client, wait, now)
+        let (waited, _) = decide(now, |locks, cx| {
+            locks.latch_wait(id, state, client, wait, cx)
         });
         drop(key);
         match waited? {

@@ -3,17 +3,17 @@
 use std::borrow::Cow;
 
 use crate::lock::compatibility::{compatibility, Compatibility};
-use crate::lock::effect::{Cx, Event, KeyWrite, Outcome};
+use crate::lock::effect::{Cx, Event, KeyWrite};
 use crate::lock::exclusive::request::{Acquire, Answer, Wait};
 use crate::lock::grant::fresh::Grantee;
 use crate::lock::grant::hand_off::HandedOff;
 use crate::lock::locks::Locks;
 use crate::lock::read_write::upgrades;
+use crate::lock::resource::Resource;
 use crate::lock::session::bindings::BoundRef;
 use crate::lock::state::MAX_HOLD_COUNT;
 use crate::lock::view::View;
-use crate::lock::wait::request::{Waiter, WaiterId};
-use crate::lock::wait::waiters::Joined;
+use crate::lock::wait::request::Waiter;
 use crate::lock::{Hold, KeyState, LockError, Mode, Now, OwnerId};
 
 /// Whether the key holds a lock or does not exist.
@@ -35,7 +35,7 @@ impl Locks {
     ) -> Result<Answer, LockError> {
         self.check_view(view, cx.now)?;
         if req.session && !self.sessions.rule.open {
-            self.stats.busy += 1;
+            self.waiters.stats.busy += 1;
             return Err(LockError::Busy);
         }
         match compatibility(&view.state, req.mode, req.owner, cx.now)? {
@@ -62,7 +62,7 @@ impl Locks {
                 )
                 || (req.mode != Mode::Exclusive && self.waiters.live_on(view.key) > 0)
             {
-                self.stats.refusals += 1;
+                self.waiters.stats.refusals += 1;
                 return Ok(Answer::Refused);
             }
         } else if delayed || self.waiters.live_on(view.key) > 0 {
@@ -142,17 +142,14 @@ impl Locks {
     ) -> Result<Answer, LockError> {
         let deadline_ms = match req.wait {
             Wait::No => {
-                self.stats.refusals += 1;
+                self.waiters.stats.refusals += 1;
                 return Ok(Answer::Refused);
             }
             Wait::ForEver => None,
             Wait::Ms(ms) => Some(cx.now.mono_ms.saturating_add(ms)),
         };
-        let full = self.all_places() >= self.limits.max_waiters
-            || self.waiters.live_on(view.key) >= self.limits.max_waiters_per_key;
-        let former = self.waiters.parked(view.key, req.owner);
-        if full && former.is_none() {
-            self.stats.busy += 1;
+        if self.is_full(Resource::Lock, view.key, req.owner) {
+            self.waiters.stats.busy += 1;
             return Err(LockError::Busy);
         }
         let upgrades = upgrades(&view.state, req, cx.now);
@@ -160,9 +157,9 @@ impl Locks {
             self.stats.deadlocks += 1;
             return Err(LockError::Upgrade);
         }
+        let former = self.waiters.parked(view.key, req.owner);
         let uncertain = self.check_deadlock_at(view, req, former, cx.now)?;
-        self.last_waiter_id += 1;
-        let id = WaiterId(self.last_waiter_id);
+        let id = self.next_waiter_id();
         self.unverified.extend(uncertain.then_some(id));
         let waiter = Waiter {
             id,
@@ -174,16 +171,11 @@ impl Locks {
             client: req.client,
             limit: None,
         };
-        let joined = match upgrades {
-            true => self.waiters.park_first(view.key, req.owner, waiter),
-            false => self.waiters.park(view.key, req.owner, waiter),
-        };
-        if let Joined::TookOver(older) = joined {
-            self.stats.waits_taken_over += 1;
-            cx.answer(older, Outcome::Nil);
+        match upgrades {
+            true => self.waiters.park_first(view.key, req.owner, waiter, cx),
+            false => self.waiters.park(view.key, req.owner, waiter, cx),
         }
         self.sessions.waits(req.client, id);
-        self.stats.waits_parked += 1;
         match view.state.held_for_reading_or_writing(cx.now) {
             Some(lock) if upgrades => self.note_ends(view.key, lock, cx.now),
             Some(lock) => self.note_longer(view.key, lock, cx.now),

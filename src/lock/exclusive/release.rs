@@ -32,7 +32,7 @@ impl Locks {
                     None => self.waiters.withdraw(view.key, req.owner),
                 };
                 if let Some(waiter) = withdrawn {
-                    self.stats.waits_withdrawn += 1;
+                    self.waiters.stats.waits_withdrawn += 1;
                     cx.answer(waiter, Outcome::Nil);
                 }
             }
@@ -112,7 +112,7 @@ impl Locks {
             return Ok(false);
         }
         if req.purge {
-            self.fail_all(view.key, &LockError::Broken, cx);
+            self.waiters.fail_all(view.key, &LockError::Broken, cx);
         }
         if let Some(lock) = shared {
             self.break_shared(view, lock, cx);

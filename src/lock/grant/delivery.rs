@@ -74,7 +74,9 @@ impl Locks {
     pub fn delivered(&mut self, waiter: WaiterId) {
         let delivered = self.take_in_flight(waiter);
         if delivered.is_empty() {
-            self.sems.in_flight.delivered(waiter);
+            self.kinds_mut()
+                .into_iter()
+                .for_each(|kind| kind.delivered(waiter));
         }
         for in_flight in delivered {
             match in_flight.reentry {

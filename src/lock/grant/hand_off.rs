@@ -8,8 +8,8 @@ use crate::lock::grant::in_flight::{GrantInFlight, Reentry};
 use crate::lock::locks::Locks;
 use crate::lock::read_write::may_enter;
 use crate::lock::view::View;
-use crate::lock::wait::request::{Seq, Waiter};
-use crate::lock::{KeyRef, KeyState, Now};
+use crate::lock::wait::request::Seq;
+use crate::lock::KeyState;
 
 /// The result of a hand-off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,7 +50,7 @@ impl Locks {
         }
         let mut after = None;
         let mut result = HandedOff::NoWaiter;
-        while let Some(seq) = self.next_to_grant(view.key, cx) {
+        while let Some(seq) = self.waiters.next_to_grant(view.key, cx) {
             if after.is_none() {
                 if let Some(left_free) = self.leave_free(view, seq, cx) {
                     return left_free;
@@ -101,17 +101,6 @@ impl Locks {
         result
     }
 
-    /// The first place in the queue whose wait has not run out.
-    pub(crate) fn next_to_grant(&mut self, key: KeyRef<'_>, cx: &mut Cx<'_>) -> Option<Seq> {
-        let mut timed_out = 0;
-        let next = self.waiters.next_to_grant(key, cx.now, |waiter| {
-            timed_out += 1;
-            cx.answer(waiter, Outcome::Nil);
-        });
-        self.stats.waits_timed_out += timed_out;
-        next
-    }
-
     /// Grants the key to the waiter at this place. `None` when the grant is refused; then every waiter of the key has
     /// been answered the error.
     fn hand_to(
@@ -134,15 +123,14 @@ impl Locks {
         let granted = match self.grant_in(view, rest, &grantee, cx) {
             Ok(granted) => granted,
             Err(error) => {
-                self.stats.waits_failed += 1;
-                cx.answer(waiter.id, Outcome::Failed(error.clone()));
+                self.waiters.fail(vec![waiter.id], &error, cx);
                 // The next waiters would fail in the same way, and no event would wake them again.
-                self.fail_all(view.key, &error, cx);
+                self.waiters.fail_all(view.key, &error, cx);
                 return None;
             }
         };
         self.sessions.waits(waiter.client, waiter.id);
-        self.count_wait(&waiter, cx.now);
+        self.waiters.count_wait(&waiter, cx.now);
         if granted.after.is_none() {
             self.waiters.set_holder(view.key, owner.clone());
             self.windows.count_hand_off(view.key);
@@ -163,14 +151,6 @@ impl Locks {
         self.put_in_flight(waiter.id, in_flight);
         cx.answer(waiter.id, Outcome::Granted(granted.token));
         Some(granted)
-    }
-
-    /// Counts the wait of a request that was granted.
-    pub(crate) fn count_wait(&mut self, waiter: &Waiter, now: Now) {
-        let waited = now.mono_ms.saturating_sub(waiter.since_ms);
-        self.stats.waits_granted += 1;
-        self.stats.wait_ms_sum += waited;
-        self.stats.wait_ms_max = self.stats.wait_ms_max.max(waited);
     }
 }
 

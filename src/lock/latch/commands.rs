@@ -1,12 +1,12 @@
 //! The latch commands, and the settling of a latch.
 
-use crate::lock::effect::{Cx, Effect, Outcome};
+use crate::lock::effect::{Cx, Outcome};
 use crate::lock::exclusive::request::Wait;
 use crate::lock::latch::state::{Count, CountChange, Waited};
 use crate::lock::locks::Locks;
 use crate::lock::resource::Resource;
 use crate::lock::semaphore::commands::SetIf;
-use crate::lock::wait::request::{Waiter, WaiterId};
+use crate::lock::wait::request::Waiter;
 use crate::lock::{KeyRef, Lease, LockError, Mode, Now};
 
 impl Locks {
@@ -19,7 +19,7 @@ impl Locks {
         set_if: SetIf,
         cx: &mut Cx<'_>,
     ) -> Result<(Option<i64>, CountChange), LockError> {
-        self.is_no_semaphore(key)?;
+        self.check_is_not_other(Resource::Latch, key)?;
         let left = state.left(cx.now)?;
         if !set_if.allows(left > 0) {
             return Ok((None, CountChange::None));
@@ -43,7 +43,7 @@ impl Locks {
         by: i64,
         cx: &mut Cx<'_>,
     ) -> Result<(i64, CountChange), LockError> {
-        self.is_no_semaphore(key)?;
+        self.check_is_not_other(Resource::Latch, key)?;
         let left = state.left(cx.now)?.saturating_sub(by).max(0);
         let change = match left {
             0 => self.open_latch(key, state, cx),
@@ -59,50 +59,36 @@ impl Locks {
         state: Count,
         client: u64,
         wait: Wait,
-        now: Now,
+        cx: &mut Cx<'_>,
     ) -> Result<Waited, LockError> {
-        self.is_no_semaphore(key)?;
-        if state.left(now)? == 0 {
-            self.latches.stats.latch_open += 1;
+        self.check_is_not_other(Resource::Latch, key)?;
+        if state.left(cx.now)? == 0 {
+            self.latches.stats.open += 1;
             return Ok(Waited::Open);
         }
         if wait == Wait::No {
-            self.latches.stats.latch_closed += 1;
+            self.latches.waiters.stats.refusals += 1;
             return Ok(Waited::Closed);
         }
-        let waiters = &self.latches.waiters;
-        if self.all_places() >= self.limits.max_waiters
-            || waiters.live_on(key) >= self.limits.max_waiters_per_key
-        {
-            self.latches.stats.latch_busy += 1;
+        let name = client.to_be_bytes();
+        if self.is_full(Resource::Latch, key, &name) {
+            self.latches.waiters.stats.busy += 1;
             return Err(LockError::Busy);
         }
-        self.last_waiter_id += 1;
-        let id = WaiterId(self.last_waiter_id);
+        let id = self.next_waiter_id();
         let waiter = Waiter {
             id,
             mode: Mode::Exclusive,
             lease: Lease::SHORTEST,
-            deadline_ms: wait.deadline(now),
-            since_ms: now.mono_ms,
+            deadline_ms: wait.deadline(cx.now),
+            since_ms: cx.now.mono_ms,
             client,
             session: false,
             limit: None,
         };
-        self.latches
-            .waiters
-            .park(key, &client.to_be_bytes(), waiter);
-        self.latches.stats.latch_waits_parked += 1;
+        self.latches.waiters.park(key, &name, waiter, cx);
         self.note_end(key, state);
         Ok(Waited::Parked(id))
-    }
-
-    /// A semaphore is a string with a number too: while a request for a permit is parked at the key, it is not a latch.
-    fn is_no_semaphore(&self, key: KeyRef<'_>) -> Result<(), LockError> {
-        match self.sems.waiters.live_on(key) {
-            0 => Ok(()),
-            _ => Err(LockError::OtherCount),
-        }
     }
 
     /// Settles a latch: called when its key has expired or was changed by other means.
@@ -110,10 +96,7 @@ impl Locks {
         match state.left(cx.now) {
             Ok(0) => self.grant_all(key, cx),
             Ok(_) => self.note_end(key, state),
-            Err(error) => {
-                let parked = self.latches.waiters.clear(key);
-                self.fail_latches(parked, &error, cx);
-            }
+            Err(error) => self.latches.waiters.fail_all(key, &error, cx),
         }
     }
 
@@ -132,20 +115,9 @@ impl Locks {
 
     fn grant_all(&mut self, key: KeyRef<'_>, cx: &mut Cx<'_>) {
         for waiter in self.latches.waiters.clear(key) {
-            self.latches.stats.latch_waits_opened += 1;
+            self.latches.waiters.stats.waits_granted += 1;
             cx.answer(waiter, Outcome::Open);
         }
-    }
-
-    pub(crate) fn fail_latches(
-        &mut self,
-        waiters: Vec<WaiterId>,
-        error: &LockError,
-        cx: &mut Cx<'_>,
-    ) {
-        self.latches.stats.latch_waits_failed += waiters.len() as u64;
-        let answer = |waiter| Effect::Answer(waiter, Outcome::Failed(error.clone()));
-        cx.effects.extend(waiters.into_iter().map(answer));
     }
 
     fn note_end(&mut self, key: KeyRef<'_>, state: Count) {

@@ -1,6 +1,7 @@
 //! The state of a latch, and the changes of its key.
 
-use crate::lock::stats::LatchStats;
+use crate::lock::resource::Kind;
+use crate::lock::stats::counters;
 use crate::lock::wait::request::WaiterId;
 use crate::lock::wait::waiters::Waiters;
 use crate::lock::{LockError, Now};
@@ -55,6 +56,13 @@ pub enum Waited {
     Parked(WaiterId),
 }
 
+counters! {
+    /// The counters of latches, beside those of their waits.
+    LatchStats
+    /// Waits answered at once that the latch is open.
+    open,
+}
+
 /// The latches of one server: the part in memory.
 #[derive(Debug, Default)]
 pub struct Latches {
@@ -62,4 +70,38 @@ pub struct Latches {
     pub waiters: Waiters,
     /// The statistics.
     pub stats: LatchStats,
+}
+
+impl Kind for Latches {
+    fn prefix(&self) -> &'static str {
+        "latch_"
+    }
+
+    fn fields(&self) -> Vec<(&'static str, u64)> {
+        let gauges = [
+            ("waiters", self.waiters.live() as u64),
+            ("keys_waited", self.waiters.keys_waited() as u64),
+        ];
+        // All waiters of a latch are answered at once. They have no owner, so none replaces another or withdraws.
+        let waits = self
+            .waiters
+            .stats
+            .fields()
+            .filter_map(|(name, value)| match name {
+                "refusals" => Some(("closed", value)),
+                "waits_granted" => Some(("waits_opened", value)),
+                "waits_taken_over" | "waits_withdrawn" | "wait_ms_sum" | "wait_ms_max" => None,
+                name => Some((name, value)),
+            });
+        let gauges = gauges.into_iter().chain(self.stats.fields());
+        gauges.chain(waits).collect()
+    }
+
+    fn waiters(&self) -> &Waiters {
+        &self.waiters
+    }
+
+    fn waiters_mut(&mut self) -> &mut Waiters {
+        &mut self.waiters
+    }
 }

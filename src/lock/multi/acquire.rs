@@ -45,12 +45,12 @@ impl Locks {
     ) -> Result<ManyAnswer, LockError> {
         let obstacle = self.obstacle(views, req, now)?;
         if req.session && !self.sessions.rule.open {
-            self.stats.busy += 1;
+            self.waiters.stats.busy += 1;
             return Err(LockError::Busy);
         }
         match obstacle {
             Some(Obstacle::Held(at)) if req.wait == Wait::No => {
-                self.stats.refusals += 1;
+                self.waiters.stats.refusals += 1;
                 return Ok(ManyAnswer::Refused(at));
             }
             Some(Obstacle::StartupDelay) if req.wait == Wait::No => {
@@ -59,7 +59,7 @@ impl Locks {
             Some(Obstacle::Queue) if req.wait == Wait::No => {
                 self.may_enter_all(views, req, now)?;
                 if let Some(at) = self.first_with_queue(views, req, now, fx) {
-                    self.stats.refusals += 1;
+                    self.waiters.stats.refusals += 1;
                     return Ok(ManyAnswer::Refused(at));
                 }
             }
@@ -72,7 +72,7 @@ impl Locks {
             let older = is_fresh.then(|| self.waiters.withdraw(view.key, req.owner));
             if let Some(older) = older.flatten() {
                 // A reader that was waiting to upgrade.
-                self.stats.waits_taken_over += 1;
+                self.waiters.stats.waits_taken_over += 1;
                 fx.push(Effect::Answer(older, Outcome::Nil));
             }
         }
@@ -115,6 +115,7 @@ impl Locks {
             let compatibility = compatibility(&view.state, req.mode, req.owner, now);
             if compatibility == Ok(Compatibility::Free)
                 && self
+                    .waiters
                     .next_to_grant(view.key, &mut Cx::new(now, fx))
                     .is_some()
             {
@@ -222,13 +223,12 @@ impl Locks {
     ) -> Result<ManyAnswer, LockError> {
         let keys: Vec<KeyRef<'_>> = views.iter().map(|view| view.key).collect();
         let former = self.waiters.former(&keys, req.owner);
-        if self.is_full(&keys, req.owner, &former) {
-            self.stats.busy += 1;
+        if self.is_full_for_many(&keys, req.owner, &former) {
+            self.waiters.stats.busy += 1;
             return Err(LockError::Busy);
         }
         let uncertain = self.check_deadlock_many(views, req, &former, now)?;
-        self.last_waiter_id += 1;
-        let id = WaiterId(self.last_waiter_id);
+        let id = self.next_waiter_id();
         self.unverified.extend(uncertain.then_some(id));
         let waiter = Waiter {
             id,
@@ -247,15 +247,13 @@ impl Locks {
         let owner = (req.owner, again);
         self.waiters.park_many(&keys, owner, &waiter, &former);
         self.sessions.waits(req.client, id);
-        self.stats.waits_parked += 1;
-        self.stats.waits_taken_over += former.requests.len() as u64;
         for (view, fx) in views.iter().zip(fx.iter_mut()) {
             self.note_state(view, req, now);
             fx.push(Effect::Notify(Event::Wait));
         }
         if let Some(fx) = fx.first_mut() {
-            let nil = |older: &WaiterId| Effect::Answer(*older, Outcome::Nil);
-            fx.extend(former.requests.iter().map(nil));
+            let cx = &mut Cx::new(now, fx);
+            self.waiters.count_parked(&former.requests, cx);
         }
         self.waiters.schedule_settle_request(id);
         Ok(ManyAnswer::Parked(id))
@@ -263,7 +261,7 @@ impl Locks {
 
     /// Whether a limit on waiters excludes this request, which takes a place at each key and gives up those of the
     /// requests that it replaces.
-    fn is_full(&self, keys: &[KeyRef<'_>], owner: &[u8], former: &Former) -> bool {
+    fn is_full_for_many(&self, keys: &[KeyRef<'_>], owner: &[u8], former: &Former) -> bool {
         let limits = self.limits;
         let full_at = |key: &KeyRef<'_>| {
             self.waiters.live_on(*key) >= limits.max_waiters_per_key

@@ -84,12 +84,13 @@ impl Locks {
         match granted {
             Err(error) => {
                 self.waiters.dismiss(request);
-                self.fail(vec![request], &error, &mut Cx::new(now, last));
+                self.waiters
+                    .fail(vec![request], &error, &mut Cx::new(now, last));
             }
             Ok(entered) => {
                 self.waiters.take_many(request);
                 self.sessions.waits(waiter.client, request);
-                self.count_wait(&waiter, now);
+                self.waiters.count_wait(&waiter, now);
                 self.put_all_in_flight(request, (&req, &owner), &places, &entered, now);
                 let tokens = tokens_of(&entered).into();
                 last.push(Effect::Answer(request, Outcome::GrantedAll(tokens)));
@@ -147,7 +148,7 @@ impl Locks {
             match compatibility(&view.state, req.mode, req.owner, now) {
                 Ok(Compatibility::Mine(_) | Compatibility::Within) => {}
                 Ok(Compatibility::Free) => {
-                    let first = self.next_to_grant(view.key, &mut Cx::new(now, fx));
+                    let first = self.waiters.next_to_grant(view.key, &mut Cx::new(now, fx));
                     let first = first.and_then(|seq| self.waiters.at(view.key, seq));
                     all_free &= first.is_some_and(|(_, waiter)| waiter.id == request)
                         && !self.windows.is_open(view.key, now);
@@ -159,11 +160,13 @@ impl Locks {
                 }
                 Err(error) => {
                     if matches!(view.state, KeyState::OtherType | KeyState::OtherHash) {
-                        self.fail_all(view.key, &error, &mut Cx::new(now, fx));
+                        self.waiters
+                            .fail_all(view.key, &error, &mut Cx::new(now, fx));
                     } else {
                         // A lock of another kind than this request asks for; other requests may wait for that kind.
                         self.waiters.dismiss(request);
-                        self.fail(vec![request], &error, &mut Cx::new(now, fx));
+                        self.waiters
+                            .fail(vec![request], &error, &mut Cx::new(now, fx));
                     }
                     return false;
                 }

@@ -72,7 +72,7 @@ impl Locks {
         let entered = self.enter(view, Cow::Borrowed(&view.state), (&to, req.once), cx)?;
         self.claim(view.key, req.owner);
         if let Some(older) = self.waiters.withdraw_mode(view.key, req.owner, req.mode) {
-            self.stats.waits_taken_over += 1;
+            self.waiters.stats.waits_taken_over += 1;
             cx.answer(older, Outcome::Nil);
         }
         self.note_longer(view.key, &entered.lock, cx.now);

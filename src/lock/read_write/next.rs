@@ -142,7 +142,7 @@ impl Locks {
     /// Removes a request that cannot be granted from its queues, and answers it this error.
     pub fn dismiss(&mut self, request: WaiterId, error: &LockError, cx: &mut Cx<'_>) {
         if self.waiters.dismiss(request) {
-            self.fail(vec![request], error, cx);
+            self.waiters.fail(vec![request], error, cx);
         }
     }
 }

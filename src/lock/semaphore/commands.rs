@@ -5,13 +5,13 @@ use std::num::NonZeroU32;
 use crate::lock::effect::{Cx, Outcome};
 use crate::lock::exclusive::request::{Answer, Wait};
 use crate::lock::locks::Locks;
+use crate::lock::resource::Resource;
 use crate::lock::semaphore::grant::Terms;
 use crate::lock::semaphore::state::{
     Permit, PermitChange, PermitDraft, Permits, SemView, MAX_PERMITS,
 };
 use crate::lock::session::bindings::BoundRef;
 use crate::lock::wait::request::{Waiter, WaiterId};
-use crate::lock::wait::waiters::Joined;
 use crate::lock::{KeyRef, Lease, LockError, Mode, Now};
 
 /// `SEM.ACQUIRE`.
@@ -63,7 +63,7 @@ impl Locks {
         set_if: SetIf,
         cx: &mut Cx<'_>,
     ) -> Result<(Option<u32>, PermitChange), LockError> {
-        self.is_no_latch(view.key)?;
+        self.check_is_not_other(Resource::Semaphore, view.key)?;
         let there = self.permits_there(view)?;
         if permits > MAX_PERMITS {
             return Err(LockError::TooManyPermits);
@@ -87,7 +87,9 @@ impl Locks {
         cx: &mut Cx<'_>,
     ) -> (Result<Answer, LockError>, PermitChange) {
         let there = match self.permits_there(view) {
-            Ok(there) => self.is_no_latch(view.key).map(|()| there),
+            Ok(there) => self
+                .check_is_not_other(Resource::Semaphore, view.key)
+                .map(|()| there),
             Err(error) => Err(error),
         };
         let there = match there {
@@ -95,7 +97,7 @@ impl Locks {
             Err(error) => return (Err(error), PermitChange::default()),
         };
         if req.session && !self.sessions.rule.open {
-            self.sems.stats.sem_busy += 1;
+            self.sems.waiters.stats.busy += 1;
             return (Err(LockError::Busy), PermitChange::default());
         }
         let mut draft = PermitDraft::open(there);
@@ -115,15 +117,15 @@ impl Locks {
     ) -> Result<(bool, PermitChange), LockError> {
         let there = self.permits_there(view)?;
         if view.held_until(cx.now).is_none() {
-            self.sems.stats.sem_release_misses += 1;
+            self.sems.stats.release_misses += 1;
             if let Some(waiter) = self.sems.waiters.withdraw(view.key, id) {
-                self.sems.stats.sem_waits_withdrawn += 1;
+                self.sems.waiters.stats.waits_withdrawn += 1;
                 cx.answer(waiter, Outcome::Nil);
             }
             return Ok((false, PermitChange::default()));
         }
         let (known, change) = self.take_back(view, there, id, cx);
-        self.sems.stats.sem_grants_released += u64::from(known);
+        self.sems.stats.grants_released += u64::from(known);
         Ok((true, change))
     }
 
@@ -137,25 +139,17 @@ impl Locks {
     ) -> Result<(bool, PermitChange), LockError> {
         let there = self.permits_there(view)?;
         if view.held_until(now).is_none() {
-            self.sems.stats.sem_renewal_misses += 1;
+            self.sems.stats.renewal_misses += 1;
             return Ok((false, PermitChange::default()));
         }
         self.sems.in_flight.claim(view.key, id);
-        self.sems.stats.sem_renewals += 1;
+        self.sems.stats.renewals += 1;
         let stays_bound = self.keep_permit_binding(view.key, id, names_lease, now);
         let mut draft = PermitDraft::open(there);
         let end_ms = self.lease_of(stays_bound, lease).deadline(now);
         draft.set_end(id, end_ms);
         self.sems.remembered.renewed(view.key, id, end_ms);
         Ok((true, self.finish(view, draft)))
-    }
-
-    /// A latch is a string with a number too: while a request is parked at the latch, the key is not a semaphore.
-    fn is_no_latch(&self, key: KeyRef<'_>) -> Result<(), LockError> {
-        match self.latches.waiters.live_on(key) {
-            0 => Ok(()),
-            _ => Err(LockError::OtherCount),
-        }
     }
 
     /// An acquire of an id with a permit: it gets its token again, and its lease is extended, never shortened.
@@ -171,7 +165,7 @@ impl Locks {
             Some(permit) => permit.token,
             None => {
                 let token = self.mint_permit(view, cx)?;
-                self.sems.stats.sem_adoptions += 1;
+                self.sems.stats.adoptions += 1;
                 self.remember(view.key, req.id, Permit { token, end_ms });
                 token
             }
@@ -186,7 +180,7 @@ impl Locks {
         let wanted = self.lease_of(bound, req.lease).deadline(cx.now);
         self.extend_permit(view.key, draft, req.id, (end_ms, wanted));
         self.sems.in_flight.claim(view.key, req.id);
-        self.sems.stats.sem_reentries += 1;
+        self.sems.stats.reentries += 1;
         Ok(Answer::Granted(token))
     }
 
@@ -236,7 +230,7 @@ impl Locks {
         let is_parked = self.sems.waiters.parked(view.key, req.id).is_some();
         self.hand_off_permits(view, draft, cx);
         if is_parked || self.sems.waiters.live_on(view.key) > 0 || !draft.has_permit() {
-            self.sems.stats.sem_refusals += 1;
+            self.sems.waiters.stats.refusals += 1;
             return Ok(Answer::Refused);
         }
         self.forget_over(view.key, req.id, was_over);
@@ -257,7 +251,7 @@ impl Locks {
             self.sems.in_flight.claim(key, id);
             self.drop_permit_binding(key, id);
             let known = self.sems.remembered.remove(key, id);
-            self.sems.stats.sem_grants_expired += u64::from(known);
+            self.sems.stats.grants_expired += u64::from(known);
         }
     }
 
@@ -267,15 +261,11 @@ impl Locks {
         req: &SemAcquire<'_>,
         cx: &mut Cx<'_>,
     ) -> Result<WaiterId, LockError> {
-        let waiters = &self.sems.waiters;
-        let full = self.all_places() >= self.limits.max_waiters
-            || waiters.live_on(key) >= self.limits.max_waiters_per_key;
-        if full && waiters.parked(key, req.id).is_none() {
-            self.sems.stats.sem_busy += 1;
+        if self.is_full(Resource::Semaphore, key, req.id) {
+            self.sems.waiters.stats.busy += 1;
             return Err(LockError::Busy);
         }
-        self.last_waiter_id += 1;
-        let id = WaiterId(self.last_waiter_id);
+        let id = self.next_waiter_id();
         let waiter = Waiter {
             id,
             mode: Mode::Exclusive,
@@ -286,11 +276,7 @@ impl Locks {
             session: req.session,
             limit: req.limit,
         };
-        if let Joined::TookOver(older) = self.sems.waiters.park(key, req.id, waiter) {
-            self.sems.stats.sem_waits_taken_over += 1;
-            cx.answer(older, Outcome::Nil);
-        }
-        self.sems.stats.sem_waits_parked += 1;
+        self.sems.waiters.park(key, req.id, waiter, cx);
         self.sessions.waits(req.client, id);
         Ok(id)
     }

@@ -6,13 +6,12 @@ use crate::lock::effect::{Cx, Effect, Event, Outcome};
 use crate::lock::locks::Locks;
 use crate::lock::resource::Resource;
 use crate::lock::semaphore::in_flight::PermitInFlight;
-use crate::lock::semaphore::semaphores::Semaphores;
 use crate::lock::semaphore::state::{
     Permit, PermitChange, PermitDraft, Permits, SemView, GRANTS_AT_ONCE, NO_END_MS,
 };
 use crate::lock::session::bindings::BoundRef;
 use crate::lock::wait::request::{Seq, Waiter};
-use crate::lock::{KeyRef, Lease, LockError, Now, Token, WaiterId};
+use crate::lock::{KeyRef, Lease, LockError, Now, Token};
 
 /// The terms of a permit.
 #[derive(Debug, Clone, Copy)]
@@ -74,15 +73,11 @@ impl Locks {
                     // The next waiters would fail in the same way.
                     let mut parked = vec![waiter.id];
                     parked.extend(self.sems.waiters.clear(view.key));
-                    return self.fail_permits(parked, &error, cx);
+                    return self.sems.waiters.fail(parked, &error, cx);
                 }
             };
             self.sessions.waits(waiter.client, waiter.id);
-            let stats = &mut self.sems.stats;
-            let waited = cx.now.mono_ms.saturating_sub(waiter.since_ms);
-            stats.sem_waits_granted += 1;
-            stats.sem_wait_ms_sum += waited;
-            stats.sem_wait_ms_max = stats.sem_wait_ms_max.max(waited);
+            self.sems.waiters.count_wait(&waiter, cx.now);
             let permit_in_flight = PermitInFlight {
                 waiter: waiter.id,
                 seq,
@@ -103,11 +98,8 @@ impl Locks {
         key: KeyRef<'_>,
         cx: &mut Cx<'_>,
     ) -> Option<(Rc<[u8]>, Waiter, Seq)> {
-        let Semaphores { waiters, stats, .. } = &mut self.sems;
-        let seq = waiters.next_to_grant(key, cx.now, |waiter| {
-            stats.sem_waits_timed_out += 1;
-            cx.answer(waiter, Outcome::Nil);
-        })?;
+        let waiters = &mut self.sems.waiters;
+        let seq = waiters.next_to_grant(key, cx)?;
         let (id, waiter) = waiters.take(key, seq)?;
         Some((id, waiter, seq))
     }
@@ -131,8 +123,8 @@ impl Locks {
         draft.take(id, end_ms);
         // A recorded permit of this id ended unnoticed.
         let known = self.sems.remembered.remove(view.key, id);
-        self.sems.stats.sem_grants_lost += u64::from(known);
-        self.sems.stats.sem_grants += 1;
+        self.sems.stats.grants_lost += u64::from(known);
+        self.sems.stats.grants += 1;
         self.remember(view.key, id, Permit { token, end_ms });
         cx.notify(Event::SemAcquire);
         Ok((token, end_ms))
@@ -155,18 +147,7 @@ impl Locks {
 
     pub(crate) fn remember(&mut self, key: KeyRef<'_>, id: &[u8], permit: Permit) {
         let max = self.limits.max_tracked;
-        self.sems.stats.sem_grants_unwatched += self.sems.remembered.insert(key, id, permit, max);
-    }
-
-    pub(crate) fn fail_permits(
-        &mut self,
-        waiters: Vec<WaiterId>,
-        error: &LockError,
-        cx: &mut Cx<'_>,
-    ) {
-        self.sems.stats.sem_waits_failed += waiters.len() as u64;
-        let answer = |waiter| Effect::Answer(waiter, Outcome::Failed(error.clone()));
-        cx.effects.extend(waiters.into_iter().map(answer));
+        self.sems.stats.grants_unwatched += self.sems.remembered.insert(key, id, permit, max);
     }
 
     /// Ends a command's decision. Waiters that could not be granted now, because writes are refused or many wait, are
@@ -192,7 +173,7 @@ impl Locks {
         if draft.counts {
             for id in &draft.reclaimed {
                 let known = self.sems.remembered.remove(view.key, id);
-                self.sems.stats.sem_grants_expired += u64::from(known);
+                self.sems.stats.grants_expired += u64::from(known);
             }
         }
         let change = draft.into_change();

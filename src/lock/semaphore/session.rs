@@ -21,7 +21,7 @@ impl Locks {
         }
         let there = view.permits().ok().flatten();
         let (known, change) = self.take_back(view, there, id, cx);
-        self.sems.stats.sem_grants_session_ended += u64::from(known);
+        self.sems.stats.grants_session_ended += u64::from(known);
         change
     }
 

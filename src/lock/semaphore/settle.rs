@@ -33,7 +33,7 @@ impl Locks {
         let there = match self.permits_there(view) {
             Ok(there) => there,
             Err(error) => {
-                self.fail_all_permits(view.key, &error, cx);
+                self.sems.waiters.fail_all(view.key, &error, cx);
                 None
             }
         };
@@ -51,7 +51,7 @@ impl Locks {
             };
             draft.give_back(id);
             let known = self.sems.remembered.remove(view.key, id);
-            self.sems.stats.sem_grants_undone += u64::from(known);
+            self.sems.stats.grants_undone += u64::from(known);
             let key = view.key.to_id();
             self.sems
                 .waiters
@@ -68,12 +68,6 @@ impl Locks {
         self.write_down(view, draft)
     }
 
-    /// Answers this error to every parked request for a permit of the semaphore.
-    pub fn fail_all_permits(&mut self, key: KeyRef<'_>, error: &LockError, cx: &mut Cx<'_>) {
-        let parked = self.sems.waiters.clear(key);
-        self.fail_permits(parked, error, cx);
-    }
-
     /// The permits of the semaphore. If it does not exist, the recorded permits of this server are gone.
     pub(super) fn permits_there<'v>(
         &mut self,
@@ -81,14 +75,9 @@ impl Locks {
     ) -> Result<Option<&'v Permits>, LockError> {
         let there = view.permits();
         if !matches!(there, Ok(Some(_))) {
-            self.lose_permits(view.key);
+            self.sems.lose(view.key);
         }
         there
-    }
-
-    /// The semaphore was deleted: no recorded permit of it is held any more.
-    pub fn lose_permits(&mut self, key: KeyRef<'_>) {
-        self.sems.stats.sem_grants_lost += self.sems.remembered.lose(key);
     }
 
     /// The number of permits with which the first waiter that names one creates the semaphore.

@@ -11,6 +11,7 @@ use proptest::test_runner::{Config, TestError, TestRunner};
 
 use self::naive::{Ask, Key, Model, Owner, Reply, State, Told, KEYS};
 use crate::lock::tests::sim::{key_ref, Out, Settings, Sim, Terms, START_MS};
+use crate::lock::tests::sums;
 use crate::lock::{
     Answer, Grace, KeyState, Lease, Limits, LockError, ManyAnswer, Outcome, Released, Wait,
     WindowRule,
@@ -368,15 +369,7 @@ impl Case {
             assert_eq!(line, expected, "the line of {name}");
         }
         let stats = &self.sim.locks.stats;
-        let waits = stats.waits_granted
-            + stats.waits_timed_out
-            + stats.waits_unblocked
-            + stats.waits_disconnected
-            + stats.waits_taken_over
-            + stats.waits_withdrawn
-            + stats.waits_failed
-            + waiters.live() as u64;
-        assert_eq!(stats.waits_parked, waits, "{stats:?}");
+        sums::check(self.sim.locks.fields());
         assert_eq!(stats.grants, self.model.grants);
         if waiters.live() + waiters.kept_places() == 0 {
             let lines = NAMES.iter().filter_map(|name| waiters.queue(key_ref(name)));

@@ -10,6 +10,7 @@
 //!
 //! * [`semaphores`]: the same for semaphores and latches.
 //! * [`read_write`]: the same three for the read-write lock, on raw keys.
+//! * [`sums`]: the sums of counters that hold for every kind.
 //! * [`rest`]: within all of them, whether the core leaves a key as it says before a decision.
 //!
 //! The parts that stand alone (queue, key state, tokens) have their tests beside the code.
@@ -22,4 +23,5 @@ mod rest;
 mod search;
 mod semaphores;
 mod sim;
+mod sums;
 mod transcripts;

@@ -23,6 +23,7 @@ use self::inputs::{settings, steps};
 use self::naive::{Key, Model, Owner, State, KEYS};
 use self::sessions::{sim_terms, Terms};
 use crate::lock::tests::sim::{key_ref, Out, Settings, Sim, START_MS};
+use crate::lock::tests::sums;
 use crate::lock::{Answer, Hold, KeyState, Lease, LockError, Outcome, Released, Wait, WindowRule};
 
 const NAMES: [&str; KEYS] = ["k0", "k1"];
@@ -505,24 +506,7 @@ impl Case {
     /// The sums that src/lock/stats.rs promises.
     fn check_sums(&self) {
         let stats = &self.sim.locks.stats;
-        let waits = stats.waits_granted
-            + stats.waits_timed_out
-            + stats.waits_unblocked
-            + stats.waits_disconnected
-            + stats.waits_taken_over
-            + stats.waits_withdrawn
-            + stats.waits_failed
-            + self.sim.locks.waiters.live() as u64;
-        assert_eq!(stats.waits_parked, waits, "{stats:?}");
-        let grants = stats.grants_released
-            + stats.grants_session_ended
-            + stats.grants_expired
-            + stats.grants_broken
-            + stats.grants_lost
-            + stats.grants_undone
-            + stats.grants_unwatched
-            + self.sim.locks.tracked_len() as u64;
-        assert_eq!(stats.grants, grants, "{stats:?}");
+        sums::check(self.sim.locks.fields());
         assert_eq!(stats.grants, self.model.grants);
         let turns = &self.model.windows;
         let open = self.sim.locks.windows.open();
@@ -572,7 +556,7 @@ impl Case {
         assert_eq!(sessions.next_due(self.sim.now), None);
         assert_eq!(self.sim.locks.windows.open(), 0);
         let stats = &self.sim.locks.stats;
-        let tracked = self.sim.locks.tracked_len() as u64;
+        let tracked = self.sim.locks.tracked.len() as u64;
         assert!(tracked <= KEYS as u64 && stats.grants >= tracked);
     }
 }

@@ -16,7 +16,7 @@ use crate::lock::wait::deadlock::{
 use crate::lock::wait::index::Holders;
 use crate::lock::wait::request::Waiter;
 use crate::lock::wait::waiters::Waiters;
-use crate::lock::{Lease, Mode, Now, ReadWrite, Reader, WaiterId};
+use crate::lock::{Cx, Effects, Lease, Mode, Now, ReadWrite, Reader, WaiterId};
 
 const KEYS: usize = 6;
 const OWNERS: usize = 8;
@@ -356,7 +356,7 @@ fn park(waiters: &mut Waiters, number: usize, request: &Request) {
         .map(|key| key_ref(NAMES[*key]))
         .collect();
     match keys[..] {
-        [key] => drop(waiters.park(key, owner, waiter)),
+        [key] => waiters.park(key, owner, waiter, &mut Cx::new(NOW, &mut Effects::new())),
         _ => {
             let former = waiters.former(&keys, owner);
             waiters.park_many(&keys, (owner, Default::default()), &waiter, &former);
@@ -459,7 +459,8 @@ fn chain(length: usize) -> (Waiters, Vec<String>, Vec<String>) {
     let owners: Vec<String> = (0..=length).map(|i| format!("owner:{i}")).collect();
     for i in 0..length {
         let next = key_ref(&names[i + 1]);
-        waiters.park(next, owners[i].as_bytes(), waiter(i, Mode::Exclusive));
+        let (owner, waiter) = (owners[i].as_bytes(), waiter(i, Mode::Exclusive));
+        waiters.park(next, owner, waiter, &mut Cx::new(NOW, &mut Effects::new()));
         waiters.set_holders_for_test(next, Holders::alone(owners[i + 1].as_bytes().into()));
     }
     (waiters, names, owners)

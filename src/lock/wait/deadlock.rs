@@ -397,7 +397,7 @@ impl Locks {
                 Ok(true) => self.unverified.push(request),
                 Err(error) => {
                     self.waiters.dismiss(request);
-                    self.stats.waits_failed += 1;
+                    self.waiters.stats.waits_failed += 1;
                     cx.answer(request, Outcome::Failed(error));
                 }
             }

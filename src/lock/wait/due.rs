@@ -4,18 +4,10 @@
 //! (wall clock). The shell arms one timer for the earliest. An early or repeated call finds nothing due and has no
 //! effect.
 
-use crate::lock::wait::request::{Seq, WaiterId};
+use crate::lock::effect::Cx;
+use crate::lock::wait::request::Seq;
 use crate::lock::wait::waiters::Waiters;
 use crate::lock::{KeyId, KeyRef, Now};
-
-/// A deadline that has passed.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Due {
-    /// The wait of a request ran out; its place is kept for the grace time.
-    Wait(WaiterId),
-    /// A kept place was given up; there is no client to answer.
-    Place,
-}
 
 impl Waiters {
     /// Records the lease after which the first waiter of this key is due (`None`: no TTL, or no holder).
@@ -46,33 +38,32 @@ impl Waiters {
         self.leases.iter().map(|(_, key)| key)
     }
 
-    /// Takes the next wait or kept place whose deadline has passed.
-    pub fn pop_due(&mut self, now: Now) -> Option<Due> {
-        let first = self.deadlines.first_entry()?;
+    /// Ends the next wait or kept place whose deadline has passed: a parked request is answered nil, and its place is
+    /// kept for the grace time; a kept place is given up. False when none is due.
+    pub(crate) fn end_next(&mut self, cx: &mut Cx<'_>) -> bool {
+        let Some(first) = self.deadlines.first_entry() else {
+            return false;
+        };
         let (due, seq) = *first.key();
-        if due > now.mono_ms {
-            return None;
+        if due > cx.now.mono_ms {
+            return false;
         }
         // Removed in any case: an entry that stayed would be due for ever.
         let key = first.remove();
-        let parked = self
-            .waited
-            .get(&key.as_ref())
-            .and_then(|waited| waited.queue.waiter(seq));
-        Some(match parked.map(|waiter| waiter.id) {
-            Some(id) => {
+        let waited = self.waited.get(&key);
+        let parked = waited.and_then(|waited| waited.queue.waiter(seq));
+        match parked.map(|waiter| waiter.id) {
+            Some(waiter) => {
                 let was_first = self.is_first(&key, seq);
-                self.vacate(&key, seq, now);
+                self.vacate(&key, seq, cx.now);
                 if was_first {
                     self.schedule_settle_next(&key);
                 }
-                Due::Wait(id)
+                self.time_out(waiter, cx);
             }
-            None => {
-                self.remove(&key, seq);
-                Due::Place
-            }
-        })
+            None => drop(self.remove(&key, seq)),
+        }
+        true
     }
 
     /// Whether nothing is due, now or later.

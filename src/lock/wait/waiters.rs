@@ -5,21 +5,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+use crate::lock::effect::{Cx, Outcome};
 use crate::lock::name::{KeyMap, KeySet};
+use crate::lock::stats::WaitStats;
 use crate::lock::table::give_back;
 use crate::lock::wait::index::{PlacesByOwner, WaitedKey};
 use crate::lock::wait::queue::Queue;
 use crate::lock::wait::request::{MultiKeyRequest, Seq, Waiter, WaiterId, WaiterMap};
-use crate::lock::{KeyId, KeyRef, Mode, Now};
-
-/// The result of joining a queue.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Joined {
-    /// Parked at a new or a kept place.
-    Parked,
-    /// Parked in place of an older request of the same owner, which is to be answered nil.
-    TookOver(WaiterId),
-}
+use crate::lock::{KeyId, KeyRef, LockError, Mode, Now};
 
 /// How long, and how many, places are kept for disconnected or timed-out owners.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -35,6 +28,8 @@ pub struct Grace {
 pub struct Waiters {
     /// The rule for kept places, from the settings.
     pub grace: Grace,
+    /// The statistics of these waits.
+    pub stats: WaitStats,
     pub(crate) waited: KeyMap<WaitedKey>,
     /// The place of each request; of one on several keys the first.
     pub(crate) by_id: WaiterMap<(KeyId, Seq)>,
@@ -129,18 +124,24 @@ impl Waiters {
         Some(queue.waiter(queue.place_of(owner)?)?.id)
     }
 
-    /// Parks a request at the owner's place, or at the end of the queue.
-    pub fn park(&mut self, key: KeyRef<'_>, owner: &[u8], waiter: Waiter) -> Joined {
+    /// Parks a request at the owner's place, or at the end of the queue. An older request of the owner is answered nil.
+    pub fn park(&mut self, key: KeyRef<'_>, owner: &[u8], waiter: Waiter, cx: &mut Cx<'_>) {
         let waiter_id = waiter.id;
         let (id, seq, old) = self.join(key, owner, waiter);
         self.by_id.insert(waiter_id, (id.clone(), seq));
-        match old {
-            Some(old) => {
-                self.by_id.remove(&old);
-                self.leave_further(old, &id);
-                Joined::TookOver(old)
-            }
-            None => Joined::Parked,
+        if let Some(old) = old {
+            self.by_id.remove(&old);
+            self.leave_further(old, &id);
+        }
+        self.count_parked(old.as_slice(), cx);
+    }
+
+    /// Counts a parked request. The older ones that it replaces, which have left their queues, are answered nil.
+    pub(crate) fn count_parked(&mut self, replaced: &[WaiterId], cx: &mut Cx<'_>) {
+        self.stats.waits_parked += 1;
+        for older in replaced {
+            self.stats.waits_taken_over += 1;
+            cx.answer(*older, Outcome::Nil);
         }
     }
 
@@ -179,8 +180,8 @@ impl Waiters {
         (id, seq, old.map(|old| old.id))
     }
 
-    /// Parks a request at the head of the queue. A former place of its owner is given up.
-    pub fn park_first(&mut self, key: KeyRef<'_>, owner: &[u8], waiter: Waiter) -> Joined {
+    /// As [`Waiters::park`], at the head of the queue. A former place of its owner is given up.
+    pub fn park_first(&mut self, key: KeyRef<'_>, owner: &[u8], waiter: Waiter, cx: &mut Cx<'_>) {
         let older = self.withdraw(key, owner);
         let id = match self.waited.get_key_value(&key) {
             Some((id, _)) => id.clone(),
@@ -196,7 +197,7 @@ impl Waiters {
         self.set_due(&id, seq, None, deadline);
         self.waits(&id, seq);
         self.by_id.insert(waiter_id, (id, seq));
-        older.map_or(Joined::Parked, Joined::TookOver)
+        self.count_parked(older.as_slice(), cx);
     }
 
     /// The first parked request of a key, with its owner.
@@ -222,13 +223,8 @@ impl Waiters {
     }
 
     /// The first place whose wait has not run out: the next to be granted. Requests before it whose wait is over are
-    /// passed to `timed_out`; their places are kept.
-    pub fn next_to_grant(
-        &mut self,
-        key: KeyRef<'_>,
-        now: Now,
-        mut timed_out: impl FnMut(WaiterId),
-    ) -> Option<Seq> {
+    /// answered nil; their places are kept.
+    pub(crate) fn next_to_grant(&mut self, key: KeyRef<'_>, cx: &mut Cx<'_>) -> Option<Seq> {
         loop {
             let (_, id, waited) = self.waited.get_full_mut(&key)?;
             let Some(seq) = waited.queue.first_live() else {
@@ -236,15 +232,44 @@ impl Waiters {
                 self.drop_if_empty(&id);
                 return None;
             };
-            let over = |waiter: &Waiter| waiter.deadline_ms.is_some_and(|end| now.mono_ms >= end);
+            let over =
+                |waiter: &Waiter| waiter.deadline_ms.is_some_and(|end| cx.now.mono_ms >= end);
             let waiter = waited.queue.waiter(seq).filter(|waiter| over(waiter));
             let Some(waiter) = waiter.map(|waiter| waiter.id) else {
                 return Some(seq);
             };
             let id = id.clone();
-            timed_out(waiter);
-            self.vacate(&id, seq, now);
+            self.time_out(waiter, cx);
+            self.vacate(&id, seq, cx.now);
         }
+    }
+
+    /// Answers nil to a request whose wait has run out.
+    pub(crate) fn time_out(&mut self, waiter: WaiterId, cx: &mut Cx<'_>) {
+        self.stats.waits_timed_out += 1;
+        cx.answer(waiter, Outcome::Nil);
+    }
+
+    /// Answers this error to every waiter of a key.
+    pub fn fail_all(&mut self, key: KeyRef<'_>, error: &LockError, cx: &mut Cx<'_>) {
+        let parked = self.clear(key);
+        self.fail(parked, error, cx);
+    }
+
+    /// Answers this error to requests that have left their queues.
+    pub(crate) fn fail(&mut self, waiters: Vec<WaiterId>, error: &LockError, cx: &mut Cx<'_>) {
+        for waiter in waiters {
+            self.stats.waits_failed += 1;
+            cx.answer(waiter, Outcome::Failed(error.clone()));
+        }
+    }
+
+    /// Counts the wait of a request that was granted.
+    pub(crate) fn count_wait(&mut self, waiter: &Waiter, now: Now) {
+        let waited = now.mono_ms.saturating_sub(waiter.since_ms);
+        self.stats.waits_granted += 1;
+        self.stats.wait_ms_sum += waited;
+        self.stats.wait_ms_max = self.stats.wait_ms_max.max(waited);
     }
 
     /// The owner and the request at a place; `None` when it is empty.

@@ -1,6 +1,6 @@
 //! The section `INFO lock`: gauges of this moment and the counters of `lock::stats`.
 
-use std::ffi::{c_int, CStr};
+use std::ffi::{c_int, CString};
 
 use redis_module::raw;
 
@@ -24,50 +24,26 @@ unsafe extern "C" fn on_info(info: *mut raw::RedisModuleInfoCtx, for_crash_repor
     }
     guard::entry("info", || {
         let now = now();
-        let (gauges, locks, sems, latches, redisson) = shell::with(|shell| {
-            let waiters = &shell.locks.waiters;
+        let fields = shell::with(|shell| {
             let sessions = &shell.locks.sessions;
-            let (sems, latches) = (&shell.locks.sems, &shell.locks.latches);
-            let gauges: [(&CStr, u64); 20] = [
-                (c"waiters", waiters.live() as u64),
-                (c"places", waiters.live_places() as u64),
-                (c"keys_waited", waiters.keys_waited() as u64),
-                (c"places_kept", waiters.kept_places() as u64),
-                (c"sem_waiters", sems.waiters.live() as u64),
-                (c"sem_keys_waited", sems.waiters.keys_waited() as u64),
-                (c"sem_places_kept", sems.waiters.kept_places() as u64),
-                (c"sem_grants_tracked", sems.remembered_len() as u64),
-                (c"latch_waiters", latches.waiters.live() as u64),
-                (c"latch_keys_waited", latches.waiters.keys_waited() as u64),
-                (c"grants_tracked", shell.locks.tracked_len() as u64),
-                (c"windows_open", shell.locks.windows.open() as u64),
-                (c"sessions", sessions.clients() as u64),
-                (c"session_holds", sessions.holds() as u64),
-                (c"startup_delay_ms", settings::startup_delay_ms()),
-                (
-                    c"startup_delay_left_ms",
-                    shell.locks.startup_delay.left(now),
-                ),
-                (c"eviction_risk", u64::from(shell.eviction_risk)),
-                (c"writes_refused", shell.writes_refused),
-                (c"panics", guard::panics()),
-                (c"replication_failures", replication::failures()),
+            let gauges = [
+                ("sessions", sessions.clients() as u64),
+                ("session_holds", sessions.holds() as u64),
+                ("startup_delay_ms", settings::startup_delay_ms()),
+                ("startup_delay_left_ms", shell.locks.startup_delay.left(now)),
+                ("eviction_risk", u64::from(shell.eviction_risk)),
+                ("writes_refused", shell.writes_refused),
+                ("panics", guard::panics()),
+                ("replication_failures", replication::failures()),
             ];
-            (
-                gauges,
-                shell.locks.stats.clone(),
-                sems.stats.clone(),
-                latches.stats.clone(),
-                shell.redisson.clone(),
-            )
+            let mut fields = named("", gauges.into_iter().chain(shell.locks.fields()));
+            for kind in shell.locks.kinds() {
+                fields.extend(named(kind.prefix(), kind.fields()));
+            }
+            fields.extend(named("", shell.redisson.fields()));
+            fields
         });
-        let fields = gauges
-            .into_iter()
-            .chain(locks.fields())
-            .chain(sems.fields())
-            .chain(latches.fields())
-            .chain(redisson.fields());
-        // SAFETY: the server's info context for this callback; names are constants. (A section that was not asked
+        // SAFETY: the server's info context for this callback; the names end with a NUL. (A section that was not asked
         // for is refused, and then its fields are.)
         unsafe {
             api!(RedisModule_InfoAddSection)(info, c"".as_ptr());
@@ -76,4 +52,18 @@ unsafe extern "C" fn on_info(info: *mut raw::RedisModuleInfoCtx, for_crash_repor
             }
         }
     });
+}
+
+/// The fields with their prefix, as the server takes them.
+fn named(
+    prefix: &str,
+    fields: impl IntoIterator<Item = (&'static str, u64)>,
+) -> Vec<(CString, u64)> {
+    let fields = fields.into_iter();
+    // No name has a NUL.
+    let named = fields.filter_map(|(name, value)| {
+        let name = CString::new([prefix, name].concat()).ok()?;
+        Some((name, value))
+    });
+    named.collect()
 }

@@ -204,7 +204,7 @@ impl<'a> SemKey<'a> {
         };
         if !is_there {
             // What is granted here from now on is not the twin's, even if an id and an end are the same.
-            shell::with(|shell| shell.locks.lose_permits(twin.id()));
+            shell::with(|shell| shell.locks.sems.lose(twin.id()));
         }
         is_there
     }

@@ -4,14 +4,13 @@
 //! when, and the line must be what the naive model says. Together with Redisson's scripts, which keep
 //! other books of leases, it is what must hold whoever did what: see [`Case::check`].
 
-use std::collections::BTreeMap;
-
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestError, TestRunner};
 
 use crate::lock::tests::read_write::naive::{Naive, Said};
 use crate::lock::tests::read_write::scripts;
 use crate::lock::tests::read_write::sim::{How, Sim};
+use crate::lock::tests::sums;
 use crate::lock::{Answer, KeyRef, KeyState, Mode, Outcome, ReadDepth, Released, Wait};
 
 const OWNERS: [&str; 4] = ["a", "b", "c", "d"];
@@ -467,33 +466,7 @@ impl Case {
             );
             assert!(due.is_some() || left.is_none(), "never woken");
         }
-        self.check_sums();
-    }
-
-    fn check_sums(&self) {
-        let stats: BTreeMap<_, _> = self.sim.locks.stats.fields().collect();
-        let of = |names: &[&std::ffi::CStr]| names.iter().map(|name| stats[name]).sum::<u64>();
-        let waits = of(&[
-            c"waits_granted",
-            c"waits_timed_out",
-            c"waits_disconnected",
-            c"waits_taken_over",
-            c"waits_withdrawn",
-            c"waits_failed",
-        ]);
-        let waiting = self.sim.locks.waiters.live() as u64;
-        assert_eq!(stats[c"waits_parked"], waits + waiting, "{stats:?}");
-        let ended = of(&[
-            c"grants_released",
-            c"grants_session_ended",
-            c"grants_expired",
-            c"grants_broken",
-            c"grants_lost",
-            c"grants_undone",
-            c"grants_unwatched",
-        ]);
-        let tracked = self.sim.locks.tracked_len() as u64;
-        assert_eq!(stats[c"grants"], ended + tracked, "{stats:?}");
+        sums::check(self.sim.locks.fields());
     }
 }
 

@@ -249,10 +249,7 @@ impl Session {
     }
 
     fn stats(&self, names: &[&str]) -> String {
-        let fields = self.sim.locks.stats.fields();
-        let fields: Vec<_> = fields
-            .map(|(name, value)| (name.to_str().unwrap(), value))
-            .collect();
+        let fields: Vec<_> = self.sim.locks.fields().collect();
         let value = |name: &&str| fields.iter().find(|field| field.0 == *name).unwrap().1;
         let values = names.iter().map(|name| format!("{name}={}", value(name)));
         values.collect::<Vec<_>>().join(" ")

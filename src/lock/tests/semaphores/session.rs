@@ -159,7 +159,7 @@ impl Session {
         let (key, conn) = (words.at(1), words.at(2));
         let waited = self.sim.latch(key, |locks, state, cx| {
             let client = client_of(conn);
-            let waited = locks.latch_wait(key_ref(key), state, client, words.wait(), cx.now)?;
+            let waited = locks.latch_wait(key_ref(key), state, client, words.wait(), cx)?;
             Ok((waited, CountChange::None))
         });
         said(waited, |waited| match waited {
@@ -261,10 +261,14 @@ impl Session {
     }
 
     fn stats(&self, names: &[&str]) -> String {
-        let sems = self.sim.locks.sems.stats.fields();
-        let all: Vec<_> = sems.chain(self.sim.locks.latches.stats.fields()).collect();
+        let kinds = self.sim.locks.kinds().into_iter();
+        let fields = kinds.flat_map(|kind| {
+            let fields = kind.fields().into_iter();
+            fields.map(|(name, value)| (format!("{}{name}", kind.prefix()), value))
+        });
+        let all: Vec<_> = fields.collect();
         let one = |name: &&str| {
-            let stat = all.iter().find(|(n, _)| n.to_str() == Ok(*name));
+            let stat = all.iter().find(|(n, _)| n == name);
             format!("{name} {}", stat.unwrap().1)
         };
         names.iter().map(one).collect::<Vec<_>>().join(", ")

@@ -1,0 +1,20 @@
+//! The sums of counters that `lock::stats` promises, for any kind of resource.
+
+use std::collections::BTreeMap;
+
+/// Checks the sums, with the counters and gauges of one kind.
+pub fn check(fields: impl IntoIterator<Item = (&'static str, u64)>) {
+    let fields: BTreeMap<_, _> = fields.into_iter().collect();
+    let of = |name: &str| fields.get(name).copied().unwrap_or_default();
+    let with_prefix = |prefix: &str, but: &str| -> u64 {
+        let summed = fields
+            .iter()
+            .filter(|(name, _)| name.starts_with(prefix) && **name != but);
+        summed.map(|(_, value)| value).sum()
+    };
+    let waits = with_prefix("waits_", "waits_parked") + of("waiters");
+    assert_eq!(of("waits_parked"), waits, "{fields:?}");
+    // `grants_tracked` is the number of present ones.
+    let grants = of("grants") + of("adoptions");
+    assert_eq!(grants, with_prefix("grants_", ""), "{fields:?}");
+}
