@@ -45,7 +45,7 @@ pub fn prepare(ctx: Ctx) -> Result<(), LockError> {
 fn watch_clients(ctx: Ctx) -> Option<()> {
     if !shell::with(|shell| shell.watching_clients) {
         let id = raw::REDISMODULE_EVENT_CLIENT_CHANGE;
-        events::subscribe_with(ctx, id, on_client_event)?;
+        events::subscribe_with(ctx, id, Some(on_client_event))?;
         let has_jobs = has_jobs(ctx);
         shell::with(|shell| (shell.watching_clients, shell.has_jobs) = (true, has_jobs));
     }

@@ -36,8 +36,8 @@ const CHANGES: c_int = raw::REDISMODULE_NOTIFY_GENERIC
 
 /// Subscribes at load to what costs other commands nothing.
 pub fn subscribe(ctx: Ctx) -> Option<()> {
-    subscribe_keys(ctx, raw::REDISMODULE_NOTIFY_EXPIRED, on_expired)?;
-    subscribe_keys(ctx, raw::REDISMODULE_NOTIFY_EVICTED, on_evicted)?;
+    subscribe_keys(ctx, raw::REDISMODULE_NOTIFY_EXPIRED, Some(on_expired))?;
+    subscribe_keys(ctx, raw::REDISMODULE_NOTIFY_EVICTED, Some(on_evicted))?;
     for id in [
         raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED,
         raw::REDISMODULE_EVENT_FLUSHDB,
@@ -57,22 +57,18 @@ pub fn subscribe(ctx: Ctx) -> Option<()> {
 
 /// Subscribes to a server event, if the server has it.
 fn subscribe_to(ctx: Ctx, id: u64) -> Option<()> {
-    subscribe_with(ctx, id, on_server_event)
+    subscribe_with(ctx, id, Some(on_server_event))
 }
 
-/// A callback for server events.
-pub type EventCallback =
-    unsafe extern "C" fn(*mut raw::RedisModuleCtx, raw::RedisModuleEvent, u64, *mut c_void);
-
 /// Subscribes a callback to a server event, if the server has it.
-pub fn subscribe_with(ctx: Ctx, id: u64, callback: EventCallback) -> Option<()> {
+pub fn subscribe_with(ctx: Ctx, id: u64, callback: raw::RedisModuleEventCallback) -> Option<()> {
     let event = raw::RedisModuleEvent { id, dataver: 1 };
-    // SAFETY: the context is live and of this module; the callback has the type that the server expects.
+    // SAFETY: the context is live and of this module.
     unsafe {
         checked!(RedisModule_SubscribeToServerEvent(
             ctx.as_ptr(),
             event,
-            Some(callback)
+            callback
         ))
     }
     .ok()
@@ -86,7 +82,7 @@ pub fn watch(ctx: Ctx) {
     }
     // What happened to the horizon's key so far was not heard of.
     shell::with(|shell| shell.locks.tokens.doubt(0));
-    if subscribe_keys(ctx, CHANGES, on_changed).is_none() {
+    if subscribe_keys(ctx, CHANGES, Some(on_changed)).is_none() {
         log::warning(
             "key events cannot be subscribed to: waiters will not notice a lock deleted by others",
         );
@@ -102,20 +98,17 @@ pub fn watch_if_asked(ctx: Ctx) {
     }
 }
 
-type KeyCallback = unsafe extern "C" fn(
-    *mut raw::RedisModuleCtx,
-    c_int,
-    *const c_char,
-    *mut raw::RedisModuleString,
-) -> c_int;
-
-fn subscribe_keys(ctx: Ctx, types: c_int, callback: KeyCallback) -> Option<()> {
+fn subscribe_keys(
+    ctx: Ctx,
+    types: c_int,
+    callback: raw::RedisModuleNotificationFunc,
+) -> Option<()> {
     // SAFETY: the context is live and belongs to this module.
     unsafe {
         checked!(RedisModule_SubscribeToKeyspaceEvents(
             ctx.as_ptr(),
             types,
-            Some(callback)
+            callback
         ))
     }
     .ok()

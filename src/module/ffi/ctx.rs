@@ -41,7 +41,7 @@ pub fn server_version() -> i32 {
 fn info_of(id: u64) -> Option<raw::RedisModuleClientInfo> {
     // SAFETY: all-zero is a valid value of this plain C struct.
     let mut info: raw::RedisModuleClientInfo = unsafe { std::mem::zeroed() };
-    info.version = 1;
+    info.version = raw::REDISMODULE_CLIENTINFO_VERSION.into();
     // SAFETY: the struct has the version it states.
     let found = unsafe { api!(RedisModule_GetClientInfoById)((&raw mut info).cast(), id) };
     (found == raw::REDISMODULE_OK as i32).then_some(info)
