@@ -84,7 +84,7 @@ pub fn apply_all_unasked(keys: Vec<LockKey<'_>>, fx: &[Effects]) {
 fn carry_out_all(
     mut keys: Vec<LockKey<'_>>,
     fx: &[Effects],
-    replication: Replication,
+    replication: Replication<'_>,
 ) -> Result<(), LockError> {
     for at in 0..keys.len().min(fx.len()) {
         let (done, rest) = keys.split_at_mut(at);
@@ -115,7 +115,7 @@ fn carry_out_all(
 fn carry_out(
     mut key: LockKey<'_>,
     fx: &[Effect],
-    replication: Replication,
+    replication: Replication<'_>,
 ) -> Result<(), LockError> {
     if let Err(what) = change(&mut key, fx, replication) {
         let (ctx, name, db) = (key.ctx(), key.name(), key.id().db);
@@ -132,7 +132,7 @@ fn carry_out(
 }
 
 /// Makes the changes in order. When one is refused, no hold stays that the others have begun.
-fn change(key: &mut LockKey<'_>, fx: &[Effect], replication: Replication) -> Written {
+fn change(key: &mut LockKey<'_>, fx: &[Effect], replication: Replication<'_>) -> Written {
     fault::trip("apply");
     let ctx = key.ctx();
     for (at, effect) in fx.iter().enumerate() {
@@ -154,7 +154,7 @@ fn change(key: &mut LockKey<'_>, fx: &[Effect], replication: Replication) -> Wri
 
 /// Takes back, the last one first, the changes that were made before a refused one.
 #[cold]
-fn take_back(key: &mut LockKey<'_>, fx: &[Effect], replication: Replication) {
+fn take_back(key: &mut LockKey<'_>, fx: &[Effect], replication: Replication<'_>) {
     let change_at = |at: usize| match fx.get(at) {
         Some(Effect::Write(change)) => Some(change),
         _ => None,
@@ -172,7 +172,7 @@ fn take_back(key: &mut LockKey<'_>, fx: &[Effect], replication: Replication) {
 /// queue with this decision; all keys that are waited for are read again. A horizon of another type is the module's own
 /// refusal, and named as such.
 #[cold]
-pub fn refused(ctx: Ctx, db: i32, names: &[Str<'_>], what: Refused) -> LockError {
+pub fn refused(ctx: Ctx<'_>, db: i32, names: &[Str<'_>], what: Refused) -> LockError {
     let error = match what == horizon::FOREIGN_HORIZON {
         true => LockError::HorizonForeign,
         false => {
@@ -190,7 +190,7 @@ pub fn refused(ctx: Ctx, db: i32, names: &[Str<'_>], what: Refused) -> LockError
     error
 }
 
-fn tell(ctx: Ctx, name: Str<'_>, fx: &[Effect], replication: Replication) {
+fn tell(ctx: Ctx<'_>, name: Str<'_>, fx: &[Effect], replication: Replication<'_>) {
     // What had run out is told of as expired, and not as deleted as well.
     let has_run_out = || fx.contains(&Effect::Notify(Event::KeyExpired));
     for effect in fx {
@@ -222,16 +222,16 @@ fn tell(ctx: Ctx, name: Str<'_>, fx: &[Effect], replication: Replication) {
 }
 
 /// Publishes a message of Redisson's to its clients.
-pub fn publish(ctx: Ctx, channel: &[u8], message: &[u8], replication: Replication) {
+pub fn publish(ctx: Ctx<'_>, channel: &[u8], message: &[u8], replication: Replication<'_>) {
     let message = OwnedStr::new(message);
     publish_string(ctx, channel, message.as_str(), replication);
 }
 
-fn publish_string(ctx: Ctx, channel: &[u8], message: Str<'_>, replication: Replication) {
+fn publish_string(ctx: Ctx<'_>, channel: &[u8], message: Str<'_>, replication: Replication<'_>) {
     publish_to(ctx, OwnedStr::new(channel).as_str(), message, replication);
 }
 
-fn publish_to(ctx: Ctx, channel: Str<'_>, message: Str<'_>, replication: Replication) {
+fn publish_to(ctx: Ctx<'_>, channel: Str<'_>, message: Str<'_>, replication: Replication<'_>) {
     if shell::is_cluster() {
         ctx.publish_in_cluster(channel, message);
     } else {
@@ -242,18 +242,18 @@ fn publish_to(ctx: Ctx, channel: Str<'_>, message: Str<'_>, replication: Replica
 
 /// Tells others that we have deleted a key. We hear of it, too: then a lock that was freed is no lost one,
 /// even if somebody waits for it who could not be granted it yet.
-fn tell_of_deletion(ctx: Ctx, key: Str<'_>) {
+fn tell_of_deletion(ctx: Ctx<'_>, key: Str<'_>) {
     tell_of_our_own(ctx, raw::REDISMODULE_NOTIFY_GENERIC, c"del", key);
 }
 
 /// Tells others that a key had run out which we have swept away before the server saw that. The lock is held
 /// again when we hear of it, too.
-fn tell_of_expiry(ctx: Ctx, key: Str<'_>) {
+fn tell_of_expiry(ctx: Ctx<'_>, key: Str<'_>) {
     let event = Event::KeyExpired.name();
     tell_of_our_own(ctx, raw::REDISMODULE_NOTIFY_EXPIRED, event, key);
 }
 
-fn tell_of_our_own(ctx: Ctx, class: i32, event: &CStr, key: Str<'_>) {
+fn tell_of_our_own(ctx: Ctx<'_>, class: i32, event: &CStr, key: Str<'_>) {
     shell::with(|shell| shell.deletes = true);
     ctx.notify(class, event, key);
     shell::with(|shell| shell.deletes = false);

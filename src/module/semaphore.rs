@@ -52,7 +52,7 @@ impl<'a> SemKey<'a> {
         mut self,
         change: &PermitChange,
         fx: &[Effect],
-        replication: Replication,
+        replication: Replication<'_>,
     ) -> Result<(), LockError> {
         if change.is_empty() && fx.is_empty() {
             return Ok(());

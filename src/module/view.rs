@@ -42,7 +42,7 @@ pub fn ending_view<'a>(key: &LockKey<'a>, state: KeyState, ending: &Ending<'_>) 
 
 /// Whether the next waiter may have keys of its own written beside the lock. Those before it whose waits are over are
 /// still in the line, so it is any of the waiters up to the first that goes on waiting.
-fn may_need_siblings(ctx: Ctx, key: KeyRef<'_>) -> bool {
+fn may_need_siblings(ctx: Ctx<'_>, key: KeyRef<'_>) -> bool {
     let now_ms = ctx.now().mono_ms;
     shell::with(|shell| {
         let Some(queue) = shell.locks.waiters.queue(key) else {

@@ -46,7 +46,7 @@ impl<W: Word> Break<W> {
 }
 
 impl Break<Str<'_>> {
-    fn apply(self, ctx: Ctx) -> Result<(), CommandError> {
+    fn apply(self, ctx: Ctx<'_>) -> Result<(), CommandError> {
         acl::may_break(ctx, self.key)?;
         let request = lock::Break {
             token: self.token,
@@ -84,7 +84,7 @@ impl Command for Break {
         args: &[KEY, TOKEN, word(c"purge", c"PURGE")],
     };
 
-    fn run(ctx: Ctx, words: &[Str<'_>]) -> Result<(), CommandError> {
+    fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), CommandError> {
         Break::parse(words, &ParseSettings::current())?.apply(ctx)
     }
 }

@@ -49,7 +49,7 @@ impl<'a, W: Word> ReleaseMany<'a, W> {
 }
 
 impl<'a> ReleaseMany<'a, Str<'a>> {
-    fn apply(self, ctx: Ctx) -> Result<(), CommandError> {
+    fn apply(self, ctx: Ctx<'_>) -> Result<(), CommandError> {
         let request = lock::Release {
             owner: self.owner.bytes(),
             mode: None,
@@ -93,7 +93,7 @@ impl Command for ReleaseMany<'_> {
         args: &[NUMKEYS, KEYS, OWNER, word(c"all", c"ALL")],
     };
 
-    fn run(ctx: Ctx, words: &[Str<'_>]) -> Result<(), CommandError> {
+    fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), CommandError> {
         ReleaseMany::parse(words, &ParseSettings::current())?.apply(ctx)
     }
 }

@@ -35,7 +35,7 @@ impl<W: Word> Set<W> {
 }
 
 impl Set<Str<'_>> {
-    fn apply(self, ctx: Ctx) -> Result<(), CommandError> {
+    fn apply(self, ctx: Ctx<'_>) -> Result<(), CommandError> {
         let permits = permits_to_write(ctx, self.key)?;
         let key = SemKey::open_with(ctx, self.key, permits)?;
         if key.probe_twin() {
@@ -68,7 +68,7 @@ impl Command for Set {
         args: &[KEY, required(c"permits", ArgKind::Integer), CONDITION],
     };
 
-    fn run(ctx: Ctx, words: &[Str<'_>]) -> Result<(), CommandError> {
+    fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), CommandError> {
         Set::parse(words, &ParseSettings::current())?.apply(ctx)
     }
 }

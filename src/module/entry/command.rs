@@ -9,9 +9,9 @@ use redis_module::raw;
 
 use crate::lock::LockError;
 use crate::module::ffi::api::api;
-use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::ctx::{Callback, Ctx};
 use crate::module::ffi::guard;
-use crate::module::ffi::strings::{arguments, number_of_keys, Str};
+use crate::module::ffi::strings::{number_of_keys, Str};
 
 /// A command of the module.
 pub trait Command {
@@ -22,11 +22,11 @@ pub trait Command {
     const SPEC: Spec;
 
     /// Serves one call: replies, or returns the error to reply.
-    fn run(ctx: Ctx, words: &[Str<'_>]) -> Result<(), Self::Error>;
+    fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), Self::Error>;
 }
 
 /// Registers one command, in the module's own ACL category if there is one.
-pub type Register = fn(Ctx, Option<&CStr>) -> Option<()>;
+pub type Register = fn(Ctx<'_>, Option<&CStr>) -> Option<()>;
 
 /// The description of a command, for `COMMAND INFO`, `COMMAND DOCS` and the ACL.
 pub struct Spec {
@@ -116,7 +116,7 @@ pub mod access {
 const ACL_CATEGORY: &CStr = c"lock";
 
 /// Adds the module's own ACL category; `None` where the server cannot.
-pub fn add_category(ctx: Ctx) -> Option<&'static CStr> {
+pub fn add_category(ctx: Ctx<'_>) -> Option<&'static CStr> {
     // SAFETY: the context is OnLoad's; the server copies the name.
     unsafe {
         let added = raw::RedisModule_AddACLCategory?(ctx.as_ptr(), ACL_CATEGORY.as_ptr());
@@ -128,7 +128,7 @@ pub fn add_category(ctx: Ctx) -> Option<&'static CStr> {
 }
 
 /// Registers a command with everything the server can be told about it.
-pub fn register<C: Command>(ctx: Ctx, own_category: Option<&CStr>) -> Option<()> {
+pub fn register<C: Command>(ctx: Ctx<'_>, own_category: Option<&CStr>) -> Option<()> {
     let spec = &C::SPEC;
     let position = i32::from(spec.key.is_some() && spec.numkeys_at().is_none());
     // SAFETY: the context is OnLoad's; strings are constants; `entry` has the type of a handler.
@@ -290,7 +290,7 @@ fn c_arg(
 
 /// Redis asks for the keys in this way where the cluster looks for their slot; for permissions it goes by the
 /// description. (On 7.0, that is, of which the latter cannot do the former.)
-fn tell_keys(ctx: Ctx, spec: &Spec, words: &[Str<'_>], numkeys_at: usize) {
+fn tell_keys(ctx: Ctx<'_>, spec: &Spec, words: &[Str<'_>], numkeys_at: usize) {
     for key in 0..number_of_keys(words, numkeys_at).unwrap_or(0) {
         ctx.tell_key(numkeys_at + 1 + key, spec.key.unwrap_or_default());
     }
@@ -301,11 +301,12 @@ unsafe extern "C" fn entry<C: Command>(
     argv: *mut *mut raw::RedisModuleString,
     argc: c_int,
 ) -> c_int {
-    // SAFETY: the server's context and arguments for this callback.
-    let ctx = unsafe { Ctx::new(raw_ctx) };
+    // SAFETY: the server's context for this callback; the local value ends with it.
+    let callback = unsafe { Callback::new(raw_ctx) };
+    let ctx = callback.ctx();
     let done = guard::entry("command", || {
         // SAFETY: the server's arguments for this callback.
-        let args = unsafe { arguments(argv, argc) };
+        let args = unsafe { callback.words(argv, argc) };
         if let Some(numkeys_at) = const { C::SPEC.numkeys_at() } {
             if ctx.asks_for_keys() {
                 return tell_keys(ctx, &C::SPEC, args, numkeys_at);

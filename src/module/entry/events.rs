@@ -14,7 +14,7 @@ use crate::module::entry::alarm;
 use crate::module::entry::condemned;
 use crate::module::entry::slots;
 use crate::module::ffi::checked::checked;
-use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::ctx::{Callback, Ctx};
 use crate::module::ffi::guard;
 use crate::module::ffi::log;
 use crate::module::ffi::strings::Str;
@@ -35,7 +35,7 @@ const CHANGES: c_int = raw::REDISMODULE_NOTIFY_GENERIC
     | raw::REDISMODULE_NOTIFY_ZSET;
 
 /// Subscribes at load to what costs other commands nothing.
-pub fn subscribe(ctx: Ctx) -> Option<()> {
+pub fn subscribe(ctx: Ctx<'_>) -> Option<()> {
     subscribe_keys(ctx, raw::REDISMODULE_NOTIFY_EXPIRED, Some(on_expired))?;
     subscribe_keys(ctx, raw::REDISMODULE_NOTIFY_EVICTED, Some(on_evicted))?;
     for id in [
@@ -56,12 +56,16 @@ pub fn subscribe(ctx: Ctx) -> Option<()> {
 }
 
 /// Subscribes to a server event, if the server has it.
-fn subscribe_to(ctx: Ctx, id: u64) -> Option<()> {
+fn subscribe_to(ctx: Ctx<'_>, id: u64) -> Option<()> {
     subscribe_with(ctx, id, Some(on_server_event))
 }
 
 /// Subscribes a callback to a server event, if the server has it.
-pub fn subscribe_with(ctx: Ctx, id: u64, callback: raw::RedisModuleEventCallback) -> Option<()> {
+pub fn subscribe_with(
+    ctx: Ctx<'_>,
+    id: u64,
+    callback: raw::RedisModuleEventCallback,
+) -> Option<()> {
     let event = raw::RedisModuleEvent { id, dataver: 1 };
     // SAFETY: the context is live and of this module.
     unsafe {
@@ -76,7 +80,7 @@ pub fn subscribe_with(ctx: Ctx, id: u64, callback: raw::RedisModuleEventCallback
 
 /// Subscribes, once, to the key events that waiters depend on. They cost every writing command of
 /// every client a little, so nobody pays before the first request is parked.
-pub fn watch(ctx: Ctx) {
+pub fn watch(ctx: Ctx<'_>) {
     if shell::with(|shell| std::mem::replace(&mut shell.watching, true)) {
         return;
     }
@@ -92,14 +96,14 @@ pub fn watch(ctx: Ctx) {
 }
 
 /// Who asks for our events is told of every lost lock, even before anybody waits.
-pub fn watch_if_asked(ctx: Ctx) {
+pub fn watch_if_asked(ctx: Ctx<'_>) {
     if ctx.is_asked_for(raw::REDISMODULE_NOTIFY_MODULE) {
         watch(ctx);
     }
 }
 
 fn subscribe_keys(
-    ctx: Ctx,
+    ctx: Ctx<'_>,
     types: c_int,
     callback: raw::RedisModuleNotificationFunc,
 ) -> Option<()> {
@@ -121,8 +125,10 @@ unsafe extern "C" fn on_expired(
     key: *mut raw::RedisModuleString,
 ) -> c_int {
     guard::entry("expired", || {
-        // SAFETY: the server's context and key for this callback.
-        let (ctx, key) = unsafe { (Ctx::new(ctx), Str::new(key)) };
+        // SAFETY: the server's context for this callback; the local value ends with it.
+        let callback = unsafe { Callback::new(ctx) };
+        // SAFETY: the server's key for this callback.
+        let (ctx, key) = (callback.ctx(), unsafe { callback.string(key) });
         if shell::with(|shell| shell.deletes) {
             return;
         }
@@ -141,8 +147,10 @@ unsafe extern "C" fn on_evicted(
     key: *mut raw::RedisModuleString,
 ) -> c_int {
     guard::entry("evicted", || {
-        // SAFETY: the server's context and key for this callback.
-        let (ctx, key) = unsafe { (Ctx::new(ctx), Str::new(key)) };
+        // SAFETY: the server's context for this callback; the local value ends with it.
+        let callback = unsafe { Callback::new(ctx) };
+        // SAFETY: the server's key for this callback.
+        let (ctx, key) = (callback.ctx(), unsafe { callback.string(key) });
         lose(ctx, key);
         if horizon::is_horizon(key.bytes()) {
             horizon::lose_horizon(key);
@@ -159,8 +167,11 @@ unsafe extern "C" fn on_changed(
     key: *mut raw::RedisModuleString,
 ) -> c_int {
     guard::entry("changed", || {
-        // SAFETY: the server's context, key and NUL-terminated event name for this callback.
-        let (ctx, key, event) = unsafe { (Ctx::new(ctx), Str::new(key), CStr::from_ptr(event)) };
+        // SAFETY: the server's context for this callback; the local value ends with it.
+        let callback = unsafe { Callback::new(ctx) };
+        // SAFETY: the server's key and NUL-terminated event name for this callback.
+        let (key, event) = unsafe { (callback.string(key), CStr::from_ptr(event)) };
+        let ctx = callback.ctx();
         // Every writing command of every client comes by here, and nearly all leave at once: 80
         // of the 600 instructions that the server spends on the call.
         if horizon::is_horizon(key.bytes()) {
@@ -182,7 +193,7 @@ unsafe extern "C" fn on_changed(
     raw::REDISMODULE_OK as c_int
 }
 
-fn lose(ctx: Ctx, key: Str<'_>) {
+fn lose(ctx: Ctx<'_>, key: Str<'_>) {
     if shell::with(|shell| shell.locks.lost(ctx.key_ref(key))) {
         ctx.notify(raw::REDISMODULE_NOTIFY_MODULE, Event::Lost.name(), key);
     }
@@ -190,7 +201,7 @@ fn lose(ctx: Ctx, key: Str<'_>) {
 
 /// The locks of a database (`None`: of all) are gone from under their names. Others are told one by one,
 /// if anybody asks to be: the server itself says nothing of the keys.
-fn lose_all(ctx: Ctx, db: Option<i32>) {
+fn lose_all(ctx: Ctx<'_>, db: Option<i32>) {
     if !ctx.is_asked_for(raw::REDISMODULE_NOTIFY_MODULE) {
         return;
     }
@@ -214,8 +225,9 @@ unsafe extern "C" fn on_server_event(
     data: *mut c_void,
 ) {
     guard::entry("server-event", || {
-        // SAFETY: the server's context for this callback.
-        let ctx = unsafe { Ctx::new(ctx) };
+        // SAFETY: the server's context for this callback; the local value ends with it.
+        let callback = unsafe { Callback::new(ctx) };
+        let ctx = callback.ctx();
         match event.id {
             raw::REDISMODULE_EVENT_CRON_LOOP => return alarm::check(ctx),
             raw::REDISMODULE_EVENT_CONFIG => {
@@ -289,7 +301,7 @@ unsafe extern "C" fn on_server_event(
 }
 
 /// Says so in the log when `maxmemory` may delete locks under their holders.
-pub fn warn_of_eviction(ctx: Ctx) {
+pub fn warn_of_eviction(ctx: Ctx<'_>) {
     let risky = ctx.may_evict();
     let news = shell::with(|shell| std::mem::replace(&mut shell.eviction_risk, risky) != risky);
     if news && risky {

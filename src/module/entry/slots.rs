@@ -30,7 +30,7 @@ const VALKEY_EXPORTED: u64 = valkey::VALKEYMODULE_SUBEVENT_ATOMIC_SLOT_MIGRATION
 
 /// The module option for such moves. While a module without it is loaded, Valkey refuses to move slots atomically. The
 /// bit is set only for servers that know it: another server may give it another meaning one day.
-pub fn options(ctx: Ctx, major_version: i32) -> c_int {
+pub fn options(ctx: Ctx<'_>, major_version: i32) -> c_int {
     match ctx.is_valkey() && major_version >= VALKEY_SINCE {
         true => valkey::VALKEYMODULE_OPTIONS_HANDLE_ATOMIC_SLOT_MIGRATION,
         false => 0,
@@ -38,7 +38,7 @@ pub fn options(ctx: Ctx, major_version: i32) -> c_int {
 }
 
 /// The event of such moves on this server.
-pub fn event_of(ctx: Ctx) -> u64 {
+pub fn event_of(ctx: Ctx<'_>) -> u64 {
     match ctx.is_valkey() {
         true => VALKEY_EVENT,
         false => REDIS_EVENT,
@@ -46,7 +46,7 @@ pub fn event_of(ctx: Ctx) -> u64 {
 }
 
 /// Something has happened to such a move.
-pub fn moved(ctx: Ctx, subevent: u64) {
+pub fn moved(ctx: Ctx<'_>, subevent: u64) {
     let (imported, exported) = match ctx.is_valkey() {
         true => (VALKEY_IMPORTED, VALKEY_EXPORTED),
         false => (REDIS_IMPORTED, REDIS_EXPORTED),

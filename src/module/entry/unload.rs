@@ -23,7 +23,7 @@ const MOST_LOGGED: usize = 64;
 const VALKEY_LOOKS: i32 = 0x09_01_00;
 
 /// The reason, for the log.
-pub fn reason_to_stay(ctx: Ctx) -> Option<String> {
+pub fn reason_to_stay(ctx: Ctx<'_>) -> Option<String> {
     if ctx.is_paused() {
         return Some(
             "clients are paused, and a command of this module may wait for the end of that".into(),
@@ -36,7 +36,7 @@ pub fn reason_to_stay(ctx: Ctx) -> Option<String> {
 }
 
 /// A client whose command waits in the server. Which command it is, the server does not tell.
-fn queued(ctx: Ctx) -> Option<String> {
+fn queued(ctx: Ctx<'_>) -> Option<String> {
     if ctx.is_threaded_redis() {
         return None;
     }
@@ -70,7 +70,7 @@ fn waiting(client: &[u8]) -> Option<&str> {
 }
 
 /// A rule that names a command of this module.
-fn named(ctx: Ctx) -> Option<String> {
+fn named(ctx: Ctx<'_>) -> Option<String> {
     match first_offence(ctx) {
         Ok(None) => None,
         Ok(Some(Offence { user, rule })) => Some(format!(
@@ -96,7 +96,7 @@ struct Offence {
 /// The server does not tell the rules.
 struct Unreadable;
 
-fn first_offence(ctx: Ctx) -> Result<Option<Offence>, Unreadable> {
+fn first_offence(ctx: Ctx<'_>) -> Result<Option<Offence>, Unreadable> {
     let list = OwnedStr::new(b"LIST");
     let reply = Reply::of(ctx, c"ACL", c"v", &[list.as_str()]).ok_or(Unreadable)?;
     for user in reply.whole().elements().ok_or(Unreadable)? {
@@ -129,7 +129,7 @@ fn command_of(word: &[u8]) -> Option<&[u8]> {
 }
 
 /// Whether this rule names a command of this module.
-fn is_ours(ctx: Ctx, word: &[u8]) -> bool {
+fn is_ours(ctx: Ctx<'_>, word: &[u8]) -> bool {
     let Some(Ok(command)) = command_of(word).map(CString::new) else {
         return false;
     };

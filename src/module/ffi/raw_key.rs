@@ -34,7 +34,7 @@ impl Drop for RawKey {
 impl RawKey {
     /// Opens a key of the selected database. `None` for an absent key that is opened to read, and for nothing else.
     #[inline]
-    pub(crate) fn open(ctx: Ctx, name: Str<'_>, mode: u32) -> Option<RawKey> {
+    pub(crate) fn open(ctx: Ctx<'_>, name: Str<'_>, mode: u32) -> Option<RawKey> {
         // SAFETY: context and name are live.
         let key = unsafe { api!(RedisModule_OpenKey)(ctx.as_ptr(), name.as_ptr(), mode as c_int) };
         NonNull::new(key.cast()).map(RawKey)
@@ -42,7 +42,7 @@ impl RawKey {
 
     /// Opens a key of the selected database to read and write.
     #[inline]
-    pub(crate) fn open_to_write(ctx: Ctx, name: Str<'_>) -> Option<RawKey> {
+    pub(crate) fn open_to_write(ctx: Ctx<'_>, name: Str<'_>) -> Option<RawKey> {
         RawKey::open(ctx, name, raw::REDISMODULE_READ | raw::REDISMODULE_WRITE)
     }
 

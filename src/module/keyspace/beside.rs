@@ -92,14 +92,14 @@ fn may_read(
 
 /// Whether the keys of a first READ hold of this owner belong to another lock's reader. `is_held`: whether this lock
 /// is held.
-pub(crate) fn is_taken(ctx: Ctx, lock: Str<'_>, owner: &[u8], is_held: bool) -> bool {
+pub(crate) fn is_taken(ctx: Ctx<'_>, lock: Str<'_>, owner: &[u8], is_held: bool) -> bool {
     let names = Timeouts::of(lock.bytes(), owner);
     let may_be_twins = !is_held || is_there(ctx, names.first(), Beside::Timeout) == Some(true);
     (may_be_twins && twin_is_held(ctx, lock)) || are_anothers(ctx, lock, owner, &names)
 }
 
 /// Whether the lock's twin (its name differs in the braces only) is held for READ or WRITE.
-pub(crate) fn twin_is_held(ctx: Ctx, lock: Str<'_>) -> bool {
+pub(crate) fn twin_is_held(ctx: Ctx<'_>, lock: Str<'_>) -> bool {
     let name = lock.bytes();
     let Some(twin) = twin_of(name).filter(|twin| is_reachable(name, twin)) else {
         return false;
@@ -128,7 +128,7 @@ pub(crate) fn are_shared(key: &LockKey<'_>, owner: &[u8], names: &Timeouts) -> b
 
 /// Whether another lock has a reader whose timeouts have the names that this reader's would have. Its field is enough,
 /// even if its timeouts are over: its next release would delete them.
-fn are_anothers(ctx: Ctx, lock: Str<'_>, owner: &[u8], names: &Timeouts) -> bool {
+fn are_anothers(ctx: Ctx<'_>, lock: Str<'_>, owner: &[u8], names: &Timeouts) -> bool {
     let (name, first) = (lock.bytes(), names.first().bytes());
     any_with_same_timeouts(
         (first, owner),
@@ -137,7 +137,7 @@ fn are_anothers(ctx: Ctx, lock: Str<'_>, owner: &[u8], names: &Timeouts) -> bool
     )
 }
 
-fn has_reader(ctx: Ctx, lock: &[u8], reader: &[u8]) -> bool {
+fn has_reader(ctx: Ctx<'_>, lock: &[u8], reader: &[u8]) -> bool {
     let name = OwnedStr::new(lock);
     let key = LockKey::open(ctx, name.as_str());
     let Some(handle) = key
@@ -174,7 +174,7 @@ pub fn siblings_are_here(key: &LockKey<'_>, state: &KeyState) -> bool {
 
 /// Whether all keys of this key's slot are on this node, and stay there: asked by the name of one that
 /// never exists. (That it is refused because no writes are accepted at all comes to the same here.)
-pub fn slot_is_here(ctx: Ctx, key: Str<'_>) -> bool {
+pub fn slot_is_here(ctx: Ctx<'_>, key: Str<'_>) -> bool {
     if !shell::is_cluster() {
         return true;
     }

@@ -18,7 +18,7 @@ use crate::module::keyspace::siblings::{Siblings, Timeouts};
 
 /// A lock's key, open for this call.
 pub struct LockKey<'a> {
-    ctx: Ctx,
+    ctx: Ctx<'a>,
     name: Str<'a>,
     db: i32,
     /// Who asks.
@@ -36,19 +36,19 @@ pub struct LockKey<'a> {
 impl<'a> LockKey<'a> {
     /// Opens the key of the selected database to read and write. A key whose TTL is over is deleted
     /// on the way, as any write command would do.
-    pub fn open(ctx: Ctx, name: Str<'a>) -> LockKey<'a> {
+    pub fn open(ctx: Ctx<'a>, name: Str<'a>) -> LockKey<'a> {
         LockKey::open_mode(ctx, name, raw::REDISMODULE_READ | raw::REDISMODULE_WRITE)
     }
 
     /// Opens the key to read and write, for a command of this owner.
-    pub fn open_for(ctx: Ctx, name: Str<'a>, owner: Str<'a>) -> LockKey<'a> {
+    pub fn open_for(ctx: Ctx<'a>, name: Str<'a>, owner: Str<'a>) -> LockKey<'a> {
         let mut key = LockKey::open(ctx, name);
         key.owner = Some(owner);
         key
     }
 
     /// Opens several keys to read and write, for a command of this owner.
-    pub fn open_all(ctx: Ctx, names: &[Str<'a>], owner: Str<'a>) -> Vec<LockKey<'a>> {
+    pub fn open_all(ctx: Ctx<'a>, names: &[Str<'a>], owner: Str<'a>) -> Vec<LockKey<'a>> {
         let names = names.iter().copied();
         names
             .map(|name| LockKey::open_for(ctx, name, owner))
@@ -56,18 +56,18 @@ impl<'a> LockKey<'a> {
     }
 
     /// Opens the key to read.
-    pub fn open_read(ctx: Ctx, name: Str<'a>) -> LockKey<'a> {
+    pub fn open_read(ctx: Ctx<'a>, name: Str<'a>) -> LockKey<'a> {
         LockKey::open_mode(ctx, name, raw::REDISMODULE_READ)
     }
 
     /// Opens the key for a look, perhaps for one owner, that leaves no trace: see [`NO_TRACE`].
-    pub fn peek(ctx: Ctx, name: Str<'a>, owner: Option<Str<'a>>) -> LockKey<'a> {
+    pub fn peek(ctx: Ctx<'a>, name: Str<'a>, owner: Option<Str<'a>>) -> LockKey<'a> {
         let mut key = LockKey::open_mode(ctx, name, raw::REDISMODULE_READ | NO_TRACE);
         key.owner = owner;
         key
     }
 
-    fn open_mode(ctx: Ctx, name: Str<'a>, mode: u32) -> LockKey<'a> {
+    fn open_mode(ctx: Ctx<'a>, name: Str<'a>, mode: u32) -> LockKey<'a> {
         // In the tests the server may refuse to open it.
         let raw = match fault::is_hit("RedisModule_OpenKey") {
             true => None,
@@ -87,7 +87,7 @@ impl<'a> LockKey<'a> {
     }
 
     /// The call that the key was opened in.
-    pub fn ctx(&self) -> Ctx {
+    pub fn ctx(&self) -> Ctx<'a> {
         self.ctx
     }
 
@@ -188,7 +188,7 @@ impl<'a> LockKey<'a> {
     ///
     /// # Errors
     /// When the server refuses.
-    pub(crate) fn delete(&mut self, replication: Replication) -> Written {
+    pub(crate) fn delete(&mut self, replication: Replication<'_>) -> Written {
         self.open_key()?.delete()?;
         replication.del(self.name);
         Ok(())
@@ -203,7 +203,11 @@ impl<'a> LockKey<'a> {
     ///
     /// # Errors
     /// When the server refuses.
-    pub(crate) fn set_deadline(&mut self, deadline_ms: i64, replication: Replication) -> Written {
+    pub(crate) fn set_deadline(
+        &mut self,
+        deadline_ms: i64,
+        replication: Replication<'_>,
+    ) -> Written {
         self.expire_at(deadline_ms)?;
         replication.pexpireat(self.name, deadline_ms);
         Ok(())

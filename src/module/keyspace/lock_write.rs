@@ -15,7 +15,7 @@ impl LockKey<'_> {
     ///
     /// # Errors
     /// When the server refuses. Then a fresh hold was not written at all; of a present one perhaps the lease.
-    pub fn write(&mut self, change: &KeyWrite, replication: Replication) -> Written {
+    pub fn write(&mut self, change: &KeyWrite, replication: Replication<'_>) -> Written {
         match change {
             KeyWrite::Delete => self.delete(replication)?,
             KeyWrite::ReadWrite(change) => rw_write::write(self, change, replication)?,
@@ -66,7 +66,7 @@ impl LockKey<'_> {
         &mut self,
         change: &KeyWrite,
         before: Option<&KeyWrite>,
-        replication: Replication,
+        replication: Replication<'_>,
     ) {
         let before = before.and_then(|before| match before {
             KeyWrite::ReadWrite(before) => Some(before),
@@ -94,7 +94,7 @@ impl LockKey<'_> {
         owner: &[u8],
         count: Option<u32>,
         token: Option<Token>,
-        replication: Replication,
+        replication: Replication<'_>,
     ) -> Written {
         let key = self.open_key()?;
         // A hold count of 1 and the token's field are in every grant: those strings are kept. So is

@@ -51,20 +51,20 @@ pub fn failures() -> u64 {
 
 /// Where the changes of one event go.
 #[derive(Clone, Copy)]
-pub struct Replication {
-    ctx: Ctx,
+pub struct Replication<'a> {
+    ctx: Ctx<'a>,
     aof: bool,
     replicas: bool,
 }
 
-impl Replication {
+impl<'a> Replication<'a> {
     /// Of the command that is served in this context.
-    pub fn of_command(ctx: Ctx) -> Replication {
+    pub fn of_command(ctx: Ctx<'a>) -> Replication<'a> {
         Replication::of_command_with(ctx, ctx.flags())
     }
 
     /// The same with the context's flags, for who has asked for them.
-    pub fn of_command_with(ctx: Ctx, flags: u32) -> Replication {
+    pub fn of_command_with(ctx: Ctx<'a>, flags: u32) -> Replication<'a> {
         Replication {
             ctx,
             aof: flags & raw::REDISMODULE_CTX_FLAGS_AOF != 0,
@@ -74,7 +74,7 @@ impl Replication {
 
     /// Of an event that no command caused: to everybody, without asking. (Only a command has the words
     /// that `count_change` needs to name.)
-    pub fn of_event(ctx: Ctx) -> Replication {
+    pub fn of_event(ctx: Ctx<'a>) -> Replication<'a> {
         Replication {
             ctx,
             aof: true,
@@ -235,7 +235,7 @@ pub fn ask_again() {
     shell::with(|shell| shell.replicas_may_hear = None);
 }
 
-fn replicas_may_hear(ctx: Ctx) -> bool {
+fn replicas_may_hear(ctx: Ctx<'_>) -> bool {
     if let Some(known) = shell::with(|shell| shell.replicas_may_hear) {
         return known;
     }

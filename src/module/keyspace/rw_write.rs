@@ -13,7 +13,11 @@ use crate::module::keyspace::sibling::{open_own, Beside, Sibling, TIMEOUT};
 ///
 /// # Errors
 /// When the server refuses.
-pub(crate) fn write(key: &mut LockKey<'_>, change: &RwWrite, replication: Replication) -> Written {
+pub(crate) fn write(
+    key: &mut LockKey<'_>,
+    change: &RwWrite,
+    replication: Replication<'_>,
+) -> Written {
     let ctx = key.ctx();
     let may_be_twins = key.token_may_be_twins();
     let is_twins = || is_twin_held(key);
@@ -67,7 +71,7 @@ fn set_timeouts(
     key: &LockKey<'_>,
     owner: &[u8],
     ((from, to), end_ms): ((u32, u32), i64),
-    replication: Replication,
+    replication: Replication<'_>,
 ) -> Written {
     let ctx = key.ctx();
     key.with_timeouts(owner, |names| {
@@ -91,7 +95,7 @@ fn drop_timeouts(
     key: &LockKey<'_>,
     owner: &[u8],
     (from, to): (u32, u32),
-    replication: Replication,
+    replication: Replication<'_>,
 ) -> Written {
     let ctx = key.ctx();
     key.with_timeouts(owner, |names| {
@@ -115,7 +119,7 @@ pub(crate) fn take_back(
     key: &mut LockKey<'_>,
     change: &RwWrite,
     before: Option<&RwWrite>,
-    replication: Replication,
+    replication: Replication<'_>,
 ) -> Written {
     match change {
         RwWrite::Timeouts(owner, (first, last), _) if first == last => {
@@ -155,7 +159,7 @@ fn set_count(
     key: &LockKey<'_>,
     (mode, owner): (Mode, &[u8]),
     count: u32,
-    replication: Replication,
+    replication: Replication<'_>,
 ) -> Written {
     let pair = (field_of(mode, owner), OwnedStr::of_number(count));
     set_fields(key, &[pair], replication)
@@ -180,7 +184,7 @@ fn field_of(mode: Mode, owner: &[u8]) -> OwnedStr {
 fn set_fields(
     key: &LockKey<'_>,
     pairs: &[(OwnedStr, OwnedStr)],
-    replication: Replication,
+    replication: Replication<'_>,
 ) -> Written {
     let mut words = vec![key.name()];
     for (field, value) in pairs {
@@ -191,7 +195,7 @@ fn set_fields(
     Ok(())
 }
 
-fn drop_field(key: &LockKey<'_>, name: &OwnedStr, replication: Replication) -> Written {
+fn drop_field(key: &LockKey<'_>, name: &OwnedStr, replication: Replication<'_>) -> Written {
     key.open_key()?.drop_field(name.as_str())?;
     replication.hdel(key.name(), name.as_str());
     Ok(())

@@ -22,7 +22,7 @@ pub struct Hooks {
     /// The module is unloaded.
     pub stop: fn(),
     /// A setting was read or changed.
-    pub follow_setting: fn(Ctx),
+    pub follow_setting: fn(Ctx<'_>),
     /// Why the module must stay loaded, if it must.
     pub reason_to_stay: fn() -> Option<&'static str>,
 }
@@ -106,7 +106,7 @@ impl Shell {
 static SHELL: MainThread<Shell> = unsafe { MainThread::empty() };
 
 /// Starts with nothing in memory; the keys say who holds what.
-pub fn start(ctx: Ctx, hooks: &'static Hooks) {
+pub fn start(ctx: Ctx<'_>, hooks: &'static Hooks) {
     let shell = Shell {
         locks: Locks::new(settings::limits()),
         parked: WaiterMap::default(),

@@ -44,7 +44,7 @@ pub fn stop() {
 }
 
 /// Registers the filter, or takes it back, as the setting says.
-pub fn follow_setting(ctx: Ctx) {
+pub fn follow_setting(ctx: Ctx<'_>) {
     let wanted = settings::redisson_scripts();
     let handle = STATE.with(|state| state.handle.take());
     let handle = match (wanted, handle) {

@@ -38,7 +38,7 @@ impl Fields for Steps {
 ///
 /// # Errors
 /// When the caller's user may not run the command that it sent, and when the script could run for too long.
-pub fn run(ctx: Ctx, call: &Call<'_>) -> Result<(), ScriptError> {
+pub fn run(ctx: Ctx<'_>, call: &Call<'_>) -> Result<(), ScriptError> {
     if ctx.is_in_script() {
         // A script has called another module's command that calls this one. EVAL inside a script ends the server.
         return Err(ScriptError::InScript);
@@ -61,7 +61,7 @@ pub fn run(ctx: Ctx, call: &Call<'_>) -> Result<(), ScriptError> {
 
 /// Whether the script's loops may take more steps than Lua is given. What they read is not changed before: an
 /// unlock only takes one hold away. A key of another type, or none, ends the script before its loops.
-fn could_be_long(ctx: Ctx, call: &Call<'_>) -> bool {
+fn could_be_long(ctx: Ctx<'_>, call: &Call<'_>) -> bool {
     match (call.script.native.loops(), call.key(0)) {
         (Loops::Holds, Some(lock)) => !was_answered(ctx, call) && has_many_holds(ctx, lock),
         // `Script::is_called_with` has refused calls with more keys than `MOST_STEPS`.
@@ -71,13 +71,13 @@ fn could_be_long(ctx: Ctx, call: &Call<'_>) -> bool {
 
 /// Whether the latch of this unlock holds something: that ends the script before it looks at the lock. A look at a lock
 /// whose time is over deletes it, so no look may be taken that the script does not take.
-fn was_answered(ctx: Ctx, call: &Call<'_>) -> bool {
+fn was_answered(ctx: Ctx<'_>, call: &Call<'_>) -> bool {
     // Unlocks without a latch have four keys.
     call.key(4)
         .is_some_and(|latch| LockKey::peek(ctx, latch, None).handle().is_some())
 }
 
-fn has_many_holds(ctx: Ctx, lock: Str<'_>) -> bool {
+fn has_many_holds(ctx: Ctx<'_>, lock: Str<'_>) -> bool {
     let key = LockKey::peek(ctx, lock, None);
     let (KeyKind::Hash, Some(handle)) = (kind(&key), key.handle()) else {
         return false;
@@ -92,7 +92,7 @@ fn has_many_holds(ctx: Ctx, lock: Str<'_>) -> bool {
     !was_read || steps.are_too_many()
 }
 
-fn call_server(ctx: Ctx, call: &Call<'_>, format: &CStr) -> Result<call_reply::Reply, i32> {
+fn call_server(ctx: Ctx<'_>, call: &Call<'_>, format: &CStr) -> Result<call_reply::Reply, i32> {
     let command = match call.is_by_sha1() {
         true => c"EVALSHA",
         false => c"EVAL",

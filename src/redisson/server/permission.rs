@@ -53,7 +53,7 @@ pub fn stop() {
 /// Whether what was sent is allowed, and everything that the script may do: if not, the script itself is
 /// left to the server, which says what is not. It knows more than it tells a module: Valkey 9.1 has users
 /// for some databases only, and tells a module that these may run nothing.
-pub fn covers(ctx: Ctx, call: &Call<'_>) -> bool {
+pub fn covers(ctx: Ctx<'_>, call: &Call<'_>) -> bool {
     if !ctx.is_connection() {
         // A call by another module; whether it has a user is for the server to find out.
         return false;
@@ -66,7 +66,7 @@ pub fn covers(ctx: Ctx, call: &Call<'_>) -> bool {
 }
 
 /// Whether these commands on keys that the call does not name are allowed, too.
-pub fn may_also(ctx: Ctx, commands: &[(Inner, Str<'_>)]) -> bool {
+pub fn may_also(ctx: Ctx<'_>, commands: &[(Inner, Str<'_>)]) -> bool {
     let names = NAMES.with(|names| Rc::clone(names));
     let may = as_user(ctx, |user| {
         commands

@@ -22,7 +22,7 @@ use crate::redisson::server::{Call, Reply, Str, Surroundings};
 
 /// Runs one of the scripts; `None`: the data, or the call, is not plain, or the server refused a write, and
 /// nothing was done.
-pub fn run(ctx: Ctx, script: RLock, call: &Call<'_>, around: Surroundings) -> Option<Reply> {
+pub fn run(ctx: Ctx<'_>, script: RLock, call: &Call<'_>, around: Surroundings) -> Option<Reply> {
     match script {
         RLock::Acquire => take(ctx, call, First::Counted, around),
         RLock::AcquireBySet => take(ctx, call, First::Set, around),
@@ -49,7 +49,7 @@ pub(crate) enum First {
     Set,
 }
 
-fn take(ctx: Ctx, call: &Call<'_>, first: First, around: Surroundings) -> Option<Reply> {
+fn take(ctx: Ctx<'_>, call: &Call<'_>, first: First, around: Surroundings) -> Option<Reply> {
     let (name, lease, owner) = (call.key(0)?, call.arg(0)?, call.arg(1)?);
     let key = LockKey::open(ctx, name);
     let now_ms = ctx.now().wall_ms;
@@ -122,7 +122,7 @@ fn take_first(
 }
 
 /// The oldest unlock: of what nobody holds it says that it is free now.
-fn give_even_none(ctx: Ctx, call: &Call<'_>, around: Surroundings) -> Option<Reply> {
+fn give_even_none(ctx: Ctx<'_>, call: &Call<'_>, around: Surroundings) -> Option<Reply> {
     let key = LockKey::open(ctx, call.key(0)?);
     let is_absent = matches!(kind(&key), KeyKind::Absent);
     drop(key);
@@ -163,7 +163,7 @@ impl<'a> Give<'a> {
 }
 
 /// An unlock, which perhaps leaves its answer in a latch.
-pub(crate) fn give(ctx: Ctx, unlocking: &Give<'_>, around: Surroundings) -> Option<Reply> {
+pub(crate) fn give(ctx: Ctx<'_>, unlocking: &Give<'_>, around: Surroundings) -> Option<Reply> {
     let (name, lease, owner) = (unlocking.name, unlocking.lease, unlocking.owner);
     let latch = match unlocking.latch {
         None => None,
@@ -206,7 +206,7 @@ fn free(
     mut key: LockKey<'_>,
     owner: Str<'_>,
     latch: Option<(LockKey<'_>, i64)>,
-    replication: Replication,
+    replication: Replication<'_>,
     message: Option<&Message<'_>>,
 ) -> Option<()> {
     let (ctx, name) = (key.ctx(), key.name());
@@ -235,7 +235,7 @@ fn free(
 }
 
 /// A renewal; false where the lock is not the caller's.
-fn renew(ctx: Ctx, call: &Call<'_>, around: Surroundings) -> Option<bool> {
+fn renew(ctx: Ctx<'_>, call: &Call<'_>, around: Surroundings) -> Option<bool> {
     let (name, lease, owner) = (call.key(0)?, call.arg(0)?, call.arg(1)?);
     let key = LockKey::open(ctx, name);
     if !has_field(&key, owner)? {
@@ -247,7 +247,7 @@ fn renew(ctx: Ctx, call: &Call<'_>, around: Surroundings) -> Option<bool> {
 }
 
 /// Renewals of all these locks: all of them are looked at before the first is touched.
-fn renew_all(ctx: Ctx, call: &Call<'_>, around: Surroundings) -> Option<Vec<i64>> {
+fn renew_all(ctx: Ctx<'_>, call: &Call<'_>, around: Surroundings) -> Option<Vec<i64>> {
     let (lease, owners) = call.args.split_first()?;
     let end_ms = lease_end(lease.bytes(), ctx.now().wall_ms);
     let locks = call.keys.iter().zip(owners);
@@ -265,7 +265,7 @@ fn renew_all(ctx: Ctx, call: &Call<'_>, around: Surroundings) -> Option<Vec<i64>
 }
 
 /// An unlock by force: of whatever is there, but only a hash is deleted here.
-fn force(ctx: Ctx, call: &Call<'_>, publisher: Inner, around: Surroundings) -> Option<Reply> {
+fn force(ctx: Ctx<'_>, call: &Call<'_>, publisher: Inner, around: Surroundings) -> Option<Reply> {
     let mut key = LockKey::open(ctx, call.key(0)?);
     match kind(&key) {
         KeyKind::Absent => return Some(Reply::Number(0)),
