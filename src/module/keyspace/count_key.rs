@@ -16,7 +16,7 @@ pub struct CountKey<'a> {
     name: Str<'a>,
     db: i32,
     /// `None` for an absent key that was opened to read.
-    raw: Option<RawKey>,
+    raw: Option<RawKey<'a>>,
 }
 
 impl<'a> CountKey<'a> {

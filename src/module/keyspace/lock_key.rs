@@ -24,7 +24,7 @@ pub struct LockKey<'a> {
     /// Who asks.
     owner: Option<Str<'a>>,
     /// `None` for an absent key that was opened to read.
-    raw: Option<RawKey>,
+    raw: Option<RawKey<'a>>,
     /// How it was opened.
     mode: u32,
     siblings: Siblings,
@@ -105,7 +105,7 @@ impl<'a> LockKey<'a> {
     }
 
     /// The open key; `None` for an absent one that was opened to read.
-    pub(crate) fn handle(&self) -> Option<&RawKey> {
+    pub(crate) fn handle(&self) -> Option<&RawKey<'_>> {
         self.raw.as_ref()
     }
 
@@ -195,7 +195,7 @@ impl<'a> LockKey<'a> {
     }
 
     /// The open key. One that was opened to write has always a handle.
-    pub(crate) fn open_key(&self) -> Result<&RawKey, Refused> {
+    pub(crate) fn open_key(&self) -> Result<&RawKey<'_>, Refused> {
         self.handle().ok_or(Refused("RedisModule_OpenKey"))
     }
 

@@ -50,7 +50,7 @@ impl LockKey<'_> {
 
     /// The hold of the owner who asks, by name: 1,700 instructions, where reading the whole hash
     /// takes 2,500. `None` where that owner holds nothing, or the hash has other fields.
-    fn read_own(&self, key: &RawKey, fields: usize) -> Option<HashReader> {
+    fn read_own(&self, key: &RawKey<'_>, fields: usize) -> Option<HashReader> {
         let owner = self.owner()?;
         let mut reader = HashReader::default();
         reader.field(owner.bytes(), key.field(owner)?.as_str().bytes());
@@ -63,7 +63,7 @@ impl LockKey<'_> {
 }
 
 /// The fields of a hash that are still there, as far as to see that it is another's.
-fn scan(key: &RawKey) -> HashReader {
+fn scan(key: &RawKey<'_>) -> HashReader {
     let mut reader = HashReader::default();
     key.scan(&mut reader, |reader| !reader.is_other());
     reader

@@ -19,7 +19,7 @@ impl Fields for RwFields {
 /// Reads a hash that is no exclusive lock.
 pub(crate) fn read(
     key: &LockKey<'_>,
-    handle: &RawKey,
+    handle: &RawKey<'_>,
     fields: usize,
     depth: ReadDepth,
     now: Option<Now>,
@@ -58,7 +58,7 @@ fn note_wrote_beside(key: &LockKey<'_>, lock: Option<&ReadWrite>, now: Now) {
 
 struct Reading<'a> {
     key: &'a LockKey<'a>,
-    handle: &'a RawKey,
+    handle: &'a RawKey<'a>,
     depth: ReadDepth,
     now: Now,
     token_record: Option<TokenRecord>,

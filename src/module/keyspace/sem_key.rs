@@ -25,7 +25,7 @@ pub struct SemKey<'a> {
     free: CountKey<'a>,
     set_name: OwnedStr,
     /// `None` for an absent key that was opened to read.
-    set: Option<RawKey>,
+    set: Option<RawKey<'a>>,
 }
 
 /// Scores are exact up to here, and no lease reaches so far.
@@ -356,7 +356,7 @@ impl<'a> SemKey<'a> {
     }
 
     /// The set ends with the string, as Redisson's scripts have it, and like it perhaps never.
-    fn share_ttl(&self, set: &RawKey, replication: Replication<'_>) -> Written {
+    fn share_ttl(&self, set: &RawKey<'_>, replication: Replication<'_>) -> Written {
         let end_ms = self.free.end_ms();
         if set.end_ms() == end_ms {
             return Ok(());
@@ -392,7 +392,7 @@ pub fn has_permits(ctx: Ctx<'_>, name: Str<'_>) -> bool {
 
 /// When the last permit of a set ends, 0 where the set is empty; `None` where it is no set of permits, judged by its
 /// first and its last.
-fn last_end(set: Option<&RawKey>) -> Option<i64> {
+fn last_end(set: Option<&RawKey<'_>>) -> Option<i64> {
     let Some(set) = set.filter(|set| !set.is_empty()) else {
         return Some(0);
     };
@@ -422,7 +422,7 @@ fn last_end(set: Option<&RawKey>) -> Option<i64> {
 
 /// Walks over the set by the ends of its permits: those that are over and can be needed, and the next. `None`
 /// where the first is no end of a permit: then the set is another's.
-fn read_ends(set: &RawKey, permits: &mut Permits, reading: Reading<'_>) -> Option<()> {
+fn read_ends(set: &RawKey<'_>, permits: &mut Permits, reading: Reading<'_>) -> Option<()> {
     let wanted = i64::try_from(reading.wanted).unwrap_or(i64::MAX);
     let needed = usize::try_from(wanted.saturating_sub(permits.free)).unwrap_or(0);
     let own = reading.own.map(Str::bytes);

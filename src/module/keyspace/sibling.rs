@@ -53,7 +53,7 @@ pub(crate) struct Sibling<'a> {
     ctx: Ctx<'a>,
     name: Str<'a>,
     /// `None` for an absent key that was opened to read.
-    raw: Option<RawKey>,
+    raw: Option<RawKey<'a>>,
 }
 
 impl<'a> Sibling<'a> {
@@ -76,7 +76,7 @@ impl<'a> Sibling<'a> {
     }
 
     /// The open key. One that was opened to write has always a handle.
-    fn open_key(&self) -> Result<&RawKey, Refused> {
+    fn open_key(&self) -> Result<&RawKey<'_>, Refused> {
         self.raw.as_ref().ok_or(Refused("RedisModule_OpenKey"))
     }
 
