@@ -13,7 +13,7 @@ use crate::module::ffi::strings::{OwnedStr, Str};
 use crate::module::keyspace::horizon;
 use crate::module::keyspace::lock_key::LockKey;
 use crate::module::keyspace::replication::Replication;
-use crate::module::state::constants::Constants;
+use crate::module::state::constants::constants;
 use crate::module::state::settings;
 use crate::module::state::shell;
 use crate::module::subscribers;
@@ -205,14 +205,15 @@ fn tell(ctx: Ctx<'_>, name: Str<'_>, fx: &[Effect], replication: Replication<'_>
             Effect::Publish if settings::publish() => {
                 // Redisson's waiters listen on the lock's channel for `0`.
                 let channel = subscribers::channel_of(name.bytes());
-                publish_to(ctx, channel.as_str(), Constants::released(), replication);
+                publish_to(ctx, channel.as_str(), constants().released(), replication);
             }
             Effect::PublishReadWrite(ended) if settings::publish() => {
                 // After readers `0`, after a writer `1`.
                 let channel = prefixed("redisson_rwlock", name.bytes());
+                let constants = constants();
                 let message = match ended {
-                    Mode::Write => Constants::one(),
-                    _ => Constants::released(),
+                    Mode::Write => constants.one(),
+                    _ => constants.released(),
                 };
                 publish_string(ctx, &channel, message, replication);
             }

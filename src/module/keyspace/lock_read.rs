@@ -6,7 +6,7 @@ use crate::lock::{HashReader, KeyState, Now, ReadDepth, TOKEN_FIELD};
 use crate::module::ffi::raw_key::RawKey;
 use crate::module::keyspace::lock_key::LockKey;
 use crate::module::keyspace::rw_read;
-use crate::module::state::constants::Constants;
+use crate::module::state::constants::constants;
 
 impl LockKey<'_> {
     /// What the key holds, all of it.
@@ -55,7 +55,7 @@ impl LockKey<'_> {
         let mut reader = HashReader::default();
         reader.field(owner.bytes(), key.field(owner)?.as_str().bytes());
         if fields > 1 {
-            let token = key.field(Constants::token_field())?;
+            let token = key.field(constants().token_field())?;
             reader.field(TOKEN_FIELD, token.as_str().bytes());
         }
         Some(reader)

@@ -8,7 +8,7 @@ use crate::module::ffi::strings::OwnedStr;
 use crate::module::keyspace::lock_key::LockKey;
 use crate::module::keyspace::replication::Replication;
 use crate::module::keyspace::rw_write;
-use crate::module::state::constants::Constants;
+use crate::module::state::constants::constants;
 
 impl LockKey<'_> {
     /// Makes a change, replicates it, and tells those who watch the key.
@@ -97,6 +97,7 @@ impl LockKey<'_> {
         replication: Replication<'_>,
     ) -> Written {
         let key = self.open_key()?;
+        let constants = constants();
         // A hold count of 1 and the token's field are in every grant: those strings are kept. So is
         // the owner's, as the client sent it.
         let own = self.owner().filter(|own| own.bytes() == owner);
@@ -110,11 +111,11 @@ impl LockKey<'_> {
         if let (Some(owner), Some(_)) = (owner, count) {
             let count = other_count
                 .as_ref()
-                .map_or(Constants::one(), OwnedStr::as_str);
+                .map_or(constants.one(), OwnedStr::as_str);
             words.extend([owner, count]);
         }
         if let Some(token) = &token {
-            words.extend([Constants::token_field(), token.as_str()]);
+            words.extend([constants.token_field(), token.as_str()]);
         }
         key.set_fields(&words)?;
         replication.hset(&words);

@@ -11,7 +11,7 @@ use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::raw_key::{Fields, RawKey};
 use crate::module::keyspace::beside;
 use crate::module::keyspace::lock_key::LockKey;
-use crate::module::state::constants::Constants;
+use crate::module::state::constants::constants;
 use crate::redisson::scripts::read_write::{
     read_acquire, read_unlock, Form, Give, Lock, Mode, Take,
 };
@@ -68,7 +68,8 @@ pub fn acquire(
     {
         return None;
     }
-    let one = Constants::one();
+    let constants = constants();
+    let one = constants.one();
     let hash_lease = match decided {
         Take::Again(lease) => {
             count(ctx, name, owner, 1)?;

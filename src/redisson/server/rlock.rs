@@ -10,7 +10,7 @@ use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::raw_key::RawKey;
 use crate::module::keyspace::lock_key::LockKey;
 use crate::module::keyspace::replication::Replication;
-use crate::module::state::constants::Constants;
+use crate::module::state::constants::constants;
 use crate::redisson::scripts::{
     acquire, lease_end, own_count, time_to_live, unlock, Acquire, Held, Inner, RLock, Unlock,
 };
@@ -94,9 +94,10 @@ fn take_first(
     first: First,
     around: Surroundings,
 ) -> Option<()> {
-    let (ctx, name, one) = (key.ctx(), key.name(), Constants::one());
+    let (ctx, name) = (key.ctx(), key.name());
     let replication = around.replication(ctx);
-    let words = [name, owner, one];
+    let constants = constants();
+    let words = [name, owner, constants.one()];
     made(key.open_key().and_then(|handle| handle.set_fields(&words)))?;
     let event = match first {
         First::Counted => {

@@ -6,7 +6,7 @@ use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::raw_key::RawKey;
 use crate::module::keyspace::beside;
 use crate::module::keyspace::lock_key::LockKey;
-use crate::module::state::constants::Constants;
+use crate::module::state::constants::constants;
 use crate::redisson::scripts::read_write::{
     is_plain_count, mode, write_acquire, write_unlock, Form, Give, Lock, Mode, Take,
 };
@@ -37,7 +37,7 @@ pub(crate) fn acquire(ctx: Ctx<'_>, call: &Call<'_>, around: Surroundings) -> Op
         server(ctx, c"PEXPIRE", &[name, sum.as_str()])?;
     } else {
         set_mode(ctx, name, Mode::Write)?;
-        server(ctx, c"HSET", &[name, writer, Constants::one()])?;
+        server(ctx, c"HSET", &[name, writer, constants().one()])?;
         server(ctx, c"PEXPIRE", &[name, lease])?;
     }
     Some(Reply::Nil)
