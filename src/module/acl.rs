@@ -5,7 +5,7 @@ use redis_module::raw;
 use crate::module::ffi::api::{api, has};
 use crate::module::ffi::checked::fallible;
 use crate::module::ffi::ctx::Ctx;
-use crate::module::ffi::strings::{OwnedStr, Str};
+use crate::module::ffi::strings::{pointers, OwnedStr, Str};
 
 /// Why `LOCK.BREAK` is refused.
 pub enum Denied {
@@ -67,10 +67,10 @@ pub struct User(*mut raw::RedisModuleUser);
 impl User {
     /// Whether it may run this command, whole and valid, on these keys and channels.
     pub fn may_run(&self, command: &[Str<'_>]) -> bool {
-        // SAFETY: the user is live; a `Str` is a pointer to a live string and nothing else, and the server only
-        // reads the array.
+        // SAFETY: the user is live until `as_user` frees it, after the body. The array is one of live strings, as long
+        // as stated, and the server only reads it.
         let status = unsafe {
-            let argv = command.as_ptr().cast_mut().cast();
+            let argv = pointers(command).cast_mut();
             api!(RedisModule_ACLCheckCommandPermissions)(self.0, argv, command.len() as i32)
         };
         status == raw::REDISMODULE_OK as i32

@@ -3,7 +3,7 @@
 use std::ffi::{c_int, CStr, CString};
 use std::fmt::Display;
 use std::io::ErrorKind;
-use std::ptr::{null, null_mut};
+use std::ptr::{null, null_mut, NonNull};
 
 use redis_module::raw;
 
@@ -12,6 +12,7 @@ use crate::module::ffi::api::api;
 use crate::module::ffi::ctx::{Callback, Ctx};
 use crate::module::ffi::guard;
 use crate::module::ffi::strings::{number_of_keys, Str};
+use crate::module::ffi::zeroed::zeroed;
 
 /// A command of the module.
 pub trait Command {
@@ -131,7 +132,7 @@ pub fn add_category(ctx: Ctx<'_>) -> Option<&'static CStr> {
 pub fn register<C: Command>(ctx: Ctx<'_>, own_category: Option<&CStr>) -> Option<()> {
     let spec = &C::SPEC;
     let position = i32::from(spec.key.is_some() && spec.numkeys_at().is_none());
-    // SAFETY: the context is OnLoad's; strings are constants; `entry` has the type of a handler.
+    // SAFETY: the context is OnLoad's, the only one in which commands are created; strings are constants.
     let command = unsafe {
         let status = api!(RedisModule_CreateCommand)(
             ctx.as_ptr(),
@@ -145,60 +146,63 @@ pub fn register<C: Command>(ctx: Ctx<'_>, own_category: Option<&CStr>) -> Option
         (status == raw::REDISMODULE_OK as c_int).then_some(())?;
         api!(RedisModule_GetCommand)(ctx.as_ptr(), spec.name.as_ptr())
     };
-    describe(command, spec)?;
-    categorize(command, spec, own_category)
+    let command = Registered(NonNull::new(command)?);
+    command.describe(spec)?;
+    command.categorize(spec, own_category)
 }
 
-fn describe(command: *mut raw::RedisModuleCommand, spec: &Spec) -> Option<()> {
-    let mut lists = Vec::new();
-    let mut keys: Vec<raw::RedisModuleCommandKeySpec> = spec
-        .key
-        .map(|access| key_spec(spec, access))
-        .into_iter()
-        .collect();
-    keys.push(zeroed());
-    let mut version = raw::RedisModuleCommandInfoVersion {
-        version: 1,
-        sizeof_historyentry: size_of::<raw::RedisModuleCommandHistoryEntry>(),
-        sizeof_keyspec: size_of::<raw::RedisModuleCommandKeySpec>(),
-        sizeof_arg: size_of::<raw::RedisModuleCommandArg>(),
-    };
-    let info = raw::RedisModuleCommandInfo {
-        version: &raw mut version,
-        summary: spec.summary.as_ptr(),
-        complexity: spec.complexity.as_ptr(),
-        since: SINCE.as_ptr(),
-        history: null_mut(),
-        tips: null(),
-        arity: spec.arity,
-        key_specs: keys.as_mut_ptr(),
-        args: arg_list(spec.args, &mut lists),
-    };
-    // SAFETY: both arrays end with an all-zero element and outlive the call; the server copies all.
-    let status = unsafe { api!(RedisModule_SetCommandInfo)(command, &info) };
-    (status == raw::REDISMODULE_OK as c_int).then_some(())
-}
+/// A command of this module that the server knows.
+struct Registered(NonNull<raw::RedisModuleCommand>);
 
 const SINCE: &CStr = c"0.1.0";
 
-fn categorize(
-    command: *mut raw::RedisModuleCommand,
-    spec: &Spec,
-    own_category: Option<&CStr>,
-) -> Option<()> {
-    // SAFETY: a pointer that is written once, at load.
-    let Some(set) = (unsafe { raw::RedisModule_SetCommandACLCategories }) else {
-        return Some(());
-    };
-    let mut categories = spec.acl.to_bytes().to_vec();
-    if let Some(own) = own_category {
-        categories.extend(b" ");
-        categories.extend(own.to_bytes());
+impl Registered {
+    fn describe(&self, spec: &Spec) -> Option<()> {
+        let mut lists = Vec::new();
+        let mut keys: Vec<raw::RedisModuleCommandKeySpec> = spec
+            .key
+            .map(|access| key_spec(spec, access))
+            .into_iter()
+            .collect();
+        keys.push(zeroed());
+        let mut version = raw::RedisModuleCommandInfoVersion {
+            version: 1,
+            sizeof_historyentry: size_of::<raw::RedisModuleCommandHistoryEntry>(),
+            sizeof_keyspec: size_of::<raw::RedisModuleCommandKeySpec>(),
+            sizeof_arg: size_of::<raw::RedisModuleCommandArg>(),
+        };
+        let info = raw::RedisModuleCommandInfo {
+            version: &raw mut version,
+            summary: spec.summary.as_ptr(),
+            complexity: spec.complexity.as_ptr(),
+            since: SINCE.as_ptr(),
+            history: null_mut(),
+            tips: null(),
+            arity: spec.arity,
+            key_specs: keys.as_mut_ptr(),
+            args: arg_list(spec.args, &mut lists),
+        };
+        // SAFETY: the command is live. Both arrays end with an all-zero element and outlive the call; the server copies
+        // all.
+        let status = unsafe { api!(RedisModule_SetCommandInfo)(self.0.as_ptr(), &info) };
+        (status == raw::REDISMODULE_OK as c_int).then_some(())
     }
-    let categories = CString::new(categories).ok()?;
-    // SAFETY: the command was just created by this module; the text is only read.
-    let status = unsafe { set(command, categories.as_ptr()) };
-    (status == raw::REDISMODULE_OK as c_int).then_some(())
+
+    fn categorize(&self, spec: &Spec, own_category: Option<&CStr>) -> Option<()> {
+        // SAFETY: a pointer that is written once, at load.
+        let Some(set) = (unsafe { raw::RedisModule_SetCommandACLCategories }) else {
+            return Some(());
+        };
+        let mut categories = spec.acl.to_bytes().to_vec();
+        if let Some(own) = own_category {
+            categories.extend(b" ");
+            categories.extend(own.to_bytes());
+        }
+        let categories = CString::new(categories).ok()?;
+        // SAFETY: the command is live, of this module, and registered in this `OnLoad`; the text is only read.
+        let status = unsafe { set(self.0.as_ptr(), categories.as_ptr()) };
+        (status == raw::REDISMODULE_OK as c_int).then_some(())
+    }
 }
 
 fn key_spec(command: &Spec, flags: u32) -> raw::RedisModuleCommandKeySpec {
@@ -216,21 +220,6 @@ fn key_spec(command: &Spec, flags: u32) -> raw::RedisModuleCommandKeySpec {
         spec.fk.range.keystep = 1;
     }
     spec
-}
-
-/// Plain C structs of the bindings. An all-zero one ends an array.
-///
-/// # Safety
-/// The all-zero bit pattern is a valid value of the type.
-unsafe trait Zeroable {}
-// SAFETY: integers, nullable pointers and unions of structs of integers: all zero is valid for each.
-unsafe impl Zeroable for raw::RedisModuleCommandKeySpec {}
-// SAFETY: integers and nullable pointers: all zero is valid for each.
-unsafe impl Zeroable for raw::RedisModuleCommandArg {}
-
-fn zeroed<T: Zeroable>() -> T {
-    // SAFETY: a `Zeroable` type promises that all zero is valid.
-    unsafe { std::mem::zeroed() }
 }
 
 /// The C form of a list of arguments; `lists` keeps every list alive.

@@ -9,7 +9,7 @@ use redis_module::raw;
 use crate::module::ffi::api::api;
 use crate::module::ffi::checked::fallible;
 use crate::module::ffi::ctx::Ctx;
-use crate::module::ffi::strings::Str;
+use crate::module::ffi::strings::{pointers, Str};
 
 /// The answer to a call; freed on drop.
 pub struct Reply(NonNull<raw::RedisModuleCallReply>);
@@ -25,15 +25,14 @@ impl Reply {
     /// Calls a command with these words behind its name. `modifiers` are those of `RedisModule_Call` that need no
     /// argument, followed by `v`. `None`: the server refused the call, and `errno` says why.
     pub fn of(ctx: Ctx<'_>, command: &CStr, modifiers: &CStr, words: &[Str<'_>]) -> Option<Reply> {
-        // SAFETY: the context is live; "v" takes an array of live strings, which a `Str` is and nothing else, and
-        // its length as size_t. The reply is ours.
+        // SAFETY: the context is live; "v" takes an array of live strings and its length as size_t. The reply is ours.
         let reply = unsafe {
             fallible!(
                 RedisModule_Call(
                     ctx.as_ptr(),
                     command.as_ptr(),
                     modifiers.as_ptr(),
-                    words.as_ptr().cast::<*mut raw::RedisModuleString>(),
+                    pointers(words),
                     words.len(),
                 ),
                 null_mut()

@@ -14,6 +14,7 @@ use crate::lock::{KeyRef, Now};
 use crate::module::ffi::api::api;
 use crate::module::ffi::checked::fallible;
 use crate::module::ffi::strings::{OwnedStr, Str};
+use crate::module::ffi::zeroed::zeroed;
 
 /// The callback of the server that is running.
 pub struct Callback(*mut raw::RedisModuleCtx);
@@ -53,7 +54,7 @@ impl Callback {
             return &[];
         }
         // SAFETY: the server passes an array of `argc` live strings. Array and strings stay unchanged until the callback
-        // returns, which outlives `self`. A `Str` has the layout of such a pointer.
+        // returns, which outlives `self`. A `Str` is `repr(transparent)` over such a pointer.
         unsafe { std::slice::from_raw_parts(argv.cast::<Str<'_>>(), argc) }
     }
 }
@@ -120,10 +121,9 @@ pub fn server_version() -> i32 {
 
 /// What the server tells of a connection, while it lives.
 fn info_of(id: u64) -> Option<raw::RedisModuleClientInfo> {
-    // SAFETY: all-zero is a valid value of this plain C struct.
-    let mut info: raw::RedisModuleClientInfo = unsafe { std::mem::zeroed() };
+    let mut info: raw::RedisModuleClientInfo = zeroed();
     info.version = raw::REDISMODULE_CLIENTINFO_VERSION.into();
-    // SAFETY: the struct has the version it states.
+    // SAFETY: the struct has the layout of the version that it states, and lives through the call.
     let found = unsafe { api!(RedisModule_GetClientInfoById)((&raw mut info).cast(), id) };
     (found == raw::REDISMODULE_OK as i32).then_some(info)
 }

@@ -11,3 +11,4 @@ pub mod main_thread;
 pub(crate) mod raw_key;
 pub mod strings;
 pub(crate) mod valkey;
+pub(crate) mod zeroed;

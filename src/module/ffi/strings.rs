@@ -41,6 +41,12 @@ impl<'a> Str<'a> {
     }
 }
 
+/// The words as the server takes them: an array of pointers to live strings, as long as the slice.
+pub fn pointers(words: &[Str<'_>]) -> *const *mut raw::RedisModuleString {
+    // A `Str` is `repr(transparent)` over the pointer.
+    words.as_ptr().cast()
+}
+
 /// A string of our own.
 pub struct OwnedStr(*mut raw::RedisModuleString);
 

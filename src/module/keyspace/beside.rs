@@ -51,9 +51,9 @@ fn may_begin_beside(
             && shell::with(|shell| shell.locks.gave_token(key.id(), lock, now))
     };
     let is_twins = match held {
-        None => is_twin_held(key),
+        None => has_held_twin(key),
         Some(lock) if is_known(lock) || is_blocked(state, mode, owner, now) => false,
-        Some(_) => key.token_may_be_twins() && is_twin_held(key),
+        Some(_) => key.token_may_be_twins() && has_held_twin(key),
     };
     if is_twins {
         return Err(LockError::SiblingsTaken);
@@ -82,7 +82,7 @@ fn may_read(
         let is_there = is_there.ok_or(LockError::SiblingForeign)?;
         // Beside a lock that is held the twin was not looked for: a script may have taken it.
         let is_new = known.is_none();
-        let is_twins = is_new && is_there && held.is_some() && is_twin_held(key);
+        let is_twins = is_new && is_there && held.is_some() && has_held_twin(key);
         match is_twins || (is_new && are_anothers(ctx, lock, owner, names)) {
             true => Err(LockError::SiblingsTaken),
             false => Ok(()),
@@ -95,11 +95,11 @@ fn may_read(
 pub(crate) fn is_taken(ctx: Ctx<'_>, lock: Str<'_>, owner: &[u8], is_held: bool) -> bool {
     let names = Timeouts::of(lock.bytes(), owner);
     let may_be_twins = !is_held || is_there(ctx, names.first(), Beside::Timeout) == Some(true);
-    (may_be_twins && twin_is_held(ctx, lock)) || are_anothers(ctx, lock, owner, &names)
+    (may_be_twins && probe_held_twin(ctx, lock)) || are_anothers(ctx, lock, owner, &names)
 }
 
-/// Whether the lock's twin (its name differs in the braces only) is held for READ or WRITE.
-pub(crate) fn twin_is_held(ctx: Ctx<'_>, lock: Str<'_>) -> bool {
+/// Reads whether the lock's twin (its name differs in the braces only) is held for READ or WRITE.
+pub(crate) fn probe_held_twin(ctx: Ctx<'_>, lock: Str<'_>) -> bool {
     let name = lock.bytes();
     let Some(twin) = twin_of(name).filter(|twin| is_reachable(name, twin)) else {
         return false;
@@ -113,16 +113,16 @@ pub(crate) fn twin_is_held(ctx: Ctx<'_>, lock: Str<'_>) -> bool {
     matches!(twin.read_to(ReadDepth::Two, now), KeyState::ReadWrite(lock) if lock.is_held(now))
 }
 
-/// Whether the twin of this open lock is held: looked for once in a call.
-pub(crate) fn is_twin_held(key: &LockKey<'_>) -> bool {
-    key.twin_is_held_or(|| twin_is_held(key.ctx(), key.name()))
+/// Whether the twin of this open lock is held for READ or WRITE: read once, by [`probe_held_twin`], then remembered.
+pub(crate) fn has_held_twin(key: &LockKey<'_>) -> bool {
+    key.held_twin_or(|| probe_held_twin(key.ctx(), key.name()))
 }
 
 /// Whether the timeouts of this reader may be another lock's as well: of the twin, or of a lock whose name and owner meet
 /// around a colon. No grant of the module makes them so; a script may.
 pub(crate) fn are_shared(key: &LockKey<'_>, owner: &[u8], names: &Timeouts) -> bool {
     let (ctx, lock) = (key.ctx(), key.name());
-    let twin = is_twin_held(key).then(|| twin_of(lock.bytes())).flatten();
+    let twin = has_held_twin(key).then(|| twin_of(lock.bytes())).flatten();
     twin.is_some_and(|twin| has_reader(ctx, &twin, owner)) || are_anothers(ctx, lock, owner, names)
 }
 

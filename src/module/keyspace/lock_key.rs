@@ -30,7 +30,7 @@ pub struct LockKey<'a> {
     siblings: Siblings,
     /// Which of the keys beside it this server wrote last, for a hold of the owner who asks.
     wrote_beside: Cell<WroteBeside>,
-    twin_is_held: OnceCell<bool>,
+    has_held_twin: OnceCell<bool>,
 }
 
 impl<'a> LockKey<'a> {
@@ -82,7 +82,7 @@ impl<'a> LockKey<'a> {
             mode,
             siblings: Siblings::default(),
             wrote_beside: Cell::default(),
-            twin_is_held: OnceCell::new(),
+            has_held_twin: OnceCell::new(),
         }
     }
 
@@ -142,12 +142,12 @@ impl<'a> LockKey<'a> {
 
     /// Whether the token's key may be the twin's as well, as far as is known.
     pub(crate) fn token_may_be_twins(&self) -> bool {
-        !self.wrote_beside.get().token && self.twin_is_held.get() != Some(&false)
+        !self.wrote_beside.get().token && self.has_held_twin.get() != Some(&false)
     }
 
-    /// Whether the twin is held for READ or WRITE: `find` looks for it once in a call.
-    pub(crate) fn twin_is_held_or(&self, find: impl FnOnce() -> bool) -> bool {
-        *self.twin_is_held.get_or_init(find)
+    /// Whether the twin is held for READ or WRITE: `probe` reads that once while the key is open.
+    pub(crate) fn held_twin_or(&self, probe: impl FnOnce() -> bool) -> bool {
+        *self.has_held_twin.get_or_init(probe)
     }
 
     /// Whether the key was opened to write.

@@ -33,7 +33,7 @@ use crate::module::ffi::api::api;
 use crate::module::ffi::checked::fallible;
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::log;
-use crate::module::ffi::strings::{OwnedStr, Str};
+use crate::module::ffi::strings::{pointers, OwnedStr, Str};
 use crate::module::state::shell;
 
 /// Commands that the server did not take, since the module was loaded.
@@ -186,15 +186,15 @@ impl<'a> Replication<'a> {
         if !self.is_heard() {
             return self.count_change();
         }
-        // SAFETY: the context is live, and so are the strings. "v" takes an array of them, which an array of `Str` is
-        // (a `Str` is a pointer and nothing else), and its length as size_t; the server keeps references of its own.
+        // SAFETY: the context is live, and so are the strings. "v" takes an array of them and its length as size_t; the
+        // server keeps references of its own.
         let status = unsafe {
             fallible!(
                 RedisModule_Replicate(
                     self.ctx.as_ptr(),
                     command.as_ptr(),
                     c"v".as_ptr(),
-                    words.as_ptr().cast::<*mut raw::RedisModuleString>(),
+                    pointers(words),
                     words.len(),
                 ),
                 raw::REDISMODULE_ERR as c_int

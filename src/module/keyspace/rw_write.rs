@@ -3,7 +3,7 @@
 use crate::lock::{write_field, Mode, RwWrite, MODE_FIELD};
 use crate::module::ffi::checked::Written;
 use crate::module::ffi::strings::OwnedStr;
-use crate::module::keyspace::beside::{self, is_twin_held};
+use crate::module::keyspace::beside::{self, has_held_twin};
 use crate::module::keyspace::lock_key::LockKey;
 use crate::module::keyspace::replication::Replication;
 use crate::module::keyspace::rw_read::numbers;
@@ -20,7 +20,7 @@ pub(crate) fn write(
 ) -> Written {
     let ctx = key.ctx();
     let may_be_twins = key.token_may_be_twins();
-    let is_twins = || is_twin_held(key);
+    let is_twins = || has_held_twin(key);
     match change {
         RwWrite::Clear => key.delete(replication),
         RwWrite::Begin(mode, owner) => {

@@ -1,7 +1,13 @@
-//! What the module keeps between calls (beside the settings and the count of panics): one global.
+//! The state between calls: the core, the parked clients, the timer.
 //!
-//! It is borrowed only while nothing of the server is called: the server calls back, with a key event
-//! while a key is opened or deleted, with the answer of a parked client while it is unblocked.
+//! It is a static, because the server gives a callback (a command, an event, the answer to a parked client) no pointer to
+//! what the module keeps. The files of `keyspace`, this folder and above borrow it where they need it, for one
+//! expression each. The server calls the module on its main thread only, so there is one borrower at a time. The borrow
+//! is exclusive, and nothing of the server is called meanwhile that can call back: it calls back with a key event while a
+//! key is opened or deleted, and with the answer of a parked client while it is unblocked.
+//!
+//! The other statics are the settings, the constants (`state`), the counters of panics (`ffi::guard`) and of failed
+//! replications (`keyspace::replication`), and what the native scripts keep (`redisson::server::{filter, permission}`).
 
 use crate::lock::{
     give_back, slot_tags, LockError, Locks, Now, Outcome, RedissonStats, WaiterId, WaiterMap,
