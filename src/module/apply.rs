@@ -56,7 +56,7 @@ pub fn apply(key: LockKey<'_>, fx: &[Effect]) -> Result<(), LockError> {
 }
 
 /// The same for what no command asked for.
-pub fn apply_unasked(key: LockKey<'_>, fx: &[Effect]) {
+pub fn apply_for_event(key: LockKey<'_>, fx: &[Effect]) {
     let replication = Replication::of_event(key.ctx());
     // What was refused is counted and logged, and no client asks.
     let _ = carry_out(key, fx, replication);
@@ -75,7 +75,7 @@ pub fn apply_all(keys: Vec<LockKey<'_>>, fx: &[Effects]) -> Result<(), LockError
 }
 
 /// The same for several keys and what no command asked for.
-pub fn apply_all_unasked(keys: Vec<LockKey<'_>>, fx: &[Effects]) {
+pub fn apply_all_for_event(keys: Vec<LockKey<'_>>, fx: &[Effects]) {
     if let Some(ctx) = keys.first().map(LockKey::ctx) {
         let _ = carry_out_all(keys, fx, Replication::of_event(ctx));
     }
@@ -93,7 +93,7 @@ fn carry_out_all(
         };
         if let Err(what) = change(key, own, replication) {
             for (key, fx) in done.iter_mut().zip(fx) {
-                take_back(key, fx, replication);
+                roll_back(key, fx, replication);
             }
             let names: Vec<_> = keys.iter().map(LockKey::name).collect();
             let at = keys.first().map(|key| (key.ctx(), key.id().db));
@@ -107,7 +107,7 @@ fn carry_out_all(
     let names: Vec<_> = keys.iter().map(|key| (key.ctx(), key.name())).collect();
     drop(keys);
     for ((ctx, name), fx) in names.into_iter().zip(fx) {
-        tell(ctx, name, fx, replication);
+        announce(ctx, name, fx, replication);
     }
     Ok(())
 }
@@ -126,7 +126,7 @@ fn carry_out(
         let (ctx, name) = (key.ctx(), key.name());
         drop(key);
         answers::note_all(fx);
-        tell(ctx, name, fx, replication);
+        announce(ctx, name, fx, replication);
     }
     Ok(())
 }
@@ -145,7 +145,7 @@ fn change(key: &mut LockKey<'_>, fx: &[Effect], replication: Replication<'_>) ->
             _ => continue,
         };
         if written.is_err() {
-            take_back(key, fx.get(..at).unwrap_or_default(), replication);
+            roll_back(key, fx.get(..at).unwrap_or_default(), replication);
             return written;
         }
     }
@@ -154,7 +154,7 @@ fn change(key: &mut LockKey<'_>, fx: &[Effect], replication: Replication<'_>) ->
 
 /// Takes back, the last one first, the changes that were made before a refused one.
 #[cold]
-fn take_back(key: &mut LockKey<'_>, fx: &[Effect], replication: Replication<'_>) {
+fn roll_back(key: &mut LockKey<'_>, fx: &[Effect], replication: Replication<'_>) {
     let change_at = |at: usize| match fx.get(at) {
         Some(Effect::Write(change)) => Some(change),
         _ => None,
@@ -162,7 +162,7 @@ fn take_back(key: &mut LockKey<'_>, fx: &[Effect], replication: Replication<'_>)
     for at in (0..fx.len()).rev() {
         if let Some(change) = change_at(at) {
             let before = at.checked_sub(1).and_then(change_at);
-            key.take_back(change, before, replication);
+            key.roll_back(change, before, replication);
         }
     }
 }
@@ -190,15 +190,15 @@ pub fn refused(ctx: Ctx<'_>, db: i32, names: &[Str<'_>], what: Refused) -> LockE
     error
 }
 
-fn tell(ctx: Ctx<'_>, name: Str<'_>, fx: &[Effect], replication: Replication<'_>) {
+fn announce(ctx: Ctx<'_>, name: Str<'_>, fx: &[Effect], replication: Replication<'_>) {
     // What had run out is told of as expired, and not as deleted as well.
     let has_run_out = || fx.contains(&Effect::Notify(Event::KeyExpired));
     for effect in fx {
         match effect {
             Effect::Write(KeyWrite::Delete) if !has_run_out() => {
-                tell_of_deletion(ctx, name);
+                notify_deletion(ctx, name);
             }
-            Effect::Notify(Event::KeyExpired) => tell_of_expiry(ctx, name),
+            Effect::Notify(Event::KeyExpired) => notify_expiry(ctx, name),
             Effect::Notify(event) => {
                 ctx.notify(raw::REDISMODULE_NOTIFY_MODULE, event.name(), name);
             }
@@ -243,19 +243,19 @@ fn publish_to(ctx: Ctx<'_>, channel: Str<'_>, message: Str<'_>, replication: Rep
 
 /// Tells others that we have deleted a key. We hear of it, too: then a lock that was freed is no lost one,
 /// even if somebody waits for it who could not be granted it yet.
-fn tell_of_deletion(ctx: Ctx<'_>, key: Str<'_>) {
-    tell_of_our_own(ctx, raw::REDISMODULE_NOTIFY_GENERIC, c"del", key);
+fn notify_deletion(ctx: Ctx<'_>, key: Str<'_>) {
+    notify_own(ctx, raw::REDISMODULE_NOTIFY_GENERIC, c"del", key);
 }
 
 /// Tells others that a key had run out which we have swept away before the server saw that. The lock is held
 /// again when we hear of it, too.
-fn tell_of_expiry(ctx: Ctx<'_>, key: Str<'_>) {
+fn notify_expiry(ctx: Ctx<'_>, key: Str<'_>) {
     let event = Event::KeyExpired.name();
-    tell_of_our_own(ctx, raw::REDISMODULE_NOTIFY_EXPIRED, event, key);
+    notify_own(ctx, raw::REDISMODULE_NOTIFY_EXPIRED, event, key);
 }
 
-fn tell_of_our_own(ctx: Ctx<'_>, class: i32, event: &CStr, key: Str<'_>) {
-    shell::with(|shell| shell.deletes = true);
+fn notify_own(ctx: Ctx<'_>, class: i32, event: &CStr, key: Str<'_>) {
+    shell::with(|shell| shell.notifies_own = true);
     ctx.notify(class, event, key);
-    shell::with(|shell| shell.deletes = false);
+    shell::with(|shell| shell.notifies_own = false);
 }

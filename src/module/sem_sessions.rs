@@ -11,7 +11,7 @@ use crate::module::keyspace::sem_key::SemKey;
 use crate::module::state::shell;
 
 /// Does what is due with one permit. False when the server refuses writes to its keys just now.
-pub fn attend(ctx: Ctx<'_>, bound: &Bound, duty: Duty) -> bool {
+pub fn perform(ctx: Ctx<'_>, bound: &Bound, duty: Duty) -> bool {
     let name = name_of(&bound.key);
     let name = name.as_str();
     ctx.select(bound.key.as_ref().db);
@@ -54,7 +54,7 @@ fn carry_out(
     };
     let now = ctx.now();
     let view = match duty {
-        Duty::Release => key.handing_view(Some(id), now),
+        Duty::Release => key.hand_off_view(Some(id), now),
         Duty::Renew => key.plain_view(Some(id), now),
     };
     if key.may_be_anothers(&view, id, now) {

@@ -16,7 +16,7 @@ use crate::module::state::shell;
 impl<'a> SemKey<'a> {
     /// The view for a decision that may grant a permit.
     pub fn minting_view(&self, own: Option<Str<'_>>, now: Now) -> SemView<'a> {
-        self.clear_line();
+        self.fail_conflicting_waiters();
         let mut view = self.plain_view(own, now);
         let both_there = matches!(&view.state, SemState::There(permits) if permits.taken > 0);
         let may_grant = horizon::may_mint(self.ctx(), view.domain, both_there);
@@ -25,7 +25,7 @@ impl<'a> SemKey<'a> {
     }
 
     /// The view for a decision that may hand permits on: tokens matter if somebody waits.
-    pub fn handing_view(&self, own: Option<Str<'_>>, now: Now) -> SemView<'a> {
+    pub fn hand_off_view(&self, own: Option<Str<'_>>, now: Now) -> SemView<'a> {
         if shell::with(|shell| shell.locks.sems.queue(self.id()).is_some()) {
             self.minting_view(own, now)
         } else {
@@ -34,7 +34,7 @@ impl<'a> SemKey<'a> {
     }
 
     /// No permit is granted while another semaphore has the same set: parked requests get an error.
-    fn clear_line(&self) {
+    fn fail_conflicting_waiters(&self) {
         let key = self.id();
         if shell::with(|shell| shell.locks.sems.queue(key).is_some()) && self.probe_twin() {
             let ((), fx) = apply::decide(|locks, fx| {

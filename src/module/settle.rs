@@ -4,7 +4,7 @@ use crate::lock::{
     Ending, KeyId, KeyState, LockError, Locks, Mode, Now, PermitChange, Resource, WaiterId,
 };
 use crate::module::answers;
-use crate::module::apply::{apply_all_unasked, apply_unasked, decide, decide_all};
+use crate::module::apply::{apply_all_for_event, apply_for_event, decide, decide_all};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::keyspace::beside;
 use crate::module::keyspace::count_key::CountKey;
@@ -84,7 +84,7 @@ pub fn recheck_all(ctx: Ctx<'_>, now: Now) {
         let key = LockKey::peek(ctx, name.as_str(), None);
         let view = view::plain_view(&key, key.read());
         let ((), fx) = decide(|locks, fx| locks.recheck(&view, now, fx));
-        apply_unasked(key, &fx);
+        apply_for_event(key, &fx);
     }
 }
 
@@ -139,7 +139,7 @@ fn settle_many(ctx: Ctx<'_>, request: WaiterId, ids: &[KeyId], now: Now) -> bool
     let (settled, fx) = decide_all(ids.len(), |locks, fx| {
         locks.settle_many(request, &views, now, fx)
     });
-    apply_all_unasked(keys, &fx);
+    apply_all_for_event(keys, &fx);
     settled
 }
 
@@ -192,7 +192,7 @@ pub fn settle(ctx: Ctx<'_>, id: &KeyId, now: Now) -> bool {
         view::plain_view(&key, state)
     };
     let ((), fx) = decide(|locks, fx| locks.settle(&view, now, fx));
-    apply_unasked(key, &fx);
+    apply_for_event(key, &fx);
     !changes || view.may_grant()
 }
 

@@ -15,7 +15,7 @@ pub fn channel_of(lock: &[u8]) -> OwnedStr {
 }
 
 /// Whether somebody listens for the release of this lock, if it depends on that what becomes of it.
-pub fn are_relevant(ctx: Ctx<'_>, lock: KeyRef<'_>) -> bool {
+pub fn has_relevant_subscriber(ctx: Ctx<'_>, lock: KeyRef<'_>) -> bool {
     shell::with(|shell| shell.locks.depends_on_subscribers(lock)) && any_subscriber(ctx, lock.name)
 }
 

@@ -59,7 +59,7 @@ impl Break<Str<'_>> {
         let view = match request.purge {
             // Every waiter gets the error of the purge, so the lock is not handed off.
             true => view::plain_view(&key, state),
-            false => view::handing_view(&key, state, &Ending::Break(request)),
+            false => view::hand_off_view(&key, state, &Ending::Break(request)),
         };
         let broken = change_lock(ctx, key, |locks, fx| {
             locks.break_lock(&view, request, now, fx)

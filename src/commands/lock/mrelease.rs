@@ -69,7 +69,7 @@ impl<'a> ReleaseMany<'a, Str<'a>> {
         }
         // Before the views: a request that is refused at one key ends no wait at the others.
         lock::may_release_many(&states, &request, now)?;
-        let view = |(key, state)| view::handing_view(key, state, &Ending::Release(&request));
+        let view = |(key, state)| view::hand_off_view(key, state, &Ending::Release(&request));
         let views: Vec<_> = keys.iter().zip(states).map(view).collect();
         let dropped = change_locks(ctx, keys, |locks, fx| {
             locks.release_many(&views, &request, now, fx)

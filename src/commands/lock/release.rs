@@ -64,7 +64,7 @@ impl Release<Str<'_>> {
         let now = ctx.now();
         let state = key.read_to(ReadDepth::Two, now);
         read_write::may_change(&key, self.owner, (self.mode, &state))?;
-        let view = view::handing_view(&key, state, &Ending::Release(&request));
+        let view = view::hand_off_view(&key, state, &Ending::Release(&request));
         let released = change_lock(ctx, key, |locks, fx| {
             locks.release(&view, &request, now, fx)
         })?;

@@ -33,7 +33,7 @@ impl<W: Word> Release<W> {
 
 impl Release<Str<'_>> {
     fn apply(self, ctx: Ctx<'_>) -> Result<(), CommandError> {
-        let (key, view, now) = open_permit(ctx, self.key, self.id, SemKey::handing_view)?;
+        let (key, view, now) = open_permit(ctx, self.key, self.id, SemKey::hand_off_view)?;
         let released = change_semaphore(ctx, key, |locks, fx| {
             locks.sem_release(&view, self.id.bytes(), now, fx)
         })?;

@@ -42,7 +42,7 @@ impl Set<Str<'_>> {
             return Err(LockError::SiblingsTaken.into());
         }
         let now = ctx.now();
-        let view = key.handing_view(None, now);
+        let view = key.hand_off_view(None, now);
         if view.state == SemState::Absent {
             may_create(ctx)?;
         }

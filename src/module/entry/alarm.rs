@@ -75,7 +75,7 @@ impl Shell {
 /// due. A timer that comes too early is left alone, but what is due now does not wait for one that
 /// was armed for a later moment of this same millisecond.
 pub fn rearm(ctx: Ctx<'_>) {
-    if !shell::with(|shell| shell.alarm.ringing) {
+    if !shell::with(|shell| shell.alarm.firing) {
         arm(ctx, 0);
     }
 }
@@ -137,11 +137,11 @@ unsafe extern "C" fn on_timer(ctx: *mut raw::RedisModuleCtx, _data: *mut c_void)
     // an answer that comes earlier to move it.
     let fired = guard::entry("alarm", || {
         shell::with(|shell| shell.alarm.fires(ctx.now()));
-        ring(ctx);
-        again(ctx);
+        fire(ctx);
+        rearm_after_firing(ctx);
     });
     if fired.is_none() {
-        guard::entry("alarm-again", || again(ctx));
+        guard::entry("alarm-again", || rearm_after_firing(ctx));
     }
 }
 
@@ -149,10 +149,10 @@ unsafe extern "C" fn on_timer(ctx: *mut raw::RedisModuleCtx, _data: *mut c_void)
 /// back in the meantime, a timer that is armed here is due by the former reading: it fires at once, and so
 /// do all after it, in one turn that lasts until the clock has caught up. So one that fires too early
 /// again and again is left to the cron.
-fn again(ctx: Ctx<'_>) {
+fn rearm_after_firing(ctx: Ctx<'_>) {
     let is_early = shell::with(|shell| {
         let alarm = &mut shell.alarm;
-        (alarm.armed, alarm.ringing) = (None, false);
+        (alarm.armed, alarm.firing) = (None, false);
         alarm.early > EARLY_FIRINGS
     });
     if !is_early {
@@ -160,7 +160,7 @@ fn again(ctx: Ctx<'_>) {
     }
 }
 
-fn ring(ctx: Ctx<'_>) {
+fn fire(ctx: Ctx<'_>) {
     let now = ctx.now();
     end_waits(now);
     answers::deliver_all();
@@ -200,7 +200,7 @@ pub fn follow_settings() {
 
 /// A script is about to look at a lock that may have been freed in this very turn: whoever is parked comes first,
 /// as before an acquire of ours.
-pub fn serve_first(ctx: Ctx<'_>, key: KeyRef<'_>) {
+pub fn settle_first(ctx: Ctx<'_>, key: KeyRef<'_>) {
     if !shell::with(|shell| shell.locks.waiters.take_unsettled(key)) {
         return;
     }

@@ -279,9 +279,9 @@ fn c_arg(
 
 /// Redis asks for the keys in this way where the cluster looks for their slot; for permissions it goes by the
 /// description. (On 7.0, that is, of which the latter cannot do the former.)
-fn tell_keys(ctx: Ctx<'_>, spec: &Spec, words: &[Str<'_>], numkeys_at: usize) {
+fn report_key_positions(ctx: Ctx<'_>, spec: &Spec, words: &[Str<'_>], numkeys_at: usize) {
     for key in 0..number_of_keys(words, numkeys_at).unwrap_or(0) {
-        ctx.tell_key(numkeys_at + 1 + key, spec.key.unwrap_or_default());
+        ctx.report_key_position(numkeys_at + 1 + key, spec.key.unwrap_or_default());
     }
 }
 
@@ -297,8 +297,8 @@ unsafe extern "C" fn entry<C: Command>(
         // SAFETY: the server's arguments for this callback.
         let args = unsafe { callback.words(argv, argc) };
         if let Some(numkeys_at) = const { C::SPEC.numkeys_at() } {
-            if ctx.asks_for_keys() {
-                return tell_keys(ctx, &C::SPEC, args, numkeys_at);
+            if ctx.is_key_position_request() {
+                return report_key_positions(ctx, &C::SPEC, args, numkeys_at);
             }
         }
         if let Err(error) = C::run(ctx, args) {

@@ -96,8 +96,8 @@ pub fn watch(ctx: Ctx<'_>) {
 }
 
 /// Who asks for our events is told of every lost lock, even before anybody waits.
-pub fn watch_if_asked(ctx: Ctx<'_>) {
-    if ctx.is_asked_for(raw::REDISMODULE_NOTIFY_MODULE) {
+pub fn watch_if_notified(ctx: Ctx<'_>) {
+    if ctx.notifies(raw::REDISMODULE_NOTIFY_MODULE) {
         watch(ctx);
     }
 }
@@ -129,7 +129,7 @@ unsafe extern "C" fn on_expired(
         let callback = unsafe { Callback::new(ctx) };
         // SAFETY: the server's key for this callback.
         let (ctx, key) = (callback.ctx(), unsafe { callback.string(key) });
-        if shell::with(|shell| shell.deletes) {
+        if shell::with(|shell| shell.notifies_own) {
             return;
         }
         if shell::with(|shell| shell.locks.expired(ctx.key_ref(key))) {
@@ -151,9 +151,9 @@ unsafe extern "C" fn on_evicted(
         let callback = unsafe { Callback::new(ctx) };
         // SAFETY: the server's key for this callback.
         let (ctx, key) = (callback.ctx(), unsafe { callback.string(key) });
-        lose(ctx, key);
+        mark_lost(ctx, key);
         if horizon::is_horizon(key.bytes()) {
-            horizon::lose_horizon(key);
+            horizon::mark_lost(key);
         }
         alarm::rearm(ctx);
     });
@@ -175,25 +175,25 @@ unsafe extern "C" fn on_changed(
         // Every writing command of every client comes by here, and nearly all leave at once: 80
         // of the 600 instructions that the server spends on the call.
         if horizon::is_horizon(key.bytes()) {
-            horizon::lose_horizon(key);
+            horizon::mark_lost(key);
         } else if !shell::with(|shell| {
             !shell.locks.is_idle() && shell.locks.cares_about(ctx.key_ref(key))
         }) {
             return;
         } else if matches!(event.to_bytes(), b"del" | b"rename_from" | b"move_from")
-            && !shell::with(|shell| shell.deletes)
+            && !shell::with(|shell| shell.notifies_own)
         {
-            lose(ctx, key);
+            mark_lost(ctx, key);
         } else {
-            let asked = ctx.is_asked_for(raw::REDISMODULE_NOTIFY_MODULE);
-            shell::with(|shell| shell.locks.changed(ctx.key_ref(key), asked));
+            let notifies = ctx.notifies(raw::REDISMODULE_NOTIFY_MODULE);
+            shell::with(|shell| shell.locks.changed(ctx.key_ref(key), notifies));
         }
         alarm::rearm(ctx);
     });
     raw::REDISMODULE_OK as c_int
 }
 
-fn lose(ctx: Ctx<'_>, key: Str<'_>) {
+fn mark_lost(ctx: Ctx<'_>, key: Str<'_>) {
     if shell::with(|shell| shell.locks.lost(ctx.key_ref(key))) {
         ctx.notify(raw::REDISMODULE_NOTIFY_MODULE, Event::Lost.name(), key);
     }
@@ -201,8 +201,8 @@ fn lose(ctx: Ctx<'_>, key: Str<'_>) {
 
 /// The locks of a database (`None`: of all) are gone from under their names. Others are told one by one,
 /// if anybody asks to be: the server itself says nothing of the keys.
-fn lose_all(ctx: Ctx<'_>, db: Option<i32>) {
-    if !ctx.is_asked_for(raw::REDISMODULE_NOTIFY_MODULE) {
+fn mark_all_lost(ctx: Ctx<'_>, db: Option<i32>) {
+    if !ctx.notifies(raw::REDISMODULE_NOTIFY_MODULE) {
         return;
     }
     let before = ctx.db();
@@ -233,14 +233,14 @@ unsafe extern "C" fn on_server_event(
             raw::REDISMODULE_EVENT_CONFIG => {
                 warn_of_eviction(ctx);
                 condemned::follow_setting(ctx);
-                watch_if_asked(ctx);
+                watch_if_notified(ctx);
                 alarm::follow_settings();
                 if let Some(hooks) = shell::hooks() {
                     (hooks.follow_setting)(ctx);
                 }
             }
             raw::REDISMODULE_EVENT_FORK_CHILD | raw::REDISMODULE_EVENT_PERSISTENCE => {
-                return replication::ask_again();
+                return replication::forget_receivers();
             }
             // An AOF that is replayed, or a snapshot that takes the place of the data, flushes and
             // swaps as well. Everything is looked at again when it has been loaded.
@@ -257,7 +257,7 @@ unsafe extern "C" fn on_server_event(
                 // SAFETY: for this event the data is a flush info, live through the callback.
                 let db = unsafe { (*data.cast::<raw::RedisModuleFlushInfo>()).dbnum };
                 let db = (db >= 0).then_some(db);
-                lose_all(ctx, db);
+                mark_all_lost(ctx, db);
                 shell::with(|shell| shell.locks.flushed(db));
             }
             raw::REDISMODULE_EVENT_SWAPDB => {
@@ -268,8 +268,8 @@ unsafe extern "C" fn on_server_event(
                     horizon::learn_swapped_horizon(ctx, first, second);
                 }
                 if first != second {
-                    lose_all(ctx, Some(first));
-                    lose_all(ctx, Some(second));
+                    mark_all_lost(ctx, Some(first));
+                    mark_all_lost(ctx, Some(second));
                 }
                 shell::with(|shell| shell.locks.swapped(first, second));
             }
@@ -277,7 +277,7 @@ unsafe extern "C" fn on_server_event(
                 if subevent >= raw::REDISMODULE_SUBEVENT_LOADING_ENDED =>
             {
                 shell::with(|shell| shell.locks.reloaded());
-                replication::ask_again();
+                replication::forget_receivers();
             }
             raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED => {
                 let now = ctx.now();
@@ -291,7 +291,7 @@ unsafe extern "C" fn on_server_event(
                     }
                     _ => shell.locks.demoted(),
                 });
-                replication::ask_again();
+                replication::forget_receivers();
             }
             slots::REDIS_EVENT | slots::VALKEY_EVENT => slots::moved(ctx, subevent),
             _ => return,

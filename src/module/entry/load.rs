@@ -140,7 +140,7 @@ fn load(ctx: Ctx<'_>, argc: c_int, parts: &'static Parts) -> Result<(), String> 
     needed::warn_of_missing(ctx);
     events::warn_of_eviction(ctx);
     condemned::follow_setting(ctx);
-    events::watch_if_asked(ctx);
+    events::watch_if_notified(ctx);
     (parts.hooks.follow_setting)(ctx);
     Ok(())
 }

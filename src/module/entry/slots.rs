@@ -56,12 +56,12 @@ pub fn moved(ctx: Ctx<'_>, subevent: u64) {
         // yet now that it is back.
         shell::with(|shell| shell.locks.schedule_settle_all(None));
     } else if subevent == exported {
-        shell::with(|shell| shell.locks.left(|name| !is_mine(name)));
+        shell::with(|shell| shell.locks.left(|name| !is_local(name)));
     }
 }
 
 /// Whether the slot of a key is this node's, or the server does not say.
-fn is_mine(name: &[u8]) -> bool {
+fn is_local(name: &[u8]) -> bool {
     // SAFETY: a pointer that is written once, at load.
     let can_access = unsafe { raw::RedisModule_ClusterCanAccessKeysInSlot };
     // SAFETY: takes a number, and calls nothing back.

@@ -215,13 +215,13 @@ impl Ctx<'_> {
 
     /// Whether there is a replication backlog: true as well where the server does not say.
     pub fn has_backlog(self) -> bool {
-        !self.info_is(c"replication", c"repl_backlog_active", c"0")
-            || !self.info_is(c"replication", c"connected_slaves", c"0")
+        !self.info_field_is(c"replication", c"repl_backlog_active", c"0")
+            || !self.info_field_is(c"replication", c"connected_slaves", c"0")
     }
 
     /// Whether the server calls itself Valkey.
     pub fn is_valkey(self) -> bool {
-        self.info_is(c"server", c"server_name", c"valkey")
+        self.info_field_is(c"server", c"server_name", c"valkey")
     }
 
     /// Whether the server itself is starting, as against a module loaded into a running one.
@@ -233,7 +233,7 @@ impl Ctx<'_> {
             return self.flags() & STARTUP != 0;
         }
         // 7.0 has no flag for it. While it starts nobody is connected yet; `MODULE LOAD` has a caller.
-        self.info_is(c"clients", c"connected_clients", c"0")
+        self.info_field_is(c"clients", c"connected_clients", c"0")
     }
 
     /// Whether this is Redis 8 with I/O threads. There `CLIENT LIST` stops all threads, which takes long where
@@ -242,11 +242,11 @@ impl Ctx<'_> {
         const THREADS_OWN_CLIENTS: i32 = 0x08_00_00;
         server_version() >= THREADS_OWN_CLIENTS
             && !self.is_valkey()
-            && self.info_is(c"server", c"io_threads_active", c"1")
+            && self.info_field_is(c"server", c"io_threads_active", c"1")
     }
 
     /// Whether a field of `INFO` has this value; false as well where the server does not say.
-    fn info_is(self, section: &CStr, name: &CStr, value: &CStr) -> bool {
+    fn info_field_is(self, section: &CStr, name: &CStr, value: &CStr) -> bool {
         // SAFETY: section and name are constants; the info is freed before the end, and the field is
         // only read until then.
         unsafe {
@@ -295,13 +295,13 @@ impl Ctx<'_> {
     }
 
     /// Whether the server only asks where the keys of a command stand.
-    pub fn asks_for_keys(self) -> bool {
+    pub fn is_key_position_request(self) -> bool {
         // SAFETY: the context is live.
         unsafe { api!(RedisModule_IsKeysPositionRequest)(self.raw) != 0 }
     }
 
     /// Answers that question: a key stands here, and is used so.
-    pub fn tell_key(self, position: usize, access: u32) {
+    pub fn report_key_position(self, position: usize, access: u32) {
         // SAFETY: the context is live, and of such a question; others are ignored.
         unsafe {
             api!(RedisModule_KeyAtPosWithFlags)(self.raw, position as i32, access as i32);
@@ -330,7 +330,7 @@ impl Ctx<'_> {
     }
 
     /// Whether `notify-keyspace-events` asks for events of this class.
-    pub fn is_asked_for(self, class: i32) -> bool {
+    pub fn notifies(self, class: i32) -> bool {
         // SAFETY: takes no arguments.
         unsafe { api!(RedisModule_GetNotifyKeyspaceEvents)() & class != 0 }
     }
@@ -399,7 +399,7 @@ impl Ctx<'_> {
 
     /// The same question asked as nobody in particular. A client that came with `ASKING` may write
     /// into a slot that is still on its way to this node; the module's own keys must not.
-    pub fn probe_write_unasked(self, key: Str<'_>) -> bool {
+    pub fn probe_write_detached(self, key: Str<'_>) -> bool {
         let detached = DetachedCtx::new(self);
         detached.is_some_and(|detached| detached.ctx().probe_write(key))
     }

@@ -46,12 +46,12 @@ pub fn may_mint(ctx: Ctx<'_>, domain: Domain, is_there: bool) -> bool {
     // A key that looks absent, the lock's or the horizon's, may only be hidden while traffic is paused (inside a
     // transaction that paused it), and writing over it aborts the server. Whether the horizon is to be stored anew is
     // not known before the token is minted: the lock's own data may push it up.
-    let is_seen = || is_there && horizon_is_seen(ctx, domain);
+    let is_seen = || is_there && horizon_exists(ctx, domain);
     horizon_is_safe && (!ctx.is_paused() || is_seen())
 }
 
 /// Whether the key of the horizon is there, so that it can be stored anew. (Of what type it is, `write_horizon` asks.)
-fn horizon_is_seen(ctx: Ctx<'_>, domain: Domain) -> bool {
+fn horizon_exists(ctx: Ctx<'_>, domain: Domain) -> bool {
     let name = horizon_name(domain);
     let kind = in_horizon_db(ctx, || LockKey::open(ctx, name.as_str()).kind());
     kind != raw::REDISMODULE_KEYTYPE_EMPTY
@@ -67,7 +67,7 @@ fn learn_slot(ctx: Ctx<'_>, slot: Domain) -> bool {
         return false;
     };
     learn(ctx, slot, stored);
-    !wants_horizon(ctx, slot) || ctx.probe_write_unasked(name.as_str())
+    !wants_horizon(ctx, slot) || ctx.probe_write_detached(name.as_str())
 }
 
 /// Whether the next token will need the horizon stored anew.
@@ -136,7 +136,7 @@ pub fn learn_swapped_horizon(ctx: Ctx<'_>, first: i32, second: i32) {
 }
 
 /// Something happened to a horizon's key: it is looked at, and stored again if it is gone.
-pub fn lose_horizon(key: Str<'_>) {
+pub fn mark_lost(key: Str<'_>) {
     let domain = domain_of(key);
     shell::with(|shell| shell.locks.tokens.lose(domain));
 }

@@ -62,7 +62,7 @@ impl LockKey<'_> {
 
     /// Takes back what this change has written, because a later one of the same decision was refused: of a fresh hold
     /// nothing stays, and a re-entry is not counted. `before` is the change before it.
-    pub fn take_back(
+    pub fn roll_back(
         &mut self,
         change: &KeyWrite,
         before: Option<&KeyWrite>,
@@ -72,9 +72,9 @@ impl LockKey<'_> {
             KeyWrite::ReadWrite(before) => Some(before),
             _ => None,
         });
-        let taken_back = match change {
+        let rolled_back = match change {
             KeyWrite::Take { .. } => self.delete(replication),
-            KeyWrite::ReadWrite(change) => rw_write::take_back(self, change, before, replication),
+            KeyWrite::ReadWrite(change) => rw_write::roll_back(self, change, before, replication),
             KeyWrite::Adjust {
                 owner,
                 count: Some((count, _)),
@@ -83,7 +83,7 @@ impl LockKey<'_> {
             KeyWrite::Delete | KeyWrite::Adjust { .. } => Ok(()),
         };
         // Refused as well, it leaves a hold that ends with its lease.
-        if taken_back.is_ok() {
+        if rolled_back.is_ok() {
             self.signal();
         }
     }

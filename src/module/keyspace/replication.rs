@@ -68,7 +68,7 @@ impl<'a> Replication<'a> {
         Replication {
             ctx,
             aof: flags & raw::REDISMODULE_CTX_FLAGS_AOF != 0,
-            replicas: replicas_may_hear(ctx),
+            replicas: replicas_may_receive(ctx),
         }
     }
 
@@ -94,7 +94,7 @@ impl<'a> Replication<'a> {
 
     /// `HINCRBY key field increment`.
     pub fn hincrby(self, key: Str<'_>, field: Str<'_>, by: i64) {
-        if self.is_heard() {
+        if self.has_receiver() {
             let by = OwnedStr::of_number(by);
             self.send(c"HINCRBY", &[key, field, by.as_str()]);
         } else {
@@ -109,7 +109,7 @@ impl<'a> Replication<'a> {
 
     /// `PEXPIREAT key milliseconds`.
     pub fn pexpireat(self, key: Str<'_>, at_ms: i64) {
-        if self.is_heard() {
+        if self.has_receiver() {
             let at = OwnedStr::of_number(at_ms);
             self.send(c"PEXPIREAT", &[key, at.as_str()]);
         } else {
@@ -129,7 +129,7 @@ impl<'a> Replication<'a> {
 
     /// `SET key value PXAT milliseconds`.
     pub fn set_until(self, key: Str<'_>, value: Str<'_>, at_ms: i64) {
-        if self.is_heard() {
+        if self.has_receiver() {
             let (word, at) = (OwnedStr::new(b"PXAT"), OwnedStr::of_number(at_ms));
             let words = [key, value, word.as_str(), at.as_str()];
             self.send(c"SET", &words);
@@ -178,12 +178,12 @@ impl<'a> Replication<'a> {
         }
     }
 
-    fn is_heard(self) -> bool {
+    fn has_receiver(self) -> bool {
         self.aof || self.replicas
     }
 
     fn send(self, command: &CStr, words: &[Str<'_>]) {
-        if !self.is_heard() {
+        if !self.has_receiver() {
             return self.count_change();
         }
         // SAFETY: the context is live, and so are the strings. "v" takes an array of them and its length as size_t; the
@@ -231,15 +231,15 @@ impl<'a> Replication<'a> {
 }
 
 /// Something happened after which replicas may hear what they did not hear before.
-pub fn ask_again() {
-    shell::with(|shell| shell.replicas_may_hear = None);
+pub fn forget_receivers() {
+    shell::with(|shell| shell.replicas_may_receive = None);
 }
 
-fn replicas_may_hear(ctx: Ctx<'_>) -> bool {
-    if let Some(known) = shell::with(|shell| shell.replicas_may_hear) {
+fn replicas_may_receive(ctx: Ctx<'_>) -> bool {
+    if let Some(known) = shell::with(|shell| shell.replicas_may_receive) {
         return known;
     }
     let may = ctx.is_cluster() || ctx.is_replica() || ctx.has_backlog();
-    shell::with(|shell| shell.replicas_may_hear = Some(may));
+    shell::with(|shell| shell.replicas_may_receive = Some(may));
     may
 }

@@ -7,7 +7,7 @@ use crate::lock::{
 use crate::module::ffi::raw_key::{Fields, RawKey};
 use crate::module::ffi::strings::{OwnedStr, Str};
 use crate::module::keyspace::lock_key::LockKey;
-use crate::module::keyspace::sibling::{Beside, Sibling};
+use crate::module::keyspace::sibling::{Sibling, SiblingKind};
 use crate::module::state::shell;
 
 impl Fields for RwFields {
@@ -180,7 +180,7 @@ impl Reading<'_> {
     /// When a timeout ends: 0 where there is none, the end of all time where it has no TTL.
     fn end_of(&self, name: Str<'_>) -> i64 {
         let key = Sibling::open(self.key.ctx(), name, self.key.mode());
-        if !key.has(Beside::Timeout) {
+        if !key.has(SiblingKind::Timeout) {
             return 0;
         }
         key.deadline().unwrap_or(i64::MAX)

@@ -7,7 +7,7 @@ use crate::module::keyspace::beside::{self, has_held_twin};
 use crate::module::keyspace::lock_key::LockKey;
 use crate::module::keyspace::replication::Replication;
 use crate::module::keyspace::rw_read::numbers;
-use crate::module::keyspace::sibling::{open_own, Beside, Sibling, TIMEOUT};
+use crate::module::keyspace::sibling::{open_own, Sibling, SiblingKind, TIMEOUT};
 
 /// Makes one change.
 ///
@@ -39,8 +39,8 @@ pub(crate) fn write(
         RwWrite::DropTimeouts(owner, range) => drop_timeouts(key, owner, *range, replication),
         RwWrite::Lease(end_ms) => key.set_deadline(*end_ms, replication),
         RwWrite::TokenRecord(token_record) => {
-            let is_there = |sibling: &Sibling<'_>| may_be_twins && sibling.has(Beside::Token);
-            let value = (&token_record.value()[..], Beside::Token);
+            let is_there = |sibling: &Sibling<'_>| may_be_twins && sibling.has(SiblingKind::Token);
+            let value = (&token_record.value()[..], SiblingKind::Token);
             match open_own(ctx, key.token_name(), is_there, is_twins) {
                 Some(sibling) => sibling.put(value, token_record.deadline_ms, replication),
                 None => Ok(()),
@@ -49,16 +49,16 @@ pub(crate) fn write(
         RwWrite::TokenRecordLease(end_ms) => {
             let is_longer = |sibling: &Sibling<'_>| may_be_twins && sibling.is_longer(*end_ms);
             match open_own(ctx, key.token_name(), is_longer, is_twins) {
-                Some(sibling) if sibling.has(Beside::Token) => {
+                Some(sibling) if sibling.has(SiblingKind::Token) => {
                     sibling.expire_at(*end_ms, replication)
                 }
                 _ => Ok(()),
             }
         }
         RwWrite::DropTokenRecord => {
-            let is_there = |sibling: &Sibling<'_>| may_be_twins && sibling.has(Beside::Token);
+            let is_there = |sibling: &Sibling<'_>| may_be_twins && sibling.has(SiblingKind::Token);
             match open_own(ctx, key.token_name(), is_there, is_twins) {
-                Some(sibling) => sibling.delete_own(Beside::Token, replication),
+                Some(sibling) => sibling.delete_own(SiblingKind::Token, replication),
                 None => Ok(()),
             }
         }
@@ -80,7 +80,7 @@ fn set_timeouts(
         numbers(from, to).try_for_each(|number| {
             names.with(number, |name| {
                 let is_longer = |sibling: &Sibling<'_>| may_share && sibling.is_longer(end_ms);
-                let value = (TIMEOUT, Beside::Timeout);
+                let value = (TIMEOUT, SiblingKind::Timeout);
                 match open_own(ctx, name, is_longer, is_anothers) {
                     Some(sibling) => sibling.put(value, Some(end_ms), replication),
                     None => Ok(()),
@@ -104,7 +104,7 @@ fn drop_timeouts(
         }
         numbers(from, to).try_for_each(|number| {
             names.with(number, |name| {
-                Sibling::open_to_write(ctx, name).delete_own(Beside::Timeout, replication)
+                Sibling::open_to_write(ctx, name).delete_own(SiblingKind::Timeout, replication)
             })
         })
     })
@@ -115,7 +115,7 @@ fn drop_timeouts(
 ///
 /// # Errors
 /// When the server refuses that as well.
-pub(crate) fn take_back(
+pub(crate) fn roll_back(
     key: &mut LockKey<'_>,
     change: &RwWrite,
     before: Option<&RwWrite>,

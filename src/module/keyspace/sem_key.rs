@@ -101,7 +101,7 @@ impl<'a> SemKey<'a> {
     fn is_whole(&self) -> bool {
         let may_be_elsewhere = self.set.as_ref().is_none_or(RawKey::is_empty)
             && !matches!(self.free.read(), Count::Absent);
-        !may_be_elsewhere || self.free.ctx().probe_write_unasked(self.set_name.as_str())
+        !may_be_elsewhere || self.free.ctx().probe_write_detached(self.set_name.as_str())
     }
 
     /// The call that the keys were opened in.

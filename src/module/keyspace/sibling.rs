@@ -13,7 +13,7 @@ use crate::module::keyspace::replication::Replication;
 
 /// What a key beside a lock is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Beside {
+pub(crate) enum SiblingKind {
     /// One READ hold.
     Timeout,
     /// The fencing token.
@@ -24,7 +24,7 @@ pub(crate) enum Beside {
 pub(crate) const TIMEOUT: &[u8] = b"1";
 
 /// Whether a key beside a lock is there. `None` where it holds something else than what it is for.
-pub(crate) fn is_there(ctx: Ctx<'_>, name: Str<'_>, what: Beside) -> Option<bool> {
+pub(crate) fn has_sibling(ctx: Ctx<'_>, name: Str<'_>, what: SiblingKind) -> Option<bool> {
     let sibling = Sibling::open_to_write(ctx, name);
     if sibling.is_absent() {
         return Some(false);
@@ -81,10 +81,10 @@ impl<'a> Sibling<'a> {
     }
 
     /// Whether the key is there and holds what it is for.
-    pub(crate) fn has(&self, what: Beside) -> bool {
+    pub(crate) fn has(&self, what: SiblingKind) -> bool {
         let fits = self.with_text(|value| match what {
-            Beside::Timeout => value == TIMEOUT,
-            Beside::Token => TokenRecord::parse(value, None).is_some(),
+            SiblingKind::Timeout => value == TIMEOUT,
+            SiblingKind::Token => TokenRecord::parse(value, None).is_some(),
         });
         fits == Some(true)
     }
@@ -103,7 +103,7 @@ impl<'a> Sibling<'a> {
     /// looked).
     pub(crate) fn put(
         &self,
-        (value, what): (&[u8], Beside),
+        (value, what): (&[u8], SiblingKind),
         deadline_ms: Option<i64>,
         replication: Replication<'_>,
     ) -> Written {
@@ -111,7 +111,7 @@ impl<'a> Sibling<'a> {
         if is_there && !self.has(what) {
             return Ok(());
         }
-        if let (true, Beside::Timeout, Some(deadline_ms)) = (is_there, what, deadline_ms) {
+        if let (true, SiblingKind::Timeout, Some(deadline_ms)) = (is_there, what, deadline_ms) {
             // All timeouts have one value: only the end is new. Refused, it leaves the old one.
             return self.expire_at(deadline_ms, replication);
         }
@@ -142,7 +142,7 @@ impl<'a> Sibling<'a> {
     }
 
     /// Deletes the key, unless it holds foreign data.
-    pub(crate) fn delete_own(&self, what: Beside, replication: Replication<'_>) -> Written {
+    pub(crate) fn delete_own(&self, what: SiblingKind, replication: Replication<'_>) -> Written {
         match self.has(what) {
             true => self.delete(replication),
             false => Ok(()),

@@ -50,9 +50,9 @@ pub struct Shell {
     /// Whether work can be left for the end of the present unit of execution: known from then on.
     pub has_jobs: bool,
     /// Whether the deletion, or the expiry, that is being told of is our own.
-    pub deletes: bool,
+    pub notifies_own: bool,
     /// Whether replicas may get what is replicated, if that is known.
-    pub replicas_may_hear: Option<bool>,
+    pub replicas_may_receive: Option<bool>,
     /// Whether the server parks clients that have subscribed.
     pub parks_subscribers: bool,
     /// Whether the output buffers of normal clients are limited.
@@ -121,8 +121,8 @@ pub fn start(ctx: Ctx<'_>, hooks: &'static Hooks) {
         watching: false,
         watching_clients: false,
         has_jobs: false,
-        deletes: false,
-        replicas_may_hear: None,
+        notifies_own: false,
+        replicas_may_receive: None,
         parks_subscribers: ctx.parks_subscribers(),
         buffers_are_limited: true,
         eviction_risk: false,

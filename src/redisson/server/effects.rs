@@ -143,7 +143,7 @@ fn set_until(latch: &LockKey<'_>, value: &OwnedStr, end_ms: i64) -> Written {
 }
 
 /// Tells of a latch that was set.
-pub fn tell_of_latch(ctx: Ctx<'_>, name: Str<'_>) {
+pub fn notify_latch(ctx: Ctx<'_>, name: Str<'_>) {
     ctx.signal_modified(name);
     ctx.notify(raw::REDISMODULE_NOTIFY_STRING, c"set", name);
     ctx.notify(raw::REDISMODULE_NOTIFY_GENERIC, c"expire", name);

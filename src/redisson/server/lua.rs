@@ -19,9 +19,9 @@ use crate::redisson::server::{Call, ScriptError, Str};
 /// (without "M" a script of ours would be let through), and with errors as replies.
 const AS_USER: &CStr = c"C0!MEv";
 /// The same without errors as replies: then the number of the error says what was wrong.
-const AS_USER_TOLD_BY_NUMBER: &CStr = c"C0!Mv";
+const AS_USER_WITH_ERRNO: &CStr = c"C0!Mv";
 /// For a caller without a user, who may do anything.
-const AS_NOBODY: &CStr = c"0!MEv";
+const WITHOUT_USER: &CStr = c"0!MEv";
 
 /// `EACCES`: the caller's user may not run the command that was sent. That stands in the ACL's log now.
 const MAY_NOT_RUN: i32 = 13;
@@ -46,11 +46,11 @@ pub fn run(ctx: Ctx<'_>, call: &Call<'_>) -> Result<(), ScriptError> {
     if could_be_long(ctx, call) {
         return Err(ScriptError::TooManyHolds);
     }
-    let reply = call_server(ctx, call, AS_USER_TOLD_BY_NUMBER).or_else(|number| {
+    let reply = call_server(ctx, call, AS_USER_WITH_ERRNO).or_else(|number| {
         // Nothing was run.
         let again = match number {
             MAY_NOT_RUN => return Err(ScriptError::MayNotRun(call.command())),
-            HAS_NO_USER => AS_NOBODY,
+            HAS_NO_USER => WITHOUT_USER,
             _ => AS_USER,
         };
         call_server(ctx, call, again).map_err(|_| ScriptError::from(LockError::Internal))

@@ -52,7 +52,7 @@ pub fn acquire(
         return Some(Reply::Number(left_ms));
     }
     let is_new = matches!(lock, Lock::Free | Lock::Held(_, None));
-    if is_new && beside::is_taken(ctx, name, owner.bytes(), lock != Lock::Free) {
+    if is_new && beside::siblings_are_taken(ctx, name, owner.bytes(), lock != Lock::Free) {
         return Some(Reply::Refused(LockError::SiblingsTaken));
     }
     let holds = match lock {

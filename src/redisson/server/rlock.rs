@@ -15,7 +15,7 @@ use crate::redisson::scripts::{
     acquire, lease_end, own_count, time_to_live, unlock, Acquire, Held, Inner, RLock, Unlock,
 };
 use crate::redisson::server::effects::{
-    count, has_field, kind, made, prolong, prolong_counted, tell_of_latch, write_latch, KeyKind,
+    count, has_field, kind, made, notify_latch, prolong, prolong_counted, write_latch, KeyKind,
     Latch, Message,
 };
 use crate::redisson::server::{Call, Reply, Str, Surroundings};
@@ -190,7 +190,7 @@ pub(crate) fn give(ctx: Ctx<'_>, unlocking: &Give<'_>, around: Surroundings) -> 
             prolong_counted(ctx, (name, owner, -1), end_ms, around.replication(ctx))?;
             if let Some((latch, end_ms)) = latch {
                 let latch = write_latch(latch, 0, end_ms, around.replication(ctx));
-                tell_of_latch(ctx, latch);
+                notify_latch(ctx, latch);
             }
             Some(Reply::Number(0))
         }
@@ -224,13 +224,13 @@ fn free(
     }
     let latch = latch.map(|(latch, end_ms)| write_latch(latch, 1, end_ms, replication));
     ctx.notify(raw::REDISMODULE_NOTIFY_HASH, c"hincrby", name);
-    // Not `tell_of_deletion`: to our own waiters this is a release by others.
+    // Not `notify_deletion`: to our own waiters this is a release by others.
     ctx.notify(raw::REDISMODULE_NOTIFY_GENERIC, c"del", name);
     if let Some(message) = message {
         message.publish(ctx);
     }
     if let Some(latch) = latch {
-        tell_of_latch(ctx, latch);
+        notify_latch(ctx, latch);
     }
     Some(())
 }
