@@ -66,7 +66,7 @@ impl AcquireOptions {
     }
 
     /// The request to the core. Without a wait where the calling client cannot be parked.
-    pub fn request<'a>(&self, ctx: Ctx, owner: &'a [u8]) -> Acquire<'a> {
+    pub fn request<'a>(&self, ctx: Ctx<'_>, owner: &'a [u8]) -> Acquire<'a> {
         Acquire {
             owner,
             mode: self.mode,

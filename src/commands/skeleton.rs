@@ -21,7 +21,7 @@ use crate::module::keyspace::sem_key::SemKey;
 /// # Errors
 /// The error of a refused write, then that of the decision.
 pub fn change_lock<T>(
-    ctx: Ctx,
+    ctx: Ctx<'_>,
     key: LockKey<'_>,
     now: Now,
     decision: impl FnOnce(&mut Locks, &mut Cx<'_>) -> Result<T, LockError>,
@@ -37,7 +37,7 @@ pub fn change_lock<T>(
 /// # Errors
 /// See [`change_lock`].
 pub fn change_locks<T>(
-    ctx: Ctx,
+    ctx: Ctx<'_>,
     keys: Vec<LockKey<'_>>,
     now: Now,
     decision: impl FnOnce(&mut Locks, &mut [Effects]) -> Result<T, LockError>,
@@ -53,7 +53,7 @@ pub fn change_locks<T>(
 /// # Errors
 /// The error of the decision, then that of a refused write.
 pub fn change_semaphore<T>(
-    ctx: Ctx,
+    ctx: Ctx<'_>,
     key: SemKey<'_>,
     now: Now,
     decision: impl FnOnce(&mut Locks, &mut Cx<'_>) -> Result<(T, PermitChange), LockError>,
@@ -70,13 +70,13 @@ pub fn change_semaphore<T>(
 ///
 /// # Errors
 /// [`LockError::Internal`] when the request was given up meanwhile.
-pub fn block(ctx: Ctx, keys: &[Str<'_>], id: WaiterId) -> Result<bool, CommandError> {
+pub fn block(ctx: Ctx<'_>, keys: &[Str<'_>], id: WaiterId) -> Result<bool, CommandError> {
     events::watch(ctx);
     Ok(parked::block_on(ctx, keys, id)?)
 }
 
 /// The wait asked for, or none where the calling client cannot be parked.
-pub fn possible_wait(ctx: Ctx, wait: Wait) -> Wait {
+pub fn possible_wait(ctx: Ctx<'_>, wait: Wait) -> Wait {
     match wait {
         Wait::No => Wait::No,
         wait if parked::is_possible(ctx) => wait,
@@ -88,7 +88,7 @@ pub fn possible_wait(ctx: Ctx, wait: Wait) -> Wait {
 ///
 /// # Errors
 /// [`CommandError::NoSession`] in a call without a connection.
-pub fn prepare_session(ctx: Ctx) -> Result<(), CommandError> {
+pub fn prepare_session(ctx: Ctx<'_>) -> Result<(), CommandError> {
     if !ctx.has_connection() {
         return Err(CommandError::NoSession);
     }
@@ -100,7 +100,7 @@ pub fn prepare_session(ctx: Ctx) -> Result<(), CommandError> {
 ///
 /// # Errors
 /// [`LockError::TryAgain`].
-pub fn may_create(ctx: Ctx) -> Result<(), CommandError> {
+pub fn may_create(ctx: Ctx<'_>) -> Result<(), CommandError> {
     match ctx.is_paused() {
         true => Err(LockError::TryAgain.into()),
         false => Ok(()),

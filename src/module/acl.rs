@@ -5,7 +5,7 @@ use redis_module::raw;
 use crate::module::ffi::api::{api, has};
 use crate::module::ffi::checked::fallible;
 use crate::module::ffi::ctx::Ctx;
-use crate::module::ffi::strings::{OwnedStr, Str};
+use crate::module::ffi::strings::{pointers, OwnedStr, Str};
 
 /// Why `LOCK.BREAK` is refused.
 pub enum Denied {
@@ -17,7 +17,7 @@ pub enum Denied {
 
 /// Before 7.2 a module's command belongs to no category, so a user without `@dangerous` could break
 /// locks. There, LOCK.BREAK demands what it amounts to: `DEL` on the key, and `CLIENT KILL`.
-pub fn may_break(ctx: Ctx, key: Str<'_>) -> Result<(), Denied> {
+pub fn may_break(ctx: Ctx<'_>, key: Str<'_>) -> Result<(), Denied> {
     if has!(RedisModule_SetCommandACLCategories) {
         return Ok(());
     }
@@ -37,7 +37,7 @@ pub fn may_break(ctx: Ctx, key: Str<'_>) -> Result<(), Denied> {
 
 /// Whether the caller's user may read and write these keys, which its command does not name. A call by a
 /// script or a module has no user of its own here: it is trusted as far as what called it.
-pub fn may_write(ctx: Ctx, keys: &[Str<'_>]) -> bool {
+pub fn may_write(ctx: Ctx<'_>, keys: &[Str<'_>]) -> bool {
     if !ctx.has_connection() {
         return true;
     }
@@ -57,7 +57,7 @@ pub fn may_write(ctx: Ctx, keys: &[Str<'_>]) -> bool {
     may.unwrap_or(false)
 }
 
-fn user_may(ctx: Ctx, command: &[Str<'_>]) -> bool {
+fn user_may(ctx: Ctx<'_>, command: &[Str<'_>]) -> bool {
     as_user(ctx, |user| user.may_run(command)).unwrap_or(false)
 }
 
@@ -67,10 +67,10 @@ pub struct User(*mut raw::RedisModuleUser);
 impl User {
     /// Whether it may run this command, whole and valid, on these keys and channels.
     pub fn may_run(&self, command: &[Str<'_>]) -> bool {
-        // SAFETY: the user is live; a `Str` is a pointer to a live string and nothing else, and the server only
-        // reads the array.
+        // SAFETY: the user is live until `as_user` frees it, after the body. The array is one of live strings, as long
+        // as stated, and the server only reads it.
         let status = unsafe {
-            let argv = command.as_ptr().cast_mut().cast();
+            let argv = pointers(command).cast_mut();
             api!(RedisModule_ACLCheckCommandPermissions)(self.0, argv, command.len() as i32)
         };
         status == raw::REDISMODULE_OK as i32
@@ -79,7 +79,7 @@ impl User {
 
 /// Asks something about the calling connection's user; `None` if it has none that the server knows by its
 /// name. The caller has made sure that there is a connection.
-pub fn as_user<T>(ctx: Ctx, ask: impl FnOnce(&User) -> T) -> Option<T> {
+pub fn as_user<T>(ctx: Ctx<'_>, ask: impl FnOnce(&User) -> T) -> Option<T> {
     // SAFETY: the calling client is a real connection and has a user; name and user are ours to free.
     unsafe {
         let name = fallible!(

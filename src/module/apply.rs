@@ -15,7 +15,7 @@ use crate::module::ffi::strings::{OwnedStr, Str};
 use crate::module::keyspace::horizon;
 use crate::module::keyspace::lock_key::LockKey;
 use crate::module::keyspace::replication::Replication;
-use crate::module::state::constants::Constants;
+use crate::module::state::constants::constants;
 use crate::module::state::settings;
 use crate::module::state::shell;
 use crate::module::subscribers;
@@ -59,7 +59,7 @@ pub fn apply(key: LockKey<'_>, fx: &[Effect]) -> Result<(), LockError> {
 }
 
 /// The same for what no command asked for.
-pub fn apply_unasked(key: LockKey<'_>, fx: &[Effect]) {
+pub fn apply_for_event(key: LockKey<'_>, fx: &[Effect]) {
     let replication = Replication::of_event(key.ctx());
     // What was refused is counted and logged, and no client asks.
     let _ = carry_out(key, fx, replication);
@@ -78,7 +78,7 @@ pub fn apply_all(keys: Vec<LockKey<'_>>, fx: &[Effects]) -> Result<(), LockError
 }
 
 /// The same for several keys and what no command asked for.
-pub fn apply_all_unasked(keys: Vec<LockKey<'_>>, fx: &[Effects]) {
+pub fn apply_all_for_event(keys: Vec<LockKey<'_>>, fx: &[Effects]) {
     if let Some(ctx) = keys.first().map(LockKey::ctx) {
         let _ = carry_out_all(keys, fx, Replication::of_event(ctx));
     }
@@ -87,7 +87,7 @@ pub fn apply_all_unasked(keys: Vec<LockKey<'_>>, fx: &[Effects]) {
 fn carry_out_all(
     mut keys: Vec<LockKey<'_>>,
     fx: &[Effects],
-    replication: Replication,
+    replication: Replication<'_>,
 ) -> Result<(), LockError> {
     for at in 0..keys.len().min(fx.len()) {
         let (done, rest) = keys.split_at_mut(at);
@@ -96,7 +96,7 @@ fn carry_out_all(
         };
         if let Err(what) = change(key, own, replication) {
             for (key, fx) in done.iter_mut().zip(fx) {
-                take_back(key, fx, replication);
+                roll_back(key, fx, replication);
             }
             let names: Vec<_> = keys.iter().map(LockKey::name).collect();
             let at = keys.first().map(|key| (key.ctx(), key.id().db));
@@ -110,7 +110,7 @@ fn carry_out_all(
     let names: Vec<_> = keys.iter().map(|key| (key.ctx(), key.name())).collect();
     drop(keys);
     for ((ctx, name), fx) in names.into_iter().zip(fx) {
-        tell(ctx, name, fx, replication);
+        announce(ctx, name, fx, replication);
     }
     Ok(())
 }
@@ -118,7 +118,7 @@ fn carry_out_all(
 fn carry_out(
     mut key: LockKey<'_>,
     fx: &[Effect],
-    replication: Replication,
+    replication: Replication<'_>,
 ) -> Result<(), LockError> {
     if let Err(what) = change(&mut key, fx, replication) {
         let (ctx, name, db) = (key.ctx(), key.name(), key.id().db);
@@ -129,13 +129,13 @@ fn carry_out(
         let (ctx, name) = (key.ctx(), key.name());
         drop(key);
         answers::note_all(fx);
-        tell(ctx, name, fx, replication);
+        announce(ctx, name, fx, replication);
     }
     Ok(())
 }
 
 /// Makes the changes in order. When one is refused, no hold stays that the others have begun.
-fn change(key: &mut LockKey<'_>, fx: &[Effect], replication: Replication) -> Written {
+fn change(key: &mut LockKey<'_>, fx: &[Effect], replication: Replication<'_>) -> Written {
     fault::trip("apply");
     let ctx = key.ctx();
     for (at, effect) in fx.iter().enumerate() {
@@ -148,7 +148,7 @@ fn change(key: &mut LockKey<'_>, fx: &[Effect], replication: Replication) -> Wri
             _ => continue,
         };
         if written.is_err() {
-            take_back(key, fx.get(..at).unwrap_or_default(), replication);
+            roll_back(key, fx.get(..at).unwrap_or_default(), replication);
             return written;
         }
     }
@@ -157,7 +157,7 @@ fn change(key: &mut LockKey<'_>, fx: &[Effect], replication: Replication) -> Wri
 
 /// Takes back, the last one first, the changes that were made before a refused one.
 #[cold]
-fn take_back(key: &mut LockKey<'_>, fx: &[Effect], replication: Replication) {
+fn roll_back(key: &mut LockKey<'_>, fx: &[Effect], replication: Replication<'_>) {
     let change_at = |at: usize| match fx.get(at) {
         Some(Effect::Write(change)) => Some(change),
         _ => None,
@@ -165,7 +165,7 @@ fn take_back(key: &mut LockKey<'_>, fx: &[Effect], replication: Replication) {
     for at in (0..fx.len()).rev() {
         if let Some(change) = change_at(at) {
             let before = at.checked_sub(1).and_then(change_at);
-            key.take_back(change, before, replication);
+            key.roll_back(change, before, replication);
         }
     }
 }
@@ -175,7 +175,7 @@ fn take_back(key: &mut LockKey<'_>, fx: &[Effect], replication: Replication) {
 /// queue with this decision; all keys that are waited for are read again. A horizon of another type is the module's own
 /// refusal, and named as such.
 #[cold]
-pub fn refused(ctx: Ctx, db: i32, names: &[Str<'_>], what: Refused) -> LockError {
+pub fn refused(ctx: Ctx<'_>, db: i32, names: &[Str<'_>], what: Refused) -> LockError {
     let error = match what == horizon::FOREIGN_HORIZON {
         true => LockError::HorizonForeign,
         false => {
@@ -193,29 +193,30 @@ pub fn refused(ctx: Ctx, db: i32, names: &[Str<'_>], what: Refused) -> LockError
     error
 }
 
-fn tell(ctx: Ctx, name: Str<'_>, fx: &[Effect], replication: Replication) {
+fn announce(ctx: Ctx<'_>, name: Str<'_>, fx: &[Effect], replication: Replication<'_>) {
     // What had run out is told of as expired, and not as deleted as well.
     let has_run_out = || fx.contains(&Effect::Notify(Event::KeyExpired));
     for effect in fx {
         match effect {
             Effect::Write(KeyWrite::Delete) if !has_run_out() => {
-                tell_of_deletion(ctx, name);
+                notify_deletion(ctx, name);
             }
-            Effect::Notify(Event::KeyExpired) => tell_of_expiry(ctx, name),
+            Effect::Notify(Event::KeyExpired) => notify_expiry(ctx, name),
             Effect::Notify(event) => {
                 ctx.notify(raw::REDISMODULE_NOTIFY_MODULE, event.name(), name);
             }
             Effect::Publish if settings::publish() => {
                 // Redisson's waiters listen on the lock's channel for `0`.
                 let channel = subscribers::channel_of(name.bytes());
-                publish_to(ctx, channel.as_str(), Constants::released(), replication);
+                publish_to(ctx, channel.as_str(), constants().released(), replication);
             }
             Effect::PublishReadWrite(ended) if settings::publish() => {
                 // After readers `0`, after a writer `1`.
                 let channel = prefixed("redisson_rwlock", name.bytes());
+                let constants = constants();
                 let message = match ended {
-                    Mode::Write => Constants::one(),
-                    _ => Constants::released(),
+                    Mode::Write => constants.one(),
+                    _ => constants.released(),
                 };
                 publish_string(ctx, &channel, message, replication);
             }
@@ -225,16 +226,16 @@ fn tell(ctx: Ctx, name: Str<'_>, fx: &[Effect], replication: Replication) {
 }
 
 /// Publishes a message of Redisson's to its clients.
-pub fn publish(ctx: Ctx, channel: &[u8], message: &[u8], replication: Replication) {
+pub fn publish(ctx: Ctx<'_>, channel: &[u8], message: &[u8], replication: Replication<'_>) {
     let message = OwnedStr::new(message);
     publish_string(ctx, channel, message.as_str(), replication);
 }
 
-fn publish_string(ctx: Ctx, channel: &[u8], message: Str<'_>, replication: Replication) {
+fn publish_string(ctx: Ctx<'_>, channel: &[u8], message: Str<'_>, replication: Replication<'_>) {
     publish_to(ctx, OwnedStr::new(channel).as_str(), message, replication);
 }
 
-fn publish_to(ctx: Ctx, channel: Str<'_>, message: Str<'_>, replication: Replication) {
+fn publish_to(ctx: Ctx<'_>, channel: Str<'_>, message: Str<'_>, replication: Replication<'_>) {
     if shell::is_cluster() {
         ctx.publish_in_cluster(channel, message);
     } else {
@@ -245,19 +246,19 @@ fn publish_to(ctx: Ctx, channel: Str<'_>, message: Str<'_>, replication: Replica
 
 /// Tells others that we have deleted a key. We hear of it, too: then a lock that was freed is no lost one,
 /// even if somebody waits for it who could not be granted it yet.
-fn tell_of_deletion(ctx: Ctx, key: Str<'_>) {
-    tell_of_our_own(ctx, raw::REDISMODULE_NOTIFY_GENERIC, c"del", key);
+fn notify_deletion(ctx: Ctx<'_>, key: Str<'_>) {
+    notify_own(ctx, raw::REDISMODULE_NOTIFY_GENERIC, c"del", key);
 }
 
 /// Tells others that a key had run out which we have swept away before the server saw that. The lock is held
 /// again when we hear of it, too.
-fn tell_of_expiry(ctx: Ctx, key: Str<'_>) {
+fn notify_expiry(ctx: Ctx<'_>, key: Str<'_>) {
     let event = Event::KeyExpired.name();
-    tell_of_our_own(ctx, raw::REDISMODULE_NOTIFY_EXPIRED, event, key);
+    notify_own(ctx, raw::REDISMODULE_NOTIFY_EXPIRED, event, key);
 }
 
-fn tell_of_our_own(ctx: Ctx, class: i32, event: &CStr, key: Str<'_>) {
-    shell::with(|shell| shell.deletes = true);
+fn notify_own(ctx: Ctx<'_>, class: i32, event: &CStr, key: Str<'_>) {
+    shell::with(|shell| shell.notifies_own = true);
     ctx.notify(class, event, key);
-    shell::with(|shell| shell.deletes = false);
+    shell::with(|shell| shell.notifies_own = false);
 }

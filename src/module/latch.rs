@@ -36,7 +36,7 @@ impl CountKey<'_> {
     }
 
     /// Does to a latch's key what the core decided, and then, with the key closed, tells of it.
-    fn change(mut self, change: CountChange, replication: Replication) -> Written {
+    fn change(mut self, change: CountChange, replication: Replication<'_>) -> Written {
         let message = match change {
             CountChange::None => return Ok(()),
             CountChange::Set(count) => return self.set(count, false, replication),

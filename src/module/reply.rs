@@ -8,7 +8,7 @@ use crate::module::keyspace::lock_key::LockKey;
 use crate::module::state::parked::Shape;
 
 /// The reply of an acquire: granted under this token, or not.
-pub fn acquired(ctx: Ctx, name: Str<'_>, shape: Shape, granted: Option<Token>, now: Now) {
+pub fn acquired(ctx: Ctx<'_>, name: Str<'_>, shape: Shape, granted: Option<Token>, now: Now) {
     match shape {
         Shape::WithHolder => {
             ctx.reply_array(4);
@@ -21,7 +21,7 @@ pub fn acquired(ctx: Ctx, name: Str<'_>, shape: Shape, granted: Option<Token>, n
 
 /// The reply of an acquire of many keys, whose words are `numkeys key [key ...] owner` and more.
 pub fn acquired_all(
-    ctx: Ctx,
+    ctx: Ctx<'_>,
     words: &[Str<'_>],
     shape: Shape,
     granted: Option<&[Token]>,
@@ -64,7 +64,7 @@ fn mode_of(words: &[Str<'_>]) -> Mode {
     options.filter_map(mode).next().unwrap_or(Mode::Exclusive)
 }
 
-fn token(ctx: Ctx, token: Option<Token>) {
+fn token(ctx: Ctx<'_>, token: Option<Token>) {
     // Below 2^53 by construction, so the cast loses nothing.
     ctx.reply_maybe(token.map(|token| token.get() as i64));
 }

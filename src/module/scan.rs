@@ -25,7 +25,7 @@ pub struct Page {
 /// # Errors
 /// [`ScanError::NotPermitted`] for a user who may not run `SCAN`.
 pub fn hashes(
-    ctx: Ctx,
+    ctx: Ctx<'_>,
     cursor: u64,
     pattern: Option<Str<'_>>,
     count: usize,
@@ -44,7 +44,7 @@ pub fn hashes(
 ///
 /// # Errors
 /// [`ScanError::NotPermitted`] if not.
-pub fn may_scan(ctx: Ctx) -> Result<(), ScanError> {
+pub fn may_scan(ctx: Ctx<'_>) -> Result<(), ScanError> {
     let words = [b"0".as_slice(), b"COUNT", b"1"].map(OwnedStr::new);
     run(ctx, &words.each_ref().map(OwnedStr::as_str)).map(|_| ())
 }
@@ -62,6 +62,6 @@ fn page(reply: &Reply) -> Option<Page> {
 }
 
 /// "C" runs the command as the calling client's user, if it may.
-fn run(ctx: Ctx, words: &[Str<'_>]) -> Result<Reply, ScanError> {
+fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<Reply, ScanError> {
     Reply::of(ctx, c"SCAN", c"Cv", words).ok_or(ScanError::NotPermitted)
 }

@@ -11,7 +11,7 @@ use crate::module::keyspace::sem_key::SemKey;
 use crate::module::state::shell;
 
 /// Does what is due with one permit. False when the server refuses writes to its keys just now.
-pub fn attend(ctx: Ctx, bound: &Bound, duty: Duty) -> bool {
+pub fn perform(ctx: Ctx<'_>, bound: &Bound, duty: Duty) -> bool {
     let name = name_of(&bound.key);
     let name = name.as_str();
     ctx.select(bound.key.as_ref().db);
@@ -32,7 +32,7 @@ pub fn attend(ctx: Ctx, bound: &Bound, duty: Duty) -> bool {
 
 /// Releases the permit of a connection that has ended, before a command about this permit. True when there was one:
 /// then the timer is to be armed again.
-pub fn end_first(ctx: Ctx, name: Str<'_>, id: Str<'_>) -> bool {
+pub fn end_first(ctx: Ctx<'_>, name: Str<'_>, id: Str<'_>) -> bool {
     let what = BoundRef::permit(ctx.key_ref(name), id.bytes());
     let ended = shell::with(|shell| shell.locks.sessions.ended(what));
     let is_due = ended.is_some() && ctx.may_write();
@@ -43,13 +43,18 @@ pub fn end_first(ctx: Ctx, name: Str<'_>, id: Str<'_>) -> bool {
     is_due
 }
 
-fn carry_out(ctx: Ctx, (name, id): (Str<'_>, Str<'_>), duty: Duty, to: Replication) -> bool {
+fn carry_out(
+    ctx: Ctx<'_>,
+    (name, id): (Str<'_>, Str<'_>),
+    duty: Duty,
+    to: Replication<'_>,
+) -> bool {
     let Ok(key) = SemKey::open(ctx, name) else {
         return false;
     };
     let now = ctx.now();
     let view = match duty {
-        Duty::Release => key.handing_view(Some(id), now),
+        Duty::Release => key.hand_off_view(Some(id), now),
         Duty::Renew => key.plain_view(Some(id), now),
     };
     if key.may_be_anothers(&view, id, now) {

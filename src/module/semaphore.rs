@@ -16,7 +16,7 @@ use crate::module::state::shell;
 impl<'a> SemKey<'a> {
     /// The view for a decision that may grant a permit.
     pub fn minting_view(&self, own: Option<Str<'_>>, now: Now) -> SemView<'a> {
-        self.clear_line(now);
+        self.fail_conflicting_waiters(now);
         let mut view = self.plain_view(own, now);
         let both_there = matches!(&view.state, SemState::There(permits) if permits.taken > 0);
         let may_grant = horizon::may_mint(self.ctx(), view.domain, both_there);
@@ -25,7 +25,7 @@ impl<'a> SemKey<'a> {
     }
 
     /// The view for a decision that may hand permits on: tokens matter if somebody waits.
-    pub fn handing_view(&self, own: Option<Str<'_>>, now: Now) -> SemView<'a> {
+    pub fn hand_off_view(&self, own: Option<Str<'_>>, now: Now) -> SemView<'a> {
         if shell::with(|shell| shell.locks.sems.queue(self.id()).is_some()) {
             self.minting_view(own, now)
         } else {
@@ -34,7 +34,7 @@ impl<'a> SemKey<'a> {
     }
 
     /// No permit is granted while another semaphore has the same set: parked requests get an error.
-    fn clear_line(&self, now: Now) {
+    fn fail_conflicting_waiters(&self, now: Now) {
         let key = self.id();
         if shell::with(|shell| shell.locks.sems.queue(key).is_some()) && self.probe_twin() {
             let ((), fx) = apply::decide(now, |locks, cx| {
@@ -55,7 +55,7 @@ impl<'a> SemKey<'a> {
         mut self,
         change: &PermitChange,
         fx: &[Effect],
-        replication: Replication,
+        replication: Replication<'_>,
     ) -> Result<(), LockError> {
         if change.is_empty() && fx.is_empty() {
             return Ok(());

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use smallvec::SmallVec;
 
 use crate::lock::{Bound, BoundKind, BoundRef, Effects, Ending, Mode, Now, ReadDepth, View};
-use crate::module::apply::{apply, apply_unasked, decide};
+use crate::module::apply::{apply, apply_for_event, decide};
 use crate::module::duty::Duty;
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::strings::{OwnedStr, Str};
@@ -26,7 +26,7 @@ const RENEWALS_PER_TICK: usize = 500;
 const REFUSALS_PER_TICK: usize = 50;
 
 /// The owner asks about a hold whose connection has gone and that is still to be released: first it is.
-pub fn end_first(ctx: Ctx, name: Str<'_>, owner: Str<'_>) {
+pub fn end_first(ctx: Ctx<'_>, name: Str<'_>, owner: Str<'_>) {
     // Nearly always nothing is: every command comes by here.
     if !shell::with(|shell| shell.locks.sessions.has_ended()) {
         return;
@@ -43,14 +43,14 @@ pub fn end_first(ctx: Ctx, name: Str<'_>, owner: Str<'_>) {
     for bound in ended.into_iter().filter(|_| ctx.may_write()) {
         // The server has let the command through, so it would take a write to this key.
         let key = LockKey::open(ctx, name);
-        let view = view::handing_view(&key, key.read(), &Ending::Session(&bound));
+        let view = view::hand_off_view(&key, key.read(), &Ending::Session(&bound));
         let fx = decide_on(&bound, Duty::Release, &view, ctx.now());
         let _ = apply(key, &fx);
     }
 }
 
 /// A turn's work, on a server that may write.
-pub fn work(ctx: Ctx) {
+pub fn work(ctx: Ctx<'_>) {
     let start = Instant::now();
     let renewed = renew_due(ctx, || start.elapsed() >= TICK_BUDGET / 2);
     let released = release_ended(ctx, usize::MAX, || start.elapsed() >= TICK_BUDGET);
@@ -61,7 +61,7 @@ pub fn work(ctx: Ctx) {
 }
 
 /// Renews what is due. False when the server refuses, and it is not worth asking again at once.
-fn renew_due(ctx: Ctx, is_late: impl Fn() -> bool) -> bool {
+fn renew_due(ctx: Ctx<'_>, is_late: impl Fn() -> bool) -> bool {
     let mut refused = 0;
     for _ in 0..RENEWALS_PER_TICK {
         let now = ctx.now();
@@ -72,7 +72,7 @@ fn renew_due(ctx: Ctx, is_late: impl Fn() -> bool) -> bool {
         else {
             break;
         };
-        if !attend(ctx, &bound, Duty::Renew) {
+        if !perform(ctx, &bound, Duty::Renew) {
             refused += 1;
             shell::with(|shell| {
                 let sessions = &mut shell.locks.sessions;
@@ -84,7 +84,7 @@ fn renew_due(ctx: Ctx, is_late: impl Fn() -> bool) -> bool {
 }
 
 /// Releases what connections that have gone have left, so many at most. False as above.
-pub fn release_ended(ctx: Ctx, at_most: usize, is_late: impl Fn() -> bool) -> bool {
+pub fn release_ended(ctx: Ctx<'_>, at_most: usize, is_late: impl Fn() -> bool) -> bool {
     let mut refused = Vec::new();
     let mut others_left = true;
     for _ in 0..at_most {
@@ -95,7 +95,7 @@ pub fn release_ended(ctx: Ctx, at_most: usize, is_late: impl Fn() -> bool) -> bo
             others_left = false;
             break;
         };
-        if !attend(ctx, &bound, Duty::Release) {
+        if !perform(ctx, &bound, Duty::Release) {
             refused.push(bound);
         }
     }
@@ -105,14 +105,14 @@ pub fn release_ended(ctx: Ctx, at_most: usize, is_late: impl Fn() -> bool) -> bo
 }
 
 /// Does what is due with one hold. False when the server refuses writes to its key just now.
-fn attend(ctx: Ctx, bound: &Bound, duty: Duty) -> bool {
+fn perform(ctx: Ctx<'_>, bound: &Bound, duty: Duty) -> bool {
     match bound.kind {
-        BoundKind::Lock(_) => attend_lock(ctx, bound, duty),
-        BoundKind::Permit => sem_sessions::attend(ctx, bound, duty),
+        BoundKind::Lock(_) => perform_on_lock(ctx, bound, duty),
+        BoundKind::Permit => sem_sessions::perform(ctx, bound, duty),
     }
 }
 
-fn attend_lock(ctx: Ctx, bound: &Bound, duty: Duty) -> bool {
+fn perform_on_lock(ctx: Ctx<'_>, bound: &Bound, duty: Duty) -> bool {
     let name = name_of(&bound.key);
     let name = name.as_str();
     ctx.select(bound.key.as_ref().db);
@@ -138,11 +138,11 @@ fn attend_lock(ctx: Ctx, bound: &Bound, duty: Duty) -> bool {
         state = key.read_to(depth, now);
     }
     let view = match duty {
-        Duty::Release => view::handing_view(&key, state, &Ending::Session(bound)),
+        Duty::Release => view::hand_off_view(&key, state, &Ending::Session(bound)),
         Duty::Renew => view::plain_view(&key, state),
     };
     let fx = decide_on(bound, duty, &view, now);
-    apply_unasked(key, &fx);
+    apply_for_event(key, &fx);
     true
 }
 

@@ -4,7 +4,7 @@ use crate::lock::{
     Ending, KeyId, KeyState, LockError, Locks, Mode, Now, PermitChange, Resource, WaiterId,
 };
 use crate::module::answers;
-use crate::module::apply::{apply_all_unasked, apply_unasked, decide, decide_all};
+use crate::module::apply::{apply_all_for_event, apply_for_event, decide, decide_all};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::keyspace::beside;
 use crate::module::keyspace::count_key::CountKey;
@@ -22,7 +22,7 @@ pub const KEYS_PER_TICK: usize = 500;
 const RETRIES_PER_TICK: usize = 50;
 
 /// Settles what is due, [`KEYS_PER_TICK`] keys at most.
-pub fn settle_due(ctx: Ctx, now: Now) {
+pub fn settle_due(ctx: Ctx<'_>, now: Now) {
     let mut refused = Vec::new();
     let mut keys_left = KEYS_PER_TICK;
     while keys_left > 0 {
@@ -74,7 +74,7 @@ pub fn settle_due(ctx: Ctx, now: Now) {
 }
 
 /// Looks at keys that others changed and only we remember as locks, and tells of those that are lost.
-pub fn recheck_all(ctx: Ctx, now: Now) {
+pub fn recheck_all(ctx: Ctx<'_>, now: Now) {
     for _ in 0..KEYS_PER_TICK {
         let Some(id) = shell::with(|shell| shell.locks.pop_recheck()) else {
             return;
@@ -84,7 +84,7 @@ pub fn recheck_all(ctx: Ctx, now: Now) {
         let key = LockKey::peek(ctx, name.as_str(), None);
         let view = view::plain_view(&key, key.read());
         let ((), fx) = decide(now, |locks, cx| locks.recheck(&view, cx));
-        apply_unasked(key, &fx);
+        apply_for_event(key, &fx);
     }
 }
 
@@ -96,7 +96,7 @@ enum Due {
 
 /// Grants all keys of a parked request, if each of them is to be had. False as below; then its first key
 /// stands back for it.
-fn settle_many(ctx: Ctx, request: WaiterId, ids: &[KeyId], now: Now) -> bool {
+fn settle_many(ctx: Ctx<'_>, request: WaiterId, ids: &[KeyId], now: Now) -> bool {
     let Some(first) = ids.first() else {
         return true;
     };
@@ -139,7 +139,7 @@ fn settle_many(ctx: Ctx, request: WaiterId, ids: &[KeyId], now: Now) -> bool {
     let (settled, fx) = decide_all(ids.len(), now, |locks, fx| {
         locks.settle_many(request, &views, now, fx)
     });
-    apply_all_unasked(keys, &fx);
+    apply_all_for_event(keys, &fx);
     settled
 }
 
@@ -162,7 +162,7 @@ fn may_begin_all(
 
 /// Settles one key. False when a grant is due but no lock is granted yet, or the server refuses writes
 /// just now.
-pub fn settle(ctx: Ctx, id: &KeyId, now: Now) -> bool {
+pub fn settle(ctx: Ctx<'_>, id: &KeyId, now: Now) -> bool {
     let name = name_of(id);
     let name = name.as_str();
     ctx.select(id.as_ref().db);
@@ -192,12 +192,12 @@ pub fn settle(ctx: Ctx, id: &KeyId, now: Now) -> bool {
         view::plain_view(&key, state)
     };
     let ((), fx) = decide(now, |locks, cx| locks.settle(&view, cx));
-    apply_unasked(key, &fx);
+    apply_for_event(key, &fx);
     !changes || view.may_grant()
 }
 
 /// Settles one semaphore. False when a grant is due but none is made yet, or the server refuses writes just now.
-fn settle_semaphore(ctx: Ctx, id: &KeyId, now: Now) -> bool {
+fn settle_semaphore(ctx: Ctx<'_>, id: &KeyId, now: Now) -> bool {
     let name = name_of(id);
     let name = name.as_str();
     ctx.select(id.as_ref().db);
@@ -238,7 +238,7 @@ fn settle_semaphore(ctx: Ctx, id: &KeyId, now: Now) -> bool {
 
 /// Settles one latch. Nothing is written; but a key that is absent because its slot is on its way to another
 /// node is no open latch.
-fn settle_latch(ctx: Ctx, id: &KeyId, now: Now) -> bool {
+fn settle_latch(ctx: Ctx<'_>, id: &KeyId, now: Now) -> bool {
     let name = name_of(id);
     let name = name.as_str();
     ctx.select(id.as_ref().db);

@@ -15,13 +15,13 @@ pub fn channel_of(lock: &[u8]) -> OwnedStr {
 }
 
 /// Whether somebody listens for the release of this lock, if it depends on that what becomes of it.
-pub fn are_relevant(ctx: Ctx, lock: KeyRef<'_>) -> bool {
+pub fn has_relevant_subscriber(ctx: Ctx<'_>, lock: KeyRef<'_>) -> bool {
     shell::with(|shell| shell.locks.depends_on_subscribers(lock)) && any_subscriber(ctx, lock.name)
 }
 
 /// In a cluster Redisson listens on the shard channel of that name, or, in older versions, on the plain one by way
 /// of the node that has the lock.
-fn any_subscriber(ctx: Ctx, lock: &[u8]) -> bool {
+fn any_subscriber(ctx: Ctx<'_>, lock: &[u8]) -> bool {
     let channel = channel_of(lock);
     let channel = channel.as_str();
     subscribers(ctx, b"NUMSUB", channel) > 0
@@ -29,7 +29,7 @@ fn any_subscriber(ctx: Ctx, lock: &[u8]) -> bool {
 }
 
 /// 0 as well where the server does not say, since the command has another name (`needed` warns of that).
-fn subscribers(ctx: Ctx, question: &[u8], channel: Str<'_>) -> i64 {
+fn subscribers(ctx: Ctx<'_>, question: &[u8], channel: Str<'_>) -> i64 {
     let question = OwnedStr::new(question);
     let count = || {
         let reply = Reply::of(ctx, c"PUBSUB", c"v", &[question.as_str(), channel])?;

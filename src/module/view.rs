@@ -28,7 +28,7 @@ pub fn minting_view<'a>(key: &LockKey<'a>, state: KeyState) -> View<'a> {
 /// The same for a decision that ends these holds.
 pub fn ending_view<'a>(key: &LockKey<'a>, state: KeyState, ending: &Ending<'_>) -> View<'a> {
     let ctx = key.ctx();
-    clear_line(key, &state, ending);
+    fail_conflicting_waiters(key, &state, ending);
     let mut view = plain_view(key, state);
     let counter = horizon::read_counter(ctx, key.name().bytes());
     let is_hidden = || ctx.is_paused() && may_need_siblings(ctx, view.key);
@@ -36,13 +36,13 @@ pub fn ending_view<'a>(key: &LockKey<'a>, state: KeyState, ending: &Ending<'_>) 
     let may_grant = horizon::may_mint(ctx, view.domain, is_there)
         && beside::siblings_are_here(key, &view.state);
     view.fence = Some(Fence { counter, may_grant });
-    view.has_subscriber = subscribers::are_relevant(ctx, view.key);
+    view.has_subscriber = subscribers::has_relevant_subscriber(ctx, view.key);
     view
 }
 
 /// Whether the next waiter may have keys of its own written beside the lock. Those before it whose waits are over are
 /// still in the line, so it is any of the waiters up to the first that goes on waiting.
-fn may_need_siblings(ctx: Ctx, key: KeyRef<'_>) -> bool {
+fn may_need_siblings(ctx: Ctx<'_>, key: KeyRef<'_>) -> bool {
     let now_ms = ctx.now().mono_ms;
     shell::with(|shell| {
         let Some(queue) = shell.locks.waiters.queue(key) else {
@@ -58,7 +58,7 @@ fn may_need_siblings(ctx: Ctx, key: KeyRef<'_>) -> bool {
 }
 
 /// The view for a decision that may hand the lock on when it has ended these holds: tokens matter if a request waits.
-pub fn handing_view<'a>(key: &LockKey<'a>, state: KeyState, ending: &Ending<'_>) -> View<'a> {
+pub fn hand_off_view<'a>(key: &LockKey<'a>, state: KeyState, ending: &Ending<'_>) -> View<'a> {
     if shell::with(|shell| shell.locks.queue(key.id()).is_some()) {
         ending_view(key, state, ending)
     } else {
@@ -68,7 +68,7 @@ pub fn handing_view<'a>(key: &LockKey<'a>, state: KeyState, ending: &Ending<'_>)
 
 /// Fails the requests at the head of the queue that are for READ or WRITE and cannot have the keys beside the lock. To be
 /// called before a decision that may grant the lock to them: when it has ended these holds.
-fn clear_line(key: &LockKey<'_>, state: &KeyState, ending: &Ending<'_>) {
+fn fail_conflicting_waiters(key: &LockKey<'_>, state: &KeyState, ending: &Ending<'_>) {
     if shell::with(|shell| shell.locks.waiters.live() == 0) {
         return;
     }

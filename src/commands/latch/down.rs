@@ -36,7 +36,7 @@ impl<W: Word> Down<W> {
 }
 
 impl Down<Str<'_>> {
-    fn apply(self, ctx: Ctx) -> Result<(), CommandError> {
+    fn apply(self, ctx: Ctx<'_>) -> Result<(), CommandError> {
         let key = CountKey::open(ctx, self.key);
         let (now, id, state) = (ctx.now(), key.id(), key.read());
         if state != Count::Absent {
@@ -63,7 +63,7 @@ impl Command for Down {
         args: &[KEY, optional(c"n", ArgKind::Integer)],
     };
 
-    fn run(ctx: Ctx, words: &[Str<'_>]) -> Result<(), CommandError> {
+    fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), CommandError> {
         Down::parse(words, &ParseSettings::current())?.apply(ctx)
     }
 }

@@ -15,7 +15,7 @@ use crate::module::keyspace::sem_key;
 ///
 /// # Errors
 /// [`LockError::OtherCount`].
-fn is_no_semaphore(ctx: Ctx, name: Str<'_>) -> Result<(), CommandError> {
+fn is_no_semaphore(ctx: Ctx<'_>, name: Str<'_>) -> Result<(), CommandError> {
     match sem_key::has_permits(ctx, name) {
         true => Err(LockError::OtherCount.into()),
         false => Ok(()),

@@ -36,7 +36,7 @@ impl<W: Word> Set<W> {
 }
 
 impl Set<Str<'_>> {
-    fn apply(self, ctx: Ctx) -> Result<(), CommandError> {
+    fn apply(self, ctx: Ctx<'_>) -> Result<(), CommandError> {
         is_no_semaphore(ctx, self.key)?;
         let key = CountKey::open(ctx, self.key);
         let (now, id, state) = (ctx.now(), key.id(), key.read());
@@ -67,7 +67,7 @@ impl Command for Set {
         args: &[KEY, required(c"count", ArgKind::Integer), CONDITION],
     };
 
-    fn run(ctx: Ctx, words: &[Str<'_>]) -> Result<(), CommandError> {
+    fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), CommandError> {
         Set::parse(words, &ParseSettings::current())?.apply(ctx)
     }
 }

@@ -45,7 +45,7 @@ impl<W: Word> Wait<W> {
 }
 
 impl Wait<Str<'_>> {
-    fn apply(self, ctx: Ctx) -> Result<(), CommandError> {
+    fn apply(self, ctx: Ctx<'_>) -> Result<(), CommandError> {
         let wait = possible_wait(ctx, self.wait);
         let key = CountKey::open_read(ctx, self.key);
         let (now, id, state) = (ctx.now(), key.id(), key.read());
@@ -86,7 +86,7 @@ impl Command for Wait {
         args: &[KEY, BLOCK],
     };
 
-    fn run(ctx: Ctx, words: &[Str<'_>]) -> Result<(), CommandError> {
+    fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), CommandError> {
         Wait::parse(words, &ParseSettings::current())?.apply(ctx)
     }
 }

@@ -45,7 +45,7 @@ impl<W: Word> Acquire<W> {
 }
 
 impl Acquire<Str<'_>> {
-    fn apply(self, ctx: Ctx) -> Result<(), CommandError> {
+    fn apply(self, ctx: Ctx<'_>) -> Result<(), CommandError> {
         let Acquire {
             key: name,
             owner,
@@ -118,7 +118,7 @@ impl Command for Acquire {
         ],
     };
 
-    fn run(ctx: Ctx, words: &[Str<'_>]) -> Result<(), CommandError> {
+    fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), CommandError> {
         Acquire::parse(words, &ParseSettings::current())?.apply(ctx)
     }
 }

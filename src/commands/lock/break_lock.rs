@@ -46,7 +46,7 @@ impl<W: Word> Break<W> {
 }
 
 impl Break<Str<'_>> {
-    fn apply(self, ctx: Ctx) -> Result<(), CommandError> {
+    fn apply(self, ctx: Ctx<'_>) -> Result<(), CommandError> {
         acl::may_break(ctx, self.key)?;
         let request = lock::Break {
             token: self.token,
@@ -59,7 +59,7 @@ impl Break<Str<'_>> {
         let view = match request.purge {
             // Every waiter gets the error of the purge, so the lock is not handed off.
             true => view::plain_view(&key, state),
-            false => view::handing_view(&key, state, &Ending::Break(request)),
+            false => view::hand_off_view(&key, state, &Ending::Break(request)),
         };
         let broken = change_lock(ctx, key, now, |locks, cx| {
             locks.break_lock(&view, request, cx)
@@ -84,7 +84,7 @@ impl Command for Break {
         args: &[KEY, TOKEN, word(c"purge", c"PURGE")],
     };
 
-    fn run(ctx: Ctx, words: &[Str<'_>]) -> Result<(), CommandError> {
+    fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), CommandError> {
         Break::parse(words, &ParseSettings::current())?.apply(ctx)
     }
 }

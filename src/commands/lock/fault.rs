@@ -33,7 +33,7 @@ impl<W: Word> Fault<W> {
 }
 
 impl Fault<Str<'_>> {
-    fn apply(self, ctx: Ctx) -> Result<(), CommandError> {
+    fn apply(self, ctx: Ctx<'_>) -> Result<(), CommandError> {
         crate::module::ffi::fault::arm(self.name.bytes(), self.pass);
         ctx.reply_bytes(b"OK");
         Ok(())
@@ -54,7 +54,7 @@ impl Command for Fault {
         args: &[],
     };
 
-    fn run(ctx: Ctx, words: &[Str<'_>]) -> Result<(), CommandError> {
+    fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), CommandError> {
         Fault::parse(words, &ParseSettings::current())?.apply(ctx)
     }
 }

@@ -68,7 +68,7 @@ impl Command for Help {
         args: &[],
     };
 
-    fn run(ctx: Ctx, _words: &[Str<'_>]) -> Result<(), CommandError> {
+    fn run(ctx: Ctx<'_>, _words: &[Str<'_>]) -> Result<(), CommandError> {
         ctx.reply_array(LINES.len());
         for line in LINES {
             ctx.reply_bytes(line.as_bytes());

@@ -33,7 +33,7 @@ impl<W: Word> Info<W> {
 }
 
 impl Info<Str<'_>> {
-    fn apply(self, ctx: Ctx) -> Result<(), CommandError> {
+    fn apply(self, ctx: Ctx<'_>) -> Result<(), CommandError> {
         let now = ctx.now();
         let key = LockKey::open_read(ctx, self.key);
         let state = key.read();
@@ -76,7 +76,7 @@ impl Command for Info {
         args: &[KEY, WAITERS],
     };
 
-    fn run(ctx: Ctx, words: &[Str<'_>]) -> Result<(), CommandError> {
+    fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), CommandError> {
         Info::parse(words, &ParseSettings::current())?.apply(ctx)
     }
 }
@@ -176,7 +176,7 @@ fn queue_of(key: KeyRef<'_>, now: Now, list: usize) -> QueueInfo {
     })
 }
 
-fn reply_queue(ctx: Ctx, queue: &QueueInfo, list: bool) {
+fn reply_queue(ctx: Ctx<'_>, queue: &QueueInfo, list: bool) {
     ctx.reply_bytes(b"waiters");
     ctx.reply_integer(queue.waiters as i64);
     ctx.reply_bytes(b"longest-wait-ms");
@@ -190,7 +190,7 @@ fn reply_queue(ctx: Ctx, queue: &QueueInfo, list: bool) {
     }
 }
 
-fn reply_holder(ctx: Ctx, key: KeyRef<'_>, hold: &Holder<'_>, now: Now) {
+fn reply_holder(ctx: Ctx<'_>, key: KeyRef<'_>, hold: &Holder<'_>, now: Now) {
     let (tracked, session) = shell::with(|shell| {
         let locks = &shell.locks;
         let tracked = match hold.mode {
@@ -238,7 +238,7 @@ fn reply_holder(ctx: Ctx, key: KeyRef<'_>, hold: &Holder<'_>, now: Now) {
     ctx.reply_integer(session.is_some().into());
 }
 
-fn reply_waiter(ctx: Ctx, waiter: &WaiterInfo) {
+fn reply_waiter(ctx: Ctx<'_>, waiter: &WaiterInfo) {
     ctx.reply_map(5);
     ctx.reply_bytes(b"owner");
     ctx.reply_bytes(&waiter.owner);

@@ -51,7 +51,7 @@ impl<'a, W: Word> AcquireMany<'a, W> {
 }
 
 impl<'a> AcquireMany<'a, Str<'a>> {
-    fn apply(self, ctx: Ctx) -> Result<(), CommandError> {
+    fn apply(self, ctx: Ctx<'_>) -> Result<(), CommandError> {
         if self.options.session {
             prepare_session(ctx)?;
         }
@@ -65,7 +65,7 @@ impl<'a> AcquireMany<'a, Str<'a>> {
         self.acquire(ctx, &request)
     }
 
-    fn acquire(self, ctx: Ctx, request: &lock::Acquire<'_>) -> Result<(), CommandError> {
+    fn acquire(self, ctx: Ctx<'_>, request: &lock::Acquire<'_>) -> Result<(), CommandError> {
         let keys = LockKey::open_all(ctx, self.keys, self.owner);
         let now = ctx.now();
         let depth =
@@ -130,7 +130,7 @@ impl Command for AcquireMany<'_> {
         ],
     };
 
-    fn run(ctx: Ctx, words: &[Str<'_>]) -> Result<(), CommandError> {
+    fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), CommandError> {
         AcquireMany::parse(words, &ParseSettings::current())?.apply(ctx)
     }
 }

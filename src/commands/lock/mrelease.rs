@@ -49,7 +49,7 @@ impl<'a, W: Word> ReleaseMany<'a, W> {
 }
 
 impl<'a> ReleaseMany<'a, Str<'a>> {
-    fn apply(self, ctx: Ctx) -> Result<(), CommandError> {
+    fn apply(self, ctx: Ctx<'_>) -> Result<(), CommandError> {
         let request = lock::Release {
             owner: self.owner.bytes(),
             mode: None,
@@ -69,7 +69,7 @@ impl<'a> ReleaseMany<'a, Str<'a>> {
         }
         // Before the views: a request that is refused at one key ends no wait at the others.
         lock::may_release_many(&states, &request, now)?;
-        let view = |(key, state)| view::handing_view(key, state, &Ending::Release(&request));
+        let view = |(key, state)| view::hand_off_view(key, state, &Ending::Release(&request));
         let views: Vec<_> = keys.iter().zip(states).map(view).collect();
         let dropped = change_locks(ctx, keys, now, |locks, fx| {
             locks.release_many(&views, &request, now, fx)
@@ -93,7 +93,7 @@ impl Command for ReleaseMany<'_> {
         args: &[NUMKEYS, KEYS, OWNER, word(c"all", c"ALL")],
     };
 
-    fn run(ctx: Ctx, words: &[Str<'_>]) -> Result<(), CommandError> {
+    fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), CommandError> {
         ReleaseMany::parse(words, &ParseSettings::current())?.apply(ctx)
     }
 }

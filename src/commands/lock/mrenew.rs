@@ -51,7 +51,7 @@ impl<'a, W: Word> RenewMany<'a, W> {
 }
 
 impl<'a> RenewMany<'a, Str<'a>> {
-    fn apply(self, ctx: Ctx) -> Result<(), CommandError> {
+    fn apply(self, ctx: Ctx<'_>) -> Result<(), CommandError> {
         let request = lock::Renew {
             owner: self.owner.bytes(),
             mode: None,
@@ -95,7 +95,7 @@ impl Command for RenewMany<'_> {
         args: &[NUMKEYS, KEYS, OWNER, LEASE],
     };
 
-    fn run(ctx: Ctx, words: &[Str<'_>]) -> Result<(), CommandError> {
+    fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), CommandError> {
         RenewMany::parse(words, &ParseSettings::current())?.apply(ctx)
     }
 }

@@ -24,7 +24,7 @@ impl Command for Owner {
         args: &[],
     };
 
-    fn run(ctx: Ctx, _words: &[Str<'_>]) -> Result<(), CommandError> {
+    fn run(ctx: Ctx<'_>, _words: &[Str<'_>]) -> Result<(), CommandError> {
         ctx.reply_bytes(Uuid::new_v4().to_string().as_bytes());
         Ok(())
     }

@@ -20,7 +20,7 @@ use crate::module::state::shell;
 /// In this order: [`CommandError::OwnerLooksLikeField`], [`LockError::SiblingsLeave`],
 /// [`CommandError::MayNotWriteSiblings`], [`LockError::TryAgain`].
 pub fn may_use(
-    ctx: Ctx,
+    ctx: Ctx<'_>,
     name: Str<'_>,
     owner: Str<'_>,
     siblings: &Siblings,
@@ -44,7 +44,7 @@ pub fn may_use(
 ///
 /// # Errors
 /// [`LockError::TryAgain`].
-fn are_visible(ctx: Ctx, key: Str<'_>) -> Result<(), CommandError> {
+fn are_visible(ctx: Ctx<'_>, key: Str<'_>) -> Result<(), CommandError> {
     if ctx.is_paused() || !beside::slot_is_here(ctx, key) {
         return Err(LockError::TryAgain.into());
     }
@@ -76,7 +76,12 @@ pub fn may_change(
 ///
 /// # Errors
 /// [`CommandError::MayNotWriteSiblings`], [`LockError::TryAgain`].
-pub fn may_break(ctx: Ctx, key: Str<'_>, state: &KeyState, now: Now) -> Result<(), CommandError> {
+pub fn may_break(
+    ctx: Ctx<'_>,
+    key: Str<'_>,
+    state: &KeyState,
+    now: Now,
+) -> Result<(), CommandError> {
     let KeyState::ReadWrite(lock) = state else {
         return Ok(());
     };

@@ -34,7 +34,7 @@ impl Command for Redisson {
         ],
     };
 
-    fn run(ctx: Ctx, words: &[Str<'_>]) -> Result<(), CommandError> {
+    fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), CommandError> {
         let call = Call::of(words).ok_or(CommandError::UnknownScript)?;
         Ok(run(ctx, &call)?)
     }

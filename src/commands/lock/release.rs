@@ -52,7 +52,7 @@ impl<W: Word> Release<W> {
 }
 
 impl Release<Str<'_>> {
-    fn apply(self, ctx: Ctx) -> Result<(), CommandError> {
+    fn apply(self, ctx: Ctx<'_>) -> Result<(), CommandError> {
         let request = lock::Release {
             owner: self.owner.bytes(),
             mode: self.mode,
@@ -64,7 +64,7 @@ impl Release<Str<'_>> {
         let now = ctx.now();
         let state = key.read_to(ReadDepth::Two, now);
         read_write::may_change(&key, self.owner, (self.mode, &state))?;
-        let view = view::handing_view(&key, state, &Ending::Release(&request));
+        let view = view::hand_off_view(&key, state, &Ending::Release(&request));
         let released = change_lock(ctx, key, now, |locks, cx| {
             locks.release(&view, &request, cx)
         })?;
@@ -91,7 +91,7 @@ impl Command for Release {
         args: &[KEY, OWNER, MODE, word(c"all", c"ALL"), TOKEN],
     };
 
-    fn run(ctx: Ctx, words: &[Str<'_>]) -> Result<(), CommandError> {
+    fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), CommandError> {
         Release::parse(words, &ParseSettings::current())?.apply(ctx)
     }
 }

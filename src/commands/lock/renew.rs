@@ -55,7 +55,7 @@ impl<W: Word> Renew<W> {
 }
 
 impl Renew<Str<'_>> {
-    fn apply(self, ctx: Ctx) -> Result<(), CommandError> {
+    fn apply(self, ctx: Ctx<'_>) -> Result<(), CommandError> {
         let request = lock::Renew {
             owner: self.owner.bytes(),
             mode: self.mode,
@@ -92,7 +92,7 @@ impl Command for Renew {
         args: &[KEY, OWNER, MODE, LEASE, TOKEN],
     };
 
-    fn run(ctx: Ctx, words: &[Str<'_>]) -> Result<(), CommandError> {
+    fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), CommandError> {
         Renew::parse(words, &ParseSettings::current())?.apply(ctx)
     }
 }

@@ -57,7 +57,7 @@ impl<W: Word> Scan<W> {
 }
 
 impl Scan<Str<'_>> {
-    fn apply(self, ctx: Ctx) -> Result<(), CommandError> {
+    fn apply(self, ctx: Ctx<'_>) -> Result<(), CommandError> {
         let page = match self.waited {
             true => self.waited_page(ctx)?,
             false => self.held_page(ctx)?,
@@ -71,13 +71,13 @@ impl Scan<Str<'_>> {
         Ok(())
     }
 
-    fn held_page(&self, ctx: Ctx) -> Result<Page, CommandError> {
+    fn held_page(&self, ctx: Ctx<'_>) -> Result<Page, CommandError> {
         let mut page = scan::hashes(ctx, self.cursor, self.pattern, self.count)?;
         page.keys.retain(|key| self.admits(ctx, key.as_str()));
         Ok(page)
     }
 
-    fn waited_page(&self, ctx: Ctx) -> Result<Page, CommandError> {
+    fn waited_page(&self, ctx: Ctx<'_>) -> Result<Page, CommandError> {
         scan::may_scan(ctx)?;
         let (db, pattern) = (ctx.db(), self.pattern.map(Str::bytes));
         let (cursor, names) = shell::with(|shell| {
@@ -95,7 +95,7 @@ impl Scan<Str<'_>> {
     }
 
     /// Whether the key is a lock that is held now, by the owner asked for if one is named.
-    fn admits(&self, ctx: Ctx, key: Str<'_>) -> bool {
+    fn admits(&self, ctx: Ctx<'_>, key: Str<'_>) -> bool {
         let now = ctx.now();
         let depth = match self.owner {
             Some(_) => ReadDepth::Own,
@@ -126,7 +126,7 @@ impl Command for Scan {
         ],
     };
 
-    fn run(ctx: Ctx, words: &[Str<'_>]) -> Result<(), CommandError> {
+    fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), CommandError> {
         Scan::parse(words, &ParseSettings::current())?.apply(ctx)
     }
 }

@@ -74,7 +74,7 @@ fn permits(number: i64) -> Result<NonZeroU32, CommandError> {
 }
 
 impl Acquire<Str<'_>> {
-    fn apply(self, ctx: Ctx) -> Result<(), CommandError> {
+    fn apply(self, ctx: Ctx<'_>) -> Result<(), CommandError> {
         if self.session {
             prepare_session(ctx)?;
         }
@@ -125,7 +125,7 @@ impl Command for Acquire {
         ],
     };
 
-    fn run(ctx: Ctx, words: &[Str<'_>]) -> Result<(), CommandError> {
+    fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), CommandError> {
         Acquire::parse(words, &ParseSettings::current())?.apply(ctx)
     }
 }

@@ -33,7 +33,7 @@ impl<W: Word> Info<W> {
 }
 
 impl Info<Str<'_>> {
-    fn apply(self, ctx: Ctx) -> Result<(), CommandError> {
+    fn apply(self, ctx: Ctx<'_>) -> Result<(), CommandError> {
         let now = ctx.now();
         let key = SemKey::open_read(ctx, self.key)?;
         let permits = match key.whole_view(now) {
@@ -69,7 +69,7 @@ impl Command for Info {
         args: &[KEY, WAITERS],
     };
 
-    fn run(ctx: Ctx, words: &[Str<'_>]) -> Result<(), CommandError> {
+    fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), CommandError> {
         Info::parse(words, &ParseSettings::current())?.apply(ctx)
     }
 }
@@ -113,7 +113,7 @@ fn waiting_for(key: KeyRef<'_>, now: Now, list: usize) -> Waiting {
 }
 
 /// A permit whose lease has ended counts as free, even before it is returned to the free ones.
-fn reply_permits(ctx: Ctx, permits: Option<Permits>, now: Now) {
+fn reply_permits(ctx: Ctx<'_>, permits: Option<Permits>, now: Now) {
     let permits = permits.unwrap_or_default();
     let over = permits.ended.len() as i64;
     let taken = permits.taken as i64;
@@ -128,7 +128,7 @@ fn reply_permits(ctx: Ctx, permits: Option<Permits>, now: Now) {
     ctx.reply_maybe(next.map(|end| end - now.wall_ms));
 }
 
-fn reply_waiting(ctx: Ctx, waiting: &Waiting, list: bool) {
+fn reply_waiting(ctx: Ctx<'_>, waiting: &Waiting, list: bool) {
     ctx.reply_bytes(b"waiters");
     ctx.reply_integer(waiting.count as i64);
     ctx.reply_bytes(b"longest-wait-ms");

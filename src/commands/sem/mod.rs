@@ -19,7 +19,7 @@ use crate::module::sem_sessions;
 ///
 /// # Errors
 /// [`CommandError::MayNotWritePermits`] if the caller's user may not write that key.
-fn permits_to_write(ctx: Ctx, key: Str<'_>) -> Result<OwnedStr, CommandError> {
+fn permits_to_write(ctx: Ctx<'_>, key: Str<'_>) -> Result<OwnedStr, CommandError> {
     let permits = OwnedStr::new(&permits_of(key.bytes()));
     match acl::may_write(ctx, &[permits.as_str()]) {
         true => Ok(permits),
@@ -33,7 +33,7 @@ fn permits_to_write(ctx: Ctx, key: Str<'_>) -> Result<OwnedStr, CommandError> {
 /// [`CommandError::MayNotWritePermits`]; those of opening; [`LockError::SiblingsTaken`] where the permit may belong to
 /// another semaphore.
 fn open_permit<'a>(
-    ctx: Ctx,
+    ctx: Ctx<'a>,
     name: Str<'a>,
     id: Str<'_>,
     read: impl FnOnce(&SemKey<'a>, Option<Str<'_>>, Now) -> SemView<'a>,

@@ -32,8 +32,8 @@ impl<W: Word> Release<W> {
 }
 
 impl Release<Str<'_>> {
-    fn apply(self, ctx: Ctx) -> Result<(), CommandError> {
-        let (key, view, now) = open_permit(ctx, self.key, self.id, SemKey::handing_view)?;
+    fn apply(self, ctx: Ctx<'_>) -> Result<(), CommandError> {
+        let (key, view, now) = open_permit(ctx, self.key, self.id, SemKey::hand_off_view)?;
         let released = change_semaphore(ctx, key, now, |locks, cx| {
             locks.sem_release(&view, self.id.bytes(), cx)
         })?;
@@ -56,7 +56,7 @@ impl Command for Release {
         args: &[KEY, ID],
     };
 
-    fn run(ctx: Ctx, words: &[Str<'_>]) -> Result<(), CommandError> {
+    fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), CommandError> {
         Release::parse(words, &ParseSettings::current())?.apply(ctx)
     }
 }

@@ -46,7 +46,7 @@ impl<W: Word> Renew<W> {
 }
 
 impl Renew<Str<'_>> {
-    fn apply(self, ctx: Ctx) -> Result<(), CommandError> {
+    fn apply(self, ctx: Ctx<'_>) -> Result<(), CommandError> {
         let (key, view, now) = open_permit(ctx, self.key, self.id, SemKey::plain_view)?;
         let lease = (self.lease, self.names_lease);
         let renewed = change_semaphore(ctx, key, now, |locks, _| {
@@ -71,7 +71,7 @@ impl Command for Renew {
         args: &[KEY, ID, LEASE],
     };
 
-    fn run(ctx: Ctx, words: &[Str<'_>]) -> Result<(), CommandError> {
+    fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), CommandError> {
         Renew::parse(words, &ParseSettings::current())?.apply(ctx)
     }
 }

@@ -35,14 +35,14 @@ impl<W: Word> Set<W> {
 }
 
 impl Set<Str<'_>> {
-    fn apply(self, ctx: Ctx) -> Result<(), CommandError> {
+    fn apply(self, ctx: Ctx<'_>) -> Result<(), CommandError> {
         let permits = permits_to_write(ctx, self.key)?;
         let key = SemKey::open_with(ctx, self.key, permits)?;
         if key.probe_twin() {
             return Err(LockError::SiblingsTaken.into());
         }
         let now = ctx.now();
-        let view = key.handing_view(None, now);
+        let view = key.hand_off_view(None, now);
         if view.state == SemState::Absent {
             may_create(ctx)?;
         }
@@ -68,7 +68,7 @@ impl Command for Set {
         args: &[KEY, required(c"permits", ArgKind::Integer), CONDITION],
     };
 
-    fn run(ctx: Ctx, words: &[Str<'_>]) -> Result<(), CommandError> {
+    fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), CommandError> {
         Set::parse(words, &ParseSettings::current())?.apply(ctx)
     }
 }

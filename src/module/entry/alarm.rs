@@ -13,7 +13,7 @@ use crate::lock::{KeyRef, Now};
 use crate::module::answers;
 use crate::module::apply::decide;
 use crate::module::ffi::api::api;
-use crate::module::ffi::ctx::{now, Ctx};
+use crate::module::ffi::ctx::{now, Callback, Ctx};
 use crate::module::ffi::guard;
 use crate::module::keyspace::horizon;
 use crate::module::sessions;
@@ -74,14 +74,14 @@ impl Shell {
 /// Arms, moves or stops the timer: called at the end of every event that may have changed what is
 /// due. A timer that comes too early is left alone, but what is due now does not wait for one that
 /// was armed for a later moment of this same millisecond.
-pub fn rearm(ctx: Ctx) {
-    if !shell::with(|shell| shell.alarm.ringing) {
+pub fn rearm(ctx: Ctx<'_>) {
+    if !shell::with(|shell| shell.alarm.firing) {
         arm(ctx, 0);
     }
 }
 
 /// Arms the timer for what is due, but not sooner than in so many milliseconds.
-fn arm(ctx: Ctx, soonest: u64) {
+fn arm(ctx: Ctx<'_>, soonest: u64) {
     if shell::with(|shell| shell.is_quiet()) {
         return;
     }
@@ -108,7 +108,7 @@ fn arm(ctx: Ctx, soonest: u64) {
 }
 
 /// Stops the timer, if it is armed.
-pub fn stop(ctx: Ctx) {
+pub fn stop(ctx: Ctx<'_>) {
     if let Some((id, _)) = shell::with(|shell| shell.alarm.armed.take()) {
         // SAFETY: the id is of a live timer: it leaves `armed` here and when the timer fires. (An unknown id is
         // refused, and then there is nothing to stop.)
@@ -118,7 +118,7 @@ pub fn stop(ctx: Ctx) {
 
 /// Something is overdue although a timer may be armed for later, or none is armed: the wall clock was
 /// set back under the server's timers. Called about ten times a second.
-pub fn check(ctx: Ctx) {
+pub fn check(ctx: Ctx<'_>) {
     let now = ctx.now();
     if shell::with(|shell| shell.next_due(now) == Some(0)) {
         stop(ctx);
@@ -129,18 +129,19 @@ pub fn check(ctx: Ctx) {
 }
 
 unsafe extern "C" fn on_timer(ctx: *mut raw::RedisModuleCtx, _data: *mut c_void) {
-    // SAFETY: the server's context for this callback.
-    let ctx = unsafe { Ctx::new(ctx) };
+    // SAFETY: the server's context for this callback; the local value ends with it.
+    let callback = unsafe { Callback::new(ctx) };
+    let ctx = callback.ctx();
     // The timer that fires is gone: stopping it from here would free it twice. And one created from
     // here does not fire in this turn, so it is armed for the next millisecond at the soonest, for
     // an answer that comes earlier to move it.
     let fired = guard::entry("alarm", || {
         shell::with(|shell| shell.alarm.fires(ctx.now()));
-        ring(ctx);
-        again(ctx);
+        fire(ctx);
+        rearm_after_firing(ctx);
     });
     if fired.is_none() {
-        guard::entry("alarm-again", || again(ctx));
+        guard::entry("alarm-again", || rearm_after_firing(ctx));
     }
 }
 
@@ -148,10 +149,10 @@ unsafe extern "C" fn on_timer(ctx: *mut raw::RedisModuleCtx, _data: *mut c_void)
 /// back in the meantime, a timer that is armed here is due by the former reading: it fires at once, and so
 /// do all after it, in one turn that lasts until the clock has caught up. So one that fires too early
 /// again and again is left to the cron.
-fn again(ctx: Ctx) {
+fn rearm_after_firing(ctx: Ctx<'_>) {
     let is_early = shell::with(|shell| {
         let alarm = &mut shell.alarm;
-        (alarm.armed, alarm.ringing) = (None, false);
+        (alarm.armed, alarm.firing) = (None, false);
         alarm.early > EARLY_FIRINGS
     });
     if !is_early {
@@ -159,7 +160,7 @@ fn again(ctx: Ctx) {
     }
 }
 
-fn ring(ctx: Ctx) {
+fn fire(ctx: Ctx<'_>) {
     let now = ctx.now();
     end_waits(now);
     answers::deliver_all();
@@ -199,7 +200,7 @@ pub fn follow_settings() {
 
 /// A script is about to look at a lock that may have been freed in this very turn: whoever is parked comes first,
 /// as before an acquire of ours.
-pub fn serve_first(ctx: Ctx, key: KeyRef<'_>) {
+pub fn settle_first(ctx: Ctx<'_>, key: KeyRef<'_>) {
     if !shell::with(|shell| shell.locks.waiters.take_unsettled(key)) {
         return;
     }

@@ -25,7 +25,7 @@ use redis_module::raw;
 use crate::lock::LockError;
 use crate::module::entry::{alarm, events};
 use crate::module::ffi::api::has;
-use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::ctx::{Callback, Ctx};
 use crate::module::ffi::{fault, guard};
 use crate::module::sessions;
 use crate::module::state::shell;
@@ -37,15 +37,15 @@ const AT_ONCE: usize = 100;
 ///
 /// # Errors
 /// [`LockError::Internal`] where the server refuses.
-pub fn prepare(ctx: Ctx) -> Result<(), LockError> {
+pub fn prepare(ctx: Ctx<'_>) -> Result<(), LockError> {
     watch_clients(ctx).ok_or(LockError::Internal)
 }
 
 /// Subscribes, once, to clients that come and go: nobody pays for that before the first hold is bound to one.
-fn watch_clients(ctx: Ctx) -> Option<()> {
+fn watch_clients(ctx: Ctx<'_>) -> Option<()> {
     if !shell::with(|shell| shell.watching_clients) {
         let id = raw::REDISMODULE_EVENT_CLIENT_CHANGE;
-        events::subscribe_with(ctx, id, on_client_event)?;
+        events::subscribe_with(ctx, id, Some(on_client_event))?;
         let has_jobs = has_jobs(ctx);
         shell::with(|shell| (shell.watching_clients, shell.has_jobs) = (true, has_jobs));
     }
@@ -65,12 +65,11 @@ unsafe extern "C" fn on_client_event(
     if subevent != raw::REDISMODULE_SUBEVENT_CLIENT_CHANGE_DISCONNECTED {
         return;
     }
-    // SAFETY: the server's context for this callback, and for this event the data is a client's info; both
-    // live through the callback.
-    let (ctx, client) = unsafe {
-        let info = &*data.cast::<raw::RedisModuleClientInfo>();
-        (Ctx::new(raw_ctx), info.id)
-    };
+    // SAFETY: the server's context for this callback; the local value ends with it.
+    let callback = unsafe { Callback::new(raw_ctx) };
+    let ctx = callback.ctx();
+    // SAFETY: for this event the data is a client's info, which lives through the callback.
+    let client = unsafe { (*data.cast::<raw::RedisModuleClientInfo>()).id };
     if guard::entry("client-gone", || disconnected(ctx, client)).is_none() {
         // Holds of a connection that has gone must not be renewed for ever.
         guard::entry("client-gone-again", || {
@@ -80,7 +79,7 @@ unsafe extern "C" fn on_client_event(
 }
 
 /// A connection has gone; the context is the dying client's own.
-fn disconnected(ctx: Ctx, client: u64) {
+fn disconnected(ctx: Ctx<'_>, client: u64) {
     if shell::with(|shell| shell.locks.sessions.clients() == 0) {
         return;
     }
@@ -94,13 +93,13 @@ fn disconnected(ctx: Ctx, client: u64) {
 }
 
 /// Whether work can be left for the end of the present unit of execution.
-fn has_jobs(ctx: Ctx) -> bool {
+fn has_jobs(ctx: Ctx<'_>) -> bool {
     has!(RedisModule_AddPostNotificationJob) && !ctx.is_valkey()
 }
 
 /// Has the first holds released as soon as the present unit of execution is over, where the server can do
 /// that.
-fn schedule(ctx: Ctx) {
+fn schedule(ctx: Ctx<'_>) {
     if shell::with(|shell| shell.alarm.job || !shell.has_jobs) {
         return;
     }
@@ -115,8 +114,9 @@ fn schedule(ctx: Ctx) {
 
 /// The present unit of execution is over.
 unsafe extern "C" fn on_job(raw_ctx: *mut raw::RedisModuleCtx, _data: *mut c_void) {
-    // SAFETY: the server's context for this callback.
-    let ctx = unsafe { Ctx::new(raw_ctx) };
+    // SAFETY: the server's context for this callback; the local value ends with it.
+    let callback = unsafe { Callback::new(raw_ctx) };
+    let ctx = callback.ctx();
     guard::entry("session-job", || {
         shell::with(|shell| shell.alarm.job = false);
         if ctx.may_write() {

@@ -3,15 +3,16 @@
 use std::ffi::{c_int, CStr, CString};
 use std::fmt::Display;
 use std::io::ErrorKind;
-use std::ptr::{null, null_mut};
+use std::ptr::{null, null_mut, NonNull};
 
 use redis_module::raw;
 
 use crate::lock::LockError;
 use crate::module::ffi::api::api;
-use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::ctx::{Callback, Ctx};
 use crate::module::ffi::guard;
-use crate::module::ffi::strings::{arguments, number_of_keys, Str};
+use crate::module::ffi::strings::{number_of_keys, Str};
+use crate::module::ffi::zeroed::zeroed;
 
 /// A command of the module.
 pub trait Command {
@@ -22,11 +23,11 @@ pub trait Command {
     const SPEC: Spec;
 
     /// Serves one call: replies, or returns the error to reply.
-    fn run(ctx: Ctx, words: &[Str<'_>]) -> Result<(), Self::Error>;
+    fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), Self::Error>;
 }
 
 /// Registers one command, in the module's own ACL category if there is one.
-pub type Register = fn(Ctx, Option<&CStr>) -> Option<()>;
+pub type Register = fn(Ctx<'_>, Option<&CStr>) -> Option<()>;
 
 /// The description of a command, for `COMMAND INFO`, `COMMAND DOCS` and the ACL.
 pub struct Spec {
@@ -116,7 +117,7 @@ pub mod access {
 const ACL_CATEGORY: &CStr = c"lock";
 
 /// Adds the module's own ACL category; `None` where the server cannot.
-pub fn add_category(ctx: Ctx) -> Option<&'static CStr> {
+pub fn add_category(ctx: Ctx<'_>) -> Option<&'static CStr> {
     // SAFETY: the context is OnLoad's; the server copies the name.
     unsafe {
         let added = raw::RedisModule_AddACLCategory?(ctx.as_ptr(), ACL_CATEGORY.as_ptr());
@@ -128,10 +129,10 @@ pub fn add_category(ctx: Ctx) -> Option<&'static CStr> {
 }
 
 /// Registers a command with everything the server can be told about it.
-pub fn register<C: Command>(ctx: Ctx, own_category: Option<&CStr>) -> Option<()> {
+pub fn register<C: Command>(ctx: Ctx<'_>, own_category: Option<&CStr>) -> Option<()> {
     let spec = &C::SPEC;
     let position = i32::from(spec.key.is_some() && spec.numkeys_at().is_none());
-    // SAFETY: the context is OnLoad's; strings are constants; `entry` has the type of a handler.
+    // SAFETY: the context is OnLoad's, the only one in which commands are created; strings are constants.
     let command = unsafe {
         let status = api!(RedisModule_CreateCommand)(
             ctx.as_ptr(),
@@ -145,60 +146,63 @@ pub fn register<C: Command>(ctx: Ctx, own_category: Option<&CStr>) -> Option<()>
         (status == raw::REDISMODULE_OK as c_int).then_some(())?;
         api!(RedisModule_GetCommand)(ctx.as_ptr(), spec.name.as_ptr())
     };
-    describe(command, spec)?;
-    categorize(command, spec, own_category)
+    let command = Registered(NonNull::new(command)?);
+    command.describe(spec)?;
+    command.categorize(spec, own_category)
 }
 
-fn describe(command: *mut raw::RedisModuleCommand, spec: &Spec) -> Option<()> {
-    let mut lists = Vec::new();
-    let mut keys: Vec<raw::RedisModuleCommandKeySpec> = spec
-        .key
-        .map(|access| key_spec(spec, access))
-        .into_iter()
-        .collect();
-    keys.push(zeroed());
-    let mut version = raw::RedisModuleCommandInfoVersion {
-        version: 1,
-        sizeof_historyentry: size_of::<raw::RedisModuleCommandHistoryEntry>(),
-        sizeof_keyspec: size_of::<raw::RedisModuleCommandKeySpec>(),
-        sizeof_arg: size_of::<raw::RedisModuleCommandArg>(),
-    };
-    let info = raw::RedisModuleCommandInfo {
-        version: &raw mut version,
-        summary: spec.summary.as_ptr(),
-        complexity: spec.complexity.as_ptr(),
-        since: SINCE.as_ptr(),
-        history: null_mut(),
-        tips: null(),
-        arity: spec.arity,
-        key_specs: keys.as_mut_ptr(),
-        args: arg_list(spec.args, &mut lists),
-    };
-    // SAFETY: both arrays end with an all-zero element and outlive the call; the server copies all.
-    let status = unsafe { api!(RedisModule_SetCommandInfo)(command, &info) };
-    (status == raw::REDISMODULE_OK as c_int).then_some(())
-}
+/// A command of this module that the server knows.
+struct Registered(NonNull<raw::RedisModuleCommand>);
 
 const SINCE: &CStr = c"0.1.0";
 
-fn categorize(
-    command: *mut raw::RedisModuleCommand,
-    spec: &Spec,
-    own_category: Option<&CStr>,
-) -> Option<()> {
-    // SAFETY: a pointer that is written once, at load.
-    let Some(set) = (unsafe { raw::RedisModule_SetCommandACLCategories }) else {
-        return Some(());
-    };
-    let mut categories = spec.acl.to_bytes().to_vec();
-    if let Some(own) = own_category {
-        categories.extend(b" ");
-        categories.extend(own.to_bytes());
+impl Registered {
+    fn describe(&self, spec: &Spec) -> Option<()> {
+        let mut lists = Vec::new();
+        let mut keys: Vec<raw::RedisModuleCommandKeySpec> = spec
+            .key
+            .map(|access| key_spec(spec, access))
+            .into_iter()
+            .collect();
+        keys.push(zeroed());
+        let mut version = raw::RedisModuleCommandInfoVersion {
+            version: 1,
+            sizeof_historyentry: size_of::<raw::RedisModuleCommandHistoryEntry>(),
+            sizeof_keyspec: size_of::<raw::RedisModuleCommandKeySpec>(),
+            sizeof_arg: size_of::<raw::RedisModuleCommandArg>(),
+        };
+        let info = raw::RedisModuleCommandInfo {
+            version: &raw mut version,
+            summary: spec.summary.as_ptr(),
+            complexity: spec.complexity.as_ptr(),
+            since: SINCE.as_ptr(),
+            history: null_mut(),
+            tips: null(),
+            arity: spec.arity,
+            key_specs: keys.as_mut_ptr(),
+            args: arg_list(spec.args, &mut lists),
+        };
+        // SAFETY: the command is live. Both arrays end with an all-zero element and outlive the call; the server copies
+        // all.
+        let status = unsafe { api!(RedisModule_SetCommandInfo)(self.0.as_ptr(), &info) };
+        (status == raw::REDISMODULE_OK as c_int).then_some(())
     }
-    let categories = CString::new(categories).ok()?;
-    // SAFETY: the command was just created by this module; the text is only read.
-    let status = unsafe { set(command, categories.as_ptr()) };
-    (status == raw::REDISMODULE_OK as c_int).then_some(())
+
+    fn categorize(&self, spec: &Spec, own_category: Option<&CStr>) -> Option<()> {
+        // SAFETY: a pointer that is written once, at load.
+        let Some(set) = (unsafe { raw::RedisModule_SetCommandACLCategories }) else {
+            return Some(());
+        };
+        let mut categories = spec.acl.to_bytes().to_vec();
+        if let Some(own) = own_category {
+            categories.extend(b" ");
+            categories.extend(own.to_bytes());
+        }
+        let categories = CString::new(categories).ok()?;
+        // SAFETY: the command is live, of this module, and registered in this `OnLoad`; the text is only read.
+        let status = unsafe { set(self.0.as_ptr(), categories.as_ptr()) };
+        (status == raw::REDISMODULE_OK as c_int).then_some(())
+    }
 }
 
 fn key_spec(command: &Spec, flags: u32) -> raw::RedisModuleCommandKeySpec {
@@ -216,21 +220,6 @@ fn key_spec(command: &Spec, flags: u32) -> raw::RedisModuleCommandKeySpec {
         spec.fk.range.keystep = 1;
     }
     spec
-}
-
-/// Plain C structs of the bindings. An all-zero one ends an array.
-///
-/// # Safety
-/// The all-zero bit pattern is a valid value of the type.
-unsafe trait Zeroable {}
-// SAFETY: integers, nullable pointers and unions of structs of integers: all zero is valid for each.
-unsafe impl Zeroable for raw::RedisModuleCommandKeySpec {}
-// SAFETY: integers and nullable pointers: all zero is valid for each.
-unsafe impl Zeroable for raw::RedisModuleCommandArg {}
-
-fn zeroed<T: Zeroable>() -> T {
-    // SAFETY: a `Zeroable` type promises that all zero is valid.
-    unsafe { std::mem::zeroed() }
 }
 
 /// The C form of a list of arguments; `lists` keeps every list alive.
@@ -290,9 +279,9 @@ fn c_arg(
 
 /// Redis asks for the keys in this way where the cluster looks for their slot; for permissions it goes by the
 /// description. (On 7.0, that is, of which the latter cannot do the former.)
-fn tell_keys(ctx: Ctx, spec: &Spec, words: &[Str<'_>], numkeys_at: usize) {
+fn report_key_positions(ctx: Ctx<'_>, spec: &Spec, words: &[Str<'_>], numkeys_at: usize) {
     for key in 0..number_of_keys(words, numkeys_at).unwrap_or(0) {
-        ctx.tell_key(numkeys_at + 1 + key, spec.key.unwrap_or_default());
+        ctx.report_key_position(numkeys_at + 1 + key, spec.key.unwrap_or_default());
     }
 }
 
@@ -301,14 +290,15 @@ unsafe extern "C" fn entry<C: Command>(
     argv: *mut *mut raw::RedisModuleString,
     argc: c_int,
 ) -> c_int {
-    // SAFETY: the server's context and arguments for this callback.
-    let ctx = unsafe { Ctx::new(raw_ctx) };
+    // SAFETY: the server's context for this callback; the local value ends with it.
+    let callback = unsafe { Callback::new(raw_ctx) };
+    let ctx = callback.ctx();
     let done = guard::entry("command", || {
         // SAFETY: the server's arguments for this callback.
-        let args = unsafe { arguments(argv, argc) };
+        let args = unsafe { callback.words(argv, argc) };
         if let Some(numkeys_at) = const { C::SPEC.numkeys_at() } {
-            if ctx.asks_for_keys() {
-                return tell_keys(ctx, &C::SPEC, args, numkeys_at);
+            if ctx.is_key_position_request() {
+                return report_key_positions(ctx, &C::SPEC, args, numkeys_at);
             }
         }
         if let Err(error) = C::run(ctx, args) {

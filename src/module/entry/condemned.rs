@@ -26,7 +26,7 @@ use crate::module::state::shell;
 const DEFAULT_USER: &[u8] = b"default";
 
 /// The risks of the calling client.
-pub fn risks_of(ctx: Ctx) -> Risks {
+pub fn risks_of(ctx: Ctx<'_>) -> Risks {
     Risks {
         user: !is_default(ctx),
         messages: ctx.flags() & raw::REDISMODULE_CTX_FLAGS_RESP3 != 0,
@@ -34,7 +34,7 @@ pub fn risks_of(ctx: Ctx) -> Risks {
 }
 
 /// Whether the client of this call, which has been answered just now, was condemned before that or by it.
-pub fn is_lost(risks: Risks, ctx: Ctx) -> bool {
+pub fn is_lost(risks: Risks, ctx: Ctx<'_>) -> bool {
     let is_suspect = shell::with(|shell| shell.buffers_are_limited)
         || (risks.user && is_default(ctx))
         || (risks.messages && ctx.is_subscribed());
@@ -42,13 +42,13 @@ pub fn is_lost(risks: Risks, ctx: Ctx) -> bool {
 }
 
 /// Reads whether the buffers of normal clients are limited; if the server refuses to say, they count as limited.
-pub fn follow_setting(ctx: Ctx) {
+pub fn follow_setting(ctx: Ctx<'_>) {
     let limited = buffer_limits(ctx).is_none_or(|limits| limits_normal(&limits));
     shell::with(|shell| shell.buffers_are_limited = limited);
 }
 
 /// `client-output-buffer-limit`.
-fn buffer_limits(ctx: Ctx) -> Option<Vec<u8>> {
+fn buffer_limits(ctx: Ctx<'_>) -> Option<Vec<u8>> {
     let words = [&b"GET"[..], b"client-output-buffer-limit"].map(OwnedStr::new);
     let words = words.each_ref().map(OwnedStr::as_str);
     let reply = Reply::of(ctx, c"CONFIG", c"v", &words)?;
@@ -67,7 +67,7 @@ fn limits_normal(limits: &[u8]) -> bool {
     hard || (soft && next_is_set())
 }
 
-fn is_default(ctx: Ctx) -> bool {
+fn is_default(ctx: Ctx<'_>) -> bool {
     // SAFETY: the context is live; the string is ours to free. NULL: no client of a user.
     let name = unsafe {
         let name = api!(RedisModule_GetClientUserNameById)(ctx.as_ptr(), ctx.client_id());
@@ -77,7 +77,7 @@ fn is_default(ctx: Ctx) -> bool {
 }
 
 /// Asks the server. False where the command has another name.
-fn is_condemned(ctx: Ctx) -> bool {
+fn is_condemned(ctx: Ctx<'_>) -> bool {
     let words = [
         OwnedStr::new(b"LIST"),
         OwnedStr::new(b"ID"),

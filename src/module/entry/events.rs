@@ -14,7 +14,7 @@ use crate::module::entry::alarm;
 use crate::module::entry::condemned;
 use crate::module::entry::slots;
 use crate::module::ffi::checked::checked;
-use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::ctx::{Callback, Ctx};
 use crate::module::ffi::guard;
 use crate::module::ffi::log;
 use crate::module::ffi::strings::Str;
@@ -35,9 +35,9 @@ const CHANGES: c_int = raw::REDISMODULE_NOTIFY_GENERIC
     | raw::REDISMODULE_NOTIFY_ZSET;
 
 /// Subscribes at load to what costs other commands nothing.
-pub fn subscribe(ctx: Ctx) -> Option<()> {
-    subscribe_keys(ctx, raw::REDISMODULE_NOTIFY_EXPIRED, on_expired)?;
-    subscribe_keys(ctx, raw::REDISMODULE_NOTIFY_EVICTED, on_evicted)?;
+pub fn subscribe(ctx: Ctx<'_>) -> Option<()> {
+    subscribe_keys(ctx, raw::REDISMODULE_NOTIFY_EXPIRED, Some(on_expired))?;
+    subscribe_keys(ctx, raw::REDISMODULE_NOTIFY_EVICTED, Some(on_evicted))?;
     for id in [
         raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED,
         raw::REDISMODULE_EVENT_FLUSHDB,
@@ -56,23 +56,23 @@ pub fn subscribe(ctx: Ctx) -> Option<()> {
 }
 
 /// Subscribes to a server event, if the server has it.
-fn subscribe_to(ctx: Ctx, id: u64) -> Option<()> {
-    subscribe_with(ctx, id, on_server_event)
+fn subscribe_to(ctx: Ctx<'_>, id: u64) -> Option<()> {
+    subscribe_with(ctx, id, Some(on_server_event))
 }
 
-/// A callback for server events.
-pub type EventCallback =
-    unsafe extern "C" fn(*mut raw::RedisModuleCtx, raw::RedisModuleEvent, u64, *mut c_void);
-
 /// Subscribes a callback to a server event, if the server has it.
-pub fn subscribe_with(ctx: Ctx, id: u64, callback: EventCallback) -> Option<()> {
+pub fn subscribe_with(
+    ctx: Ctx<'_>,
+    id: u64,
+    callback: raw::RedisModuleEventCallback,
+) -> Option<()> {
     let event = raw::RedisModuleEvent { id, dataver: 1 };
-    // SAFETY: the context is live and of this module; the callback has the type that the server expects.
+    // SAFETY: the context is live and of this module.
     unsafe {
         checked!(RedisModule_SubscribeToServerEvent(
             ctx.as_ptr(),
             event,
-            Some(callback)
+            callback
         ))
     }
     .ok()
@@ -80,13 +80,13 @@ pub fn subscribe_with(ctx: Ctx, id: u64, callback: EventCallback) -> Option<()> 
 
 /// Subscribes, once, to the key events that waiters depend on. They cost every writing command of
 /// every client a little, so nobody pays before the first request is parked.
-pub fn watch(ctx: Ctx) {
+pub fn watch(ctx: Ctx<'_>) {
     if shell::with(|shell| std::mem::replace(&mut shell.watching, true)) {
         return;
     }
     // What happened to the horizon's key so far was not heard of.
     shell::with(|shell| shell.locks.tokens.doubt(0));
-    if subscribe_keys(ctx, CHANGES, on_changed).is_none() {
+    if subscribe_keys(ctx, CHANGES, Some(on_changed)).is_none() {
         log::warning(
             "key events cannot be subscribed to: waiters will not notice a lock deleted by others",
         );
@@ -96,26 +96,23 @@ pub fn watch(ctx: Ctx) {
 }
 
 /// Who asks for our events is told of every lost lock, even before anybody waits.
-pub fn watch_if_asked(ctx: Ctx) {
-    if ctx.is_asked_for(raw::REDISMODULE_NOTIFY_MODULE) {
+pub fn watch_if_notified(ctx: Ctx<'_>) {
+    if ctx.notifies(raw::REDISMODULE_NOTIFY_MODULE) {
         watch(ctx);
     }
 }
 
-type KeyCallback = unsafe extern "C" fn(
-    *mut raw::RedisModuleCtx,
-    c_int,
-    *const c_char,
-    *mut raw::RedisModuleString,
-) -> c_int;
-
-fn subscribe_keys(ctx: Ctx, types: c_int, callback: KeyCallback) -> Option<()> {
+fn subscribe_keys(
+    ctx: Ctx<'_>,
+    types: c_int,
+    callback: raw::RedisModuleNotificationFunc,
+) -> Option<()> {
     // SAFETY: the context is live and belongs to this module.
     unsafe {
         checked!(RedisModule_SubscribeToKeyspaceEvents(
             ctx.as_ptr(),
             types,
-            Some(callback)
+            callback
         ))
     }
     .ok()
@@ -128,9 +125,11 @@ unsafe extern "C" fn on_expired(
     key: *mut raw::RedisModuleString,
 ) -> c_int {
     guard::entry("expired", || {
-        // SAFETY: the server's context and key for this callback.
-        let (ctx, key) = unsafe { (Ctx::new(ctx), Str::new(key)) };
-        if shell::with(|shell| shell.deletes) {
+        // SAFETY: the server's context for this callback; the local value ends with it.
+        let callback = unsafe { Callback::new(ctx) };
+        // SAFETY: the server's key for this callback.
+        let (ctx, key) = (callback.ctx(), unsafe { callback.string(key) });
+        if shell::with(|shell| shell.notifies_own) {
             return;
         }
         if shell::with(|shell| shell.locks.expired(ctx.key_ref(key))) {
@@ -148,11 +147,13 @@ unsafe extern "C" fn on_evicted(
     key: *mut raw::RedisModuleString,
 ) -> c_int {
     guard::entry("evicted", || {
-        // SAFETY: the server's context and key for this callback.
-        let (ctx, key) = unsafe { (Ctx::new(ctx), Str::new(key)) };
-        lose(ctx, key);
+        // SAFETY: the server's context for this callback; the local value ends with it.
+        let callback = unsafe { Callback::new(ctx) };
+        // SAFETY: the server's key for this callback.
+        let (ctx, key) = (callback.ctx(), unsafe { callback.string(key) });
+        mark_lost(ctx, key);
         if horizon::is_horizon(key.bytes()) {
-            horizon::lose_horizon(key);
+            horizon::mark_lost(key);
         }
         alarm::rearm(ctx);
     });
@@ -166,30 +167,33 @@ unsafe extern "C" fn on_changed(
     key: *mut raw::RedisModuleString,
 ) -> c_int {
     guard::entry("changed", || {
-        // SAFETY: the server's context, key and NUL-terminated event name for this callback.
-        let (ctx, key, event) = unsafe { (Ctx::new(ctx), Str::new(key), CStr::from_ptr(event)) };
+        // SAFETY: the server's context for this callback; the local value ends with it.
+        let callback = unsafe { Callback::new(ctx) };
+        // SAFETY: the server's key and NUL-terminated event name for this callback.
+        let (key, event) = unsafe { (callback.string(key), CStr::from_ptr(event)) };
+        let ctx = callback.ctx();
         // Every writing command of every client comes by here, and nearly all leave at once: 80
         // of the 600 instructions that the server spends on the call.
         if horizon::is_horizon(key.bytes()) {
-            horizon::lose_horizon(key);
+            horizon::mark_lost(key);
         } else if !shell::with(|shell| {
             !shell.locks.is_idle() && shell.locks.cares_about(ctx.key_ref(key))
         }) {
             return;
         } else if matches!(event.to_bytes(), b"del" | b"rename_from" | b"move_from")
-            && !shell::with(|shell| shell.deletes)
+            && !shell::with(|shell| shell.notifies_own)
         {
-            lose(ctx, key);
+            mark_lost(ctx, key);
         } else {
-            let asked = ctx.is_asked_for(raw::REDISMODULE_NOTIFY_MODULE);
-            shell::with(|shell| shell.locks.changed(ctx.key_ref(key), asked));
+            let notifies = ctx.notifies(raw::REDISMODULE_NOTIFY_MODULE);
+            shell::with(|shell| shell.locks.changed(ctx.key_ref(key), notifies));
         }
         alarm::rearm(ctx);
     });
     raw::REDISMODULE_OK as c_int
 }
 
-fn lose(ctx: Ctx, key: Str<'_>) {
+fn mark_lost(ctx: Ctx<'_>, key: Str<'_>) {
     if shell::with(|shell| shell.locks.lost(ctx.key_ref(key))) {
         ctx.notify(raw::REDISMODULE_NOTIFY_MODULE, Event::Lost.name(), key);
     }
@@ -197,8 +201,8 @@ fn lose(ctx: Ctx, key: Str<'_>) {
 
 /// The locks of a database (`None`: of all) are gone from under their names. Others are told one by one,
 /// if anybody asks to be: the server itself says nothing of the keys.
-fn lose_all(ctx: Ctx, db: Option<i32>) {
-    if !ctx.is_asked_for(raw::REDISMODULE_NOTIFY_MODULE) {
+fn mark_all_lost(ctx: Ctx<'_>, db: Option<i32>) {
+    if !ctx.notifies(raw::REDISMODULE_NOTIFY_MODULE) {
         return;
     }
     let before = ctx.db();
@@ -221,21 +225,22 @@ unsafe extern "C" fn on_server_event(
     data: *mut c_void,
 ) {
     guard::entry("server-event", || {
-        // SAFETY: the server's context for this callback.
-        let ctx = unsafe { Ctx::new(ctx) };
+        // SAFETY: the server's context for this callback; the local value ends with it.
+        let callback = unsafe { Callback::new(ctx) };
+        let ctx = callback.ctx();
         match event.id {
             raw::REDISMODULE_EVENT_CRON_LOOP => return alarm::check(ctx),
             raw::REDISMODULE_EVENT_CONFIG => {
                 warn_of_eviction(ctx);
                 condemned::follow_setting(ctx);
-                watch_if_asked(ctx);
+                watch_if_notified(ctx);
                 alarm::follow_settings();
                 if let Some(hooks) = shell::hooks() {
                     (hooks.follow_setting)(ctx);
                 }
             }
             raw::REDISMODULE_EVENT_FORK_CHILD | raw::REDISMODULE_EVENT_PERSISTENCE => {
-                return replication::ask_again();
+                return replication::forget_receivers();
             }
             // An AOF that is replayed, or a snapshot that takes the place of the data, flushes and
             // swaps as well. Everything is looked at again when it has been loaded.
@@ -252,7 +257,7 @@ unsafe extern "C" fn on_server_event(
                 // SAFETY: for this event the data is a flush info, live through the callback.
                 let db = unsafe { (*data.cast::<raw::RedisModuleFlushInfo>()).dbnum };
                 let db = (db >= 0).then_some(db);
-                lose_all(ctx, db);
+                mark_all_lost(ctx, db);
                 shell::with(|shell| shell.locks.flushed(db));
             }
             raw::REDISMODULE_EVENT_SWAPDB => {
@@ -263,8 +268,8 @@ unsafe extern "C" fn on_server_event(
                     horizon::learn_swapped_horizon(ctx, first, second);
                 }
                 if first != second {
-                    lose_all(ctx, Some(first));
-                    lose_all(ctx, Some(second));
+                    mark_all_lost(ctx, Some(first));
+                    mark_all_lost(ctx, Some(second));
                 }
                 shell::with(|shell| shell.locks.swapped(first, second));
             }
@@ -272,7 +277,7 @@ unsafe extern "C" fn on_server_event(
                 if subevent >= raw::REDISMODULE_SUBEVENT_LOADING_ENDED =>
             {
                 shell::with(|shell| shell.locks.reloaded());
-                replication::ask_again();
+                replication::forget_receivers();
             }
             raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED => {
                 let now = ctx.now();
@@ -286,7 +291,7 @@ unsafe extern "C" fn on_server_event(
                     }
                     _ => shell.locks.demoted(),
                 });
-                replication::ask_again();
+                replication::forget_receivers();
             }
             slots::REDIS_EVENT | slots::VALKEY_EVENT => slots::moved(ctx, subevent),
             _ => return,
@@ -296,7 +301,7 @@ unsafe extern "C" fn on_server_event(
 }
 
 /// Says so in the log when `maxmemory` may delete locks under their holders.
-pub fn warn_of_eviction(ctx: Ctx) {
+pub fn warn_of_eviction(ctx: Ctx<'_>) {
     let risky = ctx.may_evict();
     let news = shell::with(|shell| std::mem::replace(&mut shell.eviction_risk, risky) != risky);
     if news && risky {

@@ -12,7 +12,7 @@ use crate::module::state::settings;
 use crate::module::state::shell;
 
 /// Registers the section.
-pub fn register(ctx: Ctx) -> Option<()> {
+pub fn register(ctx: Ctx<'_>) -> Option<()> {
     // SAFETY: the context is OnLoad's.
     let status = unsafe { api!(RedisModule_RegisterInfoFunc)(ctx.as_ptr(), Some(on_info)) };
     (status == raw::REDISMODULE_OK as c_int).then_some(())

@@ -7,7 +7,7 @@ use redis_module::raw;
 use crate::module::entry::command::{self, Register};
 use crate::module::entry::{alarm, condemned, events, info, needed, slots, unload};
 use crate::module::ffi::api::{self, api, has};
-use crate::module::ffi::ctx::{server_version, Ctx};
+use crate::module::ffi::ctx::{server_version, Callback, Ctx};
 use crate::module::ffi::{guard, log};
 use crate::module::state::settings;
 use crate::module::state::shell::{self, Hooks};
@@ -52,8 +52,9 @@ pub unsafe fn on_load(
         return raw::REDISMODULE_ERR as c_int;
     }
     guard::install_hook(shell::recover_from_panic);
-    // SAFETY: the server's context for this callback.
-    let ctx = unsafe { Ctx::new(raw_ctx) };
+    // SAFETY: the server's context for this callback; the local value ends with it.
+    let callback = unsafe { Callback::new(raw_ctx) };
+    let ctx = callback.ctx();
     match guard::entry("load", || load(ctx, argc, parts)) {
         Some(Ok(())) => raw::REDISMODULE_OK as c_int,
         failed => {
@@ -71,8 +72,9 @@ pub unsafe fn on_load(
 /// # Safety
 /// Called for the server's call of `RedisModule_OnUnload` only, with its context.
 pub unsafe fn on_unload(raw_ctx: *mut raw::RedisModuleCtx) -> c_int {
-    // SAFETY: the server's context for this callback.
-    let ctx = unsafe { Ctx::new(raw_ctx) };
+    // SAFETY: the server's context for this callback; the local value ends with it.
+    let callback = unsafe { Callback::new(raw_ctx) };
+    let ctx = callback.ctx();
     if let Some(Some(reason)) = guard::entry("may-unload", || unload::reason_to_stay(ctx)) {
         log::warning(&format!("not unloaded: {reason}"));
         return raw::REDISMODULE_ERR as c_int;
@@ -100,7 +102,7 @@ fn has_allocator() -> bool {
     has!(RedisModule_Alloc) && has!(RedisModule_Log)
 }
 
-fn load(ctx: Ctx, argc: c_int, parts: &'static Parts) -> Result<(), String> {
+fn load(ctx: Ctx<'_>, argc: c_int, parts: &'static Parts) -> Result<(), String> {
     check_server(ctx)?;
     if argc > 0 {
         return Err("the module takes no arguments; settings are lock.* in redis.conf".into());
@@ -138,12 +140,12 @@ fn load(ctx: Ctx, argc: c_int, parts: &'static Parts) -> Result<(), String> {
     needed::warn_of_missing(ctx);
     events::warn_of_eviction(ctx);
     condemned::follow_setting(ctx);
-    events::watch_if_asked(ctx);
+    events::watch_if_notified(ctx);
     (parts.hooks.follow_setting)(ctx);
     Ok(())
 }
 
-fn set_options(ctx: Ctx) {
+fn set_options(ctx: Ctx<'_>) {
     // Without this one every opened key would count as changed.
     let no_signals = raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED as c_int;
     let options = no_signals | slots::options(ctx, major_version());
@@ -155,7 +157,7 @@ fn major_version() -> i32 {
     (server_version() >> 16) & 0xff
 }
 
-fn check_server(ctx: Ctx) -> Result<(), String> {
+fn check_server(ctx: Ctx<'_>) -> Result<(), String> {
     const TOO_OLD: &str = "this module needs Redis 7.0 or Valkey 8.0 at least";
     let major = major_version();
     if major < OLDEST_REDIS || (ctx.is_valkey() && major < OLDEST_VALKEY) {

@@ -37,7 +37,7 @@ const REQUIRED: [Needed; 16] = [
 ];
 
 /// Why the module cannot be loaded.
-pub fn reason_not_to_load(ctx: Ctx) -> Option<String> {
+pub fn reason_not_to_load(ctx: Ctx<'_>) -> Option<String> {
     let missing: Vec<_> = REQUIRED
         .into_iter()
         .filter(|needed| !is_there(ctx, *needed))
@@ -66,7 +66,7 @@ const OPTIONAL: [(&CStr, &str); 3] = [
 ];
 
 /// Logs what does not work because a command has another name.
-pub fn warn_of_missing(ctx: Ctx) {
+pub fn warn_of_missing(ctx: Ctx<'_>) {
     let for_7_0 = (c"CLIENT", "LOCK.BREAK is refused to every user");
     let for_7_0 = (!has!(RedisModule_SetCommandACLCategories)).then_some(for_7_0);
     for (name, loss) in OPTIONAL.into_iter().chain(for_7_0) {
@@ -82,7 +82,7 @@ pub fn warn_of_missing(ctx: Ctx) {
 /// Whether the server has this command under its own name: called with too few or too many words, its error names the
 /// command. ("S" and "W" refuse what a script must not do and every write, so another command of this name that accepts
 /// these words changes nothing.)
-fn is_there(ctx: Ctx, (name, words): Needed) -> bool {
+fn is_there(ctx: Ctx<'_>, (name, words): Needed) -> bool {
     let word = OwnedStr::new(b"x");
     let words: Vec<Str<'_>> = (0..words).map(|_| word.as_str()).collect();
     let Some(reply) = Reply::of(ctx, name, c"SWEv", &words) else {

@@ -22,9 +22,9 @@ use crate::module::entry::alarm;
 use crate::module::entry::condemned;
 use crate::module::ffi::api::api;
 use crate::module::ffi::checked::fallible;
-use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::ctx::{Callback, Ctx};
 use crate::module::ffi::guard;
-use crate::module::ffi::strings::{arguments, Str};
+use crate::module::ffi::strings::Str;
 use crate::module::reply;
 use crate::module::state::parked::{Parked, Shape};
 use crate::module::state::shell;
@@ -36,7 +36,7 @@ pub fn expect(id: WaiterId, shape: Shape) {
 
 /// Whether the calling client can be parked, asked before the core parks its request; if not, `BLOCK` counts
 /// as absent.
-pub fn is_possible(ctx: Ctx) -> bool {
+pub fn is_possible(ctx: Ctx<'_>) -> bool {
     ctx.may_block() && (shell::with(|shell| shell.parks_subscribers) || !ctx.is_subscribed())
 }
 
@@ -46,7 +46,7 @@ pub fn is_possible(ctx: Ctx) -> bool {
 ///
 /// # Errors
 /// When the request was given up meanwhile: the client is not blocked then.
-pub fn block_on(ctx: Ctx, keys: &[Str<'_>], id: WaiterId) -> Result<bool, LockError> {
+pub fn block_on(ctx: Ctx<'_>, keys: &[Str<'_>], id: WaiterId) -> Result<bool, LockError> {
     if !shell::with(|shell| shell.parked.contains_key(&id)) {
         // A bug caught in a callback meanwhile has given the request up.
         return Err(LockError::Internal);
@@ -88,7 +88,7 @@ pub fn block_on(ctx: Ctx, keys: &[Str<'_>], id: WaiterId) -> Result<bool, LockEr
 }
 
 /// The request leaves, and no trace of it stays.
-fn withdraw(ctx: Ctx, id: WaiterId) {
+fn withdraw(ctx: Ctx<'_>, id: WaiterId) {
     let now = ctx.now();
     shell::with(|shell| {
         shell.take_parked(id);
@@ -98,7 +98,7 @@ fn withdraw(ctx: Ctx, id: WaiterId) {
 }
 
 /// Writes the answer; nil when the server unblocks a client that has none yet.
-fn reply(parked: Parked, ctx: Ctx, key: Str<'_>, words: &[Str<'_>]) {
+fn reply(parked: Parked, ctx: Ctx<'_>, key: Str<'_>, words: &[Str<'_>]) {
     let granted = match parked.outcome {
         Some(Outcome::Failed(error)) => return ctx.reply_error(&error),
         _ if matches!(parked.shape, Shape::Tokens | Shape::TokensWithHolder) => {
@@ -125,10 +125,12 @@ unsafe extern "C" fn on_key_ready(
     _argc: c_int,
 ) -> c_int {
     guard::entry("key-ready", || {
-        // SAFETY: the server's context for this callback.
-        let (ctx, id) = unsafe { (Ctx::new(ctx), waiter_of(ctx)) };
+        // SAFETY: the server's context for this callback; the local value ends with it.
+        let callback = unsafe { Callback::new(ctx) };
+        // SAFETY: the callback is one of a blocked client: `block_on` has passed it.
+        let id = unsafe { waiter_of(callback.ctx()) };
         shell::with(|shell| shell.locks.schedule_settle_waiter(id));
-        alarm::rearm(ctx);
+        alarm::rearm(callback.ctx());
     });
     raw::REDISMODULE_ERR as c_int
 }
@@ -140,11 +142,12 @@ unsafe extern "C" fn on_answer(
     argv: *mut *mut raw::RedisModuleString,
     argc: c_int,
 ) -> c_int {
-    // SAFETY: the server's context for this callback.
-    let ctx = unsafe { Ctx::new(raw_ctx) };
+    // SAFETY: the server's context for this callback; the local value ends with it.
+    let callback = unsafe { Callback::new(raw_ctx) };
+    let ctx = callback.ctx();
     let done = guard::entry("answer", || {
-        // SAFETY: the context of a callback of a blocked client: this one.
-        let id = unsafe { waiter_of(raw_ctx) };
+        // SAFETY: the callback is one of a blocked client: `block_on` has passed it.
+        let id = unsafe { waiter_of(ctx) };
         let now = ctx.now();
         let parked = shell::with(|shell| {
             let parked = shell.take_parked(id);
@@ -158,7 +161,7 @@ unsafe extern "C" fn on_answer(
         });
         // SAFETY: the server passes the arguments of the command that was parked; the second is
         // its key.
-        let args = unsafe { arguments(argv, argc) };
+        let args = unsafe { callback.words(argv, argc) };
         let risks = parked.as_ref().filter(|parked| parked.is_granted());
         let risks = risks.map(|parked| parked.risks);
         match (parked, args.get(1)) {
@@ -176,8 +179,8 @@ unsafe extern "C" fn on_answer(
     if done.is_none() {
         // Told of an error, the client holds nothing and waits no more.
         ctx.reply_error(&LockError::Internal);
-        // SAFETY: the context of a callback of a blocked client: this one.
-        guard::entry("answer-again", || unsafe { forget(raw_ctx) });
+        // SAFETY: the callback is one of a blocked client: `block_on` has passed it.
+        guard::entry("answer-again", || unsafe { forget(ctx) });
     }
     raw::REDISMODULE_OK as c_int
 }
@@ -187,11 +190,13 @@ unsafe extern "C" fn on_disconnect(
     raw_ctx: *mut raw::RedisModuleCtx,
     _handle: *mut raw::RedisModuleBlockedClient,
 ) {
-    // SAFETY: the server's context for this callback.
-    let done = guard::entry("disconnect", || unsafe { forget(raw_ctx) });
+    // SAFETY: the server's context for this callback; the local value ends with it.
+    let callback = unsafe { Callback::new(raw_ctx) };
+    // SAFETY: the callback is one of a blocked client: `block_on` has set it for its handle.
+    let done = guard::entry("disconnect", || unsafe { forget(callback.ctx()) });
     if done.is_none() {
-        // SAFETY: the context of a callback of a blocked client: this one.
-        guard::entry("disconnect-again", || unsafe { forget(raw_ctx) });
+        // SAFETY: the callback is one of a blocked client: `block_on` has set it for its handle.
+        guard::entry("disconnect-again", || unsafe { forget(callback.ctx()) });
     }
 }
 
@@ -199,10 +204,10 @@ unsafe extern "C" fn on_disconnect(
 /// behind would be used again at the next grant. Harmless to do twice.
 ///
 /// # Safety
-/// `raw_ctx` is the context of a callback of a blocked client.
-unsafe fn forget(raw_ctx: *mut raw::RedisModuleCtx) {
+/// `ctx` is the context of a callback of a blocked client.
+unsafe fn forget(ctx: Ctx<'_>) {
     // SAFETY: the caller passes the context of a callback of a blocked client.
-    let (ctx, id) = unsafe { (Ctx::new(raw_ctx), waiter_of(raw_ctx)) };
+    let id = unsafe { waiter_of(ctx) };
     let now = ctx.now();
     shell::with(|shell| {
         shell.take_parked(id);
@@ -213,7 +218,8 @@ unsafe fn forget(raw_ctx: *mut raw::RedisModuleCtx) {
 
 /// # Safety
 /// `ctx` is the context of a callback of a blocked client.
-unsafe fn waiter_of(ctx: *mut raw::RedisModuleCtx) -> WaiterId {
-    // SAFETY: the caller passes the context of a callback of a blocked client. What `block_on` stored is a number, and NULL, the number 0, is no request's.
-    WaiterId(unsafe { api!(RedisModule_GetBlockedClientPrivateData)(ctx) } as u64)
+unsafe fn waiter_of(ctx: Ctx<'_>) -> WaiterId {
+    // SAFETY: the caller passes the context of a callback of a blocked client. The private data is the number that
+    // `block_on` stored, and NULL, the number 0, is no request's.
+    WaiterId(unsafe { api!(RedisModule_GetBlockedClientPrivateData)(ctx.as_ptr()) } as u64)
 }

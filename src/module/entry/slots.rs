@@ -12,11 +12,8 @@ use redis_module::raw;
 
 use crate::lock::slot_of;
 use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::valkey;
 use crate::module::state::shell;
-
-/// `VALKEYMODULE_OPTIONS_HANDLE_ATOMIC_SLOT_MIGRATION` of Valkey's header: while a module is loaded that
-/// does not say so, the server refuses to move slots atomically.
-const HANDLE_ATOMIC_MOVES: c_int = 1 << 5;
 
 /// The first major version of Valkey that has such moves.
 const VALKEY_SINCE: i32 = 9;
@@ -26,23 +23,22 @@ pub const REDIS_EVENT: u64 = raw::REDISMODULE_EVENT_CLUSTER_SLOT_MIGRATION;
 const REDIS_IMPORTED: u64 = raw::REDISMODULE_SUBEVENT_CLUSTER_SLOT_MIGRATION_IMPORT_COMPLETED;
 const REDIS_EXPORTED: u64 = raw::REDISMODULE_SUBEVENT_CLUSTER_SLOT_MIGRATION_MIGRATE_COMPLETED;
 
-/// `VALKEYMODULE_EVENT_ATOMIC_SLOT_MIGRATION` and two of its subevents. The bindings of `redis-module` are
-/// made from Redis' header, which does not have them.
-pub const VALKEY_EVENT: u64 = 19;
-const VALKEY_IMPORTED: u64 = 4;
-const VALKEY_EXPORTED: u64 = 5;
+/// The event of Valkey.
+pub const VALKEY_EVENT: u64 = valkey::VALKEYMODULE_EVENT_ATOMIC_SLOT_MIGRATION;
+const VALKEY_IMPORTED: u64 = valkey::VALKEYMODULE_SUBEVENT_ATOMIC_SLOT_MIGRATION_IMPORT_COMPLETED;
+const VALKEY_EXPORTED: u64 = valkey::VALKEYMODULE_SUBEVENT_ATOMIC_SLOT_MIGRATION_EXPORT_COMPLETED;
 
-/// What to declare at load. The bit is set for servers that know it only: another may give it another
-/// meaning one day.
-pub fn options(ctx: Ctx, major_version: i32) -> c_int {
+/// The module option for such moves. While a module without it is loaded, Valkey refuses to move slots atomically. The
+/// bit is set only for servers that know it: another server may give it another meaning one day.
+pub fn options(ctx: Ctx<'_>, major_version: i32) -> c_int {
     match ctx.is_valkey() && major_version >= VALKEY_SINCE {
-        true => HANDLE_ATOMIC_MOVES,
+        true => valkey::VALKEYMODULE_OPTIONS_HANDLE_ATOMIC_SLOT_MIGRATION,
         false => 0,
     }
 }
 
 /// The event of such moves on this server.
-pub fn event_of(ctx: Ctx) -> u64 {
+pub fn event_of(ctx: Ctx<'_>) -> u64 {
     match ctx.is_valkey() {
         true => VALKEY_EVENT,
         false => REDIS_EVENT,
@@ -50,7 +46,7 @@ pub fn event_of(ctx: Ctx) -> u64 {
 }
 
 /// Something has happened to such a move.
-pub fn moved(ctx: Ctx, subevent: u64) {
+pub fn moved(ctx: Ctx<'_>, subevent: u64) {
     let (imported, exported) = match ctx.is_valkey() {
         true => (VALKEY_IMPORTED, VALKEY_EXPORTED),
         false => (REDIS_IMPORTED, REDIS_EXPORTED),
@@ -60,12 +56,12 @@ pub fn moved(ctx: Ctx, subevent: u64) {
         // yet now that it is back.
         shell::with(|shell| shell.locks.schedule_settle_all(None));
     } else if subevent == exported {
-        shell::with(|shell| shell.locks.left(|name| !is_mine(name)));
+        shell::with(|shell| shell.locks.left(|name| !is_local(name)));
     }
 }
 
 /// Whether the slot of a key is this node's, or the server does not say.
-fn is_mine(name: &[u8]) -> bool {
+fn is_local(name: &[u8]) -> bool {
     // SAFETY: a pointer that is written once, at load.
     let can_access = unsafe { raw::RedisModule_ClusterCanAccessKeysInSlot };
     // SAFETY: takes a number, and calls nothing back.

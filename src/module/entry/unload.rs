@@ -20,10 +20,10 @@ use crate::module::state::shell;
 const MOST_LOGGED: usize = 64;
 
 /// From this version on Valkey itself looks for such rules.
-const VALKEY_LOOKS: i32 = 0x09_01_00;
+const VALKEY_CHECKS_RULES: i32 = 0x09_01_00;
 
 /// The reason, for the log.
-pub fn reason_to_stay(ctx: Ctx) -> Option<String> {
+pub fn reason_to_stay(ctx: Ctx<'_>) -> Option<String> {
     if ctx.is_paused() {
         return Some(
             "clients are paused, and a command of this module may wait for the end of that".into(),
@@ -32,11 +32,11 @@ pub fn reason_to_stay(ctx: Ctx) -> Option<String> {
     if let Some(reason) = shell::hooks().and_then(|hooks| (hooks.reason_to_stay)()) {
         return Some(reason.into());
     }
-    queued(ctx).or_else(|| named(ctx))
+    client_with_queued_command(ctx).or_else(|| rule_with_own_command(ctx))
 }
 
 /// A client whose command waits in the server. Which command it is, the server does not tell.
-fn queued(ctx: Ctx) -> Option<String> {
+fn client_with_queued_command(ctx: Ctx<'_>) -> Option<String> {
     if ctx.is_threaded_redis() {
         return None;
     }
@@ -49,7 +49,9 @@ fn queued(ctx: Ctx) -> Option<String> {
                 .into(),
         );
     };
-    let id = clients.split(|byte| *byte == b'\n').find_map(waiting)?;
+    let id = clients
+        .split(|byte| *byte == b'\n')
+        .find_map(id_if_queued)?;
     Some(format!(
         "client {id} has a transaction open, or its command was postponed by a pause, and that may be a command of \
          this module. Try again, or end it with CLIENT KILL ID {id}"
@@ -59,7 +61,7 @@ fn queued(ctx: Ctx) -> Option<String> {
 /// The id of a client of `CLIENT LIST` that has queued commands: `multi` counts them (the client whose transaction is
 /// under way, perhaps the one that unloads, has sent `EXEC` last); or whose postponed command runs at the end of this
 /// tick (the flag `u`).
-fn waiting(client: &[u8]) -> Option<&str> {
+fn id_if_queued(client: &[u8]) -> Option<&str> {
     let field = |name: &[u8]| {
         let mut words = client.split(|byte| *byte == b' ');
         words.find_map(|word| word.strip_prefix(name)?.strip_prefix(b"="))
@@ -70,15 +72,15 @@ fn waiting(client: &[u8]) -> Option<&str> {
 }
 
 /// A rule that names a command of this module.
-fn named(ctx: Ctx) -> Option<String> {
-    match first_offence(ctx) {
+fn rule_with_own_command(ctx: Ctx<'_>) -> Option<String> {
+    match first_naming_rule(ctx) {
         Ok(None) => None,
-        Ok(Some(Offence { user, rule })) => Some(format!(
+        Ok(Some(NamingRule { user, rule })) => Some(format!(
             "the ACL rules of user '{user}' have '{rule}', which the server cannot read without this module, \
              and then it ends. Take rules that name a command of this module back before the unload, and set \
              them again behind the load: scripts/upgrade.sh does it"
         )),
-        Err(Unreadable) if ctx.is_valkey() && server_version() >= VALKEY_LOOKS => None,
+        Err(Unreadable) if ctx.is_valkey() && server_version() >= VALKEY_CHECKS_RULES => None,
         Err(Unreadable) => Some(
             "ACL LIST is refused (renamed or disabled?), so the rules of users may name commands of this module, \
              and then the server ends when it is unloaded. Restart the server with the other module instead"
@@ -88,7 +90,7 @@ fn named(ctx: Ctx) -> Option<String> {
 }
 
 /// A rule and its user, as they are logged.
-struct Offence {
+struct NamingRule {
     user: String,
     rule: String,
 }
@@ -96,7 +98,7 @@ struct Offence {
 /// The server does not tell the rules.
 struct Unreadable;
 
-fn first_offence(ctx: Ctx) -> Result<Option<Offence>, Unreadable> {
+fn first_naming_rule(ctx: Ctx<'_>) -> Result<Option<NamingRule>, Unreadable> {
     let list = OwnedStr::new(b"LIST");
     let reply = Reply::of(ctx, c"ACL", c"v", &[list.as_str()]).ok_or(Unreadable)?;
     for user in reply.whole().elements().ok_or(Unreadable)? {
@@ -107,7 +109,7 @@ fn first_offence(ctx: Ctx) -> Result<Option<Offence>, Unreadable> {
             .map(without_parentheses)
             .find(|word| is_ours(ctx, word))
         {
-            return Ok(Some(Offence {
+            return Ok(Some(NamingRule {
                 user: printable(name),
                 rule: printable(rule),
             }));
@@ -129,7 +131,7 @@ fn command_of(word: &[u8]) -> Option<&[u8]> {
 }
 
 /// Whether this rule names a command of this module.
-fn is_ours(ctx: Ctx, word: &[u8]) -> bool {
+fn is_ours(ctx: Ctx<'_>, word: &[u8]) -> bool {
     let Some(Ok(command)) = command_of(word).map(CString::new) else {
         return false;
     };

@@ -9,7 +9,7 @@ use redis_module::raw;
 use crate::module::ffi::api::api;
 use crate::module::ffi::checked::fallible;
 use crate::module::ffi::ctx::Ctx;
-use crate::module::ffi::strings::Str;
+use crate::module::ffi::strings::{pointers, Str};
 
 /// The answer to a call; freed on drop.
 pub struct Reply(NonNull<raw::RedisModuleCallReply>);
@@ -24,16 +24,15 @@ impl Drop for Reply {
 impl Reply {
     /// Calls a command with these words behind its name. `modifiers` are those of `RedisModule_Call` that need no
     /// argument, followed by `v`. `None`: the server refused the call, and `errno` says why.
-    pub fn of(ctx: Ctx, command: &CStr, modifiers: &CStr, words: &[Str<'_>]) -> Option<Reply> {
-        // SAFETY: the context is live; "v" takes an array of live strings, which a `Str` is and nothing else, and
-        // its length as size_t. The reply is ours.
+    pub fn of(ctx: Ctx<'_>, command: &CStr, modifiers: &CStr, words: &[Str<'_>]) -> Option<Reply> {
+        // SAFETY: the context is live; "v" takes an array of live strings and its length as size_t. The reply is ours.
         let reply = unsafe {
             fallible!(
                 RedisModule_Call(
                     ctx.as_ptr(),
                     command.as_ptr(),
                     modifiers.as_ptr(),
-                    words.as_ptr().cast::<*mut raw::RedisModuleString>(),
+                    pointers(words),
                     words.len(),
                 ),
                 null_mut()
@@ -43,7 +42,7 @@ impl Reply {
     }
 
     /// Answers the caller of this command with it.
-    pub fn forward(self, ctx: Ctx) {
+    pub fn forward(self, ctx: Ctx<'_>) {
         // SAFETY: the context is live, and so is the reply, of which the server takes a copy.
         unsafe { api!(RedisModule_ReplyWithCallReply)(ctx.as_ptr(), self.0.as_ptr()) };
     }

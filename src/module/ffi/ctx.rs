@@ -1,7 +1,11 @@
-//! One call from the server, and what may be asked of it: clocks, flags, replies, replication.
+//! The context of one callback: clocks, flags, replies, messages, events.
+//!
+//! A [`Ctx`] borrows from the [`Callback`] that an entry point makes of the server's pointer, or from a [`DetachedCtx`].
+//! So it cannot be kept beyond either, nor can anything that holds one: an open key, a replication.
 
-use std::ffi::CStr;
-use std::ptr::null_mut;
+use std::ffi::{c_int, CStr};
+use std::marker::PhantomData;
+use std::ptr::{null_mut, NonNull};
 use std::time::SystemTime;
 
 use redis_module::raw;
@@ -10,10 +14,88 @@ use crate::lock::{KeyRef, Now};
 use crate::module::ffi::api::api;
 use crate::module::ffi::checked::fallible;
 use crate::module::ffi::strings::{OwnedStr, Str};
+use crate::module::ffi::zeroed::zeroed;
 
-/// The context of the call that is under way. Never kept beyond it.
+/// The callback of the server that is running.
+pub struct Callback(*mut raw::RedisModuleCtx);
+
+impl Callback {
+    /// # Safety
+    /// `raw` is the context that the server passed to the callback now running, and the value is dropped before that
+    /// callback returns.
+    pub unsafe fn new(raw: *mut raw::RedisModuleCtx) -> Callback {
+        Callback(raw)
+    }
+
+    /// Its context.
+    pub fn ctx(&self) -> Ctx<'_> {
+        Ctx {
+            raw: self.0,
+            callback: PhantomData,
+        }
+    }
+
+    /// A string that the server passed to the callback.
+    ///
+    /// # Safety
+    /// `raw` is such a string: the server keeps it alive and unchanged until the callback returns.
+    pub unsafe fn string(&self, raw: *mut raw::RedisModuleString) -> Str<'_> {
+        // SAFETY: the caller promises a string that lives as long as the callback, which outlives `self`.
+        unsafe { Str::new(raw) }
+    }
+
+    /// The words of the command that the callback is for.
+    ///
+    /// # Safety
+    /// `argv` and `argc` are what the server passed to the callback.
+    pub unsafe fn words(&self, argv: *mut *mut raw::RedisModuleString, argc: c_int) -> &[Str<'_>] {
+        let argc = usize::try_from(argc).unwrap_or(0);
+        if argc == 0 {
+            return &[];
+        }
+        // SAFETY: the server passes an array of `argc` live strings. Array and strings stay unchanged until the callback
+        // returns, which outlives `self`. A `Str` is `repr(transparent)` over such a pointer.
+        unsafe { std::slice::from_raw_parts(argv.cast::<Str<'_>>(), argc) }
+    }
+}
+
+/// A live context, for `'a`: that of the callback that is running, or a detached one.
 #[derive(Clone, Copy)]
-pub struct Ctx(*mut raw::RedisModuleCtx);
+pub struct Ctx<'a> {
+    raw: *mut raw::RedisModuleCtx,
+    callback: PhantomData<&'a ()>,
+}
+
+/// A context of no client, which the server makes on demand.
+struct DetachedCtx(NonNull<raw::RedisModuleCtx>);
+
+impl DetachedCtx {
+    /// `None`: the server refuses.
+    fn new(of: Ctx<'_>) -> Option<DetachedCtx> {
+        // SAFETY: the context is live; only its module is read. The new one is ours to free.
+        let raw = unsafe {
+            fallible!(
+                RedisModule_GetDetachedThreadSafeContext(of.as_ptr()),
+                null_mut()
+            )
+        };
+        NonNull::new(raw).map(DetachedCtx)
+    }
+
+    fn ctx(&self) -> Ctx<'_> {
+        Ctx {
+            raw: self.0.as_ptr(),
+            callback: PhantomData,
+        }
+    }
+}
+
+impl Drop for DetachedCtx {
+    fn drop(&mut self) {
+        // SAFETY: the context was made by `new`, is freed here only, and no `Ctx` of it is left: they borrow from `self`.
+        unsafe { api!(RedisModule_FreeThreadSafeContext)(self.0.as_ptr()) };
+    }
+}
 
 /// Both clocks; needs no context.
 pub fn now() -> Now {
@@ -39,25 +121,17 @@ pub fn server_version() -> i32 {
 
 /// What the server tells of a connection, while it lives.
 fn info_of(id: u64) -> Option<raw::RedisModuleClientInfo> {
-    // SAFETY: all-zero is a valid value of this plain C struct.
-    let mut info: raw::RedisModuleClientInfo = unsafe { std::mem::zeroed() };
-    info.version = 1;
-    // SAFETY: the struct has the version it states.
+    let mut info: raw::RedisModuleClientInfo = zeroed();
+    info.version = raw::REDISMODULE_CLIENTINFO_VERSION.into();
+    // SAFETY: the struct has the layout of the version that it states, and lives through the call.
     let found = unsafe { api!(RedisModule_GetClientInfoById)((&raw mut info).cast(), id) };
     (found == raw::REDISMODULE_OK as i32).then_some(info)
 }
 
-impl Ctx {
-    /// # Safety
-    /// `raw` is the context that the server passed to the callback now running, and the value does
-    /// not outlive that callback. (NULL is never passed.)
-    pub unsafe fn new(raw: *mut raw::RedisModuleCtx) -> Ctx {
-        Ctx(raw)
-    }
-
+impl Ctx<'_> {
     /// The pointer, for calls into the server.
     pub fn as_ptr(self) -> *mut raw::RedisModuleCtx {
-        self.0
+        self.raw
     }
 
     /// The lock of this name in the selected database.
@@ -75,8 +149,8 @@ impl Ctx {
 
     /// What the server says of itself and of this call (`REDISMODULE_CTX_FLAGS_*`).
     pub(crate) fn flags(self) -> u32 {
-        // SAFETY: the context is live (see `new`).
-        let flags = unsafe { api!(RedisModule_GetContextFlags)(self.0) };
+        // SAFETY: the context is live (see `Ctx`).
+        let flags = unsafe { api!(RedisModule_GetContextFlags)(self.raw) };
         flags.unsigned_abs()
     }
 
@@ -141,13 +215,13 @@ impl Ctx {
 
     /// Whether there is a replication backlog: true as well where the server does not say.
     pub fn has_backlog(self) -> bool {
-        !self.info_is(c"replication", c"repl_backlog_active", c"0")
-            || !self.info_is(c"replication", c"connected_slaves", c"0")
+        !self.info_field_is(c"replication", c"repl_backlog_active", c"0")
+            || !self.info_field_is(c"replication", c"connected_slaves", c"0")
     }
 
     /// Whether the server calls itself Valkey.
     pub fn is_valkey(self) -> bool {
-        self.info_is(c"server", c"server_name", c"valkey")
+        self.info_field_is(c"server", c"server_name", c"valkey")
     }
 
     /// Whether the server itself is starting, as against a module loaded into a running one.
@@ -159,7 +233,7 @@ impl Ctx {
             return self.flags() & STARTUP != 0;
         }
         // 7.0 has no flag for it. While it starts nobody is connected yet; `MODULE LOAD` has a caller.
-        self.info_is(c"clients", c"connected_clients", c"0")
+        self.info_field_is(c"clients", c"connected_clients", c"0")
     }
 
     /// Whether this is Redis 8 with I/O threads. There `CLIENT LIST` stops all threads, which takes long where
@@ -168,16 +242,16 @@ impl Ctx {
         const THREADS_OWN_CLIENTS: i32 = 0x08_00_00;
         server_version() >= THREADS_OWN_CLIENTS
             && !self.is_valkey()
-            && self.info_is(c"server", c"io_threads_active", c"1")
+            && self.info_field_is(c"server", c"io_threads_active", c"1")
     }
 
     /// Whether a field of `INFO` has this value; false as well where the server does not say.
-    fn info_is(self, section: &CStr, name: &CStr, value: &CStr) -> bool {
+    fn info_field_is(self, section: &CStr, name: &CStr, value: &CStr) -> bool {
         // SAFETY: section and name are constants; the info is freed before the end, and the field is
         // only read until then.
         unsafe {
             let info = fallible!(
-                RedisModule_GetServerInfo(self.0, section.as_ptr()),
+                RedisModule_GetServerInfo(self.raw, section.as_ptr()),
                 null_mut()
             );
             if info.is_null() {
@@ -185,7 +259,7 @@ impl Ctx {
             }
             let field = api!(RedisModule_ServerInfoGetFieldC)(info, name.as_ptr());
             let is = !field.is_null() && CStr::from_ptr(field) == value;
-            api!(RedisModule_FreeServerInfo)(self.0, info);
+            api!(RedisModule_FreeServerInfo)(self.raw, info);
             is
         }
     }
@@ -210,34 +284,34 @@ impl Ctx {
     /// The selected database.
     pub fn db(self) -> i32 {
         // SAFETY: the context is live.
-        unsafe { api!(RedisModule_GetSelectedDb)(self.0) }
+        unsafe { api!(RedisModule_GetSelectedDb)(self.raw) }
     }
 
     /// Selects a database; in a client's call the caller selects the old one again. Only an unknown number is refused:
     /// each number here comes from this server, and the number of databases never changes.
     pub fn select(self, db: i32) {
         // SAFETY: the context is live.
-        unsafe { api!(RedisModule_SelectDb)(self.0, db) };
+        unsafe { api!(RedisModule_SelectDb)(self.raw, db) };
     }
 
     /// Whether the server only asks where the keys of a command stand.
-    pub fn asks_for_keys(self) -> bool {
+    pub fn is_key_position_request(self) -> bool {
         // SAFETY: the context is live.
-        unsafe { api!(RedisModule_IsKeysPositionRequest)(self.0) != 0 }
+        unsafe { api!(RedisModule_IsKeysPositionRequest)(self.raw) != 0 }
     }
 
     /// Answers that question: a key stands here, and is used so.
-    pub fn tell_key(self, position: usize, access: u32) {
+    pub fn report_key_position(self, position: usize, access: u32) {
         // SAFETY: the context is live, and of such a question; others are ignored.
         unsafe {
-            api!(RedisModule_KeyAtPosWithFlags)(self.0, position as i32, access as i32);
+            api!(RedisModule_KeyAtPosWithFlags)(self.raw, position as i32, access as i32);
         }
     }
 
     /// The id of the calling connection.
     pub fn client_id(self) -> u64 {
         // SAFETY: the context is live.
-        unsafe { api!(RedisModule_GetClientId)(self.0) }
+        unsafe { api!(RedisModule_GetClientId)(self.raw) }
     }
 
     /// Sends a keyspace event about a key of the selected database.
@@ -245,18 +319,18 @@ impl Ctx {
         // SAFETY: the context, the name and the key live through the call; the key is not kept. (The status is
         // always OK.)
         unsafe {
-            api!(RedisModule_NotifyKeyspaceEvent)(self.0, class, event.as_ptr(), key.as_ptr())
+            api!(RedisModule_NotifyKeyspaceEvent)(self.raw, class, event.as_ptr(), key.as_ptr())
         };
     }
 
     /// Tells the clients that watch a key, and the server's own caches, that it was changed.
     pub fn signal_modified(self, key: Str<'_>) {
         // SAFETY: context and name are live. (The status is always OK.)
-        unsafe { api!(RedisModule_SignalModifiedKey)(self.0, key.as_ptr()) };
+        unsafe { api!(RedisModule_SignalModifiedKey)(self.raw, key.as_ptr()) };
     }
 
     /// Whether `notify-keyspace-events` asks for events of this class.
-    pub fn is_asked_for(self, class: i32) -> bool {
+    pub fn notifies(self, class: i32) -> bool {
         // SAFETY: takes no arguments.
         unsafe { api!(RedisModule_GetNotifyKeyspaceEvents)() & class != 0 }
     }
@@ -265,7 +339,7 @@ impl Ctx {
     pub fn publish(self, channel: Str<'_>, message: Str<'_>) {
         // SAFETY: context and strings live through the call.
         unsafe {
-            api!(RedisModule_PublishMessage)(self.0, channel.as_ptr(), message.as_ptr());
+            api!(RedisModule_PublishMessage)(self.raw, channel.as_ptr(), message.as_ptr());
         }
     }
 
@@ -273,7 +347,7 @@ impl Ctx {
     pub fn publish_in_shard(self, channel: Str<'_>, message: Str<'_>) {
         // SAFETY: context and strings live through the call.
         unsafe {
-            api!(RedisModule_PublishMessageShard)(self.0, channel.as_ptr(), message.as_ptr());
+            api!(RedisModule_PublishMessageShard)(self.raw, channel.as_ptr(), message.as_ptr());
         }
     }
 
@@ -282,8 +356,8 @@ impl Ctx {
     pub fn publish_in_cluster(self, channel: Str<'_>, message: Str<'_>) {
         // SAFETY: context and strings live through the calls.
         unsafe {
-            api!(RedisModule_PublishMessage)(self.0, channel.as_ptr(), message.as_ptr());
-            api!(RedisModule_PublishMessageShard)(self.0, channel.as_ptr(), message.as_ptr());
+            api!(RedisModule_PublishMessage)(self.raw, channel.as_ptr(), message.as_ptr());
+            api!(RedisModule_PublishMessageShard)(self.raw, channel.as_ptr(), message.as_ptr());
         }
     }
 
@@ -297,7 +371,7 @@ impl Ctx {
         unsafe {
             let reply = fallible!(
                 RedisModule_Call(
-                    self.0,
+                    self.raw,
                     c"HDEL".as_ptr(),
                     c"SEsc".as_ptr(),
                     key.as_ptr(),
@@ -325,17 +399,9 @@ impl Ctx {
 
     /// The same question asked as nobody in particular. A client that came with `ASKING` may write
     /// into a slot that is still on its way to this node; the module's own keys must not.
-    pub fn probe_write_unasked(self, key: Str<'_>) -> bool {
-        // SAFETY: the detached context is a fresh one, used and freed on the main thread, here.
-        unsafe {
-            let fresh = fallible!(RedisModule_GetDetachedThreadSafeContext(self.0), null_mut());
-            if fresh.is_null() {
-                return false;
-            }
-            let allowed = Ctx(fresh).probe_write(key);
-            api!(RedisModule_FreeThreadSafeContext)(fresh);
-            allowed
-        }
+    pub fn probe_write_detached(self, key: Str<'_>) -> bool {
+        let detached = DetachedCtx::new(self);
+        detached.is_some_and(|detached| detached.ctx().probe_write(key))
     }
 
     /// Address and name of a connection, while it lives.
@@ -345,7 +411,7 @@ impl Ctx {
         unsafe {
             let addr = CStr::from_ptr(info.addr.as_ptr()).to_string_lossy();
             let name = raw::RedisModule_GetClientNameById
-                .and_then(|get| OwnedStr::from_raw(get(self.0, id)));
+                .and_then(|get| OwnedStr::from_raw(get(self.raw, id)));
             // As the core writes addresses, for CLIENT KILL ADDR.
             let addr = if addr.contains(':') {
                 format!("[{addr}]:{}", info.port)
@@ -358,21 +424,21 @@ impl Ctx {
 
     /// An integer.
     pub fn reply_integer(self, value: i64) {
-        // SAFETY: the context is live (see `new`). (The status of this reply and of those below is OK in every
+        // SAFETY: the context is live (see `Ctx`). (The status of this reply and of those below is OK in every
         // server: a caller that wants no reply gets none.)
-        unsafe { api!(RedisModule_ReplyWithLongLong)(self.0, value) };
+        unsafe { api!(RedisModule_ReplyWithLongLong)(self.raw, value) };
     }
 
     /// Nil: `$-1`, or `_` in RESP3.
     pub fn reply_nil(self) {
-        // SAFETY: the context is live (see `new`).
-        unsafe { api!(RedisModule_ReplyWithNull)(self.0) };
+        // SAFETY: the context is live (see `Ctx`).
+        unsafe { api!(RedisModule_ReplyWithNull)(self.raw) };
     }
 
     /// Nil in the place of an array: `*-1`, or `_` in RESP3.
     pub fn reply_nil_array(self) {
-        // SAFETY: the context is live (see `new`).
-        unsafe { api!(RedisModule_ReplyWithNullArray)(self.0) };
+        // SAFETY: the context is live (see `Ctx`).
+        unsafe { api!(RedisModule_ReplyWithNullArray)(self.raw) };
     }
 
     /// An integer, or nil.
@@ -385,28 +451,28 @@ impl Ctx {
 
     /// A bulk string.
     pub fn reply_bytes(self, bytes: &[u8]) {
-        // SAFETY: the context is live (see `new`); the bytes are copied.
+        // SAFETY: the context is live (see `Ctx`); the bytes are copied.
         unsafe {
-            api!(RedisModule_ReplyWithStringBuffer)(self.0, bytes.as_ptr().cast(), bytes.len())
+            api!(RedisModule_ReplyWithStringBuffer)(self.raw, bytes.as_ptr().cast(), bytes.len())
         };
     }
 
     /// The head of an array of so many elements.
     pub fn reply_array(self, len: usize) {
-        // SAFETY: the context is live (see `new`).
-        unsafe { api!(RedisModule_ReplyWithArray)(self.0, len as _) };
+        // SAFETY: the context is live (see `Ctx`).
+        unsafe { api!(RedisModule_ReplyWithArray)(self.raw, len as _) };
     }
 
     /// The head of a map of so many pairs; RESP2 clients get a flat array.
     pub fn reply_map(self, pairs: usize) {
-        // SAFETY: the context is live (see `new`).
-        unsafe { api!(RedisModule_ReplyWithMap)(self.0, pairs as _) };
+        // SAFETY: the context is live (see `Ctx`).
+        unsafe { api!(RedisModule_ReplyWithMap)(self.raw, pairs as _) };
     }
 
     /// An error. Its texts are constants of this module.
     pub fn reply_error(self, error: &impl std::fmt::Display) {
         let text = std::ffi::CString::new(error.to_string()).unwrap_or_default();
-        // SAFETY: the context is live (see `new`); the text is copied.
-        unsafe { api!(RedisModule_ReplyWithError)(self.0, text.as_ptr()) };
+        // SAFETY: the context is live (see `Ctx`); the text is copied.
+        unsafe { api!(RedisModule_ReplyWithError)(self.raw, text.as_ptr()) };
     }
 }

@@ -1,11 +1,11 @@
 //! What the module keeps between calls: statics that only the server's main thread touches.
 
-use std::cell::RefCell;
+use std::cell::{Ref, RefCell};
 
 /// A value that exists while the module is loaded.
 ///
-/// It is borrowed only while nothing of the server is called that can call back: with a key event while a key is
-/// opened or deleted, with the answer of a parked client while it is unblocked.
+/// [`MainThread::with`] borrows it exclusively, so its body calls nothing of the server that can call back: with a key
+/// event while a key is opened or deleted, with the answer of a parked client while it is unblocked.
 pub struct MainThread<T>(RefCell<Option<T>>);
 
 // SAFETY: `empty` demands that the value is used on one thread, so the RefCell is never touched by two.
@@ -21,8 +21,23 @@ impl<T> MainThread<T> {
     }
 
     /// Puts the value in, or with `None` drops it.
+    ///
+    /// # Panics
+    /// When the value is borrowed: a bug, caught by the guard.
     pub fn set(&self, value: Option<T>) {
         *self.0.borrow_mut() = value;
+    }
+
+    /// Borrows the value for shared use. Calls into the server may be made meanwhile, if no callback changes the value.
+    ///
+    /// # Panics
+    /// When `with` or `set` runs, or the module is not loaded: bugs, caught by the guard.
+    #[inline]
+    pub fn borrow(&self) -> Ref<'_, T> {
+        Ref::map(self.0.borrow(), |value| match value {
+            Some(value) => value,
+            None => panic!("the module is not loaded"),
+        })
     }
 
     /// Borrows the value. No call into the server that could call back is made inside.

@@ -10,3 +10,5 @@ pub(crate) mod log;
 pub mod main_thread;
 pub(crate) mod raw_key;
 pub mod strings;
+pub(crate) mod valkey;
+pub(crate) mod zeroed;

@@ -1,6 +1,7 @@
 //! A key of the server, open for one call.
 
 use std::ffi::{c_int, c_void};
+use std::marker::PhantomData;
 use std::ptr::{null_mut, NonNull};
 
 use redis_module::raw;
@@ -11,45 +12,53 @@ use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::guard;
 use crate::module::ffi::strings::{OwnedStr, Str};
 
-/// How a key is opened to read without a trace: no statistics, no event, no use noted, and a key whose TTL is over is left
-/// alone. (Redis 7.0 knows `NOTOUCH` only: there it is an ordinary read, which counts a hit or a miss.)
+/// How a key is opened to read without a trace: no statistics, no event, no use noted, and a key whose TTL is over is
+/// left alone. (Redis 7.0 knows `NOTOUCH` only: there it is an ordinary read, which counts a hit or a miss.)
 pub(crate) const NO_TRACE: u32 = redis_module::raw::REDISMODULE_OPEN_KEY_NOTOUCH
     | redis_module::raw::REDISMODULE_OPEN_KEY_NONOTIFY
     | redis_module::raw::REDISMODULE_OPEN_KEY_NOSTATS
     | redis_module::raw::REDISMODULE_OPEN_KEY_NOEXPIRE;
 
-/// An open key; closed on drop. It is opened and dropped within one call of the server.
+/// An open key; closed on drop. It borrows the context that it was opened in, so it is closed before the callback of that
+/// context returns.
 ///
 /// The server refuses an operation that does not fit the type of the value, except where a method says so.
-pub(crate) struct RawKey(NonNull<raw::RedisModuleKey>);
+pub(crate) struct RawKey<'a> {
+    /// Open until `drop`.
+    raw: NonNull<raw::RedisModuleKey>,
+    ctx: PhantomData<Ctx<'a>>,
+}
 
-impl Drop for RawKey {
+impl Drop for RawKey<'_> {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: the key is open, and is closed here only.
-        unsafe { api!(RedisModule_CloseKey)(self.0.as_ptr()) };
+        // SAFETY: `open` got the key from the server, its context is live (`'a`), and nothing else closes it.
+        unsafe { api!(RedisModule_CloseKey)(self.as_ptr()) };
     }
 }
 
-impl RawKey {
+impl<'a> RawKey<'a> {
     /// Opens a key of the selected database. `None` for an absent key that is opened to read, and for nothing else.
     #[inline]
-    pub(crate) fn open(ctx: Ctx, name: Str<'_>, mode: u32) -> Option<RawKey> {
-        // SAFETY: context and name are live.
+    pub(crate) fn open(ctx: Ctx<'a>, name: Str<'_>, mode: u32) -> Option<RawKey<'a>> {
+        // SAFETY: context and name are live. The server keeps a reference of its own to the name.
         let key = unsafe { api!(RedisModule_OpenKey)(ctx.as_ptr(), name.as_ptr(), mode as c_int) };
-        NonNull::new(key.cast()).map(RawKey)
+        NonNull::new(key.cast()).map(|raw| RawKey {
+            raw,
+            ctx: PhantomData,
+        })
     }
 
     /// Opens a key of the selected database to read and write.
     #[inline]
-    pub(crate) fn open_to_write(ctx: Ctx, name: Str<'_>) -> Option<RawKey> {
+    pub(crate) fn open_to_write(ctx: Ctx<'a>, name: Str<'_>) -> Option<RawKey<'a>> {
         RawKey::open(ctx, name, raw::REDISMODULE_READ | raw::REDISMODULE_WRITE)
     }
 
     /// The pointer, for calls into the server. It is valid until the key is dropped.
     #[inline]
     pub(crate) fn as_ptr(&self) -> *mut raw::RedisModuleKey {
-        self.0.as_ptr()
+        self.raw.as_ptr()
     }
 
     /// The type of its value (`REDISMODULE_KEYTYPE_*`).
@@ -99,8 +108,8 @@ impl RawKey {
             return None;
         }
         let (mut len, mode) = (0, raw::REDISMODULE_READ as c_int);
-        // SAFETY: the key is open and holds a string. The body gets the bytes for its own time only, and no body
-        // changes the key.
+        // SAFETY: the key is open and holds a string, whose bytes stay until the key is changed. The body gets them for
+        // its own time only, and every body parses or copies them and calls nothing of the server.
         unsafe {
             let data = fallible!(
                 RedisModule_StringDMA(self.as_ptr(), &mut len, mode),
@@ -162,7 +171,13 @@ impl RawKey {
     /// # Errors
     /// When the server refuses.
     pub(crate) fn set_fields(&self, words: &[Str<'_>]) -> Written {
-        let word = |at: usize| words.get(at).map_or(null_mut(), |word| word.as_ptr());
+        let [_, field, value, rest @ ..] = words else {
+            return Err(Refused("RedisModule_HashSet"));
+        };
+        let (field_2, value_2) = match rest {
+            [field, value, ..] => (field.as_ptr(), value.as_ptr()),
+            _ => (null_mut(), null_mut()),
+        };
         // SAFETY: the key is open; the variadic list is one or two pairs of live strings and then NULL (a NULL field
         // ends it); the server copies them.
         let fields = unsafe {
@@ -170,10 +185,10 @@ impl RawKey {
                 RedisModule_HashSet(
                     self.as_ptr(),
                     raw::REDISMODULE_HASH_COUNT_ALL as c_int,
-                    word(1),
-                    word(2),
-                    word(3),
-                    word(4),
+                    field.as_ptr(),
+                    value.as_ptr(),
+                    field_2,
+                    value_2,
                     null_mut::<c_void>(),
                 ),
                 0

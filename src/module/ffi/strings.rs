@@ -1,6 +1,5 @@
 //! The server's strings: borrowed from the arguments of a command, or owned by us.
 
-use std::ffi::c_int;
 use std::marker::PhantomData;
 
 use redis_module::raw;
@@ -40,6 +39,12 @@ impl<'a> Str<'a> {
     pub fn as_ptr(self) -> *mut raw::RedisModuleString {
         self.raw
     }
+}
+
+/// The words as the server takes them: an array of pointers to live strings, as long as the slice.
+pub fn pointers(words: &[Str<'_>]) -> *const *mut raw::RedisModuleString {
+    // A `Str` is `repr(transparent)` over the pointer.
+    words.as_ptr().cast()
 }
 
 /// A string of our own.
@@ -93,20 +98,6 @@ impl Drop for OwnedStr {
         // SAFETY: the reference is ours and is given up exactly once.
         unsafe { api!(RedisModule_FreeString)(std::ptr::null_mut(), self.0) };
     }
-}
-
-/// The arguments of a call.
-///
-/// # Safety
-/// `argv` and `argc` are what the server passed to the callback now running.
-pub unsafe fn arguments<'a>(argv: *mut *mut raw::RedisModuleString, argc: c_int) -> &'a [Str<'a>] {
-    let argc = usize::try_from(argc).unwrap_or(0);
-    if argc == 0 {
-        return &[];
-    }
-    // SAFETY: the server passes `argc` live strings that stay, and an array of their pointers that
-    // does not change, through the callback; a `Str` is such a pointer and nothing else.
-    unsafe { std::slice::from_raw_parts(argv.cast::<Str<'a>>(), argc) }
 }
 
 /// How many keys a command has that counts them in the word at this place, if they are all there; the first

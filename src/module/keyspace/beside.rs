@@ -10,7 +10,7 @@ use crate::lock::{
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::strings::{OwnedStr, Str};
 use crate::module::keyspace::lock_key::LockKey;
-use crate::module::keyspace::sibling::{is_there, Beside};
+use crate::module::keyspace::sibling::{has_sibling, SiblingKind};
 use crate::module::keyspace::siblings::Timeouts;
 use crate::module::state::settings;
 use crate::module::state::shell;
@@ -44,23 +44,23 @@ fn may_begin_beside(
         KeyState::ReadWrite(lock) if lock.is_held(now) => Some(&**lock),
         _ => None,
     };
-    // Beside a lock that is held already, a script may have taken the twin. Under a token that this server wrote for
+    // SiblingKind a lock that is held already, a script may have taken the twin. Under a token that this server wrote for
     // this lock, no token is written.
     let is_known = |lock: &ReadWrite| {
         (mode == Mode::Read || lock.writes(owner, now))
             && shell::with(|shell| shell.locks.gave_token(key.id(), lock, now))
     };
     let is_twins = match held {
-        None => is_twin_held(key),
+        None => has_held_twin(key),
         Some(lock) if is_known(lock) || is_blocked(state, mode, owner, now) => false,
-        Some(_) => key.token_may_be_twins() && is_twin_held(key),
+        Some(_) => key.token_may_be_twins() && has_held_twin(key),
     };
     if is_twins {
         return Err(LockError::SiblingsTaken);
     }
     let ctx = key.ctx();
     if held.is_none_or(|lock| lock.token_record.is_none()) {
-        is_there(ctx, key.token_name(), Beside::Token).ok_or(LockError::SiblingForeign)?;
+        has_sibling(ctx, key.token_name(), SiblingKind::Token).ok_or(LockError::SiblingForeign)?;
     }
     match mode {
         Mode::Read => may_read(key, (held, owner), now),
@@ -77,13 +77,13 @@ fn may_read(
     let next = known.map_or(1, |reader| reader.count.saturating_add(1));
     let (ctx, lock) = (key.ctx(), key.name());
     key.with_timeouts(owner, |names| {
-        let is_there = |timeout: Str<'_>| is_there(ctx, timeout, Beside::Timeout);
+        let is_there = |timeout: Str<'_>| has_sibling(ctx, timeout, SiblingKind::Timeout);
         let is_there = names.with(next, is_there);
         let is_there = is_there.ok_or(LockError::SiblingForeign)?;
-        // Beside a lock that is held the twin was not looked for: a script may have taken it.
+        // SiblingKind a lock that is held the twin was not looked for: a script may have taken it.
         let is_new = known.is_none();
-        let is_twins = is_new && is_there && held.is_some() && is_twin_held(key);
-        match is_twins || (is_new && are_anothers(ctx, lock, owner, names)) {
+        let is_twins = is_new && is_there && held.is_some() && has_held_twin(key);
+        match is_twins || (is_new && belong_to_another_lock(ctx, lock, owner, names)) {
             true => Err(LockError::SiblingsTaken),
             false => Ok(()),
         }
@@ -92,14 +92,15 @@ fn may_read(
 
 /// Whether the keys of a first READ hold of this owner belong to another lock's reader. `is_held`: whether this lock
 /// is held.
-pub(crate) fn is_taken(ctx: Ctx, lock: Str<'_>, owner: &[u8], is_held: bool) -> bool {
+pub(crate) fn siblings_are_taken(ctx: Ctx<'_>, lock: Str<'_>, owner: &[u8], is_held: bool) -> bool {
     let names = Timeouts::of(lock.bytes(), owner);
-    let may_be_twins = !is_held || is_there(ctx, names.first(), Beside::Timeout) == Some(true);
-    (may_be_twins && twin_is_held(ctx, lock)) || are_anothers(ctx, lock, owner, &names)
+    let may_be_twins =
+        !is_held || has_sibling(ctx, names.first(), SiblingKind::Timeout) == Some(true);
+    (may_be_twins && probe_held_twin(ctx, lock)) || belong_to_another_lock(ctx, lock, owner, &names)
 }
 
-/// Whether the lock's twin (its name differs in the braces only) is held for READ or WRITE.
-pub(crate) fn twin_is_held(ctx: Ctx, lock: Str<'_>) -> bool {
+/// Reads whether the lock's twin (its name differs in the braces only) is held for READ or WRITE.
+pub(crate) fn probe_held_twin(ctx: Ctx<'_>, lock: Str<'_>) -> bool {
     let name = lock.bytes();
     let Some(twin) = twin_of(name).filter(|twin| is_reachable(name, twin)) else {
         return false;
@@ -113,22 +114,23 @@ pub(crate) fn twin_is_held(ctx: Ctx, lock: Str<'_>) -> bool {
     matches!(twin.read_to(ReadDepth::Two, now), KeyState::ReadWrite(lock) if lock.is_held(now))
 }
 
-/// Whether the twin of this open lock is held: looked for once in a call.
-pub(crate) fn is_twin_held(key: &LockKey<'_>) -> bool {
-    key.twin_is_held_or(|| twin_is_held(key.ctx(), key.name()))
+/// Whether the twin of this open lock is held for READ or WRITE: read once, by [`probe_held_twin`], then remembered.
+pub(crate) fn has_held_twin(key: &LockKey<'_>) -> bool {
+    key.held_twin_or(|| probe_held_twin(key.ctx(), key.name()))
 }
 
 /// Whether the timeouts of this reader may be another lock's as well: of the twin, or of a lock whose name and owner meet
 /// around a colon. No grant of the module makes them so; a script may.
 pub(crate) fn are_shared(key: &LockKey<'_>, owner: &[u8], names: &Timeouts) -> bool {
     let (ctx, lock) = (key.ctx(), key.name());
-    let twin = is_twin_held(key).then(|| twin_of(lock.bytes())).flatten();
-    twin.is_some_and(|twin| has_reader(ctx, &twin, owner)) || are_anothers(ctx, lock, owner, names)
+    let twin = has_held_twin(key).then(|| twin_of(lock.bytes())).flatten();
+    twin.is_some_and(|twin| has_reader(ctx, &twin, owner))
+        || belong_to_another_lock(ctx, lock, owner, names)
 }
 
 /// Whether another lock has a reader whose timeouts have the names that this reader's would have. Its field is enough,
 /// even if its timeouts are over: its next release would delete them.
-fn are_anothers(ctx: Ctx, lock: Str<'_>, owner: &[u8], names: &Timeouts) -> bool {
+fn belong_to_another_lock(ctx: Ctx<'_>, lock: Str<'_>, owner: &[u8], names: &Timeouts) -> bool {
     let (name, first) = (lock.bytes(), names.first().bytes());
     any_with_same_timeouts(
         (first, owner),
@@ -137,7 +139,7 @@ fn are_anothers(ctx: Ctx, lock: Str<'_>, owner: &[u8], names: &Timeouts) -> bool
     )
 }
 
-fn has_reader(ctx: Ctx, lock: &[u8], reader: &[u8]) -> bool {
+fn has_reader(ctx: Ctx<'_>, lock: &[u8], reader: &[u8]) -> bool {
     let name = OwnedStr::new(lock);
     let key = LockKey::open(ctx, name.as_str());
     let Some(handle) = key
@@ -174,11 +176,11 @@ pub fn siblings_are_here(key: &LockKey<'_>, state: &KeyState) -> bool {
 
 /// Whether all keys of this key's slot are on this node, and stay there: asked by the name of one that
 /// never exists. (That it is refused because no writes are accepted at all comes to the same here.)
-pub fn slot_is_here(ctx: Ctx, key: Str<'_>) -> bool {
+pub fn slot_is_here(ctx: Ctx<'_>, key: Str<'_>) -> bool {
     if !shell::is_cluster() {
         return true;
     }
     let mut name = token_name(key.bytes());
     name.extend_from_slice(b":none");
-    ctx.probe_write_unasked(OwnedStr::new(&name).as_str())
+    ctx.probe_write_detached(OwnedStr::new(&name).as_str())
 }

@@ -12,25 +12,25 @@ use crate::module::keyspace::replication::Replication;
 
 /// The key, open for this call.
 pub struct CountKey<'a> {
-    ctx: Ctx,
+    ctx: Ctx<'a>,
     name: Str<'a>,
     db: i32,
     /// `None` for an absent key that was opened to read.
-    raw: Option<RawKey>,
+    raw: Option<RawKey<'a>>,
 }
 
 impl<'a> CountKey<'a> {
     /// Opens the key of the selected database to read and write.
-    pub fn open(ctx: Ctx, name: Str<'a>) -> CountKey<'a> {
+    pub fn open(ctx: Ctx<'a>, name: Str<'a>) -> CountKey<'a> {
         CountKey::open_mode(ctx, name, raw::REDISMODULE_READ | raw::REDISMODULE_WRITE)
     }
 
     /// Opens the key to read.
-    pub fn open_read(ctx: Ctx, name: Str<'a>) -> CountKey<'a> {
+    pub fn open_read(ctx: Ctx<'a>, name: Str<'a>) -> CountKey<'a> {
         CountKey::open_mode(ctx, name, raw::REDISMODULE_READ)
     }
 
-    fn open_mode(ctx: Ctx, name: Str<'a>, mode: u32) -> CountKey<'a> {
+    fn open_mode(ctx: Ctx<'a>, name: Str<'a>, mode: u32) -> CountKey<'a> {
         CountKey {
             ctx,
             name,
@@ -40,7 +40,7 @@ impl<'a> CountKey<'a> {
     }
 
     /// The call that the key was opened in.
-    pub fn ctx(&self) -> Ctx {
+    pub fn ctx(&self) -> Ctx<'a> {
         self.ctx
     }
 
@@ -82,7 +82,7 @@ impl<'a> CountKey<'a> {
     ///
     /// # Errors
     /// When the server refuses. (If only the TTL was refused, the number lasts.)
-    pub fn set(&mut self, number: i64, is_new: bool, replication: Replication) -> Written {
+    pub fn set(&mut self, number: i64, is_new: bool, replication: Replication<'_>) -> Written {
         let key = self.raw.as_ref().ok_or(Refused("RedisModule_OpenKey"))?;
         let value = OwnedStr::of_number(number);
         let end_ms = self.end_ms().filter(|_| !is_new);
@@ -100,7 +100,7 @@ impl<'a> CountKey<'a> {
     ///
     /// # Errors
     /// When the server refuses.
-    pub fn delete(&mut self, replication: Replication) -> Written {
+    pub fn delete(&mut self, replication: Replication<'_>) -> Written {
         let key = self.raw.as_ref().ok_or(Refused("RedisModule_OpenKey"))?;
         key.delete()?;
         replication.del(self.name);

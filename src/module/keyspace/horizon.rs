@@ -37,7 +37,7 @@ pub fn is_horizon(name: &[u8]) -> bool {
 
 /// Whether a token of this domain can be minted, and what is granted with it be written; `is_there`: every
 /// key that would be written, but for the horizon's, exists.
-pub fn may_mint(ctx: Ctx, domain: Domain, is_there: bool) -> bool {
+pub fn may_mint(ctx: Ctx<'_>, domain: Domain, is_there: bool) -> bool {
     let horizon_is_safe = if shell::is_cluster() {
         learn_slot(ctx, domain)
     } else {
@@ -46,12 +46,12 @@ pub fn may_mint(ctx: Ctx, domain: Domain, is_there: bool) -> bool {
     // A key that looks absent, the lock's or the horizon's, may only be hidden while traffic is paused (inside a
     // transaction that paused it), and writing over it aborts the server. Whether the horizon is to be stored anew is
     // not known before the token is minted: the lock's own data may push it up.
-    let is_seen = || is_there && horizon_is_seen(ctx, domain);
+    let is_seen = || is_there && horizon_exists(ctx, domain);
     horizon_is_safe && (!ctx.is_paused() || is_seen())
 }
 
 /// Whether the key of the horizon is there, so that it can be stored anew. (Of what type it is, `write_horizon` asks.)
-fn horizon_is_seen(ctx: Ctx, domain: Domain) -> bool {
+fn horizon_exists(ctx: Ctx<'_>, domain: Domain) -> bool {
     let name = horizon_name(domain);
     let kind = in_horizon_db(ctx, || LockKey::open(ctx, name.as_str()).kind());
     kind != raw::REDISMODULE_KEYTYPE_EMPTY
@@ -60,25 +60,25 @@ fn horizon_is_seen(ctx: Ctx, domain: Domain) -> bool {
 /// In a cluster the horizon of the slot is read for every token: it moves with its slot. False when
 /// it has to be stored anew and cannot be, because the slot is on its way, to another node or to
 /// this one, and takes no new key of ours: no horizon, no grant.
-fn learn_slot(ctx: Ctx, slot: Domain) -> bool {
+fn learn_slot(ctx: Ctx<'_>, slot: Domain) -> bool {
     let name = horizon_name(slot);
     let read = || read_horizon(ctx, name.as_str());
     let Some(stored) = in_horizon_db(ctx, read) else {
         return false;
     };
     learn(ctx, slot, stored);
-    !wants_horizon(ctx, slot) || ctx.probe_write_unasked(name.as_str())
+    !wants_horizon(ctx, slot) || ctx.probe_write_detached(name.as_str())
 }
 
 /// Whether the next token will need the horizon stored anew.
-fn wants_horizon(ctx: Ctx, domain: Domain) -> bool {
+fn wants_horizon(ctx: Ctx<'_>, domain: Domain) -> bool {
     let now_us = ctx.now().wall_us();
     shell::with(|shell| shell.locks.tokens.wants_horizon(domain, now_us))
 }
 
 /// Outside a cluster: reads the horizon, unless it is known. Done before the first token, and before
 /// the data that may hold another process's horizon is flushed. False where its key holds something else.
-pub fn learn_horizon(ctx: Ctx) -> bool {
+pub fn learn_horizon(ctx: Ctx<'_>) -> bool {
     if shell::with(|shell| shell.locks.tokens.knows(0)) {
         return true;
     }
@@ -91,7 +91,7 @@ pub fn learn_horizon(ctx: Ctx) -> bool {
 }
 
 /// Takes in what a horizon's key holds, 0 for nothing. An implausible number is logged once.
-fn learn(ctx: Ctx, domain: Domain, stored: u64) {
+fn learn(ctx: Ctx<'_>, domain: Domain, stored: u64) {
     let now = ctx.now();
     if shell::with(|shell| shell.locks.learn_horizon(domain, stored, now)) {
         let name = horizon_text(domain);
@@ -103,7 +103,7 @@ fn learn(ctx: Ctx, domain: Domain, stored: u64) {
 }
 
 /// The horizon that is stored under this name, 0 where none is; `None` where the key is no string.
-fn read_horizon(ctx: Ctx, name: Str<'_>) -> Option<u64> {
+fn read_horizon(ctx: Ctx<'_>, name: Str<'_>) -> Option<u64> {
     let stored = read_number(ctx, name, parse_decimal);
     let is_foreign = stored.is_none() && !may_hold_number(ctx, name);
     shell::with(|shell| shell.locks.tokens.set_foreign(is_foreign));
@@ -111,7 +111,7 @@ fn read_horizon(ctx: Ctx, name: Str<'_>) -> Option<u64> {
 }
 
 /// Whether a key is a string, or is not there.
-fn may_hold_number(ctx: Ctx, name: Str<'_>) -> bool {
+fn may_hold_number(ctx: Ctx<'_>, name: Str<'_>) -> bool {
     matches!(
         LockKey::open(ctx, name).kind(),
         raw::REDISMODULE_KEYTYPE_EMPTY | raw::REDISMODULE_KEYTYPE_STRING
@@ -120,7 +120,7 @@ fn may_hold_number(ctx: Ctx, name: Str<'_>) -> bool {
 
 /// Outside a cluster, after two databases have changed places: the horizon is in the other one now.
 /// One that was not known yet is taken in before it is forgotten there.
-pub fn learn_swapped_horizon(ctx: Ctx, first: i32, second: i32) {
+pub fn learn_swapped_horizon(ctx: Ctx<'_>, first: i32, second: i32) {
     let other = match HORIZON_DB {
         db if db == first => second,
         db if db == second => first,
@@ -136,14 +136,14 @@ pub fn learn_swapped_horizon(ctx: Ctx, first: i32, second: i32) {
 }
 
 /// Something happened to a horizon's key: it is looked at, and stored again if it is gone.
-pub fn lose_horizon(key: Str<'_>) {
+pub fn mark_lost(key: Str<'_>) {
     let domain = domain_of(key);
     shell::with(|shell| shell.locks.tokens.lose(domain));
 }
 
 /// Stores horizons again that were deleted, or replaced by a number that does not cover the tokens so far: so
 /// many at most. False when the server refuses writes just now.
-pub fn restore_horizons(ctx: Ctx, now: Now, at_most: usize) -> bool {
+pub fn restore_horizons(ctx: Ctx<'_>, now: Now, at_most: usize) -> bool {
     ctx.select(HORIZON_DB);
     for _ in 0..at_most {
         let Some(domain) = shell::with(|shell| shell.locks.tokens.pop_lost()) else {
@@ -182,7 +182,12 @@ pub fn restore_horizons(ctx: Ctx, now: Now, at_most: usize) -> bool {
 /// # Errors
 /// When the server refuses, or the key holds another type now: [`FOREIGN_HORIZON`]. (The module listens to key events
 /// from the first wait on, so it may not have noticed an earlier change.) The key is read again before the next token.
-pub fn write_horizon(ctx: Ctx, domain: Domain, horizon: u64, replication: Replication) -> Written {
+pub fn write_horizon(
+    ctx: Ctx<'_>,
+    domain: Domain,
+    horizon: u64,
+    replication: Replication<'_>,
+) -> Written {
     let name = horizon_name(domain);
     let name = name.as_str();
     let written = in_horizon_db(ctx, || match may_hold_number(ctx, name) {
@@ -199,7 +204,7 @@ pub fn write_horizon(ctx: Ctx, domain: Domain, horizon: u64, replication: Replic
 ///
 /// # Errors
 /// When the server refuses.
-pub fn write_counter(key: &LockKey<'_>, token: Token, replication: Replication) -> Written {
+pub fn write_counter(key: &LockKey<'_>, token: Token, replication: Replication<'_>) -> Written {
     match counter_name(key.name().bytes()) {
         Some(name) => write_number(key.ctx(), name.as_str(), token.get(), replication),
         None => Ok(()),
@@ -229,7 +234,7 @@ fn horizon_text(domain: Domain) -> String {
     }
 }
 
-fn in_horizon_db<T>(ctx: Ctx, body: impl FnOnce() -> T) -> T {
+fn in_horizon_db<T>(ctx: Ctx<'_>, body: impl FnOnce() -> T) -> T {
     let db = ctx.db();
     if db == HORIZON_DB {
         return body();
@@ -241,11 +246,15 @@ fn in_horizon_db<T>(ctx: Ctx, body: impl FnOnce() -> T) -> T {
 }
 
 /// The number that a string key holds. Opened to write, because that counts no key-space miss.
-fn read_number(ctx: Ctx, name: Str<'_>, parse: impl FnOnce(&[u8]) -> Option<u64>) -> Option<u64> {
+fn read_number(
+    ctx: Ctx<'_>,
+    name: Str<'_>,
+    parse: impl FnOnce(&[u8]) -> Option<u64>,
+) -> Option<u64> {
     RawKey::open_to_write(ctx, name)?.with_string(parse)?
 }
 
-fn write_number(ctx: Ctx, name: Str<'_>, number: u64, replication: Replication) -> Written {
+fn write_number(ctx: Ctx<'_>, name: Str<'_>, number: u64, replication: Replication<'_>) -> Written {
     let value = OwnedStr::of_number(number);
     let key = RawKey::open_to_write(ctx, name).ok_or(Refused("RedisModule_OpenKey"))?;
     key.set_string(value.as_str())?;
@@ -263,7 +272,7 @@ fn counter_name(lock: &[u8]) -> Option<OwnedStr> {
 }
 
 /// The number in Redisson's counter of this lock, if there is one.
-pub(crate) fn read_counter(ctx: Ctx, lock: &[u8]) -> Option<u64> {
+pub(crate) fn read_counter(ctx: Ctx<'_>, lock: &[u8]) -> Option<u64> {
     let name = counter_name(lock)?;
     read_number(ctx, name.as_str(), parse_counter)
 }

@@ -18,37 +18,37 @@ use crate::module::keyspace::siblings::{Siblings, Timeouts};
 
 /// A lock's key, open for this call.
 pub struct LockKey<'a> {
-    ctx: Ctx,
+    ctx: Ctx<'a>,
     name: Str<'a>,
     db: i32,
     /// Who asks.
     owner: Option<Str<'a>>,
     /// `None` for an absent key that was opened to read.
-    raw: Option<RawKey>,
+    raw: Option<RawKey<'a>>,
     /// How it was opened.
     mode: u32,
     siblings: Siblings,
     /// Which of the keys beside it this server wrote last, for a hold of the owner who asks.
     wrote_beside: Cell<WroteBeside>,
-    twin_is_held: OnceCell<bool>,
+    has_held_twin: OnceCell<bool>,
 }
 
 impl<'a> LockKey<'a> {
     /// Opens the key of the selected database to read and write. A key whose TTL is over is deleted
     /// on the way, as any write command would do.
-    pub fn open(ctx: Ctx, name: Str<'a>) -> LockKey<'a> {
+    pub fn open(ctx: Ctx<'a>, name: Str<'a>) -> LockKey<'a> {
         LockKey::open_mode(ctx, name, raw::REDISMODULE_READ | raw::REDISMODULE_WRITE)
     }
 
     /// Opens the key to read and write, for a command of this owner.
-    pub fn open_for(ctx: Ctx, name: Str<'a>, owner: Str<'a>) -> LockKey<'a> {
+    pub fn open_for(ctx: Ctx<'a>, name: Str<'a>, owner: Str<'a>) -> LockKey<'a> {
         let mut key = LockKey::open(ctx, name);
         key.owner = Some(owner);
         key
     }
 
     /// Opens several keys to read and write, for a command of this owner.
-    pub fn open_all(ctx: Ctx, names: &[Str<'a>], owner: Str<'a>) -> Vec<LockKey<'a>> {
+    pub fn open_all(ctx: Ctx<'a>, names: &[Str<'a>], owner: Str<'a>) -> Vec<LockKey<'a>> {
         let names = names.iter().copied();
         names
             .map(|name| LockKey::open_for(ctx, name, owner))
@@ -56,18 +56,18 @@ impl<'a> LockKey<'a> {
     }
 
     /// Opens the key to read.
-    pub fn open_read(ctx: Ctx, name: Str<'a>) -> LockKey<'a> {
+    pub fn open_read(ctx: Ctx<'a>, name: Str<'a>) -> LockKey<'a> {
         LockKey::open_mode(ctx, name, raw::REDISMODULE_READ)
     }
 
     /// Opens the key for a look, perhaps for one owner, that leaves no trace: see [`NO_TRACE`].
-    pub fn peek(ctx: Ctx, name: Str<'a>, owner: Option<Str<'a>>) -> LockKey<'a> {
+    pub fn peek(ctx: Ctx<'a>, name: Str<'a>, owner: Option<Str<'a>>) -> LockKey<'a> {
         let mut key = LockKey::open_mode(ctx, name, raw::REDISMODULE_READ | NO_TRACE);
         key.owner = owner;
         key
     }
 
-    fn open_mode(ctx: Ctx, name: Str<'a>, mode: u32) -> LockKey<'a> {
+    fn open_mode(ctx: Ctx<'a>, name: Str<'a>, mode: u32) -> LockKey<'a> {
         // In the tests the server may refuse to open it.
         let raw = match fault::is_hit("RedisModule_OpenKey") {
             true => None,
@@ -82,12 +82,12 @@ impl<'a> LockKey<'a> {
             mode,
             siblings: Siblings::default(),
             wrote_beside: Cell::default(),
-            twin_is_held: OnceCell::new(),
+            has_held_twin: OnceCell::new(),
         }
     }
 
     /// The call that the key was opened in.
-    pub fn ctx(&self) -> Ctx {
+    pub fn ctx(&self) -> Ctx<'a> {
         self.ctx
     }
 
@@ -105,7 +105,7 @@ impl<'a> LockKey<'a> {
     }
 
     /// The open key; `None` for an absent one that was opened to read.
-    pub(crate) fn handle(&self) -> Option<&RawKey> {
+    pub(crate) fn handle(&self) -> Option<&RawKey<'_>> {
         self.raw.as_ref()
     }
 
@@ -142,12 +142,12 @@ impl<'a> LockKey<'a> {
 
     /// Whether the token's key may be the twin's as well, as far as is known.
     pub(crate) fn token_may_be_twins(&self) -> bool {
-        !self.wrote_beside.get().token && self.twin_is_held.get() != Some(&false)
+        !self.wrote_beside.get().token && self.has_held_twin.get() != Some(&false)
     }
 
-    /// Whether the twin is held for READ or WRITE: `find` looks for it once in a call.
-    pub(crate) fn twin_is_held_or(&self, find: impl FnOnce() -> bool) -> bool {
-        *self.twin_is_held.get_or_init(find)
+    /// Whether the twin is held for READ or WRITE: `probe` reads that once while the key is open.
+    pub(crate) fn held_twin_or(&self, probe: impl FnOnce() -> bool) -> bool {
+        *self.has_held_twin.get_or_init(probe)
     }
 
     /// Whether the key was opened to write.
@@ -188,14 +188,14 @@ impl<'a> LockKey<'a> {
     ///
     /// # Errors
     /// When the server refuses.
-    pub(crate) fn delete(&mut self, replication: Replication) -> Written {
+    pub(crate) fn delete(&mut self, replication: Replication<'_>) -> Written {
         self.open_key()?.delete()?;
         replication.del(self.name);
         Ok(())
     }
 
     /// The open key. One that was opened to write has always a handle.
-    pub(crate) fn open_key(&self) -> Result<&RawKey, Refused> {
+    pub(crate) fn open_key(&self) -> Result<&RawKey<'_>, Refused> {
         self.handle().ok_or(Refused("RedisModule_OpenKey"))
     }
 
@@ -203,7 +203,11 @@ impl<'a> LockKey<'a> {
     ///
     /// # Errors
     /// When the server refuses.
-    pub(crate) fn set_deadline(&mut self, deadline_ms: i64, replication: Replication) -> Written {
+    pub(crate) fn set_deadline(
+        &mut self,
+        deadline_ms: i64,
+        replication: Replication<'_>,
+    ) -> Written {
         self.expire_at(deadline_ms)?;
         replication.pexpireat(self.name, deadline_ms);
         Ok(())

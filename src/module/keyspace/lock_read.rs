@@ -6,7 +6,7 @@ use crate::lock::{HashReader, KeyState, Now, ReadDepth, TOKEN_FIELD};
 use crate::module::ffi::raw_key::RawKey;
 use crate::module::keyspace::lock_key::LockKey;
 use crate::module::keyspace::rw_read;
-use crate::module::state::constants::Constants;
+use crate::module::state::constants::constants;
 
 impl LockKey<'_> {
     /// What the key holds, all of it.
@@ -50,12 +50,12 @@ impl LockKey<'_> {
 
     /// The hold of the owner who asks, by name: 1,700 instructions, where reading the whole hash
     /// takes 2,500. `None` where that owner holds nothing, or the hash has other fields.
-    fn read_own(&self, key: &RawKey, fields: usize) -> Option<HashReader> {
+    fn read_own(&self, key: &RawKey<'_>, fields: usize) -> Option<HashReader> {
         let owner = self.owner()?;
         let mut reader = HashReader::default();
         reader.field(owner.bytes(), key.field(owner)?.as_str().bytes());
         if fields > 1 {
-            let token = key.field(Constants::token_field())?;
+            let token = key.field(constants().token_field())?;
             reader.field(TOKEN_FIELD, token.as_str().bytes());
         }
         Some(reader)
@@ -63,7 +63,7 @@ impl LockKey<'_> {
 }
 
 /// The fields of a hash that are still there, as far as to see that it is another's.
-fn scan(key: &RawKey) -> HashReader {
+fn scan(key: &RawKey<'_>) -> HashReader {
     let mut reader = HashReader::default();
     key.scan(&mut reader, |reader| !reader.is_other());
     reader

@@ -8,14 +8,14 @@ use crate::module::ffi::strings::OwnedStr;
 use crate::module::keyspace::lock_key::LockKey;
 use crate::module::keyspace::replication::Replication;
 use crate::module::keyspace::rw_write;
-use crate::module::state::constants::Constants;
+use crate::module::state::constants::constants;
 
 impl LockKey<'_> {
     /// Makes a change, replicates it, and tells those who watch the key.
     ///
     /// # Errors
     /// When the server refuses. Then a fresh hold was not written at all; of a present one perhaps the lease.
-    pub fn write(&mut self, change: &KeyWrite, replication: Replication) -> Written {
+    pub fn write(&mut self, change: &KeyWrite, replication: Replication<'_>) -> Written {
         match change {
             KeyWrite::Delete => self.delete(replication)?,
             KeyWrite::ReadWrite(change) => rw_write::write(self, change, replication)?,
@@ -62,19 +62,19 @@ impl LockKey<'_> {
 
     /// Takes back what this change has written, because a later one of the same decision was refused: of a fresh hold
     /// nothing stays, and a re-entry is not counted. `before` is the change before it.
-    pub fn take_back(
+    pub fn roll_back(
         &mut self,
         change: &KeyWrite,
         before: Option<&KeyWrite>,
-        replication: Replication,
+        replication: Replication<'_>,
     ) {
         let before = before.and_then(|before| match before {
             KeyWrite::ReadWrite(before) => Some(before),
             _ => None,
         });
-        let taken_back = match change {
+        let rolled_back = match change {
             KeyWrite::Take { .. } => self.delete(replication),
-            KeyWrite::ReadWrite(change) => rw_write::take_back(self, change, before, replication),
+            KeyWrite::ReadWrite(change) => rw_write::roll_back(self, change, before, replication),
             KeyWrite::Adjust {
                 owner,
                 count: Some((count, _)),
@@ -83,7 +83,7 @@ impl LockKey<'_> {
             KeyWrite::Delete | KeyWrite::Adjust { .. } => Ok(()),
         };
         // Refused as well, it leaves a hold that ends with its lease.
-        if taken_back.is_ok() {
+        if rolled_back.is_ok() {
             self.signal();
         }
     }
@@ -94,9 +94,10 @@ impl LockKey<'_> {
         owner: &[u8],
         count: Option<u32>,
         token: Option<Token>,
-        replication: Replication,
+        replication: Replication<'_>,
     ) -> Written {
         let key = self.open_key()?;
+        let constants = constants();
         // A hold count of 1 and the token's field are in every grant: those strings are kept. So is
         // the owner's, as the client sent it.
         let own = self.owner().filter(|own| own.bytes() == owner);
@@ -110,11 +111,11 @@ impl LockKey<'_> {
         if let (Some(owner), Some(_)) = (owner, count) {
             let count = other_count
                 .as_ref()
-                .map_or(Constants::one(), OwnedStr::as_str);
+                .map_or(constants.one(), OwnedStr::as_str);
             words.extend([owner, count]);
         }
         if let Some(token) = &token {
-            words.extend([Constants::token_field(), token.as_str()]);
+            words.extend([constants.token_field(), token.as_str()]);
         }
         key.set_fields(&words)?;
         replication.hset(&words);

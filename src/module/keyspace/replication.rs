@@ -33,7 +33,7 @@ use crate::module::ffi::api::api;
 use crate::module::ffi::checked::fallible;
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::log;
-use crate::module::ffi::strings::{OwnedStr, Str};
+use crate::module::ffi::strings::{pointers, OwnedStr, Str};
 use crate::module::state::shell;
 
 /// Commands that the server did not take, since the module was loaded.
@@ -51,30 +51,30 @@ pub fn failures() -> u64 {
 
 /// Where the changes of one event go.
 #[derive(Clone, Copy)]
-pub struct Replication {
-    ctx: Ctx,
+pub struct Replication<'a> {
+    ctx: Ctx<'a>,
     aof: bool,
     replicas: bool,
 }
 
-impl Replication {
+impl<'a> Replication<'a> {
     /// Of the command that is served in this context.
-    pub fn of_command(ctx: Ctx) -> Replication {
+    pub fn of_command(ctx: Ctx<'a>) -> Replication<'a> {
         Replication::of_command_with(ctx, ctx.flags())
     }
 
     /// The same with the context's flags, for who has asked for them.
-    pub fn of_command_with(ctx: Ctx, flags: u32) -> Replication {
+    pub fn of_command_with(ctx: Ctx<'a>, flags: u32) -> Replication<'a> {
         Replication {
             ctx,
             aof: flags & raw::REDISMODULE_CTX_FLAGS_AOF != 0,
-            replicas: replicas_may_hear(ctx),
+            replicas: replicas_may_receive(ctx),
         }
     }
 
     /// Of an event that no command caused: to everybody, without asking. (Only a command has the words
     /// that `count_change` needs to name.)
-    pub fn of_event(ctx: Ctx) -> Replication {
+    pub fn of_event(ctx: Ctx<'a>) -> Replication<'a> {
         Replication {
             ctx,
             aof: true,
@@ -94,7 +94,7 @@ impl Replication {
 
     /// `HINCRBY key field increment`.
     pub fn hincrby(self, key: Str<'_>, field: Str<'_>, by: i64) {
-        if self.is_heard() {
+        if self.has_receiver() {
             let by = OwnedStr::of_number(by);
             self.send(c"HINCRBY", &[key, field, by.as_str()]);
         } else {
@@ -109,7 +109,7 @@ impl Replication {
 
     /// `PEXPIREAT key milliseconds`.
     pub fn pexpireat(self, key: Str<'_>, at_ms: i64) {
-        if self.is_heard() {
+        if self.has_receiver() {
             let at = OwnedStr::of_number(at_ms);
             self.send(c"PEXPIREAT", &[key, at.as_str()]);
         } else {
@@ -129,7 +129,7 @@ impl Replication {
 
     /// `SET key value PXAT milliseconds`.
     pub fn set_until(self, key: Str<'_>, value: Str<'_>, at_ms: i64) {
-        if self.is_heard() {
+        if self.has_receiver() {
             let (word, at) = (OwnedStr::new(b"PXAT"), OwnedStr::of_number(at_ms));
             let words = [key, value, word.as_str(), at.as_str()];
             self.send(c"SET", &words);
@@ -178,23 +178,23 @@ impl Replication {
         }
     }
 
-    fn is_heard(self) -> bool {
+    fn has_receiver(self) -> bool {
         self.aof || self.replicas
     }
 
     fn send(self, command: &CStr, words: &[Str<'_>]) {
-        if !self.is_heard() {
+        if !self.has_receiver() {
             return self.count_change();
         }
-        // SAFETY: the context is live, and so are the strings. "v" takes an array of them, which an array of `Str` is
-        // (a `Str` is a pointer and nothing else), and its length as size_t; the server keeps references of its own.
+        // SAFETY: the context is live, and so are the strings. "v" takes an array of them and its length as size_t; the
+        // server keeps references of its own.
         let status = unsafe {
             fallible!(
                 RedisModule_Replicate(
                     self.ctx.as_ptr(),
                     command.as_ptr(),
                     c"v".as_ptr(),
-                    words.as_ptr().cast::<*mut raw::RedisModuleString>(),
+                    pointers(words),
                     words.len(),
                 ),
                 raw::REDISMODULE_ERR as c_int
@@ -231,15 +231,15 @@ impl Replication {
 }
 
 /// Something happened after which replicas may hear what they did not hear before.
-pub fn ask_again() {
-    shell::with(|shell| shell.replicas_may_hear = None);
+pub fn forget_receivers() {
+    shell::with(|shell| shell.replicas_may_receive = None);
 }
 
-fn replicas_may_hear(ctx: Ctx) -> bool {
-    if let Some(known) = shell::with(|shell| shell.replicas_may_hear) {
+fn replicas_may_receive(ctx: Ctx<'_>) -> bool {
+    if let Some(known) = shell::with(|shell| shell.replicas_may_receive) {
         return known;
     }
     let may = ctx.is_cluster() || ctx.is_replica() || ctx.has_backlog();
-    shell::with(|shell| shell.replicas_may_hear = Some(may));
+    shell::with(|shell| shell.replicas_may_receive = Some(may));
     may
 }

@@ -7,7 +7,7 @@ use crate::lock::{
 use crate::module::ffi::raw_key::{Fields, RawKey};
 use crate::module::ffi::strings::{OwnedStr, Str};
 use crate::module::keyspace::lock_key::LockKey;
-use crate::module::keyspace::sibling::{Beside, Sibling};
+use crate::module::keyspace::sibling::{Sibling, SiblingKind};
 use crate::module::state::shell;
 
 impl Fields for RwFields {
@@ -19,7 +19,7 @@ impl Fields for RwFields {
 /// Reads a hash that is no exclusive lock.
 pub(crate) fn read(
     key: &LockKey<'_>,
-    handle: &RawKey,
+    handle: &RawKey<'_>,
     fields: usize,
     depth: ReadDepth,
     now: Option<Now>,
@@ -58,7 +58,7 @@ fn note_wrote_beside(key: &LockKey<'_>, lock: Option<&ReadWrite>, now: Now) {
 
 struct Reading<'a> {
     key: &'a LockKey<'a>,
-    handle: &'a RawKey,
+    handle: &'a RawKey<'a>,
     depth: ReadDepth,
     now: Now,
     token_record: Option<TokenRecord>,
@@ -180,7 +180,7 @@ impl Reading<'_> {
     /// When a timeout ends: 0 where there is none, the end of all time where it has no TTL.
     fn end_of(&self, name: Str<'_>) -> i64 {
         let key = Sibling::open(self.key.ctx(), name, self.key.mode());
-        if !key.has(Beside::Timeout) {
+        if !key.has(SiblingKind::Timeout) {
             return 0;
         }
         key.deadline().unwrap_or(i64::MAX)

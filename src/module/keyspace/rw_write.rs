@@ -3,20 +3,24 @@
 use crate::lock::{write_field, Mode, RwWrite, MODE_FIELD};
 use crate::module::ffi::checked::Written;
 use crate::module::ffi::strings::OwnedStr;
-use crate::module::keyspace::beside::{self, is_twin_held};
+use crate::module::keyspace::beside::{self, has_held_twin};
 use crate::module::keyspace::lock_key::LockKey;
 use crate::module::keyspace::replication::Replication;
 use crate::module::keyspace::rw_read::numbers;
-use crate::module::keyspace::sibling::{open_own, Beside, Sibling, TIMEOUT};
+use crate::module::keyspace::sibling::{open_own, Sibling, SiblingKind, TIMEOUT};
 
 /// Makes one change.
 ///
 /// # Errors
 /// When the server refuses.
-pub(crate) fn write(key: &mut LockKey<'_>, change: &RwWrite, replication: Replication) -> Written {
+pub(crate) fn write(
+    key: &mut LockKey<'_>,
+    change: &RwWrite,
+    replication: Replication<'_>,
+) -> Written {
     let ctx = key.ctx();
     let may_be_twins = key.token_may_be_twins();
-    let is_twins = || is_twin_held(key);
+    let is_twins = || has_held_twin(key);
     match change {
         RwWrite::Clear => key.delete(replication),
         RwWrite::Begin(mode, owner) => {
@@ -35,8 +39,8 @@ pub(crate) fn write(key: &mut LockKey<'_>, change: &RwWrite, replication: Replic
         RwWrite::DropTimeouts(owner, range) => drop_timeouts(key, owner, *range, replication),
         RwWrite::Lease(end_ms) => key.set_deadline(*end_ms, replication),
         RwWrite::TokenRecord(token_record) => {
-            let is_there = |sibling: &Sibling<'_>| may_be_twins && sibling.has(Beside::Token);
-            let value = (&token_record.value()[..], Beside::Token);
+            let is_there = |sibling: &Sibling<'_>| may_be_twins && sibling.has(SiblingKind::Token);
+            let value = (&token_record.value()[..], SiblingKind::Token);
             match open_own(ctx, key.token_name(), is_there, is_twins) {
                 Some(sibling) => sibling.put(value, token_record.deadline_ms, replication),
                 None => Ok(()),
@@ -45,16 +49,16 @@ pub(crate) fn write(key: &mut LockKey<'_>, change: &RwWrite, replication: Replic
         RwWrite::TokenRecordLease(end_ms) => {
             let is_longer = |sibling: &Sibling<'_>| may_be_twins && sibling.is_longer(*end_ms);
             match open_own(ctx, key.token_name(), is_longer, is_twins) {
-                Some(sibling) if sibling.has(Beside::Token) => {
+                Some(sibling) if sibling.has(SiblingKind::Token) => {
                     sibling.expire_at(*end_ms, replication)
                 }
                 _ => Ok(()),
             }
         }
         RwWrite::DropTokenRecord => {
-            let is_there = |sibling: &Sibling<'_>| may_be_twins && sibling.has(Beside::Token);
+            let is_there = |sibling: &Sibling<'_>| may_be_twins && sibling.has(SiblingKind::Token);
             match open_own(ctx, key.token_name(), is_there, is_twins) {
-                Some(sibling) => sibling.delete_own(Beside::Token, replication),
+                Some(sibling) => sibling.delete_own(SiblingKind::Token, replication),
                 None => Ok(()),
             }
         }
@@ -67,7 +71,7 @@ fn set_timeouts(
     key: &LockKey<'_>,
     owner: &[u8],
     ((from, to), end_ms): ((u32, u32), i64),
-    replication: Replication,
+    replication: Replication<'_>,
 ) -> Written {
     let ctx = key.ctx();
     key.with_timeouts(owner, |names| {
@@ -76,7 +80,7 @@ fn set_timeouts(
         numbers(from, to).try_for_each(|number| {
             names.with(number, |name| {
                 let is_longer = |sibling: &Sibling<'_>| may_share && sibling.is_longer(end_ms);
-                let value = (TIMEOUT, Beside::Timeout);
+                let value = (TIMEOUT, SiblingKind::Timeout);
                 match open_own(ctx, name, is_longer, is_anothers) {
                     Some(sibling) => sibling.put(value, Some(end_ms), replication),
                     None => Ok(()),
@@ -91,7 +95,7 @@ fn drop_timeouts(
     key: &LockKey<'_>,
     owner: &[u8],
     (from, to): (u32, u32),
-    replication: Replication,
+    replication: Replication<'_>,
 ) -> Written {
     let ctx = key.ctx();
     key.with_timeouts(owner, |names| {
@@ -100,7 +104,7 @@ fn drop_timeouts(
         }
         numbers(from, to).try_for_each(|number| {
             names.with(number, |name| {
-                Sibling::open_to_write(ctx, name).delete_own(Beside::Timeout, replication)
+                Sibling::open_to_write(ctx, name).delete_own(SiblingKind::Timeout, replication)
             })
         })
     })
@@ -111,11 +115,11 @@ fn drop_timeouts(
 ///
 /// # Errors
 /// When the server refuses that as well.
-pub(crate) fn take_back(
+pub(crate) fn roll_back(
     key: &mut LockKey<'_>,
     change: &RwWrite,
     before: Option<&RwWrite>,
-    replication: Replication,
+    replication: Replication<'_>,
 ) -> Written {
     match change {
         RwWrite::Timeouts(owner, (first, last), _) if first == last => {
@@ -155,7 +159,7 @@ fn set_count(
     key: &LockKey<'_>,
     (mode, owner): (Mode, &[u8]),
     count: u32,
-    replication: Replication,
+    replication: Replication<'_>,
 ) -> Written {
     let pair = (field_of(mode, owner), OwnedStr::of_number(count));
     set_fields(key, &[pair], replication)
@@ -180,7 +184,7 @@ fn field_of(mode: Mode, owner: &[u8]) -> OwnedStr {
 fn set_fields(
     key: &LockKey<'_>,
     pairs: &[(OwnedStr, OwnedStr)],
-    replication: Replication,
+    replication: Replication<'_>,
 ) -> Written {
     let mut words = vec![key.name()];
     for (field, value) in pairs {
@@ -191,7 +195,7 @@ fn set_fields(
     Ok(())
 }
 
-fn drop_field(key: &LockKey<'_>, name: &OwnedStr, replication: Replication) -> Written {
+fn drop_field(key: &LockKey<'_>, name: &OwnedStr, replication: Replication<'_>) -> Written {
     key.open_key()?.drop_field(name.as_str())?;
     replication.hdel(key.name(), name.as_str());
     Ok(())

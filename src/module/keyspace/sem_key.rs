@@ -25,7 +25,7 @@ pub struct SemKey<'a> {
     free: CountKey<'a>,
     set_name: OwnedStr,
     /// `None` for an absent key that was opened to read.
-    set: Option<RawKey>,
+    set: Option<RawKey<'a>>,
 }
 
 /// Scores are exact up to here, and no lease reaches so far.
@@ -46,7 +46,7 @@ impl<'a> SemKey<'a> {
     /// # Errors
     /// In a cluster, where the second is in another slot than the first, or may be on another node
     /// because its slot is on its way.
-    pub fn open(ctx: Ctx, name: Str<'a>) -> Result<SemKey<'a>, LockError> {
+    pub fn open(ctx: Ctx<'a>, name: Str<'a>) -> Result<SemKey<'a>, LockError> {
         let set_name = OwnedStr::new(&permits_of(name.bytes()));
         SemKey::open_with(ctx, name, set_name)
     }
@@ -55,7 +55,11 @@ impl<'a> SemKey<'a> {
     ///
     /// # Errors
     /// As there.
-    pub fn open_with(ctx: Ctx, name: Str<'a>, set_name: OwnedStr) -> Result<SemKey<'a>, LockError> {
+    pub fn open_with(
+        ctx: Ctx<'a>,
+        name: Str<'a>,
+        set_name: OwnedStr,
+    ) -> Result<SemKey<'a>, LockError> {
         let mode = raw::REDISMODULE_READ | raw::REDISMODULE_WRITE;
         let key = SemKey::open_both(CountKey::open(ctx, name), set_name, mode)?;
         if shell::is_cluster() && !key.is_whole() {
@@ -68,7 +72,7 @@ impl<'a> SemKey<'a> {
     ///
     /// # Errors
     /// In a cluster, where the second is in another slot than the first.
-    pub fn open_read(ctx: Ctx, name: Str<'a>) -> Result<SemKey<'a>, LockError> {
+    pub fn open_read(ctx: Ctx<'a>, name: Str<'a>) -> Result<SemKey<'a>, LockError> {
         let set_name = OwnedStr::new(&permits_of(name.bytes()));
         let free = CountKey::open_read(ctx, name);
         SemKey::open_both(free, set_name, raw::REDISMODULE_READ)
@@ -97,11 +101,11 @@ impl<'a> SemKey<'a> {
     fn is_whole(&self) -> bool {
         let may_be_elsewhere = self.set.as_ref().is_none_or(RawKey::is_empty)
             && !matches!(self.free.read(), Count::Absent);
-        !may_be_elsewhere || self.free.ctx().probe_write_unasked(self.set_name.as_str())
+        !may_be_elsewhere || self.free.ctx().probe_write_detached(self.set_name.as_str())
     }
 
     /// The call that the keys were opened in.
-    pub fn ctx(&self) -> Ctx {
+    pub fn ctx(&self) -> Ctx<'a> {
         self.free.ctx()
     }
 
@@ -234,7 +238,7 @@ impl<'a> SemKey<'a> {
         &mut self,
         change: &PermitChange,
         fx: &[Effect],
-        replication: Replication,
+        replication: Replication<'_>,
     ) -> Written {
         for effect in fx {
             if let Effect::Horizon(domain, horizon) = effect {
@@ -254,7 +258,7 @@ impl<'a> SemKey<'a> {
         written
     }
 
-    fn write(&mut self, change: &PermitChange, replication: Replication) -> Written {
+    fn write(&mut self, change: &PermitChange, replication: Replication<'_>) -> Written {
         self.remove(&change.removed, replication)?;
         if let Some(free) = change.free {
             self.free.set(free, change.clear, replication)?;
@@ -269,7 +273,7 @@ impl<'a> SemKey<'a> {
     /// A write was refused: a permit that was to be granted is free, and one that was to be taken back is taken. So no
     /// permit is lost, and none is there twice.
     #[cold]
-    fn count_again(&mut self, change: &PermitChange, replication: Replication) {
+    fn count_again(&mut self, change: &PermitChange, replication: Replication<'_>) {
         let Count::Is(now, _) = self.free.read() else {
             return;
         };
@@ -290,7 +294,7 @@ impl<'a> SemKey<'a> {
     }
 
     /// Drops what a former semaphore of this name has left.
-    fn clear(&mut self, replication: Replication) -> Written {
+    fn clear(&mut self, replication: Replication<'_>) -> Written {
         let Some(set) = self.set.as_ref().filter(|set| !set.is_empty()) else {
             return Ok(());
         };
@@ -300,7 +304,7 @@ impl<'a> SemKey<'a> {
         Ok(())
     }
 
-    fn remove(&mut self, ids: &[OwnerId], replication: Replication) -> Written {
+    fn remove(&mut self, ids: &[OwnerId], replication: Replication<'_>) -> Written {
         if ids.is_empty() {
             return Ok(());
         }
@@ -319,7 +323,7 @@ impl<'a> SemKey<'a> {
         removed
     }
 
-    fn set_ends(&mut self, permits: &[(OwnerId, i64)], replication: Replication) -> Written {
+    fn set_ends(&mut self, permits: &[(OwnerId, i64)], replication: Replication<'_>) -> Written {
         if permits.is_empty() {
             return Ok(());
         }
@@ -352,7 +356,7 @@ impl<'a> SemKey<'a> {
     }
 
     /// The set ends with the string, as Redisson's scripts have it, and like it perhaps never.
-    fn share_ttl(&self, set: &RawKey, replication: Replication) -> Written {
+    fn share_ttl(&self, set: &RawKey<'_>, replication: Replication<'_>) -> Written {
         let end_ms = self.free.end_ms();
         if set.end_ms() == end_ms {
             return Ok(());
@@ -369,7 +373,7 @@ impl<'a> SemKey<'a> {
 
 /// Whether permits that are not over stand beside this key: then it is a semaphore's. The key beside may be another
 /// node's.
-pub fn has_permits(ctx: Ctx, name: Str<'_>) -> bool {
+pub fn has_permits(ctx: Ctx<'_>, name: Str<'_>) -> bool {
     let set_name = permits_of(name.bytes());
     if shell::is_cluster() && slot_of(&set_name) != slot_of(name.bytes()) {
         return false;
@@ -388,7 +392,7 @@ pub fn has_permits(ctx: Ctx, name: Str<'_>) -> bool {
 
 /// When the last permit of a set ends, 0 where the set is empty; `None` where it is no set of permits, judged by its
 /// first and its last.
-fn last_end(set: Option<&RawKey>) -> Option<i64> {
+fn last_end(set: Option<&RawKey<'_>>) -> Option<i64> {
     let Some(set) = set.filter(|set| !set.is_empty()) else {
         return Some(0);
     };
@@ -418,7 +422,7 @@ fn last_end(set: Option<&RawKey>) -> Option<i64> {
 
 /// Walks over the set by the ends of its permits: those that are over and can be needed, and the next. `None`
 /// where the first is no end of a permit: then the set is another's.
-fn read_ends(set: &RawKey, permits: &mut Permits, reading: Reading<'_>) -> Option<()> {
+fn read_ends(set: &RawKey<'_>, permits: &mut Permits, reading: Reading<'_>) -> Option<()> {
     let wanted = i64::try_from(reading.wanted).unwrap_or(i64::MAX);
     let needed = usize::try_from(wanted.saturating_sub(permits.free)).unwrap_or(0);
     let own = reading.own.map(Str::bytes);

@@ -13,7 +13,7 @@ use crate::module::keyspace::replication::Replication;
 
 /// What a key beside a lock is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Beside {
+pub(crate) enum SiblingKind {
     /// One READ hold.
     Timeout,
     /// The fencing token.
@@ -24,7 +24,7 @@ pub(crate) enum Beside {
 pub(crate) const TIMEOUT: &[u8] = b"1";
 
 /// Whether a key beside a lock is there. `None` where it holds something else than what it is for.
-pub(crate) fn is_there(ctx: Ctx, name: Str<'_>, what: Beside) -> Option<bool> {
+pub(crate) fn has_sibling(ctx: Ctx<'_>, name: Str<'_>, what: SiblingKind) -> Option<bool> {
     let sibling = Sibling::open_to_write(ctx, name);
     if sibling.is_absent() {
         return Some(false);
@@ -35,7 +35,7 @@ pub(crate) fn is_there(ctx: Ctx, name: Str<'_>, what: Beside) -> Option<bool> {
 /// Opens a key beside the lock to write. `None`: another lock's hold needs it as it is. That is asked only in doubt, and
 /// with the key closed, for the question may open it as well.
 pub(crate) fn open_own<'a>(
-    ctx: Ctx,
+    ctx: Ctx<'a>,
     name: Str<'a>,
     is_in_doubt: impl FnOnce(&Sibling<'a>) -> bool,
     is_anothers: impl FnOnce() -> bool,
@@ -50,19 +50,19 @@ pub(crate) fn open_own<'a>(
 
 /// A key beside the lock, open for a moment.
 pub(crate) struct Sibling<'a> {
-    ctx: Ctx,
+    ctx: Ctx<'a>,
     name: Str<'a>,
     /// `None` for an absent key that was opened to read.
-    raw: Option<RawKey>,
+    raw: Option<RawKey<'a>>,
 }
 
 impl<'a> Sibling<'a> {
-    pub(crate) fn open(ctx: Ctx, name: Str<'a>, mode: u32) -> Sibling<'a> {
+    pub(crate) fn open(ctx: Ctx<'a>, name: Str<'a>, mode: u32) -> Sibling<'a> {
         let raw = RawKey::open(ctx, name, mode);
         Sibling { ctx, name, raw }
     }
 
-    pub(crate) fn open_to_write(ctx: Ctx, name: Str<'a>) -> Sibling<'a> {
+    pub(crate) fn open_to_write(ctx: Ctx<'a>, name: Str<'a>) -> Sibling<'a> {
         let raw = RawKey::open_to_write(ctx, name);
         Sibling { ctx, name, raw }
     }
@@ -76,15 +76,15 @@ impl<'a> Sibling<'a> {
     }
 
     /// The open key. One that was opened to write has always a handle.
-    fn open_key(&self) -> Result<&RawKey, Refused> {
+    fn open_key(&self) -> Result<&RawKey<'_>, Refused> {
         self.raw.as_ref().ok_or(Refused("RedisModule_OpenKey"))
     }
 
     /// Whether the key is there and holds what it is for.
-    pub(crate) fn has(&self, what: Beside) -> bool {
+    pub(crate) fn has(&self, what: SiblingKind) -> bool {
         let fits = self.with_text(|value| match what {
-            Beside::Timeout => value == TIMEOUT,
-            Beside::Token => TokenRecord::parse(value, None).is_some(),
+            SiblingKind::Timeout => value == TIMEOUT,
+            SiblingKind::Token => TokenRecord::parse(value, None).is_some(),
         });
         fits == Some(true)
     }
@@ -103,15 +103,15 @@ impl<'a> Sibling<'a> {
     /// looked).
     pub(crate) fn put(
         &self,
-        (value, what): (&[u8], Beside),
+        (value, what): (&[u8], SiblingKind),
         deadline_ms: Option<i64>,
-        replication: Replication,
+        replication: Replication<'_>,
     ) -> Written {
         let is_there = !self.is_absent();
         if is_there && !self.has(what) {
             return Ok(());
         }
-        if let (true, Beside::Timeout, Some(deadline_ms)) = (is_there, what, deadline_ms) {
+        if let (true, SiblingKind::Timeout, Some(deadline_ms)) = (is_there, what, deadline_ms) {
             // All timeouts have one value: only the end is new. Refused, it leaves the old one.
             return self.expire_at(deadline_ms, replication);
         }
@@ -127,14 +127,14 @@ impl<'a> Sibling<'a> {
         leased
     }
 
-    pub(crate) fn set(&self, value: &OwnedStr, replication: Replication) -> Written {
+    pub(crate) fn set(&self, value: &OwnedStr, replication: Replication<'_>) -> Written {
         self.open_key()?.set_string(value.as_str())?;
         self.changed();
         replication.set(self.name, value.as_str());
         Ok(())
     }
 
-    pub(crate) fn expire_at(&self, deadline_ms: i64, replication: Replication) -> Written {
+    pub(crate) fn expire_at(&self, deadline_ms: i64, replication: Replication<'_>) -> Written {
         self.open_key()?.expire_at(deadline_ms)?;
         self.changed();
         replication.pexpireat(self.name, deadline_ms);
@@ -142,14 +142,14 @@ impl<'a> Sibling<'a> {
     }
 
     /// Deletes the key, unless it holds foreign data.
-    pub(crate) fn delete_own(&self, what: Beside, replication: Replication) -> Written {
+    pub(crate) fn delete_own(&self, what: SiblingKind, replication: Replication<'_>) -> Written {
         match self.has(what) {
             true => self.delete(replication),
             false => Ok(()),
         }
     }
 
-    pub(crate) fn delete(&self, replication: Replication) -> Written {
+    pub(crate) fn delete(&self, replication: Replication<'_>) -> Written {
         self.open_key()?.delete()?;
         self.changed();
         replication.del(self.name);

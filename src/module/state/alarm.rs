@@ -16,7 +16,7 @@ pub struct Alarm {
     /// The timer, and when it fires on the monotonic clock; 0: at the end of this turn.
     pub(in crate::module) armed: Option<(raw::RedisModuleTimerID, u64)>,
     /// The timer fires just now: it is armed again at the end of that.
-    pub(in crate::module) ringing: bool,
+    pub(in crate::module) firing: bool,
     /// How many times in a row it has fired too early, by the monotonic clock.
     pub(in crate::module) early: u32,
     /// No key is settled before this moment of the monotonic clock.
@@ -37,7 +37,7 @@ impl Alarm {
 
     /// The timer fires.
     pub fn fires(&mut self, now: Now) {
-        self.ringing = true;
+        self.firing = true;
         self.job = false;
         let is_early = self.armed.is_some_and(|(_, at)| now.mono_ms < at);
         self.early = if is_early { self.early + 1 } else { 0 };

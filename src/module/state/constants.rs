@@ -1,10 +1,12 @@
-//! Strings of the server that nearly every grant and release needs, made once.
+//! Strings of the server that nearly every grant and release needs, made once: when the module is loaded.
+
+use std::cell::Ref;
 
 use crate::lock::TOKEN_FIELD;
 use crate::module::ffi::main_thread::MainThread;
 use crate::module::ffi::strings::{OwnedStr, Str};
 
-/// Strings that nearly every grant and release needs, made once.
+/// The strings.
 pub struct Constants {
     one: OwnedStr,
     token_field: OwnedStr,
@@ -12,7 +14,6 @@ pub struct Constants {
 }
 
 impl Constants {
-    /// Makes them.
     fn make() -> Constants {
         Constants {
             one: OwnedStr::of_number(1u32),
@@ -22,35 +23,39 @@ impl Constants {
     }
 
     /// The hold count 1.
-    pub fn one() -> Str<'static> {
-        Constants::get(|constants| &constants.one)
+    pub fn one(&self) -> Str<'_> {
+        self.one.as_str()
     }
 
     /// The name of the token's field.
-    pub fn token_field() -> Str<'static> {
-        Constants::get(|constants| &constants.token_field)
+    pub fn token_field(&self) -> Str<'_> {
+        self.token_field.as_str()
     }
 
     /// Redisson's release message.
-    pub fn released() -> Str<'static> {
-        Constants::get(|constants| &constants.released)
-    }
-
-    fn get(which: impl FnOnce(&Constants) -> &OwnedStr) -> Str<'static> {
-        // SAFETY: the string lives as long as the module is loaded, which is longer than any call.
-        CONSTANTS.with(|constants| unsafe { Str::new(which(constants).as_ptr()) })
+    pub fn released(&self) -> Str<'_> {
+        self.released.as_str()
     }
 }
 
 // SAFETY: the module has no threads, and the server calls it on its main thread only.
 static CONSTANTS: MainThread<Constants> = unsafe { MainThread::empty() };
 
-/// Makes them: the module is loaded.
+/// The strings, borrowed: [`stop`] panics while the borrow lives, and frees nothing.
+///
+/// # Panics
+/// When the module is not loaded: a bug, caught by the guard.
+#[inline]
+pub fn constants() -> Ref<'static, Constants> {
+    CONSTANTS.borrow()
+}
+
+/// Makes the strings: the module is loaded.
 pub fn start() {
     CONSTANTS.set(Some(Constants::make()));
 }
 
-/// Gives them back: the module is unloaded.
+/// Frees the strings: the module is unloaded.
 pub fn stop() {
     CONSTANTS.set(None);
 }

@@ -81,7 +81,7 @@ static REDISSON_SCRIPTS: Switch = Switch::new(c"redisson-scripts", false);
 
 /// Registers every setting; the values of `redis.conf` follow with `LoadConfigs`. `None` when the server
 /// refuses one.
-pub fn register(ctx: Ctx) -> Option<()> {
+pub fn register(ctx: Ctx<'_>) -> Option<()> {
     for number in [
         &DEFAULT_LEASE,
         &MAX_LEASE,
@@ -107,7 +107,7 @@ pub fn register(ctx: Ctx) -> Option<()> {
 // Both give the server a pointer to the static itself, not to a copy in memory of which nobody would
 // know when the module is unloaded.
 
-fn register_number(ctx: Ctx, number: &'static Number) -> Option<()> {
+fn register_number(ctx: Ctx<'_>, number: &'static Number) -> Option<()> {
     // SAFETY: the context is OnLoad's; the number is a static, and lives as long as its functions do.
     let status = unsafe {
         api!(RedisModule_RegisterNumericConfig)(
@@ -126,7 +126,7 @@ fn register_number(ctx: Ctx, number: &'static Number) -> Option<()> {
     (status == raw::REDISMODULE_OK as c_int).then_some(())
 }
 
-fn register_switch(ctx: Ctx, switch: &'static Switch) -> Option<()> {
+fn register_switch(ctx: Ctx<'_>, switch: &'static Switch) -> Option<()> {
     // SAFETY: the context is OnLoad's; the switch is a static, and lives as long as its functions do.
     let status = unsafe {
         api!(RedisModule_RegisterBoolConfig)(

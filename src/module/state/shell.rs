@@ -1,7 +1,13 @@
-//! What the module keeps between calls (beside the settings and the count of panics): one global.
+//! The state between calls: the core, the parked clients, the timer.
 //!
-//! It is borrowed only while nothing of the server is called: the server calls back, with a key event
-//! while a key is opened or deleted, with the answer of a parked client while it is unblocked.
+//! It is a static, because the server gives a callback (a command, an event, the answer to a parked client) no pointer to
+//! what the module keeps. The files of `keyspace`, this folder and above borrow it where they need it, for one
+//! expression each. The server calls the module on its main thread only, so there is one borrower at a time. The borrow
+//! is exclusive, and nothing of the server is called meanwhile that can call back: it calls back with a key event while a
+//! key is opened or deleted, and with the answer of a parked client while it is unblocked.
+//!
+//! The other statics are the settings, the constants (`state`), the counters of panics (`ffi::guard`) and of failed
+//! replications (`keyspace::replication`), and what the native scripts keep (`redisson::server::{filter, permission}`).
 
 use crate::lock::{
     give_back, slot_tags, LockError, Locks, Now, Outcome, RedissonStats, WaiterId, WaiterMap,
@@ -22,7 +28,7 @@ pub struct Hooks {
     /// The module is unloaded.
     pub stop: fn(),
     /// A setting was read or changed.
-    pub follow_setting: fn(Ctx),
+    pub follow_setting: fn(Ctx<'_>),
     /// Why the module must stay loaded, if it must.
     pub reason_to_stay: fn() -> Option<&'static str>,
 }
@@ -44,9 +50,9 @@ pub struct Shell {
     /// Whether work can be left for the end of the present unit of execution: known from then on.
     pub has_jobs: bool,
     /// Whether the deletion, or the expiry, that is being told of is our own.
-    pub deletes: bool,
+    pub notifies_own: bool,
     /// Whether replicas may get what is replicated, if that is known.
-    pub replicas_may_hear: Option<bool>,
+    pub replicas_may_receive: Option<bool>,
     /// Whether the server parks clients that have subscribed.
     pub parks_subscribers: bool,
     /// Whether the output buffers of normal clients are limited.
@@ -106,7 +112,7 @@ impl Shell {
 static SHELL: MainThread<Shell> = unsafe { MainThread::empty() };
 
 /// Starts with nothing in memory; the keys say who holds what.
-pub fn start(ctx: Ctx, hooks: &'static Hooks) {
+pub fn start(ctx: Ctx<'_>, hooks: &'static Hooks) {
     let shell = Shell {
         locks: Locks::new(settings::limits()),
         parked: WaiterMap::default(),
@@ -115,8 +121,8 @@ pub fn start(ctx: Ctx, hooks: &'static Hooks) {
         watching: false,
         watching_clients: false,
         has_jobs: false,
-        deletes: false,
-        replicas_may_hear: None,
+        notifies_own: false,
+        replicas_may_receive: None,
         parks_subscribers: ctx.parks_subscribers(),
         buffers_are_limited: true,
         eviction_risk: false,

@@ -44,7 +44,7 @@ pub fn has_field(key: &LockKey<'_>, owner: Str<'_>) -> Option<bool> {
 
 /// Counts a hold that is there up or down, by the server's own command: fields may have a TTL, of which a
 /// module on most servers knows nothing. `None`: it was refused.
-pub fn count(ctx: Ctx, name: Str<'_>, owner: Str<'_>, by: i64) -> Option<i64> {
+pub fn count(ctx: Ctx<'_>, name: Str<'_>, owner: Str<'_>, by: i64) -> Option<i64> {
     let by = OwnedStr::of_number(by);
     server(ctx, c"HINCRBY", &[name, owner, by.as_str()])
 }
@@ -55,7 +55,7 @@ pub fn made(written: Written) -> Option<()> {
 }
 
 /// Gives a key another end, and tells of it. `None`: it was refused.
-pub fn prolong(mut key: LockKey<'_>, end_ms: i64, replication: Replication) -> Option<()> {
+pub fn prolong(mut key: LockKey<'_>, end_ms: i64, replication: Replication<'_>) -> Option<()> {
     let (ctx, name) = (key.ctx(), key.name());
     made(key.set_deadline(end_ms, replication))?;
     key.signal();
@@ -66,10 +66,10 @@ pub fn prolong(mut key: LockKey<'_>, end_ms: i64, replication: Replication) -> O
 
 /// The same for a hold that was just counted up or down by so much; if it is refused, that is taken back.
 pub fn prolong_counted(
-    ctx: Ctx,
+    ctx: Ctx<'_>,
     (name, owner, by): (Str<'_>, Str<'_>, i64),
     end_ms: i64,
-    replication: Replication,
+    replication: Replication<'_>,
 ) -> Option<()> {
     let prolonged = prolong(LockKey::open(ctx, name), end_ms, replication);
     if prolonged.is_none() {
@@ -87,7 +87,7 @@ fn text<T>(key: &LockKey<'_>, body: impl FnOnce(&[u8]) -> T) -> Option<Option<T>
 }
 
 /// A copy of the string at this key, if it is there; `None` where anything else is.
-pub fn string(ctx: Ctx, name: Str<'_>) -> Option<Option<Vec<u8>>> {
+pub fn string(ctx: Ctx<'_>, name: Str<'_>) -> Option<Option<Vec<u8>>> {
     text(&LockKey::open(ctx, name), <[u8]>::to_vec)
 }
 
@@ -101,7 +101,7 @@ pub enum Latch<'a> {
 
 impl<'a> Latch<'a> {
     /// Opens it, by its name; `None` where it is no latch.
-    pub fn open(ctx: Ctx, name: Str<'a>) -> Option<Latch<'a>> {
+    pub fn open(ctx: Ctx<'a>, name: Str<'a>) -> Option<Latch<'a>> {
         let key = LockKey::open(ctx, name);
         let said = text(&key, |value| match value {
             b"0" => Some(Latch::Says(0)),
@@ -121,7 +121,7 @@ pub fn write_latch<'a>(
     latch: LockKey<'a>,
     answer: i64,
     end_ms: i64,
-    replication: Replication,
+    replication: Replication<'_>,
 ) -> Str<'a> {
     let name = latch.name();
     let value = OwnedStr::of_number(answer);
@@ -143,7 +143,7 @@ fn set_until(latch: &LockKey<'_>, value: &OwnedStr, end_ms: i64) -> Written {
 }
 
 /// Tells of a latch that was set.
-pub fn tell_of_latch(ctx: Ctx, name: Str<'_>) {
+pub fn notify_latch(ctx: Ctx<'_>, name: Str<'_>) {
     ctx.signal_modified(name);
     ctx.notify(raw::REDISMODULE_NOTIFY_STRING, c"set", name);
     ctx.notify(raw::REDISMODULE_NOTIFY_GENERIC, c"expire", name);
@@ -169,7 +169,7 @@ impl<'a> Message<'a> {
     }
 
     /// To the subscribers of this server.
-    pub fn publish(&self, ctx: Ctx) {
+    pub fn publish(&self, ctx: Ctx<'_>) {
         match self.in_shard {
             true => ctx.publish_in_shard(self.channel, self.text),
             false => ctx.publish(self.channel, self.text),
@@ -177,7 +177,7 @@ impl<'a> Message<'a> {
     }
 
     /// To those of its replicas. In a cluster they get the message by another way.
-    pub fn replicate(&self, replication: Replication) {
+    pub fn replicate(&self, replication: Replication<'_>) {
         match self.in_shard {
             _ if self.in_cluster => {}
             true => replication.publish_in_shard(self.channel, self.text),

@@ -10,7 +10,7 @@ use crate::redisson::server::server_command::run as server;
 use crate::redisson::server::{Call, Reply, Surroundings};
 
 /// Runs one of the scripts; `None`: the data, or the call, is not plain, and nothing was done.
-pub fn run(ctx: Ctx, script: Fenced, call: &Call<'_>, around: Surroundings) -> Option<Reply> {
+pub fn run(ctx: Ctx<'_>, script: Fenced, call: &Call<'_>, around: Surroundings) -> Option<Reply> {
     let (name, counter) = (call.key(0)?, call.key(1)?);
     let (lease, owner) = (call.arg(0)?, call.arg(1)?);
     let key = LockKey::open(ctx, name);

@@ -44,7 +44,7 @@ pub fn stop() {
 }
 
 /// Registers the filter, or takes it back, as the setting says.
-pub fn follow_setting(ctx: Ctx) {
+pub fn follow_setting(ctx: Ctx<'_>) {
     let wanted = settings::redisson_scripts();
     let handle = STATE.with(|state| state.handle.take());
     let handle = match (wanted, handle) {
@@ -79,7 +79,7 @@ pub fn has_renamed() -> bool {
 }
 
 unsafe extern "C" fn on_command(filter: *mut raw::RedisModuleCommandFilterCtx) {
-    // SAFETY: the server's filter context for this callback.
+    // SAFETY: the server's filter context for this callback; the local value ends with it.
     let words = unsafe { Words::of(filter) };
     // Nothing up to here can panic.
     if words.count() < FEWEST_WORDS || !words.begin_with_eval() {
@@ -93,24 +93,25 @@ unsafe extern "C" fn on_command(filter: *mut raw::RedisModuleCommandFilterCtx) {
 }
 
 /// The words of a command that is about to be looked up.
-#[derive(Clone, Copy)]
 struct Words(*mut raw::RedisModuleCommandFilterCtx);
 
 impl Words {
     /// # Safety
-    /// `filter` is the context that the server passed to the callback now running.
+    /// `filter` is the context that the server passed to the callback now running, and the value is dropped before that
+    /// callback returns.
     unsafe fn of(filter: *mut raw::RedisModuleCommandFilterCtx) -> Words {
         Words(filter)
     }
 
-    fn count(self) -> usize {
+    fn count(&self) -> usize {
         // SAFETY: the context is live (see `of`).
         let count = unsafe { api!(RedisModule_CommandFilterArgsCount)(self.0) };
         usize::try_from(count).unwrap_or(0)
     }
 
-    fn word<'a>(self, at: i32) -> Option<Str<'a>> {
-        // SAFETY: the context is live (see `of`); a word lives until it is replaced, which is done last.
+    fn word(&self, at: i32) -> Option<Str<'_>> {
+        // SAFETY: the context is live (see `of`). A word lives until it is replaced, which `rename` does, and that ends
+        // `self` and so what borrows from it.
         unsafe {
             let word = api!(RedisModule_CommandFilterArgGet)(self.0, at);
             (!word.is_null()).then(|| Str::new(word))
@@ -118,7 +119,7 @@ impl Words {
     }
 
     /// Whether the command is `EVAL` or `EVALSHA`.
-    fn begin_with_eval(self) -> bool {
+    fn begin_with_eval(&self) -> bool {
         let Some(name) = self.word(0).map(Str::bytes) else {
             return false;
         };
@@ -128,7 +129,7 @@ impl Words {
     }
 
     /// Whether an `EVAL` or `EVALSHA` is of a known script and as Redisson sends it.
-    fn are_a_known_call(self) -> bool {
+    fn are_a_known_call(&self) -> bool {
         let (Some(name), Some(script), Some(numkeys)) = (self.word(0), self.word(1), self.word(2))
         else {
             return false;
@@ -143,7 +144,8 @@ impl Words {
     fn rename(self) {
         STATE.with(|state| state.has_renamed = true);
         let name = OwnedStr::new(b"lock.redisson");
-        // SAFETY: the context is live (see `of`); the server takes over the reference to the new word, and gives up the old one.
+        // SAFETY: the context is live (see `of`). The server takes over the reference to the new word, and gives up
+        // that to the old one.
         unsafe { api!(RedisModule_CommandFilterArgReplace)(self.0, 0, name.into_raw()) };
     }
 }

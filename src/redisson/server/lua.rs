@@ -19,9 +19,9 @@ use crate::redisson::server::{Call, ScriptError, Str};
 /// (without "M" a script of ours would be let through), and with errors as replies.
 const AS_USER: &CStr = c"C0!MEv";
 /// The same without errors as replies: then the number of the error says what was wrong.
-const AS_USER_TOLD_BY_NUMBER: &CStr = c"C0!Mv";
+const AS_USER_WITH_ERRNO: &CStr = c"C0!Mv";
 /// For a caller without a user, who may do anything.
-const AS_NOBODY: &CStr = c"0!MEv";
+const WITHOUT_USER: &CStr = c"0!MEv";
 
 /// `EACCES`: the caller's user may not run the command that was sent. That stands in the ACL's log now.
 const MAY_NOT_RUN: i32 = 13;
@@ -38,7 +38,7 @@ impl Fields for Steps {
 ///
 /// # Errors
 /// When the caller's user may not run the command that it sent, and when the script could run for too long.
-pub fn run(ctx: Ctx, call: &Call<'_>) -> Result<(), ScriptError> {
+pub fn run(ctx: Ctx<'_>, call: &Call<'_>) -> Result<(), ScriptError> {
     if ctx.is_in_script() {
         // A script has called another module's command that calls this one. EVAL inside a script ends the server.
         return Err(ScriptError::InScript);
@@ -46,11 +46,11 @@ pub fn run(ctx: Ctx, call: &Call<'_>) -> Result<(), ScriptError> {
     if could_be_long(ctx, call) {
         return Err(ScriptError::TooManyHolds);
     }
-    let reply = call_server(ctx, call, AS_USER_TOLD_BY_NUMBER).or_else(|number| {
+    let reply = call_server(ctx, call, AS_USER_WITH_ERRNO).or_else(|number| {
         // Nothing was run.
         let again = match number {
             MAY_NOT_RUN => return Err(ScriptError::MayNotRun(call.command())),
-            HAS_NO_USER => AS_NOBODY,
+            HAS_NO_USER => WITHOUT_USER,
             _ => AS_USER,
         };
         call_server(ctx, call, again).map_err(|_| ScriptError::from(LockError::Internal))
@@ -61,7 +61,7 @@ pub fn run(ctx: Ctx, call: &Call<'_>) -> Result<(), ScriptError> {
 
 /// Whether the script's loops may take more steps than Lua is given. What they read is not changed before: an
 /// unlock only takes one hold away. A key of another type, or none, ends the script before its loops.
-fn could_be_long(ctx: Ctx, call: &Call<'_>) -> bool {
+fn could_be_long(ctx: Ctx<'_>, call: &Call<'_>) -> bool {
     match (call.script.native.loops(), call.key(0)) {
         (Loops::Holds, Some(lock)) => !was_answered(ctx, call) && has_many_holds(ctx, lock),
         // `Script::is_called_with` has refused calls with more keys than `MOST_STEPS`.
@@ -71,13 +71,13 @@ fn could_be_long(ctx: Ctx, call: &Call<'_>) -> bool {
 
 /// Whether the latch of this unlock holds something: that ends the script before it looks at the lock. A look at a lock
 /// whose time is over deletes it, so no look may be taken that the script does not take.
-fn was_answered(ctx: Ctx, call: &Call<'_>) -> bool {
+fn was_answered(ctx: Ctx<'_>, call: &Call<'_>) -> bool {
     // Unlocks without a latch have four keys.
     call.key(4)
         .is_some_and(|latch| LockKey::peek(ctx, latch, None).handle().is_some())
 }
 
-fn has_many_holds(ctx: Ctx, lock: Str<'_>) -> bool {
+fn has_many_holds(ctx: Ctx<'_>, lock: Str<'_>) -> bool {
     let key = LockKey::peek(ctx, lock, None);
     let (KeyKind::Hash, Some(handle)) = (kind(&key), key.handle()) else {
         return false;
@@ -92,7 +92,7 @@ fn has_many_holds(ctx: Ctx, lock: Str<'_>) -> bool {
     !was_read || steps.are_too_many()
 }
 
-fn call_server(ctx: Ctx, call: &Call<'_>, format: &CStr) -> Result<call_reply::Reply, i32> {
+fn call_server(ctx: Ctx<'_>, call: &Call<'_>, format: &CStr) -> Result<call_reply::Reply, i32> {
     let command = match call.is_by_sha1() {
         true => c"EVALSHA",
         false => c"EVAL",

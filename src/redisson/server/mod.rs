@@ -144,7 +144,7 @@ fn find(script: Str<'_>) -> Option<&'static Script> {
 ///
 /// # Errors
 /// When the caller's user may not run the command that it sent, and where a native run is refused.
-pub fn run(ctx: Ctx, call: &Call<'_>) -> Result<(), ScriptError> {
+pub fn run(ctx: Ctx<'_>, call: &Call<'_>) -> Result<(), ScriptError> {
     let now = Surroundings::of(ctx);
     if now.are_in_transaction() && !now.are_history() && ctx.is_paused() {
         // In the transaction that paused writes a key that looks absent may only be hidden. The script, native or
@@ -167,8 +167,8 @@ pub fn run(ctx: Ctx, call: &Call<'_>) -> Result<(), ScriptError> {
     Ok(())
 }
 
-fn native(ctx: Ctx, call: &Call<'_>, now: Surroundings) -> Option<Reply> {
-    alarm::serve_first(ctx, ctx.key_ref(call.key(0)?));
+fn native(ctx: Ctx<'_>, call: &Call<'_>, now: Surroundings) -> Option<Reply> {
+    alarm::settle_first(ctx, ctx.key_ref(call.key(0)?));
     match call.script.native {
         Native::RLock(script) => rlock::run(ctx, script, call, now),
         Native::Fenced(script) => fenced::run(ctx, script, call, now),
@@ -177,7 +177,7 @@ fn native(ctx: Ctx, call: &Call<'_>, now: Surroundings) -> Option<Reply> {
     }
 }
 
-fn answer(ctx: Ctx, reply: Reply) -> Result<(), LockError> {
+fn answer(ctx: Ctx<'_>, reply: Reply) -> Result<(), LockError> {
     match reply {
         Reply::Nil => ctx.reply_nil(),
         Reply::Refused(error) => return Err(error),
@@ -196,15 +196,15 @@ fn answer(ctx: Ctx, reply: Reply) -> Result<(), LockError> {
 #[derive(Clone, Copy)]
 pub struct Surroundings {
     flags: u32,
-    asked_for_all: bool,
+    notifies_every_key: bool,
 }
 
 impl Surroundings {
-    fn of(ctx: Ctx) -> Surroundings {
+    fn of(ctx: Ctx<'_>) -> Surroundings {
         Surroundings {
             flags: ctx.flags(),
-            asked_for_all: ctx
-                .is_asked_for(raw::REDISMODULE_NOTIFY_KEY_MISS | raw::REDISMODULE_NOTIFY_NEW),
+            notifies_every_key: ctx
+                .notifies(raw::REDISMODULE_NOTIFY_KEY_MISS | raw::REDISMODULE_NOTIFY_NEW),
         }
     }
 
@@ -212,7 +212,7 @@ impl Surroundings {
     /// key that is new or read in vain is an event.
     fn are_plain(self) -> bool {
         const ODD: u32 = raw::REDISMODULE_CTX_FLAGS_SLAVE | raw::REDISMODULE_CTX_FLAGS_LUA;
-        self.flags & ODD == 0 && !self.are_history() && !self.asked_for_all
+        self.flags & ODD == 0 && !self.are_history() && !self.notifies_every_key
     }
 
     /// Whether the call is a master's or an AOF's, and not a client's.
@@ -234,7 +234,7 @@ impl Surroundings {
     }
 
     /// Where the changes of this call go.
-    fn replication(self, ctx: Ctx) -> Replication {
+    fn replication(self, ctx: Ctx<'_>) -> Replication<'_> {
         Replication::of_command_with(ctx, self.flags)
     }
 

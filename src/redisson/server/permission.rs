@@ -3,14 +3,12 @@
 //! The server has checked `lock.redisson` and its keys. What its ACL cannot know is that the words stand for
 //! an `EVAL`, in which other commands are checked one by one.
 
-use std::rc::Rc;
-
 use smallvec::SmallVec;
 
 use crate::module::acl::{as_user, User};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::main_thread::MainThread;
-use crate::module::state::constants::Constants;
+use crate::module::state::constants::constants;
 use crate::redisson::scripts::{Inner, KeyOf};
 use crate::redisson::server::{Call, OwnedStr, Str};
 
@@ -38,11 +36,11 @@ impl Names {
 }
 
 // SAFETY: the module has no threads, and the server calls it on its main thread only.
-static NAMES: MainThread<Rc<Names>> = unsafe { MainThread::empty() };
+static NAMES: MainThread<Names> = unsafe { MainThread::empty() };
 
 /// The module is loaded.
 pub fn start() {
-    NAMES.set(Some(Rc::new(Names::make())));
+    NAMES.set(Some(Names::make()));
 }
 
 /// The module is unloaded.
@@ -53,12 +51,12 @@ pub fn stop() {
 /// Whether what was sent is allowed, and everything that the script may do: if not, the script itself is
 /// left to the server, which says what is not. It knows more than it tells a module: Valkey 9.1 has users
 /// for some databases only, and tells a module that these may run nothing.
-pub fn covers(ctx: Ctx, call: &Call<'_>) -> bool {
+pub fn covers(ctx: Ctx<'_>, call: &Call<'_>) -> bool {
     if !ctx.is_connection() {
         // A call by another module; whether it has a user is for the server to find out.
         return false;
     }
-    let names = NAMES.with(|names| Rc::clone(names));
+    let names = NAMES.borrow();
     let covered = as_user(ctx, |user| {
         may_send(user, call, &names) && may_do_all(user, call, &names)
     });
@@ -66,8 +64,8 @@ pub fn covers(ctx: Ctx, call: &Call<'_>) -> bool {
 }
 
 /// Whether these commands on keys that the call does not name are allowed, too.
-pub fn may_also(ctx: Ctx, commands: &[(Inner, Str<'_>)]) -> bool {
-    let names = NAMES.with(|names| Rc::clone(names));
+pub fn may_also(ctx: Ctx<'_>, commands: &[(Inner, Str<'_>)]) -> bool {
+    let names = NAMES.borrow();
     let may = as_user(ctx, |user| {
         commands
             .iter()
@@ -110,7 +108,8 @@ fn may_do(user: &User, inner: Inner, key: Str<'_>, names: &Names) -> bool {
         return false;
     };
     // What is behind the key matters to nobody.
-    let any = Constants::one();
+    let constants = constants();
+    let any = constants.one();
     let words = [name, key, any, any];
     words
         .get(..2 + inner.words_behind())

@@ -11,7 +11,7 @@ use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::raw_key::{Fields, RawKey};
 use crate::module::keyspace::beside;
 use crate::module::keyspace::lock_key::LockKey;
-use crate::module::state::constants::Constants;
+use crate::module::state::constants::constants;
 use crate::redisson::scripts::read_write::{
     read_acquire, read_unlock, Form, Give, Lock, Mode, Take,
 };
@@ -30,7 +30,12 @@ impl Fields for Readers {
 }
 
 /// One more reader, or one more hold of one.
-pub fn acquire(ctx: Ctx, call: &Call<'_>, shortens: bool, around: Surroundings) -> Option<Reply> {
+pub fn acquire(
+    ctx: Ctx<'_>,
+    call: &Call<'_>,
+    shortens: bool,
+    around: Surroundings,
+) -> Option<Reply> {
     let (name, prefix) = (call.key(0)?, call.key(1)?);
     let (lease, owner, writer) = (call.arg(0)?, call.arg(1)?, call.arg(2)?);
     let key = LockKey::open(ctx, name);
@@ -47,7 +52,7 @@ pub fn acquire(ctx: Ctx, call: &Call<'_>, shortens: bool, around: Surroundings) 
         return Some(Reply::Number(left_ms));
     }
     let is_new = matches!(lock, Lock::Free | Lock::Held(_, None));
-    if is_new && beside::is_taken(ctx, name, owner.bytes(), lock != Lock::Free) {
+    if is_new && beside::siblings_are_taken(ctx, name, owner.bytes(), lock != Lock::Free) {
         return Some(Reply::Refused(LockError::SiblingsTaken));
     }
     let holds = match lock {
@@ -63,7 +68,8 @@ pub fn acquire(ctx: Ctx, call: &Call<'_>, shortens: bool, around: Surroundings) 
     {
         return None;
     }
-    let one = Constants::one();
+    let constants = constants();
+    let one = constants.one();
     let hash_lease = match decided {
         Take::Again(lease) => {
             count(ctx, name, owner, 1)?;
@@ -83,7 +89,7 @@ pub fn acquire(ctx: Ctx, call: &Call<'_>, shortens: bool, around: Surroundings) 
 }
 
 /// One hold of a reader less.
-pub fn unlock(ctx: Ctx, call: &Call<'_>, form: Form) -> Option<Reply> {
+pub fn unlock(ctx: Ctx<'_>, call: &Call<'_>, form: Form) -> Option<Reply> {
     let (name, own, all, owner) = (call.key(0)?, call.key(2)?, call.key(3)?, call.arg(1)?);
     let answer = match Answer::of(ctx, call, form, 4, 2)? {
         Answer::Known(number) => return Some(Reply::Number(number)),
@@ -133,7 +139,7 @@ pub fn unlock(ctx: Ctx, call: &Call<'_>, form: Form) -> Option<Reply> {
 }
 
 /// Whether the lock goes on, as long as the longest of these timeouts, or because somebody writes.
-fn goes_on(ctx: Ctx, name: Str<'_>, timeouts: &[OwnedStr], is_write: bool) -> Option<bool> {
+fn goes_on(ctx: Ctx<'_>, name: Str<'_>, timeouts: &[OwnedStr], is_write: bool) -> Option<bool> {
     const PTTL: &CStr = c"PTTL";
     let mut longest = 0;
     for timeout in timeouts {

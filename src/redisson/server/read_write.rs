@@ -5,7 +5,12 @@ use crate::redisson::scripts::read_write::ReadWrite;
 use crate::redisson::server::{read_lock, write_lock, Call, Reply, Surroundings};
 
 /// Runs one of the scripts. `None`: the data, or the call, is not plain, and nothing was done.
-pub fn run(ctx: Ctx, script: ReadWrite, call: &Call<'_>, around: Surroundings) -> Option<Reply> {
+pub fn run(
+    ctx: Ctx<'_>,
+    script: ReadWrite,
+    call: &Call<'_>,
+    around: Surroundings,
+) -> Option<Reply> {
     match script {
         ReadWrite::WriteAcquire => write_lock::acquire(ctx, call, around),
         ReadWrite::WriteUnlock(form) => write_lock::unlock(ctx, call, form),

@@ -10,19 +10,19 @@ use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::raw_key::RawKey;
 use crate::module::keyspace::lock_key::LockKey;
 use crate::module::keyspace::replication::Replication;
-use crate::module::state::constants::Constants;
+use crate::module::state::constants::constants;
 use crate::redisson::scripts::{
     acquire, lease_end, own_count, time_to_live, unlock, Acquire, Held, Inner, RLock, Unlock,
 };
 use crate::redisson::server::effects::{
-    count, has_field, kind, made, prolong, prolong_counted, tell_of_latch, write_latch, KeyKind,
+    count, has_field, kind, made, notify_latch, prolong, prolong_counted, write_latch, KeyKind,
     Latch, Message,
 };
 use crate::redisson::server::{Call, Reply, Str, Surroundings};
 
 /// Runs one of the scripts; `None`: the data, or the call, is not plain, or the server refused a write, and
 /// nothing was done.
-pub fn run(ctx: Ctx, script: RLock, call: &Call<'_>, around: Surroundings) -> Option<Reply> {
+pub fn run(ctx: Ctx<'_>, script: RLock, call: &Call<'_>, around: Surroundings) -> Option<Reply> {
     match script {
         RLock::Acquire => take(ctx, call, First::Counted, around),
         RLock::AcquireBySet => take(ctx, call, First::Set, around),
@@ -49,7 +49,7 @@ pub(crate) enum First {
     Set,
 }
 
-fn take(ctx: Ctx, call: &Call<'_>, first: First, around: Surroundings) -> Option<Reply> {
+fn take(ctx: Ctx<'_>, call: &Call<'_>, first: First, around: Surroundings) -> Option<Reply> {
     let (name, lease, owner) = (call.key(0)?, call.arg(0)?, call.arg(1)?);
     let key = LockKey::open(ctx, name);
     let now_ms = ctx.now().wall_ms;
@@ -94,9 +94,10 @@ fn take_first(
     first: First,
     around: Surroundings,
 ) -> Option<()> {
-    let (ctx, name, one) = (key.ctx(), key.name(), Constants::one());
+    let (ctx, name) = (key.ctx(), key.name());
     let replication = around.replication(ctx);
-    let words = [name, owner, one];
+    let constants = constants();
+    let words = [name, owner, constants.one()];
     made(key.open_key().and_then(|handle| handle.set_fields(&words)))?;
     let event = match first {
         First::Counted => {
@@ -122,7 +123,7 @@ fn take_first(
 }
 
 /// The oldest unlock: of what nobody holds it says that it is free now.
-fn give_even_none(ctx: Ctx, call: &Call<'_>, around: Surroundings) -> Option<Reply> {
+fn give_even_none(ctx: Ctx<'_>, call: &Call<'_>, around: Surroundings) -> Option<Reply> {
     let key = LockKey::open(ctx, call.key(0)?);
     let is_absent = matches!(kind(&key), KeyKind::Absent);
     drop(key);
@@ -163,7 +164,7 @@ impl<'a> Give<'a> {
 }
 
 /// An unlock, which perhaps leaves its answer in a latch.
-pub(crate) fn give(ctx: Ctx, unlocking: &Give<'_>, around: Surroundings) -> Option<Reply> {
+pub(crate) fn give(ctx: Ctx<'_>, unlocking: &Give<'_>, around: Surroundings) -> Option<Reply> {
     let (name, lease, owner) = (unlocking.name, unlocking.lease, unlocking.owner);
     let latch = match unlocking.latch {
         None => None,
@@ -189,7 +190,7 @@ pub(crate) fn give(ctx: Ctx, unlocking: &Give<'_>, around: Surroundings) -> Opti
             prolong_counted(ctx, (name, owner, -1), end_ms, around.replication(ctx))?;
             if let Some((latch, end_ms)) = latch {
                 let latch = write_latch(latch, 0, end_ms, around.replication(ctx));
-                tell_of_latch(ctx, latch);
+                notify_latch(ctx, latch);
             }
             Some(Reply::Number(0))
         }
@@ -206,7 +207,7 @@ fn free(
     mut key: LockKey<'_>,
     owner: Str<'_>,
     latch: Option<(LockKey<'_>, i64)>,
-    replication: Replication,
+    replication: Replication<'_>,
     message: Option<&Message<'_>>,
 ) -> Option<()> {
     let (ctx, name) = (key.ctx(), key.name());
@@ -223,19 +224,19 @@ fn free(
     }
     let latch = latch.map(|(latch, end_ms)| write_latch(latch, 1, end_ms, replication));
     ctx.notify(raw::REDISMODULE_NOTIFY_HASH, c"hincrby", name);
-    // Not `tell_of_deletion`: to our own waiters this is a release by others.
+    // Not `notify_deletion`: to our own waiters this is a release by others.
     ctx.notify(raw::REDISMODULE_NOTIFY_GENERIC, c"del", name);
     if let Some(message) = message {
         message.publish(ctx);
     }
     if let Some(latch) = latch {
-        tell_of_latch(ctx, latch);
+        notify_latch(ctx, latch);
     }
     Some(())
 }
 
 /// A renewal; false where the lock is not the caller's.
-fn renew(ctx: Ctx, call: &Call<'_>, around: Surroundings) -> Option<bool> {
+fn renew(ctx: Ctx<'_>, call: &Call<'_>, around: Surroundings) -> Option<bool> {
     let (name, lease, owner) = (call.key(0)?, call.arg(0)?, call.arg(1)?);
     let key = LockKey::open(ctx, name);
     if !has_field(&key, owner)? {
@@ -247,7 +248,7 @@ fn renew(ctx: Ctx, call: &Call<'_>, around: Surroundings) -> Option<bool> {
 }
 
 /// Renewals of all these locks: all of them are looked at before the first is touched.
-fn renew_all(ctx: Ctx, call: &Call<'_>, around: Surroundings) -> Option<Vec<i64>> {
+fn renew_all(ctx: Ctx<'_>, call: &Call<'_>, around: Surroundings) -> Option<Vec<i64>> {
     let (lease, owners) = call.args.split_first()?;
     let end_ms = lease_end(lease.bytes(), ctx.now().wall_ms);
     let locks = call.keys.iter().zip(owners);
@@ -265,7 +266,7 @@ fn renew_all(ctx: Ctx, call: &Call<'_>, around: Surroundings) -> Option<Vec<i64>
 }
 
 /// An unlock by force: of whatever is there, but only a hash is deleted here.
-fn force(ctx: Ctx, call: &Call<'_>, publisher: Inner, around: Surroundings) -> Option<Reply> {
+fn force(ctx: Ctx<'_>, call: &Call<'_>, publisher: Inner, around: Surroundings) -> Option<Reply> {
     let mut key = LockKey::open(ctx, call.key(0)?);
     match kind(&key) {
         KeyKind::Absent => return Some(Reply::Number(0)),

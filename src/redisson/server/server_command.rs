@@ -9,7 +9,7 @@ use crate::module::ffi::strings::Str;
 
 /// Runs a command whose success is not in doubt; its number, or 0 where it answers none. `None`: the server
 /// refused even to try.
-pub fn run(ctx: Ctx, command: &CStr, words: &[Str<'_>]) -> Option<i64> {
+pub fn run(ctx: Ctx<'_>, command: &CStr, words: &[Str<'_>]) -> Option<i64> {
     let reply = Reply::of(ctx, command, c"!v", words)?;
     Some(reply.whole().number().unwrap_or(0))
 }

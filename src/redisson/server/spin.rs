@@ -6,7 +6,7 @@ use crate::redisson::server::rlock::{give, Give};
 use crate::redisson::server::{Call, Reply, Surroundings};
 
 /// Runs one of the scripts; `None`: the data, or the call, is not plain, and nothing was done.
-pub fn run(ctx: Ctx, script: Spin, call: &Call<'_>, around: Surroundings) -> Option<Reply> {
+pub fn run(ctx: Ctx<'_>, script: Spin, call: &Call<'_>, around: Surroundings) -> Option<Reply> {
     let latch = match script {
         Spin::Unlock => None,
         Spin::UnlockOnce => Some((call.key(1)?, call.arg(2)?)),

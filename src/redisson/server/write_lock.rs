@@ -6,7 +6,7 @@ use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::raw_key::RawKey;
 use crate::module::keyspace::beside;
 use crate::module::keyspace::lock_key::LockKey;
-use crate::module::state::constants::Constants;
+use crate::module::state::constants::constants;
 use crate::redisson::scripts::read_write::{
     is_plain_count, mode, write_acquire, write_unlock, Form, Give, Lock, Mode, Take,
 };
@@ -15,7 +15,7 @@ use crate::redisson::server::effects::{count, kind, KeyKind, Latch};
 use crate::redisson::server::server_command::run as server;
 use crate::redisson::server::{Call, OwnedStr, Reply, Str, Surroundings};
 
-pub(crate) fn acquire(ctx: Ctx, call: &Call<'_>, around: Surroundings) -> Option<Reply> {
+pub(crate) fn acquire(ctx: Ctx<'_>, call: &Call<'_>, around: Surroundings) -> Option<Reply> {
     let (name, lease, writer) = (call.key(0)?, call.arg(0)?, call.arg(1)?);
     let key = LockKey::open(ctx, name);
     let now_ms = ctx.now().wall_ms;
@@ -25,7 +25,7 @@ pub(crate) fn acquire(ctx: Ctx, call: &Call<'_>, around: Surroundings) -> Option
     if decided == Take::Refused {
         return Some(Reply::Number(left_ms));
     }
-    if decided == Take::First && beside::twin_is_held(ctx, name) {
+    if decided == Take::First && beside::probe_held_twin(ctx, name) {
         return Some(Reply::Refused(LockError::SiblingsTaken));
     }
     if around.are_short_of_memory() {
@@ -37,13 +37,13 @@ pub(crate) fn acquire(ctx: Ctx, call: &Call<'_>, around: Surroundings) -> Option
         server(ctx, c"PEXPIRE", &[name, sum.as_str()])?;
     } else {
         set_mode(ctx, name, Mode::Write)?;
-        server(ctx, c"HSET", &[name, writer, Constants::one()])?;
+        server(ctx, c"HSET", &[name, writer, constants().one()])?;
         server(ctx, c"PEXPIRE", &[name, lease])?;
     }
     Some(Reply::Nil)
 }
 
-pub(crate) fn unlock(ctx: Ctx, call: &Call<'_>, form: Form) -> Option<Reply> {
+pub(crate) fn unlock(ctx: Ctx<'_>, call: &Call<'_>, form: Form) -> Option<Reply> {
     let (name, lease, writer) = (call.key(0)?, call.arg(1)?, call.arg(2)?);
     let answer = match Answer::of(ctx, call, form, 2, 3)? {
         Answer::Known(number) => return Some(Reply::Number(number)),
@@ -79,7 +79,7 @@ pub(crate) fn unlock(ctx: Ctx, call: &Call<'_>, form: Form) -> Option<Reply> {
     Some(Reply::Number(1))
 }
 
-pub(crate) fn force(ctx: Ctx, call: &Call<'_>, wanted: Mode, form: Form) -> Option<Reply> {
+pub(crate) fn force(ctx: Ctx<'_>, call: &Call<'_>, wanted: Mode, form: Form) -> Option<Reply> {
     let name = call.key(0)?;
     let key = LockKey::open(ctx, name);
     let is_so = match kind(&key) {
@@ -121,7 +121,7 @@ impl<'a> Answer<'a> {
     /// As the call says, whose latch is this key, and whose publishing command is this argument, before the
     /// latch's lease. `None`: it is not plain.
     pub(crate) fn of(
-        ctx: Ctx,
+        ctx: Ctx<'_>,
         call: &Call<'a>,
         form: Form,
         latch: usize,
@@ -152,7 +152,7 @@ impl<'a> Answer<'a> {
 }
 
 impl Open<'_> {
-    pub(crate) fn publish(&self, ctx: Ctx) -> Option<()> {
+    pub(crate) fn publish(&self, ctx: Ctx<'_>) -> Option<()> {
         let command = match self.publisher {
             Inner::Spublish => c"SPUBLISH",
             _ => c"PUBLISH",
@@ -161,7 +161,7 @@ impl Open<'_> {
     }
 
     /// Nobody holds the lock, and others are told so: releases of Redisson before 3.44 say 1 to that, later ones nil.
-    pub(crate) fn of_none(&self, ctx: Ctx, form: Form) -> Option<Reply> {
+    pub(crate) fn of_none(&self, ctx: Ctx<'_>, form: Form) -> Option<Reply> {
         self.publish(ctx)?;
         self.leave(ctx, 1)?;
         Some(match form {
@@ -171,7 +171,7 @@ impl Open<'_> {
     }
 
     /// Leaves the answer in the latch, if there is one.
-    pub(crate) fn leave(&self, ctx: Ctx, answer: i64) -> Option<()> {
+    pub(crate) fn leave(&self, ctx: Ctx<'_>, answer: i64) -> Option<()> {
         let Some((latch, lease)) = self.latch else {
             return Some(());
         };
@@ -207,7 +207,7 @@ fn text_of(mode: Mode) -> &'static [u8] {
     }
 }
 
-pub(crate) fn set_mode(ctx: Ctx, name: Str<'_>, mode: Mode) -> Option<i64> {
+pub(crate) fn set_mode(ctx: Ctx<'_>, name: Str<'_>, mode: Mode) -> Option<i64> {
     let (field, value) = (OwnedStr::new(b"mode"), OwnedStr::new(text_of(mode)));
     server(ctx, c"HSET", &[name, field.as_str(), value.as_str()])
 }
