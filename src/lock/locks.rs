@@ -47,6 +47,8 @@ pub struct Locks {
     pub startup_delay: StartupDelay,
     /// Whether requests that would wait for their own owner are refused.
     pub detects_deadlocks: bool,
+    /// Whether the server is a node of a cluster.
+    pub in_cluster: bool,
     /// The Redisson windows.
     pub windows: Windows,
     /// Requests that were parked after an uncertain search for deadlocks.
@@ -81,6 +83,7 @@ impl Locks {
             stats: Stats::default(),
             startup_delay: StartupDelay::default(),
             detects_deadlocks: true,
+            in_cluster: false,
             windows: Windows::default(),
             unverified: Vec::new(),
             tracked: TrackedGrants::default(),

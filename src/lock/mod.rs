@@ -87,6 +87,7 @@ mod locks;
 mod mode;
 mod multi;
 mod name;
+mod planned;
 mod read_write;
 mod recheck;
 mod resource;
@@ -118,12 +119,13 @@ pub use mode::Mode;
 pub use multi::acquire::{ManyAnswer, MAX_KEYS};
 pub use multi::release::may_release_many;
 pub use name::{KeyId, KeyRef};
+pub use planned::{Need, Planned};
 #[cfg(test)]
 pub(crate) use read_write::may_enter;
 pub use read_write::{
     any_with_same_timeouts, is_beside_a_lock, is_read_write, is_reserved, siblings_stay,
-    timeout_name, timeout_prefix, token_name, twin_of, write_field, Ending, Name, ReadDepth,
-    ReadWrite, Reader, RwFields, RwWrite, TokenRecord, Writer, WroteBeside, MODE_FIELD, MOST_READS,
+    timeout_name, timeout_prefix, token_name, twin_of, write_field, Name, ReadDepth, ReadWrite,
+    Reader, RwFields, RwWrite, TokenRecord, Writer, WroteBeside, MODE_FIELD, MOST_READS,
 };
 pub use resource::{Kind, Resource};
 pub use semaphore::commands::{SemAcquire, SetIf};

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
 
-use crate::lock::{Bound, BoundKind, BoundRef, Effects, Ending, Mode, Now, ReadDepth, View};
+use crate::lock::{Bound, BoundKind, BoundRef, Effects, Mode, Now, Planned, ReadDepth, View};
 use crate::module::apply::{apply, apply_for_event, decide};
 use crate::module::duty::Duty;
 use crate::module::ffi::ctx::Ctx;
@@ -14,7 +14,7 @@ use crate::module::keyspace::lock_key::{name_of, LockKey};
 use crate::module::sem_sessions;
 use crate::module::state::alarm::RETRY_MS;
 use crate::module::state::shell;
-use crate::module::view;
+use crate::module::view::view_for;
 
 /// How long one turn may be busy with holds that are bound, half of it with renewals.
 const TICK_BUDGET: Duration = Duration::from_millis(2);
@@ -43,7 +43,7 @@ pub fn end_first(ctx: Ctx<'_>, name: Str<'_>, owner: Str<'_>) {
     for bound in ended.into_iter().filter(|_| ctx.may_write()) {
         // The server has let the command through, so it would take a write to this key.
         let key = LockKey::open(ctx, name);
-        let view = view::hand_off_view(&key, key.read(), &Ending::Session(&bound));
+        let view = view_for(&key, key.read(), &Planned::EndSession(&bound));
         let fx = decide_on(&bound, Duty::Release, &view, ctx.now());
         let _ = apply(key, &fx);
     }
@@ -137,10 +137,11 @@ fn perform_on_lock(ctx: Ctx<'_>, bound: &Bound, duty: Duty) -> bool {
         key = open();
         state = key.read_to(depth, now);
     }
-    let view = match duty {
-        Duty::Release => view::hand_off_view(&key, state, &Ending::Session(bound)),
-        Duty::Renew => view::plain_view(&key, state),
+    let planned = match duty {
+        Duty::Release => Planned::EndSession(bound),
+        Duty::Renew => Planned::Nothing,
     };
+    let view = view_for(&key, state, &planned);
     let fx = decide_on(bound, duty, &view, now);
     apply_for_event(key, &fx);
     true

@@ -1,7 +1,7 @@
 //! Settles keys whose state changed by other means than a command: brings each to a decision.
 
 use crate::lock::{
-    Ending, KeyId, KeyState, LockError, Locks, Mode, Now, PermitChange, Resource, WaiterId,
+    KeyId, KeyState, LockError, Locks, Mode, Now, PermitChange, Planned, Resource, WaiterId,
 };
 use crate::module::answers;
 use crate::module::apply::{apply_all_for_event, apply_for_event, decide, decide_all};
@@ -13,7 +13,7 @@ use crate::module::keyspace::replication::Replication;
 use crate::module::keyspace::sem_key::SemKey;
 use crate::module::state::alarm::RETRY_MS;
 use crate::module::state::shell;
-use crate::module::view;
+use crate::module::view::view_for;
 
 /// Keys settled in one turn; more wait for the next, so that other clients are served in between.
 pub const KEYS_PER_TICK: usize = 500;
@@ -82,7 +82,7 @@ pub fn recheck_all(ctx: Ctx<'_>, now: Now) {
         let name = name_of(&id);
         ctx.select(id.as_ref().db);
         let key = LockKey::peek(ctx, name.as_str(), None);
-        let view = view::plain_view(&key, key.read());
+        let view = view_for(&key, key.read(), &Planned::Nothing);
         let ((), fx) = decide(now, |locks, cx| locks.recheck(&view, cx));
         apply_for_event(key, &fx);
     }
@@ -127,14 +127,14 @@ fn settle_many(ctx: Ctx<'_>, request: WaiterId, ids: &[KeyId], now: Now) -> bool
         keys = open();
         states = read(&keys);
     }
-    let view = match grant {
-        true => view::minting_view,
-        false => view::plain_view,
+    let planned = match grant {
+        true => Planned::Grant,
+        false => Planned::Nothing,
     };
     let views: Vec<_> = keys
         .iter()
         .zip(states)
-        .map(|(key, state)| view(key, state))
+        .map(|(key, state)| view_for(key, state, &planned))
         .collect();
     let (settled, fx) = decide_all(ids.len(), now, |locks, fx| {
         locks.settle_many(request, &views, now, fx)
@@ -186,11 +186,11 @@ pub fn settle(ctx: Ctx<'_>, id: &KeyId, now: Now) -> bool {
         key = LockKey::open(ctx, name);
         state = key.read();
     }
-    let view = if changes {
-        view::ending_view(&key, state, &Ending::Undone)
-    } else {
-        view::plain_view(&key, state)
+    let planned = match changes {
+        true => Planned::Settle,
+        false => Planned::Nothing,
     };
+    let view = view_for(&key, state, &planned);
     let ((), fx) = decide(now, |locks, cx| locks.settle(&view, cx));
     apply_for_event(key, &fx);
     !changes || view.may_grant()

@@ -1,79 +1,53 @@
 //! What the core sees of a lock for one decision: its key, and the keys that a token depends on.
 
-use crate::lock::{Ending, Fence, KeyRef, KeyState, LockError, Mode, View, WaiterId};
+use crate::lock::{Fence, KeyState, LockError, Need, Now, Planned, View, WaiterId};
 use crate::module::answers;
 use crate::module::apply::decide;
-use crate::module::ffi::ctx::Ctx;
 use crate::module::keyspace::lock_key::LockKey;
 use crate::module::keyspace::{beside, horizon};
 use crate::module::state::shell;
 use crate::module::subscribers;
 
-/// The view for a decision that needs no token.
-pub fn plain_view<'a>(key: &LockKey<'a>, state: KeyState) -> View<'a> {
-    View {
+/// The view for a decision about a key in this state, with what the core states that the decision needs.
+pub fn view_for<'a>(key: &LockKey<'a>, state: KeyState, planned: &Planned<'_>) -> View<'a> {
+    let (ctx, now) = (key.ctx(), key.ctx().now());
+    let need = shell::with(|shell| shell.locks.need(key.id(), &state, planned, now));
+    if need == Need::Token {
+        fail_conflicting_waiters(key, &state, planned, now);
+    }
+    let mut view = View {
         key: key.id(),
         state,
         domain: horizon::domain_of(key.name()),
         fence: None,
         has_subscriber: false,
+    };
+    if need == Need::Token {
+        view.fence = Some(fence_of(key, &view, now));
+        view.has_subscriber = subscribers::has_relevant_subscriber(ctx, view.key);
     }
-}
-
-/// The view for a decision that may mint a token and ends no hold: what the two keys hold is read first.
-pub fn minting_view<'a>(key: &LockKey<'a>, state: KeyState) -> View<'a> {
-    ending_view(key, state, &Ending::Nothing)
-}
-
-/// The same for a decision that ends these holds.
-pub fn ending_view<'a>(key: &LockKey<'a>, state: KeyState, ending: &Ending<'_>) -> View<'a> {
-    let ctx = key.ctx();
-    fail_conflicting_waiters(key, &state, ending);
-    let mut view = plain_view(key, state);
-    let counter = horizon::read_counter(ctx, key.name().bytes());
-    let is_hidden = || ctx.is_paused() && may_need_siblings(ctx, view.key);
-    let is_there = view.state != KeyState::Absent && !is_hidden();
-    let may_grant = horizon::may_mint(ctx, view.domain, is_there)
-        && beside::siblings_are_here(key, &view.state);
-    view.fence = Some(Fence { counter, may_grant });
-    view.has_subscriber = subscribers::has_relevant_subscriber(ctx, view.key);
     view
 }
 
-/// Whether the next waiter may have keys of its own written beside the lock. Those before it whose waits are over are
-/// still in the line, so it is any of the waiters up to the first that goes on waiting.
-fn may_need_siblings(ctx: Ctx<'_>, key: KeyRef<'_>) -> bool {
-    let now_ms = ctx.now().mono_ms;
-    shell::with(|shell| {
-        let Some(queue) = shell.locks.waiters.queue(key) else {
-            return false;
-        };
-        let mut waiters = queue.iter().map(|(_, waiter)| waiter);
-        let goes_on = |deadline_ms: Option<u64>| deadline_ms.is_none_or(|end| end > now_ms);
-        let is_shared = |mode| mode != Mode::Exclusive;
-        waiters
-            .find(|waiter| is_shared(waiter.mode) || goes_on(waiter.deadline_ms))
-            .is_some_and(|waiter| is_shared(waiter.mode))
-    })
-}
-
-/// The view for a decision that may hand the lock on when it has ended these holds: tokens matter if a request waits.
-pub fn hand_off_view<'a>(key: &LockKey<'a>, state: KeyState, ending: &Ending<'_>) -> View<'a> {
-    if shell::with(|shell| shell.locks.queue(key.id()).is_some()) {
-        ending_view(key, state, ending)
-    } else {
-        plain_view(key, state)
-    }
+/// Reads the keys on which a token depends.
+fn fence_of(key: &LockKey<'_>, view: &View<'_>, now: Now) -> Fence {
+    let ctx = key.ctx();
+    let counter = horizon::read_counter(ctx, key.name().bytes());
+    let needs_siblings = || shell::with(|shell| shell.locks.next_may_need_siblings(view.key, now));
+    let is_hidden = || ctx.is_paused() && needs_siblings();
+    let is_there = view.state != KeyState::Absent && !is_hidden();
+    let may_grant = horizon::may_mint(ctx, view.domain, is_there)
+        && beside::siblings_are_here(key, &view.state);
+    Fence { counter, may_grant }
 }
 
 /// Fails the requests at the head of the queue that are for READ or WRITE and cannot have the keys beside the lock. To be
-/// called before a decision that may grant the lock to them: when it has ended these holds.
-fn fail_conflicting_waiters(key: &LockKey<'_>, state: &KeyState, ending: &Ending<'_>) {
+/// called before a decision that may grant the lock to them.
+fn fail_conflicting_waiters(key: &LockKey<'_>, state: &KeyState, planned: &Planned<'_>, now: Now) {
     if shell::with(|shell| shell.locks.waiters.live() == 0) {
         return;
     }
-    let now = key.ctx().now();
-    let rest = shell::with(|shell| shell.locks.rest(key.id(), state, ending, now));
+    let rest = shell::with(|shell| shell.locks.rest(key.id(), state, planned, now));
     loop {
         let next = shell::with(|shell| shell.locks.next_for_shared(key.id(), &rest, now));
         let mut refused: Vec<(WaiterId, LockError)> = Vec::new();

@@ -6,7 +6,7 @@ use crate::commands::error::CommandError;
 use crate::commands::lock::read_write;
 use crate::commands::parser::{ParseSettings, Parser, Word};
 use crate::commands::skeleton::{block, prepare_session};
-use crate::lock::{Answer, KeyState, Mode};
+use crate::lock::{Answer, Mode, Planned};
 use crate::module::apply::{apply, decide};
 use crate::module::entry::alarm;
 use crate::module::entry::command::{access, Command, Spec};
@@ -19,7 +19,7 @@ use crate::module::keyspace::siblings::Siblings;
 use crate::module::reply;
 use crate::module::sessions;
 use crate::module::state::parked::Shape;
-use crate::module::view;
+use crate::module::view::view_for;
 
 /// Takes the lock, or waits for it. Replies the fencing token, or nil.
 #[derive(Debug, PartialEq, Eq)]
@@ -63,19 +63,9 @@ impl Acquire<Str<'_>> {
         let mut key = LockKey::open_for(ctx, name, owner);
         key.keep(siblings);
         let now = ctx.now();
-        let state = key.read_to(read_write::depth_to_acquire(&key, request.mode), now);
+        let state = read_write::read_to_acquire(&key, request.mode, now);
         beside::may_begin(&key, &state, (request.mode, request.owner), now)?;
-        let needs_token = match (state.hold(now), &state) {
-            (Some(hold), _) => hold.token.is_none() && hold.owner[..] == *request.owner,
-            (None, KeyState::ReadWrite(lock)) => {
-                read_write::needs_token(&key, lock, request.mode, now)
-            }
-            (None, _) => true,
-        };
-        let view = match needs_token {
-            true => view::minting_view(&key, state),
-            false => view::plain_view(&key, state),
-        };
+        let view = view_for(&key, state, &Planned::Acquire(&request));
         let (answer, fx) = decide(now, |locks, cx| locks.acquire(&view, &request, cx));
         let shape = match options.with_holder {
             true => Shape::WithHolder,

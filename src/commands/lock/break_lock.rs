@@ -5,13 +5,13 @@ use crate::commands::error::CommandError;
 use crate::commands::lock::read_write;
 use crate::commands::parser::{once, ParseSettings, Parser, Word};
 use crate::commands::skeleton::change_lock;
-use crate::lock::{self, Ending};
+use crate::lock::{self, Planned};
 use crate::module::acl;
 use crate::module::entry::command::{access, Command, Spec};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::strings::Str;
 use crate::module::keyspace::lock_key::LockKey;
-use crate::module::view;
+use crate::module::view::view_for;
 
 /// Ends a hold by force: an operator's command. Replies 1, or 0 when the lock is not held.
 #[derive(Debug, PartialEq, Eq)]
@@ -56,11 +56,7 @@ impl Break<Str<'_>> {
         let now = ctx.now();
         let state = key.read();
         read_write::may_break(ctx, self.key, &state, now)?;
-        let view = match request.purge {
-            // Every waiter gets the error of the purge, so the lock is not handed off.
-            true => view::plain_view(&key, state),
-            false => view::hand_off_view(&key, state, &Ending::Break(request)),
-        };
+        let view = view_for(&key, state, &Planned::Break(request));
         let broken = change_lock(ctx, key, now, |locks, cx| {
             locks.break_lock(&view, request, cx)
         })?;

@@ -6,7 +6,7 @@ use crate::commands::error::CommandError;
 use crate::commands::lock::read_write;
 use crate::commands::parser::{ParseSettings, Parser, Word};
 use crate::commands::skeleton::{block, prepare_session};
-use crate::lock::{self, LockError, ManyAnswer, Mode};
+use crate::lock::{self, LockError, ManyAnswer, Mode, Planned};
 use crate::module::apply::{apply_all, decide_all};
 use crate::module::entry::alarm;
 use crate::module::entry::command::{access, Command, Spec};
@@ -19,7 +19,7 @@ use crate::module::keyspace::siblings::Siblings;
 use crate::module::reply;
 use crate::module::sessions;
 use crate::module::state::parked::Shape;
-use crate::module::view;
+use crate::module::view::view_for;
 
 /// Takes several locks, all or none, or waits for them. Replies the fencing token of each, or nil.
 #[derive(Debug, PartialEq, Eq)]
@@ -68,23 +68,18 @@ impl<'a> AcquireMany<'a, Str<'a>> {
     fn acquire(self, ctx: Ctx<'_>, request: &lock::Acquire<'_>) -> Result<(), CommandError> {
         let keys = LockKey::open_all(ctx, self.keys, self.owner);
         let now = ctx.now();
-        let depth =
-            |key| LockKey::read_to(key, read_write::depth_to_acquire(key, request.mode), now);
-        let states: Vec<_> = keys.iter().map(depth).collect();
+        let read = |key| read_write::read_to_acquire(key, request.mode, now);
+        let states: Vec<_> = keys.iter().map(read).collect();
         if request.mode != Mode::Exclusive && beside::are_twins(self.keys) {
             return Err(LockError::SiblingsTaken.into());
         }
         for (key, state) in keys.iter().zip(&states) {
             beside::may_begin(key, state, (request.mode, request.owner), now)?;
         }
-        // No token is needed when one of the keys blocks the request.
-        let is_blocked = |state| lock::is_blocked(state, request.mode, request.owner, now);
-        let view = match states.iter().any(is_blocked) {
-            true => view::plain_view,
-            false => view::minting_view,
-        };
+        let planned = Planned::of_many(&states, request, now);
         let views = keys.iter().zip(states);
-        let views: Vec<_> = views.map(|(key, state)| view(key, state)).collect();
+        let views = views.map(|(key, state)| view_for(key, state, &planned));
+        let views: Vec<_> = views.collect();
         let (answer, fx) = decide_all(keys.len(), now, |locks, fx| {
             locks.acquire_many(&views, request, now, fx)
         });

@@ -5,13 +5,13 @@ use crate::commands::error::CommandError;
 use crate::commands::lock::read_write;
 use crate::commands::parser::{once, ParseSettings, Parser, Word};
 use crate::commands::skeleton::change_locks;
-use crate::lock::{self, Ending, ReadDepth};
+use crate::lock::{self, Planned, ReadDepth};
 use crate::module::entry::command::{access, Command, Spec};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::strings::Str;
 use crate::module::keyspace::lock_key::LockKey;
 use crate::module::sessions;
-use crate::module::view;
+use crate::module::view::view_for;
 
 /// Drops one hold on each of several locks, or all. The last hold of each lock hands it off, or frees it. Replies the
 /// number of locks on which the owner had a hold.
@@ -69,7 +69,7 @@ impl<'a> ReleaseMany<'a, Str<'a>> {
         }
         // Before the views: a request that is refused at one key ends no wait at the others.
         lock::may_release_many(&states, &request, now)?;
-        let view = |(key, state)| view::hand_off_view(key, state, &Ending::Release(&request));
+        let view = |(key, state)| view_for(key, state, &Planned::Release(&request));
         let views: Vec<_> = keys.iter().zip(states).map(view).collect();
         let dropped = change_locks(ctx, keys, now, |locks, fx| {
             locks.release_many(&views, &request, now, fx)

@@ -5,13 +5,13 @@ use crate::commands::error::CommandError;
 use crate::commands::lock::read_write;
 use crate::commands::parser::{once, ParseSettings, Parser, Word};
 use crate::commands::skeleton::change_locks;
-use crate::lock::{self, Lease};
+use crate::lock::{self, Lease, Planned};
 use crate::module::entry::command::{access, Command, Spec};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::strings::Str;
 use crate::module::keyspace::lock_key::LockKey;
 use crate::module::sessions;
-use crate::module::view;
+use crate::module::view::view_for;
 
 /// Sets the leases of those of several locks that the owner still holds. Replies their number.
 #[derive(Debug, PartialEq, Eq)]
@@ -66,12 +66,9 @@ impl<'a> RenewMany<'a, Str<'a>> {
         let now = ctx.now();
         let mut views = Vec::with_capacity(keys.len());
         for key in &keys {
-            let state = read_write::depth_to_renew(key, request.lease, now);
+            let state = read_write::read_to_renew(key, request.lease, now);
             read_write::may_change(key, self.owner, (None, &state))?;
-            views.push(match read_write::renewal_needs_token(&state, now) {
-                true => view::minting_view(key, state),
-                false => view::plain_view(key, state),
-            });
+            views.push(view_for(key, state, &Planned::Renew));
         }
         let renewed = change_locks(ctx, keys, now, |locks, fx| {
             locks.renew_many(&views, &request, now, fx)

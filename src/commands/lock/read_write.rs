@@ -2,15 +2,13 @@
 //! to which the lock is read.
 
 use crate::commands::error::CommandError;
-use crate::lock::{
-    is_reserved, siblings_stay, KeyState, Lease, LockError, Mode, Now, ReadDepth, ReadWrite,
-};
+use crate::lock::{is_reserved, siblings_stay, KeyState, Lease, LockError, Mode, Now, ReadDepth};
 use crate::module::acl;
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::strings::Str;
+use crate::module::keyspace::beside;
 use crate::module::keyspace::lock_key::LockKey;
 use crate::module::keyspace::siblings::{Siblings, Timeouts};
-use crate::module::keyspace::{beside, horizon};
 use crate::module::state::shell;
 
 /// Checks that this owner may hold READ or WRITE at this key: the names, the slots, the ACL. `siblings` keeps the names
@@ -99,48 +97,14 @@ pub fn may_break(
     are_visible(ctx, key)
 }
 
-/// The depth to which an acquire reads the lock.
-pub fn depth_to_acquire(key: &LockKey<'_>, mode: Mode) -> ReadDepth {
-    if mode == Mode::Exclusive {
-        return ReadDepth::Two;
-    }
-    shell::with(|shell| {
-        let waiters = &shell.locks.waiters;
-        match mode {
-            Mode::Read if waiters.live_on(key.id()) == 0 => ReadDepth::Own,
-            Mode::Write if waiters.upgrader(key.id()).is_some() => ReadDepth::All,
-            _ => ReadDepth::Two,
-        }
-    })
-}
-
-/// Whether an acquire may need a new token. A reader that joins readers shares their token, if it is known.
-pub fn needs_token(key: &LockKey<'_>, lock: &ReadWrite, mode: Mode, now: Now) -> bool {
-    let domain = horizon::domain_of(key.name());
-    let shares = |token| {
-        shell::with(|shell| {
-            let locks = &shell.locks;
-            locks.waiters.live_on(key.id()) == 0 && !locks.tokens.is_inherited(domain, token)
-        })
-    };
-    // In a cluster the slot may have been on another node meanwhile; only its horizon shows that.
-    mode != Mode::Read
-        || !lock.is_held(now)
-        || shell::is_cluster()
-        || !lock.token(now).is_some_and(shares)
-}
-
-/// Whether a renewal may need a token: for a hold without one.
-pub fn renewal_needs_token(state: &KeyState, now: Now) -> bool {
-    match (state.hold(now), state) {
-        (Some(hold), _) => hold.token.is_none(),
-        (None, KeyState::ReadWrite(lock)) => lock.token(now).is_none(),
-        (None, _) => false,
-    }
+/// The state of the key, read to the depth that an acquire needs.
+pub fn read_to_acquire(key: &LockKey<'_>, mode: Mode, now: Now) -> KeyState {
+    let depth = shell::with(|shell| shell.locks.depth_to_acquire(key.id(), mode));
+    key.read_to(depth, now)
 }
 
 /// The state of the key, read to the depth that a renewal needs.
-pub fn depth_to_renew(key: &LockKey<'_>, lease: Lease, now: Now) -> KeyState {
+pub fn read_to_renew(key: &LockKey<'_>, lease: Lease, now: Now) -> KeyState {
     let state = key.read_to(ReadDepth::Two, now);
     let (KeyState::ReadWrite(lock), Some(owner)) = (&state, key.owner_name()) else {
         return state;

@@ -5,13 +5,13 @@ use crate::commands::error::CommandError;
 use crate::commands::lock::read_write;
 use crate::commands::parser::{once, ParseSettings, Parser, Word};
 use crate::commands::skeleton::change_lock;
-use crate::lock::{self, Ending, Mode, ReadDepth, Released};
+use crate::lock::{self, Mode, Planned, ReadDepth, Released};
 use crate::module::entry::command::{access, Command, Spec};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::strings::Str;
 use crate::module::keyspace::lock_key::LockKey;
 use crate::module::sessions;
-use crate::module::view;
+use crate::module::view::view_for;
 
 /// Drops one hold, or all. The last one hands the lock off, or frees it. Replies 1 (freed), 0 (still held) or nil.
 #[derive(Debug, PartialEq, Eq)]
@@ -64,7 +64,7 @@ impl Release<Str<'_>> {
         let now = ctx.now();
         let state = key.read_to(ReadDepth::Two, now);
         read_write::may_change(&key, self.owner, (self.mode, &state))?;
-        let view = view::hand_off_view(&key, state, &Ending::Release(&request));
+        let view = view_for(&key, state, &Planned::Release(&request));
         let released = change_lock(ctx, key, now, |locks, cx| {
             locks.release(&view, &request, cx)
         })?;

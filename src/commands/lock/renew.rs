@@ -5,13 +5,13 @@ use crate::commands::error::CommandError;
 use crate::commands::lock::read_write;
 use crate::commands::parser::{once, ParseSettings, Parser, Word};
 use crate::commands::skeleton::change_lock;
-use crate::lock::{self, Lease, Mode};
+use crate::lock::{self, Lease, Mode, Planned};
 use crate::module::entry::command::{access, Command, Spec};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::strings::Str;
 use crate::module::keyspace::lock_key::LockKey;
 use crate::module::sessions;
-use crate::module::view;
+use crate::module::view::view_for;
 
 /// Sets the lease of a lock that the owner still holds. Replies 1, or 0 when the owner holds it no more.
 #[derive(Debug, PartialEq, Eq)]
@@ -66,12 +66,9 @@ impl Renew<Str<'_>> {
         sessions::end_first(ctx, self.key, self.owner);
         let key = LockKey::open_for(ctx, self.key, self.owner);
         let now = ctx.now();
-        let state = read_write::depth_to_renew(&key, request.lease, now);
+        let state = read_write::read_to_renew(&key, request.lease, now);
         read_write::may_change(&key, self.owner, (self.mode, &state))?;
-        let view = match read_write::renewal_needs_token(&state, now) {
-            true => view::minting_view(&key, state),
-            false => view::plain_view(&key, state),
-        };
+        let view = view_for(&key, state, &Planned::Renew);
         let renewed = change_lock(ctx, key, now, |locks, cx| locks.renew(&view, &request, cx))?;
         ctx.reply_integer(renewed.into());
         Ok(())

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::lock::{Effect, Effects, Ending, Event, KeyState, Locks, Now, Outcome, View};
+use crate::lock::{Effect, Effects, Event, KeyState, Locks, Now, Outcome, Planned, View};
 
 /// A hold: its mode, and its owner.
 type Held = (&'static str, Vec<u8>);
@@ -19,9 +19,9 @@ pub struct Rest {
 
 impl Rest {
     /// To be called before the decision.
-    pub fn before(locks: &Locks, view: &View<'_>, ending: &Ending<'_>, now: Now) -> Rest {
-        let state = locks.rest(view.key, &view.state, ending, now).into_owned();
-        let why = format!("{ending:?} of {:?}", view.state);
+    pub fn before(locks: &Locks, view: &View<'_>, planned: &Planned<'_>, now: Now) -> Rest {
+        let state = locks.rest(view.key, &view.state, planned, now).into_owned();
+        let why = format!("{planned:?} of {:?}", view.state);
         Rest { state, why }
     }
 

@@ -19,8 +19,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::lock::tests::rest::Rest;
 use crate::lock::{
-    Acquire, Answer, Bound, BoundRef, Break, Domain, Effect, Effects, Ending, Event, Grace, Hold,
-    KeyRef, KeyState, KeyWrite, Lease, Limits, LockError, Locks, Mode, Now, Outcome, Release,
+    Acquire, Answer, Bound, BoundRef, Break, Domain, Effect, Effects, Event, Grace, Hold, KeyRef,
+    KeyState, KeyWrite, Lease, Limits, LockError, Locks, Mode, Now, Outcome, Planned, Release,
     Released, Renew, Token, Wait, WaiterId, WindowRule,
 };
 
@@ -175,7 +175,7 @@ impl Sim {
             wait,
             client: self.client(conn),
         };
-        let (answer, fx, rest) = self.ask(key, &Ending::Nothing, |locks, view, cx| {
+        let (answer, fx, rest) = self.ask(key, &Planned::Acquire(&req), |locks, view, cx| {
             locks.acquire(view, &req, cx)
         });
         if let Ok(Answer::Parked(id)) = answer {
@@ -212,7 +212,7 @@ impl Sim {
             all,
             token,
         };
-        self.command(key, &Ending::Release(&req), |locks, view, cx| {
+        self.command(key, &Planned::Release(&req), |locks, view, cx| {
             locks.release(view, &req, cx)
         })
     }
@@ -233,7 +233,7 @@ impl Sim {
             mode: None,
             token,
         };
-        self.command(key, &Ending::Nothing, |locks, view, cx| {
+        self.command(key, &Planned::Renew, |locks, view, cx| {
             locks.renew(view, &req, cx)
         })
     }
@@ -245,7 +245,7 @@ impl Sim {
         purge: bool,
     ) -> Result<bool, LockError> {
         let req = Break { token, purge };
-        self.command(key, &Ending::Break(req), |locks, view, cx| {
+        self.command(key, &Planned::Break(req), |locks, view, cx| {
             locks.break_lock(view, req, cx)
         })
     }
@@ -278,7 +278,7 @@ impl Sim {
         self.settle_all();
         while let Some(bound) = self.locks.sessions.next_renewal(self.now) {
             let name = name_of(&bound);
-            let done = self.command(&name, &Ending::Nothing, |locks, view, cx| {
+            let done = self.command(&name, &Planned::Nothing, |locks, view, cx| {
                 locks.renew_session(view, &bound, cx);
                 Ok(())
             });
@@ -297,7 +297,12 @@ impl Sim {
             settled += 1;
             assert!(settled < 1_000, "a turn that does not end");
             let key = String::from_utf8(id.as_ref().name.into()).unwrap();
-            let settled = self.command(&key, &Ending::Undone, |locks, view, cx| {
+            let state = self.keys.get(&key).unwrap_or(&KeyState::Absent);
+            let planned = match self.locks.may_change(key_ref(&key), state, self.now) {
+                true => Planned::Settle,
+                false => Planned::Nothing,
+            };
+            let settled = self.command(&key, &planned, |locks, view, cx| {
                 locks.settle(view, cx);
                 Ok(())
             });
@@ -388,8 +393,8 @@ impl Sim {
     }
 
     fn end_session(&mut self, bound: &Bound) {
-        let ending = Ending::Session(bound);
-        let done = self.command(&name_of(bound), &ending, |locks, view, cx| {
+        let planned = Planned::EndSession(bound);
+        let done = self.command(&name_of(bound), &planned, |locks, view, cx| {
             locks.end_session(view, bound, cx);
             Ok(())
         });

@@ -55,6 +55,9 @@ impl Token {
 /// The scope of a horizon: the whole server (0), or a slot in a cluster.
 pub type Domain = u16;
 
+/// The domain of every key outside a cluster.
+pub const ONLY_DOMAIN: Domain = 0;
+
 /// A new token, with what must be written beside it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Minted {

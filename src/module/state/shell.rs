@@ -113,8 +113,10 @@ static SHELL: MainThread<Shell> = unsafe { MainThread::empty() };
 
 /// Starts with nothing in memory; the keys say who holds what.
 pub fn start(ctx: Ctx<'_>, hooks: &'static Hooks) {
+    let mut locks = Locks::new(settings::limits());
+    locks.in_cluster = ctx.is_cluster();
     let shell = Shell {
-        locks: Locks::new(settings::limits()),
+        locks,
         parked: WaiterMap::default(),
         answered: Vec::new(),
         alarm: Alarm::default(),

@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use crate::lock::tests::read_write::world::World;
 use crate::lock::tests::rest::Rest;
 use crate::lock::{
-    Acquire, Answer, Bound, Break, Effect, Effects, Ending, Fence, Grace, KeyRef, KeyState, Lease,
-    Limits, LockError, Locks, Mode, Now, Outcome, ReadDepth, Release, Released, Renew, View, Wait,
-    WaiterId,
+    Acquire, Answer, Bound, Break, Effect, Effects, Fence, Grace, KeyRef, KeyState, Lease, Limits,
+    LockError, Locks, Mode, Need, Now, Outcome, Planned, ReadDepth, Release, Released, Renew, View,
+    Wait, WaiterId,
 };
 
 pub const START_MS: i64 = 1_700_000_000_000;
@@ -107,13 +107,8 @@ impl Sim {
             wait: how.wait,
             client: self.client(conn),
         };
-        let waiters = &self.locks.waiters;
-        let depth = match how.mode {
-            Mode::Read if waiters.live_on(key_ref(key)) == 0 => ReadDepth::Own,
-            Mode::Write if waiters.upgrader(key_ref(key)).is_some() => ReadDepth::All,
-            _ => ReadDepth::Two,
-        };
-        let asked = (Some(owner), depth, &Ending::Nothing);
+        let depth = self.locks.depth_to_acquire(key_ref(key), how.mode);
+        let asked = (Some(owner), depth, &Planned::Acquire(&req));
         let (answer, fx, rest) =
             self.ask(key, asked, |locks, view, cx| locks.acquire(view, &req, cx));
         if let Ok(Answer::Parked(id)) = answer {
@@ -139,7 +134,7 @@ impl Sim {
             all,
             token,
         };
-        let asked = (Some(owner), ReadDepth::Two, &Ending::Release(&req));
+        let asked = (Some(owner), ReadDepth::Two, &Planned::Release(&req));
         self.command(key, asked, |locks, view, cx| locks.release(view, &req, cx))
     }
 
@@ -168,7 +163,7 @@ impl Sim {
         } else {
             depth
         };
-        let asked = (Some(owner), depth, &Ending::Nothing);
+        let asked = (Some(owner), depth, &Planned::Renew);
         self.command(key, asked, |locks, view, cx| locks.renew(view, &req, cx))
     }
 
@@ -179,7 +174,7 @@ impl Sim {
         purge: bool,
     ) -> Result<bool, LockError> {
         let req = Break { token, purge };
-        let asked = (None, ReadDepth::All, &Ending::Break(req));
+        let asked = (None, ReadDepth::All, &Planned::Break(req));
         self.command(key, asked, |locks, view, cx| {
             locks.break_lock(view, req, cx)
         })
@@ -206,7 +201,7 @@ impl Sim {
         while let Some(bound) = self.locks.sessions.next_renewal(self.now) {
             self.serve_session(
                 &bound,
-                (ReadDepth::Own, &Ending::Nothing),
+                (ReadDepth::Own, &Planned::Nothing),
                 Locks::renew_session,
             );
         }
@@ -217,12 +212,12 @@ impl Sim {
     fn serve_session(
         &mut self,
         bound: &Bound,
-        (depth, ending): (ReadDepth, &Ending<'_>),
+        (depth, planned): (ReadDepth, &Planned<'_>),
         serve: impl FnOnce(&mut Locks, &View<'_>, &Bound, &mut Cx<'_>),
     ) {
         let text = |bytes: &[u8]| String::from_utf8(bytes.into()).unwrap();
         let (key, owner) = (text(bound.key.as_ref().name), text(&bound.owner));
-        let asked = (Some(&owner[..]), depth, ending);
+        let asked = (Some(&owner[..]), depth, planned);
         let done = self.command(&key, asked, |locks, view, cx| {
             serve(locks, view, bound, cx);
             Ok(())
@@ -240,7 +235,11 @@ impl Sim {
             let locks = &mut self.locks;
             let may_change = locks.may_change(key_ref(&key), &state, self.now);
             let before = self.world.clone();
-            let asked = (None, ReadDepth::All, &Ending::Undone);
+            let planned = match may_change {
+                true => Planned::Settle,
+                false => Planned::Nothing,
+            };
+            let asked = (None, ReadDepth::All, &planned);
             let settled = self.command(&key, asked, |locks, view, cx| {
                 locks.settle(view, cx);
                 Ok(())
@@ -292,8 +291,8 @@ impl Sim {
         self.clients.remove(conn);
         self.locks.disconnected(client, self.now);
         while let Some(bound) = self.locks.sessions.next_ended() {
-            let ending = Ending::Session(&bound);
-            self.serve_session(&bound, (ReadDepth::Two, &ending), Locks::end_session);
+            let planned = Planned::EndSession(&bound);
+            self.serve_session(&bound, (ReadDepth::Two, &planned), Locks::end_session);
         }
         let of = |requests: &BTreeMap<WaiterId, Request>| {
             let mut requests = requests.iter();
@@ -333,7 +332,7 @@ impl Sim {
     fn command<T>(
         &mut self,
         key: &str,
-        asked: (Option<&str>, ReadDepth, &Ending<'_>),
+        asked: (Option<&str>, ReadDepth, &Planned<'_>),
         decide: impl FnOnce(&mut Locks, &View<'_>, &mut Cx<'_>) -> Result<T, LockError>,
     ) -> Result<T, LockError> {
         let (done, fx, rest) = self.ask(key, asked, decide);
@@ -344,23 +343,26 @@ impl Sim {
     fn ask<T>(
         &mut self,
         key: &str,
-        (owner, depth, ending): (Option<&str>, ReadDepth, &Ending<'_>),
+        (owner, depth, planned): (Option<&str>, ReadDepth, &Planned<'_>),
         decide: impl FnOnce(&mut Locks, &View<'_>, &mut Cx<'_>) -> Result<T, LockError>,
     ) -> (Result<T, LockError>, Effects, Rest) {
         if !self.locks.tokens.knows(0) {
             self.locks.learn_horizon(0, self.horizon, self.now);
         }
+        let state = self.world.read(key, owner, depth, self.now);
+        let need = self.locks.need(key_ref(key), &state, planned, self.now);
+        let fence = Fence {
+            counter: None,
+            may_grant: true,
+        };
         let view = View {
             key: key_ref(key),
-            state: self.world.read(key, owner, depth, self.now),
+            state,
             domain: 0,
-            fence: Some(Fence {
-                counter: None,
-                may_grant: true,
-            }),
+            fence: (need == Need::Token).then_some(fence),
             has_subscriber: false,
         };
-        let rest = Rest::before(&self.locks, &view, ending, self.now);
+        let rest = Rest::before(&self.locks, &view, planned, self.now);
         let mut fx = Effects::new();
         let answer = decide(&mut self.locks, &view, &mut Cx::new(self.now, &mut fx));
         assert!(answer.is_ok() || fx.is_empty(), "a failed call did {fx:?}");

@@ -2,16 +2,16 @@
 
 use crate::lock::tests::sim::{Rest, Sim};
 use crate::lock::Cx;
-use crate::lock::{Effects, Ending, KeyState, LockError, Locks, View};
+use crate::lock::{Effects, KeyState, LockError, Locks, Planned, View};
 
 impl Sim {
     pub(crate) fn command<T>(
         &mut self,
         key: &str,
-        ending: &Ending<'_>,
+        planned: &Planned<'_>,
         decide: impl FnOnce(&mut Locks, &View<'_>, &mut Cx<'_>) -> Result<T, LockError>,
     ) -> Result<T, LockError> {
-        let (answer, fx, rest) = self.ask(key, ending, decide);
+        let (answer, fx, rest) = self.ask(key, planned, decide);
         self.carry_out_decided(key, (answer.is_ok(), fx), &rest);
         answer
     }
@@ -19,11 +19,11 @@ impl Sim {
     pub(crate) fn ask<T>(
         &mut self,
         key: &str,
-        ending: &Ending<'_>,
+        planned: &Planned<'_>,
         decide: impl FnOnce(&mut Locks, &View<'_>, &mut Cx<'_>) -> Result<T, LockError>,
     ) -> (Result<T, LockError>, Effects, Rest) {
-        let view = self.view(key);
-        let rest = Rest::before(&self.locks, &view, ending, self.now);
+        let view = self.view(key, planned);
+        let rest = Rest::before(&self.locks, &view, planned, self.now);
         let mut fx = Effects::new();
         let answer = decide(&mut self.locks, &view, &mut Cx::new(self.now, &mut fx));
         assert!(answer.is_ok() || fx.is_empty(), "a failed call did {fx:?}");

@@ -3,8 +3,8 @@
 use crate::lock::tests::sim::{key_ref, Request, Rest, Sim};
 use crate::lock::Cx;
 use crate::lock::{
-    Acquire, Effects, Ending, Fence, KeyState, Lease, LockError, Locks, ManyAnswer, Mode, Now,
-    Release, Renew, Token, View, Wait,
+    Acquire, Effects, Fence, KeyState, Lease, LockError, Locks, ManyAnswer, Mode, Need, Now,
+    Planned, Release, Renew, Token, View, Wait,
 };
 
 impl Sim {
@@ -26,7 +26,9 @@ impl Sim {
             wait,
             client: conn,
         };
-        let (answer, fx, rests) = self.ask_many(keys, &Ending::Nothing, |locks, views, now, fx| {
+        let states: Vec<_> = keys.iter().map(|key| self.state(key)).collect();
+        let planned = Planned::of_many(&states, &req, self.now);
+        let (answer, fx, rests) = self.ask_many(keys, &planned, |locks, views, now, fx| {
             locks.acquire_many(views, &req, now, fx)
         });
         if let Ok(ManyAnswer::Parked(id)) = answer {
@@ -60,8 +62,8 @@ impl Sim {
             all,
             token: None,
         };
-        let ending = Ending::Release(&req);
-        let (dropped, fx, rests) = self.ask_many(keys, &ending, |locks, views, now, fx| {
+        let planned = Planned::Release(&req);
+        let (dropped, fx, rests) = self.ask_many(keys, &planned, |locks, views, now, fx| {
             locks.release_many(views, &req, now, fx)
         });
         self.carry_out_many(keys, (dropped.is_ok(), fx), &rests);
@@ -81,10 +83,9 @@ impl Sim {
             lease,
             token: None,
         };
-        let (renewed, fx, rests) =
-            self.ask_many(keys, &Ending::Nothing, |locks, views, now, fx| {
-                locks.renew_many(views, &req, now, fx)
-            });
+        let (renewed, fx, rests) = self.ask_many(keys, &Planned::Renew, |locks, views, now, fx| {
+            locks.renew_many(views, &req, now, fx)
+        });
         self.carry_out_many(keys, (renewed.is_ok(), fx), &rests);
         renewed
     }
@@ -100,10 +101,15 @@ impl Sim {
             .map(|key| String::from_utf8(key.as_ref().name.into()).unwrap())
             .collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        let (settled, fx, rests) =
-            self.ask_many(&names, &Ending::Nothing, |locks, views, now, fx| {
-                Ok(locks.settle_many(request, views, now, fx))
-            });
+        let states: Vec<_> = names.iter().map(|name| self.state(name)).collect();
+        let may_grant = self.locks.may_grant_many(request, &states, self.now);
+        let planned = match may_grant {
+            true => Planned::Grant,
+            false => Planned::Nothing,
+        };
+        let (settled, fx, rests) = self.ask_many(&names, &planned, |locks, views, now, fx| {
+            Ok(locks.settle_many(request, views, now, fx))
+        });
         self.carry_out_many(&names, (settled.is_ok(), fx), &rests);
         true
     }
@@ -129,32 +135,40 @@ impl Sim {
         }
     }
 
-    pub(crate) fn view<'k>(&mut self, key: &'k str) -> View<'k> {
+    fn state(&self, key: &str) -> KeyState {
+        self.keys.get(key).cloned().unwrap_or(KeyState::Absent)
+    }
+
+    /// The content of the key, and what the core states that the decision needs.
+    pub(crate) fn view<'k>(&mut self, key: &'k str, planned: &Planned<'_>) -> View<'k> {
         let domain = self.domain(key);
         if !self.locks.tokens.knows(domain) {
             let horizon = self.horizons.get(&domain).copied().unwrap_or(0);
             self.locks.learn_horizon(domain, horizon, self.now);
         }
+        let state = self.state(key);
+        let need = self.locks.need(key_ref(key), &state, planned, self.now);
+        let fence = Fence {
+            counter: self.counters.get(key).copied(),
+            may_grant: self.may_grant,
+        };
         View {
             key: key_ref(key),
-            state: self.keys.get(key).cloned().unwrap_or(KeyState::Absent),
+            state,
             domain,
-            fence: Some(Fence {
-                counter: self.counters.get(key).copied(),
-                may_grant: self.may_grant,
-            }),
-            has_subscriber: self.has_subscriber.contains(key),
+            fence: (need == Need::Token).then_some(fence),
+            has_subscriber: need == Need::Token && self.has_subscriber.contains(key),
         }
     }
 
     fn ask_many<T>(
         &mut self,
         keys: &[&str],
-        ending: &Ending<'_>,
+        planned: &Planned<'_>,
         decide: impl FnOnce(&mut Locks, &[View<'_>], Now, &mut [Effects]) -> Result<T, LockError>,
     ) -> (Result<T, LockError>, Vec<Effects>, Vec<Rest>) {
-        let views: Vec<_> = keys.iter().map(|key| self.view(key)).collect();
-        let rest = |view| Rest::before(&self.locks, view, ending, self.now);
+        let views: Vec<_> = keys.iter().map(|key| self.view(key, planned)).collect();
+        let rest = |view| Rest::before(&self.locks, view, planned, self.now);
         let rests = views.iter().map(rest).collect();
         let mut fx = vec![Effects::new(); keys.len()];
         let answer = decide(&mut self.locks, &views, self.now, &mut fx);
