@@ -1,12 +1,10 @@
 //! The memory of one server: the waiters, the grants in flight and tracked, the sessions, the tokens. The rules are in
 //! the folders of this module.
 
-use smallvec::SmallVec;
-
-use crate::lock::grant::in_flight::GrantInFlight;
+use crate::lock::grant::in_flight::GrantsInFlight;
 use crate::lock::grant::tracked::{TrackedGrant, TrackedGrants};
 use crate::lock::latch::state::Latches;
-use crate::lock::name::{KeyMap, KeySet, OwnerMap};
+use crate::lock::name::KeySet;
 use crate::lock::resource::Resource;
 use crate::lock::semaphore::semaphores::Semaphores;
 use crate::lock::session::bindings::Sessions;
@@ -14,7 +12,7 @@ use crate::lock::startup_delay::StartupDelay;
 use crate::lock::stats::Stats;
 use crate::lock::token::Tokens;
 use crate::lock::wait::queue::Queue;
-use crate::lock::wait::request::{WaiterId, WaiterMap};
+use crate::lock::wait::request::WaiterId;
 use crate::lock::wait::waiters::Waiters;
 use crate::lock::window::state::Windows;
 use crate::lock::{Hold, KeyRef, Token};
@@ -57,11 +55,8 @@ pub struct Locks {
     /// Keys whose tracked grants are to be compared with the key.
     pub(crate) rechecks: KeySet,
     pub(crate) last_waiter_id: u64,
-    pub(crate) in_flight: WaiterMap<SmallVec<[GrantInFlight; 1]>>,
-    /// The requests with a grant in flight, of each owner at each key: nearly always one.
-    pub(crate) in_flight_of_owner: OwnerMap<SmallVec<[WaiterId; 1]>>,
-    /// Grants to undo: their connection closed before the reply was written.
-    pub(crate) undelivered: KeyMap<Vec<GrantInFlight>>,
+    /// The grants of locks that are in flight or to undo.
+    pub(crate) in_flight: GrantsInFlight,
     /// Whether this process has granted READ or WRITE: then an absent key may have a token record.
     pub(crate) had_shared: bool,
     /// The semaphores.
@@ -89,9 +84,7 @@ impl Locks {
             tracked: TrackedGrants::default(),
             rechecks: KeySet::default(),
             last_waiter_id: 0,
-            in_flight: WaiterMap::default(),
-            in_flight_of_owner: OwnerMap::default(),
-            undelivered: KeyMap::default(),
+            in_flight: GrantsInFlight::default(),
             had_shared: false,
             sems: Semaphores::default(),
             latches: Latches::default(),

@@ -152,7 +152,7 @@ impl Locks {
     }
 
     fn rest_of_undone(&self, key: KeyRef<'_>, state: &KeyState, now: Now) -> Option<KeyState> {
-        let undone = self.undelivered.get(&key)?.iter();
+        let undone = self.in_flight.undone(key)?.iter();
         let mut whole = undone.filter(|undone| undone.reentry.is_none());
         let KeyState::ReadWrite(lock) = state else {
             let hold = state.hold(now)?;

@@ -1,35 +1,48 @@
-//! Events of the server: connections that close, keys that are deleted or expire, databases that are flushed or
+//! Events of the server: replies that are written, connections that close, keys that are deleted or expire, databases that are flushed or
 //! exchanged, changes of role, the drain before an unload.
 
 use crate::lock::effect::Cx;
 use crate::lock::locks::Locks;
-use crate::lock::name::{KeyMap, KeySet};
+use crate::lock::name::KeySet;
 use crate::lock::view::HORIZON_DB;
 use crate::lock::wait::request::WaiterId;
 use crate::lock::{Domain, KeyRef, LockError, Now};
 
 impl Locks {
+    /// The reply of a grant is written: from now on only its lease or its owner ends it.
+    pub fn delivered(&mut self, waiter: WaiterId) {
+        let delivered = self.in_flight.take(waiter);
+        if delivered.is_empty() {
+            self.kinds_mut()
+                .into_iter()
+                .for_each(|kind| kind.delivered(waiter));
+        }
+        for grant in delivered {
+            let Some(reentry) = grant.reentry else {
+                continue;
+            };
+            if let Some((client, at)) = reentry.binds {
+                self.sessions.bind(grant.bound(), client, grant.token, at);
+            } else if reentry.unbinds {
+                self.sessions.unbind_grant(grant.bound(), grant.token);
+            }
+        }
+    }
+
     /// The connection of a parked request is closed, or the server has answered it itself. A grant in flight to it is
     /// undone when the key is settled.
     pub fn gone(&mut self, waiter: WaiterId, now: Now) {
-        let in_flight = self.take_in_flight(waiter);
+        let in_flight = self.in_flight.take(waiter);
         let was_granted = !in_flight.is_empty();
-        for in_flight in in_flight {
-            match in_flight.reentry {
+        for grant in in_flight {
+            match grant.reentry {
                 // The undo ends the hold, so there is nothing to release.
-                None => self
-                    .sessions
-                    .unbind_grant(in_flight.bound(), in_flight.token),
+                None => self.sessions.unbind_grant(grant.bound(), grant.token),
                 Some(reentry) if !reentry.counted => continue,
                 Some(_) => {}
             }
-            self.waiters.schedule_settle_id(in_flight.key.clone());
-            // Only grants under the last token of a key can still be the present ones.
-            let undone = self.undelivered.entry(in_flight.key.clone()).or_default();
-            undone.retain(|other| other.token >= in_flight.token);
-            if undone.iter().all(|other| other.token == in_flight.token) {
-                undone.push(in_flight);
-            }
+            self.waiters.schedule_settle_id(grant.key.clone());
+            self.in_flight.undo(grant);
         }
         if was_granted {
             return;
@@ -83,29 +96,11 @@ impl Locks {
         self.lose_horizons(&[first, second]);
         self.tracked.swap(first, second);
         self.sessions.swap(first, second);
-        let undone = self.undelivered.values_mut().flatten();
-        for in_flight in self.in_flight.values_mut().flatten().chain(undone) {
-            in_flight.key = in_flight.key.swapped(first, second);
-        }
-        self.undelivered = self
-            .undelivered
-            .drain(..)
-            .map(|(key, undone)| (key.swapped(first, second), undone))
-            .collect();
-        let mut in_flight: Vec<_> = self.in_flight.iter().collect();
-        in_flight.sort_unstable_by_key(|(id, _)| **id);
-        self.in_flight_of_owner.clear();
-        for (id, in_flight) in in_flight {
-            for in_flight in in_flight {
-                let of_owner = self.in_flight_of_owner.entry(in_flight.at()).or_default();
-                of_owner.push(*id);
-            }
-        }
         for kind in self.kinds_mut() {
             kind.swap(first, second);
         }
         // Grants to undo are now in the other database.
-        for key in self.undelivered.keys() {
+        for key in self.in_flight.swap(first, second) {
             self.waiters.schedule_settle_id(key.clone());
         }
         self.schedule_settle_all(Some(first));
@@ -137,7 +132,7 @@ impl Locks {
     /// This server has become a replica: its master decides about its keys now.
     pub fn demoted(&mut self) {
         self.tokens.disown();
-        self.undelivered = KeyMap::default();
+        self.in_flight.forget_undone();
         self.rechecks = KeySet::default();
         self.sessions.clear(None);
         self.end_windows();

@@ -73,7 +73,7 @@ impl Locks {
             return Ok(answer);
         }
         let granted = self.grant_in(view, Cow::Borrowed(&view.state), &Grantee::of(req), cx)?;
-        self.claim(view.key, req.owner);
+        self.in_flight.claim(view.key, req.owner);
         self.waiters.withdraw(view.key, req.owner);
         Ok(Answer::Granted(granted.token))
     }
@@ -128,7 +128,7 @@ impl Locks {
         if let Some(deadline_ms) = deadline_ms {
             self.note_deadline(view, hold.token, deadline_ms);
         }
-        self.claim(view.key, req.owner);
+        self.in_flight.claim(view.key, req.owner);
         self.stats.reentries += 1;
         Ok(Answer::Granted(token))
     }

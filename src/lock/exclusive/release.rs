@@ -38,7 +38,7 @@ impl Locks {
             }
             return Ok(Released::NotHeld);
         };
-        self.claim(view.key, req.owner);
+        self.in_flight.claim(view.key, req.owner);
         if hold.count > 1 && !req.all {
             cx.write(KeyWrite::Adjust {
                 owner: OwnerId::from_slice(req.owner),
@@ -77,7 +77,7 @@ impl Locks {
             Some(_) => None,
             None => Some(self.mint(view, cx)?),
         };
-        self.claim(view.key, req.owner);
+        self.in_flight.claim(view.key, req.owner);
         let what = BoundRef::lock(Mode::Exclusive, view.key, req.owner);
         let stays_bound = self.keep_binding(what, hold.token, req.names_lease, cx.now);
         let deadline_ms = self.lease_of(stays_bound, req.lease).deadline(cx.now);

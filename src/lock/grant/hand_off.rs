@@ -148,7 +148,7 @@ impl Locks {
             seq,
             reentry,
         };
-        self.put_in_flight(waiter.id, in_flight);
+        self.in_flight.put(waiter.id, in_flight);
         cx.answer(waiter.id, Outcome::Granted(granted.token));
         Some(granted)
     }

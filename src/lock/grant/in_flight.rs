@@ -1,11 +1,14 @@
-//! A grant in flight: made, and its reply not written yet.
+//! Grants in flight: made, and their reply not written yet. Each is delivered, claimed by its owner, or undone.
 
 use std::rc::Rc;
 
-use crate::lock::name::OwnerAt;
+use smallvec::SmallVec;
+
+use crate::lock::name::{KeyMap, OwnerAt, OwnerAtRef, OwnerMap};
 use crate::lock::session::bindings::BoundRef;
-use crate::lock::wait::request::Seq;
-use crate::lock::{Hold, KeyId, Mode, Now, Token};
+use crate::lock::table::give_back;
+use crate::lock::wait::request::{Seq, WaiterId, WaiterMap};
+use crate::lock::{Hold, KeyId, KeyRef, Mode, Now, Token};
 
 /// A grant in flight to a parked client.
 #[derive(Debug)]
@@ -48,5 +51,153 @@ impl GrantInFlight {
     /// The hold as a name of a binding.
     pub fn bound(&self) -> BoundRef<'_> {
         BoundRef::lock(self.mode, self.key.as_ref(), &self.owner)
+    }
+}
+
+/// The grants in flight of one server, and those to undo.
+#[derive(Debug, Default)]
+pub(crate) struct GrantsInFlight {
+    by_waiter: WaiterMap<SmallVec<[GrantInFlight; 1]>>,
+    /// The requests with a grant in flight, of each owner at each key: nearly always one.
+    by_owner: OwnerMap<SmallVec<[WaiterId; 1]>>,
+    /// Grants to undo: their connection closed before the reply was written.
+    undelivered: KeyMap<Vec<GrantInFlight>>,
+}
+
+impl GrantsInFlight {
+    /// Records a grant in flight to a parked client. One that begins a hold shows that an earlier hold of this mode has
+    /// ended, and so the grant in flight that had begun it. Readers share the token of their phase: an undo of that
+    /// grant would end the present hold.
+    pub(crate) fn put(&mut self, request: WaiterId, in_flight: GrantInFlight) {
+        if in_flight.reentry.is_none() {
+            let (key, owner) = (in_flight.key.as_ref(), &in_flight.owner);
+            self.drop_in_flight(key, owner, |older| older.mode == in_flight.mode);
+            self.drop_undone(key, owner, |older| older.mode == in_flight.mode);
+        }
+        let of_owner = self.by_owner.entry(in_flight.at()).or_default();
+        of_owner.push(request);
+        self.by_waiter.entry(request).or_default().push(in_flight);
+    }
+
+    /// These grants in flight of an owner at a key need no undo, whatever happens to their connections.
+    fn drop_in_flight(
+        &mut self,
+        key: KeyRef<'_>,
+        owner: &[u8],
+        are_dropped: impl Fn(&GrantInFlight) -> bool,
+    ) {
+        let at = OwnerAtRef { key, owner };
+        let Some(requests) = self.by_owner.get_mut(&at) else {
+            return;
+        };
+        let by_waiter = &mut self.by_waiter;
+        requests.retain(|request| {
+            let Some(grants) = by_waiter.get_mut(request) else {
+                return false;
+            };
+            let of_request = grants.len();
+            grants.retain(|grant| grant.key.as_ref() != key || !are_dropped(grant));
+            let is_kept = grants.len() == of_request;
+            if grants.is_empty() {
+                by_waiter.remove(request);
+            }
+            is_kept
+        });
+        if requests.is_empty() {
+            self.by_owner.swap_remove(&at);
+        }
+        give_back(&mut self.by_waiter);
+        give_back(&mut self.by_owner);
+    }
+
+    /// These grants of an owner at a key, whose connections have ended, are not undone.
+    fn drop_undone(
+        &mut self,
+        key: KeyRef<'_>,
+        owner: &[u8],
+        are_dropped: impl Fn(&GrantInFlight) -> bool,
+    ) {
+        if let Some(undone) = self.undelivered.get_mut(&key) {
+            undone.retain(|grant| grant.owner[..] != *owner || !are_dropped(grant));
+            if undone.is_empty() {
+                self.take_undone(key);
+            }
+        }
+    }
+
+    /// The owner has shown that it knows of its grant. An undo that is scheduled would now take the lock from a client
+    /// that got it by asking again, and is dropped. No undo may be scheduled later either, when the end of the
+    /// connection that was answered first is noticed.
+    pub(crate) fn claim(&mut self, key: KeyRef<'_>, owner: &[u8]) {
+        self.drop_undone(key, owner, |_| true);
+        if self.by_owner.is_empty() {
+            return;
+        }
+        self.drop_in_flight(key, owner, |_| true);
+    }
+
+    /// Takes the grants to undo at this key.
+    pub(crate) fn take_undone(&mut self, key: KeyRef<'_>) -> Option<Vec<GrantInFlight>> {
+        let undone = self.undelivered.swap_remove(&key);
+        give_back(&mut self.undelivered);
+        undone
+    }
+
+    /// Takes the grants in flight to this client.
+    pub(crate) fn take(&mut self, waiter: WaiterId) -> SmallVec<[GrantInFlight; 1]> {
+        let taken = self.by_waiter.remove(&waiter).unwrap_or_default();
+        for in_flight in &taken {
+            let at = in_flight.at();
+            if let Some(requests) = self.by_owner.get_mut(&at) {
+                requests.retain(|request| *request != waiter);
+                if requests.is_empty() {
+                    self.by_owner.swap_remove(&at);
+                }
+            }
+        }
+        give_back(&mut self.by_waiter);
+        give_back(&mut self.by_owner);
+        taken
+    }
+
+    /// The grants to undo at this key.
+    pub(crate) fn undone(&self, key: KeyRef<'_>) -> Option<&[GrantInFlight]> {
+        self.undelivered.get(&key).map(|undone| &undone[..])
+    }
+
+    /// The connection of a grant that was in flight is closed: the grant is to be undone.
+    pub(crate) fn undo(&mut self, grant: GrantInFlight) {
+        // Only grants under the last token of a key can still be the present ones.
+        let undone = self.undelivered.entry(grant.key.clone()).or_default();
+        undone.retain(|other| other.token >= grant.token);
+        if undone.iter().all(|other| other.token == grant.token) {
+            undone.push(grant);
+        }
+    }
+
+    /// Drops the grants to undo: another server decides now.
+    pub(crate) fn forget_undone(&mut self) {
+        self.undelivered = KeyMap::default();
+    }
+
+    /// Exchanges the databases of the entries, after `SWAPDB`. Returns the keys with grants to undo.
+    pub(crate) fn swap(&mut self, first: i32, second: i32) -> impl Iterator<Item = &KeyId> {
+        let undone = self.undelivered.values_mut().flatten();
+        for grant in self.by_waiter.values_mut().flatten().chain(undone) {
+            grant.key = grant.key.swapped(first, second);
+        }
+        let undone = self.undelivered.drain(..);
+        self.undelivered = undone
+            .map(|(key, undone)| (key.swapped(first, second), undone))
+            .collect();
+        let mut by_waiter: Vec<_> = self.by_waiter.iter().collect();
+        by_waiter.sort_unstable_by_key(|(id, _)| **id);
+        self.by_owner.clear();
+        for (id, grants) in by_waiter {
+            for grant in grants {
+                self.by_owner.entry(grant.at()).or_default().push(*id);
+            }
+        }
+        self.undelivered.keys()
     }
 }

@@ -68,7 +68,7 @@ impl Locks {
         }
         let entered = self.enter_all(views, (req, req), now, fx)?;
         for ((view, (_, is_fresh)), fx) in views.iter().zip(&entered).zip(fx.iter_mut()) {
-            self.claim(view.key, req.owner);
+            self.in_flight.claim(view.key, req.owner);
             let older = is_fresh.then(|| self.waiters.withdraw(view.key, req.owner));
             if let Some(older) = older.flatten() {
                 // A reader that was waiting to upgrade.

@@ -129,7 +129,7 @@ impl Locks {
             if *is_fresh && req.mode == Mode::Exclusive {
                 self.windows.count_hand_off(key.as_ref());
             }
-            self.put_in_flight(request, in_flight);
+            self.in_flight.put(request, in_flight);
         }
     }
 

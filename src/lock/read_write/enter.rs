@@ -70,7 +70,7 @@ impl Locks {
         }
         let to = Grantee::of(req);
         let entered = self.enter(view, Cow::Borrowed(&view.state), (&to, req.once), cx)?;
-        self.claim(view.key, req.owner);
+        self.in_flight.claim(view.key, req.owner);
         if let Some(older) = self.waiters.withdraw_mode(view.key, req.owner, req.mode) {
             self.waiters.stats.waits_taken_over += 1;
             cx.answer(older, Outcome::Nil);

@@ -103,7 +103,7 @@ impl Locks {
         let Some(mode) = present.meant(req.owner, req.mode, req.token, cx.now)? else {
             return Ok(None);
         };
-        self.claim(view.key, req.owner);
+        self.in_flight.claim(view.key, req.owner);
         let mut lock = present.clone();
         let count = lock.count_of(mode, req.owner, cx.now);
         let left = count.unwrap_or(1) - 1;
@@ -216,7 +216,7 @@ impl Locks {
             Some(token) => token,
             None => self.mint(view, cx)?,
         };
-        self.claim(view.key, req.owner);
+        self.in_flight.claim(view.key, req.owner);
         let what = BoundRef::lock(mode, view.key, req.owner);
         let bound = self.bound_token(what, (mode, present), cx.now);
         let stays_bound = self.keep_binding(what, bound, req.names_lease, cx.now);

@@ -28,11 +28,11 @@ impl Locks {
         lock: &ReadWrite,
         now: Now,
     ) -> bool {
-        if let Some(undone) = self.undelivered.get(&key) {
+        if let Some(undone) = self.in_flight.undone(key) {
             if undone.iter().any(|undone| undone.is_in(lock, now)) {
                 return true;
             }
-            self.take_undone(key);
+            self.in_flight.take_undone(key);
         }
         let state = KeyState::ReadWrite(Box::new(lock.clone()));
         let first = self.waiters.first(key);
