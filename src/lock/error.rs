@@ -64,8 +64,24 @@ pub enum LockError {
 
 impl fmt::Display for LockError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LockError::Deadlock(keys) => {
+                write!(f, "DEADLOCK the owner would wait for itself, by way of {keys}")
+            }
+            LockError::InStartupDelay(ms) => write!(
+                f,
+                "LOCKDELAY no lock is granted for {ms} ms more after the start, see lock.startup-delay"
+            ),
+            plain => f.write_str(plain.text()),
+        }
+    }
+}
+
+impl LockError {
+    /// The reply of an error without data.
+    fn text(&self) -> &'static str {
         use LockError as E;
-        f.write_str(match self {
+        match self {
             E::WrongType => "WRONGTYPE Operation against a key holding the wrong kind of value",
             E::LockType => "LOCKTYPE the key holds a hash that is no lock",
             E::HeldExclusively => {
@@ -98,9 +114,6 @@ impl fmt::Display for LockError {
             E::Busy => {
                 "LOCKBUSY too many places in queues, see lock.max-waiters, lock.max-waiters-per-key and lock.drain"
             }
-            E::Deadlock(keys) => {
-                return write!(f, "DEADLOCK the owner would wait for itself, by way of {keys}");
-            }
             E::Broken => "LOCKBROKEN the lock was broken and its waiters purged",
             E::HoldCountOverflow => "ERR hold count would overflow",
             E::TokenAhead => {
@@ -113,19 +126,14 @@ impl fmt::Display for LockError {
             E::TryAgain => {
                 "TRYAGAIN the slot is being migrated or writes are paused, try again later"
             }
-            E::InStartupDelay(ms) => {
-                return write!(
-                    f,
-                    "LOCKDELAY no lock is granted for {ms} ms more after the start, see lock.startup-delay"
-                );
-            }
+            E::Deadlock(_) | E::InStartupDelay(_) => "",
             E::Drained => "UNBLOCKED the lock module is being unloaded, ask again",
             E::Internal => "ERR internal error in the lock module, the server's log says where",
             E::NotWritten => {
                 "ERR the server refused a write of the lock module, its log says which; the key says who holds the lock"
             }
             E::TooManyPermits => "ERR value is not an integer or out of range",
-        })
+        }
     }
 }
 

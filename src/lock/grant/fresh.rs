@@ -80,12 +80,7 @@ impl Locks {
             token,
             deadline_ms,
         });
-        let has_token_record = match &view.state {
-            KeyState::ReadWrite(former) => former.token_record.is_some(),
-            // A read-write lock that others deleted here may have left its token record.
-            _ => self.had_shared,
-        };
-        if has_token_record {
+        if self.may_have_token_record(&view.state) {
             cx.write(KeyWrite::ReadWrite(RwWrite::DropTokenRecord));
         }
         cx.notify(Event::Acquire);
@@ -111,6 +106,15 @@ impl Locks {
             is_fresh: true,
             after: None,
         })
+    }
+
+    /// Whether a key without a holder may have a token record. A read-write lock that was deleted by other means may have
+    /// left one.
+    fn may_have_token_record(&self, state: &KeyState) -> bool {
+        match state {
+            KeyState::ReadWrite(former) => former.token_record.is_some(),
+            _ => self.had_shared,
+        }
     }
 
     /// Ends what is recorded of a lock without a holder, before the key is written or deleted, and reports its end.

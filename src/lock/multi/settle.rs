@@ -3,13 +3,13 @@
 use std::rc::Rc;
 
 use crate::lock::compatibility::{compatibility, Compatibility};
-use crate::lock::effect::{Cx, Effect, Effects, Outcome};
+use crate::lock::effect::{Cx, Effects, Outcome};
 use crate::lock::exclusive::request::{Acquire, Wait};
 use crate::lock::grant::in_flight::{GrantInFlight, Reentry};
 use crate::lock::locks::Locks;
 use crate::lock::multi::acquire::{tokens_of, Obstacle};
 use crate::lock::view::View;
-use crate::lock::wait::request::{Seq, WaiterId};
+use crate::lock::wait::request::{ReentryTerms, Seq, Waiter, WaiterId};
 use crate::lock::{KeyId, KeyState, Mode, Now, Token};
 
 impl Locks {
@@ -48,18 +48,7 @@ impl Locks {
         }) else {
             return true;
         };
-        let again = self.waiters.reentry_terms(request);
-        // The parked request as an acquire.
-        let req = Acquire {
-            owner: &owner,
-            mode: waiter.mode,
-            lease: waiter.lease,
-            names_lease: again.names_lease,
-            session: waiter.session,
-            once: again.once,
-            wait: Wait::ForEver,
-            client: waiter.client,
-        };
+        let req = as_acquire(&owner, &waiter, self.waiters.reentry_terms(request));
         if !self.all_are_free(request, views, &req, now, fx) {
             return true;
         }
@@ -81,24 +70,23 @@ impl Locks {
         let Some((_, last)) = views.iter().zip(fx.iter_mut()).next_back() else {
             return true;
         };
-        match granted {
+        let cx = &mut Cx::new(now, last);
+        let entered = match granted {
+            Ok(entered) => entered,
             Err(error) => {
-                self.waiters.dismiss(request);
-                self.waiters
-                    .fail(vec![request], &error, &mut Cx::new(now, last));
+                self.dismiss(request, &error, cx);
+                return true;
             }
-            Ok(entered) => {
-                self.waiters.take_many(request);
-                self.sessions.waits(waiter.client, request);
-                self.waiters.count_wait(&waiter, now);
-                self.put_all_in_flight(request, (&req, &owner), &places, &entered, now);
-                let tokens = tokens_of(&entered).into();
-                last.push(Effect::Answer(request, Outcome::GrantedAll(tokens)));
-                for view in views.iter().filter(|_| waiter.mode == Mode::Read) {
-                    // Readers behind this request may be compatible with it.
-                    self.waiters.schedule_settle(view.key);
-                }
-            }
+        };
+        self.waiters.take_many(request);
+        self.sessions.waits(waiter.client, request);
+        self.waiters.count_wait(&waiter, now);
+        self.put_all_in_flight(request, (&req, &owner), &places, &entered, now);
+        let tokens = tokens_of(&entered).into();
+        cx.answer(request, Outcome::GrantedAll(tokens));
+        for view in views.iter().filter(|_| waiter.mode == Mode::Read) {
+            // Readers behind this request may be compatible with it.
+            self.waiters.schedule_settle(view.key);
         }
         true
     }
@@ -164,14 +152,26 @@ impl Locks {
                             .fail_all(view.key, &error, &mut Cx::new(now, fx));
                     } else {
                         // A lock of another kind than this request asks for; other requests may wait for that kind.
-                        self.waiters.dismiss(request);
-                        self.waiters
-                            .fail(vec![request], &error, &mut Cx::new(now, fx));
+                        self.dismiss(request, &error, &mut Cx::new(now, fx));
                     }
                     return false;
                 }
             }
         }
         all_free && self.waiters.is_parked(request)
+    }
+}
+
+/// A parked request as an acquire.
+fn as_acquire<'a>(owner: &'a [u8], waiter: &Waiter, again: ReentryTerms) -> Acquire<'a> {
+    Acquire {
+        owner,
+        mode: waiter.mode,
+        lease: waiter.lease,
+        names_lease: again.names_lease,
+        session: waiter.session,
+        once: again.once,
+        wait: Wait::ForEver,
+        client: waiter.client,
     }
 }

@@ -53,6 +53,27 @@ impl ReadWrite {
         }
     }
 
+    /// Adds a hold of an owner that has `holds` in this mode; one that is not counted (`once`) only extends the lease.
+    pub(crate) fn add_hold(
+        &mut self,
+        (mode, owner): (Mode, &[u8]),
+        (holds, once): (Option<u32>, bool),
+        end_ms: i64,
+        cx: &mut Cx<'_>,
+    ) {
+        match (mode, holds) {
+            (Mode::Read, Some(_)) => self.read_again(owner, u32::from(!once), end_ms, cx),
+            (Mode::Read, None) => self.add_reader(owner, end_ms, cx),
+            (_, Some(count)) => {
+                if !once {
+                    self.count_writes(count + 1, cx);
+                }
+                self.reach(end_ms, cx);
+            }
+            (_, None) => self.set_writer(owner, end_ms, cx),
+        }
+    }
+
     /// Adds the first READ hold of an owner; others may hold the lock.
     pub(crate) fn add_reader(&mut self, owner: &[u8], end_ms: i64, cx: &mut Cx<'_>) {
         let owner = OwnerId::from_slice(owner);

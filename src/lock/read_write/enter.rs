@@ -94,13 +94,8 @@ impl Locks {
         if !once {
             lock.may_count_one_more(to.mode, to.owner, cx.now)?;
         }
-        // Readers share the token of their phase, and a writer that also reads shares its own. But a new reader gets no
-        // token that may be below tokens that the data has lost.
-        let is_upgrade = to.mode == Mode::Write && holds.is_none();
-        let is_new_holder = holds.is_none() && !lock.writes(to.owner, cx.now);
         let former = lock.token(cx.now);
-        let is_inherited = |token: &Token| self.tokens.is_inherited(view.domain, *token);
-        let known = former.filter(|token| !(is_upgrade || is_new_holder && is_inherited(token)));
+        let known = former.filter(|token| self.is_shared_token(view, &lock, to, *token, cx.now));
         let token = match known {
             Some(token) => token,
             None => self.mint(view, cx)?,
@@ -116,17 +111,7 @@ impl Locks {
         let end_ms = self.lease_of(is_bound, to.lease).deadline(cx.now);
         let since = former.and_then(|_| Some(lock.token_record.as_ref()?.since));
         self.prune(view.key, &mut lock, cx);
-        match (to.mode, holds) {
-            (Mode::Read, Some(_)) => lock.read_again(to.owner, u32::from(!once), end_ms, cx),
-            (Mode::Read, None) => lock.add_reader(to.owner, end_ms, cx),
-            (_, Some(count)) => {
-                if !once {
-                    lock.count_writes(count + 1, cx);
-                }
-                lock.reach(end_ms, cx);
-            }
-            (_, None) => lock.set_writer(to.owner, end_ms, cx),
-        }
+        lock.add_hold((to.mode, to.owner), (holds, once), end_ms, cx);
         match known {
             Some(_) => lock.share_token_record(known, cx),
             None => lock.set_token_record((since.unwrap_or(token), token), end_ms, cx),
@@ -150,6 +135,23 @@ impl Locks {
             is_fresh: holds.is_none(),
             lock,
         })
+    }
+
+    /// Whether this grant gets the token of the present holders. Readers share the token of their phase, and a writer
+    /// that also reads shares its own. But a new reader gets no token that may be below tokens that the data has lost.
+    fn is_shared_token(
+        &self,
+        view: &View<'_>,
+        lock: &ReadWrite,
+        to: &Grantee<'_>,
+        token: Token,
+        now: Now,
+    ) -> bool {
+        if lock.count_of(to.mode, to.owner, now).is_some() {
+            return true;
+        }
+        let is_new_holder = !lock.writes(to.owner, now);
+        to.mode != Mode::Write && !(is_new_holder && self.tokens.is_inherited(view.domain, token))
     }
 
     /// Begins a lock without holders: what is left at the key is removed.
