@@ -186,13 +186,12 @@ fn a_connection_that_does_not_read_its_replies() {
 fn a_connection_that_is_idle_for_too_long() {
     let server = TestServer::start();
     let scene = Bound::on(server);
-    // The watcher asks all the time, and bob is blocked: only alice is idle.
-    let mut watcher = scene.server.conn();
-    watcher.line("CONFIG SET timeout 1");
+    // Bob is blocked, and each question has a connection of its own: only alice is idle.
+    scene.server.conn().line("CONFIG SET timeout 1");
     wait_for("the idle connection's end", || {
-        holder(&mut watcher, "k").as_deref() == Some("bob")
+        holder(&mut scene.server.conn(), "k").as_deref() == Some("bob")
     });
-    watcher.line("CONFIG SET timeout 0");
+    scene.server.conn().line("CONFIG SET timeout 0");
     assert_stats(
         &scene.server,
         &[("grants_session_ended", 1), ("sessions", 0), ("panics", 0)],
