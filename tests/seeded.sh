@@ -1,10 +1,10 @@
 #!/bin/sh
-# seeded.sh [--full] [NAME...]: do the tests notice a bug? Each patch of tests/seeded/ puts one small fault
+# seeded.sh [--full] [NAME...]: do the tests notice a bug? Each patch of tests/seeded/AREA/ puts one small fault
 # into a private copy of the tree (target/seeded/tree; the checkout is never touched), the module is built
 # there, and tests run until one fails. Tried first is the test that the patch names (`try:`), and only
 # if that passes, or with --full, all tests of the core and then all of the server (LOCK_SERVER names it; where
 # the server must be a newer one, the patch names that: `needs: redis-7.4`).
-# NAME is how a patch's name begins. At the end, a table in Markdown; the exit is 1 if a fault was not caught.
+# NAME is how a patch's name begins (`33-`), or an area (`tokens/`). At the end, a table in Markdown; the exit is 1 if a fault was not caught.
 set -eu
 cd "$(dirname "$0")/.."
 root=$PWD dir=$PWD/target/seeded
@@ -129,11 +129,11 @@ judge() {
 }
 
 patches=
-for patch in "$root"/tests/seeded/*.patch; do
-    patch=${patch##*/} # the clone may lie in a directory with spaces, these names have none
+for patch in "$root"/tests/seeded/*/*.patch; do
+    patch=${patch#"$root"/tests/seeded/} # the clone may lie in a directory with spaces, these names have none
     [ $# -gt 0 ] || patches="$patches $patch"
     for name in "$@"; do
-        case $patch in "$name"*) patches="$patches $patch" ;; esac
+        case $patch in "$name"* | */"$name"*) patches="$patches $patch" ;; esac
     done
 done
 
