@@ -1,5 +1,6 @@
 //! `LATCH.*`: latches that are counted down.
 
+mod decide;
 pub mod down;
 pub mod set;
 pub mod wait;
