@@ -15,8 +15,8 @@ use crate::module::ffi::strings::{OwnedStr, Str};
 /// A command and how many words behind its name are wrong for it.
 type Needed = (&'static CStr, usize);
 
-/// Without these the module is not loaded. The server puts `MULTI` and `EXEC` around the changes of one decision: an AOF
-/// with an unknown command is not read again.
+/// Without these the module is not loaded. The server puts `MULTI` and `EXEC` around the changes of one decision: an
+/// AOF with an unknown command is not read again.
 const REQUIRED: [Needed; 16] = [
     (c"DEL", 0),
     (c"HSET", 0),

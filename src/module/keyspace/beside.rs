@@ -44,8 +44,8 @@ fn may_begin_beside(
         KeyState::ReadWrite(lock) if lock.is_held(now) => Some(&**lock),
         _ => None,
     };
-    // SiblingKind a lock that is held already, a script may have taken the twin. Under a token that this server wrote for
-    // this lock, no token is written.
+    // SiblingKind a lock that is held already, a script may have taken the twin. Under a token that this server wrote
+    // for this lock, no token is written.
     let is_known = |lock: &ReadWrite| {
         (mode == Mode::Read || lock.writes(owner, now))
             && shell::with(|shell| shell.locks.gave_token(key.id(), lock, now))
@@ -119,8 +119,8 @@ pub(crate) fn has_held_twin(key: &LockKey<'_>) -> bool {
     key.held_twin_or(|| probe_held_twin(key.ctx(), key.name()))
 }
 
-/// Whether the timeouts of this reader may be another lock's as well: of the twin, or of a lock whose name and owner meet
-/// around a colon. No grant of the module makes them so; a script may.
+/// Whether the timeouts of this reader may be another lock's as well: of the twin, or of a lock whose name and owner
+/// meet around a colon. No grant of the module makes them so; a script may.
 pub(crate) fn are_shared(key: &LockKey<'_>, owner: &[u8], names: &Timeouts) -> bool {
     let (ctx, lock) = (key.ctx(), key.name());
     let twin = has_held_twin(key).then(|| twin_of(lock.bytes())).flatten();

@@ -65,8 +65,8 @@ pub(crate) fn write(
     }
 }
 
-/// Sets timeouts of a reader. Those that last longer and may be another lock's are left: a script may have made the same
-/// owner a reader of both.
+/// Sets timeouts of a reader. Those that last longer and may be another lock's are left: a script may have made the
+/// same owner a reader of both.
 fn set_timeouts(
     key: &LockKey<'_>,
     owner: &[u8],

@@ -32,8 +32,8 @@ pub(crate) fn has_sibling(ctx: Ctx<'_>, name: Str<'_>, what: SiblingKind) -> Opt
     sibling.has(what).then_some(true)
 }
 
-/// Opens a key beside the lock to write. `None`: another lock's hold needs it as it is. That is asked only in doubt, and
-/// with the key closed, for the question may open it as well.
+/// Opens a key beside the lock to write. `None`: another lock's hold needs it as it is. That is asked only in doubt,
+/// and with the key closed, for the question may open it as well.
 pub(crate) fn open_own<'a>(
     ctx: Ctx<'a>,
     name: Str<'a>,
@@ -99,8 +99,8 @@ impl<'a> Sibling<'a> {
         !self.is_absent() && self.deadline().is_none_or(|end| end > end_ms)
     }
 
-    /// Sets the value and the end, but leaves foreign data: it came here during the hold (before that began, `beside` has
-    /// looked).
+    /// Sets the value and the end, but leaves foreign data: it came here during the hold (before that began, `beside`
+    /// has looked).
     pub(crate) fn put(
         &self,
         (value, what): (&[u8], SiblingKind),

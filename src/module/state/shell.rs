@@ -1,10 +1,10 @@
 //! The state between calls: the core, the parked clients, the timer.
 //!
-//! It is a static, because the server gives a callback (a command, an event, the answer to a parked client) no pointer to
-//! what the module keeps. The files of `keyspace`, this folder and above borrow it where they need it, for one
+//! It is a static, because the server gives a callback (a command, an event, the answer to a parked client) no pointer
+//! to what the module keeps. The files of `keyspace`, this folder and above borrow it where they need it, for one
 //! expression each. The server calls the module on its main thread only, so there is one borrower at a time. The borrow
-//! is exclusive, and nothing of the server is called meanwhile that can call back: it calls back with a key event while a
-//! key is opened or deleted, and with the answer of a parked client while it is unblocked.
+//! is exclusive, and nothing of the server is called meanwhile that can call back: it calls back with a key event while
+//! a key is opened or deleted, and with the answer of a parked client while it is unblocked.
 //!
 //! The other statics are the settings, the constants (`state`), the counters of panics (`ffi::guard`) and of failed
 //! replications (`keyspace::replication`), and what the native scripts keep (`redisson::server::{filter, permission}`).

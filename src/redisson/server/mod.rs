@@ -1,11 +1,11 @@
 //! Redisson's scripts, run without Lua where that makes no difference but the time it takes.
 //!
-//! With `lock.redisson-scripts yes` a command [`filter`] looks at every command that comes in. An `EVAL` or
-//! `EVALSHA` of a script that is known ([`crate::redisson::scripts`]) becomes `lock.redisson`, with all its
-//! other words as they were. That command asks whether its user may run what was sent, and everything in it
-//! ([`permission`]), and then does natively what the script would do: the same replies, data, key events,
-//! messages and replicated commands ([`rlock`], by way of [`effects`]). Whatever is not plain is left to the script itself
-//! ([`lua`]); a native run makes sure of that before it writes the first byte.
+//! With `lock.redisson-scripts yes` a command [`filter`] looks at every command that comes in. An `EVAL` or `EVALSHA`
+//! of a script that is known ([`crate::redisson::scripts`]) becomes `lock.redisson`, with all its other words as they
+//! were. That command asks whether its user may run what was sent, and everything in it ([`permission`]), and then does
+//! natively what the script would do: the same replies, data, key events, messages and replicated commands ([`rlock`],
+//! by way of [`effects`]). Whatever is not plain is left to the script itself ([`lua`]); a native run makes sure of
+//! that before it writes the first byte.
 
 mod effects;
 mod error;
