@@ -1,4 +1,4 @@
-//! What the core sees of a lock for one decision: its key, and the keys that a token depends on.
+//! The view of a lock for one decision: its key, and the keys that a token depends on.
 
 use crate::lock::{Fence, KeyState, LockError, Need, Now, Planned, View, WaiterId};
 use crate::module::answers;
@@ -41,8 +41,8 @@ fn fence_of(key: &LockKey<'_>, view: &View<'_>, now: Now) -> Fence {
     Fence { counter, may_grant }
 }
 
-/// Fails the requests at the head of the queue that are for READ or WRITE and cannot have the keys beside the lock. To be
-/// called before a decision that may grant the lock to them.
+/// Fails the requests at the head of the queue that are for READ or WRITE and cannot have their sibling keys. To be called
+/// before a decision that may grant them the lock.
 fn fail_conflicting_waiters(key: &LockKey<'_>, state: &KeyState, planned: &Planned<'_>, now: Now) {
     if shell::with(|shell| shell.locks.waiters.live() == 0) {
         return;
