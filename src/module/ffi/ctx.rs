@@ -233,7 +233,7 @@ impl Ctx<'_> {
         if known.unsigned_abs() & STARTUP != 0 {
             return self.flags() & STARTUP != 0;
         }
-        // 7.0 has no flag for it. A starting server has no connection yet; `MODULE LOAD` comes by one.
+        // 7.0 has no flag for it. A starting server has no connection yet; `MODULE LOAD` is sent over one.
         self.info_field_is(c"clients", c"connected_clients", c"0")
     }
 

@@ -155,12 +155,12 @@ impl<'a> LockKey<'a> {
         self.mode & raw::REDISMODULE_WRITE != 0
     }
 
-    /// The name of the token's key beside a read-write lock.
+    /// The name of the sibling key with the token of a read-write lock.
     pub fn token_name(&self) -> Str<'_> {
         self.siblings.token(self.name.bytes())
     }
 
-    /// The names of an owner's timeouts beside a read-write lock.
+    /// Calls the body with the names of an owner's timeouts at a read-write lock.
     pub fn with_timeouts<T>(&self, owner: &[u8], body: impl FnOnce(&Timeouts) -> T) -> T {
         let lock = self.name.bytes();
         match self.owner_name() {
