@@ -69,9 +69,9 @@ fn token(ctx: Ctx<'_>, token: Option<Token>) {
     ctx.reply_maybe(token.map(|token| token.get() as i64));
 }
 
-/// The rest of the reply of `WITHHOLDER`: `holder | nil, hold count, remaining ms`. The time is `now`, that of the
-/// decision: by a later one, the lease of the holder that refused the request could be over. Without a holder the count
-/// is 0 and the remaining time -2; without a TTL the time is -1 (as `PTTL`).
+/// The rest of the reply of `WITHHOLDER`: `holder | nil, hold count, remaining ms`. `now` is the time of the decision:
+/// at a later time the lease of the holder that excludes the request could be over. Without a holder the count is 0 and
+/// the remaining time -2; without a TTL the time is -1 (as `PTTL`).
 fn with_holder(key: &LockKey<'_>, now: Now) {
     let ctx = key.ctx();
     let state = key.read();

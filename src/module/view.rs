@@ -41,8 +41,8 @@ fn fence_of(key: &LockKey<'_>, view: &View<'_>, now: Now) -> Fence {
     Fence { counter, may_grant }
 }
 
-/// Fails the requests at the head of the queue that are for READ or WRITE and cannot have their sibling keys. To be called
-/// before a decision that may grant them the lock.
+/// Fails the requests at the head of the queue that are for READ or WRITE and cannot have their sibling keys. To be
+/// called before a decision that may grant them the lock.
 fn fail_conflicting_waiters(key: &LockKey<'_>, state: &KeyState, planned: &Planned<'_>, now: Now) {
     if shell::with(|shell| shell.locks.waiters.live() == 0) {
         return;
