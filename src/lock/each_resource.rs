@@ -9,6 +9,50 @@ use crate::lock::wait::waiters::{Grace, Waiters};
 use crate::lock::{KeyId, KeyRef, LockError, Now};
 
 impl Locks {
+    /// The waiters for one kind of resource.
+    pub fn queues(&self, resource: Resource) -> &Waiters {
+        match resource {
+            Resource::Lock => &self.waiters,
+            Resource::Semaphore => &self.sems.waiters,
+            Resource::Latch => &self.latches.waiters,
+        }
+    }
+
+    pub(crate) fn queues_mut(&mut self, resource: Resource) -> &mut Waiters {
+        match resource {
+            Resource::Lock => &mut self.waiters,
+            Resource::Semaphore => &mut self.sems.waiters,
+            Resource::Latch => &mut self.latches.waiters,
+        }
+    }
+
+    /// The kinds beside the lock.
+    pub fn kinds(&self) -> [&dyn Kind; 2] {
+        [&self.sems, &self.latches]
+    }
+
+    pub(crate) fn kinds_mut(&mut self) -> [&mut dyn Kind; 2] {
+        [&mut self.sems, &mut self.latches]
+    }
+
+    /// Refuses a key at which a request for another kind of resource beside the lock is parked. The key of a semaphore
+    /// and that of a latch are both a string with a number: only the waiters tell them apart.
+    ///
+    /// # Errors
+    /// [`LockError::OtherCount`]
+    pub(crate) fn check_is_not_other(
+        &self,
+        resource: Resource,
+        key: KeyRef<'_>,
+    ) -> Result<(), LockError> {
+        for other in ALL.into_iter().filter(|other| *other != Resource::Lock) {
+            if other != resource && self.queues(other).live_on(key) > 0 {
+                return Err(LockError::OtherCount);
+            }
+        }
+        Ok(())
+    }
+
     fn all(&self) -> impl Iterator<Item = &Waiters> {
         ALL.into_iter().map(|resource| self.queues(resource))
     }

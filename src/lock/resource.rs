@@ -3,10 +3,9 @@
 //! The server serves all kinds in the same way where it can (`each_resource`). A kind beside the lock is a struct that
 //! implements [`Kind`] and is listed here.
 
-use crate::lock::locks::Locks;
 use crate::lock::session::bindings::Sessions;
 use crate::lock::wait::waiters::Waiters;
-use crate::lock::{KeyRef, LockError, WaiterId};
+use crate::lock::{KeyRef, WaiterId};
 
 /// A kind of resource.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -86,51 +85,5 @@ pub trait Kind {
     fn demote(&mut self) {
         self.waiters_mut().forget_unsettled();
         self.waiters_mut().give_up_places();
-    }
-}
-
-impl Locks {
-    /// The waiters for one kind of resource.
-    pub fn queues(&self, resource: Resource) -> &Waiters {
-        match resource {
-            Resource::Lock => &self.waiters,
-            Resource::Semaphore => &self.sems.waiters,
-            Resource::Latch => &self.latches.waiters,
-        }
-    }
-
-    pub(crate) fn queues_mut(&mut self, resource: Resource) -> &mut Waiters {
-        match resource {
-            Resource::Lock => &mut self.waiters,
-            Resource::Semaphore => &mut self.sems.waiters,
-            Resource::Latch => &mut self.latches.waiters,
-        }
-    }
-
-    /// The kinds beside the lock.
-    pub fn kinds(&self) -> [&dyn Kind; 2] {
-        [&self.sems, &self.latches]
-    }
-
-    pub(crate) fn kinds_mut(&mut self) -> [&mut dyn Kind; 2] {
-        [&mut self.sems, &mut self.latches]
-    }
-
-    /// Refuses a key at which a request for another kind of resource beside the lock is parked. The key of a semaphore
-    /// and that of a latch are both a string with a number: only the waiters tell them apart.
-    ///
-    /// # Errors
-    /// [`LockError::OtherCount`]
-    pub(crate) fn check_is_not_other(
-        &self,
-        resource: Resource,
-        key: KeyRef<'_>,
-    ) -> Result<(), LockError> {
-        for other in ALL.into_iter().filter(|other| *other != Resource::Lock) {
-            if other != resource && self.queues(other).live_on(key) > 0 {
-                return Err(LockError::OtherCount);
-            }
-        }
-        Ok(())
     }
 }

@@ -20,6 +20,7 @@ pub mod duty;
 pub mod entry;
 pub mod ffi;
 pub mod keyspace;
+mod latch;
 pub mod reply;
 pub mod scan;
 pub mod sem_sessions;

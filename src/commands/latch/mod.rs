@@ -1,6 +1,5 @@
 //! `LATCH.*`: latches that are counted down.
 
-mod decide;
 pub mod down;
 pub mod set;
 pub mod wait;

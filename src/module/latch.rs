@@ -19,7 +19,7 @@ impl CountKey<'_> {
     ///
     /// # Errors
     /// Those of the core; then nothing was changed. When the server refuses the change: see [`apply::refused`].
-    pub(super) fn decide<T>(
+    pub fn decide<T>(
         self,
         now: Now,
         body: impl FnOnce(&mut Locks, &mut Cx<'_>) -> Result<(T, CountChange), LockError>,
