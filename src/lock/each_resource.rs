@@ -3,38 +3,12 @@
 
 use crate::lock::effect::Cx;
 use crate::lock::locks::Locks;
-use crate::lock::resource::{Kind, Resource, ALL};
+use crate::lock::resource::{Resource, ALL};
 use crate::lock::wait::request::WaiterId;
 use crate::lock::wait::waiters::{Grace, Waiters};
 use crate::lock::{KeyId, KeyRef, LockError, Now};
 
 impl Locks {
-    /// The waiters for one kind of resource.
-    pub fn queues(&self, resource: Resource) -> &Waiters {
-        match resource {
-            Resource::Lock => &self.waiters,
-            Resource::Semaphore => &self.sems.waiters,
-            Resource::Latch => &self.latches.waiters,
-        }
-    }
-
-    pub(crate) fn queues_mut(&mut self, resource: Resource) -> &mut Waiters {
-        match resource {
-            Resource::Lock => &mut self.waiters,
-            Resource::Semaphore => &mut self.sems.waiters,
-            Resource::Latch => &mut self.latches.waiters,
-        }
-    }
-
-    /// The kinds beside the lock.
-    pub fn kinds(&self) -> [&dyn Kind; 2] {
-        [&self.sems, &self.latches]
-    }
-
-    pub(crate) fn kinds_mut(&mut self) -> [&mut dyn Kind; 2] {
-        [&mut self.sems, &mut self.latches]
-    }
-
     /// Refuses a key at which a request for another kind of resource beside the lock is parked. The key of a semaphore
     /// and that of a latch are both a string with a number: only the waiters tell them apart.
     ///
@@ -67,9 +41,12 @@ impl Locks {
         self.all().any(|queues| queues.is_parked(waiter))
     }
 
-    /// Sets the rule for kept places. (Latches keep no place: all waiters are answered at once.)
+    /// Sets the rule for kept places.
     pub fn set_grace(&mut self, grace: Grace) {
-        (self.waiters.grace, self.sems.waiters.grace) = (grace, grace);
+        self.waiters.grace = grace;
+        for kind in self.kinds_mut() {
+            kind.set_grace(grace);
+        }
     }
 
     /// Whether no wait, place, lease, window or key is due, now or later.
@@ -195,13 +172,7 @@ impl Locks {
 
     /// The connection of a request without a lock in flight is closed.
     pub(crate) fn disconnected_waiter(&mut self, waiter: WaiterId, now: Now) {
-        let Locks {
-            sems,
-            latches,
-            sessions,
-            ..
-        } = self;
-        let kinds: [&mut dyn Kind; 2] = [sems, latches];
+        let (kinds, sessions) = self.kinds_and_sessions();
         if kinds
             .into_iter()
             .any(|kind| kind.undo_in_flight(waiter, sessions))

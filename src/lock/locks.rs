@@ -5,7 +5,7 @@ use crate::lock::grant::in_flight::GrantsInFlight;
 use crate::lock::grant::tracked::{TrackedGrant, TrackedGrants};
 use crate::lock::latch::state::Latches;
 use crate::lock::name::KeySet;
-use crate::lock::resource::Resource;
+use crate::lock::resource::{Kind, Resource};
 use crate::lock::semaphore::semaphores::Semaphores;
 use crate::lock::session::bindings::Sessions;
 use crate::lock::startup_delay::StartupDelay;
@@ -90,6 +90,36 @@ impl Locks {
             latches: Latches::default(),
             last_settled: Resource::default(),
         }
+    }
+
+    /// The waiters for one kind of resource.
+    pub fn queues(&self, resource: Resource) -> &Waiters {
+        match resource {
+            Resource::Lock => &self.waiters,
+            Resource::Semaphore => &self.sems.waiters,
+            Resource::Latch => &self.latches.waiters,
+        }
+    }
+
+    pub(crate) fn queues_mut(&mut self, resource: Resource) -> &mut Waiters {
+        match resource {
+            Resource::Lock => &mut self.waiters,
+            Resource::Semaphore => &mut self.sems.waiters,
+            Resource::Latch => &mut self.latches.waiters,
+        }
+    }
+
+    /// The kinds beside the lock.
+    pub fn kinds(&self) -> [&dyn Kind; 2] {
+        [&self.sems, &self.latches]
+    }
+
+    pub(crate) fn kinds_mut(&mut self) -> [&mut dyn Kind; 2] {
+        self.kinds_and_sessions().0
+    }
+
+    pub(crate) fn kinds_and_sessions(&mut self) -> ([&mut dyn Kind; 2], &mut Sessions) {
+        ([&mut self.sems, &mut self.latches], &mut self.sessions)
     }
 
     /// The tracked grant of the present hold.

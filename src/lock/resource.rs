@@ -1,10 +1,10 @@
 //! The kinds of resource. Each has queues of its own; a client is parked in one of them only.
 //!
 //! The server serves all kinds in the same way where it can (`each_resource`). A kind beside the lock is a struct that
-//! implements [`Kind`] and is listed here.
+//! implements [`Kind`] and is listed in `Locks`.
 
 use crate::lock::session::bindings::Sessions;
-use crate::lock::wait::waiters::Waiters;
+use crate::lock::wait::waiters::{Grace, Waiters};
 use crate::lock::{KeyRef, WaiterId};
 
 /// A kind of resource.
@@ -45,6 +45,11 @@ pub trait Kind {
 
     /// Its waiters.
     fn waiters_mut(&mut self) -> &mut Waiters;
+
+    /// Sets the rule for kept places.
+    fn set_grace(&mut self, grace: Grace) {
+        self.waiters_mut().grace = grace;
+    }
 
     /// The content of this key has changed: its waiters, if there are any, are settled at the end of the tick.
     fn schedule_settle(&mut self, key: KeyRef<'_>) {

@@ -3,7 +3,7 @@
 use crate::lock::resource::Kind;
 use crate::lock::stats::counters;
 use crate::lock::wait::request::WaiterId;
-use crate::lock::wait::waiters::Waiters;
+use crate::lock::wait::waiters::{Grace, Waiters};
 use crate::lock::{LockError, Now};
 
 /// The content of a latch's key.
@@ -103,5 +103,9 @@ impl Kind for Latches {
 
     fn waiters_mut(&mut self) -> &mut Waiters {
         &mut self.waiters
+    }
+
+    fn set_grace(&mut self, _grace: Grace) {
+        // All waiters are answered at once, so a place has no value.
     }
 }
