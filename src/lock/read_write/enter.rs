@@ -2,11 +2,9 @@
 
 use std::borrow::Cow;
 
-use crate::lock::effect::{Cx, Event, Outcome};
+use crate::lock::effect::{Cx, Outcome};
 use crate::lock::grant::fresh::Grantee;
-use crate::lock::grant::tracked::TrackedGrant;
 use crate::lock::locks::Locks;
-use crate::lock::name::OwnerAt;
 use crate::lock::read_write::change::{write, RwWrite};
 use crate::lock::read_write::readers::Reader;
 use crate::lock::read_write::state::ReadWrite;
@@ -180,41 +178,6 @@ impl Locks {
             is_fresh: true,
             lock,
         })
-    }
-
-    fn track(
-        &mut self,
-        key: KeyRef<'_>,
-        to: &Grantee<'_>,
-        (token, deadline_ms): (Token, i64),
-        cx: &mut Cx<'_>,
-    ) {
-        self.had_shared = true;
-        cx.notify(Event::Acquire);
-        let what = BoundRef::lock(to.mode, key, to.owner);
-        match to.session {
-            true => self.sessions.bind(what, to.client, token, cx.now),
-            false => drop(self.sessions.unbind(what)),
-        }
-        self.stats.grants += 1;
-        let tracked = TrackedGrant {
-            token,
-            since_ms: cx.now.mono_ms,
-            client: to.client,
-            deadline_ms,
-            may_share: false,
-        };
-        let max = self.limits.max_tracked;
-        self.stats.grants_unwatched += match to.mode {
-            Mode::Read => {
-                let at = OwnerAt {
-                    key: key.to_id(),
-                    owner: to.owner.into(),
-                };
-                self.tracked.insert_reader(at, tracked, max)
-            }
-            _ => self.tracked.insert(key, tracked, max),
-        };
     }
 
     /// A re-entry never shortens a lease.
