@@ -9,24 +9,6 @@ use crate::lock::wait::waiters::{Grace, Waiters};
 use crate::lock::{KeyId, KeyRef, LockError, Now};
 
 impl Locks {
-    /// Refuses a key at which a request for another kind of resource beside the lock is parked. The key of a semaphore
-    /// and that of a latch are both a string with a number: only the waiters tell them apart.
-    ///
-    /// # Errors
-    /// [`LockError::OtherCount`]
-    pub(crate) fn check_is_not_other(
-        &self,
-        resource: Resource,
-        key: KeyRef<'_>,
-    ) -> Result<(), LockError> {
-        for other in ALL.into_iter().filter(|other| *other != Resource::Lock) {
-            if other != resource && self.queues(other).live_on(key) > 0 {
-                return Err(LockError::OtherCount);
-            }
-        }
-        Ok(())
-    }
-
     fn all(&self) -> impl Iterator<Item = &Waiters> {
         ALL.into_iter().map(|resource| self.queues(resource))
     }
@@ -130,14 +112,18 @@ impl Locks {
     }
 
     /// A key that was absent now holds this kind of resource: waiters for another kind at the key are settled. (The
-    /// server sends no event for the module's own writes. To settle waiters for the same kind changes nothing.)
+    /// server sends no event for the module's own writes.)
     pub(crate) fn begins_as(&mut self, resource: Resource, key: KeyRef<'_>) {
         if resource != Resource::Lock {
             self.waiters.schedule_settle(key);
         }
         for kind in self.kinds_mut() {
-            if kind.waiters().live() > 0 {
-                kind.schedule_settle(key);
+            if kind.waiters().live() == 0 {
+                continue;
+            }
+            match kind.resource() == resource {
+                true => kind.began(key),
+                false => kind.schedule_settle(key),
             }
         }
     }
@@ -185,12 +171,10 @@ impl Locks {
         }
     }
 
-    /// Whether this request finds no place: a limit on waiters is reached, and the request continues no parked one.
-    pub(crate) fn is_full(&self, resource: Resource, key: KeyRef<'_>, owner: &[u8]) -> bool {
-        let queues = self.queues(resource);
-        let full = self.all_places() >= self.limits.max_waiters
-            || queues.live_on(key) >= self.limits.max_waiters_per_key;
-        full && queues.parked(key, owner).is_none()
+    /// Whether the limits on waiters leave no place in this queue.
+    pub(crate) fn is_full(&self, key: KeyRef<'_>) -> bool {
+        self.all_places() >= self.limits.max_waiters
+            || self.waiters.live_on(key) >= self.limits.max_waiters_per_key
     }
 
     /// The number of a new waiter.

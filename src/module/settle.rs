@@ -206,7 +206,7 @@ fn settle_semaphore(ctx: Ctx<'_>, id: &KeyId, now: Now) -> bool {
     };
     let mut view = key.plain_view(None, now);
     let (changes, grant) = shell::with(|shell| {
-        let changes = shell.locks.sem_may_change(&view);
+        let changes = shell.locks.sems.may_change(&view);
         (
             changes,
             changes && shell.locks.sems.queue(id.as_ref()).is_some(),

@@ -72,7 +72,7 @@ impl Locks {
         }
         let token = self.mint(view, cx)?;
         self.end_window(view.key);
-        let lease = self.lease_of(to.session, to.lease);
+        let lease = self.sessions.lease_of(to.session, to.lease);
         let deadline_ms = lease.deadline(cx.now);
         self.sweep(view, cx);
         cx.write(KeyWrite::Take {
@@ -144,14 +144,6 @@ impl Locks {
             cx.notify(Event::KeyExpired);
         }
         self.untrack_stale(view, cx);
-    }
-
-    /// The lease to use: a session has its own.
-    pub(crate) fn lease_of(&self, session: bool, asked: Lease) -> Lease {
-        match session {
-            true => self.sessions.rule.lease,
-            false => asked,
-        }
     }
 
     pub(crate) fn mint(&mut self, view: &View<'_>, cx: &mut Cx<'_>) -> Result<Token, LockError> {

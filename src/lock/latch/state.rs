@@ -1,6 +1,6 @@
 //! The state of a latch, and the changes of its key.
 
-use crate::lock::resource::Kind;
+use crate::lock::resource::{Kind, Resource};
 use crate::lock::stats::counters;
 use crate::lock::wait::request::WaiterId;
 use crate::lock::wait::waiters::{Grace, Waiters};
@@ -73,6 +73,10 @@ pub struct Latches {
 }
 
 impl Kind for Latches {
+    fn resource(&self) -> Resource {
+        Resource::Latch
+    }
+
     fn prefix(&self) -> &'static str {
         "latch_"
     }

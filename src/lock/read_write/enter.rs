@@ -102,11 +102,11 @@ impl Locks {
         let is_bound = match holds {
             Some(_) if !to.session => {
                 let bound = self.bound_token(what, (to.mode, &lock), cx.now);
-                self.keep_binding(what, bound, to.names_lease, cx.now)
+                self.sessions.keep(what, bound, to.names_lease, cx.now)
             }
             _ => to.session,
         };
-        let end_ms = self.lease_of(is_bound, to.lease).deadline(cx.now);
+        let end_ms = self.sessions.lease_of(is_bound, to.lease).deadline(cx.now);
         let since = former.and_then(|_| Some(lock.token_record.as_ref()?.since));
         self.prune(view.key, &mut lock, cx);
         lock.add_hold((to.mode, to.owner), (holds, once), end_ms, cx);
@@ -160,7 +160,10 @@ impl Locks {
         cx: &mut Cx<'_>,
     ) -> Result<Entered, LockError> {
         let token = self.mint(view, cx)?;
-        let end_ms = self.lease_of(to.session, to.lease).deadline(cx.now);
+        let end_ms = self
+            .sessions
+            .lease_of(to.session, to.lease)
+            .deadline(cx.now);
         self.sweep(view, cx);
         if view.state != KeyState::Absent {
             write(cx, RwWrite::Clear);

@@ -265,7 +265,7 @@ impl Sim {
         names_lease: bool,
     ) -> Result<bool, LockError> {
         self.try_to(name, Some(id), |locks, view, cx| {
-            locks.sem_renew(view, id.as_bytes(), (lease, names_lease), cx.now)
+            locks.sem_renew(view, id.as_bytes(), (lease, names_lease), cx)
         })
     }
 
@@ -332,7 +332,7 @@ impl Sim {
 
     fn settle(&mut self, name: &str) {
         let view = self.view(name, None);
-        let may_write = self.locks.sem_may_change(&view);
+        let may_write = self.locks.sems.may_change(&view);
         if may_write && !self.grants() {
             self.locks
                 .postpone(Resource::Semaphore, key_ref(name).to_id());
@@ -390,7 +390,7 @@ impl Sim {
     fn renew_sessions(&mut self) {
         while let Some(bound) = self.locks.sessions.next_renewal(self.now) {
             self.attend(&bound, |locks, view, id, cx| {
-                locks.renew_permit_session(view, id, cx.now)
+                locks.renew_permit_session(view, id, cx)
             });
         }
     }
