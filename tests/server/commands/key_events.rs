@@ -1,17 +1,17 @@
-//! `lock.wait`, `lock.lost` and `lock.expire`: published in every case where the setting asks for them, and the
-//! recipe that is built on them: a holder that yields when there is a waiter.
+//! `lock.wait`, `lock.lost` and `lock.expire`: published in every case for which the setting enables them; and the
+//! recipe based on them: a holder that yields when there is a waiter.
 
 use crate::common::replica::{follow, wait_until_in_sync};
 use crate::common::{wait_for, Conn, Events, TestServer};
 
-/// Those of the events that the module adds, since the last call.
+/// The module's own events since the last call.
 fn ours(events: &mut Events) -> Vec<String> {
     let mut seen = events.so_far();
     seen.retain(|event| event.starts_with("lock."));
     seen
 }
 
-/// Waits until so many of our events have come; answers them.
+/// Waits until this number of the module's events have come; returns them.
 fn ours_until(events: &mut Events, last: &str) -> Vec<String> {
     let mut seen = Vec::new();
     wait_for(last, || {
@@ -25,7 +25,7 @@ fn is_tracked(server: &TestServer) -> bool {
     server.stat("grants_tracked") == 1
 }
 
-/// Ways in which the lock `k` of the owner `o` is lost.
+/// Ways in which the owner `o` loses the lock `k`.
 const LOSSES: [&str; 15] = [
     "DEL k",
     "UNLINK k",
@@ -78,7 +78,7 @@ fn a_lost_tracked_lock_has_an_event_without_waiters() {
             "{way}"
         );
         clean_up(&mut c);
-        // Swapped away it is lost to its owner, and lost once more where it has gone.
+        // A swap takes the lock away from its owner, and the hold is lost again in the other database.
         let again = ["lock.lost k"];
         let again = &again[usize::from(!way.starts_with("SWAPDB"))..];
         assert_eq!(ours(&mut events), again, "{way}: told once");
@@ -185,19 +185,19 @@ fn changes_by_others_that_end_no_hold_are_no_loss() {
     assert_eq!(
         c.line("DEBUG DIGEST").text(),
         digest,
-        "a look changes nothing"
+        "reading changes nothing"
     );
 }
 
 #[test]
-fn a_look_at_a_lock_that_was_changed_writes_nothing() {
+fn reading_a_changed_lock_writes_nothing() {
     let server = TestServer::start();
     let mut c = server.conn();
     let mut events = Events::of(&server);
     c.line("LOCK.ACQUIRE k o PX 600000");
     c.line("HDEL k o");
     ours_until(&mut events, "lock.lost k");
-    assert_eq!(c.line("HLEN k").int(), 1, "what is left is left alone");
+    assert_eq!(c.line("HLEN k").int(), 1, "the remaining field stays");
     assert_eq!(server.stat("grants_lost"), 1);
 }
 
@@ -249,7 +249,7 @@ fn lost_holds_of_a_read_write_lock_have_events() {
     c.line("LOCK.ACQUIRE k a READ PX 600000");
     c.line("LOCK.ACQUIRE k b READ PX 600000");
     assert_eq!(ours(&mut events), ["lock.acquire k", "lock.acquire k"]);
-    // One reader, by a script; the other stays.
+    // One reader is removed by a script; the other stays.
     c.line("HDEL k a");
     assert_eq!(ours_until(&mut events, "lock.lost k"), ["lock.lost k"]);
     assert_eq!(server.stat("grants_tracked"), 1);
@@ -289,9 +289,9 @@ fn an_ended_lease_has_an_expire_event() {
     assert_eq!(told, expected);
 }
 
-/// A client that listens for the server's own `expired` (a Redisson listener, say) gets one for every lease
-/// that ends, though the waiter may be granted in the very millisecond in which the server does not count
-/// the key as expired yet.
+/// A client that subscribes to the server's own `expired` (a Redisson listener, for example) gets one event for every
+/// lease that ends, even if the waiter is granted in the same millisecond, in which the server does not count the key
+/// as expired yet.
 #[test]
 fn the_key_of_a_lease_that_ends_expires_beside_a_waiter_too() {
     let server = TestServer::start();
@@ -329,7 +329,7 @@ fn a_lease_cut_to_nothing_has_the_event_of_the_server() {
     c.line("LOCK.ACQUIRE k o PX 600000");
     ours(&mut events);
     c.line("EXPIRE k -1");
-    // Some servers say that the key was deleted, others that it has expired.
+    // Some servers report a deletion, others an expiry.
     let told = ours(&mut events);
     assert!(
         told == ["lock.lost k"] || told == ["lock.expire k"],
@@ -363,20 +363,20 @@ fn each_parked_request_has_an_event() {
     b.send_line("LOCK.ACQUIRE k p BLOCK 0");
     server.wait_for_waiters(1);
     assert_eq!(ours(&mut events), ["lock.wait k"]);
-    // Taken over by a request of the same owner.
+    // The place is taken over by another request of the same owner.
     again.send_line("LOCK.ACQUIRE k p BLOCK 0");
     assert!(b.recv().is_nil());
     assert_eq!(ours(&mut events), ["lock.wait k"]);
     c.send_line("LOCK.ACQUIRE k q BLOCK 0");
     server.wait_for_waiters(2);
     assert_eq!(ours(&mut events), ["lock.wait k"]);
-    // Back at a kept place.
+    // The owner returns to a kept place.
     again.close();
     server.wait_for_waiters(1);
     b.send_line("LOCK.ACQUIRE k p BLOCK 0");
     server.wait_for_waiters(2);
     assert_eq!(ours(&mut events), ["lock.wait k"]);
-    // None of these parks.
+    // None of these requests is parked.
     for line in [
         "LOCK.ACQUIRE k r",
         "LOCK.ACQUIRE k o BLOCK 0",
@@ -465,10 +465,10 @@ fn a_replica_has_events_only_for_locks_that_it_granted() {
     assert_eq!(ours(&mut events), [""; 0]);
 }
 
-/// The recipe of docs/COMMANDS.md: a holder with a long piece of work listens for waiters of its own key and
-/// yields between two steps of it; each time the lock goes round and comes back.
+/// The recipe of docs/COMMANDS.md: a holder with a long job subscribes to the waiters' event of its key and yields
+/// between two steps; the lock goes through the queue and returns each time.
 #[test]
-fn a_holder_that_hears_of_a_waiter_yields() {
+fn a_holder_with_a_waiter_event_yields() {
     let server = TestServer::with(&["--notify-keyspace-events", "Kd"]);
     let (mut holder, mut ear) = (server.conn(), server.conn());
     ear.line("SUBSCRIBE __keyspace@0__:batch");
@@ -479,7 +479,7 @@ fn a_holder_that_hears_of_a_waiter_yields() {
     for round in 0..3 {
         let mut urgent = server.conn();
         urgent.send_line("LOCK.ACQUIRE batch urgent PX 600000 BLOCK 0 ONCE");
-        // The holder hears of it between two steps, and lets the other go first.
+        // The holder reads the event between two steps, and lets the waiter run first.
         assert_eq!(ear.recv().list()[2].text(), "lock.wait");
         assert_eq!(
             holder

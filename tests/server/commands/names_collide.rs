@@ -1,5 +1,5 @@
-//! Keys whose names are made of other keys' names: no lock, semaphore or latch uses keys of another one, and foreign
-//! data is not changed.
+//! Keys whose names are derived from other keys' names: no lock, semaphore or latch uses keys of another one, and
+//! foreign data does not change.
 
 use crate::common::redisson::{self, READ_ACQUIRE, READ_UNLOCK, WRITE_ACQUIRE};
 use crate::common::{wait_for, Conn, TestServer};
@@ -20,7 +20,7 @@ pub fn dump(c: &mut Conn, key: &str) -> Vec<u8> {
 }
 
 #[test]
-fn twins_are_not_held_for_reading_or_writing_at_once() {
+fn twins_are_not_held_in_read_or_write_mode_together() {
     let server = TestServer::start();
     let mut c = server.conn();
     for (one, other) in [("k", "{k}"), ("{k}", "k"), ("a}", "{a}}")] {
@@ -59,7 +59,7 @@ fn twins_are_not_held_for_reading_or_writing_at_once() {
 }
 
 #[test]
-fn readers_whose_names_meet_around_a_colon_are_not_granted_together() {
+fn readers_with_the_same_timeout_key_are_not_granted_together() {
     let server = TestServer::start();
     let mut c = server.conn();
     for ((lock, owner), (other, reader)) in [
@@ -74,7 +74,7 @@ fn readers_whose_names_meet_around_a_colon_are_not_granted_together() {
             &format!("LOCK.ACQUIRE {other} {reader} READ"),
             TAKEN,
         );
-        // Others read there, and write.
+        // Other owners are granted READ there, and WRITE.
         assert!(c.line(&format!("LOCK.ACQUIRE {other} z READ")).int() > 0);
         refused(
             &mut c,
@@ -93,7 +93,7 @@ fn readers_whose_names_meet_around_a_colon_are_not_granted_together() {
             TAKEN,
         );
         c.line(&format!("LOCK.RELEASE {other} {reader}"));
-        // The release of a dead reader would delete the other's timeout, so it still excludes it.
+        // The release of a dead reader would delete the timeout of the other reader, so it still excludes it.
         let mut hidden = server.conn();
         hidden
             .line(&format!("LOCK.ACQUIRE {lock} stays READ PX 60000"))
@@ -171,7 +171,7 @@ fn a_parked_reader_or_writer_is_not_granted_beside_a_twin() {
 }
 
 #[test]
-fn a_session_keeps_its_lock_while_the_twin_is_asked_for() {
+fn a_session_keeps_its_lock_while_the_twin_is_requested() {
     let server = TestServer::start();
     let mut c = server.conn();
     let mut holder = server.conn();
@@ -188,7 +188,7 @@ fn a_session_keeps_its_lock_while_the_twin_is_asked_for() {
     server.check_counters();
 }
 
-/// Makes this owner a reader, as a script or another client may, past what a grant checks.
+/// Makes this owner a reader without the checks of a grant, as a script or another client may.
 #[test]
 fn foreign_data_beside_a_lock_stays_as_it_is() {
     let server = TestServer::start();
@@ -226,7 +226,7 @@ fn foreign_data_beside_a_lock_stays_as_it_is() {
         assert_eq!(dump(&mut c, key), before, "{line}");
         c.line(&format!("DEL {key}"));
     }
-    // It comes while the lock is held.
+    // The data arrives while the lock is held.
     let token = c.line("LOCK.ACQUIRE k o READ PX 60000").int();
     c.line("SET {k}:rwlock_token mine");
     assert_eq!(c.line("LOCK.RENEW k o PX 70000").int(), 1);
@@ -237,7 +237,7 @@ fn foreign_data_beside_a_lock_stays_as_it_is() {
     assert_eq!(c.line("GET {k}:rwlock_token").text(), "mine");
     assert_eq!(c.line("LLEN {k}:o:rwlock_timeout:2").int(), 1);
     assert_eq!(c.line("PTTL {k}:rwlock_token").int(), -1);
-    // A reader whose timeout is another's data is none.
+    // A reader whose timeout key has foreign data holds nothing.
     c.line("FLUSHALL");
     c.line("LOCK.ACQUIRE k o READ PX 60000").int();
     c.line("SET {k}:o:rwlock_timeout:1 mine");
@@ -277,7 +277,7 @@ fn a_semaphore_leaves_foreign_data_at_its_permits_key() {
         assert_eq!(c.line("EXISTS k").int(), 0);
         c.line("DEL {k}:timeout");
     }
-    // It comes while the semaphore is there.
+    // The data arrives while the semaphore exists.
     for line in [
         "SET {k}:timeout x",
         "LOCK.ACQUIRE {k}:timeout holder",
@@ -292,7 +292,7 @@ fn a_semaphore_leaves_foreign_data_at_its_permits_key() {
         assert_eq!(dump(&mut c, "{k}:timeout"), before, "{line}");
         c.line("DEL k {k}:timeout");
     }
-    // What a semaphore of this name has left behind is no other's.
+    // Tokens that a former semaphore of this name has left do not apply to the new one.
     c.line("SEM.SET k 1");
     c.line("SEM.ACQUIRE k a PX 60000").int();
     c.line("DEL k");
@@ -301,7 +301,7 @@ fn a_semaphore_leaves_foreign_data_at_its_permits_key() {
 }
 
 #[test]
-fn a_waiter_with_a_limit_is_granted_no_set_of_anothers() {
+fn a_waiter_with_a_limit_is_granted_no_permit_of_a_foreign_set() {
     let server = TestServer::start();
     let mut c = server.conn();
     for line in [
@@ -376,7 +376,7 @@ fn semaphores_that_are_twins_do_not_share_their_permits() {
             refused(&mut c, &line, TAKEN);
         }
         assert!(c.line(&format!("SEM.ACQUIRE {one} b")).is_nil());
-        // Made by others: no permit is granted, and permits can be given back.
+        // Created by another client: no permit is granted, but permits can be returned.
         let mut waiter = server.conn();
         waiter.send_line(&format!("SEM.ACQUIRE {one} b BLOCK 0"));
         wait_for("a waiter", || {
@@ -406,7 +406,7 @@ fn semaphores_that_are_twins_do_not_share_their_permits() {
 fn one_key_is_no_latch_and_semaphore_at_once() {
     let server = TestServer::start();
     let mut c = server.conn();
-    // A latch that is waited for.
+    // A latch with a waiter.
     c.line("LATCH.SET k 1");
     let mut waiter = server.conn();
     waiter.send_line("LATCH.WAIT k BLOCK 0");
@@ -420,7 +420,7 @@ fn one_key_is_no_latch_and_semaphore_at_once() {
     }
     assert_eq!(c.line("LATCH.DOWN k").int(), 0);
     assert_eq!(waiter.recv().int(), 1);
-    // A semaphore with permits that are held, or waited for.
+    // A semaphore with permits that are held, or with a waiter.
     c.line("SEM.SET k 1");
     c.line("SEM.ACQUIRE k a PX 60000").int();
     for line in [
@@ -434,7 +434,7 @@ fn one_key_is_no_latch_and_semaphore_at_once() {
     }
     waiter.send_line("SEM.ACQUIRE k b BLOCK 0 PX 60000");
     wait_for("a waiter", || server.stat("sem_waiters") == 1);
-    // A script may have taken the permit away: then it is waited for all the same.
+    // A script may have removed the permit: the waiter stays in the queue.
     c.line("MULTI");
     c.line("DEL {k}:timeout");
     c.line("LATCH.SET k 1");
@@ -444,18 +444,19 @@ fn one_key_is_no_latch_and_semaphore_at_once() {
     c.line("SET k 1");
     assert!(waiter.recv().int() > 0);
     assert_eq!(c.line("SEM.RELEASE k b").int(), 1);
-    // A semaphore without held permits looks like a latch; the waiter goes by the count.
+    // A semaphore without held permits looks like a latch; the waiter waits for the count.
     waiter.send_line("LATCH.WAIT k BLOCK 0");
     wait_for("a waiter", || server.stat("latch_waiters") == 1);
     c.line("DECR k");
     assert_eq!(waiter.recv().int(), 1);
-    // Permits that are over are not held.
+    // Expired permits are not held.
     c.line("SET p 1");
     c.line("ZADD {p}:timeout 1000000000000 a");
     c.line("ZADD {q}:timeout 1000000000000 a");
     assert_eq!(c.line("LATCH.WAIT p").int(), 0);
     assert_eq!(c.line("LATCH.SET q 1").int(), 1);
-    // Without the number there is no semaphore, and the latch is open; but none is made while its permits are left.
+    // Without the number there is no semaphore, and the latch is open; but none is created while the former permits are
+    // left.
     c.line("SEM.SET r 1");
     c.line("SEM.ACQUIRE r a PX 60000").int();
     c.line("DEL r");
@@ -487,7 +488,7 @@ fn the_modules_own_names_are_no_locks_and_foreign_data_there_stays() {
             );
         }
     }
-    // What is no counter is not counted.
+    // A value that is no counter is not incremented.
     for line in [
         "HSET redisson_lock_token:{k} a 1",
         "SET redisson_lock_token:{k} many",
@@ -499,7 +500,7 @@ fn the_modules_own_names_are_no_locks_and_foreign_data_there_stays() {
         assert_eq!(dump(&mut c, "redisson_lock_token:{k}"), before);
         c.line("DEL redisson_lock_token:{k}");
     }
-    // While the horizon cannot be stored nothing is granted.
+    // While the horizon cannot be stored no lock is granted.
     let server = TestServer::start();
     let mut c = server.conn();
     c.line("RPUSH redis_lock:horizon x");
@@ -517,7 +518,7 @@ fn the_modules_own_names_are_no_locks_and_foreign_data_there_stays() {
     assert!(c.line("GET redis_lock:horizon").text().len() > 10);
 }
 
-/// An acquire of Redisson's for READ.
+/// Redisson's acquire script for READ.
 pub fn read(lock: &str, prefix: &str, owner: &str) -> Vec<String> {
     let rest = format!("2 {lock} {prefix}:{owner}:rwlock_timeout 600000 {owner} {owner}:write");
     call("EVAL", &redisson::text(READ_ACQUIRE), &rest)
@@ -529,7 +530,7 @@ fn write(lock: &str, owner: &str) -> Vec<String> {
 }
 
 #[test]
-fn redissons_readers_and_writers_are_not_let_in_beside_a_twin_nor_ours_beside_theirs() {
+fn neither_redisson_nor_the_module_is_granted_beside_a_twin_of_the_other() {
     let server = native();
     let mut c = server.conn();
     for (one, other) in [("k", "{k}"), ("{k}", "k")] {
@@ -543,7 +544,7 @@ fn redissons_readers_and_writers_are_not_let_in_beside_a_twin_nor_ours_beside_th
             let told = c.run(&script).error();
             assert!(told.starts_with(TAKEN), "{told}");
         }
-        // One lock, both sides.
+        // One lock, used by both kinds of client.
         assert!(c.run(read(one, "{k}", "u:1")).is_nil());
         assert!(c.run(read(one, "{k}", "u:2")).is_nil());
         c.line(&format!("LOCK.BREAK {one}"));
@@ -562,7 +563,7 @@ fn redissons_readers_and_writers_are_not_let_in_beside_a_twin_nor_ours_beside_th
         refused(&mut c, &format!("LOCK.ACQUIRE {one} u:1 READ"), TAKEN);
         c.line(&format!("LOCK.BREAK {other}"));
     }
-    // By Lua a twin is held all the same: an owner that joins it has no keys of the module.
+    // Lua takes the twin nevertheless: an owner that joins it has no keys of the module.
     c.line("LOCK.ACQUIRE k u:1 READ PX 60000").int();
     c.line("CONFIG SET lock.redisson-scripts no");
     assert!(c.run(read("{k}", "{k}", "u:2")).is_nil());

@@ -1,4 +1,4 @@
-//! Redisson's scripts run natively in a cluster: where a call is sent away, and where its messages go.
+//! Redisson's scripts run natively in a cluster: redirections of calls, and the channels of their messages.
 
 use crate::common::cluster::{
     begin_move, end_move, migrate_keys, one_node, slot_of, two_nodes, wait_until_served,
@@ -95,8 +95,8 @@ fn told(reply: &Reply) -> String {
     }
 }
 
-/// Both nodes while the slot of the lock moves from one to the other.
-fn answers_on_the_way(source: &TestServer, target: &TestServer) -> Vec<String> {
+/// The replies of both nodes while the slot of the lock moves from one to the other.
+fn replies_during_the_move(source: &TestServer, target: &TestServer) -> Vec<String> {
     let (mut here, mut there) = (source.conn(), target.conn());
     let slot = slot_of(&mut here, "{k}");
     let mut told_so_far = Vec::new();
@@ -138,10 +138,10 @@ fn answers_on_the_way(source: &TestServer, target: &TestServer) -> Vec<String> {
 }
 
 #[test]
-fn a_slot_on_its_way_is_answered_for_as_with_eval() {
+fn a_migrating_slot_is_answered_for_as_with_eval() {
     let [lua, native] = ["no", "yes"].map(|setting| {
         let (source, target) = two_nodes(&["--lock.redisson-scripts", setting]);
-        let answers = answers_on_the_way(&source, &target);
+        let answers = replies_during_the_move(&source, &target);
         let natively = source.stat("redisson_rlock") + target.stat("redisson_rlock");
         assert_eq!(natively > 0, setting == "yes");
         answers

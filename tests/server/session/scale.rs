@@ -1,6 +1,6 @@
-//! A connection with thousands of bound locks: renewed by one timer while it lives, released in small
-//! portions when it ends, while others are served. Figures are printed, not asserted:
-//! `cargo test session::scale -- --nocapture`.
+//! A connection with thousands of bound locks: one timer renews them while it lives; after its end they are released in
+//! small portions, and the server serves other clients between them. Figures are printed, not asserted: `cargo test
+//! session::scale -- --nocapture`.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use crate::common::{patience, wait_for, Conn, TestServer};
 
 const LOCKS: usize = 10_000;
 
-/// A connection that holds so many locks by its session.
+/// A connection that holds this many locks by its session.
 fn holder(server: &TestServer) -> Conn {
     let mut alice = server.conn();
     for from in (0..LOCKS).step_by(500) {
@@ -25,8 +25,8 @@ fn holder(server: &TestServer) -> Conn {
     alice
 }
 
-/// Asks over and over until the condition holds, and returns how long the server took each time: a tick
-/// that is busy with something else is seen as a slow answer.
+/// Queries until the condition holds, and returns how long the server took each time: a long tick shows as a slow
+/// reply.
 fn answer_times(conn: &mut Conn, mut done: impl FnMut(&mut Conn) -> bool) -> Vec<Duration> {
     let start = Instant::now();
     let mut times = Vec::new();
@@ -57,7 +57,7 @@ fn ten_thousand_locks_end_with_their_connection() {
     let server = TestServer::start();
     let alice = holder(&server);
     let (mut watcher, mut pinger) = (server.conn(), server.conn());
-    // Every hundredth lock has a waiter: those are handed off, in the order in which they were taken.
+    // Every hundredth lock has a waiter: those are handed off, in the order of their acquisition.
     let mut waiters: Vec<Conn> = Vec::new();
     for number in (0..LOCKS).step_by(100) {
         let mut waiter = server.conn();
