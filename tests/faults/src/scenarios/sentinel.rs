@@ -1,5 +1,5 @@
-//! Three sentinels: the primary dies and comes back without its data, or stands still and comes back as one
-//! who believes that he is the primary.
+//! Three sentinels: the primary dies and comes back without its data, or is stopped and resumes while it still acts as
+//! the primary.
 
 use std::sync::Arc;
 
@@ -22,9 +22,9 @@ pub fn scenarios() -> Vec<Scenario> {
     }]
 }
 
-/// A primary stands still for two to four seconds: some clients ask the next one meanwhile, some are still
-/// parked when it goes on, and may be granted what others hold. All ask whom the sentinels name: who asked
-/// the old one after that would be given a lower token.
+/// A primary is stopped for two to four seconds: some clients use the next one meanwhile, some are still parked when it
+/// resumes, and may be granted locks that others hold. All clients use the server that the sentinels name: a request to
+/// the old one after that would get a lower token.
 fn plan() -> Plan {
     let habits = Habits {
         wait: 1..6_000,
