@@ -90,7 +90,7 @@ impl Instance<'_> {
         if self.take(key, lease)? == Reply::Nil {
             return Some(Some(sent));
         }
-        self.listen("SUBSCRIBE", key)?;
+        self.subscription("SUBSCRIBE", key)?;
         let taken = loop {
             let sent = now();
             let left = match self.take(key, lease)? {
@@ -101,9 +101,9 @@ impl Instance<'_> {
             if Instant::now() >= until || self.world.is_over() {
                 break None;
             }
-            self.sleep_or_hear(left.min(until.saturating_duration_since(Instant::now())))?;
+            self.sleep_or_receive(left.min(until.saturating_duration_since(Instant::now())))?;
         };
-        self.listen("UNSUBSCRIBE", key)?;
+        self.subscription("UNSUBSCRIBE", key)?;
         Some(taken)
     }
 
@@ -152,7 +152,7 @@ impl Instance<'_> {
     }
 
     /// Subscribes or unsubscribes; messages that arrive before the reply are ignored.
-    fn listen(&mut self, verb: &str, key: u32) -> Option<()> {
+    fn subscription(&mut self, verb: &str, key: u32) -> Option<()> {
         let channel = channel_of(&self.world.keys[key as usize]);
         let (_, ears) = self.wires.as_mut()?;
         if !ears.send(&[verb.as_bytes(), channel.as_bytes()]) {
@@ -163,7 +163,7 @@ impl Instance<'_> {
     }
 
     /// Sleeps until a message comes, at most this long.
-    fn sleep_or_hear(&mut self, at_most: Duration) -> Option<()> {
+    fn sleep_or_receive(&mut self, at_most: Duration) -> Option<()> {
         let (_, ears) = self.wires.as_mut()?;
         let end = Instant::now() + at_most;
         loop {

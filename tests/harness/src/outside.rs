@@ -23,9 +23,9 @@ pub fn channel_of(lock: &str) -> String {
 /// One instance: a connection for scripts, and one that subscribes.
 pub struct Instance {
     conn: Conn,
-    ears: TcpStream,
-    heard: Receiver<Heard>,
-    listener: Option<JoinHandle<()>>,
+    socket: TcpStream,
+    received: Receiver<Received>,
+    thread: Option<JoinHandle<()>>,
     lock: String,
     owner: String,
     lease_ms: u64,
@@ -34,7 +34,7 @@ pub struct Instance {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Heard {
+enum Received {
     /// The reply to `SUBSCRIBE` or `UNSUBSCRIBE`.
     Done,
     Message,
@@ -46,26 +46,26 @@ impl Instance {
         let mut reader = Conn::open(port);
         // The connection may receive nothing for long; the test ends it by closing it.
         reader.set_read_timeout(Duration::from_secs(3_600));
-        let ears = reader.stream().try_clone().expect("a socket");
-        let (tell, heard) = channel();
-        let listener = std::thread::spawn(move || {
+        let socket = reader.stream().try_clone().expect("a socket");
+        let (sender, received) = channel();
+        let thread = std::thread::spawn(move || {
             while let Some(reply) = reader.try_recv() {
                 let is_message = reply.list()[0].text() == "message";
                 let what = if is_message {
-                    Heard::Message
+                    Received::Message
                 } else {
-                    Heard::Done
+                    Received::Done
                 };
-                if tell.send(what).is_err() {
+                if sender.send(what).is_err() {
                     return;
                 }
             }
         });
         Instance {
             conn: Conn::open(port),
-            ears,
-            heard,
-            listener: Some(listener),
+            socket,
+            received,
+            thread: Some(thread),
             lock: lock.into(),
             owner: owner.into(),
             lease_ms: 30_000,
@@ -99,7 +99,7 @@ impl Instance {
             }
             let left = Duration::from_millis(left).min(until - now);
             // Message or timeout: either is a reason to try again.
-            let _ = self.heard.recv_timeout(left);
+            let _ = self.received.recv_timeout(left);
         };
         self.subscribe("UNSUBSCRIBE");
         taken
@@ -111,7 +111,7 @@ impl Instance {
     }
 
     /// Subscribes like a waiting instance, but does not try.
-    pub fn only_listen(&mut self) {
+    pub fn only_subscribe(&mut self) {
         self.subscribe("SUBSCRIBE");
     }
 
@@ -142,18 +142,18 @@ impl Instance {
     }
 
     fn subscribe(&mut self, command: &str) {
-        while self.heard.try_recv().is_ok() {}
+        while self.received.try_recv().is_ok() {}
         let words = conn::pack([command, &channel_of(&self.lock)]);
-        self.ears.write_all(&words).expect("a write");
-        while self.heard.recv_timeout(patience()).expect("an answer") != Heard::Done {}
+        self.socket.write_all(&words).expect("a write");
+        while self.received.recv_timeout(patience()).expect("an answer") != Received::Done {}
     }
 }
 
 impl Drop for Instance {
     fn drop(&mut self) {
-        let _ = self.ears.shutdown(Shutdown::Both);
-        if let Some(listener) = self.listener.take() {
-            let _ = listener.join();
+        let _ = self.socket.shutdown(Shutdown::Both);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
         }
     }
 }

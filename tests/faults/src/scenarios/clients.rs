@@ -50,7 +50,7 @@ pub fn kill(server: &mut TestServer, hand: &mut Hand) {
     let mut conn = server.conn();
     for _ in 0..20 {
         hand.pause(2..15);
-        let Some(id) = somebody(&mut conn, hand) else {
+        let Some(id) = random_client(&mut conn, hand) else {
             continue;
         };
         match hand.rng.u8(..3) {
@@ -71,7 +71,7 @@ pub fn kill(server: &mut TestServer, hand: &mut Hand) {
 }
 
 /// Any client but the nemesis itself; replicas and masters have other flags.
-pub fn somebody(conn: &mut Conn, hand: &mut Hand) -> Option<String> {
+pub fn random_client(conn: &mut Conn, hand: &mut Hand) -> Option<String> {
     let list = conn.run(["CLIENT", "LIST"]).text();
     let is_client = |line: &&str| line.contains("flags=N") || line.contains("flags=b");
     let others = list.lines().filter(|line| !line.contains("cmd=client"));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use redis_lock_harness::replica::PROMPT_MASTER;
 use redis_lock_harness::{wait_for, TestServer};
 
-use super::clients::somebody;
+use super::clients::random_client;
 use super::Scenario;
 use crate::history::{now, Fault};
 use crate::one::{finish, version};
@@ -175,7 +175,7 @@ fn cut_off(pair: &Pair, hand: &mut Hand) {
 /// Kills one of its clients while writes are paused.
 fn kill(server: &TestServer, hand: &mut Hand) {
     let mut conn = server.conn();
-    if let Some(id) = somebody(&mut conn, hand) {
+    if let Some(id) = random_client(&mut conn, hand) {
         conn.run(["CLIENT", "KILL", "ID", &id]);
         hand.count("kills");
     }
