@@ -1,4 +1,4 @@
-//! The page of a run: what took how long, what each peer promises for it, and what to beware of.
+//! The page of a run: the times, the guarantees of each peer, and the limits of the comparison.
 
 use std::io::{self, Write};
 use std::process::Command;
@@ -65,7 +65,7 @@ fn own_cores() -> String {
     list.unwrap_or("?").trim().to_string()
 }
 
-/// The load of the last minute: whether others used the machine, too.
+/// The load of the last minute: whether other programs used the machine, too.
 pub fn load_average() -> String {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split(' ').next().unwrap_or("?").to_string()
@@ -200,7 +200,7 @@ fn fairness(left_out: &[String], sync: f64) -> Section {
     }
 }
 
-/// What the disk below the servers' directories takes to have 4 KiB safe.
+/// The time that the disk of the servers' directories takes to store 4 KiB safely.
 fn median_sync_us() -> io::Result<f64> {
     let mut file = tempfile::tempfile()?;
     let mut took = Vec::new();
