@@ -100,31 +100,31 @@ impl Crowd {
     }
 
     /// Sends a request on this connection. Requests are small: they always fit into the socket's buffer.
-    pub fn send(&mut self, who: usize, request: &[u8]) -> io::Result<()> {
-        self.members[who].stream.write_all(request)
+    pub fn send(&mut self, index: usize, request: &[u8]) -> io::Result<()> {
+        self.members[index].stream.write_all(request)
     }
 
     /// The next reply on any connection. An error reply ends the measurement.
     pub fn next(&mut self) -> io::Result<(usize, Vec<u8>)> {
         loop {
-            if let Some((who, reply)) = self.replies.pop_front() {
+            if let Some((index, reply)) = self.replies.pop_front() {
                 refuse_error(&reply)?;
-                return Ok((who, reply));
+                return Ok((index, reply));
             }
             match self.readable.pop_front() {
-                Some(who) => self.read(who)?,
+                Some(index) => self.read(index)?,
                 None => self.wait()?,
             }
         }
     }
 
     /// One request, one reply, while no other connection gets one.
-    pub fn ask(&mut self, who: usize, request: &[u8]) -> io::Result<Vec<u8>> {
-        self.send(who, request)?;
+    pub fn ask(&mut self, index: usize, request: &[u8]) -> io::Result<Vec<u8>> {
+        self.send(index, request)?;
         match self.next()? {
-            (answered, reply) if answered == who => Ok(reply),
+            (answered, reply) if answered == index => Ok(reply),
             (other, reply) => Err(io::Error::other(format!(
-                "{other} got a reply instead of {who}: {}",
+                "{other} got a reply instead of {index}: {}",
                 String::from_utf8_lossy(&reply)
             ))),
         }
@@ -145,8 +145,8 @@ impl Crowd {
 
     /// Reads one socket until it is empty, as edge-triggered readiness requires; a read that did not fill the buffer
     /// has emptied it.
-    fn read(&mut self, who: usize) -> io::Result<()> {
-        let member = &mut self.members[who];
+    fn read(&mut self, index: usize) -> io::Result<()> {
+        let member = &mut self.members[index];
         let mut chunk = [0; 4096];
         loop {
             let len = match member.stream.read(&mut chunk) {
@@ -163,7 +163,7 @@ impl Crowd {
         }
         while let Some(len) = reply_len(&member.unread) {
             let reply = member.unread.drain(..len).collect();
-            self.replies.push_back((who, reply));
+            self.replies.push_back((index, reply));
         }
         Ok(())
     }

@@ -104,7 +104,7 @@ impl Herd {
         let first = self.try_once(waiter)?;
         self.crowd.ask(subscription(waiter), &subscribe())?;
         if is_taken(&first) || is_taken(&self.try_once(waiter)?) {
-            return Err(io::Error::other("a waiter was let in"));
+            return Err(io::Error::other("a waiter was granted"));
         }
         Ok(())
     }
@@ -140,7 +140,7 @@ impl Herd {
             }
         }
         self.join(holder)?;
-        took.ok_or_else(|| io::Error::other("nobody took the lock"))
+        took.ok_or_else(|| io::Error::other("no waiter took the lock"))
     }
 }
 

@@ -173,7 +173,7 @@ mod tests {
         let report = "# x\n\n## Hand-off\n\n| a | b |\n|---|---:|\n| 1 BLPOP | 58.5 (58.2..59.0) | | | | 4.00 |\n\
                       | 1,000 this module | 1,234 | | | | 4.00 |\n\n## Hand-off, more\n\n| a |\n|---|\n| 9 x | 1 |\n";
         let lines = lines(&rows(report, "Hand-off"));
-        let told: Vec<_> = lines
+        let response: Vec<_> = lines
             .iter()
             .map(|line| {
                 (
@@ -184,7 +184,7 @@ mod tests {
             })
             .collect();
         assert_eq!(
-            told,
+            response,
             [("this module", 1_000.0, 1_234.0), ("BLPOP", 1.0, 58.5)]
         );
     }

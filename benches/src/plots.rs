@@ -127,7 +127,7 @@ pub fn pair_cost(path: &Path, groups: &[Group], subtitle: &str) -> io::Result<()
 pub fn hand_offs(path: &Path, lines: &[Line]) -> io::Result<()> {
     let subtitle = "One lock, by the number of clients that wait; logarithmic scales";
     save(path, 2 * PANEL_STEP + 82, |area| {
-        heading(area, "Handing a lock on", subtitle)?;
+        heading(area, "Hand-off", subtitle)?;
         let time = Panel::new(122, lines, |point| point.time_us);
         let title = "From the release to the next one's grant (p50)";
         time.draw(area, title, lines, duration)?;

@@ -114,7 +114,7 @@ impl Client {
     pub fn event(&mut self) -> io::Result<()> {
         match self.frame()?.number {
             EVENT => Ok(()),
-            _ => Err(io::Error::other("a reply that nobody asked for")),
+            _ => Err(io::Error::other("an unexpected reply")),
         }
     }
 

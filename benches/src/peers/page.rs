@@ -51,8 +51,8 @@ fn intro(load: &str) -> io::Result<String> {
          Microseconds, median and 99th percentile over the samples of {ROUNDS} rounds. In every round \
          each peer does all works, alternately forwards and backwards; a first round is discarded. \
          *Rounds* is the smallest and the largest median of a round; *against the module* the median, over the \
-         rounds, of the ratio of the times. **Read what each one promises \
-         beside it**: a lock on disk, or on several machines, is another thing than one in memory.",
+         rounds, of the ratio of the times. **Read the guarantees \
+         beside it**: a lock on disk, or on several machines, differs from one in memory.",
         command_line(),
     ))
 }
@@ -148,7 +148,7 @@ fn promises(peers: &[&About]) -> Section {
         )
     };
     Section {
-        title: "What each one promises".into(),
+        title: "Guarantees".into(),
         text: "All of them grant in the order of asking; the benchmark would hang if they did not."
             .into(),
         columns: Vec::new(),

@@ -81,7 +81,7 @@ fn hand_offs(peer: &dyn Peer, waiters: usize, time: Duration) -> io::Result<Vec<
         until_parked(&mut *watcher, waiters)?;
         until_waiting(&mut *watcher, waiters)?;
         let Some(mut next) = ring.pop_front() else {
-            return Err(io::Error::other("nobody waits"));
+            return Err(io::Error::other("no session waits"));
         };
         let start = Instant::now();
         holder.give_back()?;

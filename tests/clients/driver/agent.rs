@@ -46,11 +46,11 @@ impl Agent {
         let mut process =
             spawn(&mut program).unwrap_or_else(|error| panic!("{}: {error}", client.name));
         let lines = BufReader::new(process.stdout.take().expect("a pipe")).lines();
-        let (tell, answers) = channel();
+        let (sender, answers) = channel();
         std::thread::spawn(move || {
             lines
                 .map_while(Result::ok)
-                .all(|line| tell.send(line).is_ok())
+                .all(|line| sender.send(line).is_ok())
         });
         let orders = process.stdin.take();
         let agent = Agent {

@@ -60,7 +60,7 @@ macro_rules! clients {
                 the_server_starts_again_while_it_waits
                 the_server_hangs_while_it_waits
                 the_server_hangs_for_a_moment
-                a_wait_holds_up_nobody_else
+                a_wait_delays_no_other_call
                 a_renew_and_a_release_are_sent_again
                 a_token_is_good_for_its_own_grant_only
             );

@@ -208,7 +208,7 @@ pub fn a_wait_longer_than_the_clients_own_limit(client: &Client) {
     wait_for_connection(&mut conn, "a");
     let later = park_behind(&server);
     wait_for(
-        "the wait is longer than that, and the agent in line",
+        "the wait is longer than that, and the agent in the queue",
         || start.elapsed() > limit && is_amid_a_slice(&mut conn, "a"),
     );
     conn.line("LOCK.RELEASE k holder");
@@ -217,7 +217,7 @@ pub fn a_wait_longer_than_the_clients_own_limit(client: &Client) {
 }
 
 /// If all commands go through one connection, the wait has another one: a renewal need not wait behind it.
-pub fn a_wait_holds_up_nobody_else(client: &Client) {
+pub fn a_wait_delays_no_other_call(client: &Client) {
     let server = TestServer::start();
     let mut agent = Agent::start(client, server.port);
     let mut conn = server.conn();
@@ -331,7 +331,9 @@ pub fn the_server_hangs_for_a_moment(client: &Client) {
         start.elapsed() > Duration::from_secs(6)
     });
     server.signal(SIGCONT);
-    wait_for("the agent is in line", || is_amid_a_slice(&mut conn, "a"));
+    wait_for("the agent is in the queue", || {
+        is_amid_a_slice(&mut conn, "a")
+    });
     conn.line("LOCK.RELEASE k holder");
     let token = agent.token();
     holds_once_and_releases(&mut conn, &mut agent, token, None);

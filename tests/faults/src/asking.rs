@@ -67,7 +67,7 @@ impl<'a> Asking<'a> {
         let sent = now();
         push(&mut wire, name, owner, call);
         let is_sent = wire.flush();
-        let outcome = self.hear(&mut wire, is_sent, call, life);
+        let outcome = self.outcome_of(&mut wire, is_sent, call, life);
         self.note(key, owner, call, sent, &outcome);
         self.after(name, wire, &outcome);
         outcome
@@ -88,7 +88,7 @@ impl<'a> Asking<'a> {
         self.world.sleep(gap.as_millis() as u64);
         // The second request, and all that follow, use a new connection.
         let outcome = self.call(key, owner, again, None);
-        let earlier = self.hear(&mut first, is_sent, call, None);
+        let earlier = self.outcome_of(&mut first, is_sent, call, None);
         self.note(key, owner, call, sent, &earlier);
         first.close();
         outcome
@@ -113,7 +113,7 @@ impl<'a> Asking<'a> {
         let sent = now();
         push_many(&mut wire, &names, owner, call);
         let is_sent = wire.flush();
-        let outcomes = match self.listen(&mut wire, is_sent, call, life) {
+        let outcomes = match self.reply_to(&mut wire, is_sent, call, life) {
             Ok(reply) => many_outcomes(call, keys.len(), &reply),
             Err(outcome) => vec![outcome; keys.len()],
         };
@@ -125,21 +125,21 @@ impl<'a> Asking<'a> {
     }
 
     /// The outcome of a request.
-    fn hear(
+    fn outcome_of(
         &mut self,
         wire: &mut Wire,
         is_sent: bool,
         call: Call,
         life: Option<Duration>,
     ) -> Outcome {
-        match self.listen(wire, is_sent, call, life) {
+        match self.reply_to(wire, is_sent, call, life) {
             Ok(reply) => outcome(call, &reply),
             Err(outcome) => outcome,
         }
     }
 
     /// The reply, or the reason why there is none.
-    fn listen(
+    fn reply_to(
         &mut self,
         wire: &mut Wire,
         is_sent: bool,

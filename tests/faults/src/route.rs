@@ -29,11 +29,11 @@ impl Route for Fixed {
 
 /// The master among several servers, as set by the nemesis that promotes them (or by a sentinel). Asking the servers
 /// would be wrong: one that was just restarted calls itself a master until it gets the order to follow another.
-pub struct Told(AtomicU16);
+pub struct MasterRoute(AtomicU16);
 
-impl Told {
-    pub fn of(master: u16) -> Told {
-        Told(AtomicU16::new(master))
+impl MasterRoute {
+    pub fn of(master: u16) -> MasterRoute {
+        MasterRoute(AtomicU16::new(master))
     }
 
     /// Sets another master.
@@ -42,7 +42,7 @@ impl Told {
     }
 }
 
-impl Route for Told {
+impl Route for MasterRoute {
     fn port(&self, _: &str) -> u16 {
         self.0.load(Ordering::Relaxed)
     }

@@ -9,11 +9,11 @@ use crate::{free_port, wait_for, Conn, Reply, TestServer};
 pub const HORIZON: &str = "redis_lock:horizon:";
 
 /// Scenes of many processes run one after the other, whatever the number of parallel tests.
-static TURN: Mutex<()> = Mutex::new(());
+static SCENES: Mutex<()> = Mutex::new(());
 
 /// Waits until no other scene of many processes runs.
-pub fn turn() -> MutexGuard<'static, ()> {
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+pub fn lock_scenes() -> MutexGuard<'static, ()> {
+    SCENES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A node without slots, and the port of its bus.
@@ -231,7 +231,7 @@ pub fn move_slots(
 pub struct Cluster {
     /// Nodes 0 to 2 start as primaries, 3 to 5 as their replicas in this order.
     pub nodes: Vec<TestServer>,
-    _turn: MutexGuard<'static, ()>,
+    _scene: MutexGuard<'static, ()>,
 }
 
 const PRIMARIES: usize = 3;
@@ -240,7 +240,7 @@ const NODES: usize = 2 * PRIMARIES;
 impl Cluster {
     /// A cluster that notices a dead node after this many milliseconds, with further options.
     pub fn with(node_timeout_ms: u32, options: &[&str]) -> Cluster {
-        let turn = turn();
+        let guard = lock_scenes();
         let timeout = node_timeout_ms.to_string();
         let mine = [
             "--cluster-node-timeout",
@@ -267,7 +267,10 @@ impl Cluster {
             let slots = format!("CLUSTER ADDSLOTSRANGE {} {}", of(i), of(i + 1) - 1);
             assert_eq!(node.conn().line(&slots).text(), "OK");
         }
-        let cluster = Cluster { nodes, _turn: turn };
+        let cluster = Cluster {
+            nodes,
+            _scene: guard,
+        };
         for i in 0..PRIMARIES {
             let line = format!("CLUSTER REPLICATE {}", id_of(&cluster.nodes[i]));
             let mut conn = cluster.nodes[i + PRIMARIES].conn();

@@ -26,10 +26,10 @@ pub fn spawn(command: &mut Command) -> io::Result<Child> {
 /// When the program cannot be started.
 pub fn spawn_with_last_signal(command: &mut Command, signal: i32) -> io::Result<Child> {
     prepare(command, signal);
-    let (tell, started) = channel();
+    let (sender, started) = channel();
     let command = std::mem::replace(command, Command::new(""));
     let gone = |_| io::Error::other("the spawning thread has ended");
-    spawner().send((command, tell)).map_err(|_| gone(()))?;
+    spawner().send((command, sender)).map_err(|_| gone(()))?;
     started.recv().map_err(|_| gone(()))?
 }
 
@@ -48,8 +48,8 @@ fn spawner() -> &'static Sender<Order> {
     SPAWNER.get_or_init(|| {
         let (order, orders) = channel::<Order>();
         std::thread::spawn(move || {
-            for (mut command, tell) in orders {
-                let _ = tell.send(command.spawn());
+            for (mut command, sender) in orders {
+                let _ = sender.send(command.spawn());
             }
         });
         order

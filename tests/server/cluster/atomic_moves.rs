@@ -327,10 +327,10 @@ fn a_waiter_whose_slot_returns_soon_is_answered() {
     assert_eq!(pair.there.line("LOCK.RELEASE k alice").int(), 1);
     pair.swap();
     pair.begin().wait_until_done();
-    let told = bob.recv();
-    match told.maybe_int() {
+    let response = bob.recv();
+    match response.maybe_int() {
         Some(next) => assert!(next > token),
-        None => assert!(told.error().starts_with("MOVED")),
+        None => assert!(response.error().starts_with("MOVED")),
     }
 }
 

@@ -73,11 +73,11 @@ fn park(node: &TestServer, key: &str, owner: &str) -> Conn {
 
 /// The reply to a waiter whose node no longer serves the key, or is no longer a primary.
 fn assert_answered(mut waiter: Conn, expected: &[&str]) {
-    let told = waiter.try_recv().map(|reply| reply.error());
-    let told = told.unwrap_or_else(|| "closed".into());
+    let response = waiter.try_recv().map(|reply| reply.error());
+    let response = response.unwrap_or_else(|| "closed".into());
     assert!(
-        expected.iter().any(|code| told.starts_with(code)),
-        "{told}, not one of {expected:?}"
+        expected.iter().any(|code| response.starts_with(code)),
+        "{response}, not one of {expected:?}"
     );
 }
 
@@ -376,8 +376,8 @@ fn waiters_of_a_minority_are_answered_and_its_locks_are_kept() {
     for node in &cluster.nodes[..2] {
         node.signal(libc::SIGSTOP);
     }
-    let told = held.bob.recv().error();
-    assert!(told.starts_with("CLUSTERDOWN"), "{told}");
+    let response = held.bob.recv().error();
+    assert!(response.starts_with("CLUSTERDOWN"), "{response}");
     cluster.nodes[2].wait_for_waiters(0);
     let mut conn = cluster.nodes[2].conn();
     let refused = conn.run(["LOCK.ACQUIRE", &key, "carol"]).error();

@@ -158,7 +158,7 @@ impl Game {
         if self.foreign.contains_key("redis_lock:horizon") && self.random.below(4) == 0 {
             self.delete("redis_lock:horizon");
         }
-        self.hear();
+        self.read_replies();
         self.check();
     }
 
@@ -350,7 +350,7 @@ impl Game {
     }
 
     /// Replies to waiters. The grant may have been released meanwhile.
-    fn hear(&mut self) {
+    fn read_replies(&mut self) {
         for _ in 0..3 {
             self.conn.line("PING");
         }

@@ -452,7 +452,7 @@ fn a_script_in_such_a_transaction_ends_no_replica_that_takes_writes() {
         assert!(!c.line(line).is_error());
     }
     c.run(call("EVALSHA", ACQUIRE, "1 k 60000 u:2"));
-    let told = c.line("EXEC").list();
-    assert!(told[1].clone().error().starts_with("TRYAGAIN "));
+    let response = c.line("EXEC").list();
+    assert!(response[1].clone().error().starts_with("TRYAGAIN "));
     c.line("CLIENT UNPAUSE");
 }

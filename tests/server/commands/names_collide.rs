@@ -9,10 +9,10 @@ pub const TAKEN: &str = "LOCKTYPE the keys beside";
 const FOREIGN: &str = "WRONGTYPE a key beside";
 
 pub fn refused(c: &mut Conn, line: &str, why: &str) {
-    let told = c.line(line);
-    assert!(told.is_error(), "{line}: {told:?}");
-    let told = told.error();
-    assert!(told.starts_with(why), "{line}: {told}");
+    let response = c.line(line);
+    assert!(response.is_error(), "{line}: {response:?}");
+    let response = response.error();
+    assert!(response.starts_with(why), "{line}: {response}");
 }
 
 pub fn dump(c: &mut Conn, key: &str) -> Vec<u8> {
@@ -162,8 +162,8 @@ fn a_parked_reader_or_writer_is_not_granted_beside_a_twin() {
         c.line("LOCK.ACQUIRE {k} o READ PX 60000");
         c.line("LOCK.RELEASE y h");
         c.line("EXEC");
-        let told = waiter.recv().error();
-        assert!(told.starts_with(TAKEN), "{told}");
+        let response = waiter.recv().error();
+        assert!(response.starts_with(TAKEN), "{response}");
         assert!(c.line("LOCK.ACQUIRE {k} w WRITE").is_nil());
         c.line("LOCK.RELEASE {k} o");
     }
@@ -319,8 +319,8 @@ fn a_waiter_with_a_limit_is_granted_no_permit_of_a_foreign_set() {
         c.line("DEL k {k}:timeout");
         c.line(line);
         c.line("EXEC");
-        let told = waiter.recv().error();
-        assert!(told.starts_with(FOREIGN), "{told}");
+        let response = waiter.recv().error();
+        assert!(response.starts_with(FOREIGN), "{response}");
         assert_eq!(c.line("EXISTS {k}:timeout").int(), 1);
         assert_eq!(c.line("EXISTS k").int(), 0);
         c.line("DEL {k}:timeout");
@@ -396,8 +396,8 @@ fn semaphores_that_are_twins_do_not_share_their_permits() {
             refused(&mut c, &line.replace('?', other), TAKEN);
         }
         assert_eq!(c.line(&format!("SEM.RELEASE {one} a")).int(), 1);
-        let told = waiter.recv().error();
-        assert!(told.starts_with(TAKEN), "{told}");
+        let response = waiter.recv().error();
+        assert!(response.starts_with(TAKEN), "{response}");
         c.line("DEL k {k}");
     }
 }
@@ -438,8 +438,11 @@ fn one_key_is_no_latch_and_semaphore_at_once() {
     c.line("MULTI");
     c.line("DEL {k}:timeout");
     c.line("LATCH.SET k 1");
-    let told = c.line("EXEC").list()[1].error();
-    assert!(told.starts_with("LOCKTYPE the key is in use as"), "{told}");
+    let response = c.line("EXEC").list()[1].error();
+    assert!(
+        response.starts_with("LOCKTYPE the key is in use as"),
+        "{response}"
+    );
     assert_eq!(c.line("GET k").text(), "0");
     c.line("SET k 1");
     assert!(waiter.recv().int() > 0);
@@ -541,8 +544,8 @@ fn neither_redisson_nor_the_module_is_granted_beside_a_twin_of_the_other() {
             read(other, "{k}", "u:2"),
             write(other, "u:1"),
         ] {
-            let told = c.run(&script).error();
-            assert!(told.starts_with(TAKEN), "{told}");
+            let response = c.run(&script).error();
+            assert!(response.starts_with(TAKEN), "{response}");
         }
         // One lock, used by both kinds of client.
         assert!(c.run(read(one, "{k}", "u:1")).is_nil());
@@ -569,16 +572,16 @@ fn neither_redisson_nor_the_module_is_granted_beside_a_twin_of_the_other() {
     assert!(c.run(read("{k}", "{k}", "u:2")).is_nil());
     refused(&mut c, "LOCK.ACQUIRE {k} u:1 READ", TAKEN);
     c.line("CONFIG SET lock.redisson-scripts yes");
-    let told = c.run(read("{k}", "{k}", "u:1")).error();
-    assert!(told.starts_with(TAKEN), "{told}");
+    let response = c.run(read("{k}", "{k}", "u:1")).error();
+    assert!(response.starts_with(TAKEN), "{response}");
     assert!(c.line("LOCK.ACQUIRE k w WRITE").is_nil());
     c.line("LOCK.BREAK k");
     c.line("LOCK.BREAK {k}");
     c.line("LOCK.ACQUIRE {k}:u 1 READ PX 60000").int();
-    let told = c.run(read("k", "{k}", "u:1")).error();
-    assert!(told.starts_with(TAKEN), "{told}");
+    let response = c.run(read("k", "{k}", "u:1")).error();
+    assert!(response.starts_with(TAKEN), "{response}");
     assert!(c.run(read("k", "{k}", "u:2")).is_nil());
-    let told = c.run(read("k", "{k}", "u:1")).error();
-    assert!(told.starts_with(TAKEN), "{told}");
+    let response = c.run(read("k", "{k}", "u:1")).error();
+    assert!(response.starts_with(TAKEN), "{response}");
     assert_eq!(server.stat("redisson_lua"), 0);
 }

@@ -143,10 +143,10 @@ fn a_parked_request_stays_until_a_release_would_grant_it() {
                 c.line("DEL {k} {k}:o:rwlock_timeout:1");
             }
             assert_eq!(c.line("LOCK.RELEASE k h").int(), 1, "{what}");
-            let told = waiter.recv();
+            let response = waiter.recv();
             match twin_stays {
-                true => assert!(told.error().starts_with(TAKEN), "{what}: {told:?}"),
-                false => assert!(told.int() > 0, "{what}"),
+                true => assert!(response.error().starts_with(TAKEN), "{what}: {response:?}"),
+                false => assert!(response.int() > 0, "{what}"),
             }
             c.line("DEL k {k} {k}:o:rwlock_timeout:1");
         }
@@ -164,8 +164,8 @@ fn a_parked_request_stays_until_a_release_would_grant_it() {
     assert_eq!(c.line("LOCK.RELEASE k h").int(), 1);
     assert_eq!(c.line("LOCK.INFO k").field("waiters").unwrap().int(), 1);
     assert_eq!(c.line("LOCK.RELEASE k z").int(), 1);
-    let told = waiter.recv().error();
-    assert!(told.starts_with(TAKEN), "{told}");
+    let response = waiter.recv().error();
+    assert!(response.starts_with(TAKEN), "{response}");
     c.line("DEL {k} {k}:o:rwlock_timeout:1");
     server.check_counters();
 }

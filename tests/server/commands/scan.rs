@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::common::cluster::{one_node, turn};
+use crate::common::cluster::{lock_scenes, one_node};
 use crate::common::replica::{follow, wait_until_in_sync};
 use crate::common::{wait_for, Bystander, Conn, Reply, TestServer};
 
@@ -425,7 +425,11 @@ fn a_replica_lists_its_locks() {
     wait_until_in_sync(&replica, &master);
     assert_eq!(scan(&mut r, ""), names("ours ours:2 bobs redissons no-ttl"));
     assert_eq!(scan(&mut r, "OWNER alice"), names("ours ours:2"));
-    assert_eq!(scan(&mut r, "WAITED"), names(""), "who waits, waits there");
+    assert_eq!(
+        scan(&mut r, "WAITED"),
+        names(""),
+        "the waiter is parked at the master"
+    );
     // The lease ends by the replica's own clock; the key exists until the master deletes it.
     m.line("DEBUG SET-ACTIVE-EXPIRE 0");
     m.line("PEXPIRE bobs 1");
@@ -436,7 +440,7 @@ fn a_replica_lists_its_locks() {
 
 #[test]
 fn a_cluster_node_lists_its_own() {
-    let _turn = turn();
+    let _scene = lock_scenes();
     let node = one_node(&[]);
     let mut c = node.conn();
     let mut expected = Names::new();

@@ -288,7 +288,7 @@ impl Game<'_> {
             .collect();
         let state = self.model.states[key];
         let mut info = Reply(redis::Value::Nil);
-        wait_for(&format!("{state:?} with {waiters:?} in line"), || {
+        wait_for(&format!("{state:?} with {waiters:?} in the queue"), || {
             info = self
                 .admin
                 .run(["LOCK.INFO", &name, "WAITERS", "COUNT", "100"]);

@@ -70,7 +70,7 @@ pub fn must_not(conn: &mut Conn, lines: &[&str]) {
 }
 
 /// Commands that are forbidden to every role: other keys, administration of the server, and more rights.
-const NOBODY: [&str; 20] = [
+const FORBIDDEN: [&str; 20] = [
     "GET lock:1",
     "SET lock:1 x",
     "HGETALL lock:1",
@@ -146,7 +146,7 @@ pub fn furnished() -> (Installed, TestServer) {
 fn the_application_works_with_locks_of_every_kind_and_with_nothing_else() {
     let (_files, server) = furnished();
     let mut app = login(&server, "app");
-    must_not(&mut app, &NOBODY);
+    must_not(&mut app, &FORBIDDEN);
     must_not(&mut app, &MENDS);
     must_not(&mut app, &LOOKS[..3]);
     must_not(
@@ -219,7 +219,7 @@ fn the_observer_reads_and_changes_nothing() {
     let (_files, server) = furnished();
     let mut observer = login(&server, "observer");
     let before = server.info_field("persistence", "rdb_changes_since_last_save");
-    must_not(&mut observer, &NOBODY);
+    must_not(&mut observer, &FORBIDDEN);
     must_not(&mut observer, &CHANGES);
     must_not(&mut observer, &MENDS);
     must_not(
@@ -273,7 +273,7 @@ fn observer_and_operator_receive_the_events_of_locks() {
 fn the_operator_repairs_but_takes_no_lock() {
     let (_files, server) = furnished();
     let mut operator = login(&server, "operator");
-    must_not(&mut operator, &NOBODY);
+    must_not(&mut operator, &FORBIDDEN);
     must_not(&mut operator, &CHANGES);
     must_not(
         &mut operator,

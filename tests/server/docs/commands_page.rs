@@ -168,12 +168,12 @@ fn the_help_has_every_command_with_its_syntax() {
     let server = TestServer::start();
     let mut c = server.conn();
     let help: Vec<String> = c.line("LOCK.HELP").list().iter().map(Reply::text).collect();
-    let mut told: Vec<&str> = help
+    let mut response: Vec<&str> = help
         .iter()
         .map(String::as_str)
         .filter(|line| !line.starts_with(' '))
         .collect();
-    told.sort_unstable();
+    response.sort_unstable();
     let mut expected: Vec<String> = Described::all(&mut c)
         .iter()
         .map(|command| {
@@ -185,7 +185,7 @@ fn the_help_has_every_command_with_its_syntax() {
         })
         .collect();
     expected.sort_unstable();
-    assert_eq!(told, expected);
+    assert_eq!(response, expected);
     for pair in help.windows(2).filter(|pair| !pair[0].starts_with(' ')) {
         assert!(
             pair[1].starts_with("    "),

@@ -25,11 +25,11 @@ impl Window {
         cli.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut cli = spawn(&mut cli).expect("redis-cli");
         let out = BufReader::new(cli.stdout.take().expect("a pipe"));
-        let (tell, lines) = channel();
+        let (sender, lines) = channel();
         std::thread::spawn(move || {
             out.lines()
                 .map_while(Result::ok)
-                .all(|line| tell.send(line).is_ok())
+                .all(|line| sender.send(line).is_ok())
         });
         let keys = cli.stdin.take().expect("a pipe");
         Window { cli, keys, lines }

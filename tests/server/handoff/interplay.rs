@@ -113,8 +113,8 @@ fn a_request_for_several_locks_of_another_kind_does_not_send_others_away() {
     c.line("EXEC");
     let (mut writer, _) = park(&server, "LOCK.ACQUIRE k w WRITE PX 60000 BLOCK 0");
     assert_eq!(c.line("LOCK.RELEASE x holder").int(), 1);
-    let told = only_reply(&mut several).error();
-    assert!(told.starts_with("LOCKTYPE"), "{told}");
+    let response = only_reply(&mut several).error();
+    assert!(response.starts_with("LOCKTYPE"), "{response}");
     c.line("DEL {k}:other:rwlock_timeout:1 k");
     assert!(only_reply(&mut writer).int() > 0);
     server.check_counters();
@@ -129,8 +129,8 @@ fn a_permit_waiter_at_a_free_key_is_refused_when_several_keys_become_read_write_
         c.line("LOCK.MACQUIRE 2 j k o READ PX 60000").list().len(),
         2
     );
-    let told = only_reply(&mut waiter).error();
-    assert!(told.starts_with("WRONGTYPE"), "{told}");
+    let response = only_reply(&mut waiter).error();
+    assert!(response.starts_with("WRONGTYPE"), "{response}");
 }
 
 /// The token that a deleted read-write lock left behind is not granted again after a higher one.

@@ -63,7 +63,7 @@ fn a_client_that_the_server_does_not_park_is_answered_as_without_block() {
         // One waiter before it in the queue, and one after it.
         let (mut first, mut last) = (server.conn(), server.conn());
         first.send_line(&request.replace(" b ", " first "));
-        wait_for("the first in line", || waiters(&server) == 1);
+        wait_for("the first in the queue", || waiters(&server) == 1);
         arm(&mut conn, "RedisModule_BlockClientOnKeys");
         let refused = conn.line(request);
         assert!(refused.is_nil() || refused.int() == 0, "{request}");
@@ -72,7 +72,7 @@ fn a_client_that_the_server_does_not_park_is_answered_as_without_block() {
         assert_eq!(server.stat("places_kept"), 0, "{request}");
         server.check_counters();
         last.send_line(&request.replace(" b ", " last "));
-        wait_for("the last in line", || waiters(&server) == 2);
+        wait_for("the last in the queue", || waiters(&server) == 2);
         assert!(conn.line(serves).int() < 2);
         assert!(!first.recv().is_nil(), "{request}");
         assert!(!conn.line(next).is_error(), "{next}");
@@ -438,9 +438,9 @@ fn a_write_of_a_hand_off_is_refused() {
             let what = format!("{serves}: {function}");
             let (mut b, mut c) = (server.conn(), server.conn());
             b.send_line(request);
-            wait_for("b in line", || waiters(&server) == 1);
+            wait_for("b in the queue", || waiters(&server) == 1);
             c.send_line(&request.replace(" b ", " c "));
-            wait_for("c in line", || waiters(&server) == 2);
+            wait_for("c in the queue", || waiters(&server) == 2);
             let injected = faults(&server);
             arm(&mut conn, function);
             let ended = conn.line(serves);
@@ -546,10 +546,10 @@ fn the_subscription_to_key_events_fails_at_first() {
     let (mut b, mut c) = (server.conn(), server.conn());
     arm(&mut conn, "RedisModule_SubscribeToKeyspaceEvents");
     b.send_line("LOCK.ACQUIRE k b BLOCK 0");
-    wait_for("b in line", || waiters(&server) == 1);
+    wait_for("b in the queue", || waiters(&server) == 1);
     assert!(server.log().contains("key events cannot be subscribed to"));
     c.send_line("LOCK.ACQUIRE k c BLOCK 0");
-    wait_for("c in line", || waiters(&server) == 2);
+    wait_for("c in the queue", || waiters(&server) == 2);
     conn.line("DEL k");
     assert!(b.recv().int() > 1);
     conn.line("DEL k");

@@ -403,7 +403,7 @@ fn the_servers_own_statistics_count_our_commands_and_errors() {
 }
 
 /// The module's events, and `del`, since the last call.
-fn ours(events: &mut Events) -> Vec<String> {
+fn module_events(events: &mut Events) -> Vec<String> {
     let mut seen = events.so_far();
     seen.retain(|event| event.starts_with("lock.") || event.starts_with("del "));
     seen
@@ -454,11 +454,11 @@ fn ends_of_untracked_holds_have_events_if_there_are_waiters() {
         server.wait_for_waiters(1);
         a.line(end);
         b.recv();
-        let told = ours(&mut events);
+        let response = module_events(&mut events);
         assert_eq!(
-            told.iter().filter(|event| *event == expected).count(),
+            response.iter().filter(|event| *event == expected).count(),
             1,
-            "{end}: {told:?}"
+            "{end}: {response:?}"
         );
         b.line("LOCK.RELEASE k bob");
         a.line("DEL k");
@@ -488,16 +488,22 @@ fn waits_and_hand_offs_publish_key_events() {
     a.line("LOCK.ACQUIRE k o");
     b.send_line("LOCK.ACQUIRE k p BLOCK 0");
     server.wait_for_waiters(1);
-    assert_eq!(ours(&mut events), ["lock.acquire k", "lock.wait k"]);
+    assert_eq!(
+        module_events(&mut events),
+        ["lock.acquire k", "lock.wait k"]
+    );
     a.line("LOCK.RELEASE k o");
     b.recv();
-    assert_eq!(ours(&mut events), ["lock.release k", "lock.acquire k"]);
+    assert_eq!(
+        module_events(&mut events),
+        ["lock.release k", "lock.acquire k"]
+    );
     a.send_line("LOCK.ACQUIRE k o BLOCK 0");
     server.wait_for_waiters(1);
     b.line("LOCK.BREAK k");
     a.recv();
     assert_eq!(
-        ours(&mut events),
+        module_events(&mut events),
         ["lock.wait k", "lock.break k", "lock.acquire k"]
     );
 }
@@ -513,7 +519,7 @@ fn ends_without_a_command_publish_key_events() {
     a.line("LOCK.RENEW k o PX 20");
     b.recv();
     assert_eq!(
-        ours(&mut events),
+        module_events(&mut events),
         [
             "lock.acquire k",
             "lock.wait k",
@@ -522,18 +528,21 @@ fn ends_without_a_command_publish_key_events() {
         ]
     );
     a.line("DEL k");
-    assert_eq!(ours(&mut events), ["lock.lost k", "del k"]);
+    assert_eq!(module_events(&mut events), ["lock.lost k", "del k"]);
     a.line("LOCK.ACQUIRE k o");
     b.send_line("LOCK.ACQUIRE k p PX 60000 BLOCK 0");
     server.wait_for_waiters(1);
-    ours(&mut events);
+    module_events(&mut events);
     a.line("RENAME k elsewhere");
     b.recv();
-    assert_eq!(ours(&mut events), ["lock.lost k", "lock.acquire k"]);
+    assert_eq!(
+        module_events(&mut events),
+        ["lock.lost k", "lock.acquire k"]
+    );
     // There is no waiter, but the lock is in the table.
     a.line("LOCK.RENEW k p PX 10");
     wait_for("the end of a lease", || a.line("EXISTS k").int() == 0);
-    assert_eq!(ours(&mut events), ["lock.expire k"]);
+    assert_eq!(module_events(&mut events), ["lock.expire k"]);
 }
 
 /// The number of log entries and the gauge.

@@ -11,7 +11,7 @@ use crate::common::{has_io_threads, wait_for, Conn, TestServer};
 
 /// Connections in a round; each of them waits, is granted and releases this many times.
 const MEMBERS: usize = 50;
-const TURNS: usize = 16;
+const CYCLES: usize = 16;
 
 /// Rounds after which every table has reached its final size.
 const WARM_UP: usize = 20;
@@ -133,9 +133,9 @@ fn round(server: &TestServer, conn: &mut Conn, number: usize) {
     // Granted and released one after the other, behind the parked clients.
     ring(&mut crowd, &key);
     conn.run(["LOCK.RELEASE", &key, "holder"]).int();
-    let turns = newer.iter_mut().map(|member| (member, 1));
-    for (member, turns) in turns.chain(crowd.iter_mut().map(|member| (member, TURNS))) {
-        for _ in 0..turns {
+    let cycles = newer.iter_mut().map(|member| (member, 1));
+    for (member, cycles) in cycles.chain(crowd.iter_mut().map(|member| (member, CYCLES))) {
+        for _ in 0..cycles {
             assert!(member.recv().int() > 0);
             assert_eq!(member.recv().int(), 1);
         }
@@ -160,7 +160,7 @@ fn ring(crowd: &mut [Conn], key: &str) {
     for (member, conn) in crowd.iter_mut().enumerate() {
         let ask = format!("LOCK.ACQUIRE {key} ring-{member} PX 600000 BLOCK 0");
         let release = format!("LOCK.RELEASE {key} ring-{member}");
-        conn.send_lines(&[ask.as_str(), &release].repeat(TURNS));
+        conn.send_lines(&[ask.as_str(), &release].repeat(CYCLES));
     }
 }
 

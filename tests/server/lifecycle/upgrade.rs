@@ -32,8 +32,8 @@ fn draining_sends_waiters_away_and_parks_no_request() {
     let mut carol = scene.park("carol");
     assert_eq!(scene.alice.line("CONFIG SET lock.drain yes").text(), "OK");
     for waiter in [&mut scene.bob, &mut carol] {
-        let told = only_reply(waiter).error();
-        assert!(told.starts_with("UNBLOCKED"), "{told}");
+        let response = only_reply(waiter).error();
+        assert!(response.starts_with("UNBLOCKED"), "{response}");
     }
     scene.server.wait_for_waiters(0);
     scene.assert_stats(&[("places_kept", 0), ("waits_failed", 2)]);
@@ -61,8 +61,8 @@ fn locks_that_are_held_and_waited_for_outlive_an_upgrade() {
     assert!(out.status.success(), "{}", output(&out));
 
     // On Redis 8 the script closes all connections.
-    let told = scene.bob.try_recv();
-    assert!(told.is_none_or(|told| told.error().starts_with("UNBLOCKED")));
+    let response = scene.bob.try_recv();
+    assert!(response.is_none_or(|response| response.error().starts_with("UNBLOCKED")));
     scene.alice = scene.server.conn();
     scene.bob = scene.server.conn();
     assert_eq!(scene.alice.snapshot_of("k"), before);
@@ -192,8 +192,8 @@ fn users_whose_rules_name_the_commands_are_as_they_were() {
     if closes_connections(&server) {
         clients = ["app", "app", "observer", "operator"].map(|name| login(&server, name));
     } else {
-        let told = clients[1].recv().error();
-        assert!(told.starts_with("UNBLOCKED"), "{told}");
+        let response = clients[1].recv().error();
+        assert!(response.starts_with("UNBLOCKED"), "{response}");
         for (client, id) in clients.iter_mut().zip(ids).filter(|(_, id)| *id != ids[2]) {
             assert_eq!(client.id(), id, "still connected");
         }

@@ -82,13 +82,13 @@ fn in_a_cluster_no_message_is_replicated() {
 }
 
 /// The reply, without the port of the node that the caller is redirected to.
-fn told(reply: &Reply) -> String {
+fn response(reply: &Reply) -> String {
     match reply {
         reply if reply.is_error() => {
             let error = reply.error();
             error
                 .rsplit_once(':')
-                .map_or(error.clone(), |(told, _)| told.into())
+                .map_or(error.clone(), |(response, _)| response.into())
         }
         reply if reply.maybe_int().is_some_and(|left| left > 1) => "refused".into(),
         reply => format!("{reply:?}"),
@@ -99,12 +99,12 @@ fn told(reply: &Reply) -> String {
 fn replies_during_the_move(source: &TestServer, target: &TestServer) -> Vec<String> {
     let (mut here, mut there) = (source.conn(), target.conn());
     let slot = slot_of(&mut here, "{k}");
-    let mut told_so_far = Vec::new();
+    let mut responses = Vec::new();
     let mut ask = |conn: &mut Conn, asking: bool, call: Vec<String>| {
         if asking {
             conn.line("ASKING");
         }
-        told_so_far.push(told(&conn.run(call)));
+        responses.push(response(&conn.run(call)));
     };
     let on = |lock: &str, owner: &str| eval(RENEW, &format!("1 {lock} 600000 {owner}"));
     let take = |lock: &str| eval(ACQUIRE, &format!("1 {lock} 600000 u:1"));
@@ -134,7 +134,7 @@ fn replies_during_the_move(source: &TestServer, target: &TestServer) -> Vec<Stri
         ask(&mut there, false, give("{k}held"));
         there.line("DEL {k}latch");
     }
-    told_so_far
+    responses
 }
 
 #[test]
@@ -149,7 +149,7 @@ fn a_migrating_slot_is_answered_for_as_with_eval() {
     assert_eq!(native, lua);
     for word in ["MOVED", "ASK", "TRYAGAIN"] {
         assert!(
-            lua.iter().any(|told| told.starts_with(word)),
+            lua.iter().any(|response| response.starts_with(word)),
             "{word}: {lua:?}"
         );
     }

@@ -59,8 +59,8 @@ fn scripts_in_one_tick_leave_the_order_of_the_queue_unchanged() {
     c.line("CONFIG SET lock.free-after 0");
     assert!(c.line(&acquire("r:1")).is_nil());
     let mut line = [park(&server, "a"), park(&server, "b")];
-    let turn = [&unlock("r:1"), &acquire("r:2"), &unlock("r:2"), "DEL k"];
-    let replies = in_one_tick(&mut c, &turn);
+    let calls = [&unlock("r:1"), &acquire("r:2"), &unlock("r:2"), "DEL k"];
+    let replies = in_one_tick(&mut c, &calls);
     assert!(replies[1].int() > 0, "refused");
     assert!(replies[2].is_nil(), "not the owner");
     assert!(

@@ -445,7 +445,7 @@ fn a_request_on_many_keys_is_granted_at_the_end_of_the_window() {
 
 #[test]
 fn every_end_of_a_hold_may_open_a_window() {
-    for (end, told) in [
+    for (end, response) in [
         ("LOCK.BREAK k", 1),
         ("DEL k", 1),
         ("HDEL k bob", 1),
@@ -457,7 +457,7 @@ fn every_end_of_a_hold_may_open_a_window() {
         wait_for(&format!("a window after {end}"), || {
             w.server.stat("windows_open") == 1
         });
-        for _ in 0..told {
+        for _ in 0..response {
             assert_eq!(w.subscriber.recv().list()[2].text(), "0", "{end}");
         }
         assert!(w.subscriber.is_silent(), "{end}");
@@ -475,10 +475,15 @@ fn an_ended_lease_has_one_expire_event() {
         let mut events = Events::of(&w.server);
         w.c.line(&format!("LOCK.RENEW k bob PX {}", 20 + round));
         wait_for("a window", || w.server.stat("windows_open") == 1);
-        let told = events.so_far();
-        let of = |event: &str| told.iter().filter(|told| *told == event).count();
+        let response = events.so_far();
+        let of = |event: &str| {
+            response
+                .iter()
+                .filter(|response| *response == event)
+                .count()
+        };
         let published_once = ["expired k", "lock.expire k"].map(of);
-        assert_eq!((published_once, of("del k")), ([1, 1], 0), "{told:?}");
+        assert_eq!((published_once, of("del k")), ([1, 1], 0), "{response:?}");
         w.end();
         w.assert_is_carols();
     }
@@ -650,7 +655,7 @@ fn a_panic_at_the_beginning_of_a_window() {
     }
     assert!(w.c.recv().list()[1].is_error());
     assert_eq!(w.c.line("HGET k bob").text(), "1");
-    wait_for("the key to be looked at again", || {
+    wait_for("the key to be settled again", || {
         w.server.stat("windows_open") == 0
     });
     assert!(w.carol.is_silent());

@@ -139,7 +139,7 @@ fn a_resumed_primary_answers_its_waiters_and_grants_lower_tokens() {
                 assert!(*first < token && token < newest, "{key}: {token}, {newest}");
                 overlaps += 1;
             }
-            told => assert_unblocked(told.map(|reply| reply.error())),
+            response => assert_unblocked(response.map(|reply| reply.error())),
         }
     }
     println!("{overlaps} of {SHORT} locks had two holders after the old primary went on");
@@ -160,10 +160,11 @@ fn a_resumed_primary_answers_its_waiters_and_grants_lower_tokens() {
 }
 
 /// A demoted server replies with an error and closes the connection; the client may see only the end.
-fn assert_unblocked(told: Option<String>) {
+fn assert_unblocked(response: Option<String>) {
     assert!(
-        told.as_ref()
+        response
+            .as_ref()
             .is_none_or(|error| error.starts_with("UNBLOCKED")),
-        "{told:?}"
+        "{response:?}"
     );
 }

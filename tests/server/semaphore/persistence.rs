@@ -71,15 +71,15 @@ fn replicas_get_latches() {
     let server = TestServer::start();
     let mut stream = ReplicationStream::attach(&server);
     let made = replicated(&mut stream, &server, &["LATCH.SET d 2"]);
-    let told = "PUBLISH redisson_countdownlatch__channel__{d} 1";
-    assert_eq!(made, ["MULTI", "SET d 2", told, "EXEC"]);
+    let response = "PUBLISH redisson_countdownlatch__channel__{d} 1";
+    assert_eq!(made, ["MULTI", "SET d 2", response, "EXEC"]);
     assert_eq!(
         replicated(&mut stream, &server, &["LATCH.DOWN d"]),
         ["SET d 1"]
     );
     let opened = replicated(&mut stream, &server, &["LATCH.DOWN d"]);
-    let told = "PUBLISH redisson_countdownlatch__channel__{d} 0";
-    assert_eq!(opened, ["MULTI", "DEL d", told, "EXEC"]);
+    let response = "PUBLISH redisson_countdownlatch__channel__{d} 0";
+    assert_eq!(opened, ["MULTI", "DEL d", response, "EXEC"]);
     assert_eq!(
         replicated(&mut stream, &server, &["LATCH.DOWN d", "LATCH.WAIT d"]),
         [""; 0]
@@ -261,7 +261,10 @@ fn the_set_follows_the_ttl_of_the_string() {
     ends(&mut c);
     let mut stream = ReplicationStream::attach(&server);
     c.line("PERSIST k");
-    let told = replicated(&mut stream, &server, &["SEM.RENEW k a PX 60000"]);
+    let response = replicated(&mut stream, &server, &["SEM.RENEW k a PX 60000"]);
     assert_eq!(ends(&mut c), -1);
-    assert!(told.contains(&"PERSIST {k}:timeout".into()), "{told:?}");
+    assert!(
+        response.contains(&"PERSIST {k}:timeout".into()),
+        "{response:?}"
+    );
 }

@@ -9,8 +9,8 @@ use crate::common::{wait_for, Conn, TestServer};
 fn let_the_twin_follow(c: &mut Conn, second: &[&str]) {
     c.line("DEL s");
     for line in second {
-        let told = c.line(line);
-        assert!(!told.is_error(), "{line}: {told:?}");
+        let response = c.line(line);
+        assert!(!response.is_error(), "{line}: {response:?}");
     }
     c.line("SET s 5");
 }

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use crate::common::cluster::{
-    begin_move, migrate_keys, move_slot, one_node, slot_of, turn, two_nodes,
+    begin_move, lock_scenes, migrate_keys, move_slot, one_node, slot_of, two_nodes,
 };
 use crate::common::{patience, wait_for};
 use crate::session::endings::{assert_stats, field, holder, is_free};
@@ -34,7 +34,7 @@ fn the_end_of_a_connection_in_many_slots() {
 /// changes nothing on either node.
 #[test]
 fn a_lock_whose_slot_moves_away_ends_by_its_lease() {
-    let _turn = turn();
+    let _scene = lock_scenes();
     let (source, target) = two_nodes(&["--lock.session-lease", "3000"]);
     let (mut alice, mut here, mut there) = (source.conn(), source.conn(), target.conn());
     let token = alice.line("LOCK.ACQUIRE k alice SESSION").int();
@@ -59,7 +59,7 @@ fn a_lock_whose_slot_moves_away_ends_by_its_lease() {
 /// While a slot is migrating, the locks that are still at the source are renewed and released there.
 #[test]
 fn the_end_of_a_connection_while_a_slot_is_migrating() {
-    let _turn = turn();
+    let _scene = lock_scenes();
     let (source, target) = two_nodes(&["--lock.session-lease", "2000"]);
     let (mut alice, mut here) = (source.conn(), source.conn());
     let slot = slot_of(&mut here, "{k}1");

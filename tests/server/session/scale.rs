@@ -39,7 +39,7 @@ fn answer_times(conn: &mut Conn, mut done: impl FnMut(&mut Conn) -> bool) -> Vec
     times
 }
 
-fn tell(what: &str, took: Duration, mut times: Vec<Duration>) {
+fn report(what: &str, took: Duration, mut times: Vec<Duration>) {
     times.sort_unstable();
     let at = |share: usize| times[(times.len() - 1) * share / 1_000];
     println!(
@@ -70,12 +70,12 @@ fn ten_thousand_locks_end_with_their_connection() {
         let start = Instant::now();
         move |_| start.elapsed() > Duration::from_millis(200)
     });
-    tell("nothing ends", Duration::from_millis(200), quiet);
+    report("nothing ends", Duration::from_millis(200), quiet);
     let start = Instant::now();
     alice.close();
     let held = waiters.len() as i64;
     let times = answer_times(&mut pinger, |_| watcher.line("DBSIZE").int() == held + 1);
-    tell(&format!("{LOCKS} locks end"), start.elapsed(), times);
+    report(&format!("{LOCKS} locks end"), start.elapsed(), times);
     for waiter in &mut waiters {
         assert!(waiter.recv().int() > 0);
     }
@@ -100,7 +100,7 @@ fn ten_thousand_locks_are_kept_by_one_timer() {
     let times = answer_times(&mut pinger, |_| {
         server.stat("session_renewals") >= 4 * LOCKS as u64
     });
-    tell(
+    report(
         &format!("four renewals of {LOCKS} locks"),
         start.elapsed(),
         times,

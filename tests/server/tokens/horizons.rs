@@ -45,7 +45,7 @@ fn is_replaced(conn: &mut Conn, last: i64) -> bool {
 }
 
 /// From the first wait on the module gets an event for every change of a key.
-fn listen(server: &TestServer) {
+fn subscribe_to_events(server: &TestServer) {
     let (mut holder, mut waiter) = (server.conn(), server.conn());
     holder.line("LOCK.ACQUIRE warm a PX 60000");
     waiter.send_line("LOCK.ACQUIRE warm b BLOCK 0");
@@ -60,7 +60,7 @@ fn a_forged_horizon_is_overwritten_at_once_with_key_events() {
     for forged in forged() {
         let server = TestServer::start();
         let (mut conn, mut last) = (server.conn(), 0);
-        listen(&server);
+        subscribe_to_events(&server);
         grant(&mut conn, &mut last, "first");
         conn.line(&format!("SET {HORIZON} {forged}"));
         wait_for("the true horizon", || is_replaced(&mut conn, last));
@@ -102,7 +102,7 @@ fn a_forged_horizon_is_forgotten_when_its_key_is_deleted() {
         conn.line(&format!("SET {HORIZON} 9007199254740991"));
         let mut last = 0;
         grant(&mut conn, &mut last, "beside it");
-        listen(&server);
+        subscribe_to_events(&server);
         conn.line(&format!("SET {HORIZON} 9007199254740991"));
         conn.line(cure);
         grant(&mut conn, &mut last, cure);

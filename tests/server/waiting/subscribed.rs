@@ -144,18 +144,18 @@ fn is_parked_and_served(
     let mut conn = server.conn();
     waiter.send_line(case.request);
     wait_until_parked(server, case.request, 1);
-    let tell = |conn: &mut Conn, text: &str| {
+    let publish = |conn: &mut Conn, text: &str| {
         if let Some(publish) = publish {
             conn.line(&format!("{publish} {text}"));
         }
     };
-    tell(&mut conn, "before");
+    publish(&mut conn, "before");
     assert_eq!(
         conn.line(case.serves).maybe_int().map(|n| n < 2),
         Some(true)
     );
     wait_until_parked(server, case.request, 0);
-    tell(&mut conn, "behind");
+    publish(&mut conn, "behind");
     if publish.is_some() {
         assert_eq!(message(&waiter.recv()), "before");
     }

@@ -292,8 +292,8 @@ fn simulated(rng: &mut fastrand::Rng) -> History {
     let mut history = History::default();
     for key in 0..3 {
         let (mut free, mut asked, mut token) = (0, 0, 0);
-        for turn in 0..rng.u64(20..60) {
-            let owner = u64::from(key) * 1000 + turn;
+        for number in 0..rng.u64(20..60) {
+            let owner = u64::from(key) * 1000 + number;
             asked += rng.u64(1..30) * MS;
             let sent = asked;
             let granted = free.max(sent) + rng.u64(1..3) * MS / 2;

@@ -12,7 +12,7 @@ use super::marks::Marks;
 use super::{Findings, Rule};
 
 /// A grant by its token, and the time of its request or of the sight of its waiter.
-struct Turn<'a> {
+struct Entry<'a> {
     at: Nanos,
     token: i64,
     op: &'a Op,
@@ -28,12 +28,12 @@ pub fn check(history: &History, ops: &[&Op], marks: &Marks, findings: &mut Findi
             let Some((op, token)) = of_owner.first().and_then(|op| granted(op)) else {
                 continue;
             };
-            asked.push(turn(op.sent, token, op));
+            asked.push(entry(op.sent, token, op));
             let seen = first_seen.get(&(op.key, op.owner));
             let seen = seen.filter(|at| (op.sent..op.done).contains(at));
             if let Some(at) = seen {
                 if !marks.excuse_order(op.key, op.sent, op.done) {
-                    waited.push(turn(*at, token, op));
+                    waited.push(entry(*at, token, op));
                 }
             }
         }
@@ -41,8 +41,8 @@ pub fn check(history: &History, ops: &[&Op], marks: &Marks, findings: &mut Findi
     }
 }
 
-fn turn(at: Nanos, token: i64, op: &Op) -> Turn<'_> {
-    Turn { at, token, op }
+fn entry(at: Nanos, token: i64, op: &Op) -> Entry<'_> {
+    Entry { at, token, op }
 }
 
 fn granted<'a>(op: &&'a Op) -> Option<(&'a Op, i64)> {
@@ -77,11 +77,11 @@ fn first_seen(history: &History) -> HashMap<(u32, u64), Nanos> {
 }
 
 /// No grant has a lower token than a waiter that was seen before its request.
-fn compare(mut waited: Vec<Turn>, mut asked: Vec<Turn>, findings: &mut Findings) {
-    waited.sort_by_key(|turn| turn.at);
-    asked.sort_by_key(|turn| turn.at);
+fn compare(mut waited: Vec<Entry>, mut asked: Vec<Entry>, findings: &mut Findings) {
+    waited.sort_by_key(|entry| entry.at);
+    asked.sort_by_key(|entry| entry.at);
     let mut waited = waited.into_iter().peekable();
-    let mut latest: Option<Turn> = None;
+    let mut latest: Option<Entry> = None;
     for late in asked {
         while let Some(early) = waited.next_if(|early| early.at < late.at) {
             latest = latest

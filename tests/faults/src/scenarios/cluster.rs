@@ -36,7 +36,7 @@ const MODES: [(&str, &str); 3] = [
 
 struct Six {
     cluster: Cluster,
-    turn: usize,
+    step: usize,
     /// The time of each node's last promotion.
     promoted: [Option<Instant>; 6],
 }
@@ -44,7 +44,7 @@ struct Six {
 fn nemesis() -> Box<dyn Nemesis> {
     Box::new(Six {
         cluster: Cluster::with(TIMEOUT_MS, &[]),
-        turn: 0,
+        step: 0,
         promoted: [None; 6],
     })
 }
@@ -65,9 +65,9 @@ impl Nemesis for Six {
 
     fn strike(&mut self, hand: &mut Hand) {
         hand.pause(50..400);
-        let (mode, what) = MODES[self.turn % 3];
+        let (mode, what) = MODES[self.step % 3];
         // Each mode is combined with each pair of nodes.
-        let home = (self.turn + self.turn / 3) % 3;
+        let home = (self.step + self.step / 3) % 3;
         let is_primary =
             |node: usize| self.cluster.nodes[node].info_field("replication", "role") == "master";
         let new = if is_primary(home) { home + 3 } else { home };
@@ -89,7 +89,7 @@ impl Nemesis for Six {
         hand.journal.mark(fault, None, from);
         hand.count(what);
         hand.count("failovers");
-        self.turn += 1;
+        self.step += 1;
     }
 
     fn finish(self: Box<Self>) -> Result<(), String> {

@@ -26,12 +26,12 @@ pub fn scenarios() -> Vec<Scenario> {
                 outside: 8,
                 ..Plan::default()
             },
-            nemesis: || one(&[&AOF[..], &["always"], &TURNS].concat(), beside),
+            nemesis: || one(&[&AOF[..], &["always"], &WINDOWS].concat(), beside),
         },
     ]
 }
 
-const TURNS: [&str; 4] = ["--lock.free-after", "1", "--lock.free-window", "20"];
+const WINDOWS: [&str; 4] = ["--lock.free-after", "1", "--lock.free-window", "20"];
 
 /// A fault of the server, or a change of the window rule.
 fn beside(server: &mut TestServer, hand: &mut Hand) {

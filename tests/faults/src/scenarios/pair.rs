@@ -11,7 +11,7 @@ use super::Scenario;
 use crate::history::{now, Fault};
 use crate::one::{finish, version};
 use crate::play::{Hand, Nemesis, Plan};
-use crate::route::{is_master, Route, Told};
+use crate::route::{is_master, MasterRoute, Route};
 
 pub fn scenarios() -> Vec<Scenario> {
     vec![
@@ -56,7 +56,7 @@ pub fn scenarios() -> Vec<Scenario> {
 struct Pair {
     master: TestServer,
     replica: TestServer,
-    route: Arc<Told>,
+    route: Arc<MasterRoute>,
     strike: fn(&mut Pair, &mut Hand),
 }
 
@@ -79,7 +79,7 @@ fn pair_with(options: &[&str], strike: fn(&mut Pair, &mut Hand)) -> Box<dyn Neme
     let options = [&PROMPT_MASTER[..], &backlog, options].concat();
     let (master, replica) = (TestServer::with(&options), TestServer::with(&options));
     follow(&replica, &master);
-    let route = Arc::new(Told::of(master.port));
+    let route = Arc::new(MasterRoute::of(master.port));
     Box::new(Pair {
         master,
         replica,

@@ -10,7 +10,7 @@ use crate::client::Habits;
 use crate::history::{now, Fault};
 use crate::one::{finish, version};
 use crate::play::{Hand, Nemesis, Plan};
-use crate::route::{Route, Told};
+use crate::route::{MasterRoute, Route};
 
 pub fn scenarios() -> Vec<Scenario> {
     vec![Scenario {
@@ -40,12 +40,12 @@ fn plan() -> Plan {
 struct Guarded {
     scene: Watched,
     primary: usize,
-    route: Arc<Told>,
+    route: Arc<MasterRoute>,
 }
 
 fn nemesis() -> Box<dyn Nemesis> {
     let scene = Watched::start();
-    let route = Told::of(scene.servers[0].port);
+    let route = MasterRoute::of(scene.servers[0].port);
     Box::new(Guarded {
         scene,
         primary: 0,
