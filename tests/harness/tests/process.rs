@@ -13,7 +13,7 @@ use std::process::{Child, Command, Stdio};
 use redis_lock_harness::process::{spawn, tame, Family};
 use redis_lock_harness::wait_for;
 
-/// Starts a shell command; returns it with the first line of its output.
+/// A shell command with piped output.
 fn shell(script: &str) -> Command {
     let mut command = Command::new("sh");
     command.args(["-c", script]).stdout(Stdio::piped());
