@@ -144,18 +144,18 @@ fn is_parked_and_served(
     let mut conn = server.conn();
     waiter.send_line(case.request);
     wait_until_parked(server, case.request, 1);
-    let publish = |conn: &mut Conn, text: &str| {
+    let send_message = |conn: &mut Conn, text: &str| {
         if let Some(publish) = publish {
             conn.line(&format!("{publish} {text}"));
         }
     };
-    publish(&mut conn, "before");
+    send_message(&mut conn, "before");
     assert_eq!(
         conn.line(case.serves).maybe_int().map(|n| n < 2),
         Some(true)
     );
     wait_until_parked(server, case.request, 0);
-    publish(&mut conn, "behind");
+    send_message(&mut conn, "behind");
     if publish.is_some() {
         assert_eq!(message(&waiter.recv()), "before");
     }
