@@ -201,10 +201,10 @@ for case in "$@"; do
         clone lena
         if typed lena "$tree" 'make run' >"$fresh/refused.log" 2>&1 </dev/null; then fail 'make run without compiler and Rust' "$fresh/refused.log"; fi
         line=$(sed -n 's/^As root: //p' "$fresh/refused.log")
-        [ -n "$line" ] || fail 'the user is not told what to install' "$fresh/refused.log"
-        echo "fresh machine: the user is told: $line"
+        [ -n "$line" ] || fail 'the message does not name what to install' "$fresh/refused.log"
+        echo "fresh machine: the message names: $line"
         typed root / "$(printf %s "$line" | sed 's/apt-get /DEBIAN_FRONTEND=noninteractive apt-get -qq -y /g')" >"$fresh/install.log" 2>&1 ||
-            fail 'the line that the user is told' "$fresh/install.log"
+            fail 'the line that the message names' "$fresh/install.log"
         run lena
         no_service user
         ;;

@@ -1,6 +1,6 @@
 #!/bin/sh
-# test-servers.sh DIR quick|all: the server tests on each server of DIR/bin, one after the other.
-# Prints the version of each server before its tests, so that a log says what was tested.
+# test-servers.sh DIR quick|all: the server tests on each server of DIR/bin, one after the other. Prints the version of
+# each server before its tests, so that a log states what was tested.
 set -eu
 cd "$(dirname "$0")/.."
 dir=$1 which=$2
