@@ -107,8 +107,8 @@ redisson-texts: setup ## the texts of Redisson's lock scripts, out of its jars (
 check: lint ## formatting, clippy and rustdoc (a warning is an error), imports between the layers
 	@scripts/setup.sh check
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
-	@for private in '' --document-private-items; do RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --all-features -p redis-lock-client -p redis-lock-cli --no-deps $$private || exit; done
+	$(CARGO) clippy --profile quick --locked --workspace --features redis-lock-client/tracing --all-targets -- -D warnings
+	@for private in '' --document-private-items; do RUSTDOCFLAGS='-D warnings' $(CARGO) doc --profile quick --locked --all-features -p redis-lock-client -p redis-lock-cli --no-deps $$private || exit; done
 
 deny: ## licences, known vulnerabilities and sources of the crates, by deny.toml (cargo-deny)
 	@$(CARGO) deny --version >/dev/null 2>&1 || { echo 'not checked: cargo install --locked cargo-deny'; exit 1; }
