@@ -65,8 +65,8 @@ test-checker: build
 test-server: test-build redisson-texts ## the server tests on this machine's server, with the module of the quick profile (TESTS=)
 	$(QUICK_PATH) $(FAULT_PATH) $(SERVER) $(CARGO) test $(TESTED) --test server -- --test-threads $(or $(THREADS),4) $(TESTS)
 
-test-servers: build test-build servers redisson-texts ## the server tests on three servers, with the release module
-	@$(FAULT_PATH) TESTED='$(TESTED)' scripts/test-servers.sh $(SERVERS) quick
+test-servers: build test-build servers redisson-texts ## the server tests on three servers, with the release module (OTHERS=1: without this machine's own)
+	@$(FAULT_PATH) TESTED='$(TESTED)' OTHERS='$(OTHERS)' scripts/test-servers.sh $(SERVERS) quick
 
 CLIENT_TESTS = $(MODULE_PATH) $(SERVER) $(CARGO) test --profile quick --locked --no-fail-fast --all-features -p redis-lock-client -p redis-lock-cli
 
