@@ -13,7 +13,7 @@ use self::naive::{Ask, Key, Model, Owner, Reply, State, Told, KEYS};
 use crate::lock::tests::sim::{key_ref, Out, Settings, Sim, Terms, START_MS};
 use crate::lock::tests::sums;
 use crate::lock::{
-    Answer, Grace, KeyState, Lease, Limits, LockError, ManyAnswer, Outcome, Released, Wait,
+    Answer, Grace, KeyState, Lease, Limits, LockError, ManyAnswer, Mode, Outcome, Released, Wait,
     WindowRule,
 };
 
@@ -230,7 +230,7 @@ impl Case {
             Op::Release(keys, owner, all) => {
                 let got = match keys[..] {
                     [key] => sim
-                        .release(NAMES[key], OWNERS[*owner], *all, None)
+                        .release(NAMES[key], OWNERS[*owner], (None, *all, None))
                         .map(|released| usize::from(released != Released::NotHeld)),
                     _ => sim.release_many(&named(keys), OWNERS[*owner], *all),
                 };
@@ -289,7 +289,7 @@ impl Case {
                 model.set_ttl(key, deadline_ms);
             }
             Op::Overwrite(key) => {
-                sim.overwrite(NAMES[key], KeyState::OtherType);
+                sim.overwrite(NAMES[key], false);
                 model.set(key, State::Other);
             }
             Op::RedissonAcquires(key, owner, ms) => {
@@ -334,8 +334,7 @@ impl Case {
         }
         assert_eq!(published, freed, "what was published");
         for (key, name) in NAMES.iter().enumerate() {
-            let state = self.sim.keys.get(*name);
-            let got = match state.unwrap_or(&KeyState::Absent) {
+            let got = match self.sim.state(name) {
                 KeyState::Absent => None,
                 KeyState::Held(hold) => Some((hold.owner.to_vec(), hold.count, hold.deadline_ms)),
                 KeyState::OtherType => Some((b"other".to_vec(), 0, None)),
@@ -380,8 +379,7 @@ impl Case {
     /// Left alone, every request gets its answer: leases end, and with them every deadlock.
     fn come_to_rest(&mut self) {
         for name in NAMES {
-            if matches!(self.sim.keys.get(name), Some(KeyState::Held(hold)) if hold.deadline_ms.is_none())
-            {
+            if matches!(self.sim.state(name), KeyState::Held(hold) if hold.deadline_ms.is_none()) {
                 self.sim.del(name);
             }
         }
@@ -407,7 +405,7 @@ fn ask_sim(sim: &mut Sim, ask: &Ask, single: bool) -> Reply {
     let answer = if single {
         let terms = Terms::Named(how.0);
         let key = NAMES[ask.keys[0]];
-        let answer = sim.acquire(key, owner, ask.conn, (terms, how.1, how.2));
+        let answer = sim.acquire(key, owner, ask.conn, (Mode::Exclusive, terms, how.1, how.2));
         answer.map(|answer| match answer {
             Answer::Granted(_) => Reply::Granted,
             Answer::Refused => Reply::Refused,

@@ -24,7 +24,9 @@ use self::naive::{Key, Model, Owner, State, KEYS};
 use self::sessions::{sim_terms, Terms};
 use crate::lock::tests::sim::{key_ref, Out, Settings, Sim, START_MS};
 use crate::lock::tests::sums;
-use crate::lock::{Answer, Hold, KeyState, Lease, LockError, Outcome, Released, Wait, WindowRule};
+use crate::lock::{
+    Answer, Hold, KeyState, Lease, LockError, Mode, Outcome, Released, Wait, WindowRule,
+};
 
 const NAMES: [&str; KEYS] = ["k0", "k1"];
 const OWNERS: [&str; 4] = ["a", "b", "c", "d"];
@@ -280,7 +282,7 @@ impl Case {
                 if sim.is_blocked(conn) {
                     return (None, None);
                 }
-                let how = (sim_terms(terms), sim_wait(wait), once);
+                let how = (Mode::Exclusive, sim_terms(terms), sim_wait(wait), once);
                 let got = sim.acquire(NAMES[key], OWNERS[owner], conn, how);
                 let got = got.map(|answer| match answer {
                     Answer::Granted(token) => {
@@ -295,7 +297,7 @@ impl Case {
             }
             Op::Release(key, owner, all, names) => {
                 let token = named(sim, key, names);
-                let got = sim.release(NAMES[key], OWNERS[owner], all, token);
+                let got = sim.release(NAMES[key], OWNERS[owner], (None, all, token));
                 let got = got.map(|released| match released {
                     Released::Freed => Reply::Freed,
                     Released::StillHeld => Reply::StillHeld,
@@ -305,7 +307,7 @@ impl Case {
             }
             Op::Renew(key, owner, terms, names) => {
                 let token = named(sim, key, names);
-                let got = sim.renew(NAMES[key], OWNERS[owner], sim_terms(terms), token);
+                let got = sim.renew(NAMES[key], OWNERS[owner], (None, sim_terms(terms), token));
                 let got = got.map(|done| if done { Reply::Renewed } else { Reply::Lost });
                 (got, model.renew(key, owner, terms, token))
             }
@@ -345,13 +347,14 @@ impl Case {
                 model.set_ttl(key, deadline_ms);
             }
             Op::Overwrite(key, hash) => {
-                let (ours, theirs) = if hash {
-                    (KeyState::OtherHash, State::OtherHash)
-                } else {
-                    (KeyState::OtherType, State::OtherType)
-                };
-                sim.overwrite(NAMES[key], ours);
-                model.lose(key, theirs);
+                sim.overwrite(NAMES[key], hash);
+                model.lose(
+                    key,
+                    match hash {
+                        true => State::OtherHash,
+                        false => State::OtherType,
+                    },
+                );
             }
             Op::RedissonAcquires(key, owner, ms) => {
                 sim.foreign_acquire(NAMES[key], OWNERS[owner], lease(ms));
@@ -411,6 +414,7 @@ impl Case {
                 Out::Publish(key) => published.push(index_of(&key)),
                 Out::Write(key, _) => written[index_of(&key)] = true,
                 Out::Horizon | Out::Counter(..) | Out::Notify(..) => {}
+                Out::WriteShared(..) | Out::PublishReadWrite(..) => panic!("no READ or WRITE here"),
             }
         }
         let mut model_told = std::mem::take(&mut self.model.told);
@@ -434,8 +438,7 @@ impl Case {
     }
 
     fn compare_key(&mut self, key: Key) {
-        let state = self.sim.keys.get(NAMES[key]);
-        match (state.unwrap_or(&KeyState::Absent), self.model.keys[key]) {
+        match (self.sim.state(NAMES[key]), self.model.keys[key]) {
             (KeyState::Absent, State::Absent)
             | (KeyState::Bare(_), State::Bare)
             | (KeyState::OtherHash, State::OtherHash)
@@ -447,9 +450,9 @@ impl Case {
                     token,
                     deadline_ms,
                 } = hold;
-                assert!(*count > 0);
+                assert!(count > 0);
                 assert_eq!(
-                    (&owner[..], *count, *deadline_ms),
+                    (&owner[..], count, deadline_ms),
                     (
                         OWNERS[expected.owner].as_bytes(),
                         expected.count,
@@ -523,8 +526,7 @@ impl Case {
     fn come_to_rest(&mut self) {
         self.sim.set_may_grant(true);
         for name in NAMES {
-            if matches!(self.sim.keys.get(name), Some(KeyState::Held(hold)) if hold.deadline_ms.is_none())
-            {
+            if matches!(self.sim.state(name), KeyState::Held(hold) if hold.deadline_ms.is_none()) {
                 self.sim.del(name);
             }
         }
@@ -535,10 +537,7 @@ impl Case {
         self.sim.alarm();
         self.sim.deliver_all();
         // Each lease is short, but the wall clock may have been set back before.
-        let ends = self.sim.keys.values().filter_map(|state| match state {
-            KeyState::Held(hold) => hold.deadline_ms,
-            _ => None,
-        });
+        let ends = NAMES.iter().filter_map(|name| self.sim.keys.end(name));
         let last = ends.max().unwrap_or(0).max(self.sim.now.wall_ms);
         self.sim
             .advance((last - self.sim.now.wall_ms) as u64 + 1_000);
@@ -582,7 +581,7 @@ fn sim_wait(wait: Option<Option<u64>>) -> Wait {
 }
 
 fn token_of(sim: &Sim, key: Key) -> Option<u64> {
-    let token = sim.keys.get(NAMES[key])?.token()?;
+    let token = sim.state(NAMES[key]).token()?;
     Some(token.get())
 }
 

@@ -1,8 +1,8 @@
-//! Conversations with the simulated server, as files that read like a session.
+//! Transcripts: commands to the simulated server, with the replies and effects.
 //!
-//! A block is some commands, `----`, and what came of them. The commands of one block run in one
-//! turn of the server: at its end touched keys are settled, then replies are delivered. So a `drop`
-//! in the block of a release hits the moment between a grant and its delivery.
+//! A block is some commands, `----`, and the replies with their effects. The commands of one block run in one tick of
+//! the server: at its end keys are settled, then replies are delivered. So a `drop` in the block of a release happens
+//! between a grant and its delivery.
 //!
 //! Commands, with their options in brackets:
 //! ```text
@@ -23,20 +23,22 @@
 //! turns after=2 [window=50ms]
 //! limits [waiters=N] [per-key=N] [tracked=N] [grace=1s] [places=N]     a new server
 //! ```
-//! In the answers tokens are #1, #2, in the order in which they appear (the simulated server itself
-//! checks that they rise), times are counted from the server's start, and indented lines are the
-//! effects, in order: writes, events, publishes, and the answers `to` parked connections.
+//! In the replies, tokens are #1, #2, in the order in which they appear (the simulated server checks that they rise),
+//! and times count from the start of the server. Indented lines are the effects in order: writes, events, publishes,
+//! and the replies `to` parked connections.
 //!
-//! `UPDATE_TRANSCRIPTS=1 cargo test` writes the answers anew. Read the difference critically: what
-//! the contract does not say must not be frozen.
+//! `UPDATE_TRANSCRIPTS=1 cargo test` writes the replies again. Read the difference critically: it becomes the contract.
 
 use std::fmt::Write as _;
 use std::path::Path;
 
-use crate::lock::tests::sim::{key_ref, Out, Settings, Sim, Terms, CONNS, START_MS};
+use crate::lock::tests::sim::keyspace::Value;
+use crate::lock::tests::sim::{
+    key_ref, scripts, Out, Settings, Sim, Terms, CONNS, DEFAULT_LEASE_MS, START_MS,
+};
 use crate::lock::{
-    Answer, BoundRef, Grace, Hold, KeyRef, KeyState, KeyWrite, Lease, Limits, LockError,
-    ManyAnswer, Mode, Outcome, Released, Token, Wait, WindowRule,
+    Answer, BoundRef, Hold, KeyState, KeyWrite, Lease, LockError, ManyAnswer, Mode, Outcome,
+    Released, Token, Wait, Waiter, WindowRule,
 };
 
 #[test]
@@ -102,6 +104,26 @@ fn tokens() {
 #[test]
 fn windows() {
     run("windows");
+}
+
+#[test]
+fn read_write() {
+    run("read_write");
+}
+
+#[test]
+fn upgrades_and_downgrades() {
+    run("upgrade");
+}
+
+#[test]
+fn dead_readers() {
+    run("dead_readers");
+}
+
+#[test]
+fn mixed_fleet() {
+    run("mixed");
 }
 
 fn run(subject: &str) {
@@ -193,6 +215,16 @@ impl<'a> Words<'a> {
         }
     }
 
+    /// The mode after the key and the owner.
+    pub fn mode(&self) -> Option<Mode> {
+        let words = self.0.iter().skip(3);
+        words.copied().find_map(|word| match word {
+            "read" => Some(Mode::Read),
+            "write" => Some(Mode::Write),
+            _ => None,
+        })
+    }
+
     pub fn wait(&self) -> Wait {
         match self.option("block") {
             None => Wait::No,
@@ -204,22 +236,7 @@ impl<'a> Words<'a> {
 
 impl Session {
     fn new() -> Session {
-        let settings = Settings {
-            limits: Limits {
-                max_waiters: 100,
-                max_waiters_per_key: 100,
-                max_tracked: 100,
-            },
-            grace: Grace {
-                ms: 1_000,
-                max_places: 100,
-            },
-            cluster: false,
-            deadlocks: true,
-            default_lease: lease_of(DEFAULT_LEASE_MS),
-            session_lease: lease_of(10_000),
-            windows: WindowRule::default(),
-        };
+        let settings = Settings::default();
         Session {
             settings,
             sim: Sim::new(&settings),
@@ -246,13 +263,17 @@ impl Session {
 
     fn command(&mut self, words: &Words<'_>) -> String {
         match words.at(0) {
-            "acquire" => self.acquire(words),
+            "acquire" => self.acquire(words, Mode::Exclusive),
+            "read" => self.acquire(words, Mode::Read),
+            "write" => self.acquire(words, Mode::Write),
             "macquire" | "mrelease" | "mrenew" => self.many(words),
             "release" | "renew" | "break" => self.end_or_renew(words),
             "redisson" => self.redisson(words),
             "info" => self.info(words.at(1)),
             "stats" => self.stats(&words.0[1..]),
             "quiet" => self.quiet(),
+            "keys" => self.keys(),
+            "queue" => self.queue(words.at(1)),
             "sessions" => self.sessions(),
             "restart" => {
                 self.sim.restart(&self.settings);
@@ -288,7 +309,10 @@ impl Session {
                 self.sim.unblock(conn);
             }
             "del" => sim.del(words.at(1)),
-            "expire" => sim.server_expires(words.at(1)),
+            "expire" => match words.0.get(1) {
+                Some(key) => sim.server_expires(key),
+                None => sim.server_expires_all(),
+            },
             "hdel" => sim.hdel_holder(words.at(1)),
             "persist" => sim.set_ttl(words.at(1), None),
             "pexpire" => {
@@ -296,8 +320,8 @@ impl Session {
                 sim.set_ttl(words.at(1), Some(deadline_ms));
             }
             "overwrite" => match words.at(2) {
-                "string" => sim.overwrite(words.at(1), KeyState::OtherType),
-                "hash" => sim.overwrite(words.at(1), KeyState::OtherHash),
+                "string" => sim.overwrite(words.at(1), false),
+                "hash" => sim.overwrite(words.at(1), true),
                 "holds" => self.set_holds(words.at(1), words.at(3)),
                 other => panic!("overwrite with {other}?"),
             },
@@ -307,9 +331,9 @@ impl Session {
             }
             "horizon" => sim.set_horizon(words.at(1), words.at(2).parse().unwrap()),
             "flush" => sim.flush(),
-            "listen" => drop(sim.has_subscriber.insert(words.at(1).into())),
-            "leave" => drop(sim.has_subscriber.remove(words.at(1))),
-            "turns" => sim.locks.set_window_rule(WindowRule {
+            "subscribe" => drop(sim.has_subscriber.insert(words.at(1).into())),
+            "unsubscribe" => drop(sim.has_subscriber.remove(words.at(1))),
+            "window" => sim.locks.set_window_rule(WindowRule {
                 after: words.number("after").unwrap() as u32,
                 window_ms: words.option("window").map_or(50, millis),
             }),
@@ -322,10 +346,10 @@ impl Session {
         }
     }
 
-    fn acquire(&mut self, words: &Words<'_>) -> String {
+    fn acquire(&mut self, words: &Words<'_>, mode: Mode) -> String {
         let (key, owner) = (words.at(1), words.at(2));
         let conn = self.conn(words.option("conn").unwrap_or(owner));
-        let how = (words.terms(), words.wait(), words.has("once"));
+        let how = (mode, words.terms(), words.wait(), words.has("once"));
         match self.sim.acquire(key, owner, conn, how) {
             Ok(Answer::Granted(token)) => format!("granted {}", self.name(token)),
             Ok(Answer::Refused) => "refused".into(),
@@ -370,14 +394,14 @@ impl Session {
         let (key, sim) = (words.at(1), &mut self.sim);
         let said = match words.at(0) {
             "release" => sim
-                .release(key, words.at(2), words.has("all"), token)
+                .release(key, words.at(2), (words.mode(), words.has("all"), token))
                 .map(|released| match released {
                     Released::Freed => "freed",
                     Released::StillHeld => "still held",
                     Released::NotHeld => "not held",
                 }),
             "renew" => sim
-                .renew(key, words.at(2), words.terms(), token)
+                .renew(key, words.at(2), (words.mode(), words.terms(), token))
                 .map(|renewed| if renewed { "renewed" } else { "lost" }),
             _ => sim
                 .break_lock(key, token, words.has("purge"))
@@ -389,28 +413,40 @@ impl Session {
     fn redisson(&mut self, words: &Words<'_>) -> String {
         let (key, owner, lease) = (words.at(2), words.at(3), words.lease());
         let sim = &mut self.sim;
-        let held = matches!(sim.keys.get(key), Some(KeyState::Held(hold)) if *hold.owner == *owner.as_bytes());
+        let held =
+            matches!(sim.state(key), KeyState::Held(hold) if *hold.owner == *owner.as_bytes());
+        let lease_ms = lease.ms();
         let done = match words.at(1) {
             "acquire" => sim.foreign_acquire(key, owner, lease),
             "release" => sim.foreign_release(key, owner, lease),
-            _ => {
+            "renew" => {
                 if held {
                     sim.set_ttl(key, Some(lease.deadline(sim.now)));
                 }
                 held
             }
+            script => sim.foreign(key, |keys, now| match script {
+                "read" => scripts::read_acquire(keys, key, owner, lease_ms, now),
+                "write" => scripts::write_acquire(keys, key, owner, lease_ms, now),
+                "unread" => scripts::read_release(keys, key, owner, now),
+                "unwrite" => scripts::write_release(keys, key, owner, lease_ms, now),
+                "renew-read" => scripts::read_renew(keys, key, owner, lease_ms, now),
+                "force" => scripts::force(keys, key),
+                other => panic!("{other}?"),
+            }),
         };
         if done { "ok" } else { "not done" }.into()
     }
 
     fn set_holds(&mut self, key: &str, count: &str) {
-        if let Some(KeyState::Held(hold)) = self.sim.keys.get_mut(key) {
-            hold.count = count.parse().unwrap();
+        if let KeyState::Held(hold) = self.sim.state(key) {
+            let fields = self.sim.keys.hash(key);
+            fields.insert(text(&hold.owner), count.into());
         }
     }
 
     fn set_limits(&mut self, words: &Words<'_>) -> String {
-        let mut settings = Session::new().settings;
+        let mut settings = Settings::default();
         let limits = &mut settings.limits;
         limits.max_waiters = words.number("waiters").unwrap_or(limits.max_waiters);
         limits.max_waiters_per_key = words
@@ -434,7 +470,18 @@ impl Session {
                 Out::Horizon => "set horizon".into(),
                 Out::Counter(key, token) => format!("set counter {key} {}", self.name(token)),
                 Out::Write(key, write) => self.write(&key, &write),
+                Out::WriteShared(_, lines) => {
+                    for line in lines {
+                        let line = self.named(&line);
+                        writeln!(self.said, "  {line}").unwrap();
+                    }
+                    continue;
+                }
                 Out::Publish(key) => format!("publish {key}"),
+                Out::PublishReadWrite(key, mode) => {
+                    let message = if mode == Mode::Write { "1" } else { "0" };
+                    format!("publish rw {key} {message}")
+                }
                 Out::Notify(key, event) => {
                     format!("event {} {key}", event.name().to_str().unwrap())
                 }
@@ -458,7 +505,7 @@ impl Session {
 
     fn write(&mut self, key: &str, write: &KeyWrite) -> String {
         match write {
-            KeyWrite::ReadWrite(_) => unreachable!("see `read_write`"),
+            KeyWrite::ReadWrite(_) => unreachable!("see `Out::WriteShared`"),
             KeyWrite::Delete => format!("del {key}"),
             KeyWrite::Take {
                 clear,
@@ -491,26 +538,21 @@ impl Session {
     }
 
     fn info(&mut self, key: &str) -> String {
-        let state = self.sim.keys.get(key).cloned();
-        let state = match state.unwrap_or(KeyState::Absent) {
+        let state = match self.sim.state(key) {
             KeyState::Absent => "absent".into(),
             KeyState::Bare(token) => format!("free, token {}", self.name(token)),
             KeyState::Held(hold) => self.hold(&hold),
-            KeyState::ReadWrite(_) => unreachable!("see `read_write`"),
+            KeyState::ReadWrite(_) => "a read-write lock".into(),
             KeyState::OtherHash => "another hash".into(),
             KeyState::OtherType => "another type".into(),
         };
-        let name = KeyRef {
-            db: 0,
-            name: key.as_bytes(),
-        };
         let waiters = &self.sim.locks.waiters;
-        let line = waiters.queue(name).map_or(String::new(), |queue| {
+        let queue = waiters.queue(key_ref(key)).map_or(String::new(), |queue| {
             let owners: Vec<_> = queue.iter().map(|(owner, _)| text(owner)).collect();
             owners.join(" ")
         });
         let places = waiters.kept_places();
-        format!("{state}; waiting: [{line}]; places kept: {places}")
+        format!("{state}; waiting: [{queue}]; places kept: {places}")
     }
 
     fn hold(&mut self, hold: &Hold) -> String {
@@ -525,6 +567,39 @@ impl Session {
         format!("{owner} holds {count}, token {token}, until {end}{over}")
     }
 
+    /// All keys with their content.
+    fn keys(&mut self) -> String {
+        let mut lines = Vec::new();
+        for (name, (value, end)) in self.sim.keys.clone().iter() {
+            let value = match value {
+                Value::Text(text) => text.clone(),
+                Value::Hash(fields) => {
+                    let fields = fields.iter();
+                    let fields: Vec<_> = fields.map(|(f, v)| format!("{f} {v}")).collect();
+                    format!("{{{}}}", fields.join(", "))
+                }
+            };
+            let end = end.map_or("for ever".into(), moment);
+            lines.push(format!("{name} = {} until {end}", self.named(&value)));
+        }
+        if lines.is_empty() {
+            return "no keys".into();
+        }
+        lines.join("\n")
+    }
+
+    /// The queue with the modes of the requests.
+    fn queue(&self, key: &str) -> String {
+        let waiters = &self.sim.locks.waiters;
+        let queue = waiters.queue(key_ref(key)).into_iter();
+        let one =
+            |(owner, waiter): (&[u8], &Waiter)| format!("{} {}", text(owner), waiter.mode.name());
+        let requests: Vec<_> = queue.flat_map(|queue| queue.iter()).map(one).collect();
+        let due = waiters.next_settle(self.sim.now);
+        let due = due.map_or("never".into(), |ms| format!("{ms}ms"));
+        format!("waiting: [{}]; next settling: {due}", requests.join(", "))
+    }
+
     fn stats(&self, names: &[&str]) -> String {
         let fields: Vec<_> = self.sim.locks.fields().collect();
         let value = |name: &&str| fields.iter().find(|field| field.0 == *name).unwrap().1;
@@ -536,27 +611,25 @@ impl Session {
     fn quiet(&self) -> String {
         let waiters = &self.sim.locks.waiters;
         let due = |ms: Option<u64>| ms.map_or("never".into(), duration);
-        let keys = self.sim.keys.keys().chain(self.sim.counters.keys());
-        let lines = keys.filter(|key| {
-            let name = key.as_bytes();
-            waiters.queue(KeyRef { db: 0, name }).is_some()
-        });
+        let keys = self.sim.keys.iter().map(|(key, _)| key);
+        let keys = keys.chain(self.sim.counters.keys());
+        let queues = keys.filter(|key| waiters.queue(key_ref(key)).is_some());
         format!(
-            "next wait: {}, next settling: {}, parked: {}, places kept: {}, lines: {}",
+            "next wait: {}, next settling: {}, parked: {}, places kept: {}, queues: {}",
             due(waiters.next_wait(self.sim.now)),
             due(self.sim.locks.next_settle(self.sim.now)),
             waiters.live(),
             waiters.kept_places(),
-            lines.count(),
+            queues.count(),
         )
     }
 
     fn sessions(&self) -> String {
         let sessions = &self.sim.locks.sessions;
         let mut bound = Vec::new();
-        for (key, state) in &self.sim.keys {
-            if let KeyState::Held(hold) = state {
-                let what = BoundRef::lock(Mode::Exclusive, key_ref(key), &hold.owner);
+        for key in self.sim.keys.names() {
+            if let KeyState::Held(hold) = self.sim.state(&key) {
+                let what = BoundRef::lock(Mode::Exclusive, key_ref(&key), &hold.owner);
                 if let Some(id) = sessions.client_of(what, hold.token) {
                     let (owner, conn) = (text(&hold.owner), &self.conns[(id % CONNS) as usize]);
                     bound.push(format!("{key} of {owner} to {conn}"));
@@ -592,6 +665,28 @@ impl Session {
         format!("#{}", index + 1)
     }
 
+    /// A command with moments (13 digits) since the start, and tokens (more digits) by the order of appearance.
+    fn named(&mut self, line: &str) -> String {
+        let mut named = String::new();
+        let mut rest = line;
+        while let Some(at) = rest.find(|c: char| c.is_ascii_digit()) {
+            let (before, tail) = rest.split_at(at);
+            let is_other = |c: char| !c.is_ascii_digit();
+            let (digits, tail) = tail.split_at(tail.find(is_other).unwrap_or(tail.len()));
+            named.push_str(before);
+            match digits.len() {
+                0..10 => named.push_str(digits),
+                13 => named.push_str(moment(digits.parse().unwrap()).trim_start_matches('@')),
+                _ => {
+                    let name = self.name(Token::new(digits.parse().unwrap()).unwrap());
+                    named.push_str(name.trim_start_matches('#'));
+                }
+            }
+            rest = tail;
+        }
+        named + rest
+    }
+
     /// `#2` is a token that has appeared, a plain number is itself.
     fn token(&self, name: &str) -> u64 {
         match name.strip_prefix('#') {
@@ -601,19 +696,12 @@ impl Session {
     }
 }
 
-/// The lease where a command names none.
-const DEFAULT_LEASE_MS: u64 = 30_000;
-
 fn lease_of(ms: u64) -> Lease {
     Lease::from_ms(ms as i64).unwrap()
 }
 
 pub(crate) fn code(error: &LockError) -> String {
-    let text = error.to_string();
-    if text.starts_with("ERR ") {
-        return format!("error: {text}");
-    }
-    format!("error: {}", text.split(' ').next().unwrap())
+    format!("error: {error}")
 }
 
 fn text(bytes: &[u8]) -> String {

@@ -189,7 +189,8 @@ impl Model {
 impl Case {
     /// A hold is bound as the model says, and every binding has its moment.
     pub fn check_session(&self, name: &str, hold: Option<Hold>) {
-        let Some(KeyState::Held(held)) = hold.and(self.sim.keys.get(name)) else {
+        let state = self.sim.state(name);
+        let (Some(_), KeyState::Held(held)) = (hold, state) else {
             return;
         };
         let what = BoundRef::lock(Mode::Exclusive, key_ref(name), &held.owner);

@@ -8,14 +8,14 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestError, TestRunner};
 
 use crate::lock::tests::read_write::naive::{Naive, Said};
-use crate::lock::tests::read_write::scripts;
-use crate::lock::tests::read_write::sim::{How, Sim};
+use crate::lock::tests::sim::{key_ref, scripts, Out, Settings, Sim, Terms};
 use crate::lock::tests::sums;
-use crate::lock::{Answer, KeyRef, KeyState, Mode, Outcome, ReadDepth, Released, Wait};
+use crate::lock::{Answer, Grace, KeyState, Lease, Mode, Outcome, Released, Wait};
 
 const OWNERS: [&str; 4] = ["a", "b", "c", "d"];
 const STEPS: usize = 50;
 const DEFAULT_CASES: u32 = 1_500;
+const SESSION_MS: i64 = 9;
 
 #[derive(Debug, Clone)]
 enum Op {
@@ -218,13 +218,24 @@ struct Case {
     latest: u64,
 }
 
-fn conn_of(owner: usize, conn: u8) -> String {
-    format!("{}{conn}", OWNERS[owner])
+fn conn_of(owner: usize, conn: u8) -> u64 {
+    (owner * 3 + usize::from(conn)) as u64
+}
+
+fn lease(ms: i64) -> Lease {
+    Lease::from_ms(ms).unwrap()
 }
 
 impl Case {
     fn new(grace_ms: u64, with_scripts: bool) -> Case {
-        let mut sim = Sim::new(grace_ms);
+        let mut sim = Sim::new(&Settings {
+            grace: Grace {
+                ms: grace_ms,
+                max_places: 100,
+            },
+            session_lease: lease(SESSION_MS),
+            ..Settings::default()
+        });
         sim.scripts_ran = with_scripts;
         let naive = (!with_scripts).then(|| Naive::new(grace_ms, sim.now.wall_ms));
         Case {
@@ -270,21 +281,20 @@ impl Case {
                 session,
             } => {
                 let conn = conn_of(owner, conn);
-                if sim.is_blocked(&conn) {
+                if sim.is_blocked(conn) {
                     return None;
                 }
-                let how = How {
-                    mode: if writes { Mode::Write } else { Mode::Read },
-                    lease_ms,
-                    wait: match wait {
-                        None => Wait::No,
-                        Some(None) => Wait::ForEver,
-                        Some(Some(ms)) => Wait::Ms(ms),
-                    },
-                    once,
-                    session: session && self.naive.is_none(),
+                let mode = if writes { Mode::Write } else { Mode::Read };
+                let terms = match session && self.naive.is_none() {
+                    true => Terms::Session,
+                    false => Terms::Named(lease(lease_ms)),
                 };
-                let answer = sim.acquire("k", OWNERS[owner], &conn, how);
+                let wait = match wait {
+                    None => Wait::No,
+                    Some(None) => Wait::ForEver,
+                    Some(Some(ms)) => Wait::Ms(ms),
+                };
+                let answer = sim.acquire("k", OWNERS[owner], conn, (mode, terms, wait, once));
                 if let Ok(Answer::Granted(token)) = answer {
                     self.note(token.get());
                 }
@@ -303,7 +313,11 @@ impl Case {
                 }))
             }
             Op::Renew(owner, mode, lease_ms) => {
-                let done = sim.renew("k", OWNERS[owner], (mode, lease_ms, None));
+                let done = sim.renew(
+                    "k",
+                    OWNERS[owner],
+                    (mode, Terms::Named(lease(lease_ms)), None),
+                );
                 let said = |done| if done { Said::Renewed } else { Said::Lost };
                 Some(done.map_or_else(Said::error, said))
             }
@@ -317,33 +331,33 @@ impl Case {
                 None
             }
             Op::Disconnect(owner, conn) => {
-                sim.disconnect(&conn_of(owner, conn));
+                sim.disconnect(conn_of(owner, conn));
                 None
             }
             Op::DropAddressee => {
                 if let Some(request) = sim.granted.values().next() {
-                    let conn = request.conn.clone();
-                    sim.disconnect(&conn);
+                    let conn = request.conn;
+                    sim.disconnect(conn);
                 }
                 None
             }
             Op::Expire => {
-                sim.server_expires();
+                sim.server_expires_all();
                 None
             }
             Op::Del => {
-                sim.foreign("k", |world, _| world.keys.remove("k"));
+                sim.foreign("k", |keys, _| keys.remove("k"));
                 None
             }
             Op::Script(script, owner, ms) => {
                 let owner = OWNERS[owner];
-                sim.foreign("k", |world, now| match script {
-                    Script::Read => drop(scripts::read_acquire(world, "k", owner, ms, now)),
-                    Script::Write => drop(scripts::write_acquire(world, "k", owner, ms, now)),
-                    Script::Unread => drop(scripts::read_release(world, "k", owner, now)),
-                    Script::Unwrite => drop(scripts::write_release(world, "k", owner, ms, now)),
-                    Script::Renew => scripts::read_renew(world, "k", owner, ms, now),
-                    Script::Force => scripts::force(world, "k"),
+                sim.foreign("k", |keys, now| match script {
+                    Script::Read => drop(scripts::read_acquire(keys, "k", owner, ms, now)),
+                    Script::Write => drop(scripts::write_acquire(keys, "k", owner, ms, now)),
+                    Script::Unread => drop(scripts::read_release(keys, "k", owner, now)),
+                    Script::Unwrite => drop(scripts::write_release(keys, "k", owner, ms, now)),
+                    Script::Renew => drop(scripts::read_renew(keys, "k", owner, ms, now)),
+                    Script::Force => drop(scripts::force(keys, "k")),
                 });
                 None
             }
@@ -352,10 +366,10 @@ impl Case {
 
     fn apply_naive(&mut self, op: &Op) -> Option<Said> {
         let blocked = match *op {
-            Op::Acquire { owner, conn, .. } => self.sim.is_blocked(&conn_of(owner, conn)),
+            Op::Acquire { owner, conn, .. } => self.sim.is_blocked(conn_of(owner, conn)),
             _ => false,
         };
-        let addressee = self.sim.granted.values().next().map(|r| r.conn.clone());
+        let addressee = self.sim.granted.values().next().map(|request| request.conn);
         let naive = self.naive.as_mut()?;
         match *op {
             Op::Acquire { .. } if blocked => None,
@@ -369,7 +383,7 @@ impl Case {
                 session: _,
             } => {
                 let conn = conn_of(owner, conn);
-                Some(naive.acquire(OWNERS[owner], &conn, writes, (lease_ms, wait, once)))
+                Some(naive.acquire(OWNERS[owner], conn, writes, (lease_ms, wait, once)))
             }
             Op::Release(owner, mode, all) => Some(naive.release(OWNERS[owner], mode, all)),
             Op::Renew(owner, mode, ms) => Some(naive.renew(OWNERS[owner], mode, ms)),
@@ -379,12 +393,12 @@ impl Case {
                 None
             }
             Op::Disconnect(owner, conn) => {
-                naive.disconnect(&conn_of(owner, conn));
+                naive.disconnect(conn_of(owner, conn));
                 None
             }
             Op::DropAddressee => {
                 if let Some(conn) = addressee {
-                    naive.disconnect(&conn);
+                    naive.disconnect(conn);
                 }
                 None
             }
@@ -398,13 +412,18 @@ impl Case {
     }
 
     fn compare(&mut self, op: &Op) {
-        let told = std::mem::take(&mut self.sim.told);
+        let outs = std::mem::take(&mut self.sim.out).into_iter();
+        let told: Vec<(u64, Outcome)> = outs
+            .filter_map(|out| match out {
+                Out::Answer { conn, outcome, .. } => Some((conn, outcome)),
+                _ => None,
+            })
+            .collect();
         for (_, outcome) in &told {
             if let Outcome::Granted(token) = outcome {
                 self.note(token.get());
             }
         }
-        self.sim.out.clear();
         let Some(naive) = &mut self.naive else {
             return;
         };
@@ -431,7 +450,7 @@ impl Case {
     fn note(&mut self, token: u64) {
         assert!(token >= self.highest_write, "a token of the past");
         let writes = |mode: &Mode| *mode == Mode::Write;
-        let state = self.sim.world.read("k", None, ReadDepth::All, self.sim.now);
+        let state = self.sim.state("k");
         let mode = match &state {
             KeyState::ReadWrite(lock) if lock.writer.is_some() => Mode::Write,
             _ => Mode::Read,
@@ -445,9 +464,9 @@ impl Case {
     /// What holds whoever did what.
     fn check(&mut self) {
         let now = self.sim.now;
-        let state = self.sim.world.read("k", None, ReadDepth::All, now);
-        assert_ne!(state, KeyState::OtherHash, "{:?}", self.sim.world);
-        let key = KeyRef { db: 0, name: b"k" };
+        let state = self.sim.state("k");
+        assert_ne!(state, KeyState::OtherHash, "{:?}", self.sim.keys);
+        let key = key_ref("k");
         let waiters = &self.sim.locks.waiters;
         // Nobody sleeps who could be let in, and whoever waits for a lease is woken when it ends.
         if let Some((owner, waiter)) = waiters.first(key) {
@@ -473,7 +492,7 @@ impl Case {
 /// (owner, mode, count, end) of every hold. The layout knows no lease of a writer that reads, apart from
 /// the hash's.
 fn holders(sim: &Sim) -> Vec<(String, Mode, u32, i64)> {
-    let state = sim.world.read("k", None, ReadDepth::All, sim.now);
+    let state = sim.state("k");
     let KeyState::ReadWrite(lock) = state else {
         return Vec::new();
     };
@@ -491,8 +510,7 @@ fn holders(sim: &Sim) -> Vec<(String, Mode, u32, i64)> {
 }
 
 fn line(sim: &Sim) -> Vec<(String, Mode)> {
-    let key = KeyRef { db: 0, name: b"k" };
-    let queue = sim.locks.waiters.queue(key);
+    let queue = sim.locks.waiters.queue(key_ref("k"));
     let one = |(owner, waiter): (&[u8], &crate::lock::Waiter)| {
         (String::from_utf8(owner.to_vec()).unwrap(), waiter.mode)
     };

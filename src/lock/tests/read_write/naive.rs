@@ -43,7 +43,7 @@ struct Hold {
 
 #[derive(Debug, Clone)]
 struct Request {
-    conn: String,
+    conn: u64,
     mode: Mode,
     lease_ms: i64,
     until_ms: Option<u64>,
@@ -61,7 +61,7 @@ struct Place {
 /// A grant on its way.
 #[derive(Debug, Clone)]
 struct PermitInFlight {
-    conn: String,
+    conn: u64,
     owner: String,
     grant: u32,
     rank: i64,
@@ -79,7 +79,7 @@ pub struct Naive {
     grants: u32,
     search_places: i64,
     firsts: i64,
-    pub told: Vec<(String, Said)>,
+    pub told: Vec<(u64, Said)>,
 }
 
 impl Naive {
@@ -142,13 +142,13 @@ impl Naive {
     pub fn acquire(
         &mut self,
         owner: &str,
-        conn: &str,
+        conn: u64,
         writes: bool,
         (lease_ms, wait, once): (i64, Option<Option<u64>>, bool),
     ) -> Said {
         let mode = if writes { Mode::Write } else { Mode::Read };
         let request = Request {
-            conn: conn.into(),
+            conn,
             mode,
             lease_ms,
             until_ms: wait.flatten().map(|ms| self.mono_ms + ms),
@@ -283,7 +283,7 @@ impl Naive {
             let place = self.places.remove(at);
             let is_fresh = self.find(&owner, request.mode).is_none();
             self.grant(&owner, request.mode, request.lease_ms, false);
-            self.told.push((request.conn.clone(), Said::Granted));
+            self.told.push((request.conn, Said::Granted));
             if is_fresh {
                 self.permit_in_flight.push(PermitInFlight {
                     conn: request.conn,
@@ -399,7 +399,7 @@ impl Naive {
         self.permit_in_flight.clear();
     }
 
-    pub fn disconnect(&mut self, conn: &str) {
+    pub fn disconnect(&mut self, conn: u64) {
         if let Some(at) = self
             .permit_in_flight
             .iter()
@@ -425,7 +425,7 @@ impl Naive {
             let place = &self.places[at];
             match &place.request {
                 Some(request) if request.until_ms.is_some_and(|end| end <= self.mono_ms) => {
-                    self.told.push((request.conn.clone(), Said::Refused));
+                    self.told.push((request.conn, Said::Refused));
                     self.vacate(at);
                 }
                 None if place.kept_until_ms <= self.mono_ms => drop(self.places.remove(at)),
