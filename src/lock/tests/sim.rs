@@ -12,17 +12,21 @@ mod effects;
 mod foreign;
 mod horizons;
 pub mod keyspace;
+mod latch;
 mod lock;
 mod many;
+mod rest;
 pub mod scripts;
+mod semaphore;
+pub mod sums;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use self::keyspace::Keyspace;
 use crate::lock::{
-    Bound, BoundRef, Cx, Domain, Effects, Event, Grace, KeyId, KeyRef, KeyState, KeyWrite, Lease,
-    Limits, Locks, Mode, Now, Outcome, Planned, ReadDepth, Resource, Token, Wait, WaiterId,
-    WindowRule,
+    Bound, BoundKind, BoundRef, CountChange, Cx, Domain, Effects, Event, Grace, KeyId, KeyRef,
+    KeyState, KeyWrite, Lease, Limits, Locks, Mode, Now, Outcome, PermitChange, Planned, ReadDepth,
+    Resource, Token, Wait, WaiterId, WindowRule,
 };
 
 /// The wall clock of a new server, Unix milliseconds.
@@ -51,6 +55,7 @@ pub enum Terms {
 /// A request whose client has not read its reply.
 #[derive(Debug, Clone)]
 pub struct Request {
+    pub resource: Resource,
     pub key: String,
     /// The other keys of a request on several.
     pub further: Vec<String>,
@@ -68,6 +73,8 @@ pub enum Out {
     Write(String, KeyWrite),
     /// A change of a read-write lock, as commands.
     WriteShared(String, Vec<String>),
+    Permits(String, PermitChange),
+    Latch(String, CountChange),
     Publish(String),
     PublishReadWrite(String, Mode),
     Notify(String, Event),
@@ -104,6 +111,8 @@ pub struct Sim {
     pub highest: BTreeMap<String, u64>,
     /// Whether Redisson's scripts may have shortened the lease of a read-write lock.
     pub scripts_ran: bool,
+    /// Whether `SEM.SET` runs, which alone may change the number of permits.
+    resizes: bool,
     pub out: Vec<Out>,
 }
 
@@ -179,6 +188,7 @@ impl Sim {
             granted: BTreeMap::new(),
             highest: BTreeMap::new(),
             scripts_ran: false,
+            resizes: false,
             out: Vec::new(),
         }
     }
@@ -211,8 +221,27 @@ impl Sim {
         assert_ne!(self.locks.sessions.next_due(self.now), Some(0));
     }
 
-    /// The end of a tick: every key that is scheduled is read again and settled.
+    /// The end of a tick: every key that is scheduled is read again and settled, then requests on several keys, then
+    /// the parked requests whose search for a deadlock was uncertain. That search may schedule keys: one more round.
     pub fn settle_all(&mut self) {
+        for _ in 0..100 {
+            self.settle_keys();
+            while self.settle_request() {
+                self.settle_keys();
+            }
+            assert_ne!(self.locks.next_settle(self.now), Some(0));
+            self.verify_parked();
+            if self.locks.next_settle(self.now) != Some(0) {
+                return;
+            }
+        }
+        panic!("a tick that does not end");
+    }
+
+    fn settle_keys(&mut self) {
+        if self.grants() {
+            self.locks.sems.waiters.schedule_postponed();
+        }
         let mut settled = 0;
         while let Some((resource, key)) = self.locks.pop_unsettled(self.now) {
             settled += 1;
@@ -220,15 +249,14 @@ impl Sim {
             let (key, before) = (name_of(&key), self.keys.clone());
             let may_change = match resource {
                 Resource::Lock => self.settle_lock(&key),
-                Resource::Semaphore | Resource::Latch => panic!("no waiter"),
+                Resource::Semaphore => self.settle_semaphore(&key),
+                Resource::Latch => {
+                    self.settle_latch(&key);
+                    false
+                }
             };
             assert!(may_change || self.keys == before, "an unannounced write");
         }
-        if self.settle_requests() {
-            return self.settle_all();
-        }
-        self.verify_parked();
-        assert_ne!(self.locks.next_settle(self.now), Some(0));
     }
 
     /// Time passes, and each timer runs at its moment.
@@ -306,11 +334,23 @@ impl Sim {
     }
 
     fn end_session(&mut self, bound: &Bound) {
+        if bound.kind == BoundKind::Permit {
+            let id = text(&bound.owner);
+            return self.serve_permit(&name_of(&bound.key), Some(&id), |locks, view, cx| {
+                locks.end_permit_session(view, id.as_bytes(), cx)
+            });
+        }
         let planned = Planned::EndSession(bound);
         self.serve_session(bound, (ReadDepth::Two, &planned), Locks::end_session);
     }
 
     fn renew_session(&mut self, bound: &Bound) {
+        if bound.kind == BoundKind::Permit {
+            let id = text(&bound.owner);
+            return self.serve_permit(&name_of(&bound.key), Some(&id), |locks, view, cx| {
+                locks.renew_permit_session(view, id.as_bytes(), cx.now)
+            });
+        }
         self.serve_session(
             bound,
             (ReadDepth::Own, &Planned::Nothing),
@@ -343,6 +383,7 @@ impl Sim {
     fn park(
         &mut self,
         id: WaiterId,
+        resource: Resource,
         keys: &[&str],
         (owner, mode, conn): (&str, Mode, u64),
         wait: Wait,
@@ -353,6 +394,7 @@ impl Sim {
             Wait::No => panic!("parked without BLOCK"),
         };
         let request = Request {
+            resource,
             key: keys[0].into(),
             further: keys[1..].iter().map(|key| key.to_string()).collect(),
             owner: owner.into(),
@@ -376,7 +418,10 @@ impl Sim {
 
 impl Out {
     pub fn is_write(&self) -> bool {
-        matches!(self, Out::Write(..) | Out::WriteShared(..))
+        matches!(
+            self,
+            Out::Write(..) | Out::WriteShared(..) | Out::Permits(..)
+        )
     }
 }
 

@@ -2,9 +2,11 @@
 //! covers, a second answer, a grant after the end of the wait or without a hold in the key, a write to foreign data, a
 //! publish while the key is held, a reader that outlives its hash, an effect of a failed call.
 
-use crate::lock::tests::rest::{self, Rest};
+use crate::lock::tests::sim::rest::{self, Rest};
 use crate::lock::tests::sim::{Out, Request, Sim};
-use crate::lock::{Effect, Effects, KeyState, KeyWrite, Outcome, RwWrite, Token, WaiterId};
+use crate::lock::{
+    Effect, Effects, KeyState, KeyWrite, Outcome, Resource, RwWrite, Token, WaiterId,
+};
 
 impl Sim {
     /// Carries out the effects of one decision, and checks what the core stated before it.
@@ -86,6 +88,9 @@ impl Sim {
         let conn = request.conn;
         if let Some(tokens) = tokens_of(&outcome) {
             self.check_granted(&request, tokens);
+            if request.resource == Resource::Semaphore {
+                self.check_token(key, tokens[0]);
+            }
             self.granted.insert(waiter, request);
         }
         Out::Answer {
@@ -100,6 +105,14 @@ impl Sim {
         let over = request.until_ms.is_some_and(|end| self.now.mono_ms >= end);
         assert!(!over, "granted after the end of the wait");
         assert_eq!(tokens.len(), request.further.len() + 1);
+        if request.resource == Resource::Semaphore {
+            let (key, id) = (&request.key, &request.owner);
+            assert!(
+                self.holds_permit(key, id),
+                "granted, but {id} has no permit"
+            );
+            return;
+        }
         let keys = std::iter::once(&request.key).chain(&request.further);
         for (key, token) in keys.zip(tokens) {
             let state = self.state(key);

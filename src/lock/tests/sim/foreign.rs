@@ -53,7 +53,8 @@ impl Sim {
 
     /// `PEXPIREAT` or, with `None`, `PERSIST`, of a key that holds no other data.
     pub fn set_ttl(&mut self, key: &str, deadline_ms: Option<i64>) {
-        if matches!(self.state(key), KeyState::Held(_) | KeyState::ReadWrite(_)) {
+        let is_lock = matches!(self.state(key), KeyState::Held(_) | KeyState::ReadWrite(_));
+        if is_lock || self.free(key).is_some() {
             self.keys.set_ttl(key, deadline_ms);
             self.locks.schedule_settle(key_ref(key));
         }
@@ -84,7 +85,7 @@ impl Sim {
         is_its
     }
 
-    /// A script or a plain command changes this lock and its sibling keys.
+    /// A script or a plain command changes this resource and its sibling keys.
     pub fn foreign<T>(&mut self, key: &str, act: impl FnOnce(&mut Keyspace, Now) -> T) -> T {
         let siblings = format!("{{{key}}}:");
         self.expire(|name| name == key || name.starts_with(&siblings));

@@ -3,14 +3,16 @@
 use std::collections::BTreeMap;
 
 use crate::lock::{
-    is_read_write, timeout_name, timeout_prefix, token_name, write_field, HashReader, KeyState,
-    Mode, Now, ReadDepth, ReadWrite, Reader, RwFields, RwWrite, Token, TokenRecord,
+    is_read_write, permits_of, timeout_name, timeout_prefix, token_name, write_field, HashReader,
+    KeyState, Mode, Now, ReadDepth, ReadWrite, Reader, RwFields, RwWrite, Token, TokenRecord,
 };
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Value {
     Hash(BTreeMap<String, String>),
     Text(String),
+    /// A sorted set of ids by the ends of their permits.
+    Permits(BTreeMap<String, i64>),
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -31,6 +33,10 @@ pub fn timeout_key(key: &str, owner: &[u8], number: u32) -> String {
 
 pub fn token_record_name(key: &str) -> String {
     text(&token_name(key.as_bytes()))
+}
+
+fn permits_name(key: &str) -> String {
+    text(&permits_of(key.as_bytes()))
 }
 
 fn field_of(mode: Mode, owner: &[u8]) -> String {
@@ -77,7 +83,7 @@ impl Keyspace {
         let empty = || (Value::Hash(BTreeMap::new()), None);
         match &mut self.keys.entry(key.into()).or_insert_with(empty).0 {
             Value::Hash(fields) => fields,
-            Value::Text(_) => panic!("{key} is no hash"),
+            Value::Text(_) | Value::Permits(_) => panic!("{key} is no hash"),
         }
     }
 
@@ -104,6 +110,29 @@ impl Keyspace {
 
     pub fn set(&mut self, key: String, value: &str, end_ms: Option<i64>) {
         self.keys.insert(key, (Value::Text(value.into()), end_ms));
+    }
+
+    pub fn text(&self, key: &str) -> Option<&str> {
+        match self.keys.get(key) {
+            Some((Value::Text(text), _)) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The ends of a semaphore's permits by their ids.
+    pub fn permits(&self, key: &str) -> BTreeMap<String, i64> {
+        match self.keys.get(&permits_name(key)) {
+            Some((Value::Permits(permits), _)) => permits.clone(),
+            _ => BTreeMap::new(),
+        }
+    }
+
+    pub fn set_permits(&mut self, key: &str, permits: BTreeMap<String, i64>) {
+        let name = permits_name(key);
+        match permits.is_empty() {
+            true => drop(self.keys.remove(&name)),
+            false => drop(self.keys.insert(name, (Value::Permits(permits), None))),
+        }
     }
 
     // ---- reading, as the shell does ----

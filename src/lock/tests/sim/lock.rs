@@ -1,10 +1,10 @@
 //! The commands of locks, and how the core is asked: each decision is compared with what the core stated before it.
 
-use crate::lock::tests::rest::Rest;
+use crate::lock::tests::sim::rest::Rest;
 use crate::lock::tests::sim::{key_ref, name_of, text, Sim, Terms};
 use crate::lock::{
     Acquire, Answer, Bound, BoundRef, Break, Cx, Effects, Fence, KeyState, Lease, LockError, Locks,
-    Mode, Need, Planned, ReadDepth, Release, Released, Renew, View, Wait,
+    Mode, Need, Planned, ReadDepth, Release, Released, Renew, Resource, View, Wait,
 };
 
 /// What is read of a key, and for which decision: the owner, the depth, the decision.
@@ -35,7 +35,7 @@ impl Sim {
         let (answer, fx, rest) =
             self.ask(key, asked, |locks, view, cx| locks.acquire(view, &req, cx));
         if let Ok(Answer::Parked(id)) = answer {
-            self.park(id, &[key], (owner, mode, conn), wait);
+            self.park(id, Resource::Lock, &[key], (owner, mode, conn), wait);
         }
         self.carry_out_decided(key, (answer.is_ok(), fx), &rest);
         answer
@@ -137,7 +137,7 @@ impl Sim {
         }
     }
 
-    fn lease(&self, terms: Terms) -> Lease {
+    pub(super) fn lease(&self, terms: Terms) -> Lease {
         match terms {
             Terms::Named(lease) => lease,
             Terms::Unnamed | Terms::Session => self.default_lease,

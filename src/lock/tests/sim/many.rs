@@ -1,10 +1,10 @@
 //! Requests on several keys, as the shell serves them.
 
-use crate::lock::tests::rest::Rest;
+use crate::lock::tests::sim::rest::Rest;
 use crate::lock::tests::sim::{name_of, Sim};
 use crate::lock::{
     Acquire, Cx, Effects, Lease, LockError, Locks, ManyAnswer, Mode, Now, Planned, ReadDepth,
-    Release, Renew, View, Wait,
+    Release, Renew, Resource, View, Wait,
 };
 
 impl Sim {
@@ -32,7 +32,13 @@ impl Sim {
             locks.acquire_many(views, &req, now, fx)
         });
         if let Ok(ManyAnswer::Parked(id)) = answer {
-            self.park(id, keys, (owner, Mode::Exclusive, conn), wait);
+            self.park(
+                id,
+                Resource::Lock,
+                keys,
+                (owner, Mode::Exclusive, conn),
+                wait,
+            );
         }
         self.carry_out_many(keys, (answer.is_ok(), fx), &rests);
         answer
@@ -79,7 +85,7 @@ impl Sim {
     }
 
     /// Settles the next request that may be grantable. False when none is left.
-    pub(crate) fn settle_requests(&mut self) -> bool {
+    pub(crate) fn settle_request(&mut self) -> bool {
         let Some(request) = self.locks.pop_unsettled_request(self.now) else {
             return false;
         };

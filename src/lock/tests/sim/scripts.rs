@@ -152,3 +152,32 @@ pub fn read_renew(keys: &mut Keyspace, key: &str, owner: &str, lease_ms: i64, no
 pub fn force(keys: &mut Keyspace, key: &str) -> bool {
     keys.remove(key)
 }
+
+/// A permit is taken. True if one was free.
+pub fn take_permit(keys: &mut Keyspace, key: &str, id: &str, end_ms: i64) -> bool {
+    let free = free_permits(keys, key);
+    let mut permits = keys.permits(key);
+    if free <= 0 {
+        return false;
+    }
+    permits.insert(id.into(), end_ms);
+    keys.set(key.into(), &(free - 1).to_string(), None);
+    keys.set_permits(key, permits);
+    true
+}
+
+/// A permit is given back. True if it was held.
+pub fn give_permit(keys: &mut Keyspace, key: &str, id: &str) -> bool {
+    let mut permits = keys.permits(key);
+    if permits.remove(id).is_none() {
+        return false;
+    }
+    let free = free_permits(keys, key) + 1;
+    keys.set(key.into(), &free.to_string(), None);
+    keys.set_permits(key, permits);
+    true
+}
+
+fn free_permits(keys: &Keyspace, key: &str) -> i64 {
+    keys.text(key).map_or(0, |free| free.parse().unwrap())
+}

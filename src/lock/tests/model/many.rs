@@ -1,25 +1,20 @@
-//! Random histories of four locks, taken one by one and several at a time, compared step by step with a
-//! naive model of the contract: with the search for deadlocks, and without.
-//!
-//! As in [`crate::lock::tests::model`], a step may end a turn or not, and replies are delivered or not. Time passes
-//! with its timers. `PROPTEST_CASES` sets the number of histories.
+//! Four locks, taken one by one and several at a time, with the search for deadlocks and without. Time passes with its
+//! timers.
 
 mod naive;
 
 use proptest::prelude::*;
-use proptest::test_runner::{Config, TestError, TestRunner};
 
-use self::naive::{Ask, Key, Model, Owner, Reply, State, Told, KEYS};
-use crate::lock::tests::sim::{key_ref, Out, Settings, Sim, Terms, START_MS};
-use crate::lock::tests::sums;
-use crate::lock::{
-    Answer, Grace, KeyState, Lease, Limits, LockError, ManyAnswer, Mode, Outcome, Released, Wait,
-    WindowRule,
+use self::naive::{Ask, Key, Model, Owner, State, KEYS};
+use crate::lock::tests::model::{
+    self, assert_queue, assert_same, conn_of, explore, grace, lease, limits, wait_of, Reply, Step,
+    CONNS_PER_OWNER,
 };
+use crate::lock::tests::sim::{key_ref, sums, Out, Settings, Sim, Terms, START_MS};
+use crate::lock::{KeyState, Lease, Mode, Released};
 
 const NAMES: [&str; KEYS] = ["k0", "k1", "k2", "k3"];
 const OWNERS: [&str; 5] = ["a", "b", "c", "d", "e"];
-const CONNS_PER_OWNER: u64 = 3;
 const STEPS: usize = 50;
 const DEFAULT_CASES: u32 = 2_000;
 
@@ -44,13 +39,6 @@ enum Op {
     Overwrite(Key),
     RedissonAcquires(Key, Owner, i64),
     RedissonReleases(Key, Owner, i64),
-}
-
-#[derive(Debug, Clone)]
-struct Step {
-    op: Op,
-    ends_tick: bool,
-    delivers: bool,
 }
 
 fn keys() -> impl Strategy<Value = Vec<Key>> {
@@ -106,71 +94,31 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let step = (op(), prop::bool::weighted(0.5), prop::bool::weighted(0.4));
-    let step = step.prop_map(|(op, ends_tick, delivers)| Step {
-        op,
-        ends_tick,
-        delivers,
-    });
-    prop::collection::vec(step, 1..=STEPS)
-}
-
 fn settings(deadlocks: bool) -> impl Strategy<Value = Settings> {
-    let some = |few: Vec<usize>| prop::sample::select(few);
-    let limits = (
-        some(vec![2, 5, 100]),
-        some(vec![1, 3, 100]),
-        some(vec![0, 1, 100]),
-    );
-    (limits, prop::sample::select(vec![0, 3, 12])).prop_map(move |(limits, ms)| Settings {
-        limits: Limits {
-            max_waiters: limits.0,
-            max_waiters_per_key: limits.1,
-            max_tracked: limits.2,
-        },
-        grace: Grace {
-            ms,
-            max_places: 1_000,
-        },
-        session_lease: Lease::TEN_SECONDS,
-        windows: WindowRule::default(),
+    (limits(), grace(Just(1_000))).prop_map(move |(limits, grace)| Settings {
+        limits,
+        grace,
         default_lease: Lease::TEN_SECONDS,
-        cluster: false,
         deadlocks,
+        ..Settings::default()
     })
 }
 
 #[test]
 fn histories_of_many_keys() {
-    explore(false);
+    run(false);
 }
 
-/// Here a turn ends before each request that may wait: what is not known for sure is judged later, which
-/// the model does not tell apart.
+/// Here a tick ends before each request that may wait: an uncertain search is repeated later, which the model does not
+/// distinguish.
 #[test]
 fn histories_with_deadlocks() {
-    explore(true);
+    run(true);
 }
 
-fn explore(deadlocks: bool) {
-    let mut config = Config::default();
-    if std::env::var_os("PROPTEST_CASES").is_none() {
-        config.cases = DEFAULT_CASES;
-    }
-    config.cases = config.cases.div_ceil(2);
-    config.failure_persistence = None;
-    config.max_shrink_iters = 20_000;
-    let all = (settings(deadlocks), steps());
-    let result = TestRunner::new(config).run(&all, |(settings, steps)| {
-        Case::new(settings).play(&steps);
-        Ok(())
-    });
-    if let Err(TestError::Fail(reason, (settings, steps))) = result {
-        let steps: Vec<String> = steps.iter().map(|step| format!("{step:?}")).collect();
-        panic!("{reason}\n{settings:?}\n{}", steps.join("\n"));
-    }
-    result.unwrap();
+fn run(deadlocks: bool) {
+    let steps = model::steps(op(), (0.5, 0.4), STEPS);
+    explore::<Case>((DEFAULT_CASES, 2), settings(deadlocks), steps);
 }
 
 struct Case {
@@ -179,10 +127,13 @@ struct Case {
     deadlocks: bool,
 }
 
-impl Case {
-    fn new(settings: Settings) -> Case {
+impl model::Case for Case {
+    type Settings = Settings;
+    type Op = Op;
+
+    fn new(settings: &Settings) -> Case {
         Case {
-            sim: Sim::new(&settings),
+            sim: Sim::new(settings),
             model: Model::new(
                 settings.limits,
                 settings.grace,
@@ -191,24 +142,6 @@ impl Case {
             ),
             deadlocks: settings.deadlocks,
         }
-    }
-
-    fn play(&mut self, steps: &[Step]) {
-        for step in steps {
-            let (got, expected) = self.apply(&step.op);
-            assert_eq!(got, expected, "the reply to {:?}", step.op);
-            if step.ends_tick {
-                self.sim.settle_all();
-                self.model.end_of_tick();
-            }
-            self.compare();
-            if step.delivers {
-                self.sim.deliver_all();
-                self.model.delivered();
-            }
-            self.check();
-        }
-        self.come_to_rest();
     }
 
     fn apply(&mut self, op: &Op) -> (Option<Reply>, Option<Reply>) {
@@ -234,16 +167,19 @@ impl Case {
                         .map(|released| usize::from(released != Released::NotHeld)),
                     _ => sim.release_many(&named(keys), OWNERS[*owner], *all),
                 };
-                return (Some(done(got)), Some(model.release(keys, *owner, *all)));
+                return (
+                    Some(Reply::of(got)),
+                    Some(model.release(keys, *owner, *all)),
+                );
             }
             Op::Renew(keys, owner, ms) => {
                 let got = sim.renew_many(&named(keys), OWNERS[*owner], lease(*ms));
-                return (Some(done(got)), Some(model.renew(keys, *owner, *ms)));
+                return (Some(Reply::of(got)), Some(model.renew(keys, *owner, *ms)));
             }
             Op::Break(key, purge) => {
                 let got = sim.break_lock(NAMES[*key], None, *purge);
                 let got = got.map(usize::from);
-                return (Some(done(got)), Some(model.break_lock(*key, *purge)));
+                return (Some(Reply::of(got)), Some(model.break_lock(*key, *purge)));
             }
             Op::Pass(ms) => {
                 sim.pass(*ms);
@@ -272,6 +208,95 @@ impl Case {
         (None, None)
     }
 
+    fn end_tick(&mut self) {
+        self.sim.settle_all();
+        self.model.end_of_tick();
+    }
+
+    fn compare(&mut self, _op: &Op) {
+        let (mut told, mut published) = (Vec::new(), Vec::new());
+        for out in std::mem::take(&mut self.sim.out) {
+            match out {
+                Out::Answer { conn, outcome, .. } => told.push((conn, Reply::told(&outcome))),
+                Out::Publish(key) => {
+                    published.push(NAMES.iter().position(|name| *name == key).unwrap());
+                }
+                _ => {}
+            }
+        }
+        let expected = std::mem::take(&mut self.model.told);
+        let mut freed = std::mem::take(&mut self.model.published);
+        assert_same(told, expected, "the replies of parked requests");
+        if self.model.keys.contains(&State::Other) {
+            // A request is refused before or after a grant is undone: only in one order the key is freed, in the other
+            // it is handed off. Both orders are right.
+            freed.retain(|key| published.contains(key));
+        }
+        assert_same(published, freed, "the publishes");
+        for (key, name) in NAMES.iter().enumerate() {
+            let got = match self.sim.state(name) {
+                KeyState::Absent => None,
+                KeyState::Held(hold) => Some((hold.owner.to_vec(), hold.count, hold.deadline_ms)),
+                KeyState::OtherType => Some((b"other".to_vec(), 0, None)),
+                other => panic!("{other:?}"),
+            };
+            let expected = match self.model.keys[key] {
+                State::Absent => None,
+                State::Held(hold) => Some((
+                    OWNERS[hold.owner].as_bytes().to_vec(),
+                    hold.count,
+                    hold.deadline_ms,
+                )),
+                State::Other => Some((b"other".to_vec(), 0, None)),
+            };
+            assert_eq!(got, expected, "{name}");
+        }
+    }
+
+    fn deliver(&mut self) {
+        self.sim.deliver_all();
+        self.model.delivered();
+    }
+
+    fn check(&mut self, _step: &Step<Op>) {
+        let waiters = &self.sim.locks.waiters;
+        assert_eq!(waiters.live(), self.sim.parked.len());
+        assert_eq!(waiters.live(), self.model.waiting());
+        assert_eq!(waiters.live_places(), self.model.live_places());
+        assert!(waiters.live_places() <= self.model.limits.max_waiters);
+        assert_eq!(waiters.kept_places(), self.model.kept_places());
+        for (key, name) in NAMES.iter().enumerate() {
+            let queue = self.model.line(key);
+            assert_queue(&self.sim, name, queue.iter().map(|owner| OWNERS[*owner]));
+        }
+        let stats = &self.sim.locks.stats;
+        sums::check(self.sim.locks.fields());
+        assert_eq!(stats.grants, self.model.grants);
+        if waiters.live() + waiters.kept_places() == 0 {
+            let queues = NAMES.iter().filter_map(|name| waiters.queue(key_ref(name)));
+            assert_eq!(queues.count(), 0, "an empty queue was left");
+        }
+    }
+
+    /// Left alone, every request gets its answer: leases end, and with them every deadlock.
+    fn come_to_rest(&mut self) {
+        for name in NAMES {
+            if matches!(self.sim.state(name), KeyState::Held(hold) if hold.deadline_ms.is_none()) {
+                self.sim.del(name);
+            }
+        }
+        self.sim.alarm();
+        self.sim.deliver_all();
+        self.sim.advance(10_000);
+        self.sim.deliver_all();
+        assert!(self.sim.parked.is_empty(), "never answered");
+        let waiters = &self.sim.locks.waiters;
+        assert_eq!((waiters.live(), waiters.kept_places()), (0, 0));
+        assert!(waiters.is_quiet());
+    }
+}
+
+impl Case {
     fn change_key(&mut self, op: &Op) {
         let (sim, model) = (&mut self.sim, &mut self.model);
         match *op {
@@ -308,154 +333,18 @@ impl Case {
         self.sim.alarm();
         self.model.alarm();
     }
-
-    fn compare(&mut self) {
-        let (mut told, mut published) = (Vec::new(), Vec::new());
-        for out in std::mem::take(&mut self.sim.out) {
-            match out {
-                Out::Answer { conn, outcome, .. } => told.push((conn, tell(&outcome))),
-                Out::Publish(key) => {
-                    published.push(NAMES.iter().position(|name| *name == key).unwrap());
-                }
-                _ => {}
-            }
-        }
-        let mut expected = std::mem::take(&mut self.model.told);
-        let mut freed = std::mem::take(&mut self.model.published);
-        told.sort_unstable();
-        expected.sort_unstable();
-        published.sort_unstable();
-        freed.sort_unstable();
-        assert_eq!(told, expected, "what parked requests were told");
-        if self.model.keys.contains(&State::Other) {
-            // A request that is sent away makes room before or after a grant is taken back: only then is
-            // the key handed on, and not freed. Both orders are right.
-            freed.retain(|key| published.contains(key));
-        }
-        assert_eq!(published, freed, "what was published");
-        for (key, name) in NAMES.iter().enumerate() {
-            let got = match self.sim.state(name) {
-                KeyState::Absent => None,
-                KeyState::Held(hold) => Some((hold.owner.to_vec(), hold.count, hold.deadline_ms)),
-                KeyState::OtherType => Some((b"other".to_vec(), 0, None)),
-                other => panic!("{other:?}"),
-            };
-            let expected = match self.model.keys[key] {
-                State::Absent => None,
-                State::Held(hold) => Some((
-                    OWNERS[hold.owner].as_bytes().to_vec(),
-                    hold.count,
-                    hold.deadline_ms,
-                )),
-                State::Other => Some((b"other".to_vec(), 0, None)),
-            };
-            assert_eq!(got, expected, "{name}");
-        }
-    }
-
-    fn check(&self) {
-        let waiters = &self.sim.locks.waiters;
-        assert_eq!(waiters.live(), self.sim.parked.len());
-        assert_eq!(waiters.live(), self.model.waiting());
-        assert_eq!(waiters.live_places(), self.model.live_places());
-        assert!(waiters.live_places() <= self.model.limits.max_waiters);
-        assert_eq!(waiters.kept_places(), self.model.kept_places());
-        for (key, name) in NAMES.iter().enumerate() {
-            let queue = waiters.queue(key_ref(name));
-            let line: Vec<&[u8]> = queue.map_or(Vec::new(), |q| q.iter().map(|w| w.0).collect());
-            let expected = self.model.line(key);
-            let expected: Vec<_> = expected.iter().map(|o| OWNERS[*o].as_bytes()).collect();
-            assert_eq!(line, expected, "the line of {name}");
-        }
-        let stats = &self.sim.locks.stats;
-        sums::check(self.sim.locks.fields());
-        assert_eq!(stats.grants, self.model.grants);
-        if waiters.live() + waiters.kept_places() == 0 {
-            let lines = NAMES.iter().filter_map(|name| waiters.queue(key_ref(name)));
-            assert_eq!(lines.count(), 0, "an empty line was left");
-        }
-    }
-
-    /// Left alone, every request gets its answer: leases end, and with them every deadlock.
-    fn come_to_rest(&mut self) {
-        for name in NAMES {
-            if matches!(self.sim.state(name), KeyState::Held(hold) if hold.deadline_ms.is_none()) {
-                self.sim.del(name);
-            }
-        }
-        self.sim.alarm();
-        self.sim.deliver_all();
-        self.sim.advance(10_000);
-        self.sim.deliver_all();
-        assert!(self.sim.parked.is_empty(), "never answered");
-        let waiters = &self.sim.locks.waiters;
-        assert_eq!((waiters.live(), waiters.kept_places()), (0, 0));
-        assert!(waiters.is_quiet());
-    }
 }
 
 fn ask_sim(sim: &mut Sim, ask: &Ask, single: bool) -> Reply {
-    let wait = match ask.wait {
-        None => Wait::No,
-        Some(None) => Wait::ForEver,
-        Some(Some(ms)) => Wait::Ms(ms),
-    };
-    let owner = OWNERS[ask.owner];
-    let how = (lease(ask.lease_ms), wait, ask.once);
-    let answer = if single {
-        let terms = Terms::Named(how.0);
-        let key = NAMES[ask.keys[0]];
-        let answer = sim.acquire(key, owner, ask.conn, (Mode::Exclusive, terms, how.1, how.2));
-        answer.map(|answer| match answer {
-            Answer::Granted(_) => Reply::Granted,
-            Answer::Refused => Reply::Refused,
-            Answer::Parked(_) => Reply::Parked,
-        })
-    } else {
-        let answer = sim.acquire_many(&named(&ask.keys), owner, ask.conn, how);
-        answer.map(|answer| match answer {
-            ManyAnswer::Granted(_) => Reply::Granted,
-            ManyAnswer::Refused(_) => Reply::Refused,
-            ManyAnswer::Parked(_) => Reply::Parked,
-        })
-    };
-    answer.unwrap_or_else(|error| Reply::Error(code(&error)))
+    let (owner, lease, wait) = (OWNERS[ask.owner], lease(ask.lease_ms), wait_of(ask.wait));
+    if single {
+        let how = (Mode::Exclusive, Terms::Named(lease), wait, ask.once);
+        return Reply::of(sim.acquire(NAMES[ask.keys[0]], owner, ask.conn, how));
+    }
+    let how = (lease, wait, ask.once);
+    Reply::of(sim.acquire_many(&named(&ask.keys), owner, ask.conn, how))
 }
 
 fn named(keys: &[Key]) -> Vec<&'static str> {
     keys.iter().map(|key| NAMES[*key]).collect()
-}
-
-fn done(result: Result<usize, LockError>) -> Reply {
-    match result {
-        Ok(count) => Reply::Done(count),
-        Err(error) => Reply::Error(code(&error)),
-    }
-}
-
-fn conn_of(owner: Owner, conn: u64) -> u64 {
-    owner as u64 * CONNS_PER_OWNER + conn
-}
-
-fn lease(ms: i64) -> Lease {
-    Lease::from_ms(ms).unwrap()
-}
-
-fn tell(outcome: &Outcome) -> Told {
-    match outcome {
-        Outcome::Granted(_) | Outcome::GrantedAll(_) => Told::Granted,
-        Outcome::Nil => Told::Nil,
-        Outcome::Failed(error) => Told::Error(code(error)),
-        Outcome::Open => unreachable!("nobody waits for a latch here"),
-    }
-}
-
-fn code(error: &LockError) -> &'static str {
-    match error {
-        LockError::WrongType => "WRONGTYPE",
-        LockError::Busy => "LOCKBUSY",
-        LockError::Broken => "LOCKBROKEN",
-        LockError::Deadlock(_) => "DEADLOCK",
-        other => panic!("unexpected: {other}"),
-    }
 }

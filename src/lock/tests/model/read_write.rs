@@ -1,16 +1,16 @@
-//! Random histories of one read-write lock.
-//!
-//! By the module alone: after each step the reply, what waiters were told, who holds how many times until
-//! when, and the line must be what the naive model says. Together with Redisson's scripts, which keep
-//! other books of leases, it is what must hold whoever did what: see [`Case::check`].
+//! One read-write lock. By the module alone: everything must be as the naive model states. Together with Redisson's
+//! scripts, which record leases in another way: what must hold after every input ([`Case::check`]).
+
+mod naive;
 
 use proptest::prelude::*;
-use proptest::test_runner::{Config, RngSeed, TestError, TestRunner};
 
-use crate::lock::tests::read_write::naive::{Naive, Said};
-use crate::lock::tests::sim::{key_ref, scripts, Out, Settings, Sim, Terms};
-use crate::lock::tests::sums;
-use crate::lock::{Answer, Grace, KeyState, Lease, Mode, Outcome, Released, Wait};
+use self::naive::Naive;
+use crate::lock::tests::model::{
+    self, assert_same, conn_of, explore, lease, wait_of, Case as _, Reply, Step, CONNS_PER_OWNER,
+};
+use crate::lock::tests::sim::{key_ref, scripts, sums, Out, Settings, Sim, Terms};
+use crate::lock::{Answer, Grace, KeyState, Mode, Outcome};
 
 const OWNERS: [&str; 4] = ["a", "b", "c", "d"];
 const STEPS: usize = 50;
@@ -21,7 +21,7 @@ const SESSION_MS: i64 = 9;
 enum Op {
     Acquire {
         owner: usize,
-        conn: u8,
+        conn: u64,
         writes: bool,
         lease_ms: i64,
         wait: Option<Option<u64>>,
@@ -33,7 +33,7 @@ enum Op {
     Renew(usize, Option<Mode>, i64),
     Break(bool),
     Pass(u64),
-    Disconnect(usize, u8),
+    Disconnect(usize, u64),
     /// A connection to which a grant is on its way closes.
     DropAddressee,
     Expire,
@@ -49,12 +49,6 @@ enum Script {
     Unwrite,
     Renew,
     Force,
-}
-
-#[derive(Debug, Clone)]
-struct Step {
-    op: Op,
-    delivers: bool,
 }
 
 fn op(with_scripts: bool) -> impl Strategy<Value = Op> {
@@ -73,7 +67,7 @@ fn op(with_scripts: bool) -> impl Strategy<Value = Op> {
         4 => (1..20u64).prop_map(|ms| Some(Some(ms))),
     ];
     let acquire = (
-        (owner(), 0..3u8),
+        (owner(), 0..CONNS_PER_OWNER),
         prop::bool::weighted(0.35),
         lease(),
         wait,
@@ -106,7 +100,7 @@ fn op(with_scripts: bool) -> impl Strategy<Value = Op> {
         4 => (owner(), mode(), lease()).prop_map(|(o, m, ms)| Op::Renew(o, m, ms)),
         1 => any::<bool>().prop_map(Op::Break),
         8 => (0..8u64).prop_map(Op::Pass),
-        4 => (owner(), 0..3u8).prop_map(|(o, c)| Op::Disconnect(o, c)),
+        4 => (owner(), 0..CONNS_PER_OWNER).prop_map(|(o, c)| Op::Disconnect(o, c)),
         3 => Just(Op::DropAddressee),
         2 => Just(Op::Expire),
         1 => Just(Op::Del),
@@ -114,52 +108,40 @@ fn op(with_scripts: bool) -> impl Strategy<Value = Op> {
     ]
 }
 
-fn explore(with_scripts: bool) {
-    let mut config = Config::default();
-    if std::env::var_os("PROPTEST_CASES").is_none() {
-        config.cases = DEFAULT_CASES;
-    }
-    config.failure_persistence = None;
-    config.max_shrink_iters = 20_000;
-    if let RngSeed::Random = config.rng_seed {
-        let seed = std::time::UNIX_EPOCH.elapsed().unwrap();
-        config.rng_seed = RngSeed::Fixed(seed.as_nanos() as u64);
-    }
-    let seed = config.rng_seed;
-    let step = (op(with_scripts), prop::bool::weighted(0.5));
-    let step = step.prop_map(|(op, delivers)| Step { op, delivers });
-    let steps = prop::collection::vec(step, 1..=STEPS);
-    let history = (prop::sample::select(vec![0, 6]), steps);
-    let result = TestRunner::new(config).run(&history, |(grace_ms, steps)| {
-        Case::new(grace_ms, with_scripts).play(&steps);
-        Ok(())
-    });
-    if let Err(TestError::Fail(reason, (grace_ms, steps))) = result {
-        let steps: Vec<String> = steps.iter().map(|step| format!("{step:?}")).collect();
-        let steps = steps.join("\n");
-        panic!("PROPTEST_RNG_SEED={seed}: {reason}\ngrace {grace_ms}\n{steps}");
-    }
-    result.unwrap();
-}
-
 #[test]
 fn histories_of_the_module_alone() {
-    explore(false);
+    run(false);
 }
 
 #[test]
 fn histories_with_redissons_scripts() {
-    explore(true);
+    run(true);
 }
 
-fn undelivered(op: Op) -> Step {
+fn run(with_scripts: bool) {
+    let setup = prop::sample::select(vec![0, 6]).prop_map(move |grace_ms| Setup {
+        grace_ms,
+        with_scripts,
+    });
+    let steps = model::steps(op(with_scripts), (1.0, 0.5), STEPS);
+    explore::<Case>((DEFAULT_CASES, 1), setup, steps);
+}
+
+#[derive(Debug, Clone)]
+struct Setup {
+    grace_ms: u64,
+    with_scripts: bool,
+}
+
+fn undelivered(op: Op) -> Step<Op> {
     Step {
         op,
+        ends_tick: true,
         delivers: false,
     }
 }
 
-fn acquire(owner: usize, conn: u8, writes: bool, lease_ms: i64, wait: Option<Option<u64>>) -> Op {
+fn acquire(owner: usize, conn: u64, writes: bool, lease_ms: i64, wait: Option<Option<u64>>) -> Op {
     Op::Acquire {
         owner,
         conn,
@@ -173,7 +155,10 @@ fn acquire(owner: usize, conn: u8, writes: bool, lease_ms: i64, wait: Option<Opt
 
 /// Until the lease of a READ grant has ended whose reply is not written.
 fn expired_grant_in_flight() -> Case {
-    let mut case = Case::new(0, false);
+    let mut case: Case = model::Case::new(&Setup {
+        grace_ms: 0,
+        with_scripts: false,
+    });
     let ops = [
         acquire(0, 0, false, 60, None),
         acquire(1, 0, true, 1, Some(Some(8))),
@@ -200,14 +185,11 @@ fn an_expired_grant_in_flight_does_not_undo_the_next_one() {
 fn a_lost_expired_grant_does_not_undo_the_next_one() {
     let mut case = expired_grant_in_flight();
     let again = acquire(3, 0, false, 1, Some(None));
-    for op in [&Op::DropAddressee, &again] {
-        let expected = case.apply_naive(op);
-        assert_eq!(case.apply(op), expected, "the reply to {op:?}");
-    }
-    case.sim.alarm();
-    case.naive.as_mut().unwrap().alarm();
-    case.compare(&again);
-    case.check();
+    let steps = [Op::DropAddressee, again].map(|op| Step {
+        ends_tick: !matches!(op, Op::DropAddressee),
+        ..undelivered(op)
+    });
+    case.play(&steps);
 }
 
 struct Case {
@@ -218,16 +200,15 @@ struct Case {
     latest: u64,
 }
 
-fn conn_of(owner: usize, conn: u8) -> u64 {
-    (owner * 3 + usize::from(conn)) as u64
-}
+impl model::Case for Case {
+    type Settings = Setup;
+    type Op = Op;
 
-fn lease(ms: i64) -> Lease {
-    Lease::from_ms(ms).unwrap()
-}
-
-impl Case {
-    fn new(grace_ms: u64, with_scripts: bool) -> Case {
+    fn new(setup: &Setup) -> Case {
+        let Setup {
+            grace_ms,
+            with_scripts,
+        } = *setup;
         let mut sim = Sim::new(&Settings {
             grace: Grace {
                 ms: grace_ms,
@@ -246,29 +227,85 @@ impl Case {
         }
     }
 
-    fn play(&mut self, steps: &[Step]) {
-        for step in steps {
-            let expected = self.apply_naive(&step.op);
-            let got = self.apply(&step.op);
-            if self.naive.is_some() {
-                assert_eq!(got, expected, "the reply to {:?}", step.op);
-            }
-            self.sim.alarm();
-            if step.delivers {
-                self.sim.deliver_all();
-            }
-            if let Some(naive) = &mut self.naive {
-                naive.alarm();
-                if step.delivers {
-                    naive.delivered();
-                }
-            }
-            self.compare(&step.op);
-            self.check();
+    fn apply(&mut self, op: &Op) -> (Option<Reply>, Option<Reply>) {
+        let expected = self.apply_naive(op);
+        let got = self.apply_sim(op);
+        let is_known = self.naive.is_some();
+        (got.filter(|_| is_known), expected)
+    }
+
+    fn end_tick(&mut self) {
+        self.sim.alarm();
+        if let Some(naive) = &mut self.naive {
+            naive.alarm();
         }
     }
 
-    fn apply(&mut self, op: &Op) -> Option<Said> {
+    fn compare(&mut self, op: &Op) {
+        let outs = std::mem::take(&mut self.sim.out).into_iter();
+        let told: Vec<(u64, Outcome)> = outs
+            .filter_map(|out| match out {
+                Out::Answer { conn, outcome, .. } => Some((conn, outcome)),
+                _ => None,
+            })
+            .collect();
+        for (_, outcome) in &told {
+            if let Outcome::Granted(token) = outcome {
+                self.note(token.get());
+            }
+        }
+        let Some(naive) = &mut self.naive else {
+            return;
+        };
+        let told = told.iter();
+        let told = told.map(|(conn, outcome)| (*conn, Reply::told(outcome)));
+        let expected = std::mem::take(&mut naive.told);
+        let what = format!("the replies of parked requests after {op:?}");
+        assert_same(told.collect(), expected, &what);
+        assert_eq!(
+            holders(&self.sim),
+            naive.holders(),
+            "the holders after {op:?}"
+        );
+        assert_eq!(queue_of(&self.sim), naive.line(), "the queue after {op:?}");
+    }
+
+    fn deliver(&mut self) {
+        self.sim.deliver_all();
+        if let Some(naive) = &mut self.naive {
+            naive.delivered();
+        }
+    }
+
+    fn check(&mut self, _step: &Step<Op>) {
+        let now = self.sim.now;
+        let state = self.sim.state("k");
+        assert_ne!(state, KeyState::OtherHash, "{:?}", self.sim.keys);
+        let key = key_ref("k");
+        let waiters = &self.sim.locks.waiters;
+        // No waiter that could be granted waits, and the key is settled at the end of each lease.
+        if let Some((owner, waiter)) = waiters.first(key) {
+            let may_enter = crate::lock::may_enter(&state, waiter.mode, owner, now);
+            assert!(!may_enter, "{owner:?} waits: {state:?}");
+            let aside = waiters.first_writer(key);
+            let ends = match &state {
+                KeyState::ReadWrite(lock) => lock.ends(now, aside),
+                _ => None,
+            };
+            let due = waiters.next_settle(now);
+            let left = ends.map(|end| (end - now.wall_ms) as u64);
+            assert!(
+                due <= left || left.is_none(),
+                "settled too late: {due:?} {left:?}"
+            );
+            assert!(due.is_some() || left.is_none(), "never settled");
+        }
+        sums::check(self.sim.locks.fields());
+    }
+}
+
+impl Case {
+    fn apply_sim(&mut self, op: &Op) -> Option<Reply> {
         let sim = &mut self.sim;
         match *op {
             Op::Acquire {
@@ -289,28 +326,16 @@ impl Case {
                     true => Terms::Session,
                     false => Terms::Named(lease(lease_ms)),
                 };
-                let wait = match wait {
-                    None => Wait::No,
-                    Some(None) => Wait::ForEver,
-                    Some(Some(ms)) => Wait::Ms(ms),
-                };
+                let wait = wait_of(wait);
                 let answer = sim.acquire("k", OWNERS[owner], conn, (mode, terms, wait, once));
                 if let Ok(Answer::Granted(token)) = answer {
                     self.note(token.get());
                 }
-                Some(answer.map_or_else(Said::error, |answer| match answer {
-                    Answer::Granted(_) => Said::Granted,
-                    Answer::Refused => Said::Refused,
-                    Answer::Parked(_) => Said::Parked,
-                }))
+                Some(Reply::of(answer))
             }
             Op::Release(owner, mode, all) => {
                 let done = sim.release("k", OWNERS[owner], (mode, all, None));
-                Some(done.map_or_else(Said::error, |done| match done {
-                    Released::Freed => Said::Freed,
-                    Released::StillHeld => Said::StillHeld,
-                    Released::NotHeld => Said::NotHeld,
-                }))
+                Some(Reply::of(done))
             }
             Op::Renew(owner, mode, lease_ms) => {
                 let done = sim.renew(
@@ -318,13 +343,11 @@ impl Case {
                     OWNERS[owner],
                     (mode, Terms::Named(lease(lease_ms)), None),
                 );
-                let said = |done| if done { Said::Renewed } else { Said::Lost };
-                Some(done.map_or_else(Said::error, said))
+                Some(Reply::yes_or(done, Reply::Renewed, Reply::Lost))
             }
             Op::Break(purge) => {
                 let done = sim.break_lock("k", None, purge);
-                let said = |done| if done { Said::Broken } else { Said::NotHeld };
-                Some(done.map_or_else(Said::error, said))
+                Some(Reply::yes_or(done, Reply::Broken, Reply::NotHeld))
             }
             Op::Pass(ms) => {
                 sim.pass(ms);
@@ -364,7 +387,7 @@ impl Case {
         }
     }
 
-    fn apply_naive(&mut self, op: &Op) -> Option<Said> {
+    fn apply_naive(&mut self, op: &Op) -> Option<Reply> {
         let blocked = match *op {
             Op::Acquire { owner, conn, .. } => self.sim.is_blocked(conn_of(owner, conn)),
             _ => false,
@@ -411,42 +434,6 @@ impl Case {
         }
     }
 
-    fn compare(&mut self, op: &Op) {
-        let outs = std::mem::take(&mut self.sim.out).into_iter();
-        let told: Vec<(u64, Outcome)> = outs
-            .filter_map(|out| match out {
-                Out::Answer { conn, outcome, .. } => Some((conn, outcome)),
-                _ => None,
-            })
-            .collect();
-        for (_, outcome) in &told {
-            if let Outcome::Granted(token) = outcome {
-                self.note(token.get());
-            }
-        }
-        let Some(naive) = &mut self.naive else {
-            return;
-        };
-        let mut told: Vec<_> = told
-            .into_iter()
-            .map(|(conn, outcome)| match outcome {
-                Outcome::Granted(_) => (conn, Said::Granted),
-                Outcome::Failed(error) => (conn, Said::error(error)),
-                _ => (conn, Said::Refused),
-            })
-            .collect();
-        let mut expected = std::mem::take(&mut naive.told);
-        told.sort();
-        expected.sort();
-        assert_eq!(told, expected, "what waiters were told after {op:?}");
-        assert_eq!(
-            holders(&self.sim),
-            naive.holders(),
-            "who holds after {op:?}"
-        );
-        assert_eq!(line(&self.sim), naive.line(), "who waits after {op:?}");
-    }
-
     fn note(&mut self, token: u64) {
         assert!(token >= self.highest_write, "a token of the past");
         let writes = |mode: &Mode| *mode == Mode::Write;
@@ -459,33 +446,6 @@ impl Case {
             self.highest_write = token;
         }
         self.latest = token;
-    }
-
-    /// What holds whoever did what.
-    fn check(&mut self) {
-        let now = self.sim.now;
-        let state = self.sim.state("k");
-        assert_ne!(state, KeyState::OtherHash, "{:?}", self.sim.keys);
-        let key = key_ref("k");
-        let waiters = &self.sim.locks.waiters;
-        // Nobody sleeps who could be let in, and whoever waits for a lease is woken when it ends.
-        if let Some((owner, waiter)) = waiters.first(key) {
-            let may_enter = crate::lock::may_enter(&state, waiter.mode, owner, now);
-            assert!(!may_enter, "{owner:?} sleeps: {state:?}");
-            let aside = waiters.first_writer(key);
-            let ends = match &state {
-                KeyState::ReadWrite(lock) => lock.ends(now, aside),
-                _ => None,
-            };
-            let due = waiters.next_settle(now);
-            let left = ends.map(|end| (end - now.wall_ms) as u64);
-            assert!(
-                due <= left || left.is_none(),
-                "woken too late: {due:?} {left:?}"
-            );
-            assert!(due.is_some() || left.is_none(), "never woken");
-        }
-        sums::check(self.sim.locks.fields());
     }
 }
 
@@ -509,7 +469,7 @@ fn holders(sim: &Sim) -> Vec<(String, Mode, u32, i64)> {
     holders
 }
 
-fn line(sim: &Sim) -> Vec<(String, Mode)> {
+fn queue_of(sim: &Sim) -> Vec<(String, Mode)> {
     let queue = sim.locks.waiters.queue(key_ref("k"));
     let one = |(owner, waiter): (&[u8], &crate::lock::Waiter)| {
         (String::from_utf8(owner.to_vec()).unwrap(), waiter.mode)

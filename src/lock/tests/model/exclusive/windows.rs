@@ -1,6 +1,6 @@
 //! The naive model: turns of those who wait outside.
 
-use crate::lock::tests::model::naive::{Key, Model, State, KEYS};
+use crate::lock::tests::model::exclusive::naive::{Key, Model, State, KEYS};
 use crate::lock::WindowRule;
 
 /// What became of a lock that was to be handed on.

@@ -1,35 +1,7 @@
 //! The contract of READ and WRITE, as plainly as it can be said: lists that are searched from end to end.
 
-use crate::lock::{LockError, Mode};
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Said {
-    Granted,
-    Refused,
-    Parked,
-    Freed,
-    StillHeld,
-    NotHeld,
-    Renewed,
-    Lost,
-    Broken,
-    /// Two upgraders.
-    Deadlock,
-    Ambiguous,
-    Purged,
-    Other,
-}
-
-impl Said {
-    pub fn error(error: LockError) -> Said {
-        match error {
-            LockError::Upgrade => Said::Deadlock,
-            LockError::WhichHold => Said::Ambiguous,
-            LockError::Broken => Said::Purged,
-            _ => Said::Other,
-        }
-    }
-}
+use crate::lock::tests::model::Reply;
+use crate::lock::Mode;
 
 #[derive(Debug, Clone)]
 struct Hold {
@@ -79,7 +51,7 @@ pub struct Naive {
     grants: u32,
     search_places: i64,
     firsts: i64,
-    pub told: Vec<(u64, Said)>,
+    pub told: Vec<(u64, Reply)>,
 }
 
 impl Naive {
@@ -145,7 +117,7 @@ impl Naive {
         conn: u64,
         writes: bool,
         (lease_ms, wait, once): (i64, Option<Option<u64>>, bool),
-    ) -> Said {
+    ) -> Reply {
         let mode = if writes { Mode::Write } else { Mode::Read };
         let request = Request {
             conn,
@@ -161,24 +133,24 @@ impl Naive {
             self.claim(owner);
             self.grant(owner, mode, lease_ms, once);
             self.take_over(owner, mode);
-            return Said::Granted;
+            return Reply::Granted;
         }
         if self.has_room(owner, mode) && self.line().is_empty() {
             self.claim(owner);
             self.grant(owner, mode, lease_ms, once);
             self.places.retain(|place| place.owner != owner);
-            return Said::Granted;
+            return Reply::Granted;
         }
         if wait.is_none() {
             self.hand_off();
-            return Said::Refused;
+            return Reply::Refused;
         }
         if is_upgrade && self.another_upgrades(owner) {
-            return Said::Deadlock;
+            return Reply::Error("DEADLOCK of two upgrades");
         }
         self.park(owner, request, is_upgrade);
         self.hand_off();
-        Said::Parked
+        Reply::Parked
     }
 
     fn another_upgrades(&self, owner: &str) -> bool {
@@ -208,7 +180,7 @@ impl Naive {
             }
         };
         if let Some(older) = former.and_then(|former| former.request) {
-            self.told.push((older.conn, Said::Refused));
+            self.told.push((older.conn, Reply::Refused));
         }
         self.places.push(Place {
             owner: owner.into(),
@@ -225,7 +197,7 @@ impl Naive {
         };
         if let Some(at) = self.places.iter().position(same) {
             let request = self.places.remove(at).request.unwrap();
-            self.told.push((request.conn, Said::Refused));
+            self.told.push((request.conn, Reply::Refused));
         }
     }
 
@@ -272,7 +244,7 @@ impl Naive {
             };
             let request = self.places[at].request.clone().unwrap();
             if request.until_ms.is_some_and(|end| end <= self.mono_ms) {
-                self.told.push((request.conn, Said::Refused));
+                self.told.push((request.conn, Reply::Refused));
                 self.vacate(at);
                 continue;
             }
@@ -283,7 +255,7 @@ impl Naive {
             let place = self.places.remove(at);
             let is_fresh = self.find(&owner, request.mode).is_none();
             self.grant(&owner, request.mode, request.lease_ms, false);
-            self.told.push((request.conn, Said::Granted));
+            self.told.push((request.conn, Reply::Granted));
             if is_fresh {
                 self.permit_in_flight.push(PermitInFlight {
                     conn: request.conn,
@@ -313,33 +285,33 @@ impl Naive {
     }
 
     /// Which hold is meant; an error when that is not clear.
-    fn meant(&self, owner: &str, mode: Option<Mode>) -> Result<Option<usize>, Said> {
+    fn meant(&self, owner: &str, mode: Option<Mode>) -> Result<Option<usize>, Reply> {
         let (read, write) = (self.find(owner, Mode::Read), self.find(owner, Mode::Write));
         match mode {
-            None if read.is_some() && write.is_some() => Err(Said::Ambiguous),
+            None if read.is_some() && write.is_some() => Err(Reply::Error("READ or WRITE?")),
             None => Ok(read.or(write)),
             Some(Mode::Read) => Ok(read),
             Some(_) => Ok(write),
         }
     }
 
-    pub fn release(&mut self, owner: &str, mode: Option<Mode>, all: bool) -> Said {
+    pub fn release(&mut self, owner: &str, mode: Option<Mode>, all: bool) -> Reply {
         let at = match self.meant(owner, mode) {
             Ok(Some(at)) => at,
             Err(said) => return said,
             Ok(None) => {
                 self.withdraw(owner, mode);
-                return Said::NotHeld;
+                return Reply::NotHeld;
             }
         };
         self.claim(owner);
         if self.holds[at].count > 1 && !all {
             self.holds[at].count -= 1;
-            return Said::StillHeld;
+            return Reply::StillHeld;
         }
         self.holds.remove(at);
         self.hand_off();
-        Said::Freed
+        Reply::Freed
     }
 
     fn withdraw(&mut self, owner: &str, mode: Option<Mode>) {
@@ -351,36 +323,37 @@ impl Naive {
             return;
         }
         if let Some(request) = self.places.remove(at).request {
-            self.told.push((request.conn, Said::Refused));
+            self.told.push((request.conn, Reply::Refused));
         }
         self.hand_off();
     }
 
-    pub fn renew(&mut self, owner: &str, mode: Option<Mode>, lease_ms: i64) -> Said {
+    pub fn renew(&mut self, owner: &str, mode: Option<Mode>, lease_ms: i64) -> Reply {
         let at = match self.meant(owner, mode) {
             Ok(Some(at)) => at,
             Err(said) => return said,
-            Ok(None) => return Said::Lost,
+            Ok(None) => return Reply::Lost,
         };
         self.claim(owner);
         self.holds[at].end_ms = self.wall_ms + lease_ms;
         self.stretch();
-        Said::Renewed
+        Reply::Renewed
     }
 
-    pub fn break_lock(&mut self, purge: bool) -> Said {
+    pub fn break_lock(&mut self, purge: bool) -> Reply {
         if purge {
             for place in std::mem::take(&mut self.places) {
                 let request = place.request.map(|request| request.conn);
-                self.told.extend(request.map(|conn| (conn, Said::Purged)));
+                self.told
+                    .extend(request.map(|conn| (conn, Reply::Error("LOCKBROKEN"))));
             }
         }
         if self.live().is_empty() {
-            return Said::NotHeld;
+            return Reply::NotHeld;
         }
         self.holds.clear();
         self.hand_off();
-        Said::Broken
+        Reply::Broken
     }
 
     pub fn del(&mut self) {
@@ -425,7 +398,7 @@ impl Naive {
             let place = &self.places[at];
             match &place.request {
                 Some(request) if request.until_ms.is_some_and(|end| end <= self.mono_ms) => {
-                    self.told.push((request.conn, Said::Refused));
+                    self.told.push((request.conn, Reply::Refused));
                     self.vacate(at);
                 }
                 None if place.kept_until_ms <= self.mono_ms => drop(self.places.remove(at)),

@@ -9,9 +9,9 @@
 //! over is noticed by a timer or when a grant passes over it, and the grace time of the place
 //! begins then.
 
-use crate::lock::tests::model::answers::{Reply, Told};
-use crate::lock::tests::model::sessions::{Session, Sessions, Terms};
-use crate::lock::tests::model::windows::{Passed, Windows};
+use crate::lock::tests::model::exclusive::sessions::{Session, Sessions, Terms};
+use crate::lock::tests::model::exclusive::windows::{Passed, Windows};
+use crate::lock::tests::model::Reply;
 use crate::lock::tests::sim::Settings;
 
 pub const KEYS: usize = 2;
@@ -84,7 +84,7 @@ pub struct Model {
     pub mono_ms: u64,
     pub may_grant: bool,
     pub keys: [State; KEYS],
-    pub told: Vec<(Conn, Told)>,
+    pub told: Vec<(Conn, Reply)>,
     pub published: Vec<Key>,
     /// Fresh grants of this process.
     pub grants: u64,
@@ -316,7 +316,8 @@ impl Model {
         match places.find(|place| (place.key, place.owner) == (key, owner)) {
             Some(place) => {
                 let older = place.request.replace(request);
-                self.told.extend(older.map(|older| (older.conn, Told::Nil)));
+                self.told
+                    .extend(older.map(|older| (older.conn, Reply::Refused)));
             }
             None => {
                 self.arrivals += 1;
@@ -336,7 +337,7 @@ impl Model {
         let mut places = self.places.iter();
         if let Some(index) = places.position(|p| (p.key, p.owner) == (key, owner)) {
             let request = self.places.remove(index).request;
-            self.told.extend(request.map(|r| (r.conn, Told::Nil)));
+            self.told.extend(request.map(|r| (r.conn, Reply::Refused)));
         }
     }
 
@@ -346,7 +347,7 @@ impl Model {
         while let Some(index) = self.next_due() {
             let place = self.places.remove(index);
             if let Some(request) = place.request {
-                self.told.push((request.conn, Told::Nil));
+                self.told.push((request.conn, Reply::Refused));
                 self.keep(place);
             }
         }
@@ -584,12 +585,12 @@ impl Model {
             }
             self.places.remove(first);
             if is_over {
-                self.told.push((request.conn, Told::Nil));
+                self.told.push((request.conn, Reply::Refused));
                 self.keep(place);
                 continue;
             }
             self.grant(key, place.owner, (request.conn, request.terms));
-            self.told.push((request.conn, Told::Granted));
+            self.told.push((request.conn, Reply::Granted));
             self.in_flight.push(PermitsInFlight {
                 conn: request.conn,
                 key,
@@ -620,7 +621,7 @@ impl Model {
             if place.key != key {
                 self.places.push(place);
             } else if let Some(request) = place.request {
-                self.told.push((request.conn, Told::Error(error)));
+                self.told.push((request.conn, Reply::Error(error)));
             }
         }
     }

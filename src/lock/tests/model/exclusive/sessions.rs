@@ -1,7 +1,8 @@
 //! The naive model: holds that are bound to connections.
 
-use crate::lock::tests::model::naive::{Conn, Hold, Key, Model, Owner, State};
-use crate::lock::tests::model::{lease, Case};
+use crate::lock::tests::model::exclusive::naive::{Conn, Hold, Key, Model, Owner, State};
+use crate::lock::tests::model::exclusive::Case;
+use crate::lock::tests::model::lease;
 use crate::lock::tests::sim::{self, key_ref, AT_ONCE, CONNS};
 use crate::lock::{BoundRef, KeyState, Mode};
 

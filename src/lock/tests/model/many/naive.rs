@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::lock::tests::model::Reply;
 use crate::lock::{Grace, Limits};
 
 pub const KEYS: usize = 4;
@@ -25,23 +26,6 @@ pub enum State {
     Absent,
     Held(Hold),
     Other,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reply {
-    Granted,
-    Refused,
-    Parked,
-    /// Of a release or a renewal: at how many keys.
-    Done(usize),
-    Error(&'static str),
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Told {
-    Granted,
-    Nil,
-    Error(&'static str),
 }
 
 /// A parked request.
@@ -85,7 +69,7 @@ pub struct Model {
     pub wall_ms: i64,
     pub mono_ms: u64,
     pub keys: [State; KEYS],
-    pub told: Vec<(Conn, Told)>,
+    pub told: Vec<(Conn, Reply)>,
     pub published: Vec<Key>,
     pub grants: u64,
     pub limits: Limits,
@@ -266,7 +250,7 @@ impl Model {
                 .find(|r| r.number == number)
                 .unwrap()
                 .conn;
-            self.told.push((conn, Told::Nil));
+            self.told.push((conn, Reply::Refused));
         }
         Reply::Parked
     }
@@ -382,7 +366,7 @@ impl Model {
             .map(|r| r.number)
             .collect();
         for number in over {
-            self.leave(number, Some(Told::Nil));
+            self.leave(number, Some(Reply::Refused));
         }
         let now = self.mono_ms;
         self.places
@@ -460,7 +444,7 @@ impl Model {
                 });
             }
         }
-        self.told.push((request.conn, Told::Granted));
+        self.told.push((request.conn, Reply::Granted));
     }
 
     /// The key is free for its first waiter: at once if that waits for nothing else.
@@ -511,7 +495,7 @@ impl Model {
     }
 
     /// A request leaves, its places are kept for its owner.
-    fn leave(&mut self, number: u64, told: Option<Told>) {
+    fn leave(&mut self, number: u64, told: Option<Reply>) {
         let at = self
             .requests
             .iter()
@@ -548,13 +532,13 @@ impl Model {
             return;
         };
         match place.request {
-            Some(number) => self.dismiss(number, Told::Nil),
+            Some(number) => self.dismiss(number, Reply::Refused),
             None => self.places.retain(|place| !at(&place)),
         }
     }
 
     /// A request leaves, and nothing is kept.
-    fn dismiss(&mut self, number: u64, told: Told) {
+    fn dismiss(&mut self, number: u64, told: Reply) {
         let at = self
             .requests
             .iter()
@@ -569,7 +553,7 @@ impl Model {
         let here = self.places.iter().filter(|place| place.key == key);
         let numbers: Vec<u64> = here.filter_map(|place| place.request).collect();
         for number in numbers {
-            self.dismiss(number, Told::Error(error));
+            self.dismiss(number, Reply::Error(error));
         }
         self.places.retain(|place| place.key != key);
     }
