@@ -184,7 +184,7 @@ impl Reply {
     }
 
     /// What a parked request gets.
-    fn told(outcome: &Outcome) -> Reply {
+    fn to_parked(outcome: &Outcome) -> Reply {
         match outcome {
             Outcome::Granted(_) | Outcome::GrantedAll(_) => Reply::Granted,
             Outcome::Nil => Reply::Refused,

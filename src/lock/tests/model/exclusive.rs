@@ -50,7 +50,7 @@ enum Op {
     /// The wall clock alone is set, by so many milliseconds.
     SetClock(i64),
     Disconnect(Owner, u64),
-    /// A connection to which a grant is on its way closes.
+    /// A connection with a grant in flight closes.
     DropAddressee,
     Unblock(Owner, u64),
     Del(Key),
@@ -67,8 +67,8 @@ enum Op {
     Flush,
     Restart(i64),
     MayGrant(bool),
-    /// Somebody listens for the release of a lock, or nobody any more.
-    Listen(Key, bool),
+    /// The channel of a lock has a subscriber, or none.
+    Subscribe(Key, bool),
     SetWindowRule(WindowRule),
 }
 
@@ -177,12 +177,12 @@ impl model::Case for Case {
                 self.model.flush();
                 self.settle_ties();
             }
-            Op::Listen(key, listens) => {
-                match listens {
+            Op::Subscribe(key, is_subscribed) => {
+                match is_subscribed {
                     true => self.sim.has_subscriber.insert(NAMES[key].into()),
                     false => self.sim.has_subscriber.remove(NAMES[key]),
                 };
-                self.model.windows.has_subscriber[key] = listens;
+                self.model.windows.has_subscriber[key] = is_subscribed;
             }
             Op::SetWindowRule(rule) => {
                 self.settings.windows = rule;
@@ -212,28 +212,30 @@ impl model::Case for Case {
 
     /// Everything that can be observed is as the model states.
     fn compare(&mut self, op: &Op) {
-        let (mut told, mut published) = (Vec::new(), Vec::new());
+        let (mut replies, mut published) = (Vec::new(), Vec::new());
         let mut written = [false; KEYS];
         for out in std::mem::take(&mut self.sim.out) {
             match out {
-                Out::Answer { conn, outcome, .. } => told.push((conn, Reply::told(&outcome))),
+                Out::Answer { conn, outcome, .. } => {
+                    replies.push((conn, Reply::to_parked(&outcome)))
+                }
                 Out::Publish(key) => published.push(index_of(&key)),
                 Out::Write(key, _) => written[index_of(&key)] = true,
                 Out::Horizon | Out::Counter(..) | Out::Notify(..) => {}
                 other => panic!("{other:?} of an exclusive lock"),
             }
         }
-        let expected = std::mem::take(&mut self.model.told);
+        let expected = std::mem::take(&mut self.model.replies);
         let freed = std::mem::take(&mut self.model.published);
-        assert_same(told, expected, "the replies of parked requests");
+        assert_same(replies, expected, "the replies of parked requests");
         assert_same(published, freed, "the publishes");
-        for key in 0..KEYS {
+        for (key, written) in written.into_iter().enumerate() {
             self.compare_key(key);
             // A renewal to the end that the lease had is the one write that changes nothing; and
             // what was written just before a FLUSHALL is gone.
             let excused = matches!(op, Op::Renew(..) | Op::Flush);
             let same = self.model.keys[key] == self.before[key] && !excused;
-            assert!(!same || !written[key], "a write that changes nothing");
+            assert!(!same || !written, "a write that changes nothing");
         }
     }
 
@@ -242,7 +244,7 @@ impl model::Case for Case {
         self.model.delivered();
     }
 
-    /// What must hold whatever the model says.
+    /// What must hold in any case.
     fn check(&mut self, step: &Step<Op>) {
         let settled = step.ends_tick || matches!(step.op, Op::Alarm);
         let waiters = &self.sim.locks.waiters;
@@ -251,7 +253,7 @@ impl model::Case for Case {
         assert!(waiters.kept_places() <= self.settings.grace.max_places);
         assert!(waiters.live() <= self.settings.limits.max_waiters);
         for (key, name) in NAMES.iter().enumerate() {
-            let queue = self.model.line(key);
+            let queue = self.model.queue(key);
             assert_queue(&self.sim, name, queue.iter().map(|owner| OWNERS[*owner]));
             let hold = self.model.holder(key);
             self.check_session(name, hold);
@@ -482,12 +484,12 @@ impl Case {
         let stats = &self.sim.locks.stats;
         sums::check(self.sim.locks.fields());
         assert_eq!(stats.grants, self.model.grants);
-        let turns = &self.model.windows;
+        let expected = &self.model.windows;
         let open = self.sim.locks.windows.open();
-        assert_eq!(open, turns.window.iter().flatten().count());
+        assert_eq!(open, expected.window.iter().flatten().count());
         assert_eq!(
             (stats.windows, stats.windows_taken),
-            (turns.begun, turns.taken)
+            (expected.begun, expected.taken)
         );
         let windows = stats.windows_taken + stats.windows_unused + open as u64;
         assert_eq!(stats.windows, windows, "{stats:?}");

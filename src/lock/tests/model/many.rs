@@ -30,7 +30,7 @@ enum Op {
     Pass(u64),
     Alarm,
     Disconnect(Owner, u64),
-    /// A connection to which a grant is on its way closes.
+    /// A connection with a grant in flight closes.
     DropAddressee,
     Unblock(Owner, u64),
     Del(Key),
@@ -214,19 +214,21 @@ impl model::Case for Case {
     }
 
     fn compare(&mut self, _op: &Op) {
-        let (mut told, mut published) = (Vec::new(), Vec::new());
+        let (mut replies, mut published) = (Vec::new(), Vec::new());
         for out in std::mem::take(&mut self.sim.out) {
             match out {
-                Out::Answer { conn, outcome, .. } => told.push((conn, Reply::told(&outcome))),
+                Out::Answer { conn, outcome, .. } => {
+                    replies.push((conn, Reply::to_parked(&outcome)))
+                }
                 Out::Publish(key) => {
                     published.push(NAMES.iter().position(|name| *name == key).unwrap());
                 }
                 _ => {}
             }
         }
-        let expected = std::mem::take(&mut self.model.told);
+        let expected = std::mem::take(&mut self.model.replies);
         let mut freed = std::mem::take(&mut self.model.published);
-        assert_same(told, expected, "the replies of parked requests");
+        assert_same(replies, expected, "the replies of parked requests");
         if self.model.keys.contains(&State::Other) {
             // A request is refused before or after a grant is undone: only in one order the key is freed, in the other
             // it is handed off. Both orders are right.
@@ -266,7 +268,7 @@ impl model::Case for Case {
         assert!(waiters.live_places() <= self.model.limits.max_waiters);
         assert_eq!(waiters.kept_places(), self.model.kept_places());
         for (key, name) in NAMES.iter().enumerate() {
-            let queue = self.model.line(key);
+            let queue = self.model.queue(key);
             assert_queue(&self.sim, name, queue.iter().map(|owner| OWNERS[*owner]));
         }
         let stats = &self.sim.locks.stats;

@@ -34,7 +34,7 @@ enum Op {
     Break(bool),
     Pass(u64),
     Disconnect(usize, u64),
-    /// A connection to which a grant is on its way closes.
+    /// A connection with a grant in flight closes.
     DropAddressee,
     Expire,
     Del,
@@ -243,13 +243,13 @@ impl model::Case for Case {
 
     fn compare(&mut self, op: &Op) {
         let outs = std::mem::take(&mut self.sim.out).into_iter();
-        let told: Vec<(u64, Outcome)> = outs
+        let replies: Vec<(u64, Outcome)> = outs
             .filter_map(|out| match out {
                 Out::Answer { conn, outcome, .. } => Some((conn, outcome)),
                 _ => None,
             })
             .collect();
-        for (_, outcome) in &told {
+        for (_, outcome) in &replies {
             if let Outcome::Granted(token) = outcome {
                 self.note(token.get());
             }
@@ -257,17 +257,17 @@ impl model::Case for Case {
         let Some(naive) = &mut self.naive else {
             return;
         };
-        let told = told.iter();
-        let told = told.map(|(conn, outcome)| (*conn, Reply::told(outcome)));
-        let expected = std::mem::take(&mut naive.told);
+        let replies = replies.iter();
+        let replies = replies.map(|(conn, outcome)| (*conn, Reply::to_parked(outcome)));
+        let expected = std::mem::take(&mut naive.replies);
         let what = format!("the replies of parked requests after {op:?}");
-        assert_same(told.collect(), expected, &what);
+        assert_same(replies.collect(), expected, &what);
         assert_eq!(
             holders(&self.sim),
             naive.holders(),
             "the holders after {op:?}"
         );
-        assert_eq!(queue_of(&self.sim), naive.line(), "the queue after {op:?}");
+        assert_eq!(queue_of(&self.sim), naive.queue(), "the queue after {op:?}");
     }
 
     fn deliver(&mut self) {

@@ -21,9 +21,9 @@ enum Op {
     Advance(u64),
     /// The connection of a parked id closes.
     Drop(usize),
-    /// A release, and in the same turn the connection of whoever is granted closes.
+    /// A release, and in the same tick the connection of the granted request closes.
     ReleaseAndDrop(usize),
-    /// The same, but the id asks again before the turn is over.
+    /// The same, but the id asks again before the tick ends.
     ReleaseDropAndAsk(usize),
     Delete,
     RedissonTake(usize, i64),
@@ -70,10 +70,10 @@ struct Waiting {
 struct Model {
     now_ms: u64,
     all: Option<i64>,
-    /// Who holds, and until when.
+    /// The ids with a permit, and the ends.
     held: Vec<(usize, u64)>,
     queue: Vec<Waiting>,
-    told: Vec<(u64, Reply)>,
+    replies: Vec<(u64, Reply)>,
 }
 
 impl Model {
@@ -99,7 +99,7 @@ impl Model {
             let next = self.queue.remove(0);
             self.held
                 .push((next.id, self.now_ms + next.lease_ms as u64));
-            self.told.push((next.conn, Reply::Granted));
+            self.replies.push((next.conn, Reply::Granted));
         }
     }
 
@@ -157,7 +157,7 @@ impl Model {
         };
         match self.queue.iter_mut().find(|other| other.id == id) {
             Some(older) => {
-                self.told.push((older.conn, Reply::Refused));
+                self.replies.push((older.conn, Reply::Refused));
                 *older = waiting;
             }
             None => self.queue.push(waiting),
@@ -173,7 +173,7 @@ impl Model {
         if self.end_of(id).is_none() {
             if let Some(at) = self.queue.iter().position(|waiting| waiting.id == id) {
                 let waiting = self.queue.remove(at);
-                self.told.push((waiting.conn, Reply::Refused));
+                self.replies.push((waiting.conn, Reply::Refused));
             }
             return false;
         }
@@ -189,7 +189,7 @@ impl Model {
             let over = |waiting: &Waiting| waiting.until_ms.is_some_and(|end| end <= now_ms);
             let ended: Vec<_> = self.queue.iter().filter(|w| over(w)).cloned().collect();
             self.queue.retain(|waiting| !over(waiting));
-            self.told
+            self.replies
                 .extend(ended.iter().map(|w| (w.conn, Reply::Refused)));
             self.end_leases();
             self.serve();
@@ -221,7 +221,7 @@ struct Case {
     highest: Option<Token>,
     /// The ids of the requests, by connection: each has a connection of its own.
     ids: Vec<usize>,
-    told: Vec<(u64, Reply)>,
+    replies: Vec<(u64, Reply)>,
 }
 
 impl model::Case for Case {
@@ -244,7 +244,7 @@ impl model::Case for Case {
             tokens: vec![None; IDS.len()],
             highest: None,
             ids: Vec::new(),
-            told: Vec::new(),
+            replies: Vec::new(),
         }
     }
 
@@ -302,9 +302,9 @@ impl model::Case for Case {
 
     fn compare(&mut self, _op: &Op) {
         self.listen();
-        let expected = std::mem::take(&mut self.model.told);
-        let told = std::mem::take(&mut self.told);
-        assert_same(told, expected, "the replies of parked requests");
+        let expected = std::mem::take(&mut self.model.replies);
+        let replies = std::mem::take(&mut self.replies);
+        assert_same(replies, expected, "the replies of parked requests");
         assert_eq!(
             self.sim.locks.sems.waiters.live(),
             self.model.queue.len(),
@@ -354,7 +354,7 @@ impl Case {
         }
         let got = got.unwrap();
         assert_eq!(got, self.model.acquire(conn, (id, ms, wait, limit), got));
-        // Those who waited got theirs before.
+        // Parked requests were granted before.
         self.listen();
         if let Answer::Granted(token) = got {
             match self.tokens[id].filter(|_| held) {
@@ -416,7 +416,7 @@ impl Case {
             let Out::Answer { conn, outcome, .. } = out else {
                 continue;
             };
-            let told = match outcome {
+            let reply = match outcome {
                 Outcome::Granted(token) => {
                     self.rises(token);
                     self.tokens[self.ids[conn as usize]] = Some(token);
@@ -425,7 +425,7 @@ impl Case {
                 Outcome::Nil => Reply::Refused,
                 other => panic!("{other:?}"),
             };
-            self.told.push((conn, told));
+            self.replies.push((conn, reply));
         }
     }
 }

@@ -1,7 +1,7 @@
-//! What [`Locks::rest`] says before each decision, compared with the key after it.
+//! What [`Locks::rest`] states before each decision, compared with the key after it.
 //!
-//! The shell refuses parked requests by what `rest` says that a decision will leave, so it must leave just that, unless
-//! it grants something: then its grants are in the key, too.
+//! The shell refuses parked requests by the content that `rest` states for the time after a decision. So the decision
+//! must leave exactly that, unless it grants: then its grants are in the key, too.
 
 use std::collections::BTreeSet;
 

@@ -71,7 +71,7 @@ pub fn op() -> impl Strategy<Value = Op> {
         1 => Just(Op::Flush),
         1 => prop_oneof![Just(0), Just(7_200_000i64), 1..50i64].prop_map(Op::Restart),
         2 => prop::bool::weighted(0.8).prop_map(Op::MayGrant),
-        3 => (0..KEYS, prop::bool::weighted(0.8)).prop_map(|(k, on)| Op::Listen(k, on)),
+        3 => (0..KEYS, prop::bool::weighted(0.8)).prop_map(|(k, on)| Op::Subscribe(k, on)),
         1 => windows().prop_map(Op::SetWindowRule),
     ]
 }

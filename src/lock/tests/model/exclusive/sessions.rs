@@ -112,7 +112,7 @@ impl Model {
             self.forget_session(key, grant);
             self.sessions.ended.push((key, owner, grant));
         }
-        // Those of earlier connections are still before them in the line.
+        // Holds of connections that closed earlier come first.
         if had_holds {
             self.release_ended(AT_ONCE);
         }
@@ -188,7 +188,7 @@ impl Model {
 }
 
 impl Case {
-    /// A hold is bound as the model says, and every binding has its moment.
+    /// A hold is bound as the model states, and every binding is due at some time.
     pub fn check_session(&self, name: &str, hold: Option<Hold>) {
         let state = self.sim.state(name);
         let (Some(_), KeyState::Held(held)) = (hold, state) else {
