@@ -405,6 +405,8 @@ impl Model {
                 self.pass_on(key);
             }
             (Some(_), _) => {}
+            // During a window only a timer ends waits.
+            (None, _) if !bare && self.is_left_free(key) => {}
             (None, _) => match self.hand_off(key) {
                 Passed::NoWaiter | Passed::StillFree if bare => self.set_free(key),
                 _ => {}
