@@ -1,17 +1,15 @@
 //! The contract as plainly as it can be written: vectors that are searched from the front.
 //!
-//! Nothing here is shared with the core but the idea. There is no index, no timer and no list of
-//! effects; a queue is a vector of places in the order of arrival, and whatever is due is found by
-//! looking at everything. Tokens are not predicted: whoever drives the model tells it which token a
-//! grant got ([`Model::learn_token`]).
+//! The model shares no code with the core and has no index, no timer and no list of effects. A queue is a vector of
+//! places in the order of arrival, and a search of all places finds what is due. Tokens are not predicted: the driver
+//! passes the token of each grant ([`Model::learn_token`]).
 //!
-//! What is not in the contract but in the story of the core is copied on purpose: a wait that is
-//! over is noticed by a timer or when a grant passes over it, and the grace time of the place
-//! begins then.
+//! One rule is copied from the core on purpose: the end of a wait is noticed by a timer, or when a grant skips the
+//! request, and the grace time of the place begins then.
 
-use crate::lock::tests::model::answers::{Reply, Told};
-use crate::lock::tests::model::sessions::{Session, Sessions, Terms};
-use crate::lock::tests::model::windows::{Passed, Windows};
+use crate::lock::tests::model::exclusive::sessions::{Session, Sessions, Terms};
+use crate::lock::tests::model::exclusive::windows::{Passed, Windows};
+use crate::lock::tests::model::Reply;
 use crate::lock::tests::sim::Settings;
 
 pub const KEYS: usize = 2;
@@ -70,7 +68,7 @@ struct Place {
 
 /// A grant whose reply has not been delivered.
 #[derive(Debug, Clone, Copy)]
-struct PermitsInFlight {
+struct InFlight {
     conn: Conn,
     key: Key,
     owner: Owner,
@@ -84,7 +82,7 @@ pub struct Model {
     pub mono_ms: u64,
     pub may_grant: bool,
     pub keys: [State; KEYS],
-    pub told: Vec<(Conn, Told)>,
+    pub replies: Vec<(Conn, Reply)>,
     pub published: Vec<Key>,
     /// Fresh grants of this process.
     pub grants: u64,
@@ -93,10 +91,10 @@ pub struct Model {
     pub windows: Windows,
     /// All places of all keys, by arrival.
     places: Vec<Place>,
-    /// Keys to be settled at the end of the turn, in the order in which they were touched.
+    /// Keys to settle at the end of the tick, in the order of their changes.
     unsettled: Vec<Key>,
-    in_flight: Vec<PermitsInFlight>,
-    undelivered: Vec<PermitsInFlight>,
+    in_flight: Vec<InFlight>,
+    undelivered: Vec<InFlight>,
     grant_number: u64,
     arrivals: u64,
 }
@@ -108,7 +106,7 @@ impl Model {
             mono_ms: 0,
             may_grant: true,
             keys: [State::Absent; KEYS],
-            told: Vec::new(),
+            replies: Vec::new(),
             published: Vec::new(),
             grants: 0,
             settings: *settings,
@@ -135,8 +133,8 @@ impl Model {
         }
     }
 
-    /// The owners who wait for a key, in the order in which they will be served.
-    pub fn line(&self, key: Key) -> Vec<Owner> {
+    /// The owners of the requests for a key, in the order of the queue.
+    pub fn queue(&self, key: Key) -> Vec<Owner> {
         let places = self.places.iter();
         let live = places.filter(|place| place.key == key && place.request.is_some());
         live.map(|place| place.owner).collect()
@@ -187,22 +185,21 @@ impl Model {
         match self.holder(key) {
             Some(hold) if hold.owner == owner => self.reenter(key, hold, (conn, terms), once),
             Some(_) => self.park(key, owner, request),
-            // Free, but others may wait: they come first. Waits that are over do not count, even if
-            // nobody has noticed yet.
-            None if until_ms.is_none() && !self.line(key).is_empty() => {
+            // Free, but requests may wait: they come first. Waits that are over do not count, even before a timer notices.
+            None if until_ms.is_none() && !self.queue(key).is_empty() => {
                 if !self.may_grant {
                     self.schedule_settle(key);
                     return Reply::Refused;
                 }
                 match self.hand_off(key) {
-                    Passed::Nobody => self.take_free(key, owner, (conn, terms)),
+                    Passed::NoWaiter => self.take_free(key, owner, (conn, terms)),
                     Passed::Granted | Passed::LeftFree | Passed::StillFree => Reply::Refused,
                 }
             }
-            None if self.line(key).is_empty() => self.take_free(key, owner, (conn, terms)),
+            None if self.queue(key).is_empty() => self.take_free(key, owner, (conn, terms)),
             None => {
                 let reply = self.park(key, owner, request);
-                if !matches!(reply, Reply::Error(_)) && self.hand_off(key) == Passed::Nobody {
+                if !matches!(reply, Reply::Error(_)) && self.hand_off(key) == Passed::NoWaiter {
                     self.schedule_settle(key);
                 }
                 reply
@@ -305,18 +302,19 @@ impl Model {
         let Some(request) = request else {
             return Reply::Refused;
         };
-        let in_all = (0..KEYS).map(|key| self.line(key).len()).sum::<usize>();
+        let in_all = (0..KEYS).map(|key| self.queue(key).len()).sum::<usize>();
         let limits = self.settings.limits;
         let full =
-            in_all >= limits.max_waiters || self.line(key).len() >= limits.max_waiters_per_key;
-        if full && !self.line(key).contains(&owner) {
+            in_all >= limits.max_waiters || self.queue(key).len() >= limits.max_waiters_per_key;
+        if full && !self.queue(key).contains(&owner) {
             return Reply::Error("LOCKBUSY");
         }
         let mut places = self.places.iter_mut();
         match places.find(|place| (place.key, place.owner) == (key, owner)) {
             Some(place) => {
                 let older = place.request.replace(request);
-                self.told.extend(older.map(|older| (older.conn, Told::Nil)));
+                self.replies
+                    .extend(older.map(|older| (older.conn, Reply::Refused)));
             }
             None => {
                 self.arrivals += 1;
@@ -336,17 +334,18 @@ impl Model {
         let mut places = self.places.iter();
         if let Some(index) = places.position(|p| (p.key, p.owner) == (key, owner)) {
             let request = self.places.remove(index).request;
-            self.told.extend(request.map(|r| (r.conn, Told::Nil)));
+            self.replies
+                .extend(request.map(|r| (r.conn, Reply::Refused)));
         }
     }
 
-    // ---- time and turns ----
+    // ---- time and ticks ----
 
     pub fn alarm(&mut self) {
         while let Some(index) = self.next_due() {
             let place = self.places.remove(index);
             if let Some(request) = place.request {
-                self.told.push((request.conn, Told::Nil));
+                self.replies.push((request.conn, Reply::Refused));
                 self.keep(place);
             }
         }
@@ -373,7 +372,7 @@ impl Model {
         let mut over: Vec<Key> = (0..KEYS).collect();
         let left_free = |key: &Key| self.windows.window[*key].is_some();
         over.retain(|key| {
-            self.holder(*key).is_none() && !self.line(*key).is_empty() && !left_free(key)
+            self.holder(*key).is_none() && !self.queue(*key).is_empty() && !left_free(key)
         });
         over.sort_by_key(|key| match self.keys[*key] {
             State::Held(hold) => hold.deadline_ms,
@@ -406,16 +405,18 @@ impl Model {
                 self.pass_on(key);
             }
             (Some(_), _) => {}
+            // During a window only a timer ends waits.
+            (None, _) if !bare && self.is_left_free(key) => {}
             (None, _) => match self.hand_off(key) {
-                Passed::Nobody | Passed::StillFree if bare => self.set_free(key),
+                Passed::NoWaiter | Passed::StillFree if bare => self.set_free(key),
                 _ => {}
             },
         }
     }
 
-    /// The owner of an undone grant has its turn back, for the grace time.
-    fn give_back(&mut self, undo: PermitsInFlight) {
-        let PermitsInFlight {
+    /// The owner of an undone grant gets its place back, for the grace time.
+    fn give_back(&mut self, undo: InFlight) {
+        let InFlight {
             key,
             owner,
             arrival,
@@ -446,7 +447,7 @@ impl Model {
             self.forget_session(grant.key, grant.grant);
             self.note(grant.key);
             // Only the latest grant of a key can still be the current one.
-            let rival = |undo: &PermitsInFlight| undo.key == grant.key;
+            let rival = |undo: &InFlight| undo.key == grant.key;
             if !self
                 .undelivered
                 .iter()
@@ -482,7 +483,7 @@ impl Model {
     }
 
     pub fn schedule_settle(&mut self, key: Key) {
-        if !self.line(key).is_empty() {
+        if !self.queue(key).is_empty() {
             self.note(key);
         }
     }
@@ -528,9 +529,9 @@ impl Model {
         }
     }
 
-    /// The owner knows of its grant: the end of an older connection does not undo it.
+    /// The owner has used its grant: the end of an older connection does not undo it.
     fn claim(&mut self, key: Key, owner: Owner) {
-        let other = |grant: &PermitsInFlight| (grant.key, grant.owner) != (key, owner);
+        let other = |grant: &InFlight| (grant.key, grant.owner) != (key, owner);
         self.undelivered.retain(other);
         self.in_flight.retain(other);
     }
@@ -538,7 +539,7 @@ impl Model {
     pub fn pass_on(&mut self, key: Key) {
         match self.hand_off(key) {
             Passed::Granted | Passed::LeftFree => {}
-            Passed::Nobody | Passed::StillFree => self.set_free(key),
+            Passed::NoWaiter | Passed::StillFree => self.set_free(key),
         }
     }
 
@@ -569,7 +570,7 @@ impl Model {
         });
     }
 
-    /// The first whose wait is not over gets the lock.
+    /// Grants the first request whose wait is not over.
     fn hand_off(&mut self, key: Key) -> Passed {
         while self.may_grant {
             let mut places = self.places.iter();
@@ -584,13 +585,13 @@ impl Model {
             }
             self.places.remove(first);
             if is_over {
-                self.told.push((request.conn, Told::Nil));
+                self.replies.push((request.conn, Reply::Refused));
                 self.keep(place);
                 continue;
             }
             self.grant(key, place.owner, (request.conn, request.terms));
-            self.told.push((request.conn, Told::Granted));
-            self.in_flight.push(PermitsInFlight {
+            self.replies.push((request.conn, Reply::Granted));
+            self.in_flight.push(InFlight {
                 conn: request.conn,
                 key,
                 owner: place.owner,
@@ -600,10 +601,10 @@ impl Model {
             self.count(key);
             return Passed::Granted;
         }
-        Passed::Nobody
+        Passed::NoWaiter
     }
 
-    /// An owner that went away keeps its place for a while, if there is room for it.
+    /// The owner of a request that has left keeps its place for the grace time, if there is room.
     fn keep(&mut self, mut place: Place) {
         let grace = self.settings.grace;
         if grace.ms == 0 || self.kept_places() >= grace.max_places {
@@ -620,7 +621,7 @@ impl Model {
             if place.key != key {
                 self.places.push(place);
             } else if let Some(request) = place.request {
-                self.told.push((request.conn, Told::Error(error)));
+                self.replies.push((request.conn, Reply::Error(error)));
             }
         }
     }

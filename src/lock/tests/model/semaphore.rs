@@ -1,16 +1,16 @@
-//! Random histories of a semaphore, compared step by step with the contract written as plainly as it can be:
-//! so many permits in all, a list of who holds one until when, a list of who waits.
+//! One semaphore. The contract as plainly as it can be written: the number of permits, a list of permits with their
+//! ends, and a list of requests.
 
 use proptest::prelude::*;
 
-use crate::lock::tests::semaphores::{Out, Sim};
-use crate::lock::tests::sim::START_MS;
-use crate::lock::{
-    Answer, Grace, Lease, Limits, LockError, Outcome, SemAcquire, SetIf, Token, Wait, WaiterId,
-};
+use crate::lock::tests::model::{self, assert_same, explore, lease, Reply, Step};
+use crate::lock::tests::sim::{scripts, Out, Settings, Sim, Terms, START_MS};
+use crate::lock::{Answer, Grace, Limits, LockError, Outcome, SetIf, Token, Wait, WaiterId};
 
 const IDS: [&str; 5] = ["a", "b", "c", "d", "e"];
 const MAX_WAITERS: usize = 4;
+const STEPS: usize = 59;
+const DEFAULT_CASES: u32 = 400;
 
 #[derive(Debug, Clone)]
 enum Op {
@@ -21,9 +21,9 @@ enum Op {
     Advance(u64),
     /// The connection of a parked id closes.
     Drop(usize),
-    /// A release, and in the same turn the connection of whoever is granted closes.
+    /// A release, and in the same tick the connection of the granted request closes.
     ReleaseAndDrop(usize),
-    /// The same, but the id asks again before the turn is over.
+    /// The same, but the id asks again before the tick ends.
     ReleaseDropAndAsk(usize),
     Delete,
     RedissonTake(usize, i64),
@@ -59,27 +59,21 @@ fn op() -> impl Strategy<Value = Op> {
 #[derive(Debug, Clone)]
 struct Waiting {
     id: usize,
-    waiter: WaiterId,
+    conn: u64,
     lease_ms: i64,
     until_ms: Option<u64>,
     limit: Option<u32>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Told {
-    Granted,
-    Nil,
-}
-
-/// The contract.
+/// The naive model.
 #[derive(Debug, Default)]
 struct Model {
     now_ms: u64,
     all: Option<i64>,
-    /// Who holds, and until when.
+    /// The ids with a permit, and the ends.
     held: Vec<(usize, u64)>,
     queue: Vec<Waiting>,
-    told: Vec<(WaiterId, Told)>,
+    replies: Vec<(u64, Reply)>,
 }
 
 impl Model {
@@ -105,7 +99,7 @@ impl Model {
             let next = self.queue.remove(0);
             self.held
                 .push((next.id, self.now_ms + next.lease_ms as u64));
-            self.told.push((next.waiter, Told::Granted));
+            self.replies.push((next.conn, Reply::Granted));
         }
     }
 
@@ -123,9 +117,12 @@ impl Model {
         Some(permits)
     }
 
-    /// What the core answered tells the number of the waiter, if it is to be parked.
-    fn acquire(&mut self, op: (usize, i64, Wait, Option<u32>), got: Answer) -> Answer {
-        let (id, lease_ms, wait, limit) = op;
+    fn acquire(
+        &mut self,
+        conn: u64,
+        (id, lease_ms, wait, limit): (usize, i64, Wait, Option<u32>),
+        got: Answer,
+    ) -> Answer {
         let end = self.now_ms + lease_ms as u64;
         if let Some((_, held)) = self.held.iter_mut().find(|(holder, _)| *holder == id) {
             *held = end.max(*held);
@@ -145,13 +142,12 @@ impl Model {
             self.held.push((id, end));
             return same_token(got);
         }
-        let Answer::Parked(waiter) = got else {
-            assert_eq!(wait, Wait::No, "{id} should be parked");
+        if wait == Wait::No {
             return Answer::Refused;
-        };
+        }
         let waiting = Waiting {
             id,
-            waiter,
+            conn,
             lease_ms,
             until_ms: match wait {
                 Wait::Ms(ms) => Some(self.now_ms + ms),
@@ -161,20 +157,23 @@ impl Model {
         };
         match self.queue.iter_mut().find(|other| other.id == id) {
             Some(older) => {
-                self.told.push((older.waiter, Told::Nil));
+                self.replies.push((older.conn, Reply::Refused));
                 *older = waiting;
             }
             None => self.queue.push(waiting),
         }
         self.serve();
-        Answer::Parked(waiter)
+        match got {
+            Answer::Parked(_) => got,
+            _ => Answer::Parked(WaiterId(u64::MAX)),
+        }
     }
 
     fn release(&mut self, id: usize) -> bool {
         if self.end_of(id).is_none() {
             if let Some(at) = self.queue.iter().position(|waiting| waiting.id == id) {
                 let waiting = self.queue.remove(at);
-                self.told.push((waiting.waiter, Told::Nil));
+                self.replies.push((waiting.conn, Reply::Refused));
             }
             return false;
         }
@@ -190,15 +189,15 @@ impl Model {
             let over = |waiting: &Waiting| waiting.until_ms.is_some_and(|end| end <= now_ms);
             let ended: Vec<_> = self.queue.iter().filter(|w| over(w)).cloned().collect();
             self.queue.retain(|waiting| !over(waiting));
-            self.told
-                .extend(ended.iter().map(|w| (w.waiter, Told::Nil)));
+            self.replies
+                .extend(ended.iter().map(|w| (w.conn, Reply::Refused)));
             self.end_leases();
             self.serve();
         }
     }
 
-    fn drop_waiter(&mut self, waiter: WaiterId) {
-        self.queue.retain(|waiting| waiting.waiter != waiter);
+    fn disconnect(&mut self, conn: u64) {
+        self.queue.retain(|waiting| waiting.conn != conn);
         self.serve();
     }
 }
@@ -211,41 +210,55 @@ fn same_token(got: Answer) -> Answer {
     }
 }
 
-fn request(id: usize, lease_ms: i64, wait: Wait, limit: Option<u32>) -> SemAcquire<'static> {
-    SemAcquire {
-        id: IDS[id].as_bytes(),
-        lease: Lease::from_ms(lease_ms).unwrap(),
-        names_lease: true,
-        session: false,
-        limit: limit.and_then(std::num::NonZeroU32::new),
-        wait,
-        client: 0,
-    }
+fn named(ms: i64) -> Terms {
+    Terms::Named(lease(ms))
 }
 
-struct Both {
+struct Case {
     sim: Sim,
     model: Model,
     tokens: Vec<Option<Token>>,
     highest: Option<Token>,
-    /// Who asked, by the number of the parked request.
-    parked: Vec<(WaiterId, usize)>,
-    told: Vec<(WaiterId, Told)>,
+    /// The ids of the requests, by connection: each has a connection of its own.
+    ids: Vec<usize>,
+    replies: Vec<(u64, Reply)>,
 }
 
-impl Both {
-    fn step(&mut self, op: &Op) {
+impl model::Case for Case {
+    type Settings = ();
+    type Op = Op;
+
+    fn new(_: &()) -> Case {
+        let limits = Limits {
+            max_waiters: MAX_WAITERS,
+            max_waiters_per_key: MAX_WAITERS,
+            max_tracked: 100,
+        };
+        Case {
+            sim: Sim::new(&Settings {
+                limits,
+                grace: Grace::default(),
+                ..Settings::default()
+            }),
+            model: Model::default(),
+            tokens: vec![None; IDS.len()],
+            highest: None,
+            ids: Vec::new(),
+            replies: Vec::new(),
+        }
+    }
+
+    fn apply(&mut self, op: &Op) -> (Option<Reply>, Option<Reply>) {
         match *op {
             Op::Set(permits, set_if) => {
-                let set = self.sim.set("k", permits, set_if).unwrap();
-                assert_eq!(set, self.model.set(permits, set_if));
+                let set = self.sim.sem_set("k", permits, set_if);
+                let expected = Reply::Permits(self.model.set(permits, set_if));
+                return (Some(Reply::of(set.map(Reply::Permits))), Some(expected));
             }
             Op::Acquire(id, ms, wait, limit) => self.acquire(id, ms, wait, limit),
             Op::Release(id) => self.release(id),
             Op::Renew(id, ms) => {
-                let renewed = self
-                    .sim
-                    .renew("k", IDS[id], Lease::from_ms(ms).unwrap(), true);
+                let renewed = self.sim.sem_renew("k", IDS[id], named(ms));
                 let end = self.model.now_ms + ms as u64;
                 let held = self.model.held.iter_mut().find(|(holder, _)| *holder == id);
                 assert_eq!(renewed, Ok(held.is_some()));
@@ -256,58 +269,92 @@ impl Both {
                 self.model.advance(ms);
             }
             Op::Drop(id) => {
-                let waiter = self
-                    .model
-                    .queue
-                    .iter()
-                    .find(|w| w.id == id)
-                    .map(|w| w.waiter);
-                if let Some(waiter) = waiter {
-                    self.sim.drop_conn(waiter);
-                    self.model.drop_waiter(waiter);
+                let mut queue = self.model.queue.iter();
+                if let Some(conn) = queue.find(|w| w.id == id).map(|w| w.conn) {
+                    self.sim.disconnect(conn);
+                    self.model.disconnect(conn);
                 }
             }
             Op::ReleaseAndDrop(id) => self.release_and_drop(id, false),
             Op::ReleaseDropAndAsk(id) => self.release_and_drop(id, true),
             Op::Delete => {
-                let there = self.sim.sems.get_mut("k").and_then(|keys| keys.free.take());
-                if there.is_some() {
-                    self.sim.unsettled("k", false);
-                }
+                self.sim.del("k");
                 (self.model.all, self.model.held) = (None, Vec::new());
                 self.model.serve();
             }
             Op::RedissonTake(id, ms) => self.redisson_take(id, ms),
             Op::RedissonGive(id) => {
-                let Some(keys) = self.sim.sems.get_mut("k") else {
-                    return;
-                };
-                if keys.free.is_some() && keys.set.remove(IDS[id]).is_some() {
-                    keys.free = keys.free.map(|free| free + 1);
-                    self.sim.unsettled("k", true);
+                let held = self.sim.keys.permits("k").contains_key(IDS[id]);
+                if held && self.sim.free("k").is_some() {
+                    self.sim
+                        .foreign("k", |keys, _| scripts::give_permit(keys, "k", IDS[id]));
                     self.model.held.retain(|(holder, _)| *holder != id);
                     self.model.serve();
                 }
             }
         }
-        self.sim.end_tick();
-        self.compare();
+        (None, None)
     }
 
+    fn end_tick(&mut self) {
+        self.sim.settle_all();
+    }
+
+    fn compare(&mut self, _op: &Op) {
+        self.listen();
+        let expected = std::mem::take(&mut self.model.replies);
+        let replies = std::mem::take(&mut self.replies);
+        assert_same(replies, expected, "the replies of parked requests");
+        assert_eq!(
+            self.sim.locks.sems.waiters.live(),
+            self.model.queue.len(),
+            "the requests that wait"
+        );
+        assert_eq!(self.sim.all_permits("k"), self.model.all, "all permits");
+        let held = self.sim.keys.permits("k").into_iter();
+        let held: Vec<_> = held
+            .filter(|(id, _)| self.sim.holds_permit("k", id))
+            .collect();
+        let model = self.model.held.iter();
+        let expected = model.map(|(id, end)| (IDS[*id].to_string(), START_MS + *end as i64));
+        assert_same(held, expected.collect(), "the permits and their ends");
+    }
+
+    fn deliver(&mut self) {
+        self.sim.deliver_all();
+    }
+
+    fn check(&mut self, _step: &Step<Op>) {
+        if !self.model.queue.is_empty() {
+            assert!(
+                !self.model.has_permit(),
+                "a permit is free, and a request waits"
+            );
+        }
+    }
+}
+
+#[test]
+fn histories_of_a_semaphore() {
+    let steps = model::steps(op(), (1.0, 1.0), STEPS);
+    explore::<Case>((DEFAULT_CASES, 1), Just(()), steps);
+}
+
+impl Case {
     fn acquire(&mut self, id: usize, ms: i64, wait: Wait, limit: Option<u32>) {
         let held = self.model.end_of(id).is_some();
         let is_parked = self.model.queue.iter().any(|waiting| waiting.id == id);
-        let got = self.sim.acquire("k", &request(id, ms, wait, limit));
+        let conn = self.ids.len() as u64;
+        self.ids.push(id);
+        let how = (named(ms), wait, limit);
+        let got = self.sim.sem_acquire("k", IDS[id], conn, how);
         if got == Err(LockError::Busy) {
             assert!(!is_parked && self.model.queue.len() >= MAX_WAITERS && wait != Wait::No);
             return;
         }
         let got = got.unwrap();
-        assert_eq!(got, self.model.acquire((id, ms, wait, limit), got));
-        if let Answer::Parked(waiter) = got {
-            self.parked.push((waiter, id));
-        }
-        // Those who waited got theirs before.
+        assert_eq!(got, self.model.acquire(conn, (id, ms, wait, limit), got));
+        // Parked requests were granted before.
         self.listen();
         if let Answer::Granted(token) = got {
             match self.tokens[id].filter(|_| held) {
@@ -324,18 +371,18 @@ impl Both {
     }
 
     fn release(&mut self, id: usize) {
-        let released = self.sim.release("k", IDS[id]);
+        let released = self.sim.sem_release("k", IDS[id]);
         assert_eq!(released, Ok(self.model.release(id)));
     }
 
     fn release_and_drop(&mut self, id: usize, asks: bool) {
         let first = self.model.queue.first().cloned();
         self.release(id);
-        let Some(first) = first.filter(|first| self.sim.permit_in_flight.contains(&first.waiter))
-        else {
+        let granted: Vec<u64> = self.sim.granted.values().map(|one| one.conn).collect();
+        let Some(first) = first.filter(|first| granted.contains(&first.conn)) else {
             return;
         };
-        self.sim.drop_conn(first.waiter);
+        self.sim.disconnect(first.conn);
         if asks {
             self.listen();
             self.acquire(first.id, 200, Wait::No, None);
@@ -347,110 +394,38 @@ impl Both {
 
     /// A script of Redisson's takes a permit, under an id that is always a new one.
     fn redisson_take(&mut self, id: usize, ms: i64) {
-        let now_ms = self.sim.now.wall_ms;
         let busy = self.tokens[id].is_some()
             || self.model.end_of(id).is_some()
             || self.model.queue.iter().any(|waiting| waiting.id == id);
-        let Some(keys) = self.sim.sems.get_mut("k").filter(|_| !busy) else {
+        if busy || self.sim.free("k").is_none() {
             return;
-        };
-        let Some(free) = &mut keys.free else {
-            return;
-        };
-        keys.set
-            .remove(IDS[id])
-            .into_iter()
-            .for_each(|_| *free += 1);
-        if *free > 0 {
-            *free -= 1;
-            keys.set.insert(IDS[id].into(), now_ms + ms);
+        }
+        let took = self.sim.foreign("k", |keys, now| {
+            scripts::give_permit(keys, "k", IDS[id]);
+            scripts::take_permit(keys, "k", IDS[id], now.wall_ms + ms)
+        });
+        if took {
             assert!(self.model.has_permit());
             self.model.held.push((id, self.model.now_ms + ms as u64));
         }
-        self.sim.unsettled("k", true);
     }
 
-    /// Notes what parked requests were told.
+    /// Notes the replies of parked requests.
     fn listen(&mut self) {
         for out in std::mem::take(&mut self.sim.out) {
-            let Out::Answer(waiter, outcome) = out else {
+            let Out::Answer { conn, outcome, .. } = out else {
                 continue;
             };
-            let told = match outcome {
+            let reply = match outcome {
                 Outcome::Granted(token) => {
                     self.rises(token);
-                    let (_, id) = self.parked.iter().find(|(w, _)| *w == waiter).unwrap();
-                    self.tokens[*id] = Some(token);
-                    Told::Granted
+                    self.tokens[self.ids[conn as usize]] = Some(token);
+                    Reply::Granted
                 }
-                Outcome::Nil => Told::Nil,
+                Outcome::Nil => Reply::Refused,
                 other => panic!("{other:?}"),
             };
-            self.told.push((waiter, told));
+            self.replies.push((conn, reply));
         }
-    }
-
-    fn compare(&mut self) {
-        self.listen();
-        let mut expected = std::mem::take(&mut self.model.told);
-        let mut told = std::mem::take(&mut self.told);
-        expected.sort();
-        told.sort();
-        assert_eq!(told, expected, "what parked requests are told");
-        assert_eq!(
-            self.sim.locks.sems.waiters.live(),
-            self.model.queue.len(),
-            "how many wait"
-        );
-        let keys = self.sim.sems.get("k").cloned().unwrap_or_default();
-        assert_eq!(keys.all(), self.model.all, "how many there are");
-        let now_ms = self.sim.now.wall_ms;
-        let live = keys.set.iter().filter(|(_, end)| **end > now_ms);
-        let live = live.filter(|_| keys.free.is_some());
-        let held: Vec<(String, i64)> = live.map(|(id, end)| (id.clone(), *end)).collect();
-        let model = self.model.held.iter();
-        let mut expected: Vec<(String, i64)> = model
-            .map(|(id, end)| (IDS[*id].to_string(), START_MS + *end as i64))
-            .collect();
-        expected.sort();
-        assert_eq!(held, expected, "who holds, and until when");
-        if !self.model.queue.is_empty() {
-            assert!(
-                !self.model.has_permit(),
-                "a permit is free, and somebody waits"
-            );
-        }
-    }
-}
-
-fn play(ops: &[Op]) {
-    let limits = Limits {
-        max_waiters: MAX_WAITERS,
-        max_waiters_per_key: MAX_WAITERS,
-        max_tracked: 100,
-    };
-    let mut both = Both {
-        sim: Sim::new(limits, Grace::default()),
-        model: Model::default(),
-        tokens: vec![None; IDS.len()],
-        highest: None,
-        parked: Vec::new(),
-        told: Vec::new(),
-    };
-    for op in ops {
-        both.step(op);
-    }
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig {
-        cases: 400,
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    })]
-
-    #[test]
-    fn histories_of_a_semaphore(ops in proptest::collection::vec(op(), 1..60)) {
-        play(&ops);
     }
 }

@@ -1,7 +1,8 @@
 //! The naive model: holds that are bound to connections.
 
-use crate::lock::tests::model::naive::{Conn, Hold, Key, Model, Owner, State};
-use crate::lock::tests::model::{lease, Case};
+use crate::lock::tests::model::exclusive::naive::{Conn, Hold, Key, Model, Owner, State};
+use crate::lock::tests::model::exclusive::Case;
+use crate::lock::tests::model::lease;
 use crate::lock::tests::sim::{self, key_ref, AT_ONCE, CONNS};
 use crate::lock::{BoundRef, KeyState, Mode};
 
@@ -111,7 +112,7 @@ impl Model {
             self.forget_session(key, grant);
             self.sessions.ended.push((key, owner, grant));
         }
-        // Those of earlier connections are still before them in the line.
+        // Holds of connections that closed earlier come first.
         if had_holds {
             self.release_ended(AT_ONCE);
         }
@@ -187,9 +188,10 @@ impl Model {
 }
 
 impl Case {
-    /// A hold is bound as the model says, and every binding has its moment.
+    /// A hold is bound as the model states, and every binding is due at some time.
     pub fn check_session(&self, name: &str, hold: Option<Hold>) {
-        let Some(KeyState::Held(held)) = hold.and(self.sim.keys.get(name)) else {
+        let state = self.sim.state(name);
+        let (Some(_), KeyState::Held(held)) = (hold, state) else {
             return;
         };
         let what = BoundRef::lock(Mode::Exclusive, key_ref(name), &held.owner);

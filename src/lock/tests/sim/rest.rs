@@ -1,14 +1,14 @@
-//! What [`Locks::rest`] says before each decision, compared with the key after it.
+//! What [`Locks::rest`] states before each decision, compared with the key after it.
 //!
-//! The shell refuses parked requests by what `rest` says that a decision will leave, so it must leave just that, unless
-//! it grants something: then its grants are in the key, too.
+//! The shell refuses parked requests by the content that `rest` states for the time after a decision. So the decision
+//! must leave exactly that, unless it grants: then its grants are in the key, too.
 
 use std::collections::BTreeSet;
 
-use crate::lock::{Effect, Effects, Event, KeyState, Locks, Now, Outcome, Planned, View};
+use crate::lock::{Effect, Effects, Event, KeyState, Locks, Mode, Now, Outcome, Planned, View};
 
 /// A hold: its mode, and its owner.
-type Held = (&'static str, Vec<u8>);
+pub type Held = (&'static str, Vec<u8>);
 
 /// What a decision that grants nothing leaves.
 #[derive(Debug)]
@@ -52,17 +52,17 @@ fn is_foreign(state: &KeyState) -> bool {
     matches!(state, KeyState::OtherType | KeyState::OtherHash)
 }
 
-fn holds(state: &KeyState, now: Now) -> BTreeSet<Held> {
+pub fn holds(state: &KeyState, now: Now) -> BTreeSet<Held> {
     let KeyState::ReadWrite(lock) = state else {
         let hold = state.hold(now);
         return hold
-            .map(|hold| ("exclusive", hold.owner.to_vec()))
+            .map(|hold| (Mode::Exclusive.name(), hold.owner.to_vec()))
             .into_iter()
             .collect();
     };
     let readers = lock.readers(now);
-    let readers = readers.map(|reader| ("read", reader.owner.to_vec()));
+    let readers = readers.map(|reader| (Mode::Read.name(), reader.owner.to_vec()));
     let writer = lock.writer(now);
-    let writer = writer.map(|writer| ("write", writer.owner.to_vec()));
+    let writer = writer.map(|writer| (Mode::Write.name(), writer.owner.to_vec()));
     readers.chain(writer).collect()
 }

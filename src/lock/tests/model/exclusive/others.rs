@@ -1,6 +1,6 @@
 //! The naive model: the key changes by other means than a lock command.
 
-use crate::lock::tests::model::naive::{Hold, Key, Model, Owner, State, Token, KEYS};
+use crate::lock::tests::model::exclusive::naive::{Hold, Key, Model, Owner, State, Token, KEYS};
 
 impl Model {
     pub fn set(&mut self, key: Key, state: State) {

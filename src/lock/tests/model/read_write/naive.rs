@@ -1,35 +1,7 @@
-//! The contract of READ and WRITE, as plainly as it can be said: lists that are searched from end to end.
+//! The contract of `READ` and `WRITE`, as plainly as it can be written: lists that are searched from end to end.
 
-use crate::lock::{LockError, Mode};
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Said {
-    Granted,
-    Refused,
-    Parked,
-    Freed,
-    StillHeld,
-    NotHeld,
-    Renewed,
-    Lost,
-    Broken,
-    /// Two upgraders.
-    Deadlock,
-    Ambiguous,
-    Purged,
-    Other,
-}
-
-impl Said {
-    pub fn error(error: LockError) -> Said {
-        match error {
-            LockError::Upgrade => Said::Deadlock,
-            LockError::WhichHold => Said::Ambiguous,
-            LockError::Broken => Said::Purged,
-            _ => Said::Other,
-        }
-    }
-}
+use crate::lock::tests::model::Reply;
+use crate::lock::Mode;
 
 #[derive(Debug, Clone)]
 struct Hold {
@@ -43,7 +15,7 @@ struct Hold {
 
 #[derive(Debug, Clone)]
 struct Request {
-    conn: String,
+    conn: u64,
     mode: Mode,
     lease_ms: i64,
     until_ms: Option<u64>,
@@ -54,14 +26,14 @@ struct Place {
     owner: String,
     request: Option<Request>,
     kept_until_ms: u64,
-    /// The order of the line.
+    /// The order of the queue.
     rank: i64,
 }
 
-/// A grant on its way.
+/// A grant in flight.
 #[derive(Debug, Clone)]
-struct PermitInFlight {
-    conn: String,
+struct InFlight {
+    conn: u64,
     owner: String,
     grant: u32,
     rank: i64,
@@ -74,12 +46,12 @@ pub struct Naive {
     mono_ms: u64,
     holds: Vec<Hold>,
     places: Vec<Place>,
-    permit_in_flight: Vec<PermitInFlight>,
-    undelivered: Vec<PermitInFlight>,
+    in_flight: Vec<InFlight>,
+    undelivered: Vec<InFlight>,
     grants: u32,
-    search_places: i64,
+    arrivals: i64,
     firsts: i64,
-    pub told: Vec<(String, Said)>,
+    pub replies: Vec<(u64, Reply)>,
 }
 
 impl Naive {
@@ -90,12 +62,12 @@ impl Naive {
             mono_ms: 0,
             holds: Vec::new(),
             places: Vec::new(),
-            permit_in_flight: Vec::new(),
+            in_flight: Vec::new(),
             undelivered: Vec::new(),
             grants: 0,
-            search_places: 0,
+            arrivals: 0,
             firsts: 0,
-            told: Vec::new(),
+            replies: Vec::new(),
         }
     }
 
@@ -119,7 +91,7 @@ impl Naive {
         holders
     }
 
-    pub fn line(&self) -> Vec<(String, Mode)> {
+    pub fn queue(&self) -> Vec<(String, Mode)> {
         let mut places: Vec<_> = self.places.iter().collect();
         places.sort_by_key(|place| place.rank);
         let live = places.into_iter();
@@ -127,8 +99,8 @@ impl Naive {
             .collect()
     }
 
-    /// Whether there is room for this besides who holds now.
-    fn has_room(&self, owner: &str, mode: Mode) -> bool {
+    /// Whether this is compatible with the present holds.
+    fn is_compatible(&self, owner: &str, mode: Mode) -> bool {
         self.live().iter().all(|hold| match (hold.mode, mode) {
             (Mode::Read, Mode::Read) => true,
             _ => hold.owner == owner,
@@ -142,13 +114,13 @@ impl Naive {
     pub fn acquire(
         &mut self,
         owner: &str,
-        conn: &str,
+        conn: u64,
         writes: bool,
         (lease_ms, wait, once): (i64, Option<Option<u64>>, bool),
-    ) -> Said {
+    ) -> Reply {
         let mode = if writes { Mode::Write } else { Mode::Read };
         let request = Request {
-            conn: conn.into(),
+            conn,
             mode,
             lease_ms,
             until_ms: wait.flatten().map(|ms| self.mono_ms + ms),
@@ -156,29 +128,29 @@ impl Naive {
         let is_upgrade = writes
             && self.find(owner, Mode::Read).is_some()
             && self.find(owner, Mode::Write).is_none();
-        // Who holds comes past the queue.
-        if self.is_holder(owner) && self.has_room(owner, mode) {
+        // A holder does not queue.
+        if self.is_holder(owner) && self.is_compatible(owner, mode) {
             self.claim(owner);
             self.grant(owner, mode, lease_ms, once);
             self.take_over(owner, mode);
-            return Said::Granted;
+            return Reply::Granted;
         }
-        if self.has_room(owner, mode) && self.line().is_empty() {
+        if self.is_compatible(owner, mode) && self.queue().is_empty() {
             self.claim(owner);
             self.grant(owner, mode, lease_ms, once);
             self.places.retain(|place| place.owner != owner);
-            return Said::Granted;
+            return Reply::Granted;
         }
         if wait.is_none() {
             self.hand_off();
-            return Said::Refused;
+            return Reply::Refused;
         }
         if is_upgrade && self.another_upgrades(owner) {
-            return Said::Deadlock;
+            return Reply::Error("DEADLOCK of two upgrades");
         }
         self.park(owner, request, is_upgrade);
         self.hand_off();
-        Said::Parked
+        Reply::Parked
     }
 
     fn another_upgrades(&self, owner: &str) -> bool {
@@ -203,12 +175,12 @@ impl Naive {
             }
             (Some(former), false) => former.rank,
             (None, false) => {
-                self.search_places += 1;
-                self.search_places
+                self.arrivals += 1;
+                self.arrivals
             }
         };
         if let Some(older) = former.and_then(|former| former.request) {
-            self.told.push((older.conn, Said::Refused));
+            self.replies.push((older.conn, Reply::Refused));
         }
         self.places.push(Place {
             owner: owner.into(),
@@ -225,7 +197,7 @@ impl Naive {
         };
         if let Some(at) = self.places.iter().position(same) {
             let request = self.places.remove(at).request.unwrap();
-            self.told.push((request.conn, Said::Refused));
+            self.replies.push((request.conn, Reply::Refused));
         }
     }
 
@@ -253,7 +225,7 @@ impl Naive {
         self.stretch();
     }
 
-    /// A writer's lease lasts as long as what it reads.
+    /// The lease of a writer lasts as long as its READ hold.
     fn stretch(&mut self) {
         let reads = self.holds.iter().filter(|hold| hold.mode == Mode::Read);
         let longest = reads.map(|hold| hold.end_ms).max().unwrap_or(0);
@@ -272,28 +244,28 @@ impl Naive {
             };
             let request = self.places[at].request.clone().unwrap();
             if request.until_ms.is_some_and(|end| end <= self.mono_ms) {
-                self.told.push((request.conn, Said::Refused));
+                self.replies.push((request.conn, Reply::Refused));
                 self.vacate(at);
                 continue;
             }
             let owner = self.places[at].owner.clone();
-            if !self.has_room(&owner, request.mode) {
+            if !self.is_compatible(&owner, request.mode) {
                 return;
             }
             let place = self.places.remove(at);
             let is_fresh = self.find(&owner, request.mode).is_none();
             self.grant(&owner, request.mode, request.lease_ms, false);
-            self.told.push((request.conn.clone(), Said::Granted));
+            self.replies.push((request.conn, Reply::Granted));
             if is_fresh {
-                self.permit_in_flight.push(PermitInFlight {
+                self.in_flight.push(InFlight {
                     conn: request.conn,
                     owner,
                     grant: self.grants,
                     rank: place.rank,
                 });
             } else {
-                // One hold more is not taken back.
-                self.permit_in_flight.push(PermitInFlight {
+                // An additional hold is not undone.
+                self.in_flight.push(InFlight {
                     conn: request.conn,
                     owner,
                     grant: 0,
@@ -313,33 +285,33 @@ impl Naive {
     }
 
     /// Which hold is meant; an error when that is not clear.
-    fn meant(&self, owner: &str, mode: Option<Mode>) -> Result<Option<usize>, Said> {
+    fn meant(&self, owner: &str, mode: Option<Mode>) -> Result<Option<usize>, Reply> {
         let (read, write) = (self.find(owner, Mode::Read), self.find(owner, Mode::Write));
         match mode {
-            None if read.is_some() && write.is_some() => Err(Said::Ambiguous),
+            None if read.is_some() && write.is_some() => Err(Reply::Error("READ or WRITE?")),
             None => Ok(read.or(write)),
             Some(Mode::Read) => Ok(read),
             Some(_) => Ok(write),
         }
     }
 
-    pub fn release(&mut self, owner: &str, mode: Option<Mode>, all: bool) -> Said {
+    pub fn release(&mut self, owner: &str, mode: Option<Mode>, all: bool) -> Reply {
         let at = match self.meant(owner, mode) {
             Ok(Some(at)) => at,
             Err(said) => return said,
             Ok(None) => {
                 self.withdraw(owner, mode);
-                return Said::NotHeld;
+                return Reply::NotHeld;
             }
         };
         self.claim(owner);
         if self.holds[at].count > 1 && !all {
             self.holds[at].count -= 1;
-            return Said::StillHeld;
+            return Reply::StillHeld;
         }
         self.holds.remove(at);
         self.hand_off();
-        Said::Freed
+        Reply::Freed
     }
 
     fn withdraw(&mut self, owner: &str, mode: Option<Mode>) {
@@ -351,62 +323,62 @@ impl Naive {
             return;
         }
         if let Some(request) = self.places.remove(at).request {
-            self.told.push((request.conn, Said::Refused));
+            self.replies.push((request.conn, Reply::Refused));
         }
         self.hand_off();
     }
 
-    pub fn renew(&mut self, owner: &str, mode: Option<Mode>, lease_ms: i64) -> Said {
+    pub fn renew(&mut self, owner: &str, mode: Option<Mode>, lease_ms: i64) -> Reply {
         let at = match self.meant(owner, mode) {
             Ok(Some(at)) => at,
             Err(said) => return said,
-            Ok(None) => return Said::Lost,
+            Ok(None) => return Reply::Lost,
         };
         self.claim(owner);
         self.holds[at].end_ms = self.wall_ms + lease_ms;
         self.stretch();
-        Said::Renewed
+        Reply::Renewed
     }
 
-    pub fn break_lock(&mut self, purge: bool) -> Said {
+    pub fn break_lock(&mut self, purge: bool) -> Reply {
         if purge {
             for place in std::mem::take(&mut self.places) {
                 let request = place.request.map(|request| request.conn);
-                self.told.extend(request.map(|conn| (conn, Said::Purged)));
+                self.replies
+                    .extend(request.map(|conn| (conn, Reply::Error("LOCKBROKEN"))));
             }
         }
         if self.live().is_empty() {
-            return Said::NotHeld;
+            return Reply::NotHeld;
         }
         self.holds.clear();
         self.hand_off();
-        Said::Broken
+        Reply::Broken
     }
 
     pub fn del(&mut self) {
         self.holds.clear();
     }
 
-    /// The owner knows of its grant.
+    /// The owner has used its grant: it is not undone.
     fn claim(&mut self, owner: &str) {
-        self.permit_in_flight
-            .retain(|permit_in_flight| permit_in_flight.owner != owner);
+        self.in_flight.retain(|in_flight| in_flight.owner != owner);
         self.undelivered
-            .retain(|permit_in_flight| permit_in_flight.owner != owner);
+            .retain(|in_flight| in_flight.owner != owner);
     }
 
     pub fn delivered(&mut self) {
-        self.permit_in_flight.clear();
+        self.in_flight.clear();
     }
 
-    pub fn disconnect(&mut self, conn: &str) {
+    pub fn disconnect(&mut self, conn: u64) {
         if let Some(at) = self
-            .permit_in_flight
+            .in_flight
             .iter()
-            .position(|permit_in_flight| permit_in_flight.conn == conn)
+            .position(|in_flight| in_flight.conn == conn)
         {
-            let permit_in_flight = self.permit_in_flight.remove(at);
-            self.undelivered.push(permit_in_flight);
+            let in_flight = self.in_flight.remove(at);
+            self.undelivered.push(in_flight);
         } else {
             let waits = |place: &Place| place.request.as_ref().is_some_and(|r| r.conn == conn);
             if let Some(at) = self.places.iter().position(waits) {
@@ -425,7 +397,7 @@ impl Naive {
             let place = &self.places[at];
             match &place.request {
                 Some(request) if request.until_ms.is_some_and(|end| end <= self.mono_ms) => {
-                    self.told.push((request.conn.clone(), Said::Refused));
+                    self.replies.push((request.conn, Reply::Refused));
                     self.vacate(at);
                 }
                 None if place.kept_until_ms <= self.mono_ms => drop(self.places.remove(at)),

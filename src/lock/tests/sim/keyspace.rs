@@ -1,36 +1,42 @@
-//! A key space of hashes and strings with TTLs, and the shell's part of reading and writing a lock in it.
+//! A key space of hashes and strings with TTLs, and how the shell reads and writes a lock in it.
 
 use std::collections::BTreeMap;
 
 use crate::lock::{
-    is_read_write, timeout_name, timeout_prefix, token_name, write_field, HashReader, KeyState,
-    KeyWrite, Mode, Now, ReadDepth, ReadWrite, Reader, RwFields, RwWrite, TokenRecord,
+    is_read_write, permits_of, timeout_name, timeout_prefix, token_name, write_field, HashReader,
+    KeyState, Mode, Now, ReadDepth, ReadWrite, Reader, RwFields, RwWrite, Token, TokenRecord,
 };
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Value {
     Hash(BTreeMap<String, String>),
     Text(String),
+    /// A sorted set of ids by the ends of their permits.
+    Permits(BTreeMap<String, i64>),
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct World {
-    pub keys: BTreeMap<String, (Value, Option<i64>)>,
+pub struct Keyspace {
+    keys: BTreeMap<String, (Value, Option<i64>)>,
 }
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-pub fn timeout_of(key: &str, owner: &[u8], number: u32) -> String {
+pub fn timeout_key(key: &str, owner: &[u8], number: u32) -> String {
     text(&timeout_name(
         &timeout_prefix(key.as_bytes(), owner),
         number,
     ))
 }
 
-pub fn mark_of(key: &str) -> String {
+pub fn token_record_name(key: &str) -> String {
     text(&token_name(key.as_bytes()))
+}
+
+fn permits_name(key: &str) -> String {
+    text(&permits_of(key.as_bytes()))
 }
 
 fn field_of(mode: Mode, owner: &[u8]) -> String {
@@ -40,25 +46,44 @@ fn field_of(mode: Mode, owner: &[u8]) -> String {
     }
 }
 
-impl World {
-    /// Deletes what is over; answers the hashes among that.
-    pub fn expire(&mut self, now: Now) -> Vec<String> {
-        let mut hashes = Vec::new();
-        self.keys.retain(|name, (value, end)| {
-            let is_over = end.is_some_and(|end| end <= now.wall_ms);
-            if is_over && matches!(value, Value::Hash(_)) {
-                hashes.push(name.clone());
-            }
+impl Keyspace {
+    /// Deletes the keys that have expired, among those that `is_meant` names. Returns their names.
+    pub fn expire(&mut self, now: Now, is_meant: impl Fn(&str) -> bool) -> Vec<String> {
+        let mut expired = Vec::new();
+        self.keys.retain(|name, (_, end)| {
+            let is_over = is_meant(name) && end.is_some_and(|end| end <= now.wall_ms);
+            expired.extend(is_over.then(|| name.clone()));
             !is_over
         });
-        hashes
+        expired
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (&String, &(Value, Option<i64>))> {
+        self.keys.iter()
+    }
+
+    pub fn names(&self) -> Vec<String> {
+        self.keys.keys().cloned().collect()
+    }
+
+    pub fn contains(&self, key: &str) -> bool {
+        self.keys.contains_key(key)
+    }
+
+    /// True if there was such a key.
+    pub fn remove(&mut self, key: &str) -> bool {
+        self.keys.remove(key).is_some()
+    }
+
+    pub fn clear(&mut self) {
+        self.keys.clear();
     }
 
     pub fn hash(&mut self, key: &str) -> &mut BTreeMap<String, String> {
         let empty = || (Value::Hash(BTreeMap::new()), None);
         match &mut self.keys.entry(key.into()).or_insert_with(empty).0 {
             Value::Hash(fields) => fields,
-            Value::Text(_) => panic!("{key} is no hash"),
+            Value::Text(_) | Value::Permits(_) => panic!("{key} is no hash"),
         }
     }
 
@@ -74,13 +99,40 @@ impl World {
     }
 
     pub fn set_end(&mut self, key: &str, end_ms: i64) {
+        self.set_ttl(key, Some(end_ms));
+    }
+
+    pub fn set_ttl(&mut self, key: &str, end_ms: Option<i64>) {
         if let Some((_, end)) = self.keys.get_mut(key) {
-            *end = Some(end_ms);
+            *end = end_ms;
         }
     }
 
     pub fn set(&mut self, key: String, value: &str, end_ms: Option<i64>) {
         self.keys.insert(key, (Value::Text(value.into()), end_ms));
+    }
+
+    pub fn text(&self, key: &str) -> Option<&str> {
+        match self.keys.get(key) {
+            Some((Value::Text(text), _)) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The ends of a semaphore's permits by their ids.
+    pub fn permits(&self, key: &str) -> BTreeMap<String, i64> {
+        match self.keys.get(&permits_name(key)) {
+            Some((Value::Permits(permits), _)) => permits.clone(),
+            _ => BTreeMap::new(),
+        }
+    }
+
+    pub fn set_permits(&mut self, key: &str, permits: BTreeMap<String, i64>) {
+        let name = permits_name(key);
+        match permits.is_empty() {
+            true => drop(self.keys.remove(&name)),
+            false => drop(self.keys.insert(name, (Value::Permits(permits), None))),
+        }
     }
 
     // ---- reading, as the shell does ----
@@ -149,7 +201,7 @@ impl World {
                 lock.is_whole = false;
                 continue;
             }
-            let ends = |number| self.end_of(&timeout_of(key, &name, number));
+            let ends = |number| self.end_of(&timeout_key(key, &name, number));
             let is_deep = depth == ReadDepth::All || (by_name && depth != ReadDepth::Own);
             let in_order: Vec<_> = std::iter::once(1)
                 .chain((2..=count).rev())
@@ -184,7 +236,7 @@ impl World {
     }
 
     fn token_record(&self, key: &str, now: Now) -> Option<TokenRecord> {
-        let (value, end) = self.keys.get(&mark_of(key))?;
+        let (value, end) = self.keys.get(&token_record_name(key))?;
         let Value::Text(value) = value else {
             return None;
         };
@@ -194,45 +246,36 @@ impl World {
 
     // ---- writing, as the shell does ----
 
-    /// Makes the change, and says it as commands.
-    pub fn write(&mut self, key: &str, change: &KeyWrite) -> Vec<String> {
-        match change {
-            KeyWrite::Delete => {
-                assert!(self.keys.remove(key).is_some(), "deleted nothing");
-                vec![format!("del {key}")]
-            }
-            KeyWrite::Take {
-                clear,
-                owner,
-                token,
-                deadline_ms,
-            } => {
-                assert_eq!(*clear, self.keys.remove(key).is_some(), "what was there");
-                let fields = self.hash(key);
-                fields.insert(text(owner), "1".into());
-                fields.insert("#token".into(), format!("t{}", token.get()));
-                self.set_end(key, *deadline_ms);
-                vec![format!("hset {key} {} 1 #token", text(owner))]
-            }
-            KeyWrite::Adjust {
-                owner,
-                count,
-                deadline_ms,
-                ..
-            } => {
-                if let Some((_, count)) = count {
-                    self.hash(key).insert(text(owner), count.to_string());
-                }
-                if let Some(end_ms) = deadline_ms {
-                    self.set_end(key, *end_ms);
-                }
-                vec![format!("adjust {key} {}", text(owner))]
-            }
-            KeyWrite::ReadWrite(change) => self.write_shared(key, change),
+    /// A grant of an exclusive lock.
+    pub fn take(&mut self, key: &str, owner: &[u8], token: Token, deadline_ms: i64) {
+        self.keys.remove(key);
+        let fields = self.hash(key);
+        fields.insert(text(owner), "1".into());
+        fields.insert("#token".into(), format!("t{}", token.get()));
+        self.set_end(key, deadline_ms);
+    }
+
+    /// A change of the hold of an exclusive lock: the count (before and after), the token, the deadline.
+    pub fn adjust(
+        &mut self,
+        key: &str,
+        owner: &[u8],
+        (count, token, deadline_ms): (Option<(u32, u32)>, Option<Token>, Option<i64>),
+    ) {
+        let fields = self.hash(key);
+        if let Some((_, count)) = count {
+            fields.insert(text(owner), count.to_string());
+        }
+        if let Some(token) = token {
+            fields.insert("#token".into(), format!("t{}", token.get()));
+        }
+        if deadline_ms.is_some() {
+            self.set_ttl(key, deadline_ms);
         }
     }
 
-    fn write_shared(&mut self, key: &str, change: &RwWrite) -> Vec<String> {
+    /// Makes the change of a read-write lock. Returns the commands that would make it.
+    pub fn write_shared(&mut self, key: &str, change: &RwWrite) -> Vec<String> {
         match change {
             RwWrite::Clear => {
                 assert!(self.keys.remove(key).is_some(), "cleared nothing");
@@ -262,13 +305,13 @@ impl World {
             }
             RwWrite::Timeouts(owner, (from, to), end_ms) => (*from..=*to)
                 .map(|number| {
-                    let name = timeout_of(key, owner, number);
+                    let name = timeout_key(key, owner, number);
                     self.set(name.clone(), "1", Some(*end_ms));
                     format!("set {name} 1 @{end_ms}")
                 })
                 .collect(),
             RwWrite::DropTimeouts(owner, (from, to)) => (*from..=*to)
-                .map(|number| timeout_of(key, owner, number))
+                .map(|number| timeout_key(key, owner, number))
                 .filter(|name| self.keys.remove(name).is_some())
                 .map(|name| format!("del {name}"))
                 .collect(),
@@ -278,7 +321,7 @@ impl World {
                 vec![format!("pexpireat {key} @{end_ms}")]
             }
             RwWrite::TokenRecord(token_record) => {
-                let name = mark_of(key);
+                let name = token_record_name(key);
                 self.set(
                     name.clone(),
                     &text(&token_record.value()),
@@ -291,12 +334,12 @@ impl World {
                 )]
             }
             RwWrite::TokenRecordLease(end_ms) => {
-                self.set_end(&mark_of(key), *end_ms);
-                vec![format!("pexpireat {} @{end_ms}", mark_of(key))]
+                self.set_end(&token_record_name(key), *end_ms);
+                vec![format!("pexpireat {} @{end_ms}", token_record_name(key))]
             }
             RwWrite::DropTokenRecord => {
-                let name = mark_of(key);
-                // Of one that is not there nobody is told.
+                let name = token_record_name(key);
+                // An absent key has no event.
                 let dropped = self.keys.remove(&name);
                 dropped.map(|_| format!("del {name}")).into_iter().collect()
             }

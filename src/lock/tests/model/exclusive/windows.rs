@@ -1,9 +1,9 @@
-//! The naive model: turns of those who wait outside.
+//! The naive model: Redisson windows.
 
-use crate::lock::tests::model::naive::{Key, Model, State, KEYS};
+use crate::lock::tests::model::exclusive::naive::{Key, Model, State, KEYS};
 use crate::lock::WindowRule;
 
-/// What became of a lock that was to be handed on.
+/// The result of a hand-off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Passed {
     Granted,
@@ -11,19 +11,20 @@ pub enum Passed {
     LeftFree,
     /// It is in its window.
     StillFree,
-    Nobody,
+    NoWaiter,
 }
 
-/// What has happened at a lock since those outside had their turn.
+/// What has happened at a lock since its last window.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Row {
     hand_offs: u32,
-    /// Holds of others that ended while somebody waited.
-    outside: u32,
-    in_vain: u32,
+    /// Holds of Redisson clients that ended while requests waited.
+    foreign: u32,
+    /// Windows without a subscriber, or that were not used.
+    unused: u32,
 }
 
-/// What the model keeps for them.
+/// The state of the windows.
 #[derive(Debug)]
 pub struct Windows {
     pub rule: WindowRule,
@@ -47,16 +48,16 @@ impl Windows {
         }
     }
 
-    /// The lock was free for everybody.
+    /// The lock was free.
     pub fn was_free(&mut self, key: Key) {
-        let row = self.row[key].filter(|row| row.in_vain > 0);
-        self.row[key] = row.map(|Row { in_vain, .. }| Row {
-            in_vain,
+        let row = self.row[key].filter(|row| row.unused > 0);
+        self.row[key] = row.map(|Row { unused, .. }| Row {
+            unused,
             ..Row::default()
         });
     }
 
-    /// Who listens is not the server's memory.
+    /// Subscribers are not in the memory of the module.
     pub fn restarted(&self) -> Windows {
         Windows {
             has_subscriber: self.has_subscriber,
@@ -80,24 +81,24 @@ impl Model {
         }
     }
 
-    /// The lock could be handed on: whether others have their turn instead.
+    /// The lock can be handed off: whether it is left free instead.
     pub fn leave_free(&mut self, key: Key) -> Option<Passed> {
         if matches!(self.windows.window[key], Some(end) if end > self.mono_ms) {
             return Some(Passed::StillFree);
         }
         let row = self.windows.row[key]?;
         let after = self.windows.rule.after;
-        let owed = (after * row.outside).min(100);
-        if after == 0 || row.hand_offs < owed.max(after * 2u32.pow(row.in_vain)) {
+        let owed = (after * row.foreign).min(100);
+        if after == 0 || row.hand_offs < owed.max(after * 2u32.pow(row.unused)) {
             return None;
         }
         if !self.windows.has_subscriber[key] {
-            self.in_vain(key);
+            self.unused(key);
             return None;
         }
-        let in_vain = self.windows.row[key]?.in_vain;
+        let unused = self.windows.row[key]?.unused;
         self.windows.row[key] = Some(Row {
-            in_vain,
+            unused,
             ..Row::default()
         });
         self.windows.begun += 1;
@@ -107,43 +108,43 @@ impl Model {
         Some(Passed::LeftFree)
     }
 
-    /// It was handed on.
+    /// It was handed off.
     pub fn count(&mut self, key: Key) {
         if self.windows.rule.after > 0 {
             self.windows.row[key].get_or_insert_default().hand_offs += 1;
         }
     }
 
-    /// A hold of others has ended, or one of ours by others.
+    /// A hold of a Redisson client has ended, or a hold of the module by other means.
     pub fn lose(&mut self, key: Key, state: State) {
-        let is_waited = u32::from(!self.line(key).is_empty());
+        let is_waited = u32::from(!self.queue(key).is_empty());
         if let Some(row) = &mut self.windows.row[key] {
-            row.outside += is_waited;
+            row.foreign += is_waited;
         }
         self.set(key, state);
     }
 
-    fn in_vain(&mut self, key: Key) {
+    fn unused(&mut self, key: Key) {
         if let Some(row) = &mut self.windows.row[key] {
             row.hand_offs = 0;
-            row.in_vain = (row.in_vain + 1).min(4);
+            row.unused = (row.unused + 1).min(4);
         }
     }
 
-    /// Somebody has looked at the key: who took it in the window is seen.
+    /// The key was read: a hold that was taken in the window is seen.
     pub fn note_window_taken(&mut self, key: Key) {
         if self.windows.window[key].is_some() && self.holder(key).is_some() {
             self.windows.window[key] = None;
             self.windows.taken += 1;
             if let Some(row) = &mut self.windows.row[key] {
-                row.in_vain = 0;
+                row.unused = 0;
             }
         }
     }
 
     pub fn end_window(&mut self, key: Key) {
         if self.windows.window[key].take().is_some() {
-            self.in_vain(key);
+            self.unused(key);
         }
     }
 
@@ -156,7 +157,7 @@ impl Model {
     }
 
     /// A request may wait for a free lock in its window only. (A hold that began and ended in the window, within one
-    /// turn, was not seen: the window goes on to its end.)
+    /// tick, was not seen: the window continues to its end.)
     pub fn is_left_free(&self, key: Key) -> bool {
         self.windows.window[key].is_some_and(|end| end > self.mono_ms) && self.holder(key).is_none()
     }

@@ -2,11 +2,12 @@
 
 use proptest::prelude::*;
 
-use crate::lock::tests::model::naive::KEYS;
-use crate::lock::tests::model::sessions::Terms;
-use crate::lock::tests::model::{lease, Names, Op, Step, CONNS_PER_OWNER, OWNERS, STEPS};
+use crate::lock::tests::model::exclusive::naive::KEYS;
+use crate::lock::tests::model::exclusive::sessions::Terms;
+use crate::lock::tests::model::exclusive::{Names, Op, OWNERS};
+use crate::lock::tests::model::{grace, lease, limits, CONNS_PER_OWNER};
 use crate::lock::tests::sim::Settings;
-use crate::lock::{Grace, Limits, WindowRule};
+use crate::lock::WindowRule;
 
 fn names() -> impl Strategy<Value = Names> {
     prop_oneof![
@@ -16,7 +17,7 @@ fn names() -> impl Strategy<Value = Names> {
     ]
 }
 
-fn op() -> impl Strategy<Value = Op> {
+pub fn op() -> impl Strategy<Value = Op> {
     let (key, owner, conn) = (0..KEYS, 0..OWNERS.len(), 0..CONNS_PER_OWNER);
     let at = (key.clone(), owner.clone());
     let lease = 1..20i64;
@@ -70,7 +71,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => Just(Op::Flush),
         1 => prop_oneof![Just(0), Just(7_200_000i64), 1..50i64].prop_map(Op::Restart),
         2 => prop::bool::weighted(0.8).prop_map(Op::MayGrant),
-        3 => (0..KEYS, prop::bool::weighted(0.8)).prop_map(|(k, on)| Op::Listen(k, on)),
+        3 => (0..KEYS, prop::bool::weighted(0.8)).prop_map(|(k, on)| Op::Subscribe(k, on)),
         1 => windows().prop_map(Op::SetWindowRule),
     ]
 }
@@ -80,46 +81,24 @@ fn forged() -> impl Strategy<Value = u64> {
     prop_oneof![0..50u64, (1u64 << 53) - 50..1 << 53, Just(u64::MAX)]
 }
 
-pub fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let step = (op(), prop::bool::weighted(0.5), prop::bool::weighted(0.4));
-    let step = step.prop_map(|(op, ends_tick, delivers)| Step {
-        op,
-        ends_tick,
-        delivers,
-    });
-    prop::collection::vec(step, 1..=STEPS)
-}
-
 fn windows() -> impl Strategy<Value = WindowRule> {
     (prop::sample::select(vec![0, 1, 1, 2, 3]), 1..12u64)
         .prop_map(|(after, window_ms)| WindowRule { after, window_ms })
 }
 
 pub fn settings(cluster: bool) -> impl Strategy<Value = Settings> {
-    let some = |few: Vec<usize>| prop::sample::select(few);
-    let limits = (
-        some(vec![2, 5, 100]),
-        some(vec![1, 3, 100]),
-        some(vec![0, 1, 100]),
-    );
     let session = prop::sample::select(vec![1, 3, 6, 15]);
-    let grace = (prop::sample::select(vec![0, 3, 12]), some(vec![0, 1, 100]));
-    (limits, grace, session, windows()).prop_map(
-        move |(limits, (ms, max_places), session, windows)| {
-            Settings {
-                limits: Limits {
-                    max_waiters: limits.0,
-                    max_waiters_per_key: limits.1,
-                    max_tracked: limits.2,
-                },
-                grace: Grace { ms, max_places },
-                cluster,
-                // Histories with them have a model of their own.
-                deadlocks: false,
-                default_lease: lease(9),
-                session_lease: lease(session),
-                windows,
-            }
-        },
-    )
+    let grace = grace(prop::sample::select(vec![0, 1, 100]));
+    (limits(), grace, session, windows()).prop_map(move |(limits, grace, session, windows)| {
+        Settings {
+            limits,
+            grace,
+            cluster,
+            // Histories with deadlocks have a model of their own.
+            deadlocks: false,
+            default_lease: lease(9),
+            session_lease: lease(session),
+            windows,
+        }
+    })
 }

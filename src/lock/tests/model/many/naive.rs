@@ -1,8 +1,9 @@
-//! The contract of locks on one key and on many, as plainly as it can be written: lists that are searched
-//! from the front, and at the end of a turn whatever can be granted is, until nothing can.
+//! The contract of locks on one key and on several, as plainly as it can be written: lists that are searched from the
+//! front. At the end of a tick, requests are granted until none can be.
 
 use std::collections::BTreeSet;
 
+use crate::lock::tests::model::Reply;
 use crate::lock::{Grace, Limits};
 
 pub const KEYS: usize = 4;
@@ -27,23 +28,6 @@ pub enum State {
     Other,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reply {
-    Granted,
-    Refused,
-    Parked,
-    /// Of a release or a renewal: at how many keys.
-    Done(usize),
-    Error(&'static str),
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Told {
-    Granted,
-    Nil,
-    Error(&'static str),
-}
-
 /// A parked request.
 #[derive(Debug, Clone)]
 struct Request {
@@ -54,7 +38,7 @@ struct Request {
     lease_ms: i64,
     until_ms: Option<u64>,
     once: bool,
-    /// Whether it came by `LOCK.MACQUIRE`: then the end of a turn decides.
+    /// Whether it is a `LOCK.MACQUIRE`: then the end of the tick decides.
     many: bool,
 }
 
@@ -70,7 +54,7 @@ struct Place {
 
 /// A grant at one key whose reply has not been delivered.
 #[derive(Debug, Clone, Copy)]
-struct PermitsInFlight {
+struct InFlight {
     conn: Conn,
     key: Key,
     owner: Owner,
@@ -85,7 +69,7 @@ pub struct Model {
     pub wall_ms: i64,
     pub mono_ms: u64,
     pub keys: [State; KEYS],
-    pub told: Vec<(Conn, Told)>,
+    pub replies: Vec<(Conn, Reply)>,
     pub published: Vec<Key>,
     pub grants: u64,
     pub limits: Limits,
@@ -93,9 +77,9 @@ pub struct Model {
     deadlocks: bool,
     places: Vec<Place>,
     requests: Vec<Request>,
-    in_flight: Vec<PermitsInFlight>,
-    undelivered: Vec<PermitsInFlight>,
-    /// Keys that were overwritten while somebody waited.
+    in_flight: Vec<InFlight>,
+    undelivered: Vec<InFlight>,
+    /// Keys that were overwritten while requests waited.
     overwritten: Vec<Key>,
     numbers: u64,
     arrivals: u64,
@@ -118,7 +102,7 @@ impl Model {
             wall_ms,
             mono_ms: 0,
             keys: [State::Absent; KEYS],
-            told: Vec::new(),
+            replies: Vec::new(),
             published: Vec::new(),
             grants: 0,
             limits,
@@ -145,7 +129,7 @@ impl Model {
         }
     }
 
-    pub fn line(&self, key: Key) -> Vec<Owner> {
+    pub fn queue(&self, key: Key) -> Vec<Owner> {
         let live = |place: &&Place| place.key == key && place.request.is_some();
         self.places
             .iter()
@@ -190,10 +174,10 @@ impl Model {
         if !ask.keys.iter().all(is_to_be_had) {
             return self.park(ask, !single);
         }
-        let queued = |key: &Key| !mine(self, key) && !self.line(*key).is_empty();
+        let queued = |key: &Key| !mine(self, key) && !self.queue(*key).is_empty();
         if ask.keys.iter().any(queued) {
             let reply = self.park(ask, !single);
-            // A request for one key sees to it at once whose the key is, one for many at the end of the turn.
+            // A request for one key is decided at once, a request for several at the end of the tick.
             if single && !matches!(reply, Reply::Error(_)) {
                 self.hand_off(ask.keys[0]);
             }
@@ -206,7 +190,7 @@ impl Model {
         Reply::Granted
     }
 
-    /// Answers the number of the grant, if it is a fresh one. Whoever has the key needs no place any more.
+    /// Returns the number of the grant, if it is a new one: its owner needs no place any more.
     fn enter(&mut self, key: Key, owner: Owner, lease_ms: i64, once: bool) -> Option<u64> {
         let deadline_ms = self.wall_ms + lease_ms;
         if let Some(hold) = self.holder(key) {
@@ -243,8 +227,8 @@ impl Model {
             .filter_map(|place| place.request)
             .collect();
         let is_full = |key: &Key| {
-            self.line(*key).len() >= self.limits.max_waiters_per_key
-                && !self.line(*key).contains(&ask.owner)
+            self.queue(*key).len() >= self.limits.max_waiters_per_key
+                && !self.queue(*key).contains(&ask.owner)
         };
         let live = self.places.iter().filter_map(|place| place.request);
         let (freed, others): (Vec<u64>, Vec<u64>) = live.partition(|one| older.contains(one));
@@ -266,7 +250,7 @@ impl Model {
                 .find(|r| r.number == number)
                 .unwrap()
                 .conn;
-            self.told.push((conn, Told::Nil));
+            self.replies.push((conn, Reply::Refused));
         }
         Reply::Parked
     }
@@ -274,7 +258,7 @@ impl Model {
     fn take_places(&mut self, ask: &Ask, older: &BTreeSet<u64>, wait: Option<u64>, many: bool) {
         let mine = |place: &&Place| place.owner == ask.owner && ask.keys.contains(&place.key);
         let arrivals: BTreeSet<u64> = self.places.iter().filter(mine).map(|p| p.arrival).collect();
-        // Places are good for one more request if nobody can have come between them.
+        // The places serve one more request if no other request can have a place between them.
         let span = |all: &BTreeSet<u64>| all.last().unwrap() - all.first().unwrap() + 1;
         let stays = arrivals.len() == ask.keys.len() && span(&arrivals) == arrivals.len() as u64;
         self.requests
@@ -371,7 +355,7 @@ impl Model {
         Reply::Done(1)
     }
 
-    // ---- time and turns ----
+    // ---- time and ticks ----
 
     pub fn alarm(&mut self) {
         let is_over = |r: &&Request| r.until_ms.is_some_and(|end| end <= self.mono_ms);
@@ -382,7 +366,7 @@ impl Model {
             .map(|r| r.number)
             .collect();
         for number in over {
-            self.leave(number, Some(Told::Nil));
+            self.leave(number, Some(Reply::Refused));
         }
         let now = self.mono_ms;
         self.places
@@ -403,7 +387,7 @@ impl Model {
             }
         }
         for key in std::mem::take(&mut self.overwritten) {
-            if self.keys[key] == State::Other && !self.line(key).is_empty() {
+            if self.keys[key] == State::Other && !self.queue(key).is_empty() {
                 self.fail_all(key, "WRONGTYPE");
             }
         }
@@ -450,7 +434,7 @@ impl Model {
             }
             let grant = fresh.unwrap_or_else(|| self.holder(*key).unwrap().grant);
             if !(again && request.once) {
-                self.in_flight.push(PermitsInFlight {
+                self.in_flight.push(InFlight {
                     conn: request.conn,
                     key: *key,
                     owner: request.owner,
@@ -460,7 +444,7 @@ impl Model {
                 });
             }
         }
-        self.told.push((request.conn, Told::Granted));
+        self.replies.push((request.conn, Reply::Granted));
     }
 
     /// The key is free for its first waiter: at once if that waits for nothing else.
@@ -511,14 +495,15 @@ impl Model {
     }
 
     /// A request leaves, its places are kept for its owner.
-    fn leave(&mut self, number: u64, told: Option<Told>) {
+    fn leave(&mut self, number: u64, reply: Option<Reply>) {
         let at = self
             .requests
             .iter()
             .position(|r| r.number == number)
             .unwrap();
         let request = self.requests.remove(at);
-        self.told.extend(told.map(|told| (request.conn, told)));
+        self.replies
+            .extend(reply.map(|reply| (request.conn, reply)));
         for place in self.places.iter_mut().filter(|p| p.request == Some(number)) {
             place.request = None;
             place.kept_until_ms = self.mono_ms + self.grace.ms;
@@ -528,7 +513,7 @@ impl Model {
         }
     }
 
-    fn give_back(&mut self, undo: PermitsInFlight) {
+    fn give_back(&mut self, undo: InFlight) {
         let known = |place: &Place| (place.key, place.owner) == (undo.key, undo.owner);
         if self.grace.ms > 0 && !self.places.iter().any(known) {
             self.places.push(Place {
@@ -548,20 +533,20 @@ impl Model {
             return;
         };
         match place.request {
-            Some(number) => self.dismiss(number, Told::Nil),
+            Some(number) => self.dismiss(number, Reply::Refused),
             None => self.places.retain(|place| !at(&place)),
         }
     }
 
     /// A request leaves, and nothing is kept.
-    fn dismiss(&mut self, number: u64, told: Told) {
+    fn dismiss(&mut self, number: u64, reply: Reply) {
         let at = self
             .requests
             .iter()
             .position(|r| r.number == number)
             .unwrap();
         let conn = self.requests.remove(at).conn;
-        self.told.push((conn, told));
+        self.replies.push((conn, reply));
         self.places.retain(|place| place.request != Some(number));
     }
 
@@ -569,13 +554,13 @@ impl Model {
         let here = self.places.iter().filter(|place| place.key == key);
         let numbers: Vec<u64> = here.filter_map(|place| place.request).collect();
         for number in numbers {
-            self.dismiss(number, Told::Error(error));
+            self.dismiss(number, Reply::Error(error));
         }
         self.places.retain(|place| place.key != key);
     }
 
     fn claim(&mut self, key: Key, owner: Owner) {
-        let other = |way: &PermitsInFlight| (way.key, way.owner) != (key, owner);
+        let other = |way: &InFlight| (way.key, way.owner) != (key, owner);
         self.undelivered.retain(other);
         self.in_flight.retain(other);
     }
@@ -596,7 +581,7 @@ impl Model {
                 return true;
             }
             if seen.insert(other) {
-                let keys = (0..KEYS).filter(|key| self.line(*key).contains(&other));
+                let keys = (0..KEYS).filter(|key| self.queue(*key).contains(&other));
                 next.extend(keys.flat_map(|key| self.waits_for(key, other)));
             }
         }
@@ -608,16 +593,16 @@ impl Model {
             return Vec::new();
         }
         let holder = self.holder(key).map(|hold| hold.owner);
-        let line = self.line(key);
-        let before = line.iter().copied().take_while(|other| *other != owner);
+        let queue = self.queue(key);
+        let before = queue.iter().copied().take_while(|other| *other != owner);
         holder.into_iter().chain(before).collect()
     }
 
     // ---- the key changes by other means ----
 
     pub fn set(&mut self, key: Key, state: State) {
-        // Where nobody waits nobody looks.
-        if state == State::Other && !self.line(key).is_empty() {
+        // A key without waiters is not settled.
+        if state == State::Other && !self.queue(key).is_empty() {
             self.overwritten.push(key);
         }
         self.keys[key] = state;
