@@ -111,8 +111,8 @@ impl Locks {
         if change.clear {
             self.begins_as(Resource::Semaphore, key);
         } else if change.free.is_some() {
-            // A latch of this name has another count now.
-            self.latches.waiters.schedule_settle(key);
+            // Another kind at this key has another number now.
+            self.schedule_settle_others(Resource::Semaphore, key);
         }
         change
     }
