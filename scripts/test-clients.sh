@@ -2,7 +2,7 @@
 # test-clients.sh [CLIENT...]: the tests of tests/clients with each client library (default: all of them). Installs them
 # from the package registries into target/clients, and names at the end those that cannot be installed here. QUICK=1:
 # fewer rounds, and no wait longer than 8 s. REPORT=1: instead, measures the defaults of each library, into
-# docs/CLIENTS.md (a minute or two each).
+# docs/CLIENTS.md (a minute or two each). The Makefile sets TESTED (cargo's options).
 set -eu
 cd "$(dirname "$0")/.."
 LOCK_MODULE=${LOCK_MODULE:-$PWD/target/release/libredis_lock.so}
@@ -33,7 +33,8 @@ for client in $wanted; do
 done
 
 # tests OPTION...: a test's name begins with its client's, dashes written as underscores.
-tests() { cargo test --profile quick --locked -p redis_lock_clients --test clients -- "$@" --test-threads 2; }
+# shellcheck disable=SC2086 # TESTED is options, one a word
+tests() { cargo test $TESTED --test clients -- "$@" --test-threads 2; }
 
 failed=
 if [ -n "${REPORT:-}" ]; then

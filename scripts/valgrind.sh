@@ -13,14 +13,11 @@ dir=$(cd "$1" && pwd)
 shift
 [ $# -gt 0 ] || set -- parked wakeups hazards faults unload commands::replies renamed_commands
 
-# module FEATURES: builds the module with line numbers and prints its path.
-module() {
-    CARGO_PROFILE_RELEASE_STRIP=none CARGO_PROFILE_RELEASE_DEBUG=line-tables-only nice -n 5 \
-        cargo build -q --profile quick --locked --features "$1" --target-dir "$dir/module$1"
-    echo "$dir/module$1/quick/libredis_lock.so"
-}
-LOCK_MODULE=$(module '')
-LOCK_FAULT_MODULE=$(module fault-injection)
+# Both modules, with line numbers.
+CARGO_PROFILE_RELEASE_STRIP=none CARGO_PROFILE_RELEASE_DEBUG=line-tables-only nice -n 5 \
+    cargo build -q --profile quick --locked --lib -p redis_lock -p redis_lock_fault_module --target-dir "$dir/module"
+LOCK_MODULE=$dir/module/quick/libredis_lock.so
+LOCK_FAULT_MODULE=$dir/module/quick/libredis_lock_fault_module.so
 
 reports=$dir/reports
 rm -rf "$reports"

@@ -27,7 +27,7 @@ trap '[ -z "$pid" ] || kill "$pid" 2>/dev/null; exit 130' INT TERM
 # that are killed are in a place that is emptied here.
 export CARGO_TARGET_DIR=$dir/build TMPDIR=$dir/tmp
 export LOCK_MODULE=$CARGO_TARGET_DIR/quick/libredis_lock.so
-export LOCK_FAULT_MODULE=$CARGO_TARGET_DIR/fault/quick/libredis_lock.so
+export LOCK_FAULT_MODULE=$CARGO_TARGET_DIR/quick/libredis_lock_fault_module.so
 threads=${THREADS:-4}
 # The time limits in seconds: for one test, and for all tests together.
 one=120 all=900
@@ -54,8 +54,7 @@ build() {
         cargo build --locked --lib --profile quick && chmod 755 "$LOCK_MODULE" || return 1
     fi
     if [ "$2" = faults ]; then
-        cargo build --locked --lib --profile quick --features fault-injection \
-            --target-dir "$CARGO_TARGET_DIR/fault" && chmod 755 "$LOCK_FAULT_MODULE"
+        cargo build --locked --lib --profile quick -p redis_lock_fault_module && chmod 755 "$LOCK_FAULT_MODULE"
     fi
 }
 

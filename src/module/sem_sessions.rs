@@ -66,7 +66,7 @@ fn carry_out(
     let ((), fx) = decide(now, |locks, cx| {
         change = match duty {
             Duty::Release => locks.end_permit_session(&view, id.bytes(), cx),
-            Duty::Renew => locks.renew_permit_session(&view, id.bytes(), now),
+            Duty::Renew => locks.renew_permit_session(&view, id.bytes(), cx),
         }
     });
     let _ = key.apply(&change, &fx, to);

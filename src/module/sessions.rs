@@ -43,8 +43,9 @@ pub fn end_first(ctx: Ctx<'_>, name: Str<'_>, owner: Str<'_>) {
     for bound in ended.into_iter().filter(|_| ctx.may_write()) {
         // The server has admitted the command, so it accepts a write to this key.
         let key = LockKey::open(ctx, name);
-        let view = view_for(&key, key.read(), &Planned::EndSession(&bound));
-        let fx = decide_on(&bound, Duty::Release, &view, ctx.now());
+        let now = ctx.now();
+        let view = view_for(&key, key.read(), &Planned::EndSession(&bound), now);
+        let fx = decide_on(&bound, Duty::Release, &view, now);
         let _ = apply(key, &fx);
     }
 }
@@ -142,7 +143,7 @@ fn perform_on_lock(ctx: Ctx<'_>, bound: &Bound, duty: Duty) -> bool {
         Duty::Release => Planned::EndSession(bound),
         Duty::Renew => Planned::Nothing,
     };
-    let view = view_for(&key, state, &planned);
+    let view = view_for(&key, state, &planned, now);
     let fx = decide_on(bound, duty, &view, now);
     apply_for_event(key, &fx);
     true

@@ -83,7 +83,7 @@ pub fn recheck_all(ctx: Ctx<'_>, now: Now) {
         let name = name_of(&id);
         ctx.select(id.as_ref().db);
         let key = LockKey::peek(ctx, name.as_str(), None);
-        let view = view_for(&key, key.read(), &Planned::Nothing);
+        let view = view_for(&key, key.read(), &Planned::Nothing, now);
         let ((), fx) = decide(now, |locks, cx| locks.recheck(&view, cx));
         apply_for_event(key, &fx);
     }
@@ -135,7 +135,7 @@ fn settle_many(ctx: Ctx<'_>, request: WaiterId, ids: &[KeyId], now: Now) -> bool
     let views: Vec<_> = keys
         .iter()
         .zip(states)
-        .map(|(key, state)| view_for(key, state, &planned))
+        .map(|(key, state)| view_for(key, state, &planned, now))
         .collect();
     let (settled, fx) = decide_all(ids.len(), now, |locks, fx| {
         locks.settle_many(request, &views, now, fx)
@@ -189,7 +189,7 @@ pub fn settle(ctx: Ctx<'_>, id: &KeyId, now: Now) -> bool {
         true => Planned::Settle,
         false => Planned::Nothing,
     };
-    let view = view_for(&key, state, &planned);
+    let view = view_for(&key, state, &planned, now);
     let ((), fx) = decide(now, |locks, cx| locks.settle(&view, cx));
     apply_for_event(key, &fx);
     !changes || view.may_grant()
@@ -206,7 +206,7 @@ fn settle_semaphore(ctx: Ctx<'_>, id: &KeyId, now: Now) -> bool {
     };
     let mut view = key.plain_view(None, now);
     let (changes, grant) = shell::with(|shell| {
-        let changes = shell.locks.sem_may_change(&view);
+        let changes = shell.locks.sems.may_change(&view);
         (
             changes,
             changes && shell.locks.sems.queue(id.as_ref()).is_some(),

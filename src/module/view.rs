@@ -9,8 +9,12 @@ use crate::module::state::shell;
 use crate::module::subscribers;
 
 /// The view for a decision about a key in this state, with what the core states that the decision needs.
-pub fn view_for<'a>(key: &LockKey<'a>, state: KeyState, planned: &Planned<'_>) -> View<'a> {
-    let (ctx, now) = (key.ctx(), key.ctx().now());
+pub fn view_for<'a>(
+    key: &LockKey<'a>,
+    state: KeyState,
+    planned: &Planned<'_>,
+    now: Now,
+) -> View<'a> {
     let need = shell::with(|shell| shell.locks.need(key.id(), &state, planned, now));
     if need == Need::Token {
         fail_conflicting_waiters(key, &state, planned, now);
@@ -24,7 +28,7 @@ pub fn view_for<'a>(key: &LockKey<'a>, state: KeyState, planned: &Planned<'_>) -
     };
     if need == Need::Token {
         view.fence = Some(fence_of(key, &view, now));
-        view.has_subscriber = subscribers::has_relevant_subscriber(ctx, view.key);
+        view.has_subscriber = subscribers::has_relevant_subscriber(key.ctx(), view.key);
     }
     view
 }

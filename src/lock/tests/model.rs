@@ -1,123 +1,114 @@
-//! Random histories of two locks, compared step by step with a naive model of the contract.
+//! Random histories, compared step by step with a naive model of the contract.
 //!
-//! A history is a list of [`Step`]s: everything that can happen to the simulated server, each at
-//! the end of a turn or in the midst of one, with its replies delivered or not. After each step the
-//! answers, what parked connections were told, the publishes, the key space and the line of waiters
-//! must be what [`naive::Model`] says, and the invariants of [`Case::check`] must hold. What may not
-//! happen at any single effect is asserted by the simulated server itself.
+//! A history is a list of [`Step`]s: everything that can happen to the simulated server, each with or without the end
+//! of the tick and the delivery of replies. After each step the reply and all that can be observed must be as the naive
+//! model states. What no effect may do is asserted by the simulated server.
 //!
-//! `PROPTEST_CASES` sets the number of histories, `PROPTEST_RNG_SEED` repeats a run. A failure
-//! prints the seed and the smallest history that shows it.
+//! `PROPTEST_CASES` sets the number of histories, `PROPTEST_RNG_SEED` repeats a run. A failure prints the seed and the
+//! smallest history that shows it.
 
-mod answers;
-mod inputs;
-mod naive;
-mod others;
-mod sessions;
-mod windows;
+mod exclusive;
+mod many;
+mod read_write;
+mod semaphore;
 
+use std::fmt::Debug;
+
+use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestError, TestRunner};
 
-use self::answers::{Reply, Told};
-use self::inputs::{settings, steps};
-use self::naive::{Key, Model, Owner, State, KEYS};
-use self::sessions::{sim_terms, Terms};
-use crate::lock::tests::sim::{key_ref, Out, Settings, Sim, START_MS};
-use crate::lock::tests::sums;
-use crate::lock::{Answer, Hold, KeyState, Lease, LockError, Outcome, Released, Wait, WindowRule};
+use crate::lock::tests::sim::{key_ref, Sim};
+use crate::lock::{Answer, Grace, Lease, Limits, LockError, ManyAnswer, Outcome, Released, Wait};
 
-const NAMES: [&str; KEYS] = ["k0", "k1"];
-const OWNERS: [&str; 4] = ["a", "b", "c", "d"];
+/// Connections of each owner.
 const CONNS_PER_OWNER: u64 = 3;
-const STEPS: usize = 60;
-const DEFAULT_CASES: u32 = 2_000;
 
-/// Which token a command names.
-#[derive(Debug, Clone, Copy)]
-enum Names {
-    Nothing,
-    Present,
-    /// A token of the past of this key.
-    Past(usize),
+/// One server and its naive model.
+trait Case {
+    type Settings: Debug + Clone;
+    type Op: Debug + Clone;
+
+    fn new(settings: &Self::Settings) -> Self;
+
+    /// Does it on both sides. Returns both replies.
+    fn apply(&mut self, op: &Self::Op) -> (Option<Reply>, Option<Reply>);
+
+    fn end_tick(&mut self);
+
+    /// Compares all that can be observed.
+    fn compare(&mut self, op: &Self::Op);
+
+    fn deliver(&mut self);
+
+    /// What must hold whatever the model states.
+    fn check(&mut self, step: &Step<Self::Op>);
+
+    /// Without further inputs every request gets a reply, every lease ends, and nothing is left.
+    fn come_to_rest(&mut self) {}
+
+    fn play(&mut self, steps: &[Step<Self::Op>]) {
+        for step in steps {
+            let (got, expected) = self.apply(&step.op);
+            assert_eq!(got, expected, "the reply to {:?}", step.op);
+            if step.ends_tick {
+                self.end_tick();
+            }
+            self.compare(&step.op);
+            if step.delivers {
+                self.deliver();
+            }
+            self.check(step);
+        }
+        self.come_to_rest();
+    }
 }
 
 #[derive(Debug, Clone)]
-enum Op {
-    Acquire {
-        key: Key,
-        owner: Owner,
-        conn: u64,
-        terms: Terms,
-        wait: Option<Option<u64>>,
-        once: bool,
-    },
-    /// The present holder asks again, from any of its connections.
-    HolderAsks(Key, u64, Terms, bool),
-    Release(Key, Owner, bool, Names),
-    Renew(Key, Owner, Terms, Names),
-    Break(Key, Names, bool),
-    Pass(u64),
-    Alarm,
-    /// The wall clock alone is set, by so many milliseconds.
-    SetClock(i64),
-    Disconnect(Owner, u64),
-    /// A connection to which a grant is on its way closes.
-    DropAddressee,
-    Unblock(Owner, u64),
-    Del(Key),
-    ServerExpires(Key),
-    Hdel(Key),
-    SetTtl(Key, Option<i64>),
-    Overwrite(Key, bool),
-    RedissonAcquires(Key, Owner, i64),
-    RedissonReleases(Key, Owner, i64),
-    /// Redisson's token counter, so far above the highest token of the key.
-    Counter(Key, u64),
-    /// A client writes this number over the horizon, which is then read again.
-    Forge(Key, u64),
-    Flush,
-    Restart(i64),
-    MayGrant(bool),
-    /// Somebody listens for the release of a lock, or nobody any more.
-    Listen(Key, bool),
-    SetWindowRule(WindowRule),
-}
-
-#[derive(Debug, Clone)]
-struct Step {
+struct Step<Op> {
     op: Op,
     ends_tick: bool,
     delivers: bool,
 }
 
-#[test]
-fn histories_on_one_server() {
-    explore(false);
+/// Histories of at most so many steps, with the probability that a step ends a tick and that replies are delivered.
+fn steps<Op: Debug + Clone>(
+    op: impl Strategy<Value = Op>,
+    (ends_tick, delivers): (f64, f64),
+    most: usize,
+) -> impl Strategy<Value = Vec<Step<Op>>> {
+    let flags = (
+        prop::bool::weighted(ends_tick),
+        prop::bool::weighted(delivers),
+    );
+    let step = (op, flags).prop_map(|(op, (ends_tick, delivers))| Step {
+        op,
+        ends_tick,
+        delivers,
+    });
+    prop::collection::vec(step, 1..=most)
 }
 
-/// The same with a horizon for each key.
-#[test]
-fn histories_in_a_cluster() {
-    explore(true);
-}
-
-/// Half of the cases: the two tests share the number, and run side by side.
-fn explore(cluster: bool) {
+/// Plays so many histories, unless `PROPTEST_CASES` is set: then that number by this share.
+fn explore<C: Case>(
+    (default_cases, share): (u32, u32),
+    settings: impl Strategy<Value = C::Settings>,
+    steps: impl Strategy<Value = Vec<Step<C::Op>>>,
+) {
     let mut config = Config::default();
     if std::env::var_os("PROPTEST_CASES").is_none() {
-        config.cases = DEFAULT_CASES;
+        config.cases = default_cases;
     }
-    println!("{} histories, half of them here", config.cases);
-    config.cases = config.cases.div_ceil(2);
+    config.cases = config.cases.div_ceil(share);
     config.failure_persistence = None;
     config.max_shrink_iters = 20_000;
     if let RngSeed::Random = config.rng_seed {
         let seed = std::time::UNIX_EPOCH.elapsed().unwrap();
         config.rng_seed = RngSeed::Fixed(seed.as_nanos() as u64);
     }
+    println!("{} histories", config.cases);
     let seed = config.rng_seed;
-    let result = TestRunner::new(config).run(&(settings(cluster), steps()), |(settings, steps)| {
-        Case::new(settings).play(&steps);
+    let result = TestRunner::new(config).run(&(settings, steps), |(settings, steps)| {
+        C::new(&settings).play(&steps);
         Ok(())
     });
     if let Err(TestError::Fail(reason, (settings, steps))) = result {
@@ -128,471 +119,78 @@ fn explore(cluster: bool) {
     result.unwrap();
 }
 
-struct Case {
-    settings: Settings,
-    sim: Sim,
-    model: Model,
-    /// Tokens that each key has had.
-    past: [Vec<u64>; KEYS],
-    /// The clock may not be set back behind this, see [`Case::bind_clock`].
-    least_clock_ms: i64,
+/// The reply of a command, or of a parked request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Reply {
+    Granted,
+    Refused,
+    Parked,
+    Freed,
+    StillHeld,
+    NotHeld,
+    Renewed,
+    Lost,
+    Broken,
+    /// Of a release or a renewal of several keys: the number of keys.
+    Done(usize),
+    /// The answer of `SEM.SET`.
+    Permits(Option<u32>),
+    Error(&'static str),
 }
 
-impl Case {
-    fn new(settings: Settings) -> Case {
-        Case {
-            settings,
-            sim: Sim::new(&settings),
-            model: Model::new(&settings, START_MS),
-            past: Default::default(),
-            least_clock_ms: 0,
+impl From<Answer> for Reply {
+    fn from(answer: Answer) -> Reply {
+        match answer {
+            Answer::Granted(_) => Reply::Granted,
+            Answer::Refused => Reply::Refused,
+            Answer::Parked(_) => Reply::Parked,
         }
-    }
-
-    fn play(&mut self, steps: &[Step]) {
-        for step in steps {
-            self.step(step);
-        }
-        self.come_to_rest();
-    }
-
-    fn step(&mut self, step: &Step) {
-        let before = self.model.keys;
-        let (got, expected) = self.apply(&step.op);
-        assert_eq!(got, expected, "the reply to {:?}", step.op);
-        if step.ends_tick {
-            self.sim.settle_all();
-            self.model.end_of_tick();
-        }
-        self.compare(&before, &step.op);
-        if step.delivers {
-            self.sim.deliver_all();
-            self.model.delivered();
-        }
-        self.check(step.ends_tick || matches!(step.op, Op::Alarm));
-    }
-
-    fn apply(&mut self, op: &Op) -> (Option<Reply>, Option<Reply>) {
-        match *op {
-            Op::Acquire { .. } | Op::Release(..) | Op::Renew(..) | Op::Break(..) => {
-                return self.command(op)
-            }
-            Op::Pass(ms) => self.sim.pass(ms),
-            Op::Alarm => self.alarm(),
-            Op::SetClock(ms) => {
-                self.sim.now.wall_ms = self.least_clock_ms.max(self.sim.now.wall_ms + ms);
-            }
-            Op::HolderAsks(key, conn, terms, once) => {
-                let Some(hold) = self.model.holder(key) else {
-                    return (None, None);
-                };
-                return self.command(&Op::Acquire {
-                    key,
-                    owner: hold.owner,
-                    conn,
-                    terms,
-                    wait: None,
-                    once,
-                });
-            }
-            Op::DropAddressee => {
-                if let Some(request) = self.sim.granted.values().next() {
-                    let conn = request.conn;
-                    let had_holds = self.sim.disconnect(conn);
-                    self.model.disconnect(conn, had_holds);
-                }
-            }
-            Op::Disconnect(owner, conn) => {
-                let had_holds = self.sim.disconnect(conn_of(owner, conn));
-                self.model.disconnect(conn_of(owner, conn), had_holds);
-            }
-            Op::Unblock(owner, conn) => {
-                // A granted request is not parked: CLIENT UNBLOCK does not find it.
-                self.sim.unblock(conn_of(owner, conn));
-                self.model.unblock(conn_of(owner, conn));
-            }
-            Op::Counter(key, above) => {
-                let highest = self.sim.highest.get(NAMES[key]).copied().unwrap_or(50);
-                self.sim.counters.insert(NAMES[key].into(), highest + above);
-            }
-            Op::Forge(key, horizon) => {
-                self.settle_ties();
-                let domain = self.sim.domain(NAMES[key]);
-                let unread = !self.sim.locks.tokens.knows(domain);
-                self.bind_clock(NAMES.map(|name| unread && self.sim.domain(name) == domain));
-                self.settle_ties();
-                self.sim.set_horizon(NAMES[key], horizon);
-            }
-            Op::Flush => {
-                self.settle_ties();
-                let tokens = &self.sim.locks.tokens;
-                let unread = NAMES.map(|name| !tokens.knows(self.sim.domain(name)));
-                self.bind_clock(unread);
-                self.sim.flush();
-                self.model.flush();
-                self.settle_ties();
-            }
-            Op::Listen(key, listens) => {
-                match listens {
-                    true => self.sim.has_subscriber.insert(NAMES[key].into()),
-                    false => self.sim.has_subscriber.remove(NAMES[key]),
-                };
-                self.model.windows.has_subscriber[key] = listens;
-            }
-            Op::SetWindowRule(rule) => {
-                self.settings.windows = rule;
-                self.settle_ties();
-                self.sim.locks.set_window_rule(rule);
-                self.model.set_window_rule(rule);
-                self.settle_ties();
-            }
-            Op::Restart(back_ms) => self.restart(back_ms),
-            Op::MayGrant(may_grant) => {
-                self.settle_ties();
-                self.sim.set_may_grant(may_grant);
-                self.model.set_may_grant(may_grant);
-                self.settle_ties();
-            }
-            _ => self.change_key(op),
-        }
-        self.model.wall_ms = self.sim.now.wall_ms;
-        self.model.mono_ms = self.sim.now.mono_ms;
-        (None, None)
-    }
-
-    fn command(&mut self, op: &Op) -> (Option<Reply>, Option<Reply>) {
-        let (sim, model) = (&mut self.sim, &mut self.model);
-        let named = |sim: &Sim, key: Key, names: Names| match names {
-            Names::Nothing => None,
-            Names::Present => Some(token_of(sim, key).unwrap_or(7)),
-            Names::Past(index) => Some(self.past[key].iter().rev().nth(index).map_or(7, |t| *t)),
-        };
-        let (got, expected) = match *op {
-            Op::Acquire {
-                key,
-                owner,
-                conn,
-                terms,
-                wait,
-                once,
-            } => {
-                let conn = conn_of(owner, conn);
-                if sim.is_blocked(conn) {
-                    return (None, None);
-                }
-                let how = (sim_terms(terms), sim_wait(wait), once);
-                let got = sim.acquire(NAMES[key], OWNERS[owner], conn, how);
-                let got = got.map(|answer| match answer {
-                    Answer::Granted(token) => {
-                        assert_eq!(Some(token.get()), token_of(sim, key), "granted and written");
-                        Reply::Granted
-                    }
-                    Answer::Refused => Reply::Refused,
-                    Answer::Parked(_) => Reply::Parked,
-                });
-                let expected = model.acquire(key, owner, (conn, terms), wait, once);
-                (got, expected)
-            }
-            Op::Release(key, owner, all, names) => {
-                let token = named(sim, key, names);
-                let got = sim.release(NAMES[key], OWNERS[owner], all, token);
-                let got = got.map(|released| match released {
-                    Released::Freed => Reply::Freed,
-                    Released::StillHeld => Reply::StillHeld,
-                    Released::NotHeld => Reply::NotHeld,
-                });
-                (got, model.release(key, owner, all, token))
-            }
-            Op::Renew(key, owner, terms, names) => {
-                let token = named(sim, key, names);
-                let got = sim.renew(NAMES[key], OWNERS[owner], sim_terms(terms), token);
-                let got = got.map(|done| if done { Reply::Renewed } else { Reply::Lost });
-                (got, model.renew(key, owner, terms, token))
-            }
-            Op::Break(key, names, purge) => {
-                let token = named(sim, key, names);
-                let got = sim.break_lock(NAMES[key], token, purge);
-                let got = got.map(|done| if done { Reply::Broken } else { Reply::NotHeld });
-                (got, model.break_lock(key, token, purge))
-            }
-            _ => unreachable!(),
-        };
-        let got = got.unwrap_or_else(|error| Reply::Error(code(&error)));
-        (Some(got), Some(expected))
-    }
-
-    /// What is done to a key without a lock command, on both sides.
-    fn change_key(&mut self, op: &Op) {
-        let (sim, model) = (&mut self.sim, &mut self.model);
-        match *op {
-            Op::Del(key) => {
-                sim.del(NAMES[key]);
-                if model.keys[key] != State::Absent {
-                    model.lose(key, State::Absent);
-                }
-            }
-            Op::ServerExpires(key) => {
-                sim.server_expires(NAMES[key]);
-                model.server_expires(key);
-            }
-            Op::Hdel(key) => {
-                sim.hdel_holder(NAMES[key]);
-                model.hdel_holder(key);
-            }
-            Op::SetTtl(key, ms) => {
-                let deadline_ms = ms.map(|ms| sim.now.wall_ms + ms);
-                sim.set_ttl(NAMES[key], deadline_ms);
-                model.set_ttl(key, deadline_ms);
-            }
-            Op::Overwrite(key, hash) => {
-                let (ours, theirs) = if hash {
-                    (KeyState::OtherHash, State::OtherHash)
-                } else {
-                    (KeyState::OtherType, State::OtherType)
-                };
-                sim.overwrite(NAMES[key], ours);
-                model.lose(key, theirs);
-            }
-            Op::RedissonAcquires(key, owner, ms) => {
-                sim.foreign_acquire(NAMES[key], OWNERS[owner], lease(ms));
-                model.redisson_acquires(key, owner, ms);
-            }
-            Op::RedissonReleases(key, owner, ms) => {
-                sim.foreign_release(NAMES[key], OWNERS[owner], lease(ms));
-                model.redisson_releases(key, owner, ms);
-            }
-            _ => unreachable!(),
-        }
-    }
-
-    fn alarm(&mut self) {
-        self.sim.alarm();
-        self.model.alarm();
-    }
-
-    /// Where several keys are touched at once their order is the core's own, and it shows when the
-    /// last kept place is given away. Then nothing may be due before, nor be left open after.
-    fn settle_ties(&mut self) {
-        if self.settings.grace.max_places == 1 {
-            self.alarm();
-        }
-    }
-
-    /// A new process, the clock perhaps set back.
-    fn restart(&mut self, back_ms: i64) {
-        self.sim.restart(&self.settings);
-        self.model.restart(&self.settings);
-        self.bind_clock(NAMES.map(|name| !self.sim.has_true_horizon(name)));
-        self.sim.now.wall_ms = self.least_clock_ms.max(self.sim.now.wall_ms - back_ms);
-    }
-
-    /// Tokens rest on the clock, or on a horizon that the process has read. Where FLUSHALL took one
-    /// away, or another number was written over it, and no process remembers it (no grant wrote it again
-    /// before a restart, or none read it after one), the clock alone is left, and from here on it may not be behind the tokens.
-    fn bind_clock(&mut self, forgotten: [bool; KEYS]) {
-        for (name, forgotten) in NAMES.iter().zip(forgotten) {
-            if let (Some(highest), true) = (self.sim.highest.get(*name), forgotten) {
-                self.least_clock_ms = self.least_clock_ms.max((highest / 1_000) as i64 + 1);
-            }
-        }
-        self.sim.now.wall_ms = self.sim.now.wall_ms.max(self.least_clock_ms);
-        self.model.wall_ms = self.sim.now.wall_ms;
-    }
-
-    // ---- after each step ----
-
-    /// Everything that can be seen from outside is as the model says.
-    fn compare(&mut self, before: &[State; KEYS], op: &Op) {
-        let (mut told, mut published) = (Vec::new(), Vec::new());
-        let mut written = [false; KEYS];
-        for out in std::mem::take(&mut self.sim.out) {
-            match out {
-                Out::Answer { conn, outcome, .. } => told.push((conn, tell(&outcome))),
-                Out::Publish(key) => published.push(index_of(&key)),
-                Out::Write(key, _) => written[index_of(&key)] = true,
-                Out::Horizon | Out::Counter(..) | Out::Notify(..) => {}
-            }
-        }
-        let mut model_told = std::mem::take(&mut self.model.told);
-        let mut model_published = std::mem::take(&mut self.model.published);
-        for list in [&mut told, &mut model_told] {
-            list.sort_unstable();
-        }
-        for list in [&mut published, &mut model_published] {
-            list.sort_unstable();
-        }
-        assert_eq!(told, model_told, "what parked requests were told");
-        assert_eq!(published, model_published, "what was published");
-        for key in 0..KEYS {
-            self.compare_key(key);
-            // A renewal to the end that the lease had is the one write that changes nothing; and
-            // what was written just before a FLUSHALL is gone.
-            let excused = matches!(op, Op::Renew(..) | Op::Flush);
-            let same = self.model.keys[key] == before[key] && !excused;
-            assert!(!same || !written[key], "a write that changes nothing");
-        }
-    }
-
-    fn compare_key(&mut self, key: Key) {
-        let state = self.sim.keys.get(NAMES[key]);
-        match (state.unwrap_or(&KeyState::Absent), self.model.keys[key]) {
-            (KeyState::Absent, State::Absent)
-            | (KeyState::Bare(_), State::Bare)
-            | (KeyState::OtherHash, State::OtherHash)
-            | (KeyState::OtherType, State::OtherType) => {}
-            (KeyState::Held(hold), State::Held(expected)) => {
-                let Hold {
-                    owner,
-                    count,
-                    token,
-                    deadline_ms,
-                } = hold;
-                assert!(*count > 0);
-                assert_eq!(
-                    (&owner[..], *count, *deadline_ms),
-                    (
-                        OWNERS[expected.owner].as_bytes(),
-                        expected.count,
-                        expected.deadline_ms
-                    )
-                );
-                let token = token.map(|token| token.get());
-                if self.model.learn_token(key, token) {
-                    let past = &mut self.past[key];
-                    assert!(past.last().copied() < token, "the token did not rise");
-                    past.extend(token);
-                }
-            }
-            (got, expected) => panic!("{} is {got:?}, expected {expected:?}", NAMES[key]),
-        }
-    }
-
-    /// What must hold whatever the model says.
-    fn check(&self, settled: bool) {
-        let waiters = &self.sim.locks.waiters;
-        assert_eq!(waiters.live(), self.sim.parked.len());
-        assert_eq!(waiters.kept_places(), self.model.kept_places());
-        assert!(waiters.kept_places() <= self.settings.grace.max_places);
-        assert!(waiters.live() <= self.settings.limits.max_waiters);
-        for (key, name) in NAMES.iter().enumerate() {
-            let queue = waiters.queue(key_ref(name));
-            let line: Vec<&[u8]> = queue.map_or(Vec::new(), |q| q.iter().map(|w| w.0).collect());
-            let expected = self.model.line(key);
-            let expected: Vec<_> = expected.iter().map(|o| OWNERS[*o].as_bytes()).collect();
-            assert_eq!(line, expected, "the line of {name}");
-            let hold = self.model.holder(key);
-            self.check_session(name, hold);
-            let held = hold.is_some();
-            if settled && self.sim.may_grant {
-                assert!(
-                    held || line.is_empty() || self.model.is_left_free(key),
-                    "free, and somebody waits for {name}"
-                );
-            }
-        }
-        self.check_sums();
-        if settled && waiters.live() == 0 {
-            assert_eq!(waiters.next_settle(self.sim.now), None);
-            let nothing_kept = waiters.kept_places() == 0;
-            assert_eq!(waiters.next_wait(self.sim.now).is_none(), nothing_kept);
-            let lines = NAMES.iter().filter_map(|name| waiters.queue(key_ref(name)));
-            assert!(
-                !nothing_kept || lines.count() == 0,
-                "an empty line was left"
-            );
-        }
-    }
-
-    /// The sums that src/lock/stats.rs promises.
-    fn check_sums(&self) {
-        let stats = &self.sim.locks.stats;
-        sums::check(self.sim.locks.fields());
-        assert_eq!(stats.grants, self.model.grants);
-        let turns = &self.model.windows;
-        let open = self.sim.locks.windows.open();
-        assert_eq!(open, turns.window.iter().flatten().count());
-        assert_eq!(
-            (stats.windows, stats.windows_taken),
-            (turns.begun, turns.taken)
-        );
-        let windows = stats.windows_taken + stats.windows_unused + open as u64;
-        assert_eq!(stats.windows, windows, "{stats:?}");
-    }
-
-    /// Left alone, every request gets its answer, every lease ends, and nothing is left over.
-    fn come_to_rest(&mut self) {
-        self.sim.set_may_grant(true);
-        for name in NAMES {
-            if matches!(self.sim.keys.get(name), Some(KeyState::Held(hold)) if hold.deadline_ms.is_none())
-            {
-                self.sim.del(name);
-            }
-        }
-        // What is bound is held as long as its connection lives.
-        for conn in 0..OWNERS.len() as u64 * CONNS_PER_OWNER {
-            self.sim.disconnect(conn);
-        }
-        self.sim.alarm();
-        self.sim.deliver_all();
-        // Each lease is short, but the wall clock may have been set back before.
-        let ends = self.sim.keys.values().filter_map(|state| match state {
-            KeyState::Held(hold) => hold.deadline_ms,
-            _ => None,
-        });
-        let last = ends.max().unwrap_or(0).max(self.sim.now.wall_ms);
-        self.sim
-            .advance((last - self.sim.now.wall_ms) as u64 + 1_000);
-        self.sim.deliver_all();
-        assert!(self.sim.parked.is_empty(), "never answered");
-        let waiters = &self.sim.locks.waiters;
-        assert_eq!((waiters.live(), waiters.kept_places()), (0, 0));
-        assert_eq!(waiters.next_wait(self.sim.now), None);
-        assert_eq!(waiters.next_settle(self.sim.now), None);
-        assert!(NAMES
-            .iter()
-            .all(|name| waiters.queue(key_ref(name)).is_none()));
-        let sessions = &self.sim.locks.sessions;
-        assert_eq!((sessions.holds(), sessions.clients()), (0, 0));
-        assert_eq!(sessions.next_due(self.sim.now), None);
-        assert_eq!(self.sim.locks.windows.open(), 0);
-        let stats = &self.sim.locks.stats;
-        let tracked = self.sim.locks.tracked.len() as u64;
-        assert!(tracked <= KEYS as u64 && stats.grants >= tracked);
     }
 }
 
-fn conn_of(owner: Owner, conn: u64) -> u64 {
-    owner as u64 * CONNS_PER_OWNER + conn
-}
-
-fn index_of(name: &str) -> Key {
-    NAMES.iter().position(|other| *other == name).unwrap()
-}
-
-fn lease(ms: i64) -> Lease {
-    Lease::from_ms(ms).unwrap()
-}
-
-fn sim_wait(wait: Option<Option<u64>>) -> Wait {
-    match wait {
-        None => Wait::No,
-        Some(None) => Wait::ForEver,
-        Some(Some(ms)) => Wait::Ms(ms),
+impl From<ManyAnswer> for Reply {
+    fn from(answer: ManyAnswer) -> Reply {
+        match answer {
+            ManyAnswer::Granted(_) => Reply::Granted,
+            ManyAnswer::Refused(_) => Reply::Refused,
+            ManyAnswer::Parked(_) => Reply::Parked,
+        }
     }
 }
 
-fn token_of(sim: &Sim, key: Key) -> Option<u64> {
-    let token = sim.keys.get(NAMES[key])?.token()?;
-    Some(token.get())
+impl From<Released> for Reply {
+    fn from(released: Released) -> Reply {
+        match released {
+            Released::Freed => Reply::Freed,
+            Released::StillHeld => Reply::StillHeld,
+            Released::NotHeld => Reply::NotHeld,
+        }
+    }
 }
 
-fn tell(outcome: &Outcome) -> Told {
-    match outcome {
-        Outcome::Granted(_) => Told::Granted,
-        Outcome::Nil => Told::Nil,
-        Outcome::Failed(error) => Told::Error(code(error)),
-        Outcome::GrantedAll(_) => unreachable!("nobody waits for many keys here"),
-        Outcome::Open => unreachable!("nobody waits for a latch here"),
+impl From<usize> for Reply {
+    fn from(keys: usize) -> Reply {
+        Reply::Done(keys)
+    }
+}
+
+impl Reply {
+    fn of<T: Into<Reply>>(result: Result<T, LockError>) -> Reply {
+        result.map_or_else(|error| Reply::Error(code(&error)), T::into)
+    }
+
+    fn yes_or(result: Result<bool, LockError>, yes: Reply, no: Reply) -> Reply {
+        Reply::of(result.map(|done| if done { yes } else { no }))
+    }
+
+    /// What a parked request gets.
+    fn to_parked(outcome: &Outcome) -> Reply {
+        match outcome {
+            Outcome::Granted(_) | Outcome::GrantedAll(_) => Reply::Granted,
+            Outcome::Nil => Reply::Refused,
+            Outcome::Failed(error) => Reply::Error(code(error)),
+            Outcome::Open => unreachable!("no latch here"),
+        }
     }
 }
 
@@ -603,6 +201,60 @@ fn code(error: &LockError) -> &'static str {
         LockError::Busy => "LOCKBUSY",
         LockError::Broken => "LOCKBROKEN",
         LockError::TryAgain => "TRYAGAIN",
+        LockError::Deadlock(_) => "DEADLOCK",
+        LockError::Upgrade => "DEADLOCK of two upgrades",
+        LockError::WhichHold => "READ or WRITE?",
         other => panic!("unexpected: {other}"),
     }
+}
+
+fn conn_of(owner: usize, conn: u64) -> u64 {
+    owner as u64 * CONNS_PER_OWNER + conn
+}
+
+fn lease(ms: i64) -> Lease {
+    Lease::from_ms(ms).unwrap()
+}
+
+/// `None`: without `BLOCK`; `Some(None)`: without an end.
+fn wait_of(wait: Option<Option<u64>>) -> Wait {
+    match wait {
+        None => Wait::No,
+        Some(None) => Wait::ForEver,
+        Some(Some(ms)) => Wait::Ms(ms),
+    }
+}
+
+/// Asserts that both sides saw the same, in any order.
+fn assert_same<T: Ord + Debug>(mut got: Vec<T>, mut expected: Vec<T>, what: &str) {
+    got.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(got, expected, "{what}");
+}
+
+/// Asserts that these owners wait for this lock, in this order.
+fn assert_queue(sim: &Sim, key: &str, owners: impl Iterator<Item = &'static str>) {
+    let queue = sim.locks.waiters.queue(key_ref(key));
+    let queue: Vec<&[u8]> = queue.map_or(Vec::new(), |q| q.iter().map(|w| w.0).collect());
+    let expected: Vec<&[u8]> = owners.map(str::as_bytes).collect();
+    assert_eq!(queue, expected, "the queue of {key}");
+}
+
+fn limits() -> impl Strategy<Value = Limits> {
+    let some = |few: Vec<usize>| prop::sample::select(few);
+    let limits = (
+        some(vec![2, 5, 100]),
+        some(vec![1, 3, 100]),
+        some(vec![0, 1, 100]),
+    );
+    limits.prop_map(|(max_waiters, max_waiters_per_key, max_tracked)| Limits {
+        max_waiters,
+        max_waiters_per_key,
+        max_tracked,
+    })
+}
+
+fn grace(max_places: impl Strategy<Value = usize>) -> impl Strategy<Value = Grace> {
+    let ms = prop::sample::select(vec![0, 3, 12]);
+    (ms, max_places).prop_map(|(ms, max_places)| Grace { ms, max_places })
 }

@@ -1,8 +1,8 @@
-//! The search for deadlocks against a plain search of a graph: random queues, holders and newcomers, among
-//! them requests on many keys, readers and writers, owners that wait at several places.
+//! The search for deadlocks, compared with a plain search of a graph: random queues, holders and new requests, among
+//! them requests on several keys, readers and writers, and owners with several requests.
 //!
-//! The graph is made of what is written down here, not of what the core keeps: who waits at each key in
-//! which order, who holds it. An edge goes from an owner to everybody its request waits for, one by one.
+//! The graph comes from the scene of the test, not from the state of the core: the queue and the holders of each key.
+//! It has an edge from an owner to every owner that its request waits for.
 
 use std::collections::BTreeSet;
 
@@ -31,7 +31,7 @@ const NOW: Now = Now {
     mono_ms: 1_000,
 };
 
-/// Whether a key is used as a read-write lock, and who holds it.
+/// Whether a key is used as a read-write lock, and its holders.
 #[derive(Debug, Clone)]
 struct Held {
     shared: bool,
@@ -45,7 +45,7 @@ struct Request {
     owner: usize,
     keys: Vec<usize>,
     reads: bool,
-    /// Whether it has gone again, its places kept.
+    /// Whether it has left again, and its places are kept.
     left: bool,
 }
 
@@ -131,7 +131,7 @@ impl Plain {
             .iter()
             .map(|key| self.queues[*key].iter().position(mine))
             .collect();
-        // Places are taken over only if nobody else can have come between them.
+        // Places are reused only if no other request can have a place between them.
         let arrivals: Option<BTreeSet<u64>> = request
             .keys
             .iter()
@@ -201,7 +201,7 @@ impl Plain {
         if !place.reads {
             return others.chain(before.map(|before| before.owner)).collect();
         }
-        // A reader waits for writers before it, and they for whoever is in their way.
+        // A reader waits for the writers before it, and they for the owners that block them.
         let writers = before
             .filter(|before| !before.reads)
             .map(|before| before.owner);
@@ -223,7 +223,7 @@ impl Plain {
         edges
     }
 
-    /// Whether there is a way back to this owner by way of its request.
+    /// Whether a path leads from the request of this owner back to it.
     fn is_cyclic(&self, scene: &Scene, number: usize, owner: usize) -> bool {
         let edges = self.edges(scene);
         let mut next: Vec<usize> = Vec::new();
@@ -303,7 +303,7 @@ fn play(scene: &Scene) -> bool {
     for (key, held) in NAMES.iter().zip(&scene.held) {
         waiters.set_holders_for_test(key_ref(key), holders(held));
     }
-    check_lines(&waiters, &plain);
+    check_queues(&waiters, &plain);
     // Everything has been read.
     waiters.forget_unsettled();
     let caller = &scene.caller;
@@ -343,7 +343,7 @@ fn play(scene: &Scene) -> bool {
         Verdict::Uncertain(keys) => panic!("in doubt of {keys:?}"),
     }
     park(&mut waiters, number, caller);
-    check_lines(&waiters, &plain);
+    check_queues(&waiters, &plain);
     expected
 }
 
@@ -377,7 +377,7 @@ fn waiter(number: usize, mode: Mode) -> Waiter {
     }
 }
 
-fn check_lines(waiters: &Waiters, plain: &Plain) {
+fn check_queues(waiters: &Waiters, plain: &Plain) {
     for (key, queue) in NAMES.iter().zip(&plain.queues) {
         let line = waiters.queue(key_ref(key));
         let line: Vec<&[u8]> = line.map_or(Vec::new(), |queue| queue.iter().map(|w| w.0).collect());
@@ -410,10 +410,9 @@ fn finds_what_a_search_of_the_graph_finds() {
     );
 }
 
-/// A request behind a crowd of readers does not have all of them read again, unless somebody waits for its
-/// owner.
+/// A request behind many readers does not cause all of them to be read again, unless a request waits for its owner.
 #[test]
-fn who_is_in_nobodys_way_is_not_in_doubt() {
+fn an_owner_that_blocks_no_request_is_not_uncertain() {
     let mut waiters = Waiters::default();
     let request = |owner: usize, key: usize| Request {
         owner,
@@ -437,7 +436,7 @@ fn who_is_in_nobodys_way_is_not_in_doubt() {
         place: None,
         holders: crowd,
     }];
-    // The third owner holds what the second waits for; nobody waits for the fourth.
+    // The third owner holds what the second waits for; no request waits for the fourth.
     for (owner, expected) in [(2, true), (1, true), (3, false)] {
         let caller = Caller {
             owner: WHO[owner].as_bytes(),
@@ -487,8 +486,8 @@ fn a_chain_is_followed_so_far_and_no_further() {
     assert!(!is_found(MAX_VISITS + 10));
 }
 
-/// What a search costs along a chain of so many owners, each of whom waits for the next: for whoever wants to
-/// know, `cargo test --release --lib cost_of_a_search -- --ignored --nocapture`.
+/// The cost of a search along a chain of owners, each of which waits for the next:
+/// `cargo test --release --lib cost_of_a_search -- --ignored --nocapture`.
 #[test]
 #[ignore = "a measurement"]
 fn cost_of_a_search() {
@@ -515,7 +514,7 @@ fn cost_of_a_search() {
             }
             (last, start.elapsed().as_nanos() / rounds as u128)
         };
-        let (clear, without) = verdict("somebody");
+        let (clear, without) = verdict("another");
         let (cycle, with) = verdict(&owners[length]);
         assert_eq!(clear, Verdict::Clear);
         assert!(matches!(cycle, Verdict::Cycle(keys) if keys.len() == length + 1));

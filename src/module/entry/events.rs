@@ -228,15 +228,7 @@ unsafe extern "C" fn on_server_event(
         let ctx = callback.ctx();
         match event.id {
             raw::REDISMODULE_EVENT_CRON_LOOP => return alarm::check(ctx),
-            raw::REDISMODULE_EVENT_CONFIG => {
-                warn_of_eviction(ctx);
-                condemned::follow_setting(ctx);
-                watch_if_notified(ctx);
-                alarm::follow_settings();
-                if let Some(hooks) = shell::hooks() {
-                    (hooks.follow_setting)(ctx);
-                }
-            }
+            raw::REDISMODULE_EVENT_CONFIG => follow_settings(ctx),
             raw::REDISMODULE_EVENT_FORK_CHILD | raw::REDISMODULE_EVENT_PERSISTENCE => {
                 return replication::forget_receivers();
             }
@@ -261,15 +253,7 @@ unsafe extern "C" fn on_server_event(
             raw::REDISMODULE_EVENT_SWAPDB => {
                 // SAFETY: for this event the data is a swap info, live through the callback.
                 let info = unsafe { &*data.cast::<raw::RedisModuleSwapDbInfo>() };
-                let (first, second) = (info.dbnum_first, info.dbnum_second);
-                if !ctx.is_cluster() && !ctx.is_replica() {
-                    horizon::learn_swapped_horizon(ctx, first, second);
-                }
-                if first != second {
-                    mark_all_lost(ctx, Some(first));
-                    mark_all_lost(ctx, Some(second));
-                }
-                shell::with(|shell| shell.locks.swapped(first, second));
+                swapped(ctx, info.dbnum_first, info.dbnum_second);
             }
             raw::REDISMODULE_EVENT_LOADING
                 if subevent >= raw::REDISMODULE_SUBEVENT_LOADING_ENDED =>
@@ -278,24 +262,53 @@ unsafe extern "C" fn on_server_event(
                 replication::forget_receivers();
             }
             raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED => {
-                let now = ctx.now();
-                shell::with(|shell| match subevent {
-                    raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_MASTER => {
-                        shell
-                            .locks
-                            .startup_delay
-                            .begin(now, settings::startup_delay_ms());
-                        shell.locks.reloaded();
-                    }
-                    _ => shell.locks.demoted(),
-                });
-                replication::forget_receivers();
+                role_changed(
+                    ctx,
+                    subevent == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_MASTER,
+                );
             }
             slots::REDIS_EVENT | slots::VALKEY_EVENT => slots::moved(ctx, subevent),
             _ => return,
         }
         alarm::rearm(ctx);
     });
+}
+
+/// A setting was changed.
+fn follow_settings(ctx: Ctx<'_>) {
+    warn_of_eviction(ctx);
+    condemned::follow_setting(ctx);
+    watch_if_notified(ctx);
+    alarm::follow_settings();
+    if let Some(hooks) = shell::hooks() {
+        (hooks.follow_setting)(ctx);
+    }
+}
+
+/// `SWAPDB` has exchanged two databases.
+fn swapped(ctx: Ctx<'_>, first: i32, second: i32) {
+    if !ctx.is_cluster() && !ctx.is_replica() {
+        horizon::learn_swapped_horizon(ctx, first, second);
+    }
+    if first != second {
+        mark_all_lost(ctx, Some(first));
+        mark_all_lost(ctx, Some(second));
+    }
+    shell::with(|shell| shell.locks.swapped(first, second));
+}
+
+/// The server has become a master, or a replica.
+fn role_changed(ctx: Ctx<'_>, is_master: bool) {
+    let now = ctx.now();
+    shell::with(|shell| match is_master {
+        true => {
+            let delay_ms = settings::startup_delay_ms();
+            shell.locks.startup_delay.begin(now, delay_ms);
+            shell.locks.reloaded();
+        }
+        false => shell.locks.demoted(),
+    });
+    replication::forget_receivers();
 }
 
 /// Logs a warning when `maxmemory` begins to permit that held locks are evicted.

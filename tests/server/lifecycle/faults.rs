@@ -17,21 +17,19 @@ pub fn fault_module() -> &'static Path {
             return path.into();
         }
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let target = std::env::var_os("CARGO_TARGET_DIR")
-            .map_or_else(|| root.join("target"), PathBuf::from)
-            .join("fault");
+        let target =
+            std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let status = Command::new(cargo)
-            .args(["build", "--release", "--features", "fault-injection"])
-            .arg("--target-dir")
-            .arg(&target)
+            .args(["build", "--profile", "quick"])
+            .args(["-p", "redis_lock_fault_module"])
             .current_dir(root)
             .status();
         assert!(
             status.expect("cargo").success(),
             "the module does not build"
         );
-        target.join("release/libredis_lock.so")
+        target.join("quick/libredis_lock_fault_module.so")
     })
 }
 

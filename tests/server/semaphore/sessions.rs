@@ -3,7 +3,7 @@
 use crate::common::barrier::assert_stays_silent;
 use crate::common::scene::only_reply;
 use crate::common::{wait_for, Conn, TestServer};
-use crate::session::endings::{assert_stats, SHORT};
+use crate::session::endings::{assert_stats, SHORT, STEADY};
 
 fn parked(server: &TestServer, line: &str) -> Conn {
     let mut conn = server.conn();
@@ -39,7 +39,7 @@ fn the_end_of_the_connection_hands_the_permit_off() {
 
 #[test]
 fn the_server_keeps_the_lease_as_long_as_the_connection_lives() {
-    let server = TestServer::with(&SHORT);
+    let server = TestServer::with(&STEADY);
     let mut alice = server.conn();
     alice.line("SEM.ACQUIRE k a SESSION LIMIT 1");
     let first = end_of(&mut alice, "a");

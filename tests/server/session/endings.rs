@@ -8,6 +8,9 @@ use crate::common::{has_io_threads, replica, wait_for, Conn, Events, Reply, Test
 /// A session lease that a test can wait for.
 pub const SHORT: [&str; 2] = ["--lock.session-lease", "300"];
 
+/// A session lease that is not lost when a slow machine stops for a moment.
+pub const STEADY: [&str; 2] = ["--lock.session-lease", "1500"];
+
 /// Alice holds `k` by a session, bob waits behind her.
 pub struct Bound {
     pub alice: Conn,

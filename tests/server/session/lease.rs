@@ -7,10 +7,9 @@ use crate::common::barrier::Barrier;
 use crate::common::scene::{only_reply, unload_and_load};
 use crate::common::{module_path, patience, replica, wait_for, Conn, TestServer};
 use crate::lifecycle::settings::{NUMBERS, SWITCHES};
-use crate::session::endings::{assert_stats, bound_to, field, holder, is_free, Bound, SHORT};
-
-/// A session lease that a slow machine does not lose by a short stall.
-const STEADY: [&str; 2] = ["--lock.session-lease", "1500"];
+use crate::session::endings::{
+    assert_stats, bound_to, field, holder, is_free, Bound, SHORT, STEADY,
+};
 
 // Which holds are bound.
 

@@ -1,10 +1,10 @@
-//! Requests on many keys, as the shell has them served.
+//! Requests on several keys, as the shell serves them.
 
-use crate::lock::tests::sim::{key_ref, Request, Rest, Sim};
-use crate::lock::Cx;
+use crate::lock::tests::sim::rest::Rest;
+use crate::lock::tests::sim::{name_of, Sim};
 use crate::lock::{
-    Acquire, Effects, Fence, KeyState, Lease, LockError, Locks, ManyAnswer, Mode, Need, Now,
-    Planned, Release, Renew, Token, View, Wait,
+    Acquire, Cx, Effects, Lease, LockError, Locks, ManyAnswer, Mode, Now, Planned, ReadDepth,
+    Release, Renew, Resource, View, Wait,
 };
 
 impl Sim {
@@ -32,19 +32,13 @@ impl Sim {
             locks.acquire_many(views, &req, now, fx)
         });
         if let Ok(ManyAnswer::Parked(id)) = answer {
-            let until_ms = match wait {
-                Wait::Ms(ms) => Some(self.now.mono_ms + ms),
-                Wait::ForEver => None,
-                Wait::No => panic!("parked without BLOCK"),
-            };
-            let request = Request {
-                key: keys[0].into(),
-                further: keys[1..].iter().map(|key| key.to_string()).collect(),
-                owner: owner.into(),
-                conn,
-                until_ms,
-            };
-            assert!(self.parked.insert(id, request).is_none(), "a second {id:?}");
+            self.park(
+                id,
+                Resource::Lock,
+                keys,
+                (owner, Mode::Exclusive, conn),
+                wait,
+            );
         }
         self.carry_out_many(keys, (answer.is_ok(), fx), &rests);
         answer
@@ -90,16 +84,13 @@ impl Sim {
         renewed
     }
 
-    /// The next of the requests that were marked. False when none is left.
-    pub(crate) fn settle_requests(&mut self) -> bool {
+    /// Settles the next request that may be grantable. False when none is left.
+    pub(crate) fn settle_request(&mut self) -> bool {
         let Some(request) = self.locks.pop_unsettled_request(self.now) else {
             return false;
         };
         let keys = self.locks.waiters.keys_of(request);
-        let names: Vec<String> = keys
-            .iter()
-            .map(|key| String::from_utf8(key.as_ref().name.into()).unwrap())
-            .collect();
+        let names: Vec<String> = keys.iter().map(name_of).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let states: Vec<_> = names.iter().map(|name| self.state(name)).collect();
         let may_grant = self.locks.may_grant_many(request, &states, self.now);
@@ -120,54 +111,16 @@ impl Sim {
         self.carry_out_answers(fx);
     }
 
-    /// All keys of a request are its owner's, under these tokens.
-    pub(crate) fn check_all_granted(&self, request: &Request, tokens: &[Token]) {
-        let over = request.until_ms.is_some_and(|end| self.now.mono_ms >= end);
-        assert!(!over, "granted after the end of the wait");
-        assert_eq!(tokens.len(), request.further.len() + 1);
-        let keys = std::iter::once(&request.key).chain(&request.further);
-        for (key, token) in keys.zip(tokens) {
-            assert!(
-                matches!(self.keys.get(key), Some(KeyState::Held(hold))
-                    if *hold.owner == *request.owner.as_bytes() && hold.token == Some(*token)),
-                "granted, but {key} says otherwise"
-            );
-        }
-    }
-
-    fn state(&self, key: &str) -> KeyState {
-        self.keys.get(key).cloned().unwrap_or(KeyState::Absent)
-    }
-
-    /// The content of the key, and what the core states that the decision needs.
-    pub(crate) fn view<'k>(&mut self, key: &'k str, planned: &Planned<'_>) -> View<'k> {
-        let domain = self.domain(key);
-        if !self.locks.tokens.knows(domain) {
-            let horizon = self.horizons.get(&domain).copied().unwrap_or(0);
-            self.locks.learn_horizon(domain, horizon, self.now);
-        }
-        let state = self.state(key);
-        let need = self.locks.need(key_ref(key), &state, planned, self.now);
-        let fence = Fence {
-            counter: self.counters.get(key).copied(),
-            may_grant: self.may_grant,
-        };
-        View {
-            key: key_ref(key),
-            state,
-            domain,
-            fence: (need == Need::Token).then_some(fence),
-            has_subscriber: need == Need::Token && self.has_subscriber.contains(key),
-        }
-    }
-
     fn ask_many<T>(
         &mut self,
         keys: &[&str],
         planned: &Planned<'_>,
         decide: impl FnOnce(&mut Locks, &[View<'_>], Now, &mut [Effects]) -> Result<T, LockError>,
     ) -> (Result<T, LockError>, Vec<Effects>, Vec<Rest>) {
-        let views: Vec<_> = keys.iter().map(|key| self.view(key, planned)).collect();
+        let views: Vec<_> = keys
+            .iter()
+            .map(|key| self.view(key, (None, ReadDepth::All, planned)))
+            .collect();
         let rest = |view| Rest::before(&self.locks, view, planned, self.now);
         let rests = views.iter().map(rest).collect();
         let mut fx = vec![Effects::new(); keys.len()];
@@ -177,7 +130,7 @@ impl Sim {
         (answer, fx, rests)
     }
 
-    /// First all that is written, then the answers, as the shell delivers them.
+    /// The effects at each key, in the order of the keys.
     fn carry_out_many(&mut self, keys: &[&str], (is_ok, fx): (bool, Vec<Effects>), rests: &[Rest]) {
         for ((key, fx), rest) in keys.iter().zip(fx).zip(rests) {
             self.carry_out_decided(key, (is_ok, fx), rest);

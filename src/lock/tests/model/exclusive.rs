@@ -1,0 +1,506 @@
+//! Two exclusive locks, each with a horizon of its own or with one for both: sessions, Redisson windows, forged horizons
+//! and restarts.
+
+mod inputs;
+mod naive;
+mod others;
+mod sessions;
+mod windows;
+
+use self::inputs::{op, settings};
+use self::naive::{Key, Model, Owner, State, KEYS};
+use self::sessions::{sim_terms, Terms};
+use crate::lock::tests::model::{
+    self, assert_queue, assert_same, conn_of, explore, lease, wait_of, Reply, Step, CONNS_PER_OWNER,
+};
+use crate::lock::tests::sim::{key_ref, sums, Out, Settings, Sim, START_MS};
+use crate::lock::{Answer, Hold, KeyState, Mode, WindowRule};
+
+const NAMES: [&str; KEYS] = ["k0", "k1"];
+const OWNERS: [&str; 4] = ["a", "b", "c", "d"];
+const STEPS: usize = 60;
+const DEFAULT_CASES: u32 = 2_000;
+
+/// Which token a command names.
+#[derive(Debug, Clone, Copy)]
+enum Names {
+    Nothing,
+    Present,
+    /// A token of the past of this key.
+    Past(usize),
+}
+
+#[derive(Debug, Clone)]
+enum Op {
+    Acquire {
+        key: Key,
+        owner: Owner,
+        conn: u64,
+        terms: Terms,
+        wait: Option<Option<u64>>,
+        once: bool,
+    },
+    /// The present holder asks again, from any of its connections.
+    HolderAsks(Key, u64, Terms, bool),
+    Release(Key, Owner, bool, Names),
+    Renew(Key, Owner, Terms, Names),
+    Break(Key, Names, bool),
+    Pass(u64),
+    Alarm,
+    /// The wall clock alone is set, by so many milliseconds.
+    SetClock(i64),
+    Disconnect(Owner, u64),
+    /// A connection with a grant in flight closes.
+    DropAddressee,
+    Unblock(Owner, u64),
+    Del(Key),
+    ServerExpires(Key),
+    Hdel(Key),
+    SetTtl(Key, Option<i64>),
+    Overwrite(Key, bool),
+    RedissonAcquires(Key, Owner, i64),
+    RedissonReleases(Key, Owner, i64),
+    /// Redisson's token counter, so far above the highest token of the key.
+    Counter(Key, u64),
+    /// A client writes this number over the horizon, which is then read again.
+    Forge(Key, u64),
+    Flush,
+    Restart(i64),
+    MayGrant(bool),
+    /// The channel of a lock has a subscriber, or none.
+    Subscribe(Key, bool),
+    SetWindowRule(WindowRule),
+}
+
+#[test]
+fn histories_on_one_server() {
+    run(false);
+}
+
+/// The same with a horizon for each key.
+#[test]
+fn histories_in_a_cluster() {
+    run(true);
+}
+
+/// Half of the histories: the two tests share the number.
+fn run(cluster: bool) {
+    let steps = model::steps(op(), (0.5, 0.4), STEPS);
+    explore::<Case>((DEFAULT_CASES, 2), settings(cluster), steps);
+}
+
+struct Case {
+    settings: Settings,
+    sim: Sim,
+    model: Model,
+    /// The keys before the step.
+    before: [State; KEYS],
+    /// Tokens that each key has had.
+    past: [Vec<u64>; KEYS],
+    /// The clock may not be set back behind this, see [`Case::bind_clock`].
+    least_clock_ms: i64,
+}
+
+impl model::Case for Case {
+    type Settings = Settings;
+    type Op = Op;
+
+    fn new(settings: &Settings) -> Case {
+        Case {
+            settings: *settings,
+            sim: Sim::new(settings),
+            model: Model::new(settings, START_MS),
+            before: [State::Absent; KEYS],
+            past: Default::default(),
+            least_clock_ms: 0,
+        }
+    }
+
+    fn apply(&mut self, op: &Op) -> (Option<Reply>, Option<Reply>) {
+        self.before = self.model.keys;
+        match *op {
+            Op::Acquire { .. } | Op::Release(..) | Op::Renew(..) | Op::Break(..) => {
+                return self.command(op)
+            }
+            Op::Pass(ms) => self.sim.pass(ms),
+            Op::Alarm => self.alarm(),
+            Op::SetClock(ms) => {
+                self.sim.now.wall_ms = self.least_clock_ms.max(self.sim.now.wall_ms + ms);
+            }
+            Op::HolderAsks(key, conn, terms, once) => {
+                let Some(hold) = self.model.holder(key) else {
+                    return (None, None);
+                };
+                return self.command(&Op::Acquire {
+                    key,
+                    owner: hold.owner,
+                    conn,
+                    terms,
+                    wait: None,
+                    once,
+                });
+            }
+            Op::DropAddressee => {
+                if let Some(request) = self.sim.granted.values().next() {
+                    let conn = request.conn;
+                    let had_holds = self.sim.disconnect(conn);
+                    self.model.disconnect(conn, had_holds);
+                }
+            }
+            Op::Disconnect(owner, conn) => {
+                let had_holds = self.sim.disconnect(conn_of(owner, conn));
+                self.model.disconnect(conn_of(owner, conn), had_holds);
+            }
+            Op::Unblock(owner, conn) => {
+                // A granted request is not parked: CLIENT UNBLOCK does not find it.
+                self.sim.unblock(conn_of(owner, conn));
+                self.model.unblock(conn_of(owner, conn));
+            }
+            Op::Counter(key, above) => {
+                let highest = self.sim.highest.get(NAMES[key]).copied().unwrap_or(50);
+                self.sim.counters.insert(NAMES[key].into(), highest + above);
+            }
+            Op::Forge(key, horizon) => {
+                self.settle_ties();
+                let domain = self.sim.domain(NAMES[key]);
+                let unread = !self.sim.locks.tokens.knows(domain);
+                self.bind_clock(NAMES.map(|name| unread && self.sim.domain(name) == domain));
+                self.settle_ties();
+                self.sim.set_horizon(NAMES[key], horizon);
+            }
+            Op::Flush => {
+                self.settle_ties();
+                let tokens = &self.sim.locks.tokens;
+                let unread = NAMES.map(|name| !tokens.knows(self.sim.domain(name)));
+                self.bind_clock(unread);
+                self.sim.flush();
+                self.model.flush();
+                self.settle_ties();
+            }
+            Op::Subscribe(key, is_subscribed) => {
+                match is_subscribed {
+                    true => self.sim.has_subscriber.insert(NAMES[key].into()),
+                    false => self.sim.has_subscriber.remove(NAMES[key]),
+                };
+                self.model.windows.has_subscriber[key] = is_subscribed;
+            }
+            Op::SetWindowRule(rule) => {
+                self.settings.windows = rule;
+                self.settle_ties();
+                self.sim.locks.set_window_rule(rule);
+                self.model.set_window_rule(rule);
+                self.settle_ties();
+            }
+            Op::Restart(back_ms) => self.restart(back_ms),
+            Op::MayGrant(may_grant) => {
+                self.settle_ties();
+                self.sim.set_may_grant(may_grant);
+                self.model.set_may_grant(may_grant);
+                self.settle_ties();
+            }
+            _ => self.change_key(op),
+        }
+        self.model.wall_ms = self.sim.now.wall_ms;
+        self.model.mono_ms = self.sim.now.mono_ms;
+        (None, None)
+    }
+
+    fn end_tick(&mut self) {
+        self.sim.settle_all();
+        self.model.end_of_tick();
+    }
+
+    /// Everything that can be observed is as the model states.
+    fn compare(&mut self, op: &Op) {
+        let (mut replies, mut published) = (Vec::new(), Vec::new());
+        let mut written = [false; KEYS];
+        for out in std::mem::take(&mut self.sim.out) {
+            match out {
+                Out::Answer { conn, outcome, .. } => {
+                    replies.push((conn, Reply::to_parked(&outcome)))
+                }
+                Out::Publish(key) => published.push(index_of(&key)),
+                Out::Write(key, _) => written[index_of(&key)] = true,
+                Out::Horizon | Out::Counter(..) | Out::Notify(..) => {}
+                other => panic!("{other:?} of an exclusive lock"),
+            }
+        }
+        let expected = std::mem::take(&mut self.model.replies);
+        let freed = std::mem::take(&mut self.model.published);
+        assert_same(replies, expected, "the replies of parked requests");
+        assert_same(published, freed, "the publishes");
+        for (key, written) in written.into_iter().enumerate() {
+            self.compare_key(key);
+            // A renewal to the end that the lease had is the one write that changes nothing; and
+            // what was written just before a FLUSHALL is gone.
+            let excused = matches!(op, Op::Renew(..) | Op::Flush);
+            let same = self.model.keys[key] == self.before[key] && !excused;
+            assert!(!same || !written, "a write that changes nothing");
+        }
+    }
+
+    fn deliver(&mut self) {
+        self.sim.deliver_all();
+        self.model.delivered();
+    }
+
+    /// What must hold in any case.
+    fn check(&mut self, step: &Step<Op>) {
+        let settled = step.ends_tick || matches!(step.op, Op::Alarm);
+        let waiters = &self.sim.locks.waiters;
+        assert_eq!(waiters.live(), self.sim.parked.len());
+        assert_eq!(waiters.kept_places(), self.model.kept_places());
+        assert!(waiters.kept_places() <= self.settings.grace.max_places);
+        assert!(waiters.live() <= self.settings.limits.max_waiters);
+        for (key, name) in NAMES.iter().enumerate() {
+            let queue = self.model.queue(key);
+            assert_queue(&self.sim, name, queue.iter().map(|owner| OWNERS[*owner]));
+            let hold = self.model.holder(key);
+            self.check_session(name, hold);
+            let held = hold.is_some();
+            if settled && self.sim.may_grant {
+                assert!(
+                    held || queue.is_empty() || self.model.is_left_free(key),
+                    "{name} is free and has waiters"
+                );
+            }
+        }
+        self.check_sums();
+        if settled && waiters.live() == 0 {
+            assert_eq!(waiters.next_settle(self.sim.now), None);
+            let nothing_kept = waiters.kept_places() == 0;
+            assert_eq!(waiters.next_wait(self.sim.now).is_none(), nothing_kept);
+            let queues = NAMES.iter().filter_map(|name| waiters.queue(key_ref(name)));
+            assert!(
+                !nothing_kept || queues.count() == 0,
+                "an empty queue was left"
+            );
+        }
+    }
+
+    /// Left alone, every request gets its answer, every lease ends, and nothing is left over.
+    fn come_to_rest(&mut self) {
+        self.sim.set_may_grant(true);
+        for name in NAMES {
+            if matches!(self.sim.state(name), KeyState::Held(hold) if hold.deadline_ms.is_none()) {
+                self.sim.del(name);
+            }
+        }
+        // What is bound is held as long as its connection lives.
+        for conn in 0..OWNERS.len() as u64 * CONNS_PER_OWNER {
+            self.sim.disconnect(conn);
+        }
+        self.sim.alarm();
+        self.sim.deliver_all();
+        // Each lease is short, but the wall clock may have been set back before.
+        let ends = NAMES.iter().filter_map(|name| self.sim.keys.end(name));
+        let last = ends.max().unwrap_or(0).max(self.sim.now.wall_ms);
+        self.sim
+            .advance((last - self.sim.now.wall_ms) as u64 + 1_000);
+        self.sim.deliver_all();
+        assert!(self.sim.parked.is_empty(), "never answered");
+        let waiters = &self.sim.locks.waiters;
+        assert_eq!((waiters.live(), waiters.kept_places()), (0, 0));
+        assert_eq!(waiters.next_wait(self.sim.now), None);
+        assert_eq!(waiters.next_settle(self.sim.now), None);
+        assert!(NAMES
+            .iter()
+            .all(|name| waiters.queue(key_ref(name)).is_none()));
+        let sessions = &self.sim.locks.sessions;
+        assert_eq!((sessions.holds(), sessions.clients()), (0, 0));
+        assert_eq!(sessions.next_due(self.sim.now), None);
+        assert_eq!(self.sim.locks.windows.open(), 0);
+        let stats = &self.sim.locks.stats;
+        let tracked = self.sim.locks.tracked.len() as u64;
+        assert!(tracked <= KEYS as u64 && stats.grants >= tracked);
+    }
+}
+
+impl Case {
+    fn command(&mut self, op: &Op) -> (Option<Reply>, Option<Reply>) {
+        let (sim, model) = (&mut self.sim, &mut self.model);
+        let named = |sim: &Sim, key: Key, names: Names| match names {
+            Names::Nothing => None,
+            Names::Present => Some(token_of(sim, key).unwrap_or(7)),
+            Names::Past(index) => Some(self.past[key].iter().rev().nth(index).map_or(7, |t| *t)),
+        };
+        let (got, expected) = match *op {
+            Op::Acquire {
+                key,
+                owner,
+                conn,
+                terms,
+                wait,
+                once,
+            } => {
+                let conn = conn_of(owner, conn);
+                if sim.is_blocked(conn) {
+                    return (None, None);
+                }
+                let how = (Mode::Exclusive, sim_terms(terms), wait_of(wait), once);
+                let got = sim.acquire(NAMES[key], OWNERS[owner], conn, how);
+                if let Ok(Answer::Granted(token)) = got {
+                    assert_eq!(Some(token.get()), token_of(sim, key), "granted and written");
+                }
+                let expected = model.acquire(key, owner, (conn, terms), wait, once);
+                (Reply::of(got), expected)
+            }
+            Op::Release(key, owner, all, names) => {
+                let token = named(sim, key, names);
+                let got = sim.release(NAMES[key], OWNERS[owner], (None, all, token));
+                (Reply::of(got), model.release(key, owner, all, token))
+            }
+            Op::Renew(key, owner, terms, names) => {
+                let token = named(sim, key, names);
+                let got = sim.renew(NAMES[key], OWNERS[owner], (None, sim_terms(terms), token));
+                let got = Reply::yes_or(got, Reply::Renewed, Reply::Lost);
+                (got, model.renew(key, owner, terms, token))
+            }
+            Op::Break(key, names, purge) => {
+                let token = named(sim, key, names);
+                let got = sim.break_lock(NAMES[key], token, purge);
+                let got = Reply::yes_or(got, Reply::Broken, Reply::NotHeld);
+                (got, model.break_lock(key, token, purge))
+            }
+            _ => unreachable!(),
+        };
+        (Some(got), Some(expected))
+    }
+
+    /// What is done to a key without a lock command, on both sides.
+    fn change_key(&mut self, op: &Op) {
+        let (sim, model) = (&mut self.sim, &mut self.model);
+        match *op {
+            Op::Del(key) => {
+                sim.del(NAMES[key]);
+                if model.keys[key] != State::Absent {
+                    model.lose(key, State::Absent);
+                }
+            }
+            Op::ServerExpires(key) => {
+                sim.server_expires(NAMES[key]);
+                model.server_expires(key);
+            }
+            Op::Hdel(key) => {
+                sim.hdel_holder(NAMES[key]);
+                model.hdel_holder(key);
+            }
+            Op::SetTtl(key, ms) => {
+                let deadline_ms = ms.map(|ms| sim.now.wall_ms + ms);
+                sim.set_ttl(NAMES[key], deadline_ms);
+                model.set_ttl(key, deadline_ms);
+            }
+            Op::Overwrite(key, hash) => {
+                sim.overwrite(NAMES[key], hash);
+                model.lose(
+                    key,
+                    match hash {
+                        true => State::OtherHash,
+                        false => State::OtherType,
+                    },
+                );
+            }
+            Op::RedissonAcquires(key, owner, ms) => {
+                sim.foreign_acquire(NAMES[key], OWNERS[owner], lease(ms));
+                model.redisson_acquires(key, owner, ms);
+            }
+            Op::RedissonReleases(key, owner, ms) => {
+                sim.foreign_release(NAMES[key], OWNERS[owner], lease(ms));
+                model.redisson_releases(key, owner, ms);
+            }
+            _ => unreachable!(),
+        }
+    }
+
+    fn alarm(&mut self) {
+        self.sim.alarm();
+        self.model.alarm();
+    }
+
+    /// Where several keys are touched at once their order is the core's own, and it shows when the
+    /// last kept place is given away. Then nothing may be due before, nor be left open after.
+    fn settle_ties(&mut self) {
+        if self.settings.grace.max_places == 1 {
+            self.alarm();
+        }
+    }
+
+    /// A new process, the clock perhaps set back.
+    fn restart(&mut self, back_ms: i64) {
+        self.sim.restart(&self.settings);
+        self.model.restart(&self.settings);
+        self.bind_clock(NAMES.map(|name| !self.sim.has_true_horizon(name)));
+        self.sim.now.wall_ms = self.least_clock_ms.max(self.sim.now.wall_ms - back_ms);
+    }
+
+    /// Tokens rest on the clock, or on a horizon that the process has read. Where FLUSHALL took one
+    /// away, or another number was written over it, and no process remembers it (no grant wrote it again
+    /// before a restart, or none read it after one), the clock alone is left, and from here on it may not be behind the tokens.
+    fn bind_clock(&mut self, forgotten: [bool; KEYS]) {
+        for (name, forgotten) in NAMES.iter().zip(forgotten) {
+            if let (Some(highest), true) = (self.sim.highest.get(*name), forgotten) {
+                self.least_clock_ms = self.least_clock_ms.max((highest / 1_000) as i64 + 1);
+            }
+        }
+        self.sim.now.wall_ms = self.sim.now.wall_ms.max(self.least_clock_ms);
+        self.model.wall_ms = self.sim.now.wall_ms;
+    }
+
+    fn compare_key(&mut self, key: Key) {
+        match (self.sim.state(NAMES[key]), self.model.keys[key]) {
+            (KeyState::Absent, State::Absent)
+            | (KeyState::Bare(_), State::Bare)
+            | (KeyState::OtherHash, State::OtherHash)
+            | (KeyState::OtherType, State::OtherType) => {}
+            (KeyState::Held(hold), State::Held(expected)) => {
+                let Hold {
+                    owner,
+                    count,
+                    token,
+                    deadline_ms,
+                } = hold;
+                assert!(count > 0);
+                assert_eq!(
+                    (&owner[..], count, deadline_ms),
+                    (
+                        OWNERS[expected.owner].as_bytes(),
+                        expected.count,
+                        expected.deadline_ms
+                    )
+                );
+                let token = token.map(|token| token.get());
+                if self.model.learn_token(key, token) {
+                    let past = &mut self.past[key];
+                    assert!(past.last().copied() < token, "the token did not rise");
+                    past.extend(token);
+                }
+            }
+            (got, expected) => panic!("{} is {got:?}, expected {expected:?}", NAMES[key]),
+        }
+    }
+
+    /// The sums that src/lock/stats.rs promises.
+    fn check_sums(&self) {
+        let stats = &self.sim.locks.stats;
+        sums::check(self.sim.locks.fields());
+        assert_eq!(stats.grants, self.model.grants);
+        let expected = &self.model.windows;
+        let open = self.sim.locks.windows.open();
+        assert_eq!(open, expected.window.iter().flatten().count());
+        assert_eq!(
+            (stats.windows, stats.windows_taken),
+            (expected.begun, expected.taken)
+        );
+        let windows = stats.windows_taken + stats.windows_unused + open as u64;
+        assert_eq!(stats.windows, windows, "{stats:?}");
+    }
+}
+
+fn index_of(name: &str) -> Key {
+    NAMES.iter().position(|other| *other == name).unwrap()
+}
+
+fn token_of(sim: &Sim, key: Key) -> Option<u64> {
+    let token = sim.state(NAMES[key]).token()?;
+    Some(token.get())
+}

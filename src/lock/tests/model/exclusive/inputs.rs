@@ -1,0 +1,104 @@
+//! Random histories: what can happen, and how often each thing does.
+
+use proptest::prelude::*;
+
+use crate::lock::tests::model::exclusive::naive::KEYS;
+use crate::lock::tests::model::exclusive::sessions::Terms;
+use crate::lock::tests::model::exclusive::{Names, Op, OWNERS};
+use crate::lock::tests::model::{grace, lease, limits, CONNS_PER_OWNER};
+use crate::lock::tests::sim::Settings;
+use crate::lock::WindowRule;
+
+fn names() -> impl Strategy<Value = Names> {
+    prop_oneof![
+        6 => Just(Names::Nothing),
+        2 => Just(Names::Present),
+        1 => (0usize..8).prop_map(Names::Past),
+    ]
+}
+
+pub fn op() -> impl Strategy<Value = Op> {
+    let (key, owner, conn) = (0..KEYS, 0..OWNERS.len(), 0..CONNS_PER_OWNER);
+    let at = (key.clone(), owner.clone());
+    let lease = 1..20i64;
+    let terms = || {
+        prop_oneof![
+            4 => (1..20i64).prop_map(Terms::Named),
+            2 => Just(Terms::Unnamed),
+            4 => Just(Terms::Session),
+        ]
+    };
+    let wait = prop_oneof![
+        2 => Just(None),
+        1 => Just(Some(None)),
+        6 => (1..20u64).prop_map(|ms| Some(Some(ms))),
+    ];
+    let acquire = (at.clone(), conn.clone(), terms(), wait, any::<bool>()).prop_map(
+        |((key, owner), conn, terms, wait, once)| Op::Acquire {
+            key,
+            owner,
+            conn,
+            terms,
+            wait,
+            once,
+        },
+    );
+    let connection = (owner, conn.clone());
+    prop_oneof![
+        24 => acquire,
+        6 => (key.clone(), conn.clone(), terms(), any::<bool>())
+            .prop_map(|(k, c, ms, once)| Op::HolderAsks(k, c, ms, once)),
+        12 => (at.clone(), any::<bool>(), names()).prop_map(|((k, o), all, t)| Op::Release(k, o, all, t)),
+        4 => (at.clone(), terms(), names()).prop_map(|((k, o), ms, t)| Op::Renew(k, o, ms, t)),
+        2 => (key.clone(), names(), any::<bool>()).prop_map(|(k, t, purge)| Op::Break(k, t, purge)),
+        10 => (0..8u64).prop_map(Op::Pass),
+        1 => (0..40u64).prop_map(Op::Pass),
+        8 => Just(Op::Alarm),
+        1 => (-20..20i64).prop_map(Op::SetClock),
+        8 => connection.clone().prop_map(|(o, c)| Op::Disconnect(o, c)),
+        6 => Just(Op::DropAddressee),
+        2 => connection.prop_map(|(o, c)| Op::Unblock(o, c)),
+        3 => key.clone().prop_map(Op::Del),
+        2 => key.clone().prop_map(Op::ServerExpires),
+        2 => key.clone().prop_map(Op::Hdel),
+        2 => (key.clone(), prop::option::of(1..20i64)).prop_map(|(k, ms)| Op::SetTtl(k, ms)),
+        1 => (key.clone(), any::<bool>()).prop_map(|(k, hash)| Op::Overwrite(k, hash)),
+        3 => (at.clone(), lease.clone()).prop_map(|((k, o), ms)| Op::RedissonAcquires(k, o, ms)),
+        3 => (at, lease).prop_map(|((k, o), ms)| Op::RedissonReleases(k, o, ms)),
+        1 => (key.clone(), prop_oneof![0..50u64, 0..400_000_000_000u64])
+            .prop_map(|(k, above)| Op::Counter(k, above)),
+        1 => (key, forged()).prop_map(|(k, horizon)| Op::Forge(k, horizon)),
+        1 => Just(Op::Flush),
+        1 => prop_oneof![Just(0), Just(7_200_000i64), 1..50i64].prop_map(Op::Restart),
+        2 => prop::bool::weighted(0.8).prop_map(Op::MayGrant),
+        3 => (0..KEYS, prop::bool::weighted(0.8)).prop_map(|(k, on)| Op::Subscribe(k, on)),
+        1 => windows().prop_map(Op::SetWindowRule),
+    ]
+}
+
+/// A horizon that no process of ours wrote: too low, or more than a century ahead of any clock here.
+fn forged() -> impl Strategy<Value = u64> {
+    prop_oneof![0..50u64, (1u64 << 53) - 50..1 << 53, Just(u64::MAX)]
+}
+
+fn windows() -> impl Strategy<Value = WindowRule> {
+    (prop::sample::select(vec![0, 1, 1, 2, 3]), 1..12u64)
+        .prop_map(|(after, window_ms)| WindowRule { after, window_ms })
+}
+
+pub fn settings(cluster: bool) -> impl Strategy<Value = Settings> {
+    let session = prop::sample::select(vec![1, 3, 6, 15]);
+    let grace = grace(prop::sample::select(vec![0, 1, 100]));
+    (limits(), grace, session, windows()).prop_map(move |(limits, grace, session, windows)| {
+        Settings {
+            limits,
+            grace,
+            cluster,
+            // Histories with deadlocks have a model of their own.
+            deadlocks: false,
+            default_lease: lease(9),
+            session_lease: lease(session),
+            windows,
+        }
+    })
+}

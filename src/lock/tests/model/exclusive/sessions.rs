@@ -1,0 +1,206 @@
+//! The naive model: holds that are bound to connections.
+
+use crate::lock::tests::model::exclusive::naive::{Conn, Hold, Key, Model, Owner, State};
+use crate::lock::tests::model::exclusive::Case;
+use crate::lock::tests::model::lease;
+use crate::lock::tests::sim::{self, key_ref, AT_ONCE, CONNS};
+use crate::lock::{BoundRef, KeyState, Mode};
+
+/// The lease that a request asks for, in milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Terms {
+    Named(i64),
+    Unnamed,
+    Session,
+}
+
+/// The same for the simulated server.
+pub fn sim_terms(terms: Terms) -> sim::Terms {
+    match terms {
+        Terms::Named(ms) => sim::Terms::Named(lease(ms)),
+        Terms::Unnamed => sim::Terms::Unnamed,
+        Terms::Session => sim::Terms::Session,
+    }
+}
+
+/// What the model keeps beside the holds.
+#[derive(Debug, Default)]
+pub struct Sessions {
+    /// Holds whose connection has closed, and that are not released yet: key, owner, grant.
+    pub ended: Vec<(Key, Owner, u64)>,
+    bindings: u64,
+}
+
+/// The connection that a hold is bound to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Session {
+    pub conn: Conn,
+    renew_at_ms: u64,
+    /// The order in which holds were bound.
+    number: u64,
+}
+
+impl State {
+    pub fn without_session(self) -> State {
+        match self {
+            State::Held(hold) => State::Held(Hold {
+                session: None,
+                ..hold
+            }),
+            other => other,
+        }
+    }
+}
+
+impl Model {
+    /// A session has a lease of its own.
+    pub fn lease_ms(&self, bound: bool, terms: Terms) -> i64 {
+        match terms {
+            _ if bound => self.settings.session_lease.ms(),
+            Terms::Named(ms) => ms,
+            Terms::Unnamed | Terms::Session => self.settings.default_lease.ms(),
+        }
+    }
+
+    pub fn new_session(&mut self, conn: Conn) -> Session {
+        self.sessions.bindings += 1;
+        Session {
+            conn,
+            renew_at_ms: self.next_renewal(),
+            number: self.sessions.bindings,
+        }
+    }
+
+    fn next_renewal(&self) -> u64 {
+        let third = self.settings.session_lease.ms() as u64 / 3;
+        self.mono_ms + third.max(1)
+    }
+
+    /// What the hold is bound to when its owner has touched it: a re-entry through this connection, or a
+    /// renewal.
+    pub fn session_after(
+        &mut self,
+        hold: Hold,
+        conn: Option<Conn>,
+        terms: Terms,
+    ) -> Option<Session> {
+        let renew_at_ms = self.next_renewal();
+        match (terms, conn) {
+            (Terms::Session, Some(conn)) => Some(self.new_session(conn)),
+            (Terms::Named(_), _) => None,
+            _ => hold.session.map(|session| Session {
+                renew_at_ms,
+                ..session
+            }),
+        }
+    }
+
+    /// The connection has closed: what is bound to it is released, in the order in which it was bound.
+    /// (The core may have notes of holds that are gone: whether it had any is its own business.)
+    pub fn end_sessions_of(&mut self, conn: Conn, had_holds: bool) {
+        let mut bound = Vec::new();
+        for key in 0..self.keys.len() {
+            if let State::Held(hold) = self.keys[key] {
+                let session = hold.session.filter(|session| session.conn == conn);
+                bound
+                    .extend(session.map(|session| (session.number, (key, hold.owner, hold.grant))));
+            }
+        }
+        bound.sort_unstable();
+        assert!(had_holds || bound.is_empty(), "bound, and not noted");
+        for (_, (key, owner, grant)) in bound {
+            self.forget_session(key, grant);
+            self.sessions.ended.push((key, owner, grant));
+        }
+        // Holds of connections that closed earlier come first.
+        if had_holds {
+            self.release_ended(AT_ONCE);
+        }
+    }
+
+    fn release_ended(&mut self, at_most: usize) {
+        let mut released = 0;
+        while released < at_most && !self.sessions.ended.is_empty() {
+            let (key, _, grant) = self.sessions.ended.remove(0);
+            if self.holder(key).is_some_and(|hold| hold.grant == grant) {
+                self.pass_on(key);
+                released += 1;
+            }
+        }
+    }
+
+    /// A hold whose connection has closed is released before its owner asks about it.
+    pub fn end_first(&mut self, key: Key, owner: Owner) {
+        let mut ended = self.sessions.ended.iter();
+        let Some(index) = ended.position(|ended| (ended.0, ended.1) == (key, owner)) else {
+            return;
+        };
+        let (_, _, grant) = self.sessions.ended.remove(index);
+        if self.holder(key).is_some_and(|hold| hold.grant == grant) {
+            self.pass_on(key);
+        }
+    }
+
+    /// The owner's hold has been dealt with otherwise, or there is a new one.
+    pub fn forget_ended(&mut self, key: Key, owner: Owner) {
+        self.sessions
+            .ended
+            .retain(|ended| (ended.0, ended.1) != (key, owner));
+    }
+
+    /// The grant will be undone, or its connection has closed.
+    pub fn forget_session(&mut self, key: Key, grant: u64) {
+        if matches!(self.keys[key], State::Held(hold) if hold.grant == grant) {
+            self.keys[key] = self.keys[key].without_session();
+        }
+    }
+
+    /// What the timer does about them.
+    pub fn work_on_sessions(&mut self) {
+        for key in 0..self.keys.len() {
+            let State::Held(hold) = self.keys[key] else {
+                continue;
+            };
+            let due = hold
+                .session
+                .filter(|session| session.renew_at_ms <= self.mono_ms);
+            let Some(session) = due else {
+                continue;
+            };
+            if self.holder(key).is_none() {
+                // Over: not held up any more, even if the clock is set back after this.
+                self.forget_session(key, hold.grant);
+                continue;
+            }
+            let wanted = self.wall_ms + self.settings.session_lease.ms();
+            let renew_at_ms = self.next_renewal();
+            self.keys[key] = State::Held(Hold {
+                deadline_ms: Some(hold.deadline_ms.map_or(wanted, |end| end.max(wanted))),
+                session: Some(Session {
+                    renew_at_ms,
+                    ..session
+                }),
+                ..hold
+            });
+        }
+        self.release_ended(usize::MAX);
+    }
+}
+
+impl Case {
+    /// A hold is bound as the model states, and every binding is due at some time.
+    pub fn check_session(&self, name: &str, hold: Option<Hold>) {
+        let state = self.sim.state(name);
+        let (Some(_), KeyState::Held(held)) = (hold, state) else {
+            return;
+        };
+        let what = BoundRef::lock(Mode::Exclusive, key_ref(name), &held.owner);
+        let sessions = &self.sim.locks.sessions;
+        let expected = hold.and_then(|hold| hold.session);
+        assert_eq!(
+            sessions.client_of(what, held.token).map(|id| id % CONNS),
+            expected.map(|session| session.conn)
+        );
+        assert!(expected.is_none() || sessions.next_due(self.sim.now).is_some());
+    }
+}

@@ -1,0 +1,164 @@
+//! The naive model: Redisson windows.
+
+use crate::lock::tests::model::exclusive::naive::{Key, Model, State, KEYS};
+use crate::lock::WindowRule;
+
+/// The result of a hand-off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Passed {
+    Granted,
+    /// A window has begun.
+    LeftFree,
+    /// It is in its window.
+    StillFree,
+    NoWaiter,
+}
+
+/// What has happened at a lock since its last window.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Row {
+    hand_offs: u32,
+    /// Holds of Redisson clients that ended while requests waited.
+    foreign: u32,
+    /// Windows without a subscriber, or that were not used.
+    unused: u32,
+}
+
+/// The state of the windows.
+#[derive(Debug)]
+pub struct Windows {
+    pub rule: WindowRule,
+    pub has_subscriber: [bool; KEYS],
+    pub row: [Option<Row>; KEYS],
+    /// When the window ends.
+    pub window: [Option<u64>; KEYS],
+    pub begun: u64,
+    pub taken: u64,
+}
+
+impl Windows {
+    pub fn new(rule: WindowRule) -> Windows {
+        Windows {
+            rule,
+            has_subscriber: [false; KEYS],
+            row: [None; KEYS],
+            window: [None; KEYS],
+            begun: 0,
+            taken: 0,
+        }
+    }
+
+    /// The lock was free.
+    pub fn was_free(&mut self, key: Key) {
+        let row = self.row[key].filter(|row| row.unused > 0);
+        self.row[key] = row.map(|Row { unused, .. }| Row {
+            unused,
+            ..Row::default()
+        });
+    }
+
+    /// Subscribers are not in the memory of the module.
+    pub fn restarted(&self) -> Windows {
+        Windows {
+            has_subscriber: self.has_subscriber,
+            ..Windows::new(self.rule)
+        }
+    }
+}
+
+impl Model {
+    pub fn set_window_rule(&mut self, rule: WindowRule) {
+        if rule == self.windows.rule {
+            return;
+        }
+        self.windows.rule = rule;
+        for key in 0..KEYS {
+            if self.windows.window[key].is_some() {
+                self.end_window(key);
+                self.schedule_settle(key);
+            }
+            self.windows.row[key] = None;
+        }
+    }
+
+    /// The lock can be handed off: whether it is left free instead.
+    pub fn leave_free(&mut self, key: Key) -> Option<Passed> {
+        if matches!(self.windows.window[key], Some(end) if end > self.mono_ms) {
+            return Some(Passed::StillFree);
+        }
+        let row = self.windows.row[key]?;
+        let after = self.windows.rule.after;
+        let owed = (after * row.foreign).min(100);
+        if after == 0 || row.hand_offs < owed.max(after * 2u32.pow(row.unused)) {
+            return None;
+        }
+        if !self.windows.has_subscriber[key] {
+            self.unused(key);
+            return None;
+        }
+        let unused = self.windows.row[key]?.unused;
+        self.windows.row[key] = Some(Row {
+            unused,
+            ..Row::default()
+        });
+        self.windows.begun += 1;
+        let end = self.mono_ms + self.windows.rule.window_ms;
+        self.windows.window[key] = Some(end);
+        self.free(key);
+        Some(Passed::LeftFree)
+    }
+
+    /// It was handed off.
+    pub fn count(&mut self, key: Key) {
+        if self.windows.rule.after > 0 {
+            self.windows.row[key].get_or_insert_default().hand_offs += 1;
+        }
+    }
+
+    /// A hold of a Redisson client has ended, or a hold of the module by other means.
+    pub fn lose(&mut self, key: Key, state: State) {
+        let is_waited = u32::from(!self.queue(key).is_empty());
+        if let Some(row) = &mut self.windows.row[key] {
+            row.foreign += is_waited;
+        }
+        self.set(key, state);
+    }
+
+    fn unused(&mut self, key: Key) {
+        if let Some(row) = &mut self.windows.row[key] {
+            row.hand_offs = 0;
+            row.unused = (row.unused + 1).min(4);
+        }
+    }
+
+    /// The key was read: a hold that was taken in the window is seen.
+    pub fn note_window_taken(&mut self, key: Key) {
+        if self.windows.window[key].is_some() && self.holder(key).is_some() {
+            self.windows.window[key] = None;
+            self.windows.taken += 1;
+            if let Some(row) = &mut self.windows.row[key] {
+                row.unused = 0;
+            }
+        }
+    }
+
+    pub fn end_window(&mut self, key: Key) {
+        if self.windows.window[key].take().is_some() {
+            self.unused(key);
+        }
+    }
+
+    /// Keys whose windows are over, in the order of their ends.
+    pub fn next_windows(&self) -> Vec<Key> {
+        let mut over: Vec<Key> = (0..KEYS).collect();
+        over.retain(|key| self.windows.window[*key].is_some_and(|end| end <= self.mono_ms));
+        over.sort_by_key(|key| self.windows.window[*key]);
+        over
+    }
+
+    /// A request may wait for a free lock in its window only. (A hold that began and ended in the window, within one
+    /// tick, was not seen: the window continues to its end.)
+    pub fn is_left_free(&self, key: Key) -> bool {
+        self.windows.window[key].is_some_and(|end| end > self.mono_ms) && self.holder(key).is_none()
+    }
+}

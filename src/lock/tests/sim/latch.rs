@@ -1,0 +1,80 @@
+//! Latches: the commands, and the change of the key by a decision.
+
+use crate::lock::tests::sim::{key_ref, Out, Sim};
+use crate::lock::{
+    Count, CountChange, Cx, Effects, LockError, Locks, Mode, Resource, SetIf, Wait, Waited,
+};
+
+impl Sim {
+    pub fn latch_set(
+        &mut self,
+        key: &str,
+        count: i64,
+        set_if: SetIf,
+    ) -> Result<Option<i64>, LockError> {
+        self.latch_command(key, |locks, state, cx| {
+            locks.latch_set(key_ref(key), state, count, set_if, cx)
+        })
+    }
+
+    pub fn latch_down(&mut self, key: &str, by: i64) -> Result<i64, LockError> {
+        self.latch_command(key, |locks, state, cx| {
+            locks.latch_down(key_ref(key), state, by, cx)
+        })
+    }
+
+    pub fn latch_wait(&mut self, key: &str, conn: u64, wait: Wait) -> Result<Waited, LockError> {
+        assert!(!self.is_blocked(conn), "{conn} waits for an answer");
+        let client = self.client(conn);
+        let waited = self.latch_command(key, |locks, state, cx| {
+            let waited = locks.latch_wait(key_ref(key), state, client, wait, cx)?;
+            Ok((waited, CountChange::None))
+        });
+        if let Ok(Waited::Parked(waiter)) = waited {
+            let who = ("", Mode::Exclusive, conn);
+            self.park(waiter, Resource::Latch, &[key], who, wait);
+        }
+        waited
+    }
+
+    pub(super) fn settle_latch(&mut self, key: &str) {
+        let settled = self.latch_command(key, |locks, state, cx| {
+            locks.latch_settle(key_ref(key), state, cx);
+            Ok(((), CountChange::None))
+        });
+        assert_eq!(settled, Ok(()));
+    }
+
+    fn latch_command<T>(
+        &mut self,
+        key: &str,
+        decide: impl FnOnce(&mut Locks, Count, &mut Cx<'_>) -> Result<(T, CountChange), LockError>,
+    ) -> Result<T, LockError> {
+        let state = self.count(key);
+        let mut fx = Effects::new();
+        let decided = decide(&mut self.locks, state, &mut Cx::new(self.now, &mut fx));
+        assert!(decided.is_ok() || fx.is_empty(), "a failed call did {fx:?}");
+        self.carry_out(key, fx);
+        let (answer, change) = decided?;
+        let end_ms = self.keys.end(key);
+        match change {
+            CountChange::None => return Ok(answer),
+            CountChange::Set(count) => self.keys.set(key.into(), &count.to_string(), end_ms),
+            CountChange::Make(count) => self.keys.set(key.into(), &count.to_string(), None),
+            CountChange::Open => assert!(self.keys.remove(key), "deleted nothing"),
+        };
+        self.out.push(Out::Latch(key.into(), change));
+        Ok(answer)
+    }
+
+    fn count(&self, key: &str) -> Count {
+        if !self.keys.contains(key) {
+            return Count::Absent;
+        }
+        match self.keys.text(key).map(str::parse) {
+            Some(Ok(count)) => Count::Is(count, self.keys.end(key)),
+            Some(Err(_)) => Count::OtherString,
+            None => Count::OtherType,
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! Semaphores: the commands, and the change of the two keys by a decision. What no change may do is asserted: permits
+//! appear or vanish, an id holds two, a refused command leaves a trace.
+
+use std::collections::BTreeMap;
+
+use crate::lock::tests::sim::sums;
+use crate::lock::tests::sim::{key_ref, text, Out, Sim, Terms};
+use crate::lock::{
+    Answer, BoundRef, Cx, Effects, Lease, LockError, Locks, Mode, OwnerId, PermitChange, Permits,
+    Resource, SemAcquire, SemState, SemView, SetIf, Wait,
+};
+
+impl Sim {
+    /// The free permits; `None`: no semaphore.
+    pub fn free(&self, key: &str) -> Option<i64> {
+        self.keys.text(key)?.parse().ok()
+    }
+
+    /// The number of permits, free or taken.
+    pub fn all_permits(&self, key: &str) -> Option<i64> {
+        Some(self.free(key)? + self.keys.permits(key).len() as i64)
+    }
+
+    // ---- commands ----
+
+    pub fn sem_set(
+        &mut self,
+        key: &str,
+        permits: u32,
+        set_if: SetIf,
+    ) -> Result<Option<u32>, LockError> {
+        self.resizes = true;
+        let set = self.sem_command(key, None, |locks, view, cx| {
+            locks.sem_set(view, permits, set_if, cx)
+        });
+        self.resizes = false;
+        set
+    }
+
+    pub fn sem_acquire(
+        &mut self,
+        key: &str,
+        id: &str,
+        conn: u64,
+        (terms, wait, limit): (Terms, Wait, Option<u32>),
+    ) -> Result<Answer, LockError> {
+        assert!(!self.is_blocked(conn), "{conn} waits for an answer");
+        self.end_first(BoundRef::permit(key_ref(key), id.as_bytes()));
+        let req = SemAcquire {
+            id: id.as_bytes(),
+            lease: self.lease(terms),
+            names_lease: matches!(terms, Terms::Named(_)),
+            session: matches!(terms, Terms::Session),
+            limit: limit.and_then(std::num::NonZeroU32::new),
+            wait,
+            client: self.client(conn),
+        };
+        let (before, held) = (self.keys.clone(), self.holds_permit(key, id));
+        let (answer, change, fx) = self.ask_semaphore(key, Some(id), |locks, view, cx| {
+            locks.sem_acquire(view, &req, cx)
+        });
+        if let Ok(Answer::Parked(waiter)) = answer {
+            let who = (id, Mode::Exclusive, conn);
+            self.park(waiter, Resource::Semaphore, &[key], who, wait);
+        }
+        self.carry_out_permits(key, change, fx);
+        if let Ok(Answer::Granted(token)) = answer {
+            assert!(
+                self.holds_permit(key, id),
+                "granted, but {id} has no permit"
+            );
+            let former = self.highest.get(key).copied();
+            assert!(held || former < Some(token.get()), "the token did not rise");
+            self.highest
+                .insert(key.into(), former.unwrap_or(0).max(token.get()));
+        }
+        let is_same = self.keys == before;
+        assert!(answer.is_ok() || is_same, "a trace of {answer:?}");
+        answer
+    }
+
+    pub fn sem_release(&mut self, key: &str, id: &str) -> Result<bool, LockError> {
+        self.end_first(BoundRef::permit(key_ref(key), id.as_bytes()));
+        self.sem_command(key, Some(id), |locks, view, cx| {
+            locks.sem_release(view, id.as_bytes(), cx)
+        })
+    }
+
+    pub fn sem_renew(&mut self, key: &str, id: &str, terms: Terms) -> Result<bool, LockError> {
+        self.end_first(BoundRef::permit(key_ref(key), id.as_bytes()));
+        let lease: (Lease, bool) = (self.lease(terms), matches!(terms, Terms::Named(_)));
+        self.sem_command(key, Some(id), |locks, view, cx| {
+            locks.sem_renew(view, id.as_bytes(), lease, cx)
+        })
+    }
+
+    /// Settles a semaphore. Returns whether the core stated that this may change the keys.
+    pub(super) fn settle_semaphore(&mut self, key: &str) -> bool {
+        let may_change = self.locks.sems.may_change(&self.sem_view(key, None));
+        if may_change && !self.grants() {
+            self.locks
+                .postpone(Resource::Semaphore, key_ref(key).to_id());
+            return false;
+        }
+        self.serve_permit(key, None, |locks, view, cx| locks.sem_settle(view, cx));
+        may_change
+    }
+
+    /// Renews or releases a bound permit, or settles the key.
+    pub(super) fn serve_permit(
+        &mut self,
+        key: &str,
+        id: Option<&str>,
+        serve: impl FnOnce(&mut Locks, &SemView<'_>, &mut Cx<'_>) -> PermitChange,
+    ) {
+        let ((), change, fx) =
+            self.ask_semaphore(key, id, |locks, view, cx| ((), serve(locks, view, cx)));
+        self.carry_out_permits(key, change, fx);
+    }
+
+    // ---- decisions ----
+
+    /// A command that may be refused.
+    fn sem_command<T>(
+        &mut self,
+        key: &str,
+        id: Option<&str>,
+        decide: impl FnOnce(
+            &mut Locks,
+            &SemView<'_>,
+            &mut Cx<'_>,
+        ) -> Result<(T, PermitChange), LockError>,
+    ) -> Result<T, LockError> {
+        let (answer, change, fx) =
+            self.ask_semaphore(key, id, |locks, view, cx| match decide(locks, view, cx) {
+                Ok((answer, change)) => (Ok(answer), change),
+                Err(error) => (Err(error), PermitChange::default()),
+            });
+        assert!(answer.is_ok() || fx.is_empty(), "a failed call did {fx:?}");
+        self.carry_out_permits(key, change, fx);
+        answer
+    }
+
+    fn ask_semaphore<T>(
+        &mut self,
+        key: &str,
+        id: Option<&str>,
+        decide: impl FnOnce(&mut Locks, &SemView<'_>, &mut Cx<'_>) -> (T, PermitChange),
+    ) -> (T, PermitChange, Effects) {
+        self.learnt_domain(key);
+        let view = self.sem_view(key, id);
+        let mut fx = Effects::new();
+        let (answer, change) = decide(&mut self.locks, &view, &mut Cx::new(self.now, &mut fx));
+        (answer, change, fx)
+    }
+
+    fn sem_view<'v>(&self, key: &'v str, id: Option<&str>) -> SemView<'v> {
+        let undone = self.locks.sems.lost_on(key_ref(key));
+        let permits = self.keys.permits(key);
+        let end = |id: &OwnerId| permits.get(&text(id)).copied();
+        SemView {
+            key: key_ref(key),
+            state: self.sem_state(key, id, &undone),
+            domain: self.domain(key),
+            may_grant: Some(self.may_grant),
+            undone: undone.iter().map(|id| (id.clone(), end(id))).collect(),
+        }
+    }
+
+    /// The permits by their ends, and no more of them than the decision can need.
+    fn sem_state(&self, key: &str, own: Option<&str>, undone: &[OwnerId]) -> SemState {
+        if !self.keys.contains(key) {
+            return SemState::Absent;
+        }
+        let Some(free) = self.free(key) else {
+            return match self.keys.text(key) {
+                Some(_) => SemState::OtherString,
+                None => SemState::OtherType,
+            };
+        };
+        let wanted = self.locks.sems.wanted(key_ref(key)) as i64;
+        let needed = usize::try_from(wanted - free).unwrap_or(0);
+        let set = self.keys.permits(key);
+        let mut by_end: Vec<_> = set.iter().map(|(id, end)| (*end, id)).collect();
+        by_end.sort();
+        let mut permits = Permits {
+            free,
+            taken: set.len(),
+            own_end_ms: own.and_then(|own| set.get(own).copied()),
+            ..Permits::default()
+        };
+        for (end, id) in by_end {
+            if end > self.now.wall_ms || permits.ended.len() >= needed {
+                permits.next_end_ms = Some(end);
+                break;
+            }
+            let is_undone = undone.iter().any(|undone| undone[..] == *id.as_bytes());
+            if own != Some(id) && !is_undone {
+                permits.ended.push(OwnerId::from_slice(id.as_bytes()));
+            }
+        }
+        SemState::There(permits)
+    }
+
+    fn carry_out_permits(&mut self, key: &str, change: PermitChange, fx: Effects) {
+        if !change.is_empty() {
+            self.write_permits(key, &change);
+            self.out.push(Out::Permits(key.into(), change));
+        }
+        self.carry_out(key, fx);
+        for kind in self.locks.kinds() {
+            sums::check(kind.fields());
+        }
+    }
+
+    fn write_permits(&mut self, key: &str, change: &PermitChange) {
+        let before = self.all_permits(key);
+        assert!(
+            before.is_some() || !self.keys.contains(key),
+            "foreign data was changed"
+        );
+        assert_eq!(change.clear, before.is_none(), "cleared when it is made");
+        let mut set: BTreeMap<_, _> = self.keys.permits(key);
+        if change.clear {
+            set.clear();
+        }
+        for id in &change.removed {
+            let removed = set.remove(&text(id));
+            assert!(removed.is_some(), "{id:?} had no permit");
+        }
+        let mut fresh = 0;
+        for (id, end) in &change.set {
+            let known = self.locks.sems.remembered.get(key_ref(key), id);
+            let known = known.map(|permit| permit.end_ms);
+            assert!(known.is_none_or(|known| known == *end), "{known:?}: {end}");
+            fresh += usize::from(set.insert(text(id), *end).is_none());
+        }
+        self.keys.set_permits(key, set);
+        if let Some(free) = change.free {
+            self.keys.set(key.into(), &free.to_string(), None);
+        }
+        let counted = !change.removed.is_empty() || fresh > 0;
+        if before.is_some() && counted && !self.resizes {
+            let after = self.all_permits(key);
+            assert_eq!(after, before, "permits appear or vanish: {change:?}");
+        }
+        if let Some(free) = change.publish {
+            assert_eq!(Some(free), self.free(key), "published, and not free");
+        }
+    }
+
+    pub fn holds_permit(&self, key: &str, id: &str) -> bool {
+        let end = self.keys.permits(key).get(id).copied();
+        self.free(key).is_some() && end.is_some_and(|end| end > self.now.wall_ms)
+    }
+
+    /// Whether permits may be granted at the moment.
+    pub(super) fn grants(&self) -> bool {
+        self.may_grant && !self.locks.startup_delay.is_on(self.now)
+    }
+}
