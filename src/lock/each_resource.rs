@@ -111,8 +111,8 @@ impl Locks {
         }
     }
 
-    /// The number at this key, of this kind of resource, has changed: waiters for another kind beside the lock at the key
-    /// are settled.
+    /// The number at this key, of this kind of resource, has changed: waiters for another kind beside the lock at the
+    /// key are settled.
     pub(crate) fn schedule_settle_others(&mut self, resource: Resource, key: KeyRef<'_>) {
         for other in ALL.into_iter().filter(|other| *other != Resource::Lock) {
             if other != resource {

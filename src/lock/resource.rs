@@ -132,8 +132,8 @@ impl<'a> DerefMut for KindCx<'a> {
 }
 
 impl KindCx<'_> {
-    /// Refuses a key at which a request for another kind beside the lock is parked. The key of a semaphore and that of a
-    /// latch are both a string with a number: only the waiters tell them apart.
+    /// Refuses a key at which a request for another kind beside the lock is parked. The key of a semaphore and that of
+    /// a latch are both a string with a number: only the waiters tell them apart.
     ///
     /// # Errors
     /// [`LockError::OtherCount`]
@@ -168,7 +168,7 @@ impl KindCx<'_> {
 mod tests {
     use super::*;
     use crate::lock::locks::Locks;
-    use crate::lock::tests::sim::LIMITS;
+    use crate::lock::tests::sim::Settings;
 
     #[test]
     fn every_kind_is_served_in_rotation_and_listed() {
@@ -180,7 +180,7 @@ mod tests {
             served.push(kind);
         }
         assert_eq!(served, ALL);
-        let locks = Locks::new(LIMITS);
+        let locks = Locks::new(Settings::default().limits);
         let listed = locks.kinds().map(|kind| kind.resource());
         assert_eq!(listed, ALL[1..]);
     }

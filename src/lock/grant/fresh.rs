@@ -129,8 +129,8 @@ impl Locks {
         };
     }
 
-    /// Whether a key without a holder may have a token record. A read-write lock that was deleted by other means may have
-    /// left one.
+    /// Whether a key without a holder may have a token record. A read-write lock that was deleted by other means may
+    /// have left one.
     fn may_have_token_record(&self, state: &KeyState) -> bool {
         match state {
             KeyState::ReadWrite(former) => former.token_record.is_some(),

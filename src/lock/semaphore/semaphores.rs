@@ -11,7 +11,8 @@ use crate::lock::wait::waiters::Waiters;
 use crate::lock::{KeyRef, Now, OwnerId, WaiterId};
 
 counters! {
-    /// The counters of semaphores. The first two sums of `lock::stats` hold for them too, with `adoptions` added to the grants.
+    /// The counters of semaphores. The first two sums of `lock::stats` hold for them too, with `adoptions` added to the
+    /// grants.
     SemStats
     /// Granted permits, immediate or by hand-off.
     grants,
