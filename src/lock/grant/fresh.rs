@@ -3,10 +3,10 @@
 use std::borrow::Cow;
 
 use crate::lock::effect::{Cx, Effect, Event, KeyWrite};
-use crate::lock::exclusive::request::Acquire;
 use crate::lock::grant::tracked::TrackedGrant;
 use crate::lock::locks::Locks;
 use crate::lock::name::OwnerAt;
+use crate::lock::request::Acquire;
 use crate::lock::resource::Resource;
 use crate::lock::session::bindings::BoundRef;
 use crate::lock::view::View;

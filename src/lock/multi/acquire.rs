@@ -4,10 +4,10 @@ use std::borrow::Cow;
 
 use crate::lock::compatibility::{compatibility, Compatibility};
 use crate::lock::effect::{Cx, Effect, Effects, Event, Outcome};
-use crate::lock::exclusive::request::{Acquire, Answer, Wait};
 use crate::lock::grant::fresh::Grantee;
 use crate::lock::locks::Locks;
 use crate::lock::read_write::upgrades;
+use crate::lock::request::{Acquire, Answer, Wait};
 use crate::lock::state::MAX_HOLD_COUNT;
 use crate::lock::view::View;
 use crate::lock::wait::deadlock::{Caller, WantedKey};
@@ -233,14 +233,10 @@ impl Locks {
         let id = self.next_waiter_id();
         self.unverified.extend(uncertain.then_some(id));
         let waiter = Waiter {
-            id,
             mode: req.mode,
             lease: req.lease,
             session: req.session,
-            deadline_ms: req.wait.deadline(now),
-            since_ms: now.mono_ms,
-            client: req.client,
-            limit: None,
+            ..Waiter::new(id, req.client, req.wait.deadline(now), now)
         };
         let again = ReentryTerms {
             once: req.once,
