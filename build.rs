@@ -3,10 +3,13 @@
 
 use std::env;
 use std::error::Error;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use bindgen::callbacks::{IntKind, ParseCallbacks};
 use bindgen::{Builder, Formatter};
+
+/// The header, from the root of the repository.
+const HEADER: &str = "src/module/ffi/headers/valkeymodule.h";
 
 /// The constants that are used. Each has the type of the parameter or field of `redis-module` that it is for.
 const EVENTS: &str = "VALKEYMODULE_(SUB)?EVENT_ATOMIC_SLOT_MIGRATION(_(IM|EX)PORT_COMPLETED)?";
@@ -25,13 +28,15 @@ impl ParseCallbacks for Types {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    // Beside this file and not beside Cargo.toml: tests/fuzz has a manifest of its own and builds by this script too.
-    let root = Path::new(file!()).parent().unwrap_or(Path::new(""));
-    let header = root.join("src/module/ffi/headers/valkeymodule.h");
+    // Not beside Cargo.toml: tests/fuzz and tests/fault-module, which have their own, build by this script too.
+    let manifest = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?);
+    let mut headers = manifest.ancestors().map(|dir| dir.join(HEADER));
+    let header = headers
+        .find(|header| header.is_file())
+        .ok_or("no header of Valkey")?;
     let header = header
         .to_str()
         .ok_or("the path of the clone is not UTF-8")?;
-    println!("cargo::rerun-if-changed=build.rs");
     let bindings = Builder::default()
         .header(header)
         .allowlist_var(EVENTS)

@@ -275,7 +275,15 @@ impl Ctx<'_> {
     }
 
     /// [`Ctx::has_connection`] where the caller is known to be no script.
+    ///
+    /// Valkey 9.1 also finds a client without a connection, while that client executes. Such a client may not block,
+    /// and is in no transaction of its own.
     pub fn is_connection(self) -> bool {
+        const DENY_BLOCKING: u32 = raw::REDISMODULE_CTX_FLAGS_DENY_BLOCKING;
+        let blocking = self.flags() & (DENY_BLOCKING | raw::REDISMODULE_CTX_FLAGS_MULTI);
+        if blocking == DENY_BLOCKING {
+            return false;
+        }
         // SAFETY: with NULL the server writes nothing, and returns whether a connection has this id.
         let found = unsafe { api!(RedisModule_GetClientInfoById)(null_mut(), self.client_id()) };
         found == raw::REDISMODULE_OK as i32
@@ -403,8 +411,12 @@ impl Ctx<'_> {
         detached.is_some_and(|detached| detached.ctx().probe_write(key))
     }
 
-    /// Address and name of a connection; `None` when it has ended.
+    /// Address and name of a connection; `None` when it has ended, or when this is the id of a script or of another
+    /// module. (While one of these executes, Valkey 9.1 finds it, and ends when it is asked for the address.)
     pub fn client_info(self, id: u64) -> Option<(String, Option<OwnedStr>)> {
+        if id == self.client_id() && !self.has_connection() {
+            return None;
+        }
         let info = info_of(id)?;
         // SAFETY: the context is live; `addr` is NUL-terminated; the name's reference is ours.
         unsafe {
