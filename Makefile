@@ -3,7 +3,8 @@
 # Last: the server and the client that setup has unpacked where none are installed.
 export PATH := $(HOME)/.cargo/bin:$(PATH):$(CURDIR)/target/server
 MODULE := target/release/libredis_lock.so
-FAULT_MODULE := target/fault/quick/libredis_lock.so
+QUICK_MODULE := target/quick/libredis_lock.so
+FAULT_MODULE := target/quick/libredis_lock_fault_module.so
 CLIENT := target/release/redis-lock
 SHARED = $(DESTDIR)$(or $(PREFIX),/usr/local)/share
 INSTALLED = $(or $(MODULE_DIR),/usr/lib/redis/modules)/libredis_lock.so
@@ -12,10 +13,11 @@ CARGO := cargo
 
 # The environment of tests, in quotes: the path of the clone may have spaces.
 MODULE_PATH = LOCK_MODULE="$(CURDIR)/$(MODULE)"
+QUICK_PATH = LOCK_MODULE="$(CURDIR)/$(QUICK_MODULE)"
 FAULT_PATH = LOCK_FAULT_MODULE="$(CURDIR)/$(FAULT_MODULE)"
 SERVER = LOCK_SERVER="$${LOCK_SERVER:-$$(scripts/server.sh)}"
 
-# Cases of the property test: quick by default; `make test-all` runs 100,000.
+# Cases of the property tests: quick by default; `make test-all` runs 100,000, optimized.
 CASES ?= 2000
 BASE ?= HEAD~1
 
@@ -41,14 +43,18 @@ demo: build ## run the example of the README in two windows
 upgrade-demo: build ## replace the module in a server with held locks and parked waiters
 	@scripts/upgrade-demo.sh
 
-fault-build: setup
-	$(CARGO) build --profile quick --locked --lib --features fault-injection --target-dir target/fault
+# What `make test` compiles and runs: one profile and one selection of packages and features, so that cargo compiles
+# every crate once. The benchmarks are left out: they have dependencies of their own.
+TESTED = --profile quick --locked --workspace --exclude redis_lock_benches --features redis-lock-client/tracing
 
-test: setup-test test-core test-checker test-server test-differential test-client ## all tests: the core, the checker of the fault tests, the module on three servers, Redisson's scripts, the client crate
+test-build: setup
+	$(CARGO) build $(TESTED) --lib --bins --tests --examples
+	@chmod 755 $(QUICK_MODULE) $(FAULT_MODULE)
 
-# Installs what all tests need, before the first one runs.
-setup-test:
+test: ## the core, the module on this machine's server, Redisson's scripts, the client crate: 8 minutes at first, then 4
+	@echo 'make test: installs what is missing, compiles, then runs five parts. On two cores about 8 minutes the first time, 4 again.'
 	@scripts/setup.sh client java
+	@TESTED='$(TESTED)' CASES='$(CASES)' MAKE='$(MAKE)' $(QUICK_PATH) $(FAULT_PATH) $(SERVER) scripts/test.sh
 
 test-core: setup
 	PROPTEST_CASES=$(CASES) $(CARGO) test --profile quick --locked --lib
@@ -56,10 +62,12 @@ test-core: setup
 test-checker: build
 	$(MODULE_PATH) $(SERVER) $(CARGO) test --profile quick --locked --no-fail-fast -p redis_lock_faults -p redis_lock_harness
 
-test-server: build fault-build servers redisson-texts
-	@$(FAULT_PATH) scripts/test-servers.sh $(SERVERS) quick
+test-server: test-build redisson-texts ## the server tests on this machine's server, with the module of the quick profile (TESTS=)
+	$(QUICK_PATH) $(FAULT_PATH) $(SERVER) $(CARGO) test $(TESTED) --test server -- --test-threads $(or $(THREADS),4) $(TESTS)
 
-# The profile without link-time optimization, which would take longer than the tests.
+test-servers: build test-build servers redisson-texts ## the server tests on three servers, with the release module (OTHERS=1: without this machine's own)
+	@$(FAULT_PATH) TESTED='$(TESTED)' OTHERS='$(OTHERS)' scripts/test-servers.sh $(SERVERS) quick
+
 CLIENT_TESTS = $(MODULE_PATH) $(SERVER) $(CARGO) test --profile quick --locked --no-fail-fast --all-features -p redis-lock-client -p redis-lock-cli
 
 # The limit of open files: a thousand commands at once, each with its pipes.
@@ -75,13 +83,15 @@ test-redisson: build ## real Redisson clients of several versions on the same lo
 	@scripts/test-redisson.sh $(if $(QUICK),quick)
 
 test-clients: build ## client libraries of many languages on the same locks (QUICK=1; REPORT=1: measure into docs/CLIENTS.md; CLIENTS=)
-	@scripts/test-clients.sh $(CLIENTS)
+	@TESTED='$(TESTED)' scripts/test-clients.sh $(CLIENTS)
 
-test-all: build fault-build redisson-texts ## all tests on every server that can be had, with and without I/O threads, the property test in full
-	@$(MAKE) test-core CASES=100000
+test-all: build test-build redisson-texts ## all tests, also the long ones, on every server that can be had, with and without I/O threads; hours
+	@CARGO_PROFILE_QUICK_OPT_LEVEL=3 $(MAKE) test-core CASES=100000
 	@$(MAKE) test-checker
+	@$(MAKE) test-differential
+	@$(MAKE) test-client
 	@tests/servers.sh $(SERVERS) all
-	@$(FAULT_PATH) scripts/test-servers.sh $(SERVERS) all
+	@$(FAULT_PATH) TESTED='$(TESTED)' scripts/test-servers.sh $(SERVERS) all
 
 seeded: redisson-texts ## put small faults into a copy of the tree, one at a time: does a test fail? (NAMES=; FULL=1: without hints)
 	@scripts/setup.sh seeded
@@ -89,7 +99,7 @@ seeded: redisson-texts ## put small faults into a copy of the tree, one at a tim
 
 test-differential: build redisson-texts ## Redisson's scripts natively and in Lua, CASES of them, compared
 	LOCK_CASES=$(CASES) $(MODULE_PATH) $(SERVER) \
-		$(CARGO) test --profile quick --locked --test redisson_scripts -- --test-threads 2 --nocapture
+		$(CARGO) test $(TESTED) --test redisson_scripts -- --test-threads 2 --nocapture
 
 redisson-texts: setup ## the texts of Redisson's lock scripts, out of its jars (Maven): target/redisson/scripts
 	@tests/redisson_scripts/fetch.sh target/redisson
@@ -97,9 +107,8 @@ redisson-texts: setup ## the texts of Redisson's lock scripts, out of its jars (
 check: lint ## formatting, clippy and rustdoc (a warning is an error), imports between the layers
 	@scripts/setup.sh check
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
-	$(CARGO) clippy --locked --all-targets --features fault-injection -- -D warnings
-	@for private in '' --document-private-items; do RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --all-features -p redis-lock-client -p redis-lock-cli --no-deps $$private || exit; done
+	$(CARGO) clippy --profile quick --locked --workspace --features redis-lock-client/tracing --all-targets -- -D warnings
+	@for private in '' --document-private-items; do RUSTDOCFLAGS='-D warnings' $(CARGO) doc --profile quick --locked --all-features -p redis-lock-client -p redis-lock-cli --no-deps $$private || exit; done
 
 deny: ## licences, known vulnerabilities and sources of the crates, by deny.toml (cargo-deny)
 	@$(CARGO) deny --version >/dev/null 2>&1 || { echo 'not checked: cargo install --locked cargo-deny'; exit 1; }
@@ -121,7 +130,7 @@ fmt: ## format the code
 	$(CARGO) fmt --all
 
 faults-build: build
-	@$(CARGO) build --profile quick --locked -p redis_lock_faults
+	@$(CARGO) build $(TESTED) --bin lock-faults --test barrier
 
 faults: faults-build ## faults while many clients lock, and a checker (SEED=1, SECONDS_EACH=6)
 	$(SERVER) target/quick/lock-faults run --seed $(or $(SEED),1) --seconds $(or $(SECONDS_EACH),6)
@@ -155,7 +164,7 @@ bench-redisson: build ## Redisson itself beside it (Java 17, Maven), into docs/B
 
 asan: redisson-texts ## the server tests with AddressSanitizer in a server built from source, and in the module (TESTS=)
 	@tests/source-server.sh target/asan asan
-	@scripts/asan.sh target/asan $(TESTS)
+	@TESTED='$(TESTED)' scripts/asan.sh target/asan $(TESTS)
 
 valgrind: redisson-texts ## the tests of parking and hand-off under valgrind's memcheck
 	@scripts/setup.sh count

@@ -11,15 +11,11 @@ dir=$(cd "$1" && pwd)
 shift
 host=$(rustc -vV | sed -n 's/^host: //p')
 
-# module FEATURES: builds the instrumented module and prints its path. The sanitizer is an unstable option, which every
-# stable compiler accepts with RUSTC_BOOTSTRAP.
-module() {
-    RUSTC_BOOTSTRAP=1 RUSTFLAGS='-Zsanitizer=address -Cforce-frame-pointers=yes' nice -n 5 \
-        cargo build -q --profile quick --locked --target "$host" --features "$1" --target-dir "$dir/module$1"
-    echo "$dir/module$1/$host/quick/libredis_lock.so"
-}
-LOCK_MODULE=$(module '')
-LOCK_FAULT_MODULE=$(module fault-injection)
+# The instrumented modules. The sanitizer is an unstable option, which every stable compiler accepts with RUSTC_BOOTSTRAP.
+RUSTC_BOOTSTRAP=1 RUSTFLAGS='-Zsanitizer=address -Cforce-frame-pointers=yes' nice -n 5 cargo build -q --profile quick \
+    --locked --lib -p redis_lock -p redis_lock_fault_module --target "$host" --target-dir "$dir/module"
+LOCK_MODULE=$dir/module/$host/quick/libredis_lock.so
+LOCK_FAULT_MODULE=$dir/module/$host/quick/libredis_lock_fault_module.so
 LOCK_SERVER=$dir/redis-server
 LOCK_PATIENCE=60
 LOCK_CLEAN_END=1
@@ -28,13 +24,15 @@ export LOCK_MODULE LOCK_FAULT_MODULE LOCK_SERVER LOCK_PATIENCE LOCK_CLEAN_END
 reports=$dir/reports
 rm -rf "$reports"
 mkdir -p "$reports"
-cargo test -q --profile quick --locked --test server --no-run
+# shellcheck disable=SC2086 # TESTED is options, one a word; the Makefile sets it
+cargo test -q $TESTED --test server --no-run
 # The clock shim is preloaded, so the sanitizer runtime is not the first library.
 export ASAN_OPTIONS="log_path='$reports/report':detect_leaks=1:detect_stack_use_after_return=1:verify_asan_link_order=0"
 
 # Freed memory is kept for a while, so that its use is found: tests that measure memory are left out.
 status=0
-cargo test --profile quick --locked --test server -- --test-threads "${THREADS:-4}" --skip memory:: "$@" || status=$?
+# shellcheck disable=SC2086
+cargo test $TESTED --test server -- --test-threads "${THREADS:-4}" --skip memory:: "$@" || status=$?
 # The leak check stops all threads of a server that ends, and fails with "Tracer caught signal" if one has just ended.
 # That is no leak.
 found=0 unsearched=0

@@ -33,7 +33,7 @@ refuse 'tests wait for conditions, not for time' '(thread|time)::sleep' \
 if found=$(find client/tests cli/tests -name '*.rs' ! -path 'client/tests/trial/*' -exec awk '
     /(^|[^_[:alnum:]])sleep\(/ && last !~ /\/\/ sleep: ./ { print FILENAME ":" FNR ":" $0 }
     { last = $0 }' {} + | grep .); then
-    printf 'lint: tests wait for conditions; a sleep that must be has the reason on the line before (// sleep: ...)\n%s\n\n' "$found"
+    printf 'lint: tests wait for conditions; an unavoidable sleep has its reason on the line before (// sleep: ...)\n%s\n\n' "$found"
     failed=1
 fi
 refuse 'tests start their processes through the harness, which ends them with the test run (process::spawn)' \

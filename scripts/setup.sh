@@ -44,7 +44,7 @@ cxx_works() { links c++ c++; }
 libclang_works() {
     : >"$work/libclang.txt"
     quiet cc -o "$work/libclang" scripts/libclang.c -ldl || return 1
-    # shellcheck disable=SC2086 # words, as bindgen takes them
+    # shellcheck disable=SC2086 # words, as bindgen splits them
     "$work/libclang" ${BINDGEN_EXTRA_CLANG_ARGS:-} >"$work/libclang.txt" 2>/dev/null && return
     clang=$(command -v "${CLANG_PATH:-clang}") && resources=$("$clang" -print-resource-dir 2>/dev/null) &&
         quiet "$work/libclang" -isystem "$resources/include"
@@ -224,7 +224,7 @@ root_command() {
     fi
 }
 
-# What apt would fetch now: "120 MB", or nothing where apt cannot say.
+# The size of the download by apt: "120 MB", or nothing if apt does not report it.
 download_size() {
     # shellcheck disable=SC2086
     apt-get -o Debug::NoLocking=1 --print-uris -qq -y --no-install-recommends install $missing 2>/dev/null |

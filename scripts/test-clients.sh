@@ -1,8 +1,8 @@
 #!/bin/sh
-# test-clients.sh [CLIENT...]: the tests of tests/clients with each client library (default: all of them).
-# Installs them from the package registries into target/clients; one that cannot be installed here is named at
-# the end. QUICK=1: fewer rounds, and no wait longer than 8 s. REPORT=1: instead, measures what each library
-# does by default, into docs/CLIENTS.md (a minute or two each).
+# test-clients.sh [CLIENT...]: the tests of tests/clients with each client library (default: all of them). Installs them
+# from the package registries into target/clients, and names at the end those that cannot be installed here. QUICK=1:
+# fewer rounds, and no wait longer than 8 s. REPORT=1: instead, measures the defaults of each library, into
+# docs/CLIENTS.md (a minute or two each). The Makefile sets TESTED (cargo's options).
 set -eu
 cd "$(dirname "$0")/.."
 LOCK_MODULE=${LOCK_MODULE:-$PWD/target/release/libredis_lock.so}
@@ -15,7 +15,7 @@ if [ -n "${QUICK:-}" ]; then export LOCK_CLIENTS_QUICK=1; fi
 all=$(for run in tests/clients/*/run; do basename "$(dirname "$run")"; done)
 wanted=${*:-$all}
 
-# install_client NAME: unless it is installed already, from the same files, shared files included.
+# install_client NAME: installs it, unless the same files, shared ones included, are installed already.
 install_client() {
     source=tests/clients/$1 target=$PWD/target/clients/$1
     files=$(find "$source" tests/clients/serve.mjs -type f ! -path '*/target/*' -exec sha256sum {} + | sort)
@@ -33,7 +33,8 @@ for client in $wanted; do
 done
 
 # tests OPTION...: a test's name begins with its client's, dashes written as underscores.
-tests() { cargo test --profile quick --locked -p redis_lock_clients --test clients -- "$@" --test-threads 2; }
+# shellcheck disable=SC2086 # TESTED is options, one a word
+tests() { cargo test $TESTED --test clients -- "$@" --test-threads 2; }
 
 failed=
 if [ -n "${REPORT:-}" ]; then

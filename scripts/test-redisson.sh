@@ -1,12 +1,11 @@
 #!/bin/sh
-# test-redisson.sh [quick]: the tests of tests/redisson with each version of Redisson, one after the other,
-# with its scripts run by Lua and then natively (lock.redisson-scripts).
-# quick: all of them with the newest (fewer grants to be shared), and of the others the contended counter
-# and the scripts only.
+# test-redisson.sh [quick]: the tests of tests/redisson with each version of Redisson, one after the other, with its
+# scripts run by Lua and then natively (lock.redisson-scripts). quick: all tests with the newest version (with fewer
+# grants), and with the others only the contended counter and the scripts.
 #
-# The versions: the newest, the last of 3.x, and those with or just before which the scripts of the locks
-# changed (3.13.6: no token, a literal publish; 3.19.0: one branch to acquire, fenced locks; 3.24.1: the
-# publish command as an argument, the latch of an unlock).
+# The versions: the newest, the last of 3.x, and those at or just before a change of the locks' scripts (3.13.6: no
+# token, a literal publish; 3.19.0: one branch to acquire, fenced locks; 3.24.1: the publish command as an argument, the
+# latch of an unlock).
 set -eu
 cd "$(dirname "$0")/.."
 NEWEST=4.7.0
@@ -16,7 +15,7 @@ LOCK_SERVER=${LOCK_SERVER:-$(scripts/server.sh)}
 export LOCK_MODULE LOCK_SERVER
 [ -f "$LOCK_MODULE" ] || { echo "no module at $LOCK_MODULE: first make build"; exit 1; }
 
-# Of Maven's own output only warnings, beside the output of the test runner.
+# Prints only warnings of Maven itself, and the output of the test runner.
 MAVEN_OPTS="${MAVEN_OPTS:-} -Dorg.slf4j.simpleLogger.defaultLogLevel=warn \
 -Dorg.slf4j.simpleLogger.log.org.apache.maven.plugin.surefire=info"
 export MAVEN_OPTS

@@ -16,7 +16,7 @@ cp "$module" "$dir/libredis_lock.new.so"
 scripts/upgrade.sh "$dir/libredis_lock.new.so" -p $port
 
 wait $bob || true
-say 'bob was told, and asks again.'
+say 'bob got -UNBLOCKED, and asks again.'
 printf 'bob> ... %s\n' "$(cat "$dir/bob")"
 "$cli" -p $port --no-raw LOCK.ACQUIRE invoices:42 bob PX 60000 BLOCK 0 >"$dir/bob" &
 bob=$!

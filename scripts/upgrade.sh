@@ -42,7 +42,7 @@ users=$(redis ACL LIST) || refuse "the users cannot be listed: $users"
 
 # rules without | with: for each user whose rules name a command of the module, the ACL SETUSER that sets its rules,
 # without those that do or with them. A user is described as `user NAME on #hash ~key &channel -@all +command ...`, then
-# come selectors, `(~key -@all +command ...)`; command rules stand last in each part.
+# come selectors, `(~key -@all +command ...)`; command rules are last in each part.
 rules() {
     printf '%s\n' "$users" | awk -v which="$1" -v commands="$(printf %s "$commands" | tr '\n' ' ')" '
         BEGIN { n = split(commands, list, " "); for (i = 1; i <= n; i++) ours[list[i]] = 1 }

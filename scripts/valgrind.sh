@@ -13,14 +13,11 @@ dir=$(cd "$1" && pwd)
 shift
 [ $# -gt 0 ] || set -- parked wakeups hazards faults unload commands::replies renamed_commands
 
-# module FEATURES: builds the module with line numbers and prints its path.
-module() {
-    CARGO_PROFILE_RELEASE_STRIP=none CARGO_PROFILE_RELEASE_DEBUG=line-tables-only nice -n 5 \
-        cargo build -q --profile quick --locked --features "$1" --target-dir "$dir/module$1"
-    echo "$dir/module$1/quick/libredis_lock.so"
-}
-LOCK_MODULE=$(module '')
-LOCK_FAULT_MODULE=$(module fault-injection)
+# Both modules, with line numbers.
+CARGO_PROFILE_RELEASE_STRIP=none CARGO_PROFILE_RELEASE_DEBUG=line-tables-only nice -n 5 \
+    cargo build -q --profile quick --locked --lib -p redis_lock -p redis_lock_fault_module --target-dir "$dir/module"
+LOCK_MODULE=$dir/module/quick/libredis_lock.so
+LOCK_FAULT_MODULE=$dir/module/quick/libredis_lock_fault_module.so
 
 reports=$dir/reports
 rm -rf "$reports"
@@ -39,10 +36,10 @@ export LOCK_MODULE LOCK_FAULT_MODULE LOCK_SERVER LOCK_PATIENCE LOCK_CLEAN_END
 
 # Left out: tests that observe a wait, a lease or a kept place of about 40 ms, which is too short here; and tests that
 # measure memory, which would measure valgrind's.
-brief='a_block_that_ran_out_is a_place_is_given_up an_empty_place_is_passed in_the_news_of_an_expiry
-    in_the_alarm_at_a_leases_end resp2_clients_are_answered slices_of_short_blocks
+brief='a_block_that_timed_out_is a_place_is_given_up a_kept_place_is_passed in_the_event_of_an_expiry
+    in_the_timer_at_a_leases_end resp2_clients_are_answered slices_of_short_blocks
     persist_makes_the_waiter_wait the_end_of_the_lease_without the_lease_starts_at_the_grant
-    withholder_names_the_holder_of memory::'
+    withholder_names_the_holder_at memory::'
 # shellcheck disable=SC2046,SC2086 # words
 set -- "$@" $(printf -- '--skip %s ' $brief)
 

@@ -19,13 +19,12 @@ use std::ffi::c_int;
 
 use redis_module::raw;
 
-use crate::module::entry::command::{register, Register};
 use crate::module::entry::load::{self, Parts};
 use crate::redisson::server::HOOKS;
 
 /// What the shell is loaded with.
 const PARTS: Parts = Parts {
-    commands: COMMANDS,
+    commands: commands::ALL,
     hooks: &HOOKS,
 };
 
@@ -52,29 +51,3 @@ pub unsafe extern "C" fn RedisModule_OnUnload(ctx: *mut raw::RedisModuleCtx) -> 
     // SAFETY: the server calls this function on its main thread, with its context for this callback.
     unsafe { load::on_unload(ctx) }
 }
-
-/// Every command: how each is registered when the module is loaded.
-pub const COMMANDS: &[Register] = &[
-    register::<commands::lock::acquire::Acquire>,
-    register::<commands::lock::release::Release>,
-    register::<commands::lock::renew::Renew>,
-    register::<commands::lock::macquire::AcquireMany>,
-    register::<commands::lock::mrelease::ReleaseMany>,
-    register::<commands::lock::mrenew::RenewMany>,
-    register::<commands::lock::break_lock::Break>,
-    register::<commands::lock::info::Info>,
-    register::<commands::lock::scan::Scan>,
-    register::<commands::sem::set::Set>,
-    register::<commands::sem::acquire::Acquire>,
-    register::<commands::sem::release::Release>,
-    register::<commands::sem::renew::Renew>,
-    register::<commands::sem::info::Info>,
-    register::<commands::latch::set::Set>,
-    register::<commands::latch::down::Down>,
-    register::<commands::latch::wait::Wait>,
-    register::<commands::lock::redisson::Redisson>,
-    register::<commands::lock::owner::Owner>,
-    register::<commands::lock::help::Help>,
-    #[cfg(feature = "fault-injection")]
-    register::<commands::lock::fault::Fault>,
-];

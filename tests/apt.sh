@@ -1,19 +1,18 @@
 # shellcheck shell=sh
-# Read by the scripts that bring servers to test against: an apt of their own, beside the machine's.
-# Packages come from the machine's own mirror; nothing is installed, the machine's lists stay as they are.
-# Needs no root.
+# Sourced by the scripts that fetch servers for tests: an apt of their own, separate from the machine's. Packages come
+# from the machine's mirror; nothing is installed, the machine's lists stay as they are. Needs no root.
 
 machine_config=${APT_CONFIG:-}
 
-# sources: "BASE RELEASE" for each release that the machine's apt fetches. apt itself reads its configuration,
-# in whatever form it is written; what it prints does not depend on lists that were fetched before.
+# sources: prints "BASE RELEASE" for each release that the machine's apt fetches. apt itself reads its configuration, in
+# any of its forms; the result does not depend on lists that were fetched before.
 sources() {
     LC_ALL=C APT_CONFIG="$machine_config" apt-get -o Debug::NoLocking=true update --print-uris 2>/dev/null |
         sed -n "s|^'\(.*[^/]\)/*/dists/\([^']*\)/InRelease'.*|\1 \2|p"
 }
 
-# mirrors main|security: the bases of Debian's archive, the most likely first. Other archives are known to use
-# the names of Debian's releases; their paths end otherwise.
+# mirrors main|security: the bases of Debian's archive, the most likely first. Other archives also use the names of
+# Debian's releases; their paths end differently.
 mirrors() {
     if [ "$1" = security ]; then
         sources | awk '$1 !~ /^cdrom:/ && $NF ~ /(-security|\/updates)$/ { print $1 }' | awk '!seen[$0]++'
@@ -27,9 +26,9 @@ mirrors() {
         }' | sort -s -n -k 1,1 | cut -d ' ' -f 2- | awk '!seen[$0]++'
 }
 
-# private_apt DIR deb|deb-src|own RELEASE...: from here on apt-get knows these releases and no package that is
-# installed ("own": the machine's releases). It keeps everything below DIR (what it fetches:
-# DIR/cache/archives). Of the machine's configuration it takes how to fetch (proxies, certificates), and no hook.
+# private_apt DIR deb|deb-src|own RELEASE...: from here on apt-get uses these releases and sees no installed package
+# ("own": the machine's releases). It keeps everything below DIR (downloads: DIR/cache/archives). From the machine's
+# configuration it takes the settings for downloads (proxies, certificates), and no hook.
 private_apt() {
     apt=$1 type=$2
     shift 2
@@ -63,7 +62,7 @@ CONF
         fetch_lists
         return
     fi
-    # Without this file, apt's own keys decide.
+    # Without this file, apt uses its own keys.
     signed='' tried=''
     for keys in /usr/share/keyrings/debian-archive-keyring.pgp /usr/share/keyrings/debian-archive-keyring.gpg; do
         if [ -r $keys ]; then signed=" [signed-by=$keys]"; fi
@@ -84,7 +83,7 @@ CONF
     return 1
 }
 
-# Quiet, but for errors.
+# Quiet, except for errors.
 fetch_lists() {
     apt-get -qq update </dev/null >"$apt/log" 2>&1 && return
     grep -E '^[EW]:' "$apt/log" >&2 || cat "$apt/log" >&2

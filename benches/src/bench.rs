@@ -1,4 +1,4 @@
-//! `lock-bench bench`: every section of the report, measured, printed as it comes, and written.
+//! `lock-bench bench`: every section of the report, measured, printed one by one, and written to docs/BENCHMARKS.md.
 
 use std::io;
 use std::time::Duration;
@@ -20,13 +20,13 @@ const QUICK: Effort = Effort {
     measured: Duration::from_millis(45),
 };
 
-/// Below the project.
+/// The report's path below the project.
 const REPORT: &str = "docs/BENCHMARKS.md";
 
-/// A trial's figures do not replace measured ones.
+/// The path of a trial's report: its figures do not replace measured ones.
 const TRIAL: &str = "target/BENCHMARKS-trial.md";
 
-/// Measures everything; `quick` is for trials: few short rounds.
+/// Measures everything; `quick` is for trials with few short rounds.
 pub fn run(quick: bool) -> io::Result<()> {
     let effort = if quick { QUICK } else { FULL };
     let mut sections = pairs::measure(&effort)?;

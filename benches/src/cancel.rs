@@ -1,5 +1,5 @@
-//! Waiters that give up: what it costs the server to park thousands of them on one key and to let
-//! them go again, by their number. The cost of one must not depend on how many the others are.
+//! Waiters that give up: the server's cost to park thousands of them on one key and to remove them again, by their
+//! number. The cost of one must not depend on the number of others.
 
 use std::io;
 use std::time::Duration;
@@ -18,7 +18,7 @@ const LIMIT: Duration = Duration::from_millis(1_500);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Waiters {
-    /// Connections that wait for nothing.
+    /// Idle connections.
     None,
     Module,
     Blpop,
@@ -48,7 +48,7 @@ impl Waiters {
     }
 }
 
-/// How a wait ends.
+/// The way in which a wait ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     Close,
@@ -76,9 +76,9 @@ const SERIES: [(End, Waiters); 7] = [
     (End::Unblock, Waiters::Module),
 ];
 
-/// The server's time for one of so many waiters, from being parked to being forgotten.
+/// The server's time for one of this many waiters, from its parking to its removal.
 fn cpu_each(end: End, waiters: Waiters, number: usize) -> io::Result<f64> {
-    // The server's regular work is kept to once a second: it would count as the waiters'.
+    // The server's regular work runs only once a second: it would count as the waiters'.
     let options = [&MANY_CLIENTS[..], &["--hz", "1", "--dynamic-hz", "no"]].concat();
     let server = Server::pinned(&options, waiters == Waiters::Module)?;
     let mut control = server.conn()?;
@@ -118,7 +118,7 @@ fn cpu_each(end: End, waiters: Waiters, number: usize) -> io::Result<f64> {
     Ok((server.cpu_us() - before) / number as f64)
 }
 
-/// The server's numbers of these clients.
+/// The server's ids of these clients.
 fn ids(crowd: &mut Crowd) -> io::Result<Vec<String>> {
     let members = 0..crowd.len();
     let id = |member| {
@@ -146,7 +146,7 @@ fn unblock(control: &mut Conn, ids: &[String]) -> io::Result<()> {
     Ok(())
 }
 
-/// Measures and tells.
+/// Measures and reports.
 pub fn section(quick: bool) -> io::Result<Section> {
     let (numbers, rounds): (&[usize], usize) = if quick {
         (&[200, 1_000], 1)
@@ -155,7 +155,7 @@ pub fn section(quick: bool) -> io::Result<Section> {
     };
     let room = room(1)?;
     let numbers: Vec<usize> = numbers.iter().map(|number| (*number).min(room)).collect();
-    // By series, by number: the rounds.
+    // By series, by number of waiters: the rounds.
     let mut figures = vec![vec![Vec::new(); numbers.len()]; SERIES.len()];
     let order: Vec<usize> = (0..SERIES.len()).collect();
     for round in 0..rounds {

@@ -1,4 +1,4 @@
-//! Figures as they stand in the cells of a table: three digits that matter, thousands apart.
+//! Figures as the cells of a table show them: three significant digits, thousands separated.
 
 use crate::stats::Summary;
 
@@ -17,7 +17,7 @@ pub fn count(value: usize) -> String {
     grouped(&value.to_string())
 }
 
-/// The median, and where the rounds lay: `41.7 (40.2..45.0)`.
+/// The median, and the range of the rounds: `41.7 (40.2..45.0)`.
 pub fn with_spread(rounds: &[f64]) -> String {
     match Summary::of(rounds) {
         Some(all) if rounds.len() > 1 => format!(

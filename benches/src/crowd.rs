@@ -1,8 +1,8 @@
-//! Thousands of connections in one thread: each a client of its own for the server, and the replies
-//! in the order in which they come.
+//! Thousands of connections in one thread: each is a client of its own for the server; replies are read in the order of
+//! their arrival.
 //!
-//! A waiter's grant has to be noticed without looking at the waiters that were not granted, or the
-//! client would be measured: the sockets are watched by epoll (mio), which names the ready ones.
+//! The client must notice a grant without reading the sockets of other waiters; otherwise the client would be measured.
+//! So epoll (mio) watches the sockets and names the ready ones.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
@@ -14,20 +14,20 @@ use mio::{Events, Interest, Poll, Token};
 use crate::server::Server;
 use crate::wire::{refuse_error, reply_len, Conn};
 
-/// Options of a server for a crowd. Where it may not open so many files, it allows fewer clients.
+/// Options of a server for a crowd. With a lower limit of open files, it allows fewer clients.
 pub const MANY_CLIENTS: [&str; 2] = ["--maxclients", "20000"];
 
-/// No reply, and no state of the server, is waited for longer than this.
+/// The longest wait for a reply, or for a state of the server.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Between two looks at INFO: seldom, because the server's time is measured meanwhile.
+/// The time between two readings of INFO: long, because the server's time is measured meanwhile.
 const LOOK: Duration = Duration::from_millis(25);
 
-/// So many connections are opened before the server is asked whether it has accepted them.
+/// The number of connections to open before a check that the server has accepted them.
 const BATCH: usize = 200;
 
-/// The most clients that fit, when each has so many connections: a server and the crowd have the
-/// same limit on open files. Raises it as far as the system allows.
+/// The largest number of clients with this many connections each: a server and the crowd have the same limit of open
+/// files. Raises that limit as far as the system allows.
 pub fn room(connections_each: usize) -> io::Result<usize> {
     let files = rlimit::increase_nofile_limit(u64::MAX)?;
     let connections = usize::try_from(files).unwrap_or(usize::MAX).min(20_000);
@@ -58,12 +58,12 @@ pub struct Crowd {
     members: Vec<Member>,
     /// Members whose sockets have something to read.
     readable: VecDeque<usize>,
-    /// What was read and not yet asked for.
+    /// Bytes that were read and not yet returned.
     replies: VecDeque<(usize, Vec<u8>)>,
 }
 
 impl Crowd {
-    /// Connects them all; afterwards the server has accepted every one.
+    /// Opens all connections; afterwards the server has accepted each one.
     pub fn connect(server: &Server, count: usize) -> io::Result<Crowd> {
         let poll = Poll::new()?;
         let mut members = Vec::with_capacity(count);
@@ -89,7 +89,7 @@ impl Crowd {
         })
     }
 
-    /// How many they are.
+    /// The number of connections.
     pub fn len(&self) -> usize {
         self.members.len()
     }
@@ -99,32 +99,32 @@ impl Crowd {
         self.members.clear();
     }
 
-    /// Sends a request for this one. Requests are small: they always fit into the socket's buffer.
-    pub fn send(&mut self, who: usize, request: &[u8]) -> io::Result<()> {
-        self.members[who].stream.write_all(request)
+    /// Sends a request on this connection. Requests are small: they always fit into the socket's buffer.
+    pub fn send(&mut self, index: usize, request: &[u8]) -> io::Result<()> {
+        self.members[index].stream.write_all(request)
     }
 
-    /// The next reply to anybody. Errors of the server end the measurement.
+    /// The next reply on any connection. An error reply ends the measurement.
     pub fn next(&mut self) -> io::Result<(usize, Vec<u8>)> {
         loop {
-            if let Some((who, reply)) = self.replies.pop_front() {
+            if let Some((index, reply)) = self.replies.pop_front() {
                 refuse_error(&reply)?;
-                return Ok((who, reply));
+                return Ok((index, reply));
             }
             match self.readable.pop_front() {
-                Some(who) => self.read(who)?,
+                Some(index) => self.read(index)?,
                 None => self.wait()?,
             }
         }
     }
 
-    /// One request, one reply, while nobody else is answered.
-    pub fn ask(&mut self, who: usize, request: &[u8]) -> io::Result<Vec<u8>> {
-        self.send(who, request)?;
+    /// One request, one reply, while no other connection gets one.
+    pub fn ask(&mut self, index: usize, request: &[u8]) -> io::Result<Vec<u8>> {
+        self.send(index, request)?;
         match self.next()? {
-            (answered, reply) if answered == who => Ok(reply),
+            (answered, reply) if answered == index => Ok(reply),
             (other, reply) => Err(io::Error::other(format!(
-                "{other} was answered instead of {who}: {}",
+                "{other} got a reply instead of {index}: {}",
                 String::from_utf8_lossy(&reply)
             ))),
         }
@@ -143,10 +143,10 @@ impl Crowd {
         Ok(())
     }
 
-    /// Reads one socket until it is empty, as edge-triggered readiness demands; a read that did not
-    /// fill the buffer has emptied it.
-    fn read(&mut self, who: usize) -> io::Result<()> {
-        let member = &mut self.members[who];
+    /// Reads one socket until it is empty, as edge-triggered readiness requires; a read that did not fill the buffer
+    /// has emptied it.
+    fn read(&mut self, index: usize) -> io::Result<()> {
+        let member = &mut self.members[index];
         let mut chunk = [0; 4096];
         loop {
             let len = match member.stream.read(&mut chunk) {
@@ -163,7 +163,7 @@ impl Crowd {
         }
         while let Some(len) = reply_len(&member.unread) {
             let reply = member.unread.drain(..len).collect();
-            self.replies.push_back((who, reply));
+            self.replies.push_back((index, reply));
         }
         Ok(())
     }

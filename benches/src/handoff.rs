@@ -1,5 +1,5 @@
-//! What it costs to hand a lock on, by the number of those who wait: the time from the holder's
-//! release to the next one's grant, the server's time on its core, and the messages it took.
+//! The cost of a hand-off, by the number of waiters: the time from the holder's release to the next grant, the server's
+//! time on its core, and the number of messages.
 
 use std::io;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::server::Server;
 use crate::stats::{quantile, Summary};
 use crate::wire::Conn;
 
-/// Who hands on.
+/// The peers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Peer {
     Module,
@@ -50,7 +50,7 @@ impl Peer {
         })
     }
 
-    /// Hand-offs in one round: as many as take a second or two.
+    /// Hand-offs in one round: enough for a second or two.
     fn samples(self, waiters: usize, quick: bool) -> usize {
         let samples = match self {
             Peer::Redisson => (30_000 / waiters).clamp(4, 2_000),
@@ -86,7 +86,7 @@ impl Game {
     }
 }
 
-/// What the server has done until now.
+/// The server's counters.
 #[derive(Debug, Clone, Copy)]
 struct Meter {
     cpu_us: f64,
@@ -107,8 +107,8 @@ impl Meter {
         })
     }
 
-    /// The difference for one of so many hand-offs. Between two readings of a field lie three
-    /// requests of the reader: their messages are not counted.
+    /// The difference for one of this many hand-offs. Between two readings of a field the reader sends three requests:
+    /// their messages are not counted.
     fn since(self, before: Meter, hand_offs: usize) -> Meter {
         let each = |difference: f64| difference / hand_offs as f64;
         Meter {
@@ -122,13 +122,13 @@ impl Meter {
 /// One peer with one number of waiters, over all rounds.
 pub struct Figures {
     peer: Peer,
-    /// How many wait.
+    /// The number of waiters.
     waiters: usize,
     /// Every hand-off, in microseconds.
     times_us: Vec<f64>,
     /// The median of every round.
     medians_us: Vec<f64>,
-    /// Per hand-off, of every round.
+    /// The cost of a hand-off, of every round.
     meters: Vec<Meter>,
 }
 
@@ -158,7 +158,7 @@ impl Figures {
         }
         let after = Meter::read(&server, &mut control)?;
         if peer == Peer::Module {
-            // Nobody was early enough to find the lock free.
+            // No waiter was early enough to find the lock free.
             wait_for(
                 &mut control,
                 "lock",
@@ -177,7 +177,7 @@ fn median(values: &[f64]) -> f64 {
     Summary::of(values).map_or(f64::NAN, |all| all.median)
 }
 
-/// Plays all rounds: the peers alternate, in the opposite order every other round.
+/// Runs all rounds; the order of the peers is reversed every other round.
 pub fn measure(quick: bool) -> io::Result<Vec<Figures>> {
     let (crowds, rounds): (&[usize], usize) = if quick {
         (&[1, 100], 3)
@@ -213,7 +213,7 @@ pub fn measure(quick: bool) -> io::Result<Vec<Figures>> {
     Ok(all)
 }
 
-/// The table of it.
+/// The table of the section.
 pub fn section(all: &[Figures], image: Option<&str>) -> Section {
     let columns = [
         "waiters, and the mechanism",
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn everybody_is_compared_with_blpop_at_the_same_number_of_waiters() {
+    fn every_peer_is_compared_with_blpop_at_the_same_number_of_waiters() {
         let all = [
             figures(PEERS[0], 1, 20.0),
             figures(PEERS[1], 1, 25.0),

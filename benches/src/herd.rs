@@ -1,13 +1,13 @@
-//! How Redisson's clients wait: a lock whose release is told to everybody, and everybody tries again.
+//! The waits of Redisson's clients: every waiter gets the message of a release, and every one tries again.
 //!
-//! A waiter tries, subscribes to the lock's channel, tries again, and waits for a message; the holder's
-//! release deletes the lock and publishes; every waiter that hears of it tries once more, one of them
-//! wins and unsubscribes, the others wait for the next message. Each waiter is a process of its own, as
-//! on a fleet of machines: it has a connection for commands and one for its subscription. (Threads of
-//! one JVM share a subscription per lock, and only one of them tries after a message.)
+//! A waiter tries, subscribes to the lock's channel, tries again, and waits for a message. The holder's release deletes
+//! the lock and publishes; every waiter that gets the message tries once more, one of them wins and unsubscribes, the
+//! others wait for the next message. Each waiter is a process of its own, as on several machines: it has a connection
+//! for commands and one for its subscription. (Threads of one JVM share a subscription for each lock, and only one of
+//! them tries after a message.)
 //!
-//! The next release begins when the herd is quiet again, which favours this protocol: with a steady
-//! load the tries of one release stand in the way of the next. The scripts are sent by their hashes.
+//! The next release begins when all tries are done, which favours this protocol: with a steady load the tries of one
+//! release delay the next. The scripts are sent by their hashes.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -63,7 +63,7 @@ fn load(conn: &mut Conn, script: &str) -> io::Result<String> {
     hash.ok_or_else(|| io::Error::other(reply))
 }
 
-/// One lock, its holder, and its waiters; the connections of a waiter stand beside each other.
+/// One lock, its holder, and its waiters; the two connections of a waiter are adjacent.
 pub struct Herd {
     crowd: Crowd,
     protocol: Protocol,
@@ -82,7 +82,7 @@ fn subscription(waiter: usize) -> usize {
 }
 
 impl Herd {
-    /// Everybody is connected, the first holds the lock, all others wait for a message.
+    /// All are connected, the first one holds the lock, all others wait for a message.
     pub fn new(server: &Server, waiters: usize) -> io::Result<Herd> {
         let protocol = Protocol::load(server)?;
         let crowd = Crowd::connect(server, 2 * (waiters + 1))?;
@@ -104,7 +104,7 @@ impl Herd {
         let first = self.try_once(waiter)?;
         self.crowd.ask(subscription(waiter), &subscribe())?;
         if is_taken(&first) || is_taken(&self.try_once(waiter)?) {
-            return Err(io::Error::other("a waiter was let in"));
+            return Err(io::Error::other("a waiter was granted"));
         }
         Ok(())
     }
@@ -114,7 +114,7 @@ impl Herd {
             .ask(commands(waiter), &self.protocol.take(waiter, LEASE_MS))
     }
 
-    /// One hand-off: from the release being written to the winner having read that it has the lock.
+    /// One hand-off: from the writing of the release to the winner's reading of its grant.
     pub fn hand_off(&mut self) -> io::Result<Duration> {
         let holder = self.holder;
         let release = self.protocol.give(holder);
@@ -122,7 +122,7 @@ impl Herd {
         let start = Instant::now();
         self.crowd.send(commands(holder), &release)?;
         let mut took = None;
-        // The release, a message and a try for everybody, and that the winner has unsubscribed.
+        // The release, a message and a try of each waiter, and the winner's unsubscription.
         for _ in 0..2 * self.waiters + 2 {
             let (member, reply) = self.crowd.next()?;
             let waiter = member / 2;
@@ -140,7 +140,7 @@ impl Herd {
             }
         }
         self.join(holder)?;
-        took.ok_or_else(|| io::Error::other("nobody took the lock"))
+        took.ok_or_else(|| io::Error::other("no waiter took the lock"))
     }
 }
 

@@ -1,10 +1,9 @@
-//! Instructions per command, counted by callgrind in the server: the figure that repeats, whatever
-//! else the machine does.
+//! Instructions per command, counted by callgrind in the server: a figure that does not depend on other work of the
+//! machine.
 //!
-//! A path is a list of commands for one lock, sent for many locks in batches on one connection, as a
-//! pipelining client would. What is counted is everything that the server does in user space for it,
-//! from reading the request to writing the reply; the kernel's part is left out. The server's own cron
-//! is kept to once a second.
+//! A path is a list of commands for one lock, sent for many locks in batches on one connection, as a pipelining client
+//! would. Counted is everything that the server does in user space, from reading the request to writing the reply; the
+//! kernel's part is left out. The server's own cron runs only once a second.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -22,12 +21,12 @@ const LOCKS: usize = 2_000;
 /// Requests sent before their replies are read.
 const BATCH: usize = 50;
 
-/// The committed table, below the project.
+/// The committed table's path below the project.
 const TABLE: &str = "docs/INSTRUCTIONS.md";
 
 type Counts = HashMap<(String, String), u64>;
 
-/// Counts every path and prints the table beside the committed one; with `save`, commits it anew.
+/// Counts every path and prints the table beside the committed one; with `save`, replaces the committed one.
 pub fn run(save: bool) -> io::Result<()> {
     let path = project().join(TABLE);
     let committed = std::fs::read_to_string(&path).unwrap_or_default();
@@ -78,7 +77,7 @@ fn intro(version: &str) -> String {
     )
 }
 
-/// The counts of a table as it is written above.
+/// The counts of a table that was written as above.
 fn parse(text: &str) -> Counts {
     let (mut counts, mut setting) = (Counts::new(), String::new());
     for text in text.lines() {
@@ -113,7 +112,7 @@ impl Counted {
         let under = [
             "valgrind",
             "--tool=callgrind",
-            // The server may be behind a script that finds its libraries.
+            // The server may be started by a script that finds its libraries.
             "--trace-children=yes",
             "--callgrind-out-file=callgrind.out",
         ];
@@ -132,7 +131,7 @@ impl Counted {
         Ok(Counted(server))
     }
 
-    /// Instructions for one lock's worth of the counted commands.
+    /// Instructions for the counted commands of one lock.
     fn count(&self, scenario: &Scenario) -> io::Result<u64> {
         let mut conns = Conns {
             main: self.0.conn()?,
@@ -185,7 +184,7 @@ impl Counted {
     }
 }
 
-/// Loads a script of Redisson's; `make redisson-texts` has fetched its text.
+/// Loads a script of Redisson's, whose text `make redisson-texts` has fetched.
 fn load(conn: &mut Conn, sha1: &str) -> io::Result<()> {
     let path = project().join(format!("target/redisson/scripts/{sha1}.lua"));
     let text = std::fs::read_to_string(path)?;
@@ -199,8 +198,8 @@ struct Conns {
 }
 
 impl Conns {
-    /// Sends the commands for every lock and reads their replies. Paths in which somebody waits go
-    /// lock by lock, all others in batches.
+    /// Sends the commands for every lock and reads their replies. Paths with a waiter run lock by lock, all others in
+    /// batches.
     fn play(&mut self, commands: &[&str]) -> io::Result<()> {
         if commands
             .iter()
@@ -221,8 +220,8 @@ impl Conns {
         }
     }
 
-    /// What the waiter sends has been dealt with when the PING before it is answered: a server
-    /// answers a connection after it has read all that came together.
+    /// The server has executed the waiter's commands when it has replied to the PING before them: it writes replies of
+    /// a connection after it has executed all commands that arrived together.
     fn play_with_waiter(&mut self, commands: &[&str], lock: usize) -> io::Result<()> {
         for command in commands {
             if let Some(command) = command.strip_prefix("waiter: ") {
@@ -238,7 +237,7 @@ impl Conns {
     }
 }
 
-/// `{keys 10}` stands for `10` and so many names.
+/// `{keys 10}` stands for `10` and this number of names.
 fn with_keys(command: &str) -> String {
     let Some((before, rest)) = command.split_once("{keys ") else {
         return command.into();

@@ -1,8 +1,8 @@
-//! A holder that never releases: from the end of its lease to the grant of the one who waits.
+//! A holder that never releases: the time from the end of its lease to the waiter's grant.
 //!
-//! The end of the lease is what the server says it is (PEXPIRETIME, in milliseconds of its clock); the
-//! grant is read on the same host, by the same clock. The module ends a lease when that millisecond
-//! begins; a script finds the key gone only when it is over.
+//! The server states the end of the lease (PEXPIRETIME, in milliseconds of its clock); the grant is read on the same
+//! host, with the same clock. The module ends a lease at the beginning of that millisecond; for a script the key is
+//! gone only after it.
 
 use std::io;
 use std::time::{Duration, SystemTime};
@@ -42,7 +42,7 @@ impl Figures {
         let mut pair = Pair::new(&server)?;
         let mut times = Vec::with_capacity(samples);
         for sample in 0..samples {
-            // So that the ends fall anywhere between two of the server's regular wake-ups.
+            // So that the ends lie anywhere between two of the server's regular wake-ups.
             let lease_ms = 30 + (sample * 7 % 31) as u64;
             times.push(if self.case == Case::Redisson {
                 pair.redisson(lease_ms)?
@@ -67,7 +67,7 @@ impl Figures {
     }
 }
 
-/// Keys that end in the next two minutes, evenly.
+/// Keys that expire in the next two minutes, evenly.
 fn load_others(server: &Server) -> io::Result<()> {
     const BATCH: usize = 1_000;
     let mut conn = server.conn()?;
@@ -135,13 +135,13 @@ impl Pair {
         Ok(took)
     }
 
-    /// The waiter sleeps as long as the lock's time to live was at its last try, and tries again.
+    /// The waiter sleeps for the time to live that its last try returned, and tries again.
     fn redisson(&mut self, lease_ms: u64) -> io::Result<f64> {
         self.holder.send(&self.protocol.take(1, lease_ms))?;
         self.holder.reply()?;
         let end = self.lease_end()?;
         let try_once = self.protocol.take(2, 600_000);
-        // In the last millisecond the time to live is 0, and it tries as fast as it is answered.
+        // In the last millisecond the time to live is 0, and it tries without a pause.
         for _ in 0..MOST_TRIES {
             self.waiter.send(&try_once)?;
             let reply = self.waiter.reply()?;
@@ -163,7 +163,7 @@ fn now_ms() -> f64 {
     since.unwrap_or_default().as_nanos() as f64 / 1_000_000.0
 }
 
-/// Measures and tells.
+/// Measures and reports.
 pub fn section(quick: bool) -> io::Result<Section> {
     let (rounds, samples) = if quick { (1, 30) } else { (4, 75) };
     let mut all = [Case::Idle, Case::OtherKeys, Case::Redisson].map(|case| Figures {

@@ -1,9 +1,9 @@
-//! Locks as applications take them: libraries in Python and Node, one pair after the other on one
-//! connection, beside the module's commands through the same clients.
+//! Locks as applications take them: libraries in Python and Node, one pair after the other on one connection, beside
+//! the module's commands through the same clients.
 //!
-//! The libraries are installed on demand, in exact versions, below `target/bench-peers`; where that
-//! cannot be done they are left out, with a note. A helper (`benches/peers`) takes and gives the lock for
-//! a while; what a pair cost the server is counted here, around it.
+//! The libraries are installed on demand, in exact versions, below `target/bench-peers`; those that cannot be installed
+//! are left out, with a note. A helper (`benches/peers`) acquires and releases the lock for a while; the server's cost
+//! of a pair is counted here.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Write};
@@ -16,7 +16,7 @@ use crate::report::{project, Section};
 use crate::server::Server;
 use crate::stats::Summary;
 
-/// Installing and measuring end by themselves, at the latest after so many seconds.
+/// Installing and measuring end by themselves after this many seconds.
 const PATIENCE: &str = "180";
 
 const REDIS_PY: &str = "redis==8.1.0";
@@ -32,7 +32,7 @@ enum Language {
 struct Library {
     name: &'static str,
     language: Language,
-    /// The helper's word for it.
+    /// The helper's name for it.
     way: &'static str,
     promises: &'static str,
 }
@@ -73,7 +73,7 @@ const LIBRARIES: [Library; 5] = [
     },
 ];
 
-/// What a pair was like in one round.
+/// The measurement of a pair in one round.
 struct Pair {
     per_s: f64,
     cpu_us: f64,
@@ -81,7 +81,7 @@ struct Pair {
     executed: String,
 }
 
-/// Measures the libraries that can be had.
+/// Measures the libraries that can be installed.
 pub fn measure(effort: &Effort) -> io::Result<Section> {
     let mut notes = vec![
         "Pairs/s is the rate of one client, its own time included, which is most of it; compare \
@@ -151,7 +151,7 @@ fn row(library: &Library, pairs: &[Pair]) -> Vec<String> {
     row
 }
 
-/// Ended when dropped; it ends by itself, too, when its input does.
+/// Ended when dropped; it also ends when its input ends.
 struct Helper(Child);
 
 impl Drop for Helper {
@@ -161,7 +161,7 @@ impl Drop for Helper {
     }
 }
 
-/// One run of a helper, and what the server did meanwhile.
+/// One run of a helper, and the server's work meanwhile.
 fn run(
     server: &Server,
     way: &str,
@@ -241,7 +241,7 @@ impl Counts {
         }
     }
 
-    /// Which commands were executed how often per pair.
+    /// The commands that were executed, with their number per pair.
     fn since(&self, before: &Counts, pairs: f64) -> String {
         let per_pair = self.commands.iter().filter_map(|(name, calls)| {
             let earlier = before.commands.get(name).copied().unwrap_or(0.0);
@@ -272,7 +272,7 @@ fn install_python() -> io::Result<(PathBuf, PathBuf)> {
     Ok((python, project().join("benches/peers/redis_py_lock.py")))
 }
 
-/// The packages for Node, and the helper beside them, where it finds them.
+/// The packages for Node, with the helper in the same directory, where it finds them.
 fn install_node() -> io::Result<(PathBuf, PathBuf)> {
     let dir = peers().join("node");
     let (script, stamp) = (dir.join("locks.mjs"), dir.join("installed.json"));
@@ -300,7 +300,7 @@ fn peers() -> PathBuf {
     project().join("target/bench-peers")
 }
 
-/// A command that is ended after a while.
+/// A command with a time limit.
 fn bounded(program: impl AsRef<Path>) -> Command {
     let mut command = Command::new("timeout");
     command.arg(PATIENCE).arg(program.as_ref());

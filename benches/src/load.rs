@@ -1,12 +1,12 @@
 //! The load: many connections from one thread, each with a batch of requests in flight.
 //!
-//! Everything that a connection will send is made before the clock starts: a ring of batches, which
-//! it goes round. A batch is one write; when its last reply is there the next one goes out, as with a
-//! pipelining client (and as `redis-benchmark -P` does it). Replies are not parsed, but each must begin
-//! as its request wants it: errors and refused grants end the run, they are never counted.
+//! All requests of a connection are prepared before the clock starts: a ring of batches that it repeats. A batch is one
+//! write; when its last reply has arrived the next one is sent, as with a pipelining client (and with `redis-benchmark
+//! -P`). Replies are not parsed, but each must begin as its request specifies: errors and refused grants end the run
+//! and are never counted.
 //!
-//! A run starts and ends with nothing in flight, so that the requests counted are exactly those that
-//! the server's processor time was spent on.
+//! A run starts and ends with no request in flight, so that the requests counted are exactly those for which the
+//! server's processor time was used.
 
 use std::io::{self, Read, Write};
 use std::time::{Duration, Instant};
@@ -20,28 +20,28 @@ use crate::wire::{reply_len, request};
 /// Connections of a load.
 pub const CONNECTIONS: usize = 50;
 
-/// Locks per connection: its own, so that no two connections meet.
+/// Locks per connection: separate ones, so that no two connections compete.
 pub const LOCKS: usize = 16;
 
 /// No batch takes longer.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// All replies of a batch fit in.
+/// All replies of a batch fit into it.
 const BUFFER: usize = 16 * 1024;
 
-/// How much is measured.
+/// The effort of the measurement.
 #[derive(Clone, Copy)]
 pub struct Effort {
     /// How often each point is measured.
     pub rounds: usize,
-    /// Before the clock starts.
+    /// The warm-up before the clock starts.
     pub warm_up: Duration,
-    /// On the clock.
+    /// The measured time.
     pub measured: Duration,
 }
 
-/// One request of a cycle, and how its reply must begin. In a word, `{k}` is the lock's name, `{o}` the
-/// owner of the connection, `{p}` somebody else.
+/// One request of a cycle, and the expected begin of its reply. In a word, `{k}` is the lock's name, `{o}` the owner of
+/// the connection, `{p}` another owner.
 #[derive(Clone)]
 pub struct Step {
     words: Vec<String>,
@@ -58,7 +58,7 @@ pub fn step(words: &[&str], reply: &'static str) -> Step {
 
 impl Step {
     fn bytes(&self, connection: usize, lock: usize) -> Vec<u8> {
-        // 39 bytes, as Redisson's owners have: a client's UUID and a thread's number.
+        // 39 bytes, like Redisson's owners: a client's UUID and a thread's number.
         let owner = format!("8743c9c0-0795-4907-87fd-6c719a6b4586:{}", connection + 10);
         let fill = |word: &String| {
             word.replace("{k}", &format!("lock:{connection}:{lock}"))
@@ -69,18 +69,18 @@ impl Step {
     }
 }
 
-/// What one run found.
+/// The result of one run.
 #[derive(Debug, Clone, Copy)]
 pub struct Measured {
     /// Cycles in a second.
     pub per_s: f64,
     /// Microseconds of the server's main thread per cycle.
     pub cpu_us: f64,
-    /// The part of the time that the load itself was on a core.
+    /// The part of the time that the load itself used a core.
     pub load_busy: f64,
 }
 
-/// Repeats this cycle of steps on every lock, with so many requests in flight on each connection.
+/// Repeats this cycle of steps on every lock, with this number of requests in flight on each connection.
 pub fn measure(
     server: &Server,
     steps: &[Step],
@@ -101,7 +101,7 @@ pub fn measure(
     })
 }
 
-/// Sends these steps once for every lock: what a cycle needs to find.
+/// Sends these steps once for every lock, as the preparation of a cycle.
 pub fn prepare(server: &Server, steps: &[Step]) -> io::Result<()> {
     let mut conn = server.conn()?;
     for connection in 0..CONNECTIONS {
@@ -159,8 +159,8 @@ impl Load {
         })
     }
 
-    /// Keeps all clients busy for this long, and waits for what is in flight then. Returns how many
-    /// replies came.
+    /// Keeps all clients busy for this long, and waits for the requests that are in flight then. Returns the number of
+    /// replies.
     fn run(&mut self, time: Duration) -> io::Result<usize> {
         let start = Instant::now();
         self.clients.iter_mut().try_for_each(Client::send)?;
@@ -219,7 +219,7 @@ struct Client {
     buffer: Vec<u8>,
     filled: usize,
     parsed: usize,
-    /// How many replies of the batch have come.
+    /// The number of replies of the batch so far.
     answered: usize,
 }
 
@@ -234,8 +234,7 @@ impl Client {
         Ok(())
     }
 
-    /// Takes what has come: one read, which gets all there is. Returns the batch's size when it is
-    /// answered to the end.
+    /// Reads all available bytes once. Returns the batch's size when its last reply is complete.
     fn read(&mut self) -> io::Result<Option<usize>> {
         match self.stream.read(&mut self.buffer[self.filled..]) {
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),

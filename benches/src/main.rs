@@ -1,8 +1,7 @@
 //! The benchmarks of the module: `lock-bench bench`, `lock-bench instr`, `lock-bench
 //! peers`. The Makefile has a target for each.
 //!
-//! Every subcommand starts its own servers on loopback, measures, prints, and writes what it found
-//! below `docs/`.
+//! Every subcommand starts its own servers on loopback, measures, prints, and writes the results below `docs/`.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::indexing_slicing)]
@@ -29,7 +28,7 @@ mod plots;
 mod points;
 mod report;
 mod ring;
-/// The scripts that the tests play Redisson with.
+/// The scripts by which the tests simulate Redisson.
 #[allow(dead_code)]
 #[path = "../../tests/harness/src/scripts.rs"]
 mod rlock;

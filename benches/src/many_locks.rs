@@ -1,4 +1,4 @@
-//! Many locks with a few waiters each: one handed on after the other, and all at once.
+//! Many locks with a few waiters each: hand-offs one after the other, and on all locks at once.
 
 use std::io;
 use std::time::Duration;
@@ -15,7 +15,7 @@ const WAITERS: usize = 10;
 struct Figures {
     name: &'static str,
     words: &'static Words,
-    /// In turn: every hand-off, and the median of every round.
+    /// One after the other: every hand-off, and the median of every round.
     times_us: Vec<f64>,
     medians_us: Vec<f64>,
     /// All at once, of every round: hand-offs per second, and the server's time for each.
@@ -58,7 +58,7 @@ impl Figures {
     }
 }
 
-/// Measures and tells.
+/// Measures and reports.
 pub fn section(quick: bool) -> io::Result<Section> {
     let (wanted, rounds, time) = if quick {
         (50, 3, Duration::from_millis(300))

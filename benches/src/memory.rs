@@ -1,5 +1,5 @@
-//! What a waiter takes of the server's memory, once its buffers have been trimmed: beside a
-//! connection that waits for nothing, beside a waiter in BLPOP, and the module's own share of it.
+//! The server's memory for a waiter, after its buffers have been trimmed: beside an idle connection, beside a waiter in
+//! BLPOP, and the module's own share of it.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -11,10 +11,10 @@ use crate::ring::{Words, BLPOP, MODULE};
 use crate::server::Server;
 use crate::wire::{line, Conn};
 
-/// The server trims what its clients no longer need within half a minute, and is given no longer than this.
+/// The server trims the buffers of its clients within half a minute, and gets no longer than this.
 const SETTLING: Duration = Duration::from_secs(40);
 
-/// Memory that has not fallen for so long is taken as settled.
+/// Memory that has not fallen for this long is regarded as settled.
 const STILL: Duration = Duration::from_secs(6);
 
 #[derive(Debug, Clone, Copy)]
@@ -39,7 +39,7 @@ impl Memory {
     }
 }
 
-/// A server with clients that first only are there, and then wait.
+/// A server with clients that are idle first, and then wait.
 struct Place {
     _server: Server,
     control: Conn,
@@ -82,8 +82,8 @@ impl Place {
         )
     }
 
-    /// Everybody hangs up; the places that are kept for them are the module's. (The server keeps what
-    /// it used for them in a pool at first, and frees some hundreds a second.)
+    /// All connections are closed; the kept places are the module's. (The server keeps freed memory in a pool at first,
+    /// and frees some hundreds a second.)
     fn leave(&mut self) -> io::Result<()> {
         let number = self.crowd.len();
         self.crowd.hang_up();
@@ -113,7 +113,7 @@ fn settle(places: &mut [Place], settling: Duration) -> io::Result<Vec<Memory>> {
     }
 }
 
-/// Measures and tells.
+/// Measures and reports.
 pub fn section(quick: bool) -> io::Result<Section> {
     let (wanted, settling) = if quick {
         (200, Duration::from_secs(1))
@@ -141,7 +141,7 @@ pub fn section(quick: bool) -> io::Result<Section> {
         ),
         row("its waiting in BLPOP", waiting(1)),
         row("its waiting in this module", waiting(0)),
-        // What the clients gave back stays resident, and says nothing about the rest.
+        // Memory that the clients have freed stays resident, and says nothing about the rest.
         [
             "of that, its place in the module's queue",
             &short(kept.used),

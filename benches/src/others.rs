@@ -1,5 +1,5 @@
-//! What the module costs those who do not lock: GET, SET and SET with DEL, on a server without it, with
-//! it, after somebody has waited for a lock once, and while somebody does.
+//! The module's cost for other commands: GET, SET and SET with DEL, on a server without it, with it, after one wait for
+//! a lock, and during one.
 
 use std::io;
 
@@ -9,7 +9,7 @@ use crate::report::Section;
 use crate::server::Server;
 use crate::wire::{line, Conn};
 
-/// What has happened on the server.
+/// The state of the server.
 #[derive(Clone, Copy, PartialEq)]
 enum State {
     WithoutModule,
@@ -69,7 +69,7 @@ pub fn measure(effort: &Effort) -> io::Result<Section> {
     })
 }
 
-/// All servers of a round live at once, so that one command is measured on all of them in a row.
+/// All servers of a round run at the same time, so that one command is measured on all of them in a row.
 fn measure_round(points: &mut Points, round: usize, effort: &Effort) -> io::Result<()> {
     let hosts: Vec<Host> = STATES
         .into_iter()

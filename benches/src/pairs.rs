@@ -1,6 +1,5 @@
-//! Acquire and release of a lock that nobody else wants, beside the other ways to do it in the same
-//! server: alone, with an append-only file, with a replica, and where effects are handed to replication
-//! although nobody hears them.
+//! Acquire and release of an uncontended lock, beside the other ways to lock in the same server: alone, with an
+//! append-only file, with a replica, and where effects are passed to replication although no replica reads them.
 
 use std::io;
 
@@ -17,11 +16,11 @@ const TEXTS: &str = "two scripts, EVAL";
 const THREE: &str = "Redisson's three commands, EVALSHA";
 const NATIVELY: &str = "the same three, run by the module";
 
-/// Who gets the effects of the module's commands, beside an AOF.
+/// The receivers of the effects, beside an AOF.
 #[derive(PartialEq)]
 enum Replica {
     Never,
-    /// There was one: the server keeps a backlog for it.
+    /// There was a replica: the server keeps a backlog for it.
     Gone,
     Here,
 }
@@ -78,7 +77,7 @@ pub fn measure(effort: &Effort) -> io::Result<Vec<Section>> {
     Ok(sections)
 }
 
-/// The ways to take and give a lock.
+/// The ways to acquire and release a lock.
 fn works(server: &Server) -> io::Result<Vec<Work>> {
     let scripts = Scripts::load(server)?;
     let work = |name, steps| Work {
@@ -154,7 +153,7 @@ fn row(points: &Points, point: &Point) -> io::Result<Vec<String>> {
     Ok(row)
 }
 
-/// What Redisson's commands gain when the module runs their scripts, in words.
+/// The gain of Redisson's commands when the module runs their scripts, in words.
 fn natively(points: &Points) -> io::Result<String> {
     let mut gains = Vec::new();
     for pipeline in PIPELINES {
@@ -172,7 +171,7 @@ fn natively(points: &Points) -> io::Result<String> {
     ))
 }
 
-/// Below the first table, for all.
+/// Notes below the first table, for all of them.
 fn explanations() -> [String; 4] {
     [
         format!(

@@ -1,31 +1,32 @@
-//! The paths whose instructions are counted, and what the server is like meanwhile.
+//! The paths whose instructions are counted, and the state of the server meanwhile.
 
-/// An owner as Redisson makes them.
+/// An owner like Redisson's.
 pub const OWNER: &str = "8743c9c0-0795-4907-87fd-6c719a6b4586:1";
 
-/// Somebody else.
+/// Another owner.
 pub const OTHER: &str = "0c5e6c5a-9d5c-4b43-bd0b-5e3f6a0a5f10:7";
 
-/// What the server is like while its scenarios are counted, one after the other.
+/// The state of the server while its scenarios are counted, one after the other.
 pub struct Setting {
-    /// For the table.
+    /// The name in the table.
     pub name: &'static str,
-    /// Of the server.
+    /// Options of the server.
     pub options: &'static [&'static str],
     /// Whether the module is loaded.
     pub with_module: bool,
-    /// Whether a replica came and went before.
+    /// Whether a replica was connected before.
     pub had_replica: bool,
     /// Sent once, at first; `load` and a SHA1 loads that script of Redisson's.
     pub before: &'static [&'static str],
-    /// What is counted.
+    /// The counted paths.
     pub scenarios: &'static [Scenario],
 }
 
-/// Commands counted together; `{k}` is the lock's name (`{keys 10}` so many of its own), `{o}` its owner, `{p}` another's. What starts
-/// with `waiter: ` goes over a connection of its own, behind a PING, and is answered by what follows.
+/// Commands counted together; `{k}` is the lock's name (`{keys 10}`: this number of its own), `{o}` its owner, `{p}`
+/// another owner. A command that starts with `waiter: ` is sent on a connection of its own, after a PING; a later
+/// command causes its reply.
 pub struct Scenario {
-    /// For the table.
+    /// The name in the table.
     pub name: &'static str,
     /// Sent for every lock first, not counted.
     pub setup: &'static [&'static str],
@@ -36,13 +37,13 @@ pub struct Scenario {
 const ACQUIRE: &str = "LOCK.ACQUIRE {k} {o} PX 30000";
 const RELEASE: &str = "LOCK.RELEASE {k} {o}";
 
-/// Lock and unlock, and what a Redisson client sends after an unlock.
+/// Acquire and release, and the commands that a Redisson client sends after an unlock.
 const TAKE: &str = "EVALSHA 149c5a8bf18676fd99e9e6e24923bd64d9b62f94 1 {k} 30000 {o}";
 const GIVE: &str = "EVALSHA 6866459238a13a701d42f4971f12d9f3a50e2442 3 {k} redisson_lock__channel:{{k}} \
                     redisson_unlock_latch:{{k}}:6a1f0c3d9b2e47588e1c5d7f90ab34e2 0 30000 {o} PUBLISH 16000";
 const DEL_LATCH: &str = "DEL redisson_unlock_latch:{{k}}:6a1f0c3d9b2e47588e1c5d7f90ab34e2";
 
-/// Commands that need nothing before and leave nothing behind, or what the next one needs.
+/// Commands that need no state before and leave none behind, or that which the next one needs.
 const fn plain(name: &'static str, counted: &'static [&'static str]) -> Scenario {
     after(name, &[], counted)
 }
@@ -69,7 +70,7 @@ const SET_DEL: Scenario = plain(
     &["SET {k} {o} NX PX 30000", "DEL {k}"],
 );
 
-/// Every way through every command; each leaves the locks as the next one needs them.
+/// Every path of every command; each leaves the locks as the next one needs them.
 const EVERY_COMMAND: &[Scenario] = &[
     PAIR,
     DEFAULT_PAIR,
@@ -189,15 +190,15 @@ const HOT: &[Scenario] = &[
     SET_DEL,
 ];
 
-/// Always the same key: how many others share its bucket in the server's table is drawn by lot, and makes
-/// more of a difference than the module does.
+/// Always the same key: the number of other keys in its bucket of the server's table is random, and makes more of a
+/// difference than the module.
 const OTHERS: &[Scenario] = &[
     plain("SET", &["SET other {o}"]),
     plain("GET", &["GET other"]),
     plain("SET, DEL", &["SET other {o}", "DEL other"]),
 ];
 
-/// What Redisson sends for a lock since 3.44, by SHA1; each leaves the locks as the next one needs them.
+/// Redisson's commands for a lock since 3.44, by SHA1; each leaves the locks as the next one needs them.
 const REDISSON: &[Scenario] = &[
     plain("acquire: free", &[TAKE]),
     plain("acquire: re-entrant", &[TAKE]),
@@ -223,7 +224,7 @@ const REDISSON: &[Scenario] = &[
     ),
 ];
 
-/// The scripts of Redisson's, as the server is to load them.
+/// Redisson's scripts that the server loads.
 const LOAD_REDISSON: &[&str] = &[
     "load 149c5a8bf18676fd99e9e6e24923bd64d9b62f94",
     "load 6866459238a13a701d42f4971f12d9f3a50e2442",
@@ -233,7 +234,7 @@ const LOAD_REDISSON: &[&str] = &[
 
 const NATIVE: &[&str] = &["--lock.redisson-scripts", "yes"];
 
-/// All of it.
+/// All paths.
 pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "No replication: no AOF, never a replica",

@@ -1,5 +1,5 @@
-//! The pictures below `docs/`, drawn from the tables of the report: after every run, and anew without one
-//! (`lock-bench pictures`), so that a picture and its table never differ.
+//! The pictures below `docs/`, drawn from the tables of the report: after every run, and separately by `lock-bench
+//! pictures`, so that a picture and its table never differ.
 
 use std::io;
 use std::path::Path;
@@ -7,19 +7,19 @@ use std::path::Path;
 use crate::plots::{self, Bar, Group, Line, Point};
 use crate::report;
 
-/// Beside the report, and named in it.
+/// The picture's file, which the report names.
 pub const PAIR_COST: &str = "pair-cost.svg";
-/// The same, of the hand-offs.
+/// The same for the hand-offs.
 pub const HAND_OFF: &str = "handoff.svg";
 
 const PAIRS: &str = "Acquire and release, uncontended: ";
-/// The pipeline whose rows become bars: there the server's own work counts most.
+/// The pipeline whose rows become bars: there the server's own work has the largest share.
 const PIPELINE: &str = "16";
 const SET_DEL: &str = "SET NX PX, DEL";
 const MODULE: &str = "LOCK.ACQUIRE, LOCK.RELEASE";
 
-/// A group of bars: its caption, the end of its section's title, and which of the section's rows it shows. A
-/// figure is compared with those of its own group, which were measured in the same setting.
+/// A group of bars: its caption, the end of its section's title, and the rows of the section that it shows. A figure is
+/// compared with those of its own group, which were measured in the same setting.
 const GROUPS: [(&str, &str, &[&str]); 3] = [
     (
         "no AOF, no replica",
@@ -61,7 +61,7 @@ fn draw_into(report: &str, docs: &Path) -> io::Result<()> {
     plots::hand_offs(&docs.join(HAND_OFF), &lines(&rows(report, "Hand-off")))
 }
 
-/// The rows of a section's table; none where there is no such section.
+/// The rows of a section's table; none if there is no such section.
 fn rows(report: &str, title: &str) -> Vec<Vec<String>> {
     let sections = report.split("\n## ");
     let section = sections.filter_map(|section| section.split_once('\n'));
@@ -80,7 +80,7 @@ fn rows(report: &str, title: &str) -> Vec<Vec<String>> {
     lines.skip(2).map(cells).collect()
 }
 
-/// Of those names that the table has.
+/// The names that the table has.
 fn bars(rows: &[Vec<String>], names: &[&str]) -> Vec<Bar> {
     let row = |name: &str| rows.iter().find(|row| row[0] == name && row[1] == PIPELINE);
     let bar = |name: &&str| {
@@ -92,7 +92,7 @@ fn bars(rows: &[Vec<String>], names: &[&str]) -> Vec<Bar> {
     names.iter().filter_map(bar).collect()
 }
 
-/// What a bar is called: names of rows are longer than there is room.
+/// The label of a bar: names of rows are too long.
 fn shown(name: &str) -> &str {
     match name {
         MODULE => plots::OURS,
@@ -102,7 +102,7 @@ fn shown(name: &str) -> &str {
     }
 }
 
-/// A line for everyone who hands on, ours first.
+/// A line for every peer, the module's first.
 fn lines(rows: &[Vec<String>]) -> Vec<Line> {
     let mut lines: Vec<Line> = Vec::new();
     for row in rows {
@@ -131,7 +131,7 @@ fn lines(rows: &[Vec<String>]) -> Vec<Line> {
     lines
 }
 
-/// `1,234` or `58.5 (58.2..59.0)`: what stands before the spread.
+/// `1,234` or `58.5 (58.2..59.0)`: the number before the range.
 fn number(cell: &str) -> Option<f64> {
     let first = cell.split(' ').next()?;
     first.replace(',', "").parse().ok()
@@ -157,7 +157,7 @@ mod tests {
         Ok(())
     }
 
-    /// Who writes less to disk costs less: no bar stands beside one of another setting.
+    /// A setting with fewer writes to disk costs less: no bar is next to one of another setting.
     #[test]
     fn every_bar_of_ours_has_one_of_set_and_del_in_its_group() {
         for (caption, _, names) in GROUPS {
@@ -173,7 +173,7 @@ mod tests {
         let report = "# x\n\n## Hand-off\n\n| a | b |\n|---|---:|\n| 1 BLPOP | 58.5 (58.2..59.0) | | | | 4.00 |\n\
                       | 1,000 this module | 1,234 | | | | 4.00 |\n\n## Hand-off, more\n\n| a |\n|---|\n| 9 x | 1 |\n";
         let lines = lines(&rows(report, "Hand-off"));
-        let told: Vec<_> = lines
+        let response: Vec<_> = lines
             .iter()
             .map(|line| {
                 (
@@ -184,7 +184,7 @@ mod tests {
             })
             .collect();
         assert_eq!(
-            told,
+            response,
             [("this module", 1_000.0, 1_234.0), ("BLPOP", 1.0, 58.5)]
         );
     }

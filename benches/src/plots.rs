@@ -1,5 +1,5 @@
-//! The pictures below `docs/`: SVG on white, readable on a light and on a dark page, also where a page is 420
-//! pixels wide; every line and bar named where it is.
+//! The pictures below `docs/`: SVG on white, readable on a light and on a dark page, also on a page 420 pixels wide;
+//! every line and bar is labelled directly.
 
 use std::error::Error;
 use std::io;
@@ -13,7 +13,7 @@ use crate::cells::short;
 
 /// One bar.
 pub struct Bar {
-    /// What it stands for.
+    /// Its label.
     pub name: String,
     /// Its length, in microseconds.
     pub value: f64,
@@ -27,9 +27,9 @@ pub struct Group {
     pub bars: Vec<Bar>,
 }
 
-/// Somebody's hand-offs with so many waiters.
+/// The hand-offs of a peer with this number of waiters.
 pub struct Point {
-    /// How many wait.
+    /// The number of waiters.
     pub waiters: f64,
     /// The median time of a hand-off.
     pub time_us: f64,
@@ -49,7 +49,7 @@ type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Drawn = Result<(), Box<dyn Error + Send + Sync>>;
 type Pixel = (i32, i32);
 
-/// What bears this name is drawn in the accent colour.
+/// The name that is drawn in the accent colour.
 pub const OURS: &str = "this module";
 
 const ACCENT: RGBColor = RGBColor(0, 110, 144);
@@ -127,7 +127,7 @@ pub fn pair_cost(path: &Path, groups: &[Group], subtitle: &str) -> io::Result<()
 pub fn hand_offs(path: &Path, lines: &[Line]) -> io::Result<()> {
     let subtitle = "One lock, by the number of clients that wait; logarithmic scales";
     save(path, 2 * PANEL_STEP + 82, |area| {
-        heading(area, "Handing a lock on", subtitle)?;
+        heading(area, "Hand-off", subtitle)?;
         let time = Panel::new(122, lines, |point| point.time_us);
         let title = "From the release to the next one's grant (p50)";
         time.draw(area, title, lines, duration)?;
@@ -144,7 +144,7 @@ fn duration(us: f64) -> String {
     }
 }
 
-/// Two digits that matter, or all before the point.
+/// Two significant digits, or all before the point.
 fn plain(value: f64) -> String {
     if value < 9.95 && (value - value.round()).abs() > 0.05 {
         format!("{value:.1}")
@@ -159,7 +159,7 @@ fn plain(value: f64) -> String {
 const PANEL_LEFT: i32 = 92;
 const PANEL_HEIGHT: i32 = 230;
 const PANEL_WIDTH: f64 = 300.0;
-/// From one panel to the next one below it.
+/// The distance between two panels.
 const PANEL_STEP: i32 = 330;
 
 /// Two logarithmic scales, from one power of ten to another.
@@ -225,8 +225,8 @@ impl Panel {
             HPos::Center,
         )?;
         let colours = colours(lines);
-        // Ours is broad and drawn first; the others lie on it, thin, and the one that comes close to it is
-        // dashed: where two lines are one, both can be seen.
+        // The module's line is broad and drawn first; the others are thin and drawn over it, and the one that comes
+        // close to it is dashed: where two lines coincide, both are visible.
         for (line, colour) in lines.iter().zip(&colours) {
             let path: Vec<Pixel> = line.points.iter().map(|point| self.at(point)).collect();
             let (width, size) = if line.name == OURS { (7, 7) } else { (3, 4) };
@@ -248,7 +248,7 @@ impl Panel {
         (self.x(point.waiters), self.y((self.of)(point)))
     }
 
-    /// Names and last values beside the ends of the lines.
+    /// Names and last values at the ends of the lines.
     fn name_lines(
         &self,
         area: &Area,
@@ -286,7 +286,7 @@ fn colours(lines: &[Line]) -> Vec<RGBColor> {
     lines.iter().map(colour).collect()
 }
 
-/// Dark enough to be read on white.
+/// Dark enough for text on white.
 fn for_words(RGBColor(red, green, blue): RGBColor) -> RGBColor {
     let darker = |part: u8| (f64::from(part) * 0.72).round() as u8;
     RGBColor(darker(red), darker(green), darker(blue))
@@ -326,16 +326,16 @@ fn decades(values: impl Iterator<Item = f64>) -> (i32, i32) {
     (first, last.max(first + 1))
 }
 
-/// Where a value lies between two powers of ten, from 0 to 1.
+/// The position of a value between two powers of ten, from 0 to 1.
 fn share(value: f64, (first, last): (i32, i32)) -> f64 {
     (value.log10() - f64::from(first)) / f64::from(last - first)
 }
 
-/// The wanted heights, with at least so much room between them: what is too close to something below
-/// it is pushed upwards.
+/// The wanted heights with at least this distance between them: a label that is too close to one below it is moved
+/// upwards.
 fn spread(wanted: &[i32], room: i32) -> Vec<i32> {
     let mut order: Vec<usize> = (0..wanted.len()).collect();
-    // On equal height the earlier one stands above.
+    // Of equal heights, the earlier one is above.
     order.sort_by_key(|at| wanted[*at]);
     let mut placed = wanted.to_vec();
     for pair in (1..order.len()).rev() {

@@ -1,5 +1,5 @@
-//! Points of a comparison: each measured in every round, so that what the machine does meanwhile falls
-//! on all of them; what is reported are medians over the rounds, and medians of the ratios within a round.
+//! Points of a comparison: each is measured in every round, so that other work of the machine affects all of them;
+//! reported are medians over the rounds, and medians of the ratios within a round.
 
 use std::io;
 
@@ -7,24 +7,24 @@ use crate::load::{measure, prepare, Effort, Measured, Step};
 use crate::server::Server;
 use crate::stats::Summary;
 
-/// How many requests a connection has in flight.
+/// The number of requests that a connection has in flight.
 pub const PIPELINES: [usize; 2] = [1, 16];
 
-/// Something that the load repeats.
+/// A cycle of commands that the load repeats.
 pub struct Work {
-    /// For the table, and to find its points by.
+    /// The name in the table, by which its points are found.
     pub name: &'static str,
     /// Sent once for every lock first.
     pub prepare: Vec<Step>,
     /// Repeated for every lock.
     pub steps: Vec<Step>,
-    /// Whether the module runs Redisson's scripts itself meanwhile.
+    /// Whether the module runs Redisson's scripts meanwhile.
     pub natively: bool,
 }
 
-/// One work at one pipeline, as every round measured it.
+/// The measurements of one work at one pipeline, of every round.
 pub struct Point {
-    /// The work, or the work and the server it ran on.
+    /// The work, or the work and its server.
     pub name: String,
     /// Of `PIPELINES`.
     pub pipeline: usize,
@@ -37,7 +37,7 @@ impl Point {
         summary(self.rounds.iter().map(figure).collect())
     }
 
-    /// The figure in relation to another point's, round by round: the median.
+    /// The ratio of the figure to that of another point, round by round: the median.
     pub fn ratio(&self, base: &Point, figure: fn(&Measured) -> f64) -> f64 {
         let pairs = self.rounds.iter().zip(&base.rounds);
         summary(
@@ -62,7 +62,7 @@ impl Point {
     }
 }
 
-/// A table's head: `cells`, and what follows them.
+/// A table's head: `cells`, and the further columns.
 pub fn columns(what: &str, unit: &str, more: &[&str]) -> Vec<String> {
     let mut columns = vec![
         what.to_string(),
@@ -86,7 +86,7 @@ pub fn cpu_us(measured: &Measured) -> f64 {
     measured.cpu_us
 }
 
-/// A column of zeros where nothing was measured.
+/// Zeros if nothing was measured.
 fn summary(values: Vec<f64>) -> Summary {
     Summary::of(&values).unwrap_or(Summary {
         median: 0.0,
@@ -95,12 +95,12 @@ fn summary(values: Vec<f64>) -> Summary {
     })
 }
 
-/// All points of a comparison, in the order in which they first came.
+/// All points of a comparison, in the order of their first measurement.
 #[derive(Default)]
 pub struct Points(Vec<Point>);
 
 impl Points {
-    /// Runs the works on a server, at every pipeline, in the order that this round has.
+    /// Runs the works on a server, at every pipeline, in the order of this round.
     pub fn measure(
         &mut self,
         server: &Server,
@@ -118,7 +118,7 @@ impl Points {
         Ok(())
     }
 
-    /// Adds what a round found.
+    /// Adds the results of a round.
     pub fn add(&mut self, name: &str, pipeline: usize, measured: Measured) {
         match self.position(name, pipeline) {
             Some(at) => self.0[at].rounds.push(measured),
@@ -137,13 +137,13 @@ impl Points {
             .ok_or_else(|| io::Error::other(format!("{name} was not measured")))
     }
 
-    /// All of them.
+    /// All points.
     pub fn iter(&self) -> impl Iterator<Item = &Point> {
         self.0.iter()
     }
 
-    /// What was the bottleneck, for a note. Of each point the median round: others may have had the
-    /// cores in one.
+    /// The bottleneck, for a note. Of each point the median round is used: in a single one other programs may have used
+    /// the cores.
     pub fn busy(&self) -> String {
         let server = |point: &Point| point.summary(|it| it.per_s * it.cpu_us / 1e4).median;
         let load = |point: &Point| point.summary(|it| it.load_busy * 100.0).median;

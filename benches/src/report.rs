@@ -1,5 +1,5 @@
-//! The report: sections with one table each, printed as aligned text while the benchmark runs and
-//! written together to `docs/BENCHMARKS.md`, below a header with the place and the method of the measurement.
+//! The report: sections with one table each, printed as aligned text while the benchmark runs and written together to
+//! `docs/BENCHMARKS.md`, below a header with the environment and the method of the measurement.
 
 use std::fmt::Write as _;
 use std::io;
@@ -8,11 +8,11 @@ use std::process::Command;
 
 use crate::server::{cores, Server};
 
-/// One table of the report and what there is to say about it.
+/// One table of the report and its notes.
 pub struct Section {
     /// The heading.
     pub title: String,
-    /// What was done, in a few sentences.
+    /// The method, in a few sentences.
     pub text: String,
     /// The table's head; the first column is a name, all others are figures.
     pub columns: Vec<String>,
@@ -20,12 +20,12 @@ pub struct Section {
     pub rows: Vec<Vec<String>>,
     /// Below the table, one item each.
     pub notes: Vec<String>,
-    /// A picture of it, as a path relative to `docs/`.
+    /// A picture of the table, as a path relative to `docs/`.
     pub image: Option<String>,
 }
 
 impl Section {
-    /// For a terminal.
+    /// The text for a terminal.
     pub fn plain(&self) -> String {
         let mut out = format!("\n{}\n{}\n", self.title, self.text);
         if !self.columns.is_empty() {
@@ -40,7 +40,7 @@ impl Section {
         out
     }
 
-    /// For the document.
+    /// The text for the document.
     pub fn markdown(&self) -> String {
         let mut out = format!("\n## {}\n\n{}\n", self.title, self.text);
         if let Some(image) = &self.image {
@@ -71,7 +71,7 @@ impl Section {
     }
 }
 
-/// The first cell to the left, the others to the right.
+/// The first cell is left-aligned, the others right-aligned.
 fn aligned(row: &[String], widths: &[usize]) -> String {
     let mut line = String::new();
     for (index, (cell, width)) in row.iter().zip(widths).enumerate() {
@@ -87,11 +87,11 @@ fn cells(row: &[String]) -> String {
     format!("| {} |\n", row.join(" | ").replace('\n', " "))
 }
 
-/// What `make bench-redisson` wrote stands between these, at the end of the document.
+/// The results of `make bench-redisson` are between these marks, at the end of the document.
 const REDISSON: [&str; 2] = ["<!-- redisson -->", "<!-- end of redisson -->"];
 
-/// Writes the document to a path below the project, but for Redisson's section, which stays; `effort`
-/// says how long and how often each point was measured.
+/// Writes the document to a path below the project, and keeps Redisson's section; `effort` says how long and how often
+/// each point was measured.
 pub fn write(path: &str, effort: &str, sections: &[Section]) -> io::Result<()> {
     let path = project().join(path);
     let body: String = sections.iter().map(Section::markdown).collect();
@@ -117,7 +117,7 @@ pub fn wrapped(document: &str) -> String {
     out
 }
 
-/// Appends a paragraph or a list item; the further lines of an item are indented.
+/// Appends a paragraph or a list item; further lines of an item are indented.
 fn wrap(line: &str, out: &mut String) {
     let indent = if line.starts_with("- ") { "  " } else { "" };
     let mut width = 0;
@@ -193,7 +193,7 @@ fn cpu_model(cpuinfo: &str) -> Option<&str> {
     Some(line.split_once(':')?.1.trim())
 }
 
-/// As it was typed, without the directory of the binary.
+/// The command as typed, without the directory of the binary.
 pub fn command_line() -> String {
     let mut words: Vec<String> = std::env::args().collect();
     if let Some(binary) = words.first_mut() {
@@ -203,13 +203,13 @@ pub fn command_line() -> String {
     words.join(" ")
 }
 
-/// The kernel and its version, without what its builder added.
+/// The kernel and its version, without its builder's suffix.
 pub fn kernel() -> String {
     let system = output_of("uname", &["-sr"]);
     system.split('-').next().unwrap_or_default().into()
 }
 
-/// What a command prints, in one line; "unknown" when it cannot be run.
+/// The output of a command, in one line; "unknown" if it cannot be run.
 fn output_of(command: &str, args: &[&str]) -> String {
     let run = Command::new(command)
         .args(args)
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_bench_wrote_between_the_marks_stays() {
+    fn the_section_between_the_marks_stays() {
         let kept = "<!-- redisson -->\n## Redisson\n<!-- end of redisson -->";
         let document = format!("# Benchmarks\n\n{kept}\n\nafter\n");
         assert_eq!(redisson(&document), Some(kept));

@@ -1,9 +1,9 @@
-//! Locks that go round: every lock has a holder and its waiters, each a connection of its own. The
-//! holder releases, the first waiter is granted, and the former holder parks again at the end of the
-//! queue, so that the queue keeps its length.
+//! Rings of clients: every lock has a holder and its waiters, each on a connection of its own. The holder releases, the
+//! first waiter is granted, and the former holder parks again at the end of the queue, so that the queue keeps its
+//! length.
 //!
-//! The same game is played with a lock of the module and with a token in a list, where a grant is a
-//! BLPOP and a release is an RPUSH.
+//! The same is done with a lock of the module and with a token in a list, where a grant is a BLPOP and a release is an
+//! RPUSH.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -12,17 +12,17 @@ use crate::crowd::{wait_for, Crowd};
 use crate::server::Server;
 use crate::wire::line;
 
-/// Between two hand-offs that are timed one by one: the server has parked the former holder by then
-/// and is idle again.
+/// The pause between two hand-offs that are timed one by one: by then the server has parked the former holder and is
+/// idle again.
 const PAUSE: Duration = Duration::from_micros(100);
 
-/// What a lock can be made of.
+/// The mechanism of a lock.
 pub struct Words {
     /// Whether the server needs the module.
     pub module: bool,
     /// Takes the lock or waits for it; `{k}` is the lock, `{o}` the owner.
     pub park: &'static str,
-    /// Hands it on.
+    /// Releases it, which hands it off.
     pub release: &'static str,
 }
 
@@ -41,7 +41,7 @@ pub const BLPOP: Words = Words {
 };
 
 impl Words {
-    /// The request by which a member asks for this lock.
+    /// The request of a member for this lock.
     pub fn park(&self, lock: usize, member: usize) -> Vec<u8> {
         filled(self.park, lock, member)
     }
@@ -51,7 +51,7 @@ impl Words {
     }
 }
 
-/// A request with its lock and its owner, who is named as Redisson names them.
+/// A request with its lock and its owner, whose name has Redisson's form.
 pub fn filled(words: &str, lock: usize, member: usize) -> Vec<u8> {
     let owner = format!("8743c9c0-0795-4907-87fd-6c719a6b4586:{member}");
     line(
@@ -61,7 +61,7 @@ pub fn filled(words: &str, lock: usize, member: usize) -> Vec<u8> {
     )
 }
 
-/// Lets the server become idle. The core is given up only if somebody else wants it.
+/// Lets the server become idle. The core is yielded only to other runnable threads.
 pub fn pause() {
     let start = Instant::now();
     while start.elapsed() < PAUSE {
@@ -75,11 +75,11 @@ pub struct Ring {
     words: &'static Words,
     /// Members of one lock: its holder and its waiters.
     per_lock: usize,
-    /// Who holds each lock.
+    /// The holder of each lock.
     holders: Vec<usize>,
 }
 
-/// What many locks at once came to.
+/// The result for many locks at once.
 pub struct Storm {
     /// Hand-offs, over all locks.
     pub hand_offs: usize,
@@ -88,7 +88,7 @@ pub struct Storm {
 }
 
 impl Ring {
-    /// Everybody is connected, the holders hold, and all others are parked.
+    /// All are connected, the holders hold, and all others are parked.
     pub fn new(
         server: &Server,
         words: &'static Words,
@@ -121,8 +121,8 @@ impl Ring {
         })
     }
 
-    /// One lock is handed on while the server has nothing else to do: from the release being written
-    /// to the grant having been read.
+    /// One lock is handed off while the server is otherwise idle: from the writing of the release to the reading of the
+    /// grant.
     pub fn hand_off(&mut self, lock: usize) -> io::Result<Duration> {
         let holder = self.holders[lock];
         let release = self.words.release(lock, holder);
@@ -144,8 +144,8 @@ impl Ring {
         Ok(took)
     }
 
-    /// All locks at once, for this long: whoever is granted releases, and asks again in the same
-    /// breath. One write instead of two, so that the server is the limit and not the client.
+    /// All locks at once, for this long: every granted member releases and requests the lock again in the same write,
+    /// one instead of two, so that the server is the limit and not the client.
     pub fn storm(&mut self, time: Duration) -> io::Result<Storm> {
         let mut releasing = vec![false; self.crowd.len()];
         let start = Instant::now();
@@ -153,7 +153,7 @@ impl Ring {
             self.pass_on(lock, self.holders[lock], &mut releasing)?;
         }
         let mut hand_offs = 0;
-        // Each lock moves on until time is up; then its last release is still to be answered.
+        // Each lock continues until the time is up; then the reply to its last release is outstanding.
         let (mut moving, mut unanswered) = (self.holders.len(), self.holders.len());
         while moving > 0 || unanswered > 0 {
             let (member, _) = self.crowd.next()?;

@@ -1,5 +1,5 @@
-//! The peers that lock by scripts, as clients do on a server without this module. The texts are those of
-//! the tests; only what Redisson does since 3.24 is added here.
+//! The peers that lock by scripts, as clients do on a server without this module. The texts are those of the tests;
+//! only Redisson's additions since 3.24 are here.
 
 use std::io;
 
@@ -8,8 +8,8 @@ use crate::rlock::{GIVE, RENEW, TAKE};
 use crate::server::Server;
 use crate::wire::request;
 
-/// A release that remembers its answer, for a client that lost the reply and asks again: KEYS: lock,
-/// channel, latch; ARGV: message, lease, owner, command to publish with, the latch's time to live.
+/// A release that stores its reply, for a client that lost the reply and repeats it: KEYS: lock, channel, latch; ARGV:
+/// message, lease, owner, command to publish with, the latch's time to live.
 const GIVE_BY_LATCH: &str = "\
     local answered = redis.call('GET', KEYS[3]) \
     if answered ~= false then return tonumber(answered) end \
@@ -28,11 +28,11 @@ const GIVE_BY_LATCH: &str = "\
 const CHANNEL: &str = "redisson_lock__channel:{{k}}";
 const LATCH: &str = "redisson_unlock_latch:{{k}}:6a1f0c3d9b2e47588e1c5d7f90ab34e2";
 
-/// The scripts that Redisson 4.7 sends, by their SHA1: the module knows them without their texts.
+/// The scripts of Redisson 4.7, by their SHA1: the module knows them without their texts.
 const REDISSON_TAKE: &str = "149c5a8bf18676fd99e9e6e24923bd64d9b62f94";
 const REDISSON_GIVE: &str = "6866459238a13a701d42f4971f12d9f3a50e2442";
 
-/// The scripts as one server knows them.
+/// The scripts with their hashes on one server.
 pub struct Scripts {
     take: String,
     give: String,
@@ -73,12 +73,12 @@ impl Scripts {
         three(&self.take, &self.give_by_latch)
     }
 
-    /// The same three commands with Redisson's own scripts, which the module runs if it is set to.
+    /// The same three commands with Redisson's own scripts, which the module runs if its setting says so.
     pub fn redisson_natively() -> Vec<Step> {
         three(REDISSON_TAKE, REDISSON_GIVE)
     }
 
-    /// An acquire by EVALSHA: `$-1` when it succeeds.
+    /// An acquire by EVALSHA: `$-1` if it succeeds.
     pub fn take(&self, reply: &'static str) -> Step {
         take(&self.take, reply)
     }

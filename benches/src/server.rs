@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use crate::wire::{info_field, Conn};
 
-/// The core that servers are pinned to, where there are two; the load has the other.
+/// The core to which servers are pinned, if there are two; the load has the other.
 pub const SERVER_CPU: &str = "0";
 
-/// The other core, where there is one: the load's, and a replica's.
+/// The other core, if there is one: the load's, and a replica's.
 const OTHER_CPU: &str = "1";
 
 /// A running server; dropping it ends the process.
@@ -35,7 +35,7 @@ pub fn cores() -> usize {
     cpuinfo.matches("processor\t").count().max(1)
 }
 
-/// The words that pin a command to a core, where there are two.
+/// The words that pin a command to a core, if there are two.
 pub fn pin(cpu: &str) -> Vec<&str> {
     match cores() {
         1 => Vec::new(),
@@ -43,7 +43,7 @@ pub fn pin(cpu: &str) -> Vec<&str> {
     }
 }
 
-/// A port that nobody listens on.
+/// A free port.
 pub fn free_port() -> io::Result<u16> {
     Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
 }
@@ -98,12 +98,12 @@ impl Server {
         Ok(server)
     }
 
-    /// A server on its own core, where there are two.
+    /// A server on its own core, if there are two.
     pub fn pinned(options: &[&str], with_module: bool) -> io::Result<Server> {
         Server::start(&pin(SERVER_CPU), options, with_module)
     }
 
-    /// A server without the module that follows this one, once it does.
+    /// A server without the module that replicates this one; returns when it has acknowledged a write.
     pub fn replica(&self) -> io::Result<Server> {
         let replica = Server::start(&pin(OTHER_CPU), &[], false)?;
         let follow = format!("REPLICAOF 127.0.0.1 {}", self.port);
@@ -140,7 +140,7 @@ impl Server {
         Conn::open(self.port)
     }
 
-    /// The process (of the wrapper, where it runs under one that stays).
+    /// The pid (of the wrapper, if the server runs under one that stays).
     pub fn pid(&self) -> u32 {
         self.process.id()
     }
@@ -150,7 +150,7 @@ impl Server {
         cpu_us_of(&format!("/proc/{0}/task/{0}", self.pid()))
     }
 
-    /// What the server calls itself: "redis 7.0.15".
+    /// The server's name and version: "redis 7.0.15".
     pub fn version(&self) -> io::Result<String> {
         let info = self.conn()?.ask("INFO server")?;
         let field = |name| info_field(&info, name);

@@ -1,4 +1,4 @@
-//! The other answers of the hot commands: re-entry, renewal, refusal, beside scripts that do the same.
+//! Other replies of the frequent commands: re-entry, renewal, refusal, beside scripts that do the same.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! Medians and spreads: what is reported of a series of rounds.
+//! Medians and ranges: the reported figures of a series of rounds.
 
 /// The summary of one series.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -1,5 +1,5 @@
-//! Everything about waiting: how a lock is handed on, to one or among thousands, what waiters cost
-//! that give up, what memory they take, and how soon a lease that ends is noticed.
+//! All benchmarks of waiting: hand-offs of one lock and of thousands, the cost of waiters that give up, their memory,
+//! and the delay after the end of a lease.
 
 use std::io;
 
@@ -7,7 +7,7 @@ use crate::pictures::HAND_OFF;
 use crate::report::Section;
 use crate::{cancel, handoff, lease_end, many_locks, memory};
 
-/// Measures all of it; in full, the hand-offs have a picture.
+/// Measures all of them; a full run draws a picture of the hand-offs.
 pub fn sections(quick: bool) -> io::Result<Vec<Section>> {
     let hand_offs = handoff::measure(quick)?;
     let image = (!quick).then_some(HAND_OFF);

@@ -1,4 +1,4 @@
-//! The wire protocol as far as a load needs it: requests as bytes, and how many replies have come.
+//! The wire protocol as far as a load needs it: requests as bytes, and the number of replies received.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -7,7 +7,7 @@ use std::time::Duration;
 /// No reply of a benchmark takes longer.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A request as the server reads it.
+/// A request in the protocol's form.
 pub fn request<W: AsRef<[u8]>>(words: &[W]) -> Vec<u8> {
     let mut cmd = redis::Cmd::new();
     for word in words {
@@ -21,7 +21,7 @@ pub fn line(words: &str) -> Vec<u8> {
     request(&words.split(' ').collect::<Vec<_>>())
 }
 
-/// The length of the first reply in these bytes (RESP2), if it is there whole.
+/// The length of the first reply in these bytes (RESP2), if it is complete.
 pub fn reply_len(bytes: &[u8]) -> Option<usize> {
     let end = bytes.iter().position(|byte| *byte == b'\n')? + 1;
     let number = || {
@@ -47,7 +47,7 @@ pub fn reply_len(bytes: &[u8]) -> Option<usize> {
     (len <= bytes.len()).then_some(len)
 }
 
-/// An error reply is an error.
+/// An error reply becomes an error.
 pub fn refuse_error(reply: &[u8]) -> io::Result<()> {
     match reply.strip_prefix(b"-") {
         Some(error) => Err(io::Error::other(
@@ -57,7 +57,7 @@ pub fn refuse_error(reply: &[u8]) -> io::Result<()> {
     }
 }
 
-/// A field of what INFO answers.
+/// A field of INFO's reply.
 pub fn info_field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     let field = |line: &'a str| Some(line.strip_prefix(name)?.strip_prefix(':')?.trim());
     info.lines().find_map(field)
@@ -67,7 +67,7 @@ pub fn info_field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
 pub struct Conn {
     stream: TcpStream,
     unread: Vec<u8>,
-    /// Where in `unread` the next reply begins.
+    /// The index in `unread` at which the next reply begins.
     at: usize,
 }
 
@@ -89,7 +89,7 @@ impl Conn {
         self.stream.write_all(requests)
     }
 
-    /// The next reply, as it came.
+    /// The next reply, as received.
     pub fn reply(&mut self) -> io::Result<Vec<u8>> {
         loop {
             if let Some(len) = reply_len(&self.unread[self.at..]) {
@@ -124,7 +124,7 @@ impl Conn {
         field.ok_or_else(missing)
     }
 
-    /// The stream, for a caller that does its own waiting.
+    /// The stream, for a caller that waits by itself.
     pub fn into_stream(self) -> TcpStream {
         self.stream
     }

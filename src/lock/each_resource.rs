@@ -3,7 +3,7 @@
 
 use crate::lock::effect::Cx;
 use crate::lock::locks::Locks;
-use crate::lock::resource::{Kind, Resource, ALL};
+use crate::lock::resource::{Resource, ALL};
 use crate::lock::wait::request::WaiterId;
 use crate::lock::wait::waiters::{Grace, Waiters};
 use crate::lock::{KeyId, KeyRef, LockError, Now};
@@ -23,9 +23,12 @@ impl Locks {
         self.all().any(|queues| queues.is_parked(waiter))
     }
 
-    /// Sets the rule for kept places. (Latches keep no place: all waiters are answered at once.)
+    /// Sets the rule for kept places.
     pub fn set_grace(&mut self, grace: Grace) {
-        (self.waiters.grace, self.sems.waiters.grace) = (grace, grace);
+        self.waiters.grace = grace;
+        for kind in self.kinds_mut() {
+            kind.set_grace(grace);
+        }
     }
 
     /// Whether no wait, place, lease, window or key is due, now or later.
@@ -109,14 +112,18 @@ impl Locks {
     }
 
     /// A key that was absent now holds this kind of resource: waiters for another kind at the key are settled. (The
-    /// server sends no event for the module's own writes. To settle waiters for the same kind changes nothing.)
+    /// server sends no event for the module's own writes.)
     pub(crate) fn begins_as(&mut self, resource: Resource, key: KeyRef<'_>) {
         if resource != Resource::Lock {
             self.waiters.schedule_settle(key);
         }
         for kind in self.kinds_mut() {
-            if kind.waiters().live() > 0 {
-                kind.schedule_settle(key);
+            if kind.waiters().live() == 0 {
+                continue;
+            }
+            match kind.resource() == resource {
+                true => kind.began(key),
+                false => kind.schedule_settle(key),
             }
         }
     }
@@ -151,13 +158,7 @@ impl Locks {
 
     /// The connection of a request without a lock in flight is closed.
     pub(crate) fn disconnected_waiter(&mut self, waiter: WaiterId, now: Now) {
-        let Locks {
-            sems,
-            latches,
-            sessions,
-            ..
-        } = self;
-        let kinds: [&mut dyn Kind; 2] = [sems, latches];
+        let (kinds, sessions) = self.kinds_and_sessions();
         if kinds
             .into_iter()
             .any(|kind| kind.undo_in_flight(waiter, sessions))
@@ -170,12 +171,10 @@ impl Locks {
         }
     }
 
-    /// Whether this request finds no place: a limit on waiters is reached, and the request continues no parked one.
-    pub(crate) fn is_full(&self, resource: Resource, key: KeyRef<'_>, owner: &[u8]) -> bool {
-        let queues = self.queues(resource);
-        let full = self.all_places() >= self.limits.max_waiters
-            || queues.live_on(key) >= self.limits.max_waiters_per_key;
-        full && queues.parked(key, owner).is_none()
+    /// Whether the limits on waiters leave no place in this queue.
+    pub(crate) fn is_full(&self, key: KeyRef<'_>) -> bool {
+        self.all_places() >= self.limits.max_waiters
+            || self.waiters.live_on(key) >= self.limits.max_waiters_per_key
     }
 
     /// The number of a new waiter.

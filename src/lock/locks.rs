@@ -1,11 +1,12 @@
 //! The memory of one server: the waiters, the grants in flight and tracked, the sessions, the tokens. The rules are in
 //! the folders of this module.
 
+use crate::lock::effect::Cx;
 use crate::lock::grant::in_flight::GrantsInFlight;
 use crate::lock::grant::tracked::{TrackedGrant, TrackedGrants};
 use crate::lock::latch::state::Latches;
 use crate::lock::name::KeySet;
-use crate::lock::resource::Resource;
+use crate::lock::resource::{Kind, KindCx, Resource, ALL};
 use crate::lock::semaphore::semaphores::Semaphores;
 use crate::lock::session::bindings::Sessions;
 use crate::lock::startup_delay::StartupDelay;
@@ -92,6 +93,57 @@ impl Locks {
         }
     }
 
+    /// The waiters for one kind of resource.
+    pub fn queues(&self, resource: Resource) -> &Waiters {
+        match resource {
+            Resource::Lock => &self.waiters,
+            Resource::Semaphore => &self.sems.waiters,
+            Resource::Latch => &self.latches.waiters,
+        }
+    }
+
+    pub(crate) fn queues_mut(&mut self, resource: Resource) -> &mut Waiters {
+        match resource {
+            Resource::Lock => &mut self.waiters,
+            Resource::Semaphore => &mut self.sems.waiters,
+            Resource::Latch => &mut self.latches.waiters,
+        }
+    }
+
+    /// The kinds beside the lock.
+    pub fn kinds(&self) -> [&dyn Kind; 2] {
+        [&self.sems, &self.latches]
+    }
+
+    pub(crate) fn kinds_mut(&mut self) -> [&mut dyn Kind; 2] {
+        self.kinds_and_sessions().0
+    }
+
+    pub(crate) fn kinds_and_sessions(&mut self) -> ([&mut dyn Kind; 2], &mut Sessions) {
+        ([&mut self.sems, &mut self.latches], &mut self.sessions)
+    }
+
+    /// The kinds beside the lock, with the context of a decision about one of them at this key.
+    pub(crate) fn split<'a>(
+        &'a mut self,
+        (resource, key): (Resource, KeyRef<'_>),
+        cx: &'a mut Cx<'_>,
+    ) -> (&'a mut Semaphores, &'a mut Latches, KindCx<'a>) {
+        let is_other = |other: &Resource| *other != resource && *other != Resource::Lock;
+        let mut others = ALL.into_iter().filter(is_other);
+        let kind_cx = KindCx {
+            limits: self.limits,
+            has_room: self.all_places() < self.limits.max_waiters,
+            is_waited_as_other: others.any(|other| self.queues(other).live_on(key) > 0),
+            cx: Cx::new(cx.now, cx.effects),
+            sessions: &mut self.sessions,
+            tokens: &mut self.tokens,
+            startup_delay: &self.startup_delay,
+            last_waiter_id: &mut self.last_waiter_id,
+        };
+        (&mut self.sems, &mut self.latches, kind_cx)
+    }
+
     /// The tracked grant of the present hold.
     pub fn tracked(&self, key: KeyRef<'_>, hold: &Hold) -> Option<&TrackedGrant> {
         self.tracked.get(key, hold.token)
@@ -122,7 +174,8 @@ impl Locks {
             ("grants_tracked", self.tracked.len() as u64),
             ("windows_open", self.windows.open() as u64),
         ];
-        let counters = self.stats.fields().chain(self.waiters.stats.fields());
+        let counters = self.stats.fields().chain(self.sessions.stats.fields());
+        let counters = counters.chain(self.waiters.stats.fields());
         gauges.into_iter().chain(counters)
     }
 }

@@ -1,12 +1,16 @@
 //! The kinds of resource. Each has queues of its own; a client is parked in one of them only.
 //!
 //! The server serves all kinds in the same way where it can (`each_resource`). A kind beside the lock is a struct that
-//! implements [`Kind`] and is listed here.
+//! implements [`Kind`] and is listed in `Locks`.
 
-use crate::lock::locks::Locks;
+use std::ops::{Deref, DerefMut};
+
+use crate::lock::effect::Cx;
 use crate::lock::session::bindings::Sessions;
-use crate::lock::wait::waiters::Waiters;
-use crate::lock::{KeyRef, LockError, WaiterId};
+use crate::lock::startup_delay::StartupDelay;
+use crate::lock::token::Tokens;
+use crate::lock::wait::waiters::{Grace, Waiters};
+use crate::lock::{KeyRef, Limits, LockError, WaiterId};
 
 /// A kind of resource.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -35,6 +39,9 @@ impl Resource {
 /// A kind of resource beside the lock: what the server asks of it when an event concerns every kind. A kind without
 /// grants in flight and without a table of grants implements the required methods only.
 pub trait Kind {
+    /// Its name.
+    fn resource(&self) -> Resource;
+
     /// The prefix of its fields in `INFO lock`.
     fn prefix(&self) -> &'static str;
 
@@ -47,10 +54,18 @@ pub trait Kind {
     /// Its waiters.
     fn waiters_mut(&mut self) -> &mut Waiters;
 
+    /// Sets the rule for kept places.
+    fn set_grace(&mut self, grace: Grace) {
+        self.waiters_mut().grace = grace;
+    }
+
     /// The content of this key has changed: its waiters, if there are any, are settled at the end of the tick.
     fn schedule_settle(&mut self, key: KeyRef<'_>) {
         self.waiters_mut().schedule_settle(key);
     }
+
+    /// The module has created this key, as this kind of resource.
+    fn began(&mut self, _key: KeyRef<'_>) {}
 
     /// The key was deleted or has expired, by an event of the server.
     fn lost(&mut self, key: KeyRef<'_>) {
@@ -89,48 +104,64 @@ pub trait Kind {
     }
 }
 
-impl Locks {
-    /// The waiters for one kind of resource.
-    pub fn queues(&self, resource: Resource) -> &Waiters {
-        match resource {
-            Resource::Lock => &self.waiters,
-            Resource::Semaphore => &self.sems.waiters,
-            Resource::Latch => &self.latches.waiters,
-        }
-    }
+/// The context of a decision about a kind beside the lock: moment and effects, and the parts of the server that all
+/// kinds share.
+pub(crate) struct KindCx<'a> {
+    pub cx: Cx<'a>,
+    pub limits: Limits,
+    /// Whether the server has room for one more place of a parked request.
+    pub has_room: bool,
+    /// Whether a request for another kind beside the lock is parked at the key.
+    pub is_waited_as_other: bool,
+    pub sessions: &'a mut Sessions,
+    pub tokens: &'a mut Tokens,
+    pub startup_delay: &'a StartupDelay,
+    pub last_waiter_id: &'a mut u64,
+}
 
-    pub(crate) fn queues_mut(&mut self, resource: Resource) -> &mut Waiters {
-        match resource {
-            Resource::Lock => &mut self.waiters,
-            Resource::Semaphore => &mut self.sems.waiters,
-            Resource::Latch => &mut self.latches.waiters,
-        }
-    }
+impl<'a> Deref for KindCx<'a> {
+    type Target = Cx<'a>;
 
-    /// The kinds beside the lock.
-    pub fn kinds(&self) -> [&dyn Kind; 2] {
-        [&self.sems, &self.latches]
+    fn deref(&self) -> &Cx<'a> {
+        &self.cx
     }
+}
 
-    pub(crate) fn kinds_mut(&mut self) -> [&mut dyn Kind; 2] {
-        [&mut self.sems, &mut self.latches]
+impl<'a> DerefMut for KindCx<'a> {
+    fn deref_mut(&mut self) -> &mut Cx<'a> {
+        &mut self.cx
     }
+}
 
-    /// Refuses a key at which a request for another kind of resource beside the lock is parked. The key of a semaphore
-    /// and that of a latch are both a string with a number: only the waiters tell them apart.
+impl KindCx<'_> {
+    /// Refuses a key at which a request for another kind beside the lock is parked. The key of a semaphore and that of a
+    /// latch are both a string with a number: only the waiters tell them apart.
     ///
     /// # Errors
     /// [`LockError::OtherCount`]
-    pub(crate) fn check_is_not_other(
-        &self,
-        resource: Resource,
-        key: KeyRef<'_>,
-    ) -> Result<(), LockError> {
-        for other in ALL.into_iter().filter(|other| *other != Resource::Lock) {
-            if other != resource && self.queues(other).live_on(key) > 0 {
-                return Err(LockError::OtherCount);
-            }
+    pub fn check_is_not_other(&self) -> Result<(), LockError> {
+        match self.is_waited_as_other {
+            true => Err(LockError::OtherCount),
+            false => Ok(()),
         }
-        Ok(())
+    }
+
+    /// The number of a new waiter.
+    ///
+    /// # Errors
+    /// [`LockError::Busy`] when a limit on waiters is reached, and the request continues no parked one.
+    pub fn admit(
+        &mut self,
+        waiters: &mut Waiters,
+        key: KeyRef<'_>,
+        owner: &[u8],
+    ) -> Result<WaiterId, LockError> {
+        let full = !self.has_room || waiters.live_on(key) >= self.limits.max_waiters_per_key;
+        if full && waiters.parked(key, owner).is_none() {
+            waiters.stats.busy += 1;
+            return Err(LockError::Busy);
+        }
+        *self.last_waiter_id += 1;
+        Ok(WaiterId(*self.last_waiter_id))
     }
 }

@@ -65,10 +65,6 @@ counters! {
     deadlocks,
     /// Renewals of a lease.
     renewals,
-    /// Leases of bound holds that the server renewed.
-    session_renewals,
-    /// Bound holds that had ended unnoticed: the lease ran out, or the key was deleted.
-    session_losses,
     /// Renewals of a lock that was not held (any more).
     renewal_misses,
     /// Releases by an owner without a hold.

@@ -1,4 +1,4 @@
-//! What the server's ACL cannot say about our commands, asked of it by hand.
+//! Permissions that the server does not check by itself for this module's commands.
 
 use redis_module::raw;
 
@@ -15,13 +15,14 @@ pub enum Denied {
     NotPermitted,
 }
 
-/// Before 7.2 a module's command belongs to no category, so a user without `@dangerous` could break
-/// locks. There, LOCK.BREAK demands what it amounts to: `DEL` on the key, and `CLIENT KILL`.
+/// Whether the calling user may run `LOCK.BREAK`. Before 7.2 a module's command belongs to no category, so a user
+/// without `@dangerous` could break locks. There the user needs the permissions for its effects: `DEL` on the key, and
+/// `CLIENT KILL`.
 pub fn may_break(ctx: Ctx<'_>, key: Str<'_>) -> Result<(), Denied> {
     if has!(RedisModule_SetCommandACLCategories) {
         return Ok(());
     }
-    // Only a real connection surely has a user: asking for the name of none ends the server.
+    // Only a connection is known to have a user: without one, the call for the user's name ends the server.
     if ctx.client_info(ctx.client_id()).is_none() {
         return Err(Denied::NoUser);
     }
@@ -35,8 +36,8 @@ pub fn may_break(ctx: Ctx<'_>, key: Str<'_>) -> Result<(), Denied> {
     }
 }
 
-/// Whether the caller's user may read and write these keys, which its command does not name. A call by a
-/// script or a module has no user of its own here: it is trusted as far as what called it.
+/// Whether the caller's user may read and write these keys, which its command does not name. A call by a script or a
+/// module has no user of its own: it is permitted, as its caller was.
 pub fn may_write(ctx: Ctx<'_>, keys: &[Str<'_>]) -> bool {
     if !ctx.has_connection() {
         return true;
@@ -47,7 +48,7 @@ pub fn may_write(ctx: Ctx<'_>, keys: &[Str<'_>]) -> bool {
         | raw::REDISMODULE_CMD_KEY_DELETE;
     let may = as_user(ctx, |user| {
         keys.iter().all(|key| {
-            // SAFETY: the user is live, and so is the key's name.
+            // SAFETY: the user is live until `as_user` frees it, after the body; the key's name is live.
             let status = unsafe {
                 api!(RedisModule_ACLCheckKeyPermissions)(user.0, key.as_ptr(), WRITE as i32)
             };
@@ -65,7 +66,7 @@ fn user_may(ctx: Ctx<'_>, command: &[Str<'_>]) -> bool {
 pub struct User(*mut raw::RedisModuleUser);
 
 impl User {
-    /// Whether it may run this command, whole and valid, on these keys and channels.
+    /// Whether it may run this command, which has all its words, on the keys and channels in it.
     pub fn may_run(&self, command: &[Str<'_>]) -> bool {
         // SAFETY: the user is live until `as_user` frees it, after the body. The array is one of live strings, as long
         // as stated, and the server only reads it.
@@ -77,10 +78,11 @@ impl User {
     }
 }
 
-/// Asks something about the calling connection's user; `None` if it has none that the server knows by its
-/// name. The caller has made sure that there is a connection.
+/// The result of the body for the calling connection's user; `None` if the server knows no user of its name. To be
+/// called for a connection only: without one the call for its name ends the server.
 pub fn as_user<T>(ctx: Ctx<'_>, ask: impl FnOnce(&User) -> T) -> Option<T> {
-    // SAFETY: the calling client is a real connection and has a user; name and user are ours to free.
+    // SAFETY: the context is live, and its client is a connection, which has a user. Name and user are ours to free;
+    // the user is freed after the body.
     unsafe {
         let name = fallible!(
             RedisModule_GetCurrentUserName(ctx.as_ptr()),

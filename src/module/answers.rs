@@ -16,7 +16,7 @@ fn note(id: WaiterId, outcome: Outcome) {
     });
 }
 
-/// Notes the answers of a decision. To be called when the writes of the decision have succeeded.
+/// Notes the answers of a decision, after its writes have succeeded.
 pub fn note_all(fx: &[Effect]) {
     for effect in fx {
         if let Effect::Answer(waiter, outcome) = effect {
@@ -31,10 +31,9 @@ pub fn deliver_all() {
         let Some(handle) = shell::with(|shell| shell.parked.get(&id)?.handle) else {
             continue;
         };
-        // SAFETY: the handle is live: entries leave `parked` in `on_answer` and
-        // `on_disconnect`, one of which runs before the server frees it. Each id is in
-        // `answered` once, so it is not unblocked twice. (Refused is only a client on keys without a timeout
-        // callback.)
+        // SAFETY: the handle is live: `on_answer` or `on_disconnect` removes its entry from `parked` before the server
+        // frees it. Each id is in `answered` once, so it is not unblocked twice. (The server refuses only a client
+        // without a timeout callback.)
         unsafe { api!(RedisModule_UnblockClient)(handle.as_ptr(), null_mut()) };
     }
 }

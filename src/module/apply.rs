@@ -1,4 +1,4 @@
-//! The two steps of every event: let the core decide, then carry out what it decided.
+//! The two steps of every event: the core decides, then the shell carries out the effects.
 
 use std::ffi::CStr;
 
@@ -34,7 +34,7 @@ pub fn decide<T>(now: Now, body: impl FnOnce(&mut Locks, &mut Cx<'_>) -> T) -> (
     (result, fx)
 }
 
-/// The same for a decision about so many keys: each has its list of effects.
+/// [`decide`] about several keys, with a list of effects for each.
 pub fn decide_all<T>(
     keys: usize,
     now: Now,
@@ -45,8 +45,8 @@ pub fn decide_all<T>(
     (result, all)
 }
 
-/// Carries out what the core decided in a command about this key: first the changes, in order, then,
-/// with the key closed, the news of them. Others hear the news at once and may touch the key themselves.
+/// Carries out a command's decision about this key: first the changes, in order, then, with the key closed, the
+/// answers, events and messages. Receivers of events run at once and may change the key.
 ///
 /// # Errors
 /// When the server refuses a change: see [`refused`].
@@ -58,17 +58,17 @@ pub fn apply(key: LockKey<'_>, fx: &[Effect]) -> Result<(), LockError> {
     carry_out(key, fx, replication)
 }
 
-/// The same for what no command asked for.
+/// [`apply`] for a decision that no command requested.
 pub fn apply_for_event(key: LockKey<'_>, fx: &[Effect]) {
     let replication = Replication::of_event(key.ctx());
-    // What was refused is counted and logged, and no client asks.
+    // A refusal is counted and logged; no client waits for a reply.
     let _ = carry_out(key, fx, replication);
 }
 
-/// The same for a command about several keys: all of them are changed before the news of the first.
+/// [`apply`] for a command about several keys: all of them are changed before the first event is sent.
 ///
 /// # Errors
-/// As there.
+/// When the server refuses a change: see [`refused`].
 pub fn apply_all(keys: Vec<LockKey<'_>>, fx: &[Effects]) -> Result<(), LockError> {
     let ctx = keys.first().map(LockKey::ctx);
     match ctx.filter(|_| fx.iter().any(|fx| !fx.is_empty())) {
@@ -77,7 +77,7 @@ pub fn apply_all(keys: Vec<LockKey<'_>>, fx: &[Effects]) -> Result<(), LockError
     }
 }
 
-/// The same for several keys and what no command asked for.
+/// [`apply_all`] for a decision that no command requested.
 pub fn apply_all_for_event(keys: Vec<LockKey<'_>>, fx: &[Effects]) {
     if let Some(ctx) = keys.first().map(LockKey::ctx) {
         let _ = carry_out_all(keys, fx, Replication::of_event(ctx));
@@ -134,7 +134,7 @@ fn carry_out(
     Ok(())
 }
 
-/// Makes the changes in order. When one is refused, no hold stays that the others have begun.
+/// Makes the changes in order. If the server refuses one, the earlier ones are undone, so that no hold of them stays.
 fn change(key: &mut LockKey<'_>, fx: &[Effect], replication: Replication<'_>) -> Written {
     fault::trip("apply");
     let ctx = key.ctx();
@@ -155,7 +155,7 @@ fn change(key: &mut LockKey<'_>, fx: &[Effect], replication: Replication<'_>) ->
     Ok(())
 }
 
-/// Takes back, the last one first, the changes that were made before a refused one.
+/// Undoes the changes before a refused one, the last one first.
 #[cold]
 fn roll_back(key: &mut LockKey<'_>, fx: &[Effect], replication: Replication<'_>) {
     let change_at = |at: usize| match fx.get(at) {
@@ -170,10 +170,9 @@ fn roll_back(key: &mut LockKey<'_>, fx: &[Effect], replication: Replication<'_>)
     }
 }
 
-/// The server has refused a write that a decision needs, which no server is known to do: the key was opened and read
-/// a moment ago. The keys are the truth from now on: the caller gets an error, and so do the waiters that have left the
-/// queue with this decision; all keys that are waited for are read again. A horizon of another type is the module's own
-/// refusal, and named as such.
+/// Handles a refused write, which no server is known to cause: the key was opened and read before. The keys are the
+/// truth: the caller gets the returned error, and so do the waiters that have left the queue with this decision; all
+/// keys with waiters are read again. For a horizon of another type, which the module itself refuses, the error says so.
 #[cold]
 pub fn refused(ctx: Ctx<'_>, db: i32, names: &[Str<'_>], what: Refused) -> LockError {
     let error = match what == horizon::FOREIGN_HORIZON {
@@ -193,8 +192,9 @@ pub fn refused(ctx: Ctx<'_>, db: i32, names: &[Str<'_>], what: Refused) -> LockE
     error
 }
 
+/// Sends the events and messages of a decision.
 fn announce(ctx: Ctx<'_>, name: Str<'_>, fx: &[Effect], replication: Replication<'_>) {
-    // What had run out is told of as expired, and not as deleted as well.
+    // A key whose TTL was over has an event `expired`, and not `del` as well.
     let has_run_out = || fx.contains(&Effect::Notify(Event::KeyExpired));
     for effect in fx {
         match effect {
@@ -206,7 +206,7 @@ fn announce(ctx: Ctx<'_>, name: Str<'_>, fx: &[Effect], replication: Replication
                 ctx.notify(raw::REDISMODULE_NOTIFY_MODULE, event.name(), name);
             }
             Effect::Publish if settings::publish() => {
-                // Redisson's waiters listen on the lock's channel for `0`.
+                // Redisson's waiters subscribe to the lock's channel and expect `0`.
                 let channel = subscribers::channel_of(name.bytes());
                 publish_to(ctx, channel.as_str(), constants().released(), replication);
             }
@@ -225,7 +225,7 @@ fn announce(ctx: Ctx<'_>, name: Str<'_>, fx: &[Effect], replication: Replication
     }
 }
 
-/// Publishes a message of Redisson's to its clients.
+/// Publishes one of Redisson's messages to its clients.
 pub fn publish(ctx: Ctx<'_>, channel: &[u8], message: &[u8], replication: Replication<'_>) {
     let message = OwnedStr::new(message);
     publish_string(ctx, channel, message.as_str(), replication);
@@ -244,14 +244,14 @@ fn publish_to(ctx: Ctx<'_>, channel: Str<'_>, message: Str<'_>, replication: Rep
     }
 }
 
-/// Tells others that we have deleted a key. We hear of it, too: then a lock that was freed is no lost one,
-/// even if somebody waits for it who could not be granted it yet.
+/// Sends the event that the module has deleted a key. The module receives it too, and does not count the lock as lost,
+/// even if it has a waiter that could not be granted it yet.
 fn notify_deletion(ctx: Ctx<'_>, key: Str<'_>) {
     notify_own(ctx, raw::REDISMODULE_NOTIFY_GENERIC, c"del", key);
 }
 
-/// Tells others that a key had run out which we have swept away before the server saw that. The lock is held
-/// again when we hear of it, too.
+/// Sends the event that a key's TTL was over, for a key that the module has deleted before the server did. When the
+/// module receives it too, the lock is held again.
 fn notify_expiry(ctx: Ctx<'_>, key: Str<'_>) {
     let event = Event::KeyExpired.name();
     notify_own(ctx, raw::REDISMODULE_NOTIFY_EXPIRED, event, key);

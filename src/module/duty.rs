@@ -1,10 +1,10 @@
-//! What is due with a hold that is bound to a connection.
+//! The work that is due for a hold that is bound to a connection.
 
-/// What is to be done with a bound hold.
+/// The work for a bound hold.
 #[derive(Clone, Copy)]
 pub enum Duty {
-    /// Its connection has gone.
+    /// Release: its connection has ended.
     Release,
-    /// Its lease is to be renewed.
+    /// Renew its lease.
     Renew,
 }

@@ -1,4 +1,4 @@
-//! Decisions about a latch, and carrying them out.
+//! Decisions about a latch, and their effects.
 
 use redis_module::raw;
 
@@ -11,14 +11,14 @@ use crate::module::keyspace::count_key::CountKey;
 use crate::module::keyspace::replication::Replication;
 use crate::module::state::settings;
 
-/// What follows the name of a latch's channel.
+/// The prefix of the name of a latch's channel.
 const LATCH_CHANNEL: &[u8] = b"redisson_countdownlatch__channel__";
 
 impl CountKey<'_> {
-    /// Lets the core decide about a latch and carries out what it decided.
+    /// Lets the core decide about a latch, and carries out the effects.
     ///
     /// # Errors
-    /// The core's; then nothing was changed. When the server refuses the change: see [`apply::refused`].
+    /// Those of the core; then nothing was changed. When the server refuses the change: see [`apply::refused`].
     pub fn decide<T>(
         self,
         now: Now,
@@ -35,7 +35,7 @@ impl CountKey<'_> {
         Ok(answer)
     }
 
-    /// Does to a latch's key what the core decided, and then, with the key closed, tells of it.
+    /// Makes the change of a latch's key, and then, with the key closed, sends its event and message.
     fn change(mut self, change: CountChange, replication: Replication<'_>) -> Written {
         let message = match change {
             CountChange::None => return Ok(()),

@@ -5,14 +5,13 @@
 //! * [`ffi`]: the server's functions and types, and the guard that catches panics;
 //! * [`state`]: what is kept between calls, and the settings;
 //! * [`keyspace`]: reading and writing keys, replication;
-//! * the files of this folder: what a decision sees ([`view`]), carrying it out ([`apply`], [`semaphore`], [`latch`],
-//!   [`answers`]), and the decisions that no command asks for ([`settle`], [`sessions`]);
-//! * [`entry`]: the functions that the server calls. Commands come in through [`entry::command`], time through
-//!   [`entry::alarm`], changes of keys and roles through [`entry::events`], ended connections through
-//!   [`entry::clients`] and [`entry::parked`].
+//! * the files of this folder: the view for a decision ([`view`]), its effects ([`apply`], [`semaphore`], [`latch`],
+//!   [`answers`]), and the decisions that no command causes ([`settle`], [`sessions`]);
+//! * [`entry`]: the functions that the server calls: for commands [`entry::command`], for the timer [`entry::alarm`],
+//!   for changes of keys and roles [`entry::events`], for ended connections [`entry::clients`] and [`entry::parked`].
 //!
-//! An entry catches panics, reads what the key holds, asks the core, and carries out the effects. No call into the
-//! server is made while the core is borrowed: the server may call back.
+//! An entry catches panics, reads the key, lets the core decide, and carries out the effects. No call into the server
+//! is made while the core is borrowed: the server may call back.
 
 pub mod acl;
 pub mod answers;

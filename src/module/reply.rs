@@ -1,4 +1,4 @@
-//! Replies that more than one place gives.
+//! Replies that commands and parked clients share.
 
 use crate::lock::{is_blocked, KeyState, Mode, Now, Token};
 use crate::module::ffi::ctx::Ctx;
@@ -7,7 +7,7 @@ use crate::module::ffi::strings::Str;
 use crate::module::keyspace::lock_key::LockKey;
 use crate::module::state::parked::Shape;
 
-/// The reply of an acquire: granted under this token, or not.
+/// The reply of an acquire: with the token of a grant, or nil.
 pub fn acquired(ctx: Ctx<'_>, name: Str<'_>, shape: Shape, granted: Option<Token>, now: Now) {
     match shape {
         Shape::WithHolder => {
@@ -53,7 +53,7 @@ pub fn acquired_all(
     }
 }
 
-/// What kind of hold the words ask for that begin with the owner.
+/// The mode that the words request; the first is the owner.
 fn mode_of(words: &[Str<'_>]) -> Mode {
     let options = words.iter().skip(1).map(|word| word.bytes());
     let mode = |word: &[u8]| match word {
@@ -69,10 +69,9 @@ fn token(ctx: Ctx<'_>, token: Option<Token>) {
     ctx.reply_maybe(token.map(|token| token.get() as i64));
 }
 
-/// The rest of the wide reply of `WITHHOLDER`: `holder | nil, hold count, remaining ms`, as the key
-/// stands at `now`, the moment of the decision: by a second look at the clock a lease might have
-/// ended since, and nobody would have refused. Without a holder the count is 0 and the time -2;
-/// without a TTL it is -1 (as `PTTL`).
+/// The rest of the reply of `WITHHOLDER`: `holder | nil, hold count, remaining ms`. `now` is the time of the decision:
+/// at a later time the lease of the holder that excludes the request could be over. Without a holder the count is 0 and
+/// the remaining time -2; without a TTL the time is -1 (as `PTTL`).
 fn with_holder(key: &LockKey<'_>, now: Now) {
     let ctx = key.ctx();
     let state = key.read();
@@ -90,8 +89,7 @@ fn with_holder(key: &LockKey<'_>, now: Now) {
     }
 }
 
-/// The holder with its hold count and the end of its lease; of several readers the one whose lease ends
-/// last.
+/// The holder with its hold count and the end of its lease; of several readers, the one whose lease ends last.
 fn holder(state: &KeyState, now: Now) -> Option<(&[u8], u32, Option<i64>)> {
     let KeyState::ReadWrite(lock) = state else {
         let hold = state.hold(now)?;

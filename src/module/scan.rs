@@ -1,4 +1,4 @@
-//! One step of the server's own `SCAN`, in the name of the calling user.
+//! One step of the server's own `SCAN`, with the permissions of the calling user.
 
 use crate::module::ffi::call_reply::Reply;
 use crate::module::ffi::ctx::Ctx;
@@ -14,13 +14,13 @@ pub enum ScanError {
 
 /// What one step found.
 pub struct Page {
-    /// Where the next step goes on; 0: nowhere.
+    /// The cursor of the next step; 0 after the last.
     pub cursor: u64,
     /// Names of keys.
     pub keys: Vec<OwnedStr>,
 }
 
-/// A step among the keys with hashes.
+/// Runs a step for keys of type hash.
 ///
 /// # Errors
 /// [`ScanError::NotPermitted`] for a user who may not run `SCAN`.
@@ -40,7 +40,7 @@ pub fn hashes(
     page(&run(ctx, &words)?).ok_or(ScanError::UnknownReply)
 }
 
-/// Whether the calling user may run `SCAN` at all: the shortest step is made and forgotten.
+/// Whether the calling user may run `SCAN` at all: runs the shortest step and drops its reply.
 ///
 /// # Errors
 /// [`ScanError::NotPermitted`] if not.
@@ -49,7 +49,7 @@ pub fn may_scan(ctx: Ctx<'_>) -> Result<(), ScanError> {
     run(ctx, &words.each_ref().map(OwnedStr::as_str)).map(|_| ())
 }
 
-/// The cursor and the names; `None`: the server answered something else.
+/// The cursor and the names; `None` for another reply.
 fn page(reply: &Reply) -> Option<Page> {
     let cursor = reply.whole().element(0)?.bytes()?;
     let cursor = std::str::from_utf8(cursor).ok()?.parse().ok()?;
@@ -61,7 +61,7 @@ fn page(reply: &Reply) -> Option<Page> {
     })
 }
 
-/// "C" runs the command as the calling client's user, if it may.
+/// "C" runs the command as the calling client's user, and checks its permissions.
 fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<Reply, ScanError> {
     Reply::of(ctx, c"SCAN", c"Cv", words).ok_or(ScanError::NotPermitted)
 }

@@ -1,4 +1,4 @@
-//! Permits that are bound to connections: see `sessions`.
+//! Permits that are bound to connections; [`crate::module::sessions`] has the other holds.
 
 use crate::lock::{Bound, BoundRef, PermitChange, SemState};
 use crate::module::apply::decide;
@@ -10,7 +10,7 @@ use crate::module::keyspace::replication::Replication;
 use crate::module::keyspace::sem_key::SemKey;
 use crate::module::state::shell;
 
-/// Does what is due with one permit. False when the server refuses writes to its keys just now.
+/// Performs the work that is due for one permit. False when the server refuses writes to its keys at the moment.
 pub fn perform(ctx: Ctx<'_>, bound: &Bound, duty: Duty) -> bool {
     let name = name_of(&bound.key);
     let name = name.as_str();
@@ -22,7 +22,7 @@ pub fn perform(ctx: Ctx<'_>, bound: &Bound, duty: Duty) -> bool {
     };
     let view = key.plain_view(Some(id.as_str()), now);
     let is_there = matches!(&view.state, SemState::There(there) if there.own_end_ms.is_some());
-    // Asked with the keys closed, as in the alarm.
+    // With the keys closed: the probe may delete one whose TTL ends.
     drop(key);
     if is_there && !ctx.probe_write(name) {
         return false;
@@ -30,14 +30,14 @@ pub fn perform(ctx: Ctx<'_>, bound: &Bound, duty: Duty) -> bool {
     carry_out(ctx, (name, id.as_str()), duty, Replication::of_event(ctx))
 }
 
-/// Releases the permit of a connection that has ended, before a command about this permit. True when there was one:
-/// then the timer is to be armed again.
+/// Releases the permit of a connection that has ended, before a command about this permit. True if it did: the caller
+/// arms the timer again.
 pub fn end_first(ctx: Ctx<'_>, name: Str<'_>, id: Str<'_>) -> bool {
     let what = BoundRef::permit(ctx.key_ref(name), id.bytes());
     let ended = shell::with(|shell| shell.locks.sessions.ended(what));
     let is_due = ended.is_some() && ctx.may_write();
     if is_due {
-        // The server has let the command through, so it would take a write to this key.
+        // The server has admitted the command, so it accepts a write to this key.
         carry_out(ctx, (name, id), Duty::Release, Replication::of_command(ctx));
     }
     is_due
@@ -58,7 +58,7 @@ fn carry_out(
         Duty::Renew => key.plain_view(Some(id), now),
     };
     if key.may_be_anothers(&view, id, now) {
-        // The semaphore of the bound permit was deleted, and made again by another client.
+        // The semaphore of the bound permit was deleted and made again by another client.
         shell::with(|shell| shell.locks.drop_permit_binding(view.key, id.bytes()));
         return true;
     }
@@ -66,7 +66,7 @@ fn carry_out(
     let ((), fx) = decide(now, |locks, cx| {
         change = match duty {
             Duty::Release => locks.end_permit_session(&view, id.bytes(), cx),
-            Duty::Renew => locks.renew_permit_session(&view, id.bytes(), now),
+            Duty::Renew => locks.renew_permit_session(&view, id.bytes(), cx),
         }
     });
     let _ = key.apply(&change, &fx, to);

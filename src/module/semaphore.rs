@@ -1,4 +1,4 @@
-//! A semaphore's views for decisions that may grant a permit, and carrying out what was decided.
+//! The views of a semaphore for decisions that may grant a permit, and the effects of decisions.
 
 use redis_module::raw;
 
@@ -24,7 +24,7 @@ impl<'a> SemKey<'a> {
         view
     }
 
-    /// The view for a decision that may hand permits on: tokens matter if somebody waits.
+    /// The view for a decision that may hand off permits: with what a token needs if there is a waiter.
     pub fn hand_off_view(&self, own: Option<Str<'_>>, now: Now) -> SemView<'a> {
         if shell::with(|shell| shell.locks.sems.queue(self.id()).is_some()) {
             self.minting_view(own, now)
@@ -33,7 +33,7 @@ impl<'a> SemKey<'a> {
         }
     }
 
-    /// No permit is granted while another semaphore has the same set: parked requests get an error.
+    /// Fails all parked requests while the twin has the same set: no permit may be granted then.
     fn fail_conflicting_waiters(&self, now: Now) {
         let key = self.id();
         if shell::with(|shell| shell.locks.sems.queue(key).is_some()) && self.probe_twin() {
@@ -47,7 +47,7 @@ impl<'a> SemKey<'a> {
         }
     }
 
-    /// Makes a change, replicates it, and then, with the keys closed, tells of it.
+    /// Makes a change, replicates it, and then, with the keys closed, sends its events and message.
     ///
     /// # Errors
     /// When the server refuses the change: see [`apply::refused`].

@@ -16,18 +16,18 @@ use crate::module::state::alarm::RETRY_MS;
 use crate::module::state::shell;
 use crate::module::view::view_for;
 
-/// How long one turn may be busy with holds that are bound, half of it with renewals.
+/// The time for bound holds in one tick, half of it for renewals.
 const TICK_BUDGET: Duration = Duration::from_millis(2);
 
-/// Renewals in one turn.
+/// The most renewals in one tick.
 const RENEWALS_PER_TICK: usize = 500;
 
-/// So many may be refused in one turn before all wait for the next.
+/// After this many refusals in one tick, all others wait for the next.
 const REFUSALS_PER_TICK: usize = 50;
 
-/// The owner asks about a hold whose connection has gone and that is still to be released: first it is.
+/// Before a command of this owner: releases its hold if the connection has ended and the release is still due.
 pub fn end_first(ctx: Ctx<'_>, name: Str<'_>, owner: Str<'_>) {
-    // Nearly always nothing is: every command comes by here.
+    // Fast path: runs for every command, and usually no such hold exists.
     if !shell::with(|shell| shell.locks.sessions.has_ended()) {
         return;
     }
@@ -41,15 +41,16 @@ pub fn end_first(ctx: Ctx<'_>, name: Str<'_>, owner: Str<'_>) {
             .collect()
     });
     for bound in ended.into_iter().filter(|_| ctx.may_write()) {
-        // The server has let the command through, so it would take a write to this key.
+        // The server has admitted the command, so it accepts a write to this key.
         let key = LockKey::open(ctx, name);
-        let view = view_for(&key, key.read(), &Planned::EndSession(&bound));
-        let fx = decide_on(&bound, Duty::Release, &view, ctx.now());
+        let now = ctx.now();
+        let view = view_for(&key, key.read(), &Planned::EndSession(&bound), now);
+        let fx = decide_on(&bound, Duty::Release, &view, now);
         let _ = apply(key, &fx);
     }
 }
 
-/// A turn's work, on a server that may write.
+/// The work of one tick, on a server that may write.
 pub fn work(ctx: Ctx<'_>) {
     let start = Instant::now();
     let renewed = renew_due(ctx, || start.elapsed() >= TICK_BUDGET / 2);
@@ -60,7 +61,7 @@ pub fn work(ctx: Ctx<'_>) {
     }
 }
 
-/// Renews what is due. False when the server refuses, and it is not worth asking again at once.
+/// Renews due holds. False after too many refusals: the rest waits [`RETRY_MS`].
 fn renew_due(ctx: Ctx<'_>, is_late: impl Fn() -> bool) -> bool {
     let mut refused = 0;
     for _ in 0..RENEWALS_PER_TICK {
@@ -83,7 +84,8 @@ fn renew_due(ctx: Ctx<'_>, is_late: impl Fn() -> bool) -> bool {
     refused < REFUSALS_PER_TICK
 }
 
-/// Releases what connections that have gone have left, so many at most. False as above.
+/// Releases holds of connections that have ended, `at_most` of them. False after too many refusals, or if only refused
+/// holds are left: they wait [`RETRY_MS`].
 pub fn release_ended(ctx: Ctx<'_>, at_most: usize, is_late: impl Fn() -> bool) -> bool {
     let mut refused = Vec::new();
     let mut others_left = true;
@@ -104,7 +106,7 @@ pub fn release_ended(ctx: Ctx<'_>, at_most: usize, is_late: impl Fn() -> bool) -
     ask_again
 }
 
-/// Does what is due with one hold. False when the server refuses writes to its key just now.
+/// Performs the work that is due for one hold. False when the server refuses writes to its key at the moment.
 fn perform(ctx: Ctx<'_>, bound: &Bound, duty: Duty) -> bool {
     match bound.kind {
         BoundKind::Lock(_) => perform_on_lock(ctx, bound, duty),
@@ -129,7 +131,7 @@ fn perform_on_lock(ctx: Ctx<'_>, bound: &Bound, duty: Duty) -> bool {
         return false;
     }
     if shell::with(|shell| shell.locks.is_bound_hold(bound, &state, now)) {
-        // Asked with the key closed, as in the alarm.
+        // With the key closed: the probe may delete it if its TTL ends.
         drop(key);
         if !ctx.probe_write(name) {
             return false;
@@ -141,7 +143,7 @@ fn perform_on_lock(ctx: Ctx<'_>, bound: &Bound, duty: Duty) -> bool {
         Duty::Release => Planned::EndSession(bound),
         Duty::Renew => Planned::Nothing,
     };
-    let view = view_for(&key, state, &planned);
+    let view = view_for(&key, state, &planned, now);
     let fx = decide_on(bound, duty, &view, now);
     apply_for_event(key, &fx);
     true

@@ -15,10 +15,10 @@ use crate::module::state::alarm::RETRY_MS;
 use crate::module::state::shell;
 use crate::module::view::view_for;
 
-/// Keys settled in one turn; more wait for the next, so that other clients are served in between.
+/// The most keys settled in one tick; more wait for the next, so that other clients are served in between.
 pub const KEYS_PER_TICK: usize = 500;
 
-/// So many keys may be refused in one turn before those that stood back wait for the next.
+/// After this many refusals in one tick, postponed keys wait for the next.
 const RETRIES_PER_TICK: usize = 50;
 
 /// Settles what is due, [`KEYS_PER_TICK`] keys at most.
@@ -28,7 +28,7 @@ pub fn settle_due(ctx: Ctx<'_>, now: Now) {
     while keys_left > 0 {
         keys_left -= 1;
         let next = shell::with(|shell| {
-            // What stood back comes last, so that it holds nobody else back.
+            // Postponed keys come last, so that they delay no other.
             let retry = refused.len() < RETRIES_PER_TICK
                 && shell.alarm.retry_at_ms <= now.mono_ms
                 && !shell.locks.startup_delay.is_on(now);
@@ -73,7 +73,8 @@ pub fn settle_due(ctx: Ctx<'_>, now: Now) {
     }
 }
 
-/// Looks at keys that others changed and only we remember as locks, and tells of those that are lost.
+/// Reads keys that other clients have changed and that only the module remembers as locks, and sends the events of
+/// those that are lost.
 pub fn recheck_all(ctx: Ctx<'_>, now: Now) {
     for _ in 0..KEYS_PER_TICK {
         let Some(id) = shell::with(|shell| shell.locks.pop_recheck()) else {
@@ -82,20 +83,20 @@ pub fn recheck_all(ctx: Ctx<'_>, now: Now) {
         let name = name_of(&id);
         ctx.select(id.as_ref().db);
         let key = LockKey::peek(ctx, name.as_str(), None);
-        let view = view_for(&key, key.read(), &Planned::Nothing);
+        let view = view_for(&key, key.read(), &Planned::Nothing, now);
         let ((), fx) = decide(now, |locks, cx| locks.recheck(&view, cx));
         apply_for_event(key, &fx);
     }
 }
 
-/// What is to be looked at.
+/// What is to be settled.
 enum Due {
     Key(Resource, KeyId),
     Many(WaiterId),
 }
 
-/// Grants all keys of a parked request, if each of them is to be had. False as below; then its first key
-/// stands back for it.
+/// Grants all keys of a parked request, if each of them can be granted. False when a grant is due but may not be made
+/// yet, or the server refuses writes at the moment: then its first key is postponed for it.
 fn settle_many(ctx: Ctx<'_>, request: WaiterId, ids: &[KeyId], now: Now) -> bool {
     let Some(first) = ids.first() else {
         return true;
@@ -117,7 +118,7 @@ fn settle_many(ctx: Ctx<'_>, request: WaiterId, ids: &[KeyId], now: Now) -> bool
     }
     let grant = shell::with(|shell| shell.locks.may_grant_many(request, &states, now));
     if grant {
-        // As below, the question is asked with the keys closed.
+        // With the keys closed: the probe may delete one whose TTL ends.
         drop(keys);
         if shell::with(|shell| shell.locks.startup_delay.is_on(now))
             || !names.iter().all(|name| ctx.probe_write(name.as_str()))
@@ -134,7 +135,7 @@ fn settle_many(ctx: Ctx<'_>, request: WaiterId, ids: &[KeyId], now: Now) -> bool
     let views: Vec<_> = keys
         .iter()
         .zip(states)
-        .map(|(key, state)| view_for(key, state, &planned))
+        .map(|(key, state)| view_for(key, state, &planned, now))
         .collect();
     let (settled, fx) = decide_all(ids.len(), now, |locks, fx| {
         locks.settle_many(request, &views, now, fx)
@@ -143,7 +144,7 @@ fn settle_many(ctx: Ctx<'_>, request: WaiterId, ids: &[KeyId], now: Now) -> bool
     settled
 }
 
-/// Whether the keys beside all these locks are free for a parked request.
+/// Whether the sibling keys of all these locks are free for a parked request.
 fn may_begin_all(
     request: WaiterId,
     keys: &[LockKey<'_>],
@@ -160,8 +161,7 @@ fn may_begin_all(
     })
 }
 
-/// Settles one key. False when a grant is due but no lock is granted yet, or the server refuses writes
-/// just now.
+/// Settles one key. False when a grant is due but may not be made yet, or the server refuses writes at the moment.
 pub fn settle(ctx: Ctx<'_>, id: &KeyId, now: Now) -> bool {
     let name = name_of(id);
     let name = name.as_str();
@@ -177,8 +177,7 @@ pub fn settle(ctx: Ctx<'_>, id: &KeyId, now: Now) -> bool {
         return false;
     }
     if changes {
-        // The question itself may delete the key, if its TTL ends just now: it is asked with the
-        // key closed.
+        // With the key closed: the probe may delete it if its TTL ends.
         drop(key);
         if !ctx.probe_write(name) {
             return false;
@@ -190,13 +189,14 @@ pub fn settle(ctx: Ctx<'_>, id: &KeyId, now: Now) -> bool {
         true => Planned::Settle,
         false => Planned::Nothing,
     };
-    let view = view_for(&key, state, &planned);
+    let view = view_for(&key, state, &planned, now);
     let ((), fx) = decide(now, |locks, cx| locks.settle(&view, cx));
     apply_for_event(key, &fx);
     !changes || view.may_grant()
 }
 
-/// Settles one semaphore. False when a grant is due but none is made yet, or the server refuses writes just now.
+/// Settles one semaphore. False when a grant is due but may not be made yet, or the server refuses writes at the
+/// moment.
 fn settle_semaphore(ctx: Ctx<'_>, id: &KeyId, now: Now) -> bool {
     let name = name_of(id);
     let name = name.as_str();
@@ -206,7 +206,7 @@ fn settle_semaphore(ctx: Ctx<'_>, id: &KeyId, now: Now) -> bool {
     };
     let mut view = key.plain_view(None, now);
     let (changes, grant) = shell::with(|shell| {
-        let changes = shell.locks.sem_may_change(&view);
+        let changes = shell.locks.sems.may_change(&view);
         (
             changes,
             changes && shell.locks.sems.queue(id.as_ref()).is_some(),
@@ -226,7 +226,7 @@ fn settle_semaphore(ctx: Ctx<'_>, id: &KeyId, now: Now) -> bool {
         };
         view = key.minting_view(None, now);
         if key.probe_twin() {
-            // Those whose end has come may be permits of the other semaphore.
+            // Permits whose end has passed may be the twin's.
             view.may_grant = Some(false);
         }
     }
@@ -236,8 +236,8 @@ fn settle_semaphore(ctx: Ctx<'_>, id: &KeyId, now: Now) -> bool {
     !changes || view.may_grant == Some(true)
 }
 
-/// Settles one latch. Nothing is written; but a key that is absent because its slot is on its way to another
-/// node is no open latch.
+/// Settles one latch. Nothing is written; the probe is for a key that is absent because its slot moves to another node,
+/// which is no open latch.
 fn settle_latch(ctx: Ctx<'_>, id: &KeyId, now: Now) -> bool {
     let name = name_of(id);
     let name = name.as_str();

@@ -1,5 +1,5 @@
-//! Who listens on a lock's channel: Redisson's waiters. The server is asked only where the answer decides
-//! something (see `lock::turns`), and each question counts as a `pubsub` in `INFO commandstats`.
+//! The subscribers of a lock's channel: Redisson's waiters. They are counted only if a decision depends on it (see
+//! `lock::window`); each count is a `pubsub` in `INFO commandstats`.
 
 use crate::lock::{prefixed, KeyRef};
 use crate::module::ffi::call_reply::Reply;
@@ -14,13 +14,13 @@ pub fn channel_of(lock: &[u8]) -> OwnedStr {
     OwnedStr::new(&prefixed(CHANNEL, lock))
 }
 
-/// Whether somebody listens for the release of this lock, if it depends on that what becomes of it.
+/// Whether the decision about this lock depends on subscribers to its channel, and there is one.
 pub fn has_relevant_subscriber(ctx: Ctx<'_>, lock: KeyRef<'_>) -> bool {
     shell::with(|shell| shell.locks.depends_on_subscribers(lock)) && any_subscriber(ctx, lock.name)
 }
 
-/// In a cluster Redisson listens on the shard channel of that name, or, in older versions, on the plain one by way
-/// of the node that has the lock.
+/// In a cluster Redisson subscribes to the shard channel of that name; older versions subscribe to the plain channel,
+/// on the node that has the lock.
 fn any_subscriber(ctx: Ctx<'_>, lock: &[u8]) -> bool {
     let channel = channel_of(lock);
     let channel = channel.as_str();
@@ -28,7 +28,7 @@ fn any_subscriber(ctx: Ctx<'_>, lock: &[u8]) -> bool {
         || (shell::is_cluster() && subscribers(ctx, b"SHARDNUMSUB", channel) > 0)
 }
 
-/// 0 as well where the server does not say, since the command has another name (`needed` warns of that).
+/// The number of subscribers; 0 as well if `PUBSUB` has another name (`needed` warns of that).
 fn subscribers(ctx: Ctx<'_>, question: &[u8], channel: Str<'_>) -> i64 {
     let question = OwnedStr::new(question);
     let count = || {

@@ -1,4 +1,4 @@
-//! What the core sees of a lock for one decision: its key, and the keys that a token depends on.
+//! The view of a lock for one decision: its key, and the keys that a token depends on.
 
 use crate::lock::{Fence, KeyState, LockError, Need, Now, Planned, View, WaiterId};
 use crate::module::answers;
@@ -9,8 +9,12 @@ use crate::module::state::shell;
 use crate::module::subscribers;
 
 /// The view for a decision about a key in this state, with what the core states that the decision needs.
-pub fn view_for<'a>(key: &LockKey<'a>, state: KeyState, planned: &Planned<'_>) -> View<'a> {
-    let (ctx, now) = (key.ctx(), key.ctx().now());
+pub fn view_for<'a>(
+    key: &LockKey<'a>,
+    state: KeyState,
+    planned: &Planned<'_>,
+    now: Now,
+) -> View<'a> {
     let need = shell::with(|shell| shell.locks.need(key.id(), &state, planned, now));
     if need == Need::Token {
         fail_conflicting_waiters(key, &state, planned, now);
@@ -24,7 +28,7 @@ pub fn view_for<'a>(key: &LockKey<'a>, state: KeyState, planned: &Planned<'_>) -
     };
     if need == Need::Token {
         view.fence = Some(fence_of(key, &view, now));
-        view.has_subscriber = subscribers::has_relevant_subscriber(ctx, view.key);
+        view.has_subscriber = subscribers::has_relevant_subscriber(key.ctx(), view.key);
     }
     view
 }
@@ -41,8 +45,8 @@ fn fence_of(key: &LockKey<'_>, view: &View<'_>, now: Now) -> Fence {
     Fence { counter, may_grant }
 }
 
-/// Fails the requests at the head of the queue that are for READ or WRITE and cannot have the keys beside the lock. To be
-/// called before a decision that may grant the lock to them.
+/// Fails the requests at the head of the queue that are for READ or WRITE and cannot have their sibling keys. To be
+/// called before a decision that may grant them the lock.
 fn fail_conflicting_waiters(key: &LockKey<'_>, state: &KeyState, planned: &Planned<'_>, now: Now) {
     if shell::with(|shell| shell.locks.waiters.live() == 0) {
         return;

@@ -1,7 +1,6 @@
-//! A wall clock for one process, to be preloaded into a server. The file named in `LOCK_TEST_CLOCK` says
-//! how many seconds it runs off the true one, or, as `=1800000000000`, at which millisecond it stands
-//! still. The monotonic clock stays as it is. Built by `common::clock`; calls nothing but the kernel,
-//! because it runs inside the start of an allocator.
+//! A wall clock for one process, preloaded into a server. The file named in `LOCK_TEST_CLOCK` says by how many seconds
+//! it differs from the real one, or, as `=1800000000000`, at which millisecond it is stopped. The monotonic clock stays
+//! as it is. Built by `harness::clock`. It uses system calls only, because it runs during the start of an allocator.
 
 use std::ffi::{c_char, c_int, c_long, c_void, CStr};
 use std::ptr::null_mut;
@@ -21,7 +20,7 @@ extern "C" {
     fn dlsym(library: *mut c_void, name: *const c_char) -> *mut c_void;
 }
 
-/// The next definition of a name after this library's.
+/// The next definition of a name after that of this library.
 const RTLD_NEXT: isize = -1;
 const RTLD_DEEPBIND: c_int = 8;
 
@@ -32,7 +31,7 @@ const CLOCK_GETTIME: c_long = 113;
 const CLOCK_REALTIME: c_int = 0;
 const CLOCK_REALTIME_COARSE: c_int = 5;
 
-/// What the file says: a number, and whether it is a moment rather than a difference.
+/// The content of the file: a number, and whether it is a point in time instead of a difference.
 fn setting() -> (i64, bool) {
     let mut text = [0u8; 24];
     // SAFETY: constants and a buffer of the stated length; the file is closed once.
@@ -66,23 +65,23 @@ impl Moment {
 }
 
 /// # Safety
-/// As the C library's.
+/// As for the C library's function.
 #[no_mangle]
 pub unsafe extern "C" fn clock_gettime(clock: c_int, to: *mut Moment) -> c_int {
-    // SAFETY: the caller's pointer, as the kernel takes it.
+    // SAFETY: the caller passes a pointer that the kernel may write through, as the function requires.
     let status = unsafe { syscall(CLOCK_GETTIME, clock, to) } as c_int;
     if status == 0 && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE) {
-        // SAFETY: the kernel has just written there.
+        // SAFETY: the kernel has just written a value there.
         unsafe { (*to).set() };
     }
     status
 }
 
 /// # Safety
-/// As the C library's.
+/// As for the C library's function.
 #[no_mangle]
 pub unsafe extern "C" fn gettimeofday(to: *mut Moment, _zone: *mut u8) -> c_int {
-    // SAFETY: the caller's pointer; both structures are two longs.
+    // SAFETY: the caller passes a valid pointer; both structures are two longs.
     unsafe {
         let status = clock_gettime(CLOCK_REALTIME, to);
         (*to).fraction /= 1_000;
@@ -91,14 +90,14 @@ pub unsafe extern "C" fn gettimeofday(to: *mut Moment, _zone: *mut u8) -> c_int 
 }
 
 /// # Safety
-/// As the C library's.
+/// As for the C library's function.
 #[no_mangle]
 pub unsafe extern "C" fn time(to: *mut i64) -> i64 {
     let mut now = Moment {
         seconds: 0,
         fraction: 0,
     };
-    // SAFETY: a local, and the caller's pointer unless it is NULL.
+    // SAFETY: a local variable, and the caller's pointer unless it is NULL.
     unsafe {
         clock_gettime(CLOCK_REALTIME, &mut now);
         if to != null_mut() {
@@ -108,15 +107,15 @@ pub unsafe extern "C" fn time(to: *mut i64) -> i64 {
     now.seconds
 }
 
-/// Valkey 8.1 and newer load modules so that they find the C library's clock before this one: the module
-/// would live in another time than its server.
+/// Valkey 8.1 and newer load modules so that they find the C library's clock before this one: the module would have
+/// another time than its server.
 ///
 /// # Safety
-/// As the C library's.
+/// As for the C library's function.
 #[no_mangle]
 pub unsafe extern "C" fn dlopen(path: *const c_char, flags: c_int) -> *mut c_void {
     type Open = unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void;
-    // SAFETY: the C library has a `dlopen` of this type; the caller's arguments but for one flag.
+    // SAFETY: the C library has a `dlopen` of this type; it gets the caller's arguments, with one flag removed.
     unsafe {
         let next = dlsym(RTLD_NEXT as *mut c_void, c"dlopen".as_ptr());
         let open: Open = std::mem::transmute(next);
@@ -125,26 +124,26 @@ pub unsafe extern "C" fn dlopen(path: *const c_char, flags: c_int) -> *mut c_voi
 }
 
 /// # Safety
-/// As the C library's.
+/// As for the C library's function.
 #[no_mangle]
 pub unsafe extern "C" fn fopen(path: *const c_char, mode: *const c_char) -> *mut c_void {
-    // SAFETY: the caller's strings.
+    // SAFETY: the caller's strings, which are valid for the C library's function.
     unsafe { open_file(c"fopen", path, mode) }
 }
 
 /// # Safety
-/// As the C library's.
+/// As for the C library's function.
 #[no_mangle]
 pub unsafe extern "C" fn fopen64(path: *const c_char, mode: *const c_char) -> *mut c_void {
-    // SAFETY: the caller's strings.
+    // SAFETY: the caller's strings, which are valid for the C library's function.
     unsafe { open_file(c"fopen64", path, mode) }
 }
 
-/// Valkey 9 goes by the processor's own counter between two looks at the clock, where it finds in this
-/// file that there is one: a clock that stands still would go on there for a while.
+/// Valkey 9 uses the processor's own counter between two readings of the clock if this file says that there is one: a
+/// stopped clock would continue for a while.
 unsafe fn open_file(by: &CStr, path: *const c_char, mode: *const c_char) -> *mut c_void {
     type Open = unsafe extern "C" fn(*const c_char, *const c_char) -> *mut c_void;
-    // SAFETY: the C library has both functions, of this type; the caller's strings.
+    // SAFETY: the C library has both functions, of this type; they get the caller's strings.
     unsafe {
         if CStr::from_ptr(path) == c"/proc/cpuinfo" {
             return null_mut();

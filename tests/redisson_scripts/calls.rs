@@ -1,4 +1,4 @@
-//! Random calls of a script: mostly as Redisson sends them, often with one thing odd.
+//! Random calls of a script: mostly as Redisson sends them, often with one unusual part.
 
 use crate::case::{prefixed, suffixed};
 use crate::random::Random;
@@ -86,7 +86,7 @@ const LATCH_LEASES: [&str; 9] = [
 const KEY_COUNTS: [&str; 9] = ["0", "1", "2", "3", "9", "-1", "abc", " 1", "01"];
 const OWNER_COUNTS: [&str; 6] = ["1", "2", "0", "-1", "abc", "1.5"];
 
-/// A call of a script on this lock, or nearly.
+/// A call of a script on this lock, or one that differs slightly.
 pub fn of(random: &mut Random, script: usize, scripts: &Scripts, name: &[u8]) -> Call {
     let (mut keys, mut arguments) = match scripts.0[script].shape {
         Shape::Fixed(keys, arguments) => {
@@ -107,7 +107,7 @@ pub fn of(random: &mut Random, script: usize, scripts: &Scripts, name: &[u8]) ->
     Call { script, how, rest }
 }
 
-/// Something missing, or too much, or a number of keys that is wrong.
+/// Removes or adds a word, or changes the number of keys.
 fn bend(random: &mut Random, keys: &mut Words, arguments: &mut Words, count: &mut String) {
     match random.below(6) {
         0 => drop(arguments.pop()),
@@ -121,7 +121,7 @@ fn bend(random: &mut Random, keys: &mut Words, arguments: &mut Words, count: &mu
             *count = keys.len().to_string();
         }
         4 => *count = random.pick(&KEY_COUNTS).to_string(),
-        // A key is another, perhaps the same as before it.
+        // Replaces a key by another one, possibly the same.
         _ => {
             if let Some(place) = keys.len().checked_sub(1) {
                 keys[place] = random.pick(&[&b"k"[..], b"elsewhere", b""]).to_vec();
@@ -144,7 +144,7 @@ fn value_of(
         Role::Latch => [&prefixed(LATCH, name)[..], b":0123456789abcdef"].concat(),
         Role::Token => prefixed(TOKEN, name),
         Role::ReaderPrefix => suffixed(name, "u:1:rwlock_timeout"),
-        // Redisson sends what stands before the colon.
+        // Redisson sends the text before the colon.
         Role::AllReadersPrefix => {
             let mut prefix = suffixed(name, "");
             prefix.pop();
@@ -175,7 +175,7 @@ fn owner(random: &mut Random) -> Bytes {
     }
 }
 
-/// The renewal of some locks, the same one twice and others that are not there among them.
+/// The renewal of some locks; one of them may occur twice, and others do not exist.
 fn batch(random: &mut Random, shape: Shape, name: &[u8]) -> (Words, Words) {
     let lease = random.mostly(80, &LEASES).as_bytes().to_vec();
     let (mut keys, mut arguments) = (Words::new(), vec![lease]);
@@ -202,7 +202,7 @@ fn batch(random: &mut Random, shape: Shape, name: &[u8]) -> (Words, Words) {
 }
 
 impl Call {
-    /// The command, with the text or the hash of the script in this table.
+    /// The command, with the text or the SHA1 of the script in this table.
     pub fn words(&self, scripts: &Scripts) -> Words {
         let script = &scripts.0[self.script];
         let head = match self.how {

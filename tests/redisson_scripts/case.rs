@@ -1,4 +1,4 @@
-//! One case: the state that the calls meet, and the calls.
+//! One case: a state of the data, and the calls.
 
 use crate::calls::{self, Call};
 use crate::random::Random;
@@ -8,11 +8,11 @@ use crate::wire::{Bytes, Words};
 
 #[derive(Debug, Clone)]
 pub struct Case {
-    /// What it was made of.
+    /// The seed of the case.
     pub seed: u64,
     is_read_write: bool,
     pub resp3: bool,
-    /// Commands that make the state.
+    /// Commands that create the state.
     pub setup: Vec<Words>,
     /// The milliseconds that pass before the calls.
     pub later: i64,
@@ -20,7 +20,7 @@ pub struct Case {
     pub calls: Vec<Call>,
 }
 
-/// The names of locks, with braces and without, and of no text.
+/// The names of locks, with braces and without, and bytes that are no text.
 const NAMES: [&[u8]; 10] = [
     b"k",
     b"a b",
@@ -46,7 +46,7 @@ impl Case {
     pub fn of_script(seed: u64, script: usize, scripts: &Scripts) -> Case {
         let random = &mut Random::new(!seed);
         let read_write = scripts.0[script].is_read_write();
-        // These do the first half of what a large hash asks for, in no order, and fail.
+        // These calls do half of their work on a large hash, in no order, and fail.
         let renews = |script: usize| scripts.0[script].name.starts_with("read-renew");
         let kind = states::Kind {
             read_write,
@@ -55,20 +55,20 @@ impl Case {
         let name = random.mostly(50, &NAMES);
         let mut setup = states::of_lock(random, name, kind);
         if random.percent(10) {
-            // Another lock beside it, for batches.
+            // Another lock in the same state, for batches.
             let other = random.pick(&NAMES);
             setup.extend(states::of_lock(random, other, kind));
         }
         let mut calls = vec![calls::of(random, script, scripts, name)];
         while calls.len() < 4 && random.percent(15) {
             let next = random.below(scripts.0.len());
-            // A number of holds that read locks count down from takes the Lua of those for ever.
+            // From some hold counts the Lua scripts of read locks count down for ever.
             if scripts.0[next].is_read_write() == read_write && !renews(next) {
                 calls.push(calls::of(random, next, scripts, name));
             }
         }
-        // A field whose own time is over stays where Lua's look at it removes it, until the server looks for such
-        // fields by itself: nobody can tell but by the dataset.
+        // An expired field exists until Lua reads it, or until the server looks for such fields itself: only the
+        // dataset shows the difference.
         let fields_end = setup.iter().any(|command| command[0] == b"HPEXPIRE");
         let later = random.mostly(75, &LATER);
         Case {
@@ -82,14 +82,13 @@ impl Case {
         }
     }
 
-    /// Whether a script goes through the fields of a hash that is no compact one: in which order is a matter
-    /// of the server's seed.
+    /// Whether a script reads the fields of a hash that is not compact: their order depends on the server's seed.
     pub fn has_no_order(&self) -> bool {
         let is_large = |words: &Words| words.len() > 100 || words.iter().any(|w| w.len() > 64);
         self.is_read_write && self.setup.iter().any(is_large)
     }
 
-    /// Cases that are like this one but for one thing less.
+    /// Cases like this one with one part removed.
     pub fn simpler(&self) -> Vec<Case> {
         let mut simpler = Vec::new();
         let mut add = |change: &dyn Fn(&mut Case)| {
@@ -118,7 +117,7 @@ impl Case {
     }
 }
 
-/// The name of what belongs to a lock, as Redisson makes it of a prefix.
+/// The name of a key beside a lock, which Redisson makes with a prefix.
 pub fn prefixed(prefix: &str, name: &[u8]) -> Bytes {
     if name.contains(&b'{') {
         [prefix.as_bytes(), b":", name].concat()
@@ -127,7 +126,7 @@ pub fn prefixed(prefix: &str, name: &[u8]) -> Bytes {
     }
 }
 
-/// As Redisson makes it of a suffix.
+/// The same with a suffix.
 pub fn suffixed(name: &[u8], suffix: &str) -> Bytes {
     if name.contains(&b'{') {
         [name, b":", suffix.as_bytes()].concat()

@@ -1,7 +1,7 @@
 #!/bin/sh
-# fetch.sh DIR: the texts of Redisson's lock scripts, one DIR/scripts/<sha1>.lua for each line of scripts.txt.
-# Maven fetches the few releases that hold them; Texts.java reads the texts out of the jars. What is there
-# already is not fetched again. The texts are Redisson's: they stay in the build directory.
+# fetch.sh DIR: the texts of Redisson's lock scripts, one DIR/scripts/<sha1>.lua for each line of scripts.txt. Maven
+# fetches the few releases that contain them; Texts.java reads the texts out of the jars. Texts that exist already are
+# not fetched again. They are Redisson's: they stay in the build directory.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 dir=$1 table=$here/scripts.txt

@@ -1,12 +1,12 @@
-//! Redisson's lock scripts both ways: one server runs them in Lua, as any server does, the other has the
-//! module and `lock.redisson-scripts yes`. Both are put into the same random state and sent the same
-//! random call; whatever can be seen afterwards has to be the same: the reply to the byte, the dataset with
-//! its deadlines, the key events and published messages in their order, the dirty counter, who was told
-//! that a watched or tracked key has changed, and what a replica makes of the effects. The wall clock of
-//! all servers stands still (and is moved on by hand), so that deadlines have to be equal, not close.
+//! Redisson's lock scripts, run both ways: one server runs them in Lua, the other has the module and
+//! `lock.redisson-scripts yes`. Both get the same random state and the same random calls; everything observable
+//! afterwards must be equal: the reply to the byte, the dataset with its deadlines, the key events and published
+//! messages in their order, the dirty counter, the clients that are notified of a change of a watched or tracked key,
+//! and the dataset of a replica. The wall clock of all servers is stopped (and advanced by the test), so that deadlines
+//! have to be equal, not close.
 //!
-//! `make test-differential` fetches the texts and plays. `LOCK_CASES` sets the number of cases, `LOCK_SEED`
-//! the first; a failure is shrunk, and printed as a transcript.
+//! `make test-differential` fetches the texts and runs the cases. `LOCK_CASES` sets the number of cases, `LOCK_SEED`
+//! the first; a failure is reduced, and printed as a transcript.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
@@ -29,7 +29,7 @@ fn number_from_env(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
 }
 
-/// Plays the cases of the wanted seeds, or this part of them.
+/// Plays the cases of the wanted seeds, or the given part of them.
 fn play(scripts: &Scripts, mut sides: Sides, part: u64) {
     let first = number_from_env("LOCK_SEED", 1);
     let last = first + number_from_env("LOCK_CASES", 5_000).div_ceil(part);
@@ -47,13 +47,13 @@ fn play(scripts: &Scripts, mut sides: Sides, part: u64) {
 }
 
 #[test]
-fn native_scripts_do_what_lua_does() {
+fn native_scripts_have_the_effects_of_lua() {
     let scripts = Scripts::read();
     play(&scripts, Sides::lua_and_native(&scripts, Replicas::None), 1);
 }
 
 #[test]
-fn native_scripts_do_it_on_replicas_too() {
+fn native_scripts_have_the_effects_of_lua_on_replicas() {
     let scripts = Scripts::read();
     play(
         &scripts,
@@ -62,9 +62,9 @@ fn native_scripts_do_it_on_replicas_too() {
     );
 }
 
-/// Two servers that do the same are told to.
+/// The comparison of two equal servers finds no difference.
 #[test]
-fn two_that_run_lua_are_found_alike() {
+fn two_servers_with_lua_are_equal() {
     let scripts = Scripts::read();
     play(
         &scripts,
@@ -73,9 +73,9 @@ fn two_that_run_lua_are_found_alike() {
     );
 }
 
-/// Faults that are put into the other side's script on purpose: the comparison has to notice.
+/// Deliberate faults in the script of the other side: the comparison has to find them.
 #[test]
-fn a_fault_in_a_script_is_noticed() {
+fn a_fault_in_a_script_is_found() {
     let scripts = Scripts::read();
     let unnoticed = mutants::unnoticed(&scripts);
     assert_eq!(unnoticed, mutants::UNREACHABLE);

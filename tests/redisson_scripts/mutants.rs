@@ -1,11 +1,10 @@
-//! Faults in the scripts of the other side, each a small change of one text: what a comparison that cannot
-//! fail would not notice.
+//! Faults in the scripts of the other side, each a small change of one text: they show that the comparison can fail.
 
 use crate::case::Case;
 use crate::scripts::Scripts;
 use crate::sides::{Replicas, Sides};
 
-/// What stands in a script, and what a mutant has in its place.
+/// A text in a script, and the mutant's text in its place.
 const CHANGES: [(&str, &str); 24] = [
     ("'pexpire', KEYS", "'exists', KEYS"),
     ("'pexpire', key", "'exists', key"),
@@ -32,10 +31,10 @@ const CHANGES: [(&str, &str); 24] = [
     ("-1", "-2"),
     ("tonumber(val)", "1"),
 ];
-/// So many cases of its script a mutant may survive.
+/// The number of cases of its script that a mutant may survive.
 const PATIENCE: u64 = 1_500;
 
-/// Behind a branch that has returned either way.
+/// Unreachable: after a branch that has returned either way.
 pub const UNREACHABLE: [&str; 4] = [
     "rlock-unlock-1: return nil no. 2",
     "rlock-unlock-2: return nil no. 2",
@@ -43,7 +42,7 @@ pub const UNREACHABLE: [&str; 4] = [
     "spin-unlock-1: return nil no. 2",
 ];
 
-/// The mutants that no case tells from the script.
+/// The mutants that no case distinguishes from the script.
 pub fn unnoticed(scripts: &Scripts) -> Vec<String> {
     let mut sides = Sides::lua_and_lua(scripts, Replicas::None);
     let mut unnoticed = Vec::new();
@@ -61,7 +60,7 @@ pub fn unnoticed(scripts: &Scripts) -> Vec<String> {
     unnoticed
 }
 
-/// Each change at each place where it can be made.
+/// Each change at each place where it is possible.
 fn mutants_of(text: &[u8]) -> Vec<(String, Vec<u8>)> {
     let text = String::from_utf8(text.to_vec()).expect("a text");
     let mut mutants = Vec::new();

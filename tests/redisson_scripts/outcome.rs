@@ -1,10 +1,10 @@
-//! What can be seen of a case on one side.
+//! The observable effects of a case on one side.
 
 use std::collections::BTreeSet;
 
 use crate::wire::{printable, strings_of, Bytes};
 
-/// The whole database: every key with its kind, deadline and content, in an order.
+/// The whole database: every key with its type, deadline and content, sorted.
 pub const DUMP: &str = "\
     local dump = {} \
     local keys = redis.call('KEYS', '*') \
@@ -35,12 +35,12 @@ pub struct Outcome {
     setup: Vec<Bytes>,
     /// The replies of the calls, and of the transaction around them.
     replies: Vec<Bytes>,
-    /// How far each call moved the dirty counter.
+    /// How much each call raised the dirty counter.
     pub dirty: Vec<i64>,
     pub dataset: Bytes,
     pub on_replica: Option<Bytes>,
     pub watch: Bytes,
-    pub heard: Vec<Bytes>,
+    pub received: Vec<Bytes>,
     pub invalidated: Vec<Bytes>,
 }
 
@@ -52,7 +52,7 @@ impl Outcome {
         }
     }
 
-    /// Takes replies with the dirty counter before, between and behind them.
+    /// Takes replies with the dirty counter before, between and after them.
     pub fn take(&mut self, replies: impl Iterator<Item = Result<i64, Bytes>>) {
         let mut counters = Vec::new();
         for reply in replies {
@@ -77,7 +77,7 @@ impl Outcome {
         })
     }
 
-    /// Where the other side is different, line by line.
+    /// The differences of the other side, line by line.
     pub fn differences(&self, other: &Outcome) -> Vec<String> {
         let (ours, theirs) = (self.parts(), other.parts());
         let differing = ours
@@ -102,7 +102,7 @@ impl Outcome {
             ("dataset", vec![printable(&self.dataset)]),
             ("replica", all(self.on_replica.as_slice())),
             ("watch", vec![printable(&self.watch)]),
-            ("messages", all(&self.heard)),
+            ("messages", all(&self.received)),
             ("invalidated", all(&self.invalidated)),
         ]
     }
@@ -117,7 +117,7 @@ pub fn dirty_of(reply: Bytes) -> Result<i64, Bytes> {
         .ok_or(reply)
 }
 
-/// The keys of invalidation messages. How many come in one depends on the turns of the server.
+/// The keys of invalidation messages. The number of keys in a message depends on the ticks of the server.
 pub fn invalidated(messages: &[Bytes]) -> Vec<Bytes> {
     let keys = messages.iter().flat_map(|message| strings_of(message));
     let keys: BTreeSet<Bytes> = keys.collect();

@@ -21,7 +21,7 @@ impl Random {
         (self.next() % limit as u64) as usize
     }
 
-    /// True so many times in a hundred.
+    /// True in this percentage of cases.
     pub fn percent(&mut self, times: usize) -> bool {
         self.below(100) < times
     }
@@ -30,7 +30,7 @@ impl Random {
         choices[self.below(choices.len())]
     }
 
-    /// The first choice so many times in a hundred, else any.
+    /// The first choice in this percentage of cases, else any.
     pub fn mostly<T: Copy>(&mut self, times: usize, choices: &[T]) -> T {
         if self.percent(times) {
             choices[0]

@@ -1,8 +1,8 @@
-//! The scripts: their texts as they were read from Redisson's jars, and what their keys and arguments mean.
+//! The scripts: their texts from Redisson's jars, and the meaning of their keys and arguments.
 
 use std::path::{Path, PathBuf};
 
-/// What a key or an argument of a script is for.
+/// The meaning of a key or an argument of a script.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Role {
     Name,
@@ -10,9 +10,9 @@ pub enum Role {
     ReadWriteChannel,
     Latch,
     Token,
-    /// What the timeouts of one reader begin with.
+    /// The prefix of one reader's timeouts.
     ReaderPrefix,
-    /// What the timeouts of all readers begin with.
+    /// The prefix of all readers' timeouts.
     AllReadersPrefix,
     Lease,
     Owner,
@@ -26,11 +26,11 @@ pub enum Role {
 #[derive(Debug, Clone, Copy)]
 pub enum Shape {
     Fixed(&'static [Role], &'static [Role]),
-    /// A lease, then per lock a name and an owner.
+    /// A lease, then for each lock a name and an owner.
     Batch,
-    /// A lease, then per lock a name, its prefix, and an owner.
+    /// A lease, then for each lock a name, its prefix, and an owner.
     ReadBatch,
-    /// A lease, then per lock a name, its prefix, a number of owners and they.
+    /// A lease, then for each lock a name, its prefix, a number of owners and the owners.
     ReadBatchOfMany,
 }
 
@@ -46,7 +46,7 @@ pub struct Script {
 pub struct Scripts(pub Vec<Script>);
 
 impl Scripts {
-    /// All scripts of the table; `LOCK_SCRIPTS` names those to be played by a part of their name.
+    /// All scripts of the table; `LOCK_SCRIPTS` restricts them to those whose names contain it.
     ///
     /// # Panics
     /// When the texts have not been fetched.
@@ -138,7 +138,7 @@ fn shape_of(script: &str) -> Shape {
 }
 
 impl Script {
-    /// Whether it is of read-write locks.
+    /// Whether the script is one of read-write locks.
     pub fn is_read_write(&self) -> bool {
         self.name.starts_with("read-") || self.name.starts_with("write-")
     }

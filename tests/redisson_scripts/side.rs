@@ -1,4 +1,4 @@
-//! One server: who sends it the calls, and who looks on.
+//! One server with its caller and its observers.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use crate::outcome::{dirty_of, invalidated, Outcome, DUMP};
 use crate::scripts::Scripts;
 use crate::wire::{strings_of, words, Bytes, Wire, Words};
 
-/// A server, and who looks at it.
+/// A server, its caller and its observers.
 pub struct Side {
     pub scripts: Scripts,
     pub server: TestServer,
@@ -28,7 +28,7 @@ struct Replica {
     wire: Wire,
 }
 
-/// The same server, by this clock.
+/// The same server, with this clock.
 pub fn with_clock(mut server: TestServer, clock: &Path) -> TestServer {
     server.crash();
     share_clock(&mut server, clock);
@@ -36,7 +36,7 @@ pub fn with_clock(mut server: TestServer, clock: &Path) -> TestServer {
     server
 }
 
-/// Errors name the script by its SHA1, which is another where another text takes its place.
+/// Error texts name the script by its SHA1, which differs if another text is in its place.
 fn without(reply: &[u8], names: &[&String]) -> Bytes {
     let name_at = |at: usize| {
         names
@@ -84,7 +84,7 @@ impl Side {
             server,
             replica,
         };
-        // What has expired goes when it is looked for: in the same step on both sides.
+        // Expired keys are deleted when they are read: in the same step on both sides.
         side.resp2.line("DEBUG SET-ACTIVE-EXPIRE 0");
         side.resp2.line("CONFIG SET notify-keyspace-events EA");
         for script in &side.scripts.0 {
@@ -120,7 +120,7 @@ impl Side {
         self.main(case).send(&commands.concat());
     }
 
-    /// From here on it counts who is told what.
+    /// From here on all notifications are recorded.
     pub fn look_away(&mut self, case: &Case, database: usize) {
         let named = case.calls.iter().flat_map(|call| call.rest.iter().cloned());
         let mut watch = words("WATCH");
@@ -129,7 +129,7 @@ impl Side {
         self.watcher.send(&[select, watch]);
         self.watcher.recv();
         self.watcher.recv();
-        self.heard();
+        self.received();
         self.invalidations();
     }
 
@@ -175,26 +175,26 @@ impl Side {
         self.watcher.recv();
         self.watcher.recv();
         outcome.watch = self.watcher.recv();
-        outcome.heard = self.heard();
+        outcome.received = self.received();
         if case.has_no_order() {
-            outcome.heard.sort();
+            outcome.received.sort();
         }
         outcome.invalidated = self.invalidations();
     }
 
     /// The messages up to the marker.
-    fn heard(&mut self) -> Vec<Bytes> {
-        let mut heard = Vec::new();
+    fn received(&mut self) -> Vec<Bytes> {
+        let mut received = Vec::new();
         loop {
             let message = self.listener.recv();
             if strings_of(&message).iter().any(|text| text == b"the-end") {
-                return heard;
+                return received;
             }
-            heard.push(message);
+            received.push(message);
         }
     }
 
-    /// The tracked keys that somebody with a cache is told to forget.
+    /// The tracked keys that a client with a cache is notified of.
     fn invalidations(&mut self) -> Vec<Bytes> {
         self.tracker.send(&[words("PING")]);
         let mut messages = Vec::new();
@@ -207,14 +207,14 @@ impl Side {
         }
     }
 
-    /// The dataset that this database has on the replica, once that has all.
+    /// The dataset of this database on the replica, once the replica is in sync.
     pub fn dump_of_replica(&mut self, database: usize) -> Option<Bytes> {
         let replica = self.replica.as_mut()?;
         wait_until_in_sync(&replica.server, &self.server);
         Some(dump(&mut replica.wire, database))
     }
 
-    /// Waits until server and replica are at this moment: some look at the clock once a turn.
+    /// Waits until server and replica have this time: some read the clock once a tick.
     pub fn wait_for_moment(&mut self, moment: i64) {
         let seconds = (moment / 1_000).to_string().into_bytes();
         let microseconds = (moment % 1_000 * 1_000).to_string().into_bytes();

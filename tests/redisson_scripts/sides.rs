@@ -1,4 +1,4 @@
-//! The two servers, and a case played on both.
+//! The two servers, and the run of a case on both.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,9 +13,9 @@ use crate::scripts::Scripts;
 use crate::side::{dump, load, with_clock, Side};
 use crate::wire::printable;
 
-/// The moment at which all clocks stand.
+/// The time at which all clocks are stopped.
 const NOW: i64 = 1_800_000_000_000;
-/// Each case has a database of its own until the replicas are looked at.
+/// Each case has a database of its own until the replicas are compared.
 const DATABASES: usize = 100;
 
 #[derive(Clone, Copy, PartialEq)]
@@ -28,10 +28,10 @@ pub struct Sides {
     lua: Side,
     other: Side,
     clock: PathBuf,
-    /// The cases since the replicas were looked at last.
+    /// The cases since the last comparison of the replicas.
     played: Vec<Case>,
-    /// The first difference, as long as it was, in case it is gone when the case is played alone.
-    first_sight: Vec<String>,
+    /// The first difference, unreduced, in case it does not occur when the case is run alone.
+    first_difference: Vec<String>,
     replies: BTreeMap<String, usize>,
 }
 
@@ -53,7 +53,7 @@ impl Sides {
         Sides::start(scripts, replicas, TestServer::without_module)
     }
 
-    /// The other side runs another text in the place of a script.
+    /// Replaces a script by another text on the other side.
     pub fn replace(&mut self, script: usize, text: &[u8]) {
         let place = &mut self.other.scripts.0[script];
         place.text = text.to_vec();
@@ -66,7 +66,7 @@ impl Sides {
         other: impl Fn(&[&str]) -> TestServer,
     ) -> Sides {
         let databases = DATABASES.to_string();
-        // Some servers look at the clock in their cron only: it runs often.
+        // Some servers read the clock in their cron only, so it runs often.
         let more = ["--databases", &databases, "--hz", "500"];
         let options = [&PROMPT_MASTER[..], &more].concat();
         let lua = TestServer::without_module(&options);
@@ -82,21 +82,21 @@ impl Sides {
             lua: side(lua),
             other: side(other(&options)),
             played: Vec::new(),
-            first_sight: Vec::new(),
+            first_difference: Vec::new(),
             replies: BTreeMap::new(),
             clock,
         }
     }
 
-    /// Plays a case. Returns the case on which the sides turned out to differ: this one, or an earlier one
-    /// if the replicas say so.
+    /// Runs a case. Returns the case on which the sides differ: this one, or an earlier one if only the replicas
+    /// differ.
     pub fn disagree_on(&mut self, case: &Case) -> Option<Case> {
         let (lua, other) = self.play(case, self.played.len());
         for reply in lua.replies() {
             *self.replies.entry(reply).or_default() += 1;
         }
         if lua != other {
-            self.first_sight = lua.differences(&other);
+            self.first_difference = lua.differences(&other);
             return Some(case.clone());
         }
         self.played.push(case.clone());
@@ -106,7 +106,7 @@ impl Sides {
         self.disagreeing_replica()
     }
 
-    /// Looks at the replicas, and starts anew.
+    /// Compares the replicas, and starts with empty databases.
     pub fn disagreeing_replica(&mut self) -> Option<Case> {
         let played = std::mem::take(&mut self.played);
         let case = (0..played.len()).find_map(|database| {
@@ -114,14 +114,14 @@ impl Sides {
             let sides = [&mut self.lua, &mut self.other].into_iter();
             let mut replicas = sides.filter_map(|side| side.dump_of_replica(database));
             let different = replicas.find(|dataset| *dataset != lua)?;
-            self.first_sight = vec![printable(&lua), printable(&different)];
+            self.first_difference = vec![printable(&lua), printable(&different)];
             Some(played[database].clone())
         });
         self.flush();
         case
     }
 
-    /// Starts anew.
+    /// Empties all databases.
     pub fn forget(&mut self) {
         self.played.clear();
         self.flush();
@@ -133,7 +133,7 @@ impl Sides {
         }
     }
 
-    /// Whether the sides differ on this case alone, replicas included; and what they did.
+    /// Whether the sides differ on this case alone, replicas included; and their outcomes.
     fn alone(&mut self, case: &Case) -> (Outcome, Outcome) {
         self.forget();
         let (mut lua, mut other) = self.play(case, 0);
@@ -143,7 +143,7 @@ impl Sides {
         (lua, other)
     }
 
-    /// Leaves away what the difference does not need.
+    /// Removes the parts that the difference does not need.
     pub fn shrink(&mut self, mut case: Case) -> Case {
         loop {
             let simpler = case.simpler().into_iter().find(|simpler| {
@@ -157,7 +157,7 @@ impl Sides {
         }
     }
 
-    /// What is sent, and where the answers differ.
+    /// The commands, and the differing replies.
     pub fn transcript(&mut self, case: &Case) -> String {
         let mut lines = vec![format!("RESP{}", if case.resp3 { 3 } else { 2 })];
         for command in &case.setup {
@@ -175,7 +175,7 @@ impl Sides {
         let (lua, other) = self.alone(case);
         if lua == other {
             lines.push("not when played alone; at first".into());
-            lines.append(&mut self.first_sight);
+            lines.append(&mut self.first_difference);
         }
         lines.extend(lua.differences(&other));
         lines.join("\n")
@@ -203,7 +203,7 @@ impl Sides {
         (lua, other)
     }
 
-    /// Says how much was played, and by what the calls were run.
+    /// Prints how much was run, and how the calls were executed.
     pub fn report(&self) {
         println!("replies: {:?}", self.replies);
         let info = self.other.server.conn().run(["INFO", "lock"]).text();
@@ -213,7 +213,7 @@ impl Sides {
     }
 }
 
-/// Moves the clock; when this returns, the servers have seen it.
+/// Advances the clock; when this returns, the servers have noticed it.
 fn set_clock(clock: &Path, sides: &mut [&mut Side; 2], moment: i64) {
     stop_clock(clock, moment);
     for side in sides {

@@ -1,5 +1,5 @@
-//! Random states of a lock's keys: absent, held by this owner or others, as a plain lock or a read-write
-//! lock, as the module leaves it, odd, or of another kind.
+//! Random states of a lock's keys: absent, held by this owner or others, as a plain lock or a read-write lock, as the
+//! module writes it, unusual, or of another type.
 
 use crate::calls::TOKEN;
 use crate::case::{prefixed, suffixed};
@@ -7,12 +7,12 @@ use crate::random::Random;
 use crate::wire::{Bytes, Words};
 
 pub const LATCH: &str = "redisson_unlock_latch";
-/// The first one calls.
+/// The first one is the caller.
 pub const OWNERS: [&[u8]; 3] = [b"u:1", b"u:2", b"u:3"];
 
 const COUNTS: [&str; 4] = ["1", "2", "3", "1"];
 const ODD_COUNTS: [&str; 9] = ["0", "-1", "abc", "", "1.5", "007", " 2", "+2", "1e1"];
-/// Not for read locks, whose scripts count down from them.
+/// Not for read locks, whose scripts count down from the hold count.
 const HUGE_COUNTS: [&str; 5] = [
     "9223372036854775807",
     "9223372036854775806",
@@ -39,12 +39,12 @@ const LATCHES: [&str; 14] = [
     "nan",
 ];
 
-/// What the state is for.
+/// The restrictions of a state.
 #[derive(Debug, Clone, Copy)]
 pub struct Kind {
     /// For read-write locks: no count is huge.
     pub read_write: bool,
-    /// Whether the hash may be no compact one.
+    /// Whether the hash may be other than compact.
     pub may_be_large: bool,
 }
 
@@ -52,14 +52,14 @@ struct State<'a> {
     random: &'a mut Random,
     name: &'a [u8],
     kind: Kind,
-    /// Whether readers have timeouts, or theirs have all run out.
+    /// Whether readers have timeouts; otherwise all have expired.
     timeouts_last: bool,
-    /// All deadlines are one and the same.
+    /// Whether all deadlines are the same.
     common_lease: Option<&'static str>,
     commands: Vec<Words>,
 }
 
-/// The commands that make a state of this lock.
+/// The commands that create a state of this lock.
 pub fn of_lock(random: &mut Random, name: &[u8], kind: Kind) -> Vec<Words> {
     let common = random.pick(&LEASES);
     let mut state = State {
@@ -108,7 +108,7 @@ impl State<'_> {
         }
     }
 
-    /// A plain lock, mostly of the one who calls.
+    /// A plain lock, mostly held by the caller.
     fn lock(&mut self) {
         let first = self.random.mostly(60, &OWNERS[..2]);
         self.field(first);
@@ -120,7 +120,7 @@ impl State<'_> {
         self.lease_of(self.name);
     }
 
-    /// What the module, newer servers or nobody in his right mind puts into the hash.
+    /// Fields that the module, newer servers or other clients may put into the hash.
     fn oddities(&mut self) {
         let name = self.name;
         if self.random.percent(25) {
@@ -200,7 +200,7 @@ impl State<'_> {
         self.lease_of(&key);
     }
 
-    /// Keys beside the lock: a latch, a counter of tokens, the keys of fair locks.
+    /// Other keys of the lock: a latch, a counter of tokens, the keys of fair locks.
     fn beside(&mut self) {
         let latch = [&prefixed(LATCH, self.name)[..], b":0123456789abcdef"].concat();
         match self.random.below(20) {

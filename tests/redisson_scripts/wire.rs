@@ -1,4 +1,4 @@
-//! A connection that keeps replies as the bytes they are: nothing is alike that differs on the wire.
+//! A connection that keeps replies as bytes, so that equal replies are equal on the wire.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -75,7 +75,7 @@ pub fn words(line: &str) -> Words {
     line.split_whitespace().map(Bytes::from).collect()
 }
 
-/// Bytes for a reader: what cannot be printed is escaped.
+/// Readable bytes: those that cannot be printed are escaped.
 pub fn printable(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).escape_debug().to_string()
 }

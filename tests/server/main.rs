@@ -1,4 +1,5 @@
-//! The module on real servers: a folder a subject, a file a concern. docs/TESTING.md says which test goes where.
+//! The module on real servers: a folder for each subject, a file for each concern. docs/TESTING.md says which test
+//! belongs where.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
@@ -28,7 +29,7 @@ mod commands {
     mod scan;
 }
 
-/// The pages, run as they are.
+/// The documentation: its samples run verbatim.
 mod docs {
     pub mod acl_example;
     pub mod commands_page;
@@ -40,7 +41,7 @@ mod docs {
     mod samples_inventory;
 }
 
-/// A grant and another event in one tick of the event loop.
+/// A grant and another event in one tick.
 mod handoff {
     mod condemned;
     mod hazards;

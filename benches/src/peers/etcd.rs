@@ -14,11 +14,11 @@ const RANGE: &str = "/etcdserverpb.KV/Range";
 const GRANT_LEASE: &str = "/etcdserverpb.Lease/LeaseGrant";
 const PUT: &str = "/etcdserverpb.KV/Put";
 
-/// Writes of another key before a sample that was waited for: a disk that has slept for 100 ms takes
-/// longer, and with the other peers it has no time to sleep.
+/// Writes of another key before a sample that waited: a disk that was idle for 100 ms is slower, and with the other
+/// peers it is never idle.
 const WAKING_WRITES: usize = 3;
 
-/// Seconds: longer than a whole run, so that none is renewed or runs out in the middle of it.
+/// Seconds: longer than a whole run, so that no lease is renewed or ends during it.
 const LEASE: u64 = 600;
 
 struct Etcd {
@@ -28,12 +28,12 @@ struct Etcd {
     _daemon: Daemon,
 }
 
-/// Handed on when every waiter's watch is ready.
+/// The release is sent when every waiter's watch is ready.
 pub fn watched() -> io::Result<Box<dyn Peer>> {
     start("etcd", true)
 }
 
-/// Handed on as soon as the waiter's key is in the queue.
+/// The release is sent as soon as the waiter's key is in the queue.
 pub fn just_asked() -> io::Result<Box<dyn Peer>> {
     start("etcd, just asked", false)
 }
@@ -94,7 +94,7 @@ struct Holder {
     channel: Channel,
     /// The request for the lock, under this session's lease.
     lock: Vec<u8>,
-    /// The request that gives back the lock held.
+    /// The request that releases the lock held.
     unlock: Vec<u8>,
 }
 
@@ -148,7 +148,7 @@ impl Session for Holder {
         }
     }
 
-    /// A waiter watches the key before its own, but the watch lags behind at first, for up to 100 ms.
+    /// A waiter watches the key before its own, but the watch is late at first, by up to 100 ms.
     fn parked(&mut self, waiters: usize) -> io::Result<bool> {
         if !self.patient {
             return Ok(true);
@@ -169,7 +169,7 @@ impl Session for Holder {
     }
 }
 
-/// The watchers in etcd's metrics that do not lag behind.
+/// The watchers in etcd's metrics that are not late.
 fn prompt_watchers(metrics: &str) -> Option<usize> {
     let gauge = |name: &str| -> Option<usize> {
         let mut lines = metrics.lines();

@@ -1,8 +1,8 @@
 //! gRPC without a library: one call after the other over HTTP/2 on one blocking connection.
 //!
-//! It knows as much of both as calls with small messages need: the header block of a request is
-//! written without compression, the headers of an answer are not read at all (an answer without a
-//! message is a failed call), and the server may send as much as it likes.
+//! It implements as much of both as calls with small messages need: the header block of a request is not compressed,
+//! the headers of a response are ignored (a response without a message is a failed call), and the server may send any
+//! amount.
 
 use std::io::{self, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -32,7 +32,7 @@ impl Channel {
     /// Connects to a server on loopback.
     pub fn open(port: u16) -> io::Result<Channel> {
         let mut stream = connect(port)?;
-        // The first window is 64 KiB; with this it is as large as it may be, and never renewed.
+        // The first window is 64 KiB; this raises it to the maximum, and it is never renewed.
         let window = (i32::MAX as u32 - 0xffff).to_be_bytes();
         let hello = [
             &b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..],
@@ -46,7 +46,7 @@ impl Channel {
         })
     }
 
-    /// Sends a call and does not wait for its answer.
+    /// Sends a call and does not wait for its response.
     pub fn send(&mut self, path: &str, message: &[u8]) -> io::Result<()> {
         self.call = self.call.wrapping_add(2);
         let head = frame(HEADERS, END_HEADERS, self.call, &header_block(path));
@@ -57,7 +57,7 @@ impl Channel {
         self.stream.get_mut().write_all(&[head, data].concat())
     }
 
-    /// The message that answers the call.
+    /// The message of the call's response.
     pub fn answer(&mut self) -> io::Result<Vec<u8>> {
         let mut answer = Vec::new();
         loop {
@@ -84,7 +84,7 @@ impl Channel {
         Ok(answer.split_off(5))
     }
 
-    /// A call and its answer.
+    /// A call and its response.
     pub fn call(&mut self, path: &str, message: &[u8]) -> io::Result<Vec<u8>> {
         self.send(path, message)?;
         self.answer()
@@ -100,7 +100,7 @@ fn frame(kind: u8, flags: u8, stream: u32, body: &[u8]) -> Vec<u8> {
     [&len[1..], &[kind, flags], &stream.to_be_bytes(), body].concat()
 }
 
-/// The headers of a call: entries of HPACK's static table, by number, with our own values.
+/// The headers of a call: entries of HPACK's static table, by number, with values of this client.
 fn header_block(path: &str) -> Vec<u8> {
     let text = |text: &str| [&[text.len() as u8][..], text.as_bytes()].concat();
     [
@@ -111,7 +111,7 @@ fn header_block(path: &str) -> Vec<u8> {
         text("127.0.0.1"),
         vec![0x0f, 0x10], // content-type
         text("application/grpc"),
-        vec![0x00], // a name of our own
+        vec![0x00], // a name that is not in the table
         text("te"),
         text("trailers"),
     ]
@@ -143,7 +143,7 @@ fn varint(mut value: u64) -> Vec<u8> {
     bytes
 }
 
-/// What a field of a protobuf message holds.
+/// The value of a field of a protobuf message.
 #[derive(Debug, PartialEq)]
 pub enum Value<'a> {
     /// A number.
@@ -152,7 +152,7 @@ pub enum Value<'a> {
     Bytes(&'a [u8]),
 }
 
-/// A field of a message; none if it is not there (or if the message is none).
+/// A field of a message; none if it is absent (or if the bytes are no message).
 pub fn field(mut message: &[u8], wanted: u8) -> Option<Value<'_>> {
     loop {
         let tag = take_varint(&mut message)?;

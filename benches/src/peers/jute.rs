@@ -1,15 +1,15 @@
 //! ZooKeeper's wire protocol, as far as a lock needs it: one request, one reply, and a watch's event.
 //!
-//! Everything is big-endian and preceded by its length. A request carries a number and what it is; its
-//! reply carries the number, the transaction's id, and an error (0: none).
+//! Everything is big-endian and preceded by its length. A request has a number and a type; its reply has the number,
+//! the transaction's id, and an error (0: none).
 
 use std::io::{self, BufReader, Read, Write};
 use std::net::TcpStream;
 
 use super::process::connect;
 
-/// Milliseconds without a word from the client that end its session (the most that a server allows
-/// with ticks of 2 s).
+/// Milliseconds without a message from the client that end its session (the most that a server allows with ticks of 2
+/// s).
 const SESSION_MS: u32 = 40_000;
 
 const CREATE: i32 = 1;
@@ -18,12 +18,12 @@ const EXISTS: i32 = 3;
 const CHILDREN: i32 = 8;
 const CLOSE: i32 = -11;
 
-/// The number of an event, where a reply has the number of its request.
+/// The number in an event, in the place of a request's number.
 const EVENT: i32 = -1;
 
 const NO_NODE: i32 = -101;
 
-/// Nodes that stay; nodes that end with their session and have a number added to their name.
+/// Permanent nodes; and nodes that end with their session and have a number appended to their name.
 #[derive(Clone, Copy)]
 pub enum Kind {
     /// Stays.
@@ -60,7 +60,7 @@ impl Client {
         })
     }
 
-    /// Creates a node without data that everybody may use; replies its name.
+    /// Creates a node without data that every client may use; returns its name.
     pub fn create(&mut self, path: &str, kind: Kind) -> io::Result<String> {
         let body = [
             buffer(path.as_bytes()),
@@ -81,7 +81,7 @@ impl Client {
         self.send(DELETE, &body)
     }
 
-    /// Whether a node is there; if so, an event will tell of its end.
+    /// Whether a node exists; if so, an event will announce its end.
     pub fn watch(&mut self, path: &str) -> io::Result<bool> {
         let body = [&buffer(path.as_bytes())[..], &[1]].concat();
         self.send(EXISTS, &body)?;
@@ -105,7 +105,7 @@ impl Client {
         Ok(names)
     }
 
-    /// Waits for the reply to what was sent.
+    /// Waits for the reply to the last request.
     pub fn reply(&mut self) -> io::Result<()> {
         self.frame()?.good().map(drop)
     }
@@ -114,7 +114,7 @@ impl Client {
     pub fn event(&mut self) -> io::Result<()> {
         match self.frame()?.number {
             EVENT => Ok(()),
-            _ => Err(io::Error::other("a reply that nobody asked for")),
+            _ => Err(io::Error::other("an unexpected reply")),
         }
     }
 
@@ -182,7 +182,7 @@ fn i32_at(frame: &[u8], at: usize) -> io::Result<i32> {
     bytes.map(i32::from_be_bytes).ok_or_else(cut_short)
 }
 
-/// The text that begins here, and where it ends.
+/// The text that begins here, and the index of its end.
 fn text_at(frame: &[u8], at: usize) -> io::Result<(String, usize)> {
     let end = at + 4 + i32_at(frame, at)?.max(0) as usize;
     let text = frame.get(at + 4..end).ok_or_else(cut_short)?;

@@ -1,8 +1,8 @@
-//! `lock-bench peers`: the module beside the locks of other servers, doing the same works in one run.
+//! `lock-bench peers`: the module beside the locks of other servers, with the same works in one run.
 //!
-//! All servers are started first and stay. Then every peer does every work, in rounds, each in the
-//! reverse order of the one before; the first round warms them up and is thrown away. A peer that is
-//! not installed, does not start or fails is left out, with a word why.
+//! All servers are started first and keep running. Then every peer does every work, in rounds, each in the reverse
+//! order of the one before; the first round is a warm-up and is not counted. A peer that is not installed, does not
+//! start or fails is left out, with the reason.
 
 mod etcd;
 mod grpc;
@@ -23,42 +23,42 @@ use works::WORKS;
 /// Rounds that count.
 const ROUNDS: usize = 5;
 
-/// A work is sampled no longer than this: in the first round, and in those that count.
+/// The time limit of the samples of a work: in the first round, and in those that count.
 const WARM_UP: Duration = Duration::from_millis(500);
 const TIME: Duration = Duration::from_secs(2);
 
-/// The page, below the project.
+/// The page's path below the project.
 const PAGE: &str = "docs/BENCHMARKS-PEERS.md";
 
-/// What is to be known of a peer; what it promises, in words for a table.
+/// The description of a peer; its guarantees, in words for a table.
 pub struct About {
-    /// Which lock of which server.
+    /// The lock and the server.
     pub name: &'static str,
-    /// Of the server.
+    /// The version of the server.
     pub version: String,
-    /// Where a lock is when its holder has been told so.
+    /// Where the lock is stored when its holder gets the grant.
     pub kept: &'static str,
-    /// Where else it is.
+    /// Where it is also stored.
     pub copies: &'static str,
-    /// When the lock of a holder that fell silent ends.
+    /// When the lock of a holder that stopped ends.
     pub ends: &'static str,
-    /// What tells a late holder from the present one.
+    /// What distinguishes a late holder from the present one.
     pub fencing: &'static str,
 }
 
 /// A server with locks.
 pub trait Peer {
-    /// What it is.
+    /// Its description.
     fn about(&self) -> &About;
 
-    /// Somebody new who may want the lock; there is one lock.
+    /// A new session that can request the lock; there is one lock.
     fn session(&self) -> io::Result<Box<dyn Session>>;
 }
 
-/// Somebody with a connection. What is sent and what is waited for are apart, so that one thread can
-/// drive the releasing and the granted one.
+/// A session with a connection. Sending and waiting are separate, so that one thread can drive the releasing and the
+/// granted session.
 pub trait Session {
-    /// Asks for the lock.
+    /// Requests the lock.
     fn ask(&mut self) -> io::Result<()>;
 
     /// Waits for the grant.
@@ -70,21 +70,21 @@ pub trait Session {
     /// Waits for the reply to it.
     fn given_back(&mut self) -> io::Result<()>;
 
-    /// How many are in the queue for the lock, as the server says. (For a session that asks for
-    /// nothing itself, as the next.)
+    /// The number of requests in the lock's queue, as the server reports it. (To be called on a session without a
+    /// request of its own.)
     fn waiting(&mut self) -> io::Result<usize>;
 
-    /// Whether the server is ready to tell this many that it is their turn; where it is so as soon as
-    /// they are in the queue, there is nothing to ask.
+    /// Whether the server is ready to notify this many waiters; if it is ready as soon as they are in the queue, there
+    /// is no query.
     fn parked(&mut self, _waiters: usize) -> io::Result<bool> {
         Ok(true)
     }
 }
 
-/// How a peer is started.
+/// The start of a peer.
 type Start = fn() -> io::Result<Box<dyn Peer>>;
 
-/// All of them; the first is what the others are compared with.
+/// All peers; the others are compared with the first.
 const PEERS: [(&str, Start); 6] = [
     ("the module", module::in_memory),
     ("the module, AOF always", module::on_disk),
@@ -94,7 +94,7 @@ const PEERS: [(&str, Start); 6] = [
     ("ZooKeeper", zookeeper::start),
 ];
 
-/// A peer and what it took, in microseconds: by work, by round, by sample.
+/// A peer and its times, in microseconds: by work, by round, by sample.
 struct Contestant {
     peer: Box<dyn Peer>,
     took: [Vec<Vec<f64>>; WORKS.len()],

@@ -11,16 +11,16 @@ use crate::wire::{line, Conn};
 pub struct Module {
     server: Server,
     about: About,
-    /// How many owners there have been.
+    /// The number of owners so far.
     owners: Cell<usize>,
 }
 
-/// The server as it comes: nothing is written to disk.
+/// The server with its defaults: nothing is written to disk.
 pub fn in_memory() -> io::Result<Box<dyn Peer>> {
     start("the module", &[], "in the server's memory")
 }
 
-/// Every change is on disk before it is answered.
+/// Every change is on disk before its reply.
 pub fn on_disk() -> io::Result<Box<dyn Peer>> {
     let options = ["--appendonly", "yes", "--appendfsync", "always"];
     start("the module, AOF always", &options, "on its disk (fsync)")

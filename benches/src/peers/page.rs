@@ -1,4 +1,4 @@
-//! The page of a run: what took how long, what each peer promises for it, and what to beware of.
+//! The page of a run: the times, the guarantees of each peer, and the limits of the comparison.
 
 use std::io::{self, Write};
 use std::process::Command;
@@ -51,8 +51,8 @@ fn intro(load: &str) -> io::Result<String> {
          Microseconds, median and 99th percentile over the samples of {ROUNDS} rounds. In every round \
          each peer does all works, alternately forwards and backwards; a first round is discarded. \
          *Rounds* is the smallest and the largest median of a round; *against the module* the median, over the \
-         rounds, of the ratio of the times. **Read what each one promises \
-         beside it**: a lock on disk, or on several machines, is another thing than one in memory.",
+         rounds, of the ratio of the times. **Read the guarantees \
+         beside it**: a lock on disk, or on several machines, differs from one in memory.",
         command_line(),
     ))
 }
@@ -65,7 +65,7 @@ fn own_cores() -> String {
     list.unwrap_or("?").trim().to_string()
 }
 
-/// The load of the last minute: whether others used the machine, too.
+/// The load of the last minute: whether other programs used the machine, too.
 pub fn load_average() -> String {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split(' ').next().unwrap_or("?").to_string()
@@ -148,7 +148,7 @@ fn promises(peers: &[&About]) -> Section {
         )
     };
     Section {
-        title: "What each one promises".into(),
+        title: "Guarantees".into(),
         text: "All of them grant in the order of asking; the benchmark would hang if they did not."
             .into(),
         columns: Vec::new(),
@@ -200,7 +200,7 @@ fn fairness(left_out: &[String], sync: f64) -> Section {
     }
 }
 
-/// What the disk below the servers' directories takes to have 4 KiB safe.
+/// The time that the disk of the servers' directories takes to store 4 KiB safely.
 fn median_sync_us() -> io::Result<f64> {
     let mut file = tempfile::tempfile()?;
     let mut took = Vec::new();

@@ -1,7 +1,7 @@
 //! PostgreSQL's advisory locks, session level: `pg_advisory_lock` and `pg_advisory_unlock`.
 //!
-//! The client speaks the wire protocol itself, as much of it as is needed: every call is a prepared
-//! statement, bound and executed in one message, as a good driver does it.
+//! The client implements the necessary part of the wire protocol: every call is a prepared statement, bound and
+//! executed in one message, as a good driver does it.
 
 use std::io::{self, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -12,7 +12,7 @@ use super::process::{connect, must_exist, pinned, said, Daemon};
 use super::{About, Peer, Session};
 use crate::server::free_port;
 
-/// The user that the server runs as, and that it trusts.
+/// The user of the server process, which the server trusts.
 const USER: &str = "postgres";
 
 /// Prepared once per session, under these names.
@@ -31,7 +31,7 @@ struct Postgres {
     _daemon: Daemon,
 }
 
-/// A fresh cluster. As root it runs as the package's user: the server refuses to be root.
+/// A fresh cluster. As root it runs as the package's user: the server refuses to run as root.
 pub fn start() -> io::Result<Box<dyn Peer>> {
     let programs = programs()?;
     let dir = tempfile::tempdir()?;
@@ -80,7 +80,7 @@ pub fn start() -> io::Result<Box<dyn Peer>> {
     }))
 }
 
-/// Where the newest server of the package is.
+/// The directory of the newest server of the package.
 fn programs() -> io::Result<PathBuf> {
     let versions = must_exist("/usr/lib/postgresql".into())?;
     let mut found = Vec::new();
@@ -128,7 +128,7 @@ impl Backend {
         self.stream.get_mut().write_all(bytes)
     }
 
-    /// Reads until the server is ready again: the one value of the one row, if there was any.
+    /// Reads until the server is ready again: the one value of the one row, if there was one.
     fn answer(&mut self) -> io::Result<String> {
         let mut value = String::new();
         loop {
@@ -176,14 +176,14 @@ impl Session for Backend {
     }
 }
 
-/// The first message of a connection: protocol 3.0, who, and which database.
+/// The first message of a connection: protocol 3.0, the user, and the database.
 fn hello() -> Vec<u8> {
     let body = format!("user\0{USER}\0database\0{USER}\0\0");
     let len = (body.len() + 8) as u32;
     [&len.to_be_bytes()[..], &[0, 3, 0, 0], body.as_bytes()].concat()
 }
 
-/// Every other message: its kind, its length (with these four bytes), its body.
+/// Every other message: its type, its length (with these four bytes), its body.
 fn message(kind: u8, body: &[u8]) -> Vec<u8> {
     let len = (body.len() + 4) as u32;
     [&[kind][..], &len.to_be_bytes(), body].concat()

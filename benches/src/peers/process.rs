@@ -14,15 +14,15 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// A running process; dropping it ends the process and removes the directory.
 pub struct Daemon {
     process: Child,
-    /// What makes it end in good order: the signal's name.
+    /// The name of the signal that makes it end cleanly.
     goodbye: &'static str,
-    /// What it said.
+    /// Its output.
     log: PathBuf,
     _dir: tempfile::TempDir,
 }
 
 impl Daemon {
-    /// Starts this command in this directory; `goodbye` is the signal that ends it in good order.
+    /// Starts this command in this directory; `goodbye` is the signal that ends it cleanly.
     pub fn start(
         mut command: Command,
         dir: tempfile::TempDir,
@@ -44,7 +44,7 @@ impl Daemon {
         })
     }
 
-    /// Waits until `answer` gives something, as long as the process lives.
+    /// Waits until `answer` returns a value, as long as the process runs.
     pub fn wait_for<T>(&mut self, answer: impl Fn() -> io::Result<T>) -> io::Result<T> {
         let start = Instant::now();
         let mut last = io::Error::other("it ended");
@@ -65,7 +65,7 @@ impl Daemon {
 impl Drop for Daemon {
     fn drop(&mut self) {
         let pid = self.process.id().to_string();
-        // kill(1) of the shell: as a program of its own it is not on every machine.
+        // kill(1) of the shell: not every machine has it as a program of its own.
         let _ = Command::new("sh")
             .args(["-c", "kill -s $0 $1", self.goodbye, &pid])
             .status();
@@ -81,7 +81,7 @@ impl Drop for Daemon {
     }
 }
 
-/// These words as a command on the servers' core, where there are two.
+/// These words as a command on the servers' core, if there are two cores.
 pub fn pinned(words: &[&str]) -> Command {
     let under = pin(SERVER_CPU);
     let mut words = under.iter().chain(words);
@@ -90,7 +90,7 @@ pub fn pinned(words: &[&str]) -> Command {
     command
 }
 
-/// What a command says, which must succeed.
+/// The output of a command, which must succeed.
 pub fn said(command: &mut Command) -> io::Result<String> {
     let output = command.output()?;
     if !output.status.success() {
@@ -108,7 +108,7 @@ pub fn connect(port: u16) -> io::Result<BufReader<TcpStream>> {
     Ok(BufReader::new(stream))
 }
 
-/// This file, or a word that it is missing.
+/// This file, or an error that it is missing.
 pub fn must_exist(path: PathBuf) -> io::Result<PathBuf> {
     if Path::new(&path).exists() {
         return Ok(path);

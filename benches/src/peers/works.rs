@@ -1,7 +1,7 @@
-//! What every peer is made to do, and how long it took, in microseconds.
+//! The works of every peer, and their times, in microseconds.
 //!
-//! One thread drives all sessions, each over a blocking connection of its own: a grant is read by the
-//! thread that sent the release, so no wake-up between threads is measured.
+//! One thread drives all sessions, each over a blocking connection of its own: a grant is read by the thread that sent
+//! the release, so no wake-up between threads is measured.
 
 use std::collections::VecDeque;
 use std::io;
@@ -9,22 +9,22 @@ use std::time::{Duration, Instant};
 
 use super::{Peer, Session};
 
-/// Samples of one work in one round: at most so many.
+/// The maximum number of samples of one work in one round.
 const SAMPLES: usize = 500;
 
-/// No waiter takes longer to get into its queue.
+/// No waiter takes longer to join the queue.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What is measured.
+/// The measured works.
 #[derive(Clone, Copy)]
 pub enum Work {
-    /// Acquire and release by one session, nobody else about.
+    /// Acquire and release by one session, without others.
     Pair,
-    /// From sending the release to reading the next one's grant, with so many waiting.
+    /// From sending the release to reading the next grant, with this number of waiters.
     HandOff(usize),
 }
 
-/// All of it.
+/// All works.
 pub const WORKS: [Work; 4] = [
     Work::Pair,
     Work::HandOff(1),
@@ -33,7 +33,7 @@ pub const WORKS: [Work; 4] = [
 ];
 
 impl Work {
-    /// For a heading.
+    /// The name in a heading.
     pub fn title(self) -> String {
         match self {
             Work::Pair => "Acquire and release, uncontended".into(),
@@ -62,8 +62,8 @@ fn pairs(mut session: Box<dyn Session>, time: Duration) -> io::Result<Vec<f64>> 
     })
 }
 
-/// The sessions stand in the order of the queue. Who gave the lock back queues again at the end, and
-/// nothing is measured before the server says that all of them wait.
+/// The sessions are in the order of the queue. The former holder joins the queue again at the end, and nothing is
+/// measured before the server reports that all of them wait.
 fn hand_offs(peer: &dyn Peer, waiters: usize, time: Duration) -> io::Result<Vec<f64>> {
     let mut watcher = peer.session()?;
     let mut ring = VecDeque::new();
@@ -81,7 +81,7 @@ fn hand_offs(peer: &dyn Peer, waiters: usize, time: Duration) -> io::Result<Vec<
         until_parked(&mut *watcher, waiters)?;
         until_waiting(&mut *watcher, waiters)?;
         let Some(mut next) = ring.pop_front() else {
-            return Err(io::Error::other("nobody waits"));
+            return Err(io::Error::other("no session waits"));
         };
         let start = Instant::now();
         holder.give_back()?;
@@ -118,7 +118,9 @@ fn until_parked(watcher: &mut dyn Session, wanted: usize) -> io::Result<()> {
     let start = Instant::now();
     while !watcher.parked(wanted)? {
         if start.elapsed() > PATIENCE {
-            return Err(io::Error::other(format!("{wanted} should be parked")));
+            return Err(io::Error::other(format!(
+                "{wanted} sessions should be parked"
+            )));
         }
         std::thread::sleep(Duration::from_millis(5));
     }

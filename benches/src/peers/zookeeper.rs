@@ -1,4 +1,4 @@
-//! ZooKeeper's lock recipe: an ephemeral, sequential node for everybody who wants the lock; the lowest
+//! ZooKeeper's lock recipe: an ephemeral, sequential node for every session that requests the lock; the lowest one
 //! holds it, and each of the others watches the one before it.
 
 use std::io::{self, Read, Write};
@@ -9,10 +9,10 @@ use super::process::{connect, must_exist, pinned, Daemon};
 use super::{About, Peer, Session};
 use crate::server::free_port;
 
-/// The node above those of the lock.
+/// The parent node of those of the lock.
 const LOCK: &str = "/lock";
 
-/// Debian's zookeeper.jar names most of what it needs in its manifest; here is the rest.
+/// Debian's zookeeper.jar names most of its dependencies in its manifest; these are the others.
 const JARS: [&str; 6] = [
     "zookeeper",
     "zookeeper-jute",
@@ -66,8 +66,8 @@ pub fn start() -> io::Result<Box<dyn Peer>> {
     }))
 }
 
-/// What the server says of itself, when asked in its language of four letters. While it starts, it may
-/// take a connection and never answer; so it is not asked for long.
+/// The server's reply to a four-letter command. While it starts, it may accept a connection and never reply, so the
+/// limit is short.
 fn version(port: u16) -> io::Result<String> {
     let mut stream = connect(port)?.into_inner();
     stream.set_read_timeout(Some(Duration::from_millis(500)))?;
@@ -99,13 +99,13 @@ impl Peer for ZooKeeper {
 
 struct Contender {
     client: Client,
-    /// Its node's path.
+    /// The path of its node.
     node: String,
     holds: bool,
 }
 
 impl Contender {
-    /// Holds the lock if no node is before its own; else watches the one that is.
+    /// Holds the lock if no node is before its own; otherwise watches the one before.
     fn look(&mut self) -> io::Result<()> {
         loop {
             let names = self.client.children(LOCK)?;

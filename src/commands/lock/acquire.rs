@@ -65,7 +65,7 @@ impl Acquire<Str<'_>> {
         let now = ctx.now();
         let state = read_write::read_to_acquire(&key, request.mode, now);
         beside::may_begin(&key, &state, (request.mode, request.owner), now)?;
-        let view = view_for(&key, state, &Planned::Acquire(&request));
+        let view = view_for(&key, state, &Planned::Acquire(&request), now);
         let (answer, fx) = decide(now, |locks, cx| locks.acquire(&view, &request, cx));
         let shape = match options.with_holder {
             true => Shape::WithHolder,

@@ -56,7 +56,7 @@ impl Break<Str<'_>> {
         let now = ctx.now();
         let state = key.read();
         read_write::may_break(ctx, self.key, &state, now)?;
-        let view = view_for(&key, state, &Planned::Break(request));
+        let view = view_for(&key, state, &Planned::Break(request), now);
         let broken = change_lock(ctx, key, now, |locks, cx| {
             locks.break_lock(&view, request, cx)
         })?;

@@ -78,7 +78,7 @@ impl<'a> AcquireMany<'a, Str<'a>> {
         }
         let planned = Planned::of_many(&states, request, now);
         let views = keys.iter().zip(states);
-        let views = views.map(|(key, state)| view_for(key, state, &planned));
+        let views = views.map(|(key, state)| view_for(key, state, &planned, now));
         let views: Vec<_> = views.collect();
         let (answer, fx) = decide_all(keys.len(), now, |locks, fx| {
             locks.acquire_many(&views, request, now, fx)

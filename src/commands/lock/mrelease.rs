@@ -69,7 +69,7 @@ impl<'a> ReleaseMany<'a, Str<'a>> {
         }
         // Before the views: a request that is refused at one key ends no wait at the others.
         lock::may_release_many(&states, &request, now)?;
-        let view = |(key, state)| view_for(key, state, &Planned::Release(&request));
+        let view = |(key, state)| view_for(key, state, &Planned::Release(&request), now);
         let views: Vec<_> = keys.iter().zip(states).map(view).collect();
         let dropped = change_locks(ctx, keys, now, |locks, fx| {
             locks.release_many(&views, &request, now, fx)

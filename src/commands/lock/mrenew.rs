@@ -68,7 +68,7 @@ impl<'a> RenewMany<'a, Str<'a>> {
         for key in &keys {
             let state = read_write::read_to_renew(key, request.lease, now);
             read_write::may_change(key, self.owner, (None, &state))?;
-            views.push(view_for(key, state, &Planned::Renew));
+            views.push(view_for(key, state, &Planned::Renew, now));
         }
         let renewed = change_locks(ctx, keys, now, |locks, fx| {
             locks.renew_many(&views, &request, now, fx)

@@ -99,7 +99,10 @@ pub fn may_break(
 
 /// The state of the key, read to the depth that an acquire needs.
 pub fn read_to_acquire(key: &LockKey<'_>, mode: Mode, now: Now) -> KeyState {
-    let depth = shell::with(|shell| shell.locks.depth_to_acquire(key.id(), mode));
+    let depth = match mode {
+        Mode::Exclusive => ReadDepth::Two,
+        _ => shell::with(|shell| shell.locks.depth_to_acquire(key.id(), mode)),
+    };
     key.read_to(depth, now)
 }
 

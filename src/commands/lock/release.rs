@@ -64,7 +64,7 @@ impl Release<Str<'_>> {
         let now = ctx.now();
         let state = key.read_to(ReadDepth::Two, now);
         read_write::may_change(&key, self.owner, (self.mode, &state))?;
-        let view = view_for(&key, state, &Planned::Release(&request));
+        let view = view_for(&key, state, &Planned::Release(&request), now);
         let released = change_lock(ctx, key, now, |locks, cx| {
             locks.release(&view, &request, cx)
         })?;

@@ -68,7 +68,7 @@ impl Renew<Str<'_>> {
         let now = ctx.now();
         let state = read_write::read_to_renew(&key, request.lease, now);
         read_write::may_change(&key, self.owner, (self.mode, &state))?;
-        let view = view_for(&key, state, &Planned::Renew);
+        let view = view_for(&key, state, &Planned::Renew, now);
         let renewed = change_lock(ctx, key, now, |locks, cx| locks.renew(&view, &request, cx))?;
         ctx.reply_integer(renewed.into());
         Ok(())

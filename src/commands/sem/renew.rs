@@ -49,8 +49,8 @@ impl Renew<Str<'_>> {
     fn apply(self, ctx: Ctx<'_>) -> Result<(), CommandError> {
         let (key, view, now) = open_permit(ctx, self.key, self.id, SemKey::plain_view)?;
         let lease = (self.lease, self.names_lease);
-        let renewed = change_semaphore(ctx, key, now, |locks, _| {
-            locks.sem_renew(&view, self.id.bytes(), lease, now)
+        let renewed = change_semaphore(ctx, key, now, |locks, cx| {
+            locks.sem_renew(&view, self.id.bytes(), lease, cx)
         })?;
         ctx.reply_integer(renewed.into());
         Ok(())

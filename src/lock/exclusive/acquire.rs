@@ -9,7 +9,6 @@ use crate::lock::grant::fresh::Grantee;
 use crate::lock::grant::hand_off::HandedOff;
 use crate::lock::locks::Locks;
 use crate::lock::read_write::upgrades;
-use crate::lock::resource::Resource;
 use crate::lock::session::bindings::BoundRef;
 use crate::lock::state::MAX_HOLD_COUNT;
 use crate::lock::view::View;
@@ -109,9 +108,10 @@ impl Locks {
             self.sessions.bind(what, req.client, token, cx.now);
             true
         } else {
-            self.keep_binding(what, hold.token, req.names_lease, cx.now)
+            self.sessions
+                .keep(what, hold.token, req.names_lease, cx.now)
         };
-        let wanted = self.lease_of(bound, req.lease).deadline(cx.now);
+        let wanted = self.sessions.lease_of(bound, req.lease).deadline(cx.now);
         let deadline_ms = hold
             .deadline_ms
             .is_none_or(|end| end < wanted)
@@ -148,7 +148,8 @@ impl Locks {
             Wait::ForEver => None,
             Wait::Ms(ms) => Some(cx.now.mono_ms.saturating_add(ms)),
         };
-        if self.is_full(Resource::Lock, view.key, req.owner) {
+        let former = self.waiters.parked(view.key, req.owner);
+        if former.is_none() && self.is_full(view.key) {
             self.waiters.stats.busy += 1;
             return Err(LockError::Busy);
         }
@@ -157,7 +158,6 @@ impl Locks {
             self.stats.deadlocks += 1;
             return Err(LockError::Upgrade);
         }
-        let former = self.waiters.parked(view.key, req.owner);
         let uncertain = self.check_deadlock_at(view, req, former, cx.now)?;
         let id = self.next_waiter_id();
         self.unverified.extend(uncertain.then_some(id));

@@ -79,8 +79,13 @@ impl Locks {
         };
         self.in_flight.claim(view.key, req.owner);
         let what = BoundRef::lock(Mode::Exclusive, view.key, req.owner);
-        let stays_bound = self.keep_binding(what, hold.token, req.names_lease, cx.now);
-        let deadline_ms = self.lease_of(stays_bound, req.lease).deadline(cx.now);
+        let stays_bound = self
+            .sessions
+            .keep(what, hold.token, req.names_lease, cx.now);
+        let deadline_ms = self
+            .sessions
+            .lease_of(stays_bound, req.lease)
+            .deadline(cx.now);
         cx.write(KeyWrite::Adjust {
             owner: OwnerId::from_slice(req.owner),
             count: None,

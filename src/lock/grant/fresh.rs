@@ -6,10 +6,11 @@ use crate::lock::effect::{Cx, Effect, Event, KeyWrite};
 use crate::lock::exclusive::request::Acquire;
 use crate::lock::grant::tracked::TrackedGrant;
 use crate::lock::locks::Locks;
+use crate::lock::name::OwnerAt;
 use crate::lock::resource::Resource;
 use crate::lock::session::bindings::BoundRef;
 use crate::lock::view::View;
-use crate::lock::{KeyState, Lease, LockError, Mode, OwnerId, RwWrite, Token};
+use crate::lock::{KeyRef, KeyState, Lease, LockError, Mode, OwnerId, RwWrite, Token};
 
 /// The owner that gets a grant, and the terms.
 #[derive(Debug, Clone, Copy)]
@@ -71,7 +72,7 @@ impl Locks {
         }
         let token = self.mint(view, cx)?;
         self.end_window(view.key);
-        let lease = self.lease_of(to.session, to.lease);
+        let lease = self.sessions.lease_of(to.session, to.lease);
         let deadline_ms = lease.deadline(cx.now);
         self.sweep(view, cx);
         cx.write(KeyWrite::Take {
@@ -83,8 +84,26 @@ impl Locks {
         if self.may_have_token_record(&view.state) {
             cx.write(KeyWrite::ReadWrite(RwWrite::DropTokenRecord));
         }
+        self.track(view.key, to, (token, deadline_ms), cx);
+        Ok(Granted {
+            token,
+            deadline_ms,
+            is_fresh: true,
+            after: None,
+        })
+    }
+
+    /// Records a first hold: its event, its binding, its tracked grant.
+    pub(crate) fn track(
+        &mut self,
+        key: KeyRef<'_>,
+        to: &Grantee<'_>,
+        (token, deadline_ms): (Token, i64),
+        cx: &mut Cx<'_>,
+    ) {
+        self.had_shared |= to.mode != Mode::Exclusive;
         cx.notify(Event::Acquire);
-        let what = BoundRef::lock(to.mode, view.key, to.owner);
+        let what = BoundRef::lock(to.mode, key, to.owner);
         match to.session {
             true => self.sessions.bind(what, to.client, token, cx.now),
             false => drop(self.sessions.unbind(what)),
@@ -97,15 +116,17 @@ impl Locks {
             deadline_ms,
             may_share: false,
         };
-        self.stats.grants_unwatched +=
-            self.tracked
-                .insert(view.key, tracked, self.limits.max_tracked);
-        Ok(Granted {
-            token,
-            deadline_ms,
-            is_fresh: true,
-            after: None,
-        })
+        let max = self.limits.max_tracked;
+        self.stats.grants_unwatched += match to.mode {
+            Mode::Read => {
+                let at = OwnerAt {
+                    key: key.to_id(),
+                    owner: to.owner.into(),
+                };
+                self.tracked.insert_reader(at, tracked, max)
+            }
+            _ => self.tracked.insert(key, tracked, max),
+        };
     }
 
     /// Whether a key without a holder may have a token record. A read-write lock that was deleted by other means may have
@@ -123,14 +144,6 @@ impl Locks {
             cx.notify(Event::KeyExpired);
         }
         self.untrack_stale(view, cx);
-    }
-
-    /// The lease to use: a session has its own.
-    pub(crate) fn lease_of(&self, session: bool, asked: Lease) -> Lease {
-        match session {
-            true => self.sessions.rule.lease,
-            false => asked,
-        }
     }
 
     pub(crate) fn mint(&mut self, view: &View<'_>, cx: &mut Cx<'_>) -> Result<Token, LockError> {

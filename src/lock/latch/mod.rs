@@ -5,4 +5,5 @@
 //! disconnect. All waiters are answered at once.
 
 pub(crate) mod commands;
+pub(crate) mod locks;
 pub(crate) mod state;

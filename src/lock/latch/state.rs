@@ -1,9 +1,9 @@
 //! The state of a latch, and the changes of its key.
 
-use crate::lock::resource::Kind;
+use crate::lock::resource::{Kind, Resource};
 use crate::lock::stats::counters;
 use crate::lock::wait::request::WaiterId;
-use crate::lock::wait::waiters::Waiters;
+use crate::lock::wait::waiters::{Grace, Waiters};
 use crate::lock::{LockError, Now};
 
 /// The content of a latch's key.
@@ -73,6 +73,10 @@ pub struct Latches {
 }
 
 impl Kind for Latches {
+    fn resource(&self) -> Resource {
+        Resource::Latch
+    }
+
     fn prefix(&self) -> &'static str {
         "latch_"
     }
@@ -103,5 +107,9 @@ impl Kind for Latches {
 
     fn waiters_mut(&mut self) -> &mut Waiters {
         &mut self.waiters
+    }
+
+    fn set_grace(&mut self, _grace: Grace) {
+        // All waiters are answered at once, so a place has no value.
     }
 }

@@ -59,7 +59,7 @@ impl Locks {
         }
         // An existing hold of the owner is bound or unbound only when the reply is written: see `Reentry`.
         let modest = Acquire {
-            lease: self.lease_of(req.session, req.lease),
+            lease: self.sessions.lease_of(req.session, req.lease),
             session: false,
             names_lease: false,
             ..req

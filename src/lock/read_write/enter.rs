@@ -2,11 +2,9 @@
 
 use std::borrow::Cow;
 
-use crate::lock::effect::{Cx, Event, Outcome};
+use crate::lock::effect::{Cx, Outcome};
 use crate::lock::grant::fresh::Grantee;
-use crate::lock::grant::tracked::TrackedGrant;
 use crate::lock::locks::Locks;
-use crate::lock::name::OwnerAt;
 use crate::lock::read_write::change::{write, RwWrite};
 use crate::lock::read_write::readers::Reader;
 use crate::lock::read_write::state::ReadWrite;
@@ -104,11 +102,11 @@ impl Locks {
         let is_bound = match holds {
             Some(_) if !to.session => {
                 let bound = self.bound_token(what, (to.mode, &lock), cx.now);
-                self.keep_binding(what, bound, to.names_lease, cx.now)
+                self.sessions.keep(what, bound, to.names_lease, cx.now)
             }
             _ => to.session,
         };
-        let end_ms = self.lease_of(is_bound, to.lease).deadline(cx.now);
+        let end_ms = self.sessions.lease_of(is_bound, to.lease).deadline(cx.now);
         let since = former.and_then(|_| Some(lock.token_record.as_ref()?.since));
         self.prune(view.key, &mut lock, cx);
         lock.add_hold((to.mode, to.owner), (holds, once), end_ms, cx);
@@ -162,7 +160,10 @@ impl Locks {
         cx: &mut Cx<'_>,
     ) -> Result<Entered, LockError> {
         let token = self.mint(view, cx)?;
-        let end_ms = self.lease_of(to.session, to.lease).deadline(cx.now);
+        let end_ms = self
+            .sessions
+            .lease_of(to.session, to.lease)
+            .deadline(cx.now);
         self.sweep(view, cx);
         if view.state != KeyState::Absent {
             write(cx, RwWrite::Clear);
@@ -180,41 +181,6 @@ impl Locks {
             is_fresh: true,
             lock,
         })
-    }
-
-    fn track(
-        &mut self,
-        key: KeyRef<'_>,
-        to: &Grantee<'_>,
-        (token, deadline_ms): (Token, i64),
-        cx: &mut Cx<'_>,
-    ) {
-        self.had_shared = true;
-        cx.notify(Event::Acquire);
-        let what = BoundRef::lock(to.mode, key, to.owner);
-        match to.session {
-            true => self.sessions.bind(what, to.client, token, cx.now),
-            false => drop(self.sessions.unbind(what)),
-        }
-        self.stats.grants += 1;
-        let tracked = TrackedGrant {
-            token,
-            since_ms: cx.now.mono_ms,
-            client: to.client,
-            deadline_ms,
-            may_share: false,
-        };
-        let max = self.limits.max_tracked;
-        self.stats.grants_unwatched += match to.mode {
-            Mode::Read => {
-                let at = OwnerAt {
-                    key: key.to_id(),
-                    owner: to.owner.into(),
-                };
-                self.tracked.insert_reader(at, tracked, max)
-            }
-            _ => self.tracked.insert(key, tracked, max),
-        };
     }
 
     /// A re-entry never shortens a lease.

@@ -219,8 +219,11 @@ impl Locks {
         self.in_flight.claim(view.key, req.owner);
         let what = BoundRef::lock(mode, view.key, req.owner);
         let bound = self.bound_token(what, (mode, present), cx.now);
-        let stays_bound = self.keep_binding(what, bound, req.names_lease, cx.now);
-        let end_ms = self.lease_of(stays_bound, req.lease).deadline(cx.now);
+        let stays_bound = self.sessions.keep(what, bound, req.names_lease, cx.now);
+        let end_ms = self
+            .sessions
+            .lease_of(stays_bound, req.lease)
+            .deadline(cx.now);
         let mut lock = present.clone();
         self.prune(view.key, &mut lock, cx);
         if mode == Mode::Read {

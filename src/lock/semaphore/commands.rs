@@ -2,17 +2,18 @@
 
 use std::num::NonZeroU32;
 
-use crate::lock::effect::{Cx, Outcome};
+use crate::lock::effect::Outcome;
 use crate::lock::exclusive::request::{Answer, Wait};
-use crate::lock::locks::Locks;
-use crate::lock::resource::Resource;
+use crate::lock::resource::KindCx;
 use crate::lock::semaphore::grant::Terms;
+use crate::lock::semaphore::semaphores::Semaphores;
+use crate::lock::semaphore::session::{drop_binding, keep_binding};
 use crate::lock::semaphore::state::{
     Permit, PermitChange, PermitDraft, Permits, SemView, MAX_PERMITS,
 };
 use crate::lock::session::bindings::BoundRef;
 use crate::lock::wait::request::{Waiter, WaiterId};
-use crate::lock::{KeyRef, Lease, LockError, Mode, Now};
+use crate::lock::{KeyRef, Lease, LockError, Mode};
 
 /// `SEM.ACQUIRE`.
 #[derive(Debug, Clone, Copy)]
@@ -54,16 +55,16 @@ impl SetIf {
     }
 }
 
-impl Locks {
+impl Semaphores {
     /// `SEM.SET`. Returns the number of permits, or `None` when the condition excludes it.
-    pub fn sem_set(
+    pub(super) fn set(
         &mut self,
         view: &SemView<'_>,
         permits: u32,
         set_if: SetIf,
-        cx: &mut Cx<'_>,
+        cx: &mut KindCx<'_>,
     ) -> Result<(Option<u32>, PermitChange), LockError> {
-        self.check_is_not_other(Resource::Semaphore, view.key)?;
+        cx.check_is_not_other()?;
         let there = self.permits_there(view)?;
         if permits > MAX_PERMITS {
             return Err(LockError::TooManyPermits);
@@ -80,24 +81,22 @@ impl Locks {
     }
 
     /// `SEM.ACQUIRE`.
-    pub fn sem_acquire(
+    pub(super) fn acquire(
         &mut self,
         view: &SemView<'_>,
         req: &SemAcquire<'_>,
-        cx: &mut Cx<'_>,
+        cx: &mut KindCx<'_>,
     ) -> (Result<Answer, LockError>, PermitChange) {
         let there = match self.permits_there(view) {
-            Ok(there) => self
-                .check_is_not_other(Resource::Semaphore, view.key)
-                .map(|()| there),
+            Ok(there) => cx.check_is_not_other().map(|()| there),
             Err(error) => Err(error),
         };
         let there = match there {
             Ok(there) => there,
             Err(error) => return (Err(error), PermitChange::default()),
         };
-        if req.session && !self.sessions.rule.open {
-            self.sems.waiters.stats.busy += 1;
+        if req.session && !cx.sessions.rule.open {
+            self.waiters.stats.busy += 1;
             return (Err(LockError::Busy), PermitChange::default());
         }
         let mut draft = PermitDraft::open(there);
@@ -109,46 +108,46 @@ impl Locks {
     }
 
     /// `SEM.RELEASE`. True when the id held a permit.
-    pub fn sem_release(
+    pub(super) fn release(
         &mut self,
         view: &SemView<'_>,
         id: &[u8],
-        cx: &mut Cx<'_>,
+        cx: &mut KindCx<'_>,
     ) -> Result<(bool, PermitChange), LockError> {
         let there = self.permits_there(view)?;
         if view.held_until(cx.now).is_none() {
-            self.sems.stats.release_misses += 1;
-            if let Some(waiter) = self.sems.waiters.withdraw(view.key, id) {
-                self.sems.waiters.stats.waits_withdrawn += 1;
+            self.stats.release_misses += 1;
+            if let Some(waiter) = self.waiters.withdraw(view.key, id) {
+                self.waiters.stats.waits_withdrawn += 1;
                 cx.answer(waiter, Outcome::Nil);
             }
             return Ok((false, PermitChange::default()));
         }
         let (known, change) = self.take_back(view, there, id, cx);
-        self.sems.stats.grants_released += u64::from(known);
+        self.stats.grants_released += u64::from(known);
         Ok((true, change))
     }
 
     /// `SEM.RENEW`. True when the permit is renewed.
-    pub fn sem_renew(
+    pub(super) fn renew(
         &mut self,
         view: &SemView<'_>,
         id: &[u8],
         (lease, names_lease): (Lease, bool),
-        now: Now,
+        cx: &mut KindCx<'_>,
     ) -> Result<(bool, PermitChange), LockError> {
         let there = self.permits_there(view)?;
-        if view.held_until(now).is_none() {
-            self.sems.stats.renewal_misses += 1;
+        if view.held_until(cx.now).is_none() {
+            self.stats.renewal_misses += 1;
             return Ok((false, PermitChange::default()));
         }
-        self.sems.in_flight.claim(view.key, id);
-        self.sems.stats.renewals += 1;
-        let stays_bound = self.keep_permit_binding(view.key, id, names_lease, now);
+        self.in_flight.claim(view.key, id);
+        self.stats.renewals += 1;
+        let stays_bound = keep_binding(view.key, id, names_lease, cx);
         let mut draft = PermitDraft::open(there);
-        let end_ms = self.lease_of(stays_bound, lease).deadline(now);
+        let end_ms = cx.sessions.lease_of(stays_bound, lease).deadline(cx.now);
         draft.set_end(id, end_ms);
-        self.sems.remembered.renewed(view.key, id, end_ms);
+        self.remembered.renewed(view.key, id, end_ms);
         Ok((true, self.finish(view, draft)))
     }
 
@@ -159,28 +158,28 @@ impl Locks {
         draft: &mut PermitDraft<'_>,
         end_ms: i64,
         req: &SemAcquire<'_>,
-        cx: &mut Cx<'_>,
+        cx: &mut KindCx<'_>,
     ) -> Result<Answer, LockError> {
-        let token = match self.sems.remembered.get(view.key, req.id) {
+        let token = match self.remembered.get(view.key, req.id) {
             Some(permit) => permit.token,
             None => {
-                let token = self.mint_permit(view, cx)?;
-                self.sems.stats.adoptions += 1;
-                self.remember(view.key, req.id, Permit { token, end_ms });
+                let token = Semaphores::mint(view, cx)?;
+                self.stats.adoptions += 1;
+                self.remember((view.key, req.id), Permit { token, end_ms }, cx);
                 token
             }
         };
         let what = BoundRef::permit(view.key, req.id);
         let bound = if req.session {
-            self.sessions.bind(what, req.client, token, cx.now);
+            cx.sessions.bind(what, req.client, token, cx.now);
             true
         } else {
-            self.keep_permit_binding(view.key, req.id, req.names_lease, cx.now)
+            keep_binding(view.key, req.id, req.names_lease, cx)
         };
-        let wanted = self.lease_of(bound, req.lease).deadline(cx.now);
+        let wanted = cx.sessions.lease_of(bound, req.lease).deadline(cx.now);
         self.extend_permit(view.key, draft, req.id, (end_ms, wanted));
-        self.sems.in_flight.claim(view.key, req.id);
-        self.sems.stats.reentries += 1;
+        self.in_flight.claim(view.key, req.id);
+        self.stats.reentries += 1;
         Ok(Answer::Granted(token))
     }
 
@@ -196,7 +195,7 @@ impl Locks {
             draft.set_end(id, wanted);
         }
         // Another client may have renewed it: then the end that was read is recorded.
-        self.sems.remembered.renewed(key, id, end_ms.max(wanted));
+        self.remembered.renewed(key, id, end_ms.max(wanted));
     }
 
     /// An acquire of an id without a permit.
@@ -205,7 +204,7 @@ impl Locks {
         view: &SemView<'_>,
         draft: &mut PermitDraft<'_>,
         req: &SemAcquire<'_>,
-        cx: &mut Cx<'_>,
+        cx: &mut KindCx<'_>,
     ) -> Result<Answer, LockError> {
         draft.make(req.limit);
         let was_over = own_end(view).is_some();
@@ -213,45 +212,45 @@ impl Locks {
             // The former permit of this id has expired; the set holds an id once only.
             draft.put_back(req.id);
         }
-        let delayed = self.startup_delay.is_on(cx.now);
+        let delayed = cx.startup_delay.is_on(cx.now);
         let waits = req.wait != Wait::No;
         if delayed && !waits && draft.has_permit() {
-            return Err(LockError::InStartupDelay(self.startup_delay.left(cx.now)));
+            return Err(LockError::InStartupDelay(cx.startup_delay.left(cx.now)));
         }
         // Waiters come first. An id that returns to its kept place is granted in the order of that place.
-        if waits && (delayed || self.sems.waiters.live_on(view.key) > 0 || !draft.has_permit()) {
+        if waits && (delayed || self.waiters.live_on(view.key) > 0 || !draft.has_permit()) {
             let id = self.park_for_permit(view.key, req, cx)?;
             draft.counts |= was_over;
-            self.forget_over(view.key, req.id, was_over);
+            self.forget_over(view.key, req.id, was_over, cx);
             self.hand_off_permits(view, draft, cx);
             return Ok(Answer::Parked(id));
         }
         // A parked request of this id may get the permit; a second one is not granted here.
-        let is_parked = self.sems.waiters.parked(view.key, req.id).is_some();
+        let is_parked = self.waiters.parked(view.key, req.id).is_some();
         self.hand_off_permits(view, draft, cx);
-        if is_parked || self.sems.waiters.live_on(view.key) > 0 || !draft.has_permit() {
-            self.sems.waiters.stats.refusals += 1;
+        if is_parked || self.waiters.live_on(view.key) > 0 || !draft.has_permit() {
+            self.waiters.stats.refusals += 1;
             return Ok(Answer::Refused);
         }
-        self.forget_over(view.key, req.id, was_over);
+        self.forget_over(view.key, req.id, was_over, cx);
         let terms = Terms {
             lease: req.lease,
             session: req.session,
             client: req.client,
         };
         let (token, _) = self.grant_permit(view, draft, req.id, terms, cx)?;
-        self.sems.in_flight.claim(view.key, req.id);
-        self.sems.waiters.withdraw(view.key, req.id);
+        self.in_flight.claim(view.key, req.id);
+        self.waiters.withdraw(view.key, req.id);
         Ok(Answer::Granted(token))
     }
 
     /// Ends the records of the expired permit of an id that acquires again.
-    fn forget_over(&mut self, key: KeyRef<'_>, id: &[u8], was_over: bool) {
+    fn forget_over(&mut self, key: KeyRef<'_>, id: &[u8], was_over: bool, cx: &mut KindCx<'_>) {
         if was_over {
-            self.sems.in_flight.claim(key, id);
-            self.drop_permit_binding(key, id);
-            let known = self.sems.remembered.remove(key, id);
-            self.sems.stats.grants_expired += u64::from(known);
+            self.in_flight.claim(key, id);
+            drop_binding(key, id, cx.sessions);
+            let known = self.remembered.remove(key, id);
+            self.stats.grants_expired += u64::from(known);
         }
     }
 
@@ -259,13 +258,9 @@ impl Locks {
         &mut self,
         key: KeyRef<'_>,
         req: &SemAcquire<'_>,
-        cx: &mut Cx<'_>,
+        cx: &mut KindCx<'_>,
     ) -> Result<WaiterId, LockError> {
-        if self.is_full(Resource::Semaphore, key, req.id) {
-            self.sems.waiters.stats.busy += 1;
-            return Err(LockError::Busy);
-        }
-        let id = self.next_waiter_id();
+        let id = cx.admit(&mut self.waiters, key, req.id)?;
         let waiter = Waiter {
             id,
             mode: Mode::Exclusive,
@@ -276,8 +271,8 @@ impl Locks {
             session: req.session,
             limit: req.limit,
         };
-        self.sems.waiters.park(key, req.id, waiter, cx);
-        self.sessions.waits(req.client, id);
+        self.waiters.park(key, req.id, waiter, cx);
+        cx.sessions.waits(req.client, id);
         Ok(id)
     }
 }

@@ -1,6 +1,6 @@
 //! The semaphores of one server: the part in memory.
 
-use crate::lock::resource::Kind;
+use crate::lock::resource::{Kind, Resource};
 use crate::lock::semaphore::in_flight::PermitsInFlight;
 use crate::lock::semaphore::state::{Remembered, SemView, GRANTS_AT_ONCE};
 use crate::lock::session::bindings::{BoundRef, Sessions};
@@ -88,6 +88,10 @@ fn at_and_beside(key: KeyRef<'_>) -> impl Iterator<Item = KeyRef<'_>> {
 }
 
 impl Kind for Semaphores {
+    fn resource(&self) -> Resource {
+        Resource::Semaphore
+    }
+
     fn prefix(&self) -> &'static str {
         "sem_"
     }
@@ -113,6 +117,12 @@ impl Kind for Semaphores {
 
     fn schedule_settle(&mut self, key: KeyRef<'_>) {
         for key in at_and_beside(key) {
+            self.waiters.schedule_settle(key);
+        }
+    }
+
+    fn began(&mut self, key: KeyRef<'_>) {
+        for key in at_and_beside(key).skip(1) {
             self.waiters.schedule_settle(key);
         }
     }

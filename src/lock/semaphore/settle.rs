@@ -2,23 +2,23 @@
 
 use std::num::NonZeroU32;
 
-use crate::lock::effect::Cx;
-use crate::lock::locks::Locks;
+use crate::lock::resource::KindCx;
 use crate::lock::semaphore::in_flight::PermitInFlight;
+use crate::lock::semaphore::semaphores::Semaphores;
 use crate::lock::semaphore::state::{PermitChange, PermitDraft, Permits, SemState, SemView};
 use crate::lock::{KeyRef, LockError, OwnerId};
 
-impl Locks {
+impl Semaphores {
     /// Whether settling a semaphore in this state may write.
-    pub fn sem_may_change(&self, view: &SemView<'_>) -> bool {
+    pub fn may_change(&self, view: &SemView<'_>) -> bool {
         let is_undone = |(id, end): &(OwnerId, Option<i64>)| {
-            end.is_some() && *end == self.sems.in_flight.lost_end(view.key, id)
+            end.is_some() && *end == self.in_flight.lost_end(view.key, id)
         };
         match &view.state {
             SemState::OtherType | SemState::OtherString | SemState::OtherSet => false,
             SemState::Absent => self.limit_of_waiters(view.key).is_some(),
             SemState::There(there) => {
-                let waited = self.sems.waiters.live_on(view.key) > 0;
+                let waited = self.waiters.live_on(view.key) > 0;
                 let draft = PermitDraft::open(Some(there));
                 (waited && draft.has_permit())
                     || draft.owes_many()
@@ -29,11 +29,11 @@ impl Locks {
 
     /// Settles a semaphore: called when a permit has expired or a key was changed by other means. Without a cause it
     /// changes nothing.
-    pub fn sem_settle(&mut self, view: &SemView<'_>, cx: &mut Cx<'_>) -> PermitChange {
+    pub(super) fn settle(&mut self, view: &SemView<'_>, cx: &mut KindCx<'_>) -> PermitChange {
         let there = match self.permits_there(view) {
             Ok(there) => there,
             Err(error) => {
-                self.sems.waiters.fail_all(view.key, &error, cx);
+                self.waiters.fail_all(view.key, &error, cx);
                 None
             }
         };
@@ -42,7 +42,7 @@ impl Locks {
             draft.reclaim_owed();
         }
         for (id, end_ms) in &view.undone {
-            let permit_in_flight = self.sems.in_flight.take_lost(view.key, id);
+            let permit_in_flight = self.in_flight.take_lost(view.key, id);
             let is_there = |permit_in_flight: &PermitInFlight| {
                 there.is_some() && *end_ms == Some(permit_in_flight.end_ms)
             };
@@ -50,20 +50,18 @@ impl Locks {
                 continue;
             };
             draft.give_back(id);
-            let known = self.sems.remembered.remove(view.key, id);
-            self.sems.stats.grants_undone += u64::from(known);
+            let known = self.remembered.remove(view.key, id);
+            self.stats.grants_undone += u64::from(known);
             let key = view.key.to_id();
-            self.sems
-                .waiters
-                .restore(&key, id, permit_in_flight.seq, cx.now);
+            self.waiters.restore(&key, id, permit_in_flight.seq, cx.now);
         }
         if view.state == SemState::Absent {
             draft.make(self.limit_of_waiters(view.key));
         }
         self.hand_off_permits(view, &mut draft, cx);
         // While no permit may be granted, the timer postpones the key.
-        if self.grants_now(view, cx.now) && draft.has_permit() {
-            self.sems.waiters.schedule_settle(view.key);
+        if Semaphores::grants_now(view, cx) && draft.has_permit() {
+            self.waiters.schedule_settle(view.key);
         }
         self.write_down(view, draft)
     }
@@ -75,14 +73,14 @@ impl Locks {
     ) -> Result<Option<&'v Permits>, LockError> {
         let there = view.permits();
         if !matches!(there, Ok(Some(_))) {
-            self.sems.lose(view.key);
+            self.lose(view.key);
         }
         there
     }
 
     /// The number of permits with which the first waiter that names one creates the semaphore.
     fn limit_of_waiters(&self, key: KeyRef<'_>) -> Option<NonZeroU32> {
-        let queue = self.sems.queue(key)?;
+        let queue = self.queue(key)?;
         let limit = queue.iter().find_map(|(_, waiter)| waiter.limit);
         limit
     }

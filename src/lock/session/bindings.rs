@@ -24,6 +24,7 @@ use std::rc::Rc;
 use indexmap::{Equivalent, IndexMap};
 
 use crate::lock::name::Secret;
+use crate::lock::stats::counters;
 use crate::lock::table::give_back;
 use crate::lock::{KeyId, KeyRef, Lease, Mode, Now, OwnerId, Token, WaiterId};
 
@@ -140,9 +141,20 @@ struct Session {
     waits: Option<WaiterId>,
 }
 
+counters! {
+    /// The counters of bindings.
+    SessionStats
+    /// Leases of bound holds that the server renewed.
+    session_renewals,
+    /// Bound holds that had ended unnoticed: the lease ran out, or the key was deleted.
+    session_losses,
+}
+
 /// The bindings of one server.
 #[derive(Debug, Default)]
 pub struct Sessions {
+    /// The statistics.
+    pub stats: SessionStats,
     /// The rule in force, set by the shell from the settings.
     pub rule: SessionRule,
     bindings: HashMap<Number, Binding>,
@@ -157,6 +169,31 @@ pub struct Sessions {
 }
 
 impl Sessions {
+    /// The owner has used its hold without asking for a session: a binding ends if the request names a lease, and stays
+    /// otherwise. Returns whether the hold is bound afterwards.
+    pub(crate) fn keep(
+        &mut self,
+        what: BoundRef<'_>,
+        token: Option<Token>,
+        names_lease: bool,
+        now: Now,
+    ) -> bool {
+        let stays = !names_lease && self.client_of(what, token).is_some();
+        match stays {
+            true => self.renewed(what, now),
+            false => drop(self.unbind(what)),
+        }
+        stays
+    }
+
+    /// The lease to use: a session has its own.
+    pub(crate) fn lease_of(&self, session: bool, asked: Lease) -> Lease {
+        match session {
+            true => self.rule.lease,
+            false => asked,
+        }
+    }
+
     /// The number of bound holds.
     pub fn holds(&self) -> usize {
         self.bindings.len()

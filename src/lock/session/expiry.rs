@@ -44,7 +44,7 @@ impl Locks {
         let wanted = self.sessions.rule.lease.deadline(cx.now);
         if let Some((mode, lock)) = self.bound_shared(bound.as_ref(), &view.state, cx.now) {
             self.extend_shared(view, lock, (mode, &bound.owner), (wanted, cx.now), cx);
-            self.stats.session_renewals += 1;
+            self.sessions.stats.session_renewals += 1;
             return self.sessions.renewed(bound.as_ref(), cx.now);
         }
         let Some(hold) = self.bound_hold(bound.as_ref(), &view.state, cx.now) else {
@@ -59,25 +59,8 @@ impl Locks {
             });
             self.note_deadline(view, hold.token, wanted);
         }
-        self.stats.session_renewals += 1;
+        self.sessions.stats.session_renewals += 1;
         self.sessions.renewed(bound.as_ref(), cx.now);
-    }
-
-    /// The owner has used its hold without asking for a session: a binding ends if the request names a lease, and stays
-    /// otherwise. Returns whether the hold is bound afterwards.
-    pub(crate) fn keep_binding(
-        &mut self,
-        what: BoundRef<'_>,
-        token: Option<Token>,
-        names_lease: bool,
-        now: Now,
-    ) -> bool {
-        let stays = !names_lease && self.sessions.client_of(what, token).is_some();
-        match stays {
-            true => self.sessions.renewed(what, now),
-            false => drop(self.sessions.unbind(what)),
-        }
-        stays
     }
 
     pub(crate) fn bound_hold<'s>(
@@ -130,7 +113,7 @@ impl Locks {
         let Some(token) = self.sessions.unbind(what) else {
             return;
         };
-        self.stats.session_losses += 1;
+        self.sessions.stats.session_losses += 1;
         if what.kind == BoundKind::Lock(Mode::Read) {
             self.untrack_stale_reader(view.key, what.owner, cx);
         } else if self.tracked.get(view.key, Some(token)).is_some() {

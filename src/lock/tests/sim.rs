@@ -348,7 +348,7 @@ impl Sim {
         if bound.kind == BoundKind::Permit {
             let id = text(&bound.owner);
             return self.serve_permit(&name_of(&bound.key), Some(&id), |locks, view, cx| {
-                locks.renew_permit_session(view, id.as_bytes(), cx.now)
+                locks.renew_permit_session(view, id.as_bytes(), cx)
             });
         }
         self.serve_session(

@@ -8,7 +8,7 @@
 //! for its release; or when its time has passed, and the first waiter is granted the lock.
 //!
 //! An *unused* window (no subscriber, or no client took the lock) doubles the number of hand-offs until the next, up to
-//! [`state::MOST_DOUBLINGS`] times. A used window resets the number.
+//! `state::MOST_DOUBLINGS` times. A used window resets the number.
 
 pub(crate) mod decide;
 pub(crate) mod state;

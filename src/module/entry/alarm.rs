@@ -1,8 +1,7 @@
-//! One timer for everything that is due: answers to deliver, waits that run out, leases that end,
-//! keys to settle afresh.
+//! The one timer of the module: for answers to deliver, ends of waits and leases, keys to settle.
 //!
-//! It exists only while something is pending (a live timer forbids `MODULE UNLOAD`), and what it
-//! does is safe to do early or twice.
+//! It is armed only while work is pending (an armed timer forbids `MODULE UNLOAD`). The work may be done early or
+//! twice.
 
 use std::ffi::c_void;
 use std::ptr::null_mut;
@@ -22,15 +21,15 @@ use crate::module::state::alarm::RETRY_MS;
 use crate::module::state::settings;
 use crate::module::state::shell::{self, Shell};
 
-/// No timer is armed for longer: the server's timers mix the wall clock into their period.
+/// The longest period of the timer: the server computes its timers with the wall clock, which may be set.
 const LONGEST_MS: u64 = 60_000;
 
-/// So many times in a row the timer may fire too early and be armed again at once.
+/// After more early firings in a row than this, the timer is not armed again at once.
 const EARLY_FIRINGS: u32 = 3;
 
 impl Shell {
-    /// Whether nothing is pending and no timer is armed: then there is no need to read the clocks,
-    /// which every command would do otherwise, for 170 instructions.
+    /// Whether nothing is pending and no timer is armed. Then a command need not read the clocks, which takes 170
+    /// instructions.
     fn is_quiet(&self) -> bool {
         self.alarm.armed.is_none()
             && self.answered.is_empty()
@@ -41,7 +40,7 @@ impl Shell {
             && !self.locks.tokens.has_lost()
     }
 
-    /// Milliseconds until something is to be done; `None`: nothing is pending.
+    /// Milliseconds until work is due; `None` if none is pending.
     fn next_due(&self, now: Now) -> Option<u64> {
         if !self.answered.is_empty() || self.alarm.job {
             return Some(0);
@@ -50,7 +49,7 @@ impl Shell {
         next.into_iter().flatten().min()
     }
 
-    /// Milliseconds until the next key is to be settled.
+    /// Milliseconds until work on keys is due: settling, checks, horizons, bound holds.
     fn next_settle(&self, now: Now) -> Option<u64> {
         let until = |moment: u64| moment.saturating_sub(now.mono_ms);
         let retry_at_ms = self.alarm.retry_at_ms;
@@ -59,8 +58,8 @@ impl Shell {
         let postponed = self.locks.has_postponed().then(|| until(grants_ms));
         let bound = self.locks.sessions.next_due(now);
         let bound = bound.map(|due| due.max(until(self.alarm.sessions_at_ms)));
-        // While the module is drained, no timer waits for a later renewal: it would forbid the unloading.
-        // The cron finds what is due.
+        // With `lock.drain`, no timer is armed for a later renewal: it would forbid the unload. The cron finds a
+        // renewal that is due.
         let bound = bound.filter(|due| *due == 0 || !settings::drain());
         let recheck = self.locks.has_rechecks().then_some(0);
         let next = [self.locks.next_settle(now), recheck, lost, postponed, bound]
@@ -71,16 +70,15 @@ impl Shell {
     }
 }
 
-/// Arms, moves or stops the timer: called at the end of every event that may have changed what is
-/// due. A timer that comes too early is left alone, but what is due now does not wait for one that
-/// was armed for a later moment of this same millisecond.
+/// Arms, moves or stops the timer. Called at the end of every event that may have changed what is due. A timer that is
+/// armed for an earlier time stays. Work that is due at the end of this tick moves a timer of the same millisecond.
 pub fn rearm(ctx: Ctx<'_>) {
     if !shell::with(|shell| shell.alarm.firing) {
         arm(ctx, 0);
     }
 }
 
-/// Arms the timer for what is due, but not sooner than in so many milliseconds.
+/// Arms the timer for the next due work, but for `soonest` milliseconds from now at the earliest.
 fn arm(ctx: Ctx<'_>, soonest: u64) {
     if shell::with(|shell| shell.is_quiet()) {
         return;
@@ -98,8 +96,8 @@ fn arm(ctx: Ctx<'_>, soonest: u64) {
         _ => stop(ctx),
     }
     if let (Some(due), Some(due_at)) = (due, due_at) {
-        // SAFETY: the context is live; the callback takes no data. (It cannot fail: the server tries ids until one
-        // is free.)
+        // SAFETY: the context is live; the callback uses no data. (It cannot fail: the server tries ids until one is
+        // free.)
         let id = unsafe {
             api!(RedisModule_CreateTimer)(ctx.as_ptr(), due as i64, Some(on_timer), null_mut())
         };
@@ -110,14 +108,14 @@ fn arm(ctx: Ctx<'_>, soonest: u64) {
 /// Stops the timer, if it is armed.
 pub fn stop(ctx: Ctx<'_>) {
     if let Some((id, _)) = shell::with(|shell| shell.alarm.armed.take()) {
-        // SAFETY: the id is of a live timer: it leaves `armed` here and when the timer fires. (An unknown id is
-        // refused, and then there is nothing to stop.)
+        // SAFETY: the context is live, and the id is that of the armed timer: it leaves `armed` here and when the timer
+        // fires. (The server refuses an unknown id.)
         unsafe { api!(RedisModule_StopTimer)(ctx.as_ptr(), id, null_mut()) };
     }
 }
 
-/// Something is overdue although a timer may be armed for later, or none is armed: the wall clock was
-/// set back under the server's timers. Called about ten times a second.
+/// Arms the timer again if work is overdue, or if none is armed: the server's timers are late when the wall clock was
+/// set back. Called by the server's cron, about ten times a second.
 pub fn check(ctx: Ctx<'_>) {
     let now = ctx.now();
     if shell::with(|shell| shell.next_due(now) == Some(0)) {
@@ -132,9 +130,9 @@ unsafe extern "C" fn on_timer(ctx: *mut raw::RedisModuleCtx, _data: *mut c_void)
     // SAFETY: the server's context for this callback; the local value ends with it.
     let callback = unsafe { Callback::new(ctx) };
     let ctx = callback.ctx();
-    // The timer that fires is gone: stopping it from here would free it twice. And one created from
-    // here does not fire in this turn, so it is armed for the next millisecond at the soonest, for
-    // an answer that comes earlier to move it.
+    // The server frees the timer that fires: stopping it from here would free it twice. A timer that is created here
+    // does not fire in this tick, so it is armed for the next millisecond at the earliest; an answer that is noted
+    // before moves it to the end of the tick.
     let fired = guard::entry("alarm", || {
         shell::with(|shell| shell.alarm.fires(ctx.now()));
         fire(ctx);
@@ -145,10 +143,11 @@ unsafe extern "C" fn on_timer(ctx: *mut raw::RedisModuleCtx, _data: *mut c_void)
     }
 }
 
-/// The server reads the clock once and then lets every timer fire that is due by it. If the wall clock is set
-/// back in the meantime, a timer that is armed here is due by the former reading: it fires at once, and so
-/// do all after it, in one turn that lasts until the clock has caught up. So one that fires too early
-/// again and again is left to the cron.
+/// Arms the timer after its callback, unless it has fired too early several times in a row: then the cron arms it.
+///
+/// The server reads the clock once and then fires every timer that is due by it. If the wall clock is set back
+/// meanwhile, a timer that is armed here is due by the former reading. It fires at once, and so does each after it, in
+/// one tick that lasts until the clock has caught up.
 fn rearm_after_firing(ctx: Ctx<'_>) {
     let is_early = shell::with(|shell| {
         let alarm = &mut shell.alarm;
@@ -184,7 +183,7 @@ fn fire(ctx: Ctx<'_>) {
     }
 }
 
-/// A setting was changed: waiters may have to leave, or locks may be granted at last.
+/// Applies changed settings: `lock.drain` dismisses waiters, a shorter `lock.startup-delay` permits grants.
 pub fn follow_settings() {
     if settings::drain() {
         answers::note_all(&decide(now(), |locks, cx| locks.drain(cx)).1);
@@ -198,8 +197,8 @@ pub fn follow_settings() {
     });
 }
 
-/// A script is about to look at a lock that may have been freed in this very turn: whoever is parked comes first,
-/// as before an acquire of ours.
+/// Before a script runs natively: settles its lock if that may have been freed in this tick, so that parked requests
+/// come first, as before LOCK.ACQUIRE.
 pub fn settle_first(ctx: Ctx<'_>, key: KeyRef<'_>) {
     if !shell::with(|shell| shell.locks.waiters.take_unsettled(key)) {
         return;

@@ -1,21 +1,20 @@
-//! Holds that are bound to connections: the end of a connection, and the renewals until then.
+//! Holds that are bound to connections: their release when the connection ends.
 //!
-//! The server tells of every connection that ends, whatever ended it: closed or reset by the client, killed,
-//! timed out, its output buffer full. It does so at the beginning of `freeClient`, before it looks at what
-//! the client is blocked on. The first hundred holds are released in that very event, the rest by the alarm,
-//! a little in every turn.
+//! The server sends an event for every connection that ends, whatever the reason: closed or reset by the client,
+//! killed, timed out, its output buffer full. It sends it at the beginning of `freeClient`, before it unblocks the
+//! client. The first hundred holds are released at that event, the rest by the alarm, some in every tick.
 //!
-//! Not inside the callback itself, though: what changes there counts as a change by the command that is
-//! under way, and a `CLIENT KILL` that has changed something is sent to replicas and the AOF as a write
-//! would be, where it kills whoever has that id. Redis has a hook for such work from 7.2 on: a job that it does
-//! as soon as the present unit of execution is over, before it looks at the dying client any further where
-//! nobody's command ends it, else behind that command, its transaction or its script. It has a context of its
-//! own, and what it changes is replicated by itself. Redis 7.0 has no such hook, and Valkey 8.1 leaves the
-//! client whose command is under way in the database of the last key event that was sent meanwhile: there all
-//! is left to the alarm, at the end of the turn. So is what a server that refuses writes puts off.
+//! The callback itself does not release: a change in it counts as a change by the command that runs. A `CLIENT KILL`
+//! with a change is replicated like a write, and on replicas and in the AOF it kills the client that has that id there.
+//! Redis has a hook for such work from 7.2 on: a job that it runs as soon as the present unit of execution is over. If
+//! no command ends the connection, the job runs before `freeClient` goes on, else after that command, its transaction
+//! or its script. A job has a context of its own, and its changes are replicated by themselves. Redis 7.0 has no such
+//! hook. Valkey 8.1 leaves the client whose command runs in the database of the last key event that was sent meanwhile.
+//! On both the alarm does all releases, at the end of the tick; it also does those that a server postpones because it
+//! refuses writes.
 //!
-//! The server does not know of jobs when a module is unloaded. It refuses while a timer is armed, so the alarm
-//! stays armed as long as a job is to be done.
+//! The server does not check for jobs when a module is unloaded. It refuses while a timer is armed, so the alarm stays
+//! armed until the job has run.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
@@ -30,10 +29,10 @@ use crate::module::ffi::{fault, guard};
 use crate::module::sessions;
 use crate::module::state::shell;
 
-/// Holds released at once when their connection ends; more wait for the alarm.
+/// The most holds released by the job when their connection ends; more wait for the alarm.
 const AT_ONCE: usize = 100;
 
-/// Prepares for `SESSION`: from now on the module watches the ends of connections.
+/// Prepares for `SESSION`: subscribes to the ends of connections.
 ///
 /// # Errors
 /// [`LockError::Internal`] where the server refuses.
@@ -41,7 +40,7 @@ pub fn prepare(ctx: Ctx<'_>) -> Result<(), LockError> {
     watch_clients(ctx).ok_or(LockError::Internal)
 }
 
-/// Subscribes, once, to clients that come and go: nobody pays for that before the first hold is bound to one.
+/// Subscribes, once, to the events of clients. They cost time for every connection, so not before the first `SESSION`.
 fn watch_clients(ctx: Ctx<'_>) -> Option<()> {
     if !shell::with(|shell| shell.watching_clients) {
         let id = raw::REDISMODULE_EVENT_CLIENT_CHANGE;
@@ -52,7 +51,7 @@ fn watch_clients(ctx: Ctx<'_>) -> Option<()> {
     Some(())
 }
 
-/// The server's event of a client that comes or goes.
+/// The server's event of a client that connects or disconnects.
 ///
 /// # Safety
 /// Called by the server only, for that event, on its main thread.
@@ -71,14 +70,14 @@ unsafe extern "C" fn on_client_event(
     // SAFETY: for this event the data is a client's info, which lives through the callback.
     let client = unsafe { (*data.cast::<raw::RedisModuleClientInfo>()).id };
     if guard::entry("client-gone", || disconnected(ctx, client)).is_none() {
-        // Holds of a connection that has gone must not be renewed for ever.
+        // Holds of a connection that has ended must not be renewed for ever.
         guard::entry("client-gone-again", || {
             shell::with(|shell| shell.locks.disconnected(client, ctx.now()));
         });
     }
 }
 
-/// A connection has gone; the context is the dying client's own.
+/// A connection has ended; the context is that of its client.
 fn disconnected(ctx: Ctx<'_>, client: u64) {
     if shell::with(|shell| shell.locks.sessions.clients() == 0) {
         return;
@@ -86,19 +85,18 @@ fn disconnected(ctx: Ctx<'_>, client: u64) {
     let now = ctx.now();
     if shell::with(|shell| shell.locks.disconnected(client, now)) {
         fault::trip("session-end");
-        // First the timer: see above.
+        // The timer before the job: it forbids an unload until the job has run.
         alarm::rearm(ctx);
         schedule(ctx);
     }
 }
 
-/// Whether work can be left for the end of the present unit of execution.
+/// Whether the server runs jobs at the end of a unit of execution, in a way that suits (see the top of this file).
 fn has_jobs(ctx: Ctx<'_>) -> bool {
     has!(RedisModule_AddPostNotificationJob) && !ctx.is_valkey()
 }
 
-/// Has the first holds released as soon as the present unit of execution is over, where the server can do
-/// that.
+/// Registers the job that releases the first holds at the end of the present unit of execution, if the server has jobs.
 fn schedule(ctx: Ctx<'_>) {
     if shell::with(|shell| shell.alarm.job || !shell.has_jobs) {
         return;
@@ -107,7 +105,7 @@ fn schedule(ctx: Ctx<'_>) {
     let Some(add) = (unsafe { raw::RedisModule_AddPostNotificationJob }) else {
         return;
     };
-    // SAFETY: the context is live and of this module; the callback takes no data.
+    // SAFETY: the context is live and of this module; the callback uses no data.
     let added = unsafe { add(ctx.as_ptr(), Some(on_job), null_mut(), None) };
     shell::with(|shell| shell.alarm.job = added == raw::REDISMODULE_OK as c_int);
 }

@@ -1,4 +1,4 @@
-//! Commands as data: what the server is told about each, and the one entry that all share.
+//! Commands as data: the description that the server gets of each, and the entry that all share.
 
 use std::ffi::{c_int, CStr, CString};
 use std::fmt::Display;
@@ -19,14 +19,14 @@ pub trait Command {
     /// Its error; the text is the reply.
     type Error: Display;
 
-    /// What the server and its users are told.
+    /// Its description, for the server and its users.
     const SPEC: Spec;
 
     /// Serves one call: replies, or returns the error to reply.
     fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), Self::Error>;
 }
 
-/// Registers one command, in the module's own ACL category if there is one.
+/// Registers one command, in the module's own ACL category if the server has it.
 pub type Register = fn(Ctx<'_>, Option<&CStr>) -> Option<()>;
 
 /// The description of a command, for `COMMAND INFO`, `COMMAND DOCS` and the ACL.
@@ -37,9 +37,9 @@ pub struct Spec {
     pub flags: &'static CStr,
     /// ACL categories, for servers that let a module state them.
     pub acl: &'static CStr,
-    /// How it uses its one key, the first argument, or its many ([`ArgKind::Keys`]); `None`: it has none.
+    /// How it uses its key, the first argument, or its keys ([`ArgKind::Keys`]); `None` if it has none.
     pub key: Option<u32>,
-    /// Number of arguments with the name; negative: at least so many.
+    /// Number of arguments, the name among them; negative for a minimum.
     pub arity: i32,
     /// One line.
     pub summary: &'static CStr,
@@ -50,7 +50,7 @@ pub struct Spec {
 }
 
 impl Spec {
-    /// Where the word stands that counts its keys, for a command with [`ArgKind::Keys`].
+    /// The position of `numkeys`, for a command with [`ArgKind::Keys`].
     const fn numkeys_at(&self) -> Option<usize> {
         match self.args {
             [_, Arg {
@@ -72,7 +72,7 @@ pub struct Arg {
     pub name: &'static CStr,
     /// Its kind.
     pub kind: ArgKind,
-    /// The word before the value (or the whole argument, for a bare word).
+    /// The word before the value; for a bare word, the whole argument.
     pub token: Option<&'static CStr>,
     /// Whether it may be left out.
     pub optional: bool,
@@ -82,7 +82,7 @@ pub struct Arg {
 pub enum ArgKind {
     /// The key of the command.
     Key,
-    /// `numkeys key [key ...]`, at the beginning or behind one other argument.
+    /// `numkeys key [key ...]`, at the beginning or after one other argument.
     Keys,
     /// Any bytes.
     String,
@@ -116,19 +116,19 @@ pub mod access {
 
 const ACL_CATEGORY: &CStr = c"lock";
 
-/// Adds the module's own ACL category; `None` where the server cannot.
+/// Adds the module's own ACL category; `None` if the server cannot.
 pub fn add_category(ctx: Ctx<'_>) -> Option<&'static CStr> {
     // SAFETY: the context is OnLoad's; the server copies the name.
     unsafe {
         let added = raw::RedisModule_AddACLCategory?(ctx.as_ptr(), ACL_CATEGORY.as_ptr());
-        // A category outlives the module: when it is loaded again the server says busy.
+        // The server keeps a category after the module is unloaded: when it is loaded again, the error is EBUSY.
         let is_there = added == raw::REDISMODULE_OK as c_int
             || std::io::Error::last_os_error().kind() == ErrorKind::ResourceBusy;
         is_there.then_some(ACL_CATEGORY)
     }
 }
 
-/// Registers a command with everything the server can be told about it.
+/// Registers a command with its description.
 pub fn register<C: Command>(ctx: Ctx<'_>, own_category: Option<&CStr>) -> Option<()> {
     let spec = &C::SPEC;
     let position = i32::from(spec.key.is_some() && spec.numkeys_at().is_none());
@@ -151,7 +151,7 @@ pub fn register<C: Command>(ctx: Ctx<'_>, own_category: Option<&CStr>) -> Option
     command.categorize(spec, own_category)
 }
 
-/// A command of this module that the server knows.
+/// A registered command of this module.
 struct Registered(NonNull<raw::RedisModuleCommand>);
 
 const SINCE: &CStr = c"0.1.0";
@@ -222,7 +222,7 @@ fn key_spec(command: &Spec, flags: u32) -> raw::RedisModuleCommandKeySpec {
     spec
 }
 
-/// The C form of a list of arguments; `lists` keeps every list alive.
+/// The C form of a list of arguments; `lists` owns every list.
 fn arg_list(
     args: &'static [Arg],
     lists: &mut Vec<Vec<raw::RedisModuleCommandArg>>,
@@ -277,8 +277,8 @@ fn c_arg(
     c
 }
 
-/// Redis asks for the keys in this way where the cluster looks for their slot; for permissions it goes by the
-/// description. (On 7.0, that is, of which the latter cannot do the former.)
+/// Reports the positions of the keys. Redis 7.0 requests them to find the slot in a cluster, which it cannot do by the
+/// description; for permissions it uses the description.
 fn report_key_positions(ctx: Ctx<'_>, spec: &Spec, words: &[Str<'_>], numkeys_at: usize) {
     for key in 0..number_of_keys(words, numkeys_at).unwrap_or(0) {
         ctx.report_key_position(numkeys_at + 1 + key, spec.key.unwrap_or_default());

@@ -33,7 +33,7 @@ pub fn risks_of(ctx: Ctx<'_>) -> Risks {
     }
 }
 
-/// Whether the client of this call, which has been answered just now, was condemned before that or by it.
+/// Whether the client of this call, whose reply has been written, was condemned before the reply or by it.
 pub fn is_lost(risks: Risks, ctx: Ctx<'_>) -> bool {
     let is_suspect = shell::with(|shell| shell.buffers_are_limited)
         || (risks.user && is_default(ctx))
@@ -68,7 +68,7 @@ fn limits_normal(limits: &[u8]) -> bool {
 }
 
 fn is_default(ctx: Ctx<'_>) -> bool {
-    // SAFETY: the context is live; the string is ours to free. NULL: no client of a user.
+    // SAFETY: the context is live; the string is ours to free. It is NULL for a client without a user.
     let name = unsafe {
         let name = api!(RedisModule_GetClientUserNameById)(ctx.as_ptr(), ctx.client_id());
         OwnedStr::from_raw(name)
@@ -76,7 +76,7 @@ fn is_default(ctx: Ctx<'_>) -> bool {
     name.is_none_or(|name| name.as_str().bytes() == DEFAULT_USER)
 }
 
-/// Asks the server. False where the command has another name.
+/// Whether `CLIENT LIST` shows the client as condemned; false if the command has another name.
 fn is_condemned(ctx: Ctx<'_>) -> bool {
     let words = [
         OwnedStr::new(b"LIST"),
@@ -88,10 +88,10 @@ fn is_condemned(ctx: Ctx<'_>) -> bool {
     reply.is_some_and(|reply| reply.whole().bytes().is_some_and(says_condemned))
 }
 
-/// Whether a line of `CLIENT LIST` has one of the flags of a client that gets no reply any more: `A`, to be
-/// closed as soon as possible, or `c`, to be closed after what stands in its buffer already.
+/// Whether a line of `CLIENT LIST` has a flag of a client that gets no more replies: `A`, to be closed as soon as
+/// possible, or `c`, to be closed after the output that is in its buffer.
 fn says_condemned(line: &[u8]) -> bool {
-    // A client's name, its only own text before the flags, has no space.
+    // A client's name, the only text before the flags that a client chooses, has no space.
     const FLAGS: &[u8] = b" flags=";
     let Some(at) = line.windows(FLAGS.len()).position(|word| word == FLAGS) else {
         return false;

@@ -1,9 +1,7 @@
-//! News from the server: keys that went away or changed, databases flushed or swapped, data loaded,
-//! roles changed.
+//! Events of the server: keys deleted or changed, databases flushed or swapped, data loaded, roles changed.
 //!
-//! A callback here never writes and never opens a key: it runs in the middle of somebody else's
-//! command, and a write would reach the AOF before the change that caused it. It only marks keys; the
-//! alarm settles them at the end of the turn.
+//! A callback here never writes and never opens a key: it runs during a client's command, and a write would reach the
+//! AOF before the change that caused it. It only marks keys; the alarm settles them at the end of the tick.
 
 use std::ffi::{c_char, c_int, c_void, CStr};
 
@@ -24,9 +22,9 @@ use crate::module::keyspace::replication;
 use crate::module::state::settings;
 use crate::module::state::shell;
 
-/// Everything that may put something else in the place of a lock, or end or prolong it: strings and
-/// the results of `SORT`, `SUNIONSTORE` and the like are written over whatever is there. (A stream is
-/// not: it comes to a free name only, or by a GENERIC event.)
+/// The classes of events that may replace a lock by another value, or end or prolong it: strings and the results of
+/// `SORT`, `SUNIONSTORE` and the like overwrite any key. (A stream does not: it is made under a free name only, or with
+/// a GENERIC event.)
 const CHANGES: c_int = raw::REDISMODULE_NOTIFY_GENERIC
     | raw::REDISMODULE_NOTIFY_HASH
     | raw::REDISMODULE_NOTIFY_STRING
@@ -34,7 +32,7 @@ const CHANGES: c_int = raw::REDISMODULE_NOTIFY_GENERIC
     | raw::REDISMODULE_NOTIFY_SET
     | raw::REDISMODULE_NOTIFY_ZSET;
 
-/// Subscribes at load to what costs other commands nothing.
+/// Subscribes at load to the events that cost other commands nothing.
 pub fn subscribe(ctx: Ctx<'_>) -> Option<()> {
     subscribe_keys(ctx, raw::REDISMODULE_NOTIFY_EXPIRED, Some(on_expired))?;
     subscribe_keys(ctx, raw::REDISMODULE_NOTIFY_EVICTED, Some(on_evicted))?;
@@ -50,7 +48,7 @@ pub fn subscribe(ctx: Ctx<'_>) -> Option<()> {
     ] {
         subscribe_to(ctx, id)?;
     }
-    // Refused by servers that know no atomic moves of slots.
+    // Servers without atomic moves of slots refuse this one.
     let _ = subscribe_to(ctx, slots::event_of(ctx));
     Some(())
 }
@@ -78,24 +76,24 @@ pub fn subscribe_with(
     .ok()
 }
 
-/// Subscribes, once, to the key events that waiters depend on. They cost every writing command of
-/// every client a little, so nobody pays before the first request is parked.
+/// Subscribes, once, to the key events that waiters depend on. They cost time in every writing command of every client,
+/// so not before the first request is parked.
 pub fn watch(ctx: Ctx<'_>) {
     if shell::with(|shell| std::mem::replace(&mut shell.watching, true)) {
         return;
     }
-    // What happened to the horizon's key so far was not heard of.
+    // Changes of the horizon's key before this were not noticed.
     shell::with(|shell| shell.locks.tokens.doubt(0));
     if subscribe_keys(ctx, CHANGES, Some(on_changed)).is_none() {
         log::warning(
             "key events cannot be subscribed to: waiters will not notice a lock deleted by others",
         );
-        // The next request that is parked tries again.
+        // The next parked request tries again.
         shell::with(|shell| shell.watching = false);
     }
 }
 
-/// Who asks for our events is told of every lost lock, even before anybody waits.
+/// Subscribes if `notify-keyspace-events` has the module's events: they include every lost lock, even without waiters.
 pub fn watch_if_notified(ctx: Ctx<'_>) {
     if ctx.notifies(raw::REDISMODULE_NOTIFY_MODULE) {
         watch(ctx);
@@ -172,8 +170,8 @@ unsafe extern "C" fn on_changed(
         // SAFETY: the server's key and NUL-terminated event name for this callback.
         let (key, event) = unsafe { (callback.string(key), CStr::from_ptr(event)) };
         let ctx = callback.ctx();
-        // Every writing command of every client comes by here, and nearly all leave at once: 80
-        // of the 600 instructions that the server spends on the call.
+        // Fast path: runs for every writing command of every client, and for nearly all returns at once, after 80 of
+        // the 600 instructions that the server spends on the callback.
         if horizon::is_horizon(key.bytes()) {
             horizon::mark_lost(key);
         } else if !shell::with(|shell| {
@@ -199,8 +197,8 @@ fn mark_lost(ctx: Ctx<'_>, key: Str<'_>) {
     }
 }
 
-/// The locks of a database (`None`: of all) are gone from under their names. Others are told one by one,
-/// if anybody asks to be: the server itself says nothing of the keys.
+/// Sends the event `lost` for every lock of a database (`None`: of all) that was flushed or swapped, if such events are
+/// enabled: the server itself sends no event for the keys.
 fn mark_all_lost(ctx: Ctx<'_>, db: Option<i32>) {
     if !ctx.notifies(raw::REDISMODULE_NOTIFY_MODULE) {
         return;
@@ -230,20 +228,12 @@ unsafe extern "C" fn on_server_event(
         let ctx = callback.ctx();
         match event.id {
             raw::REDISMODULE_EVENT_CRON_LOOP => return alarm::check(ctx),
-            raw::REDISMODULE_EVENT_CONFIG => {
-                warn_of_eviction(ctx);
-                condemned::follow_setting(ctx);
-                watch_if_notified(ctx);
-                alarm::follow_settings();
-                if let Some(hooks) = shell::hooks() {
-                    (hooks.follow_setting)(ctx);
-                }
-            }
+            raw::REDISMODULE_EVENT_CONFIG => follow_settings(ctx),
             raw::REDISMODULE_EVENT_FORK_CHILD | raw::REDISMODULE_EVENT_PERSISTENCE => {
                 return replication::forget_receivers();
             }
-            // An AOF that is replayed, or a snapshot that takes the place of the data, flushes and
-            // swaps as well. Everything is looked at again when it has been loaded.
+            // The replay of an AOF and the load of a snapshot flush and swap as well. Every key is settled when the
+            // load has ended.
             raw::REDISMODULE_EVENT_FLUSHDB | raw::REDISMODULE_EVENT_SWAPDB if ctx.is_loading() => {
                 return;
             }
@@ -263,15 +253,7 @@ unsafe extern "C" fn on_server_event(
             raw::REDISMODULE_EVENT_SWAPDB => {
                 // SAFETY: for this event the data is a swap info, live through the callback.
                 let info = unsafe { &*data.cast::<raw::RedisModuleSwapDbInfo>() };
-                let (first, second) = (info.dbnum_first, info.dbnum_second);
-                if !ctx.is_cluster() && !ctx.is_replica() {
-                    horizon::learn_swapped_horizon(ctx, first, second);
-                }
-                if first != second {
-                    mark_all_lost(ctx, Some(first));
-                    mark_all_lost(ctx, Some(second));
-                }
-                shell::with(|shell| shell.locks.swapped(first, second));
+                swapped(ctx, info.dbnum_first, info.dbnum_second);
             }
             raw::REDISMODULE_EVENT_LOADING
                 if subevent >= raw::REDISMODULE_SUBEVENT_LOADING_ENDED =>
@@ -280,18 +262,10 @@ unsafe extern "C" fn on_server_event(
                 replication::forget_receivers();
             }
             raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED => {
-                let now = ctx.now();
-                shell::with(|shell| match subevent {
-                    raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_MASTER => {
-                        shell
-                            .locks
-                            .startup_delay
-                            .begin(now, settings::startup_delay_ms());
-                        shell.locks.reloaded();
-                    }
-                    _ => shell.locks.demoted(),
-                });
-                replication::forget_receivers();
+                role_changed(
+                    ctx,
+                    subevent == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_MASTER,
+                );
             }
             slots::REDIS_EVENT | slots::VALKEY_EVENT => slots::moved(ctx, subevent),
             _ => return,
@@ -300,7 +274,44 @@ unsafe extern "C" fn on_server_event(
     });
 }
 
-/// Says so in the log when `maxmemory` may delete locks under their holders.
+/// A setting was changed.
+fn follow_settings(ctx: Ctx<'_>) {
+    warn_of_eviction(ctx);
+    condemned::follow_setting(ctx);
+    watch_if_notified(ctx);
+    alarm::follow_settings();
+    if let Some(hooks) = shell::hooks() {
+        (hooks.follow_setting)(ctx);
+    }
+}
+
+/// `SWAPDB` has exchanged two databases.
+fn swapped(ctx: Ctx<'_>, first: i32, second: i32) {
+    if !ctx.is_cluster() && !ctx.is_replica() {
+        horizon::learn_swapped_horizon(ctx, first, second);
+    }
+    if first != second {
+        mark_all_lost(ctx, Some(first));
+        mark_all_lost(ctx, Some(second));
+    }
+    shell::with(|shell| shell.locks.swapped(first, second));
+}
+
+/// The server has become a master, or a replica.
+fn role_changed(ctx: Ctx<'_>, is_master: bool) {
+    let now = ctx.now();
+    shell::with(|shell| match is_master {
+        true => {
+            let delay_ms = settings::startup_delay_ms();
+            shell.locks.startup_delay.begin(now, delay_ms);
+            shell.locks.reloaded();
+        }
+        false => shell.locks.demoted(),
+    });
+    replication::forget_receivers();
+}
+
+/// Logs a warning when `maxmemory` begins to permit that held locks are evicted.
 pub fn warn_of_eviction(ctx: Ctx<'_>) {
     let risky = ctx.may_evict();
     let news = shell::with(|shell| std::mem::replace(&mut shell.eviction_risk, risky) != risky);

@@ -43,8 +43,8 @@ unsafe extern "C" fn on_info(info: *mut raw::RedisModuleInfoCtx, for_crash_repor
             fields.extend(named("", shell.redisson.fields()));
             fields
         });
-        // SAFETY: the server's info context for this callback; the names end with a NUL. (A section that was not asked
-        // for is refused, and then its fields are.)
+        // SAFETY: the server's info context for this callback; the names end with a NUL. (The server refuses a section
+        // that the client has not requested, and then its fields.)
         unsafe {
             api!(RedisModule_InfoAddSection)(info, c"".as_ptr());
             for (name, value) in fields {

@@ -14,10 +14,10 @@ use crate::module::state::shell::{self, Hooks};
 
 const NAME: &CStr = c"lock";
 
-/// The module's version as the server wants it: one number.
+/// The module's version, as one number for the server.
 const VERSION: c_int = 100;
 
-/// Major versions of the oldest servers that are known to be sound.
+/// Major versions of the oldest supported servers.
 const OLDEST_REDIS: i32 = 7;
 const OLDEST_VALKEY: i32 = 8;
 
@@ -25,7 +25,7 @@ const OLDEST_VALKEY: i32 = 8;
 pub struct Parts {
     /// Registers each command.
     pub commands: &'static [Register],
-    /// What they do at events of the shell.
+    /// Their functions that the shell calls.
     pub hooks: &'static Hooks,
 }
 
@@ -38,7 +38,7 @@ pub unsafe fn on_load(
     argc: c_int,
     parts: &'static Parts,
 ) -> c_int {
-    // Nothing may allocate before this line: the allocator is the server's.
+    // Nothing may allocate before this call: the allocator is the server's.
     // SAFETY: the context is the server's; the name is a constant.
     let status = unsafe {
         raw::Export_RedisModule_Init(
@@ -67,7 +67,7 @@ pub unsafe fn on_load(
     }
 }
 
-/// The server unloads the module. It refuses by itself while clients are parked or a timer is armed.
+/// The server unloads the module. The server itself refuses to while clients are parked or a timer is armed.
 ///
 /// # Safety
 /// Called for the server's call of `RedisModule_OnUnload` only, with its context.
@@ -90,7 +90,7 @@ pub unsafe fn on_unload(raw_ctx: *mut raw::RedisModuleCtx) -> c_int {
     raw::REDISMODULE_OK as c_int
 }
 
-/// Gives all memory back.
+/// Frees all memory.
 fn stop() {
     if let Some(hooks) = shell::hooks() {
         (hooks.stop)();
@@ -146,7 +146,7 @@ fn load(ctx: Ctx<'_>, argc: c_int, parts: &'static Parts) -> Result<(), String> 
 }
 
 fn set_options(ctx: Ctx<'_>) {
-    // Without this one every opened key would count as changed.
+    // Without this option every opened key would count as changed.
     let no_signals = raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED as c_int;
     let options = no_signals | slots::options(ctx, major_version());
     // SAFETY: the context is OnLoad's.

@@ -1,8 +1,8 @@
-//! Commands of the server that the module relies on, under their own names.
+//! Commands of the server that the module needs under their own names.
 //!
 //! Replicas, the AOF and the native scripts get plain commands, which `RedisModule_Replicate` looks up by name.
-//! `rename-command` removes a name, or gives it to another command: then a change would be lost, or become another one.
-//! Renaming happens while the server reads its configuration, before modules are loaded, and never again.
+//! `rename-command` removes a name, or gives it to another command: then a change would be lost, or be another one. The
+//! server renames commands while it reads its configuration, before modules are loaded, and at no other time.
 
 use std::ffi::CStr;
 
@@ -12,11 +12,11 @@ use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::log;
 use crate::module::ffi::strings::{OwnedStr, Str};
 
-/// A command and how many words behind its name are wrong for it.
+/// A command, and a number of words after its name that is wrong for it.
 type Needed = (&'static CStr, usize);
 
-/// Without these the module is not loaded. The server puts `MULTI` and `EXEC` around the changes of one decision: an AOF
-/// with an unknown command is not read again.
+/// Without these the module is not loaded. The server puts `MULTI` and `EXEC` around the changes of one decision; it
+/// does not load an AOF with an unknown command.
 const REQUIRED: [Needed; 16] = [
     (c"DEL", 0),
     (c"HSET", 0),
@@ -52,7 +52,7 @@ pub fn reason_not_to_load(ctx: Ctx<'_>) -> Option<String> {
     })
 }
 
-/// Commands that only read, and what does not work without them.
+/// Commands that only read, and the features that need them.
 const OPTIONAL: [(&CStr, &str); 3] = [
     (c"SCAN", "LOCK.SCAN is refused"),
     (
@@ -65,7 +65,7 @@ const OPTIONAL: [(&CStr, &str); 3] = [
     ),
 ];
 
-/// Logs what does not work because a command has another name.
+/// Logs which features do not work because a command has another name.
 pub fn warn_of_missing(ctx: Ctx<'_>) {
     let for_7_0 = (c"CLIENT", "LOCK.BREAK is refused to every user");
     let for_7_0 = (!has!(RedisModule_SetCommandACLCategories)).then_some(for_7_0);
@@ -79,9 +79,9 @@ pub fn warn_of_missing(ctx: Ctx<'_>) {
     }
 }
 
-/// Whether the server has this command under its own name: called with too few or too many words, its error names the
-/// command. ("S" and "W" refuse what a script must not do and every write, so another command of this name that accepts
-/// these words changes nothing.)
+/// Whether the server has this command under its own name: the error for too few or too many words has the command's
+/// name. ("S" refuses commands that scripts must not run and "W" every write, so another command of this name that
+/// accepts these words changes nothing.)
 fn is_there(ctx: Ctx<'_>, (name, words): Needed) -> bool {
     let word = OwnedStr::new(b"x");
     let words: Vec<Str<'_>> = (0..words).map(|_| word.as_str()).collect();

@@ -1,15 +1,14 @@
 //! A parked client: blocked on the lock's key, answered from its timeout callback.
 //!
-//! This form passed every same-turn hazard on nine server versions where others lost a reply,
-//! answered twice, or ended the server. The client is blocked *on the key* (so that a cluster
-//! redirects it when the slot moves) and without a native timeout. An answer is only noted at first;
-//! the alarm unblocks the client at the end of the turn, which makes the server call the timeout
-//! callback, and that writes the reply. Until then a disconnect (connection closed, `CLIENT KILL`,
-//! `CLIENT UNBLOCK ... ERROR`, demotion) is reported by the disconnect callback, and a grant on its
-//! way is undone. Once the timeout callback has run, the grant is delivered.
+//! The client is blocked *on the key* (so that a cluster redirects it when the slot moves) and without a native
+//! timeout. An answer is first noted; the alarm unblocks the client at the end of the tick, the server then calls the
+//! timeout callback, and that writes the reply. A disconnect before that (connection closed, `CLIENT KILL`, `CLIENT
+//! UNBLOCK ... ERROR`, demotion) calls the disconnect callback, and a grant in flight is undone. When the timeout
+//! callback has run, the grant is delivered. Other forms lost a reply, answered twice, or ended the server when several
+//! of these events came in one tick; this one passed all such tests on nine server versions.
 //!
-//! The server frees its handle by itself in every one of these ends; ours is forgotten first, so it
-//! is never used again.
+//! The server frees the handle itself at each of these ends. The module forgets the handle before, and never uses it
+//! again.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::{null_mut, NonNull};
@@ -29,32 +28,31 @@ use crate::module::reply;
 use crate::module::state::parked::{Parked, Shape};
 use crate::module::state::shell;
 
-/// The calling client is going to be blocked under this name.
+/// Notes that the calling client will be blocked for this request.
 pub fn expect(id: WaiterId, shape: Shape) {
     shell::with(|shell| shell.parked.insert(id, Parked::expected(shape)));
 }
 
-/// Whether the calling client can be parked, asked before the core parks its request; if not, `BLOCK` counts
-/// as absent.
+/// Whether the calling client can be parked. Checked before the core parks its request; if not, `BLOCK` is ignored.
 pub fn is_possible(ctx: Ctx<'_>) -> bool {
     ctx.may_block() && (shell::with(|shell| shell.parks_subscribers) || !ctx.is_subscribed())
 }
 
-/// Blocks the calling client on these keys. Nothing may follow that can fail: an error reply to a
-/// blocked client would be one reply too many. False when the server refuses: then the request is
-/// withdrawn, and the client is to be answered as if it did not want to wait.
+/// Blocks the calling client on these keys. No step that can fail may follow: an error reply to a blocked client would
+/// be one reply too many. False when the server refuses: then the request is withdrawn, and the reply is that of a
+/// request without `BLOCK`.
 ///
 /// # Errors
-/// When the request was given up meanwhile: the client is not blocked then.
+/// When the request was dropped meanwhile: the client is not blocked then.
 pub fn block_on(ctx: Ctx<'_>, keys: &[Str<'_>], id: WaiterId) -> Result<bool, LockError> {
     if !shell::with(|shell| shell.parked.contains_key(&id)) {
-        // A bug caught in a callback meanwhile has given the request up.
+        // A panic in a callback meanwhile has dropped the request.
         return Err(LockError::Internal);
     }
     let mut keys: SmallVec<[_; 1]> = keys.iter().map(|key| key.as_ptr()).collect();
-    // SAFETY: so many live keys; no native timeout (it aborts some versions when it meets an unblock in
-    // the same turn). The private data is a number that is never dereferenced. `is_possible` has excluded
-    // the callers to which the server itself replies, with a handle that blocks no client.
+    // SAFETY: context and keys are live, as many keys as stated; no native timeout (together with an unblock in the
+    // same tick it aborts some versions). The private data is a number that is never dereferenced. `is_possible` has
+    // excluded the callers for which the server replies an error itself and returns a handle that blocks no client.
     let handle = unsafe {
         fallible!(
             RedisModule_BlockClientOnKeys(
@@ -70,7 +68,7 @@ pub fn block_on(ctx: Ctx<'_>, keys: &[Str<'_>], id: WaiterId) -> Result<bool, Lo
             null_mut()
         )
     };
-    // Valkey gives NULL, without a reply, for one that another module has blocked meanwhile.
+    // Valkey returns NULL, without a reply, for a client that another module has blocked meanwhile.
     let Some(handle) = NonNull::new(handle) else {
         withdraw(ctx, id);
         return Ok(false);
@@ -87,7 +85,7 @@ pub fn block_on(ctx: Ctx<'_>, keys: &[Str<'_>], id: WaiterId) -> Result<bool, Lo
     Ok(true)
 }
 
-/// The request leaves, and no trace of it stays.
+/// Removes the request without a trace.
 fn withdraw(ctx: Ctx<'_>, id: WaiterId) {
     let now = ctx.now();
     shell::with(|shell| {
@@ -97,7 +95,7 @@ fn withdraw(ctx: Ctx<'_>, id: WaiterId) {
     alarm::rearm(ctx);
 }
 
-/// Writes the answer; nil when the server unblocks a client that has none yet.
+/// Writes the reply; nil when the server unblocks a client without an answer.
 fn reply(parked: Parked, ctx: Ctx<'_>, key: Str<'_>, words: &[Str<'_>]) {
     let granted = match parked.outcome {
         Some(Outcome::Failed(error)) => return ctx.reply_error(&error),
@@ -117,8 +115,8 @@ fn reply(parked: Parked, ctx: Ctx<'_>, key: Str<'_>, words: &[Str<'_>]) {
     reply::acquired(ctx, key, parked.shape, granted, ctx.now());
 }
 
-/// The server asks whether a key that became ready serves the client: never. But something other
-/// than a lock stands there now.
+/// The server calls this when a key becomes ready, to learn whether that serves the client. It never does; but the key
+/// now has a value that is no lock, so the request is settled.
 unsafe extern "C" fn on_key_ready(
     ctx: *mut raw::RedisModuleCtx,
     _argv: *mut *mut raw::RedisModuleString,
@@ -135,8 +133,8 @@ unsafe extern "C" fn on_key_ready(
     raw::REDISMODULE_ERR as c_int
 }
 
-/// Unblocked by us, or by `CLIENT UNBLOCK ... TIMEOUT`: the one place where a parked client is
-/// answered.
+/// The client was unblocked by the module or by `CLIENT UNBLOCK ... TIMEOUT`. This is the only place that replies to a
+/// parked client.
 unsafe extern "C" fn on_answer(
     raw_ctx: *mut raw::RedisModuleCtx,
     argv: *mut *mut raw::RedisModuleString,
@@ -159,8 +157,8 @@ unsafe extern "C" fn on_answer(
             }
             parked
         });
-        // SAFETY: the server passes the arguments of the command that was parked; the second is
-        // its key.
+        // SAFETY: the words are those that the server passed to this callback: the parked command's, the second its
+        // key.
         let args = unsafe { callback.words(argv, argc) };
         let risks = parked.as_ref().filter(|parked| parked.is_granted());
         let risks = risks.map(|parked| parked.risks);
@@ -168,7 +166,7 @@ unsafe extern "C" fn on_answer(
             (Some(parked), Some(key)) => reply(parked, ctx, *key, args),
             _ => ctx.reply_nil(),
         }
-        // After the reply, because the reply itself may have overflowed the client's buffer.
+        // After the reply, because the reply itself may overflow the client's buffer.
         let is_lost = risks.is_some_and(|risks| condemned::is_lost(risks, ctx));
         shell::with(|shell| match is_lost {
             true => shell.locks.gone(id, now),
@@ -177,7 +175,7 @@ unsafe extern "C" fn on_answer(
         alarm::rearm(ctx);
     });
     if done.is_none() {
-        // Told of an error, the client holds nothing and waits no more.
+        // With the error reply, the client holds nothing and waits no more.
         ctx.reply_error(&LockError::Internal);
         // SAFETY: the callback is one of a blocked client: `block_on` has passed it.
         guard::entry("answer-again", || unsafe { forget(ctx) });
@@ -185,7 +183,7 @@ unsafe extern "C" fn on_answer(
     raw::REDISMODULE_OK as c_int
 }
 
-/// The connection is gone, or the server itself has answered it.
+/// The connection has ended, or the server itself has replied to it.
 unsafe extern "C" fn on_disconnect(
     raw_ctx: *mut raw::RedisModuleCtx,
     _handle: *mut raw::RedisModuleBlockedClient,
@@ -200,8 +198,8 @@ unsafe extern "C" fn on_disconnect(
     }
 }
 
-/// The client is no longer parked, and the server is about to free its handle: one that stayed
-/// behind would be used again at the next grant. Harmless to do twice.
+/// Forgets a client that is no longer parked, before the server frees its handle: the handle would be used again at the
+/// next grant. A second call does nothing.
 ///
 /// # Safety
 /// `ctx` is the context of a callback of a blocked client.

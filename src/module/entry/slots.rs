@@ -1,10 +1,10 @@
 //! Slots of a cluster that move atomically (Redis 8.4, Valkey 9).
 //!
-//! A child of the source writes a snapshot of the slot, what is replicated meanwhile follows, and while
-//! writes are paused the slot becomes the target's. Our writes are replicated as plain commands, so they
-//! go along; no grant is made while writes are paused, nor in a slot that is not this node's: the alarm asks the
-//! server before each. What is left to do here is what no key event tells of: in Redis the keys of
-//! the slot vanish silently at the source, and appear silently at the target.
+//! A child of the source writes a snapshot of the slot, the commands replicated meanwhile follow, and during a pause of
+//! writes the slot becomes the target's. The module's writes are replicated as plain commands, so they move too. No
+//! grant is made during a pause of writes, nor in a slot of another node: the alarm probes the key before each. This
+//! file does the rest, for which there is no key event: in Redis the keys of the slot disappear at the source, and
+//! appear at the target, without events.
 
 use std::ffi::c_int;
 
@@ -18,7 +18,7 @@ use crate::module::state::shell;
 /// The first major version of Valkey that has such moves.
 const VALKEY_SINCE: i32 = 9;
 
-/// The event of Redis. (Valkey, which never hears of it from here, calls another one by this number.)
+/// The event of Redis. (Valkey has another event of this number, which the module does not subscribe to.)
 pub const REDIS_EVENT: u64 = raw::REDISMODULE_EVENT_CLUSTER_SLOT_MIGRATION;
 const REDIS_IMPORTED: u64 = raw::REDISMODULE_SUBEVENT_CLUSTER_SLOT_MIGRATION_IMPORT_COMPLETED;
 const REDIS_EXPORTED: u64 = raw::REDISMODULE_SUBEVENT_CLUSTER_SLOT_MIGRATION_MIGRATE_COMPLETED;
@@ -37,7 +37,7 @@ pub fn options(ctx: Ctx<'_>, major_version: i32) -> c_int {
     }
 }
 
-/// The event of such moves on this server.
+/// The event of atomic moves on this server.
 pub fn event_of(ctx: Ctx<'_>) -> u64 {
     match ctx.is_valkey() {
         true => VALKEY_EVENT,
@@ -45,25 +45,24 @@ pub fn event_of(ctx: Ctx<'_>) -> u64 {
     }
 }
 
-/// Something has happened to such a move.
+/// Handles the event of an atomic move.
 pub fn moved(ctx: Ctx<'_>, subevent: u64) {
     let (imported, exported) = match ctx.is_valkey() {
         true => (VALKEY_IMPORTED, VALKEY_EXPORTED),
         false => (REDIS_IMPORTED, REDIS_EXPORTED),
     };
     if subevent == imported {
-        // Somebody may have been parked on a key of the slot before it left, and not been redirected
-        // yet now that it is back.
+        // A client may be parked on a key of the slot since before it left this node, and not be redirected yet.
         shell::with(|shell| shell.locks.schedule_settle_all(None));
     } else if subevent == exported {
         shell::with(|shell| shell.locks.left(|name| !is_local(name)));
     }
 }
 
-/// Whether the slot of a key is this node's, or the server does not say.
+/// Whether the slot of a key is this node's; true as well if the server has no function for that.
 fn is_local(name: &[u8]) -> bool {
     // SAFETY: a pointer that is written once, at load.
     let can_access = unsafe { raw::RedisModule_ClusterCanAccessKeysInSlot };
-    // SAFETY: takes a number, and calls nothing back.
+    // SAFETY: takes a number, needs no context.
     can_access.is_none_or(|can_access| unsafe { can_access(slot_of(name).into()) } != 0)
 }

@@ -1,12 +1,12 @@
-//! Why unloading the module is unsafe at the moment, although the server would do it.
+//! Reasons why unloading the module is unsafe at the moment, although the server would do it.
 //!
-//! *Rules of users.* From Redis 7.2 on, and in Valkey, a module that comes or goes makes the server read the rules of
-//! all users again (`ACLRecomputeCommandBitsFromCommandRulesAllUsers` in its acl.c), and it ends itself at a rule that
-//! names a command that is gone. Redis 7.0 survives the unloading, and ends itself when such a user is described (`ACL
+//! *Rules of users.* From Redis 7.2 on, and in Valkey, the server reads the rules of all users again when a module is
+//! loaded or unloaded (`ACLRecomputeCommandBitsFromCommandRulesAllUsers` in its acl.c), and ends itself at a rule that
+//! names a removed command. Redis 7.0 survives the unload, and ends itself when such a user is described (`ACL
 //! GETUSER`, `ACL SAVE`). Valkey refuses from 9.1 on to unload a module whose commands are named.
 //!
-//! *Commands that wait.* The server keeps a command of a transaction, or one that a pause holds back, with a pointer to
-//! its description. After an unload it runs the command that is at this address then, or ends itself.
+//! *Queued commands.* The server keeps a command of a transaction, or one that a pause postpones, with a pointer to its
+//! description. After an unload it runs the command that has this address then, or ends itself.
 
 use std::ffi::CString;
 
@@ -16,13 +16,13 @@ use crate::module::ffi::ctx::{server_version, Ctx};
 use crate::module::ffi::strings::OwnedStr;
 use crate::module::state::shell;
 
-/// So much of a user's name, or of a rule, is written to the log.
+/// The most bytes of a user's name, or of a rule, in the log.
 const MOST_LOGGED: usize = 64;
 
-/// From this version on Valkey itself looks for such rules.
+/// From this version on Valkey itself checks for such rules.
 const VALKEY_CHECKS_RULES: i32 = 0x09_01_00;
 
-/// The reason, for the log.
+/// The reason, for the log; `None` if the module may be unloaded.
 pub fn reason_to_stay(ctx: Ctx<'_>) -> Option<String> {
     if ctx.is_paused() {
         return Some(
@@ -35,7 +35,7 @@ pub fn reason_to_stay(ctx: Ctx<'_>) -> Option<String> {
     client_with_queued_command(ctx).or_else(|| rule_with_own_command(ctx))
 }
 
-/// A client whose command waits in the server. Which command it is, the server does not tell.
+/// A client with a queued command. The server does not say which command it is.
 fn client_with_queued_command(ctx: Ctx<'_>) -> Option<String> {
     if ctx.is_threaded_redis() {
         return None;
@@ -58,9 +58,9 @@ fn client_with_queued_command(ctx: Ctx<'_>) -> Option<String> {
     ))
 }
 
-/// The id of a client of `CLIENT LIST` that has queued commands: `multi` counts them (the client whose transaction is
-/// under way, perhaps the one that unloads, has sent `EXEC` last); or whose postponed command runs at the end of this
-/// tick (the flag `u`).
+/// The id of a client of `CLIENT LIST` that has queued commands, which `multi` counts (not of the client whose
+/// transaction runs, perhaps the one that unloads: its last command is `EXEC`), or whose postponed command runs at the
+/// end of this tick (the flag `u`).
 fn id_if_queued(client: &[u8]) -> Option<&str> {
     let field = |name: &[u8]| {
         let mut words = client.split(|byte| *byte == b' ');
@@ -95,7 +95,7 @@ struct NamingRule {
     rule: String,
 }
 
-/// The server does not tell the rules.
+/// The server does not list the rules.
 struct Unreadable;
 
 fn first_naming_rule(ctx: Ctx<'_>) -> Result<Option<NamingRule>, Unreadable> {
@@ -135,8 +135,8 @@ fn is_ours(ctx: Ctx<'_>, word: &[u8]) -> bool {
     let Some(Ok(command)) = command_of(word).map(CString::new) else {
         return false;
     };
-    // SAFETY: context and name are live. The answer is NULL for every command that is not of this module, and
-    // nothing else is done with it.
+    // SAFETY: context and name are live. The result is NULL for every command that is not of this module, and is only
+    // compared.
     let found = unsafe { api!(RedisModule_GetCommand)(ctx.as_ptr(), command.as_ptr()) };
     !found.is_null()
 }

@@ -1,8 +1,7 @@
-//! Functions of the server, looked up when the module was loaded.
+//! Functions of the server, looked up when the module is loaded.
 //!
-//! `redis-module` keeps each one as an optional pointer. What every supported server has is listed in
-//! [`first_missing`] and checked once, at load; what is newer than Redis 7.0 is asked for where it is
-//! used.
+//! `redis-module` keeps each function as an optional pointer. The list in [`first_missing`] has those of every
+//! supported server, and is checked once, at load. A function newer than Redis 7.0 is checked where it is called.
 
 /// The pointer of a function that was checked at load.
 macro_rules! api {
@@ -15,11 +14,11 @@ macro_rules! api {
 }
 pub(crate) use api;
 
-/// Whether the server has a function: for what is newer than Redis 7.0.
+/// Whether the server has a function: for those newer than Redis 7.0.
 macro_rules! has {
     ($name:ident) => {{
-        // SAFETY: the pointers are written once, by `Export_RedisModule_Init`, on the main thread,
-        // before anything else here runs.
+        // SAFETY: the pointers are written once, by `Export_RedisModule_Init`, on the main thread, before any other
+        // code of the module runs.
         let function = unsafe { redis_module::raw::$name };
         function.is_some()
     }};

@@ -1,4 +1,4 @@
-//! Calls of the server's own commands, and what it answers.
+//! Calls of the server's own commands, and their replies.
 
 use std::ffi::CStr;
 use std::marker::PhantomData;
@@ -11,19 +11,19 @@ use crate::module::ffi::checked::fallible;
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::strings::{pointers, Str};
 
-/// The answer to a call; freed on drop.
+/// The reply to a call; freed on drop.
 pub struct Reply(NonNull<raw::RedisModuleCallReply>);
 
 impl Drop for Reply {
     fn drop(&mut self) {
-        // SAFETY: the reply is a whole one and ours, given up exactly once; its parts go with it.
+        // SAFETY: the reply is a whole one and ours, and is freed here only; its parts borrow from it.
         unsafe { api!(RedisModule_FreeCallReply)(self.0.as_ptr()) };
     }
 }
 
 impl Reply {
-    /// Calls a command with these words behind its name. `modifiers` are those of `RedisModule_Call` that need no
-    /// argument, followed by `v`. `None`: the server refused the call, and `errno` says why.
+    /// Calls a command with these words after its name. `modifiers` are those of `RedisModule_Call` that need no
+    /// argument, followed by `v`. `None`: the server refused the call, and `errno` has the reason.
     pub fn of(ctx: Ctx<'_>, command: &CStr, modifiers: &CStr, words: &[Str<'_>]) -> Option<Reply> {
         // SAFETY: the context is live; "v" takes an array of live strings and its length as size_t. The reply is ours.
         let reply = unsafe {
@@ -41,13 +41,13 @@ impl Reply {
         NonNull::new(reply).map(Reply)
     }
 
-    /// Answers the caller of this command with it.
+    /// Replies it to the calling client.
     pub fn forward(self, ctx: Ctx<'_>) {
-        // SAFETY: the context is live, and so is the reply, of which the server takes a copy.
+        // SAFETY: context and reply are live; the server copies the reply.
         unsafe { api!(RedisModule_ReplyWithCallReply)(ctx.as_ptr(), self.0.as_ptr()) };
     }
 
-    /// All of it.
+    /// The whole reply.
     pub fn whole(&self) -> Part<'_> {
         Part {
             raw: self.0,
@@ -56,7 +56,7 @@ impl Reply {
     }
 }
 
-/// A reply or a part of one, which lives as long as the whole.
+/// A reply or an element of one; it lives as long as the whole reply.
 #[derive(Clone, Copy)]
 pub struct Part<'r> {
     raw: NonNull<raw::RedisModuleCallReply>,
@@ -69,7 +69,7 @@ impl<'r> Part<'r> {
         unsafe { api!(RedisModule_CallReplyType)(self.raw.as_ptr()) as isize }
     }
 
-    /// The elements of an array; `None`: it is none.
+    /// The elements of an array; `None` for another type.
     pub fn elements(self) -> Option<impl Iterator<Item = Part<'r>>> {
         (self.kind() == raw::REDISMODULE_REPLY_ARRAY).then(|| {
             // SAFETY: the reply is live, and an array.
@@ -78,12 +78,13 @@ impl<'r> Part<'r> {
         })
     }
 
-    /// One element of an array.
+    /// One element of an array; `None` as well for another type.
     pub fn element(self, at: usize) -> Option<Part<'r>> {
         if self.kind() != raw::REDISMODULE_REPLY_ARRAY {
             return None;
         }
-        // SAFETY: the reply is live, and an array; the element is NULL where there is none, and lives as long.
+        // SAFETY: the reply is live, and an array. The element is NULL at a place beyond the end; else it lives as long
+        // as the array.
         let element = unsafe { api!(RedisModule_CallReplyArrayElement)(self.raw.as_ptr(), at) };
         NonNull::new(element).map(|raw| Part {
             raw,
@@ -91,27 +92,27 @@ impl<'r> Part<'r> {
         })
     }
 
-    /// A number; `None`: it is none.
+    /// The number of an integer; `None` for another type.
     pub fn number(self) -> Option<i64> {
         // SAFETY: the reply is live, and an integer.
         (self.kind() == raw::REDISMODULE_REPLY_INTEGER)
             .then(|| unsafe { api!(RedisModule_CallReplyInteger)(self.raw.as_ptr()) })
     }
 
-    /// The bytes of a string; `None`: it is none.
+    /// The bytes of a string; `None` for another type.
     pub fn bytes(self) -> Option<&'r [u8]> {
         (self.kind() == raw::REDISMODULE_REPLY_STRING).then(|| self.text())?
     }
 
-    /// The text of an error; `None`: it is none.
+    /// The text of an error; `None` for another type.
     pub fn error(self) -> Option<&'r [u8]> {
         (self.kind() == raw::REDISMODULE_REPLY_ERROR).then(|| self.text())?
     }
 
     fn text(self) -> Option<&'r [u8]> {
         let mut len = 0;
-        // SAFETY: the reply is live, and a string or an error; its bytes stay as long as it does, and nothing
-        // changes them.
+        // SAFETY: the reply is live, and a string or an error. Its bytes live as long as it does, and nothing changes
+        // them.
         unsafe {
             let data = api!(RedisModule_CallReplyStringPtr)(self.raw.as_ptr(), &mut len);
             (!data.is_null()).then(|| std::slice::from_raw_parts(data.cast(), len))

@@ -2,8 +2,8 @@
 //!
 //! In a build for the tests `LOCK.FAULT API function` makes one such call fail: see [`super::fault`].
 
-/// Calls a function that can fail. A build for the tests can have it fail once (`LOCK.FAULT API function`): then it is
-/// not called, and gives what stands behind the call.
+/// Calls a function that can fail; `$failure` is its result when it fails. A build for the tests can make it fail once
+/// (`LOCK.FAULT API function`): then the function is not called.
 macro_rules! fallible {
     ($name:ident($($argument:expr),* $(,)?), $failure:expr) => {
         match $crate::module::ffi::fault::is_hit(stringify!($name)) {
@@ -14,14 +14,14 @@ macro_rules! fallible {
 }
 pub(crate) use fallible;
 
-/// A function of the server that did not do what it was asked for.
+/// A refusal of the server: the function that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refused(pub &'static str);
 
-/// Whether a write was done.
+/// The result of a write.
 pub type Written = Result<(), Refused>;
 
-/// Calls a function that answers with a status: what is not OK is refused.
+/// Calls a function that returns a status. A status other than OK is a refusal.
 macro_rules! checked {
     ($name:ident($($argument:expr),* $(,)?)) => {{
         const OK: i32 = redis_module::raw::REDISMODULE_OK as i32;

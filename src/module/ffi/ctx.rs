@@ -1,7 +1,7 @@
 //! The context of one callback: clocks, flags, replies, messages, events.
 //!
-//! A [`Ctx`] borrows from the [`Callback`] that an entry point makes of the server's pointer, or from a [`DetachedCtx`].
-//! So it cannot be kept beyond either, nor can anything that holds one: an open key, a replication.
+//! A [`Ctx`] borrows from the [`Callback`] that an entry point makes of the server's pointer, or from a
+//! [`DetachedCtx`]. So it cannot be kept beyond either, nor can anything that holds one: an open key, a replication.
 
 use std::ffi::{c_int, CStr};
 use std::marker::PhantomData;
@@ -53,8 +53,8 @@ impl Callback {
         if argc == 0 {
             return &[];
         }
-        // SAFETY: the server passes an array of `argc` live strings. Array and strings stay unchanged until the callback
-        // returns, which outlives `self`. A `Str` is `repr(transparent)` over such a pointer.
+        // SAFETY: the server passes an array of `argc` live strings. Array and strings stay unchanged until the
+        // callback returns, which outlives `self`. A `Str` is `repr(transparent)` over such a pointer.
         unsafe { std::slice::from_raw_parts(argv.cast::<Str<'_>>(), argc) }
     }
 }
@@ -92,7 +92,8 @@ impl DetachedCtx {
 
 impl Drop for DetachedCtx {
     fn drop(&mut self) {
-        // SAFETY: the context was made by `new`, is freed here only, and no `Ctx` of it is left: they borrow from `self`.
+        // SAFETY: the context was made by `new`, is freed here only, and no `Ctx` of it is left: they borrow from
+        // `self`.
         unsafe { api!(RedisModule_FreeThreadSafeContext)(self.0.as_ptr()) };
     }
 }
@@ -119,7 +120,7 @@ pub fn server_version() -> i32 {
     unsafe { raw::RedisModule_GetServerVersion.map(|get| get()) }.unwrap_or(0)
 }
 
-/// What the server tells of a connection, while it lives.
+/// The server's description of a connection; `None` when the connection has ended.
 fn info_of(id: u64) -> Option<raw::RedisModuleClientInfo> {
     let mut info: raw::RedisModuleClientInfo = zeroed();
     info.version = raw::REDISMODULE_CLIENTINFO_VERSION.into();
@@ -147,7 +148,7 @@ impl Ctx<'_> {
         now()
     }
 
-    /// What the server says of itself and of this call (`REDISMODULE_CTX_FLAGS_*`).
+    /// The state of the server and of this call (`REDISMODULE_CTX_FLAGS_*`).
     pub(crate) fn flags(self) -> u32 {
         // SAFETY: the context is live (see `Ctx`).
         let flags = unsafe { api!(RedisModule_GetContextFlags)(self.raw) };
@@ -155,7 +156,7 @@ impl Ctx<'_> {
     }
 
     /// Whether this call may park its client: not inside MULTI and scripts, not for commands from a master, and not on
-    /// a (writable) replica, where no waiter is granted anything.
+    /// a (writable) replica, where no waiter is granted a lock.
     pub fn may_block(self) -> bool {
         const NEVER: u32 = raw::REDISMODULE_CTX_FLAGS_MULTI
             | raw::REDISMODULE_CTX_FLAGS_SLAVE
@@ -172,14 +173,14 @@ impl Ctx<'_> {
             && info_of(self.client_id()).is_some_and(|info| info.flags & SUBSCRIBED != 0)
     }
 
-    /// Whether the server parks a client that has subscribed. Valkey has refused to from 8.1.1 on.
+    /// Whether the server blocks a client that has subscribed. Valkey refuses that from 8.1.1 on.
     pub fn parks_subscribers(self) -> bool {
         const REFUSED_SINCE: i32 = 0x08_01_01;
         !(self.is_valkey() && server_version() >= REFUSED_SINCE)
     }
 
-    /// Whether replicas and clients are to see no new writes just now (`CLIENT PAUSE`, a failover).
-    /// Writing then aborts the server.
+    /// Whether writes are paused for replicas and clients (`CLIENT PAUSE`, a failover). A write during the pause aborts
+    /// the server.
     pub fn is_paused(self) -> bool {
         // SAFETY: takes no arguments.
         unsafe { api!(RedisModule_AvoidReplicaTraffic)() != 0 }
@@ -195,15 +196,15 @@ impl Ctx<'_> {
         self.flags() & raw::REDISMODULE_CTX_FLAGS_SLAVE != 0
     }
 
-    /// Whether data is being loaded: what happens to keys then is history.
+    /// Whether data is being loaded: changes of keys are then a replay.
     pub fn is_loading(self) -> bool {
         const LOADING: u32 =
             raw::REDISMODULE_CTX_FLAGS_LOADING | raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING;
         self.flags() & LOADING != 0
     }
 
-    /// Whether a write that no client asked for may be made here and now: on a master, not while
-    /// data is being loaded, not while traffic is paused.
+    /// Whether a write that no client requested may be made now: on a master, not while data is being loaded, not
+    /// during a pause.
     pub fn may_write(self) -> bool {
         !self.is_replica() && !self.is_loading() && !self.is_paused()
     }
@@ -213,7 +214,7 @@ impl Ctx<'_> {
         self.flags() & raw::REDISMODULE_CTX_FLAGS_CLUSTER != 0
     }
 
-    /// Whether there is a replication backlog: true as well where the server does not say.
+    /// Whether there is a replication backlog; true as well where `INFO` does not say.
     pub fn has_backlog(self) -> bool {
         !self.info_field_is(c"replication", c"repl_backlog_active", c"0")
             || !self.info_field_is(c"replication", c"connected_slaves", c"0")
@@ -224,7 +225,7 @@ impl Ctx<'_> {
         self.info_field_is(c"server", c"server_name", c"valkey")
     }
 
-    /// Whether the server itself is starting, as against a module loaded into a running one.
+    /// Whether the server itself is starting; false when the module is loaded into a running server.
     pub fn is_starting_up(self) -> bool {
         const STARTUP: u32 = raw::REDISMODULE_CTX_FLAGS_SERVER_STARTUP;
         // SAFETY: takes no arguments.
@@ -232,12 +233,12 @@ impl Ctx<'_> {
         if known.unsigned_abs() & STARTUP != 0 {
             return self.flags() & STARTUP != 0;
         }
-        // 7.0 has no flag for it. While it starts nobody is connected yet; `MODULE LOAD` has a caller.
+        // 7.0 has no flag for it. A starting server has no connection yet; `MODULE LOAD` is sent over one.
         self.info_field_is(c"clients", c"connected_clients", c"0")
     }
 
-    /// Whether this is Redis 8 with I/O threads. There `CLIENT LIST` stops all threads, which takes long where
-    /// processors are scarce; and a module may only be unloaded in a transaction that closes all connections.
+    /// Whether this is Redis 8 with I/O threads. There `CLIENT LIST` stops all threads, which takes long on few
+    /// processors; and a module may only be unloaded in a transaction that closes all connections.
     pub fn is_threaded_redis(self) -> bool {
         const THREADS_OWN_CLIENTS: i32 = 0x08_00_00;
         server_version() >= THREADS_OWN_CLIENTS
@@ -245,10 +246,9 @@ impl Ctx<'_> {
             && self.info_field_is(c"server", c"io_threads_active", c"1")
     }
 
-    /// Whether a field of `INFO` has this value; false as well where the server does not say.
+    /// Whether a field of `INFO` has this value; false as well where the field is missing.
     fn info_field_is(self, section: &CStr, name: &CStr, value: &CStr) -> bool {
-        // SAFETY: section and name are constants; the info is freed before the end, and the field is
-        // only read until then.
+        // SAFETY: context, section and name are live. The info is ours, and is freed after the last use of its field.
         unsafe {
             let info = fallible!(
                 RedisModule_GetServerInfo(self.raw, section.as_ptr()),
@@ -264,7 +264,7 @@ impl Ctx<'_> {
         }
     }
 
-    /// Whether `maxmemory` may evict keys (which of them, the policy's name says).
+    /// Whether `maxmemory` may evict keys.
     pub fn may_evict(self) -> bool {
         self.flags() & raw::REDISMODULE_CTX_FLAGS_EVICT != 0
     }
@@ -274,9 +274,9 @@ impl Ctx<'_> {
         !self.is_in_script() && self.is_connection()
     }
 
-    /// The same where it is known that the caller is no script.
+    /// [`Ctx::has_connection`] where the caller is known to be no script.
     pub fn is_connection(self) -> bool {
-        // SAFETY: NULL asks only whether a connection has this id.
+        // SAFETY: with NULL the server writes nothing, and returns whether a connection has this id.
         let found = unsafe { api!(RedisModule_GetClientInfoById)(null_mut(), self.client_id()) };
         found == raw::REDISMODULE_OK as i32
     }
@@ -294,15 +294,15 @@ impl Ctx<'_> {
         unsafe { api!(RedisModule_SelectDb)(self.raw, db) };
     }
 
-    /// Whether the server only asks where the keys of a command stand.
+    /// Whether the server calls the command only to learn the positions of its keys.
     pub fn is_key_position_request(self) -> bool {
         // SAFETY: the context is live.
         unsafe { api!(RedisModule_IsKeysPositionRequest)(self.raw) != 0 }
     }
 
-    /// Answers that question: a key stands here, and is used so.
+    /// Reports the position of a key, and how the command uses it (`REDISMODULE_CMD_KEY_*`).
     pub fn report_key_position(self, position: usize, access: u32) {
-        // SAFETY: the context is live, and of such a question; others are ignored.
+        // SAFETY: the context is live; the server ignores the call outside a request for positions.
         unsafe {
             api!(RedisModule_KeyAtPosWithFlags)(self.raw, position as i32, access as i32);
         }
@@ -323,19 +323,19 @@ impl Ctx<'_> {
         };
     }
 
-    /// Tells the clients that watch a key, and the server's own caches, that it was changed.
+    /// Marks a key as changed, for `WATCH` and client-side caching.
     pub fn signal_modified(self, key: Str<'_>) {
         // SAFETY: context and name are live. (The status is always OK.)
         unsafe { api!(RedisModule_SignalModifiedKey)(self.raw, key.as_ptr()) };
     }
 
-    /// Whether `notify-keyspace-events` asks for events of this class.
+    /// Whether `notify-keyspace-events` has this class of events.
     pub fn notifies(self, class: i32) -> bool {
         // SAFETY: takes no arguments.
         unsafe { api!(RedisModule_GetNotifyKeyspaceEvents)() & class != 0 }
     }
 
-    /// Publishes a message to the subscribers of this server. (The call answers how many got it.)
+    /// Publishes a message to the subscribers of this server.
     pub fn publish(self, channel: Str<'_>, message: Str<'_>) {
         // SAFETY: context and strings live through the call.
         unsafe {
@@ -343,7 +343,7 @@ impl Ctx<'_> {
         }
     }
 
-    /// Publishes a message to those who listen on the shard channel.
+    /// Publishes a message on a shard channel.
     pub fn publish_in_shard(self, channel: Str<'_>, message: Str<'_>) {
         // SAFETY: context and strings live through the call.
         unsafe {
@@ -351,8 +351,8 @@ impl Ctx<'_> {
         }
     }
 
-    /// In a cluster: publishes on the channel and on the shard channel of the same name, as `PUBLISH`
-    /// and `SPUBLISH` do. Replicas get it by the bus: each would send a replicated one again.
+    /// In a cluster: publishes on the channel and on the shard channel of the same name, as `PUBLISH` and `SPUBLISH`
+    /// do. The message is not replicated: replicas get it by the cluster bus, and would send a replicated one again.
     pub fn publish_in_cluster(self, channel: Str<'_>, message: Str<'_>) {
         // SAFETY: context and strings live through the calls.
         unsafe {
@@ -361,13 +361,12 @@ impl Ctx<'_> {
         }
     }
 
-    /// Asks the server whether it would run a write command on this key now; `NOREPLICAS`,
-    /// `MISCONF`, a moved slot and a cluster that is down say no. The probe, an `HDEL` of the empty
-    /// field, changes nothing: no lock has an empty owner, and at a key of another type the command
-    /// gets as far as seeing that.
+    /// Whether the server would run a write command on this key now: not with `NOREPLICAS`, `MISCONF`, a moved slot or
+    /// a cluster that is down. The probe, an `HDEL` of the empty field, changes nothing: no lock has an empty owner,
+    /// and at a key of another type the command fails with `WRONGTYPE` after the checks.
     pub fn probe_write(self, key: Str<'_>) -> bool {
-        // SAFETY: "S" checks as for scripts, "E" gives refusals as error replies, "sc" takes one
-        // string and one C string. The reply is ours to free, its text is read before that.
+        // SAFETY: "S" checks as for scripts, "E" gives refusals as error replies, "sc" takes one string and one C
+        // string; both live through the call. The reply is ours, and is freed after the last use of its text.
         unsafe {
             let reply = fallible!(
                 RedisModule_Call(
@@ -397,22 +396,22 @@ impl Ctx<'_> {
         }
     }
 
-    /// The same question asked as nobody in particular. A client that came with `ASKING` may write
-    /// into a slot that is still on its way to this node; the module's own keys must not.
+    /// [`Ctx::probe_write`] without the calling client. A client that has sent `ASKING` may write into a slot that this
+    /// node imports; the module's own keys must not be written there.
     pub fn probe_write_detached(self, key: Str<'_>) -> bool {
         let detached = DetachedCtx::new(self);
         detached.is_some_and(|detached| detached.ctx().probe_write(key))
     }
 
-    /// Address and name of a connection, while it lives.
+    /// Address and name of a connection; `None` when it has ended.
     pub fn client_info(self, id: u64) -> Option<(String, Option<OwnedStr>)> {
         let info = info_of(id)?;
-        // SAFETY: `addr` is NUL-terminated; the name's reference is ours.
+        // SAFETY: the context is live; `addr` is NUL-terminated; the name's reference is ours.
         unsafe {
             let addr = CStr::from_ptr(info.addr.as_ptr()).to_string_lossy();
             let name = raw::RedisModule_GetClientNameById
                 .and_then(|get| OwnedStr::from_raw(get(self.raw, id)));
-            // As the core writes addresses, for CLIENT KILL ADDR.
+            // The server's form of addresses, for CLIENT KILL ADDR.
             let addr = if addr.contains(':') {
                 format!("[{addr}]:{}", info.port)
             } else {
@@ -424,8 +423,8 @@ impl Ctx<'_> {
 
     /// An integer.
     pub fn reply_integer(self, value: i64) {
-        // SAFETY: the context is live (see `Ctx`). (The status of this reply and of those below is OK in every
-        // server: a caller that wants no reply gets none.)
+        // The status of every reply function is OK in every server; for a client without replies they do nothing.
+        // SAFETY: the context is live (see `Ctx`).
         unsafe { api!(RedisModule_ReplyWithLongLong)(self.raw, value) };
     }
 
@@ -457,19 +456,19 @@ impl Ctx<'_> {
         };
     }
 
-    /// The head of an array of so many elements.
+    /// The header of an array of `len` elements.
     pub fn reply_array(self, len: usize) {
         // SAFETY: the context is live (see `Ctx`).
         unsafe { api!(RedisModule_ReplyWithArray)(self.raw, len as _) };
     }
 
-    /// The head of a map of so many pairs; RESP2 clients get a flat array.
+    /// The header of a map of `pairs` pairs; RESP2 clients get a flat array.
     pub fn reply_map(self, pairs: usize) {
         // SAFETY: the context is live (see `Ctx`).
         unsafe { api!(RedisModule_ReplyWithMap)(self.raw, pairs as _) };
     }
 
-    /// An error. Its texts are constants of this module.
+    /// An error.
     pub fn reply_error(self, error: &impl std::fmt::Display) {
         let text = std::ffi::CString::new(error.to_string()).unwrap_or_default();
         // SAFETY: the context is live (see `Ctx`); the text is copied.

@@ -14,11 +14,11 @@ mod armed {
 
     use crate::module::ffi::log;
 
-    /// What is to fail, and how many calls pass before.
+    /// The name of the fault, and the number of calls before it.
     static ARMED: Mutex<Option<(Vec<u8>, u64)>> = Mutex::new(None);
 
-    /// The entry of this name panics, or the call of this function of the server fails: once, after `pass` calls that
-    /// do not.
+    /// Makes the entry of this name panic, or a call of the server's function of this name fail: once, after `pass`
+    /// calls.
     pub fn arm(name: &[u8], pass: u64) {
         if let Ok(mut armed) = ARMED.lock() {
             *armed = Some((name.to_vec(), pass));

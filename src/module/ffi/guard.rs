@@ -1,7 +1,7 @@
 //! No panic crosses into C: there it would end the server.
 //!
-//! Every function that the server calls runs its body through [`entry`]. A panic there is a bug of
-//! this module: it is counted, logged with its place in the source, and the caller gets `None`.
+//! Every function that the server calls runs its body in [`entry`]. A panic there is a bug of this module: it is
+//! counted and logged with its place in the source, and `entry` returns `None`.
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,8 +21,8 @@ pub fn panics() -> u64 {
 
 /// Runs the body of an entry from C.
 pub fn entry<T>(name: &'static str, body: impl FnOnce() -> T) -> Option<T> {
-    // A panic may leave the module's tables half-changed. `recover` has every key settled and answers each request
-    // that was dropped, so nothing is trusted that was being changed.
+    // A panic may leave the module's tables half-changed. `recover` schedules every key to be settled and fails each
+    // request that was dropped, so no table is trusted that was being changed.
     let result = catch_unwind(AssertUnwindSafe(|| {
         fault::trip(name);
         body()
@@ -42,10 +42,10 @@ pub fn entry<T>(name: &'static str, body: impl FnOnce() -> T) -> Option<T> {
     }
 }
 
-/// Sends the text of a panic to the server's log instead of its standard error. `recover` runs after each panic that
-/// [`entry`] has caught.
+/// Logs the place of a panic in the server's log instead of writing it to standard error. `recover` runs after each
+/// panic that [`entry`] has caught.
 pub fn install_hook(recover: fn()) {
-    // The module may be loaded again under the same address: then the function is the same one.
+    // Set already, when the module was loaded before at the same address: the function is the same then.
     let _ = RECOVER.set(recover);
     std::panic::set_hook(Box::new(|info| {
         let place = info
@@ -55,7 +55,7 @@ pub fn install_hook(recover: fn()) {
     }));
 }
 
-/// Gives the default hook back; this one's code goes away with the module.
+/// Restores the default hook: the code of the present one is unloaded with the module.
 pub fn remove_hook() {
     drop(std::panic::take_hook());
 }

@@ -1,15 +1,15 @@
-//! Lines in the server's log. A message is data, never a format.
+//! Lines in the server's log. A message is an argument of the format, never the format.
 
 use std::ffi::{CStr, CString};
 
 use crate::module::ffi::api::api;
 
-/// Something an operator should look at.
+/// Logs a message that needs an operator's attention.
 pub fn warning(message: &str) {
     write(c"warning", message);
 }
 
-/// Something an operator may want to know.
+/// Logs a message for information.
 pub fn notice(message: &str) {
     write(c"notice", message);
 }
@@ -19,8 +19,8 @@ fn write(level: &CStr, message: &str) {
     let Ok(text) = CString::new(clean) else {
         return;
     };
-    // SAFETY: a NULL context is allowed and names the module only; the format takes exactly one
-    // C string, which lives until the call returns.
+    // SAFETY: a NULL context is allowed: the context would only name the module. The format takes exactly one C string,
+    // which lives until the call returns.
     unsafe {
         api!(RedisModule_Log)(
             std::ptr::null_mut(),

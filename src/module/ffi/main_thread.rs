@@ -12,7 +12,7 @@ pub struct MainThread<T>(RefCell<Option<T>>);
 unsafe impl<T> Sync for MainThread<T> {}
 
 impl<T> MainThread<T> {
-    /// Without a value.
+    /// A cell without a value.
     ///
     /// # Safety
     /// Only the server's main thread uses it.
@@ -20,7 +20,7 @@ impl<T> MainThread<T> {
         MainThread(RefCell::new(None))
     }
 
-    /// Puts the value in, or with `None` drops it.
+    /// Sets the value, or with `None` drops it.
     ///
     /// # Panics
     /// When the value is borrowed: a bug, caught by the guard.
@@ -52,7 +52,7 @@ impl<T> MainThread<T> {
         }
     }
 
-    /// The same; `None` where `with` panics.
+    /// [`MainThread::with`], or `None` where that panics.
     pub fn try_with<R>(&self, body: impl FnOnce(&mut T) -> R) -> Option<R> {
         self.0.try_borrow_mut().ok()?.as_mut().map(body)
     }

@@ -1,4 +1,4 @@
-//! A key of the server, open for one call.
+//! A key of the server, open during one callback.
 
 use std::ffi::{c_int, c_void};
 use std::marker::PhantomData;
@@ -12,15 +12,15 @@ use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::guard;
 use crate::module::ffi::strings::{OwnedStr, Str};
 
-/// How a key is opened to read without a trace: no statistics, no event, no use noted, and a key whose TTL is over is
-/// left alone. (Redis 7.0 knows `NOTOUCH` only: there it is an ordinary read, which counts a hit or a miss.)
+/// The mode that reads a key without a trace: no statistics, no event, no update of its last access, and no deletion
+/// when its TTL is over. (Redis 7.0 has `NOTOUCH` only: there the read counts as a hit or a miss.)
 pub(crate) const NO_TRACE: u32 = redis_module::raw::REDISMODULE_OPEN_KEY_NOTOUCH
     | redis_module::raw::REDISMODULE_OPEN_KEY_NONOTIFY
     | redis_module::raw::REDISMODULE_OPEN_KEY_NOSTATS
     | redis_module::raw::REDISMODULE_OPEN_KEY_NOEXPIRE;
 
-/// An open key; closed on drop. It borrows the context that it was opened in, so it is closed before the callback of that
-/// context returns.
+/// An open key; closed on drop. It borrows the context that it was opened in, so it is closed before the callback of
+/// that context returns.
 ///
 /// The server refuses an operation that does not fit the type of the value, except where a method says so.
 pub(crate) struct RawKey<'a> {
@@ -38,7 +38,7 @@ impl Drop for RawKey<'_> {
 }
 
 impl<'a> RawKey<'a> {
-    /// Opens a key of the selected database. `None` for an absent key that is opened to read, and for nothing else.
+    /// Opens a key of the selected database. `None` for an absent key that is opened to read, and in no other case.
     #[inline]
     pub(crate) fn open(ctx: Ctx<'a>, name: Str<'_>, mode: u32) -> Option<RawKey<'a>> {
         // SAFETY: context and name are live. The server keeps a reference of its own to the name.
@@ -81,7 +81,7 @@ impl<'a> RawKey<'a> {
         unsafe { api!(RedisModule_ValueLength)(self.as_ptr()) }
     }
 
-    /// When it ends, in milliseconds of the wall clock; `None` without a TTL or a value.
+    /// The end of its TTL, in milliseconds of the wall clock; `None` without a TTL or a value.
     #[inline]
     pub(crate) fn end_ms(&self) -> Option<i64> {
         if self.is_empty() {
@@ -91,10 +91,10 @@ impl<'a> RawKey<'a> {
         unsafe { self.end_ms_of_value() }
     }
 
-    /// The same for a key whose value was seen in this call.
+    /// [`RawKey::end_ms`] of a key that is known to have a value.
     ///
     /// # Safety
-    /// The key has a value: Redis 8.6 ends when it is asked this of a key without one.
+    /// The key has a value: Redis 8.6 ends itself when this is called for a key without one.
     #[inline]
     pub(crate) unsafe fn end_ms_of_value(&self) -> Option<i64> {
         // SAFETY: the key is open, and the caller promises that it has a value.
@@ -102,7 +102,7 @@ impl<'a> RawKey<'a> {
         (at != raw::REDISMODULE_NO_EXPIRE.into()).then_some(at)
     }
 
-    /// What the body makes of its string; `None` where it holds no string.
+    /// The result of the body for its string; `None` when it holds no string.
     pub(crate) fn with_string<T>(&self, body: impl FnOnce(&[u8]) -> T) -> Option<T> {
         if self.kind() != raw::REDISMODULE_KEYTYPE_STRING {
             return None;
@@ -119,7 +119,7 @@ impl<'a> RawKey<'a> {
         }
     }
 
-    /// Makes its value this string. A TTL that it had goes.
+    /// Sets its value to this string, and removes its TTL.
     ///
     /// # Errors
     /// When the server refuses.
@@ -129,7 +129,7 @@ impl<'a> RawKey<'a> {
         unsafe { checked!(RedisModule_StringSet(self.as_ptr(), value.as_ptr())) }
     }
 
-    /// Gives it an end, in milliseconds of the wall clock, or with `REDISMODULE_NO_EXPIRE` none.
+    /// Sets the end of its TTL, in milliseconds of the wall clock; `REDISMODULE_NO_EXPIRE` removes the TTL.
     ///
     /// # Errors
     /// When the server refuses, as it does for a key without a value.
@@ -149,11 +149,11 @@ impl<'a> RawKey<'a> {
         unsafe { checked!(RedisModule_DeleteKey(self.as_ptr())) }
     }
 
-    /// The value of one field of a hash; `None` as well where it holds no hash.
+    /// The value of one field of a hash; `None` as well when it holds no hash.
     pub(crate) fn field(&self, name: Str<'_>) -> Option<OwnedStr> {
         let mut value: *mut raw::RedisModuleString = null_mut();
-        // SAFETY: the key is open; the variadic list is a live string, where to put the value, and the NULL that ends
-        // it. The value's reference is ours. (For a key of another type the call is refused, and the value stays NULL.)
+        // SAFETY: the key is open; the variadic list is a live string, a place for the value, and NULL as its end. The
+        // value's reference is ours. (For a key of another type the call is refused, and the value stays NULL.)
         unsafe {
             api!(RedisModule_HashGet)(
                 self.as_ptr(),
@@ -166,7 +166,7 @@ impl<'a> RawKey<'a> {
         }
     }
 
-    /// Sets one or two fields of a hash. The words are the key's name, which is left out here, and pairs.
+    /// Sets one or two fields of a hash. The words are those of `HSET`: the key's name (not used here) and pairs.
     ///
     /// # Errors
     /// When the server refuses.
@@ -178,8 +178,8 @@ impl<'a> RawKey<'a> {
             [field, value, ..] => (field.as_ptr(), value.as_ptr()),
             _ => (null_mut(), null_mut()),
         };
-        // SAFETY: the key is open; the variadic list is one or two pairs of live strings and then NULL (a NULL field
-        // ends it); the server copies them.
+        // SAFETY: the key is open; the variadic list is one or two pairs of live strings and then NULL (a NULL field is
+        // its end); the server copies them.
         let fields = unsafe {
             fallible!(
                 RedisModule_HashSet(
@@ -200,13 +200,13 @@ impl<'a> RawKey<'a> {
         }
     }
 
-    /// Removes a field of a hash. A field that is absent, or that has run out by itself, is no error.
+    /// Removes a field of a hash. A field that is absent, or whose own TTL is over, is no error.
     ///
     /// # Errors
     /// When the server refuses.
     pub(crate) fn drop_field(&self, name: Str<'_>) -> Written {
-        // SAFETY: the key is open; the variadic list is a live string, the value that means deletion, and the NULL
-        // that ends it.
+        // SAFETY: the key is open; the variadic list is a live string, the value that means deletion, and NULL as its
+        // end.
         let dropped = unsafe {
             fallible!(
                 RedisModule_HashSet(
@@ -225,15 +225,16 @@ impl<'a> RawKey<'a> {
         }
     }
 
-    /// Reads a hash field by field, until `goes_on` says no, which is asked every few fields. True when everything was
-    /// read.
+    /// Reads a hash field by field, until `goes_on`, which is called every few fields, returns false. True when every
+    /// field was read.
     pub(crate) fn scan<F: Fields>(
         &self,
         reader: &mut F,
         mut goes_on: impl FnMut(&mut F) -> bool,
     ) -> bool {
-        // SAFETY: the cursor is created and destroyed here; the callback gets `reader` back and does not keep it;
-        // nothing changes the hash meanwhile. (A scan that has not begun gives 0 as one that is done does.)
+        // SAFETY: the key is open; the cursor is created and destroyed here. The callback gets `reader` back, which
+        // nothing else uses during the scan, and does not keep it. Nothing changes the hash meanwhile. (The result is 0
+        // for a scan that is over and for one that could not begin.)
         unsafe {
             let cursor = api!(RedisModule_ScanCursorCreate)();
             let mut more = true;
@@ -264,8 +265,8 @@ unsafe extern "C" fn on_field<F: Fields>(
     to: *mut c_void,
 ) {
     guard::entry("field", || {
-        // SAFETY: `to` is the reader that `RawKey::scan` passed and that nothing else uses meanwhile; field and
-        // value live through the callback.
+        // SAFETY: `to` is the `F` that `RawKey::scan` passed and that nothing else uses meanwhile; field and value live
+        // through the callback.
         let (reader, field, value) =
             unsafe { (&mut *to.cast::<F>(), Str::new(field), Str::new(value)) };
         reader.field(field.bytes(), value.bytes());

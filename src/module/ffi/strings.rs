@@ -1,4 +1,4 @@
-//! The server's strings: borrowed from the arguments of a command, or owned by us.
+//! The server's strings: borrowed, or owned by the module.
 
 use std::marker::PhantomData;
 
@@ -7,7 +7,7 @@ use redis_module::raw;
 use crate::lock::parse_integer;
 use crate::module::ffi::api::api;
 
-/// A string that somebody else keeps alive for `'a`.
+/// A string that its owner keeps alive for `'a`.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub struct Str<'a> {
@@ -28,7 +28,7 @@ impl<'a> Str<'a> {
     /// Its bytes.
     pub fn bytes(self) -> &'a [u8] {
         let mut len = 0;
-        // SAFETY: the string is live for 'a (see `new`) and is not changed while shared.
+        // SAFETY: the string is live for 'a (see `new`), and the server does not change a string that others refer to.
         unsafe {
             let data = api!(RedisModule_StringPtrLen)(self.raw, &mut len);
             std::slice::from_raw_parts(data.cast(), len)
@@ -47,25 +47,25 @@ pub fn pointers(words: &[Str<'_>]) -> *const *mut raw::RedisModuleString {
     words.as_ptr().cast()
 }
 
-/// A string of our own.
+/// A string with a reference of the module.
 pub struct OwnedStr(*mut raw::RedisModuleString);
 
 impl OwnedStr {
     /// Copies these bytes.
     pub fn new(bytes: &[u8]) -> OwnedStr {
         // SAFETY: with a NULL context the string is not tied to a call; the bytes are copied. (Never NULL: a server
-        // without memory ends.)
+        // without memory ends itself.)
         OwnedStr(unsafe {
             api!(RedisModule_CreateString)(std::ptr::null_mut(), bytes.as_ptr().cast(), bytes.len())
         })
     }
 
-    /// Takes over a string that a server call gave us to free; `None` for NULL.
+    /// Takes over a string that a server function returned to be freed; `None` for NULL.
     ///
     /// # Safety
     /// `raw` is NULL or a live string whose reference is ours.
     pub unsafe fn from_raw(raw: *mut raw::RedisModuleString) -> Option<OwnedStr> {
-        // Lazily: an OwnedStr of NULL must not even exist, its drop would end the server.
+        // Lazily: the drop of an `OwnedStr` of NULL would end the server.
         (!raw.is_null()).then(|| OwnedStr(raw))
     }
 
@@ -79,7 +79,7 @@ impl OwnedStr {
         self.0
     }
 
-    /// Gives the reference away, to somebody who will free it.
+    /// Gives the reference to the server, which frees it.
     pub fn into_raw(self) -> *mut raw::RedisModuleString {
         let raw = self.0;
         std::mem::forget(self);
@@ -95,13 +95,13 @@ impl OwnedStr {
 
 impl Drop for OwnedStr {
     fn drop(&mut self) {
-        // SAFETY: the reference is ours and is given up exactly once.
+        // SAFETY: the reference is ours and is released here only.
         unsafe { api!(RedisModule_FreeString)(std::ptr::null_mut(), self.0) };
     }
 }
 
-/// How many keys a command has that counts them in the word at this place, if they are all there; the first
-/// follows that word.
+/// The number of keys of a command that states it in the word at `numkeys_at`, which the keys follow; `None` if it is
+/// no such number, or fewer words follow.
 pub fn number_of_keys(words: &[Str<'_>], numkeys_at: usize) -> Option<usize> {
     let number = parse_integer(words.get(numkeys_at)?.bytes())?;
     let number = usize::try_from(number).ok().filter(|number| *number > 0)?;

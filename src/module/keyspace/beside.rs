@@ -1,5 +1,7 @@
-//! Whether the keys beside a lock are free for a hold of READ or WRITE. Their names are made of the lock's and
-//! the owner's, as Redisson makes them, so another hold, or data of another kind, may have the same names.
+//! Whether the sibling keys of a lock are free for a hold of READ or WRITE.
+//!
+//! Their names are made of the lock's and the owner's, as Redisson makes them, so another hold, or data of another
+//! kind, may have the same names.
 
 use redis_module::raw;
 
@@ -15,11 +17,11 @@ use crate::module::keyspace::siblings::Timeouts;
 use crate::module::state::settings;
 use crate::module::state::shell;
 
-/// Whether this owner may be granted READ or WRITE here, as far as the keys beside the lock go.
+/// Whether the sibling keys permit this owner a READ or WRITE hold.
 ///
 /// # Errors
-/// [`LockError::SiblingsTaken`] where they belong to another lock's holds, [`LockError::SiblingForeign`] where
-/// one of them holds something else. A re-entry is checked for the keys that it adds.
+/// [`LockError::SiblingsTaken`] if they belong to holds of another lock, [`LockError::SiblingForeign`] if one of them
+/// has data of another kind. A re-entry is checked for the keys that it adds.
 #[inline]
 pub fn may_begin(
     key: &LockKey<'_>,
@@ -44,8 +46,8 @@ fn may_begin_beside(
         KeyState::ReadWrite(lock) if lock.is_held(now) => Some(&**lock),
         _ => None,
     };
-    // SiblingKind a lock that is held already, a script may have taken the twin. Under a token that this server wrote for
-    // this lock, no token is written.
+    // A script may have taken the twin of a lock that is held already. The token's key is not written while the lock
+    // has a token that this server wrote for it.
     let is_known = |lock: &ReadWrite| {
         (mode == Mode::Read || lock.writes(owner, now))
             && shell::with(|shell| shell.locks.gave_token(key.id(), lock, now))
@@ -80,7 +82,7 @@ fn may_read(
         let is_there = |timeout: Str<'_>| has_sibling(ctx, timeout, SiblingKind::Timeout);
         let is_there = names.with(next, is_there);
         let is_there = is_there.ok_or(LockError::SiblingForeign)?;
-        // SiblingKind a lock that is held the twin was not looked for: a script may have taken it.
+        // The twin of a lock that is held was not read before: a script may have taken it.
         let is_new = known.is_none();
         let is_twins = is_new && is_there && held.is_some() && has_held_twin(key);
         match is_twins || (is_new && belong_to_another_lock(ctx, lock, owner, names)) {
@@ -90,8 +92,8 @@ fn may_read(
     })
 }
 
-/// Whether the keys of a first READ hold of this owner belong to another lock's reader. `is_held`: whether this lock
-/// is held.
+/// Whether the sibling keys of a first READ hold of this owner belong to a reader of another lock. `is_held`: whether
+/// this lock is held.
 pub(crate) fn siblings_are_taken(ctx: Ctx<'_>, lock: Str<'_>, owner: &[u8], is_held: bool) -> bool {
     let names = Timeouts::of(lock.bytes(), owner);
     let may_be_twins =
@@ -119,8 +121,8 @@ pub(crate) fn has_held_twin(key: &LockKey<'_>) -> bool {
     key.held_twin_or(|| probe_held_twin(key.ctx(), key.name()))
 }
 
-/// Whether the timeouts of this reader may be another lock's as well: of the twin, or of a lock whose name and owner meet
-/// around a colon. No grant of the module makes them so; a script may.
+/// Whether the timeouts of this reader may be another lock's as well: the twin's, or those of a lock whose name and
+/// owner, joined by a colon, give the same text. No grant of the module shares them; a script may.
 pub(crate) fn are_shared(key: &LockKey<'_>, owner: &[u8], names: &Timeouts) -> bool {
     let (ctx, lock) = (key.ctx(), key.name());
     let twin = has_held_twin(key).then(|| twin_of(lock.bytes())).flatten();
@@ -128,8 +130,8 @@ pub(crate) fn are_shared(key: &LockKey<'_>, owner: &[u8], names: &Timeouts) -> b
         || belong_to_another_lock(ctx, lock, owner, names)
 }
 
-/// Whether another lock has a reader whose timeouts have the names that this reader's would have. Its field is enough,
-/// even if its timeouts are over: its next release would delete them.
+/// Whether another lock has a reader whose timeouts have the names that this reader's would have. The reader's field
+/// counts even if its timeouts are over: its next release would delete them.
 fn belong_to_another_lock(ctx: Ctx<'_>, lock: Str<'_>, owner: &[u8], names: &Timeouts) -> bool {
     let (name, first) = (lock.bytes(), names.first().bytes());
     any_with_same_timeouts(
@@ -153,12 +155,12 @@ fn has_reader(ctx: Ctx<'_>, lock: &[u8], reader: &[u8]) -> bool {
         && handle.field(OwnedStr::new(reader).as_str()).is_some()
 }
 
-/// In a cluster locks in other slots have other keys beside them.
+/// Whether both locks can have the same sibling keys: in a cluster only within one slot.
 fn is_reachable(name: &[u8], other: &[u8]) -> bool {
     !shell::is_cluster() || slot_of(name) == slot_of(other)
 }
 
-/// Whether two of these names share the keys beside them.
+/// Whether two of these names are twins, which share their sibling keys.
 pub fn are_twins(names: &[Str<'_>]) -> bool {
     let mut all: Vec<&[u8]> = names.iter().map(|name| name.bytes()).collect();
     all.sort_unstable();
@@ -168,14 +170,14 @@ pub fn are_twins(names: &[Str<'_>]) -> bool {
         .any(|twin| all.binary_search(&&twin[..]).is_ok())
 }
 
-/// Whether what is seen of a read-write lock is all there is. While a slot is on its way between nodes the hash
-/// may be on one of them and the timeouts of its readers, who seem dead then, on the other.
+/// Whether all sibling keys of a read-write lock are on this node. While a slot moves between nodes, the hash may be on
+/// one of them and the timeouts of its readers on the other: the readers seem dead then.
 pub fn siblings_are_here(key: &LockKey<'_>, state: &KeyState) -> bool {
     !matches!(state, KeyState::ReadWrite(_)) || slot_is_here(key.ctx(), key.name())
 }
 
-/// Whether all keys of this key's slot are on this node, and stay there: asked by the name of one that
-/// never exists. (That it is refused because no writes are accepted at all comes to the same here.)
+/// Whether all keys of this key's slot are on this node, and the slot does not move: probed with a name that never
+/// exists. (False as well while the server refuses all writes, which has the same consequence for the caller.)
 pub fn slot_is_here(ctx: Ctx<'_>, key: Str<'_>) -> bool {
     if !shell::is_cluster() {
         return true;

@@ -1,5 +1,4 @@
-//! A string that holds a number, through the server's low-level key API: the free permits of a semaphore,
-//! the count of a latch.
+//! A string key with a number: the free permits of a semaphore, the count of a latch.
 
 use redis_module::raw;
 
@@ -10,7 +9,7 @@ use crate::module::ffi::raw_key::RawKey;
 use crate::module::ffi::strings::{OwnedStr, Str};
 use crate::module::keyspace::replication::Replication;
 
-/// The key, open for this call.
+/// The key, open during one callback.
 pub struct CountKey<'a> {
     ctx: Ctx<'a>,
     name: Str<'a>,
@@ -39,7 +38,7 @@ impl<'a> CountKey<'a> {
         }
     }
 
-    /// The call that the key was opened in.
+    /// The context that the key was opened in.
     pub fn ctx(&self) -> Ctx<'a> {
         self.ctx
     }
@@ -57,7 +56,7 @@ impl<'a> CountKey<'a> {
         }
     }
 
-    /// What the key holds.
+    /// Reads the key.
     pub fn read(&self) -> Count {
         let Some(key) = &self.raw else {
             return Count::Absent;
@@ -73,15 +72,15 @@ impl<'a> CountKey<'a> {
         }
     }
 
-    /// When the key ends.
+    /// The end of the key's TTL, in milliseconds of the wall clock.
     pub fn end_ms(&self) -> Option<i64> {
         self.raw.as_ref()?.end_ms()
     }
 
-    /// Writes a number. The key's TTL stays, unless the number begins something new.
+    /// Writes a number. The key's TTL stays, unless the key is made anew (`is_new`).
     ///
     /// # Errors
-    /// When the server refuses. (If only the TTL was refused, the number lasts.)
+    /// When the server refuses. (If it refuses the TTL only, the number stays without one.)
     pub fn set(&mut self, number: i64, is_new: bool, replication: Replication<'_>) -> Written {
         let key = self.raw.as_ref().ok_or(Refused("RedisModule_OpenKey"))?;
         let value = OwnedStr::of_number(number);
@@ -108,7 +107,7 @@ impl<'a> CountKey<'a> {
         Ok(())
     }
 
-    /// Tells those who watch the key.
+    /// Marks the key as changed.
     fn signal(&self) {
         self.ctx.signal_modified(self.name);
     }

@@ -1,8 +1,8 @@
-//! The two small keys that fencing tokens lean on.
+//! The two keys that fencing tokens depend on.
 //!
-//! The *horizon* (`redis_lock:horizon`, in a cluster one per slot in use) makes tokens survive
-//! restarts: see `lock::token`. Redisson's *counter* (`redisson_lock_token:{name}`) belongs to its
-//! `RFencedLock`; where it exists, our tokens rise above it and are written back to it.
+//! The *horizon* (`redis_lock:horizon`, in a cluster one for each slot in use) keeps tokens rising after a restart: see
+//! `lock::token`. Redisson's *counter* (`redisson_lock_token:{name}`) belongs to its `RFencedLock`; if it exists, a
+//! token of the lock is minted above it and written back to it.
 
 use redis_module::raw;
 
@@ -18,48 +18,48 @@ use crate::module::keyspace::lock_key::LockKey;
 use crate::module::keyspace::replication::Replication;
 use crate::module::state::shell;
 
-/// The name of the horizon, or how its name begins in a cluster. No lock may have it.
+/// The name of the horizon, in a cluster its prefix. No lock may have it.
 const HORIZON: &str = "redis_lock:horizon";
 const COUNTER: &str = "redisson_lock_token";
-/// Why a horizon is not stored where its key holds another type.
+/// The refusal to store a horizon when its key has another type.
 pub const FOREIGN_HORIZON: Refused = Refused("the key of the horizon holds another type");
 
-/// Whether no lock, semaphore or latch may have this name: a grant writes over what such a key holds.
+/// Whether no lock, semaphore or latch may have this name: a grant overwrites a key of such a name.
 pub fn is_reserved(name: &[u8]) -> bool {
     let counter = name.strip_prefix(COUNTER.as_bytes());
     is_horizon(name) || counter.is_some_and(|rest| rest.starts_with(b":"))
 }
 
-/// Whether this name is kept for horizons.
+/// Whether this name is reserved for horizons.
 pub fn is_horizon(name: &[u8]) -> bool {
     name.starts_with(HORIZON.as_bytes())
 }
 
-/// Whether a token of this domain can be minted, and what is granted with it be written; `is_there`: every
-/// key that would be written, but for the horizon's, exists.
+/// Whether a token of this domain can be minted and its grant be written. `is_there`: whether every key that would be
+/// written exists, the horizon's aside.
 pub fn may_mint(ctx: Ctx<'_>, domain: Domain, is_there: bool) -> bool {
     let horizon_is_safe = if shell::is_cluster() {
         learn_slot(ctx, domain)
     } else {
         learn_horizon(ctx)
     };
-    // A key that looks absent, the lock's or the horizon's, may only be hidden while traffic is paused (inside a
-    // transaction that paused it), and writing over it aborts the server. Whether the horizon is to be stored anew is
-    // not known before the token is minted: the lock's own data may push it up.
+    // Inside a transaction that has paused traffic, a key that looks absent, the lock's or the horizon's, may only be
+    // hidden, and writing it aborts the server. Whether the horizon will be stored anew is not known before the token
+    // is minted: the lock's own data may raise it.
     let is_seen = || is_there && horizon_exists(ctx, domain);
     horizon_is_safe && (!ctx.is_paused() || is_seen())
 }
 
-/// Whether the key of the horizon is there, so that it can be stored anew. (Of what type it is, `write_horizon` asks.)
+/// Whether the key of the horizon exists, so that it can be stored anew. (`write_horizon` checks its type.)
 fn horizon_exists(ctx: Ctx<'_>, domain: Domain) -> bool {
     let name = horizon_name(domain);
     let kind = in_horizon_db(ctx, || LockKey::open(ctx, name.as_str()).kind());
     kind != raw::REDISMODULE_KEYTYPE_EMPTY
 }
 
-/// In a cluster the horizon of the slot is read for every token: it moves with its slot. False when
-/// it has to be stored anew and cannot be, because the slot is on its way, to another node or to
-/// this one, and takes no new key of ours: no horizon, no grant.
+/// In a cluster: reads the horizon of the slot, before every token, because it moves with its slot. False when it must
+/// be stored anew and cannot be, because the slot moves to or from this node and takes no new key: then nothing is
+/// granted.
 fn learn_slot(ctx: Ctx<'_>, slot: Domain) -> bool {
     let name = horizon_name(slot);
     let read = || read_horizon(ctx, name.as_str());
@@ -76,8 +76,8 @@ fn wants_horizon(ctx: Ctx<'_>, domain: Domain) -> bool {
     shell::with(|shell| shell.locks.tokens.wants_horizon(domain, now_us))
 }
 
-/// Outside a cluster: reads the horizon, unless it is known. Done before the first token, and before
-/// the data that may hold another process's horizon is flushed. False where its key holds something else.
+/// Outside a cluster: reads the horizon, unless it is known: before the first token, and before a flush of data that
+/// may have another process's horizon. False when its key has another type.
 pub fn learn_horizon(ctx: Ctx<'_>) -> bool {
     if shell::with(|shell| shell.locks.tokens.knows(0)) {
         return true;
@@ -90,7 +90,7 @@ pub fn learn_horizon(ctx: Ctx<'_>) -> bool {
     stored.is_some()
 }
 
-/// Takes in what a horizon's key holds, 0 for nothing. An implausible number is logged once.
+/// Gives the core the stored horizon, 0 for none. An implausible number is logged once.
 fn learn(ctx: Ctx<'_>, domain: Domain, stored: u64) {
     let now = ctx.now();
     if shell::with(|shell| shell.locks.learn_horizon(domain, stored, now)) {
@@ -102,7 +102,7 @@ fn learn(ctx: Ctx<'_>, domain: Domain, stored: u64) {
     }
 }
 
-/// The horizon that is stored under this name, 0 where none is; `None` where the key is no string.
+/// The horizon that is stored under this name, 0 without one; `None` when the key is no string.
 fn read_horizon(ctx: Ctx<'_>, name: Str<'_>) -> Option<u64> {
     let stored = read_number(ctx, name, parse_decimal);
     let is_foreign = stored.is_none() && !may_hold_number(ctx, name);
@@ -110,7 +110,7 @@ fn read_horizon(ctx: Ctx<'_>, name: Str<'_>) -> Option<u64> {
     (!is_foreign).then_some(stored.unwrap_or(0))
 }
 
-/// Whether a key is a string, or is not there.
+/// Whether a key is a string or absent.
 fn may_hold_number(ctx: Ctx<'_>, name: Str<'_>) -> bool {
     matches!(
         LockKey::open(ctx, name).kind(),
@@ -118,8 +118,8 @@ fn may_hold_number(ctx: Ctx<'_>, name: Str<'_>) -> bool {
     )
 }
 
-/// Outside a cluster, after two databases have changed places: the horizon is in the other one now.
-/// One that was not known yet is taken in before it is forgotten there.
+/// Outside a cluster, after `SWAPDB` of the horizon's database: the horizon is in the other database now. If it was not
+/// known yet, it is read there.
 pub fn learn_swapped_horizon(ctx: Ctx<'_>, first: i32, second: i32) {
     let other = match HORIZON_DB {
         db if db == first => second,
@@ -135,14 +135,14 @@ pub fn learn_swapped_horizon(ctx: Ctx<'_>, first: i32, second: i32) {
     }
 }
 
-/// Something happened to a horizon's key: it is looked at, and stored again if it is gone.
+/// Notes that a horizon's key was changed or deleted: [`restore_horizons`] reads it, and stores it again if necessary.
 pub fn mark_lost(key: Str<'_>) {
     let domain = domain_of(key);
     shell::with(|shell| shell.locks.tokens.lose(domain));
 }
 
-/// Stores horizons again that were deleted, or replaced by a number that does not cover the tokens so far: so
-/// many at most. False when the server refuses writes just now.
+/// Stores horizons again that were deleted, or replaced by a number below the tokens so far: `at_most` of them. False
+/// when the server refuses writes at the moment.
 pub fn restore_horizons(ctx: Ctx<'_>, now: Now, at_most: usize) -> bool {
     ctx.select(HORIZON_DB);
     for _ in 0..at_most {
@@ -151,13 +151,13 @@ pub fn restore_horizons(ctx: Ctx<'_>, now: Now, at_most: usize) -> bool {
         };
         let name = horizon_name(domain);
         if let Some(stored) = read_number(ctx, name.as_str(), parse_decimal) {
-            // Stored by another meanwhile: if it covers our tokens it stays, and it is never lowered.
+            // Another client has stored a number: it stays if it covers the tokens so far, and is never lowered.
             learn(ctx, domain, stored);
             if !shell::with(|shell| shell.locks.tokens.is_uncovered(domain)) {
                 continue;
             }
         } else if !may_hold_number(ctx, name.as_str()) {
-            // Foreign data stays; until it is gone no token is minted.
+            // Foreign data stays; as long as it does, no token is minted.
             continue;
         }
         if ctx.probe_write(name.as_str()) {
@@ -180,8 +180,9 @@ pub fn restore_horizons(ctx: Ctx<'_>, now: Now, at_most: usize) -> bool {
 /// Stores the horizon of a domain.
 ///
 /// # Errors
-/// When the server refuses, or the key holds another type now: [`FOREIGN_HORIZON`]. (The module listens to key events
-/// from the first wait on, so it may not have noticed an earlier change.) The key is read again before the next token.
+/// When the server refuses, or the key has another type now: [`FOREIGN_HORIZON`]. (The module subscribes to key events
+/// when the first request is parked, so it may have missed an earlier change.) The key is read again before the next
+/// token.
 pub fn write_horizon(
     ctx: Ctx<'_>,
     domain: Domain,
@@ -211,7 +212,7 @@ pub fn write_counter(key: &LockKey<'_>, token: Token, replication: Replication<'
     }
 }
 
-/// Whose horizon covers a key.
+/// The domain whose horizon covers a key.
 pub fn domain_of(key: Str<'_>) -> Domain {
     if shell::is_cluster() {
         slot_of(key.bytes())
@@ -245,7 +246,7 @@ fn in_horizon_db<T>(ctx: Ctx<'_>, body: impl FnOnce() -> T) -> T {
     result
 }
 
-/// The number that a string key holds. Opened to write, because that counts no key-space miss.
+/// The number in a string key. The key is opened to write, because that counts no key-space miss.
 fn read_number(
     ctx: Ctx<'_>,
     name: Str<'_>,
@@ -264,14 +265,15 @@ fn write_number(ctx: Ctx<'_>, name: Str<'_>, number: u64, replication: Replicati
     Ok(())
 }
 
-/// A lock's name with braces but no hash tag has its counter in another slot: then it is left alone.
+/// The name of a lock's counter. `None` when it is in another slot, as for a name with braces but no hash tag: such a
+/// counter is ignored.
 fn counter_name(lock: &[u8]) -> Option<OwnedStr> {
     let name = prefixed(COUNTER, lock);
     let reachable = !shell::is_cluster() || slot_of(&name) == slot_of(lock);
     reachable.then(|| OwnedStr::new(&name))
 }
 
-/// The number in Redisson's counter of this lock, if there is one.
+/// The number in Redisson's counter of this lock; `None` without one.
 pub(crate) fn read_counter(ctx: Ctx<'_>, lock: &[u8]) -> Option<u64> {
     let name = counter_name(lock)?;
     read_number(ctx, name.as_str(), parse_counter)

@@ -1,7 +1,7 @@
-//! The lock hash, through the server's low-level key API: read it, change it, replicate the change.
+//! The key of a lock, through the server's low-level key API.
 //!
-//! A command knows whose hold it is about: that owner's field is looked up by name, and written under
-//! the client's own string. Only where it is not there is the whole hash read.
+//! A command names the owner of the hold: that owner's field is read by its name, and written with the client's own
+//! string. The whole hash is read only if that field is absent.
 
 use std::cell::{Cell, OnceCell};
 
@@ -16,26 +16,26 @@ use crate::module::ffi::strings::{OwnedStr, Str};
 use crate::module::keyspace::replication::Replication;
 use crate::module::keyspace::siblings::{Siblings, Timeouts};
 
-/// A lock's key, open for this call.
+/// A lock's key, open during one callback.
 pub struct LockKey<'a> {
     ctx: Ctx<'a>,
     name: Str<'a>,
     db: i32,
-    /// Who asks.
+    /// The owner that the command names.
     owner: Option<Str<'a>>,
     /// `None` for an absent key that was opened to read.
     raw: Option<RawKey<'a>>,
-    /// How it was opened.
+    /// The mode in which it was opened.
     mode: u32,
     siblings: Siblings,
-    /// Which of the keys beside it this server wrote last, for a hold of the owner who asks.
+    /// Which of the sibling keys were last written by this server, for a hold of `owner`.
     wrote_beside: Cell<WroteBeside>,
     has_held_twin: OnceCell<bool>,
 }
 
 impl<'a> LockKey<'a> {
-    /// Opens the key of the selected database to read and write. A key whose TTL is over is deleted
-    /// on the way, as any write command would do.
+    /// Opens the key of the selected database to read and write. The server deletes a key whose TTL is over, as for any
+    /// write command.
     pub fn open(ctx: Ctx<'a>, name: Str<'a>) -> LockKey<'a> {
         LockKey::open_mode(ctx, name, raw::REDISMODULE_READ | raw::REDISMODULE_WRITE)
     }
@@ -60,7 +60,7 @@ impl<'a> LockKey<'a> {
         LockKey::open_mode(ctx, name, raw::REDISMODULE_READ)
     }
 
-    /// Opens the key for a look, perhaps for one owner, that leaves no trace: see [`NO_TRACE`].
+    /// Opens the key to read without a trace ([`NO_TRACE`]), perhaps for one owner.
     pub fn peek(ctx: Ctx<'a>, name: Str<'a>, owner: Option<Str<'a>>) -> LockKey<'a> {
         let mut key = LockKey::open_mode(ctx, name, raw::REDISMODULE_READ | NO_TRACE);
         key.owner = owner;
@@ -68,7 +68,7 @@ impl<'a> LockKey<'a> {
     }
 
     fn open_mode(ctx: Ctx<'a>, name: Str<'a>, mode: u32) -> LockKey<'a> {
-        // In the tests the server may refuse to open it.
+        // A test may let this fail.
         let raw = match fault::is_hit("RedisModule_OpenKey") {
             true => None,
             false => RawKey::open(ctx, name, mode),
@@ -86,7 +86,7 @@ impl<'a> LockKey<'a> {
         }
     }
 
-    /// The call that the key was opened in.
+    /// The context that the key was opened in.
     pub fn ctx(&self) -> Ctx<'a> {
         self.ctx
     }
@@ -104,43 +104,43 @@ impl<'a> LockKey<'a> {
         }
     }
 
-    /// The open key; `None` for an absent one that was opened to read.
+    /// The open key; `None` for an absent key that was opened to read.
     pub(crate) fn handle(&self) -> Option<&RawKey<'_>> {
         self.raw.as_ref()
     }
 
-    /// What type of value the key holds.
+    /// The type of its value (`REDISMODULE_KEYTYPE_*`).
     pub(crate) fn kind(&self) -> isize {
         self.handle()
             .map_or(raw::REDISMODULE_KEYTYPE_EMPTY, RawKey::kind)
     }
 
-    /// How the key was opened: so are those beside it.
+    /// The mode in which the key was opened; its sibling keys are opened in the same mode.
     pub(crate) fn mode(&self) -> u32 {
         self.mode
     }
 
-    /// Keeps names that were made before it was opened: of this lock, and of the owner who asks.
+    /// Takes over sibling names of this lock and owner that were made before the key was opened.
     pub fn keep(&mut self, siblings: Siblings) {
         self.siblings = siblings;
     }
 
-    /// The names of the keys beside it.
+    /// The names of its sibling keys.
     pub fn siblings(&self) -> &Siblings {
         &self.siblings
     }
 
-    /// Notes which of the keys beside it this server wrote last, for a hold of the owner who asks.
+    /// Notes which of the sibling keys were last written by this server, for a hold of `owner`.
     pub(crate) fn set_wrote_beside(&self, wrote: WroteBeside) {
         self.wrote_beside.set(wrote);
     }
 
-    /// Whether the timeouts of this owner are known to be no other lock's.
+    /// Whether the timeouts of this owner are known to belong to no other lock.
     pub(crate) fn owns_timeouts_of(&self, owner: &[u8]) -> bool {
         self.wrote_beside.get().timeouts && self.owner_name() == Some(owner)
     }
 
-    /// Whether the token's key may be the twin's as well, as far as is known.
+    /// Whether the token's key may be the twin's as well; true while that is unknown.
     pub(crate) fn token_may_be_twins(&self) -> bool {
         !self.wrote_beside.get().token && self.has_held_twin.get() != Some(&false)
     }
@@ -155,12 +155,12 @@ impl<'a> LockKey<'a> {
         self.mode & raw::REDISMODULE_WRITE != 0
     }
 
-    /// The name of the token's key beside a read-write lock.
+    /// The name of the sibling key with the token of a read-write lock.
     pub fn token_name(&self) -> Str<'_> {
         self.siblings.token(self.name.bytes())
     }
 
-    /// The names of an owner's timeouts beside a read-write lock.
+    /// Calls the body with the names of an owner's timeouts at a read-write lock.
     pub fn with_timeouts<T>(&self, owner: &[u8], body: impl FnOnce(&Timeouts) -> T) -> T {
         let lock = self.name.bytes();
         match self.owner_name() {
@@ -169,17 +169,17 @@ impl<'a> LockKey<'a> {
         }
     }
 
-    /// Who asks.
+    /// The owner that the command names.
     pub(crate) fn owner(&self) -> Option<Str<'a>> {
         self.owner
     }
 
-    /// The name of who asks.
+    /// The bytes of that owner.
     pub fn owner_name(&self) -> Option<&'a [u8]> {
         self.owner.map(Str::bytes)
     }
 
-    /// Tells those who watch the key.
+    /// Marks the key as changed.
     pub(crate) fn signal(&self) {
         self.ctx.signal_modified(self.name);
     }
@@ -194,12 +194,12 @@ impl<'a> LockKey<'a> {
         Ok(())
     }
 
-    /// The open key. One that was opened to write has always a handle.
+    /// The open key. A key that was opened to write always has a handle.
     pub(crate) fn open_key(&self) -> Result<&RawKey<'_>, Refused> {
         self.handle().ok_or(Refused("RedisModule_OpenKey"))
     }
 
-    /// Gives the key an end.
+    /// Sets the end of the key's TTL, in milliseconds of the wall clock, and replicates it.
     ///
     /// # Errors
     /// When the server refuses.
@@ -213,7 +213,7 @@ impl<'a> LockKey<'a> {
         Ok(())
     }
 
-    /// Gives the key an end, and leaves the replication to the caller.
+    /// Sets the end of the key's TTL without replicating it.
     ///
     /// # Errors
     /// When the server refuses.
@@ -222,7 +222,7 @@ impl<'a> LockKey<'a> {
     }
 }
 
-/// The name of a key of the core as a server string.
+/// The name of one of the core's keys as a server string.
 pub fn name_of(key: &KeyId) -> OwnedStr {
     OwnedStr::new(key.as_ref().name)
 }

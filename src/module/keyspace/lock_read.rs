@@ -1,4 +1,4 @@
-//! Reads what a lock's key holds: the exclusive hash here, any other by [`rw_read`].
+//! Reads a lock's key: the exclusive hash here, any other hash by [`rw_read`].
 
 use redis_module::raw;
 
@@ -9,26 +9,26 @@ use crate::module::keyspace::rw_read;
 use crate::module::state::constants::constants;
 
 impl LockKey<'_> {
-    /// What the key holds, all of it.
+    /// Reads the whole key.
     pub fn read(&self) -> KeyState {
         self.read_as(ReadDepth::All, None)
     }
 
-    /// What the key holds; of a read-write lock, as much as the question needs.
+    /// Reads the key; of a read-write lock, as much as `depth` says.
     pub fn read_to(&self, depth: ReadDepth, now: Now) -> KeyState {
         self.read_as(depth, Some(now))
     }
 
     fn read_as(&self, depth: ReadDepth, now: Option<Now>) -> KeyState {
         let Some(key) = self.handle() else {
-            // One that was opened to write has a handle. If not, nothing may be granted on it.
+            // A key that was opened to write has a handle. If not, nothing may be granted on it.
             return match self.is_writable() {
                 true => KeyState::OtherType,
                 false => KeyState::Absent,
             };
         };
         let (kind, fields) = (key.kind(), key.len());
-        // SAFETY: called for a hash only, so the key has a value.
+        // SAFETY: called for a hash only, and a hash is a value.
         let deadline = || unsafe { key.end_ms_of_value() };
         match kind {
             raw::REDISMODULE_KEYTYPE_EMPTY => KeyState::Absent,
@@ -40,7 +40,7 @@ impl LockKey<'_> {
                 }
             }
             raw::REDISMODULE_KEYTYPE_HASH => match rw_read::read(self, key, fields, depth, now) {
-                // Newer servers count fields whose own TTL is over until they remove them.
+                // Newer servers count fields whose own TTL is over, until they remove them.
                 KeyState::OtherHash => scan(key).finish(deadline()),
                 state => state,
             },
@@ -48,8 +48,8 @@ impl LockKey<'_> {
         }
     }
 
-    /// The hold of the owner who asks, by name: 1,700 instructions, where reading the whole hash
-    /// takes 2,500. `None` where that owner holds nothing, or the hash has other fields.
+    /// Reads the hold of the command's owner, by name: 1,700 instructions; a scan of the whole hash takes 2,500. `None`
+    /// if that owner holds nothing, or the hash has other fields.
     fn read_own(&self, key: &RawKey<'_>, fields: usize) -> Option<HashReader> {
         let owner = self.owner()?;
         let mut reader = HashReader::default();
@@ -62,7 +62,7 @@ impl LockKey<'_> {
     }
 }
 
-/// The fields of a hash that are still there, as far as to see that it is another's.
+/// Reads the fields of a hash whose own TTL is not over, until one shows that the hash is foreign data.
 fn scan(key: &RawKey<'_>) -> HashReader {
     let mut reader = HashReader::default();
     key.scan(&mut reader, |reader| !reader.is_other());

@@ -11,10 +11,10 @@ use crate::module::keyspace::rw_write;
 use crate::module::state::constants::constants;
 
 impl LockKey<'_> {
-    /// Makes a change, replicates it, and tells those who watch the key.
+    /// Makes a change, replicates it, and marks the key as changed.
     ///
     /// # Errors
-    /// When the server refuses. Then a fresh hold was not written at all; of a present one perhaps the lease.
+    /// When the server refuses. Then nothing of a fresh hold was written, and of a present hold perhaps the lease.
     pub fn write(&mut self, change: &KeyWrite, replication: Replication<'_>) -> Written {
         match change {
             KeyWrite::Delete => self.delete(replication)?,
@@ -31,7 +31,7 @@ impl LockKey<'_> {
                 self.set_fields(owner, Some(1), Some(*token), replication)?;
                 let leased = self.set_deadline(*deadline_ms, replication);
                 if leased.is_err() {
-                    // Without an end it would be held for ever.
+                    // Without a TTL it would be held for ever.
                     let _ = self.delete(replication);
                 }
                 leased?;
@@ -42,7 +42,7 @@ impl LockKey<'_> {
                 token,
                 deadline_ms,
             } => {
-                // The lease first: a longer one does no harm by itself, one hold more would.
+                // The lease first: if the second write is refused, a longer lease does no harm, one hold more would.
                 if let Some(deadline_ms) = deadline_ms {
                     self.expire_at(*deadline_ms)?;
                 }
@@ -60,8 +60,8 @@ impl LockKey<'_> {
         Ok(())
     }
 
-    /// Takes back what this change has written, because a later one of the same decision was refused: of a fresh hold
-    /// nothing stays, and a re-entry is not counted. `before` is the change before it.
+    /// Undoes this change, because the server refused a later one of the same decision: a fresh hold is removed, and a
+    /// re-entry is not counted. `before` is the change before it.
     pub fn roll_back(
         &mut self,
         change: &KeyWrite,
@@ -82,7 +82,7 @@ impl LockKey<'_> {
             } => self.set_fields(owner, Some(*count), None, replication),
             KeyWrite::Delete | KeyWrite::Adjust { .. } => Ok(()),
         };
-        // Refused as well, it leaves a hold that ends with its lease.
+        // If the server refuses this too, a hold stays that ends with its lease.
         if rolled_back.is_ok() {
             self.signal();
         }
@@ -98,8 +98,8 @@ impl LockKey<'_> {
     ) -> Written {
         let key = self.open_key()?;
         let constants = constants();
-        // A hold count of 1 and the token's field are in every grant: those strings are kept. So is
-        // the owner's, as the client sent it.
+        // A hold count of 1 and the name of the token's field are in every grant: those strings are constants. The
+        // owner's string is the one that the client sent.
         let own = self.owner().filter(|own| own.bytes() == owner);
         let made = own.is_none().then(|| OwnedStr::new(owner));
         let owner = own.or(made.as_ref().map(OwnedStr::as_str));

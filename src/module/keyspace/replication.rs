@@ -1,22 +1,21 @@
-//! Handing changes to replicas and the AOF, where there are any.
+//! Replication of changes to replicas and the AOF, if there are any.
 //!
-//! Both get the effects as plain commands (`DEL`, `HSET`, `PEXPIREAT` with absolute times), so whoever
-//! reads them needs no module. `RedisModule_Replicate` looks the command up and builds its words before
-//! the server finds out that nobody is there to get them: 2,600 instructions, and an acquire and its
-//! release need three. So it is asked first, and the answer is the server's own: it propagates to an AOF
-//! that is on, and to replicas while it is a master with a replication backlog (`shouldPropagate` in
-//! its server.c). The first is read with every change. The second is asked once and remembered until
-//! something happens after which it can matter:
+//! Both get the effects as plain commands (`DEL`, `HSET`, `PEXPIREAT` with absolute times), so a server that reads them
+//! needs no module. `RedisModule_Replicate` looks the command up and builds its words before the server checks for a
+//! receiver: 2,600 instructions, and an acquire and its release need three calls. So the module checks first, by the
+//! server's own rule: it propagates to an AOF that is on, and to replicas while it is a master with a replication
+//! backlog (`shouldPropagate` in its server.c). The first condition is read with every change. The second is read once
+//! and remembered until one of these events, after which it may be another:
 //!
 //! * a change of role;
 //! * the loading of data, which may end with a backlog for the replicas of before the restart;
-//! * a child process, or a snapshot that is being written.
+//! * the start of a child process, or of writing a snapshot.
 //!
-//! The first replica of a server gets its backlog and a fresh replication id when it asks to be
-//! synchronized, and no event tells of that. But nobody can follow this history yet: the id and an offset
-//! leave the server only with a snapshot, by a child for the replica, or in a file. What changed
-//! before is in the snapshot as data, and what changes after it is replicated. What the backlog has of
-//! the time in between (words of `count_change` among it) is before every offset that was given out.
+//! The server makes its backlog and a fresh replication id when its first replica requests synchronization, and sends
+//! no event then. But no replica can follow this history yet: the id and an offset leave the server only with a
+//! snapshot, by a child for the replica, or in a file. Earlier changes are in the snapshot as data; later changes are
+//! replicated. The commands that the backlog has of the time in between (those of `count_change` among them) lie before
+//! every offset that was given out.
 //!
 //! A node of a cluster always replicates: slots move by other ways.
 //!
@@ -36,7 +35,7 @@ use crate::module::ffi::log;
 use crate::module::ffi::strings::{pointers, OwnedStr, Str};
 use crate::module::state::shell;
 
-/// Commands that the server did not take, since the module was loaded.
+/// Commands that the server has refused to replicate since the module was loaded.
 static FAILURES: AtomicU64 = AtomicU64::new(0);
 
 /// No failure is logged before this moment of the monotonic clock.
@@ -44,12 +43,12 @@ static QUIET_UNTIL_MS: AtomicU64 = AtomicU64::new(0);
 
 const LOG_EVERY_MS: u64 = 1_000;
 
-/// Commands that neither replicas nor the AOF got, since the server did not take them.
+/// Number of commands that neither replicas nor the AOF got, because the server refused them.
 pub fn failures() -> u64 {
     FAILURES.load(Ordering::Relaxed)
 }
 
-/// Where the changes of one event go.
+/// The receivers of the changes of one command or event.
 #[derive(Clone, Copy)]
 pub struct Replication<'a> {
     ctx: Ctx<'a>,
@@ -58,12 +57,12 @@ pub struct Replication<'a> {
 }
 
 impl<'a> Replication<'a> {
-    /// Of the command that is served in this context.
+    /// The receivers of the changes of the command of this context.
     pub fn of_command(ctx: Ctx<'a>) -> Replication<'a> {
         Replication::of_command_with(ctx, ctx.flags())
     }
 
-    /// The same with the context's flags, for who has asked for them.
+    /// [`Replication::of_command`] with the context's flags, for a caller that has them.
     pub fn of_command_with(ctx: Ctx<'a>, flags: u32) -> Replication<'a> {
         Replication {
             ctx,
@@ -72,8 +71,8 @@ impl<'a> Replication<'a> {
         }
     }
 
-    /// Of an event that no command caused: to everybody, without asking. (Only a command has the words
-    /// that `count_change` needs to name.)
+    /// The receivers of changes that no command caused: all, without a check. (`count_change` needs the words of a
+    /// command.)
     pub fn of_event(ctx: Ctx<'a>) -> Replication<'a> {
         Replication {
             ctx,
@@ -203,7 +202,7 @@ impl<'a> Replication<'a> {
         self.check(status, command);
     }
 
-    /// Counts a command that the server did not take, and says so in the log, at most once a second.
+    /// Counts a command that the server has refused, and logs it, at most once a second.
     fn check(self, status: c_int, command: &CStr) {
         if status == raw::REDISMODULE_OK as c_int {
             return;
@@ -220,17 +219,17 @@ impl<'a> Replication<'a> {
         }
     }
 
-    /// A change that nobody is told of still counts as one: `save` points go by it.
+    /// Counts a change that has no receiver: `save` points depend on the number of changes.
     fn count_change(self) {
-        // It always answers OK.
-        // SAFETY: the context is that of a command, which has words. Nobody gets them: either the server
-        // comes to the same answer as `of_command` did a moment ago, and only counts, or a backlog
-        // has come that nobody follows yet (see above).
+        // The status is always OK.
+        // SAFETY: the context is live, and that of a command, which has words. No replica gets them: either the
+        // server's check has the same result as that of `of_command`, and it only counts; or it has a new backlog that
+        // no replica follows yet (see the top of this file).
         unsafe { api!(RedisModule_ReplicateVerbatim)(self.ctx.as_ptr()) };
     }
 }
 
-/// Something happened after which replicas may hear what they did not hear before.
+/// Forgets whether replicas may receive changes: an event has happened after which that may be otherwise.
 pub fn forget_receivers() {
     shell::with(|shell| shell.replicas_may_receive = None);
 }

@@ -1,4 +1,4 @@
-//! Reads a read-write lock's hash and the keys beside it, as much as a decision needs.
+//! Reads a read-write lock's hash and its sibling keys, as much as a decision needs.
 
 use crate::lock::{
     is_read_write, is_reserved, KeyState, Now, OwnerId, ReadDepth, ReadWrite, Reader, RwFields,
@@ -48,7 +48,7 @@ pub(crate) fn read(
     }
 }
 
-/// Notes which of the keys beside the lock this server wrote last: for those no look-up of the twin is needed.
+/// Notes which of the sibling keys were last written by this server: for those the twin need not be read.
 fn note_wrote_beside(key: &LockKey<'_>, lock: Option<&ReadWrite>, now: Now) {
     if let (Some(owner), Some(lock)) = (key.owner_name(), lock) {
         let wrote = shell::with(|shell| shell.locks.wrote_beside(key.id(), owner, lock, now));
@@ -71,7 +71,7 @@ impl Reading<'_> {
             deadline_ms: self.handle.end_ms(),
             ..ReadWrite::default()
         };
-        // The owner who asks, and whoever the token was given to for WRITE: by name.
+        // By name: the command's owner, and the writer of the token record.
         let own = self.key.owner().map(Str::bytes);
         let recorded = self
             .token_record
@@ -102,13 +102,13 @@ impl Reading<'_> {
         });
         self.take_readers(&mut read, &known, &mut others);
         if is_whole && self.depth == ReadDepth::Two {
-            // Then the end of the hash may depend on theirs, and a later hold of a script may last longer.
+            // The end of the hash may depend on these readers, and a later hold by a script may last longer.
             for other in others.iter_mut().filter(|other| other.count > 1) {
                 *other = self.reader(&other.owner, other.count, true);
             }
         }
         if !is_whole {
-            // The field of the mode may be among those that were not read.
+            // The mode's field may be among those that were not read.
             read.field(MODE_FIELD, b"read");
         }
         lock.writer = read.finish()?;
@@ -117,7 +117,7 @@ impl Reading<'_> {
         Some(())
     }
 
-    /// Looks at the timeouts of readers whose fields were read. Answers how many live.
+    /// Reads the timeouts of readers whose fields were read. Returns the number of those that live.
     fn take_readers(
         &self,
         read: &mut RwFields,
@@ -137,7 +137,7 @@ impl Reading<'_> {
         living
     }
 
-    /// The READ holds of one owner, if it has any. `None` where its field holds no count.
+    /// The READ holds of one owner, if it has any. `None` if its field is no count.
     fn reader_by_name(&self, owner: &[u8]) -> Option<Option<Reader>> {
         let name = OwnedStr::new(owner);
         let Some(value) = self.handle.field(name.as_str()) else {
@@ -148,13 +148,13 @@ impl Reading<'_> {
         let is_deep = self.depth != ReadDepth::Own;
         match one.readers.pop() {
             Some((owner, count)) => Some(Some(self.reader(&owner, count, is_deep))),
-            // Redisson's own fields are no owners.
+            // A field of Redisson's own is no owner.
             None if is_reserved(owner) => Some(None),
             None => None,
         }
     }
 
-    /// Looks at the timeouts of a reader: at all, or only to see whether it lives.
+    /// Reads the timeouts of a reader: all (`is_deep`), or as many as show that it lives.
     fn reader(&self, owner: &[u8], count: u32, is_deep: bool) -> Reader {
         let mut reader = Reader {
             owner: OwnerId::from_slice(owner),
@@ -177,7 +177,7 @@ impl Reading<'_> {
         reader
     }
 
-    /// When a timeout ends: 0 where there is none, the end of all time where it has no TTL.
+    /// The end of a timeout in milliseconds of the wall clock: 0 without one, `i64::MAX` for one without a TTL.
     fn end_of(&self, name: Str<'_>) -> i64 {
         let key = Sibling::open(self.key.ctx(), name, self.key.mode());
         if !key.has(SiblingKind::Timeout) {
@@ -187,7 +187,7 @@ impl Reading<'_> {
     }
 }
 
-/// The first number, and then the others from the newest down: not all, if there are absurdly many.
+/// The first number, then the others from the newest down: [`MOST_READS`] in all at most.
 pub(crate) fn numbers(from: u32, to: u32) -> impl Iterator<Item = u32> {
     let last = to.saturating_sub(MOST_READS - 2).max(from + 1);
     std::iter::once(from).chain((last..=to).rev())
@@ -197,7 +197,7 @@ fn read_token_record(key: &LockKey<'_>) -> Option<TokenRecord> {
     let sibling = Sibling::open(key.ctx(), key.token_name(), key.mode());
     let deadline_ms = sibling.deadline();
     let token_record = sibling.with_text(|value| TokenRecord::parse(value, deadline_ms))??;
-    // The server may not have noticed yet that its time is over.
+    // The server may not have deleted it yet although its TTL is over.
     let now_ms = key.ctx().now().wall_ms;
     token_record
         .deadline_ms

@@ -1,4 +1,4 @@
-//! Writes a read-write lock's hash and the keys beside it: the small changes that the core asks for.
+//! Writes a read-write lock's hash and its sibling keys, one change of the core's decision at a time.
 
 use crate::lock::{write_field, Mode, RwWrite, MODE_FIELD};
 use crate::module::ffi::checked::Written;
@@ -65,8 +65,8 @@ pub(crate) fn write(
     }
 }
 
-/// Sets timeouts of a reader. Those that last longer and may be another lock's are left: a script may have made the same
-/// owner a reader of both.
+/// Sets timeouts of a reader. A timeout that lasts longer and may be another lock's is left: a script may have made the
+/// same owner a reader of both.
 fn set_timeouts(
     key: &LockKey<'_>,
     owner: &[u8],
@@ -90,7 +90,7 @@ fn set_timeouts(
     })
 }
 
-/// Deletes timeouts of a reader, unless they may be another lock's as well: then they run out by themselves.
+/// Deletes timeouts of a reader, unless they may be another lock's as well: then they end with their TTL.
 fn drop_timeouts(
     key: &LockKey<'_>,
     owner: &[u8],
@@ -110,11 +110,11 @@ fn drop_timeouts(
     })
 }
 
-/// Takes back a change, because a later one of the same decision was refused; `before` is the change before it. A hold
-/// that was to begin goes, a re-entry is not counted, a WRITE that was to end stays.
+/// Undoes a change, because the server refused a later one of the same decision; `before` is the change before it. A
+/// hold that was to begin is removed, a re-entry is not counted, a WRITE that was to end stays.
 ///
 /// # Errors
-/// When the server refuses that as well.
+/// When the server refuses this too.
 pub(crate) fn roll_back(
     key: &mut LockKey<'_>,
     change: &RwWrite,

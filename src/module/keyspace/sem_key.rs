@@ -1,5 +1,5 @@
-//! The two keys of a semaphore, through the server's low-level key API: read them, change them, replicate
-//! the change.
+//! The two keys of a semaphore, through the server's low-level key API: a string with the number of free permits, and a
+//! sorted set of the permits that are taken, by their ends.
 
 use std::ffi::c_int;
 use std::ptr::null_mut;
@@ -20,7 +20,7 @@ use crate::module::keyspace::horizon;
 use crate::module::keyspace::replication::Replication;
 use crate::module::state::shell;
 
-/// Both keys, open for this call.
+/// Both keys, open during one callback.
 pub struct SemKey<'a> {
     free: CountKey<'a>,
     set_name: OwnedStr,
@@ -28,10 +28,10 @@ pub struct SemKey<'a> {
     set: Option<RawKey<'a>>,
 }
 
-/// Scores are exact up to here, and no lease reaches so far.
+/// Scores are exact up to this number, and no lease ends so late.
 const LAST_END_MS: i64 = 1 << 53;
 
-/// How much is read of the permits.
+/// Which permits are read.
 #[derive(Clone, Copy)]
 struct Reading<'r> {
     own: Option<Str<'r>>,
@@ -44,17 +44,16 @@ impl<'a> SemKey<'a> {
     /// Opens both to read and write.
     ///
     /// # Errors
-    /// In a cluster, where the second is in another slot than the first, or may be on another node
-    /// because its slot is on its way.
+    /// In a cluster, if the second is in another slot than the first, or may be on another node because the slot moves.
     pub fn open(ctx: Ctx<'a>, name: Str<'a>) -> Result<SemKey<'a>, LockError> {
         let set_name = OwnedStr::new(&permits_of(name.bytes()));
         SemKey::open_with(ctx, name, set_name)
     }
 
-    /// The same where the second key's name is made already.
+    /// [`SemKey::open`] with the second key's name made already.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`SemKey::open`].
     pub fn open_with(
         ctx: Ctx<'a>,
         name: Str<'a>,
@@ -71,7 +70,7 @@ impl<'a> SemKey<'a> {
     /// Opens both to read.
     ///
     /// # Errors
-    /// In a cluster, where the second is in another slot than the first.
+    /// In a cluster, if the second is in another slot than the first.
     pub fn open_read(ctx: Ctx<'a>, name: Str<'a>) -> Result<SemKey<'a>, LockError> {
         let set_name = OwnedStr::new(&permits_of(name.bytes()));
         let free = CountKey::open_read(ctx, name);
@@ -95,16 +94,16 @@ impl<'a> SemKey<'a> {
         })
     }
 
-    /// While a slot moves key by key, a set that is absent may be on the other node already, or still: then
-    /// permits are held that cannot be seen. The server says for every key command of its own where to
-    /// go; for a key that no command names, it is asked.
+    /// Whether the set is on this node. While a slot moves key by key, an absent set may be on the other node: then
+    /// there are permits that this node cannot see. The server redirects commands by the keys that they name; for a key
+    /// that no command names, it is probed.
     fn is_whole(&self) -> bool {
         let may_be_elsewhere = self.set.as_ref().is_none_or(RawKey::is_empty)
             && !matches!(self.free.read(), Count::Absent);
         !may_be_elsewhere || self.free.ctx().probe_write_detached(self.set_name.as_str())
     }
 
-    /// The call that the keys were opened in.
+    /// The context that the keys were opened in.
     pub fn ctx(&self) -> Ctx<'a> {
         self.free.ctx()
     }
@@ -119,7 +118,7 @@ impl<'a> SemKey<'a> {
         self.free.id()
     }
 
-    /// The view for a decision that needs no token: about this id, if there is one.
+    /// The view for a decision that needs no token: about the permit of the id `own`, if there is one.
     pub fn plain_view(&self, own: Option<Str<'_>>, now: Now) -> SemView<'a> {
         let key = self.id();
         let (undone, wanted) = shell::with(|shell| {
@@ -146,7 +145,7 @@ impl<'a> SemKey<'a> {
         }
     }
 
-    /// The view that shows all permits whose end has come.
+    /// The state with all permits whose end has passed.
     pub fn whole_view(&self, now: Now) -> SemState {
         self.read(Reading {
             own: None,
@@ -161,7 +160,7 @@ impl<'a> SemKey<'a> {
             Count::OtherString => return SemState::OtherString,
             Count::OtherType => return SemState::OtherType,
             Count::Is(free, end) if end.is_none_or(|end| end > reading.now.wall_ms) => free,
-            // What another semaphore of this name has left goes when one is made; nothing else does.
+            // A set that a former semaphore of this name has left is deleted when one is made; no other set is.
             Count::Is(..) | Count::Absent => {
                 return match last_end(self.set.as_ref()) {
                     Some(_) => SemState::Absent,
@@ -190,8 +189,8 @@ impl<'a> SemKey<'a> {
         }
     }
 
-    /// Whether the name that differs in its braces only is a semaphore's, or another number's. Both would have
-    /// their permits in one set. If it is not, the permits remembered for it are dropped.
+    /// Whether the twin's key (its name differs in the braces only) has a number, as a semaphore's has. Both would have
+    /// their permits in one set. If it has none, the permits remembered for it are dropped.
     pub fn probe_twin(&self) -> bool {
         let (ctx, name) = (self.free.ctx(), self.free.name().bytes());
         let Some(twin) = twin_of(name) else {
@@ -207,23 +206,23 @@ impl<'a> SemKey<'a> {
             _ => false,
         };
         if !is_there {
-            // What is granted here from now on is not the twin's, even if an id and an end are the same.
+            // A permit that is granted here from now on is not the twin's, even with the same id and end.
             shell::with(|shell| shell.locks.sems.lose(twin.id()));
         }
         is_there
     }
 
-    /// Whether the permit of this id may be another semaphore's, which has the same set: a permit that this
-    /// server granted under this name, and that has the end that it knows, is not.
+    /// Whether the permit of this id may be the twin's, which has the same set. It is not if this server granted it
+    /// under this name, with the end that it has.
     pub fn may_be_anothers(&self, view: &SemView<'_>, id: Str<'_>, now: Now) -> bool {
         let knows = |shell: &mut shell::Shell| shell.locks.sems.knows(view, id.bytes(), now);
         !shell::with(knows) && self.probe_twin()
     }
 
-    /// When the permit of this id ends, if it is in the set.
+    /// The end of the permit of this id, in milliseconds of the wall clock; `None` if it is not in the set.
     fn end_of(&self, id: Str<'_>) -> Option<i64> {
         let mut score = 0.0;
-        // SAFETY: the handle is open, the id live; a key that is empty or of another type is an error.
+        // SAFETY: the handle is open, the id live; for an empty key or another type the server returns an error.
         let status = unsafe {
             api!(RedisModule_ZsetScore)(self.set.as_ref()?.as_ptr(), id.as_ptr(), &mut score)
         };
@@ -270,8 +269,8 @@ impl<'a> SemKey<'a> {
         Ok(())
     }
 
-    /// A write was refused: a permit that was to be granted is free, and one that was to be taken back is taken. So no
-    /// permit is lost, and none is there twice.
+    /// Corrects the number of free permits after a refused write: a permit that was not added to the set is free, and
+    /// one that was not removed is taken. So no permit is lost, and none exists twice.
     #[cold]
     fn count_again(&mut self, change: &PermitChange, replication: Replication<'_>) {
         let Count::Is(now, _) = self.free.read() else {
@@ -283,7 +282,7 @@ impl<'a> SemKey<'a> {
         let free = change.free.unwrap_or(now) + not_taken - taken_still;
         let is_first = change.removed.is_empty() && change.free != Some(now);
         if free != now && !is_first {
-            // Refused as well, the server takes no write at all, and nothing more can be done.
+            // If the server refuses this too, it accepts no write at all, and nothing more can be done.
             let _ = self.free.set(free, false, replication);
         }
         self.signal();
@@ -293,7 +292,7 @@ impl<'a> SemKey<'a> {
         self.free.ctx().signal_modified(self.set_name.as_str());
     }
 
-    /// Drops what a former semaphore of this name has left.
+    /// Deletes the set that a former semaphore of this name has left.
     fn clear(&mut self, replication: Replication<'_>) -> Written {
         let Some(set) = self.set.as_ref().filter(|set| !set.is_empty()) else {
             return Ok(());
@@ -312,7 +311,7 @@ impl<'a> SemKey<'a> {
         let ids: Vec<OwnedStr> = ids.iter().map(|id| OwnedStr::new(id)).collect();
         let mut words = vec![self.set_name.as_str()];
         let removed = ids.iter().try_for_each(|id| {
-            // SAFETY: the handle is open for writing, the id live; where nothing is removed, nothing happens.
+            // SAFETY: the handle is open to write, the id live. (An id that is not in the set is no error.)
             unsafe { checked!(RedisModule_ZsetRem(set.as_ptr(), id.as_ptr(), null_mut())) }?;
             words.push(id.as_str());
             Ok(())
@@ -335,8 +334,8 @@ impl<'a> SemKey<'a> {
         let mut words = vec![self.set_name.as_str()];
         let added = permits.iter().try_for_each(|(id, digits, end_ms)| {
             let end = *end_ms as f64;
-            // SAFETY: the handle is open for writing and holds a sorted set or nothing; the id is live;
-            // without flags the element is added or its score set.
+            // SAFETY: the handle is open to write, the id live; without flags the element is added or its score set.
+            // (For a key of another type the server returns an error.)
             unsafe {
                 checked!(RedisModule_ZsetAdd(
                     set.as_ptr(),
@@ -355,7 +354,7 @@ impl<'a> SemKey<'a> {
         added
     }
 
-    /// The set ends with the string, as Redisson's scripts have it, and like it perhaps never.
+    /// Gives the set the end of the string's TTL, or none, as Redisson's scripts do.
     fn share_ttl(&self, set: &RawKey<'_>, replication: Replication<'_>) -> Written {
         let end_ms = self.free.end_ms();
         if set.end_ms() == end_ms {
@@ -371,16 +370,16 @@ impl<'a> SemKey<'a> {
     }
 }
 
-/// Whether permits that are not over stand beside this key: then it is a semaphore's. The key beside may be another
-/// node's.
+/// Whether this key has a set of permits whose last end has not passed: then the key is a semaphore's. (False as well
+/// if the set may be on another node.)
 pub fn has_permits(ctx: Ctx<'_>, name: Str<'_>) -> bool {
     let set_name = permits_of(name.bytes());
     if shell::is_cluster() && slot_of(&set_name) != slot_of(name.bytes()) {
         return false;
     }
     let set_name = OwnedStr::new(&set_name);
-    // No command names this key, so its absence must not count as a key-space miss. On Redis 7.0, which counts every
-    // read, it is opened to write.
+    // No command names this key, so its absence must not count as a key-space miss. Redis 7.0 counts every read: there
+    // it is opened to write.
     let mode = match has!(RedisModule_GetOpenKeyModesAll) {
         true => raw::REDISMODULE_READ | NO_TRACE,
         false => raw::REDISMODULE_READ | raw::REDISMODULE_WRITE,
@@ -390,15 +389,15 @@ pub fn has_permits(ctx: Ctx<'_>, name: Str<'_>) -> bool {
     last_end.is_some_and(|end| end > 0 && end > ctx.now().wall_ms)
 }
 
-/// When the last permit of a set ends, 0 where the set is empty; `None` where it is no set of permits, judged by its
-/// first and its last.
+/// The end of the last permit of a set, 0 for an empty set; `None` if its first and last element show that it is no set
+/// of permits.
 fn last_end(set: Option<&RawKey<'_>>) -> Option<i64> {
     let Some(set) = set.filter(|set| !set.is_empty()) else {
         return Some(0);
     };
     let (from, to) = (f64::NEG_INFINITY, f64::INFINITY);
-    // SAFETY: the handle is open, and holds a sorted set where it is walked over; each element's reference is
-    // ours.
+    // SAFETY: the handle is open, and is a sorted set when its range is read; nothing changes it meanwhile; each
+    // element's reference is ours.
     unsafe {
         if set.kind() != raw::REDISMODULE_KEYTYPE_ZSET {
             return None;
@@ -420,15 +419,15 @@ fn last_end(set: Option<&RawKey<'_>>) -> Option<i64> {
     }
 }
 
-/// Walks over the set by the ends of its permits: those that are over and can be needed, and the next. `None`
-/// where the first is no end of a permit: then the set is another's.
+/// Reads the set in the order of the permits' ends: those that have passed and may be needed, and the next. `None` if
+/// the first score is no end of a permit: then the set is foreign data.
 fn read_ends(set: &RawKey<'_>, permits: &mut Permits, reading: Reading<'_>) -> Option<()> {
     let wanted = i64::try_from(reading.wanted).unwrap_or(i64::MAX);
     let needed = usize::try_from(wanted.saturating_sub(permits.free)).unwrap_or(0);
     let own = reading.own.map(Str::bytes);
     let (from, to) = (f64::NEG_INFINITY, f64::INFINITY);
-    // SAFETY: the handle is open, holds a sorted set, and is not changed during the walk; each element's
-    // reference is ours. (A walk over another type is refused, and is at its end from the start.)
+    // SAFETY: the handle is open, holds a sorted set, and is not changed during the walk; each element's reference is
+    // ours. (For another type the server refuses the range, which then is at its end from the start.)
     unsafe {
         let set = set.as_ptr();
         api!(RedisModule_ZsetFirstInScoreRange)(set, from, to, 0, 0);

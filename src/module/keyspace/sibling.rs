@@ -1,8 +1,8 @@
-//! A key beside a lock: a reader's timeout, or the token of a read-write lock.
+//! A sibling key of a lock: a reader's timeout, or the token of a read-write lock.
 //!
-//! These keys are opened one by one, for a moment each. The key of a dead reader may still be there: opening it to
-//! write makes the server delete it, as any command would. Foreign data in one of these keys counts as no timeout and
-//! no token, and is neither written over nor deleted.
+//! Sibling keys are opened one at a time. The timeout of a dead reader may still exist: the server deletes it when it
+//! is opened to write, as for any command. Foreign data in a sibling key counts as no timeout and no token, and is
+//! neither overwritten nor deleted.
 
 use crate::lock::TokenRecord;
 use crate::module::ffi::checked::{Refused, Written};
@@ -11,7 +11,7 @@ use crate::module::ffi::raw_key::RawKey;
 use crate::module::ffi::strings::{OwnedStr, Str};
 use crate::module::keyspace::replication::Replication;
 
-/// What a key beside a lock is for.
+/// The purpose of a sibling key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SiblingKind {
     /// One READ hold.
@@ -20,10 +20,10 @@ pub(crate) enum SiblingKind {
     Token,
 }
 
-/// The value of every timeout, Redisson's.
+/// The value of every timeout, as Redisson writes it.
 pub(crate) const TIMEOUT: &[u8] = b"1";
 
-/// Whether a key beside a lock is there. `None` where it holds something else than what it is for.
+/// Whether a sibling key exists. `None` if it has foreign data.
 pub(crate) fn has_sibling(ctx: Ctx<'_>, name: Str<'_>, what: SiblingKind) -> Option<bool> {
     let sibling = Sibling::open_to_write(ctx, name);
     if sibling.is_absent() {
@@ -32,8 +32,8 @@ pub(crate) fn has_sibling(ctx: Ctx<'_>, name: Str<'_>, what: SiblingKind) -> Opt
     sibling.has(what).then_some(true)
 }
 
-/// Opens a key beside the lock to write. `None`: another lock's hold needs it as it is. That is asked only in doubt, and
-/// with the key closed, for the question may open it as well.
+/// Opens a sibling key to write. `None` if a hold of another lock needs it unchanged: `is_anothers` is called only if
+/// `is_in_doubt`, and with the key closed, because it may open the key too.
 pub(crate) fn open_own<'a>(
     ctx: Ctx<'a>,
     name: Str<'a>,
@@ -48,7 +48,7 @@ pub(crate) fn open_own<'a>(
     (!is_anothers()).then(|| Sibling::open_to_write(ctx, name))
 }
 
-/// A key beside the lock, open for a moment.
+/// A sibling key, open.
 pub(crate) struct Sibling<'a> {
     ctx: Ctx<'a>,
     name: Str<'a>,
@@ -75,12 +75,12 @@ impl<'a> Sibling<'a> {
         self.raw.as_ref()?.end_ms()
     }
 
-    /// The open key. One that was opened to write has always a handle.
+    /// The open key. A key that was opened to write always has a handle.
     fn open_key(&self) -> Result<&RawKey<'_>, Refused> {
         self.raw.as_ref().ok_or(Refused("RedisModule_OpenKey"))
     }
 
-    /// Whether the key is there and holds what it is for.
+    /// Whether the key exists and has a value of this kind.
     pub(crate) fn has(&self, what: SiblingKind) -> bool {
         let fits = self.with_text(|value| match what {
             SiblingKind::Timeout => value == TIMEOUT,
@@ -89,18 +89,18 @@ impl<'a> Sibling<'a> {
         fits == Some(true)
     }
 
-    /// What the body makes of the key's text, if it is a string.
+    /// The result of the body for the key's string; `None` for another type.
     pub(crate) fn with_text<T>(&self, body: impl FnOnce(&[u8]) -> T) -> Option<T> {
         self.raw.as_ref()?.with_string(body)
     }
 
-    /// Whether the key has an end after that one, or none.
+    /// Whether the key exists and its TTL ends later, or never.
     pub(crate) fn is_longer(&self, end_ms: i64) -> bool {
         !self.is_absent() && self.deadline().is_none_or(|end| end > end_ms)
     }
 
-    /// Sets the value and the end, but leaves foreign data: it came here during the hold (before that began, `beside` has
-    /// looked).
+    /// Sets the value and the end, but leaves foreign data, which was written during the hold (`beside` has checked the
+    /// key before it began).
     pub(crate) fn put(
         &self,
         (value, what): (&[u8], SiblingKind),
@@ -112,7 +112,7 @@ impl<'a> Sibling<'a> {
             return Ok(());
         }
         if let (true, SiblingKind::Timeout, Some(deadline_ms)) = (is_there, what, deadline_ms) {
-            // All timeouts have one value: only the end is new. Refused, it leaves the old one.
+            // All timeouts have the same value: only the end is new. If the server refuses it, the old end stays.
             return self.expire_at(deadline_ms, replication);
         }
         self.set(&OwnedStr::new(value), replication)?;
@@ -121,7 +121,7 @@ impl<'a> Sibling<'a> {
         };
         let leased = self.expire_at(deadline_ms, replication);
         if leased.is_err() {
-            // A timeout without an end would keep its reader alive for ever.
+            // Without a TTL a timeout would keep its reader alive for ever.
             let _ = self.delete(replication);
         }
         leased
@@ -156,7 +156,7 @@ impl<'a> Sibling<'a> {
         Ok(())
     }
 
-    /// Tells those who watch the key.
+    /// Marks the key as changed.
     pub(crate) fn changed(&self) {
         self.ctx.signal_modified(self.name);
     }

@@ -1,5 +1,4 @@
-//! The names of the keys beside a lock, as strings of the server. Each is made once for a call, at its first
-//! use.
+//! The names of a lock's sibling keys, as strings of the server. Each is made at its first use, once for an open key.
 
 use std::cell::OnceCell;
 
@@ -16,18 +15,18 @@ impl Timeouts {
         Timeouts(OwnedStr::new(&timeout_name(&prefix, 1)))
     }
 
-    /// That of the first hold.
+    /// The name of the first hold's timeout.
     pub fn first(&self) -> Str<'_> {
         self.0.as_str()
     }
 
-    /// What all of them begin with.
+    /// Their common prefix.
     fn prefix(&self) -> &[u8] {
         let first = self.first().bytes();
         first.strip_suffix(b"1").unwrap_or(first)
     }
 
-    /// Hands that of the n-th hold on.
+    /// Calls the body with the name of the n-th hold's timeout.
     pub fn with<T>(&self, n: u32, body: impl FnOnce(Str<'_>) -> T) -> T {
         match n {
             1 => body(self.first()),
@@ -36,7 +35,7 @@ impl Timeouts {
     }
 }
 
-/// The names of the keys beside one lock: its token's, and the timeouts' of the owner who asks.
+/// The names of one lock's sibling keys: the token's, and the timeouts' of the command's owner.
 #[derive(Default)]
 pub struct Siblings {
     token: OnceCell<OwnedStr>,
@@ -44,13 +43,13 @@ pub struct Siblings {
 }
 
 impl Siblings {
-    /// The key of the token of this lock, always the same.
+    /// The token's key. `lock` is the same in every call.
     pub fn token(&self, lock: &[u8]) -> Str<'_> {
         let made = self.token.get_or_init(|| OwnedStr::new(&token_name(lock)));
         made.as_str()
     }
 
-    /// The timeouts of this lock and owner, always the same.
+    /// The timeouts. `lock` and `owner` are the same in every call.
     pub fn own(&self, lock: &[u8], owner: &[u8]) -> &Timeouts {
         self.own.get_or_init(|| Timeouts::of(lock, owner))
     }

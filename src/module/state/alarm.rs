@@ -4,38 +4,38 @@ use redis_module::raw;
 
 use crate::lock::Now;
 
-/// While writes are refused (a pause, too few replicas, a full disk) keys are looked at this often.
+/// The delay before a refused key is tried again (during a pause, with too few replicas or a full disk).
 pub const RETRY_MS: u64 = 20;
 
-/// After a panic no key is settled for so long.
+/// The time without settling after a panic.
 const PAUSE_AFTER_PANIC_MS: u64 = 1_000;
 
 /// The state of the timer.
 #[derive(Default)]
 pub struct Alarm {
-    /// The timer, and when it fires on the monotonic clock; 0: at the end of this turn.
+    /// The timer, and when it fires on the monotonic clock; 0: at the end of this tick.
     pub(in crate::module) armed: Option<(raw::RedisModuleTimerID, u64)>,
-    /// The timer fires just now: it is armed again at the end of that.
+    /// Whether the callback of the timer runs: it arms the timer itself, at its end.
     pub(in crate::module) firing: bool,
-    /// How many times in a row it has fired too early, by the monotonic clock.
+    /// Number of firings in a row that were too early, by the monotonic clock.
     pub(in crate::module) early: u32,
     /// No key is settled before this moment of the monotonic clock.
     pub(in crate::module) paused_until_ms: u64,
-    /// No key that stood back is settled again, and no lost horizon written, before this moment.
+    /// No postponed key is settled, and no lost horizon written, before this moment of the monotonic clock.
     pub(in crate::module) retry_at_ms: u64,
-    /// Nothing that is bound to a connection is renewed or released before this moment.
+    /// No bound hold is renewed or released before this moment of the monotonic clock.
     pub sessions_at_ms: u64,
-    /// The server will call back when the present unit of execution is over: until then the timer is armed.
+    /// Whether a job is registered that runs when the present unit of execution is over: until then the timer is armed.
     pub job: bool,
 }
 
 impl Alarm {
-    /// No key is settled for a second: after a bug in that very place, rather slow than spinning.
+    /// Pauses settling for a second: a panic while settling must not repeat in a loop.
     pub fn pause(&mut self, now: Now) {
         self.paused_until_ms = now.mono_ms + PAUSE_AFTER_PANIC_MS;
     }
 
-    /// The timer fires.
+    /// Notes that the timer fires.
     pub fn fires(&mut self, now: Now) {
         self.firing = true;
         self.job = false;

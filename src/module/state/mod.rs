@@ -1,4 +1,4 @@
-//! What the module keeps between calls, and the settings.
+//! The state between calls, and the settings.
 
 pub mod alarm;
 pub mod constants;

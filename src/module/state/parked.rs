@@ -1,4 +1,4 @@
-//! A parked request, as the shell keeps it.
+//! The shell's record of a parked request.
 
 use std::ptr::NonNull;
 
@@ -6,22 +6,22 @@ use redis_module::raw;
 
 use crate::lock::Outcome;
 
-/// What an acquire asked to be told.
+/// The form of an acquire's reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
     /// The token, or nil.
     Token,
-    /// With `WITHHOLDER`: the holder too.
+    /// `WITHHOLDER`: the token, or nil, and the holder.
     WithHolder,
     /// One token a key, or nil.
     Tokens,
-    /// With `WITHHOLDER`: the holder of a key that is not to be had, too.
+    /// `WITHHOLDER`: the tokens, or nil, and the holder of a key that cannot be granted.
     TokensWithHolder,
     /// Whether a latch is open: 1 or 0.
     Latch,
 }
 
-/// What may condemn a client, as far as it is known when it is parked.
+/// Reasons for which the server may condemn a client (see `entry::condemned`), known when it is parked.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Risks {
     /// Its user can be deleted.
@@ -30,13 +30,13 @@ pub struct Risks {
     pub(in crate::module) messages: bool,
 }
 
-/// What the shell knows of a parked request.
+/// A parked request.
 pub struct Parked {
-    /// `None` until the client is blocked, which is the last thing its command does.
+    /// `None` until the client is blocked, which is the last step of its command.
     pub(in crate::module) handle: Option<NonNull<raw::RedisModuleBlockedClient>>,
     pub(in crate::module) shape: Shape,
     pub(in crate::module) risks: Risks,
-    /// The answer, once it is known.
+    /// The answer; `None` until the core has decided.
     pub outcome: Option<Outcome>,
 }
 

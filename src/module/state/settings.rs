@@ -1,5 +1,5 @@
-//! The settings `lock.*`: registered with the server, so that `redis.conf`, `CONFIG GET`, `CONFIG SET`
-//! and `CONFIG REWRITE` know them. redis.conf.example explains each.
+//! The settings `lock.*`, registered with the server for `redis.conf`, `CONFIG GET`, `CONFIG SET` and `CONFIG REWRITE`.
+//! redis.conf.example explains each.
 
 use std::ffi::{c_char, c_int, c_longlong, c_void, CStr};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -79,8 +79,7 @@ static DEADLOCK_DETECT: Switch = Switch::new(c"deadlock-detect", true);
 static DRAIN: Switch = Switch::new(c"drain", false);
 static REDISSON_SCRIPTS: Switch = Switch::new(c"redisson-scripts", false);
 
-/// Registers every setting; the values of `redis.conf` follow with `LoadConfigs`. `None` when the server
-/// refuses one.
+/// Registers every setting; `LoadConfigs` applies the values of `redis.conf` later. `None` when the server refuses one.
 pub fn register(ctx: Ctx<'_>) -> Option<()> {
     for number in [
         &DEFAULT_LEASE,
@@ -104,11 +103,11 @@ pub fn register(ctx: Ctx<'_>) -> Option<()> {
     register_switch(ctx, &REDISSON_SCRIPTS)
 }
 
-// Both give the server a pointer to the static itself, not to a copy in memory of which nobody would
-// know when the module is unloaded.
+// Both give the server a pointer to the static itself: a copy in memory would leak when the module is unloaded.
 
 fn register_number(ctx: Ctx<'_>, number: &'static Number) -> Option<()> {
-    // SAFETY: the context is OnLoad's; the number is a static, and lives as long as its functions do.
+    // SAFETY: the context is OnLoad's; the number is a static of the module, as are its functions: the server calls
+    // them only until the module is unloaded.
     let status = unsafe {
         api!(RedisModule_RegisterNumericConfig)(
             ctx.as_ptr(),
@@ -127,7 +126,8 @@ fn register_number(ctx: Ctx<'_>, number: &'static Number) -> Option<()> {
 }
 
 fn register_switch(ctx: Ctx<'_>, switch: &'static Switch) -> Option<()> {
-    // SAFETY: the context is OnLoad's; the switch is a static, and lives as long as its functions do.
+    // SAFETY: the context is OnLoad's; the switch is a static of the module, as are its functions: the server calls
+    // them only until the module is unloaded.
     let status = unsafe {
         api!(RedisModule_RegisterBoolConfig)(
             ctx.as_ptr(),
@@ -148,7 +148,7 @@ unsafe extern "C" fn get_number(_name: *const c_char, number: *mut c_void) -> c_
     unsafe { &*number.cast_const().cast::<Number>() }.get()
 }
 
-/// The server has checked the limits.
+/// The server has checked the value against `min` and `max`.
 unsafe extern "C" fn set_number(
     _name: *const c_char,
     value: c_longlong,
@@ -180,17 +180,17 @@ unsafe extern "C" fn set_switch(
     raw::REDISMODULE_OK as c_int
 }
 
-/// The lease of an acquire or a renewal that names none, in milliseconds.
+/// The lease of an acquire or a renewal without `LEASE`, in milliseconds.
 pub fn default_lease_ms() -> i64 {
     DEFAULT_LEASE.get().min(MAX_LEASE.get())
 }
 
-/// The longest lease that a request may ask for, in milliseconds.
+/// The longest lease of a request, in milliseconds.
 pub fn max_lease_ms() -> i64 {
     MAX_LEASE.get()
 }
 
-/// The longest bounded wait that a request may ask for, in milliseconds.
+/// The longest bounded wait of a request, in milliseconds.
 pub fn max_wait_ms() -> i64 {
     MAX_WAIT.get()
 }
@@ -205,7 +205,7 @@ pub fn publish() -> bool {
     PUBLISH.get()
 }
 
-/// For so many milliseconds after a start or a promotion no lock is granted.
+/// The time without grants after a start or a promotion, in milliseconds.
 pub fn startup_delay_ms() -> u64 {
     STARTUP_DELAY.get().unsigned_abs()
 }
@@ -215,7 +215,7 @@ pub fn deadlock_detect() -> bool {
     DEADLOCK_DETECT.get()
 }
 
-/// Whether waiters are sent away and none is parked, so that the module can be unloaded.
+/// Whether waiters are dismissed and none is parked, so that the module can be unloaded.
 pub fn drain() -> bool {
     DRAIN.get()
 }
@@ -243,7 +243,7 @@ pub fn sessions() -> SessionRule {
     }
 }
 
-/// When locks are left free for Redisson's waiters: never where they are not told.
+/// The rule for Redisson windows: none without `lock.publish`, because Redisson's waiters get no message then.
 pub fn window_rule() -> WindowRule {
     WindowRule {
         after: match publish() {

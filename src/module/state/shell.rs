@@ -1,10 +1,10 @@
 //! The state between calls: the core, the parked clients, the timer.
 //!
-//! It is a static, because the server gives a callback (a command, an event, the answer to a parked client) no pointer to
-//! what the module keeps. The files of `keyspace`, this folder and above borrow it where they need it, for one
+//! It is a static, because the server gives a callback (a command, an event, the answer to a parked client) no pointer
+//! to what the module keeps. The files of `keyspace`, this folder and above borrow it where they need it, for one
 //! expression each. The server calls the module on its main thread only, so there is one borrower at a time. The borrow
-//! is exclusive, and nothing of the server is called meanwhile that can call back: it calls back with a key event while a
-//! key is opened or deleted, and with the answer of a parked client while it is unblocked.
+//! is exclusive, and nothing of the server is called meanwhile that can call back: it calls back with a key event while
+//! a key is opened or deleted, and with the answer of a parked client while it is unblocked.
 //!
 //! The other statics are the settings, the constants (`state`), the counters of panics (`ffi::guard`) and of failed
 //! replications (`keyspace::replication`), and what the native scripts keep (`redisson::server::{filter, permission}`).
@@ -21,15 +21,15 @@ use crate::module::state::constants;
 use crate::module::state::parked::Parked;
 use crate::module::state::settings;
 
-/// What the layers above the shell do at its events: the one way by which it calls them.
+/// The functions of the layers above that the shell calls: its only way to call them.
 pub struct Hooks {
-    /// The module is loaded.
+    /// Called when the module is loaded.
     pub start: fn(),
-    /// The module is unloaded.
+    /// Called when the module is unloaded.
     pub stop: fn(),
-    /// A setting was read or changed.
+    /// Called when settings are read or changed.
     pub follow_setting: fn(Ctx<'_>),
-    /// Why the module must stay loaded, if it must.
+    /// The reason not to unload the module; `None` without one.
     pub reason_to_stay: fn() -> Option<&'static str>,
 }
 
@@ -37,23 +37,23 @@ pub struct Hooks {
 pub struct Shell {
     /// The core.
     pub locks: Locks,
-    /// Blocked clients, by the core's name for their request.
+    /// Parked requests, by the core's id of the request.
     pub parked: WaiterMap<Parked>,
-    /// Parked requests whose answer is known, in the order in which they are to be answered.
+    /// Parked requests with an answer, in the order of the answers.
     pub answered: Vec<WaiterId>,
     /// The one timer.
     pub alarm: Alarm,
     /// Whether key events of every type are subscribed to: from the first park on.
     pub watching: bool,
-    /// Whether clients that come and go are subscribed to: from the first `SESSION` on.
+    /// Whether the events of clients are subscribed to: from the first `SESSION` on.
     pub watching_clients: bool,
-    /// Whether work can be left for the end of the present unit of execution: known from then on.
+    /// Whether the server runs jobs at the end of a unit of execution; set with `watching_clients`.
     pub has_jobs: bool,
-    /// Whether the deletion, or the expiry, that is being told of is our own.
+    /// Whether the event of a deletion or an expiry that is being sent is the module's own.
     pub notifies_own: bool,
-    /// Whether replicas may get what is replicated, if that is known.
+    /// Whether replicas may receive what is replicated; `None` while that is unknown.
     pub replicas_may_receive: Option<bool>,
-    /// Whether the server parks clients that have subscribed.
+    /// Whether the server blocks clients that have subscribed.
     pub parks_subscribers: bool,
     /// Whether the output buffers of normal clients are limited.
     pub buffers_are_limited: bool,
@@ -61,16 +61,16 @@ pub struct Shell {
     pub eviction_risk: bool,
     /// Writes that the server has refused.
     pub writes_refused: u64,
-    /// How often what happened in Redisson's scripts.
+    /// The counters of Redisson's scripts.
     pub redisson: RedissonStats,
-    /// What the layers above the shell do at its events.
+    /// The functions of the layers above.
     pub hooks: &'static Hooks,
-    /// In a cluster, a hash tag for each slot.
+    /// A hash tag for each slot; `None` outside a cluster.
     slot_tags: Option<Vec<u32>>,
 }
 
 impl Shell {
-    /// Forgets a blocked client. When the last of a crowd has gone, so does the crowd's memory.
+    /// Removes a parked request, and frees memory that the table no longer needs.
     pub fn take_parked(&mut self, id: WaiterId) -> Option<Parked> {
         let parked = self.parked.remove(&id);
         give_back(&mut self.parked);
@@ -89,7 +89,7 @@ impl Shell {
         locks.sessions.reindex();
         parked.retain(|id, parked| {
             if !parked.is_blocked() {
-                // The panic came before its client was blocked; that client has had an error reply.
+                // The panic came before its client was blocked: the client has got an error reply.
                 locks.gone(*id, now);
                 return false;
             }
@@ -111,7 +111,7 @@ impl Shell {
 // SAFETY: the module has no threads, and the server calls it on its main thread only.
 static SHELL: MainThread<Shell> = unsafe { MainThread::empty() };
 
-/// Starts with nothing in memory; the keys say who holds what.
+/// Makes an empty state; the holders are in the keys.
 pub fn start(ctx: Ctx<'_>, hooks: &'static Hooks) {
     let mut locks = Locks::new(settings::limits());
     locks.in_cluster = ctx.is_cluster();
@@ -137,7 +137,7 @@ pub fn start(ctx: Ctx<'_>, hooks: &'static Hooks) {
     constants::start();
 }
 
-/// Gives all memory back.
+/// Frees the state.
 pub fn stop() {
     SHELL.set(None);
     constants::stop();
@@ -151,7 +151,7 @@ pub fn with<T>(body: impl FnOnce(&mut Shell) -> T) -> T {
     SHELL.with(body)
 }
 
-/// What the layers above the shell do at its events; `None` while the module is not loaded.
+/// The functions of the layers above; `None` while the module is not loaded.
 pub fn hooks() -> Option<&'static Hooks> {
     SHELL.try_with(|shell| shell.hooks)
 }
@@ -166,8 +166,8 @@ pub fn slot_tag(slot: u16) -> Option<u32> {
     with(|shell| shell.slot_tags.as_ref()?.get(usize::from(slot)).copied())
 }
 
-/// After a panic or a refused write: every waited-for key is settled, and clients that the core has let go of
-/// without an answer are answered this error. The alarm does both, at the latest with the next cron.
+/// Recovers from a panic or a refused write: schedules every waited-for key to be settled, and fails with this error
+/// the requests that the core has dropped without an answer. The alarm does both, at the latest with the next cron.
 pub fn recover(now: Now, error: &LockError) {
     let _ = SHELL.try_with(|shell| shell.recover(now, error));
 }

@@ -1,4 +1,5 @@
-//! What all native scripts do alike: look at a key, count, prolong, leave an answer, publish.
+//! What all native scripts have in common: reading a key, counting a hold, setting a lease, writing a latch,
+//! publishing.
 
 use redis_module::raw;
 
@@ -11,7 +12,7 @@ use crate::redisson::scripts::Inner;
 use crate::redisson::server::server_command::run as server;
 use crate::redisson::server::{Call, OwnedStr, Str, Surroundings};
 
-/// What kind of value a key has.
+/// The type of a key's value, as far as a script distinguishes types.
 pub enum KeyKind {
     /// No key.
     Absent,
@@ -21,7 +22,7 @@ pub enum KeyKind {
     Other,
 }
 
-/// What kind of value this key has.
+/// The type of this key's value.
 pub fn kind(key: &LockKey<'_>) -> KeyKind {
     let Some(handle) = key.handle() else {
         return KeyKind::Absent;
@@ -33,7 +34,7 @@ pub fn kind(key: &LockKey<'_>) -> KeyKind {
     }
 }
 
-/// Whether the lock has the owner's field, whatever is in it.
+/// Whether the lock has the owner's field, whatever its value. `None`: the key is no hash.
 pub fn has_field(key: &LockKey<'_>, owner: Str<'_>) -> Option<bool> {
     match (kind(key), key.handle()) {
         (KeyKind::Hash, Some(handle)) => Some(handle.field(owner).is_some()),
@@ -42,19 +43,19 @@ pub fn has_field(key: &LockKey<'_>, owner: Str<'_>) -> Option<bool> {
     }
 }
 
-/// Counts a hold that is there up or down, by the server's own command: fields may have a TTL, of which a
-/// module on most servers knows nothing. `None`: it was refused.
+/// Adds to the hold count of an existing hold, with the server's own command: a field may have a TTL, which a module on
+/// most servers cannot see. `None`: the server refused.
 pub fn count(ctx: Ctx<'_>, name: Str<'_>, owner: Str<'_>, by: i64) -> Option<i64> {
     let by = OwnedStr::of_number(by);
     server(ctx, c"HINCRBY", &[name, owner, by.as_str()])
 }
 
-/// Whether the server has made a write. If not, the script is left to its own commands.
+/// Turns a refused write into `None`: the server then runs the script itself.
 pub fn made(written: Written) -> Option<()> {
     written.map_err(shell::note_refusal).ok()
 }
 
-/// Gives a key another end, and tells of it. `None`: it was refused.
+/// Sets a key's deadline and sends the event `expire`. `None`: the server refused.
 pub fn prolong(mut key: LockKey<'_>, end_ms: i64, replication: Replication<'_>) -> Option<()> {
     let (ctx, name) = (key.ctx(), key.name());
     made(key.set_deadline(end_ms, replication))?;
@@ -64,7 +65,7 @@ pub fn prolong(mut key: LockKey<'_>, end_ms: i64, replication: Replication<'_>) 
     Some(())
 }
 
-/// The same for a hold that was just counted up or down by so much; if it is refused, that is taken back.
+/// The same after [`count`] with `by`. If the server refuses, the count is undone.
 pub fn prolong_counted(
     ctx: Ctx<'_>,
     (name, owner, by): (Str<'_>, Str<'_>, i64),
@@ -78,7 +79,7 @@ pub fn prolong_counted(
     prolonged
 }
 
-/// What the body makes of the string that a key holds, if it is there; `None` where it holds anything else.
+/// The result of `body` for the string at a key, if the key exists; `None` if it has another type.
 fn text<T>(key: &LockKey<'_>, body: impl FnOnce(&[u8]) -> T) -> Option<Option<T>> {
     match key.handle().filter(|handle| !handle.is_empty()) {
         Some(handle) => handle.with_string(body).map(Some),
@@ -86,21 +87,21 @@ fn text<T>(key: &LockKey<'_>, body: impl FnOnce(&[u8]) -> T) -> Option<Option<T>
     }
 }
 
-/// A copy of the string at this key, if it is there; `None` where anything else is.
+/// A copy of the string at this key, if the key exists; `None` if it has another type.
 pub fn string(ctx: Ctx<'_>, name: Str<'_>) -> Option<Option<Vec<u8>>> {
     text(&LockKey::open(ctx, name), <[u8]>::to_vec)
 }
 
-/// The key in which an unlock leaves its answer.
+/// The key in which an unlock stores its reply, so that a repeated call gets the same one.
 pub enum Latch<'a> {
-    /// This unlock was answered before.
+    /// A former call of this unlock has stored this reply.
     Says(i64),
-    /// It was not.
+    /// The key does not exist.
     Unset(LockKey<'a>),
 }
 
 impl<'a> Latch<'a> {
-    /// Opens it, by its name; `None` where it is no latch.
+    /// Opens the latch of this name; `None` if its value is not a latch's.
     pub fn open(ctx: Ctx<'a>, name: Str<'a>) -> Option<Latch<'a>> {
         let key = LockKey::open(ctx, name);
         let said = text(&key, |value| match value {
@@ -115,8 +116,8 @@ impl<'a> Latch<'a> {
     }
 }
 
-/// Leaves an answer in a latch that is not set. The event for the returned name is sent after all writes. (The unlock
-/// is done even if the server refuses this write.)
+/// Stores a reply in an unset latch. The event for the returned name is sent after all writes. (The unlock takes effect
+/// even if the server refuses this write.)
 pub fn write_latch<'a>(
     latch: LockKey<'a>,
     answer: i64,
@@ -136,20 +137,20 @@ fn set_until(latch: &LockKey<'_>, value: &OwnedStr, end_ms: i64) -> Written {
     handle.set_string(value.as_str())?;
     let ends = handle.expire_at(end_ms);
     if ends.is_err() {
-        // Never a latch that stays.
+        // A latch without a TTL would stay for ever.
         let _ = handle.delete();
     }
     ends
 }
 
-/// Tells of a latch that was set.
+/// Sends the events of a latch that was set.
 pub fn notify_latch(ctx: Ctx<'_>, name: Str<'_>) {
     ctx.signal_modified(name);
     ctx.notify(raw::REDISMODULE_NOTIFY_STRING, c"set", name);
     ctx.notify(raw::REDISMODULE_NOTIFY_GENERIC, c"expire", name);
 }
 
-/// What a script publishes: the call's first argument, on the channel that is its second key.
+/// The message of a script: the call's first argument, on the channel that is its second key.
 pub struct Message<'a> {
     channel: Str<'a>,
     text: Str<'a>,
@@ -158,7 +159,7 @@ pub struct Message<'a> {
 }
 
 impl<'a> Message<'a> {
-    /// The message of a call, published by this command.
+    /// The message of a call, published with this command.
     pub fn of(call: &Call<'a>, publisher: Inner, around: Surroundings) -> Option<Message<'a>> {
         Some(Message {
             channel: call.key(1)?,
@@ -168,7 +169,7 @@ impl<'a> Message<'a> {
         })
     }
 
-    /// To the subscribers of this server.
+    /// Sends it to the subscribers of this server.
     pub fn publish(&self, ctx: Ctx<'_>) {
         match self.in_shard {
             true => ctx.publish_in_shard(self.channel, self.text),
@@ -176,7 +177,7 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// To those of its replicas. In a cluster they get the message by another way.
+    /// Sends it to the subscribers of the replicas. In a cluster the message reaches them over the cluster bus.
     pub fn replicate(&self, replication: Replication<'_>) {
         match self.in_shard {
             _ if self.in_cluster => {}

@@ -4,16 +4,16 @@ use std::fmt;
 
 use crate::lock::LockError;
 
-/// Why a script of Redisson's is not run.
+/// Why a script of Redisson's does not run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ScriptError {
     /// An error of locking.
     Lock(LockError),
     /// The caller's user may not run the command that it sent; that command's name.
     MayNotRun(&'static str),
-    /// The script is left to Lua, and another script runs.
+    /// The script needs Lua, and another script is running.
     InScript,
-    /// The script is left to Lua, and would loop over more holds than the limit.
+    /// The script needs Lua, and would loop over more holds than the limit.
     TooManyHolds,
 }
 

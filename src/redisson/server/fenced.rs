@@ -1,4 +1,4 @@
-//! The acquires of `RFencedLock`, natively: those of `RLock`, and a counter that rises first.
+//! The acquires of `RFencedLock`, natively: those of `RLock`, preceded by an increment of a counter.
 
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::raw_key::RawKey;
@@ -9,7 +9,7 @@ use crate::redisson::server::rlock::{held, hold, First};
 use crate::redisson::server::server_command::run as server;
 use crate::redisson::server::{Call, Reply, Surroundings};
 
-/// Runs one of the scripts; `None`: the data, or the call, is not plain, and nothing was done.
+/// Runs one of the scripts. `None`: the data or the call is not plain, and nothing was changed.
 pub fn run(ctx: Ctx<'_>, script: Fenced, call: &Call<'_>, around: Surroundings) -> Option<Reply> {
     let (name, counter) = (call.key(0)?, call.key(1)?);
     let (lease, owner) = (call.arg(0)?, call.arg(1)?);
@@ -28,7 +28,7 @@ pub fn run(ctx: Ctx<'_>, script: Fenced, call: &Call<'_>, around: Surroundings) 
         return None;
     }
     let token = next_token(string(ctx, counter)?.as_deref())?;
-    // By the server's own command, which leaves the TTL of the counter alone.
+    // The server's own command leaves the TTL of the counter unchanged.
     server(ctx, c"INCR", &[counter])?;
     hold(
         LockKey::open(ctx, name),

@@ -1,7 +1,7 @@
-//! The filter: an `EVAL` or `EVALSHA` of a known script gets another name, and nothing else is touched.
+//! The command filter: it renames an `EVAL` or `EVALSHA` of a known script, and changes nothing else.
 //!
-//! The server calls it for every command of every client, before it even looks the command up. So nearly
-//! all leave by the first line. While the setting is off there is no filter at all.
+//! The server calls it for every command of every client, before it looks the command up. Nearly all commands leave it
+//! at the first comparison. While the setting is off no filter is registered.
 
 use redis_module::raw;
 
@@ -14,36 +14,35 @@ use crate::module::state::settings;
 use crate::redisson::scripts::{recognise_text, Script, SCRIPTS};
 use crate::redisson::server::{find, OwnedStr, Str};
 
-/// The fewest words of a call: `EVAL script 1 key arg arg`, or with two keys and one argument.
+/// The minimum number of words of a call: `EVAL script 1 key arg arg`, or two keys and one argument.
 const FEWEST_WORDS: usize = 6;
 
-/// What the filter keeps between calls.
+/// The state of the filter between calls.
 #[derive(Default)]
 pub struct State {
     /// The registered filter.
     handle: Option<*mut raw::RedisModuleCommandFilter>,
-    /// Whether it has renamed any command since the module was loaded. Without the filter that does not count;
-    /// with it again it does, since a transaction that began before may still be open.
+    /// Whether it has renamed any command since the module was loaded. This counts only while the filter is registered;
+    /// after a new registration it counts again, since a transaction that began before may still be open.
     has_renamed: bool,
-    /// The texts that were seen, by place in the table. They are compared byte for byte, which takes less
-    /// time than their SHA1.
+    /// The texts seen so far, by index in the table. A byte-for-byte comparison takes less time than a SHA1.
     texts: Vec<(usize, Box<[u8]>)>,
 }
 
 // SAFETY: the module has no threads, and the server calls it on its main thread only.
 static STATE: MainThread<State> = unsafe { MainThread::empty() };
 
-/// The module is loaded.
+/// Called when the module is loaded.
 pub fn start() {
     STATE.set(Some(State::default()));
 }
 
-/// The module is unloaded.
+/// Called when the module is unloaded.
 pub fn stop() {
     STATE.set(None);
 }
 
-/// Registers the filter, or takes it back, as the setting says.
+/// Registers or unregisters the filter, according to the setting.
 pub fn follow_setting(ctx: Ctx<'_>) {
     let wanted = settings::redisson_scripts();
     let handle = STATE.with(|state| state.handle.take());
@@ -63,8 +62,8 @@ pub fn follow_setting(ctx: Ctx<'_>) {
             (!filter.is_null()).then_some(filter)
         }
         (false, Some(filter)) => {
-            // SAFETY: the filter is registered, by this module, and is forgotten here. (Refused is only another
-            // module's.)
+            // SAFETY: this module registered the filter and forgets it here. (The server refuses only filters of other
+            // modules.)
             unsafe { api!(RedisModule_UnregisterCommandFilter)(ctx.as_ptr(), filter) };
             None
         }
@@ -73,7 +72,7 @@ pub fn follow_setting(ctx: Ctx<'_>) {
     STATE.with(|state| state.handle = handle);
 }
 
-/// Whether commands may be under way that the filter has renamed, while it is registered.
+/// Whether the filter is registered and commands that it has renamed may still be pending.
 pub fn has_renamed() -> bool {
     STATE.with(|state| state.handle.is_some() && state.has_renamed)
 }
@@ -81,7 +80,7 @@ pub fn has_renamed() -> bool {
 unsafe extern "C" fn on_command(filter: *mut raw::RedisModuleCommandFilterCtx) {
     // SAFETY: the server's filter context for this callback; the local value ends with it.
     let words = unsafe { Words::of(filter) };
-    // Nothing up to here can panic.
+    // The code up to here cannot panic.
     if words.count() < FEWEST_WORDS || !words.begin_with_eval() {
         return;
     }
@@ -92,7 +91,7 @@ unsafe extern "C" fn on_command(filter: *mut raw::RedisModuleCommandFilterCtx) {
     });
 }
 
-/// The words of a command that is about to be looked up.
+/// The words of a command, before the server looks it up.
 struct Words(*mut raw::RedisModuleCommandFilterCtx);
 
 impl Words {
@@ -110,8 +109,8 @@ impl Words {
     }
 
     fn word(&self, at: i32) -> Option<Str<'_>> {
-        // SAFETY: the context is live (see `of`). A word lives until it is replaced, which `rename` does, and that ends
-        // `self` and so what borrows from it.
+        // SAFETY: the context is live (see `of`). A word lives until it is replaced. Only `rename` replaces words, and
+        // it consumes `self`, on which the returned borrow depends.
         unsafe {
             let word = api!(RedisModule_CommandFilterArgGet)(self.0, at);
             (!word.is_null()).then(|| Str::new(word))
@@ -128,7 +127,7 @@ impl Words {
             && (name.eq_ignore_ascii_case(b"EVAL") || name.eq_ignore_ascii_case(b"EVALSHA"))
     }
 
-    /// Whether an `EVAL` or `EVALSHA` is of a known script and as Redisson sends it.
+    /// Whether an `EVAL` or `EVALSHA` calls a known script in the form that Redisson sends.
     fn are_a_known_call(&self) -> bool {
         let (Some(name), Some(script), Some(numkeys)) = (self.word(0), self.word(1), self.word(2))
         else {
@@ -144,8 +143,8 @@ impl Words {
     fn rename(self) {
         STATE.with(|state| state.has_renamed = true);
         let name = OwnedStr::new(b"lock.redisson");
-        // SAFETY: the context is live (see `of`). The server takes over the reference to the new word, and gives up
-        // that to the old one.
+        // SAFETY: the context is live (see `of`). The server takes over the reference to the new word, and releases its
+        // reference to the old one.
         unsafe { api!(RedisModule_CommandFilterArgReplace)(self.0, 0, name.into_raw()) };
     }
 }

@@ -1,7 +1,7 @@
-//! The way of everything that is not plain: the server runs the script, as it was sent and for who sent it.
+//! Runs a script that is not plain in Lua: the server gets it as it was sent, on behalf of the client that sent it.
 //!
-//! Inside a module's call a script must not run for so long that the server turns to other clients
-//! ([`crate::redisson::scripts::steps`]). So a script with loops is given to Lua only if they are short.
+//! The server does not serve other clients while a script runs inside a module's call
+//! ([`crate::redisson::scripts::steps`]). So a script with loops is run in Lua only if the loops are short.
 
 use std::ffi::CStr;
 use std::io::Error;
@@ -15,15 +15,15 @@ use crate::redisson::scripts::steps::{Loops, Steps, MOST_STEPS};
 use crate::redisson::server::effects::{kind, KeyKind};
 use crate::redisson::server::{Call, ScriptError, Str};
 
-/// As the caller's user, in the caller's protocol, with the effects replicated, refused where memory is full
-/// (without "M" a script of ours would be let through), and with errors as replies.
+/// Runs as the caller's user, in the caller's protocol, with the effects replicated, refused when memory is full
+/// (without "M" the server would let a script of the module through), and with errors as replies.
 const AS_USER: &CStr = c"C0!MEv";
-/// The same without errors as replies: then the number of the error says what was wrong.
+/// The same without errors as replies: the error number then names the reason.
 const AS_USER_WITH_ERRNO: &CStr = c"C0!Mv";
-/// For a caller without a user, who may do anything.
+/// For a caller without a user, which may run any command.
 const WITHOUT_USER: &CStr = c"0!MEv";
 
-/// `EACCES`: the caller's user may not run the command that was sent. That stands in the ACL's log now.
+/// `EACCES`: the caller's user may not run the command that was sent. The server has written that to the ACL log.
 const MAY_NOT_RUN: i32 = 13;
 /// `ENOTSUP`: the caller has no user.
 const HAS_NO_USER: i32 = 95;
@@ -34,20 +34,20 @@ impl Fields for Steps {
     }
 }
 
-/// Runs the script and passes on what it says.
+/// Runs the script and forwards its reply.
 ///
 /// # Errors
 /// When the caller's user may not run the command that it sent, and when the script could run for too long.
 pub fn run(ctx: Ctx<'_>, call: &Call<'_>) -> Result<(), ScriptError> {
     if ctx.is_in_script() {
-        // A script has called another module's command that calls this one. EVAL inside a script ends the server.
+        // A script has called another module's command, which calls this one. EVAL inside a script ends the server.
         return Err(ScriptError::InScript);
     }
     if could_be_long(ctx, call) {
         return Err(ScriptError::TooManyHolds);
     }
     let reply = call_server(ctx, call, AS_USER_WITH_ERRNO).or_else(|number| {
-        // Nothing was run.
+        // Nothing has run yet.
         let again = match number {
             MAY_NOT_RUN => return Err(ScriptError::MayNotRun(call.command())),
             HAS_NO_USER => WITHOUT_USER,
@@ -59,8 +59,9 @@ pub fn run(ctx: Ctx<'_>, call: &Call<'_>) -> Result<(), ScriptError> {
     Ok(())
 }
 
-/// Whether the script's loops may take more steps than Lua is given. What they read is not changed before: an
-/// unlock only takes one hold away. A key of another type, or none, ends the script before its loops.
+/// Whether the script's loops may take more steps than the limit for Lua. The script does not change what the loops
+/// read, except that an unlock takes one hold away. A key of another type, or none, ends the script before its loops.
+/// loops.
 fn could_be_long(ctx: Ctx<'_>, call: &Call<'_>) -> bool {
     match (call.script.native.loops(), call.key(0)) {
         (Loops::Holds, Some(lock)) => !was_answered(ctx, call) && has_many_holds(ctx, lock),
@@ -69,8 +70,8 @@ fn could_be_long(ctx: Ctx<'_>, call: &Call<'_>) -> bool {
     }
 }
 
-/// Whether the latch of this unlock holds something: that ends the script before it looks at the lock. A look at a lock
-/// whose time is over deletes it, so no look may be taken that the script does not take.
+/// Whether the latch of this unlock exists: the script then ends before it reads the lock. Reading a lock after its
+/// deadline deletes it, so the module must not read where the script does not.
 fn was_answered(ctx: Ctx<'_>, call: &Call<'_>) -> bool {
     // Unlocks without a latch have four keys.
     call.key(4)
@@ -83,7 +84,7 @@ fn has_many_holds(ctx: Ctx<'_>, lock: Str<'_>) -> bool {
         return false;
     };
     let fields = handle.len();
-    // So many need not be read.
+    // Above the limit the fields need not be read.
     if fields as u64 > MOST_STEPS {
         return true;
     }

@@ -1,11 +1,11 @@
-//! Redisson's scripts, run without Lua where that makes no difference but the time it takes.
+//! Redisson's scripts run without Lua where the only difference is the time they take.
 //!
-//! With `lock.redisson-scripts yes` a command [`filter`] looks at every command that comes in. An `EVAL` or
-//! `EVALSHA` of a script that is known ([`crate::redisson::scripts`]) becomes `lock.redisson`, with all its
-//! other words as they were. That command asks whether its user may run what was sent, and everything in it
-//! ([`permission`]), and then does natively what the script would do: the same replies, data, key events,
-//! messages and replicated commands ([`rlock`], by way of [`effects`]). Whatever is not plain is left to the script itself
-//! ([`lua`]); a native run makes sure of that before it writes the first byte.
+//! With `lock.redisson-scripts yes` a command [`filter`] sees every command that the server receives. An `EVAL` or
+//! `EVALSHA` of a known script ([`crate::redisson::scripts`]) becomes `lock.redisson`; its other words stay as they
+//! were. That command checks that its user may run the command that was sent, and every command in the script
+//! ([`permission`]). Then it has the effect of the script natively: the same replies, data, key events, messages and
+//! replicated commands ([`rlock`], by way of [`effects`]). Everything that is not plain is left to the script itself
+//! ([`lua`]); a native run checks that before its first write.
 
 mod effects;
 mod error;
@@ -32,7 +32,7 @@ use crate::redisson::scripts::{recognise, Inner, Native, Script};
 
 pub use error::ScriptError;
 
-/// What the shell calls here.
+/// The interface of this folder to the shell.
 pub const HOOKS: Hooks = Hooks {
     start: || {
         filter::start();
@@ -46,7 +46,7 @@ pub const HOOKS: Hooks = Hooks {
     reason_to_stay,
 };
 
-/// Why the module must stay loaded.
+/// Why unloading the module is unsafe at the moment.
 fn reason_to_stay() -> Option<&'static str> {
     filter::has_renamed().then_some(
         "EVAL of Redisson's scripts may be queued in transactions: CONFIG SET lock.redisson-scripts no first, \
@@ -63,7 +63,7 @@ pub struct Call<'a> {
     args: &'a [Str<'a>],
 }
 
-/// What a script answers.
+/// The reply of a script.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reply {
     /// Nil.
@@ -72,15 +72,16 @@ pub enum Reply {
     Number(i64),
     /// An array of numbers.
     Numbers(Vec<i64>),
-    /// An error: the script would take keys that are another lock's.
+    /// An error: the script would take keys that belong to another lock.
     Refused(LockError),
 }
 
-/// Length of a SHA1 in hexadecimal digits. No known text is so short.
+/// Length of a SHA1 in hexadecimal digits. Every known text is longer.
 const SHA1_LEN: usize = 40;
 
 impl<'a> Call<'a> {
-    /// `name script numkeys key [key ...] arg [arg ...]`, if the script is known and called as Redisson does.
+    /// Parses `name script numkeys key [key ...] arg [arg ...]`. `None`: the script is unknown, or not called as by
+    /// Redisson.
     pub fn of(words: &'a [Str<'a>]) -> Option<Call<'a>> {
         let [_, script, numkeys, behind @ ..] = words else {
             return None;
@@ -89,7 +90,7 @@ impl<'a> Call<'a> {
         if !script.is_called_with(numkeys.bytes(), behind.len()) {
             return None;
         }
-        // Without a fixed number there is one argument more than keys.
+        // A script with any number of keys has one argument more than keys.
         let keys = script.keys.unwrap_or(behind.len() / 2);
         let (keys, args) = behind.split_at_checked(keys)?;
         Some(Call {
@@ -107,7 +108,7 @@ impl<'a> Call<'a> {
             .is_some_and(|word| word.bytes().len() == SHA1_LEN)
     }
 
-    /// The command that was sent.
+    /// The name of the command that was sent.
     fn command(&self) -> &'static str {
         match self.is_by_sha1() {
             true => "evalsha",
@@ -115,23 +116,23 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// The key at this place.
+    /// The key at this index.
     fn key(&self, at: usize) -> Option<Str<'a>> {
         self.keys.get(at).copied()
     }
 
-    /// The argument at this place.
+    /// The argument at this index.
     fn arg(&self, at: usize) -> Option<Str<'a>> {
         self.args.get(at).copied()
     }
 
-    /// The command that publishes, which this argument says.
+    /// The publishing command that this argument names.
     fn publisher(&self, at: usize) -> Option<Inner> {
         Inner::said(self.arg(at)?.bytes())
     }
 }
 
-/// The script of this SHA1 or this text.
+/// The script with this SHA1 or this text.
 fn find(script: Str<'_>) -> Option<&'static Script> {
     let word = script.bytes();
     match word.len() {
@@ -140,15 +141,15 @@ fn find(script: Str<'_>) -> Option<&'static Script> {
     }
 }
 
-/// Runs a call natively, or has the server run the script. Replies.
+/// Runs a call natively, or lets the server run the script, and replies.
 ///
 /// # Errors
-/// When the caller's user may not run the command that it sent, and where a native run is refused.
+/// When the caller's user may not run the command that it sent, and when a native run is refused.
 pub fn run(ctx: Ctx<'_>, call: &Call<'_>) -> Result<(), ScriptError> {
     let now = Surroundings::of(ctx);
     if now.are_in_transaction() && !now.are_history() && ctx.is_paused() {
-        // In the transaction that paused writes a key that looks absent may only be hidden. The script, native or
-        // not, would write over it, which ends the server.
+        // In the transaction that paused writes, a key that looks absent may only be hidden. The script, native or not,
+        // would overwrite it, which ends the server.
         return Err(LockError::TryAgain.into());
     }
     if now.are_plain() && permission::covers(ctx, call) {
@@ -208,14 +209,14 @@ impl Surroundings {
         }
     }
 
-    /// Whether a native run is possible: of a client's own call to a server that is no replica, and not where every
-    /// key that is new or read in vain is an event.
+    /// Whether a native run is possible: the call is a client's own, the server is no replica, and modules do not get
+    /// events for new keys and key misses.
     fn are_plain(self) -> bool {
         const ODD: u32 = raw::REDISMODULE_CTX_FLAGS_SLAVE | raw::REDISMODULE_CTX_FLAGS_LUA;
         self.flags & ODD == 0 && !self.are_history() && !self.notifies_every_key
     }
 
-    /// Whether the call is a master's or an AOF's, and not a client's.
+    /// Whether the call comes from a master or the AOF instead of a client.
     fn are_history(self) -> bool {
         const HISTORY: u32 = raw::REDISMODULE_CTX_FLAGS_REPLICATED
             | raw::REDISMODULE_CTX_FLAGS_LOADING
@@ -233,12 +234,12 @@ impl Surroundings {
         self.flags & raw::REDISMODULE_CTX_FLAGS_CLUSTER != 0
     }
 
-    /// Where the changes of this call go.
+    /// The destinations of this call's changes.
     fn replication(self, ctx: Ctx<'_>) -> Replication<'_> {
         Replication::of_command_with(ctx, self.flags)
     }
 
-    /// Whether commands that need memory are refused.
+    /// Whether the server refuses commands that need memory.
     fn are_short_of_memory(self) -> bool {
         self.flags & raw::REDISMODULE_CTX_FLAGS_OOM != 0
     }

@@ -1,7 +1,8 @@
-//! Who may run a script natively: whoever may run the command that was sent, and every command in it.
+//! The permission to run a script natively: the user must be allowed the command that was sent, and every command in
+//! the script.
 //!
-//! The server has checked `lock.redisson` and its keys. What its ACL cannot know is that the words stand for
-//! an `EVAL`, in which other commands are checked one by one.
+//! The server has checked `lock.redisson` and its keys. Its ACL does not know that the words replace an `EVAL`, in
+//! which other commands are checked one by one.
 
 use smallvec::SmallVec;
 
@@ -12,7 +13,7 @@ use crate::module::state::constants::constants;
 use crate::redisson::scripts::{Inner, KeyOf};
 use crate::redisson::server::{Call, OwnedStr, Str};
 
-/// Names of commands, made once.
+/// Names of commands, created once.
 pub struct Names {
     eval: OwnedStr,
     evalsha: OwnedStr,
@@ -38,22 +39,22 @@ impl Names {
 // SAFETY: the module has no threads, and the server calls it on its main thread only.
 static NAMES: MainThread<Names> = unsafe { MainThread::empty() };
 
-/// The module is loaded.
+/// Called when the module is loaded.
 pub fn start() {
     NAMES.set(Some(Names::make()));
 }
 
-/// The module is unloaded.
+/// Called when the module is unloaded.
 pub fn stop() {
     NAMES.set(None);
 }
 
-/// Whether what was sent is allowed, and everything that the script may do: if not, the script itself is
-/// left to the server, which says what is not. It knows more than it tells a module: Valkey 9.1 has users
-/// for some databases only, and tells a module that these may run nothing.
+/// Whether the user is allowed the command that was sent and all commands of the script. If not, the server runs the
+/// script itself and names in its error what is forbidden. It knows more than a module can ask: Valkey 9.1 has users
+/// limited to some databases, and answers a module that they may run nothing.
 pub fn covers(ctx: Ctx<'_>, call: &Call<'_>) -> bool {
     if !ctx.is_connection() {
-        // A call by another module; whether it has a user is for the server to find out.
+        // A call by another module; the server determines whether it has a user.
         return false;
     }
     let names = NAMES.borrow();
@@ -63,7 +64,7 @@ pub fn covers(ctx: Ctx<'_>, call: &Call<'_>) -> bool {
     covered.unwrap_or(false)
 }
 
-/// Whether these commands on keys that the call does not name are allowed, too.
+/// Whether the user is allowed these commands, too, on keys that the call does not name.
 pub fn may_also(ctx: Ctx<'_>, commands: &[(Inner, Str<'_>)]) -> bool {
     let names = NAMES.borrow();
     let may = as_user(ctx, |user| {
@@ -107,7 +108,7 @@ fn may_do(user: &User, inner: Inner, key: Str<'_>, names: &Names) -> bool {
     let Some(name) = names.of(inner) else {
         return false;
     };
-    // What is behind the key matters to nobody.
+    // The words after the key do not matter for the permission.
     let constants = constants();
     let any = constants.one();
     let words = [name, key, any, any];

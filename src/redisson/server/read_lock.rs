@@ -1,8 +1,9 @@
 //! The scripts of `RReadWriteLock`'s readers, natively.
 //!
-//! They touch keys that no call names: a timeout for each hold. Which ones is known before the first is touched,
-//! and so is whether the caller may; from then on everything is done in the order of the script, by the server's
-//! own commands, because a look at a key whose time is over deletes it, and that is told, too.
+//! They use keys that the call does not name: one timeout for each hold. The names of these keys and the caller's
+//! permission are determined before the first access. From then on every step follows the order of the script and uses
+//! the server's own commands, because reading a key after its deadline deletes it, and the server publishes an event
+//! for that.
 
 use std::ffi::CStr;
 
@@ -29,7 +30,7 @@ impl Fields for Readers {
     }
 }
 
-/// One more reader, or one more hold of one.
+/// Adds a reader, or a hold of a reader.
 pub fn acquire(
     ctx: Ctx<'_>,
     call: &Call<'_>,
@@ -88,7 +89,7 @@ pub fn acquire(
     Some(Reply::Nil)
 }
 
-/// One hold of a reader less.
+/// Removes one hold of a reader.
 pub fn unlock(ctx: Ctx<'_>, call: &Call<'_>, form: Form) -> Option<Reply> {
     let (name, own, all, owner) = (call.key(0)?, call.key(2)?, call.key(3)?, call.arg(1)?);
     let answer = match Answer::of(ctx, call, form, 4, 2)? {
@@ -138,7 +139,7 @@ pub fn unlock(ctx: Ctx<'_>, call: &Call<'_>, form: Form) -> Option<Reply> {
     Some(Reply::Number(1))
 }
 
-/// Whether the lock goes on, as long as the longest of these timeouts, or because somebody writes.
+/// Whether the lock stays held: as long as the longest of these timeouts, or because it has a writer.
 fn goes_on(ctx: Ctx<'_>, name: Str<'_>, timeouts: &[OwnedStr], is_write: bool) -> Option<bool> {
     const PTTL: &CStr = c"PTTL";
     let mut longest = 0;
@@ -152,7 +153,7 @@ fn goes_on(ctx: Ctx<'_>, name: Str<'_>, timeouts: &[OwnedStr], is_write: bool) -
     Some(longest > 0 || is_write)
 }
 
-/// The timeouts of all these holds, the newest of each reader first, as the script looks at them.
+/// The timeouts of all these holds, the newest of each reader first: the order in which the script reads them.
 fn timeouts_of(readers: &[Reader], prefix: &[u8]) -> Vec<OwnedStr> {
     let of_reader = |(reader, count): &Reader| {
         let numbers = (1..=*count).rev();

@@ -1,10 +1,10 @@
-//! The scripts of `RReadWriteLock`, each to the file that runs it.
+//! The scripts of `RReadWriteLock`: dispatches each to the file that runs it.
 
 use crate::module::ffi::ctx::Ctx;
 use crate::redisson::scripts::read_write::ReadWrite;
 use crate::redisson::server::{read_lock, write_lock, Call, Reply, Surroundings};
 
-/// Runs one of the scripts. `None`: the data, or the call, is not plain, and nothing was done.
+/// Runs one of the scripts. `None`: the data or the call is not plain, and nothing was changed.
 pub fn run(
     ctx: Ctx<'_>,
     script: ReadWrite,

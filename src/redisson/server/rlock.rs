@@ -1,8 +1,8 @@
-//! The scripts of `RLock`, natively: look, decide, write, and then, with the key closed, tell.
+//! The scripts of `RLock`, natively: read, decide, write, close the key, and then send the events.
 //!
-//! What others are told is what the script's own commands would tell them: one key event for each, and the
-//! same words to replicas and the AOF. An unlock deletes a hash without counting it down first; the event and
-//! the word `HINCRBY` are sent all the same.
+//! Events and replicated commands are those of the script's own commands, one key event for each command and the same
+//! words for replicas and the AOF. An unlock deletes the hash without counting it down first; the event and the
+//! replicated command `HINCRBY` are sent nevertheless.
 
 use redis_module::raw;
 
@@ -20,8 +20,8 @@ use crate::redisson::server::effects::{
 };
 use crate::redisson::server::{Call, Reply, Str, Surroundings};
 
-/// Runs one of the scripts; `None`: the data, or the call, is not plain, or the server refused a write, and
-/// nothing was done.
+/// Runs one of the scripts. `None`: the data or the call is not plain, or the server refused a write; nothing was
+/// changed.
 pub fn run(ctx: Ctx<'_>, script: RLock, call: &Call<'_>, around: Surroundings) -> Option<Reply> {
     match script {
         RLock::Acquire => take(ctx, call, First::Counted, around),
@@ -41,7 +41,7 @@ pub fn run(ctx: Ctx<'_>, script: RLock, call: &Call<'_>, around: Surroundings) -
     }
 }
 
-/// How a script writes the first hold.
+/// The command with which a script writes the first hold.
 pub(crate) enum First {
     /// By `HINCRBY`.
     Counted,
@@ -65,7 +65,8 @@ fn take(ctx: Ctx<'_>, call: &Call<'_>, first: First, around: Surroundings) -> Op
     Some(Reply::Nil)
 }
 
-/// Does what an acquire decided; one that is refused does nothing. `None`: the server refused, and nothing was done.
+/// Carries out the decision on an acquire; a refused one changes nothing. `None`: the server refused, and nothing was
+/// changed.
 pub(crate) fn hold(
     key: LockKey<'_>,
     owner: Str<'_>,
@@ -86,7 +87,7 @@ pub(crate) fn hold(
     Some(())
 }
 
-/// The first hold, in a key that is not there.
+/// Writes the first hold into an absent key.
 fn take_first(
     mut key: LockKey<'_>,
     owner: Str<'_>,
@@ -111,7 +112,7 @@ fn take_first(
     };
     let leased = made(key.set_deadline(end_ms, replication));
     if leased.is_none() {
-        // Without an end it would be held for ever.
+        // Without a deadline the lock would be held for ever.
         made(key.delete(replication))?;
     }
     leased?;
@@ -122,7 +123,7 @@ fn take_first(
     Some(())
 }
 
-/// The oldest unlock: of what nobody holds it says that it is free now.
+/// The oldest unlock: on a free lock it replies 1 and publishes the release message.
 fn give_even_none(ctx: Ctx<'_>, call: &Call<'_>, around: Surroundings) -> Option<Reply> {
     let key = LockKey::open(ctx, call.key(0)?);
     let is_absent = matches!(kind(&key), KeyKind::Absent);
@@ -141,13 +142,13 @@ fn give_even_none(ctx: Ctx<'_>, call: &Call<'_>, around: Surroundings) -> Option
 pub(crate) struct Give<'a> {
     /// The lock.
     pub name: Str<'a>,
-    /// The lease of the holds that are left.
+    /// The lease of the remaining holds.
     pub lease: Str<'a>,
-    /// Who unlocks.
+    /// The owner that unlocks.
     pub owner: Str<'a>,
-    /// Where the answer is left, and for how long.
+    /// The latch for the reply, and its lease.
     pub latch: Option<(Str<'a>, Str<'a>)>,
-    /// Who is told.
+    /// The release message, if the script publishes one.
     pub message: Option<Message<'a>>,
 }
 
@@ -163,7 +164,7 @@ impl<'a> Give<'a> {
     }
 }
 
-/// An unlock, which perhaps leaves its answer in a latch.
+/// Runs an unlock, with or without a latch.
 pub(crate) fn give(ctx: Ctx<'_>, unlocking: &Give<'_>, around: Surroundings) -> Option<Reply> {
     let (name, lease, owner) = (unlocking.name, unlocking.lease, unlocking.owner);
     let latch = match unlocking.latch {
@@ -202,7 +203,7 @@ pub(crate) fn give(ctx: Ctx<'_>, unlocking: &Give<'_>, around: Surroundings) -> 
     }
 }
 
-/// The last hold ends: all keys are written before the first news of it.
+/// Ends the last hold: all keys are written before the first event is sent.
 fn free(
     mut key: LockKey<'_>,
     owner: Str<'_>,
@@ -224,7 +225,7 @@ fn free(
     }
     let latch = latch.map(|(latch, end_ms)| write_latch(latch, 1, end_ms, replication));
     ctx.notify(raw::REDISMODULE_NOTIFY_HASH, c"hincrby", name);
-    // Not `notify_deletion`: to our own waiters this is a release by others.
+    // Not `notify_deletion`: for the module's own waiters this is a release by another client.
     ctx.notify(raw::REDISMODULE_NOTIFY_GENERIC, c"del", name);
     if let Some(message) = message {
         message.publish(ctx);
@@ -235,7 +236,7 @@ fn free(
     Some(())
 }
 
-/// A renewal; false where the lock is not the caller's.
+/// A renewal; false if the caller does not hold the lock.
 fn renew(ctx: Ctx<'_>, call: &Call<'_>, around: Surroundings) -> Option<bool> {
     let (name, lease, owner) = (call.key(0)?, call.arg(0)?, call.arg(1)?);
     let key = LockKey::open(ctx, name);
@@ -247,7 +248,7 @@ fn renew(ctx: Ctx<'_>, call: &Call<'_>, around: Surroundings) -> Option<bool> {
     Some(true)
 }
 
-/// Renewals of all these locks: all of them are looked at before the first is touched.
+/// Renews all these locks: all are read before the first is changed.
 fn renew_all(ctx: Ctx<'_>, call: &Call<'_>, around: Surroundings) -> Option<Vec<i64>> {
     let (lease, owners) = call.args.split_first()?;
     let end_ms = lease_end(lease.bytes(), ctx.now().wall_ms);
@@ -265,7 +266,7 @@ fn renew_all(ctx: Ctx<'_>, call: &Call<'_>, around: Surroundings) -> Option<Vec<
     Some(own.into_iter().map(i64::from).collect())
 }
 
-/// An unlock by force: of whatever is there, but only a hash is deleted here.
+/// An unlock by force. The script deletes a key of any type; only a hash is deleted natively.
 fn force(ctx: Ctx<'_>, call: &Call<'_>, publisher: Inner, around: Surroundings) -> Option<Reply> {
     let mut key = LockKey::open(ctx, call.key(0)?);
     match kind(&key) {
@@ -284,7 +285,7 @@ fn force(ctx: Ctx<'_>, call: &Call<'_>, publisher: Inner, around: Surroundings) 
     Some(Reply::Number(1))
 }
 
-/// What the script would see of the lock.
+/// The state of the lock as the script reads it.
 pub(crate) fn held(key: &LockKey<'_>, owner: Str<'_>) -> Option<Held> {
     match (kind(key), key.handle()) {
         (KeyKind::Hash, Some(handle)) => match handle.field(owner) {

@@ -1,5 +1,5 @@
-//! The scripts of `RReadWriteLock`'s writers, natively, and its unlocks by force: look, decide, and then run
-//! the server's own commands, which are those of the script.
+//! The scripts of `RReadWriteLock`'s writers and its unlocks by force, natively: read, decide, and then run the
+//! server's own commands, which are those of the script.
 
 use crate::lock::LockError;
 use crate::module::ffi::ctx::Ctx;
@@ -68,7 +68,7 @@ pub(crate) fn unlock(ctx: Ctx<'_>, call: &Call<'_>, form: Form) -> Option<Reply>
             server(ctx, c"HDEL", &[name, writer])?;
         }
     }
-    // Only the mode is left, or readers too.
+    // The remaining field is the mode alone, or there are readers, too.
     if fields == 2 {
         server(ctx, c"DEL", &[name])?;
         answer.publish(ctx)?;
@@ -101,7 +101,7 @@ pub(crate) fn force(ctx: Ctx<'_>, call: &Call<'_>, wanted: Mode, form: Form) -> 
     Some(Reply::Number(1))
 }
 
-/// How an unlock answers others than its caller.
+/// The effects of an unlock beside its reply: the message and the latch.
 pub(crate) struct Open<'a> {
     publisher: Inner,
     channel: Str<'a>,
@@ -111,15 +111,15 @@ pub(crate) struct Open<'a> {
 }
 
 pub(crate) enum Answer<'a> {
-    /// This unlock was answered before.
+    /// A former call of this unlock has stored this reply.
     Known(i64),
-    /// It was not.
+    /// The latch is not set.
     Open(Open<'a>),
 }
 
 impl<'a> Answer<'a> {
-    /// As the call says, whose latch is this key, and whose publishing command is this argument, before the
-    /// latch's lease. `None`: it is not plain.
+    /// Reads the parts of the call: `latch` is the index of the latch among its keys, `publisher` that of the
+    /// publishing command among its arguments; the latch's lease follows. `None`: the call or the latch is not plain.
     pub(crate) fn of(
         ctx: Ctx<'_>,
         call: &Call<'a>,
@@ -160,7 +160,7 @@ impl Open<'_> {
         server(ctx, command, &[self.channel, self.message]).map(drop)
     }
 
-    /// Nobody holds the lock, and others are told so: releases of Redisson before 3.44 say 1 to that, later ones nil.
+    /// Publishes the release of a free lock. Releases of Redisson before 3.44 reply 1, later ones nil.
     pub(crate) fn of_none(&self, ctx: Ctx<'_>, form: Form) -> Option<Reply> {
         self.publish(ctx)?;
         self.leave(ctx, 1)?;
@@ -170,7 +170,7 @@ impl Open<'_> {
         })
     }
 
-    /// Leaves the answer in the latch, if there is one.
+    /// Stores the reply in the latch, if there is one.
     pub(crate) fn leave(&self, ctx: Ctx<'_>, answer: i64) -> Option<()> {
         let Some((latch, lease)) = self.latch else {
             return Some(());
@@ -180,7 +180,7 @@ impl Open<'_> {
     }
 }
 
-/// What a script sees of the lock; `None` where it is not plain.
+/// The state of the lock as a script reads it; `None` if it is not plain.
 pub(crate) fn lock_of(key: &LockKey<'_>, owner: Str<'_>) -> Option<Lock> {
     match (kind(key), key.handle()) {
         (KeyKind::Hash, Some(handle)) => {

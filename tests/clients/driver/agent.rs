@@ -1,5 +1,6 @@
-//! A client library at work: a program of its own, told what to do line by line. Words are separated by one space,
-//! times are in milliseconds; it answers every line with one line, in order, and begins with `ready`.
+//! The driver's side of an agent: a program around a client library that gets orders line by line. Words are separated
+//! by one space, times are in milliseconds; the agent answers every line with one line, in order, and begins with
+//! `ready`.
 //!
 //! | Order | Answers |
 //! |---|---|
@@ -10,7 +11,7 @@
 //! | `ping-behind WAIT KEY OWNER` | `ping MS`: while such a request waits, a PING through the same client object; `n/a` where that cannot be |
 //! | `quit`, or the end of the input | the program ends |
 //!
-//! Whatever the library throws is answered `error TEXT`.
+//! Every error that the library raises is answered `error TEXT`.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -45,11 +46,11 @@ impl Agent {
         let mut process =
             spawn(&mut program).unwrap_or_else(|error| panic!("{}: {error}", client.name));
         let lines = BufReader::new(process.stdout.take().expect("a pipe")).lines();
-        let (tell, answers) = channel();
+        let (sender, answers) = channel();
         std::thread::spawn(move || {
             lines
                 .map_while(Result::ok)
-                .all(|line| tell.send(line).is_ok())
+                .all(|line| sender.send(line).is_ok())
         });
         let orders = process.stdin.take();
         let agent = Agent {
@@ -66,7 +67,7 @@ impl Agent {
         agent
     }
 
-    /// Gives an order without waiting for the answer.
+    /// Sends an order without waiting for the answer.
     pub fn order(&mut self, order: &str) {
         let orders = self.orders.as_mut().expect("a pipe");
         writeln!(orders, "{order}").expect("the agent lives");
@@ -78,18 +79,18 @@ impl Agent {
         answer.expect("an answer of the agent")
     }
 
-    /// The next answer if it is there.
+    /// The next answer, if it has arrived.
     pub fn answer_so_far(&self) -> Option<String> {
         self.answers.try_recv().ok()
     }
 
-    /// Gives an order and waits for the answer.
+    /// Sends an order and waits for the answer.
     pub fn run(&mut self, order: &str) -> String {
         self.order(order);
         self.answer()
     }
 
-    /// The token that is answered next.
+    /// The token in the next answer.
     pub fn token(&self) -> i64 {
         let answer = self.answer();
         let token = answer.strip_prefix("token ").and_then(|t| t.parse().ok());

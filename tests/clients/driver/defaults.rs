@@ -1,4 +1,4 @@
-//! What each library does by default, measured: the table of `docs/CLIENTS.md`.
+//! The measured defaults of each library: the table of `docs/CLIENTS.md`.
 
 use std::time::{Duration, Instant};
 
@@ -16,8 +16,8 @@ const HEAD: &str = "\
 |---|---|---|---|---|
 ";
 
-/// Measures the clients that `LOCK_CLIENTS` names (all), each on a server of its own, and writes their rows into
-/// the page; the other rows stay.
+/// Measures the clients that `LOCK_CLIENTS` names (default: all), each on a server of its own, and writes their rows
+/// into the page; the other rows stay.
 #[test]
 #[ignore = "REPORT=1 make test-clients"]
 fn report() {
@@ -53,7 +53,7 @@ fn row(client: &Client) -> String {
     row
 }
 
-/// Ten seconds, or somewhat more than the library's own limit where that is longer.
+/// Ten seconds, or somewhat more than the library's own limit if that is longer.
 fn a_long_wait(client: &Client) -> String {
     let wait = match client.gives_up_after {
         limit @ 10_000.. => limit + 2_000,
@@ -69,7 +69,7 @@ fn a_long_wait(client: &Client) -> String {
         1 => String::new(),
         sent => format!(", sent {sent} times"),
     };
-    // A wait whose client has closed the connection is dropped in the turns that follow.
+    // A wait whose client has closed the connection is removed in the following ticks.
     let stays = match server.stat("waiters") {
         0 => "",
         _ => "; the wait stays behind in the server",

@@ -6,9 +6,9 @@
 //!   (`agent.rs` has the list of them);
 //! * `install` and `run`, two short scripts, and the file that pins the library's version.
 //!
-//! `make test-clients` installs what the machine can and runs the tests of these; a test of a client that is not
-//! installed fails. Locks are held and waited for by the driver's own connections too, so that a test can see the
-//! queue and put others into it.
+//! `make test-clients` installs the clients that the machine supports and runs their tests; a test of a client that is
+//! not installed fails. The driver's own connections hold locks and wait for them, too, so that a test can see the
+//! queue and add other waiters.
 
 #![forbid(unsafe_code)]
 #![allow(
@@ -34,11 +34,11 @@ pub struct Client {
     pinned_in: &'static str,
     /// The file in its directory that the page shows.
     helper: &'static str,
-    /// After how many milliseconds without a reply it gives up by default; 0: never.
+    /// The milliseconds without a reply after which it gives up by default; 0: never.
     gives_up_after: u64,
-    /// Whether one client object sends everybody's commands through one connection.
+    /// Whether one client object sends all commands through one connection.
     multiplexed: bool,
-    /// What the page recommends: the one setting.
+    /// The setting that the page recommends.
     setting: &'static str,
 }
 
@@ -60,7 +60,7 @@ macro_rules! clients {
                 the_server_starts_again_while_it_waits
                 the_server_hangs_while_it_waits
                 the_server_hangs_for_a_moment
-                a_wait_holds_up_nobody_else
+                a_wait_delays_no_other_call
                 a_renew_and_a_release_are_sent_again
                 a_token_is_good_for_its_own_grant_only
             );

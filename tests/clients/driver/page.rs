@@ -1,11 +1,11 @@
-//! `docs/CLIENTS.md` shows what is tested, no more and no less.
+//! `docs/CLIENTS.md` shows exactly the code that is tested.
 
 use std::path::{Path, PathBuf};
 
 use crate::agent::directory_of;
 use crate::ALL;
 
-/// A helper is to be read at a glance.
+/// The limit of lines: a helper must be short enough to read at a glance.
 const LONGEST_HELPER: usize = 40;
 
 /// The page.
@@ -38,13 +38,13 @@ fn the_page_shows_every_helper_as_it_is_tested() {
             "{}",
             client.helper
         );
-        // Under which name it is tested: of Node's clients the ending says that it is an ES module.
+        // The name under which it is tested: of Node's clients the suffix says that it is an ES module.
         let name = format!("This is `{}`", client.helper);
         assert!(section.contains(&name), "{}: no {name}", client.name);
     }
 }
 
-/// The dependencies that the page names, with their features, are those that the helper is built with.
+/// The dependencies on the page, with their features, are those of the helper's build.
 #[test]
 fn the_page_names_the_features_that_the_helper_needs() {
     let cargo = read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("redis-rs/Cargo.toml"));

@@ -1,5 +1,5 @@
-//! A network that loses replies: it passes everything on until a named command comes by. That is passed on too,
-//! but what the server answers is swallowed, and the connection is closed.
+//! A network that loses replies: it forwards everything until it sees a named command. It forwards that one, too, but
+//! discards the server's reply and closes the connection.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -19,7 +19,7 @@ struct Plan {
 }
 
 impl Proxy {
-    /// A proxy before the server at this port.
+    /// A proxy in front of the server at this port.
     pub fn before(server: u16) -> Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a loopback port");
         let port = listener.local_addr().expect("an address").port();
@@ -40,14 +40,14 @@ impl Proxy {
         *self.plan.command.lock().expect("a lock") = Some(command.to_string());
     }
 
-    /// How many replies have been lost.
+    /// The number of replies lost so far.
     pub fn lost(&self) -> usize {
         self.plan.swallowed.load(Ordering::SeqCst)
     }
 }
 
 impl Plan {
-    /// Whether the named command is in these bytes; if so the plan is carried out once.
+    /// Whether the named command is in these bytes; if so, the plan is carried out once.
     fn concerns(&self, bytes: &[u8]) -> bool {
         let mut command = self.command.lock().expect("a lock");
         let text = String::from_utf8_lossy(bytes).to_uppercase();
@@ -59,7 +59,7 @@ impl Plan {
     }
 }
 
-/// Two threads, one for each direction. `mute` is set before the server sees the command.
+/// Two threads, one for each direction. `mute` is set before the server gets the command.
 fn pass_on(client: TcpStream, server: TcpStream, plan: &Arc<Plan>) {
     let both = |socket: &TcpStream| socket.try_clone().expect("a socket");
     let (client_in, client_out) = (both(&client), client);
@@ -89,7 +89,7 @@ fn pass_on(client: TcpStream, server: TcpStream, plan: &Arc<Plan>) {
     });
 }
 
-/// Copies until one side closes or `may_pass` says no; then both are closed.
+/// Copies until one side closes or `may_pass` returns false; then both are closed.
 fn copy(mut from: TcpStream, mut to: TcpStream, mut may_pass: impl FnMut(&[u8]) -> bool) {
     let mut bytes = [0; 16 * 1024];
     while let Ok(length @ 1..) = from.read(&mut bytes) {

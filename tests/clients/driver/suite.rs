@@ -1,4 +1,4 @@
-//! What every client's helper must do, whatever the language.
+//! The tests of every client's helper, whatever the language.
 
 use std::time::{Duration, Instant};
 
@@ -9,17 +9,17 @@ use crate::agent::Agent;
 use crate::proxy::Proxy;
 use crate::Client;
 
-/// Whether the run is to be short (`LOCK_CLIENTS_QUICK`).
+/// Whether the run is short (`LOCK_CLIENTS_QUICK`).
 fn is_quick() -> bool {
     std::env::var_os("LOCK_CLIENTS_QUICK").is_some()
 }
 
-/// One connection of the driver's holds `k`; its token.
+/// A connection of the driver holds `k`; returns its token.
 pub fn hold(conn: &mut Conn) -> i64 {
     conn.line("LOCK.ACQUIRE k holder PX 600000").int()
 }
 
-/// Another one waits for `k` behind the agent.
+/// Another connection waits for `k` behind the agent.
 fn park_behind(server: &TestServer) -> Conn {
     let mut later = server.conn();
     later.send_line("LOCK.ACQUIRE k later PX 600000 BLOCK 0");
@@ -27,7 +27,7 @@ fn park_behind(server: &TestServer) -> Conn {
     later
 }
 
-/// What `LOCK.INFO` tells of this owner's wait for `k`.
+/// The entry of `LOCK.INFO` about this owner's wait for `k`.
 fn wait_of(conn: &mut Conn, owner: &str, field: &str) -> Option<i64> {
     let queue = conn.line("LOCK.INFO k WAITERS").field("queue")?;
     let waiters = queue.list();
@@ -42,12 +42,12 @@ pub fn waiting_connection(conn: &mut Conn, owner: &str) -> Option<i64> {
     wait_of(conn, owner, "client-id")
 }
 
-/// Whether this owner waits for `k` and will not ask anew at this very moment: who does is passed over.
+/// Whether this owner waits for `k` and is not between two requests: then it would be passed over.
 fn is_amid_a_slice(conn: &mut Conn, owner: &str) -> bool {
     wait_of(conn, owner, "left-ms").is_some_and(|ms| ms > 500)
 }
 
-/// Waits until this owner waits for `k`, and says on which connection.
+/// Waits until this owner waits for `k`, and returns its connection.
 pub fn wait_for_connection(conn: &mut Conn, owner: &str) -> i64 {
     let mut id = None;
     wait_for(&format!("{owner} waits"), || {
@@ -57,7 +57,7 @@ pub fn wait_for_connection(conn: &mut Conn, owner: &str) -> i64 {
     id.expect("just seen")
 }
 
-/// The agent holds `k` once, under this token, and can give it back: then `next`, if anybody, has it.
+/// The agent holds `k` once, under this token, and can release it: then `next`, if given, is granted the lock.
 fn holds_once_and_releases(conn: &mut Conn, agent: &mut Agent, token: i64, next: Option<Conn>) {
     assert_eq!(conn.line("HGET k a").text(), "1", "the hold count");
     assert_eq!(conn.line("HGET k #token").text(), format!("t{token}"));
@@ -70,7 +70,7 @@ fn holds_once_and_releases(conn: &mut Conn, agent: &mut Agent, token: i64, next:
     }
 }
 
-/// Two owners read a plain number, add one and write it back, under the lock: no addition is lost, tokens rise.
+/// Two owners read a number, add one and write it back, under the lock: no addition is lost, tokens rise.
 pub fn two_owners_contend(client: &Client) {
     let rounds = if is_quick() { 50 } else { 500 };
     let server = TestServer::start();
@@ -113,7 +113,7 @@ fn add_one(conn: &mut Conn, token: i64) {
     conn.line(&format!("SET counter {}", count + 1));
 }
 
-/// Not granted in time: nil, neither early nor much too late. And what is lost is told: 0.
+/// Not granted in time: nil, neither early nor much too late. A lost lock is reported: 0.
 pub fn a_wait_that_ends_is_nil(client: &Client) {
     let server = TestServer::start();
     let mut agent = Agent::start(client, server.port);
@@ -131,7 +131,7 @@ pub fn a_wait_that_ends_is_nil(client: &Client) {
     assert_eq!(agent.run(&format!("release k a {token}")), "0");
 }
 
-/// What the server refuses is no matter of the network: it is told, not asked again until the wait is over.
+/// A refusal by the server is no network error: it is reported, not repeated until the wait is over.
 pub fn a_refusal_is_told_at_once(client: &Client) {
     let server = TestServer::start();
     let mut agent = Agent::start(client, server.port);
@@ -149,7 +149,7 @@ pub fn a_refusal_is_told_at_once(client: &Client) {
     );
 }
 
-/// The wait goes on, keeps its place before those who came later, and is granted once.
+/// The wait continues, keeps its place before later ones, and is granted once.
 pub fn the_connection_is_killed_while_it_waits(client: &Client) {
     let server = TestServer::with(&["--lock.queue-grace", "20000"]);
     let mut agent = Agent::start(client, server.port);
@@ -167,7 +167,7 @@ pub fn the_connection_is_killed_while_it_waits(client: &Client) {
     holds_once_and_releases(&mut conn, &mut agent, token, Some(later));
 }
 
-/// The lock is granted, but nobody hears of it: asked again, it is the same grant.
+/// The lock is granted, but the reply is lost: the repeated request returns the same grant.
 pub fn the_reply_of_an_acquire_is_lost(client: &Client) {
     let server = TestServer::start();
     let proxy = Proxy::before(server.port);
@@ -195,7 +195,7 @@ pub fn the_reply_of_a_hand_off_is_lost(client: &Client) {
     holds_once_and_releases(&mut conn, &mut agent, token, None);
 }
 
-/// The library gives up on a reply earlier than this: the helper does not, and does not lose its place.
+/// The library's limit for a reply is shorter than this: the helper does not give up, and keeps its place.
 pub fn a_wait_longer_than_the_clients_own_limit(client: &Client) {
     let limit = (client.gives_up_after + 1_000).max(5_000);
     let limit = Duration::from_millis(if is_quick() { limit.min(7_000) } else { limit });
@@ -208,7 +208,7 @@ pub fn a_wait_longer_than_the_clients_own_limit(client: &Client) {
     wait_for_connection(&mut conn, "a");
     let later = park_behind(&server);
     wait_for(
-        "the wait is longer than that, and the agent in line",
+        "the wait is longer than that, and the agent in the queue",
         || start.elapsed() > limit && is_amid_a_slice(&mut conn, "a"),
     );
     conn.line("LOCK.RELEASE k holder");
@@ -216,8 +216,8 @@ pub fn a_wait_longer_than_the_clients_own_limit(client: &Client) {
     holds_once_and_releases(&mut conn, &mut agent, token, Some(later));
 }
 
-/// Where everybody's commands go through one connection, the wait has another: a renewal need not wait behind it.
-pub fn a_wait_holds_up_nobody_else(client: &Client) {
+/// If all commands go through one connection, the wait has another one: a renewal need not wait behind it.
+pub fn a_wait_delays_no_other_call(client: &Client) {
     let server = TestServer::start();
     let mut agent = Agent::start(client, server.port);
     let mut conn = server.conn();
@@ -242,8 +242,8 @@ pub fn a_wait_holds_up_nobody_else(client: &Client) {
     holds_once_and_releases(&mut conn, &mut agent, token, None);
 }
 
-/// Both are safe to send twice: a lost reply of a renew is made good, and a release that comes again is told 0
-/// (nothing is held under that token any more) and does nothing to the next grant.
+/// Both are safe to repeat: the lost reply of a renewal is recovered, and a repeated release is answered 0 (nothing is
+/// held under that token any more) and does not affect the next grant.
 pub fn a_renew_and_a_release_are_sent_again(client: &Client) {
     let server = TestServer::start();
     let proxy = Proxy::before(server.port);
@@ -264,7 +264,7 @@ pub fn a_renew_and_a_release_are_sent_again(client: &Client) {
     assert_eq!(conn.line("HGET k later").text(), "1");
 }
 
-/// What comes late, with the token of a former grant, does nothing; a release gives back all that its grant holds.
+/// A late command with the token of a former grant has no effect; a release ends all holds of its grant.
 pub fn a_token_is_good_for_its_own_grant_only(client: &Client) {
     let server = TestServer::start();
     let mut agent = Agent::start(client, server.port);
@@ -283,7 +283,7 @@ pub fn a_token_is_good_for_its_own_grant_only(client: &Client) {
     assert_eq!(conn.line("EXISTS k").int(), 0);
 }
 
-/// Connections break and new ones are refused for a moment: the wait goes on. (This server has forgotten the lock.)
+/// Connections break and new ones are refused for a moment: the wait continues. (This server has lost the lock.)
 pub fn the_server_starts_again_while_it_waits(client: &Client) {
     let mut server = TestServer::start();
     let mut agent = Agent::start(client, server.port);
@@ -296,8 +296,8 @@ pub fn the_server_starts_again_while_it_waits(client: &Client) {
     holds_once_and_releases(&mut server.conn(), &mut agent, token, None);
 }
 
-/// A server that hangs keeps its connections: what was lost is only noticed by the client's own limit. Nobody waits
-/// very much longer than he wanted to.
+/// A server that hangs keeps its connections open: only the client's own limit detects it. No client waits very much
+/// longer than requested.
 pub fn the_server_hangs_while_it_waits(client: &Client) {
     let server = TestServer::start();
     let mut agent = Agent::start(client, server.port);
@@ -316,7 +316,8 @@ pub fn the_server_hangs_while_it_waits(client: &Client) {
     );
 }
 
-/// For longer than the client's limit for a reply, not for longer than the wait: it goes on, and is granted once.
+/// For longer than the client's limit for a reply, but not longer than the wait: the wait continues, and is granted
+/// once.
 pub fn the_server_hangs_for_a_moment(client: &Client) {
     let server = TestServer::with(&["--lock.queue-grace", "20000"]);
     let mut agent = Agent::start(client, server.port);
@@ -330,7 +331,9 @@ pub fn the_server_hangs_for_a_moment(client: &Client) {
         start.elapsed() > Duration::from_secs(6)
     });
     server.signal(SIGCONT);
-    wait_for("the agent is in line", || is_amid_a_slice(&mut conn, "a"));
+    wait_for("the agent is in the queue", || {
+        is_amid_a_slice(&mut conn, "a")
+    });
     conn.line("LOCK.RELEASE k holder");
     let token = agent.token();
     holds_once_and_releases(&mut conn, &mut agent, token, None);

@@ -1,5 +1,5 @@
-//! A client's mouth and memory: sends a request to whom the route names, waits for what comes of it, and
-//! writes that down.
+//! The connection and the history of a client: sends a request to the server that the route names, waits for the
+//! outcome, and records it.
 
 use std::time::{Duration, Instant};
 
@@ -8,14 +8,14 @@ use crate::history::{now, Call, Nanos, Op, Outcome};
 use crate::request::{many_outcomes, outcome, push, push_many};
 use crate::wire::{NoReply, Reply, Wire};
 
-/// How long a client waits for its last answers when the run is over: by then whoever holds a lock
-/// has released it or slept through its lease, whoever was in front has had its turn.
+/// How long a client waits for its last replies when the run is over: by then every holder has released its lock or
+/// slept through its lease, and every earlier waiter has been granted.
 const DRAIN: Duration = Duration::from_secs(10);
 
-/// How long one look at the socket takes at most.
+/// The longest wait of one read of the socket.
 pub const SLICE: Duration = Duration::from_millis(20);
 
-/// One connection, one thing at a time.
+/// One connection with at most one request at a time.
 pub struct Asking<'a> {
     id: u32,
     world: &'a World<'a>,
@@ -35,7 +35,7 @@ impl<'a> Asking<'a> {
         }
     }
 
-    /// What was written down.
+    /// The recorded requests.
     pub fn into_ops(self) -> Vec<Op> {
         self.ops
     }
@@ -45,7 +45,7 @@ impl<'a> Asking<'a> {
         self.wire = None;
     }
 
-    /// Closes the connection that a hold may be bound to, and writes that down.
+    /// Closes the connection that a hold may be bound to, and records that.
     pub fn close(&mut self, key: u32, owner: u64) {
         let sent = now();
         let wire = self.wire.take();
@@ -57,7 +57,7 @@ impl<'a> Asking<'a> {
         self.note(key, owner, Call::Close, sent, &outcome);
     }
 
-    /// Sends a request and writes down what came of it. With a `life`, the client dies after it.
+    /// Sends a request and records its outcome. With a `life`, the client dies after that time.
     pub fn call(&mut self, key: u32, owner: u64, call: Call, life: Option<Duration>) -> Outcome {
         let name = &self.world.keys[key as usize];
         let Some(mut wire) = self.connection(name) else {
@@ -67,14 +67,14 @@ impl<'a> Asking<'a> {
         let sent = now();
         push(&mut wire, name, owner, call);
         let is_sent = wire.flush();
-        let outcome = self.hear(&mut wire, is_sent, call, life);
+        let outcome = self.outcome_of(&mut wire, is_sent, call, life);
         self.note(key, owner, call, sent, &outcome);
         self.after(name, wire, &outcome);
         outcome
     }
 
-    /// Asks, and a while later asks again through another connection; the first one stays open, and is
-    /// answered as well. Returns what the second was told.
+    /// Sends a request, and a while later sends it again through another connection; the first connection stays open
+    /// and gets a reply, too. Returns the outcome of the second request.
     pub fn twice(&mut self, key: u32, owner: u64, calls: [Call; 2], gap: Duration) -> Outcome {
         let [call, again] = calls;
         let name = &self.world.keys[key as usize];
@@ -86,15 +86,15 @@ impl<'a> Asking<'a> {
         push(&mut first, name, owner, call);
         let is_sent = first.flush();
         self.world.sleep(gap.as_millis() as u64);
-        // The connection of the second, and of what follows, is a new one.
+        // The second request, and all that follow, use a new connection.
         let outcome = self.call(key, owner, again, None);
-        let earlier = self.hear(&mut first, is_sent, call, None);
+        let earlier = self.outcome_of(&mut first, is_sent, call, None);
         self.note(key, owner, call, sent, &earlier);
         first.close();
         outcome
     }
 
-    /// Sends a request about several keys, which live on one server, and writes down what came of it at each.
+    /// Sends a request about several keys of one server, and records its outcome at each key.
     pub fn call_many(
         &mut self,
         keys: &[u32],
@@ -113,7 +113,7 @@ impl<'a> Asking<'a> {
         let sent = now();
         push_many(&mut wire, &names, owner, call);
         let is_sent = wire.flush();
-        let outcomes = match self.listen(&mut wire, is_sent, call, life) {
+        let outcomes = match self.reply_to(&mut wire, is_sent, call, life) {
             Ok(reply) => many_outcomes(call, keys.len(), &reply),
             Err(outcome) => vec![outcome; keys.len()],
         };
@@ -125,21 +125,21 @@ impl<'a> Asking<'a> {
     }
 
     /// The outcome of a request.
-    fn hear(
+    fn outcome_of(
         &mut self,
         wire: &mut Wire,
         is_sent: bool,
         call: Call,
         life: Option<Duration>,
     ) -> Outcome {
-        match self.listen(wire, is_sent, call, life) {
+        match self.reply_to(wire, is_sent, call, life) {
             Ok(reply) => outcome(call, &reply),
             Err(outcome) => outcome,
         }
     }
 
-    /// The reply, or what became of the request without one.
-    fn listen(
+    /// The reply, or the reason why there is none.
+    fn reply_to(
         &mut self,
         wire: &mut Wire,
         is_sent: bool,
@@ -168,7 +168,7 @@ impl<'a> Asking<'a> {
         });
     }
 
-    /// Keeps the connection, unless it is lost; and looks for another server if this one was wrong.
+    /// Keeps the connection, unless it is lost; and asks the route again if this server was wrong.
     fn after(&mut self, name: &str, wire: Wire, outcome: &Outcome) {
         let port = wire.port();
         match outcome {
@@ -196,8 +196,8 @@ impl<'a> Asking<'a> {
         wire
     }
 
-    /// The reply; `Lost` when the client has died or given up; `None` when the run is over, everything
-    /// healed, and still there is none.
+    /// The reply; `Lost` if the client has died or given up; `None` if the run is over, all faults are healed, and
+    /// there is still no reply.
     fn reply(
         &mut self,
         wire: &mut Wire,

@@ -1,5 +1,5 @@
-//! Many short holds at little cost: a connection that tries for a batch of locks in one write, and releases
-//! what it got in another. A batch goes to one server: that of a key chosen first.
+//! Many short holds at little cost: a connection that requests a batch of locks in one write, and releases those that
+//! it got in another. A batch goes to one server: that of its first key.
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use crate::wire::{NoReply, Wire};
 
 const BATCH: usize = 32;
 
-/// Longer than any fault lasts: whoever is not answered by then never is.
+/// Longer than any fault lasts: a request without a reply by then never gets one.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// A request that is to be sent: key, owner, call.
+/// A request to send: key, owner, call.
 type Request = (u32, u64, Call);
 
-/// Works until told to stop; returns what was done.
+/// Works until the run is stopped; returns the recorded requests.
 pub fn work(id: u32, world: &World, seed: u64) -> Vec<Op> {
     let mut rng = fastrand::Rng::with_seed(seed);
     let (mut ops, mut wire, mut owners) = (Vec::new(), None, u64::from(id) * 1_000_000_000);
@@ -52,7 +52,7 @@ pub fn work(id: u32, world: &World, seed: u64) -> Vec<Op> {
     ops
 }
 
-/// A batch of acquires of keys that live on one server.
+/// A batch of acquires of keys of one server.
 fn takes(world: &World, port: u16, owners: &mut u64, rng: &mut fastrand::Rng) -> Vec<Request> {
     let mut keys: Vec<u32> = (0..BATCH)
         .map(|_| rng.u32(..world.keys.len() as u32))
@@ -80,7 +80,7 @@ fn releases(ops: &[Op], rng: &mut fastrand::Rng) -> Vec<Request> {
         .collect()
 }
 
-/// Sends requests in one write and reads their replies; false when the connection was lost.
+/// Sends requests in one write and reads their replies; false if the connection was lost.
 fn batch(
     client: u32,
     world: &World,
@@ -100,7 +100,7 @@ fn batch(
             Err(NoReply::Lost) => Outcome::Lost,
         });
         if matches!(outcome, Outcome::Lost | Outcome::Silent) {
-            // What follows is not answered either.
+            // Later requests get no reply either.
             end = Some(Outcome::Lost);
         }
         let done = now();

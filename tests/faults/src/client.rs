@@ -1,5 +1,5 @@
-//! A client: takes locks, waits, thinks, sleeps, renews, releases, forgets to, and dies. Everything is chosen
-//! from its own seed.
+//! A client: takes locks, waits, sleeps, renews, releases or does not release, and dies. Its own seed decides
+//! everything.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,30 +10,30 @@ use crate::counter::Counter;
 use crate::history::{Call, Kind, Op, Outcome, Tie};
 use crate::route::Route;
 
-/// What clients are like. Percentages of their sessions.
+/// The habits of clients: percentages of their sessions.
 #[derive(Debug, Clone)]
 pub struct Habits {
     /// Leases, in milliseconds.
     pub lease: Range<u32>,
     /// `BLOCK`, in milliseconds.
     pub wait: Range<u32>,
-    /// Does not wait.
+    /// Sends no `BLOCK`.
     pub tries: u8,
     /// Waits without limit.
     pub patient: u8,
-    /// Sleeps 0.5 to 3 leases under the lock, then goes on as if nothing had happened.
+    /// Sleeps 0.5 to 3 leases under the lock, then continues as if it had not.
     pub sleeps: u8,
-    /// Lets the lease run out.
+    /// Does not release: the lease ends.
     pub forgets: u8,
     /// Closes its connection while it waits or holds.
     pub dies: u8,
-    /// Closes its connection when nothing comes for so many milliseconds after its `BLOCK`.
+    /// Closes its connection if no reply comes for this many milliseconds after its `BLOCK`.
     pub gives_up: Option<u64>,
-    /// Gives up waiting without closing its connection, and asks again through another.
+    /// Stops waiting without closing its connection, and sends the request again through another.
     pub hurries: u8,
-    /// How long a client of short holds rests between two batches, in milliseconds.
+    /// The pause of a client of short holds between two batches, in milliseconds.
     pub rests: u64,
-    /// What the key of this number is used for.
+    /// The resource kind of the key of this number.
     pub family: fn(u32) -> Family,
     /// Binds its hold to its connection.
     pub sessions: u8,
@@ -41,12 +41,12 @@ pub struct Habits {
     pub session_lease: u32,
 }
 
-/// What a key is used for.
+/// The resource kind of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Family {
     Lock,
     ReadWrite,
-    /// Of so many permits.
+    /// A semaphore with this number of permits.
     Semaphore(u32),
 }
 
@@ -82,7 +82,7 @@ pub struct World<'a> {
 }
 
 impl World<'_> {
-    /// Whether the run is over: everything is healed, only the last answers are waited for.
+    /// Whether the run is over: all faults are healed, and only the last replies are outstanding.
     pub fn is_over(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
@@ -109,7 +109,7 @@ pub struct Client<'a> {
     owners: u64,
 }
 
-/// In whose name a client acts now.
+/// The owner for which the client acts now.
 #[derive(Clone, Copy)]
 struct Session {
     key: u32,
@@ -130,7 +130,7 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// Works until told to stop; returns what it has done.
+    /// Works until the run is stopped; returns the recorded requests.
     pub fn work(mut self) -> Vec<Op> {
         while !self.world.is_over() {
             self.session();
@@ -142,7 +142,7 @@ impl<'a> Client<'a> {
         self.rng.u8(..100) < percent
     }
 
-    /// An owner's life.
+    /// All requests of one owner.
     fn session(&mut self) {
         self.owners += 1;
         let habits = self.world.habits;
@@ -173,7 +173,7 @@ impl<'a> Client<'a> {
         for _ in 0..3 {
             match self.acquire(me, block, once) {
                 Outcome::Granted(token) => return self.hold(me, token, block.is_some()),
-                // Many clients ask again; the place in the queue is kept a while.
+                // Many clients repeat the request; the place in the queue is kept for a while.
                 _ if self.chance(30) && !self.world.is_over() => once = true,
                 _ => return,
             }
@@ -193,16 +193,16 @@ impl<'a> Client<'a> {
             .call(me.key, me.owner, call, dies.then_some(soon))
     }
 
-    /// Under the lock, as far as the client knows.
+    /// The work under the lock, as far as the client knows.
     fn hold(&mut self, mut me: Session, token: i64, waited: bool) {
         let counter = &self.world.counters[me.key as usize];
-        // Readers look only, and permits protect nothing.
+        // Readers only read, and permits protect nothing.
         let read = match me.kind {
             Kind::Exclusive | Kind::Write => Some(counter.read(token)),
             Kind::Read | Kind::Permit(_) => None,
         };
         let is_bound = me.tie == Tie::Session;
-        // Of a lease that began some time ago nothing is sure: a renewal makes it so.
+        // A lease that began some time ago is no longer certain: a renewal makes it so.
         if waited && !is_bound && self.chance(70) {
             if let Outcome::Number(0) = self.renew(me, Some(token)) {
                 return;
@@ -224,7 +224,7 @@ impl<'a> Client<'a> {
             let again = self.acquire(me, None, once);
             holds += i32::from(!once && again == Outcome::Granted(token));
         }
-        // Once it has written, a reader reads under the token of that: here it names none any more.
+        // After a WRITE hold a reader has the token of that: here it names none from then on.
         let wrote = me.kind == Kind::Read && self.chance(10) && self.upgrade(me);
         let named = (!wrote).then_some(token);
         if let Some(read) = read {
@@ -239,7 +239,7 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// Renews; a hold that was bound has a lease of its own then, and is bound no more.
+    /// Renews; a session hold gets a lease of its own and is no longer bound.
     fn renew_somehow(&mut self, me: Session, token: Option<i64>) -> Session {
         let token = token.filter(|_| self.rng.bool());
         let mut unbound = Session {
@@ -255,7 +255,7 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// A reader tries to write, if it may be the only one. Whether it did, perhaps.
+    /// A reader requests WRITE, if it may be the only reader. Whether it may have been granted.
     fn upgrade(&mut self, me: Session) -> bool {
         let writer = Session {
             kind: Kind::Write,
@@ -275,7 +275,7 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// A writer goes on as a reader.
+    /// A writer continues as a reader.
     fn downgrade(&mut self, me: Session, token: i64) {
         let reader = Session {
             kind: Kind::Read,
@@ -295,7 +295,7 @@ impl<'a> Client<'a> {
         let forgets = self.chance(self.world.habits.forgets);
         let dies = self.chance(self.world.habits.dies);
         if me.tie == Tie::Session && (forgets || dies) {
-            // A hold that is bound ends with its connection only.
+            // A hold that is bound ends only with its connection.
             return self.asking.close(me.key, me.owner);
         }
         if forgets {

@@ -1,5 +1,5 @@
-//! What the locks protect: a counter that is read, thought about and written. One checks tokens, one
-//! believes everybody; both know how many writes they accepted, so lost updates can be counted.
+//! The resource that the locks protect: a counter that is read and, after a pause, written. One kind checks tokens, the
+//! other accepts every write; both count accepted writes, so lost updates can be counted.
 
 use std::sync::Mutex;
 
@@ -9,40 +9,40 @@ pub struct Counter(Mutex<Inner>);
 
 #[derive(Default)]
 struct Inner {
-    /// Under the protection of tokens.
+    /// With a check of tokens.
     checked: i64,
     highest: i64,
     accepted: i64,
     refused: i64,
-    /// Under no protection.
+    /// Without a check.
     believed: i64,
     written: i64,
 }
 
-/// What somebody has read.
+/// The result of reading.
 pub struct Read {
     checked: Option<i64>,
     believed: i64,
 }
 
-/// What became of the counters.
+/// The sums of the counters.
 #[derive(Debug, Default, Clone, Copy, serde::Serialize, serde::Deserialize)]
 pub struct Updates {
-    /// Accepted by the counters that check tokens.
+    /// Writes accepted by the counters that check tokens.
     pub accepted: i64,
-    /// Refused by them.
+    /// Writes refused by them.
     pub refused: i64,
-    /// Accepted and lost by them.
+    /// Updates lost by them although accepted.
     pub lost_checked: i64,
-    /// Accepted and lost by those that check nothing.
+    /// Updates lost by the counters that check nothing.
     pub lost_unchecked: i64,
 }
 
 impl Counter {
-    /// Reads under a token. The reading shows the token as well: else an older holder could write
-    /// between a younger one's reading and writing.
+    /// Reads under a token. The read checks the token as well: otherwise an older holder could write between the read
+    /// and the write of a younger one.
     pub fn read(&self, token: i64) -> Read {
-        let mut inner = self.0.lock().expect("no panic in between");
+        let mut inner = self.0.lock().expect("no panic under the lock");
         let is_current = token >= inner.highest;
         inner.highest = inner.highest.max(token);
         Read {
@@ -51,9 +51,9 @@ impl Counter {
         }
     }
 
-    /// Writes one more than was read.
+    /// Writes one more than the value that was read.
     pub fn write(&self, token: i64, read: &Read) {
-        let mut inner = self.0.lock().expect("no panic in between");
+        let mut inner = self.0.lock().expect("no panic under the lock");
         match read.checked {
             Some(value) if token >= inner.highest => {
                 inner.checked = value + 1;
@@ -67,7 +67,7 @@ impl Counter {
 
     /// The sums.
     pub fn updates(&self) -> Updates {
-        let inner = self.0.lock().expect("no panic in between");
+        let inner = self.0.lock().expect("no panic under the lock");
         Updates {
             accepted: inner.accepted,
             refused: inner.refused,

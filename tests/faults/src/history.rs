@@ -1,8 +1,9 @@
-//! What the clients of a run did and were told, what the watcher saw, and what was done to the servers.
+//! The history of a run: the clients' requests and their outcomes, the readings of the watcher, and the faults of the
+//! servers.
 //!
-//! Times are nanoseconds of CLOCK_MONOTONIC since the program began. `sent` is read before the request
-//! is written, `done` after its reply was read, so whatever the server did lies between the two. An owner
-//! is used by one client for one key, and never again after it has given up: one word for "who asked".
+//! Times are nanoseconds of CLOCK_MONOTONIC since the program began. `sent` is read before the request is written,
+//! `done` after its reply was read, so the server acts between the two. An owner belongs to one client and one key, and
+//! is never used again after it has given up: it identifies a series of requests.
 
 use std::io::{BufRead, Write};
 use std::path::Path;
@@ -11,7 +12,7 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
-/// Nanoseconds of the steady clock since the program's first look at it.
+/// Nanoseconds of the monotonic clock since the program first read it.
 pub type Nanos = u64;
 
 /// A millisecond.
@@ -26,9 +27,9 @@ pub fn now() -> Nanos {
 /// A request and how it ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Op {
-    /// Who sent it: one connection at a time.
+    /// The client that sent it: one connection at a time.
     pub client: u32,
-    /// In whose name.
+    /// The owner for which it was sent.
     pub owner: u64,
     /// The number of the key.
     pub key: u32,
@@ -55,7 +56,7 @@ pub enum Call {
         block: Option<u32>,
         once: bool,
     },
-    /// `LOCK.RENEW`, `SEM.RENEW`, with `TOKEN` where there is one.
+    /// `LOCK.RENEW`, `SEM.RENEW`, with `TOKEN` if it is known.
     Renew {
         #[serde(default)]
         kind: Kind,
@@ -69,8 +70,8 @@ pub enum Call {
         all: bool,
         token: Option<i64>,
     },
-    /// The client closed the connection that the owner's hold of the key may be bound to: `Nil`. It had been
-    /// closed already: `Lost`.
+    /// The client closed the connection that the owner's hold of the key may be bound to: `Nil`. The connection had
+    /// been closed already: `Lost`.
     Close,
 }
 
@@ -98,7 +99,7 @@ impl Call {
         Call::Release { kind, all, token }
     }
 
-    /// What is acquired, renewed or released.
+    /// The kind of hold that is acquired, renewed or released.
     pub fn kind(&self) -> Kind {
         match self {
             Call::Acquire { kind, .. } | Call::Renew { kind, .. } | Call::Release { kind, .. } => {
@@ -109,19 +110,19 @@ impl Call {
     }
 }
 
-/// What may be held. A key is used for exclusive locks, for `READ` and `WRITE`, or as a semaphore.
+/// The kinds of hold. A key is used for exclusive locks, for `READ` and `WRITE`, or as a semaphore.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Kind {
     #[default]
     Exclusive,
     Read,
     Write,
-    /// One of so many permits.
+    /// One of this number of permits.
     Permit(u32),
 }
 
 impl Kind {
-    /// Whether another owner's hold of that kind is in the way. (Permits are counted instead.)
+    /// Whether another owner's hold of that kind is incompatible. (Permits are counted instead.)
     pub fn excludes(self, other: Kind) -> bool {
         !matches!(
             (self, other),
@@ -130,7 +131,7 @@ impl Kind {
     }
 }
 
-/// What a hold hangs on beside its lease.
+/// The bond of a hold beside its lease.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Tie {
     #[default]
@@ -139,7 +140,7 @@ pub enum Tie {
     Session,
     /// One request for several keys: one `Op` for each, all of the same owner and time.
     Many,
-    /// Taken by a script, as Redisson does, and then shown to the module: one `Op` for both.
+    /// Taken by a script, as Redisson does, and then made known to the module: one `Op` for both.
     Outside,
 }
 
@@ -154,9 +155,9 @@ pub enum Outcome {
     Nil,
     /// An error reply, its first word.
     Error(Box<str>),
-    /// The connection was lost, or closed by the client: nobody knows what became of it.
+    /// The connection was lost, or closed by the client: the outcome is unknown.
     Lost,
-    /// No answer although the run was over and everything healed.
+    /// No reply although the run was over and all faults were healed.
     Silent,
 }
 
@@ -168,7 +169,7 @@ pub struct Seen {
     pub at: Nanos,
 }
 
-/// The watcher saw at one moment between two who held which of these keys: a transaction of `LOCK.INFO`s.
+/// The watcher read atomically, between two times, the holders of these keys: a transaction of `LOCK.INFO`s.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Look {
     pub from: Nanos,
@@ -177,26 +178,26 @@ pub struct Look {
     pub holders: Vec<(u32, u64)>,
 }
 
-/// Something that was done to the servers, from before it began until after it was over.
+/// A fault of the servers, from before it began until after it was over.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Mark {
     pub fault: Fault,
-    /// The only key that it concerns.
+    /// The key, if it concerns only one.
     pub key: Option<u32>,
     pub from: Nanos,
     pub to: Nanos,
 }
 
-/// The kinds of faults, as far as the promises differ.
+/// The kinds of faults, as far as the guarantees differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Fault {
     /// The process was killed; every reply was preceded by an fsync.
     Crash,
     /// The process was killed and may have lost its last writes.
     LossyCrash,
-    /// Another server took over, with all that the former one had written (`FAILOVER`, a slot moved).
+    /// Another server took over, with all writes of the former one (`FAILOVER`, a slot moved).
     Handover,
-    /// A slot moved key by key: `MIGRATE` passes on the time that is left, and takes some itself.
+    /// A slot moved key by key: `MIGRATE` passes on the remaining time, and its own duration extends the lease.
     Migration,
     /// Another server took over that may lack the last writes (asynchronous replication).
     Failover,
@@ -206,17 +207,17 @@ pub enum Fault {
     ClockForward,
     /// The wall clock was set back.
     ClockBack,
-    /// Requests were not answered, or not accepted, for a while; nothing else.
+    /// Requests were not answered, or not accepted, for a while; no other effect.
     Trouble,
 }
 
 impl Fault {
-    /// Two may hold a lock after it, as documented.
+    /// Whether two may hold a lock after it, as documented.
     pub fn breaks_exclusion(self) -> bool {
         self.excuse().is_some()
     }
 
-    /// Why two may hold a lock after it, for the report.
+    /// The reason why two may hold a lock after it, for the report.
     pub fn excuse(self) -> Option<&'static str> {
         match self {
             Fault::LossyCrash => Some("writes not yet on disk"),
@@ -227,13 +228,13 @@ impl Fault {
         }
     }
 
-    /// Queues do not survive it, as documented.
+    /// Whether queues are lost, as documented.
     pub fn breaks_order(self) -> bool {
         use Fault::*;
         matches!(self, Crash | LossyCrash | Handover | Migration | Failover)
     }
 
-    /// A lease may end later than its client can know.
+    /// Whether a lease may end later than its client can know.
     pub fn lengthens_leases(self) -> bool {
         use Fault::*;
         matches!(self, LossyCrash | Migration | Failover | ClockBack)
@@ -259,7 +260,7 @@ enum Line {
 }
 
 impl History {
-    /// Writes it, a JSON object a line.
+    /// Writes the history, one JSON object a line.
     pub fn write(&self, path: &Path) -> std::io::Result<()> {
         if let Some(dir) = path.parent() {
             std::fs::create_dir_all(dir)?;
@@ -291,12 +292,12 @@ impl History {
     }
 }
 
-/// The marks of a run, written by whoever does something to the servers.
+/// The marks of a run, written by the code that causes the faults.
 #[derive(Default)]
 pub struct Journal(Mutex<Vec<Mark>>);
 
 impl Journal {
-    /// Does something, marked from before to after.
+    /// Causes a fault, marked from before to after.
     pub fn during<T>(&self, fault: Fault, act: impl FnOnce() -> T) -> T {
         let from = now();
         let result = act();
@@ -313,11 +314,11 @@ impl Journal {
             from,
             to,
         };
-        self.0.lock().expect("no panic in between").push(mark);
+        self.0.lock().expect("no panic under the lock").push(mark);
     }
 
     /// The marks so far.
     pub fn marks(&self) -> Vec<Mark> {
-        self.0.lock().expect("no panic in between").clone()
+        self.0.lock().expect("no panic under the lock").clone()
     }
 }

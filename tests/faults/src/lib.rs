@@ -1,7 +1,7 @@
-//! Faults while many clients lock, and a checker of what they were told.
+//! Faults while many clients use locks, and a checker of the replies.
 //!
-//! `play` runs servers, clients, a watcher and a nemesis for a while; everybody writes a `history`; `check`
-//! judges it. A scenario is a `play::Nemesis` (who has the servers, and breaks things) and a `play::Plan`.
+//! `play` runs servers, clients, a watcher and a nemesis for a while; all of them write a `history`; `check` checks it.
+//! A scenario is a `play::Nemesis` (which owns the servers and causes faults) and a `play::Plan`.
 
 #![forbid(unsafe_code)]
 #![allow(

@@ -1,4 +1,4 @@
-//! Looks at all keys of a server at one moment, all the time: who holds which.
+//! Reads all keys of a server atomically, all the time: which owner holds which key.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::wire::{Reply, Wire};
 
 const LIMIT: Duration = Duration::from_millis(500);
 
-/// Watches these keys, which live on one server, until told to stop.
+/// Reads these keys of one server until the run is stopped.
 pub fn watch(keys: &[String], route: &dyn Route, stop: &AtomicBool) -> Vec<Look> {
     let (mut wire, mut looks): (Option<Wire>, _) = (None, Vec::new());
     while !stop.load(Ordering::Relaxed) {
@@ -36,7 +36,7 @@ pub fn watch(keys: &[String], route: &dyn Route, stop: &AtomicBool) -> Vec<Look>
     looks
 }
 
-/// `LOCK.INFO` of every key in one transaction; `None` when the connection is gone.
+/// `LOCK.INFO` of every key in one transaction; `None` if the connection is lost.
 fn snapshot(wire: &mut Wire, keys: &[String]) -> Option<Reply> {
     wire.push(&[b"MULTI"]);
     for key in keys {

@@ -1,4 +1,4 @@
-//! `lock-faults`: faults while many clients lock, and a checker of what they were told.
+//! `lock-faults`: faults while many clients use locks, and a checker of the replies.
 
 #![forbid(unsafe_code)]
 #![allow(
@@ -23,7 +23,7 @@ lock-faults report                                      the figures of `long`, i
 lock-faults check FILE                                  judge a history that was written
 lock-faults list                                        the scenarios";
 
-/// A run of `long` is no longer than this: its history is in memory.
+/// The longest run of `long`: its history is in memory.
 const ROUND: Duration = Duration::from_secs(8);
 
 struct Options {
@@ -106,7 +106,7 @@ fn chosen(options: &Options) -> impl Iterator<Item = Scenario> + '_ {
     all().into_iter().filter(is_chosen)
 }
 
-/// Every scenario once.
+/// Runs every scenario once.
 fn run(options: &Options) -> std::io::Result<bool> {
     let seed = options.seed.unwrap_or_else(|| fastrand::u64(..1_000_000));
     println!("seed {seed}");
@@ -126,7 +126,7 @@ fn run(options: &Options) -> std::io::Result<bool> {
     Ok(sum.violations() == 0)
 }
 
-/// One run of a scenario, printed.
+/// Runs a scenario once, and prints the result.
 fn round(scenario: &Scenario, seed: u64, length: Duration) -> Total {
     let (plan, nemesis) = ((scenario.plan)(), (scenario.nemesis)());
     let played = play(scenario.name, &plan, nemesis, seed, length);
@@ -155,7 +155,7 @@ fn complain(played: &Played) {
     }
 }
 
-/// Every scenario until its goal is reached, or the time is over.
+/// Runs every scenario until its goal is reached, or the time is over.
 fn long(options: &Options) -> std::io::Result<bool> {
     let end = Instant::now() + Duration::from_secs(options.minutes * 60);
     let mut totals = Totals::load()?;

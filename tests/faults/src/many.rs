@@ -1,5 +1,5 @@
-//! A client that asks for several locks at once: waits for them, works, renews and releases them together,
-//! or forgets to, or dies.
+//! A client that requests several locks at once: waits for them, works, renews and releases them together, or does not
+//! release, or dies.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use crate::asking::Asking;
 use crate::client::World;
 use crate::history::{Call, Kind, Op, Outcome, Tie};
 
-/// Most keys of a request.
+/// The largest number of keys of a request.
 const MOST: usize = 4;
 
-/// Works until told to stop; returns what was done.
+/// Works until the run is stopped; returns the recorded requests.
 pub fn work(id: u32, world: &World, seed: u64) -> Vec<Op> {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut asking = Asking::new(id, world);

@@ -1,11 +1,11 @@
-//! Nemeses with one server: each is a name, options and what is done to the server.
+//! Nemeses with one server: each is a name, options and a function that causes faults.
 
 use redis_lock_harness::{wait_for, TestServer};
 
 use crate::play::{Hand, Nemesis};
 use crate::route::{Fixed, Route};
 
-/// One server, and what is done to it.
+/// One server, and the function that causes its faults.
 pub struct One<F> {
     pub server: TestServer,
     strike: F,
@@ -39,7 +39,7 @@ impl<F: FnMut(&mut TestServer, &mut Hand)> Nemesis for One<F> {
     }
 }
 
-/// Waits until nobody waits any more, looks into the books, and ends the server.
+/// Waits until there are no waiters, checks the counters, and ends the server.
 pub fn finish(mut server: TestServer) -> Result<(), String> {
     if server.is_alive() {
         wait_for("the end of all waits", || server.stat("waiters") == 0);

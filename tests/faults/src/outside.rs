@@ -1,7 +1,8 @@
-//! A Redisson instance beside the other clients: takes locks by its script, waits on the lock's channel and not in
-//! the queue, gives them back by its script.
+//! A Redisson instance beside the other clients: takes locks by its script, waits on the lock's channel and not in the
+//! queue, releases them by its script.
 //!
-//! What it has taken it shows to the module once, which gives the hold a token; from then on it is judged as every
+//! It makes each of its holds known to the module once, which gives the hold a token; from then on the checker treats
+//! it like every other hold, except for the order of the queue.
 //! other hold. Only the order of the queue is no promise to it, nor against it.
 
 use std::time::{Duration, Instant};
@@ -15,10 +16,10 @@ use crate::history::{now, Call, Kind, Nanos, Op, Outcome, Tie};
 use crate::request::{outcome, push};
 use crate::wire::{NoReply, Reply, Wire};
 
-/// Longer than any fault lasts: whoever is not answered by then never is.
+/// Longer than any fault lasts: a request without a reply by then never gets one.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Works until told to stop; returns what was done.
+/// Works until the run is stopped; returns the recorded requests.
 pub fn work(id: u32, world: &World, seed: u64) -> Vec<Op> {
     let mut instance = Instance {
         id,
@@ -42,14 +43,14 @@ struct Instance<'a> {
     id: u32,
     world: &'a World<'a>,
     rng: fastrand::Rng,
-    /// For scripts, and to listen.
+    /// One connection for scripts, one that subscribes.
     wires: Option<(Wire, Wire)>,
     owner: u64,
     ops: Vec<Op>,
 }
 
 impl Instance<'_> {
-    /// An owner's life. `None` when a connection was lost or the server refuses what it is asked.
+    /// All requests of one owner. `None` if a connection was lost or the server refuses a request.
     fn session(&mut self) -> Option<()> {
         let key = self.rng.u32(..self.world.keys.len() as u32);
         let lease = self.rng.u32(self.world.habits.lease.clone());
@@ -82,14 +83,14 @@ impl Instance<'_> {
         self.wires.as_ref().map(|_| ())
     }
 
-    /// `tryLock(wait)`: when the try was sent that took the lock; `Some(None)` when none did.
+    /// `tryLock(wait)`: the time at which the successful try was sent; `Some(None)` if none succeeded.
     fn lock(&mut self, key: u32, lease: u32, wait: Duration) -> Option<Option<Nanos>> {
         let until = Instant::now() + wait;
         let sent = now();
         if self.take(key, lease)? == Reply::Nil {
             return Some(Some(sent));
         }
-        self.listen("SUBSCRIBE", key)?;
+        self.subscription("SUBSCRIBE", key)?;
         let taken = loop {
             let sent = now();
             let left = match self.take(key, lease)? {
@@ -100,9 +101,9 @@ impl Instance<'_> {
             if Instant::now() >= until || self.world.is_over() {
                 break None;
             }
-            self.sleep_or_hear(left.min(until.saturating_duration_since(Instant::now())))?;
+            self.sleep_or_receive(left.min(until.saturating_duration_since(Instant::now())))?;
         };
-        self.listen("UNSUBSCRIBE", key)?;
+        self.subscription("UNSUBSCRIBE", key)?;
         Some(taken)
     }
 
@@ -120,7 +121,7 @@ impl Instance<'_> {
         (outcome != Outcome::Lost).then_some(())
     }
 
-    /// The module is shown what was taken since that try, and names the token. The lease of the two is the same.
+    /// Makes the hold of that try known to the module, which replies its token. The lease of the two is the same.
     fn show(&mut self, key: u32, lease: u32, sent: Nanos) -> Option<i64> {
         let call = Call::Acquire {
             kind: Kind::Exclusive,
@@ -150,8 +151,8 @@ impl Instance<'_> {
         is_sent.then(|| wire.recv(LIMIT).ok()).flatten()
     }
 
-    /// Subscribes or the opposite; messages that are on their way are passed over.
-    fn listen(&mut self, verb: &str, key: u32) -> Option<()> {
+    /// Subscribes or unsubscribes; messages that arrive before the reply are ignored.
+    fn subscription(&mut self, verb: &str, key: u32) -> Option<()> {
         let channel = channel_of(&self.world.keys[key as usize]);
         let (_, ears) = self.wires.as_mut()?;
         if !ears.send(&[verb.as_bytes(), channel.as_bytes()]) {
@@ -161,8 +162,8 @@ impl Instance<'_> {
         Some(())
     }
 
-    /// Until a message, at most so long.
-    fn sleep_or_hear(&mut self, at_most: Duration) -> Option<()> {
+    /// Sleeps until a message comes, at most this long.
+    fn sleep_or_receive(&mut self, at_most: Duration) -> Option<()> {
         let (_, ears) = self.wires.as_mut()?;
         let end = Instant::now() + at_most;
         loop {

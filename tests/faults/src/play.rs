@@ -1,5 +1,5 @@
-//! One run: servers, clients, a watcher and somebody who breaks things; then everything is healed, everybody
-//! gets the last answers, and the checker judges.
+//! One run: servers, clients, a watcher and a nemesis, which causes faults; then all faults are healed, all requests
+//! get their last replies, and the checker checks the history.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -19,15 +19,15 @@ use crate::route::Route;
 use crate::stall;
 use crate::watcher::watch;
 
-/// How many there are of everything.
+/// The number of participants of each kind.
 #[derive(Debug, Clone)]
 pub struct Plan {
     pub keys: usize,
-    /// Clients that do all that clients do.
+    /// Clients with all habits.
     pub clients: u32,
     /// Clients that send batches of short holds.
     pub bulk: u32,
-    /// Clients that ask for several locks at once.
+    /// Clients that request several locks at once.
     pub many: u32,
     /// Redisson instances.
     pub outside: u32,
@@ -47,69 +47,69 @@ impl Default for Plan {
     }
 }
 
-/// What a nemesis has at hand.
+/// The tools of a nemesis.
 pub struct Hand<'a> {
     pub rng: fastrand::Rng,
-    /// Where faults are marked.
+    /// The journal that marks faults.
     pub journal: &'a Journal,
     pub keys: &'a [String],
-    /// How many faults of which kind there were, for the report.
+    /// The number of faults of each kind, for the report.
     pub tally: BTreeMap<String, u64>,
 }
 
 impl Hand<'_> {
-    /// Sleeps for so many milliseconds, as the seed has it.
+    /// Sleeps for a random number of milliseconds in this range.
     pub fn pause(&mut self, ms: std::ops::Range<u64>) {
         std::thread::sleep(Duration::from_millis(self.rng.u64(ms)));
     }
 
-    /// One more of these.
+    /// Counts one more of these.
     pub fn count(&mut self, what: &str) {
         *self.tally.entry(what.into()).or_default() += 1;
     }
 }
 
-/// Who breaks things, and has the servers.
+/// The nemesis: owns the servers and causes faults.
 pub trait Nemesis {
-    /// How clients find the servers.
+    /// The route by which clients find the servers.
     fn route(&self) -> Box<dyn Route>;
 
-    /// The names of the keys; where they live may matter.
+    /// The names of the keys; the servers that have them may matter.
     fn keys(&self, count: usize) -> Vec<String> {
         (0..count).map(|n| format!("k{n}")).collect()
     }
 
-    /// Breaks something, and mostly mends it.
+    /// Causes a fault, and usually heals it.
     fn strike(&mut self, hand: &mut Hand);
 
-    /// Mends what is still broken.
+    /// Heals all remaining faults.
     fn heal(&mut self, _: &mut Hand) {}
 
-    /// Looks whether the servers live and their books balance, and ends them.
+    /// Checks that the servers are alive and their counters add up, and ends them.
     fn finish(self: Box<Self>) -> Result<(), String>;
 
     /// The version of the servers.
     fn version(&self) -> String;
 }
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Played {
     pub findings: Findings,
     pub tally: BTreeMap<String, u64>,
-    /// Why overlaps were to be expected.
+    /// The reasons why overlaps were expected.
     pub excuses: BTreeSet<String>,
     pub updates: Updates,
     pub version: String,
     pub seconds: f64,
-    /// What is wrong with the servers themselves.
+    /// The defects of the servers themselves.
     pub broken: Option<String>,
-    /// Where the history of a bad run is.
+    /// The file with the history of a failed run.
     pub file: Option<PathBuf>,
 }
 
 impl Played {
-    /// Whether anything is wrong.
+    /// Whether there is any defect.
     pub fn is_bad(&self) -> bool {
         !self.findings.violations.is_empty()
             || self.broken.is_some()
@@ -117,7 +117,7 @@ impl Played {
     }
 }
 
-/// Plays one run of so long.
+/// Plays one run of this length.
 pub fn play(
     name: &str,
     plan: &Plan,
@@ -166,7 +166,8 @@ pub fn play(
     played
 }
 
-/// Everybody acts at the same time; returns what they wrote down, and why the nemesis stopped early.
+/// Runs all participants at the same time; returns their recorded requests, and the reason if the nemesis stopped
+/// early.
 fn act(
     plan: &Plan,
     nemesis: &mut dyn Nemesis,

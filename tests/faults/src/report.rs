@@ -1,4 +1,4 @@
-//! The figures of the long runs, as lines and a table, into docs/RELIABILITY.md.
+//! Writes the figures of the long runs, as lines and a table, into docs/RELIABILITY.md.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -14,7 +14,7 @@ const END: &str = "<!-- end of figures -->";
 /// The width of the page.
 const COLUMNS: usize = 120;
 
-/// Puts the figures between the page's marks; a page without them gets them at its end.
+/// Replaces the figures between the page's marks; a page without marks gets them at its end.
 pub fn save(totals: &Totals) -> std::io::Result<()> {
     let page = match std::fs::read_to_string(PAGE) {
         Ok(page) => page,
@@ -61,7 +61,7 @@ pub fn figures(totals: &Totals) -> String {
     text
 }
 
-/// The text in lines of at most `COLUMNS`; `indent` precedes each line but the first.
+/// Wraps the text at `COLUMNS`; `indent` precedes each line but the first.
 fn wrapped(text: &str, indent: &str) -> String {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {

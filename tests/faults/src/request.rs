@@ -1,4 +1,4 @@
-//! Requests as words, and what their replies mean.
+//! The words of requests, and the meaning of their replies.
 
 use crate::history::{Call, Kind, Outcome, Tie};
 use crate::wire::{Reply, Wire};
@@ -21,13 +21,13 @@ pub fn push_many(wire: &mut Wire, keys: &[&str], owner: u64, call: Call) {
     wire.push(&words);
 }
 
-/// What a reply to a request about so many keys means for each.
+/// The outcome for each key of a request about this number of keys.
 pub fn many_outcomes(call: Call, keys: usize, reply: &Reply) -> Vec<Outcome> {
     match (call, reply) {
         (Call::Acquire { .. }, Reply::List(tokens)) if tokens.len() == keys => {
             tokens.iter().map(|token| outcome(call, token)).collect()
         }
-        // On how many keys: all or none, or nobody knows which.
+        // The number of keys: all or none; otherwise it is not known which ones.
         (_, Reply::Int(count)) if *count == keys as i64 => vec![Outcome::Number(1); keys],
         (Call::Renew { .. }, Reply::Int(0)) => vec![Outcome::Number(0); keys],
         (Call::Release { .. }, Reply::Int(0)) => vec![Outcome::Nil; keys],
@@ -59,7 +59,7 @@ fn options(call: Call) -> (&'static str, Vec<String>) {
         let number = number.map(|number| [name.to_string(), number.to_string()]);
         options.extend(number.into_iter().flatten());
     };
-    // A semaphore has no words for how one holds: an id has one permit.
+    // A semaphore has no options for the kind of hold: an id has one permit.
     let (verb, word) = match call {
         Call::Acquire {
             kind,
@@ -100,7 +100,7 @@ fn is_permit(kind: Kind) -> bool {
     matches!(kind, Kind::Permit(_))
 }
 
-/// What a reply to this request means.
+/// The outcome of a reply to this request.
 pub fn outcome(call: Call, reply: &Reply) -> Outcome {
     match (call, reply) {
         (Call::Acquire { .. }, Reply::Int(token)) => Outcome::Granted(*token),
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_are_written_as_the_commands_want_them() {
+    fn requests_have_the_syntax_of_the_commands() {
         let (block, once) = (Some(0), true);
         for (kind, tie, line) in [
             (

@@ -1,4 +1,4 @@
-//! Where a client finds the server of a key, and what it learns when it was wrong.
+//! The route: by it a client finds the server of a key, and corrects it after a wrong choice.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -7,16 +7,16 @@ use std::time::Duration;
 
 use crate::wire::{Reply, Wire};
 
-/// Known to every client of a run.
+/// Shared by all clients of a run.
 pub trait Route: Send + Sync {
-    /// The port of the server to ask about this key now; 0: nobody knows.
+    /// The port of the server for this key now; 0: unknown.
     fn port(&self, key: &str) -> u16;
 
-    /// A server answered with this error, or (`None`) its connection was lost.
+    /// A server replied with this error, or (`None`) its connection was lost.
     fn learn(&self, key: &str, port: u16, error: Option<&str>);
 }
 
-/// One server, for ever.
+/// One server, always the same.
 pub struct Fixed(pub u16);
 
 impl Route for Fixed {
@@ -27,22 +27,22 @@ impl Route for Fixed {
     fn learn(&self, _: &str, _: u16, _: Option<&str>) {}
 }
 
-/// The master of several servers, as whoever makes and unmakes masters (or a sentinel) says. To ask the servers would not
-/// do: one that has just been started again calls itself a master until it is told to follow another.
-pub struct Told(AtomicU16);
+/// The master among several servers, as set by the nemesis that promotes them (or by a sentinel). Asking the servers
+/// would be wrong: one that was just restarted calls itself a master until it gets the order to follow another.
+pub struct MasterRoute(AtomicU16);
 
-impl Told {
-    pub fn of(master: u16) -> Told {
-        Told(AtomicU16::new(master))
+impl MasterRoute {
+    pub fn of(master: u16) -> MasterRoute {
+        MasterRoute(AtomicU16::new(master))
     }
 
-    /// The master is another.
+    /// Sets another master.
     pub fn set(&self, port: u16) {
         self.0.store(port, Ordering::Relaxed);
     }
 }
 
-impl Route for Told {
+impl Route for MasterRoute {
     fn port(&self, _: &str) -> u16 {
         self.0.load(Ordering::Relaxed)
     }
@@ -50,14 +50,14 @@ impl Route for Told {
     fn learn(&self, _: &str, _: u16, _: Option<&str>) {}
 }
 
-/// The nodes of a cluster: each key has a node, asked for when in doubt.
+/// The nodes of a cluster: each key has a node, which is queried when in doubt.
 pub struct Slots {
     nodes: Vec<u16>,
     owners: HashMap<String, AtomicU16>,
 }
 
 impl Slots {
-    /// As the nodes have it now.
+    /// The owners of slots as the nodes see them now.
     pub fn of(nodes: &[u16], keys: &[String]) -> Slots {
         let owner = |key: &String| owner_of(nodes, key).unwrap_or(nodes[0]);
         Slots {
@@ -78,7 +78,7 @@ impl Route for Slots {
     }
 
     fn learn(&self, key: &str, port: u16, error: Option<&str>) {
-        // Of a slot that is on its way (`ASK`, `TRYAGAIN`) the owner is still the same.
+        // The owner of a migrating slot (`ASK`, `TRYAGAIN`) is still the same.
         let moved = ["MOVED", "UNBLOCKED", "READONLY", "CLUSTERDOWN"];
         let is_doubtful = error.is_none_or(|error| moved.contains(&error));
         if !is_doubtful || port != self.port(key) {

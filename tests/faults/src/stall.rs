@@ -1,5 +1,5 @@
-//! A machine that stands still for seconds makes every answer late, and that is nobody's fault here. A
-//! heart beats in this process; where it missed beats, the history says so.
+//! Stalls of the machine for seconds make every reply late, which is no fault of the servers. A heartbeat in this
+//! process detects them, and the history marks them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -11,7 +11,7 @@ const BEAT: Duration = Duration::from_millis(10);
 /// A pause of this length is a stall.
 const STALL: Nanos = 500 * MS;
 
-/// Beats until told to stop.
+/// Beats until the run is stopped.
 pub fn watch(journal: &Journal, stop: &AtomicBool) {
     while !stop.load(Ordering::Relaxed) {
         let from = now();

@@ -1,5 +1,5 @@
-//! The sums of many runs, kept in a file for each scenario, so that a long test can be done in parts, and
-//! several parts at a time.
+//! The sums of many runs, kept in a file for each scenario, so that a long test can be run in parts, and several parts
+//! at a time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -10,14 +10,14 @@ use crate::check::Rule;
 use crate::counter::Updates;
 use crate::play::Played;
 
-/// Where the sums are kept.
+/// The directory of the sums.
 const DIR: &str = "target/faults/long";
 
-/// Of every scenario.
+/// The sums of every scenario.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Totals(pub BTreeMap<String, Total>);
 
-/// Of one scenario.
+/// The sums of one scenario.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Total {
@@ -26,21 +26,21 @@ pub struct Total {
     pub grants: u64,
     /// Faults by their names.
     pub tally: BTreeMap<String, u64>,
-    /// Pairs of holders that a fault explains.
+    /// Pairs of simultaneous holders that a fault explains.
     pub overlaps: u64,
-    /// Why they were to be expected.
+    /// The reasons why they were expected.
     pub excuses: BTreeSet<String>,
-    /// Pairs of holders that nothing explains.
+    /// Pairs of simultaneous holders without an explanation.
     pub unexplained: u64,
     pub token_regressions: u64,
     pub fifo_breaks: u64,
     pub silent: u64,
     pub dead_leases: u64,
-    /// Permits too many, sessions that outlived their connection, parts of many keys.
+    /// Excess permits, sessions that outlived their connection, partial grants of several keys.
     pub kinds: u64,
-    /// Grants compared with somebody seen waiting before.
+    /// Grants compared with a waiter that was seen before.
     pub ordered: u64,
-    /// Runs after which a server had died, or its books did not balance.
+    /// Runs after which a server had died, or its counters did not add up.
     pub broken: u64,
     pub updates: Updates,
     pub seconds: f64,
@@ -51,7 +51,7 @@ pub struct Total {
 }
 
 impl Totals {
-    /// What the files say.
+    /// Reads the files.
     pub fn load() -> std::io::Result<Totals> {
         std::fs::create_dir_all(DIR)?;
         let mut totals = Totals::default();
@@ -77,7 +77,7 @@ impl Totals {
         std::fs::rename(beside, path)
     }
 
-    /// Of all scenarios together.
+    /// The sums of all scenarios together.
     pub fn sum(&self) -> Total {
         let mut sum = Total::default();
         self.0.values().for_each(|total| sum.add(total));
@@ -86,7 +86,7 @@ impl Totals {
 }
 
 impl Total {
-    /// Of one run.
+    /// The sums of one run.
     pub fn of(played: &Played, seed: u64) -> Total {
         let findings = &played.findings;
         Total {
@@ -115,7 +115,7 @@ impl Total {
         }
     }
 
-    /// Adds others.
+    /// Adds other sums.
     pub fn add(&mut self, other: &Total) {
         self.runs += other.runs;
         self.operations += other.operations;
@@ -140,7 +140,7 @@ impl Total {
         self.date = other.date.clone().max(std::mem::take(&mut self.date));
     }
 
-    /// How often this has happened: `operations`, or a fault by its name.
+    /// The count of `operations`, or of a fault by its name.
     pub fn count(&self, what: &str) -> u64 {
         match what {
             "operations" => self.operations,
@@ -148,7 +148,7 @@ impl Total {
         }
     }
 
-    /// How many faults there were, by their names; what did not happen is left out.
+    /// The number of faults by their names, without those that did not happen.
     pub fn faults(&self) -> String {
         let faults = self.tally.iter().filter(|(_, count)| **count > 0);
         let faults: Vec<_> = faults
@@ -160,7 +160,7 @@ impl Total {
         }
     }
 
-    /// Everything that must not be.
+    /// The sum of all failures.
     pub fn violations(&self) -> u64 {
         self.unexplained
             + self.token_regressions
@@ -172,7 +172,7 @@ impl Total {
             + self.updates.lost_checked.unsigned_abs()
     }
 
-    /// In one sentence.
+    /// The sums in one sentence.
     pub fn sentence(&self) -> String {
         format!(
             "{} operations, {} with {} overlaps (expected), {} other overlaps, {} token regressions, \

@@ -1,4 +1,4 @@
-//! Looks into the queues all the time: who was seen waiting there, and when.
+//! Reads the queues all the time: which owners were seen waiting there, and when.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +10,7 @@ use crate::wire::{Reply, Wire};
 
 const LIMIT: Duration = Duration::from_millis(500);
 
-/// Watches these keys until told to stop.
+/// Watches these keys until the run is stopped.
 pub fn watch(keys: &[String], route: &dyn Route, stop: &AtomicBool) -> Vec<Seen> {
     let mut wires: HashMap<u16, Wire> = HashMap::new();
     let (mut seen, mut known) = (Vec::new(), HashSet::new());

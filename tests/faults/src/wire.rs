@@ -1,4 +1,4 @@
-//! A connection that costs little and never waits longer than it is told: RESP2, requests written by hand.
+//! A connection that costs little and never waits longer than its limit: RESP2, requests written by hand.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -14,12 +14,12 @@ pub enum Reply {
     List(Vec<Reply>),
 }
 
-/// Why there is no reply.
+/// The reason why there is no reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoReply {
-    /// Not yet; the rest may still come.
+    /// Not complete yet; the rest may still come.
     Late,
-    /// The connection is gone.
+    /// The connection is lost.
     Lost,
 }
 
@@ -46,7 +46,7 @@ impl Wire {
         })
     }
 
-    /// Where it leads.
+    /// The port that it is connected to.
     pub fn port(&self) -> u16 {
         self.port
     }
@@ -62,7 +62,7 @@ impl Wire {
         }
     }
 
-    /// Writes the requests in one go; false when the connection is gone.
+    /// Writes the requests at once; false if the connection is lost.
     pub fn flush(&mut self) -> bool {
         let is_written = self.stream.write_all(&self.out).is_ok();
         self.out.clear();
@@ -75,7 +75,7 @@ impl Wire {
         self.flush()
     }
 
-    /// Sends a line of words and waits for the reply; `None` when there is none.
+    /// Sends a line of words and waits for the reply; `None` if there is none.
     pub fn line(&mut self, line: &str, limit: Duration) -> Option<Reply> {
         let words: Vec<&[u8]> = line.split_whitespace().map(str::as_bytes).collect();
         if !self.send(&words) {
@@ -104,7 +104,7 @@ impl Wire {
     fn fill(&mut self, limit: Duration) -> Result<(), NoReply> {
         self.buffer.drain(..self.read);
         self.read = 0;
-        // Rounded down to nothing would mean without limit.
+        // A limit rounded down to zero would mean no limit.
         let limit = limit.max(Duration::from_millis(1));
         let _ = self.stream.set_read_timeout(Some(limit));
         let mut chunk = [0; 16 * 1024];
@@ -138,7 +138,7 @@ impl Wire {
     }
 }
 
-/// The reply at this place of the buffer, if all of it is there; moves the place behind it.
+/// The reply at this position of the buffer, if it is complete; advances the position behind it.
 fn parse(buffer: &[u8], at: &mut usize) -> Option<Reply> {
     let rest = buffer.get(*at..)?;
     let end = rest.windows(2).position(|pair| pair == b"\r\n")?;

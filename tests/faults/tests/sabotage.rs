@@ -1,4 +1,4 @@
-//! The whole tool proved on a real server: what is done behind the checker's back is found.
+//! Tests of the whole tool on a real server: changes behind the checker's back are found.
 
 #![allow(
     missing_docs,
@@ -50,8 +50,8 @@ fn what_is_deleted_in_secret_is_found_for_every_kind() {
 }
 
 #[test]
-fn sessions_that_are_passed_on_to_nobody_are_found() {
-    // A ghost takes the place of whoever holds, and stays.
+fn sessions_that_no_waiter_gets_are_found() {
+    // A foreign owner replaces the holder, and stays.
     let nemesis = one(&[], |server, hand| {
         hand.pause(300..400);
         let mut conn = server.conn();
@@ -112,7 +112,7 @@ fn leases_that_are_lengthened_in_secret_are_found() {
     assert!(played.findings.count(Rule::Leases) > 0, "{played:?}");
 }
 
-/// Tests run in their package; the histories belong where the tool puts them, below the workspace.
+/// Tests run in the directory of their package; the histories belong where the tool puts them, below the workspace.
 fn run(name: &str, plan: &Plan, nemesis: Box<dyn Nemesis>, length: Duration) -> Played {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
     std::env::set_current_dir(root).expect("the workspace");
@@ -136,7 +136,7 @@ fn tokens_that_fall_are_found() {
     let mut server = TestServer::start();
     fake_clock(&mut server);
     let mut clock = 0;
-    // Without persistence and with a clock that steps back nothing keeps tokens rising.
+    // Without persistence and with a clock that is set back nothing makes tokens rise.
     let nemesis = on(server, move |server, hand| {
         hand.pause(300..400);
         clock -= 7200;

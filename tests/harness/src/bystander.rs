@@ -1,8 +1,8 @@
-//! An observer: whether a command left a trace, and which key events it caused.
+//! An observer: whether a command changed anything, and which key events it caused.
 
 use crate::{Conn, Reply, TestServer};
 
-/// Watches a key, and everything else, from before a command until after it.
+/// Observes a key, and the whole server, from before a command until after it.
 pub struct Bystander {
     conn: Conn,
     watcher: Conn,
@@ -20,7 +20,7 @@ struct Traces {
 }
 
 impl Bystander {
-    /// Looks at a key of database 0, and `WATCH`es it.
+    /// Records the state of a key of database 0, and `WATCH`es it.
     pub fn of(server: &TestServer, key: impl AsRef<[u8]>) -> Bystander {
         let (mut conn, mut watcher) = (server.conn(), server.conn());
         let key = key.as_ref().to_vec();
@@ -36,7 +36,7 @@ impl Bystander {
         }
     }
 
-    /// Nothing has happened: no field, TTL, dirty counter, key event, and no `WATCH` was aborted.
+    /// Asserts that nothing changed: no field, TTL, dirty counter or key event, and no `WATCH` was aborted.
     pub fn saw_nothing(mut self, of_what: &str) {
         let now = Traces::of(&mut self.conn, &self.key);
         assert_eq!(now, self.before, "a trace of: {of_what}");
@@ -44,10 +44,10 @@ impl Bystander {
         assert!(!self.is_aborted(), "an aborted WATCH by: {of_what}");
     }
 
-    /// A change: the dirty counter rose, and a transaction that watches the key fails.
+    /// Asserts a change: the dirty counter rose, and a transaction that watches the key fails.
     pub fn saw_a_change(mut self, of_what: &str) {
         let now = Traces::of(&mut self.conn, &self.key);
-        assert_ne!(now, self.before, "no trace of: {of_what}");
+        assert_ne!(now, self.before, "no change by: {of_what}");
         assert_ne!(now.changes, self.before.changes, "not dirty: {of_what}");
         assert!(self.is_aborted(), "no WATCH was aborted by: {of_what}");
     }
@@ -81,7 +81,7 @@ pub struct Events {
 }
 
 impl Events {
-    /// From now on.
+    /// Subscribes; events count from now on.
     pub fn of(server: &TestServer) -> Events {
         let (mut conn, mut subscriber) = (server.conn(), server.conn());
         conn.line("CONFIG SET notify-keyspace-events EA");

@@ -6,16 +6,16 @@ use std::sync::OnceLock;
 
 use crate::TestServer;
 
-/// From its next start on, the server's wall clock is as far off as [`set_clock`] says.
+/// From its next start on, the server's wall clock differs from the real one as [`set_clock`] says.
 pub fn fake_clock(server: &mut TestServer) {
     let file = clock_file(server);
     share_clock(server, &file);
 }
 
-/// From its next start on, the server's wall clock goes by this file, which others may share.
+/// From its next start on, the server's wall clock follows this file, which servers may share.
 pub fn share_clock(server: &mut TestServer, file: &Path) {
-    // A list of LD_PRELOAD is separated by spaces and colons, and the clone may lie in a directory that has
-    // them: the loader takes the path from the directory in which the server is started.
+    // A list of LD_PRELOAD is separated by spaces and colons, and the path of the clone may contain them: the loader
+    // resolves the path relative to the directory in which the server is started.
     let link = server.dir().join("clock_shim.so");
     if std::fs::symlink_metadata(&link).is_err() {
         std::os::unix::fs::symlink(shim(), &link).expect("a link");
@@ -24,17 +24,17 @@ pub fn share_clock(server: &mut TestServer, file: &Path) {
     server.set_env("LOCK_TEST_CLOCK", &file.to_string_lossy());
 }
 
-/// Stops the clock of this file at a moment.
+/// Stops the clock of this file at this time.
 pub fn stop_clock(file: &Path, milliseconds: i64) {
     write(file, &format!("={milliseconds}"));
 }
 
-/// Sets the clock of a server off the true one, also while it runs.
+/// Sets the difference of a server's clock to the real one; the server may be running.
 pub fn set_clock(server: &TestServer, seconds_off: i64) {
     write(&clock_file(server), &seconds_off.to_string());
 }
 
-/// Written beside and renamed: the server reads it all the time.
+/// Written to another file and renamed: the server reads it all the time.
 fn write(file: &Path, text: &str) {
     let beside = file.with_extension("new");
     std::fs::write(&beside, text).expect("a file");
@@ -50,11 +50,11 @@ fn shim() -> &'static Path {
     static SHIM: OnceLock<PathBuf> = OnceLock::new();
     SHIM.get_or_init(|| {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("clock_shim.rs");
-        // Beside the program that runs the tests: that is somewhere below target.
+        // Next to the test program, which is somewhere below target.
         let program = std::env::current_exe().expect("a program");
         let library = program.with_file_name(format!("clock_shim.{}.so", std::process::id()));
-        // In a directory of its own: the compiler's intermediate files have the same names in every run,
-        // and other tests may be building theirs at this moment.
+        // In a directory of its own: the compiler's intermediate files have the same names in every run, and other
+        // tests may be building the library at the same time.
         let place =
             tempfile::tempdir_in(program.parent().expect("a directory")).expect("a directory");
         let built = place.path().join("clock_shim.so");

@@ -1,19 +1,19 @@
-//! Clusters of real servers: single nodes, three primaries with a replica each, and slots that move the
-//! older way, key by key (`MIGRATE`).
+//! Clusters of real servers: single nodes, three primaries with a replica each, and slots that move the older way, key
+//! by key (`MIGRATE`).
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::{free_port, wait_for, Conn, Reply, TestServer};
 
-/// How the keys of the module's horizons begin in a cluster.
+/// The prefix of the module's horizon keys in a cluster.
 pub const HORIZON: &str = "redis_lock:horizon:";
 
-/// Scenes of many processes come one after the other, however many tests run at a time.
-static TURN: Mutex<()> = Mutex::new(());
+/// Scenes of many processes run one after the other, whatever the number of parallel tests.
+static SCENES: Mutex<()> = Mutex::new(());
 
-/// Waits until no other scene of many processes is played.
-pub fn turn() -> MutexGuard<'static, ()> {
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+/// Waits until no other scene of many processes runs.
+pub fn lock_scenes() -> MutexGuard<'static, ()> {
+    SCENES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A node without slots, and the port of its bus.
@@ -21,7 +21,7 @@ pub fn start_node(options: &[&str]) -> (TestServer, u16) {
     let bus = free_port();
     let port = bus.to_string();
     let cluster = ["--cluster-enabled", "yes", "--cluster-port", &port];
-    // A node whose last slot goes stays a master.
+    // Without this option a master that loses its last slot becomes a replica.
     let steady = ["--cluster-allow-replica-migration", "no"];
     let options = [&cluster[..], &steady, options].concat();
     (TestServer::with(&options), bus)
@@ -50,7 +50,7 @@ pub fn two_nodes(options: &[&str]) -> (TestServer, TestServer) {
     (first, second)
 }
 
-/// Waits until this node sees every slot served.
+/// Waits until every slot is served in this node's view.
 pub fn wait_until_served(node: &TestServer) {
     let mut conn = node.conn();
     wait_for("the cluster", || {
@@ -85,7 +85,7 @@ pub fn id_of(node: &TestServer) -> String {
     node.conn().line("CLUSTER MYID").text()
 }
 
-/// The newest configuration epoch that a node has heard of.
+/// The newest configuration epoch that a node knows.
 fn epoch_of(node: &TestServer) -> Option<String> {
     let info = node.conn().line("CLUSTER INFO").text();
     let epoch = |line: &str| {
@@ -95,13 +95,13 @@ fn epoch_of(node: &TestServer) -> Option<String> {
     info.lines().find_map(epoch)
 }
 
-/// The slot is on its way from one node to the other.
+/// Marks the slot as migrating at one node and as importing at the other.
 pub fn begin_move(source: &TestServer, target: &TestServer, slot: i64) {
     settle(source, target);
     open_move(source, target, slot);
 }
 
-/// Waits until two nodes have heard all that the other has said so far.
+/// Waits until each of two nodes has received everything that the other has sent so far.
 fn settle(one: &TestServer, other: &TestServer) {
     for (from, to) in [(one, other), (other, one)] {
         let mut conn = from.conn();
@@ -113,7 +113,7 @@ fn settle(one: &TestServer, other: &TestServer) {
             let mut next = || words.next().and_then(|word| word.parse::<u64>().ok());
             (next(), next())
         };
-        // A ping that is sent from now on is answered behind all that is under way on this link.
+        // A ping sent from now on is answered after everything in transit on this link.
         let mut before = None;
         wait_for("no ping under way", || {
             let (sent, answered) = link();
@@ -124,14 +124,13 @@ fn settle(one: &TestServer, other: &TestServer) {
     }
 }
 
-/// Before slots go back to a node of Redis 7.0 that has given them away: has it forget whether it believes
-/// their owner's claims. This slot is another one of the owner's, and the third node has an older epoch.
+/// For Redis 7.0, before slots return to a node that has given them away: makes the node forget its marks of unclaimed
+/// slots. `slot` is another slot of their owner, and the third node has an older epoch.
 ///
-/// A packet that the new owner of a slot sent before it was the owner, and that comes late, makes the
-/// former owner mark that slot as unclaimed. Taking it back by `SETSLOT` leaves that mark (7.2 and
-/// newer take it away), and with it any late claim of the other is believed, whatever its epoch: the slot
-/// is given back, and its keys are deleted. The marks go when the owner's claims differ from what the node
-/// has noted, so something wrong is noted.
+/// A packet that the new owner of a slot sent before it was the owner may arrive late; it makes the former owner mark
+/// that slot as unclaimed. Taking the slot back with `SETSLOT` leaves the mark (7.2 and newer remove it), and with the
+/// mark the node accepts any late claim of the other node, whatever its epoch: it gives the slot back and deletes its
+/// keys. The marks go when the owner's claims differ from the node's record, so a wrong record is made.
 pub fn forget_late_claims(node: &TestServer, owner: &TestServer, third: &TestServer, slot: i64) {
     settle(node, owner);
     let mut conn = node.conn();
@@ -142,9 +141,9 @@ pub fn forget_late_claims(node: &TestServer, owner: &TestServer, third: &TestSer
     });
 }
 
-/// It waits until both know the last epoch: the target takes the next one when the slot arrives. Were
-/// the source's own still unknown to it, both would have the same one, the server would solve that
-/// collision by a new epoch for either, and a source that still claims the slot would win it back.
+/// Waits until both nodes know the last epoch: the target takes the next one when the slot arrives. If the source's own
+/// epoch were still unknown to it, both nodes would have the same one, the server would resolve that collision with a
+/// new epoch for one of them, and a source that still claims the slot would win it back.
 fn open_move(source: &TestServer, target: &TestServer, slot: i64) {
     wait_for("one epoch", || epoch_of(source) == epoch_of(target));
     let import = format!("CLUSTER SETSLOT {slot} IMPORTING {}", id_of(source));
@@ -153,7 +152,7 @@ fn open_move(source: &TestServer, target: &TestServer, slot: i64) {
     assert_eq!(source.conn().line(&migrate).text(), "OK");
 }
 
-/// Hands over all keys of a slot that is on its way.
+/// Migrates all keys of a migrating slot.
 pub fn migrate_keys(source: &TestServer, target: &TestServer, slot: i64) {
     let mut conn = source.conn();
     let port = target.port.to_string();
@@ -165,13 +164,13 @@ pub fn migrate_keys(source: &TestServer, target: &TestServer, slot: i64) {
         for key in keys {
             let migrate = ["MIGRATE", "127.0.0.1", &port, &key, "0", "10000"];
             let reply = conn.run(migrate).text();
-            // A key may be released or run out meanwhile.
+            // A key may be released or expire meanwhile.
             assert!(reply == "OK" || reply == "NOKEY", "{reply}");
         }
     }
 }
 
-/// The slot has arrived.
+/// Assigns the slot to the target.
 pub fn end_move(source: &TestServer, target: &TestServer, slot: i64) {
     let line = format!("CLUSTER SETSLOT {slot} NODE {}", id_of(target));
     assert_eq!(target.conn().line(&line).text(), "OK");
@@ -179,11 +178,11 @@ pub fn end_move(source: &TestServer, target: &TestServer, slot: i64) {
     wait_until_known(target, slot);
 }
 
-/// Waits until every node that is up knows the owner of this slot.
+/// Waits until every running node knows the owner of this slot.
 ///
-/// The next move may give the former owner a newer epoch than the new one's. A node that has heard of
-/// that epoch, and not of this move, would take the new owner's claim for an old one and tell it that the
-/// slot is the former owner's; and it would be believed.
+/// The next move may give the former owner a newer epoch than the new owner's. A node that knows that epoch but not
+/// this move would take the new owner's claim for an old one and reply that the slot belongs to the former owner, and
+/// the new owner would believe it.
 fn wait_until_known(owner: &TestServer, slot: i64) {
     let nodes = owner.conn().line("CLUSTER NODES").text();
     let port = |line: &str| -> Option<u16> {
@@ -198,7 +197,7 @@ fn wait_until_known(owner: &TestServer, slot: i64) {
     }
 }
 
-/// The port of the node that has this slot, as far as the asked node knows; 0: none.
+/// The port of the node that has this slot, as far as the asked node knows; 0 for none.
 fn owner_of(conn: &mut Conn, slot: i64) -> i64 {
     let ranges = conn.line("CLUSTER SLOTS").list();
     let has_it = |range: &&Vec<Reply>| (range[0].int()..=range[1].int()).contains(&slot);
@@ -207,12 +206,12 @@ fn owner_of(conn: &mut Conn, slot: i64) -> i64 {
     range.map_or(0, |range| range[2].list()[1].int())
 }
 
-/// A slot and all its keys, moved the older way.
+/// Moves a slot and all its keys the older way.
 pub fn move_slot(source: &TestServer, target: &TestServer, slot: i64) {
     move_slots(source, target, &[slot], |_| ());
 }
 
-/// Slots with all their keys, one after the other; this is called when one has arrived.
+/// Moves slots with all their keys, one after the other; calls the function when one has arrived.
 pub fn move_slots(
     source: &TestServer,
     target: &TestServer,
@@ -228,20 +227,20 @@ pub fn move_slots(
     }
 }
 
-/// Three primaries and three replicas. Only one such cluster is up at a time.
+/// Three primaries and three replicas. Only one such cluster runs at a time.
 pub struct Cluster {
     /// Nodes 0 to 2 start as primaries, 3 to 5 as their replicas in this order.
     pub nodes: Vec<TestServer>,
-    _turn: MutexGuard<'static, ()>,
+    _scene: MutexGuard<'static, ()>,
 }
 
 const PRIMARIES: usize = 3;
 const NODES: usize = 2 * PRIMARIES;
 
 impl Cluster {
-    /// A cluster that notices a dead node after so many milliseconds, with more options.
+    /// A cluster that notices a dead node after this many milliseconds, with further options.
     pub fn with(node_timeout_ms: u32, options: &[&str]) -> Cluster {
-        let turn = turn();
+        let guard = lock_scenes();
         let timeout = node_timeout_ms.to_string();
         let mine = [
             "--cluster-node-timeout",
@@ -268,7 +267,10 @@ impl Cluster {
             let slots = format!("CLUSTER ADDSLOTSRANGE {} {}", of(i), of(i + 1) - 1);
             assert_eq!(node.conn().line(&slots).text(), "OK");
         }
-        let cluster = Cluster { nodes, _turn: turn };
+        let cluster = Cluster {
+            nodes,
+            _scene: guard,
+        };
         for i in 0..PRIMARIES {
             let line = format!("CLUSTER REPLICATE {}", id_of(&cluster.nodes[i]));
             let mut conn = cluster.nodes[i + PRIMARIES].conn();
@@ -280,8 +282,8 @@ impl Cluster {
         cluster
     }
 
-    /// Waits until all nodes see the same three primaries serve every slot, and the same replicas, and
-    /// every replica has its primary's data.
+    /// Waits until all nodes agree on three primaries that serve every slot and on their replicas, and every replica
+    /// has its primary's data.
     pub fn wait_until_whole(&self) {
         for node in &self.nodes {
             wait_until_served(node);
@@ -297,7 +299,7 @@ impl Cluster {
             wait_for("shards of two nodes each", || {
                 shards_seen_by(node) == [2; PRIMARIES]
             });
-            // With an older view of the shards on its disk, a node that is killed does not start again.
+            // A node that is killed does not start again if its disk has an older view of the shards.
             node.conn().run(["CLUSTER", "SAVECONFIG"]);
         }
         for node in &self.nodes {
@@ -308,7 +310,7 @@ impl Cluster {
         }
     }
 
-    /// The primary that serves a key, by the word of these nodes: all of them agree.
+    /// The primary that serves a key according to these nodes, which must agree.
     pub fn owner_of(&self, key: &str) -> &TestServer {
         let mut found = None;
         wait_for("an owner of the key", || {
@@ -335,7 +337,7 @@ impl Cluster {
     }
 }
 
-/// How many nodes each shard has, as this node sees it: `slots`, their ranges, `nodes`, those.
+/// The number of nodes of each shard in this node's view. (A shard is an array: `slots`, ranges, `nodes`, nodes.)
 fn shards_seen_by(node: &TestServer) -> Vec<usize> {
     let shards = node.conn().run(["CLUSTER", "SHARDS"]).list();
     shards
@@ -344,7 +346,7 @@ fn shards_seen_by(node: &TestServer) -> Vec<usize> {
         .collect()
 }
 
-/// The nodes as this one sees them: id, role (`master`, `slave`, or with `,fail` behind), whose
+/// The nodes in this node's view: id, role (`master`, `slave`, each possibly followed by `,fail`), the primary of a
 /// replica, and the slots.
 fn roles_seen_by(node: &TestServer) -> Vec<String> {
     let nodes = node.conn().line("CLUSTER NODES").text();
@@ -374,7 +376,7 @@ pub fn moves_atomically(node: &TestServer) -> bool {
     node.version() >= since
 }
 
-/// A slot that moves atomically: Valkey is asked for it at the source, Redis at the target.
+/// A slot that moves atomically: Valkey starts the move at the source, Redis at the target.
 pub struct AtomicMove {
     source: Conn,
     target: Conn,
@@ -384,7 +386,7 @@ pub struct AtomicMove {
 }
 
 impl AtomicMove {
-    /// Asks for the move.
+    /// Starts the move.
     pub fn begin(source: &TestServer, target: &TestServer, slot: i64) -> AtomicMove {
         let mut moving = AtomicMove {
             source: source.conn(),
@@ -405,7 +407,7 @@ impl AtomicMove {
         moving
     }
 
-    /// Calls it off.
+    /// Cancels it.
     pub fn cancel(&mut self) {
         let reply = if self.is_valkey {
             self.source.line("CLUSTER CANCELSLOTMIGRATIONS")
@@ -415,18 +417,18 @@ impl AtomicMove {
         assert!(!reply.is_error(), "{}", reply.error());
     }
 
-    /// Whether the snapshot is written just now.
+    /// Whether the source is writing the snapshot.
     pub fn is_snapshotting(&mut self) -> bool {
         ["snapshotting", "send-bulk-and-stream"].contains(&self.state().as_str())
     }
 
-    /// Whether it has ended, one way or the other.
+    /// Whether the move has ended, successfully or not.
     pub fn is_over(&mut self) -> bool {
         let ends = ["success", "cancelled", "failed", "completed", "canceled"];
         ends.contains(&self.state().as_str())
     }
 
-    /// Where the source is with it: the state of its newest job, in its own words.
+    /// The progress at the source: the state of its newest job, in the server's words.
     fn state(&mut self) -> String {
         let jobs = self.source.line(if self.is_valkey {
             "CLUSTER GETSLOTMIGRATIONS"

@@ -1,4 +1,4 @@
-//! A connection that can send now and receive later, which is what parked requests need.
+//! A connection that can send now and receive later, as parked requests need it.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -33,17 +33,17 @@ impl Conn {
         })
     }
 
-    /// Whether the server serves commands, data loaded.
+    /// Whether the server serves commands and has loaded its data.
     pub fn is_ready(&mut self) -> bool {
-        // While data is loaded the answer is an error.
+        // While data is loaded the reply is an error.
         self.try_send(["PING"])
             && self
                 .try_recv()
                 .is_some_and(|reply| !reply.is_error() && reply.text() == "PONG")
     }
 
-    /// Whether the process at the other end is this one, and serves commands. Another process may
-    /// have taken the port that was free a moment ago.
+    /// Whether the process at the other end is this one, and serves commands. Another process may have taken the port,
+    /// which was free a moment ago.
     pub fn is_ready_as(&mut self, pid: u32) -> bool {
         let line = format!("process_id:{pid}");
         self.is_ready()
@@ -59,7 +59,7 @@ impl Conn {
         self.recv()
     }
 
-    /// Sends the words of a line, for readable tests: no word may hold a space.
+    /// Sends the words of a line, for readable tests; a word cannot contain a space.
     pub fn line(&mut self, line: &str) -> Reply {
         self.run(line.split_whitespace())
     }
@@ -83,7 +83,7 @@ impl Conn {
         self.stream.write_all(&packed).expect("a write");
     }
 
-    /// Sends a command; false when the connection was closed.
+    /// Sends a command; false if the connection was closed.
     pub fn try_send<A: AsRef<[u8]>>(&mut self, args: impl IntoIterator<Item = A>) -> bool {
         self.stream.write_all(&pack(args)).is_ok()
     }
@@ -93,7 +93,7 @@ impl Conn {
         self.try_recv().expect("a reply")
     }
 
-    /// The next reply; `None` when the connection was closed.
+    /// The next reply; `None` if the connection was closed.
     pub fn try_recv(&mut self) -> Option<Reply> {
         match self.parser.parse_value(&mut self.stream) {
             Ok(value) => Some(Reply(value)),
@@ -102,7 +102,7 @@ impl Conn {
         }
     }
 
-    /// The next line as it comes over the wire, for what the parser makes alike.
+    /// The next line as it comes over the wire, for replies that the parser does not distinguish.
     pub fn raw_line(&mut self) -> String {
         let mut line = Vec::new();
         while !line.ends_with(b"\r\n") {
@@ -113,7 +113,7 @@ impl Conn {
         String::from_utf8_lossy(&line[..line.len() - 2]).into_owned()
     }
 
-    /// Whether nothing has arrived: only meaningful after an event that would have made it arrive.
+    /// Whether nothing has arrived: meaningful only after an event that would have made it arrive.
     pub fn is_silent(&mut self) -> bool {
         self.stream.set_nonblocking(true).expect("a socket");
         let seen = self.stream.peek(&mut [0]);
@@ -137,7 +137,7 @@ impl Conn {
         let _ = self.stream.shutdown(Shutdown::Both);
     }
 
-    /// Waits until the server says that this key's lock is waited for by so many.
+    /// Waits until the server reports this number of waiters for this key.
     pub fn wait_for_waiters_on(&mut self, key: &str, count: i64) {
         wait_for(&format!("{count} waiters on {key}"), || {
             let info = self.run(["LOCK.INFO", key]);
@@ -145,14 +145,14 @@ impl Conn {
         });
     }
 
-    /// All that a lock's key says, its lease in absolute time included.
+    /// All fields of a lock's key, and its lease in absolute time.
     pub fn snapshot_of(&mut self, key: &str) -> (Vec<Reply>, i64) {
         let mut fields = self.run(["HGETALL", key]).list();
         fields.sort_by_key(Reply::text);
         (fields, self.run(["PEXPIRETIME", key]).int())
     }
 
-    /// The raw socket, for what is not RESP.
+    /// The raw socket, for data that is not RESP.
     pub fn stream(&mut self) -> &mut TcpStream {
         &mut self.stream
     }
@@ -182,7 +182,7 @@ impl Reply {
         }
     }
 
-    /// The number, if it is one.
+    /// The number, if it is an integer.
     pub fn maybe_int(&self) -> Option<i64> {
         match self.0 {
             Value::Int(value) => Some(value),

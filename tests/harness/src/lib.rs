@@ -1,10 +1,9 @@
-//! A real server for every test: started on a loopback port and in a directory of its own, ended by
-//! its pid, and asked at the end whether its counters add up.
+//! A real server for every test: started on a loopback port and in a directory of its own, ended by its pid. At the end
+//! its counters must add up.
 //!
 //! `LOCK_SERVER` names the server binary (default `redis-server`), `LOCK_MODULE` the module (default
-//! the release build). Tests wait for conditions, never for time. With `LOCK_CLEAN_END` set, a server
-//! ends by itself after its test (SIGTERM) instead of being killed, so that a tool around it can look
-//! for leaks.
+//! the release build). Tests wait for conditions, never for time. With `LOCK_CLEAN_END` set, a server ends by itself
+//! after its test (SIGTERM) instead of being killed, so that a tool that runs it can look for leaks.
 
 // `new_without_default`: a scene starts a server, which a default should not do.
 #![allow(missing_docs, clippy::new_without_default)]
@@ -36,8 +35,8 @@ pub use bystander::{Bystander, Events};
 pub use conn::{Conn, Reply};
 pub use tries::Tries;
 
-/// How long a condition may take to come true on a slow, shared machine: 20 s, or `LOCK_PATIENCE`
-/// seconds where the server is slowed down by tools.
+/// The time limit for a condition on a slow, shared machine: 20 s, or `LOCK_PATIENCE` seconds if a tool slows the
+/// server down.
 pub fn patience() -> Duration {
     static PATIENCE: OnceLock<Duration> = OnceLock::new();
     *PATIENCE.get_or_init(|| {
@@ -49,7 +48,7 @@ pub fn patience() -> Duration {
 /// Waits until the condition holds.
 ///
 /// # Panics
-/// When it does not within [`patience`].
+/// When it does not hold within [`patience`].
 pub fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
     let start = Instant::now();
     while !condition() {
@@ -71,8 +70,8 @@ fn extra_options() -> String {
     std::env::var("LOCK_SERVER_OPTIONS").unwrap_or_default()
 }
 
-/// Whether the servers of this run read and write with threads. Redis 8 then lets go of a killed client a
-/// moment later, and keeps buffers of its own.
+/// Whether the servers of this run read and write with threads. Redis 8 then closes a killed client a moment later, and
+/// keeps buffers of its own.
 pub fn has_io_threads() -> bool {
     extra_options().contains("--io-threads ")
 }
@@ -93,7 +92,7 @@ pub struct TestServer {
     options: Vec<String>,
     module: Option<PathBuf>,
     env: Vec<(String, String)>,
-    /// Whether it ever served; one that found its port taken is no failure.
+    /// Whether it ever served; a server that found its port taken is no failure.
     served: bool,
 }
 
@@ -108,7 +107,7 @@ impl TestServer {
         TestServer::launch(options, Some(module_path()))
     }
 
-    /// A server that does not have the module.
+    /// A server without the module.
     pub fn without_module(options: &[&str]) -> TestServer {
         TestServer::launch(options, None)
     }
@@ -162,7 +161,7 @@ impl TestServer {
         panic!("the server does not answer:\n{}", self.log());
     }
 
-    /// Whether this very process serves the port: another test's server may have been faster.
+    /// Whether this very process serves the port: another test's server may have taken it first.
     fn answers(&self) -> bool {
         let pid = self.process.id();
         Conn::try_open(self.port).is_some_and(|mut conn| conn.is_ready_as(pid))
@@ -192,7 +191,7 @@ impl TestServer {
 
     /// The process id, for signals.
     pub fn pid(&self) -> i32 {
-        // The matrix runs some servers through a small shell wrapper that execs: same pid.
+        // The matrix starts some servers with a small shell wrapper that execs: the pid is the same.
         self.process.id() as i32
     }
 
@@ -214,17 +213,17 @@ impl TestServer {
         self.process.wait().expect("a child");
     }
 
-    /// From the next start on, this build of the module (`None`: no module at all).
+    /// Sets the build of the module for the next start (`None`: no module at all).
     pub fn set_module(&mut self, module: Option<&Path>) {
         self.module = module.map(Path::to_path_buf);
     }
 
-    /// From the next start on, this variable in the server's environment.
+    /// Sets a variable in the server's environment for the next start.
     pub fn set_env(&mut self, name: &str, value: &str) {
         self.env.push((name.into(), value.into()));
     }
 
-    /// From the next start on, this option.
+    /// Adds an option for the next start.
     pub fn add_option(&mut self, name: &str, value: &str) {
         self.options.extend([name.into(), value.into()]);
     }
@@ -236,8 +235,8 @@ impl TestServer {
         self.start_again();
     }
 
-    /// Starts the ended process again on the same port and directory. Another process may have the port for
-    /// a moment: a connection's own end may be there.
+    /// Starts the ended process again on the same port and directory. Another process may have the port for a moment: a
+    /// client connection may use it as its local port.
     pub fn start_again(&mut self) {
         let start = Instant::now();
         loop {
@@ -278,14 +277,14 @@ impl TestServer {
         self.conn().run(["INFO", "lock"]).text()
     }
 
-    /// Waits until so many requests are parked on the server.
+    /// Waits until this number of requests are parked on the server.
     pub fn wait_for_waiters(&self, count: u64) {
         wait_for(&format!("{count} waiters"), || {
             self.stat("waiters") == count
         });
     }
 
-    /// The version that the server's binary reports, e.g. (7, 0, 15).
+    /// The version that the server's binary reports, for example (7, 0, 15).
     pub fn version(&self) -> (u32, u32, u32) {
         let info = self.conn().run(["INFO", "server"]).text();
         let field = |name: &str| {
@@ -311,14 +310,14 @@ impl TestServer {
             .contains("valkey_version:")
     }
 
-    /// The sums that hold at every quiet moment, see `src/lock/stats.rs`.
+    /// The sums that hold whenever no command is running, see `src/lock/stats.rs`.
     pub fn check_counters(&self) {
         let counters = self.counters();
         assert!(counters.is_ok(), "{counters:?}");
     }
 
     fn counters(&self) -> Result<(), String> {
-        // One reading: connections that are being closed move requests from line to line.
+        // One INFO reply: connections that are being closed move requests from one counter to another.
         let info = self.info();
         // Another build of the module may not have them yet.
         if info.contains("lock_sem_grants:") {
@@ -354,10 +353,10 @@ impl TestServer {
         Ok(())
     }
 
-    /// Asks the process to end and waits for it. One that cannot (stopped, crashed, or without the
-    /// means to save) is left to be killed.
+    /// Asks the process to end and waits for it. A process that cannot end by itself (stopped, crashed, unable to save)
+    /// is killed later.
     fn end_cleanly(&mut self) {
-        // SAFETY: a signal to a child; a pid that was waited for is no child and is not signalled.
+        // SAFETY: kill(2) with the pid of a child; a child that was waited for is not signalled.
         let asked = self.is_alive() && unsafe { libc::kill(self.pid(), libc::SIGTERM) } == 0;
         let start = Instant::now();
         while asked && self.is_alive() && start.elapsed() < patience() {
@@ -365,8 +364,8 @@ impl TestServer {
         }
     }
 
-    /// Ends the process and says what was wrong: for programs that go on after a failure, where
-    /// dropping would panic.
+    /// Ends the process and returns an error text if anything was wrong: for programs that continue after a failure,
+    /// where dropping would panic.
     pub fn finish(mut self) -> Result<(), String> {
         self.served = false;
         self.health()
@@ -499,7 +498,7 @@ fn spawn(
     start_silently(&mut command)
 }
 
-/// Starts a server that has a log and says nothing else.
+/// Starts a server with a log file and no other output.
 fn start_silently(command: &mut Command) -> Child {
     command
         .stdin(Stdio::null())

@@ -1,6 +1,6 @@
-//! A Redisson instance as far as one lock goes, with the waits of its `lock()` and `tryLock(wait)`: try; if that
-//! fails, subscribe to the lock's channel and try again; then sleep until a message comes or the time to live that
-//! the last try answered is over, and try once more; unsubscribe when done.
+//! A Redisson instance, reduced to one lock, with the waits of its `lock()` and `tryLock(wait)`: it tries; if that
+//! fails, it subscribes to the lock's channel and tries again; then it sleeps until a message comes or the time to live
+//! that the last try returned is over, and tries once more; it unsubscribes at the end.
 
 use std::io::Write;
 use std::net::{Shutdown, TcpStream};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use crate::scripts::{GIVE, TAKE};
 use crate::{conn, patience, Conn, Reply};
 
-/// As Redisson names the channel of a lock.
+/// The prefix of Redisson's channel for a lock.
 pub fn channel_of(lock: &str) -> String {
     let prefix = "redisson_lock__channel";
     match lock.contains('{') {
@@ -20,12 +20,12 @@ pub fn channel_of(lock: &str) -> String {
     }
 }
 
-/// One instance: a connection for scripts, and one that listens.
+/// One instance: a connection for scripts, and one that subscribes.
 pub struct Instance {
     conn: Conn,
-    ears: TcpStream,
-    heard: Receiver<Heard>,
-    listener: Option<JoinHandle<()>>,
+    socket: TcpStream,
+    received: Receiver<Received>,
+    thread: Option<JoinHandle<()>>,
     lock: String,
     owner: String,
     lease_ms: u64,
@@ -34,8 +34,8 @@ pub struct Instance {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Heard {
-    /// The answer to `SUBSCRIBE` or `UNSUBSCRIBE`.
+enum Received {
+    /// The reply to `SUBSCRIBE` or `UNSUBSCRIBE`.
     Done,
     Message,
 }
@@ -44,28 +44,28 @@ impl Instance {
     /// An instance for this lock on the server at this port.
     pub fn new(port: u16, lock: &str, owner: &str) -> Instance {
         let mut reader = Conn::open(port);
-        // It may hear nothing for long; closing the connection marks its end.
+        // The connection may receive nothing for long; the test ends it by closing it.
         reader.set_read_timeout(Duration::from_secs(3_600));
-        let ears = reader.stream().try_clone().expect("a socket");
-        let (tell, heard) = channel();
-        let listener = std::thread::spawn(move || {
+        let socket = reader.stream().try_clone().expect("a socket");
+        let (sender, received) = channel();
+        let thread = std::thread::spawn(move || {
             while let Some(reply) = reader.try_recv() {
                 let is_message = reply.list()[0].text() == "message";
                 let what = if is_message {
-                    Heard::Message
+                    Received::Message
                 } else {
-                    Heard::Done
+                    Received::Done
                 };
-                if tell.send(what).is_err() {
+                if sender.send(what).is_err() {
                     return;
                 }
             }
         });
         Instance {
             conn: Conn::open(port),
-            ears,
-            heard,
-            listener: Some(listener),
+            socket,
+            received,
+            thread: Some(thread),
             lock: lock.into(),
             owner: owner.into(),
             lease_ms: 30_000,
@@ -82,7 +82,7 @@ impl Instance {
         );
     }
 
-    /// `tryLock(wait)`. False when the time was over before.
+    /// `tryLock(wait)`. False if the time was over before.
     pub fn lock_within(&mut self, wait: Duration) -> bool {
         let until = Instant::now() + wait;
         if self.take().is_none() {
@@ -98,8 +98,8 @@ impl Instance {
                 break false;
             }
             let left = Duration::from_millis(left).min(until - now);
-            // A message that came or none: both are reasons to try again.
-            let _ = self.heard.recv_timeout(left);
+            // Message or timeout: either is a reason to try again.
+            let _ = self.received.recv_timeout(left);
         };
         self.subscribe("UNSUBSCRIBE");
         taken
@@ -110,8 +110,8 @@ impl Instance {
         assert_eq!(self.run(GIVE).int(), 1, "{} held it", self.owner);
     }
 
-    /// Listens, as an instance does that waits, and does not try.
-    pub fn only_listen(&mut self) {
+    /// Subscribes like a waiting instance, but does not try.
+    pub fn only_subscribe(&mut self) {
         self.subscribe("SUBSCRIBE");
     }
 
@@ -122,7 +122,7 @@ impl Instance {
             return None;
         }
         self.failed += 1;
-        // No time to live: for ever, or until a message.
+        // No time to live: sleep until a message comes.
         Some(u64::try_from(reply.int()).unwrap_or(3_600_000))
     }
 
@@ -142,18 +142,18 @@ impl Instance {
     }
 
     fn subscribe(&mut self, command: &str) {
-        while self.heard.try_recv().is_ok() {}
+        while self.received.try_recv().is_ok() {}
         let words = conn::pack([command, &channel_of(&self.lock)]);
-        self.ears.write_all(&words).expect("a write");
-        while self.heard.recv_timeout(patience()).expect("an answer") != Heard::Done {}
+        self.socket.write_all(&words).expect("a write");
+        while self.received.recv_timeout(patience()).expect("an answer") != Received::Done {}
     }
 }
 
 impl Drop for Instance {
     fn drop(&mut self) {
-        let _ = self.ears.shutdown(Shutdown::Both);
-        if let Some(listener) = self.listener.take() {
-            let _ = listener.join();
+        let _ = self.socket.shutdown(Shutdown::Both);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The samples of the pages, word for word: the fenced blocks, by page, language and first line.
+//! The samples of the pages, verbatim: the fenced blocks, by page, language and first line.
 
 use std::path::{Path, PathBuf};
 
@@ -10,14 +10,14 @@ pub fn root() -> PathBuf {
 /// A fenced block.
 #[derive(Debug, Clone)]
 pub struct Block {
-    /// The word behind the fence.
+    /// The word after the fence.
     pub language: String,
-    /// All lines between the fences, each with its end.
+    /// All lines between the fences, each with its line end.
     pub text: String,
 }
 
 impl Block {
-    /// By this a block is found: the first line that says something, less the fence's own indentation.
+    /// The text that identifies a block: its first line that is not empty, less the fence's own indentation.
     pub fn first_line(&self) -> &str {
         let said = |line: &&str| !line.trim().is_empty();
         self.text.lines().find(said).unwrap_or_default()
@@ -59,7 +59,7 @@ pub fn blocks(page: &str) -> Vec<Block> {
     blocks
 }
 
-/// The block of this page and language whose first line begins so.
+/// The block of this page and language whose first line starts with this text.
 ///
 /// # Panics
 /// When there is none, or more than one.

@@ -1,6 +1,6 @@
-//! The processes that tests start. Each begins with the default action for every signal, whatever the test
-//! run inherited (a shell without job control starts its background jobs with SIGINT ignored, nohup(1) with
-//! SIGHUP ignored), and none outlives the test run, also when that is killed.
+//! The processes that tests start. Each begins with the default action for every signal, whatever the test run
+//! inherited (a shell without job control starts its background jobs with SIGINT ignored, nohup(1) with SIGHUP
+//! ignored). None outlives the test run, even if the test run is killed.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{channel, Sender};
 use std::sync::OnceLock;
 
-/// The variable that marks a family of processes: what a child starts inherits it.
+/// The variable that marks a family of processes: child processes inherit it.
 const MARK: &str = "LOCK_TEST_FAMILY";
 
 /// Starts a child that the kernel kills when the test run ends.
@@ -26,14 +26,14 @@ pub fn spawn(command: &mut Command) -> io::Result<Child> {
 /// When the program cannot be started.
 pub fn spawn_with_last_signal(command: &mut Command, signal: i32) -> io::Result<Child> {
     prepare(command, signal);
-    let (tell, started) = channel();
+    let (sender, started) = channel();
     let command = std::mem::replace(command, Command::new(""));
     let gone = |_| io::Error::other("the spawning thread has ended");
-    spawner().send((command, tell)).map_err(|_| gone(()))?;
+    spawner().send((command, sender)).map_err(|_| gone(()))?;
     started.recv().map_err(|_| gone(()))?
 }
 
-/// For a child that its own thread waits for (`output`, `status`): the signals, and its end with the test run.
+/// Prepares a child that its own thread waits for (`output`, `status`): the signals, and its end with the test run.
 pub fn tame(command: &mut Command) -> &mut Command {
     prepare(command, libc::SIGKILL);
     command
@@ -41,15 +41,15 @@ pub fn tame(command: &mut Command) -> &mut Command {
 
 type Order = (Command, Sender<io::Result<Child>>);
 
-/// The thread that starts the children. The kernel sends the death signal when the thread that forked ends:
-/// this one lives as long as the process, which a test's own thread does not.
+/// The thread that starts the children. The kernel sends the death signal when the thread that forked ends: this thread
+/// lives as long as the process, unlike a test's own thread.
 fn spawner() -> &'static Sender<Order> {
     static SPAWNER: OnceLock<Sender<Order>> = OnceLock::new();
     SPAWNER.get_or_init(|| {
         let (order, orders) = channel::<Order>();
         std::thread::spawn(move || {
-            for (mut command, tell) in orders {
-                let _ = tell.send(command.spawn());
+            for (mut command, sender) in orders {
+                let _ = sender.send(command.spawn());
             }
         });
         order
@@ -62,7 +62,7 @@ fn prepare(command: &mut Command, last_signal: i32) {
     unsafe {
         let parent = libc::getpid();
         command.pre_exec(move || {
-            // SIGKILL and SIGSTOP, and what the C library keeps for itself, are refused: no matter.
+            // The kernel refuses SIGKILL, SIGSTOP and the signals of the C library, which does no harm.
             for signal in 1..=libc::SIGRTMAX() {
                 libc::signal(signal, libc::SIG_DFL);
             }
@@ -82,7 +82,7 @@ fn end_with(parent: libc::pid_t, signal: i32) -> io::Result<()> {
         if libc::prctl(libc::PR_SET_PDEATHSIG, signal) != 0 {
             return Err(io::Error::last_os_error());
         }
-        // The parent may have ended before that.
+        // The parent may have ended before the call.
         if libc::getppid() != parent {
             return Err(io::Error::from_raw_os_error(libc::ESRCH));
         }
@@ -100,7 +100,7 @@ fn end_with(_: libc::pid_t, _: i32) -> io::Result<()> {
 pub struct Family(String);
 
 impl Family {
-    /// Marks the command: its process and all that this starts are one family.
+    /// Marks the command: its process and all descendants are one family.
     pub fn of(command: &mut Command) -> Family {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -109,7 +109,7 @@ impl Family {
         Family(format!("{MARK}={mark}"))
     }
 
-    /// The members that live.
+    /// The members that are alive.
     pub fn members(&self) -> Vec<i32> {
         let Ok(entries) = std::fs::read_dir("/proc") else {
             return Vec::new();
@@ -128,7 +128,7 @@ impl Family {
             .any(|word| word == self.0.as_bytes())
     }
 
-    /// Kills whatever is left of it, and what that has just started.
+    /// Kills all that are left, and the processes that they have just started.
     pub fn kill(&self) {
         for _ in 0..100 {
             let members = self.members();

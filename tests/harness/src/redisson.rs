@@ -1,5 +1,5 @@
-//! The texts of Redisson's own scripts, as its jars have them. They are no part of this repository: `make
-//! redisson-texts` reads them out of the jars that Maven fetches, into `target/redisson/scripts`.
+//! The texts of Redisson's own scripts, from its jars. They are no part of this repository: `make redisson-texts` reads
+//! them out of the jars that Maven fetches, into `target/redisson/scripts`.
 
 use std::path::{Path, PathBuf};
 
@@ -45,7 +45,7 @@ pub const WRITE_ACQUIRE: &str = "6306ba3bf1f563b284bed52d305fce615c6664d9";
 /// Unlock of a writer, since 3.44.0.
 pub const WRITE_UNLOCK: &str = "21f5fb0f8ddfa9be5c3e0c9757c128796add75c6";
 
-/// Where the texts are.
+/// The directory of the texts.
 pub fn dir() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/redisson/scripts")
 }
@@ -53,7 +53,7 @@ pub fn dir() -> PathBuf {
 /// The text of the script with this SHA1.
 ///
 /// # Panics
-/// When it is not there.
+/// When the text is missing.
 pub fn text(sha1: &str) -> String {
     let path = dir().join(format!("{sha1}.lua"));
     std::fs::read_to_string(&path).unwrap_or_else(|error| {

@@ -1,5 +1,4 @@
-//! What the server tells others of its writes: a pretended replica that only reads, the text of the
-//! AOF, and real replicas.
+//! The server's replicated writes: read by a pretended replica, from the text of the AOF, and by real replicas.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -11,14 +10,14 @@ use crate::{patience, wait_for, TestServer};
 
 const MARKER: &str = "marker:of:the:test";
 
-/// The replication stream of a server from the moment of connecting.
+/// The replication stream of a server from the time of connecting.
 pub struct ReplicationStream {
     stream: BufReader<TcpStream>,
     parser: Parser,
 }
 
 impl ReplicationStream {
-    /// Attaches a pretended replica and reads past the snapshot.
+    /// Connects a pretended replica and reads past the snapshot.
     pub fn attach(server: &TestServer) -> ReplicationStream {
         let socket = TcpStream::connect(("127.0.0.1", server.port)).expect("a connection");
         socket.set_read_timeout(Some(patience())).expect("a socket");
@@ -57,8 +56,8 @@ impl ReplicationStream {
         replica
     }
 
-    /// The commands up to, without, a marker that is written to the server now. `PING`s and
-    /// `REPLCONF`s are left out; words are joined by spaces, the command's name in upper case.
+    /// The commands before a marker that is written to the server now. `PING`s and `REPLCONF`s are left out; words are
+    /// joined by spaces, the command's name in upper case.
     pub fn until_now(&mut self, server: &TestServer) -> Vec<String> {
         server.conn().run(["SET", MARKER, "1"]);
         let mut next = || read_command(&mut self.parser, &mut self.stream).expect("the stream");
@@ -68,8 +67,8 @@ impl ReplicationStream {
     }
 }
 
-/// What a server with `appendfsync always` has written to its AOF since it was opened or rewritten,
-/// in the form of [`ReplicationStream::until_now`].
+/// The AOF entries of a server with `appendfsync always` since the AOF was opened or rewritten, in the form of
+/// [`ReplicationStream::until_now`].
 pub fn aof_text(server: &TestServer) -> Vec<String> {
     let dir = std::fs::read_dir(server.dir().join("appendonlydir")).expect("the AOF's directory");
     let mut increments: Vec<_> = dir
@@ -107,7 +106,7 @@ pub fn follow(replica: &TestServer, master: &TestServer) {
     wait_until_in_sync(replica, master);
 }
 
-/// Waits until the replica has applied all that the master has sent.
+/// Waits until the replica has applied all writes of the master.
 pub fn wait_until_in_sync(replica: &TestServer, master: &TestServer) {
     let offset = |server: &TestServer| server.info_field("replication", "master_repl_offset");
     wait_for("equal offsets", || offset(replica) == offset(master));
@@ -117,7 +116,7 @@ fn read_line(stream: &mut BufReader<TcpStream>) -> String {
     loop {
         let mut line = String::new();
         stream.read_line(&mut line).expect("a line");
-        // The server keeps the link alive with bare newlines while it makes the snapshot.
+        // The server keeps the link alive with bare newlines while it creates the snapshot.
         if !line.trim().is_empty() {
             return line.trim().to_string();
         }

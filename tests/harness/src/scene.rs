@@ -1,4 +1,4 @@
-//! Where most tests of waiting begin: alice holds the lock `k`, bob is parked behind her.
+//! The initial state of most tests of waiting: alice holds the lock `k`, bob is parked behind her.
 
 use crate::{module_path, wait_for, Conn, Reply, TestServer};
 
@@ -9,12 +9,12 @@ pub struct Scene {
     pub bob_id: i64,
     /// Alice's token: the next grant must have a higher one.
     pub first: i64,
-    /// Dropped last: its counters are checked in the state that the test left.
+    /// Dropped last: the counters are checked in the state at the end of the test.
     pub server: TestServer,
 }
 
 impl Scene {
-    /// On a fresh server; bob waits for ever.
+    /// On a fresh server; bob waits without limit.
     pub fn new() -> Scene {
         Scene::on(TestServer::start())
     }
@@ -29,7 +29,7 @@ impl Scene {
         Scene::waiting(server, "BLOCK 0")
     }
 
-    /// On this server, bob's acquire having these options.
+    /// On this server, with these options of bob's acquire.
     pub fn waiting(server: TestServer, options: &str) -> Scene {
         let mut alice = server.conn();
         let first = alice.line("LOCK.ACQUIRE k alice PX 60000").int();
@@ -61,7 +61,7 @@ impl Scene {
         self.exec_replies(lines.len())
     }
 
-    /// Sends the lines as one transaction and others right behind it, in one write.
+    /// Sends the lines as one transaction and further lines after it, in one write.
     pub fn pipeline_exec(&mut self, lines: &[&str], behind: &[&str]) {
         let id = self.bob_id.to_string();
         let all = [&["MULTI"], lines, &["EXEC"], behind].concat();
@@ -70,7 +70,7 @@ impl Scene {
         self.alice.send_lines(&all);
     }
 
-    /// The replies of a transaction of so many commands.
+    /// The replies of a transaction with this number of commands.
     pub fn exec_replies(&mut self, commands: usize) -> Vec<Reply> {
         for _ in 0..=commands {
             let queued = self.alice.recv().text();
@@ -79,7 +79,7 @@ impl Scene {
         self.alice.recv().list()
     }
 
-    /// Asserts that the hash states this hold and nothing else, with a lease.
+    /// Asserts that the hash has exactly this hold, with a lease.
     pub fn assert_held(&mut self, owner: &str, token: i64) {
         let fields = self.fields();
         let expected = [("#token", format!("t{token}")), (owner, "1".to_string())];
@@ -100,7 +100,7 @@ impl Scene {
         fields
     }
 
-    /// Waits until the lock is free, and asserts that a new grant has a higher token than all.
+    /// Waits until the lock is free, and asserts that a new grant has a higher token than all before.
     pub fn assert_becomes_free(&mut self, above: i64) {
         let alice = &mut self.alice;
         wait_for("a free lock", || alice.line("EXISTS k").int() == 0);
@@ -108,7 +108,7 @@ impl Scene {
         assert!(next > above, "{next} is not above {above}");
     }
 
-    /// For keys that the server itself may have taken away again.
+    /// The same for keys that the server itself may have removed again.
     pub fn assert_becomes_free_or_held_by(&mut self, owner: &str, token: i64) {
         if self.alice.line("EXISTS k").int() == 0 {
             self.assert_becomes_free(token);
@@ -117,7 +117,7 @@ impl Scene {
         }
     }
 
-    /// Bob's one and only reply: a token above alice's, and the hash agrees.
+    /// Asserts bob's only reply: a token above alice's, and the hash has his hold.
     pub fn assert_bob_is_granted(&mut self) -> i64 {
         let token = only_reply(&mut self.bob).int();
         assert!(token > self.first);
@@ -133,24 +133,24 @@ impl Scene {
     }
 }
 
-/// Waits until so many requests have been parked: on a slow machine a short wait may be over again when
-/// it is seen.
+/// Waits until this number of requests have been parked so far: on a slow machine a short wait may have ended before it
+/// is seen.
 fn wait_until_parked(server: &TestServer, count: u64) {
     wait_for(&format!("{count} parked requests"), || {
         server.stat("waits_parked") == count
     });
 }
 
-/// The reply of a parked acquire, and proof that no second one came: a `PING` behind it is answered
-/// by `PONG` next.
+/// The reply of a parked acquire, and the proof that no second one came: the next reply is the `PONG` to a `PING` sent
+/// after it.
 pub fn only_reply(conn: &mut Conn) -> Reply {
     let reply = conn.recv();
     assert_eq!(conn.line("PING").text(), "PONG", "after {reply:?}");
     reply
 }
 
-/// A server refuses to unload a module that has a timer or a parked client. Loaded again, the counters
-/// can be read at the end.
+/// A server refuses to unload a module that has a timer or a parked client. The module is loaded again, so that the
+/// counters can be read at the end.
 pub fn unload_and_load(conn: &mut Conn) {
     wait_for("a module without timers", || {
         !conn.line("MODULE UNLOAD lock").is_error()

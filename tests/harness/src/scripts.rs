@@ -1,4 +1,4 @@
-//! What Redisson's `RLock` does, in scripts of our own words: the same calls, the same replies.
+//! Redisson's `RLock` in reworded scripts: the same calls, the same replies.
 
 /// KEYS: lock; ARGV: lease, owner. Nil when taken, else the holder's time to live.
 pub const TAKE: &str = "\

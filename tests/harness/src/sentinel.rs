@@ -4,28 +4,28 @@ use std::path::Path;
 use std::process::{Child, Command};
 use std::sync::MutexGuard;
 
-use crate::cluster::turn;
+use crate::cluster::lock_scenes;
 use crate::replica::{follow, PROMPT_MASTER};
 use crate::{free_port, server_binary, start_silently, wait_for, Conn, Reply, TestServer};
 
-/// What the sentinels call the primary.
+/// The sentinels' name of the primary.
 pub const NAME: &str = "locks";
 
-/// A server that does not answer for so long is taken for dead.
+/// A server that does not answer for this long counts as dead.
 const DOWN_AFTER_MS: u32 = 1_000;
 
-/// Servers that are watched over. Only one such scene is played at a time.
+/// Servers that sentinels watch. Only one such scene runs at a time.
 pub struct Watched {
     /// The first one starts as the primary.
     pub servers: Vec<TestServer>,
     sentinels: Vec<Sentinel>,
-    _turn: MutexGuard<'static, ()>,
+    _scene: MutexGuard<'static, ()>,
 }
 
 impl Watched {
-    /// All of them up, in sync and known to each other.
+    /// All of them are running, in sync, and known to each other.
     pub fn start() -> Watched {
-        let turn = turn();
+        let guard = lock_scenes();
         let servers: Vec<_> = (0..3).map(|_| TestServer::with(&PROMPT_MASTER)).collect();
         for replica in &servers[1..] {
             follow(replica, &servers[0]);
@@ -37,17 +37,17 @@ impl Watched {
         Watched {
             servers,
             sentinels,
-            _turn: turn,
+            _scene: guard,
         }
     }
 
-    /// Where the sentinels listen.
+    /// The ports of the sentinels.
     pub fn sentinel_ports(&self) -> Vec<u16> {
         let ports = self.sentinels.iter().map(|sentinel| sentinel.port);
         ports.collect()
     }
 
-    /// Waits until all sentinels agree on another primary than this, and it is one; its index.
+    /// Waits until all sentinels name another primary than this one, and that server is one; returns its index.
     pub fn wait_for_another_primary_than(&self, old: usize) -> usize {
         let old = self.servers[old].port;
         let mut port = 0;
@@ -61,8 +61,8 @@ impl Watched {
         new.expect("one of the servers")
     }
 
-    /// Waits until all sentinels see two healthy replicas: then they have nothing left to change. While
-    /// they change a server they end its connections, more than once even.
+    /// Waits until all sentinels see two healthy replicas: then they reconfigure nothing any more. A sentinel that
+    /// reconfigures a server ends its connections, possibly more than once.
     pub fn wait_until_settled(&self) {
         for sentinel in &self.sentinels {
             let mut conn = sentinel.conn();
@@ -118,7 +118,7 @@ impl Sentinel {
         !ended
     }
 
-    /// Says hello and asks around more often than once in two seconds, or in ten.
+    /// Makes the sentinel publish and query more often than once in two seconds, or in ten.
     fn hurry(&self) {
         for line in [
             "SENTINEL DEBUG PUBLISH-PERIOD 200",

@@ -1,4 +1,4 @@
-//! What tests start begins with the signals of a fresh login, ends with the test run, and leaves nothing behind.
+//! Processes that tests start: they begin with the signals of a fresh login, and end with the test run.
 
 #![allow(
     missing_docs,
@@ -13,7 +13,7 @@ use std::process::{Child, Command, Stdio};
 use redis_lock_harness::process::{spawn, tame, Family};
 use redis_lock_harness::wait_for;
 
-/// A command of the shell whose first line of output is read.
+/// A shell command with piped output.
 fn shell(script: &str) -> Command {
     let mut command = Command::new("sh");
     command.args(["-c", script]).stdout(Stdio::piped());
@@ -35,7 +35,7 @@ fn is_alive(pid: &str) -> bool {
 
 const STATUS: &str = "grep -E '^Sig(Blk|Ign):' /proc/self/status";
 
-/// The signals that a child blocks and those that it ignores, of SIGHUP, SIGINT and the like: the first 15.
+/// The signals that a child blocks and those that it ignores, of the first 15 (SIGHUP, SIGINT and the like).
 fn ignored(command: &mut Command) -> [u64; 2] {
     let output = command.output().expect("a shell");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -72,7 +72,7 @@ fn a_child_outlives_the_thread_that_started_it() {
     child.wait().expect("a child");
 }
 
-/// The test below is run as a program of its own, and killed.
+/// The test below runs as a program of its own, which is killed.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_child_ends_with_a_test_run_that_is_killed() {
@@ -80,8 +80,8 @@ fn a_child_ends_with_a_test_run_that_is_killed() {
     run.args(["--exact", "leaves_a_child", "--ignored", "--nocapture"]);
     let mut run = spawn(run.stdout(Stdio::piped())).expect("this program");
     let out = BufReader::new(run.stdout.take().expect("a pipe"));
-    let told = out.lines().map_while(Result::ok);
-    let child = told
+    let response = out.lines().map_while(Result::ok);
+    let child = response
         .filter_map(|line| Some(line.strip_prefix("child ")?.to_string()))
         .next();
     let child = child.expect("a child");
@@ -99,7 +99,7 @@ fn leaves_a_child() {
     child.wait().expect("a child");
 }
 
-/// One that has left its process group, and whose parent is gone.
+/// A process that has left its process group, and whose parent has ended.
 #[test]
 fn a_family_is_killed_as_a_whole() {
     let mut command = shell("setsid sleep 1000 >/dev/null & echo $!");

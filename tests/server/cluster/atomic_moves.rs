@@ -1,6 +1,6 @@
-//! Slots that move atomically (Redis 8.4, Valkey 9) with locks that are held, waited for and changed on
-//! the way: a child of the source writes a snapshot of the slot, what changes meanwhile follows it,
-//! and then the slot is the target's from one moment to the next.
+//! Atomic slot migration (Redis 8.4, Valkey 9) with locks that are held, waited for and changed during the move: a
+//! child of the source writes a snapshot of the slot, later changes follow it, and then the slot passes to the target
+//! at once.
 
 use std::sync::OnceLock;
 
@@ -9,7 +9,7 @@ use crate::common::cluster::{
 };
 use crate::common::{wait_for, Conn, Reply, TestServer};
 
-/// Two nodes; the slot of `k` moves between them, that of `other` stays where it is.
+/// Two nodes; the slot of `k` moves between them, that of `other` stays.
 struct Pair {
     source: TestServer,
     target: TestServer,
@@ -19,7 +19,7 @@ struct Pair {
 }
 
 impl Pair {
-    /// `None` where slots cannot move like this.
+    /// `None` if the server cannot move slots atomically.
     fn start() -> Option<Pair> {
         can_move().then(|| Pair::with(&[]))
     }
@@ -41,13 +41,13 @@ impl Pair {
         AtomicMove::begin(&self.source, &self.target, self.slot)
     }
 
-    /// Each key takes the snapshot so long: what a test does after this is done while it is written.
+    /// The snapshot takes this long for each key, so that a test acts while it is written.
     fn slow_down(&mut self, ms_per_key: u32) {
         let line = format!("CONFIG SET rdb-key-save-delay {}", ms_per_key * 1_000);
         assert_eq!(self.here.line(&line).text(), "OK");
     }
 
-    /// Begins the move, and waits until the child is at work.
+    /// Starts the move, and waits until the child runs.
     fn begin_slowly(&self) -> AtomicMove {
         let mut moving = self.begin();
         wait_for("the snapshot", || moving.is_snapshotting());
@@ -67,13 +67,12 @@ impl Pair {
         waiter
     }
 
-    /// Many connections: the server's round through all of them, in which it redirects those that are
-    /// parked, takes a second then.
+    /// Many connections: with them the server needs a second to go through all and redirect the parked ones.
     fn crowd(&self) -> Vec<Conn> {
         (0..400).map(|_| self.source.conn()).collect()
     }
 
-    /// What the target has of the slot is what the source had.
+    /// Asserts that the slot has the same content at the target as it had at the source.
     fn assert_arrived(&mut self, keys: &[&str], before: &[(Vec<Reply>, i64)]) {
         for (key, before) in keys.iter().zip(before) {
             assert_eq!(self.there.snapshot_of(key), *before, "{key}");
@@ -86,7 +85,7 @@ impl Pair {
     }
 }
 
-/// Asked once.
+/// The result for all tests; determined once.
 fn can_move() -> bool {
     static CAN: OnceLock<bool> = OnceLock::new();
     *CAN.get_or_init(|| moves_atomically(&TestServer::start()))
@@ -143,7 +142,7 @@ fn changes_during_the_move_of_a_slot_arrive() {
         "LOCK.ACQUIRE {k}freed alice PX 60000",
         "LOCK.ACQUIRE {k}entered alice PX 60000",
         "LOCK.ACQUIRE {k}deleted alice PX 60000",
-        // These leases end while the snapshot is written; the other slot's key comes first or last.
+        // These leases end while the snapshot is written; keys of the other slot come first or last.
         "LOCK.ACQUIRE {other}a alice PX 700",
         "LOCK.ACQUIRE {k}ended alice PX 700",
         "LOCK.ACQUIRE {other}b alice PX 700",
@@ -177,11 +176,14 @@ fn changes_during_the_move_of_a_slot_arrive() {
     for (waiter, key) in waiters.iter_mut().zip(parked) {
         assert!(waiter.recv().int() > 0, "{key}");
     }
-    // No request is granted at the target yet, not even one with ASKING.
+    // The target grants no request yet, not even one with ASKING.
     pair.there.line("ASKING");
     let moved = pair.there.line("LOCK.ACQUIRE {k}freed dave").error();
     assert!(moved.starts_with("MOVED"), "{moved}");
-    assert!(moving.is_snapshotting(), "too late to tell");
+    assert!(
+        moving.is_snapshotting(),
+        "the snapshot was already complete"
+    );
 
     let keys = [
         "{k}handed",
@@ -204,9 +206,9 @@ fn changes_during_the_move_of_a_slot_arrive() {
     }
 }
 
-/// The first token of a slot, with its horizon, is given out while the snapshot is written.
+/// The first token of a slot is granted, with its horizon, while the snapshot is written.
 #[test]
-fn a_horizon_that_is_written_while_its_slot_moves_comes_along() {
+fn a_horizon_written_during_a_slot_move_is_moved() {
     let Some(mut pair) = Pair::start() else {
         return;
     };
@@ -220,11 +222,14 @@ fn a_horizon_that_is_written_while_its_slot_moves_comes_along() {
     assert_eq!(horizons_beside(&mut pair.here, "k"), [""; 0]);
     pair.slow_down(400);
     let mut moving = pair.begin_slowly();
-    // No command of ours: the alarm grants it.
+    // Without a command of the module: the timer grants it.
     pair.here.line("DEL k");
     let token = bob.recv().int();
     let reserved = stored(&mut pair.here);
-    assert!(moving.is_snapshotting(), "too late to tell");
+    assert!(
+        moving.is_snapshotting(),
+        "the snapshot was already complete"
+    );
     moving.wait_until_done();
     assert_eq!(stored(&mut pair.there), reserved);
     let there = &mut pair.there;
@@ -233,8 +238,8 @@ fn a_horizon_that_is_written_while_its_slot_moves_comes_along() {
     assert!(there.line("LOCK.ACQUIRE k carol").int() > reserved);
 }
 
-/// Leases end all the time, before, while and after the slot moves: an owner that was granted the lock by the
-/// source holds it at the target, all others are redirected.
+/// Leases end before, during and after the slot's move: an owner granted by the source holds the lock at the target,
+/// all others are redirected.
 #[test]
 fn leases_that_end_around_the_move_are_granted_at_one_node() {
     let Some(mut pair) = Pair::start() else {
@@ -248,7 +253,7 @@ fn leases_that_end_around_the_move_are_granted_at_one_node() {
         waiters.push(pair.park_here(key, "bob"));
     }
     pair.slow_down(5);
-    // The last ones' leases go on.
+    // The last owners' leases are still running.
     for (i, key) in keys[..35].iter().enumerate() {
         let lease = (30 * i + 1).to_string();
         pair.here.run(["LOCK.RENEW", key, "alice", "PX", &lease]);
@@ -270,11 +275,11 @@ fn leases_that_end_around_the_move_are_granted_at_one_node() {
         }
     }
     println!("{granted} granted by the source, {moved} redirected");
-    assert!(granted > 0 && moved > 0, "nothing to see");
+    assert!(granted > 0 && moved > 0, "both must occur");
 }
 
 #[test]
-fn a_move_that_is_called_off_leaves_everything_at_the_source() {
+fn a_cancelled_move_leaves_everything_at_the_source() {
     let Some(mut pair) = Pair::start() else {
         return;
     };
@@ -297,7 +302,7 @@ fn a_move_that_is_called_off_leaves_everything_at_the_source() {
     let moved = pair.there.line("LOCK.ACQUIRE k dave").error();
     assert!(moved.starts_with("MOVED"), "{moved}");
 
-    // The next attempt has all of it.
+    // The next attempt moves everything.
     pair.slow_down(0);
     let reserved = stored(&mut pair.here);
     pair.begin().wait_until_done();
@@ -308,8 +313,8 @@ fn a_move_that_is_called_off_leaves_everything_at_the_source() {
     assert!(there.line("LOCK.ACQUIRE k dave").int() > reserved);
 }
 
-/// The slot comes back before the source's rounds have found the parked client, and without the lock:
-/// the waiter is answered, one way or the other, long before the lease that it saw would have ended.
+/// The slot returns, without the lock, before the source has gone through its parked clients: the waiter is answered
+/// with a grant or a redirection, long before the end of the lease that it saw.
 #[test]
 fn a_waiter_whose_slot_returns_soon_is_answered() {
     let Some(mut pair) = Pair::start() else {
@@ -322,14 +327,14 @@ fn a_waiter_whose_slot_returns_soon_is_answered() {
     assert_eq!(pair.there.line("LOCK.RELEASE k alice").int(), 1);
     pair.swap();
     pair.begin().wait_until_done();
-    let told = bob.recv();
-    match told.maybe_int() {
+    let response = bob.recv();
+    match response.maybe_int() {
         Some(next) => assert!(next > token),
-        None => assert!(told.error().starts_with("MOVED")),
+        None => assert!(response.error().starts_with("MOVED")),
     }
 }
 
-/// Valkey 9 has databases in a cluster: the lock is in another than the horizon of its slot.
+/// Valkey 9 has databases in a cluster: the lock and the horizon of its slot are in different ones.
 #[test]
 fn a_lock_of_another_database_moves_with_its_horizon() {
     if !can_move() || !TestServer::start().is_valkey() {
@@ -350,7 +355,10 @@ fn a_lock_of_another_database_moves_with_its_horizon() {
     let mut moving = pair.begin_slowly();
     pair.here.line("DEL k");
     let token = bob.recv().int();
-    assert!(moving.is_snapshotting(), "too late to tell");
+    assert!(
+        moving.is_snapshotting(),
+        "the snapshot was already complete"
+    );
     let reserved = stored(&mut pair.source.conn());
     let before = pair.here.snapshot_of("k");
     moving.wait_until_done();

@@ -1,5 +1,5 @@
-//! A node of a cluster: one horizon a slot, both kinds of release message, and slots that move to
-//! another node with locks and waiters in them.
+//! A node of a cluster: one horizon for each slot, both kinds of release message, and slots that move to another node
+//! with locks and waiters in them.
 
 use crate::common::cluster::{
     self, horizons_beside, id_of, keys_in, one_node, slot_of, start_node,
@@ -40,7 +40,7 @@ impl Pair {
         pair
     }
 
-    /// Both nodes have epochs of their own and know the latest: a claim to a slot is not contested.
+    /// Waits until both nodes have epochs of their own and know the latest, so that a claim to a slot is not contested.
     fn wait_until_settled(&mut self) {
         wait_for("the nodes to agree on the epoch", || {
             let infos = [&mut self.here, &mut self.there];
@@ -54,7 +54,7 @@ impl Pair {
         });
     }
 
-    /// The slot is on its way from here to there.
+    /// Starts the migration of the slot.
     fn begin_move(&mut self, slot: i64) {
         self.wait_until_settled();
         cluster::begin_move(&self.source, &self.target, slot);
@@ -76,7 +76,7 @@ impl Pair {
         waiter
     }
 
-    /// Redisson holds `k`, so that its slot has no horizon yet, b waits for it, and the slot is on its way.
+    /// Redisson holds `k`, so that its slot has no horizon yet; b waits for it; the slot is migrating.
     fn move_a_lock_of_redisson(&mut self) -> (i64, Conn) {
         self.here.line("HSET k uuid:1 1");
         self.here.line("PEXPIRE k 60000");
@@ -86,9 +86,9 @@ impl Pair {
         (slot, waiter)
     }
 
-    /// Passes when the source's alarm has rung and judged what there was to be judged: a lease of
-    /// another lock has ended and its waiter was granted.
-    fn let_the_alarm_ring_here(&self) {
+    /// Returns when the source's timer has run and settled every key that is due: a lease of another lock has ended and
+    /// its waiter was granted.
+    fn wait_for_the_timer_of_the_source(&self) {
         let mut conn = self.source.conn();
         conn.line("LOCK.ACQUIRE other x PX 50");
         let token = conn.line("LOCK.ACQUIRE other y PX 60000 BLOCK 0").int();
@@ -158,7 +158,7 @@ fn a_release_is_published_to_both_kinds_of_subscribers_and_not_replicated() {
             let message: Vec<_> = subscriber.recv().list().iter().map(Reply::text).collect();
             assert_eq!(message, [kind, channel, "0"]);
         }
-        // Each replica would send it to the whole cluster again.
+        // Each replica would send the message to the whole cluster again.
         let seen = stream.until_now(&node);
         assert_eq!(seen.last().unwrap(), &format!("DEL {key}"), "{seen:?}");
         assert!(
@@ -221,8 +221,8 @@ fn a_held_lock_moves_with_its_slot_and_its_waiter_is_redirected() {
 
     pair.begin_move(slot);
     pair.migrate_keys(slot);
-    // MIGRATE deletes the key here, but the lock is held as before, over there.
-    pair.let_the_alarm_ring_here();
+    // MIGRATE deletes the key here, but the lock is still held at the target.
+    pair.wait_for_the_timer_of_the_source();
     assert!(waiter.is_silent());
     assert!(keys_in(&mut pair.here, slot).is_empty());
     pair.end_move(slot);
@@ -231,10 +231,10 @@ fn a_held_lock_moves_with_its_slot_and_its_waiter_is_redirected() {
     assert_eq!(redirected, expected);
     pair.source.wait_for_waiters(0);
 
-    // The target goes on where the source stopped.
+    // The target continues from the source's state.
     let there = &mut pair.there;
     assert_eq!(there.line("LOCK.ACQUIRE k a PX 1000 ONCE").int(), token);
-    // MIGRATE passes on the time that is left, so the deadline moves by what it took.
+    // MIGRATE passes on the remaining time, so the deadline is later by the duration of the move.
     let moved = there.line("PEXPIRETIME k").int() - deadline;
     assert!((0..1_000).contains(&moved), "{moved} ms");
     assert!(there.line("LOCK.ACQUIRE k b").is_nil());
@@ -267,7 +267,7 @@ fn tokens_rise_when_a_slot_moves_there_and_back() {
 }
 
 #[test]
-fn a_hand_off_in_a_migrating_slot_goes_on_while_its_horizon_stands() {
+fn a_migrating_slot_hands_off_below_its_horizon() {
     let mut pair = Pair::start();
     let token = pair.here.line("LOCK.ACQUIRE k a PX 60000").int();
     let mut waiter = pair.park_here("b");
@@ -293,9 +293,9 @@ fn no_horizon_is_written_into_a_migrating_slot() {
     assert_eq!(keys_in(&mut pair.here, slot), ["k"]);
     assert_eq!(pair.here.line("HLEN k").int(), 1);
 
-    // Freed, it can be granted only where the slot goes.
+    // The freed lock can be granted only at the target.
     assert_eq!(pair.here.line("LOCK.RELEASE k uuid:1").int(), 1);
-    pair.let_the_alarm_ring_here();
+    pair.wait_for_the_timer_of_the_source();
     assert!(waiter.is_silent());
     assert!(keys_in(&mut pair.here, slot).is_empty());
     pair.end_move(slot);
@@ -305,13 +305,13 @@ fn no_horizon_is_written_into_a_migrating_slot() {
 }
 
 #[test]
-fn a_new_lock_in_a_slot_that_is_still_coming_is_refused() {
+fn a_new_lock_in_an_importing_slot_is_refused() {
     let mut pair = Pair::start();
     let slot = slot_of(&mut pair.here, "k");
     pair.begin_move(slot);
     let line = "LOCK.ACQUIRE k a PX 60000";
     assert!(pair.here.line(line).error().starts_with("ASK"));
-    // The client comes as it was told to, but that permission is not the horizon's.
+    // The client sends ASKING, as redirected, but that permission does not cover the horizon.
     pair.there.line("ASKING");
     let refusal = pair.there.line(line).error();
     assert!(refusal.starts_with("TRYAGAIN"), "{refusal}");
@@ -322,11 +322,11 @@ fn a_new_lock_in_a_slot_that_is_still_coming_is_refused() {
 }
 
 #[test]
-fn a_migration_that_is_called_off_leaves_the_lock_to_its_waiter() {
+fn a_cancelled_migration_leaves_the_lock_to_its_waiter() {
     let mut pair = Pair::start();
     let (slot, mut waiter) = pair.move_a_lock_of_redisson();
     assert_eq!(pair.here.line("LOCK.RELEASE k uuid:1").int(), 1);
-    pair.let_the_alarm_ring_here();
+    pair.wait_for_the_timer_of_the_source();
     assert!(waiter.is_silent());
     let stable = format!("CLUSTER SETSLOT {slot} STABLE");
     pair.here.line(&stable);
@@ -341,7 +341,7 @@ fn a_waiter_is_answered_when_the_cluster_goes_down() {
     holder.line("LOCK.ACQUIRE k alice");
     waiter.send_line("LOCK.ACQUIRE k bob BLOCK 0");
     node.wait_for_waiters(1);
-    // A cluster that does not cover every slot serves none, if it is configured so.
+    // By its configuration, a cluster that does not cover every slot serves none.
     holder.line("CONFIG SET cluster-require-full-coverage yes");
     let elsewhere = (slot_of(&mut holder, "k") + 1) % 16_384;
     holder.line(&format!("CLUSTER DELSLOTS {elsewhere}"));
@@ -349,9 +349,9 @@ fn a_waiter_is_answered_when_the_cluster_goes_down() {
     node.wait_for_waiters(0);
 }
 
-/// Locks whose slot has gone are ignored here: others are granted, and no timer stays.
+/// Locks whose slot has gone are ignored here: other locks are granted, and no timer stays armed.
 #[test]
-fn keys_of_a_slot_that_moved_away_hold_nothing_back() {
+fn keys_of_a_slot_that_moved_away_do_not_block_other_keys() {
     let mut pair = Pair::start();
     let mut waiters = Vec::new();
     for i in 0..60 {
@@ -369,11 +369,11 @@ fn keys_of_a_slot_that_moved_away_hold_nothing_back() {
     pair.end_move(slot);
     for waiter in &mut waiters {
         assert!(waiter.recv().error().starts_with("MOVED"));
-        // On Redis 8 a connection must not remember a command of a module that is gone.
+        // On Redis 8 a connection must not remember a command of a module that is unloaded.
         waiter.line("PING");
     }
-    pair.let_the_alarm_ring_here();
-    // Places are kept for a second; then nothing is pending any more.
+    pair.wait_for_the_timer_of_the_source();
+    // Places are kept for a second; afterwards nothing is pending.
     wait_for("MODULE UNLOAD", || {
         !pair.here.line("MODULE UNLOAD lock").is_error()
     });

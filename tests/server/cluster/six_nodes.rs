@@ -1,5 +1,5 @@
-//! Three primaries and three replicas: keys and their nodes, slots that move under traffic, fail-overs
-//! of every kind, a minority that is cut off.
+//! Three primaries and three replicas: keys and their nodes, slots that move under traffic, every kind of fail-over,
+//! and a minority that is cut off.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -10,10 +10,10 @@ use crate::common::cluster::{
 };
 use crate::common::{wait_for, Conn, TestServer};
 
-/// A node that is silent for so long is taken for dead.
+/// A node that is silent for this long counts as dead.
 const TIMEOUT_MS: u32 = 2_000;
 
-/// A key, held twice by alice and waited for by bob, on the node that serves it.
+/// A key on the node that serves it; alice holds it twice and bob waits for it.
 struct Held {
     key: String,
     token: i64,
@@ -39,8 +39,8 @@ impl Held {
         }
     }
 
-    /// The hold is on this node as it was, and is handed off there to bob, who asks again. Returns
-    /// bob's token.
+    /// Asserts that the hold is on this node as it was. It is handed off there to bob, who asks again. Returns bob's
+    /// token.
     fn goes_on_at(&self, node: &TestServer) -> i64 {
         let (mut conn, key) = (node.conn(), self.key.as_str());
         let (fields, deadline) = conn.snapshot_of(key);
@@ -71,13 +71,13 @@ fn park(node: &TestServer, key: &str, owner: &str) -> Conn {
     conn
 }
 
-/// The reply to a waiter whose node no longer serves the key, or is no primary any more.
+/// The reply to a waiter whose node no longer serves the key, or is no longer a primary.
 fn assert_answered(mut waiter: Conn, expected: &[&str]) {
-    let told = waiter.try_recv().map(|reply| reply.error());
-    let told = told.unwrap_or_else(|| "closed".into());
+    let response = waiter.try_recv().map(|reply| reply.error());
+    let response = response.unwrap_or_else(|| "closed".into());
     assert!(
-        expected.iter().any(|code| told.starts_with(code)),
-        "{told}, not one of {expected:?}"
+        expected.iter().any(|code| response.starts_with(code)),
+        "{response}, not one of {expected:?}"
     );
 }
 
@@ -103,30 +103,30 @@ fn every_key_has_one_node_and_waiters_move_with_its_slot_by_themselves() {
         }
     }
 
-    // Subscribers at the slot's owner hear of a release, before and after it moved.
+    // Subscribers at the slot's owner receive the release message, before and after the move.
     let (source, target) = (&cluster.nodes[0], &cluster.nodes[1]);
     let key = cluster.key_of(0, "moved");
     let channel = format!("redisson_lock__channel:{key}");
     let slot = slot_of(&mut source.conn(), &key);
     let mut before = subscribe(source, &channel);
     acquire_and_release(source, &key);
-    assert_eq!(heard(&mut before), ["smessage", &channel, "0"]);
+    assert_eq!(received(&mut before), ["smessage", &channel, "0"]);
 
     let held = Held::on(source, &key);
     begin_move(source, target, slot);
     migrate_keys(source, target, slot);
     end_move(source, target, slot);
     let moved = Instant::now();
-    // Nothing else happens: the server's own rounds find the parked client.
+    // No other event follows: the server itself finds the parked client in its regular checks.
     let Held { bob, .. } = held;
     assert_answered(bob, &["MOVED"]);
     println!("redirected after {:?}", moved.elapsed());
-    assert_eq!(heard(&mut before), ["sunsubscribe", &channel, ""]);
+    assert_eq!(received(&mut before), ["sunsubscribe", &channel, ""]);
 
     let mut after = subscribe(target, &channel);
     let mut conn = target.conn();
     assert_eq!(conn.run(["LOCK.RELEASE", &key, "alice", "ALL"]).int(), 1);
-    assert_eq!(heard(&mut after), ["smessage", &channel, "0"]);
+    assert_eq!(received(&mut after), ["smessage", &channel, "0"]);
     assert_eq!(horizons_beside(&mut conn, &key).len(), 1);
 }
 
@@ -143,7 +143,7 @@ fn subscribe(node: &TestServer, channel: &str) -> Conn {
     conn
 }
 
-fn heard(subscriber: &mut Conn) -> [String; 3] {
+fn received(subscriber: &mut Conn) -> [String; 3] {
     let message = subscriber.recv().list();
     let text = |i: usize| match message[i].maybe_int() {
         Some(_) => String::new(),
@@ -152,8 +152,8 @@ fn heard(subscriber: &mut Conn) -> [String; 3] {
     [text(0), text(1), text(2)]
 }
 
-/// Locks of eight slots are taken, waited for and released by six clients, while the slots move from
-/// node 0 to node 1 and back, key by key.
+/// Six clients take, wait for and release locks of eight slots, while the slots move from node 0 to node 1 and back,
+/// key by key.
 #[test]
 fn slots_move_under_traffic_and_nothing_is_granted_twice() {
     let cluster = Cluster::with(TIMEOUT_MS, &[]);
@@ -174,13 +174,13 @@ fn slots_move_under_traffic_and_nothing_is_granted_twice() {
         for round in 0..4 {
             let [source, target] = [round % 2, (round + 1) % 2].map(|i| &cluster.nodes[i]);
             if round > 0 {
-                // Slots that stay where they are.
+                // Slots that stay.
                 let of_source = [0, 10_000][round % 2];
                 forget_late_claims(target, source, &cluster.nodes[2], of_source);
             }
             let grants = || locks.iter().map(Lock::grants).sum::<i64>();
             move_slots(source, target, &slots, |slot| {
-                // Nothing was written behind the last key: the slot left nothing.
+                // No key of the slot was written after its last key had moved.
                 assert_eq!(keys_in(&mut source.conn(), slot), [""; 0]);
                 let so_far = grants();
                 wait_for("traffic", || grants() > so_far + 5);
@@ -199,7 +199,7 @@ fn slots_move_under_traffic_and_nothing_is_granted_twice() {
     }
 }
 
-/// A lock and what it protects.
+/// A lock and the resource that it protects.
 struct Lock {
     key: String,
     inside: AtomicUsize,
@@ -222,7 +222,7 @@ impl Lock {
         self.grants.load(Ordering::SeqCst)
     }
 
-    /// The work of a holder: no other is inside, and its token is the highest so far.
+    /// The work of a holder: no other client is inside, and its token is the highest so far.
     fn enter(&self, token: i64) {
         assert_eq!(self.inside.fetch_add(1, Ordering::SeqCst), 0, "two holders");
         let before = self.newest.swap(token, Ordering::SeqCst);
@@ -269,7 +269,7 @@ impl Client<'_> {
                 "2000",
                 "ONCE",
             ];
-            // Nil after two seconds: the next lock is tried, this one's holder waits for its slot.
+            // Nil after two seconds: the client tries the next lock; the holder of this one waits for its slot.
             if let Some(token) = self.ask(&acquire) {
                 lock.enter(token);
                 let released = self.ask(&["LOCK.RELEASE", key, &owner, "ALL"]);
@@ -278,7 +278,7 @@ impl Client<'_> {
         }
     }
 
-    /// The answer of the node that has the key, `None` for nil.
+    /// The reply of the node that has the key, `None` for nil.
     fn ask(&mut self, words: &[&str]) -> Option<i64> {
         let start = Instant::now();
         let mut last = Vec::new();
@@ -303,8 +303,8 @@ impl Client<'_> {
                     if !reply.is_error() {
                         return reply.maybe_int();
                     }
-                    // The slot has not arrived yet. A request for a new lock there goes to another slot, or all
-                    // could wait at the one that is moving.
+                    // The slot has not arrived yet. A request for a new lock goes to another slot; otherwise all
+                    // clients could wait for the moving one.
                     self.at = home;
                     if words[0] == "LOCK.ACQUIRE" {
                         return None;
@@ -324,8 +324,7 @@ impl Client<'_> {
     }
 }
 
-/// Each kind at another primary, and back: Redis 7.0 lets a replica that was elected a moment ago count
-/// its old votes again.
+/// Each kind at another primary, and back: Redis 7.0 lets a replica that was just elected count its old votes again.
 #[test]
 fn locks_survive_every_kind_of_planned_fail_over() {
     let cluster = Cluster::with(TIMEOUT_MS, &[]);
@@ -358,7 +357,7 @@ fn locks_survive_a_primary_that_dies() {
     let last = held.goes_on_at(&cluster.nodes[3]);
     assert_answered(held.bob, &["closed"]);
 
-    // It comes back as a replica, and redirects all clients to the new primary.
+    // It returns as a replica, and redirects all clients to the new primary.
     cluster.nodes[0].start_again();
     cluster.wait_until_whole();
     let moved = cluster.nodes[0].conn().run(["LOCK.ACQUIRE", &key, "carol"]);
@@ -373,12 +372,12 @@ fn waiters_of_a_minority_are_answered_and_its_locks_are_kept() {
     let cluster = Cluster::with(TIMEOUT_MS, &[]);
     let key = cluster.key_of(2, "cut");
     let mut held = Held::on(&cluster.nodes[2], &key);
-    // Without a majority of primaries none is elected either.
+    // Without a majority of primaries no new one is elected.
     for node in &cluster.nodes[..2] {
         node.signal(libc::SIGSTOP);
     }
-    let told = held.bob.recv().error();
-    assert!(told.starts_with("CLUSTERDOWN"), "{told}");
+    let response = held.bob.recv().error();
+    assert!(response.starts_with("CLUSTERDOWN"), "{response}");
     cluster.nodes[2].wait_for_waiters(0);
     let mut conn = cluster.nodes[2].conn();
     let refused = conn.run(["LOCK.ACQUIRE", &key, "carol"]).error();

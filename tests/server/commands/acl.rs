@@ -1,18 +1,18 @@
-//! Rights: key patterns, categories, and LOCK.BREAK where modules have no categories.
+//! Permissions: key patterns, categories, and LOCK.BREAK on servers without categories for modules.
 
 use crate::common::{Bystander, Conn, TestServer};
 
-/// Whether a module may say which ACL categories its commands are in: from Redis 7.2 on.
+/// Whether a module can declare the ACL categories of its commands: since Redis 7.2.
 pub fn has_categories(server: &TestServer) -> bool {
     server.version() >= (7, 2, 0)
 }
 
-/// Whether a module may add a category of its own: Redis 7.4, Redict 7.3, Valkey 8.0 and later.
+/// Whether a module can add a category of its own: Redis 7.4, Redict 7.3, Valkey 8.0 and later.
 pub fn has_own_category(server: &TestServer) -> bool {
     server.version() >= (7, 3, 0)
 }
 
-/// Makes a user with these rules and nothing else, and a connection of it.
+/// Creates a user with these rules and nothing else, and a connection of it.
 fn user(server: &TestServer, name: &str, rules: &str) -> Conn {
     let mut admin = server.conn();
     let made = admin.line(&format!("ACL SETUSER {name} reset on nopass {rules}"));
@@ -27,7 +27,7 @@ fn is_denied(conn: &mut Conn, line: &str) -> bool {
     reply.is_error() && reply.error().starts_with("NOPERM ")
 }
 
-/// The server's own forecast.
+/// The result of ACL DRYRUN.
 fn would_be_denied(conn: &mut Conn, name: &str, line: &str) -> bool {
     conn.line(&format!("ACL DRYRUN {name} {line}")).text() != "OK"
 }
@@ -87,12 +87,12 @@ fn three_commands_and_a_key_pattern_are_enough_to_work_with_locks() {
     assert_eq!(a.line("LOCK.RELEASE lock:k o").int(), 1);
     let handed = b.recv().list();
     assert!(handed[0].int() > first && handed[1].text() == "p");
-    // By the timer, without a user.
+    // Granted by the timer, without a user.
     a.send_line("LOCK.ACQUIRE lock:k o PX 60000 BLOCK 0");
     server.wait_for_waiters(1);
     assert_eq!(b.line("LOCK.RENEW lock:k p PX 10").int(), 1);
     assert!(a.recv().int() > handed[0].int());
-    // Its release publishes, though the user has no channel.
+    // Its release publishes, although the user has no channel.
     assert_eq!(a.line("LOCK.RELEASE lock:k o").int(), 1);
     for line in [
         "LOCK.ACQUIRE k o",
@@ -155,7 +155,7 @@ fn the_servers_categories_hold_our_commands_where_modules_may_say_so() {
         "LOCK.RELEASE k o",
         "LOCK.OWNER",
     ] {
-        // On 7.0 no category names a module's command.
+        // On 7.0 no category contains a module's command.
         assert_eq!(is_denied(&mut conn, line), !known, "{line}");
     }
     assert!(is_denied(&mut conn, "LOCK.BREAK k"), "it is dangerous");
@@ -184,7 +184,7 @@ fn break_without_categories_needs_del_and_client_kill() {
         ("+lock.break +client|kill ~k (+del ~j)", false),
         ("+@all ~*", true),
     ] {
-        // From 7.2 on LOCK.BREAK is in @dangerous, and the rules that name it have decided.
+        // Since 7.2 LOCK.BREAK is in @dangerous, and the rules with that category decide.
         let allowed = enough || has_categories(&server);
         let mut conn = user(&server, "u", rules);
         admin.line("LOCK.ACQUIRE k o PX 600000 ONCE");
@@ -205,7 +205,7 @@ fn break_without_categories_needs_del_and_client_kill() {
 }
 
 #[test]
-fn break_in_a_script_is_refused_where_it_cannot_be_judged() {
+fn break_in_a_script_is_refused_if_permissions_cannot_be_checked() {
     let server = TestServer::start();
     let mut c = server.conn();
     let script = "return redis.pcall('LOCK.BREAK', KEYS[1])";
@@ -223,7 +223,7 @@ fn break_in_a_script_is_refused_where_it_cannot_be_judged() {
             assert_eq!(c.line("EXISTS k").int(), 1);
         }
     }
-    // In a transaction the connection is a real one.
+    // In a transaction the client is a real connection.
     c.line("LOCK.ACQUIRE k o ONCE");
     c.line("MULTI");
     c.line("LOCK.BREAK k");
@@ -245,7 +245,7 @@ fn a_script_may_do_what_its_caller_may() {
 }
 
 #[test]
-fn a_user_who_is_deleted_while_parked_is_gone_and_the_lock_goes_on() {
+fn a_user_deleted_while_parked_is_removed_and_the_lock_still_works() {
     let server = TestServer::start();
     let (mut admin, mut next) = (server.conn(), server.conn());
     let mut gone = user(&server, "u", "+lock.acquire ~k");
@@ -261,7 +261,7 @@ fn a_user_who_is_deleted_while_parked_is_gone_and_the_lock_goes_on() {
     assert!(next.recv().int() > 0);
 }
 
-/// The key that the command names is not the only one that it writes.
+/// The command writes another key than the one that it names.
 #[test]
 fn a_semaphore_needs_the_key_of_its_permits() {
     let server = TestServer::start();

@@ -1,6 +1,6 @@
-//! All commands, with names out of a small set in which locks, twins, semaphores, the keys beside them and the module's
-//! own keys collide, and plain writes of foreign data in between. A model has the holds that exist for certain: no
-//! grant is made against them, none is lost unless its keys were written to, and foreign data stays as it is.
+//! All commands, with names from a small set in which locks, twins, semaphores, their sibling keys and the module's own
+//! keys collide, and plain writes of foreign data in between. A model has the holds that exist for certain: no grant
+//! conflicts with them, none is lost unless its keys were written to, and foreign data does not change.
 //!
 //! `LOCK_SEED` sets the seed, `LOCK_STEPS` the number of steps; a failure names the last steps.
 
@@ -27,7 +27,7 @@ const MODES: [&str; 3] = ["", "READ", "WRITE"];
 const STEPS: u64 = 4_000;
 const WAITERS: usize = 3;
 
-/// A hold, or a permit: `kind` is a mode of a lock, or `SEM`.
+/// A hold, or a permit: `kind` is the mode of a lock, or `SEM`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Hold {
     name: String,
@@ -55,15 +55,15 @@ struct Game {
     server: TestServer,
     conn: Conn,
     random: Random,
-    /// The certain holders, with the least hold count.
+    /// The certain holders, with their minimum hold counts.
     sure: HashMap<Hold, i64>,
-    /// The most permits that a semaphore may have had since it was made.
+    /// The highest number of permits that a semaphore may have had since its creation.
     permits: HashMap<String, i64>,
-    /// The highest token of a grant.
+    /// The highest token so far.
     highest: i64,
     /// Foreign data and its digest.
     foreign: HashMap<String, String>,
-    /// Requests that may still wait, with the connections that they were sent by.
+    /// Requests that may still wait, with the connections that sent them.
     parked: Vec<(Conn, Option<Vec<Hold>>)>,
     log: Vec<String>,
 }
@@ -86,7 +86,7 @@ fn stem(name: &str) -> String {
 }
 
 impl Hold {
-    /// Whether what happened to this key may have ended it.
+    /// Whether this event at the key may have ended the hold.
     fn leans_on(&self, key: &str) -> bool {
         let stem = stem(&self.name);
         key == self.name
@@ -158,11 +158,11 @@ impl Game {
         if self.foreign.contains_key("redis_lock:horizon") && self.random.below(4) == 0 {
             self.delete("redis_lock:horizon");
         }
-        self.hear();
+        self.read_replies();
         self.check();
     }
 
-    /// Sometimes by a connection that waits.
+    /// Sometimes by a waiter's connection.
     fn ask(&mut self, line: &str, wanted: Vec<Hold>) -> Option<Reply> {
         if self.random.below(4) == 0 {
             let free = self.parked.iter().position(|(_, asked)| asked.is_none());
@@ -202,7 +202,7 @@ impl Game {
     fn granted(&mut self, holds: Vec<Hold>, reply: &Reply) {
         let token = reply.maybe_int();
         for hold in holds {
-            // Fewer permits may be wanted than are held; an owner that holds one gets it again, under its token.
+            // Fewer permits may be allowed than are held; an owner that holds one gets it again, under its token.
             let is_fresh = token.is_none_or(|token| token > self.highest);
             if hold.kind == "SEM" && is_fresh {
                 let others = |other: &&Hold| {
@@ -239,7 +239,7 @@ impl Game {
                 self.sure.remove(&hold);
             }
         } else if mode.is_empty() && reply.maybe_int() == Some(1) {
-            // Its hold of another mode.
+            // The same owner's hold of another mode.
             self.forget(|hold| hold.name == name && hold.owner == owner && hold.kind != "SEM");
         }
     }
@@ -313,14 +313,14 @@ impl Game {
         let was_there = self.conn.line(&format!("EXISTS {name}")).int() == 1;
         let was_foreign = self.foreign.contains_key(name);
         if was_there && !was_foreign && !line.starts_with("SET") {
-            // A field more in the hash of a lock, or a member more of a set of permits.
+            // One more field in the hash of a lock, or one more member in a set of permits.
             return;
         }
         if self.say(&line.replace('?', name)).is_error() {
             return;
         }
         self.touched(name);
-        // A horizon that is a string and makes no sense is replaced.
+        // A horizon that is a string without a plausible number is replaced.
         let is_foreign = name != "redis_lock:horizon" || !line.starts_with("SET");
         if line != "SET ? 2" && is_foreign {
             let digest = self.digest(name);
@@ -333,7 +333,7 @@ impl Game {
         self.touched(name);
     }
 
-    /// A client has changed this key.
+    /// Another client has changed this key.
     fn touched(&mut self, name: &str) {
         self.foreign.remove(name);
         self.permits
@@ -349,8 +349,8 @@ impl Game {
         self.conn.line(&format!("DEBUG DIGEST-VALUE {name}")).list()[0].text()
     }
 
-    /// Replies to waiters. A grant may have been released meanwhile.
-    fn hear(&mut self) {
+    /// Replies to waiters. The grant may have been released meanwhile.
+    fn read_replies(&mut self) {
         for _ in 0..3 {
             self.conn.line("PING");
         }

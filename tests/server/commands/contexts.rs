@@ -1,9 +1,9 @@
-//! Commands on odd names, in other databases, in transactions, scripts and functions, and at the
-//! very millisecond of a deadline.
+//! Commands on unusual names, in other databases, in transactions, scripts and functions, and in the very millisecond
+//! of a deadline.
 
 use crate::common::{wait_for, Conn, Reply, TestServer};
 
-/// Names that trip over C strings, formats, protocols and text.
+/// Names that are difficult in C strings, formats, protocols and text.
 fn odd_names() -> Vec<Vec<u8>> {
     let mut names: Vec<Vec<u8>> = [
         b"\0".as_slice(),
@@ -27,7 +27,7 @@ fn odd_names() -> Vec<Vec<u8>> {
     names
 }
 
-/// Takes, re-enters, parks, looks, hands off, renews, and breaks: every path that carries the bytes.
+/// Acquires, re-enters, parks, reads, hands off, renews, and breaks: every path that carries the bytes.
 fn live_through(server: &TestServer, key: &[u8], owner: &[u8], other: &[u8]) {
     let (mut a, mut b) = (server.conn(), server.conn3());
     let ask = |conn: &mut Conn, command: &str, who: &[u8], options: &str| {
@@ -89,7 +89,7 @@ fn a_key_may_be_empty_or_very_long_and_an_owner_256_bytes() {
     live_through(&server, b"", b"o", b"p");
     live_through(&server, &vec![b'k'; 1 << 20], b"o", b"p");
     live_through(&server, b"k", &[0; 256], &[b'p'; 256]);
-    // Longer than what a compact hash keeps: another encoding of the same lock.
+    // Longer than the limit of a compact hash: another encoding of the same lock.
     live_through(&server, b"k", &[b'o'; 65], b"p");
 }
 
@@ -103,14 +103,14 @@ fn locks_of_different_databases_are_different_locks() {
     let token = a.line("LOCK.ACQUIRE k o PX 60000").int();
     assert!(
         c.line("LOCK.ACQUIRE k p").int() > token,
-        "database 0 is another matter"
+        "not in database 0"
     );
     b.send_line("LOCK.ACQUIRE k q PX 60000 BLOCK 0 WITHHOLDER");
     a.wait_for_waiters_on("k", 1);
     assert_eq!(
         c.line("LOCK.INFO k").field("waiters").unwrap().int(),
         0,
-        "no waiter in 0"
+        "no waiter in database 0"
     );
     c.line("LOCK.RELEASE k p");
     assert!(b.is_silent());
@@ -122,7 +122,7 @@ fn locks_of_different_databases_are_different_locks() {
         ("q", 1),
         "read in database 5"
     );
-    // By the timer: the client of the lock is in 5, the horizon in 0.
+    // By the timer: the lock's client is in database 5, the horizon in 0.
     a.send_line("LOCK.ACQUIRE k o BLOCK 0 WITHHOLDER");
     b.wait_for_waiters_on("k", 1);
     b.line("LOCK.RENEW k q PX 20");
@@ -186,7 +186,7 @@ fn a_transaction_takes_and_frees_locks_but_never_waits() {
     assert!(replies[3].is_error() && replies[4].int() == 1);
     assert!(
         replies[5].is_nil(),
-        "the waiter comes first, also in the same transaction"
+        "the waiter has precedence, also in the same transaction"
     );
     let holder = &replies[6].field("holders").unwrap().list()[0];
     assert_eq!(holder.field("owner").unwrap().text(), "p");
@@ -280,7 +280,7 @@ fn now_ms(time: &Reply) -> i64 {
 fn a_lease_is_over_at_its_deadline_not_before_and_not_after() {
     let server = TestServer::start();
     let mut c = server.conn();
-    // Nothing but the clock ends the lease: neither the server's own cycle nor a timer.
+    // Only the clock ends the lease: neither the server's own cycle nor a timer.
     c.line("DEBUG SET-ACTIVE-EXPIRE 0");
     for round in 0..40 {
         c.line(&format!("LOCK.ACQUIRE k o{round} PX 4"));
@@ -297,7 +297,7 @@ fn a_lease_is_over_at_its_deadline_not_before_and_not_after() {
                 assert!(before < deadline, "refused after the deadline");
                 assert!(
                     reply[3].int() > 0,
-                    "a hold with nothing left is no hold: {reply:?}"
+                    "a hold without remaining time is no hold: {reply:?}"
                 );
             } else {
                 assert!(after >= deadline, "granted before the deadline");

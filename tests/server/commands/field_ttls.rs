@@ -1,9 +1,9 @@
-//! Fields of a lock's hash that have a TTL of their own (Redis 7.4 and Valkey 9.0 have it). The server counts them
-//! until it removes them, which may be long after.
+//! Fields of a lock's hash that have a TTL of their own (Redis 7.4 and Valkey 9.0). The server counts them until it
+//! removes them, which may be long after they expire.
 
 use crate::common::{wait_for, Conn, TestServer};
 
-/// A server that removes no field by itself; `None`, and a line that says so, where fields have no TTL.
+/// A server that removes no field by itself; `None` and a printed line if fields have no TTL.
 fn lazy() -> Option<(TestServer, Conn)> {
     let server = TestServer::start();
     let mut c = server.conn();
@@ -15,12 +15,12 @@ fn lazy() -> Option<(TestServer, Conn)> {
     Some((server, c))
 }
 
-/// Has these fields run out, and sees that the server still counts them.
+/// Lets these fields expire, and checks that the server still counts them.
 fn run_out(c: &mut Conn, key: &str, fields: &[&str]) {
     let before = c.line(&format!("HLEN {key}")).int();
     for field in fields {
         c.line(&format!("HPEXPIRE {key} 1 FIELDS 1 {field}"));
-        // A look at the field itself would remove it.
+        // Reading the field itself would remove it.
         wait_for("a field that is over", || {
             let fields = c.line(&format!("HKEYS {key}")).list();
             fields.iter().all(|found| found.text() != *field)
@@ -30,7 +30,7 @@ fn run_out(c: &mut Conn, key: &str, fields: &[&str]) {
 }
 
 #[test]
-fn a_field_that_is_over_does_not_make_a_lock_another_hash() {
+fn an_expired_field_does_not_make_a_lock_another_hash() {
     let Some((_server, mut c)) = lazy() else {
         return;
     };
@@ -51,11 +51,11 @@ fn a_field_that_is_over_does_not_make_a_lock_another_hash() {
 }
 
 #[test]
-fn a_holder_whose_field_is_over_holds_nothing() {
+fn a_holder_with_an_expired_field_holds_nothing() {
     let Some((server, mut c)) = lazy() else {
         return;
     };
-    // As Redisson takes it, and as the module does: with the token over as well, and without.
+    // As Redisson takes it, and as the module does: with an expired token, and with a live one.
     for over in [&["alice"][..], &["alice", "#token"]] {
         let first = c.line("LOCK.ACQUIRE k alice PX 60000").int();
         run_out(&mut c, "k", over);
@@ -63,7 +63,11 @@ fn a_holder_whose_field_is_over_holds_nothing() {
         assert!(c.line("LOCK.RELEASE k alice").is_nil());
         let second = c.line("LOCK.ACQUIRE k bob PX 60000").int();
         assert!(second > first);
-        assert_eq!(c.line("HLEN k").int(), 2, "nothing of before is left");
+        assert_eq!(
+            c.line("HLEN k").int(),
+            2,
+            "nothing is left of the former hold"
+        );
         c.line("LOCK.RELEASE k bob");
     }
     for next in ["", "READ", "WRITE"] {
@@ -77,7 +81,7 @@ fn a_holder_whose_field_is_over_holds_nothing() {
 }
 
 #[test]
-fn a_waiter_is_granted_what_a_field_that_is_over_held() {
+fn a_waiter_is_granted_the_lock_of_an_expired_field() {
     let Some((server, mut c)) = lazy() else {
         return;
     };
@@ -97,7 +101,7 @@ fn a_waiter_is_granted_what_a_field_that_is_over_held() {
 }
 
 #[test]
-fn readers_and_writers_whose_fields_are_over_are_not_in_the_way() {
+fn readers_and_writers_with_expired_fields_do_not_block() {
     let Some((server, mut c)) = lazy() else {
         return;
     };

@@ -1,6 +1,6 @@
-//! Transactions that pause writes and then lock, beside keys whose time is over. While writes are paused the server
-//! hides such a key and keeps it, and most versions end when it is written over. So each command has to answer
-//! `-TRYAGAIN` where it would write a key that looks absent, and otherwise what it answers without a pause.
+//! Transactions that pause writes and then use commands beside expired keys. While writes are paused the server hides
+//! such a key but keeps it, and most versions end when it is overwritten. So each command has to reply `-TRYAGAIN` if
+//! it would write a key that looks absent; its other replies are those without a pause.
 
 use crate::common::redisson::*;
 use crate::common::replica::{follow, PROMPT_MASTER};
@@ -11,17 +11,18 @@ const HORIZON: &str = "redis_lock:horizon";
 /// A number of microseconds that is plausible for a token, and more than an hour ahead of the clock.
 const AHEAD: &str = "3895328051418406";
 
-/// What is there before the transaction.
+/// The data before the transaction.
 struct Case {
     made: &'static [&'static str],
-    /// Requests that are parked, one client each, and what happens between them.
+    /// Requests that are parked, one client each, and the events between them.
     parked: &'static [&'static str],
-    /// What the transaction does before it pauses writes.
+    /// Commands of the transaction before it pauses writes.
     first: &'static [&'static str],
-    /// The first waiter, if its wait of three seconds ends within the transaction: it is in the queue nevertheless.
+    /// The first waiter, if its wait of three seconds ends within the transaction: it is nevertheless still in the
+    /// queue.
     outwaited: Option<&'static str>,
     commands: &'static [&'static str],
-    /// Those of them that may need a key that is absent, hidden or not: they may be refused beside every hidden key.
+    /// The commands among them that may need an absent key, hidden or not: they may be refused beside every hidden key.
     refused: &'static [&'static str],
     /// The keys that are hidden, one at a time.
     hidden: &'static [&'static str],
@@ -37,7 +38,7 @@ const PLAIN: Case = Case {
     hidden: &KEYS,
 };
 
-/// A lock that is waited for, and whose next token is beyond the horizon.
+/// A lock with a waiter, whose next token is beyond the horizon.
 const NEXT_TOKEN_BEYOND_THE_HORIZON: Case = Case {
     hidden: &[HORIZON],
     parked: &["LOCK.ACQUIRE k bob PX 60000 BLOCK 0"],
@@ -97,7 +98,7 @@ const COMMANDS_ON_A_LOCK: &[&str] = &[
     "LOCK.BREAK k PURGE",
 ];
 
-/// Those that begin a hold on a lock that is free, or may do so.
+/// Commands that begin or may begin a hold on a free lock.
 const ACQUIRES: &[&str] = &[
     "LOCK.ACQUIRE k alice PX 60000",
     "LOCK.ACQUIRE k bob PX 60000",
@@ -107,7 +108,7 @@ const ACQUIRES: &[&str] = &[
     "LOCK.MACQUIRE 2 k k2 alice PX 60000",
 ];
 
-/// Those for which there are keys beside an exclusive lock, or another lock.
+/// Commands for which an exclusive lock has sibling keys, or another lock matters.
 const ACQUIRES_OF_MORE_KEYS: &[&str] = &[
     "LOCK.ACQUIRE k alice READ PX 60000",
     "LOCK.ACQUIRE k alice WRITE PX 60000",
@@ -115,7 +116,7 @@ const ACQUIRES_OF_MORE_KEYS: &[&str] = &[
     "LOCK.MACQUIRE 2 k k2 alice PX 60000",
 ];
 
-/// Those that write the keys of a READ hold, or may grant one.
+/// Commands that write the keys of a READ hold, or may grant one.
 const WRITES_BESIDE_A_READ: &[&str] = &[
     "LOCK.ACQUIRE k alice READ PX 60000",
     "LOCK.ACQUIRE k alice WRITE PX 60000",
@@ -138,14 +139,14 @@ const CASES: [Case; 12] = [
         refused: ACQUIRES_OF_MORE_KEYS,
         ..PLAIN
     },
-    // Held as Redisson writes it, so the token is still to be minted.
+    // Held as Redisson writes it: the token does not exist yet.
     Case {
         made: &["HSET k alice 1", "PEXPIRE k 60000"],
         commands: COMMANDS_ON_A_LOCK,
         refused: ACQUIRES_OF_MORE_KEYS,
         ..PLAIN
     },
-    // The token that is stored with the lock pushes the next one beyond the horizon.
+    // The token that is stored with the lock raises the next one beyond the horizon.
     Case {
         made: &["LOCK.ACQUIRE other o PX 60000", "HSET k #token tAHEAD"],
         hidden: &[HORIZON],
@@ -161,7 +162,7 @@ const CASES: [Case; 12] = [
         ],
         ..NEXT_TOKEN_BEYOND_THE_HORIZON
     },
-    // So does Redisson's counter.
+    // Redisson's counter does the same.
     Case {
         made: &[
             "LOCK.ACQUIRE k alice PX 60000",
@@ -169,7 +170,7 @@ const CASES: [Case; 12] = [
         ],
         ..NEXT_TOKEN_BEYOND_THE_HORIZON
     },
-    // A script of Redisson's has made it an exclusive lock: the next one is granted READ.
+    // A script of Redisson's has made it an exclusive lock: the next waiter is granted READ.
     Case {
         made: &["LOCK.ACQUIRE k alice WRITE PX 60000"],
         parked: &["LOCK.ACQUIRE k bob READ PX 60000 BLOCK 0"],
@@ -178,7 +179,7 @@ const CASES: [Case; 12] = [
         hidden: &BESIDE_A_READ,
         ..PLAIN
     },
-    // The same after the wait of another has ended within the transaction.
+    // The same after another request's wait has ended within the transaction.
     Case {
         made: &[
             "LOCK.ACQUIRE k alice PX 60000",
@@ -246,7 +247,7 @@ const KEYS: [&str; 9] = [
     "{k}",
 ];
 
-/// Those beside a lock for bob's READ.
+/// The sibling keys of a lock for bob's READ.
 const BESIDE_A_READ: [&str; 2] = ["{k}:rwlock_token", "{k}:bob:rwlock_timeout:1"];
 
 fn wait_for_parked(server: &TestServer, count: u64, what: &str) {
@@ -255,7 +256,7 @@ fn wait_for_parked(server: &TestServer, count: u64, what: &str) {
     });
 }
 
-/// Ends a key's time without a look at it. One that is not there is made first.
+/// Sets a key's deadline to the past without reading it. An absent key is created first.
 fn hide(c: &mut Conn, key: &str) {
     if c.run(["EXISTS", key]).int() == 0 {
         c.run(["SET", key, "1"]);
@@ -265,7 +266,7 @@ fn hide(c: &mut Conn, key: &str) {
     wait_for("the end of the key", || c.line("EXISTS later").int() == 0);
 }
 
-/// All that were parked are in the queue, and the time of the first of them is over.
+/// Asserts that all parked requests are in the queue, and the wait of the first has ended.
 fn assert_is_outwaited(info: &Reply, owner: &str, case: &Case) {
     let parked = case.parked.iter().filter(|line| line.contains("BLOCK"));
     let queue = info.field("queue").expect("a queue").list();
@@ -277,7 +278,7 @@ fn assert_is_outwaited(info: &Reply, owner: &str, case: &Case) {
     assert_eq!(queue[0].field("left-ms").map(|left| left.int()), Some(0));
 }
 
-/// What the command answers within a transaction that `pauses` writes first; `None`: the server has ended.
+/// The reply to the command within a transaction that `pauses` writes first; `None`: the server has ended.
 fn answer(
     server: &mut TestServer,
     case: &Case,
@@ -328,14 +329,14 @@ fn answer(
         assert_is_outwaited(&info, owner, case);
     }
     c.try_recv()?;
-    // The waiters leave, so the next case begins with none.
+    // The waiters leave, so that the next case begins without any.
     drop(waiters);
     c.line("FLUSHALL");
     wait_for_parked(server, 0, &command.join(" "));
     answer
 }
 
-/// An answer without its numbers, which differ from run to run.
+/// A reply without its numbers, which differ from run to run.
 fn kind(reply: &Reply) -> String {
     match reply {
         reply if reply.is_error() => reply.error(),
@@ -347,7 +348,7 @@ fn kind(reply: &Reply) -> String {
     }
 }
 
-/// Whether the command was served although writes were paused.
+/// Whether the command was executed although writes were paused.
 fn check(server: &mut TestServer, case: &Case, hidden: &str, command: &[String]) -> bool {
     let what = format!(
         "{:?} {:?}, {hidden} hidden: {command:?}",
@@ -366,7 +367,7 @@ fn check(server: &mut TestServer, case: &Case, hidden: &str, command: &[String])
     is_served
 }
 
-/// Beside how many hidden keys the command was served.
+/// The number of hidden keys beside which the command was executed.
 fn served(server: &mut TestServer, case: &Case, command: &str) -> usize {
     let words: Vec<_> = command.split(' ').map(String::from).collect();
     let mut served = 0;
@@ -381,12 +382,12 @@ fn a_command_in_a_transaction_that_paused_writes_ends_no_server() {
     let mut server = TestServer::start();
     for case in &CASES {
         for command in case.commands {
-            // A process never forgets how high its tokens are.
+            // A process never forgets its highest token.
             let served = match case.made.iter().any(|line| line.contains("AHEAD")) {
                 true => served(&mut TestServer::start(), case, command),
                 false => served(&mut server, case, command),
             };
-            // It is refused beside its own key and that of the horizon, or of its owner's timeout, at most.
+            // It is refused at most beside its own key and that of the horizon, or of its owner's timeout.
             let most = case.hidden.len();
             assert!(
                 case.refused.contains(command) || (served > 0 && served + 2 >= most),
@@ -451,7 +452,7 @@ fn a_script_in_such_a_transaction_ends_no_replica_that_takes_writes() {
         assert!(!c.line(line).is_error());
     }
     c.run(call("EVALSHA", ACQUIRE, "1 k 60000 u:2"));
-    let told = c.line("EXEC").list();
-    assert!(told[1].clone().error().starts_with("TRYAGAIN "));
+    let response = c.line("EXEC").list();
+    assert!(response[1].clone().error().starts_with("TRYAGAIN "));
     c.line("CLIENT UNPAUSE");
 }

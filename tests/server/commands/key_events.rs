@@ -1,21 +1,21 @@
-//! `lock.wait`, `lock.lost` and `lock.expire`: published in every case where the setting asks for them, and the
-//! recipe that is built on them: a holder that yields when there is a waiter.
+//! `lock.wait`, `lock.lost` and `lock.expire`: published in every case for which the setting enables them; and the
+//! recipe based on them: a holder that yields when there is a waiter.
 
 use crate::common::replica::{follow, wait_until_in_sync};
 use crate::common::{wait_for, Conn, Events, TestServer};
 
-/// Those of the events that the module adds, since the last call.
-fn ours(events: &mut Events) -> Vec<String> {
+/// The module's own events since the last call.
+fn module_events(events: &mut Events) -> Vec<String> {
     let mut seen = events.so_far();
     seen.retain(|event| event.starts_with("lock."));
     seen
 }
 
-/// Waits until so many of our events have come; answers them.
+/// Waits until this number of the module's events have come; returns them.
 fn ours_until(events: &mut Events, last: &str) -> Vec<String> {
     let mut seen = Vec::new();
     wait_for(last, || {
-        seen.extend(ours(events));
+        seen.extend(module_events(events));
         seen.iter().any(|event| event == last)
     });
     seen
@@ -25,7 +25,7 @@ fn is_tracked(server: &TestServer) -> bool {
     server.stat("grants_tracked") == 1
 }
 
-/// Ways in which the lock `k` of the owner `o` is lost.
+/// Ways in which the owner `o` loses the lock `k`.
 const LOSSES: [&str; 15] = [
     "DEL k",
     "UNLINK k",
@@ -70,7 +70,7 @@ fn a_lost_tracked_lock_has_an_event_without_waiters() {
         c.line("SET other x");
         c.line("LOCK.ACQUIRE k o PX 600000");
         assert!(is_tracked(&server));
-        assert_eq!(ours(&mut events), ["lock.acquire k"]);
+        assert_eq!(module_events(&mut events), ["lock.acquire k"]);
         lose_by(&mut c, way);
         assert_eq!(
             ours_until(&mut events, "lock.lost k"),
@@ -78,10 +78,10 @@ fn a_lost_tracked_lock_has_an_event_without_waiters() {
             "{way}"
         );
         clean_up(&mut c);
-        // Swapped away it is lost to its owner, and lost once more where it has gone.
+        // A swap takes the lock away from its owner, and the hold is lost again in the other database.
         let again = ["lock.lost k"];
         let again = &again[usize::from(!way.starts_with("SWAPDB"))..];
-        assert_eq!(ours(&mut events), again, "{way}: told once");
+        assert_eq!(module_events(&mut events), again, "{way}: response once");
     }
 }
 
@@ -96,10 +96,13 @@ fn a_lost_tracked_lock_with_waiters_has_one_event() {
         let mut waiter = server.conn();
         waiter.send_line("LOCK.ACQUIRE k p PX 600000 BLOCK 0");
         server.wait_for_waiters(1);
-        assert_eq!(ours(&mut events), ["lock.acquire k", "lock.wait k"]);
+        assert_eq!(
+            module_events(&mut events),
+            ["lock.acquire k", "lock.wait k"]
+        );
         lose_by(&mut c, way);
         let is_granted = waiter.recv().maybe_int().is_some();
-        let told = ours(&mut events);
+        let response = module_events(&mut events);
         let mut expected = vec!["lock.lost k"];
         expected.extend(is_granted.then_some("lock.acquire k"));
         if way == "HSET k o text"
@@ -109,7 +112,7 @@ fn a_lost_tracked_lock_with_waiters_has_one_event() {
         {
             assert!(!is_granted, "{way}");
         }
-        assert_eq!(told, expected, "{way}");
+        assert_eq!(response, expected, "{way}");
         c.line("LOCK.RELEASE k p");
         clean_up(&mut c);
     }
@@ -128,12 +131,12 @@ fn a_lost_foreign_lock_with_waiters_has_one_event() {
         let mut waiter = server.conn();
         waiter.send_line("LOCK.ACQUIRE k p PX 600000 BLOCK 0");
         server.wait_for_waiters(1);
-        assert_eq!(ours(&mut events), ["lock.wait k"]);
+        assert_eq!(module_events(&mut events), ["lock.wait k"]);
         lose_by(&mut c, way);
         waiter.recv();
-        let mut told = ours(&mut events);
-        told.retain(|event| event != "lock.acquire k");
-        assert_eq!(told, ["lock.lost k"], "{way}");
+        let mut response = module_events(&mut events);
+        response.retain(|event| event != "lock.acquire k");
+        assert_eq!(response, ["lock.lost k"], "{way}");
         c.line("LOCK.RELEASE k p");
         clean_up(&mut c);
         events.so_far();
@@ -152,7 +155,10 @@ fn an_evicted_lock_has_an_event() {
         c.line("SET more x");
         c.line("EXISTS k").int() == 0
     });
-    assert_eq!(ours(&mut events), ["lock.acquire k", "lock.lost k"]);
+    assert_eq!(
+        module_events(&mut events),
+        ["lock.acquire k", "lock.lost k"]
+    );
     c.line("CONFIG SET maxmemory 0");
 }
 
@@ -178,26 +184,26 @@ fn changes_by_others_that_end_no_hold_are_no_loss() {
         c.line(line);
     }
     c.line("SELECT 0");
-    assert_eq!(ours(&mut events), ["lock.acquire k"]);
+    assert_eq!(module_events(&mut events), ["lock.acquire k"]);
     assert!(is_tracked(&server));
     let digest = c.line("DEBUG DIGEST").text();
     c.line("LOCK.INFO k");
     assert_eq!(
         c.line("DEBUG DIGEST").text(),
         digest,
-        "a look changes nothing"
+        "reading changes nothing"
     );
 }
 
 #[test]
-fn a_look_at_a_lock_that_was_changed_writes_nothing() {
+fn reading_a_changed_lock_writes_nothing() {
     let server = TestServer::start();
     let mut c = server.conn();
     let mut events = Events::of(&server);
     c.line("LOCK.ACQUIRE k o PX 600000");
     c.line("HDEL k o");
     ours_until(&mut events, "lock.lost k");
-    assert_eq!(c.line("HLEN k").int(), 1, "what is left is left alone");
+    assert_eq!(c.line("HLEN k").int(), 1, "the remaining field stays");
     assert_eq!(server.stat("grants_lost"), 1);
 }
 
@@ -218,25 +224,25 @@ fn every_lock_of_a_flushed_database_has_an_event_in_that_database() {
         waiters.push(waiter);
     }
     server.wait_for_waiters(3);
-    ours(&mut events);
+    module_events(&mut events);
     c.line("SELECT 1");
     c.line("FLUSHDB");
     assert!(waiters[1].recv().int() > 0);
-    let mut told = ours(&mut events);
-    told.sort();
+    let mut response = module_events(&mut events);
+    response.sort();
     let expected = [
         "lock.acquire k:1:0",
         "lock.lost k:1:0",
         "lock.lost k:1:1",
         "lock.lost k:1:2",
     ];
-    assert_eq!(told, expected);
+    assert_eq!(response, expected);
     let mut subscriber = server.conn();
     subscriber.line("SUBSCRIBE __keyevent@2__:lock.lost");
     c.line("FLUSHALL");
-    let mut told: Vec<String> = (0..3).map(|_| subscriber.recv().list()[2].text()).collect();
-    told.sort();
-    assert_eq!(told, ["k:2:0", "k:2:1", "k:2:2"]);
+    let mut response: Vec<String> = (0..3).map(|_| subscriber.recv().list()[2].text()).collect();
+    response.sort();
+    assert_eq!(response, ["k:2:0", "k:2:1", "k:2:2"]);
     assert!(waiters[0].recv().int() > 0 && waiters[2].recv().int() > 0);
     server.check_counters();
 }
@@ -248,13 +254,16 @@ fn lost_holds_of_a_read_write_lock_have_events() {
     let mut events = Events::of(&server);
     c.line("LOCK.ACQUIRE k a READ PX 600000");
     c.line("LOCK.ACQUIRE k b READ PX 600000");
-    assert_eq!(ours(&mut events), ["lock.acquire k", "lock.acquire k"]);
-    // One reader, by a script; the other stays.
+    assert_eq!(
+        module_events(&mut events),
+        ["lock.acquire k", "lock.acquire k"]
+    );
+    // One reader is removed by a script; the other stays.
     c.line("HDEL k a");
     assert_eq!(ours_until(&mut events, "lock.lost k"), ["lock.lost k"]);
     assert_eq!(server.stat("grants_tracked"), 1);
     c.line("FLUSHALL");
-    assert_eq!(ours(&mut events), ["lock.lost k"]);
+    assert_eq!(module_events(&mut events), ["lock.lost k"]);
     c.line("LOCK.ACQUIRE k a WRITE PX 600000");
     c.line("SET k other");
     assert_eq!(
@@ -279,28 +288,31 @@ fn an_ended_lease_has_an_expire_event() {
     server.wait_for_waiters(1);
     c.line("PEXPIRE k 5");
     assert!(waiter.recv().int() > 0);
-    let told = ours(&mut events);
+    let response = module_events(&mut events);
     let expected = [
         "lock.acquire k",
         "lock.wait k",
         "lock.expire k",
         "lock.acquire k",
     ];
-    assert_eq!(told, expected);
+    assert_eq!(response, expected);
 }
 
-/// A client that listens for the server's own `expired` (a Redisson listener, say) gets one for every lease
-/// that ends, though the waiter may be granted in the very millisecond in which the server does not count
-/// the key as expired yet.
+/// A client that subscribes to the server's own `expired` (a Redisson listener, for example) gets one event for every
+/// lease that ends, even if the waiter is granted in the same millisecond, in which the server does not count the key
+/// as expired yet.
 #[test]
 fn the_key_of_a_lease_that_ends_expires_beside_a_waiter_too() {
     let server = TestServer::start();
     let (mut c, mut waiter) = (server.conn(), server.conn());
     let mut events = Events::of(&server);
     let mut expiries = |way: &str| {
-        let told = events.so_far();
-        let count = told.iter().filter(|event| *event == "expired k").count();
-        assert_eq!(count, 1, "{way}: {told:?}");
+        let response = events.so_far();
+        let count = response
+            .iter()
+            .filter(|event| *event == "expired k")
+            .count();
+        assert_eq!(count, 1, "{way}: {response:?}");
     };
     for round in 0..20 {
         for (way, take) in [
@@ -327,13 +339,13 @@ fn a_lease_cut_to_nothing_has_the_event_of_the_server() {
     let mut c = server.conn();
     let mut events = Events::of(&server);
     c.line("LOCK.ACQUIRE k o PX 600000");
-    ours(&mut events);
+    module_events(&mut events);
     c.line("EXPIRE k -1");
-    // Some servers say that the key was deleted, others that it has expired.
-    let told = ours(&mut events);
+    // Some servers report a deletion, others an expiry.
+    let response = module_events(&mut events);
     assert!(
-        told == ["lock.lost k"] || told == ["lock.expire k"],
-        "{told:?}"
+        response == ["lock.lost k"] || response == ["lock.expire k"],
+        "{response:?}"
     );
 }
 
@@ -348,7 +360,7 @@ fn ends_by_the_owner_or_an_operator_are_no_loss() {
     ] {
         c.line("LOCK.ACQUIRE k o PX 600000");
         c.line(end);
-        assert_eq!(ours(&mut events), ["lock.acquire k", name]);
+        assert_eq!(module_events(&mut events), ["lock.acquire k", name]);
     }
 }
 
@@ -358,25 +370,25 @@ fn each_parked_request_has_an_event() {
     let mut a = server.conn();
     let mut events = Events::of(&server);
     a.line("LOCK.ACQUIRE k o PX 600000");
-    ours(&mut events);
+    module_events(&mut events);
     let (mut b, mut again, mut c) = (server.conn(), server.conn(), server.conn());
     b.send_line("LOCK.ACQUIRE k p BLOCK 0");
     server.wait_for_waiters(1);
-    assert_eq!(ours(&mut events), ["lock.wait k"]);
-    // Taken over by a request of the same owner.
+    assert_eq!(module_events(&mut events), ["lock.wait k"]);
+    // The place is taken over by another request of the same owner.
     again.send_line("LOCK.ACQUIRE k p BLOCK 0");
     assert!(b.recv().is_nil());
-    assert_eq!(ours(&mut events), ["lock.wait k"]);
+    assert_eq!(module_events(&mut events), ["lock.wait k"]);
     c.send_line("LOCK.ACQUIRE k q BLOCK 0");
     server.wait_for_waiters(2);
-    assert_eq!(ours(&mut events), ["lock.wait k"]);
-    // Back at a kept place.
+    assert_eq!(module_events(&mut events), ["lock.wait k"]);
+    // The owner returns to a kept place.
     again.close();
     server.wait_for_waiters(1);
     b.send_line("LOCK.ACQUIRE k p BLOCK 0");
     server.wait_for_waiters(2);
-    assert_eq!(ours(&mut events), ["lock.wait k"]);
-    // None of these parks.
+    assert_eq!(module_events(&mut events), ["lock.wait k"]);
+    // None of these requests is parked.
     for line in [
         "LOCK.ACQUIRE k r",
         "LOCK.ACQUIRE k o BLOCK 0",
@@ -387,7 +399,7 @@ fn each_parked_request_has_an_event() {
     a.line("MULTI");
     a.line("LOCK.ACQUIRE k r BLOCK 0");
     a.line("EXEC");
-    assert_eq!(ours(&mut events), [""; 0]);
+    assert_eq!(module_events(&mut events), [""; 0]);
     a.line("LOCK.RELEASE k o ALL");
     assert!(b.recv().int() > 0);
 }
@@ -398,16 +410,19 @@ fn a_parked_request_for_several_keys_has_an_event_at_each() {
     let mut a = server.conn();
     let mut events = Events::of(&server);
     a.line("LOCK.ACQUIRE j o PX 600000");
-    ours(&mut events);
+    module_events(&mut events);
     let mut b = server.conn();
     b.send_line("LOCK.MACQUIRE 2 j k p PX 600000 BLOCK 0");
     server.wait_for_waiters(1);
-    assert_eq!(ours(&mut events), ["lock.wait j", "lock.wait k"]);
+    assert_eq!(module_events(&mut events), ["lock.wait j", "lock.wait k"]);
     a.line("LOCK.RELEASE j o");
     assert_eq!(b.recv().list().len(), 2);
-    let mut told = ours(&mut events);
-    told.sort();
-    assert_eq!(told, ["lock.acquire j", "lock.acquire k", "lock.release j"]);
+    let mut response = module_events(&mut events);
+    response.sort();
+    assert_eq!(
+        response,
+        ["lock.acquire j", "lock.acquire k", "lock.release j"]
+    );
 }
 
 #[test]
@@ -462,25 +477,25 @@ fn a_replica_has_events_only_for_locks_that_it_granted() {
     c.line("LOCK.ACQUIRE k o PX 600000");
     c.line("FLUSHALL");
     wait_until_in_sync(&replica, &master);
-    assert_eq!(ours(&mut events), [""; 0]);
+    assert_eq!(module_events(&mut events), [""; 0]);
 }
 
-/// The recipe of docs/COMMANDS.md: a holder with a long piece of work listens for waiters of its own key and
-/// yields between two steps of it; each time the lock goes round and comes back.
+/// The recipe of docs/COMMANDS.md: a holder with a long job subscribes to the waiters' event of its key and yields
+/// between two steps; the lock goes through the queue and returns each time.
 #[test]
-fn a_holder_that_hears_of_a_waiter_yields() {
+fn a_holder_with_a_waiter_event_yields() {
     let server = TestServer::with(&["--notify-keyspace-events", "Kd"]);
-    let (mut holder, mut ear) = (server.conn(), server.conn());
-    ear.line("SUBSCRIBE __keyspace@0__:batch");
+    let (mut holder, mut subscriber) = (server.conn(), server.conn());
+    subscriber.line("SUBSCRIBE __keyspace@0__:batch");
     let mut token = holder
         .line("LOCK.ACQUIRE batch nightly PX 600000 ONCE")
         .int();
-    assert_eq!(ear.recv().list()[2].text(), "lock.acquire");
+    assert_eq!(subscriber.recv().list()[2].text(), "lock.acquire");
     for round in 0..3 {
         let mut urgent = server.conn();
         urgent.send_line("LOCK.ACQUIRE batch urgent PX 600000 BLOCK 0 ONCE");
-        // The holder hears of it between two steps, and lets the other go first.
-        assert_eq!(ear.recv().list()[2].text(), "lock.wait");
+        // The holder reads the event between two steps, and lets the waiter run first.
+        assert_eq!(subscriber.recv().list()[2].text(), "lock.wait");
         assert_eq!(
             holder
                 .line(&format!("LOCK.RELEASE batch nightly TOKEN {token}"))
@@ -496,7 +511,7 @@ fn a_holder_that_hears_of_a_waiter_yields() {
         assert_eq!(urgent.line("LOCK.RELEASE batch urgent").int(), 1);
         token = holder.recv().int();
         assert!(token > urgents);
-        let told: Vec<String> = (0..5).map(|_| ear.recv().list()[2].text()).collect();
+        let response: Vec<String> = (0..5).map(|_| subscriber.recv().list()[2].text()).collect();
         let expected = [
             "lock.release",
             "lock.acquire",
@@ -504,7 +519,7 @@ fn a_holder_that_hears_of_a_waiter_yields() {
             "lock.release",
             "lock.acquire",
         ];
-        assert_eq!(told, expected);
+        assert_eq!(response, expected);
     }
     assert_eq!(holder.line("LOCK.RELEASE batch nightly").int(), 1);
 }

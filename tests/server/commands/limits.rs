@@ -1,11 +1,11 @@
-//! Limits: what happens at each of them, and that nothing happens beyond.
+//! Limits: the behaviour at each of them, and that none is exceeded.
 
 use crate::common::{wait_for, Bystander, Conn, Reply, TestServer};
 
 const BUSY: &str =
     "LOCKBUSY too many places in queues, see lock.max-waiters, lock.max-waiters-per-key and lock.drain";
 
-/// Parks so many requests of the owners `{prefix}0`, `{prefix}1` and so on, one after the other.
+/// Parks this number of requests of the owners `{prefix}0`, `{prefix}1` and so on, one after the other.
 fn park(server: &TestServer, key: &str, prefix: &str, count: usize) -> Vec<Conn> {
     let mut looker = server.conn();
     let mut parked = Vec::new();
@@ -45,7 +45,7 @@ fn a_full_queue_of_a_key_refuses_one_more_and_is_left_as_it_was() {
     }
     assert!(
         c.line("LOCK.ACQUIRE k x").is_nil(),
-        "a try does not wait, so it is not refused"
+        "a request without BLOCK does not wait, so it is not refused"
     );
     assert!(c.line("LOCK.ACQUIRE k o PX 5 ONCE").int() > 0);
     bystander.saw_nothing("a full queue");
@@ -171,7 +171,7 @@ fn the_longest_owner_is_a_setting() {
         let reply = c.run([command, "k", long]);
         assert_eq!(reply.error(), "ERR owner is longer than lock.max-owner-len");
     }
-    // What others wrote is still seen, and an operator can end it.
+    // Locks by other clients are still visible, and an operator can end them.
     c.run(["HSET", "j", long, "1"]);
     let info = c.line("LOCK.INFO j");
     let holder = info.field("holders").unwrap().list()[0].clone();
@@ -204,7 +204,7 @@ fn the_longest_lease_is_a_setting() {
         }
     }
     c.line("LOCK.RELEASE k o ALL");
-    // The default is cut to what is allowed.
+    // The default lease is limited, too.
     c.line("LOCK.ACQUIRE k o");
     assert!((1..=20_000).contains(&c.line("PTTL k").int()));
 }
@@ -220,11 +220,11 @@ fn the_longest_wait_is_a_setting() {
     assert_eq!(
         c.line("LOCK.ACQUIRE free p BLOCK 51").error(),
         TOO_LONG,
-        "also where nothing is to be waited for"
+        "also if the lock is free"
     );
     c.line("CONFIG SET lock.max-wait 0");
     assert_eq!(c.line("LOCK.ACQUIRE k p BLOCK 1").error(), TOO_LONG);
-    // It bounds bounded waits: a request without limit gets none.
+    // The limit concerns bounded waits: a request without limit stays unlimited.
     let mut parked = park(&server, "k", "w", 1);
     c.line("LOCK.RELEASE k o");
     assert!(parked[0].recv().int() > 0);
@@ -258,7 +258,7 @@ fn out_of_memory_new_grants_are_refused_and_everything_else_works() {
     assert_eq!(c.line("LOCK.RELEASE released o").int(), 1);
     assert_eq!(c.line("LOCK.BREAK broken").int(), 1);
     assert!(!c.line("LOCK.INFO k").is_nil());
-    // By release, by break, and by the end of a lease.
+    // Ended by release, by break, and by the end of a lease.
     assert_eq!(c.line("LOCK.RELEASE k o ALL").int(), 1);
     assert!(parked[0].recv().int() > 0);
     assert_eq!(c.line("LOCK.BREAK k").int(), 1);
@@ -269,7 +269,7 @@ fn out_of_memory_new_grants_are_refused_and_everything_else_works() {
     assert_eq!(server.stat("eviction_risk"), 0);
 }
 
-/// Takes and ends so many locks in every way there is.
+/// Takes and ends this number of locks in every possible way.
 fn many_lives(server: &TestServer, count: usize) {
     let mut c = server.conn();
     for i in 0..count {
@@ -312,14 +312,17 @@ fn a_small_table_forgets_locks_but_loses_none() {
             let holder = &info.field("holders").unwrap().list()[0];
             let known = !holder.field("held-ms").unwrap().is_nil();
             assert_eq!(holder.field("client-id").unwrap().is_nil(), !known);
-            assert!(holder.field("token").unwrap().int() > 0, "the key knows it");
+            assert!(
+                holder.field("token").unwrap().int() > 0,
+                "the token is in the key"
+            );
             known
         };
         (0..10).filter(is_known).count()
     };
     assert_eq!(known(&mut c), 3);
     many_lives(&server, 12);
-    // Lowered at run time, the table shrinks with the next grant; raised, it fills again.
+    // A limit that is lowered at run time shrinks the table at the next grant; a raised one lets it fill again.
     c.line("CONFIG SET lock.max-tracked 1");
     c.line("LOCK.ACQUIRE one o");
     assert_eq!(server.stat("grants_tracked"), 1);
@@ -351,7 +354,7 @@ fn a_table_of_0_tracks_no_grant_and_the_counters_add_up() {
     );
 }
 
-/// The order of the queue after `early` gave up and came back behind `late`.
+/// The order of the queue after `early` gave up and returned behind `late`.
 fn queue_after_a_return(grace: &str) -> Vec<String> {
     let server = TestServer::with(&["--lock.queue-grace", grace]);
     let (mut c, mut early, mut late) = (server.conn(), server.conn(), server.conn());

@@ -1,5 +1,5 @@
-//! Keys whose names are made of other keys' names: no lock, semaphore or latch uses keys of another one, and foreign
-//! data is not changed.
+//! Keys whose names are derived from other keys' names: no lock, semaphore or latch uses keys of another one, and
+//! foreign data does not change.
 
 use crate::common::redisson::{self, READ_ACQUIRE, READ_UNLOCK, WRITE_ACQUIRE};
 use crate::common::{wait_for, Conn, TestServer};
@@ -9,10 +9,10 @@ pub const TAKEN: &str = "LOCKTYPE the keys beside";
 const FOREIGN: &str = "WRONGTYPE a key beside";
 
 pub fn refused(c: &mut Conn, line: &str, why: &str) {
-    let told = c.line(line);
-    assert!(told.is_error(), "{line}: {told:?}");
-    let told = told.error();
-    assert!(told.starts_with(why), "{line}: {told}");
+    let response = c.line(line);
+    assert!(response.is_error(), "{line}: {response:?}");
+    let response = response.error();
+    assert!(response.starts_with(why), "{line}: {response}");
 }
 
 pub fn dump(c: &mut Conn, key: &str) -> Vec<u8> {
@@ -20,7 +20,7 @@ pub fn dump(c: &mut Conn, key: &str) -> Vec<u8> {
 }
 
 #[test]
-fn twins_are_not_held_for_reading_or_writing_at_once() {
+fn twins_are_not_held_in_read_or_write_mode_together() {
     let server = TestServer::start();
     let mut c = server.conn();
     for (one, other) in [("k", "{k}"), ("{k}", "k"), ("a}", "{a}}")] {
@@ -59,7 +59,7 @@ fn twins_are_not_held_for_reading_or_writing_at_once() {
 }
 
 #[test]
-fn readers_whose_names_meet_around_a_colon_are_not_granted_together() {
+fn readers_with_the_same_timeout_key_are_not_granted_together() {
     let server = TestServer::start();
     let mut c = server.conn();
     for ((lock, owner), (other, reader)) in [
@@ -74,7 +74,7 @@ fn readers_whose_names_meet_around_a_colon_are_not_granted_together() {
             &format!("LOCK.ACQUIRE {other} {reader} READ"),
             TAKEN,
         );
-        // Others read there, and write.
+        // Other owners are granted READ there, and WRITE.
         assert!(c.line(&format!("LOCK.ACQUIRE {other} z READ")).int() > 0);
         refused(
             &mut c,
@@ -93,7 +93,7 @@ fn readers_whose_names_meet_around_a_colon_are_not_granted_together() {
             TAKEN,
         );
         c.line(&format!("LOCK.RELEASE {other} {reader}"));
-        // The release of a dead reader would delete the other's timeout, so it still excludes it.
+        // The release of a dead reader would delete the timeout of the other reader, so it still excludes it.
         let mut hidden = server.conn();
         hidden
             .line(&format!("LOCK.ACQUIRE {lock} stays READ PX 60000"))
@@ -162,8 +162,8 @@ fn a_parked_reader_or_writer_is_not_granted_beside_a_twin() {
         c.line("LOCK.ACQUIRE {k} o READ PX 60000");
         c.line("LOCK.RELEASE y h");
         c.line("EXEC");
-        let told = waiter.recv().error();
-        assert!(told.starts_with(TAKEN), "{told}");
+        let response = waiter.recv().error();
+        assert!(response.starts_with(TAKEN), "{response}");
         assert!(c.line("LOCK.ACQUIRE {k} w WRITE").is_nil());
         c.line("LOCK.RELEASE {k} o");
     }
@@ -171,7 +171,7 @@ fn a_parked_reader_or_writer_is_not_granted_beside_a_twin() {
 }
 
 #[test]
-fn a_session_keeps_its_lock_while_the_twin_is_asked_for() {
+fn a_session_keeps_its_lock_while_the_twin_is_requested() {
     let server = TestServer::start();
     let mut c = server.conn();
     let mut holder = server.conn();
@@ -188,7 +188,7 @@ fn a_session_keeps_its_lock_while_the_twin_is_asked_for() {
     server.check_counters();
 }
 
-/// Makes this owner a reader, as a script or another client may, past what a grant checks.
+/// Makes this owner a reader without the checks of a grant, as a script or another client may.
 #[test]
 fn foreign_data_beside_a_lock_stays_as_it_is() {
     let server = TestServer::start();
@@ -226,7 +226,7 @@ fn foreign_data_beside_a_lock_stays_as_it_is() {
         assert_eq!(dump(&mut c, key), before, "{line}");
         c.line(&format!("DEL {key}"));
     }
-    // It comes while the lock is held.
+    // The data arrives while the lock is held.
     let token = c.line("LOCK.ACQUIRE k o READ PX 60000").int();
     c.line("SET {k}:rwlock_token mine");
     assert_eq!(c.line("LOCK.RENEW k o PX 70000").int(), 1);
@@ -237,7 +237,7 @@ fn foreign_data_beside_a_lock_stays_as_it_is() {
     assert_eq!(c.line("GET {k}:rwlock_token").text(), "mine");
     assert_eq!(c.line("LLEN {k}:o:rwlock_timeout:2").int(), 1);
     assert_eq!(c.line("PTTL {k}:rwlock_token").int(), -1);
-    // A reader whose timeout is another's data is none.
+    // A reader whose timeout key has foreign data holds nothing.
     c.line("FLUSHALL");
     c.line("LOCK.ACQUIRE k o READ PX 60000").int();
     c.line("SET {k}:o:rwlock_timeout:1 mine");
@@ -277,7 +277,7 @@ fn a_semaphore_leaves_foreign_data_at_its_permits_key() {
         assert_eq!(c.line("EXISTS k").int(), 0);
         c.line("DEL {k}:timeout");
     }
-    // It comes while the semaphore is there.
+    // The data arrives while the semaphore exists.
     for line in [
         "SET {k}:timeout x",
         "LOCK.ACQUIRE {k}:timeout holder",
@@ -292,7 +292,7 @@ fn a_semaphore_leaves_foreign_data_at_its_permits_key() {
         assert_eq!(dump(&mut c, "{k}:timeout"), before, "{line}");
         c.line("DEL k {k}:timeout");
     }
-    // What a semaphore of this name has left behind is no other's.
+    // Tokens that a former semaphore of this name has left do not apply to the new one.
     c.line("SEM.SET k 1");
     c.line("SEM.ACQUIRE k a PX 60000").int();
     c.line("DEL k");
@@ -301,7 +301,7 @@ fn a_semaphore_leaves_foreign_data_at_its_permits_key() {
 }
 
 #[test]
-fn a_waiter_with_a_limit_is_granted_no_set_of_anothers() {
+fn a_waiter_with_a_limit_is_granted_no_permit_of_a_foreign_set() {
     let server = TestServer::start();
     let mut c = server.conn();
     for line in [
@@ -319,8 +319,8 @@ fn a_waiter_with_a_limit_is_granted_no_set_of_anothers() {
         c.line("DEL k {k}:timeout");
         c.line(line);
         c.line("EXEC");
-        let told = waiter.recv().error();
-        assert!(told.starts_with(FOREIGN), "{told}");
+        let response = waiter.recv().error();
+        assert!(response.starts_with(FOREIGN), "{response}");
         assert_eq!(c.line("EXISTS {k}:timeout").int(), 1);
         assert_eq!(c.line("EXISTS k").int(), 0);
         c.line("DEL {k}:timeout");
@@ -376,7 +376,7 @@ fn semaphores_that_are_twins_do_not_share_their_permits() {
             refused(&mut c, &line, TAKEN);
         }
         assert!(c.line(&format!("SEM.ACQUIRE {one} b")).is_nil());
-        // Made by others: no permit is granted, and permits can be given back.
+        // Created by another client: no permit is granted, but permits can be returned.
         let mut waiter = server.conn();
         waiter.send_line(&format!("SEM.ACQUIRE {one} b BLOCK 0"));
         wait_for("a waiter", || {
@@ -396,8 +396,8 @@ fn semaphores_that_are_twins_do_not_share_their_permits() {
             refused(&mut c, &line.replace('?', other), TAKEN);
         }
         assert_eq!(c.line(&format!("SEM.RELEASE {one} a")).int(), 1);
-        let told = waiter.recv().error();
-        assert!(told.starts_with(TAKEN), "{told}");
+        let response = waiter.recv().error();
+        assert!(response.starts_with(TAKEN), "{response}");
         c.line("DEL k {k}");
     }
 }
@@ -406,7 +406,7 @@ fn semaphores_that_are_twins_do_not_share_their_permits() {
 fn one_key_is_no_latch_and_semaphore_at_once() {
     let server = TestServer::start();
     let mut c = server.conn();
-    // A latch that is waited for.
+    // A latch with a waiter.
     c.line("LATCH.SET k 1");
     let mut waiter = server.conn();
     waiter.send_line("LATCH.WAIT k BLOCK 0");
@@ -420,7 +420,7 @@ fn one_key_is_no_latch_and_semaphore_at_once() {
     }
     assert_eq!(c.line("LATCH.DOWN k").int(), 0);
     assert_eq!(waiter.recv().int(), 1);
-    // A semaphore with permits that are held, or waited for.
+    // A semaphore with permits that are held, or with a waiter.
     c.line("SEM.SET k 1");
     c.line("SEM.ACQUIRE k a PX 60000").int();
     for line in [
@@ -434,28 +434,32 @@ fn one_key_is_no_latch_and_semaphore_at_once() {
     }
     waiter.send_line("SEM.ACQUIRE k b BLOCK 0 PX 60000");
     wait_for("a waiter", || server.stat("sem_waiters") == 1);
-    // A script may have taken the permit away: then it is waited for all the same.
+    // A script may have removed the permit: the waiter stays in the queue.
     c.line("MULTI");
     c.line("DEL {k}:timeout");
     c.line("LATCH.SET k 1");
-    let told = c.line("EXEC").list()[1].error();
-    assert!(told.starts_with("LOCKTYPE the key is in use as"), "{told}");
+    let response = c.line("EXEC").list()[1].error();
+    assert!(
+        response.starts_with("LOCKTYPE the key is in use as"),
+        "{response}"
+    );
     assert_eq!(c.line("GET k").text(), "0");
     c.line("SET k 1");
     assert!(waiter.recv().int() > 0);
     assert_eq!(c.line("SEM.RELEASE k b").int(), 1);
-    // A semaphore without held permits looks like a latch; the waiter goes by the count.
+    // A semaphore without held permits looks like a latch; the waiter waits for the count.
     waiter.send_line("LATCH.WAIT k BLOCK 0");
     wait_for("a waiter", || server.stat("latch_waiters") == 1);
     c.line("DECR k");
     assert_eq!(waiter.recv().int(), 1);
-    // Permits that are over are not held.
+    // Expired permits are not held.
     c.line("SET p 1");
     c.line("ZADD {p}:timeout 1000000000000 a");
     c.line("ZADD {q}:timeout 1000000000000 a");
     assert_eq!(c.line("LATCH.WAIT p").int(), 0);
     assert_eq!(c.line("LATCH.SET q 1").int(), 1);
-    // Without the number there is no semaphore, and the latch is open; but none is made while its permits are left.
+    // Without the number there is no semaphore, and the latch is open; but none is created while the former permits are
+    // left.
     c.line("SEM.SET r 1");
     c.line("SEM.ACQUIRE r a PX 60000").int();
     c.line("DEL r");
@@ -487,7 +491,7 @@ fn the_modules_own_names_are_no_locks_and_foreign_data_there_stays() {
             );
         }
     }
-    // What is no counter is not counted.
+    // A value that is no counter is not incremented.
     for line in [
         "HSET redisson_lock_token:{k} a 1",
         "SET redisson_lock_token:{k} many",
@@ -499,7 +503,7 @@ fn the_modules_own_names_are_no_locks_and_foreign_data_there_stays() {
         assert_eq!(dump(&mut c, "redisson_lock_token:{k}"), before);
         c.line("DEL redisson_lock_token:{k}");
     }
-    // While the horizon cannot be stored nothing is granted.
+    // While the horizon cannot be stored no lock is granted.
     let server = TestServer::start();
     let mut c = server.conn();
     c.line("RPUSH redis_lock:horizon x");
@@ -517,7 +521,7 @@ fn the_modules_own_names_are_no_locks_and_foreign_data_there_stays() {
     assert!(c.line("GET redis_lock:horizon").text().len() > 10);
 }
 
-/// An acquire of Redisson's for READ.
+/// Redisson's acquire script for READ.
 pub fn read(lock: &str, prefix: &str, owner: &str) -> Vec<String> {
     let rest = format!("2 {lock} {prefix}:{owner}:rwlock_timeout 600000 {owner} {owner}:write");
     call("EVAL", &redisson::text(READ_ACQUIRE), &rest)
@@ -529,7 +533,7 @@ fn write(lock: &str, owner: &str) -> Vec<String> {
 }
 
 #[test]
-fn redissons_readers_and_writers_are_not_let_in_beside_a_twin_nor_ours_beside_theirs() {
+fn neither_redisson_nor_the_module_is_granted_beside_a_twin_of_the_other() {
     let server = native();
     let mut c = server.conn();
     for (one, other) in [("k", "{k}"), ("{k}", "k")] {
@@ -540,10 +544,10 @@ fn redissons_readers_and_writers_are_not_let_in_beside_a_twin_nor_ours_beside_th
             read(other, "{k}", "u:2"),
             write(other, "u:1"),
         ] {
-            let told = c.run(&script).error();
-            assert!(told.starts_with(TAKEN), "{told}");
+            let response = c.run(&script).error();
+            assert!(response.starts_with(TAKEN), "{response}");
         }
-        // One lock, both sides.
+        // One lock, used by both kinds of client.
         assert!(c.run(read(one, "{k}", "u:1")).is_nil());
         assert!(c.run(read(one, "{k}", "u:2")).is_nil());
         c.line(&format!("LOCK.BREAK {one}"));
@@ -562,22 +566,22 @@ fn redissons_readers_and_writers_are_not_let_in_beside_a_twin_nor_ours_beside_th
         refused(&mut c, &format!("LOCK.ACQUIRE {one} u:1 READ"), TAKEN);
         c.line(&format!("LOCK.BREAK {other}"));
     }
-    // By Lua a twin is held all the same: an owner that joins it has no keys of the module.
+    // Lua takes the twin nevertheless: an owner that joins it has no keys of the module.
     c.line("LOCK.ACQUIRE k u:1 READ PX 60000").int();
     c.line("CONFIG SET lock.redisson-scripts no");
     assert!(c.run(read("{k}", "{k}", "u:2")).is_nil());
     refused(&mut c, "LOCK.ACQUIRE {k} u:1 READ", TAKEN);
     c.line("CONFIG SET lock.redisson-scripts yes");
-    let told = c.run(read("{k}", "{k}", "u:1")).error();
-    assert!(told.starts_with(TAKEN), "{told}");
+    let response = c.run(read("{k}", "{k}", "u:1")).error();
+    assert!(response.starts_with(TAKEN), "{response}");
     assert!(c.line("LOCK.ACQUIRE k w WRITE").is_nil());
     c.line("LOCK.BREAK k");
     c.line("LOCK.BREAK {k}");
     c.line("LOCK.ACQUIRE {k}:u 1 READ PX 60000").int();
-    let told = c.run(read("k", "{k}", "u:1")).error();
-    assert!(told.starts_with(TAKEN), "{told}");
+    let response = c.run(read("k", "{k}", "u:1")).error();
+    assert!(response.starts_with(TAKEN), "{response}");
     assert!(c.run(read("k", "{k}", "u:2")).is_nil());
-    let told = c.run(read("k", "{k}", "u:1")).error();
-    assert!(told.starts_with(TAKEN), "{told}");
+    let response = c.run(read("k", "{k}", "u:1")).error();
+    assert!(response.starts_with(TAKEN), "{response}");
     assert_eq!(server.stat("redisson_lua"), 0);
 }

@@ -1,5 +1,5 @@
-//! Two locks whose keys beside them a script of Redisson's, or `HSET`, has made the same: what one of them ends or
-//! renews is not taken from the other.
+//! Two locks that share sibling keys because of a script of Redisson's, or `HSET`: the end or renewal of one does not
+//! take anything from the other.
 
 use crate::commands::names_collide::{read, refused, TAKEN};
 use crate::common::{wait_for, Conn, TestServer};
@@ -10,7 +10,7 @@ fn plant(c: &mut Conn, lock: &str, owner: &str, holds: u32) {
 }
 
 #[test]
-fn keys_that_a_script_has_made_two_readers_share_stay_until_both_are_gone() {
+fn keys_shared_by_two_readers_of_a_script_stay_until_both_are_gone() {
     let server = TestServer::start();
     let mut c = server.conn();
     for ((one, owner), (other, reader)) in [
@@ -83,7 +83,7 @@ fn no_owner_enters_under_the_token_of_the_twin() {
     let server = TestServer::start();
     let mut c = server.conn();
     for (one, other) in [("k", "{k}"), ("{k}", "k")] {
-        // Readers have no name in the token's key, and a writer there may be one of the twin's as well.
+        // The token record does not name readers, and a writer in it may be one of the twin's as well.
         for (mode, fields, asks) in [
             ("READ", "mode read b 1", "c READ"),
             ("WRITE", "mode write x:write 1", "x WRITE"),
@@ -104,7 +104,7 @@ fn no_owner_enters_under_the_token_of_the_twin() {
 }
 
 #[test]
-fn redissons_reader_stays_when_the_twin_is_released_and_the_twins_when_it_is() {
+fn a_reader_stays_when_redisson_or_the_module_releases_the_twin() {
     let server = TestServer::start();
     let mut c = server.conn();
     for (one, other) in [("k", "{k}"), ("{k}", "k")] {
@@ -143,15 +143,15 @@ fn a_parked_request_stays_until_a_release_would_grant_it() {
                 c.line("DEL {k} {k}:o:rwlock_timeout:1");
             }
             assert_eq!(c.line("LOCK.RELEASE k h").int(), 1, "{what}");
-            let told = waiter.recv();
+            let response = waiter.recv();
             match twin_stays {
-                true => assert!(told.error().starts_with(TAKEN), "{what}: {told:?}"),
-                false => assert!(told.int() > 0, "{what}"),
+                true => assert!(response.error().starts_with(TAKEN), "{what}: {response:?}"),
+                false => assert!(response.int() > 0, "{what}"),
             }
             c.line("DEL k {k} {k}:o:rwlock_timeout:1");
         }
     }
-    // The last hold of one reader frees nothing while another one stays.
+    // The last hold of one reader frees nothing while another reader stays.
     for owner in ["h", "z"] {
         c.line(&format!("LOCK.ACQUIRE k {owner} READ PX 60000"))
             .int();
@@ -164,14 +164,14 @@ fn a_parked_request_stays_until_a_release_would_grant_it() {
     assert_eq!(c.line("LOCK.RELEASE k h").int(), 1);
     assert_eq!(c.line("LOCK.INFO k").field("waiters").unwrap().int(), 1);
     assert_eq!(c.line("LOCK.RELEASE k z").int(), 1);
-    let told = waiter.recv().error();
-    assert!(told.starts_with(TAKEN), "{told}");
+    let response = waiter.recv().error();
+    assert!(response.starts_with(TAKEN), "{response}");
     c.line("DEL {k} {k}:o:rwlock_timeout:1");
     server.check_counters();
 }
 
 #[test]
-fn a_renewal_of_shared_timeouts_does_not_make_them_ours() {
+fn a_renewal_of_shared_timeouts_does_not_take_them_over() {
     let server = TestServer::start();
     let mut c = server.conn();
     for longer in [
@@ -185,7 +185,7 @@ fn a_renewal_of_shared_timeouts_does_not_make_them_ours() {
         assert_eq!(c.line("LOCK.RELEASE k u:1 ALL").int(), 1);
         assert!(c.line("LOCK.ACQUIRE {k} w WRITE").is_nil(), "{longer}");
         assert_eq!(c.line("LOCK.RELEASE {k} u:1").int(), 1);
-        // A shared timeout that neither lock needs any more runs out by itself.
+        // A shared timeout that neither lock needs any more expires by itself.
         c.line("DEL {k}:u:1:rwlock_timeout:2");
         assert_eq!(c.line("DBSIZE").int(), 1, "the horizon");
     }

@@ -1,4 +1,4 @@
-//! What is refused, in the core's words, and that a refusal leaves no trace.
+//! Refused calls: the error texts, which are the server's own where it has one, and the absence of any trace.
 
 use crate::common::{Bystander, Conn, Events, TestServer};
 
@@ -8,7 +8,7 @@ const BAD_ACQUIRE: &str = "ERR invalid expire time in 'lock.acquire' command";
 const BAD_RENEW: &str = "ERR invalid expire time in 'lock.renew' command";
 const SYNTAX: &str = "ERR syntax error";
 
-/// What the core's parser of integers refuses.
+/// Words that the server's own parser of integers refuses.
 const NO_INTEGERS: [&str; 20] = [
     "",
     " ",
@@ -32,7 +32,7 @@ const NO_INTEGERS: [&str; 20] = [
     "100000000000000000000000000000000000000000",
 ];
 
-/// Every way to pass a number, and the error for what is none.
+/// Every way to pass a number, and the error for a word that is none.
 const NUMBERS: [(&str, &str); 9] = [
     ("LOCK.ACQUIRE k o EX", NOT_INTEGER),
     ("LOCK.ACQUIRE k o PX", NOT_INTEGER),
@@ -54,10 +54,10 @@ fn error(conn: &mut Conn, line: &str, word: &str) -> String {
     reply.error()
 }
 
-/// The states of a key in which `k` is asked for: free, held by `o`, held by another owner.
+/// The states of the key `k`: free, held by `o`, held by another owner.
 const STATES: [&str; 3] = ["DEL k", "HSET k o 2 #token t7", "HSET k p 1 #token t7"];
 
-/// Runs the body in each state of the key, under the eyes of a bystander.
+/// Runs the body in each state of the key, and asserts with a bystander that nothing changed.
 fn without_a_trace(what: &str, mut body: impl FnMut(&mut Conn)) {
     let server = TestServer::start();
     let mut conn = server.conn();
@@ -305,13 +305,10 @@ fn a_token_from_the_far_future_concerns_its_own_lock_only() {
     }
     bystander.saw_nothing("a token far ahead");
     assert_eq!(server.stat("tokens_implausible"), 2);
-    assert!(
-        c.line("LOCK.ACQUIRE j o").int() > 0,
-        "other locks are not concerned"
-    );
+    assert!(c.line("LOCK.ACQUIRE j o").int() > 0, "other locks work");
 }
 
-/// Commands that the layout of the key is checked for first.
+/// Commands that check the layout of the key before anything else.
 const ALL_COMMANDS: [&str; 15] = [
     "LOCK.ACQUIRE k u:1",
     "LOCK.ACQUIRE k u:1 ONCE WITHHOLDER",
@@ -330,7 +327,7 @@ const ALL_COMMANDS: [&str; 15] = [
     "LOCK.INFO k WAITERS COUNT 3",
 ];
 
-/// Every command refuses the key that these lines make, with this error and without a trace.
+/// Every command refuses the key that these lines create, with this error and without a trace.
 fn is_refused(server: &TestServer, makes: &[&str], expected: &str) {
     let mut conn = server.conn();
     for lasting in [true, false] {
@@ -411,7 +408,7 @@ fn hashes_of_other_layouts_are_refused_and_never_changed() {
     let wide: String = (0..600).map(|i| format!(" u:{i} 1")).collect();
     is_refused(&server, &[&format!("HSET k{wide}")], LOCK_TYPE);
     let mut c = server.conn();
-    // Readers that left a TTL behind are dead; without one, and without timeouts, this may be anything.
+    // Readers that left a TTL behind are dead; without a TTL, and without timeouts, the hash may be foreign data.
     c.line("DEL k");
     c.line("HSET k mode read u:1 1");
     for line in [
@@ -452,7 +449,7 @@ fn calls_that_are_answered_no_leave_no_trace() {
     for line in LINES {
         assert!(!c.line(line).is_error(), "{line}");
     }
-    // Longer than what is left: a re-entry with ONCE changes nothing.
+    // Longer than the remaining lease: a re-entry with ONCE changes nothing.
     c.line("LOCK.ACQUIRE k o PX 5 ONCE");
     bystander.saw_nothing("refused calls on a held lock");
     for state in ["DEL k", "HSET k #token t7"] {

@@ -1,4 +1,4 @@
-//! What each command replies when all is well, in both protocols.
+//! The reply of each successful command, in both protocols.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -19,7 +19,7 @@ fn wire(conn: &mut Conn, line: &str) -> String {
     String::from_utf8(bytes[..bytes.len() - END.len()].to_vec()).unwrap()
 }
 
-/// Whether the key's time to live is this, give or take a slow machine.
+/// Whether the key's time to live is this, with a tolerance for a slow machine.
 fn lives_for(conn: &mut Conn, key: &str, ms: i64) -> bool {
     around(ms).contains(&conn.run(["PTTL", key]).int())
 }
@@ -79,7 +79,7 @@ fn an_owner_that_holds_is_granted_again_and_counted() {
     let (mut a, mut b) = (server.conn(), server.conn());
     let token = a.line("LOCK.ACQUIRE k o").int();
     for holds in 2..5 {
-        // From any connection: the owner counts, not the socket.
+        // From any connection: the owner counts, not the connection.
         assert_eq!(b.line("LOCK.ACQUIRE k o").int(), token);
         assert_eq!(a.line("HGET k o").text(), holds.to_string());
     }
@@ -87,7 +87,7 @@ fn an_owner_that_holds_is_granted_again_and_counted() {
 }
 
 #[test]
-fn once_grants_as_ever_but_counts_no_second_hold() {
+fn once_grants_but_counts_no_second_hold() {
     let server = TestServer::start();
     let mut c = server.conn();
     let token = c.line("LOCK.ACQUIRE k o ONCE").int();
@@ -237,7 +237,7 @@ fn break_ends_the_hold_of_any_owner_with_its_whole_count() {
 }
 
 #[test]
-fn break_hands_the_lock_on_and_break_purge_sends_the_waiters_away() {
+fn break_hands_the_lock_off_and_break_purge_removes_the_waiters() {
     let server = TestServer::start();
     let (mut c, mut first, mut second) = (server.conn(), server.conn(), server.conn());
     let broken = c.line("LOCK.ACQUIRE k o").int();
@@ -358,7 +358,7 @@ fn info_writes_an_address_as_the_server_does() {
     let addr = holder(&c.line("LOCK.INFO k"), "addr").text();
     assert!(addr.starts_with("[::1]:"), "{addr}");
     let killed = c.run(["CLIENT", "KILL", "ADDR", &addr]);
-    assert_eq!(killed.int(), 1, "an operator may pass it on");
+    assert_eq!(killed.int(), 1, "an operator may use it in CLIENT KILL");
 }
 
 #[test]
@@ -379,7 +379,7 @@ fn info_of_a_foreign_hold_has_null_for_unknown_fields() {
 }
 
 #[test]
-fn info_lists_the_waiters_in_order_as_many_as_asked_for() {
+fn info_lists_as_many_waiters_as_requested_in_order() {
     let server = TestServer::start();
     let mut c = server.conn();
     c.line("LOCK.ACQUIRE k o PX 60000");
@@ -480,7 +480,7 @@ fn names_of_commands_and_options_are_read_in_any_case() {
     assert_eq!(c.line("lock.break k purge").int(), 1);
 }
 
-/// The reply of WITHHOLDER as one line; the token as `T`, times as what they are near.
+/// The reply of WITHHOLDER as one line; the token as `T`, times rounded.
 fn with_holder(reply: &Reply) -> String {
     let parts = reply.list();
     let token = if parts[0].is_nil() { "nil" } else { "T" };
@@ -532,13 +532,13 @@ fn withholder_of_an_owner_that_lost_the_lock_before_the_reply_names_no_holder() 
     a.line("LOCK.ACQUIRE k o");
     b.send_line("LOCK.ACQUIRE k p BLOCK 0 WITHHOLDER");
     server.wait_for_waiters(1);
-    // Both in one tick: the hand-off is answered at its end, when the key is gone again.
+    // Both in one tick: the reply of the hand-off is written at its end, when the key is absent again.
     a.send_lines(&["MULTI", "LOCK.RELEASE k o", "DEL k", "EXEC"]);
     assert_eq!(with_holder(&b.recv()), "T nil 0 -2");
 }
 
 #[test]
-fn a_bound_wait_that_ends_is_answered_nil() {
+fn a_session_wait_that_ends_gets_nil() {
     let server = TestServer::start();
     let (mut c, mut c3) = (server.conn(), server.conn3());
     c.line("LOCK.ACQUIRE k o");

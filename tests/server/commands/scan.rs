@@ -1,8 +1,8 @@
-//! LOCK.SCAN: which keys it lists, what it guarantees, where it may be called.
+//! LOCK.SCAN: which keys it lists, which guarantees it gives, and where it may be called.
 
 use std::collections::BTreeSet;
 
-use crate::common::cluster::{one_node, turn};
+use crate::common::cluster::{lock_scenes, one_node};
 use crate::common::replica::{follow, wait_until_in_sync};
 use crate::common::{wait_for, Bystander, Conn, Reply, TestServer};
 
@@ -22,7 +22,7 @@ fn scan(c: &mut Conn, options: &str) -> Names {
     panic!("no end of a scan");
 }
 
-/// Adds the keys of a step; answers its cursor.
+/// Adds the keys of a step; returns its cursor.
 fn add(step: &Reply, found: &mut Names) -> String {
     let parts = step.list();
     assert_eq!(parts.len(), 2, "{step:?}");
@@ -34,7 +34,7 @@ fn names(text: &str) -> Names {
     text.split_whitespace().map(String::from).collect()
 }
 
-/// One of everything, and what is a lock of it.
+/// Creates a key of each kind; returns those that are held locks.
 fn fill(c: &mut Conn) {
     for line in [
         "LOCK.ACQUIRE ours alice PX 600000",
@@ -97,7 +97,7 @@ fn a_lock_is_listed_until_its_last_hold_ends() {
     assert_eq!(scan(&mut c, ""), names(""));
     c.line("DEBUG SET-ACTIVE-EXPIRE 0");
     c.line("LOCK.ACQUIRE k o PX 1");
-    // The key may still be there; the lease is over by the clock.
+    // The key may still exist; the lease is over by the clock.
     wait_for("the end of a lease", || scan(&mut c, "").is_empty());
     assert_eq!(scan(&mut c, "OWNER o"), names(""));
 }
@@ -113,7 +113,8 @@ fn read_write_locks_are_listed_while_they_are_held() {
         "LOCK.ACQUIRE written alice WRITE PX 600000",
         "LOCK.ACQUIRE both bob WRITE PX 600000",
         "LOCK.ACQUIRE both bob READ PX 600000",
-        // None of these is a live hold: a mode alone, a reader without its timeout, the same in a hash that will end.
+        // None of these is a live hold: a mode alone, a reader without its timeout, and such a reader in a hash with a
+        // TTL.
         "HSET mode-only mode read",
         "HSET dead mode read zombie 1",
         "HSET dying mode read zombie 1",
@@ -132,7 +133,7 @@ fn read_write_locks_are_listed_while_they_are_held() {
     c.line("LOCK.RELEASE both bob WRITE");
     assert_eq!(scan(&mut c, "OWNER alice"), names("written"));
     assert_eq!(scan(&mut c, "OWNER bob"), names("shared both"));
-    // A reader whose lease is over holds nothing, though its field may still be there.
+    // A reader whose lease is over holds nothing, although its field may still exist.
     assert_eq!(c.line("LOCK.RENEW shared bob READ PX 1").int(), 1);
     wait_for("the end of a reader's lease", || {
         scan(&mut c, "OWNER bob") == names("both")
@@ -165,7 +166,7 @@ fn waited_lists_the_keys_with_waiters_held_or_free() {
     c.line("SELECT 1");
     assert_eq!(scan(&mut c, "WAITED"), names(""));
     c.line("SELECT 0");
-    // Free, and not granted while writes are paused: nothing in the key space, but there is a waiter.
+    // Free, and not granted while writes are paused: no key, but there is a waiter.
     c.line("MULTI");
     c.line("DEL ours");
     c.line("CLIENT PAUSE 100000 WRITE");
@@ -178,7 +179,7 @@ fn waited_lists_the_keys_with_waiters_held_or_free() {
     c.line("LOCK.RELEASE ours zack");
     assert!(waiters[1].recv().is_nil(), "withdrawn");
     assert_eq!(scan(&mut c, "WAITED"), names("bobs"));
-    // A place that is kept for an owner that went away is no waiter.
+    // A place that is kept for a disconnected owner is no waiter.
     drop(waiters.pop());
     server.wait_for_waiters(0);
     assert_eq!(scan(&mut c, "WAITED"), names(""));
@@ -196,7 +197,7 @@ fn a_lock_held_all_the_time_is_listed_while_other_keys_change() {
     for _ in 0..2_000 {
         assert!(c.recv().int() > 0);
     }
-    // The table grows and shrinks under the scan, and so do the locks.
+    // The table of keys grows and shrinks during the scan, and so does the set of locks.
     let mut found = Names::new();
     let mut cursor = "0".to_string();
     for step in 0..100_000 {
@@ -255,7 +256,7 @@ fn a_key_waited_for_all_the_time_is_listed_while_other_queues_come_and_go() {
         if cursor == "0" {
             break;
         }
-        // Now from the front of the table, now from its end.
+        // Removed from the front of the table, or from its end.
         let gone = if step % 2 == 0 { 0 } else { passing.len() - 1 };
         let (key, _waiter) = passing.remove(gone);
         c.line(&format!("LOCK.RELEASE {key} o"));
@@ -272,7 +273,7 @@ fn a_key_waited_for_all_the_time_is_listed_while_other_queues_come_and_go() {
 }
 
 #[test]
-fn patterns_mean_the_same_where_the_server_matches_and_where_we_do() {
+fn patterns_match_alike_in_the_server_and_the_module() {
     let server = TestServer::start();
     let mut c = server.conn();
     let all = [
@@ -336,7 +337,7 @@ fn names_and_owners_are_any_bytes() {
 }
 
 #[test]
-fn wrong_calls_are_refused_with_the_words_of_the_server() {
+fn wrong_calls_are_refused_with_the_texts_of_the_server() {
     let server = TestServer::start();
     let mut c = server.conn();
     for cursor in ["x", "-1", "1.5", "+1", "18446744073709551616", "0x1", "1 "] {
@@ -370,7 +371,7 @@ fn wrong_calls_are_refused_with_the_words_of_the_server() {
 }
 
 #[test]
-fn a_look_leaves_no_trace() {
+fn a_scan_changes_nothing() {
     let server = TestServer::start();
     let mut c = server.conn();
     fill(&mut c);
@@ -424,8 +425,12 @@ fn a_replica_lists_its_locks() {
     wait_until_in_sync(&replica, &master);
     assert_eq!(scan(&mut r, ""), names("ours ours:2 bobs redissons no-ttl"));
     assert_eq!(scan(&mut r, "OWNER alice"), names("ours ours:2"));
-    assert_eq!(scan(&mut r, "WAITED"), names(""), "who waits, waits there");
-    // The lease ends by the replica's own clock; the key stays until the master says so.
+    assert_eq!(
+        scan(&mut r, "WAITED"),
+        names(""),
+        "the waiter is parked at the master"
+    );
+    // The lease ends by the replica's own clock; the key exists until the master deletes it.
     m.line("DEBUG SET-ACTIVE-EXPIRE 0");
     m.line("PEXPIRE bobs 1");
     wait_for("the end of a lease", || {
@@ -435,7 +440,7 @@ fn a_replica_lists_its_locks() {
 
 #[test]
 fn a_cluster_node_lists_its_own() {
-    let _turn = turn();
+    let _scene = lock_scenes();
     let node = one_node(&[]);
     let mut c = node.conn();
     let mut expected = Names::new();

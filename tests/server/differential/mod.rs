@@ -1,5 +1,5 @@
-//! Random sequences of commands on a live server, compared reply by reply with a model that was written
-//! from docs/COMMANDS.md alone. `make fuzz` plays more of them, steered by what the code does with them.
+//! Random sequences of commands on a live server, compared reply by reply with a model that was written from
+//! docs/COMMANDS.md alone. `make fuzz` plays more of them, guided by code coverage.
 //!
 //! `LOCK_SEQUENCES` sets the number of sequences, `LOCK_SEED` the first; a failure names its own.
 
@@ -21,7 +21,7 @@ mod tests {
     }
 
     #[test]
-    fn random_sequences_are_answered_as_the_contract_says() {
+    fn random_sequences_get_the_replies_of_the_model() {
         let first = number_from_env("LOCK_SEED", 1);
         let mut player = Player::new();
         for seed in first..first + number_from_env("LOCK_SEQUENCES", 1_000) {

@@ -1,12 +1,12 @@
-//! The contract of docs/COMMANDS.md as plainly as it can be written: per key its holds and its waiters
-//! in order. Nothing is shared with the module, nor with the model of its core.
+//! The contract of docs/COMMANDS.md in its plainest form: for each key its holds and its waiters in order. The model
+//! shares no code with the module, nor with the model of the module's core.
 //!
-//! Steps are so chosen that time plays no part: a lease either outlasts the sequence or ends within its
-//! step, a wait either has no limit or runs out within its step, and places are kept for ever or not.
+//! The steps exclude any influence of time: a lease either outlasts the sequence or ends within its step, a wait either
+//! has no limit or ends within its step, and places are kept either for ever or not at all.
 
 use super::ops::{Acquire, Block, Conn, Key, Lease, Names, Op, Owner, CONNS, KEYS, SHORT};
 
-/// The number of a grant; its token is learned from the reply.
+/// The number of a grant; the player learns its token from the reply.
 pub type Grant = usize;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -15,7 +15,7 @@ pub struct Hold {
     pub count: i64,
     /// `None`: no TTL.
     pub lease: Option<Lease>,
-    /// `None`: a Redisson client's.
+    /// `None` for a Redisson client's hold.
     pub grant: Option<Grant>,
 }
 
@@ -29,18 +29,18 @@ pub enum State {
     OtherType,
 }
 
-/// What a connection must be answered.
+/// The expected reply to a connection.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Expect {
     Int(i64),
     Nil,
-    /// A token above all before.
+    /// A token above all earlier ones.
     Fresh(Grant),
-    /// The token of this grant once more.
+    /// The token of this grant again.
     Same(Grant),
     /// An error with this code.
     Error(&'static str),
-    /// The first element, and the holder with its count.
+    /// The first element, and the holder with its hold count.
     WithHolder(Box<Expect>, Option<(Owner, i64)>),
 }
 
@@ -97,8 +97,8 @@ impl Model {
         }
     }
 
-    /// Whether the contract says what happens: an owner that waits is not made the holder by others, and
-    /// Redisson's clients do not work on what is no lock.
+    /// Whether the contract defines the outcome: other clients do not make an owner that waits the holder, and
+    /// Redisson's clients do not use a key that is no lock.
     pub fn defines(&self, op: Op) -> bool {
         let waits = |key: Key, owner| self.queues[key].iter().any(|place| place.owner == owner);
         match op {
@@ -117,7 +117,7 @@ impl Model {
         !matches!(self.states[key], State::OtherHash | State::OtherType)
     }
 
-    /// All answers that the step causes, the acting connection's among them.
+    /// All replies of the step, that to the acting connection among them.
     pub fn step(&mut self, op: Op) -> Vec<(Conn, Expect)> {
         match op {
             Op::Acquire(conn, acquire) => self.acquire(conn, acquire),
@@ -180,7 +180,7 @@ impl Model {
             State::Held(hold) if hold.owner == owner => self.reenter(key, hold, acquire),
             State::Held(_) if block != Block::ForEver => {
                 if block == Block::Briefly {
-                    self.wait_in_vain(conn, acquire);
+                    self.wait_until_timeout(conn, acquire);
                 }
                 self.shaped(key, acquire.with_holder, Expect::Nil)
             }
@@ -215,7 +215,7 @@ impl Model {
         self.grants
     }
 
-    /// A fresh hold; the owner's place, kept or not, has served.
+    /// A new hold; the owner's place, with or without a request, is removed.
     fn grant(&mut self, key: Key, owner: Owner, lease: Lease) -> Expect {
         let grant = self.new_grant();
         self.queues[key].retain(|place| place.owner != owner);
@@ -243,7 +243,7 @@ impl Model {
         self.answers.push((request.conn, answer));
     }
 
-    /// Takes over the owner's own place, or the last.
+    /// Takes over the owner's own place, or appends one.
     fn park(&mut self, conn: Conn, acquire: Acquire) {
         let Acquire { key, owner, .. } = acquire;
         let request = Request {
@@ -262,8 +262,8 @@ impl Model {
         }
     }
 
-    /// A wait that runs out leaves a place behind.
-    fn wait_in_vain(&mut self, conn: Conn, acquire: Acquire) {
+    /// A wait whose time ends leaves a kept place.
+    fn wait_until_timeout(&mut self, conn: Conn, acquire: Acquire) {
         self.park(conn, acquire);
         self.vacate(acquire.key, conn, self.keeps_places);
     }
@@ -291,7 +291,7 @@ impl Model {
         }
     }
 
-    /// The hold that a command with this `TOKEN` is about, or why there is none.
+    /// The hold that a command with this `TOKEN` concerns, or the reason why there is none.
     fn named(&self, key: Key, names: Names) -> Result<Option<Hold>, Expect> {
         match self.states[key] {
             State::OtherType => Err(Expect::Error("WRONGTYPE")),
@@ -374,7 +374,7 @@ impl Model {
     fn set_ttl(&mut self, key: Key, lease: Option<Lease>) {
         match &mut self.states[key] {
             State::Held(hold) => hold.lease = lease,
-            // What is no lock may go away with its TTL.
+            // A key that is no lock may expire.
             state if lease == Some(SHORT) => *state = State::Absent,
             _ => {}
         }
@@ -411,7 +411,7 @@ impl Model {
         }
     }
 
-    /// Short leases end, free locks go to the first waiter, and a key that is no lock sends all away.
+    /// Ends short leases, grants free locks to the first waiter, and sends all waiters of a key that is no lock away.
     fn settle(&mut self, key: Key) {
         loop {
             match self.states[key] {

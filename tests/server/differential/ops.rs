@@ -1,16 +1,15 @@
-//! What may happen in a sequence, and how any bytes become one: so a fuzzer's input is a sequence, and
-//! so is a seed.
+//! The operations of a sequence, and their decoding from bytes: a fuzzer's input is a sequence, and so is a seed.
 
 pub const KEYS: usize = 2;
 pub const CONNS: usize = 4;
-/// Any bytes make an owner.
+/// Any bytes select an owner.
 pub const OWNERS: [&[u8]; 3] = [b"a", b"b\0\r\n", b"c{\xff}"];
 
 pub type Key = usize;
 pub type Conn = usize;
 pub type Owner = usize;
 
-/// A lease in milliseconds; [`SHORT`] ends before the step does, the others outlast the sequence.
+/// A lease in milliseconds; [`SHORT`] ends within the step, the others outlast the sequence.
 pub type Lease = i64;
 pub const SHORT: Lease = 1;
 const LEASES: [Lease; 4] = [SHORT, 100_000, 600_000, 30_000];
@@ -18,7 +17,7 @@ const LEASES: [Lease; 4] = [SHORT, 100_000, 600_000, 30_000];
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Block {
     No,
-    /// A millisecond: if it comes to waiting, it runs out.
+    /// One millisecond: a parked request times out within the step.
     Briefly,
     ForEver,
 }
@@ -51,15 +50,15 @@ pub enum Op {
     HangUp(Conn),
     Unblock(Conn, bool),
     Del(Key),
-    /// `PEXPIREAT` in the past: the key is gone at once.
+    /// `PEXPIREAT` in the past: deletes the key at once.
     Expire(Key),
     Pexpire(Key, Lease),
     Persist(Key),
-    /// A string over whatever there is.
+    /// Writes a string over any value.
     Set(Key),
-    /// A field that makes a hash something else.
+    /// Adds a field that makes the hash no lock.
     HsetOther(Key),
-    /// The holder's field alone is removed.
+    /// Removes the holder's field alone.
     HdelHolder(Key),
     Rename(Key),
     FlushAll,
@@ -70,12 +69,12 @@ pub enum Op {
 /// The settings of a sequence, and its steps.
 #[derive(Debug, Clone)]
 pub struct Sequence {
-    /// Whether places are kept, for longer than any sequence takes, or not at all.
+    /// Whether places are kept for longer than any sequence takes, or not at all.
     pub keeps_places: bool,
     pub ops: Vec<Op>,
 }
 
-/// More steps than that tell nothing new.
+/// Longer sequences find nothing new.
 const LONGEST: usize = 60;
 
 impl Sequence {
@@ -103,7 +102,7 @@ fn split_mix(state: &mut u64) -> u8 {
     ((z ^ (z >> 31)) >> 56) as u8
 }
 
-/// Three bytes make a step: what, with which key, owner and connection, and with which options.
+/// Three bytes make a step: the operation, its key, owner and connection, and its options.
 fn op(bytes: &mut impl Iterator<Item = u8>) -> Option<Op> {
     let (what, who, how) = (bytes.next()?, bytes.next()?, bytes.next()?);
     let (key, who) = (usize::from(who) % KEYS, usize::from(who) / KEYS);

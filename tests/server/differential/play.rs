@@ -1,5 +1,4 @@
-//! Plays a sequence on a live server and compares every reply, and what is left after every step, with
-//! the model.
+//! Plays a sequence on a live server and compares every reply, and the state after every step, with the model.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,20 +9,20 @@ use super::ops::{CONNS, KEYS, OWNERS};
 use crate::common::scripts::{GIVE, TAKE};
 use crate::common::{wait_for, Conn, Reply, TestServer};
 
-/// Leases are checked to within what a sequence may take.
+/// The tolerance for leases: the longest time that a sequence may take.
 const TOLERANCE_MS: i64 = 25_000;
 
 /// A server for many sequences.
 pub struct Player {
     server: TestServer,
     admin: Conn,
-    /// How many steps of the sequence have begun.
+    /// The number of steps that have begun.
     pub steps: usize,
 }
 
 impl Player {
     pub fn new() -> Player {
-        // The search for deadlocks is tested apart: it is compared with a plain one in the core.
+        // The search for deadlocks has tests of its own: the core's tests compare it with a plain one.
         let server = TestServer::with(&["--lock.deadlock-detect", "no"]);
         let admin = server.conn();
         Player {
@@ -33,7 +32,7 @@ impl Player {
         }
     }
 
-    /// Ends the server at once: for programs that end without dropping anything.
+    /// Ends the server at once: for programs that end without dropping their values.
     #[allow(dead_code)]
     pub fn end(&mut self) {
         self.server.crash();
@@ -42,7 +41,7 @@ impl Player {
     /// Plays one sequence on keys of its own.
     ///
     /// # Panics
-    /// When the server does anything but what the model says.
+    /// When the server differs from the model.
     pub fn play(&mut self, sequence: &Sequence) {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -80,7 +79,7 @@ struct Game<'a> {
     server: &'a TestServer,
     admin: &'a mut Conn,
     model: Model,
-    /// What was learned of the grants.
+    /// The tokens of the grants so far.
     tokens: HashMap<Grant, i64>,
     highest: i64,
 }
@@ -108,7 +107,7 @@ impl Game<'_> {
         }
     }
 
-    /// A parked connection cannot ask for anything else: another one does.
+    /// A parked connection cannot send another command: a free one does.
     fn with_a_free_connection(&self, op: Op) -> Option<Op> {
         let free = |first: ConnId| {
             let mut conns = (0..CONNS).map(|n| (first + n) % CONNS);
@@ -133,7 +132,7 @@ impl Game<'_> {
         vec![b"TOKEN".to_vec(), token.to_string().into_bytes()]
     }
 
-    /// Sends the command; replies of commands that are not the module's are read here.
+    /// Sends the command, and reads the reply at once if the command is not the module's.
     fn send(&mut self, op: Op) {
         let name = |key: Key| self.keys[key].as_bytes();
         let lease = |ms: i64| ms.to_string().into_bytes();
@@ -217,7 +216,7 @@ impl Game<'_> {
         self.ids[conn] = id;
     }
 
-    /// The reply to a step's command, or to an earlier one that was parked.
+    /// The reply to the step's command, or to an earlier one that was parked.
     fn reply(&mut self, conn: ConnId) -> Reply {
         match self.early.take() {
             Some((sender, reply)) if sender == conn => reply,
@@ -258,7 +257,7 @@ impl Game<'_> {
         }
     }
 
-    /// Tokens of one step, in the order of their grants, are above all before.
+    /// Tokens of one step, in the order of their grants, are above all earlier ones.
     fn learn(&mut self, mut fresh: Vec<(Grant, i64)>) {
         fresh.sort_unstable();
         for (grant, token) in fresh {
@@ -269,7 +268,7 @@ impl Game<'_> {
         }
     }
 
-    /// Two keys freed by one command are granted in either order.
+    /// Two keys freed by one command are granted in any order.
     fn learn_in_any_order(&mut self, fresh: Vec<(Grant, i64)>) {
         let (grants, mut tokens): (Vec<_>, Vec<_>) = fresh.iter().copied().unzip();
         tokens.sort_unstable();
@@ -277,8 +276,8 @@ impl Game<'_> {
         self.tokens.extend(fresh);
     }
 
-    /// `LOCK.INFO` says what the model says, soon: a short lease takes its millisecond, and a connection
-    /// that hung up is noticed a moment later.
+    /// `LOCK.INFO` agrees with the model after a moment: a short lease takes its millisecond, and the server notices a
+    /// closed connection a moment later.
     fn check_state(&mut self, key: Key) {
         let name = self.keys[key].clone();
         let waiters: Vec<Vec<u8>> = self
@@ -289,7 +288,7 @@ impl Game<'_> {
             .collect();
         let state = self.model.states[key];
         let mut info = Reply(redis::Value::Nil);
-        wait_for(&format!("{state:?} with {waiters:?} in line"), || {
+        wait_for(&format!("{state:?} with {waiters:?} in the queue"), || {
             info = self
                 .admin
                 .run(["LOCK.INFO", &name, "WAITERS", "COUNT", "100"]);
@@ -315,7 +314,7 @@ impl Game<'_> {
         }
     }
 
-    /// No connection got another reply.
+    /// Asserts that no connection got a further reply.
     fn end(mut self) {
         for conn in 0..CONNS {
             if !self.model.is_parked(conn) {

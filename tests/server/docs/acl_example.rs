@@ -1,5 +1,5 @@
-//! users.acl.example and redis.conf.example, loaded word for word except for the paths, and docs/ACL.md about
-//! them: each role can do what it must, and nothing else.
+//! users.acl.example and redis.conf.example, loaded verbatim except for the paths, and docs/ACL.md about them: each
+//! role can do its work, and nothing else.
 
 use std::path::PathBuf;
 
@@ -38,7 +38,7 @@ impl Installed {
         Installed { config, _dir: dir }
     }
 
-    /// A server that has the module and the users by these files alone.
+    /// A server with the module and with users from these files alone.
     fn start(&self) -> TestServer {
         TestServer::without_module(&["--include", self.config.to_str().unwrap()])
     }
@@ -69,8 +69,8 @@ pub fn must_not(conn: &mut Conn, lines: &[&str]) {
     }
 }
 
-/// What no role may do: other keys, the server's own business, and more rights.
-const NOBODY: [&str; 20] = [
+/// Commands that are forbidden to every role: other keys, administration of the server, and more rights.
+const FORBIDDEN: [&str; 20] = [
     "GET lock:1",
     "SET lock:1 x",
     "HGETALL lock:1",
@@ -93,7 +93,7 @@ const NOBODY: [&str; 20] = [
     "PUBLISH redisson_lock__channel:{lock:1} 0",
 ];
 
-/// What changes something.
+/// Commands that change state.
 const CHANGES: [&str; 11] = [
     "LOCK.ACQUIRE lock:1 p",
     "LOCK.RELEASE lock:1 o",
@@ -108,7 +108,7 @@ const CHANGES: [&str; 11] = [
     "LOCK.ACQUIRE {lock:1}:x p",
 ];
 
-/// What mends something.
+/// Commands that repair state.
 const MENDS: [&str; 4] = [
     "LOCK.BREAK lock:1",
     "SEM.SET lock:sem 9",
@@ -116,7 +116,7 @@ const MENDS: [&str; 4] = [
     "CLIENT LIST",
 ];
 
-/// What tells of others.
+/// Commands that show other clients.
 const LOOKS: [&str; 6] = [
     "LOCK.INFO lock:1 WAITERS",
     "LOCK.SCAN 0",
@@ -126,7 +126,7 @@ const LOOKS: [&str; 6] = [
     "LOCK.HELP",
 ];
 
-/// A server where the lock `lock:1` is held, and a semaphore and a latch are there.
+/// A server where the lock `lock:1` is held, with a semaphore and a latch.
 pub fn furnished() -> (Installed, TestServer) {
     let files = Installed::with(USERS);
     let server = files.start();
@@ -146,7 +146,7 @@ pub fn furnished() -> (Installed, TestServer) {
 fn the_application_works_with_locks_of_every_kind_and_with_nothing_else() {
     let (_files, server) = furnished();
     let mut app = login(&server, "app");
-    must_not(&mut app, &NOBODY);
+    must_not(&mut app, &FORBIDDEN);
     must_not(&mut app, &MENDS);
     must_not(&mut app, &LOOKS[..3]);
     must_not(
@@ -205,7 +205,7 @@ fn the_application_works_with_locks_of_every_kind_and_with_nothing_else() {
 }
 
 #[test]
-fn the_application_waits_and_is_handed_the_lock() {
+fn the_application_waits_and_is_granted_the_lock() {
     let (_files, server) = furnished();
     let (mut holder, mut waiter) = (login(&server, "app"), login(&server, "app"));
     waiter.send_line("LOCK.ACQUIRE lock:1 p BLOCK 0 ONCE");
@@ -215,11 +215,11 @@ fn the_application_waits_and_is_handed_the_lock() {
 }
 
 #[test]
-fn the_observer_looks_and_changes_nothing() {
+fn the_observer_reads_and_changes_nothing() {
     let (_files, server) = furnished();
     let mut observer = login(&server, "observer");
     let before = server.info_field("persistence", "rdb_changes_since_last_save");
-    must_not(&mut observer, &NOBODY);
+    must_not(&mut observer, &FORBIDDEN);
     must_not(&mut observer, &CHANGES);
     must_not(&mut observer, &MENDS);
     must_not(
@@ -238,9 +238,9 @@ fn the_observer_looks_and_changes_nothing() {
     );
 }
 
-/// A user that may subscribe hears of locks, and of nothing else.
+/// A user that may subscribe receives events of locks, and no others.
 #[test]
-fn observer_and_operator_hear_the_events_of_locks() {
+fn observer_and_operator_receive_the_events_of_locks() {
     let (_files, server) = furnished();
     let mut admin = server.conn();
     admin.line("CONFIG SET notify-keyspace-events KEAd");
@@ -262,17 +262,18 @@ fn observer_and_operator_hear_the_events_of_locks() {
             ],
         );
         admin.line(&format!("LOCK.ACQUIRE lock:{name} o"));
-        let mut heard = [conn.recv().list(), conn.recv().list()].map(|message| message[0].text());
-        heard.sort();
-        assert_eq!(heard, ["message", "pmessage"], "{name}");
+        let mut received =
+            [conn.recv().list(), conn.recv().list()].map(|message| message[0].text());
+        received.sort();
+        assert_eq!(received, ["message", "pmessage"], "{name}");
     }
 }
 
 #[test]
-fn the_operator_mends_but_takes_no_lock() {
+fn the_operator_repairs_but_takes_no_lock() {
     let (_files, server) = furnished();
     let mut operator = login(&server, "operator");
-    must_not(&mut operator, &NOBODY);
+    must_not(&mut operator, &FORBIDDEN);
     must_not(&mut operator, &CHANGES);
     must_not(
         &mut operator,
@@ -305,7 +306,7 @@ fn the_operator_mends_but_takes_no_lock() {
     server.wait_for_waiters(0);
 }
 
-/// Three claims of the page: what Redis 7.0 needs and others do not.
+/// Three statements of the page about rules that only Redis 7.0 needs.
 #[test]
 fn del_and_client_kill_are_for_servers_without_categories() {
     let (_files, server) = furnished();
@@ -323,7 +324,7 @@ fn del_and_client_kill_are_for_servers_without_categories() {
 }
 
 #[test]
-fn without_the_keys_beside_it_only_an_exclusive_lock_works() {
+fn without_the_sibling_keys_only_an_exclusive_lock_works() {
     let users = USERS.replace(
         "user app on >change-me-app ~lock:* ~{lock:*}:*",
         "user app on >change-me-app ~lock:*",
@@ -364,7 +365,7 @@ fn with_the_default_user_off_every_command_needs_a_login() {
     admin.line("ACL SETUSER default on");
 }
 
-/// The users outlive a restart, and `ACL SAVE` keeps no password.
+/// The users survive a restart, and `ACL SAVE` writes no password in plain text.
 #[test]
 fn the_file_can_be_saved_by_the_server_and_loaded_again() {
     let (files, mut server) = furnished();
@@ -381,7 +382,7 @@ fn the_file_can_be_saved_by_the_server_and_loaded_again() {
     must_not(&mut app, &["LOCK.BREAK lock:2"]);
 }
 
-/// A server without the module does not know the commands that the file names, and does not start.
+/// A server without the module does not know the commands in the file, and does not start.
 #[test]
 fn without_the_module_the_file_is_refused() {
     let server = TestServer::without_module(&[]);

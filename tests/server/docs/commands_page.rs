@@ -1,18 +1,18 @@
-//! docs/COMMANDS.md and LOCK.HELP against what the server says of each command: the commands' own
-//! descriptions feed `COMMAND DOCS`, and no page may tell another story.
+//! docs/COMMANDS.md and LOCK.HELP, compared with the server's descriptions of the commands: `COMMAND DOCS` gets them
+//! from the same table as the help, and the page must agree.
 //!
-//! The form of a page: a heading `## NAME`; an indented block with the syntax (it may go over several
-//! lines); then a paragraph that begins `<summary>. Complexity: <complexity>.`; then whatever there is to
-//! say. In LOCK.HELP a line without indentation is the syntax, each value in `<>`, `seconds` as `s` and
-//! `milliseconds` as `ms`; the indented lines under it say what the command does.
+//! The form of a page: a heading `## NAME`; an indented block with the syntax (on one or more lines); then a paragraph
+//! that begins `<summary>. Complexity: <complexity>.`; then free text. In LOCK.HELP a line without indentation is the
+//! syntax, with each value in `<>`, `seconds` as `s` and `milliseconds` as `ms`; the indented lines under it say what
+//! the command does.
 
 use crate::common::{Conn, Reply, TestServer};
 
 const PAGES: &str = include_str!("../../../docs/COMMANDS.md");
 
-/// What `COMMAND DOCS` says of one command.
+/// The reply of `COMMAND DOCS` about one command.
 struct Described {
-    /// In upper case, as people write it.
+    /// In upper case.
     name: String,
     summary: String,
     complexity: String,
@@ -42,7 +42,7 @@ impl Described {
         }
     }
 
-    /// The command with all its arguments; `value` writes those that are no words of the command.
+    /// The command with all its arguments; `value` writes those that are no keywords.
     fn syntax(&self, value: impl Fn(&str) -> String) -> String {
         let mut words = vec![self.name.clone()];
         words.extend(self.arguments.iter().map(|arg| written(arg, &value)));
@@ -50,7 +50,7 @@ impl Described {
     }
 }
 
-/// An argument of `COMMAND DOCS` as people write it, and as redis-cli hints at it.
+/// An argument of `COMMAND DOCS` in the notation of the pages and of redis-cli's hints.
 pub fn written(arg: &Reply, value: &impl Fn(&str) -> String) -> String {
     let text = |name: &str| arg.field(name).map(|field| field.text());
     let parts = |between: &str| {
@@ -89,7 +89,7 @@ fn optional(is: bool, text: String) -> String {
     }
 }
 
-/// A section of the pages: its heading, and its paragraphs, each in one line.
+/// A section of the page: its heading, and its paragraphs, each joined into one line.
 struct Section {
     heading: &'static str,
     /// The first indented block.
@@ -118,7 +118,7 @@ fn sections() -> Vec<Section> {
     sections.split("\n## ").map(section).collect()
 }
 
-/// The sections about a command: those with a name like `LOCK.ACQUIRE` in their heading.
+/// The sections about commands: a name like `LOCK.ACQUIRE` in the heading.
 fn pages() -> Vec<Section> {
     let is_name = |word: &str| {
         let word = word.trim_matches(|c: char| !c.is_ascii_alphanumeric());
@@ -168,12 +168,12 @@ fn the_help_has_every_command_with_its_syntax() {
     let server = TestServer::start();
     let mut c = server.conn();
     let help: Vec<String> = c.line("LOCK.HELP").list().iter().map(Reply::text).collect();
-    let mut told: Vec<&str> = help
+    let mut response: Vec<&str> = help
         .iter()
         .map(String::as_str)
         .filter(|line| !line.starts_with(' '))
         .collect();
-    told.sort_unstable();
+    response.sort_unstable();
     let mut expected: Vec<String> = Described::all(&mut c)
         .iter()
         .map(|command| {
@@ -185,7 +185,7 @@ fn the_help_has_every_command_with_its_syntax() {
         })
         .collect();
     expected.sort_unstable();
-    assert_eq!(told, expected);
+    assert_eq!(response, expected);
     for pair in help.windows(2).filter(|pair| !pair[0].starts_with(' ')) {
         assert!(
             pair[1].starts_with("    "),
@@ -196,7 +196,7 @@ fn the_help_has_every_command_with_its_syntax() {
 }
 
 #[test]
-fn a_word_of_each_syntax_is_spoken_of_on_its_page() {
+fn every_keyword_of_a_syntax_is_described_on_its_page() {
     let server = TestServer::start();
     let mut c = server.conn();
     let pages = pages();

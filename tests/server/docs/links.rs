@@ -1,4 +1,4 @@
-//! The pages link to each other and into the tree: whatever a relative link names is there, headings included.
+//! The links between the pages and into the tree: every relative link has a target, headings included.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// README, CHANGELOG and whatever is in docs/.
+/// README, CHANGELOG and all pages in docs/.
 fn pages() -> Vec<PathBuf> {
     let in_dir = |dir: PathBuf| {
         std::fs::read_dir(dir)
@@ -18,7 +18,7 @@ fn pages() -> Vec<PathBuf> {
         .collect()
 }
 
-/// The page without its code: neither links nor headings are there.
+/// The page without its code, which has neither links nor headings.
 fn prose(page: &Path) -> String {
     let text = std::fs::read_to_string(page).unwrap();
     let mut is_code = false;
@@ -33,7 +33,7 @@ fn prose(page: &Path) -> String {
         .collect()
 }
 
-/// The names by which a browser finds the headings of a page.
+/// The anchors of a page's headings.
 fn anchors(page: &Path) -> Vec<String> {
     let name = |heading: &str| -> String {
         let kept = |c: &char| c.is_alphanumeric() || " -_".contains(*c);
@@ -50,7 +50,7 @@ fn anchors(page: &Path) -> Vec<String> {
         .collect()
 }
 
-/// What the links of a page name, other sites aside.
+/// The targets of a page's links, without those to other sites.
 fn links(page: &Path) -> Vec<String> {
     let text = prose(page);
     let targets = text
@@ -64,7 +64,7 @@ fn links(page: &Path) -> Vec<String> {
 }
 
 #[test]
-fn every_link_between_the_pages_leads_somewhere() {
+fn every_link_between_the_pages_has_a_target() {
     let mut dead = Vec::new();
     let mut count = 0;
     for page in pages() {

@@ -1,5 +1,5 @@
-//! What docs/MIGRATION.md says of moving from `SET key value NX PX` with its scripts: both kinds of client on
-//! one name, in either order, and the ways to move. The scripts are those of the page.
+//! docs/MIGRATION.md about migrating from `SET key value NX PX` with its scripts: both kinds of client on one name, in
+//! either order, and the ways to migrate. The scripts are those of the page.
 
 use crate::common::{module_path, wait_for, Bystander, Conn, Reply, TestServer};
 
@@ -14,7 +14,7 @@ fn scripts() -> [String; 2] {
     texts.try_into().unwrap()
 }
 
-/// A client as the page has it on the left.
+/// A client as in the left column of the page.
 struct Old(Conn);
 
 impl Old {
@@ -48,12 +48,12 @@ fn is_wrong_type(reply: &Reply) -> bool {
 fn side_by_side_both_answer_alike() {
     let server = TestServer::start();
     let (mut old, mut new) = (Old::on(&server), server.conn());
-    // By hand.
+    // With SET and the scripts.
     assert!(old.acquire("a") && !old.acquire("b"));
     assert_eq!((old.renew("a").int(), old.renew("b").int()), (1, 0));
     assert_eq!((old.release("b").int(), old.release("a").int()), (0, 1));
     assert_eq!(old.release("a").int(), 0);
-    // The module.
+    // With the module.
     assert!(new.line("LOCK.ACQUIRE lock:42 a PX 60000 ONCE").int() > 0);
     assert!(new.line("LOCK.ACQUIRE lock:42 b PX 60000 ONCE").is_nil());
     assert_eq!(new.line("LOCK.RENEW lock:42 a PX 60000").int(), 1);
@@ -63,9 +63,9 @@ fn side_by_side_both_answer_alike() {
     assert!(new.line("LOCK.RELEASE lock:42 a ALL").is_nil());
 }
 
-/// The reply to an acquire is lost, and the client asks again.
+/// The reply to an acquire is lost, and the client repeats it.
 #[test]
-fn asked_again_after_a_lost_reply_only_the_module_says_yes() {
+fn after_a_lost_reply_only_the_module_repeats_the_grant() {
     let server = TestServer::start();
     let (mut old, mut new) = (Old::on(&server), server.conn());
     assert!(old.acquire("a") && !old.acquire("a"));
@@ -90,9 +90,9 @@ fn a_parked_waiter_is_granted_without_asking_again() {
     assert!(b.recv().int() > 0);
 }
 
-/// An old client holds: the module takes nothing, changes nothing, parks no client.
+/// An old client holds the lock: the module takes nothing, changes nothing, parks no client.
 #[test]
-fn a_string_is_not_the_modules() {
+fn a_string_is_left_alone_by_the_module() {
     let server = TestServer::start();
     let (mut old, mut new) = (Old::on(&server), server.conn());
     assert!(old.acquire("a"));
@@ -114,7 +114,7 @@ fn a_string_is_not_the_modules() {
     assert!(new.line("LOCK.ACQUIRE lock:42 b PX 60000 ONCE").int() > 0);
 }
 
-/// The module's client holds: an old client that plays by the rules takes nothing and ends nothing.
+/// A client of the module holds the lock: an old client that follows the scripts takes nothing and ends nothing.
 #[test]
 fn a_hash_is_held_for_old_clients_too() {
     let server = TestServer::start();
@@ -122,7 +122,7 @@ fn a_hash_is_held_for_old_clients_too() {
     new.line("LOCK.ACQUIRE lock:42 a PX 60000 ONCE");
     let bystander = Bystander::of(&server, "lock:42");
     assert!(!old.acquire("b"));
-    // The owner's own name helps as little as another one.
+    // The owner's own name makes no difference.
     for value in ["a", "b"] {
         assert!(is_wrong_type(&old.release(value)) && is_wrong_type(&old.renew(value)));
     }
@@ -134,7 +134,7 @@ fn a_hash_is_held_for_old_clients_too() {
     assert!(old.acquire("b"));
 }
 
-/// The server's own compare-and-delete, where there is one, refuses a hash as the script does.
+/// The server's own compare-and-delete, if it has one, refuses a hash as the script does.
 #[test]
 fn compare_and_delete_of_newer_servers_spares_a_hash() {
     let server = TestServer::start();
@@ -155,9 +155,9 @@ fn compare_and_delete_of_newer_servers_spares_a_hash() {
     }
 }
 
-/// What does not compare ends or prolongs whatever is there.
+/// A client that does not compare ends or renews any hold.
 #[test]
-fn old_clients_that_do_not_compare_hurt_the_module_as_they_hurt_each_other() {
+fn old_clients_that_do_not_compare_end_any_hold() {
     let server = TestServer::start();
     let mut c = server.conn();
     let take = |c: &mut Conn| c.line("LOCK.ACQUIRE lock:42 a PX 60000 ONCE").int();
@@ -171,7 +171,7 @@ fn old_clients_that_do_not_compare_hurt_the_module_as_they_hurt_each_other() {
     assert!(is_wrong_type(&c.line("LOCK.RENEW lock:42 a")));
 }
 
-/// An old client that polls gets the lock when no client is parked, and parked clients hear of it.
+/// An old client that polls gets the lock only when no client is parked; parked clients are granted before it.
 #[test]
 fn hand_offs_leave_no_gap_for_polling_clients() {
     let server = TestServer::start();
@@ -179,7 +179,7 @@ fn hand_offs_leave_no_gap_for_polling_clients() {
     a.line("LOCK.ACQUIRE lock:42 a PX 60000 ONCE");
     b.send_line("LOCK.ACQUIRE lock:42 b PX 60000 BLOCK 0 ONCE");
     server.wait_for_waiters(1);
-    // In one tick of the server: the release, and the very next command.
+    // In one tick: the release, and the command right after it.
     a.send_lines(&["LOCK.RELEASE lock:42 a ALL", "SET lock:42 old NX PX 60000"]);
     assert_eq!(a.recv().int(), 1);
     assert!(a.recv().is_nil());
@@ -188,7 +188,7 @@ fn hand_offs_leave_no_gap_for_polling_clients() {
     assert!(old.acquire("old"));
 }
 
-/// The one way in past a queue: the key is deleted and set before the module settles it.
+/// The only way past a queue: the key is deleted and set before the module settles it.
 #[test]
 fn a_key_that_is_deleted_and_set_in_one_tick_sends_parked_clients_away() {
     let server = TestServer::start();
@@ -205,7 +205,7 @@ fn a_key_that_is_deleted_and_set_in_one_tick_sends_parked_clients_away() {
     assert!(is_wrong_type(&b.recv()));
 }
 
-/// The first way: an error of type is "held by an old client", and one asks again later.
+/// The first way: an error of type means "held by an old client", and the client retries later.
 #[test]
 fn one_name_for_both_keeps_each_other_out() {
     let server = TestServer::start();
@@ -225,8 +225,8 @@ fn one_name_for_both_keeps_each_other_out() {
     assert!(!old.acquire("a"));
 }
 
-/// The second way: the module's lock first, then the old one. Two of the new clients queue up, and only
-/// the one at the head polls.
+/// The second way: the module's lock first, then the old one. Two of the new clients queue up, and only the head of the
+/// queue polls.
 #[test]
 fn two_names_one_queue() {
     let server = TestServer::start();
@@ -239,7 +239,7 @@ fn two_names_one_queue() {
     assert_eq!(old.release("a").int(), 1);
     assert_eq!(b.line("SET lock:42 b NX PX 60000").text(), "OK");
     assert!(!old.acquire("a"));
-    // Given back in the other order.
+    // Released in the opposite order.
     let [release, _] = scripts();
     assert_eq!(b.run(["EVAL", &release, "1", "lock:42", "b"]).int(), 1);
     assert_eq!(b.line("LOCK.RELEASE queue:42 b ALL").int(), 1);
@@ -247,7 +247,7 @@ fn two_names_one_queue() {
     assert_eq!(c.line("SET lock:42 c NX PX 60000").text(), "OK");
 }
 
-/// Which locks are still of the old kind, and a string without an end.
+/// Lists the locks of the old kind, and a string without a TTL.
 #[test]
 fn remaining_locks_of_the_old_kind_can_be_listed() {
     let server = TestServer::start();
@@ -274,9 +274,9 @@ fn remaining_locks_of_the_old_kind_can_be_listed() {
     assert_eq!(c.line("PTTL lock:new").int().signum(), 1);
 }
 
-/// Back again: once the module's holders are gone, the key is as free as ever, without the module too.
+/// The way back: when the module's holders are gone, the key is free for old clients, also without the module.
 #[test]
-fn the_way_back_is_open() {
+fn the_way_back_needs_no_module() {
     let server = TestServer::start();
     let (mut old, mut c) = (Old::on(&server), server.conn());
     c.line("LOCK.ACQUIRE lock:42 a PX 60000 ONCE");

@@ -1,4 +1,4 @@
-//! The SQL of docs/REDLOCK.md, run word for word, with the tokens of servers whose clocks are apart.
+//! The SQL of docs/REDLOCK.md, run verbatim, with tokens of servers whose clocks differ.
 
 use rusqlite::{named_params, Connection};
 
@@ -11,7 +11,7 @@ fn examples() -> Vec<&'static str> {
         .collect()
 }
 
-/// Whether the resource lets a holder of these tokens write.
+/// Whether the resource accepts a write with these tokens.
 fn writes(db: &mut Connection, tokens: &[(&str, i64)]) -> bool {
     let fence = examples()[1];
     let transaction = db.transaction().unwrap();
@@ -32,11 +32,11 @@ fn the_sql_refuses_every_earlier_majority_and_no_later_one() {
     let bob = [("b", 6), ("c", 10)];
     let carol = [("a", 901), ("c", 11)];
     assert!(writes(&mut db, &alice) && writes(&mut db, &alice));
-    // Though his highest number is below hers.
+    // Although his highest token is below hers.
     assert!(writes(&mut db, &bob) && writes(&mut db, &bob));
     assert!(!writes(&mut db, &alice));
     assert!(writes(&mut db, &carol));
     assert!(!writes(&mut db, &alice) && !writes(&mut db, &bob));
-    // The refused one has left nothing behind.
+    // The refused write has changed nothing.
     assert!(writes(&mut db, &carol));
 }

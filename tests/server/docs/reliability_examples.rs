@@ -1,5 +1,5 @@
-//! The examples of docs/RELIABILITY.md, run word for word: a holder that slept through its lease
-//! comes back after its successor has written.
+//! The examples of docs/RELIABILITY.md, run verbatim: a holder that was suspended beyond its lease resumes after its
+//! successor has written.
 
 use crate::common::{Conn, TestServer};
 
@@ -13,7 +13,7 @@ fn examples(language: &str) -> Vec<String> {
         .collect()
 }
 
-/// The tokens of a holder that comes too late, and of its successor.
+/// The tokens of a holder that writes too late, and of its successor.
 fn late_and_current(server: &TestServer) -> (i64, i64) {
     let mut conn = server.conn();
     let late = conn.line("LOCK.ACQUIRE k alice PX 20").int();
@@ -77,7 +77,7 @@ fn the_script_refuses_a_late_holder() {
     }
     assert_eq!(write(&mut conn, late, "late"), 0);
     assert_eq!(conn.line("GET invoice:42").text(), "bob's");
-    // The highest integers that a token can be are compared exactly.
+    // The largest possible tokens are compared exactly.
     let highest = (1 << 53) - 1;
     assert_eq!(write(&mut conn, highest, "last"), 1);
     assert_eq!(write(&mut conn, highest - 1, "late"), 0);

@@ -1,5 +1,5 @@
-//! The samples of README.md and docs/MIGRATION.md that a server answers, word for word: typed into
-//! redis-cli(1), replies compared. A token on the page is replaced by the token of the run, wherever it occurs again.
+//! The samples of README.md and docs/MIGRATION.md with replies of a server, verbatim: typed into redis-cli(1), replies
+//! compared. A token on the page stands for the token of the run, wherever it occurs again.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{BufRead, BufReader, Write};
@@ -10,7 +10,7 @@ use crate::common::page::{block, root};
 use crate::common::process::{spawn, tame, Family};
 use crate::common::{module_path, patience, server_binary, wait_for, TestServer};
 
-/// A `redis-cli` that is typed into, and the lines that it shows.
+/// A `redis-cli` with typed input, and the lines that it prints.
 struct Window {
     cli: Child,
     keys: ChildStdin,
@@ -20,16 +20,16 @@ struct Window {
 impl Window {
     fn open(server: &TestServer) -> Window {
         let mut cli = Command::new(cli_binary());
-        // Into a pipe it would write bare values, not what a terminal shows.
+        // Into a pipe it would print bare values instead of the terminal's form.
         cli.args(["--no-raw", "-p", &server.port.to_string()]);
         cli.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut cli = spawn(&mut cli).expect("redis-cli");
         let out = BufReader::new(cli.stdout.take().expect("a pipe"));
-        let (tell, lines) = channel();
+        let (sender, lines) = channel();
         std::thread::spawn(move || {
             out.lines()
                 .map_while(Result::ok)
-                .all(|line| tell.send(line).is_ok())
+                .all(|line| sender.send(line).is_ok())
         });
         let keys = cli.stdin.take().expect("a pipe");
         Window { cli, keys, lines }
@@ -39,7 +39,7 @@ impl Window {
         writeln!(self.keys, "{line}").expect("redis-cli reads");
     }
 
-    /// The next line that is no time of waiting, such as `(1.02s)`.
+    /// The next line, without lines of elapsed time such as `(1.02s)`.
     fn line(&self) -> String {
         loop {
             let line = self.lines.recv_timeout(patience()).expect("a line");
@@ -58,7 +58,7 @@ impl Drop for Window {
     }
 }
 
-/// The one beside the tested server's package, whichever that is.
+/// The client in the package of the tested server.
 fn cli_binary() -> &'static str {
     let works = |name: &&&str| tame(Command::new(name).arg("--version")).output().is_ok();
     ["redis-cli", "valkey-cli"]
@@ -72,7 +72,7 @@ fn cli_binary() -> &'static str {
 struct Tokens(HashMap<String, String>);
 
 impl Tokens {
-    /// Whether the reply is the page's, its tokens aside; each token of the page is always the same.
+    /// Whether the reply is the page's, except for tokens; a token of the page always has the same value.
     fn agree(&mut self, page: &str, shown: &str) -> bool {
         let (page, shown) = (parts(page), parts(shown));
         page.len() == shown.len()
@@ -86,7 +86,7 @@ impl Tokens {
     }
 }
 
-/// A line in runs of digits and of others.
+/// Splits a line into runs of digits and of other characters.
 fn parts(line: &str) -> Vec<String> {
     let mut parts: Vec<String> = Vec::new();
     for c in line.trim().chars() {
@@ -108,7 +108,7 @@ fn the_command_of_the_first_screen() {
         .text
         .lines()
         .filter_map(|line| line.strip_prefix("-> "));
-    // What is behind the reply explains it.
+    // The text after the reply is a comment.
     let mut replies: VecDeque<&str> = replies
         .map(|line| line.split("   ").next().unwrap())
         .collect();
@@ -119,7 +119,7 @@ fn the_command_of_the_first_screen() {
         Tokens::default().agree(replies.pop_front().unwrap(), &granted),
         "{granted}"
     );
-    // Held by another, it is waited for as long as the command says.
+    // A lock held by another owner is waited for as long as the command says.
     let mut other = server.conn();
     other.line("DEL invoices:42");
     other.line("LOCK.ACQUIRE invoices:42 other EX 600");
@@ -129,7 +129,7 @@ fn the_command_of_the_first_screen() {
     assert!(replies.is_empty(), "{replies:?}");
 }
 
-/// Two columns: what is indented is the second window.
+/// Two columns: indented lines belong to the second window.
 #[test]
 fn the_two_windows() {
     let server = TestServer::start();
@@ -155,7 +155,7 @@ fn the_two_windows() {
     assert!(server.conn().line("LOCK.INFO invoices:42").is_nil());
 }
 
-/// `make demo` plays the same. Into a pipe it writes no escape codes; nor where they are not wanted.
+/// `make demo` plays the same. It writes no escape codes into a pipe, nor where they are switched off.
 #[test]
 fn the_demo_plays_the_two_windows() {
     let mut demo = Command::new("sh");
@@ -198,7 +198,7 @@ fn a_lock_for_a_connection() {
     wait_for("the release", || conn.line("EXISTS invoices:42").int() == 0);
 }
 
-/// The lines for redis.conf, with the module where this run has it.
+/// The lines for redis.conf, with the module's path in this run.
 #[test]
 fn the_lines_of_the_configuration() {
     let lines = block("README.md", "text", "loadmodule");
@@ -208,7 +208,7 @@ fn the_lines_of_the_configuration() {
     let file = dir.path().join("redis.conf");
     let module = module_path();
     std::fs::write(&file, lines.text.replace(path, &module.to_string_lossy())).unwrap();
-    // Options behind `include` are read in their place, as in a file.
+    // The server reads options behind `include` as in a file.
     let server = TestServer::without_module(&["--include", &file.to_string_lossy()]);
     let mut conn = server.conn();
     assert_eq!(

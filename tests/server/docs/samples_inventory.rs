@@ -1,5 +1,5 @@
-//! Every fenced block of the pages that people copy from is run by a test word for word, or is named here
-//! with the reason why it cannot be.
+//! Every fenced block of the pages that readers copy from is run verbatim by a test, or is listed here with the reason
+//! why it cannot be.
 
 use crate::common::page::{self, blocks};
 
@@ -12,13 +12,13 @@ const PAGES: [&str; 6] = [
     "docs/MIGRATION.md",
 ];
 
-/// What runs a block.
+/// The test of a block.
 enum By {
     /// The test of this name in this file.
     Test(&'static str, &'static str),
     /// `make test-clients`: the block is the file of this name, compared by `driver/page.rs`.
     Client(&'static str, &'static str),
-    /// Nothing does, and why.
+    /// Not run, with the reason.
     Nothing(&'static str),
 }
 
@@ -29,10 +29,10 @@ const CLI: &str = "cli/tests/cli/samples.rs";
 const CRATE: &str = "cli/tests/cli/samples_crate.rs";
 const MAKE: By = Test(
     "tests/server/docs/samples_inventory.rs",
-    "every_target_of_make_that_a_page_names_is_there",
+    "every_make_target_on_a_page_exists",
 );
 
-/// Page, language, beginning of the first line, what runs it: in the order of the pages.
+/// Page, language, start of the first line, test of the block: in the order of the pages.
 const INVENTORY: &[(&str, &str, &str, By)] = &[
     ("README.md", "sh", "make run ", MAKE),
     (
@@ -217,7 +217,7 @@ fn every_block_of_a_page_is_in_the_inventory() {
 }
 
 #[test]
-fn what_the_inventory_names_is_there() {
+fn every_test_in_the_inventory_exists() {
     for (_, _, first, by) in INVENTORY {
         match by {
             Test(file, name) => {
@@ -233,7 +233,7 @@ fn what_the_inventory_names_is_there() {
     }
 }
 
-/// Code that is merely indented would be seen by no test.
+/// Code in an indented block would escape these tests.
 #[test]
 fn the_pages_have_no_code_without_fences() {
     for name in PAGES {
@@ -247,10 +247,10 @@ fn the_pages_have_no_code_without_fences() {
     }
 }
 
-/// The blocks of a shell are lines of `make`, with `sudo` before some. What they do is what `.ci/run`, a packager
-/// or a reader does: here each target is looked for.
+/// Blocks of shell commands are lines of `make`, some with `sudo`. `.ci/run`, a packager or a reader runs them; this
+/// test checks that each target exists.
 #[test]
-fn every_target_of_make_that_a_page_names_is_there() {
+fn every_make_target_on_a_page_exists() {
     let makefile = page::text("Makefile");
     let lines = |page: &str| -> Vec<String> {
         let shell = blocks(page).into_iter().filter(|b| b.language == "sh");

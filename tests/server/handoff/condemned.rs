@@ -1,22 +1,22 @@
-//! A grant for a client that the server has condemned: marked to be closed at the end of the tick. Its reply is
-//! discarded, so the grant is undone and goes to the next waiter.
+//! Grants to a client that the server has condemned: it is marked to be closed at the end of the tick. Its reply is
+//! discarded, so the grant is undone and made to the next waiter.
 //!
-//! The server condemns a client when its user is deleted and when its output buffer overflows. Clients that the
-//! server closes at once (the peer has closed the connection, `CLIENT KILL`) are tested here and in `hazards`.
+//! The server condemns a client when its user is deleted and when its output buffer overflows. Clients that the server
+//! closes at once (the peer has closed the connection, `CLIENT KILL`) are tested here and in `hazards`.
 
 use std::net::Shutdown;
 
 use crate::common::scene::only_reply;
 use crate::common::{wait_for, Conn, TestServer};
 
-/// What is waited for: the holder's request, the waiters' words and the release.
+/// A resource: the holder's request, the waiters' words and the release.
 struct Kind {
     hold: &'static [&'static str],
-    /// The words before the owner, and those behind it.
+    /// The words before the owner, and those after it.
     wait: (&'static str, &'static str),
     behind: (&'static str, &'static str),
     free: &'static str,
-    /// The counter of undone grants, and how many one grant to bob is.
+    /// The counter of undone grants, and by how much one grant to bob raises it.
     undone: (&'static str, u64),
 }
 
@@ -59,7 +59,7 @@ const PERMIT: Kind = Kind {
     undone: ("sem_grants_undone", 1),
 };
 
-/// Every kind, the waiter's hold with a lease and bound to its connection.
+/// Every kind of resource; the waiter's hold with a lease, or bound to its connection.
 fn kinds() -> Vec<Kind> {
     let session = |kind: Kind, words| Kind {
         wait: (kind.wait.0, words),
@@ -79,7 +79,7 @@ fn kinds() -> Vec<Kind> {
     ]
 }
 
-/// Alice holds, bob (a user of his own) waits, carol behind him.
+/// Alice holds, bob (with a user of his own) waits, carol waits behind him.
 struct Doomed {
     kind: Kind,
     alice: Conn,
@@ -126,7 +126,7 @@ impl Doomed {
         }
     }
 
-    /// Runs these lines as one transaction of alice's; `FREE` is the release.
+    /// Runs these lines as one transaction of alice's; `FREE` stands for the release.
     fn exec(&mut self, lines: &[&str]) {
         let id = self.bob_id.to_string();
         let fill = |line: &&str| {
@@ -147,19 +147,20 @@ impl Doomed {
         }
     }
 
-    /// Asserts that bob's grant was undone and carol has what he was granted.
-    fn assert_passed_on(self) {
+    /// Asserts that bob's grant was undone and carol has been granted the same.
+    fn assert_granted_to_carol(self) {
         let (name, undone) = self.kind.undone;
         let is_many = self.kind.wait.0.starts_with("LOCK.MACQUIRE");
         let found = self.assert_carol_is_granted().stat(name);
         if found == 0 && is_many && crate::common::has_io_threads() {
-            // A request for many keys is granted at the end of the tick. With threads bob may have gone by then.
+            // A request for several keys is granted at the end of the tick. With threads bob's connection may be closed
+            // by then.
             return;
         }
         assert_eq!(found, undone, "{name}");
     }
 
-    /// Asserts that carol has what bob waited for, and nothing is left of him.
+    /// Asserts that carol is granted what bob waited for, and nothing is left of him.
     fn assert_carol_is_granted(mut self) -> TestServer {
         let reply = only_reply(&mut self.carol);
         let tokens = match reply.is_array() {
@@ -167,7 +168,7 @@ impl Doomed {
             false => vec![reply.int()],
         };
         for token in &tokens {
-            // A semaphore that was made answers its permits, which are few.
+            // A new semaphore replies the number of its permits, which is small.
             assert!(*token > self.first, "{tokens:?} after {}", self.first);
         }
         for name in ["waiters", "sem_waiters", "session_holds", "panics"] {
@@ -183,12 +184,12 @@ fn wait_for_parked(server: &TestServer, count: u64) {
     });
 }
 
-/// Plays this with every kind of hold.
+/// Runs this with every kind of hold.
 fn each(options: &[&str], mut play: impl FnMut(&mut Doomed)) {
     for kind in kinds() {
         let mut doomed = Doomed::new(kind, options);
         play(&mut doomed);
-        doomed.assert_passed_on();
+        doomed.assert_granted_to_carol();
     }
 }
 
@@ -214,8 +215,8 @@ fn a_grant_to_a_client_of_a_user_that_acl_load_removes_goes_to_the_next_waiter()
     }
 }
 
-/// The server reads the end of the connection in the tick of the release: it was stopped when both came.
-fn end_in_the_turn_of_the_release(doomed: &mut Doomed, ends_first: bool) {
+/// The server reads the end of the connection in the tick of the release: it was stopped while both arrived.
+fn end_in_the_tick_of_the_release(doomed: &mut Doomed, ends_first: bool) {
     let release = doomed.kind.free;
     doomed.server.signal(libc::SIGSTOP);
     if !ends_first {
@@ -232,17 +233,17 @@ fn end_in_the_turn_of_the_release(doomed: &mut Doomed, ends_first: bool) {
 #[test]
 fn a_client_that_closes_in_the_tick_of_a_release_does_not_keep_the_lock() {
     if crate::common::has_io_threads() {
-        // The end may be read some ticks later there, and a grant that is delivered by then stays.
+        // These servers may read the end some ticks later, and a grant that is delivered by then stays.
         return;
     }
     for ends_first in [true, false] {
         let mut doomed = Doomed::new(EXCLUSIVE, &[]);
-        end_in_the_turn_of_the_release(&mut doomed, ends_first);
+        end_in_the_tick_of_the_release(&mut doomed, ends_first);
         assert!(only_reply(&mut doomed.carol).int() > doomed.first);
     }
 }
 
-/// A hard limit that one long message overflows.
+/// A hard limit that one long message exceeds.
 const LITTLE: [&str; 2] = ["--client-output-buffer-limit", "normal 1024 0 0"];
 
 #[test]
@@ -258,7 +259,7 @@ fn a_limit_that_is_set_while_clients_wait_is_known() {
     let set = doomed.alice.run([&["CONFIG", "SET"][..], &limit].concat());
     assert_eq!(set.text(), "OK");
     doomed.exec(&["SET $LONG 1", "FREE"]);
-    doomed.assert_passed_on();
+    doomed.assert_granted_to_carol();
 }
 
 #[test]
@@ -288,11 +289,11 @@ fn a_grant_to_a_client_with_too_many_pushed_messages_goes_to_the_next_waiter() {
         .send_line("LOCK.ACQUIRE k carol PX 60000 BLOCK 0");
     wait_for_parked(&doomed.server, 2);
     doomed.exec(&["PUBLISH ch $LONG", "FREE"]);
-    doomed.assert_passed_on();
+    doomed.assert_granted_to_carol();
 }
 
-/// Whether the server copies the reply into the client's buffer at a later time than the module answers, when
-/// nothing more can be asked: Valkey, and Redict.
+/// Whether the server copies the reply into the client's buffer after the module has answered, too late for the module
+/// to check: Valkey, and Redict.
 fn copies_replies(server: &TestServer) -> bool {
     let info = server.conn().line("INFO server").text();
     ["valkey_version:", "redict_version:"]
@@ -329,7 +330,7 @@ fn a_grant_whose_own_reply_overflows_the_buffer_goes_to_the_next_waiter() {
 fn a_chain_of_condemned_waiters_ends_at_the_first_live_one() {
     let mut doomed = Doomed::new(EXCLUSIVE, &[]);
     let mut others: Vec<Conn> = (0..5).map(|_| doomed.server.conn()).collect();
-    // They come behind carol: she leaves the queue and joins it again.
+    // They join behind carol: she leaves the queue and joins it again.
     drop(std::mem::replace(&mut doomed.carol, doomed.server.conn()));
     doomed.server.wait_for_waiters(1);
     for (i, conn) in others.iter_mut().enumerate() {
@@ -345,7 +346,7 @@ fn a_chain_of_condemned_waiters_ends_at_the_first_live_one() {
     assert!(only_reply(&mut doomed.carol).int() > doomed.first);
     let stat = |name| doomed.server.stat(name);
     assert_eq!(stat("waiters"), 0);
-    // Of six condemned ones each was granted and undone, or left the queue.
+    // Each of the six condemned ones was granted and undone, or left the queue.
     let left = stat("waits_disconnected") - 1;
     assert_eq!(stat("grants_undone") + left, 6);
     assert!(stat("grants_undone") > 0);
@@ -357,14 +358,14 @@ fn the_grant_of_a_client_killed_in_the_same_tick_goes_to_the_next_waiter() {
         for kind in kinds() {
             let mut doomed = Doomed::new(kind, &[]);
             doomed.exec(&["FREE", kill]);
-            // (A request on many keys is granted at the end of the tick, when bob has gone.)
+            // (A request for several keys is granted at the end of the tick, when bob's connection is closed.)
             doomed.assert_carol_is_granted();
         }
     }
 }
 
 #[test]
-fn a_holder_that_kills_itself_hands_its_session_on() {
+fn a_holder_that_kills_itself_hands_its_session_hold_off() {
     let server = TestServer::start();
     let (mut alice, mut carol) = (server.conn(), server.conn());
     let first = alice.line("LOCK.ACQUIRE k alice SESSION").int();
@@ -375,7 +376,7 @@ fn a_holder_that_kills_itself_hands_its_session_on() {
     assert!(only_reply(&mut carol).int() > first);
 }
 
-// What a user's rules lose does not close its connections, and what is delivered stays.
+// A change of a user's rules does not close its connections, and a delivered reply stays.
 
 #[test]
 fn a_waiter_of_a_user_that_is_switched_off_is_granted() {
@@ -390,7 +391,7 @@ fn a_waiter_of_a_user_that_is_switched_off_is_granted() {
 
 #[test]
 fn a_reply_that_is_written_before_the_connection_ends_is_a_delivered_grant() {
-    // The last word is no command, but an error of the protocol, which ends the connection.
+    // The last word is no command, but a protocol error, which ends the connection.
     for behind in ["QUIT\r\n", "*x\r\n"] {
         let server = TestServer::start();
         let (mut alice, mut bob) = (server.conn(), server.conn());
@@ -400,7 +401,7 @@ fn a_reply_that_is_written_before_the_connection_ends_is_a_delivered_grant() {
         server.wait_for_waiters(1);
         alice.line("LOCK.RELEASE k alice").int();
         assert!(bob.recv().int() > first);
-        // (Redis 8 does not get as far as the error.)
+        // (Redis 8 does not reach the error.)
         if behind == "QUIT\r\n" {
             while bob.try_recv().is_some() {}
         }
@@ -440,9 +441,9 @@ fn a_client_that_is_evicted_has_its_reply_or_the_next_has_the_lock() {
     });
 }
 
-// A request for many keys that its owner is granted, one of them once more than it holds it already.
+// A request for several keys is granted, one of them once more than its owner holds it already.
 
-/// Xenia holds `k`, and her other connection, which is condemned in the tick of the grant, waits for `k2` too.
+/// Xenia holds `k`, and her other connection, which is condemned in the tick of the grant, waits for `k2`, too.
 fn reenter_and_be_condemned(hold: &str, options: &str) -> (TestServer, Conn) {
     let server = TestServer::start();
     let (mut admin, mut xenia, mut doomed) = (server.conn(), server.conn(), server.conn());
@@ -459,7 +460,7 @@ fn reenter_and_be_condemned(hold: &str, options: &str) -> (TestServer, Conn) {
     admin.send_lines(&["MULTI", "ACL DELUSER u", "LOCK.RELEASE k2 admin", "EXEC"]);
     (0..4).for_each(|_| drop(admin.recv()));
     assert!(doomed.is_closed());
-    // It is granted at the end of the tick, and undone; with threads the connection may have gone by then.
+    // It is granted at the end of the tick, and undone; with threads the connection may be closed by then.
     let granted = || server.stat("waits_granted") == 1 || crate::common::has_io_threads();
     wait_for("the other key to be free again", || {
         server.stat("waiters") == 0 && granted() && admin.line("EXISTS k2").int() == 0
@@ -468,7 +469,7 @@ fn reenter_and_be_condemned(hold: &str, options: &str) -> (TestServer, Conn) {
 }
 
 #[test]
-fn a_reentry_that_is_not_answered_is_not_counted() {
+fn a_reentry_without_reply_is_not_counted() {
     for (hold, options) in [
         ("PX 60000", "PX 60000"),
         ("PX 60000", "ONCE PX 60000"),
@@ -507,14 +508,14 @@ fn a_reentry_without_reply_leaves_the_session_to_its_former_connection() {
             other.line("EXISTS k").int() == 0
         });
     }
-    // Nor does a request that asks for a session make one of a hold that has a lease.
+    // Nor does a request for a session turn a hold with a lease into a session hold.
     let (server, mut xenia) = reenter_and_be_condemned("PX 60000", "SESSION");
     assert_eq!(server.stat("session_holds"), 0);
     assert_eq!(xenia.line("HGET k x").text(), "1");
 }
 
 #[test]
-fn a_reentry_that_is_answered_counts_and_moves_the_session() {
+fn a_reentry_with_reply_counts_and_moves_the_session() {
     let server = TestServer::start();
     let (mut alice, mut xenia, mut other) = (server.conn(), server.conn(), server.conn());
     xenia.line("LOCK.ACQUIRE k x SESSION").int();

@@ -1,13 +1,13 @@
-//! Two things at once: a grant, and in the same tick of the event loop something that takes the waiter away or stalls the
-//! server. Prototypes lost replies, answered twice, or ended the server here.
+//! Two events at once: a grant, and in the same tick an event that removes the waiter or stalls the server. Prototypes
+//! lost replies, answered twice, or ended the server here.
 //!
-//! Every server that a test starts is asked at its end whether it lives and its counters add up.
+//! At the end of each test its server must be alive and its counters must add up.
 
 use crate::common::barrier::assert_stays_silent;
 use crate::common::scene::{only_reply, unload_and_load, Scene};
 use crate::common::{wait_for, Conn, TestServer};
 
-// A grant, then the waiter is taken away.
+// Grants followed by the removal of the waiter.
 
 #[test]
 fn client_unblock_timeout_right_after_the_grant_delivers_the_grant() {
@@ -131,7 +131,7 @@ fn a_chain_of_waiters_killed_in_one_tick_ends_at_the_first_live_one() {
     ]);
 }
 
-// The waiter is taken away, then a release.
+// Removals of the waiter followed by a release.
 
 #[test]
 fn a_waiter_that_was_unblocked_first_is_not_granted() {
@@ -206,8 +206,8 @@ fn a_grant_between_two_unblocks_is_delivered_or_taken_back_once() {
     scene.assert_stats(&[("grants_undone", 1), ("panics", 0)]);
 }
 
-/// The server is stopped while two sockets become readable, and then serves both in one tick, in the
-/// order in which they did.
+/// The server is stopped while two sockets become readable, and then serves both in one tick, in the order in which
+/// they became so.
 #[test]
 fn a_connection_closed_around_its_grant_does_not_keep_the_lock() {
     for release_first in [false, true] {
@@ -235,7 +235,7 @@ fn a_connection_closed_around_its_grant_does_not_keep_the_lock() {
     }
 }
 
-// The wait runs out while the server is stalled.
+// Waits that end while the server is stalled.
 
 #[test]
 fn a_wait_that_ran_out_during_a_stall_is_not_granted() {
@@ -273,7 +273,7 @@ fn a_lease_that_ended_during_a_stall_is_over_for_its_owner() {
     scene.assert_bob_is_granted();
 }
 
-// The key is changed around a grant.
+// Changes of the key around a grant.
 
 #[test]
 fn a_newcomer_is_not_granted_between_del_and_the_grant() {
@@ -392,12 +392,12 @@ fn a_purge_and_a_kill_in_one_tick_answer_no_waiter_twice() {
 }
 
 #[test]
-fn many_waits_of_every_end_leave_no_timer_behind() {
+fn waits_that_end_in_all_ways_leave_no_timer_behind() {
     let server = TestServer::start();
     let mut alice = server.conn();
     let mut waiters: Vec<Conn> = (0..40).map(|_| server.conn()).collect();
     for (i, conn) in waiters.iter_mut().enumerate() {
-        // Leases and waits that end at many different moments, some at once, some together.
+        // Leases and waits that end at many different times, some of them together.
         alice.line(&format!("LOCK.ACQUIRE k{i} alice PX {}", 20 + i / 2 * 7));
         conn.send_line(&format!("LOCK.ACQUIRE k{i} bob PX 30 BLOCK {}", 10 + i * 5));
     }

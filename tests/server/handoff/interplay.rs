@@ -1,10 +1,10 @@
-//! What the kinds of lock do to each other: READ and WRITE with several keys, with sessions, and with databases
-//! that are swapped, in one tick or under one timer.
+//! Interplay of the kinds of lock: READ and WRITE with several keys, with sessions, and with databases that are
+//! swapped, in one tick or under one timer.
 
 use crate::common::scene::only_reply;
 use crate::common::{wait_for, Bystander, Conn, TestServer};
 
-/// Parks a request, so that it is in the queues when this returns. Answers the id of the connection, too.
+/// Parks a request, so that it is in the queues when this returns. Returns the id of the connection, too.
 fn park(server: &TestServer, line: &str) -> (Conn, i64) {
     let all_parked = || server.stat("waits_parked") + server.stat("sem_waits_parked");
     let before = all_parked();
@@ -73,7 +73,7 @@ fn a_grant_that_did_not_arrive_is_taken_back_where_swapdb_has_put_it() {
 fn an_upgrader_does_not_wait_for_its_own_lease_that_a_session_renews() {
     let server = TestServer::with(&["--lock.session-lease", "900"]);
     let mut c = server.conn();
-    // The other reader lives through several renewals and is not renewed then.
+    // The other reader's lease ends after several renewals; it is not renewed then.
     c.line("LOCK.ACQUIRE k dead READ PX 1500").int();
     let mut upgrader = server.conn();
     upgrader.line("LOCK.ACQUIRE k u READ SESSION").int();
@@ -83,7 +83,7 @@ fn an_upgrader_does_not_wait_for_its_own_lease_that_a_session_renews() {
 }
 
 #[test]
-fn a_request_for_several_keys_answers_the_upgrade_that_it_takes_over() {
+fn a_request_for_several_keys_ends_the_upgrade_that_it_takes_over() {
     let server = TestServer::start();
     let mut c = server.conn();
     c.line("LOCK.ACQUIRE k u READ PX 60000").int();
@@ -113,8 +113,8 @@ fn a_request_for_several_locks_of_another_kind_does_not_send_others_away() {
     c.line("EXEC");
     let (mut writer, _) = park(&server, "LOCK.ACQUIRE k w WRITE PX 60000 BLOCK 0");
     assert_eq!(c.line("LOCK.RELEASE x holder").int(), 1);
-    let told = only_reply(&mut several).error();
-    assert!(told.starts_with("LOCKTYPE"), "{told}");
+    let response = only_reply(&mut several).error();
+    assert!(response.starts_with("LOCKTYPE"), "{response}");
     c.line("DEL {k}:other:rwlock_timeout:1 k");
     assert!(only_reply(&mut writer).int() > 0);
     server.check_counters();
@@ -129,13 +129,13 @@ fn a_permit_waiter_at_a_free_key_is_refused_when_several_keys_become_read_write_
         c.line("LOCK.MACQUIRE 2 j k o READ PX 60000").list().len(),
         2
     );
-    let told = only_reply(&mut waiter).error();
-    assert!(told.starts_with("WRONGTYPE"), "{told}");
+    let response = only_reply(&mut waiter).error();
+    assert!(response.starts_with("WRONGTYPE"), "{response}");
 }
 
-/// A token that a deleted read-write lock left behind is not given out again after a higher one.
+/// The token that a deleted read-write lock left behind is not granted again after a higher one.
 #[test]
-fn a_token_left_behind_is_not_that_of_a_phase_begun_by_others() {
+fn a_token_left_behind_is_not_used_for_a_later_read_phase() {
     let server = TestServer::start();
     let mut c = server.conn();
     let first = c.line("LOCK.ACQUIRE k r READ PX 600000").int();

@@ -1,5 +1,5 @@
-//! A grant, and in the same tick the server refuses writes: `CLIENT PAUSE`, a failover, a demotion. Where writes are
-//! propagated, a write in a pause would end the server.
+//! A grant, and in the same tick the server refuses writes: `CLIENT PAUSE`, a failover, a demotion. On a server that
+//! propagates writes, a write in a pause would end the server.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use crate::common::barrier::{assert_stays_silent, Barrier};
 use crate::common::scene::{only_reply, unload_and_load, Scene};
 use crate::common::{module_path, wait_for, TestServer};
 
-/// A server whose writes are propagated somewhere: only then does writing in a pause end it.
+/// A server that propagates its writes: only then does a write in a pause end it.
 fn propagating(how: &str) -> (Scene, Option<TestServer>) {
     if how == "aof" {
         return (Scene::with(&["--appendonly", "yes"]), None);
@@ -18,7 +18,7 @@ fn propagating(how: &str) -> (Scene, Option<TestServer>) {
 }
 
 fn replica_of(server: &TestServer, with_module: bool) -> TestServer {
-    // What a replica without the module lacks is only its INFO section.
+    // A replica without the module lacks only its INFO section.
     let master = format!("127.0.0.1 {}", server.port);
     let options = ["--replicaof", &master];
     server.conn().line("CONFIG SET repl-diskless-sync-delay 0");
@@ -125,7 +125,7 @@ fn a_transaction_that_pauses_writes_may_hand_the_lock_off() {
             "LOCK.ACQUIRE x alice PX 60000",
             "LOCK.RELEASE k alice",
         ]);
-        // An absent key may be an expired one that the pause hides, so it is not written over now.
+        // An absent key may be an expired one that the pause hides, so it is not overwritten now.
         assert!(replies[1].error().starts_with("TRYAGAIN"));
         assert_eq!(replies[2].int(), 1);
         let token = scene.bob.recv().int();
@@ -158,8 +158,8 @@ fn a_grant_is_undone_only_after_the_pause() {
     }
 }
 
-/// The lease is over but no command has touched the key, so it still exists in the pause: the server
-/// says "absent" and aborts when something is written over it.
+/// The lease is over but no command has accessed the key, so it still exists in the pause: the server reports it as
+/// absent and aborts when it is overwritten.
 #[test]
 fn a_key_hidden_by_a_pause_is_not_written_over() {
     let server = TestServer::with(&["--appendonly", "yes"]);
@@ -243,10 +243,10 @@ fn a_lease_that_ends_in_the_middle_of_a_failover_ends_no_server() {
     }
 }
 
-/// Taking the grant back would need a write, which a replica does not make; and later it may be too
-/// late, because the owner has asked again elsewhere.
+/// Undoing the grant would need a write, which a replica does not make; and later it may be too late, because the owner
+/// may have asked again at another server.
 #[test]
-fn a_grant_in_the_tick_of_a_demotion_is_left_to_its_owner_and_its_lease() {
+fn a_grant_in_the_tick_of_a_demotion_is_kept_until_its_lease_ends() {
     let mut scene = Scene::new();
     scene
         .alice
@@ -265,7 +265,7 @@ fn a_grant_in_the_tick_of_a_demotion_is_left_to_its_owner_and_its_lease() {
 
 #[test]
 fn a_demoted_server_keeps_no_timer() {
-    // Also when a grant was due in the same tick.
+    // Also if a grant was due in the same tick.
     for before in ["PING", "DEL k"] {
         let mut scene = Scene::new();
         scene.exec(&[before, "REPLICAOF 127.0.0.1 1"]);
@@ -274,7 +274,7 @@ fn a_demoted_server_keeps_no_timer() {
     }
 }
 
-/// The snapshot would arrive while bob's place is still kept; a replica keeps none.
+/// The snapshot would arrive while bob's place is still kept; a replica keeps no places.
 #[test]
 fn a_demoted_server_that_loads_its_masters_data_keeps_no_timer() {
     let master = TestServer::start();

@@ -1,7 +1,7 @@
-//! Calls of the server that fail: the client gets an error, the server goes on, and nothing is half-done.
+//! Calls of the server's API that fail: the client gets an error, the server goes on, and no change is half done.
 //!
-//! These tests run a build of the module in which a call of the server can be made to fail once
-//! (`LOCK.FAULT API function`), whether or not the server would ever let it fail.
+//! These tests run a build of the module with `LOCK.FAULT API function`, which makes one call of a function fail, even
+//! one that never fails in the server.
 
 use crate::common::redisson::*;
 use crate::common::{wait_for, Conn, TestServer};
@@ -20,8 +20,8 @@ fn arm(conn: &mut Conn, function: &str) {
     assert_eq!(conn.run(["LOCK.FAULT", "API", function]).text(), "OK");
 }
 
-/// The server does not park a client although nothing had said so: its request has left without a trace, and the
-/// client is answered once.
+/// The server does not park a client although all checks before allowed it: the request leaves no trace, and the client
+/// gets one reply.
 #[test]
 fn a_client_that_the_server_does_not_park_is_answered_as_without_block() {
     let (server, mut conn) = stage();
@@ -60,10 +60,10 @@ fn a_client_that_the_server_does_not_park_is_answered_as_without_block() {
         for line in before {
             assert!(!conn.line(line).is_error(), "{line}");
         }
-        // One in line before it, and one behind.
+        // One waiter before it in the queue, and one after it.
         let (mut first, mut last) = (server.conn(), server.conn());
         first.send_line(&request.replace(" b ", " first "));
-        wait_for("the first in line", || waiters(&server) == 1);
+        wait_for("the first in the queue", || waiters(&server) == 1);
         arm(&mut conn, "RedisModule_BlockClientOnKeys");
         let refused = conn.line(request);
         assert!(refused.is_nil() || refused.int() == 0, "{request}");
@@ -72,7 +72,7 @@ fn a_client_that_the_server_does_not_park_is_answered_as_without_block() {
         assert_eq!(server.stat("places_kept"), 0, "{request}");
         server.check_counters();
         last.send_line(&request.replace(" b ", " last "));
-        wait_for("the last in line", || waiters(&server) == 2);
+        wait_for("the last in the queue", || waiters(&server) == 2);
         assert!(conn.line(serves).int() < 2);
         assert!(!first.recv().is_nil(), "{request}");
         assert!(!conn.line(next).is_error(), "{next}");
@@ -84,7 +84,7 @@ fn a_client_that_the_server_does_not_park_is_answered_as_without_block() {
     assert_eq!(server.stat("panics"), 0);
 }
 
-/// Calls that have failed so far.
+/// The number of calls that have failed so far.
 fn faults(server: &TestServer) -> usize {
     server.log().matches("injected fault in").count()
 }
@@ -95,7 +95,7 @@ fn waiters(server: &TestServer) -> u64 {
     names.iter().map(|name| server.stat(name)).sum()
 }
 
-/// A command on keys in a certain state, and the owner that must not hold `k` when it has failed.
+/// A command on keys in a certain state, and the owner that must not hold `k` after the failure.
 struct Case {
     before: &'static [&'static str],
     command: &'static str,
@@ -232,12 +232,12 @@ const WRITES: [&str; 6] = [
     "RedisModule_ZsetRem",
 ];
 
-/// Lets each write that a command makes fail, one after the other. Answers how many there were.
+/// Lets each write of a command fail, one after the other. Returns their number.
 fn each_write_fails(server: &TestServer, conn: &mut Conn, case: &Case) -> u64 {
     let mut failed = 0;
     for function in WRITES {
         for pass in 0.. {
-            // The horizon is written anew with the first token after that.
+            // The first token after that stores the horizon again.
             conn.line("FLUSHALL");
             for line in case.before {
                 assert!(!conn.line(line).is_error(), "{line}");
@@ -271,7 +271,8 @@ fn each_write_fails(server: &TestServer, conn: &mut Conn, case: &Case) -> u64 {
     failed
 }
 
-/// The client does not hold what it got an error for, no lock is without an end, and no permit is lost.
+/// Asserts that the client does not hold what it got an error for, that each lock has a deadline, and that no permit is
+/// lost.
 fn nothing_is_half_written(conn: &mut Conn, case: &Case, what: &str) {
     let is_lock = case.command.starts_with("LOCK.");
     let mut names = conn.line("KEYS *").list();
@@ -403,8 +404,8 @@ fn a_write_to_a_semaphore_or_a_latch_is_refused() {
     assert_eq!(server.stat("panics"), 0);
 }
 
-/// A hold ends and the next waiter is to be granted, but a write is refused: the client that ended the hold gets an
-/// error, the next waiter an error or the grant, and the last waiter is granted afterwards.
+/// A hold ends and the next waiter is due, but a write is refused: the client that ended the hold gets an error, the
+/// next waiter an error or the grant, and the last waiter is granted afterwards.
 #[test]
 fn a_write_of_a_hand_off_is_refused() {
     let (server, mut conn) = stage();
@@ -437,9 +438,9 @@ fn a_write_of_a_hand_off_is_refused() {
             let what = format!("{serves}: {function}");
             let (mut b, mut c) = (server.conn(), server.conn());
             b.send_line(request);
-            wait_for("b in line", || waiters(&server) == 1);
+            wait_for("b in the queue", || waiters(&server) == 1);
             c.send_line(&request.replace(" b ", " c "));
-            wait_for("c in line", || waiters(&server) == 2);
+            wait_for("c in the queue", || waiters(&server) == 2);
             let injected = faults(&server);
             arm(&mut conn, function);
             let ended = conn.line(serves);
@@ -449,7 +450,7 @@ fn a_write_of_a_hand_off_is_refused() {
             if faults(&server) > injected {
                 assert!(ended.is_error() || serves == "DEL k", "{what}: {ended:?}");
                 assert!(answer.is_error(), "{what}: {answer:?}");
-                // The hold was ended or was not: now it is.
+                // The hold was ended or was not: end it now.
                 conn.line(serves);
             } else {
                 assert!(!ended.is_error() && answer.int() > 1, "{what}: {answer:?}");
@@ -464,8 +465,8 @@ fn a_write_of_a_hand_off_is_refused() {
     assert!(server.stat("writes_refused") > 6);
 }
 
-/// The count of a latch is not written, or the latch does not open: the client that counts gets an error, and the
-/// waiter gets an error or goes on waiting.
+/// The count of a latch is not written, or the latch does not open: the client that counts down gets an error, and the
+/// waiter gets an error or continues to wait.
 #[test]
 fn a_latch_does_not_open() {
     let (server, mut conn) = stage();
@@ -485,9 +486,9 @@ fn a_latch_does_not_open() {
     assert_eq!(conn.line("LATCH.WAIT k").int(), 1);
 }
 
-/// Questions to the server that it does not answer.
+/// Queries that the server does not answer.
 #[test]
-fn a_question_is_not_answered() {
+fn a_query_fails() {
     let (server, mut conn) = stage();
     conn.line("LOCK.ACQUIRE held a PX 60000");
     for (function, command) in [
@@ -518,7 +519,7 @@ fn a_question_is_not_answered() {
             assert!(conn.line(command).int() > 1);
         }
     }
-    // Whether replicas listen is not known: then everything is sent.
+    // If the module cannot find out whether there are replicas, it replicates everything.
     conn.line("FLUSHALL");
     // The answer is remembered until a snapshot is made.
     assert_eq!(conn.line("SAVE").text(), "OK");
@@ -526,7 +527,7 @@ fn a_question_is_not_answered() {
     arm(&mut conn, "RedisModule_GetServerInfo");
     assert!(conn.line("LOCK.ACQUIRE k b").int() > 1);
     assert_eq!(faults(&server), injected + 1);
-    // Whether a write is allowed is not known: it is asked again.
+    // If the module cannot find out whether a write is allowed, it asks again later.
     let mut waiter = server.conn();
     waiter.send_line("LOCK.ACQUIRE k c BLOCK 0");
     wait_for("the waiter", || waiters(&server) == 1);
@@ -537,25 +538,25 @@ fn a_question_is_not_answered() {
     assert_eq!(server.stat("panics"), 0);
 }
 
-/// Key events cannot be subscribed to with the first request that is parked: with the next they can.
+/// The subscription to key events fails at the first parked request, and succeeds at the next.
 #[test]
-fn events_are_not_to_be_had_at_first() {
+fn the_subscription_to_key_events_fails_at_first() {
     let (server, mut conn) = stage();
     conn.line("LOCK.ACQUIRE k a PX 60000");
     let (mut b, mut c) = (server.conn(), server.conn());
     arm(&mut conn, "RedisModule_SubscribeToKeyspaceEvents");
     b.send_line("LOCK.ACQUIRE k b BLOCK 0");
-    wait_for("b in line", || waiters(&server) == 1);
+    wait_for("b in the queue", || waiters(&server) == 1);
     assert!(server.log().contains("key events cannot be subscribed to"));
     c.send_line("LOCK.ACQUIRE k c BLOCK 0");
-    wait_for("c in line", || waiters(&server) == 2);
+    wait_for("c in the queue", || waiters(&server) == 2);
     conn.line("DEL k");
     assert!(b.recv().int() > 1);
     conn.line("DEL k");
     assert!(c.recv().int() > 1);
 }
 
-/// The filter of Redisson's scripts is not registered: they stay the server's own until the setting is given again.
+/// The filter of Redisson's scripts is not registered: the server runs them until the setting is given again.
 #[test]
 fn the_filter_is_refused() {
     let (server, mut conn) = stage();
@@ -572,7 +573,7 @@ fn the_filter_is_refused() {
     assert_eq!(conn.run(["EVAL", "return 1", "0"]).int(), 1);
 }
 
-/// A native run of a script of Redisson's cannot write: the script itself does, and nothing is counted twice.
+/// A native run of a script of Redisson's cannot write: Lua runs the script, and nothing is counted twice.
 #[test]
 fn a_script_is_run_by_the_server_when_a_native_write_is_refused() {
     let server = TestServer::with_module(fault_module(), &["--lock.redisson-scripts", "yes"]);

@@ -1,5 +1,5 @@
-//! A panic in any entry from the server: a client that waits for a reply gets one, the panic is counted, and
-//! locks and waiters work as before.
+//! A panic in each entry from the server: a waiting client gets a reply, the panic is counted, and locks and waiters
+//! work as before.
 //!
 //! These tests run a build of the module that can panic on request (`LOCK.FAULT entry`).
 
@@ -17,21 +17,19 @@ pub fn fault_module() -> &'static Path {
             return path.into();
         }
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let target = std::env::var_os("CARGO_TARGET_DIR")
-            .map_or_else(|| root.join("target"), PathBuf::from)
-            .join("fault");
+        let target =
+            std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let status = Command::new(cargo)
-            .args(["build", "--release", "--features", "fault-injection"])
-            .arg("--target-dir")
-            .arg(&target)
+            .args(["build", "--profile", "quick"])
+            .args(["-p", "redis_lock_fault_module"])
             .current_dir(root)
             .status();
         assert!(
             status.expect("cargo").success(),
             "the module does not build"
         );
-        target.join("release/libredis_lock.so")
+        target.join("quick/libredis_lock_fault_module.so")
     })
 }
 
@@ -68,7 +66,7 @@ impl Stage {
         assert_eq!(self.conn.run(["LOCK.FAULT", entry]).text(), "OK");
     }
 
-    /// A transaction that arms the fault first, so that no other entry of that name comes between.
+    /// A transaction that arms the fault first, so that no other entry of that name comes before.
     fn arm_and(&mut self, entry: &str, lines: &[&str]) {
         let fault = format!("LOCK.FAULT {entry}");
         let all = [&["MULTI", &fault], lines, &["EXEC"]].concat();
@@ -91,14 +89,14 @@ impl Stage {
         wait_for("the injected panic", || server.stat("panics") == 1);
     }
 
-    /// The parked `b` is granted, hands on to `c`, and `c` frees the lock.
+    /// The parked `b` is granted and hands off to `c`, and `c` frees the lock.
     fn b_and_c_are_granted(mut self) {
         let second = self.b.recv().int();
         assert!(second > self.token);
         self.c_is_granted("LOCK.RELEASE k b", second);
     }
 
-    /// `c` is granted when `ending` frees the lock, and everything works as ever.
+    /// `c` is granted when `ending` frees the lock, and everything works as before.
     fn c_is_granted(mut self, ending: &str, above: i64) {
         assert!(self.c.is_silent());
         assert_eq!(self.conn.line(ending).int(), 1, "{ending}");
@@ -109,7 +107,7 @@ impl Stage {
     }
 }
 
-/// Everything once, on a lock of its own; no client is left parked and one panic was counted.
+/// Every operation once, on another lock; no client is left parked and one panic was counted.
 fn locks_still_work(server: &TestServer) {
     let [mut x, mut y] = [server.conn(), server.conn()];
     let first = x.line("LOCK.ACQUIRE other x PX 60000").int();
@@ -119,7 +117,7 @@ fn locks_still_work(server: &TestServer) {
     assert_eq!(x.line("LOCK.RELEASE other x").int(), 1);
     let second = y.recv().int();
     assert!(second > first);
-    // Granted by the alarm at the end of y's lease.
+    // Granted by the timer at the end of y's lease.
     x.send_line("LOCK.ACQUIRE other x BLOCK 0");
     assert!(x.recv().int() > second);
     assert_eq!(x.line("LOCK.BREAK other").int(), 1);
@@ -139,11 +137,15 @@ fn in_a_command_its_client_gets_an_error() {
     assert!(error.starts_with(INTERNAL), "{error}");
     s.wait_for_the_panic();
     assert!(s.b.is_silent());
-    assert_eq!(s.conn.line("LOCK.RELEASE k a").int(), 1, "nothing was done");
+    assert_eq!(
+        s.conn.line("LOCK.RELEASE k a").int(),
+        1,
+        "the lock is still held"
+    );
     s.b_and_c_are_granted();
 }
 
-/// The core has let `b` go, and nothing of what it decided was done.
+/// The core has removed `b`, and none of its effects were carried out.
 #[test]
 fn between_a_decision_and_its_effects_the_removed_waiter_is_answered() {
     let mut s = Stage::new();
@@ -157,7 +159,7 @@ fn between_a_decision_and_its_effects_the_removed_waiter_is_answered() {
     s.c_is_granted("LOCK.RELEASE k a", token);
 }
 
-/// The same in the midst of the alarm: it rings again.
+/// The same in a decision of the timer, which then fires again.
 #[test]
 fn between_a_decision_of_the_alarm_and_its_effects_the_next_one_is_granted() {
     let mut s = Stage::new();
@@ -189,7 +191,7 @@ fn in_a_transaction_its_other_commands_are_served() {
 }
 
 #[test]
-fn in_the_answer_of_a_grant_the_lock_goes_to_the_next() {
+fn in_the_reply_of_a_grant_the_lock_goes_to_the_next_waiter() {
     let mut s = Stage::new();
     s.arm("answer");
     assert_eq!(s.conn.line("LOCK.RELEASE k a").int(), 1);
@@ -204,7 +206,7 @@ fn in_the_answer_of_a_grant_the_lock_goes_to_the_next() {
 }
 
 #[test]
-fn in_the_answer_of_an_unblocked_client_it_is_parked_no_more() {
+fn in_the_reply_of_an_unblocked_client_it_is_no_longer_parked() {
     let mut s = Stage::new();
     let id = s.id_of_b();
     s.arm("answer");
@@ -217,7 +219,7 @@ fn in_the_answer_of_an_unblocked_client_it_is_parked_no_more() {
 }
 
 #[test]
-fn in_the_answer_of_a_wait_that_ran_out_its_client_gets_an_error() {
+fn in_the_reply_of_a_wait_that_timed_out_its_client_gets_an_error() {
     let mut s = Stage::new();
     s.arm("answer");
     let error = s.conn.line("LOCK.ACQUIRE k d BLOCK 20").error();
@@ -251,7 +253,7 @@ fn in_a_disconnect_after_a_grant_the_grant_goes_to_the_next_waiter() {
 }
 
 #[test]
-fn in_the_news_of_another_type_waiters_are_sent_away_all_the_same() {
+fn in_the_event_of_another_type_waiters_still_get_an_error() {
     let mut s = Stage::new();
     s.arm_and("key-ready", &["DEL k", "RPUSH k x"]);
     for waiter in [&mut s.b, &mut s.c] {
@@ -264,7 +266,7 @@ fn in_the_news_of_another_type_waiters_are_sent_away_all_the_same() {
 }
 
 #[test]
-fn in_the_alarm_that_delivers_a_grant_it_is_delivered_all_the_same() {
+fn in_the_timer_that_delivers_a_grant_it_is_still_delivered() {
     let mut s = Stage::new();
     s.arm_and("alarm", &["LOCK.RELEASE k a"]);
     s.wait_for_the_panic();
@@ -272,7 +274,7 @@ fn in_the_alarm_that_delivers_a_grant_it_is_delivered_all_the_same() {
 }
 
 #[test]
-fn in_the_alarm_at_a_leases_end_the_grant_comes_all_the_same() {
+fn in_the_timer_at_a_leases_end_the_waiter_is_still_granted() {
     let mut s = Stage::new();
     s.conn.line("PEXPIRE k 300");
     s.arm("alarm");
@@ -281,7 +283,7 @@ fn in_the_alarm_at_a_leases_end_the_grant_comes_all_the_same() {
 }
 
 #[test]
-fn in_the_alarm_at_a_waits_end_the_wait_ends_all_the_same() {
+fn in_the_timer_at_a_waits_end_the_wait_still_ends() {
     let mut s = Stage::new();
     s.arm("alarm");
     assert!(s.conn.line("LOCK.ACQUIRE k d BLOCK 50").is_nil());
@@ -291,9 +293,9 @@ fn in_the_alarm_at_a_waits_end_the_wait_ends_all_the_same() {
 }
 
 #[test]
-fn in_the_news_of_an_expiry_the_grant_comes_all_the_same() {
+fn in_the_event_of_an_expiry_the_waiter_is_still_granted() {
     let mut s = Stage::new();
-    // In one tick, so that the expiry is noticed by EXISTS and not by the alarm.
+    // In one tick, so that EXISTS notices the expiry, not the timer.
     s.conn.send_lines(&[
         "LOCK.FAULT expired",
         "PEXPIRE k 1",
@@ -307,7 +309,7 @@ fn in_the_news_of_an_expiry_the_grant_comes_all_the_same() {
 }
 
 #[test]
-fn in_the_news_of_a_deletion_the_grant_comes_all_the_same() {
+fn in_the_event_of_a_deletion_the_waiter_is_still_granted() {
     let mut s = Stage::new();
     s.arm_and("changed", &["DEL k"]);
     s.wait_for_the_panic();
@@ -315,9 +317,9 @@ fn in_the_news_of_a_deletion_the_grant_comes_all_the_same() {
 }
 
 #[test]
-fn in_the_news_of_an_eviction_the_grant_comes_all_the_same() {
+fn in_the_event_of_an_eviction_the_waiter_is_still_granted() {
     let mut s = Stage::new();
-    // The lock is the only key with a lease, so it is the one to go.
+    // The lock is the only key with a TTL, so it is evicted.
     s.conn.line("CONFIG SET maxmemory-policy volatile-ttl");
     s.arm("evicted");
     s.conn.line("CONFIG SET maxmemory 1");
@@ -328,7 +330,7 @@ fn in_the_news_of_an_eviction_the_grant_comes_all_the_same() {
 }
 
 #[test]
-fn in_the_news_of_swapped_databases_the_grant_comes_all_the_same() {
+fn in_the_event_of_swapped_databases_the_waiter_is_still_granted() {
     let mut s = Stage::new();
     s.arm_and("server-event", &["SWAPDB 0 1"]);
     s.wait_for_the_panic();
@@ -336,7 +338,7 @@ fn in_the_news_of_swapped_databases_the_grant_comes_all_the_same() {
 }
 
 #[test]
-fn in_the_news_of_a_flush_the_grant_comes_all_the_same() {
+fn in_the_event_of_a_flush_the_waiter_is_still_granted() {
     let mut s = Stage::new();
     s.arm_and("server-event", &["FLUSHALL"]);
     s.wait_for_the_panic();
@@ -346,7 +348,7 @@ fn in_the_news_of_a_flush_the_grant_comes_all_the_same() {
 #[test]
 fn in_the_cron_of_the_server_no_client_is_affected() {
     let mut s = Stage::new();
-    // The cron loop is the next server event by itself.
+    // The cron loop is the next event of the server.
     s.arm("server-event");
     s.wait_for_the_panic();
     assert_eq!(s.conn.line("LOCK.RELEASE k a").int(), 1);
@@ -369,7 +371,7 @@ fn in_the_info_section_the_rest_of_info_is_served() {
 }
 
 #[test]
-fn in_the_unloading_the_module_goes_and_can_come_again() {
+fn in_the_unloading_the_module_is_unloaded_and_can_be_loaded_again() {
     let server = TestServer::with_module(fault_module(), &[]);
     let mut conn = server.conn();
     let token = conn.line("LOCK.ACQUIRE k a PX 60000").int();
@@ -382,7 +384,7 @@ fn in_the_unloading_the_module_goes_and_can_come_again() {
     assert!(conn.line("LOCK.ACQUIRE k b").int() > token);
 }
 
-/// A hold of a connection that has gone is not renewed for ever, even if a bug struck when it went.
+/// A hold of a closed connection is not renewed for ever, even if a panic occurred at the close.
 #[test]
 fn in_the_end_of_a_session() {
     for entry in ["client-gone", "session-end", "apply"] {
@@ -400,7 +402,7 @@ fn in_the_end_of_a_session() {
             conn.recv();
         }
         assert_eq!(conn.recv().list().len(), 2);
-        // In the midst of the hand-off: the waiter that the core has removed is answered, and the lease ends the hold.
+        // During the hand-off: the waiter that the core has removed gets a reply, and the lease ends the hold.
         let answer = bob.recv();
         assert_eq!(answer.is_error(), entry == "apply", "{entry}: {answer:?}");
         wait_for("alice's end", || {

@@ -1,4 +1,4 @@
-//! What the server and its tools can see: descriptions, statistics, key events, the module's life.
+//! The module as the server and its tools show it: descriptions, statistics, key events, loading and unloading.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -6,7 +6,7 @@ use crate::commands::acl::{has_categories, has_own_category};
 use crate::common::{module_path, wait_for, Conn, Events, Reply, TestServer};
 use crate::docs::commands_page::written;
 
-/// What `COMMAND INFO` and `COMMAND DOCS` say of a command, as it should be.
+/// The expected replies of `COMMAND INFO` and `COMMAND DOCS` about a command.
 struct Described {
     name: &'static str,
     arity: i64,
@@ -210,7 +210,7 @@ fn command_info_states_arity_flags_categories_and_keys() {
         assert_eq!(info[0].text(), command.name);
         assert_eq!(info[1].int(), command.arity, "{}", command.name);
         assert_eq!(sorted(&words(&info[2])), command.flags, "{}", command.name);
-        // Where its keys are counted by an argument, they have no fixed place.
+        // If an argument states the number of its keys, they have no fixed position.
         let position = i64::from(!command.key.is_empty() && !command.has_many_keys());
         for place in &info[3..6] {
             assert_eq!(place.int(), position, "{}", command.name);
@@ -402,15 +402,15 @@ fn the_servers_own_statistics_count_our_commands_and_errors() {
     assert!(of("cmdstat_lock.info").contains("rejected_calls=1"));
 }
 
-/// Our events, and `del`, since the last call.
-fn ours(events: &mut Events) -> Vec<String> {
+/// The module's events, and `del`, since the last call.
+fn module_events(events: &mut Events) -> Vec<String> {
     let mut seen = events.so_far();
     seen.retain(|event| event.starts_with("lock.") || event.starts_with("del "));
     seen
 }
 
 #[test]
-fn commands_tell_of_themselves_by_key_events() {
+fn commands_publish_key_events() {
     let server = TestServer::start();
     let mut c = server.conn();
     let mut events = Events::of(&server);
@@ -447,18 +447,18 @@ fn ends_of_untracked_holds_have_events_if_there_are_waiters() {
         ("HDEL k u:1", "lock.lost k"),
         ("SET k other", "lock.lost k"),
     ] {
-        // As a Redisson client takes it; the token's field makes that of HDEL a free lock.
+        // As a Redisson client takes it; because of the token's field HDEL makes it a free lock.
         a.line("HSET k u:1 1 #token t1");
         a.line("PEXPIRE k 60000");
         b.send_line("LOCK.ACQUIRE k bob BLOCK 0");
         server.wait_for_waiters(1);
         a.line(end);
         b.recv();
-        let told = ours(&mut events);
+        let response = module_events(&mut events);
         assert_eq!(
-            told.iter().filter(|event| *event == expected).count(),
+            response.iter().filter(|event| *event == expected).count(),
             1,
-            "{end}: {told:?}"
+            "{end}: {response:?}"
         );
         b.line("LOCK.RELEASE k bob");
         a.line("DEL k");
@@ -481,29 +481,35 @@ fn a_grant_that_another_holder_replaced_counts_as_lost() {
 }
 
 #[test]
-fn waits_and_hand_offs_tell_of_themselves() {
+fn waits_and_hand_offs_publish_key_events() {
     let server = TestServer::start();
     let (mut a, mut b) = (server.conn(), server.conn());
     let mut events = Events::of(&server);
     a.line("LOCK.ACQUIRE k o");
     b.send_line("LOCK.ACQUIRE k p BLOCK 0");
     server.wait_for_waiters(1);
-    assert_eq!(ours(&mut events), ["lock.acquire k", "lock.wait k"]);
+    assert_eq!(
+        module_events(&mut events),
+        ["lock.acquire k", "lock.wait k"]
+    );
     a.line("LOCK.RELEASE k o");
     b.recv();
-    assert_eq!(ours(&mut events), ["lock.release k", "lock.acquire k"]);
+    assert_eq!(
+        module_events(&mut events),
+        ["lock.release k", "lock.acquire k"]
+    );
     a.send_line("LOCK.ACQUIRE k o BLOCK 0");
     server.wait_for_waiters(1);
     b.line("LOCK.BREAK k");
     a.recv();
     assert_eq!(
-        ours(&mut events),
+        module_events(&mut events),
         ["lock.wait k", "lock.break k", "lock.acquire k"]
     );
 }
 
 #[test]
-fn ends_that_no_command_made_tell_of_themselves() {
+fn ends_without_a_command_publish_key_events() {
     let server = TestServer::start();
     let (mut a, mut b) = (server.conn(), server.conn());
     let mut events = Events::of(&server);
@@ -513,7 +519,7 @@ fn ends_that_no_command_made_tell_of_themselves() {
     a.line("LOCK.RENEW k o PX 20");
     b.recv();
     assert_eq!(
-        ours(&mut events),
+        module_events(&mut events),
         [
             "lock.acquire k",
             "lock.wait k",
@@ -522,21 +528,24 @@ fn ends_that_no_command_made_tell_of_themselves() {
         ]
     );
     a.line("DEL k");
-    assert_eq!(ours(&mut events), ["lock.lost k", "del k"]);
+    assert_eq!(module_events(&mut events), ["lock.lost k", "del k"]);
     a.line("LOCK.ACQUIRE k o");
     b.send_line("LOCK.ACQUIRE k p PX 60000 BLOCK 0");
     server.wait_for_waiters(1);
-    ours(&mut events);
+    module_events(&mut events);
     a.line("RENAME k elsewhere");
     b.recv();
-    assert_eq!(ours(&mut events), ["lock.lost k", "lock.acquire k"]);
+    assert_eq!(
+        module_events(&mut events),
+        ["lock.lost k", "lock.acquire k"]
+    );
     // There is no waiter, but the lock is in the table.
     a.line("LOCK.RENEW k p PX 10");
     wait_for("the end of a lease", || a.line("EXISTS k").int() == 0);
-    assert_eq!(ours(&mut events), ["lock.expire k"]);
+    assert_eq!(module_events(&mut events), ["lock.expire k"]);
 }
 
-/// Both the log entry and the gauge.
+/// The number of log entries and the gauge.
 fn warnings_of_eviction(server: &TestServer) -> (usize, u64) {
     let lines = server.log().matches("may evict locks").count();
     (lines, server.stat("eviction_risk"))
@@ -585,7 +594,10 @@ fn unloaded_and_loaded_again_the_locks_are_still_there() {
         assert!(c.line("LOCK.ACQUIRE k p").is_nil());
         let info = c.line("LOCK.INFO k");
         let holder = &info.field("holders").unwrap().list()[0];
-        assert!(holder.field("token").unwrap().int() > 0, "the key knows it");
+        assert!(
+            holder.field("token").unwrap().int() > 0,
+            "the token is in the key"
+        );
         for forgotten in ["held-ms", "client-id", "addr", "client-name"] {
             assert!(holder.field(forgotten).unwrap().is_nil(), "{forgotten}");
         }
@@ -598,7 +610,7 @@ fn unloaded_and_loaded_again_the_locks_are_still_there() {
         assert_eq!(
             words(&info[6]).contains("@lock"),
             has_own_category(&server),
-            "the category outlives the module, and its commands come back to it"
+            "the category outlives the module, and its commands are in it again"
         );
     }
     assert_eq!(c.line("LOCK.RELEASE k o").int(), 1);
@@ -614,8 +626,8 @@ fn the_module_stays_while_there_is_a_waiter() {
     assert!(c.line("MODULE UNLOAD lock").is_error());
     c.line("LOCK.RELEASE k o");
     assert!(waiter.recv().int() > 0);
-    // Redis 8 looks at a client's last command when the next one comes, and crashes if that was one
-    // of a module that is gone, whichever module it was.
+    // Redis 8 uses a client's last command when the next one arrives, and crashes if that was a command of an unloaded
+    // module, whichever module it was.
     waiter.line("PING");
     wait_for("nothing to keep the module", || {
         !c.line("MODULE UNLOAD lock").is_error()
@@ -634,7 +646,7 @@ fn loaded_twice_is_refused() {
 
 #[test]
 fn the_library_may_be_read_and_executed_by_the_servers_user() {
-    // Servers refuse a module without the bit.
+    // Servers refuse a module without the execute bit.
     let mode = module_path().metadata().unwrap().permissions().mode();
     assert_eq!(mode & 0o555, 0o555, "{mode:o}");
 }

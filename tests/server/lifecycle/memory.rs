@@ -1,37 +1,37 @@
-//! What is taken is given back: after many requests were parked and ended in every way, and after the
-//! module was loaded and unloaded many times, the server uses the memory that it used before.
+//! Memory is returned: after many requests were parked and ended in every way, and after the module was loaded and
+//! unloaded many times, the server uses the same memory as before.
 //!
-//! A few thousand cycles here; `make leaks` runs the same two tests with `LOCK_MEMORY_CYCLES=1000000`
-//! and `LOCK_MEMORY_LOADS=1000`, and prints their figures.
+//! A few thousand cycles here; `make leaks` runs the same two tests with `LOCK_MEMORY_CYCLES=1000000` and
+//! `LOCK_MEMORY_LOADS=1000`, and prints their figures.
 
 use std::time::{Duration, Instant};
 
 use crate::common::scene::unload_and_load;
 use crate::common::{has_io_threads, wait_for, Conn, TestServer};
 
-/// Connections in a round, and how often each of them waits, is granted and releases.
+/// Connections in a round; each of them waits, is granted and releases this many times.
 const MEMBERS: usize = 50;
-const TURNS: usize = 16;
+const CYCLES: usize = 16;
 
-/// Rounds after which every table has had the size that it keeps.
+/// Rounds after which every table has reached its final size.
 const WARM_UP: usize = 20;
 
-/// After so long without a lower reading, memory is at rest. The server shrinks a buffer when its connection
-/// has been idle for more than two of the seconds that it counts in whole ones: three, and a moment.
+/// Memory is at rest after this long without a lower reading. The server shrinks a buffer when its connection has been
+/// idle for more than two seconds, which it counts in whole ones: so three, and a moment.
 const REST: Duration = Duration::from_millis(4_500);
 
-/// What may differ from one moment to the next: buffers of the connection that asks, a table that was
-/// made anew with more room. With 20,000 cycles one leaked allocation in ten would be more.
+/// The tolerance: buffers of the connection that queries, and a table that was reallocated with more room. With 20,000
+/// cycles one leaked allocation in ten would be more.
 const SLACK: i64 = 32_768;
 
-/// The same over loads of the module, where 1,000 loads at a byte or two each stay below it.
+/// The tolerance over loads of the module; 1,000 loads that leak a byte or two each stay below it.
 const SLACK_OF_LOADS: i64 = 2_048;
 
 fn number_from_env(name: &str, default: usize) -> usize {
     std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
 }
 
-/// The server, and the one connection that everything is asked through.
+/// The server, and the one connection for all queries.
 struct Scales {
     server: TestServer,
     conn: Conn,
@@ -55,7 +55,7 @@ impl Scales {
         self.read("used_memory")
     }
 
-    /// What is in use when nothing gets less any more.
+    /// The memory in use when it no longer falls.
     fn at_rest(&mut self) -> i64 {
         let (mut least, mut since) = (i64::MAX, Instant::now());
         wait_for("memory at rest", || {
@@ -68,15 +68,14 @@ impl Scales {
         least
     }
 
-    /// The server gives back what it keeps for blocked clients, and the buffers of connections, little
-    /// by little.
+    /// The server returns what it keeps for blocked clients, and the buffers of connections, gradually.
     fn wait_for_less_than(&mut self, limit: i64) {
         wait_for(&format!("at most {limit} bytes"), || self.used() <= limit);
     }
 }
 
 #[test]
-fn a_crowd_that_comes_and_goes_leaves_no_byte_behind() {
+fn many_waiters_leave_no_byte_behind() {
     let cycles = number_from_env("LOCK_MEMORY_CYCLES", 20_000) as u64;
     let mut scales = Scales::new();
     for number in 0..WARM_UP {
@@ -105,8 +104,8 @@ fn a_crowd_that_comes_and_goes_leaves_no_byte_behind() {
     );
 }
 
-/// Behind one holder of a key of its own: a crowd hangs up, another one's time runs out, each member of
-/// a third takes over its own place; then a ring of members hands the lock around.
+/// Behind a holder of a separate key: one crowd closes its connections, the waits of another one time out, each member
+/// of a third takes over its own place; then the members of a ring hand the lock off to each other.
 fn round(server: &TestServer, conn: &mut Conn, number: usize) {
     let key = format!("memory:{number}");
     conn.run(["LOCK.ACQUIRE", &key, "holder", "PX", "600000"])
@@ -124,19 +123,19 @@ fn round(server: &TestServer, conn: &mut Conn, number: usize) {
     let mut newer = members(server);
     ask(&mut crowd, &key, "BLOCK 0", "again");
     conn.wait_for_waiters_on(&key, MEMBERS as i64);
-    // Each releases by itself: the order in which the server read concurrent commands is not known.
+    // Released one by one: the order in which the server reads concurrent commands is not known.
     for (member, conn) in newer.iter_mut().enumerate() {
         let ask = format!("LOCK.ACQUIRE {key} again-{member} PX 600000 BLOCK 0 ONCE");
         let release = format!("LOCK.RELEASE {key} again-{member}");
         conn.send_lines(&[&ask, &release]);
     }
     assert!(crowd.iter_mut().all(|member| member.recv().is_nil()));
-    // Granted and released by themselves, one after the other, behind the parked clients.
+    // Granted and released one after the other, behind the parked clients.
     ring(&mut crowd, &key);
     conn.run(["LOCK.RELEASE", &key, "holder"]).int();
-    let turns = newer.iter_mut().map(|member| (member, 1));
-    for (member, turns) in turns.chain(crowd.iter_mut().map(|member| (member, TURNS))) {
-        for _ in 0..turns {
+    let cycles = newer.iter_mut().map(|member| (member, 1));
+    for (member, cycles) in cycles.chain(crowd.iter_mut().map(|member| (member, CYCLES))) {
+        for _ in 0..cycles {
             assert!(member.recv().int() > 0);
             assert_eq!(member.recv().int(), 1);
         }
@@ -156,12 +155,12 @@ fn ask(crowd: &mut [Conn], key: &str, options: &str, name: &str) {
     }
 }
 
-/// Every member sends all its rounds at once: a granted one goes on to release, and asks again.
+/// Every member sends all its rounds at once: after a grant it releases, and asks again.
 fn ring(crowd: &mut [Conn], key: &str) {
     for (member, conn) in crowd.iter_mut().enumerate() {
         let ask = format!("LOCK.ACQUIRE {key} ring-{member} PX 600000 BLOCK 0");
         let release = format!("LOCK.RELEASE {key} ring-{member}");
-        conn.send_lines(&[ask.as_str(), &release].repeat(TURNS));
+        conn.send_lines(&[ask.as_str(), &release].repeat(CYCLES));
     }
 }
 
@@ -191,12 +190,12 @@ fn loaded_and_unloaded_many_times_the_module_leaves_no_byte_behind() {
     assert!(grown.0 < slack, "{} bytes more", grown.0);
     assert!(
         grown.1 < 4 << 20,
-        "{} bytes more resident: libraries that did not go away?",
+        "{} bytes more resident: libraries that stay mapped?",
         grown.1
     );
 }
 
-/// A lock is taken, waited for, handed off, released and published; then the module goes and comes again.
+/// A lock is taken, waited for, handed off, released and published; then the module is unloaded and loaded again.
 fn load_with_traffic(scales: &mut Scales, waiter: &mut Conn) {
     let Scales { server, conn } = scales;
     assert!(conn.line("LOCK.ACQUIRE k alice PX 600000").int() > 0);
@@ -207,12 +206,12 @@ fn load_with_traffic(scales: &mut Scales, waiter: &mut Conn) {
     assert_eq!(waiter.line("LOCK.RELEASE k bob").int(), 1);
     assert_eq!(server.stat("waits_granted"), 1, "counted from the load on");
     assert_eq!(server.stat("panics"), 0);
-    // On some servers no client may have a command of the module as its last one when it goes.
+    // On some servers no client's last command may be one of the module when it is unloaded.
     waiter.line("PING");
     unload_and_load(conn);
 }
 
-/// So long are the names of locks below, and so many of them leave no trace.
+/// The length of the names of the locks below, and the number of names that must leave no trace.
 const NAME_LEN: usize = 400_000;
 const NAMES: usize = 40;
 
@@ -220,8 +219,8 @@ fn long_name(number: usize) -> String {
     format!("{number}:{}", "x".repeat(NAME_LEN))
 }
 
-/// What the server uses after this has been done once, and then what it uses after it was done for each of many
-/// names of locks. All clients but one have gone by then.
+/// Compares the memory after the operation was done once with that after it was done for each of many names of locks.
+/// All clients but one are closed by then.
 fn assert_leaves_nothing(scales: &mut Scales, what: &str, each: impl Fn(&TestServer, &str)) {
     each(&scales.server, "warm-up");
     scales.conn.line("FLUSHALL");
@@ -234,10 +233,10 @@ fn assert_leaves_nothing(scales: &mut Scales, what: &str, each: impl Fn(&TestSer
     scales.wait_for_less_than(before + SLACK_OF_NAMES);
 }
 
-/// Below the length of a single name, and above what tables of a fixed size take.
+/// Less than the length of a single name, and more than tables of a fixed size take.
 const SLACK_OF_NAMES: i64 = NAME_LEN as i64 / 2;
 
-/// A lock is handed from one to the next: where a Redisson window may open, that is counted.
+/// A lock is handed off from one waiter to the next: if a Redisson window may open, hand-offs are counted.
 fn hand_on(server: &TestServer, key: &str, waiters: usize) -> Vec<Conn> {
     let mut conns: Vec<Conn> = (0..=waiters).map(|_| server.conn()).collect();
     for (number, conn) in conns.iter_mut().enumerate() {
@@ -281,7 +280,7 @@ fn grants_with_an_unseen_end_keep_no_long_name() {
             let (command, mode) = (words.next().expect("a command"), words.next());
             let words = [command, key, "owner"].into_iter().chain(mode);
             assert!(conn.run(words).int() > 0);
-            // With no waiter yet, the module hears of no DEL.
+            // Before the first waiter the module gets no event of a DEL.
             conn.run(["DEL", key]);
             let siblings = conn.run(["KEYS", "{*"]);
             for sibling in siblings.list() {
@@ -300,7 +299,7 @@ fn grants_with_an_unseen_end_keep_no_long_name() {
     assert_eq!(scales.server.stat("sem_grants_tracked"), 0);
 }
 
-/// Not the names, but the room that tables made for them.
+/// Neither the names nor the room that tables made for them stays.
 #[test]
 fn tables_that_many_grants_have_left_keep_no_room_for_them() {
     const GRANTS: usize = 10_000;

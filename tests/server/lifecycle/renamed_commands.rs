@@ -1,10 +1,10 @@
-//! Servers whose configuration renames commands that the module relies on (`rename-command`).
+//! Servers whose configuration renames commands that the module needs (`rename-command`).
 
 use crate::common::{module_path, server_binary, Conn, TestServer};
 use crate::lifecycle::faults::fault_module;
 use crate::lifecycle::settings::{loads, own_lines, FromFile};
 
-/// Without one of these the module is not loaded.
+/// The commands without which the module is not loaded.
 const REQUIRED: [&str; 16] = [
     "DEL",
     "HSET",
@@ -84,9 +84,9 @@ fn a_missing_command_stops_a_start() {
     assert!(lines[0].contains(" no HDEL under that name "), "{lines:?}");
 }
 
-/// The name is there, but it is another command's: one that deletes everything, or ends the server.
+/// The name exists, but as another command's: one that deletes everything, or ends the server.
 #[test]
-fn a_command_under_a_foreign_name_is_not_taken_for_it_nor_run() {
+fn another_command_under_a_needed_name_is_refused_and_not_run() {
     for other in ["GETDEL", "FLUSHALL", "SHUTDOWN", "DBSIZE"] {
         for name in ["DEL", "PTTL"] {
             let options = [
@@ -131,8 +131,8 @@ fn optional_commands_may_be_missing_and_the_log_names_the_lost_feature() {
     }
 }
 
-/// What administrators rename does not concern the module. Lock scripts that are sent under the old name are refused as
-/// they are without the module, even with native scripts.
+/// Commands that administrators rename do not concern the module. Lock scripts that are sent under the old name are
+/// refused as without the module, even with native scripts.
 #[test]
 fn other_commands_may_have_any_name() {
     let names = [
@@ -187,7 +187,7 @@ fn the_check_leaves_no_trace() {
 }
 
 #[test]
-fn a_change_that_the_server_does_not_take_is_counted_and_logged_once_a_second() {
+fn a_change_refused_by_replication_is_counted_and_logged_once_a_second() {
     let server = TestServer::with_module(fault_module(), &["--appendonly", "yes"]);
     let mut c = server.conn();
     assert_eq!(server.stat("replication_failures"), 0);

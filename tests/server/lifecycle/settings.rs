@@ -1,5 +1,4 @@
-//! Settings: in `redis.conf`, on the command line, by CONFIG; and what the module refuses to be
-//! loaded with.
+//! Settings: in `redis.conf`, on the command line, by CONFIG; and the arguments with which the module refuses to load.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -9,7 +8,7 @@ use crate::common::{free_port, module_path, patience, server_binary, wait_for, C
 
 const CENTURY: &str = "3162240000000";
 
-/// Every setting that is a number: default, lowest, highest.
+/// Every numeric setting: default, lowest, highest.
 pub const NUMBERS: [(&str, &str, &str, &str); 12] = [
     ("lock.default-lease", "30000", "1", CENTURY),
     ("lock.max-lease", CENTURY, "1", CENTURY),
@@ -25,7 +24,7 @@ pub const NUMBERS: [(&str, &str, &str, &str); 12] = [
     ("lock.free-window", "50", "1", "60000"),
 ];
 
-/// Every setting that is yes or no, with its default.
+/// Every yes-or-no setting, with its default.
 pub const SWITCHES: [(&str, &str); 4] = [
     ("lock.publish", "yes"),
     ("lock.deadlock-detect", "yes"),
@@ -33,7 +32,7 @@ pub const SWITCHES: [(&str, &str); 4] = [
     ("lock.redisson-scripts", "no"),
 ];
 
-/// A server started from a file, as in production; the harness's own has its options in words.
+/// A server started from a file, as in production; the harness's own servers get their options as arguments.
 pub struct FromFile {
     process: Child,
     port: u16,
@@ -160,7 +159,7 @@ fn every_setting_has_its_default_and_can_be_changed_within_its_range() {
 
 #[test]
 fn config_rewrite_keeps_the_settings() {
-    // CONFIG REWRITE writes the module's path without quotes, so there may be no space in it.
+    // CONFIG REWRITE writes the module's path without quotes, so it must not contain a space.
     let links = tempfile::tempdir_in("/tmp").unwrap();
     let module = links.path().join("lock.so");
     std::os::unix::fs::symlink(module_path().canonicalize().unwrap(), &module).unwrap();
@@ -177,13 +176,13 @@ fn config_rewrite_keeps_the_settings() {
         assert_eq!(get(&mut c, name), (100 + i).to_string(), "{name}");
     }
     assert_eq!(get(&mut c, "lock.publish"), "no");
-    // It starts with a delay now.
+    // It now starts with a startup delay.
     assert!(c.line("LOCK.ACQUIRE k o BLOCK 0").int() > 0);
     assert!(c.line("PTTL k").int() <= 100);
 }
 
 #[test]
-fn settings_stand_in_the_configuration_file() {
+fn settings_of_the_configuration_file_apply() {
     let config = loads("") + "lock.default-lease 5000\nlock.publish no\n";
     let server = FromFile::start(&server_binary(), &config);
     let mut c = server.conn();
@@ -234,11 +233,11 @@ fn settings_come_with_module_loadex() {
     assert_eq!(
         get(&mut c, "lock.default-lease"),
         "30000",
-        "an earlier life is forgotten"
+        "settings of an earlier load are forgotten"
     );
 }
 
-/// The lines that the module itself has written.
+/// The log lines of the module itself.
 pub fn own_lines(log: &str) -> Vec<String> {
     log.lines()
         .filter_map(|line| line.split_once("<module> lock: "))

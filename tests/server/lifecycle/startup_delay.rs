@@ -1,5 +1,5 @@
-//! `lock.startup-delay`: after a start or a promotion nothing is granted that may still be held
-//! elsewhere. The delay is a minute here and is cut short by its setting, so that no test waits it out.
+//! `lock.startup-delay`: after a start or a promotion no lock is granted that may still be held elsewhere. The delay is
+//! a minute here and is cut short by its setting, so that no test waits for its end.
 
 use std::io::Write;
 use std::process::{Child, Command, Stdio};
@@ -13,7 +13,7 @@ use crate::common::{module_path, server_binary, wait_for, Conn, TestServer};
 
 const MINUTE: [&str; 2] = ["--lock.startup-delay", "60000"];
 
-/// The answer to a try during the delay; gives the milliseconds left.
+/// The reply to a request without BLOCK during the delay; returns the milliseconds left.
 fn refusal(conn: &mut Conn, line: &str) -> u64 {
     let error = conn.line(line).error();
     let rest = error
@@ -36,7 +36,7 @@ pub fn park(server: &TestServer, owner: &str) -> Conn {
 }
 
 #[test]
-fn a_try_gets_the_time_left_and_a_waiter_is_granted_afterwards() {
+fn a_request_gets_the_time_left_and_a_waiter_is_granted_afterwards() {
     let server = TestServer::with(&MINUTE);
     let mut conn = server.conn();
     let left = refusal(&mut conn, "LOCK.ACQUIRE k a");
@@ -62,7 +62,7 @@ fn a_try_gets_the_time_left_and_a_waiter_is_granted_afterwards() {
     assert_eq!(server.stat("startup_delay_left_ms"), 0);
 }
 
-/// The hash names the holder: that much is not lost.
+/// The hash names the holder, so this hold is not lost.
 #[test]
 fn holds_that_are_in_the_data_are_served() {
     let mut server = TestServer::with(&["--appendonly", "yes", "--appendfsync", "always"]);
@@ -77,11 +77,11 @@ fn holds_that_are_in_the_data_are_served() {
     assert_eq!(conn.line("LOCK.ACQUIRE k a PX 60000 ONCE").int(), token);
     assert!(conn.line("LOCK.ACQUIRE k b").is_nil());
     assert_eq!(conn.line("LOCK.RENEW k a PX 60000").int(), 1);
-    // Redisson's hold gets its token: it is not granted by that.
+    // Redisson's hold gets its token: that is no grant.
     assert_eq!(conn.line("LOCK.RENEW old uuid:1 PX 60000").int(), 1);
     assert!(conn.line("HGET old #token").text().starts_with('t'));
 
-    // Released, it may be held elsewhere all the same: the release may be one that was sent again.
+    // A released lock may still be held elsewhere: the release may be a repeated one.
     let mut b = park(&server, "b");
     assert_eq!(conn.line("LOCK.RELEASE k a").int(), 1);
     assert_eq!(conn.line("EXISTS k").int(), 0);
@@ -107,7 +107,7 @@ fn a_lease_that_ends_in_the_delay_is_handed_off_after_it() {
 }
 
 #[test]
-fn waits_end_in_the_delay_as_ever() {
+fn waits_end_in_the_delay() {
     let server = TestServer::with(&MINUTE);
     let mut conn = server.conn();
     assert!(conn.line("LOCK.ACQUIRE k a BLOCK 30").is_nil());
@@ -121,7 +121,7 @@ fn waits_end_in_the_delay_as_ever() {
 }
 
 #[test]
-fn a_promotion_begins_it() {
+fn a_promotion_begins_the_delay() {
     let master = TestServer::with(&PROMPT_MASTER);
     let replica = TestServer::with(&MINUTE);
     end_delay(&mut replica.conn());
@@ -139,13 +139,13 @@ fn a_promotion_begins_it() {
     assert!(b.recv().int() > token);
 }
 
-/// Nothing was lost there: the data is that of the server which runs on.
+/// No lock was lost: the data is that of the running server.
 #[test]
 fn a_module_loaded_into_a_running_server_grants_at_once() {
     let server = TestServer::with(&MINUTE);
     let mut conn = server.conn();
     refusal(&mut conn, "LOCK.ACQUIRE k a");
-    // On Redis 8 a connection must not remember a command of a module that is gone.
+    // On Redis 8 a connection must not remember a command of a module that is unloaded.
     conn.line("PING");
     wait_for("a module without timers", || {
         !conn.line("MODULE UNLOAD lock").is_error()
@@ -159,7 +159,7 @@ fn a_module_loaded_into_a_running_server_grants_at_once() {
 }
 
 #[test]
-fn the_setting_may_cut_it_and_never_begins_it() {
+fn the_setting_can_shorten_the_delay_and_never_begins_it() {
     let server = TestServer::with(&MINUTE);
     let mut conn = server.conn();
     let before = refusal(&mut conn, "LOCK.ACQUIRE k a");
@@ -174,7 +174,7 @@ fn the_setting_may_cut_it_and_never_begins_it() {
     assert!(conn.line("LOCK.ACQUIRE k a").int() > 0);
 }
 
-/// While nothing can be granted the alarm does not look again and again.
+/// While no grant is possible the timer does not try again and again.
 #[test]
 fn waiters_cost_no_work_in_the_delay() {
     let server = TestServer::with(&MINUTE);
@@ -182,30 +182,26 @@ fn waiters_cost_no_work_in_the_delay() {
     let _b = park(&server, "b");
     let asked = |server: &TestServer| server.info_field("commandstats", "cmdstat_hdel");
     let mut other = server.conn();
-    // Waits that end make the alarm ring.
+    // Waits that end make the timer fire.
     for _ in 0..5 {
         assert!(other.line("LOCK.ACQUIRE other x BLOCK 20").is_nil());
     }
-    assert_eq!(
-        asked(&server),
-        "",
-        "no question whether a write is possible"
-    );
+    assert_eq!(asked(&server), "", "no check whether a write is possible");
     end_delay(&mut conn);
     wait_for("the grant", || server.stat("waits_granted") == 1);
 }
 
-/// It waits until all waiters are gone, not until the delay is over.
+/// The drain waits until all waiters are gone, not until the delay is over.
 #[test]
 fn a_module_that_is_drained_in_the_delay_can_be_unloaded() {
     let server = TestServer::with(&MINUTE);
     let mut conn = server.conn();
     let mut b = park(&server, "b");
-    // The alarm has been by, and armed its timer for the end of the delay.
+    // The timer has fired, and is armed again for the end of the delay.
     assert!(server.conn().line("LOCK.ACQUIRE x c BLOCK 20").is_nil());
     conn.line("CONFIG SET lock.drain yes");
     assert!(b.recv().error().starts_with("UNBLOCKED"));
-    // On Redis 8 a connection must not remember a command of a module that is gone.
+    // On Redis 8 a connection must not remember a command of a module that is unloaded.
     b.line("PING");
     unload_and_load(&mut conn);
 }
@@ -234,7 +230,7 @@ impl Drop for Ended {
     }
 }
 
-/// The clock goes on while a server reads its configuration, here from a pipe that is slow.
+/// Time passes while a server reads its configuration, here from a slow pipe.
 #[test]
 fn a_start_that_takes_seconds_is_a_start() {
     let dir = tempfile::tempdir().unwrap();
@@ -261,7 +257,7 @@ fn a_start_that_takes_seconds_is_a_start() {
     pipe.write_all(config.as_bytes()).unwrap();
     drop(pipe);
     let mut conn = None;
-    // It is there a moment before the server listens on it.
+    // The socket exists a moment before the server listens on it.
     wait_for("the socket", || {
         conn = std::os::unix::net::UnixStream::connect(&socket).ok();
         conn.is_some()

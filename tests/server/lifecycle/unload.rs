@@ -1,5 +1,5 @@
-//! `MODULE UNLOAD` where the server would not survive it: users' rules name commands of the module, or a transaction has
-//! one queued.
+//! `MODULE UNLOAD` in cases that the server would not survive: users' rules name commands of the module, or a
+//! transaction has one queued.
 
 use crate::common::scene::unload_and_load;
 use crate::common::{has_io_threads, module_path, wait_for, Conn, TestServer};
@@ -17,7 +17,7 @@ const NAMING: [&[&str]; 8] = [
     &["-@all", "+@read", "+lock.scan"],
 ];
 
-/// Rules that name none, though some did or look like it.
+/// Rules that name none, although some did or look similar.
 const NAMING_NONE: [&[&str]; 7] = [
     &["+@all"],
     &["+lock.acquire", "-@all"],
@@ -61,7 +61,7 @@ fn rules_that_name_a_command_keep_the_module() {
             );
             assert!(line.contains("scripts/upgrade.sh"), "{line}");
         }
-        // The rules as they are described, on Redis 7.0 by the commands of this moment.
+        // The rules as the server describes them, on Redis 7.0 by the commands that exist at the moment.
         assert!(!admin.line("ACL GETUSER app").is_error());
     }
     admin.line("ACL DELUSER app");
@@ -70,7 +70,7 @@ fn rules_that_name_a_command_keep_the_module() {
 }
 
 #[test]
-fn rules_that_name_none_do_not() {
+fn rules_that_name_none_allow_the_unload() {
     let mut server = TestServer::start();
     let mut admin = server.conn();
     for rules in NAMING_NONE {
@@ -105,7 +105,7 @@ fn a_transaction_cannot_unload_it_either() {
         results[0].is_error() && !results[1].is_error(),
         "{results:?}"
     );
-    // Taken back in the same transaction, and set again.
+    // Withdrawn in the same transaction, and set again.
     let path = module_path();
     let load = format!("MODULE LOAD {}", path.display());
     admin.send_lines(&[
@@ -125,7 +125,7 @@ fn a_transaction_cannot_unload_it_either() {
     assert!(server.is_alive());
 }
 
-/// Names of users are bytes of clients: they do not reach the log as they are, nor as a format.
+/// Users' names are arbitrary bytes: they reach the log neither unescaped nor as a format.
 #[test]
 fn the_name_in_the_log_is_harmless() {
     let server = TestServer::start();
@@ -155,7 +155,7 @@ fn the_name_in_the_log_is_harmless() {
 }
 
 #[test]
-fn where_the_rules_cannot_be_read_the_module_stays() {
+fn the_module_stays_if_the_rules_cannot_be_read() {
     let server = TestServer::with(&["--rename-command", "ACL", "users"]);
     let mut admin = server.conn();
     if !asks_the_module(&server) {
@@ -172,12 +172,12 @@ fn where_the_rules_cannot_be_read_the_module_stays() {
     assert!(admin.line("LOCK.ACQUIRE k o").int() > 0);
 }
 
-/// The server would run whatever has taken the place of the queued command.
+/// The server would call whatever is at the address of the queued command.
 #[test]
 fn a_transaction_that_is_open_keeps_the_module() {
     let mut server = TestServer::start();
     if has_io_threads() && !server.is_valkey() && server.version() >= (8, 0, 0) {
-        // There the transaction that unloads closes all connections.
+        // On these servers a transaction that unloads closes all connections.
         return;
     }
     let (mut admin, mut queueing) = (server.conn(), server.conn());
@@ -199,12 +199,12 @@ fn a_transaction_that_is_open_keeps_the_module() {
     assert!(admin.line("LOCK.RELEASE k o").int() == 1 && server.is_alive());
 }
 
-/// Postponed commands run behind the transaction that ends the pause.
+/// Postponed commands run after the transaction that ends the pause.
 #[test]
 fn a_command_that_a_pause_has_postponed_keeps_the_module() {
     let server = TestServer::start();
     if has_io_threads() && !server.is_valkey() && server.version() >= (8, 0, 0) {
-        // There the module does not list the clients.
+        // On these servers the module does not list the clients.
         return;
     }
     let (mut admin, mut other) = (server.conn(), server.conn());

@@ -1,4 +1,4 @@
-//! Another build of the module in a running server: draining, and the script that does it all.
+//! Another build of the module in a running server: draining, and the script that does the whole upgrade.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -32,14 +32,14 @@ fn draining_sends_waiters_away_and_parks_no_request() {
     let mut carol = scene.park("carol");
     assert_eq!(scene.alice.line("CONFIG SET lock.drain yes").text(), "OK");
     for waiter in [&mut scene.bob, &mut carol] {
-        let told = only_reply(waiter).error();
-        assert!(told.starts_with("UNBLOCKED"), "{told}");
+        let response = only_reply(waiter).error();
+        assert!(response.starts_with("UNBLOCKED"), "{response}");
     }
     scene.server.wait_for_waiters(0);
     scene.assert_stats(&[("places_kept", 0), ("waits_failed", 2)]);
     let refused = carol.line("LOCK.ACQUIRE k carol BLOCK 0").error();
     assert!(refused.starts_with("LOCKBUSY"), "{refused}");
-    // What needs no waiting goes on.
+    // Commands that need no waiting still work.
     scene.assert_held("alice", scene.first);
     assert!(carol.line("LOCK.ACQUIRE other carol").int() > 0);
     assert_eq!(carol.line("LOCK.RELEASE other carol").int(), 1);
@@ -61,8 +61,8 @@ fn locks_that_are_held_and_waited_for_outlive_an_upgrade() {
     assert!(out.status.success(), "{}", output(&out));
 
     // On Redis 8 the script closes all connections.
-    let told = scene.bob.try_recv();
-    assert!(told.is_none_or(|told| told.error().starts_with("UNBLOCKED")));
+    let response = scene.bob.try_recv();
+    assert!(response.is_none_or(|response| response.error().starts_with("UNBLOCKED")));
     scene.alice = scene.server.conn();
     scene.bob = scene.server.conn();
     assert_eq!(scene.alice.snapshot_of("k"), before);
@@ -84,11 +84,11 @@ fn locks_that_are_held_and_waited_for_outlive_an_upgrade() {
 }
 
 #[test]
-fn a_build_that_does_not_load_gives_way_to_the_old_one() {
+fn a_build_that_does_not_load_is_replaced_by_the_old_one() {
     let server = TestServer::start();
     let mut conn = server.conn();
     conn.line("CONFIG SET lock.default-lease 12345");
-    // Executable, and no module.
+    // Executable, but no module.
     let out = upgrade(&server, Path::new("/bin/sh"));
     assert!(!out.status.success(), "{}", output(&out));
     assert!(output(&out).contains("back to"), "{}", output(&out));
@@ -99,7 +99,7 @@ fn a_build_that_does_not_load_gives_way_to_the_old_one() {
     assert_eq!(lease, "12345");
 }
 
-/// Redis 8 remembers the command that a connection sent last, and ends when it uses one that is gone.
+/// Redis 8 remembers the last command of a connection, and ends when it uses one that is gone.
 #[test]
 fn clients_that_never_pause_do_not_end_the_server() {
     let server = TestServer::start();
@@ -141,7 +141,7 @@ fn the_path_of_the_new_build_may_be_relative() {
     assert!(modules.contains("new.so"), "{modules}");
 }
 
-/// Every user's description, each as a list of sorted words: Redis 7.0 puts them into an order of its own.
+/// Every user's description, each as a list of sorted words: Redis 7.0 reorders them.
 fn users(server: &TestServer) -> Vec<Vec<String>> {
     let list = server.conn().line("ACL LIST").list();
     let words = |user: &crate::common::Reply| {
@@ -192,8 +192,8 @@ fn users_whose_rules_name_the_commands_are_as_they_were() {
     if closes_connections(&server) {
         clients = ["app", "app", "observer", "operator"].map(|name| login(&server, name));
     } else {
-        let told = clients[1].recv().error();
-        assert!(told.starts_with("UNBLOCKED"), "{told}");
+        let response = clients[1].recv().error();
+        assert!(response.starts_with("UNBLOCKED"), "{response}");
         for (client, id) in clients.iter_mut().zip(ids).filter(|(_, id)| *id != ids[2]) {
             assert_eq!(client.id(), id, "still connected");
         }
@@ -253,7 +253,7 @@ fn users_that_the_new_build_does_not_understand_bring_the_old_one_back() {
 }
 
 #[test]
-fn nothing_begins_where_the_users_cannot_be_read() {
+fn the_upgrade_does_not_begin_if_the_users_cannot_be_read() {
     let mut server = TestServer::with(&["--rename-command", "ACL", "users"]);
     let out = upgrade(&server, &new_build(&server));
     assert!(!out.status.success(), "{}", output(&out));
@@ -267,7 +267,7 @@ fn nothing_begins_where_the_users_cannot_be_read() {
     assert!(server.is_alive());
 }
 
-/// A connection that stays keeps what it holds by a session, until the lease ends; one that is closed gives it back.
+/// An open connection keeps its session holds until the lease ends; the end of the connection releases them at once.
 #[test]
 fn a_session_hold_ends_with_its_connection_or_its_lease() {
     let server = TestServer::start();

@@ -92,7 +92,7 @@ fn withholder_names_the_holder_of_the_first_unavailable_key() {
     let reply = c.line("LOCK.MACQUIRE 2 x z b WITHHOLDER").list();
     assert_eq!(tokens(&reply[0]).len(), 2);
     assert_eq!((reply[1].text().as_str(), reply[2].int()), ("b", 1));
-    // Free, but another waiter comes first.
+    // Free, but another waiter is in front.
     let mut waiter = park(&server, "LOCK.MACQUIRE 2 v y c BLOCK 0");
     let reply = c.line("LOCK.MACQUIRE 1 v d WITHHOLDER").list();
     assert!(reply[0].is_nil() && reply[1].is_nil());
@@ -223,7 +223,7 @@ fn readers_enter_many_keys_together() {
     assert_eq!(c.line("LOCK.MRELEASE 2 y z w").int(), 2);
     assert_eq!(only_reply(&mut reader).list().len(), 2);
     assert!(only_reply(&mut behind).int() > 0);
-    // Of both kinds held, a release has to say which: then nothing is released.
+    // If both kinds are held, a release has to name one: otherwise nothing is released.
     c.line("LOCK.MACQUIRE 1 v w WRITE");
     c.line("LOCK.MACQUIRE 1 v w READ");
     c.line("LOCK.ACQUIRE u w");
@@ -234,7 +234,7 @@ fn readers_enter_many_keys_together() {
     assert!(only_reply(&mut next).int() > 0);
 }
 
-/// What is written for three grants, and nothing between them.
+/// Asserts that the commands of three grants are written, and none between them.
 fn assert_one_unit(commands: &[String]) {
     let names: Vec<&str> = commands
         .iter()
@@ -311,7 +311,7 @@ fn in_a_cluster_all_keys_are_in_one_slot() {
 }
 
 #[test]
-fn a_slot_that_moves_takes_its_waiters_along() {
+fn a_slot_that_moves_redirects_its_waiters() {
     let (source, target) = two_nodes(&[]);
     let (mut here, mut there) = (source.conn(), target.conn());
     let slot = slot_of(&mut here, "{t}x");

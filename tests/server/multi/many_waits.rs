@@ -1,4 +1,4 @@
-//! Waiters for many keys: what wakes them, what sends them away, which places are kept.
+//! Waiters for several keys: the events that wake them or send them away, and the places that are kept.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -67,7 +67,7 @@ fn whatever_frees_its_last_key_wakes_it() {
 }
 
 #[test]
-fn a_waiter_in_front_that_leaves_makes_room() {
+fn a_waiter_in_front_that_leaves_wakes_it() {
     let server = TestServer::start();
     let mut c = server.conn();
     c.line("LOCK.ACQUIRE y a PX 60000");
@@ -284,19 +284,19 @@ fn limits_count_its_place_at_each_key() {
         .error()
         .starts_with("LOCKBUSY"));
     assert_eq!((server.stat("waiters"), server.stat("places")), (2, 3));
-    // Nor may a latch be waited for, or a semaphore.
+    // The limit also holds for latches and semaphores.
     c.line("LATCH.SET latch 1");
     let latch = c.line("LATCH.WAIT latch BLOCK 0").error();
     c.line("SEM.SET sem 0");
     let permit = c.line("SEM.ACQUIRE sem id BLOCK 0").error();
     assert!(latch.starts_with("LOCKBUSY") && permit.starts_with("LOCKBUSY"));
-    // As many places again, and fewer, may be taken over at the limit.
+    // A request at the limit may take over the same number of places or fewer.
     let _third = park(&server, "LOCK.ACQUIRE y b BLOCK 0");
     assert_eq!((server.stat("waiters"), server.stat("places")), (2, 2));
     assert_eq!(server.stat("waits_taken_over"), 1);
 }
 
-/// However many keys its requests are for, a client gets no more places than the setting says.
+/// The setting limits the places of a client, whatever the number of keys of its requests.
 #[test]
 fn the_limit_bounds_the_memory_of_requests_for_many_keys() {
     let server = TestServer::with(&["--lock.max-waiters", "2000", "--lock.queue-grace", "60000"]);
@@ -316,7 +316,7 @@ fn the_limit_bounds_the_memory_of_requests_for_many_keys() {
     let refused = server.conn().line(&request(2)).error();
     assert!(refused.starts_with("LOCKBUSY"), "{refused}");
     assert_eq!(server.stat("places"), 2_000);
-    // Places that are kept for clients that have gone are no more than that, either.
+    // The setting also limits places that are kept for disconnected clients.
     for number in 3..5 {
         parked.pop();
         server.wait_for_waiters(1);
@@ -359,7 +359,7 @@ fn writes_refused_at_the_end_of_the_tick_keep_it_parked() {
 }
 
 #[test]
-fn a_waiter_for_many_does_not_hinder_the_way_out() {
+fn a_waiter_for_many_keys_does_not_prevent_an_unload() {
     let server = TestServer::start();
     let mut c = server.conn();
     c.line("LOCK.ACQUIRE y a PX 60000");

@@ -1,4 +1,4 @@
-//! READ and WRITE on real servers: each reply, which holds exclude which, what is written beside the lock.
+//! READ and WRITE on real servers: each reply, which holds exclude each other, and what is written to sibling keys.
 
 use crate::common::{wait_for, Bystander, Conn, Reply, TestServer};
 
@@ -183,11 +183,11 @@ fn a_stream_of_readers_starves_no_writer() {
 }
 
 #[test]
-fn readers_behind_a_writer_that_gives_up_go_on_at_once() {
+fn readers_behind_a_writer_that_leaves_are_granted_at_once() {
     let server = TestServer::start();
     let mut c = server.conn();
     let token = c.line("LOCK.ACQUIRE k a READ PX 60000").int();
-    // By its time, by its connection's end, by CLIENT UNBLOCK, by RELEASE.
+    // Ended by its timeout, by the end of its connection, by CLIENT UNBLOCK, by RELEASE.
     let mut writer = park(&server, "LOCK.ACQUIRE k w WRITE BLOCK 60");
     let mut reader = park(&server, "LOCK.ACQUIRE k b READ PX 60000 BLOCK 0");
     assert!(writer.recv().is_nil());
@@ -256,18 +256,18 @@ fn of_two_upgraders_the_second_is_refused_at_once() {
     bystander.saw_nothing("the second upgrade");
     assert!(
         c.line("LOCK.ACQUIRE k b WRITE").is_nil(),
-        "that does not wait"
+        "a request without BLOCK gets nil"
     );
     assert_eq!(c.line("LOCK.RELEASE k b").int(), 1);
     assert!(
         upgrader.recv().int() > 0,
-        "before the writer that waited longer"
+        "before the writer that has waited longer"
     );
     assert!(other.is_silent());
 }
 
 #[test]
-fn a_dead_reader_is_out_of_the_way_though_its_field_is_there() {
+fn a_dead_reader_does_not_block_although_its_field_exists() {
     let server = TestServer::start();
     let mut c = server.conn();
     c.line("LOCK.ACQUIRE k dead READ PX 30");
@@ -294,7 +294,7 @@ fn a_writer_enters_when_the_last_living_reader_dies() {
     let mut writer = park(&server, "LOCK.ACQUIRE k w WRITE PX 60000 BLOCK 0");
     assert!(writer.recv().int() > 0);
     assert!(c.line("PTTL k").int() <= 60_000);
-    // To the server a key lives through the millisecond of its end.
+    // For the server a key exists during the millisecond of its deadline.
     wait_for("the readers' timeouts are gone", || {
         keys(&mut c) == ["k", "{k}:rwlock_token"]
     });
@@ -328,7 +328,7 @@ fn one_key_is_one_kind_of_lock_while_it_is_held() {
     c.line("LOCK.ACQUIRE k o READ PX 60000");
     refused(&mut c, "LOCK.ACQUIRE k o", shared);
     refused(&mut c, "LOCK.ACQUIRE k p BLOCK 0", shared);
-    assert_eq!(c.line("LOCK.RELEASE k o").int(), 1, "no word is needed");
+    assert_eq!(c.line("LOCK.RELEASE k o").int(), 1, "no mode is needed");
     assert!(c.line("LOCK.ACQUIRE k p").int() > 0);
 }
 
@@ -463,7 +463,7 @@ fn a_grant_that_does_not_arrive_is_taken_back_alone() {
 }
 
 #[test]
-fn whatever_takes_the_hash_away_lets_waiters_in() {
+fn every_removal_of_the_hash_grants_to_waiters() {
     for end in [
         "DEL k",
         "RENAME k elsewhere",
@@ -533,7 +533,7 @@ fn a_reader_holds_a_thousand_times_and_no_more() {
     assert_eq!(c.line("LOCK.RENEW k a PX 500000").int(), 1);
     assert_eq!(c.line("LOCK.RELEASE k a ALL").int(), 1);
     assert_eq!(keys(&mut c), [""; 0]);
-    // A script may have counted higher: that many keys are not read.
+    // A script may have counted higher: the module does not read so many keys.
     c.line("HSET k mode read a 2147483647");
     c.line("PEXPIRE k 600000");
     c.line("SET {k}:a:rwlock_timeout:2147483647 1 PX 600000");
@@ -566,8 +566,8 @@ fn a_session_keeps_and_ends_readers_and_writers() {
     assert_eq!(server.stat("grants_session_ended"), 4);
 }
 
-/// What a process before this one handed out and lost with its data is above what the data shows: a newcomer
-/// gets a token of this one, and an earlier reader keeps its own.
+/// Tokens that a former process granted and lost with its data are above those in the data: a new reader gets a token
+/// of the present process, and an earlier reader keeps its own.
 #[test]
 fn a_reader_that_joins_after_a_restart_has_a_token_above_all_before() {
     let mut server = TestServer::with(&["--appendonly", "yes", "--appendfsync", "always"]);
@@ -588,7 +588,7 @@ fn a_reader_that_joins_after_a_restart_has_a_token_above_all_before() {
     assert_eq!(c.line("LOCK.RELEASE k c").int(), 1);
 }
 
-/// An upgrade has a token of its own; what its owner reads is not lost for that.
+/// An upgrade has a token of its own; the owner's READ hold keeps its token.
 #[test]
 fn a_reader_may_name_its_former_token_after_an_upgrade() {
     let server = TestServer::start();

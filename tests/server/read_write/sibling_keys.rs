@@ -1,5 +1,5 @@
-//! The keys beside a read-write lock: which users may have them written, where a cluster keeps them, what replicas and
-//! files get.
+//! The sibling keys of a read-write lock: the permissions that they need, their slot in a cluster, and their copies on
+//! replicas and in files.
 
 use crate::common::cluster;
 use crate::common::replica::{follow, wait_until_in_sync, ReplicationStream};
@@ -42,7 +42,7 @@ fn a_user_needs_the_keys_beside_the_lock() {
             assert!(error.starts_with("NOPERM "), "{name}: {call}: {error}");
             bystander.saw_nothing(call);
         }
-        // An exclusive lock needs none of it.
+        // An exclusive lock needs none of these permissions.
         assert!(conn
             .line("LOCK.ACQUIRE k p")
             .error()
@@ -57,7 +57,7 @@ fn a_user_needs_the_keys_beside_the_lock() {
     assert_eq!(conn.line("LOCK.RENEW k p PX 600000").int(), 1);
     assert_eq!(conn.line("LOCK.RELEASE k p").int(), 1);
     assert_eq!(conn.line("LOCK.BREAK k").int(), 1);
-    // The grant of a waiter checks no rights again.
+    // The grant to a waiter does not check permissions again.
     conn.line("LOCK.ACQUIRE k p WRITE PX 600000");
     let mut waiter = user(&server, "waiter", "~k ~{k}:*");
     waiter.send_line("LOCK.ACQUIRE k q READ BLOCK 0");
@@ -70,7 +70,7 @@ fn a_user_needs_the_keys_beside_the_lock() {
 }
 
 #[test]
-fn in_a_cluster_a_name_that_does_not_keep_its_keys_together_is_refused() {
+fn in_a_cluster_a_name_whose_keys_have_different_slots_is_refused() {
     let node = cluster::one_node(&[]);
     let mut c = node.conn();
     for name in ["a}b", "a{", "a{}b"] {
@@ -99,7 +99,7 @@ fn in_a_cluster_a_name_that_does_not_keep_its_keys_together_is_refused() {
     }
 }
 
-/// A reader seems dead to the node that its timeout has left, or not reached yet.
+/// A reader looks dead to a node without its timeout, which has left already or not arrived yet.
 #[test]
 fn while_a_slot_moves_no_reader_is_granted_beside_readers() {
     let (source, target) = cluster::two_nodes(&[]);
@@ -139,7 +139,7 @@ fn while_a_slot_moves_no_reader_is_granted_beside_readers() {
         assert!(error.starts_with("TRYAGAIN "), "{line}: {error}");
     }
     assert!(other.line("LOCK.ACQUIRE k x").is_nil(), "others wait");
-    // The alarm looks, and leaves it.
+    // The timer settles the key and does not change it.
     other.line("PEXPIRE k 500000");
     assert!(writer.is_silent());
     migrate("k");
@@ -159,7 +159,7 @@ fn while_a_slot_moves_no_reader_is_granted_beside_readers() {
     assert_eq!(there.line(&renew).int(), 1);
 }
 
-/// What was replicated, with moments and tokens cut out.
+/// The replicated commands, without times and tokens.
 fn seen(stream: &mut ReplicationStream, server: &TestServer) -> Vec<String> {
     let cut = |line: String| {
         let words = line.split(' ').map(|word| match word.len() {
@@ -244,7 +244,7 @@ fn replicas_get_the_effects_of_a_decision_as_one_unit() {
     );
 }
 
-/// A reader, a writer that reads, and a lock that was let go.
+/// A reader, a writer that also reads, and a lock that was released.
 fn some_locks(c: &mut Conn) -> i64 {
     c.line("LOCK.ACQUIRE r a READ PX 600000");
     c.line("LOCK.ACQUIRE r a READ PX 600000");
@@ -264,7 +264,7 @@ fn check_locks(c: &mut Conn, wrote: i64) {
     assert!(c.line("LOCK.ACQUIRE w b READ").is_nil());
     let release = format!("LOCK.RELEASE w a WRITE TOKEN {wrote}");
     assert_eq!(c.line(&release).int(), 1);
-    // A new process grants nothing under a token of the one before.
+    // A new process grants nothing under a token of the former one.
     assert!(c.line("LOCK.ACQUIRE w b READ").int() > wrote);
     assert_eq!(c.line(&format!("LOCK.RENEW w a TOKEN {wrote}")).int(), 1);
     assert_eq!(c.line("LOCK.RELEASE r b").int(), 1);
@@ -320,7 +320,7 @@ fn while_writes_are_paused_nothing_is_written_beside_a_lock() {
     for refused in &done[1..5] {
         assert!(refused.error().starts_with("TRYAGAIN "));
     }
-    // Granted to the waiter when it is over.
+    // Granted to the waiter after the pause.
     let mut writer = server.conn();
     writer.send_line("LOCK.ACQUIRE k w WRITE PX 600000 BLOCK 0");
     server.wait_for_waiters(1);

@@ -1,15 +1,15 @@
-//! One lock, two kinds of client: LOCK.* here, the scripts of Redisson's `RLock` there.
+//! One lock, two kinds of client: LOCK.* of the module, and the scripts of Redisson's `RLock`.
 //!
-//! The scripts are our own words for what Redisson's do (acquire since 3.19, unlock, renew and force
-//! of the 3.x line): the same commands on the same keys in the same order.
+//! The scripts are reworded from Redisson's (acquire since 3.19, unlock, renew and force of the 3.x line): the same
+//! commands on the same keys in the same order.
 
 use crate::common::scripts::{FORCE, GIVE, RENEW, TAKE};
 use crate::common::{Bystander, Conn, Reply, TestServer};
 
-/// In the microseconds of tokens.
+/// In microseconds, as tokens are.
 const HOUR: i64 = 3_600_000_000;
 
-/// As Redisson names what belongs to a lock.
+/// Redisson's names of the keys and channels of a lock.
 fn derived(prefix: &str, name: &str) -> String {
     if name.contains('{') {
         format!("{prefix}:{name}")
@@ -44,7 +44,7 @@ impl Redisson {
         self.conn.run(call)
     }
 
-    /// Whether the lock was taken.
+    /// Tries to take the lock; whether it did.
     fn takes(&mut self) -> bool {
         self.run(TAKE, "600000").is_nil()
     }
@@ -55,29 +55,29 @@ impl Redisson {
 }
 
 /// A subscriber of a lock's channel, as Redisson's waiters are.
-struct Listener {
+struct Subscriber {
     conn: Conn,
     publisher: Conn,
 }
 
-impl Listener {
-    fn on(server: &TestServer, name: &str) -> Listener {
+impl Subscriber {
+    fn on(server: &TestServer, name: &str) -> Subscriber {
         let (mut conn, publisher) = (server.conn(), server.conn());
         conn.run(["SUBSCRIBE", &channel_of(name), "the-end"]);
         conn.recv();
-        Listener { conn, publisher }
+        Subscriber { conn, publisher }
     }
 
     /// The messages since the last call.
-    fn heard(&mut self) -> Vec<String> {
+    fn received(&mut self) -> Vec<String> {
         self.publisher.line("PUBLISH the-end x");
-        let mut heard = Vec::new();
+        let mut received = Vec::new();
         loop {
             let message = self.conn.recv().list();
             if message[1].text() == "the-end" {
-                return heard;
+                return received;
             }
-            heard.push(message[2].text());
+            received.push(message[2].text());
         }
     }
 }
@@ -110,7 +110,7 @@ fn both_sides_count_the_holds_of_one_owner_together() {
     let mut c = server.conn();
     let mut script = Redisson::of(&server, "u:1");
     let token = c.line("LOCK.ACQUIRE k u:1 PX 600000").int();
-    assert!(script.takes(), "HINCRBY does not mind the token beside it");
+    assert!(script.takes(), "HINCRBY works beside the token");
     assert_eq!(c.line("LOCK.ACQUIRE k u:1 PX 600000").int(), token);
     assert_eq!(c.line("HGET k u:1").text(), "3", "what getHoldCount reads");
     assert_eq!(script.gives().int(), 0);
@@ -138,7 +138,7 @@ fn the_module_refuses_and_waits_for_a_lock_of_a_script() {
     waiter.send_line("LOCK.ACQUIRE k u:2 PX 60000 BLOCK 0");
     server.wait_for_waiters(1);
     assert_eq!(script.gives().int(), 0);
-    assert_eq!(token_of(&mut c), None, "looking and waiting write nothing");
+    assert_eq!(token_of(&mut c), None, "reading and waiting write nothing");
     assert!(waiter.is_silent(), "still held");
     assert_eq!(script.gives().int(), 1);
     assert!(waiter.recv().int() > 0);
@@ -148,7 +148,7 @@ fn the_module_refuses_and_waits_for_a_lock_of_a_script() {
 }
 
 #[test]
-fn force_unlock_by_a_script_hands_the_lock_to_the_waiter() {
+fn force_unlock_by_a_script_grants_the_lock_to_the_waiter() {
     let server = TestServer::start();
     let (mut c, mut waiter) = (server.conn(), server.conn());
     let first = c.line("LOCK.ACQUIRE k u:1 PX 600000").int();
@@ -170,7 +170,7 @@ fn a_lease_that_a_script_shortens_ends_then_for_the_waiter_too() {
     assert!(script.run(TAKE, "20").is_nil());
     assert!(waiter.recv().int() > 0);
     assert_eq!(server.stat("grants_expired"), 1);
-    // And one that a script prolongs lasts longer.
+    // A lease that a script extends lasts longer, too.
     c.line("LOCK.RENEW k u:2 PX 1000");
     c.send_line("LOCK.ACQUIRE k u:1 BLOCK 0");
     server.wait_for_waiters(1);
@@ -178,13 +178,13 @@ fn a_lease_that_a_script_shortens_ends_then_for_the_waiter_too() {
     assert_eq!(script.run(RENEW, "600000").int(), 1);
     let mut waiting = server.conn();
     assert!(waiting.line("LOCK.ACQUIRE k u:3 BLOCK 1300").is_nil());
-    assert!(c.is_silent(), "past the end that was first seen");
+    assert!(c.is_silent(), "after the first deadline");
     assert_eq!(script.gives().int(), 1);
     assert!(c.recv().int() > 0);
 }
 
 #[test]
-fn a_hold_without_a_token_gets_one_when_its_owner_comes_to_the_module() {
+fn a_hold_without_a_token_gets_one_at_its_owners_first_command() {
     let server = TestServer::start();
     let mut c = server.conn();
     let mut script = Redisson::of(&server, "u:1");
@@ -235,7 +235,7 @@ fn a_hold_of_a_script_is_released_and_broken_by_the_module() {
     assert!(script.takes());
     assert_eq!(c.line("LOCK.BREAK k").int(), 1);
     assert!(script.gives().is_nil());
-    // One that a script left without a lease, too.
+    // A hold that a script left without a lease, too.
     c.line("HSET k u:1 1");
     assert!(c.line("LOCK.ACQUIRE k u:2").is_nil());
     assert_eq!(c.line("LOCK.RENEW k u:1 PX 60000").int(), 1);
@@ -256,72 +256,72 @@ fn freeing_a_lock_is_published_on_redissons_channel() {
     let server = TestServer::start();
     let mut c = server.conn();
     for name in ["k", "a b", "{a}k", "a{", "a}b", "{}", "k:ž", "x{a}{b}"] {
-        let mut listener = Listener::on(&server, name);
+        let mut subscriber = Subscriber::on(&server, name);
         c.run(["LOCK.ACQUIRE", name, "u:1"]);
         c.run(["LOCK.ACQUIRE", name, "u:1"]);
         c.run(["LOCK.RENEW", name, "u:1"]);
         c.run(["LOCK.RELEASE", name, "u:1"]);
         c.run(["LOCK.RELEASE", name, "u:2"]);
-        assert_eq!(listener.heard(), [""; 0], "{name}: still held");
+        assert_eq!(subscriber.received(), [""; 0], "{name}: still held");
         assert_eq!(c.run(["LOCK.RELEASE", name, "u:1"]).int(), 1);
-        assert_eq!(listener.heard(), ["0"], "{name}");
+        assert_eq!(subscriber.received(), ["0"], "{name}");
         c.run(["LOCK.ACQUIRE", name, "u:1"]);
         assert_eq!(c.run(["LOCK.BREAK", name]).int(), 1);
-        assert_eq!(listener.heard(), ["0"], "{name} broken");
+        assert_eq!(subscriber.received(), ["0"], "{name} broken");
         assert_eq!(c.run(["LOCK.BREAK", name]).int(), 0);
-        assert_eq!(listener.heard(), [""; 0], "{name}: was free");
+        assert_eq!(subscriber.received(), [""; 0], "{name}: was free");
     }
 }
 
 #[test]
 fn a_channel_name_carries_the_locks_bytes() {
     let server = TestServer::start();
-    let (mut c, mut listener) = (server.conn(), server.conn());
+    let (mut c, mut subscriber) = (server.conn(), server.conn());
     let name = b"\xff\0\r\n%s";
     let channel = [b"redisson_lock__channel:{".as_slice(), name, b"}"].concat();
-    listener.run([b"SUBSCRIBE", &channel[..]]);
+    subscriber.run([b"SUBSCRIBE", &channel[..]]);
     c.run([b"LOCK.ACQUIRE".as_slice(), name, b"o"]);
     c.run([b"LOCK.RELEASE".as_slice(), name, b"o"]);
-    assert_eq!(listener.recv().list()[1].bytes(), channel);
+    assert_eq!(subscriber.recv().list()[1].bytes(), channel);
 }
 
 #[test]
 fn a_hand_off_frees_nothing_and_is_not_published() {
     let server = TestServer::start();
     let (mut c, mut waiter) = (server.conn(), server.conn());
-    let mut listener = Listener::on(&server, "k");
+    let mut subscriber = Subscriber::on(&server, "k");
     for end in ["LOCK.RELEASE k u:1", "LOCK.BREAK k"] {
         c.line("LOCK.ACQUIRE k u:1");
         waiter.send_line("LOCK.ACQUIRE k u:2 BLOCK 0");
         server.wait_for_waiters(1);
         assert_eq!(c.line(end).int(), 1);
         assert!(waiter.recv().int() > 0);
-        assert_eq!(listener.heard(), [""; 0], "{end}");
+        assert_eq!(subscriber.received(), [""; 0], "{end}");
         assert_eq!(c.line("LOCK.RELEASE k u:2").int(), 1);
-        assert_eq!(listener.heard(), ["0"]);
+        assert_eq!(subscriber.received(), ["0"]);
     }
     c.line("LOCK.ACQUIRE k u:1");
     waiter.send_line("LOCK.ACQUIRE k u:2 BLOCK 0");
     server.wait_for_waiters(1);
     assert_eq!(c.line("LOCK.BREAK k PURGE").int(), 1);
     assert!(waiter.recv().is_error());
-    assert_eq!(listener.heard(), ["0"], "purged, the lock is free");
+    assert_eq!(subscriber.received(), ["0"], "purged, the lock is free");
 }
 
 #[test]
 fn lock_publish_no_publishes_nothing() {
     let server = TestServer::with(&["--lock.publish", "no"]);
     let mut c = server.conn();
-    let mut listener = Listener::on(&server, "k");
+    let mut subscriber = Subscriber::on(&server, "k");
     for end in ["LOCK.RELEASE k u:1", "LOCK.BREAK k"] {
         c.line("LOCK.ACQUIRE k u:1");
         assert_eq!(c.line(end).int(), 1);
     }
-    assert_eq!(listener.heard(), [""; 0]);
+    assert_eq!(subscriber.received(), [""; 0]);
     c.line("CONFIG SET lock.publish yes");
     c.line("LOCK.ACQUIRE k u:1");
     c.line("LOCK.RELEASE k u:1");
-    assert_eq!(listener.heard(), ["0"]);
+    assert_eq!(subscriber.received(), ["0"]);
 }
 
 #[test]
@@ -337,19 +337,19 @@ fn tokens_rise_above_redissons_counter_and_are_written_back_to_it() {
         assert_eq!(
             c.run(["EXISTS", &counter]).int(),
             0,
-            "it belongs to Redisson: none is made"
+            "it belongs to Redisson: the module creates none"
         );
-        // Behind our tokens: it is lifted.
+        // Lower than the module's tokens: it is raised.
         c.run(["SET", &counter, "5"]);
         let lifted = c.run(["LOCK.ACQUIRE", name, "u:1"]).int();
         assert!(lifted > plain);
         assert_eq!(stored(&mut c), lifted);
         assert_eq!(c.run(["LOCK.ACQUIRE", name, "u:1"]).int(), lifted);
         c.run(["LOCK.RELEASE", name, "u:1", "ALL"]);
-        // Redisson's fenced lock counts on: our next token is above what it gave out.
+        // Redisson's fenced lock increments it: the module's next token is above Redisson's.
         assert_eq!(c.run(["INCR", &counter]).int(), lifted + 1);
         assert!(c.run(["LOCK.ACQUIRE", name, "u:1"]).int() > lifted + 1);
-        // Hours ahead, and through a hand-off.
+        // With the counter hours ahead, and over a hand-off.
         let far = start + hours * HOUR;
         c.run(["SET", &counter, &far.to_string()]);
         waiter.send(["LOCK.ACQUIRE", name, "u:2", "BLOCK", "0"]);
@@ -364,7 +364,7 @@ fn tokens_rise_above_redissons_counter_and_are_written_back_to_it() {
 }
 
 #[test]
-fn a_hold_that_is_adopted_moves_the_counter_too() {
+fn a_token_for_an_adopted_hold_moves_the_counter_too() {
     let server = TestServer::start();
     let mut c = server.conn();
     let mut script = Redisson::of(&server, "u:1");
@@ -380,7 +380,7 @@ fn a_hold_that_is_adopted_moves_the_counter_too() {
 }
 
 #[test]
-fn a_counter_that_is_no_counter_is_ignored_and_left_alone() {
+fn a_counter_that_is_no_number_is_ignored_and_left_alone() {
     let server = TestServer::start();
     let mut c = server.conn();
     c.line("LOCK.ACQUIRE warm up");
@@ -409,7 +409,7 @@ fn a_counter_that_is_no_counter_is_ignored_and_left_alone() {
 }
 
 #[test]
-fn a_counter_far_ahead_of_the_clock_is_surpassed_by_all_locks() {
+fn tokens_of_all_locks_surpass_a_counter_far_ahead_of_the_clock() {
     let server = TestServer::start();
     let mut c = server.conn();
     let counter = counter_of("k");
@@ -428,7 +428,7 @@ fn a_counter_far_ahead_of_the_clock_is_surpassed_by_all_locks() {
 }
 
 #[test]
-fn a_counter_that_is_not_plausible_refuses_its_own_lock_only() {
+fn an_implausible_counter_refuses_its_own_lock_only() {
     let server = TestServer::start();
     let mut c = server.conn();
     c.line("LOCK.ACQUIRE warm up");

@@ -1,8 +1,8 @@
-//! Redisson instances and clients of the module on one lock, each asking again as soon as it has released: both sides
-//! have their share, and neither is passed over for long.
+//! Redisson instances and clients of the module on one lock, each requesting it again after each release: both kinds
+//! get their share, and neither waits for long.
 //!
-//! The shares among Redisson instances are their own matter: none of them queues, and on some servers the same one
-//! gets the message first each time. So they are printed, beside those on plain Redis, and not asserted.
+//! The test does not assert the shares among Redisson instances: they have no queue, and on some servers the same
+//! instance always gets the message first. The shares are printed, beside those on plain Redis.
 //!
 //! `LOCK_FLEET_GRANTS` sets the number of grants in each run (20,000 takes some seconds).
 
@@ -14,19 +14,19 @@ use std::time::Instant;
 use crate::common::outside::Instance;
 use crate::common::{patience, Conn, TestServer};
 
-/// Clients of each side.
+/// Clients of each kind.
 const EACH: u64 = 10;
 
-/// After so many unused windows there are so many times more hand-offs until the next.
+/// The largest factor by which unused windows raise the number of hand-offs until the next window.
 const DOUBLED: u64 = 16;
 
-/// What one client saw, or a side.
+/// The measurements of one client, or of one kind of client.
 #[derive(Debug, Default, Clone, Copy)]
 struct Seen {
     grants: u64,
-    /// Grants of others in the longest wait.
+    /// Grants to others during its longest wait.
     passed_over: u64,
-    /// Grants of the other side between two of one's own, at most.
+    /// Maximum of grants to the other kind between two of its own.
     others_in_a_row: u64,
     failed_tries: u64,
 }
@@ -48,12 +48,12 @@ enum Side {
     Redisson,
 }
 
-/// What the lock is for: it counts the holders, and notices two at once.
+/// The resource under the lock: it counts its holders, and notices two at once.
 #[derive(Default)]
 struct Resource {
     grants: AtomicU64,
     in_use: AtomicBool,
-    /// The number of grants when a side had its last.
+    /// The number of grants at the last grant of each kind.
     last: [AtomicU64; 2],
 }
 
@@ -62,7 +62,7 @@ impl Resource {
         self.grants.load(Ordering::SeqCst)
     }
 
-    /// The number of this grant, and how many the other side has had since this side's last.
+    /// The number of this grant, and how many the other kind has had since the last one of this kind.
     fn enter(&self, side: Side) -> (u64, u64) {
         assert!(!self.in_use.swap(true, Ordering::SeqCst), "two holders");
         let number = self.grants.fetch_add(1, Ordering::SeqCst);
@@ -74,7 +74,7 @@ impl Resource {
         self.in_use.store(false, Ordering::SeqCst);
     }
 
-    /// A client asks again and again, until there have been so many grants.
+    /// A client requests the lock again and again until this number of grants is reached.
     fn work(
         &self,
         side: Side,
@@ -111,7 +111,7 @@ fn module_client(port: u16, number: u64, resource: &Resource, until: u64) -> See
 
 fn instance(port: u16, number: u64, resource: &Resource, until: u64) -> Seen {
     let instance = RefCell::new(Instance::new(port, "k", &format!("redisson:{number}")));
-    // Its own may pass it over, as long as the work goes on.
+    // Other instances may pass it over, as long as there are grants.
     let lock = || {
         let mut before = resource.so_far();
         while !instance.borrow_mut().lock_within(patience()) {
@@ -129,7 +129,7 @@ fn instance(port: u16, number: u64, resource: &Resource, until: u64) -> Seen {
     }
 }
 
-/// So many clients of each side at work: what the module's saw, and the instances.
+/// Runs this many clients of each kind; returns the measurements of the module's clients and of the instances.
 fn compete(server: &TestServer, module: u64, redisson: u64, until: u64) -> (Seen, Seen) {
     let (port, resource) = (server.port, Resource::default());
     thread::scope(|scope| {
@@ -153,7 +153,7 @@ fn grants_wanted() -> u64 {
     wanted.map_or(2_000, |text| text.parse().expect("a number"))
 }
 
-/// Both sides under this rule; the share of Redisson's, and what they saw.
+/// Runs both kinds under this rule; returns Redisson's share and the measurements.
 fn share(server: &TestServer, after: u64) -> (f64, Seen, Seen) {
     let mut c = server.conn();
     c.run(["CONFIG", "SET", "lock.free-after", &after.to_string()]);
@@ -175,7 +175,7 @@ fn share(server: &TestServer, after: u64) -> (f64, Seen, Seen) {
 }
 
 #[test]
-fn by_default_each_side_has_its_share_and_neither_passes_the_other_over() {
+fn by_default_redisson_and_the_module_share_the_lock() {
     let server = TestServer::start();
     let after = server.conn().line("CONFIG GET lock.free-after").list()[1].text();
     let (share, module, redisson) = share(&server, after.parse().expect("a number"));
@@ -191,7 +191,7 @@ fn with_more_hand_offs_between_two_windows_fewer_tries_fail() {
     let mut last = f64::INFINITY;
     for after in [1, 2, 10, 100] {
         let (share, module, redisson) = share(&server, after);
-        // A window that was missed makes the next come later, but not for ever.
+        // An unused window makes the next one come later, but with a bound.
         let due = 1.0 / (after + 1) as f64;
         assert!(share > due / 3.0, "{share} of {due}");
         assert!(
@@ -200,7 +200,10 @@ fn with_more_hand_offs_between_two_windows_fewer_tries_fail() {
         );
         assert!(module.passed_over <= 200, "{module:?}");
         let failed = redisson.failed_tries as f64 / (module.grants + redisson.grants) as f64;
-        assert!(failed < last, "{failed} a grant, and before {last}");
+        assert!(
+            failed < last,
+            "{failed} failed tries a grant, before {last}"
+        );
         last = failed;
     }
 }
@@ -211,7 +214,7 @@ fn without_windows_redisson_instances_starve() {
     let mut c = server.conn();
     let mut holder = server.conn();
     assert!(holder.line("LOCK.ACQUIRE k holder").int() > 0);
-    // One waiter at all times, and an instance that listens and tries at each message.
+    // One waiter at all times, and an instance that subscribes and tries at each message.
     let port = server.port;
     let starved = thread::spawn(move || {
         let mut instance = Instance::new(port, "k", "redisson:0");
@@ -225,7 +228,7 @@ fn without_windows_redisson_instances_starve() {
     let mut owner = "holder".to_string();
     for number in 0..200 {
         let next = format!("next:{number}");
-        holder_hands_on(&server, &mut holder, &owner, &next);
+        holder_hands_off(&server, &mut holder, &owner, &next);
         owner = next;
         assert!(!starved.is_finished());
     }
@@ -234,8 +237,8 @@ fn without_windows_redisson_instances_starve() {
     starved.join().expect("freed, it is granted");
 }
 
-/// The holder releases while the next one is parked on a connection of its own.
-fn holder_hands_on(server: &TestServer, holder: &mut Conn, owner: &str, next: &str) {
+/// The holder releases while the next waiter is parked on another connection.
+fn holder_hands_off(server: &TestServer, holder: &mut Conn, owner: &str, next: &str) {
     let mut waiter = server.conn();
     waiter.send(["LOCK.ACQUIRE", "k", next, "BLOCK", "0"]);
     server.wait_for_waiters(1);

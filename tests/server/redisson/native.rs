@@ -1,5 +1,5 @@
-//! Redisson's scripts run natively (`lock.redisson-scripts`) beside the server's own Lua: the same calls on
-//! two servers, one with the setting and one without, and everything that can be told from outside.
+//! Redisson's scripts run natively (`lock.redisson-scripts`), compared with the server's Lua: the same calls on two
+//! servers, one with the setting and one without, and everything that can be observed from outside.
 
 use std::collections::BTreeSet;
 
@@ -9,56 +9,56 @@ use crate::common::{Conn, Events, Reply, TestServer};
 const LEASE: &str = "600000";
 const LATCH_LEASE: &str = "13500";
 
-/// A server, its caller, and all that can be observed from outside: its events, a subscriber of the lock's channel, a
-/// client that watches the lock, and one that has read it with client-side caching.
+/// A server, its caller, and all observers: its events, a subscriber of the lock's channel, a client that watches the
+/// lock, and one that has read it with client-side caching.
 pub struct Side {
     pub server: TestServer,
-    /// Makes data and reads it.
+    /// Creates data and reads it.
     pub conn: Conn,
     /// The caller.
     pub caller: Conn,
     events: Events,
-    listener: Conn,
+    subscriber: Conn,
     watcher: Conn,
     reader: Conn,
 }
 
 impl Side {
     pub fn of(server: TestServer) -> Side {
-        let [conn, caller, mut listener, watcher, mut reader] = [(); 5].map(|()| server.conn());
+        let [conn, caller, mut subscriber, watcher, mut reader] = [(); 5].map(|()| server.conn());
         let events = Events::of(&server);
-        let listener_id = listener.id();
-        reader.line(&format!("CLIENT TRACKING ON REDIRECT {listener_id}"));
+        let subscriber_id = subscriber.id();
+        reader.line(&format!("CLIENT TRACKING ON REDIRECT {subscriber_id}"));
         for channel in ["c", "the-last", "__redis__:invalidate"] {
-            listener.line(&format!("SUBSCRIBE {channel}"));
+            subscriber.line(&format!("SUBSCRIBE {channel}"));
         }
-        listener.line("SSUBSCRIBE c");
+        subscriber.line("SSUBSCRIBE c");
         Side {
             server,
             conn,
             caller,
             events,
-            listener,
+            subscriber,
             watcher,
             reader,
         }
     }
 
-    /// The messages since the last call. (`the-end` is the end of the events.)
-    fn heard(&mut self) -> Vec<String> {
+    /// The messages since the last call. (The message `the-end` marks the end of the events.)
+    fn received(&mut self) -> Vec<String> {
         self.conn.line("PUBLISH the-last x");
-        let mut heard = Vec::new();
+        let mut received = Vec::new();
         loop {
-            let message = self.listener.recv().list();
+            let message = self.subscriber.recv().list();
             let words: Vec<String> = message.iter().map(flat).collect();
             if words[1] == "the-last" {
-                return heard;
+                return received;
             }
-            heard.push(words.join(" "));
+            received.push(words.join(" "));
         }
     }
 
-    /// Makes the data.
+    /// Creates the data.
     pub fn prepare(&mut self, data: &[&str]) {
         self.conn.line("FLUSHALL");
         for line in data {
@@ -67,7 +67,7 @@ impl Side {
         }
     }
 
-    /// Runs a call on this data and says what came of it.
+    /// Runs a call on this data and describes all effects.
     pub fn outcome(&mut self, data: &[&str], call: &[String]) -> Outcome {
         self.prepare(data);
         for key in ["k", "k2", "latch"] {
@@ -75,11 +75,11 @@ impl Side {
         }
         self.watcher.line("WATCH k k2 latch");
         self.events.so_far();
-        self.heard();
+        self.received();
         let before = dirty(&self.server);
         let reply = match self.caller.run(call) {
             reply if reply.is_error() => reply.error(),
-            // A time to live, in whole minutes: no call takes one.
+            // A time to live, in whole minutes, longer than any call takes.
             reply if reply.maybe_int().is_some_and(|left| left > 1) => {
                 format!("{} min", (reply.int() + 30_000) / 60_000)
             }
@@ -99,7 +99,7 @@ impl Side {
             reply,
             keys,
             events: self.events.so_far(),
-            heard: self.heard(),
+            received: self.received(),
             was_aborted,
             changes,
         }
@@ -115,13 +115,13 @@ fn flat(reply: &Reply) -> String {
     }
 }
 
-/// What came of a call.
+/// All observable effects of a call.
 #[derive(Debug, PartialEq)]
 pub struct Outcome {
     pub reply: String,
     keys: BTreeSet<(String, Vec<u8>, i64)>,
     events: Vec<String>,
-    heard: Vec<String>,
+    received: Vec<String>,
     was_aborted: bool,
     changes: i64,
 }
@@ -131,7 +131,7 @@ fn dirty(server: &TestServer) -> i64 {
     changes.parse().unwrap()
 }
 
-/// The setting on.
+/// Switches the setting on.
 pub const ON: [&str; 2] = ["--lock.redisson-scripts", "yes"];
 
 /// A server with the setting on.
@@ -145,7 +145,7 @@ pub fn call(command: &str, script: &str, rest: &str) -> Vec<String> {
     words
 }
 
-/// Every script as Redisson calls it: its SHA1, and what follows.
+/// Every script as Redisson calls it: its SHA1, and the words after it.
 pub fn calls() -> Vec<(&'static str, String)> {
     let unlock = format!("k c 0 {LEASE} u:1");
     vec![
@@ -173,7 +173,7 @@ pub fn calls() -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Data that a lock may be: each is decided about natively.
+/// Possible data of a lock that is decided natively.
 pub const PLAIN: [&[&str]; 9] = [
     &[],
     &["HSET k u:1 1", "PEXPIRE k 300000"],
@@ -187,7 +187,7 @@ pub const PLAIN: [&[&str]; 9] = [
 ];
 
 #[test]
-fn a_script_that_runs_natively_does_what_it_does_in_lua() {
+fn a_native_script_has_the_effects_of_lua() {
     let (mut native, mut lua) = (Side::of(native()), Side::of(TestServer::start()));
     let mut runs = 0;
     for data in PLAIN {
@@ -208,7 +208,7 @@ fn a_script_that_runs_natively_does_what_it_does_in_lua() {
     assert_eq!(lua.server.stat("redisson_rlock"), 0);
 }
 
-/// Data and arguments that are not decided natively.
+/// Data and arguments that are left to Lua.
 #[test]
 fn unusual_calls_are_left_to_lua() {
     let (mut native, mut lua) = (Side::of(native()), Side::of(TestServer::start()));
@@ -284,7 +284,7 @@ fn a_script_is_known_by_its_sha1_without_ever_being_loaded() {
     assert!(c.run(call("evalsha", &upper, "1 k 600000 u:1")).is_nil());
     assert_eq!(c.line("HGET k u:1").text(), "2");
     assert_eq!(server.stat("redisson_rlock"), 2);
-    // What is not plain needs the script; Redisson then loads it, as from any server.
+    // A call that is not plain needs the script; Redisson then loads it, as on any server.
     c.line("SET string x");
     let refused = c.run(call("EVALSHA", ACQUIRE, "1 string 600000 u:1"));
     assert!(refused.error().starts_with("NOSCRIPT "), "{refused:?}");
@@ -296,7 +296,7 @@ fn a_script_is_known_by_its_sha1_without_ever_being_loaded() {
 }
 
 #[test]
-fn other_scripts_and_other_calls_of_these_are_none_of_our_business() {
+fn other_scripts_and_other_calls_are_left_to_the_server() {
     let server = native();
     let mut c = server.conn();
     let text = redisson::text(ACQUIRE);
@@ -316,7 +316,7 @@ fn other_scripts_and_other_calls_of_these_are_none_of_our_business() {
     }
     let unknown = c.run(call("EVALSHA", &"0".repeat(40), "1 k 600000 u:1"));
     assert!(unknown.error().starts_with("NOSCRIPT "), "{unknown:?}");
-    // And no user gets anything by the command's own name that EVAL would not give.
+    // By the command's own name a user can do nothing that EVAL would refuse.
     let direct = c.run(call("LOCK.REDISSON", "return 1", "1 k 600000 u:1"));
     assert!(
         direct.error().starts_with("ERR not a script "),

@@ -1,14 +1,14 @@
-//! Rights to Redisson's scripts run natively: `LOCK.REDISSON` allows nothing that `EVAL` would refuse.
+//! Permissions for Redisson's scripts run natively: `LOCK.REDISSON` allows nothing that `EVAL` would refuse.
 //!
-//! The same user makes the same calls on two servers, one with the setting and one without. On the first it
-//! may run `LOCK.REDISSON` besides.
+//! The same user makes the same calls on two servers, one with the setting and one without. On the first one the user
+//! is also allowed `LOCK.REDISSON`.
 
 use crate::commands::acl::has_categories;
 use crate::common::redisson::{self, *};
 use crate::common::{Bystander, TestServer};
 use crate::redisson::native::{call, calls, native, Side};
 
-/// Data on which the scripts write, publish, or only look.
+/// Data for which the scripts write, publish, or only read.
 const DATA: [&[&str]; 4] = [
     &[],
     &["HSET k u:1 1", "PEXPIRE k 300000"],
@@ -20,17 +20,17 @@ const DATA: [&[&str]; 4] = [
 fn become_user(side: &mut Side, rules: &str) {
     let rules = format!("ACL SETUSER u reset on nopass {rules}");
     assert_eq!(side.conn.line(&rules).text(), "OK", "{rules}");
-    // An existing user stays one, with the new rules.
+    // An existing user is kept, with the new rules.
     assert_eq!(side.caller.line("AUTH u any").text(), "OK");
 }
 
-/// The server's wording of a refused command changed with 7.2, ours is the first.
+/// Normalises the server's text for a refused command, which changed with 7.2; the module's is the former one.
 fn without_the_name(reply: String) -> String {
     let core = "NOPERM User u has no permissions";
     reply.replace(core, "NOPERM this user has no permissions")
 }
 
-/// Every script on every data by a user with these rules. On how many runs were natively done.
+/// Runs every script on every data as a user with these rules. Returns the number of native runs.
 fn compare(native: &mut Side, lua: &mut Side, rules: &str) -> u64 {
     become_user(native, &format!("{rules} +lock.redisson"));
     become_user(lua, rules);
@@ -55,7 +55,7 @@ fn a_native_script_can_do_no_more_than_the_script() {
     for rules in [
         "+@all ~* &*",
         "+@all -@dangerous ~k ~k2 ~c ~latch &c",
-        // A selector that may do what the rest may not.
+        // A selector that allows what the other rules do not.
         "+@all -hincrby ~* &* (+hincrby ~k)",
     ] {
         assert_eq!(compare(&mut native, &mut lua, rules), all, "{rules}");
@@ -70,12 +70,12 @@ fn a_native_script_can_do_no_more_than_the_script() {
         assert!((1..all).contains(&natively), "{rules}: {natively}");
     }
     for (rules, natively) in [
-        // What was sent.
+        // Rules for the command that was sent.
         ("+@all ~* &* -eval", 0),
         ("+@all ~* &* -@scripting", 0),
-        // Nothing but what was sent.
+        // Rules for nothing but the command that was sent.
         ("+eval ~* &*", 0),
-        // The keys: all of them are the server's own business.
+        // Rules for keys: the server checks all of them.
         ("+@all &*", 0),
         ("+@all ~x* &*", 0),
         ("+@all %R~* &*", 0),
@@ -84,12 +84,12 @@ fn a_native_script_can_do_no_more_than_the_script() {
         assert_eq!(compare(&mut native, &mut lua, rules), natively, "{rules}");
     }
     for rules in [
-        // Only the lock, and not the channel that is a key as well.
+        // A rule for the lock alone, without the channel, which is a key as well.
         "+@all ~k &*",
-        // The channel.
+        // Rules for the channel.
         "+@all ~* resetchannels",
         "+@all ~* &other",
-        // A selector that may do it elsewhere, or not do it.
+        // A selector that allows the command on other keys, or forbids it.
         "+@all -hincrby ~* &* (+hincrby ~k2)",
         "+@all -hincrby ~* &* (+hincrby %R~k)",
         "+eval +@read ~* &* (+@write ~k ~latch) (+publish +spublish &c)",
@@ -111,7 +111,7 @@ fn a_user_of_eval_needs_permission_for_the_command_that_it_becomes() {
     assert!(refused.starts_with("NOPERM "), "{refused}");
     assert!(refused.contains("'lock.redisson'"), "{refused}");
     bystander.saw_nothing("a refused script");
-    // Any of these is enough, where the server knows the categories of a module's command.
+    // Each of these rules is enough, if the server has categories for a module's commands.
     let mut grants = vec!["+lock.redisson"];
     if has_categories(&side.server) {
         grants.extend(["+@scripting", "+@write"]);
@@ -121,7 +121,7 @@ fn a_user_of_eval_needs_permission_for_the_command_that_it_becomes() {
         side.conn.line("DEL k");
         assert!(side.caller.run(&acquire).is_nil(), "{grant}");
     }
-    // Without the setting nothing of it is needed.
+    // Without the setting none of these rules is needed.
     side.conn.line("CONFIG SET lock.redisson-scripts no");
     become_user(&mut side, bare);
     assert!(side.caller.run(&acquire).is_nil());
@@ -141,13 +141,13 @@ fn refusals_are_in_the_acl_log() {
     assert_eq!(says("reason"), "command");
     assert_eq!(says("object"), "evalsha");
     assert_eq!(says("username"), "u");
-    // EVAL is another permission.
+    // The permission for EVAL is a different one.
     let acquire = call("EVAL", &redisson::text(ACQUIRE), "1 k 600000 u:1");
     assert!(side.caller.run(&acquire).is_nil());
 }
 
 #[test]
-fn a_user_for_some_databases_only_has_its_scripts_run_there() {
+fn a_user_limited_to_some_databases_can_run_scripts_there() {
     let (mut native, mut lua) = (Side::of(native()), Side::of(TestServer::start()));
     let knows = native.conn.line("ACL SETUSER other reset db=0");
     if knows.is_error() {

@@ -1,4 +1,4 @@
-//! Redisson's scripts run natively in a cluster: where a call is sent away, and where its messages go.
+//! Redisson's scripts run natively in a cluster: redirections of calls, and the channels of their messages.
 
 use crate::common::cluster::{
     begin_move, end_move, migrate_keys, one_node, slot_of, two_nodes, wait_until_served,
@@ -82,29 +82,29 @@ fn in_a_cluster_no_message_is_replicated() {
 }
 
 /// The reply, without the port of the node that the caller is redirected to.
-fn told(reply: &Reply) -> String {
+fn response(reply: &Reply) -> String {
     match reply {
         reply if reply.is_error() => {
             let error = reply.error();
             error
                 .rsplit_once(':')
-                .map_or(error.clone(), |(told, _)| told.into())
+                .map_or(error.clone(), |(response, _)| response.into())
         }
         reply if reply.maybe_int().is_some_and(|left| left > 1) => "refused".into(),
         reply => format!("{reply:?}"),
     }
 }
 
-/// Both nodes while the slot of the lock moves from one to the other.
-fn answers_on_the_way(source: &TestServer, target: &TestServer) -> Vec<String> {
+/// The replies of both nodes while the slot of the lock moves from one to the other.
+fn replies_during_the_move(source: &TestServer, target: &TestServer) -> Vec<String> {
     let (mut here, mut there) = (source.conn(), target.conn());
     let slot = slot_of(&mut here, "{k}");
-    let mut told_so_far = Vec::new();
+    let mut responses = Vec::new();
     let mut ask = |conn: &mut Conn, asking: bool, call: Vec<String>| {
         if asking {
             conn.line("ASKING");
         }
-        told_so_far.push(told(&conn.run(call)));
+        responses.push(response(&conn.run(call)));
     };
     let on = |lock: &str, owner: &str| eval(RENEW, &format!("1 {lock} 600000 {owner}"));
     let take = |lock: &str| eval(ACQUIRE, &format!("1 {lock} 600000 u:1"));
@@ -134,14 +134,14 @@ fn answers_on_the_way(source: &TestServer, target: &TestServer) -> Vec<String> {
         ask(&mut there, false, give("{k}held"));
         there.line("DEL {k}latch");
     }
-    told_so_far
+    responses
 }
 
 #[test]
-fn a_slot_on_its_way_is_answered_for_as_with_eval() {
+fn a_migrating_slot_is_answered_for_as_with_eval() {
     let [lua, native] = ["no", "yes"].map(|setting| {
         let (source, target) = two_nodes(&["--lock.redisson-scripts", setting]);
-        let answers = answers_on_the_way(&source, &target);
+        let answers = replies_during_the_move(&source, &target);
         let natively = source.stat("redisson_rlock") + target.stat("redisson_rlock");
         assert_eq!(natively > 0, setting == "yes");
         answers
@@ -149,7 +149,7 @@ fn a_slot_on_its_way_is_answered_for_as_with_eval() {
     assert_eq!(native, lua);
     for word in ["MOVED", "ASK", "TRYAGAIN"] {
         assert!(
-            lua.iter().any(|told| told.starts_with(word)),
+            lua.iter().any(|response| response.starts_with(word)),
             "{word}: {lua:?}"
         );
     }

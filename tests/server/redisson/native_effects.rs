@@ -1,5 +1,5 @@
-//! Redisson's scripts run natively, and everything around a call: transactions, replicas, the AOF, a full
-//! memory, waiters.
+//! Redisson's scripts run natively, and the surroundings of a call: transactions, replicas, the AOF, full memory,
+//! waiters.
 
 use crate::common::redisson::{self, *};
 use crate::common::replica::{
@@ -23,7 +23,7 @@ pub fn unlock(owner: &str) -> Vec<String> {
     )
 }
 
-/// What was told to others, without the moments and as written by either side.
+/// The replicated commands, without times, and normalised for native runs and Lua.
 pub fn plain(commands: Vec<String>) -> Vec<String> {
     let is_moment = |word: &str| {
         word.parse()
@@ -61,7 +61,7 @@ fn replicas_and_the_aof_get_what_the_script_would_give_them() {
         }
     }
     assert_eq!(sides[0].0.server.stat("redisson_lua"), 0);
-    // And what Lua writes in its stead.
+    // And the form that Lua writes instead.
     for data in [["HSET k u:1 0"], ["HSET k u:1 -7"]] {
         let [native, lua] = sides.each_mut().map(|(side, stream)| {
             side.prepare(&data);
@@ -85,8 +85,8 @@ fn a_replica_and_a_restart_have_the_same_locks() {
     let mut master = TestServer::with(&[&aof[..], &PROMPT_MASTER, &ON].concat());
     let replica = TestServer::with(&ON);
     follow(&replica, &master);
-    let mut listener = replica.conn();
-    listener.line("SUBSCRIBE c");
+    let mut subscriber = replica.conn();
+    subscriber.line("SUBSCRIBE c");
     let mut c = master.conn();
     for (sha1, rest) in calls() {
         c.line("HSET k u:1 2 #token t7");
@@ -96,12 +96,12 @@ fn a_replica_and_a_restart_have_the_same_locks() {
     wait_until_in_sync(&replica, &master);
     let before = c.line("DEBUG DIGEST").text();
     assert_eq!(replica.conn().line("DEBUG DIGEST").text(), before);
-    assert_eq!(listener.recv().list()[2].text(), "0");
-    // A replica is asked in Lua, and refuses as it does there: it may not write.
+    assert_eq!(subscriber.recv().list()[2].text(), "0");
+    // On a replica the script runs in Lua, with the same refusal: it must not write.
     let mut reader = replica.conn();
     let refused = reader.run(acquire("u:6")).error();
     assert!(refused.starts_with("READONLY "), "{refused}");
-    // Where a replica may be written to, what is written is its own affair, and Lua's.
+    // On a writable replica, scripts run in Lua, too; its writes are local.
     reader.line("CONFIG SET replica-read-only no");
     assert!(reader.run(eval(ACQUIRE, "1 own 600000 u:6")).is_nil());
     assert_eq!(replica.stat("redisson_rlock"), 0);
@@ -124,12 +124,15 @@ fn in_a_transaction_a_script_runs_in_its_place() {
     assert_eq!(replies[2].int(), 1);
     assert_eq!(replies[3].int(), 1, "sent twice, done once");
     assert_eq!(server.stat("redisson_rlock"), 4);
-    // A refused permission at the time of EXEC is a refusal of that command alone.
+    // A permission that is refused at the time of EXEC concerns that command alone.
     c.line("WATCH k");
     server.conn().run(acquire("u:3"));
     c.line("MULTI");
     c.run(acquire("u:1"));
-    assert!(c.line("EXEC").is_nil(), "another client was faster");
+    assert!(
+        c.line("EXEC").is_nil(),
+        "another client has changed a watched key"
+    );
 }
 
 #[test]
@@ -146,10 +149,7 @@ fn a_full_memory_refuses_an_acquire_as_in_lua_and_lets_a_lock_be_released() {
             assert!(refused.starts_with("OOM "), "{refused}");
             refused
         });
-        assert!(
-            c.run(acquire("u:2")).int() > 0,
-            "to be told of the holder takes no memory"
-        );
+        assert!(c.run(acquire("u:2")).int() > 0, "a refusal needs no memory");
         assert_eq!(c.run(eval(RENEW, "1 k 600000 u:1")).list()[0].int(), 1);
         if is_native {
             assert_eq!(c.run(unlock("u:1")).int(), 0);
@@ -168,8 +168,8 @@ fn a_full_memory_refuses_an_acquire_as_in_lua_and_lets_a_lock_be_released() {
 fn a_native_unlock_is_a_foreign_release_to_waiters() {
     let server = native();
     let mut c = server.conn();
-    let mut listener = server.conn();
-    listener.line("SUBSCRIBE c");
+    let mut subscriber = server.conn();
+    subscriber.line("SUBSCRIBE c");
     for (released, release) in [
         (1, unlock("u:1")),
         (2, eval(FORCE, "2 k c 0 PUBLISH")),
@@ -183,7 +183,7 @@ fn a_native_unlock_is_a_foreign_release_to_waiters() {
         assert_eq!(c.run(&release).int(), 1);
         assert!(waiter.recv().int() > 0, "granted at the end of the tick");
         assert_eq!(server.stat("foreign_wakeups"), released);
-        assert_eq!(listener.recv().list()[2].text(), "0");
+        assert_eq!(subscriber.recv().list()[2].text(), "0");
         assert!(c.run(acquire("u:1")).int() > 0, "held by the former waiter");
         assert_eq!(c.line("LOCK.RELEASE k u:2").int(), 1);
         c.line("DEL latch");
@@ -196,16 +196,16 @@ fn a_lock_of_the_module_that_a_native_unlock_ends_is_a_lost_one() {
     let [native, lua] = [native(), TestServer::start()].map(|server| {
         let mut c = server.conn();
         c.line("CONFIG SET notify-keyspace-events Ed");
-        let mut listener = server.conn();
-        listener.line("PSUBSCRIBE __keyevent@0__:lock.*");
-        let mut heard = Vec::new();
+        let mut subscriber = server.conn();
+        subscriber.line("PSUBSCRIBE __keyevent@0__:lock.*");
+        let mut received = Vec::new();
         for end in [unlock("u:1"), eval(FORCE, "2 k c 0 PUBLISH")] {
             c.line("LOCK.ACQUIRE k u:1 PX 600000");
             assert_eq!(c.run(&end).int(), 1);
             c.line("LOCK.ACQUIRE k u:2 PX 600000");
             c.line("DEL k latch");
             for _ in 0..4 {
-                heard.push(listener.recv().list()[2].text());
+                received.push(subscriber.recv().list()[2].text());
             }
         }
         // The same with a waiter.
@@ -222,10 +222,10 @@ fn a_lock_of_the_module_that_a_native_unlock_ends_is_a_lost_one() {
         }
         waiter.recv();
         for _ in 0..5 {
-            heard.push(listener.recv().list()[2].text());
+            received.push(subscriber.recv().list()[2].text());
         }
         let lost = server.stat("grants_lost");
-        (heard, lost)
+        (received, lost)
     });
     assert_eq!(native, lua);
     assert_eq!(native.1, 5);
@@ -244,24 +244,27 @@ fn resp3_says_nil_as_it_does_in_lua() {
     assert_eq!(answers[0][0], "_");
 }
 
-/// Keys that are read in vain, and new keys: a native script reads less, and writes in another order.
+/// Key misses and new keys: a native script reads less, and writes in another order.
 #[test]
 fn with_a_partial_event_setting_the_events_come_from_lua() {
     for (class, last) in [("EAm", "GET the-end"), ("EAn", "SET the-end x")] {
         let answers = [native(), TestServer::start()].map(|server| {
             let mut c = server.conn();
             c.line(&format!("CONFIG SET notify-keyspace-events {class}"));
-            let mut listener = server.conn();
-            listener.line("PSUBSCRIBE __keyevent@0__:*");
+            let mut subscriber = server.conn();
+            subscriber.line("PSUBSCRIBE __keyevent@0__:*");
             c.run(acquire("u:1"));
             c.run(unlock("u:1"));
             c.line(last);
-            let mut heard: Vec<String> = Vec::new();
-            while heard.last().is_none_or(|last| !last.ends_with(" the-end")) {
-                let message = listener.recv().list();
-                heard.push(format!("{} {}", message[2].text(), message[3].text()));
+            let mut received: Vec<String> = Vec::new();
+            while received
+                .last()
+                .is_none_or(|last| !last.ends_with(" the-end"))
+            {
+                let message = subscriber.recv().list();
+                received.push(format!("{} {}", message[2].text(), message[3].text()));
             }
-            heard
+            received
         });
         assert_eq!(answers[0], answers[1]);
         assert!(answers[0].len() > 2, "{class}: {answers:?}");
@@ -269,7 +272,7 @@ fn with_a_partial_event_setting_the_events_come_from_lua() {
 }
 
 #[test]
-fn the_ttl_of_a_field_stays_where_there_is_such_a_thing() {
+fn the_ttl_of_a_field_stays_on_servers_that_have_it() {
     let answers = [native(), TestServer::start()].map(|server| {
         let mut c = server.conn();
         if c.line("COMMAND INFO HPEXPIRE").list()[0].is_nil() {
@@ -293,7 +296,7 @@ fn the_ttl_of_a_field_stays_where_there_is_such_a_thing() {
 }
 
 #[test]
-fn writes_that_are_paused_wait_and_are_done_once() {
+fn paused_writes_wait_and_are_executed_once() {
     let server = native();
     let (mut c, mut caller) = (server.conn(), server.conn());
     c.line("CLIENT PAUSE 60000 WRITE");
@@ -309,7 +312,7 @@ fn writes_that_are_paused_wait_and_are_done_once() {
 }
 
 #[test]
-fn a_script_cannot_call_it() {
+fn a_script_cannot_call_the_native_command() {
     let server = native();
     let mut c = server.conn();
     let call = format!("return redis.call('lock.redisson', '{ACQUIRE}', 1, 'k', 600000, 'u:1')");

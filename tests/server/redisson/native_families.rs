@@ -1,6 +1,5 @@
-//! Redisson's scripts of fenced, spin and read-write locks run natively: beside waiters of the module, in a
-//! full memory, and for users with limited rights. That they do what Lua does is for `make
-//! test-differential` to say.
+//! Redisson's scripts of fenced, spin and read-write locks run natively: beside waiters of the module, with full
+//! memory, and for users with limited permissions. `make test-differential` compares their effects with Lua's.
 
 use crate::common::redisson::{self, *};
 use crate::common::{Conn, TestServer};
@@ -52,13 +51,13 @@ fn a_parked_waiter_is_granted_by_a_native_unlock() {
         assert_eq!(c.line("LOCK.RELEASE k u:2 WRITE").int(), 1);
         c.line("DEL latch:w:u:1 latch:r:u:1");
     }
-    // The writer reads on: a waiting reader is compatible.
+    // The writer also holds READ: a waiting reader is compatible.
     assert!(c.run(write("u:1")).is_nil());
     assert!(c.run(read("u:1")).is_nil());
     let mut waiter = parked(&server, "LOCK.ACQUIRE k u:2 READ PX 600000 BLOCK 0");
     assert_eq!(c.run(unwrite("u:1")).int(), 1);
     assert!(waiter.recv().int() > 0);
-    // By force, of the mode that it is.
+    // An unlock by force, for each mode.
     let force = eval(READ_FORCE, "2 k c 0 PUBLISH");
     let mut waiter = parked(&server, "LOCK.ACQUIRE k u:4 WRITE PX 600000 BLOCK 0");
     assert_eq!(c.run(&force).int(), 1);
@@ -108,9 +107,9 @@ fn out_of_memory_scripts_that_need_memory_are_refused_and_releases_work() {
     assert_eq!(c.line("DBSIZE").int(), 1, "the latch alone");
 }
 
-/// What a user's calls come to, on a server with the setting and on one without.
+/// The replies to a user's calls on a server with the setting and on one without.
 #[test]
-fn keys_that_no_call_names_are_asked_for_too() {
+fn permissions_are_checked_for_keys_that_no_call_names() {
     let mut sides = [Side::of(native()), Side::of(TestServer::start())];
     let timeouts = "{k}:u:1:rwlock_timeout:1";
     for (rules, is_native) in [
@@ -127,7 +126,7 @@ fn keys_that_no_call_names_are_asked_for_too() {
         let results = sides.each_mut().map(|side| {
             let rules = format!("ACL SETUSER u reset on nopass {rules}");
             side.conn.line(&rules);
-            // Where there is no such command, this is refused, and changes nothing.
+            // A server without this command refuses it, and changes nothing.
             side.conn.line("ACL SETUSER u +lock.redisson");
             assert_eq!(side.caller.line("AUTH u any").text(), "OK");
             let second = [
@@ -152,7 +151,7 @@ fn keys_that_no_call_names_are_asked_for_too() {
     }
 }
 
-/// The wording of a refusal differs from version to version, and from script to command.
+/// Normalises the text of a refusal, which differs between versions, and between script and command.
 fn plain(reply: &str) -> String {
     reply.split(' ').next().unwrap_or(reply).to_string()
 }

@@ -1,4 +1,4 @@
-//! The module's own life with Redisson's scripts run natively: it goes, comes back, and has a bug.
+//! Loading, unloading and panics of the module with Redisson's scripts run natively.
 
 use crate::common::redisson::{ACQUIRE, UNLOCK};
 use crate::common::{module_path, Conn, TestServer};
@@ -7,7 +7,7 @@ use crate::redisson::native::{call, native, ON};
 use crate::redisson::native_effects::acquire;
 
 #[test]
-fn the_module_goes_and_comes_with_the_filter_on() {
+fn the_module_is_unloaded_and_loaded_with_the_filter_on() {
     let server = native();
     let mut c = server.conn();
     assert!(c.run(acquire("u:1")).is_nil());
@@ -31,7 +31,7 @@ fn the_module_goes_and_comes_with_the_filter_on() {
     assert_eq!(c.line("HGET k u:1").text(), "5");
 }
 
-fn goes_and_comes(c: &mut Conn) {
+fn is_unloaded_and_loaded(c: &mut Conn) {
     assert_eq!(c.line("MODULE UNLOAD lock").text(), "OK");
     let path = module_path();
     let load = ["MODULE", "LOAD", path.to_str().unwrap()];
@@ -44,11 +44,11 @@ fn the_module_stays_while_scripts_that_were_renamed_may_be_queued() {
     let (mut queueing, mut c) = (server.conn(), server.conn());
     queueing.line("MULTI");
     assert_eq!(queueing.run(acquire("u:1")).text(), "QUEUED");
-    // With it the server would lose the code that it is going to run.
+    // With an unload the server would lose the code that it is going to run.
     assert!(c.line("MODULE UNLOAD lock").is_error());
     assert!(queueing.line("EXEC").list()[0].is_nil());
     assert!(c.line("MODULE UNLOAD lock").is_error(), "the next one");
-    // A transaction outlives a setting that was changed and changed back.
+    // A transaction may outlast a setting that was changed and changed back.
     queueing.line("MULTI");
     queueing.run(acquire("u:2"));
     c.line("CONFIG SET lock.redisson-scripts no");
@@ -56,7 +56,7 @@ fn the_module_stays_while_scripts_that_were_renamed_may_be_queued() {
     assert!(c.line("MODULE UNLOAD lock").is_error(), "off and on");
     assert!(!queueing.line("EXEC").list()[0].is_nil());
     c.line("CONFIG SET lock.redisson-scripts no");
-    goes_and_comes(&mut c);
+    is_unloaded_and_loaded(&mut c);
 }
 
 #[test]
@@ -70,15 +70,15 @@ fn the_module_stays_while_a_pause_may_hold_back_its_commands() {
     assert!(c.line("MODULE UNLOAD lock").is_error());
     c.line("CLIENT UNPAUSE");
     assert!(paused.recv().is_nil());
-    goes_and_comes(&mut c);
+    is_unloaded_and_loaded(&mut c);
 }
 
 #[test]
-fn a_bug_in_the_filter_leaves_the_script_to_lua() {
+fn a_panic_in_the_filter_leaves_the_script_to_lua() {
     let server = TestServer::with_module(fault_module(), &ON);
     let mut c = server.conn();
     assert_eq!(c.line("LOCK.FAULT filter").text(), "OK");
-    // Other commands do not get that far.
+    // Other commands leave the filter before.
     c.line("HSET hash a 1 b 2");
     assert_eq!(server.stat("panics"), 0);
     assert!(c.run(acquire("u:1")).is_nil());
@@ -92,7 +92,7 @@ fn a_bug_in_the_filter_leaves_the_script_to_lua() {
 }
 
 #[test]
-fn a_bug_in_a_native_script_is_answered() {
+fn a_panic_in_a_native_script_is_answered() {
     let server = TestServer::with_module(fault_module(), &ON);
     let mut c = server.conn();
     assert!(c.run(call("EVALSHA", ACQUIRE, "1 k 600000 u:1")).is_nil());

@@ -1,16 +1,16 @@
-//! Redisson's scripts with loops, with `lock.redisson-scripts yes`: what the module hands over to Lua ends before the
-//! server turns to other clients, because the client that sent the script may be freed then.
+//! Redisson's scripts with loops, with `lock.redisson-scripts yes`: a script that the module leaves to Lua must end
+//! before the server serves other clients, because the server could then free the client that sent it.
 
 use crate::common::redisson::{self, *};
 use crate::common::replica::{follow, wait_until_in_sync, PROMPT_MASTER};
 use crate::common::{wait_for, Conn, TestServer};
 use crate::redisson::native::{call, Side, ON};
 
-/// Steps that are allowed, as `MOST_STEPS` of the module.
+/// The limit of steps, as `MOST_STEPS` of the module.
 const MOST: usize = 2000;
-/// So a script counts as slow as soon as Lua compares the time.
+/// With this limit a script counts as slow as soon as Lua compares the time.
 const IMPATIENT: [&str; 4] = [ON[0], ON[1], "--busy-reply-threshold", "1"];
-/// The server's words for that.
+/// The server's log entry for that.
 const SLOW: &str = "Slow script detected";
 
 /// The unlock of reader `o` in each form.
@@ -35,7 +35,7 @@ fn assert_refused(error: &str) {
     );
 }
 
-/// A read-write lock with a reader whose hold count is no plain one: Lua's.
+/// A read-write lock with a reader whose hold count is not plain: left to Lua.
 fn hold(c: &mut Conn, count: &str) {
     c.line("DEL k");
     assert_eq!(
@@ -46,14 +46,14 @@ fn hold(c: &mut Conn, count: &str) {
 }
 
 #[test]
-fn a_script_that_would_run_long_is_refused_and_its_client_may_go() {
+fn a_script_that_would_run_long_is_refused_and_its_client_can_be_killed() {
     let server = TestServer::with(&[&ON[..], &["--busy-reply-threshold", "100"]].concat());
     let mut c = server.conn();
     hold(&mut c, "200000000");
     for unlock in unlocks() {
         let mut caller = server.conn();
         caller.send(&unlock);
-        // Answered when the script has ended, or is busy.
+        // Answered when the script has ended, or with BUSY.
         c.line("PING");
         caller.close();
         assert_eq!(c.line("PING").text(), "PONG");
@@ -77,7 +77,7 @@ fn a_script_that_would_run_long_is_refused_and_its_client_may_go() {
 }
 
 #[test]
-fn a_replica_that_takes_writes_refuses_it_too() {
+fn a_writable_replica_refuses_a_long_script_too() {
     let master = TestServer::with(&PROMPT_MASTER);
     let replica = TestServer::with(&[&ON[..], &["--replica-read-only", "no"]].concat());
     follow(&replica, &master);
@@ -108,17 +108,17 @@ fn a_count_is_read_as_lua_reads_it() {
         hold(&mut c, many);
         assert_refused(&c.run(unlock).error());
     }
-    // The mode is a field like any other to the script's loop.
+    // For the script's loop the mode is a field like any other.
     hold(&mut c, "1");
     c.line("HSET k mode 200000000");
     assert_refused(&c.run(unlock).error());
-    // Very many fields are not even read.
+    // Above the limit the fields are not read at all.
     hold(&mut c, "x");
     for number in 0..MOST {
         c.line(&format!("HSET k f{number} x"));
     }
     assert_refused(&c.run(unlock).error());
-    // Without the setting the server runs it by itself.
+    // Without the setting the server runs the script itself.
     hold(&mut c, "9000");
     c.line("CONFIG SET lock.redisson-scripts no");
     assert_eq!(c.run(unlock).int(), 1);
@@ -147,13 +147,13 @@ fn calls_without_a_loop_in_lua_are_left_to_it() {
     }
 }
 
-/// The script answers from the latch, before it looks at the lock; a look at a lock whose time is over deletes it.
+/// The script replies from the latch, before it reads the lock; reading a lock after its deadline deletes it.
 #[test]
 fn an_unlock_that_the_latch_answers_does_not_touch_the_lock() {
     let server = TestServer::with(&ON);
     let mut c = server.conn();
     c.line("DEBUG SET-ACTIVE-EXPIRE 0");
-    // No plain number, and no string: Lua's. The first two unlocks have a latch.
+    // No plain number, or no string: left to Lua. The first two unlocks have a latch.
     for latch in ["SET latch 1e3", "RPUSH latch 1"] {
         for unlock in &unlocks()[..2] {
             c.line("FLUSHALL");
@@ -170,7 +170,8 @@ fn an_unlock_that_the_latch_answers_does_not_touch_the_lock() {
     assert_eq!(server.stat("redisson_lua"), 4);
 }
 
-/// Lua compares the time first after 100,000 instructions. If it never does at the bound, the bound holds.
+/// Lua compares the time for the first time after 100,000 instructions. If it never does so at the limit, the limit is
+/// safe.
 #[test]
 fn at_the_bound_a_script_ends_before_lua_compares_the_time() {
     let server = TestServer::with(&IMPATIENT);
@@ -183,7 +184,7 @@ fn at_the_bound_a_script_ends_before_lua_compares_the_time() {
         c.line("DEL latch");
         hold(&mut c, &(MOST - 4).to_string());
         assert_refused(&c.run(&unlock).error());
-        // As many fields as may be.
+        // The maximum number of fields.
         hold(&mut c, "x");
         for number in 0..MOST - 5 {
             c.line(&format!("HSET k f{number} 0"));
@@ -192,7 +193,7 @@ fn at_the_bound_a_script_ends_before_lua_compares_the_time() {
         c.line("DEL latch");
         runs += 2;
     }
-    // Renewals of so many locks, of which the last is none.
+    // Renewals of the maximum number of locks, of which the last does not exist.
     c.run(renew(MOST));
     for number in 1..MOST {
         c.line(&format!("HSET k{number} o 1"));
@@ -202,7 +203,7 @@ fn at_the_bound_a_script_ends_before_lua_compares_the_time() {
     assert!(refused.starts_with("WRONGTYPE "), "{refused}");
     assert_eq!(server.stat("redisson_lua"), runs + 1);
     assert!(!server.log().contains(SLOW));
-    // What is just beyond would have been compared.
+    // Just beyond the limit Lua would have compared the time.
     c.line("CONFIG SET lock.redisson-scripts no");
     hold(&mut c, "12000");
     assert_eq!(c.run(&unlocks()[0]).int(), 1);
@@ -234,7 +235,7 @@ fn renewals_of_too_many_locks_are_left_to_the_server() {
     assert!(commands(&mut c).contains("cmdstat_eval:calls=1,"));
     assert_eq!(server.stat("redisson_rlock"), 1);
     assert_eq!(server.stat("redisson_lua"), 0);
-    // Nor does the command take them that the filter would have made of it.
+    // The command that the filter would have produced refuses them, too.
     let mut typed = renew(MOST + 1);
     typed[0] = "lock.redisson".into();
     assert!(c
@@ -244,7 +245,7 @@ fn renewals_of_too_many_locks_are_left_to_the_server() {
 }
 
 #[test]
-fn locks_of_more_readers_than_lua_is_given_are_unlocked_natively() {
+fn locks_with_more_readers_than_the_limit_of_lua_are_unlocked_natively() {
     let server = TestServer::with(&ON);
     let mut c = server.conn();
     c.line("HSET k mode read o 1");
@@ -259,9 +260,9 @@ fn locks_of_more_readers_than_lua_is_given_are_unlocked_natively() {
     assert_eq!(server.stat("redisson_lua"), 0);
 }
 
-/// A native unlock makes the names of all timeouts before it touches the first.
+/// A native unlock creates the names of all timeouts before it uses the first.
 #[test]
-fn names_that_would_fill_the_memory_are_not_made() {
+fn names_that_would_fill_the_memory_are_not_created() {
     let server = TestServer::with(&ON);
     let mut c = server.conn();
     c.line("HSET k mode read o 1");

@@ -1,5 +1,5 @@
-//! Redisson's scripts run natively, and parked waiters: a script that comes in the very tick in which a lock is
-//! released does not pass the queue, as no caller of `LOCK.*` does.
+//! Redisson's scripts run natively, and parked waiters: a script in the same tick as a release does not pass the queue,
+//! like a caller of `LOCK.*`.
 
 use crate::common::redisson::{ACQUIRE, UNLOCK};
 use crate::common::{Conn, Reply};
@@ -14,7 +14,7 @@ fn unlock(owner: &str) -> String {
     format!("EVALSHA {UNLOCK} 3 k redisson_lock__channel:{{k}} latch:{owner} 0 600000 {owner} PUBLISH 13500")
 }
 
-/// All of it in one tick of the server.
+/// All calls in one tick.
 fn in_one_tick(conn: &mut Conn, lines: &[&str]) -> Vec<Reply> {
     conn.send_lines(lines);
     lines.iter().map(|_| conn.recv()).collect()
@@ -38,7 +38,7 @@ fn a_script_in_the_tick_of_a_release_does_not_pass_the_queue() {
 }
 
 #[test]
-fn nor_does_one_in_the_transaction_of_a_release() {
+fn a_script_in_the_transaction_of_a_release_does_not_pass_the_queue() {
     let server = native();
     let mut c = server.conn();
     assert!(c.line(&acquire("r:1")).is_nil());
@@ -53,19 +53,19 @@ fn nor_does_one_in_the_transaction_of_a_release() {
 }
 
 #[test]
-fn one_after_another_they_come_and_the_line_moves_on() {
+fn scripts_in_one_tick_leave_the_order_of_the_queue_unchanged() {
     let server = native();
     let mut c = server.conn();
     c.line("CONFIG SET lock.free-after 0");
     assert!(c.line(&acquire("r:1")).is_nil());
     let mut line = [park(&server, "a"), park(&server, "b")];
-    let turn = [&unlock("r:1"), &acquire("r:2"), &unlock("r:2"), "DEL k"];
-    let replies = in_one_tick(&mut c, &turn);
+    let calls = [&unlock("r:1"), &acquire("r:2"), &unlock("r:2"), "DEL k"];
+    let replies = in_one_tick(&mut c, &calls);
     assert!(replies[1].int() > 0, "refused");
     assert!(replies[2].is_nil(), "not the owner");
     assert!(
         c.line(&acquire("r:2")).int() > 0,
-        "held by the second in line"
+        "held by the second waiter"
     );
     for waiter in &mut line {
         assert!(waiter.recv().int() > 0);

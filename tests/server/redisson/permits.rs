@@ -1,5 +1,5 @@
-//! One semaphore, two kinds of client: SEM.* here, the scripts of Redisson's `RPermitExpirableSemaphore`
-//! there, in our own words.
+//! One semaphore, two kinds of client: SEM.* of the module, and the scripts of Redisson's `RPermitExpirableSemaphore`,
+//! reworded.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -7,7 +7,7 @@ use crate::common::barrier::assert_stays_silent;
 use crate::common::scene::only_reply;
 use crate::common::{wait_for, Conn, Reply, TestServer};
 
-/// What Redisson writes for a permit without an end.
+/// Redisson's value for a permit without a deadline.
 const NO_END: &str = "922337203685477";
 
 /// KEYS: free, set, channel; ARGV: end, now, no end, id. "OK", or the nearest end, or nil.
@@ -37,7 +37,7 @@ const GIVE: &str = "\
     if tonumber(ends) <= tonumber(ARGV[2]) then return 0 end \
     return 1";
 
-/// KEYS: free, set, channel; ARGV: how many. What setPermits does where there is a semaphore.
+/// KEYS: free, set, channel; ARGV: number. What setPermits does with an existing semaphore.
 const SET: &str = "\
     local all = redis.call('GET', KEYS[1]) + redis.call('ZCARD', KEYS[2]) \
     redis.call('PUBLISH', KEYS[3], redis.call('INCRBY', KEYS[1], ARGV[1] - all))";
@@ -49,7 +49,7 @@ fn now_ms() -> i64 {
     now.expect("a clock").as_millis() as i64
 }
 
-/// What the script answers when it took a permit.
+/// The script's reply after it took a permit.
 fn is_ok(reply: &Reply) -> bool {
     reply.0 == redis::Value::BulkString(b"OK".to_vec())
 }
@@ -123,7 +123,7 @@ fn a_permit_returned_by_a_script_goes_to_a_parked_waiter() {
 }
 
 #[test]
-fn fewer_permits_by_a_script_are_owed_here() {
+fn fewer_permits_by_a_script_are_a_debt() {
     let (server, mut c, mut redisson) = start();
     c.line("SEM.SET k 2");
     c.line("SEM.ACQUIRE k a");
@@ -140,7 +140,7 @@ fn fewer_permits_by_a_script_are_owed_here() {
 }
 
 #[test]
-fn a_scripts_permit_ends_here_at_its_end_and_never_without_one() {
+fn a_scripts_permit_ends_at_its_deadline_and_never_without_one() {
     let (server, mut c, mut redisson) = start();
     c.line("SEM.SET k 2");
     let soon = (now_ms() + 150).to_string();
@@ -159,12 +159,12 @@ fn a_scripts_permit_ends_here_at_its_end_and_never_without_one() {
     assert!(only_reply(&mut second).int() > 0);
     c.line("SEM.RELEASE k b");
     let next = c.line("SEM.INFO k").field("next-end-ms").expect("a field");
-    assert!(next.is_nil(), "a permit without an end is none that ends");
+    assert!(next.is_nil(), "a permit without a deadline never ends");
     assert_eq!(c.line("SEM.RELEASE k r2").int(), 1);
 }
 
 #[test]
-fn a_script_takes_back_our_permit_at_its_end() {
+fn a_script_reclaims_a_permit_of_the_module_at_its_end() {
     let (server, mut c, mut redisson) = start();
     c.line("SEM.ACQUIRE k a LIMIT 1 PX 1");
     wait_for("the end", || redisson.takes("r1"));
@@ -175,7 +175,7 @@ fn a_script_takes_back_our_permit_at_its_end() {
 }
 
 #[test]
-fn a_scripts_permit_gets_a_token_when_its_id_comes_here() {
+fn a_scripts_permit_gets_a_token_when_its_id_uses_the_module() {
     let (server, mut c, mut redisson) = start();
     c.line("SEM.SET k 1");
     assert!(is_ok(&redisson.takes_until("r1", NO_END)));
@@ -195,17 +195,17 @@ fn a_scripts_permit_gets_a_token_when_its_id_comes_here() {
 #[test]
 fn waiting_scripts_get_the_number_of_free_permits() {
     let (server, mut c, _) = start();
-    let mut listener = server.conn();
-    listener.run(["SUBSCRIBE", CHANNEL]);
-    let mut heard = || listener.recv().list()[2].text();
+    let mut subscriber = server.conn();
+    subscriber.run(["SUBSCRIBE", CHANNEL]);
+    let mut received = || subscriber.recv().list()[2].text();
     c.line("SEM.SET k 2");
-    assert_eq!(heard(), "2");
+    assert_eq!(received(), "2");
     c.line("SEM.ACQUIRE k a");
     c.line("SEM.ACQUIRE k b");
     c.line("SEM.SET k 1");
     c.line("SEM.RELEASE k a");
     c.line("SEM.RELEASE k b");
-    assert_eq!(heard(), "1", "what was owed is not free");
+    assert_eq!(received(), "1", "a permit that pays a debt is not free");
     c.line("SEM.ACQUIRE k c");
     let mut waiter = server.conn();
     waiter.send_line("SEM.ACQUIRE k d BLOCK 0");
@@ -214,12 +214,12 @@ fn waiting_scripts_get_the_number_of_free_permits() {
     only_reply(&mut waiter).int();
     c.line(&format!("PUBLISH {CHANNEL} handed"));
     assert_eq!(
-        heard(),
+        received(),
         "handed",
         "a permit that was handed off is not free"
     );
     c.line("CONFIG SET lock.publish no");
     c.line("SEM.RELEASE k d");
     c.line(&format!("PUBLISH {CHANNEL} end"));
-    assert_eq!(heard(), "end");
+    assert_eq!(received(), "end");
 }

@@ -1,8 +1,7 @@
-//! One read-write lock, two kinds of client: LOCK.* here, the scripts of Redisson's `RReadWriteLock` there.
+//! One read-write lock, two kinds of client: LOCK.* of the module, and the scripts of Redisson's `RReadWriteLock`.
 //!
-//! The scripts are our own words for what Redisson's do (read acquire since 3.11.1, write acquire, the unlocks
-//! of the 3.44 line without their latch, renewal since 4.4, force): the same commands on the same keys in the
-//! same order.
+//! The scripts are reworded from Redisson's (read acquire since 3.11.1, write acquire, the unlocks of the 3.44 line
+//! without their latch, renewal since 4.4, force): the same commands on the same keys in the same order.
 
 use crate::common::{wait_for, Conn, Reply, TestServer};
 
@@ -148,7 +147,7 @@ impl Redisson {
         format!("{}:write", self.owner)
     }
 
-    /// Whether it may read now.
+    /// Tries to read; whether it was granted.
     fn reads(&mut self, lease: &str) -> bool {
         let (prefix, owner, field) = (self.prefix(), self.owner, self.write_field());
         self.run(READ, &["k", &prefix], &[lease, owner, &field])
@@ -205,7 +204,7 @@ fn readers_of_both_kinds_share_and_writers_of_both_kinds_wait() {
     let info = c.line("LOCK.INFO k").field("holders").unwrap().list();
     assert_eq!(info.len(), 3);
     assert_eq!(r.unreads().int(), 0);
-    assert_eq!(r.unreads().int(), 0, "our readers keep the hash");
+    assert_eq!(r.unreads().int(), 0, "the module's readers keep the hash");
     assert!((590_000..=600_000).contains(&c.line("PTTL k").int()));
     assert_eq!(c.line("LOCK.RELEASE k a").int(), 1);
     assert_eq!(c.line("LOCK.RELEASE k b").int(), 1);
@@ -217,13 +216,13 @@ fn readers_of_both_kinds_share_and_writers_of_both_kinds_wait() {
 }
 
 #[test]
-fn a_scripts_unlock_of_its_last_hold_spares_our_readers_and_ends_with_theirs() {
+fn a_scripts_last_unlock_keeps_the_modules_readers() {
     let server = TestServer::start();
     let mut c = server.conn();
     let mut r = Redisson::of(&server, "u:1");
     assert!(r.reads("600000"));
     c.line("LOCK.ACQUIRE k a READ PX 50");
-    wait_for("ours is dead", || {
+    wait_for("the end of the reader", || {
         c.line("EXISTS {k}:a:rwlock_timeout:1").int() == 0
     });
     assert_eq!(r.unreads().int(), 1, "a dead reader's field holds nothing");
@@ -231,11 +230,11 @@ fn a_scripts_unlock_of_its_last_hold_spares_our_readers_and_ends_with_theirs() {
 }
 
 #[test]
-fn each_side_releases_holds_of_the_other() {
+fn redisson_and_the_module_release_each_others_holds() {
     let server = TestServer::start();
     let mut c = server.conn();
     let mut r = Redisson::of(&server, "u:1");
-    // Ours, theirs to give back.
+    // Holds of the module, released by the script.
     c.line("LOCK.ACQUIRE k u:1 READ PX 600000");
     c.line("LOCK.ACQUIRE k u:1 READ PX 600000");
     assert!(r.reads("600000"));
@@ -248,7 +247,7 @@ fn each_side_releases_holds_of_the_other() {
     c.line("LOCK.ACQUIRE k u:1 WRITE PX 600000");
     assert!(r.writes("600000"));
     assert_eq!((r.unwrites().int(), r.unwrites().int()), (0, 1));
-    // Theirs, ours to give back.
+    // Holds of the script, released by the module.
     assert!(r.reads("600000") && r.reads("600000"));
     assert_eq!(c.line("LOCK.RELEASE k u:1 READ").int(), 0);
     assert_eq!(c.line("LOCK.RELEASE k u:1 READ").int(), 1);
@@ -263,7 +262,7 @@ fn each_side_releases_holds_of_the_other() {
 }
 
 #[test]
-fn the_hash_of_an_upgrade_is_that_of_a_downgrade_to_the_scripts() {
+fn for_the_scripts_an_upgrade_looks_like_a_downgrade() {
     let server = TestServer::start();
     let mut c = server.conn();
     let mut r = Redisson::of(&server, "u:1");
@@ -275,7 +274,7 @@ fn the_hash_of_an_upgrade_is_that_of_a_downgrade_to_the_scripts() {
     assert_eq!(c.line("HGETALL k").field("mode").unwrap().text(), "read");
     assert_eq!(r.unreads().int(), 1);
     assert_eq!(c.line("EXISTS k").int(), 0);
-    // The other way round: READ goes first.
+    // The opposite order: READ is released first.
     c.line("LOCK.ACQUIRE k u:1 READ PX 600000");
     c.line("LOCK.ACQUIRE k u:1 WRITE PX 600000");
     assert_eq!(r.unreads().int(), 0);
@@ -284,7 +283,7 @@ fn the_hash_of_an_upgrade_is_that_of_a_downgrade_to_the_scripts() {
 }
 
 #[test]
-fn a_scripts_release_wakes_our_waiters() {
+fn a_scripts_release_wakes_the_modules_waiters() {
     let server = TestServer::start();
     let mut c = server.conn();
     let mut r = Redisson::of(&server, "u:1");
@@ -295,14 +294,14 @@ fn a_scripts_release_wakes_our_waiters() {
     assert_eq!(r.unreads().int(), 1);
     assert!(writer.recv().int() > 0);
     assert!(!r.reads("600000"));
-    // A downgrade by script: Redisson wakes no waiter, the module does.
+    // A downgrade by script: Redisson notifies no waiter, the module grants.
     c.line("LOCK.RELEASE k w");
     assert!(r.writes("600000") && r.reads("600000"));
     let mut reader = park(&server, "LOCK.ACQUIRE k b READ PX 600000 BLOCK 0");
     let mut writer = park(&server, "LOCK.ACQUIRE k w WRITE PX 600000 BLOCK 0");
     assert_eq!(r.unwrites().int(), 1);
     assert!(reader.recv().int() > 0);
-    // By force.
+    // An unlock by force.
     assert!(writer.is_silent());
     assert_eq!(r.forces("write").int(), 0);
     assert_eq!(r.forces("read").int(), 1);
@@ -325,7 +324,7 @@ fn a_writers_ttl_that_a_script_added_to_does_not_keep_dead_readers_alive() {
 }
 
 #[test]
-fn a_hold_of_a_script_gets_a_token_when_its_owner_comes_to_the_module() {
+fn a_hold_of_a_script_gets_a_token_at_its_owners_first_command() {
     let server = TestServer::start();
     let mut c = server.conn();
     let (mut r, mut w) = (Redisson::of(&server, "u:1"), Redisson::of(&server, "u:2"));
@@ -341,7 +340,7 @@ fn a_hold_of_a_script_gets_a_token_when_its_owner_comes_to_the_module() {
     assert!(read > before);
     assert_eq!(c.line("LOCK.ACQUIRE k b READ").int(), read);
     assert_eq!(r.forces("read").int(), 1);
-    // The token's key is still there, but it was of readers.
+    // The token's key still exists, but its token was one of readers.
     assert_eq!(c.line("EXISTS {k}:rwlock_token").int(), 1);
     assert!(w.writes("600000"));
     assert_eq!(token(&mut c), None);
@@ -355,26 +354,26 @@ fn a_hold_of_a_script_gets_a_token_when_its_owner_comes_to_the_module() {
 #[test]
 fn freeing_is_published_on_redissons_channel() {
     let server = TestServer::start();
-    let (mut c, mut listener) = (server.conn(), server.conn());
-    listener.run(["SUBSCRIBE", CHANNEL]);
+    let (mut c, mut subscriber) = (server.conn(), server.conn());
+    subscriber.run(["SUBSCRIBE", CHANNEL]);
     c.line("LOCK.ACQUIRE k a READ");
     c.line("LOCK.ACQUIRE k b READ");
     c.line("LOCK.RELEASE k a");
-    assert!(listener.is_silent(), "still read");
+    assert!(subscriber.is_silent(), "still read");
     c.line("LOCK.RELEASE k b");
-    assert_eq!(listener.recv().list()[2].text(), "0");
+    assert_eq!(subscriber.recv().list()[2].text(), "0");
     c.line("LOCK.ACQUIRE k a WRITE");
     c.line("LOCK.ACQUIRE k a READ");
     c.line("LOCK.RELEASE k a WRITE");
     assert!(
-        listener.is_silent(),
-        "as Redisson, which leaves it to the reader"
+        subscriber.is_silent(),
+        "as in Redisson: the remaining reader publishes"
     );
     c.line("LOCK.RELEASE k a");
-    assert_eq!(listener.recv().list()[2].text(), "0");
+    assert_eq!(subscriber.recv().list()[2].text(), "0");
     c.line("LOCK.ACQUIRE k a WRITE");
     c.line("LOCK.BREAK k");
-    assert_eq!(listener.recv().list()[2].text(), "1");
+    assert_eq!(subscriber.recv().list()[2].text(), "1");
 }
 
 /// Redisson gives each hold of an owner a timeout of its own, and a later one may last longer.
@@ -399,7 +398,7 @@ fn a_reader_that_leaves_does_not_cut_the_longer_second_hold_of_another() {
         );
         c.line("LOCK.BREAK k");
     }
-    // The end of a session.
+    // By the end of a session.
     assert!(r.reads("5000") && r.reads("60000"));
     let mut session = server.conn();
     session.line("LOCK.ACQUIRE k y READ SESSION").int();

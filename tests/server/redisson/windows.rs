@@ -1,4 +1,4 @@
-//! The Redisson window: which callers may take the lock in it, and everything that may end it.
+//! The Redisson window: which callers can take the lock in it, and every event that can end it.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use crate::common::replica::{follow, wait_until_in_sync, ReplicationStream, PROM
 use crate::common::{module_path, redisson, wait_for, Conn, Events, Reply, TestServer};
 use crate::lifecycle::faults::fault_module;
 
-/// One hand-off, and then a window that no test outlives: what ends it is what the test does.
+/// One hand-off, and then a window longer than any test: it ends by an action of the test.
 const RULE: [&str; 4] = ["--lock.free-after", "1", "--lock.free-window", "60000"];
 
 /// The lock `k` was handed off from alice to bob, and is left free before carol, who is parked.
@@ -18,7 +18,7 @@ struct Window {
     carol: Conn,
     /// The highest token so far.
     token: i64,
-    ears: Conn,
+    subscriber: Conn,
     server: TestServer,
 }
 
@@ -40,8 +40,8 @@ impl Window {
 
     /// Bob holds, carol is parked, and there is a subscriber: any end of bob's hold opens a window.
     fn before(server: TestServer, options: &str) -> Window {
-        let [mut c, mut bob, mut carol, mut ears] = [(); 4].map(|()| server.conn());
-        ears.run(["SUBSCRIBE", &channel_of("k")]);
+        let [mut c, mut bob, mut carol, mut subscriber] = [(); 4].map(|()| server.conn());
+        subscriber.run(["SUBSCRIBE", &channel_of("k")]);
         assert!(c.line("LOCK.ACQUIRE k alice PX 600000").int() > 0);
         bob.send_line("LOCK.ACQUIRE k bob PX 600000 BLOCK 0");
         server.wait_for_waiters(1);
@@ -53,7 +53,7 @@ impl Window {
             c,
             carol,
             token,
-            ears,
+            subscriber,
             server,
         }
     }
@@ -62,12 +62,12 @@ impl Window {
         assert_eq!(self.server.stat("windows_open"), 1);
         assert_eq!(self.c.line("EXISTS k").int(), 0, "free");
         assert!(self.carol.is_silent());
-        // Told once.
-        assert_eq!(self.ears.recv().list()[2].text(), "0");
-        assert!(self.ears.is_silent());
+        // Published once.
+        assert_eq!(self.subscriber.recv().list()[2].text(), "0");
+        assert!(self.subscriber.is_silent());
     }
 
-    /// Still open, after whatever came before on the test's connection and what follows it in that tick.
+    /// Asserts that the window is still open after all commands of this connection so far and the rest of that tick.
     fn assert_still_open(&mut self) {
         self.c.line("PING");
         assert_eq!(self.server.stat("windows_open"), 1);
@@ -81,7 +81,7 @@ impl Window {
         assert_eq!(self.server.stat("windows_open"), 0);
     }
 
-    /// The rule is changed, which ends every window.
+    /// Changes the rule, which ends every window.
     fn end(&mut self) {
         self.c.line("CONFIG SET lock.free-window 59999");
     }
@@ -96,7 +96,7 @@ impl Window {
     }
 }
 
-// ---- what it looks like ----
+// ---- state of the key ----
 
 #[test]
 fn a_window_has_no_holder_and_keeps_the_queue() {
@@ -152,7 +152,7 @@ fn a_try_outside_of_a_transaction_or_in_a_script_changes_nothing() {
 // ---- taken ----
 
 #[test]
-fn a_redisson_client_takes_it_and_the_line_waits_for_its_release() {
+fn a_redisson_client_takes_the_lock_and_the_queue_waits_for_its_release() {
     let mut w = Window::open();
     let mut redisson = w.instance("r:1");
     assert_eq!(redisson.take(), None);
@@ -171,7 +171,7 @@ fn a_redisson_client_takes_it_and_the_line_waits_for_its_release() {
 }
 
 #[test]
-fn a_script_that_runs_natively_takes_it_too() {
+fn a_native_script_takes_the_lock_too() {
     let mut w = Window::with(&["--lock.redisson-scripts", "yes"]);
     let acquire = redisson::text(redisson::ACQUIRE);
     let native = w.server.stat("redisson_rlock");
@@ -188,7 +188,7 @@ fn a_script_that_runs_natively_takes_it_too() {
 }
 
 #[test]
-fn a_waiting_redisson_client_is_woken_at_once_not_at_the_end_of_a_lease() {
+fn a_waiting_redisson_client_is_notified_at_once() {
     let mut w = Window::before(TestServer::with(&RULE), "BLOCK 0");
     let port = w.server.port;
     let waiting = std::thread::spawn(move || {
@@ -255,7 +255,7 @@ fn other_data_at_the_key_ends_the_window_and_the_waits() {
 fn the_first_waiter_is_granted_at_the_end_of_the_window() {
     let mut w = Window::before(TestServer::with(&RULE), "BLOCK 0");
     w.c.line("CONFIG SET lock.free-window 200");
-    // The rule is new: one more hand-off.
+    // A rule starts with one more hand-off.
     assert_eq!(w.c.line("LOCK.RELEASE k bob").int(), 1);
     assert!(w.carol.recv().int() > w.token);
     let mut dave = w.server.conn();
@@ -266,7 +266,7 @@ fn the_first_waiter_is_granted_at_the_end_of_the_window() {
     assert!(dave.recv().int() > w.token);
     assert!(start.elapsed() >= Duration::from_millis(199));
     w.assert_ended(0, 1);
-    // In vain: twice as many hand-offs until the next.
+    // An unused window: the next comes after twice as many hand-offs.
     for (last, next, windows) in [("dave", "e", 1), ("e", "f", 2)] {
         let mut conn = w.server.conn();
         conn.send_line(&format!("LOCK.ACQUIRE k {next} BLOCK 0"));
@@ -278,7 +278,7 @@ fn the_first_waiter_is_granted_at_the_end_of_the_window() {
 }
 
 #[test]
-fn the_key_stays_as_free_as_it_was() {
+fn events_of_an_absent_key_do_not_end_the_window() {
     for event in [
         "DEL k",
         "UNLINK k",
@@ -297,7 +297,7 @@ fn the_key_stays_as_free_as_it_was() {
 }
 
 #[test]
-fn a_swap_brings_a_holder() {
+fn a_holder_from_a_swap_ends_the_window() {
     let mut w = Window::open();
     w.c.line("SELECT 1");
     w.c.line("HSET k r:1 1");
@@ -332,7 +332,7 @@ fn while_writes_are_paused_nothing_is_granted() {
 }
 
 #[test]
-fn while_replicas_are_missing_it_waits_for_them() {
+fn the_grant_after_a_window_waits_for_missing_replicas() {
     let mut w = Window::open();
     w.c.line("CONFIG SET min-replicas-to-write 1");
     w.end();
@@ -389,7 +389,7 @@ fn the_next_waiter_is_granted_at_the_end_if_the_first_leaves() {
 }
 
 #[test]
-fn when_all_have_gone_the_lock_is_simply_free() {
+fn a_window_without_waiters_leaves_the_lock_free() {
     let mut w = Window::open();
     w.carol.close();
     w.server.wait_for_waiters(0);
@@ -400,7 +400,7 @@ fn when_all_have_gone_the_lock_is_simply_free() {
 }
 
 #[test]
-fn a_wait_may_run_out_in_it() {
+fn a_wait_can_time_out_in_the_window() {
     let mut w = Window::before(TestServer::with(&RULE), "BLOCK 300");
     assert_eq!(w.c.line("LOCK.RELEASE k bob").int(), 1);
     assert!(w.carol.recv().is_nil());
@@ -409,7 +409,7 @@ fn a_wait_may_run_out_in_it() {
 }
 
 #[test]
-fn a_request_on_many_keys_is_not_granted_in_it() {
+fn a_request_on_many_keys_is_not_granted_in_the_window() {
     let mut w = Window::open();
     let mut dave = w.server.conn();
     dave.send_line("LOCK.MACQUIRE 2 k l dave PX 600000 BLOCK 0");
@@ -417,7 +417,7 @@ fn a_request_on_many_keys_is_not_granted_in_it() {
     w.carol.close();
     w.server.wait_for_waiters(1);
     w.carol = w.server.conn();
-    // Looked at again, it still is not.
+    // Settled again, it is still not granted.
     w.c.line("HSET l r:1 1");
     w.c.line("DEL l");
     w.c.line("DEL k");
@@ -427,7 +427,7 @@ fn a_request_on_many_keys_is_not_granted_in_it() {
 }
 
 #[test]
-fn a_request_on_many_keys_has_them_at_its_end() {
+fn a_request_on_many_keys_is_granted_at_the_end_of_the_window() {
     let mut w = Window::open();
     let mut dave = w.server.conn();
     dave.send_line("LOCK.MACQUIRE 2 k l dave PX 600000 BLOCK 0");
@@ -441,11 +441,11 @@ fn a_request_on_many_keys_has_them_at_its_end() {
     w.assert_ended(0, 1);
 }
 
-// ---- what begins it ----
+// ---- beginning ----
 
 #[test]
 fn every_end_of_a_hold_may_open_a_window() {
-    for (end, told) in [
+    for (end, response) in [
         ("LOCK.BREAK k", 1),
         ("DEL k", 1),
         ("HDEL k bob", 1),
@@ -457,17 +457,17 @@ fn every_end_of_a_hold_may_open_a_window() {
         wait_for(&format!("a window after {end}"), || {
             w.server.stat("windows_open") == 1
         });
-        for _ in 0..told {
-            assert_eq!(w.ears.recv().list()[2].text(), "0", "{end}");
+        for _ in 0..response {
+            assert_eq!(w.subscriber.recv().list()[2].text(), "0", "{end}");
         }
-        assert!(w.ears.is_silent(), "{end}");
+        assert!(w.subscriber.is_silent(), "{end}");
         assert_eq!(w.c.line("EXISTS k").int(), 0, "{end}");
         w.end();
         w.assert_is_carols();
     }
 }
 
-/// Whether the server counts the key as expired by then or a millisecond later.
+/// Whether or not the server counts the key as expired in the millisecond of the deadline.
 #[test]
 fn an_ended_lease_has_one_expire_event() {
     for round in 0..10 {
@@ -475,10 +475,15 @@ fn an_ended_lease_has_one_expire_event() {
         let mut events = Events::of(&w.server);
         w.c.line(&format!("LOCK.RENEW k bob PX {}", 20 + round));
         wait_for("a window", || w.server.stat("windows_open") == 1);
-        let told = events.so_far();
-        let of = |event: &str| told.iter().filter(|told| *told == event).count();
+        let response = events.so_far();
+        let of = |event: &str| {
+            response
+                .iter()
+                .filter(|response| *response == event)
+                .count()
+        };
         let published_once = ["expired k", "lock.expire k"].map(of);
-        assert_eq!((published_once, of("del k")), ([1, 1], 0), "{told:?}");
+        assert_eq!((published_once, of("del k")), ([1, 1], 0), "{response:?}");
         w.end();
         w.assert_is_carols();
     }
@@ -487,8 +492,8 @@ fn an_ended_lease_has_one_expire_event() {
 #[test]
 fn the_end_of_a_session_may_open_a_window() {
     let server = TestServer::with(&RULE);
-    let [mut c, mut bob, mut carol, mut ears] = [(); 4].map(|()| server.conn());
-    ears.run(["SUBSCRIBE", &channel_of("k")]);
+    let [mut c, mut bob, mut carol, mut subscriber] = [(); 4].map(|()| server.conn());
+    subscriber.run(["SUBSCRIBE", &channel_of("k")]);
     c.line("LOCK.ACQUIRE k alice");
     bob.send_line("LOCK.ACQUIRE k bob SESSION BLOCK 0");
     server.wait_for_waiters(1);
@@ -534,18 +539,18 @@ fn without_the_subscriber_count_locks_are_handed_off() {
 fn subscribers_of_other_channels_do_not_matter() {
     let server = TestServer::with(&RULE);
     let mut w = Window::before(server, "BLOCK 0");
-    w.ears.run(["UNSUBSCRIBE", &channel_of("k")]);
-    w.ears.run(["PSUBSCRIBE", "*"]);
-    w.ears.run(["SUBSCRIBE", &channel_of("other")]);
+    w.subscriber.run(["UNSUBSCRIBE", &channel_of("k")]);
+    w.subscriber.run(["PSUBSCRIBE", "*"]);
+    w.subscriber.run(["SUBSCRIBE", &channel_of("other")]);
     assert_eq!(w.c.line("LOCK.RELEASE k bob").int(), 1);
     w.assert_is_carols();
 }
 
 #[test]
-fn readers_and_writers_are_let_in_without_windows() {
+fn readers_and_writers_are_granted_without_windows() {
     let server = TestServer::with(&RULE);
-    let [mut c, mut next, mut ears] = [(); 3].map(|()| server.conn());
-    ears.run(["SUBSCRIBE", &channel_of("k"), "redisson_rwlock:{k}"]);
+    let [mut c, mut next, mut subscriber] = [(); 3].map(|()| server.conn());
+    subscriber.run(["SUBSCRIBE", &channel_of("k"), "redisson_rwlock:{k}"]);
     c.line("LOCK.ACQUIRE k w:0 WRITE");
     for number in 1..=5 {
         next.send_line(&format!("LOCK.ACQUIRE k w:{number} WRITE BLOCK 0"));
@@ -574,7 +579,7 @@ fn replicas_get_a_release() {
 }
 
 #[test]
-fn a_fail_over_leaves_nothing_of_it() {
+fn a_fail_over_ends_the_window() {
     let master = TestServer::with(&[&RULE[..], &PROMPT_MASTER].concat());
     let replica = TestServer::with(&RULE);
     let mut w = Window::before(master, "BLOCK 0");
@@ -587,7 +592,7 @@ fn a_fail_over_leaves_nothing_of_it() {
     assert!(w.carol.recv().error().starts_with("UNBLOCKED"));
     assert_eq!(w.server.stat("windows_open"), 0);
     w.assert_ended(0, 1);
-    // Nothing is left that would keep the module.
+    // Nothing is left that would prevent an unload.
     w.c = w.server.conn();
     wait_for("the module's end", || {
         !w.c.line("MODULE UNLOAD lock").is_error()
@@ -597,11 +602,11 @@ fn a_fail_over_leaves_nothing_of_it() {
 }
 
 #[test]
-fn drained_in_it_the_module_can_go_at_once() {
+fn a_module_drained_in_the_window_can_be_unloaded_at_once() {
     let mut w = Window::open();
     w.c.line("CONFIG SET lock.drain yes");
     assert!(w.carol.recv().error().starts_with("UNBLOCKED"));
-    // The newest servers look at the last command of a client whose module has gone.
+    // The newest servers read the last command of a client whose module is unloaded.
     w.carol.line("PING");
     wait_for("the module's end", || {
         !w.c.line("MODULE UNLOAD lock").is_error()
@@ -613,7 +618,7 @@ fn drained_in_it_the_module_can_go_at_once() {
 }
 
 #[test]
-fn a_crash_in_it_leaves_a_free_lock() {
+fn a_crash_in_the_window_leaves_a_free_lock() {
     let mut w = Window::with(&["--appendonly", "yes", "--appendfsync", "always"]);
     w.server.crash_and_restart();
     w.c = w.server.conn();
@@ -622,12 +627,12 @@ fn a_crash_in_it_leaves_a_free_lock() {
 }
 
 #[test]
-fn in_a_cluster_both_kinds_of_listeners_count() {
+fn in_a_cluster_both_kinds_of_subscribers_count() {
     for subscribe in ["SUBSCRIBE", "SSUBSCRIBE"] {
         let mut w = Window::before(one_node(&RULE), "BLOCK 0");
-        w.ears.close();
-        w.ears = w.server.conn();
-        w.ears.run([subscribe, &channel_of("k")]);
+        w.subscriber.close();
+        w.subscriber = w.server.conn();
+        w.subscriber.run([subscribe, &channel_of("k")]);
         assert_eq!(w.c.line("LOCK.RELEASE k bob").int(), 1);
         w.assert_open();
         assert_eq!(w.instance("r:1").take(), None);
@@ -637,11 +642,11 @@ fn in_a_cluster_both_kinds_of_listeners_count() {
     }
 }
 
-// ---- bugs ----
+// ---- panics ----
 
-/// A bug strikes where the window begins: nothing was changed, and the holder may try again.
+/// A panic at the beginning of a window: nothing was changed, and the holder can try again.
 #[test]
-fn a_panic_at_its_beginning() {
+fn a_panic_at_the_beginning_of_a_window() {
     let server = TestServer::with_module(fault_module(), &RULE);
     let mut w = Window::before(server, "BLOCK 0");
     w.c.send_lines(&["MULTI", "LOCK.FAULT apply", "LOCK.RELEASE k bob", "EXEC"]);
@@ -650,7 +655,7 @@ fn a_panic_at_its_beginning() {
     }
     assert!(w.c.recv().list()[1].is_error());
     assert_eq!(w.c.line("HGET k bob").text(), "1");
-    wait_for("the key to be looked at again", || {
+    wait_for("the key to be settled again", || {
         w.server.stat("windows_open") == 0
     });
     assert!(w.carol.is_silent());
@@ -660,9 +665,9 @@ fn a_panic_at_its_beginning() {
     assert_eq!(w.server.stat("panics"), 1);
 }
 
-/// And where it ends: the first in line has the lock a little later.
+/// A panic at its end: the first waiter is granted the lock a little later.
 #[test]
-fn a_panic_at_its_end() {
+fn a_panic_at_the_end_of_a_window() {
     for entry in ["alarm", "apply"] {
         let server = TestServer::with_module(fault_module(), &RULE);
         let mut w = Window::on(server);
@@ -678,7 +683,7 @@ fn a_panic_at_its_end() {
         wait_for("the injected panic", || w.server.stat("panics") == 1);
         match entry {
             "alarm" => w.assert_is_carols(),
-            // The core had removed her from the queue: she is answered, and the lock is free.
+            // The core had removed her from the queue: she gets a reply, and the lock is free.
             _ => assert!(w.carol.recv().error().starts_with("ERR"), "{entry}"),
         }
         assert_eq!(w.server.stat("windows_open"), 0);

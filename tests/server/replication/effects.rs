@@ -1,5 +1,5 @@
-//! What replicas and the AOF get: the effects of each decision as plain commands, one
-//! transaction a decision, and nothing at all where nothing changed.
+//! The commands that replicas and the AOF get: the effects of each decision as plain commands, in one transaction for
+//! each decision, and none if nothing changed.
 
 use crate::common::replica::{
     aof_text, follow, wait_until_in_sync, ReplicationStream, PROMPT_MASTER,
@@ -8,7 +8,7 @@ use crate::common::{wait_for, Conn, Reply, TestServer};
 
 const HORIZON: &str = "redis_lock:horizon";
 
-/// A server, a client, and what the server's replicas see.
+/// A server, a client, and the server's replication stream.
 struct Stage {
     server: TestServer,
     stream: ReplicationStream,
@@ -16,12 +16,12 @@ struct Stage {
 }
 
 impl Stage {
-    /// A fresh server: no token was ever handed out.
+    /// A fresh server that has not granted any token.
     fn fresh() -> Stage {
         Stage::with(&[])
     }
 
-    /// A server with a horizon: it is not written again for half an hour.
+    /// A server with a horizon, which is not stored again for half an hour.
     fn settled() -> Stage {
         let mut stage = Stage::fresh();
         stage.take("warm:up", "first");
@@ -41,18 +41,18 @@ impl Stage {
         }
     }
 
-    /// What was replicated since the last call.
+    /// The commands replicated since the last call.
     fn seen(&mut self) -> Vec<String> {
         self.stream.until_now(&self.server)
     }
 
-    /// An acquire that is granted at once; its token.
+    /// An acquire that is granted at once; returns its token.
     fn take(&mut self, key: &str, owner: &str) -> i64 {
         let line = format!("LOCK.ACQUIRE {key} {owner} PX 60000");
         self.conn.line(&line).int()
     }
 
-    /// A second client that is parked, with nothing left in the stream.
+    /// A second client that is parked, after the stream was read to its end.
     fn park(&mut self, line: &str) -> Conn {
         let mut waiter = self.server.conn();
         waiter.send_line(line);
@@ -61,7 +61,7 @@ impl Stage {
         waiter
     }
 
-    /// The deadline of a lock, as the server has it.
+    /// The deadline of a lock in the server.
     fn deadline(&mut self, key: &str) -> i64 {
         self.conn.run(["PEXPIRETIME", key]).int()
     }
@@ -91,7 +91,7 @@ fn atomic(commands: impl IntoIterator<Item = impl Into<String>>) -> Vec<String> 
     all
 }
 
-/// What freeing a key replicates.
+/// The commands of a freed key.
 fn freed(key: &str) -> Vec<String> {
     atomic([
         format!("DEL {key}"),
@@ -99,7 +99,7 @@ fn freed(key: &str) -> Vec<String> {
     ])
 }
 
-/// A hand-off: the old hold goes and the new one comes in one transaction.
+/// A hand-off: the former hold is removed and the new one added in one transaction.
 fn handed_off(key: &str, grant: Vec<String>) -> Vec<String> {
     atomic([vec![format!("DEL {key}")], grant].concat())
 }
@@ -191,7 +191,7 @@ fn a_renewal_is_the_lease_and_a_break_is_a_release() {
 }
 
 #[test]
-fn a_hold_of_redisson_gets_its_token_when_it_is_first_touched() {
+fn a_hold_of_redisson_gets_its_token_at_the_first_command() {
     let mut s = Stage::settled();
     s.conn.line("HSET k uuid:1 1");
     s.conn.line("PEXPIRE k 50000");
@@ -224,13 +224,13 @@ fn a_grant_at_the_leases_end_comes_after_the_deletion() {
     let mut b = s.park("LOCK.ACQUIRE k b PX 60000 BLOCK 0");
     let token = b.recv().int();
     let grant = s.grant_of("k", "b", token);
-    // Newer servers delete what has expired by UNLINK.
+    // Newer servers delete expired keys by UNLINK.
     let seen: Vec<_> = s
         .seen()
         .iter()
         .map(|c| c.replace("UNLINK", "DEL"))
         .collect();
-    // The alarm deletes the key on the way, unless the server's own cleaning came first.
+    // The timer deletes the key, unless the server's own expiry came first.
     let cleaned_first = [vec!["DEL k".to_string()], atomic(grant.clone())].concat();
     assert!(
         seen == handed_off("k", grant) || seen == cleaned_first,
@@ -279,7 +279,7 @@ fn a_grant_after_a_flush_stores_the_horizon_again() {
 }
 
 #[test]
-fn an_undone_grant_is_taken_back_like_a_release() {
+fn an_undone_grant_is_replicated_like_a_release() {
     let mut s = Stage::settled();
     s.take("k", "a");
     let mut b = s.server.conn();
@@ -397,7 +397,7 @@ fn a_transaction_and_a_script_replicate_the_effects_in_one_transaction() {
     assert_eq!(seen, atomic(expected));
 }
 
-/// One of everything, ending with locks in several states.
+/// One command of each kind; at the end there are locks in several states.
 fn mixed_run(server: &TestServer) {
     let mut conn = server.conn();
     let mut waiter = server.conn();
@@ -481,7 +481,7 @@ fn replicas_with_and_without_the_module_hold_the_same_data() {
 }
 
 #[test]
-fn a_subscriber_of_a_replica_hears_of_the_release() {
+fn a_subscriber_of_a_replica_gets_the_release_message() {
     let master = TestServer::with(&PROMPT_MASTER);
     let replica = TestServer::without_module(&[]);
     follow(&replica, &master);
@@ -507,7 +507,7 @@ fn a_demotion_sends_parked_clients_away() {
     assert!(refusal.starts_with("UNBLOCKED"), "{refusal}");
     assert!(waiter.is_closed());
     demoted.wait_for_waiters(0);
-    // As a master again it grants as ever.
+    // As a master again it grants as before.
     follow(&demoted, &master);
     conn = demoted.conn();
     conn.line("REPLICAOF NO ONE");
@@ -515,7 +515,7 @@ fn a_demotion_sends_parked_clients_away() {
 }
 
 #[test]
-fn a_promoted_replica_keeps_the_hold_and_goes_on() {
+fn a_promoted_replica_keeps_the_hold_and_serves_it() {
     let mut master = TestServer::with(&PROMPT_MASTER);
     let replica = TestServer::start();
     follow(&replica, &master);

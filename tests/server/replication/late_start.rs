@@ -1,11 +1,10 @@
-//! Replication that begins late. While there is no AOF and no replica, changes are not even made
-//! ready for them: a replica still gets every lock, at whatever moment it connects.
+//! Replication that begins late. While there is neither an AOF nor a replica, the module does not prepare changes for
+//! them: a replica still gets every lock, whenever it connects.
 
 use crate::common::replica::{follow, wait_until_in_sync, PROMPT_MASTER};
 use crate::common::{wait_for, Conn, TestServer};
 
-/// One of every change that a lock goes through, on names of this round. What stays held has leases
-/// too long to end meanwhile.
+/// All kinds of change of a lock, on names of this round. Locks that stay held have leases too long to end meanwhile.
 fn change_locks(conn: &mut Conn, round: usize) {
     for line in [
         format!("LOCK.ACQUIRE kept:{round} a PX 600000"),
@@ -13,7 +12,7 @@ fn change_locks(conn: &mut Conn, round: usize) {
         format!("LOCK.RENEW kept:{round} a PX 800000"),
         format!("LOCK.ACQUIRE freed:{round} a PX 600000"),
         format!("LOCK.RELEASE freed:{round} a"),
-        // The same name, again and again: what a listener has of it must be its latest hold.
+        // The same name again and again: the replica must have its latest hold.
         "LOCK.BREAK again".into(),
         format!("LOCK.ACQUIRE again owner:{round} PX 600000"),
     ] {
@@ -47,22 +46,22 @@ fn follows_a_busy_master(options: &[&str]) {
 }
 
 #[test]
-fn the_first_replica_that_comes_while_locks_change_has_them_all() {
+fn the_first_replica_attached_while_locks_change_gets_them_all() {
     follows_a_busy_master(&PROMPT_MASTER);
 }
 
 #[test]
-fn the_same_where_the_snapshot_starts_a_second_after_it_was_asked_for() {
+fn the_first_replica_gets_all_locks_from_a_snapshot_delayed_by_a_second() {
     follows_a_busy_master(&["--repl-diskless-sync-delay", "1"]);
 }
 
 #[test]
-fn the_same_where_the_snapshot_goes_by_the_disk() {
+fn the_first_replica_gets_all_locks_from_a_snapshot_on_disk() {
     follows_a_busy_master(&["--repl-diskless-sync", "no"]);
 }
 
 #[test]
-fn a_replica_that_comes_after_a_background_save_has_every_lock() {
+fn a_replica_attached_after_a_background_save_has_every_lock() {
     let (master, replica) = (
         TestServer::with(&PROMPT_MASTER),
         TestServer::without_module(&[]),
@@ -81,7 +80,7 @@ fn a_replica_that_comes_after_a_background_save_has_every_lock() {
 }
 
 #[test]
-fn a_replica_of_a_restarted_master_has_the_changes_before_its_return() {
+fn a_replica_of_a_restarted_master_has_the_changes_before_its_reconnection() {
     let mut options = PROMPT_MASTER.to_vec();
     options.extend(["--save", "3600 1000000"]);
     let mut master = TestServer::with(&options);
@@ -100,8 +99,8 @@ fn a_replica_of_a_restarted_master_has_the_changes_before_its_return() {
     same_data(&master, &replica);
 }
 
-/// A replica asks for a snapshot that is never sent, or only after the test. The master has a backlog from
-/// then on. A file that is saved now makes a server that goes on by that backlog.
+/// A replica asks for a snapshot that is never sent, or only after the test. From then on the master has a backlog. A
+/// file that is saved now starts a server that continues from that backlog.
 fn goes_on_from_a_saved_file(stays: bool) {
     let master = TestServer::with(&["--repl-diskless-sync-delay", "3600"]);
     let mut conn = master.conn();
@@ -143,12 +142,12 @@ fn a_server_made_from_a_saved_file_gets_the_changes_since() {
 }
 
 #[test]
-fn the_same_where_the_replica_that_asked_first_went_away() {
+fn a_saved_file_gets_later_changes_after_the_first_replica_disconnected() {
     goes_on_from_a_saved_file(false);
 }
 
 #[test]
-fn a_module_loaded_into_a_master_replicates_from_its_first_lock_on() {
+fn a_module_loaded_into_a_master_replicates_its_first_lock() {
     let mut options = PROMPT_MASTER.to_vec();
     options.extend(["--enable-module-command", "yes"]);
     let (master, replica) = (

@@ -1,4 +1,4 @@
-//! Restarts: what the files say is what holds afterwards, with the module and without it.
+//! Restarts: the locks in the files are held afterwards, with the module and without it.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -7,12 +7,12 @@ use crate::common::{module_path, wait_for, Conn, TestServer};
 
 const AOF_ALWAYS: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
 
-/// Ways to end a server so that its data is all in its files.
+/// Ways to end a server that leave all data in its files.
 #[derive(Clone, Copy, Debug)]
 enum Ending {
     /// SIGKILL, with an AOF that is synced at each write.
     CrashWithAof,
-    /// SIGKILL after a rewrite of the AOF, with more written behind it.
+    /// SIGKILL after a rewrite of the AOF, with more written after it.
     CrashWithRewrittenAof,
     /// The same with a base file of plain commands.
     CrashWithPlainAof,
@@ -68,7 +68,7 @@ fn rewrite_aof(server: &TestServer) {
     });
 }
 
-/// The holder as `LOCK.INFO` describes it: owner, holds, token.
+/// The holder as in `LOCK.INFO`: owner, holds, token.
 fn holder_of(conn: &mut Conn, key: &str) -> (String, i64, i64) {
     let info = conn.run(["LOCK.INFO", key]);
     let holder = info.field("holders").unwrap().list()[0].clone();
@@ -105,7 +105,7 @@ fn holds_counts_leases_and_tokens_survive_and_waiters_do_not() {
         assert_eq!(holder_of(&mut conn, "late"), ("a".into(), 1, second));
         assert!(conn.line("LOCK.INFO freed").is_nil());
 
-        // Life goes on where it stopped.
+        // The server continues with the former state.
         assert!(conn.line("LOCK.ACQUIRE k b").is_nil());
         assert_eq!(conn.line("LOCK.ACQUIRE k a PX 60000 ONCE").int(), first);
         assert_eq!(
@@ -139,7 +139,7 @@ fn a_server_without_the_module_loads_the_same_files_and_hands_them_back() {
         assert!(conn.line("LOCK.INFO k").is_error());
         assert_eq!(conn.snapshot_of("k"), before, "{ending:?}");
         assert_eq!(conn.line("EXISTS freed").int(), 0);
-        // What Redisson's unlock script does to a hold of two.
+        // The commands of Redisson's unlock script for a hold of two.
         conn.line("HINCRBY k a -1");
         if matches!(ending, Ending::ShutdownWithRdb) {
             conn.run(["CONFIG", "SET", "save", "3600 1"]);
@@ -233,7 +233,7 @@ fn a_reload_that_finds_the_lock_free_grants_it() {
 }
 
 #[test]
-fn an_aof_loaded_again_in_place_keeps_the_waiters_too() {
+fn an_aof_reloaded_in_place_keeps_the_waiters_too() {
     let mut s = Scene::with(&AOF_ALWAYS);
     assert_eq!(s.alice.line("DEBUG LOADAOF").text(), "OK");
     assert_eq!(holder_of(&mut s.alice, "k"), ("alice".into(), 1, s.first));

@@ -1,5 +1,4 @@
-//! Fail-overs by real sentinels, while locks are held and waited for: the primary dies, or is
-//! stopped and comes back.
+//! Fail-overs by real sentinels, while locks are held and waited for: the primary dies, or is stopped and resumes.
 
 use crate::common::sentinel::Watched;
 use crate::common::{wait_for, Conn, TestServer};
@@ -7,10 +6,10 @@ use crate::common::{wait_for, Conn, TestServer};
 /// Locks whose short leases end while the primary is stopped.
 const SHORT: usize = 5;
 
-/// Alice holds `k` twice, bob and carol wait for it; every replica knows of the hold.
+/// Alice holds `k` twice, bob and carol wait for it; every replica has the hold.
 struct Held {
     waiters: Vec<Conn>,
-    /// Alice's token, and the end of her lease.
+    /// Alice's token, and the deadline of her lease.
     token: i64,
     deadline: i64,
 }
@@ -34,7 +33,7 @@ impl Held {
         }
     }
 
-    /// The hold is on the new primary as it was, and is handed off there.
+    /// Asserts that the hold is on the new primary as it was, and is handed off there.
     fn goes_on_at(&self, new: &TestServer) {
         let mut conn = new.conn();
         let token = format!("t{}", self.token);
@@ -97,11 +96,10 @@ fn locks_survive_a_primary_that_dies() {
     assert!(refused.error().starts_with("READONLY"));
 }
 
-/// A stopped primary still believes that it is one when it goes on. Until the sentinels
-/// tell it, it grants what its replica has granted meanwhile: then there are two holders, and the
-/// new primary's has the higher token.
+/// A stopped primary still acts as one when it resumes. Until the sentinels demote it, it grants locks that its former
+/// replica has granted meanwhile: then a lock has two holders, and that of the new primary has the higher token.
 #[test]
-fn a_primary_that_stood_still_answers_its_waiters_and_its_tokens_are_the_lower_ones() {
+fn a_resumed_primary_answers_its_waiters_and_grants_lower_tokens() {
     let scene = Watched::start();
     let mut held = Held::on(&scene.servers[0]);
     let mut old = scene.servers[0].conn();
@@ -141,11 +139,11 @@ fn a_primary_that_stood_still_answers_its_waiters_and_its_tokens_are_the_lower_o
                 assert!(*first < token && token < newest, "{key}: {token}, {newest}");
                 overlaps += 1;
             }
-            told => assert_unblocked(told.map(|reply| reply.error())),
+            response => assert_unblocked(response.map(|reply| reply.error())),
         }
     }
     println!("{overlaps} of {SHORT} locks had two holders after the old primary went on");
-    // Alice's lease has not ended anywhere: no request was granted `k` at the old one.
+    // Alice's lease has not ended on either server: the old one granted no request for `k`.
     for waiter in &mut held.waiters {
         assert_unblocked(waiter.try_recv().map(|reply| reply.error()));
         assert!(waiter.is_closed());
@@ -161,11 +159,12 @@ fn a_primary_that_stood_still_answers_its_waiters_and_its_tokens_are_the_lower_o
     }
 }
 
-/// A demoted server says so and closes the connection; the client may see the end alone.
-fn assert_unblocked(told: Option<String>) {
+/// A demoted server replies with an error and closes the connection; the client may see only the end.
+fn assert_unblocked(response: Option<String>) {
     assert!(
-        told.as_ref()
+        response
+            .as_ref()
             .is_none_or(|error| error.starts_with("UNBLOCKED")),
-        "{told:?}"
+        "{response:?}"
     );
 }

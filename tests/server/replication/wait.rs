@@ -1,5 +1,5 @@
-//! `WAIT` and `WAITAOF` in the pipeline behind an acquire: they cover its grant, whether it came at once
-//! or after a wait in the queue.
+//! `WAIT` and `WAITAOF` in the pipeline after an acquire: they cover its grant, whether immediate or after a wait in
+//! the queue.
 
 use crate::common::replica::{aof_text, follow, wait_until_in_sync, PROMPT_MASTER};
 use crate::common::{Conn, TestServer};
@@ -14,7 +14,7 @@ fn master_and_replica() -> (TestServer, TestServer) {
     (master, replica)
 }
 
-/// The grant and the answer of what was sent behind it.
+/// The reply of the grant and of the command after it.
 fn granted_and_covered(conn: &mut Conn) -> (i64, Vec<i64>) {
     let token = conn.recv().int();
     let covered = conn.recv();
@@ -29,7 +29,7 @@ fn token_at(server: &TestServer) -> String {
     server.conn().line("HGET k #token").text()
 }
 
-/// Sends the recipe for a free lock and for one that is held; gives what stood behind each grant.
+/// Runs the recipe for a free lock and for a held one; returns the reply of the command after each grant.
 fn both_ways(master: &TestServer, behind: &str, mut check: impl FnMut(i64, Vec<i64>)) {
     let mut conn = master.conn();
     conn.send_lines(&["LOCK.ACQUIRE k a PX 60000 ONCE", behind]);
@@ -69,7 +69,7 @@ fn waitaof_covers_the_grant() {
     });
 }
 
-/// A replica that does not answer: the grant remains, and its client gets the number of replicas that have it.
+/// A replica that does not acknowledge: the grant remains, and its client gets the number of replicas that have it.
 #[test]
 fn without_enough_replicas_the_grant_remains_and_wait_reports_it() {
     let (master, replica) = master_and_replica();

@@ -1,12 +1,12 @@
-//! A bug that strikes in the midst of a decision about a semaphore or a latch: no client is left without an
-//! answer, no permit vanishes, and everything works on.
+//! A panic during a decision about a semaphore or a latch: every client gets a reply, no permit is lost, and the server
+//! continues to work.
 
 use crate::common::{wait_for, Conn, TestServer};
 use crate::lifecycle::faults::fault_module;
 
 const INTERNAL: &str = "ERR internal error";
 
-/// Alice has the one permit of `k`; b and c wait.
+/// Alice has the only permit of `k`; b and c wait.
 fn stage() -> (TestServer, Conn, Conn, Conn) {
     let server = TestServer::with_module(fault_module(), &[]);
     let (mut conn, mut b, mut c) = (server.conn(), server.conn(), server.conn());
@@ -30,7 +30,11 @@ fn between_a_decision_and_its_effects() {
     conn.send_line("SEM.RELEASE k a");
     assert_internal(&mut conn);
     assert_internal(&mut b);
-    assert_eq!(conn.line("SEM.RELEASE k a").int(), 1, "nothing was written");
+    assert_eq!(
+        conn.line("SEM.RELEASE k a").int(),
+        1,
+        "the permit is still held"
+    );
     assert!(c.recv().int() > 0);
     assert_eq!(conn.line("SEM.RELEASE k c").int(), 1);
     assert_eq!(conn.line("GET k").text(), "1");
@@ -38,7 +42,7 @@ fn between_a_decision_and_its_effects() {
 }
 
 #[test]
-fn in_the_alarm_at_the_end_of_a_lease() {
+fn in_the_timer_at_the_end_of_a_lease() {
     let (server, mut conn, mut b, mut c) = stage();
     conn.line("LOCK.FAULT apply");
     conn.send_line("SEM.RENEW k a PX 50");
@@ -73,7 +77,11 @@ fn as_a_latch_opens() {
     conn.send_line("LATCH.DOWN d");
     assert_internal(&mut conn);
     assert_internal(&mut waiter);
-    assert_eq!(conn.line("LATCH.WAIT d").int(), 0, "nothing was written");
+    assert_eq!(
+        conn.line("LATCH.WAIT d").int(),
+        0,
+        "the latch is still closed"
+    );
     waiter.send_line("LATCH.WAIT d BLOCK 0");
     wait_for("a waiter", || server.stat("latch_waiters") == 1);
     assert_eq!(conn.line("LATCH.DOWN d").int(), 0);

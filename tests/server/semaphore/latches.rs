@@ -1,4 +1,4 @@
-//! `LATCH.*` on real servers: each reply, and every way in which a latch opens.
+//! `LATCH.*` on real servers: each reply, and every event that opens a latch.
 
 use crate::common::barrier::assert_stays_silent;
 use crate::common::scene::only_reply;
@@ -11,7 +11,7 @@ const DOWN: &str = "\
     return left";
 const CHANNEL: &str = "redisson_countdownlatch__channel__{k}";
 
-/// Waiters on a latch of one count.
+/// Waiters for a latch with a count of one.
 fn waiting(server: &TestServer, count: usize) -> (Conn, Vec<Conn>) {
     let mut c = server.conn();
     c.line("LATCH.SET k 1");
@@ -43,7 +43,7 @@ fn set_and_down() {
     let server = TestServer::start();
     let mut c = server.conn();
     assert!(c.line("LATCH.SET k 3 XX").is_nil());
-    assert_eq!(c.line("LATCH.WAIT k").int(), 1, "no latch is an open one");
+    assert_eq!(c.line("LATCH.WAIT k").int(), 1, "an absent latch is open");
     assert_eq!(c.line("LATCH.DOWN k").int(), 0);
     assert_eq!(c.line("LATCH.SET k 3 NX").int(), 3);
     assert!(c.line("LATCH.SET k 9 NX").is_nil());
@@ -89,7 +89,7 @@ fn every_way_of_opening_answers_all_waiters() {
 }
 
 #[test]
-fn an_end_that_is_put_off_is_waited_for() {
+fn a_later_deadline_is_waited_for() {
     let server = TestServer::start();
     let (mut c, mut waiters) = waiting(&server, 1);
     c.line("PEXPIRE k 60");
@@ -103,7 +103,7 @@ fn an_end_that_is_put_off_is_waited_for() {
 }
 
 #[test]
-fn the_end_without_the_help_of_active_expiry() {
+fn the_end_without_active_expiry() {
     let server = TestServer::start();
     let mut c = server.conn();
     c.line("DEBUG SET-ACTIVE-EXPIRE 0");
@@ -114,7 +114,7 @@ fn the_end_without_the_help_of_active_expiry() {
 }
 
 #[test]
-fn a_wait_that_runs_out_says_that_it_is_closed() {
+fn a_wait_that_times_out_says_that_the_latch_is_closed() {
     let server = TestServer::start();
     let mut c = server.conn();
     c.line("LATCH.SET k 1");
@@ -199,7 +199,7 @@ fn a_refusal_leaves_no_trace() {
 }
 
 #[test]
-fn a_redisson_client_counts_down_and_our_waiters_are_let_in() {
+fn a_redisson_client_counts_down_and_the_modules_waiters_are_answered() {
     let server = TestServer::start();
     let (mut c, mut waiters) = waiting(&server, 2);
     assert_eq!(c.line("LATCH.SET k 2").int(), 2);
@@ -214,20 +214,20 @@ fn a_redisson_client_counts_down_and_our_waiters_are_let_in() {
 #[test]
 fn redissons_waiters_get_the_message() {
     let server = TestServer::start();
-    let (mut c, mut listener) = (server.conn(), server.conn());
-    listener.run(["SUBSCRIBE", CHANNEL]);
-    let mut heard = || listener.recv().list()[2].text();
+    let (mut c, mut subscriber) = (server.conn(), server.conn());
+    subscriber.run(["SUBSCRIBE", CHANNEL]);
+    let mut received = || subscriber.recv().list()[2].text();
     c.line("LATCH.SET k 2");
-    assert_eq!(heard(), "1", "as after trySetCount");
+    assert_eq!(received(), "1", "as after trySetCount");
     c.line("LATCH.SET k 3");
     c.line("LATCH.DOWN k");
     c.line("LATCH.DOWN k 2");
-    assert_eq!(heard(), "0");
+    assert_eq!(received(), "0");
     c.line("CONFIG SET lock.publish no");
     c.line("LATCH.SET k 1");
     c.line("LATCH.DOWN k");
     c.line(&format!("PUBLISH {CHANNEL} end"));
-    assert_eq!(heard(), "end");
+    assert_eq!(received(), "end");
 }
 
 #[test]
@@ -257,7 +257,7 @@ fn the_key_of_the_permits_is_neither_hit_nor_missed() {
     for line in ["LATCH.SET k 3", "LATCH.SET k 2", "LATCH.DOWN k"] {
         assert!(c.line(line).int() > 0, "{line}");
     }
-    // (That a key has changed counts as a hit of it, or a miss, on Redis 8.6.)
+    // (On Redis 8.6 a change of a key counts as a hit, or as a miss.)
     c.line("CONFIG RESETSTAT");
     assert_eq!(c.line("LATCH.WAIT k").int(), 0);
     assert_eq!(counts(), ("1".into(), "0".into()));
@@ -266,7 +266,7 @@ fn the_key_of_the_permits_is_neither_hit_nor_missed() {
     let mut missed = events.so_far();
     missed.retain(|event| event == "keymiss {k}:timeout");
     assert!(missed.is_empty());
-    // Nor is it a hit where it is there.
+    // If the key exists, it does not count as a hit either.
     c.line("SEM.SET k 1");
     c.line("SEM.ACQUIRE k a PX 60000").int();
     c.line("CONFIG RESETSTAT");

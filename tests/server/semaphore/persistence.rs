@@ -4,7 +4,7 @@ use crate::common::cluster::{begin_move, end_move, migrate_keys, one_node, slot_
 use crate::common::replica::{follow, wait_until_in_sync, ReplicationStream};
 use crate::common::{wait_for, Conn, TestServer};
 
-/// What is replicated by these lines, after everything else has been.
+/// The commands that these lines replicate.
 fn replicated(stream: &mut ReplicationStream, server: &TestServer, lines: &[&str]) -> Vec<String> {
     let mut c = server.conn();
     stream.until_now(server);
@@ -71,15 +71,15 @@ fn replicas_get_latches() {
     let server = TestServer::start();
     let mut stream = ReplicationStream::attach(&server);
     let made = replicated(&mut stream, &server, &["LATCH.SET d 2"]);
-    let told = "PUBLISH redisson_countdownlatch__channel__{d} 1";
-    assert_eq!(made, ["MULTI", "SET d 2", told, "EXEC"]);
+    let response = "PUBLISH redisson_countdownlatch__channel__{d} 1";
+    assert_eq!(made, ["MULTI", "SET d 2", response, "EXEC"]);
     assert_eq!(
         replicated(&mut stream, &server, &["LATCH.DOWN d"]),
         ["SET d 1"]
     );
     let opened = replicated(&mut stream, &server, &["LATCH.DOWN d"]);
-    let told = "PUBLISH redisson_countdownlatch__channel__{d} 0";
-    assert_eq!(opened, ["MULTI", "DEL d", told, "EXEC"]);
+    let response = "PUBLISH redisson_countdownlatch__channel__{d} 0";
+    assert_eq!(opened, ["MULTI", "DEL d", response, "EXEC"]);
     assert_eq!(
         replicated(&mut stream, &server, &["LATCH.DOWN d", "LATCH.WAIT d"]),
         [""; 0]
@@ -110,7 +110,7 @@ fn a_replica_has_the_permits_and_grants_them_when_it_is_promoted() {
 }
 
 #[test]
-fn permits_and_latches_outlive_a_crash() {
+fn permits_and_latches_survive_a_crash() {
     let mut server = TestServer::with(&["--appendonly", "yes", "--appendfsync", "always"]);
     let mut c = server.conn();
     let first = c.line("SEM.ACQUIRE k a LIMIT 3 PX 600000").int();
@@ -157,36 +157,36 @@ fn both_keys_of_a_semaphore_are_in_one_slot_or_it_is_refused() {
 }
 
 #[test]
-fn a_slot_that_moves_takes_its_waiters_along() {
+fn a_slot_that_moves_redirects_its_waiters() {
     let (source, target) = two_nodes(&[]);
     let (mut here, mut there) = (source.conn(), target.conn());
     let slot = slot_of(&mut here, "k");
     here.line("SEM.ACQUIRE k a LIMIT 1 PX 600000");
-    let (mut waiter, mut listener) = (source.conn(), source.conn());
+    let (mut waiter, mut other_waiter) = (source.conn(), source.conn());
     waiter.send_line("SEM.ACQUIRE k b LIMIT 1 BLOCK 0");
     here.line("LATCH.SET {k}d 1");
-    listener.send_line("LATCH.WAIT {k}d BLOCK 0");
+    other_waiter.send_line("LATCH.WAIT {k}d BLOCK 0");
     wait_for("both", || {
         source.stat("sem_waiters") + source.stat("latch_waiters") == 2
     });
     begin_move(&source, &target, slot);
     migrate_keys(&source, &target, slot);
-    // What is not here is over there: no latch is open, and no semaphore made.
+    // A key that is absent here is at the target: no latch is open here, and no semaphore is created.
     here.line("LOCK.ACQUIRE other x PX 50");
     assert!(here.line("LOCK.ACQUIRE other y BLOCK 0").int() > 0);
-    assert!(waiter.is_silent() && listener.is_silent());
+    assert!(waiter.is_silent() && other_waiter.is_silent());
     end_move(&source, &target, slot);
     let moved = format!("MOVED {slot} 127.0.0.1:{}", target.port);
     assert_eq!(waiter.recv().error(), moved);
-    assert_eq!(listener.recv().error(), moved);
+    assert_eq!(other_waiter.recv().error(), moved);
     assert!(there.line("SEM.ACQUIRE k b").is_nil());
     assert_eq!(there.line("SEM.RELEASE k a").int(), 1);
     assert!(there.line("SEM.ACQUIRE k b").int() > 0);
 }
 
-/// One of the two keys has moved, the other has not: nothing is decided by half a semaphore.
+/// One of the two keys has moved, the other has not: the module decides nothing with one key of a semaphore.
 #[test]
-fn half_a_semaphore_is_none() {
+fn a_semaphore_with_one_key_moved_is_refused() {
     let (source, target) = two_nodes(&[]);
     let (mut here, mut there) = (source.conn(), target.conn());
     let slot = slot_of(&mut here, "k");
@@ -220,9 +220,9 @@ fn half_a_semaphore_is_none() {
     assert_eq!(there.line("GET k").text(), "1");
 }
 
-/// A key whose TTL is over is hidden, not deleted, while writes are paused. To write it then ends the server.
+/// An expired key is hidden, not deleted, while writes are paused. Writing it then ends the server.
 #[test]
-fn a_transaction_that_paused_writes_makes_nothing_anew() {
+fn a_transaction_that_paused_writes_creates_nothing() {
     let server = TestServer::start();
     let mut c = server.conn();
     c.line("DEBUG SET-ACTIVE-EXPIRE 0");
@@ -237,12 +237,12 @@ fn a_transaction_that_paused_writes_makes_nothing_anew() {
             c.line(line);
         }
         assert!(c.line("EXEC").list()[1].error().starts_with("TRYAGAIN "));
-        assert_eq!(c.line(make).int(), 2, "and afterwards it is made");
+        assert_eq!(c.line(make).int(), 2, "and afterwards it is created");
         c.line("DEL k");
     }
 }
 
-/// The permits would end by a TTL that their semaphore has no more.
+/// Otherwise the permits would expire with a TTL that their semaphore no longer has.
 #[test]
 fn the_set_follows_the_ttl_of_the_string() {
     let server = TestServer::start();
@@ -261,7 +261,10 @@ fn the_set_follows_the_ttl_of_the_string() {
     ends(&mut c);
     let mut stream = ReplicationStream::attach(&server);
     c.line("PERSIST k");
-    let told = replicated(&mut stream, &server, &["SEM.RENEW k a PX 60000"]);
+    let response = replicated(&mut stream, &server, &["SEM.RENEW k a PX 60000"]);
     assert_eq!(ends(&mut c), -1);
-    assert!(told.contains(&"PERSIST {k}:timeout".into()), "{told:?}");
+    assert!(
+        response.contains(&"PERSIST {k}:timeout".into()),
+        "{response:?}"
+    );
 }

@@ -1,4 +1,4 @@
-//! `SEM.*` on real servers: each reply, each refusal, and what the two keys say.
+//! `SEM.*` on real servers: each reply, each refusal, and the content of the two keys.
 
 use crate::common::barrier::assert_stays_silent;
 use crate::common::scene::only_reply;
@@ -35,9 +35,9 @@ fn set_says_how_many_permits_there_are() {
     assert_eq!(c.line("SEM.SET k 2 XX").int(), 2);
     c.line("SEM.ACQUIRE k a");
     assert_eq!(c.line("SEM.SET k 5").int(), 5);
-    assert_eq!(c.line("GET k").text(), "4", "the one that is held counts");
+    assert_eq!(c.line("GET k").text(), "4", "the held permit counts");
     assert_eq!(c.line("SEM.SET k 0").int(), 0);
-    assert_eq!(c.line("GET k").text(), "-1", "what is held is owed");
+    assert_eq!(c.line("GET k").text(), "-1", "the held permit is a debt");
     assert_eq!(c.line("SEM.RELEASE k a").int(), 1);
     assert_eq!(c.line("GET k").text(), "0");
     assert_eq!(c.line("EXISTS {k}:timeout").int(), 0);
@@ -68,10 +68,10 @@ fn a_permit_is_a_place_in_redissons_set_and_an_end_by_the_servers_clock() {
 }
 
 #[test]
-fn limit_makes_the_semaphore_and_is_ignored_afterwards() {
+fn limit_creates_the_semaphore_and_is_ignored_afterwards() {
     let server = TestServer::start();
     let mut c = server.conn();
-    assert!(c.line("SEM.ACQUIRE k a").is_nil(), "there is none");
+    assert!(c.line("SEM.ACQUIRE k a").is_nil(), "there is no semaphore");
     assert_eq!(c.line("EXISTS k").int(), 0);
     assert!(c.line("SEM.ACQUIRE k a LIMIT 2").int() > 0);
     assert!(c.line("SEM.ACQUIRE k b LIMIT 1").int() > 0);
@@ -80,7 +80,7 @@ fn limit_makes_the_semaphore_and_is_ignored_afterwards() {
 }
 
 #[test]
-fn sent_again_it_is_the_same_permit_for_longer_never_shorter() {
+fn a_repeated_acquire_extends_the_permit_and_never_shortens_it() {
     let server = TestServer::start();
     let mut c = server.conn();
     let token = c.line("SEM.ACQUIRE k a LIMIT 1 PX 60000").int();
@@ -141,7 +141,7 @@ fn an_owner_can_acquire_again_after_its_permit_has_expired() {
     assert_eq!(info(&mut c, "permits").int(), 1);
 }
 
-/// A refused acquire writes nothing, but what it had to walk over is cleared away behind it.
+/// A refused acquire writes nothing, except that the expired permits that it had to read are removed afterwards.
 #[test]
 fn a_long_debt_is_paid_by_expired_permits() {
     let server = TestServer::start();
@@ -224,7 +224,7 @@ fn permits_go_to_waiters_in_their_order() {
     assert_eq!(server.stat("sem_waits_granted"), 3);
 }
 
-/// In one event a hundred are granted a permit; a newcomer of the same tick passes none of the others.
+/// One event serves a hundred waiters; a caller in the same tick passes none of the others.
 #[test]
 fn more_waiters_than_one_event_serves_are_all_served() {
     let server = TestServer::start();
@@ -260,7 +260,7 @@ fn an_id_that_waits_twice_waits_once() {
     assert!(only_reply(&mut older).is_nil());
     assert!(
         c.line("SEM.ACQUIRE k w").is_nil(),
-        "without BLOCK it asks only"
+        "without BLOCK no request waits"
     );
     assert!(c.line("SEM.RELEASE k w").is_nil(), "the wait is withdrawn");
     assert!(only_reply(&mut newer).is_nil());
@@ -269,7 +269,7 @@ fn an_id_that_waits_twice_waits_once() {
 }
 
 #[test]
-fn a_wait_that_ran_out_keeps_its_place_for_a_moment() {
+fn a_wait_that_timed_out_keeps_its_place_for_a_moment() {
     let server = TestServer::with(&["--lock.queue-grace", "60000"]);
     let mut c = server.conn();
     c.line("SEM.ACQUIRE k a LIMIT 1");
@@ -448,7 +448,11 @@ fn the_set_ends_with_the_string() {
     c.line("DEL k");
     assert_eq!(c.line("SEM.RENEW k a").int(), 0, "no string, no semaphore");
     assert!(c.line("SEM.ACQUIRE k b LIMIT 1").int() > 0);
-    assert_eq!(ids(&mut c), ["b"], "what was left is another semaphore's");
+    assert_eq!(
+        ids(&mut c),
+        ["b"],
+        "permits of a former semaphore are not counted"
+    );
     assert_eq!(c.line("PTTL k").int(), -1);
     assert_eq!(server.stat("sem_grants_lost"), 1);
 }

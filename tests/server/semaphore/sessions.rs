@@ -3,7 +3,7 @@
 use crate::common::barrier::assert_stays_silent;
 use crate::common::scene::only_reply;
 use crate::common::{wait_for, Conn, TestServer};
-use crate::session::endings::{assert_stats, SHORT};
+use crate::session::endings::{assert_stats, SHORT, STEADY};
 
 fn parked(server: &TestServer, line: &str) -> Conn {
     let mut conn = server.conn();
@@ -39,7 +39,7 @@ fn the_end_of_the_connection_hands_the_permit_off() {
 
 #[test]
 fn the_server_keeps_the_lease_as_long_as_the_connection_lives() {
-    let server = TestServer::with(&SHORT);
+    let server = TestServer::with(&STEADY);
     let mut alice = server.conn();
     alice.line("SEM.ACQUIRE k a SESSION LIMIT 1");
     let first = end_of(&mut alice, "a");
@@ -100,7 +100,7 @@ fn many_permits_of_one_connection_are_returned_in_portions() {
 }
 
 #[test]
-fn where_there_is_no_connection_there_is_no_session() {
+fn a_session_needs_a_connection() {
     let server = TestServer::start();
     let mut c = server.conn();
     let script = "return redis.call('SEM.ACQUIRE', KEYS[1], 'a', 'SESSION', 'LIMIT', '1')";
@@ -116,7 +116,7 @@ fn where_there_is_no_connection_there_is_no_session() {
 }
 
 #[test]
-fn a_permit_that_went_away_is_not_renewed_any_more() {
+fn a_lost_permit_is_no_longer_renewed() {
     let server = TestServer::with(&SHORT);
     let mut alice = server.conn();
     alice.line("SEM.ACQUIRE k a SESSION LIMIT 1");

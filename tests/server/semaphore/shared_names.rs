@@ -1,16 +1,16 @@
-//! Semaphores whose names differ in the braces only have one set of permits: after one was deleted, its permits are not taken
-//! for those of the other.
+//! Semaphores whose names differ in the braces only share the key of their permits: after one was deleted, its permits
+//! do not count as those of the other.
 
 use crate::commands::names_collide::{dump, refused, TAKEN};
 use crate::common::{wait_for, Conn, TestServer};
 
-/// Deletes `s`, of which a permit is held, has the same id granted a permit of `{s}` by these commands, and sets a number at
-/// `s` again.
+/// Deletes `s` while a permit of it is held, lets these commands grant the same id a permit of `{s}`, and sets a number
+/// at `s` again.
 fn let_the_twin_follow(c: &mut Conn, second: &[&str]) {
     c.line("DEL s");
     for line in second {
-        let told = c.line(line);
-        assert!(!told.is_error(), "{line}: {told:?}");
+        let response = c.line(line);
+        assert!(!response.is_error(), "{line}: {response:?}");
     }
     c.line("SET s 5");
 }
@@ -46,7 +46,7 @@ fn a_permit_of_a_deleted_semaphore_does_not_become_its_twins() {
         }
         assert_eq!(dump(&mut c, "{s}:timeout"), before, "{second:?}");
         assert_eq!(c.line("GET s").text(), "5");
-        // The twin is as it was, and has its permit for itself once the number is gone.
+        // The twin is unchanged, and the permit is its own once the number is gone.
         c.line("DEL s");
         assert_eq!(c.line("SEM.RENEW {s} o EX 5").int(), 1);
         assert_eq!(c.line("SEM.RELEASE {s} o").int(), 1);
@@ -88,7 +88,7 @@ fn a_session_does_not_end_or_renew_the_permit_of_a_twin() {
 }
 
 #[test]
-fn a_permit_is_its_semaphores_own_beside_a_twin_after_every_renewal() {
+fn a_permit_stays_its_semaphores_own_after_renewals_beside_a_twin() {
     let server = TestServer::with(&["--lock.session-lease", "600"]);
     let (mut bound, mut c) = (server.conn(), server.conn());
     c.line("SEM.SET k 4");
@@ -106,7 +106,7 @@ fn a_permit_is_its_semaphores_own_beside_a_twin_after_every_renewal() {
     }
     bound.close();
     wait_for("the end of the session", || c.line("GET k").text() == "3");
-    // Renewed by a script, as a client of Redisson's does, it may be the twin's; without a twin it is not.
+    // After a renewal by a script, like that of a Redisson client, it may be the twin's; without a twin it is not.
     c.line("ZADD {k}:timeout XX 922337203685477 c");
     refused(&mut c, "SEM.RELEASE k c", TAKEN);
     c.line("DEL {k}");
@@ -118,7 +118,7 @@ fn a_permit_is_its_semaphores_own_beside_a_twin_after_every_renewal() {
 }
 
 #[test]
-fn permits_that_are_owed_are_not_taken_from_a_twin() {
+fn a_debt_is_not_paid_with_permits_of_a_twin() {
     let server = TestServer::start();
     let mut c = server.conn();
     c.line("SEM.SET k 2");
@@ -130,7 +130,7 @@ fn permits_that_are_owed_are_not_taken_from_a_twin() {
     c.line("SET {k} 1");
     c.line("SET k -200");
     assert_eq!(c.line("SEM.RELEASE k a").int(), 1);
-    // A permit that the alarm grants later: then it has settled the semaphore.
+    // A permit that the timer grants later: by then it has settled the semaphore.
     c.line("SEM.ACQUIRE z a LIMIT 1 PX 30").int();
     assert!(c.line("SEM.ACQUIRE z b BLOCK 0").int() > 0);
     assert_eq!(c.line("ZCARD {k}:timeout").int(), 151);

@@ -1,5 +1,5 @@
-//! Every way in which a permit can come free, or stop being one, under a parked waiter; and what becomes of
-//! the waiters when the server has other things to do.
+//! Every event that frees a permit, or makes the key no semaphore, while a request is parked; and the waiters' fate
+//! while the server cannot grant.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use crate::common::barrier::{assert_stays_silent, Barrier};
 use crate::common::scene::only_reply;
 use crate::common::{wait_for, Conn, TestServer};
 
-/// Alice has the one permit of `k`, bob waits.
+/// Alice has the only permit of `k`, bob waits.
 struct Scene {
     alice: Conn,
     bob: Conn,
@@ -45,7 +45,7 @@ impl Scene {
         }
     }
 
-    /// Bob's one and only reply: a token, and the set agrees.
+    /// Asserts bob's only reply: a token, and the set has his permit.
     fn assert_bob_is_granted(&mut self) {
         assert!(only_reply(&mut self.bob).int() > 0);
         assert!(!self.alice.line("ZSCORE {k}:timeout bob").is_nil());
@@ -61,7 +61,7 @@ fn hands_off(lines: &[&str]) -> Scene {
     scene
 }
 
-// What gives a permit.
+// Events that free a permit.
 
 #[test]
 fn release() {
@@ -80,7 +80,7 @@ fn the_end_of_the_lease() {
     assert_eq!(scene.server.stat("sem_grants_expired"), 1);
 }
 
-/// The timer is armed for one permit; another ends sooner.
+/// The timer is armed for one permit; another one expires sooner.
 #[test]
 fn the_first_end_of_many() {
     let mut scene = Scene::new();
@@ -93,7 +93,7 @@ fn the_first_end_of_many() {
 }
 
 #[test]
-fn an_end_that_is_put_off() {
+fn a_later_deadline() {
     let mut scene = Scene::new();
     scene.run(&[
         "SEM.RENEW k alice PX 60",
@@ -108,9 +108,9 @@ fn an_end_that_is_put_off() {
     scene.assert_bob_is_granted();
 }
 
-/// As Redisson's updateLeaseTime does it: only the set is changed.
+/// Like Redisson's updateLeaseTime: only the set is changed.
 #[test]
-fn a_lease_that_others_cut() {
+fn a_lease_shortened_by_another_client() {
     let mut scene = Scene::new();
     let now = scene.alice.line("TIME").list();
     let now_s: i64 = now[0].text().parse().expect("seconds");
@@ -145,16 +145,16 @@ fn ends_in_the_order_of_time() {
 }
 
 #[test]
-fn a_number_written_by_others() {
+fn a_number_written_by_another_client() {
     hands_off(&["INCRBY k 1"]);
     hands_off(&["SET k 5"]);
     hands_off(&["MULTI", "INCR k", "EXEC"]);
 }
 
-// The semaphore goes away: a request with a LIMIT makes it again.
+// The semaphore is deleted: a request with a LIMIT creates it again.
 
 #[test]
-fn the_key_goes_away() {
+fn the_key_is_deleted() {
     for lines in [
         &["DEL k"][..],
         &["DEL k {k}:timeout"],
@@ -190,7 +190,7 @@ fn a_request_without_limit_waits_for_the_next_semaphore() {
 }
 
 #[test]
-fn something_else_at_the_key() {
+fn another_value_at_the_key() {
     for (lines, code) in [
         (&["SET k hello"][..], "LOCKTYPE"),
         (&["MULTI", "DEL k", "HSET k f v", "EXEC"], "WRONGTYPE"),
@@ -208,7 +208,7 @@ fn something_else_at_the_key() {
     }
 }
 
-// Waits that end otherwise.
+// Other ends of a wait.
 
 #[test]
 fn a_bounded_wait() {
@@ -253,7 +253,7 @@ fn a_grant_that_cannot_be_delivered_goes_to_the_next() {
     }
 }
 
-/// Without a waiter behind the dead connection the permit is free again.
+/// Without another waiter behind the closed connection the permit is free again.
 #[test]
 fn a_permit_that_no_waiter_can_receive_is_returned() {
     let mut scene = Scene::new();
@@ -291,7 +291,7 @@ fn an_owner_that_asks_again_keeps_its_grant_in_flight() {
     assert_eq!(scene.server.stat("sem_grants_undone"), 0);
 }
 
-// Writes are refused for now.
+// Grants while writes are refused.
 
 #[test]
 fn paused_writes() {
@@ -325,7 +325,7 @@ fn too_few_replicas() {
 }
 
 #[test]
-fn out_of_memory_takes_new_permits_but_gives_those_that_are_waited_for() {
+fn out_of_memory_refuses_callers_and_still_grants_to_waiters() {
     let mut scene = Scene::new();
     scene.run(&["CONFIG SET maxmemory 1"]);
     assert!(scene
@@ -355,14 +355,14 @@ fn the_server_becomes_a_replica() {
     assert_eq!(scene.alice.line("SEM.RELEASE k alice").int(), 1);
 }
 
-/// An `-UNBLOCKED` error, or the end of the connection.
+/// Asserts an `-UNBLOCKED` error, or the end of the connection.
 fn only_or_closed(conn: &mut Conn) -> bool {
     conn.try_recv()
         .is_none_or(|reply| reply.error().starts_with("UNBLOCKED"))
 }
 
 #[test]
-fn the_start_up_delay() {
+fn the_startup_delay() {
     let mut server = TestServer::with(&["--appendonly", "yes"]);
     let mut c = server.conn();
     let token = c.line("SEM.ACQUIRE k alice LIMIT 2 PX 600000").int();
@@ -370,7 +370,7 @@ fn the_start_up_delay() {
     server.restart();
     let mut c = server.conn();
     let again = c.line("SEM.ACQUIRE k alice PX 600000").int();
-    assert!(again > token, "it is not known any more under its old one");
+    assert!(again > token, "the token before the restart is lost");
     assert_eq!(c.line("SEM.ACQUIRE k alice PX 600000").int(), again);
     let error = c.line("SEM.ACQUIRE k bob").error();
     assert!(error.starts_with("LOCKDELAY"), "{error}");
@@ -383,7 +383,7 @@ fn the_start_up_delay() {
     assert_eq!(server.stat("sem_adoptions"), 1);
 }
 
-/// The id of a connection that cannot be asked.
+/// The id of a connection that is blocked.
 trait Parked {
     fn id_while_parked(&mut self, server: &TestServer) -> i64;
 }
@@ -396,9 +396,9 @@ impl Parked for Conn {
     }
 }
 
-/// A key that the module itself makes concerns the waiters for another kind of resource, too.
+/// A key that the module itself creates concerns waiters for another kind of resource, too.
 #[test]
-fn a_free_key_becomes_something_else() {
+fn a_free_key_becomes_another_resource() {
     for line in ["LOCK.ACQUIRE k x", "LOCK.ACQUIRE k x READ"] {
         let server = TestServer::start();
         let (mut c, mut waiter) = (server.conn(), server.conn());
@@ -410,7 +410,7 @@ fn a_free_key_becomes_something_else() {
     for line in ["SEM.SET k 2", "LATCH.SET k 2"] {
         let server = TestServer::start();
         let (mut c, mut waiter) = (server.conn(), server.conn());
-        // The free key waits for the other one.
+        // The request waits for the other key.
         c.line("LOCK.ACQUIRE other x");
         waiter.send_line("LOCK.MACQUIRE 2 k other bob BLOCK 0");
         server.wait_for_waiters(1);
@@ -422,7 +422,10 @@ fn a_free_key_becomes_something_else() {
     waiter.send_line("SEM.ACQUIRE k bob BLOCK 0");
     wait_for("a waiter", || server.stat("sem_waiters") == 1);
     let refused = c.line("LATCH.SET k 2").error();
-    assert!(refused.starts_with("LOCKTYPE"), "it waits for a semaphore");
+    assert!(
+        refused.starts_with("LOCKTYPE"),
+        "a waiter waits for a semaphore"
+    );
     c.line("SEM.SET k 2");
     assert!(only_reply(&mut waiter).int() > 0);
     assert_eq!(c.line("GET k").text(), "1");

@@ -1,10 +1,10 @@
-//! Locks that are bound to a connection, in a cluster: released in every slot of the node, and not followed to
-//! another node.
+//! Locks that are bound to a connection, in a cluster: released in every slot of the node, and not bound at another
+//! node.
 
 use std::time::{Duration, Instant};
 
 use crate::common::cluster::{
-    begin_move, migrate_keys, move_slot, one_node, slot_of, turn, two_nodes,
+    begin_move, lock_scenes, migrate_keys, move_slot, one_node, slot_of, two_nodes,
 };
 use crate::common::{patience, wait_for};
 use crate::session::endings::{assert_stats, field, holder, is_free};
@@ -30,11 +30,11 @@ fn the_end_of_a_connection_in_many_slots() {
     assert_stats(&server, &[("grants_session_ended", 20), ("panics", 0)]);
 }
 
-/// The lock moves with its slot. It is not renewed there, so its lease ends it; and the end of the connection
-/// means nothing to either node.
+/// The lock moves with its slot. At the target it is not renewed, so its lease ends it; the end of the connection
+/// changes nothing on either node.
 #[test]
 fn a_lock_whose_slot_moves_away_ends_by_its_lease() {
-    let _turn = turn();
+    let _scene = lock_scenes();
     let (source, target) = two_nodes(&["--lock.session-lease", "3000"]);
     let (mut alice, mut here, mut there) = (source.conn(), source.conn(), target.conn());
     let token = alice.line("LOCK.ACQUIRE k alice SESSION").int();
@@ -56,10 +56,10 @@ fn a_lock_whose_slot_moves_away_ends_by_its_lease() {
     }
 }
 
-/// While a slot is on its way, the locks that are still here are renewed and released here.
+/// While a slot is migrating, the locks that are still at the source are renewed and released there.
 #[test]
-fn the_end_of_a_connection_while_a_slot_is_on_its_way() {
-    let _turn = turn();
+fn the_end_of_a_connection_while_a_slot_is_migrating() {
+    let _scene = lock_scenes();
     let (source, target) = two_nodes(&["--lock.session-lease", "2000"]);
     let (mut alice, mut here) = (source.conn(), source.conn());
     let slot = slot_of(&mut here, "{k}1");

@@ -1,4 +1,4 @@
-//! Locks that are bound to a connection: whatever ends it, they are released and handed off.
+//! Locks that are bound to a connection: every end of the connection releases them and hands them off.
 
 use std::os::fd::AsRawFd;
 
@@ -7,6 +7,9 @@ use crate::common::{has_io_threads, replica, wait_for, Conn, Events, Reply, Test
 
 /// A session lease that a test can wait for.
 pub const SHORT: [&str; 2] = ["--lock.session-lease", "300"];
+
+/// A session lease that is not lost when a slow machine stops for a moment.
+pub const STEADY: [&str; 2] = ["--lock.session-lease", "1500"];
 
 /// Alice holds `k` by a session, bob waits behind her.
 pub struct Bound {
@@ -39,8 +42,8 @@ impl Bound {
         Bound::on(TestServer::start())
     }
 
-    /// Alice's hold was released, and bob has the lock.
-    pub fn assert_handed_on(mut self, why: &str) {
+    /// Asserts that alice's hold was released, and bob holds the lock.
+    pub fn assert_handed_off(mut self, why: &str) {
         assert!(only_reply(&mut self.bob).int() > 0, "{why}");
         assert_eq!(holder(&mut self.watcher, "k").as_deref(), Some("bob"));
         assert_stats(
@@ -72,7 +75,7 @@ pub fn holder(conn: &mut Conn, key: &str) -> Option<String> {
     field(conn, key, "owner").map(|owner| owner.text())
 }
 
-/// Whose connection the hold of `k` is bound to.
+/// The connection that the hold of `k` is bound to.
 pub fn bound_to(conn: &mut Conn) -> Option<i64> {
     let bound = field(conn, "k", "session").is_some_and(|session| session.int() == 1);
     bound.then(|| field(conn, "k", "client-id").expect("an id").int())
@@ -82,13 +85,13 @@ pub fn is_free(conn: &mut Conn, key: &str) -> bool {
     conn.run(["EXISTS", key]).int() == 0
 }
 
-// What ends a connection.
+// Ends of a connection.
 
 #[test]
 fn a_connection_that_is_closed() {
     let mut scene = Bound::new();
     std::mem::replace(&mut scene.alice, scene.server.conn()).close();
-    scene.assert_handed_on("closed");
+    scene.assert_handed_off("closed");
 }
 
 #[test]
@@ -111,7 +114,7 @@ fn a_connection_that_is_reset() {
     };
     assert_eq!(set, 0);
     drop(alice);
-    scene.assert_handed_on("reset");
+    scene.assert_handed_off("reset");
 }
 
 #[test]
@@ -127,7 +130,7 @@ fn a_connection_that_is_killed() {
     assert!(only_reply(&mut scene.bob).int() > 0);
     let aof = replica::aof_text(&scene.server);
     assert!(aof.iter().any(|line| line.contains(" bob ")), "{aof:#?}");
-    // A kill that had changed something would be sent to replicas, where that id is another client's.
+    // A kill that counted as a change would be sent to replicas, where that id is another client's.
     assert!(!aof.iter().any(|line| line.contains("KILL")), "{aof:#?}");
     assert_stats(
         &scene.server,
@@ -142,14 +145,14 @@ fn a_connection_that_kills_itself() {
     scene
         .alice
         .run(["CLIENT", "KILL", "ID", &id, "SKIPME", "no"]);
-    scene.assert_handed_on("killed by itself");
+    scene.assert_handed_off("killed by itself");
 }
 
 #[test]
 fn a_connection_that_quits() {
     let mut scene = Bound::new();
     assert_eq!(scene.alice.line("QUIT").text(), "OK");
-    scene.assert_handed_on("quit");
+    scene.assert_handed_off("quit");
 }
 
 #[test]
@@ -159,14 +162,14 @@ fn a_connection_whose_user_is_deleted() {
     scene.alice.line("AUTH eve x");
     assert_eq!(bound_to(&mut scene.watcher), Some(scene.alice_id));
     scene.watcher.line("ACL DELUSER eve");
-    scene.assert_handed_on("its user is gone");
+    scene.assert_handed_off("its user is gone");
 }
 
 #[test]
 fn a_connection_that_does_not_read_its_replies() {
     let mut scene = Bound::new();
     let watcher = &mut scene.watcher;
-    // Small pieces: some servers send large values without buffering them.
+    // Small chunks: some servers send large values without buffering them.
     let mut push = vec!["RPUSH".to_string(), "big".into()];
     push.resize(2_000, "x".repeat(500));
     watcher.run(&push);
@@ -179,20 +182,19 @@ fn a_connection_that_does_not_read_its_replies() {
     for _ in 0..40 {
         scene.alice.try_send(["LRANGE", "big", "0", "-1"]);
     }
-    scene.assert_handed_on("its output buffer is full");
+    scene.assert_handed_off("its output buffer is full");
 }
 
 #[test]
 fn a_connection_that_is_idle_for_too_long() {
     let server = TestServer::start();
     let scene = Bound::on(server);
-    // The watcher asks all the time, and bob is blocked: only alice is idle.
-    let mut watcher = scene.server.conn();
-    watcher.line("CONFIG SET timeout 1");
+    // Bob is blocked, and each query uses a connection of its own: only alice is idle.
+    scene.server.conn().line("CONFIG SET timeout 1");
     wait_for("the idle connection's end", || {
-        holder(&mut watcher, "k").as_deref() == Some("bob")
+        holder(&mut scene.server.conn(), "k").as_deref() == Some("bob")
     });
-    watcher.line("CONFIG SET timeout 0");
+    scene.server.conn().line("CONFIG SET timeout 0");
     assert_stats(
         &scene.server,
         &[("grants_session_ended", 1), ("sessions", 0), ("panics", 0)],
@@ -222,8 +224,8 @@ fn a_connection_that_is_killed_in_a_transaction_of_another_client() {
         let found = aof.iter().position(|line| line.contains(word));
         found.unwrap_or_else(|| panic!("no {word} in {aof:#?}"))
     };
-    // The transaction comes first, as it happened, and then what the end of the connection did. No kill is
-    // sent on: on a replica it would hit another client.
+    // First comes the transaction, in its order, and then the effects of the connection's end. The kill is not
+    // replicated: on a replica it would hit another client.
     assert!(
         at("SET before") < at("SET after") && at("SET after") < at(" bob "),
         "{aof:#?}"
@@ -232,7 +234,7 @@ fn a_connection_that_is_killed_in_a_transaction_of_another_client() {
     assert_stats(&scene.server, &[("grants_session_ended", 1)]);
 }
 
-/// The server looks after its connections while a script takes too long, but nothing changes under it.
+/// The server handles its connections while a script takes too long, but no data changes during the script.
 #[test]
 fn a_connection_that_is_closed_under_a_long_script() {
     let server = TestServer::with(&["--lua-time-limit", "20"]);
@@ -251,13 +253,13 @@ fn a_connection_that_is_closed_under_a_long_script() {
     assert_eq!(
         busy.recv().int(),
         0,
-        "the lock changed hands under the script"
+        "the lock has another holder during the script"
     );
-    scene.assert_handed_on("closed under a script");
+    scene.assert_handed_off("closed under a script");
 }
 
 #[test]
-fn what_does_not_end_a_connection() {
+fn events_that_do_not_end_a_connection() {
     let server = TestServer::start();
     let (mut alice, mut watcher) = (server.conn(), server.conn());
     let id = alice.id();
@@ -272,13 +274,13 @@ fn what_does_not_end_a_connection() {
     wait_for("a free lock", || is_free(&mut watcher, "k"));
 }
 
-// What happens at the end.
+// Effects of the end.
 
 #[test]
 fn the_whole_hold_is_released_and_published() {
     let server = TestServer::with(&["--notify-keyspace-events", "KEAd"]);
-    let (mut alice, mut watcher, mut listener) = (server.conn(), server.conn(), server.conn());
-    listener.line("SUBSCRIBE redisson_lock__channel:{k}");
+    let (mut alice, mut watcher, mut subscriber) = (server.conn(), server.conn(), server.conn());
+    subscriber.line("SUBSCRIBE redisson_lock__channel:{k}");
     let mut events = Events::of(&server);
     for _ in 0..3 {
         alice.line("LOCK.ACQUIRE k alice SESSION").int();
@@ -286,7 +288,7 @@ fn the_whole_hold_is_released_and_published() {
     assert_eq!(field(&mut watcher, "k", "holds").map(|n| n.int()), Some(3));
     alice.close();
     wait_for("a free lock", || is_free(&mut watcher, "k"));
-    assert_eq!(listener.recv().list()[2].text(), "0");
+    assert_eq!(subscriber.recv().list()[2].text(), "0");
     let events = events.so_far().join(" ");
     assert!(events.contains("lock.release"), "{events}");
     assert_stats(&server, &[("grants_session_ended", 1), ("reentries", 2)]);
@@ -318,7 +320,7 @@ fn a_waiter_that_asked_for_a_session_is_bound_at_the_grant() {
     );
 }
 
-/// Killed between the grant and its delivery: the grant is taken back, and counted as that.
+/// Killed between the grant and its delivery: the grant is undone, and counted as such.
 #[test]
 fn a_grant_that_did_not_arrive_is_undone_not_released() {
     let server = TestServer::start();
@@ -341,8 +343,8 @@ fn a_grant_that_did_not_arrive_is_undone_not_released() {
     assert_stats(&server, &[("sessions", 0), ("session_holds", 0)]);
 }
 
-/// It holds the lock as one owner and waits for it as another, in another database than it has selected:
-/// it must not be handed what it leaves behind.
+/// The connection holds the lock as one owner and waits for it as another, in another database than it has selected: it
+/// must not be granted the lock that its own end releases.
 #[test]
 fn a_dying_connection_is_not_granted_its_own_lock() {
     let server = TestServer::start();
@@ -377,7 +379,7 @@ fn a_dying_connection_is_not_granted_its_own_lock() {
 }
 
 #[test]
-fn a_connection_that_waits_for_what_it_holds_as_another_owner_is_served_by_a_third() {
+fn a_connection_that_waits_for_its_own_lock_is_granted_by_a_release_of_a_third() {
     let server = TestServer::start();
     let (mut conn, mut other) = (server.conn(), server.conn());
     let first = conn.line("LOCK.ACQUIRE k x SESSION").int();
@@ -387,7 +389,7 @@ fn a_connection_that_waits_for_what_it_holds_as_another_owner_is_served_by_a_thi
     assert_eq!(other.line("LOCK.RELEASE k x").int(), 1);
     let second = conn.recv().int();
     assert!(second > first);
-    // A limit ends the wait, and the hold is untouched.
+    // A timeout ends the wait, and the hold stays.
     assert!(conn.line("LOCK.ACQUIRE k z BLOCK 1").is_nil());
     // Cycles of such connections end with the connections, and a closed connection is granted nothing.
     let mut third = server.conn();
@@ -403,7 +405,7 @@ fn a_connection_that_waits_for_what_it_holds_as_another_owner_is_served_by_a_thi
     assert_eq!(server.stat("grants_session_ended"), 2);
 }
 
-/// A hundred at once, more in the ticks that follow: every one to its waiter, or free.
+/// A hundred at once, more in the following ticks: each is granted to its waiter, or free.
 #[test]
 fn the_end_of_many() {
     const LOCKS: usize = 350;
@@ -441,12 +443,12 @@ fn the_end_of_many() {
     );
 }
 
-/// An owner that asks for a lock whose release is still to come finds it released: its new hold is a new one,
-/// and the end of the old connection means nothing to it.
+/// An owner that requests a lock whose release is still pending finds it released: its hold is a new one, and the end
+/// of the old connection does not affect it.
 #[test]
 fn an_owner_that_asks_before_all_holds_are_released() {
     if has_io_threads() {
-        // The connection is let go of after the transaction.
+        // The server frees the connection after the transaction.
         return;
     }
     const LOCKS: usize = 300;

@@ -1,5 +1,5 @@
-//! Locks that are bound to a connection, while it lives: to which, under what lease, where not, and what
-//! happens when the server may not write or the lock goes away.
+//! Locks that are bound to a connection, while it lives: to which one, under what lease, where not, and the behaviour
+//! when the server refuses writes or the lock is lost.
 
 use std::time::{Duration, Instant};
 
@@ -7,10 +7,9 @@ use crate::common::barrier::Barrier;
 use crate::common::scene::{only_reply, unload_and_load};
 use crate::common::{module_path, patience, replica, wait_for, Conn, TestServer};
 use crate::lifecycle::settings::{NUMBERS, SWITCHES};
-use crate::session::endings::{assert_stats, bound_to, field, holder, is_free, Bound, SHORT};
-
-/// A session lease that a slow machine does not lose by standing still for a moment.
-const STEADY: [&str; 2] = ["--lock.session-lease", "1500"];
+use crate::session::endings::{
+    assert_stats, bound_to, field, holder, is_free, Bound, SHORT, STEADY,
+};
 
 // Which holds are bound.
 
@@ -88,7 +87,7 @@ fn without_a_lease_of_its_own_it_stays_bound_under_the_sessions() {
 }
 
 #[test]
-fn where_a_session_is_refused() {
+fn contexts_in_which_a_session_is_refused() {
     let server = TestServer::start();
     let mut conn = server.conn();
     let script = "return redis.call('LOCK.ACQUIRE', KEYS[1], 'a', 'SESSION')";
@@ -149,7 +148,7 @@ fn the_server_renews_at_a_third_as_long_as_the_connection_lives() {
     let server = TestServer::with(&STEADY);
     let (mut alice, mut watcher) = (server.conn(), server.conn());
     let token = alice.line("LOCK.ACQUIRE k alice SESSION").int();
-    // More than three leases' worth of renewals; at each look the lease is there, and never longer.
+    // Renewals for more than three leases; the lease exists at each check, and is never longer.
     let (mut rises, mut last) = (0, 1_501);
     wait_for("twelve renewals", || {
         let left = watcher.line("PTTL k").int();
@@ -185,7 +184,7 @@ fn the_setting_counts_from_the_next_renewal_on() {
     wait_for("a free lock", || is_free(&mut watcher, "k"));
 }
 
-/// A frozen server does not renew. What ended meanwhile stays ended, although the connection lives.
+/// A frozen server does not renew. A lease that ended meanwhile stays ended, although the connection lives.
 #[test]
 fn a_lease_that_ended_while_the_server_was_frozen_is_not_renewed() {
     let mut scene = Bound::on(TestServer::with(&SHORT));
@@ -240,7 +239,7 @@ fn after_a_crash_the_hold_ends_within_the_lease() {
 // While writes are refused.
 
 #[test]
-fn a_pause_puts_the_end_off() {
+fn a_pause_postpones_the_end() {
     for mode in ["WRITE", "ALL"] {
         let mut scene = Bound::new();
         scene.watcher.line(&format!("CLIENT PAUSE 600 {mode}"));
@@ -253,7 +252,7 @@ fn a_pause_puts_the_end_off() {
             assert!(scene.bob.is_silent());
             scene.watcher.line("CLIENT UNPAUSE");
         }
-        scene.assert_handed_on(mode);
+        scene.assert_handed_off(mode);
     }
 }
 
@@ -284,10 +283,10 @@ fn too_few_replicas_postpone_the_end() {
     barrier.assert_silent(&mut scene.bob);
     assert_eq!(scene.server.stat("session_holds"), 1);
     scene.watcher.line("CONFIG SET min-replicas-to-write 0");
-    scene.assert_handed_on("replicas are there again");
+    scene.assert_handed_off("replicas are there again");
 }
 
-/// Renewals are writes like any other; and when the lease has ended first, that ends the hold.
+/// Renewals are refused like other writes; a lease that ends first ends the hold.
 #[test]
 fn too_few_replicas_for_longer_than_the_lease_end_the_hold() {
     let mut scene = Bound::on(TestServer::with(&SHORT));
@@ -307,14 +306,14 @@ fn too_few_replicas_for_longer_than_the_lease_end_the_hold() {
     });
 }
 
-/// A renewal that was refused is made up for before the lease ends.
+/// A refused renewal is repeated before the lease ends.
 #[test]
 fn too_few_replicas_for_a_moment_end_nothing() {
     let server = TestServer::with(&["--lock.session-lease", "6000"]);
     let (mut alice, mut watcher) = (server.conn(), server.conn());
     alice.line("LOCK.ACQUIRE k alice SESSION");
     watcher.line("CONFIG SET min-replicas-to-write 1");
-    // It was due at 4,000.
+    // The renewal was due at 4,000.
     wait_for("a refusal", || watcher.line("PTTL k").int() < 3_700);
     assert_eq!(server.stat("session_renewals"), 0);
     watcher.line("CONFIG SET min-replicas-to-write 0");
@@ -323,7 +322,7 @@ fn too_few_replicas_for_a_moment_end_nothing() {
     assert_stats(&server, &[("session_losses", 0), ("session_holds", 1)]);
 }
 
-/// After a demotion nothing is bound: the new primary's data says when the hold ends.
+/// After a demotion no lock is bound: the end of the hold is that in the new primary's data.
 #[test]
 fn a_replica_renews_and_releases_nothing() {
     let server = TestServer::with(&["--lock.session-lease", "1000"]);
@@ -369,7 +368,7 @@ fn a_replica_has_the_locks_of_the_primary() {
 }
 
 #[test]
-fn a_lock_that_went_away_is_bound_no_more() {
+fn a_lost_lock_is_no_longer_bound() {
     for line in [
         "DEL k",
         "RENAME k other",
@@ -426,7 +425,7 @@ fn the_module_can_be_unloaded_when_nothing_is_bound_or_it_is_drained() {
     alice.line("LOCK.RELEASE k alice");
     unload_and_load(&mut watcher);
 
-    // Redis 8 does not survive a command of a client whose last one was of a module that is gone.
+    // Redis 8 does not survive a command of a client whose last one was of an unloaded module.
     alice = server.conn();
     alice.line("LOCK.ACQUIRE k alice SESSION");
     assert!(watcher.line("MODULE UNLOAD lock").is_error());
@@ -440,9 +439,9 @@ fn the_module_can_be_unloaded_when_nothing_is_bound_or_it_is_drained() {
     assert!(watcher.line("PTTL k").int() <= 10_000);
 }
 
-/// The operator changes a setting and changes it back: no hold that is bound to a connection is lost.
+/// The operator changes a setting and changes it back: no session hold is lost.
 #[test]
-fn a_drain_that_is_called_off_ends_no_session() {
+fn a_cancelled_drain_ends_no_session() {
     let server = TestServer::with(&STEADY);
     let (mut alice, mut bob, mut carol) = (server.conn(), server.conn(), server.conn());
     let mut watcher = server.conn();
@@ -470,7 +469,7 @@ fn a_drain_that_is_called_off_ends_no_session() {
         });
     };
     renewed_thrice(&server);
-    // A connection that ends is noticed meanwhile.
+    // The end of a connection is still noticed meanwhile.
     bob.close();
     wait_for("a free lock", || is_free(&mut watcher, "j"));
     watcher.line("CONFIG SET lock.drain no");
@@ -497,7 +496,7 @@ fn a_drain_that_is_called_off_ends_no_session() {
     );
 }
 
-/// Each setting is changed under a session, a line and a permit, and changed back.
+/// Each setting is changed while there are a session, a queue and a permit, and changed back.
 #[test]
 fn settings_that_are_changed_and_changed_back_lose_nothing() {
     let server = TestServer::with(&STEADY);
@@ -512,7 +511,7 @@ fn settings_that_are_changed_and_changed_back_lose_nothing() {
             assert_eq!(watcher.run(["CONFIG", "SET", name, value]).text(), "OK");
         };
         let now = watcher.run(["CONFIG", "GET", name]).list()[1].text();
-        // A renewal under the longest lease of a session would be the last one for years.
+        // A renewal with the longest session lease would be the last one for years.
         let most = match name {
             "lock.session-lease" => "9000",
             _ => most,

@@ -1,6 +1,6 @@
-//! A connection with thousands of bound locks: renewed by one timer while it lives, released in small
-//! portions when it ends, while others are served. Figures are printed, not asserted:
-//! `cargo test session::scale -- --nocapture`.
+//! A connection with thousands of bound locks: one timer renews them while it lives; after its end they are released in
+//! small portions, and the server serves other clients between them. Figures are printed, not asserted: `cargo test
+//! session::scale -- --nocapture`.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use crate::common::{patience, wait_for, Conn, TestServer};
 
 const LOCKS: usize = 10_000;
 
-/// A connection that holds so many locks by its session.
+/// A connection that holds this many locks by its session.
 fn holder(server: &TestServer) -> Conn {
     let mut alice = server.conn();
     for from in (0..LOCKS).step_by(500) {
@@ -25,8 +25,8 @@ fn holder(server: &TestServer) -> Conn {
     alice
 }
 
-/// Asks over and over until the condition holds, and returns how long the server took each time: a tick
-/// that is busy with something else is seen as a slow answer.
+/// Queries until the condition holds, and returns how long the server took each time: a long tick shows as a slow
+/// reply.
 fn answer_times(conn: &mut Conn, mut done: impl FnMut(&mut Conn) -> bool) -> Vec<Duration> {
     let start = Instant::now();
     let mut times = Vec::new();
@@ -39,7 +39,7 @@ fn answer_times(conn: &mut Conn, mut done: impl FnMut(&mut Conn) -> bool) -> Vec
     times
 }
 
-fn tell(what: &str, took: Duration, mut times: Vec<Duration>) {
+fn report(what: &str, took: Duration, mut times: Vec<Duration>) {
     times.sort_unstable();
     let at = |share: usize| times[(times.len() - 1) * share / 1_000];
     println!(
@@ -57,7 +57,7 @@ fn ten_thousand_locks_end_with_their_connection() {
     let server = TestServer::start();
     let alice = holder(&server);
     let (mut watcher, mut pinger) = (server.conn(), server.conn());
-    // Every hundredth lock has a waiter: those are handed off, in the order in which they were taken.
+    // Every hundredth lock has a waiter: those are handed off, in the order of their acquisition.
     let mut waiters: Vec<Conn> = Vec::new();
     for number in (0..LOCKS).step_by(100) {
         let mut waiter = server.conn();
@@ -70,12 +70,12 @@ fn ten_thousand_locks_end_with_their_connection() {
         let start = Instant::now();
         move |_| start.elapsed() > Duration::from_millis(200)
     });
-    tell("nothing ends", Duration::from_millis(200), quiet);
+    report("nothing ends", Duration::from_millis(200), quiet);
     let start = Instant::now();
     alice.close();
     let held = waiters.len() as i64;
     let times = answer_times(&mut pinger, |_| watcher.line("DBSIZE").int() == held + 1);
-    tell(&format!("{LOCKS} locks end"), start.elapsed(), times);
+    report(&format!("{LOCKS} locks end"), start.elapsed(), times);
     for waiter in &mut waiters {
         assert!(waiter.recv().int() > 0);
     }
@@ -100,7 +100,7 @@ fn ten_thousand_locks_are_kept_by_one_timer() {
     let times = answer_times(&mut pinger, |_| {
         server.stat("session_renewals") >= 4 * LOCKS as u64
     });
-    tell(
+    report(
         &format!("four renewals of {LOCKS} locks"),
         start.elapsed(),
         times,

@@ -1,5 +1,5 @@
-//! Forged horizons, tokens and counters: none disables other locks, and a plausible one is believed, however far
-//! a clock was set back.
+//! Forged horizons, tokens and counters: none disables other locks, and a plausible one is accepted, however far a
+//! clock was set back.
 
 use crate::common::clock::{fake_clock, set_clock};
 use crate::common::cluster::{horizons_beside, one_node};
@@ -10,11 +10,11 @@ const HORIZON: &str = "redis_lock:horizon";
 const AOF_ALWAYS: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
 const DAY_US: i64 = 24 * 3_600_000_000;
 const YEAR_US: i64 = 366 * DAY_US;
-/// In the log once for each implausible horizon.
+/// The text that is logged once for each implausible horizon.
 const LINE: &str = "more than a hundred years ahead of the clock";
 
-/// Numbers that no horizon can be: the two ends of what clients and the server can count, and one that is a
-/// year beyond the bound.
+/// Numbers that no horizon can be: the smallest and the largest that clients and the server can count, and one a year
+/// beyond the bound.
 fn forged() -> Vec<String> {
     let beyond = (now_us() + 101 * YEAR_US).to_string();
     let ends = ["9007199254740991", "9223372036854775807"];
@@ -30,7 +30,7 @@ fn lines_in_log(server: &TestServer) -> usize {
     server.log().matches(LINE).count()
 }
 
-/// A grant of the free lock `k`, whose token is above the last and below a century from now.
+/// A grant of the free lock `k`, with a token above the last one and below a century from now.
 fn grant(conn: &mut Conn, last: &mut i64, what: &str) {
     let token = conn.line("LOCK.ACQUIRE k a PX 60000").int();
     assert!(token > *last, "{what}: {token} after {last}");
@@ -44,8 +44,8 @@ fn is_replaced(conn: &mut Conn, last: i64) -> bool {
     !horizon.is_nil() && (last..now_us() + DAY_US).contains(&horizon.text().parse().unwrap())
 }
 
-/// From the first wait on the module hears of every change of a key.
-fn listen(server: &TestServer) {
+/// From the first wait on the module gets an event for every change of a key.
+fn subscribe_to_events(server: &TestServer) {
     let (mut holder, mut waiter) = (server.conn(), server.conn());
     holder.line("LOCK.ACQUIRE warm a PX 60000");
     waiter.send_line("LOCK.ACQUIRE warm b BLOCK 0");
@@ -56,11 +56,11 @@ fn listen(server: &TestServer) {
 }
 
 #[test]
-fn a_forged_horizon_is_written_over_at_once_where_changes_are_heard_of() {
+fn a_forged_horizon_is_overwritten_at_once_with_key_events() {
     for forged in forged() {
         let server = TestServer::start();
         let (mut conn, mut last) = (server.conn(), 0);
-        listen(&server);
+        subscribe_to_events(&server);
         grant(&mut conn, &mut last, "first");
         conn.line(&format!("SET {HORIZON} {forged}"));
         wait_for("the true horizon", || is_replaced(&mut conn, last));
@@ -71,7 +71,7 @@ fn a_forged_horizon_is_written_over_at_once_where_changes_are_heard_of() {
 }
 
 #[test]
-fn a_forged_horizon_that_a_new_process_finds_is_written_over_by_the_first_grant() {
+fn a_forged_horizon_found_by_a_new_process_is_overwritten_by_the_first_grant() {
     for forged in forged() {
         let mut server = TestServer::with(&AOF_ALWAYS);
         let mut last = 0;
@@ -91,7 +91,7 @@ fn a_forged_horizon_that_a_new_process_finds_is_written_over_by_the_first_grant(
 }
 
 #[test]
-fn no_memory_of_a_forged_horizon_is_left_when_the_key_goes() {
+fn a_forged_horizon_is_forgotten_when_its_key_is_deleted() {
     for cure in [
         "DEL redis_lock:horizon",
         "FLUSHALL",
@@ -102,7 +102,7 @@ fn no_memory_of_a_forged_horizon_is_left_when_the_key_goes() {
         conn.line(&format!("SET {HORIZON} 9007199254740991"));
         let mut last = 0;
         grant(&mut conn, &mut last, "beside it");
-        listen(&server);
+        subscribe_to_events(&server);
         conn.line(&format!("SET {HORIZON} 9007199254740991"));
         conn.line(cure);
         grant(&mut conn, &mut last, cure);
@@ -111,7 +111,7 @@ fn no_memory_of_a_forged_horizon_is_left_when_the_key_goes() {
 }
 
 #[test]
-fn a_forged_horizon_arrives_by_a_swap_and_goes_with_a_flush() {
+fn a_forged_horizon_arrives_by_a_swap_and_is_removed_by_a_flush() {
     let server = TestServer::start();
     let (mut conn, mut last) = (server.conn(), 0);
     grant(&mut conn, &mut last, "first");
@@ -124,7 +124,7 @@ fn a_forged_horizon_arrives_by_a_swap_and_goes_with_a_flush() {
     conn.line(&format!("SET {HORIZON} 9007199254740991"));
     conn.line("FLUSHALL");
     grant(&mut conn, &mut last, "FLUSHALL");
-    // Read for the first time when it is swapped away.
+    // Read for the first time when the databases are swapped.
     let mut server = TestServer::with(&AOF_ALWAYS);
     server
         .conn()
@@ -151,7 +151,7 @@ fn a_forged_horizon_harms_no_promoted_replica() {
 }
 
 #[test]
-fn a_forged_horizon_of_a_slot_is_logged_and_written_over() {
+fn a_forged_horizon_of_a_slot_is_logged_and_overwritten() {
     let node = one_node(&[]);
     let (mut conn, mut last) = (node.conn(), 0);
     grant(&mut conn, &mut last, "first");
@@ -167,7 +167,7 @@ fn a_forged_horizon_of_a_slot_is_logged_and_written_over() {
     assert!(node.log().contains(&format!("'{horizon}'")));
 }
 
-/// The horizon is then fifty years ahead of the clock, and true.
+/// The horizon is then fifty years ahead of the clock, and genuine.
 #[test]
 fn tokens_rise_over_a_restart_with_the_clock_set_back_by_decades() {
     let mut server = TestServer::with(&AOF_ALWAYS);
@@ -191,7 +191,7 @@ fn tokens_rise_over_a_restart_with_the_clock_set_back_by_decades() {
     server.start_again();
 }
 
-/// A counter that is days or years ahead is believed; what ends it, or the process, makes no token repeat.
+/// A counter that is days or years ahead is accepted; neither its deletion nor a restart makes a token repeat.
 #[test]
 fn tokens_that_a_counter_led_to_are_surpassed_without_it() {
     for ahead in [2 * DAY_US, 40 * YEAR_US] {
@@ -238,15 +238,15 @@ fn a_token_years_ahead_is_surpassed_when_its_lock_is_gone() {
     grant(&mut conn, &mut last, "FLUSHALL");
 }
 
-/// Until the first wait the module hears of no key's change.
+/// Until the first wait the module gets no key events.
 #[test]
-fn another_type_that_came_unheard_where_the_horizon_was_is_named_and_stays() {
+fn another_type_at_the_horizons_key_without_events_is_named_and_stays() {
     let server = TestServer::start();
     let (mut conn, mut last) = (server.conn(), 0);
     grant(&mut conn, &mut last, "first");
     conn.line(&format!("DEL {HORIZON}"));
     conn.line(&format!("RPUSH {HORIZON} foreign"));
-    // Its stored token takes the next one beyond the horizon, so that is to be stored anew.
+    // The token stored with the lock raises the next one beyond the horizon, so the horizon has to be stored again.
     let ahead = now_us() + DAY_US;
     conn.line(&format!("HSET k #token t{ahead}"));
     for request in [
@@ -272,7 +272,7 @@ fn another_type_that_came_unheard_where_the_horizon_was_is_named_and_stays() {
     assert!(horizon.parse::<i64>().unwrap() > last, "{horizon}");
 }
 
-/// `INCR` goes on from a negative number, so a grant writes its token there, as to any counter.
+/// `INCR` continues from a negative number, so a grant writes its token there, as to any counter.
 #[test]
 fn a_counter_below_zero_is_raised_to_the_token() {
     let server = TestServer::start();
@@ -288,7 +288,7 @@ fn a_counter_below_zero_is_raised_to_the_token() {
     }
 }
 
-/// `INCR` refuses these.
+/// Values that `INCR` refuses.
 #[test]
 fn a_counter_that_is_no_number_is_never_written() {
     let server = TestServer::start();
@@ -316,9 +316,9 @@ fn a_counter_that_is_no_number_is_never_written() {
     }
 }
 
-/// From the first wait on, the module hears of changes of keys.
+/// From the first wait on, the module gets events of changed keys.
 #[test]
-fn one_that_came_unheard_before_the_first_wait_is_no_reason_to_keep_a_lock() {
+fn another_type_from_before_the_first_wait_does_not_keep_a_lock() {
     let server = TestServer::start();
     let (mut conn, mut last) = (server.conn(), 0);
     grant(&mut conn, &mut last, "first");

@@ -1,4 +1,4 @@
-//! Fencing tokens only ever rise, whatever ended the grant before.
+//! Fencing tokens only rise, whatever ended the grant before.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -9,7 +9,7 @@ use crate::common::{module_path, wait_for, Conn, TestServer};
 const AOF_ALWAYS: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
 const HORIZON: &str = "redis_lock:horizon";
 
-/// The tokens of one lock so far: each is to be higher than the one before.
+/// The highest token of one lock so far: each new one must be above it.
 #[derive(Default)]
 struct Climb(i64);
 
@@ -190,14 +190,17 @@ fn they_rise_over_a_flush_and_a_crash_while_they_run_ahead_of_the_clock() {
     free(&mut server.conn());
     server.crash_and_restart();
     climb.grant(&mut server.conn(), "a restart");
-    assert!(climb.0 > now_us(), "from here on tokens run ahead");
+    assert!(
+        climb.0 > now_us(),
+        "from here on tokens are ahead of the clock"
+    );
     server.conn().line("FLUSHALL");
     server.crash_and_restart();
     climb.grant(&mut server.conn(), "FLUSHALL and a crash");
 }
 
 #[test]
-fn a_deleted_or_overwritten_horizon_harms_nothing() {
+fn tokens_rise_over_a_deleted_or_overwritten_horizon() {
     let in_two_hours = now_us() + 7_200_000_000;
     let mut server = TestServer::with(&AOF_ALWAYS);
     let mut climb = Climb::default();
@@ -220,8 +223,8 @@ fn a_deleted_or_overwritten_horizon_harms_nothing() {
         climb.grant(&mut conn, &format!("{spoil} and a restart"));
         free(&mut conn);
     }
-    assert!(climb.0 > in_two_hours, "a horizon is believed");
-    // What is no string is nothing of ours: it stays, and no token is handed out before it is gone.
+    assert!(climb.0 > in_two_hours, "a horizon is accepted");
+    // A value that is no string is not the module's: it stays, and no token is granted until it is gone.
     conn.line("RPUSH list x");
     conn.line(&format!("RENAME list {HORIZON}"));
     server.crash_and_restart();
@@ -242,7 +245,7 @@ fn now_us() -> i64 {
 }
 
 #[test]
-fn a_lock_from_elsewhere_with_a_higher_token_is_surpassed() {
+fn tokens_surpass_that_of_an_imported_lock() {
     let source = TestServer::start();
     let mut high = now_us() + 5_000_000_000;
     let server = TestServer::start();
@@ -274,7 +277,7 @@ fn a_lock_from_elsewhere_with_a_higher_token_is_surpassed() {
 }
 
 #[test]
-fn a_copy_of_a_lock_is_surpassed() {
+fn tokens_surpass_that_of_a_copied_lock() {
     let server = TestServer::start();
     let mut conn = server.conn();
     let mut climb = Climb::default();
@@ -350,7 +353,7 @@ fn they_rise_over_a_restart_with_the_clock_set_back() {
 }
 
 #[test]
-fn a_horizon_that_goes_with_its_database_is_stored_again_at_once() {
+fn a_horizon_flushed_with_its_database_is_stored_again_at_once() {
     let mut server = TestServer::with(&AOF_ALWAYS);
     let mut climb = Climb::default();
     for gone in ["FLUSHALL", "FLUSHALL ASYNC", "FLUSHDB", "SWAPDB 0 1"] {
@@ -361,7 +364,7 @@ fn a_horizon_that_goes_with_its_database_is_stored_again_at_once() {
         wait_for("the horizon", || {
             conn.line(&format!("EXISTS {HORIZON}")).int() == 1
         });
-        // No grant comes between, and the clock is of no help.
+        // No grant comes between, and the clock is set back.
         server.crash();
         fake_clock(&mut server);
         set_clock(&server, -7_200);
@@ -381,7 +384,7 @@ fn they_rise_when_a_former_master_that_missed_its_successor_is_promoted_again() 
     second.conn().line("REPLICAOF NO ONE");
     climb.grant(&mut second.conn(), "the second master");
     free(&mut second.conn());
-    // The first is demoted, but never comes to follow the second, which is lost.
+    // The first is demoted, but never follows the second, which is lost.
     first.conn().line("REPLICAOF 127.0.0.1 1");
     first.conn().line("REPLICAOF NO ONE");
     climb.grant(&mut first.conn(), "the first again");
@@ -401,9 +404,9 @@ fn they_rise_over_a_swap_before_the_first_grant() {
     }
 }
 
-/// The process before has stored it, this one has not read it yet, and the clock is of no help.
+/// The former process has stored the horizon, this one has not read it yet, and the clock is set back.
 #[test]
-fn a_horizon_that_goes_before_the_first_grant_is_taken_in() {
+fn a_horizon_deleted_before_the_first_grant_is_respected() {
     for gone in ["FLUSHALL", "FLUSHDB", "SWAPDB 0 1"] {
         let mut server = TestServer::with(&AOF_ALWAYS);
         let mut climb = Climb::default();
@@ -465,7 +468,7 @@ fn they_rise_over_a_promotion_together_with_a_clock_set_back() {
     climb.grant(&mut replica.conn(), "the promoted replica");
 }
 
-/// The horizon's writes while `body` runs.
+/// The number of writes of the horizon while `body` runs.
 fn horizons_written(server: &TestServer, body: impl FnOnce(&mut Conn)) -> usize {
     let mut stream = ReplicationStream::attach(server);
     body(&mut server.conn());
@@ -487,7 +490,7 @@ fn the_horizon_is_written_once_for_many_grants() {
 }
 
 #[test]
-fn after_a_restart_the_horizon_is_written_once_for_many_grants_too() {
+fn after_a_restart_the_horizon_is_written_once_for_many_grants() {
     let mut server = TestServer::with(&AOF_ALWAYS);
     server.conn().line("LOCK.ACQUIRE k a PX 60000");
     server.crash_and_restart();
@@ -501,14 +504,14 @@ fn after_a_restart_the_horizon_is_written_once_for_many_grants_too() {
 }
 
 #[test]
-fn reading_the_own_horizon_again_costs_no_tokens() {
+fn reading_the_own_horizon_again_raises_no_token() {
     let server = TestServer::start();
     let mut last = 0;
     let written = horizons_written(&server, |conn| {
         for _ in 0..20 {
             last = conn.line("LOCK.ACQUIRE k a PX 60000").int();
             free(conn);
-            // Swapping databases makes the module look again; so do evictions.
+            // Swapped databases make the module read the horizon again; so do evictions.
             conn.line("SWAPDB 5 6");
         }
     });
@@ -517,7 +520,7 @@ fn reading_the_own_horizon_again_costs_no_tokens() {
 }
 
 #[test]
-fn nothing_lives_for_ever_per_lock() {
+fn no_data_of_a_lock_stays_for_ever() {
     let server = TestServer::start();
     let mut conn = server.conn();
     for number in 0..1_000 {

@@ -1,5 +1,5 @@
-//! What exactly must be true for tokens to rise over a promotion: the new primary has the last horizon,
-//! or its clock is less than an hour behind the last token. Both sides of that line.
+//! The exact condition for tokens to rise over a promotion: the new primary has the last horizon, or its clock is less
+//! than an hour behind the last token. Both sides of this bound.
 
 use crate::common::clock::{fake_clock, set_clock};
 use crate::common::replica::{follow, wait_until_in_sync, PROMPT_MASTER};
@@ -8,8 +8,8 @@ use crate::common::{wait_for, Conn, TestServer};
 const MINUTE: i64 = 60;
 const HOUR: i64 = 60 * MINUTE;
 
-/// Two servers with clocks of their own, parted after the first grant: the master goes on granting, and
-/// nothing of that reaches the replica, which is promoted.
+/// Two servers with clocks of their own, separated after the first grant: the master continues to grant, and nothing of
+/// that reaches the replica, which is promoted.
 struct Parted {
     master: TestServer,
     promoted: TestServer,
@@ -30,7 +30,7 @@ impl Parted {
         }
     }
 
-    /// The master's clock moves on, and it grants; answers whether it stored a new horizon for that.
+    /// The master's clock advances, and it grants; returns whether it stored a new horizon for that.
     fn master_grants_at(&mut self, seconds: i64) -> bool {
         set_clock(&self.master, seconds);
         let mut conn = self.master.conn();
@@ -45,7 +45,7 @@ impl Parted {
         horizon(&mut conn) != before
     }
 
-    /// The first token of the promoted server, whose clock shows this.
+    /// The first token of the promoted server at this time of its clock.
     fn first_of_promoted_at(&self, seconds: i64) -> i64 {
         set_clock(&self.promoted, seconds);
         let mut conn = self.promoted.conn();
@@ -98,7 +98,7 @@ fn with_a_clock_less_than_an_hour_behind_any_number_of_horizons_may_be_lost() {
     assert!(parted.first_of_promoted_at(2 * HOUR + MINUTE) > parted.last);
 }
 
-/// Not a promise but the edge of one: with both against it no server can know better.
+/// This is the limit of the guarantee: without either, no server can know the highest token.
 #[test]
 fn without_the_last_horizon_and_with_a_clock_further_behind_they_can_step_back() {
     let mut parted = Parted::new();

@@ -1,4 +1,4 @@
-//! A wall clock that is set under a running server: leases go by it, waits do not.
+//! A wall clock that is set while the server runs: leases depend on it, waits do not.
 
 use crate::common::barrier::assert_stays_silent;
 use crate::common::clock::{fake_clock, set_clock};
@@ -16,7 +16,7 @@ fn server() -> TestServer {
     server
 }
 
-/// Sets the clock off the true one; when this returns, the server has seen it.
+/// Sets the difference to the real clock; when this returns, the server has noticed it.
 fn step(server: &TestServer, seconds: i64) {
     let mut conn = server.conn();
     let mut now = || conn.line("TIME").list()[0].text().parse::<i64>().unwrap();
@@ -62,14 +62,14 @@ fn a_clock_set_forward_ends_leases_and_no_wait() {
     assert!(only_reply(&mut dan).int() > scene.first);
 }
 
-/// The server takes the time once before it lets timers fire. One that is made while they fire, by a clock
-/// that was set back just then, would fire again and again in that same tick, for an hour.
+/// The server reads the time once before it fires timers. A timer that is armed meanwhile by a clock that was just set
+/// back would fire again and again in that same tick, for an hour.
 #[test]
 fn a_clock_that_is_set_back_while_the_timer_fires_stops_nothing() {
     let server = server();
     let mut conn = server.conn();
     let keys: Vec<String> = (0..400).map(|number| format!("k{number}")).collect();
-    // Many leases end in one moment: the timer is busy for some milliseconds.
+    // Many leases end at once: the timer needs some milliseconds.
     for delay_ms in 0..12 {
         set_clock(&server, 0);
         conn.line("FLUSHALL");

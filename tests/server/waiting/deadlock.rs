@@ -19,7 +19,7 @@ fn assert_deadlock(c: &mut Conn, line: &str, keys: &str) {
 }
 
 #[test]
-fn the_second_of_two_is_refused_and_nothing_has_changed() {
+fn the_second_of_two_is_refused_without_a_change() {
     let server = TestServer::start();
     let mut c = server.conn();
     c.line("LOCK.ACQUIRE x a PX 60000");
@@ -30,7 +30,7 @@ fn the_second_of_two_is_refused_and_nothing_has_changed() {
     bystander.saw_nothing("a request that would wait for itself");
     assert_stays_silent(&server, &mut a);
     assert_eq!((server.stat("deadlocks"), server.stat("waiters")), (1, 1));
-    // It is no error for a request that would not wait.
+    // A request without BLOCK gets nil instead of the error: it does not wait.
     assert!(c.line("LOCK.ACQUIRE x b").is_nil());
     c.line("LOCK.RELEASE y b");
     only_reply(&mut a).int();
@@ -103,7 +103,7 @@ fn readers_do_not_wait_for_each_other() {
     c.line("LOCK.ACQUIRE k b READ PX 60000");
     c.line("LOCK.ACQUIRE x a PX 60000");
     let mut b = park(&server, "LOCK.ACQUIRE x b PX 60000 BLOCK 0");
-    // a writes as soon as b reads no more, and b waits for a.
+    // a is granted WRITE when b no longer reads, and b waits for a.
     assert_deadlock(&mut c, "LOCK.ACQUIRE k a WRITE BLOCK 0", "\"k\", \"x\"");
     assert!(c.line("LOCK.ACQUIRE k a READ").int() > 0);
     c.line("LOCK.RELEASE x a");
@@ -122,7 +122,7 @@ fn a_waiter_in_front_closes_a_cycle() {
 }
 
 #[test]
-fn a_holder_that_went_by_other_means_closes_no_cycle() {
+fn a_holder_replaced_by_other_means_closes_no_cycle() {
     let server = TestServer::start();
     let mut c = server.conn();
     for go in ["DEL x", "PEXPIRE x 0", "LOCK.BREAK x", "FLUSHALL"] {
@@ -130,7 +130,7 @@ fn a_holder_that_went_by_other_means_closes_no_cycle() {
         c.line("LOCK.ACQUIRE y b PX 60000");
         let mut a = park(&server, "LOCK.ACQUIRE y a PX 60000 BLOCK 0");
         let mut d = park(&server, "LOCK.ACQUIRE x d PX 60000 BLOCK 0");
-        // In one tick: x goes to d, whatever the server thinks that a holds.
+        // In one tick: x passes to d, while the module still has a as its holder.
         let mut b = server.conn();
         b.send_lines(&[go, "LOCK.ACQUIRE x b PX 60000 BLOCK 0"]);
         assert!(!b.recv().is_error());
@@ -151,7 +151,7 @@ fn a_holder_that_went_by_other_means_closes_no_cycle() {
 }
 
 #[test]
-fn a_changed_key_is_judged_in_the_same_tick() {
+fn a_changed_key_is_checked_in_the_same_tick() {
     let server = TestServer::start();
     let mut c = server.conn();
     c.line("LOCK.ACQUIRE x a PX 60000");
@@ -164,7 +164,7 @@ fn a_changed_key_is_judged_in_the_same_tick() {
 }
 
 #[test]
-fn names_are_shown_so_that_they_do_no_harm() {
+fn names_in_the_error_are_escaped() {
     let server = TestServer::start();
     let mut c = server.conn();
     let (evil, long) = (b"x\r\n-ERR \0\"\xff".as_slice(), vec![b'l'; 300]);

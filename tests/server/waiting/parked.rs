@@ -1,11 +1,11 @@
-//! What a parked client is answered, row by row of the table in the description of the commands,
-//! and which place in the queue each owner keeps.
+//! The reply to a parked client, row by row of the table in docs/COMMANDS.md, and the place in the queue that each
+//! owner keeps.
 
 use crate::common::barrier::Barrier;
 use crate::common::scene::{only_reply, Scene};
 use crate::common::{module_path, wait_for, Conn, Reply, TestServer};
 
-/// Places that are still there when a slow machine gets round to them.
+/// A grace time that keeps places long enough for a slow machine.
 const KEPT: [&str; 2] = ["--lock.queue-grace", "60000"];
 
 /// The owners in the order of the queue.
@@ -51,7 +51,7 @@ fn the_lease_starts_at_the_grant_not_at_the_request() {
 }
 
 #[test]
-fn a_block_that_ran_out_is_answered_nil() {
+fn a_block_that_timed_out_is_answered_nil() {
     let mut scene = Scene::waiting(TestServer::start(), "BLOCK 40");
     assert!(only_reply(&mut scene.bob).is_nil());
     scene.assert_held("alice", scene.first);
@@ -172,9 +172,10 @@ fn a_purge_is_answered_lockbroken() {
     scene.assert_stats(&[("waits_failed", 2), ("grants_broken", 1)]);
 }
 
-// Writes refused for now: stays parked, granted when writes are possible again.
+// While writes are refused: the client stays parked, and is granted when writes are possible again.
 
-/// Lets the lease end while the server refuses writes, asserts that no waiter is granted, and heals.
+/// Lets the lease end while the server refuses writes, asserts that no waiter is granted, and makes writes possible
+/// again.
 fn stays_parked_until_writes_are_possible(
     scene: &mut Scene,
     refuse: impl FnOnce(&mut Scene),
@@ -225,7 +226,7 @@ fn a_disk_that_fails_keeps_it_parked() {
         |scene| {
             std::fs::create_dir(&in_the_way).expect("a directory");
             bgsave(scene, "rdb_last_bgsave_status:err");
-            // The lease may be over by now: a fresh key shows what the server says.
+            // The lease may be over by now: another key shows the server's error.
             let refused = scene.alice.line("SET other 1").error();
             assert!(refused.starts_with("MISCONF"), "{refused}");
         },
@@ -251,7 +252,7 @@ fn a_pause_keeps_it_parked() {
 }
 
 #[test]
-fn out_of_memory_it_is_granted_all_the_same() {
+fn out_of_memory_it_is_granted() {
     for lease_ends in [false, true] {
         let mut scene = Scene::new();
         if lease_ends {
@@ -267,10 +268,10 @@ fn out_of_memory_it_is_granted_all_the_same() {
     }
 }
 
-// Forms of the answer.
+// Forms of the reply.
 
 #[test]
-fn withholder_names_the_holder_of_that_moment() {
+fn withholder_names_the_holder_at_the_time_of_the_reply() {
     let mut scene = Scene::waiting(TestServer::start(), "BLOCK 0 WITHHOLDER");
     scene.alice.line("LOCK.RELEASE k alice");
     let reply = only_reply(&mut scene.bob).list();
@@ -293,7 +294,7 @@ fn withholder_names_the_holder_of_that_moment() {
 fn resp3_clients_are_answered_in_resp3() {
     let scene = Scene::new();
     let (mut alice, mut bob) = (scene.server.conn3(), scene.server.conn3());
-    // He takes the place of the scene's bob: it is one waiter before and after.
+    // He takes over the place of the scene's bob: there is one waiter before and after.
     let parked = |count| {
         wait_for("a parked request", || {
             scene.server.stat("waits_parked") == count
@@ -317,7 +318,7 @@ fn resp2_clients_are_answered_a_null_bulk() {
 }
 
 #[test]
-fn commands_sent_behind_a_parked_acquire_are_served_after_it() {
+fn commands_sent_after_a_parked_acquire_are_served_after_it() {
     let server = TestServer::start();
     let (mut alice, mut bob) = (server.conn(), server.conn());
     let first = alice.line("LOCK.ACQUIRE k alice").int();
@@ -366,7 +367,7 @@ fn the_queue_of_each_database_is_its_own() {
     let token = only_reply(&mut dave).int();
     assert!(token > there && scene.bob.is_silent());
     assert_eq!(carol.line("HGET k dave").text(), "1");
-    // Not by a command of theirs but by the timer, which was armed last by a client of database 0.
+    // Granted by the timer, which a client of database 0 armed last, not by a command in their database.
     let mut erin = scene.server.conn();
     erin.line("SELECT 3");
     erin.send_line("LOCK.ACQUIRE k erin PX 60000 BLOCK 0");
@@ -379,7 +380,7 @@ fn the_queue_of_each_database_is_its_own() {
     scene.assert_held("alice", scene.first);
 }
 
-// Keeping a place.
+// Kept places.
 
 #[test]
 fn grants_follow_the_order_of_arrival() {
@@ -414,13 +415,13 @@ fn a_place_is_kept_after_a_disconnect_and_taken_again() {
 }
 
 #[test]
-fn an_empty_place_is_passed_over_at_a_grant() {
+fn a_kept_place_is_passed_over_at_a_grant() {
     let mut scene = Scene::waiting(TestServer::with(&KEPT), "BLOCK 40");
     let (mut carol, mut dave) = (scene.park("carol"), scene.park("dave"));
     assert!(only_reply(&mut scene.bob).is_nil());
     scene.alice.line("LOCK.RELEASE k alice");
     assert!(only_reply(&mut carol).int() > scene.first);
-    // Passed over, but not forgotten: bob is next when he asks again.
+    // Passed over, but kept: bob is next when he asks again.
     let mut again = scene.park("bob");
     assert_eq!(queue(&mut scene.alice), ["bob", "dave"]);
     scene.alice.line("LOCK.RELEASE k carol");
@@ -476,7 +477,7 @@ fn without_grace_no_place_is_kept() {
 }
 
 #[test]
-fn asking_again_without_block_while_parked_changes_nothing() {
+fn a_request_without_block_while_parked_changes_nothing() {
     let mut scene = Scene::new();
     let mut other = scene.server.conn();
     let before = first_waiter(&mut scene.alice, "client-id").int();
@@ -489,7 +490,7 @@ fn asking_again_without_block_while_parked_changes_nothing() {
     assert!(scene.alice.line("PTTL k").int() > 1_000);
 }
 
-// Where no client can be parked.
+// Contexts in which no client can be parked.
 
 #[test]
 fn in_transactions_and_scripts_block_acts_as_absent() {
@@ -506,7 +507,7 @@ fn in_transactions_and_scripts_block_acts_as_absent() {
     assert_eq!(queue(&mut scene.alice), ["bob"]);
 }
 
-/// No request would be granted there: all that may end a wait happens on the master.
+/// No request would be granted there: every event that ends a wait happens on the master.
 #[test]
 fn on_a_writable_replica_block_acts_as_absent() {
     let server = TestServer::with(&["--replica-read-only", "no"]);
@@ -517,7 +518,7 @@ fn on_a_writable_replica_block_acts_as_absent() {
 }
 
 #[test]
-fn a_release_inside_a_script_hands_the_lock_on() {
+fn a_release_inside_a_script_hands_the_lock_off() {
     let mut scene = Scene::new();
     let script = "return redis.call('LOCK.RELEASE', KEYS[1], 'alice')";
     assert_eq!(scene.alice.run(["EVAL", script, "1", "k"]).int(), 1);

@@ -1,6 +1,6 @@
-//! Thousands of waiters: what a hand-off costs, that each is granted once and in its order, and that
-//! nothing is left of them afterwards. And hundreds of random events, for orders that no other test has. Figures are
-//! printed, not asserted: `cargo test -- --nocapture`.
+//! Thousands of waiters: the cost of a hand-off, one grant for each in its order, and nothing left of them afterwards.
+//! And hundreds of random events, for orders that no other test has. Figures are printed, not asserted: `cargo test --
+//! --nocapture`.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,7 +11,7 @@ use crate::common::{has_io_threads, patience, wait_for, Conn, Reply, TestServer}
 
 const MANY: usize = 5_000;
 
-/// A connection in the ring, and the owner that it asks for.
+/// A connection in the ring, and the owner that it uses.
 struct Member {
     conn: Conn,
     owner: String,
@@ -42,11 +42,11 @@ impl Member {
     }
 }
 
-/// One crowd at a time: ports and files are shared by all tests.
+/// One crowd at a time: all tests share ports and files.
 static CROWD: Mutex<()> = Mutex::new(());
 
-/// Lets this process, and the servers it starts, open as many files as the system allows, and keeps
-/// the other crowds waiting.
+/// Lets this process, and the servers that it starts, open as many files as the system allows. The other crowds wait
+/// meanwhile.
 fn allow_many_connections() -> MutexGuard<'static, ()> {
     let alone = CROWD.lock().unwrap_or_else(PoisonError::into_inner);
     let mut limit = libc::rlimit {
@@ -67,7 +67,7 @@ fn allow_many_connections() -> MutexGuard<'static, ()> {
     alone
 }
 
-/// The holder, and behind it so many waiters, in the order in which they were parked.
+/// The holder, and this many waiters behind it, in the order in which they were parked.
 fn ring(server: &TestServer, waiters: usize) -> VecDeque<Member> {
     let mut ring = VecDeque::with_capacity(waiters + 1);
     let mut holder = Member::new(server, 0);
@@ -84,7 +84,7 @@ fn ring(server: &TestServer, waiters: usize) -> VecDeque<Member> {
     ring
 }
 
-/// Waits without the naps of `wait_for`: thousands are parked one by one.
+/// Waits without the sleeps of `wait_for`: thousands are parked one by one.
 fn wait_until_parked(watcher: &mut Conn, waiters: usize) {
     let start = Instant::now();
     loop {
@@ -113,14 +113,14 @@ fn hand_off(ring: &mut VecDeque<Member>, last: &mut i64) -> Duration {
     took
 }
 
-/// Hand-offs at a constant length of the queue; the median in microseconds.
+/// Hand-offs with a constant length of the queue; the median in microseconds.
 fn median_hand_off(server: &TestServer, ring: &mut VecDeque<Member>, rounds: usize) -> u128 {
     let mut last = 0;
     let mut watcher = server.conn();
     let mut times: Vec<u128> = (0..rounds)
         .map(|_| {
             let took = hand_off(ring, &mut last);
-            // The owner that released joins at the end; parked before the next round begins.
+            // The owner that released joins the queue at the end; it is parked before the next round begins.
             ring.back_mut().expect("the former holder").ask();
             wait_until_parked(&mut watcher, ring.len() - 1);
             took.as_micros()
@@ -175,8 +175,8 @@ fn thousands_are_granted_in_the_order_of_arrival_and_once() {
     }
 }
 
-/// Ended by an operator each: no word of the owner shows that its grant has arrived.
-fn hand_on_by_force(server: &TestServer, ring: &mut VecDeque<Member>, rounds: usize) {
+/// An operator ends each hold: the owner sends nothing that shows the arrival of its grant.
+fn hand_off_by_force(server: &TestServer, ring: &mut VecDeque<Member>, rounds: usize) {
     let mut watcher = server.conn();
     for _ in 0..rounds {
         assert_eq!(watcher.line("LOCK.BREAK k").int(), 1);
@@ -193,9 +193,9 @@ fn thousands_of_hand_offs_take_no_memory() {
     let _alone = allow_many_connections();
     let server = TestServer::start();
     let mut ring = ring(&server, 20);
-    hand_on_by_force(&server, &mut ring, 1_000);
+    hand_off_by_force(&server, &mut ring, 1_000);
     let before = used_memory(&server);
-    hand_on_by_force(&server, &mut ring, MANY);
+    hand_off_by_force(&server, &mut ring, MANY);
     let grown = used_memory(&server) - before;
     println!("used_memory has grown by {grown} bytes in {MANY} hand-offs");
     assert!(grown < 20 * MANY as i64, "{grown} bytes");
@@ -264,7 +264,7 @@ fn thousands_are_purged_by_one_command() {
     assert_no_residue(&server);
 }
 
-/// More keys than are settled in one tick.
+/// More keys than one tick settles.
 #[test]
 fn thousands_of_locks_lost_in_one_flush_are_all_handed_off() {
     const LOCKS: usize = 1_500;
@@ -289,8 +289,8 @@ fn thousands_of_locks_lost_in_one_flush_are_all_handed_off() {
     );
 }
 
-/// What a parked client costs, beside one that waits in BLPOP: the difference is the server's own
-/// bookkeeping of blocked module clients, and our queue.
+/// The cost of a parked client, compared with one that waits in BLPOP: the difference is the server's own bookkeeping
+/// of blocked module clients, and the module's queue.
 #[test]
 fn a_waiter_costs_the_server_more_memory_than_this_module() {
     const WAITERS: usize = 500;
@@ -298,7 +298,7 @@ fn a_waiter_costs_the_server_more_memory_than_this_module() {
         let server = TestServer::start();
         server.conn().line("LOCK.ACQUIRE k alice PX 600000");
         let mut waiters: Vec<Conn> = (0..WAITERS).map(|_| server.conn()).collect();
-        // The same connections, warmed up: what they cost by themselves is not counted.
+        // The same connections, after a first use: their own cost is not counted.
         for conn in &mut waiters {
             conn.line("PING");
         }
@@ -319,7 +319,7 @@ fn a_waiter_costs_the_server_more_memory_than_this_module() {
     assert!(blpop < module && module < 50_000, "{module} bytes");
 }
 
-/// A small generator of its own: a failure names the seed and can be repeated.
+/// A small random generator: a failure names the seed and can be repeated.
 struct Dice(u64);
 
 impl Dice {
@@ -333,7 +333,7 @@ impl Dice {
     }
 }
 
-/// Something that may happen around a grant; `ids` are those of the waiters' connections.
+/// An event around a grant; `ids` are those of the waiters' connections.
 fn accident(dice: &mut Dice, ids: &[i64]) -> String {
     let waiter = dice.roll(ids.len());
     let (id, owner) = (ids[waiter], format!("w{waiter}"));
@@ -360,8 +360,8 @@ fn settle_everything(conn: &mut Conn) {
     });
 }
 
-/// One transaction of accidents with four waiters behind a holder; afterwards every waiter has had one
-/// answer, or none if its connection was closed.
+/// One transaction of random events with four waiters behind a holder; afterwards every waiter has got one reply, or
+/// none if its connection was closed.
 fn storm(server: &TestServer, control: &mut Conn, dice: &mut Dice, last: &mut i64) {
     let first = control.line("LOCK.ACQUIRE k alice PX 60000").int();
     assert!(first > *last, "{first} after {last}");
@@ -374,7 +374,7 @@ fn storm(server: &TestServer, control: &mut Conn, dice: &mut Dice, last: &mut i6
         conn.send_line(&format!("LOCK.ACQUIRE k w{number} PX 60000 BLOCK {block}"));
     }
     if has_io_threads() {
-        // What one connection sends may be read after what another sends later.
+        // Commands of one connection may be read after later ones of another.
         wait_for("four waiters", || server.stat("waits_parked") == parked + 4);
     }
     let mut lines = vec!["MULTI".to_string(), "LOCK.RELEASE k alice".to_string()];
@@ -397,7 +397,7 @@ fn storm(server: &TestServer, control: &mut Conn, dice: &mut Dice, last: &mut i6
         };
         known.extend(replies.iter().filter_map(Reply::maybe_int));
     }
-    // A grant that was cut to a millisecond, of a killed client, may still be there when that has ended.
+    // A grant to a killed client, cut to a millisecond, may still exist when that has ended.
     wait_for("a lease that is not about to end", || {
         !(0..=1).contains(&control.line("PTTL k").int())
     });
@@ -425,8 +425,8 @@ fn storm(server: &TestServer, control: &mut Conn, dice: &mut Dice, last: &mut i6
         tokens.iter().all(|token| *token > first),
         "{tokens:?} after {lines:?}"
     );
-    // The holder after the tick had its reply, unless it was killed with its reply already written, by an
-    // UNBLOCK, or is killed only a moment later, by another thread.
+    // The holder after the tick had its reply, unless it was killed after its reply was written by an UNBLOCK, or is
+    // killed a moment later by another thread.
     known.extend(&tokens);
     let is_known = |held: &str| {
         known.iter().any(|token| held == format!("t{token}"))

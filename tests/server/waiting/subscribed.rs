@@ -1,23 +1,23 @@
-//! Clients that do more on a connection than ask for locks: they subscribe, in RESP3, and then wait. Where the
-//! server cannot park such a client, `BLOCK` counts as absent.
+//! Clients that subscribe in RESP3 on the connection on which they then wait. If the server cannot park such a client,
+//! `BLOCK` counts as absent.
 
 use crate::common::replica::{follow, wait_until_in_sync, PROMPT_MASTER};
 use crate::common::{Conn, Reply, TestServer};
 use redis::{PushKind, Value};
 
-/// Whether this server parks a RESP3 client that has subscribed. Valkey has refused to from 8.1.1 on.
+/// Whether this server parks a RESP3 client that has subscribed. Valkey has refused to since 8.1.1.
 fn parks_subscribers(server: &TestServer) -> bool {
     !server.is_valkey() || server.version() < (8, 1, 1)
 }
 
-/// A request that has to wait, and the context that it is sent in.
+/// A request that has to wait, and the context in which it is sent.
 struct Case {
     /// Commands that make it wait.
     before: &'static [&'static str],
     request: &'static str,
-    /// The command that serves it.
+    /// The command that makes the server grant it.
     serves: &'static str,
-    /// Whether a reply says that the request was served.
+    /// Whether a reply says that the request was granted.
     is_served: fn(&Reply) -> bool,
     /// Whether a reply says that it was not.
     is_refused: fn(&Reply) -> bool,
@@ -90,14 +90,14 @@ const CASES: [Case; 8] = [
     },
 ];
 
-/// How a client subscribes, and what reaches it then.
+/// How a client subscribes, and the messages that it then gets.
 const SUBSCRIPTIONS: [(&str, &str); 3] = [
     ("SUBSCRIBE news", "PUBLISH news"),
     ("PSUBSCRIBE new*", "PUBLISH news"),
     ("SSUBSCRIBE news", "SPUBLISH news"),
 ];
 
-/// Parked requests of every kind, and those that were ever parked.
+/// The number of parked requests of every kind, and of all ever parked.
 fn parked(server: &TestServer) -> (u64, u64) {
     let sum = |names: [&str; 3]| names.iter().map(|name| server.stat(name)).sum();
     (
@@ -122,7 +122,7 @@ fn is_push(reply: &Reply) -> bool {
     matches!(reply.0, Value::Push { .. })
 }
 
-/// The text of a message that was published.
+/// The text of a published message.
 fn message(reply: &Reply) -> String {
     match &reply.0 {
         Value::Push {
@@ -133,7 +133,8 @@ fn message(reply: &Reply) -> String {
     }
 }
 
-/// The request of `waiter` is parked, and granted between two messages (which it gets if it has subscribed).
+/// Asserts that the request of `waiter` is parked, and granted between two messages (which it gets if it has
+/// subscribed).
 fn is_parked_and_served(
     server: &TestServer,
     waiter: &mut Conn,
@@ -143,18 +144,18 @@ fn is_parked_and_served(
     let mut conn = server.conn();
     waiter.send_line(case.request);
     wait_until_parked(server, case.request, 1);
-    let tell = |conn: &mut Conn, text: &str| {
+    let send_message = |conn: &mut Conn, text: &str| {
         if let Some(publish) = publish {
             conn.line(&format!("{publish} {text}"));
         }
     };
-    tell(&mut conn, "before");
+    send_message(&mut conn, "before");
     assert_eq!(
         conn.line(case.serves).maybe_int().map(|n| n < 2),
         Some(true)
     );
     wait_until_parked(server, case.request, 0);
-    tell(&mut conn, "behind");
+    send_message(&mut conn, "behind");
     if publish.is_some() {
         assert_eq!(message(&waiter.recv()), "before");
     }
@@ -182,7 +183,7 @@ fn a_subscribed_client_waits_or_is_answered_at_once() {
                 let before = parked(&server);
                 let refused = waiter.line(case.request);
                 assert!((case.is_refused)(&refused), "{what}: {refused:?}");
-                // Without a trace: no place in the queue, and nothing counted as a wait.
+                // Without a trace: no place in the queue, and no wait counted.
                 assert_eq!(parked(&server), before, "{what}");
                 assert_eq!(server.stat("places_kept"), 0, "{what}");
                 conn.line(case.serves);
@@ -193,8 +194,8 @@ fn a_subscribed_client_waits_or_is_answered_at_once() {
     }
 }
 
-/// Where the server cannot park a client, its request is one without `BLOCK` from the start: the older one of the same
-/// owner stays in line. (One with `BLOCK` takes over its place.)
+/// If the server cannot park a client, its request counts as one without `BLOCK` from the start: the older request of
+/// the same owner stays in the queue. (One with `BLOCK` takes over its place.)
 #[test]
 fn a_request_that_cannot_wait_takes_over_no_place() {
     let server = TestServer::start();
@@ -220,7 +221,7 @@ fn a_request_that_cannot_wait_takes_over_no_place() {
     }
 }
 
-/// A lock that is free is granted wherever the client comes from, `BLOCK` or not.
+/// A free lock is granted to every client, with or without `BLOCK`.
 #[test]
 fn a_subscribed_client_gets_a_free_lock_at_once() {
     let server = TestServer::start();
@@ -233,7 +234,7 @@ fn a_subscribed_client_gets_a_free_lock_at_once() {
     assert!(is_token(&waiter.line("LOCK.ACQUIRE s b SESSION BLOCK 0")));
 }
 
-/// The subscription is in the same packet as the request, or over when the request comes.
+/// The subscription is in the same packet as the request, or has ended before the request.
 #[test]
 fn a_client_that_has_just_subscribed_or_has_unsubscribed() {
     let server = TestServer::start();
@@ -269,7 +270,7 @@ fn a_client_that_has_just_subscribed_or_has_unsubscribed() {
     }
 }
 
-/// What a client has told the server about replies and its data does not matter.
+/// A client's settings for replies and for access times do not matter.
 #[test]
 fn a_subscribed_client_that_wants_no_replies_or_no_touch() {
     let server = TestServer::start();
@@ -285,7 +286,7 @@ fn a_subscribed_client_that_wants_no_replies_or_no_touch() {
                 wait_until_parked(&server, case.request, 1);
                 conn.line(case.serves);
             }
-            // No reply to the request: the next that comes is the one to the last command.
+            // No reply to the request: the next reply is that to the last command.
             assert_eq!(waiter.recv().text(), "OK", "{off}, {}", case.request);
             assert_eq!(parked(&server).0, 0);
             conn.line("FLUSHALL");
@@ -328,7 +329,7 @@ fn clients_of_other_kinds_are_refused_by_the_server() {
     }
 }
 
-/// Where no client is parked at all: on a replica that takes writes, within a transaction, in a script.
+/// Contexts in which no client is parked: on a writable replica, within a transaction, in a script.
 #[test]
 fn a_subscribed_client_on_servers_that_cannot_park_it() {
     let server = TestServer::with(&PROMPT_MASTER);

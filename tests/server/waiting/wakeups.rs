@@ -1,5 +1,5 @@
-//! Every way in which a lock can come free, or stop being a lock, under a parked waiter: one test
-//! each. The waiter must be rejudged at once, whatever happened to the key.
+//! Every event that frees a lock, or makes the key no lock, while a request is parked: one test each. The module must
+//! settle the key at once, whatever the event.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -8,7 +8,7 @@ use crate::common::scene::{only_reply, Scene};
 use crate::common::scripts::{GIVE, TAKE};
 use crate::common::{wait_for, Conn, TestServer};
 
-/// Runs the lines and asserts that bob comes to hold the lock; answers his token.
+/// Runs the lines and asserts that bob becomes the holder; returns his token.
 fn hands_off(lines: &[&str]) -> (Scene, i64) {
     let mut scene = Scene::new();
     for line in lines {
@@ -20,8 +20,7 @@ fn hands_off(lines: &[&str]) -> (Scene, i64) {
     (scene, token)
 }
 
-/// Runs the lines and asserts that bob is answered this error, and that alice's grant is seen to
-/// have ended.
+/// Runs the lines and asserts that bob gets this error, and that alice's grant is counted as ended.
 fn sends_away(code: &str, lines: &[&str]) {
     let mut scene = Scene::new();
     for line in lines {
@@ -42,8 +41,8 @@ fn release() {
     scene.assert_stats(&[("grants_released", 1), ("foreign_wakeups", 0)]);
 }
 
-/// The timer is armed for the end of a wait in a minute: what is due now must move it, or it would be
-/// noticed by the server's clockwork only, here once a second.
+/// The timer is armed for the end of a wait in a minute: work that is due now must arm it anew; otherwise only the
+/// server's cron would notice it, here once a second.
 #[test]
 fn a_release_while_the_timer_is_armed_for_later() {
     const ROUNDS: u32 = 8;
@@ -77,7 +76,7 @@ fn the_end_of_the_lease() {
 }
 
 #[test]
-fn the_end_of_the_lease_without_the_help_of_active_expiry() {
+fn the_end_of_the_lease_without_active_expiry() {
     let mut scene = Scene::new();
     scene.alice.line("DEBUG SET-ACTIVE-EXPIRE 0");
     let mut delays: Vec<u128> = Vec::new();
@@ -116,7 +115,7 @@ fn the_first_of_many_leases_on_many_keys() {
     let mut alice = server.conn();
     alice.line("DEBUG SET-ACTIVE-EXPIRE 0");
     let mut waiters: Vec<Conn> = (0..20).map(|_| server.conn()).collect();
-    // Later leases first, so that the timer has to be moved forward each time.
+    // Later leases first, so that the timer has to be armed earlier each time.
     for (i, conn) in waiters.iter_mut().enumerate().rev() {
         alice.line(&format!("LOCK.ACQUIRE k{i} alice PX {}", 300 + i * 20));
         conn.send_line(&format!("LOCK.ACQUIRE k{i} bob BLOCK 0"));
@@ -127,7 +126,7 @@ fn the_first_of_many_leases_on_many_keys() {
     assert_eq!(server.stat("grants_expired"), 20);
 }
 
-// The key goes away.
+// The key is deleted or moved.
 
 #[test]
 fn del() {
@@ -156,8 +155,8 @@ fn rename_away() {
     assert_eq!(scene.alice.line("HGET elsewhere alice").text(), "1");
 }
 
-/// By a client of its own: Valkey before the fix of June 2026 (valkey#4024) leaves a client that moved
-/// or copied a key in the other database, once any module listens to events.
+/// By a client of its own: Valkey before the fix of June 2026 (valkey#4024) leaves a client that moved or copied a key
+/// in the other database, once any module subscribes to events.
 #[test]
 fn move_to_another_database() {
     let mut scene = Scene::new();
@@ -195,7 +194,7 @@ fn a_flush_of_another_database_grants_nothing() {
 fn swapdb_with_an_empty_database() {
     for swap in ["SWAPDB 0 1", "SWAPDB 1 0"] {
         let (mut scene, token) = hands_off(&[swap]);
-        // Alice's lock went to the other database, where it has no waiter.
+        // Alice's lock is in the other database now, where it has no waiter.
         scene.alice.line("SELECT 1");
         scene.assert_held("alice", scene.first);
         scene.alice.line("SELECT 0");
@@ -210,7 +209,7 @@ fn swapdb_with_a_database_where_the_lock_is_held_too() {
     scene.alice.line("LOCK.ACQUIRE k carol PX 60000");
     scene.alice.line("SWAPDB 0 1");
     assert_stays_silent(&scene.server, &mut scene.bob);
-    // The waiter stays with its database's number: carol's lock is in front of him now.
+    // The waiter stays in the database of the same number: he waits for carol's lock now.
     scene.alice.line("SELECT 0");
     assert!(scene.alice.line("LOCK.RELEASE k alice").is_nil());
     assert_eq!(scene.alice.line("LOCK.RELEASE k carol").int(), 1);
@@ -226,7 +225,7 @@ fn swapdb_brings_the_lock_of_the_waiter_of_the_other_database() {
     carol.line("SELECT 1");
     carol.send_line("LOCK.ACQUIRE k carol PX 60000 BLOCK 0");
     scene.server.wait_for_waiters(1);
-    // Carol waits for alice in database 1; after the swap bob holds there.
+    // Carol waits for alice in database 1; after the swap bob holds the lock there.
     scene.alice.line("SWAPDB 0 1");
     scene.alice.line("SELECT 1");
     scene.assert_held("bob", token);
@@ -235,7 +234,7 @@ fn swapdb_brings_the_lock_of_the_waiter_of_the_other_database() {
 }
 
 #[test]
-fn swapdb_takes_a_grant_along_that_cannot_be_delivered() {
+fn swapdb_moves_a_grant_that_cannot_be_delivered() {
     let mut scene = Scene::new();
     scene.exec(&["LOCK.RELEASE k alice", "SWAPDB 0 1", "CLIENT KILL ID $BOB"]);
     scene.alice.line("SELECT 1");
@@ -253,7 +252,7 @@ fn eviction() {
     let token = only_reply(&mut scene.bob).int();
     assert!(token > scene.first);
     scene.alice.line("CONFIG SET maxmemory 0");
-    // His own key may have been the next victim.
+    // His own key might have been evicted next.
     scene.assert_becomes_free_or_held_by("bob", token);
     assert!(scene.server.stat("foreign_wakeups") >= 1);
     scene.assert_stats(&[("eviction_risk", 0), ("panics", 0)]);
@@ -280,7 +279,7 @@ fn debug_reload_drops_a_lease_that_ended_meanwhile() {
     scene.assert_bob_is_granted();
 }
 
-// The holder goes away inside the key.
+// The holder is removed from the hash.
 
 #[test]
 fn hdel_of_the_holder_leaves_a_free_lock() {
@@ -341,7 +340,7 @@ fn a_redisson_client_releases_what_this_module_granted() {
 #[test]
 fn a_redisson_hold_taken_within_one_script_keeps_the_waiters_parked() {
     let mut scene = Scene::new();
-    // One script frees the key and takes it again: no moment for the waiter in between.
+    // One script frees the key and takes it again: the waiter cannot be granted between.
     let script = "redis.call('del', KEYS[1]); redis.call('hincrby', KEYS[1], 'uuid:1', 1); \
         redis.call('pexpire', KEYS[1], 60000)";
     scene.alice.run(["EVAL", script, "1", "k"]);
@@ -352,7 +351,7 @@ fn a_redisson_hold_taken_within_one_script_keeps_the_waiters_parked() {
 }
 
 #[test]
-fn a_redisson_hold_that_slips_in_may_end_by_its_lease() {
+fn a_redisson_hold_taken_before_a_waiter_can_end_by_its_lease() {
     let mut scene = Scene::new();
     scene.alice.line("DEBUG SET-ACTIVE-EXPIRE 0");
     let script = "redis.call('del', KEYS[1]); redis.call('hincrby', KEYS[1], 'uuid:1', 1); \
@@ -407,10 +406,10 @@ fn persist_makes_the_waiter_wait_for_the_release() {
     scene.assert_bob_is_granted();
 }
 
-// Something that is no lock takes the key's place.
+// Another value replaces the lock.
 
 #[test]
-fn string_commands_write_over_it() {
+fn string_commands_overwrite_it() {
     for line in [
         "SET k v",
         "SETEX k 100 v",
@@ -423,7 +422,7 @@ fn string_commands_write_over_it() {
 }
 
 #[test]
-fn store_commands_write_over_it() {
+fn store_commands_overwrite_it() {
     sends_away("WRONGTYPE", &["SADD s 1 2", "SUNIONSTORE k s"]);
     sends_away("WRONGTYPE", &["SADD s 1 2", "SINTERSTORE k s s"]);
     sends_away("WRONGTYPE", &["ZADD z 1 a", "ZUNIONSTORE k 1 z"]);
@@ -439,7 +438,7 @@ fn store_commands_write_over_it() {
 }
 
 #[test]
-fn an_empty_result_that_is_stored_over_it_frees_it() {
+fn an_empty_result_stored_over_it_frees_it() {
     hands_off(&["SUNIONSTORE k none"]);
     hands_off(&["ZUNIONSTORE k 1 none"]);
     hands_off(&["SORT none STORE k"]);
@@ -464,7 +463,7 @@ fn restore_onto_it() {
 }
 
 #[test]
-fn deleted_and_made_anew_as_another_type() {
+fn deleted_and_created_as_another_type() {
     for anew in [
         "RPUSH k 1",
         "ZADD k 1 a",
@@ -492,7 +491,7 @@ fn another_lock_renamed_onto_it_is_waited_for() {
     scene.alice.line("RENAME other k");
     assert_stays_silent(&scene.server, &mut scene.bob);
     scene.assert_held("carol", carols);
-    // Carol's is lost under its old name, alice's under the new.
+    // Carol's hold is lost under its old name, alice's under the new one.
     scene.assert_stats(&[("grants_lost", 2), ("waiters", 1)]);
     assert_eq!(scene.alice.line("LOCK.RELEASE k carol").int(), 1);
     scene.assert_bob_is_granted();

@@ -90,13 +90,13 @@ impl Sim {
         self.end_first(BoundRef::permit(key_ref(key), id.as_bytes()));
         let lease: (Lease, bool) = (self.lease(terms), matches!(terms, Terms::Named(_)));
         self.sem_command(key, Some(id), |locks, view, cx| {
-            locks.sem_renew(view, id.as_bytes(), lease, cx.now)
+            locks.sem_renew(view, id.as_bytes(), lease, cx)
         })
     }
 
     /// Settles a semaphore. Returns whether the core stated that this may change the keys.
     pub(super) fn settle_semaphore(&mut self, key: &str) -> bool {
-        let may_change = self.locks.sem_may_change(&self.sem_view(key, None));
+        let may_change = self.locks.sems.may_change(&self.sem_view(key, None));
         if may_change && !self.grants() {
             self.locks
                 .postpone(Resource::Semaphore, key_ref(key).to_id());

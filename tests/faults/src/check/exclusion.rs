@@ -1,12 +1,12 @@
-//! Nobody holds a lock while another surely does.
+//! Exclusion: no two owners surely hold a lock at the same time.
 
 use super::holds::{Hold, SLACK};
 use super::marks::Marks;
 use super::{Findings, Rule};
 
-/// The holds of one key, sorted by when they were received.
+/// The holds of one key, sorted by the time of their receipt.
 pub fn check(holds: &[Hold], marks: &Marks, findings: &mut Findings) {
-    // At most one, or the readers, as long as all is well: so each hold looks at few others.
+    // At most one, or the readers, as long as no rule is broken: so each hold is compared with few others.
     let mut current: Vec<&Hold> = Vec::new();
     for hold in holds {
         current.retain(|earlier| earlier.surely_until > hold.received + SLACK);
@@ -14,7 +14,7 @@ pub fn check(holds: &[Hold], marks: &Marks, findings: &mut Findings) {
             continue;
         }
         let in_the_way = |other: &&&Hold| {
-            // A writer may read, and a reader write.
+            // An owner may hold both WRITE and READ.
             let is_same = other.owner == hold.owner && other.kind != hold.kind;
             other.kind.excludes(hold.kind) && !is_same
         };

@@ -1,11 +1,11 @@
-//! The checker proved: valid histories pass, and every rule's breach is found, in small histories made by
-//! hand and in large simulated ones of which one reply was forged.
+//! Tests of the checker: valid histories pass, and a breach of every rule is found, in small histories written by hand
+//! and in large simulated ones with one forged reply.
 
 use crate::history::{Call, Fault, History, Kind, Mark, Nanos, Op, Outcome, Seen, Tie, MS};
 
 use super::{check, Rule};
 
-/// A history of key 0, written down in milliseconds.
+/// A history of key 0, in milliseconds.
 #[derive(Default)]
 struct Story(History);
 
@@ -89,7 +89,7 @@ fn one() -> Outcome {
 }
 
 #[test]
-fn one_after_the_other_is_fine() {
+fn successive_holders_are_valid() {
     let story = Story::default().takes(1, 0, 1, 100, 10);
     story
         .releases(1, 50, one())
@@ -195,7 +195,7 @@ fn a_token_that_fell_is_found_whatever_happened() {
     story
         .fault(Fault::LossyCrash, None, 2, 40)
         .breaks(Rule::Tokens);
-    // Asked for at the same time, they may come in any order.
+    // If they were requested at the same time, they may come in any order.
     Story::default()
         .takes(1, 0, 60, 10, 10)
         .takes(2, 20, 50, 10, 9)
@@ -203,7 +203,7 @@ fn a_token_that_fell_is_found_whatever_happened() {
 }
 
 #[test]
-fn who_passes_a_waiter_is_found() {
+fn a_grant_that_passes_a_waiter_is_found() {
     let story = || {
         Story::default()
             .takes(1, 0, 100, 10, 11)
@@ -223,7 +223,7 @@ fn who_passes_a_waiter_is_found() {
 }
 
 #[test]
-fn who_waits_outside_may_pass() {
+fn a_waiter_without_a_place_may_be_passed() {
     let story = Story::default().takes(1, 0, 100, 10, 11).seen(1, 10);
     let call = Call::Acquire {
         kind: Kind::Exclusive,
@@ -237,14 +237,14 @@ fn who_waits_outside_may_pass() {
 }
 
 #[test]
-fn who_returns_to_a_kept_place_may_pass() {
+fn an_owner_that_returns_to_a_kept_place_may_pass() {
     let story = Story::default().takes(1, 0, 100, 10, 11).seen(1, 10);
     let story = story.asks(2, 0, 5, 10, Outcome::Lost);
     story.takes(2, 20, 50, 10, 10).is_fine();
 }
 
 #[test]
-fn silence_is_found() {
+fn a_missing_reply_is_found() {
     let asks = |done, outcome| {
         let (lease, block, once) = (10, Some(100), false);
         Story::default().op(1, 0, done, Call::acquire(lease, block, once), outcome)
@@ -287,13 +287,13 @@ fn a_resurrected_lease_is_found() {
         .breaks(Rule::Leases);
 }
 
-/// A history as a right server would make it: each key's owners in the order of their asking.
+/// A history as a correct server would produce it: each key's owners in the order of their requests.
 fn simulated(rng: &mut fastrand::Rng) -> History {
     let mut history = History::default();
     for key in 0..3 {
         let (mut free, mut asked, mut token) = (0, 0, 0);
-        for turn in 0..rng.u64(20..60) {
-            let owner = u64::from(key) * 1000 + turn;
+        for number in 0..rng.u64(20..60) {
+            let owner = u64::from(key) * 1000 + number;
             asked += rng.u64(1..30) * MS;
             let sent = asked;
             let granted = free.max(sent) + rng.u64(1..3) * MS / 2;
@@ -315,7 +315,7 @@ fn simulated(rng: &mut fastrand::Rng) -> History {
             let acquire = Call::acquire(lease, block, once);
             add(acquire, sent, granted + MS, Outcome::Granted(token));
             let token = Some(token);
-            // So that parked grants are sure of a lease, too.
+            // So that the lease of parked grants is certain, too.
             add(
                 Call::renew(lease, token),
                 granted + 2 * MS,
@@ -354,7 +354,7 @@ fn is_granted(op: &Op) -> bool {
 fn forge(rule: Rule, history: &mut History, rng: &mut fastrand::Rng) {
     match rule {
         Rule::Exclusion => {
-            // A second holder right within the first 10 ms after somebody's renewal.
+            // A second holder within the first 10 ms after a renewal by another owner.
             let at = picked(rng, history, |op| matches!(op.call, Call::Renew { .. }));
             let (key, from) = (history.ops[at].key, history.ops[at].done);
             let token = 1 + highest_token(history, key, Nanos::MAX);
@@ -365,7 +365,7 @@ fn forge(rule: Rule, history: &mut History, rng: &mut fastrand::Rng) {
                 ..history.ops[at].clone()
             };
             (op.call, op.outcome) = (acquire_50(), Outcome::Granted(token));
-            // Without disturbing the tokens that come later.
+            // Without changing the tokens that come later.
             for later in history
                 .ops
                 .iter_mut()
@@ -385,7 +385,7 @@ fn forge(rule: Rule, history: &mut History, rng: &mut fastrand::Rng) {
             history.ops[at].outcome = Outcome::Granted(before - rng.i64(0..2).min(before - 1));
         }
         Rule::Order => {
-            // Somebody who was seen waiting is granted after all others.
+            // An owner that was seen waiting is granted after all others.
             let seen = history.seen[rng.usize(..history.seen.len())];
             let late = |op: &Op| is_granted(op) && op.key == seen.key && op.sent > seen.at;
             if !history.ops.iter().any(late) {
@@ -413,7 +413,7 @@ fn forge(rule: Rule, history: &mut History, rng: &mut fastrand::Rng) {
             history.ops.push(op);
         }
         Rule::Permits | Rule::Sessions | Rule::AllOrNothing => {
-            unreachable!("proved in forged_kinds")
+            unreachable!("tested in forged_kinds")
         }
     }
 }
@@ -431,7 +431,7 @@ fn raise(op: &mut Op, by: i64) {
     }
 }
 
-/// Of the grants that were received by then.
+/// The grants that were received by this time.
 fn highest_token(history: &History, key: u32, by: Nanos) -> i64 {
     let of_key = history
         .ops

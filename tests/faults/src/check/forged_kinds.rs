@@ -1,4 +1,4 @@
-//! The checker proved for readers and writers, permits, sessions and requests for many keys.
+//! Tests of the checker for readers and writers, permits, sessions and requests for several keys.
 
 use crate::history::{Call, Fault, History, Kind, Look, Mark, Op, Outcome, Tie, MS};
 
@@ -7,7 +7,7 @@ use Kind::{Permit, Read, Write};
 
 const S: u32 = 10_000;
 
-/// A history written down in milliseconds.
+/// A history, in milliseconds.
 #[derive(Default)]
 struct Story(History);
 
@@ -25,13 +25,13 @@ impl Story {
         self
     }
 
-    /// Takes a hold of key 0 for 100 ms.
+    /// A hold of key 0 for 100 ms.
     fn takes(self, kind: Kind, owner: u64, at: (u64, u64), token: i64) -> Story {
         let call = acquire(kind, Tie::None, 100);
         self.op(0, owner, at, call, Outcome::Granted(token))
     }
 
-    /// Waits for key 0, to hold it for long.
+    /// A request that waits for key 0, with a long lease.
     fn waits(self, owner: u64, at: (u64, u64), token: i64) -> Story {
         let call = acquire(Kind::Exclusive, Tie::None, 1_000_000);
         self.op(0, owner, at, call, Outcome::Granted(token))
@@ -52,7 +52,7 @@ impl Story {
         self.op(0, owner, (at, at), Call::Close, Outcome::Nil)
     }
 
-    /// Asks for keys 0, 1, 2 in one request.
+    /// One request for the keys 0, 1, 2.
     fn takes_many(mut self, owner: u64, at: (u64, u64), outcomes: [Outcome; 3]) -> Story {
         for (key, outcome) in (0..).zip(outcomes) {
             let call = acquire(Kind::Exclusive, Tie::Many, 100);
@@ -128,7 +128,7 @@ fn a_writer_among_readers_is_found() {
     written
         .takes(Write, 2, (10, 20), 11)
         .breaks(Rule::Exclusion);
-    // The first of two readers is still there when the other has gone.
+    // The first of two readers is still there when the other has released.
     let two = read(1, (0, 50), 10).takes(Read, 2, (1, 60), 10);
     two.gives(Read, 2, 70)
         .takes(Write, 3, (71, 80), 11)
@@ -145,7 +145,7 @@ fn a_writer_among_readers_is_found() {
 
 #[test]
 fn a_reader_that_reads_again_under_another_token_has_one_hold() {
-    // The first grant is heard of last: the request waited on another connection when the server was killed.
+    // The first grant is received last: the request waited on another connection when the server was killed.
     let story = || {
         Story::default()
             .takes(Read, 1, (0, 50), 10)
@@ -169,12 +169,12 @@ fn an_upgrade_needs_a_token_of_its_own() {
     };
     upgrade(11).is_fine();
     upgrade(10).breaks(Rule::Tokens);
-    // When it gives WRITE back, it goes on reading under that token, and others may join it.
+    // When it releases WRITE, it still reads under that token, and other readers may join it.
     upgrade(11)
         .gives(Write, 1, 30)
         .takes(Read, 2, (25, 40), 11)
         .is_fine();
-    // While somebody else reads, nobody is upgraded.
+    // While another owner reads, no reader is upgraded.
     upgrade(11)
         .takes(Read, 2, (2, 5), 10)
         .breaks(Rule::Exclusion);
@@ -199,7 +199,7 @@ fn a_downgrade_keeps_the_token_for_readers() {
 }
 
 #[test]
-fn a_read_lease_ends_for_itself() {
+fn a_read_lease_ends_independently() {
     let story = Story::default()
         .takes(Read, 1, (0, 1), 10)
         .takes(Read, 2, (50, 60), 10);
@@ -224,7 +224,7 @@ fn one_permit_too_many_is_found() {
         .gives(Permit(3), 2, 25)
         .takes(Permit(3), 4, (20, 30), 4)
         .is_fine();
-    // By its lease.
+    // Ended by its lease.
     three().takes(Permit(3), 4, (20, 103), 4).is_fine();
     let late = three().takes(Permit(3), 4, (20, 30), 4);
     let findings = check(&late.fault(Fault::LossyCrash, 24, 25).0);
@@ -243,7 +243,7 @@ fn a_session_holds_far_beyond_its_lease_while_the_connection_lives() {
         .closes(1, 59_900)
         .waits(2, (10, 60_000), 11)
         .is_fine();
-    // Whatever happens to the server, the lease may have ended since.
+    // After any fault of the server, the lease may have ended since.
     long()
         .fault(Fault::Trouble, 500, 600)
         .waits(2, (10, 60_000), 11)
@@ -255,7 +255,7 @@ fn a_session_holds_far_beyond_its_lease_while_the_connection_lives() {
 }
 
 #[test]
-fn a_connection_that_others_closed_is_sure_until_its_last_answer() {
+fn a_connection_closed_by_others_is_sure_until_its_last_reply() {
     let killed = |received| {
         let story = Story::default().binds(1, (0, 1), 10);
         let story = story.op(
@@ -281,12 +281,12 @@ fn a_session_that_outlives_its_connection_is_found() {
     };
     waits(510).is_fine();
     waits(4_000).breaks(Rule::Sessions);
-    // Somebody else was granted before.
+    // Another owner was granted before.
     let call = acquire(Kind::Exclusive, Tie::None, 3_000);
     waits(4_000)
         .op(0, 3, (90, 1_000), call, Outcome::Granted(11))
         .is_fine();
-    // Not since the server answers again.
+    // Not since the server replies again.
     waits(4_000).fault(Fault::Trouble, 450, 1_500).is_fine();
     let unclosed = Story::default().binds(1, (0, 1), 10);
     unclosed.waits(2, (100, 30_000), 11).breaks(Rule::Exclusion);
@@ -311,7 +311,7 @@ fn a_session_outlives_a_crashed_server_by_its_lease_and_no_more() {
             Outcome::Lost,
         );
         let story = story.fault(Fault::Crash, 100, 300);
-        // Asked after the crash.
+        // Requested after the crash.
         story.waits(2, (310, until), 11)
     };
     crash(300 + u64::from(S)).is_fine();
@@ -327,7 +327,7 @@ fn a_binding_ends_with_a_lease_of_its_own() {
     };
     renewed().waits(2, (10, 160), 11).is_fine();
     renewed().waits(2, (10, 140), 11).breaks(Rule::Exclusion);
-    // The end of the connection ends nothing then.
+    // Then the end of the connection ends nothing.
     renewed()
         .closes(1, 60)
         .waits(2, (10, 100), 11)

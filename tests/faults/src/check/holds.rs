@@ -1,14 +1,15 @@
-//! What each owner held, and from when to when it may be sure of it; and that nobody acts on a dead lease.
+//! The holds of each owner, and the intervals in which they are certain. Rule: no request succeeds on a lease that is
+//! over.
 //!
-//! A hold that is bound to a connection (`Tie::Session`) is sure as long as that lives and nothing happens
-//! to the servers. An owner's holds of one key are one of each kind: a writer may read, too.
+//! A hold that is bound to a connection (`Tie::Session`) is certain as long as the connection lives and no fault
+//! happens to the servers. An owner has at most one hold of each kind of a key: a writer may also read.
 
 use crate::history::{Call, Kind, Nanos, Op, Outcome, Tie, MS};
 
 use super::marks::Marks;
 use super::{Findings, Rule};
 
-/// Leases are counted in milliseconds of another clock: this much apart is no contradiction.
+/// The tolerance for leases, which are counted in milliseconds of another clock.
 pub const SLACK: Nanos = MS;
 
 /// A grant that its client received.
@@ -18,30 +19,30 @@ pub struct Hold {
     pub owner: u64,
     pub kind: Kind,
     pub token: i64,
-    /// The request was sent.
+    /// When the request was sent.
     pub asked: Nanos,
-    /// The reply was received: from here on the client may act.
+    /// When the reply was received: from then on the client may act.
     pub received: Nanos,
-    /// Until here the lock is surely its own: counted from the sending of what the server agreed to.
+    /// The lock is surely held until then: counted from the sending of the request to which the server agreed.
     pub surely_until: Nanos,
-    /// Here the lease is surely over: counted from the replies. `MAX`: who knows.
+    /// The lease is surely over by then: counted from the replies. `MAX`: unknown.
     pub over_by: Nanos,
-    /// The end of the longest lease that the client has asked for.
+    /// The end of the longest lease that the client has requested.
     lease_end: Nanos,
-    /// A request that would end or shorten the hold was lost: nothing after it is sure.
+    /// Whether a request that would end or shorten the hold was lost: nothing after it is certain.
     doubtful: bool,
-    /// The lease of a hold that is bound to a connection, while it is.
+    /// The session lease, while the hold is bound to a connection.
     session: Option<u32>,
-    /// Whether it ever was.
+    /// Whether it ever was bound.
     was_bound: bool,
     /// The connection lived at least until this request was sent, which was answered.
     alive_at: Nanos,
-    /// Nothing keeps the hold since then: its connection ended, or the lease after its server did.
+    /// The time since which nothing keeps the hold: its connection ended, or the lease after a fault of its server did.
     pub unbound: Option<Nanos>,
 }
 
 impl Hold {
-    /// Until when it may be held, as far as one knows (after a request that was lost: nearly).
+    /// The latest known time until which it may be held (after a lost request: an approximation).
     pub fn may_last(&self) -> Nanos {
         match self.doubtful && self.session.is_none() {
             true => self.lease_end,
@@ -58,14 +59,14 @@ pub fn of(ops: &[&Op], marks: &Marks, findings: &mut Findings) -> Vec<Hold> {
     }
     for hold in &mut holds {
         if hold.was_bound {
-            // What the server does for the connection it does only while all is well.
+            // The server keeps a session hold reliably only while no fault happens.
             hold.surely_until = hold.surely_until.min(marks.next(hold.key, hold.asked));
         }
     }
     holds
 }
 
-/// One owner's requests for one key, one after the other.
+/// The requests of one owner for one key, one after the other.
 fn owner(ops: &[&Op], marks: &Marks, holds: &mut Vec<Hold>, findings: &mut Findings) {
     let mut current: Vec<Hold> = Vec::new();
     for op in ops {
@@ -137,7 +138,7 @@ fn acquired(op: &Op, current: &mut Vec<Hold>, holds: &mut Vec<Hold>) {
             match held {
                 Some(held) => {
                     if matches!(held.kind, Kind::Permit(_) | Kind::Read) {
-                        // An owner's permit, and its READ holds, are one hold, whose token a restart may change.
+                        // An owner's permit, and its READ holds, are one hold, whose token may change at a restart.
                         held.surely_until = held.surely_until.min(op.sent);
                     }
                     holds.push(std::mem::replace(held, hold));
@@ -145,7 +146,7 @@ fn acquired(op: &Op, current: &mut Vec<Hold>, holds: &mut Vec<Hold>) {
                 None => current.push(hold),
             }
         }
-        // It may have been a re-entry, or a grant under another token that nobody was told of.
+        // It may have been a re-entry, or a grant under another token whose reply was lost.
         (Outcome::Lost | Outcome::Silent, Some(held)) => {
             held.over_by = Nanos::MAX;
             held.doubtful = true;
@@ -154,7 +155,7 @@ fn acquired(op: &Op, current: &mut Vec<Hold>, holds: &mut Vec<Hold>) {
     }
 }
 
-/// The owner holds already: its lease gets longer, or the server keeps it from now on, or no longer.
+/// The owner holds already: its lease gets longer, or the hold becomes or ceases to be a session hold.
 fn reentered(op: &Op, lease: u32, session: Option<u32>, held: &mut Hold) {
     let before = std::mem::replace(&mut held.session, session);
     let (surely_until, over_by) = match (session, before) {
@@ -180,7 +181,7 @@ fn disconnected(op: &Op, hold: &mut Hold, marks: &Marks) {
     let Some(lease) = hold.session else {
         return;
     };
-    // One that was closed by others is gone since nobody knows when; the client noticed it now.
+    // The time of a close by others is not known; the client noticed it now.
     let alive_until = match op.outcome {
         Outcome::Lost | Outcome::Silent => hold.alive_at,
         _ => op.sent,
@@ -191,7 +192,7 @@ fn disconnected(op: &Op, hold: &mut Hold, marks: &Marks) {
         true => op.done.max(marks.healed(hold.key, op.done)) + ms(lease),
         false => op.done,
     };
-    // Whether the request that was lost had moved the binding elsewhere, nobody knows; it was this one's.
+    // It is not known whether the lost request had moved the binding elsewhere; it was this request's.
     hold.over_by = over_by;
     hold.unbound = hold.unbound.or(Some(over_by));
 }
@@ -200,7 +201,7 @@ fn renewed(op: &Op, lease: u32, hold: &mut Hold, marks: &Marks, findings: &mut F
     match op.outcome {
         Outcome::Number(1) => {
             must_be_alive(op, hold, marks, findings);
-            // With a lease of its own it is bound no more.
+            // With a lease of its own it is no longer bound.
             (hold.session, hold.unbound) = (None, None);
             hold.lease_end = hold.lease_end.max(op.done + ms(lease));
             if !hold.doubtful {
@@ -218,7 +219,7 @@ fn released(op: &Op, hold: &mut Hold, marks: &Marks, findings: &mut Findings) {
     match op.outcome {
         Outcome::Number(0) => {
             must_be_alive(op, hold, marks, findings);
-            // The READ hold that is dropped may be the one with the longest lease.
+            // The READ hold that is released may be the one with the longest lease.
             if hold.kind == Kind::Read {
                 hold.surely_until = hold.surely_until.min(op.sent);
             }
@@ -237,7 +238,7 @@ fn released(op: &Op, hold: &mut Hold, marks: &Marks, findings: &mut Findings) {
     }
 }
 
-/// The server says that the hold is no more.
+/// The server says that the hold has ended.
 fn was_gone(op: &Op, hold: &mut Hold) {
     hold.surely_until = hold.surely_until.min(op.sent);
     if !hold.doubtful {
@@ -254,7 +255,7 @@ fn doubt(op: &Op, hold: &mut Hold) {
 
 /// The server has just agreed that this grant still holds.
 fn must_be_alive(op: &Op, hold: &Hold, marks: &Marks, findings: &mut Findings) {
-    // The end of a connection may be noticed after a request that came by another.
+    // The server may notice the end of a connection after a request on another one.
     let is_over = hold.unbound.is_none() && op.sent > hold.over_by.saturating_add(SLACK);
     if is_over && !marks.excuse_long_lease(hold.key, hold.asked, op.done) {
         findings.violation(

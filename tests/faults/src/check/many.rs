@@ -1,7 +1,7 @@
 //! A request for several keys holds all of them or none.
 //!
-//! From the request on until the first of its leases may be over, whoever looks at all keys at one moment
-//! sees all or none of them held; before the grant was possible, or where there was none, none.
+//! From the request until the first of its leases may be over, every atomic reading of all its keys shows all or none
+//! of them held; before the grant was possible, or without a grant, none.
 
 use std::collections::HashMap;
 
@@ -16,11 +16,11 @@ struct Request<'a> {
     ops: Vec<&'a Op>,
     sent: Nanos,
     done: Nanos,
-    /// Until here what was granted is surely held; 0: nothing was granted.
+    /// The granted keys are surely held until then; 0: no key was granted.
     surely_until: Nanos,
 }
 
-/// All holds, all requests sorted by key, owner and time, and the looks.
+/// All holds, all requests sorted by key, owner and time, and the atomic readings.
 pub fn check(holds: &[Hold], ops: &[&Op], looks: &[Look], marks: &Marks, findings: &mut Findings) {
     let requests = requests(holds, ops, findings);
     for look in looks {
@@ -36,7 +36,7 @@ pub fn check(holds: &[Hold], ops: &[&Op], looks: &[Look], marks: &Marks, finding
     }
 }
 
-/// The requests for many keys of each owner; replies that contradict themselves are found on the way.
+/// The requests of each owner for several keys. Contradictory replies are reported as violations.
 fn requests<'a>(
     holds: &[Hold],
     ops: &[&'a Op],
@@ -75,7 +75,7 @@ fn requests<'a>(
     requests
 }
 
-/// Who looked saw this owner hold these keys.
+/// An atomic reading that shows which of these keys this owner held.
 fn judge(request: &Request, look: &Look, keys: &[u32], marks: &Marks, findings: &mut Findings) {
     let wanted = request.ops.len();
     let seen = request

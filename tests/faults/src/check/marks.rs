@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::history::{Fault, Mark, Nanos};
 
-/// The marks of a history by what they excuse.
+/// The marks of a history by the rules that they excuse.
 pub struct Marks {
     exclusion: Windows,
     order: Windows,
@@ -35,7 +35,7 @@ impl Marks {
         self.leases.meet(key, from, to)
     }
 
-    /// When the first fault begins that is not over by then; `MAX`: there is none.
+    /// The begin of the first fault that is not over by then; `MAX`: there is none.
     pub fn next(&self, key: u32, by: Nanos) -> Nanos {
         self.any.next_begin(key, by)
     }
@@ -46,8 +46,8 @@ impl Marks {
     }
 }
 
-/// Spans of time, of all keys (`None`) and of single ones, each list sorted by its begin and holding
-/// beside it the latest end so far.
+/// Spans of time, of all keys (`None`) and of single ones; each list is sorted by begin and holds the latest end so far
+/// with each entry.
 #[derive(Default)]
 struct Windows(HashMap<Option<u32>, Vec<(Nanos, Nanos)>>);
 

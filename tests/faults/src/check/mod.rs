@@ -2,14 +2,14 @@
 //!
 //! | Rule | |
 //! |---|---|
-//! | exclusion | two surely held intervals of one key do not overlap (but readers with readers), unless a fault that may cause it lies between: that is counted |
-//! | permits | no more permits of a semaphore are surely held at one moment than it has; the same faults excuse |
-//! | tokens | different grants have different tokens, but for the readers of one phase; a grant asked for after another was received has the higher one. Whatever happened |
-//! | order | who was seen waiting before another asked is granted before it, unless the queue was lost in between |
-//! | silence | every request is answered, or its connection closed, in its `BLOCK` and two seconds |
-//! | leases | nobody renews or releases a grant whose lease has surely ended |
-//! | sessions | what was bound to a connection is the next waiter's within two seconds of its end, or of the lease after the server's |
-//! | all or nothing | a request for several keys holds all of them or none, at every moment that was looked at |
+//! | exclusion | two surely held intervals of one key do not overlap (except readers with readers), unless a fault that can cause it lies between: that is counted |
+//! | permits | no more permits of a semaphore are surely held at one time than it has; the same faults are excuses |
+//! | tokens | different grants have different tokens, except readers of one phase; a grant requested after another was received has the higher one. No fault is an excuse |
+//! | order | an owner seen waiting before another request is granted before it, unless the queue was lost in between |
+//! | silence | every request is answered, or its connection closed, within its `BLOCK` and two seconds |
+//! | leases | no grant whose lease has surely ended is renewed or released |
+//! | sessions | a hold that was bound to a connection goes to the next waiter within two seconds of its end, or of the lease after the server's end |
+//! | all or nothing | a request for several keys holds all of them or none, in every atomic reading |
 
 mod exclusion;
 mod holds;
@@ -43,21 +43,21 @@ pub enum Rule {
     AllOrNothing,
 }
 
-/// A rule was broken.
+/// A breach of a rule.
 #[derive(Debug, Clone)]
 pub struct Violation {
     pub rule: Rule,
     pub text: String,
 }
 
-/// What the checker found.
+/// The result of the checker.
 #[derive(Debug, Default)]
 pub struct Findings {
     pub operations: u64,
     pub grants: u64,
-    /// Pairs of holders at one time that a fault explains.
+    /// Pairs of simultaneous holders that a fault explains.
     pub overlaps: u64,
-    /// How many grants were compared with a waiter that had been seen before they were asked for.
+    /// The number of grants that were compared with a waiter seen before their request.
     pub ordered: u64,
     pub violations: Vec<Violation>,
 }
@@ -73,7 +73,7 @@ impl Findings {
     }
 }
 
-/// Judges a history.
+/// Checks a history.
 pub fn check(history: &History) -> Findings {
     let mut findings = Findings {
         operations: history.ops.len() as u64,

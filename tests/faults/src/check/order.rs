@@ -1,8 +1,8 @@
-//! First come, first served: who was seen in the queue before another asked is granted before it.
+//! First come, first served: an owner seen in the queue before another request is granted before it.
 //!
-//! Left out are waiters whose server was lost while they waited (queues are in memory), and grants to an
-//! owner that had asked before in vain: it may have returned to a place that was kept for it. Nor are Redisson's
-//! clients judged, which do not queue.
+//! Not checked are waiters whose server was lost while they waited (queues are in memory), and grants to an owner with
+//! an earlier unsuccessful request, which may have returned to a kept place. Redisson's clients are not checked either:
+//! they have no place in the queue.
 
 use std::collections::HashMap;
 
@@ -11,8 +11,8 @@ use crate::history::{Call, History, Kind, Nanos, Op, Outcome, Tie};
 use super::marks::Marks;
 use super::{Findings, Rule};
 
-/// A grant by its token, and when it was asked for or seen waiting.
-struct Turn<'a> {
+/// A grant by its token, and the time of its request or of the sight of its waiter.
+struct Entry<'a> {
     at: Nanos,
     token: i64,
     op: &'a Op,
@@ -24,16 +24,16 @@ pub fn check(history: &History, ops: &[&Op], marks: &Marks, findings: &mut Findi
     for of_key in ops.chunk_by(|a, b| a.key == b.key) {
         let (mut waited, mut asked) = (Vec::new(), Vec::new());
         for of_owner in of_key.chunk_by(|a, b| a.owner == b.owner) {
-            // Only an owner's first request has no past.
+            // Only an owner's first request cannot have a kept place.
             let Some((op, token)) = of_owner.first().and_then(|op| granted(op)) else {
                 continue;
             };
-            asked.push(turn(op.sent, token, op));
+            asked.push(entry(op.sent, token, op));
             let seen = first_seen.get(&(op.key, op.owner));
             let seen = seen.filter(|at| (op.sent..op.done).contains(at));
             if let Some(at) = seen {
                 if !marks.excuse_order(op.key, op.sent, op.done) {
-                    waited.push(turn(*at, token, op));
+                    waited.push(entry(*at, token, op));
                 }
             }
         }
@@ -41,13 +41,13 @@ pub fn check(history: &History, ops: &[&Op], marks: &Marks, findings: &mut Findi
     }
 }
 
-fn turn(at: Nanos, token: i64, op: &Op) -> Turn<'_> {
-    Turn { at, token, op }
+fn entry(at: Nanos, token: i64, op: &Op) -> Entry<'_> {
+    Entry { at, token, op }
 }
 
 fn granted<'a>(op: &&'a Op) -> Option<(&'a Op, i64)> {
     match (op.call, &op.outcome) {
-        // Of permits the tokens do not tell the order.
+        // The tokens of permits do not show their order.
         (
             Call::Acquire {
                 kind: Kind::Permit(_),
@@ -55,7 +55,7 @@ fn granted<'a>(op: &&'a Op) -> Option<(&'a Op, i64)> {
             },
             _,
         ) => None,
-        // Redisson's clients do not queue.
+        // Redisson's clients have no place in the queue.
         (
             Call::Acquire {
                 tie: Tie::Outside, ..
@@ -76,12 +76,12 @@ fn first_seen(history: &History) -> HashMap<(u32, u64), Nanos> {
     first
 }
 
-/// No grant has a lower token than a waiter that had been seen before it was asked for.
-fn compare(mut waited: Vec<Turn>, mut asked: Vec<Turn>, findings: &mut Findings) {
-    waited.sort_by_key(|turn| turn.at);
-    asked.sort_by_key(|turn| turn.at);
+/// No grant has a lower token than a waiter that was seen before its request.
+fn compare(mut waited: Vec<Entry>, mut asked: Vec<Entry>, findings: &mut Findings) {
+    waited.sort_by_key(|entry| entry.at);
+    asked.sort_by_key(|entry| entry.at);
     let mut waited = waited.into_iter().peekable();
-    let mut latest: Option<Turn> = None;
+    let mut latest: Option<Entry> = None;
     for late in asked {
         while let Some(early) = waited.next_if(|early| early.at < late.at) {
             latest = latest

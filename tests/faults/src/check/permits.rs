@@ -1,4 +1,4 @@
-//! No more permits are surely held than there are.
+//! Permits: no more are surely held than there are.
 
 use crate::history::{Kind, Nanos};
 
@@ -6,7 +6,7 @@ use super::holds::{Hold, SLACK};
 use super::marks::Marks;
 use super::{Findings, Rule};
 
-/// The holds of one key, sorted by when they were received.
+/// The holds of one key, sorted by the time of their receipt.
 pub fn check(holds: &[Hold], marks: &Marks, findings: &mut Findings) {
     let mut current: Vec<&Hold> = Vec::new();
     for hold in holds {
@@ -17,7 +17,7 @@ pub fn check(holds: &[Hold], marks: &Marks, findings: &mut Findings) {
         if hold.surely_until <= hold.received + SLACK {
             continue;
         }
-        // Asked for again, the permit of an id may get another token: it is still one.
+        // A repeated request may give the permit of an id another token: it is still one permit.
         current.retain(|earlier| earlier.owner != hold.owner);
         current.push(hold);
         if current.len() <= limit as usize {

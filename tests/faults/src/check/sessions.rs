@@ -1,5 +1,5 @@
-//! What was bound to a connection goes to the next waiter when that ends; to whoever comes after the lease
-//! when the server ended.
+//! A hold that was bound to a connection goes to the next waiter when the connection ends; when the server ended, it
+//! goes to a waiter after the lease.
 
 use crate::history::{Call, Nanos, Op, Outcome, Tie, MS};
 
@@ -41,7 +41,7 @@ fn waits_long(op: &Op) -> bool {
     matches!(op.call, Call::Acquire { block: Some(_), .. }) && op.done > op.sent + BOUND
 }
 
-/// What happened to one key.
+/// The holds, requests and faults of one key.
 struct Key<'a> {
     holds: &'a [&'a Hold],
     ops: &'a [&'a Op],
@@ -49,7 +49,7 @@ struct Key<'a> {
 }
 
 impl Key<'_> {
-    /// The moments by which something that was bound to a connection, or may have been, is bound no more.
+    /// The times at which a hold that was or may have been bound to a connection is no longer bound.
     fn ends(&self) -> Vec<Nanos> {
         let known = self.holds.iter().filter_map(|hold| hold.unbound);
         let lost = self.ops.iter().filter_map(|op| match op.call {
@@ -61,13 +61,13 @@ impl Key<'_> {
         known.chain(lost).collect()
     }
 
-    /// When that is over which a lost acquire may have got; `None`: it was not lost.
+    /// The end of a hold that a lost acquire may have got; `None`: it was not lost.
     fn gone_by(&self, op: &Op) -> Option<Nanos> {
         let Call::Acquire { lease, tie, .. } = op.call else {
             return None;
         };
         if op.outcome != Outcome::Lost {
-            // Who is never answered at all is found by another rule.
+            // Another rule finds requests without any reply.
             return None;
         }
         let lease = Nanos::from(lease) * MS;
@@ -76,14 +76,14 @@ impl Key<'_> {
             Tie::Session if is_server_gone => {
                 op.done.max(self.marks.healed(op.key, op.done)) + lease
             }
-            // Nobody was told, and the connection was the one to be bound to.
+            // The reply was lost with the connection to which the hold would be bound.
             Tie::Session => op.done,
             _ => op.done + lease,
         })
     }
 
-    /// Since `end` something is bound no more. Who waits is granted soon after; or after the end of what
-    /// somebody else may hold meanwhile.
+    /// Since `end` a hold is no longer bound. A waiter is granted soon after; or soon after the end of a hold that
+    /// another owner may have meanwhile.
     fn is_passed_on(&self, end: Nanos, waiter: &Op) -> bool {
         let mut from = end.max(waiter.sent);
         loop {
@@ -98,7 +98,7 @@ impl Key<'_> {
         }
     }
 
-    /// The end of what may be held in this time and longer than its beginning.
+    /// The end of a hold that may exist in this time and lasts longer than its begin.
     fn held_until(&self, from: Nanos, until: Nanos) -> Option<Nanos> {
         let granted = |hold: &&&Hold| hold.received.saturating_sub(UNREAD) < until;
         let known = self

@@ -5,10 +5,10 @@ use crate::history::{Call, Nanos, Op, Outcome, MS};
 use super::marks::Marks;
 use super::{Findings, Rule};
 
-/// So much later than it should a server may answer: the machine is shared.
+/// The tolerance for late replies: the machine is shared.
 pub const BOUND: Nanos = 2000 * MS;
 
-/// All requests. Those without a limit are answered when the run ends: the clients see to that.
+/// All requests. Those without a limit are answered when the run ends; the clients ensure that.
 pub fn check(ops: &[&Op], marks: &Marks, findings: &mut Findings) {
     for op in ops {
         let patience = match op.call {

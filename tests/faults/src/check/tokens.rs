@@ -1,11 +1,11 @@
-//! Fencing tokens rise from grant to grant, whatever happened.
+//! Fencing tokens rise from grant to grant, whatever the faults.
 
 use crate::history::Kind;
 
 use super::holds::Hold;
 use super::{Findings, Rule};
 
-/// The holds of one key, sorted by when they were received.
+/// The holds of one key, sorted by the time of their receipt.
 pub fn check(holds: &[Hold], findings: &mut Findings) {
     let mut by_token: Vec<&Hold> = holds.iter().collect();
     by_token.sort_by_key(|hold| (hold.token, hold.received));
@@ -39,9 +39,8 @@ pub fn check(holds: &[Hold], findings: &mut Findings) {
     }
 }
 
-/// Whether these holds of one token may have it in common. The readers of one phase do. So does a writer
-/// with those who come in when it gives WRITE back and is still a reader; its own reads from before have
-/// another.
+/// Whether these holds may share one token. The readers of one phase do. So does a writer with readers that join after
+/// it has released WRITE and still reads; its own READ hold from before has another one.
 fn may_share(of_token: &[&Hold], holds: &[Hold]) -> bool {
     let reads = |hold: &&&Hold| hold.kind == Kind::Read;
     let mut others = of_token.iter().filter(|hold| !reads(hold));

@@ -45,12 +45,12 @@ pub fn scenarios() -> Vec<Scenario> {
     ]
 }
 
-/// A few clients, chosen from the server's list, on one connection of our own.
+/// A few clients, chosen from the server's list, with one connection for the nemesis.
 pub fn kill(server: &mut TestServer, hand: &mut Hand) {
     let mut conn = server.conn();
     for _ in 0..20 {
         hand.pause(2..15);
-        let Some(id) = somebody(&mut conn, hand) else {
+        let Some(id) = random_client(&mut conn, hand) else {
             continue;
         };
         match hand.rng.u8(..3) {
@@ -70,8 +70,8 @@ pub fn kill(server: &mut TestServer, hand: &mut Hand) {
     }
 }
 
-/// Anybody but us; replicas and masters have a line of their own.
-pub fn somebody(conn: &mut Conn, hand: &mut Hand) -> Option<String> {
+/// Any client but the nemesis itself; replicas and masters have other flags.
+pub fn random_client(conn: &mut Conn, hand: &mut Hand) -> Option<String> {
     let list = conn.run(["CLIENT", "LIST"]).text();
     let is_client = |line: &&str| line.contains("flags=N") || line.contains("flags=b");
     let others = list.lines().filter(|line| !line.contains("cmd=client"));
@@ -80,7 +80,7 @@ pub fn somebody(conn: &mut Conn, hand: &mut Hand) -> Option<String> {
     Some(line.strip_prefix("id=")?.split(' ').next()?.to_string())
 }
 
-/// Waits for every lock itself, and when granted, hits whoever waits behind it in the turn of the release.
+/// Waits for every lock itself, and when granted, kills or unblocks the next waiter in the tick of the release.
 fn same_turn() -> Box<dyn Nemesis> {
     let mut waits: Vec<(Conn, String)> = Vec::new();
     one(&[], move |server, hand| {
@@ -125,7 +125,7 @@ fn hand_on(conn: &mut Conn, key: &str, hand: &mut Hand) {
     hand.count("hand-offs hit");
 }
 
-/// Its client's id, when there is one soon.
+/// The id of its client, if it is known soon.
 fn first_waiter(conn: &mut Conn, key: &str) -> Option<i64> {
     (0..50).find_map(|_| {
         let info = conn.run(["LOCK.INFO", key, "WAITERS", "COUNT", "1"]);
@@ -147,10 +147,10 @@ pub fn pause(server: &mut TestServer, hand: &mut Hand) {
             std::thread::sleep(Duration::from_millis(ms));
         }
     } else {
-        // Nothing is answered, so nobody can end it.
+        // No command is answered, so none can end the pause.
         conn.run(["CLIENT", "PAUSE", &ms.to_string(), "ALL"]);
     }
-    // Answered when it is over, whatever ended it.
+    // Answered when the pause is over, whatever ended it.
     conn.run(["SET", "the:end", "1"]);
     hand.journal.mark(Fault::Trouble, None, from);
     hand.count("client pauses");

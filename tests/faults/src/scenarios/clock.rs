@@ -1,5 +1,5 @@
-//! The server's wall clock jumps, by ten seconds or an hour. Leases are wall time, so those that a jump
-//! back has made too long are ended by a last jump forward.
+//! The server's wall clock jumps, by ten seconds or an hour. Leases depend on wall time, so a last jump forward ends
+//! those that a jump back has made too long.
 
 use redis_lock_harness::clock::{fake_clock, set_clock};
 use redis_lock_harness::TestServer;
@@ -48,7 +48,7 @@ fn jump(server: &TestServer, hand: &mut Hand, clock: i64, step: i64) {
     };
     let from = now();
     set_clock(server, clock);
-    // What was decided by a clock read before the jump is answered by then.
+    // By then all decisions based on a clock reading before the jump have been answered.
     server.conn().run(["PING"]);
     hand.journal.mark(fault, None, from);
     hand.count("clock jumps");

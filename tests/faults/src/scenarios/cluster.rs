@@ -21,11 +21,11 @@ pub fn scenarios() -> Vec<Scenario> {
     }]
 }
 
-/// What a node is silent for before it is taken for dead.
+/// A node that is silent for this long counts as dead.
 const TIMEOUT_MS: u32 = 1_000;
 
-/// Redis 7.0 lets a replica that was elected so recently count its old votes again, and two believe for a
-/// moment that they are the primary.
+/// Redis 7.0 lets a replica that was elected this recently count its old votes again, and for a moment two nodes act as
+/// the primary.
 const ELECTION: Duration = Duration::from_millis(4_500);
 
 const MODES: [(&str, &str); 3] = [
@@ -36,15 +36,15 @@ const MODES: [(&str, &str); 3] = [
 
 struct Six {
     cluster: Cluster,
-    turn: usize,
-    /// When each node was last promoted.
+    step: usize,
+    /// The time of each node's last promotion.
     promoted: [Option<Instant>; 6],
 }
 
 fn nemesis() -> Box<dyn Nemesis> {
     Box::new(Six {
         cluster: Cluster::with(TIMEOUT_MS, &[]),
-        turn: 0,
+        step: 0,
         promoted: [None; 6],
     })
 }
@@ -56,7 +56,7 @@ impl Nemesis for Six {
         Box::new(Arc::new(Slots::of(&ports, &keys)))
     }
 
-    /// They live on all primaries.
+    /// The keys are on all primaries.
     fn keys(&self, count: usize) -> Vec<String> {
         (0..count)
             .map(|n| self.cluster.key_of(n % 3, &format!("k{n}-")))
@@ -65,9 +65,9 @@ impl Nemesis for Six {
 
     fn strike(&mut self, hand: &mut Hand) {
         hand.pause(50..400);
-        let (mode, what) = MODES[self.turn % 3];
-        // Each mode meets each pair of nodes.
-        let home = (self.turn + self.turn / 3) % 3;
+        let (mode, what) = MODES[self.step % 3];
+        // Each mode is combined with each pair of nodes.
+        let home = (self.step + self.step / 3) % 3;
         let is_primary =
             |node: usize| self.cluster.nodes[node].info_field("replication", "role") == "master";
         let new = if is_primary(home) { home + 3 } else { home };
@@ -81,7 +81,7 @@ impl Nemesis for Six {
         self.cluster.wait_for_primary(new);
         self.cluster.wait_until_whole();
         self.promoted[new] = Some(Instant::now());
-        // Only the plain one waits for what the primary has written.
+        // Only the plain one waits for all writes of the primary.
         let fault = match mode {
             "" => Fault::Handover,
             _ => Fault::Failover,
@@ -89,7 +89,7 @@ impl Nemesis for Six {
         hand.journal.mark(fault, None, from);
         hand.count(what);
         hand.count("failovers");
-        self.turn += 1;
+        self.step += 1;
     }
 
     fn finish(self: Box<Self>) -> Result<(), String> {

@@ -1,4 +1,4 @@
-//! The data is taken away, or read anew.
+//! The data is removed, or loaded again.
 
 use redis_lock_harness::TestServer;
 

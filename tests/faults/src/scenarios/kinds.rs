@@ -112,7 +112,7 @@ fn any_family(key: u32) -> Family {
     }
 }
 
-/// Clients of one each; those of short holds know exclusive locks only.
+/// A plan for keys of these kinds, without the clients of short holds, which use exclusive locks only.
 fn of(family: fn(u32) -> Family, sessions: u8) -> Plan {
     Plan {
         bulk: 0,

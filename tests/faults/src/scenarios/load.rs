@@ -1,4 +1,4 @@
-//! The servers are left alone: many operations, holders that sleep, clients that go away.
+//! No faults of the servers: many operations, holders that sleep, clients that close their connections.
 
 use super::Scenario;
 use crate::client::Habits;

@@ -1,4 +1,4 @@
-//! One server to which everything happens, one after the other.
+//! One server with all kinds of fault, one after the other.
 
 use redis_lock_harness::TestServer;
 
@@ -26,14 +26,14 @@ pub fn scenarios() -> Vec<Scenario> {
                 outside: 8,
                 ..Plan::default()
             },
-            nemesis: || one(&[&AOF[..], &["always"], &TURNS].concat(), beside),
+            nemesis: || one(&[&AOF[..], &["always"], &WINDOWS].concat(), beside),
         },
     ]
 }
 
-const TURNS: [&str; 4] = ["--lock.free-after", "1", "--lock.free-window", "20"];
+const WINDOWS: [&str; 4] = ["--lock.free-after", "1", "--lock.free-window", "20"];
 
-/// What happens to a server, and changes of the rule in between.
+/// A fault of the server, or a change of the window rule.
 fn beside(server: &mut TestServer, hand: &mut Hand) {
     let windows = server.stat("windows_taken");
     if hand.rng.u8(..4) == 0 {
@@ -45,13 +45,13 @@ fn beside(server: &mut TestServer, hand: &mut Hand) {
     }
     anything(server, hand);
     let after = server.stat("windows_taken");
-    // A new process counts anew.
+    // A new process starts its counters at zero.
     for _ in windows..after {
         hand.count("windows taken");
     }
 }
 
-/// One after the other: `CLIENT UNBLOCK` of a client that `CLIENT PAUSE` holds up ends Redis 7.0 and 7.2.
+/// One after the other: `CLIENT UNBLOCK` of a client that `CLIENT PAUSE` postpones ends Redis 7.0 and 7.2.
 pub fn anything(server: &mut TestServer, hand: &mut Hand) {
     match hand.rng.u8(..8) {
         0 => crash(server, hand, Fault::Crash),

@@ -1,4 +1,4 @@
-//! The scenarios: what is broken, and how many clients of which habits look on.
+//! The scenarios: their faults, and the number and habits of their clients.
 
 mod clients;
 mod clock;
@@ -19,15 +19,15 @@ use crate::play::{Nemesis, Plan};
 /// A scenario.
 pub struct Scenario {
     pub name: &'static str,
-    /// One line about it.
+    /// One line about the scenario.
     pub about: &'static str,
-    /// How often `long` lets which fault happen (or `operations`).
+    /// How often `long` lets this fault happen (or `operations`).
     pub goal: (&'static str, u64),
     pub plan: fn() -> Plan,
     pub nemesis: fn() -> Box<dyn Nemesis>,
 }
 
-/// All of them.
+/// All scenarios.
 pub fn all() -> Vec<Scenario> {
     let mut all = load::scenarios();
     all.extend(crash::scenarios());

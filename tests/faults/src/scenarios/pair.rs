@@ -1,17 +1,17 @@
-//! A master and a replica: the replica copies everything anew, takes over in order, or takes over without
-//! what had not yet reached it.
+//! A master and a replica: the replica copies everything again, takes over in an orderly way, or takes over without the
+//! latest writes.
 
 use std::sync::Arc;
 
 use redis_lock_harness::replica::PROMPT_MASTER;
 use redis_lock_harness::{wait_for, TestServer};
 
-use super::clients::somebody;
+use super::clients::random_client;
 use super::Scenario;
 use crate::history::{now, Fault};
 use crate::one::{finish, version};
 use crate::play::{Hand, Nemesis, Plan};
-use crate::route::{is_master, Route, Told};
+use crate::route::{is_master, MasterRoute, Route};
 
 pub fn scenarios() -> Vec<Scenario> {
     vec![
@@ -56,7 +56,7 @@ pub fn scenarios() -> Vec<Scenario> {
 struct Pair {
     master: TestServer,
     replica: TestServer,
-    route: Arc<Told>,
+    route: Arc<MasterRoute>,
     strike: fn(&mut Pair, &mut Hand),
 }
 
@@ -79,7 +79,7 @@ fn pair_with(options: &[&str], strike: fn(&mut Pair, &mut Hand)) -> Box<dyn Neme
     let options = [&PROMPT_MASTER[..], &backlog, options].concat();
     let (master, replica) = (TestServer::with(&options), TestServer::with(&options));
     follow(&replica, &master);
-    let route = Arc::new(Told::of(master.port));
+    let route = Arc::new(MasterRoute::of(master.port));
     Box::new(Pair {
         master,
         replica,
@@ -109,7 +109,7 @@ impl Nemesis for Pair {
 }
 
 impl Pair {
-    /// The replica is the master now: clients go there.
+    /// The replica is the master now: the route names it.
     fn swap(&mut self) {
         std::mem::swap(&mut self.master, &mut self.replica);
         self.route.set(self.master.port);
@@ -143,13 +143,13 @@ fn resync(pair: &mut Pair, hand: &mut Hand) {
     hand.count("full resyncs");
 }
 
-/// With everything that the master had written.
+/// With all writes of the master.
 fn failover(pair: &mut Pair, hand: &mut Hand, kills: bool) {
     let journal = hand.journal;
     journal.during(Fault::Handover, || {
         let port = pair.replica.port;
         wait_for("a failover", || {
-            // Refused while the replica is not in order yet, or one is under way.
+            // Refused while the replica is not ready yet, or a failover is under way.
             pair.master.conn().run(["FAILOVER"]);
             if kills {
                 kill(&pair.master, hand);
@@ -162,26 +162,26 @@ fn failover(pair: &mut Pair, hand: &mut Hand, kills: bool) {
     hand.count("failovers");
 }
 
-/// Half of the time the replica is cut off a while before it takes over, so that writes are lost.
+/// In half of the cases the replica is cut off for a while before it takes over, so that writes are lost.
 fn cut_off(pair: &Pair, hand: &mut Hand) {
     if hand.rng.bool() {
-        // A port where nobody listens.
+        // A port on which no process listens.
         pair.replica.conn().run(["REPLICAOF", "127.0.0.1", "1"]);
         hand.pause(20..300);
         hand.count("cut links");
     }
 }
 
-/// One of its clients is killed while writes are held up.
+/// Kills one of its clients while writes are paused.
 fn kill(server: &TestServer, hand: &mut Hand) {
     let mut conn = server.conn();
-    if let Some(id) = somebody(&mut conn, hand) {
+    if let Some(id) = random_client(&mut conn, hand) {
         conn.run(["CLIENT", "KILL", "ID", &id]);
         hand.count("kills");
     }
 }
 
-/// The master steps down first: never are there two.
+/// The master steps down first: there are never two.
 fn flip(pair: &mut Pair, hand: &mut Hand) {
     let from = now();
     cut_off(pair, hand);
@@ -194,7 +194,7 @@ fn flip(pair: &mut Pair, hand: &mut Hand) {
     hand.count("promotions");
 }
 
-/// The dead one comes back without its data.
+/// The dead one returns without its data.
 fn crash(pair: &mut Pair, hand: &mut Hand) {
     let from = now();
     cut_off(pair, hand);

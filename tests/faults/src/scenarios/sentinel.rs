@@ -1,5 +1,5 @@
-//! Three sentinels: the primary dies and comes back without its data, or stands still and comes back as one
-//! who believes that he is the primary.
+//! Three sentinels: the primary dies and comes back without its data, or is stopped and resumes while it still acts as
+//! the primary.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::client::Habits;
 use crate::history::{now, Fault};
 use crate::one::{finish, version};
 use crate::play::{Hand, Nemesis, Plan};
-use crate::route::{Route, Told};
+use crate::route::{MasterRoute, Route};
 
 pub fn scenarios() -> Vec<Scenario> {
     vec![Scenario {
@@ -22,9 +22,9 @@ pub fn scenarios() -> Vec<Scenario> {
     }]
 }
 
-/// A primary stands still for two to four seconds: some clients ask the next one meanwhile, some are still
-/// parked when it goes on, and may be granted what others hold. All ask whom the sentinels name: who asked
-/// the old one after that would be given a lower token.
+/// A primary is stopped for two to four seconds: some clients use the next one meanwhile, some are still parked when it
+/// resumes, and may be granted locks that others hold. All clients use the server that the sentinels name: a request to
+/// the old one after that would get a lower token.
 fn plan() -> Plan {
     let habits = Habits {
         wait: 1..6_000,
@@ -40,12 +40,12 @@ fn plan() -> Plan {
 struct Guarded {
     scene: Watched,
     primary: usize,
-    route: Arc<Told>,
+    route: Arc<MasterRoute>,
 }
 
 fn nemesis() -> Box<dyn Nemesis> {
     let scene = Watched::start();
-    let route = Told::of(scene.servers[0].port);
+    let route = MasterRoute::of(scene.servers[0].port);
     Box::new(Guarded {
         scene,
         primary: 0,

@@ -1,5 +1,5 @@
-//! Two primaries: the slots of the locks move from one to the other and back, key by key or, where the
-//! server can, atomically.
+//! Two primaries: the slots of the locks move from one to the other and back, key by key or, if the server can,
+//! atomically.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub fn scenarios() -> Vec<Scenario> {
 
 struct Movers {
     nodes: [TestServer; 2],
-    /// Where each key is.
+    /// The node of each key.
     at: Vec<usize>,
     is_atomic: bool,
     route: Arc<Slots>,

@@ -1,4 +1,4 @@
-//! The whole server stands still for a while (SIGSTOP), as in a virtual machine that is moved.
+//! The whole server is stopped for a while (SIGSTOP), as in a virtual machine that is moved.
 
 use redis_lock_harness::TestServer;
 

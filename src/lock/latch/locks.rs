@@ -1,0 +1,73 @@
+//! The latch in the server: each decision with what all kinds share.
+
+use crate::lock::effect::Cx;
+use crate::lock::exclusive::request::Wait;
+use crate::lock::latch::state::{Count, CountChange, Waited};
+use crate::lock::locks::Locks;
+use crate::lock::resource::Resource;
+use crate::lock::semaphore::commands::SetIf;
+use crate::lock::{KeyRef, LockError, Now};
+
+impl Locks {
+    /// `LATCH.SET`. Returns the count, or `None` when the condition excludes it.
+    ///
+    /// # Errors
+    /// Those of [`Count`], [`LockError::OtherCount`].
+    pub fn latch_set(
+        &mut self,
+        key: KeyRef<'_>,
+        state: Count,
+        count: i64,
+        set_if: SetIf,
+        cx: &mut Cx<'_>,
+    ) -> Result<(Option<i64>, CountChange), LockError> {
+        let (_, latches, mut kind_cx) = self.split((Resource::Latch, key), cx);
+        let set = latches.set(key, state, (count, set_if), &mut kind_cx)?;
+        if matches!(set.1, CountChange::Make(_)) {
+            self.begins_as(Resource::Latch, key);
+        }
+        Ok(set)
+    }
+
+    /// `LATCH.DOWN`. Returns the remaining count.
+    ///
+    /// # Errors
+    /// As [`Locks::latch_set`].
+    pub fn latch_down(
+        &mut self,
+        key: KeyRef<'_>,
+        state: Count,
+        by: i64,
+        cx: &mut Cx<'_>,
+    ) -> Result<(i64, CountChange), LockError> {
+        let (_, latches, mut kind_cx) = self.split((Resource::Latch, key), cx);
+        latches.down(key, state, by, &mut kind_cx)
+    }
+
+    /// `LATCH.WAIT`.
+    ///
+    /// # Errors
+    /// As [`Locks::latch_set`], and [`LockError::Busy`].
+    pub fn latch_wait(
+        &mut self,
+        key: KeyRef<'_>,
+        state: Count,
+        client: u64,
+        wait: Wait,
+        cx: &mut Cx<'_>,
+    ) -> Result<Waited, LockError> {
+        let (_, latches, mut kind_cx) = self.split((Resource::Latch, key), cx);
+        latches.wait(key, state, (client, wait), &mut kind_cx)
+    }
+
+    /// Settles a latch: called when its key has expired or was changed by other means.
+    pub fn latch_settle(&mut self, key: KeyRef<'_>, state: Count, cx: &mut Cx<'_>) {
+        let (_, latches, mut kind_cx) = self.split((Resource::Latch, key), cx);
+        latches.settle(key, state, &mut kind_cx);
+    }
+
+    /// Whether a latch in this state is open, so that its waiters are to be answered.
+    pub fn is_latch_open(state: Count, now: Now) -> bool {
+        state.left(now) == Ok(0)
+    }
+}

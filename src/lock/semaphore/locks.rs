@@ -1,0 +1,119 @@
+//! The semaphore in the server: each decision with what all kinds share. The module's own writes cause no event of the
+//! server, so the waiters of other kinds at a changed key are scheduled here.
+
+use crate::lock::effect::Cx;
+use crate::lock::exclusive::request::Answer;
+use crate::lock::locks::Locks;
+use crate::lock::resource::Resource;
+use crate::lock::semaphore::commands::{SemAcquire, SetIf};
+use crate::lock::semaphore::session::drop_binding;
+use crate::lock::semaphore::state::{PermitChange, SemView};
+use crate::lock::{KeyRef, Lease, LockError};
+
+impl Locks {
+    /// `SEM.SET`. Returns the number of permits, or `None` when the condition excludes it.
+    ///
+    /// # Errors
+    /// Those of the key's state, [`LockError::OtherCount`], [`LockError::TooManyPermits`].
+    pub fn sem_set(
+        &mut self,
+        view: &SemView<'_>,
+        permits: u32,
+        set_if: SetIf,
+        cx: &mut Cx<'_>,
+    ) -> Result<(Option<u32>, PermitChange), LockError> {
+        let (sems, _, mut kind_cx) = self.split((Resource::Semaphore, view.key), cx);
+        let set = sems.set(view, permits, set_if, &mut kind_cx)?;
+        Ok((set.0, self.changed_permits(view.key, set.1)))
+    }
+
+    /// `SEM.ACQUIRE`. The change is to be made even if the request is refused.
+    pub fn sem_acquire(
+        &mut self,
+        view: &SemView<'_>,
+        req: &SemAcquire<'_>,
+        cx: &mut Cx<'_>,
+    ) -> (Result<Answer, LockError>, PermitChange) {
+        let (sems, _, mut kind_cx) = self.split((Resource::Semaphore, view.key), cx);
+        let (answer, change) = sems.acquire(view, req, &mut kind_cx);
+        (answer, self.changed_permits(view.key, change))
+    }
+
+    /// `SEM.RELEASE`. True when the id held a permit.
+    ///
+    /// # Errors
+    /// Those of the key's state.
+    pub fn sem_release(
+        &mut self,
+        view: &SemView<'_>,
+        id: &[u8],
+        cx: &mut Cx<'_>,
+    ) -> Result<(bool, PermitChange), LockError> {
+        let (sems, _, mut kind_cx) = self.split((Resource::Semaphore, view.key), cx);
+        let released = sems.release(view, id, &mut kind_cx)?;
+        Ok((released.0, self.changed_permits(view.key, released.1)))
+    }
+
+    /// `SEM.RENEW`. True when the permit is renewed.
+    ///
+    /// # Errors
+    /// Those of the key's state.
+    pub fn sem_renew(
+        &mut self,
+        view: &SemView<'_>,
+        id: &[u8],
+        lease: (Lease, bool),
+        cx: &mut Cx<'_>,
+    ) -> Result<(bool, PermitChange), LockError> {
+        let (sems, _, mut kind_cx) = self.split((Resource::Semaphore, view.key), cx);
+        let renewed = sems.renew(view, id, lease, &mut kind_cx)?;
+        Ok((renewed.0, self.changed_permits(view.key, renewed.1)))
+    }
+
+    /// Settles a semaphore: called when a permit has expired or a key was changed by other means. Without a cause it
+    /// changes nothing.
+    pub fn sem_settle(&mut self, view: &SemView<'_>, cx: &mut Cx<'_>) -> PermitChange {
+        let (sems, _, mut kind_cx) = self.split((Resource::Semaphore, view.key), cx);
+        let change = sems.settle(view, &mut kind_cx);
+        self.changed_permits(view.key, change)
+    }
+
+    /// Releases a permit whose connection is closed.
+    pub fn end_permit_session(
+        &mut self,
+        view: &SemView<'_>,
+        id: &[u8],
+        cx: &mut Cx<'_>,
+    ) -> PermitChange {
+        let (sems, _, mut kind_cx) = self.split((Resource::Semaphore, view.key), cx);
+        let change = sems.end_session(view, id, &mut kind_cx);
+        self.changed_permits(view.key, change)
+    }
+
+    /// Renews the lease of a bound permit, and never shortens it.
+    pub fn renew_permit_session(
+        &mut self,
+        view: &SemView<'_>,
+        id: &[u8],
+        cx: &mut Cx<'_>,
+    ) -> PermitChange {
+        let (sems, _, mut kind_cx) = self.split((Resource::Semaphore, view.key), cx);
+        let change = sems.renew_session(view, id, &mut kind_cx);
+        self.changed_permits(view.key, change)
+    }
+
+    /// The bound permit ended unnoticed.
+    pub fn drop_permit_binding(&mut self, key: KeyRef<'_>, id: &[u8]) {
+        drop_binding(key, id, &mut self.sessions);
+    }
+
+    fn changed_permits(&mut self, key: KeyRef<'_>, change: PermitChange) -> PermitChange {
+        if change.clear {
+            self.begins_as(Resource::Semaphore, key);
+        } else if change.free.is_some() {
+            // A latch of this name has another count now.
+            self.latches.waiters.schedule_settle(key);
+        }
+        change
+    }
+}
