@@ -7,70 +7,19 @@ mod others;
 mod sessions;
 mod windows;
 
-use self::inputs::{op, settings};
-use self::naive::{Key, Model, Owner, State, KEYS};
-use self::sessions::{sim_terms, Terms};
+use self::inputs::{op, settings, Names, Op};
+use self::naive::{Key, Model, State, KEYS};
+use self::sessions::sim_terms;
 use crate::lock::tests::model::{
     self, assert_queue, assert_same, conn_of, explore, lease, wait_of, Reply, Step, CONNS_PER_OWNER,
 };
 use crate::lock::tests::sim::{key_ref, sums, Out, Settings, Sim, START_MS};
-use crate::lock::{Answer, Hold, KeyState, Mode, WindowRule};
+use crate::lock::{Answer, Hold, KeyState, Mode};
 
 const NAMES: [&str; KEYS] = ["k0", "k1"];
 const OWNERS: [&str; 4] = ["a", "b", "c", "d"];
 const STEPS: usize = 60;
 const DEFAULT_CASES: u32 = 2_000;
-
-/// Which token a command names.
-#[derive(Debug, Clone, Copy)]
-enum Names {
-    Nothing,
-    Present,
-    /// A token of the past of this key.
-    Past(usize),
-}
-
-#[derive(Debug, Clone)]
-enum Op {
-    Acquire {
-        key: Key,
-        owner: Owner,
-        conn: u64,
-        terms: Terms,
-        wait: Option<Option<u64>>,
-        once: bool,
-    },
-    /// The present holder asks again, from any of its connections.
-    HolderAsks(Key, u64, Terms, bool),
-    Release(Key, Owner, bool, Names),
-    Renew(Key, Owner, Terms, Names),
-    Break(Key, Names, bool),
-    Pass(u64),
-    Alarm,
-    /// The wall clock alone is set, by so many milliseconds.
-    SetClock(i64),
-    Disconnect(Owner, u64),
-    /// A connection with a grant in flight closes.
-    DropAddressee,
-    Unblock(Owner, u64),
-    Del(Key),
-    ServerExpires(Key),
-    Hdel(Key),
-    SetTtl(Key, Option<i64>),
-    Overwrite(Key, bool),
-    RedissonAcquires(Key, Owner, i64),
-    RedissonReleases(Key, Owner, i64),
-    /// Redisson's token counter, so far above the highest token of the key.
-    Counter(Key, u64),
-    /// A client writes this number over the horizon, which is then read again.
-    Forge(Key, u64),
-    Flush,
-    Restart(i64),
-    MayGrant(bool),
-    /// The channel of a lock has a subscriber, or none.
-    Subscribe(Key, bool),
-    SetWindowRule(WindowRule),
-}
 
 #[test]
 fn histories_on_one_server() {

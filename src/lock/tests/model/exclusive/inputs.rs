@@ -2,12 +2,63 @@
 
 use proptest::prelude::*;
 
-use crate::lock::tests::model::exclusive::naive::KEYS;
+use crate::lock::tests::model::exclusive::naive::{Key, Owner, KEYS};
 use crate::lock::tests::model::exclusive::sessions::Terms;
-use crate::lock::tests::model::exclusive::{Names, Op, OWNERS};
+use crate::lock::tests::model::exclusive::OWNERS;
 use crate::lock::tests::model::{grace, lease, limits, CONNS_PER_OWNER};
 use crate::lock::tests::sim::Settings;
 use crate::lock::WindowRule;
+
+/// Which token a command names.
+#[derive(Debug, Clone, Copy)]
+pub enum Names {
+    Nothing,
+    Present,
+    /// A token of the past of this key.
+    Past(usize),
+}
+
+#[derive(Debug, Clone)]
+pub enum Op {
+    Acquire {
+        key: Key,
+        owner: Owner,
+        conn: u64,
+        terms: Terms,
+        wait: Option<Option<u64>>,
+        once: bool,
+    },
+    /// The present holder asks again, from any of its connections.
+    HolderAsks(Key, u64, Terms, bool),
+    Release(Key, Owner, bool, Names),
+    Renew(Key, Owner, Terms, Names),
+    Break(Key, Names, bool),
+    Pass(u64),
+    Alarm,
+    /// The wall clock alone is set, by so many milliseconds.
+    SetClock(i64),
+    Disconnect(Owner, u64),
+    /// A connection with a grant in flight closes.
+    DropAddressee,
+    Unblock(Owner, u64),
+    Del(Key),
+    ServerExpires(Key),
+    Hdel(Key),
+    SetTtl(Key, Option<i64>),
+    Overwrite(Key, bool),
+    RedissonAcquires(Key, Owner, i64),
+    RedissonReleases(Key, Owner, i64),
+    /// Redisson's token counter, so far above the highest token of the key.
+    Counter(Key, u64),
+    /// A client writes this number over the horizon, which is then read again.
+    Forge(Key, u64),
+    Flush,
+    Restart(i64),
+    MayGrant(bool),
+    /// The channel of a lock has a subscriber, or none.
+    Subscribe(Key, bool),
+    SetWindowRule(WindowRule),
+}
 
 fn names() -> impl Strategy<Value = Names> {
     prop_oneof![
