@@ -46,7 +46,7 @@ part 'the core and other units' 'half a minute' tests --lib --bins --exclude red
 part 'the server tests' 'one and a half minutes' \
     tests --test server -- --test-threads "${THREADS:-4}" --skip memory:: --skip scale::
 part "Redisson's scripts, natively and in Lua" 'half a minute' \
-    tests --test redisson_scripts -- --skip a_fault_in_a_script_is_noticed
+    tests --test redisson_scripts -- --skip a_fault_in_a_script_is_found
 part 'the client and the command line, on real servers' 'a minute' \
     tests --test blocking --test family --test few_files --test locks --test several --test tracing --test cli \
     -- --test-threads "${THREADS:-4}" --skip samples_crate::

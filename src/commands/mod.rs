@@ -1,6 +1,6 @@
 //! The commands. Each is a struct of its parsed words with its description beside it
-//! ([`Spec`](crate::module::entry::command::Spec)): `parse` reads the words and needs no server, `apply` opens the keys,
-//! has the core decide, and replies. No rules of locking are here.
+//! ([`Spec`](crate::module::entry::command::Spec)): `parse` reads the words and needs no server, `apply` opens the
+//! keys, has the core decide, and replies. No rules of locking are here.
 //!
 //! [`parser`] reads the words, [`arg_specs`] describes them, [`skeleton`] has the steps that commands have in common.
 //! [`ALL`] lists the commands.

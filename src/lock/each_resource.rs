@@ -111,6 +111,16 @@ impl Locks {
         }
     }
 
+    /// The number at this key, of this kind of resource, has changed: waiters for another kind beside the lock at the
+    /// key are settled.
+    pub(crate) fn schedule_settle_others(&mut self, resource: Resource, key: KeyRef<'_>) {
+        for other in ALL.into_iter().filter(|other| *other != Resource::Lock) {
+            if other != resource {
+                self.queues_mut(other).schedule_settle(key);
+            }
+        }
+    }
+
     /// A key that was absent now holds this kind of resource: waiters for another kind at the key are settled. (The
     /// server sends no event for the module's own writes.)
     pub(crate) fn begins_as(&mut self, resource: Resource, key: KeyRef<'_>) {

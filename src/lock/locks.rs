@@ -12,11 +12,10 @@ use crate::lock::session::bindings::Sessions;
 use crate::lock::startup_delay::StartupDelay;
 use crate::lock::stats::Stats;
 use crate::lock::token::Tokens;
-use crate::lock::wait::queue::Queue;
 use crate::lock::wait::request::WaiterId;
 use crate::lock::wait::waiters::Waiters;
 use crate::lock::window::state::Windows;
-use crate::lock::{Hold, KeyRef, Token};
+use crate::lock::{KeyRef, Token};
 
 /// The limits in force, from the settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -144,24 +143,14 @@ impl Locks {
         (&mut self.sems, &mut self.latches, kind_cx)
     }
 
-    /// The tracked grant of the present hold.
-    pub fn tracked(&self, key: KeyRef<'_>, hold: &Hold) -> Option<&TrackedGrant> {
-        self.tracked.get(key, hold.token)
-    }
-
     /// The tracked exclusive or WRITE grant with this token.
-    pub fn tracked_under(&self, key: KeyRef<'_>, token: Option<Token>) -> Option<&TrackedGrant> {
+    pub fn tracked(&self, key: KeyRef<'_>, token: Option<Token>) -> Option<&TrackedGrant> {
         self.tracked.get(key, token)
     }
 
     /// The tracked READ grant of this owner.
     pub fn tracked_reader(&self, key: KeyRef<'_>, owner: &[u8]) -> Option<&TrackedGrant> {
         self.tracked.reader(key, owner)
-    }
-
-    /// The queue of a key, if it has parked requests.
-    pub fn queue(&self, key: KeyRef<'_>) -> Option<&Queue> {
-        self.waiters.queue(key).filter(|queue| queue.live() > 0)
     }
 
     /// The counters and gauges of locks for `INFO lock`.

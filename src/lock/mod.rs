@@ -90,6 +90,7 @@ mod name;
 mod planned;
 mod read_write;
 mod recheck;
+mod request;
 mod resource;
 mod semaphore;
 mod server_events;
@@ -112,7 +113,6 @@ mod tests;
 pub use compatibility::is_blocked;
 pub use effect::{Cx, Effect, Effects, Event, KeyWrite, Outcome};
 pub use error::LockError;
-pub use exclusive::request::{Acquire, Answer, Break, Release, Released, Renew, Wait};
 pub use latch::state::{Count, CountChange, Waited};
 pub use locks::{Limits, Locks};
 pub use mode::Mode;
@@ -127,8 +127,9 @@ pub use read_write::{
     timeout_name, timeout_prefix, token_name, twin_of, write_field, Name, ReadDepth, ReadWrite,
     Reader, RwFields, RwWrite, TokenRecord, Writer, WroteBeside, MODE_FIELD, MOST_READS,
 };
+pub use request::{Acquire, Answer, Break, Release, Released, Renew, SetIf, Wait};
 pub use resource::{Kind, Resource};
-pub use semaphore::commands::{SemAcquire, SetIf};
+pub use semaphore::commands::SemAcquire;
 pub use semaphore::state::{PermitChange, Permits, SemState, SemView, FIRST_END_MS, NO_END_MS};
 pub use session::bindings::{Bound, BoundKind, BoundRef, SessionRule, Sessions};
 pub use slot::{permits_of, prefixed, slot_of, slot_tags};

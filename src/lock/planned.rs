@@ -2,8 +2,8 @@
 //!
 //! A token depends on two more keys, the horizon and Redisson's counter; READ and WRITE depend on sibling keys. To read
 //! them for every command would cost more than the command. So the core states, from the content of the key and before
-//! it changes anything, what the decision needs ([`Locks::need`]) and which holds it leaves ([`Locks::rest`]). The models
-//! run every decision with what was stated, and no more.
+//! it changes anything, what the decision needs ([`Locks::need`]) and which holds it leaves ([`Locks::rest`]). The
+//! models run every decision with what was stated, and no more.
 
 use std::borrow::Cow;
 
@@ -94,8 +94,8 @@ impl Locks {
         }
     }
 
-    /// Whether a grant of this mode gets the token of the present readers. In a cluster the slot may have been on another
-    /// node meanwhile, and only its horizon shows that.
+    /// Whether a grant of this mode gets the token of the present readers. In a cluster the slot may have been on
+    /// another node meanwhile, and only its horizon shows that.
     fn shares_token(&self, key: KeyRef<'_>, lock: &ReadWrite, mode: Mode, now: Now) -> bool {
         let token = lock.token(now);
         mode == Mode::Read

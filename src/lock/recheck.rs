@@ -42,7 +42,10 @@ impl Locks {
             KeyState::ReadWrite(lock) if lock.is_held(cx.now) => self.untrack_gone(view, lock, cx),
             state => {
                 let hold = state.hold(cx.now);
-                if hold.and_then(|hold| self.tracked(view.key, hold)).is_none() {
+                if hold
+                    .and_then(|hold| self.tracked(view.key, hold.token))
+                    .is_none()
+                {
                     self.untrack_stale(view, cx);
                 }
             }

@@ -27,12 +27,10 @@ pub enum Resource {
 pub(crate) const ALL: [Resource; 3] = [Resource::Lock, Resource::Semaphore, Resource::Latch];
 
 impl Resource {
+    /// The next kind in rotation.
     pub(crate) fn next(self) -> Resource {
-        match self {
-            Resource::Lock => Resource::Semaphore,
-            Resource::Semaphore => Resource::Latch,
-            Resource::Latch => Resource::Lock,
-        }
+        let mut rotation = ALL.into_iter().cycle().skip_while(|kind| *kind != self);
+        rotation.nth(1).unwrap_or_default()
     }
 }
 
@@ -134,8 +132,8 @@ impl<'a> DerefMut for KindCx<'a> {
 }
 
 impl KindCx<'_> {
-    /// Refuses a key at which a request for another kind beside the lock is parked. The key of a semaphore and that of a
-    /// latch are both a string with a number: only the waiters tell them apart.
+    /// Refuses a key at which a request for another kind beside the lock is parked. The key of a semaphore and that of
+    /// a latch are both a string with a number: only the waiters tell them apart.
     ///
     /// # Errors
     /// [`LockError::OtherCount`]
@@ -163,5 +161,27 @@ impl KindCx<'_> {
         }
         *self.last_waiter_id += 1;
         Ok(WaiterId(*self.last_waiter_id))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lock::locks::Locks;
+    use crate::lock::tests::sim::Settings;
+
+    #[test]
+    fn every_kind_is_served_in_rotation_and_listed() {
+        let mut served = vec![Resource::default()];
+        while let Some(kind) = served.last().map(|kind| kind.next()) {
+            if served.contains(&kind) {
+                break;
+            }
+            served.push(kind);
+        }
+        assert_eq!(served, ALL);
+        let locks = Locks::new(Settings::default().limits);
+        let listed = locks.kinds().map(|kind| kind.resource());
+        assert_eq!(listed, ALL[1..]);
     }
 }

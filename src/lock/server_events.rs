@@ -1,5 +1,5 @@
-//! Events of the server: replies that are written, connections that close, keys that are deleted or expire, databases that are flushed or
-//! exchanged, changes of role, the drain before an unload.
+//! Events of the server: replies that are written, connections that close, keys that are deleted or expire, databases
+//! that are flushed or exchanged, changes of role, the drain before an unload.
 
 use crate::lock::effect::Cx;
 use crate::lock::locks::Locks;

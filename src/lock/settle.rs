@@ -114,7 +114,7 @@ impl Locks {
                 deadline_ms: None,
             });
         }
-        if self.tracked(view.key, hold).is_none() {
+        if self.tracked(view.key, hold.token).is_none() {
             self.untrack_stale(view, cx);
         }
         self.waiters.set_lease(view.key, hold.deadline_ms);

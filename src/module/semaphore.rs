@@ -26,7 +26,7 @@ impl<'a> SemKey<'a> {
 
     /// The view for a decision that may hand off permits: with what a token needs if there is a waiter.
     pub fn hand_off_view(&self, own: Option<Str<'_>>, now: Now) -> SemView<'a> {
-        if shell::with(|shell| shell.locks.sems.queue(self.id()).is_some()) {
+        if shell::with(|shell| shell.locks.sems.waiters.live_queue(self.id()).is_some()) {
             self.minting_view(own, now)
         } else {
             self.plain_view(own, now)
@@ -36,7 +36,9 @@ impl<'a> SemKey<'a> {
     /// Fails all parked requests while the twin has the same set: no permit may be granted then.
     fn fail_conflicting_waiters(&self, now: Now) {
         let key = self.id();
-        if shell::with(|shell| shell.locks.sems.queue(key).is_some()) && self.probe_twin() {
+        if shell::with(|shell| shell.locks.sems.waiters.live_queue(key).is_some())
+            && self.probe_twin()
+        {
             let ((), fx) = apply::decide(now, |locks, cx| {
                 locks
                     .sems

@@ -209,7 +209,7 @@ fn settle_semaphore(ctx: Ctx<'_>, id: &KeyId, now: Now) -> bool {
         let changes = shell.locks.sems.may_change(&view);
         (
             changes,
-            changes && shell.locks.sems.queue(id.as_ref()).is_some(),
+            changes && shell.locks.sems.waiters.live_queue(id.as_ref()).is_some(),
         )
     });
     if grant && shell::with(|shell| shell.locks.startup_delay.is_on(now)) {

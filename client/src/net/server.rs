@@ -94,7 +94,8 @@ impl Server {
     /// | `redis://[user:password@]host[:port][/db]` | one server |
     /// | `redis+unix:///path[?db=n&user=u&pass=p]` | one server, by its socket |
     /// | `redis+cluster://[user:password@]host:port[,host:port...]` | a cluster, by some of its nodes |
-    /// | `redis+sentinel://[user:password@]host:port[,host:port...]/name[/db]` | the primary that sentinels call `name` |
+    /// | `redis+sentinel://[user:password@]host:port[,host:port...]/name[/db]` | the primary that sentinels call `name`
+    /// |
     ///
     /// `rediss`, `rediss+cluster` and `rediss+sentinel` are the same with TLS, which also applies to the sentinels.
     /// User and password are those of the servers; the login of the sentinels is `?sentinel-user=u&sentinel-password=p`

@@ -148,7 +148,7 @@ struct WaiterInfo {
 
 fn queue_of(key: KeyRef<'_>, now: Now, list: usize) -> QueueInfo {
     shell::with(|shell| {
-        let Some(queue) = shell.locks.queue(key) else {
+        let Some(queue) = shell.locks.waiters.live_queue(key) else {
             return QueueInfo {
                 mode: None,
                 waiters: 0,
@@ -195,7 +195,7 @@ fn reply_holder(ctx: Ctx<'_>, key: KeyRef<'_>, hold: &Holder<'_>, now: Now) {
         let locks = &shell.locks;
         let tracked = match hold.mode {
             Mode::Read => locks.tracked_reader(key, hold.owner),
-            _ => locks.tracked_under(key, hold.token),
+            _ => locks.tracked(key, hold.token),
         };
         let what = BoundRef::lock(hold.mode, key, hold.owner);
         // A reader may be bound under an earlier token of the same read phase.

@@ -91,7 +91,7 @@ struct Listed {
 
 fn waiting_for(key: KeyRef<'_>, now: Now, list: usize) -> Waiting {
     shell::with(|shell| {
-        let Some(queue) = shell.locks.sems.queue(key) else {
+        let Some(queue) = shell.locks.sems.waiters.live_queue(key) else {
             return Waiting::default();
         };
         let waited = |since: u64| now.mono_ms.saturating_sub(since);

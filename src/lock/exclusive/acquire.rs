@@ -4,11 +4,11 @@ use std::borrow::Cow;
 
 use crate::lock::compatibility::{compatibility, Compatibility};
 use crate::lock::effect::{Cx, Event, KeyWrite};
-use crate::lock::exclusive::request::{Acquire, Answer, Wait};
 use crate::lock::grant::fresh::Grantee;
 use crate::lock::grant::hand_off::HandedOff;
 use crate::lock::locks::Locks;
 use crate::lock::read_write::upgrades;
+use crate::lock::request::{Acquire, Answer, Wait};
 use crate::lock::session::bindings::BoundRef;
 use crate::lock::state::MAX_HOLD_COUNT;
 use crate::lock::view::View;
@@ -53,14 +53,7 @@ impl Locks {
         // The lock is free. Waiters come first: the lock is granted to the first of them before this request is
         // decided, even if the event that freed it has not been handled yet.
         if req.wait == Wait::No {
-            let others_first = !view.may_grant() && self.waiters.schedule_settle(view.key);
-            if others_first
-                || matches!(
-                    self.hand_off(view, &view.state, cx),
-                    HandedOff::Granted | HandedOff::Reserved | HandedOff::LeftFree
-                )
-                || (req.mode != Mode::Exclusive && self.waiters.live_on(view.key) > 0)
-            {
+            if self.waiters_come_first(view, req, cx) {
                 self.waiters.stats.refusals += 1;
                 return Ok(Answer::Refused);
             }
@@ -75,6 +68,20 @@ impl Locks {
         self.in_flight.claim(view.key, req.owner);
         self.waiters.withdraw(view.key, req.owner);
         Ok(Answer::Granted(granted.token))
+    }
+
+    /// Grants a free lock to its first waiter, before a request that does not wait. Whether that request is refused:
+    /// the lock is granted, or stays free for others, or cannot be granted now to a waiter that comes first.
+    fn waiters_come_first(&mut self, view: &View<'_>, req: &Acquire<'_>, cx: &mut Cx<'_>) -> bool {
+        if !view.may_grant() && self.waiters.schedule_settle(view.key) {
+            return true;
+        }
+        match self.hand_off(view, &view.state, cx) {
+            HandedOff::Granted | HandedOff::Reserved | HandedOff::LeftFree => true,
+            HandedOff::NoWaiter | HandedOff::Blocked => {
+                req.mode != Mode::Exclusive && self.waiters.live_on(view.key) > 0
+            }
+        }
     }
 
     /// Refuses foreign data. The token of a lock that was brought by RESTORE or COPY is recorded as handed out here,
@@ -140,14 +147,11 @@ impl Locks {
         req: &Acquire<'_>,
         cx: &mut Cx<'_>,
     ) -> Result<Answer, LockError> {
-        let deadline_ms = match req.wait {
-            Wait::No => {
-                self.waiters.stats.refusals += 1;
-                return Ok(Answer::Refused);
-            }
-            Wait::ForEver => None,
-            Wait::Ms(ms) => Some(cx.now.mono_ms.saturating_add(ms)),
-        };
+        if req.wait == Wait::No {
+            self.waiters.stats.refusals += 1;
+            return Ok(Answer::Refused);
+        }
+        let deadline_ms = req.wait.deadline(cx.now);
         let former = self.waiters.parked(view.key, req.owner);
         if former.is_none() && self.is_full(view.key) {
             self.waiters.stats.busy += 1;
@@ -162,14 +166,10 @@ impl Locks {
         let id = self.next_waiter_id();
         self.unverified.extend(uncertain.then_some(id));
         let waiter = Waiter {
-            id,
             mode: req.mode,
             lease: req.lease,
             session: req.session,
-            deadline_ms,
-            since_ms: cx.now.mono_ms,
-            client: req.client,
-            limit: None,
+            ..Waiter::new(id, req.client, deadline_ms, cx.now)
         };
         match upgrades {
             true => self.waiters.park_first(view.key, req.owner, waiter, cx),

@@ -6,4 +6,3 @@
 
 pub(crate) mod acquire;
 pub(crate) mod release;
-pub(crate) mod request;

@@ -8,7 +8,7 @@ use crate::lock::{Hold, KeyRef, KeyState};
 impl Locks {
     /// The present hold ends now, by its owner or an operator. True when its grant was tracked.
     pub(crate) fn end_tracked(&mut self, view: &View<'_>, hold: &Hold, cx: &mut Cx<'_>) -> bool {
-        if self.tracked(view.key, hold).is_none() {
+        if self.tracked(view.key, hold.token).is_none() {
             self.untrack_stale(view, cx);
             return false;
         }

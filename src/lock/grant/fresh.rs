@@ -3,10 +3,10 @@
 use std::borrow::Cow;
 
 use crate::lock::effect::{Cx, Effect, Event, KeyWrite};
-use crate::lock::exclusive::request::Acquire;
 use crate::lock::grant::tracked::TrackedGrant;
 use crate::lock::locks::Locks;
 use crate::lock::name::OwnerAt;
+use crate::lock::request::Acquire;
 use crate::lock::resource::Resource;
 use crate::lock::session::bindings::BoundRef;
 use crate::lock::view::View;
@@ -129,8 +129,8 @@ impl Locks {
         };
     }
 
-    /// Whether a key without a holder may have a token record. A read-write lock that was deleted by other means may have
-    /// left one.
+    /// Whether a key without a holder may have a token record. A read-write lock that was deleted by other means may
+    /// have left one.
     fn may_have_token_record(&self, state: &KeyState) -> bool {
         match state {
             KeyState::ReadWrite(former) => former.token_record.is_some(),

@@ -1,13 +1,12 @@
 //! The latch commands, and the settling of a latch.
 
 use crate::lock::effect::Outcome;
-use crate::lock::exclusive::request::Wait;
 use crate::lock::latch::state::Latches;
 use crate::lock::latch::state::{Count, CountChange, Waited};
+use crate::lock::request::{SetIf, Wait};
 use crate::lock::resource::KindCx;
-use crate::lock::semaphore::commands::SetIf;
 use crate::lock::wait::request::Waiter;
-use crate::lock::{KeyRef, Lease, LockError, Mode};
+use crate::lock::{KeyRef, LockError};
 
 impl Latches {
     /// `LATCH.SET`. Returns the count, or `None` when the condition excludes it.
@@ -67,16 +66,7 @@ impl Latches {
         }
         let name = client.to_be_bytes();
         let id = cx.admit(&mut self.waiters, key, &name)?;
-        let waiter = Waiter {
-            id,
-            mode: Mode::Exclusive,
-            lease: Lease::SHORTEST,
-            deadline_ms: wait.deadline(cx.now),
-            since_ms: cx.now.mono_ms,
-            client,
-            session: false,
-            limit: None,
-        };
+        let waiter = Waiter::new(id, client, wait.deadline(cx.now), cx.now);
         self.waiters.park(key, &name, waiter, cx);
         self.note_end(key, state);
         Ok(Waited::Parked(id))

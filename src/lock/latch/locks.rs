@@ -1,11 +1,10 @@
 //! The latch in the server: each decision with what all kinds share.
 
 use crate::lock::effect::Cx;
-use crate::lock::exclusive::request::Wait;
 use crate::lock::latch::state::{Count, CountChange, Waited};
 use crate::lock::locks::Locks;
+use crate::lock::request::{SetIf, Wait};
 use crate::lock::resource::Resource;
-use crate::lock::semaphore::commands::SetIf;
 use crate::lock::{KeyRef, LockError, Now};
 
 impl Locks {

@@ -4,18 +4,17 @@ use std::borrow::Cow;
 
 use crate::lock::compatibility::{compatibility, Compatibility};
 use crate::lock::effect::{Cx, Effect, Effects, Event, Outcome};
-use crate::lock::exclusive::request::{Acquire, Answer, Wait};
 use crate::lock::grant::fresh::Grantee;
 use crate::lock::locks::Locks;
 use crate::lock::read_write::upgrades;
-use crate::lock::resource::Resource;
+use crate::lock::request::{Acquire, Answer, Wait};
 use crate::lock::state::MAX_HOLD_COUNT;
 use crate::lock::view::View;
 use crate::lock::wait::deadlock::{Caller, WantedKey};
 use crate::lock::wait::index::Holders;
 use crate::lock::wait::multi_key::Former;
 use crate::lock::wait::request::{ReentryTerms, Waiter, WaiterId};
-use crate::lock::{KeyRef, KeyState, LockError, Mode, Now, Token};
+use crate::lock::{KeyRef, KeyState, LockError, Now, Token};
 
 /// The most keys of one request.
 pub const MAX_KEYS: usize = 1_024;
@@ -190,15 +189,18 @@ impl Locks {
                         Answer::Refused | Answer::Parked(_) => return Err(LockError::Internal),
                     },
                     Compatibility::Blocked(_) => return Err(LockError::Internal),
-                    Compatibility::Free if req.mode == Mode::Exclusive => {
+                    Compatibility::Free => {
                         let to = Grantee::of(req);
                         let granted = self.grant_in(view, Cow::Borrowed(&view.state), &to, cx)?;
-                        self.waiters.set_lease(view.key, Some(granted.deadline_ms));
-                        self.waiters.set_holder(view.key, req.owner.into());
-                        (granted.token, true)
+                        if let Some(KeyState::ReadWrite(lock)) = &granted.after {
+                            self.note_ends(view.key, lock, now);
+                        } else {
+                            self.waiters.set_lease(view.key, Some(granted.deadline_ms));
+                            self.waiters.set_holder(view.key, req.owner.into());
+                        }
+                        (granted.token, granted.is_fresh)
                     }
-                    Compatibility::Free | Compatibility::Within => {
-                        self.begins_as(Resource::Lock, view.key);
+                    Compatibility::Within => {
                         let lock = view.state.held_for_reading_or_writing(now);
                         let is_again = lock
                             .is_some_and(|lock| lock.count_of(req.mode, req.owner, now).is_some());
@@ -231,14 +233,10 @@ impl Locks {
         let id = self.next_waiter_id();
         self.unverified.extend(uncertain.then_some(id));
         let waiter = Waiter {
-            id,
             mode: req.mode,
             lease: req.lease,
             session: req.session,
-            deadline_ms: req.wait.deadline(now),
-            since_ms: now.mono_ms,
-            client: req.client,
-            limit: None,
+            ..Waiter::new(id, req.client, req.wait.deadline(now), now)
         };
         let again = ReentryTerms {
             once: req.once,

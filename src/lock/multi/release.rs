@@ -2,8 +2,8 @@
 
 use crate::lock::effect::{Cx, Effects};
 use crate::lock::exclusive::acquire::is_a_lock;
-use crate::lock::exclusive::request::{Release, Released, Renew};
 use crate::lock::locks::Locks;
+use crate::lock::request::{Release, Released, Renew};
 use crate::lock::view::View;
 use crate::lock::{KeyState, LockError, Now};
 

@@ -4,10 +4,10 @@ use std::rc::Rc;
 
 use crate::lock::compatibility::{compatibility, Compatibility};
 use crate::lock::effect::{Cx, Effects, Outcome};
-use crate::lock::exclusive::request::{Acquire, Wait};
 use crate::lock::grant::in_flight::{GrantInFlight, Reentry};
 use crate::lock::locks::Locks;
 use crate::lock::multi::acquire::{tokens_of, Obstacle};
+use crate::lock::request::{Acquire, Wait};
 use crate::lock::view::View;
 use crate::lock::wait::request::{ReentryTerms, Seq, Waiter, WaiterId};
 use crate::lock::{KeyId, KeyState, Mode, Now, Token};

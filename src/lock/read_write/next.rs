@@ -56,8 +56,8 @@ impl Locks {
             .collect()
     }
 
-    /// Whether the next waiter may need sibling keys. Waiters before it whose waits are over are still in the queue, so it
-    /// is any of the waiters up to the first whose wait is not over.
+    /// Whether the next waiter may need sibling keys. Waiters before it whose waits are over are still in the queue, so
+    /// it is any of the waiters up to the first whose wait is not over.
     pub fn next_may_need_siblings(&self, key: KeyRef<'_>, now: Now) -> bool {
         let queue = self.waiters.queue(key).into_iter();
         let mut waiters = queue.flat_map(|queue| queue.iter().map(|(_, waiter)| waiter));

@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 
 use crate::lock::effect::Outcome;
-use crate::lock::exclusive::request::{Answer, Wait};
+use crate::lock::request::{Answer, SetIf, Wait};
 use crate::lock::resource::KindCx;
 use crate::lock::semaphore::grant::Terms;
 use crate::lock::semaphore::semaphores::Semaphores;
@@ -13,7 +13,7 @@ use crate::lock::semaphore::state::{
 };
 use crate::lock::session::bindings::BoundRef;
 use crate::lock::wait::request::{Waiter, WaiterId};
-use crate::lock::{KeyRef, Lease, LockError, Mode};
+use crate::lock::{KeyRef, Lease, LockError};
 
 /// `SEM.ACQUIRE`.
 #[derive(Debug, Clone, Copy)]
@@ -32,27 +32,6 @@ pub struct SemAcquire<'a> {
     pub wait: Wait,
     /// The server's id of the connection.
     pub client: u64,
-}
-
-/// The condition of a SET command.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SetIf {
-    /// Always.
-    Always,
-    /// `NX`: only if it does not exist.
-    Absent,
-    /// `XX`: only if it exists.
-    There,
-}
-
-impl SetIf {
-    pub(crate) fn allows(self, is_there: bool) -> bool {
-        match self {
-            SetIf::Always => true,
-            SetIf::Absent => !is_there,
-            SetIf::There => is_there,
-        }
-    }
 }
 
 impl Semaphores {
@@ -262,14 +241,10 @@ impl Semaphores {
     ) -> Result<WaiterId, LockError> {
         let id = cx.admit(&mut self.waiters, key, req.id)?;
         let waiter = Waiter {
-            id,
-            mode: Mode::Exclusive,
             lease: req.lease,
-            deadline_ms: req.wait.deadline(cx.now),
-            since_ms: cx.now.mono_ms,
-            client: req.client,
             session: req.session,
             limit: req.limit,
+            ..Waiter::new(id, req.client, req.wait.deadline(cx.now), cx.now)
         };
         self.waiters.park(key, req.id, waiter, cx);
         cx.sessions.waits(req.client, id);

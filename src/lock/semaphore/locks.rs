@@ -2,10 +2,10 @@
 //! server, so the waiters of other kinds at a changed key are scheduled here.
 
 use crate::lock::effect::Cx;
-use crate::lock::exclusive::request::Answer;
 use crate::lock::locks::Locks;
+use crate::lock::request::{Answer, SetIf};
 use crate::lock::resource::Resource;
-use crate::lock::semaphore::commands::{SemAcquire, SetIf};
+use crate::lock::semaphore::commands::SemAcquire;
 use crate::lock::semaphore::session::drop_binding;
 use crate::lock::semaphore::state::{PermitChange, SemView};
 use crate::lock::{KeyRef, Lease, LockError};
@@ -111,8 +111,8 @@ impl Locks {
         if change.clear {
             self.begins_as(Resource::Semaphore, key);
         } else if change.free.is_some() {
-            // A latch of this name has another count now.
-            self.latches.waiters.schedule_settle(key);
+            // Another kind at this key has another number now.
+            self.schedule_settle_others(Resource::Semaphore, key);
         }
         change
     }

@@ -6,12 +6,12 @@ use crate::lock::semaphore::state::{Remembered, SemView, GRANTS_AT_ONCE};
 use crate::lock::session::bindings::{BoundRef, Sessions};
 use crate::lock::slot::semaphores_of;
 use crate::lock::stats::counters;
-use crate::lock::wait::queue::Queue;
 use crate::lock::wait::waiters::Waiters;
 use crate::lock::{KeyRef, Now, OwnerId, WaiterId};
 
 counters! {
-    /// The counters of semaphores. The first two sums of `lock::stats` hold for them too, with `adoptions` added to the grants.
+    /// The counters of semaphores. The first two sums of `lock::stats` hold for them too, with `adoptions` added to the
+    /// grants.
     SemStats
     /// Granted permits, immediate or by hand-off.
     grants,
@@ -52,11 +52,6 @@ pub struct Semaphores {
 }
 
 impl Semaphores {
-    /// The queue of a semaphore, if it has parked requests.
-    pub fn queue(&self, key: KeyRef<'_>) -> Option<&Queue> {
-        self.waiters.queue(key).filter(|queue| queue.live() > 0)
-    }
-
     /// Whether this server granted the permit that this id holds: the recorded end is equal. (A permit with another end
     /// may belong to another semaphore with the same set, created after this one was deleted.)
     pub fn knows(&self, view: &SemView<'_>, id: &[u8], now: Now) -> bool {

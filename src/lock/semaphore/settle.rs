@@ -80,7 +80,7 @@ impl Semaphores {
 
     /// The number of permits with which the first waiter that names one creates the semaphore.
     fn limit_of_waiters(&self, key: KeyRef<'_>) -> Option<NonZeroU32> {
-        let queue = self.queue(key)?;
+        let queue = self.waiters.live_queue(key)?;
         let limit = queue.iter().find_map(|(_, waiter)| waiter.limit);
         limit
     }

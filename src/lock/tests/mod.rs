@@ -13,5 +13,5 @@
 
 mod model;
 mod search;
-mod sim;
+pub mod sim;
 mod transcripts;

@@ -9,7 +9,8 @@
 //! acquire k owner [lease=30s | session] [block=5s | block=0] [once] [conn=c]     the lease is 30s, conn the owner
 //! read k owner [as acquire]     write k owner [as acquire]                       READ and WRITE
 //! release k owner [read | write] [all] [token=#1]      renew k owner [read | write] [lease=30s] [token=#1]
-//! macquire k1 k2 ... owner [as acquire]     mrelease k1 k2 ... owner [all]     mrenew k1 k2 ... owner [lease=30s]
+//! macquire k1 k2 ... owner [read | write] [as acquire]
+//! mrelease k1 k2 ... owner [all]     mrenew k1 k2 ... owner [lease=30s]
 //! break k [token=#1] [purge]     info k     queue k
 //! sem.set k 3 [nx | xx]          sem.acquire k id [limit=3] [as acquire]     sem.release k id
 //! sem.renew k id [lease=30s]     sem.info k

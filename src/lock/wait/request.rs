@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::num::{NonZeroU32, NonZeroU64};
 
-use crate::lock::{KeyId, Lease, Mode};
+use crate::lock::{KeyId, Lease, Mode, Now};
 
 /// The number of a parked request, shared with the shell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -58,6 +58,22 @@ pub struct Waiter {
     pub client: u64,
     /// Semaphores only: the number of permits with which the semaphore is created if it does not exist.
     pub limit: Option<NonZeroU32>,
+}
+
+impl Waiter {
+    /// A request that asks for no terms.
+    pub fn new(id: WaiterId, client: u64, deadline_ms: Option<u64>, now: Now) -> Waiter {
+        Waiter {
+            id,
+            mode: Mode::Exclusive,
+            lease: Lease::SHORTEST,
+            session: false,
+            deadline_ms,
+            since_ms: now.mono_ms,
+            client,
+            limit: None,
+        }
+    }
 }
 
 /// A parked request on several keys.

@@ -118,6 +118,11 @@ impl Waiters {
         self.waited.get(&key).map(|waited| &waited.queue)
     }
 
+    /// The queue of a key, if it has parked requests.
+    pub fn live_queue(&self, key: KeyRef<'_>) -> Option<&Queue> {
+        self.queue(key).filter(|queue| queue.live() > 0)
+    }
+
     /// The owner's parked request on this key.
     pub fn parked(&self, key: KeyRef<'_>, owner: &[u8]) -> Option<WaiterId> {
         let queue = self.queue(key)?;

@@ -1,7 +1,8 @@
 //! Events of the server: keys deleted or changed, databases flushed or swapped, data loaded, roles changed.
 //!
-//! A callback here never writes and never opens a key: it runs during a client's command, and a write would reach the
-//! AOF before the change that caused it. It only marks keys; the alarm settles them at the end of the tick.
+//! A callback of a key here never writes and opens no lock: it runs during a client's command, and a write would reach
+//! the AOF before the change that caused it. It only marks keys; the alarm settles them at the end of the tick. (Before
+//! a `FLUSHDB` or `SWAPDB` the horizon is read.)
 
 use std::ffi::{c_char, c_int, c_void, CStr};
 

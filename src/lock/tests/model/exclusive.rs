@@ -1,5 +1,5 @@
-//! Two exclusive locks, each with a horizon of its own or with one for both: sessions, Redisson windows, forged horizons
-//! and restarts.
+//! Two exclusive locks, each with a horizon of its own or with one for both: sessions, Redisson windows, forged
+//! horizons and restarts.
 
 mod inputs;
 mod naive;
@@ -435,7 +435,8 @@ impl Case {
 
     /// Tokens rest on the clock, or on a horizon that the process has read. Where FLUSHALL took one
     /// away, or another number was written over it, and no process remembers it (no grant wrote it again
-    /// before a restart, or none read it after one), the clock alone is left, and from here on it may not be behind the tokens.
+    /// before a restart, or none read it after one), the clock alone is left, and from here on it may not be behind the
+    /// tokens.
     fn bind_clock(&mut self, forgotten: [bool; KEYS]) {
         for (name, forgotten) in NAMES.iter().zip(forgotten) {
             if let (Some(highest), true) = (self.sim.highest.get(*name), forgotten) {

@@ -343,7 +343,7 @@ fn ask_sim(sim: &mut Sim, ask: &Ask, single: bool) -> Reply {
         let how = (Mode::Exclusive, Terms::Named(lease), wait, ask.once);
         return Reply::of(sim.acquire(NAMES[ask.keys[0]], owner, ask.conn, how));
     }
-    let how = (lease, wait, ask.once);
+    let how = (Mode::Exclusive, lease, wait, ask.once);
     Reply::of(sim.acquire_many(&named(&ask.keys), owner, ask.conn, how))
 }
 

@@ -37,8 +37,8 @@ impl Sim {
         self.locks.lost(key_ref(key));
     }
 
-    /// `HDEL key holder`: an empty hash is deleted, a `#token` stays. (`PERSIST` follows: the naive model knows no TTL of
-    /// a token alone.)
+    /// `HDEL key holder`: an empty hash is deleted, a `#token` stays. (`PERSIST` follows: the naive model knows no TTL
+    /// of a token alone.)
     pub fn hdel_holder(&mut self, key: &str) {
         let KeyState::Held(hold) = self.state(key) else {
             return;

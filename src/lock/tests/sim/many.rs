@@ -13,12 +13,12 @@ impl Sim {
         keys: &[&str],
         owner: &str,
         conn: u64,
-        (lease, wait, once): (Lease, Wait, bool),
+        (mode, lease, wait, once): (Mode, Lease, Wait, bool),
     ) -> Result<ManyAnswer, LockError> {
         assert!(!self.is_blocked(conn), "{conn} waits for an answer");
         let req = Acquire {
             owner: owner.as_bytes(),
-            mode: Mode::Exclusive,
+            mode,
             names_lease: true,
             lease,
             session: false,

@@ -141,7 +141,7 @@ impl Session {
         let held: Vec<String> = held
             .map(|(id, end)| format!("{id} {}", moment(end)))
             .collect();
-        let queue = self.sim.locks.sems.queue(key_ref(key));
+        let queue = self.sim.locks.sems.waiters.live_queue(key_ref(key));
         let waiting = queue.into_iter().flat_map(|queue| queue.iter());
         let waiting: Vec<_> = waiting.map(|(id, _)| text(id)).collect();
         let free = self.sim.free(key);

@@ -1,4 +1,4 @@
-//! The requests of the lock commands, and their results.
+//! The requests of the lock commands and their results, and what the requests of other kinds share with them.
 
 use crate::lock::wait::request::WaiterId;
 use crate::lock::{Lease, Mode, Now, Token};
@@ -101,6 +101,27 @@ impl Wait {
         match self {
             Wait::No | Wait::ForEver => None,
             Wait::Ms(ms) => Some(now.mono_ms.saturating_add(ms)),
+        }
+    }
+}
+
+/// The condition of a SET command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SetIf {
+    /// Always.
+    Always,
+    /// `NX`: only if it does not exist.
+    Absent,
+    /// `XX`: only if it exists.
+    There,
+}
+
+impl SetIf {
+    pub(crate) fn allows(self, is_there: bool) -> bool {
+        match self {
+            SetIf::Always => true,
+            SetIf::Absent => !is_there,
+            SetIf::There => is_there,
         }
     }
 }
