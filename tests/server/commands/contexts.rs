@@ -327,3 +327,22 @@ fn an_ended_lease_is_lost_for_its_owner_before_the_key_is_removed() {
         assert_eq!(c.line("LOCK.RELEASE k o").int(), 1);
     }
 }
+
+#[test]
+fn a_script_reads_a_lock_that_a_script_has_acquired() {
+    let server = TestServer::start();
+    let mut conn = server.conn();
+    let acquire = "return redis.call('LOCK.ACQUIRE', KEYS[1], ARGV[1], unpack(ARGV, 2))";
+    let info = "return redis.call('LOCK.INFO', KEYS[1])";
+    for (key, mode) in [("k", None), ("r", Some("READ"))] {
+        let mut words = vec!["EVAL", acquire, "1", key, "o"];
+        words.extend(mode);
+        assert!(conn.run(&words).int() > 0);
+        let read = conn.run(["EVAL", info, "1", key]);
+        let owner = read.field("holders").unwrap().list()[0].field("owner");
+        assert_eq!(owner.unwrap().bytes(), b"o");
+    }
+    let both = "redis.call('LOCK.ACQUIRE', KEYS[1], 'o') return redis.call('LOCK.INFO', KEYS[1])";
+    let read = conn.run(["EVAL", both, "1", "both"]);
+    assert!(read.field("holders").is_some());
+}
