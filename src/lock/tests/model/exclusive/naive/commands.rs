@@ -30,7 +30,8 @@ impl Model {
         match self.holder(key) {
             Some(hold) if hold.owner == owner => self.reenter(key, hold, (conn, terms), once),
             Some(_) => self.park(key, owner, request),
-            // Free, but requests may wait: they come first. Waits that are over do not count, even before a timer notices.
+            // Free, but requests may wait: they come first. Waits that are over do not count, even before a timer
+            // notices.
             None if until_ms.is_none() && !self.queue(key).is_empty() => {
                 if !self.may_grant {
                     self.schedule_settle(key);
