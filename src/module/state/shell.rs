@@ -167,7 +167,8 @@ pub fn slot_tag(slot: u16) -> Option<u32> {
 }
 
 /// Recovers from a panic or a refused write: schedules every waited-for key to be settled, and fails with this error
-/// the requests that the core has dropped without an answer. The alarm does both, at the latest with the next cron.
+/// the requests that the core has dropped without an answer. The answers are sent by the next alarm or cron; keys are
+/// settled a second later (see `Alarm::pause`).
 pub fn recover(now: Now, error: &LockError) {
     let _ = SHELL.try_with(|shell| shell.recover(now, error));
 }
