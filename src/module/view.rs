@@ -8,7 +8,9 @@ use crate::module::keyspace::{beside, horizon};
 use crate::module::state::shell;
 use crate::module::subscribers;
 
-/// The view for a decision about a key in this state, with what the core states that the decision needs.
+/// The view for a decision about a key in this state, with what the core states that the decision needs. Waiters that
+/// could not be granted the lock by the decision are dismissed first.
+#[inline]
 pub fn view_for<'a>(
     key: &LockKey<'a>,
     state: KeyState,
@@ -16,9 +18,6 @@ pub fn view_for<'a>(
     now: Now,
 ) -> View<'a> {
     let need = shell::with(|shell| shell.locks.need(key.id(), &state, planned, now));
-    if need == Need::Token {
-        fail_conflicting_waiters(key, &state, planned, now);
-    }
     let mut view = View {
         key: key.id(),
         state,
@@ -27,6 +26,7 @@ pub fn view_for<'a>(
         has_subscriber: false,
     };
     if need == Need::Token {
+        fail_conflicting_waiters(key, &view.state, planned, now);
         view.fence = Some(fence_of(key, &view, now));
         view.has_subscriber = subscribers::has_relevant_subscriber(key.ctx(), view.key);
     }
