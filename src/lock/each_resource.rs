@@ -114,10 +114,8 @@ impl Locks {
     /// The number at this key, of this kind of resource, has changed: waiters for another kind beside the lock at the
     /// key are settled.
     pub(crate) fn schedule_settle_others(&mut self, resource: Resource, key: KeyRef<'_>) {
-        for other in ALL.into_iter().filter(|other| *other != Resource::Lock) {
-            if other != resource {
-                self.queues_mut(other).schedule_settle(key);
-            }
+        for other in resource.others() {
+            self.queues_mut(other).schedule_settle(key);
         }
     }
 
@@ -179,12 +177,6 @@ impl Locks {
             let queues = self.queues_mut(resource);
             queues.stats.waits_disconnected += u64::from(queues.leave(waiter, now));
         }
-    }
-
-    /// Whether the limits on waiters leave no place in this queue.
-    pub(crate) fn is_full(&self, key: KeyRef<'_>) -> bool {
-        self.all_places() >= self.limits.max_waiters
-            || self.waiters.live_on(key) >= self.limits.max_waiters_per_key
     }
 
     /// The number of a new waiter.

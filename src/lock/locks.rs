@@ -6,7 +6,7 @@ use crate::lock::grant::in_flight::GrantsInFlight;
 use crate::lock::grant::tracked::{TrackedGrant, TrackedGrants};
 use crate::lock::latch::state::Latches;
 use crate::lock::name::KeySet;
-use crate::lock::resource::{Kind, KindCx, Resource, ALL};
+use crate::lock::resource::{Kind, KindCx, Resource};
 use crate::lock::semaphore::semaphores::Semaphores;
 use crate::lock::session::bindings::Sessions;
 use crate::lock::startup_delay::StartupDelay;
@@ -26,6 +26,20 @@ pub struct Limits {
     pub max_waiters_per_key: usize,
     /// The most tracked grants.
     pub max_tracked: usize,
+}
+
+impl Limits {
+    /// Whether they exclude a request that would wait at this key: `places`, those of all kinds on this server, or
+    /// those at the key are too many, and the request continues no parked one.
+    pub(crate) fn exclude(
+        &self,
+        places: usize,
+        waiters: &Waiters,
+        (key, owner): (KeyRef<'_>, &[u8]),
+    ) -> bool {
+        let full = places >= self.max_waiters || waiters.live_on(key) >= self.max_waiters_per_key;
+        full && waiters.parked(key, owner).is_none()
+    }
 }
 
 /// The locks, semaphores and latches of one server: the part in memory.
@@ -122,17 +136,35 @@ impl Locks {
         ([&mut self.sems, &mut self.latches], &mut self.sessions)
     }
 
-    /// The kinds beside the lock, with the context of a decision about one of them at this key.
-    pub(crate) fn split<'a>(
+    /// The semaphores, with the context of a decision about this one.
+    pub(crate) fn semaphore_decision<'a>(
+        &'a mut self,
+        key: KeyRef<'_>,
+        cx: &'a mut Cx<'_>,
+    ) -> (&'a mut Semaphores, KindCx<'a>) {
+        let (sems, _, kind_cx) = self.split((Resource::Semaphore, key), cx);
+        (sems, kind_cx)
+    }
+
+    /// The latches, with the context of a decision about this one.
+    pub(crate) fn latch_decision<'a>(
+        &'a mut self,
+        key: KeyRef<'_>,
+        cx: &'a mut Cx<'_>,
+    ) -> (&'a mut Latches, KindCx<'a>) {
+        let (_, latches, kind_cx) = self.split((Resource::Latch, key), cx);
+        (latches, kind_cx)
+    }
+
+    fn split<'a>(
         &'a mut self,
         (resource, key): (Resource, KeyRef<'_>),
         cx: &'a mut Cx<'_>,
     ) -> (&'a mut Semaphores, &'a mut Latches, KindCx<'a>) {
-        let is_other = |other: &Resource| *other != resource && *other != Resource::Lock;
-        let mut others = ALL.into_iter().filter(is_other);
+        let mut others = resource.others();
         let kind_cx = KindCx {
             limits: self.limits,
-            has_room: self.all_places() < self.limits.max_waiters,
+            places: self.all_places(),
             is_waited_as_other: others.any(|other| self.queues(other).live_on(key) > 0),
             cx: Cx::new(cx.now, cx.effects),
             sessions: &mut self.sessions,

@@ -32,6 +32,12 @@ impl Resource {
         let mut rotation = ALL.into_iter().cycle().skip_while(|kind| *kind != self);
         rotation.nth(1).unwrap_or_default()
     }
+
+    /// The other kinds beside the lock.
+    pub(crate) fn others(self) -> impl Iterator<Item = Resource> {
+        let beside = ALL.into_iter().filter(|kind| *kind != Resource::Lock);
+        beside.filter(move |kind| *kind != self)
+    }
 }
 
 /// A kind of resource beside the lock: what the server asks of it when an event concerns every kind. A kind without
@@ -107,8 +113,8 @@ pub trait Kind {
 pub(crate) struct KindCx<'a> {
     pub cx: Cx<'a>,
     pub limits: Limits,
-    /// Whether the server has room for one more place of a parked request.
-    pub has_room: bool,
+    /// The places of parked requests of all kinds on this server.
+    pub places: usize,
     /// Whether a request for another kind beside the lock is parked at the key.
     pub is_waited_as_other: bool,
     pub sessions: &'a mut Sessions,
@@ -154,8 +160,7 @@ impl KindCx<'_> {
         key: KeyRef<'_>,
         owner: &[u8],
     ) -> Result<WaiterId, LockError> {
-        let full = !self.has_room || waiters.live_on(key) >= self.limits.max_waiters_per_key;
-        if full && waiters.parked(key, owner).is_none() {
+        if self.limits.exclude(self.places, waiters, (key, owner)) {
             waiters.stats.busy += 1;
             return Err(LockError::Busy);
         }

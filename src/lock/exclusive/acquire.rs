@@ -152,8 +152,8 @@ impl Locks {
             return Ok(Answer::Refused);
         }
         let deadline_ms = req.wait.deadline(cx.now);
-        let former = self.waiters.parked(view.key, req.owner);
-        if former.is_none() && self.is_full(view.key) {
+        let (places, at) = (self.all_places(), (view.key, req.owner));
+        if self.limits.exclude(places, &self.waiters, at) {
             self.waiters.stats.busy += 1;
             return Err(LockError::Busy);
         }
@@ -162,6 +162,7 @@ impl Locks {
             self.stats.deadlocks += 1;
             return Err(LockError::Upgrade);
         }
+        let former = self.waiters.parked(view.key, req.owner);
         let uncertain = self.check_deadlock_at(view, req, former, cx.now)?;
         let id = self.next_waiter_id();
         self.unverified.extend(uncertain.then_some(id));

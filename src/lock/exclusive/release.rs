@@ -1,6 +1,6 @@
 //! `LOCK.RELEASE`, `LOCK.RENEW` and `LOCK.BREAK`.
 
-use crate::lock::effect::{Cx, Event, KeyWrite, Outcome};
+use crate::lock::effect::{Cx, Event, KeyWrite};
 use crate::lock::grant::ending::free;
 use crate::lock::grant::hand_off::HandedOff;
 use crate::lock::locks::Locks;
@@ -31,10 +31,7 @@ impl Locks {
                     Some(mode) => self.waiters.withdraw_mode(view.key, req.owner, mode),
                     None => self.waiters.withdraw(view.key, req.owner),
                 };
-                if let Some(waiter) = withdrawn {
-                    self.waiters.stats.waits_withdrawn += 1;
-                    cx.answer(waiter, Outcome::Nil);
-                }
+                self.waiters.end_withdrawn(withdrawn, cx);
             }
             return Ok(Released::NotHeld);
         };

@@ -20,7 +20,7 @@ impl Locks {
         set_if: SetIf,
         cx: &mut Cx<'_>,
     ) -> Result<(Option<i64>, CountChange), LockError> {
-        let (_, latches, mut kind_cx) = self.split((Resource::Latch, key), cx);
+        let (latches, mut kind_cx) = self.latch_decision(key, cx);
         let set = latches.set(key, state, (count, set_if), &mut kind_cx)?;
         if matches!(set.1, CountChange::Make(_)) {
             self.begins_as(Resource::Latch, key);
@@ -39,7 +39,7 @@ impl Locks {
         by: i64,
         cx: &mut Cx<'_>,
     ) -> Result<(i64, CountChange), LockError> {
-        let (_, latches, mut kind_cx) = self.split((Resource::Latch, key), cx);
+        let (latches, mut kind_cx) = self.latch_decision(key, cx);
         latches.down(key, state, by, &mut kind_cx)
     }
 
@@ -55,13 +55,13 @@ impl Locks {
         wait: Wait,
         cx: &mut Cx<'_>,
     ) -> Result<Waited, LockError> {
-        let (_, latches, mut kind_cx) = self.split((Resource::Latch, key), cx);
+        let (latches, mut kind_cx) = self.latch_decision(key, cx);
         latches.wait(key, state, (client, wait), &mut kind_cx)
     }
 
     /// Settles a latch: called when its key has expired or was changed by other means.
     pub fn latch_settle(&mut self, key: KeyRef<'_>, state: Count, cx: &mut Cx<'_>) {
-        let (_, latches, mut kind_cx) = self.split((Resource::Latch, key), cx);
+        let (latches, mut kind_cx) = self.latch_decision(key, cx);
         latches.settle(key, state, &mut kind_cx);
     }
 

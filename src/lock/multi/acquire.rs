@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use crate::lock::compatibility::{compatibility, Compatibility};
-use crate::lock::effect::{Cx, Effect, Effects, Event, Outcome};
+use crate::lock::effect::{Cx, Effect, Effects, Event};
 use crate::lock::grant::fresh::Grantee;
 use crate::lock::locks::Locks;
 use crate::lock::read_write::upgrades;
@@ -68,12 +68,10 @@ impl Locks {
         let entered = self.enter_all(views, (req, req), now, fx)?;
         for ((view, (_, is_fresh)), fx) in views.iter().zip(&entered).zip(fx.iter_mut()) {
             self.in_flight.claim(view.key, req.owner);
+            // A reader may have waited to upgrade.
             let older = is_fresh.then(|| self.waiters.withdraw(view.key, req.owner));
-            if let Some(older) = older.flatten() {
-                // A reader that was waiting to upgrade.
-                self.waiters.stats.waits_taken_over += 1;
-                fx.push(Effect::Answer(older, Outcome::Nil));
-            }
+            let cx = &mut Cx::new(now, fx);
+            self.waiters.take_over(older.flatten().as_slice(), cx);
         }
         Ok(ManyAnswer::Granted(tokens_of(&entered)))
     }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::lock::effect::{Cx, Outcome};
+use crate::lock::effect::Cx;
 use crate::lock::grant::fresh::Grantee;
 use crate::lock::locks::Locks;
 use crate::lock::read_write::change::{write, RwWrite};
@@ -69,10 +69,8 @@ impl Locks {
         let to = Grantee::of(req);
         let entered = self.enter(view, Cow::Borrowed(&view.state), (&to, req.once), cx)?;
         self.in_flight.claim(view.key, req.owner);
-        if let Some(older) = self.waiters.withdraw_mode(view.key, req.owner, req.mode) {
-            self.waiters.stats.waits_taken_over += 1;
-            cx.answer(older, Outcome::Nil);
-        }
+        let older = self.waiters.withdraw_mode(view.key, req.owner, req.mode);
+        self.waiters.take_over(older.as_slice(), cx);
         self.note_longer(view.key, &entered.lock, cx.now);
         Ok(Answer::Granted(entered.token))
     }

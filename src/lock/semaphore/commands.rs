@@ -2,7 +2,6 @@
 
 use std::num::NonZeroU32;
 
-use crate::lock::effect::Outcome;
 use crate::lock::request::{Answer, SetIf, Wait};
 use crate::lock::resource::KindCx;
 use crate::lock::semaphore::grant::Terms;
@@ -96,10 +95,8 @@ impl Semaphores {
         let there = self.permits_there(view)?;
         if view.held_until(cx.now).is_none() {
             self.stats.release_misses += 1;
-            if let Some(waiter) = self.waiters.withdraw(view.key, id) {
-                self.waiters.stats.waits_withdrawn += 1;
-                cx.answer(waiter, Outcome::Nil);
-            }
+            let withdrawn = self.waiters.withdraw(view.key, id);
+            self.waiters.end_withdrawn(withdrawn, cx);
             return Ok((false, PermitChange::default()));
         }
         let (known, change) = self.take_back(view, there, id, cx);

@@ -71,9 +71,8 @@ impl Semaphores {
                 Ok(granted) => granted,
                 Err(error) => {
                     // The next waiters would fail in the same way.
-                    let mut parked = vec![waiter.id];
-                    parked.extend(self.waiters.clear(view.key));
-                    return self.waiters.fail(parked, &error, cx);
+                    self.waiters.fail(vec![waiter.id], &error, cx);
+                    return self.waiters.fail_all(view.key, &error, cx);
                 }
             };
             cx.sessions.waits(waiter.client, waiter.id);

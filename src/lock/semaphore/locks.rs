@@ -22,9 +22,10 @@ impl Locks {
         set_if: SetIf,
         cx: &mut Cx<'_>,
     ) -> Result<(Option<u32>, PermitChange), LockError> {
-        let (sems, _, mut kind_cx) = self.split((Resource::Semaphore, view.key), cx);
+        let (sems, mut kind_cx) = self.semaphore_decision(view.key, cx);
         let set = sems.set(view, permits, set_if, &mut kind_cx)?;
-        Ok((set.0, self.changed_permits(view.key, set.1)))
+        self.note_change(view.key, &set.1);
+        Ok(set)
     }
 
     /// `SEM.ACQUIRE`. The change is to be made even if the request is refused.
@@ -34,9 +35,10 @@ impl Locks {
         req: &SemAcquire<'_>,
         cx: &mut Cx<'_>,
     ) -> (Result<Answer, LockError>, PermitChange) {
-        let (sems, _, mut kind_cx) = self.split((Resource::Semaphore, view.key), cx);
-        let (answer, change) = sems.acquire(view, req, &mut kind_cx);
-        (answer, self.changed_permits(view.key, change))
+        let (sems, mut kind_cx) = self.semaphore_decision(view.key, cx);
+        let acquired = sems.acquire(view, req, &mut kind_cx);
+        self.note_change(view.key, &acquired.1);
+        acquired
     }
 
     /// `SEM.RELEASE`. True when the id held a permit.
@@ -49,9 +51,10 @@ impl Locks {
         id: &[u8],
         cx: &mut Cx<'_>,
     ) -> Result<(bool, PermitChange), LockError> {
-        let (sems, _, mut kind_cx) = self.split((Resource::Semaphore, view.key), cx);
+        let (sems, mut kind_cx) = self.semaphore_decision(view.key, cx);
         let released = sems.release(view, id, &mut kind_cx)?;
-        Ok((released.0, self.changed_permits(view.key, released.1)))
+        self.note_change(view.key, &released.1);
+        Ok(released)
     }
 
     /// `SEM.RENEW`. True when the permit is renewed.
@@ -65,17 +68,19 @@ impl Locks {
         lease: (Lease, bool),
         cx: &mut Cx<'_>,
     ) -> Result<(bool, PermitChange), LockError> {
-        let (sems, _, mut kind_cx) = self.split((Resource::Semaphore, view.key), cx);
+        let (sems, mut kind_cx) = self.semaphore_decision(view.key, cx);
         let renewed = sems.renew(view, id, lease, &mut kind_cx)?;
-        Ok((renewed.0, self.changed_permits(view.key, renewed.1)))
+        self.note_change(view.key, &renewed.1);
+        Ok(renewed)
     }
 
     /// Settles a semaphore: called when a permit has expired or a key was changed by other means. Without a cause it
     /// changes nothing.
     pub fn sem_settle(&mut self, view: &SemView<'_>, cx: &mut Cx<'_>) -> PermitChange {
-        let (sems, _, mut kind_cx) = self.split((Resource::Semaphore, view.key), cx);
+        let (sems, mut kind_cx) = self.semaphore_decision(view.key, cx);
         let change = sems.settle(view, &mut kind_cx);
-        self.changed_permits(view.key, change)
+        self.note_change(view.key, &change);
+        change
     }
 
     /// Releases a permit whose connection is closed.
@@ -85,9 +90,10 @@ impl Locks {
         id: &[u8],
         cx: &mut Cx<'_>,
     ) -> PermitChange {
-        let (sems, _, mut kind_cx) = self.split((Resource::Semaphore, view.key), cx);
+        let (sems, mut kind_cx) = self.semaphore_decision(view.key, cx);
         let change = sems.end_session(view, id, &mut kind_cx);
-        self.changed_permits(view.key, change)
+        self.note_change(view.key, &change);
+        change
     }
 
     /// Renews the lease of a bound permit, and never shortens it.
@@ -97,9 +103,10 @@ impl Locks {
         id: &[u8],
         cx: &mut Cx<'_>,
     ) -> PermitChange {
-        let (sems, _, mut kind_cx) = self.split((Resource::Semaphore, view.key), cx);
+        let (sems, mut kind_cx) = self.semaphore_decision(view.key, cx);
         let change = sems.renew_session(view, id, &mut kind_cx);
-        self.changed_permits(view.key, change)
+        self.note_change(view.key, &change);
+        change
     }
 
     /// The bound permit ended unnoticed.
@@ -107,13 +114,13 @@ impl Locks {
         drop_binding(key, id, &mut self.sessions);
     }
 
-    fn changed_permits(&mut self, key: KeyRef<'_>, change: PermitChange) -> PermitChange {
+    /// Schedules the waiters of other kinds that a change of the semaphore's key concerns.
+    fn note_change(&mut self, key: KeyRef<'_>, change: &PermitChange) {
         if change.clear {
             self.begins_as(Resource::Semaphore, key);
         } else if change.free.is_some() {
             // Another kind at this key has another number now.
             self.schedule_settle_others(Resource::Semaphore, key);
         }
-        change
     }
 }

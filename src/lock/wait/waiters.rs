@@ -144,9 +144,22 @@ impl Waiters {
     /// Counts a parked request. The older ones that it replaces, which have left their queues, are answered nil.
     pub(crate) fn count_parked(&mut self, replaced: &[WaiterId], cx: &mut Cx<'_>) {
         self.stats.waits_parked += 1;
+        self.take_over(replaced, cx);
+    }
+
+    /// Answers nil to requests that have left their queues because their owner asked again.
+    pub(crate) fn take_over(&mut self, replaced: &[WaiterId], cx: &mut Cx<'_>) {
         for older in replaced {
             self.stats.waits_taken_over += 1;
             cx.answer(*older, Outcome::Nil);
+        }
+    }
+
+    /// Answers nil to a request that has left its queue because its owner released.
+    pub(crate) fn end_withdrawn(&mut self, withdrawn: Option<WaiterId>, cx: &mut Cx<'_>) {
+        if let Some(waiter) = withdrawn {
+            self.stats.waits_withdrawn += 1;
+            cx.answer(waiter, Outcome::Nil);
         }
     }
 
