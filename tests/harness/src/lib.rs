@@ -25,10 +25,12 @@ pub mod scripts;
 pub mod sentinel;
 pub mod tries;
 
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{LazyLock, OnceLock};
 use std::time::{Duration, Instant};
 
 pub use bystander::{Bystander, Events};
@@ -456,10 +458,21 @@ fn stat_in(info: &str, name: &str) -> u64 {
         .unwrap_or_else(|| panic!("no {line} in:\n{info}"))
 }
 
-/// A port that was free a moment ago.
+/// A port that was free a moment ago and that this process has not asked for before.
+///
+/// It lies below the ports that Linux gives to clients (32768 to 60999), so that no connection takes it as its local
+/// port before the server starts or while it restarts. Each process begins at a random port.
 pub fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a loopback port");
-    listener.local_addr().expect("an address").port()
+    const PORTS: std::ops::Range<u64> = 10_000..32_000;
+    static FIRST: LazyLock<u64> = LazyLock::new(|| RandomState::new().build_hasher().finish());
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    loop {
+        let number = FIRST.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+        let port = (PORTS.start + number % (PORTS.end - PORTS.start)) as u16;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
 }
 
 fn spawn(
