@@ -85,13 +85,15 @@ test-redisson: build ## real Redisson clients of several versions on the same lo
 test-clients: build ## client libraries of many languages on the same locks (QUICK=1; REPORT=1: measure into docs/CLIENTS.md; CLIENTS=)
 	@TESTED='$(TESTED)' scripts/test-clients.sh $(CLIENTS)
 
-test-all: build test-build redisson-texts ## all tests, also the long ones, on every server that can be had, with and without I/O threads; hours
+test-all: build test-build redisson-texts ## all tests, also the long ones, on every server that can be had, with and without I/O threads, and on fresh machines; hours
 	@CARGO_PROFILE_QUICK_OPT_LEVEL=3 $(MAKE) test-core CASES=100000
 	@$(MAKE) test-checker
 	@$(MAKE) test-differential
 	@$(MAKE) test-client
 	@tests/servers.sh $(SERVERS) all
 	@$(FAULT_PATH) TESTED='$(TESTED)' scripts/test-servers.sh $(SERVERS) all
+	@$(MAKE) fuzz
+	@$(MAKE) fresh-machine
 
 seeded: redisson-texts ## put small faults into a copy of the tree, one at a time: does a test fail? (NAMES=; FULL=1: without hints)
 	@scripts/setup.sh seeded

@@ -8,7 +8,7 @@ export PATH="$HOME/.cargo/bin:$PATH"
 
 # Every package states the same version, and setup.sh refuses an older Rust.
 oldest=$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' Cargo.toml)
-for manifest in benches cli client tests/clients tests/faults tests/fuzz tests/harness; do
+for manifest in benches cli client tests/clients tests/fault-module tests/faults tests/fuzz tests/harness; do
     if ! grep -qx "rust-version = \"$oldest\"" "$manifest/Cargo.toml"; then
         echo "msrv: $manifest/Cargo.toml does not say rust-version = \"$oldest\"" >&2
         exit 1
