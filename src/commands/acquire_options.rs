@@ -1,15 +1,16 @@
-//! `[READ | WRITE] [EX s | PX ms | SESSION] [BLOCK ms] [ONCE] [WITHHOLDER]`: the options of `LOCK.ACQUIRE` and
-//! `LOCK.MACQUIRE`.
+//! `[READ | WRITE] [EX s | PX ms | SESSION] [BLOCK ms [NOTIFY channel tag]] [ONCE] [WITHHOLDER]`: the options of
+//! `LOCK.ACQUIRE` and `LOCK.MACQUIRE`.
 
 use crate::commands::error::CommandError;
-use crate::commands::parser::{once, Parser, Word};
+use crate::commands::parser::{once, NotifyWords, Parser, Word};
 use crate::commands::skeleton::possible_wait;
 use crate::lock::{Acquire, Lease, Mode, Wait};
 use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::strings::Str;
 
 /// The options of an acquire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct AcquireOptions {
+pub struct AcquireOptions<W> {
     /// The kind of hold.
     pub mode: Mode,
     /// The lease: that of `EX` or `PX`, or the default.
@@ -20,24 +21,26 @@ pub struct AcquireOptions {
     pub session: bool,
     /// `BLOCK`
     pub wait: Wait,
+    /// `NOTIFY`
+    pub notify: Option<NotifyWords<W>>,
     /// `ONCE`
     pub once: bool,
     /// `WITHHOLDER`
     pub with_holder: bool,
 }
 
-impl AcquireOptions {
+impl<W: Word> AcquireOptions<W> {
     /// Parses the words behind the owner to the end.
     ///
     /// # Errors
     /// Left to right: an unknown option, an error of its value, an option given twice. At the end: `SESSION` with
-    /// `EX` or `PX`.
-    pub fn parse<W: Word>(
+    /// `EX` or `PX`, `NOTIFY` without `BLOCK`.
+    pub fn parse(
         parser: &mut Parser<'_, W>,
         command: &'static str,
-    ) -> Result<AcquireOptions, CommandError> {
+    ) -> Result<AcquireOptions<W>, CommandError> {
         let (mut mode, mut lease, mut session) = (None, None, None);
-        let (mut wait, mut count_once, mut with_holder) = (None, None, None);
+        let (mut wait, mut notify, mut count_once, mut with_holder) = (None, None, None, None);
         while let Some(option) = parser.option() {
             match &option[..] {
                 b"READ" => once(&mut mode, Mode::Read)?,
@@ -46,12 +49,13 @@ impl AcquireOptions {
                 b"PX" => once(&mut lease, parser.lease(1, command)?)?,
                 b"SESSION" => once(&mut session, ())?,
                 b"BLOCK" => once(&mut wait, parser.wait()?)?,
+                b"NOTIFY" => once(&mut notify, parser.notify()?)?,
                 b"ONCE" => once(&mut count_once, ())?,
                 b"WITHHOLDER" => once(&mut with_holder, ())?,
                 _ => return Err(CommandError::Syntax),
             }
         }
-        if session.is_some() && lease.is_some() {
+        if (session.is_some() && lease.is_some()) || (notify.is_some() && wait.is_none()) {
             return Err(CommandError::Syntax);
         }
         Ok(AcquireOptions {
@@ -60,13 +64,16 @@ impl AcquireOptions {
             names_lease: lease.is_some(),
             session: session.is_some(),
             wait: wait.unwrap_or(Wait::No),
+            notify,
             once: count_once.is_some(),
             with_holder: with_holder.is_some(),
         })
     }
+}
 
-    /// The request to the core. Without a wait where the calling client cannot be parked.
-    pub fn request<'a>(&self, ctx: Ctx<'_>, owner: &'a [u8]) -> Acquire<'a> {
+impl AcquireOptions<Str<'_>> {
+    /// The request to the core. Without a wait where the calling client cannot be parked, and names no channel.
+    pub fn request<'a>(&'a self, ctx: Ctx<'_>, owner: &'a [u8]) -> Acquire<'a> {
         Acquire {
             owner,
             mode: self.mode,
@@ -74,7 +81,8 @@ impl AcquireOptions {
             names_lease: self.names_lease,
             session: self.session,
             once: self.once,
-            wait: possible_wait(ctx, self.wait),
+            wait: possible_wait(ctx, self.wait, self.notify.is_some()),
+            notify: self.notify.as_ref().map(NotifyWords::request),
             client: ctx.client_id(),
         }
     }

@@ -56,6 +56,18 @@ pub const TOKEN: Arg = option(c"token", c"TOKEN", true);
 /// `[BLOCK milliseconds]`
 pub const BLOCK: Arg = option(c"milliseconds", c"BLOCK", true);
 
+/// `[NOTIFY channel tag]`
+pub const NOTIFY: Arg = optional(
+    c"notify",
+    ArgKind::Block(&[
+        Arg {
+            token: Some(c"NOTIFY"),
+            ..required(c"channel", ArgKind::String)
+        },
+        required(c"tag", ArgKind::String),
+    ]),
+);
+
 /// `[WAITERS [COUNT count]]`
 pub const WAITERS: Arg = optional(
     c"waiters",

@@ -5,6 +5,7 @@ use std::fmt;
 use crate::lock::{LockError, MAX_KEYS};
 use crate::module::acl::Denied;
 use crate::module::scan::ScanError;
+use crate::module::tickets::Refusal;
 use crate::redisson::server::ScriptError;
 
 /// The error that a command replies. The first word of its text is a stable code that clients may match; where
@@ -53,6 +54,18 @@ pub enum CommandError {
     TooManyKeys,
     /// The same key twice.
     SameKeys,
+    /// A channel longer than 256 bytes.
+    ChannelTooLong,
+    /// A tag longer than 64 bytes.
+    TagTooLong,
+    /// `NOTIFY` while `lock.max-tickets` is 0.
+    NotifyOff,
+    /// In a cluster: the channel of `NOTIFY` is in another slot than the key.
+    ChannelElsewhere,
+    /// The caller's user may not publish to the channel of `NOTIFY`.
+    MayNotPublish,
+    /// The channel of `NOTIFY` has no subscriber.
+    NoSubscriber,
     /// `SESSION` in a call without a connection.
     NoSession,
     /// Redis 7.0, `LOCK.BREAK`: the caller's user may not run the equivalent commands.
@@ -100,6 +113,14 @@ impl fmt::Display for CommandError {
                 return write!(f, "ERR more than {MAX_KEYS} keys in one request");
             }
             E::SameKeys => "ERR the same key is given twice",
+            E::ChannelTooLong => "ERR the channel is longer than 256 bytes",
+            E::TagTooLong => "ERR the tag is longer than 64 bytes",
+            E::NotifyOff => "ERR NOTIFY is turned off, see lock.max-tickets",
+            E::ChannelElsewhere => {
+                "CROSSSLOT the channel of NOTIFY does not hash to the slot of the key"
+            }
+            E::MayNotPublish => "NOPERM NOTIFY needs permission to publish to the channel",
+            E::NoSubscriber => "NOSUBSCRIBER no client is subscribed to the channel",
             E::NoSession => {
                 "ERR SESSION is not allowed from scripts, nor where there is no connection"
             }
@@ -139,6 +160,17 @@ impl From<Denied> for CommandError {
         match denied {
             Denied::NoUser => CommandError::NoUser,
             Denied::NotPermitted => CommandError::MayNotBreak,
+        }
+    }
+}
+
+impl From<Refusal> for CommandError {
+    fn from(refusal: Refusal) -> CommandError {
+        match refusal {
+            Refusal::Off => CommandError::NotifyOff,
+            Refusal::OtherSlot => CommandError::ChannelElsewhere,
+            Refusal::NotPermitted => CommandError::MayNotPublish,
+            Refusal::NoSubscriber => CommandError::NoSubscriber,
         }
     }
 }

@@ -8,7 +8,9 @@ use std::collections::HashSet;
 use smallvec::SmallVec;
 
 use crate::commands::error::CommandError;
-use crate::lock::{is_beside_a_lock, parse_integer, Lease, SetIf, Wait, MAX_KEYS, TOKEN_FIELD};
+use crate::lock::{
+    is_beside_a_lock, parse_integer, Lease, Notify, SetIf, Wait, MAX_KEYS, TOKEN_FIELD,
+};
 use crate::module::ffi::strings::Str;
 use crate::module::keyspace::horizon;
 use crate::module::state::settings;
@@ -31,6 +33,25 @@ impl Word for Str<'_> {
 impl Word for &[u8] {
     fn as_bytes(&self) -> &[u8] {
         self
+    }
+}
+
+/// The words of `NOTIFY`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NotifyWords<W> {
+    /// The channel of the message.
+    pub channel: W,
+    /// The client's name for the request.
+    pub tag: W,
+}
+
+impl<'a> NotifyWords<Str<'a>> {
+    /// The request to the core.
+    pub fn request(&self) -> Notify<'_> {
+        Notify {
+            channel: self.channel.bytes(),
+            tag: self.tag.bytes(),
+        }
     }
 }
 
@@ -235,6 +256,21 @@ impl<'w, W: Word> Parser<'w, W> {
             Some(0) => Ok(Wait::ForEver),
             Some(ms) => Ok(Wait::Ms(ms.unsigned_abs())),
         }
+    }
+
+    /// The values of `NOTIFY`: a channel of 256 bytes and a tag of 64 at most.
+    ///
+    /// # Errors
+    /// [`CommandError::ChannelTooLong`], [`CommandError::TagTooLong`].
+    pub fn notify(&mut self) -> Result<NotifyWords<W>, CommandError> {
+        let (channel, tag) = (self.any()?, self.any()?);
+        if channel.as_bytes().len() > 256 {
+            return Err(CommandError::ChannelTooLong);
+        }
+        if tag.as_bytes().len() > 64 {
+            return Err(CommandError::TagTooLong);
+        }
+        Ok(NotifyWords { channel, tag })
     }
 
     /// `[NX | XX]` up to the end. `NX XX` is a syntax error, like `NX NX`.

@@ -4,7 +4,7 @@
 //! *apply* (the shell), *rearm* the timer, reply. The middle steps are here.
 
 use crate::commands::error::CommandError;
-use crate::lock::{Cx, Effects, LockError, Locks, Now, PermitChange, Wait, WaiterId};
+use crate::lock::{Answer, Cx, Effects, LockError, Locks, Now, PermitChange, Wait, WaiterId};
 use crate::module::apply::{apply, apply_all, decide, decide_all};
 use crate::module::entry::alarm;
 use crate::module::entry::clients;
@@ -15,6 +15,8 @@ use crate::module::ffi::strings::Str;
 use crate::module::keyspace::lock_key::LockKey;
 use crate::module::keyspace::replication::Replication;
 use crate::module::keyspace::sem_key::SemKey;
+use crate::module::reply::Got;
+use crate::module::state::shell;
 
 /// Decides about one lock, applies the effects, and rearms. Effects of a refused request are applied too.
 ///
@@ -65,20 +67,57 @@ pub fn change_semaphore<T>(
     Ok(answer)
 }
 
-/// Blocks the client of a parked request: the last step of its command. False where the server refuses; the request
-/// is withdrawn then, and the reply is that of a request without `BLOCK`.
+/// The end of a command whose request waits: a ticket's reply is `QUEUED`, and a client is blocked as the last step
+/// (`None`: the reply comes later). Where the server refuses to block it, the request is withdrawn.
 ///
 /// # Errors
 /// [`LockError::Internal`] when the request was given up meanwhile.
-pub fn block(ctx: Ctx<'_>, keys: &[Str<'_>], id: WaiterId) -> Result<bool, CommandError> {
+pub fn wait<T>(
+    ctx: Ctx<'_>,
+    keys: &[Str<'_>],
+    id: WaiterId,
+    is_ticket: bool,
+) -> Result<Option<Got<T>>, CommandError> {
     events::watch(ctx);
-    Ok(parked::block_on(ctx, keys, id)?)
+    if is_ticket {
+        return Ok(Some(Got::Queued));
+    }
+    Ok(match parked::block_on(ctx, keys, id)? {
+        true => None,
+        false => Some(Got::Nothing),
+    })
 }
 
-/// The wait asked for, or none where the calling client cannot be parked.
-pub fn possible_wait(ctx: Ctx<'_>, wait: Wait) -> Wait {
+/// The number of a request that waits now.
+pub fn waiter_of(answer: &Result<Answer, LockError>) -> Option<WaiterId> {
+    match answer {
+        Ok(Answer::Parked(id)) => Some(*id),
+        _ => None,
+    }
+}
+
+/// The result of carrying out a decision. If the changes were refused, a new ticket waits no more, because its client
+/// reads the error.
+///
+/// # Errors
+/// The refusal.
+pub fn or_give_up(
+    ctx: Ctx<'_>,
+    applied: Result<(), LockError>,
+    ticket: Option<WaiterId>,
+) -> Result<(), LockError> {
+    if let (Err(_), Some(id)) = (&applied, ticket) {
+        let now = ctx.now();
+        shell::with(|shell| shell.locks.not_parked(id, now));
+    }
+    applied
+}
+
+/// The wait asked for, or none where the calling client cannot be parked. A ticket can wait everywhere.
+pub fn possible_wait(ctx: Ctx<'_>, wait: Wait, is_ticket: bool) -> Wait {
     match wait {
         Wait::No => Wait::No,
+        wait if is_ticket => wait,
         wait if parked::is_possible(ctx) => wait,
         _ => Wait::No,
     }

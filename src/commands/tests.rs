@@ -12,7 +12,7 @@ use crate::commands::lock::mrenew::RenewMany;
 use crate::commands::lock::release::Release;
 use crate::commands::lock::renew::Renew;
 use crate::commands::lock::scan::Scan;
-use crate::commands::parser::ParseSettings;
+use crate::commands::parser::{NotifyWords, ParseSettings};
 use crate::commands::sem;
 use crate::lock::{Lease, Mode, SetIf, Wait, MAX_KEYS};
 
@@ -42,12 +42,13 @@ fn lease(ms: i64) -> Lease {
     Lease::from_ms(ms).unwrap()
 }
 
-const PLAIN: AcquireOptions = AcquireOptions {
+const PLAIN: AcquireOptions<&[u8]> = AcquireOptions {
     mode: Mode::Exclusive,
     lease: Lease::TEN_SECONDS,
     names_lease: false,
     session: false,
     wait: Wait::No,
+    notify: None,
     once: false,
     with_holder: false,
 };
@@ -112,6 +113,17 @@ fn acquire_has_its_options_in_any_order_and_case() {
             },
         ),
         (
+            "c k o notify c t BLOCK 0",
+            AcquireOptions {
+                wait: Wait::ForEver,
+                notify: Some(NotifyWords {
+                    channel: b"c".as_slice(),
+                    tag: b"t".as_slice(),
+                }),
+                ..default
+            },
+        ),
+        (
             "c k o WithHolder once BLOCK 1 PX 7 WRITE",
             AcquireOptions {
                 mode: Mode::Write,
@@ -119,6 +131,7 @@ fn acquire_has_its_options_in_any_order_and_case() {
                 names_lease: true,
                 session: false,
                 wait: Wait::Ms(1),
+                notify: None,
                 once: true,
                 with_holder: true,
             },
@@ -378,6 +391,7 @@ fn semaphore_commands_parse() {
             names_lease: false,
             session: true,
             wait: Wait::ForEver,
+            notify: None,
         })
     );
     assert_errors(
@@ -458,7 +472,11 @@ fn latch_commands_parse() {
     let wait = Wait::Ms(20);
     assert_eq!(
         LatchWait::parse(&words("c k BLOCK 20"), &SETTINGS),
-        Ok(LatchWait { key, wait })
+        Ok(LatchWait {
+            key,
+            wait,
+            notify: None,
+        })
     );
     assert_errors(
         |words| LatchWait::parse(words, &SETTINGS).map(|_| ()),

@@ -2,8 +2,10 @@
 //! loop, which serves the kinds in rotation (the *next resource* cursor).
 
 use crate::lock::effect::Cx;
+use crate::lock::limits::Places;
 use crate::lock::locks::Locks;
 use crate::lock::resource::{Resource, ALL};
+use crate::lock::wait::hearing::{Asked, Hearing};
 use crate::lock::wait::request::WaiterId;
 use crate::lock::wait::waiters::{Grace, Waiters};
 use crate::lock::{KeyId, KeyRef, LockError, Now};
@@ -15,10 +17,38 @@ impl Locks {
 
     /// Places of parked requests on this server, which [`crate::lock::Limits::max_waiters`] limits.
     pub(crate) fn all_places(&self) -> usize {
-        self.all().map(Waiters::live_places).sum()
+        self.all().map(Waiters::parked_places).sum()
     }
 
-    /// Whether this request is still parked.
+    /// Places of tickets on this server, which [`crate::lock::Limits::max_tickets`] limits.
+    pub(crate) fn all_ticket_places(&self) -> usize {
+        self.all().map(Waiters::ticket_places).sum()
+    }
+
+    /// The places on this server.
+    pub(crate) fn places(&self) -> Places {
+        Places {
+            parked: self.all_places(),
+            tickets: self.all_ticket_places(),
+        }
+    }
+
+    /// Whether a limit excludes a request that would wait at this key.
+    pub(crate) fn excludes(
+        &self,
+        waiters: &Waiters,
+        at: (KeyRef<'_>, &[u8]),
+        is_ticket: bool,
+    ) -> bool {
+        self.limits.exclude(self.places(), waiters, at, is_ticket)
+    }
+
+    /// Tickets on this server.
+    pub fn tickets(&self) -> usize {
+        self.all().map(Waiters::tickets).sum()
+    }
+
+    /// Whether this request still waits.
     pub fn is_parked(&self, waiter: WaiterId) -> bool {
         self.all().any(|queues| queues.is_parked(waiter))
     }
@@ -150,13 +180,16 @@ impl Locks {
         }
     }
 
-    /// The server could not block the client of this new request: the request is removed, and counted as refused at
-    /// once.
+    /// The server could not block the client of this new request, or refused its changes: the request is removed, and
+    /// counted as refused at once.
     pub fn not_parked(&mut self, waiter: WaiterId, now: Now) {
         for resource in ALL {
             let queues = self.queues_mut(resource);
-            if queues.leave_for_good(waiter) {
-                queues.stats.waits_parked -= 1;
+            if let Some(waiter) = queues.leave_for_good(waiter) {
+                match waiter.ticket.is_some() {
+                    true => queues.ticket_stats.tickets_queued -= 1,
+                    false => queues.stats.waits_parked -= 1,
+                }
                 queues.stats.refusals += 1;
                 return;
             }
@@ -177,6 +210,82 @@ impl Locks {
             let queues = self.queues_mut(resource);
             queues.stats.waits_disconnected += u64::from(queues.leave(waiter, now));
         }
+    }
+
+    /// The ticket that the next decision about this key may grant, if the shell is to say whether it is heard. To be
+    /// called before every decision that may grant, until there is none. `is_new`: a new event has begun, and what was
+    /// learned in earlier ones is not valid any more.
+    pub fn next_to_ask(
+        &mut self,
+        resource: Resource,
+        key: KeyRef<'_>,
+        is_new: bool,
+        cx: &mut Cx<'_>,
+    ) -> Option<Asked> {
+        let queues = self.queues_mut(resource);
+        if is_new {
+            queues.forget_heard();
+        }
+        queues.next_to_ask(key, cx)
+    }
+
+    /// Whether the ticket is heard.
+    pub fn learn(&mut self, resource: Resource, asked: &Asked, hearing: Hearing, cx: &mut Cx<'_>) {
+        self.queues_mut(resource).learn(asked, hearing, cx);
+    }
+
+    /// Whether tickets wait for this key.
+    pub fn has_tickets(&self, resource: Resource, key: KeyRef<'_>) -> bool {
+        let queues = self.queues(resource);
+        queues.tickets() > 0 && queues.queue(key).is_some_and(|queue| queue.tickets() > 0)
+    }
+
+    /// Tickets that were passed over since the start.
+    pub fn passed_over(&self) -> u64 {
+        self.all()
+            .map(|queues| queues.ticket_stats.tickets_unheard)
+            .sum()
+    }
+
+    /// Whether this connection ends in this tick.
+    pub fn is_closing(&self, client: u64) -> bool {
+        self.closing.contains(&client)
+    }
+
+    /// A tick has begun: the server does not find the connections any more that ended in an earlier one.
+    pub fn forget_closing(&mut self) {
+        self.closing = Vec::new();
+        if self.tickets() == 0 {
+            self.channels.sweep();
+        }
+    }
+
+    /// The key is another node's now, or the cluster is down: its tickets fail with this error.
+    pub fn fail_tickets_at(
+        &mut self,
+        resource: Resource,
+        key: KeyRef<'_>,
+        error: &LockError,
+        cx: &mut Cx<'_>,
+    ) {
+        self.queues_mut(resource).fail_tickets_at(key, error, cx);
+    }
+
+    /// The counters and gauges of tickets for `INFO lock`, those of all kinds together.
+    pub fn ticket_fields(&self) -> Vec<(&'static str, u64)> {
+        let mut fields = vec![
+            ("tickets", self.tickets() as u64),
+            ("ticket_places", self.all_ticket_places() as u64),
+        ];
+        for queues in self.all() {
+            for (name, value) in queues.ticket_stats.fields() {
+                match fields.iter_mut().find(|(known, _)| *known == name) {
+                    Some((_, sum)) => *sum += value,
+                    None => fields.push((name, value)),
+                }
+            }
+        }
+        fields
     }
 
     /// The number of a new waiter.

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use smallvec::SmallVec;
 
-use crate::lock::{Domain, LockError, Mode, Now, OwnerId, RwWrite, Token, WaiterId};
+use crate::lock::{Domain, LockError, Mode, Now, OwnerId, RwWrite, Ticket, Token, WaiterId};
 
 /// The effects of one decision, in order. Nearly every decision fits in without an allocation (which costs 200
 /// instructions in the server's allocator).
@@ -23,11 +23,6 @@ impl<'a> Cx<'a> {
     /// The context of a decision at this moment.
     pub fn new(now: Now, effects: &'a mut Effects) -> Cx<'a> {
         Cx { now, effects }
-    }
-
-    /// Answers a parked request, which has left its queue.
-    pub(crate) fn answer(&mut self, waiter: WaiterId, outcome: Outcome) {
-        self.effects.push(Effect::Answer(waiter, outcome));
     }
 
     /// Changes the lock hash.
@@ -58,6 +53,8 @@ pub enum Effect {
     Notify(Event),
     /// Answer a parked request, which has left its queue.
     Answer(WaiterId, Outcome),
+    /// Publish the outcome of a ticket, which has left its queue.
+    Tell(Rc<Ticket>, Outcome),
 }
 
 impl Effect {
@@ -142,7 +139,7 @@ impl Event {
     }
 }
 
-/// The answer to a parked request.
+/// The outcome of a wait.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// The lock or the permit is granted under this token.

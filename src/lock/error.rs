@@ -54,6 +54,13 @@ pub enum LockError {
     InStartupDelay(u64),
     /// The module is drained before it is unloaded. The client should retry.
     Drained,
+    /// This server has become a replica, or the connection of the ticket's session has closed. (The server tells a
+    /// parked client itself.)
+    Unblocked,
+    /// The slot of the key is another node's now.
+    Moved,
+    /// The cluster is down.
+    ClusterDown,
     /// A bug of this module was caught.
     Internal,
     /// The server refused a write of the module.
@@ -78,6 +85,20 @@ impl fmt::Display for LockError {
 }
 
 impl LockError {
+    /// The code in the message of a ticket: the first word of the reply. `DRAINED` stands for the one that a parked
+    /// client reads as the server's own.
+    pub fn code(&self) -> String {
+        match self {
+            LockError::Drained => "DRAINED".into(),
+            error => error
+                .to_string()
+                .split(' ')
+                .next()
+                .unwrap_or_default()
+                .into(),
+        }
+    }
+
     /// The reply of an error without data.
     fn text(&self) -> &'static str {
         use LockError as E;
@@ -128,6 +149,9 @@ impl LockError {
             }
             E::Deadlock(_) | E::InStartupDelay(_) => "",
             E::Drained => "UNBLOCKED the lock module is being unloaded, ask again",
+            E::Unblocked => "UNBLOCKED this server is a replica now, or the connection has closed",
+            E::Moved => "MOVED the slot of the key is another node's now",
+            E::ClusterDown => "CLUSTERDOWN the cluster is down",
             E::Internal => "ERR internal error in the lock module, the server's log says where",
             E::NotWritten => {
                 "ERR the server refused a write of the lock module, its log says which; the key says who holds the lock"

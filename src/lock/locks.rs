@@ -5,6 +5,7 @@ use crate::lock::effect::Cx;
 use crate::lock::grant::in_flight::GrantsInFlight;
 use crate::lock::grant::tracked::{TrackedGrant, TrackedGrants};
 use crate::lock::latch::state::Latches;
+use crate::lock::limits::Limits;
 use crate::lock::name::KeySet;
 use crate::lock::resource::{Kind, KindCx, Resource};
 use crate::lock::semaphore::semaphores::Semaphores;
@@ -13,34 +14,10 @@ use crate::lock::startup_delay::StartupDelay;
 use crate::lock::stats::Stats;
 use crate::lock::token::Tokens;
 use crate::lock::wait::request::WaiterId;
+use crate::lock::wait::ticket::Channels;
 use crate::lock::wait::waiters::Waiters;
 use crate::lock::window::state::Windows;
 use crate::lock::{KeyRef, Token};
-
-/// The limits in force, from the settings.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    /// The most places of parked requests on this server.
-    pub max_waiters: usize,
-    /// The most places of parked requests on one key.
-    pub max_waiters_per_key: usize,
-    /// The most tracked grants.
-    pub max_tracked: usize,
-}
-
-impl Limits {
-    /// Whether they exclude a request that would wait at this key: `places`, those of all kinds on this server, or
-    /// those at the key are too many, and the request continues no parked one.
-    pub(crate) fn exclude(
-        &self,
-        places: usize,
-        waiters: &Waiters,
-        (key, owner): (KeyRef<'_>, &[u8]),
-    ) -> bool {
-        let full = places >= self.max_waiters || waiters.live_on(key) >= self.max_waiters_per_key;
-        full && waiters.parked(key, owner).is_none()
-    }
-}
 
 /// The locks, semaphores and latches of one server: the part in memory.
 #[derive(Debug)]
@@ -63,6 +40,10 @@ pub struct Locks {
     pub in_cluster: bool,
     /// The Redisson windows.
     pub windows: Windows,
+    /// The channels of tickets.
+    pub(crate) channels: Channels,
+    /// Connections that end in this tick: the server may still find them.
+    pub(crate) closing: Vec<u64>,
     /// Requests that were parked after an uncertain search for deadlocks.
     pub(crate) unverified: Vec<WaiterId>,
     pub(crate) tracked: TrackedGrants,
@@ -94,6 +75,8 @@ impl Locks {
             detects_deadlocks: true,
             in_cluster: false,
             windows: Windows::default(),
+            channels: Channels::default(),
+            closing: Vec::new(),
             unverified: Vec::new(),
             tracked: TrackedGrants::default(),
             rechecks: KeySet::default(),
@@ -164,13 +147,14 @@ impl Locks {
         let mut others = resource.others();
         let kind_cx = KindCx {
             limits: self.limits,
-            places: self.all_places(),
+            places: self.places(),
             is_waited_as_other: others.any(|other| self.queues(other).live_on(key) > 0),
             cx: Cx::new(cx.now, cx.effects),
             sessions: &mut self.sessions,
             tokens: &mut self.tokens,
             startup_delay: &self.startup_delay,
             last_waiter_id: &mut self.last_waiter_id,
+            channels: &mut self.channels,
         };
         (&mut self.sems, &mut self.latches, kind_cx)
     }
@@ -188,8 +172,8 @@ impl Locks {
     /// The counters and gauges of locks for `INFO lock`.
     pub fn fields(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let gauges = [
-            ("waiters", self.waiters.live() as u64),
-            ("places", self.waiters.live_places() as u64),
+            ("waiters", self.waiters.parked_requests() as u64),
+            ("places", self.waiters.parked_places() as u64),
             ("keys_waited", self.waiters.keys_waited() as u64),
             ("places_kept", self.waiters.kept_places() as u64),
             ("grants_tracked", self.tracked.len() as u64),

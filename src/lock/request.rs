@@ -1,6 +1,7 @@
 //! The requests of the lock commands and their results, and what the requests of other kinds share with them.
 
 use crate::lock::wait::request::WaiterId;
+use crate::lock::wait::ticket::Notify;
 use crate::lock::{Lease, Mode, Now, Token};
 
 /// How long an acquire may wait.
@@ -31,6 +32,8 @@ pub struct Acquire<'a> {
     pub once: bool,
     /// How long to wait.
     pub wait: Wait,
+    /// Where the outcome of a wait is published; `None`: the client is parked.
+    pub notify: Option<Notify<'a>>,
     /// The server's id of the connection.
     pub client: u64,
 }
@@ -42,7 +45,8 @@ pub enum Answer {
     Granted(Token),
     /// Another owner holds the lock, or waits for it already.
     Refused,
-    /// The request is parked; its answer comes as an [`crate::lock::Effect::Answer`].
+    /// The request waits, parked or as a ticket; its outcome comes as an [`crate::lock::Effect::Answer`] or a
+    /// [`crate::lock::Effect::Tell`].
     Parked(WaiterId),
 }
 

@@ -6,9 +6,11 @@
 use std::ops::{Deref, DerefMut};
 
 use crate::lock::effect::Cx;
+use crate::lock::limits::Places;
 use crate::lock::session::bindings::Sessions;
 use crate::lock::startup_delay::StartupDelay;
 use crate::lock::token::Tokens;
+use crate::lock::wait::ticket::Channels;
 use crate::lock::wait::waiters::{Grace, Waiters};
 use crate::lock::{KeyRef, Limits, LockError, WaiterId};
 
@@ -113,14 +115,15 @@ pub trait Kind {
 pub(crate) struct KindCx<'a> {
     pub cx: Cx<'a>,
     pub limits: Limits,
-    /// The places of parked requests of all kinds on this server.
-    pub places: usize,
+    /// The places of all kinds on this server.
+    pub places: Places,
     /// Whether a request for another kind beside the lock is parked at the key.
     pub is_waited_as_other: bool,
     pub sessions: &'a mut Sessions,
     pub tokens: &'a mut Tokens,
     pub startup_delay: &'a StartupDelay,
     pub last_waiter_id: &'a mut u64,
+    pub channels: &'a mut Channels,
 }
 
 impl<'a> Deref for KindCx<'a> {
@@ -159,8 +162,10 @@ impl KindCx<'_> {
         waiters: &mut Waiters,
         key: KeyRef<'_>,
         owner: &[u8],
+        is_ticket: bool,
     ) -> Result<WaiterId, LockError> {
-        if self.limits.exclude(self.places, waiters, (key, owner)) {
+        let at = (key, owner);
+        if self.limits.exclude(self.places, waiters, at, is_ticket) {
             waiters.stats.busy += 1;
             return Err(LockError::Busy);
         }

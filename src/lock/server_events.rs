@@ -4,6 +4,7 @@
 use crate::lock::effect::Cx;
 use crate::lock::locks::Locks;
 use crate::lock::name::KeySet;
+use crate::lock::resource::ALL;
 use crate::lock::view::HORIZON_DB;
 use crate::lock::wait::request::WaiterId;
 use crate::lock::{Domain, KeyRef, LockError, Now};
@@ -129,8 +130,13 @@ impl Locks {
         self.schedule_settle_all(None);
     }
 
-    /// This server has become a replica: its master decides about its keys now.
-    pub fn demoted(&mut self) {
+    /// This server has become a replica: its master decides about its keys now. (The server unblocks parked clients
+    /// itself.)
+    pub fn demoted(&mut self, cx: &mut Cx<'_>) {
+        for resource in ALL {
+            self.queues_mut(resource)
+                .fail_tickets(&LockError::Unblocked, cx);
+        }
         self.tokens.disown();
         self.in_flight.forget_undone();
         self.rechecks = KeySet::default();

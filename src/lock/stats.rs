@@ -55,6 +55,25 @@ counters! {
 }
 
 counters! {
+    /// The tickets for one kind of resource: `tickets_queued` = all others + present tickets.
+    TicketStats
+    /// Tickets, including those that replaced an older request.
+    tickets_queued,
+    /// Tickets granted.
+    tickets_granted,
+    /// Tickets whose `BLOCK` ran out.
+    tickets_timed_out,
+    /// Tickets withdrawn by a release of their owner.
+    tickets_withdrawn,
+    /// Tickets replaced by a newer request of the same owner.
+    tickets_taken_over,
+    /// Tickets that failed: the message had an error.
+    tickets_failed,
+    /// Tickets passed over, because their channel had no subscriber when they could have been granted.
+    tickets_unheard,
+}
+
+counters! {
     /// The counters of locks.
     Stats
     /// Fresh grants, immediate or by hand-off.

@@ -1,9 +1,12 @@
-//! Answers to parked requests: first noted, and delivered at the end of the tick.
+//! Outcomes of waits. The answer to a parked request is first noted, and delivered at the end of the tick. The message
+//! of a ticket is published at once.
 
 use std::ptr::null_mut;
 
 use crate::lock::{Effect, Outcome, WaiterId};
 use crate::module::ffi::api::api;
+use crate::module::ffi::ctx::Ctx;
+use crate::module::messages;
 use crate::module::state::shell;
 
 /// Notes an answer; the alarm delivers it at the end of the tick.
@@ -16,11 +19,13 @@ fn note(id: WaiterId, outcome: Outcome) {
     });
 }
 
-/// Notes the answers of a decision, after its writes have succeeded.
-pub fn note_all(fx: &[Effect]) {
+/// Notes the answers of a decision and publishes its messages, after its writes have succeeded.
+pub fn note_all(ctx: Ctx<'_>, fx: &[Effect]) {
     for effect in fx {
-        if let Effect::Answer(waiter, outcome) = effect {
-            note(*waiter, outcome.clone());
+        match effect {
+            Effect::Answer(waiter, outcome) => note(*waiter, outcome.clone()),
+            Effect::Tell(ticket, outcome) => messages::tell(ctx, ticket, outcome),
+            _ => {}
         }
     }
 }

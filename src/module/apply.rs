@@ -15,6 +15,7 @@ use crate::module::ffi::strings::{OwnedStr, Str};
 use crate::module::keyspace::horizon;
 use crate::module::keyspace::lock_key::LockKey;
 use crate::module::keyspace::replication::Replication;
+use crate::module::messages::Untold;
 use crate::module::state::constants::constants;
 use crate::module::state::settings;
 use crate::module::state::shell;
@@ -89,6 +90,10 @@ fn carry_out_all(
     fx: &[Effects],
     replication: Replication<'_>,
 ) -> Result<(), LockError> {
+    let Some(ctx) = keys.first().map(LockKey::ctx) else {
+        return Ok(());
+    };
+    let untold: Vec<_> = fx.iter().map(|fx| Untold::new(ctx, fx)).collect();
     for at in 0..keys.len().min(fx.len()) {
         let (done, rest) = keys.split_at_mut(at);
         let (Some(key), Some(own)) = (rest.first_mut(), fx.get(at)) else {
@@ -106,7 +111,8 @@ fn carry_out_all(
             }));
         }
     }
-    fx.iter().for_each(|fx| answers::note_all(fx));
+    untold.into_iter().for_each(Untold::finish);
+    fx.iter().for_each(|fx| answers::note_all(ctx, fx));
     let names: Vec<_> = keys.iter().map(|key| (key.ctx(), key.name())).collect();
     drop(keys);
     for ((ctx, name), fx) in names.into_iter().zip(fx) {
@@ -120,15 +126,17 @@ fn carry_out(
     fx: &[Effect],
     replication: Replication<'_>,
 ) -> Result<(), LockError> {
+    let untold = Untold::new(key.ctx(), fx);
     if let Err(what) = change(&mut key, fx, replication) {
         let (ctx, name, db) = (key.ctx(), key.name(), key.id().db);
         drop(key);
         return Err(refused(ctx, db, &[name], what));
     }
+    untold.finish();
     if fx.iter().any(Effect::is_news) {
         let (ctx, name) = (key.ctx(), key.name());
         drop(key);
-        answers::note_all(fx);
+        answers::note_all(ctx, fx);
         announce(ctx, name, fx, replication);
     }
     Ok(())

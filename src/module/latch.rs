@@ -9,6 +9,7 @@ use crate::module::ffi::checked::Written;
 use crate::module::ffi::fault;
 use crate::module::keyspace::count_key::CountKey;
 use crate::module::keyspace::replication::Replication;
+use crate::module::messages::Untold;
 use crate::module::state::settings;
 
 /// The prefix of the name of a latch's channel.
@@ -27,11 +28,13 @@ impl CountKey<'_> {
         let replication = Replication::of_command(self.ctx());
         let (decided, fx) = apply::decide(now, body);
         let (answer, change) = decided?;
+        let untold = Untold::new(self.ctx(), &fx);
         fault::trip("apply");
         let (ctx, db, name) = (self.ctx(), self.id().db, self.name());
         let written = self.change(change, replication);
         written.map_err(|what| apply::refused(ctx, db, &[name], what))?;
-        answers::note_all(&fx);
+        untold.finish();
+        answers::note_all(ctx, &fx);
         Ok(answer)
     }
 

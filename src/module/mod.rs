@@ -6,7 +6,8 @@
 //! * [`state`]: what is kept between calls, and the settings;
 //! * [`keyspace`]: reading and writing keys, replication;
 //! * the files of this folder: the view for a decision ([`view`]), its effects ([`apply`], [`semaphore`], [`latch`],
-//!   [`answers`]), and the decisions that no command causes ([`settle`], [`sessions`]);
+//!   [`answers`], [`messages`]), what tickets ask the server ([`tickets`]), and the decisions that no command causes
+//!   ([`settle`], [`sessions`]);
 //! * [`entry`]: the functions that the server calls: for commands [`entry::command`], for the timer [`entry::alarm`],
 //!   for changes of keys and roles [`entry::events`], for ended connections [`entry::clients`] and [`entry::parked`].
 //!
@@ -21,6 +22,7 @@ pub mod entry;
 pub mod ffi;
 pub mod keyspace;
 mod latch;
+mod messages;
 pub mod reply;
 pub mod scan;
 pub mod sem_sessions;
@@ -29,6 +31,7 @@ pub mod sessions;
 pub mod settle;
 pub mod state;
 mod subscribers;
+pub mod tickets;
 pub mod view;
 
 /// Memory comes from the server, so that its accounting and limits see it. Unit tests and the

@@ -7,15 +7,31 @@ use crate::module::ffi::strings::Str;
 use crate::module::keyspace::lock_key::LockKey;
 use crate::module::state::parked::Shape;
 
-/// The reply of an acquire: with the token of a grant, or nil.
-pub fn acquired(ctx: Ctx<'_>, name: Str<'_>, shape: Shape, granted: Option<Token>, now: Now) {
+/// What an acquire got.
+pub enum Got<T> {
+    /// The grant, under this token or these.
+    Granted(T),
+    /// Nothing: nil.
+    Nothing,
+    /// A place in the queue, as a ticket.
+    Queued,
+}
+
+impl<T> From<Option<T>> for Got<T> {
+    fn from(granted: Option<T>) -> Got<T> {
+        granted.map_or(Got::Nothing, Got::Granted)
+    }
+}
+
+/// The reply of an acquire: the token of a grant, nil, or `QUEUED`.
+pub fn acquired(ctx: Ctx<'_>, name: Str<'_>, shape: Shape, got: Got<Token>, now: Now) {
     match shape {
         Shape::WithHolder => {
             ctx.reply_array(4);
-            token(ctx, granted);
+            token_or_queued(ctx, got);
             with_holder(&LockKey::open_read(ctx, name), now);
         }
-        _ => token(ctx, granted),
+        _ => token_or_queued(ctx, got),
     }
 }
 
@@ -24,7 +40,7 @@ pub fn acquired_all(
     ctx: Ctx<'_>,
     words: &[Str<'_>],
     shape: Shape,
-    granted: Option<&[Token]>,
+    got: Got<impl AsRef<[Token]>>,
     now: Now,
 ) {
     let keys = number_of_keys(words, 1).unwrap_or(0);
@@ -33,14 +49,15 @@ pub fn acquired_all(
     if wide {
         ctx.reply_array(4);
     }
-    match granted {
-        Some(tokens) => {
-            ctx.reply_array(tokens.len());
-            for granted in tokens {
-                token(ctx, Some(*granted));
+    match got {
+        Got::Granted(tokens) => {
+            ctx.reply_array(tokens.as_ref().len());
+            for granted in tokens.as_ref() {
+                token(ctx, *granted);
             }
         }
-        None => ctx.reply_nil_array(),
+        Got::Nothing => ctx.reply_nil_array(),
+        Got::Queued => queued(ctx),
     }
     if let (true, [first, ..], [owner, ..]) = (wide, keys, rest) {
         let mode = mode_of(rest);
@@ -64,9 +81,22 @@ fn mode_of(words: &[Str<'_>]) -> Mode {
     options.filter_map(mode).next().unwrap_or(Mode::Exclusive)
 }
 
-fn token(ctx: Ctx<'_>, token: Option<Token>) {
+fn token_or_queued(ctx: Ctx<'_>, got: Got<Token>) {
+    match got {
+        Got::Granted(granted) => token(ctx, granted),
+        Got::Nothing => ctx.reply_nil(),
+        Got::Queued => queued(ctx),
+    }
+}
+
+fn token(ctx: Ctx<'_>, token: Token) {
     // Below 2^53 by construction, so the cast loses nothing.
-    ctx.reply_maybe(token.map(|token| token.get() as i64));
+    ctx.reply_integer(token.get() as i64);
+}
+
+/// The reply to a request that waits as a ticket.
+pub fn queued(ctx: Ctx<'_>) {
+    ctx.reply_status(c"QUEUED");
 }
 
 /// The rest of the reply of `WITHHOLDER`: `holder | nil, hold count, remaining ms`. `now` is the time of the decision:

@@ -2,7 +2,7 @@
 
 use redis_module::raw;
 
-use crate::lock::{prefixed, Effect, LockError, Now, PermitChange, SemState, SemView};
+use crate::lock::{prefixed, Effect, LockError, Now, PermitChange, Resource, SemState, SemView};
 use crate::module::answers;
 use crate::module::apply;
 use crate::module::ffi::fault;
@@ -10,13 +10,16 @@ use crate::module::ffi::strings::Str;
 use crate::module::keyspace::horizon;
 use crate::module::keyspace::replication::Replication;
 use crate::module::keyspace::sem_key::SemKey;
+use crate::module::messages::Untold;
 use crate::module::state::settings;
 use crate::module::state::shell;
+use crate::module::tickets;
 
 impl<'a> SemKey<'a> {
     /// The view for a decision that may grant a permit.
     pub fn minting_view(&self, own: Option<Str<'_>>, now: Now) -> SemView<'a> {
         self.fail_conflicting_waiters(now);
+        tickets::ask(self.ctx(), Resource::Semaphore, self.id(), now);
         let mut view = self.plain_view(own, now);
         let both_there = matches!(&view.state, SemState::There(permits) if permits.taken > 0);
         let may_grant = horizon::may_mint(self.ctx(), view.domain, both_there);
@@ -45,7 +48,7 @@ impl<'a> SemKey<'a> {
                     .waiters
                     .fail_all(key, &LockError::SiblingsTaken, cx);
             });
-            answers::note_all(&fx);
+            answers::note_all(self.ctx(), &fx);
         }
     }
 
@@ -62,13 +65,15 @@ impl<'a> SemKey<'a> {
         if change.is_empty() && fx.is_empty() {
             return Ok(());
         }
+        let untold = Untold::new(self.ctx(), fx);
         fault::trip("apply");
         let (ctx, db, name) = (self.ctx(), self.id().db, self.name());
         if let Err(what) = self.carry_out(change, fx, replication) {
             drop(self);
             return Err(apply::refused(ctx, db, &[name], what));
         }
-        answers::note_all(fx);
+        untold.finish();
+        answers::note_all(ctx, fx);
         drop(self);
         for effect in fx {
             if let Effect::Notify(event) = effect {

@@ -13,10 +13,14 @@ use crate::module::keyspace::replication::Replication;
 use crate::module::keyspace::sem_key::SemKey;
 use crate::module::state::alarm::RETRY_MS;
 use crate::module::state::shell;
+use crate::module::tickets;
 use crate::module::view::view_for;
 
 /// The most keys settled in one tick; more wait for the next, so that other clients are served in between.
 pub const KEYS_PER_TICK: usize = 500;
+
+/// The most tickets passed over in one tick, which takes less than 5 ms.
+const PASSED_PER_TICK: u64 = 2_000;
 
 /// After this many refusals in one tick, postponed keys wait for the next.
 const RETRIES_PER_TICK: usize = 50;
@@ -25,7 +29,9 @@ const RETRIES_PER_TICK: usize = 50;
 pub fn settle_due(ctx: Ctx<'_>, now: Now) {
     let mut refused = Vec::new();
     let mut keys_left = KEYS_PER_TICK;
-    while keys_left > 0 {
+    let passed_over = || shell::with(|shell| shell.locks.passed_over());
+    let most_passed_over = passed_over() + PASSED_PER_TICK;
+    while keys_left > 0 && passed_over() < most_passed_over {
         keys_left -= 1;
         let next = shell::with(|shell| {
             // Postponed keys come last, so that they delay no other.
@@ -60,6 +66,7 @@ pub fn settle_due(ctx: Ctx<'_>, now: Now) {
             Resource::Latch => settle_latch(ctx, &key, now),
         };
         if !settled {
+            tickets::fail_if_elsewhere(ctx, resource, &key, now);
             refused.push((resource, key));
         }
     }
@@ -113,7 +120,8 @@ fn settle_many(ctx: Ctx<'_>, request: WaiterId, ids: &[KeyId], now: Now) -> bool
     let mut keys = open();
     let mut states = read(&keys);
     if let Err(error) = may_begin_all(request, &keys, &states, now) {
-        answers::note_all(&decide(now, |locks, cx| locks.dismiss(request, &error, cx)).1);
+        let ((), fx) = decide(now, |locks, cx| locks.dismiss(request, &error, cx));
+        answers::note_all(ctx, &fx);
         return true;
     }
     let grant = shell::with(|shell| shell.locks.may_grant_many(request, &states, now));
@@ -246,6 +254,7 @@ fn settle_latch(ctx: Ctx<'_>, id: &KeyId, now: Now) -> bool {
     if Locks::is_latch_open(state, now) && !ctx.probe_write(name) {
         return false;
     }
-    answers::note_all(&decide(now, |locks, cx| locks.latch_settle(id.as_ref(), state, cx)).1);
+    let ((), fx) = decide(now, |locks, cx| locks.latch_settle(id.as_ref(), state, cx));
+    answers::note_all(ctx, &fx);
     true
 }

@@ -1,5 +1,6 @@
-//! The subscribers of a lock's channel: Redisson's waiters. They are counted only if a decision depends on it (see
-//! `lock::window`); each count is a `pubsub` in `INFO commandstats`.
+//! The subscribers of a lock's channel, Redisson's waiters, and those of the channels of tickets. They are counted only
+//! if a decision depends on it (see `lock::window` and `lock::wait::hearing`); each count is a `pubsub` in `INFO
+//! commandstats`.
 
 use crate::lock::{prefixed, KeyRef};
 use crate::module::ffi::call_reply::Reply;
@@ -28,12 +29,24 @@ fn any_subscriber(ctx: Ctx<'_>, lock: &[u8]) -> bool {
         || (shell::is_cluster() && subscribers(ctx, b"SHARDNUMSUB", channel) > 0)
 }
 
+/// Whether the channel of a ticket has a subscriber on this node: of the shard channel in a cluster. True as well if
+/// `PUBSUB` has another name: then the message of a grant may reach no client, and the lease ends it.
+pub fn are_subscribed(ctx: Ctx<'_>, channel: Str<'_>) -> bool {
+    let question: &[u8] = match shell::is_cluster() {
+        true => b"SHARDNUMSUB",
+        false => b"NUMSUB",
+    };
+    count(ctx, question, channel).is_none_or(|subscribers| subscribers > 0)
+}
+
 /// The number of subscribers; 0 as well if `PUBSUB` has another name (`needed` warns of that).
 fn subscribers(ctx: Ctx<'_>, question: &[u8], channel: Str<'_>) -> i64 {
+    count(ctx, question, channel).unwrap_or(0)
+}
+
+/// The number of subscribers; `None` if `PUBSUB` has another name.
+fn count(ctx: Ctx<'_>, question: &[u8], channel: Str<'_>) -> Option<i64> {
     let question = OwnedStr::new(question);
-    let count = || {
-        let reply = Reply::of(ctx, c"PUBSUB", c"v", &[question.as_str(), channel])?;
-        reply.whole().element(1)?.number()
-    };
-    count().unwrap_or(0)
+    let reply = Reply::of(ctx, c"PUBSUB", c"v", &[question.as_str(), channel])?;
+    reply.whole().element(1)?.number()
 }

@@ -1,12 +1,13 @@
 //! The view of a lock for one decision: its key, and the keys that a token depends on.
 
-use crate::lock::{Fence, KeyState, LockError, Need, Now, Planned, View, WaiterId};
+use crate::lock::{Fence, KeyState, LockError, Need, Now, Planned, Resource, View, WaiterId};
 use crate::module::answers;
 use crate::module::apply::decide;
 use crate::module::keyspace::lock_key::LockKey;
 use crate::module::keyspace::{beside, horizon};
 use crate::module::state::shell;
 use crate::module::subscribers;
+use crate::module::tickets;
 
 /// The view for a decision about a key in this state, with what the core states that the decision needs. Waiters that
 /// could not be granted the lock by the decision are dismissed first.
@@ -26,7 +27,7 @@ pub fn view_for<'a>(
         has_subscriber: false,
     };
     if need == Need::Token {
-        fail_conflicting_waiters(key, &view.state, planned, now);
+        prepare_waiters(key, &view.state, planned, now);
         view.fence = Some(fence_of(key, &view, now));
         view.has_subscriber = subscribers::has_relevant_subscriber(key.ctx(), view.key);
     }
@@ -45,12 +46,28 @@ fn fence_of(key: &LockKey<'_>, view: &View<'_>, now: Now) -> Fence {
     Fence { counter, may_grant }
 }
 
-/// Fails the requests at the head of the queue that are for READ or WRITE and cannot have their sibling keys. To be
-/// called before a decision that may grant them the lock.
-fn fail_conflicting_waiters(key: &LockKey<'_>, state: &KeyState, planned: &Planned<'_>, now: Now) {
+/// Brings to the head of the queue a waiter that may be granted the lock.
+fn prepare_waiters(key: &LockKey<'_>, state: &KeyState, planned: &Planned<'_>, now: Now) {
     if shell::with(|shell| shell.locks.waiters.live() == 0) {
         return;
     }
+    loop {
+        tickets::ask(key.ctx(), Resource::Lock, key.id(), now);
+        if !fail_conflicting_waiters(key, state, planned, now) {
+            return;
+        }
+    }
+}
+
+/// Fails the requests at the head of the queue that are for READ or WRITE and cannot have their sibling keys. To be
+/// called before a decision that may grant them the lock. Returns whether there were any.
+fn fail_conflicting_waiters(
+    key: &LockKey<'_>,
+    state: &KeyState,
+    planned: &Planned<'_>,
+    now: Now,
+) -> bool {
+    let mut have_failed = false;
     let rest = shell::with(|shell| shell.locks.rest(key.id(), state, planned, now));
     loop {
         let next = shell::with(|shell| shell.locks.next_for_shared(key.id(), &rest, now));
@@ -61,13 +78,14 @@ fn fail_conflicting_waiters(key: &LockKey<'_>, state: &KeyState, planned: &Plann
             }
         }
         if refused.is_empty() {
-            return;
+            return have_failed;
         }
+        have_failed = true;
         let ((), fx) = decide(now, |locks, cx| {
             for (request, error) in &refused {
                 locks.dismiss(*request, error, cx);
             }
         });
-        answers::note_all(&fx);
+        answers::note_all(key.ctx(), &fx);
     }
 }

@@ -1,11 +1,11 @@
-//! `LATCH.WAIT key [BLOCK ms]`
+//! `LATCH.WAIT key [BLOCK ms [NOTIFY channel tag]]`
 
-use crate::commands::arg_specs::{BLOCK, KEY};
+use crate::commands::arg_specs::{BLOCK, KEY, NOTIFY};
 use crate::commands::error::CommandError;
 use crate::commands::latch::is_no_semaphore;
-use crate::commands::parser::{once, ParseSettings, Parser, Word};
-use crate::commands::skeleton::{block, possible_wait};
-use crate::lock::{self, Count, Waited};
+use crate::commands::parser::{once, NotifyWords, ParseSettings, Parser, Word};
+use crate::commands::skeleton::{possible_wait, wait};
+use crate::lock::{self, Count, LatchWait, Waited};
 use crate::module::apply::decide;
 use crate::module::entry::alarm;
 use crate::module::entry::command::{access, Command, Spec};
@@ -13,58 +13,75 @@ use crate::module::entry::parked;
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::strings::Str;
 use crate::module::keyspace::count_key::CountKey;
+use crate::module::reply::{self, Got};
 use crate::module::state::parked::Shape;
+use crate::module::tickets;
 
 /// Waits until a latch is open. Replies 1, or 0 when it is still closed.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Wait<W = Str<'static>> {
     pub(crate) key: W,
     pub(crate) wait: lock::Wait,
+    pub(crate) notify: Option<NotifyWords<W>>,
 }
 
 impl<W: Word> Wait<W> {
     /// Parses the command.
     ///
     /// # Errors
-    /// Those of the key and the options, in this order.
+    /// Those of the key and the options, in this order; at the end `NOTIFY` without `BLOCK`.
     pub fn parse(words: &[W], settings: &ParseSettings) -> Result<Wait<W>, CommandError> {
         let mut parser = Parser::new(words, settings);
         let key = parser.key()?;
-        let mut wait = None;
+        let (mut wait, mut notify) = (None, None);
         while let Some(option) = parser.option() {
             match &option[..] {
                 b"BLOCK" => once(&mut wait, parser.wait()?)?,
+                b"NOTIFY" => once(&mut notify, parser.notify()?)?,
                 _ => return Err(CommandError::Syntax),
             }
+        }
+        if notify.is_some() && wait.is_none() {
+            return Err(CommandError::Syntax);
         }
         Ok(Wait {
             key,
             wait: wait.unwrap_or(lock::Wait::No),
+            notify,
         })
     }
 }
 
 impl Wait<Str<'_>> {
     fn apply(self, ctx: Ctx<'_>) -> Result<(), CommandError> {
-        let wait = possible_wait(ctx, self.wait);
+        if let Some(notify) = &self.notify {
+            tickets::check(ctx, self.key, notify.channel)?;
+        }
+        let is_ticket = self.notify.is_some();
+        let request = LatchWait {
+            wait: possible_wait(ctx, self.wait, is_ticket),
+            notify: self.notify.as_ref().map(NotifyWords::request),
+            client: ctx.client_id(),
+        };
         let key = CountKey::open_read(ctx, self.key);
         let (now, id, state) = (ctx.now(), key.id(), key.read());
         if state != Count::Absent {
             is_no_semaphore(ctx, self.key)?;
         }
-        let client = ctx.client_id();
-        let (waited, _) = decide(now, |locks, cx| {
-            locks.latch_wait(id, state, client, wait, cx)
-        });
+        let (waited, _) = decide(now, |locks, cx| locks.latch_wait(id, state, &request, cx));
         drop(key);
         match waited? {
             Waited::Open => ctx.reply_integer(1),
             Waited::Closed => ctx.reply_integer(0),
             Waited::Parked(id) => {
-                parked::expect(id, Shape::Latch);
+                if !is_ticket {
+                    parked::expect(id, Shape::Latch);
+                }
                 alarm::rearm(ctx);
-                if !block(ctx, &[self.key], id)? {
-                    ctx.reply_integer(0);
+                match wait::<()>(ctx, &[self.key], id, is_ticket)? {
+                    Some(Got::Queued) => reply::queued(ctx),
+                    Some(_) => ctx.reply_integer(0),
+                    None => {}
                 }
             }
         }
@@ -83,7 +100,7 @@ impl Command for Wait {
         arity: -2,
         summary: c"Tells whether a latch is open, or waits until it is",
         complexity: c"O(1)",
-        args: &[KEY, BLOCK],
+        args: &[KEY, BLOCK, NOTIFY],
     };
 
     fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), CommandError> {

@@ -1,11 +1,11 @@
-//! `LOCK.ACQUIRE key owner [READ | WRITE] [EX s | PX ms | SESSION] [BLOCK ms] [ONCE] [WITHHOLDER]`
+//! `LOCK.ACQUIRE key owner [READ | WRITE] [EX s | PX ms | SESSION] [BLOCK ms [NOTIFY channel tag]] [ONCE] [WITHHOLDER]`
 
 use crate::commands::acquire_options::AcquireOptions;
-use crate::commands::arg_specs::{word, BLOCK, KEY, LEASE_OR_SESSION, MODE, OWNER};
+use crate::commands::arg_specs::{word, BLOCK, KEY, LEASE_OR_SESSION, MODE, NOTIFY, OWNER};
 use crate::commands::error::CommandError;
 use crate::commands::lock::read_write;
 use crate::commands::parser::{ParseSettings, Parser, Word};
-use crate::commands::skeleton::{block, prepare_session};
+use crate::commands::skeleton::{or_give_up, prepare_session, wait, waiter_of};
 use crate::lock::{Answer, Mode, Planned};
 use crate::module::apply::{apply, decide};
 use crate::module::entry::alarm;
@@ -16,9 +16,10 @@ use crate::module::ffi::strings::Str;
 use crate::module::keyspace::beside;
 use crate::module::keyspace::lock_key::LockKey;
 use crate::module::keyspace::siblings::Siblings;
-use crate::module::reply;
+use crate::module::reply::{self, Got};
 use crate::module::sessions;
 use crate::module::state::parked::Shape;
+use crate::module::tickets;
 use crate::module::view::view_for;
 
 /// Takes the lock, or waits for it. Replies the fencing token, or nil.
@@ -26,7 +27,7 @@ use crate::module::view::view_for;
 pub struct Acquire<W = Str<'static>> {
     pub(crate) key: W,
     pub(crate) owner: W,
-    pub(crate) options: AcquireOptions,
+    pub(crate) options: AcquireOptions<W>,
 }
 
 impl<W: Word> Acquire<W> {
@@ -54,6 +55,9 @@ impl Acquire<Str<'_>> {
         if options.session {
             prepare_session(ctx)?;
         }
+        if let Some(notify) = &options.notify {
+            tickets::check(ctx, name, notify.channel)?;
+        }
         let request = options.request(ctx, owner.bytes());
         let siblings = Siblings::default();
         if request.mode != Mode::Exclusive {
@@ -71,17 +75,20 @@ impl Acquire<Str<'_>> {
             true => Shape::WithHolder,
             false => Shape::Token,
         };
-        if let Ok(Answer::Parked(id)) = answer {
+        let (is_ticket, waiter) = (request.notify.is_some(), waiter_of(&answer));
+        if let Some(id) = waiter.filter(|_| !is_ticket) {
             parked::expect(id, shape);
         }
-        apply(key, &fx)?;
+        or_give_up(ctx, apply(key, &fx), waiter.filter(|_| is_ticket))?;
         alarm::rearm(ctx);
-        let token = match answer? {
-            Answer::Parked(id) if block(ctx, &[name], id)? => return Ok(()),
-            Answer::Parked(_) | Answer::Refused => None,
-            Answer::Granted(token) => Some(token),
+        let got = match answer? {
+            Answer::Parked(id) => wait(ctx, &[name], id, is_ticket)?,
+            Answer::Refused => Some(Got::Nothing),
+            Answer::Granted(token) => Some(Got::Granted(token)),
         };
-        reply::acquired(ctx, name, shape, token, now);
+        if let Some(got) = got {
+            reply::acquired(ctx, name, shape, got, now);
+        }
         Ok(())
     }
 }
@@ -103,6 +110,7 @@ impl Command for Acquire {
             MODE,
             LEASE_OR_SESSION,
             BLOCK,
+            NOTIFY,
             word(c"once", c"ONCE"),
             word(c"withholder", c"WITHHOLDER"),
         ],

@@ -1,11 +1,14 @@
-//! `LOCK.MACQUIRE numkeys key [key ...] owner [READ | WRITE] [EX s | PX ms | SESSION] [BLOCK ms] [ONCE] [WITHHOLDER]`
+//! `LOCK.MACQUIRE numkeys key [key ...] owner [READ | WRITE] [EX s | PX ms | SESSION] [BLOCK ms [NOTIFY channel tag]]
+//! [ONCE] [WITHHOLDER]`
 
 use crate::commands::acquire_options::AcquireOptions;
-use crate::commands::arg_specs::{word, BLOCK, KEYS, LEASE_OR_SESSION, MODE, NUMKEYS, OWNER};
+use crate::commands::arg_specs::{
+    word, BLOCK, KEYS, LEASE_OR_SESSION, MODE, NOTIFY, NUMKEYS, OWNER,
+};
 use crate::commands::error::CommandError;
 use crate::commands::lock::read_write;
 use crate::commands::parser::{ParseSettings, Parser, Word};
-use crate::commands::skeleton::{block, prepare_session};
+use crate::commands::skeleton::{or_give_up, prepare_session, wait};
 use crate::lock::{self, LockError, ManyAnswer, Mode, Planned};
 use crate::module::apply::{apply_all, decide_all};
 use crate::module::entry::alarm;
@@ -16,9 +19,10 @@ use crate::module::ffi::strings::Str;
 use crate::module::keyspace::beside;
 use crate::module::keyspace::lock_key::LockKey;
 use crate::module::keyspace::siblings::Siblings;
-use crate::module::reply;
+use crate::module::reply::{self, Got};
 use crate::module::sessions;
 use crate::module::state::parked::Shape;
+use crate::module::tickets;
 use crate::module::view::view_for;
 
 /// Takes several locks, all or none, or waits for them. Replies the fencing token of each, or nil.
@@ -28,7 +32,7 @@ pub struct AcquireMany<'a, W = Str<'a>> {
     words: &'a [W],
     pub(crate) keys: &'a [W],
     pub(crate) owner: W,
-    pub(crate) options: AcquireOptions,
+    pub(crate) options: AcquireOptions<W>,
 }
 
 impl<'a, W: Word> AcquireMany<'a, W> {
@@ -55,6 +59,9 @@ impl<'a> AcquireMany<'a, Str<'a>> {
         if self.options.session {
             prepare_session(ctx)?;
         }
+        if let (Some(notify), [first, ..]) = (&self.options.notify, self.keys) {
+            tickets::check(ctx, *first, notify.channel)?;
+        }
         let request = self.options.request(ctx, self.owner.bytes());
         for name in self.keys {
             if request.mode != Mode::Exclusive {
@@ -65,7 +72,7 @@ impl<'a> AcquireMany<'a, Str<'a>> {
         self.acquire(ctx, &request)
     }
 
-    fn acquire(self, ctx: Ctx<'_>, request: &lock::Acquire<'_>) -> Result<(), CommandError> {
+    fn acquire(&self, ctx: Ctx<'_>, request: &lock::Acquire<'_>) -> Result<(), CommandError> {
         let keys = LockKey::open_all(ctx, self.keys, self.owner);
         let now = ctx.now();
         let read = |key| read_write::read_to_acquire(key, request.mode, now);
@@ -87,17 +94,24 @@ impl<'a> AcquireMany<'a, Str<'a>> {
             true => Shape::TokensWithHolder,
             false => Shape::Tokens,
         };
-        if let Ok(ManyAnswer::Parked(id)) = answer {
+        let is_ticket = request.notify.is_some();
+        let waiter = match &answer {
+            Ok(ManyAnswer::Parked(id)) => Some(*id),
+            _ => None,
+        };
+        if let Some(id) = waiter.filter(|_| !is_ticket) {
             parked::expect(id, shape);
         }
-        apply_all(keys, &fx)?;
+        or_give_up(ctx, apply_all(keys, &fx), waiter.filter(|_| is_ticket))?;
         alarm::rearm(ctx);
-        let tokens = match answer? {
-            ManyAnswer::Parked(id) if block(ctx, self.keys, id)? => return Ok(()),
-            ManyAnswer::Parked(_) | ManyAnswer::Refused(_) => None,
-            ManyAnswer::Granted(tokens) => Some(tokens),
+        let got = match answer? {
+            ManyAnswer::Parked(id) => wait(ctx, self.keys, id, is_ticket)?,
+            ManyAnswer::Refused(_) => Some(Got::Nothing),
+            ManyAnswer::Granted(tokens) => Some(Got::Granted(tokens)),
         };
-        reply::acquired_all(ctx, self.words, shape, tokens.as_deref(), now);
+        if let Some(got) = got {
+            reply::acquired_all(ctx, self.words, shape, got, now);
+        }
         Ok(())
     }
 }
@@ -120,6 +134,7 @@ impl Command for AcquireMany<'_> {
             MODE,
             LEASE_OR_SESSION,
             BLOCK,
+            NOTIFY,
             word(c"once", c"ONCE"),
             word(c"withholder", c"WITHHOLDER"),
         ],

@@ -1,12 +1,12 @@
-//! `SEM.ACQUIRE key id [LIMIT permits] [EX s | PX ms | SESSION] [BLOCK ms]`
+//! `SEM.ACQUIRE key id [LIMIT permits] [EX s | PX ms | SESSION] [BLOCK ms [NOTIFY channel tag]]`
 
 use std::num::NonZeroU32;
 
-use crate::commands::arg_specs::{option, BLOCK, ID, KEY, LEASE_OR_SESSION};
+use crate::commands::arg_specs::{option, BLOCK, ID, KEY, LEASE_OR_SESSION, NOTIFY};
 use crate::commands::error::CommandError;
-use crate::commands::parser::{once, ParseSettings, Parser, Word};
+use crate::commands::parser::{once, NotifyWords, ParseSettings, Parser, Word};
 use crate::commands::sem::open_permit;
-use crate::commands::skeleton::{block, possible_wait, prepare_session};
+use crate::commands::skeleton::{or_give_up, possible_wait, prepare_session, wait, waiter_of};
 use crate::lock::{Answer, Lease, SemAcquire, Wait};
 use crate::module::apply::decide;
 use crate::module::entry::alarm;
@@ -16,8 +16,9 @@ use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::strings::Str;
 use crate::module::keyspace::replication::Replication;
 use crate::module::keyspace::sem_key::SemKey;
-use crate::module::reply;
+use crate::module::reply::{self, Got};
 use crate::module::state::parked::Shape;
+use crate::module::tickets;
 
 /// Takes a permit, or waits for one. Replies the token, or nil.
 #[derive(Debug, PartialEq, Eq)]
@@ -29,17 +30,20 @@ pub struct Acquire<W = Str<'static>> {
     pub(crate) names_lease: bool,
     pub(crate) session: bool,
     pub(crate) wait: Wait,
+    pub(crate) notify: Option<NotifyWords<W>>,
 }
 
 impl<W: Word> Acquire<W> {
     /// Parses the command.
     ///
     /// # Errors
-    /// Those of the key, the id, and the options, in this order; at the end `SESSION` with `EX` or `PX`.
+    /// Those of the key, the id, and the options, in this order; at the end `SESSION` with `EX` or `PX`, and
+    /// `NOTIFY` without `BLOCK`.
     pub fn parse(words: &[W], settings: &ParseSettings) -> Result<Acquire<W>, CommandError> {
         let mut parser = Parser::new(words, settings);
         let (key, id) = (parser.key()?, parser.owner()?);
-        let (mut limit, mut lease, mut session, mut wait) = (None, None, None, None);
+        let (mut limit, mut lease, mut session) = (None, None, None);
+        let (mut wait, mut notify) = (None, None);
         while let Some(option) = parser.option() {
             match &option[..] {
                 b"LIMIT" => once(&mut limit, permits(parser.number(1)?)?)?,
@@ -47,10 +51,11 @@ impl<W: Word> Acquire<W> {
                 b"PX" => once(&mut lease, parser.lease(1, "sem.acquire")?)?,
                 b"SESSION" => once(&mut session, ())?,
                 b"BLOCK" => once(&mut wait, parser.wait()?)?,
+                b"NOTIFY" => once(&mut notify, parser.notify()?)?,
                 _ => return Err(CommandError::Syntax),
             }
         }
-        if session.is_some() && lease.is_some() {
+        if (session.is_some() && lease.is_some()) || (notify.is_some() && wait.is_none()) {
             return Err(CommandError::Syntax);
         }
         Ok(Acquire {
@@ -61,6 +66,7 @@ impl<W: Word> Acquire<W> {
             names_lease: lease.is_some(),
             session: session.is_some(),
             wait: wait.unwrap_or(Wait::No),
+            notify,
         })
     }
 }
@@ -78,29 +84,37 @@ impl Acquire<Str<'_>> {
         if self.session {
             prepare_session(ctx)?;
         }
+        if let Some(notify) = &self.notify {
+            tickets::check(ctx, self.key, notify.channel)?;
+        }
         let request = SemAcquire {
             id: self.id.bytes(),
             lease: self.lease,
             names_lease: self.names_lease,
             session: self.session,
             limit: self.limit,
-            wait: possible_wait(ctx, self.wait),
+            wait: possible_wait(ctx, self.wait, self.notify.is_some()),
+            notify: self.notify.as_ref().map(NotifyWords::request),
             client: ctx.client_id(),
         };
         let (key, view, now) = open_permit(ctx, self.key, self.id, SemKey::minting_view)?;
         let ((answer, change), fx) =
             decide(now, |locks, cx| locks.sem_acquire(&view, &request, cx));
-        if let Ok(Answer::Parked(id)) = answer {
+        let (is_ticket, waiter) = (request.notify.is_some(), waiter_of(&answer));
+        if let Some(id) = waiter.filter(|_| !is_ticket) {
             parked::expect(id, Shape::Token);
         }
-        key.apply(&change, &fx, Replication::of_command(ctx))?;
+        let applied = key.apply(&change, &fx, Replication::of_command(ctx));
+        or_give_up(ctx, applied, waiter.filter(|_| is_ticket))?;
         alarm::rearm(ctx);
-        let token = match answer? {
-            Answer::Parked(id) if block(ctx, &[self.key], id)? => return Ok(()),
-            Answer::Parked(_) | Answer::Refused => None,
-            Answer::Granted(token) => Some(token),
+        let got = match answer? {
+            Answer::Parked(id) => wait(ctx, &[self.key], id, is_ticket)?,
+            Answer::Refused => Some(Got::Nothing),
+            Answer::Granted(token) => Some(Got::Granted(token)),
         };
-        reply::acquired(ctx, self.key, Shape::Token, token, now);
+        if let Some(got) = got {
+            reply::acquired(ctx, self.key, Shape::Token, got, now);
+        }
         Ok(())
     }
 }
@@ -122,6 +136,7 @@ impl Command for Acquire {
             option(c"permits", c"LIMIT", true),
             LEASE_OR_SESSION,
             BLOCK,
+            NOTIFY,
         ],
     };
 

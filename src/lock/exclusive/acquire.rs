@@ -78,9 +78,9 @@ impl Locks {
         }
         match self.hand_off(view, &view.state, cx) {
             HandedOff::Granted | HandedOff::Reserved | HandedOff::LeftFree => true,
-            HandedOff::NoWaiter | HandedOff::Blocked => {
-                req.mode != Mode::Exclusive && self.waiters.live_on(view.key) > 0
-            }
+            // Of the tickets in the queue it is not known yet which are heard.
+            HandedOff::NoWaiter => self.waiters.live_on(view.key) > 0,
+            HandedOff::Blocked => req.mode != Mode::Exclusive && self.waiters.live_on(view.key) > 0,
         }
     }
 
@@ -152,8 +152,8 @@ impl Locks {
             return Ok(Answer::Refused);
         }
         let deadline_ms = req.wait.deadline(cx.now);
-        let (places, at) = (self.all_places(), (view.key, req.owner));
-        if self.limits.exclude(places, &self.waiters, at) {
+        let at = (view.key, req.owner);
+        if self.excludes(&self.waiters, at, req.notify.is_some()) {
             self.waiters.stats.busy += 1;
             return Err(LockError::Busy);
         }
@@ -170,13 +170,17 @@ impl Locks {
             mode: req.mode,
             lease: req.lease,
             session: req.session,
+            ticket: req.notify.map(|notify| self.channels.ticket(notify)),
             ..Waiter::new(id, req.client, deadline_ms, cx.now)
         };
+        let is_ticket = waiter.ticket.is_some();
         match upgrades {
             true => self.waiters.park_first(view.key, req.owner, waiter, cx),
             false => self.waiters.park(view.key, req.owner, waiter, cx),
         }
-        self.sessions.waits(req.client, id);
+        if !is_ticket {
+            self.sessions.waits(req.client, id);
+        }
         match view.state.held_for_reading_or_writing(cx.now) {
             Some(lock) if upgrades => self.note_ends(view.key, lock, cx.now),
             Some(lock) => self.note_longer(view.key, lock, cx.now),

@@ -8,8 +8,8 @@ use crate::lock::grant::in_flight::{GrantInFlight, Reentry};
 use crate::lock::locks::Locks;
 use crate::lock::read_write::may_enter;
 use crate::lock::view::View;
-use crate::lock::wait::request::Seq;
-use crate::lock::KeyState;
+use crate::lock::wait::request::{Seq, Waiter};
+use crate::lock::{KeyState, Now};
 
 /// The result of a hand-off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -123,14 +123,13 @@ impl Locks {
         let granted = match self.grant_in(view, rest, &grantee, cx) {
             Ok(granted) => granted,
             Err(error) => {
-                self.waiters.fail(vec![waiter.id], &error, cx);
+                self.waiters.fail(Some(waiter), &error, cx);
                 // The next waiters would fail in the same way, and no event would wake them again.
                 self.waiters.fail_all(view.key, &error, cx);
                 return None;
             }
         };
-        self.sessions.waits(waiter.client, waiter.id);
-        self.waiters.count_wait(&waiter, cx.now);
+        self.note_granted(&waiter, cx.now);
         if granted.after.is_none() {
             self.waiters.set_holder(view.key, owner.clone());
             self.windows.count_hand_off(view.key);
@@ -149,8 +148,24 @@ impl Locks {
             reentry,
         };
         self.in_flight.put(waiter.id, in_flight);
-        cx.answer(waiter.id, Outcome::Granted(granted.token));
+        self.tell_granted(&waiter, Outcome::Granted(granted.token), cx);
         Some(granted)
+    }
+
+    /// Counts a granted request. While its grant is in flight, it is the request that its connection waits for.
+    pub(crate) fn note_granted(&mut self, waiter: &Waiter, now: Now) {
+        if waiter.ticket.is_none() {
+            self.sessions.waits(waiter.client, waiter.id);
+        }
+        self.waiters.count_wait(waiter, now);
+    }
+
+    /// Tells a request that it is granted. The message of a ticket is delivered in this event.
+    pub(crate) fn tell_granted(&mut self, waiter: &Waiter, granted: Outcome, cx: &mut Cx<'_>) {
+        cx.answer(waiter, granted);
+        if waiter.ticket.is_some() {
+            self.delivered(waiter.id);
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::lock::effect::Outcome;
 use crate::lock::latch::state::Latches;
-use crate::lock::latch::state::{Count, CountChange, Waited};
+use crate::lock::latch::state::{Count, CountChange, LatchWait, Waited};
 use crate::lock::request::{SetIf, Wait};
 use crate::lock::resource::KindCx;
 use crate::lock::wait::request::Waiter;
@@ -52,7 +52,7 @@ impl Latches {
         &mut self,
         key: KeyRef<'_>,
         state: Count,
-        (client, wait): (u64, Wait),
+        req: &LatchWait<'_>,
         cx: &mut KindCx<'_>,
     ) -> Result<Waited, LockError> {
         cx.check_is_not_other()?;
@@ -60,13 +60,16 @@ impl Latches {
             self.stats.open += 1;
             return Ok(Waited::Open);
         }
-        if wait == Wait::No {
+        if req.wait == Wait::No {
             self.waiters.stats.refusals += 1;
             return Ok(Waited::Closed);
         }
-        let name = client.to_be_bytes();
-        let id = cx.admit(&mut self.waiters, key, &name)?;
-        let waiter = Waiter::new(id, client, wait.deadline(cx.now), cx.now);
+        let (name, is_ticket) = (req.name(), req.notify.is_some());
+        let id = cx.admit(&mut self.waiters, key, &name, is_ticket)?;
+        let waiter = Waiter {
+            ticket: req.notify.map(|notify| cx.channels.ticket(notify)),
+            ..Waiter::new(id, req.client, req.wait.deadline(cx.now), cx.now)
+        };
         self.waiters.park(key, &name, waiter, cx);
         self.note_end(key, state);
         Ok(Waited::Parked(id))
@@ -91,8 +94,8 @@ impl Latches {
 
     fn grant_all(&mut self, key: KeyRef<'_>, cx: &mut KindCx<'_>) {
         for waiter in self.waiters.clear(key) {
-            self.waiters.stats.waits_granted += 1;
-            cx.answer(waiter, Outcome::Open);
+            self.waiters.count_wait(&waiter, cx.now);
+            cx.answer(&waiter, Outcome::Open);
         }
     }
 

@@ -1,9 +1,9 @@
 //! The latch in the server: each decision with what all kinds share.
 
 use crate::lock::effect::Cx;
-use crate::lock::latch::state::{Count, CountChange, Waited};
+use crate::lock::latch::state::{Count, CountChange, LatchWait, Waited};
 use crate::lock::locks::Locks;
-use crate::lock::request::{SetIf, Wait};
+use crate::lock::request::SetIf;
 use crate::lock::resource::Resource;
 use crate::lock::{KeyRef, LockError, Now};
 
@@ -51,12 +51,11 @@ impl Locks {
         &mut self,
         key: KeyRef<'_>,
         state: Count,
-        client: u64,
-        wait: Wait,
+        req: &LatchWait<'_>,
         cx: &mut Cx<'_>,
     ) -> Result<Waited, LockError> {
         let (latches, mut kind_cx) = self.latch_decision(key, cx);
-        latches.wait(key, state, (client, wait), &mut kind_cx)
+        latches.wait(key, state, req, &mut kind_cx)
     }
 
     /// Settles a latch: called when its key has expired or was changed by other means.

@@ -1,8 +1,10 @@
 //! The state of a latch, and the changes of its key.
 
+use crate::lock::request::Wait;
 use crate::lock::resource::{Kind, Resource};
 use crate::lock::stats::counters;
 use crate::lock::wait::request::WaiterId;
+use crate::lock::wait::ticket::Notify;
 use crate::lock::wait::waiters::{Grace, Waiters};
 use crate::lock::{LockError, Now};
 
@@ -45,6 +47,29 @@ pub enum CountChange {
     Open,
 }
 
+/// `LATCH.WAIT`.
+#[derive(Debug, Clone, Copy)]
+pub struct LatchWait<'a> {
+    /// How long to wait.
+    pub wait: Wait,
+    /// Where the opening is published; `None`: the client is parked.
+    pub notify: Option<Notify<'a>>,
+    /// The server's id of the connection.
+    pub client: u64,
+}
+
+impl LatchWait<'_> {
+    /// The name of the request in the queue, which has no owners: its connection, or the channel and the tag.
+    pub(super) fn name(&self) -> Vec<u8> {
+        let Some(Notify { channel, tag }) = self.notify else {
+            return self.client.to_be_bytes().to_vec();
+        };
+        // Longer than the name of a connection, and different for every channel and tag.
+        let length = (channel.len() as u64).to_be_bytes();
+        [b"#", &length[..], channel, tag].concat()
+    }
+}
+
 /// The result of a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Waited {
@@ -52,7 +77,7 @@ pub enum Waited {
     Open,
     /// The latch is closed, and the request may not wait.
     Closed,
-    /// The request is parked.
+    /// The request waits, parked or as a ticket.
     Parked(WaiterId),
 }
 
@@ -83,10 +108,11 @@ impl Kind for Latches {
 
     fn fields(&self) -> Vec<(&'static str, u64)> {
         let gauges = [
-            ("waiters", self.waiters.live() as u64),
+            ("waiters", self.waiters.parked_requests() as u64),
             ("keys_waited", self.waiters.keys_waited() as u64),
         ];
-        // All waiters of a latch are answered at once. They have no owner, so none replaces another or withdraws.
+        // All waiters of a latch are answered at once. They have no owner: no parked one replaces
+        // another or withdraws.
         let waits = self
             .waiters
             .stats

@@ -26,7 +26,7 @@ pub enum ManyAnswer {
     Granted(Vec<Token>),
     /// The index of the first key that another owner holds, or waits for already.
     Refused(usize),
-    /// The request is parked; its answer comes as an [`Effect::Answer`].
+    /// The request waits, parked or as a ticket; its outcome comes as an [`Effect::Answer`] or an [`Effect::Tell`].
     Parked(WaiterId),
 }
 
@@ -223,7 +223,8 @@ impl Locks {
     ) -> Result<ManyAnswer, LockError> {
         let keys: Vec<KeyRef<'_>> = views.iter().map(|view| view.key).collect();
         let former = self.waiters.former(&keys, req.owner);
-        if self.is_full_for_many(&keys, req.owner, &former) {
+        let asking = (req.owner, req.notify.is_some());
+        if self.is_full_for_many(&keys, asking, &former) {
             self.waiters.stats.busy += 1;
             return Err(LockError::Busy);
         }
@@ -234,6 +235,7 @@ impl Locks {
             mode: req.mode,
             lease: req.lease,
             session: req.session,
+            ticket: req.notify.map(|notify| self.channels.ticket(notify)),
             ..Waiter::new(id, req.client, req.wait.deadline(now), now)
         };
         let again = ReentryTerms {
@@ -241,15 +243,18 @@ impl Locks {
             names_lease: req.names_lease,
         };
         let owner = (req.owner, again);
-        self.waiters.park_many(&keys, owner, &waiter, &former);
-        self.sessions.waits(req.client, id);
+        let replaced = self.waiters.park_many(&keys, owner, &waiter, &former);
+        if waiter.ticket.is_none() {
+            self.sessions.waits(req.client, id);
+        }
         for (view, fx) in views.iter().zip(fx.iter_mut()) {
             self.note_state(view, req, now);
             fx.push(Effect::Notify(Event::Wait));
         }
         if let Some(fx) = fx.first_mut() {
             let cx = &mut Cx::new(now, fx);
-            self.waiters.count_parked(&former.requests, cx);
+            self.waiters
+                .count_waiter(waiter.ticket.is_some(), &replaced, cx);
         }
         self.waiters.schedule_settle_request(id);
         Ok(ManyAnswer::Parked(id))
@@ -257,15 +262,23 @@ impl Locks {
 
     /// Whether a limit on waiters excludes this request, which takes a place at each key and gives up those of the
     /// requests that it replaces.
-    fn is_full_for_many(&self, keys: &[KeyRef<'_>], owner: &[u8], former: &Former) -> bool {
+    fn is_full_for_many(
+        &self,
+        keys: &[KeyRef<'_>],
+        (owner, is_ticket): (&[u8], bool),
+        former: &Former,
+    ) -> bool {
         let limits = self.limits;
-        let full_at = |key: &KeyRef<'_>| {
-            self.waiters.live_on(*key) >= limits.max_waiters_per_key
-                && self.waiters.parked(*key, owner).is_none()
-        };
         let freed = former.requests.iter();
         let freed = freed.map(|older| self.waiters.places_of(*older).len());
         let more = keys.len().saturating_sub(freed.sum());
+        if is_ticket {
+            return more > 0 && self.all_ticket_places() + more > limits.max_tickets;
+        }
+        let full_at = |key: &KeyRef<'_>| {
+            self.waiters.parked_on(*key) >= limits.max_waiters_per_key
+                && self.waiters.parked(*key, owner).is_none()
+        };
         let full = more > 0 && self.all_places() + more > limits.max_waiters;
         full || keys.iter().any(full_at)
     }

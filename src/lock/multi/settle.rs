@@ -79,11 +79,10 @@ impl Locks {
             }
         };
         self.waiters.take_many(request);
-        self.sessions.waits(waiter.client, request);
-        self.waiters.count_wait(&waiter, now);
+        self.note_granted(&waiter, now);
         self.put_all_in_flight(request, (&req, &owner), &places, &entered, now);
         let tokens = tokens_of(&entered).into();
-        cx.answer(request, Outcome::GrantedAll(tokens));
+        self.tell_granted(&waiter, Outcome::GrantedAll(tokens), cx);
         for view in views.iter().filter(|_| waiter.mode == Mode::Read) {
             // Readers behind this request may be compatible with it.
             self.waiters.schedule_settle(view.key);
@@ -172,6 +171,7 @@ fn as_acquire<'a>(owner: &'a [u8], waiter: &Waiter, again: ReentryTerms) -> Acqu
         session: waiter.session,
         once: again.once,
         wait: Wait::ForEver,
+        notify: None,
         client: waiter.client,
     }
 }

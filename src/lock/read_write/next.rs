@@ -81,9 +81,8 @@ impl Locks {
 
     /// Removes a request that cannot be granted from its queues, and answers it this error.
     pub fn dismiss(&mut self, request: WaiterId, error: &LockError, cx: &mut Cx<'_>) {
-        if self.waiters.dismiss(request) {
-            self.waiters.fail(vec![request], error, cx);
-        }
+        let waiter = self.waiters.dismiss(request);
+        self.waiters.fail(waiter, error, cx);
     }
 }
 

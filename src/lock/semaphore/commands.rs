@@ -12,6 +12,7 @@ use crate::lock::semaphore::state::{
 };
 use crate::lock::session::bindings::BoundRef;
 use crate::lock::wait::request::{Waiter, WaiterId};
+use crate::lock::wait::ticket::Notify;
 use crate::lock::{KeyRef, Lease, LockError};
 
 /// `SEM.ACQUIRE`.
@@ -29,6 +30,8 @@ pub struct SemAcquire<'a> {
     pub limit: Option<NonZeroU32>,
     /// How long to wait.
     pub wait: Wait,
+    /// Where the outcome of a wait is published; `None`: the client is parked.
+    pub notify: Option<Notify<'a>>,
     /// The server's id of the connection.
     pub client: u64,
 }
@@ -236,15 +239,19 @@ impl Semaphores {
         req: &SemAcquire<'_>,
         cx: &mut KindCx<'_>,
     ) -> Result<WaiterId, LockError> {
-        let id = cx.admit(&mut self.waiters, key, req.id)?;
+        let is_ticket = req.notify.is_some();
+        let id = cx.admit(&mut self.waiters, key, req.id, is_ticket)?;
         let waiter = Waiter {
             lease: req.lease,
             session: req.session,
             limit: req.limit,
+            ticket: req.notify.map(|notify| cx.channels.ticket(notify)),
             ..Waiter::new(id, req.client, req.wait.deadline(cx.now), cx.now)
         };
         self.waiters.park(key, req.id, waiter, cx);
-        cx.sessions.waits(req.client, id);
+        if !is_ticket {
+            cx.sessions.waits(req.client, id);
+        }
         Ok(id)
     }
 }

@@ -71,11 +71,13 @@ impl Semaphores {
                 Ok(granted) => granted,
                 Err(error) => {
                     // The next waiters would fail in the same way.
-                    self.waiters.fail(vec![waiter.id], &error, cx);
+                    self.waiters.fail(Some(waiter), &error, cx);
                     return self.waiters.fail_all(view.key, &error, cx);
                 }
             };
-            cx.sessions.waits(waiter.client, waiter.id);
+            if waiter.ticket.is_none() {
+                cx.sessions.waits(waiter.client, waiter.id);
+            }
             self.waiters.count_wait(&waiter, cx.now);
             let permit_in_flight = PermitInFlight {
                 waiter: waiter.id,
@@ -86,7 +88,11 @@ impl Semaphores {
             };
             self.in_flight
                 .insert(view.key.to_id(), id, permit_in_flight);
-            cx.answer(waiter.id, Outcome::Granted(token));
+            cx.answer(&waiter, Outcome::Granted(token));
+            if waiter.ticket.is_some() {
+                // Its message is delivered in this event.
+                self.in_flight.delivered(waiter.id);
+            }
         }
     }
 

@@ -93,7 +93,7 @@ impl Kind for Semaphores {
 
     fn fields(&self) -> Vec<(&'static str, u64)> {
         let gauges = [
-            ("waiters", self.waiters.live() as u64),
+            ("waiters", self.waiters.parked_requests() as u64),
             ("keys_waited", self.waiters.keys_waited() as u64),
             ("places_kept", self.waiters.kept_places() as u64),
             ("grants_tracked", self.remembered.len() as u64),

@@ -11,6 +11,9 @@ impl Locks {
     /// for it as another, and must not be granted the lock that it leaves. Then its holds are to be released. Returns
     /// whether it had any.
     pub fn disconnected(&mut self, client: u64, now: Now) -> bool {
+        if self.tickets() > 0 {
+            self.closing.push(client);
+        }
         if let Some(waiter) = self.sessions.waiter_of(client) {
             self.gone(waiter, now);
         }

@@ -250,6 +250,7 @@ fn limits() -> impl Strategy<Value = Limits> {
     limits.prop_map(|(max_waiters, max_waiters_per_key, max_tracked)| Limits {
         max_waiters,
         max_waiters_per_key,
+        max_tickets: 4,
         max_tracked,
     })
 }

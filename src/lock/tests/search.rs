@@ -359,7 +359,7 @@ fn park(waiters: &mut Waiters, number: usize, request: &Request) {
         [key] => waiters.park(key, owner, waiter, &mut Cx::new(NOW, &mut Effects::new())),
         _ => {
             let former = waiters.former(&keys, owner);
-            waiters.park_many(&keys, (owner, Default::default()), &waiter, &former);
+            drop(waiters.park_many(&keys, (owner, Default::default()), &waiter, &former));
         }
     }
 }
@@ -374,6 +374,7 @@ fn waiter(number: usize, mode: Mode) -> Waiter {
         since_ms: 0,
         client: 0,
         limit: None,
+        ticket: None,
     }
 }
 

@@ -19,10 +19,12 @@ mod rest;
 pub mod scripts;
 mod semaphore;
 pub mod sums;
+pub mod tickets;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use self::keyspace::Keyspace;
+use self::tickets::{ChannelAndTag, Standing};
 use crate::lock::{
     Bound, BoundKind, BoundRef, CountChange, Cx, Domain, Effects, Event, Grace, KeyId, KeyRef,
     KeyState, KeyWrite, Lease, Limits, Locks, Mode, Now, Outcome, PermitChange, Planned, ReadDepth,
@@ -83,6 +85,11 @@ pub enum Out {
         conn: u64,
         outcome: Outcome,
     },
+    Tell {
+        channel: String,
+        tag: String,
+        outcome: Outcome,
+    },
 }
 
 pub struct Sim {
@@ -103,6 +110,12 @@ pub struct Sim {
     pub horizons: BTreeMap<Domain, u64>,
     /// Locks whose channel has a subscriber.
     pub has_subscriber: BTreeSet<String>,
+    /// Channels of tickets that have a subscriber.
+    pub subscribed: BTreeSet<String>,
+    /// Tickets that still wait, by channel and tag.
+    pub tickets: BTreeMap<ChannelAndTag, Standing>,
+    /// The `NOTIFY` of the next request.
+    pub notify: Option<ChannelAndTag>,
     /// Requests that are still parked.
     pub parked: BTreeMap<WaiterId, Request>,
     /// Requests whose grant is in flight.
@@ -135,6 +148,7 @@ impl Default for Settings {
             limits: Limits {
                 max_waiters: 100,
                 max_waiters_per_key: 100,
+                max_tickets: 100,
                 max_tracked: 100,
             },
             grace: Grace {
@@ -184,6 +198,9 @@ impl Sim {
             counters: BTreeMap::new(),
             horizons: BTreeMap::new(),
             has_subscriber: BTreeSet::new(),
+            subscribed: BTreeSet::new(),
+            tickets: BTreeMap::new(),
+            notify: None,
             parked: BTreeMap::new(),
             granted: BTreeMap::new(),
             highest: BTreeMap::new(),
@@ -224,6 +241,7 @@ impl Sim {
     /// The end of a tick: every key that is scheduled is read again and settled, then requests on several keys, then
     /// the parked requests whose search for a deadlock was uncertain. That search may schedule keys: one more round.
     pub fn settle_all(&mut self) {
+        self.forget_ended_tickets();
         for _ in 0..100 {
             self.settle_keys();
             while self.settle_request() {
@@ -232,7 +250,7 @@ impl Sim {
             assert_ne!(self.locks.next_settle(self.now), Some(0));
             self.verify_parked();
             if self.locks.next_settle(self.now) != Some(0) {
-                return;
+                return self.forget_ended_tickets();
             }
         }
         panic!("a tick that does not end");
@@ -366,6 +384,13 @@ impl Sim {
         }
     }
 
+    /// The server has become a replica.
+    pub fn demote(&mut self) {
+        let mut fx = Effects::new();
+        self.locks.demoted(&mut Cx::new(self.now, &mut fx));
+        self.carry_out_answers(fx);
+    }
+
     // ---- the shell's part ----
 
     pub fn domain(&self, key: &str) -> Domain {
@@ -386,7 +411,7 @@ impl Sim {
         resource: Resource,
         keys: &[&str],
         (owner, mode, conn): (&str, Mode, u64),
-        wait: Wait,
+        (wait, named, is_session): (Wait, &Option<ChannelAndTag>, bool),
     ) {
         let until_ms = match wait {
             Wait::Ms(ms) => Some(self.now.mono_ms + ms),
@@ -402,6 +427,16 @@ impl Sim {
             conn,
             until_ms,
         };
+        if let Some(named) = named {
+            let session = is_session.then(|| self.client(conn));
+            let standing = Standing {
+                id,
+                request,
+                session,
+            };
+            self.tickets.insert(named.clone(), standing);
+            return;
+        }
         assert!(self.parked.insert(id, request).is_none(), "a second {id:?}");
     }
 

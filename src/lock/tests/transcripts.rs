@@ -73,6 +73,7 @@ transcripts! {
     semaphore: "semaphore",
     session: "session",
     starts_and_ends: "starts_and_ends",
+    tickets: "tickets",
     tokens: "tokens",
     undo: "undo",
     upgrades_and_downgrades: "upgrade",
@@ -218,6 +219,10 @@ impl Session {
     }
 
     fn command(&mut self, words: &Words<'_>) -> String {
+        self.sim.notify = words.option("notify").map(|named| {
+            let (channel, tag) = named.split_once('/').unwrap();
+            (channel.into(), tag.into())
+        });
         self.lock_command(words)
             .or_else(|| self.semaphore_command(words))
             .or_else(|| self.shown(words))

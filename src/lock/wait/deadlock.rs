@@ -14,7 +14,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::lock::effect::{Cx, Outcome};
+use crate::lock::effect::Cx;
 use crate::lock::locks::Locks;
 use crate::lock::read_write::upgrades;
 use crate::lock::view::View;
@@ -396,9 +396,8 @@ impl Locks {
                 Ok(false) => {}
                 Ok(true) => self.unverified.push(request),
                 Err(error) => {
-                    self.waiters.dismiss(request);
-                    self.waiters.stats.waits_failed += 1;
-                    cx.answer(request, Outcome::Failed(error));
+                    let waiter = self.waiters.dismiss(request);
+                    self.waiters.fail(waiter, &error, cx);
                 }
             }
         }

@@ -52,16 +52,16 @@ impl Waiters {
         let key = first.remove();
         let waited = self.waited.get(&key);
         let parked = waited.and_then(|waited| waited.queue.waiter(seq));
-        match parked.map(|waiter| waiter.id) {
-            Some(waiter) => {
+        match parked.is_some() {
+            true => {
                 let was_first = self.is_first(&key, seq);
-                self.vacate(&key, seq, cx.now);
+                let waiter = self.vacate(&key, seq, cx.now);
                 if was_first {
                     self.schedule_settle_next(&key);
                 }
-                self.time_out(waiter, cx);
+                self.time_out(waiter.as_ref(), cx);
             }
-            None => drop(self.remove(&key, seq)),
+            false => drop(self.remove(&key, seq)),
         }
         true
     }

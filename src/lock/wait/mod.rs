@@ -2,15 +2,20 @@
 //! search for deadlocks.
 //!
 //! [`waiters::Waiters`] owns the data. [`queue`] orders the waiters of one key, [`multi_key`] takes places at several
-//! keys, [`due`] and [`unsettled`] say what comes next and when, [`index`] and [`holders`] record what [`deadlock`]
-//! searches.
+//! keys, [`ticket`] and [`hearing`] have what is special of waiters that block no client, [`next`] finds the next to
+//! grant, [`outcome`] ends waits, [`due`] and [`unsettled`] say what comes next and when, [`index`] and [`holders`]
+//! record what [`deadlock`] searches.
 
 pub(crate) mod deadlock;
 pub(crate) mod due;
+pub(crate) mod hearing;
 pub(crate) mod holders;
 pub(crate) mod index;
 pub(crate) mod multi_key;
+pub(crate) mod next;
+pub(crate) mod outcome;
 pub(crate) mod queue;
 pub(crate) mod request;
+pub(crate) mod ticket;
 pub(crate) mod unsettled;
 pub(crate) mod waiters;

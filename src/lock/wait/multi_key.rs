@@ -42,19 +42,20 @@ impl Waiters {
         }
     }
 
-    /// Parks a request at all these keys, which differ from each other. The former requests of its owner leave their
-    /// queues; the caller answers them.
+    /// Parks a request at all these keys, which differ from each other. Returns the former requests of its owner, which
+    /// have left their queues.
     pub(crate) fn park_many(
         &mut self,
         keys: &[KeyRef<'_>],
         (owner, reentry): (&[u8], ReentryTerms),
         waiter: &Waiter,
         former: &Former,
-    ) {
+    ) -> Vec<Waiter> {
+        let mut replaced: Vec<Waiter> = Vec::new();
         for request in &former.requests {
-            self.give_up(*request, |key| {
+            replaced.extend(self.give_up(*request, |key| {
                 former.places.is_some() && keys.contains(&key)
-            });
+            }));
         }
         if former.places.is_none() {
             for key in keys {
@@ -72,14 +73,14 @@ impl Waiters {
         self.further_places += places.len().saturating_sub(1);
         self.many
             .insert(waiter.id, MultiKeyRequest { places, reentry });
+        replaced
     }
 
     /// A replaced request leaves its places, except those that the newer one takes.
-    fn give_up(&mut self, request: WaiterId, taken: impl Fn(KeyRef<'_>) -> bool) {
-        let Some(first) = self.by_id.remove(&request) else {
-            return;
-        };
-        give_back(&mut self.by_id);
+    fn give_up(&mut self, request: WaiterId, taken: impl Fn(KeyRef<'_>) -> bool) -> Option<Waiter> {
+        let (key, seq) = self.by_id.get(&request)?;
+        let waiter = self.waited.get(key)?.queue.waiter(*seq)?.clone();
+        let first = self.forget_id(&waiter)?;
         let places = self.forget_places(request).unwrap_or_else(|| vec![first]);
         for (key, seq) in places {
             if !taken(key.as_ref()) {
@@ -87,6 +88,7 @@ impl Waiters {
                 self.schedule_settle(key.as_ref());
             }
         }
+        Some(waiter)
     }
 
     /// The request was replaced at key `but`: it leaves its other places.
@@ -126,11 +128,9 @@ impl Waiters {
         Some((places, waiter?))
     }
 
-    /// Removes a request from all its places and keeps none. Returns whether it was parked.
-    pub(crate) fn dismiss(&mut self, request: WaiterId) -> bool {
-        let was_parked = self.is_parked(request);
-        self.give_up(request, |_| false);
-        was_parked
+    /// Removes a request from all its places and keeps none. Returns it, if it waited until now.
+    pub(crate) fn dismiss(&mut self, request: WaiterId) -> Option<Waiter> {
+        self.give_up(request, |_| false)
     }
 
     /// Whether this request waits for several keys.

@@ -66,12 +66,31 @@ pub struct Queue {
     head: Option<Seq>,
     tail: Option<Seq>,
     live: usize,
+    /// How many of the live places are tickets.
+    tickets: usize,
 }
 
 impl Queue {
-    /// The number of parked requests.
+    /// The number of waiters.
     pub fn live(&self) -> usize {
         self.live
+    }
+
+    /// The number of tickets among the waiters.
+    pub fn tickets(&self) -> usize {
+        self.tickets
+    }
+
+    fn count(&mut self, waiter: &Waiter) {
+        self.live += 1;
+        self.tickets += usize::from(waiter.ticket.is_some());
+    }
+
+    fn discount(&mut self, waiter: Option<&Waiter>) {
+        if let Some(waiter) = waiter {
+            self.live -= 1;
+            self.tickets -= usize::from(waiter.ticket.is_some());
+        }
     }
 
     /// Whether the queue has no place at all, live or empty.
@@ -119,8 +138,8 @@ impl Queue {
     pub fn push(&mut self, seq: Seq, owner: &[u8], waiter: Waiter) {
         let owner: Rc<[u8]> = owner.into();
         self.by_owner.insert(owner.clone(), seq);
+        self.count(&waiter);
         self.places.insert(seq, Place::new(owner, At::Live(waiter)));
-        self.live += 1;
         self.link(seq, self.tail);
     }
 
@@ -128,19 +147,19 @@ impl Queue {
     pub fn push_front(&mut self, seq: Seq, owner: &[u8], waiter: Waiter) {
         let owner: Rc<[u8]> = owner.into();
         self.by_owner.insert(owner.clone(), seq);
+        self.count(&waiter);
         self.places.insert(seq, Place::new(owner, At::Live(waiter)));
-        self.live += 1;
         self.link(seq, None);
     }
 
     /// Parks a request at an existing place. Returns the request that it replaces, if any.
     pub fn occupy(&mut self, seq: Seq, waiter: Waiter) -> Option<Waiter> {
+        self.places.get(&seq)?;
+        self.count(&waiter);
         let place = self.places.get_mut(&seq)?;
         let linked = place.linked;
         let old = std::mem::replace(&mut place.at, At::Live(waiter)).into_waiter();
-        if old.is_none() {
-            self.live += 1;
-        }
+        self.discount(old.as_ref());
         if !linked {
             self.link_at_front(seq);
         }
@@ -152,8 +171,9 @@ impl Queue {
         let place = self.places.get_mut(&seq)?;
         // A place that is empty already keeps its own deadline.
         place.waiter()?;
-        self.live -= 1;
-        std::mem::replace(&mut place.at, At::Empty(until_ms)).into_waiter()
+        let waiter = std::mem::replace(&mut place.at, At::Empty(until_ms)).into_waiter();
+        self.discount(waiter.as_ref());
+        waiter
     }
 
     /// Removes a place, live or empty.
@@ -164,7 +184,7 @@ impl Queue {
         give_back(&mut self.places);
         give_back(&mut self.by_owner);
         let waiter = place.at.into_waiter();
-        self.live -= usize::from(waiter.is_some());
+        self.discount(waiter.as_ref());
         waiter
     }
 
@@ -259,6 +279,7 @@ mod tests {
             since_ms: 0,
             client: 0,
             limit: None,
+            ticket: None,
         }
     }
 

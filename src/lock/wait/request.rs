@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::num::{NonZeroU32, NonZeroU64};
+use std::rc::Rc;
 
+use crate::lock::wait::ticket::Ticket;
 use crate::lock::{KeyId, Lease, Mode, Now};
 
 /// The number of a parked request, shared with the shell.
@@ -58,6 +60,8 @@ pub struct Waiter {
     pub client: u64,
     /// Semaphores only: the number of permits with which the semaphore is created if it does not exist.
     pub limit: Option<NonZeroU32>,
+    /// Where the outcome is published; `None`: the client is parked, and the outcome is its reply.
+    pub ticket: Option<Rc<Ticket>>,
 }
 
 impl Waiter {
@@ -72,6 +76,7 @@ impl Waiter {
             since_ms: now.mono_ms,
             client,
             limit: None,
+            ticket: None,
         }
     }
 }

@@ -5,14 +5,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use crate::lock::effect::{Cx, Outcome};
+use crate::lock::effect::Cx;
 use crate::lock::name::{KeyMap, KeySet};
-use crate::lock::stats::WaitStats;
+use crate::lock::stats::{TicketStats, WaitStats};
 use crate::lock::table::give_back;
 use crate::lock::wait::index::{PlacesByOwner, WaitedKey};
 use crate::lock::wait::queue::Queue;
 use crate::lock::wait::request::{MultiKeyRequest, Seq, Waiter, WaiterId, WaiterMap};
-use crate::lock::{KeyId, KeyRef, LockError, Mode, Now};
+use crate::lock::wait::ticket::Ticket;
+use crate::lock::{KeyId, KeyRef, Mode, Now};
 
 /// How long, and how many, places are kept for disconnected or timed-out owners.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -28,8 +29,10 @@ pub struct Grace {
 pub struct Waiters {
     /// The rule for kept places, from the settings.
     pub grace: Grace,
-    /// The statistics of these waits.
+    /// The statistics of the waits of parked clients.
     pub stats: WaitStats,
+    /// The statistics of tickets.
+    pub ticket_stats: TicketStats,
     pub(crate) waited: KeyMap<WaitedKey>,
     /// The place of each request; of one on several keys the first.
     pub(crate) by_id: WaiterMap<(KeyId, Seq)>,
@@ -50,6 +53,12 @@ pub struct Waiters {
     pub(super) postponed: KeySet,
     /// The postponed keys of the present round: each is retried once before any is retried twice.
     pub(super) retrying: KeySet,
+    /// Tickets on this server.
+    pub(super) tickets: usize,
+    /// Live places of tickets.
+    pub(super) ticket_places: usize,
+    /// The ticket that is heard in this event.
+    pub(super) heard: Option<(WaiterId, Rc<Ticket>)>,
     last_seq: u64,
     /// Places inserted at the head of a queue so far.
     firsts: u64,
@@ -61,24 +70,35 @@ pub struct Waiters {
 const MIDDLE: u64 = 1 << 62;
 
 impl Waiters {
-    /// Parked requests on this server.
+    /// Waiters on this server.
     pub fn live(&self) -> usize {
         self.by_id.len()
     }
 
-    /// Whether this request is still parked.
+    /// Parked requests on this server.
+    pub fn parked_requests(&self) -> usize {
+        self.by_id.len() - self.tickets
+    }
+
+    /// Whether this request still waits.
     pub fn is_parked(&self, waiter: WaiterId) -> bool {
         self.by_id.contains_key(&waiter)
     }
 
-    /// Parked requests on one key.
+    /// Waiters on one key.
     pub fn live_on(&self, key: KeyRef<'_>) -> usize {
         self.waited
             .get(&key)
             .map_or(0, |waited| waited.queue.live())
     }
 
-    /// Keys with parked requests.
+    /// Parked requests on one key.
+    pub fn parked_on(&self, key: KeyRef<'_>) -> usize {
+        let queue = self.queue(key);
+        queue.map_or(0, |queue| queue.live() - queue.tickets())
+    }
+
+    /// Keys with waiters.
     pub fn keys_waited(&self) -> usize {
         self.waited
             .values()
@@ -103,9 +123,19 @@ impl Waiters {
         (start as u64, waited.map(|(key, _)| key.as_ref()))
     }
 
-    /// Places of parked requests: a request on several keys has one at each.
+    /// Places of waiters: a request on several keys has one at each.
     pub fn live_places(&self) -> usize {
         self.by_id.len() + self.further_places
+    }
+
+    /// Places of parked requests.
+    pub fn parked_places(&self) -> usize {
+        self.live_places() - self.ticket_places
+    }
+
+    /// Places of tickets.
+    pub fn ticket_places(&self) -> usize {
+        self.ticket_places
     }
 
     /// Empty places kept for their owners.
@@ -118,12 +148,12 @@ impl Waiters {
         self.waited.get(&key).map(|waited| &waited.queue)
     }
 
-    /// The queue of a key, if it has parked requests.
+    /// The queue of a key, if it has waiters.
     pub fn live_queue(&self, key: KeyRef<'_>) -> Option<&Queue> {
         self.queue(key).filter(|queue| queue.live() > 0)
     }
 
-    /// The owner's parked request on this key.
+    /// The owner's waiter on this key.
     pub fn parked(&self, key: KeyRef<'_>, owner: &[u8]) -> Option<WaiterId> {
         let queue = self.queue(key)?;
         Some(queue.waiter(queue.place_of(owner)?)?.id)
@@ -131,36 +161,14 @@ impl Waiters {
 
     /// Parks a request at the owner's place, or at the end of the queue. An older request of the owner is answered nil.
     pub fn park(&mut self, key: KeyRef<'_>, owner: &[u8], waiter: Waiter, cx: &mut Cx<'_>) {
-        let waiter_id = waiter.id;
+        let (waiter_id, is_ticket) = (waiter.id, waiter.ticket.is_some());
         let (id, seq, old) = self.join(key, owner, waiter);
         self.by_id.insert(waiter_id, (id.clone(), seq));
-        if let Some(old) = old {
-            self.by_id.remove(&old);
-            self.leave_further(old, &id);
+        if let Some(old) = &old {
+            self.forget_id(old);
+            self.leave_further(old.id, &id);
         }
-        self.count_parked(old.as_slice(), cx);
-    }
-
-    /// Counts a parked request. The older ones that it replaces, which have left their queues, are answered nil.
-    pub(crate) fn count_parked(&mut self, replaced: &[WaiterId], cx: &mut Cx<'_>) {
-        self.stats.waits_parked += 1;
-        self.take_over(replaced, cx);
-    }
-
-    /// Answers nil to requests that have left their queues because their owner asked again.
-    pub(crate) fn take_over(&mut self, replaced: &[WaiterId], cx: &mut Cx<'_>) {
-        for older in replaced {
-            self.stats.waits_taken_over += 1;
-            cx.answer(*older, Outcome::Nil);
-        }
-    }
-
-    /// Answers nil to a request that has left its queue because its owner released.
-    pub(crate) fn end_withdrawn(&mut self, withdrawn: Option<WaiterId>, cx: &mut Cx<'_>) {
-        if let Some(waiter) = withdrawn {
-            self.stats.waits_withdrawn += 1;
-            cx.answer(waiter, Outcome::Nil);
-        }
+        self.count_waiter(is_ticket, old.as_slice(), cx);
     }
 
     /// Takes a place in one queue: the owner's, or a new one at the end. Returns the key, the place and the request
@@ -170,13 +178,14 @@ impl Waiters {
         key: KeyRef<'_>,
         owner: &[u8],
         waiter: Waiter,
-    ) -> (KeyId, Seq, Option<WaiterId>) {
+    ) -> (KeyId, Seq, Option<Waiter>) {
         let id = match self.waited.get_key_value(&key) {
             Some((id, _)) => id.clone(),
             None => key.to_id(),
         };
         let (deadline, mode) = (waiter.deadline_ms, waiter.mode);
         let waited = self.waited.entry(id.clone()).or_default();
+        self.ticket_places += usize::from(waiter.ticket.is_some());
         let (seq, was_due, old) = match waited.queue.place_of(owner) {
             Some(seq) => {
                 let was_due = waited.queue.due(seq);
@@ -192,10 +201,11 @@ impl Waiters {
         };
         waited.search_places.set_mode(seq, mode);
         self.set_due(&id, seq, was_due, deadline);
-        if old.is_none() {
-            self.waits(&id, seq);
+        match &old {
+            None => self.waits(&id, seq),
+            Some(old) => self.ticket_places -= usize::from(old.ticket.is_some()),
         }
-        (id, seq, old.map(|old| old.id))
+        (id, seq, old)
     }
 
     /// As [`Waiters::park`], at the head of the queue. A former place of its owner is given up.
@@ -209,16 +219,25 @@ impl Waiters {
         self.places += 1;
         let seq = Seq::MIN.saturating_add(MIDDLE - self.firsts);
         let (waiter_id, deadline, mode) = (waiter.id, waiter.deadline_ms, waiter.mode);
+        let is_ticket = waiter.ticket.is_some();
+        self.ticket_places += usize::from(is_ticket);
         let waited = self.waited.entry(id.clone()).or_default();
         waited.queue.push_front(seq, owner, waiter);
         waited.search_places.set_mode(seq, mode);
         self.set_due(&id, seq, None, deadline);
         self.waits(&id, seq);
         self.by_id.insert(waiter_id, (id, seq));
-        self.count_parked(older.as_slice(), cx);
+        self.count_waiter(is_ticket, older.as_slice(), cx);
     }
 
-    /// The first parked request of a key, with its owner.
+    /// The first waiter of a key, with its owner.
+    pub(super) fn first_live(&mut self, key: KeyRef<'_>) -> Option<(Seq, &Waiter)> {
+        let (_, _, waited) = self.waited.get_full_mut(&key)?;
+        let seq = waited.queue.first_live()?;
+        Some((seq, waited.queue.waiter(seq)?))
+    }
+
+    /// The first waiter of a key, with its owner.
     pub fn first(&self, key: KeyRef<'_>) -> Option<(&[u8], &Waiter)> {
         self.queue(key)?.iter().next()
     }
@@ -238,56 +257,6 @@ impl Waiters {
         let (owner, _) = queue.iter().next()?;
         let is_first = queue.place_of(owner).is_some_and(|seq| seq.get() <= MIDDLE);
         is_first.then_some(owner)
-    }
-
-    /// The first place whose wait has not run out: the next to be granted. Requests before it whose wait is over are
-    /// answered nil; their places are kept.
-    pub(crate) fn next_to_grant(&mut self, key: KeyRef<'_>, cx: &mut Cx<'_>) -> Option<Seq> {
-        loop {
-            let (_, id, waited) = self.waited.get_full_mut(&key)?;
-            let Some(seq) = waited.queue.first_live() else {
-                let id = id.clone();
-                self.drop_if_empty(&id);
-                return None;
-            };
-            let over =
-                |waiter: &Waiter| waiter.deadline_ms.is_some_and(|end| cx.now.mono_ms >= end);
-            let waiter = waited.queue.waiter(seq).filter(|waiter| over(waiter));
-            let Some(waiter) = waiter.map(|waiter| waiter.id) else {
-                return Some(seq);
-            };
-            let id = id.clone();
-            self.time_out(waiter, cx);
-            self.vacate(&id, seq, cx.now);
-        }
-    }
-
-    /// Answers nil to a request whose wait has run out.
-    pub(crate) fn time_out(&mut self, waiter: WaiterId, cx: &mut Cx<'_>) {
-        self.stats.waits_timed_out += 1;
-        cx.answer(waiter, Outcome::Nil);
-    }
-
-    /// Answers this error to every waiter of a key.
-    pub fn fail_all(&mut self, key: KeyRef<'_>, error: &LockError, cx: &mut Cx<'_>) {
-        let parked = self.clear(key);
-        self.fail(parked, error, cx);
-    }
-
-    /// Answers this error to requests that have left their queues.
-    pub(crate) fn fail(&mut self, waiters: Vec<WaiterId>, error: &LockError, cx: &mut Cx<'_>) {
-        for waiter in waiters {
-            self.stats.waits_failed += 1;
-            cx.answer(waiter, Outcome::Failed(error.clone()));
-        }
-    }
-
-    /// Counts the wait of a request that was granted.
-    pub(crate) fn count_wait(&mut self, waiter: &Waiter, now: Now) {
-        let waited = now.mono_ms.saturating_sub(waiter.since_ms);
-        self.stats.waits_granted += 1;
-        self.stats.wait_ms_sum += waited;
-        self.stats.wait_ms_max = self.stats.wait_ms_max.max(waited);
     }
 
     /// The owner and the request at a place; `None` when it is empty.
@@ -316,21 +285,19 @@ impl Waiters {
         true
     }
 
-    /// A request has ended; its place is given up. Returns whether it was parked until now.
-    pub fn leave_for_good(&mut self, waiter: WaiterId) -> bool {
-        let Some((key, seq)) = self.by_id.get(&waiter).cloned() else {
-            return false;
-        };
+    /// A request has ended; its place is given up. Returns it, if it waited until now.
+    pub fn leave_for_good(&mut self, waiter: WaiterId) -> Option<Waiter> {
+        let (key, seq) = self.by_id.get(&waiter).cloned()?;
         let was_first = self.is_first(&key, seq);
-        self.remove(&key, seq);
+        let waiter = self.remove(&key, seq);
         if was_first {
             self.schedule_settle_next(&key);
         }
-        true
+        waiter
     }
 
-    /// Gives up the owner's place, live or kept. Returns the parked request, if any.
-    pub fn withdraw(&mut self, key: KeyRef<'_>, owner: &[u8]) -> Option<WaiterId> {
+    /// Gives up the owner's place, live or kept. Returns the waiter, if any.
+    pub fn withdraw(&mut self, key: KeyRef<'_>, owner: &[u8]) -> Option<Waiter> {
         let (_, id, waited) = self.waited.get_full(&key)?;
         let (id, seq) = (id.clone(), waited.queue.place_of(owner)?);
         let was_first = self.is_first(&id, seq);
@@ -338,11 +305,11 @@ impl Waiters {
         if was_first {
             self.schedule_settle_next(&id);
         }
-        Some(waiter.id)
+        Some(waiter)
     }
 
     /// As [`Waiters::withdraw`], for a request of this mode only.
-    pub fn withdraw_mode(&mut self, key: KeyRef<'_>, owner: &[u8], mode: Mode) -> Option<WaiterId> {
+    pub fn withdraw_mode(&mut self, key: KeyRef<'_>, owner: &[u8], mode: Mode) -> Option<Waiter> {
         let queue = self.queue(key)?;
         let waiter = queue.waiter(queue.place_of(owner)?)?;
         if waiter.mode != mode {
@@ -357,28 +324,32 @@ impl Waiters {
         waited.is_some_and(|waited| waited.queue.first_live() == Some(seq))
     }
 
-    /// Empties the queue of a key and keeps no place. Returns the parked requests in order.
-    pub fn clear(&mut self, key: KeyRef<'_>) -> Vec<WaiterId> {
+    /// Empties the queue of a key and keeps no place. Returns the waiters in order.
+    pub fn clear(&mut self, key: KeyRef<'_>) -> Vec<Waiter> {
         let Some((_, id, waited)) = self.waited.get_full(&key) else {
             return Vec::new();
         };
         let id = id.clone();
-        let parked = waited.queue.iter().map(|(_, waiter)| waiter.id).collect();
+        let waiters = waited
+            .queue
+            .iter()
+            .map(|(_, waiter)| waiter.clone())
+            .collect();
         let places: Vec<Seq> = waited.queue.places().collect();
         for seq in places {
             self.remove(&id, seq);
         }
-        parked
+        waiters
     }
 
-    /// Empties every queue and keeps no place. Returns the parked requests, oldest first.
-    pub fn clear_all(&mut self) -> Vec<WaiterId> {
+    /// Empties every queue and keeps no place. Returns the waiters, oldest first.
+    pub fn clear_all(&mut self) -> Vec<Waiter> {
         let keys: Vec<KeyId> = self.waited.keys().cloned().collect();
         let mut parked: Vec<_> = keys
             .iter()
             .flat_map(|key| self.clear(key.as_ref()))
             .collect();
-        parked.sort_unstable();
+        parked.sort_unstable_by_key(|waiter| waiter.id);
         parked
     }
 
@@ -414,24 +385,26 @@ impl Waiters {
     }
 
     /// A request leaves its places (one for each of its keys), which are kept for its owner.
-    pub(super) fn vacate(&mut self, key: &KeyId, seq: Seq, now: Now) {
-        match self.take_places(key, seq) {
-            None => self.vacate_one(key, seq, now),
-            Some(places) => {
-                for (key, seq) in places {
-                    self.vacate_one(&key, seq, now);
-                    self.schedule_settle(key.as_ref());
-                }
-            }
+    pub(super) fn vacate(&mut self, key: &KeyId, seq: Seq, now: Now) -> Option<Waiter> {
+        let Some(places) = self.take_places(key, seq) else {
+            return self.vacate_one(key, seq, now);
+        };
+        let mut waiter = None;
+        for (key, seq) in places {
+            waiter = self.vacate_one(&key, seq, now).or(waiter);
+            self.schedule_settle(key.as_ref());
         }
+        waiter
     }
 
-    fn vacate_one(&mut self, key: &KeyId, seq: Seq, now: Now) {
+    fn vacate_one(&mut self, key: &KeyId, seq: Seq, now: Now) -> Option<Waiter> {
         let until = now.mono_ms.saturating_add(self.grace.ms);
+        let mut left = None;
         if let Some(waited) = self.waited.get_mut(key) {
             let was_due = waited.queue.due(seq);
-            if let Some(waiter) = waited.queue.vacate(seq, until) {
-                self.forget_id(waiter.id);
+            left = waited.queue.vacate(seq, until);
+            if let Some(waiter) = &left {
+                self.left_place(waiter);
                 self.waits_no_more(key, seq);
                 self.set_due(key, seq, was_due, Some(until));
             }
@@ -440,11 +413,21 @@ impl Waiters {
             self.remove_one(key, seq);
         }
         self.forget_idle_lease(key);
+        left
     }
 
-    fn forget_id(&mut self, waiter: WaiterId) {
-        self.by_id.remove(&waiter);
+    /// A waiter has left one of its places.
+    fn left_place(&mut self, waiter: &Waiter) {
+        self.ticket_places -= usize::from(waiter.ticket.is_some());
+        self.forget_id(waiter);
+    }
+
+    /// A waiter has left its queues. A second call changes nothing.
+    pub(super) fn forget_id(&mut self, waiter: &Waiter) -> Option<(KeyId, Seq)> {
+        let first = self.by_id.remove(&waiter.id)?;
+        self.tickets -= usize::from(waiter.ticket.is_some());
         give_back(&mut self.by_id);
+        Some(first)
     }
 
     /// Gives up a place, and with it the other places of the same request.
@@ -473,14 +456,14 @@ impl Waiters {
         });
         self.set_due(key, seq, was_due, None);
         if let Some(waiter) = &waiter {
-            self.forget_id(waiter.id);
+            self.left_place(waiter);
         }
         self.forget_idle_lease(key);
         self.drop_if_empty(key);
         waiter
     }
 
-    fn drop_if_empty(&mut self, key: &KeyId) {
+    pub(super) fn drop_if_empty(&mut self, key: &KeyId) {
         if self
             .waited
             .get(key)

@@ -8,11 +8,11 @@ use std::ptr::null_mut;
 
 use redis_module::raw;
 
-use crate::lock::{KeyRef, Now};
+use crate::lock::{KeyRef, Locks, Now};
 use crate::module::answers;
 use crate::module::apply::decide;
 use crate::module::ffi::api::api;
-use crate::module::ffi::ctx::{now, Callback, Ctx};
+use crate::module::ffi::ctx::{Callback, Ctx};
 use crate::module::ffi::guard;
 use crate::module::keyspace::horizon;
 use crate::module::sessions;
@@ -23,6 +23,9 @@ use crate::module::state::shell::{self, Shell};
 
 /// The longest period of the timer: the server computes its timers with the wall clock, which may be set.
 const LONGEST_MS: u64 = 60_000;
+
+/// The most waits and kept places that end in one tick, which takes less than 5 ms.
+const WAITS_PER_TICK: usize = 2_000;
 
 /// After more early firings in a row than this, the timer is not armed again at once.
 const EARLY_FIRINGS: u32 = 3;
@@ -118,6 +121,7 @@ pub fn stop(ctx: Ctx<'_>) {
 /// set back. Called by the server's cron, about ten times a second.
 pub fn check(ctx: Ctx<'_>) {
     let now = ctx.now();
+    shell::with(|shell| shell.locks.forget_closing());
     if shell::with(|shell| shell.next_due(now) == Some(0)) {
         stop(ctx);
     }
@@ -161,17 +165,17 @@ fn rearm_after_firing(ctx: Ctx<'_>) {
 
 fn fire(ctx: Ctx<'_>) {
     let now = ctx.now();
-    end_waits(now);
+    end_waits(ctx, now);
     answers::deliver_all();
     if shell::with(|shell| shell.next_settle(now)) != Some(0) {
         return;
     }
     if ctx.is_replica() {
-        shell::with(|shell| shell.locks.demoted());
+        answers::note_all(ctx, &decide(now, Locks::demoted).1);
     } else if ctx.may_write() {
         shell::with(|shell| shell.alarm.paused_until_ms = 0);
         settle::settle_due(ctx, now);
-        answers::note_all(&decide(now, |locks, cx| locks.verify_parked(cx)).1);
+        answers::note_all(ctx, &decide(now, Locks::verify_parked).1);
         settle::recheck_all(ctx, now);
         sessions::work(ctx);
         answers::deliver_all();
@@ -184,9 +188,9 @@ fn fire(ctx: Ctx<'_>) {
 }
 
 /// Applies changed settings: `lock.drain` dismisses waiters, a shorter `lock.startup-delay` permits grants.
-pub fn follow_settings() {
+pub fn follow_settings(ctx: Ctx<'_>) {
     if settings::drain() {
-        answers::note_all(&decide(now(), |locks, cx| locks.drain(cx)).1);
+        answers::note_all(ctx, &decide(ctx.now(), Locks::drain).1);
     }
     shell::with(|shell| {
         shell
@@ -210,6 +214,12 @@ pub fn settle_first(ctx: Ctx<'_>, key: KeyRef<'_>) {
     rearm(ctx);
 }
 
-fn end_waits(now: Now) {
-    answers::note_all(&decide(now, |locks, cx| while locks.end_next_wait(cx) {}).1);
+fn end_waits(ctx: Ctx<'_>, now: Now) {
+    let ((), fx) = decide(now, |locks, cx| {
+        let mut left = WAITS_PER_TICK;
+        while left > 0 && locks.end_next_wait(cx) {
+            left -= 1;
+        }
+    });
+    answers::note_all(ctx, &fx);
 }

@@ -8,7 +8,9 @@ use std::ffi::{c_char, c_int, c_void, CStr};
 
 use redis_module::raw;
 
-use crate::lock::Event;
+use crate::lock::{Event, Locks};
+use crate::module::answers;
+use crate::module::apply::decide;
 use crate::module::entry::alarm;
 use crate::module::entry::condemned;
 use crate::module::entry::slots;
@@ -280,7 +282,7 @@ fn follow_settings(ctx: Ctx<'_>) {
     warn_of_eviction(ctx);
     condemned::follow_setting(ctx);
     watch_if_notified(ctx);
-    alarm::follow_settings();
+    alarm::follow_settings(ctx);
     if let Some(hooks) = shell::hooks() {
         (hooks.follow_setting)(ctx);
     }
@@ -301,14 +303,14 @@ fn swapped(ctx: Ctx<'_>, first: i32, second: i32) {
 /// The server has become a master, or a replica.
 fn role_changed(ctx: Ctx<'_>, is_master: bool) {
     let now = ctx.now();
-    shell::with(|shell| match is_master {
-        true => {
+    match is_master {
+        true => shell::with(|shell| {
             let delay_ms = settings::startup_delay_ms();
             shell.locks.startup_delay.begin(now, delay_ms);
             shell.locks.reloaded();
-        }
-        false => shell.locks.demoted(),
-    });
+        }),
+        false => answers::note_all(ctx, &decide(now, Locks::demoted).1),
+    }
     replication::forget_receivers();
 }
 

@@ -40,6 +40,7 @@ unsafe extern "C" fn on_info(info: *mut raw::RedisModuleInfoCtx, for_crash_repor
             for kind in shell.locks.kinds() {
                 fields.extend(named(kind.prefix(), kind.fields()));
             }
+            fields.extend(named("", shell.locks.ticket_fields()));
             fields.extend(named("", shell.redisson.fields()));
             fields
         });

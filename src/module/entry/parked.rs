@@ -104,7 +104,7 @@ fn reply(parked: Parked, ctx: Ctx<'_>, key: Str<'_>, words: &[Str<'_>]) {
                 Some(Outcome::GrantedAll(tokens)) => Some(&tokens[..]),
                 _ => None,
             };
-            return reply::acquired_all(ctx, words, parked.shape, tokens, ctx.now());
+            return reply::acquired_all(ctx, words, parked.shape, tokens.into(), ctx.now());
         }
         _ if parked.shape == Shape::Latch => {
             return ctx.reply_integer((parked.outcome == Some(Outcome::Open)).into())
@@ -112,7 +112,7 @@ fn reply(parked: Parked, ctx: Ctx<'_>, key: Str<'_>, words: &[Str<'_>]) {
         Some(Outcome::Granted(token)) => Some(token),
         Some(Outcome::Nil | Outcome::Open | Outcome::GrantedAll(_)) | None => None,
     };
-    reply::acquired(ctx, key, parked.shape, granted, ctx.now());
+    reply::acquired(ctx, key, parked.shape, granted.into(), ctx.now());
 }
 
 /// The server calls this when a key becomes ready, to learn whether that serves the client. It never does; but the key

@@ -55,7 +55,13 @@ pub fn moved(ctx: Ctx<'_>, subevent: u64) {
         // A client may be parked on a key of the slot since before it left this node, and not be redirected yet.
         shell::with(|shell| shell.locks.schedule_settle_all(None));
     } else if subevent == exported {
-        shell::with(|shell| shell.locks.left(|name| !is_local(name)));
+        shell::with(|shell| {
+            shell.locks.left(|name| !is_local(name));
+            // Tickets of the slot fail: the server redirects parked clients only.
+            if shell.locks.tickets() > 0 {
+                shell.locks.schedule_settle_all(None);
+            }
+        });
     }
 }
 

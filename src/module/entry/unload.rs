@@ -32,6 +32,9 @@ pub fn reason_to_stay(ctx: Ctx<'_>) -> Option<String> {
     if let Some(reason) = shell::hooks().and_then(|hooks| (hooks.reason_to_stay)()) {
         return Some(reason.into());
     }
+    if shell::with(|shell| shell.locks.tickets()) > 0 {
+        return Some("requests with NOTIFY wait: CONFIG SET lock.drain yes ends them".into());
+    }
     client_with_queued_command(ctx).or_else(|| rule_with_own_command(ctx))
 }
 

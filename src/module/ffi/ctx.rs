@@ -440,6 +440,12 @@ impl Ctx<'_> {
         unsafe { api!(RedisModule_ReplyWithLongLong)(self.raw, value) };
     }
 
+    /// A status, as `+OK`.
+    pub fn reply_status(self, status: &CStr) {
+        // SAFETY: the context is live (see `Ctx`); the server copies the text.
+        unsafe { api!(RedisModule_ReplyWithSimpleString)(self.raw, status.as_ptr()) };
+    }
+
     /// Nil: `$-1`, or `_` in RESP3.
     pub fn reply_nil(self) {
         // SAFETY: the context is live (see `Ctx`).

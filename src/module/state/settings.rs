@@ -46,6 +46,7 @@ static MAX_LEASE: Number = Number::new(c"max-lease", CENTURY_MS, 1, CENTURY_MS);
 static MAX_WAIT: Number = Number::new(c"max-wait", CENTURY_MS, 0, CENTURY_MS);
 static MAX_WAITERS: Number = Number::new(c"max-waiters", 10_000, 0, 1_000_000);
 static MAX_WAITERS_PER_KEY: Number = Number::new(c"max-waiters-per-key", 10_000, 0, 1_000_000);
+static MAX_TICKETS: Number = Number::new(c"max-tickets", 100_000, 0, 10_000_000);
 static QUEUE_GRACE: Number = Number::new(c"queue-grace", 1_000, 0, 60_000);
 static MAX_OWNER_LEN: Number = Number::new(c"max-owner-len", 256, 1, 65_536);
 static MAX_TRACKED: Number = Number::new(c"max-tracked", 10_000, 0, 10_000_000);
@@ -87,6 +88,7 @@ pub fn register(ctx: Ctx<'_>) -> Option<()> {
         &MAX_WAIT,
         &MAX_WAITERS,
         &MAX_WAITERS_PER_KEY,
+        &MAX_TICKETS,
         &QUEUE_GRACE,
         &MAX_OWNER_LEN,
         &MAX_TRACKED,
@@ -225,11 +227,17 @@ pub fn redisson_scripts() -> bool {
     REDISSON_SCRIPTS.get()
 }
 
+/// Whether requests may wait with `NOTIFY`.
+pub fn has_tickets() -> bool {
+    MAX_TICKETS.get() > 0
+}
+
 /// The limits in force.
 pub fn limits() -> Limits {
     Limits {
         max_waiters: if drain() { 0 } else { MAX_WAITERS.get_usize() },
         max_waiters_per_key: MAX_WAITERS_PER_KEY.get_usize(),
+        max_tickets: if drain() { 0 } else { MAX_TICKETS.get_usize() },
         max_tracked: MAX_TRACKED.get_usize(),
     }
 }

@@ -352,6 +352,17 @@ impl TestServer {
         {
             return Err(format!("windows do not add up:\n{info}"));
         }
+        let ended_tickets = || {
+            s("tickets_granted")
+                + s("tickets_timed_out")
+                + s("tickets_withdrawn")
+                + s("tickets_taken_over")
+                + s("tickets_failed")
+                + s("tickets_unheard")
+        };
+        if info.contains("lock_tickets:") && s("tickets_queued") != ended_tickets() + s("tickets") {
+            return Err(format!("tickets do not add up:\n{info}"));
+        }
         Ok(())
     }
 

@@ -231,6 +231,7 @@ impl model::Case for Case {
     fn new(_: &()) -> Case {
         let limits = Limits {
             max_waiters: MAX_WAITERS,
+            max_tickets: 4,
             max_waiters_per_key: MAX_WAITERS,
             max_tracked: 100,
         };

@@ -23,10 +23,11 @@ impl Sim {
     /// Carries out effects that may be answers only, each of which names its request.
     pub(super) fn carry_out_answers(&mut self, fx: Effects) {
         for effect in fx {
-            let Effect::Answer(waiter, _) = effect else {
-                panic!("more than an answer: {effect:?}");
+            let key = match &effect {
+                Effect::Answer(waiter, _) => self.parked[waiter].key.clone(),
+                Effect::Tell(ticket, _) => self.key_of_ticket(ticket),
+                _ => panic!("more than an answer: {effect:?}"),
             };
-            let key = self.parked[&waiter].key.clone();
             self.carry_out(&key, Effects::from_iter([effect]));
         }
     }
@@ -63,6 +64,7 @@ impl Sim {
                 }
                 Effect::Notify(event) => Out::Notify(name, event),
                 Effect::Answer(waiter, outcome) => self.answer(key, waiter, outcome),
+                Effect::Tell(ticket, outcome) => self.tell(key, &ticket, outcome),
             };
             self.out.push(out);
         }
@@ -101,7 +103,7 @@ impl Sim {
     }
 
     /// Each key of a request is held by its owner, under its token.
-    fn check_granted(&self, request: &Request, tokens: &[Token]) {
+    pub(super) fn check_granted(&self, request: &Request, tokens: &[Token]) {
         let over = request.until_ms.is_some_and(|end| self.now.mono_ms >= end);
         assert!(!over, "granted after the end of the wait");
         assert_eq!(tokens.len(), request.further.len() + 1);
@@ -196,7 +198,7 @@ impl Sim {
         );
     }
 
-    fn check_token(&mut self, key: &str, token: Token) {
+    pub(super) fn check_token(&mut self, key: &str, token: Token) {
         let former = self.highest.insert(key.into(), token.get());
         assert!(former < Some(token.get()), "the token did not rise");
         self.check_horizon(key, token);
@@ -219,7 +221,7 @@ impl Sim {
     }
 }
 
-fn tokens_of(outcome: &Outcome) -> Option<&[Token]> {
+pub(super) fn tokens_of(outcome: &Outcome) -> Option<&[Token]> {
     match outcome {
         Outcome::Granted(token) => Some(std::slice::from_ref(token)),
         Outcome::GrantedAll(tokens) => Some(tokens),

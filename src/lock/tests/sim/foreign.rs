@@ -111,6 +111,7 @@ impl Sim {
         self.locks = new_locks(settings);
         self.parked.clear();
         self.granted.clear();
+        self.tickets.clear();
     }
 
     /// Whether a slot migrates at the moment.

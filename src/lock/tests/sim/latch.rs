@@ -1,8 +1,10 @@
 //! Latches: the commands, and the change of the key by a decision.
 
+use crate::lock::tests::sim::tickets::notify_of;
 use crate::lock::tests::sim::{key_ref, Out, Sim};
 use crate::lock::{
-    Count, CountChange, Cx, Effects, LockError, Locks, Mode, Resource, SetIf, Wait, Waited,
+    Count, CountChange, Cx, Effects, LatchWait, LockError, Locks, Mode, Resource, SetIf, Wait,
+    Waited,
 };
 
 impl Sim {
@@ -24,15 +26,21 @@ impl Sim {
     }
 
     pub fn latch_wait(&mut self, key: &str, conn: u64, wait: Wait) -> Result<Waited, LockError> {
+        let named = self.notify.take();
         assert!(!self.is_blocked(conn), "{conn} waits for an answer");
-        let client = self.client(conn);
+        let req = LatchWait {
+            wait,
+            notify: notify_of(&named),
+            client: self.client(conn),
+        };
         let waited = self.latch_command(key, |locks, state, cx| {
-            let waited = locks.latch_wait(key_ref(key), state, client, wait, cx)?;
+            let waited = locks.latch_wait(key_ref(key), state, &req, cx)?;
             Ok((waited, CountChange::None))
         });
         if let Ok(Waited::Parked(waiter)) = waited {
             let who = ("", Mode::Exclusive, conn);
-            self.park(waiter, Resource::Latch, &[key], who, wait);
+            let how = (wait, &named, false);
+            self.park(waiter, Resource::Latch, &[key], who, how);
         }
         waited
     }

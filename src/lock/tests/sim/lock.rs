@@ -1,6 +1,7 @@
 //! The commands of locks, and how the core is asked: each decision is compared with what the core stated before it.
 
 use crate::lock::tests::sim::rest::Rest;
+use crate::lock::tests::sim::tickets::notify_of;
 use crate::lock::tests::sim::{key_ref, name_of, text, Sim, Terms};
 use crate::lock::{
     Acquire, Answer, Bound, BoundRef, Break, Cx, Effects, Fence, KeyState, Lease, LockError, Locks,
@@ -18,6 +19,7 @@ impl Sim {
         conn: u64,
         (mode, terms, wait, once): (Mode, Terms, Wait, bool),
     ) -> Result<Answer, LockError> {
+        let named = self.notify.take();
         assert!(!self.is_blocked(conn), "{conn} waits for an answer");
         self.end_first_of_lock(key, owner);
         let req = Acquire {
@@ -28,6 +30,7 @@ impl Sim {
             session: matches!(terms, Terms::Session),
             once,
             wait,
+            notify: notify_of(&named),
             client: self.client(conn),
         };
         let depth = self.locks.depth_to_acquire(key_ref(key), mode);
@@ -35,7 +38,8 @@ impl Sim {
         let (answer, fx, rest) =
             self.ask(key, asked, |locks, view, cx| locks.acquire(view, &req, cx));
         if let Ok(Answer::Parked(id)) = answer {
-            self.park(id, Resource::Lock, &[key], (owner, mode, conn), wait);
+            let how = (wait, &named, req.session);
+            self.park(id, Resource::Lock, &[key], (owner, mode, conn), how);
         }
         self.carry_out_decided(key, (answer.is_ok(), fx), &rest);
         answer
@@ -178,6 +182,9 @@ impl Sim {
         let domain = self.learnt_domain(key);
         let state = self.keys.read(key, owner, depth, self.now);
         let need = self.locks.need(key_ref(key), &state, planned, self.now);
+        if need == Need::Token {
+            self.ask_tickets(Resource::Lock, key_ref(key));
+        }
         let fence = Fence {
             counter: self.counters.get(key).copied(),
             may_grant: self.may_grant,

@@ -1,6 +1,7 @@
 //! Requests on several keys, as the shell serves them.
 
 use crate::lock::tests::sim::rest::Rest;
+use crate::lock::tests::sim::tickets::notify_of;
 use crate::lock::tests::sim::{name_of, Sim};
 use crate::lock::{
     Acquire, Cx, Effects, Lease, LockError, Locks, ManyAnswer, Mode, Now, Planned, ReadDepth,
@@ -15,6 +16,7 @@ impl Sim {
         conn: u64,
         (mode, lease, wait, once): (Mode, Lease, Wait, bool),
     ) -> Result<ManyAnswer, LockError> {
+        let named = self.notify.take();
         assert!(!self.is_blocked(conn), "{conn} waits for an answer");
         let req = Acquire {
             owner: owner.as_bytes(),
@@ -24,6 +26,7 @@ impl Sim {
             session: false,
             once,
             wait,
+            notify: notify_of(&named),
             client: conn,
         };
         let states: Vec<_> = keys.iter().map(|key| self.state(key)).collect();
@@ -37,7 +40,7 @@ impl Sim {
                 Resource::Lock,
                 keys,
                 (owner, Mode::Exclusive, conn),
-                wait,
+                (wait, &named, false),
             );
         }
         self.carry_out_many(keys, (answer.is_ok(), fx), &rests);

@@ -45,6 +45,7 @@ fn is_grant(effect: &Effect) -> bool {
         effect,
         Effect::Notify(Event::Acquire)
             | Effect::Answer(_, Outcome::Granted(_) | Outcome::GrantedAll(_))
+            | Effect::Tell(_, Outcome::Granted(_) | Outcome::GrantedAll(_))
     )
 }
 

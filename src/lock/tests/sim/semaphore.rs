@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::lock::tests::sim::sums;
+use crate::lock::tests::sim::tickets::notify_of;
 use crate::lock::tests::sim::{key_ref, text, Out, Sim, Terms};
 use crate::lock::{
     Answer, BoundRef, Cx, Effects, Lease, LockError, Locks, Mode, OwnerId, PermitChange, Permits,
@@ -44,6 +45,7 @@ impl Sim {
         conn: u64,
         (terms, wait, limit): (Terms, Wait, Option<u32>),
     ) -> Result<Answer, LockError> {
+        let named = self.notify.take();
         assert!(!self.is_blocked(conn), "{conn} waits for an answer");
         self.end_first(BoundRef::permit(key_ref(key), id.as_bytes()));
         let req = SemAcquire {
@@ -53,6 +55,7 @@ impl Sim {
             session: matches!(terms, Terms::Session),
             limit: limit.and_then(std::num::NonZeroU32::new),
             wait,
+            notify: notify_of(&named),
             client: self.client(conn),
         };
         let (before, held) = (self.keys.clone(), self.holds_permit(key, id));
@@ -61,7 +64,8 @@ impl Sim {
         });
         if let Ok(Answer::Parked(waiter)) = answer {
             let who = (id, Mode::Exclusive, conn);
-            self.park(waiter, Resource::Semaphore, &[key], who, wait);
+            let how = (wait, &named, req.session);
+            self.park(waiter, Resource::Semaphore, &[key], who, how);
         }
         self.carry_out_permits(key, change, fx);
         if let Ok(Answer::Granted(token)) = answer {
@@ -148,6 +152,7 @@ impl Sim {
         decide: impl FnOnce(&mut Locks, &SemView<'_>, &mut Cx<'_>) -> (T, PermitChange),
     ) -> (T, PermitChange, Effects) {
         self.learnt_domain(key);
+        self.ask_tickets(Resource::Semaphore, key_ref(key));
         let view = self.sem_view(key, id);
         let mut fx = Effects::new();
         let (answer, change) = decide(&mut self.locks, &view, &mut Cx::new(self.now, &mut fx));

@@ -18,3 +18,15 @@ pub fn check(fields: impl IntoIterator<Item = (&'static str, u64)>) {
     let grants = of("grants") + of("adoptions");
     assert_eq!(grants, with_prefix("grants_", ""), "{fields:?}");
 }
+
+/// Checks the sum of tickets, with the fields of all kinds together.
+pub fn check_tickets(fields: Vec<(&'static str, u64)>) {
+    let is_end = |name: &str| !["tickets", "ticket_places", "tickets_queued"].contains(&name);
+    let ended: u64 = fields
+        .iter()
+        .filter(|(name, _)| is_end(name))
+        .map(|(_, value)| value)
+        .sum();
+    let of = |name: &str| fields.iter().find(|field| field.0 == name).unwrap().1;
+    assert_eq!(of("tickets_queued"), ended + of("tickets"), "{fields:?}");
+}

@@ -54,17 +54,29 @@ impl Session {
                 format!("event {} {key}", event.name().to_str().unwrap())
             }
             Out::Answer { conn, outcome, .. } => {
-                let what = match outcome {
-                    Outcome::Granted(token) => self.name(token),
-                    Outcome::GrantedAll(tokens) => self.names(&tokens),
-                    Outcome::Nil => "nil".into(),
-                    Outcome::Failed(error) => code(&error),
-                    Outcome::Open => "open".into(),
-                };
+                let what = self.outcome(outcome);
                 format!("to {}: {what}", self.conns[conn as usize])
+            }
+            Out::Tell {
+                channel,
+                tag,
+                outcome,
+            } => {
+                let what = self.outcome(outcome);
+                format!("on {channel}: {tag} {what}")
             }
         };
         vec![line]
+    }
+
+    fn outcome(&mut self, outcome: Outcome) -> String {
+        match outcome {
+            Outcome::Granted(token) => self.name(token),
+            Outcome::GrantedAll(tokens) => self.names(&tokens),
+            Outcome::Nil => "nil".into(),
+            Outcome::Failed(error) => code(&error),
+            Outcome::Open => "open".into(),
+        }
     }
 
     pub(super) fn names(&mut self, tokens: &[Token]) -> String {
@@ -194,7 +206,9 @@ impl Session {
             let fields = kind.fields().into_iter();
             fields.map(|(name, value)| (format!("{}{name}", kind.prefix()), value))
         });
-        let fields: Vec<_> = of_locks.chain(of_kinds).collect();
+        let tickets = locks.ticket_fields().into_iter();
+        let tickets = tickets.map(|(name, value)| (name.to_string(), value));
+        let fields: Vec<_> = of_locks.chain(of_kinds).chain(tickets).collect();
         let value = |name: &&str| fields.iter().find(|field| field.0 == *name).unwrap().1;
         let values = names.iter().map(|name| format!("{name}={}", value(name)));
         values.collect::<Vec<_>>().join(" ")

@@ -74,13 +74,15 @@ impl Session {
             }
             "horizon" => sim.set_horizon(words.at(1), words.at(2).parse().unwrap()),
             "flush" => sim.flush(),
+            "listen" => sim.subscribe_channel(words.at(1), true),
+            "deafen" => sim.subscribe_channel(words.at(1), false),
             "subscribe" => drop(sim.has_subscriber.insert(words.at(1).into())),
             "unsubscribe" => drop(sim.has_subscriber.remove(words.at(1))),
             "window" => sim.locks.set_window_rule(WindowRule {
                 after: words.number("after").unwrap() as u32,
                 window_ms: words.option("window").map_or(50, millis),
             }),
-            "demote" => sim.locks.demoted(),
+            "demote" => sim.demote(),
             "delay" if words.at(1) == "limit" => sim.locks.startup_delay.limit(millis(words.at(2))),
             "delay" => sim.begin_startup_delay(millis(words.at(1))),
             "drain" => sim.drain(),
@@ -133,6 +135,7 @@ impl Session {
         limits.max_waiters_per_key = words
             .number("per-key")
             .unwrap_or(limits.max_waiters_per_key);
+        limits.max_tickets = words.number("tickets").unwrap_or(limits.max_tickets);
         limits.max_tracked = words.number("tracked").unwrap_or(limits.max_tracked);
         let grace = &mut settings.grace;
         grace.ms = words.option("grace").map_or(grace.ms, millis);

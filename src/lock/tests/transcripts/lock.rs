@@ -1,7 +1,7 @@
 //! The commands of locks.
 
 use crate::lock::tests::transcripts::{said, Session, Words};
-use crate::lock::{Answer, ManyAnswer, Mode, Released};
+use crate::lock::{Answer, ManyAnswer, Mode, Released, WaiterId};
 
 impl Session {
     pub(super) fn lock_command(&mut self, words: &Words<'_>) -> Option<String> {
@@ -23,11 +23,20 @@ impl Session {
         said(answer, |answer| self.answered(answer))
     }
 
+    /// How a waiter waits.
+    pub(super) fn waits(&self, id: WaiterId) -> &'static str {
+        let sim = &self.sim;
+        match sim.parked.contains_key(&id) || sim.granted.contains_key(&id) {
+            true => "parked",
+            false => "queued",
+        }
+    }
+
     pub(super) fn answered(&mut self, answer: Answer) -> String {
         match answer {
             Answer::Granted(token) => format!("granted {}", self.name(token)),
             Answer::Refused => "refused".into(),
-            Answer::Parked(_) => "parked".into(),
+            Answer::Parked(id) => self.waits(id).into(),
         }
     }
 
@@ -46,7 +55,7 @@ impl Session {
                 said(answer, |answer| match answer {
                     ManyAnswer::Granted(tokens) => format!("granted {}", self.names(&tokens)),
                     ManyAnswer::Refused(at) => format!("refused at {}", keys[at]),
-                    ManyAnswer::Parked(_) => "parked".into(),
+                    ManyAnswer::Parked(id) => self.waits(id).into(),
                 })
             }
             "mrelease" => {

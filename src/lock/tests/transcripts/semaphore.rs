@@ -67,7 +67,7 @@ impl Session {
                 said(waited, |waited| match waited {
                     Waited::Open => "open",
                     Waited::Closed => "closed",
-                    Waited::Parked(_) => "parked",
+                    Waited::Parked(id) => self.waits(id),
                 })
             }
         }

@@ -1,0 +1,120 @@
+//! Whether tickets are heard.
+//!
+//! A ticket is *heard* while its channel has a subscriber and, for `SESSION`, its connection is open. The shell asks for
+//! that immediately before a decision that may grant ([`Waiters::next_to_ask`], [`Waiters::learn`]), because both may
+//! change in every event. A ticket that is not heard is *passed over*: it leaves the queue without a message, and its
+//! owner keeps the place for the grace time.
+
+use std::rc::Rc;
+
+use crate::lock::effect::Cx;
+use crate::lock::wait::next::Next;
+use crate::lock::wait::request::{Waiter, WaiterId};
+use crate::lock::wait::ticket::{Heard, Ticket};
+use crate::lock::wait::waiters::Waiters;
+use crate::lock::{KeyRef, LockError, Now};
+
+/// A ticket of which the shell is to say whether it is heard.
+#[derive(Debug, Clone)]
+pub struct Asked {
+    /// The request.
+    pub request: WaiterId,
+    /// Its channel and tag.
+    pub ticket: Rc<Ticket>,
+    /// For `SESSION`: the connection that the hold is to be bound to.
+    pub session: Option<u64>,
+}
+
+/// Whether a ticket is heard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hearing {
+    /// Its channel has a subscriber, and its connection is open.
+    Heard,
+    /// Its channel has no subscriber.
+    NoSubscriber,
+    /// The connection of its session is closed.
+    Closed,
+}
+
+impl Waiters {
+    /// Tickets on this server.
+    pub fn tickets(&self) -> usize {
+        self.tickets
+    }
+
+    /// Begins an event: what was learned in earlier ones is not valid any more.
+    pub fn forget_heard(&mut self) {
+        if let Some((_, ticket)) = self.heard.take() {
+            ticket.channel.heard.set(Heard::Unknown);
+        }
+    }
+
+    /// The ticket that the next decision about this key may grant, if the shell is to say whether it is heard. Requests
+    /// before it whose wait is over are answered, and tickets that are not heard are passed over.
+    pub(crate) fn next_to_ask(&mut self, key: KeyRef<'_>, cx: &mut Cx<'_>) -> Option<Asked> {
+        let Next::Ask(request) = self.next(key, cx) else {
+            return None;
+        };
+        let (_, waiter) = self.first_live(key)?;
+        Some(Asked {
+            request,
+            ticket: waiter.ticket.clone()?,
+            session: waiter.session.then_some(waiter.client),
+        })
+    }
+
+    /// The shell's answer.
+    pub(crate) fn learn(&mut self, asked: &Asked, hearing: Hearing, cx: &mut Cx<'_>) {
+        let heard = &asked.ticket.channel.heard;
+        match hearing {
+            Hearing::Heard => {
+                self.forget_heard();
+                heard.set(Heard::Yes);
+                self.heard = Some((asked.request, asked.ticket.clone()));
+            }
+            Hearing::NoSubscriber => heard.set(Heard::No(cx.now.mono_ms)),
+            Hearing::Closed => {
+                let waiter = self.dismiss(asked.request);
+                self.fail(waiter, &LockError::Unblocked, cx);
+            }
+        }
+    }
+
+    /// Whether this ticket is heard; `None` if that is to be asked.
+    pub(super) fn is_heard(&self, waiter: &Waiter, ticket: &Ticket, now: Now) -> Option<bool> {
+        let asked = self.heard.as_ref().map(|(request, _)| *request);
+        match ticket.channel.heard.get() {
+            Heard::No(at_ms) if at_ms == now.mono_ms => Some(false),
+            Heard::Yes if !waiter.session || asked == Some(waiter.id) => Some(true),
+            Heard::Yes | Heard::No(_) | Heard::Unknown => None,
+        }
+    }
+
+    /// Fails every ticket with this error: the server tells parked clients itself.
+    pub(crate) fn fail_tickets(&mut self, error: &LockError, cx: &mut Cx<'_>) {
+        if self.tickets == 0 {
+            return;
+        }
+        let queues = self.waited.values().flat_map(|waited| waited.queue.iter());
+        let tickets = queues.filter(|(_, waiter)| waiter.ticket.is_some());
+        let mut requests: Vec<_> = tickets.map(|(_, waiter)| waiter.id).collect();
+        requests.sort_unstable();
+        requests.dedup();
+        for request in requests {
+            let waiter = self.dismiss(request);
+            self.fail(waiter, error, cx);
+        }
+    }
+
+    /// Fails the tickets of one key with this error.
+    pub(crate) fn fail_tickets_at(&mut self, key: KeyRef<'_>, error: &LockError, cx: &mut Cx<'_>) {
+        let queue = self.live_queue(key).filter(|queue| queue.tickets() > 0);
+        let waiters = queue.into_iter().flat_map(|queue| queue.iter());
+        let tickets = waiters.filter(|(_, waiter)| waiter.ticket.is_some());
+        let requests: Vec<_> = tickets.map(|(_, waiter)| waiter.id).collect();
+        for request in requests {
+            let waiter = self.dismiss(request);
+            self.fail(waiter, error, cx);
+        }
+    }
+}

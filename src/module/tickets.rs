@@ -1,0 +1,126 @@
+//! Tickets at the server: whether `NOTIFY` is permitted, and whether a ticket is heard.
+
+use crate::lock::{slot_of, Asked, Hearing, KeyId, KeyRef, LockError, Now, Resource};
+use crate::module::acl::may_publish;
+use crate::module::answers;
+use crate::module::apply::decide;
+use crate::module::ffi::call_reply::Reply;
+use crate::module::ffi::ctx::Ctx;
+use crate::module::ffi::strings::{OwnedStr, Str};
+use crate::module::state::settings;
+use crate::module::state::shell;
+use crate::module::subscribers;
+
+/// The most channels that are asked for before one decision; the rest of the queue comes at the end of the tick.
+const ASKED_AT_ONCE: usize = 100;
+
+/// Why a request with `NOTIFY` is refused.
+pub enum Refusal {
+    /// `lock.max-tickets` is 0.
+    Off,
+    /// In a cluster: the channel is in another slot than the key.
+    OtherSlot,
+    /// The caller's user may not publish to the channel.
+    NotPermitted,
+    /// The channel has no subscriber.
+    NoSubscriber,
+}
+
+/// Whether a ticket with this channel may wait for this key.
+///
+/// # Errors
+/// A [`Refusal`], the first in their order.
+pub fn check(ctx: Ctx<'_>, key: Str<'_>, channel: Str<'_>) -> Result<(), Refusal> {
+    if !settings::has_tickets() {
+        return Err(Refusal::Off);
+    }
+    if shell::is_cluster() && slot_of(key.bytes()) != slot_of(channel.bytes()) {
+        return Err(Refusal::OtherSlot);
+    }
+    if !may_publish(ctx, channel) {
+        return Err(Refusal::NotPermitted);
+    }
+    match subscribers::are_subscribed(ctx, channel) {
+        true => Ok(()),
+        false => Err(Refusal::NoSubscriber),
+    }
+}
+
+/// Asks whether the next ticket of this queue is heard. To be called before every decision that may grant: those at the
+/// head that are not heard are passed over here.
+pub fn ask(ctx: Ctx<'_>, resource: Resource, key: KeyRef<'_>, now: Now) {
+    if !shell::with(|shell| shell.locks.has_tickets(resource, key)) {
+        return;
+    }
+    for asked in 0..ASKED_AT_ONCE {
+        let next = decide(now, |locks, cx| {
+            locks.next_to_ask(resource, key, asked == 0, cx)
+        });
+        let (next, fx) = next;
+        answers::note_all(ctx, &fx);
+        let Some(next) = next else {
+            return;
+        };
+        let hearing = hearing_of(ctx, &next);
+        let ((), fx) = decide(now, |locks, cx| locks.learn(resource, &next, hearing, cx));
+        answers::note_all(ctx, &fx);
+        if hearing == Hearing::Heard {
+            return;
+        }
+    }
+}
+
+fn hearing_of(ctx: Ctx<'_>, asked: &Asked) -> Hearing {
+    let is_closed = |client: u64| {
+        shell::with(|shell| shell.locks.is_closing(client)) || ctx.client_info(client).is_none()
+    };
+    if asked.session.is_some_and(is_closed) {
+        return Hearing::Closed;
+    }
+    let channel = OwnedStr::new(asked.ticket.channel());
+    match subscribers::are_subscribed(ctx, channel.as_str()) {
+        true => Hearing::Heard,
+        false => Hearing::NoSubscriber,
+    }
+}
+
+/// The server refuses writes to this key. If its slot is another node's, or the cluster is down, the tickets fail: the
+/// server redirects parked clients itself.
+pub fn fail_if_elsewhere(ctx: Ctx<'_>, resource: Resource, id: &KeyId, now: Now) {
+    let key = id.as_ref();
+    if !shell::is_cluster() || !shell::with(|shell| shell.locks.has_tickets(resource, key)) {
+        return;
+    }
+    let error = match (cluster(ctx, b"INFO"), cluster(ctx, b"NODES")) {
+        (Some(info), _) if info.contains("cluster_state:fail") => LockError::ClusterDown,
+        (_, Some(nodes)) if !is_own(&nodes, slot_of(key.name)) => LockError::Moved,
+        _ => return,
+    };
+    let ((), fx) = decide(now, |locks, cx| {
+        locks.fail_tickets_at(resource, key, &error, cx);
+    });
+    answers::note_all(ctx, &fx);
+}
+
+fn cluster(ctx: Ctx<'_>, word: &[u8]) -> Option<String> {
+    let word = OwnedStr::new(word);
+    let reply = Reply::of(ctx, c"CLUSTER", c"v", &[word.as_str()])?;
+    Some(String::from_utf8_lossy(reply.whole().bytes()?).into_owned())
+}
+
+/// Whether `CLUSTER NODES` lists this slot for the node that replies: `id address flags master ping pong epoch state
+/// [slot | first-last]...`.
+fn is_own(nodes: &str, slot: u16) -> bool {
+    let fields = nodes.lines().map(|line| line.split(' '));
+    let mut own = fields.filter(|fields| {
+        let flags = fields.clone().nth(2).unwrap_or_default();
+        flags.split(',').any(|flag| flag == "myself")
+    });
+    own.next().is_some_and(|fields| {
+        fields.skip(8).any(|range| {
+            let (first, last) = range.split_once('-').unwrap_or((range, range));
+            let (first, last) = (first.parse::<u16>(), last.parse::<u16>());
+            matches!((first, last), (Ok(first), Ok(last)) if (first..=last).contains(&slot))
+        })
+    })
+}
