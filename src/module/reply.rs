@@ -1,6 +1,6 @@
 //! Replies that commands and parked clients share.
 
-use crate::lock::{is_blocked, KeyState, Mode, Now, Token};
+use crate::lock::{is_blocked, KeyState, Mode, Now, Ticket, Token};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::strings::number_of_keys;
 use crate::module::ffi::strings::Str;
@@ -92,6 +92,20 @@ fn token_or_queued(ctx: Ctx<'_>, got: Got<Token>) {
 fn token(ctx: Ctx<'_>, token: Token) {
     // Below 2^53 by construction, so the cast loses nothing.
     ctx.reply_integer(token.get() as i64);
+}
+
+/// Two fields of a listed waiter: channel and tag of a ticket, nil for a parked request.
+pub fn ticket(ctx: Ctx<'_>, ticket: Option<&Ticket>) {
+    for (name, value) in [
+        (b"channel".as_slice(), ticket.map(Ticket::channel)),
+        (b"tag", ticket.map(Ticket::tag)),
+    ] {
+        ctx.reply_bytes(name);
+        match value {
+            Some(value) => ctx.reply_bytes(value),
+            None => ctx.reply_nil(),
+        }
+    }
 }
 
 /// The reply to a request that waits as a ticket.

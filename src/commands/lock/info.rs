@@ -1,13 +1,16 @@
 //! `LOCK.INFO key [WAITERS [COUNT n]]`
 
+use std::rc::Rc;
+
 use crate::commands::arg_specs::{KEY, WAITERS};
 use crate::commands::error::CommandError;
 use crate::commands::parser::{ParseSettings, Parser, Word};
-use crate::lock::{BoundRef, KeyRef, KeyState, LockError, Mode, Now, Token};
+use crate::lock::{BoundRef, KeyRef, KeyState, LockError, Mode, Now, Ticket, Token};
 use crate::module::entry::command::{access, Command, Spec};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::strings::Str;
 use crate::module::keyspace::lock_key::LockKey;
+use crate::module::reply;
 use crate::module::state::shell;
 
 /// Replies the holders and the waiters of a lock, or nil when there are none.
@@ -144,6 +147,7 @@ struct WaiterInfo {
     waited_ms: u64,
     left_ms: Option<u64>,
     client: u64,
+    ticket: Option<Rc<Ticket>>,
 }
 
 fn queue_of(key: KeyRef<'_>, now: Now, list: usize) -> QueueInfo {
@@ -165,6 +169,7 @@ fn queue_of(key: KeyRef<'_>, now: Now, list: usize) -> QueueInfo {
                 .deadline_ms
                 .map(|end| end.saturating_sub(now.mono_ms)),
             client: waiter.client,
+            ticket: waiter.ticket.clone(),
         });
         let first = queue.iter().next().map(|(_, first)| first);
         QueueInfo {
@@ -239,7 +244,7 @@ fn reply_holder(ctx: Ctx<'_>, key: KeyRef<'_>, hold: &Holder<'_>, now: Now) {
 }
 
 fn reply_waiter(ctx: Ctx<'_>, waiter: &WaiterInfo) {
-    ctx.reply_map(5);
+    ctx.reply_map(7);
     ctx.reply_bytes(b"owner");
     ctx.reply_bytes(&waiter.owner);
     ctx.reply_bytes(b"mode");
@@ -250,4 +255,5 @@ fn reply_waiter(ctx: Ctx<'_>, waiter: &WaiterInfo) {
     ctx.reply_maybe(waiter.left_ms.map(|ms| ms as i64));
     ctx.reply_bytes(b"client-id");
     ctx.reply_integer(waiter.client as i64);
+    reply::ticket(ctx, waiter.ticket.as_deref());
 }

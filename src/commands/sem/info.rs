@@ -1,13 +1,16 @@
 //! `SEM.INFO key [WAITERS [COUNT n]]`
 
+use std::rc::Rc;
+
 use crate::commands::arg_specs::{KEY, WAITERS};
 use crate::commands::error::CommandError;
 use crate::commands::parser::{ParseSettings, Parser, Word};
-use crate::lock::{KeyRef, LockError, Now, Permits, SemState, NO_END_MS};
+use crate::lock::{KeyRef, LockError, Now, Permits, SemState, Ticket, NO_END_MS};
 use crate::module::entry::command::{access, Command, Spec};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::strings::Str;
 use crate::module::keyspace::sem_key::SemKey;
+use crate::module::reply;
 use crate::module::state::shell;
 
 /// Replies the permits and the waiters of a semaphore, or nil when there is neither.
@@ -87,6 +90,7 @@ struct Listed {
     waited_ms: u64,
     left_ms: Option<u64>,
     client: u64,
+    ticket: Option<Rc<Ticket>>,
 }
 
 fn waiting_for(key: KeyRef<'_>, now: Now, list: usize) -> Waiting {
@@ -103,6 +107,7 @@ fn waiting_for(key: KeyRef<'_>, now: Now, list: usize) -> Waiting {
                 .deadline_ms
                 .map(|end| end.saturating_sub(now.mono_ms)),
             client: waiter.client,
+            ticket: waiter.ticket.clone(),
         });
         Waiting {
             count: queue.live(),
@@ -139,7 +144,7 @@ fn reply_waiting(ctx: Ctx<'_>, waiting: &Waiting, list: bool) {
     ctx.reply_bytes(b"queue");
     ctx.reply_array(waiting.listed.len());
     for waiter in &waiting.listed {
-        ctx.reply_map(4);
+        ctx.reply_map(6);
         ctx.reply_bytes(b"id");
         ctx.reply_bytes(&waiter.id);
         ctx.reply_bytes(b"waited-ms");
@@ -148,5 +153,6 @@ fn reply_waiting(ctx: Ctx<'_>, waiting: &Waiting, list: bool) {
         ctx.reply_maybe(waiter.left_ms.map(|ms| ms as i64));
         ctx.reply_bytes(b"client-id");
         ctx.reply_integer(waiter.client as i64);
+        reply::ticket(ctx, waiter.ticket.as_deref());
     }
 }

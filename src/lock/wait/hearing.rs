@@ -1,9 +1,9 @@
 //! Whether tickets are heard.
 //!
-//! A ticket is *heard* while its channel has a subscriber and, for `SESSION`, its connection is open. The shell asks for
-//! that immediately before a decision that may grant ([`Waiters::next_to_ask`], [`Waiters::learn`]), because both may
-//! change in every event. A ticket that is not heard is *passed over*: it leaves the queue without a message, and its
-//! owner keeps the place for the grace time.
+//! A ticket is *heard* while its channel has a subscriber and, for `SESSION`, its connection is open. The shell asks
+//! for that immediately before a decision that may grant ([`Waiters::next_to_ask`], [`Waiters::learn`]), because both
+//! may change in every event. A ticket that is not heard is *passed over*: it leaves the queue without a message, and
+//! its owner keeps the place for the grace time.
 
 use std::rc::Rc;
 

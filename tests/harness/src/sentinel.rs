@@ -170,7 +170,7 @@ fn spawn(port: u16, primary: u16, dir: &Path) -> Child {
          logfile {dir_name}/log\n\
          sentinel monitor {NAME} 127.0.0.1 {primary} 2\n\
          sentinel down-after-milliseconds {NAME} {DOWN_AFTER_MS}\n\
-         sentinel failover-timeout {NAME} 10000\n\
+         sentinel failover-timeout {NAME} 3000\n\
          sentinel parallel-syncs {NAME} 2\n"
     );
     let file = dir.join("sentinel.conf");

@@ -408,7 +408,15 @@ fn info_lists_as_many_waiters_as_requested_in_order() {
     assert_eq!(info.field("waiters").unwrap().int(), 12);
     assert!((0..20_000).contains(&info.field("longest-wait-ms").unwrap().int()));
     let queue = info.field("queue").unwrap().list();
-    let fields = ["owner", "mode", "waited-ms", "left-ms", "client-id"];
+    let fields = [
+        "owner",
+        "mode",
+        "waited-ms",
+        "left-ms",
+        "client-id",
+        "channel",
+        "tag",
+    ];
     assert_eq!(names(&queue[0]), fields);
     assert_eq!(queue[0].field("mode").unwrap().text(), "exclusive");
     assert!(queue[0].field("left-ms").unwrap().is_nil(), "BLOCK 0");
