@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use std::io;
 use std::process::Command;
 
-use crate::paths::{Scenario, Setting, OTHER, OWNER, SETTINGS};
+use crate::paths::{Scenario, Setting, CHANNEL, OTHER, OWNER, SETTINGS};
 use crate::report::project;
 use crate::server::Server;
 use crate::wire::{line, refuse_error, request, Conn};
@@ -137,6 +137,9 @@ impl Counted {
             main: self.0.conn()?,
             waiter: self.0.conn()?,
         };
+        if scenario.name.starts_with("ticket") {
+            conns.waiter.ask(&format!("SUBSCRIBE {CHANNEL}"))?;
+        }
         conns.play(scenario.setup)?;
         self.control("-z")?;
         conns.play(scenario.counted)?;

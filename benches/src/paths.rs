@@ -6,6 +6,9 @@ pub const OWNER: &str = "8743c9c0-0795-4907-87fd-6c719a6b4586:1";
 /// Another owner.
 pub const OTHER: &str = "0c5e6c5a-9d5c-4b43-bd0b-5e3f6a0a5f10:7";
 
+/// The channel of tickets.
+pub const CHANNEL: &str = "tickets";
+
 /// The state of the server while its scenarios are counted, one after the other.
 pub struct Setting {
     /// The name in the table.
@@ -24,7 +27,8 @@ pub struct Setting {
 
 /// Commands counted together; `{k}` is the lock's name (`{keys 10}`: this number of its own), `{o}` its owner, `{p}`
 /// another owner. A command that starts with `waiter: ` is sent on a connection of its own, after a PING; a later
-/// command causes its reply.
+/// command causes its reply. In a scenario named `ticket`,
+/// that connection is subscribed to [`CHANNEL`].
 pub struct Scenario {
     /// The name in the table.
     pub name: &'static str,
@@ -35,6 +39,8 @@ pub struct Scenario {
 }
 
 const ACQUIRE: &str = "LOCK.ACQUIRE {k} {o} PX 30000";
+const QUEUED: &str =
+    "LOCK.ACQUIRE {k} {p} PX 30000 BLOCK 0 NOTIFY tickets 3d7d6a0e-7c55-4f0c-9d1e-0a5b8f6c2e11";
 const RELEASE: &str = "LOCK.RELEASE {k} {o}";
 
 /// Acquire and release, and the commands that a Redisson client sends after an unlock.
@@ -109,6 +115,14 @@ const EVERY_COMMAND: &[Scenario] = &[
     plain(
         "its peer: PING, BLPOP, RPUSH",
         &["waiter: BLPOP {k} 0", "RPUSH {k} x"],
+    ),
+    after("ticket: QUEUED", &[ACQUIRE], &[QUEUED]),
+    plain("ticket: release with hand-off", &[RELEASE]),
+    plain("ticket: release", &["LOCK.RELEASE {k} {p}"]),
+    after(
+        "ticket: QUEUED, release with hand-off, release",
+        &[ACQUIRE],
+        &[QUEUED, RELEASE, "LOCK.RELEASE {k} {p}"],
     ),
 ];
 

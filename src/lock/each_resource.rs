@@ -222,11 +222,13 @@ impl Locks {
         is_new: bool,
         cx: &mut Cx<'_>,
     ) -> Option<Asked> {
-        let queues = self.queues_mut(resource);
         if is_new {
-            queues.forget_heard();
+            // Tickets of several kinds may have one channel.
+            for resource in ALL {
+                self.queues_mut(resource).forget_heard();
+            }
         }
-        queues.next_to_ask(key, cx)
+        self.queues_mut(resource).next_to_ask(key, cx)
     }
 
     /// Whether the ticket is heard.

@@ -106,9 +106,11 @@ fn carry_out_all(
             let names: Vec<_> = keys.iter().map(LockKey::name).collect();
             let at = keys.first().map(|key| (key.ctx(), key.id().db));
             drop(keys);
-            return Err(at.map_or(LockError::NotWritten, |(ctx, db)| {
+            let error = at.map_or(LockError::NotWritten, |(ctx, db)| {
                 refused(ctx, db, &names, what)
-            }));
+            });
+            untold.into_iter().for_each(|untold| untold.fail(&error));
+            return Err(error);
         }
     }
     untold.into_iter().for_each(Untold::finish);
@@ -130,7 +132,9 @@ fn carry_out(
     if let Err(what) = change(&mut key, fx, replication) {
         let (ctx, name, db) = (key.ctx(), key.name(), key.id().db);
         drop(key);
-        return Err(refused(ctx, db, &[name], what));
+        let error = refused(ctx, db, &[name], what);
+        untold.fail(&error);
+        return Err(error);
     }
     untold.finish();
     if fx.iter().any(Effect::is_news) {

@@ -32,7 +32,11 @@ impl CountKey<'_> {
         fault::trip("apply");
         let (ctx, db, name) = (self.ctx(), self.id().db, self.name());
         let written = self.change(change, replication);
-        written.map_err(|what| apply::refused(ctx, db, &[name], what))?;
+        if let Err(what) = written {
+            let error = apply::refused(ctx, db, &[name], what);
+            untold.fail(&error);
+            return Err(error);
+        }
         untold.finish();
         answers::note_all(ctx, &fx);
         Ok(answer)

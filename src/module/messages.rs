@@ -45,8 +45,8 @@ fn message_of(outcome: &Outcome, tag: &[u8]) -> Vec<u8> {
     message
 }
 
-/// The messages of a decision whose changes are not made yet. If this value is dropped, by a refused write or a panic,
-/// the tickets fail: they have left their queues.
+/// The messages of a decision whose changes are not made yet. If this value is dropped, by a panic, the tickets fail:
+/// they have left their queues.
 pub struct Untold<'a> {
     ctx: Ctx<'a>,
     fx: &'a [Effect],
@@ -62,14 +62,25 @@ impl<'a> Untold<'a> {
     pub fn finish(mut self) {
         self.fx = &[];
     }
+
+    /// The changes were refused: the tickets fail with this error.
+    pub fn fail(mut self, error: &LockError) {
+        for effect in std::mem::take(&mut self.fx) {
+            if let Effect::Tell(ticket, _) = effect {
+                tell(self.ctx, ticket, &Outcome::Failed(error.clone()));
+            }
+        }
+    }
 }
 
 impl Drop for Untold<'_> {
     fn drop(&mut self) {
-        for effect in self.fx {
-            if let Effect::Tell(ticket, _) = effect {
-                tell(self.ctx, ticket, &Outcome::Failed(LockError::NotWritten));
-            }
+        let untold = Untold {
+            ctx: self.ctx,
+            fx: std::mem::take(&mut self.fx),
+        };
+        if !untold.fx.is_empty() {
+            untold.fail(&LockError::Internal);
         }
     }
 }

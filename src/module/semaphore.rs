@@ -70,7 +70,9 @@ impl<'a> SemKey<'a> {
         let (ctx, db, name) = (self.ctx(), self.id().db, self.name());
         if let Err(what) = self.carry_out(change, fx, replication) {
             drop(self);
-            return Err(apply::refused(ctx, db, &[name], what));
+            let error = apply::refused(ctx, db, &[name], what);
+            untold.fail(&error);
+            return Err(error);
         }
         untold.finish();
         answers::note_all(ctx, fx);

@@ -30,6 +30,7 @@ pub fn settle_due(ctx: Ctx<'_>, now: Now) {
     let mut refused = Vec::new();
     let mut keys_left = KEYS_PER_TICK;
     let passed_over = || shell::with(|shell| shell.locks.passed_over());
+    let cluster = tickets::Cluster::default();
     let most_passed_over = passed_over() + PASSED_PER_TICK;
     while keys_left > 0 && passed_over() < most_passed_over {
         keys_left -= 1;
@@ -66,7 +67,7 @@ pub fn settle_due(ctx: Ctx<'_>, now: Now) {
             Resource::Latch => settle_latch(ctx, &key, now),
         };
         if !settled {
-            tickets::fail_if_elsewhere(ctx, resource, &key, now);
+            cluster.fail_if_elsewhere(ctx, resource, &key, now);
             refused.push((resource, key));
         }
     }

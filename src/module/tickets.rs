@@ -1,5 +1,7 @@
 //! Tickets at the server: whether `NOTIFY` is permitted, and whether a ticket is heard.
 
+use std::cell::OnceCell;
+
 use crate::lock::{slot_of, Asked, Hearing, KeyId, KeyRef, LockError, Now, Resource};
 use crate::module::acl::may_publish;
 use crate::module::answers;
@@ -84,22 +86,29 @@ fn hearing_of(ctx: Ctx<'_>, asked: &Asked) -> Hearing {
     }
 }
 
-/// The server refuses writes to this key. If its slot is another node's, or the cluster is down, the tickets fail: the
-/// server redirects parked clients itself.
-pub fn fail_if_elsewhere(ctx: Ctx<'_>, resource: Resource, id: &KeyId, now: Now) {
-    let key = id.as_ref();
-    if !shell::is_cluster() || !shell::with(|shell| shell.locks.has_tickets(resource, key)) {
-        return;
+/// What the cluster says of this node, asked once in a tick and only if it is needed.
+#[derive(Default)]
+pub struct Cluster(OnceCell<(Option<String>, Option<String>)>);
+
+impl Cluster {
+    /// The server refuses writes to this key. If its slot is another node's, or the cluster is down, the tickets fail:
+    /// the server redirects parked clients itself.
+    pub fn fail_if_elsewhere(&self, ctx: Ctx<'_>, resource: Resource, id: &KeyId, now: Now) {
+        let key = id.as_ref();
+        if !shell::is_cluster() || !shell::with(|shell| shell.locks.has_tickets(resource, key)) {
+            return;
+        }
+        let ask = || (cluster(ctx, b"INFO"), cluster(ctx, b"NODES"));
+        let error = match self.0.get_or_init(ask) {
+            (Some(info), _) if info.contains("cluster_state:fail") => LockError::ClusterDown,
+            (_, Some(nodes)) if !is_own(nodes, slot_of(key.name)) => LockError::Moved,
+            _ => return,
+        };
+        let ((), fx) = decide(now, |locks, cx| {
+            locks.fail_tickets_at(resource, key, &error, cx);
+        });
+        answers::note_all(ctx, &fx);
     }
-    let error = match (cluster(ctx, b"INFO"), cluster(ctx, b"NODES")) {
-        (Some(info), _) if info.contains("cluster_state:fail") => LockError::ClusterDown,
-        (_, Some(nodes)) if !is_own(&nodes, slot_of(key.name)) => LockError::Moved,
-        _ => return,
-    };
-    let ((), fx) = decide(now, |locks, cx| {
-        locks.fail_tickets_at(resource, key, &error, cx);
-    });
-    answers::note_all(ctx, &fx);
 }
 
 fn cluster(ctx: Ctx<'_>, word: &[u8]) -> Option<String> {
