@@ -113,8 +113,8 @@ pub fn or_give_up(
     applied
 }
 
-/// The wait asked for, or none where the calling client cannot be parked. A ticket can wait everywhere but on a replica,
-/// whose master decides.
+/// The wait asked for, or none where the calling client cannot be parked. A ticket can wait everywhere but on a
+/// replica, whose master decides.
 pub fn possible_wait(ctx: Ctx<'_>, wait: Wait, is_ticket: bool) -> Wait {
     match wait {
         Wait::No => Wait::No,
