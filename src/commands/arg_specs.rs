@@ -53,11 +53,14 @@ pub const CONDITION: Arg = optional(
 /// `[TOKEN token]`
 pub const TOKEN: Arg = option(c"token", c"TOKEN", true);
 
-/// `[BLOCK milliseconds]`
-pub const BLOCK: Arg = option(c"milliseconds", c"BLOCK", true);
+/// `[BLOCK milliseconds [NOTIFY channel tag]]`
+pub const BLOCK: Arg = optional(
+    c"wait",
+    ArgKind::Block(&[option(c"milliseconds", c"BLOCK", false), NOTIFY]),
+);
 
 /// `[NOTIFY channel tag]`
-pub const NOTIFY: Arg = optional(
+const NOTIFY: Arg = optional(
     c"notify",
     ArgKind::Block(&[
         Arg {

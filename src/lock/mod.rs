@@ -7,7 +7,8 @@
 //!
 //! `LOCK.ACQUIRE` on an absent key writes the hash and replies a fencing token. A request of the holder raises the hold
 //! count. Any other request gets nil or, with `BLOCK`, is *parked*: its client is blocked and its request joins the
-//! queue of the key.
+//! queue of the key. With `NOTIFY` it waits in that queue as a *ticket*: no client is blocked, the reply is `QUEUED`,
+//! and the outcome is a message on a channel.
 //!
 //! A release does not free a lock that has waiters: it *hands off*. In the same event the hash is written for the first
 //! waiter, with a new token and a lease that starts now, and both replies are sent. The same happens when a lease runs
@@ -47,10 +48,13 @@
 //! | resource | what a client waits for under one key: a lock, a semaphore or a latch |
 //! | permit | one of the holds that a semaphore has to give, each with a lease; its owner is called *id* |
 //! | latch | a count that requests wait to see at zero |
-//! | waiter | a parked request |
+//! | waiter | a request in a queue, parked or a ticket (INFO: `waiters` counts the parked ones) |
 //! | queue | the waiters of one key in order |
 //! | place | the position of an owner in a queue, kept for a grace time after a disconnect (INFO: `places_kept`) |
 //! | park | to wait with a blocked client (INFO: `waits_parked`) |
+//! | ticket | a waiter without a blocked client; its outcome is a message on a channel |
+//! | heard | of a ticket: its channel has a subscriber; for `SESSION`, its connection is open too |
+//! | pass over | to take a ticket that is not heard from the queue, without a message; its owner keeps the place |
 //! | grant | a waiter or a caller becomes holder |
 //! | hand off | to grant as part of the end of a hold |
 //! | in flight | granted, and the reply not written yet; may still be undone (INFO: `grants_undone`) |

@@ -1,6 +1,6 @@
 //! `LATCH.WAIT key [BLOCK ms [NOTIFY channel tag]]`
 
-use crate::commands::arg_specs::{BLOCK, KEY, NOTIFY};
+use crate::commands::arg_specs::{BLOCK, KEY};
 use crate::commands::error::CommandError;
 use crate::commands::latch::is_no_semaphore;
 use crate::commands::parser::{once, NotifyWords, ParseSettings, Parser, Word};
@@ -100,7 +100,7 @@ impl Command for Wait {
         arity: -2,
         summary: c"Tells whether a latch is open, or waits until it is",
         complexity: c"O(1)",
-        args: &[KEY, BLOCK, NOTIFY],
+        args: &[KEY, BLOCK],
     };
 
     fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), CommandError> {

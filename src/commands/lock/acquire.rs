@@ -1,7 +1,7 @@
 //! `LOCK.ACQUIRE key owner [READ | WRITE] [EX s | PX ms | SESSION] [BLOCK ms [NOTIFY channel tag]] [ONCE] [WITHHOLDER]`
 
 use crate::commands::acquire_options::AcquireOptions;
-use crate::commands::arg_specs::{word, BLOCK, KEY, LEASE_OR_SESSION, MODE, NOTIFY, OWNER};
+use crate::commands::arg_specs::{word, BLOCK, KEY, LEASE_OR_SESSION, MODE, OWNER};
 use crate::commands::error::CommandError;
 use crate::commands::lock::read_write;
 use crate::commands::parser::{ParseSettings, Parser, Word};
@@ -110,7 +110,6 @@ impl Command for Acquire {
             MODE,
             LEASE_OR_SESSION,
             BLOCK,
-            NOTIFY,
             word(c"once", c"ONCE"),
             word(c"withholder", c"WITHHOLDER"),
         ],

@@ -5,16 +5,17 @@ use crate::module::entry::command::{Command, Spec};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::strings::Str;
 
-const LINES: [&str; 43] = [
-    "LOCK.ACQUIRE <key> <owner> [READ | WRITE] [EX <s> | PX <ms> | SESSION] [BLOCK <ms>] [ONCE] [WITHHOLDER]",
+const LINES: [&str; 44] = [
+    "LOCK.ACQUIRE <key> <owner> [READ | WRITE] [EX <s> | PX <ms> | SESSION] [BLOCK <ms> [NOTIFY <channel> <tag>]] [ONCE] [WITHHOLDER]",
     "    Take the lock, or wait for it (BLOCK 0: for ever). Returns the fencing token, or nil.",
+    "    NOTIFY: wait without a parked client. Returns QUEUED; the outcome is a message on the channel.",
     "    READ, WRITE: a lock of many readers or one writer, as Redisson's RReadWriteLock.",
     "    SESSION: the server keeps the lease while this connection lives, and releases when it ends.",
     "LOCK.RELEASE <key> <owner> [READ | WRITE] [ALL] [TOKEN <token>]",
     "    Drop one hold, or all. Returns 1 (freed), 0 (still held), nil (not held by this owner).",
     "LOCK.RENEW <key> <owner> [READ | WRITE] [EX <s> | PX <ms>] [TOKEN <token>]",
     "    Set the lease anew. Returns 1, or 0 when the lock is lost.",
-    "LOCK.MACQUIRE <numkeys> <key> [<key> ...] <owner> [READ | WRITE] [EX <s> | PX <ms> | SESSION] [BLOCK <ms>] [ONCE] [WITHHOLDER]",
+    "LOCK.MACQUIRE <numkeys> <key> [<key> ...] <owner> [READ | WRITE] [EX <s> | PX <ms> | SESSION] [BLOCK <ms> [NOTIFY <channel> <tag>]] [ONCE] [WITHHOLDER]",
     "    Take all of these locks or none, or wait for them. Returns one token a key, or nil.",
     "LOCK.MRELEASE <numkeys> <key> [<key> ...] <owner> [ALL]",
     "    Drop a hold on each. Returns on how many.",
@@ -28,7 +29,7 @@ const LINES: [&str; 43] = [
     "    The locks held, step by step; of one owner; or the keys that somebody waits for.",
     "SEM.SET <key> <permits> [NX | XX]",
     "    Make a semaphore, or change how many permits it has. Returns them, or nil.",
-    "SEM.ACQUIRE <key> <id> [LIMIT <permits>] [EX <s> | PX <ms> | SESSION] [BLOCK <ms>]",
+    "SEM.ACQUIRE <key> <id> [LIMIT <permits>] [EX <s> | PX <ms> | SESSION] [BLOCK <ms> [NOTIFY <channel> <tag>]]",
     "    Take a permit, or wait for one. LIMIT makes the semaphore if it does not exist.",
     "    Returns the token, or nil: no permit was free, or no such semaphore.",
     "SEM.RELEASE <key> <id>",
@@ -41,7 +42,7 @@ const LINES: [&str; 43] = [
     "    Close a latch for so many counts. Returns them, or nil.",
     "LATCH.DOWN <key> [<n>]",
     "    Count it down; at 0 it opens. Returns what is left.",
-    "LATCH.WAIT <key> [BLOCK <ms>]",
+    "LATCH.WAIT <key> [BLOCK <ms> [NOTIFY <channel> <tag>]]",
     "    Wait until it is open. Returns 1, or 0 when it is still closed.",
     "LOCK.OWNER",
     "    A fresh unique owner id.",

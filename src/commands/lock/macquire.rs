@@ -2,9 +2,7 @@
 //! [ONCE] [WITHHOLDER]`
 
 use crate::commands::acquire_options::AcquireOptions;
-use crate::commands::arg_specs::{
-    word, BLOCK, KEYS, LEASE_OR_SESSION, MODE, NOTIFY, NUMKEYS, OWNER,
-};
+use crate::commands::arg_specs::{word, BLOCK, KEYS, LEASE_OR_SESSION, MODE, NUMKEYS, OWNER};
 use crate::commands::error::CommandError;
 use crate::commands::lock::read_write;
 use crate::commands::parser::{ParseSettings, Parser, Word};
@@ -134,7 +132,6 @@ impl Command for AcquireMany<'_> {
             MODE,
             LEASE_OR_SESSION,
             BLOCK,
-            NOTIFY,
             word(c"once", c"ONCE"),
             word(c"withholder", c"WITHHOLDER"),
         ],

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use crate::commands::arg_specs::{option, BLOCK, ID, KEY, LEASE_OR_SESSION, NOTIFY};
+use crate::commands::arg_specs::{option, BLOCK, ID, KEY, LEASE_OR_SESSION};
 use crate::commands::error::CommandError;
 use crate::commands::parser::{once, NotifyWords, ParseSettings, Parser, Word};
 use crate::commands::sem::open_permit;
@@ -136,7 +136,6 @@ impl Command for Acquire {
             option(c"permits", c"LIMIT", true),
             LEASE_OR_SESSION,
             BLOCK,
-            NOTIFY,
         ],
     };
 

@@ -238,6 +238,26 @@ fn the_observer_reads_and_changes_nothing() {
     );
 }
 
+/// docs/ACL.md has the words that permit `NOTIFY`.
+#[test]
+fn an_application_waits_with_notify_when_it_has_channels() {
+    const PERMIT: &str = "ACL SETUSER app &lock:* +subscribe +unsubscribe";
+    assert!(include_str!("../../../docs/ACL.md").contains(PERMIT));
+    let (_files, server) = furnished();
+    server.conn().line("SUBSCRIBE lock:answers");
+    let wait = "LOCK.ACQUIRE lock:1 p BLOCK 0 NOTIFY lock:answers 1";
+    let mut app = login(&server, "app");
+    must_not(&mut app, &[wait, "SUBSCRIBE lock:answers"]);
+    must(&mut server.conn(), &[PERMIT]);
+    let mut subscriber = login(&server, "app");
+    must(&mut subscriber, &["SUBSCRIBE lock:answers"]);
+    must_not(&mut app, &["LOCK.ACQUIRE lock:1 p BLOCK 0 NOTIFY other 1"]);
+    assert_eq!(app.line(wait).text(), "QUEUED");
+    server.conn().line("LOCK.RELEASE lock:1 o");
+    let message = subscriber.recv().list()[2].text();
+    assert!(message.starts_with("granted ") && message.ends_with(" 1"));
+}
+
 /// A user that may subscribe receives events of locks, and no others.
 #[test]
 fn observer_and_operator_receive_the_events_of_locks() {

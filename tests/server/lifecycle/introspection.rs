@@ -30,7 +30,7 @@ const COMMANDS: [Described; 20] = [
         categories: "@blocking @fast @lock @write",
         key: "RW access update",
         arguments:
-            "key owner [READ | WRITE] [EX seconds | PX milliseconds | SESSION] [BLOCK milliseconds] [ONCE] [WITHHOLDER]",
+            "key owner [READ | WRITE] [EX seconds | PX milliseconds | SESSION] [BLOCK milliseconds [NOTIFY channel tag]] [ONCE] [WITHHOLDER]",
     },
     Described {
         name: "lock.release",
@@ -55,7 +55,7 @@ const COMMANDS: [Described; 20] = [
         categories: "@blocking @lock @write",
         key: "RW access update",
         arguments:
-            "numkeys key [key ...] owner [READ | WRITE] [EX seconds | PX milliseconds | SESSION] [BLOCK milliseconds] [ONCE] [WITHHOLDER]",
+            "numkeys key [key ...] owner [READ | WRITE] [EX seconds | PX milliseconds | SESSION] [BLOCK milliseconds [NOTIFY channel tag]] [ONCE] [WITHHOLDER]",
     },
     Described {
         name: "lock.mrelease",
@@ -111,7 +111,7 @@ const COMMANDS: [Described; 20] = [
         flags: "blocking denyoom fast module write",
         categories: "@blocking @fast @lock @write",
         key: "RW access update",
-        arguments: "key id [LIMIT permits] [EX seconds | PX milliseconds | SESSION] [BLOCK milliseconds]",
+        arguments: "key id [LIMIT permits] [EX seconds | PX milliseconds | SESSION] [BLOCK milliseconds [NOTIFY channel tag]]",
     },
     Described {
         name: "sem.release",
@@ -159,7 +159,7 @@ const COMMANDS: [Described; 20] = [
         flags: "blocking fast module readonly",
         categories: "@blocking @fast @lock @read",
         key: "RO access",
-        arguments: "key [BLOCK milliseconds]",
+        arguments: "key [BLOCK milliseconds [NOTIFY channel tag]]",
     },
     Described {
         name: "lock.redisson",
@@ -348,6 +348,15 @@ fn info_has_a_section_of_plain_numbers() {
         "waits_withdrawn",
         "waits_failed",
         "foreign_wakeups",
+        "tickets",
+        "ticket_places",
+        "tickets_queued",
+        "tickets_granted",
+        "tickets_timed_out",
+        "tickets_withdrawn",
+        "tickets_taken_over",
+        "tickets_failed",
+        "tickets_unheard",
         "windows_open",
         "windows",
         "windows_taken",

@@ -9,12 +9,13 @@ use crate::common::{free_port, module_path, patience, server_binary, wait_for, C
 const CENTURY: &str = "3162240000000";
 
 /// Every numeric setting: default, lowest, highest.
-pub const NUMBERS: [(&str, &str, &str, &str); 12] = [
+pub const NUMBERS: [(&str, &str, &str, &str); 13] = [
     ("lock.default-lease", "30000", "1", CENTURY),
     ("lock.max-lease", CENTURY, "1", CENTURY),
     ("lock.max-wait", CENTURY, "0", CENTURY),
     ("lock.max-waiters", "10000", "0", "1000000"),
     ("lock.max-waiters-per-key", "10000", "0", "1000000"),
+    ("lock.max-tickets", "100000", "0", "10000000"),
     ("lock.queue-grace", "1000", "0", "60000"),
     ("lock.max-owner-len", "256", "1", "65536"),
     ("lock.max-tracked", "10000", "0", "10000000"),

@@ -110,6 +110,21 @@ fn a_replica_has_the_permits_and_grants_them_when_it_is_promoted() {
 }
 
 #[test]
+fn a_replica_replies_at_once_whether_a_latch_is_open() {
+    let (master, replica) = (TestServer::start(), TestServer::start());
+    follow(&replica, &master);
+    master.conn().line("LATCH.SET d 1");
+    wait_until_in_sync(&replica, &master);
+    let (mut r, mut subscriber) = (replica.conn(), replica.conn());
+    subscriber.line("SUBSCRIBE ch");
+    for options in ["BLOCK 0", "BLOCK 0 NOTIFY ch t"] {
+        assert_eq!(r.line(&format!("LATCH.WAIT d {options}")).int(), 0);
+        assert_eq!(r.line(&format!("LATCH.WAIT none {options}")).int(), 1);
+    }
+    assert_eq!(replica.stat("tickets_queued"), 0);
+}
+
+#[test]
 fn permits_and_latches_survive_a_crash() {
     let mut server = TestServer::with(&["--appendonly", "yes", "--appendfsync", "always"]);
     let mut c = server.conn();
