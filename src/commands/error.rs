@@ -119,7 +119,7 @@ impl fmt::Display for CommandError {
             E::ChannelElsewhere => {
                 "CROSSSLOT the channel of NOTIFY does not hash to the slot of the key"
             }
-            E::MayNotPublish => "NOPERM NOTIFY needs permission to publish to the channel",
+            E::MayNotPublish => "NOPERM NOTIFY needs permission to run PUBLISH on the channel",
             E::NoSubscriber => "NOSUBSCRIBER no client is subscribed to the channel",
             E::NoSession => {
                 "ERR SESSION is not allowed from scripts, nor where there is no connection"

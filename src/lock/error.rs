@@ -133,7 +133,7 @@ impl LockError {
                 "ERR a lock of this name cannot be READ or WRITE in a cluster, use a hash tag"
             }
             E::Busy => {
-                "LOCKBUSY too many places in queues, see lock.max-waiters, lock.max-waiters-per-key and lock.drain"
+                "LOCKBUSY too many places in queues, see lock.max-waiters, lock.max-waiters-per-key, lock.max-tickets and lock.drain"
             }
             E::Broken => "LOCKBROKEN the lock was broken and its waiters purged",
             E::HoldCountOverflow => "ERR hold count would overflow",

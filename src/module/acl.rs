@@ -58,21 +58,18 @@ pub fn may_write(ctx: Ctx<'_>, keys: &[Str<'_>]) -> bool {
     may.unwrap_or(false)
 }
 
-/// Whether the caller's user may publish to this channel. A call by a script or a module has no user of its own: it is
-/// permitted, as its caller was.
+/// Whether the caller's user may publish to this channel with `PUBLISH`, in a cluster with `SPUBLISH`. A call by a
+/// script or a module has no user of its own: it is permitted, as its caller was.
 pub fn may_publish(ctx: Ctx<'_>, channel: Str<'_>) -> bool {
     if !ctx.has_connection() {
         return true;
     }
-    let may = as_user(ctx, |user| {
-        const PUBLISH: u32 = raw::REDISMODULE_CMD_CHANNEL_PUBLISH;
-        // SAFETY: the user is live until `as_user` frees it, after the body; the channel's name is live.
-        let status = unsafe {
-            api!(RedisModule_ACLCheckChannelPermissions)(user.0, channel.as_ptr(), PUBLISH as i32)
-        };
-        status == raw::REDISMODULE_OK as i32
-    });
-    may.unwrap_or(false)
+    let command: &[u8] = match ctx.is_cluster() {
+        true => b"SPUBLISH",
+        false => b"PUBLISH",
+    };
+    let (command, message) = (OwnedStr::new(command), OwnedStr::new(b""));
+    user_may(ctx, &[command.as_str(), channel, message.as_str()])
 }
 
 fn user_may(ctx: Ctx<'_>, command: &[Str<'_>]) -> bool {

@@ -65,6 +65,10 @@ impl<'a> Untold<'a> {
 
     /// The changes were refused: the tickets fail with this error.
     pub fn fail(mut self, error: &LockError) {
+        self.fail_all(error);
+    }
+
+    fn fail_all(&mut self, error: &LockError) {
         for effect in std::mem::take(&mut self.fx) {
             if let Effect::Tell(ticket, _) = effect {
                 tell(self.ctx, ticket, &Outcome::Failed(error.clone()));
@@ -75,12 +79,6 @@ impl<'a> Untold<'a> {
 
 impl Drop for Untold<'_> {
     fn drop(&mut self) {
-        let untold = Untold {
-            ctx: self.ctx,
-            fx: std::mem::take(&mut self.fx),
-        };
-        if !untold.fx.is_empty() {
-            untold.fail(&LockError::Internal);
-        }
+        self.fail_all(&LockError::Internal);
     }
 }

@@ -241,13 +241,15 @@ fn the_observer_reads_and_changes_nothing() {
 /// docs/ACL.md has the words that permit `NOTIFY`.
 #[test]
 fn an_application_waits_with_notify_when_it_has_channels() {
-    const PERMIT: &str = "ACL SETUSER app &lock:* +subscribe +unsubscribe";
+    const PERMIT: &str = "ACL SETUSER app &lock:* +publish +subscribe +unsubscribe";
     assert!(include_str!("../../../docs/ACL.md").contains(PERMIT));
     let (_files, server) = furnished();
     server.conn().line("SUBSCRIBE lock:answers");
     let wait = "LOCK.ACQUIRE lock:1 p BLOCK 0 NOTIFY lock:answers 1";
     let mut app = login(&server, "app");
     must_not(&mut app, &[wait, "SUBSCRIBE lock:answers"]);
+    must(&mut server.conn(), &["ACL SETUSER app &lock:*"]);
+    must_not(&mut app, &[wait]);
     must(&mut server.conn(), &[PERMIT]);
     let mut subscriber = login(&server, "app");
     must(&mut subscriber, &["SUBSCRIBE lock:answers"]);
