@@ -5,6 +5,7 @@ use crate::lock::effect::Cx;
 use crate::lock::limits::Places;
 use crate::lock::locks::Locks;
 use crate::lock::resource::{Resource, ALL};
+use crate::lock::wait::ending::ENDED_AT_ONCE;
 use crate::lock::wait::hearing::{Asked, Hearing};
 use crate::lock::wait::request::WaiterId;
 use crate::lock::wait::waiters::{Grace, Waiters};
@@ -63,12 +64,14 @@ impl Locks {
 
     /// Whether no wait, place, lease, window or key is due, now or later.
     pub fn is_quiet(&self) -> bool {
-        self.all().all(Waiters::is_quiet) && self.windows.open() == 0
+        self.all().all(Waiters::is_quiet) && self.windows.open() == 0 && !self.is_demoting
     }
 
     /// Milliseconds until the next end of a wait or of a kept place.
     pub fn next_wait(&self, now: Now) -> Option<u64> {
-        self.all().filter_map(|queues| queues.next_wait(now)).min()
+        let ends_more = self.is_demoting || self.all().any(Waiters::has_endings);
+        let next = self.all().filter_map(|queues| queues.next_wait(now));
+        next.chain(ends_more.then_some(0)).min()
     }
 
     /// Milliseconds until the next key is to be settled.
@@ -296,12 +299,31 @@ impl Locks {
         WaiterId(self.last_waiter_id)
     }
 
+    /// Ends more of the waiters that are about to end. Called in every tick while [`Locks::next_wait`] is 0.
+    pub fn end_more(&mut self, cx: &mut Cx<'_>) {
+        let mut left = ENDED_AT_ONCE;
+        for resource in ALL {
+            self.queues_mut(resource).end_more(&mut left, cx);
+        }
+        if self.is_demoting {
+            self.fail_tickets(&mut left, cx);
+        }
+    }
+
+    /// This server is a replica: tickets fail, some of them in every tick.
+    pub(crate) fn fail_tickets(&mut self, left: &mut usize, cx: &mut Cx<'_>) {
+        for resource in ALL {
+            let queues = self.queues_mut(resource);
+            queues.fail_tickets(&LockError::Unblocked, left, cx);
+        }
+        self.is_demoting = self.tickets() > 0;
+    }
+
     /// Answers an error to every waiter.
     pub(crate) fn fail_everywhere(&mut self, error: &LockError, cx: &mut Cx<'_>) {
         for resource in ALL {
             let queues = self.queues_mut(resource);
-            let parked = queues.clear_all();
-            queues.fail(parked, error, cx);
+            queues.fail_everywhere(error, cx);
             queues.schedule_postponed();
         }
     }

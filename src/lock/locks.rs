@@ -42,6 +42,8 @@ pub struct Locks {
     pub windows: Windows,
     /// The channels of tickets.
     pub(crate) channels: Channels,
+    /// Whether this server has become a replica and its tickets fail.
+    pub(crate) is_demoting: bool,
     /// Connections that end in this tick: the server may still find them.
     pub(crate) closing: Vec<u64>,
     /// Requests that were parked after an uncertain search for deadlocks.
@@ -76,6 +78,7 @@ impl Locks {
             in_cluster: false,
             windows: Windows::default(),
             channels: Channels::default(),
+            is_demoting: false,
             closing: Vec::new(),
             unverified: Vec::new(),
             tracked: TrackedGrants::default(),

@@ -4,8 +4,8 @@
 use crate::lock::effect::Cx;
 use crate::lock::locks::Locks;
 use crate::lock::name::KeySet;
-use crate::lock::resource::ALL;
 use crate::lock::view::HORIZON_DB;
+use crate::lock::wait::ending::ENDED_AT_ONCE;
 use crate::lock::wait::request::WaiterId;
 use crate::lock::{Domain, KeyRef, LockError, Now};
 
@@ -133,10 +133,8 @@ impl Locks {
     /// This server has become a replica: its master decides about its keys now. (The server unblocks parked clients
     /// itself.)
     pub fn demoted(&mut self, cx: &mut Cx<'_>) {
-        for resource in ALL {
-            self.queues_mut(resource)
-                .fail_tickets(&LockError::Unblocked, cx);
-        }
+        let mut left = ENDED_AT_ONCE;
+        self.fail_tickets(&mut left, cx);
         self.tokens.disown();
         self.in_flight.forget_undone();
         self.rechecks = KeySet::default();

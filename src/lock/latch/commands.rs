@@ -1,11 +1,10 @@
 //! The latch commands, and the settling of a latch.
 
-use crate::lock::effect::Outcome;
 use crate::lock::latch::state::Latches;
 use crate::lock::latch::state::{Count, CountChange, LatchWait, Waited};
 use crate::lock::request::{SetIf, Wait};
 use crate::lock::resource::KindCx;
-use crate::lock::wait::request::Waiter;
+use crate::lock::wait::request::{EndsWith, Waiter};
 use crate::lock::{KeyRef, LockError};
 
 impl Latches {
@@ -93,10 +92,7 @@ impl Latches {
     }
 
     fn grant_all(&mut self, key: KeyRef<'_>, cx: &mut KindCx<'_>) {
-        for waiter in self.waiters.clear(key) {
-            self.waiters.count_wait(&waiter, cx.now);
-            cx.answer(&waiter, Outcome::Open);
-        }
+        self.waiters.end_all(key, EndsWith::Open, cx);
     }
 
     fn note_end(&mut self, key: KeyRef<'_>, state: Count) {

@@ -222,6 +222,7 @@ impl Sim {
     pub fn alarm(&mut self) {
         let mut fx = Effects::new();
         while self.locks.end_next_wait(&mut Cx::new(self.now, &mut fx)) {}
+        self.locks.end_more(&mut Cx::new(self.now, &mut fx));
         self.carry_out_answers(fx);
         // The shell settles the keys that it has postponed; here all keys are settled.
         let delayed = self.locks.startup_delay.is_on(self.now);

@@ -72,7 +72,13 @@ impl Waiters {
             && self.leases.is_empty()
             && self.unsettled.is_empty()
             && self.unsettled_requests.is_empty()
+            && self.endings.is_empty()
             && !self.has_postponed()
+    }
+
+    /// Whether waiters are about to end.
+    pub(crate) fn has_endings(&self) -> bool {
+        !self.endings.is_empty()
     }
 
     /// Milliseconds until the next end of a wait or of a kept place.

@@ -90,16 +90,18 @@ impl Waiters {
         }
     }
 
-    /// Fails every ticket with this error: the server tells parked clients itself.
-    pub(crate) fn fail_tickets(&mut self, error: &LockError, cx: &mut Cx<'_>) {
+    /// Fails tickets with this error, at most `left`: the server tells parked clients itself.
+    pub(crate) fn fail_tickets(&mut self, error: &LockError, left: &mut usize, cx: &mut Cx<'_>) {
         if self.tickets == 0 {
             return;
         }
         let queues = self.waited.values().flat_map(|waited| waited.queue.iter());
         let tickets = queues.filter(|(_, waiter)| waiter.ticket.is_some());
-        let mut requests: Vec<_> = tickets.map(|(_, waiter)| waiter.id).collect();
+        let requests = tickets.map(|(_, waiter)| waiter.id);
+        let mut requests: Vec<_> = requests.take(*left).collect();
         requests.sort_unstable();
         requests.dedup();
+        *left -= requests.len();
         for request in requests {
             let waiter = self.dismiss(request);
             self.fail(waiter, error, cx);

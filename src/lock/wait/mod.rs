@@ -3,11 +3,12 @@
 //!
 //! [`waiters::Waiters`] owns the data. [`queue`] orders the waiters of one key, [`multi_key`] takes places at several
 //! keys, [`ticket`] and [`hearing`] have what is special of waiters that block no client, [`next`] finds the next to
-//! grant, [`outcome`] ends waits, [`due`] and [`unsettled`] say what comes next and when, [`index`] and [`holders`]
-//! record what [`deadlock`] searches.
+//! grant, [`outcome`] and [`ending`] end waits, [`due`] and [`unsettled`] say what comes next and when, [`index`] and
+//! [`holders`] record what [`deadlock`] searches.
 
 pub(crate) mod deadlock;
 pub(crate) mod due;
+pub(crate) mod ending;
 pub(crate) mod hearing;
 pub(crate) mod holders;
 pub(crate) mod index;

@@ -16,7 +16,7 @@ pub(crate) enum Next {
     Ask(WaiterId),
     /// Many tickets were passed over; the rest of the queue comes in the next tick.
     Later,
-    /// The queue is empty.
+    /// The queue is empty, or all its waiters are about to end.
     Nothing,
 }
 
@@ -36,6 +36,9 @@ impl Waiters {
     }
 
     pub(super) fn next(&mut self, key: KeyRef<'_>, cx: &mut Cx<'_>) -> Next {
+        if self.is_ending(key) {
+            return Next::Nothing;
+        }
         let mut passed_over = 0;
         loop {
             let Some((_, id, waited)) = self.waited.get_full_mut(&key) else {

@@ -3,7 +3,7 @@
 use crate::lock::effect::{Cx, Effect, Outcome};
 use crate::lock::wait::request::Waiter;
 use crate::lock::wait::waiters::Waiters;
-use crate::lock::{KeyRef, LockError, Now};
+use crate::lock::{LockError, Now};
 
 impl Waiters {
     /// Counts a new waiter. The older requests that it replaces, which have left their queues, end.
@@ -50,12 +50,6 @@ impl Waiters {
             false => self.stats.waits_timed_out += 1,
         }
         cx.answer(waiter, Outcome::Nil);
-    }
-
-    /// Answers this error to every waiter of a key.
-    pub fn fail_all(&mut self, key: KeyRef<'_>, error: &LockError, cx: &mut Cx<'_>) {
-        let waiters = self.clear(key);
-        self.fail(waiters, error, cx);
     }
 
     /// Answers this error to requests that have left their queues.

@@ -6,7 +6,7 @@ use std::num::{NonZeroU32, NonZeroU64};
 use std::rc::Rc;
 
 use crate::lock::wait::ticket::Ticket;
-use crate::lock::{KeyId, Lease, Mode, Now};
+use crate::lock::{KeyId, Lease, LockError, Mode, Now};
 
 /// The number of a parked request, shared with the shell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -96,4 +96,20 @@ pub(crate) struct ReentryTerms {
     pub once: bool,
     /// The hold is unbound from its connection, unless the request asks for a session.
     pub names_lease: bool,
+}
+
+/// The waiters up to this place end with this outcome.
+#[derive(Debug, Clone)]
+pub(crate) struct Ending {
+    pub last: Seq,
+    pub with: EndsWith,
+}
+
+/// The outcome of all waiters of a key.
+#[derive(Debug, Clone)]
+pub(crate) enum EndsWith {
+    /// An error.
+    Failed(LockError),
+    /// The opening of a latch.
+    Open,
 }

@@ -11,7 +11,7 @@ use crate::lock::stats::{TicketStats, WaitStats};
 use crate::lock::table::give_back;
 use crate::lock::wait::index::{PlacesByOwner, WaitedKey};
 use crate::lock::wait::queue::Queue;
-use crate::lock::wait::request::{MultiKeyRequest, Seq, Waiter, WaiterId, WaiterMap};
+use crate::lock::wait::request::{Ending, MultiKeyRequest, Seq, Waiter, WaiterId, WaiterMap};
 use crate::lock::wait::ticket::Ticket;
 use crate::lock::{KeyId, KeyRef, Mode, Now};
 
@@ -59,6 +59,8 @@ pub struct Waiters {
     pub(super) ticket_places: usize,
     /// The ticket that is heard in this event.
     pub(super) heard: Option<(WaiterId, Rc<Ticket>)>,
+    /// Keys whose waiters are about to end.
+    pub(super) endings: KeyMap<Ending>,
     last_seq: u64,
     /// Places inserted at the head of a queue so far.
     firsts: u64,
@@ -83,6 +85,11 @@ impl Waiters {
     /// Whether this request still waits.
     pub fn is_parked(&self, waiter: WaiterId) -> bool {
         self.by_id.contains_key(&waiter)
+    }
+
+    /// The last place taken at the end of a queue.
+    pub(super) fn last_place(&self) -> Seq {
+        Seq::MIN.saturating_add(MIDDLE + self.last_seq)
     }
 
     /// Waiters on one key.

@@ -220,6 +220,7 @@ fn end_waits(ctx: Ctx<'_>, now: Now) {
         while left > 0 && locks.end_next_wait(cx) {
             left -= 1;
         }
+        locks.end_more(cx);
     });
     answers::note_all(ctx, &fx);
 }

@@ -1,0 +1,151 @@
+//! The end of all waiters of a key, or of the server, at once: an error, or the opening of a latch.
+//!
+//! Tickets may be many, and the server must not stand still for them. So a limited number ends in the event, and the
+//! others in the next ticks ([`Waiters::end_more`]). No waiter of such a key is granted meanwhile; a request that comes
+//! meanwhile waits behind them.
+
+use crate::lock::effect::{Cx, Outcome};
+use crate::lock::wait::request::{Ending, EndsWith, Waiter};
+use crate::lock::wait::waiters::Waiters;
+use crate::lock::{KeyId, KeyRef, LockError};
+
+/// Waiters that one decision ends at most.
+pub const ENDED_AT_ONCE: usize = 1_000;
+
+impl Waiters {
+    /// Answers this error to every waiter of a key.
+    pub fn fail_all(&mut self, key: KeyRef<'_>, error: &LockError, cx: &mut Cx<'_>) {
+        self.end_all(key, EndsWith::Failed(error.clone()), cx);
+    }
+
+    /// Ends every waiter of a key, the first of them at once.
+    pub(crate) fn end_all(&mut self, key: KeyRef<'_>, with: EndsWith, cx: &mut Cx<'_>) {
+        let Some((_, id, _)) = self.waited.get_full(&key) else {
+            return;
+        };
+        let id = id.clone();
+        let last = self.last_place();
+        let mut left = ENDED_AT_ONCE;
+        self.end_some(id, Ending { last, with }, &mut left, cx);
+    }
+
+    /// Ends every waiter of this kind, oldest first; if there are many, each key with its own in the next ticks.
+    pub(crate) fn fail_everywhere(&mut self, error: &LockError, cx: &mut Cx<'_>) {
+        if self.live() <= ENDED_AT_ONCE {
+            let waiters = self.clear_all();
+            return self.fail(waiters, error, cx);
+        }
+        let with = EndsWith::Failed(error.clone());
+        let last = self.last_place();
+        let ending = Ending { last, with };
+        let keys: Vec<KeyId> = self.waited.keys().cloned().collect();
+        let endings = keys.into_iter().map(|key| (key, ending.clone()));
+        self.endings.extend(endings);
+    }
+
+    /// Whether waiters of this key are about to end.
+    pub(super) fn is_ending(&self, key: KeyRef<'_>) -> bool {
+        !self.endings.is_empty() && self.endings.contains_key(&key)
+    }
+
+    /// Ends more of the waiters that are about to end, at most `left`.
+    pub(crate) fn end_more(&mut self, left: &mut usize, cx: &mut Cx<'_>) {
+        while *left > 0 {
+            let Some((key, ending)) = self.endings.pop() else {
+                return;
+            };
+            self.end_some(key, ending, left, cx);
+        }
+    }
+
+    fn end_some(&mut self, key: KeyId, ending: Ending, left: &mut usize, cx: &mut Cx<'_>) {
+        while let Some((seq, _)) = self.first_live(key.as_ref()) {
+            if seq > ending.last {
+                break;
+            }
+            if *left == 0 {
+                self.endings.insert(key, ending);
+                return;
+            }
+            *left -= 1;
+            let waiter = self.remove(&key, seq);
+            self.end(waiter, &ending.with, cx);
+        }
+        match self.live_on(key.as_ref()) {
+            0 => drop(self.clear(key.as_ref())),
+            _ => drop(self.schedule_settle(key.as_ref())),
+        }
+    }
+
+    fn end(&mut self, waiter: Option<Waiter>, with: &EndsWith, cx: &mut Cx<'_>) {
+        match (waiter, with) {
+            (Some(waiter), EndsWith::Open) => {
+                self.count_wait(&waiter, cx.now);
+                cx.answer(&waiter, Outcome::Open);
+            }
+            (waiter, EndsWith::Failed(error)) => self.fail(waiter, error, cx),
+            (None, EndsWith::Open) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::lock::wait::request::WaiterId;
+    use crate::lock::{Effects, Now};
+
+    const NOW: Now = Now {
+        wall_ms: 0,
+        wall_sub_us: 0,
+        mono_ms: 0,
+    };
+    const KEY: KeyRef<'_> = KeyRef { db: 0, name: b"k" };
+
+    fn park(waiters: &mut Waiters, number: u64) {
+        let waiter = Waiter::new(WaiterId(number), 0, None, NOW);
+        let owner = number.to_be_bytes();
+        waiters.park(KEY, &owner, waiter, &mut Cx::new(NOW, &mut Effects::new()));
+    }
+
+    fn ended(body: impl FnOnce(&mut Cx<'_>)) -> usize {
+        let mut fx = Effects::new();
+        body(&mut Cx::new(NOW, &mut fx));
+        fx.len()
+    }
+
+    #[test]
+    fn many_waiters_end_in_several_ticks_and_a_later_request_stays() {
+        let mut waiters = Waiters::default();
+        for number in 1..=2_500 {
+            park(&mut waiters, number);
+        }
+        let at_once = ended(|cx| waiters.fail_all(KEY, &LockError::Broken, cx));
+        assert_eq!((at_once, waiters.live()), (1_000, 1_500));
+        park(&mut waiters, 2_501);
+        let next = ended(|cx| drop(waiters.next_to_grant(KEY, cx)));
+        assert_eq!(next, 0, "none is granted while others end");
+        for (expected, left) in [(1_000, 501), (500, 1), (0, 1)] {
+            let more = ended(|cx| waiters.end_more(&mut 1_000, cx));
+            assert_eq!((more, waiters.live()), (expected, left));
+        }
+        assert!(!waiters.has_endings());
+        assert!(waiters
+            .next_to_grant(KEY, &mut Cx::new(NOW, &mut Effects::new()))
+            .is_some());
+    }
+
+    #[test]
+    fn every_waiter_of_the_server_ends_in_several_ticks() {
+        let mut waiters = Waiters::default();
+        for number in 1..=1_200 {
+            park(&mut waiters, number);
+        }
+        let at_once = ended(|cx| waiters.fail_everywhere(&LockError::Drained, cx));
+        let then = ended(|cx| waiters.end_more(&mut 1_000, cx));
+        let last = ended(|cx| waiters.end_more(&mut 1_000, cx));
+        assert_eq!((at_once, then, last), (0, 1_000, 200));
+        assert_eq!(waiters.stats.waits_failed, 1_200);
+    }
+}
