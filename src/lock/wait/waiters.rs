@@ -159,6 +159,13 @@ impl Waiters {
         Some(queue.waiter(queue.place_of(owner)?)?.id)
     }
 
+    /// Whether the owner's waiter on this key is a ticket; `None` if it has none.
+    pub fn kind_of(&self, key: KeyRef<'_>, owner: &[u8]) -> Option<bool> {
+        let queue = self.queue(key)?;
+        let waiter = queue.waiter(queue.place_of(owner)?)?;
+        Some(waiter.ticket.is_some())
+    }
+
     /// Parks a request at the owner's place, or at the end of the queue. An older request of the owner is answered nil.
     pub fn park(&mut self, key: KeyRef<'_>, owner: &[u8], waiter: Waiter, cx: &mut Cx<'_>) {
         let (waiter_id, is_ticket) = (waiter.id, waiter.ticket.is_some());
