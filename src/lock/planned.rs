@@ -71,7 +71,9 @@ impl Locks {
             // Every waiter gets the error of the purge, so the lock is not handed off.
             Planned::Break(req) if req.purge => false,
             Planned::Release(_) | Planned::Break(_) | Planned::EndSession(_) => {
-                self.waiters.live() > 0 && self.waiters.live_on(key) > 0
+                self.waiters.live() > 0
+                    && self.waiters.live_on(key) > 0
+                    && self.may_hand_off(key, state, planned, now)
             }
         };
         match mints {
@@ -92,6 +94,19 @@ impl Locks {
             (None, KeyState::ReadWrite(lock)) => !self.shares_token(key, lock, req.mode, now),
             (None, _) => true,
         }
+    }
+
+    /// Whether a release by the owner, an operator or the end of a session may leave the lock to a waiter. An exclusive
+    /// hold that stays leaves it to none: no ticket is passed over then.
+    fn may_hand_off(
+        &self,
+        key: KeyRef<'_>,
+        state: &KeyState,
+        planned: &Planned<'_>,
+        now: Now,
+    ) -> bool {
+        let is_shared = matches!(state, KeyState::ReadWrite(_));
+        is_shared || matches!(self.rest(key, state, planned, now), Cow::Owned(_))
     }
 
     /// Whether a grant of this mode gets the token of the present readers. In a cluster the slot may have been on
