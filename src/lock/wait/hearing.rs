@@ -52,7 +52,14 @@ impl Waiters {
     /// The ticket that the next decision about this key may grant, if the shell is to say whether it is heard. Requests
     /// before it whose wait is over are answered, and tickets that are not heard are passed over.
     pub(crate) fn next_to_ask(&mut self, key: KeyRef<'_>, cx: &mut Cx<'_>) -> Option<Asked> {
-        let Next::Ask(request) = self.next(key, cx) else {
+        let before = self.first_live(key).map(|(seq, _)| seq);
+        let next = self.next(key, cx);
+        let first = self.first_live(key).map(|(seq, _)| seq);
+        if first != before {
+            // The decision may be one that grants to no waiter, and the next may be compatible with present readers.
+            self.schedule_settle_next(key);
+        }
+        let Next::Ask(request) = next else {
             return None;
         };
         let (_, waiter) = self.first_live(key)?;

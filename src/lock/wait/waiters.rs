@@ -287,7 +287,7 @@ impl Waiters {
         let was_first = self.is_first(&key, seq);
         self.vacate(&key, seq, now);
         if was_first {
-            self.schedule_settle_next(&key);
+            self.schedule_settle_next(key.as_ref());
         }
         true
     }
@@ -298,7 +298,7 @@ impl Waiters {
         let was_first = self.is_first(&key, seq);
         let waiter = self.remove(&key, seq);
         if was_first {
-            self.schedule_settle_next(&key);
+            self.schedule_settle_next(key.as_ref());
         }
         waiter
     }
@@ -310,7 +310,7 @@ impl Waiters {
         let was_first = self.is_first(&id, seq);
         let waiter = self.remove(&id, seq)?;
         if was_first {
-            self.schedule_settle_next(&id);
+            self.schedule_settle_next(id.as_ref());
         }
         Some(waiter)
     }
