@@ -73,7 +73,7 @@ impl Locks {
             Planned::Release(_) | Planned::Break(_) | Planned::EndSession(_) => {
                 self.waiters.live() > 0
                     && self.waiters.live_on(key) > 0
-                    && self.may_hand_off(key, state, planned, now)
+                    && matches!(self.rest(key, state, planned, now), Cow::Owned(_))
             }
         };
         match mints {
@@ -91,22 +91,12 @@ impl Locks {
     ) -> bool {
         match (state.hold(now), state) {
             (Some(hold), _) => hold.token.is_none() && hold.owner[..] == *req.owner,
-            (None, KeyState::ReadWrite(lock)) => !self.shares_token(key, lock, req.mode, now),
+            (None, KeyState::ReadWrite(lock)) => {
+                !self.shares_token(key, lock, req.mode, now)
+                    && !is_blocked(state, req.mode, req.owner, now)
+            }
             (None, _) => true,
         }
-    }
-
-    /// Whether a release by the owner, an operator or the end of a session may leave the lock to a waiter. An exclusive
-    /// hold that stays leaves it to none: no ticket is passed over then.
-    fn may_hand_off(
-        &self,
-        key: KeyRef<'_>,
-        state: &KeyState,
-        planned: &Planned<'_>,
-        now: Now,
-    ) -> bool {
-        let is_shared = matches!(state, KeyState::ReadWrite(_));
-        is_shared || matches!(self.rest(key, state, planned, now), Cow::Owned(_))
     }
 
     /// Whether a grant of this mode gets the token of the present readers. In a cluster the slot may have been on
