@@ -224,7 +224,7 @@ impl Locks {
     ) -> Option<Asked> {
         let queues = self.queues_mut(resource);
         if is_new {
-            queues.forget_heard();
+            queues.forget_heard(key);
         }
         queues.next_to_ask(key, cx)
     }

@@ -12,7 +12,6 @@ use crate::lock::table::give_back;
 use crate::lock::wait::index::{PlacesByOwner, WaitedKey};
 use crate::lock::wait::queue::Queue;
 use crate::lock::wait::request::{MultiKeyRequest, Seq, Waiter, WaiterId, WaiterMap};
-use crate::lock::wait::ticket::Ticket;
 use crate::lock::{KeyId, KeyRef, Mode, Now};
 
 /// How long, and how many, places are kept for disconnected or timed-out owners.
@@ -57,8 +56,6 @@ pub struct Waiters {
     pub(super) tickets: usize,
     /// Live places of tickets.
     pub(super) ticket_places: usize,
-    /// The ticket that is heard in this event.
-    pub(super) heard: Option<(WaiterId, Rc<Ticket>)>,
     last_seq: u64,
     /// Places inserted at the head of a queue so far.
     firsts: u64,
@@ -193,6 +190,7 @@ impl Waiters {
         let (deadline, mode) = (waiter.deadline_ms, waiter.mode);
         let waited = self.waited.entry(id.clone()).or_default();
         self.ticket_places += usize::from(waiter.ticket.is_some());
+        waited.forget_heard(&waiter);
         let (seq, was_due, old) = match waited.queue.place_of(owner) {
             Some(seq) => {
                 let was_due = waited.queue.due(seq);
@@ -229,6 +227,7 @@ impl Waiters {
         let is_ticket = waiter.ticket.is_some();
         self.ticket_places += usize::from(is_ticket);
         let waited = self.waited.entry(id.clone()).or_default();
+        waited.forget_heard(&waiter);
         waited.queue.push_front(seq, owner, waiter);
         waited.search_places.set_mode(seq, mode);
         self.set_due(&id, seq, None, deadline);
