@@ -82,6 +82,13 @@ impl Waiters {
         self.by_id.contains_key(&waiter)
     }
 
+    /// Whether this request is a ticket that waits.
+    pub(crate) fn is_ticket(&self, waiter: WaiterId) -> bool {
+        let at = self.by_id.get(&waiter);
+        let waiter = at.and_then(|(key, seq)| self.waited.get(key)?.queue.waiter(*seq));
+        waiter.is_some_and(|waiter| waiter.ticket.is_some())
+    }
+
     /// Waiters on one key.
     pub fn live_on(&self, key: KeyRef<'_>) -> usize {
         self.waited
