@@ -226,10 +226,7 @@ impl Locks {
         cx: &mut Cx<'_>,
     ) -> Option<Asked> {
         if is_new {
-            // Tickets of several kinds may have one channel.
-            for resource in ALL {
-                self.queues_mut(resource).forget_heard();
-            }
+            self.queues_mut(resource).forget_heard(key);
         }
         self.queues_mut(resource).next_to_ask(key, cx)
     }

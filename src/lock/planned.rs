@@ -71,7 +71,9 @@ impl Locks {
             // Every waiter gets the error of the purge, so the lock is not handed off.
             Planned::Break(req) if req.purge => false,
             Planned::Release(_) | Planned::Break(_) | Planned::EndSession(_) => {
-                self.waiters.live() > 0 && self.waiters.live_on(key) > 0
+                self.waiters.live() > 0
+                    && self.waiters.live_on(key) > 0
+                    && matches!(self.rest(key, state, planned, now), Cow::Owned(_))
             }
         };
         match mints {
@@ -89,7 +91,10 @@ impl Locks {
     ) -> bool {
         match (state.hold(now), state) {
             (Some(hold), _) => hold.token.is_none() && hold.owner[..] == *req.owner,
-            (None, KeyState::ReadWrite(lock)) => !self.shares_token(key, lock, req.mode, now),
+            (None, KeyState::ReadWrite(lock)) => {
+                !self.shares_token(key, lock, req.mode, now)
+                    && !is_blocked(state, req.mode, req.owner, now)
+            }
             (None, _) => true,
         }
     }

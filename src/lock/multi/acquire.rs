@@ -110,12 +110,12 @@ impl Locks {
         let mut first = None;
         for (at, (view, fx)) in views.iter().zip(fx).enumerate() {
             let compatibility = compatibility(&view.state, req.mode, req.owner, now);
-            if compatibility == Ok(Compatibility::Free)
-                && self
-                    .waiters
-                    .next_to_grant(view.key, &mut Cx::new(now, fx))
-                    .is_some()
-            {
+            if compatibility != Ok(Compatibility::Free) {
+                continue;
+            }
+            // Ends the waits that are over. Of the tickets that stay it may not be known whether they are heard.
+            self.waiters.next_to_grant(view.key, &mut Cx::new(now, fx));
+            if self.waiters.live_on(view.key) > 0 {
                 // The waiter is granted the key at the end of the tick.
                 self.waiters.schedule_settle(view.key);
                 first = first.or(Some(at));
@@ -261,7 +261,7 @@ impl Locks {
     }
 
     /// Whether a limit on waiters excludes this request, which takes a place at each key and gives up those of the
-    /// requests that it replaces.
+    /// requests of its kind that it replaces.
     fn is_full_for_many(
         &self,
         keys: &[KeyRef<'_>],
@@ -269,7 +269,8 @@ impl Locks {
         former: &Former,
     ) -> bool {
         let limits = self.limits;
-        let freed = former.requests.iter();
+        let alike = |older: &&WaiterId| self.waiters.is_ticket(**older) == is_ticket;
+        let freed = former.requests.iter().filter(alike);
         let freed = freed.map(|older| self.waiters.places_of(*older).len());
         let more = keys.len().saturating_sub(freed.sum());
         if is_ticket {
@@ -277,7 +278,7 @@ impl Locks {
         }
         let full_at = |key: &KeyRef<'_>| {
             self.waiters.parked_on(*key) >= limits.max_waiters_per_key
-                && self.waiters.parked(*key, owner).is_none()
+                && self.waiters.kind_of(*key, owner) != Some(false)
         };
         let full = more > 0 && self.all_places() + more > limits.max_waiters;
         full || keys.iter().any(full_at)

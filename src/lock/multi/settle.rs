@@ -134,6 +134,8 @@ impl Locks {
         for (view, fx) in views.iter().zip(fx) {
             match compatibility(&view.state, req.mode, req.owner, now) {
                 Ok(Compatibility::Mine(_) | Compatibility::Within) => {}
+                // Another key excludes the grant: no ticket was asked for.
+                Ok(Compatibility::Free) if view.fence.is_none() => all_free = false,
                 Ok(Compatibility::Free) => {
                     let first = self.waiters.next_to_grant(view.key, &mut Cx::new(now, fx));
                     let first = first.and_then(|seq| self.waiters.at(view.key, seq));

@@ -11,6 +11,7 @@ mod exclusive;
 mod many;
 mod read_write;
 mod semaphore;
+mod tickets;
 
 use std::fmt::Debug;
 
@@ -199,6 +200,7 @@ fn code(error: &LockError) -> &'static str {
         LockError::WrongType => "WRONGTYPE",
         LockError::LockType | LockError::HeldExclusively | LockError::HeldReadWrite => "LOCKTYPE",
         LockError::Busy => "LOCKBUSY",
+        LockError::Unblocked => "UNBLOCKED",
         LockError::Broken => "LOCKBROKEN",
         LockError::TryAgain => "TRYAGAIN",
         LockError::Deadlock(_) => "DEADLOCK",
@@ -246,13 +248,16 @@ fn limits() -> impl Strategy<Value = Limits> {
         some(vec![2, 5, 100]),
         some(vec![1, 3, 100]),
         some(vec![0, 1, 100]),
+        some(vec![1, 3, 100]),
     );
-    limits.prop_map(|(max_waiters, max_waiters_per_key, max_tracked)| Limits {
-        max_waiters,
-        max_waiters_per_key,
-        max_tickets: 4,
-        max_tracked,
-    })
+    limits.prop_map(
+        |(max_waiters, max_waiters_per_key, max_tracked, max_tickets)| Limits {
+            max_waiters,
+            max_waiters_per_key,
+            max_tickets,
+            max_tracked,
+        },
+    )
 }
 
 fn grace(max_places: impl Strategy<Value = usize>) -> impl Strategy<Value = Grace> {

@@ -126,6 +126,8 @@ pub struct Sim {
     pub scripts_ran: bool,
     /// Whether `SEM.SET` runs, which alone may change the number of permits.
     resizes: bool,
+    /// Whether the next decision about a semaphore grants no permit: no ticket is asked for.
+    grants_no_permit: bool,
     pub out: Vec<Out>,
 }
 
@@ -206,6 +208,7 @@ impl Sim {
             highest: BTreeMap::new(),
             scripts_ran: false,
             resizes: false,
+            grants_no_permit: false,
             out: Vec::new(),
         }
     }
@@ -366,6 +369,7 @@ impl Sim {
     fn renew_session(&mut self, bound: &Bound) {
         if bound.kind == BoundKind::Permit {
             let id = text(&bound.owner);
+            self.grants_no_permit = true;
             return self.serve_permit(&name_of(&bound.key), Some(&id), |locks, view, cx| {
                 locks.renew_permit_session(view, id.as_bytes(), cx)
             });

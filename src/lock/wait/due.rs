@@ -57,7 +57,7 @@ impl Waiters {
                 let was_first = self.is_first(&key, seq);
                 let waiter = self.vacate(&key, seq, cx.now);
                 if was_first {
-                    self.schedule_settle_next(&key);
+                    self.schedule_settle_next(key.as_ref());
                 }
                 self.time_out(waiter.as_ref(), cx);
             }

@@ -8,15 +8,18 @@
 use std::rc::Rc;
 
 use crate::lock::effect::Cx;
+use crate::lock::wait::index::WaitedKey;
 use crate::lock::wait::next::Next;
 use crate::lock::wait::request::{Waiter, WaiterId};
-use crate::lock::wait::ticket::{Heard, Ticket};
+use crate::lock::wait::ticket::Ticket;
 use crate::lock::wait::waiters::Waiters;
-use crate::lock::{KeyRef, LockError, Now};
+use crate::lock::{KeyId, KeyRef, LockError, Now};
 
 /// A ticket of which the shell is to say whether it is heard.
 #[derive(Debug, Clone)]
 pub struct Asked {
+    /// The key of the decision. A decision about several keys asks for the first ticket of each.
+    key: KeyId,
     /// The request.
     pub request: WaiterId,
     /// Its channel and tag.
@@ -42,21 +45,29 @@ impl Waiters {
         self.tickets
     }
 
-    /// Begins an event: what was learned in earlier ones is not valid any more.
-    pub fn forget_heard(&mut self) {
-        if let Some((_, ticket)) = self.heard.take() {
-            ticket.channel.heard.set(Heard::Unknown);
+    /// Begins an event of this key: what was learned in earlier ones is not valid any more.
+    pub fn forget_heard(&mut self, key: KeyRef<'_>) {
+        if let Some(waited) = self.waited.get_mut(&key) {
+            waited.heard = None;
         }
     }
 
     /// The ticket that the next decision about this key may grant, if the shell is to say whether it is heard. Requests
     /// before it whose wait is over are answered, and tickets that are not heard are passed over.
     pub(crate) fn next_to_ask(&mut self, key: KeyRef<'_>, cx: &mut Cx<'_>) -> Option<Asked> {
-        let Next::Ask(request) = self.next(key, cx) else {
+        let before = self.first_live(key).map(|(seq, _)| seq);
+        let next = self.next(key, cx);
+        let first = self.first_live(key).map(|(seq, _)| seq);
+        if first != before {
+            // The decision may be one that grants to no waiter, and the next may be compatible with present readers.
+            self.schedule_settle_next(key);
+        }
+        let Next::Ask(request) = next else {
             return None;
         };
         let (_, waiter) = self.first_live(key)?;
         Some(Asked {
+            key: key.to_id(),
             request,
             ticket: waiter.ticket.clone()?,
             session: waiter.session.then_some(waiter.client),
@@ -65,28 +76,20 @@ impl Waiters {
 
     /// The shell's answer.
     pub(crate) fn learn(&mut self, asked: &Asked, hearing: Hearing, cx: &mut Cx<'_>) {
-        let heard = &asked.ticket.channel.heard;
         match hearing {
             Hearing::Heard => {
-                self.forget_heard();
-                heard.set(Heard::Yes);
-                self.heard = Some((asked.request, asked.ticket.clone()));
+                if let Some(waited) = self.waited.get_mut(&asked.key) {
+                    waited.heard = Some((asked.request, asked.ticket.clone()));
+                }
             }
-            Hearing::NoSubscriber => heard.set(Heard::No(cx.now.mono_ms)),
+            Hearing::NoSubscriber => {
+                let channel = &asked.ticket.channel;
+                channel.unheard_ms.set(Some(cx.now.mono_ms));
+            }
             Hearing::Closed => {
                 let waiter = self.dismiss(asked.request);
                 self.fail(waiter, &LockError::Unblocked, cx);
             }
-        }
-    }
-
-    /// Whether this ticket is heard; `None` if that is to be asked.
-    pub(super) fn is_heard(&self, waiter: &Waiter, ticket: &Ticket, now: Now) -> Option<bool> {
-        let asked = self.heard.as_ref().map(|(request, _)| *request);
-        match ticket.channel.heard.get() {
-            Heard::No(at_ms) if at_ms == now.mono_ms => Some(false),
-            Heard::Yes if !waiter.session || asked == Some(waiter.id) => Some(true),
-            Heard::Yes | Heard::No(_) | Heard::Unknown => None,
         }
     }
 
@@ -118,5 +121,20 @@ impl Waiters {
             let waiter = self.dismiss(request);
             self.fail(waiter, error, cx);
         }
+    }
+}
+
+impl WaitedKey {
+    /// Whether this ticket is heard; `None` if that is to be asked.
+    pub(super) fn is_heard(&self, waiter: &Waiter, ticket: &Ticket, now: Now) -> Option<bool> {
+        if ticket.channel.unheard_ms.get() == Some(now.mono_ms) {
+            return Some(false);
+        }
+        let (request, heard) = self.heard.as_ref()?;
+        let is_same = match waiter.session {
+            true => *request == waiter.id,
+            false => Rc::ptr_eq(&heard.channel, &ticket.channel),
+        };
+        is_same.then_some(true)
     }
 }

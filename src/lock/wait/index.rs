@@ -10,7 +10,8 @@ use smallvec::SmallVec;
 
 use crate::lock::name::Secret;
 use crate::lock::wait::queue::Queue;
-use crate::lock::wait::request::Seq;
+use crate::lock::wait::request::{Seq, Waiter, WaiterId};
+use crate::lock::wait::ticket::Ticket;
 use crate::lock::{KeyId, KeyState, Mode, Now, ReadWrite};
 
 #[derive(Debug, Default)]
@@ -22,6 +23,17 @@ pub(crate) struct WaitedKey {
     pub(crate) holders: Holders,
     /// The places that a search for a deadlock visits.
     pub(crate) search_places: SearchPlaces,
+    /// The ticket at this key that was asked for last and is heard.
+    pub(super) heard: Option<(WaiterId, Rc<Ticket>)>,
+}
+
+impl WaitedKey {
+    /// A waiter joins the queue. The channel of a ticket is asked for once more before a grant.
+    pub(super) fn forget_heard(&mut self, joins: &Waiter) {
+        let Some(ticket) = &joins.ticket else { return };
+        let is_its = |heard: &(WaiterId, Rc<Ticket>)| Rc::ptr_eq(&heard.1.channel, &ticket.channel);
+        self.heard = self.heard.take().filter(|heard| !is_its(heard));
+    }
 }
 
 /// The holders of a lock, as last read.

@@ -1,9 +1,9 @@
 //! The next waiter of a queue: the first whose wait is not over and whose outcome would reach a client.
 
 use crate::lock::effect::Cx;
-use crate::lock::wait::request::{Seq, Waiter, WaiterId};
+use crate::lock::wait::request::{Seq, WaiterId};
 use crate::lock::wait::waiters::Waiters;
-use crate::lock::{KeyId, KeyRef};
+use crate::lock::KeyRef;
 
 /// Tickets that one decision passes over at most; more follow in the next tick.
 pub const PASSED_AT_ONCE: usize = 1_000;
@@ -49,7 +49,10 @@ impl Waiters {
                 self.drop_if_empty(&id);
                 return Next::Nothing;
             };
-            let Some(waiter) = self.waiter_at(&id, seq) else {
+            let Some(waited) = self.waited.get(&id) else {
+                return Next::Nothing;
+            };
+            let Some(waiter) = waited.queue.waiter(seq) else {
                 return Next::Nothing;
             };
             let is_over = waiter.deadline_ms.is_some_and(|end| cx.now.mono_ms >= end);
@@ -61,7 +64,7 @@ impl Waiters {
             let Some(ticket) = &waiter.ticket else {
                 return Next::Place(seq);
             };
-            match self.is_heard(waiter, ticket, cx.now) {
+            match waited.is_heard(waiter, ticket, cx.now) {
                 Some(true) => return Next::Place(seq),
                 None => return Next::Ask(waiter.id),
                 Some(false) if passed_over == PASSED_AT_ONCE => return Next::Later,
@@ -72,9 +75,5 @@ impl Waiters {
                 }
             }
         }
-    }
-
-    fn waiter_at(&self, key: &KeyId, seq: Seq) -> Option<&Waiter> {
-        self.waited.get(key)?.queue.waiter(seq)
     }
 }

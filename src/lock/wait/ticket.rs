@@ -20,19 +20,9 @@ pub struct Notify<'a> {
 #[derive(Debug, PartialEq, Eq)]
 pub struct Channel {
     name: Rc<[u8]>,
-    /// What the server last said of it.
-    pub(super) heard: Cell<Heard>,
-}
-
-/// What the server last said of a channel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Heard {
-    /// The server is to be asked.
-    Unknown,
-    /// It has a subscriber in this event.
-    Yes,
-    /// It had none at this millisecond of the monotonic clock: it is not asked for again in the same tick.
-    No(u64),
+    /// When it was last found without a subscriber, in milliseconds of the monotonic clock: it is not asked for again
+    /// in the same tick.
+    pub(super) unheard_ms: Cell<Option<u64>>,
 }
 
 /// How the outcome of a ticket is told.
@@ -76,13 +66,13 @@ impl Channels {
                 let name: Rc<[u8]> = notify.channel.into();
                 let channel = Rc::new(Channel {
                     name: name.clone(),
-                    heard: Cell::new(Heard::Unknown),
+                    unheard_ms: Cell::new(None),
                 });
                 self.by_name.insert(name, channel.clone());
                 channel
             }
         };
-        channel.heard.set(Heard::Unknown);
+        channel.unheard_ms.set(None);
         let tag = notify.tag.into();
         Rc::new(Ticket { channel, tag })
     }

@@ -21,14 +21,10 @@ impl Waiters {
 
     /// The first request of this queue has left without a grant. The next one may be compatible with present readers,
     /// or wait for other leases, so the key is to be settled.
-    pub(super) fn schedule_settle_next(&mut self, key: &KeyId) {
-        let Some(waited) = self.waited.get_mut(key) else {
-            return;
-        };
-        let first = waited.queue.first_live();
-        let first = first.and_then(|seq| waited.queue.waiter(seq));
-        if first.is_some_and(|waiter| waiter.mode != Mode::Exclusive) {
-            self.unsettled.insert(key.clone());
+    pub(super) fn schedule_settle_next(&mut self, key: KeyRef<'_>) {
+        let first = self.first_live(key);
+        if first.is_some_and(|(_, waiter)| waiter.mode != Mode::Exclusive) {
+            self.schedule_settle(key);
         }
     }
 

@@ -12,7 +12,6 @@ use crate::lock::table::give_back;
 use crate::lock::wait::index::{PlacesByOwner, WaitedKey};
 use crate::lock::wait::queue::Queue;
 use crate::lock::wait::request::{Ending, MultiKeyRequest, Seq, Waiter, WaiterId, WaiterMap};
-use crate::lock::wait::ticket::Ticket;
 use crate::lock::{KeyId, KeyRef, Mode, Now};
 
 /// How long, and how many, places are kept for disconnected or timed-out owners.
@@ -57,8 +56,6 @@ pub struct Waiters {
     pub(super) tickets: usize,
     /// Live places of tickets.
     pub(super) ticket_places: usize,
-    /// The ticket that is heard in this event.
-    pub(super) heard: Option<(WaiterId, Rc<Ticket>)>,
     /// Keys whose waiters are about to end.
     pub(super) endings: KeyMap<Ending>,
     last_seq: u64,
@@ -90,6 +87,13 @@ impl Waiters {
     /// The last place taken at the end of a queue.
     pub(super) fn last_place(&self) -> Seq {
         Seq::MIN.saturating_add(MIDDLE + self.last_seq)
+    }
+
+    /// Whether this request is a ticket that waits.
+    pub(crate) fn is_ticket(&self, waiter: WaiterId) -> bool {
+        let at = self.by_id.get(&waiter);
+        let waiter = at.and_then(|(key, seq)| self.waited.get(key)?.queue.waiter(*seq));
+        waiter.is_some_and(|waiter| waiter.ticket.is_some())
     }
 
     /// Waiters on one key.
@@ -166,6 +170,13 @@ impl Waiters {
         Some(queue.waiter(queue.place_of(owner)?)?.id)
     }
 
+    /// Whether the owner's waiter on this key is a ticket; `None` if it has none.
+    pub fn kind_of(&self, key: KeyRef<'_>, owner: &[u8]) -> Option<bool> {
+        let queue = self.queue(key)?;
+        let waiter = queue.waiter(queue.place_of(owner)?)?;
+        Some(waiter.ticket.is_some())
+    }
+
     /// Parks a request at the owner's place, or at the end of the queue. An older request of the owner is answered nil.
     pub fn park(&mut self, key: KeyRef<'_>, owner: &[u8], waiter: Waiter, cx: &mut Cx<'_>) {
         let (waiter_id, is_ticket) = (waiter.id, waiter.ticket.is_some());
@@ -193,6 +204,7 @@ impl Waiters {
         let (deadline, mode) = (waiter.deadline_ms, waiter.mode);
         let waited = self.waited.entry(id.clone()).or_default();
         self.ticket_places += usize::from(waiter.ticket.is_some());
+        waited.forget_heard(&waiter);
         let (seq, was_due, old) = match waited.queue.place_of(owner) {
             Some(seq) => {
                 let was_due = waited.queue.due(seq);
@@ -229,6 +241,7 @@ impl Waiters {
         let is_ticket = waiter.ticket.is_some();
         self.ticket_places += usize::from(is_ticket);
         let waited = self.waited.entry(id.clone()).or_default();
+        waited.forget_heard(&waiter);
         waited.queue.push_front(seq, owner, waiter);
         waited.search_places.set_mode(seq, mode);
         self.set_due(&id, seq, None, deadline);
@@ -287,7 +300,7 @@ impl Waiters {
         let was_first = self.is_first(&key, seq);
         self.vacate(&key, seq, now);
         if was_first {
-            self.schedule_settle_next(&key);
+            self.schedule_settle_next(key.as_ref());
         }
         true
     }
@@ -298,7 +311,7 @@ impl Waiters {
         let was_first = self.is_first(&key, seq);
         let waiter = self.remove(&key, seq);
         if was_first {
-            self.schedule_settle_next(&key);
+            self.schedule_settle_next(key.as_ref());
         }
         waiter
     }
@@ -310,7 +323,7 @@ impl Waiters {
         let was_first = self.is_first(&id, seq);
         let waiter = self.remove(&id, seq)?;
         if was_first {
-            self.schedule_settle_next(&id);
+            self.schedule_settle_next(id.as_ref());
         }
         Some(waiter)
     }

@@ -10,6 +10,9 @@ mod windows;
 use self::inputs::{op, settings, Names, Op};
 use self::naive::{Key, Model, State, KEYS};
 use self::sessions::sim_terms;
+use crate::lock::tests::model::tickets::{
+    assert_ends, assert_tickets, hearing_sim, Ticket, CHANNELS,
+};
 use crate::lock::tests::model::{
     self, assert_queue, assert_same, conn_of, explore, lease, wait_of, Reply, Step, CONNS_PER_OWNER,
 };
@@ -48,6 +51,7 @@ struct Case {
     past: [Vec<u64>; KEYS],
     /// The clock may not be set back behind this, see [`Case::bind_clock`].
     least_clock_ms: i64,
+    tags: u32,
 }
 
 impl model::Case for Case {
@@ -57,11 +61,12 @@ impl model::Case for Case {
     fn new(settings: &Settings) -> Case {
         Case {
             settings: *settings,
-            sim: Sim::new(settings),
+            sim: hearing_sim(settings),
             model: Model::new(settings, START_MS),
             before: [State::Absent; KEYS],
             past: Default::default(),
             least_clock_ms: 0,
+            tags: 0,
         }
     }
 
@@ -87,6 +92,7 @@ impl model::Case for Case {
                     terms,
                     wait: None,
                     once,
+                    notify: None,
                 });
             }
             Op::DropAddressee => {
@@ -140,6 +146,11 @@ impl model::Case for Case {
                 self.model.set_window_rule(rule);
                 self.settle_ties();
             }
+            Op::Hear(channel, is_subscribed) => {
+                let name = CHANNELS[channel];
+                self.sim.subscribe_channel(name, is_subscribed);
+                self.model.hearing.is_subscribed[channel] = is_subscribed;
+            }
             Op::Restart(back_ms) => self.restart(back_ms),
             Op::MayGrant(may_grant) => {
                 self.settle_ties();
@@ -161,13 +172,18 @@ impl model::Case for Case {
 
     /// Everything that can be observed is as the model states.
     fn compare(&mut self, op: &Op) {
-        let (mut replies, mut published) = (Vec::new(), Vec::new());
+        let (mut replies, mut messages, mut published) = (Vec::new(), Vec::new(), Vec::new());
         let mut written = [false; KEYS];
         for out in std::mem::take(&mut self.sim.out) {
             match out {
                 Out::Answer { conn, outcome, .. } => {
                     replies.push((conn, Reply::to_parked(&outcome)))
                 }
+                Out::Tell {
+                    channel,
+                    tag,
+                    outcome,
+                } => messages.push((Ticket::of(&channel, &tag), Reply::to_parked(&outcome))),
                 Out::Publish(key) => published.push(index_of(&key)),
                 Out::Write(key, _) => written[index_of(&key)] = true,
                 Out::Horizon | Out::Counter(..) | Out::Notify(..) => {}
@@ -177,6 +193,8 @@ impl model::Case for Case {
         let expected = std::mem::take(&mut self.model.replies);
         let freed = std::mem::take(&mut self.model.published);
         assert_same(replies, expected, "the replies of parked requests");
+        let told = std::mem::take(&mut self.model.messages);
+        assert_same(messages, told, "the messages of tickets");
         assert_same(published, freed, "the publishes");
         for (key, written) in written.into_iter().enumerate() {
             self.compare_key(key);
@@ -197,13 +215,17 @@ impl model::Case for Case {
     fn check(&mut self, step: &Step<Op>) {
         let settled = step.ends_tick || matches!(step.op, Op::Alarm);
         let waiters = &self.sim.locks.waiters;
-        assert_eq!(waiters.live(), self.sim.parked.len());
+        assert_eq!(waiters.parked_requests(), self.sim.parked.len());
+        assert_eq!(waiters.tickets(), self.model.tickets());
         assert_eq!(waiters.kept_places(), self.model.kept_places());
         assert!(waiters.kept_places() <= self.settings.grace.max_places);
-        assert!(waiters.live() <= self.settings.limits.max_waiters);
+        let limits = self.settings.limits;
+        assert!(waiters.parked_places() <= limits.max_waiters);
+        assert!(waiters.ticket_places() <= limits.max_tickets);
         for (key, name) in NAMES.iter().enumerate() {
             let queue = self.model.queue(key);
             assert_queue(&self.sim, name, queue.iter().map(|owner| OWNERS[*owner]));
+            assert_tickets(&self.sim, name, self.model.tickets_of(key));
             let hold = self.model.holder(key);
             self.check_session(name, hold);
             let held = hold.is_some();
@@ -215,6 +237,7 @@ impl model::Case for Case {
             }
         }
         self.check_sums();
+        assert_ends(&self.sim, self.model.ends);
         if settled && waiters.live() == 0 {
             assert_eq!(waiters.next_settle(self.sim.now), None);
             let nothing_kept = waiters.kept_places() == 0;
@@ -248,6 +271,7 @@ impl model::Case for Case {
             .advance((last - self.sim.now.wall_ms) as u64 + 1_000);
         self.sim.deliver_all();
         assert!(self.sim.parked.is_empty(), "never answered");
+        assert!(self.sim.tickets.is_empty(), "never told");
         let waiters = &self.sim.locks.waiters;
         assert_eq!((waiters.live(), waiters.kept_places()), (0, 0));
         assert_eq!(waiters.next_wait(self.sim.now), None);
@@ -281,17 +305,22 @@ impl Case {
                 terms,
                 wait,
                 once,
+                notify,
             } => {
                 let conn = conn_of(owner, conn);
-                if sim.is_blocked(conn) {
+                let is_deaf = notify.is_some_and(|channel| !model.hearing.is_subscribed[channel]);
+                if sim.is_blocked(conn) || is_deaf {
                     return (None, None);
                 }
+                self.tags += 1;
+                let ticket = notify.map(|channel| Ticket::new(channel, self.tags));
+                sim.notify = ticket.map(Ticket::named);
                 let how = (Mode::Exclusive, sim_terms(terms), wait_of(wait), once);
                 let got = sim.acquire(NAMES[key], OWNERS[owner], conn, how);
                 if let Ok(Answer::Granted(token)) = got {
                     assert_eq!(Some(token.get()), token_of(sim, key), "granted and written");
                 }
-                let expected = model.acquire(key, owner, (conn, terms), wait, once);
+                let expected = model.acquire(key, owner, (conn, terms), (wait, once, ticket));
                 (Reply::of(got), expected)
             }
             Op::Release(key, owner, all, names) => {

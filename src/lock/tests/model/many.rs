@@ -1,11 +1,13 @@
 //! Four locks, taken one by one and several at a time, with the search for deadlocks and without. Time passes with its
 //! timers.
 
+mod alone;
 mod naive;
 
 use proptest::prelude::*;
 
 use self::naive::{Ask, Key, Model, Owner, State, KEYS};
+use crate::lock::tests::model::tickets::{Channel, CHANNELS};
 use crate::lock::tests::model::{
     self, assert_queue, assert_same, conn_of, explore, grace, lease, limits, wait_of, Reply, Step,
     CONNS_PER_OWNER,
@@ -39,6 +41,8 @@ enum Op {
     Overwrite(Key),
     RedissonAcquires(Key, Owner, i64),
     RedissonReleases(Key, Owner, i64),
+    /// A channel of tickets has a subscriber, or none.
+    Hear(Channel, bool),
 }
 
 fn keys() -> impl Strategy<Value = Vec<Key>> {
@@ -57,14 +61,16 @@ fn ask(keys: impl Strategy<Value = Vec<Key>>) -> impl Strategy<Value = Ask> {
         4 => (1..30u64).prop_map(|ms| Some(Some(ms))),
     ];
     let who = (0..OWNERS.len(), 0..CONNS_PER_OWNER);
-    (keys, who, 1..30i64, wait, any::<bool>()).prop_map(
-        |(keys, (owner, conn), lease_ms, wait, once)| Ask {
+    let notify = prop::option::of(0..CHANNELS.len());
+    (keys, who, 1..30i64, wait, any::<bool>(), notify).prop_map(
+        |(keys, (owner, conn), lease_ms, wait, once, notify)| Ask {
             keys,
             owner,
             conn: conn_of(owner, conn),
             lease_ms,
             wait,
             once,
+            notify: notify.filter(|_| wait.is_some()),
         },
     )
 }
@@ -203,7 +209,8 @@ impl model::Case for Case {
                 sim.unblock(conn_of(*owner, *conn));
                 model.unblock(conn_of(*owner, *conn));
             }
-            _ => self.change_key(op),
+            Op::Hear(..) => {}
+            _ => change_key(&mut self.sim, Some(&mut self.model), op),
         }
         (None, None)
     }
@@ -299,38 +306,6 @@ impl model::Case for Case {
 }
 
 impl Case {
-    fn change_key(&mut self, op: &Op) {
-        let (sim, model) = (&mut self.sim, &mut self.model);
-        match *op {
-            Op::Del(key) => {
-                sim.del(NAMES[key]);
-                model.set(key, State::Absent);
-            }
-            Op::ServerExpires(key) => {
-                sim.server_expires(NAMES[key]);
-                model.server_expires(key);
-            }
-            Op::SetTtl(key, ms) => {
-                let deadline_ms = ms.map(|ms| sim.now.wall_ms + ms);
-                sim.set_ttl(NAMES[key], deadline_ms);
-                model.set_ttl(key, deadline_ms);
-            }
-            Op::Overwrite(key) => {
-                sim.overwrite(NAMES[key], false);
-                model.set(key, State::Other);
-            }
-            Op::RedissonAcquires(key, owner, ms) => {
-                sim.foreign_acquire(NAMES[key], OWNERS[owner], lease(ms));
-                model.redisson_acquires(key, owner, ms);
-            }
-            Op::RedissonReleases(key, owner, ms) => {
-                sim.foreign_release(NAMES[key], OWNERS[owner], lease(ms));
-                model.redisson_releases(key, owner, ms);
-            }
-            _ => unreachable!(),
-        }
-    }
-
     fn alarm(&mut self) {
         self.sim.alarm();
         self.model.alarm();
@@ -349,4 +324,46 @@ fn ask_sim(sim: &mut Sim, ask: &Ask, single: bool) -> Reply {
 
 fn named(keys: &[Key]) -> Vec<&'static str> {
     keys.iter().map(|key| NAMES[*key]).collect()
+}
+
+/// What is done to a key without a lock command, with the naive model or without.
+fn change_key(sim: &mut Sim, model: Option<&mut Model>, op: &Op) {
+    let mut unused = None;
+    let model = match model {
+        Some(model) => model,
+        None => unused.insert(Model::new(
+            Settings::default().limits,
+            Default::default(),
+            false,
+            START_MS,
+        )),
+    };
+    match *op {
+        Op::Del(key) => {
+            sim.del(NAMES[key]);
+            model.set(key, State::Absent);
+        }
+        Op::ServerExpires(key) => {
+            sim.server_expires(NAMES[key]);
+            model.server_expires(key);
+        }
+        Op::SetTtl(key, ms) => {
+            let deadline_ms = ms.map(|ms| sim.now.wall_ms + ms);
+            sim.set_ttl(NAMES[key], deadline_ms);
+            model.set_ttl(key, deadline_ms);
+        }
+        Op::Overwrite(key) => {
+            sim.overwrite(NAMES[key], false);
+            model.set(key, State::Other);
+        }
+        Op::RedissonAcquires(key, owner, ms) => {
+            sim.foreign_acquire(NAMES[key], OWNERS[owner], lease(ms));
+            model.redisson_acquires(key, owner, ms);
+        }
+        Op::RedissonReleases(key, owner, ms) => {
+            sim.foreign_release(NAMES[key], OWNERS[owner], lease(ms));
+            model.redisson_releases(key, owner, ms);
+        }
+        _ => unreachable!(),
+    }
 }

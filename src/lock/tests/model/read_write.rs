@@ -6,6 +6,9 @@ mod naive;
 use proptest::prelude::*;
 
 use self::naive::Naive;
+use crate::lock::tests::model::tickets::{
+    assert_ends, assert_tickets, hearing_sim, Channel, Ticket, CHANNELS,
+};
 use crate::lock::tests::model::{
     self, assert_same, conn_of, explore, lease, wait_of, Case as _, Reply, Step, CONNS_PER_OWNER,
 };
@@ -28,7 +31,10 @@ enum Op {
         once: bool,
         /// Bound to the connection, where there is no naive model, which knows no sessions.
         session: bool,
+        notify: Option<Channel>,
     },
+    /// A channel of tickets has a subscriber, or none.
+    Hear(Channel, bool),
     Release(usize, Option<Mode>, bool),
     Renew(usize, Option<Mode>, i64),
     Break(bool),
@@ -71,20 +77,24 @@ fn op(with_scripts: bool) -> impl Strategy<Value = Op> {
         prop::bool::weighted(0.35),
         lease(),
         wait,
-        (any::<bool>(), prop::bool::weighted(0.3)),
+        (
+            any::<bool>(),
+            prop::bool::weighted(0.3),
+            prop::option::of(0..CHANNELS.len()),
+        ),
     );
-    let acquire =
-        acquire.prop_map(
-            |((owner, conn), writes, lease_ms, wait, (once, session))| Op::Acquire {
-                owner,
-                conn,
-                writes,
-                lease_ms,
-                wait,
-                once,
-                session,
-            },
-        );
+    let acquire = acquire.prop_map(
+        |((owner, conn), writes, lease_ms, wait, (once, session, notify))| Op::Acquire {
+            owner,
+            conn,
+            writes,
+            lease_ms,
+            wait,
+            once,
+            session,
+            notify: notify.filter(|_| wait.is_some()),
+        },
+    );
     let script = prop_oneof![
         4 => Just(Script::Read),
         2 => Just(Script::Write),
@@ -94,6 +104,12 @@ fn op(with_scripts: bool) -> impl Strategy<Value = Op> {
         1 => Just(Script::Force),
     ];
     let script = (script, owner(), lease()).prop_map(|(s, o, ms)| Op::Script(s, o, ms));
+    let hears = (0..CHANNELS.len(), prop::bool::weighted(0.6));
+    let of_the_server = prop_oneof![
+        2 => Just(Op::Expire),
+        1 => Just(Op::Del),
+        6 => hears.prop_map(|(channel, is_subscribed)| Op::Hear(channel, is_subscribed)),
+    ];
     prop_oneof![
         20 => acquire,
         10 => (owner(), mode(), any::<bool>()).prop_map(|(o, m, all)| Op::Release(o, m, all)),
@@ -102,8 +118,7 @@ fn op(with_scripts: bool) -> impl Strategy<Value = Op> {
         8 => (0..8u64).prop_map(Op::Pass),
         4 => (owner(), 0..CONNS_PER_OWNER).prop_map(|(o, c)| Op::Disconnect(o, c)),
         3 => Just(Op::DropAddressee),
-        2 => Just(Op::Expire),
-        1 => Just(Op::Del),
+        9 => of_the_server,
         (if with_scripts { 14 } else { 0 }) => script,
     ]
 }
@@ -150,6 +165,7 @@ fn acquire(owner: usize, conn: u64, writes: bool, lease_ms: i64, wait: Option<Op
         wait,
         once: false,
         session: false,
+        notify: None,
     }
 }
 
@@ -198,6 +214,7 @@ struct Case {
     /// The highest token that was answered for WRITE, and the latest of all.
     highest_write: u64,
     latest: u64,
+    tags: u32,
 }
 
 impl model::Case for Case {
@@ -209,7 +226,7 @@ impl model::Case for Case {
             grace_ms,
             with_scripts,
         } = *setup;
-        let mut sim = Sim::new(&Settings {
+        let mut sim = hearing_sim(&Settings {
             grace: Grace {
                 ms: grace_ms,
                 max_places: 100,
@@ -224,10 +241,12 @@ impl model::Case for Case {
             naive,
             highest_write: 0,
             latest: 0,
+            tags: 0,
         }
     }
 
     fn apply(&mut self, op: &Op) -> (Option<Reply>, Option<Reply>) {
+        self.tags += 1;
         let expected = self.apply_naive(op);
         let got = self.apply_sim(op);
         let is_known = self.naive.is_some();
@@ -242,14 +261,23 @@ impl model::Case for Case {
     }
 
     fn compare(&mut self, op: &Op) {
-        let outs = std::mem::take(&mut self.sim.out).into_iter();
-        let replies: Vec<(u64, Outcome)> = outs
-            .filter_map(|out| match out {
-                Out::Answer { conn, outcome, .. } => Some((conn, outcome)),
-                _ => None,
-            })
-            .collect();
-        for (_, outcome) in &replies {
+        let (mut replies, mut messages) = (Vec::new(), Vec::new());
+        for out in std::mem::take(&mut self.sim.out) {
+            let outcome = match out {
+                Out::Answer { conn, outcome, .. } => {
+                    replies.push((conn, Reply::to_parked(&outcome)));
+                    outcome
+                }
+                Out::Tell {
+                    channel,
+                    tag,
+                    outcome,
+                } => {
+                    messages.push((Ticket::of(&channel, &tag), Reply::to_parked(&outcome)));
+                    outcome
+                }
+                _ => continue,
+            };
             if let Outcome::Granted(token) = outcome {
                 self.note(token.get());
             }
@@ -257,11 +285,17 @@ impl model::Case for Case {
         let Some(naive) = &mut self.naive else {
             return;
         };
-        let replies = replies.iter();
-        let replies = replies.map(|(conn, outcome)| (*conn, Reply::to_parked(outcome)));
         let expected = std::mem::take(&mut naive.replies);
         let what = format!("the replies of parked requests after {op:?}");
-        assert_same(replies.collect(), expected, &what);
+        assert_same(replies, expected, &what);
+        let expected = std::mem::take(&mut naive.messages);
+        assert_same(
+            messages,
+            expected,
+            &format!("the messages of tickets after {op:?}"),
+        );
+        assert_ends(&self.sim, naive.ends);
+        assert_tickets(&self.sim, "k", naive.tickets());
         assert_eq!(
             holders(&self.sim),
             naive.holders(),
@@ -277,7 +311,12 @@ impl model::Case for Case {
         }
     }
 
-    fn check(&mut self, _step: &Step<Op>) {
+    fn check(&mut self, step: &Step<Op>) {
+        sums::check(self.sim.locks.fields());
+        sums::check_tickets(self.sim.locks.ticket_fields());
+        if !step.ends_tick {
+            return;
+        }
         let now = self.sim.now;
         let state = self.sim.state("k");
         assert_ne!(state, KeyState::OtherHash, "{:?}", self.sim.keys);
@@ -300,7 +339,6 @@ impl model::Case for Case {
             );
             assert!(due.is_some() || left.is_none(), "never settled");
         }
-        sums::check(self.sim.locks.fields());
     }
 }
 
@@ -316,11 +354,13 @@ impl Case {
                 wait,
                 once,
                 session,
+                notify,
             } => {
                 let conn = conn_of(owner, conn);
-                if sim.is_blocked(conn) {
+                if sim.is_blocked(conn) || is_deaf(sim, notify) {
                     return None;
                 }
+                sim.notify = notify.map(|channel| Ticket::new(channel, self.tags).named());
                 let mode = if writes { Mode::Write } else { Mode::Read };
                 let terms = match session && self.naive.is_none() {
                     true => Terms::Session,
@@ -364,6 +404,10 @@ impl Case {
                 }
                 None
             }
+            Op::Hear(channel, is_subscribed) => {
+                sim.subscribe_channel(CHANNELS[channel], is_subscribed);
+                None
+            }
             Op::Expire => {
                 sim.server_expires_all();
                 None
@@ -389,7 +433,12 @@ impl Case {
 
     fn apply_naive(&mut self, op: &Op) -> Option<Reply> {
         let blocked = match *op {
-            Op::Acquire { owner, conn, .. } => self.sim.is_blocked(conn_of(owner, conn)),
+            Op::Acquire {
+                owner,
+                conn,
+                notify,
+                ..
+            } => self.sim.is_blocked(conn_of(owner, conn)) || is_deaf(&self.sim, notify),
             _ => false,
         };
         let addressee = self.sim.granted.values().next().map(|request| request.conn);
@@ -404,9 +453,11 @@ impl Case {
                 wait,
                 once,
                 session: _,
+                notify,
             } => {
-                let conn = conn_of(owner, conn);
-                Some(naive.acquire(OWNERS[owner], conn, writes, (lease_ms, wait, once)))
+                let ticket = notify.map(|channel| Ticket::new(channel, self.tags));
+                let from = (conn_of(owner, conn), ticket);
+                Some(naive.acquire(OWNERS[owner], from, writes, (lease_ms, wait, once)))
             }
             Op::Release(owner, mode, all) => Some(naive.release(OWNERS[owner], mode, all)),
             Op::Renew(owner, mode, ms) => Some(naive.renew(OWNERS[owner], mode, ms)),
@@ -423,6 +474,10 @@ impl Case {
                 if let Some(conn) = addressee {
                     naive.disconnect(conn);
                 }
+                None
+            }
+            Op::Hear(channel, is_subscribed) => {
+                naive.hearing.is_subscribed[channel] = is_subscribed;
                 None
             }
             Op::Expire => None,
@@ -447,6 +502,11 @@ impl Case {
         }
         self.latest = token;
     }
+}
+
+/// Whether the channel has no subscriber: the shell refuses the request.
+fn is_deaf(sim: &Sim, notify: Option<Channel>) -> bool {
+    notify.is_some_and(|channel| !sim.subscribed.contains(CHANNELS[channel]))
 }
 
 /// (owner, mode, count, end) of every hold. The layout knows no lease of a writer that reads, apart from

@@ -1,21 +1,28 @@
 //! One semaphore. The contract as plainly as it can be written: the number of permits, a list of permits with their
-//! ends, and a list of requests.
+//! ends, and a list of requests: parked clients and tickets.
+
+mod tickets;
 
 use proptest::prelude::*;
 
+use self::tickets::Hearing;
+use crate::lock::tests::model::tickets::{assert_ends, hearing_sim, Channel, Ends, CHANNELS};
 use crate::lock::tests::model::{self, assert_same, explore, lease, Reply, Step};
-use crate::lock::tests::sim::{scripts, Out, Settings, Sim, Terms, START_MS};
+use crate::lock::tests::sim::{key_ref, scripts, Out, Settings, Sim, Terms, START_MS};
 use crate::lock::{Answer, Grace, Limits, LockError, Outcome, SetIf, Token, Wait, WaiterId};
 
 const IDS: [&str; 5] = ["a", "b", "c", "d", "e"];
 const MAX_WAITERS: usize = 4;
+const MAX_TICKETS: usize = 3;
 const STEPS: usize = 59;
 const DEFAULT_CASES: u32 = 400;
 
 #[derive(Debug, Clone)]
 enum Op {
     Set(u32, SetIf),
-    Acquire(usize, i64, Wait, Option<u32>),
+    Acquire(usize, i64, Wait, Option<u32>, Option<Channel>),
+    /// A channel of tickets has a subscriber, or none.
+    Hear(Channel, bool),
     Release(usize),
     Renew(usize, i64),
     Advance(u64),
@@ -42,8 +49,11 @@ fn op() -> impl Strategy<Value = Op> {
     let set_if = prop_oneof![Just(SetIf::Always), Just(SetIf::Absent), Just(SetIf::There)];
     prop_oneof![
         2 => (0..4u32, set_if).prop_map(|(permits, set_if)| Op::Set(permits, set_if)),
-        12 => (id.clone(), ms.clone(), wait, limit)
-            .prop_map(|(id, ms, wait, limit)| Op::Acquire(id, ms, wait, limit)),
+        12 => (id.clone(), ms.clone(), wait, limit, prop::option::of(0..CHANNELS.len()))
+            .prop_map(|(id, ms, wait, limit, notify)| {
+                Op::Acquire(id, ms, wait, limit, notify.filter(|_| wait != Wait::No))
+            }),
+        4 => (0..CHANNELS.len(), prop::bool::weighted(0.6)).prop_map(|(c, on)| Op::Hear(c, on)),
         5 => id.clone().prop_map(Op::Release),
         3 => (id.clone(), ms.clone()).prop_map(|(id, ms)| Op::Renew(id, ms)),
         5 => (1..40u64).prop_map(Op::Advance),
@@ -63,6 +73,7 @@ struct Waiting {
     lease_ms: i64,
     until_ms: Option<u64>,
     limit: Option<u32>,
+    notify: Option<Channel>,
 }
 
 /// The naive model.
@@ -74,6 +85,12 @@ struct Model {
     held: Vec<(usize, u64)>,
     queue: Vec<Waiting>,
     replies: Vec<(u64, Reply)>,
+    /// As the replies, by the number of the request.
+    messages: Vec<(u64, Reply)>,
+    ends: Ends,
+    hearing: Hearing,
+    /// The semaphore is to be settled in this tick, whether a permit is free or not.
+    unsettled: bool,
 }
 
 impl Model {
@@ -91,19 +108,37 @@ impl Model {
     }
 
     fn serve(&mut self) {
-        if self.all.is_none() {
-            let limit = self.queue.iter().find_map(|waiting| waiting.limit);
-            self.all = limit.map(i64::from);
-        }
-        while self.has_permit() && !self.queue.is_empty() {
+        while self.has_permit() && self.next_is_heard() {
             let next = self.queue.remove(0);
             self.held
                 .push((next.id, self.now_ms + next.lease_ms as u64));
-            self.replies.push((next.conn, Reply::Granted));
+            self.granted(&next);
         }
     }
 
+    /// The end of a tick.
+    fn settle(&mut self) {
+        loop {
+            let waits = self.all.is_none() && self.limit_of_queue().is_some();
+            let is_due = waits || (self.has_permit() && !self.queue.is_empty());
+            if !std::mem::take(&mut self.unsettled) && !is_due {
+                return;
+            }
+            self.ask();
+            if self.all.is_none() {
+                self.all = self.limit_of_queue();
+            }
+            self.serve();
+        }
+    }
+
+    fn limit_of_queue(&self) -> Option<i64> {
+        let limit = self.queue.iter().find_map(|waiting| waiting.limit);
+        limit.map(i64::from)
+    }
+
     fn set(&mut self, permits: u32, set_if: SetIf) -> Option<u32> {
+        self.ask();
         let allowed = match set_if {
             SetIf::Always => true,
             SetIf::Absent => self.all.is_none(),
@@ -121,8 +156,10 @@ impl Model {
         &mut self,
         conn: u64,
         (id, lease_ms, wait, limit): (usize, i64, Wait, Option<u32>),
+        notify: Option<Channel>,
         got: Answer,
     ) -> Answer {
+        self.ask();
         let end = self.now_ms + lease_ms as u64;
         if let Some((_, held)) = self.held.iter_mut().find(|(holder, _)| *holder == id) {
             *held = end.max(*held);
@@ -154,11 +191,13 @@ impl Model {
                 _ => None,
             },
             limit,
+            notify,
         };
+        self.note_queued(&waiting);
         match self.queue.iter_mut().find(|other| other.id == id) {
             Some(older) => {
-                self.replies.push((older.conn, Reply::Refused));
-                *older = waiting;
+                let older = std::mem::replace(older, waiting);
+                self.taken_over(&older);
             }
             None => self.queue.push(waiting),
         }
@@ -170,10 +209,11 @@ impl Model {
     }
 
     fn release(&mut self, id: usize) -> bool {
+        self.ask();
         if self.end_of(id).is_none() {
             if let Some(at) = self.queue.iter().position(|waiting| waiting.id == id) {
                 let waiting = self.queue.remove(at);
-                self.replies.push((waiting.conn, Reply::Refused));
+                self.withdrawn(&waiting);
             }
             return false;
         }
@@ -189,16 +229,15 @@ impl Model {
             let over = |waiting: &Waiting| waiting.until_ms.is_some_and(|end| end <= now_ms);
             let ended: Vec<_> = self.queue.iter().filter(|w| over(w)).cloned().collect();
             self.queue.retain(|waiting| !over(waiting));
-            self.replies
-                .extend(ended.iter().map(|w| (w.conn, Reply::Refused)));
+            ended.iter().for_each(|waiting| self.timed_out(waiting));
             self.end_leases();
-            self.serve();
+            self.settle();
         }
     }
 
     fn disconnect(&mut self, conn: u64) {
-        self.queue.retain(|waiting| waiting.conn != conn);
-        self.serve();
+        self.queue
+            .retain(|waiting| waiting.conn != conn || waiting.notify.is_some());
     }
 }
 
@@ -222,6 +261,7 @@ struct Case {
     /// The ids of the requests, by connection: each has a connection of its own.
     ids: Vec<usize>,
     replies: Vec<(u64, Reply)>,
+    messages: Vec<(u64, Reply)>,
 }
 
 impl model::Case for Case {
@@ -231,12 +271,12 @@ impl model::Case for Case {
     fn new(_: &()) -> Case {
         let limits = Limits {
             max_waiters: MAX_WAITERS,
-            max_tickets: 4,
+            max_tickets: MAX_TICKETS,
             max_waiters_per_key: MAX_WAITERS,
             max_tracked: 100,
         };
         Case {
-            sim: Sim::new(&Settings {
+            sim: hearing_sim(&Settings {
                 limits,
                 grace: Grace::default(),
                 ..Settings::default()
@@ -246,6 +286,7 @@ impl model::Case for Case {
             highest: None,
             ids: Vec::new(),
             replies: Vec::new(),
+            messages: Vec::new(),
         }
     }
 
@@ -256,7 +297,11 @@ impl model::Case for Case {
                 let expected = Reply::Permits(self.model.set(permits, set_if));
                 return (Some(Reply::of(set.map(Reply::Permits))), Some(expected));
             }
-            Op::Acquire(id, ms, wait, limit) => self.acquire(id, ms, wait, limit),
+            Op::Acquire(id, ms, wait, limit, notify) => self.acquire(id, ms, wait, limit, notify),
+            Op::Hear(channel, is_subscribed) => {
+                self.sim.subscribe_channel(CHANNELS[channel], is_subscribed);
+                self.model.hearing.is_subscribed[channel] = is_subscribed;
+            }
             Op::Release(id) => self.release(id),
             Op::Renew(id, ms) => {
                 let renewed = self.sim.sem_renew("k", IDS[id], named(ms));
@@ -281,7 +326,6 @@ impl model::Case for Case {
             Op::Delete => {
                 self.sim.del("k");
                 (self.model.all, self.model.held) = (None, Vec::new());
-                self.model.serve();
             }
             Op::RedissonTake(id, ms) => self.redisson_take(id, ms),
             Op::RedissonGive(id) => {
@@ -290,7 +334,6 @@ impl model::Case for Case {
                     self.sim
                         .foreign("k", |keys, _| scripts::give_permit(keys, "k", IDS[id]));
                     self.model.held.retain(|(holder, _)| *holder != id);
-                    self.model.serve();
                 }
             }
         }
@@ -299,6 +342,7 @@ impl model::Case for Case {
 
     fn end_tick(&mut self) {
         self.sim.settle_all();
+        self.model.settle();
     }
 
     fn compare(&mut self, _op: &Op) {
@@ -306,11 +350,11 @@ impl model::Case for Case {
         let expected = std::mem::take(&mut self.model.replies);
         let replies = std::mem::take(&mut self.replies);
         assert_same(replies, expected, "the replies of parked requests");
-        assert_eq!(
-            self.sim.locks.sems.waiters.live(),
-            self.model.queue.len(),
-            "the requests that wait"
-        );
+        let expected = std::mem::take(&mut self.model.messages);
+        let messages = std::mem::take(&mut self.messages);
+        assert_same(messages, expected, "the messages of tickets");
+        assert_ends(&self.sim, self.model.ends);
+        assert_eq!(self.queue(), self.model.queue(), "the requests that wait");
         assert_eq!(self.sim.all_permits("k"), self.model.all, "all permits");
         let held = self.sim.keys.permits("k").into_iter();
         let held: Vec<_> = held
@@ -342,19 +386,33 @@ fn histories_of_a_semaphore() {
 }
 
 impl Case {
-    fn acquire(&mut self, id: usize, ms: i64, wait: Wait, limit: Option<u32>) {
+    fn acquire(
+        &mut self,
+        id: usize,
+        ms: i64,
+        wait: Wait,
+        limit: Option<u32>,
+        notify: Option<Channel>,
+    ) {
+        if notify.is_some_and(|channel| !self.model.hearing.is_subscribed[channel]) {
+            return;
+        }
         let held = self.model.end_of(id).is_some();
-        let is_parked = self.model.queue.iter().any(|waiting| waiting.id == id);
         let conn = self.ids.len() as u64;
         self.ids.push(id);
         let how = (named(ms), wait, limit);
+        self.sim.notify = notify.map(|channel| (CHANNELS[channel].into(), conn.to_string()));
         let got = self.sim.sem_acquire("k", IDS[id], conn, how);
         if got == Err(LockError::Busy) {
-            assert!(!is_parked && self.model.queue.len() >= MAX_WAITERS && wait != Wait::No);
+            self.model.ask();
+            assert!(self.model.is_full(id, notify.is_some()) && wait != Wait::No);
             return;
         }
         let got = got.unwrap();
-        assert_eq!(got, self.model.acquire(conn, (id, ms, wait, limit), got));
+        assert_eq!(
+            got,
+            self.model.acquire(conn, (id, ms, wait, limit), notify, got)
+        );
         // Parked requests were granted before.
         self.listen();
         if let Answer::Granted(token) = got {
@@ -386,10 +444,10 @@ impl Case {
         self.sim.disconnect(first.conn);
         if asks {
             self.listen();
-            self.acquire(first.id, 200, Wait::No, None);
+            self.acquire(first.id, 200, Wait::No, None, None);
         } else {
             self.model.held.retain(|(holder, _)| *holder != first.id);
-            self.model.serve();
+            self.model.unsettled = true;
         }
     }
 
@@ -411,11 +469,22 @@ impl Case {
         }
     }
 
-    /// Notes the replies of parked requests.
+    /// The ids in the queue, and which of them wait for a message.
+    fn queue(&self) -> Vec<(String, bool)> {
+        let queue = self.sim.locks.sems.waiters.queue(key_ref("k"));
+        let waiters = queue.into_iter().flat_map(|queue| queue.iter());
+        let name = |id: &[u8]| String::from_utf8(id.to_vec()).unwrap();
+        let waiters = waiters.map(|(id, waiter)| (name(id), waiter.ticket.is_some()));
+        waiters.collect()
+    }
+
+    /// Notes the replies of parked requests and the messages of tickets.
     fn listen(&mut self) {
         for out in std::mem::take(&mut self.sim.out) {
-            let Out::Answer { conn, outcome, .. } = out else {
-                continue;
+            let (conn, outcome, is_message) = match out {
+                Out::Answer { conn, outcome, .. } => (conn, outcome, false),
+                Out::Tell { tag, outcome, .. } => (tag.parse().unwrap(), outcome, true),
+                _ => continue,
             };
             let reply = match outcome {
                 Outcome::Granted(token) => {
@@ -426,7 +495,10 @@ impl Case {
                 Outcome::Nil => Reply::Refused,
                 other => panic!("{other:?}"),
             };
-            self.replies.push((conn, reply));
+            match is_message {
+                true => self.messages.push((conn, reply)),
+                false => self.replies.push((conn, reply)),
+            }
         }
     }
 }

@@ -182,7 +182,7 @@ impl Sim {
         let domain = self.learnt_domain(key);
         let state = self.keys.read(key, owner, depth, self.now);
         let need = self.locks.need(key_ref(key), &state, planned, self.now);
-        if need == Need::Token {
+        if need == Need::Token && self.may_grant {
             self.ask_tickets(Resource::Lock, key_ref(key));
         }
         let fence = Fence {

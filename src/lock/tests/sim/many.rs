@@ -39,7 +39,7 @@ impl Sim {
                 id,
                 Resource::Lock,
                 keys,
-                (owner, Mode::Exclusive, conn),
+                (owner, mode, conn),
                 (wait, &named, false),
             );
         }

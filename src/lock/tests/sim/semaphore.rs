@@ -92,6 +92,7 @@ impl Sim {
 
     pub fn sem_renew(&mut self, key: &str, id: &str, terms: Terms) -> Result<bool, LockError> {
         self.end_first(BoundRef::permit(key_ref(key), id.as_bytes()));
+        self.grants_no_permit = true;
         let lease: (Lease, bool) = (self.lease(terms), matches!(terms, Terms::Named(_)));
         self.sem_command(key, Some(id), |locks, view, cx| {
             locks.sem_renew(view, id.as_bytes(), lease, cx)
@@ -106,6 +107,7 @@ impl Sim {
                 .postpone(Resource::Semaphore, key_ref(key).to_id());
             return false;
         }
+        self.grants_no_permit = !may_change;
         self.serve_permit(key, None, |locks, view, cx| locks.sem_settle(view, cx));
         may_change
     }
@@ -152,7 +154,9 @@ impl Sim {
         decide: impl FnOnce(&mut Locks, &SemView<'_>, &mut Cx<'_>) -> (T, PermitChange),
     ) -> (T, PermitChange, Effects) {
         self.learnt_domain(key);
-        self.ask_tickets(Resource::Semaphore, key_ref(key));
+        if !std::mem::take(&mut self.grants_no_permit) {
+            self.ask_tickets(Resource::Semaphore, key_ref(key));
+        }
         let view = self.sem_view(key, id);
         let mut fx = Effects::new();
         let (answer, change) = decide(&mut self.locks, &view, &mut Cx::new(self.now, &mut fx));

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use crate::lock::tests::model::exclusive::naive::{Key, Owner, KEYS};
 use crate::lock::tests::model::exclusive::sessions::Terms;
 use crate::lock::tests::model::exclusive::OWNERS;
+use crate::lock::tests::model::tickets::{Channel, CHANNELS};
 use crate::lock::tests::model::{grace, lease, limits, CONNS_PER_OWNER};
 use crate::lock::tests::sim::Settings;
 use crate::lock::WindowRule;
@@ -27,6 +28,7 @@ pub enum Op {
         terms: Terms,
         wait: Option<Option<u64>>,
         once: bool,
+        notify: Option<Channel>,
     },
     /// The present holder asks again, from any of its connections.
     HolderAsks(Key, u64, Terms, bool),
@@ -58,6 +60,8 @@ pub enum Op {
     /// The channel of a lock has a subscriber, or none.
     Subscribe(Key, bool),
     SetWindowRule(WindowRule),
+    /// A channel of tickets has a subscriber, or none.
+    Hear(Channel, bool),
 }
 
 fn names() -> impl Strategy<Value = Names> {
@@ -84,14 +88,17 @@ pub fn op() -> impl Strategy<Value = Op> {
         1 => Just(Some(None)),
         6 => (1..20u64).prop_map(|ms| Some(Some(ms))),
     ];
-    let acquire = (at.clone(), conn.clone(), terms(), wait, any::<bool>()).prop_map(
-        |((key, owner), conn, terms, wait, once)| Op::Acquire {
+    let notify = prop::option::of(0..CHANNELS.len());
+    let how = (terms(), wait, any::<bool>(), notify);
+    let acquire = (at.clone(), conn.clone(), how).prop_map(
+        |((key, owner), conn, (terms, wait, once, notify))| Op::Acquire {
             key,
             owner,
             conn,
             terms,
             wait,
             once,
+            notify: notify.filter(|_| wait.is_some()),
         },
     );
     let connection = (owner, conn.clone());
@@ -124,6 +131,7 @@ pub fn op() -> impl Strategy<Value = Op> {
         2 => prop::bool::weighted(0.8).prop_map(Op::MayGrant),
         3 => (0..KEYS, prop::bool::weighted(0.8)).prop_map(|(k, on)| Op::Subscribe(k, on)),
         1 => windows().prop_map(Op::SetWindowRule),
+        8 => (0..CHANNELS.len(), prop::bool::weighted(0.6)).prop_map(|(c, on)| Op::Hear(c, on)),
     ]
 }
 

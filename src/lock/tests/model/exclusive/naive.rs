@@ -8,9 +8,12 @@
 //! request, and the grace time of the place begins then.
 
 mod commands;
+mod tickets;
 
+use self::tickets::Hearing;
 use crate::lock::tests::model::exclusive::sessions::{Session, Sessions, Terms};
 use crate::lock::tests::model::exclusive::windows::{Passed, Windows};
+use crate::lock::tests::model::tickets::{Ends, Ticket};
 use crate::lock::tests::model::Reply;
 use crate::lock::tests::sim::Settings;
 
@@ -55,6 +58,10 @@ pub struct Request {
     pub conn: Conn,
     pub terms: Terms,
     pub until_ms: Option<u64>,
+    /// Its outcome is a message: it blocks no connection.
+    pub ticket: Option<Ticket>,
+    /// The connection that it came from has closed.
+    pub is_closed: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -85,7 +92,11 @@ pub struct Model {
     pub may_grant: bool,
     pub keys: [State; KEYS],
     pub replies: Vec<(Conn, Reply)>,
+    pub messages: Vec<(Ticket, Reply)>,
     pub published: Vec<Key>,
+    pub hearing: Hearing,
+    /// The ends of tickets.
+    pub ends: Ends,
     /// Fresh grants of this process.
     pub grants: u64,
     pub settings: Settings,
@@ -109,7 +120,10 @@ impl Model {
             may_grant: true,
             keys: [State::Absent; KEYS],
             replies: Vec::new(),
+            messages: Vec::new(),
             published: Vec::new(),
+            hearing: Hearing::default(),
+            ends: Ends::default(),
             grants: 0,
             settings: *settings,
             sessions: Sessions::default(),
@@ -169,7 +183,7 @@ impl Model {
         while let Some(index) = self.next_due() {
             let place = self.places.remove(index);
             if let Some(request) = place.request {
-                self.replies.push((request.conn, Reply::Refused));
+                self.time_out(request);
                 self.keep(place);
             }
         }
@@ -225,16 +239,20 @@ impl Model {
         let bare = self.keys[key] == State::Bare;
         match (self.holder(key), planned) {
             (Some(hold), Some(undo)) if hold.grant == undo.grant => {
+                self.ask(key);
                 self.give_back(undo);
                 self.pass_on(key);
             }
             (Some(_), _) => {}
             // During a window only a timer ends waits.
             (None, _) if !bare && self.is_left_free(key) => {}
-            (None, _) => match self.hand_off(key) {
-                Passed::NoWaiter | Passed::StillFree if bare => self.set_free(key),
-                _ => {}
-            },
+            (None, _) => {
+                self.ask(key);
+                match self.hand_off(key) {
+                    Passed::NoWaiter | Passed::StillFree if bare => self.set_free(key),
+                    _ => {}
+                }
+            }
         }
     }
 
@@ -283,12 +301,13 @@ impl Model {
         } else {
             self.unblock(conn);
         }
+        self.close_tickets_of(conn);
         self.end_sessions_of(conn, had_holds);
     }
 
     pub fn unblock(&mut self, conn: Conn) {
         let mut places = self.places.iter();
-        if let Some(index) = places.position(|p| p.request.is_some_and(|r| r.conn == conn)) {
+        if let Some(index) = places.position(|p| p.request.is_some_and(|r| r.blocks(conn))) {
             let place = self.places.remove(index);
             self.keep(place);
         }
@@ -302,6 +321,7 @@ impl Model {
             may_grant: self.may_grant,
             grant_number: self.grant_number,
             windows: self.windows.restarted(),
+            hearing: self.hearing.restarted(),
             ..fresh
         };
     }
@@ -403,25 +423,32 @@ impl Model {
             let place = self.places[first];
             let Some(request) = place.request else { break };
             let is_over = request.until_ms.is_some_and(|end| end <= self.mono_ms);
+            if !is_over && self.is_asked_later(request) {
+                self.note(key);
+                break;
+            }
             let left_free = (!is_over).then(|| self.leave_free(key)).flatten();
             if let Some(left_free) = left_free {
                 return left_free;
             }
             self.places.remove(first);
             if is_over {
-                self.replies.push((request.conn, Reply::Refused));
+                self.time_out(request);
                 self.keep(place);
                 continue;
             }
             self.grant(key, place.owner, (request.conn, request.terms));
-            self.replies.push((request.conn, Reply::Granted));
-            self.in_flight.push(InFlight {
-                conn: request.conn,
-                key,
-                owner: place.owner,
-                grant: self.grant_number,
-                arrival: place.arrival,
-            });
+            self.answer(request, Reply::Granted);
+            // The message of a ticket is delivered at once.
+            if request.ticket.is_none() {
+                self.in_flight.push(InFlight {
+                    conn: request.conn,
+                    key,
+                    owner: place.owner,
+                    grant: self.grant_number,
+                    arrival: place.arrival,
+                });
+            }
             self.count(key);
             return Passed::Granted;
         }
@@ -445,7 +472,7 @@ impl Model {
             if place.key != key {
                 self.places.push(place);
             } else if let Some(request) = place.request {
-                self.replies.push((request.conn, Reply::Error(error)));
+                self.fail(request, error);
             }
         }
     }

@@ -123,6 +123,7 @@ impl Model {
         while released < at_most && !self.sessions.ended.is_empty() {
             let (key, _, grant) = self.sessions.ended.remove(0);
             if self.holder(key).is_some_and(|hold| hold.grant == grant) {
+                self.ask(key);
                 self.pass_on(key);
                 released += 1;
             }
@@ -137,6 +138,7 @@ impl Model {
         };
         let (_, _, grant) = self.sessions.ended.remove(index);
         if self.holder(key).is_some_and(|hold| hold.grant == grant) {
+            self.ask(key);
             self.pass_on(key);
         }
     }

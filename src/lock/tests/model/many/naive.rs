@@ -5,6 +5,7 @@ mod commands;
 
 use std::collections::BTreeSet;
 
+use crate::lock::tests::model::tickets::Channel;
 use crate::lock::tests::model::Reply;
 use crate::lock::{Grace, Limits};
 
@@ -96,6 +97,8 @@ pub struct Ask {
     pub lease_ms: i64,
     pub wait: Option<Option<u64>>,
     pub once: bool,
+    /// Of the histories without this model, which knows no tickets.
+    pub notify: Option<Channel>,
 }
 
 impl Model {

@@ -1,5 +1,9 @@
 //! The contract of `READ` and `WRITE`, as plainly as it can be written: lists that are searched from end to end.
 
+mod tickets;
+
+use self::tickets::Hearing;
+use crate::lock::tests::model::tickets::{Ends, Ticket};
 use crate::lock::tests::model::Reply;
 use crate::lock::Mode;
 
@@ -19,6 +23,7 @@ struct Request {
     mode: Mode,
     lease_ms: i64,
     until_ms: Option<u64>,
+    ticket: Option<Ticket>,
 }
 
 #[derive(Debug, Clone)]
@@ -52,6 +57,9 @@ pub struct Naive {
     arrivals: i64,
     firsts: i64,
     pub replies: Vec<(u64, Reply)>,
+    pub messages: Vec<(Ticket, Reply)>,
+    pub ends: Ends,
+    pub hearing: Hearing,
 }
 
 impl Naive {
@@ -68,6 +76,9 @@ impl Naive {
             arrivals: 0,
             firsts: 0,
             replies: Vec::new(),
+            messages: Vec::new(),
+            ends: Ends::default(),
+            hearing: Hearing::default(),
         }
     }
 
@@ -114,7 +125,7 @@ impl Naive {
     pub fn acquire(
         &mut self,
         owner: &str,
-        conn: u64,
+        (conn, ticket): (u64, Option<Ticket>),
         writes: bool,
         (lease_ms, wait, once): (i64, Option<Option<u64>>, bool),
     ) -> Reply {
@@ -124,32 +135,41 @@ impl Naive {
             mode,
             lease_ms,
             until_ms: wait.flatten().map(|ms| self.mono_ms + ms),
+            ticket,
         };
         let is_upgrade = writes
             && self.find(owner, Mode::Read).is_some()
             && self.find(owner, Mode::Write).is_none();
+        let is_compatible = self.is_compatible(owner, mode);
+        if is_compatible {
+            self.ask();
+        }
         // A holder does not queue.
-        if self.is_holder(owner) && self.is_compatible(owner, mode) {
+        if self.is_holder(owner) && is_compatible {
             self.claim(owner);
             self.grant(owner, mode, lease_ms, once);
             self.take_over(owner, mode);
             return Reply::Granted;
         }
-        if self.is_compatible(owner, mode) && self.queue().is_empty() {
+        if is_compatible && self.queue().is_empty() {
             self.claim(owner);
             self.grant(owner, mode, lease_ms, once);
             self.places.retain(|place| place.owner != owner);
             return Reply::Granted;
         }
         if wait.is_none() {
-            self.hand_off();
+            if is_compatible {
+                self.hand_off();
+            }
             return Reply::Refused;
         }
         if is_upgrade && self.another_upgrades(owner) {
             return Reply::Error("DEADLOCK of two upgrades");
         }
         self.park(owner, request, is_upgrade);
-        self.hand_off();
+        if is_compatible {
+            self.hand_off();
+        }
         Reply::Parked
     }
 
@@ -166,6 +186,7 @@ impl Naive {
     }
 
     fn park(&mut self, owner: &str, request: Request, is_upgrade: bool) {
+        self.note_queued(&request);
         let at = self.places.iter().position(|place| place.owner == owner);
         let former = at.map(|at| self.places.remove(at));
         let rank = match (&former, is_upgrade) {
@@ -180,7 +201,7 @@ impl Naive {
             }
         };
         if let Some(older) = former.and_then(|former| former.request) {
-            self.replies.push((older.conn, Reply::Refused));
+            self.taken_over(&older);
         }
         self.places.push(Place {
             owner: owner.into(),
@@ -197,7 +218,7 @@ impl Naive {
         };
         if let Some(at) = self.places.iter().position(same) {
             let request = self.places.remove(at).request.unwrap();
-            self.replies.push((request.conn, Reply::Refused));
+            self.taken_over(&request);
         }
     }
 
@@ -236,18 +257,9 @@ impl Naive {
 
     fn hand_off(&mut self) {
         loop {
-            let mut places: Vec<usize> = (0..self.places.len()).collect();
-            places.retain(|at| self.places[*at].request.is_some());
-            places.sort_by_key(|at| self.places[*at].rank);
-            let Some(at) = places.first().copied() else {
+            let Some((at, request)) = self.first_heard() else {
                 return;
             };
-            let request = self.places[at].request.clone().unwrap();
-            if request.until_ms.is_some_and(|end| end <= self.mono_ms) {
-                self.replies.push((request.conn, Reply::Refused));
-                self.vacate(at);
-                continue;
-            }
             let owner = self.places[at].owner.clone();
             if !self.is_compatible(&owner, request.mode) {
                 return;
@@ -255,7 +267,11 @@ impl Naive {
             let place = self.places.remove(at);
             let is_fresh = self.find(&owner, request.mode).is_none();
             self.grant(&owner, request.mode, request.lease_ms, false);
-            self.replies.push((request.conn, Reply::Granted));
+            self.granted(&request);
+            if request.ticket.is_some() {
+                // Its message is delivered at once.
+                continue;
+            }
             if is_fresh {
                 self.in_flight.push(InFlight {
                     conn: request.conn,
@@ -309,6 +325,7 @@ impl Naive {
             self.holds[at].count -= 1;
             return Reply::StillHeld;
         }
+        self.ask();
         self.holds.remove(at);
         self.hand_off();
         Reply::Freed
@@ -323,9 +340,8 @@ impl Naive {
             return;
         }
         if let Some(request) = self.places.remove(at).request {
-            self.replies.push((request.conn, Reply::Refused));
+            self.withdrawn(&request);
         }
-        self.hand_off();
     }
 
     pub fn renew(&mut self, owner: &str, mode: Option<Mode>, lease_ms: i64) -> Reply {
@@ -343,14 +359,16 @@ impl Naive {
     pub fn break_lock(&mut self, purge: bool) -> Reply {
         if purge {
             for place in std::mem::take(&mut self.places) {
-                let request = place.request.map(|request| request.conn);
-                self.replies
-                    .extend(request.map(|conn| (conn, Reply::Error("LOCKBROKEN"))));
+                place
+                    .request
+                    .iter()
+                    .for_each(|request| self.broken(request));
             }
         }
         if self.live().is_empty() {
             return Reply::NotHeld;
         }
+        self.ask();
         self.holds.clear();
         self.hand_off();
         Reply::Broken
@@ -380,7 +398,7 @@ impl Naive {
             let in_flight = self.in_flight.remove(at);
             self.undelivered.push(in_flight);
         } else {
-            let waits = |place: &Place| place.request.as_ref().is_some_and(|r| r.conn == conn);
+            let waits = |place: &Place| place.request.as_ref().is_some_and(|r| r.blocks(conn));
             if let Some(at) = self.places.iter().position(waits) {
                 self.vacate(at);
             }
@@ -397,12 +415,20 @@ impl Naive {
             let place = &self.places[at];
             match &place.request {
                 Some(request) if request.until_ms.is_some_and(|end| end <= self.mono_ms) => {
-                    self.replies.push((request.conn, Reply::Refused));
+                    let request = request.clone();
+                    self.timed_out(&request);
                     self.vacate(at);
                 }
                 None if place.kept_until_ms <= self.mono_ms => drop(self.places.remove(at)),
                 _ => {}
             }
+        }
+        let lost = self.undelivered.iter();
+        let grants: Vec<u32> = lost.map(|undo| undo.grant).collect();
+        let is_lost = |hold: &&Hold| grants.contains(&hold.grant);
+        let is_undo = self.live().into_iter().any(|hold| is_lost(&hold));
+        if is_undo {
+            self.ask();
         }
         for undo in std::mem::take(&mut self.undelivered) {
             let held = |hold: &Hold| hold.grant == undo.grant && hold.end_ms > self.wall_ms;
@@ -419,6 +445,12 @@ impl Naive {
                 }
             }
         }
-        self.hand_off();
+        if is_undo {
+            self.hand_off();
+        }
+        while self.first_may_enter() {
+            self.ask();
+            self.hand_off();
+        }
     }
 }

@@ -1,10 +1,11 @@
 //! The naive model: commands.
 
 use crate::lock::tests::model::exclusive::naive::{
-    Conn, Hold, Key, Model, Owner, Place, Request, State, KEYS,
+    Conn, Hold, Key, Model, Owner, Place, Request, State,
 };
 use crate::lock::tests::model::exclusive::sessions::Terms;
 use crate::lock::tests::model::exclusive::windows::Passed;
+use crate::lock::tests::model::tickets::Ticket;
 use crate::lock::tests::model::Reply;
 
 impl Model {
@@ -13,19 +14,24 @@ impl Model {
         key: Key,
         owner: Owner,
         (conn, terms): (Conn, Terms),
-        wait: Option<Option<u64>>,
-        once: bool,
+        (wait, once, ticket): (Option<Option<u64>>, bool, Option<Ticket>),
     ) -> Reply {
         if let Some(error) = self.foreign(key) {
+            self.ask(key);
             return Reply::Error(error);
         }
         self.end_first(key, owner);
+        if self.may_mint(key, owner) {
+            self.ask(key);
+        }
         self.note_window_taken(key);
         let until_ms = wait.map(|ms| ms.map(|ms| self.mono_ms + ms));
         let request = until_ms.map(|until_ms| Request {
             conn,
             terms,
             until_ms,
+            ticket,
+            is_closed: false,
         });
         match self.holder(key) {
             Some(hold) if hold.owner == owner => self.reenter(key, hold, (conn, terms), once),
@@ -45,9 +51,11 @@ impl Model {
             None if self.queue(key).is_empty() => self.take_free(key, owner, (conn, terms)),
             None => {
                 let reply = self.park(key, owner, request);
+                self.hearing.came_now = ticket.map(|ticket| ticket.channel);
                 if !matches!(reply, Reply::Error(_)) && self.hand_off(key) == Passed::NoWaiter {
                     self.schedule_settle(key);
                 }
+                self.hearing.came_now = None;
                 reply
             }
         }
@@ -81,6 +89,7 @@ impl Model {
             self.keys[key] = State::Held(Hold { count, ..hold });
             return Reply::StillHeld;
         }
+        self.ask(key);
         self.pass_on(key);
         Reply::Freed
     }
@@ -91,6 +100,9 @@ impl Model {
         }
         self.end_first(key, owner);
         self.note_window_taken(key);
+        if self.has_no_token(key) {
+            self.ask(key);
+        }
         let Some(hold) = self.held_by(key, Some(owner), token) else {
             return Reply::Lost;
         };
@@ -122,6 +134,7 @@ impl Model {
             return Reply::NotHeld;
         };
         self.forget_ended(key, hold.owner);
+        self.ask(key);
         self.pass_on(key);
         Reply::Broken
     }
@@ -148,19 +161,15 @@ impl Model {
         let Some(request) = request else {
             return Reply::Refused;
         };
-        let in_all = (0..KEYS).map(|key| self.queue(key).len()).sum::<usize>();
-        let limits = self.settings.limits;
-        let full =
-            in_all >= limits.max_waiters || self.queue(key).len() >= limits.max_waiters_per_key;
-        if full && !self.queue(key).contains(&owner) {
+        if self.is_full(key, owner, request) {
             return Reply::Error("LOCKBUSY");
         }
+        self.count_queued(request);
         let mut places = self.places.iter_mut();
         match places.find(|place| (place.key, place.owner) == (key, owner)) {
             Some(place) => {
                 let older = place.request.replace(request);
-                self.replies
-                    .extend(older.map(|older| (older.conn, Reply::Refused)));
+                self.take_over(older);
             }
             None => {
                 self.arrivals += 1;
@@ -180,8 +189,7 @@ impl Model {
         let mut places = self.places.iter();
         if let Some(index) = places.position(|p| (p.key, p.owner) == (key, owner)) {
             let request = self.places.remove(index).request;
-            self.replies
-                .extend(request.map(|r| (r.conn, Reply::Refused)));
+            self.end_withdrawn(request);
         }
     }
 }

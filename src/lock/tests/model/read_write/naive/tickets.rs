@@ -1,0 +1,158 @@
+//! The naive model: tickets.
+//!
+//! Before a decision that may grant, the tickets at the head of the queue are asked for, up to the first that is heard
+//! or the first parked client; the others are passed over and their owners keep their places. In that event only
+//! tickets on the channel that was heard are granted; one on another channel is asked for at the end of the tick. A
+//! channel without a subscriber is not asked for again in the same millisecond, unless a new ticket came with it.
+
+use crate::lock::tests::model::read_write::naive::{Naive, Request};
+use crate::lock::tests::model::tickets::{Channel, Ticket, CHANNELS};
+use crate::lock::tests::model::Reply;
+
+/// Which channels have subscribers, and what is known of them.
+#[derive(Debug)]
+pub struct Hearing {
+    pub is_subscribed: [bool; CHANNELS.len()],
+    /// When a channel was last found without a subscriber.
+    unheard_at_ms: [Option<u64>; CHANNELS.len()],
+    /// The channel that was asked for in this event, and has a subscriber.
+    heard: Option<Channel>,
+}
+
+impl Default for Hearing {
+    fn default() -> Hearing {
+        Hearing {
+            is_subscribed: [true; CHANNELS.len()],
+            unheard_at_ms: [None; CHANNELS.len()],
+            heard: None,
+        }
+    }
+}
+
+impl Request {
+    /// Whether this connection is parked.
+    pub fn blocks(&self, conn: u64) -> bool {
+        self.ticket.is_none() && self.conn == conn
+    }
+}
+
+impl Naive {
+    /// The requests in the order of the queue: tickets, and `None` for parked clients.
+    pub fn tickets(&self) -> Vec<Option<Ticket>> {
+        let mut places: Vec<_> = self.places.iter().collect();
+        places.sort_by_key(|place| place.rank);
+        let requests = places.into_iter().filter_map(|p| p.request.as_ref());
+        requests.map(|request| request.ticket).collect()
+    }
+
+    fn first(&self) -> Option<(usize, Request)> {
+        let places = self.places.iter().enumerate();
+        let live = places.filter_map(|(at, place)| Some((at, place.rank, place.request.clone()?)));
+        let first = live.min_by_key(|(_, rank, _)| *rank);
+        first.map(|(at, _, request)| (at, request))
+    }
+
+    pub(super) fn first_may_enter(&self) -> bool {
+        let first = self.first();
+        first.is_some_and(|(at, request)| self.is_compatible(&self.places[at].owner, request.mode))
+    }
+
+    /// Asks for the tickets at the head of the queue.
+    pub(super) fn ask(&mut self) {
+        if self.tickets().iter().all(Option::is_none) {
+            return;
+        }
+        self.hearing.heard = None;
+        while let Some((at, request)) = self.first_in_time() {
+            let Some(Ticket { channel, .. }) = request.ticket else {
+                return;
+            };
+            let is_unheard = self.hearing.unheard_at_ms[channel] == Some(self.mono_ms);
+            if !is_unheard && self.hearing.is_subscribed[channel] {
+                self.hearing.heard = Some(channel);
+                return;
+            }
+            self.hearing.unheard_at_ms[channel] = Some(self.mono_ms);
+            self.pass_over(at);
+        }
+    }
+
+    /// The first of the queue, if it can be told in this event that it is granted.
+    pub(super) fn first_heard(&mut self) -> Option<(usize, Request)> {
+        while let Some((at, request)) = self.first_in_time() {
+            let Some(Ticket { channel, .. }) = request.ticket else {
+                return Some((at, request));
+            };
+            if self.hearing.unheard_at_ms[channel] != Some(self.mono_ms) {
+                let is_heard = self.hearing.heard == Some(channel);
+                return is_heard.then_some((at, request));
+            }
+            self.pass_over(at);
+        }
+        None
+    }
+
+    /// The first of the queue whose wait is not over. Those before it end.
+    fn first_in_time(&mut self) -> Option<(usize, Request)> {
+        while let Some((at, request)) = self.first() {
+            if request.until_ms.is_none_or(|end| end > self.mono_ms) {
+                return Some((at, request));
+            }
+            self.timed_out(&request);
+            self.vacate(at);
+        }
+        None
+    }
+
+    fn pass_over(&mut self, at: usize) {
+        self.ends.passed_over += 1;
+        self.vacate(at);
+    }
+
+    /// A channel with which a ticket comes has a subscriber; whether it still has is asked before the grant.
+    pub(super) fn note_queued(&mut self, request: &Request) {
+        if let Some(Ticket { channel, .. }) = request.ticket {
+            self.ends.queued += 1;
+            self.hearing.unheard_at_ms[channel] = None;
+            self.hearing.heard = self.hearing.heard.filter(|heard| *heard != channel);
+        }
+    }
+
+    // ---- the ends of waits: a parked client gets a reply; a ticket a message, or none ----
+
+    pub(super) fn granted(&mut self, request: &Request) {
+        self.ends.granted += u64::from(request.ticket.is_some());
+        self.answer(request, Reply::Granted);
+    }
+
+    pub(super) fn timed_out(&mut self, request: &Request) {
+        self.ends.timed_out += u64::from(request.ticket.is_some());
+        self.answer(request, Reply::Refused);
+    }
+
+    pub(super) fn broken(&mut self, request: &Request) {
+        self.ends.failed += u64::from(request.ticket.is_some());
+        self.answer(request, Reply::Error("LOCKBROKEN"));
+    }
+
+    pub(super) fn taken_over(&mut self, request: &Request) {
+        match request.ticket {
+            Some(_) => self.ends.taken_over += 1,
+            None => self.answer(request, Reply::Refused),
+        }
+    }
+
+    pub(super) fn withdrawn(&mut self, request: &Request) {
+        match request.ticket {
+            Some(_) => self.ends.withdrawn += 1,
+            None => self.answer(request, Reply::Refused),
+        }
+    }
+
+    fn answer(&mut self, request: &Request, reply: Reply) {
+        match request.ticket {
+            Some(ticket) => self.messages.push((ticket, reply)),
+            None => self.replies.push((request.conn, reply)),
+        }
+    }
+}
