@@ -119,6 +119,16 @@ mod session {
     mod scale;
 }
 
+/// Requests with `NOTIFY`: the outcome is a message.
+mod tickets {
+    mod cluster;
+    mod hearing;
+    mod outcomes;
+    mod requests;
+    mod scene;
+    mod server_events;
+}
+
 /// Fencing tokens and the horizons that keep them rising.
 mod tokens {
     mod horizons;
