@@ -113,12 +113,13 @@ pub fn or_give_up(
     applied
 }
 
-/// The wait asked for, or none where the calling client cannot be parked. A ticket can wait everywhere.
+/// The wait asked for, or none where the calling client cannot be parked. A ticket can wait everywhere but on a
+/// replica, which grants nothing.
 pub fn possible_wait(ctx: Ctx<'_>, wait: Wait, is_ticket: bool) -> Wait {
     match wait {
         Wait::No => Wait::No,
-        wait if is_ticket => wait,
-        wait if parked::is_possible(ctx) => wait,
+        wait if is_ticket && !ctx.is_replica() => wait,
+        wait if !is_ticket && parked::is_possible(ctx) => wait,
         _ => Wait::No,
     }
 }
