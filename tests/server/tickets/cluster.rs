@@ -140,3 +140,71 @@ fn a_cluster_that_is_down_fails_it_when_a_grant_is_due() {
     assert_eq!(message(&mut ear), "failed CLUSTERDOWN bob");
     assert_eq!(node.stat("tickets_failed"), 1);
 }
+
+/// Requests for each kind of resource, in the slot of `k`, and what makes them wait.
+const KINDS: [(&[&str], &str); 7] = [
+    (
+        &["LOCK.ACQUIRE {k}x a PX 60000"],
+        "LOCK.ACQUIRE {k}x b BLOCK 0 NOTIFY {k}ch t",
+    ),
+    (
+        &["LOCK.ACQUIRE {k}x a READ PX 60000"],
+        "LOCK.ACQUIRE {k}x b WRITE BLOCK 0 NOTIFY {k}ch t",
+    ),
+    (
+        &["LOCK.ACQUIRE {k}x a PX 60000"],
+        "LOCK.MACQUIRE 2 {k}x {k}y b BLOCK 0 NOTIFY {k}ch t",
+    ),
+    (
+        &["LOCK.ACQUIRE {k}y a PX 60000"],
+        "LOCK.MACQUIRE 2 {k}x {k}y b BLOCK 0 NOTIFY {k}ch t",
+    ),
+    (
+        &["SEM.SET {k}x 1", "SEM.ACQUIRE {k}x a PX 60000"],
+        "SEM.ACQUIRE {k}x b BLOCK 0 NOTIFY {k}ch t",
+    ),
+    (
+        &["SEM.ACQUIRE {k}x a LIMIT 1 PX 60000"],
+        "SEM.ACQUIRE {k}x b LIMIT 1 BLOCK 0 NOTIFY {k}ch t",
+    ),
+    (
+        &["LATCH.SET {k}x 1"],
+        "LATCH.WAIT {k}x BLOCK 0 NOTIFY {k}ch t",
+    ),
+];
+
+fn tickets_of_all_kinds_end(move_it: impl Fn(&TestServer, &TestServer, i64)) {
+    let (source, target) = two_nodes(&[]);
+    let mut here = source.conn();
+    let slot = slot_of(&mut here, "k");
+    let mut ear = shard_subscriber(&source, "{k}ch");
+    for (at, (before, request)) in KINDS.iter().enumerate() {
+        let own = |line: &str| {
+            line.replace("{k}x", &format!("{{k}}x{at}"))
+                .replace("{k}y", &format!("{{k}}y{at}"))
+        };
+        for line in *before {
+            assert!(here.line(&own(line)).int() > 0, "{line}");
+        }
+        assert_queued(&mut here, &own(request));
+    }
+    move_it(&source, &target, slot);
+    assert_eq!(ear.recv().list()[0].text(), "sunsubscribe");
+    wait_for("no tickets at the source", || source.stat("tickets") == 0);
+    assert_eq!(source.stat("tickets_failed"), KINDS.len() as u64);
+}
+
+#[test]
+fn tickets_of_all_kinds_end_when_their_slot_moves() {
+    tickets_of_all_kinds_end(move_slot);
+}
+
+#[test]
+fn tickets_of_all_kinds_end_when_their_slot_moves_atomically() {
+    if !moves_atomically(&TestServer::start()) {
+        return;
+    }
+    tickets_of_all_kinds_end(|source, target, slot| {
+        AtomicMove::begin(source, target, slot).wait_until_done()
+    });
+}

@@ -2,6 +2,7 @@
 //! restart and a replica know of them.
 
 use crate::common::barrier::Barrier;
+use crate::common::outside::Instance;
 use crate::common::replica::ReplicationStream;
 use crate::common::scene::{only_reply, unload_and_load};
 use crate::common::{wait_for, Conn, TestServer};
@@ -385,4 +386,63 @@ fn a_request_whose_write_is_refused_leaves_no_ticket() {
     let token = granted(&scene.heard(), "bob");
     scene.release("bob");
     assert!(only_reply(&mut carol).int() > token);
+}
+
+// Replicas.
+
+/// Every event that ends a wait happens on the primary.
+#[test]
+fn on_a_replica_a_request_does_not_wait() {
+    let server = TestServer::with(&["--replica-read-only", "no"]);
+    let mut conn = server.conn();
+    let _ear = subscriber(&server, "ch");
+    conn.line("REPLICAOF 127.0.0.1 1");
+    assert!(conn.line("LOCK.ACQUIRE k alice PX 60000").int() > 0);
+    assert!(conn.line(&request("bob")).is_nil());
+    conn.line("LATCH.SET g 1");
+    assert_eq!(conn.line("LATCH.WAIT g BLOCK 0 NOTIFY ch t").int(), 0);
+    assert_eq!(server.stat("tickets"), 0);
+}
+
+#[test]
+fn a_reload_of_the_data_changes_nothing_for_it() {
+    let mut scene = Scene::new();
+    scene.queue("bob");
+    assert_eq!(scene.alice.line("DEBUG RELOAD").text(), "OK");
+    scene.assert_no_message();
+    scene.release("alice");
+    scene.assert_granted("bob");
+}
+
+// Redisson's waiters beside it.
+
+#[test]
+fn subscribers_of_redisson_delay_no_ticket_for_ever() {
+    let mut scene = Scene::new();
+    let mut instance = Instance::new(scene.server.port, "k", "u:1");
+    instance.only_subscribe();
+    let owners: Vec<_> = (0..12).map(|i| format!("w{i}")).collect();
+    owners.iter().for_each(|owner| scene.queue(owner));
+    let mut holder = "alice";
+    for owner in &owners {
+        scene.release(holder);
+        scene.assert_granted(owner);
+        holder = owner;
+    }
+    scene.assert_no_message();
+}
+
+#[test]
+fn an_instance_of_redisson_and_tickets_hand_off_to_each_other() {
+    let mut scene = Scene::new();
+    scene.queue("bob");
+    let mut instance = Instance::new(scene.server.port, "k", "u:1");
+    assert!(instance.take().is_some());
+    scene.release("alice");
+    scene.assert_granted("bob");
+    scene.release("bob");
+    instance.lock();
+    scene.queue("carol");
+    instance.unlock();
+    scene.assert_granted("carol");
 }
