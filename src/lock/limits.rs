@@ -27,7 +27,7 @@ pub(crate) struct Places {
 
 impl Limits {
     /// Whether they exclude a request that would wait at this key: the places of its kind on this server, or those of
-    /// parked requests at the key, are too many, and the request continues no earlier one.
+    /// parked requests at the key, are too many, and the request continues no earlier one of its kind.
     pub(crate) fn exclude(
         &self,
         places: Places,
@@ -42,6 +42,6 @@ impl Limits {
                     || waiters.parked_on(key) >= self.max_waiters_per_key
             }
         };
-        full && waiters.parked(key, owner).is_none()
+        full && !waiters.has_waiter(key, owner, is_ticket)
     }
 }

@@ -261,7 +261,7 @@ impl Locks {
     }
 
     /// Whether a limit on waiters excludes this request, which takes a place at each key and gives up those of the
-    /// requests that it replaces.
+    /// requests of its kind that it replaces.
     fn is_full_for_many(
         &self,
         keys: &[KeyRef<'_>],
@@ -269,7 +269,8 @@ impl Locks {
         former: &Former,
     ) -> bool {
         let limits = self.limits;
-        let freed = former.requests.iter();
+        let is_same_kind = |older: &&WaiterId| self.waiters.is_ticket(**older) == is_ticket;
+        let freed = former.requests.iter().filter(is_same_kind);
         let freed = freed.map(|older| self.waiters.places_of(*older).len());
         let more = keys.len().saturating_sub(freed.sum());
         if is_ticket {
@@ -277,7 +278,7 @@ impl Locks {
         }
         let full_at = |key: &KeyRef<'_>| {
             self.waiters.parked_on(*key) >= limits.max_waiters_per_key
-                && self.waiters.parked(*key, owner).is_none()
+                && !self.waiters.has_waiter(*key, owner, is_ticket)
         };
         let full = more > 0 && self.all_places() + more > limits.max_waiters;
         full || keys.iter().any(full_at)

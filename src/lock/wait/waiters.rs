@@ -159,6 +159,21 @@ impl Waiters {
         Some(queue.waiter(queue.place_of(owner)?)?.id)
     }
 
+    /// Whether the owner's waiter on this key is a ticket, or a parked request; false as well if there is none.
+    pub(crate) fn has_waiter(&self, key: KeyRef<'_>, owner: &[u8], is_ticket: bool) -> bool {
+        let waiter = self
+            .queue(key)
+            .and_then(|queue| queue.waiter(queue.place_of(owner)?));
+        waiter.is_some_and(|waiter| waiter.ticket.is_some() == is_ticket)
+    }
+
+    /// Whether this request is a ticket.
+    pub(crate) fn is_ticket(&self, request: WaiterId) -> bool {
+        let place = self.by_id.get(&request);
+        let waiter = place.and_then(|(key, seq)| self.waited.get(key)?.queue.waiter(*seq));
+        waiter.is_some_and(|waiter| waiter.ticket.is_some())
+    }
+
     /// Parks a request at the owner's place, or at the end of the queue. An older request of the owner is answered nil.
     pub fn park(&mut self, key: KeyRef<'_>, owner: &[u8], waiter: Waiter, cx: &mut Cx<'_>) {
         let (waiter_id, is_ticket) = (waiter.id, waiter.ticket.is_some());
