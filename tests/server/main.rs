@@ -123,6 +123,7 @@ mod session {
 mod tickets {
     mod cluster;
     mod hearing;
+    mod interplay;
     mod kinds;
     mod outcomes;
     mod requests;
