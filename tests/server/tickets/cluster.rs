@@ -1,7 +1,8 @@
 //! Tickets in a cluster: shard channels of the key's slot, and slots that move to another node.
 
 use crate::common::cluster::{
-    move_slot, moves_atomically, one_node, slot_of, two_nodes, AtomicMove,
+    begin_move, end_move, migrate_keys, move_slot, moves_atomically, one_node, slot_of, two_nodes,
+    AtomicMove,
 };
 use crate::common::{wait_for, Conn, TestServer};
 use crate::tickets::scene::{assert_queued, granted, message, request};
@@ -124,6 +125,23 @@ fn a_slot_that_moves_atomically_ends_the_subscription_and_its_tickets() {
     assert_queued(&mut there, &ticket("bob"));
     assert_eq!(there.line("LOCK.RELEASE k alice").int(), 1);
     assert!(granted(&message(&mut ear), "bob") > token);
+}
+
+#[test]
+fn in_a_migrating_slot_a_release_still_hands_off() {
+    let (source, target) = two_nodes(&[]);
+    let mut here = source.conn();
+    let slot = slot_of(&mut here, "k");
+    let token = here.line("LOCK.ACQUIRE k alice PX 60000").int();
+    let mut ear = shard_subscriber(&source, "{k}ch");
+    assert_queued(&mut here, &ticket("bob"));
+    begin_move(&source, &target, slot);
+    assert_eq!(here.line("LOCK.RELEASE k alice").int(), 1);
+    let next = granted(&message(&mut ear), "bob");
+    assert!(next > token);
+    migrate_keys(&source, &target, slot);
+    end_move(&source, &target, slot);
+    assert_eq!(target.conn().line("LOCK.ACQUIRE k bob ONCE").int(), next);
 }
 
 /// By its configuration, a cluster that does not cover every slot serves none.

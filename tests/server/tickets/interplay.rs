@@ -152,6 +152,36 @@ fn thousands_that_time_out_together_get_a_message_each() {
     scene.assert_stats(&[("tickets_timed_out", 2_000), ("tickets", 0)]);
 }
 
+/// The end of the session hands the lock off while the server still knows the connection.
+#[test]
+fn a_session_that_ends_does_not_grant_the_ticket_of_its_own_connection() {
+    for closes_by_itself in [true, false] {
+        let mut scene = Scene::new();
+        scene.release("alice");
+        let mut one = scene.server.conn();
+        let id = one.id();
+        one.line("LOCK.ACQUIRE k alice SESSION");
+        assert_queued(&mut one, "LOCK.ACQUIRE k bob SESSION BLOCK 0 NOTIFY ch bob");
+        assert_queued(
+            &mut one,
+            "LOCK.ACQUIRE k ben PX 60000 BLOCK 0 NOTIFY ch ben",
+        );
+        if closes_by_itself {
+            one.close();
+        } else {
+            scene.alice.line(&format!("CLIENT KILL ID {id}"));
+        }
+        assert_eq!(scene.heard(), "failed UNBLOCKED bob");
+        scene.assert_granted("ben");
+        scene.assert_no_message();
+        scene.assert_stats(&[
+            ("session_holds", 0),
+            ("grants_session_ended", 1),
+            ("grants", 3),
+        ]);
+    }
+}
+
 // One owner, several requests.
 
 #[test]
