@@ -4,12 +4,10 @@
 use crate::common::barrier::Barrier;
 use crate::common::outside::Instance;
 use crate::common::replica::ReplicationStream;
-use crate::common::scene::{only_reply, unload_and_load};
+use crate::common::scene::unload_and_load;
 use crate::common::{wait_for, Conn, TestServer};
 use crate::lifecycle::faults::fault_module;
-use crate::tickets::scene::{
-    assert_queued, assert_silent, granted, message, request, subscriber, Scene,
-};
+use crate::tickets::scene::{assert_queued, assert_silent, message, request, subscriber, Scene};
 
 // Demotion, drain, unload.
 
@@ -368,24 +366,30 @@ fn a_refused_write_fails_the_ticket_and_the_next_is_granted() {
     }
 }
 
+/// Its client reads an error.
 #[test]
-fn a_request_whose_write_is_refused_leaves_no_ticket() {
-    let mut scene = Scene::on(TestServer::with_module(fault_module(), &[]));
-    // Redisson's hold without a token: the request writes one.
-    scene.alice.line("HSET r u:1 1");
-    scene.alice.line("PEXPIRE r 60000");
-    arm(&mut scene.alice, "API RedisModule_HashSet");
-    let reply = scene.alice.line("LOCK.ACQUIRE r bob BLOCK 0 NOTIFY ch bob");
-    scene.alice.line("LOCK.FAULT none");
-    let queued = u64::from(!reply.is_error());
-    scene.assert_stats(&[("tickets", queued), ("tickets_queued", queued)]);
-    scene.alice.line("LOCK.RELEASE r bob");
-    scene.queue("bob");
-    let mut carol = scene.park("carol");
-    scene.release("alice");
-    let token = granted(&scene.heard(), "bob");
-    scene.release("bob");
-    assert!(only_reply(&mut carol).int() > token);
+fn a_panic_in_a_new_request_leaves_no_ticket() {
+    for (number, line) in [
+        &request("bob"),
+        "LOCK.MACQUIRE 2 k l bob BLOCK 0 NOTIFY ch bob",
+        "LOCK.ACQUIRE k alice WRITE BLOCK 0 NOTIFY ch bob",
+    ]
+    .iter()
+    .enumerate()
+    {
+        let mut scene = Scene::on(TestServer::with_module(fault_module(), &[]));
+        if number == 2 {
+            scene.release("alice");
+            scene.alice.line("LOCK.ACQUIRE k bob READ PX 60000");
+        }
+        arm(&mut scene.alice, "apply");
+        let error = scene.alice.line(line).error();
+        assert!(error.starts_with("ERR internal error"), "{line}: {error}");
+        scene.assert_stats(&[("panics", 1), ("tickets", 0), ("tickets_queued", 0)]);
+        scene.alice.line("LOCK.BREAK k");
+        scene.assert_no_message();
+        scene.queue_and_grant();
+    }
 }
 
 // Replicas.
