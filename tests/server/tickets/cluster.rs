@@ -8,7 +8,7 @@ use crate::common::{wait_for, Conn, TestServer};
 use crate::tickets::scene::{assert_queued, granted, message, request};
 
 /// A client that is subscribed to this shard channel.
-fn shard_subscriber(node: &TestServer, channel: &str) -> Conn {
+fn shard_subscribe(node: &TestServer, channel: &str) -> Conn {
     let mut conn = node.conn();
     let reply = conn.run(["SSUBSCRIBE", channel]).list();
     assert_eq!(reply[0].text(), "ssubscribe");
@@ -49,19 +49,19 @@ fn only_subscribers_of_the_shard_channel_are_heard_and_get_the_message() {
     let token = conn.line("LOCK.ACQUIRE k alice PX 60000").int();
     let error = conn.line(&ticket("bob")).error();
     assert!(error.starts_with("NOSUBSCRIBER"), "{error}");
-    let mut ear = shard_subscriber(&node, "{k}ch");
+    let mut subscriber = shard_subscribe(&node, "{k}ch");
     assert_queued(&mut conn, &ticket("bob"));
     let many = "LOCK.MACQUIRE 2 {k}l k carol BLOCK 0 NOTIFY {k}ch carol";
     assert_queued(&mut conn, many);
     assert_eq!(conn.line("LOCK.RELEASE k alice").int(), 1);
-    assert!(granted(&message(&mut ear), "bob") > token);
+    assert!(granted(&message(&mut subscriber), "bob") > token);
     assert_eq!(conn.line("LOCK.RELEASE k bob").int(), 1);
-    assert!(message(&mut ear).ends_with(" carol"));
+    assert!(message(&mut subscriber).ends_with(" carol"));
     assert_eq!(conn.line("ECHO x").text(), "x");
     assert!(plain.is_silent());
     // The subscriber leaves: nothing is granted.
     assert_queued(&mut conn, &ticket("dave"));
-    ear.close();
+    subscriber.close();
     wait_for("a channel without subscribers", || {
         conn.line("PUBSUB SHARDNUMSUB {k}ch").list()[1].int() == 0
     });
@@ -71,7 +71,7 @@ fn only_subscribers_of_the_shard_channel_are_heard_and_get_the_message() {
 }
 
 #[test]
-fn a_key_of_another_node_is_redirected_before_the_channel_is_looked_at() {
+fn a_key_of_another_node_is_redirected_before_its_channel_is_checked() {
     let (_source, target) = two_nodes(&[]);
     let error = target
         .conn()
@@ -81,8 +81,8 @@ fn a_key_of_another_node_is_redirected_before_the_channel_is_looked_at() {
 }
 
 /// What a subscriber of the source gets when the slot of its channel leaves: the server ends the subscription.
-fn assert_ends(source: &TestServer, ear: &mut Conn) {
-    let end = ear.recv().list();
+fn assert_ends(source: &TestServer, subscriber: &mut Conn) {
+    let end = subscriber.recv().list();
     assert_eq!(end[0].text(), "sunsubscribe", "{end:?}");
     wait_for("no tickets at the source", || source.stat("tickets") == 0);
     assert_eq!(source.stat("tickets_failed"), 2);
@@ -95,16 +95,16 @@ fn a_slot_that_moves_ends_the_subscription_and_its_tickets() {
     let (mut here, mut there) = (source.conn(), target.conn());
     let slot = slot_of(&mut here, "k");
     let token = here.line("LOCK.ACQUIRE k alice PX 60000").int();
-    let mut ear = shard_subscriber(&source, "{k}ch");
+    let mut subscriber = shard_subscribe(&source, "{k}ch");
     assert_queued(&mut here, &ticket("bob"));
     assert_queued(&mut here, &ticket("carol"));
     move_slot(&source, &target, slot);
-    assert_ends(&source, &mut ear);
+    assert_ends(&source, &mut subscriber);
     // The owner asks at the new node.
-    let mut ear = shard_subscriber(&target, "{k}ch");
+    let mut subscriber = shard_subscribe(&target, "{k}ch");
     assert_queued(&mut there, &ticket("bob"));
     assert_eq!(there.line("LOCK.RELEASE k alice").int(), 1);
-    assert!(granted(&message(&mut ear), "bob") > token);
+    assert!(granted(&message(&mut subscriber), "bob") > token);
 }
 
 #[test]
@@ -116,15 +116,15 @@ fn a_slot_that_moves_atomically_ends_the_subscription_and_its_tickets() {
     let (mut here, mut there) = (source.conn(), target.conn());
     let slot = slot_of(&mut here, "k");
     let token = here.line("LOCK.ACQUIRE k alice PX 60000").int();
-    let mut ear = shard_subscriber(&source, "{k}ch");
+    let mut subscriber = shard_subscribe(&source, "{k}ch");
     assert_queued(&mut here, &ticket("bob"));
     assert_queued(&mut here, &ticket("carol"));
     AtomicMove::begin(&source, &target, slot).wait_until_done();
-    assert_ends(&source, &mut ear);
-    let mut ear = shard_subscriber(&target, "{k}ch");
+    assert_ends(&source, &mut subscriber);
+    let mut subscriber = shard_subscribe(&target, "{k}ch");
     assert_queued(&mut there, &ticket("bob"));
     assert_eq!(there.line("LOCK.RELEASE k alice").int(), 1);
-    assert!(granted(&message(&mut ear), "bob") > token);
+    assert!(granted(&message(&mut subscriber), "bob") > token);
 }
 
 #[test]
@@ -133,11 +133,11 @@ fn in_a_migrating_slot_a_release_still_hands_off() {
     let mut here = source.conn();
     let slot = slot_of(&mut here, "k");
     let token = here.line("LOCK.ACQUIRE k alice PX 60000").int();
-    let mut ear = shard_subscriber(&source, "{k}ch");
+    let mut subscriber = shard_subscribe(&source, "{k}ch");
     assert_queued(&mut here, &ticket("bob"));
     begin_move(&source, &target, slot);
     assert_eq!(here.line("LOCK.RELEASE k alice").int(), 1);
-    let next = granted(&message(&mut ear), "bob");
+    let next = granted(&message(&mut subscriber), "bob");
     assert!(next > token);
     migrate_keys(&source, &target, slot);
     end_move(&source, &target, slot);
@@ -149,13 +149,13 @@ fn in_a_migrating_slot_a_release_still_hands_off() {
 fn a_cluster_that_is_down_fails_it_when_a_grant_is_due() {
     let node = one_node(&[]);
     let mut conn = node.conn();
-    let mut ear = shard_subscriber(&node, "{k}ch");
+    let mut subscriber = shard_subscribe(&node, "{k}ch");
     conn.line("LOCK.ACQUIRE k alice PX 400");
     assert_queued(&mut conn, &ticket("bob"));
     conn.line("CONFIG SET cluster-require-full-coverage yes");
     let elsewhere = (slot_of(&mut conn, "k") + 1) % 16_384;
     conn.line(&format!("CLUSTER DELSLOTS {elsewhere}"));
-    assert_eq!(message(&mut ear), "failed CLUSTERDOWN bob");
+    assert_eq!(message(&mut subscriber), "failed CLUSTERDOWN bob");
     assert_eq!(node.stat("tickets_failed"), 1);
 }
 
@@ -195,7 +195,7 @@ fn tickets_of_all_kinds_end(move_it: impl Fn(&TestServer, &TestServer, i64)) {
     let (source, target) = two_nodes(&[]);
     let mut here = source.conn();
     let slot = slot_of(&mut here, "k");
-    let mut ear = shard_subscriber(&source, "{k}ch");
+    let mut subscriber = shard_subscribe(&source, "{k}ch");
     for (at, (before, request)) in KINDS.iter().enumerate() {
         let own = |line: &str| {
             line.replace("{k}x", &format!("{{k}}x{at}"))
@@ -207,7 +207,7 @@ fn tickets_of_all_kinds_end(move_it: impl Fn(&TestServer, &TestServer, i64)) {
         assert_queued(&mut here, &own(request));
     }
     move_it(&source, &target, slot);
-    assert_eq!(ear.recv().list()[0].text(), "sunsubscribe");
+    assert_eq!(subscriber.recv().list()[0].text(), "sunsubscribe");
     wait_for("no tickets at the source", || source.stat("tickets") == 0);
     assert_eq!(source.stat("tickets_failed"), KINDS.len() as u64);
 }

@@ -4,7 +4,7 @@
 use crate::common::scene::only_reply;
 use crate::common::{has_io_threads, module_path, wait_for, Conn, Reply, TestServer};
 use crate::tickets::scene::{
-    assert_held, assert_queued, assert_silent, granted, leave, message, request, subscriber,
+    assert_held, assert_queued, assert_silent, granted, leave, message, request, subscribe,
     wait_until_unheard, Scene,
 };
 use redis::{PushKind, Value};
@@ -62,7 +62,7 @@ fn a_refused_request_leaves_the_earlier_one_of_its_owner_in_the_queue() {
 #[test]
 fn each_subscriber_gets_the_message() {
     let mut scene = Scene::new();
-    let mut second = subscriber(&scene.server, "ch");
+    let mut second = subscribe(&scene.server, "ch");
     scene.queue("bob");
     scene.release("alice");
     let token = scene.assert_granted("bob");
@@ -74,7 +74,7 @@ fn each_subscriber_gets_the_message() {
 /// Bob's channel has lost its subscriber; carol's has one.
 fn unheard_bob(options: &[&str]) -> Scene {
     let mut scene = Scene::with(options);
-    let gone = subscriber(&scene.server, "gone");
+    let gone = subscribe(&scene.server, "gone");
     scene.ask("LOCK.ACQUIRE k bob PX 60000 BLOCK 0 NOTIFY gone bob");
     leave(&scene.server, gone, "gone");
     scene
@@ -96,7 +96,7 @@ fn a_ticket_that_is_not_heard_is_passed_over_in_the_same_event_and_keeps_its_pla
         ("grants", 2),
         ("grants_undone", 0),
     ]);
-    let mut back = subscriber(&scene.server, "gone");
+    let mut back = subscribe(&scene.server, "gone");
     scene.ask("LOCK.ACQUIRE k bob PX 60000 BLOCK 0 ONCE NOTIFY gone again");
     assert_eq!(scene.owners(), ["bob", "dave"]);
     scene.release("carol");
@@ -153,9 +153,9 @@ fn it_is_passed_over_at_the_end_of_a_lease_and_after_a_deletion() {
 
 /// More than are passed over in one decision and in one tick.
 #[test]
-fn thousands_that_are_not_heard_delay_no_one_behind_them() {
+fn thousands_that_are_not_heard_are_passed_over() {
     let mut scene = unheard_bob(&["--lock.queue-grace", "0"]);
-    let back = subscriber(&scene.server, "gone");
+    let back = subscribe(&scene.server, "gone");
     let lines: Vec<_> = (0..5_000)
         .map(|i| format!("LOCK.ACQUIRE k w{i} BLOCK 0 NOTIFY gone {i}"))
         .collect();
@@ -171,7 +171,7 @@ fn thousands_that_are_not_heard_delay_no_one_behind_them() {
     scene.queue("carol");
     scene.release("alice");
     // Kept for the queue meanwhile.
-    assert!(!scene.alice.line("LOCK.ACQUIRE k eve").maybe_int().is_some());
+    assert!(scene.alice.line("LOCK.ACQUIRE k eve").is_nil());
     scene.assert_granted("carol");
     scene.assert_stats(&[("tickets_unheard", 5_001), ("tickets", 0)]);
 }
@@ -211,7 +211,7 @@ fn a_killed_subscriber_that_returns_is_heard_again() {
     scene.alice.line("CLIENT KILL TYPE pubsub");
     wait_until_unheard(&scene.server, "ch");
     // Before the grant: the ticket is still in the queue, and need not be asked for again.
-    scene.ear = subscriber(&scene.server, "ch");
+    scene.subscriber = subscribe(&scene.server, "ch");
     scene.release("alice");
     scene.assert_granted("bob");
     scene.assert_stats(&[("tickets_unheard", 0)]);
@@ -221,7 +221,7 @@ fn a_killed_subscriber_that_returns_is_heard_again() {
 fn unsubscribing_is_enough_not_to_be_heard() {
     let mut scene = Scene::with(&KEPT);
     scene.queue("bob");
-    scene.ear.line("UNSUBSCRIBE ch");
+    scene.subscriber.line("UNSUBSCRIBE ch");
     scene.release("alice");
     assert_eq!(scene.alice.line("EXISTS k").int(), 0);
     scene.assert_stats(&[("tickets_unheard", 1), ("places_kept", 1)]);
@@ -240,11 +240,11 @@ fn other_outcomes_need_no_subscriber() {
 }
 
 #[test]
-fn channels_are_told_apart_by_their_bytes() {
+fn channel_and_tag_may_be_any_bytes() {
     let mut scene = Scene::new();
     let (channel, tag) = (b"\0\xff\r\n c h".as_slice(), b"t a\0g\r\n\xfe".as_slice());
-    let mut ear = scene.server.conn();
-    ear.run([b"SUBSCRIBE".as_slice(), channel]);
+    let mut subscriber = scene.server.conn();
+    subscriber.run([b"SUBSCRIBE".as_slice(), channel]);
     let words = |owner: &'static [u8], channel: &'static [u8], tag: &'static [u8]| {
         let front = [
             b"LOCK.ACQUIRE".as_slice(),
@@ -264,16 +264,16 @@ fn channels_are_told_apart_by_their_bytes() {
     assert!(other.starts_with("NOSUBSCRIBER"), "{other}");
     scene.release("alice");
     let token = scene.alice.line("HGET k #token").text();
-    let message = ear.recv().list();
+    let message = subscriber.recv().list();
     assert_eq!(message[1].bytes(), channel);
     let expected = [b"granted ", &token.as_bytes()[1..], b" ", tag].concat();
     assert_eq!(message[2].bytes(), expected);
     // Both may be empty.
-    let mut ear = scene.server.conn();
-    ear.run([b"SUBSCRIBE".as_slice(), b""]);
+    let mut subscriber = scene.server.conn();
+    subscriber.run([b"SUBSCRIBE".as_slice(), b""]);
     assert_eq!(scene.alice.run(words(b"carol", b"", b"")).text(), "QUEUED");
     scene.release("bob");
-    let text = ear.recv().list()[2].text();
+    let text = subscriber.recv().list()[2].text();
     assert!(
         text.starts_with("granted ") && text.ends_with(' '),
         "{text:?}"
@@ -426,10 +426,10 @@ fn where_pubsub_is_renamed_every_channel_counts_as_heard() {
     assert_eq!(conn.line("LOCK.RELEASE k alice").int(), 1);
     let token: i64 = conn.line("HGET k #token").text()[1..].parse().unwrap();
     assert_held(&mut conn, "k", "bob", token);
-    let mut ear = subscriber(&server, "ch");
+    let mut subscriber = subscribe(&server, "ch");
     assert_eq!(conn.line("LOCK.RELEASE k bob").int(), 1);
-    assert!(granted(&message(&mut ear), "carol") > token);
-    assert_silent(&server, &mut ear, "ch");
+    assert!(granted(&message(&mut subscriber), "carol") > token);
+    assert_silent(&server, &mut subscriber, "ch");
     for (name, value) in [
         ("tickets_granted", 2),
         ("tickets_unheard", 0),

@@ -2,7 +2,7 @@
 
 use crate::common::{wait_for, Conn, TestServer};
 use crate::tickets::scene::{
-    assert_held, assert_queued, granted, leave, message, subscriber, Scene,
+    assert_held, assert_queued, granted, leave, message, subscribe, Scene,
 };
 
 #[test]
@@ -33,7 +33,7 @@ fn macquire_is_granted_the_tokens_in_the_order_of_its_keys() {
 #[test]
 fn macquire_that_is_not_heard_holds_no_key_back() {
     let mut scene = Scene::with(&["--lock.queue-grace", "60000"]);
-    let gone = subscriber(&scene.server, "gone");
+    let gone = subscribe(&scene.server, "gone");
     scene.ask("LOCK.MACQUIRE 2 k l bob PX 60000 BLOCK 0 NOTIFY gone b");
     scene.ask("LOCK.MACQUIRE 2 l k carol PX 60000 BLOCK 0 NOTIFY ch c");
     leave(&scene.server, gone, "gone");
@@ -75,7 +75,7 @@ fn permits_are_granted_to_tickets_and_parked_requests_in_order() {
     assert_queued(c, "SEM.ACQUIRE s c LIMIT 2 PX 60000 BLOCK 0 NOTIFY ch c");
     let mut d = scene.server.conn();
     d.send_line("SEM.ACQUIRE s d PX 60000 BLOCK 0");
-    crate::common::wait_for("a parked request", || scene.server.stat("sem_waiters") == 1);
+    wait_for("a parked request", || scene.server.stat("sem_waiters") == 1);
     for id in ["e", "f", "g"] {
         scene.ask(&format!(
             "SEM.ACQUIRE s {id} PX 60000 BLOCK 0 NOTIFY ch {id}"
@@ -116,7 +116,7 @@ fn the_end_of_a_permits_lease_and_the_end_of_its_session_grant_tickets() {
 #[test]
 fn a_semaphore_passes_over_a_ticket_that_is_not_heard() {
     let mut scene = Scene::new();
-    let gone = subscriber(&scene.server, "gone");
+    let gone = subscribe(&scene.server, "gone");
     scene.alice.line("SEM.ACQUIRE s a LIMIT 1 PX 60000");
     scene.ask("SEM.ACQUIRE s b PX 60000 BLOCK 0 NOTIFY gone b");
     scene.ask("SEM.ACQUIRE s c PX 60000 BLOCK 0 NOTIFY ch c");
@@ -129,7 +129,7 @@ fn a_semaphore_passes_over_a_ticket_that_is_not_heard() {
 #[test]
 fn an_opened_latch_grants_one_to_every_ticket_heard_or_not() {
     let mut scene = Scene::new();
-    let gone = subscriber(&scene.server, "gone");
+    let gone = subscribe(&scene.server, "gone");
     scene.alice.line("LATCH.SET g 1");
     scene.ask("LATCH.WAIT g BLOCK 0 NOTIFY ch one");
     scene.ask("LATCH.WAIT g BLOCK 0 NOTIFY gone two");
@@ -151,7 +151,7 @@ fn an_opened_latch_grants_one_to_every_ticket_heard_or_not() {
 #[test]
 fn readers_are_granted_together_and_a_writer_after_them() {
     let mut scene = Scene::new();
-    let mut other = subscriber(&scene.server, "other");
+    let mut other = subscribe(&scene.server, "other");
     scene.alice.line("LOCK.RELEASE k alice");
     scene.alice.line("LOCK.ACQUIRE k w WRITE PX 60000");
     for line in [
@@ -188,7 +188,7 @@ fn a_reader_that_is_not_heard_does_not_keep_the_others_out() {
     let mut scene = Scene::new();
     scene.release("alice");
     scene.alice.line("LOCK.ACQUIRE k w WRITE PX 60000");
-    let gone = subscriber(&scene.server, "gone");
+    let gone = subscribe(&scene.server, "gone");
     scene.ask("LOCK.ACQUIRE k r1 READ PX 60000 BLOCK 0 NOTIFY gone r1");
     scene.ask("LOCK.ACQUIRE k r2 READ PX 60000 BLOCK 0 NOTIFY ch r2");
     scene.ask("LOCK.ACQUIRE k r3 READ PX 60000 BLOCK 0 NOTIFY gone r3");

@@ -3,9 +3,9 @@
 
 use crate::common::scene::only_reply;
 use crate::common::scripts::{GIVE, TAKE};
-use crate::common::TestServer;
+use crate::common::{wait_for, TestServer};
 use crate::tickets::scene::{
-    assert_silent, granted, message, park, request, subscriber, waiters, Scene,
+    assert_silent, granted, leave, message, park, request, subscribe, waiters, Scene,
 };
 
 // Granted.
@@ -262,7 +262,7 @@ fn a_place_is_given_up_after_the_grace_time() {
     scene.queue("carol");
     assert_eq!(scene.heard(), "timeout bob");
     let server = &scene.server;
-    crate::common::wait_for("the end of the grace time", || {
+    wait_for("the end of the grace time", || {
         server.stat("places_kept") == 0
     });
     scene.queue("bob");
@@ -334,7 +334,7 @@ fn a_purge_fails_it_with_lockbroken() {
 #[test]
 fn asking_again_continues_at_the_same_place_with_the_newer_terms() {
     let mut scene = Scene::new();
-    let mut other = subscriber(&scene.server, "other");
+    let mut other = subscribe(&scene.server, "other");
     scene.queue("bob");
     scene.queue("carol");
     for tag in ["two", "three"] {
@@ -459,7 +459,7 @@ fn a_ticket_behind_a_parked_request_closes_a_circle_too() {
 fn every_end_is_counted_once() {
     let server = TestServer::with(&["--lock.queue-grace", "60000"]);
     let mut scene = Scene::on(server);
-    let gone = subscriber(&scene.server, "gone");
+    let gone = subscribe(&scene.server, "gone");
     scene.ask("LOCK.ACQUIRE k unheard BLOCK 0 NOTIFY gone x");
     for owner in ["granted", "withdrawn", "taken", "taken", "failed"] {
         scene.queue(owner);
@@ -467,7 +467,7 @@ fn every_end_is_counted_once() {
     scene.ask("LOCK.ACQUIRE k late BLOCK 10 NOTIFY ch late");
     assert_eq!(scene.heard(), "timeout late");
     scene.alice.line("LOCK.RELEASE k withdrawn");
-    crate::tickets::scene::leave(&scene.server, gone, "gone");
+    leave(&scene.server, gone, "gone");
     scene.release("alice");
     granted(&scene.heard(), "granted");
     scene.server.check_counters();

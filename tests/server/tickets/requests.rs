@@ -1,7 +1,7 @@
 //! The requests that take `NOTIFY`: their words, permissions and limits, and the contexts in which they are sent.
 
 use crate::common::{Bystander, Conn, TestServer};
-use crate::tickets::scene::{assert_queued, granted, message, request, subscriber, Scene};
+use crate::tickets::scene::{assert_queued, granted, message, request, subscribe, Scene};
 
 /// Every command that takes `NOTIFY`, up to its options.
 const COMMANDS: [&str; 4] = [
@@ -68,7 +68,7 @@ fn the_options_come_in_any_order_and_case() {
 #[test]
 fn a_user_needs_permission_for_the_channel() {
     let mut scene = Scene::new();
-    let mut ear = subscriber(&scene.server, "ch:bob");
+    let mut subscriber = subscribe(&scene.server, "ch:bob");
     for (rules, may) in [
         ("resetchannels", false),
         ("resetchannels &other", false),
@@ -95,7 +95,7 @@ fn a_user_needs_permission_for_the_channel() {
         conn.line("LOCK.RELEASE k carol");
     }
     scene.release("alice");
-    granted(&message(&mut ear), "t");
+    granted(&message(&mut subscriber), "t");
 }
 
 /// The permission is asked before the subscribers, of which the user learns nothing.

@@ -7,8 +7,8 @@ use redis::Value;
 /// The initial state of most tests: alice holds the lock `k`, and a client is subscribed to `ch`.
 pub struct Scene {
     pub alice: Conn,
-    /// The subscriber.
-    pub ear: Conn,
+    /// Subscribed to `ch`.
+    pub subscriber: Conn,
     /// Alice's token: the next grant must have a higher one.
     pub first: i64,
     /// Dropped last: the counters are checked in the state at the end of the test.
@@ -27,10 +27,10 @@ impl Scene {
     pub fn on(server: TestServer) -> Scene {
         let mut alice = server.conn();
         let first = alice.line("LOCK.ACQUIRE k alice PX 60000").int();
-        let ear = subscriber(&server, "ch");
+        let subscriber = subscribe(&server, "ch");
         Scene {
             alice,
-            ear,
+            subscriber,
             first,
             server,
         }
@@ -72,7 +72,7 @@ impl Scene {
 
     /// The next message.
     pub fn heard(&mut self) -> String {
-        message(&mut self.ear)
+        message(&mut self.subscriber)
     }
 
     /// Asserts that the next message grants `k` to the owner of this name and tag, and that the hash says so.
@@ -90,7 +90,7 @@ impl Scene {
     /// Asserts that no event until now caused a message that is not read yet.
     pub fn assert_no_message(&mut self) {
         Barrier::on(&self.server).pass();
-        assert_silent(&self.server, &mut self.ear, "ch");
+        assert_silent(&self.server, &mut self.subscriber, "ch");
     }
 
     /// Asserts counters of `INFO lock`.
@@ -138,7 +138,7 @@ pub fn park(server: &TestServer, line: &str) -> Conn {
 }
 
 /// A client that is subscribed to this channel.
-pub fn subscriber(server: &TestServer, channel: &str) -> Conn {
+pub fn subscribe(server: &TestServer, channel: &str) -> Conn {
     let mut conn = server.conn();
     let reply = conn.run(["SUBSCRIBE", channel]).list();
     assert_eq!(reply[0].text(), "subscribe");
@@ -146,8 +146,8 @@ pub fn subscriber(server: &TestServer, channel: &str) -> Conn {
 }
 
 /// The text of the next message of a subscriber.
-pub fn message(ear: &mut Conn) -> String {
-    let message = ear.recv().list();
+pub fn message(subscriber: &mut Conn) -> String {
+    let message = subscriber.recv().list();
     let kind = message[0].text();
     assert!(kind == "message" || kind == "smessage", "{message:?}");
     message[2].text()
@@ -170,14 +170,14 @@ pub fn assert_held(conn: &mut Conn, key: &str, owner: &str, token: i64) {
 }
 
 /// Asserts that no message was published on this channel that the subscriber has not read.
-pub fn assert_silent(server: &TestServer, ear: &mut Conn, channel: &str) {
+pub fn assert_silent(server: &TestServer, subscriber: &mut Conn, channel: &str) {
     assert_eq!(server.conn().run(["PUBLISH", channel, "the end"]).int(), 1);
-    assert_eq!(message(ear), "the end");
+    assert_eq!(message(subscriber), "the end");
 }
 
 /// Ends a subscriber, and waits until its channel has none.
-pub fn leave(server: &TestServer, ear: Conn, channel: &str) {
-    ear.close();
+pub fn leave(server: &TestServer, subscriber: Conn, channel: &str) {
+    subscriber.close();
     wait_until_unheard(server, channel);
 }
 

@@ -7,7 +7,7 @@ use crate::common::replica::ReplicationStream;
 use crate::common::scene::unload_and_load;
 use crate::common::{wait_for, Conn, TestServer};
 use crate::lifecycle::faults::fault_module;
-use crate::tickets::scene::{assert_queued, assert_silent, message, request, subscriber, Scene};
+use crate::tickets::scene::{assert_queued, assert_silent, message, request, subscribe, Scene};
 
 // Demotion, drain, unload.
 
@@ -76,7 +76,7 @@ fn a_drain_fails_it_with_drained_and_lets_the_module_be_unloaded() {
 #[test]
 fn a_ticket_without_a_timer_keeps_the_module() {
     let server = TestServer::start();
-    let (mut conn, mut ear) = (server.conn(), subscriber(&server, "ch"));
+    let (mut conn, mut subscriber) = (server.conn(), subscribe(&server, "ch"));
     conn.line("LATCH.SET g 1");
     assert_queued(&mut conn, "LATCH.WAIT g BLOCK 0 NOTIFY ch t");
     wait_for("a refusal of the module", || {
@@ -85,7 +85,7 @@ fn a_ticket_without_a_timer_keeps_the_module() {
         log.contains("requests with NOTIFY wait: CONFIG SET lock.drain yes ends them")
     });
     assert_eq!(conn.line("LATCH.DOWN g").int(), 0);
-    assert_eq!(message(&mut ear), "granted 1 t");
+    assert_eq!(message(&mut subscriber), "granted 1 t");
     unload_and_load(&mut conn);
 }
 
@@ -100,7 +100,7 @@ fn a_restart_knows_no_tickets() {
     scene.queue("bob");
     scene.server.crash_and_restart();
     scene.alice = scene.server.conn();
-    scene.ear = subscriber(&scene.server, "ch");
+    scene.subscriber = subscribe(&scene.server, "ch");
     scene.assert_stats(&[("tickets", 0), ("tickets_queued", 0)]);
     scene.assert_held("alice", scene.first);
     scene.queue("bob");
@@ -137,7 +137,7 @@ fn stays_queued_until_writes_are_possible(refuse: &str, heal: &str) {
     let alice = &mut scene.alice;
     wait_for("the end of the lease", || alice.line("EXISTS k").int() == 0);
     barrier.pass();
-    assert!(scene.ear.is_silent());
+    assert!(scene.subscriber.is_silent());
     scene.assert_stats(&[("tickets", 1)]);
     assert_eq!(scene.alice.line(heal).text(), "OK");
     scene.assert_granted("bob");
@@ -183,7 +183,7 @@ fn out_of_memory_it_is_granted_but_not_queued() {
 fn in_the_startup_delay_it_is_queued_and_granted_afterwards() {
     let server = TestServer::with(&["--lock.startup-delay", "60000"]);
     let mut conn = server.conn();
-    let mut ear = subscriber(&server, "ch");
+    let mut subscriber = subscribe(&server, "ch");
     assert_queued(&mut conn, &request("bob"));
     assert_queued(&mut conn, "LOCK.MACQUIRE 2 x y bob BLOCK 0 NOTIFY ch many");
     assert_queued(
@@ -191,13 +191,13 @@ fn in_the_startup_delay_it_is_queued_and_granted_afterwards() {
         "SEM.ACQUIRE s bob LIMIT 1 BLOCK 0 NOTIFY ch permit",
     );
     assert_queued(&mut conn, "LOCK.ACQUIRE k carol BLOCK 20 NOTIFY ch carol");
-    assert_eq!(message(&mut ear), "timeout carol");
-    assert_silent(&server, &mut ear, "ch");
+    assert_eq!(message(&mut subscriber), "timeout carol");
+    assert_silent(&server, &mut subscriber, "ch");
     assert_eq!(conn.line("DBSIZE").int(), 0);
     conn.line("CONFIG SET lock.startup-delay 0");
     let mut tags: Vec<_> = (0..3)
         .map(|_| {
-            let message = message(&mut ear);
+            let message = message(&mut subscriber);
             let words: Vec<_> = message.split(' ').map(str::to_string).collect();
             assert_eq!(words[0], "granted", "{message}");
             words[2].clone()
@@ -399,7 +399,7 @@ fn a_panic_in_a_new_request_leaves_no_ticket() {
 fn on_a_replica_a_request_does_not_wait() {
     let server = TestServer::with(&["--replica-read-only", "no"]);
     let mut conn = server.conn();
-    let _ear = subscriber(&server, "ch");
+    let _ear = subscribe(&server, "ch");
     conn.line("REPLICAOF 127.0.0.1 1");
     assert!(conn.line("LOCK.ACQUIRE k alice PX 60000").int() > 0);
     assert!(conn.line(&request("bob")).is_nil());
