@@ -106,7 +106,8 @@ fn every_other_event_that_frees_the_lock_grants_it() {
     ] {
         let mut scene = Scene::new();
         scene.queue("bob");
-        assert!(!scene.alice.line(line).is_error(), "{line}");
+        // Valkey 8.1 leaves the caller of MOVE in the other database.
+        assert!(!scene.server.conn().line(line).is_error(), "{line}");
         scene.assert_granted("bob");
         scene.assert_stats(&[("tickets_granted", 1), ("panics", 0)]);
     }
