@@ -96,25 +96,37 @@ pub fn waiter_of(answer: &Result<Answer, LockError>) -> Option<WaiterId> {
     }
 }
 
-/// The result of carrying out a decision. If the changes were refused, a new ticket waits no more, because its client
-/// reads the error.
-///
-/// # Errors
-/// The refusal.
-pub fn or_give_up(
-    ctx: Ctx<'_>,
-    applied: Result<(), LockError>,
-    ticket: Option<WaiterId>,
-) -> Result<(), LockError> {
-    if let (Err(_), Some(id)) = (&applied, ticket) {
-        let now = ctx.now();
-        shell::with(|shell| shell.locks.not_parked(id, now));
+/// A new ticket whose request is not carried out yet. If this value is dropped, by a refused change or a panic, the
+/// ticket waits no more: its client reads an error.
+pub struct NewTicket<'a> {
+    ctx: Ctx<'a>,
+    id: Option<WaiterId>,
+}
+
+impl<'a> NewTicket<'a> {
+    /// The request, if it waits as a ticket.
+    pub fn new(ctx: Ctx<'a>, waiter: Option<WaiterId>, is_ticket: bool) -> NewTicket<'a> {
+        let id = waiter.filter(|_| is_ticket);
+        NewTicket { ctx, id }
     }
-    applied
+
+    /// The changes are made.
+    pub fn finish(mut self) {
+        self.id = None;
+    }
+}
+
+impl Drop for NewTicket<'_> {
+    fn drop(&mut self) {
+        if let Some(id) = self.id {
+            let now = self.ctx.now();
+            shell::with(|shell| shell.locks.not_parked(id, now));
+        }
+    }
 }
 
 /// The wait asked for, or none where the calling client cannot be parked. A ticket can wait everywhere but on a
-/// replica, whose master decides.
+/// replica, which grants nothing.
 pub fn possible_wait(ctx: Ctx<'_>, wait: Wait, is_ticket: bool) -> Wait {
     match wait {
         Wait::No => Wait::No,

@@ -1,7 +1,8 @@
 //! Settles keys whose state changed by other means than a command: brings each to a decision.
 
 use crate::lock::{
-    KeyId, KeyState, LockError, Locks, Mode, Now, PermitChange, Planned, Resource, WaiterId,
+    KeyId, KeyState, LockError, Locks, Mode, Now, PermitChange, Planned, Resource, SemState,
+    WaiterId,
 };
 use crate::module::answers;
 use crate::module::apply::{apply_all_for_event, apply_for_event, decide, decide_all};
@@ -224,7 +225,11 @@ fn settle_semaphore(ctx: Ctx<'_>, id: &KeyId, now: Now) -> bool {
     if grant && shell::with(|shell| shell.locks.startup_delay.is_on(now)) {
         return false;
     }
-    if changes {
+    // Absent, it owes nothing to requests without LIMIT; their tickets fail if it is at another node.
+    let is_gone = view.state == SemState::Absent
+        && shell::is_cluster()
+        && shell::with(|shell| shell.locks.has_tickets(Resource::Semaphore, id.as_ref()));
+    if changes || is_gone {
         drop(key);
         if !ctx.probe_write(name) {
             return false;
@@ -233,6 +238,8 @@ fn settle_semaphore(ctx: Ctx<'_>, id: &KeyId, now: Now) -> bool {
             Ok(key) => key,
             Err(_) => return false,
         };
+    }
+    if changes {
         view = key.minting_view(None, now);
         if key.probe_twin() {
             // Permits whose end has passed may be the twin's.

@@ -119,6 +119,18 @@ mod session {
     mod scale;
 }
 
+/// Requests with `NOTIFY`: the outcome is a message.
+mod tickets {
+    mod cluster;
+    mod hearing;
+    mod interplay;
+    mod kinds;
+    mod outcomes;
+    mod requests;
+    mod scene;
+    mod server_events;
+}
+
 /// Fencing tokens and the horizons that keep them rising.
 mod tokens {
     mod horizons;

@@ -5,7 +5,7 @@ use crate::commands::arg_specs::{word, BLOCK, KEY, LEASE_OR_SESSION, MODE, OWNER
 use crate::commands::error::CommandError;
 use crate::commands::lock::read_write;
 use crate::commands::parser::{ParseSettings, Parser, Word};
-use crate::commands::skeleton::{or_give_up, prepare_session, wait, waiter_of};
+use crate::commands::skeleton::{prepare_session, wait, waiter_of, NewTicket};
 use crate::lock::{Answer, Mode, Planned};
 use crate::module::apply::{apply, decide};
 use crate::module::entry::alarm;
@@ -79,7 +79,9 @@ impl Acquire<Str<'_>> {
         if let Some(id) = waiter.filter(|_| !is_ticket) {
             parked::expect(id, shape);
         }
-        or_give_up(ctx, apply(key, &fx), waiter.filter(|_| is_ticket))?;
+        let new = NewTicket::new(ctx, waiter, is_ticket);
+        apply(key, &fx)?;
+        new.finish();
         alarm::rearm(ctx);
         let got = match answer? {
             Answer::Parked(id) => wait(ctx, &[name], id, is_ticket)?,

@@ -6,7 +6,7 @@ use crate::commands::arg_specs::{word, BLOCK, KEYS, LEASE_OR_SESSION, MODE, NUMK
 use crate::commands::error::CommandError;
 use crate::commands::lock::read_write;
 use crate::commands::parser::{ParseSettings, Parser, Word};
-use crate::commands::skeleton::{or_give_up, prepare_session, wait};
+use crate::commands::skeleton::{prepare_session, wait, NewTicket};
 use crate::lock::{self, LockError, ManyAnswer, Mode, Planned};
 use crate::module::apply::{apply_all, decide_all};
 use crate::module::entry::alarm;
@@ -100,7 +100,9 @@ impl<'a> AcquireMany<'a, Str<'a>> {
         if let Some(id) = waiter.filter(|_| !is_ticket) {
             parked::expect(id, shape);
         }
-        or_give_up(ctx, apply_all(keys, &fx), waiter.filter(|_| is_ticket))?;
+        let new = NewTicket::new(ctx, waiter, is_ticket);
+        apply_all(keys, &fx)?;
+        new.finish();
         alarm::rearm(ctx);
         let got = match answer? {
             ManyAnswer::Parked(id) => wait(ctx, self.keys, id, is_ticket)?,

@@ -6,7 +6,7 @@ use crate::commands::arg_specs::{option, BLOCK, ID, KEY, LEASE_OR_SESSION};
 use crate::commands::error::CommandError;
 use crate::commands::parser::{once, NotifyWords, ParseSettings, Parser, Word};
 use crate::commands::sem::open_permit;
-use crate::commands::skeleton::{or_give_up, possible_wait, prepare_session, wait, waiter_of};
+use crate::commands::skeleton::{possible_wait, prepare_session, wait, waiter_of, NewTicket};
 use crate::lock::{Answer, Lease, SemAcquire, Wait};
 use crate::module::apply::decide;
 use crate::module::entry::alarm;
@@ -104,8 +104,9 @@ impl Acquire<Str<'_>> {
         if let Some(id) = waiter.filter(|_| !is_ticket) {
             parked::expect(id, Shape::Token);
         }
-        let applied = key.apply(&change, &fx, Replication::of_command(ctx));
-        or_give_up(ctx, applied, waiter.filter(|_| is_ticket))?;
+        let new = NewTicket::new(ctx, waiter, is_ticket);
+        key.apply(&change, &fx, Replication::of_command(ctx))?;
+        new.finish();
         alarm::rearm(ctx);
         let got = match answer? {
             Answer::Parked(id) => wait(ctx, &[self.key], id, is_ticket)?,
