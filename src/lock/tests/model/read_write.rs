@@ -296,6 +296,8 @@ impl model::Case for Case {
         );
         assert_ends(&self.sim, naive.ends);
         assert_tickets(&self.sim, "k", naive.tickets());
+        let kept = self.sim.locks.waiters.kept_places();
+        assert_eq!(kept, naive.kept_places(), "the places kept after {op:?}");
         assert_eq!(
             holders(&self.sim),
             naive.holders(),

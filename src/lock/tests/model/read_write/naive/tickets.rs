@@ -45,6 +45,11 @@ impl Naive {
         requests.map(|request| request.ticket).collect()
     }
 
+    pub fn kept_places(&self) -> usize {
+        let kept = self.places.iter().filter(|place| place.request.is_none());
+        kept.count()
+    }
+
     fn first(&self) -> Option<(usize, Request)> {
         let places = self.places.iter().enumerate();
         let live = places.filter_map(|(at, place)| Some((at, place.rank, place.request.clone()?)));
