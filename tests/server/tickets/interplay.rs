@@ -246,10 +246,10 @@ fn a_request_of_one_kind_that_takes_over_the_other_counts_against_its_own_limit(
 // Clients.
 
 #[test]
-fn a_user_with_two_commands_a_key_and_a_channel_may_wait() {
+fn a_user_with_three_commands_a_key_and_a_channel_may_wait() {
     let server = TestServer::start();
     let mut admin = server.conn();
-    let rules = "ACL SETUSER app reset on nopass +lock.acquire +lock.release ~k &ch";
+    let rules = "ACL SETUSER app reset on nopass +lock.acquire +lock.release +publish ~k &ch";
     assert_eq!(admin.line(rules).text(), "OK");
     let mut subscriber = subscribe(&server, "ch");
     admin.line("LOCK.ACQUIRE k alice PX 60000");

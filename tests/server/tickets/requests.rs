@@ -86,7 +86,7 @@ fn a_user_needs_permission_for_the_channel() {
                 let error = conn.line(line).error();
                 assert_eq!(
                     error,
-                    "NOPERM NOTIFY needs permission to publish to the channel"
+                    "NOPERM NOTIFY needs permission to run PUBLISH on the channel"
                 );
             }
         }
