@@ -23,6 +23,10 @@ pub const KEYS_PER_TICK: usize = 500;
 /// The most tickets passed over in one tick, which takes less than 5 ms.
 const PASSED_PER_TICK: u64 = 2_000;
 
+/// No further key is settled in a tick after this many milliseconds. One key may take longer: a hundred permits, all
+/// readers of a lock.
+const MS_PER_TICK: u64 = 5;
+
 /// After this many refusals in one tick, postponed keys wait for the next.
 const RETRIES_PER_TICK: usize = 50;
 
@@ -33,7 +37,10 @@ pub fn settle_due(ctx: Ctx<'_>, now: Now) {
     let passed_over = || shell::with(|shell| shell.locks.passed_over());
     let cluster = tickets::Cluster::default();
     let most_passed_over = passed_over() + PASSED_PER_TICK;
-    while keys_left > 0 && passed_over() < most_passed_over {
+    // The moment of the decisions stays that of the tick.
+    let end_ms = ctx.now().mono_ms + MS_PER_TICK;
+    let is_in_time = || ctx.now().mono_ms < end_ms;
+    while keys_left > 0 && passed_over() < most_passed_over && is_in_time() {
         keys_left -= 1;
         let next = shell::with(|shell| {
             // Postponed keys come last, so that they delay no other.

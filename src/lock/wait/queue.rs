@@ -6,9 +6,10 @@
 //!
 //! Places form a doubly linked list through a map: parking, cancelling and taking the head cost the same at any length.
 //! Empty places at the head are unlinked when a grant passes them (each at most once). An owner that returns to such a
-//! place is linked in again near the front, behind returned owners with lower numbers only.
+//! place is linked in again near the front, behind returned owners with lower numbers only. An index of the places that
+//! were linked in there names the one before it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 
 use crate::lock::table::give_back;
@@ -65,6 +66,8 @@ pub struct Queue {
     by_owner: HashMap<Rc<[u8]>, Seq>,
     head: Option<Seq>,
     tail: Option<Seq>,
+    /// The linked places that were not appended at the end.
+    early: BTreeSet<Seq>,
     live: usize,
     /// How many of the live places are tickets.
     tickets: usize,
@@ -149,6 +152,7 @@ impl Queue {
         self.by_owner.insert(owner.clone(), seq);
         self.count(&waiter);
         self.places.insert(seq, Place::new(owner, At::Live(waiter)));
+        self.early.insert(seq);
         self.link(seq, None);
     }
 
@@ -218,12 +222,9 @@ impl Queue {
     }
 
     fn link_at_front(&mut self, seq: Seq) {
-        let mut before = None;
-        let mut at = self.head;
-        while let Some(other) = at.filter(|other| *other < seq) {
-            before = Some(other);
-            at = self.places.get(&other).and_then(|place| place.next);
-        }
+        // Places that were appended and are still linked have greater numbers: this one was unlinked at the head.
+        let before = self.early.range(..seq).next_back().copied();
+        self.early.insert(seq);
         self.link(seq, before);
     }
 
@@ -250,6 +251,7 @@ impl Queue {
             return;
         };
         place.linked = false;
+        self.early.remove(&seq);
         let (prev, next) = (place.prev.take(), place.next.take());
         match prev.and_then(|prev| self.places.get_mut(&prev)) {
             Some(place) => place.next = next,
