@@ -91,8 +91,8 @@ fn hearing_of(ctx: Ctx<'_>, asked: &Asked) -> Hearing {
 pub struct Cluster(OnceCell<(Option<String>, Option<String>)>);
 
 impl Cluster {
-    /// The server refuses writes to this key. If its slot is another node's, or the cluster is down, the tickets fail:
-    /// the server redirects parked clients itself.
+    /// The server refuses writes to this key. If its slot is another node's, or the cluster is down, the tickets fail,
+    /// many of them each time that the key is tried again: the server redirects parked clients itself.
     pub fn fail_if_elsewhere(&self, ctx: Ctx<'_>, resource: Resource, id: &KeyId, now: Now) {
         let key = id.as_ref();
         if !shell::is_cluster() || !shell::with(|shell| shell.locks.has_tickets(resource, key)) {

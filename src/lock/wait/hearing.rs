@@ -8,6 +8,7 @@
 use std::rc::Rc;
 
 use crate::lock::effect::Cx;
+use crate::lock::wait::ending::ENDED_AT_ONCE;
 use crate::lock::wait::index::WaitedKey;
 use crate::lock::wait::next::Next;
 use crate::lock::wait::request::{Waiter, WaiterId};
@@ -111,12 +112,13 @@ impl Waiters {
         }
     }
 
-    /// Fails the tickets of one key with this error.
+    /// Fails tickets of one key with this error, many of them in several calls.
     pub(crate) fn fail_tickets_at(&mut self, key: KeyRef<'_>, error: &LockError, cx: &mut Cx<'_>) {
         let queue = self.live_queue(key).filter(|queue| queue.tickets() > 0);
         let waiters = queue.into_iter().flat_map(|queue| queue.iter());
         let tickets = waiters.filter(|(_, waiter)| waiter.ticket.is_some());
-        let requests: Vec<_> = tickets.map(|(_, waiter)| waiter.id).collect();
+        let requests = tickets.map(|(_, waiter)| waiter.id);
+        let requests: Vec<_> = requests.take(ENDED_AT_ONCE).collect();
         for request in requests {
             let waiter = self.dismiss(request);
             self.fail(waiter, error, cx);

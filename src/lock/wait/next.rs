@@ -5,7 +5,7 @@ use crate::lock::wait::request::{Seq, WaiterId};
 use crate::lock::wait::waiters::Waiters;
 use crate::lock::KeyRef;
 
-/// Tickets that one decision passes over at most; more follow in the next tick.
+/// Waits that one decision ends at most because they are over or not heard; more follow in the next tick.
 pub const PASSED_AT_ONCE: usize = 1_000;
 
 /// The next request of a queue.
@@ -14,7 +14,7 @@ pub(crate) enum Next {
     Place(Seq),
     /// A ticket of which the shell is to say whether it is heard.
     Ask(WaiterId),
-    /// Many tickets were passed over; the rest of the queue comes in the next tick.
+    /// Many waits were ended; the rest of the queue comes in the next tick.
     Later,
     /// The queue is empty, or all its waiters are about to end.
     Nothing,
@@ -23,7 +23,7 @@ pub(crate) enum Next {
 impl Waiters {
     /// The first place whose wait has not run out: the next to be granted. Requests before it whose wait is over are
     /// answered nil, and tickets that are not heard are passed over; their places are kept. `None` as well if the next
-    /// is a ticket of which the shell was not asked, or if many were passed over: the key is settled once more then.
+    /// is a ticket of which the shell was not asked, or if many waits were ended: the key is settled once more then.
     pub(crate) fn next_to_grant(&mut self, key: KeyRef<'_>, cx: &mut Cx<'_>) -> Option<Seq> {
         match self.next(key, cx) {
             Next::Place(seq) => Some(seq),
@@ -39,8 +39,7 @@ impl Waiters {
         if self.is_ending(key) {
             return Next::Nothing;
         }
-        let mut passed_over = 0;
-        loop {
+        for _ in 0..PASSED_AT_ONCE {
             let Some((_, id, waited)) = self.waited.get_full_mut(&key) else {
                 return Next::Nothing;
             };
@@ -67,13 +66,12 @@ impl Waiters {
             match waited.is_heard(waiter, ticket, cx.now) {
                 Some(true) => return Next::Place(seq),
                 None => return Next::Ask(waiter.id),
-                Some(false) if passed_over == PASSED_AT_ONCE => return Next::Later,
                 Some(false) => {
-                    passed_over += 1;
                     self.ticket_stats.tickets_unheard += 1;
                     self.vacate(&id, seq, cx.now);
                 }
             }
         }
+        Next::Later
     }
 }

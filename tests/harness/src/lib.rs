@@ -197,10 +197,23 @@ impl TestServer {
         self.process.id() as i32
     }
 
-    /// Sends a signal to the server.
+    /// Sends a signal to the server. After `SIGSTOP` it runs no further: the kernel stops a process that runs on another
+    /// core a moment later.
     pub fn signal(&self, signal: i32) {
         // SAFETY: a signal to a child that has not been waited for.
         assert_eq!(unsafe { libc::kill(self.pid(), signal) }, 0);
+        if signal == libc::SIGSTOP {
+            wait_for("the server to stop", || self.is_stopped());
+        }
+    }
+
+    /// The state `T` in `/proc/PID/stat`, behind the name in parentheses.
+    fn is_stopped(&self) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid()));
+        let stat = stat.unwrap_or_default();
+        stat.rsplit(") ")
+            .next()
+            .is_none_or(|rest| rest.starts_with('T'))
     }
 
     /// Ends the process at once (SIGKILL) and starts it again on the same port and directory.
