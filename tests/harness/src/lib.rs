@@ -197,8 +197,8 @@ impl TestServer {
         self.process.id() as i32
     }
 
-    /// Sends a signal to the server. After `SIGSTOP` it runs no further: the kernel stops a process that runs on another
-    /// core a moment later.
+    /// Sends a signal to the server. After `SIGSTOP` it runs no further: the kernel stops a process that runs on
+    /// another core a moment later.
     pub fn signal(&self, signal: i32) {
         // SAFETY: a signal to a child that has not been waited for.
         assert_eq!(unsafe { libc::kill(self.pid(), signal) }, 0);
