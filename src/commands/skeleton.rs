@@ -16,6 +16,7 @@ use crate::module::keyspace::lock_key::LockKey;
 use crate::module::keyspace::replication::Replication;
 use crate::module::keyspace::sem_key::SemKey;
 use crate::module::reply::Got;
+use crate::module::state::parked::Shape;
 use crate::module::state::shell;
 
 /// Decides about one lock, applies the effects, and rearms. Effects of a refused request are applied too.
@@ -96,29 +97,39 @@ pub fn waiter_of(answer: &Result<Answer, LockError>) -> Option<WaiterId> {
     }
 }
 
-/// A new ticket whose request is not carried out yet. If this value is dropped, by a refused change or a panic, the
-/// ticket waits no more: its client reads an error.
-pub struct NewTicket<'a> {
+/// A new waiter, if the request waits, whose changes are not carried out yet. If this value is dropped, by a refused
+/// change or a panic, a ticket waits no more: its client reads an error. (The reply to a parked client is left to its
+/// own callbacks.)
+pub struct NewWaiter<'a> {
     ctx: Ctx<'a>,
-    id: Option<WaiterId>,
+    ticket: Option<WaiterId>,
 }
 
-impl<'a> NewTicket<'a> {
-    /// The request, if it waits as a ticket.
-    pub fn new(ctx: Ctx<'a>, waiter: Option<WaiterId>, is_ticket: bool) -> NewTicket<'a> {
-        let id = waiter.filter(|_| is_ticket);
-        NewTicket { ctx, id }
+impl<'a> NewWaiter<'a> {
+    /// Notes that the calling client will be blocked for this request, with a reply of this shape, unless it is a
+    /// ticket.
+    pub fn expect(
+        ctx: Ctx<'a>,
+        waiter: Option<WaiterId>,
+        shape: Shape,
+        is_ticket: bool,
+    ) -> NewWaiter<'a> {
+        if let Some(id) = waiter.filter(|_| !is_ticket) {
+            parked::expect(id, shape);
+        }
+        let ticket = waiter.filter(|_| is_ticket);
+        NewWaiter { ctx, ticket }
     }
 
     /// The changes are made.
     pub fn finish(mut self) {
-        self.id = None;
+        self.ticket = None;
     }
 }
 
-impl Drop for NewTicket<'_> {
+impl Drop for NewWaiter<'_> {
     fn drop(&mut self) {
-        if let Some(id) = self.id {
+        if let Some(id) = self.ticket {
             let now = self.ctx.now();
             shell::with(|shell| shell.locks.not_parked(id, now));
         }

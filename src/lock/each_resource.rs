@@ -16,32 +16,12 @@ impl Locks {
         ALL.into_iter().map(|resource| self.queues(resource))
     }
 
-    /// Places of parked requests on this server, which [`crate::lock::Limits::max_waiters`] limits.
-    pub(crate) fn all_places(&self) -> usize {
-        self.all().map(Waiters::parked_places).sum()
-    }
-
-    /// Places of tickets on this server, which [`crate::lock::Limits::max_tickets`] limits.
-    pub(crate) fn all_ticket_places(&self) -> usize {
-        self.all().map(Waiters::ticket_places).sum()
-    }
-
-    /// The places on this server.
+    /// The places on this server, which [`crate::lock::Limits`] limit.
     pub(crate) fn places(&self) -> Places {
         Places {
-            parked: self.all_places(),
-            tickets: self.all_ticket_places(),
+            parked: self.all().map(Waiters::parked_places).sum(),
+            tickets: self.all().map(Waiters::ticket_places).sum(),
         }
-    }
-
-    /// Whether a limit excludes a request that would wait at this key.
-    pub(crate) fn excludes(
-        &self,
-        waiters: &Waiters,
-        at: (KeyRef<'_>, &[u8]),
-        is_ticket: bool,
-    ) -> bool {
-        self.limits.exclude(self.places(), waiters, at, is_ticket)
     }
 
     /// Tickets on this server.
@@ -277,7 +257,7 @@ impl Locks {
     pub fn ticket_fields(&self) -> Vec<(&'static str, u64)> {
         let mut fields = vec![
             ("tickets", self.tickets() as u64),
-            ("ticket_places", self.all_ticket_places() as u64),
+            ("ticket_places", self.places().tickets as u64),
         ];
         for queues in self.all() {
             for (name, value) in queues.ticket_stats.fields() {

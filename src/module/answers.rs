@@ -3,7 +3,7 @@
 
 use std::ptr::null_mut;
 
-use crate::lock::{Effect, Outcome, WaiterId};
+use crate::lock::{Effect, LockError, Outcome, WaiterId};
 use crate::module::ffi::api::api;
 use crate::module::ffi::ctx::Ctx;
 use crate::module::messages;
@@ -40,5 +40,43 @@ pub fn deliver_all() {
         // frees it. Each id is in `answered` once, so it is not unblocked twice. (The server refuses only a client
         // without a timeout callback.)
         unsafe { api!(RedisModule_UnblockClient)(handle.as_ptr(), null_mut()) };
+    }
+}
+
+/// The outcomes of a decision whose changes are not made yet. If this value is dropped, by a panic, its tickets fail:
+/// they have left their queues. (`shell::recover` answers the parked requests.)
+pub struct Pending<'a> {
+    ctx: Ctx<'a>,
+    fx: &'a [Effect],
+}
+
+impl<'a> Pending<'a> {
+    /// The outcomes among these effects.
+    pub fn new(ctx: Ctx<'a>, fx: &'a [Effect]) -> Pending<'a> {
+        Pending { ctx, fx }
+    }
+
+    /// The changes are made: the outcomes are noted.
+    pub fn note(mut self) {
+        note_all(self.ctx, std::mem::take(&mut self.fx));
+    }
+
+    /// The changes were refused: the tickets fail with this error.
+    pub fn fail(mut self, error: &LockError) {
+        self.fail_tickets(error);
+    }
+
+    fn fail_tickets(&mut self, error: &LockError) {
+        for effect in std::mem::take(&mut self.fx) {
+            if let Effect::Tell(ticket, _) = effect {
+                messages::tell(self.ctx, ticket, &Outcome::Failed(error.clone()));
+            }
+        }
+    }
+}
+
+impl Drop for Pending<'_> {
+    fn drop(&mut self) {
+        self.fail_tickets(&LockError::Internal);
     }
 }

@@ -7,7 +7,7 @@ use redis_module::raw;
 use crate::lock::{
     prefixed, Cx, Effect, Effects, Event, KeyRef, KeyWrite, LockError, Locks, Mode, Now,
 };
-use crate::module::answers;
+use crate::module::answers::Pending;
 use crate::module::ffi::checked::{Refused, Written};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::fault;
@@ -15,7 +15,6 @@ use crate::module::ffi::strings::{OwnedStr, Str};
 use crate::module::keyspace::horizon;
 use crate::module::keyspace::lock_key::LockKey;
 use crate::module::keyspace::replication::Replication;
-use crate::module::messages::Untold;
 use crate::module::state::constants::constants;
 use crate::module::state::settings;
 use crate::module::state::shell;
@@ -90,10 +89,11 @@ fn carry_out_all(
     fx: &[Effects],
     replication: Replication<'_>,
 ) -> Result<(), LockError> {
-    let Some(ctx) = keys.first().map(LockKey::ctx) else {
+    let Some((ctx, db)) = keys.first().map(|key| (key.ctx(), key.id().db)) else {
         return Ok(());
     };
-    let untold: Vec<_> = fx.iter().map(|fx| Untold::new(ctx, fx)).collect();
+    let names: Vec<_> = keys.iter().map(LockKey::name).collect();
+    let pending: Vec<_> = fx.iter().map(|fx| Pending::new(ctx, fx)).collect();
     for at in 0..keys.len().min(fx.len()) {
         let (done, rest) = keys.split_at_mut(at);
         let (Some(key), Some(own)) = (rest.first_mut(), fx.get(at)) else {
@@ -103,21 +103,15 @@ fn carry_out_all(
             for (key, fx) in done.iter_mut().zip(fx) {
                 roll_back(key, fx, replication);
             }
-            let names: Vec<_> = keys.iter().map(LockKey::name).collect();
-            let at = keys.first().map(|key| (key.ctx(), key.id().db));
             drop(keys);
-            let error = at.map_or(LockError::NotWritten, |(ctx, db)| {
-                refused(ctx, db, &names, what)
-            });
-            untold.into_iter().for_each(|untold| untold.fail(&error));
+            let error = refused(ctx, db, &names, what);
+            pending.into_iter().for_each(|pending| pending.fail(&error));
             return Err(error);
         }
     }
-    untold.into_iter().for_each(Untold::finish);
-    fx.iter().for_each(|fx| answers::note_all(ctx, fx));
-    let names: Vec<_> = keys.iter().map(|key| (key.ctx(), key.name())).collect();
+    pending.into_iter().for_each(Pending::note);
     drop(keys);
-    for ((ctx, name), fx) in names.into_iter().zip(fx) {
+    for (name, fx) in names.into_iter().zip(fx) {
         announce(ctx, name, fx, replication);
     }
     Ok(())
@@ -128,19 +122,17 @@ fn carry_out(
     fx: &[Effect],
     replication: Replication<'_>,
 ) -> Result<(), LockError> {
-    let untold = Untold::new(key.ctx(), fx);
-    if let Err(what) = change(&mut key, fx, replication) {
-        let (ctx, name, db) = (key.ctx(), key.name(), key.id().db);
-        drop(key);
+    let (ctx, name, db) = (key.ctx(), key.name(), key.id().db);
+    let pending = Pending::new(ctx, fx);
+    let changed = change(&mut key, fx, replication);
+    drop(key);
+    if let Err(what) = changed {
         let error = refused(ctx, db, &[name], what);
-        untold.fail(&error);
+        pending.fail(&error);
         return Err(error);
     }
-    untold.finish();
+    pending.note();
     if fx.iter().any(Effect::is_news) {
-        let (ctx, name) = (key.ctx(), key.name());
-        drop(key);
-        answers::note_all(ctx, fx);
         announce(ctx, name, fx, replication);
     }
     Ok(())

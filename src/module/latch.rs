@@ -3,13 +3,12 @@
 use redis_module::raw;
 
 use crate::lock::{CountChange, Cx, LockError, Locks, Now};
-use crate::module::answers;
+use crate::module::answers::Pending;
 use crate::module::apply;
 use crate::module::ffi::checked::Written;
 use crate::module::ffi::fault;
 use crate::module::keyspace::count_key::CountKey;
 use crate::module::keyspace::replication::Replication;
-use crate::module::messages::Untold;
 use crate::module::state::settings;
 
 /// The prefix of the name of a latch's channel.
@@ -28,17 +27,16 @@ impl CountKey<'_> {
         let replication = Replication::of_command(self.ctx());
         let (decided, fx) = apply::decide(now, body);
         let (answer, change) = decided?;
-        let untold = Untold::new(self.ctx(), &fx);
+        let pending = Pending::new(self.ctx(), &fx);
         fault::trip("apply");
         let (ctx, db, name) = (self.ctx(), self.id().db, self.name());
         let written = self.change(change, replication);
         if let Err(what) = written {
             let error = apply::refused(ctx, db, &[name], what);
-            untold.fail(&error);
+            pending.fail(&error);
             return Err(error);
         }
-        untold.finish();
-        answers::note_all(ctx, &fx);
+        pending.note();
         Ok(answer)
     }
 

@@ -3,7 +3,7 @@
 //! In a cluster they are messages of shard channels: the channel is in the slot of the key. Replicas do not get them
 //! from the module: a client that waits is subscribed on the server that has the queue.
 
-use crate::lock::{Effect, LockError, Outcome, Ticket};
+use crate::lock::{Outcome, Ticket};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::strings::OwnedStr;
 use crate::module::state::shell;
@@ -43,42 +43,4 @@ fn message_of(outcome: &Outcome, tag: &[u8]) -> Vec<u8> {
     message.push(b' ');
     message.extend(tag);
     message
-}
-
-/// The messages of a decision whose changes are not made yet. If this value is dropped, by a panic, the tickets fail:
-/// they have left their queues.
-pub struct Untold<'a> {
-    ctx: Ctx<'a>,
-    fx: &'a [Effect],
-}
-
-impl<'a> Untold<'a> {
-    /// The messages among these effects.
-    pub fn new(ctx: Ctx<'a>, fx: &'a [Effect]) -> Untold<'a> {
-        Untold { ctx, fx }
-    }
-
-    /// The changes are made: the messages are about to be published.
-    pub fn finish(mut self) {
-        self.fx = &[];
-    }
-
-    /// The changes were refused: the tickets fail with this error.
-    pub fn fail(mut self, error: &LockError) {
-        self.fail_all(error);
-    }
-
-    fn fail_all(&mut self, error: &LockError) {
-        for effect in std::mem::take(&mut self.fx) {
-            if let Effect::Tell(ticket, _) = effect {
-                tell(self.ctx, ticket, &Outcome::Failed(error.clone()));
-            }
-        }
-    }
-}
-
-impl Drop for Untold<'_> {
-    fn drop(&mut self) {
-        self.fail_all(&LockError::Internal);
-    }
 }

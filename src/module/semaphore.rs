@@ -10,7 +10,6 @@ use crate::module::ffi::strings::Str;
 use crate::module::keyspace::horizon;
 use crate::module::keyspace::replication::Replication;
 use crate::module::keyspace::sem_key::SemKey;
-use crate::module::messages::Untold;
 use crate::module::state::settings;
 use crate::module::state::shell;
 use crate::module::tickets;
@@ -65,17 +64,16 @@ impl<'a> SemKey<'a> {
         if change.is_empty() && fx.is_empty() {
             return Ok(());
         }
-        let untold = Untold::new(self.ctx(), fx);
+        let pending = answers::Pending::new(self.ctx(), fx);
         fault::trip("apply");
         let (ctx, db, name) = (self.ctx(), self.id().db, self.name());
         if let Err(what) = self.carry_out(change, fx, replication) {
             drop(self);
             let error = apply::refused(ctx, db, &[name], what);
-            untold.fail(&error);
+            pending.fail(&error);
             return Err(error);
         }
-        untold.finish();
-        answers::note_all(ctx, fx);
+        pending.note();
         drop(self);
         for effect in fx {
             if let Effect::Notify(event) = effect {

@@ -5,12 +5,11 @@ use crate::commands::arg_specs::{word, BLOCK, KEY, LEASE_OR_SESSION, MODE, OWNER
 use crate::commands::error::CommandError;
 use crate::commands::lock::read_write;
 use crate::commands::parser::{ParseSettings, Parser, Word};
-use crate::commands::skeleton::{prepare_session, wait, waiter_of, NewTicket};
+use crate::commands::skeleton::{prepare_session, wait, waiter_of, NewWaiter};
 use crate::lock::{Answer, Mode, Planned};
 use crate::module::apply::{apply, decide};
 use crate::module::entry::alarm;
 use crate::module::entry::command::{access, Command, Spec};
-use crate::module::entry::parked;
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::strings::Str;
 use crate::module::keyspace::beside;
@@ -76,10 +75,7 @@ impl Acquire<Str<'_>> {
             false => Shape::Token,
         };
         let (is_ticket, waiter) = (request.notify.is_some(), waiter_of(&answer));
-        if let Some(id) = waiter.filter(|_| !is_ticket) {
-            parked::expect(id, shape);
-        }
-        let new = NewTicket::new(ctx, waiter, is_ticket);
+        let new = NewWaiter::expect(ctx, waiter, shape, is_ticket);
         apply(key, &fx)?;
         new.finish();
         alarm::rearm(ctx);

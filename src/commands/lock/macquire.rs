@@ -6,12 +6,11 @@ use crate::commands::arg_specs::{word, BLOCK, KEYS, LEASE_OR_SESSION, MODE, NUMK
 use crate::commands::error::CommandError;
 use crate::commands::lock::read_write;
 use crate::commands::parser::{ParseSettings, Parser, Word};
-use crate::commands::skeleton::{prepare_session, wait, NewTicket};
+use crate::commands::skeleton::{prepare_session, wait, NewWaiter};
 use crate::lock::{self, LockError, ManyAnswer, Mode, Planned};
 use crate::module::apply::{apply_all, decide_all};
 use crate::module::entry::alarm;
 use crate::module::entry::command::{access, Command, Spec};
-use crate::module::entry::parked;
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::strings::Str;
 use crate::module::keyspace::beside;
@@ -97,10 +96,7 @@ impl<'a> AcquireMany<'a, Str<'a>> {
             Ok(ManyAnswer::Parked(id)) => Some(*id),
             _ => None,
         };
-        if let Some(id) = waiter.filter(|_| !is_ticket) {
-            parked::expect(id, shape);
-        }
-        let new = NewTicket::new(ctx, waiter, is_ticket);
+        let new = NewWaiter::expect(ctx, waiter, shape, is_ticket);
         apply_all(keys, &fx)?;
         new.finish();
         alarm::rearm(ctx);

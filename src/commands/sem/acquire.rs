@@ -6,12 +6,11 @@ use crate::commands::arg_specs::{option, BLOCK, ID, KEY, LEASE_OR_SESSION};
 use crate::commands::error::CommandError;
 use crate::commands::parser::{once, NotifyWords, ParseSettings, Parser, Word};
 use crate::commands::sem::open_permit;
-use crate::commands::skeleton::{possible_wait, prepare_session, wait, waiter_of, NewTicket};
+use crate::commands::skeleton::{possible_wait, prepare_session, wait, waiter_of, NewWaiter};
 use crate::lock::{Answer, Lease, SemAcquire, Wait};
 use crate::module::apply::decide;
 use crate::module::entry::alarm;
 use crate::module::entry::command::{access, Command, Spec};
-use crate::module::entry::parked;
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::strings::Str;
 use crate::module::keyspace::replication::Replication;
@@ -101,10 +100,7 @@ impl Acquire<Str<'_>> {
         let ((answer, change), fx) =
             decide(now, |locks, cx| locks.sem_acquire(&view, &request, cx));
         let (is_ticket, waiter) = (request.notify.is_some(), waiter_of(&answer));
-        if let Some(id) = waiter.filter(|_| !is_ticket) {
-            parked::expect(id, Shape::Token);
-        }
-        let new = NewTicket::new(ctx, waiter, is_ticket);
+        let new = NewWaiter::expect(ctx, waiter, Shape::Token, is_ticket);
         key.apply(&change, &fx, Replication::of_command(ctx))?;
         new.finish();
         alarm::rearm(ctx);

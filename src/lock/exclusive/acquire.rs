@@ -152,8 +152,9 @@ impl Locks {
             return Ok(Answer::Refused);
         }
         let deadline_ms = req.wait.deadline(cx.now);
-        let at = (view.key, req.owner);
-        if self.excludes(&self.waiters, at, req.notify.is_some()) {
+        let (places, at) = (self.places(), (view.key, req.owner));
+        let is_ticket = req.notify.is_some();
+        if self.limits.exclude(places, &self.waiters, at, is_ticket) {
             self.waiters.stats.busy += 1;
             return Err(LockError::Busy);
         }
@@ -173,13 +174,10 @@ impl Locks {
             ticket: req.notify.map(|notify| self.channels.ticket(notify)),
             ..Waiter::new(id, req.client, deadline_ms, cx.now)
         };
-        let is_ticket = waiter.ticket.is_some();
+        self.sessions.waits(&waiter);
         match upgrades {
             true => self.waiters.park_first(view.key, req.owner, waiter, cx),
             false => self.waiters.park(view.key, req.owner, waiter, cx),
-        }
-        if !is_ticket {
-            self.sessions.waits(req.client, id);
         }
         match view.state.held_for_reading_or_writing(cx.now) {
             Some(lock) if upgrades => self.note_ends(view.key, lock, cx.now),

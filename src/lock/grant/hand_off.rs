@@ -154,9 +154,7 @@ impl Locks {
 
     /// Counts a granted request. While its grant is in flight, it is the request that its connection waits for.
     pub(crate) fn note_granted(&mut self, waiter: &Waiter, now: Now) {
-        if waiter.ticket.is_none() {
-            self.sessions.waits(waiter.client, waiter.id);
-        }
+        self.sessions.waits(waiter);
         self.waiters.count_wait(waiter, now);
     }
 

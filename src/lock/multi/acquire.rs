@@ -244,9 +244,7 @@ impl Locks {
         };
         let owner = (req.owner, again);
         let replaced = self.waiters.park_many(&keys, owner, &waiter, &former);
-        if waiter.ticket.is_none() {
-            self.sessions.waits(req.client, id);
-        }
+        self.sessions.waits(&waiter);
         for (view, fx) in views.iter().zip(fx.iter_mut()) {
             self.note_state(view, req, now);
             fx.push(Effect::Notify(Event::Wait));
@@ -268,19 +266,19 @@ impl Locks {
         (owner, is_ticket): (&[u8], bool),
         former: &Former,
     ) -> bool {
-        let limits = self.limits;
+        let (limits, places) = (self.limits, self.places());
         let alike = |older: &&WaiterId| self.waiters.is_ticket(**older) == is_ticket;
         let freed = former.requests.iter().filter(alike);
         let freed = freed.map(|older| self.waiters.places_of(*older).len());
         let more = keys.len().saturating_sub(freed.sum());
         if is_ticket {
-            return more > 0 && self.all_ticket_places() + more > limits.max_tickets;
+            return more > 0 && places.tickets + more > limits.max_tickets;
         }
         let full_at = |key: &KeyRef<'_>| {
             self.waiters.parked_on(*key) >= limits.max_waiters_per_key
                 && self.waiters.kind_of(*key, owner) != Some(false)
         };
-        let full = more > 0 && self.all_places() + more > limits.max_waiters;
+        let full = more > 0 && places.parked + more > limits.max_waiters;
         full || keys.iter().any(full_at)
     }
 

@@ -248,10 +248,8 @@ impl Semaphores {
             ticket: req.notify.map(|notify| cx.channels.ticket(notify)),
             ..Waiter::new(id, req.client, req.wait.deadline(cx.now), cx.now)
         };
+        cx.sessions.waits(&waiter);
         self.waiters.park(key, req.id, waiter, cx);
-        if !is_ticket {
-            cx.sessions.waits(req.client, id);
-        }
         Ok(id)
     }
 }

@@ -75,9 +75,7 @@ impl Semaphores {
                     return self.waiters.fail_all(view.key, &error, cx);
                 }
             };
-            if waiter.ticket.is_none() {
-                cx.sessions.waits(waiter.client, waiter.id);
-            }
+            cx.sessions.waits(&waiter);
             self.waiters.count_wait(&waiter, cx.now);
             let permit_in_flight = PermitInFlight {
                 waiter: waiter.id,

@@ -26,7 +26,7 @@ use indexmap::{Equivalent, IndexMap};
 use crate::lock::name::Secret;
 use crate::lock::stats::counters;
 use crate::lock::table::give_back;
-use crate::lock::{KeyId, KeyRef, Lease, Mode, Now, OwnerId, Token, WaiterId};
+use crate::lock::{KeyId, KeyRef, Lease, Mode, Now, OwnerId, Token, Waiter, WaiterId};
 
 /// A lease is renewed when this part of it has passed.
 const RENEWALS_PER_LEASE: u64 = 3;
@@ -269,10 +269,14 @@ impl Sessions {
     }
 
     /// Records that a connection with holds has parked this request, or that the request is granted and in flight. (A
-    /// connection without holds needs no record: it gets no hold while it is parked.)
-    pub fn waits(&mut self, client: u64, waiter: WaiterId) {
-        if let Some(session) = self.clients.get_mut(&client) {
-            session.waits = Some(waiter);
+    /// connection without holds needs no record: it gets no hold while it is parked. A ticket does not end with the
+    /// connection.)
+    pub fn waits(&mut self, waiter: &Waiter) {
+        if waiter.ticket.is_some() {
+            return;
+        }
+        if let Some(session) = self.clients.get_mut(&waiter.client) {
+            session.waits = Some(waiter.id);
         }
     }
 

@@ -11,6 +11,7 @@ use crate::lock::effect::Cx;
 use crate::lock::wait::ending::ENDED_AT_ONCE;
 use crate::lock::wait::index::WaitedKey;
 use crate::lock::wait::next::Next;
+use crate::lock::wait::queue::Queue;
 use crate::lock::wait::request::{Waiter, WaiterId};
 use crate::lock::wait::ticket::Ticket;
 use crate::lock::wait::waiters::Waiters;
@@ -96,34 +97,36 @@ impl Waiters {
 
     /// Fails tickets with this error, at most `left`: the server tells parked clients itself.
     pub(crate) fn fail_tickets(&mut self, error: &LockError, left: &mut usize, cx: &mut Cx<'_>) {
-        if self.tickets == 0 {
-            return;
-        }
-        let queues = self.waited.values().flat_map(|waited| waited.queue.iter());
-        let tickets = queues.filter(|(_, waiter)| waiter.ticket.is_some());
-        let requests = tickets.map(|(_, waiter)| waiter.id);
-        let mut requests: Vec<_> = requests.take(*left).collect();
-        requests.sort_unstable();
-        requests.dedup();
-        *left -= requests.len();
-        for request in requests {
-            let waiter = self.dismiss(request);
-            self.fail(waiter, error, cx);
+        if self.tickets > 0 {
+            let queues = self.waited.values().map(|waited| &waited.queue);
+            let mut requests = tickets_of(queues, *left);
+            requests.sort_unstable();
+            requests.dedup();
+            *left -= requests.len();
+            self.fail_requests(requests, error, cx);
         }
     }
 
     /// Fails tickets of one key with this error, many of them in several calls.
     pub(crate) fn fail_tickets_at(&mut self, key: KeyRef<'_>, error: &LockError, cx: &mut Cx<'_>) {
-        let queue = self.live_queue(key).filter(|queue| queue.tickets() > 0);
-        let waiters = queue.into_iter().flat_map(|queue| queue.iter());
-        let tickets = waiters.filter(|(_, waiter)| waiter.ticket.is_some());
-        let requests = tickets.map(|(_, waiter)| waiter.id);
-        let requests: Vec<_> = requests.take(ENDED_AT_ONCE).collect();
+        let requests = tickets_of(self.queue(key), ENDED_AT_ONCE);
+        self.fail_requests(requests, error, cx);
+    }
+
+    fn fail_requests(&mut self, requests: Vec<WaiterId>, error: &LockError, cx: &mut Cx<'_>) {
         for request in requests {
             let waiter = self.dismiss(request);
             self.fail(waiter, error, cx);
         }
     }
+}
+
+/// The tickets of these queues in order, of a limited number of places. One on several keys may be among them twice.
+fn tickets_of<'q>(queues: impl IntoIterator<Item = &'q Queue>, most: usize) -> Vec<WaiterId> {
+    let with_tickets = queues.into_iter().filter(|queue| queue.tickets() > 0);
+    let waiters = with_tickets.flat_map(Queue::iter);
+    let tickets = waiters.filter(|(_, waiter)| waiter.ticket.is_some());
+    tickets.map(|(_, waiter)| waiter.id).take(most).collect()
 }
 
 impl WaitedKey {

@@ -165,16 +165,19 @@ impl Waiters {
     }
 
     /// The owner's waiter on this key.
-    pub fn parked(&self, key: KeyRef<'_>, owner: &[u8]) -> Option<WaiterId> {
+    fn waiter_of(&self, key: KeyRef<'_>, owner: &[u8]) -> Option<&Waiter> {
         let queue = self.queue(key)?;
-        Some(queue.waiter(queue.place_of(owner)?)?.id)
+        queue.waiter(queue.place_of(owner)?)
+    }
+
+    /// The number of the owner's waiter on this key.
+    pub fn parked(&self, key: KeyRef<'_>, owner: &[u8]) -> Option<WaiterId> {
+        Some(self.waiter_of(key, owner)?.id)
     }
 
     /// Whether the owner's waiter on this key is a ticket; `None` if it has none.
     pub fn kind_of(&self, key: KeyRef<'_>, owner: &[u8]) -> Option<bool> {
-        let queue = self.queue(key)?;
-        let waiter = queue.waiter(queue.place_of(owner)?)?;
-        Some(waiter.ticket.is_some())
+        Some(self.waiter_of(key, owner)?.ticket.is_some())
     }
 
     /// Parks a request at the owner's place, or at the end of the queue. An older request of the owner is answered nil.
@@ -330,11 +333,8 @@ impl Waiters {
 
     /// As [`Waiters::withdraw`], for a request of this mode only.
     pub fn withdraw_mode(&mut self, key: KeyRef<'_>, owner: &[u8], mode: Mode) -> Option<Waiter> {
-        let queue = self.queue(key)?;
-        let waiter = queue.waiter(queue.place_of(owner)?)?;
-        if waiter.mode != mode {
-            return None;
-        }
+        self.waiter_of(key, owner)
+            .filter(|waiter| waiter.mode == mode)?;
         self.withdraw(key, owner)
     }
 

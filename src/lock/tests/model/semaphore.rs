@@ -5,8 +5,9 @@ mod tickets;
 
 use proptest::prelude::*;
 
-use self::tickets::Hearing;
-use crate::lock::tests::model::tickets::{assert_ends, hearing_sim, Channel, Ends, CHANNELS};
+use crate::lock::tests::model::tickets::{
+    assert_ends, hearing_sim, Channel, Ends, Hearing, CHANNELS,
+};
 use crate::lock::tests::model::{self, assert_same, explore, lease, Reply, Step};
 use crate::lock::tests::sim::{key_ref, scripts, Out, Settings, Sim, Terms, START_MS};
 use crate::lock::{Answer, Grace, Limits, LockError, Outcome, SetIf, Token, Wait, WaiterId};

@@ -33,6 +33,26 @@ impl Ticket {
     }
 }
 
+/// Which channels have subscribers, and what is known of them, in the models of READ and WRITE and of semaphores.
+#[derive(Debug)]
+pub struct Hearing {
+    pub is_subscribed: [bool; CHANNELS.len()],
+    /// When a channel was last found without a subscriber.
+    pub unheard_at_ms: [Option<u64>; CHANNELS.len()],
+    /// The channel that was asked for in this event, and has a subscriber.
+    pub heard: Option<Channel>,
+}
+
+impl Default for Hearing {
+    fn default() -> Hearing {
+        Hearing {
+            is_subscribed: [true; CHANNELS.len()],
+            unheard_at_ms: [None; CHANNELS.len()],
+            heard: None,
+        }
+    }
+}
+
 /// The number of tickets, and of their ends.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Ends {

@@ -2,8 +2,7 @@
 
 mod tickets;
 
-use self::tickets::Hearing;
-use crate::lock::tests::model::tickets::{Ends, Ticket};
+use crate::lock::tests::model::tickets::{Ends, Hearing, Ticket};
 use crate::lock::tests::model::Reply;
 use crate::lock::Mode;
 

@@ -6,28 +6,8 @@
 //! channel without a subscriber is not asked for again in the same millisecond, unless a new ticket came with it.
 
 use crate::lock::tests::model::read_write::naive::{Naive, Request};
-use crate::lock::tests::model::tickets::{Channel, Ticket, CHANNELS};
+use crate::lock::tests::model::tickets::Ticket;
 use crate::lock::tests::model::Reply;
-
-/// Which channels have subscribers, and what is known of them.
-#[derive(Debug)]
-pub struct Hearing {
-    pub is_subscribed: [bool; CHANNELS.len()],
-    /// When a channel was last found without a subscriber.
-    unheard_at_ms: [Option<u64>; CHANNELS.len()],
-    /// The channel that was asked for in this event, and has a subscriber.
-    heard: Option<Channel>,
-}
-
-impl Default for Hearing {
-    fn default() -> Hearing {
-        Hearing {
-            is_subscribed: [true; CHANNELS.len()],
-            unheard_at_ms: [None; CHANNELS.len()],
-            heard: None,
-        }
-    }
-}
 
 impl Request {
     /// Whether this connection is parked.
