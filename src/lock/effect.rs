@@ -54,7 +54,7 @@ pub enum Effect {
     /// Answer a parked request, which has left its queue.
     Answer(WaiterId, Outcome),
     /// Publish the outcome of a ticket, which has left its queue.
-    Tell(Rc<Ticket>, Outcome),
+    Tell(Ticket, Outcome),
 }
 
 impl Effect {

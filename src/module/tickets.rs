@@ -48,8 +48,8 @@ pub fn check(ctx: Ctx<'_>, key: Str<'_>, channel: Str<'_>) -> Result<(), Refusal
     }
 }
 
-/// Asks whether the next ticket of this queue is heard. To be called before every decision that may grant: those at the
-/// head that are not heard are passed over here.
+/// Asks whether the next ticket of this queue is heard, and the readers behind it if it asks for READ. To be called before
+/// every decision that may grant: those at the head that are not heard are passed over here.
 pub fn ask(ctx: Ctx<'_>, resource: Resource, key: KeyRef<'_>, now: Now) {
     if !shell::with(|shell| shell.locks.has_tickets(resource, key)) {
         return;
@@ -66,7 +66,7 @@ pub fn ask(ctx: Ctx<'_>, resource: Resource, key: KeyRef<'_>, now: Now) {
         let hearing = hearing_of(ctx, &next);
         let ((), fx) = decide(now, |locks, cx| locks.learn(resource, &next, hearing, cx));
         answers::note_all(ctx, &fx);
-        if hearing == Hearing::Heard {
+        if hearing == Hearing::Heard && !next.shares {
             return;
         }
     }
@@ -79,7 +79,7 @@ fn hearing_of(ctx: Ctx<'_>, asked: &Asked) -> Hearing {
     if asked.session.is_some_and(is_closed) {
         return Hearing::Closed;
     }
-    let channel = OwnedStr::new(asked.ticket.channel());
+    let channel = OwnedStr::new(asked.channel.name());
     match subscribers::are_subscribed(ctx, channel.as_str()) {
         true => Hearing::Heard,
         false => Hearing::NoSubscriber,

@@ -1,7 +1,5 @@
 //! `LOCK.INFO key [WAITERS [COUNT n]]`
 
-use std::rc::Rc;
-
 use crate::commands::arg_specs::{KEY, WAITERS};
 use crate::commands::error::CommandError;
 use crate::commands::parser::{ParseSettings, Parser, Word};
@@ -147,7 +145,7 @@ struct WaiterInfo {
     waited_ms: u64,
     left_ms: Option<u64>,
     client: u64,
-    ticket: Option<Rc<Ticket>>,
+    ticket: Option<Ticket>,
 }
 
 fn queue_of(key: KeyRef<'_>, now: Now, list: usize) -> QueueInfo {
@@ -166,7 +164,7 @@ fn queue_of(key: KeyRef<'_>, now: Now, list: usize) -> QueueInfo {
             mode: waiter.mode,
             waited_ms: waited(waiter.since_ms),
             left_ms: waiter
-                .deadline_ms
+                .deadline_ms()
                 .map(|end| end.saturating_sub(now.mono_ms)),
             client: waiter.client,
             ticket: waiter.ticket.clone(),
@@ -255,5 +253,5 @@ fn reply_waiter(ctx: Ctx<'_>, waiter: &WaiterInfo) {
     ctx.reply_maybe(waiter.left_ms.map(|ms| ms as i64));
     ctx.reply_bytes(b"client-id");
     ctx.reply_integer(waiter.client as i64);
-    reply::ticket(ctx, waiter.ticket.as_deref());
+    reply::ticket(ctx, waiter.ticket.as_ref());
 }

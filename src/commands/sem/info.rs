@@ -1,7 +1,5 @@
 //! `SEM.INFO key [WAITERS [COUNT n]]`
 
-use std::rc::Rc;
-
 use crate::commands::arg_specs::{KEY, WAITERS};
 use crate::commands::error::CommandError;
 use crate::commands::parser::{ParseSettings, Parser, Word};
@@ -90,7 +88,7 @@ struct Listed {
     waited_ms: u64,
     left_ms: Option<u64>,
     client: u64,
-    ticket: Option<Rc<Ticket>>,
+    ticket: Option<Ticket>,
 }
 
 fn waiting_for(key: KeyRef<'_>, now: Now, list: usize) -> Waiting {
@@ -104,7 +102,7 @@ fn waiting_for(key: KeyRef<'_>, now: Now, list: usize) -> Waiting {
             id: id.to_vec(),
             waited_ms: waited(waiter.since_ms),
             left_ms: waiter
-                .deadline_ms
+                .deadline_ms()
                 .map(|end| end.saturating_sub(now.mono_ms)),
             client: waiter.client,
             ticket: waiter.ticket.clone(),
@@ -153,6 +151,6 @@ fn reply_waiting(ctx: Ctx<'_>, waiting: &Waiting, list: bool) {
         ctx.reply_maybe(waiter.left_ms.map(|ms| ms as i64));
         ctx.reply_bytes(b"client-id");
         ctx.reply_integer(waiter.client as i64);
-        reply::ticket(ctx, waiter.ticket.as_deref());
+        reply::ticket(ctx, waiter.ticket.as_ref());
     }
 }

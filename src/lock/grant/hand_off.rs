@@ -8,7 +8,7 @@ use crate::lock::grant::in_flight::{GrantInFlight, Reentry};
 use crate::lock::locks::Locks;
 use crate::lock::read_write::may_enter;
 use crate::lock::view::View;
-use crate::lock::wait::request::{Seq, Waiter};
+use crate::lock::wait::request::{PlaceId, Waiter};
 use crate::lock::{KeyState, Now};
 
 /// The result of a hand-off.
@@ -50,14 +50,14 @@ impl Locks {
         }
         let mut after = None;
         let mut result = HandedOff::NoWaiter;
-        while let Some(seq) = self.waiters.next_to_grant(view.key, cx) {
+        while let Some(place) = self.waiters.next_to_grant(view.key, cx) {
             if after.is_none() {
-                if let Some(left_free) = self.leave_free(view, seq, cx) {
+                if let Some(left_free) = self.leave_free(view, place, cx) {
                     return left_free;
                 }
             }
             let state = after.as_ref().unwrap_or(rest);
-            let next = self.waiters.at(view.key, seq);
+            let next = self.waiters.at(place);
             let is_free =
                 next.is_some_and(|(owner, waiter)| may_enter(state, waiter.mode, owner, cx.now));
             let request = next.map(|(_, waiter)| waiter.id);
@@ -85,7 +85,7 @@ impl Locks {
                 break;
             }
             let state = after.take().map_or(Cow::Borrowed(rest), Cow::Owned);
-            let Some(granted) = self.hand_to(view, state, seq, cx) else {
+            let Some(granted) = self.hand_to(view, state, place, cx) else {
                 break;
             };
             result = HandedOff::Granted;
@@ -107,10 +107,10 @@ impl Locks {
         &mut self,
         view: &View<'_>,
         rest: Cow<'_, KeyState>,
-        seq: Seq,
+        place: PlaceId,
         cx: &mut Cx<'_>,
     ) -> Option<Granted> {
-        let (owner, waiter) = self.waiters.take(view.key, seq)?;
+        let (owner, waiter) = self.waiters.take(place)?;
         self.announce_untracked(view, cx);
         let grantee = Grantee {
             owner: &owner,
@@ -144,7 +144,7 @@ impl Locks {
             owner,
             mode: waiter.mode,
             token: granted.token,
-            seq,
+            seq: place.seq,
             reentry,
         };
         self.in_flight.put(waiter.id, in_flight);

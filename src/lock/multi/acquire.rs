@@ -292,7 +292,7 @@ impl Locks {
         if !self.detects_deadlocks {
             return Ok(false);
         }
-        let places = former.places.iter().flatten().map(|seq| Some(*seq));
+        let places = former.places.iter().flatten().map(|place| Some(place.seq));
         let places = places.chain(std::iter::repeat(None));
         let wants: Vec<_> = views
             .iter()

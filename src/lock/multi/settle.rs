@@ -9,7 +9,7 @@ use crate::lock::locks::Locks;
 use crate::lock::multi::acquire::{tokens_of, Obstacle};
 use crate::lock::request::{Acquire, Wait};
 use crate::lock::view::View;
-use crate::lock::wait::request::{ReentryTerms, Seq, Waiter, WaiterId};
+use crate::lock::wait::request::{PlaceId, ReentryTerms, Waiter, WaiterId};
 use crate::lock::{KeyId, KeyState, Mode, Now, Token};
 
 impl Locks {
@@ -18,8 +18,8 @@ impl Locks {
     pub fn may_grant_many(&self, request: WaiterId, states: &[KeyState], now: Now) -> bool {
         let places = self.waiters.places_of(request);
         places.len() == states.len()
-            && places.iter().zip(states).all(|((key, seq), state)| {
-                let at = self.waiters.at(key.as_ref(), *seq);
+            && places.iter().zip(states).all(|((key, place), state)| {
+                let at = self.waiters.at(*place);
                 let compatibility =
                     at.map(|(owner, waiter)| compatibility(state, waiter.mode, owner, now));
                 !self.windows.is_open(key.as_ref(), now)
@@ -42,8 +42,8 @@ impl Locks {
         fx: &mut [Effects],
     ) -> bool {
         let places = self.waiters.places_of(request);
-        let Some((owner, waiter)) = places.first().and_then(|(key, seq)| {
-            let (owner, waiter) = self.waiters.at(key.as_ref(), *seq)?;
+        let Some((owner, waiter)) = places.first().and_then(|(_, place)| {
+            let (owner, waiter) = self.waiters.at(*place)?;
             Some((Rc::<[u8]>::from(owner), waiter.clone()))
         }) else {
             return true;
@@ -95,7 +95,7 @@ impl Locks {
         &mut self,
         request: WaiterId,
         (req, owner): (&Acquire<'_>, &Rc<[u8]>),
-        places: &[(KeyId, Seq)],
+        places: &[(KeyId, PlaceId)],
         entered: &[(Token, bool)],
         now: Now,
     ) {
@@ -104,13 +104,13 @@ impl Locks {
             binds: req.session.then_some((req.client, now)),
             unbinds: req.names_lease,
         };
-        for ((token, is_fresh), (key, seq)) in entered.iter().zip(places) {
+        for ((token, is_fresh), (key, place)) in entered.iter().zip(places) {
             let in_flight = GrantInFlight {
                 key: key.clone(),
                 owner: owner.clone(),
                 mode: req.mode,
                 token: *token,
-                seq: *seq,
+                seq: place.seq,
                 reentry: (!is_fresh).then_some(reentry),
             };
             if *is_fresh && req.mode == Mode::Exclusive {
@@ -138,7 +138,7 @@ impl Locks {
                 Ok(Compatibility::Free) if view.fence.is_none() => all_free = false,
                 Ok(Compatibility::Free) => {
                     let first = self.waiters.next_to_grant(view.key, &mut Cx::new(now, fx));
-                    let first = first.and_then(|seq| self.waiters.at(view.key, seq));
+                    let first = first.and_then(|place| self.waiters.at(place));
                     all_free &= first.is_some_and(|(_, waiter)| waiter.id == request)
                         && !self.windows.is_open(view.key, now);
                 }

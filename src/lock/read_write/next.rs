@@ -33,9 +33,7 @@ impl Locks {
             .queue(key)
             .into_iter()
             .flat_map(|queue| queue.iter());
-        let mut living = queue
-            .filter(|(_, waiter)| waiter.deadline_ms.is_none_or(|end| end > now.mono_ms))
-            .peekable();
+        let mut living = queue.filter(|(_, waiter)| !waiter.is_over(now)).peekable();
         let mode = match living.peek() {
             Some((first, waiter)) if may_enter(rest, waiter.mode, first, now) => waiter.mode,
             _ => return Vec::new(),
@@ -62,16 +60,15 @@ impl Locks {
         let queue = self.waiters.queue(key).into_iter();
         let mut waiters = queue.flat_map(|queue| queue.iter().map(|(_, waiter)| waiter));
         let is_shared = |mode| mode != Mode::Exclusive;
-        let goes_on = |end: Option<u64>| end.is_none_or(|end| end > now.mono_ms);
         waiters
-            .find(|waiter| is_shared(waiter.mode) || goes_on(waiter.deadline_ms))
+            .find(|waiter| is_shared(waiter.mode) || !waiter.is_over(now))
             .is_some_and(|waiter| is_shared(waiter.mode))
     }
 
     /// The hold that a parked request on several keys asks for at each of them.
     pub fn pending_request(&self, request: WaiterId) -> Option<PendingRequest> {
-        let (key, seq) = self.waiters.places_of(request).into_iter().next()?;
-        let (owner, waiter) = self.waiters.at(key.as_ref(), seq)?;
+        let (_, place) = self.waiters.places_of(request).into_iter().next()?;
+        let (owner, waiter) = self.waiters.at(place)?;
         Some(PendingRequest {
             request,
             mode: waiter.mode,

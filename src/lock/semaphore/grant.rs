@@ -10,7 +10,7 @@ use crate::lock::semaphore::state::{
     Permit, PermitChange, PermitDraft, Permits, SemView, GRANTS_AT_ONCE, NO_END_MS,
 };
 use crate::lock::session::bindings::BoundRef;
-use crate::lock::wait::request::{Seq, Waiter};
+use crate::lock::wait::request::{PlaceId, Waiter};
 use crate::lock::{KeyRef, Lease, LockError, Token};
 
 /// The terms of a permit.
@@ -58,7 +58,7 @@ impl Semaphores {
             if !draft.has_permit() {
                 return;
             }
-            let Some((id, waiter, seq)) = self.next_for_permit(view.key, cx) else {
+            let Some((id, waiter, place)) = self.next_for_permit(view.key, cx) else {
                 return;
             };
             let terms = Terms {
@@ -79,7 +79,7 @@ impl Semaphores {
             self.waiters.count_wait(&waiter, cx.now);
             let permit_in_flight = PermitInFlight {
                 waiter: waiter.id,
-                seq,
+                seq: place.seq,
                 token,
                 end_ms,
                 is_lost: false,
@@ -99,11 +99,11 @@ impl Semaphores {
         &mut self,
         key: KeyRef<'_>,
         cx: &mut KindCx<'_>,
-    ) -> Option<(Rc<[u8]>, Waiter, Seq)> {
+    ) -> Option<(Rc<[u8]>, Waiter, PlaceId)> {
         let waiters = &mut self.waiters;
-        let seq = waiters.next_to_grant(key, cx)?;
-        let (id, waiter) = waiters.take(key, seq)?;
-        Some((id, waiter, seq))
+        let place = waiters.next_to_grant(key, cx)?;
+        let (id, waiter) = waiters.take(place)?;
+        Some((id, waiter, place))
     }
 
     /// Grants a fresh permit: the one place where permits are granted.

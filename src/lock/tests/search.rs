@@ -16,7 +16,7 @@ use crate::lock::wait::deadlock::{
 use crate::lock::wait::index::Holders;
 use crate::lock::wait::request::Waiter;
 use crate::lock::wait::waiters::Waiters;
-use crate::lock::{Cx, Effects, Lease, Mode, Now, ReadWrite, Reader, WaiterId};
+use crate::lock::{Cx, Effects, Mode, Now, ReadWrite, Reader, WaiterId};
 
 const KEYS: usize = 6;
 const OWNERS: usize = 8;
@@ -310,7 +310,7 @@ fn play(scene: &Scene) -> bool {
     let keys: Vec<_> = caller.keys.iter().map(|key| key_ref(NAMES[*key])).collect();
     let owner = WHO[caller.owner].as_bytes();
     let former = waiters.former(&keys, owner);
-    let places = former.places.iter().flatten().map(|seq| Some(*seq));
+    let places = former.places.iter().flatten().map(|place| Some(place.seq));
     let wants: Vec<_> = caller
         .keys
         .iter()
@@ -366,15 +366,8 @@ fn park(waiters: &mut Waiters, number: usize, request: &Request) {
 
 fn waiter(number: usize, mode: Mode) -> Waiter {
     Waiter {
-        id: WaiterId(number as u64),
         mode,
-        lease: Lease::from_ms(1).unwrap(),
-        session: false,
-        deadline_ms: None,
-        since_ms: 0,
-        client: 0,
-        limit: None,
-        ticket: None,
+        ..Waiter::new(WaiterId(number as u64), 0, None, NOW)
     }
 }
 

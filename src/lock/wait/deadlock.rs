@@ -20,7 +20,7 @@ use crate::lock::read_write::upgrades;
 use crate::lock::view::View;
 use crate::lock::wait::index::Holders;
 use crate::lock::wait::index::WaitedKey;
-use crate::lock::wait::request::Seq;
+use crate::lock::wait::request::{PlaceId, Seq};
 use crate::lock::wait::waiters::Waiters;
 use crate::lock::{Acquire, KeyId, KeyRef, LockError, Mode, Now, WaiterId};
 
@@ -100,7 +100,7 @@ pub(crate) fn may_be_waited_for(waiters: &Waiters, caller: &Caller<'_>, now: Now
                 is_over
                     || waited.holders.is_partial
                     || waited.holders.contain(owner, now)
-                    || waited.queue.place_of(owner).is_some()
+                    || waiters.places.of(key.as_ref(), owner).is_some()
                     || waiters.is_to_be_settled(key.as_ref())
             }
         }
@@ -163,16 +163,19 @@ impl<'a> Search<'a> {
         }
         let mut next = 0;
         while let Some(owner) = self.steps.get(next).map(|step| step.owner) {
-            for (key, seq) in self.waiters.places_by_owner.places(owner) {
-                let waited = self.waiters.waited.get(key)?;
-                let Some(waiter) = waited.queue.waiter(*seq) else {
+            for place in self.waiters.places.of_owner(owner) {
+                if self.visits > MAX_VISITS {
+                    return None;
+                }
+                let Some((key, waiter)) = self.waiters.waits_at(place) else {
                     continue;
                 };
+                let waited = self.waiters.waited.get(&key)?;
                 let wait = Wait {
                     owner,
                     mode: waiter.mode,
-                    key: key.as_ref(),
-                    before: Some(*seq),
+                    key,
+                    before: Some(place.seq),
                 };
                 if self.is_stale(wait.key, waited) {
                     self.doubts.push(wait.key);
@@ -180,9 +183,6 @@ impl<'a> Search<'a> {
                 if self.follow(wait, &waited.holders, Some(waited), Some(next)) {
                     return Some(self.way_to(next, wait.key));
                 }
-            }
-            if self.visits > MAX_VISITS {
-                return None;
             }
             next += 1;
         }
@@ -215,7 +215,7 @@ impl<'a> Search<'a> {
         if blocks && self.find_all(holders, wait, from) {
             return true;
         }
-        if wait.owner != self.caller.owner && self.caller_is_before(waited, &wait, &ahead) {
+        if wait.owner != self.caller.owner && self.caller_is_before(&wait, &ahead) {
             return true;
         }
         let Some(ahead) = ahead.place else {
@@ -227,12 +227,12 @@ impl<'a> Search<'a> {
             return false;
         }
         self.passed.insert(slot, ahead);
-        for seq in waited.search_places.busy.range(from_seq..ahead) {
+        for (seq, slot) in waited.search_places.busy.range(from_seq..ahead) {
             if self.visits > MAX_VISITS {
                 break;
             }
             self.visits += 1;
-            if let Some((owner, _)) = waited.queue.at(*seq) {
+            if let Some((owner, _)) = self.waiters.at(PlaceId::new(*seq, *slot)) {
                 if owner != self.caller.owner {
                     self.find(owner, wait, from);
                 }
@@ -253,8 +253,8 @@ impl<'a> Search<'a> {
             };
         }
         let writers = waited.search_places.writers.range(..before).rev();
-        let mut writers = writers.filter_map(|seq| {
-            let (owner, _) = waited.queue.at(*seq)?;
+        let mut writers = writers.filter_map(|(seq, slot)| {
+            let (owner, _) = self.waiters.at(PlaceId::new(*seq, *slot))?;
             (owner != self.caller.owner).then_some((seq, owner))
         });
         let mut ahead = Ahead::default();
@@ -292,16 +292,16 @@ impl<'a> Search<'a> {
 
     /// Whether this wait is for the owner of the caller because of its place in the queue: the place that it will have,
     /// or that of another request of the same owner.
-    fn caller_is_before(&self, waited: &WaitedKey, wait: &Wait<'_>, ahead: &Ahead) -> bool {
+    fn caller_is_before(&self, wait: &Wait<'_>, ahead: &Ahead) -> bool {
         let mut wants = self.caller.wants.iter();
         let its = match wants.find(|want| want.key == wait.key) {
             Some(want) => want.place.map(|place| (place, self.caller.mode)),
             None => {
-                let place = waited.queue.place_of(self.caller.owner);
-                let waiter = place.and_then(|place| Some((place, waited.queue.waiter(place)?)));
+                let place = self.waiters.places.of(wait.key, self.caller.owner);
+                let waiter = place.and_then(|place| Some((place, self.waiters.at(place)?.1)));
                 waiter
                     .filter(|(_, waiter)| !self.caller.replaces.contains(&waiter.id))
-                    .map(|(place, waiter)| (place, waiter.mode))
+                    .map(|(place, waiter)| (place.seq, waiter.mode))
             }
         };
         its.is_some_and(|(place, mode)| {
@@ -344,12 +344,12 @@ impl Locks {
         if !self.detects_deadlocks {
             return Ok(false);
         }
-        let queue = self.waiters.queue(view.key);
+        let place = self.waiters.places.of(view.key, req.owner);
         let want = WantedKey {
             key: view.key,
             place: match upgrades(&view.state, req, now) {
                 true => Some(Seq::MIN),
-                false => queue.and_then(|queue| queue.place_of(req.owner)),
+                false => place.map(|place| place.seq),
             },
             holders: Holders::of(&view.state, now),
         };
@@ -406,14 +406,14 @@ impl Locks {
     fn verify_request(&mut self, request: WaiterId, now: Now) -> Result<bool, LockError> {
         let places = self.waiters.places_of(request);
         let first = places.first();
-        let Some((owner, mode)) = first.and_then(|(key, seq)| {
-            let (owner, waiter) = self.waiters.at(key.as_ref(), *seq)?;
+        let Some((owner, mode)) = first.and_then(|(_, place)| {
+            let (owner, waiter) = self.waiters.at(*place)?;
             Some((owner.to_vec(), waiter.mode))
         }) else {
             return Ok(false);
         };
         let mut wants = Vec::with_capacity(places.len());
-        for (key, seq) in &places {
+        for (key, place) in &places {
             let Some(waited) = self.waiters.waited.get(key) else {
                 return Ok(false);
             };
@@ -422,7 +422,7 @@ impl Locks {
             }
             wants.push(WantedKey {
                 key: key.as_ref(),
-                place: Some(*seq),
+                place: Some(place.seq),
                 holders: waited.holders.clone(),
             });
         }

@@ -5,7 +5,6 @@
 //! effect.
 
 use crate::lock::effect::Cx;
-use crate::lock::wait::request::Seq;
 use crate::lock::wait::waiters::Waiters;
 use crate::lock::{KeyId, KeyRef, Now};
 
@@ -41,34 +40,23 @@ impl Waiters {
     /// Ends the next wait or kept place whose deadline has passed: a parked request is answered nil, and its place is
     /// kept for the grace time; a kept place is given up. False when none is due.
     pub(crate) fn end_next(&mut self, cx: &mut Cx<'_>) -> bool {
-        let Some(first) = self.deadlines.first_entry() else {
+        // Taken out in any case: a place that stayed would be due for ever.
+        let Some(place) = self.places.take_due(cx.now.mono_ms) else {
             return false;
         };
-        let (due, seq) = *first.key();
-        if due > cx.now.mono_ms {
-            return false;
-        }
-        // Removed in any case: an entry that stayed would be due for ever.
-        let key = first.remove();
-        let waited = self.waited.get(&key);
-        let parked = waited.and_then(|waited| waited.queue.waiter(seq));
-        match parked.is_some() {
+        match self.places.waiter(place).is_some() {
             true => {
-                let was_first = self.is_first(&key, seq);
-                let waiter = self.vacate(&key, seq, cx.now);
-                if was_first {
-                    self.schedule_settle_next(key.as_ref());
-                }
+                let waiter = self.end_at(place, |waiters| waiters.vacate(place, cx.now));
                 self.time_out(waiter.as_ref(), cx);
             }
-            false => drop(self.remove(&key, seq)),
+            false => drop(self.remove(place)),
         }
         true
     }
 
     /// Whether nothing is due, now or later.
     pub fn is_quiet(&self) -> bool {
-        self.deadlines.is_empty()
+        self.places.next_due().is_none()
             && self.leases.is_empty()
             && self.unsettled.is_empty()
             && self.unsettled_requests.is_empty()
@@ -83,7 +71,7 @@ impl Waiters {
 
     /// Milliseconds until the next end of a wait or of a kept place.
     pub fn next_wait(&self, now: Now) -> Option<u64> {
-        let (due, _) = self.deadlines.first_key_value()?.0;
+        let due = self.places.next_due()?;
         Some(due.saturating_sub(now.mono_ms))
     }
 
@@ -94,21 +82,6 @@ impl Waiters {
         }
         let (lease_ms, _) = self.leases.first()?;
         Some(u64::try_from(lease_ms.saturating_sub(now.wall_ms)).unwrap_or(0))
-    }
-
-    pub(super) fn set_due(
-        &mut self,
-        key: &KeyId,
-        seq: Seq,
-        was_due: Option<u64>,
-        due: Option<u64>,
-    ) {
-        if let Some(old) = was_due {
-            self.deadlines.remove(&(old, seq));
-        }
-        if let Some(new) = due {
-            self.deadlines.insert((new, seq), key.clone());
-        }
     }
 
     pub(super) fn forget_idle_lease(&mut self, key: &KeyId) {

@@ -59,8 +59,8 @@ impl Waiters {
     }
 
     fn end_some(&mut self, key: KeyId, ending: Ending, left: &mut usize, cx: &mut Cx<'_>) {
-        while let Some((seq, _)) = self.first_live(key.as_ref()) {
-            if seq > ending.last {
+        while let Some((place, _)) = self.first_live(key.as_ref()) {
+            if place.seq > ending.last {
                 break;
             }
             if *left == 0 {
@@ -68,7 +68,7 @@ impl Waiters {
                 return;
             }
             *left -= 1;
-            let waiter = self.remove(&key, seq);
+            let waiter = self.remove(place);
             self.end(waiter, &ending.with, cx);
         }
         match self.live_on(key.as_ref()) {

@@ -10,12 +10,12 @@ use std::rc::Rc;
 use crate::lock::effect::Cx;
 use crate::lock::wait::ending::ENDED_AT_ONCE;
 use crate::lock::wait::index::WaitedKey;
-use crate::lock::wait::next::Next;
-use crate::lock::wait::queue::Queue;
-use crate::lock::wait::request::{Waiter, WaiterId};
-use crate::lock::wait::ticket::Ticket;
+use crate::lock::wait::next::{Next, PASSED_AT_ONCE};
+use crate::lock::wait::queue::QueueView;
+use crate::lock::wait::request::{PlaceId, Waiter, WaiterId};
+use crate::lock::wait::ticket::{Channel, Ticket};
 use crate::lock::wait::waiters::Waiters;
-use crate::lock::{KeyId, KeyRef, LockError, Now};
+use crate::lock::{KeyId, KeyRef, LockError, Mode, Now};
 
 /// A ticket of which the shell is to say whether it is heard.
 #[derive(Debug, Clone)]
@@ -24,8 +24,10 @@ pub struct Asked {
     key: KeyId,
     /// The request.
     pub request: WaiterId,
-    /// Its channel and tag.
-    pub ticket: Rc<Ticket>,
+    /// Its channel.
+    pub channel: Rc<Channel>,
+    /// Whether it asks for READ: tickets on other channels may be granted together with it.
+    pub shares: bool,
     /// For `SESSION`: the connection that the hold is to be bound to.
     pub session: Option<u64>,
 }
@@ -44,35 +46,53 @@ pub enum Hearing {
 impl Waiters {
     /// Tickets on this server.
     pub fn tickets(&self) -> usize {
-        self.tickets
+        self.places.tickets()
     }
 
     /// Begins an event of this key: what was learned in earlier ones is not valid any more.
     pub fn forget_heard(&mut self, key: KeyRef<'_>) {
         if let Some(waited) = self.waited.get_mut(&key) {
-            waited.heard = None;
+            waited.heard.clear();
         }
     }
 
     /// The ticket that the next decision about this key may grant, if the shell is to say whether it is heard. Requests
     /// before it whose wait is over are answered, and tickets that are not heard are passed over.
     pub(crate) fn next_to_ask(&mut self, key: KeyRef<'_>, cx: &mut Cx<'_>) -> Option<Asked> {
-        let before = self.first_live(key).map(|(seq, _)| seq);
+        let before = self.first_live(key).map(|(place, _)| place);
         let next = self.next(key, cx);
-        let first = self.first_live(key).map(|(seq, _)| seq);
+        let first = self.first_live(key).map(|(place, _)| place);
         if first != before {
             // The decision may be one that grants to no waiter, and the next may be compatible with present readers.
             self.schedule_settle_next(key);
         }
-        let Next::Ask(request) = next else {
-            return None;
+        let waiter = match next {
+            Next::Ask(place) => self.places.waiter(place)?,
+            Next::Place(place) => self.reader_to_ask(key, place, cx.now)?,
+            Next::Later | Next::Nothing => return None,
         };
-        let (_, waiter) = self.first_live(key)?;
         Some(Asked {
             key: key.to_id(),
-            request,
-            ticket: waiter.ticket.clone()?,
+            request: waiter.id,
+            shares: waiter.mode == Mode::Read,
+            channel: waiter.ticket.as_ref()?.channel.clone(),
             session: waiter.session.then_some(waiter.client),
+        })
+    }
+
+    /// Where the next to be granted is a reader: a ticket among the readers behind it, which one decision grants
+    /// together.
+    fn reader_to_ask(&self, key: KeyRef<'_>, first: PlaceId, now: Now) -> Option<&Waiter> {
+        let (waited, first) = (self.waited.get(&key)?, self.places.waiter(first)?);
+        if first.mode != Mode::Read {
+            return None;
+        }
+        let waiters = waited.queue.waiters(&self.places).take(PASSED_AT_ONCE);
+        let waiters = waiters.map(|(_, waiter)| waiter);
+        let mut readers = waiters.take_while(|waiter| waiter.mode == Mode::Read);
+        readers.find(|waiter| {
+            let ticket = waiter.ticket.as_ref().filter(|_| !waiter.is_over(now));
+            ticket.is_some_and(|ticket| waited.is_heard(waiter, ticket, now).is_none())
         })
     }
 
@@ -81,12 +101,11 @@ impl Waiters {
         match hearing {
             Hearing::Heard => {
                 if let Some(waited) = self.waited.get_mut(&asked.key) {
-                    waited.heard = Some((asked.request, asked.ticket.clone()));
+                    waited.heard.push((asked.request, asked.channel.clone()));
                 }
             }
             Hearing::NoSubscriber => {
-                let channel = &asked.ticket.channel;
-                channel.unheard_ms.set(Some(cx.now.mono_ms));
+                asked.channel.unheard_ms.set(Some(cx.now.mono_ms));
             }
             Hearing::Closed => {
                 let waiter = self.dismiss(asked.request);
@@ -97,8 +116,10 @@ impl Waiters {
 
     /// Fails tickets with this error, at most `left`: the server tells parked clients itself.
     pub(crate) fn fail_tickets(&mut self, error: &LockError, left: &mut usize, cx: &mut Cx<'_>) {
-        if self.tickets > 0 {
+        if self.tickets() > 0 {
+            let places = &self.places;
             let queues = self.waited.values().map(|waited| &waited.queue);
+            let queues = queues.map(|queue| QueueView { queue, places });
             let mut requests = tickets_of(queues, *left);
             requests.sort_unstable();
             requests.dedup();
@@ -122,9 +143,9 @@ impl Waiters {
 }
 
 /// The tickets of these queues in order, of a limited number of places. One on several keys may be among them twice.
-fn tickets_of<'q>(queues: impl IntoIterator<Item = &'q Queue>, most: usize) -> Vec<WaiterId> {
+fn tickets_of<'q>(queues: impl IntoIterator<Item = QueueView<'q>>, most: usize) -> Vec<WaiterId> {
     let with_tickets = queues.into_iter().filter(|queue| queue.tickets() > 0);
-    let waiters = with_tickets.flat_map(Queue::iter);
+    let waiters = with_tickets.flat_map(|queue| queue.iter());
     let tickets = waiters.filter(|(_, waiter)| waiter.ticket.is_some());
     tickets.map(|(_, waiter)| waiter.id).take(most).collect()
 }
@@ -135,11 +156,11 @@ impl WaitedKey {
         if ticket.channel.unheard_ms.get() == Some(now.mono_ms) {
             return Some(false);
         }
-        let (request, heard) = self.heard.as_ref()?;
-        let is_same = match waiter.session {
+        let mut heard = self.heard.iter();
+        let is_heard = heard.any(|(request, channel)| match waiter.session {
             true => *request == waiter.id,
-            false => Rc::ptr_eq(&heard.channel, &ticket.channel),
-        };
-        is_same.then_some(true)
+            false => Rc::ptr_eq(channel, &ticket.channel),
+        });
+        is_heard.then_some(true)
     }
 }

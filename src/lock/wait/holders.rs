@@ -3,59 +3,48 @@
 
 use std::rc::Rc;
 
-use crate::lock::table::give_back;
 use crate::lock::wait::index::Holders;
-use crate::lock::wait::request::Seq;
+use crate::lock::wait::places::Others;
+use crate::lock::wait::request::PlaceId;
 use crate::lock::wait::waiters::Waiters;
-use crate::lock::{KeyId, KeyRef, KeyState, Now, ReadWrite};
+use crate::lock::{KeyRef, KeyState, Now, ReadWrite};
 
 impl Waiters {
     /// Records that a place has become live.
-    pub(crate) fn waits(&mut self, key: &KeyId, seq: Seq) {
-        let queue = self.waited.get(key).map(|waited| &waited.queue);
-        let Some(owner) = queue.and_then(|queue| queue.owner_of(seq)) else {
-            return;
-        };
-        let places = self.places_by_owner.by_owner.entry(owner).or_default();
-        places.push((key.clone(), seq));
-        let now_busy = match &places[..] {
-            [] | [_] => &[],
-            [_, _] => &places[..],
-            [.., last] => std::slice::from_ref(last),
-        };
-        for (key, seq) in now_busy {
-            if let Some(waited) = self.waited.get_mut(key) {
-                waited.search_places.busy.insert(*seq);
+    pub(crate) fn waits(&mut self, place: PlaceId) {
+        self.places.ring_in(place);
+        match self.places.others_of_owner(place) {
+            Others::None => {}
+            Others::One(other) => {
+                self.set_busy(other, true);
+                self.set_busy(place, true);
             }
+            Others::More => self.set_busy(place, true),
         }
     }
 
-    /// Records that a place is no longer live.
-    pub(crate) fn waits_no_more(&mut self, key: &KeyId, seq: Seq) {
-        let Some(waited) = self.waited.get_mut(key) else {
-            return;
-        };
-        waited.search_places.busy.remove(&seq);
-        waited.search_places.writers.remove(&seq);
-        let Some(owner) = waited.queue.owner_of(seq) else {
-            return;
-        };
-        let by_owner = &mut self.places_by_owner.by_owner;
-        let Some(places) = by_owner.get_mut(&owner) else {
-            return;
-        };
-        places.retain(|place| place.1 != seq);
-        match &places[..] {
-            [] => {
-                by_owner.remove(&owner);
-                give_back(by_owner);
-            }
-            [(key, seq)] => {
-                if let Some(waited) = self.waited.get_mut(key) {
-                    waited.search_places.busy.remove(seq);
-                }
-            }
-            _ => {}
+    /// Records that a place will not be live any more.
+    pub(crate) fn waits_no_more(&mut self, place: PlaceId) {
+        let others = self.places.others_of_owner(place);
+        self.places.ring_out(place);
+        self.set_busy(place, false);
+        if let Others::One(last) = others {
+            self.set_busy(last, false);
+        }
+        let key = self.key_of(place);
+        if let Some(waited) = key.and_then(|key| self.waited.get_mut(&key)) {
+            waited.search_places.writers.remove(&place.seq);
+        }
+    }
+
+    /// Records whether the owner of this place waits for other keys too.
+    fn set_busy(&mut self, place: PlaceId, is_busy: bool) {
+        let key = self.key_of(place);
+        if let Some(waited) = key.and_then(|key| self.waited.get_mut(&key)) {
+            match is_busy {
+                true => waited.search_places.busy.insert(place.seq, place.slot),
+                false => waited.search_places.busy.remove(&place.seq),
+            };
         }
     }
 

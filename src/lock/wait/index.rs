@@ -3,16 +3,17 @@
 //! In a queue only those places matter whose owners wait for other keys too: all other owners wait for the same
 //! holders. Each queue has an index of such places, which are few, so the search does not walk along queues.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use smallvec::SmallVec;
 
-use crate::lock::name::Secret;
+use crate::lock::wait::arena::Slot;
 use crate::lock::wait::queue::Queue;
+use crate::lock::wait::request::PlaceId;
 use crate::lock::wait::request::{Seq, Waiter, WaiterId};
-use crate::lock::wait::ticket::Ticket;
-use crate::lock::{KeyId, KeyState, Mode, Now, ReadWrite};
+use crate::lock::wait::ticket::Channel;
+use crate::lock::{KeyState, Mode, Now, ReadWrite};
 
 #[derive(Debug, Default)]
 pub(crate) struct WaitedKey {
@@ -23,16 +24,16 @@ pub(crate) struct WaitedKey {
     pub(crate) holders: Holders,
     /// The places that a search for a deadlock visits.
     pub(crate) search_places: SearchPlaces,
-    /// The ticket at this key that was asked for last and is heard.
-    pub(super) heard: Option<(WaiterId, Rc<Ticket>)>,
+    /// The tickets at this key that are heard, as far as was asked in the event of the decision, with their channels.
+    pub(super) heard: SmallVec<[(WaiterId, Rc<Channel>); 1]>,
 }
 
 impl WaitedKey {
     /// A waiter joins the queue. The channel of a ticket is asked for once more before a grant.
     pub(super) fn forget_heard(&mut self, joins: &Waiter) {
         let Some(ticket) = &joins.ticket else { return };
-        let is_its = |heard: &(WaiterId, Rc<Ticket>)| Rc::ptr_eq(&heard.1.channel, &ticket.channel);
-        self.heard = self.heard.take().filter(|heard| !is_its(heard));
+        self.heard
+            .retain(|(_, channel)| !Rc::ptr_eq(channel, &ticket.channel));
     }
 }
 
@@ -101,31 +102,16 @@ impl Holders {
 #[derive(Debug, Default)]
 pub(crate) struct SearchPlaces {
     /// Places of owners that wait for other keys too.
-    pub busy: BTreeSet<Seq>,
+    pub busy: BTreeMap<Seq, Slot>,
     /// Places of requests for WRITE: readers behind them wait for them.
-    pub writers: BTreeSet<Seq>,
+    pub writers: BTreeMap<Seq, Slot>,
 }
 
 impl SearchPlaces {
-    pub fn set_mode(&mut self, seq: Seq, mode: Mode) {
+    pub fn set_mode(&mut self, place: PlaceId, mode: Mode) {
         match mode {
-            Mode::Write => self.writers.insert(seq),
-            Mode::Exclusive | Mode::Read => self.writers.remove(&seq),
+            Mode::Write => self.writers.insert(place.seq, place.slot),
+            Mode::Exclusive | Mode::Read => self.writers.remove(&place.seq),
         };
-    }
-}
-
-/// The live places of each owner.
-#[derive(Debug, Default)]
-pub(crate) struct PlacesByOwner {
-    pub(super) by_owner: HashMap<Rc<[u8]>, Places, Secret>,
-}
-
-pub(super) type Places = SmallVec<[(KeyId, Seq); 1]>;
-
-impl PlacesByOwner {
-    /// The live places of this owner.
-    pub fn places(&self, owner: &[u8]) -> &[(KeyId, Seq)] {
-        self.by_owner.get(owner).map_or(&[], |places| places)
     }
 }

@@ -6,6 +6,8 @@
 //! grant, [`outcome`] and [`ending`] end waits, [`due`] and [`unsettled`] say what comes next and when, [`index`] and
 //! [`holders`] record what [`deadlock`] searches.
 
+pub(crate) mod arena;
+pub(crate) mod deadlines;
 pub(crate) mod deadlock;
 pub(crate) mod due;
 pub(crate) mod ending;
@@ -15,8 +17,11 @@ pub(crate) mod index;
 pub(crate) mod multi_key;
 pub(crate) mod next;
 pub(crate) mod outcome;
+pub(crate) mod place;
+pub(crate) mod places;
 pub(crate) mod queue;
 pub(crate) mod request;
+pub(crate) mod slot_table;
 pub(crate) mod ticket;
 pub(crate) mod unsettled;
 pub(crate) mod waiters;

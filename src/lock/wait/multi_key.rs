@@ -6,7 +6,7 @@
 //! by one request; otherwise it takes a new place at every key.
 
 use crate::lock::table::give_back;
-use crate::lock::wait::request::{MultiKeyRequest, ReentryTerms, Seq, Waiter, WaiterId};
+use crate::lock::wait::request::{MultiKeyRequest, PlaceId, ReentryTerms, Waiter, WaiterId};
 use crate::lock::wait::waiters::Waiters;
 use crate::lock::{KeyId, KeyRef, Now};
 
@@ -16,7 +16,7 @@ pub(crate) struct Former {
     /// Requests that the new one replaces: they are parked at one of its keys.
     pub requests: Vec<WaiterId>,
     /// The places at which it continues, in the order of the keys; `None`: it takes new places.
-    pub places: Option<Vec<Seq>>,
+    pub places: Option<Vec<PlaceId>>,
 }
 
 impl Waiters {
@@ -28,13 +28,13 @@ impl Waiters {
             .collect();
         requests.sort_unstable();
         requests.dedup();
-        let places = keys.iter().map(|key| self.queue(*key)?.place_of(owner));
-        let places = places.collect::<Option<Vec<Seq>>>();
-        let consecutive = |places: &Vec<Seq>| {
+        let places = keys.iter().map(|key| self.places.of(*key, owner));
+        let places = places.collect::<Option<Vec<PlaceId>>>();
+        let consecutive = |places: &Vec<PlaceId>| {
             let (first, last) = (places.iter().min(), places.iter().max());
-            first
-                .zip(last)
-                .is_some_and(|(first, last)| last.get() - first.get() == places.len() as u64 - 1)
+            first.zip(last).is_some_and(|(first, last)| {
+                last.seq.get() - first.seq.get() == places.len() as u64 - 1
+            })
         };
         Former {
             requests,
@@ -64,13 +64,12 @@ impl Waiters {
         }
         let mut places = Vec::with_capacity(keys.len());
         for key in keys {
-            let (id, seq, _) = self.join(*key, owner, waiter.clone());
-            places.push((id, seq));
+            let (id, place, _) = self.join(*key, owner, waiter.clone());
+            places.push((id, place));
         }
-        if let Some(first) = places.first() {
-            self.by_id.insert(waiter.id, first.clone());
+        if let Some((_, first)) = places.first() {
+            self.places.enter(waiter.id, *first);
         }
-        self.further_places += places.len().saturating_sub(1);
         self.many
             .insert(waiter.id, MultiKeyRequest { places, reentry });
         replaced
@@ -78,13 +77,12 @@ impl Waiters {
 
     /// A replaced request leaves its places, except those that the newer one takes.
     fn give_up(&mut self, request: WaiterId, taken: impl Fn(KeyRef<'_>) -> bool) -> Option<Waiter> {
-        let (key, seq) = self.by_id.get(&request)?;
-        let waiter = self.waited.get(key)?.queue.waiter(*seq)?.clone();
-        let first = self.forget_id(&waiter)?;
-        let places = self.forget_places(request).unwrap_or_else(|| vec![first]);
-        for (key, seq) in places {
+        let first = self.places.forget(request)?;
+        let (key, waiter) = (self.key_of(first)?, self.places.waiter(first)?.clone());
+        let places = self.forget_places(request);
+        for (key, place) in places.unwrap_or_else(|| vec![(key, first)]) {
             if !taken(key.as_ref()) {
-                self.remove_one(&key, seq);
+                self.remove_one(place);
                 self.schedule_settle(key.as_ref());
             }
         }
@@ -93,37 +91,39 @@ impl Waiters {
 
     /// The request was replaced at key `but`: it leaves its other places.
     pub(crate) fn leave_further(&mut self, request: WaiterId, but: &KeyId) {
-        for (key, seq) in self.forget_places(request).into_iter().flatten() {
+        for (key, place) in self.forget_places(request).into_iter().flatten() {
             if key != *but {
-                self.remove_one(&key, seq);
+                self.remove_one(place);
                 self.schedule_settle(key.as_ref());
             }
         }
     }
 
     /// If the request at this place has other places: all of them, which it is about to leave.
-    pub(crate) fn take_places(&mut self, key: &KeyId, seq: Seq) -> Option<Vec<(KeyId, Seq)>> {
+    pub(crate) fn take_places(&mut self, place: PlaceId) -> Option<Vec<(KeyId, PlaceId)>> {
         if self.many.is_empty() {
             return None;
         }
-        let request = self.waited.get(key)?.queue.waiter(seq)?.id;
+        let request = self.places.waiter(place)?.id;
         self.forget_places(request)
     }
 
-    fn forget_places(&mut self, request: WaiterId) -> Option<Vec<(KeyId, Seq)>> {
+    fn forget_places(&mut self, request: WaiterId) -> Option<Vec<(KeyId, PlaceId)>> {
         let places = self.many.remove(&request)?.places;
         give_back(&mut self.many);
-        self.further_places -= places.len().saturating_sub(1);
         self.unsettled_requests.remove(&request);
         Some(places)
     }
 
     /// Takes a granted request off all its places.
-    pub(crate) fn take_many(&mut self, request: WaiterId) -> Option<(Vec<(KeyId, Seq)>, Waiter)> {
+    pub(crate) fn take_many(
+        &mut self,
+        request: WaiterId,
+    ) -> Option<(Vec<(KeyId, PlaceId)>, Waiter)> {
         let places = self.forget_places(request)?;
         let mut waiter = None;
-        for (key, seq) in &places {
-            waiter = self.remove_one(key, *seq).or(waiter);
+        for (_, place) in &places {
+            waiter = self.remove_one(*place).or(waiter);
         }
         Some((places, waiter?))
     }
@@ -139,11 +139,13 @@ impl Waiters {
     }
 
     /// The places of a request.
-    pub(crate) fn places_of(&self, request: WaiterId) -> Vec<(KeyId, Seq)> {
-        match (self.many.get(&request), self.by_id.get(&request)) {
-            (Some(many), _) => many.places.clone(),
-            (None, one) => one.cloned().into_iter().collect(),
+    pub(crate) fn places_of(&self, request: WaiterId) -> Vec<(KeyId, PlaceId)> {
+        if let Some(many) = self.many.get(&request) {
+            return many.places.clone();
         }
+        let one = self.places.of_request(request);
+        let one = one.and_then(|place| Some((self.key_of(place)?, place)));
+        one.into_iter().collect()
     }
 
     /// The keys of a request on several keys, in its own order.
@@ -189,16 +191,16 @@ impl Waiters {
     /// Whether no recorded holder excludes this request at any of its keys.
     fn seems_free(&self, request: WaiterId, now: Now) -> bool {
         let many = self.many.get(&request).into_iter();
-        many.flat_map(|many| &many.places).all(|(key, seq)| {
+        many.flat_map(|many| &many.places).all(|(key, place)| {
             let Some(waited) = self.waited.get(key) else {
                 return false;
             };
             let is_over = waited.lease_ms.is_some_and(|end| end <= now.wall_ms);
-            let owner = waited.queue.owner_of(*seq);
+            let owner = self.places.get(*place).map(|place| &place.owner);
             is_over
                 || waited.holders.unexpired(now).next().is_none()
                 || waited.holders.shared
-                || owner.is_some_and(|owner| waited.holders.contain(&owner, now))
+                || owner.is_some_and(|owner| waited.holders.contain(owner, now))
         })
     }
 }

@@ -9,10 +9,7 @@ impl Waiters {
     /// Counts a new waiter. The older requests that it replaces, which have left their queues, end.
     pub(crate) fn count_waiter(&mut self, is_ticket: bool, replaced: &[Waiter], cx: &mut Cx<'_>) {
         match is_ticket {
-            true => {
-                self.tickets += 1;
-                self.ticket_stats.tickets_queued += 1;
-            }
+            true => self.ticket_stats.tickets_queued += 1,
             false => self.stats.waits_parked += 1,
         }
         self.take_over(replaced, cx);

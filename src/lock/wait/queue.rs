@@ -1,73 +1,72 @@
 //! The queue of one key: first come, first served.
 //!
-//! A *place* belongs to an owner and is numbered in the order of arrival. It is live while the owner's request is
-//! parked. When the connection closes or the wait runs out, the place stays *empty* for a grace time, so that a client
-//! that asks again continues at the same place.
-//!
-//! Places form a doubly linked list through a map: parking, cancelling and taking the head cost the same at any length.
-//! Empty places at the head are unlinked when a grant passes them (each at most once). An owner that returns to such a
-//! place is linked in again near the front, behind returned owners with lower numbers only. An index of the places that
-//! were linked in there names the one before it.
+//! Live places, and empty ones that no grant has passed, form a doubly linked list: parking, cancelling and taking the
+//! head cost the same at any length. Empty places at the head leave it when a grant passes them (each at most once),
+//! for a second list. An owner that returns to such a place is linked in again near the front, behind returned owners
+//! with lower numbers only. An index of the places that were linked in there names the one before it.
 
-use std::collections::{BTreeSet, HashMap};
-use std::rc::Rc;
+use std::collections::BTreeMap;
 
-use crate::lock::table::give_back;
-use crate::lock::wait::request::{Seq, Waiter};
+use crate::lock::wait::arena::Slot;
+use crate::lock::wait::place::{At, Links};
+use crate::lock::wait::places::Places;
+use crate::lock::wait::request::{PlaceId, Seq, Waiter};
+use crate::lock::KeyId;
 
-#[derive(Debug)]
-struct Place {
-    owner: Rc<[u8]>,
-    at: At,
-    linked: bool,
-    prev: Option<Seq>,
-    next: Option<Seq>,
+/// A list of places.
+#[derive(Debug, Default)]
+struct List {
+    head: Option<Slot>,
+    tail: Option<Slot>,
 }
 
-#[derive(Debug)]
-enum At {
-    Live(Waiter),
-    /// Kept for its owner until this moment, in milliseconds of the monotonic clock.
-    Empty(u64),
-}
-
-impl Place {
-    fn new(owner: Rc<[u8]>, at: At) -> Place {
-        Place {
-            owner,
-            at,
-            linked: false,
-            prev: None,
-            next: None,
+impl List {
+    /// Links a place in behind another one, or at the head.
+    fn link(&mut self, places: &mut Places, slot: Slot, before: Option<Slot>) {
+        let after = match before.and_then(|before| places.slot_mut(before)) {
+            Some(before) => before.in_queue.next.replace(slot),
+            None => self.head.replace(slot),
+        };
+        match after.and_then(|after| places.slot_mut(after)) {
+            Some(after) => after.in_queue.prev = Some(slot),
+            None => self.tail = Some(slot),
+        }
+        if let Some(place) = places.slot_mut(slot) {
+            place.in_queue = Links {
+                prev: before,
+                next: after,
+            };
         }
     }
 
-    fn waiter(&self) -> Option<&Waiter> {
-        match &self.at {
-            At::Live(waiter) => Some(waiter),
-            At::Empty(_) => None,
+    fn unlink(&mut self, places: &mut Places, slot: Slot) {
+        let Some(place) = places.slot_mut(slot) else {
+            return;
+        };
+        let Links { prev, next } = std::mem::take(&mut place.in_queue);
+        match prev.and_then(|prev| places.slot_mut(prev)) {
+            Some(place) => place.in_queue.next = next,
+            None => self.head = next,
+        }
+        match next.and_then(|next| places.slot_mut(next)) {
+            Some(place) => place.in_queue.prev = prev,
+            None => self.tail = prev,
         }
     }
-}
 
-impl At {
-    fn into_waiter(self) -> Option<Waiter> {
-        match self {
-            At::Live(waiter) => Some(waiter),
-            At::Empty(_) => None,
-        }
+    fn slots<'a>(&self, places: &'a Places) -> impl Iterator<Item = Slot> + 'a {
+        std::iter::successors(self.head, |slot| places.slot(*slot)?.in_queue.next)
     }
 }
 
 /// The queue of one key.
 #[derive(Debug, Default)]
 pub struct Queue {
-    places: HashMap<Seq, Place>,
-    by_owner: HashMap<Rc<[u8]>, Seq>,
-    head: Option<Seq>,
-    tail: Option<Seq>,
+    list: List,
+    /// Empty places that a grant has passed.
+    passed: List,
     /// The linked places that were not appended at the end.
-    early: BTreeSet<Seq>,
+    early: BTreeMap<Seq, Slot>,
     live: usize,
     /// How many of the live places are tickets.
     tickets: usize,
@@ -77,11 +76,6 @@ impl Queue {
     /// The number of waiters.
     pub fn live(&self) -> usize {
         self.live
-    }
-
-    /// The number of tickets among the waiters.
-    pub fn tickets(&self) -> usize {
-        self.tickets
     }
 
     fn count(&mut self, waiter: &Waiter) {
@@ -98,271 +92,316 @@ impl Queue {
 
     /// Whether the queue has no place at all, live or empty.
     pub fn is_empty(&self) -> bool {
-        self.places.is_empty()
+        self.list.head.is_none() && self.passed.head.is_none()
     }
 
-    /// The owner's place, live or empty.
-    pub fn place_of(&self, owner: &[u8]) -> Option<Seq> {
-        self.by_owner.get(owner).copied()
+    /// Every place, live or empty.
+    pub(crate) fn places<'a>(&self, places: &'a Places) -> impl Iterator<Item = PlaceId> + 'a {
+        let slots = self.list.slots(places).chain(self.passed.slots(places));
+        slots.filter_map(|slot| {
+            let seq = places.slot(slot)?.seq;
+            Some(PlaceId { seq, slot })
+        })
     }
 
-    /// The owner of a place.
-    pub fn owner_of(&self, seq: Seq) -> Option<Rc<[u8]>> {
-        self.places.get(&seq).map(|place| place.owner.clone())
-    }
-
-    /// The request parked at a place; `None` when the place is empty.
-    pub fn waiter(&self, seq: Seq) -> Option<&Waiter> {
-        self.places.get(&seq)?.waiter()
-    }
-
-    /// The owner and the request at a place; `None` when the place is empty.
-    pub fn at(&self, seq: Seq) -> Option<(&[u8], &Waiter)> {
-        let place = self.places.get(&seq)?;
-        Some((&place.owner, place.waiter()?))
-    }
-
-    /// The next deadline of a place in milliseconds of the monotonic clock: the end of its wait, or of its grace time.
-    pub fn due(&self, seq: Seq) -> Option<u64> {
-        match &self.places.get(&seq)?.at {
-            At::Live(waiter) => waiter.deadline_ms,
-            At::Empty(until_ms) => Some(*until_ms),
-        }
-    }
-
-    /// The parked requests in the order of the queue.
-    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &Waiter)> {
-        let follow = |seq: Option<Seq>| seq.and_then(|seq| self.places.get(&seq));
-        std::iter::successors(follow(self.head), move |place| follow(place.next))
-            .filter_map(|place| Some((&*place.owner, place.waiter()?)))
+    /// The waiters in the order of the queue.
+    pub(crate) fn waiters<'a>(
+        &self,
+        places: &'a Places,
+    ) -> impl Iterator<Item = (&'a [u8], &'a Waiter)> + 'a {
+        let places = self.list.slots(places).filter_map(|slot| places.slot(slot));
+        places.filter_map(|place| Some((&*place.owner, place.waiter()?)))
     }
 
     /// Appends a place with this request at the end of the queue.
-    pub fn push(&mut self, seq: Seq, owner: &[u8], waiter: Waiter) {
-        let owner: Rc<[u8]> = owner.into();
-        self.by_owner.insert(owner.clone(), seq);
+    pub(crate) fn push(
+        &mut self,
+        places: &mut Places,
+        (seq, key): (Seq, KeyId),
+        owner: &[u8],
+        waiter: Waiter,
+    ) -> PlaceId {
         self.count(&waiter);
-        self.places.insert(seq, Place::new(owner, At::Live(waiter)));
-        self.link(seq, self.tail);
+        let id = places.insert(seq, key, owner, At::Live(waiter));
+        self.list.link(places, id.slot, self.list.tail);
+        id
     }
 
     /// Inserts a place with this request at the head of the queue.
-    pub fn push_front(&mut self, seq: Seq, owner: &[u8], waiter: Waiter) {
-        let owner: Rc<[u8]> = owner.into();
-        self.by_owner.insert(owner.clone(), seq);
+    pub(crate) fn push_front(
+        &mut self,
+        places: &mut Places,
+        (seq, key): (Seq, KeyId),
+        owner: &[u8],
+        waiter: Waiter,
+    ) -> PlaceId {
         self.count(&waiter);
-        self.places.insert(seq, Place::new(owner, At::Live(waiter)));
-        self.early.insert(seq);
-        self.link(seq, None);
+        let id = places.insert(seq, key, owner, At::Live(waiter));
+        self.early.insert(seq, id.slot);
+        self.list.link(places, id.slot, None);
+        id
     }
 
     /// Parks a request at an existing place. Returns the request that it replaces, if any.
-    pub fn occupy(&mut self, seq: Seq, waiter: Waiter) -> Option<Waiter> {
-        self.places.get(&seq)?;
+    pub(crate) fn occupy(
+        &mut self,
+        places: &mut Places,
+        id: PlaceId,
+        waiter: Waiter,
+    ) -> Option<Waiter> {
+        let is_passed = places.get(id)?.is_passed;
         self.count(&waiter);
-        let place = self.places.get_mut(&seq)?;
-        let linked = place.linked;
-        let old = std::mem::replace(&mut place.at, At::Live(waiter)).into_waiter();
+        let old = places.set(id, At::Live(waiter));
         self.discount(old.as_ref());
-        if !linked {
-            self.link_at_front(seq);
+        if is_passed {
+            self.passed.unlink(places, id.slot);
+            self.link_at_front(places, id);
         }
         old
     }
 
     /// Empties a live place and keeps it until `until_ms`. Returns the request that was parked there.
-    pub fn vacate(&mut self, seq: Seq, until_ms: u64) -> Option<Waiter> {
-        let place = self.places.get_mut(&seq)?;
+    pub(crate) fn vacate(
+        &mut self,
+        places: &mut Places,
+        id: PlaceId,
+        until_ms: u64,
+    ) -> Option<Waiter> {
         // A place that is empty already keeps its own deadline.
-        place.waiter()?;
-        let waiter = std::mem::replace(&mut place.at, At::Empty(until_ms)).into_waiter();
+        places.waiter(id)?;
+        let waiter = places.set(id, At::Empty(until_ms));
         self.discount(waiter.as_ref());
         waiter
     }
 
     /// Removes a place, live or empty.
-    pub fn remove(&mut self, seq: Seq) -> Option<Waiter> {
-        self.unlink(seq);
-        let place = self.places.remove(&seq)?;
-        self.by_owner.remove(&place.owner);
-        give_back(&mut self.places);
-        give_back(&mut self.by_owner);
-        let waiter = place.at.into_waiter();
+    pub(crate) fn remove(&mut self, places: &mut Places, id: PlaceId) -> Option<Waiter> {
+        match places.get(id)?.is_passed {
+            true => self.passed.unlink(places, id.slot),
+            false => self.unlink(places, id),
+        }
+        let waiter = places.remove(id);
         self.discount(waiter.as_ref());
         waiter
     }
 
     /// Recreates an empty place, whose grant was undone, until `until_ms`. Returns false when the owner has another
     /// place by now.
-    pub fn restore(&mut self, seq: Seq, owner: &[u8], until_ms: u64) -> bool {
-        if self.by_owner.contains_key(owner) {
+    pub(crate) fn restore(
+        &mut self,
+        places: &mut Places,
+        (seq, key): (Seq, KeyId),
+        owner: &[u8],
+        until_ms: u64,
+    ) -> bool {
+        if places.of(key.as_ref(), owner).is_some() {
             return false;
         }
-        let owner: Rc<[u8]> = owner.into();
-        self.by_owner.insert(owner.clone(), seq);
-        self.places
-            .insert(seq, Place::new(owner, At::Empty(until_ms)));
+        let id = places.insert(seq, key, owner, At::Empty(until_ms));
+        self.pass(places, id.slot);
         true
     }
 
-    /// The first live place. Empty places before it are unlinked, and kept in the map.
-    pub fn first_live(&mut self) -> Option<Seq> {
-        while let Some(seq) = self.head {
-            if self.places.get(&seq)?.waiter().is_some() {
-                return Some(seq);
+    /// The first live place. Empty places before it leave the list.
+    pub(crate) fn first_live(&mut self, places: &mut Places) -> Option<PlaceId> {
+        while let Some(slot) = self.list.head {
+            let place = places.slot(slot)?;
+            let id = PlaceId {
+                seq: place.seq,
+                slot,
+            };
+            if place.waiter().is_some() {
+                return Some(id);
             }
-            self.unlink(seq);
+            self.unlink(places, id);
+            self.pass(places, slot);
         }
         None
     }
 
-    /// Every place, in no defined order.
-    pub fn places(&self) -> impl Iterator<Item = Seq> + '_ {
-        self.places.keys().copied()
+    fn pass(&mut self, places: &mut Places, slot: Slot) {
+        self.passed.link(places, slot, None);
+        if let Some(place) = places.slot_mut(slot) {
+            place.is_passed = true;
+        }
     }
 
-    fn link_at_front(&mut self, seq: Seq) {
+    fn link_at_front(&mut self, places: &mut Places, id: PlaceId) {
         // Places that were appended and are still linked have greater numbers: this one was unlinked at the head.
-        let before = self.early.range(..seq).next_back().copied();
-        self.early.insert(seq);
-        self.link(seq, before);
-    }
-
-    fn link(&mut self, seq: Seq, before: Option<Seq>) {
-        let after = match before {
-            Some(prev) => self.places.get_mut(&prev).and_then(|p| p.next.replace(seq)),
-            None => self.head.replace(seq),
-        };
-        match after {
-            Some(next) => {
-                if let Some(place) = self.places.get_mut(&next) {
-                    place.prev = Some(seq);
-                }
-            }
-            None => self.tail = Some(seq),
-        }
-        if let Some(place) = self.places.get_mut(&seq) {
-            (place.linked, place.prev, place.next) = (true, before, after);
+        let before = self
+            .early
+            .range(..id.seq)
+            .next_back()
+            .map(|(_, slot)| *slot);
+        self.early.insert(id.seq, id.slot);
+        self.list.link(places, id.slot, before);
+        if let Some(place) = places.slot_mut(id.slot) {
+            place.is_passed = false;
         }
     }
 
-    fn unlink(&mut self, seq: Seq) {
-        let Some(place) = self.places.get_mut(&seq).filter(|place| place.linked) else {
-            return;
-        };
-        place.linked = false;
-        self.early.remove(&seq);
-        let (prev, next) = (place.prev.take(), place.next.take());
-        match prev.and_then(|prev| self.places.get_mut(&prev)) {
-            Some(place) => place.next = next,
-            None => self.head = next,
-        }
-        match next.and_then(|next| self.places.get_mut(&next)) {
-            Some(place) => place.prev = prev,
-            None => self.tail = prev,
-        }
+    fn unlink(&mut self, places: &mut Places, id: PlaceId) {
+        self.early.remove(&id.seq);
+        self.list.unlink(places, id.slot);
+    }
+}
+
+/// The queue of one key, to be read.
+#[derive(Debug, Clone, Copy)]
+pub struct QueueView<'a> {
+    pub(super) queue: &'a Queue,
+    pub(super) places: &'a Places,
+}
+
+impl<'a> QueueView<'a> {
+    /// The number of waiters.
+    pub fn live(&self) -> usize {
+        self.queue.live
+    }
+
+    /// The number of tickets among the waiters.
+    pub fn tickets(&self) -> usize {
+        self.queue.tickets
+    }
+
+    /// The waiters in the order of the queue.
+    pub fn iter(&self) -> impl Iterator<Item = (&'a [u8], &'a Waiter)> + 'a {
+        self.queue.waiters(self.places)
     }
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
+#[allow(clippy::unwrap_used, clippy::indexing_slicing)]
 mod tests {
     use super::*;
     use crate::lock::wait::request::WaiterId;
-    use crate::lock::{Lease, Mode};
+    use crate::lock::{KeyRef, Now};
+
+    const NOW: Now = Now {
+        wall_ms: 0,
+        wall_sub_us: 0,
+        mono_ms: 0,
+    };
 
     fn waiter(id: u64) -> Waiter {
-        Waiter {
-            id: WaiterId(id),
-            mode: Mode::Exclusive,
-            lease: Lease::from_ms(1).unwrap(),
-            session: false,
-            deadline_ms: None,
-            since_ms: 0,
-            client: 0,
-            limit: None,
-            ticket: None,
-        }
+        Waiter::new(WaiterId(id), 0, None, NOW)
     }
 
-    fn seq(number: u64) -> Seq {
-        Seq::new(number).unwrap()
+    /// A queue with the places of its owners.
+    #[derive(Default)]
+    struct Line {
+        queue: Queue,
+        places: Places,
+        ids: Vec<PlaceId>,
     }
 
-    fn queue_of(owners: &[&str]) -> Queue {
-        let mut queue = Queue::default();
+    fn at(number: u64) -> (Seq, KeyId) {
+        let key = KeyRef { db: 0, name: b"k" };
+        (Seq::new(number).unwrap(), key.to_id())
+    }
+
+    fn queue_of(owners: &[&str]) -> Line {
+        let mut line = Line::default();
         for (number, owner) in (1..).zip(owners) {
-            queue.push(seq(number), owner.as_bytes(), waiter(number));
+            let owner = owner.as_bytes();
+            let id = line
+                .queue
+                .push(&mut line.places, at(number), owner, waiter(number));
+            line.ids.push(id);
         }
-        queue
+        line
     }
 
-    fn order(queue: &Queue) -> String {
-        let owners = queue
-            .iter()
-            .map(|(owner, _)| String::from_utf8_lossy(owner).into_owned());
-        owners.collect::<Vec<_>>().join(" ")
+    impl Line {
+        fn order(&self) -> String {
+            let owners = self.queue.waiters(&self.places);
+            let owners = owners.map(|(owner, _)| String::from_utf8_lossy(owner).into_owned());
+            owners.collect::<Vec<_>>().join(" ")
+        }
+
+        fn remove(&mut self, place: usize) {
+            self.queue.remove(&mut self.places, self.ids[place - 1]);
+        }
+
+        fn vacate(&mut self, place: usize) {
+            self.queue.vacate(&mut self.places, self.ids[place - 1], 0);
+        }
+
+        fn occupy(&mut self, place: usize, id: u64) -> Option<Waiter> {
+            self.queue
+                .occupy(&mut self.places, self.ids[place - 1], waiter(id))
+        }
+
+        /// The first live place, counted from 1.
+        fn first_live(&mut self) -> Option<usize> {
+            let first = self.queue.first_live(&mut self.places)?;
+            self.ids.iter().position(|id| *id == first).map(|at| at + 1)
+        }
     }
 
     #[test]
     fn first_come_first_served_and_any_place_may_be_removed() {
         let mut queue = queue_of(&["a", "b", "c", "d"]);
-        queue.remove(seq(2));
-        assert_eq!(order(&queue), "a c d");
-        queue.remove(seq(1));
-        queue.remove(seq(4));
-        assert_eq!((order(&queue).as_str(), queue.live()), ("c", 1));
-        assert_eq!(queue.first_live(), Some(seq(3)));
-        queue.remove(seq(3));
-        assert!(queue.is_empty() && queue.first_live().is_none());
+        queue.remove(2);
+        assert_eq!(queue.order(), "a c d");
+        queue.remove(1);
+        queue.remove(4);
+        assert_eq!((queue.order().as_str(), queue.queue.live()), ("c", 1));
+        assert_eq!(queue.first_live(), Some(3));
+        queue.remove(3);
+        assert!(queue.queue.is_empty() && queue.first_live().is_none());
     }
 
     #[test]
     fn an_empty_place_is_skipped_and_can_be_taken_again() {
         let mut queue = queue_of(&["a", "b", "c"]);
-        queue.vacate(seq(1), 0);
-        queue.vacate(seq(2), 0);
+        queue.vacate(1);
+        queue.vacate(2);
         assert_eq!(
             queue.first_live(),
-            Some(seq(3)),
+            Some(3),
             "both empty places are passed over"
         );
-        queue.occupy(seq(2), waiter(11));
-        assert_eq!(order(&queue), "b c");
-        queue.occupy(seq(1), waiter(10));
-        assert_eq!(order(&queue), "a b c", "places keep the order of arrival");
-        assert_eq!(queue.live(), 3);
+        queue.occupy(2, 11);
+        assert_eq!(queue.order(), "b c");
+        queue.occupy(1, 10);
+        assert_eq!(queue.order(), "a b c", "places keep the order of arrival");
+        assert_eq!(queue.queue.live(), 3);
     }
 
     #[test]
     fn a_returning_owner_is_linked_behind_returned_owners_with_lower_places() {
         let mut queue = queue_of(&["a", "b", "c"]);
-        queue.vacate(seq(1), 0);
-        queue.vacate(seq(2), 0);
-        assert_eq!(queue.first_live(), Some(seq(3)));
-        queue.occupy(seq(1), waiter(10));
-        queue.occupy(seq(2), waiter(11));
-        assert_eq!(order(&queue), "a b c");
+        queue.vacate(1);
+        queue.vacate(2);
+        assert_eq!(queue.first_live(), Some(3));
+        queue.occupy(1, 10);
+        queue.occupy(2, 11);
+        assert_eq!(queue.order(), "a b c");
     }
 
     #[test]
     fn an_empty_place_in_the_middle_is_taken_again_where_it_was() {
         let mut queue = queue_of(&["a", "b", "c"]);
-        queue.vacate(seq(2), 0);
-        assert_eq!(order(&queue), "a c");
-        assert_eq!(queue.occupy(seq(2), waiter(11)), None);
-        assert_eq!(order(&queue), "a b c");
-        assert_eq!(queue.occupy(seq(2), waiter(12)).unwrap().id, WaiterId(11));
+        queue.vacate(2);
+        assert_eq!(queue.order(), "a c");
+        assert_eq!(queue.occupy(2, 11), None);
+        assert_eq!(queue.order(), "a b c");
+        assert_eq!(queue.occupy(2, 12).unwrap().id, WaiterId(11));
     }
 
     #[test]
     fn a_restored_place_is_the_first() {
         let mut queue = queue_of(&["a", "b"]);
-        queue.remove(seq(1));
-        assert!(queue.restore(seq(1), b"a", 0));
-        assert!(!queue.restore(seq(1), b"b", 0));
-        assert_eq!(queue.first_live(), Some(seq(2)));
-        queue.occupy(seq(1), waiter(20));
-        assert_eq!(order(&queue), "a b");
+        queue.remove(1);
+        let Line {
+            queue: of, places, ..
+        } = &mut queue;
+        assert!(of.restore(places, at(1), b"a", 0));
+        assert!(!of.restore(places, at(1), b"b", 0));
+        queue.ids[0] = queue.places.of(at(1).1.as_ref(), b"a").unwrap();
+        assert_eq!(queue.first_live(), Some(2));
+        queue.occupy(1, 20);
+        assert_eq!(queue.order(), "a b");
     }
 }

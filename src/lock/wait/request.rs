@@ -1,10 +1,10 @@
-//! A waiter: its number, its request and, for a request on several keys, its places.
+//! A waiter: its number, its place, its request and, for a request on several keys, its places.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::num::{NonZeroU32, NonZeroU64};
-use std::rc::Rc;
 
+use crate::lock::wait::arena::Slot;
 use crate::lock::wait::ticket::Ticket;
 use crate::lock::{KeyId, Lease, LockError, Mode, Now};
 
@@ -19,6 +19,15 @@ pub type WaiterMap<V> = HashMap<WaiterId, V, BuildHasherDefault<OwnNumber>>;
 /// The hash of a number that this module has counted up.
 #[derive(Debug, Default)]
 pub struct OwnNumber(u64);
+
+impl WaiterId {
+    /// Its hash, as in a [`WaiterMap`].
+    pub(super) fn hash(self) -> u64 {
+        let mut hasher = OwnNumber::default();
+        hasher.write_u64(self.0);
+        hasher.finish()
+    }
+}
 
 impl Hasher for OwnNumber {
     fn finish(&self) -> u64 {
@@ -41,6 +50,20 @@ impl Hasher for OwnNumber {
 /// between places.
 pub type Seq = NonZeroU64;
 
+/// A place: its number, and where it is stored. One that has been given up is not found any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PlaceId {
+    /// The order of arrival.
+    pub seq: Seq,
+    pub(super) slot: Slot,
+}
+
+impl PlaceId {
+    pub(super) fn new(seq: Seq, slot: Slot) -> PlaceId {
+        PlaceId { seq, slot }
+    }
+}
+
 /// The request of a waiter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Waiter {
@@ -52,8 +75,8 @@ pub struct Waiter {
     pub lease: Lease,
     /// Whether the hold is to be bound to the connection; the lease is then that of the session.
     pub session: bool,
-    /// The end of the wait in milliseconds of the monotonic clock; `None`: no end.
-    pub deadline_ms: Option<u64>,
+    /// See [`Waiter::deadline_ms`]. (An `Option<u64>` would take twice the memory.)
+    pub(crate) deadline: Option<NonZeroU64>,
     /// The moment of parking in milliseconds of the monotonic clock.
     pub since_ms: u64,
     /// The server's id of the connection.
@@ -61,7 +84,7 @@ pub struct Waiter {
     /// Semaphores only: the number of permits with which the semaphore is created if it does not exist.
     pub limit: Option<NonZeroU32>,
     /// Where the outcome is published; `None`: the client is parked, and the outcome is its reply.
-    pub ticket: Option<Rc<Ticket>>,
+    pub ticket: Option<Ticket>,
 }
 
 impl Waiter {
@@ -72,12 +95,22 @@ impl Waiter {
             mode: Mode::Exclusive,
             lease: Lease::SHORTEST,
             session: false,
-            deadline_ms,
+            deadline: deadline_ms.and_then(|end| NonZeroU64::new(end.max(1))),
             since_ms: now.mono_ms,
             client,
             limit: None,
             ticket: None,
         }
+    }
+
+    /// Whether the wait has run out.
+    pub fn is_over(&self, now: Now) -> bool {
+        self.deadline_ms().is_some_and(|end| now.mono_ms >= end)
+    }
+
+    /// The end of the wait in milliseconds of the monotonic clock; `None`: no end.
+    pub fn deadline_ms(&self) -> Option<u64> {
+        self.deadline.map(NonZeroU64::get)
     }
 }
 
@@ -85,7 +118,7 @@ impl Waiter {
 #[derive(Debug)]
 pub(crate) struct MultiKeyRequest {
     /// Its places, in the order of its keys.
-    pub places: Vec<(KeyId, Seq)>,
+    pub places: Vec<(KeyId, PlaceId)>,
     pub reentry: ReentryTerms,
 }
 

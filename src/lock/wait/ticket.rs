@@ -26,16 +26,23 @@ pub struct Channel {
 }
 
 /// How the outcome of a ticket is told.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ticket {
     pub(super) channel: Rc<Channel>,
     tag: Box<[u8]>,
 }
 
+impl Channel {
+    /// Its name.
+    pub fn name(&self) -> &[u8] {
+        &self.name
+    }
+}
+
 impl Ticket {
     /// The name of its channel.
     pub fn channel(&self) -> &[u8] {
-        &self.channel.name
+        self.channel.name()
     }
 
     /// The client's name for the request.
@@ -56,7 +63,7 @@ impl Channels {
     const SWEPT: usize = 64;
 
     /// A ticket. Its channel has a subscriber: the caller has asked.
-    pub fn ticket(&mut self, notify: Notify<'_>) -> Rc<Ticket> {
+    pub fn ticket(&mut self, notify: Notify<'_>) -> Ticket {
         if self.by_name.len() >= self.sweep_at.max(Channels::SWEPT) {
             self.sweep();
         }
@@ -74,7 +81,7 @@ impl Channels {
         };
         channel.unheard_ms.set(None);
         let tag = notify.tag.into();
-        Rc::new(Ticket { channel, tag })
+        Ticket { channel, tag }
     }
 
     /// Drops the channels without tickets.

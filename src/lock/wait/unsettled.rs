@@ -33,8 +33,8 @@ impl Waiters {
         if let Some(many) = self.many.get(&waiter) {
             let keys = many.places.iter().map(|(key, _)| key.clone());
             self.unsettled.extend(keys);
-        } else if let Some((key, _)) = self.by_id.get(&waiter) {
-            self.unsettled.insert(key.clone());
+        } else if let Some(place) = self.places.of_request(waiter) {
+            self.unsettled.extend(self.key_of(place));
         }
     }
 

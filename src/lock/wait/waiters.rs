@@ -2,15 +2,17 @@
 //!
 //! The places of all queues are numbered in one sequence, so the order of two places is the same wherever they meet.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use crate::lock::effect::Cx;
 use crate::lock::name::{KeyMap, KeySet};
 use crate::lock::stats::{TicketStats, WaitStats};
 use crate::lock::table::give_back;
-use crate::lock::wait::index::{PlacesByOwner, WaitedKey};
-use crate::lock::wait::queue::Queue;
+use crate::lock::wait::index::WaitedKey;
+use crate::lock::wait::places::Places;
+use crate::lock::wait::queue::QueueView;
+use crate::lock::wait::request::PlaceId;
 use crate::lock::wait::request::{Ending, MultiKeyRequest, Seq, Waiter, WaiterId, WaiterMap};
 use crate::lock::{KeyId, KeyRef, Mode, Now};
 
@@ -33,18 +35,12 @@ pub struct Waiters {
     /// The statistics of tickets.
     pub ticket_stats: TicketStats,
     pub(crate) waited: KeyMap<WaitedKey>,
-    /// The place of each request; of one on several keys the first.
-    pub(crate) by_id: WaiterMap<(KeyId, Seq)>,
+    /// The places of all queues.
+    pub(crate) places: Places,
     /// Requests on several keys.
     pub(crate) many: WaiterMap<MultiKeyRequest>,
     /// Requests on several keys to settle: one of their keys may have become free for them.
     pub(crate) unsettled_requests: BTreeSet<WaiterId>,
-    /// Live places beyond the first of each request on several keys.
-    pub(crate) further_places: usize,
-    /// The live places of each owner.
-    pub(crate) places_by_owner: PlacesByOwner,
-    /// Ends of waits and of kept places, in milliseconds of the monotonic clock.
-    pub(super) deadlines: BTreeMap<(u64, Seq), KeyId>,
     pub(super) leases: BTreeSet<(i64, KeyId)>,
     /// Keys to settle: their state changed by other means than a decision of the core.
     pub(crate) unsettled: KeySet,
@@ -52,16 +48,11 @@ pub struct Waiters {
     pub(super) postponed: KeySet,
     /// The postponed keys of the present round: each is retried once before any is retried twice.
     pub(super) retrying: KeySet,
-    /// Tickets on this server.
-    pub(super) tickets: usize,
-    /// Live places of tickets.
-    pub(super) ticket_places: usize,
     /// Keys whose waiters are about to end.
     pub(super) endings: KeyMap<Ending>,
     last_seq: u64,
     /// Places inserted at the head of a queue so far.
     firsts: u64,
-    pub(crate) places: usize,
 }
 
 /// The middle of the numbers of places: arrivals count up from here, insertions at a head count down. So the numbers
@@ -71,17 +62,17 @@ const MIDDLE: u64 = 1 << 62;
 impl Waiters {
     /// Waiters on this server.
     pub fn live(&self) -> usize {
-        self.by_id.len()
+        self.places.requests()
     }
 
     /// Parked requests on this server.
     pub fn parked_requests(&self) -> usize {
-        self.by_id.len() - self.tickets
+        self.places.requests() - self.places.tickets()
     }
 
     /// Whether this request still waits.
     pub fn is_parked(&self, waiter: WaiterId) -> bool {
-        self.by_id.contains_key(&waiter)
+        self.places.of_request(waiter).is_some()
     }
 
     /// The last place taken at the end of a queue.
@@ -91,8 +82,8 @@ impl Waiters {
 
     /// Whether this request is a ticket that waits.
     pub(crate) fn is_ticket(&self, waiter: WaiterId) -> bool {
-        let at = self.by_id.get(&waiter);
-        let waiter = at.and_then(|(key, seq)| self.waited.get(key)?.queue.waiter(*seq));
+        let place = self.places.of_request(waiter);
+        let waiter = place.and_then(|place| self.places.waiter(place));
         waiter.is_some_and(|waiter| waiter.ticket.is_some())
     }
 
@@ -136,38 +127,39 @@ impl Waiters {
 
     /// Places of waiters: a request on several keys has one at each.
     pub fn live_places(&self) -> usize {
-        self.by_id.len() + self.further_places
+        self.places.live()
     }
 
     /// Places of parked requests.
     pub fn parked_places(&self) -> usize {
-        self.live_places() - self.ticket_places
+        self.places.live() - self.places.live_tickets()
     }
 
     /// Places of tickets.
     pub fn ticket_places(&self) -> usize {
-        self.ticket_places
+        self.places.live_tickets()
     }
 
     /// Empty places kept for their owners.
     pub fn kept_places(&self) -> usize {
-        self.places - self.live_places()
+        self.places.len() - self.places.live()
     }
 
     /// The queue of a key.
-    pub fn queue(&self, key: KeyRef<'_>) -> Option<&Queue> {
-        self.waited.get(&key).map(|waited| &waited.queue)
+    pub fn queue(&self, key: KeyRef<'_>) -> Option<QueueView<'_>> {
+        let queue = &self.waited.get(&key)?.queue;
+        let places = &self.places;
+        Some(QueueView { queue, places })
     }
 
     /// The queue of a key, if it has waiters.
-    pub fn live_queue(&self, key: KeyRef<'_>) -> Option<&Queue> {
+    pub fn live_queue(&self, key: KeyRef<'_>) -> Option<QueueView<'_>> {
         self.queue(key).filter(|queue| queue.live() > 0)
     }
 
     /// The owner's waiter on this key.
     fn waiter_of(&self, key: KeyRef<'_>, owner: &[u8]) -> Option<&Waiter> {
-        let queue = self.queue(key)?;
-        queue.waiter(queue.place_of(owner)?)
+        self.places.waiter(self.places.of(key, owner)?)
     }
 
     /// The number of the owner's waiter on this key.
@@ -182,11 +174,10 @@ impl Waiters {
 
     /// Parks a request at the owner's place, or at the end of the queue. An older request of the owner is answered nil.
     pub fn park(&mut self, key: KeyRef<'_>, owner: &[u8], waiter: Waiter, cx: &mut Cx<'_>) {
-        let (waiter_id, is_ticket) = (waiter.id, waiter.ticket.is_some());
-        let (id, seq, old) = self.join(key, owner, waiter);
-        self.by_id.insert(waiter_id, (id.clone(), seq));
+        let (request, is_ticket) = (waiter.id, waiter.ticket.is_some());
+        let (id, place, old) = self.join(key, owner, waiter);
+        self.places.enter(request, place);
         if let Some(old) = &old {
-            self.forget_id(old);
             self.leave_further(old.id, &id);
         }
         self.count_waiter(is_ticket, old.as_slice(), cx);
@@ -199,65 +190,56 @@ impl Waiters {
         key: KeyRef<'_>,
         owner: &[u8],
         waiter: Waiter,
-    ) -> (KeyId, Seq, Option<Waiter>) {
-        let id = match self.waited.get_key_value(&key) {
-            Some((id, _)) => id.clone(),
-            None => key.to_id(),
-        };
-        let (deadline, mode) = (waiter.deadline_ms, waiter.mode);
-        let waited = self.waited.entry(id.clone()).or_default();
-        self.ticket_places += usize::from(waiter.ticket.is_some());
+    ) -> (KeyId, PlaceId, Option<Waiter>) {
+        let id = self.id_of(key);
+        let mode = waiter.mode;
+        let place = self.places.of(key, owner);
+        let (places, waited) = (&mut self.places, self.waited.entry(id.clone()).or_default());
         waited.forget_heard(&waiter);
-        let (seq, was_due, old) = match waited.queue.place_of(owner) {
-            Some(seq) => {
-                let was_due = waited.queue.due(seq);
-                (seq, was_due, waited.queue.occupy(seq, waiter))
-            }
+        let (place, old) = match place {
+            Some(place) => (place, waited.queue.occupy(places, place, waiter)),
             None => {
                 self.last_seq += 1;
-                self.places += 1;
                 let seq = Seq::MIN.saturating_add(MIDDLE + self.last_seq);
-                waited.queue.push(seq, owner, waiter);
-                (seq, None, None)
+                let at = (seq, id.clone());
+                (waited.queue.push(places, at, owner, waiter), None)
             }
         };
-        waited.search_places.set_mode(seq, mode);
-        self.set_due(&id, seq, was_due, deadline);
-        match &old {
-            None => self.waits(&id, seq),
-            Some(old) => self.ticket_places -= usize::from(old.ticket.is_some()),
+        waited.search_places.set_mode(place, mode);
+        if old.is_none() {
+            self.waits(place);
         }
-        (id, seq, old)
+        (id, place, old)
+    }
+
+    fn id_of(&self, key: KeyRef<'_>) -> KeyId {
+        match self.waited.get_key_value(&key) {
+            Some((id, _)) => id.clone(),
+            None => key.to_id(),
+        }
     }
 
     /// As [`Waiters::park`], at the head of the queue. A former place of its owner is given up.
     pub fn park_first(&mut self, key: KeyRef<'_>, owner: &[u8], waiter: Waiter, cx: &mut Cx<'_>) {
         let older = self.withdraw(key, owner);
-        let id = match self.waited.get_key_value(&key) {
-            Some((id, _)) => id.clone(),
-            None => key.to_id(),
-        };
+        let id = self.id_of(key);
         self.firsts += 1;
-        self.places += 1;
         let seq = Seq::MIN.saturating_add(MIDDLE - self.firsts);
-        let (waiter_id, deadline, mode) = (waiter.id, waiter.deadline_ms, waiter.mode);
-        let is_ticket = waiter.ticket.is_some();
-        self.ticket_places += usize::from(is_ticket);
-        let waited = self.waited.entry(id.clone()).or_default();
+        let (request, mode, is_ticket) = (waiter.id, waiter.mode, waiter.ticket.is_some());
+        let (places, waited) = (&mut self.places, self.waited.entry(id.clone()).or_default());
         waited.forget_heard(&waiter);
-        waited.queue.push_front(seq, owner, waiter);
-        waited.search_places.set_mode(seq, mode);
-        self.set_due(&id, seq, None, deadline);
-        self.waits(&id, seq);
-        self.by_id.insert(waiter_id, (id, seq));
+        let place = waited.queue.push_front(places, (seq, id), owner, waiter);
+        waited.search_places.set_mode(place, mode);
+        self.waits(place);
+        self.places.enter(request, place);
         self.count_waiter(is_ticket, older.as_slice(), cx);
     }
 
     /// The first waiter of a key, with its owner.
-    pub(super) fn first_live(&mut self, key: KeyRef<'_>) -> Option<(Seq, &Waiter)> {
-        let (_, _, waited) = self.waited.get_full_mut(&key)?;
-        let seq = waited.queue.first_live()?;
-        Some((seq, waited.queue.waiter(seq)?))
+    pub(super) fn first_live(&mut self, key: KeyRef<'_>) -> Option<(PlaceId, &Waiter)> {
+        let waited = self.waited.get_mut(&key)?;
+        let place = waited.queue.first_live(&mut self.places)?;
+        Some((place, self.places.waiter(place)?))
     }
 
     /// The first waiter of a key, with its owner.
@@ -276,59 +258,71 @@ impl Waiters {
         if self.firsts == 0 {
             return None;
         }
-        let queue = self.queue(key)?;
-        let (owner, _) = queue.iter().next()?;
-        let is_first = queue.place_of(owner).is_some_and(|seq| seq.get() <= MIDDLE);
+        let (owner, _) = self.first(key)?;
+        let place = self.places.of(key, owner);
+        let is_first = place.is_some_and(|place| place.seq.get() <= MIDDLE);
         is_first.then_some(owner)
     }
 
     /// The owner and the request at a place; `None` when it is empty.
-    pub fn at(&self, key: KeyRef<'_>, seq: Seq) -> Option<(&[u8], &Waiter)> {
-        self.queue(key)?.at(seq)
+    pub fn at(&self, place: PlaceId) -> Option<(&[u8], &Waiter)> {
+        self.places.at(place)
+    }
+
+    /// The key and the request of a live place.
+    pub(super) fn waits_at(&self, place: PlaceId) -> Option<(KeyRef<'_>, &Waiter)> {
+        let place = self.places.get(place)?;
+        Some((place.key.as_ref(), place.waiter()?))
+    }
+
+    /// The key of a place.
+    pub(super) fn key_of(&self, place: PlaceId) -> Option<KeyId> {
+        Some(self.places.get(place)?.key.clone())
     }
 
     /// Takes a granted request off its place.
-    pub fn take(&mut self, key: KeyRef<'_>, seq: Seq) -> Option<(Rc<[u8]>, Waiter)> {
-        let (_, id, waited) = self.waited.get_full(&key)?;
-        let (id, owner) = (id.clone(), waited.queue.owner_of(seq)?);
-        Some((owner, self.remove(&id, seq)?))
+    pub fn take(&mut self, place: PlaceId) -> Option<(Rc<[u8]>, Waiter)> {
+        let owner = (&*self.places.get(place)?.owner).into();
+        Some((owner, self.remove(place)?))
     }
 
     /// A request has ended (disconnected, unblocked, timed out); its place is kept. Returns whether it was parked until
     /// now.
     pub fn leave(&mut self, waiter: WaiterId, now: Now) -> bool {
-        let Some((key, seq)) = self.by_id.get(&waiter).cloned() else {
-            return false;
-        };
-        let was_first = self.is_first(&key, seq);
-        self.vacate(&key, seq, now);
-        if was_first {
-            self.schedule_settle_next(key.as_ref());
-        }
-        true
+        let place = self.places.of_request(waiter);
+        place.is_some_and(|place| {
+            self.end_at(place, |waiters| waiters.vacate(place, now))
+                .is_some()
+        })
     }
 
     /// A request has ended; its place is given up. Returns it, if it waited until now.
     pub fn leave_for_good(&mut self, waiter: WaiterId) -> Option<Waiter> {
-        let (key, seq) = self.by_id.get(&waiter).cloned()?;
-        let was_first = self.is_first(&key, seq);
-        let waiter = self.remove(&key, seq);
-        if was_first {
-            self.schedule_settle_next(key.as_ref());
-        }
-        waiter
+        let place = self.places.of_request(waiter)?;
+        self.end_at(place, |waiters| waiters.remove(place))
     }
 
     /// Gives up the owner's place, live or kept. Returns the waiter, if any.
     pub fn withdraw(&mut self, key: KeyRef<'_>, owner: &[u8]) -> Option<Waiter> {
-        let (_, id, waited) = self.waited.get_full(&key)?;
-        let (id, seq) = (id.clone(), waited.queue.place_of(owner)?);
-        let was_first = self.is_first(&id, seq);
-        let waiter = self.remove(&id, seq)?;
+        let place = self.places.of(key, owner)?;
+        self.end_at(place, |waiters| waiters.remove(place))
+    }
+
+    /// Ends what is at this place. If it was the first of its queue, the next one is settled.
+    pub(super) fn end_at(
+        &mut self,
+        place: PlaceId,
+        end: impl FnOnce(&mut Waiters) -> Option<Waiter>,
+    ) -> Option<Waiter> {
+        let key = self.key_of(place)?;
+        let was_first = self
+            .first_live(key.as_ref())
+            .is_some_and(|first| first.0 == place);
+        let waiter = end(self);
         if was_first {
-            self.schedule_settle_next(id.as_ref());
+            self.schedule_settle_next(key.as_ref());
         }
-        Some(waiter)
+        waiter
     }
 
     /// As [`Waiters::withdraw`], for a request of this mode only.
@@ -338,26 +332,16 @@ impl Waiters {
         self.withdraw(key, owner)
     }
 
-    /// Whether this is the first live place of its queue.
-    pub(super) fn is_first(&mut self, key: &KeyId, seq: Seq) -> bool {
-        let waited = self.waited.get_mut(key);
-        waited.is_some_and(|waited| waited.queue.first_live() == Some(seq))
-    }
-
     /// Empties the queue of a key and keeps no place. Returns the waiters in order.
     pub fn clear(&mut self, key: KeyRef<'_>) -> Vec<Waiter> {
-        let Some((_, id, waited)) = self.waited.get_full(&key) else {
+        let Some(waited) = self.waited.get(&key) else {
             return Vec::new();
         };
-        let id = id.clone();
-        let waiters = waited
-            .queue
-            .iter()
-            .map(|(_, waiter)| waiter.clone())
-            .collect();
-        let places: Vec<Seq> = waited.queue.places().collect();
-        for seq in places {
-            self.remove(&id, seq);
+        let waiters = waited.queue.waiters(&self.places);
+        let waiters = waiters.map(|(_, waiter)| waiter.clone()).collect();
+        let places: Vec<PlaceId> = waited.queue.places(&self.places).collect();
+        for place in places {
+            self.remove(place);
         }
         waiters
     }
@@ -379,107 +363,72 @@ impl Waiters {
             return;
         }
         let until = now.mono_ms.saturating_add(self.grace.ms);
-        let waited = self.waited.entry(key.clone()).or_default();
-        if waited.queue.restore(seq, owner, until) {
-            self.places += 1;
-            self.set_due(key, seq, None, Some(until));
-        }
+        let (places, waited) = (
+            &mut self.places,
+            self.waited.entry(key.clone()).or_default(),
+        );
+        waited
+            .queue
+            .restore(places, (seq, key.clone()), owner, until);
     }
 
     /// Gives up every kept place.
     pub fn give_up_places(&mut self) {
-        let kept: Vec<(KeyId, Seq)> = self
-            .deadlines
-            .iter()
-            .map(|((_, seq), key)| (key.clone(), *seq))
-            .filter(|(key, seq)| !self.is_live(key, *seq))
-            .collect();
-        for (key, seq) in kept {
-            self.remove(&key, seq);
+        for place in self.places.kept() {
+            self.remove(place);
         }
-    }
-
-    fn is_live(&self, key: &KeyId, seq: Seq) -> bool {
-        let waited = self.waited.get(key);
-        waited.is_some_and(|waited| waited.queue.waiter(seq).is_some())
     }
 
     /// A request leaves its places (one for each of its keys), which are kept for its owner.
-    pub(super) fn vacate(&mut self, key: &KeyId, seq: Seq, now: Now) -> Option<Waiter> {
-        let Some(places) = self.take_places(key, seq) else {
-            return self.vacate_one(key, seq, now);
+    pub(super) fn vacate(&mut self, place: PlaceId, now: Now) -> Option<Waiter> {
+        let Some(places) = self.take_places(place) else {
+            return self.vacate_one(place, now);
         };
         let mut waiter = None;
-        for (key, seq) in places {
-            waiter = self.vacate_one(&key, seq, now).or(waiter);
+        for (key, place) in places {
+            waiter = self.vacate_one(place, now).or(waiter);
             self.schedule_settle(key.as_ref());
         }
         waiter
     }
 
-    fn vacate_one(&mut self, key: &KeyId, seq: Seq, now: Now) -> Option<Waiter> {
+    fn vacate_one(&mut self, place: PlaceId, now: Now) -> Option<Waiter> {
         let until = now.mono_ms.saturating_add(self.grace.ms);
-        let mut left = None;
-        if let Some(waited) = self.waited.get_mut(key) {
-            let was_due = waited.queue.due(seq);
-            left = waited.queue.vacate(seq, until);
-            if let Some(waiter) = &left {
-                self.left_place(waiter);
-                self.waits_no_more(key, seq);
-                self.set_due(key, seq, was_due, Some(until));
-            }
+        let key = self.key_of(place)?;
+        if self.places.waiter(place).is_some() {
+            self.waits_no_more(place);
         }
+        let waited = self.waited.get_mut(&key)?;
+        let left = waited.queue.vacate(&mut self.places, place, until);
         if self.grace.ms == 0 || self.kept_places() > self.grace.max_places {
-            self.remove_one(key, seq);
+            self.remove_one(place);
         }
-        self.forget_idle_lease(key);
+        self.forget_idle_lease(&key);
         left
     }
 
-    /// A waiter has left one of its places.
-    fn left_place(&mut self, waiter: &Waiter) {
-        self.ticket_places -= usize::from(waiter.ticket.is_some());
-        self.forget_id(waiter);
-    }
-
-    /// A waiter has left its queues. A second call changes nothing.
-    pub(super) fn forget_id(&mut self, waiter: &Waiter) -> Option<(KeyId, Seq)> {
-        let first = self.by_id.remove(&waiter.id)?;
-        self.tickets -= usize::from(waiter.ticket.is_some());
-        give_back(&mut self.by_id);
-        Some(first)
-    }
-
     /// Gives up a place, and with it the other places of the same request.
-    pub(super) fn remove(&mut self, key: &KeyId, seq: Seq) -> Option<Waiter> {
-        let Some(places) = self.take_places(key, seq) else {
-            return self.remove_one(key, seq);
+    pub(super) fn remove(&mut self, place: PlaceId) -> Option<Waiter> {
+        let Some(places) = self.take_places(place) else {
+            return self.remove_one(place);
         };
         let mut waiter = None;
-        for (key, seq) in places {
-            waiter = self.remove_one(&key, seq).or(waiter);
+        for (key, place) in places {
+            waiter = self.remove_one(place).or(waiter);
             self.schedule_settle(key.as_ref());
         }
         waiter
     }
 
-    pub(crate) fn remove_one(&mut self, key: &KeyId, seq: Seq) -> Option<Waiter> {
-        let mut was_due = None;
-        if self.is_live(key, seq) {
-            self.waits_no_more(key, seq);
+    pub(crate) fn remove_one(&mut self, place: PlaceId) -> Option<Waiter> {
+        let key = self.key_of(place)?;
+        if self.places.waiter(place).is_some() {
+            self.waits_no_more(place);
         }
-        let queue = self.waited.get_mut(key).map(|waited| &mut waited.queue);
-        let waiter = queue.and_then(|queue| {
-            was_due = queue.due(seq);
-            self.places -= usize::from(queue.owner_of(seq).is_some());
-            queue.remove(seq)
-        });
-        self.set_due(key, seq, was_due, None);
-        if let Some(waiter) = &waiter {
-            self.left_place(waiter);
-        }
-        self.forget_idle_lease(key);
-        self.drop_if_empty(key);
+        let waited = self.waited.get_mut(&key)?;
+        let waiter = waited.queue.remove(&mut self.places, place);
+        self.forget_idle_lease(&key);
+        self.drop_if_empty(&key);
         waiter
     }
 

@@ -4,7 +4,7 @@ use crate::lock::effect::{Cx, Effect, KeyWrite};
 use crate::lock::grant::hand_off::HandedOff;
 use crate::lock::locks::Locks;
 use crate::lock::view::View;
-use crate::lock::wait::request::Seq;
+use crate::lock::wait::request::PlaceId;
 use crate::lock::window::state::WindowRule;
 use crate::lock::{is_held, KeyId, KeyRef, KeyState, Mode, Now};
 
@@ -34,13 +34,13 @@ impl Locks {
     pub(crate) fn leave_free(
         &mut self,
         view: &View<'_>,
-        first: Seq,
+        first: PlaceId,
         cx: &mut Cx<'_>,
     ) -> Option<HandedOff> {
         if self.windows.is_open(view.key, cx.now) {
             return Some(HandedOff::Reserved);
         }
-        let first = self.waiters.at(view.key, first);
+        let first = self.waiters.at(first);
         let is_shared = matches!(view.state, KeyState::ReadWrite(_))
             || first.is_none_or(|(_, waiter)| waiter.mode != Mode::Exclusive);
         if is_shared || !self.windows.is_due(view.key) {

@@ -39,8 +39,8 @@ pub struct Hearing {
     pub is_subscribed: [bool; CHANNELS.len()],
     /// When a channel was last found without a subscriber.
     pub unheard_at_ms: [Option<u64>; CHANNELS.len()],
-    /// The channel that was asked for in this event, and has a subscriber.
-    pub heard: Option<Channel>,
+    /// The channels that were asked for in this event, and have a subscriber.
+    pub heard: [bool; CHANNELS.len()],
 }
 
 impl Default for Hearing {
@@ -48,7 +48,7 @@ impl Default for Hearing {
         Hearing {
             is_subscribed: [true; CHANNELS.len()],
             unheard_at_ms: [None; CHANNELS.len()],
-            heard: None,
+            heard: [false; CHANNELS.len()],
         }
     }
 }

@@ -41,14 +41,14 @@ impl Sim {
                 self.locks.learn(resource, asked, hearing, cx);
             }
             self.carry_out_answers(fx);
-            if !matches!(hearing, Some(Hearing::NoSubscriber | Hearing::Closed)) {
+            if asked.is_none_or(|asked| hearing == Some(Hearing::Heard) && !asked.shares) {
                 return;
             }
         }
     }
 
     fn hearing(&self, asked: &Asked) -> Hearing {
-        let channel = std::str::from_utf8(asked.ticket.channel()).unwrap();
+        let channel = std::str::from_utf8(asked.channel.name()).unwrap();
         let is_closed = |client: u64| client != self.client(client % super::CONNS);
         if asked.session.is_some_and(is_closed) {
             Hearing::Closed

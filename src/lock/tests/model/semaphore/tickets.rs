@@ -18,11 +18,11 @@ impl Model {
 
     /// Asks for the tickets at the head of the queue.
     pub(super) fn ask(&mut self) {
-        self.hearing.heard = None;
+        self.hearing.heard = Default::default();
         while let Some(channel) = self.queue.first().and_then(|first| first.notify) {
             let is_unheard = self.hearing.unheard_at_ms[channel] == Some(self.now_ms);
             if !is_unheard && self.hearing.is_subscribed[channel] {
-                self.hearing.heard = Some(channel);
+                self.hearing.heard[channel] = true;
                 return;
             }
             self.hearing.unheard_at_ms[channel] = Some(self.now_ms);
@@ -37,7 +37,7 @@ impl Model {
                 return true;
             };
             if self.hearing.unheard_at_ms[channel] != Some(self.now_ms) {
-                let is_heard = self.hearing.heard == Some(channel);
+                let is_heard = self.hearing.heard[channel];
                 self.unsettled |= !is_heard;
                 return is_heard;
             }
@@ -67,7 +67,7 @@ impl Model {
         if let Some(channel) = waiting.notify {
             self.ends.queued += 1;
             self.hearing.unheard_at_ms[channel] = None;
-            self.hearing.heard = self.hearing.heard.filter(|heard| *heard != channel);
+            self.hearing.heard[channel] = false;
         }
     }
 

@@ -1,13 +1,14 @@
 //! The naive model: tickets.
 //!
 //! Before a decision that may grant, the tickets at the head of the queue are asked for, up to the first that is heard
-//! or the first parked client; the others are passed over and their owners keep their places. In that event only
-//! tickets on the channel that was heard are granted; one on another channel is asked for at the end of the tick. A
+//! or the first parked client; the others are passed over and their owners keep their places. If the first is a reader,
+//! the readers behind it are asked for too. In that event only tickets on the channels that were heard are granted. A
 //! channel without a subscriber is not asked for again in the same millisecond, unless a new ticket came with it.
 
 use crate::lock::tests::model::read_write::naive::{Naive, Request};
 use crate::lock::tests::model::tickets::Ticket;
 use crate::lock::tests::model::Reply;
+use crate::lock::Mode;
 
 impl Request {
     /// Whether this connection is parked.
@@ -47,18 +48,39 @@ impl Naive {
         if self.tickets().iter().all(Option::is_none) {
             return;
         }
-        self.hearing.heard = None;
+        self.hearing.heard = Default::default();
         while let Some((at, request)) = self.first_in_time() {
-            let Some(Ticket { channel, .. }) = request.ticket else {
-                return;
-            };
-            let is_unheard = self.hearing.unheard_at_ms[channel] == Some(self.mono_ms);
-            if !is_unheard && self.hearing.is_subscribed[channel] {
-                self.hearing.heard = Some(channel);
+            if request.ticket.is_none_or(|ticket| self.hears(ticket)) {
+                if request.mode == Mode::Read {
+                    self.ask_readers();
+                }
                 return;
             }
-            self.hearing.unheard_at_ms[channel] = Some(self.mono_ms);
             self.pass_over(at);
+        }
+    }
+
+    /// Whether the channel has a subscriber, as far as is known in this millisecond.
+    fn hears(&mut self, Ticket { channel, .. }: Ticket) -> bool {
+        let is_unheard = self.hearing.unheard_at_ms[channel] == Some(self.mono_ms);
+        let is_heard = !is_unheard && self.hearing.is_subscribed[channel];
+        match is_heard {
+            true => self.hearing.heard[channel] = true,
+            false => self.hearing.unheard_at_ms[channel] = Some(self.mono_ms),
+        }
+        is_heard
+    }
+
+    /// Asks for the readers at the head of the queue.
+    fn ask_readers(&mut self) {
+        let mut places: Vec<_> = self.places.iter().collect();
+        places.sort_by_key(|place| place.rank);
+        let requests = places.into_iter().filter_map(|p| p.request.clone());
+        let readers = requests.take_while(|request| request.mode == Mode::Read);
+        let in_time = |request: &Request| request.until_ms.is_none_or(|end| end > self.mono_ms);
+        let readers: Vec<_> = readers.filter(in_time).collect();
+        for ticket in readers.into_iter().filter_map(|reader| reader.ticket) {
+            self.hears(ticket);
         }
     }
 
@@ -69,7 +91,7 @@ impl Naive {
                 return Some((at, request));
             };
             if self.hearing.unheard_at_ms[channel] != Some(self.mono_ms) {
-                let is_heard = self.hearing.heard == Some(channel);
+                let is_heard = self.hearing.heard[channel];
                 return is_heard.then_some((at, request));
             }
             self.pass_over(at);
@@ -99,7 +121,7 @@ impl Naive {
         if let Some(Ticket { channel, .. }) = request.ticket {
             self.ends.queued += 1;
             self.hearing.unheard_at_ms[channel] = None;
-            self.hearing.heard = self.hearing.heard.filter(|heard| *heard != channel);
+            self.hearing.heard[channel] = false;
         }
     }
 

@@ -1,0 +1,322 @@
+//! The places of all queues of one server, each stored once.
+//!
+//! A ticket may take 256 bytes at most, so places refer to each other by slots of four bytes: the neighbours in the
+//! queue, the ring of the live places of an owner, and three tables (by key and owner, by owner, by request). Deadlines
+//! are a heap of slots.
+
+use std::hash::BuildHasher;
+
+use crate::lock::name::{OwnerAtRef, Secret};
+use crate::lock::wait::arena::{Arena, Slot};
+use crate::lock::wait::deadlines::Deadlines;
+use crate::lock::wait::place::{At, Links, Place};
+use crate::lock::wait::request::{PlaceId, Seq, Waiter, WaiterId};
+use crate::lock::wait::slot_table::SlotTable;
+use crate::lock::{KeyId, KeyRef};
+
+/// The live places of an owner beside one of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Others {
+    None,
+    One(PlaceId),
+    More,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Places {
+    arena: Arena<Place>,
+    by_owner_at: SlotTable,
+    /// The first live place of each owner.
+    by_owner: SlotTable,
+    /// The place of each request; of one on several keys the first.
+    by_request: SlotTable,
+    deadlines: Deadlines,
+    /// Requests that wait with a ticket.
+    tickets: usize,
+    live: usize,
+    live_tickets: usize,
+    secret: Secret,
+}
+
+impl Places {
+    /// Live and kept places.
+    pub fn len(&self) -> usize {
+        self.arena.len()
+    }
+
+    /// Live places.
+    pub fn live(&self) -> usize {
+        self.live
+    }
+
+    /// Live places of tickets.
+    pub fn live_tickets(&self) -> usize {
+        self.live_tickets
+    }
+
+    /// Requests.
+    pub fn requests(&self) -> usize {
+        self.by_request.len()
+    }
+
+    /// Requests with a ticket.
+    pub fn tickets(&self) -> usize {
+        self.tickets
+    }
+
+    pub(super) fn slot(&self, slot: Slot) -> Option<&Place> {
+        self.arena.get(slot)
+    }
+
+    pub(super) fn slot_mut(&mut self, slot: Slot) -> Option<&mut Place> {
+        self.arena.get_mut(slot)
+    }
+
+    fn id(&self, slot: Slot) -> Option<PlaceId> {
+        let seq = self.arena.get(slot)?.seq;
+        Some(PlaceId { seq, slot })
+    }
+
+    /// A place, live or empty.
+    pub(super) fn get(&self, id: PlaceId) -> Option<&Place> {
+        self.arena.get(id.slot).filter(|place| place.seq == id.seq)
+    }
+
+    /// The request at a place; `None` when it is empty.
+    pub fn waiter(&self, id: PlaceId) -> Option<&Waiter> {
+        self.get(id)?.waiter()
+    }
+
+    /// The owner and the request at a place; `None` when it is empty.
+    pub fn at(&self, id: PlaceId) -> Option<(&[u8], &Waiter)> {
+        let place = self.get(id)?;
+        Some((&place.owner, place.waiter()?))
+    }
+
+    /// The owner's place at a key, live or empty.
+    pub fn of(&self, key: KeyRef<'_>, owner: &[u8]) -> Option<PlaceId> {
+        let hash = self.secret.hash_one(OwnerAtRef { key, owner });
+        let is_it = |slot| {
+            let place = self.arena.get(slot);
+            place.is_some_and(|place| *place.owner == *owner && place.key.as_ref() == key)
+        };
+        self.id(self.by_owner_at.find(hash, is_it)?)
+    }
+
+    /// The place of a request; of one on several keys the first.
+    pub fn of_request(&self, request: WaiterId) -> Option<PlaceId> {
+        let is_it = |slot| self.request_at(slot) == Some(request);
+        self.id(self.by_request.find(request.hash(), is_it)?)
+    }
+
+    fn request_at(&self, slot: Slot) -> Option<WaiterId> {
+        Some(self.arena.get(slot)?.waiter()?.id)
+    }
+
+    /// The live places of this owner, in the order in which they became live.
+    pub fn of_owner(&self, owner: &[u8]) -> impl Iterator<Item = PlaceId> + '_ {
+        let first = self.first_of_owner(owner);
+        let next = move |slot: &Slot| {
+            let next = self.arena.get(*slot)?.of_owner.next;
+            next.filter(|next| Some(*next) != first)
+        };
+        std::iter::successors(first, next).filter_map(|slot| self.id(slot))
+    }
+
+    fn first_of_owner(&self, owner: &[u8]) -> Option<Slot> {
+        let is_its = |slot| self.arena.get(slot).is_some_and(|at| *at.owner == *owner);
+        self.by_owner.find(self.secret.hash_one(owner), is_its)
+    }
+
+    /// Stores a new place.
+    pub(super) fn insert(&mut self, seq: Seq, key: KeyId, owner: &[u8], at: At) -> PlaceId {
+        let (arena, secret) = (&mut self.arena, &self.secret);
+        let at_key = OwnerAtRef {
+            key: key.as_ref(),
+            owner,
+        };
+        let hash = secret.hash_one(at_key);
+        let slot = arena.insert(Place::new(seq, key, owner, at));
+        let rehash = |slot| hash_at_key(arena, secret, slot);
+        self.by_owner_at.insert(hash, slot, rehash);
+        self.joined(slot);
+        self.deadlines.update(&mut self.arena, slot);
+        PlaceId { seq, slot }
+    }
+
+    /// Removes a place, live or empty, that is in no list.
+    pub(super) fn remove(&mut self, id: PlaceId) -> Option<Waiter> {
+        self.get(id)?;
+        self.leaves(id.slot);
+        self.deadlines.remove(&mut self.arena, id.slot);
+        let (arena, secret) = (&self.arena, &self.secret);
+        let rehash = |slot| hash_at_key(arena, secret, slot);
+        self.by_owner_at.remove(rehash(id.slot), id.slot, rehash);
+        self.arena.remove(id.slot)?.at.into_waiter()
+    }
+
+    /// Puts a request at a place, or none until a moment. Returns the request that was there.
+    pub(super) fn set(&mut self, id: PlaceId, at: At) -> Option<Waiter> {
+        self.get(id)?;
+        self.leaves(id.slot);
+        let place = self.arena.get_mut(id.slot)?;
+        let was = std::mem::replace(&mut place.at, at);
+        self.joined(id.slot);
+        self.deadlines.update(&mut self.arena, id.slot);
+        was.into_waiter()
+    }
+
+    /// Counts the request at this place, if it has one.
+    fn joined(&mut self, slot: Slot) {
+        if let Some(waiter) = self.arena.get(slot).and_then(Place::waiter) {
+            self.live += 1;
+            self.live_tickets += usize::from(waiter.ticket.is_some());
+        }
+    }
+
+    fn leaves(&mut self, slot: Slot) {
+        let Some(waiter) = self.arena.get(slot).and_then(Place::waiter) else {
+            return;
+        };
+        let request = waiter.id;
+        self.live -= 1;
+        self.live_tickets -= usize::from(waiter.ticket.is_some());
+        self.forget(request);
+    }
+
+    /// The request of this place, which has no other place or is the first of its places, is found by its number.
+    pub fn enter(&mut self, request: WaiterId, id: PlaceId) {
+        let arena = &self.arena;
+        let is_ticket = arena.get(id.slot).and_then(Place::waiter);
+        self.tickets += usize::from(is_ticket.is_some_and(|waiter| waiter.ticket.is_some()));
+        let rehash = |slot| hash_of_request(arena, slot);
+        self.by_request.insert(request.hash(), id.slot, rehash);
+    }
+
+    /// A request has left its queues, or leaves one of its places. A second call changes nothing. Returns its place.
+    pub fn forget(&mut self, request: WaiterId) -> Option<PlaceId> {
+        let id = self.of_request(request)?;
+        let waiter = self.waiter(id)?;
+        self.tickets -= usize::from(waiter.ticket.is_some());
+        let arena = &self.arena;
+        let rehash = |slot| hash_of_request(arena, slot);
+        self.by_request.remove(request.hash(), id.slot, rehash);
+        Some(id)
+    }
+
+    /// Appends a live place to the ring of its owner.
+    pub(super) fn ring_in(&mut self, id: PlaceId) {
+        let Some(owner) = self.get(id).map(|place| &*place.owner) else {
+            return;
+        };
+        let Some(first) = self.first_of_owner(owner) else {
+            let (arena, secret) = (&self.arena, &self.secret);
+            let hash = secret.hash_one(owner);
+            let rehash = |slot| hash_of_owner(arena, secret, slot);
+            self.by_owner.insert(hash, id.slot, rehash);
+            return self.set_ring(id.slot, Some(id.slot), Some(id.slot));
+        };
+        let last = self.arena.get(first).and_then(|place| place.of_owner.prev);
+        self.set_ring(id.slot, last, Some(first));
+        self.set_next(last, Some(id.slot));
+        self.set_prev(Some(first), Some(id.slot));
+    }
+
+    /// Takes a place out of the ring of its owner.
+    pub(super) fn ring_out(&mut self, id: PlaceId) {
+        let Some(place) = self.get(id) else { return };
+        let Links { prev, next } = place.of_owner;
+        let hash = self.secret.hash_one(&*place.owner);
+        if next == Some(id.slot) {
+            let (arena, secret) = (&self.arena, &self.secret);
+            let rehash = |slot| hash_of_owner(arena, secret, slot);
+            self.by_owner.remove(hash, id.slot, rehash);
+        } else if let Some(after) = next {
+            // Has an effect if the place was the first of the ring.
+            self.by_owner.replace(hash, id.slot, after);
+            self.set_next(prev, next);
+            self.set_prev(next, prev);
+        }
+        self.set_ring(id.slot, None, None);
+    }
+
+    /// The other live places of the owner of this live place.
+    pub(super) fn others_of_owner(&self, id: PlaceId) -> Others {
+        let ring = self.get(id).map(|place| place.of_owner);
+        match ring {
+            Some(Links {
+                prev,
+                next: Some(next),
+            }) if next != id.slot => match prev == Some(next) {
+                true => self.id(next).map_or(Others::None, Others::One),
+                false => Others::More,
+            },
+            _ => Others::None,
+        }
+    }
+
+    fn set_ring(&mut self, slot: Slot, prev: Option<Slot>, next: Option<Slot>) {
+        if let Some(place) = self.arena.get_mut(slot) {
+            place.of_owner = Links { prev, next };
+        }
+    }
+
+    fn set_next(&mut self, of: Option<Slot>, next: Option<Slot>) {
+        if let Some(place) = of.and_then(|slot| self.arena.get_mut(slot)) {
+            place.of_owner.next = next;
+        }
+    }
+
+    fn set_prev(&mut self, of: Option<Slot>, prev: Option<Slot>) {
+        if let Some(place) = of.and_then(|slot| self.arena.get_mut(slot)) {
+            place.of_owner.prev = prev;
+        }
+    }
+
+    /// The earliest deadline of a place, in milliseconds of the monotonic clock.
+    pub fn next_due(&self) -> Option<u64> {
+        self.arena.get(self.deadlines.first()?)?.due()
+    }
+
+    /// The place with the earliest deadline, if it has passed. It is returned once.
+    pub fn take_due(&mut self, mono_ms: u64) -> Option<PlaceId> {
+        let slot = self.deadlines.first()?;
+        let due = self.arena.get(slot).and_then(Place::due);
+        if due.is_some_and(|due| due > mono_ms) {
+            return None;
+        }
+        self.deadlines.remove(&mut self.arena, slot);
+        self.id(slot)
+    }
+
+    /// The kept places.
+    pub fn kept(&self) -> Vec<PlaceId> {
+        let empty = |slot: &Slot| {
+            self.arena
+                .get(*slot)
+                .is_some_and(|at| at.waiter().is_none())
+        };
+        let kept = self.deadlines.slots().filter(empty);
+        kept.filter_map(|slot| self.id(slot)).collect()
+    }
+}
+
+fn hash_at_key(arena: &Arena<Place>, secret: &Secret, slot: Slot) -> u64 {
+    arena.get(slot).map_or(0, |place| {
+        secret.hash_one(OwnerAtRef {
+            key: place.key.as_ref(),
+            owner: &place.owner,
+        })
+    })
+}
+
+fn hash_of_owner(arena: &Arena<Place>, secret: &Secret, slot: Slot) -> u64 {
+    arena
+        .get(slot)
+        .map_or(0, |place| secret.hash_one(&*place.owner))
+}
+
+fn hash_of_request(arena: &Arena<Place>, slot: Slot) -> u64 {
+    let waiter = arena.get(slot).and_then(Place::waiter);
+    waiter.map_or(0, |waiter| waiter.id.hash())
+}
