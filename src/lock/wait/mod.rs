@@ -1,8 +1,8 @@
 //! The waiters of one server: one queue for each key, the deadlines of waits and leases, the keys to settle, and the
 //! search for deadlocks.
 //!
-//! [`waiters::Waiters`] owns the data. [`queue`] orders the waiters of one key, [`multi_key`] takes places at several
-//! keys, [`ticket`] and [`hearing`] have what is special of waiters that block no client, [`next`] finds the next to
+//! [`waiters::Waiters`] owns the data. [`places`] stores every [`place`] once (in an [`arena`], found through
+//! [`slot_table`] and [`deadlines`]), [`queue`] orders those of one key, [`multi_key`] takes places at several keys, [`ticket`] and [`hearing`] have what is special of waiters that block no client, [`next`] finds the next to
 //! grant, [`outcome`] and [`ending`] end waits, [`due`] and [`unsettled`] say what comes next and when, [`index`] and
 //! [`holders`] record what [`deadlock`] searches.
 

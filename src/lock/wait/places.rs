@@ -320,3 +320,6 @@ fn hash_of_request(arena: &Arena<Place>, slot: Slot) -> u64 {
     let waiter = arena.get(slot).and_then(Place::waiter);
     waiter.map_or(0, |waiter| waiter.id.hash())
 }
+
+#[cfg(test)]
+mod tests;
