@@ -48,8 +48,8 @@ pub fn check(ctx: Ctx<'_>, key: Str<'_>, channel: Str<'_>) -> Result<(), Refusal
     }
 }
 
-/// Asks whether the next ticket of this queue is heard, and the readers behind it if it asks for READ. To be called before
-/// every decision that may grant: those at the head that are not heard are passed over here.
+/// Asks whether the next ticket of this queue is heard, and the readers behind it if it asks for READ. To be called
+/// before every decision that may grant: those at the head that are not heard are passed over here.
 pub fn ask(ctx: Ctx<'_>, resource: Resource, key: KeyRef<'_>, now: Now) {
     if !shell::with(|shell| shell.locks.has_tickets(resource, key)) {
         return;

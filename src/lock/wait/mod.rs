@@ -2,8 +2,9 @@
 //! search for deadlocks.
 //!
 //! [`waiters::Waiters`] owns the data. [`places`] stores every [`place`] once (in an [`arena`], found through
-//! [`slot_table`] and [`deadlines`]), [`queue`] orders those of one key, [`multi_key`] takes places at several keys, [`ticket`] and [`hearing`] have what is special of waiters that block no client, [`next`] finds the next to
-//! grant, [`outcome`] and [`ending`] end waits, [`due`] and [`unsettled`] say what comes next and when, [`index`] and
+//! [`slot_table`] and [`deadlines`]), [`queue`] orders those of one key, [`multi_key`] takes places at several keys.
+//! [`ticket`] and [`hearing`] have what is special of waiters that block no client, [`next`] finds the next to grant,
+//! [`outcome`] and [`ending`] end waits, [`due`] and [`unsettled`] say what comes next and when, [`index`] and
 //! [`holders`] record what [`deadlock`] searches.
 
 pub(crate) mod arena;
