@@ -49,6 +49,8 @@ struct Expected {
 struct Both {
     places: Places,
     expected: Vec<Expected>,
+    /// Places that were removed: none is found again, also when its slot is taken.
+    gone: Vec<PlaceId>,
     last: u64,
 }
 
@@ -111,7 +113,7 @@ impl Both {
                 if let Some(old) = self.take((k, o)) {
                     let removed = self.places.remove(old.id);
                     assert_eq!(removed.map(|waiter| waiter.id), old.request);
-                    assert_eq!(self.places.waiter(old.id), None);
+                    self.gone.push(old.id);
                 }
             }
             Step::Due => {
@@ -131,6 +133,7 @@ impl Both {
         assert_eq!(self.places.len(), self.expected.len());
         assert_eq!(self.places.live(), live.clone().count());
         assert_eq!(self.places.requests(), live.clone().count());
+        assert!(self.gone.iter().all(|id| self.places.get(*id).is_none()));
         for place in &self.expected {
             let (k, o) = place.at;
             assert_eq!(self.places.of(key(k), OWNERS[o]), Some(place.id));
