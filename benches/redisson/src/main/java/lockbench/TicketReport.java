@@ -25,6 +25,7 @@ final class TicketReport {
   private static final List<String> PARTS =
       List.of(
           "a pair by",
+          "lock calls",
           "commands",
           "pub/sub messages",
           "reads and writes",
@@ -58,10 +59,10 @@ final class TicketReport {
     for (Job job : Job.TICKETS) {
       long failed = results.failed(job, Way.PLAIN);
       if (failed > 0) {
-        text.append(
-            "- Redisson failed with %s in %d of %d rounds, which are not among its figures: a thread got an "
-                + "exception from `lock()` or `unlock()`.\n"
-                .formatted(job.name(), failed, results.rounds()));
+        String note =
+            "- Redisson failed with %s in %d of %d rounds, which are not among its figures: a thread got an exception "
+                + "from `lock()` or `unlock()`.\n";
+        text.append(note.formatted(job.name(), failed, results.rounds()));
       }
     }
     return text.toString();
@@ -82,6 +83,7 @@ final class TicketReport {
 
   private Stream<String> parts(Job job, Way way) {
     return Stream.<ToDoubleFunction<Sample>>of(
+            Sample::lockCalls,
             Sample::commands,
             Sample::published,
             Sample::messages,
@@ -113,9 +115,10 @@ Threads granted: the share of threads that had the lock at least once in the mea
   private static final String PARTS_HEAD =
       """
 
-The same points: parts of a pair, and the cost of waiting. Commands include those that scripts and the module call. \
-Reads and writes are those of the server's sockets. The last two columns are of the moment when all threads wait: the \
-connections of the process, and `used_memory` beyond that of the same server without clients.
+The same points: parts of a pair, and the cost of waiting. Lock calls are EVALSHA, or the commands of the module; \
+commands include those that scripts and the module call (for a ticket `PUBSUB NUMSUB`, at the request and at the \
+grant); reads and writes are those of the server's sockets. The last two columns are of the moment when all threads \
+wait: the connections of the process, and `used_memory` beyond that of the same server without clients.
 
 """;
 
