@@ -37,7 +37,7 @@ final class TicketClient implements AutoCloseable {
   private final AtomicLong lastTag = new AtomicLong();
   private final Map<String, Ticket> open = new ConcurrentHashMap<>();
 
-  /** A request that has no outcome yet; the deadline is of System.nanoTime(). */
+  /** A request; its token is null if the server says that its time is over. The deadline is of System.nanoTime(). */
   private record Ticket(
       String tag, String key, String owner, long lease, long deadline, CompletableFuture<Long> token) {
     long left() {
@@ -76,7 +76,10 @@ final class TicketClient implements AutoCloseable {
     boolean granted = false;
     try {
       ask(ticket);
-      long token = ticket.token.get(wait, TimeUnit.MILLISECONDS);
+      Long token = ticket.token.get(wait, TimeUnit.MILLISECONDS);
+      if (token == null) {
+        throw new TimeoutException();
+      }
       granted = true;
       return token;
     } finally {
@@ -127,7 +130,7 @@ final class TicketClient implements AutoCloseable {
     }
     switch (words[0]) {
       case "granted" -> granted(ticket, Long.parseLong(words[1]));
-      case "timeout" -> ticket.token.completeExceptionally(new TimeoutException());
+      case "timeout" -> ticket.token.complete(null);
       default -> ticket.token.completeExceptionally(new IllegalStateException(message));
     }
   }
