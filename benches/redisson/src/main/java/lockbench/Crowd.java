@@ -13,7 +13,7 @@ record Crowd(double connections, double bytes) {
   private static final long GATHERS_WITHIN_MS = 120_000;
   private static final long LOOKS_EVERY_MS = 5;
 
-  /** The server without clients, the one that looks aside. */
+  /** The server without clients, apart from the connection that reads the figures. */
   static Crowd empty(Jedis connection) throws InterruptedException {
     return look(connection, info -> 1 - Counters.number(info, "connected_clients"), 0);
   }

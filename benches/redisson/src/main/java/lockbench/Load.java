@@ -18,7 +18,11 @@ final class Load {
   /** Of a crowd. Thousands of threads that run at a time keep those of the client libraries waiting. */
   private static final int START_TOGETHER = 250;
 
-  private static final long STOPS_WITHIN_MS = 90_000;
+  private static final long STOPS_WITHIN_MS = 240_000;
+  private static final long JOINS_FOR_MS = 100;
+
+  /** Threads in lock() end with an exception when the client is closed, at the end of a lease at the latest. */
+  private static final long FAILED_ENDS_WITHIN_MS = 60_000;
 
   /** What a lock guards. A lost update is a lock that two had. */
   static final class Guarded {
@@ -54,12 +58,23 @@ final class Load {
     return guarded[job.oneLock() ? 0 : thread];
   }
 
-  /** A thread's client library failed: no lost update, but no figures. */
+  /** A thread's client library failed, so there are no figures. */
   static final class ClientFailed extends IllegalStateException {
     private static final long serialVersionUID = 1;
 
-    ClientFailed(Worker worker) {
+    private final transient List<Worker> workers;
+
+    ClientFailed(Worker worker, List<Worker> workers) {
       super(worker.getName() + " failed", worker.failure());
+      this.workers = workers;
+    }
+
+    /** Waits for the other workers, after the client was closed: the next job has the core alone. */
+    void end() throws InterruptedException {
+      long until = System.currentTimeMillis() + FAILED_ENDS_WITHIN_MS;
+      for (Worker worker : workers) {
+        worker.join(Math.max(1, until - System.currentTimeMillis()));
+      }
     }
   }
 
@@ -68,6 +83,9 @@ final class Load {
       Crowd empty = job.crowd() ? Crowd.empty(connection) : Crowd.NOT_MEASURED;
       try (Locks locks = way.connect(server, job)) {
         return new Load(locks, job).run(way, connection, effort, empty);
+      } catch (ClientFailed failed) {
+        failed.end();
+        throw failed;
       }
     }
   }
@@ -131,21 +149,33 @@ final class Load {
     return workers.stream().mapToLong(Worker::pairs).sum();
   }
 
+  /** Waits until the workers have ended, or one of them has failed. */
   private static void join(List<Worker> workers) throws InterruptedException {
     long until = System.currentTimeMillis() + STOPS_WITHIN_MS;
     for (Worker worker : workers) {
-      worker.join(Math.max(1, until - System.currentTimeMillis()));
-      if (worker.isAlive()) {
-        throw new IllegalStateException(worker.getName() + " does not end");
+      while (worker.isAlive() && noneFailed(workers)) {
+        if (System.currentTimeMillis() > until) {
+          throw new IllegalStateException(worker.getName() + " does not end");
+        }
+        worker.join(JOINS_FOR_MS);
       }
     }
+  }
+
+  private static boolean noneFailed(List<Worker> workers) {
+    return workers.stream().allMatch(worker -> worker.failure() == null);
+  }
+
+  /** An exception that lock() or unlock() of Redisson throws; the latter when the lease was lost. */
+  private static boolean ofRedisson(Throwable failure) {
+    return failure instanceof RedisException || failure instanceof IllegalMonitorStateException;
   }
 
   private void check(List<Worker> workers) {
     for (Worker worker : workers) {
       if (worker.failure() != null) {
-        throw worker.failure() instanceof RedisException
-            ? new ClientFailed(worker)
+        throw ofRedisson(worker.failure())
+            ? new ClientFailed(worker, workers)
             : new IllegalStateException(worker.getName() + " failed", worker.failure());
       }
     }

@@ -14,7 +14,7 @@ final class TicketLocks implements Locks {
   /** The fewest that Lettuce allows: one for each of its connections here. */
   private static final int EVENT_THREADS = 2;
 
-  private static final long WAIT_MS = 120_000;
+  private static final long WAIT_MS = 240_000;
   private static final Duration ENDS_WITHIN = Duration.ofSeconds(5);
 
   private final Job job;

@@ -21,7 +21,7 @@ final class Worker extends Thread {
   private long[] waits = new long[1024];
   private int granted;
   private volatile long pairs;
-  private Throwable failure;
+  private volatile Throwable failure;
 
   Worker(Load load, int number) {
     super(null, null, "worker-" + number, STACK);
