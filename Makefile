@@ -159,10 +159,10 @@ bench-peers: bench-build ## PostgreSQL, etcd, ZooKeeper (installed if missing) b
 	@benches/peers/install.sh
 	$(SERVER) $(LOAD_CORE) target/release/lock-bench peers
 
-bench-redisson: build ## Redisson itself beside it (Java 17, Maven), into docs/BENCHMARKS.md (QUICK=1: a trial)
+bench-redisson: build ## Redisson itself beside it (Java 17, Maven), into docs/BENCHMARKS.md (QUICK=1: a trial; PART=redisson or tickets)
 	@scripts/setup.sh java
-	@mvn -B -ntp -Dstyle.color=never -q -f benches/redisson package
-	$(LOAD_CORE) java -Xmx1g -jar target/bench-redisson/bench.jar $(if $(QUICK),quick)
+	@LOCK_MODULE="$${LOCK_MODULE:-$(CURDIR)/$(MODULE)}" mvn -B -ntp -Dstyle.color=never -q -f benches/redisson package
+	$(LOAD_CORE) java -Xmx1g -jar target/bench-redisson/bench.jar $(if $(QUICK),quick) $(PART)
 
 asan: redisson-texts ## the server tests with AddressSanitizer in a server built from source, and in the module (TESTS=)
 	@tests/source-server.sh target/asan asan

@@ -1,10 +1,5 @@
 package lockbench;
 
-import java.io.IOException;
-import java.io.UncheckedIOException;
-import java.nio.file.Path;
-import java.time.LocalDate;
-import java.time.ZoneOffset;
 import java.util.List;
 import java.util.Set;
 import org.redisson.Redisson;
@@ -20,31 +15,16 @@ that scripts and the module call; messages are reads and writes of the server's 
 
   private About() {}
 
-  /** The heading, the setting, and a table of the versions. */
-  static String text(Effort effort) {
+  /** The heading and the setting. */
+  static String text(Effort effort, int rounds) {
     return """
 ## Redisson itself
 
 The real client, unmodified, and the module's commands sent raw from Java, by `make bench-redisson`: \
 every thread takes a lock and gives it back at once, again and again.
 
-| | |
-|---|---|
-| date | %s |
-| server | %s |
-| module | %s |
-| clients | %s; Java %s |
-| effort | %s |
-| cores | %s |
 """
-        .formatted(
-            LocalDate.now(ZoneOffset.UTC),
-            serverVersion(),
-            module(),
-            String.join(", ", List.of(jar(Redisson.class), jar(Jedis.class))),
-            System.getProperty("java.version"),
-            effort.inWords(),
-            cores());
+        + Setting.table(effort, rounds, List.of(Redisson.class, Jedis.class));
   }
 
   static String of(String group) {
@@ -93,40 +73,4 @@ was lost, or this table would not have been written.
 - Medians over the rounds; ± is half the distance between the smallest and the largest round, in percent \
 of the median; a ratio is the median of the rounds' ratios to Redisson on a plain server.
 """;
-
-  private static String cores() {
-    return Server.cores() > 1 ? "the server on one, the JVM on another" : "one for all";
-  }
-
-  private static String serverVersion() {
-    try (Server server = new Server(List.of())) {
-      return server.version();
-    } catch (IOException error) {
-      throw new UncheckedIOException(error);
-    }
-  }
-
-  /** The commit, or what `LOCK_MODULE` names. */
-  private static String module() {
-    String given = System.getenv("LOCK_MODULE");
-    if (given != null) {
-      return Path.of(given).getFileName() + ", given by LOCK_MODULE";
-    }
-    return "redis_lock, commit " + outputOf("git", "rev-parse", "--short", "HEAD");
-  }
-
-  private static String outputOf(String... command) {
-    try {
-      Process process = new ProcessBuilder(command).redirectErrorStream(true).start();
-      return new String(process.getInputStream().readAllBytes()).strip();
-    } catch (IOException error) {
-      return "unknown";
-    }
-  }
-
-  /** The name and version of the library that a class comes from: "jedis-6.2.0". */
-  private static String jar(Class<?> type) {
-    Path jar = Path.of(type.getProtectionDomain().getCodeSource().getLocation().getPath());
-    return jar.getFileName().toString().replace(".jar", "");
-  }
 }

@@ -9,6 +9,9 @@ final class Cells {
 
   /** Three digits that matter, thousands apart: `0.417`, `4.17`, `41.7`, `4,170`. */
   static String number(double value) {
+    if (Double.isNaN(value)) {
+      return "-";
+    }
     int decimals = value < 0.9995 ? 3 : value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
     return String.format(Locale.ROOT, "%,." + decimals + "f", value);
   }

@@ -9,7 +9,8 @@ import redis.clients.jedis.Jedis;
 
 /**
  * What the server has counted so far, its CPU time in all and outside the kernel, and what this
- * process has spent.
+ * process has spent. Messages are reads and writes of sockets; published are the pub/sub messages of
+ * scripts and of tickets.
  */
 record Counters(
     double serverUs,
@@ -17,6 +18,7 @@ record Counters(
     double clientUs,
     double bytes,
     double messages,
+    double published,
     Map<String, Command> commands) {
 
   /** How often a command ran, and for how long in all. */
@@ -39,7 +41,10 @@ record Counters(
     double bytes = number(info, "total_net_input_bytes") + number(info, "total_net_output_bytes");
     double messages =
         number(info, "total_reads_processed") + number(info, "total_writes_processed");
-    return new Counters(serverUs, userUs, clientUs, bytes, messages, commands(info));
+    double granted = number(info, "lock_tickets_granted");
+    Map<String, Command> commands = commands(info);
+    double published = granted + commands.getOrDefault("publish", Command.NEVER).calls;
+    return new Counters(serverUs, userUs, clientUs, bytes, messages, published, commands);
   }
 
   /** What was counted since an earlier look. */
@@ -58,6 +63,7 @@ record Counters(
         clientUs - before.clientUs,
         bytes - before.bytes,
         messages - before.messages,
+        published - before.published,
         since);
   }
 
@@ -85,7 +91,7 @@ record Counters(
         .findFirst();
   }
 
-  private static double number(String info, String name) {
+  static double number(String info, String name) {
     return field(info, name).map(Double::parseDouble).orElse(0.0);
   }
 

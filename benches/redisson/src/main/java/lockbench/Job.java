@@ -11,8 +11,10 @@ record Job(String group, String name, int threads, int clients, boolean oneLock)
   static final String ONE_CLIENT = "one lock, the threads of one client";
   static final String CLIENTS = "one lock, 100 threads of several clients";
 
-  /** All that is measured, in the order of the report. */
-  static final List<Job> ALL =
+  static final String CROWD = "one lock, waits without a connection";
+
+  /** In the order of the report. */
+  static final List<Job> PAIRS =
       List.of(
           new Job(ALONE, "1 thread", 1, 1, false),
           new Job(ALONE, "16 threads", 16, 1, false),
@@ -21,6 +23,26 @@ record Job(String group, String name, int threads, int clients, boolean oneLock)
           new Job(CLIENTS, "1 client", 100, 1, true),
           new Job(CLIENTS, "10 clients", 100, 10, true),
           new Job(CLIENTS, "100 clients", 100, 100, true));
+
+  static final List<Job> TICKETS =
+      List.of(
+          new Job(CROWD, "16 threads", 16, 1, true),
+          new Job(CROWD, "64 threads", 64, 1, true),
+          new Job(CROWD, "1,000 threads", 1_000, 1, true),
+          new Job(CROWD, "10,000 threads", 10_000, 1, true));
+
+  /** Whether the server is looked at while all threads wait. */
+  boolean crowd() {
+    return group.equals(CROWD);
+  }
+
+  /**
+   * The lease that LOCK.ACQUIRE asks for. Redisson's is 30 s, and its watchdog renews it; a crowd's
+   * lasts until all of it wait, on a busy machine too.
+   */
+  long leaseMs() {
+    return crowd() ? 600_000 : 30_000;
+  }
 
   /** The name of a thread's lock. */
   String lockOf(int thread) {

@@ -6,6 +6,7 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.IntStream;
 import java.util.stream.LongStream;
+import org.redisson.client.RedisException;
 import redis.clients.jedis.Jedis;
 
 /**
@@ -14,11 +15,27 @@ import redis.clients.jedis.Jedis;
  */
 final class Load {
   private static final long STARTS_WITHIN_S = 60;
-  private static final long STOPS_WITHIN_MS = 90_000;
+  /** Of a crowd. Thousands of threads that run at a time keep those of the client libraries waiting. */
+  private static final int START_TOGETHER = 250;
+
+  private static final long STOPS_WITHIN_MS = 240_000;
+  private static final long JOINS_FOR_MS = 100;
+
+  /** Threads in lock() end with an exception when the client is closed, at the end of a lease at the latest. */
+  private static final long FAILED_ENDS_WITHIN_MS = 60_000;
 
   /** What a lock guards. A lost update is a lock that two had. */
   static final class Guarded {
     volatile long count;
+    private volatile long token = Locks.Lock.NO_TOKEN;
+
+    /** Fails when the token of a new holder is not above that of the one before. */
+    void enter(long next) {
+      if (next != Locks.Lock.NO_TOKEN && next <= token) {
+        throw new IllegalStateException("token " + next + " after " + token);
+      }
+      token = next;
+    }
   }
 
   final Locks locks;
@@ -41,25 +58,48 @@ final class Load {
     return guarded[job.oneLock() ? 0 : thread];
   }
 
-  static Sample run(Way way, Server server, Job job, Effort effort) throws InterruptedException {
-    try (Locks locks = way.connect(server, job);
-        Jedis connection = server.connect()) {
-      return new Load(locks, job).run(way, connection, effort);
+  /** A thread's client library failed, so there are no figures. */
+  static final class ClientFailed extends IllegalStateException {
+    private static final long serialVersionUID = 1;
+
+    private final transient List<Worker> workers;
+
+    ClientFailed(Worker worker, List<Worker> workers) {
+      super(worker.getName() + " failed", worker.failure());
+      this.workers = workers;
+    }
+
+    /** Waits for the other workers, after the client was closed: the next job has the core alone. */
+    void end() throws InterruptedException {
+      long until = System.currentTimeMillis() + FAILED_ENDS_WITHIN_MS;
+      for (Worker worker : workers) {
+        worker.join(Math.max(1, until - System.currentTimeMillis()));
+      }
     }
   }
 
-  private Sample run(Way way, Jedis connection, Effort effort) throws InterruptedException {
+  static Sample run(Way way, Server server, Job job, Effort effort) throws InterruptedException {
+    try (Jedis connection = server.connect()) {
+      Crowd empty = job.crowd() ? Crowd.empty(connection) : Crowd.NOT_MEASURED;
+      try (Locks locks = way.connect(server, job)) {
+        return new Load(locks, job).run(way, connection, effort, empty);
+      } catch (ClientFailed failed) {
+        failed.end();
+        throw failed;
+      }
+    }
+  }
+
+  private Sample run(Way way, Jedis connection, Effort effort, Crowd empty)
+      throws InterruptedException {
     List<Worker> workers =
         IntStream.range(0, job.threads()).mapToObj(n -> new Worker(this, n)).toList();
-    workers.forEach(Worker::start);
-    if (!connected.await(STARTS_WITHIN_S, TimeUnit.SECONDS)) {
-      throw new IllegalStateException("not all workers are connected");
-    }
+    Crowd crowd = gather(way, connection, workers);
     warmUp(workers, effort);
     Counters before = Counters.read(connection);
     long began = System.nanoTime();
     measuring = true;
-    Thread.sleep(effort.measuredMs());
+    Thread.sleep(effort.measuredMs(job));
     measuring = false;
     double seconds = (System.nanoTime() - began) / 1e9;
     Counters spent = Counters.read(connection).since(before);
@@ -68,7 +108,33 @@ final class Load {
     check(workers);
     way.check(spent);
     long[] waits = workers.stream().map(Worker::waits).flatMapToLong(LongStream::of).toArray();
-    return Sample.of(waits, seconds, spent);
+    double served = workers.stream().filter(worker -> worker.waits().length > 0).count();
+    return Sample.of(waits, seconds, spent)
+        .with(100 * served / workers.size(), crowd.beyond(empty));
+  }
+
+  /** Starts the workers; for a crowd while the lock is held, and looks at the server when all wait. */
+  private Crowd gather(Way way, Jedis connection, List<Worker> workers)
+      throws InterruptedException {
+    if (!job.crowd()) {
+      workers.forEach(Worker::start);
+      if (!connected.await(STARTS_WITHIN_S, TimeUnit.SECONDS)) {
+        throw new IllegalStateException("not all workers are connected");
+      }
+      return Crowd.NOT_MEASURED;
+    }
+    try (Locks.Lock gate = locks.lockOf(job.threads())) {
+      gate.lock();
+      String before = connection.info("everything");
+      Crowd crowd = Crowd.NOT_MEASURED;
+      for (int from = 0; from < workers.size(); from += START_TOGETHER) {
+        int to = Math.min(from + START_TOGETHER, workers.size());
+        workers.subList(from, to).forEach(Worker::start);
+        crowd = Crowd.look(connection, info -> way.waiting(info, before), to);
+      }
+      gate.unlock();
+      return crowd;
+    }
   }
 
   /** For a while, and until as many pairs were made as there are workers. */
@@ -83,20 +149,34 @@ final class Load {
     return workers.stream().mapToLong(Worker::pairs).sum();
   }
 
+  /** Waits until the workers have ended, or one of them has failed. */
   private static void join(List<Worker> workers) throws InterruptedException {
     long until = System.currentTimeMillis() + STOPS_WITHIN_MS;
     for (Worker worker : workers) {
-      worker.join(Math.max(1, until - System.currentTimeMillis()));
-      if (worker.isAlive()) {
-        throw new IllegalStateException(worker.getName() + " does not end");
+      while (worker.isAlive() && noneFailed(workers)) {
+        if (System.currentTimeMillis() > until) {
+          throw new IllegalStateException(worker.getName() + " does not end");
+        }
+        worker.join(JOINS_FOR_MS);
       }
     }
+  }
+
+  private static boolean noneFailed(List<Worker> workers) {
+    return workers.stream().allMatch(worker -> worker.failure() == null);
+  }
+
+  /** An exception that lock() or unlock() of Redisson throws; the latter when the lease was lost. */
+  private static boolean ofRedisson(Throwable failure) {
+    return failure instanceof RedisException || failure instanceof IllegalMonitorStateException;
   }
 
   private void check(List<Worker> workers) {
     for (Worker worker : workers) {
       if (worker.failure() != null) {
-        throw new IllegalStateException(worker.getName() + " failed", worker.failure());
+        throw ofRedisson(worker.failure())
+            ? new ClientFailed(worker, workers)
+            : new IllegalStateException(worker.getName() + " failed", worker.failure());
       }
     }
     long pairs = pairs(workers);

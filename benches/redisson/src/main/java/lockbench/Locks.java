@@ -12,8 +12,11 @@ interface Locks extends AutoCloseable {
 
   /** A lock as one thread sees it. */
   interface Lock extends AutoCloseable {
-    /** Waits until this thread has the lock. */
-    void lock();
+    /** What lock() returns where the lock has no fencing tokens. */
+    long NO_TOKEN = 0;
+
+    /** Waits until this thread has the lock, and returns its fencing token. */
+    long lock();
 
     /** Gives it back; fails when this thread had lost it. */
     void unlock();

@@ -3,6 +3,8 @@ package lockbench;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Collections;
 import java.util.List;
 import java.util.Set;
@@ -11,8 +13,8 @@ import java.util.logging.Level;
 import java.util.logging.Logger;
 
 /**
- * `make bench-redisson`: the real Redisson beside the module. In every round each way gets a server
- * of its own and does all jobs; the ways take turns in being first.
+ * `make bench-redisson`: the real Redisson beside the module, in two parts. In every round each way
+ * gets a server of its own and does all jobs; the ways take turns in being first.
  */
 public final class Main {
   private static final Path PAGE = Path.of("docs/BENCHMARKS.md");
@@ -23,27 +25,37 @@ public final class Main {
   /** Netty warns of a hundred clients in one process. It is right, and they are wanted here. */
   private static final Logger TIMERS = Logger.getLogger("io.netty.util.HashedWheelTimer");
 
+  private final Part part;
   private final Effort effort;
   private final Results results = new Results();
   private final Set<Way> leftOut = new TreeSet<>();
 
-  private Main(Effort effort) {
-    this.effort = effort;
+  private Main(Part part, boolean quick) {
+    this.part = part;
+    effort = part.effort(quick);
   }
 
   public static void main(String[] args) throws IOException, InterruptedException {
-    boolean quick = List.of(args).equals(List.of("quick"));
-    if (args.length > 0 && !quick) {
-      throw new IllegalArgumentException("usage: bench.jar [quick]");
+    List<String> words = new ArrayList<>(List.of(args));
+    boolean quick = words.remove("quick");
+    List<Part> parts = Arrays.stream(Part.values()).filter(part -> words.remove(part.mark())).toList();
+    if (!words.isEmpty()) {
+      throw new IllegalArgumentException("usage: bench.jar [quick] [redisson] [tickets]");
     }
     TIMERS.setLevel(Level.OFF);
-    Main bench = new Main(quick ? Effort.QUICK : Effort.FULL);
-    bench.measure();
-    bench.write(quick ? TRIAL : PAGE);
+    for (Part part : parts.isEmpty() ? List.of(Part.values()) : parts) {
+      Main bench = new Main(part, quick);
+      bench.measure();
+      bench.write(quick ? TRIAL : PAGE);
+    }
   }
 
   private void measure() throws IOException, InterruptedException {
+    long began = System.currentTimeMillis();
     for (int round = -effort.thrownAway(); round < effort.rounds(); round++) {
+      if (!effort.hasTimeAfter(round + effort.thrownAway(), System.currentTimeMillis() - began)) {
+        break;
+      }
       for (Way way : inTurn(round + effort.thrownAway())) {
         try (Server server = way.start()) {
           if (server == null) {
@@ -57,37 +69,46 @@ public final class Main {
   }
 
   private void measure(int round, Way way, Server server) throws InterruptedException {
-    for (Job job : Job.ALL) {
+    for (Job job : part.jobs) {
       if (way.does(job)) {
-        Sample sample = Load.run(way, server, job, effort);
-        System.out.printf(
-            "round %d, %s; %s, %s: %.0f pairs/s, p99 %.2f ms, server %.1f us a pair%n",
-            round + 1,
-            way.label,
-            job.group(),
-            job.name(),
-            sample.pairsPerS(),
-            sample.p99Ms(),
-            sample.serverUs());
-        if (round >= 0) {
-          results.add(job, way, sample);
+        String point = "round %d, %s; %s, %s".formatted(round + 1, way.label, job.group(), job.name());
+        try {
+          Sample sample = Load.run(way, server, job, effort);
+          System.out.printf(
+              "%s: %.0f pairs/s, p99 %.2f ms, server %.1f us a pair%n",
+              point, sample.pairsPerS(), sample.p99Ms(), sample.serverUs());
+          if (round >= 0) {
+            results.add(job, way, sample);
+          }
+        } catch (Load.ClientFailed error) {
+          if (!job.crowd()) {
+            throw error;
+          }
+          System.out.println(point + ": " + error.getCause());
+          if (round >= 0) {
+            results.addFailed(job, way);
+          }
         }
       }
     }
   }
 
-  private static List<Way> inTurn(int round) {
-    List<Way> ways = new java.util.ArrayList<>(List.of(Way.values()));
+  private List<Way> inTurn(int round) {
+    List<Way> ways = new ArrayList<>(part.ways());
     Collections.rotate(ways, -round);
     return ways;
   }
 
   private void write(Path path) throws IOException {
-    String section = new Report(results, effort, leftOut).markdown();
+    String section =
+        switch (part) {
+          case REDISSON -> new Report(results, effort, leftOut).markdown();
+          case TICKETS -> new TicketReport(results, effort).markdown();
+        };
     System.out.println(section);
     Files.createDirectories(path.toAbsolutePath().getParent());
     String page = Files.exists(path) ? Files.readString(path) : "";
-    Files.writeString(path, Page.with(page, section));
+    Files.writeString(path, Page.with(page, part, section));
     System.out.println("written: " + path);
   }
 }

@@ -15,8 +15,9 @@ final class MessagesOnly implements Locks.Lock {
   }
 
   @Override
-  public void lock() {
+  public long lock() {
     absent.isExists();
+    return NO_TOKEN;
   }
 
   @Override

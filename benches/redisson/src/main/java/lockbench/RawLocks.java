@@ -13,9 +13,6 @@ final class RawLocks implements Locks {
   private static final ProtocolCommand ACQUIRE = "LOCK.ACQUIRE"::getBytes;
   private static final ProtocolCommand RELEASE = "LOCK.RELEASE"::getBytes;
 
-  /** The lease that Redisson's watchdog keeps renewing. */
-  private static final String LEASE_MS = "30000";
-
   private static final String WAIT_MS = "60000";
   private static final int ANSWER_WITHIN_MS = 90_000;
 
@@ -33,14 +30,16 @@ final class RawLocks implements Locks {
     connection.ping();
     String name = job.lockOf(thread);
     String owner = UUID.randomUUID() + ":" + thread;
+    String lease = "" + job.leaseMs();
     return new Lock() {
       @Override
-      public void lock() {
+      public long lock() {
         Object token =
-            connection.sendCommand(ACQUIRE, name, owner, "PX", LEASE_MS, "BLOCK", WAIT_MS);
+            connection.sendCommand(ACQUIRE, name, owner, "PX", lease, "BLOCK", WAIT_MS);
         if (token == null) {
           throw new IllegalStateException("not granted in " + WAIT_MS + " ms");
         }
+        return (Long) token;
       }
 
       @Override

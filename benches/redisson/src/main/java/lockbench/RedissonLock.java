@@ -12,8 +12,9 @@ final class RedissonLock implements Locks.Lock {
   }
 
   @Override
-  public void lock() {
+  public long lock() {
     lock.lock();
+    return NO_TOKEN;
   }
 
   @Override

@@ -11,11 +11,12 @@ import java.util.function.BiFunction;
 import org.redisson.Redisson;
 import org.redisson.api.RedissonClient;
 import org.redisson.config.Config;
+import org.redisson.config.SingleServerConfig;
 
 /**
  * Redisson's clients, a JVM's worth each. Only their pools are fitted to the job, so that no
  * connection is opened while it is measured, and their threads are shared: a hundred clients in one
- * process would have thousands otherwise.
+ * process would have thousands otherwise. For a crowd the pools are Redisson's default.
  */
 final class RedissonLocks implements Locks {
   /** Of each client, for commands: nobody waits for the answer to the last one of unlock(). */
@@ -51,17 +52,19 @@ final class RedissonLocks implements Locks {
   }
 
   private Config config(Server server) {
-    int wanted = Math.max(job.threadsPerClient(), FEWEST_CONNECTIONS);
-    int connections = Math.min(wanted, MOST_CONNECTIONS);
     Config config = new Config();
     config.setEventLoopGroup(events);
     config.setExecutor(executor);
-    config
-        .useSingleServer()
-        .setAddress("redis://127.0.0.1:" + server.port())
-        .setTimeout(ANSWERS_WITHIN_MS)
-        .setConnectionPoolSize(connections)
-        .setConnectionMinimumIdleSize(connections);
+    SingleServerConfig single =
+        config
+            .useSingleServer()
+            .setAddress("redis://127.0.0.1:" + server.port())
+            .setTimeout(ANSWERS_WITHIN_MS);
+    if (!job.crowd()) {
+      int wanted = Math.max(job.threadsPerClient(), FEWEST_CONNECTIONS);
+      int connections = Math.min(wanted, MOST_CONNECTIONS);
+      single.setConnectionPoolSize(connections).setConnectionMinimumIdleSize(connections);
+    }
     return config;
   }
 

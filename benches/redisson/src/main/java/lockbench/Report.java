@@ -1,6 +1,5 @@
 package lockbench;
 
-import java.util.Arrays;
 import java.util.List;
 import java.util.Set;
 import java.util.function.ToDoubleFunction;
@@ -46,35 +45,19 @@ final class Report {
   }
 
   String markdown() {
-    StringBuilder text = new StringBuilder(About.text(effort));
+    StringBuilder text = new StringBuilder(About.text(effort, results.rounds()));
     for (String group : List.of(Job.ALONE, Job.ONE_CLIENT, Job.CLIENTS)) {
+      List<Job> jobs = Job.PAIRS.stream().filter(job -> job.group().equals(group)).toList();
       text.append("\n### Redisson: ").append(group).append("\n\n");
-      text.append(About.of(group)).append("\n").append(table(group, SPEED, this::speed));
+      text.append(About.of(group)).append("\n");
+      text.append(new Table(SPEED, this::speed).of(results, jobs, Job::name));
     }
     text.append("\n### Redisson: parts of a pair\n\n").append(About.OF_MAKE).append("\n");
-    text.append(Cells.head(MAKE));
-    Job.ALL.forEach(job -> rows(job, job.group() + ", " + job.name(), this::make, text));
+    text.append(
+        new Table(MAKE, this::make)
+            .of(results, Job.PAIRS, job -> job.group() + ", " + job.name()));
     text.append("\n").append(About.notes(leftOut));
     return text.toString();
-  }
-
-  private interface Row {
-    Stream<String> cells(Job job, Way way);
-  }
-
-  private String table(String group, List<String> columns, Row row) {
-    StringBuilder text = new StringBuilder(Cells.head(columns));
-    Job.ALL.stream()
-        .filter(job -> job.group().equals(group))
-        .forEach(job -> rows(job, job.name(), row, text));
-    return text.toString();
-  }
-
-  private void rows(Job job, String name, Row row, StringBuilder text) {
-    Arrays.stream(Way.values())
-        .filter(way -> results.has(job, way))
-        .map(way -> Stream.concat(Stream.of(name + ": " + way.label), row.cells(job, way)))
-        .forEach(cells -> text.append(Cells.row(cells.toList())));
   }
 
   private Stream<String> speed(Job job, Way way) {

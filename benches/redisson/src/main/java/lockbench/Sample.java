@@ -15,7 +15,11 @@ record Sample(
     double lockCallsUs,
     double commands,
     double messages,
-    double bytes) {
+    double bytes,
+    double published,
+    double servedPercent,
+    double connections,
+    double waitingKb) {
 
   /** Of how long every grant was waited for, in nanoseconds, and what was spent meanwhile. */
   static Sample of(long[] waits, double seconds, Counters spent) {
@@ -36,7 +40,32 @@ record Sample(
         spent.lockCalls().us() / pairs,
         spent.calls() / pairs,
         spent.messages() / pairs,
-        spent.bytes() / pairs);
+        spent.bytes() / pairs,
+        spent.published() / pairs,
+        0,
+        0,
+        0);
+  }
+
+  /** With the share of threads that had the lock in the measured time, and what the waiters cost. */
+  Sample with(double servedPercent, Crowd crowd) {
+    return new Sample(
+        pairsPerS,
+        p50Ms,
+        p99Ms,
+        serverUs,
+        serverUserUs,
+        serverBusyPercent,
+        clientBusyPercent,
+        lockCalls,
+        lockCallsUs,
+        commands,
+        messages,
+        bytes,
+        published,
+        servedPercent,
+        crowd.connections(),
+        crowd.bytes() / 1e3);
   }
 
   /** Of sorted values, by the nearest rank. */

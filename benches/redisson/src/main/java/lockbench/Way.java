@@ -10,7 +10,9 @@ enum Way {
   NATIVE("Redisson, its scripts run by the module"),
   /** Not a lock: what a pair of Redisson's would cost if its scripts cost nothing. */
   MESSAGES("three EXISTS through Redisson: its messages alone"),
-  RAW("LOCK.ACQUIRE BLOCK, LOCK.RELEASE");
+  RAW("LOCK.ACQUIRE BLOCK, LOCK.RELEASE"),
+  TICKETS("tickets: LOCK.ACQUIRE NOTIFY, LOCK.RENEW, LOCK.RELEASE"),
+  UNCONFIRMED("tickets, without LOCK.RENEW");
 
   /** Has the module run Redisson's scripts itself. */
   static final String SETTING = "lock.redisson-scripts";
@@ -24,9 +26,28 @@ enum Way {
     this.label = label;
   }
 
-  /** Whether there is anything to compare: nobody waits for a message. */
+  /** Below the default of maxclients, and what a machine lets one process open. */
+  private static final int MOST_CONNECTIONS = 5_000;
+
+  /** Whether there is anything to compare. */
   boolean does(Job job) {
-    return this != MESSAGES || !job.oneLock();
+    return switch (this) {
+      case PLAIN -> true;
+      case LOADED, NATIVE -> !job.crowd();
+      case MESSAGES -> !job.oneLock(); // there is no wait
+      case RAW -> job.threads() <= MOST_CONNECTIONS;
+      case TICKETS, UNCONFIRMED -> job.crowd();
+    };
+  }
+
+  /** How many threads of a crowd wait: what the server says now, and said before they asked. */
+  double waiting(String info, String before) {
+    return switch (this) {
+      case RAW -> Counters.number(info, "blocked_clients");
+      case TICKETS, UNCONFIRMED -> Counters.number(info, "lock_tickets");
+      // Redisson asks, subscribes and asks again; then it waits for a message.
+      default -> Counters.of(info, 0).since(Counters.of(before, 0)).lockCalls().calls() / 2;
+    };
   }
 
   /** A server that is set up for it, or null when this build of the module cannot do it. */
@@ -43,6 +64,7 @@ enum Way {
   Locks connect(Server server, Job job) {
     return switch (this) {
       case RAW -> new RawLocks(server, job);
+      case TICKETS, UNCONFIRMED -> new TicketLocks(server, job, this == TICKETS);
       case MESSAGES -> new RedissonLocks(server, job, MessagesOnly::new);
       default -> new RedissonLocks(server, job, RedissonLock::new);
     };

@@ -13,15 +13,18 @@ final class Worker extends Thread {
   /** In one of so many pairs the other threads get a chance to be where they must not. */
   private static final int LETS_OTHERS_RUN = 50;
 
+  /** Bytes; what a thread needs while it waits in a client library. Ten thousand of them start. */
+  private static final long STACK = 256 << 10;
+
   private final Load load;
   private final int number;
   private long[] waits = new long[1024];
   private int granted;
   private volatile long pairs;
-  private Throwable failure;
+  private volatile Throwable failure;
 
   Worker(Load load, int number) {
-    super("worker-" + number);
+    super(null, null, "worker-" + number, STACK);
     setDaemon(true);
     this.load = load;
     this.number = number;
@@ -45,10 +48,11 @@ final class Worker extends Thread {
 
   private void pair(Locks.Lock lock, Load.Guarded guarded) {
     long asked = System.nanoTime();
-    lock.lock();
+    long token = lock.lock();
     if (load.measuring) {
       note(System.nanoTime() - asked);
     }
+    guarded.enter(token);
     count(guarded);
     lock.unlock();
     pairs = pairs + 1;

@@ -1,12 +1,15 @@
 package lockbench;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import org.junit.jupiter.api.Test;
 
 /** The arithmetic between what is measured and what is written. */
 class FiguresTest {
-  private static final Job JOB = Job.ALL.get(0);
+  private static final Job JOB = Job.PAIRS.get(0);
 
   @Test
   void commandsAreCountedSinceAnEarlierLook() {
@@ -55,6 +58,36 @@ class FiguresTest {
   }
 
   @Test
+  void aFailedRoundHasNoFigures() {
+    Results results = new Results();
+    results.addFailed(JOB, Way.PLAIN);
+    results.add(JOB, Way.RAW, pairsPerS(30));
+    assertFalse(results.has(JOB, Way.PLAIN));
+    assertTrue(Double.isNaN(results.ratio(JOB, Way.RAW, Sample::pairsPerS)));
+    results.add(JOB, Way.PLAIN, pairsPerS(10));
+    results.add(JOB, Way.RAW, pairsPerS(20));
+    assertEquals(1, results.failed(JOB, Way.PLAIN));
+    assertEquals(10, results.median(JOB, Way.PLAIN, Sample::pairsPerS));
+    assertEquals(2, results.ratio(JOB, Way.RAW, Sample::pairsPerS));
+  }
+
+  @Test
+  void aRoundThatWouldEndLateIsLeftOut() {
+    Effort effort = new Effort(1, 3, 0, 0, 0, 100);
+    assertTrue(effort.hasTimeAfter(1, 1_000));
+    assertTrue(effort.hasTimeAfter(2, 66));
+    assertFalse(effort.hasTimeAfter(2, 68));
+  }
+
+  @Test
+  void tokensRise() {
+    Load.Guarded guarded = new Load.Guarded();
+    guarded.enter(7);
+    guarded.enter(8);
+    assertThrows(IllegalStateException.class, () -> guarded.enter(8));
+  }
+
+  @Test
   void threeDigitsMatter() {
     assertEquals("0.041", Cells.number(0.0409));
     assertEquals("1.00", Cells.number(0.9999));
@@ -64,6 +97,6 @@ class FiguresTest {
   }
 
   private static Sample pairsPerS(double n) {
-    return new Sample(n, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+    return new Sample(n, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
   }
 }

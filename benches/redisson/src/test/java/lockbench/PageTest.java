@@ -7,18 +7,25 @@ import org.junit.jupiter.api.Test;
 
 /** What others wrote on the page stays. */
 class PageTest {
-  private static final String FRESH = "<!-- redisson -->\nours\n<!-- end of redisson -->";
+  private static final String TICKETS = "<!-- tickets -->\nwaits\n<!-- end of tickets -->";
+  private static final String PAIRS = "<!-- redisson -->\npairs\n<!-- end of redisson -->";
+  private static final String BOTH =
+      "<!-- redisson -->\npairs\n\n" + TICKETS + "\n<!-- end of redisson -->";
 
   @Test
-  void theSectionBetweenTheMarksIsReplaced() {
-    String page = "# Before\n\n<!-- redisson -->\nolder\n<!-- end of redisson -->\n\nafter\n";
-    assertEquals("# Before\n\n" + FRESH + "\n\nafter\n", Page.with(page, "ours\n"));
+  void eachPartReplacesItsOwnSection() {
+    String page = "# Before\n\n" + BOTH + "\nafter\n";
+    String pairs = Page.with(page, Part.REDISSON, "new\n");
+    assertEquals(page.replace("pairs", "new"), pairs);
+    assertEquals(page.replace("waits", "new"), Page.with(page, Part.TICKETS, "new\n"));
   }
 
   @Test
   void aPageWithoutMarksGetsThemAtItsEnd() {
-    assertEquals("# Before\n\n" + FRESH + "\n", Page.with("# Before\n", "ours\n"));
-    assertEquals(FRESH + "\n", Page.with("", "ours\n"));
+    String page = Page.with("# Before\n", Part.REDISSON, "pairs\n");
+    assertEquals("# Before\n\n" + PAIRS + "\n", page);
+    assertEquals("# Before\n\n" + BOTH + "\n", Page.with(page, Part.TICKETS, "waits\n"));
+    assertEquals(PAIRS + "\n", Page.with("", Part.REDISSON, "pairs\n"));
   }
 
   @Test
