@@ -32,6 +32,8 @@ const BUFFER: usize = 16 * 1024;
 /// The effort of the measurement.
 #[derive(Clone, Copy)]
 pub struct Effort {
+    /// Whether this is a trial: fewer locks, waiters and samples in every part.
+    pub quick: bool,
     /// How often each point is measured.
     pub rounds: usize,
     /// The warm-up before the clock starts.

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::cells::{count, short};
 use crate::crowd::{room, wait_for, Crowd, MANY_CLIENTS};
+use crate::load::Effort;
 use crate::report::Section;
 use crate::ring::{Words, BLPOP, MODULE};
 use crate::server::Server;
@@ -113,8 +114,12 @@ fn settle(places: &mut [Place], settling: Duration) -> io::Result<Vec<Memory>> {
     }
 }
 
+/// The title of the section.
+pub const TITLE: &str = "Memory";
+
 /// Measures and reports.
-pub fn section(quick: bool) -> io::Result<Section> {
+pub fn measure(effort: &Effort) -> io::Result<Vec<Section>> {
+    let quick = effort.quick;
     let (wanted, settling) = if quick {
         (200, Duration::from_secs(1))
     } else {
@@ -150,37 +155,42 @@ pub fn section(quick: bool) -> io::Result<Section> {
         .map(String::from)
         .to_vec(),
     ];
-    Ok(Section {
-        title: "Memory".into(),
+    Ok(vec![Section {
+        title: TITLE.into(),
         text: "The memory of one more waiter.".into(),
         columns: ["what", "used_memory, bytes", "resident, bytes"]
             .map(String::from)
             .to_vec(),
         rows: rows.to_vec(),
-        notes: notes(number, settling, quick),
+        remarks: remarks(number, settling, quick),
+        notes: NOTES.map(String::from).to_vec(),
         image: None,
-    })
+    }])
 }
 
-fn notes(number: usize, settling: Duration, quick: bool) -> Vec<String> {
-    let mut notes = vec![
-        format!("{} waiters on one key, after the server has trimmed its clients' buffers (memory has \
-        stopped falling, or {} s). The memory of a waiter is the difference to the same connection \
-        before it waited.", count(number), settling.as_secs()),
-        "The server keeps two further clients of its own for every blocked client of a module, each \
-         with a reply buffer of 16 kB of which hardly a byte is ever touched: used_memory counts them, \
-         the resident size shows the memory in use.".into(),
-        "The place in the queue: all connections are closed, and the server frees its clients; the \
-         module still keeps the waiters' places (lock.queue-grace), each with its owner, its links and \
-         its deadline. Compared with the same server before the first connection, so memory that the \
-         server never frees is counted too. While the request is parked it has an entry in two more \
-         tables, by its number: about 120 bytes.".into(),
-    ];
+fn remarks(number: usize, settling: Duration, quick: bool) -> Vec<String> {
+    let mut remarks = vec![format!(
+        "{} waiters on one key, after the server has trimmed its clients' buffers (memory has stopped falling, or {} \
+         s).",
+        count(number),
+        settling.as_secs()
+    )];
     if quick {
-        notes.push(
-            "A quick run does not wait until buffers are trimmed: these figures mean nothing."
-                .into(),
-        );
+        let quick =
+            "A quick run does not wait until buffers are trimmed: these figures mean nothing.";
+        remarks.push(quick.into());
     }
-    notes
+    remarks
 }
+
+const NOTES: [&str; 3] = [
+    "The memory of a waiter is the difference to the same connection before it waited.",
+    "The server keeps two further clients of its own for every blocked client of a module, each \
+     with a reply buffer of 16 kB of which hardly a byte is ever touched: used_memory counts them, \
+     the resident size shows the memory in use.",
+    "The place in the queue: all connections are closed, and the server frees its clients; the \
+     module still keeps the waiters' places (lock.queue-grace), each with its owner, its links and \
+     its deadline. Compared with the same server before the first connection, so memory that the \
+     server never frees is counted too. While the request is parked it has an entry in two more \
+     tables, by its number: about 120 bytes.",
+];
