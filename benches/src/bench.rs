@@ -7,7 +7,8 @@ use std::time::Duration;
 use crate::load::{Effort, CONNECTIONS, LOCKS};
 use crate::report::{self, Run, Section};
 use crate::{
-    cancel, handoff, lease_end, libraries, many_locks, memory, others, pairs, pictures, singles,
+    cancel, handoff, kinds, lease_end, libraries, many_locks, memory, others, pairs, pictures,
+    singles,
 };
 
 const FULL: Effort = Effort {
@@ -53,6 +54,7 @@ const fn part(
 /// All parts, in the order of the report.
 const PARTS: &[Part] = &[
     part("pairs", &pairs::TITLES, pairs::measure),
+    part("kinds", &[kinds::TITLE], kinds::measure),
     part("singles", &[singles::TITLE], singles::measure),
     part("others", &[others::TITLE], others::measure),
     part("libraries", &[libraries::TITLE], libraries::measure),

@@ -12,8 +12,9 @@ use std::process::Command;
 
 use crate::paths::{Scenario, Setting, CHANNEL, OTHER, OWNER, SETTINGS};
 use crate::report::project;
+use crate::scripts;
 use crate::server::Server;
-use crate::wire::{line, refuse_error, request, Conn};
+use crate::wire::{line, refuse_error, Conn};
 
 /// Locks per path.
 const LOCKS: usize = 2_000;
@@ -124,7 +125,7 @@ impl Counted {
         let mut conn = server.conn()?;
         for words in setting.before {
             match words.strip_prefix("load ") {
-                Some(sha1) => load(&mut conn, sha1)?,
+                Some(sha1) => scripts::load(&mut conn, sha1)?,
                 None => drop(conn.ask(words)?),
             }
         }
@@ -185,14 +186,6 @@ impl Counted {
         }
         Err(io::Error::other("callgrind wrote no totals"))
     }
-}
-
-/// Loads a script of Redisson's, whose text `make redisson-texts` has fetched.
-fn load(conn: &mut Conn, sha1: &str) -> io::Result<()> {
-    let path = project().join(format!("target/redisson/scripts/{sha1}.lua"));
-    let text = std::fs::read_to_string(path)?;
-    conn.send(&request(&["SCRIPT", "LOAD", &text]))?;
-    refuse_error(&conn.reply()?)
 }
 
 struct Conns {

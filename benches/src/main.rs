@@ -15,6 +15,7 @@ mod document;
 mod handoff;
 mod herd;
 mod instr;
+mod kinds;
 mod lease_end;
 mod libraries;
 mod load;
