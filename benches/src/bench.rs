@@ -8,7 +8,7 @@ use crate::load::{Effort, CONNECTIONS, LOCKS};
 use crate::report::{self, Run, Section};
 use crate::{
     cancel, handoff, kinds, lease_end, libraries, many_locks, memory, others, pairs, pictures,
-    singles,
+    singles, tickets,
 };
 
 const FULL: Effort = Effort {
@@ -62,6 +62,7 @@ const PARTS: &[Part] = &[
     part("many-locks", &[many_locks::TITLE], many_locks::measure),
     part("cancel", &[cancel::TITLE], cancel::measure),
     part("memory", &[memory::TITLE], memory::measure),
+    part("tickets", &tickets::TITLES, tickets::measure),
     part("lease-end", &[lease_end::TITLE], lease_end::measure),
 ];
 

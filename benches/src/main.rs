@@ -38,6 +38,7 @@ mod scripts;
 mod server;
 mod singles;
 mod stats;
+mod tickets;
 mod wire;
 
 use std::process::ExitCode;

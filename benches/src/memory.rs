@@ -10,6 +10,7 @@ use crate::load::Effort;
 use crate::report::Section;
 use crate::ring::{Words, BLPOP, MODULE};
 use crate::server::Server;
+use crate::tickets;
 use crate::wire::{line, Conn};
 
 /// The server trims the buffers of its clients within half a minute, and gets no longer than this.
@@ -18,21 +19,26 @@ const SETTLING: Duration = Duration::from_secs(40);
 /// Memory that has not fallen for this long is regarded as settled.
 const STILL: Duration = Duration::from_secs(6);
 
+/// The memory of a server, or a part of it, in bytes.
 #[derive(Debug, Clone, Copy)]
-struct Memory {
-    used: f64,
-    resident: f64,
+pub struct Memory {
+    /// As the server counts it: used_memory.
+    pub used: f64,
+    /// As the kernel counts it.
+    pub resident: f64,
 }
 
 impl Memory {
-    fn read(control: &mut Conn) -> io::Result<Memory> {
+    /// Reads it from INFO.
+    pub fn read(control: &mut Conn) -> io::Result<Memory> {
         Ok(Memory {
             used: control.info("memory", "used_memory")?,
             resident: control.info("memory", "used_memory_rss")?,
         })
     }
 
-    fn each_since(self, before: Memory, number: usize) -> Memory {
+    /// The difference for one of this many.
+    pub fn each_since(self, before: Memory, number: usize) -> Memory {
         Memory {
             used: (self.used - before.used) / number as f64,
             resident: (self.resident - before.resident) / number as f64,
@@ -93,21 +99,21 @@ impl Place {
     }
 }
 
-/// Waits until the memory of all these servers has stopped falling.
-fn settle(places: &mut [Place], settling: Duration) -> io::Result<Vec<Memory>> {
+/// Reads the memory of some servers when it has not fallen for as long as `still`, or after `settling`.
+pub fn settle(
+    mut read: impl FnMut() -> io::Result<Vec<Memory>>,
+    settling: Duration,
+    still: Duration,
+) -> io::Result<Vec<Memory>> {
     let start = Instant::now();
     let (mut least, mut least_at) = (f64::INFINITY, start);
     loop {
-        let read = |place: &mut Place| Memory::read(&mut place.control);
-        let now = places
-            .iter_mut()
-            .map(read)
-            .collect::<io::Result<Vec<_>>>()?;
+        let now = read()?;
         let used: f64 = now.iter().map(|memory| memory.used).sum();
         if used < least * 0.999 {
             (least, least_at) = (used, Instant::now());
         }
-        if start.elapsed() > settling || least_at.elapsed() > STILL {
+        if start.elapsed() > settling || least_at.elapsed() > still {
             return Ok(now);
         }
         std::thread::sleep(Duration::from_millis(250));
@@ -116,6 +122,11 @@ fn settle(places: &mut [Place], settling: Duration) -> io::Result<Vec<Memory>> {
 
 /// The title of the section.
 pub const TITLE: &str = "Memory";
+
+fn settled(places: &mut [Place], settling: Duration) -> io::Result<Vec<Memory>> {
+    let read = |place: &mut Place| Memory::read(&mut place.control);
+    settle(|| places.iter_mut().map(read).collect(), settling, STILL)
+}
 
 /// Measures and reports.
 pub fn measure(effort: &Effort) -> io::Result<Vec<Section>> {
@@ -128,12 +139,12 @@ pub fn measure(effort: &Effort) -> io::Result<Vec<Section>> {
     let number = wanted.min(room(2)? - 50);
     eprintln!("memory: {number} connections");
     let mut places = [Place::new(&MODULE, number)?, Place::new(&BLPOP, number)?];
-    let connected = settle(&mut places, settling)?;
+    let connected = settled(&mut places, settling)?;
     eprintln!("memory: {number} waiters");
     places.iter_mut().try_for_each(Place::park)?;
-    let parked = settle(&mut places, settling)?;
+    let parked = settled(&mut places, settling)?;
     places[0].leave()?;
-    let kept = settle(&mut places[..1], settling)?[0].each_since(places[0].empty, number);
+    let kept = settled(&mut places[..1], settling)?[0].each_since(places[0].empty, number);
     let row = |what: &str, memory: Memory| {
         let cells = [what.into(), short(memory.used), short(memory.resident)];
         cells.to_vec()
@@ -154,6 +165,10 @@ pub fn measure(effort: &Effort) -> io::Result<Vec<Section>> {
         ]
         .map(String::from)
         .to_vec(),
+        row(
+            "a ticket, which needs no connection",
+            tickets::memory_each(number)?,
+        ),
     ];
     Ok(vec![Section {
         title: TITLE.into(),
