@@ -150,10 +150,12 @@ EACH_SERVER = SERVERS='$(SERVERS)' benches/each-server.sh
 bench-build: build
 	@$(CARGO) build --release --locked -p redis_lock_benches
 
-bench: bench-build redisson-texts ## measure the module beside its peers, into docs/BENCHMARKS.md (SERVERS='redis-7.0 redis-8.6', PART='pairs tickets', QUICK=1: a trial)
+# Minutes of the parts on a quiet machine of two cores: pairs 3, kinds 1, singles 1, others 1, libraries 2, handoff 2,
+# many-locks 1, cancel 2, memory 2, lease-end 1, tickets 7.
+bench: bench-build redisson-texts ## measure the module beside its peers, into docs/BENCHMARKS.md: 20 to 25 minutes a server (SERVERS='redis-7.0 valkey-9.1', PART='pairs tickets', QUICK=1: a trial of 3 minutes)
 	$(EACH_SERVER) $(LOAD_CORE) target/release/lock-bench bench $(if $(QUICK),quick) $(PART)
 
-bench-instr: build redisson-texts ## count the instructions of every command, beside docs/INSTRUCTIONS.md (SERVERS=; SAVE=1: into it)
+bench-instr: build redisson-texts ## count the instructions of every command, beside docs/INSTRUCTIONS.md: 4 minutes a server (SERVERS=; SAVE=1: into it)
 	@scripts/setup.sh count
 	@$(CARGO) build --profile quick --locked -p redis_lock_benches
 	$(EACH_SERVER) target/quick/lock-bench instr $(if $(SAVE),save)
