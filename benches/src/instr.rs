@@ -25,8 +25,8 @@ const BATCH: usize = 50;
 /// The committed table's path below the project.
 const TABLE: &str = "docs/INSTRUCTIONS.md";
 
-/// Counts every path on this server and prints the counts beside the committed ones; with `save`, replaces the column of
-/// this server's release.
+/// Counts every path on this server and prints the counts beside the committed ones; with `save`, replaces the column
+/// of this server's release.
 pub fn run(save: bool) -> io::Result<()> {
     let path = project().join(TABLE);
     let mut page = Page::parse(&std::fs::read_to_string(&path).unwrap_or_default());
@@ -124,8 +124,8 @@ fn intro() -> String {
         "# Instructions per command\n\n\
          Instructions that a server executes in user space for one command, or for all commands that a row names: \
          callgrind's count over {LOCKS} locks, requests in batches of {BATCH} on one connection, owners of {} bytes. \
-         Rows with a parked client, BLPOP, or \"one at a time\" are not in batches. `make bench-instr` counts again and \
-         shows the difference; with `SAVE=1` it replaces the columns of the servers that it counts (`SERVERS`; \
+         Rows with a parked client, BLPOP, or \"one at a time\" are not in batches. `make bench-instr` counts again \
+         and shows the difference; with `SAVE=1` it replaces the columns of the servers that it counts (`SERVERS`; \
          without it this machine's). The kernel's part, about half of a command that comes alone, is not in it. \
          [PERFORMANCE.md](PERFORMANCE.md) explains the figures.\n",
         OWNER.len()
@@ -234,8 +234,8 @@ struct Conns {
 }
 
 impl Conns {
-    /// Sends the commands for every lock and reads their replies. Paths with a waiter, or with a message that is read at
-    /// once, run lock by lock, all others in batches.
+    /// Sends the commands for every lock and reads their replies. Paths with a waiter, or with a message that is read
+    /// at once, run lock by lock, all others in batches.
     fn play(&mut self, commands: &[&str]) -> io::Result<()> {
         let is_alone =
             |command: &&str| command.starts_with("waiter: ") || command.starts_with(HEARD);

@@ -169,7 +169,8 @@ mod tests {
 
     #[test]
     fn tables_are_read_as_they_are_written() {
-        let report = "# x\n\n## Hand-off\n\nwords\n\n| a | b |\n|---|---:|\n| 1 BLPOP | 58.5 (58.2..59.0) | | | | 4.00 |\n\
+        let report = "# x\n\n## Hand-off\n\nwords\n\n\
+                      | a | b |\n|---|---:|\n| 1 BLPOP | 58.5 (58.2..59.0) | | | | 4.00 |\n\
                       | 1,000 this module | 1,234 | | | | 4.00 |\n\n| a |\n|---|\n| 5 of another server | 1 |\n\
                       \n## Hand-off, more\n\n| a |\n|---|\n| 9 x | 1 |\n";
         let lines = lines(&rows(report, "Hand-off"));

@@ -308,7 +308,8 @@ mod tests {
 
     #[test]
     fn the_document_gets_a_table_of_markdown() {
-        let table = "**redis 7.0.15**\n\n| what | µs |\n|---|---:|\n| the module | 7.2 |\n| a | 12.25 |\n\n- A remark.";
+        let table = "**redis 7.0.15**\n\n\
+                     | what | µs |\n|---|---:|\n| the module | 7.2 |\n| a | 12.25 |\n\n- A remark.";
         assert_eq!(section().table("**redis 7.0.15**"), table);
         let tables = Tables::from([("redis 7.0".into(), "table".into())]);
         let body = "One after the other.\n\n![Pairs](bench/pairs.svg)\n\n\

@@ -1,9 +1,9 @@
-//! Tickets by the hundred thousand: their memory, the rate at which they are enqueued, the hand-off while they wait, and
-//! their common ends.
+//! Tickets by the hundred thousand: their memory, the rate at which they are enqueued, the hand-off while they wait,
+//! and their common ends.
 //!
 //! A run is one server. One connection enqueues the tickets with pipelined requests. The lock is handed off some
-//! thousand times, from ticket to ticket, and then all tickets end in one way. Each number of tickets has a run for each
-//! way, so the first figures have as many rounds as there are ways.
+//! thousand times, from ticket to ticket, and then all tickets end in one way. Each number of tickets has a run for
+//! each way, so the first figures have as many rounds as there are ways.
 
 mod end;
 mod listener;

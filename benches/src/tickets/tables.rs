@@ -30,9 +30,9 @@ const MEMORY: Frame = (
         "client busy %",
     ],
     &[
-        "Memory above that of the same server before the first lock, of tickets without a time limit (`BLOCK 0`) and with \
-         one. Owners and tags have 36 bytes; all tickets have one channel. One connection sends all requests, 500 in a \
-         write, with two writes in flight.",
+        "Memory above that of the same server before the first lock, of tickets without a time limit (`BLOCK 0`) and \
+         with one. Owners and tags have 36 bytes; all tickets have one channel. One connection sends all requests, \
+         500 in a write, with two writes in flight.",
         "[Memory](#memory) has a parked client beside a ticket. 10,000 parked clients also need 10,000 connections.",
     ],
 );
@@ -50,18 +50,18 @@ const HAND_OFF: Frame = (
         "samples",
     ],
     &[
-        "One lock; one connection sends the releases, another is subscribed. Timed from the moment before the release is \
-         written to the moment after the message was read, in one client thread (epoll). The former holder then asks \
-         again, so that the queue keeps its length; the next release comes when the server has been idle for 100 us. \
-         Server CPU is that of a whole cycle.",
+        "One lock; one connection sends the releases, another is subscribed. Timed from the moment before the \
+         release is written to the moment after the message was read, in one client thread (epoll). The former \
+         holder then asks again, so that the queue keeps its length; the next release comes when the server has been \
+         idle for 100 us. Server CPU is that of a whole cycle.",
         "BLPOP and the parked client: one waiter, as in [Hand-off](#hand-off).",
     ],
 );
 
 const ENDS: Frame = (
     TITLES[2],
-    "All tickets end at once: their common deadline passes, `lock.drain` is turned on, the keys are broken with `PURGE`, \
-     or the only subscriber closes its connection and the keys are released.",
+    "All tickets end at once: their common deadline passes, `lock.drain` is turned on, the keys are broken with \
+     `PURGE`, or the only subscriber closes its connection and the keys are released.",
     &[
         "end, and tickets",
         "ms to the last",
@@ -75,15 +75,15 @@ const ENDS: Frame = (
         "after PURGE",
     ],
     &[
-        "To the last: from the deadline, or from the sending of the first command, until the server has no ticket left. \
-         The breaks and the releases of several keys are sent one after the other. To its message: until the subscriber \
-         has read the last message; it reads all the time and has no `client-output-buffer-limit`. A dead subscriber \
-         gets none.",
-        "The longest PING: another connection sends one every 0.2 ms until the last kept place is gone, and waits for \
-         the reply. Other work on the client's core makes it longer. The longest tick is the server's own figure, \
-         `eventloop_duration_max` of `INFO debug`, which Redis 7.0 does not have.",
-        "Left: memory above that of the same server before the first lock, after `FLUSHALL`, with no client but the one \
-         that reads it; then after `MEMORY PURGE`.",
+        "To the last: from the deadline, or from the sending of the first command, until the server has no ticket \
+         left. The breaks and the releases of several keys are sent one after the other. To its message: until the \
+         subscriber has read the last message; it reads all the time and has no `client-output-buffer-limit`. A dead \
+         subscriber gets none.",
+        "The longest PING: another connection sends one every 0.2 ms until the last kept place is gone, and waits \
+         for the reply. Other work on the client's core makes it longer. The longest tick is the server's own \
+         figure, `eventloop_duration_max` of `INFO debug`, which Redis 7.0 does not have.",
+        "Left: memory above that of the same server before the first lock, after `FLUSHALL`, with no client but the \
+         one that reads it; then after `MEMORY PURGE`.",
     ],
 );
 
