@@ -4,7 +4,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use super::listener::Listener;
-use super::pings::Pings;
+use super::pings::{Pings, Stall};
 use super::queue::{pipelined, Queue};
 use crate::crowd::wait_for;
 use crate::server::Server;
@@ -52,7 +52,7 @@ pub struct Ended {
     /// Microseconds of the server's thread for one of them.
     pub cpu_us: f64,
     /// The longest time until a PING was answered.
-    pub stall: Duration,
+    pub stall: Stall,
     /// The longest pass of the event loop, where the server measures it (Redis 7.2, Valkey 8).
     pub tick: Option<Duration>,
 }

@@ -68,6 +68,7 @@ const ENDS: Frame = (
         "ms to its message",
         "server CPU us each",
         "longest PING ms",
+        "its server CPU ms",
         "longest tick ms",
         "used_memory left, MB",
         "after PURGE",
@@ -80,8 +81,9 @@ const ENDS: Frame = (
          subscriber has read the last message; it reads all the time and has no `client-output-buffer-limit`. A dead \
          subscriber gets none.",
         "The longest PING: another connection sends one every 0.2 ms until the last kept place is gone, and waits \
-         for the reply. Other work on the client's core makes it longer. The longest tick is the server's own \
-         figure, `eventloop_duration_max` of `INFO debug`, which Redis 7.0 does not have.",
+         for the reply. Other work of the machine makes it longer, but not the time for which the server had a core \
+         meanwhile (its server CPU; the kernel counts it in steps of up to 4 ms). The longest tick is the server's own \
+         figure by the clock, `eventloop_duration_max` of `INFO debug`, which Redis 7.0 does not have.",
         "Left: memory above that of the same server before the first lock, after `FLUSHALL`, with no client but the \
          one that reads it; then after `MEMORY PURGE`.",
     ],
@@ -136,7 +138,8 @@ impl Figures {
                 ms(Some(ended.took)),
                 ms(ended.heard),
                 short(ended.cpu_us),
-                ms(Some(ended.stall)),
+                ms(Some(ended.stall.ping)),
+                ms(Some(ended.stall.cpu)),
                 ms(ended.tick),
                 format!("{:.2}", left.memory.used / MB),
                 format!("{:.2}", left.purged.used / MB),
