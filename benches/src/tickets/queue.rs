@@ -6,6 +6,7 @@
 use std::io;
 use std::time::{Duration, Instant};
 
+use super::pings::{Pings, Stall};
 use super::Case;
 use crate::crowd::{wait_for, Crowd};
 use crate::ring::pause;
@@ -30,6 +31,8 @@ pub struct Enqueued {
     pub cpu_us: f64,
     /// The part of the time for which the client used a core.
     pub client_busy: f64,
+    /// Meanwhile.
+    pub stall: Stall,
 }
 
 /// The tickets, and two connections: the first sends, the second is the only subscriber.
@@ -61,13 +64,16 @@ impl Queue {
         let start = Instant::now();
         let mut limit = Limit::new(deadline);
         let tickets = numbers.map(|number| ticket(number % case.keys, number, limit.ms()));
+        let pings = Pings::start(server)?;
         pipelined(&mut conn, tickets, b"+QUEUED")?;
+        let stall = pings.stop()?;
         let seconds = start.elapsed().as_secs_f64();
         let own_s = (cpu_us_of("/proc/thread-self") - own) / 1e6;
         let enqueued = Enqueued {
             per_s: case.tickets as f64 / seconds,
             cpu_us: (server.cpu_us() - cpu) / case.tickets as f64,
             client_busy: own_s / seconds,
+            stall,
         };
         drop(conn);
         // Its buffers are gone too, so that they are not counted as memory of the tickets.

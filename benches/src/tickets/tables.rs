@@ -28,12 +28,18 @@ const MEMORY: Frame = (
         "enqueued/s",
         "server CPU us",
         "client busy %",
+        "longest PING ms",
+        "its server CPU ms",
     ],
     &[
         "Memory above that of the same server before the first lock, of tickets without a time limit (`BLOCK 0`) and \
          with one. Owners and tags have 36 bytes; all tickets have one channel. One connection sends all requests, \
          500 in a write, with two writes in flight.",
         "[Memory](#memory) has a parked client beside a ticket. 10,000 parked clients also need 10,000 connections.",
+        "The longest PING: another connection sends one every 0.2 ms, and waits for the reply. Other work of the \
+         machine makes it longer, but not the time for which the server had a core meanwhile (its server CPU; the \
+         kernel counts it in steps of up to 4 ms). While tickets are enqueued, a PING also waits for the requests of \
+         one read.",
     ],
 );
 
@@ -80,10 +86,8 @@ const ENDS: Frame = (
          left. The breaks and the releases of several keys are sent one after the other. To its message: until the \
          subscriber has read the last message; it reads all the time and has no `client-output-buffer-limit`. A dead \
          subscriber gets none.",
-        "The longest PING: another connection sends one every 0.2 ms until the last kept place is gone, and waits \
-         for the reply. Other work of the machine makes it longer, but not the time for which the server had a core \
-         meanwhile (its server CPU; the kernel counts it in steps of up to 4 ms). The longest tick is the server's own \
-         figure by the clock, `eventloop_duration_max` of `INFO debug`, which Redis 7.0 does not have.",
+        "The longest PING, as above, until the last kept place is gone. The longest tick is the server's own figure by \
+         the clock, `eventloop_duration_max` of `INFO debug`, which Redis 7.0 does not have.",
         "Left: memory above that of the same server before the first lock, after `FLUSHALL`, with no client but the \
          one that reads it; then after `MEMORY PURGE`.",
     ],
@@ -128,6 +132,8 @@ impl Figures {
             spread(&self.enqueued, |it| it.per_s),
             spread(&self.enqueued, |it| it.cpu_us),
             spread(&self.enqueued, |it| it.client_busy * 100.0),
+            spread(&self.enqueued, |it| it.stall.ping.as_secs_f64() * 1e3),
+            spread(&self.enqueued, |it| it.stall.cpu.as_secs_f64() * 1e3),
         ]
     }
 
