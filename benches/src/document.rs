@@ -11,7 +11,7 @@ use crate::report::Section;
 /// The results of `make bench-redisson` are between these marks, at the end of the document.
 const REDISSON: [&str; 2] = ["<!-- redisson -->", "<!-- end of redisson -->"];
 
-/// The tables of a section, with what is said about each run, by the server's name.
+/// The tables of a section, each with the caption and the remarks of its run, by the server's name.
 pub type Tables = BTreeMap<String, String>;
 
 /// A document in its parts.
