@@ -8,7 +8,7 @@ FAULT_MODULE := target/quick/libredis_lock_fault_module.so
 CLIENT := target/release/redis-lock
 SHARED = $(DESTDIR)$(or $(PREFIX),/usr/local)/share
 INSTALLED = $(or $(MODULE_DIR),/usr/lib/redis/modules)/libredis_lock.so
-SERVERS := .servers
+FETCHED := .servers
 CARGO := cargo
 
 # The environment of tests, in quotes: the path of the clone may have spaces.
@@ -66,7 +66,7 @@ test-server: test-build redisson-texts ## the server tests on this machine's ser
 	$(QUICK_PATH) $(FAULT_PATH) $(SERVER) $(CARGO) test $(TESTED) --test server -- --test-threads $(or $(THREADS),4) $(TESTS)
 
 test-servers: build test-build servers redisson-texts ## the server tests on three servers, with the release module (OTHERS=1: without this machine's own)
-	@$(FAULT_PATH) TESTED='$(TESTED)' OTHERS='$(OTHERS)' scripts/test-servers.sh $(SERVERS) quick
+	@$(FAULT_PATH) TESTED='$(TESTED)' OTHERS='$(OTHERS)' scripts/test-servers.sh $(FETCHED) quick
 
 CLIENT_TESTS = $(MODULE_PATH) $(SERVER) $(CARGO) test --profile quick --locked --no-fail-fast --all-features -p redis-lock-client -p redis-lock-cli
 
@@ -76,7 +76,7 @@ test-client: build ## the client crate and the command line: on real servers tha
 	ulimit -S -n 4096 || :; LOCK_CROWD=1000 $(CLIENT_TESTS) -- --test-threads 2 $(TESTS)
 
 servers: setup
-	@tests/servers.sh $(SERVERS) quick
+	@tests/servers.sh $(FETCHED) quick
 
 test-redisson: build ## real Redisson clients of several versions on the same locks (QUICK=1: less of the older ones)
 	@scripts/setup.sh java
@@ -90,8 +90,8 @@ test-all: build test-build redisson-texts ## all tests, also the long ones, on e
 	@$(MAKE) test-checker
 	@$(MAKE) test-differential
 	@$(MAKE) test-client
-	@tests/servers.sh $(SERVERS) all
-	@$(FAULT_PATH) TESTED='$(TESTED)' scripts/test-servers.sh $(SERVERS) all
+	@tests/servers.sh $(FETCHED) all
+	@$(FAULT_PATH) TESTED='$(TESTED)' scripts/test-servers.sh $(FETCHED) all
 	@$(MAKE) fuzz
 	@$(MAKE) fresh-machine
 
@@ -144,16 +144,21 @@ faults-long: faults-build ## the same in parts, until each reaches its goal, int
 # The servers are pinned to core 0, the load to core 1, where there are two.
 LOAD_CORE := $(if $(filter-out 1,$(shell nproc --all 2>/dev/null)),taskset -c 1)
 
+# Runs a command for each of SERVERS: names below .servers/bin, or paths. Without it: for this machine's server.
+EACH_SERVER = SERVERS='$(SERVERS)' benches/each-server.sh
+
 bench-build: build
 	@$(CARGO) build --release --locked -p redis_lock_benches
 
-bench: bench-build ## measure the module beside its peers, into docs/BENCHMARKS.md (QUICK=1: a trial)
-	$(SERVER) $(LOAD_CORE) target/release/lock-bench bench $(if $(QUICK),quick)
+# Minutes of the parts on a quiet machine of two cores: pairs 3, kinds 1, singles 1, others 1, libraries 2, handoff 2,
+# many-locks 1, cancel 2, memory 2, lease-end 1, tickets 7.
+bench: bench-build redisson-texts ## measure the module beside its peers, into docs/BENCHMARKS.md: 20 to 25 minutes a server (SERVERS='redis-7.0 valkey-9.1', PART='pairs tickets', QUICK=1: a trial of 3 minutes)
+	$(EACH_SERVER) $(LOAD_CORE) target/release/lock-bench bench $(if $(QUICK),quick) $(PART)
 
-bench-instr: build redisson-texts ## count the instructions of every command, beside docs/INSTRUCTIONS.md (SAVE=1: into it)
+bench-instr: build redisson-texts ## count the instructions of every command, beside docs/INSTRUCTIONS.md: 4 minutes a server (SERVERS=; SAVE=1: into it)
 	@scripts/setup.sh count
 	@$(CARGO) build --profile quick --locked -p redis_lock_benches
-	$(SERVER) target/quick/lock-bench instr $(if $(SAVE),save)
+	$(EACH_SERVER) target/quick/lock-bench instr $(if $(SAVE),save)
 
 bench-peers: bench-build ## PostgreSQL, etcd, ZooKeeper (installed if missing) beside it: docs/BENCHMARKS-PEERS.md
 	@benches/peers/install.sh
@@ -221,4 +226,4 @@ trial-client: build ## random faults while many workers lock through the client,
 	@ulimit -S -n 4096 || :; SEED=$(or $(SEED),1) SECONDS=$(or $(SECONDS),600) $(CLIENT_TESTS) --test trial no_overlap -- --ignored --nocapture
 
 clean: ## remove what was built and fetched
-	rm -rf target $(SERVERS)
+	rm -rf target $(FETCHED)

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::cells::{count, short, with_spread};
 use crate::crowd::{room, wait_for, Crowd, MANY_CLIENTS};
+use crate::load::Effort;
 use crate::points::in_turn;
 use crate::report::Section;
 use crate::ring::filled;
@@ -146,9 +147,12 @@ fn unblock(control: &mut Conn, ids: &[String]) -> io::Result<()> {
     Ok(())
 }
 
+/// The title of the section.
+pub const TITLE: &str = "Waits that end without a grant";
+
 /// Measures and reports.
-pub fn section(quick: bool) -> io::Result<Section> {
-    let (numbers, rounds): (&[usize], usize) = if quick {
+pub fn measure(effort: &Effort) -> io::Result<Vec<Section>> {
+    let (numbers, rounds): (&[usize], usize) = if effort.quick {
         (&[200, 1_000], 1)
     } else {
         (&[1_000, 3_000, 10_000], 3)
@@ -190,15 +194,16 @@ pub fn section(quick: bool) -> io::Result<Section> {
         "The place in the queue is kept for lock.queue-grace, here 50 ms; its removal is included. The \
          time limit is 1.5 s; the server's regular work runs once a second (hz 1).",
     ];
-    Ok(Section {
-        title: "Waits that end without a grant".into(),
+    Ok(vec![Section {
+        title: TITLE.into(),
         text: "The cost of a waiter that gives up. A total that is linear in the number of waiters is \
         constant for each.".into(),
         columns,
         rows: rows.collect(),
+        remarks: Vec::new(),
         notes: notes.map(String::from).to_vec(),
         image: None,
-    })
+    }])
 }
 
 fn last_to_first(figures: &[Vec<f64>]) -> Option<f64> {

@@ -37,13 +37,16 @@ pub fn room(connections_each: usize) -> io::Result<usize> {
 /// Waits until INFO shows this number.
 pub fn wait_for(control: &mut Conn, section: &str, name: &str, number: usize) -> io::Result<()> {
     let start = Instant::now();
+    let mut last = f64::NAN;
     while start.elapsed() < PATIENCE {
-        if control.info(section, name)? == number as f64 {
+        last = control.info(section, name)?;
+        if last == number as f64 {
             return Ok(());
         }
         std::thread::sleep(LOOK);
     }
-    Err(io::Error::other(format!("{name} never became {number}")))
+    let never = format!("{name} is {last} and never became {number}");
+    Err(io::Error::other(never))
 }
 
 struct Member {

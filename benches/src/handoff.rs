@@ -7,6 +7,8 @@ use std::time::Duration;
 use crate::cells::{count, short, with_spread};
 use crate::crowd::{room, wait_for, MANY_CLIENTS};
 use crate::herd::Herd;
+use crate::load::Effort;
+use crate::pictures::HAND_OFF;
 use crate::report::Section;
 use crate::ring::{Ring, BLPOP, MODULE};
 use crate::server::Server;
@@ -120,7 +122,7 @@ impl Meter {
 }
 
 /// One peer with one number of waiters, over all rounds.
-pub struct Figures {
+struct Figures {
     peer: Peer,
     /// The number of waiters.
     waiters: usize,
@@ -177,8 +179,17 @@ fn median(values: &[f64]) -> f64 {
     Summary::of(values).map_or(f64::NAN, |all| all.median)
 }
 
+/// The title of the section.
+pub const TITLE: &str = "Hand-off";
+
+/// Measures and reports.
+pub fn measure(effort: &Effort) -> io::Result<Vec<Section>> {
+    let image = (!effort.quick).then_some(HAND_OFF);
+    Ok(vec![section(&figures(effort.quick)?, image)])
+}
+
 /// Runs all rounds; the order of the peers is reversed every other round.
-pub fn measure(quick: bool) -> io::Result<Vec<Figures>> {
+fn figures(quick: bool) -> io::Result<Vec<Figures>> {
     let (crowds, rounds): (&[usize], usize) = if quick {
         (&[1, 100], 3)
     } else {
@@ -214,7 +225,7 @@ pub fn measure(quick: bool) -> io::Result<Vec<Figures>> {
 }
 
 /// The table of the section.
-pub fn section(all: &[Figures], image: Option<&str>) -> Section {
+fn section(all: &[Figures], image: Option<&str>) -> Section {
     let columns = [
         "waiters, and the mechanism",
         "p50 us",
@@ -242,10 +253,11 @@ pub fn section(all: &[Figures], image: Option<&str>) -> Section {
          bounded by open files, two for each.",
     ];
     Section {
-        title: "Hand-off".into(),
+        title: TITLE.into(),
         text: "The time from a holder's release to the next waiter's grant, and its cost for the server.".into(),
         columns: columns.map(String::from).to_vec(),
         rows,
+        remarks: Vec::new(),
         notes: notes.map(String::from).to_vec(),
         image: image.map(String::from),
     }

@@ -5,15 +5,16 @@
 //! would. Counted is everything that the server does in user space, from reading the request to writing the reply; the
 //! kernel's part is left out. The server's own cron runs only once a second.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 use std::io;
 use std::process::Command;
 
 use crate::paths::{Scenario, Setting, CHANNEL, OTHER, OWNER, SETTINGS};
-use crate::report::project;
+use crate::report::{project, release, wrapped};
+use crate::scripts;
 use crate::server::Server;
-use crate::wire::{line, refuse_error, request, Conn};
+use crate::wire::{line, refuse_error, Conn};
 
 /// Locks per path.
 const LOCKS: usize = 2_000;
@@ -24,74 +25,111 @@ const BATCH: usize = 50;
 /// The committed table's path below the project.
 const TABLE: &str = "docs/INSTRUCTIONS.md";
 
-type Counts = HashMap<(String, String), u64>;
-
-/// Counts every path and prints the table beside the committed one; with `save`, replaces the committed one.
+/// Counts every path on this server and prints the counts beside the committed ones; with `save`, replaces the column
+/// of this server's release.
 pub fn run(save: bool) -> io::Result<()> {
     let path = project().join(TABLE);
-    let committed = std::fs::read_to_string(&path).unwrap_or_default();
+    let mut page = Page::parse(&std::fs::read_to_string(&path).unwrap_or_default());
     let version = Server::start(&[], &[], false)?.version()?;
+    let release = release(&version);
     println!("{version}: now, in {TABLE}, change");
-    if !committed.contains(&format!("({version})")) {
-        println!("that table is of another server: its figures do not compare with these");
+    if !page.versions.contains_key(&release) {
+        println!("that table has no column of {release}");
     }
-    let before = parse(&committed);
-    let mut table = String::new();
+    page.versions.insert(release.clone(), version);
     for setting in SETTINGS {
         println!("\n{}", setting.name);
-        let _ = write!(
-            table,
-            "\n## {}\n\n| path | instructions |\n|---|---:|\n",
-            setting.name
-        );
         let server = Counted::start(setting)?;
         for scenario in setting.scenarios {
             let count = server.count(scenario)?;
-            let old = before.get(&(setting.name.into(), scenario.name.into()));
-            println!(
-                "  {:<48} {count:>8} {}",
-                scenario.name,
-                change(count, old.copied())
-            );
-            let _ = writeln!(table, "| {} | {count} |", scenario.name);
+            let cell = (setting.name.into(), scenario.name.into(), release.clone());
+            let change = change(count, page.counts.insert(cell, count));
+            println!("  {:<56} {count:>8} {change}", scenario.name);
         }
-    }
-    if save {
-        std::fs::write(&path, format!("{}{table}", intro(&version)))?;
+        // After every setting, so that an error in a later one loses nothing.
+        if save {
+            std::fs::write(&path, page.text())?;
+        }
     }
     Ok(())
 }
 
-fn intro(version: &str) -> String {
-    format!(
-        "# Instructions per command\n\n\
-         Instructions that the server ({version}) executes in user space for one command, or for all \
-         commands that a row\n\
-         names: callgrind's count over {LOCKS} locks, requests in batches of {BATCH} on one connection, \
-         owners of {} bytes.\n\
-         `make bench-instr` counts again and shows the difference; with `SAVE=1` it rewrites this file. \
-         The kernel's part,\n\
-         about half of a command that comes alone, is not in it. [PERFORMANCE.md](PERFORMANCE.md) \
-         explains the figures.\n",
-        OWNER.len()
-    )
+/// The document: a table for each setting, with a column for each release of a server.
+#[derive(Default)]
+struct Page {
+    /// The full versions: "redis 7.0.15" by "redis 7.0".
+    versions: BTreeMap<String, String>,
+    /// By setting, path and release.
+    counts: HashMap<(String, String, String), u64>,
 }
 
-/// The counts of a table that was written as above.
-fn parse(text: &str) -> Counts {
-    let (mut counts, mut setting) = (Counts::new(), String::new());
-    for text in text.lines() {
-        if let Some(name) = text.strip_prefix("## ") {
-            setting = name.into();
-        }
-        let cells: Vec<&str> = text.split('|').map(str::trim).collect();
-        if let ["", path, count, ""] = cells[..] {
-            if let Ok(count) = count.parse() {
-                counts.insert((setting.clone(), path.into()), count);
+impl Page {
+    /// Reads what `text` has written.
+    fn parse(text: &str) -> Page {
+        let (mut page, mut setting, mut releases) = (Page::default(), String::new(), Vec::new());
+        for line in text.lines() {
+            if let Some(name) = line.strip_prefix("## ") {
+                setting = name.into();
+            }
+            let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
+            let Some((path, cells)) = cells.split_first() else {
+                continue;
+            };
+            if *path == "path" {
+                releases = cells.iter().map(|version| release(version)).collect();
+                let versions = cells.iter().map(|version| version.to_string());
+                page.versions.extend(releases.iter().cloned().zip(versions));
+            }
+            for (release, count) in releases.iter().zip(cells) {
+                if let Ok(count) = count.parse() {
+                    let cell = (setting.clone(), path.to_string(), release.clone());
+                    page.counts.insert(cell, count);
+                }
             }
         }
+        page
     }
-    counts
+
+    /// All present paths; those that a server has not run have a dash.
+    fn text(&self) -> String {
+        let versions: String = self
+            .versions
+            .values()
+            .map(|it| format!(" {it} |"))
+            .collect();
+        let rule = "---:|".repeat(self.versions.len());
+        let mut text = intro();
+        for setting in SETTINGS {
+            let _ = write!(
+                text,
+                "\n## {}\n\n| path |{versions}\n|---|{rule}\n",
+                setting.name
+            );
+            for scenario in setting.scenarios {
+                let cell = |release: &String| {
+                    let cell = (setting.name.into(), scenario.name.into(), release.clone());
+                    let count = self.counts.get(&cell);
+                    count.map_or_else(|| " - |".into(), |count| format!(" {count} |"))
+                };
+                let cells: String = self.versions.keys().map(cell).collect();
+                let _ = writeln!(text, "| {} |{cells}", scenario.name);
+            }
+        }
+        text
+    }
+}
+
+fn intro() -> String {
+    wrapped(&format!(
+        "# Instructions per command\n\n\
+         Instructions that a server executes in user space for one command, or for all commands that a row names: \
+         callgrind's count over {LOCKS} locks, requests in batches of {BATCH} on one connection, owners of {} bytes. \
+         Rows with a parked client, BLPOP, or \"one at a time\" are not in batches. `make bench-instr` counts again \
+         and shows the difference; with `SAVE=1` it replaces the columns of the servers that it counts (`SERVERS`; \
+         without it this machine's). The kernel's part, about half of a command that comes alone, is not in it. \
+         [PERFORMANCE.md](PERFORMANCE.md) explains the figures.\n",
+        OWNER.len()
+    ))
 }
 
 fn change(now: u64, before: Option<u64>) -> String {
@@ -124,7 +162,7 @@ impl Counted {
         let mut conn = server.conn()?;
         for words in setting.before {
             match words.strip_prefix("load ") {
-                Some(sha1) => load(&mut conn, sha1)?,
+                Some(sha1) => scripts::load(&mut conn, sha1)?,
                 None => drop(conn.ask(words)?),
             }
         }
@@ -187,13 +225,8 @@ impl Counted {
     }
 }
 
-/// Loads a script of Redisson's, whose text `make redisson-texts` has fetched.
-fn load(conn: &mut Conn, sha1: &str) -> io::Result<()> {
-    let path = project().join(format!("target/redisson/scripts/{sha1}.lua"));
-    let text = std::fs::read_to_string(path)?;
-    conn.send(&request(&["SCRIPT", "LOAD", &text]))?;
-    refuse_error(&conn.reply()?)
-}
+/// The begin of a command after which a message comes on the waiter's connection.
+const HEARD: &str = "heard: ";
 
 struct Conns {
     main: Conn,
@@ -201,13 +234,12 @@ struct Conns {
 }
 
 impl Conns {
-    /// Sends the commands for every lock and reads their replies. Paths with a waiter run lock by lock, all others in
-    /// batches.
+    /// Sends the commands for every lock and reads their replies. Paths with a waiter, or with a message that is read
+    /// at once, run lock by lock, all others in batches.
     fn play(&mut self, commands: &[&str]) -> io::Result<()> {
-        if commands
-            .iter()
-            .any(|command| command.starts_with("waiter: "))
-        {
+        let is_alone =
+            |command: &&str| command.starts_with("waiter: ") || command.starts_with(HEARD);
+        if commands.iter().any(is_alone) {
             (0..LOCKS).try_for_each(|lock| self.play_with_waiter(commands, lock))
         } else {
             let all: Vec<_> = (0..LOCKS)
@@ -232,6 +264,7 @@ impl Conns {
                     .send(&[line("PING"), filled(command, lock)].concat())?;
                 self.waiter.reply()?;
             } else {
+                let command = command.strip_prefix(HEARD).unwrap_or(command);
                 self.main.send(&filled(command, lock))?;
                 refuse_error(&self.main.reply()?)?;
             }
@@ -257,4 +290,27 @@ fn filled(command: &str, lock: usize) -> Vec<u8> {
             .replace("{o}", OWNER)
             .replace("{p}", OTHER),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_has_a_column_and_leaves_the_others() {
+        let (setting, scenario) = (SETTINGS[0].name, SETTINGS[0].scenarios[0].name);
+        let cell = |release: &str| (setting.into(), scenario.into(), release.into());
+        let mut page = Page::default();
+        page.versions
+            .insert("redis 7.0".into(), "redis 7.0.15".into());
+        page.counts.insert(cell("redis 7.0"), 29_338);
+        let mut page = Page::parse(&page.text());
+        page.versions
+            .insert("valkey 9.1".into(), "valkey 9.1.2".into());
+        page.counts.insert(cell("valkey 9.1"), 35_000);
+        let text = Page::parse(&page.text()).text();
+        assert!(text.contains("| path | redis 7.0.15 | valkey 9.1.2 |\n|---|---:|---:|\n"));
+        assert!(text.contains(&format!("| {scenario} | 29338 | 35000 |\n")));
+        assert!(text.contains(" | - | - |\n"));
+    }
 }

@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::cells::{count, short, with_spread};
 use crate::herd::{is_taken, subscribe, Protocol};
+use crate::load::Effort;
 use crate::report::Section;
 use crate::ring::{filled, MODULE};
 use crate::server::Server;
@@ -163,9 +164,12 @@ fn now_ms() -> f64 {
     since.unwrap_or_default().as_nanos() as f64 / 1_000_000.0
 }
 
+/// The title of the section.
+pub const TITLE: &str = "The end of a lease";
+
 /// Measures and reports.
-pub fn section(quick: bool) -> io::Result<Section> {
-    let (rounds, samples) = if quick { (1, 30) } else { (4, 75) };
+pub fn measure(effort: &Effort) -> io::Result<Vec<Section>> {
+    let (rounds, samples) = if effort.quick { (1, 30) } else { (4, 75) };
     let mut all = [Case::Idle, Case::OtherKeys, Case::Redisson].map(|case| Figures {
         case,
         times_ms: Vec::new(),
@@ -191,13 +195,14 @@ pub fn section(quick: bool) -> io::Result<Section> {
         "A waiter of Redisson's gets no message when a lease ends; it sleeps as long as the lock's time \
          to live was when it last tried, and tries again, in the last millisecond as fast as it is answered.",
     ];
-    Ok(Section {
-        title: "The end of a lease".into(),
+    Ok(vec![Section {
+        title: TITLE.into(),
         text: "A holder that died: the time from the end of its lease to the next holder's grant."
             .into(),
         columns: columns.map(String::from).to_vec(),
         rows: all.iter().map(Figures::row).collect(),
+        remarks: Vec::new(),
         notes: notes.map(String::from).to_vec(),
         image: None,
-    })
+    }])
 }

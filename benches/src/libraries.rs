@@ -81,9 +81,12 @@ struct Pair {
     executed: String,
 }
 
+/// The title of the section.
+pub const TITLE: &str = "Libraries, uncontended";
+
 /// Measures the libraries that can be installed.
-pub fn measure(effort: &Effort) -> io::Result<Section> {
-    let mut notes = vec![
+pub fn measure(effort: &Effort) -> io::Result<Vec<Section>> {
+    let notes = vec![
         "Pairs/s is the rate of one client, its own time included, which is most of it; compare \
          the server's time and the requests."
             .to_string(),
@@ -92,6 +95,7 @@ pub fn measure(effort: &Effort) -> io::Result<Section> {
             .to_string(),
         "Executed: the server's own count, calls within scripts included.".to_string(),
     ];
+    let mut remarks = Vec::new();
     let mut helpers: Vec<(&Library, PathBuf, PathBuf)> = Vec::new();
     for (language, install) in [
         (Language::Python, install_python as fn() -> io::Result<_>),
@@ -106,7 +110,7 @@ pub fn measure(effort: &Effort) -> io::Result<Section> {
             }
             Err(error) => {
                 println!("libraries: left out: {error}");
-                notes.push(format!("Left out: {error}"));
+                remarks.push(format!("Left out: {error}"));
             }
         }
     }
@@ -120,16 +124,17 @@ pub fn measure(effort: &Effort) -> io::Result<Section> {
         }
     }
     let row = |library: &Library| Some(row(library, found.get(library.name)?));
-    Ok(Section {
-        title: "Libraries, uncontended".into(),
+    Ok(vec![Section {
+        title: TITLE.into(),
         text: "One client, one connection, acquire and release one after the other, without contention.".into(),
         columns: ["library", "pairs/s", "±%", "server µs/pair", "±%", "requests/pair", "executed", "promises"]
             .map(String::from)
             .to_vec(),
         rows: LIBRARIES.iter().filter_map(row).collect(),
+        remarks,
         notes,
         image: None,
-    })
+    }])
 }
 
 fn row(library: &Library, pairs: &[Pair]) -> Vec<String> {

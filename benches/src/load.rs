@@ -32,6 +32,8 @@ const BUFFER: usize = 16 * 1024;
 /// The effort of the measurement.
 #[derive(Clone, Copy)]
 pub struct Effort {
+    /// Whether this is a trial: fewer locks, waiters and samples in every part.
+    pub quick: bool,
     /// How often each point is measured.
     pub rounds: usize,
     /// The warm-up before the clock starts.
@@ -57,6 +59,31 @@ pub fn step(words: &[&str], reply: &'static str) -> Step {
 }
 
 impl Step {
+    /// The same for one of several locks, by its number.
+    pub fn of_key(&self, key: usize) -> Step {
+        let key = format!("{{k}}:{key}");
+        Step {
+            words: self
+                .words
+                .iter()
+                .map(|word| word.replace("{k}", &key))
+                .collect(),
+            reply: self.reply,
+        }
+    }
+
+    /// The same for the other owner.
+    pub fn of_other(&self) -> Step {
+        Step {
+            words: self
+                .words
+                .iter()
+                .map(|word| word.replace("{o}", "{p}"))
+                .collect(),
+            reply: self.reply,
+        }
+    }
+
     fn bytes(&self, connection: usize, lock: usize) -> Vec<u8> {
         // 39 bytes, like Redisson's owners: a client's UUID and a thread's number.
         let owner = format!("8743c9c0-0795-4907-87fd-6c719a6b4586:{}", connection + 10);

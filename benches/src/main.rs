@@ -11,9 +11,11 @@ mod bench;
 mod cancel;
 mod cells;
 mod crowd;
+mod document;
 mod handoff;
 mod herd;
 mod instr;
+mod kinds;
 mod lease_end;
 mod libraries;
 mod load;
@@ -36,7 +38,7 @@ mod scripts;
 mod server;
 mod singles;
 mod stats;
-mod waiting;
+mod tickets;
 mod wire;
 
 use std::process::ExitCode;
@@ -47,12 +49,13 @@ fn main() -> ExitCode {
     let done = match words[..] {
         ["instr"] => instr::run(false),
         ["instr", "save"] => instr::run(true),
-        ["bench"] => bench::run(false),
-        ["bench", "quick"] => bench::run(true),
+        ["bench", ref words @ ..] => bench::run(words),
         ["peers"] => peers::run(),
         ["pictures"] => pictures::draw(),
         _ => {
-            eprintln!("usage: lock-bench instr [save] | bench [quick] | peers | pictures");
+            eprintln!(
+                "usage: lock-bench instr [save] | bench [quick] [PART...] | peers | pictures"
+            );
             return ExitCode::from(2);
         }
     };

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::cells::{count, short, with_spread};
 use crate::crowd::{room, MANY_CLIENTS};
+use crate::load::Effort;
 use crate::report::Section;
 use crate::ring::{Ring, Words, BLPOP, MODULE};
 use crate::server::Server;
@@ -58,9 +59,12 @@ impl Figures {
     }
 }
 
+/// The title of the section.
+pub const TITLE: &str = "Hand-off, many locks";
+
 /// Measures and reports.
-pub fn section(quick: bool) -> io::Result<Section> {
-    let (wanted, rounds, time) = if quick {
+pub fn measure(effort: &Effort) -> io::Result<Vec<Section>> {
+    let (wanted, rounds, time) = if effort.quick {
         (50, 3, Duration::from_millis(300))
     } else {
         (1_000, 5, Duration::from_secs(2))
@@ -107,15 +111,16 @@ pub fn section(quick: bool) -> io::Result<Section> {
          limit: the client, or another process on one of the cores.",
         "Redisson's protocol would need two connections for every waiter, more than the open files allow here.",
     ];
-    Ok(Section {
-        title: format!(
-            "Hand-off, {} locks with {WAITERS} waiters each",
-            count(locks)
-        ),
+    Ok(vec![Section {
+        title: TITLE.into(),
         text: "The state kept for one lock must not slow down the others.".into(),
         columns: columns.map(String::from).to_vec(),
         rows: rows.collect(),
+        remarks: vec![format!(
+            "{} locks with {WAITERS} waiters each.",
+            count(locks)
+        )],
         notes: notes.map(String::from).to_vec(),
         image: None,
-    })
+    }])
 }

@@ -33,8 +33,11 @@ impl State {
     }
 }
 
+/// The title of the section.
+pub const TITLE: &str = "Cost for other commands";
+
 /// Measures all of them.
-pub fn measure(effort: &Effort) -> io::Result<Section> {
+pub fn measure(effort: &Effort) -> io::Result<Vec<Section>> {
     let mut points = Points::default();
     for round in 0..effort.rounds {
         println!("other commands, round {}", round + 1);
@@ -53,20 +56,21 @@ pub fn measure(effort: &Effort) -> io::Result<Section> {
             }
         }
     }
-    Ok(Section {
-        title: "Cost for other commands".into(),
+    Ok(vec![Section {
+        title: TITLE.into(),
         text: "Commands that have nothing to do with locks. From the first park on the module \
         subscribes to the server's key events, which makes hand-offs after a plain DEL possible."
             .into(),
         columns: columns("command", "cycle", &["cycles/s", "µs"]),
         rows,
+        remarks: vec![points.busy()],
         notes: vec![
             "The last two columns are changes against the server without the module: medians of the rounds' \
              ratios. A change smaller than the spread is not a finding; the instructions in INSTRUCTIONS.md repeat."
-                .into(), points.busy(),
+                .into(),
         ],
         image: None,
-    })
+    }])
 }
 
 /// All servers of a round run at the same time, so that one command is measured on all of them in a row.

@@ -4,6 +4,7 @@
 use std::io;
 
 use crate::load::{step, Effort, Step};
+use crate::pictures::PAIR_COST;
 use crate::points::{columns, cpu_us, per_s, Point, Points, Work, PIPELINES};
 use crate::report::Section;
 use crate::scripts::Scripts;
@@ -26,7 +27,7 @@ enum Replica {
 }
 
 struct Setting {
-    name: &'static str,
+    title: &'static str,
     text: &'static str,
     options: &'static [&'static str],
     replica: Replica,
@@ -34,38 +35,49 @@ struct Setting {
 
 const SETTINGS: &[Setting] = &[
     Setting {
-        name: "no replication",
+        title: "Acquire and release, uncontended: no replication",
         text: "No AOF, and never a replica. The channel has no subscriber; the release message is \
         published all the same.",
         options: &[],
         replica: Replica::Never,
     },
     Setting {
-        name: "a replica that went away",
+        title: "Acquire and release, uncontended: a replica that went away",
         text: "The server keeps a replication backlog for it, so all effects go to replication.",
         options: &["--repl-diskless-sync-delay", "0"],
         replica: Replica::Gone,
     },
     Setting {
-        name: "append-only file",
+        title: "Acquire and release, uncontended: append-only file",
         text: "`appendonly yes`, `appendfsync everysec`.",
         options: &["--appendonly", "yes", "--auto-aof-rewrite-percentage", "0"],
         replica: Replica::Never,
     },
     Setting {
-        name: "one replica",
+        title: "Acquire and release, uncontended: one replica",
         text: "A replica without the module, on the load's core.",
         options: &["--repl-diskless-sync-delay", "0"],
         replica: Replica::Here,
     },
 ];
 
+/// The titles of the sections.
+pub const TITLES: [&str; SETTINGS.len()] = {
+    let mut titles = [""; SETTINGS.len()];
+    let mut at = 0;
+    while at < SETTINGS.len() {
+        titles[at] = SETTINGS[at].title;
+        at += 1;
+    }
+    titles
+};
+
 /// Measures all settings; a section for each.
 pub fn measure(effort: &Effort) -> io::Result<Vec<Section>> {
     let mut all: Vec<Points> = SETTINGS.iter().map(|_| Points::default()).collect();
     for round in 0..effort.rounds {
         for (setting, points) in SETTINGS.iter().zip(&mut all) {
-            println!("pairs, round {}: {}", round + 1, setting.name);
+            println!("round {}: {}", round + 1, setting.title);
             let (server, _replica) = setting.start()?;
             points.measure(&server, &works(&server)?, round, effort)?;
         }
@@ -74,6 +86,7 @@ pub fn measure(effort: &Effort) -> io::Result<Vec<Section>> {
     let sections = sections.map(|(setting, points)| setting.section(points));
     let mut sections: Vec<Section> = sections.collect::<io::Result<_>>()?;
     sections[0].notes.extend(explanations());
+    sections[0].image = (!effort.quick).then(|| PAIR_COST.into());
     Ok(sections)
 }
 
@@ -130,14 +143,15 @@ impl Setting {
             "µs : EVALSHA",
         ];
         Ok(Section {
-            title: format!("Acquire and release, uncontended: {}", self.name),
+            title: self.title.into(),
             text: self.text.into(),
             columns: columns("a pair by", "pair", &more),
             rows: points
                 .iter()
                 .map(|point| row(points, point))
                 .collect::<io::Result<_>>()?,
-            notes: vec![points.busy(), natively(points)?],
+            remarks: vec![points.busy(), natively(points)?],
+            notes: Vec::new(),
             image: None,
         })
     }

@@ -38,15 +38,25 @@ pub struct Scenario {
     pub counted: &'static [&'static str],
 }
 
-const ACQUIRE: &str = "LOCK.ACQUIRE {k} {o} PX 30000";
+/// The lease is longer than a table takes, also on a busy machine: a lock whose lease has ended costs less to release.
+const ACQUIRE: &str = "LOCK.ACQUIRE {k} {o} PX 90000";
 const QUEUED: &str =
-    "LOCK.ACQUIRE {k} {p} PX 30000 BLOCK 0 NOTIFY tickets 3d7d6a0e-7c55-4f0c-9d1e-0a5b8f6c2e11";
+    "LOCK.ACQUIRE {k} {p} PX 90000 BLOCK 0 NOTIFY tickets 3d7d6a0e-7c55-4f0c-9d1e-0a5b8f6c2e11";
 const RELEASE: &str = "LOCK.RELEASE {k} {o}";
 
 /// Acquire and release, and the commands that a Redisson client sends after an unlock.
-const TAKE: &str = "EVALSHA 149c5a8bf18676fd99e9e6e24923bd64d9b62f94 1 {k} 30000 {o}";
+const TAKE: &str = "EVALSHA 149c5a8bf18676fd99e9e6e24923bd64d9b62f94 1 {k} 90000 {o}";
 const GIVE: &str = "EVALSHA 6866459238a13a701d42f4971f12d9f3a50e2442 3 {k} redisson_lock__channel:{{k}} \
-                    redisson_unlock_latch:{{k}}:6a1f0c3d9b2e47588e1c5d7f90ab34e2 0 30000 {o} PUBLISH 16000";
+                    redisson_unlock_latch:{{k}}:6a1f0c3d9b2e47588e1c5d7f90ab34e2 0 90000 {o} PUBLISH 16000";
+/// The same of a reader and of a writer.
+const READ_TAKE: &str = "EVALSHA 95553a6ff11176c18e71344e89d116b06fd6f753 2 {k} \
+                         {{k}}:{o}:rwlock_timeout 90000 {o} {o}:write";
+const READ_GIVE: &str = "EVALSHA 6e1b10e11ac0a3ed8e902562ecd32ce01b553039 5 {k} redisson_rwlock:{{k}} \
+                         {{k}}:{o}:rwlock_timeout {{k}} redisson_unlock_latch:{{k}}:6a1f0c3d9b2e47588e1c5d7f90ab34e2 \
+                         0 {o} PUBLISH 16000";
+const WRITE_TAKE: &str = "EVALSHA 6306ba3bf1f563b284bed52d305fce615c6664d9 1 {k} 90000 {o}:write";
+const WRITE_GIVE: &str = "EVALSHA 21f5fb0f8ddfa9be5c3e0c9757c128796add75c6 3 {k} redisson_rwlock:{{k}} \
+                          redisson_unlock_latch:{{k}}:6a1f0c3d9b2e47588e1c5d7f90ab34e2 1 90000 {o}:write PUBLISH 16000";
 const DEL_LATCH: &str = "DEL redisson_unlock_latch:{{k}}:6a1f0c3d9b2e47588e1c5d7f90ab34e2";
 
 /// Commands that need no state before and leave none behind, or that which the next one needs.
@@ -73,7 +83,7 @@ const DEFAULT_PAIR: Scenario = plain(
 );
 const SET_DEL: Scenario = plain(
     "pair: SET NX PX, DEL",
-    &["SET {k} {o} NX PX 30000", "DEL {k}"],
+    &["SET {k} {o} NX PX 90000", "DEL {k}"],
 );
 
 /// Every path of every command; each leaves the locks as the next one needs them.
@@ -86,13 +96,13 @@ const EVERY_COMMAND: &[Scenario] = &[
         "acquire ONCE: held already",
         &["LOCK.ACQUIRE {k} {o} PX 20000 ONCE"],
     ),
-    plain("acquire: refused", &["LOCK.ACQUIRE {k} {p} PX 30000"]),
+    plain("acquire: refused", &["LOCK.ACQUIRE {k} {p} PX 90000"]),
     plain(
         "acquire WITHHOLDER: refused",
-        &["LOCK.ACQUIRE {k} {p} PX 30000 WITHHOLDER"],
+        &["LOCK.ACQUIRE {k} {p} PX 90000 WITHHOLDER"],
     ),
-    plain("renew", &["LOCK.RENEW {k} {o} PX 30000"]),
-    plain("renew: not the holder", &["LOCK.RENEW {k} {p} PX 30000"]),
+    plain("renew", &["LOCK.RENEW {k} {o} PX 90000"]),
+    plain("renew: not the holder", &["LOCK.RENEW {k} {p} PX 90000"]),
     plain("info", &["LOCK.INFO {k}"]),
     plain("release: one hold of two", &[RELEASE]),
     plain("release: not the holder", &["LOCK.RELEASE {k} {p}"]),
@@ -107,7 +117,7 @@ const EVERY_COMMAND: &[Scenario] = &[
         "hand-off: acquire, PING, park, release, release",
         &[
             ACQUIRE,
-            "waiter: LOCK.ACQUIRE {k} {p} PX 30000 BLOCK 0",
+            "waiter: LOCK.ACQUIRE {k} {p} PX 90000 BLOCK 0",
             RELEASE,
             "LOCK.RELEASE {k} {p}",
         ],
@@ -124,16 +134,25 @@ const EVERY_COMMAND: &[Scenario] = &[
         &[ACQUIRE],
         &[QUEUED, RELEASE, "LOCK.RELEASE {k} {p}"],
     ),
+    plain(
+        "ticket: acquire, QUEUED, release, release, one at a time",
+        &[
+            ACQUIRE,
+            QUEUED,
+            "heard: LOCK.RELEASE {k} {o}",
+            "LOCK.RELEASE {k} {p}",
+        ],
+    ),
 ];
 
 /// Holds of the other kinds; each leaves the locks as the next one needs them.
 const OTHER_KINDS: &[Scenario] = &[
     plain("acquire: free", &[ACQUIRE]),
     plain("release: the last hold", &[RELEASE]),
-    plain("READ: free", &["LOCK.ACQUIRE {k} {o} READ PX 30000"]),
+    plain("READ: free", &["LOCK.ACQUIRE {k} {o} READ PX 90000"]),
     plain(
         "READ: beside a reader",
-        &["LOCK.ACQUIRE {k} {p} READ PX 30000"],
+        &["LOCK.ACQUIRE {k} {p} READ PX 90000"],
     ),
     plain(
         "READ: released, a reader stays",
@@ -141,51 +160,59 @@ const OTHER_KINDS: &[Scenario] = &[
     ),
     plain(
         "WRITE: upgrade of the only reader",
-        &["LOCK.ACQUIRE {k} {o} WRITE PX 30000"],
+        &["LOCK.ACQUIRE {k} {o} WRITE PX 90000"],
     ),
     plain(
         "WRITE: released, its reader stays",
         &["LOCK.RELEASE {k} {o} WRITE"],
     ),
-    plain("READ: renewed", &["LOCK.RENEW {k} {o} PX 30000"]),
+    plain("READ: renewed", &["LOCK.RENEW {k} {o} PX 90000"]),
     plain("READ: the last one released", &["LOCK.RELEASE {k} {o}"]),
-    plain("WRITE: free", &["LOCK.ACQUIRE {k} {o} WRITE PX 30000"]),
+    plain("WRITE: free", &["LOCK.ACQUIRE {k} {o} WRITE PX 90000"]),
     plain("WRITE: released", &["LOCK.RELEASE {k} {o}"]),
     plain(
-        "many: 1 key, acquire",
-        &["LOCK.MACQUIRE {keys 1} {o} PX 30000"],
+        "READ pair: acquire, release",
+        &["LOCK.ACQUIRE {k} {o} READ PX 90000", RELEASE],
     ),
-    plain("many: 1 key, renew", &["LOCK.MRENEW {keys 1} {o} PX 30000"]),
+    plain(
+        "WRITE pair: acquire, release",
+        &["LOCK.ACQUIRE {k} {o} WRITE PX 90000", RELEASE],
+    ),
+    plain(
+        "many: 1 key, acquire",
+        &["LOCK.MACQUIRE {keys 1} {o} PX 90000"],
+    ),
+    plain("many: 1 key, renew", &["LOCK.MRENEW {keys 1} {o} PX 90000"]),
     plain("many: 1 key, release", &["LOCK.MRELEASE {keys 1} {o}"]),
     plain(
         "many: 10 keys, acquire",
-        &["LOCK.MACQUIRE {keys 10} {o} PX 30000"],
+        &["LOCK.MACQUIRE {keys 10} {o} PX 90000"],
     ),
     plain(
         "many: 10 keys, refused",
-        &["LOCK.MACQUIRE {keys 10} {p} PX 30000"],
+        &["LOCK.MACQUIRE {keys 10} {p} PX 90000"],
     ),
     plain(
         "many: 10 keys, renew",
-        &["LOCK.MRENEW {keys 10} {o} PX 30000"],
+        &["LOCK.MRENEW {keys 10} {o} PX 90000"],
     ),
     plain("many: 10 keys, release", &["LOCK.MRELEASE {keys 10} {o}"]),
     plain(
         "many: 100 keys, acquire",
-        &["LOCK.MACQUIRE {keys 100} {o} PX 30000"],
+        &["LOCK.MACQUIRE {keys 100} {o} PX 90000"],
     ),
     plain("many: 100 keys, release", &["LOCK.MRELEASE {keys 100} {o}"]),
     plain("SESSION: free", &["LOCK.ACQUIRE {k} {o} SESSION"]),
     plain("SESSION: released", &[RELEASE]),
     plain(
         "permit: the first of a new semaphore",
-        &["SEM.ACQUIRE sem:{k} {o} LIMIT 10 PX 30000"],
+        &["SEM.ACQUIRE sem:{k} {o} LIMIT 10 PX 90000"],
     ),
     plain(
         "permit: one more",
-        &["SEM.ACQUIRE sem:{k} {p} LIMIT 10 PX 30000"],
+        &["SEM.ACQUIRE sem:{k} {p} LIMIT 10 PX 90000"],
     ),
-    plain("permit: renewed", &["SEM.RENEW sem:{k} {p} PX 30000"]),
+    plain("permit: renewed", &["SEM.RENEW sem:{k} {p} PX 90000"]),
     plain("permit: released", &["SEM.RELEASE sem:{k} {p}"]),
     plain("latch: set", &["LATCH.SET latch:{k} 2"]),
     plain("latch: counted down", &["LATCH.DOWN latch:{k}"]),
@@ -198,7 +225,7 @@ const HOT: &[Scenario] = &[
     DEFAULT_PAIR,
     plain("acquire: free", &[ACQUIRE]),
     plain("acquire: re-entrant", &[ACQUIRE]),
-    plain("renew", &["LOCK.RENEW {k} {o} PX 30000"]),
+    plain("renew", &["LOCK.RENEW {k} {o} PX 90000"]),
     plain("release: one hold of two", &[RELEASE]),
     plain("release: the last hold", &[RELEASE]),
     SET_DEL,
@@ -218,11 +245,11 @@ const REDISSON: &[Scenario] = &[
     plain("acquire: re-entrant", &[TAKE]),
     plain(
         "acquire: refused",
-        &["EVALSHA 149c5a8bf18676fd99e9e6e24923bd64d9b62f94 1 {k} 30000 {p}"],
+        &["EVALSHA 149c5a8bf18676fd99e9e6e24923bd64d9b62f94 1 {k} 90000 {p}"],
     ),
     plain(
         "renew",
-        &["EVALSHA 6a3d31570dc6f4b0bd32bcdc8e75667747c6f635 1 {k} 30000 {o}"],
+        &["EVALSHA 6a3d31570dc6f4b0bd32bcdc8e75667747c6f635 1 {k} 90000 {o}"],
     ),
     plain("unlock: one hold of two", &[GIVE]),
     plain("DEL of the answer that it leaves", &[DEL_LATCH]),
@@ -231,6 +258,14 @@ const REDISSON: &[Scenario] = &[
     plain("the same DEL", &[DEL_LATCH]),
     plain("unlock: no holder", &[GIVE]),
     plain("pair: acquire, unlock, DEL", &[TAKE, GIVE, DEL_LATCH]),
+    plain(
+        "READ pair: acquire, unlock, DEL",
+        &[READ_TAKE, READ_GIVE, DEL_LATCH],
+    ),
+    plain(
+        "WRITE pair: acquire, unlock, DEL",
+        &[WRITE_TAKE, WRITE_GIVE, DEL_LATCH],
+    ),
     after(
         "unlock by force",
         &[TAKE],
@@ -244,6 +279,10 @@ const LOAD_REDISSON: &[&str] = &[
     "load 6866459238a13a701d42f4971f12d9f3a50e2442",
     "load 6a3d31570dc6f4b0bd32bcdc8e75667747c6f635",
     "load 605e338249a7a1d40df83b04f7658354f883b41b",
+    "load 95553a6ff11176c18e71344e89d116b06fd6f753",
+    "load 6e1b10e11ac0a3ed8e902562ecd32ce01b553039",
+    "load 6306ba3bf1f563b284bed52d305fce615c6664d9",
+    "load 21f5fb0f8ddfa9be5c3e0c9757c128796add75c6",
 ];
 
 const NATIVE: &[&str] = &["--lock.redisson-scripts", "yes"];
@@ -304,7 +343,7 @@ pub const SETTINGS: &[Setting] = &[
         with_module: true,
         had_replica: false,
         before: &[
-            "LOCK.ACQUIRE parked a PX 30000",
+            "LOCK.ACQUIRE parked a PX 90000",
             "LOCK.ACQUIRE parked b BLOCK 1",
             "LOCK.RELEASE parked a",
         ],

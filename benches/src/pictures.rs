@@ -61,7 +61,7 @@ fn draw_into(report: &str, docs: &Path) -> io::Result<()> {
     plots::hand_offs(&docs.join(HAND_OFF), &lines(&rows(report, "Hand-off")))
 }
 
-/// The rows of a section's table; none if there is no such section.
+/// The rows of a section's first table, which is that of the first server; none if there is no such section.
 fn rows(report: &str, title: &str) -> Vec<Vec<String>> {
     let sections = report.split("\n## ");
     let section = sections.filter_map(|section| section.split_once('\n'));
@@ -74,10 +74,9 @@ fn rows(report: &str, title: &str) -> Vec<Vec<String>> {
             .map(|cell| cell.trim().to_string())
             .collect()
     };
-    let lines = body
-        .flat_map(str::lines)
-        .filter(|line| line.starts_with('|'));
-    lines.skip(2).map(cells).collect()
+    let is_row = |line: &&str| line.starts_with('|');
+    let lines = body.flat_map(str::lines).skip_while(|line| !is_row(line));
+    lines.take_while(is_row).skip(2).map(cells).collect()
 }
 
 /// The names that the table has.
@@ -170,8 +169,10 @@ mod tests {
 
     #[test]
     fn tables_are_read_as_they_are_written() {
-        let report = "# x\n\n## Hand-off\n\n| a | b |\n|---|---:|\n| 1 BLPOP | 58.5 (58.2..59.0) | | | | 4.00 |\n\
-                      | 1,000 this module | 1,234 | | | | 4.00 |\n\n## Hand-off, more\n\n| a |\n|---|\n| 9 x | 1 |\n";
+        let report = "# x\n\n## Hand-off\n\nwords\n\n\
+                      | a | b |\n|---|---:|\n| 1 BLPOP | 58.5 (58.2..59.0) | | | | 4.00 |\n\
+                      | 1,000 this module | 1,234 | | | | 4.00 |\n\n| a |\n|---|\n| 5 of another server | 1 |\n\
+                      \n## Hand-off, more\n\n| a |\n|---|\n| 9 x | 1 |\n";
         let lines = lines(&rows(report, "Hand-off"));
         let response: Vec<_> = lines
             .iter()

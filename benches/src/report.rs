@@ -1,11 +1,12 @@
-//! The report: sections with one table each, printed as aligned text while the benchmark runs and written together to
-//! `docs/BENCHMARKS.md`, below a header with the environment and the method of the measurement.
+//! The report: sections with one table each, printed as aligned text while the benchmark runs and put into
+//! `docs/BENCHMARKS.md` (see `document`), each table below a line that states the environment of its run.
 
 use std::fmt::Write as _;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::document::{end_mark, mark, Document, Tables};
 use crate::server::{cores, Server};
 
 /// One table of the report and its notes.
@@ -18,7 +19,9 @@ pub struct Section {
     pub columns: Vec<String>,
     /// The table's body.
     pub rows: Vec<Vec<String>>,
-    /// Below the table, one item each.
+    /// Below the table, one item each: findings of this run.
+    pub remarks: Vec<String>,
+    /// Below the tables of all servers: the method, and what the words mean.
     pub notes: Vec<String>,
     /// A picture of the table, as a path relative to `docs/`.
     pub image: Option<String>,
@@ -34,30 +37,53 @@ impl Section {
                 let _ = writeln!(out, "  {}", aligned(row, &widths).trim_end());
             }
         }
-        for note in &self.notes {
+        for note in self.remarks.iter().chain(&self.notes) {
             let _ = writeln!(out, "  - {note}");
         }
         out
     }
 
-    /// The text for the document.
+    /// A page's section with this table alone.
     pub fn markdown(&self) -> String {
-        let mut out = format!("\n## {}\n\n{}\n", self.title, self.text);
-        if let Some(image) = &self.image {
-            let _ = write!(out, "\n![{}]({image})\n", self.title);
+        let lists = items(&self.remarks) + &items(&self.notes);
+        format!(
+            "\n## {}\n\n{}{}{lists}",
+            self.title,
+            self.intro(),
+            self.figures()
+        )
+    }
+
+    /// For the document: the table of one server, between the line that states its run and the remarks.
+    pub fn table(&self, caption: &str) -> String {
+        let table = format!("{caption}\n{}{}", self.figures(), items(&self.remarks));
+        wrapped(&table).trim_end().into()
+    }
+
+    /// For the document: all below the heading, with the tables of all servers.
+    pub fn body(&self, tables: &Tables) -> String {
+        let mut out = wrapped(&self.intro());
+        for (server, table) in tables {
+            let _ = write!(out, "\n{}\n{table}\n{}\n", mark(server), end_mark(server));
         }
-        if !self.columns.is_empty() {
-            let rule: String = (1..self.columns.len()).map(|_| "---:|").collect();
-            let _ = write!(out, "\n{}|---|{rule}\n", cells(&self.columns));
-            self.rows.iter().for_each(|row| out += &cells(row));
+        out += &wrapped(&items(&self.notes));
+        out.trim_end().into()
+    }
+
+    /// The text and the picture.
+    fn intro(&self) -> String {
+        let image = self.image.as_ref();
+        let image = image.map(|image| format!("\n![{}]({image})\n", self.title));
+        format!("{}\n{}", self.text, image.unwrap_or_default())
+    }
+
+    fn figures(&self) -> String {
+        if self.columns.is_empty() {
+            return String::new();
         }
-        if !self.notes.is_empty() {
-            out.push('\n');
-        }
-        for note in &self.notes {
-            let _ = writeln!(out, "- {note}");
-        }
-        out
+        let rule: String = (1..self.columns.len()).map(|_| "---:|").collect();
+        let rows: String = self.rows.iter().map(|row| cells(row)).collect();
+        format!("\n{}|---|{rule}\n{rows}", cells(&self.columns))
     }
 
     fn widths(&self) -> Vec<usize> {
@@ -83,31 +109,87 @@ fn aligned(row: &[String], widths: &[usize]) -> String {
     line
 }
 
+/// A list below a table.
+fn items(items: &[String]) -> String {
+    let lines: String = items.iter().map(|item| format!("- {item}\n")).collect();
+    match lines.as_str() {
+        "" => String::new(),
+        lines => format!("\n{lines}"),
+    }
+}
+
 fn cells(row: &[String]) -> String {
     format!("| {} |\n", row.join(" | ").replace('\n', " "))
 }
 
-/// The results of `make bench-redisson` are between these marks, at the end of the document.
-const REDISSON: [&str; 2] = ["<!-- redisson -->", "<!-- end of redisson -->"];
+/// The environment of a run.
+pub struct Run {
+    /// The server's name and its release, under which the document keeps its tables: "redis 7.0".
+    server: String,
+    /// All of it, in a line.
+    caption: String,
+}
 
-/// Writes the document to a path below the project, and keeps Redisson's section; `effort` says how long and how often
-/// each point was measured.
-pub fn write(path: &str, effort: &str, sections: &[Section]) -> io::Result<()> {
+impl Run {
+    /// The present environment; starts a server for its version.
+    pub fn now() -> io::Result<Run> {
+        let version = Server::start(&[], &[], false)?.version()?;
+        let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let caption = format!(
+            "**{version}**: {}; {}, {} cores, {}; {}",
+            module_version(),
+            cpu_model(&cpu).unwrap_or("unknown processor"),
+            cores(),
+            kernel(),
+            output_of("date", &["-u", "+%Y-%m-%d"]),
+        );
+        Ok(Run {
+            server: release(&version),
+            caption,
+        })
+    }
+}
+
+/// "redis 7.0" of "redis 7.0.15".
+pub fn release(version: &str) -> String {
+    version.split('.').take(2).collect::<Vec<_>>().join(".")
+}
+
+/// Puts the sections of a run into the document at a path below the project; `order` has the titles of all sections.
+pub fn write(
+    path: &str,
+    method: &str,
+    run: &Run,
+    sections: &[Section],
+    order: &[&str],
+) -> io::Result<()> {
     let path = project().join(path);
-    let body: String = sections.iter().map(Section::markdown).collect();
-    let old = std::fs::read_to_string(&path).unwrap_or_default();
-    let kept = redisson(&old).map_or(String::new(), |kept| format!("\n{kept}\n"));
-    std::fs::write(path, wrapped(&(header(effort)? + &body)) + &kept)
+    let mut document = Document::parse(&std::fs::read_to_string(&path).unwrap_or_default());
+    for section in sections {
+        document.put(section, &run.server, &run.caption, order);
+    }
+    std::fs::write(path, document.text(&header(method)))
+}
+
+fn header(method: &str) -> String {
+    wrapped(&format!(
+        "# Benchmarks\n\n\
+         Measured by `make bench`; the last section, on Redisson itself, by `make bench-redisson`. A run of `make \
+         bench` measures the servers of `SERVERS` (without it: this machine's) in the parts of `PART` (without it: \
+         all), and replaces their tables here. So the tables of a section may come from several runs: above each is \
+         its server, the module, the machine and the day. Compare the rows of one table rather than those of two. \
+         Pictures show the first server. [PERFORMANCE.md](PERFORMANCE.md) has the reasons.\n\n{method}"
+    ))
 }
 
 /// The width of a line of prose.
 const COLUMNS: usize = 120;
 
-/// The document with its prose wrapped at [`COLUMNS`]; tables, headings and images keep their lines.
+/// The document with its prose wrapped at [`COLUMNS`]; tables, headings, images and marks keep their lines.
 pub fn wrapped(document: &str) -> String {
     let mut out = String::new();
     for line in document.lines() {
-        if line.starts_with(['|', '#', '!']) {
+        if line.starts_with(['|', '#', '!', '<']) {
             out += line;
         } else {
             wrap(line, &mut out);
@@ -135,39 +217,6 @@ fn wrap(line: &str, out: &mut String) {
         }
         *out += word;
     }
-}
-
-/// Redisson's section of a document, with its marks.
-fn redisson(document: &str) -> Option<&str> {
-    let [begin, end] = REDISSON;
-    let begin = document.find(begin)?;
-    let length = document.get(begin..)?.find(end)? + end.len();
-    document.get(begin..begin + length)
-}
-
-fn header(effort: &str) -> io::Result<String> {
-    let server = Server::start(&[], &[], false)?.version()?;
-    let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let cores = cores();
-    Ok(format!(
-        "# Benchmarks\n\n\
-         Measured by `make bench`, which rewrites this file; the last section, on Redisson itself, by \
-         `make bench-redisson`. Each table has the figures of one run: compare rows with each other rather \
-         than with another machine's. [PERFORMANCE.md](PERFORMANCE.md) has the reasons.\n\n\
-         | | |\n|---|---|\n\
-         | date | {} |\n\
-         | server | {server} |\n\
-         | module | {} |\n\
-         | machine | {}, {cores} cores |\n\
-         | kernel | {} |\n\
-         | command line | `{}` |\n\
-         | effort | {effort} |\n",
-        output_of("date", &["-u", "+%Y-%m-%d"]),
-        module_version(),
-        cpu_model(&cpu).unwrap_or("unknown"),
-        kernel(),
-        command_line(),
-    ))
 }
 
 /// The package's version and the commit, or what `LOCK_MODULE` names.
@@ -240,6 +289,7 @@ mod tests {
             text: "One after the other.".into(),
             columns: row(["what", "µs"]),
             rows: vec![row(["the module", "7.2"]), row(["a", "12.25"])],
+            remarks: vec!["A remark.".into()],
             notes: vec!["A note.".into()],
             image: Some("bench/pairs.svg".into()),
         }
@@ -251,14 +301,26 @@ mod tests {
                     what           µs\n  \
                     the module    7.2\n  \
                     a           12.25\n  \
+                    - A remark.\n  \
                     - A note.\n";
         assert_eq!(section().plain(), text);
     }
 
     #[test]
     fn the_document_gets_a_table_of_markdown() {
+        let table = "**redis 7.0.15**\n\n\
+                     | what | µs |\n|---|---:|\n| the module | 7.2 |\n| a | 12.25 |\n\n- A remark.";
+        assert_eq!(section().table("**redis 7.0.15**"), table);
+        let tables = Tables::from([("redis 7.0".into(), "table".into())]);
+        let body = "One after the other.\n\n![Pairs](bench/pairs.svg)\n\n\
+                    <!-- redis 7.0 -->\ntable\n<!-- end of redis 7.0 -->\n\n- A note.";
+        assert_eq!(section().body(&tables), body);
+    }
+
+    #[test]
+    fn a_page_gets_the_section_with_its_heading() {
         let text = "\n## Pairs\n\nOne after the other.\n\n![Pairs](bench/pairs.svg)\n\n\
-                    | what | µs |\n|---|---:|\n| the module | 7.2 |\n| a | 12.25 |\n\n- A note.\n";
+                    | what | µs |\n|---|---:|\n| the module | 7.2 |\n| a | 12.25 |\n\n- A remark.\n\n- A note.\n";
         assert_eq!(section().markdown(), text);
     }
 
@@ -267,11 +329,19 @@ mod tests {
         let section = Section {
             columns: Vec::new(),
             rows: Vec::new(),
+            remarks: Vec::new(),
             notes: Vec::new(),
             image: None,
             ..section()
         };
         assert_eq!(section.markdown(), "\n## Pairs\n\nOne after the other.\n");
+        assert_eq!(section.table("**redis 7.0.15**"), "**redis 7.0.15**");
+    }
+
+    #[test]
+    fn tables_are_kept_by_release() {
+        assert_eq!(release("redis 7.0.15"), "redis 7.0");
+        assert_eq!(release("valkey 9.1.2"), "valkey 9.1");
     }
 
     #[test]
@@ -282,14 +352,6 @@ mod tests {
         let lines: Vec<_> = text.lines().map(str::len).collect();
         assert_eq!(lines, [116, 36, 153]);
         assert!(text.contains("\n  word"));
-    }
-
-    #[test]
-    fn the_section_between_the_marks_stays() {
-        let kept = "<!-- redisson -->\n## Redisson\n<!-- end of redisson -->";
-        let document = format!("# Benchmarks\n\n{kept}\n\nafter\n");
-        assert_eq!(redisson(&document), Some(kept));
-        assert_eq!(redisson("# Benchmarks\n"), None);
     }
 
     #[test]

@@ -147,7 +147,12 @@ impl Server {
 
     /// Microseconds that the server's main thread has spent on a core (Linux).
     pub fn cpu_us(&self) -> f64 {
-        cpu_us_of(&format!("/proc/{0}/task/{0}", self.pid()))
+        cpu_us_of(&self.main_thread())
+    }
+
+    /// The directory of the main thread in `/proc`.
+    pub fn main_thread(&self) -> String {
+        format!("/proc/{0}/task/{0}", self.pid())
     }
 
     /// The server's name and version: "redis 7.0.15".

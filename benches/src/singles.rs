@@ -16,8 +16,11 @@ const PAIRED: [(&str, &str); 4] = [
     ("refusal: LOCK.ACQUIRE", "refusal: EVALSHA"),
 ];
 
+/// The title of the section.
+pub const TITLE: &str = "Re-entry, renewal, refusal";
+
 /// Measures them all.
-pub fn measure(effort: &Effort) -> io::Result<Section> {
+pub fn measure(effort: &Effort) -> io::Result<Vec<Section>> {
     let mut points = Points::default();
     for round in 0..effort.rounds {
         println!("re-entry, renewal, refusal: round {}", round + 1);
@@ -37,8 +40,8 @@ pub fn measure(effort: &Effort) -> io::Result<Section> {
             rows.push(row);
         }
     }
-    Ok(Section {
-        title: "Re-entry, renewal, refusal".into(),
+    Ok(vec![Section {
+        title: TITLE.into(),
         text: "One command each, on locks that are held: by the caller, or for the refusal by another owner. No \
                AOF, no replica."
             .into(),
@@ -48,15 +51,15 @@ pub fn measure(effort: &Effort) -> io::Result<Section> {
             &["EVALSHA/s", "EVALSHA µs", "commands/s : EVALSHA", "µs : EVALSHA"],
         ),
         rows,
+        remarks: vec![points.busy()],
         notes: vec![
             "Re-entries are not released: the hold counts grow, for the module as for the script. With ONCE \
              nothing is counted; its peer is the script that counts."
                 .into(),
             "The script's refusal replies the holder's time to live, the module's nil.".into(),
- points.busy(),
         ],
         image: None,
-    })
+    }])
 }
 
 fn works(server: &Server) -> io::Result<Vec<Work>> {

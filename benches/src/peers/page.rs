@@ -95,6 +95,7 @@ fn timing(work: Work, rows: Vec<Vec<String>>) -> Section {
         text: text.into(),
         columns: columns.map(String::from).into(),
         rows,
+        remarks: Vec::new(),
         notes: Vec::new(),
         image: None,
     }
@@ -153,6 +154,7 @@ fn promises(peers: &[&About]) -> Section {
             .into(),
         columns: Vec::new(),
         rows: Vec::new(),
+        remarks: Vec::new(),
         notes: peers.iter().map(promise).collect(),
         image: None,
     }
@@ -195,6 +197,7 @@ fn fairness(left_out: &[String], sync: f64) -> Section {
         text: "No comparison of these is quite fair. The reasons:".into(),
         columns: Vec::new(),
         rows: Vec::new(),
+        remarks: Vec::new(),
         notes,
         image: None,
     }
