@@ -23,6 +23,8 @@ mod defaults;
 mod page;
 mod proxy;
 mod suite;
+mod ticket_agent;
+mod tickets;
 
 /// A client library.
 pub struct Client {
@@ -40,6 +42,22 @@ pub struct Client {
     multiplexed: bool,
     /// The setting that the page recommends.
     setting: &'static str,
+}
+
+/// A helper that waits by tickets.
+pub struct TicketHelper {
+    /// The directory of its client.
+    client: &'static str,
+    /// Files in it that the page shows.
+    files: &'static [&'static str],
+    /// The third argument of `run`.
+    mode: &'static str,
+    /// The highest number of connections that it needs.
+    connections: usize,
+    /// Whether a caller can give up a wait.
+    cancels: bool,
+    /// Whether it works in a cluster.
+    cluster: bool,
 }
 
 /// The tests of every client: `suite.rs` has them.
@@ -143,5 +161,60 @@ clients! {
         gives_up_after: 1_000,
         multiplexed: true,
         setting: "a `timeout` above the slices, `reconnect_attempts: 0`",
+    },
+}
+
+/// The tests of every helper that waits by tickets: `tickets.rs` has them.
+macro_rules! ticket_helpers {
+    ($($module:ident: $helper:expr,)*) => {
+        const TICKET_HELPERS: &[&TicketHelper] = &[$(&with_tickets::$module::HELPER),*];
+        mod with_tickets {
+            $(pub mod $module {
+                use crate::{tickets, TicketHelper};
+                pub const HELPER: TicketHelper = $helper;
+                ticket_helpers!(@tests
+                    a_thousand_waits_on_two_connections
+                    a_grant_without_a_subscriber
+                    the_message_of_a_grant_is_lost
+                    the_reply_of_a_grant_is_lost
+                    a_wait_that_ends_is_nil
+                    a_refusal_is_told_at_once
+                    a_cancelled_wait_is_withdrawn
+                    the_server_hangs_while_it_waits
+                    a_replica_is_promoted
+                    the_slot_moves
+                );
+            })*
+        }
+    };
+    (@tests $($test:ident)*) => {
+        $(#[test] fn $test() { tickets::$test(&HELPER); })*
+    };
+}
+
+ticket_helpers! {
+    redis_py: TicketHelper {
+        client: "redis-py",
+        files: &["tickets.py"],
+        mode: "tasks",
+        connections: 2,
+        cancels: true,
+        cluster: true,
+    },
+    threads_of_redis_py: TicketHelper {
+        client: "redis-py",
+        files: &["tickets_threads.py"],
+        mode: "threads",
+        connections: 2,
+        cancels: false,
+        cluster: true,
+    },
+    ioredis: TicketHelper {
+        client: "ioredis",
+        files: &["tickets.mjs"],
+        mode: "tickets",
+        connections: 2,
+        cancels: true,
+        cluster: true,
     },
 }

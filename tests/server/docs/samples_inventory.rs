@@ -125,6 +125,18 @@ const INVENTORY: &[(&str, &str, &str, By)] = &[
     ),
     (
         "docs/CLIENTS.md",
+        "python",
+        "\"\"\"Locks",
+        Client("redis-py", "tickets.py"),
+    ),
+    (
+        "docs/CLIENTS.md",
+        "python",
+        "\"\"\"Locks of the redis-lock module for threads",
+        Client("redis-py", "tickets_threads.py"),
+    ),
+    (
+        "docs/CLIENTS.md",
         "js",
         "// Locks of the redis-lock module for node-redis",
         Client("node-redis", "redis_lock.mjs"),
@@ -134,6 +146,12 @@ const INVENTORY: &[(&str, &str, &str, By)] = &[
         "js",
         "// Locks of the redis-lock module for ioredis",
         Client("ioredis", "redis_lock.mjs"),
+    ),
+    (
+        "docs/CLIENTS.md",
+        "js",
+        "// Locks of the redis-lock module for ioredis",
+        Client("ioredis", "tickets.mjs"),
     ),
     (
         "docs/CLIENTS.md",
