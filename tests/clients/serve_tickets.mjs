@@ -1,6 +1,5 @@
 // What the agents of tickets of Node's clients share: the orders of driver/ticket_agent.rs.
 import { createInterface } from 'node:readline';
-import { release, renew } from './redis_lock.mjs';
 import { Tickets } from './tickets.mjs';
 
 export async function serve(client, shard) {
@@ -20,8 +19,8 @@ export async function serve(client, shard) {
 
   const orders = {
     acquire,
-    renew: async (id, ...words) => Number(await renew(client, ...words)),
-    release: async (id, ...words) => Number(await release(client, ...words)),
+    renew: async (id, ...words) => Number(await tickets.renew(...words)),
+    release: async (id, ...words) => Number(await tickets.release(...words)),
   };
 
   console.log('ready');

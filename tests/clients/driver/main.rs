@@ -217,4 +217,28 @@ ticket_helpers! {
         cancels: true,
         cluster: true,
     },
+    node_redis: TicketHelper {
+        client: "node-redis",
+        files: &["tickets.mjs"],
+        mode: "tickets",
+        connections: 1,
+        cancels: true,
+        cluster: true,
+    },
+    go_redis: TicketHelper {
+        client: "go-redis",
+        files: &["tickets.go"],
+        mode: "tickets",
+        connections: 2,
+        cancels: true,
+        cluster: true,
+    },
+    jedis: TicketHelper {
+        client: "jedis",
+        files: &["Tickets.java"],
+        mode: "tickets",
+        connections: 2,
+        cancels: true,
+        cluster: true,
+    },
 }

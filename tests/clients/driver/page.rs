@@ -9,7 +9,7 @@ use crate::{ALL, TICKET_HELPERS};
 const LONGEST_HELPER: usize = 40;
 
 /// The same for helpers that wait by tickets.
-const LONGEST_TICKET_HELPER: usize = 80;
+const LONGEST_TICKET_HELPER: usize = 105;
 
 /// The page.
 pub fn page() -> PathBuf {

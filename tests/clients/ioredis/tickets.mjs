@@ -2,7 +2,7 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ReplyError } from 'ioredis';
-import { renew } from './redis_lock.mjs';
+import * as locks from './redis_lock.mjs';
 
 const OVER = new Error('no message in time');
 
@@ -44,7 +44,7 @@ export class Tickets {
         const hear = async (word, value) => {
           if (word === 'timeout') resolve(null);
           else if (word === 'failed') reject(new ReplyError(value));
-          else if (await renew(this.redis, key, owner, value, lease).catch(() => false)) resolve(Number(value));
+          else if (await this.renew(key, owner, value, lease).catch(() => false)) resolve(Number(value));
           else ask();
         };
         this.#open.set(tag, { ask, hear }); // before the request: the message may be quicker than the reply
@@ -64,4 +64,8 @@ export class Tickets {
       this.#open.delete(tag);
     }
   }
+
+  renew = (...words) => locks.renew(this.redis, ...words);
+
+  release = (...words) => locks.release(this.redis, ...words);
 }

@@ -71,7 +71,7 @@ class Tickets:
     async def _heard(self, message):
         if message["type"] in ("message", "smessage"):
             text = str_if_bytes(message["data"])
-            if messages := self.open.get(text.split()[-1]):
+            if messages := self.open.get(text.rpartition(" ")[2]):
                 messages.put_nowait(text)
         elif message["type"] in ("subscribe", "ssubscribe"):  # messages may have been lost: ask again
             for messages in self.open.values():

@@ -144,6 +144,12 @@ const INVENTORY: &[(&str, &str, &str, By)] = &[
     (
         "docs/CLIENTS.md",
         "js",
+        "// Locks of the redis-lock module for node-redis",
+        Client("node-redis", "tickets.mjs"),
+    ),
+    (
+        "docs/CLIENTS.md",
+        "js",
         "// Locks of the redis-lock module for ioredis",
         Client("ioredis", "redis_lock.mjs"),
     ),
@@ -173,9 +179,21 @@ const INVENTORY: &[(&str, &str, &str, By)] = &[
     ),
     (
         "docs/CLIENTS.md",
+        "go",
+        "// Locks",
+        Client("go-redis", "tickets.go"),
+    ),
+    (
+        "docs/CLIENTS.md",
         "java",
         "import java.util",
         Client("jedis", "Locks.java"),
+    ),
+    (
+        "docs/CLIENTS.md",
+        "java",
+        "import static",
+        Client("jedis", "Tickets.java"),
     ),
     (
         "docs/CLIENTS.md",
