@@ -236,9 +236,6 @@ pub fn a_refusal_is_told_at_once(helper: &TicketHelper) {
 
 /// The caller gives up: the ticket leaves the queue.
 pub fn a_cancelled_wait_is_withdrawn(helper: &TicketHelper) {
-    if !helper.cancels {
-        return;
-    }
     let server = TestServer::start();
     let mut conn = server.conn();
     hold(&mut conn);
@@ -293,9 +290,6 @@ pub fn a_replica_is_promoted(helper: &TicketHelper) {
 
 /// The slot of the lock, which is held, moves to another node of the cluster: every wait continues there.
 pub fn the_slot_moves(helper: &TicketHelper) {
-    if !helper.cluster {
-        return;
-    }
     let _scene = lock_scenes();
     let (source, target) = two_nodes(&LONG_GRACE);
     let (mut here, mut there) = (source.conn(), target.conn());

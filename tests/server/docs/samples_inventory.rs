@@ -173,6 +173,12 @@ const INVENTORY: &[(&str, &str, &str, By)] = &[
     ),
     (
         "docs/CLIENTS.md",
+        "rust",
+        "//! Locks",
+        Client("redis-rs", "tickets.rs"),
+    ),
+    (
+        "docs/CLIENTS.md",
         "go",
         "// Locks",
         Client("go-redis", "redislock.go"),
@@ -200,6 +206,12 @@ const INVENTORY: &[(&str, &str, &str, By)] = &[
         "java",
         "import io.lettuce",
         Client("lettuce", "Locks.java"),
+    ),
+    (
+        "docs/CLIENTS.md",
+        "java",
+        "import static",
+        Client("lettuce", "Tickets.java"),
     ),
     (
         "docs/CLIENTS.md",
