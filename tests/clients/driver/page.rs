@@ -9,7 +9,7 @@ use crate::{ALL, TICKET_HELPERS};
 const LONGEST_HELPER: usize = 40;
 
 /// The same for helpers that wait by tickets.
-const LONGEST_TICKET_HELPER: usize = 115;
+const LONGEST_TICKET_HELPER: usize = 125;
 
 /// The page.
 pub fn page() -> PathBuf {
@@ -26,7 +26,7 @@ fn the_page_shows_every_helper_as_it_is_tested() {
     for client in ALL {
         check_shown(client.name, client.helper, LONGEST_HELPER);
     }
-    for helper in TICKET_HELPERS {
+    for (helper, _) in TICKET_HELPERS {
         check_shown(helper.client, helper.file, LONGEST_TICKET_HELPER);
     }
 }
@@ -77,10 +77,46 @@ fn every_directory_with_an_agent_is_tested() {
     for entry in beside.map(|entry| entry.expect("an entry")) {
         let name = entry.file_name();
         let is_client = ALL.iter().any(|client| *client.name == *name);
-        let known = is_client || TICKET_HELPERS.iter().any(|helper| *helper.client == *name);
+        let known = is_client
+            || TICKET_HELPERS
+                .iter()
+                .any(|(helper, _)| *helper.client == *name);
         assert!(
             known || !entry.path().join("run").exists(),
             "{name:?} is not in the list"
         );
     }
+}
+
+/// The table of tickets says what the tests check: the number of connections, and whether the slot moves.
+#[test]
+fn the_table_of_tickets_is_that_of_the_tests() {
+    let page = read(&page());
+    for (helper, more) in TICKET_HELPERS {
+        let start = format!("| {} | {}", helper.name, helper.connections);
+        let row = page.lines().find(|line| line.starts_with(&start));
+        let row = row.unwrap_or_else(|| panic!("no row {start}"));
+        let in_cluster = row.split(" | ").nth(3).expect("a fourth column");
+        assert_eq!(
+            in_cluster.starts_with("yes"),
+            more.contains(&"the_slot_moves"),
+            "{row}"
+        );
+    }
+}
+
+#[test]
+fn the_page_names_the_version_of_rueidis() {
+    let pinned = read(&directory("rueidis").join("go.mod"));
+    let page = read(&page());
+    let (_, version) = page.split_once("Tested with rueidis ").expect("a version");
+    let version = version
+        .split(')')
+        .next()
+        .expect("a version")
+        .trim_end_matches('.');
+    assert!(
+        pinned.contains(&format!("/rueidis v{version}\n")),
+        "{version}: {pinned}"
+    );
 }

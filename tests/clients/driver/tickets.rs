@@ -195,6 +195,22 @@ pub fn the_reply_of_a_grant_is_lost(helper: &TicketHelper) {
     assert_eq!(agent.renew("k", "a", token), "0");
 }
 
+/// The same with the reply to the renewal that follows the message.
+pub fn the_reply_of_the_renewal_is_lost(helper: &TicketHelper) {
+    let server = TestServer::start();
+    let mut conn = server.conn();
+    let proxy = Proxy::before(server.port);
+    hold(&mut conn);
+    let mut agent = TicketAgent::start(helper, proxy.port);
+    queue(&mut conn, &mut agent, "k", 1);
+    proxy.lose_reply_to("LOCK.RENEW");
+    conn.line("LOCK.RELEASE k holder");
+    let (owner, token) = agent.next_token();
+    assert_eq!((proxy.lost(), stat(&mut conn, "grants")), (1, 2));
+    assert_eq!(conn.line("HGET k owner0").text(), "1", "the hold count");
+    assert_eq!(agent.release("k", &owner, token), "1");
+}
+
 /// Not granted in time: nil, neither early nor much too late, and the queue is left.
 pub fn a_wait_that_ends_is_nil(helper: &TicketHelper) {
     let server = TestServer::start();

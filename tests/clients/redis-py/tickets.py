@@ -27,10 +27,10 @@ class Tickets:
                     return None
                 if word == "failed":
                     raise redis.ResponseError(rest[0])
-                if word == "granted" and await self.renew(key, owner, rest[0], lease):
-                    return int(rest[0])
                 words = key, owner, "PX", lease, "BLOCK", int(left * 1000) + 1, "NOTIFY", self.channel, tag, "ONCE"
                 try:
+                    if word == "granted" and await self.renew(key, owner, rest[0], lease):
+                        return int(rest[0])
                     token = await self.redis.execute_command("LOCK.ACQUIRE", *words)
                     if isinstance(token, int):
                         return token
@@ -43,9 +43,11 @@ class Tickets:
                     if not str(refused).startswith("NOSUBSCRIBER"):  # else the next subscription asks
                         raise
         except (asyncio.TimeoutError, asyncio.CancelledError) as given_up:
-            await self.redis.execute_command("LOCK.RELEASE", key, owner)  # the ticket, or a grant that was quicker
-            if isinstance(given_up, asyncio.CancelledError):
-                raise
+            try:
+                await self.redis.execute_command("LOCK.RELEASE", key, owner)  # the ticket, or a grant that was quicker
+            finally:
+                if isinstance(given_up, asyncio.CancelledError):
+                    raise given_up
         finally:
             del self.open[tag]
 

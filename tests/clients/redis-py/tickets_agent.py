@@ -12,7 +12,7 @@ from tickets_threads import ThreadTickets
 
 def connect(host, port, shard):
     if shard:
-        return aio.RedisCluster(host=host, port=port, socket_timeout=5)
+        return aio.RedisCluster(host=host, port=port, socket_timeout=5, reinitialize_steps=0)
     pool = aio.BlockingConnectionPool(host=host, port=port, max_connections=2, socket_timeout=5, retry=None)
     return aio.Redis(connection_pool=pool)
 

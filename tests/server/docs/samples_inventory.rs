@@ -191,6 +191,12 @@ const INVENTORY: &[(&str, &str, &str, By)] = &[
     ),
     (
         "docs/CLIENTS.md",
+        "go",
+        "// Locks of the redis-lock module for rueidis",
+        Client("rueidis", "tickets.go"),
+    ),
+    (
+        "docs/CLIENTS.md",
         "java",
         "import java.util",
         Client("jedis", "Locks.java"),
@@ -218,6 +224,12 @@ const INVENTORY: &[(&str, &str, &str, By)] = &[
         "ruby",
         "# frozen_string_literal",
         Client("redis-rb", "redis_lock.rb"),
+    ),
+    (
+        "docs/CLIENTS.md",
+        "ruby",
+        "# frozen_string_literal",
+        Client("redis-rb", "tickets.rb"),
     ),
     (
         "docs/MIGRATION.md",
