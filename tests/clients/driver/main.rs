@@ -182,6 +182,7 @@ macro_rules! ticket_helpers {
                     the_message_of_a_grant_is_lost
                     the_reply_of_a_grant_is_lost
                     the_reply_of_the_renewal_is_lost
+                    a_forged_message_grants_nothing
                     a_wait_that_ends_is_nil
                     a_refusal_is_told_at_once
                     the_server_hangs_while_it_waits

@@ -211,6 +211,30 @@ pub fn the_reply_of_the_renewal_is_lost(helper: &TicketHelper) {
     assert_eq!(agent.release("k", &owner, token), "1");
 }
 
+/// A message that the module did not send: the wait continues. (Every client that may publish can send one.)
+pub fn a_forged_message_grants_nothing(helper: &TicketHelper) {
+    let server = TestServer::start();
+    let mut conn = server.conn();
+    let holds = hold(&mut conn);
+    let mut agent = TicketAgent::start(helper, server.port);
+    queue(&mut conn, &mut agent, "k", 1);
+    let asked = stat(&mut conn, "tickets_queued");
+    let waiters = conn
+        .line("LOCK.INFO k WAITERS")
+        .field("queue")
+        .expect("a queue");
+    let field = |name: &str| waiters.list()[0].field(name).expect("a field").text();
+    let message = format!("granted {} {}", holds + 1, field("tag"));
+    assert_eq!(conn.run(["PUBLISH", &field("channel"), &message]).int(), 1);
+    wait_for("the agent asks again", || {
+        stat(&mut conn, "tickets_queued") > asked
+    });
+    conn.line("LOCK.RELEASE k holder");
+    let (owner, token) = agent.next_token();
+    assert_ne!(token, holds + 1);
+    assert_eq!(agent.release("k", &owner, token), "1");
+}
+
 /// Not granted in time: nil, neither early nor much too late, and the queue is left.
 pub fn a_wait_that_ends_is_nil(helper: &TicketHelper) {
     let server = TestServer::start();
