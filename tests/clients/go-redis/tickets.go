@@ -21,7 +21,7 @@ type Tickets struct {
 
 // NewTickets subscribes once. In a cluster, shard is the hash tag of the keys, "{invoices}", else empty.
 func NewTickets(client redis.UniversalClient, shard string) *Tickets {
-	t := &Tickets{Locks: Locks{client, client}, channel: shard + "locks:" + rand.Text()}
+	t := &Tickets{Locks: Locks{client, client}, channel: "lock:" + shard + rand.Text()}
 	subscribe := client.Subscribe
 	if shard != "" {
 		subscribe = client.SSubscribe
@@ -79,7 +79,9 @@ func (t *Tickets) Acquire(ctx context.Context, key, owner string, wait, lease ti
 
 func (t *Tickets) listen(subscribe func(context.Context, ...string) *redis.PubSub) {
 	for ctx := context.Background(); ; time.Sleep(50 * time.Millisecond) {
-		t.others.Exists(ctx, t.channel) // a command by which a cluster's client learns where a slot has moved to
+		if strings.Contains(t.channel, "{") {
+			t.others.Exists(ctx, t.channel) // a command by which the client learns where the slot has moved to
+		}
 		subscription := subscribe(ctx, t.channel)
 		for event, err := subscription.Receive(ctx); err == nil; event, err = subscription.Receive(ctx) {
 			switch event := event.(type) {

@@ -11,7 +11,7 @@ export class Tickets {
 
   constructor(redis, shard = '') { // `shard`, in a cluster: the hash tag of the keys, '{invoices}'
     this.redis = redis;
-    this.channel = `${shard}locks:${randomUUID()}`;
+    this.channel = `lock:${shard}${randomUUID()}`;
     const own = shard ? redis : redis.duplicate({ autoResubscribe: false, retryStrategy: () => 50 });
     const subscribe = () => (shard ? own.ssubscribe(this.channel) : own.subscribe(this.channel))
       .then(() => this.#open.forEach(({ ask }) => ask()), () => {}); // messages may have been lost: all ask again

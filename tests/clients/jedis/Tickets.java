@@ -14,7 +14,7 @@ final class Tickets {
 
   Tickets(UnifiedJedis redis, String shard) { // in a cluster the hash tag of the keys, "{invoices}"; else empty
     this.redis = redis;
-    channel = shard + "locks:" + UUID.randomUUID();
+    channel = "lock:" + shard + UUID.randomUUID();
     var listener = new Thread(() -> listen(!shard.isEmpty()));
     listener.setDaemon(true);
     listener.start();
@@ -74,7 +74,7 @@ final class Tickets {
   private void listen(boolean inCluster) {
     for (; ; LockSupport.parkNanos(50_000_000)) {
       try {
-        redis.exists(channel); // a command by which a cluster's client learns where a slot has moved to
+        if (inCluster) redis.exists(channel); // a command by which the client learns where the slot has moved to
         if (inCluster) ((RedisClusterClient) redis).ssubscribe(new OfShard(), channel);
         else redis.subscribe(new OfServer(), channel);
       } catch (JedisException lost) {

@@ -12,7 +12,7 @@ import java.util.concurrent.*;
 /** Locks of the redis-lock module for Lettuce, with waits by ticket. Times are in milliseconds. */
 final class Tickets extends RedisPubSubAdapter<String, String> {
   private final StatefulRedisPubSubConnection<String, String> redis; // for the requests and the messages
-  private final String channel = "locks:" + UUID.randomUUID();
+  private final String channel = "lock:" + UUID.randomUUID();
   private final Map<String, Wait> open = new ConcurrentHashMap<>(); // by their tags
 
   Tickets(StatefulRedisPubSubConnection<String, String> connection) {

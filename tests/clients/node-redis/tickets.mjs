@@ -10,7 +10,7 @@ export class Tickets {
 
   constructor(client, shard = '') { // `shard`, in a cluster: the hash tag of the keys, '{invoices}'
     this.send = (...words) => client.sendCommand(...(shard ? [shard, false] : []), words.map(String));
-    this.channel = `${shard}locks:${randomUUID()}`;
+    this.channel = `lock:${shard}${randomUUID()}`;
     const hear = (text) => this.#open.get(text.split(' ').at(-1))?.hear(...text.split(' '));
     const ask = () => this.#open.forEach((wait) => wait.ask()); // messages may have been lost: all ask again
     client[shard ? 'sSubscribe' : 'subscribe'](this.channel, hear).then(ask, () => {});

@@ -11,7 +11,7 @@ from redis.utils import str_if_bytes
 class Tickets:
     def __init__(self, client, shard=""):  # `shard`, in a cluster: the hash tag of the keys, "{invoices}"
         self.redis, self.shard, self.open = client, shard, {}  # `open`: the queue of messages of each tag
-        self.channel = f"{shard}locks:{secrets.token_hex(8)}"
+        self.channel = f"lock:{shard}{secrets.token_hex(8)}"
         self.listening = asyncio.create_task(self._listen())
 
     async def acquire(self, key, owner, wait, lease):

@@ -7,7 +7,7 @@ require_relative "redis_lock" # its renew and release
 class Tickets < Locks
   def initialize(**where)
     super
-    @channel = "locks:#{SecureRandom.hex(8)}"
+    @channel = "lock:#{SecureRandom.hex(8)}"
     @open = {} # the messages for each wait, by its tag
     Thread.new { listen }
   end

@@ -24,7 +24,7 @@ impl Tickets {
         let config = ConnectionManagerConfig::new().set_push_sender(sender).set_automatic_resubscription();
         let config = config.set_response_timeout(Some(Duration::from_secs(5)));
         let redis = ConnectionManager::new_with_config(client.clone(), config).await?;
-        let (channel, open) = (format!("locks:{}", random()), Open::default());
+        let (channel, open) = (format!("lock:{}", random()), Open::default());
         let tickets = Tickets { locks: Locks(client, redis), channel, open: open.clone() };
         tokio::spawn(async move {
             while let Some(push) = pushes.recv().await {

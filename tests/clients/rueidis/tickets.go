@@ -23,7 +23,7 @@ type Tickets struct {
 
 // NewTickets subscribes once. In a cluster, shard is the hash tag of the keys, "{invoices}", else empty.
 func NewTickets(client rueidis.Client, shard string) *Tickets {
-	t := &Tickets{client: client, channel: shard + "locks:" + rand.Text()}
+	t := &Tickets{client: client, channel: "lock:" + shard + rand.Text()}
 	go t.listen(shard != "")
 	return t
 }
