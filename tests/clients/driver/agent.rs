@@ -32,19 +32,29 @@ pub struct Agent {
 
 /// The directory of a client.
 pub fn directory_of(client: &Client) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join(client.name)
+    directory(client.name)
+}
+
+/// The directory of this name.
+pub fn directory(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
 }
 
 impl Agent {
     /// Starts the client's agent, connected to this port.
     pub fn start(client: &Client, port: u16) -> Agent {
-        let mut program = Command::new(directory_of(client).join("run"));
+        Agent::start_as(client.name, port, &[])
+    }
+
+    /// Starts the agent in this directory with further arguments.
+    pub fn start_as(name: &str, port: u16, further: &[&str]) -> Agent {
+        let mut program = Command::new(directory(name).join("run"));
         program
             .args(["127.0.0.1", &port.to_string()])
+            .args(further)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
-        let mut process =
-            spawn(&mut program).unwrap_or_else(|error| panic!("{}: {error}", client.name));
+        let mut process = spawn(&mut program).unwrap_or_else(|error| panic!("{name}: {error}"));
         let lines = BufReader::new(process.stdout.take().expect("a pipe")).lines();
         let (sender, answers) = channel();
         std::thread::spawn(move || {
@@ -59,11 +69,7 @@ impl Agent {
             answers,
         };
         let first = agent.answer();
-        assert_eq!(
-            first, "ready",
-            "{} (make test-clients installs)",
-            client.name
-        );
+        assert_eq!(first, "ready", "{name} (make test-clients installs)");
         agent
     }
 

@@ -6,6 +6,9 @@
 //!   (`agent.rs` has the list of them);
 //! * `install` and `run`, two short scripts, and the file that pins the library's version.
 //!
+//! A helper that waits by tickets is an entry in the second list and a file in its client's directory.
+//! `ticket_agent.rs` has the orders of its agent, `tickets.rs` its tests.
+//!
 //! `make test-clients` installs the clients that the machine supports and runs their tests; a test of a client that is
 //! not installed fails. The driver's own connections hold locks and wait for them, too, so that a test can see the
 //! queue and add other waiters.
@@ -23,6 +26,8 @@ mod defaults;
 mod page;
 mod proxy;
 mod suite;
+mod ticket_agent;
+mod tickets;
 
 /// A client library.
 pub struct Client {
@@ -40,6 +45,20 @@ pub struct Client {
     multiplexed: bool,
     /// The setting that the page recommends.
     setting: &'static str,
+}
+
+/// A helper that waits by tickets.
+pub struct TicketHelper {
+    /// Its name in the page's table.
+    name: &'static str,
+    /// The directory of its client.
+    client: &'static str,
+    /// The file in it that the page shows.
+    file: &'static str,
+    /// The third argument of `run`.
+    mode: &'static str,
+    /// The highest number of connections that it needs.
+    connections: usize,
 }
 
 /// The tests of every client: `suite.rs` has them.
@@ -144,4 +163,109 @@ clients! {
         multiplexed: true,
         setting: "a `timeout` above the slices, `reconnect_attempts: 0`",
     },
+}
+
+/// The tests of every helper that waits by tickets: `tickets.rs` has them. `and` lists those that not every helper can
+/// pass.
+macro_rules! ticket_helpers {
+    ($($module:ident: $helper:expr, and [$($more:ident),*],)*) => {
+        /// The helpers, each with the names of its further tests.
+        const TICKET_HELPERS: &[(&TicketHelper, &[&str])] =
+            &[$((&with_tickets::$module::HELPER, &[$(stringify!($more)),*])),*];
+        mod with_tickets {
+            $(pub mod $module {
+                use crate::{tickets, TicketHelper};
+                pub const HELPER: TicketHelper = $helper;
+                ticket_helpers!(@tests
+                    a_thousand_waits_on_two_connections
+                    a_grant_without_a_subscriber
+                    the_message_of_a_grant_is_lost
+                    the_reply_of_a_grant_is_lost
+                    the_reply_of_the_renewal_is_lost
+                    a_forged_message_grants_nothing
+                    a_wait_that_ends_is_nil
+                    a_refusal_is_told_at_once
+                    the_server_hangs_while_it_waits
+                    a_replica_is_promoted
+                    $($more)*
+                );
+            })*
+        }
+    };
+    (@tests $($test:ident)*) => {
+        $(#[test] fn $test() { tickets::$test(&HELPER); })*
+    };
+}
+
+ticket_helpers! {
+    redis_py: TicketHelper {
+        name: "redis-py, asyncio",
+        client: "redis-py",
+        file: "tickets.py",
+        mode: "tasks",
+        connections: 2,
+    }, and [a_cancelled_wait_is_withdrawn, the_slot_moves],
+    threads_of_redis_py: TicketHelper {
+        name: "redis-py, threads",
+        client: "redis-py",
+        file: "tickets_threads.py",
+        mode: "threads",
+        connections: 2,
+    }, and [the_slot_moves],
+    node_redis: TicketHelper {
+        name: "node-redis",
+        client: "node-redis",
+        file: "tickets.mjs",
+        mode: "tickets",
+        connections: 1,
+    }, and [a_cancelled_wait_is_withdrawn, the_slot_moves],
+    ioredis: TicketHelper {
+        name: "ioredis",
+        client: "ioredis",
+        file: "tickets.mjs",
+        mode: "tickets",
+        connections: 2,
+    }, and [a_cancelled_wait_is_withdrawn, the_slot_moves],
+    redis_rs: TicketHelper {
+        name: "redis-rs",
+        client: "redis-rs",
+        file: "tickets.rs",
+        mode: "tickets",
+        connections: 1,
+    }, and [a_cancelled_wait_is_withdrawn],
+    go_redis: TicketHelper {
+        name: "go-redis",
+        client: "go-redis",
+        file: "tickets.go",
+        mode: "tickets",
+        connections: 2,
+    }, and [a_cancelled_wait_is_withdrawn, the_slot_moves],
+    jedis: TicketHelper {
+        name: "Jedis",
+        client: "jedis",
+        file: "Tickets.java",
+        mode: "tickets",
+        connections: 2,
+    }, and [a_cancelled_wait_is_withdrawn, the_slot_moves],
+    lettuce: TicketHelper {
+        name: "Lettuce",
+        client: "lettuce",
+        file: "Tickets.java",
+        mode: "tickets",
+        connections: 1,
+    }, and [a_cancelled_wait_is_withdrawn],
+    rueidis: TicketHelper {
+        name: "rueidis",
+        client: "rueidis",
+        file: "tickets.go",
+        mode: "tickets",
+        connections: 1,
+    }, and [a_cancelled_wait_is_withdrawn, the_slot_moves],
+    redis_rb: TicketHelper {
+        name: "redis-rb",
+        client: "redis-rb",
+        file: "tickets.rb",
+        mode: "tickets",
+        connections: 2,
+    }, and [a_cancelled_wait_is_withdrawn],
 }

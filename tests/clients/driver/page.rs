@@ -2,11 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::agent::directory_of;
-use crate::ALL;
+use crate::agent::{directory, directory_of};
+use crate::{ALL, TICKET_HELPERS};
 
 /// The limit of lines: a helper must be short enough to read at a glance.
 const LONGEST_HELPER: usize = 40;
+
+/// The same for helpers that wait by tickets.
+const LONGEST_TICKET_HELPER: usize = 125;
 
 /// The page.
 pub fn page() -> PathBuf {
@@ -20,28 +23,28 @@ pub fn read(path: &Path) -> String {
 
 #[test]
 fn the_page_shows_every_helper_as_it_is_tested() {
-    let page = read(&page());
     for client in ALL {
-        let helper = read(&directory_of(client).join(client.helper));
-        let (_, section) = page
-            .split_once(&format!("\n## {}\n", client.name))
-            .unwrap_or_else(|| panic!("no section about {}", client.name));
-        let section = section.split("\n## ").next().unwrap_or_default();
-        let shown = section.contains(&format!("\n{helper}```\n"));
-        assert!(
-            shown,
-            "the section about {} shows another helper",
-            client.name
-        );
-        assert!(
-            helper.lines().count() <= LONGEST_HELPER,
-            "{}",
-            client.helper
-        );
-        // The name under which it is tested: of Node's clients the suffix says that it is an ES module.
-        let name = format!("This is `{}`", client.helper);
-        assert!(section.contains(&name), "{}: no {name}", client.name);
+        check_shown(client.name, client.helper, LONGEST_HELPER);
     }
+    for (helper, _) in TICKET_HELPERS {
+        check_shown(helper.client, helper.file, LONGEST_TICKET_HELPER);
+    }
+}
+
+/// The section about this client shows this file, under the name by which it is tested.
+fn check_shown(client: &str, file: &str, longest: usize) {
+    let page = read(&page());
+    let helper = read(&directory(client).join(file));
+    let (_, section) = page
+        .split_once(&format!("\n## {client}\n"))
+        .unwrap_or_else(|| panic!("no section about {client}"));
+    let section = section.split("\n## ").next().unwrap_or_default();
+    let shown = section.contains(&format!("\n{helper}```\n"));
+    assert!(shown, "the section about {client} shows another {file}");
+    assert!(helper.lines().count() <= longest, "{client}: {file}");
+    // Of Node's clients the suffix says that it is an ES module.
+    let name = format!("This is `{file}`");
+    assert!(section.contains(&name), "{client}: no {name}");
 }
 
 /// The dependencies on the page, with their features, are those of the helper's build.
@@ -73,10 +76,47 @@ fn every_directory_with_an_agent_is_tested() {
     let beside = std::fs::read_dir(env!("CARGO_MANIFEST_DIR")).expect("a directory");
     for entry in beside.map(|entry| entry.expect("an entry")) {
         let name = entry.file_name();
-        let known = ALL.iter().any(|client| *client.name == *name);
+        let is_client = ALL.iter().any(|client| *client.name == *name);
+        let known = is_client
+            || TICKET_HELPERS
+                .iter()
+                .any(|(helper, _)| *helper.client == *name);
         assert!(
             known || !entry.path().join("run").exists(),
             "{name:?} is not in the list"
         );
     }
+}
+
+/// The table of tickets says what the tests check: the number of connections, and whether the slot moves.
+#[test]
+fn the_table_of_tickets_is_that_of_the_tests() {
+    let page = read(&page());
+    for (helper, more) in TICKET_HELPERS {
+        let start = format!("| {} | {}", helper.name, helper.connections);
+        let row = page.lines().find(|line| line.starts_with(&start));
+        let row = row.unwrap_or_else(|| panic!("no row {start}"));
+        let in_cluster = row.split(" | ").nth(3).expect("a fourth column");
+        assert_eq!(
+            in_cluster.starts_with("yes"),
+            more.contains(&"the_slot_moves"),
+            "{row}"
+        );
+    }
+}
+
+#[test]
+fn the_page_names_the_version_of_rueidis() {
+    let pinned = read(&directory("rueidis").join("go.mod"));
+    let page = read(&page());
+    let (_, version) = page.split_once("Tested with rueidis ").expect("a version");
+    let version = version
+        .split(')')
+        .next()
+        .expect("a version")
+        .trim_end_matches('.');
+    assert!(
+        pinned.contains(&format!("/rueidis v{version}\n")),
+        "{version}: {pinned}"
+    );
 }

@@ -1,9 +1,10 @@
 //! A network that loses replies: it forwards everything until it sees a named command. It forwards that one, too, but
-//! discards the server's reply and closes the connection.
+//! discards the server's reply and closes the connection. It does the same with a named word in what the server sends.
+//! It can also lead new connections to another server, as an address does that moves with the primary.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// A listener on a loopback port; its threads end with the connections and with the test's process.
@@ -14,7 +15,9 @@ pub struct Proxy {
 
 #[derive(Default)]
 struct Plan {
+    server: AtomicU16,
     command: Mutex<Option<String>>,
+    message: Mutex<Option<String>>,
     swallowed: AtomicUsize,
 }
 
@@ -24,10 +27,12 @@ impl Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a loopback port");
         let port = listener.local_addr().expect("an address").port();
         let plan = Arc::new(Plan::default());
+        plan.server.store(server, Ordering::SeqCst);
         let shared = Arc::clone(&plan);
         std::thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
-                let server = TcpStream::connect(("127.0.0.1", server));
+                let server =
+                    TcpStream::connect(("127.0.0.1", shared.server.load(Ordering::SeqCst)));
                 let Ok(server) = server else { continue };
                 pass_on(client, server, &shared);
             }
@@ -40,23 +45,42 @@ impl Proxy {
         *self.plan.command.lock().expect("a lock") = Some(command.to_string());
     }
 
-    /// The number of replies lost so far.
+    /// What the server sends next with this word will be lost.
+    pub fn lose_message(&self, word: &str) {
+        *self.plan.message.lock().expect("a lock") = Some(word.to_string());
+    }
+
+    /// New connections lead to the server at this port.
+    pub fn lead_to(&self, server: u16) {
+        self.plan.server.store(server, Ordering::SeqCst);
+    }
+
+    /// The number of replies and messages lost so far.
     pub fn lost(&self) -> usize {
         self.plan.swallowed.load(Ordering::SeqCst)
     }
 }
 
 impl Plan {
-    /// Whether the named command is in these bytes; if so, the plan is carried out once.
+    /// Whether the named command is in these bytes of a client; if so, the plan is carried out once.
     fn concerns(&self, bytes: &[u8]) -> bool {
-        let mut command = self.command.lock().expect("a lock");
-        let text = String::from_utf8_lossy(bytes).to_uppercase();
-        let found = command.as_ref().is_some_and(|name| text.contains(name));
-        if found {
-            *command = None;
-        }
-        found
+        take_if_in(
+            &self.command,
+            &String::from_utf8_lossy(bytes).to_uppercase(),
+        )
     }
+
+    /// The same with the named word in bytes of the server.
+    fn concerns_message(&self, bytes: &[u8]) -> bool {
+        take_if_in(&self.message, &String::from_utf8_lossy(bytes))
+    }
+}
+
+fn take_if_in(planned: &Mutex<Option<String>>, text: &str) -> bool {
+    let mut planned = planned.lock().expect("a lock");
+    planned
+        .take_if(|word| text.contains(word.as_str()))
+        .is_some()
 }
 
 /// Two threads, one for each direction. `mute` is set before the server gets the command.
@@ -79,8 +103,8 @@ fn pass_on(client: TcpStream, server: TcpStream, plan: &Arc<Plan>) {
     });
     let shared = Arc::clone(plan);
     std::thread::spawn(move || {
-        copy(server_in, client_out, |_| {
-            let lost = is_mute.load(Ordering::SeqCst);
+        copy(server_in, client_out, |bytes| {
+            let lost = is_mute.load(Ordering::SeqCst) || shared.concerns_message(bytes);
             if lost {
                 shared.swallowed.fetch_add(1, Ordering::SeqCst);
             }

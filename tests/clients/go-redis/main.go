@@ -18,6 +18,10 @@ var ctx = context.Background()
 
 func main() {
 	addr := net.JoinHostPort(os.Args[1], os.Args[2])
+	if len(os.Args) > 3 {
+		serveTickets(addr, strings.Join(os.Args[4:], ""))
+		return
+	}
 	locks, plain := NewLocks(addr), redis.NewClient(&redis.Options{Addr: addr})
 	fmt.Println("ready")
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan() && lines.Text() != "quit"; {

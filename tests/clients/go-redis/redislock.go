@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-type Locks struct{ waiting, others *redis.Client }
+type Locks struct{ waiting, others redis.UniversalClient }
 
 func NewLocks(addr string) Locks { // without MaxRetries -1, what is not answered within 5 s is sent four times
 	waiting := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1})

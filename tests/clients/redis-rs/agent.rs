@@ -1,5 +1,7 @@
 //! The agent of redis-rs: reads orders, writes answers, as driver/agent.rs lists them.
 mod redis_lock;
+mod tickets;
+mod tickets_agent;
 
 use std::time::Instant;
 
@@ -46,6 +48,9 @@ fn bit(yes: bool) -> String {
 #[tokio::main]
 async fn main() -> RedisResult<()> {
     let words: Vec<String> = std::env::args().collect();
+    if words.len() > 3 {
+        return tickets_agent::serve(&words[1], &words[2]).await;
+    }
     let client = Client::open(format!("redis://{}:{}", words[1], words[2]))?;
     let plain = client.get_multiplexed_async_connection().await?;
     let locks = Locks(client.clone(), ConnectionManager::new(client).await?);

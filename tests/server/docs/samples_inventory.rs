@@ -125,6 +125,18 @@ const INVENTORY: &[(&str, &str, &str, By)] = &[
     ),
     (
         "docs/CLIENTS.md",
+        "python",
+        "\"\"\"Locks",
+        Client("redis-py", "tickets.py"),
+    ),
+    (
+        "docs/CLIENTS.md",
+        "python",
+        "\"\"\"Locks of the redis-lock module for threads",
+        Client("redis-py", "tickets_threads.py"),
+    ),
+    (
+        "docs/CLIENTS.md",
         "js",
         "// Locks of the redis-lock module for node-redis",
         Client("node-redis", "redis_lock.mjs"),
@@ -132,8 +144,20 @@ const INVENTORY: &[(&str, &str, &str, By)] = &[
     (
         "docs/CLIENTS.md",
         "js",
+        "// Locks of the redis-lock module for node-redis",
+        Client("node-redis", "tickets.mjs"),
+    ),
+    (
+        "docs/CLIENTS.md",
+        "js",
         "// Locks of the redis-lock module for ioredis",
         Client("ioredis", "redis_lock.mjs"),
+    ),
+    (
+        "docs/CLIENTS.md",
+        "js",
+        "// Locks of the redis-lock module for ioredis",
+        Client("ioredis", "tickets.mjs"),
     ),
     (
         "docs/CLIENTS.md",
@@ -149,9 +173,27 @@ const INVENTORY: &[(&str, &str, &str, By)] = &[
     ),
     (
         "docs/CLIENTS.md",
+        "rust",
+        "//! Locks",
+        Client("redis-rs", "tickets.rs"),
+    ),
+    (
+        "docs/CLIENTS.md",
         "go",
         "// Locks",
         Client("go-redis", "redislock.go"),
+    ),
+    (
+        "docs/CLIENTS.md",
+        "go",
+        "// Locks",
+        Client("go-redis", "tickets.go"),
+    ),
+    (
+        "docs/CLIENTS.md",
+        "go",
+        "// Locks of the redis-lock module for rueidis",
+        Client("rueidis", "tickets.go"),
     ),
     (
         "docs/CLIENTS.md",
@@ -162,14 +204,32 @@ const INVENTORY: &[(&str, &str, &str, By)] = &[
     (
         "docs/CLIENTS.md",
         "java",
+        "import static",
+        Client("jedis", "Tickets.java"),
+    ),
+    (
+        "docs/CLIENTS.md",
+        "java",
         "import io.lettuce",
         Client("lettuce", "Locks.java"),
+    ),
+    (
+        "docs/CLIENTS.md",
+        "java",
+        "import static",
+        Client("lettuce", "Tickets.java"),
     ),
     (
         "docs/CLIENTS.md",
         "ruby",
         "# frozen_string_literal",
         Client("redis-rb", "redis_lock.rb"),
+    ),
+    (
+        "docs/CLIENTS.md",
+        "ruby",
+        "# frozen_string_literal",
+        Client("redis-rb", "tickets.rb"),
     ),
     (
         "docs/MIGRATION.md",

@@ -1,0 +1,357 @@
+//! The tests of every helper that waits by tickets, whatever the language.
+
+use std::time::{Duration, Instant};
+
+use libc::{SIGCONT, SIGSTOP};
+use redis_lock_harness::cluster::{lock_scenes, move_slot, slot_of, two_nodes};
+use redis_lock_harness::replica::{follow, wait_until_in_sync, PROMPT_MASTER};
+use redis_lock_harness::{wait_for, Conn, TestServer};
+
+use crate::proxy::Proxy;
+use crate::suite::hold;
+use crate::ticket_agent::TicketAgent;
+use crate::TicketHelper;
+
+/// Longer than any test: only a message ends such a wait.
+const LONG: u32 = 600_000;
+
+/// Places are kept for as long as a client needs to subscribe again.
+const LONG_GRACE: [&str; 2] = ["--lock.queue-grace", "20000"];
+
+/// A counter or gauge of `INFO lock`, read through this connection: one that is not the driver's only one would be
+/// counted by the test of connections.
+fn stat(conn: &mut Conn, name: &str) -> i64 {
+    let info = conn.line("INFO lock").text();
+    let line = info
+        .lines()
+        .find_map(|l| l.strip_prefix(&format!("lock_{name}:")).map(str::to_string));
+    line.and_then(|value| value.trim().parse().ok())
+        .expect("a field of INFO lock")
+}
+
+fn wait_for_stat(conn: &mut Conn, name: &str, value: i64) {
+    wait_for(&format!("{name} to be {value}"), || {
+        stat(conn, name) == value
+    });
+}
+
+/// The connections of the server besides this one, as lines of `CLIENT LIST`.
+fn others(conn: &mut Conn) -> Vec<String> {
+    let mine = format!("id={} ", conn.id());
+    let list = conn.line("CLIENT LIST").text();
+    let others = list.lines().filter(|line| !line.starts_with(&mine));
+    others.map(str::to_string).collect()
+}
+
+/// The ids of the connections that have subscribed.
+fn subscribers(conn: &mut Conn) -> Vec<String> {
+    let others = others(conn).into_iter();
+    let subscribed = others.filter(|line| line.contains(" sub=1 ") || line.contains(" ssub=1 "));
+    let id = |line: String| line.split([' ', '=']).nth(1).map(str::to_string);
+    subscribed.filter_map(id).collect()
+}
+
+/// Begins this many waits for `k` and returns when all of them are in the queue: their owners, in its order.
+fn queue(conn: &mut Conn, agent: &mut TicketAgent, key: &str, count: usize) -> Vec<String> {
+    for i in 0..count {
+        agent.acquire(key, &format!("owner{i}"), LONG);
+    }
+    wait_for_stat(conn, "tickets", count as i64);
+    queued(conn, key, count)
+}
+
+fn queued(conn: &mut Conn, key: &str, count: usize) -> Vec<String> {
+    let info = conn.line(&format!("LOCK.INFO {key} WAITERS COUNT {count}"));
+    let queue = info.field("queue").expect("a queue").list();
+    let owner =
+        |waiter: &redis_lock_harness::Reply| waiter.field("owner").map(|owner| owner.text());
+    queue.iter().filter_map(owner).collect()
+}
+
+/// Each owner is granted the lock in this order, works, and releases it; tokens rise.
+fn take_turns(agent: &mut TicketAgent, key: &str, owners: &[String], mut highest: i64) -> i64 {
+    for expected in owners {
+        let (owner, token) = agent.next_token();
+        assert_eq!(owner, *expected, "first come, first served");
+        assert!(token > highest, "tokens rise");
+        highest = token;
+        assert_eq!(agent.release(key, &owner, token), "1");
+    }
+    highest
+}
+
+/// All owners are granted the lock, one at a time, in whatever order.
+fn all_have_their_turn(
+    agent: &mut TicketAgent,
+    key: &str,
+    mut owners: Vec<String>,
+    mut highest: i64,
+) {
+    while !owners.is_empty() {
+        let (owner, token) = agent.next_token();
+        let place = owners.iter().position(|other| *other == owner);
+        owners.remove(place.unwrap_or_else(|| panic!("{owner} has had its turn")));
+        assert!(token > highest, "tokens rise");
+        highest = token;
+        assert_eq!(agent.release(key, &owner, token), "1");
+    }
+}
+
+/// One process, a thousand waits, at most two connections; the subscriber is killed when 300 have had their turn. The
+/// lock is held meanwhile, so the order is that of the queue before.
+pub fn a_thousand_waits_on_two_connections(helper: &TicketHelper) {
+    let server = TestServer::with(&LONG_GRACE);
+    let mut conn = server.conn();
+    let token = hold(&mut conn);
+    let mut agent = TicketAgent::start(helper, server.port);
+    let owners = queue(&mut conn, &mut agent, "k", 1_000);
+    let connections = others(&mut conn);
+    assert!(connections.len() <= helper.connections, "{connections:#?}");
+
+    conn.line("LOCK.RELEASE k holder");
+    let highest = take_turns(&mut agent, "k", &owners[..300], token);
+    let (owner, token) = agent.next_token();
+    assert_eq!((&owner, token > highest), (&owners[300], true));
+    let asked = stat(&mut conn, "tickets_queued");
+    kill_subscribers(&mut conn);
+    wait_for("every wait that is open asks again", || {
+        stat(&mut conn, "tickets_queued") >= asked + 699
+    });
+    assert_eq!(queued(&mut conn, "k", 1_000), owners[301..]);
+    assert_eq!(agent.release("k", &owner, token), "1");
+    take_turns(&mut agent, "k", &owners[301..], token);
+
+    assert_eq!(stat(&mut conn, "grants"), 1_001, "none is granted twice");
+    assert_eq!(conn.line("EXISTS k").int(), 0);
+}
+
+fn kill_subscribers(conn: &mut Conn) {
+    let ids = subscribers(conn);
+    assert_eq!(ids.len(), 1, "one subscription");
+    for id in ids {
+        conn.line(&format!("CLIENT KILL ID {id}"));
+    }
+}
+
+/// The lock becomes free while the channel has no subscriber: every wait continues.
+pub fn a_grant_without_a_subscriber(helper: &TicketHelper) {
+    let server = TestServer::with(&LONG_GRACE);
+    let mut conn = server.conn();
+    let token = hold(&mut conn);
+    let mut agent = TicketAgent::start(helper, server.port);
+    let owners = queue(&mut conn, &mut agent, "k", 20);
+    let ids = subscribers(&mut conn);
+    conn.send_lines(&[
+        &format!("CLIENT KILL ID {}", ids[0]),
+        "LOCK.RELEASE k holder",
+    ]);
+    assert_eq!((conn.recv().int(), conn.recv().int()), (1, 1));
+    all_have_their_turn(&mut agent, "k", owners, token);
+    assert!(
+        stat(&mut conn, "tickets_unheard") > 0,
+        "none was passed over"
+    );
+    assert_eq!(stat(&mut conn, "grants"), 21);
+}
+
+/// A wait from beginning to end. Then the agent has handled the confirmation of its subscription, after which all open
+/// waits ask again: a later wait is granted by a message, not by the reply to such a request.
+fn subscribe_fully(conn: &mut Conn, agent: &mut TicketAgent) {
+    conn.line("LOCK.ACQUIRE first holder PX 600000");
+    queue(conn, agent, "first", 1);
+    conn.line("LOCK.RELEASE first holder");
+    let (owner, token) = agent.next_token();
+    assert_eq!(agent.release("first", &owner, token), "1");
+}
+
+/// The message of a grant dies with its connection: asking again returns the same grant.
+pub fn the_message_of_a_grant_is_lost(helper: &TicketHelper) {
+    let server = TestServer::start();
+    let mut conn = server.conn();
+    let proxy = Proxy::before(server.port);
+    hold(&mut conn);
+    let mut agent = TicketAgent::start(helper, proxy.port);
+    subscribe_fully(&mut conn, &mut agent);
+    queue(&mut conn, &mut agent, "k", 1);
+    proxy.lose_message("granted ");
+    conn.line("LOCK.RELEASE k holder");
+    let (owner, token) = agent.next_token();
+    assert_eq!((proxy.lost(), stat(&mut conn, "grants")), (1, 4));
+    assert_eq!(conn.line("HGET k owner0").text(), "1", "the hold count");
+    assert_eq!(agent.release("k", &owner, token), "1");
+}
+
+/// The same with the reply to a request that was granted at once.
+pub fn the_reply_of_a_grant_is_lost(helper: &TicketHelper) {
+    let server = TestServer::start();
+    let mut conn = server.conn();
+    let proxy = Proxy::before(server.port);
+    let mut agent = TicketAgent::start(helper, proxy.port);
+    agent.acquire("other", "first", LONG); // the subscription is there
+    let first = agent.next_token();
+    proxy.lose_reply_to("LOCK.ACQUIRE");
+    agent.acquire("k", "a", LONG);
+    let (owner, token) = agent.next_token();
+    assert_eq!((owner.as_str(), proxy.lost()), ("a", 1));
+    assert_eq!(conn.line("HGET k a").text(), "1", "the hold count");
+    assert_eq!(stat(&mut conn, "grants"), 2);
+    assert_eq!(agent.renew("k", "a", token), "1");
+    assert!(conn.line("PTTL k").int() > 500_000);
+    assert_eq!(
+        agent.release("k", "a", first.1),
+        "0",
+        "the token of another grant"
+    );
+    assert_eq!(agent.release("k", "a", token), "1");
+    assert_eq!(agent.renew("k", "a", token), "0");
+}
+
+/// The same with the reply to the renewal that follows the message.
+pub fn the_reply_of_the_renewal_is_lost(helper: &TicketHelper) {
+    let server = TestServer::start();
+    let mut conn = server.conn();
+    let proxy = Proxy::before(server.port);
+    hold(&mut conn);
+    let mut agent = TicketAgent::start(helper, proxy.port);
+    subscribe_fully(&mut conn, &mut agent);
+    queue(&mut conn, &mut agent, "k", 1);
+    proxy.lose_reply_to("LOCK.RENEW");
+    conn.line("LOCK.RELEASE k holder");
+    let (owner, token) = agent.next_token();
+    assert_eq!((proxy.lost(), stat(&mut conn, "grants")), (1, 4));
+    assert_eq!(conn.line("HGET k owner0").text(), "1", "the hold count");
+    assert_eq!(agent.release("k", &owner, token), "1");
+}
+
+/// A message that the module did not send: the wait continues. (Every client that may publish can send one.)
+pub fn a_forged_message_grants_nothing(helper: &TicketHelper) {
+    let server = TestServer::start();
+    let mut conn = server.conn();
+    let holds = hold(&mut conn);
+    let mut agent = TicketAgent::start(helper, server.port);
+    queue(&mut conn, &mut agent, "k", 1);
+    let asked = stat(&mut conn, "tickets_queued");
+    let waiters = conn
+        .line("LOCK.INFO k WAITERS")
+        .field("queue")
+        .expect("a queue");
+    let field = |name: &str| waiters.list()[0].field(name).expect("a field").text();
+    let message = format!("granted {} {}", holds + 1, field("tag"));
+    assert_eq!(conn.run(["PUBLISH", &field("channel"), &message]).int(), 1);
+    wait_for("the agent asks again", || {
+        stat(&mut conn, "tickets_queued") > asked
+    });
+    conn.line("LOCK.RELEASE k holder");
+    let (owner, token) = agent.next_token();
+    assert_ne!(token, holds + 1);
+    assert_eq!(agent.release("k", &owner, token), "1");
+}
+
+/// Not granted in time: nil, neither early nor much too late, and the queue is left.
+pub fn a_wait_that_ends_is_nil(helper: &TicketHelper) {
+    let server = TestServer::start();
+    let mut conn = server.conn();
+    hold(&mut conn);
+    let mut agent = TicketAgent::start(helper, server.port);
+    let start = Instant::now();
+    agent.acquire("k", "a", 700);
+    assert_eq!(agent.answer_to("a"), "nil");
+    let waited = start.elapsed();
+    let expected = Duration::from_millis(700)..Duration::from_secs(5);
+    assert!(expected.contains(&waited), "gave up after {waited:?}");
+    assert_eq!(stat(&mut conn, "tickets"), 0);
+}
+
+/// Refused by a reply, and by a message.
+pub fn a_refusal_is_told_at_once(helper: &TicketHelper) {
+    let server = TestServer::start();
+    let mut conn = server.conn();
+    hold(&mut conn);
+    conn.line("RPUSH list element");
+    let mut agent = TicketAgent::start(helper, server.port);
+    agent.acquire("list", "b", LONG);
+    let refused = agent.answer_to("b");
+    assert!(
+        refused.starts_with("error ") && refused.contains("WRONGTYPE"),
+        "{refused}"
+    );
+    queue(&mut conn, &mut agent, "k", 1);
+    for line in ["MULTI", "DEL k", "RPUSH k element", "EXEC"] {
+        conn.line(line);
+    }
+    let failed = agent.answer_to("owner0");
+    assert!(
+        failed.starts_with("error ") && failed.contains("WRONGTYPE"),
+        "{failed}"
+    );
+}
+
+/// The caller gives up: the ticket leaves the queue.
+pub fn a_cancelled_wait_is_withdrawn(helper: &TicketHelper) {
+    let server = TestServer::start();
+    let mut conn = server.conn();
+    hold(&mut conn);
+    let mut agent = TicketAgent::start(helper, server.port);
+    let owners = queue(&mut conn, &mut agent, "k", 2);
+    agent.cancel(&owners[0]);
+    assert_eq!(agent.answer_to(&owners[0]), "cancelled");
+    wait_for_stat(&mut conn, "tickets_withdrawn", 1);
+    conn.line("LOCK.RELEASE k holder");
+    assert_eq!(agent.next_token().0, owners[1]);
+}
+
+/// A server that hangs keeps its connections open. No call waits very much longer than requested.
+pub fn the_server_hangs_while_it_waits(helper: &TicketHelper) {
+    let server = TestServer::start();
+    let mut conn = server.conn();
+    hold(&mut conn);
+    let mut agent = TicketAgent::start(helper, server.port);
+    agent.acquire("k", "a", 2_000);
+    wait_for_stat(&mut conn, "tickets", 1);
+    server.signal(SIGSTOP);
+    let start = Instant::now();
+    let answer = agent.answer_to("a");
+    server.signal(SIGCONT);
+    assert!(answer.starts_with("error "), "{answer}");
+    assert!(
+        start.elapsed() < Duration::from_secs(20),
+        "{:?}",
+        start.elapsed()
+    );
+}
+
+/// The primary dies and its replica, which knows no tickets, is promoted: every wait continues there.
+pub fn a_replica_is_promoted(helper: &TicketHelper) {
+    let (mut primary, replica) = (TestServer::with(&PROMPT_MASTER), TestServer::start());
+    follow(&replica, &primary);
+    let proxy = Proxy::before(primary.port);
+    let token = hold(&mut primary.conn());
+    let mut agent = TicketAgent::start(helper, proxy.port);
+    let owners = queue(&mut primary.conn(), &mut agent, "k", 20);
+    wait_until_in_sync(&replica, &primary);
+    let mut conn = replica.conn();
+    conn.line("REPLICAOF NO ONE");
+    proxy.lead_to(replica.port);
+    primary.crash();
+    wait_for_stat(&mut conn, "tickets", 20);
+    conn.line("LOCK.RELEASE k holder");
+    all_have_their_turn(&mut agent, "k", owners, token);
+    assert_eq!(stat(&mut conn, "grants"), 20);
+    primary.start_again(); // a server that is down at the end of a test has failed
+}
+
+/// The slot of the lock, which is held, moves to another node of the cluster: every wait continues there.
+pub fn the_slot_moves(helper: &TicketHelper) {
+    let _scene = lock_scenes();
+    let (source, target) = two_nodes(&LONG_GRACE);
+    let (mut here, mut there) = (source.conn(), target.conn());
+    let token = here.line("LOCK.ACQUIRE {a}k holder PX 600000").int();
+    let mut agent = TicketAgent::start_in_cluster(helper, source.port, "{a}");
+    let owners = queue(&mut here, &mut agent, "{a}k", 20);
+    let slot = slot_of(&mut here, "{a}k");
+    move_slot(&source, &target, slot);
+    wait_for_stat(&mut there, "tickets", 20);
+    there.line("LOCK.RELEASE {a}k holder");
+    all_have_their_turn(&mut agent, "{a}k", owners, token);
+    assert_eq!(stat(&mut there, "grants"), 20);
+}

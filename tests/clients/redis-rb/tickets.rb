@@ -1,0 +1,63 @@
+# frozen_string_literal: true
+
+require "securerandom"
+require_relative "redis_lock" # its renew and release
+
+# Locks of the redis-lock module for redis-rb, with waits by ticket. Times are in milliseconds.
+class Tickets < Locks
+  def initialize(**where)
+    super
+    @channel = "lock:#{SecureRandom.hex(8)}"
+    @open = {} # the messages for each wait, by its tag
+    Thread.new { listen }
+  end
+
+  # The fencing token, or nil when it was not granted in time. A thread that is ended gives up.
+  def acquire(key, owner, wait, lease)
+    ends = now + wait
+    tag = SecureRandom.hex(8)
+    messages = @open[tag] = Thread::Queue.new # before the request: the message may be quicker than the reply
+    word = value = nil
+    until word == "token" || (word == "granted" && proven?(key, owner, value, lease))
+      left = [ends - now, 0].max
+      word, value = ask(key, owner, lease, left, tag) || messages.pop(timeout: (left / 1_000) + 1)&.split
+      return if word.nil? || word == "timeout"
+      raise Redis::CommandError, value if word == "failed"
+    end
+    token = Integer(value)
+  ensure # the release withdraws the ticket, or ends a grant that was quicker
+    @open.delete(tag)
+    @redis.call("LOCK.RELEASE", key, owner) unless token || %w[timeout failed].include?(word)
+  end
+
+  private
+
+  def ask(key, owner, lease, left, tag)
+    words = [key, owner, "PX", lease, "BLOCK", left.ceil + 1, "NOTIFY", @channel, tag, "ONCE"]
+    token = @redis.call("LOCK.ACQUIRE", *words)
+    ["token", token] if token.is_a?(Integer)
+  rescue Redis::BaseConnectionError
+    raise if left.zero?
+
+    sleep 0.05
+    ["again"] # ONCE makes that safe
+  rescue Redis::CommandError => e
+    raise unless e.message.start_with?("NOSUBSCRIBER") # else the next subscription asks
+  end
+
+  def proven?(...)
+    renew(...)
+  rescue Redis::BaseConnectionError
+    false # then the lock is asked for again
+  end
+
+  def listen
+    Redis.new(**@where).subscribe(@channel) do |on|
+      on.subscribe { @open.values.each { |messages| messages << "again" } } # messages may have been lost
+      on.message { |_, text| @open[text.rpartition(" ").last]&.push(text) }
+    end
+  rescue Redis::BaseError, RedisClient::Error # the latter, when the connection is lost
+    sleep 0.05
+    retry
+  end
+end
