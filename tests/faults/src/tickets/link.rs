@@ -144,8 +144,10 @@ impl<R> Link<R> {
 
     fn heard(&mut self, reply: &Reply, events: &mut Vec<Event<R>>) {
         if let Some(code) = reply.code() {
-            // A subscription to a channel of another node.
-            self.subscriptions.retain(|s| s.from != 0);
+            // The first subscription without a reply: its channel is another node's.
+            if let Some(at) = self.subscriptions.iter().position(|s| s.from == 0) {
+                self.subscriptions.remove(at);
+            }
             return events.push(Event::Refused(code.into()));
         }
         let part = |at: usize| reply.list().get(at).map_or("", Reply::text);
