@@ -39,6 +39,8 @@ pub struct Habits {
     pub sessions: u8,
     /// The server's `lock.session-lease`.
     pub session_lease: u32,
+    /// Tickets for several locks at once.
+    pub many_tickets: u8,
 }
 
 /// The resource kind of a key.
@@ -66,6 +68,7 @@ impl Default for Habits {
             family: |_| Family::Lock,
             sessions: 0,
             session_lease: 10_000,
+            many_tickets: 0,
         }
     }
 }

@@ -1,5 +1,5 @@
 //! The history of a run: the clients' requests and their outcomes, the readings of the watcher, and the faults of the
-//! servers.
+//! servers. Requests with `NOTIFY`, their messages and the subscriptions are in `tickets`.
 //!
 //! Times are nanoseconds of CLOCK_MONOTONIC since the program began. `sent` is read before the request is written,
 //! `done` after its reply was read, so the server acts between the two. An owner belongs to one client and one key, and
@@ -11,6 +11,10 @@ use std::sync::{Mutex, OnceLock};
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
+
+mod tickets;
+
+pub use tickets::{Answer, Ask, Message, Subscription, TicketCounters, Word};
 
 /// Nanoseconds of the monotonic clock since the program first read it.
 pub type Nanos = u64;
@@ -248,6 +252,11 @@ pub struct History {
     pub seen: Vec<Seen>,
     pub looks: Vec<Look>,
     pub marks: Vec<Mark>,
+    pub asks: Vec<Ask>,
+    pub messages: Vec<Message>,
+    pub subscriptions: Vec<Subscription>,
+    /// The counters of a server that was not restarted.
+    pub counters: Vec<TicketCounters>,
 }
 
 /// One line of a history's file.
@@ -257,9 +266,34 @@ enum Line {
     Seen(Seen),
     Look(Look),
     Mark(Mark),
+    Ask(Ask),
+    Message(Message),
+    Subscription(Subscription),
+    Counters(TicketCounters),
+}
+
+impl From<Vec<Op>> for History {
+    fn from(ops: Vec<Op>) -> History {
+        History {
+            ops,
+            ..History::default()
+        }
+    }
 }
 
 impl History {
+    /// Adds the records of another participant of the same run.
+    pub fn add(&mut self, part: History) {
+        self.ops.extend(part.ops);
+        self.seen.extend(part.seen);
+        self.looks.extend(part.looks);
+        self.marks.extend(part.marks);
+        self.asks.extend(part.asks);
+        self.messages.extend(part.messages);
+        self.subscriptions.extend(part.subscriptions);
+        self.counters.extend(part.counters);
+    }
+
     /// Writes the history, one JSON object a line.
     pub fn write(&self, path: &Path) -> std::io::Result<()> {
         if let Some(dir) = path.parent() {
@@ -270,7 +304,12 @@ impl History {
         let seen = self.seen.iter().copied().map(Line::Seen);
         let looks = self.looks.iter().cloned().map(Line::Look);
         let marks = self.marks.iter().copied().map(Line::Mark);
-        for line in marks.chain(seen).chain(looks).chain(ops) {
+        let asks = self.asks.iter().cloned().map(Line::Ask);
+        let messages = self.messages.iter().cloned().map(Line::Message);
+        let subscriptions = self.subscriptions.iter().cloned().map(Line::Subscription);
+        let counters = self.counters.iter().copied().map(Line::Counters);
+        let tickets = asks.chain(messages).chain(subscriptions).chain(counters);
+        for line in marks.chain(seen).chain(looks).chain(ops).chain(tickets) {
             serde_json::to_writer(&mut file, &line)?;
             file.write_all(b"\n")?;
         }
@@ -286,6 +325,10 @@ impl History {
                 Line::Seen(seen) => history.seen.push(seen),
                 Line::Look(look) => history.looks.push(look),
                 Line::Mark(mark) => history.marks.push(mark),
+                Line::Ask(ask) => history.asks.push(ask),
+                Line::Message(message) => history.messages.push(message),
+                Line::Subscription(subscription) => history.subscriptions.push(subscription),
+                Line::Counters(counters) => history.counters.push(counters),
             }
         }
         Ok(history)

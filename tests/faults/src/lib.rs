@@ -27,6 +27,7 @@ pub mod request;
 pub mod route;
 pub mod scenarios;
 pub mod stall;
+pub mod tickets;
 pub mod totals;
 pub mod watcher;
 pub mod wire;

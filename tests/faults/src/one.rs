@@ -2,12 +2,15 @@
 
 use redis_lock_harness::{wait_for, TestServer};
 
+use crate::history::TicketCounters;
 use crate::play::{Hand, Nemesis};
 use crate::route::{Fixed, Route};
 
 /// One server, and the function that causes its faults.
 pub struct One<F> {
     pub server: TestServer,
+    /// The process at the begin.
+    pid: i32,
     strike: F,
 }
 
@@ -18,7 +21,12 @@ pub fn one<F: FnMut(&mut TestServer, &mut Hand)>(options: &[&str], strike: F) ->
 
 /// With this server.
 pub fn on<F: FnMut(&mut TestServer, &mut Hand)>(server: TestServer, strike: F) -> Box<One<F>> {
-    Box::new(One { server, strike })
+    let pid = server.pid();
+    Box::new(One {
+        server,
+        pid,
+        strike,
+    })
 }
 
 impl<F: FnMut(&mut TestServer, &mut Hand)> Nemesis for One<F> {
@@ -28,6 +36,30 @@ impl<F: FnMut(&mut TestServer, &mut Hand)> Nemesis for One<F> {
 
     fn strike(&mut self, hand: &mut Hand) {
         (self.strike)(&mut self.server, hand);
+    }
+
+    fn counters(&self) -> Option<TicketCounters> {
+        if self.server.pid() != self.pid {
+            return None;
+        }
+        wait_for_silence(&self.server);
+        // One reply, so that all are of one moment.
+        let info = self.server.conn().run(["INFO", "lock"]).text();
+        let of = |name: &str| {
+            let name = format!("lock_tickets{name}:");
+            let line = info.lines().find_map(|line| line.strip_prefix(&name));
+            line.map_or(0, |number| number.trim().parse().unwrap_or(0))
+        };
+        Some(TicketCounters {
+            queued: of("_queued"),
+            granted: of("_granted"),
+            timed_out: of("_timed_out"),
+            withdrawn: of("_withdrawn"),
+            taken_over: of("_taken_over"),
+            failed: of("_failed"),
+            unheard: of("_unheard"),
+            waiting: of(""),
+        })
     }
 
     fn finish(self: Box<Self>) -> Result<(), String> {
@@ -42,9 +74,16 @@ impl<F: FnMut(&mut TestServer, &mut Hand)> Nemesis for One<F> {
 /// Waits until there are no waiters, checks the counters, and ends the server.
 pub fn finish(mut server: TestServer) -> Result<(), String> {
     if server.is_alive() {
-        wait_for("the end of all waits", || server.stat("waiters") == 0);
+        wait_for_silence(&server);
     }
     server.finish()
+}
+
+/// Until no client waits: the tickets of processes that died are passed over when their lock is free.
+fn wait_for_silence(server: &TestServer) {
+    wait_for("the end of all waits", || {
+        server.stat("waiters") == 0 && server.stat("tickets") == 0
+    });
 }
 
 /// Its name and version.

@@ -3,7 +3,6 @@
 //!
 //! It makes each of its holds known to the module once, which gives the hold a token; from then on the checker treats
 //! it like every other hold, except for the order of the queue.
-//! other hold. Only the order of the queue is no promise to it, nor against it.
 
 use std::time::{Duration, Instant};
 

@@ -11,12 +11,13 @@ use crate::bulk;
 use crate::check::{check, Findings};
 use crate::client::{Client, Habits, World};
 use crate::counter::{Counter, Updates};
-use crate::history::{History, Journal};
+use crate::history::{History, Journal, TicketCounters};
 use crate::look;
 use crate::many;
 use crate::outside;
 use crate::route::Route;
 use crate::stall;
+use crate::tickets;
 use crate::watcher::watch;
 
 /// The number of participants of each kind.
@@ -31,6 +32,8 @@ pub struct Plan {
     pub many: u32,
     /// Redisson instances.
     pub outside: u32,
+    /// Processes that wait by tickets.
+    pub tickets: u32,
     pub habits: Habits,
 }
 
@@ -42,6 +45,7 @@ impl Default for Plan {
             bulk: 1,
             many: 0,
             outside: 0,
+            tickets: 0,
             habits: Habits::default(),
         }
     }
@@ -84,6 +88,11 @@ pub trait Nemesis {
 
     /// Heals all remaining faults.
     fn heal(&mut self, _: &mut Hand) {}
+
+    /// The counters of tickets when all clients have ended, if one server ran all the time.
+    fn counters(&self) -> Option<TicketCounters> {
+        None
+    }
 
     /// Checks that the servers are alive and their counters add up, and ends them.
     fn finish(self: Box<Self>) -> Result<(), String>;
@@ -143,7 +152,10 @@ pub fn play(
         .iter()
         .for_each(|counter| updates += counter.updates());
     let tally = hand.tally;
-    let finished = catch_unwind(AssertUnwindSafe(|| nemesis.finish()));
+    let finished = catch_unwind(AssertUnwindSafe(|| {
+        history.counters.extend(nemesis.counters());
+        nemesis.finish()
+    }));
     let finished = finished.unwrap_or_else(|panic| Err(said(&*panic)));
     let excuses = history.marks.iter().filter_map(|mark| mark.fault.excuse());
     let mut played = Played {
@@ -192,21 +204,13 @@ fn act(
     std::thread::scope(|scope| {
         let world = &world;
         let mut workers = Vec::new();
-        for id in 0..plan.clients + plan.bulk + plan.many + plan.outside {
+        for id in 0..plan.clients + plan.bulk + plan.many + plan.outside + plan.tickets {
             let seed = hand.rng.u64(..);
-            let first_bulk = plan.clients;
-            let first_many = first_bulk + plan.bulk;
-            let first_outside = first_many + plan.many;
-            workers.push(scope.spawn(move || match id {
-                id if id < first_bulk => Client::new(id, world, seed).work(),
-                id if id < first_many => bulk::work(id, world, seed),
-                id if id < first_outside => many::work(id, world, seed),
-                id => outside::work(id, world, seed),
-            }));
+            workers.push(scope.spawn(move || participate(plan, id, world, seed)));
         }
         let watcher = scope.spawn(|| watch(world.keys, world.route, &blind));
-        let onlooker =
-            (plan.many > 0).then(|| scope.spawn(|| look::watch(world.keys, world.route, &blind)));
+        let looks = plan.many > 0 || plan.habits.many_tickets > 0;
+        let onlooker = looks.then(|| scope.spawn(|| look::watch(world.keys, world.route, &blind)));
         let journal = hand.journal;
         scope.spawn(|| stall::watch(journal, &blind));
         let striking = catch_unwind(AssertUnwindSafe(|| {
@@ -218,7 +222,7 @@ fn act(
         panicked = striking.err().map(|panic| said(&*panic));
         stop.store(true, Ordering::Relaxed);
         for worker in workers {
-            history.ops.extend(worker.join().expect("a client"));
+            history.add(worker.join().expect("a client"));
         }
         blind.store(true, Ordering::Relaxed);
         history.seen = watcher.join().expect("the watcher");
@@ -228,6 +232,21 @@ fn act(
     hand.tally
         .insert("holder sleeps".into(), sleeps.into_inner());
     (history, panicked)
+}
+
+/// The work of the participant of this number, by its kind.
+fn participate(plan: &Plan, id: u32, world: &World, seed: u64) -> History {
+    let first_bulk = plan.clients;
+    let first_many = first_bulk + plan.bulk;
+    let first_outside = first_many + plan.many;
+    let first_tickets = first_outside + plan.outside;
+    match id {
+        id if id < first_bulk => Client::new(id, world, seed).work().into(),
+        id if id < first_many => bulk::work(id, world, seed).into(),
+        id if id < first_outside => many::work(id, world, seed).into(),
+        id if id < first_tickets => outside::work(id, world, seed).into(),
+        id => tickets::work(id, world, seed),
+    }
 }
 
 fn said(panic: &(dyn std::any::Any + Send)) -> String {

@@ -1,6 +1,6 @@
 //! The words of requests, and the meaning of their replies.
 
-use crate::history::{Call, Kind, Outcome, Tie};
+use crate::history::{Answer, Ask, Call, Kind, Outcome, Tie};
 use crate::wire::{Reply, Wire};
 
 /// Adds a request to the connection's next write.
@@ -12,13 +12,51 @@ pub fn push(wire: &mut Wire, key: &str, owner: u64, call: Call) {
 
 /// The same for a request about several keys.
 pub fn push_many(wire: &mut Wire, keys: &[&str], owner: u64, call: Call) {
+    let words = many_words(keys, owner, call);
+    let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+    wire.push(&words);
+}
+
+fn many_words(keys: &[&str], owner: u64, call: Call) -> Vec<String> {
     let (verb, options) = options(call);
     let mut words = vec![format!("LOCK.M{verb}"), keys.len().to_string()];
     words.extend(keys.iter().map(ToString::to_string));
     words.push(owner.to_string());
     words.extend(options);
+    words
+}
+
+/// Adds a request with `NOTIFY`, for one key or several.
+pub fn push_ask(wire: &mut Wire, keys: &[&str], ask: &Ask) {
+    let words = ask_words(keys, ask);
     let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
     wire.push(&words);
+}
+
+fn ask_words(keys: &[&str], ask: &Ask) -> Vec<String> {
+    let call = ask.call();
+    let mut words = match keys {
+        [key] => words(key, ask.owner, call),
+        _ => many_words(keys, ask.owner, call),
+    };
+    words.extend(["NOTIFY".into(), ask.channel.clone(), ask.tag.to_string()]);
+    words
+}
+
+/// The reply to a request with `NOTIFY`.
+pub fn answer(reply: &Reply) -> Answer {
+    match reply {
+        Reply::Int(token) => Answer::Granted(vec![*token]),
+        Reply::List(tokens) => {
+            let tokens = tokens.iter().filter_map(|token| match token {
+                Reply::Int(token) => Some(*token),
+                _ => None,
+            });
+            Answer::Granted(tokens.collect())
+        }
+        Reply::Text(text) if text == "QUEUED" => Answer::Queued,
+        other => Answer::Error(other.code().unwrap_or("nil").into()),
+    }
 }
 
 /// The outcome for each key of a request about this number of keys.

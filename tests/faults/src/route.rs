@@ -14,6 +14,11 @@ pub trait Route: Send + Sync {
 
     /// A server replied with this error, or (`None`) its connection was lost.
     fn learn(&self, key: &str, port: u16, error: Option<&str>);
+
+    /// Whether the servers are the nodes of a cluster.
+    fn is_cluster(&self) -> bool {
+        false
+    }
 }
 
 /// One server, always the same.
@@ -89,6 +94,10 @@ impl Route for Slots {
             known.store(owner, Ordering::Relaxed);
         }
     }
+
+    fn is_cluster(&self) -> bool {
+        true
+    }
 }
 
 /// The node that serves a key as its primary.
@@ -108,6 +117,10 @@ impl<R: Route> Route for Arc<R> {
 
     fn learn(&self, key: &str, port: u16, error: Option<&str>) {
         (**self).learn(key, port, error);
+    }
+
+    fn is_cluster(&self) -> bool {
+        (**self).is_cluster()
     }
 }
 

@@ -36,8 +36,14 @@ pub struct Total {
     pub fifo_breaks: u64,
     pub silent: u64,
     pub dead_leases: u64,
-    /// Excess permits, sessions that outlived their connection, partial grants of several keys.
+    /// Excess permits, sessions that outlived their connection, partial grants of several keys, sure holds that were
+    /// lost.
     pub kinds: u64,
+    /// Tickets without their one explained outcome, or not counted.
+    pub bad_tickets: u64,
+    /// Requests with `NOTIFY` that were queued, and messages read.
+    pub tickets: u64,
+    pub messages: u64,
     /// Grants compared with a waiter that was seen before.
     pub ordered: u64,
     /// Runs after which a server had died, or its counters did not add up.
@@ -101,10 +107,18 @@ impl Total {
             fifo_breaks: findings.count(Rule::Order),
             silent: findings.count(Rule::Silence),
             dead_leases: findings.count(Rule::Leases),
-            kinds: [Rule::Permits, Rule::Sessions, Rule::AllOrNothing]
-                .map(|rule| findings.count(rule))
-                .iter()
-                .sum(),
+            kinds: [
+                Rule::Permits,
+                Rule::Sessions,
+                Rule::AllOrNothing,
+                Rule::Held,
+            ]
+            .map(|rule| findings.count(rule))
+            .iter()
+            .sum(),
+            bad_tickets: findings.count(Rule::Tickets) + findings.count(Rule::Counters),
+            tickets: findings.queued,
+            messages: findings.messages,
             ordered: findings.ordered,
             broken: u64::from(played.broken.is_some()),
             updates: played.updates,
@@ -131,6 +145,9 @@ impl Total {
         self.silent += other.silent;
         self.dead_leases += other.dead_leases;
         self.kinds += other.kinds;
+        self.bad_tickets += other.bad_tickets;
+        self.tickets += other.tickets;
+        self.messages += other.messages;
         self.ordered += other.ordered;
         self.broken += other.broken;
         self.updates += other.updates;
@@ -160,6 +177,14 @@ impl Total {
         }
     }
 
+    /// The figures of tickets; empty if there were none.
+    pub fn tickets(&self) -> String {
+        match self.tickets {
+            0 => String::new(),
+            tickets => format!(", {tickets} tickets, {} messages", self.messages),
+        }
+    }
+
     /// The sum of all failures.
     pub fn violations(&self) -> u64 {
         self.unexplained
@@ -168,6 +193,7 @@ impl Total {
             + self.silent
             + self.dead_leases
             + self.kinds
+            + self.bad_tickets
             + self.broken
             + self.updates.lost_checked.unsigned_abs()
     }
@@ -175,10 +201,11 @@ impl Total {
     /// The sums in one sentence.
     pub fn sentence(&self) -> String {
         format!(
-            "{} operations, {} with {} overlaps (expected), {} other overlaps, {} token regressions, \
-             {} FIFO breaks ({} compared), {} silent waiters, {} ended leases used, {} dead servers or \
-             wrong counters; lost updates: {} of {} with tokens checked, {} without",
+            "{} operations{}, {} with {} overlaps (expected), {} other overlaps, {} token regressions, \
+             {} FIFO breaks ({} compared), {} silent waiters, {} ended leases used, {} bad tickets, \
+             {} dead servers or wrong counters; lost updates: {} of {} with tokens checked, {} without",
             self.operations,
+            self.tickets(),
             self.faults(),
             self.overlaps,
             self.unexplained,
@@ -187,6 +214,7 @@ impl Total {
             self.ordered,
             self.silent,
             self.dead_leases,
+            self.bad_tickets,
             self.broken,
             self.updates.lost_checked,
             self.updates.accepted,

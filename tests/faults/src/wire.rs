@@ -101,12 +101,28 @@ impl Wire {
         }
     }
 
+    /// The next reply, without waiting for it.
+    pub fn poll(&mut self) -> Result<Reply, NoReply> {
+        let complete = self.recv(Duration::ZERO);
+        if complete != Err(NoReply::Late) {
+            return complete;
+        }
+        let _ = self.stream.set_nonblocking(true);
+        let filled = self.read_once();
+        let _ = self.stream.set_nonblocking(false);
+        filled.and_then(|()| self.recv(Duration::ZERO))
+    }
+
     fn fill(&mut self, limit: Duration) -> Result<(), NoReply> {
-        self.buffer.drain(..self.read);
-        self.read = 0;
         // A limit rounded down to zero would mean no limit.
         let limit = limit.max(Duration::from_millis(1));
         let _ = self.stream.set_read_timeout(Some(limit));
+        self.read_once()
+    }
+
+    fn read_once(&mut self) -> Result<(), NoReply> {
+        self.buffer.drain(..self.read);
+        self.read = 0;
         let mut chunk = [0; 16 * 1024];
         match self.stream.read(&mut chunk) {
             Ok(0) => Err(NoReply::Lost),

@@ -14,7 +14,7 @@ use redis_lock_faults::client::{Family, Habits};
 use redis_lock_faults::one::{on, one};
 use redis_lock_faults::play::{play, Nemesis, Plan, Played};
 use redis_lock_harness::clock::{fake_clock, set_clock};
-use redis_lock_harness::TestServer;
+use redis_lock_harness::{Conn, TestServer};
 
 const LENGTH: Duration = Duration::from_secs(3);
 
@@ -84,6 +84,77 @@ fn parts_of_many_keys_that_are_taken_in_secret_are_found() {
     (plan.clients, plan.many) = (2, 6);
     let played = run("secret-parts", &plan, nemesis, LENGTH);
     assert!(played.findings.count(Rule::AllOrNothing) > 0, "{played:?}");
+}
+
+/// Processes that wait by tickets, beside two parked clients.
+fn tickets() -> Plan {
+    Plan {
+        keys: 3,
+        clients: 2,
+        tickets: 4,
+        ..of(|_| Family::Lock, 0)
+    }
+}
+
+/// The owner, the channel and the tag of a ticket, if one waits for any of these locks.
+fn any_ticket(conn: &mut Conn, keys: &[String]) -> Option<(String, [String; 3])> {
+    keys.iter().find_map(|key| {
+        let info = conn.run(["LOCK.INFO", key, "WAITERS"]);
+        let queue = info.field("queue")?.list();
+        queue.iter().find_map(|waiter| {
+            let names = ["owner", "channel", "tag"];
+            let field = |name| waiter.field(name).filter(|field| !field.is_nil());
+            match names.map(|name| field(name).map(|field| field.text())) {
+                [Some(owner), Some(channel), Some(tag)] => {
+                    Some((key.clone(), [owner, channel, tag]))
+                }
+                _ => None,
+            }
+        })
+    })
+}
+
+#[test]
+fn grants_that_are_published_in_secret_are_found() {
+    let nemesis = one(&[], |server, hand| {
+        hand.pause(5..20);
+        let mut conn = server.conn();
+        if let Some((_, [_, channel, tag])) = any_ticket(&mut conn, hand.keys) {
+            conn.run(["PUBLISH", &channel, &format!("granted 5 {tag}")]);
+        }
+    });
+    let played = run("secret-messages", &tickets(), nemesis, LENGTH);
+    for rule in [Rule::Held, Rule::Tickets, Rule::Tokens] {
+        assert!(played.findings.count(rule) > 0, "{rule:?}: {played:?}");
+    }
+}
+
+#[test]
+fn tickets_that_are_withdrawn_in_secret_are_found() {
+    let nemesis = one(&[], |server, hand| {
+        hand.pause(5..20);
+        let mut conn = server.conn();
+        if let Some((key, [owner, _, _])) = any_ticket(&mut conn, hand.keys) {
+            conn.run(["LOCK.RELEASE", &key, &owner]);
+        }
+    });
+    let played = run("secret-withdrawals", &tickets(), nemesis, LENGTH);
+    assert!(played.findings.count(Rule::Silence) > 0, "{played:?}");
+}
+
+#[test]
+fn tickets_of_other_clients_do_not_add_up() {
+    let nemesis = one(&[], |server, hand| {
+        hand.pause(5..20);
+        let (mut conn, mut ears) = (server.conn(), server.conn());
+        ears.run(["SUBSCRIBE", "ghosts"]);
+        let key = &hand.keys[0];
+        conn.line(&format!(
+            "LOCK.ACQUIRE {key} ghost PX 20 BLOCK 20 NOTIFY ghosts 1"
+        ));
+    });
+    let played = run("secret-tickets", &tickets(), nemesis, LENGTH);
+    assert!(played.findings.count(Rule::Counters) > 0, "{played:?}");
 }
 
 /// Clients of one kind of lock only.

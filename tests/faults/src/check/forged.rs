@@ -273,9 +273,10 @@ fn a_resurrected_lease_is_found() {
     released.renews(1, 8, 10, one()).breaks(Rule::Leases);
     let lost = story().renews(1, 5, 500, Outcome::Lost);
     lost.renews(1, 30, 10, one()).is_fine();
-    let gone = story().renews(1, 3, 10, Outcome::Number(0));
+    let taken = || story().fault(Fault::Taken, None, 2, 3);
+    let gone = taken().renews(1, 3, 10, Outcome::Number(0));
     gone.renews(1, 7, 10, one()).breaks(Rule::Leases);
-    let gone = story().releases(1, 3, Outcome::Nil);
+    let gone = taken().releases(1, 3, Outcome::Nil);
     gone.renews(1, 7, 10, one()).breaks(Rule::Leases);
     story()
         .fault(Fault::ClockBack, None, 5, 6)
@@ -288,7 +289,7 @@ fn a_resurrected_lease_is_found() {
 }
 
 /// A history as a correct server would produce it: each key's owners in the order of their requests.
-fn simulated(rng: &mut fastrand::Rng) -> History {
+pub fn simulated(rng: &mut fastrand::Rng) -> History {
     let mut history = History::default();
     for key in 0..3 {
         let (mut free, mut asked, mut token) = (0, 0, 0);
@@ -351,7 +352,7 @@ fn is_granted(op: &Op) -> bool {
 }
 
 /// Forges one reply so that this rule is broken.
-fn forge(rule: Rule, history: &mut History, rng: &mut fastrand::Rng) {
+pub fn forge(rule: Rule, history: &mut History, rng: &mut fastrand::Rng) {
     match rule {
         Rule::Exclusion => {
             // A second holder within the first 10 ms after a renewal by another owner.
@@ -412,9 +413,7 @@ fn forge(rule: Rule, history: &mut History, rng: &mut fastrand::Rng) {
             op.call = Call::release(false, None);
             history.ops.push(op);
         }
-        Rule::Permits | Rule::Sessions | Rule::AllOrNothing => {
-            unreachable!("tested in forged_kinds")
-        }
+        _ => unreachable!("tested in forged_kinds and forged_tickets"),
     }
 }
 

@@ -1,5 +1,5 @@
-//! The holds of each owner, and the intervals in which they are certain. Rule: no request succeeds on a lease that is
-//! over.
+//! The holds of each owner, and the intervals in which they are certain. Rules: no request succeeds on a lease that is
+//! over; none is answered that the hold is lost while it is certain.
 //!
 //! A hold that is bound to a connection (`Tie::Session`) is certain as long as the connection lives and no fault
 //! happens to the servers. An owner has at most one hold of each kind of a key: a writer may also read.
@@ -209,7 +209,7 @@ fn renewed(op: &Op, lease: u32, hold: &mut Hold, marks: &Marks, findings: &mut F
                 hold.over_by = op.done + ms(lease);
             }
         }
-        Outcome::Number(_) => was_gone(op, hold),
+        Outcome::Number(_) => was_gone(op, hold, marks, findings),
         Outcome::Lost | Outcome::Silent => doubt(op, hold),
         _ => {}
     }
@@ -232,14 +232,19 @@ fn released(op: &Op, hold: &mut Hold, marks: &Marks, findings: &mut Findings) {
             }
             hold.session = None;
         }
-        Outcome::Nil => was_gone(op, hold),
+        Outcome::Nil => was_gone(op, hold, marks, findings),
         Outcome::Lost | Outcome::Silent => doubt(op, hold),
         _ => {}
     }
 }
 
 /// The server says that the hold has ended.
-fn was_gone(op: &Op, hold: &mut Hold) {
+fn was_gone(op: &Op, hold: &mut Hold, marks: &Marks, findings: &mut Findings) {
+    let is_sure = !hold.was_bound && op.sent > hold.asked && op.done + SLACK < hold.surely_until;
+    if is_sure && !marks.excuse_overlap(hold.key, hold.asked, op.done) {
+        let text = format!("{op:?} though its lease is not over: {hold:?}");
+        findings.violation(Rule::Held, text);
+    }
     hold.surely_until = hold.surely_until.min(op.sent);
     if !hold.doubtful {
         hold.over_by = hold.over_by.min(op.done);

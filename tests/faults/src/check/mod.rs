@@ -10,7 +10,13 @@
 //! | leases | no grant whose lease has surely ended is renewed or released |
 //! | sessions | a hold that was bound to a connection goes to the next waiter within two seconds of its end, or of the lease after the server's end |
 //! | all or nothing | a request for several keys holds all of them or none, in every atomic reading |
+//! | held | a grant whose lease is surely not over is not answered as lost, unless a fault can have taken it |
+//! | tickets | a request with `NOTIFY` has one outcome; a message has a request and a reason; `NOSUBSCRIBER` is the answer without a subscriber, and only then; a holder is not queued |
+//! | counters | the counters of tickets add up, and agree with the replies and messages |
+//!
+//! The first five rules hold for tickets as for parked requests: see `waits`.
 
+mod counters;
 mod exclusion;
 mod holds;
 mod many;
@@ -19,12 +25,16 @@ mod order;
 mod permits;
 mod sessions;
 mod silence;
+mod tickets;
 mod tokens;
+mod waits;
 
 #[cfg(test)]
 mod forged;
 #[cfg(test)]
 mod forged_kinds;
+#[cfg(test)]
+mod forged_tickets;
 
 use crate::history::{History, Op};
 
@@ -41,6 +51,9 @@ pub enum Rule {
     Permits,
     Sessions,
     AllOrNothing,
+    Held,
+    Tickets,
+    Counters,
 }
 
 /// A breach of a rule.
@@ -59,6 +72,12 @@ pub struct Findings {
     pub overlaps: u64,
     /// The number of grants that were compared with a waiter seen before their request.
     pub ordered: u64,
+    /// Those of them in which the waiter had returned to a kept place.
+    pub returned: u64,
+    /// Requests with `NOTIFY`, those of them that were queued, and messages.
+    pub asks: u64,
+    pub queued: u64,
+    pub messages: u64,
     pub violations: Vec<Violation>,
 }
 
@@ -71,16 +90,23 @@ impl Findings {
     fn violation(&mut self, rule: Rule, text: String) {
         self.violations.push(Violation { rule, text });
     }
+
+    fn violations_of(&mut self, rule: Rule, text: Option<String>) {
+        self.violations
+            .extend(text.map(|text| Violation { rule, text }));
+    }
 }
 
 /// Checks a history.
 pub fn check(history: &History) -> Findings {
     let mut findings = Findings {
-        operations: history.ops.len() as u64,
+        operations: (history.ops.len() + history.asks.len()) as u64,
         ..Findings::default()
     };
     let marks = marks::Marks::of(&history.marks);
-    let mut ops: Vec<&Op> = history.ops.iter().collect();
+    let waits = waits::Waits::of(history);
+    let waited = waits.ops();
+    let mut ops: Vec<&Op> = history.ops.iter().chain(&waited).collect();
     ops.sort_by_key(|op| (op.key, op.owner, op.sent));
     let mut holds = holds::of(&ops, &marks, &mut findings);
     findings.grants = holds.len() as u64;
@@ -93,6 +119,8 @@ pub fn check(history: &History) -> Findings {
     }
     sessions::check(&holds, &ops, &marks, &mut findings);
     many::check(&holds, &ops, &history.looks, &marks, &mut findings);
-    order::check(history, &ops, &marks, &mut findings);
+    order::check(history, &ops, &waits, &marks, &mut findings);
+    tickets::check(history, &waits, &ops, &marks, &mut findings);
+    counters::check(history, &mut findings);
     findings
 }

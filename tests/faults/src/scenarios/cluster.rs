@@ -14,9 +14,13 @@ use crate::route::{Route, Slots};
 pub fn scenarios() -> Vec<Scenario> {
     vec![Scenario {
         name: "cluster-failover",
-        about: "`CLUSTER FAILOVER`, `FORCE` and `TAKEOVER`, one after another",
+        about: "`CLUSTER FAILOVER`, `FORCE` and `TAKEOVER`, one after another; half of the clients wait by tickets",
         goal: ("failovers", 300),
-        plan: Plan::default,
+        plan: || Plan {
+            clients: 8,
+            tickets: 4,
+            ..Plan::default()
+        },
         nemesis,
     }]
 }

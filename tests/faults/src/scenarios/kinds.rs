@@ -104,7 +104,7 @@ fn many() -> Plan {
     }
 }
 
-fn any_family(key: u32) -> Family {
+pub fn any_family(key: u32) -> Family {
     match key % 3 {
         0 => Family::Lock,
         1 => Family::ReadWrite,

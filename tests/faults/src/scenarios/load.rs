@@ -15,12 +15,11 @@ pub fn scenarios() -> Vec<Scenario> {
                 keys: 64,
                 clients: 16,
                 bulk: 2,
-                many: 0,
-                outside: 0,
                 habits: Habits {
                     rests: 0,
                     ..Habits::default()
                 },
+                ..Plan::default()
             },
             nemesis: || one(&[], |_, hand| hand.pause(20..60)),
         },

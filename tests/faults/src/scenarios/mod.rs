@@ -13,6 +13,7 @@ mod refused;
 mod sentinel;
 mod slots;
 mod stopped;
+mod tickets;
 
 use crate::play::{Nemesis, Plan};
 
@@ -42,5 +43,6 @@ pub fn all() -> Vec<Scenario> {
     all.extend(slots::scenarios());
     all.extend(cluster::scenarios());
     all.extend(kinds::scenarios());
+    all.extend(tickets::scenarios());
     all
 }

@@ -45,9 +45,13 @@ pub fn scenarios() -> Vec<Scenario> {
         },
         Scenario {
             name: "crash-failover",
-            about: "kill -9 of the master, the replica is promoted",
+            about: "kill -9 of the master, the replica is promoted; half of the clients wait by tickets",
             goal: ("crashes with promotion", 200),
-            plan: Plan::default,
+            plan: || Plan {
+                clients: 8,
+                tickets: 4,
+                ..Plan::default()
+            },
             nemesis: || pair(crash),
         },
     ]

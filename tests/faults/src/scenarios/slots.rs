@@ -15,9 +15,13 @@ use crate::route::{Route, Slots};
 pub fn scenarios() -> Vec<Scenario> {
     vec![Scenario {
         name: "slots",
-        about: "slots move between primaries, key by key and atomically",
+        about: "slots move between primaries, key by key and atomically; half of the clients wait by tickets",
         goal: ("moves", 300),
-        plan: Plan::default,
+        plan: || Plan {
+            clients: 8,
+            tickets: 4,
+            ..Plan::default()
+        },
         nemesis,
     }]
 }
