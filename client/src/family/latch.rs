@@ -149,6 +149,7 @@ impl Latch {
             // A late reply counts: the latch was open.
             certain: Duration::MAX,
             owner: None,
+            is_named: false,
         };
         let mut wait = Wait::new(&self.server, request);
         let opened = bounded(&self.server, end, wait.run(end)).await?;
