@@ -1,9 +1,9 @@
 //! A request that waits in the server until it is granted: the wait of a lock, a semaphore or a latch.
 //!
 //! It is sent once without waiting, on the shared connection. If it is not granted then, it waits as a ticket, which
-//! needs no connection (see [`tickets`](crate::net::tickets)). Where the server takes no tickets it is parked, in slices
-//! (see [`ParkedSlices`]). The server keeps the place in the queue (`lock.queue-grace`) between two slices and when a
-//! connection breaks: the same owner sends the request again.
+//! needs no connection (see [`tickets`](crate::net::tickets)). Where the server takes no tickets it is parked, in
+//! slices (see [`ParkedSlices`]). The server keeps the place in the queue (`lock.queue-grace`) between two slices and
+//! when a connection breaks: the same owner sends the request again.
 
 use std::future::Future;
 use std::time::Duration;
@@ -197,7 +197,9 @@ impl Wait {
             Some(Outcome::TimedOut) => Some((asked, Ok(None))),
             Some(Outcome::Failed(error)) => Some((asked, Err(error))),
             Some(Outcome::Refused(_) | Outcome::Park) => {
-                self.ticket = None;
+                let ticket = self.ticket.take();
+                let under_way = ticket.and_then(|ticket| ticket.under_way_until());
+                self.under_way_until = self.under_way_until.max(under_way);
                 None
             }
         }

@@ -1,9 +1,9 @@
 //! A server, the nodes of a cluster, or the primary that sentinels name; and the connections to them.
 //!
-//! Opening a [`Server`] sends nothing. Requests that are answered at once share one connection to each node; a request
-//! that waits gets a connection of its own, because it would block all later requests on a shared one. The node that
-//! serves a key is learnt from redirections, the primary from the sentinels; both are looked up again when that node
-//! cannot be reached.
+//! Opening a [`Server`] sends nothing. Requests that are answered at once share one connection to each node, also those
+//! of tickets; a parked request gets a connection of its own, because it would block all later requests on a shared
+//! one. The node that serves a key is learnt from redirections, the primary from the sentinels; both are looked up
+//! again when that node cannot be reached.
 //!
 //! A wait that cannot connect proves nothing about the shared connections: the server (`maxclients`) or this process
 //! (descriptors) may only lack room for one more. So a failed wait tries other nodes for itself ([`Route`]), and a
@@ -127,8 +127,8 @@ impl Server {
         })
     }
 
-    /// The time without a reply after which a connection is closed: 5 s by default, at most one day. A wait is sent in
-    /// slices of at most half of it.
+    /// The time without a reply after which a connection is closed: 5 s by default, at most one day. A parked wait
+    /// is sent in slices of at most half of it.
     #[must_use]
     pub fn response_timeout(self, timeout: Duration) -> Server {
         let timeout = timeout.min(MAX_RESPONSE_TIMEOUT);

@@ -41,15 +41,24 @@ async fn connections_of_contested_acquisitions() {
         task.await.unwrap();
     }
     let opened = field(&real, "stats", "total_connections_received") - before - 1;
-    let parked = real.stat("waits_parked");
-    println!("4000 acquisitions by 8 tasks, {parked} of them parked: {opened} connections opened");
+    let waited = server.statistics().waits;
+    println!("4000 acquisitions by 8 tasks, {waited} of them waited: {opened} connections opened");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "a measurement"]
 async fn a_thousand_waits() {
-    let real = TestServer::start();
-    let server = client(&real);
+    for parks in [false, true] {
+        let server = TestServer::start();
+        thousand(&server, parks).await;
+    }
+}
+
+async fn thousand(real: &TestServer, parks: bool) {
+    let server = match parks {
+        true => client(real).parked_waits(),
+        false => client(real),
+    };
     let holder = lock(&server).acquire().await.unwrap();
     let before = memory();
     let waits: Vec<_> = (0..1_000)
@@ -58,13 +67,14 @@ async fn a_thousand_waits() {
             tokio::spawn(async move { lock.acquire().await.unwrap().release().await.unwrap() })
         })
         .collect();
-    until_waited(&real, 1_000);
+    until_waited(real, 1_000);
     let (grown, connected) = (
         memory() - before,
-        field(&real, "clients", "connected_clients"),
+        field(real, "clients", "connected_clients"),
     );
+    let how = if parks { "parked" } else { "as tickets" };
     println!(
-        "1000 waits: {} kB each, {connected} connections",
+        "1000 waits {how}: {} kB each, {connected} connections",
         grown / 1_000
     );
     drop(holder);

@@ -30,16 +30,6 @@ fn waits(lock: &Lock, count: usize, order: &Order) -> Vec<JoinHandle<()>> {
     (0..count).map(wait).collect()
 }
 
-/// The owners that wait for `k`, in the order of the queue.
-fn queue(real: &TestServer, count: usize) -> Vec<Vec<u8>> {
-    let info = real
-        .conn()
-        .line(&format!("LOCK.INFO k WAITERS COUNT {count}"));
-    let waiters = info.field("queue").unwrap().list().to_vec();
-    let owners = waiters.iter().map(|waiter| waiter.field("owner").unwrap());
-    owners.map(|owner| owner.bytes().to_vec()).collect()
-}
-
 /// The channels with subscribers.
 fn channels(real: &TestServer) -> Vec<String> {
     let reply = real.conn().line("PUBSUB CHANNELS lock:tickets:*");
@@ -56,69 +46,6 @@ async fn joined(waits: Vec<JoinHandle<()>>) {
     for wait in waits {
         wait.await.unwrap();
     }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn ten_thousand_waits_share_two_connections_and_their_order_outlives_the_subscription() {
-    const WAITS: usize = 10_000;
-    let real = TestServer::start();
-    let server = client(&real);
-    let holder = lock(&server).acquire().await.unwrap();
-    let order = Order::default();
-    let tasks = waits(&lock(&server), WAITS, &order);
-    until_waited(&real, WAITS as u64);
-    assert_eq!(real.stat("tickets"), WAITS as u64);
-    assert!(connections(&real) <= 2, "{}", connections(&real));
-    let expected = queue(&real, WAITS);
-    assert_eq!(expected.len(), WAITS);
-
-    let queued = real.stat("tickets_queued");
-    let start = Instant::now();
-    assert_eq!(real.conn().line("CLIENT KILL TYPE pubsub").int(), 1);
-    until("all asked again", || {
-        real.stat("tickets_queued") >= queued + WAITS as u64
-    });
-    println!("{WAITS} tickets asked again in {:?}", start.elapsed());
-    assert_eq!(real.stat("tickets"), WAITS as u64);
-    assert_eq!(queue(&real, WAITS), expected);
-
-    let start = Instant::now();
-    holder.release().await.unwrap();
-    joined(tasks).await;
-    println!("{WAITS} grants in {:?}", start.elapsed());
-    assert_eq!(*order.lock().unwrap(), expected);
-    assert_eq!(real.stat("grants"), WAITS as u64 + 1);
-    assert_eq!(server.statistics().connections, 3);
-    assert_eq!(server.statistics().waiting, 0);
-    until_free(&real);
-}
-
-/// Subscriptions are killed while grants are made: messages die with them.
-#[tokio::test(flavor = "multi_thread")]
-async fn no_grant_is_lost_while_subscriptions_are_killed() {
-    const WAITS: usize = 300;
-    let real = TestServer::start();
-    let server = client(&real);
-    let holder = lock(&server).acquire().await.unwrap();
-    let order = Order::default();
-    let tasks = waits(&lock(&server), WAITS, &order);
-    until_waited(&real, WAITS as u64);
-    holder.release().await.unwrap();
-    let mut conn = real.conn();
-    let mut killed = 0;
-    while tasks.iter().any(|task| !task.is_finished()) {
-        let done = order.lock().unwrap().len();
-        killed += conn.line("CLIENT KILL TYPE pubsub").int();
-        until("a grant", || {
-            order.lock().unwrap().len() > done || done == WAITS
-        });
-    }
-    joined(tasks).await;
-    println!("{killed} subscriptions killed");
-    assert!(killed > 5);
-    assert_eq!(order.lock().unwrap().len(), WAITS);
-    assert_eq!(real.stat("grants"), WAITS as u64 + 1);
-    until_free(&real);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -26,7 +26,7 @@ pub(super) struct Channel<P> {
     pub live: Option<Live>,
     /// Raised with each subscription and each end of one.
     pub epoch: u64,
-    /// Subscriptions since a request was last queued.
+    /// Attempts to subscribe since a request was last answered while subscribed.
     pub subscriptions: u32,
     pub pause: Duration,
     pub not_before: Option<Instant>,
@@ -57,6 +57,11 @@ impl<P> Channel<P> {
             parking: None,
             used: now,
         }
+    }
+
+    /// Whether it is unknown that requests are answered `QUEUED`.
+    pub(super) fn is_alone(&self) -> bool {
+        self.live.is_none() || self.is_probing
     }
 
     /// Whether the channel is subscribed on the connection with this number.

@@ -24,7 +24,7 @@ use crate::net::tickets::table::Table;
 use crate::net::tickets::ticket::{Answer, Ask, Line, Outcome, Step};
 use crate::runtime;
 
-/// Upper bound of requests of one server that have no reply yet.
+/// Upper bound of requests of one server that have no reply yet, besides one for each line.
 const MAX_IN_FLIGHT: usize = 100;
 /// How all names of channels begin.
 const PREFIX: &str = "lock:tickets:";
@@ -127,29 +127,29 @@ impl Desk {
     /// Sends the requests of a line until none is due.
     async fn work(self: Arc<Desk>, server: Server, line: Line) {
         loop {
-            let permit = self.in_flight.acquire().await;
+            // A line whose node fails has one request under way, and takes no permit from the others.
+            let is_alone = self.table().is_alone(line);
+            let permit = match is_alone {
+                true => None,
+                false => self.in_flight.acquire().await.ok(),
+            };
             let step = self.table().next(line, Instant::now());
-            let ask = match step {
-                Step::Done => return,
-                Step::Pause(until) => {
+            match (step, permit) {
+                (Step::Done, _) => return,
+                (Step::Pause(until), permit) => {
                     drop(permit);
                     sleep_until(until).await;
-                    continue;
                 }
-                Step::Ask(ask) => ask,
-            };
-            if ask.is_alone {
-                self.ask(&server, ask).await;
-                continue;
+                (Step::Ask(ask), Some(permit)) if !ask.is_alone => {
+                    permit.forget();
+                    let (desk, server) = (self.clone(), server.clone());
+                    runtime::spawn(async move {
+                        desk.ask(&server, ask).await;
+                        desk.in_flight.add_permits(1);
+                    });
+                }
+                (Step::Ask(ask), _) => self.ask(&server, ask).await,
             }
-            if let Ok(permit) = permit {
-                permit.forget();
-            }
-            let (desk, server) = (self.clone(), server.clone());
-            runtime::spawn(async move {
-                desk.ask(&server, ask).await;
-                desk.in_flight.add_permits(1);
-            });
         }
     }
 
@@ -204,7 +204,10 @@ impl Desk {
         }
         match self.subscribe(server, ask.line, &ask.channel, node).await {
             Ok(()) => {}
-            Err(Refusal::Passing) => self.table().not_subscribed(ask.line, Instant::now()),
+            Err(Refusal::Passing { was_reached }) => {
+                let now = Instant::now();
+                self.table().not_subscribed(ask.line, was_reached, now);
+            }
             Err(Refusal::Final) => {
                 self.table()
                     .park(ask.line, evidence(), false, Instant::now());
@@ -309,8 +312,8 @@ fn answer(
         Err(Error::Refused { code, .. }) if code == "NOSUBSCRIBER" => Answer::NoSubscriber,
         Err(Error::Refused { code, .. }) if code == "LOCKBUSY" => Answer::Busy,
         Err(error) if error.is_passing() => Answer::Later { unanswered_until },
-        // A syntax error, `NOTIFY is turned off`, no permission to publish; a cluster behind the URL of one server.
-        // If the request itself is refused, the parked one is refused too.
+        // A syntax error, `NOTIFY is turned off`, a short `lock.max-wait`, no permission to publish; a cluster behind
+        // the URL of one server. If the request itself is refused, the parked one is refused too.
         Err(Error::Refused { code, .. }) if ["ERR", "NOPERM", "CROSSSLOT"].contains(&&code[..]) => {
             Answer::Unsupported
         }

@@ -40,8 +40,8 @@ struct Subscribed {
 
 /// Why a channel is not subscribed.
 pub(super) enum Refusal {
-    /// Later, perhaps.
-    Passing,
+    /// Later, perhaps. `was_reached` is false while no connection can be opened, as a parked wait could not either.
+    Passing { was_reached: bool },
     /// The node has no RESP3, or the user may not subscribe.
     Final,
 }
@@ -98,24 +98,24 @@ impl Desk {
                 // The connection may have ended since.
                 let is_open = self.subscriptions().connection(&name, subscribed.number);
                 if is_open.is_none() {
-                    return Err(Refusal::Passing);
+                    return Err(Refusal::Passing { was_reached: false });
                 }
                 self.table().subscribed(line, &name, subscribed.number);
                 Ok(())
             }
             Ok(false) => {
                 self.close(&name, subscribed.number);
-                Err(Refusal::Passing)
+                Err(Refusal::Passing { was_reached: true })
             }
             Err(error) => match error {
                 // In a cluster the slot may be on its way to another node.
                 Error::Refused { code, .. } if code != "NOPERM" && code != "ERR" => {
-                    Err(Refusal::Passing)
+                    Err(Refusal::Passing { was_reached: true })
                 }
                 Error::Refused { .. } | Error::NotLoaded { .. } => Err(Refusal::Final),
                 _ => {
                     self.close(&name, subscribed.number);
-                    Err(Refusal::Passing)
+                    Err(Refusal::Passing { was_reached: true })
                 }
             },
         }
@@ -185,9 +185,9 @@ impl Desk {
                     server.pool().put(name, connection);
                     Err(Refusal::Final)
                 }
-                Err(_) => Err(Refusal::Passing),
+                Err(_) => Err(Refusal::Passing { was_reached: false }),
             },
-            Err(_) => Err(Refusal::Passing),
+            Err(_) => Err(Refusal::Passing { was_reached: false }),
         }
     }
 

@@ -136,6 +136,11 @@ impl<R: Clone, P> Table<R, P> {
         (!has_worker).then(|| first.request.clone())
     }
 
+    /// Whether a request of the line is to be the only one until its reply.
+    pub(crate) fn is_alone(&self, line: Line) -> bool {
+        self.channels.get(&line).is_none_or(Channel::is_alone)
+    }
+
     /// The next step of the line's worker.
     pub(crate) fn next(&mut self, line: Line, now: Instant) -> Step<R> {
         let Some(channel) = self.channels.get_mut(&line) else {
@@ -160,7 +165,7 @@ impl<R: Clone, P> Table<R, P> {
             line,
             request: ticket.request.clone(),
             channel: channel.name.clone(),
-            is_alone: channel.live.is_none() || channel.is_probing,
+            is_alone: channel.is_alone(),
             epoch: channel.epoch,
         })
     }
@@ -229,13 +234,10 @@ impl<R: Clone, P> Table<R, P> {
         wants_subscription
     }
 
-    /// Counts an attempt to subscribe for this line. False when there were too many: then the waits park.
-    pub(crate) fn may_subscribe(&mut self, line: Line) -> bool {
-        let channel = self.channels.get_mut(&line);
-        channel.is_some_and(|channel| {
-            channel.subscriptions += 1;
-            channel.subscriptions <= MAX_SUBSCRIPTIONS
-        })
+    /// Whether another subscription may help. If not, the waits of the line park.
+    pub(crate) fn may_subscribe(&self, line: Line) -> bool {
+        let channel = self.channels.get(&line);
+        channel.is_some_and(|channel| channel.subscriptions < MAX_SUBSCRIPTIONS)
     }
 
     /// The channel is subscribed at this node through this connection.
@@ -248,13 +250,15 @@ impl<R: Clone, P> Table<R, P> {
             number,
         });
         channel.epoch += 1;
+        channel.subscriptions += 1;
         // What another node has queued would send its messages there.
         self.queued_are_due(line);
     }
 
-    /// The subscription could not be made.
-    pub(crate) fn not_subscribed(&mut self, line: Line, now: Instant) {
+    /// The node has not confirmed the subscription, or could not be reached for it.
+    pub(crate) fn not_subscribed(&mut self, line: Line, was_reached: bool, now: Instant) {
         if let Some(channel) = self.channels.get_mut(&line) {
+            channel.subscriptions += u32::from(was_reached);
             channel.fail(now);
         }
     }
