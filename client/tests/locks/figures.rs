@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use redis_lock_client::Lock;
+use redis_lock_client::{Lock, Server};
 use redis_lock_harness::TestServer;
 
 use crate::{client, lock, until_waited, LEASE};
@@ -20,13 +20,34 @@ fn memory() -> u64 {
     kb.parse().unwrap()
 }
 
+fn of(real: &TestServer, parks: bool) -> Server {
+    match parks {
+        true => client(real).parked_waits(),
+        false => client(real),
+    }
+}
+
+fn how(parks: bool) -> &'static str {
+    if parks {
+        "parked"
+    } else {
+        "as tickets"
+    }
+}
+
 /// Eight tasks, one lock.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "a measurement"]
 async fn connections_of_contested_acquisitions() {
-    let real = TestServer::start();
-    let server = client(&real);
-    let before = field(&real, "stats", "total_connections_received");
+    for parks in [false, true] {
+        contested(&TestServer::start(), parks).await;
+    }
+}
+
+async fn contested(real: &TestServer, parks: bool) {
+    let server = of(real, parks);
+    let before = field(real, "stats", "total_connections_received");
+    let start = Instant::now();
     let tasks: Vec<_> = (0..8)
         .map(|_| {
             let lock = lock(&server);
@@ -40,9 +61,13 @@ async fn connections_of_contested_acquisitions() {
     for task in tasks {
         task.await.unwrap();
     }
-    let opened = field(&real, "stats", "total_connections_received") - before - 1;
+    let took = start.elapsed();
+    let opened = field(real, "stats", "total_connections_received") - before - 1;
     let waited = server.statistics().waits;
-    println!("4000 acquisitions by 8 tasks, {waited} of them waited: {opened} connections opened");
+    println!(
+        "4000 acquisitions by 8 tasks, {waited} of them waited {}: {opened} connections opened, {took:?}",
+        how(parks)
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -55,10 +80,7 @@ async fn a_thousand_waits() {
 }
 
 async fn thousand(real: &TestServer, parks: bool) {
-    let server = match parks {
-        true => client(real).parked_waits(),
-        false => client(real),
-    };
+    let server = of(real, parks);
     let holder = lock(&server).acquire().await.unwrap();
     let before = memory();
     let waits: Vec<_> = (0..1_000)
@@ -72,9 +94,9 @@ async fn thousand(real: &TestServer, parks: bool) {
         memory() - before,
         field(real, "clients", "connected_clients"),
     );
-    let how = if parks { "parked" } else { "as tickets" };
     println!(
-        "1000 waits {how}: {} kB each, {connected} connections",
+        "1000 waits {}: {} kB each, {connected} connections",
+        how(parks),
         grown / 1_000
     );
     drop(holder);
