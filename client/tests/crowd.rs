@@ -1,5 +1,5 @@
-//! Thousands of waits of one process, on one subscription that breaks. A program of its own: all tests of a program share
-//! the thread of the crate, and others measure how soon it reports a loss.
+//! Thousands of waits of one process, on one subscription that breaks. A program of its own: all tests of a program
+//! share the thread of the crate, and others measure how soon it reports a loss.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::expect_used)]

@@ -8,8 +8,9 @@ use redis_lock_harness::cluster::{slot_of, two_nodes};
 use redis_lock_harness::proxy::Proxy;
 use redis_lock_harness::{TestServer, Tries};
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
-use crate::{client, lock, through, until, until_free, until_waited, wait, LEASE};
+use crate::{client, lock, through, until, until_free, until_waited, wait, LEASE, LONG};
 
 /// The place of a waiter is kept for a minute, unless it is withdrawn.
 const PLACES_STAY: [&str; 2] = ["--lock.queue-grace", "60000"];
@@ -52,7 +53,8 @@ async fn joined(waits: Vec<JoinHandle<()>>) {
 async fn a_message_is_used_before_the_reply() {
     let real = TestServer::start();
     let proxy = Proxy::before(real.port);
-    let server = through(&proxy);
+    // So long that the held reply is not asked for again.
+    let server = through(&proxy).response_timeout(LONG);
     let calls = || real.stat("reentries");
     // The subscription is there.
     let other = Lock::new(&server, "other");
@@ -112,7 +114,8 @@ async fn a_grant_whose_message_died_is_found_again() {
     // sleep: longer than a probe of the subscription and its reply may take
     tokio::time::sleep(Duration::from_secs(1)).await;
     proxy.cut(false);
-    let guard = waiter.await.unwrap();
+    // Sooner than a ticket is asked for again by itself.
+    let guard = timeout(LONG / 6, waiter).await.expect("a grant").unwrap();
     assert!(server.statistics().connections > opened);
     assert_eq!(real.stat("grants"), 2);
     assert_eq!(guard.release().await.unwrap(), Released::Yes);
