@@ -67,7 +67,7 @@ pub(crate) struct Ask<R> {
 /// What the keeper of a subscription does next.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Beat {
-    /// No line has had a ticket for [`MAX_IDLE`].
+    /// No line has had a ticket for [`MAX_IDLE`](super::table::MAX_IDLE).
     Close,
     /// No ticket, for now.
     Rest,
