@@ -107,16 +107,14 @@ async fn a_grant_whose_message_died_is_found_again() {
     let holder = lock(&client(&real)).acquire().await.unwrap();
     let waiter = wait(&lock(&server));
     until_waited(&real, 1);
-    let opened = server.statistics().connections;
     proxy.cut(true);
     holder.release().await.unwrap();
     until("a grant", || real.stat("grants") == 2);
     // sleep: longer than a probe of the subscription and its reply may take
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
     proxy.cut(false);
     // Sooner than a ticket is asked for again by itself.
     let guard = timeout(LONG / 6, waiter).await.expect("a grant").unwrap();
-    assert!(server.statistics().connections > opened);
     assert_eq!(real.stat("grants"), 2);
     assert_eq!(guard.release().await.unwrap(), Released::Yes);
 }
