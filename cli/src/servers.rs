@@ -54,7 +54,8 @@ impl Connect {
                 None => url.clone(),
             };
             let server = Server::open(&url).map_err(|error| Failure::of(&error, None))?;
-            let server = server.response_timeout(self.timeout);
+            // One wait at a time: when this program is killed, the server removes a parked wait at once.
+            let server = server.response_timeout(self.timeout).parked_waits();
             Ok(server.certificates(certificates.clone()))
         });
         let opened = opened.collect::<Result<Vec<_>, _>>()?;

@@ -78,7 +78,7 @@
 //! |---|---|---|
 //! | `granted` | DEBUG | `owner`, `token`, `waited_ms` |
 //! | `not granted` | DEBUG | `waited_ms`; `owner` where the program has chosen it; `error` where there is one |
-//! | `parked` | DEBUG | `owner` |
+//! | `parked` (waits in the queue, parked or as a ticket) | DEBUG | `owner` |
 //! | `renewed` | DEBUG | `owner`, `token` |
 //! | `not renewed` | DEBUG | `owner`, `token`, `error` where there is one; a loss is another event |
 //! | `lost` | WARN | `owner`, `token`, `reason` |

@@ -126,7 +126,7 @@ statistics! {
         acquisitions_refused,
         /// Acquisitions that ended with an error. (Those that were dropped are not counted.)
         acquisitions_failed,
-        /// Acquisitions that were parked in the server.
+        /// Acquisitions that waited in the server's queue.
         waits,
         /// Renewals that the server confirmed.
         renewals,
@@ -145,7 +145,7 @@ statistics! {
     gauges {
         /// Guards that are neither released nor dropped, including those whose lock is lost.
         holds,
-        /// Acquisitions that are parked in the server.
+        /// Acquisitions that wait in the server's queue.
         waiting,
     }
 }

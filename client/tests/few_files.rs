@@ -37,7 +37,7 @@ async fn inside() {
         println!("not run: this needs a server and a limit");
         return;
     };
-    let server = Server::open(&url).unwrap();
+    let server = Server::open(&url).unwrap().parked_waits();
     let lock = Lock::new(&server, "k");
     let held = lock.acquire().await.unwrap();
     let waiters: Vec<_> = (0..WAITERS)

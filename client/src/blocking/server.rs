@@ -63,6 +63,8 @@ impl Server {
         Server:
         /// The time without a reply after which a connection is closed.
         response_timeout(timeout: Duration);
+        /// Each wait is parked on a connection of its own, also where the server offers tickets.
+        parked_waits();
         /// Certificates for `rediss://`.
         #[cfg(feature = "tls")]
         certificates(certificates: Certificates);

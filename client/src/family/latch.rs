@@ -1,7 +1,7 @@
 //! A latch on a key: a count, and waits until it is zero.
 //!
-//! A latch has no holds, so nothing is renewed or released. A wait is parked as that for a lock is ([`Wait`]), but it
-//! has no place in a queue: when the latch opens, all waits end.
+//! A latch has no holds, so nothing is renewed or released. A wait is a ticket or parked, as that for a lock is
+//! ([`Wait`]), but it has no place in a queue: when the latch opens, all waits end.
 
 use std::time::Duration;
 
@@ -121,8 +121,8 @@ impl Latch {
     /// connections, restarts and failovers. Dropping the future withdraws it. `LATCH.WAIT ... BLOCK`.
     ///
     /// It returns 0.3 s after that time at the latest, also when the server or the network does not respond. When a
-    /// latch opens and is set again at once, the waits that are parked at that moment end; one whose connection is
-    /// broken at that moment continues.
+    /// latch opens and is set again at once, the waits that the server knows at that moment end; a wait whose
+    /// connection is broken at that moment continues.
     ///
     /// # Errors
     /// When the server refuses, or could not be reached at the end of the wait.
@@ -149,6 +149,7 @@ impl Latch {
             // A late reply counts: the latch was open.
             certain: Duration::MAX,
             owner: None,
+            is_named: false,
         };
         let mut wait = Wait::new(&self.server, request);
         let opened = bounded(&self.server, end, wait.run(end)).await?;

@@ -111,6 +111,7 @@ impl<'a> Attempt<'a> {
             longest_slice: first.longest_slice(),
             certain: reported_after.min().unwrap_or_default(),
             owner: Some(owner),
+            is_named: first.owner.is_some(),
         };
         Attempt {
             server,
@@ -154,20 +155,23 @@ impl Drop for Attempt<'_> {
         }
         let under_way_until = self.wait.under_way_until();
         let under_way_until = under_way_until.filter(|until| Instant::now() < *until);
+        let has_ticket = self.wait.has_ticket();
+        self.wait.drop_ticket();
         let mut parked = self.wait.take_parked();
         for member in self.members.drain(..) {
             // The server keeps the place of an ended wait for a while, so that the owner can ask again. A fresh owner
             // never does, so its place is withdrawn. A named owner may do so, and may have been granted the lock
             // meanwhile.
-            let keeps_place = self.wait.was_parked() && !member.reservation.is_named();
+            let keeps_place = self.wait.was_queued() && !member.reservation.is_named();
             let has_left = keeps_place || under_way_until.is_some();
             let undo = Undo {
                 server: self.server.clone(),
                 claim: member.claim,
                 lease: member.terms.lease,
-                first: match has_left {
-                    true => First::Everything,
-                    false => First::Nothing,
+                first: match (has_ticket, has_left) {
+                    (true, _) => First::Ticket,
+                    (false, true) => First::Everything,
+                    (false, false) => First::Nothing,
                 },
                 acquires_until: under_way_until,
                 releases_until: None,

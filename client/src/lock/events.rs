@@ -42,7 +42,7 @@ pub(crate) fn not_acquired(terms: &Terms, error: Option<&Error>, waited: Duratio
     );
 }
 
-/// An acquisition was parked; it counts as waiting until the returned value is dropped.
+/// An acquisition waits in the queue, parked or as a ticket; it counts as waiting until the returned value is dropped.
 pub(crate) fn parked(server: &Server, key: &[u8], owner: Option<&[u8]>) -> Counted {
     server.counts().waits.add_one();
     event!(DEBUG, "parked", server, key, owner = owner.map(text));

@@ -49,6 +49,8 @@ pub(crate) enum First {
     Hold,
     /// All holds and waits of the owner.
     Everything,
+    /// The same, and a ticket may have been granted.
+    Ticket,
     Nothing,
 }
 
@@ -68,12 +70,13 @@ impl Undo {
     async fn run(mut self, running: Running) {
         let token = match self.first {
             First::Grant(token) => Some(token),
-            First::Hold | First::Everything | First::Nothing => None,
+            First::Hold | First::Everything | First::Ticket | First::Nothing => None,
         };
         if self.first != First::Nothing {
             let released = self.release(token).await;
             // If nothing can have been granted, a refusal is that of the acquire again and is no failure.
-            let may_hold = token.is_some() || self.acquires_until.is_some();
+            let may_hold =
+                token.is_some() || self.acquires_until.is_some() || self.first == First::Ticket;
             match released {
                 Err(error) if may_hold || error.is_passing() => {
                     events::left_behind(&self.server, &self.claim, token, &error);

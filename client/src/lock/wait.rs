@@ -1,8 +1,9 @@
 //! A request that waits in the server until it is granted: the wait of a lock, a semaphore or a latch.
 //!
-//! It is sent once without waiting, on the shared connection. If it is not granted then, it is parked in the server, in
-//! slices (see [`ParkedSlices`]). The server keeps the place in the queue between them (`lock.queue-grace`), also when
-//! a connection breaks: the same owner sends the request again.
+//! It is sent once without waiting, on the shared connection. If it is not granted then, it waits as a ticket, which
+//! needs no connection (see [`tickets`]). Where the server takes no tickets it is parked, in
+//! slices (see [`ParkedSlices`]). The server keeps the place in the queue (`lock.queue-grace`) between two slices and
+//! when a connection breaks: the same owner sends the request again.
 
 use std::future::Future;
 use std::time::Duration;
@@ -19,10 +20,18 @@ use crate::moment::Moment;
 use crate::net::caller::Caller;
 use crate::net::command;
 use crate::net::server::Server;
+use crate::net::tickets::{self, Outcome, TicketHandle};
 use crate::statistics::Counted;
 
 /// How long a grant waits for the reply to the other slice.
 const OTHER_SLICE: Duration = Duration::from_millis(100);
+
+/// How long after the end of a wait the message about its end may come.
+const LATE_MESSAGE: Duration = Duration::from_millis(100);
+
+/// The longest time for which the server keeps a ticket. It is asked for again before, so this bounds how long the
+/// ticket of a process that has died stays.
+const LONGEST_TICKET: Duration = Duration::from_secs(30);
 
 /// The request and its limits.
 pub(crate) struct Request {
@@ -35,14 +44,18 @@ pub(crate) struct Request {
     pub certain: Duration,
     /// The owner; none for a request that grants nothing (a latch).
     pub owner: Option<Vec<u8>>,
+    /// Whether other processes may use the owner's name.
+    pub is_named: bool,
 }
 
-/// A waiting request. Dropped, it closes the connections on which it is parked.
+/// A waiting request. Dropped, it closes the connections on which it is parked; a ticket with an owner is the caller's
+/// to withdraw.
 pub(crate) struct Wait {
     server: Server,
     request: Request,
     /// For the requests that do not wait.
     quick: Caller,
+    ticket: Option<TicketHandle>,
     parked: ParkedSlices,
     /// The last slice; none before the first.
     slice: Option<Slice>,
@@ -54,6 +67,9 @@ pub(crate) struct Wait {
 
 /// The tokens, and a moment before their request was sent.
 pub(crate) type Grant = (Vec<u64>, Moment);
+
+/// The reply to a request, and a moment before it was sent.
+type Asked = (Moment, Result<Option<Vec<u64>>>);
 
 /// The last slice of a wait.
 struct Slice {
@@ -68,6 +84,7 @@ impl Wait {
             server: server.clone(),
             quick: Caller::shared(server, &request.key),
             request,
+            ticket: None,
             parked: ParkedSlices::default(),
             slice: None,
             under_way_until: None,
@@ -117,7 +134,7 @@ impl Wait {
         }
     }
 
-    async fn try_once(&mut self) -> (Moment, Result<Option<Vec<u64>>>) {
+    async fn try_once(&mut self) -> Asked {
         let server = &self.server;
         let sent = Moment::now();
         let patience = server.patience() / 2;
@@ -131,8 +148,86 @@ impl Wait {
         )
     }
 
-    /// Waits in the queue until a grant, a failure, or the end of the last slice.
-    async fn wait(&mut self, end: Option<Instant>) -> (Moment, Result<Option<Vec<u64>>>) {
+    /// Waits in the queue until a grant, a failure, or the end of the wait.
+    async fn wait(&mut self, end: Option<Instant>) -> Asked {
+        if self.parked.is_empty() && self.file(end) {
+            if let Some(asked) = self.wait_for_ticket(end).await {
+                return asked;
+            }
+        }
+        self.wait_parked(end).await
+    }
+
+    /// Files a ticket, or asks again for the one that is filed. False where the server takes none.
+    fn file(&mut self, end: Option<Instant>) -> bool {
+        if let Some(ticket) = &mut self.ticket {
+            ticket.ask_again();
+            return true;
+        }
+        let Some(desk) = self.server.tickets() else {
+            return false;
+        };
+        self.ticket = desk.file(tickets::Request {
+            server: self.server.clone(),
+            key: self.request.key.clone(),
+            command: self.request.command.clone(),
+            longest: self.request.longest_ticket(),
+            end,
+        });
+        if self.ticket.is_some() {
+            self.count();
+        }
+        self.ticket.is_some()
+    }
+
+    /// Waits for the outcome of the ticket. None: the wait is to be parked.
+    async fn wait_for_ticket(&mut self, end: Option<Instant>) -> Option<Asked> {
+        let outcome = self.outcome(end).await;
+        let asked = Moment::now();
+        let is_hold = self.request.owner.is_some();
+        if let (false, Some(Outcome::Granted(..) | Outcome::Announced)) = (is_hold, &outcome) {
+            // The latch is open: the server has no ticket any more.
+            self.ticket = None;
+        }
+        match outcome {
+            Some(Outcome::Granted(tokens, sent)) => Some((sent, Ok(Some(tokens)))),
+            Some(Outcome::Announced) if !is_hold => Some((asked, Ok(Some(vec![1])))),
+            // A message proves nothing, and may be old: the lease counts from a request. The same after a missing one.
+            Some(Outcome::Announced) | None => Some(self.try_once().await),
+            Some(Outcome::TimedOut) => Some((asked, Ok(None))),
+            Some(Outcome::Failed(error)) => Some((asked, Err(error))),
+            Some(Outcome::Refused(_) | Outcome::Park) => {
+                let ticket = self.ticket.take();
+                let under_way = ticket.and_then(|ticket| ticket.under_way_until());
+                self.under_way_until = self.under_way_until.max(under_way);
+                None
+            }
+        }
+    }
+
+    /// None at the end of the wait.
+    async fn outcome(&mut self, end: Option<Instant>) -> Option<Outcome> {
+        let longest = self.request.longest_ticket();
+        let ticket = self.ticket.as_mut()?;
+        loop {
+            // Spread, because many waits may have started at the same moment.
+            let due = Instant::now() + longest / 2 + part_of(longest / 4);
+            let is_last = end.is_some_and(|end| end < due);
+            let until = end.filter(|_| is_last).unwrap_or(due);
+            match timeout_at(until, ticket.outcome()).await {
+                Ok(outcome) => return Some(outcome),
+                Err(_) if !is_last => ticket.ask_again(),
+                Err(_) if ticket.is_queued() => {
+                    let late = timeout_at(until + LATE_MESSAGE, ticket.outcome()).await;
+                    return late.ok();
+                }
+                Err(_) => return None,
+            }
+        }
+    }
+
+    /// Waits with a connection until a grant, a failure, or the end of the last slice.
+    async fn wait_parked(&mut self, end: Option<Instant>) -> Asked {
         if self.parked.is_empty() {
             self.park(end);
         }
@@ -165,11 +260,9 @@ impl Wait {
         let slice = self.request.longest_slice.min(left(end));
         let slice = slice.max(Duration::from_millis(1));
         let command = command::parked(&self.request.command, slice);
-        let key = &self.request.key;
-        let owner = self.request.owner.as_deref();
-        self.waiting
-            .get_or_insert_with(|| events::parked(&self.server, key, owner));
-        self.parked.send(&self.server, key, command, slice);
+        self.count();
+        self.parked
+            .send(&self.server, &self.request.key, command, slice);
         let now = Instant::now();
         self.slice = Some(Slice {
             end: now + slice,
@@ -178,15 +271,32 @@ impl Wait {
         });
     }
 
+    fn count(&mut self) {
+        let (key, owner) = (&self.request.key, self.request.owner.as_deref());
+        self.waiting
+            .get_or_insert_with(|| events::parked(&self.server, key, owner));
+    }
+
     /// Whether the last slice ended before its successor was due.
     fn is_early(&self) -> bool {
         let slice = self.slice.as_ref();
         slice.is_some_and(|slice| Instant::now() < slice.next_at)
     }
 
-    /// Whether the request was parked, so that the server may keep a place in the queue for it.
-    pub(crate) fn was_parked(&self) -> bool {
-        self.slice.is_some()
+    /// Whether the request was queued, so that the server may keep a place in the queue for it.
+    pub(crate) fn was_queued(&self) -> bool {
+        self.waiting.is_some()
+    }
+
+    /// Whether the server may have a ticket of the request, or may have granted it.
+    pub(crate) fn has_ticket(&self) -> bool {
+        let ticket = self.ticket.as_ref();
+        ticket.is_some_and(TicketHandle::may_be_there)
+    }
+
+    /// Ends the ticket here, so that it is not asked for again after its withdrawal.
+    pub(crate) fn drop_ticket(&mut self) {
+        self.ticket = None;
     }
 
     /// The time until which an abandoned request may still be served.
@@ -196,12 +306,33 @@ impl Wait {
             self.under_way_until = Some(Instant::now() + self.server.patience());
         }
         let parked = self.parked.under_way_until(&self.server);
-        self.under_way_until.max(parked)
+        let ticket = self.ticket.as_ref();
+        let ticket = ticket.and_then(TicketHandle::under_way_until);
+        self.under_way_until.max(parked).max(ticket)
     }
 
     /// Takes the parked connections, which the withdrawal of the wait closes.
     pub(crate) fn take_parked(&mut self) -> ParkedSlices {
         std::mem::take(&mut self.parked)
+    }
+}
+
+impl Drop for Wait {
+    fn drop(&mut self) {
+        // With an owner, its release withdraws the ticket.
+        if let (None, Some(ticket)) = (&self.request.owner, self.ticket.take()) {
+            ticket.expire();
+        }
+    }
+}
+
+impl Request {
+    fn longest_ticket(&self) -> Duration {
+        match self.is_named {
+            // A process that uses the name too takes the ticket over without a message.
+            true => self.longest_slice,
+            false => LONGEST_TICKET,
+        }
     }
 }
 

@@ -1,10 +1,12 @@
 //! Requests about one key, sent one after another to the node that serves the key at the moment.
 
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use redis::{
     Cmd, ConnectionInfo, ErrorKind, Pipeline, RedisError, RedisResult, ServerErrorKind, Value,
 };
+use tokio::sync::OnceCell;
 use tokio::time::{timeout_at, Instant};
 
 use crate::error::{Error, Result};
@@ -26,6 +28,8 @@ pub(crate) struct Caller {
     link: Option<Link>,
     route: Route,
     unanswered: bool,
+    /// Of a shared caller: the node that replied last, and the connection.
+    answered_by: Option<(ConnectionInfo, Weak<OnceCell<Connection>>)>,
     /// Whether all requests must use the present connection.
     is_pinned: bool,
 }
@@ -48,6 +52,7 @@ impl Caller {
             link: None,
             route: Route::default(),
             unanswered: false,
+            answered_by: None,
             is_pinned: false,
         }
     }
@@ -69,6 +74,11 @@ impl Caller {
 
     pub(crate) fn patience(&self) -> Duration {
         self.server.patience()
+    }
+
+    /// The node that replied to the last request of a shared caller, and the shared connection to it.
+    pub(crate) fn answered_by(&self) -> Option<&(ConnectionInfo, Weak<OnceCell<Connection>>)> {
+        self.answered_by.as_ref()
     }
 
     /// Binds all further requests to the present connection, because a hold is bound to it: no redirection is followed,
@@ -105,6 +115,7 @@ impl Caller {
     /// After [`Error::Connection`] the request may have been served.
     pub(crate) async fn call(&mut self, command: &Cmd, patience: Duration) -> Result<Value> {
         self.unanswered = false;
+        self.answered_by = None;
         let mut ask = None;
         for _ in 0..REDIRECTIONS {
             let end = Instant::now() + patience;
@@ -121,6 +132,7 @@ impl Caller {
                 Ok(Ok(value)) => {
                     self.unanswered = false;
                     self.route = Route::default();
+                    self.note_node(&link);
                     return Ok(value);
                 }
                 Ok(Err(error)) => return Err(self.broken(&link, error)),
@@ -136,12 +148,20 @@ impl Caller {
                     self.route = Route::default();
                 }
                 Some(Redirection::Ask(node)) => ask = Some(node),
-                None => return Err(self.refused(&link, error)),
+                None => {
+                    self.note_node(&link);
+                    return Err(self.refused(&link, error));
+                }
             }
             self.link = None;
         }
         let what = "sent on from node to node without end";
         Err(Error::connection(self.server.name(), what))
+    }
+
+    fn note_node(&mut self, link: &Link) {
+        let connection = link.shared.as_ref().map(Arc::downgrade);
+        self.answered_by = connection.map(|connection| (link.node.clone(), connection));
     }
 
     /// A connection to the node that serves the key, as far as known. An unreachable node is an error only when no

@@ -97,6 +97,24 @@ pub(crate) fn parked(command: &Cmd, block: Duration) -> Cmd {
     command
 }
 
+/// The same request as a ticket with this number, which the server keeps for at most `block`.
+pub(crate) fn notified(command: &Cmd, block: Duration, channel: &[u8], number: u64) -> Cmd {
+    let mut command = command.clone();
+    command.arg("BLOCK").arg(millis(block));
+    command.arg("NOTIFY").arg(channel).arg(number);
+    command
+}
+
+/// The reply to such a request: the tokens of an immediate grant, or none when it is queued.
+pub(crate) fn ticket(reply: &Value, server: &str) -> Result<Option<Vec<u64>>> {
+    match reply {
+        Value::SimpleString(word) if word == "QUEUED" => Ok(None),
+        // Not the reply of a server that knows tickets.
+        Value::Nil | Value::Int(0) => Err(Error::reply(server)),
+        reply => granted(reply, server),
+    }
+}
+
 /// The reply to an acquire: a token for each claim, or nil. For `LATCH.WAIT`: 1 or 0, which is not a token.
 pub(crate) fn granted(reply: &Value, server: &str) -> Result<Option<Vec<u64>>> {
     let token = |reply: &Value| match reply {

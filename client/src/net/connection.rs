@@ -161,6 +161,10 @@ impl Connection {
         while alive.changed().await.is_ok() {}
     }
 
+    pub(crate) fn is_open(&self) -> bool {
+        self.driver.alive.has_changed().is_ok()
+    }
+
     /// Sends a request and returns its reply; server errors are values.
     pub(crate) async fn send(&mut self, command: &Cmd) -> RedisResult<Value> {
         self.inner.send_packed_command(command).await

@@ -15,4 +15,5 @@ pub(crate) mod retry;
 pub(crate) mod sentinel;
 pub(crate) mod server;
 pub(crate) mod slot;
+pub(crate) mod tickets;
 pub(crate) mod tls;

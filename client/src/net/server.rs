@@ -1,16 +1,16 @@
 //! A server, the nodes of a cluster, or the primary that sentinels name; and the connections to them.
 //!
-//! Opening a [`Server`] sends nothing. Requests that are answered at once share one connection to each node; a request
-//! that waits gets a connection of its own, because it would block all later requests on a shared one. The node that
-//! serves a key is learnt from redirections, the primary from the sentinels; both are looked up again when that node
-//! cannot be reached.
+//! Opening a [`Server`] sends nothing. Requests that are answered at once share one connection to each node, also those
+//! of tickets; a parked request gets a connection of its own, because it would block all later requests on a shared
+//! one. The node that serves a key is learnt from redirections, the primary from the sentinels; both are looked up
+//! again when that node cannot be reached.
 //!
 //! A wait that cannot connect proves nothing about the shared connections: the server (`maxclients`) or this process
 //! (descriptors) may only lack room for one more. So a failed wait tries other nodes for itself ([`Route`]), and a
 //! shared connection is dropped only when it fails itself.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use redis::{AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, ProtocolVersion};
@@ -24,6 +24,7 @@ use crate::net::connection::{Connection, Connector};
 use crate::net::invalidation::{self, Invalidations};
 use crate::net::pool::ConnectionPool;
 use crate::net::sentinel;
+use crate::net::tickets::Desk;
 #[cfg(feature = "tls")]
 use crate::net::tls::Certificates;
 use crate::net::tls::Trust;
@@ -56,6 +57,8 @@ struct Inner {
     background: Arc<Background>,
     pool: Arc<ConnectionPool>,
     invalidations: Arc<Invalidations>,
+    tickets: Arc<Desk>,
+    parks: bool,
 }
 
 /// The state of one caller's search for the node that serves its key.
@@ -104,9 +107,11 @@ impl Server {
     /// # Errors
     /// When the URL cannot be read.
     pub fn open(url: &str) -> Result<Server> {
+        let address = Address::parse(url)?;
+        let is_cluster = matches!(address.kind, Kind::Cluster);
         Ok(Server {
             inner: Arc::new(Inner {
-                address: Address::parse(url)?,
+                address,
                 connector: Connector {
                     patience: Duration::from_secs(5),
                     trust: Trust::default(),
@@ -116,16 +121,26 @@ impl Server {
                 background: Arc::default(),
                 pool: Arc::default(),
                 invalidations: Arc::default(),
+                tickets: Desk::new(is_cluster),
+                parks: false,
             }),
         })
     }
 
-    /// The time without a reply after which a connection is closed: 5 s by default, at most one day. A wait is sent in
-    /// slices of at most half of it.
+    /// The time without a reply after which a connection is closed: 5 s by default, at most one day. A parked wait
+    /// is sent in slices of at most half of it.
     #[must_use]
     pub fn response_timeout(self, timeout: Duration) -> Server {
         let timeout = timeout.min(MAX_RESPONSE_TIMEOUT);
         self.with(|inner| inner.connector.patience = timeout)
+    }
+
+    /// Each wait is parked on a connection of its own, also where the server offers tickets (waits that share one
+    /// subscription). For a program that waits once at a time: when it dies, the server removes the wait at once, where
+    /// it would keep a ticket for up to 30 s (which delays no other wait).
+    #[must_use]
+    pub fn parked_waits(self) -> Server {
+        self.with(|inner| inner.parks = true)
     }
 
     /// With the feature `tls`: the certificates for `rediss://`, of authorities to trust instead of the system's, and
@@ -167,6 +182,11 @@ impl Server {
         &self.inner.invalidations
     }
 
+    /// Where waits file tickets; none where they park.
+    pub(crate) fn tickets(&self) -> Option<&Arc<Desk>> {
+        (!self.inner.parks).then_some(&self.inner.tickets)
+    }
+
     pub(crate) fn pool(&self) -> &Arc<ConnectionPool> {
         &self.inner.pool
     }
@@ -176,6 +196,7 @@ impl Server {
         inner.topology = Arc::default();
         inner.pool = Arc::default();
         inner.invalidations = Arc::default();
+        inner.tickets = Desk::new(matches!(inner.address.kind, Kind::Cluster));
         change(&mut inner);
         Server {
             inner: Arc::new(inner),
@@ -283,6 +304,17 @@ impl Server {
         current.is_some_and(|current| Arc::ptr_eq(current, place))
     }
 
+    /// Whether this is still the shared connection to the node, and open.
+    pub(crate) fn is_current(
+        &self,
+        node: &ConnectionInfo,
+        place: &Weak<OnceCell<Connection>>,
+    ) -> bool {
+        place.upgrade().is_some_and(|place| {
+            self.is_shared(node, &place) && place.get().is_some_and(Connection::is_open)
+        })
+    }
+
     /// Closes a failed shared connection to this node and forgets the slots of the node. Does nothing if a new
     /// connection has been opened meanwhile.
     pub(crate) fn forget_shared(&self, node: &ConnectionInfo, failed: &Shared) {
@@ -295,9 +327,23 @@ impl Server {
         }
     }
 
+    /// Closes the shared connection to a node that is a replica, if it is still this one.
+    pub(crate) fn forget_replica(&self, node: &ConnectionInfo, place: &Weak<OnceCell<Connection>>) {
+        if let Some(place) = place.upgrade() {
+            self.forget_shared(node, &place);
+        }
+    }
+
     /// Opens a connection for one caller.
     pub(crate) async fn connect(&self, node: &ConnectionInfo) -> Result<Connection> {
-        let settings = AsyncConnectionConfig::new();
+        self.connect_with(node, AsyncConnectionConfig::new()).await
+    }
+
+    pub(crate) async fn connect_with(
+        &self,
+        node: &ConnectionInfo,
+        settings: AsyncConnectionConfig,
+    ) -> Result<Connection> {
         self.inner.connector.open(node, settings).await
     }
 
@@ -396,7 +442,7 @@ impl std::fmt::Debug for Server {
 
 /// Whether a connection may have failed because of RESP3: a server without HELLO refuses it, a proxy may close the
 /// connection.
-fn may_be_the_protocol(error: &Error) -> bool {
+pub(crate) fn may_be_the_protocol(error: &Error) -> bool {
     match error {
         Error::NotLoaded { .. } => true,
         Error::Refused { code, .. } => !matches!(code.as_str(), "WRONGPASS" | "NOAUTH" | "LOADING"),

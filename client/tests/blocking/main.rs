@@ -115,7 +115,7 @@ fn a_waiter_is_granted_when_the_guard_is_dropped() {
     let first = lock.acquire().unwrap();
     let waiting = lock.clone();
     let waiter = thread::spawn(move || waiting.acquire().unwrap());
-    real.wait_for_waiters(1);
+    real.wait_for_waits(1);
     let token = first.token();
     drop(first);
     let second = waiter.join().unwrap();

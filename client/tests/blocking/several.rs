@@ -34,7 +34,7 @@ fn several_locks_are_acquired_together_or_not_at_all() {
     assert!(is_free(&real), "a part is held");
     thread::scope(|scope| {
         let waiting = scope.spawn(|| multi.acquire_within(LONG).unwrap().unwrap());
-        real.wait_for_waiters(1);
+        real.wait_for_waits(1);
         assert_eq!(other.release().unwrap(), Released::Yes);
         let guard = waiting.join().unwrap();
         assert_eq!(guard.members().len(), 2);
@@ -66,9 +66,7 @@ fn one_lock_on_three_servers() {
         .any(|(_, token)| *token == guard.token()));
     thread::scope(|scope| {
         let waiting = scope.spawn(|| lock.acquire().unwrap());
-        wait_for("a waiter", || {
-            reals.iter().any(|real| real.stat("waiters") > 0)
-        });
+        wait_for("a waiter", || reals.iter().any(|real| real.waits() > 0));
         assert_eq!(guard.release().unwrap(), Released::Yes);
         let second = waiting.join().unwrap();
         assert!(second.valid_for() > Duration::ZERO);

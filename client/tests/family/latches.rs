@@ -8,7 +8,7 @@ use redis_lock_harness::{TestServer, Tries};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::{client, kill_connections, through, until, until_stat, LONG};
+use crate::{client, kill_connections, through, until, until_waits, waited, LONG};
 
 fn latch(server: &Server) -> Latch {
     Latch::new(server, "l")
@@ -33,7 +33,7 @@ async fn a_latch_opens_when_it_is_counted_down() {
     assert_eq!(latch.count().await.unwrap(), 5);
     assert!(!latch.try_wait().await.unwrap());
     let waiters = [wait(&latch), wait(&latch), wait(&latch)];
-    until_stat(&real, "latch_waiters", 3);
+    until_waits(&real, 3);
     assert_eq!(latch.count_down().await.unwrap(), 4);
     assert_eq!(latch.count_down_by(3).await.unwrap(), 1);
     assert!(!waiters.iter().any(JoinHandle::is_finished));
@@ -55,12 +55,10 @@ async fn a_wait_goes_on_where_its_connection_breaks() {
     latch.set(1).await.unwrap();
     let waiter = wait(&latch);
     for _ in 0..3 {
-        until_stat(&real, "latch_waiters", 1);
-        let parked = real.stat("latch_waits_parked");
+        until_waits(&real, 1);
+        let before = waited(&real);
         kill_connections(&real);
-        until("another request", || {
-            real.stat("latch_waits_parked") > parked
-        });
+        until("another request", || waited(&real) > before);
     }
     assert!(!waiter.is_finished());
     assert_eq!(latch.count_down().await.unwrap(), 0);
@@ -74,13 +72,13 @@ async fn a_wait_goes_on_on_a_server_that_was_started_again() {
     let latch = latch(&client(&real).response_timeout(LONG));
     latch.set(2).await.unwrap();
     let waiter = wait(&latch);
-    until_stat(&real, "latch_waiters", 1);
+    until_waits(&real, 1);
     real.crash();
     let down = latch.clone();
     let down = tokio::spawn(async move { down.count_down().await.unwrap() });
     tokio::task::block_in_place(|| real.start_again());
     assert_eq!(down.await.unwrap(), 1);
-    until_stat(&real, "latch_waiters", 1);
+    until_waits(&real, 1);
     assert_eq!(latch.count_down().await.unwrap(), 0);
     waiter.await.unwrap();
 }
@@ -89,19 +87,21 @@ async fn a_wait_goes_on_on_a_server_that_was_started_again() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wait_of_many_slices_misses_no_opening() {
     let real = TestServer::start();
-    let hasty = client(&real).response_timeout(Duration::from_secs(1));
+    let hasty = client(&real)
+        .parked_waits()
+        .response_timeout(Duration::from_secs(1));
     let latch = latch(&hasty);
     let mut conn = real.conn();
     conn.line("LATCH.SET l 1");
     for _ in 0..3 {
         let waiter = wait(&latch);
-        until_stat(&real, "latch_waiters", 2);
+        until_waits(&real, 2);
         for line in ["MULTI", "LATCH.DOWN l", "LATCH.SET l 1", "EXEC"] {
             conn.line(line);
         }
         timeout(LONG, waiter).await.expect("an opening").unwrap();
     }
-    assert_eq!(real.stat("latch_waiters"), 0);
+    assert_eq!(real.waits(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -110,9 +110,9 @@ async fn a_wait_that_is_dropped_is_withdrawn() {
     let latch = latch(&client(&real));
     latch.set(1).await.unwrap();
     let waiter = wait(&latch);
-    until_stat(&real, "latch_waiters", 1);
+    until_waits(&real, 1);
     waiter.abort();
-    until_stat(&real, "latch_waiters", 0);
+    until_waits(&real, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -126,7 +126,7 @@ async fn a_bound_holds_while_the_latch_is_closed() {
         assert!(!latch.wait_within(bound).await.unwrap());
         tries.took(bound, start.elapsed(), bound, Duration::from_millis(300));
     }
-    until_stat(&real, "latch_waiters", 0);
+    until_waits(&real, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -151,7 +151,7 @@ async fn the_limit_of_a_wait_holds_on_a_paused_server() {
             tries.took(bound, took, bound, Duration::from_millis(300));
         }
     }
-    until_stat(&real, "latch_waiters", 0);
+    until_waits(&real, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -39,7 +39,19 @@ pub fn until_stat(real: &TestServer, name: &str, value: u64) {
     until(&format!("{name} = {value}"), || real.stat(name) == value);
 }
 
+/// Blocks until so many requests wait, parked or as tickets.
+pub fn until_waits(real: &TestServer, count: u64) {
+    until(&format!("{count} waits"), || real.waits() == count);
+}
+
+/// How many requests have waited so far, parked or as tickets.
+pub fn waited(real: &TestServer) -> u64 {
+    let all = ["sem_waits_parked", "latch_waits_parked", "tickets_queued"];
+    all.iter().map(|name| real.stat(name)).sum()
+}
+
 /// Ends every connection but the one that asks for it.
 pub fn kill_connections(real: &TestServer) {
+    real.conn().line("CLIENT KILL TYPE pubsub");
     real.conn().line("CLIENT KILL TYPE normal SKIPME yes");
 }

@@ -6,7 +6,7 @@ use redis_lock_client::{LostReason, Permit, Released, Semaphore};
 use redis_lock_harness::{TestServer, Tries};
 
 use crate::semaphores::{single, until_free};
-use crate::{client, until};
+use crate::{client, until, until_waits};
 
 const SHORT: Duration = Duration::from_millis(600);
 
@@ -120,7 +120,7 @@ async fn a_released_permit_goes_to_the_next_waiter() {
     let first = semaphore.acquire().await.unwrap();
     let other = semaphore.clone();
     let waiter = tokio::spawn(async move { other.acquire().await.unwrap() });
-    until("a waiter", || real.stat("sem_waiters") == 1);
+    until_waits(&real, 1);
     drop(first);
     assert_eq!(
         waiter.await.unwrap().release().await.unwrap(),

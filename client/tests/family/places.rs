@@ -6,7 +6,7 @@ use redis_lock_client::{Latch, Released, Semaphore, Server};
 use redis_lock_harness::cluster::{move_slot, slot_of, two_nodes};
 use redis_lock_harness::TestServer;
 
-use crate::{until, until_stat};
+use crate::{until, until_waits};
 
 /// Renewed often, and long enough for a slow machine.
 const LEASE: Duration = Duration::from_secs(2);
@@ -24,10 +24,10 @@ async fn a_permit_and_its_waiter_follow_a_slot_that_moves() {
     let holder = semaphore.acquire().await.unwrap();
     let other = semaphore.clone();
     let waiter = tokio::spawn(async move { other.acquire().await.unwrap() });
-    until_stat(&first, "sem_waiters", 1);
+    until_waits(&first, 1);
     let slot = slot_of(&mut first.conn(), "s");
     tokio::task::block_in_place(|| move_slot(&first, &second, slot));
-    until_stat(&second, "sem_waiters", 1);
+    until_waits(&second, 1);
     until("a renewal at the new node", || {
         second.stat("sem_renewals") > 0
     });
@@ -45,10 +45,10 @@ async fn a_latch_and_its_waiter_follow_a_slot_that_moves() {
     assert_eq!(latch.count_down().await.unwrap(), 2);
     let other = latch.clone();
     let waiter = tokio::spawn(async move { other.wait().await.unwrap() });
-    until_stat(&first, "latch_waiters", 1);
+    until_waits(&first, 1);
     let slot = slot_of(&mut first.conn(), "s");
     tokio::task::block_in_place(|| move_slot(&first, &second, slot));
-    until_stat(&second, "latch_waiters", 1);
+    until_waits(&second, 1);
     assert_eq!(latch.count_down().await.unwrap(), 1);
     assert_eq!(latch.count().await.unwrap(), 1);
     assert_eq!(latch.count_down().await.unwrap(), 0);

@@ -7,7 +7,9 @@ use redis_lock_harness::proxy::Proxy;
 use redis_lock_harness::{TestServer, Tries};
 use tokio::task::JoinHandle;
 
-use crate::{client, kill_connections, through, until, until_stat, PLACES_STAY};
+use crate::{
+    client, kill_connections, through, until, until_stat, until_waits, waited, PLACES_STAY,
+};
 
 /// The semaphore `s`, with one permit.
 pub fn single(server: &Server) -> Semaphore {
@@ -86,7 +88,7 @@ async fn a_wait_goes_on_until_the_semaphore_is_made() {
     let real = TestServer::start();
     let semaphore = Semaphore::new(&client(&real), "s");
     let waiter = wait(&semaphore);
-    until_stat(&real, "sem_waiters", 1);
+    until_waits(&real, 1);
     let info = semaphore.info().await.unwrap().unwrap();
     assert_eq!((info.permits, info.waiters), (0, 1));
     semaphore.set(1).await.unwrap();
@@ -101,7 +103,7 @@ async fn waits_are_served_first_come_first_served() {
     let mut waiters = Vec::new();
     for count in 1..=5 {
         waiters.push(wait(&semaphore));
-        until_stat(&real, "sem_waiters", count);
+        until_waits(&real, count);
     }
     while !waiters.is_empty() {
         assert!(semaphore.try_acquire().await.unwrap().is_none());
@@ -118,13 +120,13 @@ async fn a_wait_that_loses_its_connection_keeps_its_place() {
     let semaphore = single(&client(&real));
     let holder = semaphore.acquire().await.unwrap();
     let first = wait(&semaphore);
-    until_stat(&real, "sem_waiters", 1);
+    until_waits(&real, 1);
     let second = wait(&semaphore);
-    until_stat(&real, "sem_waiters", 2);
-    let parked = real.stat("sem_waits_parked");
+    until_waits(&real, 2);
+    let before = waited(&real);
     kill_connections(&real);
-    until("both parked again", || {
-        real.stat("sem_waits_parked") >= parked + 2 && real.stat("sem_waiters") == 2
+    until("both wait again", || {
+        waited(&real) >= before + 2 && real.waits() == 2
     });
     assert_eq!(holder.release().await.unwrap(), Released::Yes);
     let first = first.await.unwrap();
@@ -137,10 +139,12 @@ async fn a_wait_that_loses_its_connection_keeps_its_place() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wait_of_many_slices_keeps_its_place() {
     let real = TestServer::start();
-    let hasty = client(&real).response_timeout(Duration::from_millis(200));
+    let hasty = client(&real)
+        .parked_waits()
+        .response_timeout(Duration::from_millis(200));
     let holder = single(&client(&real)).acquire().await.unwrap();
     let first = wait(&single(&hasty));
-    until_stat(&real, "sem_waiters", 1);
+    until_waits(&real, 1);
     let mut second = real.conn();
     second.send_line("SEM.ACQUIRE s raw PX 60000 BLOCK 0");
     let parked = real.stat("sem_waits_parked");
@@ -160,10 +164,10 @@ async fn a_wait_that_is_dropped_is_withdrawn() {
     let server = client(&real);
     let holder = single(&server).acquire().await.unwrap();
     let dropped = wait(&single(&server));
-    until_stat(&real, "sem_waiters", 1);
+    until_waits(&real, 1);
     dropped.abort();
     until("an empty queue", || {
-        real.stat("sem_waiters") + real.stat("sem_places_kept") == 0
+        real.waits() + real.stat("sem_places_kept") == 0
     });
     holder.release().await.unwrap();
     until_free(&real);
@@ -249,7 +253,7 @@ async fn a_bound_holds_while_all_permits_are_held() {
         assert!(semaphore.acquire_within(bound).await.unwrap().is_none());
         tries.took(bound, start.elapsed(), bound, Duration::from_millis(300));
     }
-    until_stat(&real, "sem_waiters", 0);
+    until_waits(&real, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -272,7 +276,7 @@ async fn the_limit_of_a_wait_holds_on_a_paused_server() {
             real.signal(libc::SIGCONT);
             assert!(end.is_err_and(|error| error.is_passing()));
             tries.took(bound, took, bound, Duration::from_millis(300));
-            until_stat(&real, "sem_waiters", 0);
+            until_waits(&real, 0);
         }
     }
     assert_held_once(&real, &holder);

@@ -16,6 +16,7 @@ mod places;
 mod session;
 mod statistics;
 mod storm;
+mod tickets;
 mod tls;
 mod undo;
 mod waits;
@@ -51,11 +52,9 @@ pub fn until(what: &str, condition: impl FnMut() -> bool) {
     tokio::task::block_in_place(|| wait_for(what, condition));
 }
 
-/// Until so many requests are parked.
+/// Until so many requests wait, parked or as tickets.
 pub fn until_waited(real: &TestServer, count: u64) {
-    until(&format!("{count} waiters"), || {
-        real.stat("waiters") == count
-    });
+    until(&format!("{count} waits"), || real.waits() == count);
 }
 
 /// Until the lock is neither held nor waited for, nor a place in its queue kept.

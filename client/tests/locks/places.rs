@@ -44,6 +44,7 @@ async fn a_lock_that_moves_while_it_is_held_and_waited_for() {
     let slot = slot_of(&mut first.conn(), "k");
     tokio::task::block_in_place(|| move_slot(&first, &second, slot));
     until_waited(&second, 1);
+    assert_eq!(second.stat("tickets"), 1);
     until("a renewal at the new node", || second.stat("renewals") > 0);
     let token = holder.token();
     assert_eq!(holder.release().await.unwrap(), Released::Yes);
@@ -106,6 +107,7 @@ async fn a_lock_outlives_the_death_of_its_node() {
         cluster.wait_for_primary(3);
     });
     until_waited(&cluster.nodes[3], 1);
+    assert_eq!(cluster.nodes[3].stat("tickets"), 1);
     until("a renewal", || cluster.nodes[3].stat("renewals") > 0);
     let token = holder.token();
     assert_eq!(holder.release().await.unwrap(), Released::Yes);
@@ -151,6 +153,7 @@ async fn a_lock_outlives_the_death_of_the_primary_that_sentinels_name() {
     });
     let primary = &watched.servers[new];
     until_waited(primary, 2);
+    assert_eq!(primary.stat("tickets"), 2);
     primary.conn().line("LOCK.RELEASE other raw");
     lone.await.unwrap().release().await.unwrap();
     until("a renewal", || primary.stat("renewals") > 0);

@@ -56,7 +56,7 @@ async fn the_end_of_the_connection_is_the_end_of_the_hold() {
     let guard = reader.acquire().await.unwrap();
     let writer = Lock::new(&server, "k").mode(Mode::Write).session();
     let next = tokio::spawn(async move { writer.acquire().await.unwrap() });
-    until("a waiter", || real.stat("waiters") == 1);
+    until("a waiter", || real.waits() == 1);
     let kill = format!("CLIENT KILL ID {}", connection(&real));
     real.conn().line(&kill);
     // The next renewal is minutes away.
@@ -78,9 +78,9 @@ async fn a_dropped_guard_frees_the_lock_at_once() {
     until_free(&real);
     let guard = bound(&server).acquire().await.unwrap();
     let waiting = wait(&server);
-    until("a waiter", || real.stat("waiters") == 1);
+    until("a waiter", || real.waits() == 1);
     waiting.abort();
-    until("none", || real.stat("waiters") == 0);
+    until("none", || real.waits() == 0);
     assert_eq!(guard.release().await.unwrap(), Released::Yes);
     until_free(&real);
 }

@@ -21,7 +21,7 @@ async fn a_wait_that_is_dropped_is_withdrawn() {
     until_waited(&real, 1);
     dropped.abort();
     until("an empty queue", || {
-        real.stat("waiters") + real.stat("places_kept") == 0
+        real.waits() + real.stat("places_kept") == 0
     });
     holder.release().await.unwrap();
     until_free(&real);
@@ -39,7 +39,7 @@ async fn an_upgrade_that_is_dropped_keeps_what_is_read() {
     until_waited(&real, 1);
     upgrade.abort();
     until("an empty queue", || {
-        real.stat("waiters") + real.stat("places_kept") == 0
+        real.waits() + real.stat("places_kept") == 0
     });
     assert_eq!(reader.release().await.unwrap(), Released::Yes);
     other.release().await.unwrap();

@@ -3,14 +3,20 @@
 use std::time::{Duration, Instant};
 
 use redis_lock_client::{Guard, Lock, Released, Server};
-use redis_lock_harness::{wait_for, TestServer, Tries};
+use redis_lock_harness::{TestServer, Tries};
 
 use crate::{client, lock, through, until, until_free, until_waited, wait, LONG};
 use redis_lock_harness::proxy::Proxy;
 
 /// Ends every connection except that of the command.
 fn kill_connections(real: &TestServer) {
+    real.conn().line("CLIENT KILL TYPE pubsub");
     real.conn().line("CLIENT KILL TYPE normal SKIPME yes");
+}
+
+/// How many requests have waited so far, parked or as tickets.
+fn waited(real: &TestServer) -> u64 {
+    real.stat("waits_parked") + real.stat("tickets_queued")
 }
 
 /// One hold, of this guard's grant.
@@ -27,17 +33,21 @@ fn assert_held_once(real: &TestServer, guard: &Guard) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wait_that_loses_its_connection_keeps_its_place() {
     let real = TestServer::start();
-    let lock = lock(&client(&real));
-    for round in 1..=3 {
+    for round in 0..4 {
+        let server = match round % 2 {
+            0 => client(&real),
+            _ => client(&real).parked_waits(),
+        };
+        let lock = lock(&server);
         let holder = lock.acquire().await.unwrap();
         let first = wait(&lock);
         until_waited(&real, 1);
         let second = wait(&lock);
         until_waited(&real, 2);
-        let parked = real.stat("waits_parked");
+        let before = waited(&real);
         kill_connections(&real);
-        until("both parked again", || {
-            real.stat("waits_parked") >= parked + 2 && real.stat("waiters") == 2
+        until("both wait again", || {
+            waited(&real) >= before + 2 && real.waits() == 2
         });
         assert_eq!(holder.release().await.unwrap(), Released::Yes);
         let first = first.await.unwrap();
@@ -51,7 +61,8 @@ async fn a_wait_that_loses_its_connection_keeps_its_place() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wait_of_many_slices_keeps_its_place() {
     let real = TestServer::start();
-    let hasty = client(&real).response_timeout(Duration::from_millis(200));
+    let hasty = client(&real).parked_waits();
+    let hasty = hasty.response_timeout(Duration::from_millis(200));
     let holder = lock(&client(&real)).acquire().await.unwrap();
     let first = wait(&lock(&hasty));
     until_waited(&real, 1);
@@ -241,7 +252,7 @@ fn a_program_of_two_runtimes_may_share_a_server() {
     assert!(free.is_none());
     let same = lock(&server);
     let waiter = std::thread::spawn(move || second.block_on(same.acquire()).unwrap());
-    wait_for("a waiter", || real.stat("waiters") == 1);
+    real.wait_for_waits(1);
     drop(first);
     drop(guard);
     assert_held_once(&real, &waiter.join().unwrap());
@@ -289,9 +300,9 @@ async fn the_limit_of_a_wait_holds_on_a_paused_server() {
 
 /// Four tasks take one lock in turn: each keeps the connection on which it waits.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_wait_uses_the_connection_of_one_that_has_ended() {
+async fn a_parked_wait_uses_the_connection_of_one_that_has_ended() {
     let real = TestServer::start();
-    let server = client(&real);
+    let server = client(&real).parked_waits();
     let mut tasks = Vec::new();
     for _ in 0..4 {
         let lock = lock(&server);
@@ -320,7 +331,7 @@ async fn a_wait_uses_the_connection_of_one_that_has_ended() {
 #[tokio::test(flavor = "multi_thread")]
 async fn waits_that_cannot_connect_cost_no_holder_its_lock() {
     let real = TestServer::start();
-    let server = client(&real);
+    let server = client(&real).parked_waits();
     let lease = Duration::from_millis(900);
     let held = Lock::new(&server, "other")
         .lease(lease)
@@ -367,7 +378,7 @@ async fn a_wait_outlives_a_drain() {
     let server = client(&real);
     let other = lock(&server).acquire().await.unwrap();
     let waiting = wait(&lock(&server));
-    until("a waiter", || real.stat("waiters") == 1);
+    until_waited(&real, 1);
     let drain = |value: &str| {
         let set = format!("CONFIG SET lock.drain {value}");
         assert_eq!(real.conn().line(&set).text(), "OK");
@@ -375,7 +386,7 @@ async fn a_wait_outlives_a_drain() {
     drain("yes");
     until("refusals", || real.stat("busy") >= 3);
     drain("no");
-    until("a waiter again", || real.stat("waiters") == 1);
+    until_waited(&real, 1);
     other.release().await.unwrap();
     waiting.await.unwrap().release().await.unwrap();
 }

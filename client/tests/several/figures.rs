@@ -82,7 +82,7 @@ async fn one_of_three_dies() {
             let red = red.clone();
             async move { (red.acquire_within(LONG).await, Instant::now()) }
         });
-        fleet.servers[fleet.in_line(0)].wait_for_waiters(1);
+        fleet.servers[fleet.in_line(0)].wait_for_waits(1);
         fleet.kill(fleet.in_line(n % 3));
         // sleep: the dead server is noticed by a renewal before the release, a measurement
         tokio::time::sleep(LEASE / 3).await;

@@ -215,7 +215,7 @@ async fn die_under_a_hold(dying: &[usize]) -> Duration {
         async move { timed(multi.acquire_within(Duration::from_secs(3))).await }
     });
     let line = fleet.in_line(0);
-    fleet.servers[line].wait_for_waiters(1);
+    fleet.servers[line].wait_for_waits(1);
     dying.iter().for_each(|place| fleet.kill(*place));
     let (why, told) = timed(soon(guard.lost())).await;
     assert_eq!(why, LostReason::Unconfirmed);
@@ -249,7 +249,7 @@ async fn the_undo_meets_a_silent_server_and_reaches_it_later() {
         let multi = multi(&servers, LONG);
         async move { timed(multi.acquire_within(Duration::from_secs(1))).await }
     });
-    fleet.servers[last].wait_for_waiters(1);
+    fleet.servers[last].wait_for_waits(1);
     fleet.stop(first);
     let (got, took) = waiting.await.unwrap();
     assert!(got.unwrap().is_none());
@@ -274,9 +274,9 @@ async fn an_acquisition_that_is_dropped_leaves_nothing_behind() {
         let multi = multi(&servers, LONG);
         async move { multi.acquire().await }
     });
-    fleet.servers[last].wait_for_waiters(1);
+    fleet.servers[last].wait_for_waits(1);
     waiting.abort();
-    fleet.servers[last].wait_for_waiters(0);
+    fleet.servers[last].wait_for_waits(0);
     other.release().await.unwrap();
     fleet.wait_until_free("k");
 }
@@ -303,7 +303,7 @@ async fn locks_of_one_server_are_one_request_that_holds_nothing_while_it_waits()
         let multi = MultiLock::new([c, b, a.clone()]).unwrap();
         async move { multi.acquire().await }
     });
-    real.wait_for_waiters(1);
+    real.wait_for_waits(1);
     assert_eq!(real.conn().line("EXISTS a c").int(), 0);
     let newest = other.token();
     other.release().await.unwrap();
@@ -317,8 +317,9 @@ async fn locks_of_one_server_are_one_request_that_holds_nothing_while_it_waits()
         .collect();
     assert!(owners[0] == owners[1] && owners[1] == owners[2]);
     assert_eq!(calls(&real, "lock.acquire"), 1);
-    // Once at first, once parked.
-    assert_eq!(calls(&real, "lock.macquire"), 2);
+    // At first, before and after the subscription, and after the message.
+    assert_eq!(calls(&real, "lock.macquire"), 4);
+    assert_eq!(real.stat("tickets_granted"), 1);
     assert!(a.try_acquire().await.unwrap().is_none());
     assert_eq!(guard.release().await.unwrap(), Released::Yes);
     wait_for("free", || real.conn().line("EXISTS a b c").int() == 0);
@@ -334,9 +335,9 @@ async fn a_request_for_several_locks_that_is_dropped_leaves_nothing_behind() {
         let multi = multi.clone();
         async move { multi.acquire().await }
     });
-    real.wait_for_waiters(1);
+    real.wait_for_waits(1);
     waiting.abort();
-    real.wait_for_waiters(0);
+    real.wait_for_waits(0);
     assert!(multi.try_acquire().await.unwrap().is_none());
     other.release().await.unwrap();
     let guard = multi.try_acquire().await.unwrap().unwrap();

@@ -192,7 +192,7 @@ async fn a_holder_and_a_waiter_survive_the_death_of_one_server() {
             let red = red(&servers);
             async move { (red.acquire_within(LONG).await, Instant::now()) }
         });
-        fleet.servers[fleet.in_line(0)].wait_for_waiters(1);
+        fleet.servers[fleet.in_line(0)].wait_for_waits(1);
         fleet.kill(fleet.in_line(n));
         let watched = tokio::time::timeout(LEASE * 2, guard.lost().into_future()).await;
         assert!(watched.is_err(), "two of three are a majority: {watched:?}");
@@ -274,7 +274,7 @@ async fn two_die_and_one_is_back() -> Duration {
         tokio::spawn(async move { timed(red.acquire_within(wait)).await })
     };
     let (short, long) = (spawn(LEASE * 2), spawn(LONG));
-    fleet.servers[fleet.in_line(0)].wait_for_waiters(2);
+    fleet.servers[fleet.in_line(0)].wait_for_waits(2);
     let died = Instant::now();
     fleet.kill(fleet.in_line(0));
     fleet.kill(fleet.in_line(2));
@@ -415,9 +415,9 @@ async fn an_acquisition_that_is_dropped_leaves_nothing_behind() {
         let red = red(&servers);
         async move { red.acquire_within(LONG).await }
     });
-    fleet.servers[line].wait_for_waiters(1);
+    fleet.servers[line].wait_for_waits(1);
     waiting.abort();
-    fleet.servers[line].wait_for_waiters(0);
+    fleet.servers[line].wait_for_waits(0);
     guard.release().await.unwrap();
     fleet.wait_until_free("k");
 }

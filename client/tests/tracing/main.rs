@@ -78,7 +78,7 @@ fn a_granted_and_an_expired_wait() {
 
     let waiting = lock.clone();
     let waiter = thread::spawn(move || waiting.acquire().unwrap());
-    real.wait_for_waiters(1);
+    real.wait_for_waits(1);
     drop(first);
     let second = waiter.join().unwrap();
     let parked = event("wait", "parked").unwrap();

@@ -299,6 +299,18 @@ impl TestServer {
         });
     }
 
+    /// The number of waits at the server: parked requests and tickets, for locks, semaphores and latches.
+    pub fn waits(&self) -> u64 {
+        let info = self.info();
+        let kinds = ["waiters", "sem_waiters", "latch_waiters", "tickets"];
+        kinds.iter().map(|name| stat_in(&info, name)).sum()
+    }
+
+    /// Waits until there is this number of [`waits`](TestServer::waits).
+    pub fn wait_for_waits(&self, count: u64) {
+        wait_for(&format!("{count} waits"), || self.waits() == count);
+    }
+
     /// The version that the server's binary reports, for example (7, 0, 15).
     pub fn version(&self) -> (u32, u32, u32) {
         let info = self.conn().run(["INFO", "server"]).text();

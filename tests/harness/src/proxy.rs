@@ -20,6 +20,8 @@ struct Plan {
     swallow: Mutex<Option<String>>,
     /// It is held back, and goes to the server when it is let go, whatever the client has done meanwhile.
     delay: Mutex<Option<String>>,
+    /// Its reply, and all later ones on that connection, are held back until it is let go.
+    hold: Mutex<Option<String>>,
     is_delayed: AtomicBool,
     let_go: AtomicBool,
     /// Nothing goes either way, on any connection.
@@ -59,6 +61,13 @@ impl Proxy {
         *self.plan.delay.lock().unwrap() = Some(words.into());
     }
 
+    /// The reply to the next such request is late.
+    pub fn hold_reply_to(&self, words: &str) {
+        self.plan.is_delayed.store(false, Ordering::SeqCst);
+        self.plan.let_go.store(false, Ordering::SeqCst);
+        *self.plan.hold.lock().unwrap() = Some(words.into());
+    }
+
     pub fn has_delayed(&self) -> bool {
         self.plan.is_delayed.load(Ordering::SeqCst)
     }
@@ -78,13 +87,18 @@ fn carry(client: TcpStream, server: TcpStream, plan: Arc<Plan>) {
     client.set_nodelay(true).unwrap();
     server.set_nodelay(true).unwrap();
     let swallows = Arc::new(AtomicBool::new(false));
+    let holds = Arc::new(AtomicBool::new(false));
     let (mut from, mut to) = (client.try_clone().unwrap(), server.try_clone().unwrap());
-    let (planned, flag) = (plan.clone(), swallows.clone());
+    let (planned, flag, holding) = (plan.clone(), swallows.clone(), holds.clone());
     thread::spawn(move || {
         pump(&mut from, &mut to, |request| {
             planned.wait_while_cut();
             if has(&planned.swallow, request) {
                 flag.store(true, Ordering::SeqCst);
+            }
+            if has(&planned.hold, request) {
+                holding.store(true, Ordering::SeqCst);
+                planned.is_delayed.store(true, Ordering::SeqCst);
             }
             if has(&planned.delay, request) {
                 planned.is_delayed.store(true, Ordering::SeqCst);
@@ -97,6 +111,9 @@ fn carry(client: TcpStream, server: TcpStream, plan: Arc<Plan>) {
     thread::spawn(move || {
         pump(&mut from, &mut to, |_| {
             plan.wait_while_cut();
+            if holds.load(Ordering::SeqCst) {
+                plan.wait_for(&plan.let_go, true);
+            }
             !swallows.load(Ordering::SeqCst)
         });
     });

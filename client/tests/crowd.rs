@@ -1,0 +1,138 @@
+//! Thousands of waits of one process, on one subscription that breaks. A program of its own: all tests of a program
+//! share the thread of the crate, and others measure how soon it reports a loss.
+
+#![forbid(unsafe_code)]
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use redis_lock_client::{Lock, Released, Server};
+use redis_lock_harness::{wait_for, TestServer};
+use tokio::task::JoinHandle;
+
+/// A lease that no test sees end by itself.
+const LEASE: Duration = Duration::from_secs(30);
+
+/// The owners that were granted the lock, in their order.
+type Order = Arc<Mutex<Vec<Vec<u8>>>>;
+
+/// Waits that note their turn and release.
+fn waits(lock: &Lock, count: usize, order: &Order) -> Vec<JoinHandle<()>> {
+    let wait = |_| {
+        let (lock, order) = (lock.clone(), order.clone());
+        tokio::spawn(async move {
+            let guard = lock.acquire().await.unwrap();
+            order.lock().unwrap().push(guard.owner().to_vec());
+            assert_eq!(guard.release().await.unwrap(), Released::Yes);
+        })
+    };
+    (0..count).map(wait).collect()
+}
+
+/// The owners that wait for `k`, in the order of the queue.
+fn queue(real: &TestServer, count: usize) -> Vec<Vec<u8>> {
+    let info = real
+        .conn()
+        .line(&format!("LOCK.INFO k WAITERS COUNT {count}"));
+    let waiters = info.field("queue").unwrap().list().to_vec();
+    let owners = waiters.iter().map(|waiter| waiter.field("owner").unwrap());
+    owners.map(|owner| owner.bytes().to_vec()).collect()
+}
+
+/// Connections other than the one that asks.
+fn connections(real: &TestServer) -> u64 {
+    let count = real.info_field("clients", "connected_clients");
+    count.parse::<u64>().unwrap() - 1
+}
+
+async fn joined(waits: Vec<JoinHandle<()>>) {
+    for wait in waits {
+        wait.await.unwrap();
+    }
+}
+
+fn client(real: &TestServer) -> Server {
+    Server::open(&format!("redis://127.0.0.1:{}", real.port)).unwrap()
+}
+
+fn lock(server: &Server) -> Lock {
+    Lock::new(server, "k").lease(LEASE)
+}
+
+/// Blocks the thread, not the runtime, until the condition holds.
+fn until(what: &str, condition: impl FnMut() -> bool) {
+    tokio::task::block_in_place(|| wait_for(what, condition));
+}
+
+fn until_waited(real: &TestServer, count: u64) {
+    until(&format!("{count} waits"), || real.waits() == count);
+}
+
+fn until_free(real: &TestServer) {
+    let mut conn = real.conn();
+    until("a free lock", || conn.line("LOCK.INFO k").is_nil());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ten_thousand_waits_share_two_connections_and_their_order_outlives_the_subscription() {
+    const WAITS: usize = 10_000;
+    let real = TestServer::start();
+    let server = client(&real);
+    let holder = lock(&server).acquire().await.unwrap();
+    let order = Order::default();
+    let tasks = waits(&lock(&server), WAITS, &order);
+    until_waited(&real, WAITS as u64);
+    assert_eq!(real.stat("tickets"), WAITS as u64);
+    assert!(connections(&real) <= 2, "{}", connections(&real));
+    let expected = queue(&real, WAITS);
+    assert_eq!(expected.len(), WAITS);
+
+    let queued = real.stat("tickets_queued");
+    let start = Instant::now();
+    assert_eq!(real.conn().line("CLIENT KILL TYPE pubsub").int(), 1);
+    until("all asked again", || {
+        real.stat("tickets_queued") >= queued + WAITS as u64
+    });
+    println!("{WAITS} tickets asked again in {:?}", start.elapsed());
+    assert_eq!(real.stat("tickets"), WAITS as u64);
+    assert_eq!(queue(&real, WAITS), expected);
+
+    let start = Instant::now();
+    holder.release().await.unwrap();
+    joined(tasks).await;
+    println!("{WAITS} grants in {:?}", start.elapsed());
+    assert_eq!(*order.lock().unwrap(), expected);
+    assert_eq!(real.stat("grants"), WAITS as u64 + 1);
+    assert!(connections(&real) <= 2, "{}", connections(&real));
+    assert_eq!(server.statistics().waiting, 0);
+    until_free(&real);
+}
+
+/// Subscriptions are killed while grants are made: messages die with them.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_grant_is_lost_while_subscriptions_are_killed() {
+    const WAITS: usize = 300;
+    let real = TestServer::start();
+    let server = client(&real);
+    let holder = lock(&server).acquire().await.unwrap();
+    let order = Order::default();
+    let tasks = waits(&lock(&server), WAITS, &order);
+    until_waited(&real, WAITS as u64);
+    holder.release().await.unwrap();
+    let mut conn = real.conn();
+    let mut killed = 0;
+    while tasks.iter().any(|task| !task.is_finished()) {
+        let done = order.lock().unwrap().len();
+        killed += conn.line("CLIENT KILL TYPE pubsub").int();
+        until("a grant", || {
+            order.lock().unwrap().len() > done || done == WAITS
+        });
+    }
+    joined(tasks).await;
+    println!("{killed} subscriptions killed");
+    assert!(killed > 5);
+    assert_eq!(order.lock().unwrap().len(), WAITS);
+    assert_eq!(real.stat("grants"), WAITS as u64 + 1);
+    until_free(&real);
+}

@@ -1,0 +1,389 @@
+//! Waits that share one subscription: connections, order, breaks of the subscription, and servers without tickets.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use redis_lock_client::{Lock, Mode, Released, Server};
+use redis_lock_harness::cluster::{slot_of, two_nodes};
+use redis_lock_harness::proxy::Proxy;
+use redis_lock_harness::{TestServer, Tries};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use crate::{client, lock, through, until, until_free, until_waited, wait, LEASE, LONG};
+
+/// The place of a waiter is kept for a minute, unless it is withdrawn.
+const PLACES_STAY: [&str; 2] = ["--lock.queue-grace", "60000"];
+
+/// The owners that were granted the lock, in their order.
+type Order = Arc<Mutex<Vec<Vec<u8>>>>;
+
+/// Waits that note their turn and release.
+fn waits(lock: &Lock, count: usize, order: &Order) -> Vec<JoinHandle<()>> {
+    let wait = |_| {
+        let (lock, order) = (lock.clone(), order.clone());
+        tokio::spawn(async move {
+            let guard = lock.acquire().await.unwrap();
+            order.lock().unwrap().push(guard.owner().to_vec());
+            assert_eq!(guard.release().await.unwrap(), Released::Yes);
+        })
+    };
+    (0..count).map(wait).collect()
+}
+
+/// The channels with subscribers.
+fn channels(real: &TestServer) -> Vec<String> {
+    let reply = real.conn().line("PUBSUB CHANNELS lock:tickets:*");
+    reply.list().iter().map(|name| name.text()).collect()
+}
+
+/// Connections other than the one that asks.
+fn connections(real: &TestServer) -> u64 {
+    let count = real.info_field("clients", "connected_clients");
+    count.parse::<u64>().unwrap() - 1
+}
+
+async fn joined(waits: Vec<JoinHandle<()>>) {
+    for wait in waits {
+        wait.await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_is_used_before_the_reply() {
+    let real = TestServer::start();
+    let proxy = Proxy::before(real.port);
+    // So long that the held reply is not asked for again.
+    let server = through(&proxy).response_timeout(LONG);
+    let calls = || real.stat("reentries");
+    // The subscription is there.
+    let other = Lock::new(&server, "other");
+    let held = other.acquire().await.unwrap();
+    let first = wait(&other);
+    until_waited(&real, 1);
+    let holder = lock(&client(&real)).acquire().await.unwrap();
+    proxy.hold_reply_to("NOTIFY");
+    let waiter = wait(&lock(&server));
+    until_waited(&real, 2);
+    assert!(proxy.has_delayed());
+    let before = calls();
+    holder.release().await.unwrap();
+    // It confirms the grant, which no reply has told it.
+    until("a request that confirms", || calls() == before + 1);
+    assert!(!waiter.is_finished());
+    proxy.let_go();
+    let guard = waiter.await.unwrap();
+    assert_eq!(real.stat("grants"), 3);
+    assert_eq!(guard.release().await.unwrap(), Released::Yes);
+    held.release().await.unwrap();
+    first.await.unwrap().release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_ticket_whose_reply_was_lost_is_asked_for_again() {
+    let real = TestServer::start();
+    let proxy = Proxy::before(real.port);
+    let holder = lock(&client(&real)).acquire().await.unwrap();
+    let server = through(&proxy);
+    let first = wait(&lock(&server));
+    until_waited(&real, 1);
+    proxy.swallow_reply_to("NOTIFY");
+    let second = wait(&lock(&server));
+    until("a lost reply", || proxy.has_swallowed());
+    until("another request", || real.stat("tickets_queued") >= 3);
+    until_waited(&real, 2);
+    holder.release().await.unwrap();
+    first.await.unwrap().release().await.unwrap();
+    second.await.unwrap().release().await.unwrap();
+    assert_eq!(real.stat("grants"), 3);
+}
+
+/// The network is cut while the lock is granted. The client gives the connections up, and the message with them.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_grant_whose_message_died_is_found_again() {
+    let real = TestServer::start();
+    let proxy = Proxy::before(real.port);
+    let server = through(&proxy).response_timeout(Duration::from_millis(400));
+    let holder = lock(&client(&real)).acquire().await.unwrap();
+    let waiter = wait(&lock(&server));
+    until_waited(&real, 1);
+    proxy.cut(true);
+    holder.release().await.unwrap();
+    until("a grant", || real.stat("grants") == 2);
+    // sleep: longer than a probe of the subscription and its reply may take
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    proxy.cut(false);
+    // Sooner than a ticket is asked for again by itself.
+    let guard = timeout(LONG / 6, waiter).await.expect("a grant").unwrap();
+    assert_eq!(real.stat("grants"), 2);
+    assert_eq!(guard.release().await.unwrap(), Released::Yes);
+}
+
+/// Any client may publish to the channel.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_false_message_grants_nothing() {
+    let real = TestServer::start();
+    let server = client(&real);
+    let holder = lock(&server).acquire().await.unwrap();
+    let waiter = wait(&lock(&server));
+    until_waited(&real, 1);
+    let channel = channels(&real).remove(0);
+    let mut conn = real.conn();
+    for message in ["granted 7 1", "granted 7 99", "granted", "x y z"] {
+        let heard = conn.run(["PUBLISH", channel.as_str(), message]);
+        assert_eq!(heard.int(), 1);
+    }
+    until("a ticket again", || real.stat("tickets_queued") == 2);
+    assert!(!waiter.is_finished());
+    holder.release().await.unwrap();
+    waiter.await.unwrap().release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dropped_waits_are_withdrawn() {
+    let real = TestServer::with(&PLACES_STAY);
+    let server = client(&real);
+    let holder = lock(&server).acquire().await.unwrap();
+    let order = Order::default();
+    let tasks = waits(&lock(&server), 100, &order);
+    until_waited(&real, 100);
+    tasks.iter().for_each(JoinHandle::abort);
+    until("no ticket", || {
+        real.stat("tickets") + real.stat("places_kept") == 0
+    });
+    assert!(server.settled().await.is_empty());
+    assert_eq!(real.stat("tickets_withdrawn"), 100);
+    holder.release().await.unwrap();
+    until_free(&real);
+    assert_eq!(real.stat("grants"), 1);
+}
+
+/// The grant and the withdrawal cross each other.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_dropped_at_any_moment_of_its_grant_leaves_nothing() {
+    let real = TestServer::start();
+    let server = client(&real);
+    for round in 0..100 {
+        let holder = lock(&server).acquire().await.unwrap();
+        let waiter = wait(&lock(&server));
+        until_waited(&real, 1);
+        let release = tokio::spawn(holder.release());
+        // sleep: sweeps the moment at which the grant arrives
+        tokio::time::sleep(Duration::from_micros(10 * round)).await;
+        waiter.abort();
+        release.await.unwrap().unwrap();
+        drop(waiter.await);
+        until_free(&real);
+    }
+}
+
+/// The longest time that waits of this length take, which must all end without the lock.
+async fn longest(tasks: Vec<JoinHandle<(Duration, bool)>>) -> Duration {
+    let mut longest = Duration::ZERO;
+    for task in tasks {
+        let (took, is_expected) = task.await.unwrap();
+        assert!(is_expected);
+        longest = longest.max(took);
+    }
+    longest
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bounded_waits_end_with_their_tickets() {
+    let real = TestServer::start();
+    let server = client(&real);
+    let _holder = lock(&server).acquire().await.unwrap();
+    let mut tries = Tries::of(&[Duration::from_millis(300)]);
+    while let Some(bound) = tries.next_case() {
+        let before = server.statistics().acquisitions_refused;
+        let wait = |_| {
+            let lock = lock(&server);
+            tokio::spawn(async move {
+                let start = Instant::now();
+                let end = lock.acquire_within(bound).await;
+                (start.elapsed(), end.unwrap().is_none())
+            })
+        };
+        let took = longest((0..300).map(wait).collect()).await;
+        tries.took(bound, took, bound, Duration::from_millis(300));
+        assert_eq!(server.statistics().acquisitions_refused, before + 300);
+        assert!(server.settled().await.is_empty());
+        assert_eq!(real.stat("tickets"), 0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bounded_waits_end_on_a_server_that_hangs() {
+    let real = TestServer::start();
+    let server = client(&real);
+    let holder = lock(&server).acquire().await.unwrap();
+    let mut tries = Tries::of(&[Duration::from_secs(1)]);
+    while let Some(bound) = tries.next_case() {
+        let wait = |_| {
+            let lock = lock(&server);
+            tokio::spawn(async move {
+                let start = Instant::now();
+                let end = lock.acquire_within(bound).await;
+                (start.elapsed(), end.is_err_and(|error| error.is_passing()))
+            })
+        };
+        let tasks = (0..200).map(wait).collect();
+        until_waited(&real, 200);
+        real.signal(libc::SIGSTOP);
+        let took = longest(tasks).await;
+        real.signal(libc::SIGCONT);
+        tries.took(bound, took, bound, Duration::from_millis(300));
+        until_waited(&real, 0);
+    }
+    assert_eq!(holder.release().await.unwrap(), Released::Yes);
+    assert!(server.settled().await.is_empty());
+    until_free(&real);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn readers_are_granted_together() {
+    let real = TestServer::start();
+    let server = client(&real);
+    let reader = lock(&server).mode(Mode::Read);
+    let writer = lock(&server).mode(Mode::Write).acquire().await.unwrap();
+    let readers = [wait(&reader), wait(&reader), wait(&reader)];
+    until_waited(&real, 3);
+    writer.release().await.unwrap();
+    let mut guards = Vec::new();
+    for reader in readers {
+        guards.push(reader.await.unwrap());
+    }
+    let next = wait(&lock(&server).mode(Mode::Write));
+    until_waited(&real, 1);
+    drop(guards);
+    next.await.unwrap().release().await.unwrap();
+    assert_eq!(real.stat("tickets_granted"), 4);
+}
+
+/// The lease is so short that a grant would be over if it were counted from the request.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_grant_after_a_long_wait_is_valid_and_never_longer_than_on_the_server() {
+    let real = TestServer::start();
+    let server = client(&real);
+    let lease = Duration::from_millis(900);
+    let holder = lock(&server).acquire().await.unwrap();
+    let waiter = wait(&lock(&server).lease(lease));
+    until_waited(&real, 1);
+    // sleep: a wait of more than the lease
+    tokio::time::sleep(lease + lease / 2).await;
+    holder.release().await.unwrap();
+    let guard = waiter.await.unwrap();
+    let mut conn = real.conn();
+    for _ in 0..20 {
+        let left = conn.line("PTTL k").int();
+        let valid = guard.valid_for();
+        assert!(
+            valid <= Duration::from_millis(left.unsigned_abs() + 1),
+            "{valid:?} {left}"
+        );
+        assert!(!valid.is_zero());
+        // sleep: over some renewals
+        tokio::time::sleep(lease / 10).await;
+    }
+    assert_eq!(guard.release().await.unwrap(), Released::Yes);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn waits_park_where_tickets_are_turned_off_until_the_next_connection() {
+    let real = TestServer::with(&["--lock.max-tickets", "0"]);
+    let server = client(&real);
+    let holder = lock(&server).acquire().await.unwrap();
+    let order = Order::default();
+    let mut tasks = waits(&lock(&server), 2, &order);
+    until("parked waits", || real.stat("waiters") == 2);
+    assert_eq!(channels(&real), Vec::<String>::new());
+    real.conn().line("CONFIG SET lock.max-tickets 10");
+    tasks.extend(waits(&lock(&server), 1, &order));
+    until("a parked wait", || real.stat("waiters") == 3);
+    // All of them ask again.
+    real.conn().line("CLIENT KILL TYPE normal SKIPME yes");
+    until("tickets", || real.stat("tickets") == 3);
+    holder.release().await.unwrap();
+    joined(tasks).await;
+    assert_eq!(real.stat("grants"), 4);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn waits_beyond_the_limit_of_tickets_park() {
+    let real = TestServer::with(&["--lock.max-tickets", "2"]);
+    let server = client(&real);
+    let holder = lock(&server).acquire().await.unwrap();
+    let order = Order::default();
+    let tasks = waits(&lock(&server), 5, &order);
+    until("two tickets", || real.stat("tickets") == 2);
+    until("three parked waits", || real.stat("waiters") == 3);
+    holder.release().await.unwrap();
+    joined(tasks).await;
+    assert_eq!(real.stat("grants"), 6);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn waits_of_users_without_permission_park() {
+    let real = TestServer::start();
+    let holder = lock(&client(&real)).acquire().await.unwrap();
+    let all = "~* &* +lock.acquire +lock.renew +lock.release";
+    let rules = [
+        ("none", format!("{all} resetchannels")),
+        (
+            "channel",
+            format!("{all} resetchannels +publish +subscribe"),
+        ),
+        ("publish", format!("{all} +subscribe")),
+        ("subscribe", format!("{all} +publish")),
+        (
+            "both",
+            format!("{all} resetchannels &lock:tickets:* +publish +subscribe"),
+        ),
+    ];
+    let mut waiters = Vec::new();
+    for (number, (user, rules)) in rules.into_iter().enumerate() {
+        let set = format!("ACL SETUSER {user} on >secret {rules}");
+        assert_eq!(real.conn().line(&set).text(), "OK");
+        let url = format!("redis://{user}:secret@127.0.0.1:{}", real.port);
+        waiters.push(wait(&lock(&Server::open(&url).unwrap())));
+        until_waited(&real, number as u64 + 1);
+        let tickets = u64::from(user == "both");
+        assert_eq!(real.stat("tickets"), tickets, "{user}");
+    }
+    holder.release().await.unwrap();
+    for waiter in waiters {
+        waiter.await.unwrap().release().await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn waits_for_keys_of_many_slots_share_a_connection_to_each_node() {
+    let (first, second) = two_nodes(&[]);
+    let url = format!("redis+cluster://127.0.0.1:{}", first.port);
+    let server = Server::open(&url).unwrap();
+    let idle = [&first, &second].map(connections);
+    let mut conn = first.conn();
+    let mut waiters = Vec::new();
+    let mut slots = std::collections::BTreeSet::new();
+    for n in 0..40 {
+        let lock = Lock::new(&server, format!("k{n}")).lease(LEASE);
+        slots.insert(slot_of(&mut conn, &format!("k{n}")));
+        let holder = lock.acquire().await.unwrap();
+        waiters.push((holder, wait(&lock)));
+    }
+    until("40 tickets", || {
+        first.stat("tickets") + second.stat("tickets") == 40
+    });
+    let channels = |real: &TestServer| {
+        let reply = real.conn().line("PUBSUB SHARDCHANNELS lock:tickets:*");
+        reply.list().len()
+    };
+    assert_eq!(channels(&first) + channels(&second), slots.len());
+    for (real, idle) in [(&first, idle[0]), (&second, idle[1])] {
+        assert!(connections(real) <= idle + 3, "{}", connections(real));
+    }
+    for (holder, waiter) in waiters {
+        holder.release().await.unwrap();
+        waiter.await.unwrap().release().await.unwrap();
+    }
+}
