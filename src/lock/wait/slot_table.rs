@@ -1,15 +1,13 @@
 //! A table of slots: an index to values that are stored elsewhere, with one number of four bytes for each.
 //!
-//! The caller computes the hash and compares the values. The table consists of shards that grow at different moments,
-//! so that an event never has to hash more than some thousand values again.
+//! The caller computes the hash and compares the values. The table consists of shards of different sizes, which
+//! therefore grow and shrink at different moments: no event has to hash more than some thousand values again.
 
 use hashbrown::HashTable;
 
 use crate::lock::wait::arena::Slot;
 
-/// Shards, by bits of the hash that the tables themselves do not use at these sizes.
-const SHARDS: usize = 64;
-const SHIFT: u32 = 48;
+const SHARDS: usize = 128;
 
 /// A shard with room for at most this many slots keeps its memory.
 const SMALL: usize = 16;
@@ -75,6 +73,27 @@ impl SlotTable {
     }
 }
 
+/// The shard of a hash. The last one gets twice as many values as the first, and those between them by their position.
+/// The tables themselves do not use these bits of the hash at such sizes.
 fn shard_of(hash: u64) -> usize {
-    (hash >> SHIFT) as usize % SHARDS
+    let part = f64::from((hash >> 24) as u32) / f64::from(u32::MAX);
+    let position = (1.0 + 3.0 * part).sqrt() - 1.0;
+    ((position * SHARDS as f64) as usize).min(SHARDS - 1)
+}
+
+#[cfg(test)]
+#[allow(clippy::indexing_slicing)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shards_differ_in_size_so_that_they_grow_one_after_the_other() {
+        let mut sizes = [0u32; SHARDS];
+        for number in 0..1_000_000u64 {
+            sizes[shard_of(number.wrapping_mul(0x9E37_79B9_7F4A_7C15))] += 1;
+        }
+        assert!(sizes.windows(2).all(|pair| pair[0] < pair[1]), "{sizes:?}");
+        let (first, last) = (f64::from(sizes[0]), f64::from(sizes[SHARDS - 1]));
+        assert!((1.9..2.1).contains(&(last / first)), "{first} and {last}");
+    }
 }
