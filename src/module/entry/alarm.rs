@@ -24,8 +24,8 @@ use crate::module::state::shell::{self, Shell};
 /// The longest period of the timer: the server computes its timers with the wall clock, which may be set.
 const LONGEST_MS: u64 = 60_000;
 
-/// The most waits and kept places that end in one tick, which takes less than 5 ms.
-const WAITS_PER_TICK: usize = 2_000;
+/// The most waits and kept places that end in one tick: less than 5 ms, also of a million waits.
+const WAITS_PER_TICK: usize = 800;
 
 /// After more early firings in a row than this, the timer is not armed again at once.
 const EARLY_FIRINGS: u32 = 3;
