@@ -19,11 +19,15 @@ class Tickets:
         until, tag, messages = time.monotonic() + wait / 1000, secrets.token_hex(8), asyncio.Queue()
         self.open[tag] = messages  # before the request: the message may be quicker than the reply
         messages.put_nowait("ask")
+        # Not wait_for(): before Python 3.12 it may lose a cancellation that comes with a message.
+        over = asyncio.get_running_loop().call_later(wait / 1000 + 1, messages.put_nowait, "over")
         try:
             while True:
+                word, *rest = (await messages.get()).split()
                 left = max(0, until - time.monotonic())
-                word, *rest = (await asyncio.wait_for(messages.get(), left + 1)).split()
-                if word == "timeout":
+                if word == "over":
+                    await self.redis.execute_command("LOCK.RELEASE", key, owner)  # the ticket, or a grant
+                if word in ("timeout", "over"):
                     return None
                 if word == "failed":
                     raise redis.ResponseError(rest[0])
@@ -42,13 +46,13 @@ class Tickets:
                 except redis.ResponseError as refused:
                     if not str(refused).startswith("NOSUBSCRIBER"):  # else the next subscription asks
                         raise
-        except (asyncio.TimeoutError, asyncio.CancelledError) as given_up:
+        except asyncio.CancelledError as cancelled:
             try:
                 await self.redis.execute_command("LOCK.RELEASE", key, owner)  # the ticket, or a grant that was quicker
             finally:
-                if isinstance(given_up, asyncio.CancelledError):
-                    raise given_up
+                raise cancelled
         finally:
+            over.cancel()
             del self.open[tag]
 
     async def renew(self, key, owner, token, lease):  # False: it is lost, stop working
