@@ -7,6 +7,7 @@ use crate::lock::grant::fresh::{Granted, Grantee};
 use crate::lock::grant::in_flight::{GrantInFlight, Reentry};
 use crate::lock::locks::Locks;
 use crate::lock::read_write::may_enter;
+use crate::lock::read_write::next::READERS_AT_ONCE;
 use crate::lock::view::View;
 use crate::lock::wait::request::{PlaceId, Waiter};
 use crate::lock::{KeyState, Now};
@@ -50,12 +51,18 @@ impl Locks {
         }
         let mut after = None;
         let mut result = HandedOff::NoWaiter;
+        let mut left = READERS_AT_ONCE;
         while let Some(place) = self.waiters.next_to_grant(view.key, cx) {
             if after.is_none() {
                 if let Some(left_free) = self.leave_free(view, place, cx) {
                     return left_free;
                 }
             }
+            if left == 0 {
+                self.waiters.schedule_settle(view.key);
+                break;
+            }
+            left -= 1;
             let state = after.as_ref().unwrap_or(rest);
             let next = self.waiters.at(place);
             let is_free =

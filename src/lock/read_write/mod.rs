@@ -19,7 +19,7 @@ mod change;
 mod enter;
 mod leave;
 mod names;
-mod next;
+pub(crate) mod next;
 mod readers;
 mod settle;
 mod state;

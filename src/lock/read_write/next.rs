@@ -7,6 +7,9 @@ use crate::lock::read_write::settle::may_enter;
 use crate::lock::read_write::state::ReadWrite;
 use crate::lock::{KeyRef, KeyState, LockError, Mode, Now, OwnerId, WaiterId};
 
+/// Readers that one decision grants at most; more follow at the end of the tick.
+pub const READERS_AT_ONCE: usize = 500;
+
 /// A parked request for READ or WRITE.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PendingRequest {
@@ -41,7 +44,7 @@ impl Locks {
         let most = match mode {
             Mode::Exclusive => 0,
             Mode::Write => 1,
-            Mode::Read => usize::MAX,
+            Mode::Read => READERS_AT_ONCE,
         };
         living
             .take_while(|(_, waiter)| waiter.mode == mode)

@@ -5,6 +5,7 @@
 //! meanwhile waits behind them.
 
 use crate::lock::effect::{Cx, Outcome};
+use crate::lock::table::give_back;
 use crate::lock::wait::request::{Ending, EndsWith, Waiter};
 use crate::lock::wait::waiters::Waiters;
 use crate::lock::{KeyId, KeyRef, LockError};
@@ -54,6 +55,7 @@ impl Waiters {
             let Some((key, ending)) = self.endings.pop() else {
                 return;
             };
+            give_back(&mut self.endings);
             self.end_some(key, ending, left, cx);
         }
     }
