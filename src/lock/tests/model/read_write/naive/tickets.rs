@@ -1,9 +1,10 @@
 //! The naive model: tickets.
 //!
 //! Before a decision that may grant, the tickets at the head of the queue are asked for, up to the first that is heard,
-//! the first parked client, or the first that the other holders exclude; the others are passed over and their owners keep their places. If the first is a reader,
-//! the readers behind it are asked for too. In that event only tickets on the channels that were heard are granted. A
-//! channel without a subscriber is not asked for again in the same millisecond, unless a new ticket came with it.
+//! the first parked client, or the first that the other holders exclude; the others are passed over and their owners
+//! keep their places. If the first is a reader, the readers behind it are asked for too. In that event only tickets on
+//! the channels that were heard are granted. A channel without a subscriber is not asked for again in the same
+//! millisecond, unless a new ticket came with it.
 
 use crate::lock::tests::model::read_write::naive::{Naive, Request};
 use crate::lock::tests::model::tickets::Ticket;
