@@ -213,8 +213,6 @@ impl Locks {
         }
         let now = cx.now;
         let admits = |owner: &[u8], waiter: &Waiter| {
-            // Foreign data excludes no request: the decision fails them.
-            let rest = rest.filter(|rest| !rest.is_foreign());
             rest.is_none_or(|rest| may_enter(rest, waiter.mode, owner, now))
         };
         self.queues_mut(resource).next_to_ask(key, &admits, cx)

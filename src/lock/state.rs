@@ -64,11 +64,6 @@ impl KeyState {
         }
     }
 
-    /// Whether the key holds something that is no lock.
-    pub fn is_foreign(&self) -> bool {
-        matches!(self, KeyState::OtherHash | KeyState::OtherType)
-    }
-
     /// Whether the TTL of the key is over. The server counts such a key as expired one millisecond later than the
     /// lease, or when it reads the clock again.
     pub fn is_over(&self, now: Now) -> bool {
