@@ -4,13 +4,12 @@
 use crate::lock::effect::Cx;
 use crate::lock::limits::Places;
 use crate::lock::locks::Locks;
-use crate::lock::read_write::may_enter;
 use crate::lock::resource::{Resource, ALL};
 use crate::lock::wait::ending::ENDED_AT_ONCE;
 use crate::lock::wait::hearing::{Asked, Hearing};
-use crate::lock::wait::request::{Waiter, WaiterId};
+use crate::lock::wait::request::WaiterId;
 use crate::lock::wait::waiters::{Grace, Waiters};
-use crate::lock::{KeyId, KeyRef, KeyState, LockError, Now};
+use crate::lock::{KeyId, KeyRef, LockError, Now};
 
 impl Locks {
     fn all(&self) -> impl Iterator<Item = &Waiters> {
@@ -198,24 +197,18 @@ impl Locks {
 
     /// The ticket that the next decision about this key may grant, if the shell is to say whether it is heard. To be
     /// called before every decision that may grant, until there is none. `is_new`: a new event has begun, and what was
-    /// learned in earlier ones is not valid any more. `rest`: of a lock, its state without the holds that the decision
-    /// ends; a ticket that these holders exclude is not asked for.
+    /// learned in earlier ones is not valid any more.
     pub fn next_to_ask(
         &mut self,
         resource: Resource,
         key: KeyRef<'_>,
         is_new: bool,
-        rest: Option<&KeyState>,
         cx: &mut Cx<'_>,
     ) -> Option<Asked> {
         if is_new {
             self.queues_mut(resource).forget_heard(key);
         }
-        let now = cx.now;
-        let admits = |owner: &[u8], waiter: &Waiter| {
-            rest.is_none_or(|rest| may_enter(rest, waiter.mode, owner, now))
-        };
-        self.queues_mut(resource).next_to_ask(key, &admits, cx)
+        self.queues_mut(resource).next_to_ask(key, cx)
     }
 
     /// Whether the ticket is heard.

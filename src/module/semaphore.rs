@@ -39,7 +39,7 @@ impl<'a> SemKey<'a> {
         self.fail_conflicting_waiters(now);
         let mut view = self.plain_view(own, now);
         if view.may_hand_off(frees) {
-            tickets::ask(self.ctx(), Resource::Semaphore, self.id(), None, now);
+            tickets::ask(self.ctx(), Resource::Semaphore, self.id(), now);
         }
         let both_there = matches!(&view.state, SemState::There(permits) if permits.taken > 0);
         let may_grant = horizon::may_mint(self.ctx(), view.domain, both_there);

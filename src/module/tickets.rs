@@ -2,7 +2,7 @@
 
 use std::cell::OnceCell;
 
-use crate::lock::{slot_of, Asked, Hearing, KeyId, KeyRef, KeyState, LockError, Now, Resource};
+use crate::lock::{slot_of, Asked, Hearing, KeyId, KeyRef, LockError, Now, Resource};
 use crate::module::acl::may_publish;
 use crate::module::answers;
 use crate::module::apply::decide;
@@ -50,14 +50,13 @@ pub fn check(ctx: Ctx<'_>, key: Str<'_>, channel: Str<'_>) -> Result<(), Refusal
 
 /// Asks whether the next ticket of this queue is heard, and the readers behind it if it asks for READ. To be called
 /// before every decision that may grant: those at the head that are not heard are passed over here.
-/// `rest`: of a lock, its state without the holds that the decision ends.
-pub fn ask(ctx: Ctx<'_>, resource: Resource, key: KeyRef<'_>, rest: Option<&KeyState>, now: Now) {
+pub fn ask(ctx: Ctx<'_>, resource: Resource, key: KeyRef<'_>, now: Now) {
     if !shell::with(|shell| shell.locks.has_tickets(resource, key)) {
         return;
     }
     for asked in 0..ASKED_AT_ONCE {
         let next = decide(now, |locks, cx| {
-            locks.next_to_ask(resource, key, asked == 0, rest, cx)
+            locks.next_to_ask(resource, key, asked == 0, cx)
         });
         let (next, fx) = next;
         answers::note_all(ctx, &fx);

@@ -51,10 +51,9 @@ fn prepare_waiters(key: &LockKey<'_>, state: &KeyState, planned: &Planned<'_>, n
     if shell::with(|shell| shell.locks.waiters.live() == 0) {
         return;
     }
-    let rest = shell::with(|shell| shell.locks.rest(key.id(), state, planned, now));
     loop {
-        tickets::ask(key.ctx(), Resource::Lock, key.id(), Some(&rest), now);
-        if !fail_conflicting_waiters(key, &rest, now) {
+        tickets::ask(key.ctx(), Resource::Lock, key.id(), now);
+        if !fail_conflicting_waiters(key, state, planned, now) {
             return;
         }
     }
@@ -62,13 +61,19 @@ fn prepare_waiters(key: &LockKey<'_>, state: &KeyState, planned: &Planned<'_>, n
 
 /// Fails the requests at the head of the queue that are for READ or WRITE and cannot have their sibling keys. To be
 /// called before a decision that may grant them the lock. Returns whether there were any.
-fn fail_conflicting_waiters(key: &LockKey<'_>, rest: &KeyState, now: Now) -> bool {
+fn fail_conflicting_waiters(
+    key: &LockKey<'_>,
+    state: &KeyState,
+    planned: &Planned<'_>,
+    now: Now,
+) -> bool {
     let mut have_failed = false;
+    let rest = shell::with(|shell| shell.locks.rest(key.id(), state, planned, now));
     loop {
-        let next = shell::with(|shell| shell.locks.next_for_shared(key.id(), rest, now));
+        let next = shell::with(|shell| shell.locks.next_for_shared(key.id(), &rest, now));
         let mut refused: Vec<(WaiterId, LockError)> = Vec::new();
         for asking in &next {
-            if let Err(error) = beside::may_begin(key, rest, (asking.mode, &asking.owner), now) {
+            if let Err(error) = beside::may_begin(key, &rest, (asking.mode, &asking.owner), now) {
                 refused.push((asking.request, error));
             }
         }

@@ -52,13 +52,7 @@ impl Locks {
         let mut after = None;
         let mut result = HandedOff::NoWaiter;
         let mut left = READERS_AT_ONCE;
-        let now = cx.now;
-        loop {
-            let state = after.as_ref().unwrap_or(rest);
-            let admits = |owner: &[u8], waiter: &Waiter| may_enter(state, waiter.mode, owner, now);
-            let Some(place) = self.waiters.next_to_grant(view.key, &admits, cx) else {
-                break;
-            };
+        while let Some(place) = self.waiters.next_to_grant(view.key, cx) {
             if after.is_none() {
                 if let Some(left_free) = self.leave_free(view, place, cx) {
                     return left_free;

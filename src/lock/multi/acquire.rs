@@ -13,7 +13,6 @@ use crate::lock::view::View;
 use crate::lock::wait::deadlock::{Caller, WantedKey};
 use crate::lock::wait::index::Holders;
 use crate::lock::wait::multi_key::Former;
-use crate::lock::wait::next::ADMITS_ALL;
 use crate::lock::wait::request::{ReentryTerms, Waiter, WaiterId};
 use crate::lock::{KeyRef, KeyState, LockError, Now, Token};
 
@@ -115,8 +114,7 @@ impl Locks {
                 continue;
             }
             // Ends the waits that are over. Of the tickets that stay it may not be known whether they are heard.
-            self.waiters
-                .next_to_grant(view.key, ADMITS_ALL, &mut Cx::new(now, fx));
+            self.waiters.next_to_grant(view.key, &mut Cx::new(now, fx));
             if self.waiters.live_on(view.key) > 0 {
                 // The waiter is granted the key at the end of the tick.
                 self.waiters.schedule_settle(view.key);

@@ -9,7 +9,6 @@ use crate::lock::locks::Locks;
 use crate::lock::multi::acquire::{tokens_of, Obstacle};
 use crate::lock::request::{Acquire, Wait};
 use crate::lock::view::View;
-use crate::lock::wait::next::ADMITS_ALL;
 use crate::lock::wait::request::{PlaceId, ReentryTerms, Waiter, WaiterId};
 use crate::lock::{KeyId, KeyState, Mode, Now, Token};
 
@@ -138,8 +137,7 @@ impl Locks {
                 // Another key excludes the grant: no ticket was asked for.
                 Ok(Compatibility::Free) if view.fence.is_none() => all_free = false,
                 Ok(Compatibility::Free) => {
-                    let cx = &mut Cx::new(now, fx);
-                    let first = self.waiters.next_to_grant(view.key, ADMITS_ALL, cx);
+                    let first = self.waiters.next_to_grant(view.key, &mut Cx::new(now, fx));
                     let first = first.and_then(|place| self.waiters.at(place));
                     all_free &= first.is_some_and(|(_, waiter)| waiter.id == request)
                         && !self.windows.is_open(view.key, now);

@@ -10,7 +10,6 @@ use crate::lock::semaphore::state::{
     Permit, PermitChange, PermitDraft, Permits, SemView, GRANTS_AT_ONCE, NO_END_MS,
 };
 use crate::lock::session::bindings::BoundRef;
-use crate::lock::wait::next::ADMITS_ALL;
 use crate::lock::wait::request::{PlaceId, Waiter};
 use crate::lock::{KeyRef, Lease, LockError, Token};
 
@@ -102,7 +101,7 @@ impl Semaphores {
         cx: &mut KindCx<'_>,
     ) -> Option<(Rc<[u8]>, Waiter, PlaceId)> {
         let waiters = &mut self.waiters;
-        let place = waiters.next_to_grant(key, ADMITS_ALL, cx)?;
+        let place = waiters.next_to_grant(key, cx)?;
         let (id, waiter) = waiters.take(place)?;
         Some((id, waiter, place))
     }

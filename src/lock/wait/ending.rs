@@ -95,7 +95,6 @@ impl Waiters {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::lock::wait::next::ADMITS_ALL;
     use crate::lock::wait::request::WaiterId;
     use crate::lock::{Effects, Now};
 
@@ -127,7 +126,7 @@ mod tests {
         let at_once = ended(|cx| waiters.fail_all(KEY, &LockError::Broken, cx));
         assert_eq!((at_once, waiters.live()), (1_000, 1_500));
         park(&mut waiters, 2_501);
-        let next = ended(|cx| assert_eq!(waiters.next_to_grant(KEY, ADMITS_ALL, cx), None));
+        let next = ended(|cx| assert_eq!(waiters.next_to_grant(KEY, cx), None));
         assert_eq!(next, 0, "none is granted while others end");
         for (expected, left) in [(1_000, 501), (500, 1), (0, 1)] {
             let more = ended(|cx| waiters.end_more(&mut 1_000, cx));
@@ -135,7 +134,7 @@ mod tests {
         }
         assert!(!waiters.has_endings());
         assert!(waiters
-            .next_to_grant(KEY, ADMITS_ALL, &mut Cx::new(NOW, &mut Effects::new()))
+            .next_to_grant(KEY, &mut Cx::new(NOW, &mut Effects::new()))
             .is_some());
     }
 

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use crate::lock::effect::Cx;
 use crate::lock::wait::ending::ENDED_AT_ONCE;
 use crate::lock::wait::index::WaitedKey;
-use crate::lock::wait::next::{MayEnter, Next, PASSED_AT_ONCE};
+use crate::lock::wait::next::{Next, PASSED_AT_ONCE};
 use crate::lock::wait::queue::QueueView;
 use crate::lock::wait::request::{PlaceId, Waiter, WaiterId};
 use crate::lock::wait::ticket::{Channel, Ticket};
@@ -58,14 +58,9 @@ impl Waiters {
 
     /// The ticket that the next decision about this key may grant, if the shell is to say whether it is heard. Requests
     /// before it whose wait is over are answered, and tickets that are not heard are passed over.
-    pub(crate) fn next_to_ask(
-        &mut self,
-        key: KeyRef<'_>,
-        may_enter: MayEnter<'_>,
-        cx: &mut Cx<'_>,
-    ) -> Option<Asked> {
+    pub(crate) fn next_to_ask(&mut self, key: KeyRef<'_>, cx: &mut Cx<'_>) -> Option<Asked> {
         let before = self.first_live(key).map(|(place, _)| place);
-        let next = self.next(key, may_enter, cx);
+        let next = self.next(key, cx);
         let first = self.first_live(key).map(|(place, _)| place);
         if first != before {
             // The decision may be one that grants to no waiter, and the next may be compatible with present readers.
@@ -73,11 +68,7 @@ impl Waiters {
         }
         let waiter = match next {
             Next::Ask(place) => self.places.waiter(place)?,
-            Next::Place(place) => {
-                let next = self.at(place);
-                next.filter(|(owner, waiter)| may_enter(owner, waiter))?;
-                self.reader_to_ask(key, place, cx.now)?
-            }
+            Next::Place(place) => self.reader_to_ask(key, place, cx.now)?,
             Next::Later | Next::Nothing => return None,
         };
         Some(Asked {

@@ -1,18 +1,12 @@
 //! The next waiter of a queue: the first whose wait is not over and whose outcome would reach a client.
 
 use crate::lock::effect::Cx;
-use crate::lock::wait::request::{PlaceId, Waiter};
+use crate::lock::wait::request::PlaceId;
 use crate::lock::wait::waiters::Waiters;
 use crate::lock::{KeyRef, Now};
 
 /// Waits that one decision ends at most because they are over or not heard; more follow in the next tick.
 pub const PASSED_AT_ONCE: usize = 1_000;
-
-/// Whether the present holders admit the request of this owner.
-pub(crate) type MayEnter<'a> = &'a dyn Fn(&[u8], &Waiter) -> bool;
-
-/// For keys that are free, and semaphores.
-pub(crate) const ADMITS_ALL: MayEnter<'static> = &|_, _| true;
 
 /// The next request of a queue.
 pub(crate) enum Next {
@@ -39,16 +33,8 @@ impl Waiters {
     /// The first place whose wait has not run out: the next to be granted. Requests before it whose wait is over are
     /// answered nil, and tickets that are not heard are passed over; their places are kept. `None` as well if the next
     /// is a ticket of which the shell was not asked, or if many waits were ended: the key is settled once more then.
-    ///
-    /// `may_enter`: whether the present holders admit the request of this owner. A ticket that they exclude is not
-    /// asked for, and not passed over.
-    pub(crate) fn next_to_grant(
-        &mut self,
-        key: KeyRef<'_>,
-        may_enter: MayEnter<'_>,
-        cx: &mut Cx<'_>,
-    ) -> Option<PlaceId> {
-        match self.next(key, may_enter, cx) {
+    pub(crate) fn next_to_grant(&mut self, key: KeyRef<'_>, cx: &mut Cx<'_>) -> Option<PlaceId> {
+        match self.next(key, cx) {
             Next::Place(place) => Some(place),
             Next::Nothing => None,
             Next::Ask(_) | Next::Later => {
@@ -58,12 +44,7 @@ impl Waiters {
         }
     }
 
-    pub(super) fn next(
-        &mut self,
-        key: KeyRef<'_>,
-        may_enter: MayEnter<'_>,
-        cx: &mut Cx<'_>,
-    ) -> Next {
+    pub(super) fn next(&mut self, key: KeyRef<'_>, cx: &mut Cx<'_>) -> Next {
         if self.is_ending(key) {
             return Next::Nothing;
         }
@@ -75,7 +56,7 @@ impl Waiters {
                 }
                 return Next::Nothing;
             };
-            match self.prospect(key, place, may_enter, cx.now) {
+            match self.prospect(key, place, cx.now) {
                 Prospect::Grant => return Next::Place(place),
                 Prospect::Ask => return Next::Ask(place),
                 Prospect::Over => {
@@ -91,21 +72,15 @@ impl Waiters {
         Next::Later
     }
     /// What follows for the request at the head of a queue.
-    fn prospect(
-        &self,
-        key: KeyRef<'_>,
-        place: PlaceId,
-        may_enter: MayEnter<'_>,
-        now: Now,
-    ) -> Prospect {
-        let (Some(waited), Some((owner, waiter))) = (self.waited.get(&key), self.at(place)) else {
+    fn prospect(&self, key: KeyRef<'_>, place: PlaceId, now: Now) -> Prospect {
+        let (Some(waited), Some(waiter)) = (self.waited.get(&key), self.places.waiter(place))
+        else {
             return Prospect::Grant;
         };
         if waiter.is_over(now) {
             return Prospect::Over;
         }
-        let ticket = waiter.ticket.as_ref();
-        let Some(ticket) = ticket.filter(|_| may_enter(owner, waiter)) else {
+        let Some(ticket) = &waiter.ticket else {
             return Prospect::Grant;
         };
         match waited.is_heard(waiter, ticket, now) {

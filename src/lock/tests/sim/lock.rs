@@ -183,8 +183,7 @@ impl Sim {
         let state = self.keys.read(key, owner, depth, self.now);
         let need = self.locks.need(key_ref(key), &state, planned, self.now);
         if need == Need::Token && self.may_grant {
-            let rest = self.locks.rest(key_ref(key), &state, planned, self.now);
-            self.ask_tickets(Resource::Lock, key_ref(key), Some(&rest));
+            self.ask_tickets(Resource::Lock, key_ref(key));
         }
         let fence = Fence {
             counter: self.counters.get(key).copied(),

@@ -158,7 +158,7 @@ impl Sim {
         self.learnt_domain(key);
         let frees = self.frees.replace(Frees::Nothing);
         if frees.is_some_and(|frees| self.sem_view(key, id).may_hand_off(frees)) {
-            self.ask_tickets(Resource::Semaphore, key_ref(key), None);
+            self.ask_tickets(Resource::Semaphore, key_ref(key));
         }
         let view = self.sem_view(key, id);
         let mut fx = Effects::new();

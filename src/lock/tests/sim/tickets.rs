@@ -2,9 +2,7 @@
 //! grant on such a channel, a second message and one after the end of the wait are asserted not to happen.
 
 use crate::lock::tests::sim::{Out, Request, Sim};
-use crate::lock::{
-    Asked, Cx, Effects, Hearing, KeyRef, KeyState, Notify, Outcome, Resource, Ticket,
-};
+use crate::lock::{Asked, Cx, Effects, Hearing, KeyRef, Notify, Outcome, Resource, Ticket};
 
 /// The channel and the tag of a request.
 pub type ChannelAndTag = (String, String);
@@ -27,12 +25,7 @@ pub fn notify_of(named: &Option<ChannelAndTag>) -> Option<Notify<'_>> {
 
 impl Sim {
     /// Asks, before a decision that may grant, whether the next ticket is heard.
-    pub(super) fn ask_tickets(
-        &mut self,
-        resource: Resource,
-        key: KeyRef<'_>,
-        rest: Option<&KeyState>,
-    ) {
+    pub(super) fn ask_tickets(&mut self, resource: Resource, key: KeyRef<'_>) {
         if !self.locks.has_tickets(resource, key) {
             return;
         }
@@ -40,7 +33,7 @@ impl Sim {
         loop {
             let mut fx = Effects::new();
             let cx = &mut Cx::new(self.now, &mut fx);
-            let asked = self.locks.next_to_ask(resource, key, is_new, rest, cx);
+            let asked = self.locks.next_to_ask(resource, key, is_new, cx);
             is_new = false;
             let hearing = asked.as_ref().map(|asked| self.hearing(asked));
             if let (Some(asked), Some(hearing)) = (&asked, hearing) {

@@ -256,12 +256,6 @@ impl Naive {
 
     fn hand_off(&mut self) {
         loop {
-            let Some((at, request)) = self.first_in_time() else {
-                return;
-            };
-            if !self.is_compatible(&self.places[at].owner, request.mode) {
-                return;
-            }
             let Some((at, request)) = self.first_heard() else {
                 return;
             };
@@ -330,8 +324,8 @@ impl Naive {
             self.holds[at].count -= 1;
             return Reply::StillHeld;
         }
-        self.holds.remove(at);
         self.ask();
+        self.holds.remove(at);
         self.hand_off();
         Reply::Freed
     }
@@ -373,8 +367,8 @@ impl Naive {
         if self.live().is_empty() {
             return Reply::NotHeld;
         }
-        self.holds.clear();
         self.ask();
+        self.holds.clear();
         self.hand_off();
         Reply::Broken
     }
@@ -432,6 +426,9 @@ impl Naive {
         let grants: Vec<u32> = lost.map(|undo| undo.grant).collect();
         let is_lost = |hold: &&Hold| grants.contains(&hold.grant);
         let is_undo = self.live().into_iter().any(|hold| is_lost(&hold));
+        if is_undo {
+            self.ask();
+        }
         for undo in std::mem::take(&mut self.undelivered) {
             let held = |hold: &Hold| hold.grant == undo.grant && hold.end_ms > self.wall_ms;
             if let Some(at) = self.holds.iter().position(held) {
@@ -448,7 +445,6 @@ impl Naive {
             }
         }
         if is_undo {
-            self.ask();
             self.hand_off();
         }
         while self.first_may_enter() {

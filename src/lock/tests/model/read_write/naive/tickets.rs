@@ -1,10 +1,9 @@
 //! The naive model: tickets.
 //!
-//! Before a decision that may grant, the tickets at the head of the queue are asked for, up to the first that is heard,
-//! the first parked client, or the first that the other holders exclude; the others are passed over and their owners
-//! keep their places. If the first is a reader, the readers behind it are asked for too. In that event only tickets on
-//! the channels that were heard are granted. A channel without a subscriber is not asked for again in the same
-//! millisecond, unless a new ticket came with it.
+//! Before a decision that may grant, the tickets at the head of the queue are asked for, up to the first that is heard
+//! or the first parked client; the others are passed over and their owners keep their places. If the first is a reader,
+//! the readers behind it are asked for too. In that event only tickets on the channels that were heard are granted. A
+//! channel without a subscriber is not asked for again in the same millisecond, unless a new ticket came with it.
 
 use crate::lock::tests::model::read_write::naive::{Naive, Request};
 use crate::lock::tests::model::tickets::Ticket;
@@ -51,9 +50,6 @@ impl Naive {
         }
         self.hearing.heard = Default::default();
         while let Some((at, request)) = self.first_in_time() {
-            if !self.is_compatible(&self.places[at].owner, request.mode) {
-                return;
-            }
             if request.ticket.is_none_or(|ticket| self.hears(ticket)) {
                 if request.mode == Mode::Read {
                     self.ask_readers();
@@ -104,7 +100,7 @@ impl Naive {
     }
 
     /// The first of the queue whose wait is not over. Those before it end.
-    pub(super) fn first_in_time(&mut self) -> Option<(usize, Request)> {
+    fn first_in_time(&mut self) -> Option<(usize, Request)> {
         while let Some((at, request)) = self.first() {
             if request.until_ms.is_none_or(|end| end > self.mono_ms) {
                 return Some((at, request));
