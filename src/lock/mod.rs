@@ -136,9 +136,7 @@ pub use read_write::{
 pub use request::{Acquire, Answer, Break, Release, Released, Renew, SetIf, Wait};
 pub use resource::{Kind, Resource};
 pub use semaphore::commands::SemAcquire;
-pub use semaphore::state::{
-    Frees, PermitChange, Permits, SemState, SemView, FIRST_END_MS, NO_END_MS,
-};
+pub use semaphore::state::{PermitChange, Permits, SemState, SemView, FIRST_END_MS, NO_END_MS};
 pub use session::bindings::{Bound, BoundKind, BoundRef, SessionRule, Sessions};
 pub use slot::{permits_of, prefixed, slot_of, slot_tags};
 pub use startup_delay::StartupDelay;

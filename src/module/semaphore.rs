@@ -2,9 +2,7 @@
 
 use redis_module::raw;
 
-use crate::lock::{
-    prefixed, Effect, Frees, LockError, Now, PermitChange, Resource, SemState, SemView,
-};
+use crate::lock::{prefixed, Effect, LockError, Now, PermitChange, Resource, SemState, SemView};
 use crate::module::answers;
 use crate::module::apply;
 use crate::module::ffi::fault;
@@ -17,34 +15,24 @@ use crate::module::state::shell;
 use crate::module::tickets;
 
 impl<'a> SemKey<'a> {
-    /// The view for a decision that may grant a permit, and frees none.
+    /// The view for a decision that may grant a permit.
     pub fn minting_view(&self, own: Option<Str<'_>>, now: Now) -> SemView<'a> {
-        self.granting_view(own, Frees::Nothing, now)
-    }
-
-    /// The view for a decision that may hand off permits: with what a token needs if there is a waiter. It frees the
-    /// permit of the requesting id, or without one any number.
-    pub fn hand_off_view(&self, own: Option<Str<'_>>, now: Now) -> SemView<'a> {
-        if shell::with(|shell| shell.locks.sems.waiters.live_queue(self.id()).is_none()) {
-            return self.plain_view(own, now);
-        }
-        let frees = match own {
-            Some(_) => Frees::Own,
-            None => Frees::Any,
-        };
-        self.granting_view(own, frees, now)
-    }
-
-    fn granting_view(&self, own: Option<Str<'_>>, frees: Frees, now: Now) -> SemView<'a> {
         self.fail_conflicting_waiters(now);
+        tickets::ask(self.ctx(), Resource::Semaphore, self.id(), now);
         let mut view = self.plain_view(own, now);
-        if view.may_hand_off(frees) {
-            tickets::ask(self.ctx(), Resource::Semaphore, self.id(), now);
-        }
         let both_there = matches!(&view.state, SemState::There(permits) if permits.taken > 0);
         let may_grant = horizon::may_mint(self.ctx(), view.domain, both_there);
         view.may_grant = Some(may_grant);
         view
+    }
+
+    /// The view for a decision that may hand off permits: with what a token needs if there is a waiter.
+    pub fn hand_off_view(&self, own: Option<Str<'_>>, now: Now) -> SemView<'a> {
+        if shell::with(|shell| shell.locks.sems.waiters.live_queue(self.id()).is_some()) {
+            self.minting_view(own, now)
+        } else {
+            self.plain_view(own, now)
+        }
     }
 
     /// Fails all parked requests while the twin has the same set: no permit may be granted then.

@@ -72,32 +72,7 @@ pub struct SemView<'a> {
     pub undone: Vec<(OwnerId, Option<i64>)>,
 }
 
-/// The permits that a decision frees.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Frees {
-    /// None.
-    Nothing,
-    /// That of the requesting id.
-    Own,
-    /// Any number.
-    Any,
-}
-
 impl SemView<'_> {
-    /// Whether a decision that frees these permits may grant one to a waiter. If not, no ticket needs to be heard.
-    pub fn may_hand_off(&self, frees: Frees) -> bool {
-        let SemState::There(permits) = &self.state else {
-            return true;
-        };
-        let comes = match frees {
-            Frees::Nothing => false,
-            Frees::Own => permits.own_end_ms.is_some(),
-            Frees::Any => true,
-        };
-        let free = permits.free.saturating_add(permits.ended.len() as i64);
-        comes || free > 0 || !self.undone.is_empty()
-    }
-
     /// The permits, if the semaphore exists.
     ///
     /// # Errors

@@ -26,9 +26,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use self::keyspace::Keyspace;
 use self::tickets::{ChannelAndTag, Standing};
 use crate::lock::{
-    Bound, BoundKind, BoundRef, CountChange, Cx, Domain, Effects, Event, Frees, Grace, KeyId,
-    KeyRef, KeyState, KeyWrite, Lease, Limits, Locks, Mode, Now, Outcome, PermitChange, Planned,
-    ReadDepth, Resource, Token, Wait, WaiterId, WindowRule,
+    Bound, BoundKind, BoundRef, CountChange, Cx, Domain, Effects, Event, Grace, KeyId, KeyRef,
+    KeyState, KeyWrite, Lease, Limits, Locks, Mode, Now, Outcome, PermitChange, Planned, ReadDepth,
+    Resource, Token, Wait, WaiterId, WindowRule,
 };
 
 /// The wall clock of a new server, Unix milliseconds.
@@ -127,7 +127,7 @@ pub struct Sim {
     /// Whether `SEM.SET` runs, which alone may change the number of permits.
     resizes: bool,
     /// Whether the next decision about a semaphore grants no permit: no ticket is asked for.
-    frees: Option<Frees>,
+    grants_no_permit: bool,
     pub out: Vec<Out>,
 }
 
@@ -208,7 +208,7 @@ impl Sim {
             highest: BTreeMap::new(),
             scripts_ran: false,
             resizes: false,
-            frees: Some(Frees::Nothing),
+            grants_no_permit: false,
             out: Vec::new(),
         }
     }
@@ -358,7 +358,6 @@ impl Sim {
     fn end_session(&mut self, bound: &Bound) {
         if bound.kind == BoundKind::Permit {
             let id = text(&bound.owner);
-            self.frees = Some(Frees::Own);
             return self.serve_permit(&name_of(&bound.key), Some(&id), |locks, view, cx| {
                 locks.end_permit_session(view, id.as_bytes(), cx)
             });
@@ -370,7 +369,7 @@ impl Sim {
     fn renew_session(&mut self, bound: &Bound) {
         if bound.kind == BoundKind::Permit {
             let id = text(&bound.owner);
-            self.frees = None;
+            self.grants_no_permit = true;
             return self.serve_permit(&name_of(&bound.key), Some(&id), |locks, view, cx| {
                 locks.renew_permit_session(view, id.as_bytes(), cx)
             });

@@ -160,7 +160,7 @@ impl Model {
         notify: Option<Channel>,
         got: Answer,
     ) -> Answer {
-        self.ask_if_free();
+        self.ask();
         let end = self.now_ms + lease_ms as u64;
         if let Some((_, held)) = self.held.iter_mut().find(|(holder, _)| *holder == id) {
             *held = end.max(*held);
@@ -210,10 +210,7 @@ impl Model {
     }
 
     fn release(&mut self, id: usize) -> bool {
-        match self.end_of(id) {
-            Some(_) => self.ask(),
-            None => self.ask_if_free(),
-        }
+        self.ask();
         if self.end_of(id).is_none() {
             if let Some(at) = self.queue.iter().position(|waiting| waiting.id == id) {
                 let waiting = self.queue.remove(at);
@@ -408,7 +405,7 @@ impl Case {
         self.sim.notify = notify.map(|channel| (CHANNELS[channel].into(), conn.to_string()));
         let got = self.sim.sem_acquire("k", IDS[id], conn, how);
         if got == Err(LockError::Busy) {
-            self.model.ask_if_free();
+            self.model.ask();
             assert!(self.model.is_full(id, notify.is_some()) && wait != Wait::No);
             return;
         }

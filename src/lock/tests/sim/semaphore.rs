@@ -7,8 +7,8 @@ use crate::lock::tests::sim::sums;
 use crate::lock::tests::sim::tickets::notify_of;
 use crate::lock::tests::sim::{key_ref, text, Out, Sim, Terms};
 use crate::lock::{
-    Answer, BoundRef, Cx, Effects, Frees, Lease, LockError, Locks, Mode, OwnerId, PermitChange,
-    Permits, Resource, SemAcquire, SemState, SemView, SetIf, Wait,
+    Answer, BoundRef, Cx, Effects, Lease, LockError, Locks, Mode, OwnerId, PermitChange, Permits,
+    Resource, SemAcquire, SemState, SemView, SetIf, Wait,
 };
 
 impl Sim {
@@ -31,7 +31,6 @@ impl Sim {
         set_if: SetIf,
     ) -> Result<Option<u32>, LockError> {
         self.resizes = true;
-        self.frees = Some(Frees::Any);
         let set = self.sem_command(key, None, |locks, view, cx| {
             locks.sem_set(view, permits, set_if, cx)
         });
@@ -86,7 +85,6 @@ impl Sim {
 
     pub fn sem_release(&mut self, key: &str, id: &str) -> Result<bool, LockError> {
         self.end_first(BoundRef::permit(key_ref(key), id.as_bytes()));
-        self.frees = Some(Frees::Own);
         self.sem_command(key, Some(id), |locks, view, cx| {
             locks.sem_release(view, id.as_bytes(), cx)
         })
@@ -94,7 +92,7 @@ impl Sim {
 
     pub fn sem_renew(&mut self, key: &str, id: &str, terms: Terms) -> Result<bool, LockError> {
         self.end_first(BoundRef::permit(key_ref(key), id.as_bytes()));
-        self.frees = None;
+        self.grants_no_permit = true;
         let lease: (Lease, bool) = (self.lease(terms), matches!(terms, Terms::Named(_)));
         self.sem_command(key, Some(id), |locks, view, cx| {
             locks.sem_renew(view, id.as_bytes(), lease, cx)
@@ -109,7 +107,7 @@ impl Sim {
                 .postpone(Resource::Semaphore, key_ref(key).to_id());
             return false;
         }
-        self.frees = may_change.then_some(Frees::Nothing);
+        self.grants_no_permit = !may_change;
         self.serve_permit(key, None, |locks, view, cx| locks.sem_settle(view, cx));
         may_change
     }
@@ -156,8 +154,7 @@ impl Sim {
         decide: impl FnOnce(&mut Locks, &SemView<'_>, &mut Cx<'_>) -> (T, PermitChange),
     ) -> (T, PermitChange, Effects) {
         self.learnt_domain(key);
-        let frees = self.frees.replace(Frees::Nothing);
-        if frees.is_some_and(|frees| self.sem_view(key, id).may_hand_off(frees)) {
+        if !std::mem::take(&mut self.grants_no_permit) {
             self.ask_tickets(Resource::Semaphore, key_ref(key));
         }
         let view = self.sem_view(key, id);

@@ -1,10 +1,9 @@
 //! The naive model: tickets.
 //!
-//! Before each decision that may grant, because a permit is free or becomes free, the tickets at the head of the queue
-//! are asked for, up to the first that is heard or the first parked client; the others are passed over. In that event
-//! only tickets on the channel that was heard are granted. One on another channel is asked for when the semaphore is
-//! settled at the end of the tick. A channel without a subscriber is not asked for again in the same millisecond,
-//! unless a new ticket came with it.
+//! Before each decision that may grant, the tickets at the head of the queue are asked for, up to the first that is
+//! heard or the first parked client; the others are passed over. In that event only tickets on the channel that was
+//! heard are granted. One on another channel is asked for when the semaphore is settled at the end of the tick. A
+//! channel without a subscriber is not asked for again in the same millisecond, unless a new ticket came with it.
 
 use crate::lock::tests::model::semaphore::{Model, Waiting, IDS, MAX_TICKETS, MAX_WAITERS};
 use crate::lock::tests::model::Reply;
@@ -28,13 +27,6 @@ impl Model {
             }
             self.hearing.unheard_at_ms[channel] = Some(self.now_ms);
             self.pass_over_first();
-        }
-    }
-
-    /// As [`Model::ask`], for a decision that frees no permit.
-    pub(super) fn ask_if_free(&mut self) {
-        if self.all.is_none() || self.has_permit() {
-            self.ask();
         }
     }
 
